@@ -1,0 +1,30 @@
+// Quantities that stand in types: seconds and bytes.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+
+namespace hetsgd {
+
+// Every duration and every point on a run's clock (zero = start of training). Never host time in `sim`.
+using Seconds = std::chrono::duration<double>;
+
+using namespace std::chrono_literals;  // NOLINT: 50ms, 1.5s read as in the papers
+
+// What a piece of computation costs a device: floating-point operations, bytes moved through its
+// memory, kernel launches. A device profile turns it into seconds (cluster/profile.hpp).
+struct Work {
+  double operations = 0;
+  double bytes = 0;
+  double launches = 0;
+
+  Work& operator+=(const Work& other) {
+    operations += other.operations;
+    bytes += other.bytes;
+    launches += other.launches;
+    return *this;
+  }
+  friend Work operator+(Work a, const Work& b) { return a += b; }
+};
+
+}  // namespace hetsgd

@@ -1,0 +1,56 @@
+// Which rows a batch consists of: the partition of the data and the order of an epoch.
+//
+// Everything is a pure function of (options, seed, position): no worker needs to ask another one, and
+// the same position names the same rows on every cluster.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "data/batch.hpp"
+#include "data/dataset.hpp"
+
+namespace hetsgd {
+
+enum class Order { shuffled, sequential };
+enum class Partition {
+  shared,        // one pool for all workers
+  iid,           // static shards: worker i owns rows i, i+P, i+2P, ... of one global permutation
+  label_sorted,  // non-iid: contiguous 1/P slices of the data sorted by (first label, row); no label sorts first
+};
+
+// A half-open range of positions in a sample sequence (a pool or a shard), epochs end to end.
+struct SampleRange {
+  std::uint64_t begin = 0;
+  std::uint64_t count = 0;
+};
+
+class Sampler {
+ public:
+  struct Options {
+    Order order = Order::shuffled;
+    Partition partition = Partition::shared;
+    std::uint64_t seed = 1;
+    int workers = 1;
+  };
+
+  Sampler(DatasetPtr data, const Options& options);
+
+  // Rows of `range` in the pool (partition shared) or in worker `rank`'s shard. Position p belongs to
+  // epoch p / shard_size(rank) of that shard; every epoch has an order of its own; a range may cross
+  // epochs. Writes into `batch`, re-using its capacity. Thread-safe.
+  void fill(int rank, SampleRange range, Batch& batch) const;
+
+  // Rows in worker `rank`'s shard; all rows under Partition::shared.
+  std::uint64_t shard_size(int rank) const;
+
+  const Dataset& data() const { return *data_; }
+  const Options& options() const { return options_; }
+
+ private:
+  DatasetPtr data_;
+  Options options_;
+  std::vector<Index> by_label_;  // label_sorted only: row numbers in shard order
+};
+
+}  // namespace hetsgd

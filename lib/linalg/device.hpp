@@ -1,0 +1,164 @@
+// The kernels of ONE device, and memory on it. Models and algorithms are written against this interface;
+// linalg/cpu implements it now, linalg/cuda will without a change above.
+//
+// Shapes  : row-major; `rows x cols`, leading dimension = cols unless a parameter says otherwise.
+// Memory  : every pointer is device memory of this device, except where a comment says host.
+// Order   : calls of one device run in order. On a GPU they are asynchronous: results that come back to the
+//           host (dot, squared_norm, losses) synchronise, nothing else does.
+// Numbers : Real is float in training and double in gradient checks. Reductions that leave the device
+//           (dot, squared_norm, loss) accumulate in double.
+// Errors  : programming errors only (checks); out of memory is Error(device).
+// Exact   : a kernel's result is the same bits for the same inputs on the same machine, whatever the load.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+
+#include "core/error.hpp"
+
+namespace hetsgd {
+
+enum class Transpose { no, yes };
+
+// A CSR batch in device memory: `rows` rows gathered by `row` from a larger CSR matrix.
+// row == nullptr: rows 0..rows-1. value == nullptr: all values are 1 (labels).
+template <class Real>
+struct SparseRows {
+  std::size_t rows = 0;
+  std::size_t columns = 0;
+  const std::uint32_t* row = nullptr;      // [rows] numbers of rows in the matrix
+  const std::uint64_t* begin = nullptr;    // CSR offsets of the matrix
+  const std::uint32_t* index = nullptr;    // column numbers
+  const float* value = nullptr;            // data are float whatever Real is
+
+  std::size_t source_row(std::size_t i) const { return row ? row[i] : i; }
+};
+
+template <class Real>
+class BasicDevice {
+ public:
+  virtual ~BasicDevice() = default;
+
+  virtual std::string name() const = 0;  // "cpu:2", "cuda:0 (NVIDIA H200)"
+
+  // --- memory ------------------------------------------------------------------------------------
+  virtual void* allocate(std::size_t bytes) = 0;  // 64-byte aligned, not initialised; never null
+  virtual void release(void* memory) noexcept = 0;
+  virtual void upload(void* device, const void* host, std::size_t bytes) = 0;
+  virtual void download(void* host, const void* device, std::size_t bytes) = 0;
+  virtual void synchronize() = 0;
+
+  // --- vectors of n ------------------------------------------------------------------------------
+  virtual void fill(std::size_t n, Real a, Real* y) = 0;                          // y = a
+  virtual void copy(std::size_t n, const Real* x, Real* y) = 0;                   // y = x
+  virtual void axpby(std::size_t n, Real a, const Real* x, Real b, Real* y) = 0;  // y = a x + b y; b = 0 never reads y
+  virtual double dot(std::size_t n, const Real* x, const Real* y) = 0;
+  virtual double squared_norm(std::size_t n, const Real* x) = 0;
+  // w' = merged + gamma (w - previous); previous = w; w = w'. One pass: the momentum merge of paper 000,
+  // algorithm 2, lines 11 and 12.
+  virtual void momentum_merge(std::size_t n, const Real* merged, Real gamma, Real* w,
+                              Real* previous) = 0;
+
+  // --- dense -------------------------------------------------------------------------------------
+  // C[m x n] = alpha op(A)[m x k] op(B)[k x n] + beta C. lda, ldb, ldc are the stored row lengths.
+  virtual void gemm(Transpose a, Transpose b, std::size_t m, std::size_t n, std::size_t k, Real alpha,
+                    const Real* A, std::size_t lda, const Real* B, std::size_t ldb, Real beta, Real* C,
+                    std::size_t ldc) = 0;
+
+  // --- sparse rows x dense -----------------------------------------------------------------------
+  // Y[rows x n] = X W + bias, W is [columns x n]; bias [n] may be null. relu: max(., 0) on the way out.
+  virtual void sparse_forward(const SparseRows<Real>& X, std::size_t n, const Real* W, const Real* bias,
+                              bool relu, Real* Y) = 0;
+  // W += alpha X^T D, D is [rows x n]. Only rows of W that occur in X are touched.
+  virtual void sparse_update(const SparseRows<Real>& X, std::size_t n, Real alpha, const Real* D,
+                             Real* W) = 0;
+
+  // --- layers ------------------------------------------------------------------------------------
+  // Y[rows x n] = max(Y + bias, 0) in place.
+  virtual void bias_relu(std::size_t rows, std::size_t n, const Real* bias, Real* Y) = 0;
+  // D[rows x n] = 0 where activation Y <= 0 (the gradient of ReLU), in place.
+  virtual void relu_backward(std::size_t rows, std::size_t n, const Real* Y, Real* D) = 0;
+  // b[n] += alpha * sum over rows of D[rows x n].
+  virtual void column_sums(std::size_t rows, std::size_t n, Real alpha, const Real* D, Real* b) = 0;
+
+  // Softmax cross-entropy, forward and gradient in one pass over the logits:
+  //   Z[rows x n] holds X W (without bias); Z <- scale * (softmax(Z + bias) - T), T_rl = 1/|Y_r| on true
+  //   labels; rows without labels: Z <- 0 and no loss. Max-subtracted.
+  //   Returns the sum over rows of -sum_l T_rl log softmax_rl.
+  virtual double softmax_cross_entropy(const SparseRows<Real>& labels, std::size_t n, const Real* bias,
+                                       Real scale, Real* Z) = 0;
+  // The same without the gradient: Z <- Z + bias, returns the loss sum.
+  virtual double softmax_loss(const SparseRows<Real>& labels, std::size_t n, const Real* bias,
+                              Real* Z) = 0;
+  // One logit per row: Z[rows] <- scale * (sigmoid(Z + bias) - t), t = 1 where the row has a label.
+  // Returns the sum of log(1 + exp(-+z)) in its stable form.
+  virtual double sigmoid_cross_entropy(const SparseRows<Real>& labels, const Real* bias, Real scale,
+                                       Real* Z) = 0;
+  virtual double sigmoid_loss(const SparseRows<Real>& labels, const Real* bias, Real* Z) = 0;
+
+  // The k <= 16 largest of each row of Z[rows x n], best first, ties: smaller label first. Host output
+  // top[rows x k].
+  virtual void top_k(std::size_t rows, std::size_t n, const Real* Z, std::size_t k,
+                     std::uint32_t* top) = 0;
+};
+
+using Device = BasicDevice<float>;
+
+// Owning device memory for `size` numbers. Move-only; grows by reset(), never shrinks.
+template <class Real>
+class BasicBuffer {
+ public:
+  BasicBuffer() = default;
+  BasicBuffer(BasicDevice<Real>& device, std::size_t size) { reset(device, size); }
+  BasicBuffer(BasicBuffer&& other) noexcept { swap(other); }
+  BasicBuffer& operator=(BasicBuffer&& other) noexcept {
+    swap(other);
+    return *this;
+  }
+  ~BasicBuffer() {
+    if (data_) device_->release(data_);
+  }
+
+  // Makes room for at least `size` numbers; contents are undefined afterwards if it had to grow.
+  void reset(BasicDevice<Real>& device, std::size_t size) {
+    if (device_ == &device && size <= capacity_) {
+      size_ = size;
+      return;
+    }
+    if (data_) device_->release(data_);
+    device_ = &device;
+    data_ = static_cast<Real*>(device.allocate(size * sizeof(Real)));
+    size_ = capacity_ = size;
+  }
+
+  Real* data() { return data_; }
+  const Real* data() const { return data_; }
+  std::size_t size() const { return size_; }
+  std::span<Real> span() { return {data_, size_}; }
+  std::span<const Real> span() const { return {data_, size_}; }
+
+ private:
+  void swap(BasicBuffer& other) noexcept {
+    std::swap(device_, other.device_);
+    std::swap(data_, other.data_);
+    std::swap(size_, other.size_);
+    std::swap(capacity_, other.capacity_);
+  }
+
+  BasicDevice<Real>* device_ = nullptr;
+  Real* data_ = nullptr;
+  std::size_t size_ = 0;
+  std::size_t capacity_ = 0;
+};
+
+using Buffer = BasicBuffer<float>;
+
+// A CPU device that uses `cores` cores (>= 1); cores == 1 runs everything on the calling thread.
+// Instantiated for float and double.
+template <class Real>
+std::unique_ptr<BasicDevice<Real>> make_cpu_device(int cores);
+
+}  // namespace hetsgd

@@ -1,0 +1,121 @@
+// Models: the loss and gradient of a batch at a flat parameter vector.
+//
+// Parameters are one contiguous vector with named layer views (Layout), so that every merge rule,
+// collective and optimizer is written once. A model is immutable and shared; scratch memory lives in a
+// ModelContext, one per concurrent computation.
+//
+// Two ways to learn from a batch (gradients are means over the batch's samples):
+//   gradient(w) -> g       for what is communicated: dense parts + touched rows of row-sparse layers
+//   step(w, lr)            w <- w - lr g, fused: the GEMM accumulates straight into the weights, only
+//                          touched rows of the first layer move, no dense gradient is ever built
+// The two agree up to rounding: step(w, lr) == w - lr * gradient(w).
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "core/units.hpp"
+#include "data/batch.hpp"
+#include "data/dataset.hpp"
+#include "linalg/device.hpp"
+
+namespace hetsgd {
+
+// One parameter tensor inside the flat vector.
+struct LayerView {
+  std::string name;        // "layer0.weight", "layer0.bias", ...
+  std::size_t offset = 0;  // in numbers
+  std::size_t rows = 0;    // biases: 1
+  std::size_t cols = 0;
+  bool row_sparse = false;  // its gradient touches only the rows that occur in the batch
+  std::size_t fan_in = 0, fan_out = 0;  // of the layer that it belongs to
+
+  std::size_t size() const { return rows * cols; }
+};
+
+struct Layout {
+  std::vector<LayerView> layers;
+  std::size_t size = 0;  // numbers in all
+};
+
+// The numbers that decide a model's shape and work; `--charge` swaps in those of a full-size data set.
+struct ModelShape {
+  Index feature_count = 0;
+  Index label_count = 0;
+  std::vector<std::size_t> hidden;  // empty: linear model
+  Task task = Task::multilabel;
+
+  Layout layout() const;
+  std::size_t parameters() const { return layout().size; }
+  // Work of one gradient (or fused step; the same model of cost) of a batch, and of scoring it.
+  Work gradient_work(const BatchShape& batch) const;
+  Work scoring_work(const BatchShape& batch) const;
+};
+
+// A gradient as a flat vector in the model's layout. Outside `rows` the row-sparse layer is zero, so the
+// whole vector is valid as it stands: collectives may sum all of it or only the touched rows.
+template <class Real>
+struct BasicGradient {
+  BasicBuffer<Real> flat;      // [parameters]
+  std::vector<Index> rows;     // touched rows of the row-sparse layer (layer 0), ascending, host memory
+};
+using Gradient = BasicGradient<float>;
+
+template <class Real>
+class BasicModelContext;  // scratch memory for one computation at a time; grows to the largest batch
+
+template <class Real>
+class BasicModel {
+ public:
+  virtual ~BasicModel() = default;
+
+  virtual const ModelShape& shape() const = 0;
+  virtual const Layout& layout() const = 0;
+  std::size_t parameters() const { return layout().size; }
+
+  virtual std::unique_ptr<BasicModelContext<Real>> make_context(BasicDevice<Real>& device) const = 0;
+
+  // Mean loss of the batch at w; g <- its gradient. g.flat must have been zero outside g.rows before (as
+  // make_gradient and a former call leave it). Rows without labels contribute neither loss nor gradient,
+  // but count in the divisor (the batch size).
+  virtual double gradient(BasicModelContext<Real>& context, const Batch& batch, const Real* w,
+                          BasicGradient<Real>& g) const = 0;
+
+  // w <- w - learning_rate * gradient; returns the mean loss before the step.
+  virtual double step(BasicModelContext<Real>& context, const Batch& batch, Real learning_rate,
+                      Real* w) const = 0;
+
+  // Scores of a batch into device memory logits[batch x outputs()] (bias included); returns the SUM of the losses.
+  virtual double scores(BasicModelContext<Real>& context, const Batch& batch, const Real* w,
+                        Real* logits) const = 0;
+
+  std::size_t outputs() const { return shape().task == Task::binary ? 1 : shape().label_count; }
+};
+
+using Model = BasicModel<float>;
+using ModelContext = BasicModelContext<float>;
+
+// A zeroed gradient of the model's size on the device.
+template <class Real>
+BasicGradient<Real> make_gradient(const BasicModel<Real>& model, BasicDevice<Real>& device);
+
+// w <- w - learning_rate * g, touching only g.rows of the row-sparse layer.
+template <class Real>
+void apply_gradient(const BasicModel<Real>& model, BasicDevice<Real>& device,
+                    const BasicGradient<Real>& g, Real learning_rate, Real* w);
+
+// Sparse-input MLP with ReLU hidden layers, or (hidden empty) logistic/softmax regression.
+// Instantiated for float and double.
+template <class Real>
+std::unique_ptr<BasicModel<Real>> make_model(const ModelShape& shape);
+
+// The initial parameters, in host memory: weights N(0, s), s = init_std or, when that is 0,
+// 2 / sqrt(fan_in + fan_out), truncated at two standard deviations; biases 0. One counter-based draw per
+// number: the same bits on every cluster and for every number of threads.
+template <class Real>
+std::vector<Real> initial_parameters(const ModelShape& shape, std::uint64_t seed, double init_std);
+
+}  // namespace hetsgd

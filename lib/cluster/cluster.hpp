@@ -1,0 +1,70 @@
+// Cluster: where a run's workers live. `sim` (fibers, virtual time) and `threads` (threads, a monotonic clock) are
+// in sub-folders; each registers itself here by name.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "cluster/ledger.hpp"
+#include "cluster/node.hpp"
+#include "cluster/profile.hpp"
+#include "cluster/straggler.hpp"
+#include "core/units.hpp"
+
+namespace hetsgd {
+
+struct ClusterOptions {
+  int workers = 1;
+  std::uint64_t seed = 1;
+  // Relative speed per worker, > 0; empty: all 1. Shorter lists repeat their last value.
+  std::vector<double> speed;
+  std::shared_ptr<const Scenario> scenario;  // null: no stragglers
+  // sim
+  DeviceProfile profile;
+  NetworkModel network;
+  double payload_scale = 1;  // charged bytes per real byte of parameters and gradients (--charge)
+  double work_scale = 1;     // charged work per stated work of kind `vector` (--charge); steps state theirs charged
+  int host_threads = 0;      // 0: all cores
+  // threads
+  std::vector<std::string> devices;  // one per worker, e.g. "cpu:1"; fewer repeat the last; empty: cpu:1
+};
+
+struct WorkerReport {
+  int rank = 0;
+  std::string device;
+  Ledger ledger;
+};
+
+struct ClusterReport {
+  std::vector<WorkerReport> workers;
+  Seconds elapsed{0};      // training clock at the end
+  Seconds fenced{0};       // host time off the clock
+  std::uint64_t events = 0;  // sim: events handled
+};
+
+class Cluster {
+ public:
+  virtual ~Cluster() = default;
+  virtual std::string name() const = 0;
+  virtual int size() const = 0;
+  virtual bool is_virtual() const = 0;  // true: clock values are simulated
+  // Runs worker(node) once per rank and returns when all processes have returned. If one throws, all others are woken
+  // and unwound (a cluster-internal exception passes through the algorithm's frames) and the first exception is
+  // rethrown. When no process can go on, throws Error(runtime) that names every process and its blocking point.
+  virtual ClusterReport run(const std::function<void(Node&)>& worker) = 0;
+  // From any thread or signal-polling code: makes run() end as if a process had thrown `error`.
+  virtual void abort(std::exception_ptr error) = 0;
+};
+
+using ClusterFactory = std::function<std::unique_ptr<Cluster>(const ClusterOptions&)>;
+
+// Called by each cluster's own file at start-up: `static const bool registered = register_cluster("sim", ...)`.
+bool register_cluster(const std::string& name, const std::string& help, ClusterFactory factory);
+// Errors: usage; the unknown name, the known ones and how to build what this binary lacks (mpi).
+std::unique_ptr<Cluster> make_cluster(const std::string& name, const ClusterOptions& options);
+std::vector<std::string> cluster_names();
+
+}  // namespace hetsgd

@@ -1,0 +1,116 @@
+// Comm: tagged messages and collectives of one group of workers.
+//
+// All calls block and cost time on every cluster. A Comm belongs to one rank; each rank of the group has
+// its own. Collectives are called by every rank of the group in the same order. Messages between one pair
+// of ranks with one tag arrive in the order sent.
+//
+// Rank order: all_reduce and reduce_scatter add the contributions in the order of ranks, ((x0+x1)+x2)+...,
+// on every cluster, so the same inputs give the same bits everywhere.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <type_traits>
+
+#include "cluster/ledger.hpp"
+#include "core/units.hpp"
+
+namespace hetsgd {
+
+enum class ReduceOp { sum, max, min };
+enum class Element { float32, float64, int64, byte };
+
+template <class T>
+constexpr Element element_of() {
+  if constexpr (std::is_same_v<T, float>) return Element::float32;
+  if constexpr (std::is_same_v<T, double>) return Element::float64;
+  if constexpr (std::is_same_v<T, std::int64_t>) return Element::int64;
+  return Element::byte;  // copied, never reduced
+}
+
+inline constexpr int kAnySource = -1;
+
+struct Envelope {
+  int source = 0;
+  std::size_t bytes = 0;
+};
+
+class Comm {
+ public:
+  virtual ~Comm() = default;
+
+  virtual int rank() const = 0;
+  virtual int size() const = 0;
+
+  // --- messages ----------------------------------------------------------------------------------
+  // Returns when `data` may be reused (it has left this rank's link); does not wait for the receiver.
+  // Tags are >= 0 and the caller's own to choose.
+  template <class T>
+  void send(int to, int tag, std::span<const T> data, Traffic kind = Traffic::control) {
+    send_bytes(to, tag, std::as_bytes(data), kind);
+  }
+  // Blocks until a message with this tag from `from` (or kAnySource: the earliest arrival, ties lowest
+  // rank) is here. It must have exactly data.size() elements (checked).
+  template <class T>
+  Envelope receive(int from, int tag, std::span<T> data) {
+    return receive_bytes(from, tag, std::as_writable_bytes(data));
+  }
+  // True if receive(from, tag) would return at once. Costs nothing.
+  virtual bool poll(int from, int tag) = 0;
+
+  // --- collectives -------------------------------------------------------------------------------
+  // In place: every rank ends with the reduction over all ranks. Any length, 0 included.
+  template <class T>
+  void all_reduce(std::span<T> data, ReduceOp op = ReduceOp::sum,
+                  Traffic kind = Traffic::control) {
+    static_assert(element_of<T>() != Element::byte, "only float, double and int64 can be reduced");
+    all_reduce_raw(data.data(), data.size(), element_of<T>(), op, kind);
+  }
+  template <class T>
+  void broadcast(std::span<T> data, int root, Traffic kind = Traffic::control) {
+    broadcast_raw(data.data(), data.size() * sizeof(T), root, kind);
+  }
+  // all: [size() * mine.size()], rank r's part at r * mine.size().
+  template <class T>
+  void all_gather(std::span<const T> mine, std::span<T> all, Traffic kind = Traffic::control) {
+    all_gather_raw(mine.data(), mine.size() * sizeof(T), all.data(), kind);
+  }
+  // In place on data [n]: afterwards this rank's block, block_of(rank, n), holds the reduction; the rest
+  // is unspecified.
+  template <class T>
+  void reduce_scatter(std::span<T> data, ReduceOp op = ReduceOp::sum,
+                      Traffic kind = Traffic::control) {
+    static_assert(element_of<T>() != Element::byte, "only float, double and int64 can be reduced");
+    reduce_scatter_raw(data.data(), data.size(), element_of<T>(), op, kind);
+  }
+  virtual void barrier() = 0;
+
+  // A new group of the ranks with the same colour (>= 0), ordered by (key, rank). A negative colour joins
+  // none and gets null. Collective. split(0, rank()) duplicates the group, for a companion's own collectives.
+  virtual std::unique_ptr<Comm> split(int color, int key) = 0;
+
+  struct Block {
+    std::size_t begin = 0, end = 0;
+  };
+  // The slice of [0, n) that `rank` owns in reduce_scatter: sizes differ by at most one, larger first.
+  Block block_of(int rank, std::size_t n) const {
+    const std::size_t p = static_cast<std::size_t>(size()), r = static_cast<std::size_t>(rank);
+    const std::size_t base = n / p, extra = n % p;
+    const std::size_t begin = r * base + (r < extra ? r : extra);
+    return {begin, begin + base + (r < extra ? 1 : 0)};
+  }
+
+  // --- what a cluster implements -----------------------------------------------------------------
+  virtual void send_bytes(int to, int tag, std::span<const std::byte> data, Traffic kind) = 0;
+  virtual Envelope receive_bytes(int from, int tag, std::span<std::byte> data) = 0;
+  virtual void all_reduce_raw(void* data, std::size_t count, Element element, ReduceOp op,
+                              Traffic kind) = 0;
+  virtual void broadcast_raw(void* data, std::size_t bytes, int root, Traffic kind) = 0;
+  virtual void all_gather_raw(const void* mine, std::size_t bytes, void* all, Traffic kind) = 0;
+  virtual void reduce_scatter_raw(void* data, std::size_t count, Element element, ReduceOp op,
+                                  Traffic kind) = 0;
+};
+
+}  // namespace hetsgd

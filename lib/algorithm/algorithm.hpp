@@ -1,0 +1,57 @@
+// What an algorithm is: a name, its options, and blocking code for one worker. One file per algorithm; each ends with
+// one registration line. See README.md of this folder for the shape of a file.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "algorithm/worker.hpp"
+#include "core/options.hpp"
+
+namespace hetsgd {
+
+// The part of the header block that `hetsgd algorithms` prints.
+struct AlgorithmInfo {
+  std::string name;        // --algorithm
+  std::string title;       // for tables and plots
+  std::string idea;        // two sentences
+  std::string paper;       // paper, algorithm or equation
+  std::string cost;        // messages and bytes per iteration
+  std::string result;      // which model is measured
+  std::string identities;  // what it equals in which limit (each is a test)
+  // Synchronous: all workers make the same sequence of running()/evaluate_here() calls, and these agree call by call.
+  // Otherwise running() turns false for everybody at once.
+  bool synchronous = true;
+  int max_workers = 1 << 20;
+};
+
+class Algorithm {
+ public:
+  virtual ~Algorithm() = default;
+  virtual void declare(OptionSet& options) { static_cast<void>(options); }
+  // Refuses a plan that makes no sense (usage errors naming the option), before anything is loaded.
+  virtual void check(const Plan& plan) const { static_cast<void>(plan); }
+  // The whole life of one worker. Const and shared between workers: what workers share goes through Comm or a Service.
+  virtual void worker(Worker& self) const = 0;
+};
+
+struct RegisteredAlgorithm {
+  AlgorithmInfo info;
+  std::function<std::unique_ptr<Algorithm>()> make;
+};
+
+// In an algorithm's own file: `const bool registered = register_algorithm<Elastic>({...});`
+bool register_algorithm_raw(RegisteredAlgorithm algorithm);
+template <class A>
+bool register_algorithm(AlgorithmInfo info) {
+  return register_algorithm_raw({std::move(info), [] { return std::make_unique<A>(); }});
+}
+
+// All algorithms, sorted by name.
+const std::vector<RegisteredAlgorithm>& algorithms();
+// Errors: usage; lists the known names, nearest spelling first.
+const RegisteredAlgorithm& find_algorithm(const std::string& name);
+
+}  // namespace hetsgd

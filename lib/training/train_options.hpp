@@ -1,0 +1,77 @@
+// Every option of `hetsgd train` that is not an algorithm's own, and how to talk about the run.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "algorithm/worker.hpp"
+#include "core/options.hpp"
+#include "core/units.hpp"
+#include "data/load.hpp"
+#include "data/sampler.hpp"
+
+namespace hetsgd {
+
+enum class ModelKind { mlp, linear };
+enum class ColorMode { automatic, always, never };
+
+struct TrainOptions {
+  // data
+  std::string train;
+  std::string test;
+  DataFormat format = DataFormat::detect;
+  IndexBase index_base = IndexBase::detect;
+  std::string cache_directory;
+  bool cache = true;
+  // model
+  ModelKind model = ModelKind::mlp;
+  std::vector<std::uint64_t> hidden{128};
+  double init_std = 0;  // 0: 2 / sqrt(fan_in + fan_out)
+  // method
+  std::string algorithm = "sgd";
+  std::uint64_t batch_size = 256;
+  double learning_rate = 1.0;
+  std::uint64_t mega_batch = 100;
+  Order order = Order::shuffled;
+  Partition partition = Partition::shared;
+  std::uint64_t seed = 1;
+  // cluster
+  std::string cluster = "sim";
+  int workers = 1;
+  std::vector<std::string> devices;
+  std::string profile = "v100";
+  std::string network = "pcie3";
+  std::vector<double> speed;
+  std::vector<std::string> straggler;
+  std::string charge;  // "", amazon670k, delicious200k
+  int host_threads = 0;
+  // budget and targets
+  double epochs = 0;
+  std::uint64_t max_samples = 0;
+  Seconds max_time{0};       // on the training clock
+  Seconds time_limit{0};     // host time: ends the run with exit code 6
+  std::vector<std::string> target;
+  bool stop_at_target = false;
+  bool require_target = false;
+  // measuring
+  std::uint64_t evaluate_every = 0;    // samples; 0: one mega-batch
+  std::uint64_t evaluate_samples = 0;  // test rows used; 0: all
+  bool record_steps = false;
+  std::string dump_initial_parameters; // file: raw little-endian float32, for outside references
+  std::string dump_parameters;         // file: the final model, likewise
+  // output: how to talk, not what to run
+  std::string output;
+  bool overwrite = false;
+  bool resume = false;
+  bool redact = false;
+  Seconds progress_every{10};
+  bool quiet = false;
+  ColorMode color = ColorMode::automatic;
+
+  void declare(OptionSet& set);
+  // Cross-option checks (usage errors), e.g. no budget given, or two that exclude each other.
+  void validate() const;
+};
+
+}  // namespace hetsgd

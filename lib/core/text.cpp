@@ -1,0 +1,338 @@
+#include "core/text.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <cmath>
+#include <utility>
+
+#include "core/error.hpp"
+
+namespace hetsgd {
+namespace {
+
+constexpr std::string_view kTimeExample = "a time such as 90s, 50ms or 1.5h";
+constexpr std::string_view kCountExample = "a count such as 500, 10K or 1.5M";
+constexpr std::string_view kBytesExample = "a size in bytes such as 4096, 64K or 8G";
+
+char lower(char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; }
+
+std::string lower(std::string_view text) {
+  std::string result(text);
+  for (char& c : result) c = lower(c);
+  return result;
+}
+
+Error unexpected(std::string_view option, std::string_view text, std::string_view expected) {
+  return usage_error("{}: found {}, expected {}", option, quote(text), expected);
+}
+
+// The number at the beginning and what follows it; nullopt when there is no finite number.
+struct NumberAndSuffix {
+  double number;
+  std::string suffix;  // lower case
+};
+
+std::optional<NumberAndSuffix> read_number(std::string_view text) {
+  double number = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  if (error != std::errc{} || !std::isfinite(number)) return std::nullopt;
+  const auto used = static_cast<std::size_t>(end - text.data());
+  return NumberAndSuffix{number, lower(text.substr(used))};
+}
+
+struct Scale {
+  std::string_view suffix;
+  double factor;
+};
+
+std::uint64_t parse_scaled(std::string_view option, std::string_view text,
+                           std::span<const Scale> scales, std::string_view expected) {
+  std::uint64_t exact = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), exact);
+  if (error == std::errc{} && end == text.data() + text.size()) return exact;
+
+  const auto parsed = read_number(text);
+  if (!parsed || std::signbit(parsed->number)) throw unexpected(option, text, expected);
+  for (const Scale& scale : scales) {
+    if (parsed->suffix != scale.suffix) continue;
+    const double value = parsed->number * scale.factor;
+    if (value >= 0x1p63) {
+      throw usage_error("{}: found {}, expected less than 2^63", option, quote(text));
+    }
+    // 0.1M is 100,000 although 0.1 has no exact binary form: only a real remainder is refused.
+    const double whole = std::round(value);
+    if (std::abs(value - whole) > 1e-9 * std::max(1.0, value)) break;
+    return static_cast<std::uint64_t>(whole);
+  }
+  throw unexpected(option, text, expected);
+}
+
+// "at least 1", "0 .. 10", "at most 5"; empty without limits.
+template <class T>
+std::string range_text(T min, T max) {
+  const bool low = min != std::numeric_limits<T>::lowest();
+  const bool high = max != std::numeric_limits<T>::max();
+  if (low && high) return fmt::format(" from {} to {}", min, max);
+  if (low) return fmt::format(" of at least {}", min);
+  if (high) return fmt::format(" of at most {}", max);
+  return "";
+}
+
+}  // namespace
+
+double parse_double(std::string_view option, std::string_view text, double min, double max) {
+  const auto parsed = read_number(text);
+  if (!parsed || !parsed->suffix.empty() || parsed->number < min || parsed->number > max) {
+    throw unexpected(option, text, "a number" + range_text(min, max));
+  }
+  return parsed->number;
+}
+
+std::int64_t parse_integer(std::string_view option, std::string_view text, std::int64_t min,
+                           std::int64_t max) {
+  std::int64_t value = 0;
+  const char* const last = text.data() + text.size();
+  const auto [end, error] = std::from_chars(text.data(), last, value);
+  if (error != std::errc{} || end != last || value < min || value > max) {
+    throw unexpected(option, text, "a whole number" + range_text(min, max));
+  }
+  return value;
+}
+
+std::uint64_t parse_count(std::string_view option, std::string_view text) {
+  static constexpr std::array<Scale, 4> kScales{{{"", 1}, {"k", 1e3}, {"m", 1e6}, {"g", 1e9}}};
+  return parse_scaled(option, text, kScales, kCountExample);
+}
+
+std::uint64_t parse_bytes(std::string_view option, std::string_view text) {
+  static constexpr std::array<Scale, 10> kScales{{{"", 1},
+                                                  {"b", 1},
+                                                  {"k", 0x1p10},
+                                                  {"kib", 0x1p10},
+                                                  {"m", 0x1p20},
+                                                  {"mib", 0x1p20},
+                                                  {"g", 0x1p30},
+                                                  {"gib", 0x1p30},
+                                                  {"t", 0x1p40},
+                                                  {"tib", 0x1p40}}};
+  return parse_scaled(option, text, kScales, kBytesExample);
+}
+
+Seconds parse_seconds(std::string_view option, std::string_view text) {
+  // Below a second the unit divides: 50/1e3 is the double nearest to 0.05, 50*1e-3 need not be.
+  struct Unit {
+    std::string_view suffix;
+    double multiply, divide;
+  };
+  static constexpr std::array<Unit, 9> kUnits{{{"", 1, 1},
+                                               {"s", 1, 1},
+                                               {"ms", 1, 1e3},
+                                               {"us", 1, 1e6},
+                                               {"ns", 1, 1e9},
+                                               {"m", 60, 1},
+                                               {"min", 60, 1},
+                                               {"h", 3600, 1},
+                                               {"d", 86400, 1}}};
+  const auto parsed = read_number(text);
+  if (!parsed || std::signbit(parsed->number)) throw unexpected(option, text, kTimeExample);
+  for (const Unit& unit : kUnits) {
+    if (parsed->suffix != unit.suffix) continue;
+    const double value = parsed->number * unit.multiply / unit.divide;
+    if (!std::isfinite(value)) break;
+    return Seconds(value);
+  }
+  throw unexpected(option, text, kTimeExample);
+}
+
+bool parse_bool(std::string_view option, std::string_view text) {
+  const std::string word = lower(text);
+  if (word == "true" || word == "yes" || word == "on" || word == "1") return true;
+  if (word == "false" || word == "no" || word == "off" || word == "0") return false;
+  throw unexpected(option, text, "true or false");
+}
+
+std::vector<double> parse_doubles(std::string_view option, std::string_view text, double min,
+                                  double max) {
+  std::vector<double> values;
+  for (const std::string_view part : split(text, ',')) {
+    values.push_back(parse_double(option, trim(part), min, max));
+  }
+  return values;
+}
+
+std::vector<int> parse_rank_set(std::string_view option, std::string_view text, int size) {
+  const auto fail = [&]() -> Error {
+    return usage_error("{}: found {}, expected ranks from 0 to {} such as 0-3;5, or all", option,
+                       quote(text), size - 1);
+  };
+  std::vector<bool> member(static_cast<std::size_t>(size), text == "all");
+  for (const std::string_view part : split(text, ';')) {
+    if (text == "all") break;
+    const std::vector<std::string_view> ends = split(trim(part), '-');
+    int bounds[2] = {0, 0};
+    if (ends.size() > 2) throw fail();
+    for (std::size_t i = 0; i < ends.size(); ++i) {
+      const char* const last = ends[i].data() + ends[i].size();
+      const auto [end, error] = std::from_chars(ends[i].data(), last, bounds[i]);
+      if (error != std::errc{} || end != last) throw fail();
+    }
+    if (ends.size() == 1) bounds[1] = bounds[0];
+    if (bounds[0] < 0 || bounds[1] < bounds[0] || bounds[1] >= size) throw fail();
+    std::fill(member.begin() + bounds[0], member.begin() + bounds[1] + 1, true);
+  }
+  std::vector<int> ranks;
+  for (int rank = 0; rank < size; ++rank) {
+    if (member[static_cast<std::size_t>(rank)]) ranks.push_back(rank);
+  }
+  return ranks;
+}
+
+std::string format_rank_set(std::span<const int> ranks) {
+  std::string text;
+  for (std::size_t i = 0; i < ranks.size();) {
+    std::size_t last = i;
+    while (last + 1 < ranks.size() && ranks[last + 1] == ranks[last] + 1) ++last;
+    if (!text.empty()) text += ';';
+    text += last == i ? fmt::format("{}", ranks[i]) : fmt::format("{}-{}", ranks[i], ranks[last]);
+    i = last + 1;
+  }
+  return text;
+}
+
+std::string format_seconds(Seconds time) {
+  const double s = time.count();
+  const double magnitude = std::abs(s);
+  if (!std::isfinite(s)) return fmt::format("{} s", s);
+  if (magnitude == 0) return "0 s";
+  if (magnitude < 0.9995e-6) return fmt::format("{:.3g} ns", s * 1e9);
+  if (magnitude < 0.9995e-3) return fmt::format("{:.3g} us", s * 1e6);
+  if (magnitude < 0.9995) return fmt::format("{:.3g} ms", s * 1e3);
+  if (magnitude < 99.95) return fmt::format("{:.3g} s", s);
+  const char* const sign = s < 0 ? "-" : "";
+  if (magnitude >= 1e15) return fmt::format("{:.3g} s", s);
+  const auto whole = static_cast<std::int64_t>(std::llround(magnitude));
+  if (whole < 3600) return fmt::format("{}{}m {:02}s", sign, whole / 60, whole % 60);
+  const std::int64_t minutes = std::llround(magnitude / 60);
+  if (minutes < 48 * 60) return fmt::format("{}{}h {:02}m", sign, minutes / 60, minutes % 60);
+  const std::int64_t hours = std::llround(magnitude / 3600);
+  return fmt::format("{}{}d {:02}h", sign, hours / 24, hours % 24);
+}
+
+std::string format_bytes(double bytes) {
+  static constexpr std::array<std::string_view, 6> kUnits{"B", "KiB", "MiB", "GiB", "TiB", "PiB"};
+  std::size_t unit = 0;
+  while (std::abs(bytes) >= 999.5 && unit + 1 < kUnits.size()) {
+    bytes /= 1024;
+    ++unit;
+  }
+  return fmt::format("{:.3g} {}", bytes, kUnits[unit]);
+}
+
+std::string format_count(double count) {
+  static constexpr std::array<std::string_view, 5> kUnits{"", "K", "M", "G", "T"};
+  if (std::abs(count) < 9999.5) {
+    if (count != std::round(count)) return fmt::format("{:.4g}", count);
+    const auto whole = static_cast<std::int64_t>(count);
+    const std::int64_t rest = std::abs(whole) % 1000;
+    return std::abs(whole) < 1000 ? fmt::format("{}", whole)
+                                  : fmt::format("{},{:03}", whole / 1000, rest);
+  }
+  std::size_t unit = 0;
+  while (std::abs(count) >= 999.5 && unit + 1 < kUnits.size()) {
+    count /= 1000;
+    ++unit;
+  }
+  return fmt::format("{:.3g}{}", count, kUnits[unit]);
+}
+
+std::string quote(std::string_view text) {
+  constexpr std::size_t kShown = 60;
+  std::string result = "\"";
+  for (const char c : text.substr(0, kShown)) {
+    const auto byte = static_cast<unsigned char>(c);
+    if (c == '"' || c == '\\') {
+      result += '\\';
+      result += c;
+    } else if (byte < 0x20 || byte == 0x7F) {
+      result += c == '\t'   ? "\\t"
+                : c == '\n' ? "\\n"
+                : c == '\r' ? "\\r"
+                            : fmt::format("\\x{:02x}", byte);
+    } else {
+      result += c;
+    }
+  }
+  result += text.size() > kShown ? "...\"" : "\"";
+  return result;
+}
+
+std::size_t edit_distance(std::string_view a, std::string_view b) {
+  std::vector<std::size_t> before(b.size() + 1), above(b.size() + 1), row(b.size() + 1);
+  for (std::size_t j = 0; j <= b.size(); ++j) above[j] = j;
+  for (std::size_t i = 1; i <= a.size(); ++i) {
+    row[0] = i;
+    for (std::size_t j = 1; j <= b.size(); ++j) {
+      const std::size_t change = a[i - 1] == b[j - 1] ? 0 : 1;
+      row[j] = std::min({above[j] + 1, row[j - 1] + 1, above[j - 1] + change});
+      if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1]) {
+        row[j] = std::min(row[j], before[j - 2] + 1);
+      }
+    }
+    std::swap(before, above);
+    std::swap(above, row);
+  }
+  return above[b.size()];
+}
+
+std::optional<std::string> nearest(std::string_view word, std::span<const std::string> candidates) {
+  const auto plain = [](std::string_view text) {
+    std::string result = lower(text);
+    std::replace(result.begin(), result.end(), '_', '-');
+    const std::size_t start = result.find_first_not_of('-');
+    return start == std::string::npos ? std::string{} : result.substr(start);
+  };
+  const std::string wanted = plain(word);
+  if (wanted.empty()) return std::nullopt;
+  const std::string* best = nullptr;
+  const std::string* begins = nullptr;
+  std::size_t best_distance = 0;
+  for (const std::string& candidate : candidates) {
+    const std::string other = plain(candidate);
+    const std::size_t letters = std::max(wanted.size(), other.size());
+    const std::size_t distance = edit_distance(wanted, other);
+    if (distance <= std::max<std::size_t>(1, letters / 3) && distance < letters &&
+        (!best || distance < best_distance)) {
+      best = &candidate;
+      best_distance = distance;
+    }
+    if (!begins && wanted.size() >= 3 && other.starts_with(wanted)) begins = &candidate;
+  }
+  if (!best) best = begins;
+  return best ? std::optional<std::string>(*best) : std::nullopt;
+}
+
+std::string did_you_mean(std::string_view word, std::span<const std::string> candidates) {
+  const auto best = nearest(word, candidates);
+  return best ? fmt::format("did you mean \"{}\"?", *best) : "";
+}
+
+std::vector<std::string_view> split(std::string_view text, char separator) {
+  std::vector<std::string_view> parts;
+  while (true) {
+    const std::size_t at = text.find(separator);
+    parts.push_back(text.substr(0, at));
+    if (at == std::string_view::npos) return parts;
+    text.remove_prefix(at + 1);
+  }
+}
+
+std::string_view trim(std::string_view text) {
+  const std::size_t first = text.find_first_not_of(" \t\r\n");
+  if (first == std::string_view::npos) return {};
+  return text.substr(first, text.find_last_not_of(" \t\r\n") - first + 1);
+}
+
+}  // namespace hetsgd

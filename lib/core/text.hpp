@@ -1,0 +1,72 @@
+// Text: numbers, sizes and times as people type them, and as people read them.
+//
+// Parsing : the whole text must match; numbers go through std::from_chars, so no locale has a say.
+// The first
+//           parameter, `option`, is what the text was given for and opens every message:
+//             --max-time: found "5x", expected a time such as 90s, 50ms or 1.5h
+// Errors  : all parse functions throw Error(usage).
+#pragma once
+
+#include <cstdint>
+#include <limits>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/units.hpp"
+
+namespace hetsgd {
+
+// --- parsing -----------------------------------------------------------------------------------
+// A finite number, "0.5" or "1e-3", within [min, max].
+double parse_double(std::string_view option, std::string_view text,
+                    double min = std::numeric_limits<double>::lowest(),
+                    double max = std::numeric_limits<double>::max());
+// A whole number within [min, max].
+std::int64_t parse_integer(std::string_view option, std::string_view text,
+                           std::int64_t min = std::numeric_limits<std::int64_t>::min(),
+                           std::int64_t max = std::numeric_limits<std::int64_t>::max());
+// Samples, steps, epochs: decimal suffixes, "10K" = 10,000, "1.5M" = 1,500,000, also G. Whole, >=
+// 0.
+std::uint64_t parse_count(std::string_view option, std::string_view text);
+// Bytes: binary suffixes as in nccl-tests, "64K" = "64KiB" = 65,536, also M, G, T. Whole, >= 0.
+std::uint64_t parse_bytes(std::string_view option, std::string_view text);
+// A duration >= 0: ns, us, ms, s, m (or min), h, d. A bare number is seconds.
+Seconds parse_seconds(std::string_view option, std::string_view text);
+// "true", "false" (also yes/no, on/off, 1/0).
+bool parse_bool(std::string_view option, std::string_view text);
+// "1,0.92,0.84": comma-separated parse_double.
+std::vector<double> parse_doubles(std::string_view option, std::string_view text,
+                                  double min = std::numeric_limits<double>::lowest(),
+                                  double max = std::numeric_limits<double>::max());
+// "0-3;5" or "all": ranks of `size` workers, ascending, each once.
+std::vector<int> parse_rank_set(std::string_view option, std::string_view text, int size);
+// The inverse: "0-3;5". `ranks` ascending.
+std::string format_rank_set(std::span<const int> ranks);
+
+// --- for people --------------------------------------------------------------------------------
+std::string format_seconds(Seconds time);  // "850 us", "12.3 ms", "1.25 s", "2m 05s", "1h 02m"
+std::string format_bytes(double bytes);    // "512 B", "1.5 KiB", "42.6 MiB"
+std::string format_count(double count);    // "9,999" exact, then "12.9K", "1.29M", "3.4G"
+// "found" text in messages: in double quotes, control bytes escaped, at most 60 characters shown.
+std::string quote(std::string_view text);
+
+// --- spelling ----------------------------------------------------------------------------------
+// Insertions, deletions, replacements and swaps of neighbours that turn a into b (optimal string
+// alignment, the restricted Damerau-Levenshtein distance).
+std::size_t edit_distance(std::string_view a, std::string_view b);
+// The candidate that `word` most likely meant, first one on ties; none if all are too far (more
+// than a third of the letters) and none begins with it. Case, '-' and '_' do not count.
+std::optional<std::string> nearest(std::string_view word, std::span<const std::string> candidates);
+// `did you mean "adaptive"?`, or empty: ready for with_hint.
+std::string did_you_mean(std::string_view word, std::span<const std::string> candidates);
+
+// --- splitting ---------------------------------------------------------------------------------
+// The parts between separators, empty ones included; "" gives one empty part. Views into `text`.
+std::vector<std::string_view> split(std::string_view text, char separator);
+// Without blanks, tabs and line ends at both ends.
+std::string_view trim(std::string_view text);
+
+}  // namespace hetsgd

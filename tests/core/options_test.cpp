@@ -1,0 +1,266 @@
+#include "core/options.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <nlohmann/json.hpp>
+
+#include "core/error.hpp"
+
+namespace hetsgd {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+enum class Bounds { skip, clamp };
+
+// Every type once, with defaults that differ from zero.
+struct Values {
+  bool overwrite = false;
+  bool cache = true;
+  int workers = 4;
+  std::uint64_t batch_size = 256;
+  double delta = 0.1;
+  Seconds max_time{90};
+  std::string train = "a.txt";
+  Bounds bounds = Bounds::skip;
+  std::vector<double> speed{1, 0.92};
+  std::vector<std::uint64_t> hidden{128};
+  std::vector<std::string> straggler;
+
+  void declare(OptionSet& set) {
+    set.add("overwrite", overwrite, "replace an existing result").not_in_config();
+    set.add("cache", cache, "use the binary cache");
+    set.add("workers", workers, "number of workers").range(1, 100000);
+    set.add("batch_size", batch_size, "largest batch").unit("samples").at_least(1);
+    set.group("Adaptive");
+    set.add("delta", delta, "perturbation").symbol("delta").range(0, 1);
+    set.add("max_time", max_time, "budget").above(0);
+    set.add("train", train, "training data");
+    set.add_choice("bounds", bounds, {{"skip", Bounds::skip}, {"clamp", Bounds::clamp}}, "bounds");
+    set.add("speed", speed, "relative speeds").above(0);
+    set.add("hidden", hidden, "hidden units").at_least(1);
+    set.add("straggler", straggler, "a straggler");
+  }
+};
+
+struct OptionsTest : ::testing::Test {
+  Values values;
+  OptionSet set;
+  OptionsTest() { values.declare(set); }
+
+  void flag(const std::string& name, const std::vector<std::string>& texts) {
+    set.set(name, texts, OptionSource::flag, set.find(name)->flag());
+  }
+  std::string error_of(const std::string& name, const std::vector<std::string>& texts) {
+    try {
+      flag(name, texts);
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), ExitCode::usage);
+      return error.hint().empty() ? error.what() : std::string(error.what()) + " | " + error.hint();
+    }
+    return "no error";
+  }
+};
+
+TEST_F(OptionsTest, OneNameHasThreeSpellings) {
+  const Option& option = *set.find("batch_size");
+  EXPECT_EQ(option.flag(), "--batch-size");
+  EXPECT_EQ(option.environment(), "HETSGD_BATCH_SIZE");
+  EXPECT_EQ(option.name, "batch_size");
+  EXPECT_EQ(set.find("batch-size"), nullptr);
+}
+
+TEST_F(OptionsTest, EveryTypeParsesItsText) {
+  flag("overwrite", {"true"});
+  flag("cache", {"off"});
+  flag("workers", {"8"});
+  flag("batch_size", {"10K"});
+  flag("delta", {"2.5e-1"});
+  flag("max_time", {"50ms"});
+  flag("train", {"b,c.txt"});
+  flag("bounds", {"clamp"});
+  flag("speed", {"1,0.5", "0.25"});
+  flag("hidden", {"128, 64"});
+  flag("straggler", {"kind=uniform,min=0ms", "kind=pause"});
+  EXPECT_TRUE(values.overwrite);
+  EXPECT_FALSE(values.cache);
+  EXPECT_EQ(values.workers, 8);
+  EXPECT_EQ(values.batch_size, 10000u);
+  EXPECT_EQ(values.delta, 0.25);
+  EXPECT_EQ(values.max_time.count(), 0.05);
+  EXPECT_EQ(values.train, "b,c.txt");
+  EXPECT_EQ(values.bounds, Bounds::clamp);
+  EXPECT_THAT(values.speed, ElementsAre(1, 0.5, 0.25));
+  EXPECT_THAT(values.hidden, ElementsAre(128u, 64u));
+  EXPECT_THAT(values.straggler, ElementsAre("kind=uniform,min=0ms", "kind=pause"));
+}
+
+TEST_F(OptionsTest, OfRepeatedScalarsTheLastCounts) {
+  flag("workers", {"2", "3"});
+  EXPECT_EQ(values.workers, 3);
+}
+
+TEST_F(OptionsTest, ErrorsNamePlaceFoundAndExpected) {
+  EXPECT_EQ(error_of("delta", {"1.5"}), "--delta: found \"1.5\", expected a number from 0 to 1");
+  EXPECT_EQ(error_of("workers", {"0"}),
+            "--workers: found \"0\", expected a whole number from 1 to 100000");
+  EXPECT_EQ(error_of("batch_size", {"0"}),
+            "--batch-size: found \"0\", expected a whole number of at least 1");
+  EXPECT_EQ(error_of("max_time", {"0s"}),
+            "--max-time: found \"0s\", expected a time in seconds above 0");
+  EXPECT_EQ(error_of("speed", {"1,0"}), "--speed: found \"0\", expected a number above 0");
+  EXPECT_EQ(error_of("bounds", {"clip"}), "--bounds: found \"clip\", expected one of skip, clamp");
+  EXPECT_EQ(error_of("bounds", {"clmap"}),
+            "--bounds: found \"clmap\", expected one of skip, clamp | did you mean \"clamp\"?");
+  for (const char* name : {"delta", "workers", "batch_size", "max_time", "cache", "speed"}) {
+    EXPECT_THAT(error_of(name, {"12x"}), HasSubstr("found \"12x\", expected")) << name;
+    EXPECT_THAT(error_of(name, {""}), HasSubstr("found \"\", expected")) << name;
+  }
+  EXPECT_THAT(error_of("delta", {"nan"}), HasSubstr("found \"nan\""));
+  EXPECT_THAT(error_of("workers", {"99999999999"}), HasSubstr("found \"99999999999\""));
+}
+
+TEST_F(OptionsTest, AFailedSetLeavesValueAndSource) {
+  EXPECT_NE(error_of("speed", {"3,-1"}), "no error");
+  EXPECT_THAT(values.speed, ElementsAre(1, 0.92));
+  EXPECT_EQ(set.find("speed")->source, OptionSource::default_value);
+}
+
+TEST_F(OptionsTest, StrongerSourcesWinInAnyOrder) {
+  const auto from = [&](OptionSource source, const char* text) {
+    set.set("batch_size", {text}, source, std::string(to_string(source)));
+  };
+  from(OptionSource::config_file, "1");
+  EXPECT_EQ(values.batch_size, 1u);
+  from(OptionSource::flag, "3");
+  from(OptionSource::environment, "2");
+  EXPECT_EQ(values.batch_size, 3u);
+  from(OptionSource::config_file, "9");
+  EXPECT_EQ(values.batch_size, 3u);
+  EXPECT_EQ(set.find("batch_size")->place, "flag");
+}
+
+TEST_F(OptionsTest, EnvironmentIsReadAndUnknownNamesComeBack) {
+  ::setenv("HETSGD_BATCH_SIZE", "64", 1);
+  ::setenv("HETSGD_DELTA", "", 1);  // empty: not set
+  ::setenv("HETSGD_BATCHSIZE", "32", 1);
+  const std::vector<std::string> unknown = set.read_environment();
+  ::unsetenv("HETSGD_BATCH_SIZE");
+  ::unsetenv("HETSGD_DELTA");
+  ::unsetenv("HETSGD_BATCHSIZE");
+  EXPECT_EQ(values.batch_size, 64u);
+  EXPECT_EQ(set.find("batch_size")->source, OptionSource::environment);
+  EXPECT_EQ(set.find("delta")->source, OptionSource::default_value);
+  EXPECT_THAT(unknown, ::testing::Contains("HETSGD_BATCHSIZE"));
+  EXPECT_THAT(unknown, ::testing::Not(::testing::Contains("HETSGD_BATCH_SIZE")));
+}
+
+TEST_F(OptionsTest, EnvironmentErrorsNameTheVariable) {
+  ::setenv("HETSGD_WORKERS", "many", 1);
+  try {
+    set.read_environment();
+    ADD_FAILURE() << "no error";
+  } catch (const Error& error) {
+    EXPECT_THAT(error.what(), HasSubstr("HETSGD_WORKERS: found \"many\""));
+  }
+  ::unsetenv("HETSGD_WORKERS");
+}
+
+TEST_F(OptionsTest, JsonRoundTripIsExact) {
+  flag("delta", {"0.30000000000000004"});
+  flag("max_time", {"0.1ms"});
+  flag("batch_size", {"9007199254740993"});  // not a double
+  flag("speed", {"0.1,0.333333333333333314829616256247"});
+  flag("straggler", {"kind=constant,factor=3"});
+  flag("bounds", {"clamp"});
+  flag("cache", {"false"});
+  const nlohmann::json first = set.to_json();
+
+  Values other;
+  OptionSet other_set;
+  other.declare(other_set);
+  const nlohmann::json read_back = nlohmann::json::parse(first.dump());
+  for (const auto& [key, value] : read_back.items()) {
+    other_set.set_json(key, value, OptionSource::config_file, "file: " + key);
+  }
+  EXPECT_EQ(other_set.to_json(), first);
+  EXPECT_EQ(other.delta, values.delta);
+  EXPECT_EQ(other.max_time, values.max_time);
+  EXPECT_EQ(other.batch_size, 9007199254740993u);
+  EXPECT_EQ(other.speed, values.speed);
+  EXPECT_EQ(other.bounds, Bounds::clamp);
+  EXPECT_FALSE(other.cache);
+}
+
+TEST_F(OptionsTest, JsonHasTheTypesOfItsOptions) {
+  const nlohmann::json json = set.to_json();
+  EXPECT_FALSE(json.contains("overwrite"));  // how to talk, not what to run
+  EXPECT_TRUE(json.at("cache").is_boolean());
+  EXPECT_TRUE(json.at("workers").is_number_integer());
+  EXPECT_TRUE(json.at("batch_size").is_number_unsigned());
+  EXPECT_TRUE(json.at("delta").is_number_float());
+  EXPECT_EQ(json.at("max_time"), "90s");
+  EXPECT_EQ(json.at("bounds"), "skip");
+  EXPECT_EQ(json.at("hidden"), nlohmann::json::parse("[128]"));
+}
+
+TEST_F(OptionsTest, JsonTakesTextsAndSingleElements) {
+  const auto from = [&](const char* name, const nlohmann::json& value) {
+    set.set_json(name, value, OptionSource::config_file, std::string("c.json: ") + name);
+  };
+  from("batch_size", "10K");
+  from("max_time", 30);
+  from("hidden", 64);
+  from("straggler", "kind=pause");
+  EXPECT_EQ(values.batch_size, 10000u);
+  EXPECT_EQ(values.max_time.count(), 30);
+  EXPECT_THAT(values.hidden, ElementsAre(64u));
+  EXPECT_THAT(values.straggler, ElementsAre("kind=pause"));
+  from("hidden", nlohmann::json::array());
+  EXPECT_TRUE(values.hidden.empty());
+}
+
+TEST_F(OptionsTest, JsonOfTheWrongTypeIsRefused) {
+  const auto error = [&](const char* name, const nlohmann::json& value) -> std::string {
+    try {
+      set.set_json(name, value, OptionSource::config_file, std::string("c.json: ") + name);
+    } catch (const Error& e) {
+      return e.what();
+    }
+    return "no error";
+  };
+  EXPECT_EQ(error("train", 5), "c.json: train: found \"5\", expected a text");
+  EXPECT_EQ(error("cache", 1), "c.json: cache: found \"1\", expected true or false");
+  EXPECT_EQ(error("delta", nullptr), "c.json: delta: found \"null\", expected a number");
+  EXPECT_EQ(error("delta", {1, 2}), "c.json: delta: found \"[1,2]\", expected a number");
+  EXPECT_EQ(error("workers", 2.5), "c.json: workers: found \"2.5\", expected a whole number");
+  EXPECT_EQ(error("batch_size", -1).substr(0, 33), "c.json: batch_size: found \"-1\", e");
+}
+
+TEST_F(OptionsTest, RangesReadLikeIntervals) {
+  EXPECT_EQ(set.find("delta")->range_text(), "[0, 1]");
+  EXPECT_EQ(set.find("max_time")->range_text(), "(0, inf)");
+  EXPECT_EQ(set.find("batch_size")->range_text(), "[1, inf)");
+  EXPECT_EQ(set.find("bounds")->range_text(), "skip|clamp");
+  EXPECT_EQ(set.find("train")->range_text(), "");
+  EXPECT_EQ(set.find("speed")->default_text, "1,0.92");
+  EXPECT_EQ(set.find("delta")->group, "Adaptive");
+}
+
+TEST_F(OptionsTest, DescribeNamesEachSource) {
+  flag("batch_size", {"64"});
+  const std::string text = set.describe();
+  EXPECT_THAT(text, ::testing::ContainsRegex("batch_size +64 +flag --batch-size\n"));
+  EXPECT_THAT(text, ::testing::ContainsRegex("delta +0.1 +default\n"));
+  EXPECT_THAT(text, ::testing::ContainsRegex("straggler +\"\" +default\n"));
+}
+
+TEST_F(OptionsTest, OneNameIsDeclaredOnce) {
+  EXPECT_THROW(set.add("delta", values.delta, "again"), CheckFailure);
+}
+
+}  // namespace
+}  // namespace hetsgd

@@ -24,6 +24,8 @@ std::string blocked_in_call(std::string_view service);  // waits for service "sc
 std::string blocked_in_monitor(std::string_view what);  // waits: <what>
 std::string blocked_on_lock();                          // waits for the lock of a monitor
 inline constexpr std::string_view kServiceIdle = "idle";
+inline constexpr std::string_view kEnded =
+    "has ended";  // listed too: whom the others wait for in vain
 
 // --- the report --------------------------------------------------------------------------------
 struct BlockedProcess {

@@ -1,17 +1,24 @@
-// Stragglers: a scenario is a pure function (rank, iteration, time) -> slowdown, drawn from the run's seed without
-// messages, and used by every cluster. `sim` charges it to the virtual clock; `threads` and `mpi` delay for the
-// difference and report requested against achieved.
+// Stragglers: a scenario is a pure function (rank, iteration, time) -> slowdown, drawn from the
+// run's seed without messages, and used by every cluster. `sim` charges it to the virtual clock;
+// `threads` and `mpi` delay for the difference and report requested against achieved.
 //
-// Specification, one or several, as on the command line: 'kind=uniform,min=0ms,max=50ms[,workers=0-3;5]'.
-//   constant   factor=3 [worker(s)]                 compute takes factor times as long
-//   uniform    min, max                             extra delay per iteration, U(min, max)          (paper 004: 0-50 ms)
-//   groups     split=N, min1, max1, min2, max2      ranks < N draw from the first range, the rest from the second
-//   lognormal  median, sigma                        extra delay, exp(N(ln median, sigma^2))
-//   pareto     scale, shape                         extra delay, Pareto minus scale (starts at 0)
-//   periodic   period, duration, factor             factor during the first `duration` of each period of time
-//   burst      on, off, factor                      exponential on/off phases of these mean lengths, per rank
-//   trace      file=F.csv                           rows rank,iteration,delay_s (rank * = all), repeated at the end
-//   pause      at=T, duration=D                     nothing moves from T for D
+// Specification, one or several, as on the command line: 'kind=uniform,min=0ms,max=50ms'. Every
+// kind takes workers=0-3;5 (or worker=2); without it all workers are meant. Times take suffixes,
+// values in
+// () are defaults.
+//   constant   factor                    compute takes factor times as long; factor >= 1
+//   uniform    min (0), max              extra delay per iteration, U(min, max): paper 004's 0-50
+//   ms groups     split, min1 (0), max1,    ranks < split draw from the first range,
+//              min2 (0), max2            the rest from the second
+//   lognormal  median, sigma (1)         extra delay, exp(N(ln median, sigma^2))
+//   pareto     scale, shape (2)          extra delay, Pareto minus scale (starts at 0)
+//   periodic   period, duration, factor  factor during the first `duration` of each period of time
+//   burst      on, off, factor           exponential on/off phases of these mean lengths, per rank;
+//                                        at time 0 on with probability on/(on+off)
+//   trace      file=F.csv                rows rank,iteration,delay_s (rank * = all, a rank's own
+//   row
+//                                        wins); no row: no delay; repeats after the last iteration
+//   pause      at, duration              nothing moves from `at` for `duration`
 #pragma once
 
 #include <cstdint>
@@ -25,19 +32,22 @@ namespace hetsgd {
 
 class Scenario {
  public:
-  // Parses the specifications. Errors (usage) name the option, the key and the valid kinds or keys, with the
-  // nearest spelling.
+  // Parses the specifications; the place of one in the list is part of its seed, so that two equal
+  // ones draw independently. Errors: usage, naming the option, the key and the valid kinds or keys
+  // with the nearest spelling; data for a broken trace file.
   Scenario(const std::vector<std::string>& specifications, int workers, std::uint64_t seed);
   ~Scenario();
   Scenario(Scenario&&) noexcept;
   Scenario& operator=(Scenario&&) noexcept;
 
-  // How long iteration `iteration` of worker `rank`, which starts at `start` and would take `compute` undisturbed,
-  // takes with all stragglers: >= compute. Factors multiply, extra delays add, pauses last. Thread-safe.
+  // How long iteration `iteration` of worker `rank`, which starts at `start` and would take
+  // `compute` undisturbed, takes with all stragglers: >= compute. Factors multiply and hold while
+  // their phase lasts (a step that leaves a slow phase is slowed in its first part only); extra
+  // delays add after the compute and are not slowed; in a pause nothing moves. Thread-safe.
   Seconds stretched(int rank, std::uint64_t iteration, Seconds start, Seconds compute) const;
 
   bool empty() const;
-  // The specifications with defaults filled in, for the result.
+  // The specifications with defaults filled in, for the result; they parse to the same scenario.
   const std::vector<std::string>& specifications() const;
 
  private:

@@ -1,0 +1,149 @@
+#include "cluster/straggler.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <utility>
+
+#include "cluster/straggler_kinds.hpp"
+#include "core/error.hpp"
+#include "core/random.hpp"
+
+namespace hetsgd {
+namespace {
+
+// A step that crosses more phases than this goes on at their mean rate: still a pure function, and
+// no specification can make it run for ever.
+constexpr int kMostPhases = 100'000;
+
+// All that slows one rank.
+struct RankEffects {
+  double factor = 1;
+  std::vector<const DelaySource*> delays;
+  std::vector<const SlowSource*> slow;
+  std::vector<Pause> pauses;
+};
+
+// A stretch of clock time that begins at `start_s`. The elapsed time is summed on its own: start +
+// elapsed - start would lose the last bits of a short step late in a run.
+class Interval {
+ public:
+  Interval(const RankEffects& effects, int rank, double start_s)
+      : effects_(effects), rank_(rank), now_s_(start_s) {}
+
+  // Passes the time that `work_s` of undisturbed progress takes; slow phases count only if
+  // `slowed`.
+  void advance(double work_s, bool slowed) {
+    for (int phases = 0; work_s > 0; ++phases) {
+      Phase all{.until_s = std::numeric_limits<double>::infinity()};
+      if (skip_pause(all.until_s)) continue;
+      if (slowed) add_slow(phases, all);
+      if (work_s * all.factor <= all.until_s - now_s_) {
+        move_to(now_s_ + work_s * all.factor, work_s * all.factor);
+        return;
+      }
+      // At clock values where doubles are coarser than a phase, time still has to move.
+      const double next_s = std::max(all.until_s, std::nextafter(now_s_, HUGE_VAL));
+      work_s -= (next_s - now_s_) / all.factor;
+      move_to(next_s, next_s - now_s_);
+    }
+  }
+
+  double elapsed_s() const { return elapsed_s_; }
+
+ private:
+  // Goes to the end of a pause that holds now (true); else bounds `until_s` by the next one.
+  bool skip_pause(double& until_s) {
+    for (const Pause& pause : effects_.pauses) {
+      if (now_s_ < pause.begin_s) {
+        until_s = std::min(until_s, pause.begin_s);
+      } else if (now_s_ < pause.end_s) {
+        move_to(pause.end_s, pause.end_s - now_s_);
+        return true;
+      }
+    }
+    return false;
+  }
+
+  void add_slow(int phases, Phase& all) const {
+    for (const SlowSource* source : effects_.slow) {
+      if (phases >= kMostPhases) {
+        all.factor /= source->mean_rate();
+        continue;
+      }
+      const Phase phase = source->phase(rank_, now_s_);
+      all.factor *= phase.factor;
+      all.until_s = std::min(all.until_s, phase.until_s);
+    }
+  }
+
+  void move_to(double time_s, double length_s) {
+    now_s_ = time_s;
+    elapsed_s_ += length_s;
+  }
+
+  const RankEffects& effects_;
+  int rank_;
+  double now_s_;
+  double elapsed_s_ = 0;
+};
+
+// Every straggler draws from a seed of its own, so that two equal specifications are independent.
+std::uint64_t seed_of(std::uint64_t seed, std::size_t number) {
+  const RandomBlock block =
+      random_block(seed, Purpose::straggler, static_cast<std::uint32_t>(number), 0xFFFFFFFFU, 0);
+  return block[0] | (static_cast<std::uint64_t>(block[1]) << 32);
+}
+
+}  // namespace
+
+struct Scenario::Impl {
+  std::vector<std::string> specifications;
+  std::vector<Straggler> stragglers;
+  std::vector<RankEffects> ranks;
+};
+
+Scenario::Scenario(const std::vector<std::string>& specifications, int workers, std::uint64_t seed)
+    : impl_(std::make_unique<Impl>()) {
+  HETSGD_CHECK_LT(0, workers);
+  impl_->ranks.resize(static_cast<std::size_t>(workers));
+  for (std::size_t i = 0; i < specifications.size(); ++i) {
+    StragglerSpecification specification(specifications[i]);
+    const Straggler& straggler =
+        impl_->stragglers.emplace_back(make_straggler(specification, workers, seed_of(seed, i)));
+    impl_->specifications.push_back(specification.canonical());
+    for (const int rank : straggler.ranks) {
+      RankEffects& effects = impl_->ranks[static_cast<std::size_t>(rank)];
+      effects.factor *= straggler.factor;
+      if (straggler.delay) effects.delays.push_back(straggler.delay.get());
+      if (straggler.slow) effects.slow.push_back(straggler.slow.get());
+      if (straggler.pause) effects.pauses.push_back(*straggler.pause);
+    }
+  }
+}
+
+Scenario::~Scenario() = default;
+Scenario::Scenario(Scenario&&) noexcept = default;
+Scenario& Scenario::operator=(Scenario&&) noexcept = default;
+
+Seconds Scenario::stretched(int rank, std::uint64_t iteration, Seconds start,
+                            Seconds compute) const {
+  HETSGD_CHECK(rank >= 0 && static_cast<std::size_t>(rank) < impl_->ranks.size());
+  HETSGD_CHECK(start >= Seconds(0) && std::isfinite(start.count()));
+  HETSGD_CHECK(compute >= Seconds(0) && std::isfinite(compute.count()));
+  const RankEffects& effects = impl_->ranks[static_cast<std::size_t>(rank)];
+  double delay_s = 0;
+  for (const DelaySource* source : effects.delays) delay_s += source->delay_s(rank, iteration);
+  const double work_s = compute.count() * effects.factor;
+  if (effects.slow.empty() && effects.pauses.empty()) return Seconds(work_s + delay_s);
+  Interval interval(effects, rank, start.count());
+  interval.advance(work_s, true);
+  interval.advance(delay_s, false);
+  return std::max(Seconds(interval.elapsed_s()), compute);
+}
+
+bool Scenario::empty() const { return impl_->stragglers.empty(); }
+
+const std::vector<std::string>& Scenario::specifications() const { return impl_->specifications; }
+
+}  // namespace hetsgd

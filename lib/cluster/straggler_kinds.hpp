@@ -1,0 +1,60 @@
+// The kinds of straggler, each a pure function. Internal to cluster/straggler.cpp.
+//
+// A DelaySource adds time to an iteration, a SlowSource slows a worker during intervals of the
+// clock, a Pause stops it during one. (A constant factor is none of these: it is one number per
+// rank.)
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "cluster/straggler_specification.hpp"
+#include "core/units.hpp"
+
+namespace hetsgd {
+
+class DelaySource {
+ public:
+  virtual ~DelaySource() = default;
+  virtual double delay_s(int rank, std::uint64_t iteration) const = 0;  // >= 0
+};
+
+// What holds at a time, and until when it surely does (not beyond the next change).
+struct Phase {
+  double factor = 1;   // compute takes this many times as long
+  double until_s = 0;  // later than the time asked for
+};
+
+class SlowSource {
+ public:
+  virtual ~SlowSource() = default;
+  virtual Phase phase(int rank, double time_s) const = 0;
+  virtual double mean_rate() const = 0;  // progress per second of clock, over a long time
+};
+
+// [begin, end) on the clock.
+struct Pause {
+  double begin_s = 0, end_s = 0;
+};
+
+// One straggler: its ranks and one of the effects.
+struct Straggler {
+  std::vector<int> ranks;  // ascending
+  double factor = 1;
+  std::unique_ptr<DelaySource> delay;
+  std::unique_ptr<SlowSource> slow;
+  std::optional<Pause> pause;
+};
+
+// Reads the rest of `specification` by its kind. `seed` belongs to this straggler alone.
+Straggler make_straggler(StragglerSpecification& specification, int workers, std::uint64_t seed);
+
+// Reads a delay trace: lines `rank,iteration,delay_s`, rank * = all (a row for the rank itself
+// comes first); a header line, blank lines and # comments are skipped. An iteration without a row
+// has no delay; iterations beyond the largest repeat from 0. Errors (data): file, line, column,
+// found, expected.
+std::unique_ptr<DelaySource> read_delay_trace(const std::string& file, int workers);
+
+}  // namespace hetsgd

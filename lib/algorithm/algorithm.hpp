@@ -1,5 +1,6 @@
-// What an algorithm is: a name, its options, and blocking code for one worker. One file per algorithm; each ends with
-// one registration line. See README.md of this folder for the shape of a file.
+// What an algorithm is: a name, its options, and blocking code for one worker. One file per
+// algorithm; each ends with one registration line. See README.md of this folder for the shape of a
+// file.
 #pragma once
 
 #include <functional>
@@ -21,8 +22,8 @@ struct AlgorithmInfo {
   std::string cost;        // messages and bytes per iteration
   std::string result;      // which model is measured
   std::string identities;  // what it equals in which limit (each is a test)
-  // Synchronous: all workers make the same sequence of running()/evaluate_here() calls, and these agree call by call.
-  // Otherwise running() turns false for everybody at once.
+  // Synchronous: all workers make the same sequence of running()/evaluate_here() calls, and these
+  // agree call by call. Otherwise running() turns false for everybody at once.
   bool synchronous = true;
   int max_workers = 1 << 20;
 };
@@ -33,7 +34,8 @@ class Algorithm {
   virtual void declare(OptionSet& options) { static_cast<void>(options); }
   // Refuses a plan that makes no sense (usage errors naming the option), before anything is loaded.
   virtual void check(const Plan& plan) const { static_cast<void>(plan); }
-  // The whole life of one worker. Const and shared between workers: what workers share goes through Comm or a Service.
+  // The whole life of one worker. Const and shared between workers: what workers share goes through
+  // Comm or a Service.
   virtual void worker(Worker& self) const = 0;
 };
 

@@ -64,8 +64,12 @@ struct BasicGradient {
 };
 using Gradient = BasicGradient<float>;
 
+// Scratch memory for one computation at a time; grows to the largest batch. Each model derives its own.
 template <class Real>
-class BasicModelContext;  // scratch memory for one computation at a time; grows to the largest batch
+class BasicModelContext {
+ public:
+  virtual ~BasicModelContext() = default;
+};
 
 template <class Real>
 class BasicModel {

@@ -18,17 +18,18 @@ struct CurvePoint {
   Seconds time{0};                  // training clock
   std::uint64_t samples_count = 0;  // samples learnt from, all workers
   double epoch_num = 0;             // samples_count / rows
-  std::uint64_t updates = 0;        // model updates (ssgd: one per iteration; local steps: one per step of each replica)
-  double train_loss = 0;            // mean over the batches since the last point; NaN at the first point
+  std::uint64_t updates =
+      0;  // model updates (ssgd: one per iteration; local steps: one per step of each replica)
+  double train_loss = 0;  // mean over the batches since the last point; NaN at the first point
   double test_loss = 0;
-  std::optional<double> p1, p3, p5;   // multilabel
-  std::optional<double> accuracy;     // multiclass and binary
-  std::optional<double> auc;          // binary
+  std::optional<double> p1, p3, p5;  // multilabel
+  std::optional<double> accuracy;    // multiclass and binary
+  std::optional<double> auc;         // binary
 };
 
 // A target such as p1>=0.6.
 struct Target {
-  std::string metric;  // "p1", "p3", "p5", "accuracy", "auc", "test_loss"
+  std::string metric;    // "p1", "p3", "p5", "accuracy", "auc", "test_loss"
   bool at_least = true;  // false: <= (losses)
   double value = 0;
   std::string text() const;  // "p1>=0.6"
@@ -45,7 +46,8 @@ struct WorkerRecord {
   std::uint64_t updates = 0;
 };
 
-// Host seconds; they add up to the wall time of a real run. Under `sim` train_s is what the simulation took.
+// Host seconds; they add up to the wall time of a real run. Under `sim` train_s is what the
+// simulation took.
 struct PhaseTimes {
   double load_s = 0, init_s = 0, train_s = 0, eval_s = 0, record_s = 0;
 };
@@ -54,7 +56,7 @@ enum class Status { running, completed, target_reached, diverged, aborted, faile
 std::string to_string(Status status);
 
 struct Record {
-  nlohmann::json config;             // OptionSet::to_json(): complete
+  nlohmann::json config;  // OptionSet::to_json(): complete
   std::vector<std::string> args;
   LoadReport train_report, test_report;
   DatasetPtr train, test;
@@ -73,7 +75,7 @@ struct Record {
   PhaseTimes phases;
   Seconds elapsed{0};  // training clock at the end
   Status status = Status::running;
-  std::string status_reason;  // of failed, diverged, aborted
+  std::string status_reason;            // of failed, diverged, aborted
   std::string started_at, finished_at;  // ISO 8601, UTC
 };
 

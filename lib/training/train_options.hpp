@@ -38,7 +38,7 @@ struct TrainOptions {
   std::uint64_t seed = 1;
   // cluster
   std::string cluster = "sim";
-  int workers = 1;
+  int workers = 0;
   std::vector<std::string> devices;
   std::string profile = "v100";
   std::string network = "pcie3";
@@ -49,8 +49,8 @@ struct TrainOptions {
   // budget and targets
   double epochs = 0;
   std::uint64_t max_samples = 0;
-  Seconds max_time{0};       // on the training clock
-  Seconds time_limit{0};     // host time: ends the run with exit code 6
+  Seconds max_time{0};    // on the training clock
+  Seconds time_limit{0};  // host time: ends the run with exit code 6
   std::vector<std::string> target;
   bool stop_at_target = false;
   bool require_target = false;
@@ -58,8 +58,8 @@ struct TrainOptions {
   std::uint64_t evaluate_every = 0;    // samples; 0: one mega-batch
   std::uint64_t evaluate_samples = 0;  // test rows used; 0: all
   bool record_steps = false;
-  std::string dump_initial_parameters; // file: raw little-endian float32, for outside references
-  std::string dump_parameters;         // file: the final model, likewise
+  std::string dump_initial_parameters;  // file: raw little-endian float32, for outside references
+  std::string dump_parameters;          // file: the final model, likewise
   // output: how to talk, not what to run
   std::string output;
   bool overwrite = false;

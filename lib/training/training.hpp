@@ -1,10 +1,12 @@
-// One run: loads the data, builds the model, the cluster and the algorithm, drives them, measures off the clock, and
-// returns the record. The driver loop of every algorithm is here and nowhere else.
+// One run: loads the data, builds the model, the cluster and the algorithm, drives them, measures
+// off the clock, and returns the record. The driver loop of every algorithm is here and nowhere
+// else.
 #pragma once
 
 #include <atomic>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -17,21 +19,22 @@ namespace hetsgd {
 
 // What is going on, for a progress line; filled from any worker's thread.
 struct Progress {
-  Seconds time{0};                 // training clock
-  double host_s = 0;               // since the start of training
+  Seconds time{0};    // training clock
+  double host_s = 0;  // since the start of training
   std::uint64_t samples_count = 0;
-  std::uint64_t max_samples = 0;   // 0: not the budget
-  Seconds max_time{0};             // 0: not the budget
+  std::uint64_t max_samples = 0;  // 0: not the budget
+  Seconds max_time{0};            // 0: not the budget
   double epoch_num = 0;
   std::uint64_t updates = 0;
-  double train_loss = 0;           // of the batches since the last evaluation
-  const CurvePoint* last = nullptr;  // last evaluation, or null
-  int slowest_rank = 0, fastest_rank = 0;     // by compute seconds per step so far
+  double train_loss = 0;                   // of the batches since the last evaluation
+  std::optional<CurvePoint> last;          // last evaluation
+  int slowest_rank = 0, fastest_rank = 0;  // by compute seconds per step so far
   double slowest_step_s = 0, fastest_step_s = 0;
 };
 
 struct TrainHooks {
-  // After every evaluation (and at the end), off the clock; its time is record_s. Used to write the result.
+  // After every evaluation (and at the end), off the clock; its time is record_s. Used to write the
+  // result.
   std::function<void(const Record&)> on_record;
   // At most every `progress_every` of host time, off no clock: must be quick.
   std::function<void(const Progress&)> on_progress;
@@ -49,10 +52,12 @@ class Training {
 
   // Reads the data. Errors: data.
   void load();
-  // After load(): what the run would take: parameters, memory in bytes, floor of its time. For --dry-run.
+  // After load(): what the run would take: parameters, memory in bytes, floor of its time. For
+  // --dry-run.
   nlohmann::json estimate() const;
-  // Runs to the end. What goes wrong in the run becomes the record's status (diverged, aborted, failed with the
-  // error's text); the caller decides about the exit code. `failure` carries the exception of a failed run.
+  // Runs to the end. What goes wrong in the run becomes the record's status (diverged, aborted,
+  // failed with the error's text); the caller decides about the exit code. `failure` carries the
+  // exception of a failed run.
   const Record& run(const TrainHooks& hooks);
   std::exception_ptr failure() const;
   const Record& record() const;

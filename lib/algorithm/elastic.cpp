@@ -1,0 +1,68 @@
+// elastic: elastic model averaging (K-step averaging). Workers train replicas on equal batches of
+// their own and average them once per mega-batch; the average moves on with momentum.
+//
+// Paper:      000 section 2.2, figure 3; momentum as in algorithm 2, lines 11 and 12.
+// Implements: K local steps each, then w' = (1/P) sum_i w_i + gamma (w - w_p);  w_p <- w;  w <- w';
+// w_i <- w. Symbols:    K mega_batch / (P b_max), rounded up; gamma --gamma; w the global model,
+// w_p the one before it
+//             (the initial model before the first merge).
+// Cost:       one all_reduce of n numbers per mega-batch.
+// Deviations: none.
+
+#include <cmath>
+
+#include "algorithm/algorithm.hpp"
+#include "algorithm/merge.hpp"
+
+namespace hetsgd {
+namespace {
+
+class Elastic final : public Algorithm {
+ public:
+  void declare(OptionSet& options) override {
+    options.add("gamma", gamma_, "momentum of the global model").symbol("gamma").range(0, 1);
+  }
+
+  void worker(Worker& self) const override {
+    const auto p = static_cast<std::size_t>(self.size());
+    const std::uint64_t b = self.plan().batch_size;
+    const double lr = self.learning_rate(b);
+
+    Buffer w_i = self.initial_parameters();
+    GlobalModel global(self);
+    while (self.running()) {
+      const std::uint64_t k = (self.mega_batch_samples() + p * b - 1) / (p * b);
+      for (std::uint64_t step = 0; step < k; ++step) self.step(self.next_batch(b), lr, w_i);
+
+      const double norm = std::sqrt(self.squared_norm(w_i)) / static_cast<double>(w_i.size());
+      const Merge merge{.batch_size = std::vector(p, b),
+                        .learning_rate = std::vector(p, lr),
+                        .updates = std::vector(p, k),
+                        .weight = std::vector(p, 1.0 / static_cast<double>(p)),
+                        .norm = gather(self, norm)};
+      global.merge(self, w_i, 1.0 / static_cast<double>(p), gamma_);
+      record(self, merge);
+      self.evaluate_here(w_i);
+    }
+  }
+
+ private:
+  double gamma_ = 0.9;
+};
+
+const bool registered = register_algorithm<Elastic>({
+    .name = "elastic",
+    .title = "Elastic averaging",
+    .idea = "Each worker trains a replica on batches of its own; once per mega-batch the replicas "
+            "are averaged, with "
+            "momentum. Everybody waits for the slowest worker's share of the mega-batch.",
+    .paper = "000 section 2.2, figure 3",
+    .cost = "one all_reduce of n numbers per mega-batch",
+    .result = "the merged model",
+    .identities = "one worker = adaptive with one worker; gamma 0 and a mega-batch of P batches = "
+                  "ssgd with full "
+                  "per-worker batches, up to rounding",
+});
+
+}  // namespace
+}  // namespace hetsgd

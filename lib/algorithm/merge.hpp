@@ -1,0 +1,66 @@
+// Model merging once per mega-batch: what elastic and adaptive have in common.
+#pragma once
+
+#include <cmath>
+#include <cstdint>
+#include <nlohmann/json.hpp>
+#include <vector>
+
+#include "algorithm/worker.hpp"
+
+namespace hetsgd {
+
+// One merge as the result shows it; element i belongs to worker i. Complete: an outside script can
+// recompute algorithms 1 and 2 of paper 000 from it.
+struct Merge {
+  std::vector<std::uint64_t> batch_size;  // b_i of the finished mega-batch
+  std::vector<double> learning_rate;      // lr_i
+  std::vector<std::uint64_t> updates;     // u_i
+  std::vector<double> weight;             // alpha_i, after perturbation
+  std::vector<double> norm;               // regularity of w_i: ||w_i||_2 / |w|, or its rms
+  bool perturbed = false;
+};
+
+// Appends the event; rank 0 records for all.
+inline void record(Worker& self, const Merge& merge) {
+  if (self.rank() != 0) return;
+  double sum = 0;
+  for (const double alpha : merge.weight) sum += alpha;
+  self.record({{"type", "merge"},
+               {"batch_size", merge.batch_size},
+               {"learning_rate", merge.learning_rate},
+               {"updates", merge.updates},
+               {"weight", merge.weight},
+               {"weight_sum", sum},
+               {"norm", merge.norm},
+               {"perturbed", merge.perturbed}});
+}
+
+// One number of every worker, by rank.
+template <class T>
+std::vector<T> gather(Worker& self, T mine) {
+  std::vector<T> all(static_cast<std::size_t>(self.size()));
+  self.comm().all_gather(std::span<const T>(&mine, 1), std::span<T>(all));
+  return all;
+}
+
+// The global model and the one before it, a copy of both on every worker.
+class GlobalModel {
+ public:
+  explicit GlobalModel(Worker& self)
+      : w_(self.initial_parameters()), previous_(self.initial_parameters()) {}
+
+  // w' = sum_i alpha_i w_i + gamma (w - w_p);  w_p <- w;  w <- w';  w_i <- w.   (paper 000,
+  // algorithm 2, lines 11, 12)
+  void merge(Worker& self, Buffer& w_i, double alpha_i, double gamma) {
+    if (alpha_i != 1.0) self.scale(alpha_i, w_i);
+    if (self.size() > 1) self.all_reduce(w_i, Traffic::parameters);
+    self.momentum_merge(w_i, gamma, w_, previous_);
+    self.copy(w_, w_i);
+  }
+
+ private:
+  Buffer w_, previous_;
+};
+
+}  // namespace hetsgd

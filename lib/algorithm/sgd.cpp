@@ -1,0 +1,38 @@
+// sgd: mini-batch SGD on one worker. The oracle for all other algorithms.
+//
+// Paper:      textbook (Robbins, Monro 1951, with mini-batches).
+// Implements: w <- w - lr * mean gradient of the batch.
+// Symbols:    w the model, lr --learning-rate, b --batch-size.
+// Cost:       no message.
+// Deviations: none.
+
+#include "algorithm/algorithm.hpp"
+
+namespace hetsgd {
+namespace {
+
+class Sgd final : public Algorithm {
+ public:
+  void worker(Worker& self) const override {
+    Buffer w = self.initial_parameters();
+    const std::uint64_t b = self.plan().batch_size;
+    while (self.running()) {
+      self.step(self.next_batch(b), self.learning_rate(b), w);
+      self.evaluate_here(w);
+    }
+  }
+};
+
+const bool registered = register_algorithm<Sgd>({
+    .name = "sgd",
+    .title = "SGD",
+    .idea = "One worker takes one batch after the other. Everything else is compared with it.",
+    .paper = "textbook mini-batch SGD",
+    .cost = "no message",
+    .result = "the worker's model",
+    .identities = "ssgd, elastic and adaptive with one worker follow it",
+    .max_workers = 1,
+});
+
+}  // namespace
+}  // namespace hetsgd

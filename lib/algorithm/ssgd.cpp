@@ -1,0 +1,146 @@
+// ssgd: synchronous gradient aggregation. Every iteration the workers average their gradients of
+// one global batch and make the same update; or, with central storage, a server makes it and sends
+// the parameters back.
+//
+// Paper:      000 section 2.2, figure 2 (gradient aggregation) and section 2.3 (mirrored and
+// central storage);
+//             TensorFlow's mirrored strategy, Horovod.
+// Implements: g = sum_i (b_i / b) g_i;  v <- mu v + g + lambda w;  w <- w - lr v.
+// Symbols:    b --batch-size (P times it with --per-worker-batch full), b_i worker i's part, mu
+// --momentum,
+//             lambda --weight-decay.
+// Cost:       mirrored: one all_reduce of the gradient (n numbers) per iteration;
+//             central: n numbers from each worker to the server and n back, over the server's one
+//             link.
+// Deviations: none.
+
+#include <optional>
+
+#include "algorithm/algorithm.hpp"
+#include "core/error.hpp"
+
+namespace hetsgd {
+namespace {
+
+enum class PerWorkerBatch { split, full };
+enum class Storage { mirrored, central };
+
+struct Update {
+  double learning_rate, momentum, weight_decay;
+};
+struct Push {};
+struct Pull {};
+
+// Central storage: waits for all gradients, adds them in rank order, updates, answers everybody.
+class CentralStore final : public Service<Push, Pull> {
+ public:
+  CentralStore(int workers, std::span<const float> w, Update update)
+      : device_(make_cpu_device<float>(1)),
+        w_(w.begin(), w.end()),
+        gradient_(static_cast<std::size_t>(workers)),
+        learning_rate_(update.learning_rate),
+        optimizer_(make_sgd_optimizer(*device_, w.size(), update.momentum, update.weight_decay)) {}
+
+  void handle(int from, const Push&, std::span<const float> gradient,
+              Responder<Pull> reply) override {
+    gradient_[static_cast<std::size_t>(from)].assign(gradient.begin(), gradient.end());
+    waiting_.push_back(std::move(reply));
+    if (waiting_.size() < gradient_.size()) return;
+    std::vector<float>& sum = gradient_.front();
+    for (std::size_t r = 1; r < gradient_.size(); ++r) {
+      device_->axpby(sum.size(), 1.0F, gradient_[r].data(), 1.0F, sum.data());
+    }
+    optimizer_->update(*device_, learning_rate_, sum, w_);
+    for (auto& answer : waiting_) answer({}, w_, Traffic::parameters);
+    waiting_.clear();
+  }
+
+ private:
+  std::unique_ptr<Device> device_;
+  std::vector<float> w_;
+  std::vector<std::vector<float>> gradient_;  // by rank
+  std::vector<Responder<Pull>> waiting_;
+  double learning_rate_;
+  std::unique_ptr<Optimizer> optimizer_;
+};
+
+class Ssgd final : public Algorithm {
+ public:
+  void declare(OptionSet& options) override {
+    options.add_choice("per_worker_batch", per_worker_batch_,
+                       {{"split", PerWorkerBatch::split}, {"full", PerWorkerBatch::full}},
+                       "a worker's batch: b_max/P, so that the global batch is b_max, or b_max");
+    options.add_choice("storage", storage_,
+                       {{"mirrored", Storage::mirrored}, {"central", Storage::central}},
+                       "where the parameters are updated: on every worker, or on a server");
+    options.add("momentum", momentum_, "Polyak momentum of the update").symbol("mu").range(0, 1);
+    options.add("weight_decay", weight_decay_, "L2 penalty, added to the gradient")
+        .symbol("lambda")
+        .at_least(0);
+  }
+
+  void check(const Plan& plan) const override {
+    if (per_worker_batch_ == PerWorkerBatch::full) return;
+    if (plan.batch_size >= static_cast<std::uint64_t>(plan.workers)) return;
+    throw with_hint(
+        usage_error("--batch-size: found {}, expected at least one sample for each of the "
+                    "{} workers",
+                    plan.batch_size, plan.workers),
+        "use a larger batch or --per-worker-batch full");
+  }
+
+  void worker(Worker& self) const override {
+    const auto p = static_cast<std::uint64_t>(self.size());
+    const std::uint64_t b =
+        self.plan().batch_size * (per_worker_batch_ == PerWorkerBatch::full ? p : 1);
+    const auto part = self.comm().block_of(self.rank(), b);
+    const std::uint64_t b_i = part.end - part.begin;
+    const double lr = self.plan().learning_rate;
+
+    Buffer w = self.initial_parameters();
+    Gradient g = self.make_gradient();
+    const auto optimizer = self.make_optimizer(momentum_, weight_decay_);
+    const bool plain = momentum_ == 0 && weight_decay_ == 0;
+    auto store = storage_ == Storage::central
+                     ? std::optional(self.serve<CentralStore>("parameters", self.size(), w.span(),
+                                                              Update{lr, momentum_, weight_decay_}))
+                     : std::nullopt;
+
+    for (std::uint64_t begin = 0; self.running(); begin += b) {
+      const bool shared = self.plan().partition == Partition::shared;
+      self.gradient(shared ? self.batch_at({begin + part.begin, b_i}) : self.next_batch(b_i), w, g);
+      if (p > 1) self.scale(static_cast<double>(b_i) / static_cast<double>(b), g.flat);
+      if (store) {
+        store->call({}, g.flat.span(), w.span());  // push the gradient, pull the parameters
+        self.took_update();
+      } else {
+        if (p > 1) self.all_reduce(g);
+        plain ? self.apply(g, lr, w) : self.apply(g, lr, w, *optimizer);
+      }
+      self.evaluate_here(w);
+    }
+  }
+
+ private:
+  PerWorkerBatch per_worker_batch_ = PerWorkerBatch::split;
+  Storage storage_ = Storage::mirrored;
+  double momentum_ = 0;
+  double weight_decay_ = 0;
+};
+
+const bool registered = register_algorithm<Ssgd>({
+    .name = "ssgd",
+    .title = "Synchronous SGD",
+    .idea =
+        "The workers average the gradients of one global batch every iteration. All make the same "
+        "update, so there is one model, and the slowest worker sets the pace.",
+    .paper = "000 sections 2.2 and 2.3 (gradient aggregation)",
+    .cost = "mirrored: one all_reduce of n numbers per iteration; central: n numbers to the server "
+            "and n "
+            "back per worker",
+    .result = "the common model",
+    .identities = "one worker = sgd; P workers = sgd on the global batch, up to rounding",
+});
+
+}  // namespace
+}  // namespace hetsgd

@@ -1,0 +1,125 @@
+// The driver: stop rules, evaluation off the clock, and the record, once for all algorithms
+// (implements Run).
+//
+// Stopping. A synchronous algorithm's workers must all leave their loop at the same iteration,
+// though their clocks differ. So the first worker that makes the k-th call of running() decides,
+// and the k-th call of everybody else gets the same answer. Asynchronous algorithms stop at once.
+// Budgets are looked at where the model can be measured (evaluate_here), so that every run ends
+// with a measured model.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <deque>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "algorithm/worker.hpp"
+#include "training/evaluation.hpp"
+#include "training/record.hpp"
+#include "training/training.hpp"
+
+namespace hetsgd {
+
+struct DriverOptions {
+  Plan plan;
+  bool synchronous = true;
+  std::uint64_t evaluate_every = 0;  // samples, > 0
+  std::uint64_t rows = 0;            // of the training data, for epochs
+  Seconds max_time{0};               // 0: none
+  bool stop_at_target = false;
+  bool keep_model = false;  // keep a host copy of the last measured model
+  // Full-size shape and counts per real nonzero and label under --charge; unset: the real model's
+  // work.
+  std::optional<ModelShape> charged_shape;
+  double charged_nonzeros = 1, charged_labels = 1;
+};
+
+class Driver final : public Run {
+ public:
+  Driver(const DriverOptions& options, const Model& model, const Sampler& sampler,
+         std::vector<float> initial, Evaluator& evaluator, Record& record, const TrainHooks& hooks);
+
+  // Measures the initial model: the first point of every curve, at time 0.
+  void measure_initial();
+  // Ends the run at the next decision.
+  void request_stop(Status status, const std::string& reason);
+  // Why the run ended; empty: it went through its budget.
+  std::optional<std::pair<Status, std::string>> stopped() const;
+  // Notes the counters of a worker that has ended.
+  void finished(Worker& worker);
+  Progress progress() const;
+  const std::vector<float>& model_copy() const { return model_copy_; }
+
+  // --- Run ---------------------------------------------------------------------------------------
+  const Plan& plan() const override { return options_.plan; }
+  const Model& model() const override { return model_; }
+  const Sampler& sampler() const override { return sampler_; }
+  std::span<const float> initial_parameters() const override { return initial_; }
+  bool synchronous() const override { return options_.synchronous; }
+  Work gradient_work(const BatchShape& batch) const override;
+  ModelContext& acquire_context(Device& device) override;
+  void release_context(Device& device, ModelContext& context) override;
+  bool running(Worker& worker) override;
+  std::uint64_t mega_batch_samples(Worker& worker) override;
+  std::uint64_t draw(std::uint64_t count) override { return cursor_.fetch_add(count); }
+  void completed(Worker& worker, std::uint64_t samples, double loss, Seconds started) override;
+  void updated(Worker& worker, bool counts_for_run) override;
+  void evaluate_here(Worker& worker, std::span<const float> model) override;
+  void record(Seconds time, nlohmann::json event) override;
+
+ private:
+  // What the first worker to make a call decided for all; dropped when all have seen it.
+  struct Decision {
+    bool yes = false;
+    std::uint64_t samples = 0;
+    int seen = 0;
+  };
+  class Decisions {
+   public:
+    // The entry of call k, made by `decide` if this is its first reader.
+    template <class Decide>
+    Decision get(std::uint64_t k, int readers, Decide&& decide);
+
+   private:
+    std::uint64_t first_ = 0;
+    std::deque<Decision> entries_;
+  };
+
+  bool budget_used_up(Seconds now) const;  // mutex held
+  // Copies the worker's counters and ledger into the record, so that a killed run's file has them.
+  // Mutex held.
+  void note(Worker& worker);
+  void measure(Seconds time, std::uint64_t samples, std::span<const float> model);
+
+  const DriverOptions options_;
+  const Model& model_;
+  const Sampler& sampler_;
+  const std::vector<float> initial_;
+  Evaluator& evaluator_;
+  Record& record_;
+  const TrainHooks& hooks_;
+
+  mutable std::mutex mutex_;  // guards all below
+  std::uint64_t samples_ = 0;
+  std::uint64_t updates_ = 0;
+  std::uint64_t next_evaluation_ = 0;
+  double loss_sum_ = 0;  // over batches since the last point
+  std::uint64_t loss_count_ = 0;
+  double last_loss_ = 0;
+  Seconds last_time_{0};
+  std::optional<std::pair<Status, std::string>> stop_;
+  Decisions running_, evaluating_;
+  std::vector<std::uint64_t> samples_at_decision_;  // by rank
+  std::vector<Seconds> step_time_;                  // by rank, sum
+  std::vector<std::uint64_t> steps_;
+  std::map<Device*, std::vector<std::unique_ptr<ModelContext>>> idle_contexts_;
+  std::vector<float> model_copy_;
+  std::atomic<std::uint64_t> cursor_{0};
+};
+
+}  // namespace hetsgd

@@ -1,0 +1,182 @@
+#include "training/train_options.hpp"
+
+#include "core/error.hpp"
+
+namespace hetsgd {
+
+namespace {
+
+void declare_data(OptionSet& set, TrainOptions& o) {
+  set.group("Data");
+  set.add("train", o.train,
+          "training file (XC or libSVM text, .gz .bz2 .zst, .hsgd) or generate:PRESET?scale=S");
+  set.add("test", o.test, "test file; without it the training data is measured");
+  set.add_choice(
+      "format", o.format,
+      {{"detect", DataFormat::detect}, {"xc", DataFormat::xc}, {"libsvm", DataFormat::libsvm}},
+      "text format of the files");
+  set.add_choice("index_base", o.index_base,
+                 {{"detect", IndexBase::detect}, {"0", IndexBase::zero}, {"1", IndexBase::one}},
+                 "smallest feature index of libSVM text");
+  set.add("cache", o.cache, "keep parsed files in a binary cache");
+  set.add("cache_directory", o.cache_directory,
+          "where; empty: $XDG_CACHE_HOME/hetsgd or ~/.cache/hetsgd")
+      .not_in_config();
+  set.add_choice("order", o.order,
+                 {{"shuffled", Order::shuffled}, {"sequential", Order::sequential}},
+                 "order of the samples in an epoch");
+  set.add_choice("partition", o.partition,
+                 {{"shared", Partition::shared},
+                  {"iid", Partition::iid},
+                  {"label_sorted", Partition::label_sorted}},
+                 "one pool for all workers, random shards, or shards sorted by first label");
+}
+
+void declare_model(OptionSet& set, TrainOptions& o) {
+  set.group("Model");
+  set.add_choice("model", o.model, {{"mlp", ModelKind::mlp}, {"linear", ModelKind::linear}},
+                 "sparse-input MLP, or logistic / softmax regression");
+  set.add("hidden", o.hidden, "units of each hidden layer of the MLP, comma-separated")
+      .unit("units");
+  set.add("init_std", o.init_std,
+          "standard deviation of the initial weights; 0: 2 / sqrt(fan_in + fan_out)")
+      .at_least(0);
+}
+
+void declare_method(OptionSet& set, TrainOptions& o) {
+  set.group("Method");
+  set.add("algorithm", o.algorithm,
+          "how the workers learn together; `hetsgd algorithms` lists them");
+  set.add("batch_size", o.batch_size, "largest batch of one worker")
+      .unit("samples")
+      .symbol("b_max")
+      .at_least(1);
+  set.add("learning_rate", o.learning_rate,
+          "learning rate of a batch of b_max; smaller batches scale linearly")
+      .symbol("lr")
+      .above(0);
+  set.add("mega_batch", o.mega_batch, "batches of b_max between merges and between evaluations")
+      .unit("batches")
+      .at_least(1);
+  set.add("seed", o.seed, "seed of everything random");
+}
+
+void declare_cluster(OptionSet& set, TrainOptions& o) {
+  set.group("Cluster");
+  set.add("cluster", o.cluster, "where workers live: sim (virtual time) or threads (real time)");
+  set.add("workers", o.workers, "number of workers; 0: as many as --devices, or 1")
+      .symbol("P")
+      .at_least(0);
+  set.add("devices", o.devices,
+          "threads: a device per worker, e.g. cpu:1 or cpu:1,cpu:2; the last repeats");
+  set.add("profile", o.profile, "sim: device profile, built-in name or JSON file");
+  set.add("network", o.network, "sim: network model, built-in name or JSON file");
+  set.add("speed", o.speed,
+          "relative speed of each worker, e.g. 1,0.92,0.84,0.76; the last repeats")
+      .above(0);
+  set.add("straggler", o.straggler,
+          "injected delays, e.g. 'kind=uniform,min=0ms,max=50ms'; repeat to combine");
+  set.add("charge", o.charge,
+          "sim: charge the clock for the full-size data set and model of this preset");
+  set.add("host_threads", o.host_threads, "sim: host threads for the mathematics; 0: all cores")
+      .at_least(0)
+      .not_in_config();
+}
+
+void declare_budget(OptionSet& set, TrainOptions& o) {
+  set.group("Budget and targets");
+  set.add("epochs", o.epochs, "passes over the training data").unit("epochs").at_least(0);
+  set.add("max_samples", o.max_samples, "samples over all workers").unit("samples");
+  set.add("max_time", o.max_time, "training clock, e.g. 90s").unit("s").at_least(0);
+  set.add("target", o.target, "metric to reach, e.g. 'p1>=0.6'; repeat for several");
+  set.add("stop_at_target", o.stop_at_target, "end the run when all targets are reached");
+  set.add("require_target", o.require_target, "exit with 3 when a target was missed")
+      .not_in_config();
+  set.add("time_limit", o.time_limit, "host time after which the run ends with exit code 6")
+      .unit("s")
+      .at_least(0)
+      .not_in_config();
+}
+
+void declare_measuring(OptionSet& set, TrainOptions& o) {
+  set.group("Measuring");
+  set.add("evaluate_every", o.evaluate_every, "samples between evaluations; 0: one mega-batch")
+      .unit("samples");
+  set.add("evaluate_samples", o.evaluate_samples, "test rows used; 0: all").unit("samples");
+  set.add("record_steps", o.record_steps,
+          "record every step (time, rank, samples, loss) as an event");
+  set.add("dump_initial_parameters", o.dump_initial_parameters,
+          "write the initial model here, float32")
+      .not_in_config();
+  set.add("dump_parameters", o.dump_parameters, "write the last measured model here, float32")
+      .not_in_config();
+}
+
+void declare_output(OptionSet& set, TrainOptions& o) {
+  set.group("Output");
+  set.add("output", o.output, "result file; - is stdout").not_in_config();
+  set.add("overwrite", o.overwrite, "replace an existing result").not_in_config();
+  set.add("resume", o.resume, "skip the run when the output holds its completed result")
+      .not_in_config();
+  set.add("redact", o.redact, "leave host names and paths out of the result").not_in_config();
+  set.add("progress_every", o.progress_every, "time between progress lines")
+      .unit("s")
+      .above(0)
+      .not_in_config();
+  set.add("quiet", o.quiet, "no progress, no summary").not_in_config();
+  set.add_choice("color", o.color,
+                 {{"auto", ColorMode::automatic},
+                  {"always", ColorMode::always},
+                  {"never", ColorMode::never}},
+                 "colour on the terminal")
+      .not_in_config();
+}
+
+}  // namespace
+
+void TrainOptions::declare(OptionSet& set) {
+  declare_data(set, *this);
+  declare_model(set, *this);
+  declare_method(set, *this);
+  declare_cluster(set, *this);
+  declare_budget(set, *this);
+  declare_measuring(set, *this);
+  declare_output(set, *this);
+}
+
+void TrainOptions::validate() const {
+  if (train.empty()) {
+    throw with_hint(usage_error("--train: no training data given"),
+                    "name a file, or generate:tiny for made-up data");
+  }
+  if (epochs == 0 && max_samples == 0 && max_time.count() == 0) {
+    throw with_hint(usage_error("no budget: expected --epochs, --max-samples or --max-time"),
+                    "for example --epochs 5");
+  }
+  if (epochs > 0 && max_samples > 0) {
+    throw usage_error("--max-samples: found {} beside --epochs {}, expected one of the two",
+                      max_samples, epochs);
+  }
+  for (const std::uint64_t units : hidden) {
+    if (units == 0) throw usage_error("--hidden: found 0, expected at least one unit per layer");
+  }
+  if (model == ModelKind::mlp && hidden.empty()) {
+    throw with_hint(usage_error("--hidden: found no layer, expected at least one for --model mlp"),
+                    "use --model linear for a model without hidden layers");
+  }
+  if ((stop_at_target || require_target) && target.empty()) {
+    throw with_hint(usage_error("{}: no target given",
+                                stop_at_target ? "--stop-at-target" : "--require-target"),
+                    "add --target 'p1>=0.6'");
+  }
+  if (!charge.empty() && cluster != "sim") {
+    throw usage_error(
+        "--charge: found {} with --cluster {}, expected --cluster sim, whose clock it charges",
+        charge, cluster);
+  }
+  for (const double s : speed) {
+    if (!(s > 0)) throw usage_error("--speed: found {}, expected numbers above 0", s);
+  }
+}
+
+}  // namespace hetsgd

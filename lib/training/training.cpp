@@ -1,0 +1,376 @@
+#include "training/training.hpp"
+
+#include <chrono>
+#include <cmath>
+#include <condition_variable>
+#include <cstdio>
+#include <fstream>
+#include <thread>
+
+#include "core/error.hpp"
+#include "core/text.hpp"
+#include "data/sampler.hpp"
+#include "training/charge.hpp"
+#include "training/driver.hpp"
+#include "training/evaluation.hpp"
+
+namespace hetsgd {
+
+namespace {
+
+using HostClock = std::chrono::steady_clock;
+
+double seconds_since(HostClock::time_point start) {
+  return std::chrono::duration<double>(HostClock::now() - start).count();
+}
+
+std::string utc_now() {
+  const std::time_t now = std::chrono::system_clock::to_time_t(std::chrono::system_clock::now());
+  std::tm utc{};
+  gmtime_r(&now, &utc);
+  char text[32];
+  const std::size_t n = std::strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%SZ", &utc);
+  return std::string(text, n);
+}
+
+// Raw little-endian float32, for references outside (tests/reference).
+void write_parameters(const std::string& path, std::span<const float> parameters,
+                      const char* option) {
+  std::ofstream file(path, std::ios::binary);
+  file.write(reinterpret_cast<const char*>(parameters.data()),
+             static_cast<std::streamsize>(parameters.size_bytes()));
+  file.flush();
+  if (!file) throw runtime_failure("{}: cannot write {}", option, quote(path));
+}
+
+// Thrown into a run by the watcher; becomes the record's status.
+struct Interrupted : std::runtime_error {
+  Interrupted(Status s, const std::string& why) : std::runtime_error(why), status(s) {}
+  Status status;
+};
+
+}  // namespace
+
+struct Training::Impl {
+  Impl(const TrainOptions& o, const OptionSet& s, std::shared_ptr<Algorithm> a,
+       const AlgorithmInfo& i)
+      : options(o), set(s), algorithm(std::move(a)), info(i) {}
+
+  void resolve();
+  void check_plan() const;
+  void build_model();
+  ClusterOptions cluster_options() const;
+  DriverOptions driver_options() const;
+  void drive(const TrainHooks& hooks, Driver& driver, Cluster& cluster);
+  void finish(const TrainHooks& hooks, Driver& driver);
+
+  const TrainOptions& options;
+  const OptionSet& set;
+  std::shared_ptr<Algorithm> algorithm;
+  AlgorithmInfo info;
+
+  Plan plan;
+  std::vector<std::string> devices;
+  std::shared_ptr<const Scenario> scenario;
+  DeviceProfile profile;
+  NetworkModel network;
+  std::unique_ptr<Model> model;
+  std::unique_ptr<Sampler> sampler;
+  std::optional<Charge> charge;
+  Record record;
+  std::exception_ptr failure;
+};
+
+// Everything that needs no data: mistakes in options show before anything is loaded.
+void Training::Impl::resolve() {
+  options.validate();
+  for (const std::string& list : options.devices) {
+    for (const auto device : split(list, ',')) devices.emplace_back(trim(device));
+  }
+  plan.workers =
+      options.workers > 0 ? options.workers : std::max(1, static_cast<int>(devices.size()));
+  plan.batch_size = options.batch_size;
+  plan.learning_rate = options.learning_rate;
+  plan.mega_batch = options.mega_batch;
+  plan.seed = options.seed;
+  plan.partition = options.partition;
+  plan.record_steps = options.record_steps;
+  check_plan();
+  scenario = std::make_shared<const Scenario>(options.straggler, plan.workers, options.seed);
+  profile = load_device_profile(options.profile);
+  network = load_network_model(options.network);
+
+  record.config = set.to_json();
+  record.config["workers"] = plan.workers;
+  record.cluster = options.cluster;
+  record.stragglers = scenario->specifications();
+  for (const std::string& text : options.target)
+    record.targets.push_back(parse_target(text, "--target"));
+  record.started_at = utc_now();
+}
+
+void Training::Impl::check_plan() const {
+  if (plan.workers > info.max_workers) {
+    throw with_hint(usage_error("--workers: found {}, but {} runs on at most {}", plan.workers,
+                                info.name, info.max_workers),
+                    "ssgd is the same method on several workers");
+  }
+  if (options.speed.size() > static_cast<std::size_t>(plan.workers)) {
+    throw usage_error("--speed: found {} speeds for {} workers", options.speed.size(),
+                      plan.workers);
+  }
+  if (devices.size() > static_cast<std::size_t>(plan.workers)) {
+    throw usage_error("--devices: found {} devices for {} workers", devices.size(), plan.workers);
+  }
+  algorithm->check(plan);
+}
+
+void Training::Impl::build_model() {
+  ModelShape shape;
+  shape.task = record.train->task;
+  shape.feature_count = std::max(record.train->feature_count, record.test->feature_count);
+  shape.label_count = std::max(record.train->label_count, record.test->label_count);
+  if (options.model == ModelKind::mlp)
+    shape.hidden.assign(options.hidden.begin(), options.hidden.end());
+  model = make_model<float>(shape);
+  record.parameters = model->parameters();
+  record.layer_sizes = {shape.feature_count};
+  record.layer_sizes.insert(record.layer_sizes.end(), shape.hidden.begin(), shape.hidden.end());
+  record.layer_sizes.push_back(model->outputs());
+  sampler = std::make_unique<Sampler>(record.train, Sampler::Options{.order = options.order,
+                                                                     .partition = options.partition,
+                                                                     .seed = options.seed,
+                                                                     .workers = plan.workers});
+  plan.max_samples = options.max_samples;
+  if (options.epochs > 0) {
+    plan.max_samples = static_cast<std::uint64_t>(
+        std::llround(options.epochs * static_cast<double>(record.train->rows())));
+  }
+  if (!options.charge.empty()) {
+    charge = make_charge(options.charge, *record.train, shape);
+    record.charge = to_json(*charge);
+  }
+}
+
+ClusterOptions Training::Impl::cluster_options() const {
+  ClusterOptions result;
+  result.workers = plan.workers;
+  result.seed = options.seed;
+  result.speed = options.speed;
+  result.scenario = scenario;
+  result.profile = profile;
+  result.network = network;
+  if (charge) result.payload_scale = result.work_scale = charge->parameter_ratio;
+  result.host_threads = options.host_threads;
+  result.devices = devices;
+  return result;
+}
+
+DriverOptions Training::Impl::driver_options() const {
+  DriverOptions result;
+  result.plan = plan;
+  result.synchronous = info.synchronous;
+  result.evaluate_every =
+      options.evaluate_every > 0 ? options.evaluate_every : plan.mega_batch_samples();
+  result.rows = record.train->rows();
+  result.max_time = options.max_time;
+  result.stop_at_target = options.stop_at_target;
+  result.keep_model = !options.dump_parameters.empty();
+  if (charge) {
+    result.charged_shape = charge->shape;
+    result.charged_nonzeros = charge->nonzeros_per_real;
+    result.charged_labels = charge->labels_per_real;
+  }
+  return result;
+}
+
+Training::Training(const TrainOptions& options, const OptionSet& set,
+                   std::shared_ptr<Algorithm> algorithm, const AlgorithmInfo& info)
+    : impl_(std::make_unique<Impl>(options, set, std::move(algorithm), info)) {
+  impl_->resolve();
+}
+Training::~Training() = default;
+
+std::exception_ptr Training::failure() const { return impl_->failure; }
+const Record& Training::record() const { return impl_->record; }
+
+void Training::load() {
+  Impl& s = *impl_;
+  const auto start = HostClock::now();
+  LoadOptions load;
+  load.format = s.options.format;
+  load.index_base = s.options.index_base;
+  load.cache = s.options.cache ? CacheMode::use : CacheMode::off;
+  load.cache_directory = s.options.cache_directory;
+  if (s.options.test.empty()) {
+    const LoadedData train = load_dataset(s.options.train, load);
+    s.record.train = s.record.test = train.data;
+    s.record.train_report = s.record.test_report = train.report;
+    s.record.warnings.push_back("no --test: metrics are measured on the training data");
+  } else {
+    const LoadedPair pair = load_pair(s.options.train, s.options.test, load);
+    s.record.train = pair.train.data;
+    s.record.train_report = pair.train.report;
+    s.record.test = pair.test.data;
+    s.record.test_report = pair.test.report;
+  }
+  s.record.phases.load_s = seconds_since(start);
+  const auto init = HostClock::now();
+  s.build_model();
+  s.record.phases.init_s = seconds_since(init);
+}
+
+nlohmann::json Training::estimate() const {
+  const Impl& s = *impl_;
+  const double n = static_cast<double>(s.model->parameters());
+  const double rows = static_cast<double>(s.record.train->rows());
+  const double b = static_cast<double>(s.plan.batch_size);
+  const BatchShape batch{
+      .samples = b,
+      .nonzeros = b * static_cast<double>(s.record.train->nonzeros()) / rows,
+      .labels = b * static_cast<double>(s.record.train->label_index.size()) / rows};
+  const Work work =
+      s.charge
+          ? s.charge->shape.gradient_work({.samples = b,
+                                           .nonzeros = batch.nonzeros * s.charge->nonzeros_per_real,
+                                           .labels = batch.labels * s.charge->labels_per_real})
+          : s.model->shape().gradient_work(batch);
+  // A worker holds at most its replica, two global models and a gradient; one batch of scores on
+  // top.
+  const double vectors = 4.0 * 4.0 * n * s.plan.workers;
+  const double scores = 4.0 * b * static_cast<double>(s.model->outputs()) * s.plan.workers;
+  nlohmann::json result = {{"parameters", s.model->parameters()},
+                           {"memory_bytes", vectors + scores},
+                           {"operations_per_step", work.operations},
+                           {"max_samples", s.plan.max_samples}};
+  if (s.options.cluster == "sim") {
+    const double step_s = s.profile.seconds(work).count();
+    result["step_s"] = step_s;
+    if (s.plan.max_samples > 0) {
+      result["train_s_at_least"] =
+          step_s * static_cast<double>(s.plan.max_samples) / (b * s.plan.workers);
+    }
+  }
+  return result;
+}
+
+// Watches for signals and the host time limit, and shows progress, without a call in any worker's
+// path.
+class Watcher {
+ public:
+  Watcher(const TrainOptions& options, const TrainHooks& hooks, Driver& driver, Cluster& cluster)
+      : thread_([this, &options, &hooks, &driver, &cluster] {
+          watch(options, hooks, driver, cluster);
+        }) {}
+  ~Watcher() {
+    {
+      const std::lock_guard lock(mutex_);
+      done_ = true;
+    }
+    wake_.notify_all();
+    thread_.join();
+  }
+  Watcher(const Watcher&) = delete;
+  Watcher& operator=(const Watcher&) = delete;
+
+ private:
+  void watch(const TrainOptions& options, const TrainHooks& hooks, Driver& driver,
+             Cluster& cluster) {
+    const auto start = HostClock::now();
+    const auto period = std::chrono::duration_cast<HostClock::duration>(options.progress_every);
+    auto next = start + period;
+    std::unique_lock lock(mutex_);
+    bool interrupted = false;
+    while (!wake_.wait_for(lock, std::chrono::milliseconds(50), [this] { return done_; })) {
+      const int signal = hooks.signal ? hooks.signal->load() : 0;
+      const bool late =
+          options.time_limit.count() > 0 && seconds_since(start) > options.time_limit.count();
+      if (!interrupted && (signal != 0 || late)) {
+        const Interrupted reason(
+            signal != 0 ? Status::aborted : Status::time_limit,
+            signal != 0 ? fmt::format("signal {}", signal)
+                        : fmt::format("--time-limit {}", format_seconds(options.time_limit)));
+        cluster.abort(std::make_exception_ptr(reason));
+        interrupted = true;
+      }
+      if (hooks.on_progress && HostClock::now() >= next) {
+        Progress progress = driver.progress();
+        progress.host_s = seconds_since(start);
+        hooks.on_progress(progress);
+        next = HostClock::now() + period;
+      }
+    }
+  }
+
+  std::mutex mutex_;
+  std::condition_variable wake_;
+  bool done_ = false;
+  std::thread thread_;
+};
+
+void Training::Impl::drive(const TrainHooks& hooks, Driver& driver, Cluster& cluster) {
+  const Watcher watcher(options, hooks, driver, cluster);
+  try {
+    const ClusterReport report = cluster.run([&](Node& node) {
+      Worker worker(node, driver);
+      algorithm->worker(worker);
+      driver.finished(worker);
+    });
+    record.elapsed = report.elapsed;
+    for (const WorkerReport& worker : report.workers) {
+      record.workers[static_cast<std::size_t>(worker.rank)].report = worker;
+    }
+    driver.request_stop(Status::completed, "");
+  } catch (const Interrupted& reason) {
+    record.status = reason.status;
+    record.status_reason = reason.what();
+    return;
+  } catch (const std::exception& error) {
+    failure = std::current_exception();
+    record.status = Status::failed;
+    record.status_reason = error.what();
+    return;
+  }
+  const auto stop = driver.stopped();
+  record.status = stop->first;
+  record.status_reason = stop->second;
+}
+
+void Training::Impl::finish(const TrainHooks& hooks, Driver& driver) {
+  record.finished_at = utc_now();
+  if (!options.dump_parameters.empty() && !driver.model_copy().empty()) {
+    write_parameters(options.dump_parameters, driver.model_copy(), "--dump-parameters");
+  }
+  if (hooks.on_record) hooks.on_record(record);
+}
+
+const Record& Training::run(const TrainHooks& hooks) {
+  Impl& s = *impl_;
+  const auto start = HostClock::now();
+  std::vector<float> initial =
+      initial_parameters<float>(s.model->shape(), s.options.seed, s.options.init_std);
+  if (!s.options.dump_initial_parameters.empty()) {
+    write_parameters(s.options.dump_initial_parameters, initial, "--dump-initial-parameters");
+  }
+  Evaluator evaluator(*s.model, s.record.test, s.options.evaluate_samples, 0);
+  if (evaluator.rows() < s.record.test->rows()) {
+    s.record.warnings.push_back(fmt::format("measured on {} of {} test rows (--evaluate-samples)",
+                                            evaluator.rows(), s.record.test->rows()));
+  }
+  Driver driver(s.driver_options(), *s.model, *s.sampler, std::move(initial), evaluator, s.record,
+                hooks);
+  const auto cluster = make_cluster(s.options.cluster, s.cluster_options());
+  s.record.virtual_time = cluster->is_virtual();
+  s.record.phases.init_s += seconds_since(start);
+
+  driver.measure_initial();
+  const double off_clock = s.record.phases.eval_s + s.record.phases.record_s;
+  const auto train_start = HostClock::now();
+  s.drive(hooks, driver, *cluster);
+  const double inside = s.record.phases.eval_s + s.record.phases.record_s - off_clock;
+  s.record.phases.train_s = seconds_since(train_start) - inside;
+  s.finish(hooks, driver);
+  return s.record;
+}
+
+}  // namespace hetsgd

@@ -3,10 +3,10 @@
 #
 #   hetsgd_layer(data LINKS hetsgd_linalg PRIVATE_LINKS PkgConfig::ZSTD)
 #
-# takes every .cpp of the folder (sub-folders included). Algorithms, devices and clusters register themselves in
-# their own files, so programs link these layers whole: no linker drops an unreferenced registration.
+# takes every .cpp of the folder (sub-folders included). REGISTERS: algorithms and clusters register themselves in files
+# that nothing refers to, so who links such a layer gets its archive whole.
 function(hetsgd_layer name)
-  cmake_parse_arguments(ARG "" "" "LINKS;PRIVATE_LINKS" ${ARGN})
+  cmake_parse_arguments(ARG "REGISTERS" "" "LINKS;PRIVATE_LINKS" ${ARGN})
   file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/${name}/*.cpp)
   if(NOT sources)
     add_library(hetsgd_${name} INTERFACE)
@@ -15,6 +15,10 @@ function(hetsgd_layer name)
   endif()
   add_library(hetsgd_${name} STATIC ${sources})
   target_link_libraries(hetsgd_${name} PUBLIC hetsgd_flags ${ARG_LINKS} PRIVATE ${ARG_PRIVATE_LINKS})
+  if(ARG_REGISTERS)
+    target_link_options(hetsgd_${name} INTERFACE
+      "SHELL:-Wl,--whole-archive $<TARGET_FILE:hetsgd_${name}> -Wl,--no-whole-archive")
+  endif()
 endfunction()
 
 # hetsgd_test(data/reader LINKS hetsgd_data): tests/data/reader_test.cpp, a GoogleTest program.

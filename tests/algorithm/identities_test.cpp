@@ -1,0 +1,131 @@
+// The identities that must hold between algorithms, clusters and numbers of workers.
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "support/run.hpp"
+
+namespace hetsgd::test {
+namespace {
+
+const Settings kBase = {{"train", "generate:tiny"}, {"test", "generate:tiny"}, {"cache", "false"},
+                        {"hidden", "16"},           {"batch_size", "32"},      {"learning_rate", "0.5"},
+                        {"max_samples", "3200"},    {"record_steps", "true"},  {"evaluate_every", "640"},
+                        {"profile", "v100"},        {"network", "pcie3"}};
+
+// Losses in float32, another order of summation: a few ulp per step, growing with the steps.
+void expect_close(const std::vector<double>& a, const std::vector<double>& b, double tolerance) {
+  ASSERT_EQ(a.size(), b.size());
+  ASSERT_GE(a.size(), 20U);
+  for (std::size_t i = 0; i < a.size(); ++i) {
+    EXPECT_NEAR(a[i], b[i], tolerance * std::abs(a[i])) << "loss " << i;
+  }
+}
+
+void expect_same_bits(const Record& a, const Record& b) {
+  EXPECT_EQ(step_losses(a), step_losses(b));
+  ASSERT_EQ(a.curve.size(), b.curve.size());
+  for (std::size_t i = 0; i < a.curve.size(); ++i) {
+    EXPECT_EQ(a.curve[i].samples_count, b.curve[i].samples_count) << "point " << i;
+    EXPECT_EQ(a.curve[i].test_loss, b.curve[i].test_loss) << "point " << i;
+    EXPECT_EQ(a.curve[i].p1, b.curve[i].p1) << "point " << i;
+  }
+}
+
+// ssgd with P = 1: w - lr * g, the same as sgd's fused step up to the order of summation inside the GEMM.
+TEST(Identities, SsgdWithOneWorkerIsSgd) {
+  const Record sgd = run_training(with(kBase, {{"algorithm", "sgd"}}));
+  const Record ssgd = run_training(with(kBase, {{"algorithm", "ssgd"}}));
+  expect_close(step_losses(sgd), step_losses(ssgd), 1e-5);
+  EXPECT_EQ(sgd.curve.back().updates, ssgd.curve.back().updates);
+}
+
+// sum_i (b_i/b) * mean over part i = mean over the whole batch: the models agree, though the parts' losses differ.
+TEST(Identities, SsgdWithPWorkersIsSgdOnTheGlobalBatch) {
+  const Record sgd = run_training(with(kBase, {{"algorithm", "sgd"}}));
+  for (const char* workers : {"2", "3", "8"}) {
+    const Record ssgd = run_training(with(kBase, {{"algorithm", "ssgd"}, {"workers", workers}}));
+    ASSERT_EQ(sgd.curve.size(), ssgd.curve.size());
+    for (std::size_t i = 0; i < sgd.curve.size(); ++i) {
+      EXPECT_EQ(sgd.curve[i].samples_count, ssgd.curve[i].samples_count);
+      EXPECT_NEAR(sgd.curve[i].test_loss, ssgd.curve[i].test_loss, 1e-5 * sgd.curve[i].test_loss);
+    }
+  }
+}
+
+// The server adds the gradients in rank order and applies the same rule: the same bits.
+TEST(Identities, CentralStorageIsMirroredToTheBit) {
+  const Settings base = with(kBase, {{"algorithm", "ssgd"}, {"workers", "3"}, {"momentum", "0.5"}});
+  expect_same_bits(run_training(with(base, {{"storage", "mirrored"}})),
+                   run_training(with(base, {{"storage", "central"}})));
+}
+
+// One worker: alpha = 1, u = sum(u), so both do K local steps and w' = w_1 + gamma (w - w_p).
+TEST(Identities, ElasticWithOneWorkerIsAdaptiveWithOneWorker) {
+  const Settings base = with(kBase, {{"mega_batch", "5"}});
+  expect_same_bits(run_training(with(base, {{"algorithm", "elastic"}})),
+                   run_training(with(base, {{"algorithm", "adaptive"}})));
+}
+
+// gamma 0 and K = 1: mean_i (w - lr g_i) = w - lr mean_i g_i, ssgd with b_max per worker.
+TEST(Identities, ElasticMergingEveryStepIsSsgd) {
+  const Settings base = with(kBase, {{"workers", "4"}, {"max_samples", "6400"}});
+  const Record elastic =
+      run_training(with(base, {{"algorithm", "elastic"}, {"mega_batch", "4"}, {"gamma", "0"}}));
+  const Record ssgd = run_training(with(base, {{"algorithm", "ssgd"}, {"per_worker_batch", "full"}}));
+  expect_close(step_losses(elastic), step_losses(ssgd), 1e-5);
+}
+
+TEST(Identities, AdaptiveOnEqualWorkersKeepsEqualBatches) {
+  const Record run = run_training(with(kBase, {{"algorithm", "adaptive"}, {"workers", "4"}, {"mega_batch", "20"},
+                                                {"profile", HETSGD_TEST_DATA "/latency_only_profile.json"}}));
+  const auto events = merges(run);
+  ASSERT_GE(events.size(), 5U);
+  for (const auto& event : events) {
+    EXPECT_EQ(event["batch_size"], nlohmann::json({32, 32, 32, 32}));
+    EXPECT_EQ(event["updates"], nlohmann::json({5, 5, 5, 5}));
+    EXPECT_EQ(event["weight"], nlohmann::json({0.25, 0.25, 0.25, 0.25}));
+    EXPECT_FALSE(event["perturbed"].get<bool>());
+  }
+}
+
+// A much slower worker gets smaller batches until all make the same number of updates.
+TEST(Identities, AdaptiveEqualisesUpdates) {
+  const Record run = run_training(with(kBase, {{"algorithm", "adaptive"}, {"workers", "2"}, {"mega_batch", "40"},
+                                                {"max_samples", "40000"}, {"speed", "1,0.5"}, {"batch_size", "64"},
+                                                {"profile", HETSGD_TEST_DATA "/compute_only_profile.json"}}));
+  const auto events = merges(run);
+  const auto first = events.front()["updates"], last = events.back()["updates"];
+  EXPECT_GE(first[0].get<int>() - first[1].get<int>(), 10);
+  EXPECT_LE(std::abs(last[0].get<int>() - last[1].get<int>()), 2);
+  EXPECT_LT(events.back()["batch_size"][1].get<int>(), 45);
+  EXPECT_EQ(events.back()["batch_size"][0].get<int>(), 64);
+}
+
+// The same model, data and order of summation in both clusters.
+TEST(Identities, SynchronousAlgorithmsGiveTheSameBitsOnThreadsAndSim) {
+  for (const char* name : {"ssgd", "elastic"}) {
+    const Settings base =
+        with(kBase, {{"algorithm", name}, {"workers", "3"}, {"mega_batch", "6"}, {"evaluate_every", "576"}});
+    const Record sim = run_training(with(base, {{"cluster", "sim"}}));
+    const Record threads = run_training(with(base, {{"cluster", "threads"}}));
+    expect_same_bits(sim, threads);
+  }
+}
+
+TEST(Identities, EveryAlgorithmStartsFromTheSameModel) {
+  double loss = 0;
+  for (const RegisteredAlgorithm& algorithm : algorithms()) {
+    for (const char* cluster : {"sim", "threads"}) {
+      const Record run = run_training(with(kBase, {{"algorithm", algorithm.info.name}, {"cluster", cluster},
+                                                    {"max_samples", "64"}}));
+      if (loss == 0) loss = run.curve.front().test_loss;
+      EXPECT_EQ(run.curve.front().test_loss, loss) << algorithm.info.name << " on " << cluster;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace hetsgd::test

@@ -1,14 +1,18 @@
-// The kernels of ONE device, and memory on it. Models and algorithms are written against this interface;
-// linalg/cpu implements it now, linalg/cuda will without a change above.
+// The kernels of ONE device, and memory on it. Models and algorithms are written against this
+// interface; linalg/cpu implements it now, linalg/cuda will without a change above.
 //
 // Shapes  : row-major; `rows x cols`, leading dimension = cols unless a parameter says otherwise.
 // Memory  : every pointer is device memory of this device, except where a comment says host.
-// Order   : calls of one device run in order. On a GPU they are asynchronous: results that come back to the
-//           host (dot, squared_norm, losses) synchronise, nothing else does.
-// Numbers : Real is float in training and double in gradient checks. Reductions that leave the device
-//           (dot, squared_norm, loss) accumulate in double.
+// Order   : calls of one device run in order. On a GPU they are asynchronous: results that come
+//           back to the host (dot, squared_norm, losses) synchronise, nothing else does.
+// Threads : several devices work at the same time; one device takes one call at a time, from any
+//           thread.
+// Numbers : Real is float in training and double in gradient checks. Reductions that leave the
+//           device (dot, squared_norm, loss) accumulate in double.
 // Errors  : programming errors only (checks); out of memory is Error(device).
-// Exact   : a kernel's result is the same bits for the same inputs on the same machine, whatever the load.
+// Exact   : a kernel's result is the same bits for the same inputs on the same machine, whatever
+//           the load.
+// NaN     : passes through every kernel (ReLU included) into the loss: a diverged run shows.
 #pragma once
 
 #include <cstddef>
@@ -29,12 +33,28 @@ template <class Real>
 struct SparseRows {
   std::size_t rows = 0;
   std::size_t columns = 0;
-  const std::uint32_t* row = nullptr;      // [rows] numbers of rows in the matrix
-  const std::uint64_t* begin = nullptr;    // CSR offsets of the matrix
-  const std::uint32_t* index = nullptr;    // column numbers
-  const float* value = nullptr;            // data are float whatever Real is
+  const std::uint32_t* row = nullptr;    // [rows] numbers of rows in the matrix
+  const std::uint64_t* begin = nullptr;  // CSR offsets of the matrix
+  const std::uint32_t* index = nullptr;  // column numbers
+  const float* value = nullptr;          // data are float whatever Real is
 
   std::size_t source_row(std::size_t i) const { return row ? row[i] : i; }
+};
+
+// A dense output layer with softmax cross-entropy, see BasicDevice::softmax_layer. The batch's rows
+// are those of the labels.
+template <class Real>
+struct SoftmaxLayer {
+  std::size_t inputs = 0;
+  std::size_t outputs = 0;
+  const Real* input = nullptr;      // A [rows x inputs]
+  const Real* weight = nullptr;     // W [outputs x inputs]
+  const Real* bias = nullptr;       // b [outputs]
+  Real scale = 1;                   // of the loss inside the gradients: 1 / batch size gives means
+  Real alpha = 1, beta = 0;         // of the accumulation
+  Real* weight_gradient = nullptr;  // G [outputs x inputs]; may be `weight` itself
+  Real* bias_gradient = nullptr;    // g [outputs]; may be `bias` itself
+  Real* input_gradient = nullptr;   // dA [rows x inputs]
 };
 
 template <class Real>
@@ -52,26 +72,34 @@ class BasicDevice {
   virtual void synchronize() = 0;
 
   // --- vectors of n ------------------------------------------------------------------------------
-  virtual void fill(std::size_t n, Real a, Real* y) = 0;                          // y = a
-  virtual void copy(std::size_t n, const Real* x, Real* y) = 0;                   // y = x
-  virtual void axpby(std::size_t n, Real a, const Real* x, Real b, Real* y) = 0;  // y = a x + b y; b = 0 never reads y
+  virtual void fill(std::size_t n, Real a, Real* y) = 0;         // y = a
+  virtual void copy(std::size_t n, const Real* x, Real* y) = 0;  // y = x
+  // y = a x + b y; b = 0 never reads y.
+  virtual void axpby(std::size_t n, Real a, const Real* x, Real b, Real* y) = 0;
   virtual double dot(std::size_t n, const Real* x, const Real* y) = 0;
   virtual double squared_norm(std::size_t n, const Real* x) = 0;
-  // w' = merged + gamma (w - previous); previous = w; w = w'. One pass: the momentum merge of paper 000,
-  // algorithm 2, lines 11 and 12.
+  // w' = merged + gamma (w - previous); previous = w; w = w'. One pass: the momentum merge of paper
+  // 000, algorithm 2, lines 11 and 12.
   virtual void momentum_merge(std::size_t n, const Real* merged, Real gamma, Real* w,
                               Real* previous) = 0;
 
+  // --- some rows of matrices [. x n]; `rows` is host memory, without repetitions ----------------
+  virtual void fill_rows(std::span<const std::uint32_t> rows, std::size_t n, Real a, Real* Y) = 0;
+  // Y[r] += a X[r] for every r in rows.
+  virtual void add_rows(std::span<const std::uint32_t> rows, std::size_t n, Real a, const Real* X,
+                        Real* Y) = 0;
+
   // --- dense -------------------------------------------------------------------------------------
   // C[m x n] = alpha op(A)[m x k] op(B)[k x n] + beta C. lda, ldb, ldc are the stored row lengths.
-  virtual void gemm(Transpose a, Transpose b, std::size_t m, std::size_t n, std::size_t k, Real alpha,
-                    const Real* A, std::size_t lda, const Real* B, std::size_t ldb, Real beta, Real* C,
-                    std::size_t ldc) = 0;
+  virtual void gemm(Transpose a, Transpose b, std::size_t m, std::size_t n, std::size_t k,
+                    Real alpha, const Real* A, std::size_t lda, const Real* B, std::size_t ldb,
+                    Real beta, Real* C, std::size_t ldc) = 0;
 
   // --- sparse rows x dense -----------------------------------------------------------------------
-  // Y[rows x n] = X W + bias, W is [columns x n]; bias [n] may be null. relu: max(., 0) on the way out.
-  virtual void sparse_forward(const SparseRows<Real>& X, std::size_t n, const Real* W, const Real* bias,
-                              bool relu, Real* Y) = 0;
+  // Y[rows x n] = X W + bias, W is [columns x n]; bias [n] may be null. relu: max(., 0) on the way
+  // out.
+  virtual void sparse_forward(const SparseRows<Real>& X, std::size_t n, const Real* W,
+                              const Real* bias, bool relu, Real* Y) = 0;
   // W += alpha X^T D, D is [rows x n]. Only rows of W that occur in X are touched.
   virtual void sparse_update(const SparseRows<Real>& X, std::size_t n, Real alpha, const Real* D,
                              Real* W) = 0;
@@ -85,22 +113,32 @@ class BasicDevice {
   virtual void column_sums(std::size_t rows, std::size_t n, Real alpha, const Real* D, Real* b) = 0;
 
   // Softmax cross-entropy, forward and gradient in one pass over the logits:
-  //   Z[rows x n] holds X W (without bias); Z <- scale * (softmax(Z + bias) - T), T_rl = 1/|Y_r| on true
-  //   labels; rows without labels: Z <- 0 and no loss. Max-subtracted.
+  //   Z[rows x n] holds X W (without bias); Z <- scale * (softmax(Z + bias) - T), T_rl = 1/|Y_r| on
+  //   true labels; rows without labels: Z <- 0 and no loss. Max-subtracted. bias may be null.
   //   Returns the sum over rows of -sum_l T_rl log softmax_rl.
-  virtual double softmax_cross_entropy(const SparseRows<Real>& labels, std::size_t n, const Real* bias,
-                                       Real scale, Real* Z) = 0;
+  virtual double softmax_cross_entropy(const SparseRows<Real>& labels, std::size_t n,
+                                       const Real* bias, Real scale, Real* Z) = 0;
   // The same without the gradient: Z <- Z + bias, returns the loss sum.
   virtual double softmax_loss(const SparseRows<Real>& labels, std::size_t n, const Real* bias,
                               Real* Z) = 0;
+  // Forward, gradient and accumulation of the output layer in one call, the hot path of a model
+  // with many labels; the logits never leave the device's scratch:
+  //   Z = A W^T + b, D = scale (softmax(Z) - T), dA = D W,
+  //   G = beta G + alpha D^T A, g = beta g + alpha D^T 1
+  // With G = W, g = b, beta = 1 and alpha = -learning rate it is the SGD step of the layer; dA is
+  // taken at the weights before it. Rows without labels: D = 0 and no loss. A row's labels must
+  // ascend. beta = 0 never reads G and g. Returns the loss sum over the rows; NaN if any logit of a
+  // labelled row is NaN.
+  virtual double softmax_layer(const SparseRows<Real>& labels, const SoftmaxLayer<Real>& layer) = 0;
+
   // One logit per row: Z[rows] <- scale * (sigmoid(Z + bias) - t), t = 1 where the row has a label.
   // Returns the sum of log(1 + exp(-+z)) in its stable form.
   virtual double sigmoid_cross_entropy(const SparseRows<Real>& labels, const Real* bias, Real scale,
                                        Real* Z) = 0;
   virtual double sigmoid_loss(const SparseRows<Real>& labels, const Real* bias, Real* Z) = 0;
 
-  // The k <= 16 largest of each row of Z[rows x n], best first, ties: smaller label first. Host output
-  // top[rows x k].
+  // The 1 <= k <= min(n, 16) largest of each row of Z[rows x n], best first; ties: the smaller
+  // label first; NaN ranks last. Host output top[rows x k].
   virtual void top_k(std::size_t rows, std::size_t n, const Real* Z, std::size_t k,
                      std::uint32_t* top) = 0;
 };
@@ -156,8 +194,11 @@ class BasicBuffer {
 
 using Buffer = BasicBuffer<float>;
 
-// A CPU device that uses `cores` cores (>= 1); cores == 1 runs everything on the calling thread.
-// Instantiated for float and double.
+// A CPU device that uses `cores` cores (1..1024, else Error(device)). With one core everything runs
+// on the calling thread and scratch belongs to that thread, so that a thousand simulated workers on
+// two threads need scratch twice; with several cores scratch belongs to the device. Scratch grows
+// to the largest call (softmax_layer: as much as the logits) and stays, so that steady state
+// allocates nothing. Instantiated for float and double.
 template <class Real>
 std::unique_ptr<BasicDevice<Real>> make_cpu_device(int cores);
 

@@ -1,0 +1,31 @@
+// C = alpha op(A) op(B) + beta C on the tiles of tile.hpp.
+#pragma once
+
+#include <cstddef>
+
+#include "linalg/cpu/cores.hpp"
+#include "linalg/cpu/memory.hpp"
+
+namespace hetsgd::cpu {
+
+// Operands by strides:
+//   op(A)(i, k) = A[i * a_row + k * a_k], op(B)(k, j) = B[k * b_k + j * b_column].
+template <class Real>
+struct GemmArguments {
+  std::size_t m, n, k;
+  Real alpha;
+  const Real* A;
+  std::size_t a_row, a_k;
+  const Real* B;
+  std::size_t b_k, b_column;
+  Real beta;
+  Real* C;
+  std::size_t ldc;
+};
+
+// Bits do not depend on the number of cores: every element is one sum in the order of k. `pack`
+// holds a panel of B per core.
+template <class Real>
+void gemm(const Cores& cores, const GemmArguments<Real>& g, Scratch<Real>& pack);
+
+}  // namespace hetsgd::cpu

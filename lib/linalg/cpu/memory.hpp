@@ -1,0 +1,39 @@
+// Aligned host memory, in huge pages where it is large, and scratch that grows and never shrinks.
+#pragma once
+
+#include <cstddef>
+#include <utility>
+
+namespace hetsgd::cpu {
+
+// 64-byte aligned; from 4 MiB on aligned to 2 MiB and advised as huge pages (a row gather over a
+// large first layer misses the TLB on every row otherwise). Not initialised. Error(device) when
+// there is no memory. Never null, also for 0 bytes.
+void* allocate_aligned(std::size_t bytes);
+void release_aligned(void* memory) noexcept;
+
+template <class T>
+class Scratch {
+ public:
+  Scratch() = default;
+  Scratch(const Scratch&) = delete;
+  Scratch& operator=(const Scratch&) = delete;
+  ~Scratch() { release_aligned(data_); }
+
+  // Room for `count` numbers; contents are undefined after growth.
+  T* reserve(std::size_t count) {
+    if (count > capacity_) {
+      release_aligned(std::exchange(data_, nullptr));
+      capacity_ = 0;
+      data_ = static_cast<T*>(allocate_aligned(count * sizeof(T)));
+      capacity_ = count;
+    }
+    return data_;
+  }
+
+ private:
+  T* data_ = nullptr;
+  std::size_t capacity_ = 0;
+};
+
+}  // namespace hetsgd::cpu

@@ -1,0 +1,414 @@
+#include "linalg/cpu/softmax_layer.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "linalg/cpu/tile.hpp"
+
+namespace hetsgd::cpu {
+
+namespace {
+
+constexpr std::size_t kBlockBytes = std::size_t{384} << 10;  // of weights and logits of one block
+constexpr std::size_t kDepth = 256;  // inputs, or samples, of one sweep: its operand stays in L1
+
+std::size_t round_up(std::size_t n, std::size_t to) { return (n + to - 1) / to * to; }
+
+}  // namespace
+
+template <class Real>
+double SoftmaxLayerKernel<Real>::run(const Cores& cores, const SparseRows<Real>& labels,
+                                     const SoftmaxLayer<Real>& layer) {
+  plan(cores, labels, layer);
+  const std::size_t parts = std::min(cores.count(), blocks_);
+  cores.run(cores.count(), [&](std::size_t part) {
+    const Range panels = part_of(panels_, cores.count(), part);
+    for (std::size_t p = panels.begin; p < panels.end; ++p) pack_panel(p);
+  });
+  cores.run(parts, [&](std::size_t part) { forward_blocks(part, part_of(blocks_, parts, part)); });
+  const double loss = combine(parts);
+  cores.run(parts, [&](std::size_t part) { backward_blocks(part, part_of(blocks_, parts, part)); });
+  cores.run(cores.count(), [&](std::size_t part) {
+    const Range panels = part_of(panels_, cores.count(), part);
+    for (std::size_t p = panels.begin; p < panels.end; ++p) reduce_input_gradient(parts, p);
+  });
+  return loss;
+}
+
+template <class Real>
+void SoftmaxLayerKernel<Real>::plan(const Cores& cores, const SparseRows<Real>& labels,
+                                    const SoftmaxLayer<Real>& layer) {
+  labels_ = labels;
+  layer_ = layer;
+  rows_ = labels.rows;
+  panels_ = (rows_ + kPanel - 1) / kPanel;
+  padded_ = panels_ * kPanel;
+  slabs_ = (layer.inputs + kPanel - 1) / kPanel;
+  const std::size_t fitting = kBlockBytes / ((layer.inputs + padded_) * sizeof(Real));
+  const std::size_t largest = std::clamp<std::size_t>(fitting / kTileRows * kTileRows, 32, 512);
+  // Blocks of equal size, and at least one for every core.
+  blocks_ = std::max((layer.outputs + largest - 1) / largest,
+                     std::min(cores.count(), (layer.outputs + 31) / 32));
+  block_size_ = round_up((layer.outputs + blocks_ - 1) / blocks_, kTileRows);
+  blocks_ = (layer.outputs + block_size_ - 1) / block_size_;
+
+  const std::size_t parts = cores.count();
+  const std::size_t slab = padded_ * kPanel;
+  const std::size_t sizes[] = {panels_ * layer.inputs * kPanel,
+                               slabs_ * slab,
+                               blocks_ * padded_,
+                               blocks_ * padded_,
+                               parts * slabs_ * slab,
+                               parts * block_size_ * kPanel,
+                               padded_};
+  std::size_t total = 0;
+  for (const std::size_t size : sizes) total += round_up(size, kPanel);
+  Real* next = numbers_.reserve(total + parts * block_size_ * kLanes<Real>);
+  const auto take = [&next](std::size_t size) {
+    return std::exchange(next, next + round_up(size, kPanel));
+  };
+  input_by_panel_ = take(sizes[0]);
+  input_by_slab_ = take(sizes[1]);
+  block_max_ = take(sizes[2]);
+  block_sum_ = take(sizes[3]);
+  partial_ = take(sizes[4]);
+  edge_ = take(sizes[5]);
+  target_ = take(sizes[6]);
+  row_sum_ = reinterpret_cast<Vec<Real>*>(next);
+  exponentials_ = large_.reserve(blocks_ * block_size_ * padded_);
+  true_logit_ = doubles_.reserve((parts + 1) * padded_);
+  cursor_ = cursors_.reserve(parts * padded_);
+}
+
+template <class Real>
+void SoftmaxLayerKernel<Real>::pack_panel(std::size_t panel) {
+  const std::size_t first = panel * kPanel;
+  const std::size_t samples = std::min(kPanel, rows_ - first);
+  const std::size_t inputs = layer_.inputs;
+  Real* by_panel = input_by_panel_ + panel * inputs * kPanel;
+  for (std::size_t h0 = 0; h0 < inputs; h0 += kPanel) {
+    const std::size_t width = std::min(kPanel, inputs - h0);
+    Real* by_slab = input_by_slab_ + (h0 / kPanel * padded_ + first) * kPanel;
+    for (std::size_t r = 0; r < kPanel; ++r) {
+      const Real* row = layer_.input + (first + r) * inputs + h0;
+      for (std::size_t h = 0; h < kPanel; ++h) {
+        const Real x = r < samples && h < width ? row[h] : Real(0);
+        by_slab[r * kPanel + h] = x;
+        if (h < width) by_panel[(h0 + h) * kPanel + r] = x;
+      }
+    }
+  }
+  for (std::size_t r = first; r < first + kPanel; ++r) {
+    std::uint64_t count = 0;
+    if (r < rows_) {
+      const std::size_t source = labels_.source_row(r);
+      count = labels_.begin[source + 1] - labels_.begin[source];
+    }
+    target_[r] = count == 0 ? Real(0) : layer_.scale / static_cast<Real>(count);
+  }
+}
+
+template <class Real>
+Range SoftmaxLayerKernel<Real>::block_labels(std::size_t block) const {
+  return {block * block_size_, std::min(layer_.outputs, (block + 1) * block_size_)};
+}
+
+template <class Real>
+void SoftmaxLayerKernel<Real>::seek(std::size_t part, std::size_t label) {
+  for (std::size_t r = 0; r < rows_; ++r) {
+    const std::size_t source = labels_.source_row(r);
+    const std::uint32_t* begin = labels_.index + labels_.begin[source];
+    const std::uint32_t* end = labels_.index + labels_.begin[source + 1];
+    cursor_[part * padded_ + r] =
+        static_cast<std::uint64_t>(std::lower_bound(begin, end, label) - labels_.index);
+  }
+}
+
+// --- pass 1 -----------------------------------------------------------------------------------
+
+template <class Real>
+void SoftmaxLayerKernel<Real>::forward_blocks(std::size_t part, Range blocks) {
+  seek(part, blocks.begin * block_size_);
+  std::fill_n(true_logit_ + part * padded_, padded_, 0.0);
+  for (std::size_t block = blocks.begin; block < blocks.end; ++block) {
+    const Range labels = block_labels(block);
+    for (std::size_t panel = 0; panel < panels_; ++panel) {
+      Real* Z = block_values(block) + panel * block_size_ * kPanel;
+      const bool half = rows_ - panel * kPanel <= kLanes<Real>;
+      if (half) {
+        forward_panel<1>(labels, panel, Z);
+      } else {
+        forward_panel<2>(labels, panel, Z);
+      }
+      collect_true_logits(part, labels, panel, Z);
+      if (half) {
+        exponentiate<1>(block, labels.size(), panel, Z);
+      } else {
+        exponentiate<2>(block, labels.size(), panel, Z);
+      }
+    }
+  }
+}
+
+template <class Real>
+template <int vectors>
+void SoftmaxLayerKernel<Real>::forward_panel(Range labels, std::size_t panel, Real* Z) const {
+  const std::size_t inputs = layer_.inputs;
+  for (std::size_t k0 = 0; k0 < inputs; k0 += kDepth) {
+    const std::size_t depth = std::min(kDepth, inputs - k0);
+    const Real* A = input_by_panel_ + (panel * inputs + k0) * kPanel;
+    for_row_tiles(labels.size(), [&](std::size_t i, auto tile) {
+      constexpr int kRows = decltype(tile)::value;
+      Vec<Real> sum[kRows][vectors];
+      Real* z = Z + i * kPanel;
+      for (int row = 0; row < kRows; ++row) {
+        const auto r = static_cast<std::size_t>(row);
+        for (int v = 0; v < vectors; ++v) {
+          sum[row][v] = k0 == 0 ? broadcast(layer_.bias[labels.begin + i + r])
+                                : load(z + r * kPanel + static_cast<std::size_t>(v) * kLanes<Real>);
+        }
+      }
+      accumulate<Real, kRows, vectors>(depth, layer_.weight + (labels.begin + i) * inputs + k0,
+                                       inputs, 1, A, kPanel, sum);
+      write_tile<Real, kRows, vectors>(sum, Real(1), Real(0), z, kPanel, kPanel);
+    });
+  }
+}
+
+template <class Real>
+void SoftmaxLayerKernel<Real>::collect_true_logits(std::size_t part, Range labels,
+                                                   std::size_t panel, const Real* Z) {
+  const std::size_t first = panel * kPanel;
+  const std::size_t last = std::min(rows_, first + kPanel);
+  for (std::size_t r = first; r < last; ++r) {
+    std::uint64_t at = cursor_[part * padded_ + r];
+    const std::uint64_t end = labels_.begin[labels_.source_row(r) + 1];
+    for (; at < end && labels_.index[at] < labels.end; ++at) {
+      true_logit_[part * padded_ + r] +=
+          static_cast<double>(Z[(labels_.index[at] - labels.begin) * kPanel + (r - first)]);
+    }
+    cursor_[part * padded_ + r] = at;
+  }
+}
+
+template <class Real>
+template <int vectors>
+void SoftmaxLayerKernel<Real>::exponentiate(std::size_t block, std::size_t label_count,
+                                            std::size_t panel, Real* Z) {
+  for (int v = 0; v < vectors; ++v) {
+    const std::size_t lane = static_cast<std::size_t>(v) * kLanes<Real>;
+    Real* z = Z + lane;
+    Vec<Real> largest = load(z);
+    for (std::size_t l = 1; l < label_count; ++l) {
+      largest = vector_max<Real>(largest, load(z + l * kPanel));
+    }
+    Vec<Real> sum{};
+    for (std::size_t l = 0; l < label_count; ++l) {
+      const Vec<Real> e = exp_nonpositive(load(z + l * kPanel) - largest);
+      store(z + l * kPanel, e);
+      sum += e;
+    }
+    const std::size_t at = block * padded_ + panel * kPanel + lane;
+    store(block_max_ + at, largest);
+    store(block_sum_ + at, sum);
+  }
+}
+
+// --- between the passes -----------------------------------------------------------------------
+
+template <class Real>
+double SoftmaxLayerKernel<Real>::combine(std::size_t parts) {
+  double* total = true_logit_ + parts * padded_;
+  double loss = 0;
+  for (std::size_t at = 0; at < padded_; at += kLanes<Real>) {
+    if (at >= rows_) break;  // the empty second half of the last panel
+    Vec<Real> largest = load(block_max_ + at);
+    for (std::size_t b = 1; b < blocks_; ++b) {
+      largest = vector_max<Real>(largest, load(block_max_ + b * padded_ + at));
+    }
+    std::fill_n(total + at, kLanes<Real>, 0.0);
+    for (std::size_t b = 0; b < blocks_; ++b) {
+      Real* const factor = block_max_ + b * padded_ + at;
+      store(factor, exp_nonpositive(load(factor) - largest));
+      const Real* sum = block_sum_ + b * padded_ + at;
+      for (std::size_t i = 0; i < kLanes<Real>; ++i) {
+        total[at + i] += static_cast<double>(factor[i]) * static_cast<double>(sum[i]);
+      }
+    }
+    Vec<Real> inverse{};
+    for (std::size_t i = 0; i < kLanes<Real> && at + i < rows_; ++i) {
+      const std::size_t source = labels_.source_row(at + i);
+      const std::uint64_t count = labels_.begin[source + 1] - labels_.begin[source];
+      if (count == 0) continue;
+      double true_logit = 0;
+      for (std::size_t p = 0; p < parts; ++p) true_logit += true_logit_[p * padded_ + at + i];
+      loss += static_cast<double>(largest[i]) + std::log(total[at + i]) -
+              true_logit / static_cast<double>(count);
+      inverse[i] = static_cast<Real>(static_cast<double>(layer_.scale) / total[at + i]);
+    }
+    for (std::size_t b = 0; b < blocks_; ++b) {
+      Real* const factor = block_max_ + b * padded_ + at;
+      store(factor, load(factor) * inverse);
+    }
+  }
+  return loss;
+}
+
+// --- pass 2 -----------------------------------------------------------------------------------
+
+template <class Real>
+void SoftmaxLayerKernel<Real>::backward_blocks(std::size_t part, Range blocks) {
+  seek(part, blocks.begin * block_size_);
+  std::fill_n(partial_ + part * slabs_ * padded_ * kPanel, slabs_ * padded_ * kPanel, Real(0));
+  Vec<Real>* row_sum = row_sum_ + part * block_size_;
+  for (std::size_t block = blocks.begin; block < blocks.end; ++block) {
+    const Range labels = block_labels(block);
+    const Real* edge_slab = pack_edge_slab(part, labels);
+    std::fill_n(row_sum, block_size_, Vec<Real>{});
+    for (std::size_t panel = 0; panel < panels_; ++panel) {
+      Real* D = block_values(block) + panel * block_size_ * kPanel;
+      if (rows_ - panel * kPanel <= kLanes<Real>) {
+        differentiate<1>(block, labels.size(), panel, D, row_sum);
+      } else {
+        differentiate<2>(block, labels.size(), panel, D, row_sum);
+      }
+      subtract_targets(part, labels, panel, D, row_sum);
+      input_gradient(part, labels, panel, D, edge_slab);
+    }
+    weight_gradient(labels, block_values(block));
+    for (std::size_t l = 0; l < labels.size(); ++l) {
+      Real& g = layer_.bias_gradient[labels.begin + l];
+      const Real sum = layer_.alpha * horizontal_sum<Real>(row_sum[l]);
+      g = layer_.beta == Real(0) ? sum : layer_.beta * g + sum;
+    }
+  }
+}
+
+template <class Real>
+template <int vectors>
+void SoftmaxLayerKernel<Real>::differentiate(std::size_t block, std::size_t label_count,
+                                             std::size_t panel, Real* D, Vec<Real>* row_sum) const {
+  Vec<Real> factor[vectors];
+  for (int v = 0; v < vectors; ++v) {
+    factor[v] = load(block_max_ + block * padded_ + panel * kPanel +
+                     static_cast<std::size_t>(v) * kLanes<Real>);
+  }
+  for (std::size_t l = 0; l < label_count; ++l, D += kPanel) {
+    Vec<Real> sum = row_sum[l];
+    for (int v = 0; v < vectors; ++v) {
+      Real* d = D + static_cast<std::size_t>(v) * kLanes<Real>;
+      const Vec<Real> x = load(d) * factor[v];
+      store(d, x);
+      sum += x;
+    }
+    row_sum[l] = sum;
+  }
+}
+
+template <class Real>
+void SoftmaxLayerKernel<Real>::subtract_targets(std::size_t part, Range labels, std::size_t panel,
+                                                Real* D, Vec<Real>* row_sum) {
+  const std::size_t first = panel * kPanel;
+  const std::size_t last = std::min(rows_, first + kPanel);
+  for (std::size_t r = first; r < last; ++r) {
+    std::uint64_t at = cursor_[part * padded_ + r];
+    const std::uint64_t end = labels_.begin[labels_.source_row(r) + 1];
+    for (; at < end && labels_.index[at] < labels.end; ++at) {
+      const std::size_t l = labels_.index[at] - labels.begin;
+      D[l * kPanel + (r - first)] -= target_[r];
+      row_sum[l][(r - first) % kLanes<Real>] -= target_[r];
+    }
+    cursor_[part * padded_ + r] = at;
+  }
+}
+
+// The last slab of W's columns, zero-padded to a whole one; null where the inputs are whole slabs.
+template <class Real>
+const Real* SoftmaxLayerKernel<Real>::pack_edge_slab(std::size_t part, Range labels) const {
+  const std::size_t width = layer_.inputs % kPanel;
+  if (width == 0) return nullptr;
+  Real* edge = edge_ + part * block_size_ * kPanel;
+  const Real* w = layer_.weight + labels.begin * layer_.inputs + layer_.inputs - width;
+  for (std::size_t l = 0; l < labels.size(); ++l, w += layer_.inputs) {
+    std::copy_n(w, width, edge + l * kPanel);
+    std::fill_n(edge + l * kPanel + width, kPanel - width, Real(0));
+  }
+  return edge;
+}
+
+// dA[slab][panel's samples] += D W[labels, slab].
+template <class Real>
+void SoftmaxLayerKernel<Real>::input_gradient(std::size_t part, Range labels, std::size_t panel,
+                                              const Real* D, const Real* edge_slab) const {
+  const std::size_t samples = std::min(kPanel, rows_ - panel * kPanel);
+  for (std::size_t slab = 0; slab < slabs_; ++slab) {
+    const bool edge = edge_slab != nullptr && slab + 1 == slabs_;
+    const Real* w = edge ? edge_slab : layer_.weight + labels.begin * layer_.inputs + slab * kPanel;
+    const std::size_t ldw = edge ? kPanel : layer_.inputs;
+    Real* dA = partial_ + ((part * slabs_ + slab) * padded_ + panel * kPanel) * kPanel;
+    for_row_tiles(samples, [&](std::size_t i, auto tile) {
+      constexpr int kRows = decltype(tile)::value;
+      Vec<Real> sum[kRows][2];
+      Real* d = dA + i * kPanel;
+      for (int row = 0; row < kRows; ++row) {
+        sum[row][0] = load(d + static_cast<std::size_t>(row) * kPanel);
+        sum[row][1] = load(d + static_cast<std::size_t>(row) * kPanel + kLanes<Real>);
+      }
+      accumulate<Real, kRows, 2>(labels.size(), D + i, 1, kPanel, w, ldw, sum);
+      write_tile<Real, kRows, 2>(sum, Real(1), Real(0), d, kPanel, kPanel);
+    });
+  }
+}
+
+// G[labels] = beta G + alpha D^T A, over all panels of samples.
+template <class Real>
+void SoftmaxLayerKernel<Real>::weight_gradient(Range labels, const Real* D) const {
+  constexpr std::size_t kPanels = kDepth / kPanel;
+  const std::size_t inputs = layer_.inputs;
+  for (std::size_t slab = 0; slab < slabs_; ++slab) {
+    std::size_t begin = 0;
+    do {  // once for no samples too: G <- beta G
+      const std::size_t end = std::min(panels_, begin + kPanels);
+      const Real beta = begin == 0 ? layer_.beta : Real(1);
+      for_row_tiles(labels.size(), [&](std::size_t i, auto tile) {
+        constexpr int kRows = decltype(tile)::value;
+        Vec<Real> sum[kRows][2] = {};
+        for (std::size_t p = begin; p < end; ++p) {
+          accumulate<Real, kRows, 2>(
+              std::min(kPanel, rows_ - p * kPanel), D + (p * block_size_ + i) * kPanel, kPanel, 1,
+              input_by_slab_ + (slab * padded_ + p * kPanel) * kPanel, kPanel, sum);
+        }
+        write_tile<Real, kRows, 2>(
+            sum, layer_.alpha, beta,
+            layer_.weight_gradient + (labels.begin + i) * inputs + slab * kPanel, inputs,
+            inputs - slab * kPanel);
+      });
+      begin = end;
+    } while (begin < panels_);
+  }
+}
+
+template <class Real>
+void SoftmaxLayerKernel<Real>::reduce_input_gradient(std::size_t parts, std::size_t panel) const {
+  if (layer_.input_gradient == nullptr) return;
+  const std::size_t first = panel * kPanel;
+  const std::size_t last = std::min(rows_, first + kPanel);
+  for (std::size_t slab = 0; slab < slabs_; ++slab) {
+    const std::size_t width = std::min(kPanel, layer_.inputs - slab * kPanel);
+    for (std::size_t r = first; r < last; ++r) {
+      Real* out = layer_.input_gradient + r * layer_.inputs + slab * kPanel;
+      const Real* in = partial_ + (slab * padded_ + r) * kPanel;
+      std::copy_n(in, width, out);
+      for (std::size_t p = 1; p < parts; ++p) {
+        const Real* more = in + p * slabs_ * padded_ * kPanel;
+        for (std::size_t h = 0; h < width; ++h) out[h] += more[h];
+      }
+    }
+  }
+}
+
+template class SoftmaxLayerKernel<float>;
+template class SoftmaxLayerKernel<double>;
+
+}  // namespace hetsgd::cpu

@@ -1,0 +1,94 @@
+// The softmax output layer on the CPU: forward, gradient and update, block of labels by block.
+//
+// With many labels this layer is nearly the whole cost of a model. Plain products would move the
+// logits [batch x labels] five times and the weights four times through memory. Here, for each
+// block of labels that fits in L2:
+//   pass 1   Z = A W^T + b in tiles, the block's maximum per sample, E = exp(Z - maximum), its sum
+//   between  the maximum and the sum over all labels from those of the blocks (online softmax,
+//            Milakov & Gimelshein 2018), and the loss
+//   pass 2   D = factor E - T; dA += D W with the old W; G = beta G + alpha D^T A, which with G = W
+//            is the update
+// so each weight is read twice and written once, each E written once, read once and changed in place.
+//
+// A block's values lie as [panel of samples][label][sample]: the batch is in the lanes of the
+// vectors, so softmax needs no sums across lanes, and W [outputs x inputs] is read in place: its
+// numbers are broadcast in pass 1 and its rows are the vectors of pass 2. With W as [inputs x outputs]
+// one of the two would have to be packed anew in every step, since every step changes W.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "linalg/cpu/cores.hpp"
+#include "linalg/cpu/memory.hpp"
+#include "linalg/cpu/simd.hpp"
+#include "linalg/device.hpp"
+
+namespace hetsgd::cpu {
+
+template <class Real>
+class SoftmaxLayerKernel {
+ public:
+  // See BasicDevice::softmax_layer.
+  double run(const Cores& cores, const SparseRows<Real>& labels, const SoftmaxLayer<Real>& layer);
+
+ private:
+  static constexpr std::size_t kPanel = 2 * kLanes<Real>;  // samples, or inputs, side by side
+
+  void plan(const Cores& cores, const SparseRows<Real>& labels, const SoftmaxLayer<Real>& layer);
+  void pack_panel(std::size_t panel);
+  Range block_labels(std::size_t block) const;
+  // The first true label >= `label` of every sample, as positions in labels.index.
+  void seek(std::size_t part, std::size_t label);
+
+  void forward_blocks(std::size_t part, Range blocks);
+  template <int vectors>
+  void forward_panel(Range labels, std::size_t panel, Real* Z) const;
+  void collect_true_logits(std::size_t part, Range labels, std::size_t panel, const Real* Z);
+  template <int vectors>
+  void exponentiate(std::size_t block, std::size_t label_count, std::size_t panel, Real* Z);
+
+  double combine(std::size_t parts);
+
+  void backward_blocks(std::size_t part, Range blocks);
+  template <int vectors>
+  void differentiate(std::size_t block, std::size_t label_count, std::size_t panel, Real* Z,
+                     Vec<Real>* row_sum) const;
+  void subtract_targets(std::size_t part, Range labels, std::size_t panel, Real* D,
+                        Vec<Real>* row_sum);
+  void input_gradient(std::size_t part, Range labels, std::size_t panel, const Real* D,
+                      const Real* edge_slab) const;
+  const Real* pack_edge_slab(std::size_t part, Range labels) const;
+  void weight_gradient(Range labels, const Real* Z) const;
+  void reduce_input_gradient(std::size_t parts, std::size_t panel) const;
+
+  Real* block_values(std::size_t block) { return exponentials_ + block * block_size_ * padded_; }
+
+  // One run's problem.
+  SparseRows<Real> labels_;
+  SoftmaxLayer<Real> layer_{};
+  std::size_t rows_ = 0, panels_ = 0, padded_ = 0;  // samples, panels of them, panels_ * kPanel
+  std::size_t slabs_ = 0;                           // panels of inputs
+  std::size_t block_size_ = 0, blocks_ = 0;         // labels per block
+
+  // Views of the scratch below.
+  Real* exponentials_ = nullptr;     // [block][panel][label][kPanel]
+  Real* input_by_panel_ = nullptr;   // A^T: [panel][input][kPanel samples]
+  Real* input_by_slab_ = nullptr;    // A: [slab][sample][kPanel inputs]
+  Real* block_max_ = nullptr;        // [block][padded]; after combine(): the factor of E
+  Real* block_sum_ = nullptr;        // [block][padded]
+  Real* partial_ = nullptr;          // dA per part: [part][slab][padded][kPanel]
+  Real* edge_ = nullptr;             // [part][block_size][kPanel]
+  Vec<Real>* row_sum_ = nullptr;     // [part][block_size]
+  Real* target_ = nullptr;           // [padded] scale / |Y|
+  double* true_logit_ = nullptr;     // [part][padded] sum of the true labels' logits
+  std::uint64_t* cursor_ = nullptr;  // [part][padded]
+
+  Scratch<Real> numbers_;
+  Scratch<Real> large_;
+  Scratch<double> doubles_;
+  Scratch<std::uint64_t> cursors_;
+};
+
+}  // namespace hetsgd::cpu

@@ -1,0 +1,71 @@
+#include "cluster/sim/comm.hpp"
+
+#include "core/error.hpp"
+
+namespace hetsgd::sim {
+
+void Group::check_rank(int rank) const {
+  if (rank >= 0 && rank < size()) return;
+  throw CheckFailure(fmt::format("rank {} is named in a group of {}", rank, size()));
+}
+
+bool SimComm::poll(int from, int tag) {
+  if (group_->mailbox(rank_).find(from, tag) != nullptr) return true;
+  group_->world.engine.count_idle_call("poll");
+  return false;
+}
+
+void SimComm::barrier() {
+  group_->meeting.attend(rank_, {.collective = Collective::barrier}, nullptr, nullptr);
+}
+
+std::unique_ptr<Comm> SimComm::split(int color, int key) {
+  SplitPart part{color, key, nullptr, 0};
+  group_->meeting.attend(rank_, {.collective = Collective::split}, nullptr, &part);
+  if (!part.group) return nullptr;
+  return std::make_unique<SimComm>(std::move(part.group), part.rank);
+}
+
+void SimComm::send_bytes(int to, int tag, std::span<const std::byte> data, Traffic kind) {
+  send_message(group_, rank_, to, tag, data, kind);
+}
+
+Envelope SimComm::receive_bytes(int from, int tag, std::span<std::byte> data) {
+  return receive_message(*group_, rank_, from, tag, data);
+}
+
+void SimComm::all_reduce_raw(void* data, std::size_t count, Element element, ReduceOp op,
+                             Traffic kind) {
+  group_->meeting.attend(rank_,
+                         {.collective = Collective::all_reduce,
+                          .count = count,
+                          .element = element,
+                          .op = op,
+                          .kind = kind},
+                         data, data);
+}
+
+void SimComm::broadcast_raw(void* data, std::size_t bytes, int root, Traffic kind) {
+  group_->check_rank(root);
+  group_->meeting.attend(
+      rank_, {.collective = Collective::broadcast, .count = bytes, .root = root, .kind = kind},
+      data, data);
+}
+
+void SimComm::all_gather_raw(const void* mine, std::size_t bytes, void* all, Traffic kind) {
+  group_->meeting.attend(
+      rank_, {.collective = Collective::all_gather, .count = bytes, .kind = kind}, mine, all);
+}
+
+void SimComm::reduce_scatter_raw(void* data, std::size_t count, Element element, ReduceOp op,
+                                 Traffic kind) {
+  group_->meeting.attend(rank_,
+                         {.collective = Collective::reduce_scatter,
+                          .count = count,
+                          .element = element,
+                          .op = op,
+                          .kind = kind},
+                         data, data);
+}
+
+}  // namespace hetsgd::sim

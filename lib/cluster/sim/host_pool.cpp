@@ -1,0 +1,126 @@
+#include "cluster/sim/host_pool.hpp"
+
+#include <algorithm>
+
+#include "core/error.hpp"
+
+namespace hetsgd::sim {
+
+void HostTask::run() noexcept {
+  try {
+    fn_();
+  } catch (...) {
+    error_ = std::current_exception();
+  }
+}
+
+HostTask::~HostTask() {
+  if (pool_ != nullptr) pool_->withdraw(*this);
+}
+
+HostPool::HostPool(int threads) {
+  if (threads == 0) threads = std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
+  HETSGD_CHECK_GE(threads, 1);
+  threads_.reserve(static_cast<std::size_t>(threads) - 1);
+  for (int i = 1; i < threads; ++i) threads_.emplace_back([this] { work(); });
+}
+
+HostPool::~HostPool() {
+  {
+    const std::lock_guard lock(mutex_);
+    stop_ = true;
+  }
+  submitted_.notify_all();
+  for (auto& thread : threads_) thread.join();
+}
+
+void HostPool::link(HostTask& task) {
+  task.previous_ = last_;
+  task.next_ = nullptr;
+  (last_ != nullptr ? last_->next_ : first_) = &task;
+  last_ = &task;
+  task.state_ = HostTask::State::queued;
+}
+
+void HostPool::unlink(HostTask& task) {
+  (task.previous_ != nullptr ? task.previous_->next_ : first_) = task.next_;
+  (task.next_ != nullptr ? task.next_->previous_ : last_) = task.previous_;
+  task.previous_ = task.next_ = nullptr;
+  task.state_ = HostTask::State::running;
+}
+
+void HostPool::run_unlocked(HostTask& task, std::unique_lock<std::mutex>& lock) {
+  unlink(task);
+  lock.unlock();
+  task.run();
+  lock.lock();
+  task.state_ = HostTask::State::done;
+}
+
+void HostPool::submit(HostTask& task) {
+  bool wake = false;
+  {
+    const std::lock_guard lock(mutex_);
+    task.pool_ = this;
+    link(task);
+    wake = idle_ > 0;
+  }
+  if (wake) submitted_.notify_one();
+}
+
+void HostPool::work() {
+  std::unique_lock lock(mutex_);
+  for (;;) {
+    while (first_ == nullptr && !stop_) {
+      ++idle_;
+      submitted_.wait(lock);
+      --idle_;
+    }
+    if (first_ == nullptr) return;
+    ++running_;
+    run_unlocked(*first_, lock);
+    --running_;
+    done_.notify_one();
+  }
+}
+
+void HostPool::finish(HostTask& task) {
+  std::unique_lock lock(mutex_);
+  while (task.state_ != HostTask::State::done) {
+    if (task.state_ == HostTask::State::queued) {
+      run_unlocked(task, lock);
+    } else if (first_ != nullptr) {
+      run_unlocked(*first_, lock);
+    } else {
+      done_.wait(lock);
+    }
+  }
+  task.pool_ = nullptr;  // its destructor needs no lock any more
+}
+
+void HostPool::finish_all() {
+  std::unique_lock lock(mutex_);
+  while (first_ != nullptr) run_unlocked(*first_, lock);
+  done_.wait(lock, [this] { return running_ == 0; });
+}
+
+void HostPool::cancel_all() {
+  std::unique_lock lock(mutex_);
+  while (first_ != nullptr) {
+    HostTask& task = *first_;
+    unlink(task);
+    task.state_ = HostTask::State::idle;
+  }
+  done_.wait(lock, [this] { return running_ == 0; });
+}
+
+void HostPool::withdraw(HostTask& task) {
+  std::unique_lock lock(mutex_);
+  if (task.state_ == HostTask::State::queued) {
+    unlink(task);
+    task.state_ = HostTask::State::idle;
+  }
+  done_.wait(lock, [&] { return task.state_ != HostTask::State::running; });
+}
+
+}  // namespace hetsgd::sim

@@ -1,0 +1,126 @@
+#include "cluster/sim/mailbox.hpp"
+
+#include <algorithm>
+
+#include "cluster/sim/comm.hpp"
+#include "core/error.hpp"
+
+namespace hetsgd::sim {
+
+const Message* Mailbox::find(int from, int tag) const {
+  for (const Message* message : messages_) {
+    if (matches(*message, from, tag)) return message;
+  }
+  return nullptr;
+}
+
+Message* Mailbox::take(Engine& engine, int from, int tag) {
+  const auto found = std::find_if(messages_.begin(), messages_.end(), [&](const Message* message) {
+    return matches(*message, from, tag);
+  });
+  if (found != messages_.end()) {
+    Message* message = *found;
+    messages_.erase(found);
+    return message;
+  }
+  Receiver self{from, tag, &engine.current("receive"), nullptr};
+  receivers_.push_back(&self);
+  engine.block([&] { return blocked_in_receive(from, tag); });
+  return self.message;
+}
+
+void Mailbox::put(Engine& engine, Message* message) {
+  for (auto it = receivers_.begin(); it != receivers_.end(); ++it) {
+    Receiver& receiver = **it;
+    if (!matches(*message, receiver.from, receiver.tag)) continue;
+    receiver.message = message;
+    receivers_.erase(it);
+    engine.wake(*receiver.process);
+    return;
+  }
+  messages_.push_back(message);
+}
+
+namespace {
+
+void arrive(void* object) {
+  auto* message = static_cast<Message*>(object);
+  Group& group = *message->group;
+  group.world.count_received(group.worker(message->to), message->kind, message->charged);
+  group.mailbox(message->to).put(group.world.engine, message);
+}
+
+// The message's head is at the receiver's link.
+void enter_link(void* object) {
+  auto* message = static_cast<Message*>(object);
+  World& world = message->group->world;
+  Engine& engine = world.engine;
+  const double through =
+      world.network.ingress(message->group->worker(message->to), engine.now(), message->charged);
+  engine.at_arrival(through, message->group->worker(message->source), arrive, message);
+}
+
+}  // namespace
+
+void send_message(const std::shared_ptr<Group>& group, int source, int to, int tag,
+                  std::span<const std::byte> data, Traffic kind) {
+  World& world = group->world;
+  Engine& engine = world.engine;
+  Process& self = engine.current("send");
+  group->check_rank(to);
+  HETSGD_CHECK_GE(tag, 0);
+  if (engine.tearing_down()) return;
+
+  Message* message = world.messages.take();
+  message->group = group;
+  message->source = source;
+  message->to = to;
+  message->tag = tag;
+  message->kind = kind;
+  message->started = engine.now();
+  message->charged = 0;
+  message->payload.assign(data);
+  if (to == source) return group->mailbox(to).put(engine, message);
+
+  const int worker = group->worker(source);
+  const double called = engine.now();
+  message->charged = world.network.charged(data.size(), kind);
+  const auto slot = world.network.egress(worker, called, message->charged);
+  message->started = slot.start;
+  const double latency = world.network.model().latency.count();
+  if (world.network.model().shared_bus) {
+    engine.at_arrival(slot.end + latency, worker, arrive, message);
+  } else {
+    engine.at_arrival(slot.start + latency, worker, enter_link, message);
+  }
+  world.count_sent(worker, kind, message->charged);
+  if (slot.end > called) engine.sleep_until(slot.end);
+  self.ledger->communicate += Seconds(slot.end - called);
+}
+
+Envelope receive_message(Group& group, int rank, int from, int tag, std::span<std::byte> data) {
+  World& world = group.world;
+  Engine& engine = world.engine;
+  Process& self = engine.current("receive");
+  if (from != kAnySource) group.check_rank(from);
+  const double called = engine.now();
+  Message* message = group.mailbox(rank).take(engine, from, tag);
+  if (message == nullptr) return {from, 0};  // torn down, in a destructor
+
+  const Envelope envelope{message->source, message->payload.size()};
+  if (envelope.bytes != data.size()) {
+    throw CheckFailure(
+        fmt::format("rank {} receives {} bytes from {}, tag {}: the message has {} bytes", rank,
+                    data.size(), envelope.source, tag, envelope.bytes));
+  }
+  if (!data.empty()) std::memcpy(data.data(), message->payload.bytes().data(), data.size());
+  const double wait = std::clamp(message->started - called, 0.0, engine.now() - called);
+  self.ledger->wait += Seconds(wait);
+  self.ledger->communicate += Seconds(engine.now() - called - wait);
+  message->payload.clear();
+  message->group.reset();
+  world.messages.give_back(message);
+  return envelope;
+}
+
+}  // namespace hetsgd::sim

@@ -1,0 +1,85 @@
+// Network: when bytes arrive. The links of a simulated run and who occupies them until when.
+//
+// Worker to worker: the sender's link carries the message from start = max(now, egress free) to
+// start + bytes/B. Its head reaches the receiver's link a latency later; that link is taken, in the
+// order of heads, for bytes/B, and the message has arrived when it is through. Uncontended:
+// latency + bytes/B. With a shared bus the bus carries it once instead, from start to start +
+// bytes/B, and it arrives a latency later.
+//
+// Worker to services and back: as above, with the services' link (server_latency,
+// server_bytes_per_s) at the other end. The slower of the two links sets the time of one transfer;
+// each is occupied for what it needs itself.
+//
+// Standard collectives cost what NetworkModel says and do not occupy links. A rate of 0 means that
+// bytes take no time.
+#pragma once
+
+#include <algorithm>
+#include <span>
+#include <vector>
+
+#include "cluster/ledger.hpp"
+#include "cluster/profile.hpp"
+
+namespace hetsgd::sim {
+
+class Network {
+ public:
+  Network(NetworkModel model, int workers, double payload_scale)
+      : model_(std::move(model)),
+        payload_scale_(payload_scale),
+        links_(static_cast<std::size_t>(workers)) {}
+
+  const NetworkModel& model() const { return model_; }
+
+  // What `bytes` of this kind are charged as: control as they are, others at full model size.
+  double charged(std::size_t bytes, Traffic kind) const {
+    const auto real = static_cast<double>(bytes);
+    return kind == Traffic::control ? real : real * payload_scale_;
+  }
+
+  struct Slot {
+    double start = 0, end = 0;
+  };
+  // A worker's bytes go out as soon after `now` as its link is free.
+  Slot egress(int rank, double now, double bytes) {
+    return occupy(model_.shared_bus ? bus_ : link(rank).egress, now, bytes / rate());
+  }
+  // Their head is at the receiver's link at `head`: when the message is through. Called in the
+  // order of heads.
+  double ingress(int rank, double head, double bytes) {
+    return occupy(model_.shared_bus ? bus_ : link(rank).ingress, head, bytes / rate()).end;
+  }
+  Slot server_egress(double now, double bytes) {
+    return occupy(server_.egress, now, bytes / server_rate());
+  }
+  double server_ingress(double head, double bytes) {
+    return occupy(server_.ingress, head, bytes / server_rate()).end;
+  }
+
+ private:
+  // The time until which each direction is taken.
+  struct Link {
+    double egress = 0, ingress = 0;
+  };
+
+  static Slot occupy(double& free, double now, double seconds) {
+    const double start = std::max(now, free);
+    free = start + seconds;
+    return {start, free};
+  }
+  static double rate_or_infinite(double rate) {
+    return rate > 0 ? rate : std::numeric_limits<double>::infinity();
+  }
+  double rate() const { return rate_or_infinite(model_.bytes_per_s); }
+  double server_rate() const { return rate_or_infinite(model_.server_bytes_per_s); }
+  Link& link(int rank) { return links_[static_cast<std::size_t>(rank)]; }
+
+  NetworkModel model_;
+  double payload_scale_;
+  std::vector<Link> links_;
+  Link server_;
+  double bus_ = 0;
+};
+
+}  // namespace hetsgd::sim

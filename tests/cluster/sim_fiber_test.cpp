@@ -1,0 +1,310 @@
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <memory>
+#include <numeric>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "cluster/sim/fiber.hpp"
+#include "core/error.hpp"
+
+namespace hetsgd::sim {
+namespace {
+
+// ThreadSanitizer gives each fiber the memory of a thread and knows 8,000 of them.
+#if defined(__SANITIZE_THREAD__)
+constexpr int kMany = 200;
+#else
+constexpr int kMany = 10'000;
+#endif
+
+TEST(Fiber, RunsBetweenResumeAndSuspend) {
+  StackPool stacks;
+  std::string trace;
+  Fiber* self = nullptr;
+  Fiber fiber(stacks, [&] {
+    trace += "b";
+    self->suspend();
+    trace += "d";
+  });
+  self = &fiber;
+  trace += "a";
+  EXPECT_TRUE(fiber.resume());
+  trace += "c";
+  EXPECT_FALSE(fiber.ended());
+  EXPECT_FALSE(fiber.resume());
+  trace += "e";
+  EXPECT_TRUE(fiber.ended());
+  EXPECT_EQ(trace, "abcde");
+}
+
+TEST(Fiber, ResumingAnEndedFiberIsACheckFailure) {
+  StackPool stacks;
+  Fiber fiber(stacks, [] {});
+  EXPECT_FALSE(fiber.resume());
+  EXPECT_THROW(fiber.resume(), CheckFailure);
+}
+
+TEST(Fiber, KeepsItsStackBetweenManySwitches) {
+  StackPool stacks;
+  Fiber* self = nullptr;
+  std::vector<int> seen;
+  Fiber fiber(stacks, [&] {
+    int local[1000];
+    std::iota(std::begin(local), std::end(local), 0);
+    for (int i = 0; i < 1000; ++i) {
+      seen.push_back(local[i]);
+      self->suspend();
+    }
+  });
+  self = &fiber;
+  while (fiber.resume()) {
+  }
+  ASSERT_EQ(seen.size(), 1000U);
+  for (int i = 0; i < 1000; ++i) EXPECT_EQ(seen[static_cast<std::size_t>(i)], i);
+}
+
+int stack_depth(int levels) {
+  volatile char frame[1024];
+  std::fill(std::begin(frame), std::end(frame), static_cast<char>(levels));
+  return levels == 0 ? frame[1023] : stack_depth(levels - 1) + (frame[0] != frame[1023]);
+}
+
+TEST(Fiber, HasRoomForDeepCalls) {
+  StackPool stacks;
+  int result = -1;
+  Fiber fiber(stacks,
+              [&] { result = stack_depth(64); });  // 64 KiB of frames, more under sanitizers
+  fiber.resume();
+  EXPECT_EQ(result, 0);
+}
+
+TEST(Fiber, ExceptionReachesTheOwner) {
+  StackPool stacks;
+  Fiber* self = nullptr;
+  Fiber fiber(stacks, [&] {
+    self->suspend();
+    throw std::runtime_error("from inside");
+  });
+  self = &fiber;
+  EXPECT_TRUE(fiber.resume());
+  try {
+    fiber.resume();
+    FAIL() << "nothing was thrown";
+  } catch (const std::runtime_error& error) {
+    EXPECT_STREQ(error.what(), "from inside");
+  }
+  EXPECT_TRUE(fiber.ended());
+}
+
+// Two fibers are each in the middle of handling an exception when they switch: each must find its
+// own.
+TEST(Fiber, ExceptionsInFlightBelongToTheirFiber) {
+  StackPool stacks;
+  std::vector<std::string> rethrown;
+  std::vector<std::unique_ptr<Fiber>> fibers;
+  for (int i = 0; i < 2; ++i) {
+    fibers.push_back(std::make_unique<Fiber>(stacks, [&fibers, &rethrown, i] {
+      try {
+        throw std::runtime_error("of fiber " + std::to_string(i));
+      } catch (const std::exception&) {
+        fibers[static_cast<std::size_t>(i)]->suspend();
+        try {
+          throw;  // the one that is being handled here
+        } catch (const std::exception& error) {
+          rethrown.push_back(error.what());
+        }
+      }
+    }));
+  }
+  try {
+    throw std::runtime_error("of the owner");
+  } catch (const std::exception&) {
+    for (auto& fiber : fibers) EXPECT_TRUE(fiber->resume());
+    for (auto& fiber : fibers) EXPECT_FALSE(fiber->resume());
+    try {
+      throw;
+    } catch (const std::exception& error) {
+      EXPECT_STREQ(error.what(), "of the owner");
+    }
+  }
+  EXPECT_EQ(rethrown, (std::vector<std::string>{"of fiber 0", "of fiber 1"}));
+}
+
+struct Flag {
+  bool& flag;
+  ~Flag() { flag = true; }
+};
+
+TEST(Fiber, UnwindRunsDestructors) {
+  StackPool stacks;
+  bool destroyed = false;
+  bool went_on = false;
+  Fiber* self = nullptr;
+  Fiber fiber(stacks, [&] {
+    const Flag flag{destroyed};
+    self->suspend();
+    went_on = true;
+  });
+  self = &fiber;
+  EXPECT_TRUE(fiber.resume());
+  EXPECT_FALSE(destroyed);
+  fiber.unwind();
+  EXPECT_TRUE(destroyed);
+  EXPECT_FALSE(went_on);
+  EXPECT_TRUE(fiber.ended());
+}
+
+TEST(Fiber, DestructionUnwinds) {
+  StackPool stacks;
+  bool destroyed = false;
+  {
+    Fiber* self = nullptr;
+    Fiber fiber(stacks, [&] {
+      const Flag flag{destroyed};
+      self->suspend();
+    });
+    self = &fiber;
+    fiber.resume();
+  }
+  EXPECT_TRUE(destroyed);
+}
+
+TEST(Fiber, UnwindingAFreshFiberNeverStartsIt) {
+  StackPool stacks;
+  bool started = false;
+  bool captured_destroyed = false;
+  auto captured = std::make_shared<Flag>(captured_destroyed);
+  Fiber fiber(stacks, [&started, captured] { started = true; });
+  captured.reset();
+  fiber.unwind();
+  EXPECT_FALSE(started);
+  EXPECT_TRUE(captured_destroyed);
+  EXPECT_TRUE(fiber.ended());
+}
+
+TEST(Fiber, UnwindPassesHandlersOfStandardExceptionsAndDropsOthers) {
+  StackPool stacks;
+  bool handled = false;
+  Fiber* self = nullptr;
+  Fiber fiber(stacks, [&] {
+    try {
+      self->suspend();
+    } catch (const std::exception&) {
+      handled = true;
+    } catch (const FiberUnwind&) {
+      throw std::runtime_error("on the way out");
+    }
+  });
+  self = &fiber;
+  fiber.resume();
+  fiber.unwind();
+  EXPECT_FALSE(handled);
+  EXPECT_TRUE(fiber.ended());
+}
+
+TEST(Fiber, SuspendInADestructorDuringUnwindingReturns) {
+  StackPool stacks;
+  bool came_back = false;
+  Fiber* self = nullptr;
+  struct Blocking {
+    Fiber*& self;
+    bool& came_back;
+    ~Blocking() {
+      self->suspend();
+      came_back = true;
+    }
+  };
+  Fiber fiber(stacks, [&] {
+    const Blocking blocking{self, came_back};
+    self->suspend();
+  });
+  self = &fiber;
+  fiber.resume();
+  fiber.unwind();
+  EXPECT_TRUE(came_back);
+}
+
+TEST(Fiber, CodeThatSwallowsTheUnwindIsUnwoundAtItsNextSuspend) {
+  StackPool stacks;
+  int swallowed = 0;
+  Fiber* self = nullptr;
+  Fiber fiber(stacks, [&] {
+    try {
+      self->suspend();
+    } catch (...) {
+      ++swallowed;
+    }
+    self->suspend();
+    swallowed = 100;
+  });
+  self = &fiber;
+  fiber.resume();
+  fiber.unwind();
+  EXPECT_EQ(swallowed, 1);
+}
+
+TEST(Fiber, FibersResumeFibers) {
+  StackPool stacks;
+  std::string trace;
+  Fiber* inner_self = nullptr;
+  Fiber inner(stacks, [&] {
+    trace += "1";
+    inner_self->suspend();
+    trace += "3";
+    throw std::runtime_error("inner");
+  });
+  inner_self = &inner;
+  Fiber outer(stacks, [&] {
+    inner.resume();
+    trace += "2";
+    EXPECT_THROW(inner.resume(), std::runtime_error);
+    trace += "4";
+  });
+  outer.resume();
+  EXPECT_EQ(trace, "1234");
+}
+
+TEST(Fiber, ManyAreAliveAtOnce) {
+  StackPool stacks;
+  std::vector<std::unique_ptr<Fiber>> fibers;
+  long sum = 0;
+  for (int i = 0; i < kMany; ++i) {
+    fibers.push_back(std::make_unique<Fiber>(stacks, [&fibers, &sum, i] {
+      const int mine = i;
+      fibers[static_cast<std::size_t>(i)]->suspend();
+      sum += mine;
+    }));
+  }
+  for (auto& fiber : fibers) EXPECT_TRUE(fiber->resume());
+  for (auto& fiber : fibers) EXPECT_FALSE(fiber->resume());
+  EXPECT_EQ(sum, static_cast<long>(kMany) * (kMany - 1) / 2);
+}
+
+TEST(StackPool, ReusesStacks) {
+  StackPool stacks(10'000);
+  const auto first = stacks.take();
+  EXPECT_GE(first.bytes, 10'000U);
+  stacks.give_back(first);
+  const auto second = stacks.take();
+  EXPECT_EQ(first.bottom, second.bottom);
+  const auto third = stacks.take();
+  EXPECT_NE(second.bottom, third.bottom);
+  stacks.give_back(second);
+  stacks.give_back(third);
+}
+
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+TEST(StackPoolDeathTest, BelowTheStackLiesAGuard) {
+  StackPool stacks;
+  const auto stack = stacks.take();
+  stack.bottom[0] = std::byte{1};
+  EXPECT_DEATH(*const_cast<volatile std::byte*>(stack.bottom - 1) = std::byte{1}, "");
+  stacks.give_back(stack);
+}
+#endif
+
+}  // namespace
+}  // namespace hetsgd::sim

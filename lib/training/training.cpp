@@ -103,6 +103,10 @@ void Training::Impl::resolve() {
   record.config = set.to_json();
   record.config["workers"] = plan.workers;
   record.cluster = options.cluster;
+  if (options.cluster == "sim") {
+    record.device_profile = nlohmann::json::parse(to_json_text(profile));
+    record.network = nlohmann::json::parse(to_json_text(network));
+  }
   record.stragglers = scenario->specifications();
   for (const std::string& text : options.target)
     record.targets.push_back(parse_target(text, "--target"));

@@ -1,0 +1,111 @@
+#include "training/evaluation.hpp"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "core/random.hpp"
+#include "data/generate.hpp"
+
+namespace hetsgd {
+namespace {
+
+TEST(AreaUnderCurve, ClosedForms) {
+  const std::vector<float> ascending = {1, 2, 3, 4};
+  EXPECT_DOUBLE_EQ(*area_under_curve(ascending, std::vector<std::uint8_t>{0, 0, 1, 1}), 1.0);
+  EXPECT_DOUBLE_EQ(*area_under_curve(ascending, std::vector<std::uint8_t>{1, 1, 0, 0}), 0.0);
+  EXPECT_DOUBLE_EQ(*area_under_curve(ascending, std::vector<std::uint8_t>{1, 0, 0, 1}), 0.5);
+  EXPECT_DOUBLE_EQ(*area_under_curve(ascending, std::vector<std::uint8_t>{0, 1, 0, 1}), 0.75);
+  // Ties count half.
+  const std::vector<float> tied = {5, 5, 5, 5};
+  EXPECT_DOUBLE_EQ(*area_under_curve(tied, std::vector<std::uint8_t>{0, 1, 0, 1}), 0.5);
+  EXPECT_FALSE(area_under_curve(ascending, std::vector<std::uint8_t>{1, 1, 1, 1}).has_value());
+  EXPECT_FALSE(area_under_curve(ascending, std::vector<std::uint8_t>{0, 0, 0, 0}).has_value());
+}
+
+// Against the definition: the share of (positive, negative) pairs in the right order, ties half.
+TEST(AreaUnderCurve, CountsPairs) {
+  RandomStream random(7, Purpose::test);
+  std::vector<float> scores;
+  std::vector<std::uint8_t> truth;
+  for (int i = 0; i < 300; ++i) {
+    scores.push_back(static_cast<float>(random.below(40)));
+    truth.push_back(random.uniform() < 0.3 ? 1 : 0);
+  }
+  double right = 0, pairs = 0;
+  for (std::size_t i = 0; i < scores.size(); ++i) {
+    for (std::size_t j = 0; j < scores.size(); ++j) {
+      if (!truth[i] || truth[j]) continue;
+      ++pairs;
+      right += scores[i] > scores[j] ? 1 : scores[i] == scores[j] ? 0.5 : 0;
+    }
+  }
+  EXPECT_NEAR(*area_under_curve(scores, truth), right / pairs, 1e-12);
+}
+
+// A linear model whose score of label l is feature l: the ranking is known, so is P@k.
+DatasetPtr identity_data() {
+  auto data = std::make_shared<Dataset>();
+  data->feature_count = data->label_count = 6;
+  // Row 0 prefers labels 5, 4, 3, ...; true {5, 3}. Row 1: 0, 1, 2, ...; true {2}. Row 2 has no label.
+  const std::vector<std::vector<float>> rows = {{1, 2, 3, 4, 5, 6}, {6, 5, 4, 3, 2, 1}, {1, 1, 1, 1, 1, 1}};
+  const std::vector<std::vector<Index>> labels = {{3, 5}, {2}, {}};
+  for (std::size_t r = 0; r < rows.size(); ++r) {
+    for (Index f = 0; f < 6; ++f) {
+      data->feature_index.push_back(f);
+      data->feature_value.push_back(rows[r][f]);
+    }
+    data->feature_begin.push_back(data->feature_index.size());
+    data->label_index.insert(data->label_index.end(), labels[r].begin(), labels[r].end());
+    data->label_begin.push_back(data->label_index.size());
+  }
+  return data;
+}
+
+std::vector<float> identity_parameters(const Model& model) {
+  std::vector<float> w(model.parameters(), 0.0F);
+  const LayerView& weight = model.layout().layers.front();
+  for (std::size_t i = 0; i < 6; ++i) w[weight.offset + i * weight.cols + i] = 1.0F;  // square: either layout
+  return w;
+}
+
+TEST(Evaluator, PrecisionAtKByHand) {
+  const DatasetPtr data = identity_data();
+  const auto model = make_model<float>({.feature_count = 6, .label_count = 6});
+  Evaluator evaluator(*model, data, 0, 1);
+  const Metrics m = evaluator.measure(identity_parameters(*model));
+  // Row 0: top 1 {5} hit; top 3 {5,4,3} two of three; top 5 two of five. Row 1: miss; {0,1,2} one; one of five.
+  EXPECT_DOUBLE_EQ(*m.p1, 0.5);
+  EXPECT_DOUBLE_EQ(*m.p3, (2.0 / 3 + 1.0 / 3) / 2);
+  EXPECT_DOUBLE_EQ(*m.p5, (2.0 / 5 + 1.0 / 5) / 2);
+  EXPECT_FALSE(m.accuracy.has_value());
+  // Loss: log sum exp - mean of the true scores; the row without labels adds nothing but counts.
+  double lse = 0;
+  for (int i = 1; i <= 6; ++i) lse += std::exp(i);
+  const double expected = ((std::log(lse) - 5.0) + (std::log(lse) - 4.0)) / 3;
+  EXPECT_NEAR(m.loss, expected, 1e-5);
+}
+
+TEST(Evaluator, ThreadsDoNotChangeABit) {
+  GeneratorOptions options = generator_preset("tiny");
+  const DatasetPair data = generate(options);
+  const ModelShape shape{.feature_count = options.features, .label_count = options.labels, .hidden = {16}};
+  const auto model = make_model<float>(shape);
+  const auto w = initial_parameters<float>(shape, 1, 0);
+  const Metrics one = Evaluator(*model, data.test, 0, 1).measure(w);
+  const Metrics two = Evaluator(*model, data.test, 0, 2).measure(w);
+  EXPECT_EQ(one.loss, two.loss);
+  EXPECT_EQ(one.p1, two.p1);
+  EXPECT_EQ(one.p5, two.p5);
+}
+
+TEST(Evaluator, SubSamplesEvenly) {
+  const DatasetPtr data = identity_data();
+  const auto model = make_model<float>({.feature_count = 6, .label_count = 6});
+  Evaluator evaluator(*model, data, 1, 1);
+  EXPECT_EQ(evaluator.rows(), 1U);
+  EXPECT_DOUBLE_EQ(*evaluator.measure(identity_parameters(*model)).p1, 1.0);
+}
+
+}  // namespace
+}  // namespace hetsgd

@@ -1,0 +1,173 @@
+// The driver: budgets, targets, evaluation cadence, divergence, interruption, determinism.
+
+#include "training/training.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <cmath>
+#include <thread>
+
+#include "core/error.hpp"
+#include "support/run.hpp"
+
+namespace hetsgd::test {
+namespace {
+
+const Settings kBase = {{"train", "generate:tiny"}, {"test", "generate:tiny"}, {"cache", "false"},
+                        {"hidden", "16"},           {"batch_size", "32"},      {"learning_rate", "0.5"},
+                        {"algorithm", "ssgd"},      {"workers", "2"}};
+
+std::vector<std::uint64_t> samples_of(const Record& record) {
+  std::vector<std::uint64_t> samples;
+  for (const CurvePoint& point : record.curve) samples.push_back(point.samples_count);
+  return samples;
+}
+
+TEST(Driver, EvaluatesAtEveryMultipleAndAtTheEnd) {
+  const Record run = run_training(with(kBase, {{"evaluate_every", "320"}, {"max_samples", "1000"}}));
+  EXPECT_EQ(samples_of(run), (std::vector<std::uint64_t>{0, 320, 640, 960, 1024}));
+  EXPECT_EQ(run.status, Status::completed);
+  EXPECT_TRUE(std::isnan(run.curve.front().train_loss));
+  EXPECT_EQ(run.curve.back().updates, 32U);
+  EXPECT_DOUBLE_EQ(run.curve[1].epoch_num, 320.0 / static_cast<double>(run.train->rows()));
+}
+
+TEST(Driver, EpochsAreABudgetOfSamples) {
+  const Record run = run_training(with(kBase, {{"epochs", "0.5"}, {"evaluate_every", "10M"}}));
+  const std::uint64_t half = run.train->rows() / 2;
+  EXPECT_GE(run.curve.back().samples_count, half);
+  EXPECT_LT(run.curve.back().samples_count, half + 32);
+}
+
+TEST(Driver, TheLastMegaBatchIsCutToTheBudget) {
+  for (const char* algorithm : {"elastic", "adaptive"}) {
+    const Record run = run_training(
+        with(kBase, {{"algorithm", algorithm}, {"mega_batch", "20"}, {"max_samples", "1000"}}));
+    EXPECT_EQ(samples_of(run), (std::vector<std::uint64_t>{0, 640, 1024})) << algorithm;
+  }
+}
+
+TEST(Driver, StopsByTrainingTime) {
+  const Record run = run_training(with(kBase, {{"max_time", "20ms"}}));
+  EXPECT_EQ(run.status, Status::completed);
+  EXPECT_GE(run.elapsed.count(), 0.020);
+  EXPECT_LT(run.elapsed.count(), 0.022);
+  EXPECT_EQ(run.curve.back().time, run.elapsed);
+}
+
+TEST(Driver, StopsAtTheTargetWhenAsked) {
+  const Settings base = with(kBase, {{"target", "test_loss<=100"}, {"evaluate_every", "320"}, {"max_samples", "3200"}});
+  EXPECT_EQ(run_training(base).curve.size(), 11U);
+  // The initial point is measured before the run; one iteration later the driver looks.
+  const Record stopped = run_training(with(base, {{"stop_at_target", "true"}}));
+  EXPECT_EQ(stopped.status, Status::target_reached);
+  EXPECT_LE(stopped.curve.size(), 2U);
+}
+
+TEST(Driver, ADivergedRunKeepsItsCurve) {
+  const Record run = run_training(
+      with(kBase, {{"learning_rate", "1e30"}, {"evaluate_every", "64"}, {"max_samples", "64000"}}));
+  EXPECT_EQ(run.status, Status::diverged);
+  EXPECT_THAT(run.status_reason, testing::HasSubstr("loss"));
+  EXPECT_GE(run.curve.size(), 1U);
+  EXPECT_LT(run.curve.back().samples_count, 64000U);
+}
+
+TEST(Driver, ASignalAbortsBothClusters) {
+  for (const char* cluster : {"sim", "threads"}) {
+    std::atomic<int> signal = 0;
+    TrainHooks hooks;
+    hooks.signal = &signal;
+    hooks.on_record = [&](const Record& record) {
+      if (record.curve.size() == 3) signal = 2;
+    };
+    const Record run = run_training(
+        with(kBase, {{"cluster", cluster}, {"evaluate_every", "320"}, {"max_samples", "1G"}}), hooks);
+    EXPECT_EQ(run.status, Status::aborted) << cluster;
+    EXPECT_GE(run.curve.size(), 3U);
+  }
+}
+
+TEST(Driver, AHostTimeLimitEndsTheRun) {
+  const Record run = run_training(with(kBase, {{"time_limit", "200ms"}, {"max_samples", "1G"}}));
+  EXPECT_EQ(run.status, Status::time_limit);
+}
+
+TEST(Driver, HostThreadsDoNotChangeABit) {
+  for (const RegisteredAlgorithm& algorithm : algorithms()) {
+    if (algorithm.info.max_workers < 4) continue;
+    const Settings base = with(kBase, {{"algorithm", algorithm.info.name}, {"workers", "4"}, {"mega_batch", "16"},
+                                       {"max_samples", "2048"}, {"record_steps", "true"},
+                                       {"speed", "1,0.92,0.84,0.76"}, {"straggler", "kind=uniform,min=0ms,max=5ms"}});
+    const Record one = run_training(with(base, {{"host_threads", "1"}}));
+    // A loaded host: two threads spin while the second run goes.
+    std::atomic<bool> stop = false;
+    std::thread load([&] { while (!stop) {} });
+    const Record two = run_training(with(base, {{"host_threads", "3"}}));
+    stop = true;
+    load.join();
+    EXPECT_EQ(one.events.dump(), two.events.dump()) << algorithm.info.name;
+    ASSERT_EQ(one.curve.size(), two.curve.size());
+    for (std::size_t i = 0; i < one.curve.size(); ++i) {
+      EXPECT_EQ(one.curve[i].time, two.curve[i].time);
+      EXPECT_EQ(one.curve[i].test_loss, two.curve[i].test_loss);
+    }
+    EXPECT_EQ(one.elapsed, two.elapsed);
+  }
+}
+
+TEST(Driver, AThousandWorkersRun) {
+  for (const char* algorithm : {"ssgd", "adaptive"}) {
+    const Record run = run_training(with(kBase, {{"algorithm", algorithm}, {"workers", "1000"}, {"batch_size", "1000"},
+                                                 {"mega_batch", "2"}, {"max_samples", "4000"}, {"hidden", "4"}}));
+    EXPECT_EQ(run.status, Status::completed) << algorithm;
+    EXPECT_GE(run.curve.back().samples_count, 4000U);
+  }
+}
+
+// Charging the full-size model changes the clock and nothing else.
+TEST(Driver, ChargeChangesTimeOnly) {
+  const Settings base = with(kBase, {{"max_samples", "640"}, {"record_steps", "true"}});
+  const Record plain = run_training(base);
+  const Record charged = run_training(with(base, {{"charge", "amazon670k"}}));
+  EXPECT_EQ(step_losses(plain), step_losses(charged));
+  EXPECT_GT(charged.elapsed, 10 * plain.elapsed);
+  EXPECT_EQ(charged.charge["labels"], 670091);
+}
+
+TEST(Driver, WorkerTimesAddUp) {
+  const Record run = run_training(with(kBase, {{"workers", "3"}, {"max_samples", "3200"}, {"speed", "1,0.5,0.25"}}));
+  for (const WorkerRecord& worker : run.workers) {
+    const Ledger& l = worker.report.ledger;
+    const double sum = l.compute.count() + l.communicate.count() + l.wait.count();
+    EXPECT_NEAR(sum, run.elapsed.count(), 1e-9 + 0.01 * run.elapsed.count());
+  }
+  EXPECT_GT(run.workers[2].report.ledger.compute, 3 * run.workers[0].report.ledger.compute);
+}
+
+TEST(Options, RefusesWhatMakesNoSense) {
+  const auto message = [](const Settings& settings) {
+    try {
+      run_training(settings);
+    } catch (const Error& error) {
+      return std::string(error.what());
+    }
+    return std::string("no error");
+  };
+  EXPECT_EQ(message(kBase), "no budget: expected --epochs, --max-samples or --max-time");
+  EXPECT_EQ(message(with(kBase, {{"epochs", "1"}, {"max_samples", "5"}})),
+            "--max-samples: found 5 beside --epochs 1, expected one of the two");
+  EXPECT_EQ(message(with(kBase, {{"epochs", "1"}, {"algorithm", "sgd"}})),
+            "--workers: found 2, but sgd runs on at most 1");
+  EXPECT_EQ(message(with(kBase, {{"epochs", "1"}, {"batch_size", "1"}})),
+            "--batch-size: found 1, expected at least one sample for each of the 2 workers");
+  EXPECT_EQ(message(with(kBase, {{"epochs", "1"}, {"speed", "1,1,1"}})),
+            "--speed: found 3 speeds for 2 workers");
+  EXPECT_EQ(message(with(kBase, {{"epochs", "1"}, {"cluster", "threads"}, {"charge", "amazon670k"}})),
+            "--charge: found amazon670k with --cluster threads, expected --cluster sim, whose clock it charges");
+}
+
+}  // namespace
+}  // namespace hetsgd::test

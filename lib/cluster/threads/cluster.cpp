@@ -1,0 +1,81 @@
+// The `threads` cluster: one thread per worker, real time.
+#include <algorithm>
+#include <mutex>
+
+#include "cluster/threads/node.hpp"
+#include "core/error.hpp"
+
+namespace hetsgd::threads {
+
+namespace {
+
+void check_speeds(const ClusterOptions& options) {
+  for (const double speed : options.speed) {
+    if (!(speed > 0)) throw usage_error("--speed: found {}, expected numbers above 0", speed);
+    if (speed > 1) {
+      throw with_hint(
+          usage_error(
+              "--speed: found {}; --cluster threads can slow a worker down, not speed it up",
+              speed),
+          "divide all speeds by the largest");
+    }
+  }
+}
+
+class ThreadsCluster final : public Cluster {
+ public:
+  explicit ThreadsCluster(const ClusterOptions& options)
+      : options_(options),
+        cores_(available_cores()),
+        devices_(parse_devices(options.devices, options.workers, static_cast<int>(cores_.size()))) {
+    check_speeds(options_);
+  }
+
+  std::string name() const override { return "threads"; }
+  int size() const override { return options_.workers; }
+  bool is_virtual() const override { return false; }
+
+  ClusterReport run(const std::function<void(Node&)>& worker) override {
+    std::shared_ptr<Run> run;
+    {
+      const std::lock_guard guard(mutex_);
+      run = run_ = std::make_shared<Run>(options_, devices_, cores_);
+      if (pending_) run->abort(std::exchange(pending_, nullptr));
+      running_ = true;
+    }
+    struct Ended {
+      ThreadsCluster& cluster;
+      ~Ended() {
+        const std::lock_guard guard(cluster.mutex_);
+        cluster.running_ = false;
+      }
+    } ended{*this};
+    return run->run(worker);
+  }
+
+  void abort(std::exception_ptr error) override {
+    const std::lock_guard guard(mutex_);
+    if (running_) {
+      run_->abort(std::move(error));
+    } else if (!pending_) {
+      pending_ = std::move(error);  // came before the run: ends it at its start
+    }
+  }
+
+ private:
+  const ClusterOptions options_;
+  const std::vector<int> cores_;
+  const std::vector<DeviceSpec> devices_;
+  std::mutex mutex_;
+  std::shared_ptr<Run> run_;
+  bool running_ = false;
+  std::exception_ptr pending_;
+};
+
+const bool registered = register_cluster(
+    "threads", "a thread per worker, real time",
+    [](const ClusterOptions& options) { return std::make_unique<ThreadsCluster>(options); });
+
+}  // namespace
+
+}  // namespace hetsgd::threads

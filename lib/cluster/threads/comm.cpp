@@ -1,0 +1,186 @@
+#include "cluster/threads/comm.hpp"
+
+#include <cstring>
+
+#include "cluster/blocking.hpp"
+#include "core/error.hpp"
+
+namespace hetsgd::threads {
+
+namespace {
+
+// Up to here a copy under the mutex is cheaper than giving the mutex up and taking it again.
+constexpr std::size_t kSmallMessage = 1024;
+
+void copy_bytes(void* to, const void* from, std::size_t bytes) {
+  if (bytes > 0 && to != from) std::memcpy(to, from, bytes);
+}
+
+}  // namespace
+
+Group::Group(World& the_world, MessagePool& the_pool, int ranks)
+    : world(the_world),
+      pool(the_pool),
+      size(ranks),
+      mailboxes(static_cast<std::size_t>(ranks)),
+      passed(mailboxes.size()),
+      inside(mailboxes.size()) {
+  const std::size_t p = mailboxes.size();
+  for (auto& round : rounds) {
+    round.in.resize(p);
+    round.out.resize(p);
+    round.processes.resize(p);
+  }
+}
+
+void ThreadsComm::count(Traffic kind, std::size_t sent, std::size_t received) {
+  Ledger& ledger = World::current().ledger;
+  ledger.bytes_sent[static_cast<std::size_t>(kind)] += sent;
+  ledger.bytes_received[static_cast<std::size_t>(kind)] += received;
+}
+
+bool ThreadsComm::poll(int from, int tag) {
+  const auto lock = group_->world.enter();
+  return group_->mailboxes[static_cast<std::size_t>(rank_)].find(from, tag) != nullptr;
+}
+
+void ThreadsComm::send_bytes(int to, int tag, std::span<const std::byte> data, Traffic kind) {
+  HETSGD_CHECK_GE(to, 0);
+  HETSGD_CHECK_LT(to, size());
+  HETSGD_CHECK_GE(tag, 0);
+  World& world = group_->world;
+  auto lock = world.enter();
+  count(kind, data.size(), 0);
+  if (!deliver(lock, to, tag, data, kind)) {
+    auto message = group_->pool.take(data.size());
+    const bool small = data.size() <= kSmallMessage;
+    if (!small) lock.unlock();
+    const Seconds begin = small ? Seconds(0) : world.now();
+    if (!message) message = MessagePool::make(data.size());
+    message->source = rank_;
+    message->tag = tag;
+    message->bytes = data.size();
+    message->kind = kind;
+    copy_bytes(message->data.get(), data.data(), data.size());
+    if (!small) {
+      World::current().ledger.communicate += world.now() - begin;
+      lock = world.lock();
+    }
+    Mailbox& mailbox = group_->mailboxes[static_cast<std::size_t>(to)];
+    mailbox.push(std::move(message));
+    mailbox.wake_receivers(world, rank_, tag);
+  }
+  lock.unlock();
+  world.safepoint();
+}
+
+// Copies straight into a receive that waits. False: there is none.
+bool ThreadsComm::deliver(World::Lock& lock, int to, int tag, std::span<const std::byte> data,
+                          Traffic kind) {
+  World& world = group_->world;
+  PostedReceive* receive =
+      group_->mailboxes[static_cast<std::size_t>(to)].open_receive(rank_, tag, data.size());
+  if (!receive) return false;
+  receive->state = PostedReceive::State::filling;
+  receive->source = rank_;
+  receive->kind = kind;
+  receive->filled_from = world.now();
+  const bool small = data.size() <= kSmallMessage;
+  if (!small) lock.unlock();
+  copy_bytes(receive->data.data(), data.data(), data.size());
+  if (!small) {
+    World::current().ledger.communicate += world.now() - receive->filled_from;
+    lock = world.lock();
+  }
+  receive->state = PostedReceive::State::done;
+  world.wake(*receive->process);
+  return true;
+}
+
+Envelope ThreadsComm::receive_bytes(int from, int tag, std::span<std::byte> data) {
+  HETSGD_CHECK_GE(from, kAnySource);
+  HETSGD_CHECK_LT(from, size());
+  HETSGD_CHECK_GE(tag, 0);
+  World& world = group_->world;
+  auto lock = world.enter();
+  const bool here = group_->mailboxes[static_cast<std::size_t>(rank_)].find(from, tag) != nullptr;
+  const Envelope envelope =
+      here ? take_message(lock, from, tag, data) : wait_for_message(lock, from, tag, data);
+  if (lock.owns_lock()) lock.unlock();
+  world.safepoint();
+  return envelope;
+}
+
+Envelope ThreadsComm::take_message(World::Lock& lock, int from, int tag,
+                                   std::span<std::byte> data) {
+  World& world = group_->world;
+  auto message = group_->mailboxes[static_cast<std::size_t>(rank_)].pop(from, tag);
+  if (message->bytes != data.size()) {
+    throw CheckFailure(
+        fmt::format("rank {} receives {} bytes with tag {} from rank {}, which sent {} bytes",
+                    rank_, data.size(), tag, message->source, message->bytes));
+  }
+  count(message->kind, 0, message->bytes);
+  const Envelope envelope{message->source, message->bytes};
+  const bool small = data.size() <= kSmallMessage;
+  if (!small) lock.unlock();
+  const Seconds begin = small ? Seconds(0) : world.now();
+  copy_bytes(data.data(), message->data.get(), data.size());
+  if (!small) {
+    World::current().ledger.communicate += world.now() - begin;
+    lock = world.lock();
+  }
+  group_->pool.give(std::move(message));
+  return envelope;
+}
+
+Envelope ThreadsComm::wait_for_message(World::Lock& lock, int from, int tag,
+                                       std::span<std::byte> data) {
+  World& world = group_->world;
+  Mailbox& mailbox = group_->mailboxes[static_cast<std::size_t>(rank_)];
+  Ledger& ledger = World::current().ledger;
+  PostedReceive receive{.from = from, .tag = tag, .data = data, .process = &World::current()};
+
+  struct Posted {  // withdrawn however the wait ends; the mutex is held then
+    Mailbox& mailbox;
+    PostedReceive& receive;
+    Posted(Mailbox& box, PostedReceive& posted) : mailbox(box), receive(posted) {
+      mailbox.post(receive);
+    }
+    ~Posted() { mailbox.withdraw(receive); }
+  };
+  class ForMessage final : public Wait {
+   public:
+    ForMessage(const Mailbox& mailbox, const PostedReceive& receive)
+        : mailbox_(mailbox), receive_(receive) {}
+    bool ready() const override {
+      if (receive_.state == PostedReceive::State::filling) return false;
+      return receive_.state == PostedReceive::State::done ||
+             mailbox_.find(receive_.from, receive_.tag);
+    }
+    bool interruptible() const override { return receive_.state != PostedReceive::State::filling; }
+    std::string describe() const override {
+      return blocked_in_receive(receive_.from, receive_.tag);
+    }
+
+   private:
+    const Mailbox& mailbox_;
+    const PostedReceive& receive_;
+  };
+
+  const Seconds since = world.now();
+  {
+    const Posted posted(mailbox, receive);
+    world.block(lock, ForMessage(mailbox, receive), nullptr);
+  }
+  if (receive.state != PostedReceive::State::done) {
+    ledger.wait += world.now() - since;
+    return take_message(lock, from, tag, data);
+  }
+  ledger.wait += receive.filled_from - since;
+  ledger.communicate += world.now() - receive.filled_from;
+  count(receive.kind, 0, data.size());
+  return {receive.source, data.size()};
+}
+
+}  // namespace hetsgd::threads

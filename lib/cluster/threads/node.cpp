@@ -1,0 +1,187 @@
+#include "cluster/threads/node.hpp"
+
+#include <algorithm>
+
+#include "cluster/blocking.hpp"
+#include "cluster/threads/monitor.hpp"
+#include "core/error.hpp"
+
+namespace hetsgd::threads {
+
+namespace {
+
+double speed_of(const ClusterOptions& options, int rank) {
+  if (options.speed.empty()) return 1;
+  return options.speed[std::min(static_cast<std::size_t>(rank), options.speed.size() - 1)];
+}
+
+}  // namespace
+
+// --- node
+// ------------------------------------------------------------------------------------------
+
+ThreadsNode::ThreadsNode(Run& run, Process& process)
+    : run_(run),
+      process_(process),
+      comm_(run.everybody_, process.rank),
+      speed_(speed_of(run.options_, process.rank)) {}
+
+void ThreadsNode::compute(const Work& work, ComputeKind kind, FunctionRef fn) {
+  static_cast<void>(work);  // takes as long as it takes
+  run_.world_.safepoint();
+  const Seconds start = now();
+  fn();
+  const Seconds duration = now() - start;
+  const Seconds extra = straggle(kind, start, duration);
+  if (extra > Seconds(0)) delay(start + duration, extra);
+  process_.ledger.compute += now() - start;
+  run_.world_.safepoint();
+}
+
+// What the scenario and the worker's speed add to a computation that took `duration`.
+Seconds ThreadsNode::straggle(ComputeKind kind, Seconds start, Seconds duration) {
+  const Seconds slowed = duration / speed_;
+  if (kind == ComputeKind::vector) return slowed - duration;
+  const std::uint64_t iteration = process_.ledger.steps++;
+  if (!run_.options_.scenario) return slowed - duration;
+  return run_.options_.scenario->stretched(process_.rank, iteration, start, slowed) - duration;
+}
+
+void ThreadsNode::delay(Seconds from, Seconds requested) {
+  Ledger& ledger = process_.ledger;
+  process_.delay_owed += requested;
+  ledger.delay_requested += requested;
+  if (process_.delay_owed <= Seconds(0)) return;  // earlier delays took that much too long
+  run_.world_.sleep_until(from + process_.delay_owed);
+  const Seconds achieved = now() - from;
+  process_.delay_owed -= achieved;
+  ledger.delay_achieved += achieved;
+}
+
+void ThreadsNode::sleep(Seconds duration) {
+  run_.world_.safepoint();
+  const Seconds start = now();
+  run_.world_.sleep_until(start + duration);
+  process_.ledger.wait += now() - start;
+  run_.world_.safepoint();
+}
+
+void ThreadsNode::companion(std::string name, std::function<void(Node&)> fn) {
+  run_.world_.safepoint();
+  run_.start_companion(process_, name, std::move(fn));
+}
+
+std::unique_ptr<Monitor> ThreadsNode::make_monitor() {
+  return std::make_unique<ThreadsMonitor>(run_.world_);
+}
+
+std::shared_ptr<ServicePort> ThreadsNode::open_service(
+    const std::string& name, const std::function<std::unique_ptr<ServiceHandler>()>& factory) {
+  run_.world_.safepoint();
+  return std::make_shared<ThreadsPort>(run_.open_service(name, factory), process_.rank);
+}
+
+void ThreadsNode::fence(FunctionRef fn) { run_.world_.fence(fn); }
+
+void ThreadsNode::fence_together(FunctionRef fn) { comm_.fence_together(fn); }
+
+// --- run
+// -------------------------------------------------------------------------------------------
+
+Run::Run(const ClusterOptions& options, std::vector<DeviceSpec> devices, std::vector<int> cores)
+    : options_(options),
+      devices_(std::move(devices)),
+      cores_(std::move(cores)),
+      pinning_(assign_cores(devices_, cores_)),
+      world_(static_cast<int>(cores_.size())),
+      everybody_(std::make_shared<Group>(world_, pool_, options.workers)) {}
+
+ClusterReport Run::run(const std::function<void(Node&)>& worker) {
+  try {
+    for (int rank = 0; rank < options_.workers; ++rank) start_worker(rank, worker);
+  } catch (...) {
+    world_.abort(std::current_exception());
+  }
+  struct Ended {  // handlers may refer to what the caller owns
+    std::vector<std::shared_ptr<ThreadsService>>& services;
+    ~Ended() { services.clear(); }
+  } ended{services_};
+  world_.run(options_.workers);
+  return report();
+}
+
+// Pins the calling thread and makes its device, whose own threads inherit the pinning.
+void Run::set_up(Process& me, bool pin) {
+  const auto rank = static_cast<std::size_t>(me.rank);
+  auto pinned = pin ? pinning_[rank] : std::vector<int>();
+  if (!pinned.empty() && !pin_to(pinned)) pinned.clear();
+  // A thread starts with the mask of its maker, which may be a pinned worker.
+  if (pinned.empty()) pin_to(cores_);
+  me.device = make_device(devices_[rank]);
+  me.device_text = device_text(devices_[rank], pinned);
+}
+
+void Run::start_worker(int rank, const std::function<void(Node&)>& worker) {
+  auto process = std::make_unique<Process>();
+  process->name = worker_name(rank);
+  process->rank = rank;
+  world_.start(std::move(process), [this, &worker](Process& me) {
+    set_up(me, true);
+    ThreadsNode node(*this, me);
+    world_.await_start();
+    worker(node);
+    worker_left(me.rank);
+  });
+}
+
+void Run::start_companion(Process& parent, const std::string& name, std::function<void(Node&)> fn) {
+  auto process = std::make_unique<Process>();
+  process->name = companion_name(name, parent.rank);
+  process->kind = ProcessKind::companion;
+  process->rank = parent.rank;
+  process->parent = &parent;
+  world_.start(std::move(process), [this, fn = std::move(fn)](Process& me) {
+    set_up(me, false);
+    ThreadsNode node(*this, me);
+    fn(node);
+  });
+}
+
+std::shared_ptr<ThreadsService> Run::open_service(
+    const std::string& name, const std::function<std::unique_ptr<ServiceHandler>()>& factory) {
+  const std::lock_guard guard(services_mutex_);
+  for (const auto& service : services_) {
+    if (service->name() == name) return service;
+  }
+  auto service = std::make_shared<ThreadsService>(world_, name, factory());
+  for (const int rank : left_) service->left(rank);
+  auto process = std::make_unique<Process>();
+  process->name = service_name(name);
+  process->kind = ProcessKind::service;
+  world_.start(std::move(process), [this, service = service.get()](Process& me) {
+    pin_to(cores_);
+    service->serve(me);
+  });
+  services_.push_back(service);
+  return service;
+}
+
+void Run::worker_left(int rank) {
+  const std::lock_guard guard(services_mutex_);
+  left_.push_back(rank);
+  for (const auto& service : services_) service->left(rank);
+}
+
+ClusterReport Run::report() const {
+  ClusterReport report;
+  for (const auto& process : world_.processes()) {
+    if (process->kind == ProcessKind::service) continue;  // ends after the run
+    report.elapsed = std::max(report.elapsed, process->since);
+    if (process->kind != ProcessKind::worker) continue;
+    report.workers.push_back({process->rank, process->device_text, process->ledger});
+  }
+  report.fenced = world_.fenced();
+  return report;
+}
+
+}  // namespace hetsgd::threads

@@ -1,8 +1,8 @@
-// Device profiles and network models: what turns work and bytes into virtual seconds. Both are JSON files; those of
-// the papers' machines are built in (v100, cpu ...; pcie3, ...), each number with its derivation.
+// Device profiles and network models: what turns work and bytes into virtual seconds. Both are JSON
+// files; those of the papers' machines are built in (cluster/profiles, cluster/networks), each
+// number with its derivation under `source`.
 #pragma once
 
-#include <cstddef>
 #include <string>
 #include <vector>
 
@@ -10,52 +10,67 @@
 
 namespace hetsgd {
 
+// A rate that costs nothing; JSON has no infinity.
+inline constexpr double kUnlimitedPerSecond = 1e18;
+
 struct DeviceProfile {
   std::string name;
-  std::string source;              // where the numbers come from
-  double launch_overhead_s = 0;    // per kernel launch
-  double operations_per_s = 0;     // effective, on this class of models
-  double bytes_per_s = 0;          // effective memory bandwidth
+  std::string source;            // where the numbers come from
+  double launch_overhead_s = 0;  // per kernel launch
+  double operations_per_s = 0;   // effective, on this class of models
+  double bytes_per_s = 0;        // effective memory bandwidth
   double memory_bytes = 0;
-  // Throughput of m concurrent learners relative to one: saturation[m-1]; beyond the end the last value holds.
+  // Throughput of m concurrent learners relative to one: saturation[m-1]; beyond the end the last
+  // value holds.
   std::vector<double> saturation{1.0};
 
   // launches * overhead + operations / rate + bytes / bandwidth.
   Seconds seconds(const Work& work) const;
+  // The throughput of `learners` >= 1 concurrent learners relative to one.
+  double throughput(int learners) const;
 };
 
-// A built-in name or a JSON file. Errors: usage (unknown name: lists the names), data (broken file).
+// A built-in name or a JSON file. Errors: usage (unknown name: lists the names), data (broken file:
+// names the file, the key, what was found and what was expected).
 DeviceProfile load_device_profile(const std::string& name_or_path);
 std::vector<std::string> builtin_device_profiles();
+// The file's text, as load_device_profile reads it.
+std::string to_json_text(const DeviceProfile& profile);
 
 enum class Topology { ring, tree, halving_doubling, star };
 
-// Latency + bandwidth per link, full duplex. Every worker has one link; the services' host has one of its own, which
-// serialises what all workers exchange with it.
+// Latency + bandwidth per link, full duplex. Every worker has one link; the services' host has one
+// of its own, which serialises what all workers exchange with it.
 struct NetworkModel {
   std::string name;
   std::string source;
-  Seconds latency{0};               // one way, worker to worker
-  double bytes_per_s = 0;           // of a worker's link
-  Seconds server_latency{0};
-  double server_bytes_per_s = 0;    // of the services' host
-  bool shared_bus = false;          // all workers' transfers share one medium of bytes_per_s
+  Seconds latency{0};             // one way, worker to worker
+  double bytes_per_s = 0;         // of a worker's link
+  Seconds server_latency{0};      // one way, worker to the services' host
+  double server_bytes_per_s = 0;  // of the services' host
+  bool shared_bus = false;        // all workers' transfers share one medium of bytes_per_s
   Topology all_reduce = Topology::ring;
 
-  // Analytic cost of the standard collectives for p workers and n bytes (p = 1: 0):
-  //   ring all_reduce 2(p-1)(latency + n/(p B)); tree 2 ceil(log2 p)(latency + n/B);
-  //   halving_doubling 2(ceil(log2 p) latency + (p-1)/p n/B) (+ a fold and unfold of n for p no power of two);
-  //   star 2(latency + p n / B_server).  shared_bus: the bytes of all workers of a step share B.
+  // Analytic cost of the standard collectives for p workers and n bytes (p = 1: 0), with link
+  // bandwidth B, d = ceil(log2 p) and, on a shared bus, B divided by the number of senders of a
+  // step:
+  //   ring              2(p-1)(latency + n/(p B))
+  //   tree              2 d (latency + n/B)
+  //   halving_doubling  2(d latency + (q-1)/q n/B), q = the largest power of two <= p, and 2 n/B to
+  //                     fold the p - q extra workers in and out
+  //   star              2(server_latency + p n/B_server)
   Seconds all_reduce_cost(int p, double bytes) const;
   Seconds broadcast_cost(int p, double bytes) const;       // binomial tree
   Seconds all_gather_cost(int p, double bytes) const;      // ring; bytes per rank
   Seconds reduce_scatter_cost(int p, double bytes) const;  // ring; bytes of the whole vector
-  Seconds barrier_cost(int p) const;                       // dissemination: ceil(log2 p) latencies
-  // Bytes that one rank puts on the wire in an all_reduce (same topologies), for the ledger.
+  Seconds barrier_cost(int p) const;                       // dissemination: d latencies
+  // Bytes that one rank puts on the wire in an all_reduce, for the ledger: mean over the ranks.
   double all_reduce_bytes_sent(int p, double bytes) const;
 };
 
+// Like load_device_profile.
 NetworkModel load_network_model(const std::string& name_or_path);
 std::vector<std::string> builtin_network_models();
+std::string to_json_text(const NetworkModel& network);
 
 }  // namespace hetsgd

@@ -1,0 +1,115 @@
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <nlohmann/json.hpp>
+
+#include "cluster/json_fields.hpp"
+#include "cluster/profile.hpp"
+#include "core/error.hpp"
+
+namespace hetsgd {
+namespace {
+
+// In the order of Topology.
+const std::array<std::string, 4> kTopologyNames{"ring", "tree", "halving_doubling", "star"};
+
+// ceil(log2 p): the depth of a binomial tree over p ranks.
+double depth(int p) { return std::bit_width(static_cast<unsigned>(p - 1)); }
+
+}  // namespace
+
+Seconds NetworkModel::all_reduce_cost(int p, double bytes) const {
+  HETSGD_CHECK_LT(0, p);
+  if (p == 1) return Seconds(0);
+  const double n = p, transfer_s = bytes / bytes_per_s;  // of the whole vector over one link
+  switch (all_reduce) {
+    case Topology::ring: {
+      const double step_s = shared_bus ? transfer_s : transfer_s / n;
+      return 2 * (n - 1) * (latency + Seconds(step_s));
+    }
+    case Topology::tree:
+      // A reduction has p - 1 messages in all, and a broadcast too.
+      return 2 * (depth(p) * latency + Seconds((shared_bus ? n - 1 : depth(p)) * transfer_s));
+    case Topology::halving_doubling: {
+      const double q = std::bit_floor(static_cast<unsigned>(p)), extra = n - q;
+      const double halving = shared_bus ? q - 1 : (q - 1) / q;
+      const double fold = shared_bus ? extra : (extra > 0 ? 1.0 : 0.0);
+      return 2 * (depth(p) * latency + Seconds((halving + fold) * transfer_s));
+    }
+    case Topology::star: {
+      const double rate =
+          shared_bus ? std::min(bytes_per_s, server_bytes_per_s) : server_bytes_per_s;
+      return 2 * (server_latency + Seconds(n * bytes / rate));
+    }
+  }
+  HETSGD_CHECK(false);
+  return Seconds(0);
+}
+
+Seconds NetworkModel::broadcast_cost(int p, double bytes) const {
+  HETSGD_CHECK_LT(0, p);
+  const double transfers = shared_bus ? p - 1.0 : depth(p);
+  return depth(p) * latency + Seconds(transfers * bytes / bytes_per_s);
+}
+
+Seconds NetworkModel::all_gather_cost(int p, double bytes) const {
+  HETSGD_CHECK_LT(0, p);
+  const double n = p, step_s = (shared_bus ? n : 1) * bytes / bytes_per_s;
+  return (n - 1) * (latency + Seconds(step_s));
+}
+
+Seconds NetworkModel::reduce_scatter_cost(int p, double bytes) const {
+  HETSGD_CHECK_LT(0, p);
+  const double n = p, step_s = bytes / bytes_per_s / (shared_bus ? 1 : n);
+  return (n - 1) * (latency + Seconds(step_s));
+}
+
+Seconds NetworkModel::barrier_cost(int p) const {
+  HETSGD_CHECK_LT(0, p);
+  return depth(p) * latency;
+}
+
+double NetworkModel::all_reduce_bytes_sent(int p, double bytes) const {
+  HETSGD_CHECK_LT(0, p);
+  if (p == 1) return 0;
+  if (all_reduce == Topology::star) return bytes;
+  // All the others move 2 (p-1) n bytes in all: the ring evenly; the tree and the fold send whole
+  // vectors, 2 (p-1) or 2 (p-q) of them, and halving 2 (q-1) n bytes among its q ranks.
+  return 2 * (p - 1.0) / p * bytes;
+}
+
+NetworkModel load_network_model(const std::string& name_or_path) {
+  static const std::array<std::string, 8> kKeys{
+      "name",        "source",           "latency_s",
+      "bytes_per_s", "server_latency_s", "server_bytes_per_s",
+      "shared_bus",  "all_reduce"};
+  const JsonFields fields = find_json_file("network", name_or_path, builtin_network_files());
+  fields.allow(kKeys);
+  NetworkModel network;
+  network.name = fields.text("name");
+  network.source = fields.text("source", "");
+  network.latency = Seconds(fields.number("latency_s", 0));
+  network.bytes_per_s = fields.positive("bytes_per_s");
+  network.server_latency = Seconds(fields.number("server_latency_s", 0));
+  network.server_bytes_per_s = fields.positive("server_bytes_per_s");
+  network.shared_bus = fields.boolean("shared_bus", false);
+  network.all_reduce = static_cast<Topology>(fields.choice("all_reduce", kTopologyNames, 0));
+  return network;
+}
+
+std::vector<std::string> builtin_network_models() { return names_of(builtin_network_files()); }
+
+std::string to_json_text(const NetworkModel& network) {
+  nlohmann::ordered_json json;
+  json["name"] = network.name;
+  json["source"] = network.source;
+  json["latency_s"] = network.latency.count();
+  json["bytes_per_s"] = network.bytes_per_s;
+  json["server_latency_s"] = network.server_latency.count();
+  json["server_bytes_per_s"] = network.server_bytes_per_s;
+  json["shared_bus"] = network.shared_bus;
+  json["all_reduce"] = kTopologyNames[static_cast<std::size_t>(network.all_reduce)];
+  return json.dump(2) + "\n";
+}
+
+}  // namespace hetsgd

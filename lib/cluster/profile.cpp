@@ -1,0 +1,53 @@
+#include "cluster/profile.hpp"
+
+#include <algorithm>
+#include <array>
+#include <nlohmann/json.hpp>
+
+#include "cluster/json_fields.hpp"
+#include "core/error.hpp"
+
+namespace hetsgd {
+
+Seconds DeviceProfile::seconds(const Work& work) const {
+  return Seconds(work.launches * launch_overhead_s + work.operations / operations_per_s +
+                 work.bytes / bytes_per_s);
+}
+
+double DeviceProfile::throughput(int learners) const {
+  HETSGD_CHECK_LT(0, learners);
+  return saturation[std::min(static_cast<std::size_t>(learners), saturation.size()) - 1];
+}
+
+DeviceProfile load_device_profile(const std::string& name_or_path) {
+  static const std::array<std::string, 7> kKeys{
+      "name",        "source",       "launch_overhead_s", "operations_per_s",
+      "bytes_per_s", "memory_bytes", "saturation"};
+  const JsonFields fields = find_json_file("profile", name_or_path, builtin_profile_files());
+  fields.allow(kKeys);
+  DeviceProfile profile;
+  profile.name = fields.text("name");
+  profile.source = fields.text("source", "");
+  profile.launch_overhead_s = fields.number("launch_overhead_s", 0);
+  profile.operations_per_s = fields.positive("operations_per_s");
+  profile.bytes_per_s = fields.positive("bytes_per_s");
+  profile.memory_bytes = fields.number("memory_bytes", 0);
+  profile.saturation = fields.positives("saturation", {1.0});
+  return profile;
+}
+
+std::vector<std::string> builtin_device_profiles() { return names_of(builtin_profile_files()); }
+
+std::string to_json_text(const DeviceProfile& profile) {
+  nlohmann::ordered_json json;
+  json["name"] = profile.name;
+  json["source"] = profile.source;
+  json["launch_overhead_s"] = profile.launch_overhead_s;
+  json["operations_per_s"] = profile.operations_per_s;
+  json["bytes_per_s"] = profile.bytes_per_s;
+  json["memory_bytes"] = profile.memory_bytes;
+  json["saturation"] = profile.saturation;
+  return json.dump(2) + "\n";
+}
+
+}  // namespace hetsgd

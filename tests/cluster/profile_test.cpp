@@ -1,0 +1,271 @@
+#include "cluster/profile.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <filesystem>
+#include <fstream>
+#include <string>
+#include <utility>
+
+#include "core/error.hpp"
+
+namespace hetsgd {
+namespace {
+
+using testing::Contains;
+using testing::HasSubstr;
+
+class File {
+ public:
+  explicit File(const std::string& text)
+      : path_(testing::TempDir() + "profile_test_" +
+              testing::UnitTest::GetInstance()->current_test_info()->name() + ".json") {
+    std::ofstream(path_, std::ios::binary) << text;
+  }
+  ~File() { std::filesystem::remove(path_); }
+  const std::string& path() const { return path_; }
+
+ private:
+  std::string path_;
+};
+
+struct Failure {
+  ExitCode code = ExitCode::ok;
+  std::string message, hint;
+};
+
+template <class Call>
+Failure failure_of(const Call& call) {
+  try {
+    call();
+  } catch (const Error& error) {
+    return {error.code(), error.what(), error.hint()};
+  }
+  return {};
+}
+
+TEST(DeviceProfile, ChargesLaunchesOperationsAndBytes) {
+  DeviceProfile profile;
+  profile.launch_overhead_s = 1e-5;
+  profile.operations_per_s = 1e12;
+  profile.bytes_per_s = 1e11;
+  EXPECT_DOUBLE_EQ(profile.seconds({.operations = 2e9, .bytes = 3e8, .launches = 7}).count(),
+                   7e-5 + 2e-3 + 3e-3);
+  EXPECT_EQ(profile.seconds({}).count(), 0.0);
+}
+
+TEST(DeviceProfile, SaturationHoldsItsLastValue) {
+  DeviceProfile profile;
+  EXPECT_EQ(profile.throughput(1), 1.0);
+  EXPECT_EQ(profile.throughput(9), 1.0);
+  profile.saturation = {1, 1.3, 1.4};
+  EXPECT_EQ(profile.throughput(2), 1.3);
+  EXPECT_EQ(profile.throughput(4), 1.4);
+  EXPECT_THROW(profile.throughput(0), CheckFailure);
+}
+
+TEST(DeviceProfile, BuiltinOnesAreComplete) {
+  EXPECT_THAT(builtin_device_profiles(), Contains("v100"));
+  EXPECT_THAT(builtin_device_profiles(), Contains("cpu"));
+  for (const std::string& name : builtin_device_profiles()) {
+    const DeviceProfile profile = load_device_profile(name);
+    EXPECT_EQ(profile.name, name);
+    EXPECT_GT(profile.source.size(), 40U) << name;
+    EXPECT_GT(profile.launch_overhead_s, 0) << name;
+    EXPECT_GT(profile.memory_bytes, 1e9) << name;
+    EXPECT_EQ(profile.saturation.front(), 1.0) << name;
+    // Any device is between a slow core and a thousand times that.
+    EXPECT_GT(profile.operations_per_s, 1e10) << name;
+    EXPECT_LT(profile.operations_per_s, 1e14) << name;
+    EXPECT_GT(profile.bytes_per_s, 1e9) << name;
+    EXPECT_LT(profile.bytes_per_s, 1e13) << name;
+  }
+}
+
+TEST(DeviceProfile, TheV100sNumbersFollowFromItsSource) {
+  const DeviceProfile v100 = load_device_profile("v100");
+  EXPECT_NEAR(v100.operations_per_s, 0.7 * 15.7e12, 0.005 * 11e12);
+  EXPECT_NEAR(v100.bytes_per_s, 0.8 * 900e9, 1e9);
+  EXPECT_EQ(v100.launch_overhead_s, 1e-5);
+}
+
+TEST(DeviceProfile, WritesWhatItReads) {
+  DeviceProfile profile = load_device_profile("titan-x-pascal");
+  profile.name = "mine \"1\"";
+  profile.launch_overhead_s = 1.0 / 3;
+  const File file(to_json_text(profile));
+  const DeviceProfile again = load_device_profile(file.path());
+  EXPECT_EQ(to_json_text(again), to_json_text(profile));
+  EXPECT_EQ(again.launch_overhead_s, 1.0 / 3);
+  EXPECT_EQ(again.saturation, profile.saturation);
+}
+
+TEST(DeviceProfile, UnknownNamesGetASuggestion) {
+  const Failure failure = failure_of([] { load_device_profile("v10"); });
+  EXPECT_EQ(failure.code, ExitCode::usage);
+  EXPECT_THAT(failure.message,
+              testing::StartsWith("--profile: found \"v10\", expected a100, cpu, "));
+  EXPECT_THAT(failure.message, testing::EndsWith(" or a JSON file"));
+  EXPECT_EQ(failure.hint, "did you mean \"v100\"?");
+  EXPECT_EQ(failure_of([] { load_device_profile("/none/p.json"); }).message,
+            "/none/p.json: cannot be read, expected a JSON file for --profile");
+  EXPECT_EQ(failure_of([] { load_device_profile("/"); }).message,
+            "/: cannot be read, expected a JSON file for --profile");
+}
+
+TEST(DeviceProfile, ErrorsNameFileKeyFoundAndExpected) {
+  const auto expect = [](const std::string& text, const std::string& message,
+                         const std::string& hint = "") {
+    const File file(text);
+    const Failure failure = failure_of([&] { load_device_profile(file.path()); });
+    EXPECT_EQ(failure.code, ExitCode::data);
+    EXPECT_EQ(failure.message, file.path() + message);
+    EXPECT_EQ(failure.hint, hint);
+  };
+  const std::string good =
+      "\"name\":\"x\",\"launch_overhead_s\":0,\"bytes_per_s\":1,\"memory_bytes\":1";
+  expect("", ":1:1: found the end of the file, expected JSON");
+  expect("{\n  \"name\": }", ":2:11: found \"}\", expected JSON");
+  expect("[1]", ": found [1], expected a JSON object");
+  expect("{}", ": name: found nothing, expected a text");
+  expect("{" + good + "}", ": operations_per_s: found nothing, expected a number above 0");
+  expect("{" + good + ",\"operations_per_s\":\"1e12\"}",
+         ": operations_per_s: found \"1e12\", expected a number above 0");
+  expect("{" + good + ",\"operations_per_s\":0}",
+         ": operations_per_s: found 0, expected a number above 0");
+  expect("{" + good + ",\"operations_per_s\":1,\"saturation\":[]}",
+         ": saturation: found [], expected a list of numbers above 0");
+  expect("{\"name\":\"x\",\"launch_overhead_s\":-1}",
+         ": launch_overhead_s: found -1, expected a number of at least 0");
+  expect("{\"operation_per_s\":1}",
+         ": found key \"operation_per_s\", expected name, source, launch_overhead_s, "
+         "operations_per_s, bytes_per_s, memory_bytes, saturation",
+         "did you mean \"operations_per_s\"?");
+  expect("{" + good + ",\"operations_per_s\":1e999}",
+         ": found a number too large for a double, expected JSON");
+}
+
+NetworkModel network(Topology topology, bool shared_bus = false) {
+  NetworkModel model;
+  model.latency = 1ms;
+  model.bytes_per_s = 1000;
+  model.server_latency = 3ms;
+  model.server_bytes_per_s = 500;
+  model.shared_bus = shared_bus;
+  model.all_reduce = topology;
+  return model;
+}
+
+// Latencies of 1 ms and transfers of 120 bytes at 1,000 bytes/s: one vector takes 0.12 s.
+double all_reduce_s(Topology topology, int p, bool shared_bus = false) {
+  return network(topology, shared_bus).all_reduce_cost(p, 120).count();
+}
+
+TEST(NetworkModel, AllReduceCosts) {
+  EXPECT_DOUBLE_EQ(all_reduce_s(Topology::ring, 4), 6 * (1e-3 + 0.03));
+  EXPECT_DOUBLE_EQ(all_reduce_s(Topology::ring, 3), 4 * (1e-3 + 0.04));
+  EXPECT_DOUBLE_EQ(all_reduce_s(Topology::tree, 4), 4 * (1e-3 + 0.12));
+  EXPECT_DOUBLE_EQ(all_reduce_s(Topology::tree, 5), 6 * (1e-3 + 0.12));
+  EXPECT_DOUBLE_EQ(all_reduce_s(Topology::halving_doubling, 4), 2 * (2e-3 + 0.75 * 0.12));
+  // Five: one extra is folded in (one step, one vector), four halve, the extra gets its copy.
+  EXPECT_DOUBLE_EQ(all_reduce_s(Topology::halving_doubling, 5), 2 * (3e-3 + 1.75 * 0.12));
+  EXPECT_DOUBLE_EQ(all_reduce_s(Topology::star, 4), 2 * (3e-3 + 4 * 120 / 500.0));
+}
+
+TEST(NetworkModel, SharedBusCarriesTheBytesOfAll) {
+  // Latencies stay; the transfers of one step follow each other.
+  EXPECT_DOUBLE_EQ(all_reduce_s(Topology::ring, 4, true), 6 * (1e-3 + 0.12));
+  EXPECT_DOUBLE_EQ(all_reduce_s(Topology::tree, 4, true), 2 * (2e-3 + 3 * 0.12));
+  EXPECT_DOUBLE_EQ(all_reduce_s(Topology::halving_doubling, 4, true), 2 * (2e-3 + 3 * 0.12));
+  EXPECT_DOUBLE_EQ(all_reduce_s(Topology::halving_doubling, 6, true), 2 * (3e-3 + (3 + 2) * 0.12));
+  EXPECT_DOUBLE_EQ(all_reduce_s(Topology::star, 4, true), 2 * (3e-3 + 4 * 120 / 500.0));
+  // On a bus the transfer time is the total of all bytes sent, whatever the topology.
+  for (const Topology t : {Topology::ring, Topology::tree, Topology::halving_doubling}) {
+    for (int p = 2; p <= 17; ++p) {
+      NetworkModel bus = network(t, true);
+      bus.latency = Seconds(0);
+      EXPECT_NEAR(bus.all_reduce_cost(p, 120).count(), p * bus.all_reduce_bytes_sent(p, 120) / 1000,
+                  1e-12)
+          << p;
+    }
+  }
+}
+
+TEST(NetworkModel, OtherCollectives) {
+  const NetworkModel link = network(Topology::ring), bus = network(Topology::ring, true);
+  EXPECT_DOUBLE_EQ(link.broadcast_cost(5, 120).count(), 3 * (1e-3 + 0.12));
+  EXPECT_DOUBLE_EQ(bus.broadcast_cost(5, 120).count(), 3e-3 + 4 * 0.12);
+  EXPECT_DOUBLE_EQ(link.all_gather_cost(4, 30).count(), 3 * (1e-3 + 0.03));
+  EXPECT_DOUBLE_EQ(bus.all_gather_cost(4, 30).count(), 3 * (1e-3 + 0.12));
+  EXPECT_DOUBLE_EQ(link.reduce_scatter_cost(4, 120).count(), 3 * (1e-3 + 0.03));
+  EXPECT_DOUBLE_EQ(bus.reduce_scatter_cost(4, 120).count(), 3 * (1e-3 + 0.12));
+  EXPECT_DOUBLE_EQ(link.barrier_cost(8).count(), 3e-3);
+  EXPECT_DOUBLE_EQ(link.barrier_cost(9).count(), 4e-3);
+  // A ring all_reduce is a reduce_scatter and an all_gather.
+  EXPECT_NEAR(link.all_reduce_cost(4, 120).count(),
+              (link.reduce_scatter_cost(4, 120) + link.all_gather_cost(4, 30)).count(), 1e-15);
+}
+
+TEST(NetworkModel, OneWorkerPaysNothing) {
+  for (const Topology t :
+       {Topology::ring, Topology::tree, Topology::halving_doubling, Topology::star}) {
+    const NetworkModel model = network(t);
+    EXPECT_EQ(model.all_reduce_cost(1, 1e9).count(), 0.0);
+    EXPECT_EQ(model.broadcast_cost(1, 1e9).count(), 0.0);
+    EXPECT_EQ(model.all_gather_cost(1, 1e9).count(), 0.0);
+    EXPECT_EQ(model.reduce_scatter_cost(1, 1e9).count(), 0.0);
+    EXPECT_EQ(model.barrier_cost(1).count(), 0.0);
+    EXPECT_EQ(model.all_reduce_bytes_sent(1, 1e9), 0.0);
+    EXPECT_THROW(model.all_reduce_cost(0, 1), CheckFailure);
+  }
+}
+
+TEST(NetworkModel, BytesSentPerRank) {
+  EXPECT_DOUBLE_EQ(network(Topology::ring).all_reduce_bytes_sent(4, 120), 180);
+  EXPECT_DOUBLE_EQ(network(Topology::tree).all_reduce_bytes_sent(2, 120), 120);
+  // Five workers: four halve and double (2 * 3/4 * 120 each), one sends its vector and gets the
+  // result from another.
+  EXPECT_DOUBLE_EQ(network(Topology::halving_doubling).all_reduce_bytes_sent(5, 120),
+                   (4 * 180 + 120 + 120) / 5.0);
+  EXPECT_DOUBLE_EQ(network(Topology::star).all_reduce_bytes_sent(5, 120), 120);
+}
+
+TEST(NetworkModel, BuiltinOnesAreComplete) {
+  for (const char* name :
+       {"pcie3", "nvlink2", "ethernet-1g", "ethernet-10g", "infiniband-edr", "ideal"}) {
+    EXPECT_THAT(builtin_network_models(), Contains(name));
+  }
+  for (const std::string& name : builtin_network_models()) {
+    const NetworkModel model = load_network_model(name);
+    EXPECT_EQ(model.name, name);
+    EXPECT_GT(model.source.size(), 40U) << name;
+    EXPECT_GE(model.latency, model.name == "ideal" ? 0s : 1us) << name;
+    EXPECT_GT(model.bytes_per_s, 1e8) << name;
+    EXPECT_GT(model.server_bytes_per_s, 1e8) << name;
+    const File file(to_json_text(model));
+    EXPECT_EQ(to_json_text(load_network_model(file.path())), to_json_text(model));
+  }
+  EXPECT_LT(load_network_model("ideal").all_reduce_cost(1000, 1e9).count(), 1e-8);
+  EXPECT_EQ(load_network_model("pcie3").bytes_per_s, 12e9);
+  EXPECT_EQ(load_network_model("pcie3").latency, 10us);
+}
+
+TEST(NetworkModel, ErrorsNameWhatIsWrong) {
+  EXPECT_EQ(failure_of([] { load_network_model("pci3"); }).hint, "did you mean \"pcie3\"?");
+  const File file(
+      "{\"name\":\"n\",\"latency_s\":0,\"bytes_per_s\":1,\"server_latency_s\":0,"
+      "\"server_bytes_per_s\":1,\"all_reduce\":\"rings\"}");
+  EXPECT_EQ(
+      failure_of([&] { load_network_model(file.path()); }).message,
+      file.path() + ": all_reduce: found \"rings\", expected ring, tree, halving_doubling, star");
+  const File bus(
+      "{\"name\":\"n\",\"latency_s\":0,\"bytes_per_s\":1,\"server_latency_s\":0,"
+      "\"server_bytes_per_s\":1,\"shared_bus\":1}");
+  EXPECT_THAT(failure_of([&] { load_network_model(bus.path()); }).message,
+              HasSubstr(": shared_bus: found 1, expected true or false"));
+}
+
+}  // namespace
+}  // namespace hetsgd

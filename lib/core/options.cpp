@@ -318,10 +318,9 @@ const Option* OptionSet::find(std::string_view name) const {
 }
 
 Option& OptionSet::required(std::string_view name) {
-  const auto found = std::find_if(options_.begin(), options_.end(),
-                                  [name](const Option& option) { return option.name == name; });
-  HETSGD_CHECK(found != options_.end());
-  return *found;
+  const Option* const option = find(name);
+  HETSGD_CHECK(option != nullptr);
+  return options_[static_cast<std::size_t>(option - options_.data())];
 }
 
 void OptionSet::set(std::string_view name, const Texts& texts, OptionSource source,

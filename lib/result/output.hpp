@@ -1,0 +1,20 @@
+// Writing a result so that a reader never sees half of one.
+#pragma once
+
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+
+namespace hetsgd {
+
+// Writes result_text(result) to `path` by way of a temporary file in the same folder: write, fsync,
+// rename, fsync of the folder. Whatever goes wrong, a file that was there before stays whole. What
+// is no regular file (a pipe, /dev/null) is written straight; "-" is stdout. Errors: runtime,
+// naming the path and the reason (full disk, no permission, missing folder).
+void write_result(const std::string& path, const nlohmann::json& result);
+
+// Whether write_result could work: the folder exists, the file could be created. Leaves nothing
+// behind. Errors: usage, naming the path and the reason; so that a run of hours does not end at its
+// last line.
+void check_writable(const std::string& path);
+
+}  // namespace hetsgd

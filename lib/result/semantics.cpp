@@ -1,0 +1,185 @@
+#include "result/semantics.hpp"
+
+#include <fmt/format.h>
+
+#include <array>
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "result/time_to_accuracy.hpp"
+
+namespace hetsgd {
+namespace {
+
+using nlohmann::json;
+
+class Checker {
+ public:
+  Checker(const json& result, std::vector<Finding>& findings)
+      : result_(result), findings_(findings) {}
+
+  void run() {
+    check_curve();
+    check_workers();
+    check_events();
+    check_targets();
+    check_samples();
+    check_status();
+    check_reasons(result_, "");
+  }
+
+ private:
+  template <class... Args>
+  void find(std::string pointer, fmt::format_string<Args...> text, Args&&... args) {
+    findings_.push_back({std::move(pointer), fmt::format(text, std::forward<Args>(args)...)});
+  }
+
+  void check_curve() {
+    const json& curve = result_["curve"];
+    for (std::size_t i = 1; i < curve.size(); ++i) {
+      for (const char* key : {"time_s", "samples_count", "epoch_num", "updates"}) {
+        const double before = curve[i - 1][key].get<double>(), now = curve[i][key].get<double>();
+        if (now < before) {
+          find(fmt::format("/curve/{}/{}", i, key), "found {} after {}, expected no decrease", now,
+               before);
+        }
+      }
+    }
+  }
+
+  void check_workers() {
+    const json& workers = result_["workers"];
+    for (std::size_t i = 0; i < workers.size(); ++i) {
+      const json& worker = workers[i];
+      const std::string place = fmt::format("/workers/{}", i);
+      if (worker["rank"] != i) {
+        find(place + "/rank", "found {}, expected {}", worker["rank"].dump(), i);
+      }
+      for (const char* key : {"bytes_sent", "bytes_received"}) {
+        std::uint64_t sum = 0;
+        for (const json& kind : worker[std::string(key) + "_by_kind"]) {
+          sum += kind.get<std::uint64_t>();
+        }
+        if (worker[key] != sum) {
+          find(fmt::format("{}/{}", place, key), "found {}, expected {}, the sum over its kinds",
+               worker[key].dump(), sum);
+        }
+      }
+    }
+  }
+
+  void check_events() {
+    const json& events = result_["events"];
+    const std::size_t size = result_["workers"].size();
+    double before = 0;
+    for (std::size_t i = 0; i < events.size(); ++i) {
+      const json& event = events[i];
+      if (event["type"] != "merge") continue;
+      const std::string place = fmt::format("/events/{}", i);
+      const double now = event["time_s"].get<double>();
+      if (now < before) {
+        find(place + "/time_s", "found {} after {}, expected merges in the order of time", now,
+             before);
+      }
+      before = now;
+      for (const char* key : {"batch_size", "learning_rate", "updates", "weight", "norm"}) {
+        if (size > 0 && event[key].size() != size) {
+          find(fmt::format("{}/{}", place, key), "found {} entries, expected one per worker ({})",
+               event[key].size(), size);
+        }
+      }
+    }
+  }
+
+  std::vector<Evaluation> evaluations(const std::string& metric) const {
+    std::vector<Evaluation> all;
+    for (const json& point : result_["curve"]) {
+      if (!point.contains(metric) || !point[metric].is_number()) continue;
+      all.push_back({point["time_s"].get<double>(), point["samples_count"].get<std::uint64_t>(),
+                     point["updates"].get<std::uint64_t>(), point[metric].get<double>()});
+    }
+    return all;
+  }
+
+  void check_targets() {
+    const json& targets = result_["time_to_accuracy"];
+    for (std::size_t i = 0; i < targets.size(); ++i) {
+      const json& target = targets[i];
+      const TimeToAccuracy found =
+          time_to_accuracy(evaluations(target["metric"].get<std::string>()),
+                           target["at_least"].get<bool>(), target["value"].get<double>());
+      const json time_s = found.first ? json(found.first->time_s) : json(nullptr);
+      const std::string place = fmt::format("/time_to_accuracy/{}", i);
+      if (target["time_s"] != time_s) {
+        find(place + "/time_s", "found {}, but by the curve it is {}", target["time_s"].dump(),
+             time_s.dump());
+      }
+      if ((target["status"] == "reached") != found.first.has_value()) {
+        find(place + "/status", "found {}, but the curve says otherwise", target["status"].dump());
+      }
+    }
+  }
+
+  void check_samples() {
+    const json& summary = result_["summary"];
+    const json& curve = result_["curve"];
+    if (summary["evaluations"] != curve.size()) {
+      find("/summary/evaluations", "found {}, but the curve has {} points",
+           summary["evaluations"].dump(), curve.size());
+    }
+    if (!curve.empty() && summary["samples_count"] != curve.back()["samples_count"]) {
+      find("/summary/samples_count", "found {}, but the curve ends at {}",
+           summary["samples_count"].dump(), curve.back()["samples_count"].dump());
+    }
+    if (result_["status"] != "completed") return;
+    std::uint64_t samples = 0;
+    for (const json& worker : result_["workers"]) samples += worker["samples"].get<std::uint64_t>();
+    if (summary["samples_count"] != samples) {
+      find("/summary/samples_count", "found {}, but the workers' samples add up to {}",
+           summary["samples_count"].dump(), samples);
+    }
+  }
+
+  void check_status() {
+    const bool ended = result_["status"] != "running";
+    if (ended == result_["finished_at"].is_null()) {
+      find("/finished_at", "found {} with status {}", result_["finished_at"].dump(),
+           result_["status"].dump());
+    }
+    if (result_["status"] == "failed" && result_["status_reason"].is_null()) {
+      find("/status_reason", "a failed run names its reason");
+    }
+  }
+
+  // In measurements a null is a number that could not be held: it says which.
+  void check_reasons(const json& value, const std::string& place) {
+    static constexpr std::array<const char*, 2> kMeasured = {"/curve", "/events"};
+    if (place.empty()) {
+      for (const char* part : kMeasured) check_reasons(result_[part + 1], part);
+      return;
+    }
+    if (value.is_array()) {
+      for (std::size_t i = 0; i < value.size(); ++i) {
+        check_reasons(value[i], fmt::format("{}/{}", place, i));
+      }
+    } else if (value.is_object()) {
+      for (const auto& [key, member] : value.items()) {
+        if (member.is_null() && !value.contains(key + "_reason")) {
+          find(fmt::format("{}/{}", place, key), "found null without {}_reason", key);
+        }
+        check_reasons(member, fmt::format("{}/{}", place, key));
+      }
+    }
+  }
+
+  const json& result_;
+  std::vector<Finding>& findings_;
+};
+
+}  // namespace
+
+void check_semantics(const json& result, std::vector<Finding>& findings) {
+  Checker(result, findings).run();
+}
+
+}  // namespace hetsgd

@@ -1,0 +1,27 @@
+// A table of texts, for people (aligned), Markdown and CSV.
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace hetsgd {
+
+enum class TableFormat { text, markdown, csv };
+
+class Table {
+ public:
+  // Columns whose cells are numbers are right-aligned; the first one is left-aligned.
+  explicit Table(std::vector<std::string> header) : header_(std::move(header)) {}
+  void add(std::vector<std::string> row);  // as many cells as the header has
+  bool empty() const { return rows_.empty(); }
+  // Ends with a newline. CSV as in RFC 4180, but with bare newlines.
+  std::string format(TableFormat format) const;
+
+ private:
+  std::string aligned(TableFormat format) const;
+
+  std::vector<std::string> header_;
+  std::vector<std::vector<std::string>> rows_;
+};
+
+}  // namespace hetsgd

@@ -1,0 +1,122 @@
+#include "result/validate.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <fstream>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <sstream>
+#include <valijson/adapters/nlohmann_json_adapter.hpp>
+#include <valijson/schema.hpp>
+#include <valijson/schema_parser.hpp>
+#include <valijson/validation_results.hpp>
+#include <valijson/validator.hpp>
+
+#include "core/error.hpp"
+#include "core/text.hpp"
+#include "result/semantics.hpp"
+
+namespace hetsgd {
+namespace {
+
+using nlohmann::json;
+using valijson::adapters::NlohmannJsonAdapter;
+
+const valijson::Schema& parsed_schema() {
+  static const std::unique_ptr<const valijson::Schema> schema = [] {
+    auto result = std::make_unique<valijson::Schema>();
+    const json text = json::parse(result_schema());
+    valijson::SchemaParser(valijson::SchemaParser::kDraft7)
+        .populateSchema(NlohmannJsonAdapter(text), *result);
+    return result;
+  }();
+  return *schema;
+}
+
+// valijson's context is {"<root>", "[curve]", "[3]", "[time_s]"}.
+std::string pointer_of(const std::vector<std::string>& context) {
+  std::string pointer;
+  for (const std::string& part : context) {
+    if (part.size() < 2 || part.front() != '[') continue;
+    pointer += '/';
+    for (const char c : std::string_view(part).substr(1, part.size() - 2)) {
+      if (c == '~') {
+        pointer += "~0";
+      } else if (c == '/') {
+        pointer += "~1";
+      } else {
+        pointer += c;
+      }
+    }
+  }
+  return pointer;
+}
+
+// Line and column (from 1) of a byte.
+std::pair<std::size_t, std::size_t> place_of(std::string_view text, std::size_t byte) {
+  const std::string_view before = text.substr(0, byte == 0 ? 0 : byte - 1);
+  const auto lines = static_cast<std::size_t>(std::count(before.begin(), before.end(), '\n'));
+  const std::size_t newline = before.rfind('\n');
+  return {lines + 1,
+          newline == std::string_view::npos ? before.size() + 1 : before.size() - newline};
+}
+
+}  // namespace
+
+std::vector<Finding> validate_result(const json& result) {
+  valijson::Validator validator(valijson::Validator::kStrongTypes);
+  valijson::ValidationResults errors;
+  std::vector<Finding> findings;
+  const NlohmannJsonAdapter target(result);
+  if (!validator.validate(parsed_schema(), target, &errors)) {
+    for (const auto& error : errors) {
+      findings.push_back({pointer_of(error.context), error.description});
+    }
+    // The innermost finding says most; what follows from it comes after.
+    std::stable_sort(findings.begin(), findings.end(), [](const Finding& a, const Finding& b) {
+      return split(a.pointer, '/').size() > split(b.pointer, '/').size();
+    });
+    return findings;  // the checks below rely on the shape
+  }
+  check_semantics(result, findings);
+  return findings;
+}
+
+json read_json(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  if (!file) throw data_error("{}: cannot open the file: {}", path, std::strerror(errno));
+  std::ostringstream buffer;
+  buffer << file.rdbuf();
+  if (!file || buffer.fail()) {
+    throw data_error("{}: cannot read the file: {}", path, std::strerror(errno));
+  }
+  const std::string text = std::move(buffer).str();
+  try {
+    return json::parse(text);
+  } catch (const json::parse_error& error) {
+    const auto [line, column] = place_of(text, error.byte);
+    if (error.byte > text.size()) {
+      throw data_error("{}:{}:{}: found the end of the file, expected more JSON", path, line,
+                       column);
+    }
+    throw data_error("{}:{}:{}: found {}, expected JSON", path, line, column,
+                     quote(std::string_view(text).substr(error.byte - 1, 1)));
+  }
+}
+
+json read_result(const std::string& path) {
+  json result = read_json(path);
+  const std::vector<Finding> findings = validate_result(result);
+  if (!findings.empty()) {
+    throw with_hint(data_error("{}: not a valid result: {}: {}", path,
+                               findings.front().pointer.empty() ? "/" : findings.front().pointer,
+                               findings.front().text),
+                    fmt::format("hetsgd validate {} lists all {} findings", path, findings.size()));
+  }
+  return result;
+}
+
+}  // namespace hetsgd

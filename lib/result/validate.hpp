@@ -1,0 +1,33 @@
+// Is this JSON a result of hetsgd? By the published schema, and by what a schema cannot say.
+#pragma once
+
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace hetsgd {
+
+// The JSON Schema (draft 7) of the result file: the text of schema.json.
+std::string_view result_schema();
+
+struct Finding {
+  std::string pointer;  // JSON pointer (RFC 6901) to what is wrong; "" is the document
+  std::string text;     // one sentence
+};
+
+// Everything that is wrong with `result`; empty: nothing.
+// Beyond the schema: clocks, samples and updates of the curve never decrease; merges have one entry
+// per worker and stand in the order of time; the workers' ranks are 0..P-1; their samples add up to
+// the summary's when the run is over; a reached target was indeed reached on the curve, at that
+// time and not before; a null that replaces a number has its reason.
+std::vector<Finding> validate_result(const nlohmann::json& result);
+
+// Reads and parses a JSON file. Errors: data (missing, unreadable, file:line:column of a syntax
+// error).
+nlohmann::json read_json(const std::string& path);
+// The same for a result file; what validate_result finds is an error too, the first finding in the
+// message.
+nlohmann::json read_result(const std::string& path);
+
+}  // namespace hetsgd

@@ -14,7 +14,7 @@
 //             link.
 // Deviations: none.
 
-#include <optional>
+#include <functional>
 
 #include "algorithm/algorithm.hpp"
 #include "core/error.hpp"
@@ -101,22 +101,24 @@ class Ssgd final : public Algorithm {
     Gradient g = self.make_gradient();
     const auto optimizer = self.make_optimizer(momentum_, weight_decay_);
     const bool plain = momentum_ == 0 && weight_decay_ == 0;
-    auto store = storage_ == Storage::central
-                     ? std::optional(self.serve<CentralStore>("parameters", self.size(), w.span(),
-                                                              Update{lr, momentum_, weight_decay_}))
-                     : std::nullopt;
+    std::function<void()> update = [&] {  // mirrored
+      if (p > 1) self.all_reduce(g);
+      plain ? self.apply(g, lr, w) : self.apply(g, lr, w, *optimizer);
+    };
+    if (storage_ == Storage::central) {
+      update = [&,
+                store = self.serve<CentralStore>("parameters", self.size(), w.span(),
+                                                 Update{lr, momentum_, weight_decay_})]() mutable {
+        store.call({}, g.flat.span(), w.span());  // push the gradient, pull the parameters
+        self.took_update();
+      };
+    }
 
+    const bool shared = self.plan().partition == Partition::shared;
     for (std::uint64_t begin = 0; self.running(); begin += b) {
-      const bool shared = self.plan().partition == Partition::shared;
       self.gradient(shared ? self.batch_at({begin + part.begin, b_i}) : self.next_batch(b_i), w, g);
       if (p > 1) self.scale(static_cast<double>(b_i) / static_cast<double>(b), g.flat);
-      if (store) {
-        store->call({}, g.flat.span(), w.span());  // push the gradient, pull the parameters
-        self.took_update();
-      } else {
-        if (p > 1) self.all_reduce(g);
-        plain ? self.apply(g, lr, w) : self.apply(g, lr, w, *optimizer);
-      }
+      update();
       self.evaluate_here(w);
     }
   }

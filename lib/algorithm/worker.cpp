@@ -14,25 +14,10 @@ Work vector_work(double passes, std::size_t n) {
   return {.operations = numbers, .bytes = 4.0 * numbers, .launches = 1};
 }
 
-// Scratch memory for the duration of one computation, taken on the thread that computes.
-class ContextLease {
- public:
-  ContextLease(Run& run, Device& device)
-      : run_(run), device_(device), context_(run.acquire_context(device)) {}
-  ~ContextLease() { run_.release_context(device_, context_); }
-  ContextLease(const ContextLease&) = delete;
-  ContextLease& operator=(const ContextLease&) = delete;
-  ModelContext& operator*() { return context_; }
-
- private:
-  Run& run_;
-  Device& device_;
-  ModelContext& context_;
-};
-
 }  // namespace
 
-Worker::Worker(Node& node, Run& run) : node_(node), run_(run) {}
+Worker::Worker(Node& node, Run& run)
+    : node_(node), run_(run), context_(run.model().make_context(node.device())) {}
 
 bool Worker::running() {
   const bool go_on = run_.running(*this);
@@ -65,8 +50,7 @@ double Worker::compute_step(const Batch& batch, Fn&& fn) {
   double loss = 0;
   const Seconds started = now();
   node_.compute(run_.gradient_work(batch.shape()), ComputeKind::step, [&] {
-    ContextLease context(run_, node_.device());
-    loss = fn(*context);
+    loss = fn(*context_);
   });
   samples_ += batch.size();
   run_.completed(*this, batch.size(), loss, started);

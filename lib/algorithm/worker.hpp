@@ -56,9 +56,6 @@ class Run {
 
   // The charged work: of the real model, or of the full-size one under --charge.
   virtual Work gradient_work(const BatchShape& batch) const = 0;
-  virtual ModelContext& acquire_context(
-      Device& device) = 0;  // scratch; give it back with release_context
-  virtual void release_context(Device& device, ModelContext& context) = 0;
 
   virtual bool running(Worker& worker) = 0;
   virtual std::uint64_t mega_batch_samples(Worker& worker) = 0;
@@ -168,6 +165,7 @@ class Worker {
 
   Node& node_;
   Run& run_;
+  std::unique_ptr<ModelContext> context_;  // scratch of this worker's device
   Batch batch_;
   std::uint64_t cursor_ = 0;
   bool gradient_is_dense_ =

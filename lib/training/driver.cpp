@@ -55,24 +55,6 @@ Work Driver::gradient_work(const BatchShape& batch) const {
        .labels = batch.labels * options_.charged_labels});
 }
 
-ModelContext& Driver::acquire_context(Device& device) {
-  {
-    const std::lock_guard lock(mutex_);
-    auto& idle = idle_contexts_[&device];
-    if (!idle.empty()) {
-      ModelContext* context = idle.back().release();
-      idle.pop_back();
-      return *context;
-    }
-  }
-  return *model_.make_context(device).release();
-}
-
-void Driver::release_context(Device& device, ModelContext& context) {
-  const std::lock_guard lock(mutex_);
-  idle_contexts_[&device].emplace_back(&context);
-}
-
 void Driver::request_stop(Status status, const std::string& reason) {
   const std::lock_guard lock(mutex_);
   if (!stop_) stop_ = {status, reason};

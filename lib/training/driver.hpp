@@ -11,7 +11,6 @@
 #include <atomic>
 #include <chrono>
 #include <deque>
-#include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -62,8 +61,6 @@ class Driver final : public Run {
   std::span<const float> initial_parameters() const override { return initial_; }
   bool synchronous() const override { return options_.synchronous; }
   Work gradient_work(const BatchShape& batch) const override;
-  ModelContext& acquire_context(Device& device) override;
-  void release_context(Device& device, ModelContext& context) override;
   bool running(Worker& worker) override;
   std::uint64_t mega_batch_samples(Worker& worker) override;
   std::uint64_t draw(std::uint64_t count) override { return cursor_.fetch_add(count); }
@@ -117,7 +114,6 @@ class Driver final : public Run {
   std::vector<std::uint64_t> samples_at_decision_;  // by rank
   std::vector<Seconds> step_time_;                  // by rank, sum
   std::vector<std::uint64_t> steps_;
-  std::map<Device*, std::vector<std::unique_ptr<ModelContext>>> idle_contexts_;
   std::vector<float> model_copy_;
   std::atomic<std::uint64_t> cursor_{0};
 };

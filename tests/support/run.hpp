@@ -21,7 +21,8 @@ inline Record run_training(const Settings& settings, const TrainHooks& hooks = {
   std::vector<std::pair<std::string, std::vector<std::string>>> values;
   for (const auto& [key, value] : settings) {
     if (key == "algorithm") algorithm_name = value;
-    auto found = std::find_if(values.begin(), values.end(), [&](const auto& v) { return v.first == key; });
+    auto found =
+        std::find_if(values.begin(), values.end(), [&](const auto& v) { return v.first == key; });
     if (found == values.end()) {
       values.emplace_back(key, std::vector{value});
     } else if (key == "straggler" || key == "target") {
@@ -55,7 +56,8 @@ inline std::vector<double> step_losses(const Record& record) {
   std::vector<std::tuple<int, int, double>> steps;
   for (const auto& event : record.events) {
     if (event["type"] != "step") continue;
-    steps.emplace_back(event["iteration"].get<int>(), event["rank"].get<int>(), event["loss"].get<double>());
+    steps.emplace_back(event["iteration"].get<int>(), event["rank"].get<int>(),
+                       event["loss"].get<double>());
   }
   std::sort(steps.begin(), steps.end());
   std::vector<double> losses;

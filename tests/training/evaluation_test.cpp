@@ -47,8 +47,10 @@ TEST(AreaUnderCurve, CountsPairs) {
 DatasetPtr identity_data() {
   auto data = std::make_shared<Dataset>();
   data->feature_count = data->label_count = 6;
-  // Row 0 prefers labels 5, 4, 3, ...; true {5, 3}. Row 1: 0, 1, 2, ...; true {2}. Row 2 has no label.
-  const std::vector<std::vector<float>> rows = {{1, 2, 3, 4, 5, 6}, {6, 5, 4, 3, 2, 1}, {1, 1, 1, 1, 1, 1}};
+  // Row 0 prefers labels 5, 4, 3, ...; true {5, 3}. Row 1: 0, 1, 2, ...; true {2}. Row 2 has no
+  // label.
+  const std::vector<std::vector<float>> rows = {
+      {1, 2, 3, 4, 5, 6}, {6, 5, 4, 3, 2, 1}, {1, 1, 1, 1, 1, 1}};
   const std::vector<std::vector<Index>> labels = {{3, 5}, {2}, {}};
   for (std::size_t r = 0; r < rows.size(); ++r) {
     for (Index f = 0; f < 6; ++f) {
@@ -65,16 +67,18 @@ DatasetPtr identity_data() {
 std::vector<float> identity_parameters(const Model& model) {
   std::vector<float> w(model.parameters(), 0.0F);
   const LayerView& weight = model.layout().layers.front();
-  for (std::size_t i = 0; i < 6; ++i) w[weight.offset + i * weight.cols + i] = 1.0F;  // square: either layout
+  for (std::size_t i = 0; i < 6; ++i)
+    w[weight.offset + i * weight.cols + i] = 1.0F;  // square: either layout
   return w;
 }
 
 TEST(Evaluator, PrecisionAtKByHand) {
   const DatasetPtr data = identity_data();
-  const auto model = make_model<float>({.feature_count = 6, .label_count = 6});
+  const auto model = make_model<float>({.feature_count = 6, .label_count = 6, .hidden = {}});
   Evaluator evaluator(*model, data, 0, 1);
   const Metrics m = evaluator.measure(identity_parameters(*model));
-  // Row 0: top 1 {5} hit; top 3 {5,4,3} two of three; top 5 two of five. Row 1: miss; {0,1,2} one; one of five.
+  // Row 0: top 1 {5} hit; top 3 {5,4,3} two of three; top 5 two of five. Row 1: miss; {0,1,2} one;
+  // one of five.
   EXPECT_DOUBLE_EQ(*m.p1, 0.5);
   EXPECT_DOUBLE_EQ(*m.p3, (2.0 / 3 + 1.0 / 3) / 2);
   EXPECT_DOUBLE_EQ(*m.p5, (2.0 / 5 + 1.0 / 5) / 2);
@@ -89,7 +93,8 @@ TEST(Evaluator, PrecisionAtKByHand) {
 TEST(Evaluator, ThreadsDoNotChangeABit) {
   GeneratorOptions options = generator_preset("tiny");
   const DatasetPair data = generate(options);
-  const ModelShape shape{.feature_count = options.features, .label_count = options.labels, .hidden = {16}};
+  const ModelShape shape{
+      .feature_count = options.features, .label_count = options.labels, .hidden = {16}};
   const auto model = make_model<float>(shape);
   const auto w = initial_parameters<float>(shape, 1, 0);
   const Metrics one = Evaluator(*model, data.test, 0, 1).measure(w);
@@ -101,7 +106,7 @@ TEST(Evaluator, ThreadsDoNotChangeABit) {
 
 TEST(Evaluator, SubSamplesEvenly) {
   const DatasetPtr data = identity_data();
-  const auto model = make_model<float>({.feature_count = 6, .label_count = 6});
+  const auto model = make_model<float>({.feature_count = 6, .label_count = 6, .hidden = {}});
   Evaluator evaluator(*model, data, 1, 1);
   EXPECT_EQ(evaluator.rows(), 1U);
   EXPECT_DOUBLE_EQ(*evaluator.measure(identity_parameters(*model)).p1, 1.0);

@@ -15,9 +15,9 @@
 namespace hetsgd::test {
 namespace {
 
-const Settings kBase = {{"train", "generate:tiny"}, {"test", "generate:tiny"}, {"cache", "false"},
-                        {"hidden", "16"},           {"batch_size", "32"},      {"learning_rate", "0.5"},
-                        {"algorithm", "ssgd"},      {"workers", "2"}};
+const Settings kBase = {
+    {"train", "generate:tiny"}, {"test", "generate:tiny"}, {"cache", "false"},    {"hidden", "16"},
+    {"batch_size", "32"},       {"learning_rate", "0.5"},  {"algorithm", "ssgd"}, {"workers", "2"}};
 
 std::vector<std::uint64_t> samples_of(const Record& record) {
   std::vector<std::uint64_t> samples;
@@ -26,7 +26,8 @@ std::vector<std::uint64_t> samples_of(const Record& record) {
 }
 
 TEST(Driver, EvaluatesAtEveryMultipleAndAtTheEnd) {
-  const Record run = run_training(with(kBase, {{"evaluate_every", "320"}, {"max_samples", "1000"}}));
+  const Record run =
+      run_training(with(kBase, {{"evaluate_every", "320"}, {"max_samples", "1000"}}));
   EXPECT_EQ(samples_of(run), (std::vector<std::uint64_t>{0, 320, 640, 960, 1024}));
   EXPECT_EQ(run.status, Status::completed);
   EXPECT_TRUE(std::isnan(run.curve.front().train_loss));
@@ -58,7 +59,8 @@ TEST(Driver, StopsByTrainingTime) {
 }
 
 TEST(Driver, StopsAtTheTargetWhenAsked) {
-  const Settings base = with(kBase, {{"target", "test_loss<=100"}, {"evaluate_every", "320"}, {"max_samples", "3200"}});
+  const Settings base = with(
+      kBase, {{"target", "test_loss<=100"}, {"evaluate_every", "320"}, {"max_samples", "3200"}});
   EXPECT_EQ(run_training(base).curve.size(), 11U);
   // The initial point is measured before the run; one iteration later the driver looks.
   const Record stopped = run_training(with(base, {{"stop_at_target", "true"}}));
@@ -84,7 +86,8 @@ TEST(Driver, ASignalAbortsBothClusters) {
       if (record.curve.size() == 3) signal = 2;
     };
     const Record run = run_training(
-        with(kBase, {{"cluster", cluster}, {"evaluate_every", "320"}, {"max_samples", "1G"}}), hooks);
+        with(kBase, {{"cluster", cluster}, {"evaluate_every", "320"}, {"max_samples", "1G"}}),
+        hooks);
     EXPECT_EQ(run.status, Status::aborted) << cluster;
     EXPECT_GE(run.curve.size(), 3U);
   }
@@ -98,13 +101,20 @@ TEST(Driver, AHostTimeLimitEndsTheRun) {
 TEST(Driver, HostThreadsDoNotChangeABit) {
   for (const RegisteredAlgorithm& algorithm : algorithms()) {
     if (algorithm.info.max_workers < 4) continue;
-    const Settings base = with(kBase, {{"algorithm", algorithm.info.name}, {"workers", "4"}, {"mega_batch", "16"},
-                                       {"max_samples", "2048"}, {"record_steps", "true"},
-                                       {"speed", "1,0.92,0.84,0.76"}, {"straggler", "kind=uniform,min=0ms,max=5ms"}});
+    const Settings base = with(kBase, {{"algorithm", algorithm.info.name},
+                                       {"workers", "4"},
+                                       {"mega_batch", "16"},
+                                       {"max_samples", "2048"},
+                                       {"record_steps", "true"},
+                                       {"speed", "1,0.92,0.84,0.76"},
+                                       {"straggler", "kind=uniform,min=0ms,max=5ms"}});
     const Record one = run_training(with(base, {{"host_threads", "1"}}));
     // A loaded host: two threads spin while the second run goes.
     std::atomic<bool> stop = false;
-    std::thread load([&] { while (!stop) {} });
+    std::thread load([&] {
+      while (!stop) {
+      }
+    });
     const Record two = run_training(with(base, {{"host_threads", "3"}}));
     stop = true;
     load.join();
@@ -120,8 +130,12 @@ TEST(Driver, HostThreadsDoNotChangeABit) {
 
 TEST(Driver, AThousandWorkersRun) {
   for (const char* algorithm : {"ssgd", "adaptive"}) {
-    const Record run = run_training(with(kBase, {{"algorithm", algorithm}, {"workers", "1000"}, {"batch_size", "1000"},
-                                                 {"mega_batch", "2"}, {"max_samples", "4000"}, {"hidden", "4"}}));
+    const Record run = run_training(with(kBase, {{"algorithm", algorithm},
+                                                 {"workers", "1000"},
+                                                 {"batch_size", "1000"},
+                                                 {"mega_batch", "2"},
+                                                 {"max_samples", "4000"},
+                                                 {"hidden", "4"}}));
     EXPECT_EQ(run.status, Status::completed) << algorithm;
     EXPECT_GE(run.curve.back().samples_count, 4000U);
   }
@@ -138,7 +152,8 @@ TEST(Driver, ChargeChangesTimeOnly) {
 }
 
 TEST(Driver, WorkerTimesAddUp) {
-  const Record run = run_training(with(kBase, {{"workers", "3"}, {"max_samples", "3200"}, {"speed", "1,0.5,0.25"}}));
+  const Record run = run_training(
+      with(kBase, {{"workers", "3"}, {"max_samples", "3200"}, {"speed", "1,0.5,0.25"}}));
   for (const WorkerRecord& worker : run.workers) {
     const Ledger& l = worker.report.ledger;
     const double sum = l.compute.count() + l.communicate.count() + l.wait.count();
@@ -165,8 +180,10 @@ TEST(Options, RefusesWhatMakesNoSense) {
             "--batch-size: found 1, expected at least one sample for each of the 2 workers");
   EXPECT_EQ(message(with(kBase, {{"epochs", "1"}, {"speed", "1,1,1"}})),
             "--speed: found 3 speeds for 2 workers");
-  EXPECT_EQ(message(with(kBase, {{"epochs", "1"}, {"cluster", "threads"}, {"charge", "amazon670k"}})),
-            "--charge: found amazon670k with --cluster threads, expected --cluster sim, whose clock it charges");
+  EXPECT_EQ(
+      message(with(kBase, {{"epochs", "1"}, {"cluster", "threads"}, {"charge", "amazon670k"}})),
+      "--charge: found amazon670k with --cluster threads, expected --cluster sim, whose clock it "
+      "charges");
 }
 
 }  // namespace

@@ -1,29 +1,43 @@
-// Reading data files: detection, the text readers, decompression and the binary cache behind one call.
+// Reading data: detection, the text readers, decompression, the binary cache and the generators
+// behind one call.
+//
+// A training and a test file belong together: load the training data first, then the test data with
+// options_for_test(), or both at once with load_pair(). The model's shape is the larger of both.
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <optional>
 #include <string>
+#include <string_view>
+#include <vector>
 
 #include "data/dataset.hpp"
 
 namespace hetsgd {
 
-enum class DataFormat { detect, xc, libsvm };
+// `hsgd` (a converted file) and `generated` are only reported; both are recognised by themselves.
+enum class DataFormat { detect, xc, libsvm, hsgd, generated };
 enum class IndexBase { detect, zero, one };
 enum class CacheMode { use, off };
+enum class DataPart { train, test };
 
 struct LoadOptions {
-  DataFormat format = DataFormat::detect;      // detect: an XC header is three integers alone on line 1
-  IndexBase index_base = IndexBase::detect;    // libSVM: 0 if any index 0 occurs, else 1; reported
+  DataFormat format = DataFormat::detect;  // detect: an XC header is three integers alone on line 1
+  IndexBase index_base = IndexBase::detect;  // libSVM: 0 if any index 0 occurs, else 1; reported
   CacheMode cache = CacheMode::use;
-  std::string cache_directory;                 // empty: $HETSGD_CACHE_DIR, else $XDG_CACHE_HOME/hetsgd, else ~/.cache/hetsgd
-  int threads = 0;                             // parsing threads; 0: all cores
-  // A test file may show fewer features or labels than the training file: take these as the minimum.
+  std::string cache_directory;      // empty: see default_cache_directory()
+  int threads = 0;                  // parsing threads; 0: all cores
+  DataPart part = DataPart::train;  // which part of `generate:...` is meant
+
+  // What the training data demands of a test file; options_for_test() fills these in. A test file
+  // may show fewer features or labels than the training file: these are the minimum. It may show
+  // more: the counts grow to the larger of both. Only an XC file whose header promises more than
+  // the training data is an error, since such files come in pairs with equal headers.
   Index minimum_features = 0;
   Index minimum_labels = 0;
-  // The label names of the training file in index order (libSVM multi-class); empty: found in the file.
+  std::optional<Task> task;  // as which task to read the labels; none: found in the file
+  // The label texts of the training data in index order (one label per row); empty: found in the
+  // file. A text that the training data lacks gets the next index; in a binary task it is an error.
   std::vector<std::string> label_names;
 };
 
@@ -32,12 +46,14 @@ struct LoadReport {
   std::string path;
   DataFormat format = DataFormat::xc;
   IndexBase index_base = IndexBase::zero;
-  std::uint64_t file_bytes = 0;
+  std::uint64_t file_bytes = 0;  // of the file as it lies on disk (0 for generated data)
   std::uint64_t rows_without_labels = 0;
   std::uint64_t rows_without_features = 0;
   bool from_cache = false;
-  std::string cache_note;            // e.g. "damaged cache rebuilt: checksum ..."; empty: nothing to say
-  std::vector<std::string> label_names;  // libSVM: the label texts in index order
+  std::string cache_note;  // e.g. "damaged cache rebuilt: ..."; empty: nothing to say
+  // Tasks binary and multiclass: the label texts in index order (binary: negative, positive). Empty
+  // for multilabel, where a label is its own index.
+  std::vector<std::string> label_names;
   double seconds = 0;
 };
 
@@ -46,8 +62,30 @@ struct LoadedData {
   LoadReport report;
 };
 
-// Loads `path` (text, .gz, .bz2, .zst, or a converted .hsgd file). Throws Error(data) with
-// file:line:column, the text found and what was expected.
+// Loads `path`: text (plain, .gz, .bz2, .zst; told by content, not by name), a converted .hsgd
+// file, a pipe, or a generator's specification such as `generate:tiny?seed=2` (data/generate.hpp).
+// Throws Error(data) with file:line:column, the text found and what was expected; a data set has at
+// least one row, one feature and one label.
 LoadedData load_dataset(const std::string& path, const LoadOptions& options);
+
+// The options with which to load the test data that belong to `train`.
+LoadOptions options_for_test(const LoadOptions& options, const LoadedData& train);
+
+struct LoadedPair {
+  LoadedData train;
+  LoadedData test;
+};
+
+// Loads both with the same features and labels: both data sets state the larger counts.
+LoadedPair load_pair(const std::string& train_path, const std::string& test_path,
+                     const LoadOptions& options);
+
+// $HETSGD_CACHE_DIR, else $XDG_CACHE_HOME/hetsgd, else ~/.cache/hetsgd; empty if none of them is
+// set.
+std::string default_cache_directory();
+
+std::string_view to_string(DataFormat format);
+std::string_view to_string(IndexBase base);  // "0", "1", "detect"
+std::string_view to_string(Task task);
 
 }  // namespace hetsgd

@@ -1,7 +1,7 @@
 // Which rows a batch consists of: the partition of the data and the order of an epoch.
 //
-// Everything is a pure function of (options, seed, position): no worker needs to ask another one, and
-// the same position names the same rows on every cluster.
+// Everything is a pure function of (options, seed, position): no worker needs to ask another one,
+// and the same position names the same rows on every cluster.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +16,8 @@ enum class Order { shuffled, sequential };
 enum class Partition {
   shared,        // one pool for all workers
   iid,           // static shards: worker i owns rows i, i+P, i+2P, ... of one global permutation
-  label_sorted,  // non-iid: contiguous 1/P slices of the data sorted by (first label, row); no label sorts first
+  label_sorted,  // non-iid: contiguous 1/P slices of the data sorted by (first label, row); no
+                 // label sorts first
 };
 
 // A half-open range of positions in a sample sequence (a pool or a shard), epochs end to end.
@@ -34,11 +35,12 @@ class Sampler {
     int workers = 1;
   };
 
+  // Throws Error(usage) if the data is divided among more workers than it has rows.
   Sampler(DatasetPtr data, const Options& options);
 
-  // Rows of `range` in the pool (partition shared) or in worker `rank`'s shard. Position p belongs to
-  // epoch p / shard_size(rank) of that shard; every epoch has an order of its own; a range may cross
-  // epochs. Writes into `batch`, re-using its capacity. Thread-safe.
+  // Rows of `range` in the pool (partition shared) or in worker `rank`'s shard. Position p belongs
+  // to epoch p / shard_size(rank) of that shard; every epoch has an order of its own; a range may
+  // cross epochs. Writes into `batch`, re-using its capacity. Thread-safe.
   void fill(int rank, SampleRange range, Batch& batch) const;
 
   // Rows in worker `rank`'s shard; all rows under Partition::shared.
@@ -48,6 +50,8 @@ class Sampler {
   const Options& options() const { return options_; }
 
  private:
+  std::uint64_t shard_begin(int rank) const;  // label_sorted: place of the shard in by_label_
+
   DatasetPtr data_;
   Options options_;
   std::vector<Index> by_label_;  // label_sorted only: row numbers in shard order

@@ -1,0 +1,39 @@
+// The binary form of a data set: what the cache keeps and what a converted `.hsgd` file is.
+//
+// Layout (little endian): BinaryHeader, then the payload: label names and data set name (each a
+// 32-bit length and the bytes), padded to 8, then feature_begin, label_begin (64 bit),
+// feature_index, feature_value, label_index (32 bit), each padded to 8. Header and payload each
+// have an XXH3-64 sum.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "data/text_parser.hpp"
+
+namespace hetsgd {
+
+inline constexpr std::string_view kBinaryMagic = "HSGDDATA";
+inline constexpr std::uint32_t kBinaryVersion = 1;
+
+bool is_binary_dataset(std::string_view bytes);
+
+// Calls `write` for the pieces of the file, in order. `key` is free for the caller (the cache's
+// key).
+void encode_binary(const Dataset& data, const LoadReport& report, std::uint64_t key,
+                   const std::function<void(std::string_view)>& write);
+
+struct DecodedBinary {
+  ParsedData parsed;  // report: format, index base, counts and label names
+  std::uint64_t key = 0;
+};
+
+// Reads what encode_binary() wrote. Throws Error(data) naming `path` for other versions, damage of
+// any kind (sizes, sums) and content that is no valid data set.
+DecodedBinary decode_binary(std::string_view bytes, const std::string& path);
+
+}  // namespace hetsgd

@@ -1,0 +1,275 @@
+#include "data/generate.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <memory>
+#include <numeric>
+#include <utility>
+
+#include "core/error.hpp"
+#include "core/random.hpp"
+#include "data/parallel.hpp"
+#include "data/source.hpp"
+#include "data/zipf.hpp"
+
+namespace hetsgd {
+
+namespace {
+
+constexpr std::uint64_t kChunkRows = 512;
+constexpr double kRowNorm = 4.0;
+constexpr double kDecimals = 10000.0;
+constexpr double kCountSigma = 0.5;
+
+// What a random stream of the generator is for (its counter word b).
+enum Stream : std::uint32_t {
+  kTrainRow = 0,
+  kTestRow = 1,
+  kTopicSignature = 2,
+  kLabelSignature = 3
+};
+
+std::vector<Index> shuffled_ids(Index count, std::uint64_t seed, std::uint32_t round) {
+  const Permutation permutation(count, seed, Purpose::generator, round);
+  std::vector<Index> ids(count);
+  for (Index rank = 0; rank < count; ++rank) ids[rank] = static_cast<Index>(permutation(rank));
+  return ids;
+}
+
+std::vector<Index> identity(std::uint64_t count) {
+  std::vector<Index> ids(count);
+  std::iota(ids.begin(), ids.end(), Index{0});
+  return ids;
+}
+
+// Many topics tell rows apart, but each needs labels enough to draw a row's labels from.
+std::uint64_t topic_count(const GeneratorOptions& options) {
+  const double by_size = 2.0 * std::sqrt(static_cast<double>(options.labels));
+  const double by_row = options.labels / (2.5 * options.labels_per_sample);
+  return static_cast<std::uint64_t>(std::clamp(std::min(by_size, by_row), 1.0, 1024.0));
+}
+
+// Rows of one chunk, before they are joined.
+struct Piece {
+  std::vector<std::uint64_t> feature_count, label_count;  // per row
+  std::vector<Index> feature_index, label_index;
+  std::vector<float> feature_value;
+};
+
+// What a thread needs to draw rows; `mark` tells in one look whether a column is in the row
+// already.
+struct Scratch {
+  explicit Scratch(const GeneratorOptions& options)
+      : feature_mark(options.features, 0), label_mark(options.labels, 0) {}
+  std::vector<std::uint32_t> feature_mark, label_mark;
+  std::uint32_t mark = 0;
+  std::vector<Index> label_ranks;  // those that the row's features come from
+  std::vector<std::pair<Index, double>> features;
+};
+
+class RowGenerator {
+ public:
+  explicit RowGenerator(const GeneratorOptions& options)
+      : options_(options),
+        topics_(topic_count(options)),
+        signature_slots_(
+            static_cast<std::uint64_t>(std::ceil(std::max(8.0, options.nonzeros_per_sample)))),
+        label_id_(shuffled_ids(options.labels, options.seed, 1)),
+        feature_law_(shuffled_ids(options.features, options.seed, 0), options.feature_zipf),
+        label_law_(identity(options.labels), options.label_zipf),
+        topic_law_(identity((options.labels + topics_ - 1) / topics_), options.label_zipf) {}
+
+  void draw_row(DataPart part, std::uint64_t row, Scratch& scratch, Piece& piece) const {
+    RandomStream stream(options_.seed, Purpose::generator, row,
+                        part == DataPart::train ? kTrainRow : kTestRow);
+    ++scratch.mark;
+    draw_labels(stream, scratch, piece);
+    draw_features(stream, scratch, piece);
+  }
+
+ private:
+  // Lognormal with the given mean, rounded, at least 1.
+  static std::uint64_t draw_count(RandomStream& stream, double mean, std::uint64_t columns) {
+    const double count =
+        mean * std::exp(kCountSigma * stream.normal() - kCountSigma * kCountSigma / 2);
+    const double limit = std::max(1.0, static_cast<double>(columns) / 2);
+    return static_cast<std::uint64_t>(std::clamp(std::round(count), 1.0, limit));
+  }
+
+  static Index draw(const ZipfSampler& law, RandomStream& stream) {
+    const std::uint32_t where = stream.next_u32();
+    return law(where, stream.next_u32());
+  }
+
+  bool noisy(RandomStream& stream) const {
+    return stream.next_u32() < static_cast<std::uint64_t>(options_.noise * 0x1.0p32);
+  }
+
+  void draw_labels(RandomStream& stream, Scratch& scratch, Piece& piece) const {
+    const std::uint64_t wanted = draw_count(stream, options_.labels_per_sample, options_.labels);
+    const std::uint64_t topic = draw(label_law_, stream) % topics_;
+    const std::size_t first = piece.label_index.size();
+    scratch.label_ranks.clear();
+    for (std::uint64_t tries = 0; piece.label_index.size() - first < wanted && tries < 8 * wanted;
+         ++tries) {
+      const bool any = noisy(stream);
+      const std::uint64_t rank =
+          any ? draw(label_law_, stream) : topic + draw(topic_law_, stream) * topics_;
+      if (rank >= options_.labels || scratch.label_mark[rank] == scratch.mark) continue;
+      scratch.label_mark[rank] = scratch.mark;
+      piece.label_index.push_back(label_id_[rank]);
+      if (!any) scratch.label_ranks.push_back(static_cast<Index>(rank));
+    }
+    if (scratch.label_ranks.empty()) scratch.label_ranks.push_back(static_cast<Index>(topic));
+    std::sort(piece.label_index.begin() + static_cast<std::ptrdiff_t>(first),
+              piece.label_index.end());
+    piece.label_count.push_back(piece.label_index.size() - first);
+  }
+
+  // A feature of the signature of one of the row's labels: half the slots belong to the topic.
+  Index draw_from_signature(RandomStream& stream, const Scratch& scratch) const {
+    const Index rank =
+        scratch.label_ranks[(std::uint64_t{stream.next_u32()} * scratch.label_ranks.size()) >> 32];
+    const std::uint64_t slot = (std::uint64_t{stream.next_u32()} * 2 * signature_slots_) >> 32;
+    const bool own = slot >= signature_slots_;
+    const RandomBlock block = random_block(
+        options_.seed, Purpose::generator, own ? rank : static_cast<Index>(rank % topics_),
+        own ? kLabelSignature : kTopicSignature, static_cast<std::uint32_t>(slot));
+    return feature_law_(block[0], block[1]);
+  }
+
+  void draw_features(RandomStream& stream, Scratch& scratch, Piece& piece) const {
+    const std::uint64_t wanted =
+        draw_count(stream, options_.nonzeros_per_sample, options_.features);
+    auto& features = scratch.features;
+    features.clear();
+    double squares = 0;
+    for (std::uint64_t tries = 0; features.size() < wanted && tries < 8 * wanted; ++tries) {
+      const Index index =
+          noisy(stream) ? draw(feature_law_, stream) : draw_from_signature(stream, scratch);
+      if (scratch.feature_mark[index] == scratch.mark) continue;
+      scratch.feature_mark[index] = scratch.mark;
+      const double u = stream.next_u32() * 0x1.0p-32;
+      const double weight = 0.25 + 1.75 * u * u;  // a few strong entries, many weak ones
+      squares += weight * weight;
+      features.emplace_back(index, weight);
+    }
+    std::sort(features.begin(), features.end());
+    const double factor = kDecimals * kRowNorm / std::sqrt(squares);
+    for (const auto& [index, weight] : features) {
+      piece.feature_index.push_back(index);
+      piece.feature_value.push_back(
+          static_cast<float>(std::max(1.0, std::round(weight * factor)) / kDecimals));
+    }
+    piece.feature_count.push_back(features.size());
+  }
+
+  GeneratorOptions options_;
+  std::uint64_t topics_;
+  std::uint64_t signature_slots_;
+  std::vector<Index> label_id_;
+  ZipfSampler feature_law_;  // gives column numbers; the others give ranks
+  ZipfSampler label_law_;
+  ZipfSampler topic_law_;  // which label of a topic
+};
+
+void check_options(const GeneratorOptions& options) {
+  const auto check = [](bool good, const char* key, auto value, const char* expected) {
+    if (!good) throw usage_error("generator: {}={}: expected {}", key, value, expected);
+  };
+  constexpr std::uint64_t kMaximumRows = 0xFFFFFFFFU;
+  check(options.rows_train >= 1 && options.rows_train <= kMaximumRows, "rows_train",
+        options.rows_train, "1 to 2^32 - 1");
+  check(options.rows_test >= 1 && options.rows_test <= kMaximumRows, "rows_test", options.rows_test,
+        "1 to 2^32 - 1");
+  check(options.features >= 1, "features", options.features, "at least 1");
+  check(options.labels >= 1 && options.labels <= Index{1} << 31, "labels", options.labels,
+        "1 to 2^31");
+  check(options.nonzeros_per_sample >= 1, "nonzeros", options.nonzeros_per_sample, "at least 1");
+  check(options.labels_per_sample >= 1, "labels_per_sample", options.labels_per_sample,
+        "at least 1");
+  check(options.noise >= 0 && options.noise <= 1, "noise", options.noise, "0 to 1");
+  check(options.feature_zipf >= 0, "feature_zipf", options.feature_zipf, "at least 0");
+  check(options.label_zipf >= 0, "label_zipf", options.label_zipf, "at least 0");
+}
+
+// Stands for the bytes that a file would have: everything that decides them.
+std::uint64_t options_hash(const GeneratorOptions& o, DataPart part) {
+  constexpr int kVersion = 1;  // raise it when other bytes come out
+  return content_hash(fmt::format("{} {} {} {} {} {} {} {} {} {} {} {} {}", kVersion, o.rows_train,
+                                  o.rows_test, o.features, o.labels, o.nonzeros_per_sample,
+                                  o.labels_per_sample, o.feature_zipf, o.label_zipf, o.noise,
+                                  o.seed, part == DataPart::train ? "train" : "test", kChunkRows));
+}
+
+template <class T>
+void copy_to(std::vector<T>& from, std::vector<T>& to, std::uint64_t place) {
+  if (!from.empty()) std::memcpy(to.data() + place, from.data(), from.size() * sizeof(T));
+  std::vector<T>().swap(from);
+}
+
+void join(std::vector<Piece>& pieces, int threads, Dataset& data) {
+  std::vector<std::uint64_t> feature_place, label_place;
+  for (const Piece& piece : pieces) {
+    feature_place.push_back(data.feature_begin.back());
+    label_place.push_back(data.label_begin.back());
+    for (const std::uint64_t count : piece.feature_count) {
+      data.feature_begin.push_back(data.feature_begin.back() + count);
+    }
+    for (const std::uint64_t count : piece.label_count) {
+      data.label_begin.push_back(data.label_begin.back() + count);
+    }
+  }
+  data.feature_index.resize(data.feature_begin.back());
+  data.feature_value.resize(data.feature_begin.back());
+  data.label_index.resize(data.label_begin.back());
+  parallel_tasks(threads, pieces.size(), [&](std::size_t p) {
+    copy_to(pieces[p].feature_index, data.feature_index, feature_place[p]);
+    copy_to(pieces[p].feature_value, data.feature_value, feature_place[p]);
+    copy_to(pieces[p].label_index, data.label_index, label_place[p]);
+  });
+}
+
+DatasetPtr generate_with(const RowGenerator& generator, const GeneratorOptions& options,
+                         DataPart part, int threads) {
+  auto data = std::make_shared<Dataset>();
+  data->name = options.name;
+  data->content_hash = options_hash(options, part);
+  data->task = Task::multilabel;
+  data->feature_count = options.features;
+  data->label_count = options.labels;
+  const std::uint64_t rows = part == DataPart::train ? options.rows_train : options.rows_test;
+  const std::uint64_t chunks = (rows + kChunkRows - 1) / kChunkRows;
+  std::vector<Piece> pieces(chunks);
+  // One task per thread, so that each sets up its scratch once; the chunks are dealt out in turn.
+  const auto tasks =
+      std::min<std::uint64_t>(chunks, static_cast<std::uint64_t>(thread_count(threads)));
+  parallel_tasks(threads, tasks, [&](std::size_t task) {
+    Scratch scratch(options);
+    for (std::uint64_t chunk = task; chunk < chunks; chunk += tasks) {
+      const std::uint64_t end = std::min(rows, (chunk + 1) * kChunkRows);
+      for (std::uint64_t row = chunk * kChunkRows; row < end; ++row) {
+        generator.draw_row(part, row, scratch, pieces[chunk]);
+      }
+    }
+  });
+  join(pieces, threads, *data);
+  return data;
+}
+
+}  // namespace
+
+DatasetPtr generate_part(const GeneratorOptions& options, DataPart part, int threads) {
+  check_options(options);
+  return generate_with(RowGenerator(options), options, part, threads);
+}
+
+DatasetPair generate(const GeneratorOptions& options, int threads) {
+  check_options(options);
+  const RowGenerator generator(options);
+  return {generate_with(generator, options, DataPart::train, threads),
+          generate_with(generator, options, DataPart::test, threads)};
+}
+
+}  // namespace hetsgd

@@ -1,0 +1,26 @@
+// Large arrays on large pages: first touching 100 MB costs 25,000 page faults of 4 KiB, or 50 of 2 MiB.
+#pragma once
+
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+namespace hetsgd {
+
+// As values.resize(count), but asks for large pages before the memory is touched. A wish: where the system has
+// none to give, nothing changes.
+template <class T>
+void resize_on_huge_pages(std::vector<T>& values, std::size_t count) {
+  constexpr std::uintptr_t kHugePage = std::uintptr_t{2} << 20;
+  values.reserve(count);
+  const auto begin = reinterpret_cast<std::uintptr_t>(values.data());
+  const std::uintptr_t first = (begin + kHugePage - 1) & ~(kHugePage - 1);
+  const std::uintptr_t last = (begin + count * sizeof(T)) & ~(kHugePage - 1);
+  if (first < last) madvise(reinterpret_cast<void*>(first), last - first, MADV_HUGEPAGE);
+  values.resize(count);
+}
+
+}  // namespace hetsgd

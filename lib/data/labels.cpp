@@ -1,0 +1,230 @@
+#include "data/labels.hpp"
+
+#include <algorithm>
+#include <charconv>
+#include <limits>
+#include <unordered_map>
+#include <utility>
+
+#include "core/error.hpp"
+
+namespace hetsgd {
+
+namespace {
+
+using Number = std::int32_t;
+
+Number number_of(Index label) { return static_cast<Number>(label); }
+
+Number number_of(const std::string& name) {
+  Number number = 0;
+  const auto [end, error] = std::from_chars(name.data(), name.data() + name.size(), number);
+  if (error != std::errc{} || end != name.data() + name.size()) {
+    throw with_hint(data_error("label name '{}' is not an integer", name),
+                    "take the names from the training data's report");
+  }
+  return number;
+}
+
+std::vector<Number> distinct_numbers(const std::vector<Index>& labels) {
+  std::vector<Number> numbers;
+  if (labels.empty()) return numbers;
+  const auto [low, high] = std::minmax_element(
+      labels.begin(), labels.end(), [](Index a, Index b) { return number_of(a) < number_of(b); });
+  const std::int64_t lowest = number_of(*low);
+  const std::int64_t range = number_of(*high) - lowest + 1;
+  if (range <= (std::int64_t{1} << 20)) {  // nearly always: a table instead of sorting
+    std::vector<char> seen(static_cast<std::size_t>(range), 0);
+    for (const Index label : labels) seen[static_cast<std::size_t>(number_of(label) - lowest)] = 1;
+    for (std::int64_t k = 0; k < range; ++k) {
+      if (seen[static_cast<std::size_t>(k)] != 0)
+        numbers.push_back(static_cast<Number>(lowest + k));
+    }
+    return numbers;
+  }
+  numbers.assign(labels.begin(), labels.end());
+  std::sort(numbers.begin(), numbers.end());
+  numbers.erase(std::unique(numbers.begin(), numbers.end()), numbers.end());
+  return numbers;
+}
+
+bool is_subset(const std::vector<Number>& numbers, Number low, Number high) {
+  return std::all_of(numbers.begin(), numbers.end(),
+                     [&](Number n) { return n == low || n == high; });
+}
+
+// Empty unless the numbers look binary; then the texts of the negative and the positive class.
+std::vector<std::string> binary_names(const std::vector<Number>& numbers) {
+  if (numbers.empty()) return {};
+  if (is_subset(numbers, 0, 1)) return {"0", "1"};
+  if (is_subset(numbers, -1, 1)) return {"-1", "1"};
+  return {};
+}
+
+bool has_lists(const Dataset& data) {
+  for (std::uint64_t row = 0; row < data.rows(); ++row) {
+    if (data.labels(row).size() > 1) return true;
+  }
+  return false;
+}
+
+void check_one_label_per_row(const Dataset& data, bool none_allowed, const RowPlace& place) {
+  for (std::uint64_t row = 0; row < data.rows(); ++row) {
+    const std::size_t count = data.labels(row).size();
+    if (count == 1 || (count == 0 && none_allowed)) continue;
+    if (count == 0) {
+      throw with_hint(
+          data_error("{}: expected a label: every row of binary data has one", place(row)),
+          "remove the row; a missing label is not the negative class");
+    }
+    throw with_hint(data_error("{}: expected one label, found {}", place(row), count),
+                    "the training data has one label per row");
+  }
+}
+
+void encode_multilabel(Dataset& data, const RowPlace& place) {
+  std::int64_t largest = -1;
+  for (std::uint64_t row = 0; row < data.rows(); ++row) {
+    for (const Index label : data.labels(row)) {
+      if (number_of(label) < 0) {
+        throw with_hint(
+            data_error("{}: negative label {} in multi-label data", place(row), number_of(label)),
+            "labels count from 0");
+      }
+      largest = std::max<std::int64_t>(largest, number_of(label));
+    }
+  }
+  data.label_count = static_cast<Index>(largest + 1);
+}
+
+void encode_binary(Dataset& data, const std::vector<std::string>& names, const RowPlace& place) {
+  check_one_label_per_row(data, false, place);
+  std::vector<std::uint64_t> begin{0};
+  begin.reserve(data.label_begin.size());
+  const Number positive = number_of(names[1]);
+  std::uint64_t positives = 0;
+  for (std::uint64_t row = 0; row < data.rows(); ++row) {
+    positives += number_of(data.labels(row)[0]) == positive;
+    begin.push_back(positives);
+  }
+  data.label_begin = std::move(begin);
+  data.label_index.assign(positives, 0);
+  data.label_count = 1;
+}
+
+void encode_multiclass(Dataset& data, std::vector<std::string>& names,
+                       const std::vector<Number>& classes, const RowPlace& place) {
+  check_one_label_per_row(data, true, place);
+  for (Index& label : data.label_index) {
+    const auto at = std::lower_bound(classes.begin(), classes.end(), number_of(label));
+    label = static_cast<Index>(at - classes.begin());
+  }
+  names.clear();
+  for (const Number number : classes) names.push_back(std::to_string(number));
+  data.label_count = static_cast<Index>(classes.size());
+}
+
+// Back to the numbers that encode_labels() started from.
+void decode_labels(Dataset& data, const std::vector<std::string>& names) {
+  if (data.task == Task::multiclass) {
+    for (Index& label : data.label_index) label = static_cast<Index>(number_of(names[label]));
+  } else if (data.task == Task::binary) {
+    std::vector<Index> numbers;
+    std::vector<std::uint64_t> begin{0};
+    for (std::uint64_t row = 0; row < data.rows(); ++row) {
+      numbers.push_back(static_cast<Index>(number_of(names[data.labels(row).empty() ? 0 : 1])));
+      begin.push_back(row + 1);
+    }
+    data.label_index = std::move(numbers);
+    data.label_begin = std::move(begin);
+  }
+}
+
+// Columns in the order of `wanted`; a class that `wanted` lacks comes after them.
+void reorder_classes(Dataset& data, std::vector<std::string>& names,
+                     const std::vector<std::string>& wanted) {
+  std::unordered_map<std::string, Index> column;
+  for (const std::string& name : wanted) column.emplace(name, static_cast<Index>(column.size()));
+  std::vector<std::string> all = wanted;
+  std::vector<Index> target;
+  for (const std::string& name : names) {
+    const auto [at, added] = column.emplace(name, static_cast<Index>(column.size()));
+    if (added) all.push_back(name);
+    target.push_back(at->second);
+  }
+  for (Index& label : data.label_index) label = target[label];
+  names = std::move(all);
+  data.label_count = static_cast<Index>(names.size());
+}
+
+void match_binary_names(Dataset& data, const LoadReport& report,
+                        const std::vector<std::string>& wanted) {
+  if (report.label_names == wanted) return;
+  const bool has_positive = !data.label_index.empty();
+  const bool has_negative = data.label_index.size() < data.rows();
+  const auto& found = report.label_names;
+  if (wanted.size() == 2 && (!has_positive || found[1] == wanted[1]) &&
+      (!has_negative || found[0] == wanted[0])) {
+    return;
+  }
+  throw with_hint(data_error("{}: labels '{}' and '{}', but the training data has '{}' and '{}'",
+                             report.path, found[0], found[1], wanted.empty() ? "" : wanted.front(),
+                             wanted.empty() ? "" : wanted.back()),
+                  "write both files with the same pair of labels");
+}
+
+}  // namespace
+
+void encode_labels(Dataset& data, std::vector<std::string>& names, std::optional<Task> task,
+                   const RowPlace& place) {
+  names.clear();
+  if (task == Task::multilabel || (!task && has_lists(data))) {
+    data.task = Task::multilabel;
+    encode_multilabel(data, place);
+    return;
+  }
+  const std::vector<Number> numbers = distinct_numbers(data.label_index);
+  names = binary_names(numbers);
+  if (task == Task::binary && names.empty()) {
+    throw with_hint(
+        data_error("{}: expected the labels -1 and 1, or 0 and 1, found {} different ones",
+                   place(0), numbers.size()),
+        "the training data is binary");
+  }
+  if (task == Task::multiclass || names.empty()) {
+    // Not one label in the whole file: nothing says that rows have only one each.
+    data.task = numbers.empty() && !task ? Task::multilabel : Task::multiclass;
+    encode_multiclass(data, names, numbers, place);
+    return;
+  }
+  data.task = Task::binary;
+  encode_binary(data, names, place);
+}
+
+void fit_to_training(Dataset& data, LoadReport& report, const LoadOptions& options) {
+  if (options.task && *options.task != data.task) {
+    decode_labels(data, report.label_names);
+    encode_labels(data, report.label_names, options.task, [&](std::uint64_t row) {
+      return fmt::format("{}: row {}", report.path, row + 1);
+    });
+  }
+  if (data.task == Task::binary && !options.label_names.empty()) {
+    match_binary_names(data, report, options.label_names);
+    report.label_names = options.label_names;
+  } else if (data.task == Task::multiclass && !options.label_names.empty()) {
+    reorder_classes(data, report.label_names, options.label_names);
+  }
+  data.feature_count = std::max(data.feature_count, options.minimum_features);
+  data.label_count = std::max(data.label_count, options.minimum_labels);
+  if (data.feature_count == 0) {
+    throw with_hint(data_error("{}: no row has a feature", report.path),
+                    "expected lines such as '1 3:0.5 7:1'");
+  }
+  if (data.label_count == 0) {
+    throw with_hint(
+        data_error("{}: no row has a label", report.path),
+        "expected lines such as '1 3:0.5 7:1'; a line that begins with a space has no label");
+  }
+}
+
+}  // namespace hetsgd

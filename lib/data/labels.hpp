@@ -1,0 +1,30 @@
+// From the label numbers of a file to the label columns of a data set.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "data/dataset.hpp"
+#include "data/load.hpp"
+
+namespace hetsgd {
+
+// Names a row's place in messages: "file.txt:17:1" or "file.hsgd: row 16".
+using RowPlace = std::function<std::string(std::uint64_t row)>;
+
+// On entry data.label_index holds numbers (negative ones in two's complement), ascending in a row;
+// on return it holds label columns, and data.task, data.label_count and `names`
+// (LoadReport::label_names) are set. Without `task` it is found: a row with two labels ->
+// multilabel; else only -1 and 1, or 0 and 1 -> binary; else multiclass, columns in ascending order
+// of the numbers. Throws Error(data) for a row that does not fit the task.
+void encode_labels(Dataset& data, std::vector<std::string>& names, std::optional<Task> task,
+                   const RowPlace& place);
+
+// Makes a test set agree with its training set: task, label columns, and minimum counts
+// (LoadOptions, second half). Throws Error(data) if a label cannot be brought over.
+void fit_to_training(Dataset& data, LoadReport& report, const LoadOptions& options);
+
+}  // namespace hetsgd

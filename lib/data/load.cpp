@@ -1,0 +1,189 @@
+#include "data/load.hpp"
+
+#include <algorithm>
+#include <chrono>
+#include <cstdlib>
+#include <memory>
+#include <optional>
+#include <utility>
+
+#include "core/error.hpp"
+#include "data/binary.hpp"
+#include "data/cache.hpp"
+#include "data/generate.hpp"
+#include "data/labels.hpp"
+#include "data/source.hpp"
+#include "data/text_parser.hpp"
+
+namespace hetsgd {
+
+namespace {
+
+// Empty counts as not set, as everywhere in the shell.
+std::string environment(const char* name) {
+  const char* const value = std::getenv(name);
+  return value == nullptr ? "" : value;
+}
+
+ParsedData parse_source(std::string_view source, const std::string& path,
+                        const LoadOptions& options) {
+  const Compression compression = detect_compression(source);
+  if (compression == Compression::none) return parse_text_alone(source, path, options);
+  return parse_text_alone(decompress(source, compression, path), path, options);
+}
+
+ParsedData load_text(std::string_view source, const std::string& path, const LoadOptions& options) {
+  std::string directory;
+  if (options.cache == CacheMode::use) {
+    directory =
+        options.cache_directory.empty() ? default_cache_directory() : options.cache_directory;
+  }
+  CacheEntry cache(directory, source, options);
+  std::optional<ParsedData> cached = cache.read();
+  if (cached) {
+    cached->report.from_cache = true;
+    return std::move(*cached);
+  }
+  ParsedData parsed = parse_source(source, path, options);
+  parsed.data.content_hash = cache.source_hash();
+  // A test file alone may have no label or no feature at all; such data are not worth keeping.
+  if (parsed.data.feature_count > 0 && parsed.data.label_count > 0) cache.write(parsed);
+  parsed.report.cache_note = cache.note();
+  return parsed;
+}
+
+ParsedData load_file(const std::string& path, const LoadOptions& options) {
+  const FileBytes file(path);
+  ParsedData parsed;
+  if (is_binary_dataset(file.bytes())) {
+    try {
+      parsed = decode_binary(file.bytes(), path).parsed;
+    } catch (const Error& error) {
+      throw with_hint(error, error.hint().empty() ? "convert the source file again" : error.hint());
+    }
+    parsed.report.format = DataFormat::hsgd;
+  } else {
+    parsed = load_text(file.bytes(), path, options);
+  }
+  parsed.report.file_bytes = file.bytes().size();
+  return parsed;
+}
+
+// An XC file states its counts, and the training data's must cover them, whether it was parsed or
+// cached.
+void check_header_counts(const ParsedData& parsed, const std::string& path,
+                         const LoadOptions& options) {
+  if (parsed.report.format != DataFormat::xc) return;
+  const auto check = [&](Index count, Index trained, const char* what) {
+    if (trained == 0 || count <= trained) return;
+    throw with_hint(
+        data_error("{}: the header promises {} {}, the training data has {}", path, count, what,
+                   trained),
+        "a training and a test file in this format belong together and have equal headers");
+  };
+  check(parsed.data.feature_count, options.minimum_features, "features");
+  check(parsed.data.label_count, options.minimum_labels, "labels");
+}
+
+ParsedData load_generated(const std::string& spec, const LoadOptions& options) {
+  ParsedData parsed;
+  // Freshly made and owned by nobody else: moving out of it is sound.
+  parsed.data = std::move(*std::const_pointer_cast<Dataset>(
+      generate_part(parse_generator_spec(spec), options.part, options.threads)));
+  parsed.report.format = DataFormat::generated;
+  return parsed;
+}
+
+}  // namespace
+
+LoadedData load_dataset(const std::string& path, const LoadOptions& options) {
+  const auto start = std::chrono::steady_clock::now();
+  const bool generated = is_generator_spec(path);
+  ParsedData parsed = generated ? load_generated(path, options) : load_file(path, options);
+  if (!generated) parsed.data.name = file_name(path);
+  parsed.report.path = path;
+  check_header_counts(parsed, path, options);
+  fit_to_training(parsed.data, parsed.report, options);
+  parsed.report.seconds =
+      std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  return {std::make_shared<const Dataset>(std::move(parsed.data)), std::move(parsed.report)};
+}
+
+LoadOptions options_for_test(const LoadOptions& options, const LoadedData& train) {
+  LoadOptions result = options;
+  result.part = DataPart::test;
+  // The files may differ in format; only the same format makes the same index base certain.
+  if (train.report.format == DataFormat::libsvm) result.index_base = train.report.index_base;
+  result.minimum_features = train.data->feature_count;
+  result.minimum_labels = train.data->label_count;
+  result.task = train.data->task;
+  result.label_names = train.report.label_names;
+  return result;
+}
+
+LoadedPair load_pair(const std::string& train_path, const std::string& test_path,
+                     const LoadOptions& options) {
+  LoadedPair pair;
+  pair.train = load_dataset(train_path, options);
+  pair.test = load_dataset(test_path, options_for_test(options, pair.train));
+  const Dataset& test = *pair.test.data;
+  if (test.feature_count > pair.train.data->feature_count ||
+      test.label_count > pair.train.data->label_count) {
+    // The data set was made above and nobody else has it yet.
+    auto train = std::const_pointer_cast<Dataset>(pair.train.data);
+    train->feature_count = test.feature_count;
+    train->label_count = test.label_count;
+    pair.train.report.label_names = pair.test.report.label_names;
+  }
+  return pair;
+}
+
+std::string default_cache_directory() {
+  if (const std::string own = environment("HETSGD_CACHE_DIR"); !own.empty()) return own;
+  if (const std::string cache = environment("XDG_CACHE_HOME"); !cache.empty())
+    return cache + "/hetsgd";
+  if (const std::string home = environment("HOME"); !home.empty()) return home + "/.cache/hetsgd";
+  return "";
+}
+
+std::string_view to_string(DataFormat format) {
+  switch (format) {
+    case DataFormat::detect:
+      return "detect";
+    case DataFormat::xc:
+      return "xc";
+    case DataFormat::libsvm:
+      return "libsvm";
+    case DataFormat::hsgd:
+      return "hsgd";
+    case DataFormat::generated:
+      return "generated";
+  }
+  return "?";
+}
+
+std::string_view to_string(IndexBase base) {
+  switch (base) {
+    case IndexBase::detect:
+      return "detect";
+    case IndexBase::zero:
+      return "0";
+    case IndexBase::one:
+      return "1";
+  }
+  return "?";
+}
+
+std::string_view to_string(Task task) {
+  switch (task) {
+    case Task::multilabel:
+      return "multilabel";
+    case Task::multiclass:
+      return "multiclass";
+    case Task::binary:
+      return "binary";
+  }
+  return "?";
+}
+
+}  // namespace hetsgd

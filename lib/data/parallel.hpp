@@ -1,0 +1,50 @@
+// A loop over independent tasks on all cores, for work that is done once (loading, generating).
+#pragma once
+
+#include <algorithm>
+#include <atomic>
+#include <cstddef>
+#include <exception>
+#include <thread>
+#include <vector>
+
+namespace hetsgd {
+
+// The number of threads that `requested` stands for: 0 means all cores.
+inline int thread_count(int requested) {
+  if (requested > 0) return requested;
+  return std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
+}
+
+// Calls task(i) for every i in [0, count), each once, on up to `threads` threads, in no fixed
+// order. An exception stops what has not begun yet; of several, that of the smallest i is rethrown.
+template <class Task>
+void parallel_tasks(int threads, std::size_t count, Task&& task) {
+  std::atomic<std::size_t> next{0};
+  std::atomic<bool> failed{false};
+  std::vector<std::exception_ptr> errors(count);
+  const auto work = [&] {
+    while (!failed.load(std::memory_order_relaxed)) {
+      const std::size_t i = next.fetch_add(1);
+      if (i >= count) return;
+      try {
+        task(i);
+      } catch (...) {
+        errors[i] = std::current_exception();
+        failed.store(true, std::memory_order_relaxed);
+      }
+    }
+  };
+  const std::size_t helpers =
+      std::min(count, static_cast<std::size_t>(thread_count(threads))) - (count > 0 ? 1 : 0);
+  {
+    std::vector<std::jthread> pool;
+    for (std::size_t t = 0; t < helpers; ++t) pool.emplace_back(work);
+    work();
+  }
+  for (const std::exception_ptr& error : errors) {
+    if (error) std::rethrow_exception(error);
+  }
+}
+
+}  // namespace hetsgd

@@ -1,0 +1,105 @@
+#include "data/sampler.hpp"
+
+#include <algorithm>
+#include <limits>
+#include <numeric>
+#include <utility>
+
+#include "core/error.hpp"
+#include "core/random.hpp"
+
+namespace hetsgd {
+
+namespace {
+
+// Every shard shuffles its epochs with a seed of its own; the pool (rank 0) with the run's.
+std::uint64_t shard_seed(std::uint64_t seed, int rank) {
+  return seed ^ (static_cast<std::uint64_t>(rank) * 0x9E3779B97F4A7C15ULL);
+}
+
+std::vector<Index> rows_by_first_label(const Dataset& data) {
+  std::vector<Index> rows(data.rows());
+  std::iota(rows.begin(), rows.end(), Index{0});
+  // Rows without labels come first: -1 is below every label.
+  const auto key = [&](Index row) {
+    const auto labels = data.labels(row);
+    return labels.empty() ? std::int64_t{-1} : std::int64_t{labels.front()};
+  };
+  std::stable_sort(rows.begin(), rows.end(), [&](Index a, Index b) { return key(a) < key(b); });
+  return rows;
+}
+
+}  // namespace
+
+Sampler::Sampler(DatasetPtr data, const Options& options)
+    : data_(std::move(data)), options_(options) {
+  HETSGD_CHECK(data_ != nullptr);
+  HETSGD_CHECK_LT(0, options_.workers);
+  HETSGD_CHECK_LT(0U, data_->rows());
+  if (options_.partition != Partition::shared &&
+      data_->rows() < static_cast<std::uint64_t>(options_.workers)) {
+    throw with_hint(usage_error("{} workers share {} rows: some would have none", options_.workers,
+                                data_->rows()),
+                    "use fewer workers or the shared partition");
+  }
+  if (options_.partition == Partition::label_sorted) by_label_ = rows_by_first_label(*data_);
+}
+
+std::uint64_t Sampler::shard_begin(int rank) const {
+  __extension__ using Wide = unsigned __int128;
+  return static_cast<std::uint64_t>(static_cast<Wide>(data_->rows()) * static_cast<unsigned>(rank) /
+                                    static_cast<unsigned>(options_.workers));
+}
+
+std::uint64_t Sampler::shard_size(int rank) const {
+  HETSGD_CHECK_LE(0, rank);
+  HETSGD_CHECK_LT(rank, options_.workers);
+  const std::uint64_t rows = data_->rows();
+  const auto workers = static_cast<std::uint64_t>(options_.workers);
+  switch (options_.partition) {
+    case Partition::shared:
+      return rows;
+    case Partition::iid:
+      return (rows - static_cast<std::uint64_t>(rank) + workers - 1) / workers;
+    case Partition::label_sorted:
+      return shard_begin(rank + 1) - shard_begin(rank);
+  }
+  HETSGD_CHECK(false);
+}
+
+void Sampler::fill(int rank, SampleRange range, Batch& batch) const {
+  const std::uint64_t size = shard_size(rank);
+  const bool shared = options_.partition == Partition::shared;
+  const Permutation deal(data_->rows(), options_.seed, Purpose::partition, 0);
+  const std::uint64_t first = options_.partition == Partition::label_sorted ? shard_begin(rank) : 0;
+  const auto row_of = [&](std::uint64_t place) -> std::uint64_t {  // of the place in the shard
+    switch (options_.partition) {
+      case Partition::shared:
+        return place;
+      case Partition::iid:
+        return deal(static_cast<std::uint64_t>(rank) +
+                    place * static_cast<std::uint64_t>(options_.workers));
+      case Partition::label_sorted:
+        return by_label_[first + place];
+    }
+    HETSGD_CHECK(false);
+  };
+
+  std::vector<Index>& rows = batch.reset(*data_);
+  std::uint64_t position = range.begin;
+  const std::uint64_t end = range.begin + range.count;
+  while (position < end) {
+    const std::uint64_t epoch = position / size;
+    HETSGD_CHECK_LE(epoch, std::uint64_t{std::numeric_limits<std::uint32_t>::max()});
+    const std::uint64_t epoch_end = std::min(end, (epoch + 1) * size);
+    const Permutation order(size, shard_seed(options_.seed, shared ? 0 : rank), Purpose::data_order,
+                            static_cast<std::uint32_t>(epoch));
+    for (; position < epoch_end; ++position) {
+      const std::uint64_t offset = position - epoch * size;
+      const std::uint64_t place = options_.order == Order::shuffled ? order(offset) : offset;
+      rows.push_back(static_cast<Index>(row_of(place)));
+    }
+  }
+}
+
+}  // namespace hetsgd

@@ -1,0 +1,51 @@
+// What a data set looks like, and whether it keeps its promises: `hetsgd data info` and `data
+// verify`.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "data/dataset.hpp"
+#include "data/load.hpp"
+
+namespace hetsgd {
+
+// How many entries the rows have.
+struct RowCounts {
+  std::uint64_t total = 0;
+  double mean = 0;
+  std::uint64_t min = 0;
+  std::uint64_t max = 0;
+};
+
+struct DatasetSummary {
+  std::string name;
+  std::string path;
+  DataFormat format = DataFormat::xc;
+  IndexBase index_base = IndexBase::zero;
+  Task task = Task::multilabel;
+  std::uint64_t content_hash = 0;
+  std::uint64_t file_bytes = 0;
+  std::uint64_t memory_bytes = 0;  // of the five arrays
+  std::uint64_t rows = 0;
+  std::uint64_t feature_count = 0;
+  std::uint64_t label_count = 0;
+  RowCounts features;                   // nonzeros per row
+  RowCounts labels;                     // labels per row; binary: 1 for a positive row
+  double density = 0;                   // nonzeros / (rows * features)
+  double value_min = 0, value_max = 0;  // 0 if no value is stored
+  std::uint64_t features_seen = 0;      // columns that occur at least once
+  std::uint64_t labels_seen = 0;
+  std::uint64_t rows_without_labels = 0;
+  std::uint64_t rows_without_features = 0;
+  std::vector<std::string> label_names;
+};
+
+DatasetSummary summarise(const Dataset& data, const LoadReport& report);
+
+// The promises of data/dataset.hpp that `data` breaks, one sentence each, at most one per kind;
+// empty: none. Never throws and reads no array outside its bounds, whatever it holds.
+std::vector<std::string> verify(const Dataset& data);
+
+}  // namespace hetsgd

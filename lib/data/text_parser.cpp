@@ -1,0 +1,358 @@
+#include "data/text_parser.hpp"
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <cstring>
+#include <limits>
+#include <memory>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "core/error.hpp"
+#include "data/huge_pages.hpp"
+#include "data/labels.hpp"
+#include "data/line_parser.hpp"
+#include "data/parallel.hpp"
+#include "data/source.hpp"
+
+namespace hetsgd {
+
+namespace {
+
+constexpr std::uint64_t kMaximumFeatures = std::numeric_limits<Index>::max();
+constexpr std::uint64_t kMaximumLabels = std::uint64_t{1} << 31;
+constexpr std::size_t kChunkBytes = std::size_t{1} << 20;
+
+// What bounds the number of entries in a piece of text.
+struct Marks {
+  std::uint64_t newlines = 0, colons = 0, commas = 0;
+};
+
+// Whole lines, parsed by one task into its own places of the final arrays.
+struct Chunk {
+  Chunk(const char* first, const char* last) : begin(first), end(last) {}
+
+  const char* begin;
+  const char* end;
+  Marks marks;
+  std::uint64_t line = 0;                            // number of the first line, from 1
+  std::uint64_t row = 0, feature = 0, label = 0;     // first places
+  std::uint64_t rows = 0, features = 0, labels = 0;  // found
+  std::uint64_t feature_limit = 0;
+  bool has_feature_zero = false;
+  std::optional<LineError> error;
+};
+
+struct Header {
+  std::uint64_t rows = 0, features = 0, labels = 0;
+  std::uint64_t line = 0;
+  std::array<std::uint64_t, 3> column{};
+};
+
+struct Body {
+  std::string_view text;   // the lines with rows
+  std::uint64_t line = 1;  // number of its first line
+  std::optional<Header> header;
+};
+
+// Blocks of 255 keep each counter in a byte, which lets the compiler count 32 bytes per
+// instruction.
+Marks count_marks(const char* p, const char* end) {
+  Marks marks;
+  while (p < end) {
+    const std::size_t size = std::min<std::size_t>(255, static_cast<std::size_t>(end - p));
+    std::uint8_t newlines = 0, colons = 0, commas = 0;
+    for (std::size_t i = 0; i < size; ++i) {
+      newlines = static_cast<std::uint8_t>(newlines + (p[i] == '\n'));
+      colons = static_cast<std::uint8_t>(colons + (p[i] == ':'));
+      commas = static_cast<std::uint8_t>(commas + (p[i] == ','));
+    }
+    marks.newlines += newlines;
+    marks.colons += colons;
+    marks.commas += commas;
+    p += size;
+  }
+  return marks;
+}
+
+std::string_view first_line(std::string_view text) { return text.substr(0, text.find('\n')); }
+
+// A header is three unsigned integers alone on a line (a comment may follow).
+std::optional<Header> parse_header(std::string_view line, std::uint64_t number) {
+  const std::string padded =
+      std::string(line.substr(0, line.find('#'))) + std::string(kNumberPadding, '\n');
+  Header header;
+  header.line = number;
+  std::array<std::uint64_t*, 3> fields = {&header.rows, &header.features, &header.labels};
+  const char* p = padded.data();
+  for (std::size_t k = 0; k < fields.size(); ++k) {
+    while (is_blank(*p)) ++p;
+    header.column[k] = static_cast<std::uint64_t>(p - padded.data()) + 1;
+    const char* const token = p;
+    p = parse_unsigned(p, *fields[k]);
+    if (p == token || !(is_blank(*p) || *p == '\n')) return std::nullopt;
+  }
+  while (is_blank(*p)) ++p;
+  if (*p != '\n') return std::nullopt;
+  return header;
+}
+
+void check_header(const Header& header, const std::string& path, const LoadOptions& options) {
+  const auto fail = [&](std::size_t k, const std::string& text, const char* hint) {
+    throw with_hint(data_error("{}:{}:{}: {}", path, header.line, header.column[k], text), hint);
+  };
+  const auto check = [&](std::size_t k, std::uint64_t count, std::uint64_t limit,
+                         std::uint64_t trained, const char* what) {
+    if (count == 0) fail(k, fmt::format("the header promises 0 {}", what), "expected at least 1");
+    if (count > limit) {
+      fail(k, fmt::format("the header promises {} {}", count, what),
+           "more than an index can count");
+    }
+    if (trained != 0 && count > trained) {
+      fail(k,
+           fmt::format("the header promises {} {}, the training data has {}", count, what, trained),
+           "a training and a test file in this format belong together and have equal headers");
+    }
+  };
+  check(0, header.rows, std::numeric_limits<Index>::max(), 0, "rows");
+  check(1, header.features, kMaximumFeatures, options.minimum_features, "features");
+  check(2, header.labels, kMaximumLabels, options.minimum_labels, "labels");
+}
+
+// Skips empty lines and comments before the first content and takes the header, if there is one.
+Body find_body(std::string_view text, const std::string& path, const LoadOptions& options) {
+  if (text.starts_with("\xEF\xBB\xBF")) text.remove_prefix(3);  // a byte order mark
+  Body body;
+  std::string_view line;
+  while (true) {
+    if (text.empty()) {
+      throw with_hint(data_error("{}: no data: the file is empty or holds only comments", path),
+                      "expected lines such as '1 3:0.5 7:1'");
+    }
+    line = first_line(text);
+    const bool blank = line.find_first_not_of(" \t\r") == std::string_view::npos;
+    if (is_row((std::string(line) + '\n').c_str(), false) &&
+        !(blank && options.format == DataFormat::xc)) {
+      break;
+    }
+    text.remove_prefix(std::min(text.size(), line.size() + 1));
+    ++body.line;
+  }
+  body.text = text;
+  if (options.format == DataFormat::libsvm) return body;
+  body.header = parse_header(line, body.line);
+  if (body.header) {
+    check_header(*body.header, path, options);
+    body.text.remove_prefix(std::min(text.size(), line.size() + 1));
+    ++body.line;
+  } else if (options.format == DataFormat::xc) {
+    throw with_hint(data_error("{}:{}:1: expected the header 'points features labels', found {}",
+                               path, body.line, quoted(line)),
+                    "libSVM text has no header: --format libsvm");
+  }
+  return body;
+}
+
+// The text as chunks of whole lines. The last few bytes are copied to `tail`, so that every chunk
+// ends in a newline with kNumberPadding readable bytes after it.
+std::vector<Chunk> split_lines(std::string_view text, std::string& tail) {
+  std::size_t cut = 0;
+  if (text.size() > kNumberPadding) {
+    const std::size_t newline = text.rfind('\n', text.size() - kNumberPadding - 1);
+    cut = newline == std::string_view::npos ? 0 : newline + 1;
+  }
+  tail.assign(text.substr(cut));
+  if (!tail.empty() && tail.back() != '\n') tail += '\n';
+  const std::size_t tail_size = tail.size();
+  tail.append(kNumberPadding, '\n');
+  std::vector<Chunk> chunks;
+  for (std::size_t begin = 0; begin < cut;) {
+    std::size_t end = std::min(cut, begin + kChunkBytes);
+    end = text.find('\n', end - 1) + 1;  // text[cut - 1] is a newline
+    chunks.emplace_back(text.data() + begin, text.data() + end);
+    begin = end;
+  }
+  if (tail_size > 0) chunks.emplace_back(tail.data(), tail.data() + tail_size);
+  return chunks;
+}
+
+void parse_chunk(Chunk& chunk, const LineRules& rules, Dataset& data) {
+  const RowSink sink{
+      data.feature_index.data() + chunk.feature, data.feature_value.data() + chunk.feature,
+      data.label_index.data() + chunk.label, data.feature_begin.data() + 1 + chunk.row,
+      data.label_begin.data() + 1 + chunk.row};
+  LineParser parser(rules, sink);
+  try {
+    for (const char* p = chunk.begin; p < chunk.end;) p = parser.parse_line(p);
+  } catch (LineError& error) {
+    chunk.error = std::move(error);
+  }
+  chunk.rows = parser.rows();
+  chunk.features = parser.features();
+  chunk.labels = parser.labels();
+  chunk.feature_limit = parser.feature_limit();
+  chunk.has_feature_zero = parser.has_feature_zero();
+}
+
+[[noreturn]] void fail_at(const Chunk& chunk, const std::string& path) {
+  const LineError& error = *chunk.error;
+  const char* line = error.at;
+  while (line > chunk.begin && line[-1] != '\n') --line;
+  const auto number = chunk.line + static_cast<std::uint64_t>(std::count(chunk.begin, line, '\n'));
+  throw with_hint(data_error("{}:{}:{}: {}", path, number, error.at - line + 1, error.message),
+                  error.hint);
+}
+
+// Counts the entries of every chunk, gives it its places and parses it there.
+void parse_chunks(std::vector<Chunk>& chunks, const LineRules& rules,
+                  std::uint64_t first_line_number, int threads, const std::string& path,
+                  Dataset& data) {
+  parallel_tasks(threads, chunks.size(), [&](std::size_t c) {
+    chunks[c].marks = count_marks(chunks[c].begin, chunks[c].end);
+  });
+  Marks total;
+  for (Chunk& chunk : chunks) {
+    chunk.line = first_line_number + total.newlines;
+    chunk.row = total.newlines;
+    chunk.feature = total.colons;
+    chunk.label = total.newlines + total.commas;
+    total.newlines += chunk.marks.newlines;
+    total.colons += chunk.marks.colons;
+    total.commas += chunk.marks.commas;
+  }
+  resize_on_huge_pages(data.feature_begin, total.newlines + 1);
+  resize_on_huge_pages(data.label_begin, total.newlines + 1);
+  resize_on_huge_pages(data.feature_index, total.colons);
+  resize_on_huge_pages(data.feature_value, total.colons);
+  resize_on_huge_pages(data.label_index, total.newlines + total.commas);
+  std::atomic<std::size_t> first_bad{chunks.size()};
+  parallel_tasks(threads, chunks.size(), [&](std::size_t c) {
+    if (c > first_bad.load(std::memory_order_relaxed)) return;
+    parse_chunk(chunks[c], rules, data);
+    if (!chunks[c].error) return;
+    std::size_t seen = first_bad.load();
+    while (c < seen && !first_bad.compare_exchange_weak(seen, c)) {
+    }
+  });
+  if (first_bad < chunks.size()) fail_at(chunks[first_bad], path);
+}
+
+template <class T>
+void move_down(std::vector<T>& array, std::uint64_t from, std::uint64_t to, std::uint64_t count) {
+  if (from != to) std::memmove(array.data() + to, array.data() + from, count * sizeof(T));
+}
+
+// Closes the gaps that comments, empty lines and rows without labels left between the chunks, and
+// makes the chunks' row ends count from the start of the data.
+void close_gaps(const std::vector<Chunk>& chunks, Dataset& data) {
+  std::uint64_t rows = 0, features = 0, labels = 0;
+  for (const Chunk& chunk : chunks) {
+    move_down(data.feature_index, chunk.feature, features, chunk.features);
+    move_down(data.feature_value, chunk.feature, features, chunk.features);
+    move_down(data.label_index, chunk.label, labels, chunk.labels);
+    for (std::uint64_t row = 0; row < chunk.rows; ++row) {
+      data.feature_begin[rows + row + 1] = data.feature_begin[chunk.row + row + 1] + features;
+      data.label_begin[rows + row + 1] = data.label_begin[chunk.row + row + 1] + labels;
+    }
+    rows += chunk.rows;
+    features += chunk.features;
+    labels += chunk.labels;
+  }
+  data.feature_begin.resize(rows + 1);
+  data.label_begin.resize(rows + 1);
+  data.feature_index.resize(features);
+  data.feature_value.resize(features);
+  data.label_index.resize(labels);
+}
+
+// Compares the rows with the header's number; surplus empty rows at the end were blank lines.
+void check_row_count(Dataset& data, const Body& body, const std::string& path) {
+  if (!body.header) return;
+  const Header& header = *body.header;
+  std::uint64_t rows = data.rows();
+  while (rows > header.rows && data.features(rows - 1).empty() && data.labels(rows - 1).empty())
+    --rows;
+  data.feature_begin.resize(rows + 1);
+  data.label_begin.resize(rows + 1);
+  if (rows == header.rows) return;
+  throw with_hint(
+      data_error("{}:{}:{}: the header promises {} rows, the file has {}", path, header.line,
+                 header.column[0], header.rows, rows),
+      rows < header.rows ? "the file may be cut off" : "correct the header's first number");
+}
+
+void apply_index_base(const std::vector<Chunk>& chunks, IndexBase wanted, ParsedData& parsed) {
+  const bool any_zero = std::any_of(chunks.begin(), chunks.end(),
+                                    [](const Chunk& chunk) { return chunk.has_feature_zero; });
+  if (wanted == IndexBase::detect) wanted = any_zero ? IndexBase::zero : IndexBase::one;
+  parsed.report.index_base = wanted;
+  std::uint64_t limit = 0;
+  for (const Chunk& chunk : chunks) limit = std::max(limit, chunk.feature_limit);
+  if (wanted == IndexBase::one) {
+    for (Index& index : parsed.data.feature_index) --index;
+    if (limit > 0) --limit;
+  }
+  parsed.data.feature_count = static_cast<Index>(limit);
+}
+
+// The line of a row, found by reading the lines again: for messages only.
+std::string place_of_row(const Body& body, const std::string& path, std::uint64_t row) {
+  std::string_view text = body.text;
+  std::uint64_t number = body.line;
+  for (;; ++number) {
+    const std::string line(first_line(text));
+    if (is_row((line + "\n").c_str(), body.header.has_value()) && row-- == 0) break;
+    text.remove_prefix(std::min(text.size(), line.size() + 1));
+  }
+  return fmt::format("{}:{}:1", path, number);
+}
+
+}  // namespace
+
+ParsedData parse_text_alone(std::string_view bytes, const std::string& path,
+                            const LoadOptions& options) {
+  const Body body = find_body(bytes, path, options);
+  LineRules rules;
+  rules.xc = body.header.has_value();
+  rules.first_feature = !rules.xc && options.index_base == IndexBase::one ? 1 : 0;
+  rules.features = rules.xc ? body.header->features : kMaximumFeatures;
+  rules.labels = rules.xc ? body.header->labels : kMaximumLabels;
+
+  ParsedData parsed;
+  Dataset& data = parsed.data;
+  std::string tail;
+  std::vector<Chunk> chunks = split_lines(body.text, tail);
+  parse_chunks(chunks, rules, body.line, options.threads, path, data);
+  close_gaps(chunks, data);
+  check_row_count(data, body, path);
+  if (data.rows() > std::numeric_limits<Index>::max()) {
+    throw data_error("{}: {} rows are more than an index can count", path, data.rows());
+  }
+  parsed.report.format = rules.xc ? DataFormat::xc : DataFormat::libsvm;
+  apply_index_base(chunks, rules.xc ? IndexBase::zero : options.index_base, parsed);
+  encode_labels(data, parsed.report.label_names, rules.xc ? Task::multilabel : options.task,
+                [&](std::uint64_t row) { return place_of_row(body, path, row); });
+  if (rules.xc) {
+    data.feature_count = static_cast<Index>(body.header->features);
+    data.label_count = static_cast<Index>(body.header->labels);
+  }
+  for (std::uint64_t row = 0; row < data.rows(); ++row) {
+    parsed.report.rows_without_features += data.features(row).empty();
+    parsed.report.rows_without_labels += data.task != Task::binary && data.labels(row).empty();
+  }
+  return parsed;
+}
+
+LoadedData parse_text(std::string_view bytes, const std::string& path, const LoadOptions& options) {
+  ParsedData parsed = parse_text_alone(bytes, path, options);
+  parsed.report.path = path;
+  parsed.report.file_bytes = bytes.size();
+  parsed.data.name = file_name(path);
+  parsed.data.content_hash = content_hash(bytes);
+  fit_to_training(parsed.data, parsed.report, options);
+  return {std::make_shared<const Dataset>(std::move(parsed.data)), std::move(parsed.report)};
+}
+
+}  // namespace hetsgd

@@ -1,0 +1,103 @@
+// How fast text becomes a data set, in bytes of text per second, on one thread and on all.
+#include <benchmark/benchmark.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "core/random.hpp"
+#include "data/generate.hpp"
+#include "data/sampler.hpp"
+#include "data/text_parser.hpp"
+
+namespace hetsgd {
+namespace {
+
+constexpr std::size_t kTextBytes = std::size_t{64} << 20;
+
+// 14 binary features of 123 per row, as in a9a: the shortest entries there are.
+std::string binary_text() {
+  std::string text;
+  RandomStream random(1, Purpose::test);
+  while (text.size() < kTextBytes) {
+    text += random.uniform() < 0.24 ? "1" : "0";
+    for (unsigned block = 0; block < 14; ++block) {
+      text += fmt::format(" {}:1", 1 + block * 9 - block / 7 + random.below(8));
+    }
+    text += " \n";
+  }
+  return text;
+}
+
+// About 76 features of 135,909 per row with values of `digits` decimals, as in tf-idf text.
+std::string real_text(int digits) {
+  std::string text;
+  RandomStream random(2, Purpose::test);
+  while (text.size() < kTextBytes) {
+    text +=
+        fmt::format("{},{},{}", random.below(670091), random.below(670091), random.below(670091));
+    std::set<std::uint64_t> features;
+    for (int k = 0; k < 76; ++k) features.insert(random.below(135909));
+    for (const std::uint64_t feature : features) {
+      text += fmt::format(" {}:{:.{}f}", feature, random.uniform(), digits);
+    }
+    text += '\n';
+  }
+  return text;
+}
+
+void parse(benchmark::State& state, const std::string& text) {
+  LoadOptions options;
+  options.threads = static_cast<int>(state.range(0));
+  for (auto _ : state) {
+    benchmark::DoNotOptimize(
+        parse_text_alone(text, "benchmark", options).data.feature_index.data());
+  }
+  state.SetBytesProcessed(static_cast<std::int64_t>(text.size()) * state.iterations());
+}
+
+void libsvm_binary(benchmark::State& state) {
+  static const std::string text = binary_text();
+  parse(state, text);
+}
+void libsvm_6_digits(benchmark::State& state) {
+  static const std::string text = real_text(6);
+  parse(state, text);
+}
+void libsvm_9_digits(benchmark::State& state) {
+  static const std::string text = real_text(9);
+  parse(state, text);
+}
+BENCHMARK(libsvm_binary)->ArgName("threads")->Arg(1)->Arg(2)->UseRealTime();
+BENCHMARK(libsvm_6_digits)->ArgName("threads")->Arg(1)->Arg(2)->UseRealTime();
+BENCHMARK(libsvm_9_digits)->ArgName("threads")->Arg(1)->Arg(2)->UseRealTime();
+
+// Rows of generated data per second.
+void generate_amazon670k(benchmark::State& state) {
+  const GeneratorOptions options = generator_preset("amazon670k", 0.02);
+  for (auto _ : state) {
+    benchmark::DoNotOptimize(
+        generate_part(options, DataPart::train, static_cast<int>(state.range(0))).get());
+  }
+  state.SetItemsProcessed(static_cast<std::int64_t>(options.rows_train) * state.iterations());
+}
+BENCHMARK(generate_amazon670k)->ArgName("threads")->Arg(1)->Arg(2)->UseRealTime();
+
+// Samples per second that a sampler deals out.
+void fill_batches(benchmark::State& state) {
+  const Sampler sampler(generate(generator_preset("tiny")).train, {});
+  Batch batch;
+  std::uint64_t position = 0;
+  for (auto _ : state) {
+    sampler.fill(0, {position, 256}, batch);
+    position += 256;
+    benchmark::DoNotOptimize(batch.rows().data());
+  }
+  state.SetItemsProcessed(256 * state.iterations());
+}
+BENCHMARK(fill_batches);
+
+}  // namespace
+}  // namespace hetsgd

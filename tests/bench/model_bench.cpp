@@ -1,0 +1,170 @@
+// Samples per second of a model's step, gradient and scores on one core, for the shapes of paper 000.
+//
+//   delicious/B   500 features, 983 labels, 18 nonzeros, 19 labels per row, 128 hidden units, batch B.
+//                 The real data when HETSGD_DATA_DIR has delicious_train.txt, else rows of the same shape.
+//   amazon/B      the amazon670k preset at scale 0.1: 13,591 features, 67,009 labels, 76 nonzeros
+//
+// Counters: samples_per_s; GFLOP_per_s of the dense products; floor_ratio = the time that those products
+// would take at the core's measured peak, over the time taken (1 is unreachable: softmax, the
+// sparse layer and memory come on top). Pin it: taskset -c 0 model_bench. scripts/peers/compare_speed.py
+// runs it beside PyTorch.
+#include <benchmark/benchmark.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdlib>
+#include <filesystem>
+#include <map>
+#include <memory>
+
+#include "core/random.hpp"
+#include "data/batch.hpp"
+#include "data/load.hpp"
+#include "floors.hpp"
+#include "model/model.hpp"
+
+namespace hetsgd {
+namespace {
+
+struct RowShape {
+  Index features, labels;
+  std::size_t nonzeros, labels_per_row, rows;
+};
+
+// Rows with log-uniform (Zipf-like, exponent 1) features and uniform labels.
+DatasetPtr synthetic(const RowShape& shape) {
+  auto data = std::make_shared<Dataset>();
+  data->name = "synthetic";
+  data->feature_count = shape.features;
+  data->label_count = shape.labels;
+  RandomStream random(1, Purpose::test);
+  const auto draw = [](std::size_t count, auto&& next, std::vector<Index>& to) {
+    std::vector<Index> chosen;
+    while (chosen.size() < count) {
+      const Index i = next();
+      if (std::find(chosen.begin(), chosen.end(), i) == chosen.end()) chosen.push_back(i);
+    }
+    std::sort(chosen.begin(), chosen.end());
+    to.insert(to.end(), chosen.begin(), chosen.end());
+  };
+  const double log_features = std::log(static_cast<double>(shape.features));
+  for (std::size_t r = 0; r < shape.rows; ++r) {
+    draw(
+        shape.nonzeros,
+        [&] {
+          const auto i = static_cast<Index>(std::exp(random.uniform() * log_features)) - 1;
+          return std::min(i, shape.features - 1);
+        },
+        data->feature_index);
+    draw(
+        shape.labels_per_row, [&] { return static_cast<Index>(random.below(shape.labels)); },
+        data->label_index);
+    data->feature_begin.push_back(data->feature_index.size());
+    data->label_begin.push_back(data->label_index.size());
+  }
+  for (std::size_t i = 0; i < data->feature_index.size(); ++i) {
+    data->feature_value.push_back(static_cast<float>(random.uniform(0.1, 1.0)));
+  }
+  return data;
+}
+
+DatasetPtr delicious() {
+  if (const char* directory = std::getenv("HETSGD_DATA_DIR")) {
+    const std::string path = std::string(directory) + "/delicious_train.txt";
+    if (std::filesystem::exists(path)) {
+      LoadOptions options;
+      options.cache = CacheMode::off;
+      return load_dataset(path, options).data;
+    }
+  }
+  return synthetic({500, 983, 18, 19, 8192});
+}
+
+DatasetPtr data_of(const std::string& name) {
+  static std::map<std::string, DatasetPtr> loaded;
+  DatasetPtr& data = loaded[name];
+  if (!data) data = name == "delicious" ? delicious() : synthetic({13591, 67009, 76, 5, 4096});
+  return data;
+}
+
+// A model with its parameters, and batches to cycle through.
+struct Workbench {
+  Workbench(const std::string& name, std::size_t batch_size)
+      : data(data_of(name)),
+        shape{data->feature_count, data->label_count, {128}, Task::multilabel},
+        model(make_model<float>(shape)),
+        device(make_cpu_device<float>(1)),
+        context(model->make_context(*device)),
+        w(*device, model->parameters()) {
+    const auto initial = initial_parameters<float>(shape, 1, 0);
+    device->upload(w.data(), initial.data(), initial.size() * sizeof(float));
+    const std::size_t count = std::min<std::size_t>(64, data->rows() / batch_size);
+    for (std::size_t b = 0; b < count; ++b) {
+      std::vector<Index> rows(batch_size);
+      for (std::size_t i = 0; i < batch_size; ++i) rows[i] = static_cast<Index>(b * batch_size + i);
+      batches.emplace_back(*data, std::move(rows));
+    }
+  }
+
+  DatasetPtr data;
+  ModelShape shape;
+  std::unique_ptr<Model> model;
+  std::unique_ptr<Device> device;
+  std::unique_ptr<ModelContext> context;
+  Buffer w;
+  Gradient g;
+  Buffer logits;
+  std::vector<Batch> batches;
+};
+
+// products: how many times 2 batch H L operations the call needs for the output layer.
+template <class Call>
+void measure(benchmark::State& state, const std::string& name, double products, Call&& call) {
+  const auto batch_size = static_cast<std::size_t>(state.range(0));
+  Workbench bench(name, batch_size);
+  std::size_t next = 0;
+  double loss = 0;
+  for (auto _ : state) {
+    loss = call(bench, bench.batches[next]);
+    next = (next + 1) % bench.batches.size();
+  }
+  if (!std::isfinite(loss)) state.SkipWithError("the loss is not finite");
+  const double samples = static_cast<double>(state.iterations()) * static_cast<double>(batch_size);
+  const double operations =
+      products * 2.0 * 128 * static_cast<double>(bench.shape.label_count) * samples;
+  state.counters["samples_per_s"] = {samples, benchmark::Counter::kIsRate};
+  state.counters["GFLOP_per_s"] = {operations / 1e9, benchmark::Counter::kIsRate};
+  state.counters["floor_ratio"] = {operations / bench::floors().operations_per_s,
+                                   benchmark::Counter::kIsRate};
+  state.counters["floor_samples_per_s"] = bench::floors().operations_per_s / (operations / samples);
+}
+
+void step(benchmark::State& state, const std::string& name) {
+  measure(state, name, 3, [](Workbench& bench, const Batch& batch) {
+    return bench.model->step(*bench.context, batch, 0.1F, bench.w.data());
+  });
+}
+
+void gradient(benchmark::State& state, const std::string& name) {
+  measure(state, name, 3, [](Workbench& bench, const Batch& batch) {
+    if (bench.g.flat.data() == nullptr) bench.g = make_gradient(*bench.model, *bench.device);
+    return bench.model->gradient(*bench.context, batch, bench.w.data(), bench.g);
+  });
+}
+
+void scores(benchmark::State& state, const std::string& name) {
+  measure(state, name, 1, [](Workbench& bench, const Batch& batch) {
+    bench.logits.reset(*bench.device, batch.size() * bench.model->outputs());
+    return bench.model->scores(*bench.context, batch, bench.w.data(), bench.logits.data());
+  });
+}
+
+BENCHMARK_CAPTURE(step, delicious, "delicious")->Arg(64)->Arg(256)->UseRealTime();
+BENCHMARK_CAPTURE(step, amazon, "amazon")->Arg(256)->UseRealTime();
+BENCHMARK_CAPTURE(gradient, delicious, "delicious")->Arg(64)->Arg(256)->UseRealTime();
+BENCHMARK_CAPTURE(gradient, amazon, "amazon")->Arg(256)->UseRealTime();
+BENCHMARK_CAPTURE(scores, delicious, "delicious")->Arg(256)->UseRealTime();
+BENCHMARK_CAPTURE(scores, amazon, "amazon")->Arg(256)->UseRealTime();
+
+}  // namespace
+}  // namespace hetsgd

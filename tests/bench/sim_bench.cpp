@@ -1,0 +1,116 @@
+// Events per second of the `sim` cluster: what a simulated worker costs beside its mathematics.
+#include <benchmark/benchmark.h>
+
+#include <memory>
+
+#include "cluster/sim/engine.hpp"
+#include "cluster/sim/sim_cluster.hpp"
+
+namespace hetsgd {
+namespace {
+
+ClusterOptions options(int workers) {
+  ClusterOptions options;
+  options.workers = workers;
+  options.host_threads = 1;
+  options.profile.operations_per_s = 1e12;
+  options.profile.bytes_per_s = 1e11;
+  options.network.latency = Seconds(1e-5);
+  options.network.bytes_per_s = 1e10;
+  options.network.server_latency = Seconds(1e-5);
+  options.network.server_bytes_per_s = 1e10;
+  return options;
+}
+
+void report(benchmark::State& state, std::uint64_t events) {
+  state.counters["events_per_s"] =
+      benchmark::Counter(static_cast<double>(events), benchmark::Counter::kIsRate);
+  state.counters["s_per_event"] =
+      benchmark::Counter(static_cast<double>(events),
+                         benchmark::Counter::kIsRate | benchmark::Counter::kInvert);
+}
+
+// Every process sleeps again and again; their times interleave, so that each event switches to
+// another fiber.
+void sleep_ping_pong(benchmark::State& state) {
+  const int workers = static_cast<int>(state.range(0));
+  const int rounds = 4'000'000 / workers;
+  const auto cluster = make_sim_cluster(options(workers));
+  std::uint64_t events = 0;
+  for (auto _ : state) {
+    events += cluster
+                  ->run([&](Node& node) {
+                    const Seconds period(1.0 + 1e-6 * node.rank());
+                    for (int i = 0; i < rounds; ++i) node.sleep(period);
+                  })
+                  .events;
+  }
+  report(state, events);
+}
+BENCHMARK(sleep_ping_pong)->Arg(10)->Arg(1000)->Arg(10000)->Unit(benchmark::kMillisecond);
+
+// A ring of small messages: four events per message (two ends of the wire, two wake-ups).
+void message_ring(benchmark::State& state) {
+  const int workers = static_cast<int>(state.range(0));
+  const int rounds = 1'000'000 / workers;
+  const auto cluster = make_sim_cluster(options(workers));
+  std::uint64_t events = 0;
+  for (auto _ : state) {
+    events += cluster
+                  ->run([&](Node& node) {
+                    Comm& comm = node.comm();
+                    const int to = (comm.rank() + 1) % comm.size();
+                    const int from = (comm.rank() + comm.size() - 1) % comm.size();
+                    std::int64_t token = node.rank();
+                    for (int i = 0; i < rounds; ++i) {
+                      comm.send<std::int64_t>(to, 0, {&token, 1});
+                      comm.receive<std::int64_t>(from, 0, {&token, 1});
+                    }
+                  })
+                  .events;
+  }
+  report(state, events);
+}
+BENCHMARK(message_ring)->Arg(10)->Arg(1000)->Arg(10000)->Unit(benchmark::kMillisecond);
+
+// Empty computations, with and without host threads to hand them to.
+void empty_compute(benchmark::State& state) {
+  ClusterOptions with_threads = options(static_cast<int>(state.range(0)));
+  with_threads.host_threads = static_cast<int>(state.range(1));
+  const int rounds = 200'000 / with_threads.workers;
+  const auto cluster = make_sim_cluster(with_threads);
+  std::uint64_t events = 0;
+  for (auto _ : state) {
+    events += cluster
+                  ->run([&](Node& node) {
+                    for (int i = 0; i < rounds; ++i) {
+                      node.compute({.operations = 1e6}, ComputeKind::step, [] {});
+                    }
+                  })
+                  .events;
+  }
+  report(state, events);
+}
+BENCHMARK(empty_compute)->Args({100, 1})->Args({100, 2})->Unit(benchmark::kMillisecond);
+
+// One all_reduce of a model of paper-000 size over many workers: host seconds and bytes touched.
+void all_reduce(benchmark::State& state) {
+  const int workers = static_cast<int>(state.range(0));
+  const auto n = static_cast<std::size_t>(state.range(1));
+  std::vector<std::vector<float>> data(static_cast<std::size_t>(workers),
+                                       std::vector<float>(n, 1.0F));
+  ClusterOptions all_cores = options(workers);
+  all_cores.host_threads = 0;
+  const auto cluster = make_sim_cluster(all_cores);
+  for (auto _ : state) {
+    cluster->run([&](Node& node) {
+      node.comm().all_reduce<float>(data[static_cast<std::size_t>(node.rank())], ReduceOp::max);
+    });
+  }
+  // Each number is read once and written once.
+  state.SetBytesProcessed(state.iterations() * workers * static_cast<std::int64_t>(n) * 8);
+}
+BENCHMARK(all_reduce)->Args({4, 190'000})->Args({1000, 190'000})->Unit(benchmark::kMillisecond);
+
+}  // namespace
+}  // namespace hetsgd

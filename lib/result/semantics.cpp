@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <array>
 #include <nlohmann/json.hpp>
 #include <string>
 
@@ -25,7 +24,7 @@ class Checker {
     check_targets();
     check_samples();
     check_status();
-    check_reasons(result_, "");
+    check_reasons();
   }
 
  private:
@@ -151,23 +150,24 @@ class Checker {
     }
   }
 
-  // In measurements a null is a number that could not be held: it says which.
-  void check_reasons(const json& value, const std::string& place) {
-    static constexpr std::array<const char*, 2> kMeasured = {"/curve", "/events"};
-    if (place.empty()) {
-      for (const char* part : kMeasured) check_reasons(result_[part + 1], part);
-      return;
+  // In measurements a null is a number that could not be held: it, or the list that it stands in,
+  // has its reason.
+  void check_reasons() {
+    for (const char* part : {"curve", "events"}) {
+      check_reasons(result_[part], fmt::format("/{}", part), false);
     }
-    if (value.is_array()) {
+  }
+
+  void check_reasons(const json& value, const std::string& place, bool explained) {
+    if (value.is_null() && !explained) {
+      find(place, "found null without its reason (KEY_reason)");
+    } else if (value.is_array()) {
       for (std::size_t i = 0; i < value.size(); ++i) {
-        check_reasons(value[i], fmt::format("{}/{}", place, i));
+        check_reasons(value[i], fmt::format("{}/{}", place, i), explained);
       }
     } else if (value.is_object()) {
       for (const auto& [key, member] : value.items()) {
-        if (member.is_null() && !value.contains(key + "_reason")) {
-          find(fmt::format("{}/{}", place, key), "found null without {}_reason", key);
-        }
-        check_reasons(member, fmt::format("{}/{}", place, key));
+        check_reasons(member, fmt::format("{}/{}", place, key), value.contains(key + "_reason"));
       }
     }
   }

@@ -6,9 +6,9 @@
 #include <cerrno>
 #include <cstring>
 #include <fstream>
+#include <iterator>
 #include <memory>
 #include <nlohmann/json.hpp>
-#include <sstream>
 #include <valijson/adapters/nlohmann_json_adapter.hpp>
 #include <valijson/schema.hpp>
 #include <valijson/schema_parser.hpp>
@@ -88,12 +88,8 @@ std::vector<Finding> validate_result(const json& result) {
 json read_json(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
   if (!file) throw data_error("{}: cannot open the file: {}", path, std::strerror(errno));
-  std::ostringstream buffer;
-  buffer << file.rdbuf();
-  if (!file || buffer.fail()) {
-    throw data_error("{}: cannot read the file: {}", path, std::strerror(errno));
-  }
-  const std::string text = std::move(buffer).str();
+  const std::string text(std::istreambuf_iterator<char>(file), {});
+  if (file.bad()) throw data_error("{}: cannot read the file: {}", path, std::strerror(errno));
   try {
     return json::parse(text);
   } catch (const json::parse_error& error) {

@@ -1,0 +1,142 @@
+#include "result/output.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <filesystem>
+#include <fstream>
+#include <functional>
+#include <nlohmann/json.hpp>
+
+#include "core/error.hpp"
+#include "result/validate.hpp"
+
+namespace hetsgd {
+namespace {
+
+namespace fs = std::filesystem;
+using ::testing::HasSubstr;
+
+struct OutputTest : ::testing::Test {
+  fs::path folder;
+  OutputTest() {
+    std::string name = (fs::temp_directory_path() / "hetsgd-output-XXXXXX").string();
+    folder = ::mkdtemp(name.data());
+  }
+  ~OutputTest() override {
+    fs::permissions(folder, fs::perms::owner_all);
+    fs::remove_all(folder);
+  }
+  std::string path(const char* name) const { return (folder / name).string(); }
+  std::size_t files() const {
+    return static_cast<std::size_t>(
+        std::distance(fs::directory_iterator(folder), fs::directory_iterator{}));
+  }
+};
+
+std::string error_of(const std::function<void()>& call, ExitCode code) {
+  try {
+    call();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), code);
+    return std::string(error.what()) + " | " + error.hint();
+  }
+  return "no error";
+}
+
+TEST_F(OutputTest, ReplacesAFileAndLeavesNothingElse) {
+  write_result(path("r.json"), {{"a", 1}});
+  write_result(path("r.json"), {{"a", 2}});
+  EXPECT_EQ(read_json(path("r.json")), nlohmann::json({{"a", 2}}));
+  EXPECT_EQ(files(), 1u);
+}
+
+TEST_F(OutputTest, AMissingFolderIsNamed) {
+  const std::string file = path("none/r.json");
+  const std::string expected =
+      file + ": cannot write the result: No such file or directory | create the folder first";
+  EXPECT_EQ(error_of([&] { write_result(file, {}); }, ExitCode::runtime), expected);
+  EXPECT_EQ(error_of([&] { check_writable(file); }, ExitCode::usage), expected);
+}
+
+TEST_F(OutputTest, AFolderIsNoFile) {
+  EXPECT_THAT(error_of([&] { check_writable(folder.string()); }, ExitCode::usage),
+              HasSubstr("Is a directory"));
+  EXPECT_THAT(error_of([&] { write_result(folder.string(), {}); }, ExitCode::runtime),
+              HasSubstr("Is a directory"));
+  EXPECT_EQ(files(), 0u);
+}
+
+TEST_F(OutputTest, CheckWritableLeavesNothing) {
+  check_writable(path("r.json"));
+  EXPECT_EQ(files(), 0u);
+}
+
+TEST_F(OutputTest, AFullDiskIsReported) {
+  if (!fs::exists("/dev/full")) GTEST_SKIP() << "no /dev/full";
+  EXPECT_EQ(
+      error_of(
+          [] {
+            write_result("/dev/full", {{"a", 1}});
+          },
+          ExitCode::runtime),
+      "/dev/full: cannot write the result: No space left on device | free some space or write "
+      "elsewhere with -o");
+}
+
+// A limit on the size of files stands in for a full disk: write() fails in the middle.
+TEST_F(OutputTest, AFailedWriteKeepsTheEarlierFile) {
+  write_result(path("r.json"), {{"a", 1}});
+  const pid_t child = ::fork();
+  if (child == 0) {
+    ::signal(SIGXFSZ, SIG_IGN);
+    const rlimit limit{1000, 1000};
+    ::setrlimit(RLIMIT_FSIZE, &limit);
+    try {
+      write_result(path("r.json"), {{"a", std::string(5000, 'x')}});
+    } catch (const Error&) {
+      ::_exit(7);
+    }
+    ::_exit(0);
+  }
+  int status = 0;
+  ::waitpid(child, &status, 0);
+  EXPECT_EQ(WEXITSTATUS(status), 7);
+  EXPECT_EQ(read_json(path("r.json")), nlohmann::json({{"a", 1}}));
+  EXPECT_EQ(files(), 1u);
+}
+
+TEST_F(OutputTest, ALinkStaysALink) {
+  write_result(path("real.json"), {{"a", 1}});
+  fs::create_symlink(path("real.json"), path("link.json"));
+  write_result(path("link.json"), {{"a", 2}});
+  EXPECT_TRUE(fs::is_symlink(path("link.json")));
+  EXPECT_EQ(read_json(path("real.json")), nlohmann::json({{"a", 2}}));
+}
+
+TEST_F(OutputTest, BrokenJsonIsNamedByLineAndColumn) {
+  const auto content = [&](const char* text) {
+    std::ofstream(path("b.json")) << text;
+    return error_of([&] { read_json(path("b.json")); }, ExitCode::data);
+  };
+  const std::string file = path("b.json");
+  EXPECT_EQ(content("{\n  \"a\": 1,\n  b\n}"), file + ":3:3: found \"b\", expected JSON | ");
+  EXPECT_EQ(content("{\"a\": [1, 2"),
+            file + ":1:12: found the end of the file, expected more JSON | ");
+  EXPECT_EQ(content(""), file + ":1:1: found the end of the file, expected more JSON | ");
+  EXPECT_THAT(error_of([&] { read_json(path("none.json")); }, ExitCode::data),
+              HasSubstr("none.json: cannot open the file: No such file or directory"));
+}
+
+TEST_F(OutputTest, AnyOtherJsonIsNoResult) {
+  std::ofstream(path("b.json")) << "{\"a\": 1}";
+  EXPECT_THAT(error_of([&] { read_result(path("b.json")); }, ExitCode::data),
+              HasSubstr("b.json: not a valid result: /"));
+}
+
+}  // namespace
+}  // namespace hetsgd

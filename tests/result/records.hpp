@@ -1,0 +1,88 @@
+// Records made by hand, for the tests of result/.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "result/result.hpp"
+#include "training/record.hpp"
+
+namespace hetsgd::test {
+
+// A curve with one evaluation per second and 100 samples, 10 updates between them.
+inline std::vector<CurvePoint> curve_of(const std::vector<double>& p1) {
+  std::vector<CurvePoint> curve;
+  for (std::size_t i = 0; i < p1.size(); ++i) {
+    CurvePoint point;
+    point.time = Seconds(static_cast<double>(i));
+    point.samples_count = 100 * i;
+    point.epoch_num = static_cast<double>(i) / 10;
+    point.updates = 10 * i;
+    point.train_loss = i == 0 ? std::numeric_limits<double>::quiet_NaN() : 1.0;
+    point.test_loss = 2.0;
+    point.p1 = p1[i];
+    curve.push_back(point);
+  }
+  return curve;
+}
+
+// A finished run of two workers on the curve of `p1`.
+inline Record record_of(const std::vector<double>& p1, std::uint64_t seed = 1) {
+  Record record;
+  record.config = {{"algorithm", "adaptive"},  {"seed", seed}, {"train", "/data/train.txt"},
+                   {"test", "/data/test.txt"}, {"workers", 2}, {"cluster", "sim"},
+                   {"learning_rate", 0.5}};
+  auto data = std::make_shared<Dataset>();
+  data->name = "hand";
+  data->content_hash = 0x1234;
+  data->feature_count = 3;
+  data->label_count = 2;
+  data->feature_begin = {0, 1};
+  data->feature_index = {2};
+  data->feature_value = {1.0F};
+  data->label_begin = {0, 1};
+  data->label_index = {1};
+  record.train = record.test = data;
+  record.train_report.path = "/data/train.txt";
+  record.test_report.path = "/data/test.txt";
+  record.cluster = "sim";
+  record.virtual_time = true;
+  record.device_profile = {{"name", "v100"}};
+  record.layer_sizes = {3, 2};
+  record.parameters = 8;
+  record.curve = curve_of(p1);
+  const std::uint64_t samples = record.curve.empty() ? 0 : record.curve.back().samples_count;
+  for (int rank = 0; rank < 2; ++rank) {
+    WorkerRecord worker;
+    worker.report.rank = rank;
+    worker.report.device = "v100";
+    worker.report.ledger.compute = Seconds(1.5);
+    worker.report.ledger.bytes_sent = {100, 10, 1};
+    worker.samples = samples / 2;
+    record.workers.push_back(worker);
+  }
+  record.events.push_back({{"type", "merge"},
+                           {"time_s", 1.0},
+                           {"batch_size", {32, 16}},
+                           {"learning_rate", {0.5, 0.25}},
+                           {"updates", {5, 5}},
+                           {"weight", {0.6, 0.4}},
+                           {"norm", {0.1, 0.1}},
+                           {"perturbed", false}});
+  record.targets = {{"p1", true, 0.5}};
+  record.elapsed = record.curve.empty() ? Seconds(0) : record.curve.back().time;
+  record.status = Status::completed;
+  record.started_at = "2026-01-01T00:00:00Z";
+  record.finished_at = "2026-01-01T00:00:09Z";
+  return record;
+}
+
+inline nlohmann::json json_of(const Record& record) {
+  return result_json(record, {.args = {"train", "--seed", "1"}, .redact = false});
+}
+
+}  // namespace hetsgd::test

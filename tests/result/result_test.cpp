@@ -1,0 +1,197 @@
+#include "result/result.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "result/records.hpp"
+#include "result/validate.hpp"
+
+namespace hetsgd {
+namespace {
+
+using nlohmann::json;
+using test::json_of;
+using test::record_of;
+
+std::string all(const std::vector<Finding>& findings) {
+  std::string text;
+  for (const Finding& finding : findings) text += finding.pointer + ": " + finding.text + "\n";
+  return text;
+}
+
+TEST(ResultJson, IsValidAtEveryStatus) {
+  for (const Status status :
+       {Status::running, Status::completed, Status::target_reached, Status::diverged,
+        Status::aborted, Status::failed, Status::time_limit}) {
+    Record record = record_of({0.1, 0.4, 0.5, 0.6});
+    record.status = status;
+    if (status == Status::running) record.finished_at.clear();
+    if (status == Status::failed) record.status_reason = "disk on fire";
+    const json result = json_of(record);
+    EXPECT_EQ(all(validate_result(result)), "") << to_string(status);
+    EXPECT_EQ(result["status"], to_string(status));
+    EXPECT_EQ(json::parse(result_text(result)), result);
+  }
+}
+
+TEST(ResultJson, IsValidBeforeAnythingWasMeasured) {
+  Record record = record_of({});
+  record.workers.clear();
+  record.events = json::array();
+  record.train = record.test = nullptr;
+  record.status = Status::failed;
+  record.status_reason = "no such device";
+  const json result = json_of(record);
+  EXPECT_EQ(all(validate_result(result)), "");
+  EXPECT_TRUE(result["summary"]["final"].is_null());
+  EXPECT_TRUE(result["summary"]["samples_per_s"].is_null());
+}
+
+TEST(ResultJson, NumbersThatAreNotFiniteBecomeNullWithAReason) {
+  Record record = record_of({0.1, 0.2});
+  record.curve[1].train_loss = std::numeric_limits<double>::infinity();
+  record.curve[1].test_loss = std::numeric_limits<double>::quiet_NaN();
+  record.events[0]["norm"] = {1.0, -std::numeric_limits<double>::infinity()};
+  record.status = Status::diverged;
+  const json result = json_of(record);
+  EXPECT_EQ(all(validate_result(result)), "");
+  EXPECT_EQ(result["curve"][0]["train_loss_reason"], "no batch yet");
+  EXPECT_TRUE(result["curve"][1]["train_loss"].is_null());
+  EXPECT_EQ(result["curve"][1]["train_loss_reason"], "inf");
+  EXPECT_EQ(result["curve"][1]["test_loss_reason"], "nan");
+  EXPECT_EQ(result["summary"]["final"]["test_loss_reason"], "nan");
+  EXPECT_EQ(result["events"][0]["norm"], json({1.0, nullptr}));
+  EXPECT_EQ(result["events"][0]["norm_reason"], "-inf");
+  EXPECT_EQ(result["summary"]["best"]["test_loss"]["value"], 2.0);  // the finite one
+}
+
+TEST(ResultJson, TimeToAccuracyIsTheFirstPointAndTheSmoothedOne) {
+  // The median of five reaches 0.5 at the fifth value of at least 0.5 among the last five minus
+  // two.
+  Record record = record_of({0.1, 0.5, 0.2, 0.6, 0.4, 0.7, 0.6});
+  record.targets.push_back({"p1", true, 0.9});
+  record.targets.push_back({"test_loss", false, 2.0});
+  const json targets = json_of(record)["time_to_accuracy"];
+  EXPECT_EQ(targets[0]["time_s"], 1.0);
+  EXPECT_EQ(targets[0]["samples_count"], 100);
+  EXPECT_EQ(targets[0]["updates"], 10);
+  EXPECT_EQ(targets[0]["status"], "reached");
+  EXPECT_EQ(targets[0]["smoothed_time_s"], 5.0);  // {0.5 0.2 0.6 0.4 0.7}: median 0.5
+  EXPECT_EQ(targets[1]["status"], "not_reached");
+  EXPECT_TRUE(targets[1]["time_s"].is_null());
+  EXPECT_TRUE(targets[1]["smoothed_time_s"].is_null());
+  EXPECT_EQ(targets[2]["target"], "test_loss<=2");
+  EXPECT_EQ(targets[2]["time_s"], 0.0);
+  EXPECT_EQ(targets[2]["smoothed_time_s"], 4.0);  // needs five evaluations
+}
+
+TEST(ResultJson, SummaryFollowsFromCurveAndLedgers) {
+  const json summary = json_of(record_of({0.1, 0.7, 0.6}))["summary"];
+  EXPECT_EQ(summary["elapsed_s"], 2.0);
+  EXPECT_EQ(summary["samples_count"], 200);
+  EXPECT_EQ(summary["samples_per_s"], 100.0);
+  EXPECT_EQ(summary["computing_ratio"], 0.75);  // 2 * 1.5 s of 2 * 2 s
+  EXPECT_EQ(summary["bytes_sent"], 222);
+  EXPECT_EQ(summary["final"]["p1"], 0.6);
+  EXPECT_EQ(summary["best"]["p1"]["value"], 0.7);
+  EXPECT_EQ(summary["best"]["p1"]["time_s"], 1.0);
+}
+
+TEST(ResultJson, HostTimeStandsInItsOwnPlacesOnly) {
+  Record record = record_of({0.1, 0.4});
+  const json first = json_of(record);
+  record.phases = {1, 2, 3, 4, 5};
+  record.train_report.seconds = 9;
+  record.train_report.from_cache = true;
+  record.train_report.cache_note = "rebuilt";
+  record.started_at = "2027-01-01T00:00:00Z";
+  record.finished_at = "2027-01-01T00:00:01Z";
+  json second = json_of(record);
+  EXPECT_EQ(second["wall"]["total_s"], 15.0);
+  EXPECT_NE(second, first);
+  for (const char* key : {"environment", "wall", "started_at", "finished_at"})
+    second[key] = first[key];
+  EXPECT_EQ(second, first);
+}
+
+TEST(ResultJson, RedactDropsHostAndFolders) {
+  const json result =
+      result_json(record_of({0.1}), {.args = {"train", "--train=/home/me/a.txt", "x/b.txt",
+                                              "--straggler", "kind=trace,file=/home/me/t.csv"},
+                                     .redact = true});
+  EXPECT_EQ(all(validate_result(result)), "");
+  EXPECT_TRUE(result["environment"]["hostname"].is_null());
+  EXPECT_EQ(result["args"],
+            json({"train", "--train=a.txt", "b.txt", "--straggler", "kind=trace,file=t.csv"}));
+  EXPECT_EQ(result["config"]["train"], "train.txt");
+  EXPECT_EQ(result["dataset"]["test"]["path"], "test.txt");
+  EXPECT_EQ(result_text(result).find("/home"), std::string::npos);
+}
+
+TEST(ResultJson, EnvironmentCarriesAllowedVariablesOnly) {
+  ::setenv("OMP_NUM_THREADS", "2", 1);
+  ::setenv("MY_SECRET", "s3cr3t", 1);
+  const json variables = json_of(record_of({0.1}))["environment"]["variables"];
+  ::unsetenv("OMP_NUM_THREADS");
+  ::unsetenv("MY_SECRET");
+  EXPECT_EQ(variables["OMP_NUM_THREADS"], "2");
+  EXPECT_FALSE(variables.contains("MY_SECRET"));
+}
+
+// Each damage with the place that must be named.
+TEST(ValidateResult, NamesWhatIsWrong) {
+  struct Damage {
+    const char* pointer;
+    std::function<void(json&)> make;
+  };
+  const std::vector<Damage> damages = {
+      {"/curve/1/time_s", [](json& r) { r["curve"][1]["time_s"] = "later"; }},
+      {"/curve/2", [](json& r) { r["curve"][2]["p1"] = 1.5; }},
+      {"/curve/1", [](json& r) { r["curve"][1].erase("updates"); }},
+      {"/workers/0", [](json& r) { r["workers"][0]["colour"] = "red"; }},
+      {"", [](json& r) { r.erase("config"); }},
+      {"", [](json& r) { r["surprise"] = 1; }},
+      {"/status", [](json& r) { r["status"] = "fine"; }},
+      {"/started_at", [](json& r) { r["started_at"] = "yesterday"; }},
+      {"/events/0", [](json& r) { r["events"][0].erase("weight"); }},
+      {"/dataset/train", [](json& r) { r["dataset"]["train"]["content_hash"] = "12"; }},
+      // beyond the schema
+      {"/curve/2/time_s", [](json& r) { r["curve"][2]["time_s"] = 0.5; }},
+      {"/curve/2/samples_count", [](json& r) { r["curve"][2]["samples_count"] = 1; }},
+      {"/workers/1/rank", [](json& r) { r["workers"][1]["rank"] = 0; }},
+      {"/workers/1/bytes_sent", [](json& r) { r["workers"][1]["bytes_sent"] = 5; }},
+      {"/events/0/norm", [](json& r) { r["events"][0]["norm"] = {1.0}; }},
+      {"/events/0/norm/1", [](json& r) { r["events"][0]["norm"][1] = nullptr; }},
+      {"/curve/1/test_loss", [](json& r) { r["curve"][1]["test_loss"] = nullptr; }},
+      {"/time_to_accuracy/0/time_s", [](json& r) { r["time_to_accuracy"][0]["time_s"] = 3.5; }},
+      {"/time_to_accuracy/0/status",
+       [](json& r) { r["time_to_accuracy"][0]["status"] = "not_reached"; }},
+      {"/summary/samples_count", [](json& r) { r["summary"]["samples_count"] = 7; }},
+      {"/summary/samples_count", [](json& r) { r["workers"][0]["samples"] = 7; }},
+      {"/finished_at", [](json& r) { r["finished_at"] = nullptr; }},
+      {"/status_reason", [](json& r) { r["status"] = "failed"; }},
+  };
+  const json good = json_of(record_of({0.1, 0.4, 0.5}));
+  ASSERT_EQ(all(validate_result(good)), "");
+  for (std::size_t i = 0; i < damages.size(); ++i) {
+    json bad = good;
+    damages[i].make(bad);
+    const std::vector<Finding> findings = validate_result(bad);
+    const bool named = std::any_of(findings.begin(), findings.end(), [&](const Finding& finding) {
+      return finding.pointer == damages[i].pointer;
+    });
+    EXPECT_TRUE(named) << "damage " << i << " at " << damages[i].pointer << ":\n" << all(findings);
+  }
+}
+
+// null inside a list has its reason beside the list.
+TEST(ValidateResult, AcceptsNullsInListsWithAReason) {
+  Record record = record_of({0.1, 0.4});
+  record.events[0]["weight"] = {0.5, std::numeric_limits<double>::quiet_NaN()};
+  const json result = json_of(record);
+  EXPECT_EQ(result["events"][0]["weight_reason"], "nan");
+  EXPECT_EQ(all(validate_result(result)), "");
+}
+
+}  // namespace
+}  // namespace hetsgd

@@ -111,8 +111,6 @@ class ThreadsComm::Passage {
     Group& group = *comm_.group_;
     const auto me = static_cast<std::size_t>(comm_.rank_);
     if (!lock_.owns_lock()) lock_ = group.world.lock();
-    group.inside[me] = 0;
-    ++group.passed[me];
     if (++round_.departed == group.size) {
       wake_others();
     } else if (wait_for_all) {
@@ -131,6 +129,8 @@ class ThreadsComm::Passage {
       };
       group.world.block(lock_, ForDepartures(round_, group.size), nullptr);
     }
+    group.inside[me] = 0;
+    ++group.passed[me];
   }
 
  private:

@@ -1,0 +1,121 @@
+// What the conformance tests share: a run on any registered cluster with simple numbers.
+#pragma once
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <deque>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "cluster/cluster.hpp"
+#include "core/error.hpp"
+
+namespace hetsgd::conformance {
+
+// 1 Gop/s, 1 GB/s, 1 us per launch; links of 1 GB/s and 10 us.
+inline ClusterOptions options_for(int workers) {
+  ClusterOptions options;
+  options.workers = workers;
+  options.profile.name = "test";
+  options.profile.launch_overhead_s = 1e-6;
+  options.profile.operations_per_s = 1e9;
+  options.profile.bytes_per_s = 1e9;
+  options.profile.memory_bytes = 1e9;
+  options.network.name = "test";
+  options.network.latency = Seconds(1e-5);
+  options.network.bytes_per_s = 1e9;
+  options.network.server_latency = Seconds(1e-5);
+  options.network.server_bytes_per_s = 1e9;
+  return options;
+}
+
+inline ClusterReport run_on(const std::string& cluster, int workers,
+                            const std::function<void(Node&)>& worker) {
+  return make_cluster(cluster, options_for(workers))->run(worker);
+}
+
+// The error that the run ends with.
+template <class ErrorType>
+std::string failure_of(const std::string& cluster, int workers,
+                       const std::function<void(Node&)>& worker) {
+  try {
+    run_on(cluster, workers, worker);
+  } catch (const ErrorType& error) {
+    return error.what();
+  }
+  ADD_FAILURE() << "the run did not fail";
+  return "";
+}
+
+// Tests over all clusters that this binary has.
+class OnEveryCluster : public testing::TestWithParam<std::string> {
+ protected:
+  const std::string& cluster() const { return GetParam(); }
+};
+
+// Tests over clusters and numbers of workers.
+class OnEverySize : public testing::TestWithParam<std::tuple<std::string, int>> {
+ protected:
+  const std::string& cluster() const { return std::get<0>(GetParam()); }
+  int size() const { return std::get<1>(GetParam()); }
+};
+
+// --- services and shared state that several tests use
+// ----------------------------------------------
+
+struct Ask {
+  int number = 0;
+};
+struct Answer {
+  int number = 0;
+  int from = 0;
+};
+
+// Answers nobody before all have asked; then with the sum, in reverse order.
+class Gather final : public Service<Ask, Answer> {
+ public:
+  explicit Gather(int workers) : workers_(workers) {}
+  void handle(int from, const Ask& ask, std::span<const float>, Responder<Answer> reply) override {
+    sum_ += ask.number;
+    waiting_.push_back({from, std::move(reply)});
+    if (static_cast<int>(waiting_.size()) < workers_) return;
+    for (auto one = waiting_.rbegin(); one != waiting_.rend(); ++one) one->reply({sum_, one->from});
+    waiting_.clear();
+    sum_ = 0;
+  }
+
+ private:
+  struct Waiting {
+    int from;
+    Responder<Answer> reply;
+  };
+  int workers_;
+  int sum_ = 0;
+  std::vector<Waiting> waiting_;
+};
+
+// What a worker shares with its companion.
+struct Channel {
+  explicit Channel(Node& node) : monitor(node.make_monitor()) {}
+  std::unique_ptr<Monitor> monitor;
+  std::deque<int> items;
+  bool closed = false;
+};
+
+}  // namespace hetsgd::conformance
+
+#define HETSGD_ON_EVERY_CLUSTER(suite)                                               \
+  INSTANTIATE_TEST_SUITE_P(All, suite, testing::ValuesIn(::hetsgd::cluster_names()), \
+                           [](const auto& test) { return test.param; })
+
+#define HETSGD_ON_EVERY_SIZE(suite)                                                       \
+  INSTANTIATE_TEST_SUITE_P(All, suite,                                                    \
+                           testing::Combine(testing::ValuesIn(::hetsgd::cluster_names()), \
+                                            testing::Values(1, 2, 3, 4, 7, 8)),           \
+                           [](const auto& test) {                                         \
+                             return std::get<0>(test.param) + "_" +                       \
+                                    std::to_string(std::get<1>(test.param));              \
+                           })

@@ -1,0 +1,224 @@
+// How runs fail: exceptions, aborts, broken promises and deadlocks, the same on every cluster.
+#include <atomic>
+#include <memory>
+#include <thread>
+#include <vector>
+
+#include "cluster/conformance.hpp"
+
+namespace hetsgd::conformance {
+namespace {
+
+using testing::HasSubstr;
+
+class ProcessErrorsOn : public OnEveryCluster {};
+HETSGD_ON_EVERY_CLUSTER(ProcessErrorsOn);
+
+// Counts objects that worker frames own: unwinding must destroy all.
+struct Counted {
+  explicit Counted(std::atomic<int>& count) : count_(count) { ++count_; }
+  ~Counted() { --count_; }
+  std::atomic<int>& count_;
+};
+
+TEST_P(ProcessErrorsOn, ExceptionOfOneWorkerEndsTheRunAndUnwindsTheOthers) {
+  std::atomic<int> alive = 0;
+  const auto text = failure_of<Error>(cluster(), 4, [&](Node& node) {
+    const Counted counted(alive);
+    node.comm().barrier();
+    if (node.rank() == 2) throw data_error("train.txt:7:3: broken");
+    try {
+      node.comm().barrier();
+    } catch (const std::exception& error) {
+      ADD_FAILURE() << "an algorithm must not see " << error.what();
+    }
+  });
+  EXPECT_EQ(text, "train.txt:7:3: broken");
+  EXPECT_EQ(alive, 0);
+}
+
+TEST_P(ProcessErrorsOn, ExceptionInsideOfCompute) {
+  const auto text = failure_of<Error>(cluster(), 2, [&](Node& node) {
+    if (node.rank() == 1) {
+      node.compute({.operations = 1, .bytes = 0, .launches = 1}, ComputeKind::step,
+                   [] { throw runtime_failure("not a number"); });
+    }
+    node.comm().barrier();
+  });
+  EXPECT_EQ(text, "not a number");
+}
+
+TEST_P(ProcessErrorsOn, ExceptionInsideOfAFence) {
+  for (const bool together : {false, true}) {
+    const auto text = failure_of<Error>(cluster(), 3, [&](Node& node) {
+      const auto fail = [] { throw runtime_failure("the disk is full"); };
+      if (together) {
+        node.fence_together(fail);
+      } else if (node.rank() == 1) {
+        node.fence(fail);
+      }
+      node.comm().barrier();
+    });
+    EXPECT_EQ(text, "the disk is full");
+  }
+}
+
+class Failing final : public Service<Ask, Answer> {
+  void handle(int, const Ask&, std::span<const float>, Responder<Answer>) override {
+    throw runtime_failure("the server gives up");
+  }
+};
+class Forgetful final : public Service<Ask, Answer> {
+  void handle(int, const Ask&, std::span<const float>, Responder<Answer>) override {}
+};
+
+TEST_P(ProcessErrorsOn, ExceptionOfAService) {
+  EXPECT_EQ(
+      failure_of<Error>(cluster(), 3, [](Node& node) { serve<Failing>(node, "failing").call({}); }),
+      "the server gives up");
+}
+
+TEST_P(ProcessErrorsOn, ServiceThatDropsARequestIsACheckFailure) {
+  EXPECT_THAT(failure_of<CheckFailure>(
+                  cluster(), 3, [](Node& node) { serve<Forgetful>(node, "forgetful").call({}); }),
+              HasSubstr("forgetful"));
+}
+
+TEST_P(ProcessErrorsOn, ReplyOfTheWrongSizeIsACheckFailure) {
+  failure_of<CheckFailure>(cluster(), 2, [&](Node& node) {
+    std::vector<float> three(3);
+    serve<Gather>(node, "gather", 1).call({1}, {}, three);
+  });
+}
+
+TEST_P(ProcessErrorsOn, ExceptionOfACompanion) {
+  std::atomic<int> alive = 0;
+  const auto text = failure_of<Error>(cluster(), 2, [&](Node& node) {
+    const Counted counted(alive);
+    auto channel = std::make_shared<Channel>(node);
+    node.companion("failing", [](Node& self) {
+      self.sleep(Seconds(1e-3));
+      throw runtime_failure("the companion gives up");
+    });
+    const std::lock_guard lock(*channel->monitor);
+    channel->monitor->wait([] { return false; }, "something that never comes");
+  });
+  EXPECT_EQ(text, "the companion gives up");
+  EXPECT_EQ(alive, 0);
+}
+
+TEST_P(ProcessErrorsOn, AbortFromOutside) {
+  const auto made = make_cluster(cluster(), options_for(3));
+  std::atomic<bool> started = false;
+  std::thread outside([&] {
+    while (!started) std::this_thread::yield();
+    made->abort(std::make_exception_ptr(runtime_failure("interrupted")));
+  });
+  std::string text;
+  try {
+    made->run([&](Node& node) {
+      started = true;
+      while (true) {
+        node.sleep(Seconds(1e-4));
+        node.comm().barrier();
+      }
+    });
+  } catch (const Error& error) {
+    text = error.what();
+  }
+  outside.join();
+  EXPECT_EQ(text, "interrupted");
+}
+
+TEST_P(ProcessErrorsOn, AbortBeforeTheRunEndsItAtOnce) {
+  const auto made = make_cluster(cluster(), options_for(2));
+  made->abort(std::make_exception_ptr(runtime_failure("interrupted")));
+  EXPECT_THROW(made->run([](Node& node) {
+    while (true) node.sleep(Seconds(1e-4));
+  }),
+               Error);
+}
+
+// --- deadlocks -----------------------------------------------------------------------------------
+
+TEST_P(ProcessErrorsOn, DeadlockOfAReceiveWithoutASend) {
+  const auto text = failure_of<Error>(cluster(), 3, [](Node& node) {
+    int x = 0;
+    if (node.rank() == 1) node.comm().receive(2, 7, std::span(&x, 1));
+    if (node.rank() == 2) node.comm().receive(kAnySource, 9, std::span(&x, 1));
+    if (node.rank() == 0) node.comm().receive(1, 0, std::span(&x, 1));
+  });
+  EXPECT_THAT(text, HasSubstr("deadlock: no process can go on"));
+  EXPECT_THAT(text, HasSubstr("worker 0: receives from 1, tag 0 (since 0.00"));
+  EXPECT_THAT(text, HasSubstr("worker 1: receives from 2, tag 7 (since 0.00"));
+  EXPECT_THAT(text, HasSubstr("worker 2: receives from any, tag 9 (since 0.00"));
+}
+
+TEST_P(ProcessErrorsOn, DeadlockOfACollectiveWithAMissingRank) {
+  const auto text = failure_of<Error>(cluster(), 4, [](Node& node) {
+    float x = 0;
+    if (node.rank() != 3) node.comm().all_reduce(std::span(&x, 1));
+  });
+  EXPECT_THAT(text, HasSubstr("worker 0: waits in all_reduce (3 of 4 arrived)"));
+  EXPECT_THAT(text, HasSubstr("worker 2: waits in all_reduce (3 of 4 arrived)"));
+}
+
+TEST_P(ProcessErrorsOn, DeadlockOfAServiceThatNeverAnswers) {
+  const auto text = failure_of<Error>(
+      cluster(), 2, [](Node& node) { serve<Gather>(node, "scheduler", 3).call({node.rank()}); });
+  EXPECT_THAT(text, HasSubstr("worker 0: waits for service \"scheduler\""));
+  EXPECT_THAT(text, HasSubstr("worker 1: waits for service \"scheduler\""));
+}
+
+TEST_P(ProcessErrorsOn, DeadlockOfMonitors) {
+  const auto text = failure_of<Error>(cluster(), 1, [](Node& node) {
+    auto channel = std::make_shared<Channel>(node);
+    node.companion("comm", [channel](Node&) {
+      const std::lock_guard lock(*channel->monitor);
+      channel->monitor->wait([&] { return channel->closed; }, "the end of training");
+    });
+    node.sleep(Seconds(1e-3));
+    const std::lock_guard lock(*channel->monitor);
+    channel->monitor->wait([&] { return !channel->items.empty(); }, "a gradient");
+  });
+  EXPECT_THAT(text, HasSubstr("worker 0: waits: a gradient"));
+  EXPECT_THAT(text, HasSubstr("companion \"comm\" of worker 0: waits: the end of training"));
+}
+
+TEST_P(ProcessErrorsOn, DeadlockOfTwoLocksTakenCrosswise) {
+  std::shared_ptr<Channel> channels[2];
+  const auto text = failure_of<Error>(cluster(), 2, [&](Node& node) {
+    const auto mine = static_cast<std::size_t>(node.rank());
+    channels[mine] = std::make_shared<Channel>(node);
+    node.comm().barrier();
+    const std::lock_guard first(*channels[mine]->monitor);
+    node.sleep(Seconds(2e-3));
+    const std::lock_guard second(*channels[1 - mine]->monitor);
+  });
+  EXPECT_THAT(text, HasSubstr("worker 0: waits for the lock of a monitor"));
+}
+
+// --- the registry --------------------------------------------------------------------------------
+
+TEST(Registry, UnknownNamesListTheKnownOnes) {
+  try {
+    make_cluster("thread", options_for(1));
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ExitCode::usage);
+    EXPECT_THAT(error.what(), HasSubstr("threads (a thread per worker, real time)"));
+    EXPECT_THAT(error.hint(), HasSubstr("threads"));
+  }
+  try {
+    make_cluster("mpi", options_for(1));
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ExitCode::device);
+    EXPECT_EQ(error.hint(), "built without MPI: configure with -DHETSGD_MPI=ON");
+  }
+  EXPECT_THROW(make_cluster("threads", options_for(0)), Error);
+  EXPECT_THAT(cluster_names(), testing::Contains("threads"));
+}
+
+}  // namespace
+}  // namespace hetsgd::conformance

@@ -1,0 +1,304 @@
+// Every Comm operation on every cluster, for many sizes and lengths, on inputs whose results have a
+// closed form: rank r holds x_r[i] = 3 i + r.
+#include "cluster/conformance.hpp"
+
+#include <algorithm>
+#include <atomic>
+#include <cstring>
+#include <numeric>
+#include <vector>
+
+#include "core/random.hpp"
+
+namespace hetsgd::conformance {
+namespace {
+
+constexpr std::size_t kCounts[] = {0, 1, 100, 10000};
+
+template <class T>
+std::vector<T> input(std::size_t n, int rank) {
+  std::vector<T> x(n);
+  for (std::size_t i = 0; i < n; ++i) x[i] = static_cast<T>(3 * i + static_cast<std::size_t>(rank));
+  return x;
+}
+
+// The reduction over p ranks of x_r[i], exactly.
+template <class T>
+T reduced(std::size_t i, int p, ReduceOp op) {
+  const auto base = static_cast<std::int64_t>(3 * i);
+  if (op == ReduceOp::min) return static_cast<T>(base);
+  if (op == ReduceOp::max) return static_cast<T>(base + p - 1);
+  return static_cast<T>(p * base + p * (p - 1) / 2);
+}
+
+template <class T>
+std::vector<T> all_reduced(std::size_t n, int p, ReduceOp op) {
+  std::vector<T> y(n);
+  for (std::size_t i = 0; i < n; ++i) y[i] = reduced<T>(i, p, op);
+  return y;
+}
+
+class CommOn : public OnEverySize {};
+HETSGD_ON_EVERY_SIZE(CommOn);
+
+template <class T>
+void check_reductions(Comm& comm) {
+  const int p = comm.size();
+  for (const std::size_t n : kCounts) {
+    for (const ReduceOp op : {ReduceOp::sum, ReduceOp::max, ReduceOp::min}) {
+      const auto expected = all_reduced<T>(n, p, op);
+      auto x = input<T>(n, comm.rank());
+      comm.all_reduce(std::span(x), op);
+      EXPECT_EQ(x, expected) << "all_reduce of " << n;
+
+      auto y = input<T>(n, comm.rank());
+      comm.reduce_scatter(std::span(y), op);
+      const auto [begin, end] = comm.block_of(comm.rank(), n);
+      EXPECT_TRUE(std::equal(y.begin() + static_cast<std::ptrdiff_t>(begin),
+                             y.begin() + static_cast<std::ptrdiff_t>(end),
+                             expected.begin() + static_cast<std::ptrdiff_t>(begin)))
+          << "reduce_scatter of " << n;
+    }
+  }
+}
+
+TEST_P(CommOn, ReductionsOfEveryTypeAndOperation) {
+  run_on(cluster(), size(), [](Node& node) {
+    check_reductions<float>(node.comm());
+    check_reductions<double>(node.comm());
+    check_reductions<std::int64_t>(node.comm());
+  });
+}
+
+// The same bits on every cluster: those of a sequential sum in rank order, on numbers whose sum
+// depends on the order.
+TEST_P(CommOn, FloatSumsHaveTheBitsOfRankOrder) {
+  const int p = size();
+  for (const std::size_t n :
+       {std::size_t{1}, std::size_t{100}, std::size_t{10000}, std::size_t{100003}}) {
+    std::vector<std::vector<float>> x(static_cast<std::size_t>(p), std::vector<float>(n));
+    for (std::size_t r = 0; r < x.size(); ++r) {
+      RandomStream random(7, Purpose::test, r);
+      for (float& value : x[r])
+        value = static_cast<float>(random.normal() * std::exp(4 * random.normal()));
+    }
+    std::vector<float> expected = x[0];
+    for (std::size_t r = 1; r < x.size(); ++r) {
+      for (std::size_t i = 0; i < n; ++i) expected[i] = expected[i] + x[r][i];
+    }
+    auto scattered = x;
+    run_on(cluster(), p, [&](Node& node) {
+      const auto r = static_cast<std::size_t>(node.rank());
+      node.comm().all_reduce(std::span(x[r]), ReduceOp::sum, Traffic::gradients);
+      EXPECT_EQ(std::memcmp(x[r].data(), expected.data(), n * sizeof(float)), 0) << n << " numbers";
+      node.comm().reduce_scatter(std::span(scattered[r]));
+      const auto [begin, end] = node.comm().block_of(node.rank(), n);
+      EXPECT_EQ(std::memcmp(scattered[r].data() + begin, expected.data() + begin,
+                            (end - begin) * sizeof(float)),
+                0);
+    });
+  }
+}
+
+TEST_P(CommOn, BroadcastFromEveryRoot) {
+  run_on(cluster(), size(), [](Node& node) {
+    for (const std::size_t n : kCounts) {
+      for (int root = 0; root < node.size(); ++root) {
+        auto x = input<float>(n, node.rank());
+        node.comm().broadcast(std::span(x), root, Traffic::parameters);
+        EXPECT_EQ(x, input<float>(n, root));
+      }
+    }
+  });
+}
+
+TEST_P(CommOn, AllGather) {
+  run_on(cluster(), size(), [](Node& node) {
+    for (const std::size_t n : kCounts) {
+      const auto mine = input<double>(n, node.rank());
+      std::vector<double> all(n * static_cast<std::size_t>(node.size()), -1.0), expected;
+      for (int r = 0; r < node.size(); ++r) {
+        const auto part = input<double>(n, r);
+        expected.insert(expected.end(), part.begin(), part.end());
+      }
+      node.comm().all_gather(std::span<const double>(mine), std::span(all));
+      EXPECT_EQ(all, expected);
+    }
+  });
+}
+
+TEST_P(CommOn, BarrierIsPassedAfterAllHaveCome) {
+  std::atomic<int> came = 0;
+  run_on(cluster(), size(), [&](Node& node) {
+    for (int round = 1; round <= 5; ++round) {
+      node.sleep(Seconds(1e-4 * node.rank()));
+      ++came;
+      node.comm().barrier();
+      EXPECT_EQ(came, round * node.size());
+      node.comm().barrier();
+    }
+  });
+}
+
+TEST_P(CommOn, RingPass) {
+  run_on(cluster(), size(), [](Node& node) {
+    const int p = node.size(), next = (node.rank() + 1) % p, previous = (node.rank() + p - 1) % p;
+    for (const std::size_t n : kCounts) {
+      const auto mine = input<float>(n, node.rank());
+      std::vector<float> x(n, -1.0F);
+      node.comm().send(next, 5, std::span(mine), Traffic::parameters);
+      const Envelope envelope = node.comm().receive(previous, 5, std::span(x));
+      EXPECT_EQ(x, input<float>(n, previous));
+      EXPECT_EQ(envelope.source, previous);
+      EXPECT_EQ(envelope.bytes, n * sizeof(float));
+    }
+  });
+}
+
+TEST_P(CommOn, AnySourceTakesEachMessageOnce) {
+  run_on(cluster(), size(), [](Node& node) {
+    constexpr std::size_t kNumbers = 2000;
+    if (node.rank() != 0) {
+      const auto mine = input<float>(kNumbers, node.rank());
+      return node.comm().send(0, 3, std::span(mine));
+    }
+    std::vector<int> seen;
+    for (int i = 1; i < node.size(); ++i) {
+      std::vector<float> x(kNumbers);
+      const Envelope envelope = node.comm().receive(kAnySource, 3, std::span(x));
+      EXPECT_EQ(x, input<float>(kNumbers, envelope.source));
+      seen.push_back(envelope.source);
+    }
+    std::ranges::sort(seen);
+    std::vector<int> everybody(static_cast<std::size_t>(node.size()) - 1);
+    std::iota(everybody.begin(), everybody.end(), 1);
+    EXPECT_EQ(seen, everybody);
+  });
+}
+
+// One pair, one tag: in the order sent, small and large ones mixed; other tags overtake.
+TEST_P(CommOn, MessagesKeepTheirOrderPerTag) {
+  run_on(cluster(), size(), [](Node& node) {
+    const int p = node.size(), next = (node.rank() + 1) % p, previous = (node.rank() + p - 1) % p;
+    const auto length = [](int i) { return std::size_t{1} + (i % 3 == 0 ? 5000U : 0U); };
+    for (int i = 0; i < 50; ++i) {
+      const std::vector<int> x(length(i), i);
+      node.comm().send(next, 1, std::span(x));
+    }
+    const int last = 99;
+    node.comm().send(next, 2, std::span(&last, 1));
+    int got = 0;
+    node.comm().receive(previous, 2, std::span(&got, 1));
+    EXPECT_EQ(got, last);
+    for (int i = 0; i < 50; ++i) {
+      std::vector<int> x(length(i));
+      node.comm().receive(i % 2 ? previous : kAnySource, 1, std::span(x));
+      EXPECT_EQ(x, std::vector<int>(length(i), i));
+    }
+  });
+}
+
+TEST_P(CommOn, PollSeesWhatReceiveWouldTake) {
+  if (size() == 1) GTEST_SKIP() << "needs two workers";
+  run_on(cluster(), size(), [](Node& node) {
+    if (node.rank() == 1) {
+      node.sleep(Seconds(1e-3));
+      const int x = 41;
+      node.comm().send(0, 8, std::span(&x, 1));
+    } else if (node.rank() == 0) {
+      EXPECT_FALSE(node.comm().poll(1, 8));
+      while (!node.comm().poll(kAnySource, 8)) node.sleep(Seconds(1e-4));
+      EXPECT_TRUE(node.comm().poll(1, 8));
+      EXPECT_FALSE(node.comm().poll(1, 9));
+      int x = 0;
+      node.comm().receive(1, 8, std::span(&x, 1));
+      EXPECT_EQ(x, 41);
+      EXPECT_FALSE(node.comm().poll(1, 8));
+    }
+  });
+}
+
+// Parity groups with reversed keys, then halves of each group, then one group without the first
+// rank.
+TEST_P(CommOn, SplitByColourAndKeyNested) {
+  run_on(cluster(), size(), [](Node& node) {
+    const int p = node.size(), r = node.rank();
+    const auto parity = node.comm().split(r % 2, -r);
+    const int members = (p + 1 - r % 2) / 2;
+    ASSERT_EQ(parity->size(), members);
+    EXPECT_EQ(parity->rank(), members - 1 - r / 2);
+    std::int64_t sum = r;
+    parity->all_reduce(std::span(&sum, 1));
+    EXPECT_EQ(sum, members * (members - 1) + members * (r % 2));
+
+    const auto half = parity->split(2 * parity->rank() < members ? 0 : 1, parity->rank());
+    std::int64_t count = 1;
+    half->all_reduce(std::span(&count, 1));
+    EXPECT_EQ(count, half->size());
+    EXPECT_EQ(half->size(), 2 * parity->rank() < members ? (members + 1) / 2 : members / 2);
+
+    const auto rest = node.comm().split(r == 0 ? -1 : 0, r);
+    EXPECT_EQ(rest == nullptr, r == 0);
+    if (rest) {
+      int from_last = r;
+      rest->broadcast(std::span(&from_last, 1), p - 2);
+      EXPECT_EQ(from_last, p - 1);
+      // The same tag in another group is another message.
+      const int next = (rest->rank() + 1) % rest->size();
+      rest->send(next, 5, std::span<const int>(&r, 1));
+      int got = 0;
+      rest->receive(kAnySource, 5, std::span(&got, 1));
+      EXPECT_EQ(got, 1 + (rest->rank() + rest->size() - 1) % rest->size());
+    }
+    node.comm().barrier();
+  });
+}
+
+class CommErrorsOn : public OnEveryCluster {};
+HETSGD_ON_EVERY_CLUSTER(CommErrorsOn);
+
+TEST_P(CommErrorsOn, MismatchedCollectivesNameBothRanks) {
+  const auto lengths = failure_of<CheckFailure>(cluster(), 3, [](Node& node) {
+    std::vector<float> x(node.rank() == 2 ? 20 : 10);
+    node.comm().all_reduce(std::span(x));
+  });
+  EXPECT_THAT(lengths,
+              testing::ContainsRegex("rank 2 calls all_reduce .sum. of 20 float32 as control"));
+  EXPECT_THAT(lengths,
+              testing::ContainsRegex("rank [01] calls all_reduce .sum. of 10 float32 as control"));
+  const auto kinds = failure_of<CheckFailure>(cluster(), 2, [](Node& node) {
+    float x = 0;
+    if (node.rank() == 0) return node.comm().barrier();
+    node.comm().broadcast(std::span(&x, 1), 1);
+  });
+  EXPECT_THAT(kinds, testing::HasSubstr("rank 0 calls barrier"));
+  EXPECT_THAT(kinds, testing::HasSubstr("rank 1 calls broadcast from 1 of 4 bytes"));
+}
+
+TEST_P(CommErrorsOn, MessageOfTheWrongSize) {
+  for (const bool receiver_waits : {false, true}) {
+    failure_of<CheckFailure>(cluster(), 2, [&](Node& node) {
+      std::vector<float> x(node.rank() == 0 ? 4 : 5);
+      if (node.rank() == 0) {
+        if (receiver_waits) node.sleep(Seconds(1e-2));
+        node.comm().send(1, 0, std::span<const float>(x));
+      } else {
+        if (!receiver_waits) node.sleep(Seconds(1e-2));
+        node.comm().receive(0, 0, std::span(x));
+      }
+    });
+  }
+}
+
+TEST_P(CommErrorsOn, RanksOutsideOfTheGroup) {
+  int x = 0;
+  failure_of<CheckFailure>(
+      cluster(), 1, [&](Node& node) { node.comm().send(1, 0, std::span<const int>(&x, 1)); });
+  failure_of<CheckFailure>(cluster(), 1,
+                           [&](Node& node) { node.comm().receive(1, 0, std::span(&x, 1)); });
+  failure_of<CheckFailure>(cluster(), 1,
+                           [&](Node& node) { node.comm().broadcast(std::span(&x, 1), 1); });
+}
+
+}  // namespace
+}  // namespace hetsgd::conformance

@@ -1,0 +1,128 @@
+#!/usr/bin/python3
+"""Reads every #include of lib/ and apps/ and enforces the layers; files have at most 400 lines.
+
+A folder of lib/ may include itself and folders of a smaller layer; folders of one layer do not include each
+other. apps/ may include everything. Nobody includes tests/ or apps/ from lib/.
+"""
+
+import os
+import re
+import sys
+import tempfile
+import unittest
+
+ROOT = os.path.normpath(os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
+LAYER = {"core": 0, "linalg": 1, "data": 2, "model": 3, "optimizer": 3, "cluster": 3, "collective": 4,
+         "algorithm": 5, "training": 6, "result": 7, "experiment": 8}
+APPS = 9
+SOURCE = (".hpp", ".cpp", ".h", ".cu", ".cuh")
+MOST_LINES = 400
+INCLUDE = re.compile(r'^\s*#\s*include\s*"([^"]+)"')
+
+
+def sources(root):
+    for top in ("lib", "apps"):
+        for folder, _, names in os.walk(os.path.join(root, top)):
+            for name in sorted(names):
+                if name.endswith(SOURCE):
+                    yield os.path.relpath(os.path.join(folder, name), root)
+
+
+def layer_of(path):
+    """(layer, folder) of a file below the root; None for a folder of lib/ that is not in the table."""
+    parts = path.split("/")
+    if parts[0] == "apps":
+        return APPS, "apps"
+    return (LAYER[parts[1]], parts[1]) if parts[1] in LAYER else None
+
+
+def problem_of_include(root, path, target):
+    """Why `path` must not include "target"; None if it may."""
+    layer, folder = layer_of(path)
+    if folder == "apps" and os.path.exists(os.path.join(root, os.path.dirname(path), target)):
+        return None  # the program's own headers
+    first = target.split("/")[0]
+    if first not in LAYER:
+        return f'found "{target}", expected a path below lib/ such as "core/error.hpp"'
+    if not os.path.exists(os.path.join(root, "lib", target)):
+        return f'found "{target}", which does not exist in lib/'
+    if first == folder or LAYER[first] < layer:
+        return None
+    return f'found "{target}" (layer {LAYER[first]}), expected below layer {layer} of {folder}/, or {folder}/ itself'
+
+
+def problems(root):
+    found = []
+    for path in sources(root):
+        with open(os.path.join(root, path), encoding="utf-8") as file:
+            lines = file.read().splitlines()
+        if len(lines) > MOST_LINES:
+            found.append(f"{path}: found {len(lines)} lines, expected at most {MOST_LINES}")
+        if layer_of(path) is None:
+            found.append(f"{path}: found a folder of lib/ without a layer, expected one of {', '.join(LAYER)}")
+            continue
+        for number, line in enumerate(lines, 1):
+            match = INCLUDE.match(line)
+            problem = match and problem_of_include(root, path, match.group(1))
+            if problem:
+                found.append(f"{path}:{number}: {problem}")
+    return found
+
+
+class TheProject(unittest.TestCase):
+    def test_follows_the_layers(self):
+        self.assertEqual(problems(ROOT), [])
+
+    def test_was_read(self):
+        paths = list(sources(ROOT))
+        self.assertGreater(len(paths), 50)
+        self.assertIn("lib/core/error.hpp", paths)
+
+
+class TheCheck(unittest.TestCase):
+    def setUp(self):
+        self.folder = tempfile.TemporaryDirectory()
+        self.addCleanup(self.folder.cleanup)
+        for path in ("lib/core/error.hpp", "lib/data/batch.hpp", "lib/model/model.hpp", "lib/cluster/comm.hpp",
+                     "apps/hetsgd/commands.hpp"):
+            self.write(path, "#pragma once\n")
+
+    def write(self, path, text):
+        path = os.path.join(self.folder.name, path)
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        with open(path, "w", encoding="utf-8") as file:
+            file.write(text)
+
+    def found(self, path, text):
+        self.write(path, text)
+        result = problems(self.folder.name)
+        os.remove(os.path.join(self.folder.name, path))
+        return result
+
+    def test_allows_smaller_layers_and_the_own_folder(self):
+        text = '#include <vector>\n#include "core/error.hpp"\n#include "data/batch.hpp"\n#include "model/model.hpp"\n'
+        self.assertEqual(self.found("lib/model/mlp.cpp", text), [])
+        self.assertEqual(self.found("apps/hetsgd/main.cpp", text + '#include "commands.hpp"\n'), [])
+
+    def test_finds_a_larger_layer(self):
+        self.assertEqual(self.found("lib/core/bad.hpp", '// x\n#include "data/batch.hpp"\n'),
+                         ['lib/core/bad.hpp:2: found "data/batch.hpp" (layer 2), expected below layer 0 of core/, '
+                          'or core/ itself'])
+
+    def test_finds_a_folder_of_the_same_layer(self):
+        self.assertEqual(len(self.found("lib/model/bad.cpp", '#include "cluster/comm.hpp"\n')), 1)
+        self.assertEqual(len(self.found("lib/cluster/sim/bad.cpp", '  #  include "model/model.hpp"\n')), 1)
+
+    def test_finds_relative_missing_and_foreign_includes(self):
+        for target in ("error.hpp", "../core/error.hpp", "core/none.hpp", "apps/hetsgd/commands.hpp", "tests/x.hpp"):
+            self.assertEqual(len(self.found("lib/core/bad.cpp", f'#include "{target}"\n')), 1, target)
+
+    def test_finds_unknown_folders_and_long_files(self):
+        self.assertIn("without a layer", self.found("lib/misc/a.cpp", "")[0])
+        self.assertEqual(self.found("lib/core/long.cpp", "\n" * 400), [])
+        self.assertEqual(self.found("lib/core/long.cpp", "\n" * 401),
+                         ["lib/core/long.cpp: found 401 lines, expected at most 400"])
+
+
+if __name__ == "__main__":
+    sys.exit(unittest.main())

@@ -1,0 +1,31 @@
+"""Small results in the shape of `hetsgd train`'s JSON, computed from closed forms."""
+
+import math
+
+
+def result(algorithm="adaptive", seed=1, workers=4, points=30, step_s=1.0, reach=0.65, batch_sizes=True):
+    """A run that approaches `reach` exponentially; slower workers get smaller batches."""
+    speeds = [1 - 0.08 * rank for rank in range(workers)]
+    curve = []
+    for i in range(points + 1):
+        p1 = reach * (1 - math.exp(-i / 6)) + 0.004 * math.sin(7 * i + seed)
+        curve.append({"time_s": i * step_s * (1 + 0.02 * seed), "samples_count": 25600 * i, "epoch_num": 2.0 * i,
+                      "updates": 100 * i, "train_loss": None if i == 0 else 6 - 0.1 * i, "test_loss": 6 - 0.09 * i,
+                      "p1": max(p1, 0), "p3": max(0.9 * p1, 0), "p5": max(0.8 * p1, 0)})
+    events = []
+    for merge in range(points):
+        sizes = [256 if not batch_sizes else max(32, 256 - 8 * merge * rank // 3) for rank in range(workers)]
+        events.append({"type": "merge", "time_s": merge * step_s, "batch_size": sizes,
+                       "learning_rate": [s / 256 for s in sizes], "updates": [25] * workers,
+                       "weight": [1 / workers] * workers, "norm": [1.0] * workers, "perturbed": False})
+    elapsed = curve[-1]["time_s"]
+    rows = []
+    for rank, speed in enumerate(speeds):
+        compute = elapsed * (0.9 if batch_sizes else 0.7 / speed)
+        rows.append({"rank": rank, "device": f"sim:{rank}", "compute_s": compute, "communicate_s": 0.05 * elapsed,
+                     "wait_s": 0.94 * elapsed - compute, "samples": 1000, "updates": 10, "bytes_sent": 1,
+                     "bytes_received": 1})
+    return {"schema_version": "1.0", "config": {"algorithm": algorithm, "seed": seed}, "curve": curve, "events": events,
+            "workers": rows, "cluster": {"name": "sim", "virtual_time": True}, "summary": {"elapsed_s": elapsed},
+            "time_to_accuracy": [{"target": "p1>=0.6", "metric": "p1", "at_least": True, "value": 0.6, "time_s": 10.0}],
+            "status": "completed"}

@@ -1,0 +1,85 @@
+#!/usr/bin/env bash
+# Installs what is missing, builds, and runs all tests. The exit code is 0 only if every part passed.
+#
+#   ./scripts/test.sh [--quick] [--no-setup]
+#
+#   --quick      the release build and its tests only (no sanitizers, no fuzzers)
+#   --no-setup   do not look at the Debian packages
+#
+# Environment: HETSGD_DATA_DIR  folder with delicious_{train,test}.txt, a9a, a9a.t: tests on real data (else skipped)
+#              HETSGD_FUZZ_SECONDS  seconds for each fuzzer (60)
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+quick=false
+setup=true
+for argument in "$@"; do
+  case "$argument" in
+    --quick) quick=true ;;
+    --no-setup) setup=false ;;
+    -h|--help) sed -n '2,10s/^# \{0,1\}//p' "$0"; exit 0 ;;
+    *) echo "test.sh: found option \"$argument\", expected --quick or --no-setup" >&2; exit 2 ;;
+  esac
+done
+cores=$(nproc)
+summary=()
+failed=0
+
+# part NAME COMMAND...: runs it, notes the outcome and goes on.
+part() {
+  local name=$1 start=$SECONDS outcome=passed
+  shift
+  printf '\n=== %s\n' "$name"
+  if ! "$@"; then
+    outcome=FAILED
+    failed=1
+  fi
+  summary+=("$(printf '%-28s %-7s %5d s' "$name" "$outcome" $((SECONDS - start)))")
+  [[ $outcome == passed ]]
+}
+
+build() {
+  cmake --preset "$1" && cmake --build --preset "$1" -j "$cores" "${@:2}"
+}
+
+# Tests of one preset; without the build there is nothing to run.
+build_and_test() {
+  if part "$1: build" build "$1"; then
+    part "$1: tests" ctest --preset "$1" -j "$cores" || true
+  fi
+}
+
+fuzz() {
+  local fuzzers=(build/fuzz/tests/fuzz/*_fuzz) logs=build/fuzz/logs
+  mkdir -p "$logs"
+  # One process per core, each with its own corpus (kept between calls) and log.
+  export HETSGD_FUZZ_SECONDS=${HETSGD_FUZZ_SECONDS:-60} logs
+  printf '%s\n' "${fuzzers[@]}" | xargs -P "$cores" -I{} bash -c '
+    name=$(basename "$1"); corpus=build/fuzz/corpus/$name; mkdir -p "$corpus"
+    seeds=tests/fuzz/corpus/$name; [[ -d $seeds ]] || seeds=
+    if "$1" -max_total_time="$HETSGD_FUZZ_SECONDS" -timeout=10 -rss_limit_mb=4096 -print_final_stats=1 \
+         -artifact_prefix="$logs/$name-" "$corpus" $seeds >"$logs/$name.log" 2>&1; then
+      echo "$name: $(sed -n "s/^stat::number_of_executed_units: *//p" "$logs/$name.log") inputs, no crash"
+    else
+      echo "$name: FAILED"; tail -n 40 "$logs/$name.log"; exit 1
+    fi' _ {}
+}
+
+if $setup; then part "Debian packages" ./scripts/setup-debian.sh --no-torch || true; fi
+build_and_test release
+if ! $quick; then
+  build_and_test asan-ubsan
+  build_and_test tsan
+  if part "fuzzers: build" build fuzz --target tests/fuzz/all; then
+    part "fuzzers" fuzz || true
+  fi
+fi
+
+printf '\n=== Summary (%d s)\n' "$SECONDS"
+printf '%s\n' "${summary[@]}"
+if ((failed)); then
+  echo "FAILED"
+else
+  echo "all passed"
+fi
+exit "$failed"

@@ -1,0 +1,106 @@
+#include "core/logging.hpp"
+
+#include <spdlog/logger.h>
+#include <spdlog/sinks/base_sink.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <memory>
+#include <mutex>
+
+namespace hetsgd {
+namespace {
+
+// A sink that knows about the status line: it takes the line away, writes the message and draws it
+// again.
+class TalkSink final : public spdlog::sinks::base_sink<std::mutex> {
+ public:
+  void configure(const TalkOptions& options) {
+    const std::lock_guard lock(mutex_);
+    options_ = options;
+  }
+
+  void show(std::string_view text) {
+    const std::lock_guard lock(mutex_);
+    if (options_.quiet) return;
+    if (!options_.terminal) {
+      if (!text.empty()) write(fmt::format("{}\n", text));
+      return;
+    }
+    status_ = text.substr(0, width());
+    write(kEraseLine + status_);
+  }
+
+ protected:
+  void sink_it_(const spdlog::details::log_msg& message) override {
+    if (options_.quiet && message.level == spdlog::level::info) return;
+    const std::string_view text(message.payload.data(), message.payload.size());
+    std::string line = status_.empty() ? "" : kEraseLine;
+    line += fmt::format("{}{}\n{}", prefix(message.level), text, status_);
+    write(line);
+  }
+  void flush_() override { std::fflush(stderr); }
+
+ private:
+  std::string prefix(spdlog::level::level_enum level) const {
+    const char* const word = level == spdlog::level::err    ? "error"
+                             : level == spdlog::level::warn ? "warning"
+                                                            : "";
+    if (!*word) return "";
+    if (!options_.color) return fmt::format("{}: ", word);
+    return fmt::format("\033[1;{}m{}:\033[0m ", level == spdlog::level::err ? 31 : 33, word);
+  }
+
+  static std::size_t width() {
+    winsize size{};
+    const bool known = ::ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 1;
+    return known ? size.ws_col - 1U : 79U;
+  }
+
+  // One call per message, so that lines of several processes do not mix.
+  static void write(std::string_view text) {
+    std::fwrite(text.data(), 1, text.size(), stderr);
+    std::fflush(stderr);
+  }
+
+  inline static const std::string kEraseLine = "\r\033[K";
+  TalkOptions options_ = detect_terminal();
+  std::string status_;
+};
+
+TalkSink& sink() {
+  static const auto shared = std::make_shared<TalkSink>();
+  return *shared;
+}
+
+spdlog::logger& logger() {
+  // The sink outlives the logger: both live until the program ends.
+  static spdlog::logger instance("talk", std::shared_ptr<TalkSink>(&sink(), [](TalkSink*) {}));
+  return instance;
+}
+
+}  // namespace
+
+TalkOptions detect_terminal() {
+  TalkOptions options;
+  const char* const term = std::getenv("TERM");
+  const char* const no_color = std::getenv("NO_COLOR");
+  options.terminal = ::isatty(STDERR_FILENO) == 1 && !(term && std::string_view(term) == "dumb");
+  options.color = options.terminal && !(no_color && *no_color);
+  return options;
+}
+
+void start_talking(const TalkOptions& options) { sink().configure(options); }
+
+void talk(TalkLevel level, std::string_view text) {
+  const auto spd = level == TalkLevel::error     ? spdlog::level::err
+                   : level == TalkLevel::warning ? spdlog::level::warn
+                                                 : spdlog::level::info;
+  logger().log(spd, spdlog::string_view_t(text.data(), text.size()));
+}
+
+void show_status(std::string_view text) { sink().show(text); }
+
+}  // namespace hetsgd

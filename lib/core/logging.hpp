@@ -1,0 +1,47 @@
+// Talk: what a person should read while a command runs. Goes to stderr, never to stdout, which is
+// for data.
+//
+// Messages ("warning: ...") and one status line (progress), which stays below them on a terminal.
+// Thread-safe.
+#pragma once
+
+#include <fmt/format.h>
+
+#include <string>
+#include <string_view>
+#include <utility>
+
+namespace hetsgd {
+
+enum class TalkLevel { note, warning, error };
+
+struct TalkOptions {
+  bool quiet = false;  // drop notes and the status line; warnings and errors stay
+  bool color = false;
+  bool terminal = false;  // stderr can redraw its last line
+};
+
+// What the terminal and the environment say: NO_COLOR (any text) and TERM=dumb switch colour off,
+// and without a terminal there is none. Only `terminal` and `color` are filled in.
+TalkOptions detect_terminal();
+
+// Called again, it replaces the options. Before the first call: detect_terminal().
+void start_talking(const TalkOptions& options);
+
+// "warning: text", one line. A note stands without a word in front.
+void talk(TalkLevel level, std::string_view text);
+
+template <class... Args>
+void note(fmt::format_string<Args...> text, Args&&... args) {
+  talk(TalkLevel::note, fmt::format(text, std::forward<Args>(args)...));
+}
+template <class... Args>
+void warn(fmt::format_string<Args...> text, Args&&... args) {
+  talk(TalkLevel::warning, fmt::format(text, std::forward<Args>(args)...));
+}
+
+// On a terminal: redraws the last line in place, cut to its width; "" removes it. Elsewhere: prints
+// `text` as a line of its own, unless it is "".
+void show_status(std::string_view text);
+
+}  // namespace hetsgd

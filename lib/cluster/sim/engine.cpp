@@ -1,6 +1,7 @@
 #include "cluster/sim/engine.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <tuple>
 
 #include "core/error.hpp"
@@ -9,6 +10,7 @@ namespace hetsgd::sim {
 
 namespace {
 
+// An event's order: arrival (1 bit), rank (20 bits), sequence (43 bits).
 constexpr int kSequenceBits = 43;
 constexpr int kRankBits = 20;
 constexpr std::uint64_t kArrival = std::uint64_t{1} << (kSequenceBits + kRankBits);
@@ -26,7 +28,8 @@ Engine::~Engine() { tear_down(); }
 
 void Engine::push(double time, std::uint64_t order, Handler handler, void* object) {
   HETSGD_CHECK_GE(time, now_);  // fails for NaN, too
-  queue_.push({time, order | sequence_++, handler, object});
+  HETSGD_CHECK(std::isfinite(time));
+  queue_.push(time, order | sequence_++, handler, object);
 }
 
 void Engine::at(double time, Handler handler, void* object) { push(time, 0, handler, object); }
@@ -126,10 +129,13 @@ void Engine::loop() {
       std::rethrow_exception(abort_error_);
     }
     if (queue_.empty()) throw deadlock();
-    const Event event = queue_.top();
-    queue_.pop();
-    now_ = event.time;
+    const Event event = queue_.pop();
+    now_ = event.seconds();
     ++events_;
+    // While this event is handled the next one's stack comes in: half of the time with 1,000 fibers.
+    if (!queue_.empty() && queue_.top().handler == nullptr) {
+      static_cast<const Process*>(queue_.top().object)->fiber.prefetch();
+    }
     if (event.handler == nullptr) {
       resume(*static_cast<Process*>(event.object));
     } else {

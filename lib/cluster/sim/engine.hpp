@@ -13,7 +13,6 @@
 #include <functional>
 #include <memory>
 #include <mutex>
-#include <queue>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -21,6 +20,7 @@
 #include "cluster/blocking.hpp"
 #include "cluster/ledger.hpp"
 #include "cluster/node.hpp"
+#include "cluster/sim/event_queue.hpp"
 #include "cluster/sim/fiber.hpp"
 #include "cluster/sim/host_pool.hpp"
 
@@ -108,18 +108,6 @@ class Engine {
   bool tearing_down() const { return tearing_down_; }
 
  private:
-  struct Event {
-    double time;
-    std::uint64_t order;  // arrival (1 bit), rank (20 bits), sequence (43 bits)
-    Handler handler;      // null: resume the process `object`
-    void* object;
-  };
-  struct Later {
-    bool operator()(const Event& a, const Event& b) const {
-      return a.time > b.time || (a.time == b.time && a.order > b.order);
-    }
-  };
-
   void push(double time, std::uint64_t order, Handler handler, void* object);
   void block_on(const void* reason, std::string (*describe)(const void*));
   void end(Process& process);
@@ -131,7 +119,7 @@ class Engine {
   std::function<void(Process&)> ended_;
   StackPool stacks_;
   std::vector<std::unique_ptr<Process>> processes_;  // alive ones, in no order
-  std::priority_queue<Event, std::vector<Event>, Later> queue_;
+  EventQueue queue_;                                 // a null handler: resume the process `object`
   double now_ = 0;
   std::uint64_t sequence_ = 0;
   std::uint64_t events_ = 0;

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <boost/context/detail/fcontext.hpp>
+#include <cstdint>
 #include <cstring>
 
 #include "core/error.hpp"
@@ -38,6 +39,9 @@ namespace context = boost::context::detail;
 
 namespace {
 
+constexpr std::size_t kColors = 16;
+constexpr std::size_t kColorBytes = 192;
+
 std::size_t page_bytes() {
   static const auto bytes = static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
   return bytes;
@@ -70,7 +74,7 @@ StackPool::Stack StackPool::take() {
   }
   ++mapped_;
   // Room for one more in advance, so that give_back cannot fail.
-  free_.reserve(mapped_);
+  if (free_.capacity() < mapped_) free_.reserve(2 * mapped_);
   return {static_cast<std::byte*>(memory) + guard, bytes_};
 }
 
@@ -146,7 +150,12 @@ void Fiber::start() {
 #ifdef HETSGD_TSAN
   fiber_handle_ = __tsan_create_fiber(0);
 #endif
-  context_ = context::make_fcontext(stack_.bottom + stack_.bytes, stack_.bytes, &Switch::entry);
+  // Stacks begin at different places in their page: otherwise the hot ends of a thousand fibers would
+  // compete for the same few sets of the caches.
+  const std::size_t page = reinterpret_cast<std::uintptr_t>(stack_.bottom) / page_bytes();
+  const std::size_t shift = page % kColors * kColorBytes;
+  context_ = context::make_fcontext(stack_.bottom + stack_.bytes - shift, stack_.bytes - shift,
+                                    &Switch::entry);
 }
 
 void Fiber::enter() {

@@ -66,6 +66,13 @@ class Fiber {
   // the program.
   void suspend();
 
+  // Owner: this suspended fiber is resumed soon. Brings the end of its stack into the cache.
+  void prefetch() const {
+    constexpr std::ptrdiff_t kLines = 8;
+    const auto* stack = static_cast<const std::byte*>(context_);
+    for (std::ptrdiff_t line = 0; line < kLines; ++line) __builtin_prefetch(stack + 64 * line);
+  }
+
   bool ended() const { return state_ == State::ended; }
 
  private:

@@ -10,8 +10,7 @@
 // server_bytes_per_s) at the other end. The slower of the two links sets the time of one transfer;
 // each is occupied for what it needs itself.
 //
-// Standard collectives cost what NetworkModel says and do not occupy links. A rate of 0 means that
-// bytes take no time.
+// Standard collectives cost what NetworkModel says and do not occupy links.
 #pragma once
 
 #include <algorithm>
@@ -43,18 +42,19 @@ class Network {
   };
   // A worker's bytes go out as soon after `now` as its link is free.
   Slot egress(int rank, double now, double bytes) {
-    return occupy(model_.shared_bus ? bus_ : link(rank).egress, now, bytes / rate());
+    return occupy(model_.shared_bus ? bus_ : link(rank).egress, now, bytes / model_.bytes_per_s);
   }
   // Their head is at the receiver's link at `head`: when the message is through. Called in the
   // order of heads.
   double ingress(int rank, double head, double bytes) {
-    return occupy(model_.shared_bus ? bus_ : link(rank).ingress, head, bytes / rate()).end;
+    return occupy(model_.shared_bus ? bus_ : link(rank).ingress, head, bytes / model_.bytes_per_s)
+        .end;
   }
   Slot server_egress(double now, double bytes) {
-    return occupy(server_.egress, now, bytes / server_rate());
+    return occupy(server_.egress, now, bytes / model_.server_bytes_per_s);
   }
   double server_ingress(double head, double bytes) {
-    return occupy(server_.ingress, head, bytes / server_rate()).end;
+    return occupy(server_.ingress, head, bytes / model_.server_bytes_per_s).end;
   }
 
  private:
@@ -68,11 +68,6 @@ class Network {
     free = start + seconds;
     return {start, free};
   }
-  static double rate_or_infinite(double rate) {
-    return rate > 0 ? rate : std::numeric_limits<double>::infinity();
-  }
-  double rate() const { return rate_or_infinite(model_.bytes_per_s); }
-  double server_rate() const { return rate_or_infinite(model_.server_bytes_per_s); }
   Link& link(int rank) { return links_[static_cast<std::size_t>(rank)]; }
 
   NetworkModel model_;

@@ -20,6 +20,11 @@ class SimCluster final : public Cluster {
     for (const double speed : options.speed) check_positive("--speed", speed);
     check_positive("--charge", options.payload_scale);
     check_positive("--charge", options.work_scale);
+    // Rates come from profiles, whose readers refuse others.
+    HETSGD_CHECK_LT(0.0, options.profile.operations_per_s);
+    HETSGD_CHECK_LT(0.0, options.profile.bytes_per_s);
+    HETSGD_CHECK_LT(0.0, options.network.bytes_per_s);
+    HETSGD_CHECK_LT(0.0, options.network.server_bytes_per_s);
   }
 
   std::string name() const override { return "sim"; }

@@ -26,6 +26,9 @@ struct AlgorithmInfo {
   // agree call by call. Otherwise running() turns false for everybody at once.
   bool synchronous = true;
   int max_workers = 1 << 20;
+  // Why no other optimizer than plain SGD makes sense, e.g. "has an update rule of its own"; empty:
+  // all do.
+  std::string plain_sgd_only = "";
 };
 
 class Algorithm {

@@ -5,7 +5,7 @@
 // Paper:      000 section 2.2, figure 2 (gradient aggregation) and section 2.3 (mirrored and
 // central storage);
 //             TensorFlow's mirrored strategy, Horovod.
-// Implements: g = sum_i (b_i / b) g_i;  v <- mu v + g + lambda w;  w <- w - lr v.
+// Implements: g = sum_i (b_i / b) g_i;  w <- w - lr g, or the update of --optimizer.
 // Symbols:    b --batch-size (P times it with --per-worker-batch full), b_i worker i's part, mu
 // --momentum,
 //             lambda --weight-decay.
@@ -25,23 +25,23 @@ namespace {
 enum class PerWorkerBatch { split, full };
 enum class Storage { mirrored, central };
 
-struct Update {
-  double learning_rate, momentum, weight_decay;
+using OptimizerMaker = std::function<std::unique_ptr<Optimizer>(Device&)>;
+
+struct Push {
+  double learning_rate;
 };
-struct Push {};
 struct Pull {};
 
 // Central storage: waits for all gradients, adds them in rank order, updates, answers everybody.
 class CentralStore final : public Service<Push, Pull> {
  public:
-  CentralStore(int workers, std::span<const float> w, Update update)
+  CentralStore(int workers, std::span<const float> w, const OptimizerMaker& make)
       : device_(make_cpu_device<float>(1)),
         w_(w.begin(), w.end()),
         gradient_(static_cast<std::size_t>(workers)),
-        learning_rate_(update.learning_rate),
-        optimizer_(make_sgd_optimizer(*device_, w.size(), update.momentum, update.weight_decay)) {}
+        optimizer_(make(*device_)) {}
 
-  void handle(int from, const Push&, std::span<const float> gradient,
+  void handle(int from, const Push& push, std::span<const float> gradient,
               Responder<Pull> reply) override {
     gradient_[static_cast<std::size_t>(from)].assign(gradient.begin(), gradient.end());
     waiting_.push_back(std::move(reply));
@@ -50,7 +50,7 @@ class CentralStore final : public Service<Push, Pull> {
     for (std::size_t r = 1; r < gradient_.size(); ++r) {
       device_->axpby(sum.size(), 1.0F, gradient_[r].data(), 1.0F, sum.data());
     }
-    optimizer_->update(*device_, learning_rate_, sum, w_);
+    optimizer_->update(*device_, push.learning_rate, sum, w_);
     for (auto& answer : waiting_) answer({}, w_, Traffic::parameters);
     waiting_.clear();
   }
@@ -60,7 +60,6 @@ class CentralStore final : public Service<Push, Pull> {
   std::vector<float> w_;
   std::vector<std::vector<float>> gradient_;  // by rank
   std::vector<Responder<Pull>> waiting_;
-  double learning_rate_;
   std::unique_ptr<Optimizer> optimizer_;
 };
 
@@ -73,10 +72,6 @@ class Ssgd final : public Algorithm {
     options.add_choice("storage", storage_,
                        {{"mirrored", Storage::mirrored}, {"central", Storage::central}},
                        "where the parameters are updated: on every worker, or on a server");
-    options.add("momentum", momentum_, "Polyak momentum of the update").symbol("mu").range(0, 1);
-    options.add("weight_decay", weight_decay_, "L2 penalty, added to the gradient")
-        .symbol("lambda")
-        .at_least(0);
   }
 
   void check(const Plan& plan) const override {
@@ -95,21 +90,18 @@ class Ssgd final : public Algorithm {
         self.plan().batch_size * (per_worker_batch_ == PerWorkerBatch::full ? p : 1);
     const auto part = self.comm().block_of(self.rank(), b);
     const std::uint64_t b_i = part.end - part.begin;
-    const double lr = self.plan().learning_rate;
 
     Buffer w = self.initial_parameters();
     Gradient g = self.make_gradient();
-    const auto optimizer = self.make_optimizer(momentum_, weight_decay_);
-    const bool plain = momentum_ == 0 && weight_decay_ == 0;
-    std::function<void()> update = [&] {  // mirrored
+    std::function<void(double)> update = [&](double lr) {  // mirrored
       if (p > 1) self.all_reduce(g);
-      plain ? self.apply(g, lr, w) : self.apply(g, lr, w, *optimizer);
+      self.apply(g, lr, w);
     };
     if (storage_ == Storage::central) {
-      update = [&,
-                store = self.serve<CentralStore>("parameters", self.size(), w.span(),
-                                                 Update{lr, momentum_, weight_decay_})]() mutable {
-        store.call({}, g.flat.span(), w.span());  // push the gradient, pull the parameters
+      const auto make = [&](Device& device) { return self.make_optimizer(device); };
+      update = [&, store = self.serve<CentralStore>("parameters", self.size(), w.span(),
+                                                    OptimizerMaker(make))](double lr) mutable {
+        store.call({lr}, g.flat.span(), w.span());  // push the gradient, pull the parameters
         self.took_update();
       };
     }
@@ -118,7 +110,7 @@ class Ssgd final : public Algorithm {
     for (std::uint64_t begin = 0; self.running(); begin += b) {
       self.gradient(shared ? self.batch_at({begin + part.begin, b_i}) : self.next_batch(b_i), w, g);
       if (p > 1) self.scale(static_cast<double>(b_i) / static_cast<double>(b), g.flat);
-      update();
+      update(self.learning_rate(self.plan().batch_size));
       self.evaluate_here(w);
     }
   }
@@ -126,8 +118,6 @@ class Ssgd final : public Algorithm {
  private:
   PerWorkerBatch per_worker_batch_ = PerWorkerBatch::split;
   Storage storage_ = Storage::mirrored;
-  double momentum_ = 0;
-  double weight_decay_ = 0;
 };
 
 const bool registered = register_algorithm<Ssgd>({

@@ -1,5 +1,6 @@
 #include "algorithm/worker.hpp"
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 
 #include "core/error.hpp"
@@ -14,15 +15,38 @@ Work vector_work(double passes, std::size_t n) {
   return {.operations = numbers, .bytes = 4.0 * numbers, .launches = 1};
 }
 
+std::vector<Tensor> tensors(const Layout& layout) {
+  std::vector<Tensor> list;
+  for (const LayerView& layer : layout.layers) list.push_back({layer.offset, layer.size()});
+  return list;
+}
+
 }  // namespace
 
 Worker::Worker(Node& node, Run& run)
     : node_(node), run_(run), context_(run.model().make_context(node.device())) {}
 
 bool Worker::running() {
-  const bool go_on = run_.running(*this);
+  go_on_ = run_.running(*this);
+  samples_at_go_on_ = samples_;
   ++running_calls_;
-  return go_on;
+  return go_on_.yes;
+}
+
+std::uint64_t Worker::mega_batch_samples() const {
+  const std::uint64_t whole = plan().mega_batch_samples(), budget = plan().max_samples;
+  if (budget == 0) return whole;
+  return std::min(whole, std::max<std::uint64_t>(1, budget - std::min(go_on_.samples, budget)));
+}
+
+double Worker::epoch() const {
+  const std::uint64_t since = (samples_ - samples_at_go_on_) * static_cast<std::uint64_t>(size());
+  return static_cast<double>(go_on_.samples + since) / static_cast<double>(plan().rows);
+}
+
+double Worker::learning_rate(std::uint64_t b) const {
+  return plan().learning_rate * static_cast<double>(b) / static_cast<double>(plan().batch_size) *
+         plan().schedule.factor(epoch());
 }
 
 const Batch& Worker::next_batch(std::uint64_t size) {
@@ -49,50 +73,64 @@ template <class Fn>
 double Worker::compute_step(const Batch& batch, Fn&& fn) {
   double loss = 0;
   const Seconds started = now();
-  node_.compute(run_.gradient_work(batch.shape()), ComputeKind::step, [&] {
-    loss = fn(*context_);
-  });
+  node_.compute(run_.gradient_work(batch.shape()), ComputeKind::step, [&] { loss = fn(); });
   samples_ += batch.size();
   run_.completed(*this, batch.size(), loss, started);
   return loss;
 }
 
+void Worker::clear_foreign_rows(Gradient& g) {
+  if (!gradient_is_dense_) return;
+  const LayerView& sparse = model().layout().layers.front();
+  device().fill(sparse.size(), 0.0F, g.flat.data() + sparse.offset);
+  g.rows.clear();
+  gradient_is_dense_ = false;
+}
+
 double Worker::gradient(const Batch& batch, const Buffer& w, Gradient& g) {
-  return compute_step(batch, [&](ModelContext& context) {
-    if (gradient_is_dense_) {
-      const LayerView& sparse = run_.model().layout().layers.front();
-      node_.device().fill(sparse.size(), 0.0F, g.flat.data() + sparse.offset);
-      g.rows.clear();
-      gradient_is_dense_ = false;
-    }
-    return run_.model().gradient(context, batch, w.data(), g);
+  return compute_step(batch, [&] {
+    clear_foreign_rows(g);
+    return model().gradient(*context_, batch, w.data(), g);
   });
 }
 
+std::unique_ptr<Optimizer> Worker::make_optimizer(Device& device) const {
+  return hetsgd::make_optimizer(plan().optimizer, device, model().parameters(),
+                                tensors(model().layout()));
+}
+
+Optimizer& Worker::optimizer() {
+  if (!optimizer_) optimizer_ = make_optimizer(device());
+  return *optimizer_;
+}
+
 double Worker::step(const Batch& batch, double learning_rate, Buffer& w) {
-  const double loss = compute_step(batch, [&](ModelContext& context) {
-    return run_.model().step(context, batch, static_cast<float>(learning_rate), w.data());
-  });
+  double loss = 0;
+  if (plan().optimizer.plain()) {
+    loss = compute_step(batch, [&] {
+      return model().step(*context_, batch, static_cast<float>(learning_rate), w.data());
+    });
+  } else {
+    if (own_gradient_.flat.size() == 0) own_gradient_ = make_gradient();
+    loss = gradient(batch, w, own_gradient_);
+    compute_vectors(optimizer().passes(), [&] {
+      optimizer().update(device(), learning_rate, own_gradient_.flat.span(), w.span());
+    });
+  }
   ++updates_;
   run_.updated(*this, true);
   return loss;
 }
 
-void Worker::apply(const Gradient& g, double learning_rate, Buffer& w) {
-  if (gradient_is_dense_) {
-    axpby(-learning_rate, g.flat, 1.0, w);
-  } else {
+void Worker::apply(Gradient& g, double learning_rate, Buffer& w) {
+  if (plan().optimizer.plain() && !gradient_is_dense_) {
     compute_vectors(3, [&] {
-      apply_gradient(run_.model(), node_.device(), g, static_cast<float>(learning_rate), w.data());
+      apply_gradient(model(), device(), g, static_cast<float>(learning_rate), w.data());
     });
+  } else {
+    compute_vectors(optimizer().passes(),
+                    [&] { optimizer().update(device(), learning_rate, g.flat.span(), w.span()); });
   }
-  took_update();
-}
-
-void Worker::apply(const Gradient& g, double learning_rate, Buffer& w, Optimizer& optimizer) {
-  compute_vectors(optimizer.passes(), [&] {
-    optimizer.update(node_.device(), learning_rate, g.flat.span(), w.span());
-  });
   took_update();
 }
 
@@ -101,67 +139,73 @@ void Worker::took_update() {
   run_.updated(*this, rank() == 0);
 }
 
-double Worker::learning_rate(std::uint64_t b) const {
-  return plan().learning_rate * static_cast<double>(b) / static_cast<double>(plan().batch_size);
-}
-
 void Worker::compute_vectors(double passes, FunctionRef fn) {
-  node_.compute(vector_work(passes, run_.model().parameters()), ComputeKind::vector, fn);
+  node_.compute(vector_work(passes, model().parameters()), ComputeKind::vector, fn);
 }
 
 void Worker::copy(const Buffer& x, Buffer& y) {
-  compute_vectors(2, [&] { node_.device().copy(x.size(), x.data(), y.data()); });
+  compute_vectors(2, [&] { device().copy(x.size(), x.data(), y.data()); });
 }
 
 void Worker::scale(double a, Buffer& x) {
-  compute_vectors(2, [&] {
-    // b = 0 makes axpby a scaling copy; in place it reads each number before it writes it.
-    node_.device().axpby(x.size(), static_cast<float>(a), x.data(), 0.0F, x.data());
-  });
+  compute_vectors(
+      2, [&] { device().axpby(x.size(), static_cast<float>(a), x.data(), 0.0F, x.data()); });
 }
 
 void Worker::axpby(double a, const Buffer& x, double b, Buffer& y) {
   compute_vectors(3, [&] {
-    node_.device().axpby(x.size(), static_cast<float>(a), x.data(), static_cast<float>(b),
-                         y.data());
+    device().axpby(x.size(), static_cast<float>(a), x.data(), static_cast<float>(b), y.data());
   });
 }
 
 double Worker::squared_norm(const Buffer& x) {
   double sum = 0;
-  compute_vectors(1, [&] { sum = node_.device().squared_norm(x.size(), x.data()); });
+  compute_vectors(1, [&] { sum = device().squared_norm(x.size(), x.data()); });
   return sum;
 }
 
 void Worker::momentum_merge(const Buffer& merged, double gamma, Buffer& w, Buffer& previous) {
   compute_vectors(5, [&] {
-    node_.device().momentum_merge(w.size(), merged.data(), static_cast<float>(gamma), w.data(),
-                                  previous.data());
+    device().momentum_merge(w.size(), merged.data(), static_cast<float>(gamma), w.data(),
+                            previous.data());
   });
 }
 
 Buffer Worker::vector() {
-  Buffer buffer(node_.device(), run_.model().parameters());
-  node_.device().fill(buffer.size(), 0.0F, buffer.data());
+  Buffer buffer(device(), model().parameters());
+  device().fill(buffer.size(), 0.0F, buffer.data());
   return buffer;
 }
 
 Buffer Worker::initial_parameters() {
   const auto host = run_.initial_parameters();
-  Buffer buffer(node_.device(), host.size());
-  node_.device().upload(buffer.data(), host.data(), host.size_bytes());
+  Buffer buffer(device(), host.size());
+  device().upload(buffer.data(), host.data(), host.size_bytes());
   return buffer;
 }
 
-Gradient Worker::make_gradient() { return hetsgd::make_gradient(run_.model(), node_.device()); }
-
-std::unique_ptr<Optimizer> Worker::make_optimizer(double momentum, double weight_decay) {
-  return make_sgd_optimizer(node_.device(), run_.model().parameters(), momentum, weight_decay);
-}
+Gradient Worker::make_gradient() { return hetsgd::make_gradient(model(), device()); }
 
 void Worker::all_reduce(Gradient& g) {
   comm().all_reduce(g.flat.span(), ReduceOp::sum, Traffic::gradients);
   gradient_is_dense_ = true;
+}
+
+void Worker::companion(const std::string& name, std::function<void(Worker&)> fn) {
+  node_.companion(name, [&run = run_, fn = std::move(fn)](Node& node) {
+    Worker second(node, run);
+    fn(second);
+  });
+}
+
+void Worker::evaluate_here(const Buffer& model) {
+  run_.evaluate_here(*this, [&] { return model.span(); });
+}
+
+void Worker::publish(const Buffer& replica) { run_.publish(rank(), replica.span()); }
+
+void Worker::evaluate_mean_here() {
+  run_.evaluate_here(*this, [&] { return run_.mean_of_published(); });
 }
 
 void Worker::record(nlohmann::json event) { run_.record(now(), std::move(event)); }

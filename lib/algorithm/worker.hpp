@@ -6,11 +6,12 @@
 // driver's business (training/), reached through Run. (It stands here and not in cluster/ because
 // it needs the model, which is a layer beside the cluster.)
 //
-// Vectors (Buffer) are model-sized device memory. A batch reference stays valid until the next call
-// that makes a batch.
+// Vectors (Buffer) are model-sized device memory. A batch stays valid until the next call that
+// makes one.
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <nlohmann/json_fwd.hpp>
 #include <span>
@@ -18,6 +19,7 @@
 #include <utility>
 #include <vector>
 
+#include "algorithm/plan.hpp"
 #include "cluster/node.hpp"
 #include "data/batch.hpp"
 #include "data/sampler.hpp"
@@ -27,21 +29,13 @@
 
 namespace hetsgd {
 
-// The hyperparameters that all algorithms share.
-struct Plan {
-  int workers = 1;
-  std::uint64_t batch_size = 256;  // b_max: the largest batch of one worker
-  double learning_rate = 1.0;      // given for b_max
-  std::uint64_t mega_batch = 100;  // in batches of b_max
-  std::uint64_t max_samples = 0;   // the run's budget; 0: no limit
-  std::uint64_t seed = 1;
-  Partition partition = Partition::shared;
-  bool record_steps = false;  // every gradient and step becomes an event
-
-  std::uint64_t mega_batch_samples() const { return mega_batch * batch_size; }
-};
-
 class Worker;
+
+// The driver's answer to one call of running().
+struct GoOn {
+  bool yes = false;
+  std::uint64_t samples = 0;  // learnt from so far, by all workers
+};
 
 // What the driver gives to workers. One per run in sim and threads; thread-safe.
 class Run {
@@ -57,14 +51,17 @@ class Run {
   // The charged work: of the real model, or of the full-size one under --charge.
   virtual Work gradient_work(const BatchShape& batch) const = 0;
 
-  virtual bool running(Worker& worker) = 0;
-  virtual std::uint64_t mega_batch_samples(Worker& worker) = 0;
-  virtual std::uint64_t draw(
-      std::uint64_t count) = 0;  // asynchronous algorithms: the shared pool's cursor
+  virtual GoOn running(Worker& worker) = 0;
+  virtual std::uint64_t draw(std::uint64_t count) = 0;  // asynchronous: the shared pool's cursor
   virtual void completed(Worker& worker, std::uint64_t samples, double loss, Seconds started) = 0;
   virtual void updated(Worker& worker, bool counts_for_run) = 0;
-  virtual void evaluate_here(Worker& worker, std::span<const float> model) = 0;
+  // `model` is called inside the fence, if an evaluation is due.
+  virtual void evaluate_here(Worker& worker,
+                             const std::function<std::span<const float>()>& model) = 0;
+  virtual void publish(int rank, std::span<const float> replica) = 0;
+  virtual std::span<const float> mean_of_published() = 0;
   virtual void record(Seconds time, nlohmann::json event) = 0;
+  virtual void observe(const std::string& histogram, std::int64_t value) = 0;
 };
 
 class Worker {
@@ -76,16 +73,16 @@ class Worker {
   Seconds now() const { return node_.now(); }
   const Plan& plan() const { return run_.plan(); }
 
-  // --- the loop ----------------------------------------------------------------------------------
+  // --- the loop ---------------------------------------------------------------------------------
   // The only loop guard: false when the budget is used up, a target stops the run, it diverged or
   // was aborted.
   bool running();
   // Samples until the next merge: plan().mega_batch_samples(), less when the run's budget ends
   // before. All workers of a synchronous algorithm get the same number between two calls of
   // running().
-  std::uint64_t mega_batch_samples() { return run_.mega_batch_samples(*this); }
+  std::uint64_t mega_batch_samples() const;
 
-  // --- data --------------------------------------------------------------------------------------
+  // --- data -------------------------------------------------------------------------------------
   // The next `size` samples of this worker. Partition shared: synchronous algorithms interleave the
   // pool by rank (the k-th call of all workers, with equal sizes, takes the next P * size samples
   // in rank order); asynchronous ones are served first come first served. Other partitions: this
@@ -95,22 +92,23 @@ class Worker {
   const Batch& batch_at(SampleRange range);
 
   // --- mathematics, charged to this worker's device
-  // ------------------------------------------------ Mean loss of the batch at w; g <- its
-  // gradient. One iteration.
+  // ----------------------------------------------- Mean loss of the batch at w; g <- its gradient.
+  // One iteration.
   double gradient(const Batch& batch, const Buffer& w, Gradient& g);
-  // w <- w - learning_rate * gradient, fused. One iteration, one update. Returns the loss before
-  // it.
+  // One iteration and one update of this replica: w <- w - learning_rate * gradient, fused, or by
+  // the plan's optimizer. Returns the loss before it.
   double step(const Batch& batch, double learning_rate, Buffer& w);
-  // w <- w - learning_rate * g, or the optimizer's rule. All replicas make the same update: it
-  // counts once for the run.
-  void apply(const Gradient& g, double learning_rate, Buffer& w);
-  void apply(const Gradient& g, double learning_rate, Buffer& w, Optimizer& optimizer);
-  // An update that was made elsewhere (on a server) and that this worker took over; counts like
-  // apply.
+  // The update alone, with the plan's optimizer. All replicas make the same one: it counts once for
+  // the run.
+  void apply(Gradient& g, double learning_rate, Buffer& w);
+  // An update made elsewhere (on a server) that this worker took over; counts like apply.
   void took_update();
 
-  // Learning rate of a batch of b samples: lr * b / b_max (linear scaling).
+  // The learning rate of a batch of b samples now: lr * b / b_max (linear scaling) times the
+  // schedule.
   double learning_rate(std::uint64_t b) const;
+  // Where training stands: samples at the last running() and this worker's since, times P.
+  double epoch() const;
 
   void copy(const Buffer& x, Buffer& y);                       // y <- x
   void scale(double a, Buffer& x);                             // x <- a x
@@ -118,18 +116,20 @@ class Worker {
   double squared_norm(const Buffer& x);                        // ||x||^2, in double
   // w' = merged + gamma (w - previous); previous <- w; w <- w'.
   void momentum_merge(const Buffer& merged, double gamma, Buffer& w, Buffer& previous);
-  // Any other computation over `passes` model-sized vectors.
+  // Any other computation that streams `passes` model-sized vectors.
   void compute_vectors(double passes, FunctionRef fn);
 
   // --- memory (not charged: set-up)
-  // ----------------------------------------------------------------
+  // ---------------------------------------------------------------
   Buffer vector();              // model-sized, zero
   Buffer initial_parameters();  // the same bits for every worker, algorithm and cluster
   Gradient make_gradient();
-  std::unique_ptr<Optimizer> make_optimizer(double momentum, double weight_decay);
+  // The plan's optimizer with a fresh state on `device`, for a server or an extra replica.
+  std::unique_ptr<Optimizer> make_optimizer(Device& device) const;
+  Device& device() { return node_.device(); }
+  const Model& model() const { return run_.model(); }
 
-  // --- talking
-  // -------------------------------------------------------------------------------------
+  // --- talking ----------------------------------------------------------------------------------
   Comm& comm() { return node_.comm(); }
   Node& node() { return node_; }
   // x <- sum over all workers, in rank order.
@@ -141,35 +141,48 @@ class Worker {
   auto serve(const std::string& name, const Args&... args) {
     return hetsgd::serve<S>(node_, name, args...);
   }
+  // A second process of this worker, with a Worker of its own: the same rank, other counters; what
+  // it learns from does not count. What the two share is guarded by a Monitor.
+  void companion(const std::string& name, std::function<void(Worker&)> fn);
+  std::unique_ptr<Monitor> make_monitor() { return node_.make_monitor(); }
 
-  // --- measuring
-  // ----------------------------------------------------------------------------------- A point at
-  // which `model` (host-readable device memory of this worker) is what the algorithm defines as its
-  // result. If an evaluation is due the clock is fenced and the model measured. Synchronous
+  // --- measuring --------------------------------------------------------------------------------
+  // A point at which `model` (host-readable memory of this worker) is what the algorithm defines as
+  // its result. If an evaluation is due the clock is fenced and the model measured. Synchronous
   // algorithms: called by all workers.
-  void evaluate_here(const Buffer& model) { run_.evaluate_here(*this, model.span()); }
+  void evaluate_here(const Buffer& model);
+  // The same for algorithms whose result is the mean of all replicas, published before the loop. A
+  // published buffer must be whole whenever the world is stopped, i.e. at every blocking call.
+  void publish(const Buffer& replica);
+  void evaluate_mean_here();
   // Appends {"time_s": now, ...event} to the result's events.
   void record(nlohmann::json event);
+  // Counts a value in one of the result's histograms ("staleness", "contributors", ...).
+  void observe(const std::string& histogram, std::int64_t value) { run_.observe(histogram, value); }
 
-  // --- counters for the result
-  // ---------------------------------------------------------------------
+  // --- counters for the driver
+  // ----------------------------------------------------------------------
   std::uint64_t samples() const { return samples_; }
   std::uint64_t updates() const { return updates_; }
   std::uint64_t running_calls() const { return running_calls_; }
-  std::uint64_t evaluate_calls() const { return evaluate_calls_; }
   std::uint64_t count_evaluate_call() { return evaluate_calls_++; }
 
  private:
   template <class Fn>
   double compute_step(const Batch& batch, Fn&& fn);
+  void clear_foreign_rows(Gradient& g);
+  Optimizer& optimizer();
 
   Node& node_;
   Run& run_;
   std::unique_ptr<ModelContext> context_;  // scratch of this worker's device
+  std::unique_ptr<Optimizer> optimizer_;   // made at first use
+  Gradient own_gradient_;                  // of step() with an optimizer
   Batch batch_;
   std::uint64_t cursor_ = 0;
-  bool gradient_is_dense_ =
-      false;  // an all_reduce filled rows that this worker's batch did not touch
+  bool gradient_is_dense_ = false;  // an all_reduce filled rows that this batch did not touch
+  GoOn go_on_;                      // the last answer of running()
+  std::uint64_t samples_at_go_on_ = 0;
   std::uint64_t samples_ = 0;
   std::uint64_t updates_ = 0;
   std::uint64_t running_calls_ = 0;

@@ -42,7 +42,7 @@ Driver::Driver(const DriverOptions& options, const Model& model, const Sampler& 
       next_evaluation_(options.evaluate_every) {
   const auto p = static_cast<std::size_t>(options.plan.workers);
   record_.workers.resize(p);
-  samples_at_decision_.resize(p);
+  published_.resize(p);
   step_time_.resize(p);
   steps_.resize(p);
 }
@@ -71,24 +71,14 @@ bool Driver::budget_used_up(Seconds now) const {
          (options_.max_time.count() > 0 && now >= options_.max_time);
 }
 
-bool Driver::running(Worker& worker) {
+GoOn Driver::running(Worker& worker) {
   const std::lock_guard lock(mutex_);
   const auto decide = [&] { return Decision{.yes = !stop_, .samples = samples_}; };
   const Decision decision =
       options_.synchronous ? running_.get(worker.running_calls(), options_.plan.workers, decide)
                            : decide();
-  samples_at_decision_[static_cast<std::size_t>(worker.rank())] = decision.samples;
   note(worker);
-  return decision.yes;
-}
-
-std::uint64_t Driver::mega_batch_samples(Worker& worker) {
-  const std::uint64_t whole = options_.plan.mega_batch_samples();
-  const std::uint64_t budget = options_.plan.max_samples;
-  if (budget == 0) return whole;
-  const std::lock_guard lock(mutex_);
-  const std::uint64_t done = samples_at_decision_[static_cast<std::size_t>(worker.rank())];
-  return std::min(whole, std::max<std::uint64_t>(1, budget - std::min(done, budget)));
+  return {.yes = decision.yes, .samples = decision.samples};
 }
 
 void Driver::completed(Worker& worker, std::uint64_t samples, double loss, Seconds started) {
@@ -123,7 +113,7 @@ void Driver::updated(Worker&, bool counts_for_run) {
   ++updates_;
 }
 
-void Driver::evaluate_here(Worker& worker, std::span<const float> model) {
+void Driver::evaluate_here(Worker& worker, const std::function<std::span<const float>()>& model) {
   const Seconds now = worker.now();
   const std::uint64_t call = worker.count_evaluate_call();
   Decision decision;
@@ -141,7 +131,7 @@ void Driver::evaluate_here(Worker& worker, std::span<const float> model) {
         options_.synchronous ? evaluating_.get(call, options_.plan.workers, decide) : decide();
   }
   if (!decision.yes) return;
-  const auto run_measure = [&] { measure(worker.now(), decision.samples, model); };
+  const auto run_measure = [&] { measure(worker.now(), decision.samples, model()); };
   if (options_.synchronous) {
     worker.node().fence_together(run_measure);
   } else {
@@ -154,16 +144,17 @@ void Driver::measure_initial() { measure(Seconds(0), 0, initial_); }
 void Driver::measure(Seconds time, std::uint64_t samples, std::span<const float> model) {
   const auto start = std::chrono::steady_clock::now();
   const Metrics metrics = evaluator_.measure(model);
-  CurvePoint point{.time = time,
-                   .samples_count = samples,
-                   .epoch_num = static_cast<double>(samples) / static_cast<double>(options_.rows),
-                   .train_loss = std::nan(""),
-                   .test_loss = metrics.loss,
-                   .p1 = metrics.p1,
-                   .p3 = metrics.p3,
-                   .p5 = metrics.p5,
-                   .accuracy = metrics.accuracy,
-                   .auc = metrics.auc};
+  CurvePoint point{
+      .time = time,
+      .samples_count = samples,
+      .epoch_num = static_cast<double>(samples) / static_cast<double>(options_.plan.rows),
+      .train_loss = std::nan(""),
+      .test_loss = metrics.loss,
+      .p1 = metrics.p1,
+      .p3 = metrics.p3,
+      .p5 = metrics.p5,
+      .accuracy = metrics.accuracy,
+      .auc = metrics.auc};
   {
     const std::lock_guard lock(mutex_);
     point.updates = updates_;
@@ -199,6 +190,28 @@ void Driver::record(Seconds time, nlohmann::json event) {
   record_.events.push_back(std::move(event));
 }
 
+void Driver::observe(const std::string& histogram, std::int64_t value) {
+  const std::lock_guard lock(mutex_);
+  ++record_.histograms[histogram][value];
+}
+
+void Driver::publish(int rank, std::span<const float> replica) {
+  const std::lock_guard lock(mutex_);
+  published_[static_cast<std::size_t>(rank)] = replica;
+}
+
+// Added in rank order, in double: the same bits whatever the order of arrival.
+std::span<const float> Driver::mean_of_published() {
+  const std::lock_guard lock(mutex_);
+  mean_.resize(model_.parameters());
+  for (std::size_t i = 0; i < mean_.size(); ++i) {
+    double sum = 0;
+    for (const auto& replica : published_) sum += static_cast<double>(replica[i]);
+    mean_[i] = static_cast<float>(sum / static_cast<double>(published_.size()));
+  }
+  return mean_;
+}
+
 void Driver::note(Worker& worker) {
   WorkerRecord& mine = record_.workers[static_cast<std::size_t>(worker.rank())];
   mine.report.rank = worker.rank();
@@ -219,7 +232,7 @@ Progress Driver::progress() const {
   p.samples_count = samples_;
   p.max_samples = options_.plan.max_samples;
   p.max_time = options_.max_time;
-  p.epoch_num = static_cast<double>(samples_) / static_cast<double>(options_.rows);
+  p.epoch_num = static_cast<double>(samples_) / static_cast<double>(options_.plan.rows);
   p.updates = updates_;
   p.train_loss = loss_count_ > 0 ? loss_sum_ / static_cast<double>(loss_count_) : last_loss_;
   if (!record_.curve.empty()) p.last = record_.curve.back();

@@ -28,7 +28,6 @@ struct DriverOptions {
   Plan plan;
   bool synchronous = true;
   std::uint64_t evaluate_every = 0;  // samples, > 0
-  std::uint64_t rows = 0;            // of the training data, for epochs
   Seconds max_time{0};               // 0: none
   bool stop_at_target = false;
   bool keep_model = false;  // keep a host copy of the last measured model
@@ -61,13 +60,15 @@ class Driver final : public Run {
   std::span<const float> initial_parameters() const override { return initial_; }
   bool synchronous() const override { return options_.synchronous; }
   Work gradient_work(const BatchShape& batch) const override;
-  bool running(Worker& worker) override;
-  std::uint64_t mega_batch_samples(Worker& worker) override;
+  GoOn running(Worker& worker) override;
   std::uint64_t draw(std::uint64_t count) override { return cursor_.fetch_add(count); }
   void completed(Worker& worker, std::uint64_t samples, double loss, Seconds started) override;
   void updated(Worker& worker, bool counts_for_run) override;
-  void evaluate_here(Worker& worker, std::span<const float> model) override;
+  void evaluate_here(Worker& worker, const std::function<std::span<const float>()>& model) override;
+  void publish(int rank, std::span<const float> replica) override;
+  std::span<const float> mean_of_published() override;
   void record(Seconds time, nlohmann::json event) override;
+  void observe(const std::string& histogram, std::int64_t value) override;
 
  private:
   // What the first worker to make a call decided for all; dropped when all have seen it.
@@ -111,8 +112,9 @@ class Driver final : public Run {
   Seconds last_time_{0};
   std::optional<std::pair<Status, std::string>> stop_;
   Decisions running_, evaluating_;
-  std::vector<std::uint64_t> samples_at_decision_;  // by rank
-  std::vector<Seconds> step_time_;                  // by rank, sum
+  std::vector<std::span<const float>> published_;  // by rank
+  std::vector<float> mean_;
+  std::vector<Seconds> step_time_;  // by rank, sum
   std::vector<std::uint64_t> steps_;
   std::vector<float> model_copy_;
   std::atomic<std::uint64_t> cursor_{0};

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
@@ -69,6 +70,8 @@ struct Record {
 
   std::vector<CurvePoint> curve;
   nlohmann::json events = nlohmann::json::array();
+  // Counts by value: "staleness" (iterations between read and apply), "contributors", ...
+  std::map<std::string, std::map<std::int64_t, std::uint64_t>> histograms;
   std::vector<WorkerRecord> workers;
   std::vector<Target> targets;
   std::vector<std::string> warnings;

@@ -59,6 +59,8 @@ void declare_method(OptionSet& set, TrainOptions& o) {
       .unit("batches")
       .at_least(1);
   set.add("seed", o.seed, "seed of everything random");
+  o.optimizer.declare(set);
+  o.schedule.declare(set);
 }
 
 void declare_cluster(OptionSet& set, TrainOptions& o) {
@@ -145,6 +147,7 @@ void TrainOptions::declare(OptionSet& set) {
 }
 
 void TrainOptions::validate() const {
+  schedule.validate();
   if (train.empty()) {
     throw with_hint(usage_error("--train: no training data given"),
                     "name a file, or generate:tiny for made-up data");

@@ -35,6 +35,8 @@ struct TrainOptions {
   std::uint64_t mega_batch = 100;
   Order order = Order::shuffled;
   Partition partition = Partition::shared;
+  OptimizerOptions optimizer;
+  Schedule schedule;
   std::uint64_t seed = 1;
   // cluster
   std::string cluster = "sim";

@@ -95,6 +95,8 @@ void Training::Impl::resolve() {
   plan.seed = options.seed;
   plan.partition = options.partition;
   plan.record_steps = options.record_steps;
+  plan.optimizer = options.optimizer;
+  plan.schedule = options.schedule;
   check_plan();
   scenario = std::make_shared<const Scenario>(options.straggler, plan.workers, options.seed);
   profile = load_device_profile(options.profile);
@@ -126,6 +128,10 @@ void Training::Impl::check_plan() const {
   if (devices.size() > static_cast<std::size_t>(plan.workers)) {
     throw usage_error("--devices: found {} devices for {} workers", devices.size(), plan.workers);
   }
+  if (!plan.optimizer.plain() && !info.plain_sgd_only.empty()) {
+    throw with_hint(usage_error("--optimizer: {} {}", info.name, info.plain_sgd_only),
+                    "use --optimizer sgd without --weight-decay and --clip-norm");
+  }
   algorithm->check(plan);
 }
 
@@ -145,6 +151,7 @@ void Training::Impl::build_model() {
                                                                      .partition = options.partition,
                                                                      .seed = options.seed,
                                                                      .workers = plan.workers});
+  plan.rows = record.train->rows();
   plan.max_samples = options.max_samples;
   if (options.epochs > 0) {
     plan.max_samples = static_cast<std::uint64_t>(
@@ -176,7 +183,6 @@ DriverOptions Training::Impl::driver_options() const {
   result.synchronous = info.synchronous;
   result.evaluate_every =
       options.evaluate_every > 0 ? options.evaluate_every : plan.mega_batch_samples();
-  result.rows = record.train->rows();
   result.max_time = options.max_time;
   result.stop_at_target = options.stop_at_target;
   result.keep_model = !options.dump_parameters.empty();

@@ -60,7 +60,9 @@ TEST(Identities, SsgdWithPWorkersIsSgdOnTheGlobalBatch) {
 
 // The server adds the gradients in rank order and applies the same rule: the same bits.
 TEST(Identities, CentralStorageIsMirroredToTheBit) {
-  const Settings base = with(kBase, {{"algorithm", "ssgd"}, {"workers", "3"}, {"momentum", "0.5"}});
+  const Settings base = with(
+      kBase,
+      {{"algorithm", "ssgd"}, {"workers", "3"}, {"optimizer", "momentum"}, {"momentum", "0.5"}});
   expect_same_bits(run_training(with(base, {{"storage", "mirrored"}})),
                    run_training(with(base, {{"storage", "central"}})));
 }

@@ -145,10 +145,12 @@ class Reference(unittest.TestCase):
         self.check_ssgd(0, 0, "--storage", "central")
 
     def test_ssgd_momentum_and_weight_decay(self):
-        self.check_ssgd(0.9, 1e-3, "--momentum", "0.9", "--weight-decay", "1e-3")
+        self.check_ssgd(0.9, 1e-3, "--optimizer", "momentum", "--momentum", "0.9",
+                        "--weight-decay", "1e-3")
 
     def test_ssgd_central_momentum(self):
-        self.check_ssgd(0.9, 1e-3, "--storage", "central", "--momentum", "0.9", "--weight-decay", "1e-3")
+        self.check_ssgd(0.9, 1e-3, "--storage", "central", "--optimizer", "momentum", "--momentum", "0.9",
+                        "--weight-decay", "1e-3")
 
     def test_elastic(self):
         p, b, k, gamma, lr = 3, 16, 4, 0.9, 0.5  # a mega-batch of 12 batches: 4 steps per worker

@@ -1,0 +1,28 @@
+// The hyperparameters that all algorithms share.
+#pragma once
+
+#include <cstdint>
+
+#include "data/sampler.hpp"
+#include "optimizer/optimizer.hpp"
+#include "optimizer/schedule.hpp"
+
+namespace hetsgd {
+
+struct Plan {
+  int workers = 1;
+  std::uint64_t batch_size = 256;  // b_max: the largest batch of one worker
+  double learning_rate = 1.0;      // given for b_max
+  std::uint64_t mega_batch = 100;  // in batches of b_max
+  std::uint64_t max_samples = 0;   // the run's budget; 0: no limit
+  std::uint64_t rows = 1;          // of the training data: one epoch
+  std::uint64_t seed = 1;
+  Partition partition = Partition::shared;
+  OptimizerOptions optimizer;  // of each replica
+  Schedule schedule;           // factor on the learning rate
+  bool record_steps = false;   // every gradient and step becomes an event
+
+  std::uint64_t mega_batch_samples() const { return mega_batch * batch_size; }
+};
+
+}  // namespace hetsgd

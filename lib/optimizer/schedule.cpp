@@ -1,0 +1,63 @@
+#include "optimizer/schedule.hpp"
+
+#include <algorithm>
+
+#include "core/error.hpp"
+
+namespace hetsgd {
+
+void Schedule::declare(OptionSet& set) {
+  set.add_choice("schedule", kind,
+                 {{"constant", ScheduleKind::constant},
+                  {"linear", ScheduleKind::linear},
+                  {"step", ScheduleKind::step},
+                  {"inverse_time", ScheduleKind::inverse_time}},
+                 "how the learning rate changes over the epochs");
+  set.add("warmup_epochs", warmup_epochs, "linear warm-up of the learning rate from 0")
+      .unit("epochs")
+      .at_least(0);
+  set.add("decay_epochs", decay_epochs,
+          "schedule linear: the epoch at which the learning rate is 0")
+      .unit("epochs")
+      .at_least(0);
+  set.add("step_epochs", step_epochs,
+          "schedule step: epochs at which the factor applies, e.g. 10,15")
+      .unit("epochs");
+  set.add("step_factor", step_factor, "schedule step: factor on the learning rate").range(0, 1);
+  set.add("inverse_rate", inverse_rate, "schedule inverse_time: d in lr / (1 + d epoch)")
+      .symbol("d")
+      .at_least(0);
+}
+
+void Schedule::validate() const {
+  if (kind == ScheduleKind::linear && decay_epochs <= warmup_epochs) {
+    throw usage_error(
+        "--decay-epochs: found {}, expected more than --warmup-epochs {} for --schedule linear",
+        decay_epochs, warmup_epochs);
+  }
+  if (kind == ScheduleKind::step && step_epochs.empty()) {
+    throw with_hint(usage_error("--step-epochs: none given for --schedule step"),
+                    "for example --step-epochs 10,15");
+  }
+}
+
+double Schedule::factor(double epoch) const {
+  const double warmup = epoch < warmup_epochs ? epoch / warmup_epochs : 1.0;
+  switch (kind) {
+    case ScheduleKind::constant:
+      return warmup;
+    case ScheduleKind::linear:
+      return std::min(
+          warmup, std::clamp((decay_epochs - epoch) / (decay_epochs - warmup_epochs), 0.0, 1.0));
+    case ScheduleKind::step: {
+      double factor = warmup;
+      for (const double at : step_epochs) factor *= epoch >= at ? step_factor : 1.0;
+      return factor;
+    }
+    case ScheduleKind::inverse_time:
+      return warmup / (1.0 + inverse_rate * epoch);
+  }
+  return warmup;
+}
+
+}  // namespace hetsgd

@@ -4,6 +4,7 @@
 // a result has the same bits on an idle and on a loaded host.
 #pragma once
 
+#include <tbb/info.h>
 #include <tbb/parallel_for.h>
 #include <tbb/partitioner.h>
 #include <tbb/task_arena.h>
@@ -30,13 +31,15 @@ inline Range part_of(std::size_t n, std::size_t parts, std::size_t part, std::si
 class Cores {
  public:
   explicit Cores(int count) : count_(static_cast<std::size_t>(count)) {
-    if (count > 1) arena_ = std::make_unique<tbb::task_arena>(count);
+    // Never more threads than the process may use; the split stays the one for `count` cores.
+    if (count > 1) {
+      arena_ = std::make_unique<tbb::task_arena>(std::min(count, tbb::info::default_concurrency()));
+    }
   }
 
   std::size_t count() const { return count_; }
 
-  // f(part) for part = 0..parts-1, at once where there are several cores; returns when all are
-  // done.
+  // f(part) for part = 0..parts-1, at once where there are several cores; returns when all are done.
   template <class F>
   void run(std::size_t parts, F&& f) const {
     if (!arena_ || parts < 2) {

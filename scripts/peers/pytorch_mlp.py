@@ -1,0 +1,215 @@
+#!/usr/bin/python3
+"""The sparse MLP of hetsgd in PyTorch: the yardstick for `step`.
+
+features -> EmbeddingBag (sum of weighted rows) + bias -> ReLU -> Linear -> softmax over the labels,
+target 1/|Y| on each true label, mean over the batch, plain SGD with a row-sparse first layer.
+
+The batches are built before the clock starts, so what is timed is forward, backward and update, as in
+hetsgd's model_bench. The loss has three forms, each of which a user might write; `--loss auto` times all
+of them briefly and keeps the fastest, so that hetsgd is compared with PyTorch at its best:
+  dense   F.cross_entropy against a dense target matrix
+  gather  logsumexp minus the mean of the true logits
+  manual  an autograd.Function: one softmax, minus the targets in place, the same buffer handed back
+
+Needs Debian's python3-torch: run with /usr/bin/python3. Debian's OpenBLAS may not know a CPU newer than
+itself and then falls back to generic kernels, several times slower; set OPENBLAS_CORETYPE=SkylakeX (AVX-512)
+or Haswell (AVX2) to name the kernels by hand. compare_speed.py tries both and reports both.
+"""
+
+import argparse
+import json
+import os
+import sys
+import time
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+
+
+def parse_arguments(argv=None):
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--data", help="XC-repository text file; without it the data are synthetic")
+    parser.add_argument("--features", type=int, default=13591, help="synthetic: features")
+    parser.add_argument("--labels", type=int, default=67009, help="synthetic: labels")
+    parser.add_argument("--nonzeros", type=int, default=76, help="synthetic: features per row")
+    parser.add_argument("--labels-per-row", type=int, default=5, help="synthetic: true labels per row")
+    parser.add_argument("--hidden", type=int, default=128)
+    parser.add_argument("--batch-size", type=int, default=256)
+    parser.add_argument("--learning-rate", type=float, default=0.1)
+    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--seconds", type=float, default=5.0, help="time to measure, after the warm-up")
+    parser.add_argument("--loss", choices=["auto", "dense", "gather", "manual"], default="auto")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--batches", type=int, default=64, help="distinct batches to cycle through")
+    parser.add_argument("--json", action="store_true", help="print one JSON object instead of text")
+    return parser.parse_args(argv)
+
+
+def read_xc(path):
+    """Rows of an XC-repository file as [(labels, features, values)], with the header's counts."""
+    rows = []
+    with open(path, encoding="ascii") as lines:
+        _, features, labels = map(int, lines.readline().split())
+        for line in lines:
+            head, _, rest = line.rstrip("\n").partition(" ")
+            pairs = [pair.split(":") for pair in rest.split()]
+            rows.append((np.array([int(l) for l in head.split(",") if l], dtype=np.int64),
+                         np.array([int(i) for i, _ in pairs], dtype=np.int64),
+                         np.array([float(v) for _, v in pairs], dtype=np.float32)))
+    return rows, features, labels
+
+
+def synthetic_rows(options, count):
+    """Rows with Zipf-like features and uniform labels: only the shape matters to the speed."""
+    rng = np.random.default_rng(options.seed)
+    popularity = 1.0 / np.arange(1, options.features + 1)
+    popularity /= popularity.sum()
+    rows = []
+    for _ in range(count):
+        features = np.unique(rng.choice(options.features, size=options.nonzeros, replace=False,
+                                        p=popularity))
+        labels = np.unique(rng.choice(options.labels, size=options.labels_per_row, replace=False))
+        rows.append((labels, features, rng.random(len(features), dtype=np.float32)))
+    return rows
+
+
+def build_batch(rows, label_count, dense_target):
+    """The tensors of one batch: bag indices, offsets, weights, and the targets as coordinates."""
+    offsets = np.cumsum([0] + [len(features) for _, features, _ in rows[:-1]])
+    sample = np.concatenate([np.full(len(labels), r) for r, (labels, _, _) in enumerate(rows)])
+    label = np.concatenate([labels for labels, _, _ in rows])
+    share = np.concatenate([np.full(len(labels), 1.0 / max(len(labels), 1), dtype=np.float32)
+                            for labels, _, _ in rows])
+    batch = {
+        "indices": torch.from_numpy(np.concatenate([features for _, features, _ in rows])),
+        "offsets": torch.from_numpy(offsets.astype(np.int64)),
+        "weights": torch.from_numpy(np.concatenate([values for _, _, values in rows])),
+        "sample": torch.from_numpy(sample.astype(np.int64)),
+        "label": torch.from_numpy(label),
+        "share": torch.from_numpy(share),
+        "labelled": torch.tensor([float(len(labels) > 0) for labels, _, _ in rows]),
+    }
+    if dense_target:
+        target = torch.zeros(len(rows), label_count)
+        target[batch["sample"], batch["label"]] = batch["share"]
+        batch["target"] = target
+    return batch
+
+
+class SoftmaxCrossEntropy(torch.autograd.Function):
+    """Mean cross-entropy; its gradient is softmax minus target, built in the softmax's own buffer."""
+
+    @staticmethod
+    def forward(ctx, logits, sample, label, share, labelled):
+        log_softmax = F.log_softmax(logits, dim=1)
+        loss = -(log_softmax[sample, label] * share).sum() / logits.shape[0]
+        gradient = log_softmax.exp_().mul_(labelled.unsqueeze(1))
+        gradient.index_put_((sample, label), -share, accumulate=True)
+        ctx.gradient = gradient.div_(logits.shape[0])
+        return loss
+
+    @staticmethod
+    def backward(ctx, upstream):
+        # upstream is the scalar 1 of loss.backward(): multiplying the whole matrix by it is spared.
+        return ctx.gradient, None, None, None, None
+
+
+def loss_of(kind, logits, batch):
+    if kind == "dense":
+        return F.cross_entropy(logits, batch["target"])
+    if kind == "gather":
+        true_logits = (logits[batch["sample"], batch["label"]] * batch["share"]).sum()
+        return ((torch.logsumexp(logits, dim=1) * batch["labelled"]).sum() - true_logits) / len(logits)
+    return SoftmaxCrossEntropy.apply(logits, batch["sample"], batch["label"], batch["share"],
+                                     batch["labelled"])
+
+
+class SparseMlp(torch.nn.Module):
+    def __init__(self, features, hidden, labels):
+        super().__init__()
+        self.embedding = torch.nn.EmbeddingBag(features, hidden, mode="sum", sparse=True)
+        self.bias = torch.nn.Parameter(torch.zeros(hidden))
+        self.output = torch.nn.Linear(hidden, labels)
+        std = 2.0 / (features + hidden) ** 0.5
+        torch.nn.init.trunc_normal_(self.embedding.weight, std=std, a=-2 * std, b=2 * std)
+        std = 2.0 / (hidden + labels) ** 0.5
+        torch.nn.init.trunc_normal_(self.output.weight, std=std, a=-2 * std, b=2 * std)
+        torch.nn.init.zeros_(self.output.bias)
+
+    def forward(self, batch):
+        sums = self.embedding(batch["indices"], batch["offsets"], batch["weights"])
+        return self.output(torch.relu(sums + self.bias))
+
+
+def measure(kind, options, batches, feature_count, label_count, seconds):
+    """Trains for `seconds`; samples per second and the first and last loss."""
+    torch.manual_seed(options.seed)
+    model = SparseMlp(feature_count, options.hidden, label_count)
+    optimizer = torch.optim.SGD(model.parameters(), lr=options.learning_rate)
+
+    def step(batch):
+        optimizer.zero_grad(set_to_none=True)
+        loss = loss_of(kind, model(batch), batch)
+        loss.backward()
+        optimizer.step()
+        return loss
+
+    first = float(step(batches[0]))
+    samples, steps, start = 0, 0, time.perf_counter()
+    while time.perf_counter() - start < seconds:
+        batch = batches[steps % len(batches)]
+        loss = step(batch)
+        samples += len(batch["offsets"])
+        steps += 1
+    elapsed = time.perf_counter() - start
+    return {"samples_per_s": samples / elapsed, "steps": steps, "elapsed_s": elapsed,
+            "first_loss": first, "last_loss": float(loss)}
+
+
+def main():
+    options = parse_arguments()
+    torch.set_num_threads(options.threads)
+    if options.data:
+        rows, feature_count, label_count = read_xc(options.data)
+        np.random.default_rng(options.seed).shuffle(rows)
+    else:
+        feature_count, label_count = options.features, options.labels
+        rows = synthetic_rows(options, min(options.batches, 8) * options.batch_size)
+    kinds = ["dense", "gather", "manual"] if options.loss == "auto" else [options.loss]
+    size = options.batch_size
+    count = max(1, min(options.batches, len(rows) // size))
+    # Dense targets of a large label set are as large as the logits: a few batches do.
+    if "dense" in kinds and count * size * label_count > 2 ** 27:
+        count = max(2, 2 ** 27 // (size * label_count))
+    batches = [build_batch(rows[i * size:(i + 1) * size], label_count, "dense" in kinds)
+               for i in range(count)]
+    kind = kinds[0]
+    trials = {}
+    if len(kinds) > 1:
+        for name in kinds:
+            trial = measure(name, options, batches, feature_count, label_count,
+                            max(0.5, 0.2 * options.seconds))
+            trials[name] = trial["samples_per_s"]
+        kind = max(trials, key=trials.get)
+    result = measure(kind, options, batches, feature_count, label_count, options.seconds)
+    result.update({
+        "tool": "pytorch", "version": torch.__version__, "threads": options.threads, "loss": kind,
+        "loss_trials_samples_per_s": trials, "batch_size": size, "features": feature_count,
+        "labels": label_count, "hidden": options.hidden, "learning_rate": options.learning_rate,
+        "data": os.path.basename(options.data) if options.data else "synthetic",
+        "nonzeros_per_row": sum(len(b["indices"]) for b in batches) / (size * len(batches)),
+        "labels_per_row": sum(len(b["label"]) for b in batches) / (size * len(batches)),
+        "openblas_coretype": os.environ.get("OPENBLAS_CORETYPE", ""),
+    })
+    if options.json:
+        json.dump(result, sys.stdout, indent=2)
+        print()
+    else:
+        for key, value in result.items():
+            print(f"{key:28} {value}")
+        print(torch.__config__.show(), file=sys.stderr)
+
+
+if __name__ == "__main__":
+    main()

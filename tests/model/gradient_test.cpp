@@ -1,0 +1,148 @@
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+
+#include "model/problems.hpp"
+
+namespace hetsgd::test {
+namespace {
+
+INSTANTIATE_TEST_SUITE_P(Model, EveryKind, ::testing::ValuesIn(all_kinds()), kind_name);
+
+TEST_P(EveryKind, GradientAgreesWithCentralDifferences) {
+  Problem<double> p(GetParam());
+  for (const std::size_t size : {1UL, 20UL}) {
+    const Batch batch = batch_of(*p.data, 4, size);
+    auto g = make_gradient(*p.model, *p.device);
+    p.model->gradient(*p.context, batch, p.w.data(), g);
+    double largest = 0;
+    for (const double x : g.flat.span()) largest = std::max(largest, std::abs(x));
+    ASSERT_GT(largest, 0);
+    for (std::size_t i = 0; i < p.w.size(); ++i) {
+      constexpr double kStep = 1e-5;
+      auto up = p.w, down = p.w;
+      up[i] += kStep;
+      down[i] -= kStep;
+      const double numeric = (p.loss(batch, up) - p.loss(batch, down)) / (2 * kStep);
+      const double analytic = g.flat.data()[i];
+      // Relative to the entry; entries far below the largest to a thousandth of that (a difference of two losses
+      // carries a rounding error of 1e-11).
+      ASSERT_NEAR(analytic, numeric, 1e-6 * std::max(std::abs(numeric), 1e-3 * largest))
+          << "parameter " << i;
+    }
+  }
+}
+
+TEST_P(EveryKind, LossIsThatOfTheScores) {
+  Problem<double> p(GetParam());
+  const Batch batch = batch_of(*p.data, 0, 33);
+  auto g = make_gradient(*p.model, *p.device);
+  EXPECT_NEAR(p.model->gradient(*p.context, batch, p.w.data(), g), p.loss(batch, p.w), 1e-12);
+}
+
+TEST_P(EveryKind, RowsAreThoseOfTheBatchAndTheRestOfLayer0IsZero) {
+  Problem<double> p(GetParam(), 200);
+  auto g = make_gradient(*p.model, *p.device);
+  const LayerView& first = p.model->layout().layers[0];
+  for (const std::size_t begin : {0UL, 30UL, 3UL, 17UL}) {  // row 3 has no features
+    const Batch batch = batch_of(*p.data, begin, begin == 3 ? 1 : 12);
+    p.model->gradient(*p.context, batch, p.w.data(), g);
+    std::vector<Index> expected;
+    for (const Index r : batch.rows()) {
+      for (const Index f : p.data->features(r)) expected.push_back(f);
+    }
+    std::sort(expected.begin(), expected.end());
+    expected.erase(std::unique(expected.begin(), expected.end()), expected.end());
+    ASSERT_EQ(g.rows, expected);
+    for (Index f = 0; f < first.rows; ++f) {
+      if (std::binary_search(expected.begin(), expected.end(), f)) continue;
+      for (std::size_t j = 0; j < first.cols; ++j) {
+        ASSERT_EQ(g.flat.data()[first.offset + f * first.cols + j], 0.0)
+            << "left over from another batch";
+      }
+    }
+  }
+}
+
+TEST_P(EveryKind, AGradientDoesNotDependOnTheOneBefore) {
+  Problem<double> p(GetParam());
+  auto used = make_gradient(*p.model, *p.device), fresh = make_gradient(*p.model, *p.device);
+  p.model->gradient(*p.context, batch_of(*p.data, 20, 30), p.w.data(), used);
+  const Batch batch = batch_of(*p.data, 0, 8);
+  p.model->gradient(*p.context, batch, p.w.data(), used);
+  p.model->gradient(*p.context, batch, p.w.data(), fresh);
+  EXPECT_TRUE(
+      std::equal(used.flat.span().begin(), used.flat.span().end(), fresh.flat.span().begin()));
+}
+
+TEST_P(EveryKind, FloatFollowsDouble) {
+  Problem<double> exact(GetParam());
+  Problem<float> p(GetParam());
+  const Batch batch = batch_of(*p.data, 5, 40);
+  auto g = make_gradient(*p.model, *p.device);
+  auto h = make_gradient(*exact.model, *exact.device);
+  EXPECT_NEAR(p.model->gradient(*p.context, batch, p.w.data(), g),
+              exact.model->gradient(*exact.context, batch, exact.w.data(), h), 1e-5);
+  for (std::size_t i = 0; i < g.flat.size(); ++i) {
+    ASSERT_NEAR(double(g.flat.data()[i]), h.flat.data()[i], 1e-5);
+  }
+}
+
+TEST_P(EveryKind, SeveralCoresAgreeWithOne) {
+  Problem<double> one(GetParam(), 13, 900), three(GetParam(), 13, 900, 3);
+  const Batch batch = batch_of(*one.data, 0, 50);
+  auto g = make_gradient(*one.model, *one.device), h = make_gradient(*three.model, *three.device);
+  EXPECT_NEAR(one.model->gradient(*one.context, batch, one.w.data(), g),
+              three.model->gradient(*three.context, batch, three.w.data(), h), 1e-12);
+  for (std::size_t i = 0; i < g.flat.size(); ++i) {
+    ASSERT_NEAR(g.flat.data()[i], h.flat.data()[i], 1e-13);
+  }
+}
+
+// A row without labels adds nothing but counts in the mean (softmax tasks; in a binary one it is negative).
+TEST(Gradient, RowsWithoutLabelsCountInTheDivisorAlone) {
+  for (const std::vector<std::size_t>& hidden : {std::vector<std::size_t>{}, {9}, {18, 7}}) {
+    Problem<double> p({"", Task::multilabel, hidden});
+    const Index unlabelled = 2, labelled = 0;
+    ASSERT_TRUE(p.data->labels(unlabelled).empty());
+    auto alone = make_gradient(*p.model, *p.device), with = make_gradient(*p.model, *p.device);
+    const double a = p.model->gradient(*p.context, Batch(*p.data, {labelled}), p.w.data(), alone);
+    const double b =
+        p.model->gradient(*p.context, Batch(*p.data, {labelled, unlabelled}), p.w.data(), with);
+    EXPECT_NEAR(b, a / 2, 1e-14);
+    for (std::size_t i = 0; i < p.w.size(); ++i) {
+      ASSERT_NEAR(with.flat.data()[i], alone.flat.data()[i] / 2, 1e-15);
+    }
+    const double none =
+        p.model->gradient(*p.context, Batch(*p.data, {unlabelled}), p.w.data(), with);
+    EXPECT_EQ(none, 0);
+    for (const double x : with.flat.span()) ASSERT_EQ(x, 0);
+  }
+}
+
+TEST_P(EveryKind, ABrokenParameterBreaksTheLoss) {
+  Problem<double> p(GetParam());
+  const Batch batch = batch_of(*p.data, 0, 40);
+  auto g = make_gradient(*p.model, *p.device);
+  for (const LayerView& view : p.model->layout().layers) {
+    auto w = p.w;
+    std::fill_n(w.begin() + static_cast<std::ptrdiff_t>(view.offset), view.size(),
+                std::numeric_limits<double>::quiet_NaN());
+    EXPECT_TRUE(std::isnan(p.model->gradient(*p.context, batch, w.data(), g))) << view.name;
+    EXPECT_TRUE(std::isnan(p.loss(batch, w))) << view.name;
+  }
+}
+
+TEST_P(EveryKind, BrokenPromisesAreCaught) {
+  Problem<double> p(GetParam());
+  auto g = make_gradient(*p.model, *p.device);
+  EXPECT_THROW(p.model->gradient(*p.context, Batch(*p.data, {}), p.w.data(), g), CheckFailure);
+  const DatasetPtr wider = random_data(GetParam().task, 14, 37, 5, 1);
+  EXPECT_THROW(p.model->step(*p.context, Batch(*wider, {0}), 0.1, p.w.data()), CheckFailure);
+  BasicGradient<double> empty;
+  EXPECT_THROW(p.model->gradient(*p.context, Batch(*p.data, {0}), p.w.data(), empty), CheckFailure);
+}
+
+}  // namespace
+}  // namespace hetsgd::test

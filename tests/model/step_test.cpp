@@ -1,0 +1,118 @@
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "model/problems.hpp"
+
+namespace hetsgd::test {
+namespace {
+
+INSTANTIATE_TEST_SUITE_P(Model, EveryKind, ::testing::ValuesIn(all_kinds()), kind_name);
+
+TEST_P(EveryKind, StepIsAGradientApplied) {
+  for (const int cores : {1, 3}) {
+    Problem<double> p(GetParam(), 50, 700, cores);
+    for (const std::size_t size : {1UL, 6UL, 35UL}) {
+      const Batch batch = batch_of(*p.data, 2, size);
+      auto g = make_gradient(*p.model, *p.device);
+      auto stepped = p.w, applied = p.w;
+      const double loss = p.model->gradient(*p.context, batch, p.w.data(), g);
+      EXPECT_NEAR(p.model->step(*p.context, batch, 0.3, stepped.data()), loss, 1e-13);
+      apply_gradient(*p.model, *p.device, g, 0.3, applied.data());
+      for (std::size_t i = 0; i < p.w.size(); ++i) {
+        ASSERT_NEAR(stepped[i], p.w[i] - 0.3 * g.flat.data()[i], 1e-13) << i;
+        ASSERT_NEAR(applied[i], p.w[i] - 0.3 * g.flat.data()[i], 1e-13) << i;
+      }
+    }
+  }
+}
+
+TEST_P(EveryKind, RowsOfFeaturesThatDoNotOccurKeepTheirBits) {
+  Problem<float> p(GetParam(), 300);
+  const Batch batch = batch_of(*p.data, 0, 9);
+  std::vector<bool> occurs(300);
+  for (const Index r : batch.rows()) {
+    for (const Index f : p.data->features(r)) occurs[f] = true;
+  }
+  auto stepped = p.w, applied = p.w;
+  auto g = make_gradient(*p.model, *p.device);
+  p.model->gradient(*p.context, batch, p.w.data(), g);
+  p.model->step(*p.context, batch, 0.5F, stepped.data());
+  apply_gradient(*p.model, *p.device, g, 0.5F, applied.data());
+  const LayerView& first = p.model->layout().layers[0];
+  bool moved = false;
+  for (Index f = 0; f < 300; ++f) {
+    for (std::size_t j = 0; j < first.cols; ++j) {
+      const std::size_t i = first.offset + f * first.cols + j;
+      moved |= stepped[i] != p.w[i];
+      if (occurs[f]) continue;
+      ASSERT_EQ(stepped[i], p.w[i]);
+      ASSERT_EQ(applied[i], p.w[i]);
+    }
+  }
+  EXPECT_TRUE(moved);
+}
+
+TEST_P(EveryKind, StepsBringTheLossDown) {
+  Problem<float> p(GetParam());
+  const Batch batch = batch_of(*p.data, 0, 60);
+  const double before = p.loss(batch, p.w);
+  for (int i = 0; i < 200; ++i) p.model->step(*p.context, batch, 0.2F, p.w.data());
+  EXPECT_LT(p.loss(batch, p.w), 0.9 * before);
+}
+
+TEST_P(EveryKind, ARateOfZeroMovesNothing) {
+  Problem<float> p(GetParam());
+  const auto before = p.w;
+  p.model->step(*p.context, batch_of(*p.data, 0, 20), 0.0F, p.w.data());
+  EXPECT_EQ(p.w, before);
+}
+
+// One model, several contexts, as the workers of a cluster share it; batches of changing size.
+TEST_P(EveryKind, ContextsAreIndependentAndReusable) {
+  Problem<float> p(GetParam());
+  const auto other_device = make_cpu_device<float>(1);
+  const auto other = p.model->make_context(*other_device);
+  auto a = p.w, b = p.w;
+  for (const std::size_t size : {40UL, 3UL, 60UL, 1UL}) {
+    const Batch batch = batch_of(*p.data, 0, size);
+    const double first = p.model->step(*p.context, batch, 0.1F, a.data());
+    EXPECT_EQ(p.model->step(*other, batch, 0.1F, b.data()), first);
+    auto fresh = p.w;
+    p.model->step(*p.model->make_context(*other_device), batch_of(*p.data, 0, 5), 0.1F,
+                  fresh.data());
+  }
+  EXPECT_EQ(a, b);
+}
+
+TEST_P(EveryKind, ScoresAreTheLogits) {
+  Problem<double> p(GetParam());
+  const Batch batch = batch_of(*p.data, 0, 10);
+  const std::size_t outputs = p.model->outputs();
+  std::vector<double> logits(batch.size() * outputs);
+  p.model->scores(*p.context, batch, p.w.data(), logits.data());
+  const auto& layers = p.model->layout().layers;
+  for (std::size_t r = 0; r < batch.size(); ++r) {
+    std::vector<double> x(p.shape.feature_count);
+    const Index row = batch.rows()[r];
+    for (std::size_t k = 0; k < p.data->features(row).size(); ++k) {
+      x[p.data->features(row)[k]] = static_cast<double>(p.data->values(row)[k]);
+    }
+    for (std::size_t l = 0; 2 * l < layers.size(); ++l) {
+      const LayerView &weight = layers[2 * l], &bias = layers[2 * l + 1];
+      std::vector<double> y(bias.cols);
+      for (std::size_t o = 0; o < y.size(); ++o) {
+        y[o] = p.w[bias.offset + o];
+        for (std::size_t i = 0; i < x.size(); ++i) {
+          y[o] += x[i] * p.w[weight.offset + (l == 0 ? i * weight.cols + o : o * weight.cols + i)];
+        }
+        if (2 * l + 2 < layers.size()) y[o] = std::max(y[o], 0.0);
+      }
+      x = y;
+    }
+    for (std::size_t o = 0; o < outputs; ++o) ASSERT_NEAR(logits[r * outputs + o], x[o], 1e-12);
+  }
+}
+
+}  // namespace
+}  // namespace hetsgd::test

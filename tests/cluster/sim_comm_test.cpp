@@ -1,0 +1,408 @@
+// When messages arrive and what collectives cost, in closed form.
+#include <array>
+#include <cmath>
+#include <numeric>
+
+#include "cluster/sim_support.hpp"
+
+namespace hetsgd::sim {
+namespace {
+
+using Bytes = std::vector<std::byte>;
+
+void send(Node& node, int to, std::size_t bytes, Traffic kind = Traffic::control, int tag = 0) {
+  const Bytes data(bytes);
+  node.comm().send<std::byte>(to, tag, data, kind);
+}
+int receive(Node& node, int from, std::size_t bytes, int tag = 0) {
+  Bytes data(bytes);
+  return node.comm().receive<std::byte>(from, tag, data).source;
+}
+double now(Node& node) { return node.now().count(); }
+
+// --- messages ------------------------------------------------------------------------------------
+
+TEST(SimMessage, TakesLatencyAndTransfer) {
+  const auto report = run(slow_machine(2), [](Node& node) {
+    if (node.rank() == 0) {
+      node.sleep(1s);
+      send(node, 1, 64);
+      EXPECT_EQ(now(node), 2.0);  // has left the link
+    } else {
+      receive(node, 0, 64);
+      EXPECT_EQ(now(node), 2.25);
+    }
+  });
+  EXPECT_EQ(report.elapsed.count(), 2.25);
+  EXPECT_EQ(ledger(report, 0).wait.count(), 1.0);         // asleep
+  EXPECT_EQ(ledger(report, 0).communicate.count(), 1.0);  // sending
+  EXPECT_EQ(ledger(report, 1).wait.count(), 1.0);         // until the sender began
+  EXPECT_EQ(ledger(report, 1).communicate.count(), 1.25);
+  EXPECT_EQ(ledger(report, 0).bytes_sent[kControl], 64U);
+  EXPECT_EQ(ledger(report, 1).bytes_received[kControl], 64U);
+  EXPECT_EQ(ledger(report, 1).bytes_sent[kControl], 0U);
+}
+
+TEST(SimMessage, ThatIsThereAlreadyCostsTheReceiverNothing) {
+  const auto report = run(slow_machine(2), [](Node& node) {
+    if (node.rank() == 0) return send(node, 1, 64);
+    node.sleep(5s);
+    receive(node, 0, 64);
+    EXPECT_EQ(now(node), 5.0);
+  });
+  EXPECT_EQ(ledger(report, 1).communicate.count(), 0.0);
+  EXPECT_EQ(ledger(report, 1).wait.count(), 5.0);
+}
+
+TEST(SimMessage, EgressOfOneWorkerSerialises) {
+  run(slow_machine(3), [](Node& node) {
+    if (node.rank() == 0) {
+      node.companion("sender", [](Node& self) {
+        send(self, 2, 64);
+        EXPECT_EQ(now(self), 2.0);  // after the main process's 64 bytes
+      });
+      send(node, 1, 64);
+      EXPECT_EQ(now(node), 1.0);
+    } else {
+      receive(node, 0, 64);
+      EXPECT_EQ(now(node), node.rank() == 1 ? 1.25 : 2.25);
+    }
+  });
+}
+
+TEST(SimMessage, IngressOfOneWorkerSerialises) {
+  run(slow_machine(3), [](Node& node) {
+    if (node.rank() > 0) {
+      send(node, 0, 64);
+      EXPECT_EQ(now(node), 1.0);  // the sender does not wait for the receiver's link
+    } else {
+      EXPECT_EQ(receive(node, kAnySource, 64), 1);
+      EXPECT_EQ(now(node), 1.25);
+      EXPECT_EQ(receive(node, kAnySource, 64), 2);
+      EXPECT_EQ(now(node), 2.25);
+    }
+  });
+}
+
+TEST(SimMessage, LinksAreFullDuplex) {
+  run(slow_machine(2), [](Node& node) {
+    send(node, 1 - node.rank(), 64);
+    receive(node, 1 - node.rank(), 64);
+    EXPECT_EQ(now(node), 1.25);
+  });
+}
+
+// A message that still waits for its sender's link does not hold the receiver's.
+TEST(SimMessage, IngressIsTakenInTheOrderOfHeads) {
+  run(slow_machine(3), [](Node& node) {
+    if (node.rank() == 1) {
+      node.companion("bulk", [](Node& self) { send(self, 2, 640, Traffic::control, 1); });
+      node.sleep(1s);
+      send(node, 0, 64);  // leaves from 10 to 11
+      EXPECT_EQ(now(node), 11.0);
+    } else if (node.rank() == 2) {
+      node.sleep(5s);
+      send(node, 0, 64);
+      receive(node, 1, 640, 1);
+    } else {
+      EXPECT_EQ(receive(node, kAnySource, 64), 2);
+      EXPECT_EQ(now(node), 6.25);
+      EXPECT_EQ(receive(node, kAnySource, 64), 1);
+      EXPECT_EQ(now(node), 11.25);
+    }
+  });
+}
+
+TEST(SimMessage, SharedBusCarriesOneAtATime) {
+  ClusterOptions options = slow_machine(4);
+  options.network.shared_bus = true;
+  run(options, [](Node& node) {
+    const int pair = node.rank() / 2;
+    if (node.rank() % 2 == 0) {
+      send(node, node.rank() + 1, 64);
+      EXPECT_EQ(now(node), pair == 0 ? 1.0 : 2.0);
+    } else {
+      receive(node, node.rank() - 1, 64);
+      EXPECT_EQ(now(node), pair == 0 ? 1.25 : 2.25);
+    }
+  });
+}
+
+TEST(SimMessage, ParametersAndGradientsAreChargedAtFullSize) {
+  ClusterOptions options = slow_machine(2);
+  options.payload_scale = 4;
+  const auto report = run(options, [](Node& node) {
+    if (node.rank() == 0) {
+      send(node, 1, 64, Traffic::gradients);
+      EXPECT_EQ(now(node), 4.0);
+      send(node, 1, 64, Traffic::parameters);
+      EXPECT_EQ(now(node), 8.0);
+      send(node, 1, 64, Traffic::control);
+      EXPECT_EQ(now(node), 9.0);
+    } else {
+      for (int i = 0; i < 3; ++i) receive(node, 0, 64);
+    }
+  });
+  EXPECT_EQ(ledger(report, 0).bytes_sent, (std::array<std::uint64_t, 3>{256, 256, 64}));
+  EXPECT_EQ(ledger(report, 1).bytes_received, (std::array<std::uint64_t, 3>{256, 256, 64}));
+}
+
+TEST(SimMessage, ToOneselfTakesNoTimeAndNoLink) {
+  const auto report = run(slow_machine(1), [](Node& node) {
+    send(node, 0, 64);
+    receive(node, 0, 64);
+    EXPECT_EQ(now(node), 0.0);
+  });
+  EXPECT_EQ(ledger(report, 0).bytes_sent[kControl], 0U);
+}
+
+// Empty messages take no transfer time: all arrive together. The senders call in the order 3, 2, 1.
+TEST(SimMessage, EqualArrivalsComeLowestRankFirst) {
+  std::vector<int> called, received;
+  run(slow_machine(4), [&](Node& node) {
+    if (node.rank() == 0) {
+      for (int i = 0; i < 3; ++i) received.push_back(receive(node, kAnySource, 0));
+      EXPECT_EQ(now(node), 2.25);
+      return;
+    }
+    const Seconds first(
+        1.0 - 0.25 * node.rank());  // the later the second sleep begins, the later it ends
+    node.sleep(first);
+    node.sleep(Seconds(2) - first);
+    called.push_back(node.rank());
+    send(node, 0, 0);
+  });
+  EXPECT_EQ(called, (std::vector<int>{3, 2, 1}));
+  EXPECT_EQ(received, (std::vector<int>{1, 2, 3}));
+}
+
+TEST(SimMessage, AnySourceTakesTheEarliestArrival) {
+  run(slow_machine(3), [](Node& node) {
+    if (node.rank() == 1) return send(node, 0, 640);
+    if (node.rank() == 2) {
+      node.sleep(Seconds(10.5));
+      return send(node, 0, 0, Traffic::control, 1);
+    }
+    node.sleep(20s);
+    EXPECT_EQ(receive(node, kAnySource, 0, 1), 2);
+    EXPECT_EQ(receive(node, kAnySource, 640), 1);
+  });
+}
+
+TEST(SimMessage, PollTurnsTrueOnArrival) {
+  run(slow_machine(2), [](Node& node) {
+    if (node.rank() == 0) return send(node, 1, 64, Traffic::control, 3);
+    node.sleep(Seconds(1.125));
+    EXPECT_FALSE(node.comm().poll(0, 3));
+    node.sleep(Seconds(0.25));
+    EXPECT_FALSE(node.comm().poll(0, 4));
+    EXPECT_TRUE(node.comm().poll(0, 3));
+    EXPECT_TRUE(node.comm().poll(kAnySource, 3));
+    receive(node, 0, 64, 3);
+    EXPECT_FALSE(node.comm().poll(0, 3));
+  });
+}
+
+TEST(SimMessage, PollingWithoutEndIsACheckFailure) {
+  EXPECT_EQ(failure_of<CheckFailure>(slow_machine(2),
+                                     [](Node& node) {
+                                       while (!node.comm().poll(1 - node.rank(), 0)) {
+                                       }
+                                     }),
+            "worker 0 calls poll for the 1000000th time in vain without letting time pass: "
+            "receive, or sleep");
+}
+
+TEST(SimMessage, OfAnotherSizeThanExpected) {
+  EXPECT_EQ(failure_of<CheckFailure>(slow_machine(3),
+                                     [](Node& node) {
+                                       if (node.rank() == 1) send(node, 2, 80, Traffic::control, 7);
+                                       if (node.rank() == 2) receive(node, kAnySource, 40, 7);
+                                     }),
+            "rank 2 receives 40 bytes from 1, tag 7: the message has 80 bytes");
+}
+
+TEST(SimMessage, NamesAreThoseOfTheGroup) {
+  run(slow_machine(4), [](Node& node) {
+    const auto odd = node.comm().split(node.rank() % 2, -node.rank());  // reversed
+    EXPECT_EQ(odd->size(), 2);
+    EXPECT_EQ(odd->rank(), node.rank() < 2 ? 1 : 0);
+    const Seconds begin = node.now();
+    if (odd->rank() == 0) return odd->send<std::byte>(1, 0, Bytes(64));
+    Bytes data(64);
+    EXPECT_EQ(odd->receive<std::byte>(0, 0, data).source, 0);
+    EXPECT_DOUBLE_EQ((node.now() - begin).count(), 1.25);
+  });
+}
+
+// --- collectives ---------------------------------------------------------------------------------
+
+struct Case {
+  std::string name;
+  std::function<void(Comm&)> call;
+  std::function<Seconds(const NetworkModel&)> cost;
+  std::function<std::pair<double, double>(int rank)> bytes;  // sent, received: gradients
+};
+
+const std::vector<Case>& cases() {
+  static const std::vector<Case> all_cases{
+      {"all_reduce",
+       [](Comm& comm) {
+         std::vector<float> v(40);
+         comm.all_reduce(std::span(v), ReduceOp::sum, Traffic::gradients);
+       },
+       [](const NetworkModel& m) { return m.all_reduce_cost(4, 160); },
+       [](int) {
+         return std::pair{240.0, 240.0};
+       }},
+      {"broadcast",
+       [](Comm& comm) {
+         std::vector<float> v(40);
+         comm.broadcast(std::span(v), 1, Traffic::gradients);
+       },
+       [](const NetworkModel& m) { return m.broadcast_cost(4, 160); },
+       // Binomial from 1: 1 sends to 3 and 2, 3 sends to 0.
+       [](int rank) {
+         return std::pair{rank == 1 ? 320.0 : rank == 3 ? 160.0 : 0.0, rank == 1 ? 0.0 : 160.0};
+       }},
+      {"all_gather",
+       [](Comm& comm) {
+         std::vector<float> v(40), every(160);
+         comm.all_gather(std::span<const float>(v), std::span(every), Traffic::gradients);
+       },
+       [](const NetworkModel& m) { return m.all_gather_cost(4, 160); },
+       [](int) {
+         return std::pair{480.0, 480.0};
+       }},
+      {"reduce_scatter",
+       [](Comm& comm) {
+         std::vector<float> v(40);
+         comm.reduce_scatter(std::span(v), ReduceOp::sum, Traffic::gradients);
+       },
+       [](const NetworkModel& m) { return m.reduce_scatter_cost(4, 160); },
+       [](int) {
+         return std::pair{120.0, 120.0};
+       }},
+      {"barrier", [](Comm& comm) { comm.barrier(); },
+       [](const NetworkModel& m) { return m.barrier_cost(4); },
+       [](int) {
+         return std::pair{0.0, 0.0};
+       }},
+  };
+  return all_cases;
+}
+
+TEST(SimCollective, EndsForAllWhenTheLastArrivalHasPaidTheCost) {
+  for (const Case& one : cases()) {
+    SCOPED_TRACE(one.name);
+    const ClusterOptions options = slow_machine(4);
+    const double cost = one.cost(options.network).count();
+    const auto report = run(options, [&](Node& node) {
+      node.sleep(Seconds(node.rank()));
+      one.call(node.comm());
+      EXPECT_EQ(now(node), 3 + cost);
+    });
+    for (int r = 0; r < 4; ++r) {
+      EXPECT_EQ(ledger(report, r).wait.count(), 3.0);  // asleep or for the last
+      EXPECT_DOUBLE_EQ(ledger(report, r).communicate.count(), cost);
+      EXPECT_EQ(ledger(report, r).bytes_sent[kGradients], one.bytes(r).first);
+      EXPECT_EQ(ledger(report, r).bytes_received[kGradients], one.bytes(r).second);
+    }
+  }
+}
+
+TEST(SimCollective, ChargesFullSize) {
+  ClusterOptions options = slow_machine(4);
+  options.payload_scale = 10;
+  run(options, [&](Node& node) {
+    std::vector<float> v(40);
+    node.comm().all_reduce(std::span(v), ReduceOp::sum, Traffic::parameters);
+    const double scaled = options.network.all_reduce_cost(4, 1600).count();
+    EXPECT_EQ(now(node), scaled);
+    node.comm().all_reduce(std::span(v), ReduceOp::sum, Traffic::control);
+    EXPECT_DOUBLE_EQ(now(node), scaled + options.network.all_reduce_cost(4, 160).count());
+  });
+}
+
+TEST(SimCollective, OfOneIsFree) {
+  const auto report = run(slow_machine(1), [](Node& node) {
+    std::vector<float> v{1, 2}, w(2);
+    node.comm().all_reduce(std::span(v));
+    node.comm().all_gather(std::span<const float>(v), std::span(w));
+    node.comm().barrier();
+    EXPECT_EQ(w, v);
+  });
+  EXPECT_EQ(report.elapsed.count(), 0.0);
+  EXPECT_EQ(ledger(report, 0).bytes_sent[kControl], 0U);
+}
+
+// What a rank does to its buffer before it arrives counts, whoever came first.
+TEST(SimCollective, MovesDataAtTheLastArrival) {
+  std::vector<float> shared{1};
+  run(slow_machine(2), [&](Node& node) {
+    if (node.rank() == 1) {
+      node.sleep(1s);
+      shared[0] = 5;  // rank 0 has arrived, but its buffer is its own until rank 1 comes
+    }
+    std::vector<float> one{2};
+    node.comm().all_reduce(node.rank() == 0 ? std::span(shared) : std::span(one));
+    EXPECT_EQ(one[0] + shared[0], node.rank() == 0 ? 9 : 14);
+  });
+}
+
+TEST(SimCollective, CompanionOnTheWorkersCommIsACheckFailure) {
+  const auto text = failure_of<CheckFailure>(slow_machine(2), [](Node& node) {
+    if (node.rank() == 1) {
+      node.companion("comm", [](Node& self) {
+        self.sleep(1s);
+        self.comm().barrier();
+      });
+      node.comm().barrier();
+    } else {
+      node.sleep(5s);
+      node.comm().barrier();
+    }
+  });
+  EXPECT_EQ(text,
+            "rank 1 calls barrier in companion \"comm\" of worker 1 while its barrier goes on in "
+            "worker 1: give "
+            "a companion a Comm of its own (split)");
+}
+
+TEST(SimCollective, ThousandRanksOfAModelEach) {
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+  constexpr int kRanks = 100;
+#else
+  constexpr int kRanks = 1000;
+#endif
+  constexpr std::size_t n = 190'000;
+  ClusterOptions options = slow_machine(kRanks);
+  run(options, [&](Node& node) {
+    std::vector<float> v(n);
+    for (std::size_t i = 0; i < n; ++i)
+      v[i] = static_cast<float>((i + static_cast<std::size_t>(node.rank())) % 8);
+    node.comm().all_reduce(std::span(v));
+    // Eight consecutive ranks hold each of 0 ... 7 once.
+    for (std::size_t i = 0; i < n; i += 997) {
+      float sum = kRanks / 8 * 28.0F;
+      for (std::size_t r = kRanks / 8 * 8; r < kRanks; ++r) sum += static_cast<float>((i + r) % 8);
+      ASSERT_EQ(v[i], sum);
+    }
+  });
+}
+
+TEST(SimCollective, GroupsComeAndGo) {
+  run(slow_machine(4), [](Node& node) {
+    for (int i = 0; i < 100; ++i) {
+      const auto half = node.comm().split(node.rank() / 2, node.rank());
+      const auto quarter = half->split(half->rank() == 0 ? 0 : -1, 0);
+      EXPECT_EQ(quarter == nullptr, half->rank() == 1);
+      std::int64_t x = node.rank();
+      half->all_reduce(std::span(&x, 1));
+      EXPECT_EQ(x, node.rank() < 2 ? 1 : 5);
+    }
+  });
+}
+
+}  // namespace
+}  // namespace hetsgd::sim

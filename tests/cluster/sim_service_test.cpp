@@ -1,0 +1,234 @@
+// Services in virtual time: links, queues, service times, deferral.
+#include <cstring>
+#include <numeric>
+#include <tuple>
+
+#include "cluster/sim_support.hpp"
+
+namespace hetsgd::sim {
+namespace {
+
+// Requests and replies of 4 bytes: 1/16 s on a worker's link, 1/8 s on the services' link.
+struct Ask {
+  std::int32_t operations = 0;  // service time: an eighth of a second each
+};
+struct Answer {
+  std::int32_t number = 0;
+};
+constexpr double kLatency = 0.125, kOnServerLink = 0.125;
+constexpr double kThere = kLatency + kOnServerLink;  // of an empty request, and the same back
+
+double now(Node& node) { return node.now().count(); }
+
+// Answers with the number of requests so far. Keeps the order and times of what it handles.
+class Counter final : public Service<Ask, Answer> {
+ public:
+  struct Log {
+    std::vector<int> order;
+    std::vector<int> left;
+  };
+  explicit Counter(Log* log) : log_(log) {}
+  void handle(int from, const Ask&, std::span<const float>, Responder<Answer> reply) override {
+    log_->order.push_back(from);
+    reply({static_cast<std::int32_t>(log_->order.size())});
+  }
+  Work work(const Ask& ask, std::size_t payload_count) const override {
+    return {static_cast<double>(ask.operations), 4.0 * static_cast<double>(payload_count), 0};
+  }
+  void left(int rank) override { log_->left.push_back(rank); }
+
+ private:
+  Log* log_;
+};
+
+TEST(SimService, CallTakesBothWaysAndTheServiceTime) {
+  Counter::Log log;
+  const auto report = run(slow_machine(1), [&](Node& node) {
+    auto counter = serve<Counter>(node, "counter", &log);
+    EXPECT_EQ(counter.call({.operations = 16}).number, 1);
+    EXPECT_EQ(now(node), 2 * kThere + 2.0);
+  });
+  EXPECT_EQ(ledger(report, 0).communicate.count(), 2 * kThere);
+  EXPECT_EQ(ledger(report, 0).wait.count(), 2.0);
+  EXPECT_EQ(ledger(report, 0).bytes_sent[kControl], 4U);
+  EXPECT_EQ(ledger(report, 0).bytes_received[kControl], 4U);
+  EXPECT_EQ(log.left, (std::vector<int>{0}));
+}
+
+// Echoes the payload.
+class Echo final : public Service<Ask, Answer> {
+ public:
+  void handle(int, const Ask&, std::span<const float> payload, Responder<Answer> reply) override {
+    reply({}, payload, Traffic::parameters);
+  }
+  Work work(const Ask&, std::size_t payload_count) const override {
+    return {0, 16.0 * static_cast<double>(payload_count), 1};
+  }
+};
+
+TEST(SimService, PayloadsAndTheirWorkAreChargedAtFullSize) {
+  ClusterOptions options = slow_machine(1);
+  options.payload_scale = 2;
+  options.work_scale = 3;
+  const auto report = run(options, [&](Node& node) {
+    auto echo = serve<Echo>(node, "echo");
+    const std::vector<float> x{1, 2, 3};
+    std::vector<float> y(3);
+    echo.call({}, x, y, Traffic::gradients);
+    EXPECT_EQ(y, x);
+    const double on_link = (4 + 24) / 32.0;
+    const double service = 0.5 + 3 * 48 / 16.0;  // one launch; three times the bytes
+    EXPECT_EQ(now(node), 2 * (kLatency + on_link) + service);
+  });
+  EXPECT_EQ(ledger(report, 0).bytes_sent, (std::array<std::uint64_t, 3>{0, 24, 4}));
+  EXPECT_EQ(ledger(report, 0).bytes_received, (std::array<std::uint64_t, 3>{24, 0, 4}));
+}
+
+TEST(SimService, SlowerWorkerLinkSetsTheTimeOfATransfer) {
+  ClusterOptions options = slow_machine(1);
+  options.network.bytes_per_s = 8;  // the services' link has 32
+  Counter::Log log;
+  run(options, [&](Node& node) {
+    serve<Counter>(node, "counter", &log).call({});
+    EXPECT_EQ(now(node), 2 * (kLatency + 0.5));
+  });
+}
+
+// Both ends of the services' link and the server serialise; ties: lowest rank first, whoever called
+// first.
+TEST(SimService, SimultaneousRequestsAreServedByRank) {
+  Counter::Log log;
+  std::vector<int> called;
+  std::vector<double> done(4);
+  run(slow_machine(4), [&](Node& node) {
+    auto counter = serve<Counter>(node, "counter", &log);
+    const Seconds first(1.0 - 0.25 * node.rank());
+    node.sleep(first);
+    node.sleep(Seconds(2) - first);
+    called.push_back(node.rank());
+    EXPECT_EQ(counter.call({.operations = 8}).number, node.rank() + 1);
+    done[static_cast<std::size_t>(node.rank())] = now(node);
+  });
+  EXPECT_EQ(called, (std::vector<int>{3, 2, 1, 0}));
+  EXPECT_EQ(log.order, (std::vector<int>{0, 1, 2, 3}));
+  // The service time of 1 s is the bottleneck.
+  for (int r = 0; r < 4; ++r) {
+    EXPECT_EQ(done[static_cast<std::size_t>(r)], 2 + 2 * kThere + 1.0 * (r + 1));
+  }
+}
+
+TEST(SimService, ItsLinkSerialisesRequestsAndReplies) {
+  std::vector<double> done(3);
+  ClusterOptions options = slow_machine(3);
+  options.profile.launch_overhead_s = 0;
+  options.profile.bytes_per_s = 1e30;
+  run(options, [&](Node& node) {
+    auto echo = serve<Echo>(node, "echo");
+    std::vector<float> x(15);  // 64 bytes with the struct: 2 s each way
+    echo.call({}, x, x);
+    done[static_cast<std::size_t>(node.rank())] = now(node);
+  });
+  // Requests arrive at 2.125, 4.125, 6.125; each reply takes 2.125 more and finds the other
+  // direction free.
+  for (int r = 0; r < 3; ++r) EXPECT_NEAR(done[static_cast<std::size_t>(r)], 4.25 + 2 * r, 1e-12);
+}
+
+// Replies to everybody when the last has asked.
+class AllAtOnce final : public Service<Ask, Answer> {
+ public:
+  explicit AllAtOnce(std::size_t workers) : workers_(workers) {}
+  void handle(int, const Ask&, std::span<const float>, Responder<Answer> reply) override {
+    waiting_.push_back(std::move(reply));
+    if (waiting_.size() < workers_) return;
+    for (auto& one : waiting_) one({7});
+    waiting_.clear();
+  }
+  Work work(const Ask&, std::size_t) const override { return {}; }
+
+ private:
+  std::size_t workers_;
+  std::vector<Responder<Answer>> waiting_;
+};
+
+TEST(SimService, DeferralIsWaiting) {
+  const auto report = run(slow_machine(2), [](Node& node) {
+    auto all = serve<AllAtOnce>(node, "all", 2U);
+    node.sleep(Seconds(4.0 * node.rank()));
+    all.call({});
+    // Both are answered at 4 + kThere; the services' link sends rank 0's reply first.
+    EXPECT_EQ(now(node), 4 + 2 * kThere + node.rank() * kOnServerLink);
+  });
+  EXPECT_EQ(ledger(report, 0).wait.count(), 4.0);
+  EXPECT_EQ(ledger(report, 0).communicate.count(), 2 * kThere);
+  EXPECT_EQ(ledger(report, 1).wait.count(), 4.0);  // asleep
+  EXPECT_EQ(ledger(report, 1).communicate.count(), 2 * kThere + kOnServerLink);
+}
+
+class Keeper final : public Service<Ask, Answer> {
+ public:
+  explicit Keeper(std::vector<float>* seen) : seen_(seen) {}
+  void handle(int, const Ask&, std::span<const float> payload, Responder<Answer> reply) override {
+    seen_->assign(payload.begin(), payload.end());
+    reply({});
+  }
+
+ private:
+  std::vector<float>* seen_;
+};
+
+TEST(SimService, RequestIsWhatItWasWhenTheCallWasMade) {
+  std::vector<float> seen;
+  run(slow_machine(1), [&](Node& node) {
+    std::vector<float> x{1, 2, 3};
+    node.companion("overwrites", [&](Node& self) {
+      self.sleep(Seconds(0.01));
+      x.assign(3, -1.0F);
+    });
+    serve<Keeper>(node, "keeper", &seen).call({}, x);
+  });
+  EXPECT_EQ(seen, (std::vector<float>{1, 2, 3}));
+}
+
+TEST(SimService, TwoServicesWorkSideBySideBehindOneLink) {
+  Counter::Log log_a, log_b;
+  run(slow_machine(2), [&](Node& node) {
+    auto counter =
+        serve<Counter>(node, node.rank() == 0 ? "a" : "b", node.rank() == 0 ? &log_a : &log_b);
+    EXPECT_EQ(counter.call({.operations = 80}).number, 1);
+    // 10 s each at the same time; the second request came through the link an eighth later.
+    EXPECT_EQ(now(node), 10 + 2 * kThere + node.rank() * kOnServerLink);
+  });
+}
+
+TEST(SimService, WrongReplySizesNameTheServiceAndTheCounts) {
+  EXPECT_EQ(failure_of<CheckFailure>(slow_machine(2),
+                                     [](Node& node) {
+                                       std::vector<float> x(3), y(2);
+                                       if (node.rank() == 1)
+                                         serve<Echo>(node, "echo").call({}, x, y);
+                                     }),
+            "service \"echo\" answers rank 1 with 3 numbers, but the caller made room for 2");
+}
+
+class Blocks final : public Service<Ask, Answer> {
+ public:
+  explicit Blocks(Node* node) : node_(node) {}
+  void handle(int, const Ask&, std::span<const float>, Responder<Answer> reply) override {
+    node_->comm().barrier();
+    reply({});
+  }
+
+ private:
+  Node* node_;
+};
+
+TEST(SimService, HandlersMustNotBlock) {
+  EXPECT_EQ(failure_of<CheckFailure>(
+                slow_machine(1), [](Node& node) { serve<Blocks>(node, "blocks", &node).call({}); }),
+            "barrier was called where nothing may block: in a service's handler, in a fence, or "
+            "outside of the "
+            "run");
+}
+
+}  // namespace
+}  // namespace hetsgd::sim

@@ -1,0 +1,58 @@
+// What the tests of `sim` share: a machine whose numbers are powers of two, so that virtual times
+// are exact and can be compared with ==.
+#pragma once
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "cluster/sim/sim_cluster.hpp"
+#include "core/error.hpp"
+
+namespace hetsgd::sim {
+
+// 1/2 s per launch, 8 operations/s, 16 bytes/s; links: 1/4 s and 64 bytes/s; services: 1/8 s and 32
+// bytes/s.
+inline ClusterOptions slow_machine(int workers) {
+  ClusterOptions options;
+  options.workers = workers;
+  options.host_threads = 2;
+  options.profile.name = "slow";
+  options.profile.launch_overhead_s = 0.5;
+  options.profile.operations_per_s = 8;
+  options.profile.bytes_per_s = 16;
+  options.network.latency = Seconds(0.25);
+  options.network.bytes_per_s = 64;
+  options.network.server_latency = Seconds(0.125);
+  options.network.server_bytes_per_s = 32;
+  return options;
+}
+
+inline ClusterReport run(const ClusterOptions& options, const std::function<void(Node&)>& worker) {
+  return make_sim_cluster(options)->run(worker);
+}
+
+template <class ErrorType>
+std::string failure_of(const ClusterOptions& options, const std::function<void(Node&)>& worker) {
+  try {
+    run(options, worker);
+  } catch (const ErrorType& error) {
+    return error.what();
+  }
+  ADD_FAILURE() << "the run did not fail";
+  return "";
+}
+
+inline const Ledger& ledger(const ClusterReport& report, int rank) {
+  return report.workers[static_cast<std::size_t>(rank)].ledger;
+}
+
+inline constexpr auto kParameters = static_cast<std::size_t>(Traffic::parameters);
+inline constexpr auto kGradients = static_cast<std::size_t>(Traffic::gradients);
+inline constexpr auto kControl = static_cast<std::size_t>(Traffic::control);
+
+}  // namespace hetsgd::sim

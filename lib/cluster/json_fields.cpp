@@ -1,7 +1,6 @@
 #include "cluster/json_fields.hpp"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cmath>
@@ -52,9 +51,9 @@ JsonFields::JsonFields(std::string place, std::string_view text) : place_(std::m
 void JsonFields::allow(std::span<const std::string> known) const {
   for (const auto& [key, value] : object_.items()) {
     if (std::find(known.begin(), known.end(), key) != known.end()) continue;
-    throw with_hint(data_error("{}: found key {}, expected {}", place_, quote(key),
-                               fmt::join(known.begin(), known.end(), ", ")),
-                    did_you_mean(key, known));
+    throw with_hint(
+        data_error("{}: found key {}, expected {}", place_, quote(key), alternatives(known)),
+        did_you_mean(key, known));
   }
 }
 
@@ -122,7 +121,7 @@ std::size_t JsonFields::choice(const std::string& key, std::span<const std::stri
   const nlohmann::json& value = object_.at(key);
   const auto found = std::find(choices.begin(), choices.end(), value);
   if (found == choices.end()) {
-    fail(key, value, fmt::format("{}", fmt::join(choices.begin(), choices.end(), ", ")));
+    fail(key, value, alternatives(choices));
   }
   return static_cast<std::size_t>(found - choices.begin());
 }
@@ -136,11 +135,12 @@ JsonFields find_json_file(std::string_view option, const std::string& name_or_pa
   }
   const bool is_path = name_or_path.find('/') != std::string::npos ||
                        name_or_path.ends_with(".json") || std::filesystem::exists(name_or_path);
-  const std::vector<std::string> names = names_of(builtin);
+  std::vector<std::string> expected = names_of(builtin);
+  expected.emplace_back("a JSON file");
   if (!is_path) {
-    throw with_hint(usage_error("--{}: found {}, expected {} or a JSON file", option,
-                                quote(name_or_path), fmt::join(names, ", ")),
-                    did_you_mean(name_or_path, names));
+    throw with_hint(usage_error("--{}: found {}, expected {}", option, quote(name_or_path),
+                                alternatives(expected)),
+                    did_you_mean(name_or_path, names_of(builtin)));
   }
   std::ifstream input(name_or_path, std::ios::binary);
   if (!input || std::filesystem::is_directory(name_or_path)) {

@@ -13,16 +13,6 @@ namespace {
 // Beyond this, clock values lose their microseconds.
 constexpr Seconds kLongest = Seconds(1e9);
 
-// "a, b or c".
-std::string alternatives(std::span<const std::string> words) {
-  std::string result;
-  for (std::size_t i = 0; i < words.size(); ++i) {
-    if (i > 0) result += i + 1 == words.size() ? " or " : ", ";
-    result += words[i];
-  }
-  return result;
-}
-
 }  // namespace
 
 StragglerSpecification::StragglerSpecification(const std::string& text) : text_(text) {

@@ -52,6 +52,8 @@ std::string format_bytes(double bytes);    // "512 B", "1.5 KiB", "42.6 MiB"
 std::string format_count(double count);    // "9,999" exact, then "12.9K", "1.29M", "3.4G"
 // "found" text in messages: in double quotes, control bytes escaped, at most 60 characters shown.
 std::string quote(std::string_view text);
+// "a, b or c".
+std::string alternatives(std::span<const std::string> words);
 
 // --- spelling ----------------------------------------------------------------------------------
 // Insertions, deletions, replacements and swaps of neighbours that turn a into b (optimal string

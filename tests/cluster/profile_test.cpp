@@ -141,7 +141,7 @@ TEST(DeviceProfile, ErrorsNameFileKeyFoundAndExpected) {
          ": launch_overhead_s: found -1, expected a number of at least 0");
   expect("{\"operation_per_s\":1}",
          ": found key \"operation_per_s\", expected name, source, launch_overhead_s, "
-         "operations_per_s, bytes_per_s, memory_bytes, saturation",
+         "operations_per_s, bytes_per_s, memory_bytes or saturation",
          "did you mean \"operations_per_s\"?");
   expect("{" + good + ",\"operations_per_s\":1e999}",
          ": found a number too large for a double, expected JSON");
@@ -259,7 +259,7 @@ TEST(NetworkModel, ErrorsNameWhatIsWrong) {
       "\"server_bytes_per_s\":1,\"all_reduce\":\"rings\"}");
   EXPECT_EQ(
       failure_of([&] { load_network_model(file.path()); }).message,
-      file.path() + ": all_reduce: found \"rings\", expected ring, tree, halving_doubling, star");
+      file.path() + ": all_reduce: found \"rings\", expected ring, tree, halving_doubling or star");
   const File bus(
       "{\"name\":\"n\",\"latency_s\":0,\"bytes_per_s\":1,\"server_latency_s\":0,"
       "\"server_bytes_per_s\":1,\"shared_bus\":1}");

@@ -162,6 +162,13 @@ TEST(Format, QuoteNeverBreaksTheLine) {
   EXPECT_EQ(quote(std::string(60, 'x')), '"' + std::string(60, 'x') + "\"");
 }
 
+TEST(Format, Alternatives) {
+  EXPECT_EQ(alternatives(std::vector<std::string>{}), "");
+  EXPECT_EQ(alternatives(std::vector<std::string>{"a"}), "a");
+  EXPECT_EQ(alternatives(std::vector<std::string>{"a", "b"}), "a or b");
+  EXPECT_EQ(alternatives(std::vector<std::string>{"a", "b", "c"}), "a, b or c");
+}
+
 TEST(EditDistance, KnownValues) {
   EXPECT_EQ(edit_distance("", ""), 0U);
   EXPECT_EQ(edit_distance("", "abc"), 3U);

@@ -1,0 +1,315 @@
+// Collectives over messages: results on every cluster against closed forms, times on `sim` against
+// the network model's analytic costs.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <atomic>
+#include <functional>
+#include <tuple>
+#include <vector>
+
+#include "cluster/cluster.hpp"
+#include "collective/dissemination.hpp"
+#include "collective/halving_doubling.hpp"
+#include "collective/ring.hpp"
+#include "collective/tree.hpp"
+
+namespace hetsgd {
+namespace {
+
+constexpr int kTag = 17;
+
+ClusterOptions options_for(int workers) {
+  ClusterOptions options;
+  options.workers = workers;
+  options.profile.operations_per_s = 1e9;
+  options.profile.bytes_per_s = 1e9;
+  options.network.latency = Seconds(1e-5);
+  options.network.bytes_per_s = 1e9;
+  options.network.server_latency = Seconds(1e-5);
+  options.network.server_bytes_per_s = 1e9;
+  return options;
+}
+
+template <class T>
+using AllReduce = std::function<void(Comm&, int, std::span<T>, std::vector<T>&, ReduceOp)>;
+
+template <class T>
+std::vector<std::pair<std::string, AllReduce<T>>> all_reduces() {
+  return {
+      {"ring", [](Comm& comm, int tag, std::span<T> x, std::vector<T>& scratch,
+                  ReduceOp op) { ring_all_reduce(comm, tag, x, scratch, op); }},
+      {"tree", [](Comm& comm, int tag, std::span<T> x, std::vector<T>& scratch,
+                  ReduceOp op) { tree_all_reduce(comm, tag, x, scratch, op); }},
+      {"halving_doubling",
+       [](Comm& comm, int tag, std::span<T> x, std::vector<T>& scratch, ReduceOp op) {
+         halving_doubling_all_reduce(comm, tag, x, scratch, op);
+       }},
+  };
+}
+
+// Rank r's number j is 3 j + (rank's turn), where the turn makes neither the first nor the last
+// rank the largest.
+std::int64_t input(std::size_t j, int rank, int size) {
+  return 3 * static_cast<std::int64_t>(j) + (rank + static_cast<int>(j % 5)) % size;
+}
+// The turns of all ranks are 0 ... p-1, each once.
+std::int64_t reduced(std::size_t j, int size, ReduceOp op) {
+  const auto base = 3 * static_cast<std::int64_t>(j);
+  if (op == ReduceOp::sum) return base * size + static_cast<std::int64_t>(size) * (size - 1) / 2;
+  return op == ReduceOp::max ? base + size - 1 : base;
+}
+
+template <class T>
+std::vector<T> inputs(std::size_t n, int rank, int size) {
+  std::vector<T> x(n);
+  for (std::size_t j = 0; j < n; ++j) x[j] = static_cast<T>(input(j, rank, size));
+  return x;
+}
+
+class CollectiveOn : public testing::TestWithParam<std::tuple<std::string, int, std::size_t>> {
+ protected:
+  int size() const { return std::get<1>(GetParam()); }
+  std::size_t count() const { return std::get<2>(GetParam()); }
+  void run(const std::function<void(Node&)>& worker) {
+    make_cluster(std::get<0>(GetParam()), options_for(size()))->run(worker);
+  }
+};
+INSTANTIATE_TEST_SUITE_P(All, CollectiveOn,
+                         testing::Combine(testing::ValuesIn(cluster_names()),
+                                          testing::Values(1, 2, 3, 4, 7, 8),
+                                          testing::Values(0U, 1U, 100U, 10'000U)),
+                         [](const auto& test) {
+                           return std::get<0>(test.param) + "_" +
+                                  std::to_string(std::get<1>(test.param)) + "_" +
+                                  std::to_string(std::get<2>(test.param));
+                         });
+
+template <class T>
+void expect_reduced(const std::vector<T>& x, int size, ReduceOp op) {
+  for (std::size_t j = 0; j < x.size(); ++j) {
+    ASSERT_EQ(x[j], static_cast<T>(reduced(j, size, op))) << "at " << j;
+  }
+}
+
+template <class T>
+void check_all_reduces(Node& node, std::size_t n) {
+  std::vector<T> scratch;
+  for (const auto& [name, all_reduce] : all_reduces<T>()) {
+    for (const ReduceOp op : {ReduceOp::sum, ReduceOp::max, ReduceOp::min}) {
+      SCOPED_TRACE(name);
+      std::vector<T> x = inputs<T>(n, node.rank(), node.size());
+      all_reduce(node.comm(), kTag, x, scratch, op);
+      expect_reduced(x, node.size(), op);
+    }
+  }
+}
+
+TEST_P(CollectiveOn, AllReduces) {
+  run([&](Node& node) {
+    check_all_reduces<float>(node, count());
+    check_all_reduces<double>(node, count());
+    check_all_reduces<std::int64_t>(node, count());
+  });
+}
+
+TEST_P(CollectiveOn, RingReduceScatterAndAllGather) {
+  run([&](Node& node) {
+    Comm& comm = node.comm();
+    std::vector<float> x = inputs<float>(count(), node.rank(), size()), scratch;
+    ring_reduce_scatter(comm, kTag, std::span(x), scratch);
+    const auto mine = comm.block_of(node.rank(), count());
+    for (std::size_t j = mine.begin; j < mine.end; ++j) {
+      ASSERT_EQ(x[j], static_cast<float>(reduced(j, size(), ReduceOp::sum)));
+    }
+    EXPECT_LE(scratch.size(), count() / static_cast<std::size_t>(size()) + 1);
+    // What the others own is wiped, so that all_gather must bring it.
+    for (std::size_t j = 0; j < count(); ++j) {
+      if (j < mine.begin || j >= mine.end) x[j] = -1;
+    }
+    ring_all_gather(comm, kTag, std::span(x));
+    expect_reduced(x, size(), ReduceOp::sum);
+  });
+}
+
+TEST_P(CollectiveOn, BroadcastFromEveryRoot) {
+  run([&](Node& node) {
+    for (int root = 0; root < size(); ++root) {
+      std::vector<float> x(count(), -1);
+      if (node.rank() == root) x = inputs<float>(count(), root, size());
+      binomial_broadcast(node.comm(), kTag, std::span(x), root);
+      ASSERT_EQ(x, inputs<float>(count(), root, size()));
+    }
+  });
+}
+
+TEST_P(CollectiveOn, BarrierIsPassedWhenAllHaveCome) {
+  std::atomic<int> come = 0;
+  run([&](Node& node) {
+    for (int round = 1; round <= 10; ++round) {
+      node.sleep(Seconds(1e-5 * ((node.rank() + round) % size())));
+      ++come;
+      dissemination_barrier(node.comm(), kTag);
+      EXPECT_GE(come, round * size());
+    }
+  });
+}
+
+// The result of inexact sums is the same bits on all ranks.
+TEST_P(CollectiveOn, AllRanksGetTheSameBits) {
+  std::vector<std::vector<float>> results(static_cast<std::size_t>(size()));
+  for (const auto& one : all_reduces<float>()) {
+    run([&](Node& node) {
+      std::vector<float>& x = results[static_cast<std::size_t>(node.rank())];
+      std::vector<float> scratch;
+      x.assign(count(), 0);
+      for (std::size_t j = 0; j < x.size(); ++j) {
+        x[j] = 1.0F / static_cast<float>(j + 1 + static_cast<std::size_t>(node.rank()));
+      }
+      one.second(node.comm(), kTag, x, scratch, ReduceOp::sum);
+    });
+    for (const auto& x : results) EXPECT_EQ(x, results.front()) << one.first;
+  }
+}
+
+// --- times on sim against the analytic costs -----------------------------------------------------
+
+double time_of(int workers, const std::function<void(Node&)>& worker) {
+  return make_cluster("sim", options_for(workers))->run(worker).elapsed.count();
+}
+double relative(double a, double b) { return a == b ? 0 : std::abs(a - b) / std::abs(b); }
+
+constexpr std::size_t kNumbers = 1680;  // divisible by every size up to 8
+constexpr double kBytes = kNumbers * sizeof(float);
+
+double message_level_time(int workers, std::size_t n, const std::string& name) {
+  for (const auto& [known, all_reduce] : all_reduces<float>()) {
+    if (known != name) continue;
+    return time_of(workers, [&, call = all_reduce](Node& node) {
+      std::vector<float> x(n), scratch;
+      call(node.comm(), kTag, x, scratch, ReduceOp::sum);
+    });
+  }
+  ADD_FAILURE() << name;
+  return 0;
+}
+double analytic_time(int workers, std::size_t n, Topology topology) {
+  NetworkModel model = options_for(workers).network;
+  model.all_reduce = topology;
+  return model.all_reduce_cost(workers, static_cast<double>(n * sizeof(float))).count();
+}
+
+TEST(CollectiveTime, RingIsItsAnalyticCost) {
+  for (const int p : {1, 2, 3, 4, 5, 7, 8}) {
+    EXPECT_LE(relative(message_level_time(p, kNumbers, "ring"),
+                       analytic_time(p, kNumbers, Topology::ring)),
+              1e-12)
+        << p;
+  }
+}
+
+// Blocks of uneven length: a step takes as long as its longest block, at most one number more than
+// the mean.
+TEST(CollectiveTime, RingOfUnevenBlocksIsWithinOneNumberPerStep) {
+  for (const int p : {3, 7, 8}) {
+    for (const std::size_t n : {std::size_t{100}, std::size_t{10'001}}) {
+      const double analytic = analytic_time(p, n, Topology::ring);
+      const double measured = message_level_time(p, n, "ring");
+      EXPECT_GE(measured, analytic * (1 - 1e-12));
+      EXPECT_LE(measured, analytic + 2 * (p - 1) * sizeof(float) / 1e9 + 1e-15);
+    }
+  }
+}
+
+TEST(CollectiveTime, TreeIsItsAnalyticCostForPowersOfTwoAndAtMostThatElse) {
+  for (const int p : {1, 2, 4, 8, 16}) {
+    EXPECT_LE(relative(message_level_time(p, kNumbers, "tree"),
+                       analytic_time(p, kNumbers, Topology::tree)),
+              1e-12)
+        << p;
+  }
+  for (const int p : {3, 5, 6, 7, 12}) {
+    const double analytic = analytic_time(p, kNumbers, Topology::tree);
+    EXPECT_LE(message_level_time(p, kNumbers, "tree"), analytic * (1 + 1e-12)) << p;
+    EXPECT_GE(message_level_time(p, kNumbers, "tree"), analytic / 2) << p;
+  }
+}
+
+TEST(CollectiveTime, HalvingDoublingIsItsAnalyticCost) {
+  for (const int p : {1, 2, 3, 4, 5, 7, 8}) {
+    EXPECT_LE(relative(message_level_time(p, kNumbers, "halving_doubling"),
+                       analytic_time(p, kNumbers, Topology::halving_doubling)),
+              1e-12)
+        << p;
+  }
+}
+
+// Halves of uneven length: each of the 2 log2 q steps moves less than one number more than the
+// mean.
+TEST(CollectiveTime, HalvingDoublingOfUnevenHalvesIsWithinOneNumberPerStep) {
+  for (const auto& [p, steps] : {std::pair{4, 4}, {7, 4}, {8, 6}}) {
+    const double analytic = analytic_time(p, 10'001, Topology::halving_doubling);
+    const double measured = message_level_time(p, 10'001, "halving_doubling");
+    EXPECT_LE(std::abs(measured - analytic), steps * sizeof(float) / 1e9) << p;
+  }
+}
+
+TEST(CollectiveTime, BroadcastScatterGatherAndBarrierAreTheirAnalyticCosts) {
+  for (const int p : {1, 2, 3, 4, 7, 8}) {
+    const NetworkModel model = options_for(p).network;
+    const double scatter = time_of(p, [](Node& node) {
+      std::vector<float> x(kNumbers), scratch;
+      ring_reduce_scatter(node.comm(), kTag, std::span(x), scratch);
+    });
+    EXPECT_LE(relative(scatter, model.reduce_scatter_cost(p, kBytes).count()), 1e-12) << p;
+    const double gather = time_of(p, [](Node& node) {
+      std::vector<float> x(kNumbers);
+      ring_all_gather(node.comm(), kTag, std::span(x));
+    });
+    EXPECT_LE(relative(gather, model.all_gather_cost(p, kBytes / p).count()), 1e-12) << p;
+    const double barrier = time_of(p, [](Node& node) { dissemination_barrier(node.comm(), kTag); });
+    EXPECT_LE(relative(barrier, model.barrier_cost(p).count()), 1e-12) << p;
+    const double broadcast = time_of(p, [](Node& node) {
+      std::vector<float> x(kNumbers);
+      binomial_broadcast(node.comm(), kTag, std::span(x), 0);
+    });
+    EXPECT_LE(broadcast, model.broadcast_cost(p, kBytes).count() * (1 + 1e-12)) << p;
+    if ((p & (p - 1)) == 0) {
+      EXPECT_LE(relative(broadcast, model.broadcast_cost(p, kBytes).count()), 1e-12) << p;
+    }
+  }
+}
+
+// The ledger of the message-level functions agrees with what Comm's own collectives book.
+TEST(CollectiveTime, BytesAreThoseOfTheStandardCollectives) {
+  const auto bytes = [](int p, const std::function<void(Node&)>& worker) {
+    std::vector<std::uint64_t> sent;
+    for (const auto& worker_report : make_cluster("sim", options_for(p))->run(worker).workers) {
+      sent.push_back(worker_report.ledger.bytes_sent[static_cast<std::size_t>(Traffic::control)]);
+    }
+    return sent;
+  };
+  for (const int p : {2, 3, 4, 7, 8}) {
+    EXPECT_EQ(bytes(p,
+                    [](Node& node) {
+                      std::vector<float> x(kNumbers), scratch;
+                      ring_all_reduce(node.comm(), kTag, std::span(x), scratch);
+                    }),
+              bytes(p, [](Node& node) {
+                std::vector<float> x(kNumbers);
+                node.comm().all_reduce(std::span(x));
+              }));
+    EXPECT_EQ(bytes(p,
+                    [p](Node& node) {
+                      std::vector<float> x(kNumbers);
+                      binomial_broadcast(node.comm(), kTag, std::span(x), p - 1);
+                    }),
+              bytes(p, [p](Node& node) {
+                std::vector<float> x(kNumbers);
+                node.comm().broadcast(std::span(x), p - 1);
+              }));
+  }
+}
+
+}  // namespace
+}  // namespace hetsgd

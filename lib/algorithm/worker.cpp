@@ -117,8 +117,7 @@ double Worker::step(const Batch& batch, double learning_rate, Buffer& w) {
       optimizer().update(device(), learning_rate, own_gradient_.flat.span(), w.span());
     });
   }
-  ++updates_;
-  run_.updated(*this, true);
+  made_update();
   return loss;
 }
 
@@ -137,6 +136,11 @@ void Worker::apply(Gradient& g, double learning_rate, Buffer& w) {
 void Worker::took_update() {
   ++updates_;
   run_.updated(*this, rank() == 0);
+}
+
+void Worker::made_update() {
+  ++updates_;
+  run_.updated(*this, true);
 }
 
 void Worker::compute_vectors(double passes, FunctionRef fn) {

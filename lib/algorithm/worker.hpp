@@ -103,6 +103,8 @@ class Worker {
   void apply(Gradient& g, double learning_rate, Buffer& w);
   // An update made elsewhere (on a server) that this worker took over; counts like apply.
   void took_update();
+  // An update of the global model that this worker alone caused (a push that a server applied).
+  void made_update();
 
   // The learning rate of a batch of b samples now: lr * b / b_max (linear scaling) times the
   // schedule.

@@ -1,0 +1,49 @@
+// asgd: asynchronous SGD with a parameter server. A worker pushes its gradient, the server applies
+// it at once, and the worker goes on with the parameters as they are then; nobody waits for
+// anybody.
+//
+// Paper:      Dean et al. 2012 (Downpour SGD with one step per push), the baseline of 003
+// section 5. Implements: server: w <- w - lr g, or the update of --optimizer; worker: w_m <- w.
+// Symbols:    lr --learning-rate, b --batch-size (every worker's), m the worker.
+// Cost:       per iteration n numbers to the server and n back, over the server's one link, and
+//             the server's time for one update.
+// Records:    histogram "staleness": updates by others between a worker's pull and the application
+//             of its gradient; event "push" (parameter_server.hpp) under --record-steps.
+// Deviations: the pull is the answer to the push.
+
+#include "algorithm/algorithm.hpp"
+#include "algorithm/parameter_server.hpp"
+
+namespace hetsgd {
+namespace {
+
+class Asgd final : public Algorithm {
+ public:
+  void worker(Worker& self) const override {
+    const std::uint64_t b = self.plan().batch_size;
+    auto server = ParameterClient::open<ParameterServer>(self);
+    Buffer w = self.initial_parameters();
+    Gradient g = self.make_gradient();
+    while (self.running()) {
+      self.gradient(self.next_batch(b), w, g);
+      server.push_and_pull(self.learning_rate(b), g, w);
+      self.evaluate_here(w);
+    }
+  }
+};
+
+const bool registered = register_algorithm<Asgd>({
+    .name = "asgd",
+    .title = "Asynchronous SGD",
+    .idea = "A parameter server applies each worker's gradient as it comes and sends the "
+            "parameters back. Nobody waits, but gradients are computed at parameters that others "
+            "have moved since.",
+    .paper = "Dean et al. 2012; baseline of 003 section 5",
+    .cost = "n numbers to the server and n back per iteration",
+    .result = "the server's model, as the measuring worker has just received it",
+    .identities = "one worker = sgd",
+    .synchronous = false,
+});
+
+}  // namespace
+}  // namespace hetsgd

@@ -1,0 +1,111 @@
+// A parameter server: what asgd, dc-asgd and ssp have in common. The server holds the parameters
+// and applies gradients to them; one message brings a gradient and takes the parameters back.
+//
+// The version of the parameters is the number of updates that they have had. Staleness of a push:
+// the updates that others made between the worker's pull and the application of its gradient.
+#pragma once
+
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <utility>
+#include <vector>
+
+#include "algorithm/worker.hpp"
+
+namespace hetsgd {
+
+struct Push {  // carries the gradient
+  double learning_rate;
+  std::uint64_t version;  // of the parameters that it was computed at
+};
+struct Pull {             // carries the parameters
+  std::uint64_t version;  // theirs
+  std::uint64_t applied;  // the version that the push made
+  std::uint64_t lead;     // ssp: clocks that the worker is ahead of the slowest
+};
+
+// Applies every push at once and answers at once: the server of asgd. Serial, on a host core.
+class ParameterServer : public Service<Push, Pull> {
+ public:
+  // `maker`: the worker that opens the service first; not used afterwards.
+  explicit ParameterServer(Worker* maker) : device_(make_cpu_device<float>(1)) {
+    const Buffer w = maker->initial_parameters();
+    w_.assign(w.span().begin(), w.span().end());
+    if (!maker->plan().optimizer.plain()) optimizer_ = maker->make_optimizer(*device_);
+  }
+
+  void handle(int, const Push& push, std::span<const float> g, Responder<Pull> reply) override {
+    apply(push, g);
+    answer({.version = version_, .applied = version_, .lead = 0}, reply);
+  }
+
+  // An update streams `passes` vectors of n numbers.
+  Work work(const Push&, std::size_t n) const override {
+    const double numbers = passes() * static_cast<double>(n);
+    return {.operations = numbers, .bytes = 4 * numbers, .launches = 1};
+  }
+
+ protected:
+  virtual double passes() const { return optimizer_ ? optimizer_->passes() + 2 : 3; }
+
+  // w <- w - lr g, or the update of --optimizer. One version more.
+  void apply(const Push& push, std::span<const float> g) {
+    if (optimizer_) {  // may clip and decay its gradient
+      gradient_.assign(g.begin(), g.end());
+      optimizer_->update(*device_, push.learning_rate, gradient_, w_);
+    } else {
+      device_->axpby(w_.size(), -static_cast<float>(push.learning_rate), g.data(), 1.0F, w_.data());
+    }
+    ++version_;
+  }
+  void answer(const Pull& pull, Responder<Pull>& reply) const {
+    reply(pull, w_, Traffic::parameters);
+  }
+  std::uint64_t version() const { return version_; }
+  std::span<const float> parameters() const { return w_; }
+
+ private:
+  std::unique_ptr<Device> device_;
+  std::vector<float> w_;
+  std::vector<float> gradient_;           // of the optimizer
+  std::unique_ptr<Optimizer> optimizer_;  // null: w <- w - lr g, which needs no copy of g
+  std::uint64_t version_ = 0;
+};
+
+// A worker's end. Everybody starts with the same parameters, version 0: nobody pulls first.
+class ParameterClient {
+ public:
+  template <class Server, class... Args>
+  static ParameterClient open(Worker& self, const Args&... args) {
+    return ParameterClient(self, self.serve<Server>("parameters", &self, args...));
+  }
+
+  // Pushes g, which was computed at w, and pulls w. Records the staleness, and under
+  // --record-steps the event {"type": "push", rank, version (after it), staleness}: their order is
+  // the order in which the server applied the gradients. Returns ssp's lead.
+  std::uint64_t push_and_pull(double learning_rate, const Gradient& g, Buffer& w) {
+    const Pull pull = server_.call({learning_rate, version_}, g.flat.span(), w.span());
+    const std::uint64_t staleness = pull.applied - 1 - version_;
+    version_ = pull.version;
+    self_.made_update();
+    self_.observe("staleness", static_cast<std::int64_t>(staleness));
+    if (self_.plan().record_steps) {
+      self_.record({{"type", "push"},
+                    {"rank", self_.rank()},
+                    {"version", pull.applied},
+                    {"pulled", pull.version},
+                    {"staleness", staleness}});
+    }
+    return pull.lead;
+  }
+
+ private:
+  ParameterClient(Worker& self, ServiceClient<Push, Pull> server)
+      : self_(self), server_(std::move(server)) {}
+
+  Worker& self_;
+  ServiceClient<Push, Pull> server_;
+  std::uint64_t version_ = 0;
+};
+
+}  // namespace hetsgd

@@ -1,0 +1,110 @@
+// ssp: stale synchronous parallel. As asgd, but a worker may start its next iteration only while
+// the slowest worker is at most s iterations behind; so no gradient is ever older than a bound.
+//
+// Paper:      Ho et al. 2013 (cited in 003 section 2).
+// Implements: worker at clock c (iterations that it has pushed) goes on when min_m c_m >= c - s,
+// and
+//             reads then, at the clock boundary; the server applies each push at once.
+// Symbols:    s --staleness, c a worker's clock, m the workers that still train.
+// Cost:       as asgd; the answer to a push may be deferred.
+// Records:    as asgd; histogram "lead": c - min_m c_m of a worker when it goes on, at most s.
+// Deviations: the server has one copy of the parameters, so a read sees everything applied so far
+//             and not only the clocks up to c - s; caches of workers are left out.
+//
+// Learning rate: every push is an update of its own. With s = 0 a read at clock c sees exactly the
+// pushes of all clocks below c: w <- w - lr sum_m g_m, which is ssgd with --per-worker-batch full
+// (the mean over the global batch of P b samples) at the learning rate P lr, the linear scaling of
+// lr to that batch. So one number suits asgd, ssp and, times P, ssgd.
+
+#include <algorithm>
+
+#include "algorithm/algorithm.hpp"
+#include "algorithm/parameter_server.hpp"
+
+namespace hetsgd {
+namespace {
+
+class StaleServer final : public ParameterServer {
+ public:
+  StaleServer(Worker* maker, std::uint64_t s)
+      : ParameterServer(maker), s_(s), clock_(static_cast<std::size_t>(maker->size())) {}
+
+  void handle(int from, const Push& push, std::span<const float> g,
+              Responder<Pull> reply) override {
+    apply(push, g);
+    const std::uint64_t c = ++clock_[static_cast<std::size_t>(from)];
+    waiting_.push_back({c, version(), std::move(reply)});
+    let_go();
+  }
+
+  void left(int rank) override {
+    clock_[static_cast<std::size_t>(rank)] = kLeft;
+    let_go();
+  }
+
+ private:
+  static constexpr std::uint64_t kLeft = ~std::uint64_t{0};
+  struct Waiting {
+    std::uint64_t clock, applied;
+    Responder<Pull> reply;
+  };
+
+  // Answers, in order of arrival, all who may go on.
+  void let_go() {
+    const std::uint64_t slowest = *std::ranges::min_element(clock_);
+    for (auto one = waiting_.begin(); one != waiting_.end();) {
+      const std::uint64_t lead = one->clock - slowest;
+      if (lead > s_) {
+        ++one;
+        continue;
+      }
+      answer({.version = version(), .applied = one->applied, .lead = lead}, one->reply);
+      one = waiting_.erase(one);
+    }
+  }
+
+  std::uint64_t s_;
+  std::vector<std::uint64_t> clock_;  // by worker
+  std::vector<Waiting> waiting_;
+};
+
+class Ssp final : public Algorithm {
+ public:
+  void declare(OptionSet& options) override {
+    options.add("staleness", s_, "iterations that a worker may be ahead of the slowest")
+        .unit("iterations")
+        .symbol("s");
+  }
+
+  void worker(Worker& self) const override {
+    const std::uint64_t b = self.plan().batch_size;
+    auto server = ParameterClient::open<StaleServer>(self, s_);
+    Buffer w = self.initial_parameters();
+    Gradient g = self.make_gradient();
+    while (self.running()) {
+      self.gradient(self.next_batch(b), w, g);
+      const auto lead = server.push_and_pull(self.learning_rate(b), g, w);  // waits for min_m c_m
+      self.observe("lead", static_cast<std::int64_t>(lead));
+      self.evaluate_here(w);
+    }
+  }
+
+ private:
+  std::uint64_t s_ = 3;
+};
+
+const bool registered = register_algorithm<Ssp>({
+    .name = "ssp",
+    .title = "Stale synchronous parallel",
+    .idea = "As asgd, but who is s iterations ahead of the slowest worker waits for it. The age of "
+            "gradients is bounded, and slow moments shorter than s iterations cost nothing.",
+    .paper = "Ho et al. 2013; 003 section 2",
+    .cost = "n numbers to the server and n back per iteration",
+    .result = "the server's model, as the measuring worker has just received it",
+    .identities = "s = 0 = ssgd with full per-worker batches at P times the learning rate, up to "
+                  "rounding; s beyond the run's length = asgd, to the bit",
+    .synchronous = false,
+});
+
+}  // namespace
+}  // namespace hetsgd

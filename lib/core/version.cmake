@@ -23,4 +23,4 @@ add_custom_target(hetsgd_revision
 add_library(hetsgd_version STATIC ${generated}/core/version.cpp)
 add_dependencies(hetsgd_version hetsgd_revision)
 target_include_directories(hetsgd_version PRIVATE ${generated})
-target_link_libraries(hetsgd_version PUBLIC hetsgd_core PRIVATE ${CMAKE_DL_LIBS})
+target_link_libraries(hetsgd_version PUBLIC hetsgd_core)

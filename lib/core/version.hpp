@@ -17,8 +17,7 @@ bool git_dirty();                 // tracked files differed from the revision
 std::string_view result_schema_version();
 
 // {version, git_revision, git_dirty, build_type, compiler, compiler_flags, march, schema_version,
-//  cuda_architectures, libraries: {openblas, cuda, nccl, mpi}, features: {cuda, mpi, sanitizer}}; null: not built in.
-// The OpenBLAS entry is what the loaded library says about itself, its kernel's core type included.
+//  cuda_architectures, libraries: {blas, cuda, nccl, mpi}, features: {cuda, mpi, sanitizer}}; null: not built in.
 nlohmann::json version_json();
 // The same as text for people, one line each.
 std::string version_text();

@@ -88,7 +88,10 @@ void write_straight(int number, const std::string& path, std::string_view text) 
 }  // namespace
 
 void write_result(const std::string& path, const nlohmann::json& result) {
-  const std::string text = result_text(result);
+  write_text(path, result_text(result));
+}
+
+void write_text(const std::string& path, std::string_view text) {
   if (path == "-") return write_straight(STDOUT_FILENO, "stdout", text);
   if (is_special(path)) {
     return write_straight(::open(path.c_str(), O_WRONLY | O_CLOEXEC), path, text);

@@ -3,6 +3,7 @@
 
 #include <nlohmann/json_fwd.hpp>
 #include <string>
+#include <string_view>
 
 namespace hetsgd {
 
@@ -11,6 +12,8 @@ namespace hetsgd {
 // is no regular file (a pipe, /dev/null) is written straight; "-" is stdout. Errors: runtime,
 // naming the path and the reason (full disk, no permission, missing folder).
 void write_result(const std::string& path, const nlohmann::json& result);
+// The same for any text.
+void write_text(const std::string& path, std::string_view text);
 
 // Whether write_result could work: the folder exists, the file could be created. Leaves nothing
 // behind. Errors: usage, naming the path and the reason; so that a run of hours does not end at its

@@ -1,0 +1,213 @@
+// hetsgd calibrate: measures training steps on a real device and fits the device profile that the
+// simulated clock charges.
+#include "cluster/calibrate.hpp"
+
+#include <fmt/format.h>
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <nlohmann/json.hpp>
+
+#include "commands.hpp"
+#include "core/error.hpp"
+#include "core/logging.hpp"
+#include "core/text.hpp"
+#include "data/generate.hpp"
+#include "data/sampler.hpp"
+#include "model/model.hpp"
+#include "result/environment.hpp"
+#include "result/output.hpp"
+#include "result/statistics.hpp"
+#include "result/table.hpp"
+
+namespace hetsgd {
+namespace {
+
+using HostClock = std::chrono::steady_clock;
+
+constexpr std::size_t kBatches = 8;      // distinct batches to cycle through
+constexpr std::size_t kFewestSteps = 5;  // per point, whatever --point-time says
+constexpr float kLearningRate = 1e-3F;
+
+// Data sets whose steps spend their time in different places: few labels (sparse layer), many
+// labels (dense product, and weights that leave the caches), long rows.
+std::vector<GeneratorOptions> shapes(std::uint64_t rows) {
+  const auto shape = [rows](const char* name, Index features, Index labels, double nonzeros) {
+    GeneratorOptions options;
+    options.name = name;
+    options.rows_train = rows;
+    options.rows_test = 1;
+    options.features = features;
+    options.labels = labels;
+    options.nonzeros_per_sample = nonzeros;
+    return options;
+  };
+  return {shape("small", 1000, 100, 20), shape("wide input", 50000, 1000, 300),
+          shape("wide output", 5000, 10000, 50), shape("wide", 20000, 30000, 75)};
+}
+
+struct Point {
+  std::string data;
+  std::size_t hidden = 0, batch_size = 0, steps = 0;
+  CalibrationSample sample;
+};
+
+// The median time of a fused training step, and the mean work of its batches.
+Point measure(BasicDevice<float>& device, const DatasetPtr& data, std::size_t hidden,
+              std::size_t batch_size, Seconds point_time) {
+  ModelShape shape;
+  shape.feature_count = data->feature_count;
+  shape.label_count = data->label_count;
+  shape.hidden = {hidden};
+  const auto model = make_model<float>(shape);
+  const auto context = model->make_context(device);
+  const std::vector<float> initial = initial_parameters<float>(shape, 1, 0);
+  Buffer w(device, initial.size());
+  device.upload(w.data(), initial.data(), initial.size() * sizeof(float));
+
+  const Sampler sampler(data, {});
+  std::vector<Batch> batches(kBatches);
+  Point point{data->name, hidden, batch_size, 0, {}};
+  for (std::size_t i = 0; i < kBatches; ++i) {
+    sampler.fill(0, {i * batch_size, batch_size}, batches[i]);
+    const Work work = shape.gradient_work(batches[i].shape());
+    point.sample.work +=
+        Work{work.operations / kBatches, work.bytes / kBatches, work.launches / kBatches};
+    model->step(*context, batches[i], kLearningRate, w.data());  // warms up memory and caches
+  }
+  std::vector<double> times;
+  const auto end = HostClock::now() + std::chrono::duration_cast<HostClock::duration>(point_time);
+  while (HostClock::now() < end || times.size() < kFewestSteps) {
+    const auto start = HostClock::now();
+    model->step(*context, batches[times.size() % kBatches], kLearningRate, w.data());
+    device.synchronize();
+    times.push_back(Seconds(HostClock::now() - start).count());
+  }
+  point.steps = times.size();
+  point.sample.time = Seconds(median(times));
+  return point;
+}
+
+class Calibrate final : public Command {
+ public:
+  CommandInfo info() const override {
+    return {.name = "calibrate",
+            .summary = "fit a device profile for --profile to measured training steps",
+            .examples = {
+                "hetsgd calibrate -o here.json",
+                "hetsgd calibrate --device cpu:2 --batch-size 32,128 --point-time 1s -o two.json",
+                "hetsgd train --profile here.json --cluster sim ..."}};
+  }
+
+  void declare(OptionSet& set) override {
+    set.add("device", device_, "cpu:N, N cores");
+    set.add("batch_size", batch_sizes_, "batch sizes to measure").unit("samples").at_least(1);
+    set.add("hidden", hidden_, "hidden layers to measure").unit("units").at_least(1);
+    set.add("point_time", point_time_, "time per measured point").above(0);
+    set.add("name", name_, "name of the profile; default: the device");
+    set.add("output", output_, "profile to write; - is stdout");
+    set.add("overwrite", overwrite_, "replace an existing file");
+  }
+
+  int run(OptionSet&, const std::vector<std::string>&) override {
+    check_output();
+    const auto device = make_cpu_device<float>(cores());
+    std::vector<Point> points = measure_all(*device);
+    std::vector<CalibrationSample> samples;
+    for (const Point& point : points) samples.push_back(point.sample);
+    CalibrationFit fit = fit_device_profile(samples);
+    describe(fit, points.size());
+    print_points(points, fit);
+    write(to_json_text(fit.profile));
+    return 0;
+  }
+
+ private:
+  int cores() const {
+    if (!device_.starts_with("cpu:")) {
+      throw usage_error("--device: found {}, expected cpu:N", quote(device_));
+    }
+    return static_cast<int>(
+        parse_integer("--device", std::string_view(device_).substr(4), 1, 4096));
+  }
+
+  void check_output() const {
+    struct stat status {};
+    if (output_ == "-") return;
+    if (!overwrite_ && ::stat(output_.c_str(), &status) == 0 && S_ISREG(status.st_mode)) {
+      throw with_hint(usage_error("{}: the file exists", output_), "--overwrite replaces it");
+    }
+    check_writable(output_);
+  }
+
+  std::vector<Point> measure_all(BasicDevice<float>& device) const {
+    std::vector<Point> points;
+    const std::uint64_t rows =
+        kBatches * *std::max_element(batch_sizes_.begin(), batch_sizes_.end());
+    for (const GeneratorOptions& options : shapes(rows)) {
+      const DatasetPtr data = generate_part(options, DataPart::train);
+      for (const std::uint64_t hidden : hidden_) {
+        for (const std::uint64_t batch_size : batch_sizes_) {
+          show_status(fmt::format("{}: {}, hidden {}, batch {}", device_, options.name, hidden,
+                                  batch_size));
+          points.push_back(measure(device, data, hidden, batch_size, point_time_));
+        }
+      }
+    }
+    show_status("");
+    return points;
+  }
+
+  void describe(CalibrationFit& fit, std::size_t points) const {
+    const nlohmann::json host = environment_json();
+    const std::string cpu =
+        host["cpu_model"].is_string() ? host["cpu_model"].get<std::string>() : "unknown processor";
+    fit.profile.name = name_.empty() ? device_ : name_;
+    fit.profile.memory_bytes = host["memory_bytes"].get<double>();
+    fit.profile.source = fmt::format(
+        "hetsgd calibrate --device {} on {}: {} points, error {:.1f} % in the median, {:.1f} % at "
+        "most",
+        device_, cpu, points, 100 * fit.median_error, 100 * fit.max_error);
+  }
+
+  void print_points(const std::vector<Point>& points, const CalibrationFit& fit) const {
+    Table table({"data", "hidden", "batch", "steps", "measured_ms", "predicted_ms", "error"});
+    for (std::size_t i = 0; i < points.size(); ++i) {
+      const Point& point = points[i];
+      const double measured_s = point.sample.time.count();
+      table.add({point.data, fmt::format("{}", point.hidden), fmt::format("{}", point.batch_size),
+                 fmt::format("{}", point.steps), fmt::format("{:.3f}", 1e3 * measured_s),
+                 fmt::format("{:.3f}", 1e3 * fit.profile.seconds(point.sample.work).count()),
+                 fmt::format("{:+.1f} %", 100 * fit.relative_error[i])});
+    }
+    std::string text = table.format(TableFormat::text);
+    text.pop_back();
+    note("{}", text);
+    note("{}", fit.profile.source);
+  }
+
+  void write(const std::string& profile) const {
+    if (output_ == "-") {
+      fmt::print("{}", profile);
+    } else {
+      write_text(output_, profile);
+      note("profile: {}", output_);
+    }
+  }
+
+  std::string device_ = "cpu:1";
+  std::vector<std::uint64_t> batch_sizes_{16, 64, 256};
+  std::vector<std::uint64_t> hidden_{32, 128};
+  Seconds point_time_{0.4};
+  std::string name_;
+  std::string output_ = "-";
+  bool overwrite_ = false;
+};
+
+}  // namespace
+
+std::unique_ptr<Command> make_calibrate() { return std::make_unique<Calibrate>(); }
+
+}  // namespace hetsgd

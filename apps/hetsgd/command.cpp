@@ -1,0 +1,132 @@
+#include "command.hpp"
+
+#include <CLI/CLI.hpp>
+#include <cstdio>
+
+#include "core/error.hpp"
+#include "core/text.hpp"
+#include "help.hpp"
+
+namespace hetsgd {
+namespace {
+
+constexpr const char* kOperands = "operands";
+
+std::string flag_names(const Option& option) {
+  std::string names = option.flag();
+  if (const std::string letter = letter_of(option); !letter.empty()) names += "," + letter;
+  if (option.type == OptionType::boolean) names += ",!--no-" + option.flag().substr(2);
+  return names;
+}
+
+// One CLI11 option per declared option; the texts stay texts, OptionSet parses them.
+void bind(CLI::App& app, const OptionSet& set) {
+  for (const Option& option : set.options()) {
+    if (option.type == OptionType::boolean) {
+      app.add_flag(flag_names(option));
+    } else {
+      app.add_option(flag_names(option))
+          ->expected(1)
+          ->type_name("value")
+          ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+    }
+  }
+}
+
+bool looks_like_flag(const std::string& text) { return text.size() > 2 && text.starts_with("--"); }
+
+// Hands what CLI11 found to the options.
+void take(const CLI::App& app, OptionSet& set) {
+  for (const Option& option : set.options()) {
+    const CLI::Option* const found = app.get_option(option.flag());
+    if (found->count() == 0) continue;
+    for (const std::string& text : found->results()) {
+      if (looks_like_flag(text)) {
+        throw usage_error("{}: found the option {}, expected a value", option.flag(), text);
+      }
+    }
+    set.set(option.name, found->results(), OptionSource::flag, option.flag());
+  }
+}
+
+Error unknown_option(const Command& command, const OptionSet& set, const std::string& argument) {
+  const std::string flag = argument.substr(0, argument.find('='));
+  const std::string about = command.about_unknown(flag);
+  std::vector<std::string> known = {"--help"};
+  for (const Option& option : set.options()) known.push_back(option.flag());
+  const auto best = nearest(flag, known);
+  return with_hint(usage_error("{}: unknown option", flag),
+                   !about.empty() ? about
+                   : best         ? fmt::format("did you mean {}?", *best)
+                          : fmt::format("hetsgd {} --help lists the options", command.info().name));
+}
+
+void check_operands(const CommandInfo& info, const std::vector<std::string>& operands) {
+  if (operands.size() > info.maximum_operands) {
+    throw with_hint(
+        usage_error("{}: found {}, expected {}", info.name, quote(operands[info.maximum_operands]),
+                    info.operands.empty() ? "options only" : info.operands),
+        fmt::format("hetsgd {} --help shows how", info.name));
+  }
+  if (operands.size() < info.minimum_operands) {
+    throw with_hint(usage_error("{}: expected {}", info.name, info.operands),
+                    info.examples.empty() ? "" : "for example " + info.examples.front());
+  }
+}
+
+// CLI11 wants its arguments in reverse.
+void parse_reversed(CLI::App& app, std::vector<std::string> arguments) {
+  std::reverse(arguments.begin(), arguments.end());
+  app.parse(std::move(arguments));
+}
+
+bool wants_help(const std::vector<std::string>& arguments) {
+  for (const std::string& argument : arguments) {
+    if (argument == "--") return false;
+    if (argument == "-h" || argument == "--help") return true;
+  }
+  return false;
+}
+
+}  // namespace
+
+std::string letter_of(const Option& option) { return option.name == "output" ? "-o" : ""; }
+
+std::vector<std::string> parse_arguments(const Command& command, OptionSet& set,
+                                         const std::vector<std::string>& arguments) {
+  CLI::App app;
+  app.set_help_flag("");
+  app.allow_extras();
+  bind(app, set);
+  app.add_option(kOperands)->expected(-1)->allow_extra_args();
+  parse_reversed(app, arguments);
+  for (const std::string& extra : app.remaining()) {
+    if (extra.size() > 1 && extra.front() == '-') throw unknown_option(command, set, extra);
+  }
+  take(app, set);
+  const std::vector<std::string> operands = app.get_option(kOperands)->results();
+  check_operands(command.info(), operands);
+  return operands;
+}
+
+void scan_arguments(OptionSet& set, const std::vector<std::string>& arguments) {
+  CLI::App app;
+  app.set_help_flag("");
+  app.allow_extras();
+  bind(app, set);
+  parse_reversed(app, arguments);
+  take(app, set);
+}
+
+int run_command(Command& command, const std::vector<std::string>& arguments) {
+  command.look_ahead(arguments);
+  OptionSet set;
+  command.declare(set);
+  if (wants_help(arguments)) {
+    fmt::print("{}", command_help(command.info(), set));
+    return 0;
+  }
+  return command.run(set, parse_arguments(command, set, arguments));
+}
+
+}  // namespace hetsgd

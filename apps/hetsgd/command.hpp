@@ -1,0 +1,56 @@
+// A subcommand: its name, its options, and what it does. One file per subcommand; commands.cpp
+// lists them all.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "core/options.hpp"
+
+namespace hetsgd {
+
+struct CommandInfo {
+  std::string name;                        // as typed: "train", "data info"
+  std::string summary;                     // one line, lower case, no full stop
+  std::vector<std::string> examples = {};  // what --help opens with
+  std::string operands = "";  // what follows without a flag, as in "FILE..."; "": nothing
+  std::size_t minimum_operands = 0;
+  std::size_t maximum_operands = 0;
+};
+
+class Command {
+ public:
+  virtual ~Command() = default;
+  virtual CommandInfo info() const = 0;
+  // Called before declare, for commands whose options depend on their arguments.
+  virtual void look_ahead(const std::vector<std::string>& arguments) {
+    static_cast<void>(arguments);
+  }
+  virtual void declare(OptionSet& set) { static_cast<void>(set); }
+  // A hint about a flag that this command does not have; "": none.
+  virtual std::string about_unknown(const std::string& flag) const {
+    static_cast<void>(flag);
+    return "";
+  }
+  // After the flags were read into `set`. Returns the exit code.
+  virtual int run(OptionSet& set, const std::vector<std::string>& operands) = 0;
+};
+
+// All subcommands, in the order of --help.
+std::vector<std::unique_ptr<Command>> all_commands();
+
+// Reads the flags into `set` and returns the operands. Errors: usage; an unknown flag gets the
+// nearest spelling.
+std::vector<std::string> parse_arguments(const Command& command, OptionSet& set,
+                                         const std::vector<std::string>& arguments);
+// For look_ahead: the flags of `set` and nothing else; whatever is unknown or wrong is passed over.
+void scan_arguments(OptionSet& set, const std::vector<std::string>& arguments);
+
+// The whole life of one subcommand: --help, or parse and run.
+int run_command(Command& command, const std::vector<std::string>& arguments);
+
+// The spelling of an option's letter, "-o"; the same letter means the same everywhere. "": none.
+std::string letter_of(const Option& option);
+
+}  // namespace hetsgd

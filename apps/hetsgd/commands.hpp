@@ -1,0 +1,24 @@
+// The makers of all subcommands, each in the file of its name.
+#pragma once
+
+#include <memory>
+
+#include "command.hpp"
+
+namespace hetsgd {
+
+std::unique_ptr<Command> make_train();
+std::unique_ptr<Command> make_rerun();
+std::unique_ptr<Command> make_compare();
+std::unique_ptr<Command> make_validate();
+std::unique_ptr<Command> make_data_info();
+std::unique_ptr<Command> make_data_convert();
+std::unique_ptr<Command> make_data_verify();
+std::unique_ptr<Command> make_data_generate();
+std::unique_ptr<Command> make_algorithms();
+std::unique_ptr<Command> make_devices();
+std::unique_ptr<Command> make_calibrate();
+std::unique_ptr<Command> make_doctor();
+std::unique_ptr<Command> make_completion();
+
+}  // namespace hetsgd

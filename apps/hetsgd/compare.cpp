@@ -1,0 +1,95 @@
+// hetsgd compare: results side by side.
+#include "result/compare.hpp"
+
+#include <fmt/format.h>
+
+#include "commands.hpp"
+#include "core/error.hpp"
+#include "core/logging.hpp"
+#include "result/validate.hpp"
+
+namespace hetsgd {
+namespace {
+
+enum class Format { text, markdown, csv, json };
+
+class Compare final : public Command {
+ public:
+  CommandInfo info() const override {
+    return {.name = "compare",
+            .summary = "time to accuracy of several results, and what it is made of",
+            .examples =
+                {"hetsgd compare ssgd.json adaptive.json --target 'p1>=0.6'",
+                 "hetsgd compare results/*.json --reference results/ssgd-1.json --format markdown",
+                 "hetsgd compare before.json after.json --fail-if-slower 1.05"},
+            .operands = "RESULT...",
+            .minimum_operands = 1,
+            .maximum_operands = 100000};
+  }
+
+  void declare(OptionSet& set) override {
+    set.add("target", targets_,
+            "metric to reach, e.g. 'p1>=0.6'; repeat for several; "
+            "without it, the targets that the files name");
+    set.add("reference", reference_,
+            "file whose group is 1 in the column ratio; default: the first");
+    set.add_choice("format", format_,
+                   {{"text", Format::text},
+                    {"markdown", Format::markdown},
+                    {"csv", Format::csv},
+                    {"json", Format::json}},
+                   "how to print");
+    set.add("runs", runs_, "one row per file instead of one per group of seeds");
+    set.add("fail_if_slower", fail_if_slower_,
+            "exit with 7 when a group needs more than this many times the reference's time; 0: "
+            "never")
+        .at_least(0);
+  }
+
+  int run(OptionSet&, const std::vector<std::string>& paths) override {
+    CompareOptions options;
+    options.reference = reference_;
+    for (const std::string& text : targets_) {
+      options.targets.push_back(parse_target(text, "--target"));
+    }
+    std::vector<LoadedResult> results;
+    for (const std::string& path : paths) results.push_back({path, read_result(path)});
+    const Comparison comparison = compare(results, options);
+    print(comparison);
+    for (const std::string& warning : comparison.warnings) warn("{}", warning);
+    return verdict(comparison);
+  }
+
+ private:
+  void print(const Comparison& comparison) const {
+    if (format_ == Format::json) {
+      fmt::print("{}\n", comparison_json(comparison).dump(1));
+      return;
+    }
+    const TableFormat format = format_ == Format::text       ? TableFormat::text
+                               : format_ == Format::markdown ? TableFormat::markdown
+                                                             : TableFormat::csv;
+    fmt::print("{}", (runs_ ? runs_table(comparison) : groups_table(comparison)).format(format));
+  }
+
+  int verdict(const Comparison& comparison) const {
+    const double worst = comparison.worst_ratio();
+    if (fail_if_slower_ == 0 || !(worst > fail_if_slower_)) return 0;
+    talk(TalkLevel::error,
+         fmt::format("slower than the reference by a factor of {:.3f} (--fail-if-slower {})", worst,
+                     fail_if_slower_));
+    return static_cast<int>(ExitCode::regression);
+  }
+
+  std::vector<std::string> targets_;
+  std::string reference_;
+  Format format_ = Format::text;
+  bool runs_ = false;
+  double fail_if_slower_ = 0;
+};
+
+}  // namespace
+
+std::unique_ptr<Command> make_compare() { return std::make_unique<Compare>(); }
+
+}  // namespace hetsgd

@@ -1,0 +1,109 @@
+// hetsgd completion bash|zsh: a completion script, from the declarations of all commands.
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <map>
+#include <set>
+
+#include "algorithm/algorithm.hpp"
+#include "commands.hpp"
+#include "core/error.hpp"
+#include "core/text.hpp"
+#include "train_session.hpp"
+
+namespace hetsgd {
+namespace {
+
+// What can follow a command's name, and what can follow its flags.
+struct Words {
+  std::set<std::string> flags;
+  std::map<std::string, std::string> values;  // flag -> choices, separated by blanks
+};
+
+void take_option(const Option& option, Words& words) {
+  words.flags.insert(option.flag());
+  if (!option.choices.empty()) {
+    words.values[option.flag()] = fmt::format("{}", fmt::join(option.choices, " "));
+  }
+}
+
+Words words_of(Command& command) {
+  Words words;
+  words.flags.insert("--help");
+  command.look_ahead({});
+  OptionSet set;
+  command.declare(set);
+  for (const Option& option : set.options()) take_option(option, words);
+  if (!words.flags.contains("--algorithm")) return words;
+  for (const ForeignOption& foreign : options_of_all_algorithms()) {
+    take_option(foreign.option, words);
+  }
+  std::vector<std::string> names;
+  for (const auto& algorithm : algorithms()) names.push_back(algorithm.info.name);
+  words.values["--algorithm"] = fmt::format("{}", fmt::join(names, " "));
+  return words;
+}
+
+std::string bash_script() {
+  std::set<std::string> first_words = {"--help", "--version"}, data_words;
+  std::string cases;
+  for (const auto& command : all_commands()) {
+    const std::string name = command->info().name;
+    const auto parts = split(name, ' ');
+    first_words.emplace(parts[0]);
+    if (parts.size() > 1) data_words.emplace(parts[1]);
+    const Words words = words_of(*command);
+    cases += fmt::format("    '{}')\n      case \"$previous\" in\n", name);
+    for (const auto& [flag, choices] : words.values) {
+      cases += fmt::format("        {}) words='{}' ;;\n", flag, choices);
+    }
+    cases += fmt::format("        *) words='{}' ;;\n      esac ;;\n", fmt::join(words.flags, " "));
+  }
+  return fmt::format(
+      "# hetsgd completion; use: source <(hetsgd completion bash)\n"
+      "_hetsgd() {{\n"
+      "  local current=\"${{COMP_WORDS[COMP_CWORD]}}\" previous=\"${{COMP_WORDS[COMP_CWORD-1]}}\"\n"
+      "  local command=\"${{COMP_WORDS[1]}}\" words=''\n"
+      "  if [ \"$COMP_CWORD\" -eq 1 ]; then command=''; words='{}'; fi\n"
+      "  if [ \"$command\" = data ]; then\n"
+      "    if [ \"$COMP_CWORD\" -eq 2 ]; then words='{}'; else command=\"data "
+      "${{COMP_WORDS[2]}}\"; fi\n"
+      "  fi\n"
+      "  case \"$command\" in\n{}  esac\n"
+      "  COMPREPLY=($(compgen -W \"$words\" -- \"$current\"))\n"
+      "  if [ \"${{#COMPREPLY[@]}}\" -eq 0 ]; then COMPREPLY=($(compgen -f -- \"$current\")); fi\n"
+      "}}\n"
+      "complete -o filenames -F _hetsgd hetsgd\n",
+      fmt::join(first_words, " "), fmt::join(data_words, " "), cases);
+}
+
+class Completion final : public Command {
+ public:
+  CommandInfo info() const override {
+    return {.name = "completion",
+            .summary = "print a completion script for a shell",
+            .examples = {"source <(hetsgd completion bash)", "source <(hetsgd completion zsh)"},
+            .operands = "bash|zsh",
+            .minimum_operands = 1,
+            .maximum_operands = 1};
+  }
+
+  int run(OptionSet&, const std::vector<std::string>& operands) override {
+    if (operands[0] != "bash" && operands[0] != "zsh") {
+      throw usage_error("completion: found {}, expected bash or zsh", quote(operands[0]));
+    }
+    // zsh runs bash's completions by itself.
+    if (operands[0] == "zsh") {
+      fmt::print(
+          "autoload -U +X compinit && compinit\nautoload -U +X bashcompinit && bashcompinit\n");
+    }
+    fmt::print("{}", bash_script());
+    return 0;
+  }
+};
+
+}  // namespace
+
+std::unique_ptr<Command> make_completion() { return std::make_unique<Completion>(); }
+
+}  // namespace hetsgd

@@ -1,0 +1,96 @@
+#include "help.hpp"
+
+#include <fmt/format.h>
+
+#include "core/version.hpp"
+
+namespace hetsgd {
+namespace {
+
+constexpr std::size_t kLeft = 34;  // width of the column of flags
+constexpr std::size_t kWidth = 100;
+
+// Words of `text` in lines of at most `width` characters, all but the first indented by `indent`.
+std::string wrap(const std::string& text, std::size_t width, std::size_t indent) {
+  std::string result;
+  std::size_t column = 0;
+  for (std::size_t at = 0; at < text.size();) {
+    const std::size_t end = std::min(text.find(' ', at), text.size());
+    const std::string word = text.substr(at, end - at);
+    at = end + 1;
+    if (column > 0 && column + 1 + word.size() > width) {
+      result += "\n" + std::string(indent, ' ');
+      column = 0;
+    }
+    if (column > 0) result += ' ';
+    result += word;
+    column += word.size() + (column > 0 ? 1 : 0);
+  }
+  return result;
+}
+
+std::string row(const std::string& left, const std::string& right) {
+  const std::string wrapped = wrap(right, kWidth - kLeft, kLeft);
+  if (left.size() + 2 > kLeft) return fmt::format("{}\n{:{}}{}\n", left, "", kLeft, wrapped);
+  return fmt::format("{:<{}}{}\n", left, kLeft, wrapped);
+}
+
+}  // namespace
+
+std::string option_help(const Option& option) {
+  const std::string letter = letter_of(option);
+  std::string left = letter.empty() ? "      " : fmt::format("  {}, ", letter);
+  left += option.flag();
+  const std::string type = option.type == OptionType::choice ? "NAME" : option.type_text();
+  if (!type.empty()) left += " " + type;
+
+  std::string right = option.help;
+  if (!option.unit.empty()) right += fmt::format(" [{}]", option.unit);
+  if (!option.symbol.empty()) right += fmt::format(" (paper: {})", option.symbol);
+  if (const std::string range = option.range_text(); !range.empty()) {
+    right += option.choices.empty() ? fmt::format(" in {}", range) : fmt::format(": {}", range);
+  }
+  const bool plain = option.default_text.empty() || option.default_text == "false";
+  if (!plain) right += fmt::format(" (default {})", option.default_text);
+  return row(left, right);
+}
+
+std::string command_help(const CommandInfo& info, const OptionSet& set) {
+  std::string text = fmt::format("hetsgd {}: {}\n\nExamples:\n", info.name, info.summary);
+  for (const std::string& example : info.examples) text += fmt::format("  {}\n", example);
+  text +=
+      fmt::format("\nUsage: hetsgd {}{}{}\n", info.name, set.options().empty() ? "" : " [options]",
+                  info.operands.empty() ? "" : " " + info.operands);
+  std::string group = "\n";  // no option has this one
+  for (const Option& option : set.options()) {
+    if (option.group != group) {
+      group = option.group;
+      text += fmt::format("\n{}:\n", group.empty() ? "Options" : group);
+    }
+    text += option_help(option);
+  }
+  return text;
+}
+
+std::string program_help(const std::vector<std::unique_ptr<Command>>& commands) {
+  std::string text = fmt::format(
+      "hetsgd {}: benchmarks distributed SGD on heterogeneous machines\n\n"
+      "Examples:\n"
+      "  hetsgd train --train generate:tiny --test generate:tiny --epochs 3 -o tiny.json\n"
+      "  hetsgd train --train generate:tiny --test generate:tiny --algorithm adaptive \\\n"
+      "      --workers 4 --speed 1,0.92,0.84,0.76 --epochs 10 --target 'p1>=0.5' -o adaptive.json\n"
+      "  hetsgd compare tiny.json adaptive.json --target 'p1>=0.5'\n\n"
+      "Usage: hetsgd COMMAND [options]\n\nCommands:\n",
+      version());
+  for (const auto& command : commands) {
+    const CommandInfo info = command->info();
+    text += row("  " + info.name, info.summary);
+  }
+  text += row("  --version [--json]", "what this binary is made of");
+  return text +
+         "\nhetsgd COMMAND --help says more. Every option can also come from the environment\n"
+         "(HETSGD_BATCH_SIZE) or, in train, from a JSON file (--config, key batch_size);\n"
+         "a flag beats the environment, which beats the file.\n";
+}
+
+}  // namespace hetsgd

@@ -1,0 +1,108 @@
+// hetsgd: finds the subcommand, and turns what goes wrong into a message and an exit code. The only
+// try/catch.
+#include <fmt/format.h>
+
+#include <CLI/Error.hpp>
+#include <cstdio>
+#include <exception>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "command.hpp"
+#include "core/error.hpp"
+#include "core/logging.hpp"
+#include "core/text.hpp"
+#include "core/version.hpp"
+#include "help.hpp"
+
+namespace hetsgd {
+namespace {
+
+using Commands = std::vector<std::unique_ptr<Command>>;
+
+int print_version(const std::vector<std::string>& arguments) {
+  if (arguments.size() == 2 && arguments[1] == "--json") {
+    fmt::print("{}\n", version_json().dump(2));
+  } else if (arguments.size() == 1) {
+    fmt::print("{}", version_text());
+  } else {
+    throw usage_error("--version: found {}, expected --json or nothing", quote(arguments[1]));
+  }
+  return 0;
+}
+
+// Names have one word or two ("data info"): how many of the arguments are the name of `command`; 0:
+// none.
+std::size_t words_matched(const Command& command, const std::vector<std::string>& arguments) {
+  const std::string name = command.info().name;
+  const auto words = split(name, ' ');
+  if (arguments.size() < words.size()) return 0;
+  for (std::size_t i = 0; i < words.size(); ++i) {
+    if (arguments[i] != words[i]) return 0;
+  }
+  return words.size();
+}
+
+Error unknown_command(const Commands& commands, const std::vector<std::string>& arguments) {
+  std::vector<std::string> names, beginnings;
+  for (const auto& command : commands) {
+    names.push_back(command->info().name);
+    if (names.back().starts_with(arguments[0] + " ")) beginnings.push_back(names.back());
+  }
+  if (!beginnings.empty()) {
+    return usage_error("{}: expected one of {}", arguments[0], fmt::join(beginnings, ", "));
+  }
+  const auto best = nearest(arguments[0], names);
+  return with_hint(
+      usage_error("{}: unknown command", quote(arguments[0])),
+      best ? fmt::format("did you mean {}?", *best) : "hetsgd --help lists the commands");
+}
+
+int dispatch(const std::vector<std::string>& arguments) {
+  const Commands commands = all_commands();
+  if (arguments.empty() || arguments[0] == "-h" || arguments[0] == "--help" ||
+      arguments[0] == "help") {
+    fmt::print(arguments.empty() ? stderr : stdout, "{}", program_help(commands));
+    return arguments.empty() ? static_cast<int>(ExitCode::usage) : 0;
+  }
+  if (arguments[0] == "--version") return print_version(arguments);
+  for (const auto& command : commands) {
+    const std::size_t words = words_matched(*command, arguments);
+    if (words == 0) continue;
+    return run_command(*command,
+                       {arguments.begin() + static_cast<std::ptrdiff_t>(words), arguments.end()});
+  }
+  throw unknown_command(commands, arguments);
+}
+
+// Data that did not reach stdout is an error too: a full disk behind `> file`, say.
+int flushed(int code) {
+  if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0) return code;
+  throw runtime_failure("stdout: cannot write the output");
+}
+
+int report(const std::string& message, const std::string& hint, ExitCode code) {
+  show_status("");
+  talk(TalkLevel::error, hint.empty() ? message : message + "\nhint: " + hint);
+  return static_cast<int>(code);
+}
+
+}  // namespace
+}  // namespace hetsgd
+
+int main(int count, char** values) {
+  using namespace hetsgd;
+  try {
+    return flushed(dispatch({values + 1, values + count}));
+  } catch (const Error& error) {
+    return report(error.what(), error.hint(), error.code());
+  } catch (const CLI::ParseError& error) {
+    return report(error.what(), "", ExitCode::usage);
+  } catch (const std::bad_alloc&) {
+    return report("out of memory", "a smaller --batch-size, --hidden or --workers needs less",
+                  ExitCode::runtime);
+  } catch (const std::exception& error) {
+    return report(error.what(), "this is a bug in hetsgd", ExitCode::runtime);
+  }
+}

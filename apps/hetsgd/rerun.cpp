@@ -1,0 +1,72 @@
+// hetsgd rerun: the run of a result file again.
+#include "commands.hpp"
+#include "core/error.hpp"
+#include "result/validate.hpp"
+#include "train_session.hpp"
+
+namespace hetsgd {
+namespace {
+
+class Rerun final : public Command {
+ public:
+  CommandInfo info() const override {
+    return {.name = "rerun",
+            .summary = "repeat the run of a result file; flags change what they name",
+            .examples = {"hetsgd rerun result.json -o again.json",
+                         "hetsgd rerun result.json --seed 2 -o seed2.json"},
+            .operands = "RESULT",
+            .minimum_operands = 1,
+            .maximum_operands = 1};
+  }
+
+  // The file comes first, because its algorithm decides which options there are.
+  void look_ahead(const std::vector<std::string>& arguments) override {
+    std::string algorithm = session_.options().algorithm;
+    OptionSet first;
+    first.add("algorithm", algorithm, "");
+    scan_arguments(first, arguments);
+    if (!arguments.empty() && !arguments.front().starts_with('-')) {
+      const nlohmann::json result = read_result(arguments.front());
+      path_ = arguments.front();
+      config_ = result["config"];
+      called_as_ = result["args"].get<std::vector<std::string>>();
+      first.set_json("algorithm", config_["algorithm"], OptionSource::config_file, path_);
+    }
+    session_.choose_algorithm(algorithm);
+  }
+
+  void declare(OptionSet& set) override { session_.declare(set); }
+
+  std::string about_unknown(const std::string& flag) const override {
+    return session_.about_unknown(flag);
+  }
+
+  // The environment has no say: the result would not be the same.
+  int run(OptionSet& set, const std::vector<std::string>&) override {
+    if (path_.empty()) {
+      throw with_hint(usage_error("rerun: found an option first, expected the result file"),
+                      "for example hetsgd rerun result.json -o again.json");
+    }
+    session_.read_config(set, config_, path_);
+    std::vector<std::string> arguments = called_as_;
+    for (const Option& option : set.options()) {
+      if (!option.in_config || option.source != OptionSource::flag) continue;
+      const nlohmann::json value = option.to_json();
+      arguments.push_back(option.flag() + "=" +
+                          (value.is_string() ? value.get<std::string>() : value.dump()));
+    }
+    return session_.run(set, arguments);
+  }
+
+ private:
+  std::string path_;
+  nlohmann::json config_ = nlohmann::json::object();
+  std::vector<std::string> called_as_;
+  TrainSession session_;
+};
+
+}  // namespace
+
+std::unique_ptr<Command> make_rerun() { return std::make_unique<Rerun>(); }
+
+}  // namespace hetsgd

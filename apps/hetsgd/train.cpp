@@ -1,0 +1,72 @@
+// hetsgd train: one run of one algorithm.
+#include "commands.hpp"
+#include "train_session.hpp"
+
+namespace hetsgd {
+namespace {
+
+class Train final : public Command {
+ public:
+  CommandInfo info() const override {
+    return {
+        .name = "train",
+        .summary = "train a model with one algorithm and write the result",
+        .examples = {
+            "hetsgd train --train generate:tiny --test generate:tiny --epochs 3 -o tiny.json",
+            "hetsgd train --train train.txt --test test.txt --algorithm adaptive --workers 4 \\\n"
+            "      --speed 1,0.92,0.84,0.76 --epochs 20 --target 'p1>=0.6' -o adaptive.json",
+            "hetsgd train --cluster threads --devices cpu:1,cpu:1 --config adaptive.json -o "
+            "real.json"}};
+  }
+
+  // The algorithm decides which options there are, so its name is found first: flag, environment,
+  // file.
+  void look_ahead(const std::vector<std::string>& arguments) override {
+    arguments_ = arguments;
+    std::string algorithm = session_.options().algorithm;
+    OptionSet first;
+    first.add("algorithm", algorithm, "");
+    first.add("config", config_path_, "");
+    scan_arguments(first, arguments);
+    first.read_environment();
+    if (!config_path_.empty()) {
+      config_ = load_config(config_path_);
+      if (config_.contains("algorithm")) {
+        first.set_json("algorithm", config_["algorithm"], OptionSource::config_file,
+                       config_path_ + ": algorithm");
+      }
+    }
+    session_.choose_algorithm(algorithm);
+  }
+
+  void declare(OptionSet& set) override {
+    set.group("Configuration");
+    set.add("config", config_path_, "JSON file of options, or a result whose config to take")
+        .not_in_config();
+    session_.declare(set);
+  }
+
+  std::string about_unknown(const std::string& flag) const override {
+    return session_.about_unknown(flag);
+  }
+
+  int run(OptionSet& set, const std::vector<std::string>&) override {
+    session_.read_config(set, config_, config_path_);
+    session_.read_environment(set);
+    std::vector<std::string> arguments = {"train"};
+    arguments.insert(arguments.end(), arguments_.begin(), arguments_.end());
+    return session_.run(set, arguments);
+  }
+
+ private:
+  std::vector<std::string> arguments_;
+  std::string config_path_;
+  nlohmann::json config_ = nlohmann::json::object();
+  TrainSession session_;
+};
+
+}  // namespace
+
+std::unique_ptr<Command> make_train() { return std::make_unique<Train>(); }
+
+}  // namespace hetsgd

@@ -1,0 +1,190 @@
+#include "train_run.hpp"
+
+#include <fmt/format.h>
+#include <sys/stat.h>
+
+#include <chrono>
+#include <nlohmann/json.hpp>
+#include <optional>
+
+#include "core/error.hpp"
+#include "core/logging.hpp"
+#include "core/text.hpp"
+#include "progress.hpp"
+#include "result/output.hpp"
+#include "result/result.hpp"
+#include "result/table.hpp"
+#include "result/validate.hpp"
+#include "signals.hpp"
+
+namespace hetsgd {
+namespace {
+
+using nlohmann::json;
+
+// Keeps the result file up to date: after every evaluation, but not more often than twice a second
+// (a killed run loses at most that). What goes wrong on the way is a warning, since a later write
+// may work; at the end it is an error.
+class ResultWriter {
+ public:
+  ResultWriter(const TrainOptions& options, const std::vector<std::string>& arguments)
+      : path_(options.output), options_{.args = arguments, .redact = options.redact} {}
+
+  void write(const Record& record) {
+    const bool final = record.status != Status::running;
+    const bool to_stdout = path_ == "-";
+    const auto now = std::chrono::steady_clock::now();
+    if (path_.empty() || (!final && (to_stdout || now < next_))) return;
+    failure_.reset();
+    try {
+      write_result(path_, result_json(record, options_));
+    } catch (const Error& error) {
+      if (!warned_ && !final) warn("{}; the run goes on", error.what());
+      warned_ = true;
+      failure_ = error;
+    }
+    next_ = now + std::chrono::milliseconds(500);
+  }
+
+  // Throws what the last write threw.
+  void check() const {
+    if (failure_) throw *failure_;
+  }
+
+ private:
+  std::string path_;
+  ResultOptions options_;
+  std::chrono::steady_clock::time_point next_{};
+  bool warned_ = false;
+  std::optional<Error> failure_;
+};
+
+bool exists(const std::string& path) {
+  struct stat status {};
+  return ::stat(path.c_str(), &status) == 0 && S_ISREG(status.st_mode);
+}
+
+// The first key in which two configurations differ; "": none.
+std::string difference(const json& a, const json& b) {
+  for (const auto& [key, value] : a.items()) {
+    if (!b.contains(key) || b[key] != value) return key;
+  }
+  for (const auto& [key, value] : b.items()) {
+    if (!a.contains(key)) return key;
+  }
+  return "";
+}
+
+// True if --resume finds the work done. Errors: usage (a result that must not be replaced).
+bool is_done(const TrainOptions& options, const json& config) {
+  const std::string& path = options.output;
+  if (path.empty() || path == "-" || options.overwrite || !exists(path)) return false;
+  if (!options.resume) {
+    throw with_hint(usage_error("{}: the file exists", path),
+                    "--overwrite replaces it, --resume keeps a completed result");
+  }
+  const json earlier = read_result(path);
+  const std::string key = difference(earlier["config"], config);
+  if (!key.empty()) {
+    throw with_hint(
+        usage_error("--resume: {} holds a run of another configuration: {} differs", path, key),
+        "--overwrite replaces it");
+  }
+  const std::string status = earlier["status"];
+  const bool done = status == "completed" || status == "target_reached" || status == "diverged";
+  note("{}: {}", path,
+       done ? "has this run's result, nothing to do"
+            : "holds the same run with status " + status + ", running it again");
+  return done;
+}
+
+void start_talking_as(const TrainOptions& options) {
+  TalkOptions talk = detect_terminal();
+  talk.quiet = options.quiet;
+  if (options.color != ColorMode::automatic) talk.color = options.color == ColorMode::always;
+  start_talking(talk);
+}
+
+bool target_missed(const Record& record) {
+  const json targets = result_json(record, {})["time_to_accuracy"];
+  return std::any_of(targets.begin(), targets.end(),
+                     [](const json& target) { return target["status"] != "reached"; });
+}
+
+std::string time_text(const json& value) {
+  return value.is_null() ? "-" : format_seconds(Seconds(value.get<double>()));
+}
+
+// What the run came to, for the person who waited for it.
+void print_summary(const Record& record, const std::string& output) {
+  const json result = result_json(record, {});
+  const json& summary = result["summary"];
+  if (!result["time_to_accuracy"].empty()) {
+    Table table({"target", "time", "smoothed", "samples", "updates"});
+    for (const json& target : result["time_to_accuracy"]) {
+      const auto shown = [&](const char* key) {
+        return target[key].is_null() ? std::string("-") : target[key].dump();
+      };
+      table.add({target["target"], time_text(target["time_s"]),
+                 time_text(target["smoothed_time_s"]), shown("samples_count"), shown("updates")});
+    }
+    std::string text = table.format(TableFormat::text);
+    text.pop_back();
+    note("{}", text);
+  }
+  std::string metrics;
+  for (const auto& [name, value] : summary["final"].items()) {
+    if (value.is_number()) metrics += fmt::format("  {} {:.4f}", name, value.get<double>());
+  }
+  note("{}{} after {:.4g} epochs, {} of {} time ({} of host time)",
+       result["status"].get<std::string>(), metrics, summary["epoch_num"].get<double>(),
+       time_text(summary["elapsed_s"]), record.virtual_time ? "simulated" : "training",
+       time_text(result["wall"]["total_s"]));
+  if (output.empty()) {
+    note("no result was kept: name a file with -o");
+  } else if (output != "-") {
+    note("result: {}", output);
+  }
+}
+
+int exit_code(const TrainOptions& options, const Record& record) {
+  if (record.status == Status::aborted) return 128 + received_signal();
+  if (record.status == Status::time_limit) return static_cast<int>(ExitCode::time_limit);
+  if (record.status == Status::diverged) warn("the run diverged: {}", record.status_reason);
+  if (options.require_target && target_missed(record)) {
+    talk(TalkLevel::error, "a target was missed (--require-target)");
+    return static_cast<int>(ExitCode::target_missed);
+  }
+  return static_cast<int>(ExitCode::ok);
+}
+
+}  // namespace
+
+int run_training(TrainOptions& options, const OptionSet& set, std::shared_ptr<Algorithm> algorithm,
+                 const AlgorithmInfo& info, const std::vector<std::string>& arguments) {
+  start_talking_as(options);
+  const bool bar = detect_terminal().terminal;
+  if (bar && set.find("progress_every")->source == OptionSource::default_value) {
+    options.progress_every = Seconds(0.25);
+  }
+  Training training(options, set, std::move(algorithm), info);
+  if (is_done(options, training.record().config)) return 0;
+  if (!options.output.empty()) check_writable(options.output);
+  training.load();
+
+  ResultWriter writer(options, arguments);
+  TrainHooks hooks;
+  hooks.on_record = [&](const Record& record) { writer.write(record); };
+  hooks.on_progress = [&](const Progress& progress) { show_status(progress_text(progress, bar)); };
+  hooks.signal = &catch_signals();
+  const Record& record = training.run(hooks);
+
+  show_status("");
+  for (const std::string& warning : record.warnings) warn("{}", warning);
+  if (record.status == Status::failed) std::rethrow_exception(training.failure());
+  print_summary(record, options.output);
+  writer.check();
+  return exit_code(options, record);
+}
+
+}  // namespace hetsgd

@@ -1,0 +1,59 @@
+// hetsgd validate: is this file a result?
+#include "result/validate.hpp"
+
+#include <fmt/format.h>
+
+#include <nlohmann/json.hpp>
+
+#include "commands.hpp"
+#include "core/error.hpp"
+#include "core/logging.hpp"
+
+namespace hetsgd {
+namespace {
+
+class Validate final : public Command {
+ public:
+  CommandInfo info() const override {
+    return {.name = "validate",
+            .summary = "check result files against the schema and their own numbers",
+            .examples = {"hetsgd validate result.json", "hetsgd validate results/*.json",
+                         "hetsgd validate --schema > result.schema.json"},
+            .operands = "RESULT...",
+            .minimum_operands = 0,
+            .maximum_operands = 100000};
+  }
+
+  void declare(OptionSet& set) override {
+    set.add("schema", schema_, "print the JSON Schema (draft 7) instead");
+  }
+
+  int run(OptionSet&, const std::vector<std::string>& paths) override {
+    if (schema_) {
+      fmt::print("{}", result_schema());
+      return 0;
+    }
+    if (paths.empty()) throw usage_error("validate: expected RESULT... or --schema");
+    std::size_t bad = 0;
+    for (const std::string& path : paths) {
+      const std::vector<Finding> findings = validate_result(read_json(path));
+      for (const Finding& finding : findings) {
+        fmt::print("{}: {}: {}\n", path, finding.pointer.empty() ? "/" : finding.pointer,
+                   finding.text);
+      }
+      if (findings.empty()) fmt::print("{}: valid\n", path);
+      bad += findings.empty() ? 0 : 1;
+    }
+    if (bad == 0) return 0;
+    throw data_error("{} of {} files {} not valid", bad, paths.size(), bad == 1 ? "is" : "are");
+  }
+
+ private:
+  bool schema_ = false;
+};
+
+}  // namespace
+
+std::unique_ptr<Command> make_validate() { return std::make_unique<Validate>(); }
+
+}  // namespace hetsgd

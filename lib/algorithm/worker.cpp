@@ -121,7 +121,7 @@ double Worker::step(const Batch& batch, double learning_rate, Buffer& w) {
   return loss;
 }
 
-void Worker::apply(Gradient& g, double learning_rate, Buffer& w) {
+void Worker::update(Gradient& g, double learning_rate, Buffer& w) {
   if (plan().optimizer.plain() && !gradient_is_dense_) {
     compute_vectors(3, [&] {
       apply_gradient(model(), device(), g, static_cast<float>(learning_rate), w.data());
@@ -130,16 +130,31 @@ void Worker::apply(Gradient& g, double learning_rate, Buffer& w) {
     compute_vectors(optimizer().passes(),
                     [&] { optimizer().update(device(), learning_rate, g.flat.span(), w.span()); });
   }
+}
+
+void Worker::apply(Gradient& g, double learning_rate, Buffer& w) {
+  update(g, learning_rate, w);
   took_update();
 }
 
+void Worker::apply(std::span<float> g, double learning_rate, Buffer& w) {
+  compute_vectors(optimizer().passes(),
+                  [&] { optimizer().update(device(), learning_rate, g, w.span()); });
+  took_update();
+}
+
+void Worker::apply_alone(Gradient& g, double learning_rate, Buffer& w) {
+  update(g, learning_rate, w);
+  made_update();
+}
+
 void Worker::took_update() {
-  ++updates_;
+  ++*updates_;
   run_.updated(*this, rank() == 0);
 }
 
 void Worker::made_update() {
-  ++updates_;
+  ++*updates_;
   run_.updated(*this, true);
 }
 
@@ -196,8 +211,9 @@ void Worker::all_reduce(Gradient& g) {
 }
 
 void Worker::companion(const std::string& name, std::function<void(Worker&)> fn) {
-  node_.companion(name, [&run = run_, fn = std::move(fn)](Node& node) {
+  node_.companion(name, [&run = run_, updates = updates_, fn = std::move(fn)](Node& node) {
     Worker second(node, run);
+    second.updates_ = updates;
     fn(second);
   });
 }

@@ -10,6 +10,7 @@
 // makes one.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -101,6 +102,11 @@ class Worker {
   // The update alone, with the plan's optimizer. All replicas make the same one: it counts once for
   // the run.
   void apply(Gradient& g, double learning_rate, Buffer& w);
+  // The same for a dense vector of as many numbers, e.g. one that a collective of its own has
+  // summed.
+  void apply(std::span<float> g, double learning_rate, Buffer& w);
+  // The update alone, of a replica that no other worker updates alike: each counts for the run.
+  void apply_alone(Gradient& g, double learning_rate, Buffer& w);
   // An update made elsewhere (on a server) that this worker took over; counts like apply.
   void took_update();
   // An update of the global model that this worker alone caused (a push that a server applied).
@@ -143,8 +149,9 @@ class Worker {
   auto serve(const std::string& name, const Args&... args) {
     return hetsgd::serve<S>(node_, name, args...);
   }
-  // A second process of this worker, with a Worker of its own: the same rank, other counters; what
-  // it learns from does not count. What the two share is guarded by a Monitor.
+  // A second process of this worker, with a Worker of its own: the same rank. Updates that it makes
+  // are the worker's; what it learns from does not count. What the two share is guarded by a
+  // Monitor.
   void companion(const std::string& name, std::function<void(Worker&)> fn);
   std::unique_ptr<Monitor> make_monitor() { return node_.make_monitor(); }
 
@@ -165,7 +172,7 @@ class Worker {
   // --- counters for the driver
   // ----------------------------------------------------------------------
   std::uint64_t samples() const { return samples_; }
-  std::uint64_t updates() const { return updates_; }
+  std::uint64_t updates() const { return *updates_; }
   std::uint64_t running_calls() const { return running_calls_; }
   std::uint64_t count_evaluate_call() { return evaluate_calls_++; }
 
@@ -173,6 +180,7 @@ class Worker {
   template <class Fn>
   double compute_step(const Batch& batch, Fn&& fn);
   void clear_foreign_rows(Gradient& g);
+  void update(Gradient& g, double learning_rate, Buffer& w);
   Optimizer& optimizer();
 
   Node& node_;
@@ -186,7 +194,9 @@ class Worker {
   GoOn go_on_;                      // the last answer of running()
   std::uint64_t samples_at_go_on_ = 0;
   std::uint64_t samples_ = 0;
-  std::uint64_t updates_ = 0;
+  // Shared with the companions.
+  std::shared_ptr<std::atomic<std::uint64_t>> updates_ =
+      std::make_shared<std::atomic<std::uint64_t>>(0);
   std::uint64_t running_calls_ = 0;
   std::uint64_t evaluate_calls_ = 0;
 };

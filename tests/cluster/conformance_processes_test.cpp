@@ -188,15 +188,15 @@ TEST_P(ProcessesOn, FenceIsOffTheClock) {
     if (node.rank() == 0) {
       node.fence([&] {
         const Seconds inside = node.now();
-        std::this_thread::sleep_for(50ms);
+        std::this_thread::sleep_for(200ms);
         EXPECT_EQ(node.now(), inside);  // the clock stands
       });
     }
     node.comm().barrier();
-    EXPECT_LT(node.now() - before, 40ms);
+    EXPECT_LT(node.now() - before, 150ms);
   });
-  EXPECT_GE(report.fenced, 50ms);
-  for (const auto& worker : report.workers) EXPECT_LT(worker.ledger.wait, 40ms);
+  EXPECT_GE(report.fenced, 200ms);
+  for (const auto& worker : report.workers) EXPECT_LT(worker.ledger.wait, 150ms);
 }
 
 TEST_P(ProcessesOn, FencesOfAllWorkersTakeTurns) {
@@ -222,11 +222,11 @@ TEST_P(ProcessesOn, FenceTogetherRunsOnceAndOffTheClock) {
       node.fence_together([&] {
         EXPECT_EQ(node.rank(), 0);
         ++runs;
-        std::this_thread::sleep_for(10ms);
+        std::this_thread::sleep_for(40ms);
       });
       node.comm().barrier();
     }
-    EXPECT_LT(node.now() - before, 40ms);
+    EXPECT_LT(node.now() - before, 150ms);
   });
   EXPECT_EQ(runs, 5);
 }

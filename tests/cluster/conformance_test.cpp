@@ -201,12 +201,14 @@ TEST_P(CommOn, MessagesKeepTheirOrderPerTag) {
 TEST_P(CommOn, PollSeesWhatReceiveWouldTake) {
   if (size() == 1) GTEST_SKIP() << "needs two workers";
   run_on(cluster(), size(), [](Node& node) {
+    int go = 0;
     if (node.rank() == 1) {
-      node.sleep(Seconds(1e-3));
+      node.comm().receive(0, 9, std::span(&go, 1));
       const int x = 41;
       node.comm().send(0, 8, std::span(&x, 1));
     } else if (node.rank() == 0) {
       EXPECT_FALSE(node.comm().poll(1, 8));
+      node.comm().send(1, 9, std::span<const int>(&go, 1));
       while (!node.comm().poll(kAnySource, 8)) node.sleep(Seconds(1e-4));
       EXPECT_TRUE(node.comm().poll(1, 8));
       EXPECT_FALSE(node.comm().poll(1, 9));

@@ -1,0 +1,138 @@
+// Communication in the threads cluster: all_reduce bandwidth beside its floor, and latencies.
+//
+// algbw and busbw as nccl-tests define them: algbw = n bytes / time of one all_reduce, busbw =
+// algbw 2 (p-1) / p. The floor: an all_reduce reads each of the p n bytes once and writes each
+// once, which is what p ranks do that copy n bytes each at the same time. Copy/bytes measures that.
+//
+//   comm_bench --benchmark_filter=AllReduce
+#include <benchmark/benchmark.h>
+
+#include <cstring>
+#include <vector>
+
+#include "cluster/cluster.hpp"
+
+namespace {
+
+using namespace hetsgd;
+
+// Runs operation(node) `batch` times per cluster run, all ranks together; the time is rank 0's.
+template <class SetUp>
+void measure(benchmark::State& state, int workers, std::int64_t batch, SetUp set_up) {
+  ClusterOptions options;
+  options.workers = workers;
+  const auto cluster = make_cluster("threads", options);
+  double total_s = 0;
+  while (state.KeepRunningBatch(batch)) {
+    double elapsed_s = 0;
+    cluster->run([&](Node& node) {
+      auto operation = set_up(node);
+      for (int i = 0; i < 3; ++i) operation();  // warm: pages, buffers
+      node.comm().barrier();
+      const Seconds start = node.now();
+      for (std::int64_t i = 0; i < batch; ++i) operation();
+      node.comm().barrier();
+      if (node.rank() == 0) elapsed_s = (node.now() - start).count();
+    });
+    state.SetIterationTime(elapsed_s);
+    total_s += elapsed_s;
+  }
+  state.counters["us"] = total_s / static_cast<double>(state.iterations()) * 1e6;
+}
+
+std::int64_t batch_for(std::size_t bytes) {
+  return std::max<std::int64_t>(4, static_cast<std::int64_t>((256 << 20) / (bytes + 65536)));
+}
+
+void add_bandwidth(benchmark::State& state, std::size_t bytes, int p) {
+  const double gigabytes_per_s =
+      static_cast<double>(bytes) / static_cast<double>(state.counters["us"]) * 1e-3;
+  state.counters["algbw_GB_per_s"] = gigabytes_per_s;
+  state.counters["busbw_GB_per_s"] = gigabytes_per_s * 2 * (p - 1) / p;
+}
+
+void AllReduce(benchmark::State& state) {
+  const auto bytes = static_cast<std::size_t>(state.range(0));
+  const int p = static_cast<int>(state.range(1));
+  measure(state, p, batch_for(bytes), [&](Node& node) {
+    return [&comm = node.comm(), x = std::vector<float>(bytes / sizeof(float))]() mutable {
+      comm.all_reduce(std::span(x));
+    };
+  });
+  add_bandwidth(state, bytes, p);
+}
+BENCHMARK(AllReduce)
+    ->ArgNames({"bytes", "workers"})
+    ->ArgsProduct({benchmark::CreateRange(4 << 10, 64 << 20, 4), {2}})
+    ->UseManualTime()
+    ->Unit(benchmark::kMicrosecond);
+
+// The floor: every rank copies as many bytes.
+void Copy(benchmark::State& state) {
+  const auto bytes = static_cast<std::size_t>(state.range(0));
+  const int p = static_cast<int>(state.range(1));
+  measure(state, p, batch_for(bytes), [&](Node&) {
+    return [from = std::vector<char>(bytes, 1), to = std::vector<char>(bytes)]() mutable {
+      std::memcpy(to.data(), from.data(), from.size());
+      benchmark::DoNotOptimize(to.data());
+      benchmark::ClobberMemory();
+    };
+  });
+  add_bandwidth(state, bytes, p);
+}
+BENCHMARK(Copy)
+    ->ArgNames({"bytes", "workers"})
+    ->ArgsProduct({benchmark::CreateRange(4 << 10, 64 << 20, 4), {2}})
+    ->UseManualTime()
+    ->Unit(benchmark::kMicrosecond);
+
+// There and back between two workers.
+void RoundTrip(benchmark::State& state) {
+  const auto bytes = static_cast<std::size_t>(state.range(0));
+  measure(state, 2, std::min<std::int64_t>(20000, batch_for(bytes)), [&](Node& node) {
+    return [&comm = node.comm(), x = std::vector<std::byte>(bytes)]() mutable {
+      const int other = 1 - comm.rank();
+      if (comm.rank() == 0) comm.send(other, 0, std::span<const std::byte>(x));
+      comm.receive(other, 0, std::span(x));
+      if (comm.rank() == 1) comm.send(other, 0, std::span<const std::byte>(x));
+    };
+  });
+}
+BENCHMARK(RoundTrip)->ArgName("bytes")->Arg(8)->Arg(64 << 10)->Arg(16 << 20)->UseManualTime()->Unit(
+    benchmark::kMicrosecond);
+
+void Barrier(benchmark::State& state) {
+  measure(state, 2, 20000, [](Node& node) { return [&comm = node.comm()] { comm.barrier(); }; });
+}
+BENCHMARK(Barrier)->UseManualTime()->Unit(benchmark::kMicrosecond);
+
+struct Number {
+  int value;
+};
+class Echo final : public Service<Number, Number> {
+ public:
+  void handle(int, const Number& number, std::span<const float> payload,
+              Responder<Number> reply) override {
+    reply(number, payload);
+  }
+};
+
+// A call of a service that answers at once, with a payload both ways.
+void ServiceCall(benchmark::State& state) {
+  const auto bytes = static_cast<std::size_t>(state.range(0));
+  measure(state, 1, std::min<std::int64_t>(20000, batch_for(bytes)), [&](Node& node) {
+    return [echo = serve<Echo>(node, "echo"), x = std::vector<float>(bytes / 4),
+            y = std::vector<float>(bytes / 4)]() mutable {
+      benchmark::DoNotOptimize(echo.call({1}, x, y));
+    };
+  });
+}
+BENCHMARK(ServiceCall)
+    ->ArgName("bytes")
+    ->Arg(0)
+    ->Arg(64 << 10)
+    ->Arg(16 << 20)
+    ->UseManualTime()
+    ->Unit(benchmark::kMicrosecond);
+
+}  // namespace

@@ -11,9 +11,11 @@ of them briefly and keeps the fastest, so that hetsgd is compared with PyTorch a
   gather  logsumexp minus the mean of the true logits
   manual  an autograd.Function: one softmax, minus the targets in place, the same buffer handed back
 
-Needs Debian's python3-torch: run with /usr/bin/python3. Debian's OpenBLAS may not know a CPU newer than
-itself and then falls back to generic kernels, several times slower; set OPENBLAS_CORETYPE=SkylakeX (AVX-512)
-or Haswell (AVX2) to name the kernels by hand. compare_speed.py tries both and reports both.
+Needs Debian's python3-torch: run with /usr/bin/python3. Its products come from OpenBLAS, which picks its
+kernels by CPU model; a CPU newer than the library gets generic ones, 2.5 times slower. To name the
+kernels by hand set OPENBLAS_CORETYPE=SkylakeX (AVX-512) or Haswell (AVX2), as compare_speed.py does.
+samples_per_s counts wall time, samples_per_cpu_s the process's CPU time, which other processes on the
+machine disturb less.
 """
 
 import argparse
@@ -156,14 +158,16 @@ def measure(kind, options, batches, feature_count, label_count, seconds):
         return loss
 
     first = float(step(batches[0]))
-    samples, steps, start = 0, 0, time.perf_counter()
+    samples, steps, start, cpu_start = 0, 0, time.perf_counter(), time.process_time()
     while time.perf_counter() - start < seconds:
         batch = batches[steps % len(batches)]
         loss = step(batch)
         samples += len(batch["offsets"])
         steps += 1
     elapsed = time.perf_counter() - start
-    return {"samples_per_s": samples / elapsed, "steps": steps, "elapsed_s": elapsed,
+    cpu = time.process_time() - cpu_start
+    return {"samples_per_s": samples / elapsed, "samples_per_cpu_s": samples / cpu, "steps": steps,
+            "elapsed_s": elapsed,
             "first_loss": first, "last_loss": float(loss)}
 
 
@@ -190,17 +194,17 @@ def main():
         for name in kinds:
             trial = measure(name, options, batches, feature_count, label_count,
                             max(0.5, 0.2 * options.seconds))
-            trials[name] = trial["samples_per_s"]
+            trials[name] = trial["samples_per_cpu_s"]
         kind = max(trials, key=trials.get)
     result = measure(kind, options, batches, feature_count, label_count, options.seconds)
     result.update({
         "tool": "pytorch", "version": torch.__version__, "threads": options.threads, "loss": kind,
-        "loss_trials_samples_per_s": trials, "batch_size": size, "features": feature_count,
+        "loss_trials_samples_per_cpu_s": trials, "batch_size": size, "features": feature_count,
         "labels": label_count, "hidden": options.hidden, "learning_rate": options.learning_rate,
+        "openblas_coretype": os.environ.get("OPENBLAS_CORETYPE", ""),
         "data": os.path.basename(options.data) if options.data else "synthetic",
         "nonzeros_per_row": sum(len(b["indices"]) for b in batches) / (size * len(batches)),
         "labels_per_row": sum(len(b["label"]) for b in batches) / (size * len(batches)),
-        "openblas_coretype": os.environ.get("OPENBLAS_CORETYPE", ""),
     })
     if options.json:
         json.dump(result, sys.stdout, indent=2)

@@ -1,13 +1,13 @@
-// Samples per second of a model's step, gradient and scores on one core, for the shapes of paper 000.
+// Samples per second of a model's step, gradient and scores on one core, with 128 hidden units.
 //
-//   delicious/B   500 features, 983 labels, 18 nonzeros, 19 labels per row, 128 hidden units, batch B.
-//                 The real data when HETSGD_DATA_DIR has delicious_train.txt, else rows of the same shape.
+//   delicious/B   500 features, 983 labels, 18 nonzeros and 19 labels per row, batch B: the real data
+//                 when HETSGD_DATA_DIR has delicious_train.txt, else rows of the same shape
 //   amazon/B      the amazon670k preset at scale 0.1: 13,591 features, 67,009 labels, 76 nonzeros
 //
-// Counters: samples_per_s; GFLOP_per_s of the dense products; floor_ratio = the time that those products
-// would take at the core's measured peak, over the time taken (1 is unreachable: softmax, the
-// sparse layer and memory come on top). Pin it: taskset -c 0 model_bench. scripts/peers/compare_speed.py
-// runs it beside PyTorch.
+// Counters, per second of CPU time: samples_per_s; GFLOP_per_s of the output layer's dense products;
+// floor_ratio = the time that those products would take at the core's measured peak, over the time
+// taken (1 is out of reach: softmax, the sparse layer and memory come on top).
+// Pin it: taskset -c 0 model_bench. scripts/peers/compare_speed.py runs it beside PyTorch.
 #include <benchmark/benchmark.h>
 
 #include <algorithm>
@@ -159,12 +159,12 @@ void scores(benchmark::State& state, const std::string& name) {
   });
 }
 
-BENCHMARK_CAPTURE(step, delicious, "delicious")->Arg(64)->Arg(256)->UseRealTime();
-BENCHMARK_CAPTURE(step, amazon, "amazon")->Arg(256)->UseRealTime();
-BENCHMARK_CAPTURE(gradient, delicious, "delicious")->Arg(64)->Arg(256)->UseRealTime();
-BENCHMARK_CAPTURE(gradient, amazon, "amazon")->Arg(256)->UseRealTime();
-BENCHMARK_CAPTURE(scores, delicious, "delicious")->Arg(256)->UseRealTime();
-BENCHMARK_CAPTURE(scores, amazon, "amazon")->Arg(256)->UseRealTime();
+BENCHMARK_CAPTURE(step, delicious, "delicious")->Arg(64)->Arg(256);
+BENCHMARK_CAPTURE(step, amazon, "amazon")->Arg(256);
+BENCHMARK_CAPTURE(gradient, delicious, "delicious")->Arg(64)->Arg(256);
+BENCHMARK_CAPTURE(gradient, amazon, "amazon")->Arg(256);
+BENCHMARK_CAPTURE(scores, delicious, "delicious")->Arg(256);
+BENCHMARK_CAPTURE(scores, amazon, "amazon")->Arg(256);
 
 }  // namespace
 }  // namespace hetsgd

@@ -129,8 +129,12 @@ void top_k_row(std::size_t n, const Real* z, std::size_t k, std::uint32_t* top) 
     // A NaN among the operands of a maximum may have hidden the other one: such a stride is read
     // too.
     const auto suspicious = (a > bar) | (b > bar) | (a != a) | (b != b);
-    if (any_lane(suspicious) || std::isnan(best.score[k - 1])) {
+    if (std::isnan(best.score[k - 1])) {
       one_by_one(j + kStride);
+    } else if (any_lane(suspicious)) {
+      for (const std::size_t end = j + kStride; j < end; ++j) {
+        if (z[j] > best.score[k - 1]) best.insert(k, z[j], static_cast<std::uint32_t>(j));
+      }
     } else {
       j += kStride;
     }

@@ -13,8 +13,9 @@ namespace hetsgd {
 namespace {
 
 // The inverse distribution function of N(0, 1) truncated to [-2, 2], as a cubic Hermite table: its
-// nodes solve Phi(x) = p by Newton's method, its slopes are 1/density. Error below 1e-8, and one table
-// look-up per number instead of a logarithm, a root and a cosine (models have up to 10^8 of them).
+// nodes solve Phi(x) = p by Newton's method, its slopes are 1/density. Error below 1e-8, and one
+// table look-up per number instead of a logarithm, a root and a cosine (models have up to 10^8 of
+// them).
 class TruncatedNormal {
  public:
   TruncatedNormal() {

@@ -134,8 +134,8 @@ class Mlp final : public BasicModel<Real> {
     }
   }
 
-  // Forward, backward and accumulation; returns the mean loss. `sink.to` may be `w`: every layer hands
-  // its gradient down before its weights move.
+  // Forward, backward and accumulation; returns the mean loss. `sink.to` may be `w`: every layer
+  // hands its gradient down before its weights move.
   double learn(MlpContext<Real>& scratch, const Batch& batch, const Real* w,
                Sink<Real> sink) const {
     BasicDevice<Real>& device = scratch.device();

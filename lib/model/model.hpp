@@ -1,13 +1,13 @@
 // Models: the loss and gradient of a batch at a flat parameter vector.
 //
 // Parameters are one contiguous vector with named layer views (Layout), so that every merge rule,
-// collective and optimizer is written once. A model is immutable and shared; scratch memory lives in
-// a ModelContext, one per concurrent computation.
+// collective and optimizer is written once. A model is immutable and shared; scratch memory lives
+// in a ModelContext, one per concurrent computation.
 //
 // Two ways to learn from a batch (gradients are means over the batch's samples):
 //   gradient(w) -> g   for what is communicated: dense parts + touched rows of row-sparse layers
-//   step(w, lr)        w <- w - lr g, fused: the products accumulate straight into the weights, only
-//                      touched rows of the first layer move, no dense gradient is ever built
+//   step(w, lr)        w <- w - lr g, fused: the products accumulate straight into the weights,
+//                      only touched rows of layer 0 move, no dense gradient is ever built
 // The two agree up to rounding: step(w, lr) == w - lr * gradient(w).
 #pragma once
 
@@ -63,9 +63,9 @@ struct Layout {
 //                 backward  nH           12nH                  1
 //   loss          training  5nb          8nb + 4 labels        1
 //                 scoring   4nb          12nb + 4 labels       2  with top-k
-// All are affine in (samples, nonzeros, labels): two batches cost as much as the joint one plus once
-// more the weights' bytes and the launches. The fused softmax layer of the CPU moves less than this;
-// a calibrated profile has that in its effective bandwidth.
+// All are affine in (samples, nonzeros, labels): two batches cost as much as the joint one plus
+// once more the weights' bytes and the launches. The fused softmax layer of the CPU moves less than
+// this; a calibrated profile has that in its effective bandwidth.
 struct ModelShape {
   Index feature_count = 0;
   Index label_count = 0;
@@ -79,8 +79,9 @@ struct ModelShape {
   Work scoring_work(const BatchShape& batch) const;
 };
 
-// A gradient as a flat vector in the model's layout. Outside `rows` the row-sparse layer is zero, so
-// the whole vector is valid as it stands: collectives may sum all of it or only the touched rows.
+// A gradient as a flat vector in the model's layout. Outside `rows` the row-sparse layer is zero,
+// so the whole vector is valid as it stands: collectives may sum all of it or only the touched
+// rows.
 template <class Real>
 struct BasicGradient {
   BasicBuffer<Real> flat;   // [parameters]
@@ -116,10 +117,10 @@ class BasicModel {
   virtual std::unique_ptr<BasicModelContext<Real>> make_context(
       BasicDevice<Real>& device) const = 0;
 
-  // Mean loss of the batch at w; g <- its gradient. Outside g.rows, layer 0 of g.flat must have been
-  // zero before (as make_gradient and a former call leave it). Rows without labels contribute neither
-  // loss nor gradient, but count in the divisor (the batch size); with Task binary they are negative
-  // samples. The batch must not be empty, and its data set no wider than the shape.
+  // Mean loss of the batch at w; g <- its gradient. Outside g.rows, layer 0 of g.flat must have
+  // been zero before (as make_gradient and a former call leave it). Rows without labels contribute
+  // neither loss nor gradient, but count in the divisor (the batch size); with Task binary they are
+  // negative samples. The batch must not be empty, and its data set no wider than the shape.
   virtual double gradient(BasicModelContext<Real>& context, const Batch& batch, const Real* w,
                           BasicGradient<Real>& g) const = 0;
 
@@ -153,8 +154,8 @@ template <class Real>
 std::unique_ptr<BasicModel<Real>> make_model(const ModelShape& shape);
 
 // The initial parameters, in host memory: weights N(0, s), s = init_std or, when that is 0,
-// 2 / sqrt(fan_in + fan_out), truncated at 2 s; biases 0. One counter-based draw per number: the same
-// bits on every cluster and for every number of threads (0: all cores).
+// 2 / sqrt(fan_in + fan_out), truncated at 2 s; biases 0. One counter-based draw per number: the
+// same bits on every cluster and for every number of threads (0: all cores).
 template <class Real>
 std::vector<Real> initial_parameters(const ModelShape& shape, std::uint64_t seed, double init_std,
                                      int threads = 0);

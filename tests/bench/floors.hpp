@@ -1,5 +1,5 @@
-// What this machine can do at best, measured in the same run as the benchmarks: the floors that their
-// figures are held against.
+// What this machine can do at best, measured in the same run as the benchmarks: the floors that
+// their figures are held against.
 #pragma once
 
 #include <time.h>

@@ -1,8 +1,9 @@
 // Every kernel of the CPU device on one core, against what the core could do at best.
 //
-// Counters, per second of CPU time: GFLOP_per_s, GB_per_s, and floor_ratio = floor time / time taken
-// (1 is the floor), where the floor is the larger of operations / peak FMA rate and bytes / memory
-// bandwidth, both measured in this process (floors.hpp); what fits in a cache can beat the bandwidth.
+// Counters, per second of CPU time: GFLOP_per_s, GB_per_s, and floor_ratio = floor time / time
+// taken (1 is the floor), where the floor is the larger of operations / peak FMA rate and bytes /
+// memory bandwidth, both measured in this process (floors.hpp); what fits in a cache can beat the
+// bandwidth.
 // gemm/... runs beside openblas/...: OpenBLAS picks its kernels by CPU model and may not know a new
 // one (OPENBLAS_CORETYPE=SkylakeX names the AVX-512 kernels by hand).
 // Pin it: taskset -c 0 kernels_bench.

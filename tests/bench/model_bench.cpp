@@ -1,10 +1,10 @@
 // Samples per second of a model's step, gradient and scores on one core, with 128 hidden units.
 //
-//   delicious/B   500 features, 983 labels, 18 nonzeros and 19 labels per row, batch B: the real data
-//                 when HETSGD_DATA_DIR has delicious_train.txt, else rows of the same shape
-//   amazon/B      the amazon670k preset at scale 0.1: 13,591 features, 67,009 labels, 76 nonzeros
+//   delicious/B  500 features, 983 labels, 18 nonzeros and 19 labels per row, batch B: the real
+//                data when HETSGD_DATA_DIR has delicious_train.txt, else rows of the same shape
+//   amazon/B     the amazon670k preset at scale 0.1: 13,591 features, 67,009 labels, 76 nonzeros
 //
-// Counters, per second of CPU time: samples_per_s; GFLOP_per_s of the output layer's dense products;
+// Counters, per second of CPU time: samples_per_s; GFLOP_per_s of the output layer's products;
 // floor_ratio = the time that those products would take at the core's measured peak, over the time
 // taken (1 is out of reach: softmax, the sparse layer and memory come on top).
 // Pin it: taskset -c 0 model_bench. scripts/peers/compare_speed.py runs it beside PyTorch.

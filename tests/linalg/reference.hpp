@@ -15,7 +15,8 @@
 
 namespace hetsgd::test {
 
-// Every kernel is tested in both precisions, on one core and on three (more than the machine may have).
+// Every kernel is tested in both precisions, on one core and on three (more than the machine may
+// have).
 using RealTypes = ::testing::Types<float, double>;
 inline constexpr int kCoreCounts[] = {1, 3};
 
@@ -31,7 +32,8 @@ std::vector<Real> random_vector(std::size_t n, std::uint64_t seed, double low = 
   return v;
 }
 
-// |actual - expected| <= tolerance * max(1, largest |expected|), and NaN exactly where NaN is expected.
+// |actual - expected| <= tolerance * max(1, largest |expected|), and NaN exactly where NaN is
+// expected.
 template <class Real>
 void expect_close(const std::vector<Real>& actual, const std::vector<double>& expected,
                   double tolerance, const char* what) {

@@ -26,8 +26,8 @@ TEST_P(EveryKind, GradientAgreesWithCentralDifferences) {
       down[i] -= kStep;
       const double numeric = (p.loss(batch, up) - p.loss(batch, down)) / (2 * kStep);
       const double analytic = g.flat.data()[i];
-      // Relative to the entry; entries far below the largest to a thousandth of that (a difference of two losses
-      // carries a rounding error of 1e-11).
+      // Relative to the entry; entries far below the largest to a thousandth of that (a difference
+      // of two losses carries a rounding error of 1e-11).
       ASSERT_NEAR(analytic, numeric, 1e-6 * std::max(std::abs(numeric), 1e-3 * largest))
           << "parameter " << i;
     }
@@ -100,7 +100,8 @@ TEST_P(EveryKind, SeveralCoresAgreeWithOne) {
   }
 }
 
-// A row without labels adds nothing but counts in the mean (softmax tasks; in a binary one it is negative).
+// A row without labels adds nothing but counts in the mean (softmax tasks; in a binary one it is
+// negative).
 TEST(Gradient, RowsWithoutLabelsCountInTheDivisorAlone) {
   for (const std::vector<std::size_t>& hidden : {std::vector<std::size_t>{}, {9}, {18, 7}}) {
     Problem<double> p({"", Task::multilabel, hidden});

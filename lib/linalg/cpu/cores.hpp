@@ -39,7 +39,8 @@ class Cores {
 
   std::size_t count() const { return count_; }
 
-  // f(part) for part = 0..parts-1, at once where there are several cores; returns when all are done.
+  // f(part) for part = 0..parts-1, at once where there are several cores; returns when all are
+  // done.
   template <class F>
   void run(std::size_t parts, F&& f) const {
     if (!arena_ || parts < 2) {

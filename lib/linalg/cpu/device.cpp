@@ -126,7 +126,8 @@ class CpuDevice final : public BasicDevice<Real> {
     });
   }
 
-  // No call keeps anything in scratch for the next one, so devices of one core share their thread's.
+  // No call keeps anything in scratch for the next one, so devices of one core share their
+  // thread's.
   CpuScratch<Real>& scratch() {
     if (shared_) return *shared_;
     thread_local CpuScratch<Real> own;

@@ -100,11 +100,7 @@ void SoftmaxLayerKernel<Real>::pack_panel(std::size_t panel) {
     }
   }
   for (std::size_t r = first; r < first + kPanel; ++r) {
-    std::uint64_t count = 0;
-    if (r < rows_) {
-      const std::size_t source = labels_.source_row(r);
-      count = labels_.begin[source + 1] - labels_.begin[source];
-    }
+    const std::uint64_t count = r < rows_ ? label_count(r) : 0;
     target_[r] = count == 0 ? Real(0) : layer_.scale / static_cast<Real>(count);
   }
 }
@@ -135,18 +131,13 @@ void SoftmaxLayerKernel<Real>::forward_blocks(std::size_t part, Range blocks) {
     const Range labels = block_labels(block);
     for (std::size_t panel = 0; panel < panels_; ++panel) {
       Real* Z = block_values(block) + panel * block_size_ * kPanel;
-      const bool half = rows_ - panel * kPanel <= kLanes<Real>;
-      if (half) {
+      if (vectors_in(panel) == 1) {
         forward_panel<1>(labels, panel, Z);
       } else {
         forward_panel<2>(labels, panel, Z);
       }
       collect_true_logits(part, labels, panel, Z);
-      if (half) {
-        exponentiate<1>(block, labels.size(), panel, Z);
-      } else {
-        exponentiate<2>(block, labels.size(), panel, Z);
-      }
+      exponentiate(block, labels.size(), panel, Z);
     }
   }
 }
@@ -193,18 +184,17 @@ void SoftmaxLayerKernel<Real>::collect_true_logits(std::size_t part, Range label
 }
 
 template <class Real>
-template <int vectors>
-void SoftmaxLayerKernel<Real>::exponentiate(std::size_t block, std::size_t label_count,
+void SoftmaxLayerKernel<Real>::exponentiate(std::size_t block, std::size_t labels,
                                             std::size_t panel, Real* Z) {
-  for (int v = 0; v < vectors; ++v) {
-    const std::size_t lane = static_cast<std::size_t>(v) * kLanes<Real>;
+  for (std::size_t v = 0; v < vectors_in(panel); ++v) {
+    const std::size_t lane = v * kLanes<Real>;
     Real* z = Z + lane;
     Vec<Real> largest = load(z);
-    for (std::size_t l = 1; l < label_count; ++l) {
+    for (std::size_t l = 1; l < labels; ++l) {
       largest = vector_max<Real>(largest, load(z + l * kPanel));
     }
     Vec<Real> sum{};
-    for (std::size_t l = 0; l < label_count; ++l) {
+    for (std::size_t l = 0; l < labels; ++l) {
       const Vec<Real> e = exp_nonpositive(load(z + l * kPanel) - largest);
       store(z + l * kPanel, e);
       sum += e;
@@ -238,8 +228,7 @@ double SoftmaxLayerKernel<Real>::combine(std::size_t parts) {
     }
     Vec<Real> inverse{};
     for (std::size_t i = 0; i < kLanes<Real> && at + i < rows_; ++i) {
-      const std::size_t source = labels_.source_row(at + i);
-      const std::uint64_t count = labels_.begin[source + 1] - labels_.begin[source];
+      const std::uint64_t count = label_count(at + i);
       if (count == 0) continue;
       double true_logit = 0;
       for (std::size_t p = 0; p < parts; ++p) true_logit += true_logit_[p * padded_ + at + i];
@@ -268,11 +257,7 @@ void SoftmaxLayerKernel<Real>::backward_blocks(std::size_t part, Range blocks) {
     std::fill_n(row_sum, block_size_, Vec<Real>{});
     for (std::size_t panel = 0; panel < panels_; ++panel) {
       Real* D = block_values(block) + panel * block_size_ * kPanel;
-      if (rows_ - panel * kPanel <= kLanes<Real>) {
-        differentiate<1>(block, labels.size(), panel, D, row_sum);
-      } else {
-        differentiate<2>(block, labels.size(), panel, D, row_sum);
-      }
+      differentiate(block, labels.size(), panel, D, row_sum);
       subtract_targets(part, labels, panel, D, row_sum);
       input_gradient(part, labels, panel, D, edge_slab);
     }
@@ -286,23 +271,17 @@ void SoftmaxLayerKernel<Real>::backward_blocks(std::size_t part, Range blocks) {
 }
 
 template <class Real>
-template <int vectors>
-void SoftmaxLayerKernel<Real>::differentiate(std::size_t block, std::size_t label_count,
+void SoftmaxLayerKernel<Real>::differentiate(std::size_t block, std::size_t labels,
                                              std::size_t panel, Real* D, Vec<Real>* row_sum) const {
-  Vec<Real> factor[vectors];
-  for (int v = 0; v < vectors; ++v) {
-    factor[v] = load(block_max_ + block * padded_ + panel * kPanel +
-                     static_cast<std::size_t>(v) * kLanes<Real>);
-  }
-  for (std::size_t l = 0; l < label_count; ++l, D += kPanel) {
-    Vec<Real> sum = row_sum[l];
-    for (int v = 0; v < vectors; ++v) {
-      Real* d = D + static_cast<std::size_t>(v) * kLanes<Real>;
-      const Vec<Real> x = load(d) * factor[v];
+  for (std::size_t v = 0; v < vectors_in(panel); ++v) {
+    const std::size_t lane = v * kLanes<Real>;
+    const Vec<Real> factor = load(block_max_ + block * padded_ + panel * kPanel + lane);
+    for (std::size_t l = 0; l < labels; ++l) {
+      Real* d = D + l * kPanel + lane;
+      const Vec<Real> x = load(d) * factor;
       store(d, x);
-      sum += x;
+      row_sum[l] += x;
     }
-    row_sum[l] = sum;
   }
 }
 

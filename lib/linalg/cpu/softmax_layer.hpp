@@ -8,12 +8,13 @@
 //            Milakov & Gimelshein 2018), and the loss
 //   pass 2   D = factor E - T; dA += D W with the old W; G = beta G + alpha D^T A, which with G = W
 //            is the update
-// so each weight is read twice and written once, each E written once, read once and changed in place.
+// so each weight is read twice and written once, each E written once, read once and changed in
+// place.
 //
 // A block's values lie as [panel of samples][label][sample]: the batch is in the lanes of the
 // vectors, so softmax needs no sums across lanes, and W [outputs x inputs] is read in place: its
-// numbers are broadcast in pass 1 and its rows are the vectors of pass 2. With W as [inputs x outputs]
-// one of the two would have to be packed anew in every step, since every step changes W.
+// numbers are broadcast in pass 1 and its rows are the vectors of pass 2. With W as [inputs x
+// outputs] one of the two would have to be packed anew in every step, since every step changes W.
 #pragma once
 
 #include <cstddef>
@@ -46,14 +47,12 @@ class SoftmaxLayerKernel {
   template <int vectors>
   void forward_panel(Range labels, std::size_t panel, Real* Z) const;
   void collect_true_logits(std::size_t part, Range labels, std::size_t panel, const Real* Z);
-  template <int vectors>
-  void exponentiate(std::size_t block, std::size_t label_count, std::size_t panel, Real* Z);
+  void exponentiate(std::size_t block, std::size_t labels, std::size_t panel, Real* Z);
 
   double combine(std::size_t parts);
 
   void backward_blocks(std::size_t part, Range blocks);
-  template <int vectors>
-  void differentiate(std::size_t block, std::size_t label_count, std::size_t panel, Real* Z,
+  void differentiate(std::size_t block, std::size_t labels, std::size_t panel, Real* D,
                      Vec<Real>* row_sum) const;
   void subtract_targets(std::size_t part, Range labels, std::size_t panel, Real* D,
                         Vec<Real>* row_sum);
@@ -63,6 +62,14 @@ class SoftmaxLayerKernel {
   void weight_gradient(Range labels, const Real* Z) const;
   void reduce_input_gradient(std::size_t parts, std::size_t panel) const;
 
+  std::uint64_t label_count(std::size_t row) const {
+    const std::size_t source = labels_.source_row(row);
+    return labels_.begin[source + 1] - labels_.begin[source];
+  }
+  // 1 for a last panel whose second half is empty.
+  std::size_t vectors_in(std::size_t panel) const {
+    return rows_ - panel * kPanel <= kLanes<Real> ? 1 : 2;
+  }
   Real* block_values(std::size_t block) { return exponentials_ + block * block_size_ * padded_; }
 
   // One run's problem.

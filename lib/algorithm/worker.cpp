@@ -74,9 +74,13 @@ double Worker::compute_step(const Batch& batch, Fn&& fn) {
   double loss = 0;
   const Seconds started = now();
   node_.compute(run_.gradient_work(batch.shape()), ComputeKind::step, [&] { loss = fn(); });
+  completed(batch, loss, started);
+  return loss;
+}
+
+void Worker::completed(const Batch& batch, double loss, Seconds started) {
   samples_ += batch.size();
   run_.completed(*this, batch.size(), loss, started);
-  return loss;
 }
 
 void Worker::clear_foreign_rows(Gradient& g) {
@@ -104,6 +108,11 @@ Optimizer& Worker::optimizer() {
   return *optimizer_;
 }
 
+Gradient& Worker::own_gradient() {
+  if (own_gradient_.flat.size() == 0) own_gradient_ = make_gradient();
+  return own_gradient_;
+}
+
 double Worker::step(const Batch& batch, double learning_rate, Buffer& w) {
   double loss = 0;
   if (plan().optimizer.plain()) {
@@ -111,14 +120,44 @@ double Worker::step(const Batch& batch, double learning_rate, Buffer& w) {
       return model().step(*context_, batch, static_cast<float>(learning_rate), w.data());
     });
   } else {
-    if (own_gradient_.flat.size() == 0) own_gradient_ = make_gradient();
-    loss = gradient(batch, w, own_gradient_);
+    loss = gradient(batch, w, own_gradient());
     compute_vectors(optimizer().passes(), [&] {
       optimizer().update(device(), learning_rate, own_gradient_.flat.span(), w.span());
     });
   }
   made_update();
   return loss;
+}
+
+std::optional<double> Worker::step_unless(Interrupt& interrupt, const Batch& batch,
+                                          double learning_rate, Buffer& w) {
+  Gradient& g = own_gradient();
+  double loss = 0;
+  const Seconds started = now();
+  const auto fn = [&] { loss = model().gradient(*context_, batch, w.data(), g); };
+  const Work work = run_.gradient_work(batch.shape());
+  if (!node_.compute_unless(interrupt, work, ComputeKind::step, fn)) return std::nullopt;
+  completed(batch, loss, started);
+  apply_alone(g, learning_rate, w);
+  return loss;
+}
+
+Seconds Worker::try_step(const Batch& batch, double learning_rate, Buffer& w) {
+  const Work work = run_.gradient_work(batch.shape());
+  const Seconds started = now();
+  if (plan().optimizer.plain()) {
+    node_.compute(work, ComputeKind::step, [&] {
+      model().step(*context_, batch, static_cast<float>(learning_rate), w.data());
+    });
+  } else {
+    Gradient& g = own_gradient();
+    const auto trial = make_optimizer(device());
+    node_.compute(work, ComputeKind::step,
+                  [&] { model().gradient(*context_, batch, w.data(), g); });
+    compute_vectors(trial->passes(),
+                    [&] { trial->update(device(), learning_rate, g.flat.span(), w.span()); });
+  }
+  return now() - started;
 }
 
 void Worker::update(Gradient& g, double learning_rate, Buffer& w) {

@@ -15,6 +15,7 @@
 #include <functional>
 #include <memory>
 #include <nlohmann/json_fwd.hpp>
+#include <optional>
 #include <span>
 #include <string>
 #include <utility>
@@ -53,6 +54,7 @@ class Run {
   virtual Work gradient_work(const BatchShape& batch) const = 0;
 
   virtual GoOn running(Worker& worker) = 0;
+  virtual void end_budget() = 0;
   virtual std::uint64_t draw(std::uint64_t count) = 0;  // asynchronous: the shared pool's cursor
   virtual void completed(Worker& worker, std::uint64_t samples, double loss, Seconds started) = 0;
   virtual void updated(Worker& worker, bool counts_for_run) = 0;
@@ -78,6 +80,9 @@ class Worker {
   // The only loop guard: false when the budget is used up, a target stops the run, it diverged or
   // was aborted.
   bool running();
+  // The algorithm's own budget (a number of rounds) is used up: the next evaluate_here() measures
+  // the model and ends the run. Synchronous algorithms: called by all workers.
+  void end_budget() { run_.end_budget(); }
   // Samples until the next merge: plan().mega_batch_samples(), less when the run's budget ends
   // before. All workers of a synchronous algorithm get the same number between two calls of
   // running().
@@ -99,6 +104,13 @@ class Worker {
   // One iteration and one update of this replica: w <- w - learning_rate * gradient, fused, or by
   // the plan's optimizer. Returns the loss before it.
   double step(const Batch& batch, double learning_rate, Buffer& w);
+  // As step, until `interrupt` is raised while the gradient is computed: then w stays as it was,
+  // nothing counts, and the answer is empty. (The gradient is built, the update is not fused.)
+  std::optional<double> step_unless(Interrupt& interrupt, const Batch& batch, double learning_rate,
+                                    Buffer& w);
+  // A step whose result is to be thrown away: w moves, but it counts for nothing and leaves the
+  // optimizer's state alone. Returns the time that it took.
+  Seconds try_step(const Batch& batch, double learning_rate, Buffer& w);
   // The update alone, with the plan's optimizer. All replicas make the same one: it counts once for
   // the run.
   void apply(Gradient& g, double learning_rate, Buffer& w);
@@ -154,6 +166,7 @@ class Worker {
   // Monitor.
   void companion(const std::string& name, std::function<void(Worker&)> fn);
   std::unique_ptr<Monitor> make_monitor() { return node_.make_monitor(); }
+  std::unique_ptr<Interrupt> make_interrupt() { return node_.make_interrupt(); }
 
   // --- measuring --------------------------------------------------------------------------------
   // A point at which `model` (host-readable memory of this worker) is what the algorithm defines as
@@ -179,9 +192,11 @@ class Worker {
  private:
   template <class Fn>
   double compute_step(const Batch& batch, Fn&& fn);
+  void completed(const Batch& batch, double loss, Seconds started);
   void clear_foreign_rows(Gradient& g);
   void update(Gradient& g, double learning_rate, Buffer& w);
   Optimizer& optimizer();
+  Gradient& own_gradient();
 
   Node& node_;
   Run& run_;

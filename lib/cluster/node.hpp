@@ -54,6 +54,16 @@ class Monitor {
   virtual void notify_all() = 0;
 };
 
+// Cuts a computation of one process short from another process of the same worker: an answer that
+// arrives while the worker trains on.
+class Interrupt {
+ public:
+  virtual ~Interrupt() = default;
+  // Stays raised until lowered.
+  virtual void raise() = 0;
+  virtual void lower() = 0;
+};
+
 class Node {
  public:
   virtual ~Node() = default;
@@ -69,6 +79,13 @@ class Node {
   // Runs `fn` on this worker's device; takes the time of `work` on its profile (sim) or as long as it takes
   // (threads, mpi), then the straggler scenario's delay. An exception of fn comes out here.
   virtual void compute(const Work& work, ComputeKind kind, FunctionRef fn) = 0;
+  // The same until `interrupt` is raised (also before): then it returns false at once, and what fn
+  // wrote counts for nothing. A computation that ends at that very moment is complete. In sim the
+  // cut is exact; in threads and mpi a kernel cannot be stopped: fn runs to its end, and the delay
+  // is cut.
+  virtual bool compute_unless(Interrupt& interrupt, const Work& work, ComputeKind kind,
+                              FunctionRef fn) = 0;
+  virtual std::unique_ptr<Interrupt> make_interrupt() = 0;
   virtual void sleep(Seconds duration) = 0;
 
   // Starts a second process of this worker, with a Node of its own (same rank, own ledger: its time is not the

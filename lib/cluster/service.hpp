@@ -47,6 +47,14 @@ class ServiceHandler {
   virtual Work work_raw(std::span<const std::byte> request, std::size_t payload_count) const = 0;
   // Called once when worker `rank` has ended (its main process returned): nobody must wait for it any more.
   virtual void left(int rank) { static_cast<void>(rank); }
+
+  // The training clock where the service runs.
+  Seconds now() const { return clock_(); }
+  // For clusters, before the first request.
+  void set_clock(std::function<Seconds()> clock) { clock_ = std::move(clock); }
+
+ private:
+  std::function<Seconds()> clock_;
 };
 
 class ServicePort {

@@ -67,7 +67,7 @@ std::optional<std::pair<Status, std::string>> Driver::stopped() const {
 
 bool Driver::budget_used_up(Seconds now) const {
   const std::uint64_t budget = options_.plan.max_samples;
-  return (budget > 0 && samples_ >= budget) ||
+  return budget_ended_ || (budget > 0 && samples_ >= budget) ||
          (options_.max_time.count() > 0 && now >= options_.max_time);
 }
 
@@ -79,6 +79,11 @@ GoOn Driver::running(Worker& worker) {
                            : decide();
   note(worker);
   return {.yes = decision.yes, .samples = decision.samples};
+}
+
+void Driver::end_budget() {
+  const std::lock_guard lock(mutex_);
+  budget_ended_ = true;
 }
 
 void Driver::completed(Worker& worker, std::uint64_t samples, double loss, Seconds started) {

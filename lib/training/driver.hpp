@@ -61,6 +61,7 @@ class Driver final : public Run {
   bool synchronous() const override { return options_.synchronous; }
   Work gradient_work(const BatchShape& batch) const override;
   GoOn running(Worker& worker) override;
+  void end_budget() override;
   std::uint64_t draw(std::uint64_t count) override { return cursor_.fetch_add(count); }
   void completed(Worker& worker, std::uint64_t samples, double loss, Seconds started) override;
   void updated(Worker& worker, bool counts_for_run) override;
@@ -110,6 +111,7 @@ class Driver final : public Run {
   std::uint64_t loss_count_ = 0;
   double last_loss_ = 0;
   Seconds last_time_{0};
+  bool budget_ended_ = false;  // by the algorithm
   std::optional<std::pair<Status, std::string>> stop_;
   Decisions running_, evaluating_;
   std::vector<std::span<const float>> published_;  // by rank

@@ -4,6 +4,7 @@
 #include <chrono>
 #include <numeric>
 
+#include "cluster/sim/interrupt.hpp"
 #include "cluster/sim/monitor.hpp"
 #include "cluster/sim/work.hpp"
 #include "core/error.hpp"
@@ -70,7 +71,7 @@ Device& SimNode::device() {
   return *device_;
 }
 
-Seconds SimNode::charge(const Work& work, ComputeKind kind) {
+SimNode::Duration SimNode::duration(const Work& work, ComputeKind kind) {
   const bool step = kind == ComputeKind::step;
   const DeviceProfile& profile = run_.options.profile;
   const Seconds at_full_speed =
@@ -82,11 +83,13 @@ Seconds SimNode::charge(const Work& work, ComputeKind kind) {
     }
     ++ledger_.steps;
   }
-  const Seconds delay = std::max(time - at_full_speed, Seconds(0));
-  ledger_.delay_requested += delay;
-  ledger_.delay_achieved += delay;
-  ledger_.compute += time;
-  return time;
+  return {time, std::max(time - at_full_speed, Seconds(0))};
+}
+
+void SimNode::account(const Duration& spent) {
+  ledger_.delay_requested += spent.delay;
+  ledger_.delay_achieved += spent.delay;
+  ledger_.compute += spent.time;
 }
 
 void SimNode::compute(const Work& work, ComputeKind kind, FunctionRef fn) {
@@ -98,10 +101,11 @@ void SimNode::compute(const Work& work, ComputeKind kind, FunctionRef fn) {
   Engine& engine = run_.engine;
   Computation computation{engine, engine.current("compute"), HostTask(fn)};
   if (!engine.tearing_down()) {
-    const double end = engine.now() + charge(work, kind).count();
+    const Duration whole = duration(work, kind);
+    account(whole);
     engine.pool().submit(computation.task);
     engine.at(
-        end,
+        engine.now() + whole.time.count(),
         [](void* object) {
           auto& due = *static_cast<Computation*>(object);
           due.engine.pool().finish(due.task);
@@ -111,6 +115,29 @@ void SimNode::compute(const Work& work, ComputeKind kind, FunctionRef fn) {
   }
   engine.block([] { return "computes"; });
   if (computation.task.error()) std::rethrow_exception(computation.task.error());
+}
+
+bool SimNode::compute_unless(Interrupt& interrupt, const Work& work, ComputeKind kind,
+                             FunctionRef fn) {
+  auto& stop = static_cast<SimInterrupt&>(interrupt);
+  Engine& engine = run_.engine;
+  engine.current("compute_unless");
+  if (stop.raised()) return false;
+  HostTask task(fn);  // cut short: forgotten where it goes out of scope, or waited for if it runs
+  const Seconds start = now();
+  const Duration whole = duration(work, kind);
+  if (!engine.tearing_down()) engine.pool().submit(task);
+  const bool complete = stop.sleep_until((start + whole.time).count());
+  const Seconds time = complete ? whole.time : now() - start;
+  account({time, std::min(time, whole.delay)});
+  if (!complete) return false;
+  engine.pool().finish(task);
+  if (task.error()) std::rethrow_exception(task.error());
+  return true;
+}
+
+std::unique_ptr<Interrupt> SimNode::make_interrupt() {
+  return std::make_unique<SimInterrupt>(run_.world);
 }
 
 void SimNode::sleep(Seconds duration) {

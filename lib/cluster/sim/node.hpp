@@ -55,6 +55,9 @@ class SimNode final : public Node {
   Device& device() override;
   Comm& comm() override { return comm_; }
   void compute(const Work& work, ComputeKind kind, FunctionRef fn) override;
+  bool compute_unless(Interrupt& interrupt, const Work& work, ComputeKind kind,
+                      FunctionRef fn) override;
+  std::unique_ptr<Interrupt> make_interrupt() override;
   void sleep(Seconds duration) override;
   void companion(std::string name, std::function<void(Node&)> fn) override;
   std::unique_ptr<Monitor> make_monitor() override;
@@ -66,7 +69,12 @@ class SimNode final : public Node {
   Ledger& ledger() override { return ledger_; }
 
  private:
-  Seconds charge(const Work& work, ComputeKind kind);
+  // How long a computation that starts now takes, and what of it is a delay.
+  struct Duration {
+    Seconds time, delay;
+  };
+  Duration duration(const Work& work, ComputeKind kind);
+  void account(const Duration& spent);
 
   SimRun& run_;
   int rank_;

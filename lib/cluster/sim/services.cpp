@@ -48,7 +48,9 @@ class SimService {
         profile_(profile),
         work_scale_(work_scale),
         name_(std::move(name)),
-        handler_(std::move(handler)) {}
+        handler_(std::move(handler)) {
+    handler_->set_clock([&engine = world.engine] { return Seconds(engine.now()); });
+  }
 
   void call(int rank, std::span<const std::byte> request, std::span<const float> numbers,
             Traffic kind, std::span<std::byte> reply, std::span<float> reply_numbers);

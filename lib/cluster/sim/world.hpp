@@ -13,6 +13,7 @@
 namespace hetsgd::sim {
 
 struct Group;
+struct World;
 
 // A message in flight or in a mailbox.
 struct Message {
@@ -24,12 +25,21 @@ struct Message {
   Payload payload;
 };
 
+class SimInterrupt;
+
+// The end of a computation that may be cut short.
+struct Alarm {
+  World* world = nullptr;
+  SimInterrupt* of = nullptr;  // null: cut short, nobody waits any more
+};
+
 struct World {
   Engine& engine;
   Network network;
   std::vector<Ledger*> workers =
       {};  // by rank: bytes are the worker's, whichever process moves them
   FreeList<Message> messages = {};
+  FreeList<Alarm> alarms = {};
 
   void count_sent(int worker, Traffic kind, double bytes) {
     ledger(worker).bytes_sent[static_cast<std::size_t>(kind)] += whole(bytes);

@@ -38,6 +38,26 @@ void ThreadsNode::compute(const Work& work, ComputeKind kind, FunctionRef fn) {
   run_.world_.safepoint();
 }
 
+bool ThreadsNode::compute_unless(Interrupt& interrupt, const Work&, ComputeKind kind,
+                                 FunctionRef fn) {
+  const std::atomic<bool>& raised = static_cast<ThreadsInterrupt&>(interrupt).raised();
+  run_.world_.safepoint();
+  if (raised) return false;
+  const Seconds start = now();
+  fn();
+  const Seconds duration = now() - start;
+  const Seconds extra = straggle(kind, start, duration);
+  bool complete = !raised;
+  if (complete && extra > Seconds(0)) complete = delay(start + duration, extra, &raised);
+  process_.ledger.compute += now() - start;
+  run_.world_.safepoint();
+  return complete;
+}
+
+std::unique_ptr<Interrupt> ThreadsNode::make_interrupt() {
+  return std::make_unique<ThreadsInterrupt>();
+}
+
 // What the scenario and the worker's speed add to a computation that took `duration`.
 Seconds ThreadsNode::straggle(ComputeKind kind, Seconds start, Seconds duration) {
   const Seconds slowed = duration / speed_;
@@ -47,15 +67,20 @@ Seconds ThreadsNode::straggle(ComputeKind kind, Seconds start, Seconds duration)
   return run_.options_.scenario->stretched(process_.rank, iteration, start, slowed) - duration;
 }
 
-void ThreadsNode::delay(Seconds from, Seconds requested) {
+bool ThreadsNode::delay(Seconds from, Seconds requested, const std::atomic<bool>* unless) {
   Ledger& ledger = process_.ledger;
   process_.delay_owed += requested;
   ledger.delay_requested += requested;
-  if (process_.delay_owed <= Seconds(0)) return;  // earlier delays took that much too long
-  run_.world_.sleep_until(from + process_.delay_owed);
+  if (process_.delay_owed <= Seconds(0)) return true;  // earlier delays took that much too long
+  const bool complete = run_.world_.sleep_until(from + process_.delay_owed, unless);
   const Seconds achieved = now() - from;
   process_.delay_owed -= achieved;
   ledger.delay_achieved += achieved;
+  if (!complete) {  // nobody asks for the rest any more
+    ledger.delay_requested -= process_.delay_owed;
+    process_.delay_owed = Seconds(0);
+  }
+  return complete;
 }
 
 void ThreadsNode::sleep(Seconds duration) {

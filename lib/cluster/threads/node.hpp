@@ -2,6 +2,7 @@
 // share.
 #pragma once
 
+#include <atomic>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -46,6 +47,16 @@ class Run {
   std::vector<int> left_;  // workers that have ended
 };
 
+class ThreadsInterrupt final : public Interrupt {
+ public:
+  void raise() override { raised_.store(true, std::memory_order_release); }
+  void lower() override { raised_.store(false, std::memory_order_release); }
+  const std::atomic<bool>& raised() const { return raised_; }
+
+ private:
+  std::atomic<bool> raised_ = false;
+};
+
 class ThreadsNode final : public Node {
  public:
   ThreadsNode(Run& run, Process& process);
@@ -60,6 +71,9 @@ class ThreadsNode final : public Node {
   // On the calling thread. Delays are made precise in the sum: what one delay takes too long, the
   // next is shorter.
   void compute(const Work& work, ComputeKind kind, FunctionRef fn) override;
+  bool compute_unless(Interrupt& interrupt, const Work& work, ComputeKind kind,
+                      FunctionRef fn) override;
+  std::unique_ptr<Interrupt> make_interrupt() override;
   void sleep(Seconds duration) override;
   // On abort a worker is unwound after its companions. Where a worker itself throws, its stack goes
   // first: what a companion uses should be its own or shared.
@@ -73,7 +87,8 @@ class ThreadsNode final : public Node {
 
  private:
   Seconds straggle(ComputeKind kind, Seconds start, Seconds duration);
-  void delay(Seconds from, Seconds requested);
+  // False if `unless` became true before its end.
+  bool delay(Seconds from, Seconds requested, const std::atomic<bool>* unless = nullptr);
 
   Run& run_;
   Process& process_;

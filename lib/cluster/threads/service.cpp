@@ -80,7 +80,9 @@ void Token::answer(std::span<const std::byte> reply, std::span<const float> payl
 
 ThreadsService::ThreadsService(World& world, std::string name,
                                std::unique_ptr<ServiceHandler> handler)
-    : world_(world), name_(std::move(name)), handler_(std::move(handler)) {}
+    : world_(world), name_(std::move(name)), handler_(std::move(handler)) {
+  handler_->set_clock([&world] { return world.now(); });
+}
 
 void ThreadsService::push(QueueEntry& entry) {
   (first_ ? last_->next : first_) = &entry;

@@ -23,6 +23,8 @@ constexpr std::int64_t kSpinNs = 30'000;
 constexpr Seconds kFineSleep{100e-6};
 // A timed sleep looks for fences and aborts this often.
 constexpr Seconds kSleepSlice{2e-3};
+// One that may be cut short looks for that so often.
+constexpr Seconds kCutSlice{0.2e-3};
 
 std::int64_t monotonic_ns() {
   timespec t;
@@ -272,8 +274,10 @@ Seconds World::now() const {
 
 Seconds World::fenced() const { return seconds_of(fenced_ns_); }
 
-void World::sleep_until(Seconds deadline) {
+bool World::sleep_until(Seconds deadline, const std::atomic<bool>* unless) {
   Process& me = current();
+  const auto cut = [&] { return unless && unless->load(std::memory_order_acquire); };
+  const Seconds slice = unless ? kCutSlice : kSleepSlice;
   if (deadline - now() > kFineSleep) {
     Lock guard = enter();
     --at_large_;
@@ -281,15 +285,19 @@ void World::sleep_until(Seconds deadline) {
     while (true) {
       me.woken.wait(guard, [&] { return !held(me); });
       const Seconds left = deadline - now() - kFineSleep;
-      if (left <= Seconds(0) || aborting_) break;
+      if (left <= Seconds(0) || aborting_ || cut()) break;
       guard.unlock();
-      std::this_thread::sleep_for(std::min(left, kSleepSlice));
+      std::this_thread::sleep_for(std::min(left, slice));
       guard = lock();
     }
     ++at_large_;
     if (aborting_) unwind(guard, me);
   }
-  while (now() < deadline) relax();
+  while (now() < deadline) {
+    if (cut()) return false;
+    relax();
+  }
+  return true;
 }
 
 // --- fence

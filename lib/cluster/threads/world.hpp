@@ -131,8 +131,8 @@ class World {
   Seconds now() const;
   Seconds fenced() const;
   // Returns at `deadline` of the training clock. Counts as stopped for a fence, and goes on
-  // sleeping after it.
-  void sleep_until(Seconds deadline);
+  // sleeping after it. With `unless` it ends early, with false, soon after that has become true.
+  bool sleep_until(Seconds deadline, const std::atomic<bool>* unless = nullptr);
 
   // --- fence -------------------------------------------------------------------------------------
   void fence(FunctionRef fn);

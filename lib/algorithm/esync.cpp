@@ -1,0 +1,158 @@
+// esync: efficient synchronous parallel. In every round each worker trains a replica for as many
+// local iterations as fit until the slowest worker has done one; a state server tells it when to
+// stop. Then all average their model updates.
+//
+// Paper:      003 (ESync), algorithm 1 (worker) and algorithm 2 (state server: state_server.hpp),
+//             section 4.2 (--ack delayed).
+// Implements: w_{t,k+1} = w_{t,k} - lr g (5);  dw_i = w_{t,n_i} - w_t (6);  dw = mean_i dw_i (7);
+//             w_{t+1} = w_t + epsilon dw (8).
+// Symbols:    t round, k local iteration, n_i local iterations of worker i in a round, c seconds
+// per
+//             iteration, t_e end of the last one, T --rounds, epsilon --update-scale, eps
+//             --time-slack, b --batch-size, lr --learning-rate.
+// Cost:       one query (two control messages) per local iteration and one more per round; one
+//             all_reduce of n numbers per round; one step at the start, for the first c.
+// Records:    histograms "local_steps" (n_i) and "state_server_decision" (StateRule); event "query"
+//             under --record-steps: rank, round, k, c_s, finished_s (t_e), decided_s, slowest,
+//             rule, ready.
+// Deviations: exactly T rounds (algorithm 1 makes T + 1), or as many as the run's budget gives. The
+//             first query of a round replaces RESET-STATE-SERVER. Nobody is ready before everybody
+//             has sent a query. --weight steps weighs dw_i by n_i / sum n instead of 1 / P.
+//             --ack delayed: a NOT-READY is sent, too, though nobody waits for it; c includes the
+//             last round trip; an update that has begun when READY arrives is completed; the batch
+//             of an aborted iteration is taken again in the next round.
+//
+// On equal workers everybody makes one iteration per round: with epsilon 1 and equal weights this
+// is ssgd --per-worker-batch full, w - lr mean_i g_i, up to the rounding of (w_i - w) + w.
+
+#include <optional>
+
+#include "algorithm/algorithm.hpp"
+#include "algorithm/merge.hpp"
+#include "algorithm/state_server.hpp"
+
+namespace hetsgd {
+namespace {
+
+enum class Weight { equal, steps };
+enum class Ack { immediate, delayed };
+
+class Esync final : public Algorithm {
+ public:
+  void declare(OptionSet& options) override {
+    options.add("rounds", rounds_, "rounds of the run; 0: as many as its budget gives")
+        .unit("rounds")
+        .symbol("T");
+    options.add("update_scale", update_scale_, "global learning rate: factor on the mean update")
+        .symbol("epsilon")
+        .above(0);
+    options
+        .add("time_slack", time_slack_,
+             "a worker stops when another iteration would end less than this before the slowest's")
+        .unit("s")
+        .symbol("eps")
+        .at_least(0);
+    options.add_choice("weight", weight_, {{"equal", Weight::equal}, {"steps", Weight::steps}},
+                       "weight of a worker's update: 1/P, or its share of all local iterations");
+    options.add_choice("ack", ack_, {{"immediate", Ack::immediate}, {"delayed", Ack::delayed}},
+                       "wait for the state server's answer, or train on until it says ready");
+  }
+
+  void worker(Worker& self) const override {
+    const std::uint64_t b = self.plan().batch_size;
+    Local local{.w_i = self.initial_parameters()};
+    Buffer w = self.initial_parameters();
+    auto server = self.serve<StateServer>("state", self.size(), time_slack_.count());
+    std::optional<DelayedQueries> delayed;
+    if (ack_ == Ack::delayed) delayed.emplace(self, server);
+
+    local.c_s = self.try_step(self.batch_at({0, b}), self.learning_rate(b), local.w_i).count();
+    for (std::int64_t t = 0; self.running(); ++t) {
+      self.copy(w, local.w_i);  // (4)
+      const std::int64_t n_i =
+          delayed ? train_on(self, *delayed, t, local) : train(self, server, t, local);
+      self.observe("local_steps", n_i);
+      aggregate(self, n_i, local.w_i, w);
+      if (rounds_ > 0 && static_cast<std::uint64_t>(t) + 1 == rounds_) self.end_budget();
+      self.evaluate_here(w);
+    }
+    if (delayed) delayed->close();
+  }
+
+ private:
+  struct Local {
+    Buffer w_i;                    // w_{t,k}
+    double c_s = 0;                // c
+    const Batch* batch = nullptr;  // of an aborted iteration
+  };
+
+  // Algorithm 1, lines 8 to 16. Returns n_i.
+  static std::int64_t train(Worker& self, StateClient& server, std::int64_t t, Local& local) {
+    const std::uint64_t b = self.plan().batch_size;
+    double t_e = self.now().count();
+    std::int64_t k = 0;
+    while (!is_ready(query_state(self, server, {t, k, local.c_s, t_e}).rule)) {
+      const double t_s = self.now().count();
+      self.step(self.next_batch(b), self.learning_rate(b), local.w_i);  // (5)
+      t_e = self.now().count();
+      local.c_s = t_e - t_s;
+      ++k;
+    }
+    return k;
+  }
+
+  // The same without waiting for answers: a READY aborts the running iteration.
+  static std::int64_t train_on(Worker& self, DelayedQueries& queries, std::int64_t t,
+                               Local& local) {
+    const std::uint64_t b = self.plan().batch_size;
+    queries.begin_round(t);
+    queries.post({t, 0, local.c_s, self.now().count()});
+    for (std::int64_t k = 1;; ++k) {
+      if (local.batch == nullptr) local.batch = &self.next_batch(b);
+      const double t_s = self.now().count();
+      if (!self.step_unless(queries.ready(), *local.batch, self.learning_rate(b), local.w_i)) {
+        return k - 1;
+      }
+      local.batch = nullptr;
+      const double t_e = self.now().count();
+      local.c_s = t_e - t_s;
+      queries.post({t, k, local.c_s, t_e});
+    }
+  }
+
+  // w <- w + epsilon sum_i weight_i (w_i - w). Leaves w_i as scratch.
+  void aggregate(Worker& self, std::int64_t n_i, Buffer& w_i, Buffer& w) const {
+    double weight = 1.0 / self.size();
+    if (weight_ == Weight::steps) {
+      std::int64_t sum = 0;
+      for (const std::int64_t n : gather(self, n_i)) sum += n;
+      weight = static_cast<double>(n_i) / static_cast<double>(sum);
+    }
+    self.axpby(-weight, w, weight, w_i);                             // (6), (7)
+    if (self.size() > 1) self.all_reduce(w_i, Traffic::parameters);  // (7)
+    self.axpby(update_scale_, w_i, 1, w);                            // (8)
+  }
+
+  std::uint64_t rounds_ = 0;
+  double update_scale_ = 1;
+  Seconds time_slack_{0};
+  Weight weight_ = Weight::equal;
+  Ack ack_ = Ack::immediate;
+};
+
+const bool registered = register_algorithm<Esync>({
+    .name = "esync",
+    .title = "ESync",
+    .idea = "In every round a worker trains its replica for as many local iterations as fit until "
+            "the slowest worker has done one; a state server tells it when. Then all average their "
+            "model updates, so nobody waits long and no gradient is old.",
+    .paper = "003, algorithms 1 and 2",
+    .cost = "two control messages per local iteration; one all_reduce of n numbers per round",
+    .result = "the averaged model",
+    .identities =
+        "on equal workers ssgd with full per-worker batches, up to rounding; one worker = "
+        "sgd, up to rounding",
+});
+
+}  // namespace
+}  // namespace hetsgd

@@ -1,0 +1,177 @@
+#include "algorithm/partial_replica.hpp"
+
+#include <algorithm>
+#include <mutex>
+#include <nlohmann/json.hpp>
+
+namespace hetsgd {
+
+using Guard = std::lock_guard<Monitor>;
+
+PartialReplica::PartialReplica(Worker& self, const LocalRules& rules)
+    : rules_(rules),
+      monitor_(self.make_monitor()),
+      x_(self.initial_parameters()),
+      sum_(self.device(), x_.size() + kPartialTail) {}
+
+void PartialReplica::compute(Worker& self, Activation& activation) {
+  const std::uint64_t b = self.plan().batch_size;
+  Buffer w = self.vector();   // the snapshot
+  std::int64_t at = -1;       // its round
+  std::int64_t computed = 0;  // gradients at it
+  for (std::uint64_t iteration = 0; self.running(); ++iteration) {
+    Pending next;
+    next.iteration = iteration;
+    {
+      const Guard guard(*monitor_);
+      if (at != round_) {
+        self.copy(x_, w);
+        at = round_;
+        computed = 0;
+      }
+      if (!free_.empty()) {
+        next.g = std::move(free_.back());
+        free_.pop_back();
+      }
+      started_ = self.now();
+      in_iteration_ = true;
+    }
+    if (next.g.flat.size() == 0) next.g = self.make_gradient();
+    next.round = at;
+    const Seconds start = self.now();
+    self.gradient(self.next_batch(b), w, next.g);
+    ++computed;
+    const bool fresh = deposit(self, std::move(next), self.now() - start);
+    activation.offer(*this, fresh);
+    const Guard guard(*monitor_);
+    monitor_->wait([&] { return round_ != at || computed < rules_.ahead || ended_; },
+                   "the next model");
+  }
+  {
+    const Guard guard(*monitor_);
+    leaving_ = true;
+  }
+  activation.leave(*this);
+  const Guard guard(*monitor_);
+  monitor_->wait([&] { return ended_; }, "the last round");
+}
+
+// True: the gradient was computed at the newest model.
+bool PartialReplica::deposit(Worker& self, Pending done, Seconds took) {
+  const Guard guard(*monitor_);
+  const bool fresh = done.round == round_;
+  computing_ += took;
+  ++iterations_;
+  in_iteration_ = false;
+  pending_.push_back(std::move(done));
+  ++unaccounted_;
+  drop_old(self);
+  return fresh;
+}
+
+void PartialReplica::drop_old(Worker& self) {
+  const auto too_old = [&] {
+    return static_cast<std::int64_t>(pending_.size()) > rules_.keep ||
+           round_ - pending_.front().round > rules_.max_age;
+  };
+  while (!pending_.empty() && too_old()) {
+    self.observe("dropped", round_ - pending_.front().round);
+    free_.push_back(std::move(pending_.front().g));
+    pending_.pop_front();
+  }
+}
+
+std::vector<PartialReplica::Pending> PartialReplica::take(Worker& self, PartialShare& share) {
+  const Guard guard(*monitor_);
+  drop_old(self);
+  std::vector<Pending> ready(std::make_move_iterator(pending_.begin()),
+                             std::make_move_iterator(pending_.end()));
+  pending_.clear();
+  share = {.contributes = !ready.empty(), .items = unaccounted_, .last = leaving_};
+  unaccounted_ = 0;
+  for (const Pending& g : ready) self.observe("staleness", round_ - g.round);
+  if (self.plan().record_steps && !ready.empty()) note(self, ready);
+  return ready;
+}
+
+void PartialReplica::note(Worker& self, std::span<const Pending> ready) const {
+  nlohmann::json iterations = nlohmann::json::array(), staleness = nlohmann::json::array();
+  for (const Pending& g : ready) {
+    iterations.push_back(g.iteration);
+    staleness.push_back(round_ - g.round);
+  }
+  self.record({{"type", "contribution"},
+               {"rank", self.rank()},
+               {"round", round_},
+               {"iterations", iterations},
+               {"staleness", staleness}});
+}
+
+// sum <- g' / p.
+void PartialReplica::combine(Worker& self, std::span<const Pending> ready, int p) {
+  const auto weight = [&](const Pending& g) {
+    return rules_.weighted ? static_cast<double>(g.round - ready.front().round + 1) : 1.0;
+  };
+  double total = rules_.weighted ? 0 : 1;
+  for (const Pending& g : ready) total += rules_.weighted ? weight(g) : 0;
+  const std::span<float> sum = scratch();
+  const double passes = ready.empty() ? 1 : 3 * static_cast<double>(ready.size()) - 1;
+  self.compute_vectors(passes, [&] {
+    if (ready.empty()) return self.device().fill(sum.size(), 0.0F, sum.data());
+    float old = 0;
+    for (const Pending& g : ready) {
+      const double a = weight(g) / (total * p);
+      self.device().axpby(sum.size(), static_cast<float>(a), g.g.flat.data(), old, sum.data());
+      old = 1;
+    }
+  });
+}
+
+// The schedule follows the gradients that all workers know of: the rate must be the same
+// everywhere. A group takes the others to be as fast as itself.
+double PartialReplica::learning_rate(Worker& self, std::int64_t gradients, int group_size) {
+  const Plan& plan = self.plan();
+  reduced_ += static_cast<double>(gradients) * self.size() / group_size;
+  const double epoch =
+      reduced_ * static_cast<double>(plan.batch_size) / static_cast<double>(plan.rows);
+  return plan.learning_rate * plan.schedule.factor(epoch);
+}
+
+PartialSum PartialReplica::reduce(Worker& self, Comm& group) {
+  PartialShare share;
+  std::vector<Pending> ready = take(self, share);
+  combine(self, ready, group.size());
+  {
+    const Guard guard(*monitor_);
+    for (Pending& used : ready) free_.push_back(std::move(used.g));
+  }
+  const PartialSum result =
+      partial_all_reduce(group, self.device(), sum_.span(), share, Traffic::gradients);
+  const double lr = learning_rate(self, result.items, group.size());
+  if (group.rank() == 0) self.observe("contributors", result.contributors);
+  if (result.contributors > 0) {
+    const Guard guard(*monitor_);
+    self.apply(scratch(), lr, x_);
+  }
+  return result;
+}
+
+void PartialReplica::replace(Worker& self, std::span<const float> model) {
+  const Guard guard(*monitor_);
+  self.compute_vectors(2, [&] { self.device().copy(x_.size(), model.data(), x_.data()); });
+}
+
+void PartialReplica::finish_round(bool last) {
+  const Guard guard(*monitor_);
+  ++round_;
+  ended_ = last;
+  monitor_->notify_all();
+}
+
+Seconds PartialReplica::iteration_time(Seconds now) {
+  const Guard guard(*monitor_);
+  const Seconds mean = iterations_ > 0 ? computing_ / static_cast<double>(iterations_) : Seconds(0);
+  return in_iteration_ ? std::max(mean, now - started_) : mean;
+}
+
+}  // namespace hetsgd

@@ -1,0 +1,211 @@
+// rna: Randomized Non-blocking AllReduce. A controller probes a few random workers, and the first
+// that has a gradient starts the averaging for all; who has none contributes nothing and still
+// receives. Hierarchical: groups of workers of the same pace do so on their own, and a parameter
+// server averages the groups' models.
+//
+// Paper:      004 chapter 5, algorithm 5; sections 5.1.2 (probes), 5.1.3 (local accumulation), 5.2
+//             and 5.4 (hierarchical synchronisation).
+// Implements: g_k = W sum_i w_i g'_i, W = 1 / sum_i w_i             (algorithm 5, lines 3, 4)
+//             x_{k+1} = x_k - gamma_k g_k, gamma_k = (sum_i w_i / P) lr                    (line 5)
+//             g' = sum_t (t - t_0 + 1) g_t / sum_t (t - t_0 + 1)                   (section 5.1.3)
+//             groups: zeta > v splits at v, recursively (section 5.2; rna_grouping.hpp)
+//             Product of the first two: x - lr (1/P) sum_i w_i g'_i (partial_replica.hpp).
+// Symbols:    w_i 1 if worker i has a gradient, else 0; gamma lr of one worker's share, so that
+//             P gamma = lr, --learning-rate; q --probes; eta --eta; H --exchange-every; zeta, v
+//             spread and mean of the workers' iteration times.
+// Cost:       per round one all_reduce of n + 3 numbers, in which all (of the group) take part, and
+//             2 P + 4 q control messages with the controller; hierarchical: every H rounds of a
+//             group n numbers to the server and back, and a broadcast of n numbers in the group.
+// Records:    histograms "contributors" per round, "staleness" (rounds between the model that a
+//             gradient was computed at and its reduction), "dropped" (the same of dropped ones);
+//             event "groups" {groups, iteration_s}; under --record-steps events "contribution"
+//             {rank, round, iterations, staleness} and "exchange" {group, rank, round}.
+// Deviations: a worker computes one gradient per model and waits for the next model unless
+//             --ahead allows more (figure 5.1's w_1 at t + 2 is --ahead 2): so full participation
+//             equals ssgd. --local sum adds up local gradients (section 5.4). The bound keeps
+//             the eta newest gradients; --bound age also drops those older than eta rounds
+//             (assumption 2). Groups come from the first --group-after rounds; a worker that has
+//             finished no iteration by then counts with the time since its iteration began.
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "algorithm/algorithm.hpp"
+#include "algorithm/rna_controller.hpp"
+#include "algorithm/rna_grouping.hpp"
+#include "algorithm/rna_hierarchical.hpp"
+
+namespace hetsgd {
+namespace {
+
+enum class Local { weighted, sum };
+enum class Bound { count, age };
+
+struct Options {
+  int probes = 2;
+  int eta = 4;
+  Local local = Local::weighted;
+  Bound bound = Bound::count;
+  int ahead = 1;
+  bool hierarchical = false;
+  std::string groups;
+  int group_after = 10;
+  int exchange_every = 1;
+};
+
+// The life of the companion that reduces.
+class Reducer {
+ public:
+  Reducer(const Options& options, Worker& self, PartialReplica& replica, Probing& probing)
+      : o_(options), self_(self), replica_(replica), probing_(probing), group_(&self.comm()) {}
+
+  void run() {
+    const Groups by_hand = o_.groups.empty() ? Groups() : parse_groups(o_.groups, self_.size());
+    if (by_hand.size() <= 1) {
+      probing_.join(self_, replica_, 0, self_.rank(), self_.size(), o_.probes, "controller");
+    }
+    if (!by_hand.empty()) form(by_hand, {});
+    for (std::int64_t round = 0;; ++round) {
+      const int initiator = probing_.await(replica_, round);
+      const bool last = replica_.reduce(self_, *group_).last;
+      const bool exchange = !last && server_ && (round + 1) % o_.exchange_every == 0;
+      if (exchange) this->exchange(initiator, round);
+      // Between groups the result is what the server returned.
+      if (group_->rank() == initiator && (exchange || !server_)) self_.evaluate_here(replica_.x());
+      if (!last && automatic() && round + 1 == o_.group_after) regroup();
+      replica_.finish_round(last);
+      if (last) return;
+    }
+  }
+
+ private:
+  using Server = ServiceClient<PushGroup, PullMean>;
+
+  bool automatic() const { return o_.hierarchical && o_.groups.empty(); }
+
+  // The initiator pushes its group's parameters, pulls the mean, and broadcasts it in the group.
+  void exchange(int initiator, std::int64_t round) {
+    const std::span<float> model = replica_.scratch();
+    if (group_->rank() == initiator) {
+      server_->call({number_}, replica_.x().span(), model, Traffic::parameters);
+      if (self_.plan().record_steps) {
+        self_.record(
+            {{"type", "exchange"}, {"group", number_}, {"rank", self_.rank()}, {"round", round}});
+      }
+    }
+    group_->broadcast(model, initiator, Traffic::parameters);
+    replica_.replace(self_, model);
+  }
+
+  // All companions are in the same round here.
+  void regroup() {
+    const double mine = replica_.iteration_time(self_.now()).count();
+    std::vector<double> time_s(static_cast<std::size_t>(self_.size()));
+    self_.comm().all_gather(std::span(&mine, 1), std::span(time_s));
+    form(groups_by_time(time_s), time_s);
+  }
+
+  void form(const Groups& groups, const std::vector<double>& time_s) {
+    if (self_.rank() == 0) {
+      self_.record({{"type", "groups"}, {"groups", groups}, {"iteration_s", time_s}});
+    }
+    if (groups.size() == 1) return;
+    std::vector<int> sizes;
+    for (const auto& group : groups) {
+      if (std::ranges::find(group, self_.rank()) != group.end()) {
+        number_ = static_cast<int>(sizes.size());
+      }
+      sizes.push_back(static_cast<int>(group.size()));
+    }
+    own_ = self_.comm().split(number_, self_.rank());
+    group_ = own_.get();
+    server_ = self_.serve<GroupMean>("group mean", sizes, replica_.x().span());
+    probing_.join(self_, replica_, number_, group_->rank(), group_->size(), o_.probes,
+                  fmt::format("controller of group {}", number_));
+  }
+
+  const Options& o_;
+  Worker& self_;
+  PartialReplica& replica_;
+  Probing& probing_;
+  std::unique_ptr<Comm> own_;
+  Comm* group_;
+  int number_ = 0;  // of the group
+  std::optional<Server> server_;
+};
+
+class Rna final : public Algorithm {
+ public:
+  void declare(OptionSet& options) override {
+    options.add("probes", o_.probes, "workers probed per round; at most all")
+        .symbol("q")
+        .unit("workers")
+        .at_least(1);
+    options.add("eta", o_.eta, "gradients that a worker keeps for its next contribution")
+        .symbol("eta")
+        .at_least(1);
+    options.add_choice("local", o_.local, {{"weighted", Local::weighted}, {"sum", Local::sum}},
+                       "several gradients of a worker: mean with weights that grow linearly with "
+                       "their iteration, or sum");
+    options.add_choice(
+        "bound", o_.bound, {{"count", Bound::count}, {"age", Bound::age}},
+        "what eta bounds: the number of gradients kept, or also their age in rounds");
+    options
+        .add("ahead", o_.ahead,
+             "gradients that a worker computes at one model before it waits; 0: never waits")
+        .unit("gradients")
+        .at_least(0);
+    options.add("hierarchical", o_.hierarchical,
+                "groups of workers of one pace, and a parameter server between them");
+    options.add("groups", o_.groups,
+                "groups by hand, e.g. 0-3:4-7 or 0;2:1;3; empty: by iteration time");
+    options.add("group_after", o_.group_after, "rounds before workers are grouped by time")
+        .unit("rounds")
+        .at_least(1);
+    options.add("exchange_every", o_.exchange_every, "rounds of a group between two exchanges")
+        .symbol("H")
+        .unit("rounds")
+        .at_least(1);
+  }
+
+  void check(const Plan& plan) const override {
+    if (o_.groups.empty()) return;
+    if (!o_.hierarchical) {
+      throw with_hint(usage_error("--groups: found {} without --hierarchical", quote(o_.groups)),
+                      "add --hierarchical");
+    }
+    parse_groups(o_.groups, plan.workers);
+  }
+
+  void worker(Worker& self) const override {
+    const LocalRules rules{.weighted = o_.local == Local::weighted,
+                           .keep = o_.eta,
+                           .max_age = o_.bound == Bound::age ? o_.eta : kNoBound,
+                           .ahead = o_.ahead > 0 ? o_.ahead : kNoBound};
+    const auto replica = std::make_shared<PartialReplica>(self, rules);
+    const auto probing = std::make_shared<Probing>();
+    self.companion("reduce",
+                   [=, this](Worker& reducer) { Reducer(o_, reducer, *replica, *probing).run(); });
+    replica->compute(self, *probing);
+  }
+
+ private:
+  Options o_;
+};
+
+const bool registered = register_algorithm<Rna>({
+    .name = "rna",
+    .title = "RNA",
+    .idea = "A controller probes a few random workers, and the first that has its gradient starts "
+            "the averaging; who has none adds nothing. Groups of workers of the same pace can do "
+            "so on their own, with a parameter server between them.",
+    .paper = "004 chapter 5, algorithm 5",
+    .cost = "one all_reduce of n numbers and 2 P + 4 q control messages per round; hierarchical: "
+            "and n numbers to the server and back per group and exchange",
+    .result = "the replicas' common model; hierarchical: the size-weighted mean of the groups'",
+    .identities = "all gradients ready = ssgd with full per-worker batches",
+    .synchronous = false,
+});
+
+}  // namespace
+}  // namespace hetsgd

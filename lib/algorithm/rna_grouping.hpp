@@ -1,0 +1,69 @@
+// Groups of hierarchical RNA: workers of about the same pace (paper 004, section 5.2).
+#pragma once
+
+#include <algorithm>
+#include <numeric>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "core/error.hpp"
+#include "core/text.hpp"
+#include "core/units.hpp"
+
+namespace hetsgd {
+
+using Groups = std::vector<std::vector<int>>;  // ranks, ascending in each group
+
+namespace detail {
+
+// With v the mean time of `ranks` and zeta the difference between the slowest and the fastest:
+// zeta > v splits them into those with t <= v and those with t > v, and so on in both.
+inline void split_by_time(std::span<const double> time_s, const std::vector<int>& ranks,
+                          Groups& groups) {
+  const auto time = [&](int rank) { return time_s[static_cast<std::size_t>(rank)]; };
+  double v = 0;
+  for (const int rank : ranks) v += time(rank) / static_cast<double>(ranks.size());
+  const auto [fastest, slowest] = std::ranges::minmax(ranks, {}, time);
+  const double zeta = time(slowest) - time(fastest);
+  if (!(zeta > v)) return groups.push_back(ranks);
+  std::vector<int> fast, slow;
+  for (const int rank : ranks) (time(rank) <= v ? fast : slow).push_back(rank);
+  split_by_time(time_s, fast, groups);
+  split_by_time(time_s, slow, groups);
+}
+
+}  // namespace detail
+
+// time_s: mean time of an iteration by rank. The fastest group comes first.
+inline Groups groups_by_time(std::span<const double> time_s) {
+  std::vector<int> all(time_s.size());
+  std::iota(all.begin(), all.end(), 0);
+  Groups groups;
+  detail::split_by_time(time_s, all, groups);
+  return groups;
+}
+
+// "0-3:4-7" or "0;2:1;3". Errors: usage, naming --groups, unless every worker is in exactly one.
+inline Groups parse_groups(const std::string& text, int workers) {
+  Groups groups;
+  std::vector<int> seen(static_cast<std::size_t>(workers));
+  for (const auto part : split(text, ':')) {
+    groups.push_back(parse_rank_set("--groups", part, workers));
+    for (const int rank : groups.back()) {
+      if (++seen[static_cast<std::size_t>(rank)] > 1) {
+        throw usage_error("--groups: found worker {} twice in {}, expected every worker once", rank,
+                          quote(text));
+      }
+    }
+  }
+  for (int rank = 0; rank < workers; ++rank) {
+    if (seen[static_cast<std::size_t>(rank)] == 0) {
+      throw usage_error("--groups: worker {} of {} is in none of {}, expected every worker once",
+                        rank, workers, quote(text));
+    }
+  }
+  return groups;
+}
+
+}  // namespace hetsgd

@@ -18,7 +18,6 @@ namespace hetsgd {
 namespace {
 
 constexpr std::uint64_t kChunkRows = 512;
-constexpr double kRowNorm = 4.0;
 constexpr double kDecimals = 10000.0;
 constexpr double kCountSigma = 0.5;
 
@@ -77,8 +76,8 @@ class RowGenerator {
             static_cast<std::uint64_t>(std::ceil(std::max(8.0, options.nonzeros_per_sample)))),
         label_id_(shuffled_ids(options.labels, options.seed, 1)),
         feature_law_(shuffled_ids(options.features, options.seed, 0), options.feature_zipf),
-        label_law_(identity(options.labels), options.label_zipf),
-        topic_law_(identity((options.labels + topics_ - 1) / topics_), options.label_zipf) {}
+        topic_law_(identity(topics_), options.topic_zipf),
+        label_law_(identity((options.labels + topics_ - 1) / topics_), options.label_zipf) {}
 
   void draw_row(DataPart part, std::uint64_t row, Scratch& scratch, Piece& piece) const {
     RandomStream stream(options_.seed, Purpose::generator, row,
@@ -108,14 +107,14 @@ class RowGenerator {
 
   void draw_labels(RandomStream& stream, Scratch& scratch, Piece& piece) const {
     const std::uint64_t wanted = draw_count(stream, options_.labels_per_sample, options_.labels);
-    const std::uint64_t topic = draw(label_law_, stream) % topics_;
+    const std::uint64_t topic = draw(topic_law_, stream);
     const std::size_t first = piece.label_index.size();
     scratch.label_ranks.clear();
     for (std::uint64_t tries = 0; piece.label_index.size() - first < wanted && tries < 8 * wanted;
          ++tries) {
       const bool any = noisy(stream);
-      const std::uint64_t rank =
-          any ? draw(label_law_, stream) : topic + draw(topic_law_, stream) * topics_;
+      const std::uint64_t from = any ? draw(topic_law_, stream) : topic;
+      const std::uint64_t rank = from + draw(label_law_, stream) * topics_;
       if (rank >= options_.labels || scratch.label_mark[rank] == scratch.mark) continue;
       scratch.label_mark[rank] = scratch.mark;
       piece.label_index.push_back(label_id_[rank]);
@@ -156,7 +155,7 @@ class RowGenerator {
       features.emplace_back(index, weight);
     }
     std::sort(features.begin(), features.end());
-    const double factor = kDecimals * kRowNorm / std::sqrt(squares);
+    const double factor = kDecimals * std::sqrt(options_.nonzeros_per_sample / squares);
     for (const auto& [index, weight] : features) {
       piece.feature_index.push_back(index);
       piece.feature_value.push_back(
@@ -170,8 +169,8 @@ class RowGenerator {
   std::uint64_t signature_slots_;
   std::vector<Index> label_id_;
   ZipfSampler feature_law_;  // gives column numbers; the others give ranks
-  ZipfSampler label_law_;
-  ZipfSampler topic_law_;  // which label of a topic
+  ZipfSampler topic_law_;
+  ZipfSampler label_law_;  // which label of a topic: label ranks are topic + k * topics
 };
 
 void check_options(const GeneratorOptions& options) {
@@ -191,6 +190,7 @@ void check_options(const GeneratorOptions& options) {
         "at least 1");
   check(options.noise >= 0 && options.noise <= 1, "noise", options.noise, "0 to 1");
   check(options.feature_zipf >= 0, "feature_zipf", options.feature_zipf, "at least 0");
+  check(options.topic_zipf >= 0, "topic_zipf", options.topic_zipf, "at least 0");
   check(options.label_zipf >= 0, "label_zipf", options.label_zipf, "at least 0");
 }
 
@@ -199,8 +199,8 @@ std::uint64_t options_hash(const GeneratorOptions& o, DataPart part) {
   constexpr int kVersion = 1;  // raise it when other bytes come out
   return content_hash(fmt::format("{} {} {} {} {} {} {} {} {} {} {} {} {}", kVersion, o.rows_train,
                                   o.rows_test, o.features, o.labels, o.nonzeros_per_sample,
-                                  o.labels_per_sample, o.feature_zipf, o.label_zipf, o.noise,
-                                  o.seed, part == DataPart::train ? "train" : "test", kChunkRows));
+                                  o.labels_per_sample, o.feature_zipf, o.topic_zipf, o.label_zipf,
+                                  o.noise, o.seed, part == DataPart::train ? "train" : "test"));
 }
 
 template <class T>

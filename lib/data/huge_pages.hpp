@@ -1,4 +1,5 @@
-// Large arrays on large pages: first touching 100 MB costs 25,000 page faults of 4 KiB, or 50 of 2 MiB.
+// Large arrays on large pages: first touching 100 MB costs 25,000 page faults of 4 KiB, or 50 of 2
+// MiB.
 #pragma once
 
 #include <sys/mman.h>
@@ -10,8 +11,8 @@
 
 namespace hetsgd {
 
-// As values.resize(count), but asks for large pages before the memory is touched. A wish: where the system has
-// none to give, nothing changes.
+// As values.resize(count), but asks for large pages before the memory is touched. A wish: where the
+// system has none to give, nothing changes.
 template <class T>
 void resize_on_huge_pages(std::vector<T>& values, std::size_t count) {
   constexpr std::uintptr_t kHugePage = std::uintptr_t{2} << 20;

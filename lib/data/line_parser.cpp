@@ -9,6 +9,13 @@ namespace hetsgd {
 
 namespace {
 
+// The digits at `p`, however many: a number may be too long for any type.
+std::string_view digits_at(const char* p) {
+  const char* end = p;
+  while (*end >= '0' && *end <= '9') ++end;
+  return {p, static_cast<std::size_t>(end - p)};
+}
+
 bool ends_entry(char c) { return is_blank(c) || c == '\n' || c == '#'; }
 
 const char* end_of_line(const char* p) {
@@ -72,7 +79,7 @@ std::string quoted(std::string_view text) {
 std::string quoted_token(const char* p) {
   const char* end = p;
   while (!is_blank(*end) && *end != '\n') ++end;
-  return quoted({p, static_cast<std::size_t>(end - p)});
+  return end == p ? "nothing" : quoted({p, static_cast<std::size_t>(end - p)});
 }
 
 void LineParser::fail_feature(const char* token, const char* after_index) const {
@@ -113,16 +120,17 @@ void LineParser::fail_value(const char* token, const ParsedNumber& number) const
 }
 
 void LineParser::fail_feature_range(const char* token, std::uint64_t index) const {
+  const std::string_view digits = digits_at(token);
   if (!rules_.xc) {
     throw LineError{token,
-                    fmt::format("feature index {} is too large: the largest possible is {}",
-                                quoted_token(token), rules_.features - 1),
+                    fmt::format("feature index {} is too large: the largest possible is {}", digits,
+                                rules_.features - 1),
                     ""};
   }
   throw LineError{
       token,
       fmt::format("feature index {} is out of range: the header promises {} features (0 to {})",
-                  index, rules_.features, rules_.features - 1),
+                  digits, rules_.features, rules_.features - 1),
       index == rules_.features ? "indices in XC files count from 0"
                                : "correct the header or the entry"};
 }
@@ -137,6 +145,38 @@ void LineParser::fail_index_zero(const char* line, Index index) const {
       "with --index-base 0 they count from 0"};
 }
 
+// `after`: where the label's digits end; `token` or its sign if there are none.
+void LineParser::fail_label(const char* token, const char* after, std::uint64_t number) const {
+  const char* const digits = token + (*token == '-' || *token == '+');
+  if (std::strchr(quoted_token(token).c_str(), ':') != nullptr) {
+    throw LineError{token, fmt::format("expected a label, found {}", quoted_token(token)),
+                    "a line without labels begins with a space"};
+  }
+  if (after == digits || (rules_.xc && *after != ',' && !ends_entry(*after))) {
+    throw LineError{token, fmt::format("expected a label, found {}", quoted_token(token)),
+                    "labels are integers, separated by commas without blanks"};
+  }
+  if (*after != ',' && !ends_entry(*after)) {
+    throw LineError{token, fmt::format("expected an integer label, found {}", quoted_token(token)),
+                    "real-valued targets (regression) are not supported"};
+  }
+  if (!rules_.xc) {
+    throw LineError{token,
+                    fmt::format("label {} is too large: the largest possible is {}",
+                                digits_at(digits), rules_.labels - 1),
+                    ""};
+  }
+  if (*token == '-') {
+    throw LineError{token, fmt::format("negative label in {}", quoted_token(token)),
+                    "labels count from 0"};
+  }
+  throw LineError{token,
+                  fmt::format("label {} is out of range: the header promises {} labels (0 to {})",
+                              digits_at(digits), rules_.labels, rules_.labels - 1),
+                  number == rules_.labels ? "labels in XC files count from 0"
+                                          : "correct the header or the label"};
+}
+
 // A label is an integer; libSVM writers also put it as "+1" or "1.0".
 const char* LineParser::parse_label(const char* p, std::uint32_t& label) const {
   const char* const token = p;
@@ -145,37 +185,13 @@ const char* LineParser::parse_label(const char* p, std::uint32_t& label) const {
   std::uint64_t number = 0;
   const char* const digits = p;
   p = parse_unsigned(p, number);
-  if (p == digits) {
-    throw LineError{token, fmt::format("expected a label, found {}", quoted_token(token)),
-                    std::strchr(quoted_token(token).c_str(), ':') != nullptr
-                        ? "a line without labels begins with a space"
-                        : "labels are integers"};
-  }
-  if (*p == '.' && !rules_.xc) {
+  if (p > digits && *p == '.' && !rules_.xc) {
     do ++p;
     while (*p == '0');
   }
-  if (*p != ',' && !ends_entry(*p)) {
-    const bool entry = *p == ':';
-    throw LineError{token,
-                    fmt::format("expected {}, found {}", rules_.xc ? "a label" : "an integer label",
-                                quoted_token(token)),
-                    entry       ? "a line without labels begins with a space"
-                    : rules_.xc ? "labels are integers, separated by commas without blanks"
-                                : "real-valued targets (regression) are not supported"};
-  }
-  if (rules_.xc && negative) {
-    throw LineError{token, fmt::format("negative label in {}", quoted_token(token)),
-                    "labels count from 0"};
-  }
-  if (number >= rules_.labels) {
-    throw LineError{
-        token,
-        rules_.xc ? fmt::format("label {} is out of range: the header promises {} labels (0 to {})",
-                                number, rules_.labels, rules_.labels - 1)
-                  : fmt::format("label {} is too large: the largest possible is {}",
-                                quoted_token(token), rules_.labels - 1),
-        rules_.xc && number == rules_.labels ? "labels in XC files count from 0" : ""};
+  const bool well_formed = p > digits && (*p == ',' || ends_entry(*p));
+  if (!well_formed || number >= rules_.labels || (negative && rules_.xc)) [[unlikely]] {
+    fail_label(token, p, number);
   }
   label = negative ? 0U - static_cast<std::uint32_t>(number) : static_cast<std::uint32_t>(number);
   return p;
@@ -184,7 +200,6 @@ const char* LineParser::parse_label(const char* p, std::uint32_t& label) const {
 const char* LineParser::parse_labels(const char* p) {
   p = parse_label(p, sink_.label[labels_++]);
   while (*p == ',') {
-    has_label_lists_ = true;
     p = parse_label(p + 1, sink_.label[labels_++]);
   }
   return p;

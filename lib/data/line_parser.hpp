@@ -42,7 +42,7 @@ struct LineError {
 
 // Text for a message: in quotes, at most 40 characters, unprintable bytes escaped.
 std::string quoted(std::string_view text);
-// The same of the text from `p` to the next blank or newline.
+// The same of the text from `p` to the next blank or newline; "nothing" if there is none.
 std::string quoted_token(const char* p);
 
 class LineParser {
@@ -57,7 +57,6 @@ class LineParser {
   std::uint64_t features() const { return features_; }
   std::uint64_t labels() const { return labels_; }
   bool has_feature_zero() const { return has_feature_zero_; }
-  bool has_label_lists() const { return has_label_lists_; }       // a row with two or more labels
   std::uint64_t feature_limit() const { return feature_limit_; }  // largest index + 1
 
  private:
@@ -69,6 +68,7 @@ class LineParser {
   void sort_labels(const char* line, std::uint64_t first);
   [[noreturn]] void fail_feature(const char* token, const char* after_index) const;
   [[noreturn]] void fail_value(const char* token, const ParsedNumber& number) const;
+  [[noreturn]] void fail_label(const char* token, const char* after, std::uint64_t number) const;
   [[noreturn]] void fail_index_zero(const char* line, Index index) const;
   [[noreturn]] void fail_feature_range(const char* token, std::uint64_t index) const;
 
@@ -77,7 +77,6 @@ class LineParser {
   std::uint64_t rows_ = 0, features_ = 0, labels_ = 0;
   std::uint64_t feature_limit_ = 0;
   bool has_feature_zero_ = false;
-  bool has_label_lists_ = false;
   bool sorted_ = true;  // the features of the row at hand
   std::vector<std::pair<Index, float>> scratch_;
 };

@@ -1,0 +1,182 @@
+// The cache is trusted only as far as its checksums go.
+#include "data/cache.hpp"
+
+#include <gmock/gmock.h>
+
+#include "data/binary.hpp"
+#include "data/write.hpp"
+#include "data_test_util.hpp"
+
+namespace hetsgd {
+namespace {
+
+using testing::HasSubstr;
+using testing::IsEmpty;
+using testing::StartsWith;
+
+class CacheTest : public testing::Test {
+ protected:
+  CacheTest() {
+    options_.cache_directory = folder_ / "cache";
+    options_.threads = 1;
+    write_file(source_, text_);
+  }
+
+  LoadedData load() const { return load_dataset(source_, options_); }
+
+  std::vector<std::string> cache_files() const {
+    std::vector<std::string> files;
+    if (!std::filesystem::exists(options_.cache_directory)) return files;
+    for (const auto& entry : std::filesystem::directory_iterator(options_.cache_directory)) {
+      files.push_back(entry.path().string());
+    }
+    return files;
+  }
+
+  TemporaryFolder folder_;
+  std::string source_ = folder_ / "source.txt";
+  std::string text_ = "3 1:0.5 7:1\n9 2:1\n 3:2\n3\n";
+  LoadOptions options_;
+};
+
+TEST_F(CacheTest, SecondLoadComesFromTheCacheAndIsTheSame) {
+  const LoadedData first = load();
+  EXPECT_FALSE(first.report.from_cache);
+  EXPECT_EQ(first.report.cache_note, "");
+  ASSERT_EQ(cache_files().size(), 1U);
+  const LoadedData second = load();
+  EXPECT_TRUE(second.report.from_cache);
+  EXPECT_EQ(second.report.cache_note, "");
+  expect_same_data(*first.data, *second.data);
+  EXPECT_EQ(first.data->content_hash, second.data->content_hash);
+  EXPECT_EQ(first.data->name, second.data->name);
+  EXPECT_EQ(first.report.label_names, second.report.label_names);
+  EXPECT_EQ(first.report.index_base, second.report.index_base);
+  EXPECT_EQ(first.report.format, second.report.format);
+  EXPECT_EQ(first.report.file_bytes, second.report.file_bytes);
+  EXPECT_EQ(second.report.rows_without_labels, 1U);
+  EXPECT_EQ(second.report.rows_without_features, 1U);
+}
+
+TEST_F(CacheTest, KnowsContentAndOptionsButNotNames) {
+  load();
+  std::filesystem::copy_file(source_, folder_ / "copy.txt");
+  EXPECT_TRUE(load_dataset(folder_ / "copy.txt", options_).report.from_cache);
+  options_.index_base = IndexBase::zero;
+  EXPECT_FALSE(load().report.from_cache);
+  EXPECT_EQ(load().data->feature_count, 8U);
+  options_.index_base = IndexBase::detect;
+  write_file(source_, text_ + "4 1:1\n");
+  const LoadedData changed = load();
+  EXPECT_FALSE(changed.report.from_cache);
+  EXPECT_EQ(changed.data->rows(), 5U);
+}
+
+TEST_F(CacheTest, FitsCachedDataToTheTrainingData) {
+  const LoadedData train = parse("12 30:1\n9 1:1\n");
+  const LoadOptions options = options_for_test(options_, train);
+  const LoadedData first = load_dataset(source_, options);
+  const LoadedData second = load_dataset(source_, options);
+  EXPECT_TRUE(second.report.from_cache);
+  expect_same_data(*first.data, *second.data);
+  EXPECT_EQ(second.data->feature_count, 30U);
+  EXPECT_THAT(second.report.label_names, testing::ElementsAre("9", "12", "3"));
+}
+
+// One flipped bit anywhere, header or payload, is noticed; so is every shorter file.
+TEST_F(CacheTest, EveryDamagedByteIsNoticedAndRebuilt) {
+  const LoadedData good = load();
+  const std::string path = cache_files().front();
+  const std::string bytes = read_file(path);
+  for (std::size_t place = 0; place < bytes.size(); ++place) {
+    std::string damaged = bytes;
+    damaged[place] = static_cast<char>(damaged[place] ^ (1 << (place % 8)));
+    write_file(path, damaged);
+    const LoadedData loaded = load();
+    ASSERT_FALSE(loaded.report.from_cache) << place;
+    ASSERT_THAT(loaded.report.cache_note, HasSubstr("cache rebuilt")) << place;
+    expect_same_data(*good.data, *loaded.data);
+    ASSERT_EQ(read_file(path), bytes) << place;
+  }
+}
+
+TEST_F(CacheTest, EveryTruncationIsNoticedAndRebuilt) {
+  load();
+  const std::string path = cache_files().front();
+  const std::string bytes = read_file(path);
+  for (std::size_t size = 0; size < bytes.size(); ++size) {
+    write_file(path, bytes.substr(0, size));
+    const LoadedData loaded = load();
+    ASSERT_FALSE(loaded.report.from_cache) << size;
+    ASSERT_THAT(loaded.report.cache_note, StartsWith("damaged cache rebuilt: ")) << size;
+  }
+  write_file(path, bytes + "x");
+  EXPECT_THAT(load().report.cache_note, StartsWith("damaged cache rebuilt: "));
+  EXPECT_EQ(read_file(path), bytes);
+}
+
+TEST_F(CacheTest, NotesSayWhatWasWrong) {
+  load();
+  const std::string path = cache_files().front();
+  const std::string bytes = read_file(path);
+  std::string other = bytes;
+  other[8] = 77;  // the version
+  write_file(path, other);
+  EXPECT_EQ(load().report.cache_note,
+            "damaged cache rebuilt: " + path + ": format version 77, this program reads version 1");
+  other = bytes;
+  other.back() = static_cast<char>(other.back() ^ 1);
+  write_file(path, other);
+  EXPECT_THAT(load().report.cache_note, HasSubstr("the payload's checksum is wrong: found "));
+  // Sound, but of another file.
+  save_dataset(path, *parse("1 1:1\n0 2:1\n").data, {});
+  EXPECT_EQ(load().report.cache_note, "foreign cache rebuilt: " + path + ": belongs to other data");
+  EXPECT_TRUE(load().report.from_cache);
+}
+
+TEST_F(CacheTest, NoDirectoryToWriteIsNoError) {
+  write_file(folder_ / "file", "");
+  options_.cache_directory = (folder_ / "file") + "/cache";  // a file cannot hold a directory
+  const LoadedData loaded = load();
+  EXPECT_EQ(loaded.data->rows(), 4U);
+  EXPECT_THAT(loaded.report.cache_note,
+              StartsWith("no cache written: " + options_.cache_directory));
+  options_.cache_directory = "/proc/hetsgd";
+  EXPECT_THAT(load().report.cache_note, StartsWith("no cache written: /proc/hetsgd"));
+}
+
+TEST_F(CacheTest, OffLeavesNoTrace) {
+  options_.cache = CacheMode::off;
+  EXPECT_FALSE(load().report.from_cache);
+  EXPECT_THAT(cache_files(), IsEmpty());
+}
+
+TEST_F(CacheTest, LeavesNoTemporaryFiles) {
+  load();
+  for (const std::string& file : cache_files()) EXPECT_THAT(file, testing::EndsWith(".hsgd"));
+}
+
+TEST_F(CacheTest, MalformedTextIsNotCached) {
+  write_file(source_, "1 1:x\n");
+  for (int k = 0; k < 2; ++k) {
+    EXPECT_THAT(error_of([&] { load(); }), HasSubstr(":1:5: expected a number"));
+  }
+  EXPECT_THAT(cache_files(), IsEmpty());
+}
+
+TEST(CacheDirectory, ComesFromTheEnvironment) {
+  const auto set = [](const char* name, const char* value) { setenv(name, value, 1); };
+  set("HOME", "/home/someone");
+  set("XDG_CACHE_HOME", "");
+  set("HETSGD_CACHE_DIR", "");
+  EXPECT_EQ(default_cache_directory(), "/home/someone/.cache/hetsgd");
+  set("XDG_CACHE_HOME", "/xdg");
+  EXPECT_EQ(default_cache_directory(), "/xdg/hetsgd");
+  set("HETSGD_CACHE_DIR", "/own");
+  EXPECT_EQ(default_cache_directory(), "/own");
+  for (const char* name : {"HOME", "XDG_CACHE_HOME", "HETSGD_CACHE_DIR"}) unsetenv(name);
+  EXPECT_EQ(default_cache_directory(), "");
+}
+
+}  // namespace
+}  // namespace hetsgd

@@ -1,0 +1,115 @@
+// What the tests of lib/data share.
+#pragma once
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "core/error.hpp"
+#include "core/random.hpp"
+#include "data/dataset.hpp"
+#include "data/load.hpp"
+#include "data/text_parser.hpp"
+
+namespace hetsgd {
+
+// A folder of its own that vanishes with the test.
+class TemporaryFolder {
+ public:
+  TemporaryFolder() {
+    std::string pattern = (std::filesystem::temp_directory_path() / "hetsgd-test-XXXXXX").string();
+    if (mkdtemp(pattern.data()) == nullptr) throw std::runtime_error("mkdtemp failed");
+    path_ = pattern;
+  }
+  ~TemporaryFolder() {
+    std::error_code ignored;
+    std::filesystem::remove_all(path_, ignored);
+  }
+  std::string operator/(const std::string& name) const { return (path_ / name).string(); }
+  std::string string() const { return path_.string(); }
+
+ private:
+  std::filesystem::path path_;
+};
+
+inline void write_file(const std::string& path, const std::string& text) {
+  std::ofstream(path, std::ios::binary) << text;
+}
+
+inline std::string read_file(const std::string& path) {
+  std::ostringstream text;
+  text << std::ifstream(path, std::ios::binary).rdbuf();
+  return text.str();
+}
+
+// All but the name and the hash: what the rows say, to the bit.
+inline void expect_same_data(const Dataset& a, const Dataset& b) {
+  EXPECT_EQ(a.task, b.task);
+  EXPECT_EQ(a.feature_count, b.feature_count);
+  EXPECT_EQ(a.label_count, b.label_count);
+  EXPECT_EQ(a.feature_begin, b.feature_begin);
+  EXPECT_EQ(a.feature_index, b.feature_index);
+  ASSERT_EQ(a.feature_value.size(), b.feature_value.size());
+  EXPECT_TRUE(a.feature_value.empty() || std::memcmp(a.feature_value.data(), b.feature_value.data(),
+                                                     a.feature_value.size() * sizeof(float)) == 0);
+  EXPECT_EQ(a.label_begin, b.label_begin);
+  EXPECT_EQ(a.label_index, b.label_index);
+}
+
+// "message | hint" of the Error that `action` throws; fails the test if it throws none.
+template <class Action>
+std::string error_of(Action&& action, ExitCode code = ExitCode::data) {
+  try {
+    action();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), code);
+    return error.hint().empty() ? error.what() : std::string(error.what()) + " | " + error.hint();
+  }
+  ADD_FAILURE() << "no error was thrown";
+  return "";
+}
+
+inline LoadedData parse(const std::string& text, const LoadOptions& options = {}) {
+  return parse_text(text, "test", options);
+}
+
+// Random rows of every kind: empty, without labels, negative and tiny values.
+inline Dataset random_dataset(Task task, std::uint64_t seed, std::uint64_t rows = 200) {
+  RandomStream random(seed, Purpose::test);
+  Dataset data;
+  data.task = task;
+  data.feature_count = 50;
+  data.label_count = task == Task::binary ? 1 : 7;
+  for (std::uint64_t row = 0; row < rows; ++row) {
+    for (Index f = 0; f < data.feature_count; ++f) {
+      // The last column always occurs once, so that text without a header shows all columns.
+      if (random.uniform() < 0.1 || (row == 0 && f + 1 == data.feature_count)) {
+        data.feature_index.push_back(f);
+        data.feature_value.push_back(
+            static_cast<float>(random.normal() * std::exp(20 * random.normal())));
+      }
+    }
+    data.feature_begin.push_back(data.feature_index.size());
+    const std::uint64_t first =
+        task == Task::binary ? random.below(2) : random.below(data.label_count);
+    if (task == Task::binary) {
+      if (first == 1) data.label_index.push_back(0);
+    } else if (task == Task::multiclass) {
+      data.label_index.push_back(static_cast<Index>(row < 7 ? row : first));
+    } else {
+      for (Index l = 0; l < data.label_count; ++l) {
+        if (random.uniform() < 0.2 || row == 0) data.label_index.push_back(l);
+      }
+    }
+    data.label_begin.push_back(data.label_index.size());
+  }
+  return data;
+}
+
+}  // namespace hetsgd

@@ -1,0 +1,228 @@
+// Files as they come: compressed, converted, piped, generated; and the real ones.
+#include "data/load.hpp"
+
+#include <bzlib.h>
+#include <gmock/gmock.h>
+#include <sys/stat.h>
+#include <zlib.h>
+#include <zstd.h>
+
+#include <cstdlib>
+#include <thread>
+
+#include "data/generate.hpp"
+#include "data/source.hpp"
+#include "data/summary.hpp"
+#include "data/write.hpp"
+#include "data_test_util.hpp"
+
+namespace hetsgd {
+namespace {
+
+using testing::HasSubstr;
+
+std::string gzip(const std::string& text) {
+  std::string out(compressBound(text.size()) + 64, '\0');
+  z_stream stream{};
+  deflateInit2(&stream, 6, Z_DEFLATED, 15 + 16, 8, Z_DEFAULT_STRATEGY);
+  stream.next_in = reinterpret_cast<Bytef*>(const_cast<char*>(text.data()));
+  stream.avail_in = static_cast<unsigned>(text.size());
+  stream.next_out = reinterpret_cast<Bytef*>(out.data());
+  stream.avail_out = static_cast<unsigned>(out.size());
+  EXPECT_EQ(deflate(&stream, Z_FINISH), Z_STREAM_END);
+  out.resize(stream.total_out);
+  deflateEnd(&stream);
+  return out;
+}
+
+std::string bzip2(std::string text) {
+  auto size = static_cast<unsigned>(text.size() + text.size() / 100 + 700);
+  std::string out(size, '\0');
+  EXPECT_EQ(BZ2_bzBuffToBuffCompress(out.data(), &size, text.data(),
+                                     static_cast<unsigned>(text.size()), 9, 0, 0),
+            BZ_OK);
+  out.resize(size);
+  return out;
+}
+
+std::string zstd(const std::string& text) {
+  std::string out(ZSTD_compressBound(text.size()), '\0');
+  out.resize(ZSTD_compress(out.data(), out.size(), text.data(), text.size(), 3));
+  return out;
+}
+
+class LoadTest : public testing::Test {
+ protected:
+  LoadTest() { options_.cache = CacheMode::off; }
+
+  LoadedData load(const std::string& name, const std::string& bytes) {
+    write_file(folder_ / name, bytes);
+    return load_dataset(folder_ / name, options_);
+  }
+
+  TemporaryFolder folder_;
+  LoadOptions options_;
+};
+
+// Several megabytes, so that every decompressor fills its block more than once.
+std::string large_text() {
+  RandomStream random(21, Purpose::test);
+  std::string text;
+  while (text.size() < 3'500'000) {
+    text += fmt::format("{} {}:{}\n", random.below(2), 1 + random.below(1000), random.uniform());
+  }
+  return text;
+}
+
+TEST_F(LoadTest, CompressedTextIsTheSameText) {
+  for (const std::string& text : {std::string("1 1:1 3:0.5\n0 2:1\n"), large_text()}) {
+    const LoadedData plain = load("plain", text);
+    const std::size_t half = text.find('\n', text.size() / 2) + 1;
+    const std::string first = text.substr(0, half), second = text.substr(half);
+    for (const auto& [name, bytes] : std::vector<std::pair<std::string, std::string>>{
+             {"x.gz", gzip(text)},
+             {"x.bz2", bzip2(text)},
+             {"x.zst", zstd(text)},
+             {"no_suffix", zstd(text)},               // the content decides, not the name
+             {"two.gz", gzip(first) + gzip(second)},  // several streams, as `cat` makes them
+             {"two.bz2", bzip2(first) + bzip2(second)},
+             {"two.zst", zstd(first) + zstd(second)},
+             {"padded.gz", gzip(text) + std::string(512, '\0')},
+         }) {
+      SCOPED_TRACE(name);
+      const LoadedData loaded = load(name, bytes);
+      expect_same_data(*plain.data, *loaded.data);
+      EXPECT_EQ(loaded.data->content_hash, content_hash(bytes));
+      EXPECT_EQ(loaded.report.file_bytes, bytes.size());
+    }
+  }
+}
+
+TEST_F(LoadTest, EveryTruncationOfACompressedFileIsAnError) {
+  const std::string text = "1 1:1 3:0.5\n0 2:1\n";
+  for (const std::string& bytes : {gzip(text), bzip2(text), zstd(text)}) {
+    for (std::size_t size = 4; size < bytes.size(); ++size) {
+      EXPECT_THAT(error_of([&] { load("cut", bytes.substr(0, size)); }),
+                  HasSubstr("stream is damaged at byte"))
+          << size;
+    }
+  }
+}
+
+TEST_F(LoadTest, ErrorsInCompressedTextNameTheLine) {
+  EXPECT_EQ(error_of([&] { load("x.gz", gzip("1 1:1\n0 2:z\n")); }),
+            (folder_ / "x.gz") + ":2:5: expected a number after 'index:', found 'z'");
+}
+
+TEST_F(LoadTest, ReadsFromAPipe) {
+  const std::string text = large_text();
+  const std::string pipe = folder_ / "pipe";
+  ASSERT_EQ(mkfifo(pipe.c_str(), 0600), 0);
+  std::jthread writer([&] { write_file(pipe, text); });
+  const LoadedData piped = load_dataset(pipe, options_);
+  expect_same_data(*load("plain", text).data, *piped.data);
+}
+
+TEST_F(LoadTest, ConvertedFilesNeedNoOptions) {
+  for (const char* text : {"3 1:0.5 7:1\n9 2:1\n", "-1 1:1\n1 2:1\n", "2 9 4\n0,3 0:1\n 8:2\n"}) {
+    const LoadedData original = load("source.txt", text);
+    save_dataset(folder_ / "data.hsgd", *original.data, original.report);
+    const LoadedData converted = load_dataset(folder_ / "data.hsgd", options_);
+    EXPECT_EQ(converted.report.format, DataFormat::hsgd);
+    EXPECT_EQ(converted.data->name, "data.hsgd");
+    EXPECT_EQ(converted.data->content_hash, original.data->content_hash);  // of the same source
+    EXPECT_EQ(converted.report.label_names, original.report.label_names);
+    EXPECT_EQ(converted.report.rows_without_labels, original.report.rows_without_labels);
+    expect_same_data(*original.data, *converted.data);
+  }
+}
+
+// Converted alone, a test file may look like another task; with the training data it is put right.
+TEST_F(LoadTest, ConvertedTestFilesFollowTheTrainingData) {
+  const std::string digits = "1 1:1\n0 3:1\n1 2:1\n";
+  const LoadedData test = load("t.txt", digits);
+  ASSERT_EQ(test.data->task, Task::binary);
+  save_dataset(folder_ / "t.hsgd", *test.data, test.report);
+  for (const char* text : {"0 1:1\n2 1:1\n1 5:1\n", "0,4 5:1\n3 1:1\n"}) {
+    const LoadedData train = load("train.txt", text);
+    const LoadOptions options = options_for_test(options_, train);
+    expect_same_data(*load_dataset(folder_ / "t.txt", options).data,
+                     *load_dataset(folder_ / "t.hsgd", options).data);
+  }
+}
+
+TEST_F(LoadTest, DamagedConvertedFilesAreErrors) {
+  const LoadedData original = load("source.txt", "3 1:0.5 7:1\n9 2:1\n");
+  const std::string path = folder_ / "data.hsgd";
+  save_dataset(path, *original.data, original.report);
+  std::string bytes = read_file(path);
+  bytes.back() = static_cast<char>(bytes.back() ^ 4);
+  write_file(path, bytes);
+  const std::string message = error_of([&] { load_dataset(path, options_); });
+  EXPECT_THAT(message, HasSubstr(path + ": the payload's checksum is wrong"));
+  EXPECT_THAT(message, HasSubstr("| convert the source file again"));
+}
+
+TEST_F(LoadTest, GeneratesBySpecification) {
+  const LoadedData train = load_dataset("generate:tiny?seed=3", options_);
+  const LoadedData test = load_dataset("generate:tiny?seed=3", options_for_test(options_, train));
+  EXPECT_EQ(train.report.format, DataFormat::generated);
+  EXPECT_EQ(train.data->rows(), 2000U);
+  EXPECT_EQ(test.data->rows(), 500U);
+  EXPECT_EQ(test.data->label_count, train.data->label_count);
+  EXPECT_NE(train.data->content_hash, test.data->content_hash);
+  const DatasetPair pair = generate(parse_generator_spec("generate:tiny?seed=3"));
+  expect_same_data(*pair.train, *train.data);
+  expect_same_data(*pair.test, *test.data);
+}
+
+class RealData : public testing::Test {
+ protected:
+  void SetUp() override {
+    const char* const folder = std::getenv("HETSGD_DATA_DIR");
+    if (folder == nullptr || *folder == '\0') GTEST_SKIP() << "HETSGD_DATA_DIR is not set";
+    folder_ = std::string(folder) + "/";
+    options_.cache = CacheMode::off;
+  }
+  std::string folder_;
+  LoadOptions options_;
+};
+
+TEST_F(RealData, A9a) {
+  const LoadedPair pair = load_pair(folder_ + "a9a", folder_ + "a9a.t", options_);
+  EXPECT_EQ(pair.train.data->rows(), 32560U);
+  EXPECT_EQ(pair.test.data->rows(), 16281U);
+  for (const LoadedData* loaded : {&pair.train, &pair.test}) {
+    EXPECT_EQ(loaded->data->task, Task::binary);
+    EXPECT_EQ(loaded->data->feature_count, 122U);  // feature 123 occurs in neither of these files
+    EXPECT_EQ(loaded->report.index_base, IndexBase::one);
+    EXPECT_THAT(verify(*loaded->data), testing::IsEmpty());
+  }
+}
+
+TEST_F(RealData, Delicious) {
+  const LoadedPair pair =
+      load_pair(folder_ + "delicious_train.txt", folder_ + "delicious_test.txt", options_);
+  EXPECT_EQ(pair.train.data->rows(), 12920U);
+  EXPECT_EQ(pair.test.data->rows(), 3185U);
+  EXPECT_EQ(pair.train.report.rows_without_labels, 10U);
+  EXPECT_EQ(pair.test.report.rows_without_labels, 4U);
+  for (const LoadedData* loaded : {&pair.train, &pair.test}) {
+    EXPECT_EQ(loaded->data->task, Task::multilabel);
+    EXPECT_EQ(loaded->data->feature_count, 500U);
+    EXPECT_EQ(loaded->data->label_count, 983U);
+    EXPECT_THAT(verify(*loaded->data), testing::IsEmpty());
+  }
+  EXPECT_NEAR(summarise(*pair.train.data, pair.train.report).labels.mean, 19.0, 0.1);
+}
+
+// Text -> data -> text gives the file again, byte by byte.
+TEST_F(RealData, DeliciousRoundTrip) {
+  const TemporaryFolder folder;
+  const LoadedData loaded = load_dataset(folder_ + "delicious_test.txt", options_);
+  write_xc(folder / "again.txt", *loaded.data);
+  EXPECT_EQ(read_file(folder / "again.txt"), read_file(folder_ + "delicious_test.txt"));
+}
+
+}  // namespace
+}  // namespace hetsgd

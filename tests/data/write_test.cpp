@@ -1,0 +1,105 @@
+// What was written reads back as the same bits, in every format and for every task.
+#include "data/write.hpp"
+
+#include <gmock/gmock.h>
+
+#include "data/output_file.hpp"
+#include "data_test_util.hpp"
+
+namespace hetsgd {
+namespace {
+
+class WriteTest : public testing::Test {
+ protected:
+  WriteTest() { options_.cache = CacheMode::off; }
+  TemporaryFolder folder_;
+  std::string path_ = folder_ / "data";
+  LoadOptions options_;
+};
+
+TEST_F(WriteTest, XcRoundTrip) {
+  for (std::uint64_t seed = 1; seed <= 20; ++seed) {
+    const Dataset data = random_dataset(Task::multilabel, seed);
+    write_xc(path_, data);
+    expect_same_data(data, *load_dataset(path_, options_).data);
+  }
+}
+
+TEST_F(WriteTest, LibsvmRoundTrip) {
+  for (const Task task : {Task::multilabel, Task::multiclass, Task::binary}) {
+    for (const IndexBase base : {IndexBase::zero, IndexBase::one}) {
+      for (std::uint64_t seed = 1; seed <= 10; ++seed) {
+        const Dataset data = random_dataset(task, seed);
+        write_libsvm(path_, data, {}, base);
+        options_.index_base = base;
+        expect_same_data(data, *load_dataset(path_, options_).data);
+      }
+    }
+  }
+}
+
+TEST_F(WriteTest, BinaryRoundTrip) {
+  for (const Task task : {Task::multilabel, Task::multiclass, Task::binary}) {
+    const Dataset data = random_dataset(task, 5);
+    save_dataset(path_, data, {});
+    expect_same_data(data, *load_dataset(path_, options_).data);
+  }
+}
+
+TEST_F(WriteTest, KeepsTheLabelTexts) {
+  const LoadedData pair = parse("-1 1:1\n1 2:0.25\n");
+  write_libsvm(path_, *pair.data, pair.report);
+  EXPECT_EQ(read_file(path_), "-1 1:1\n1 2:0.25\n");
+  const LoadedData classes = parse("7 1:1\n-3 2:0.1\n 1:1\n");
+  write_libsvm(path_, *classes.data, classes.report, IndexBase::zero);
+  EXPECT_EQ(read_file(path_), "7 0:1\n-3 1:0.1\n 0:1\n");
+}
+
+TEST_F(WriteTest, XcShowsBinaryDataAsTwoLabels) {
+  write_xc(path_, *parse("-1 1:1\n1 2:0.25\n").data);
+  EXPECT_EQ(read_file(path_), "2 2 2\n0 0:1\n1 1:0.25\n");
+}
+
+TEST_F(WriteTest, ARowOfNothingStaysARow) {
+  Dataset data = random_dataset(Task::multilabel, 1, 3);
+  data.feature_begin.push_back(data.feature_index.size());
+  data.label_begin.push_back(data.label_index.size());
+  write_xc(path_, data);
+  expect_same_data(data, *load_dataset(path_, options_).data);
+  write_libsvm(path_, data, {});
+  expect_same_data(data, *load_dataset(path_, options_).data);
+}
+
+TEST_F(WriteTest, FailuresNameThePath) {
+  const Dataset data = random_dataset(Task::multilabel, 1);
+  EXPECT_EQ(error_of([&] { write_xc(folder_ / "no/such/file", data); }, ExitCode::runtime),
+            (folder_ / "no/such/file") +
+                ": cannot write the file: No such file or directory | create the folder first");
+  EXPECT_EQ(error_of([&] { write_xc(folder_.string(), data); }, ExitCode::runtime),
+            folder_.string() + ": cannot write the file: Is a directory");
+  EXPECT_EQ(error_of([&] { write_xc("/dev/full", data); }, ExitCode::runtime),
+            "/dev/full: cannot write the file: No space left on device | free some space or choose "
+            "another place");
+}
+
+TEST_F(WriteTest, AFileAppearsCompleteOrNotAtAll) {
+  write_file(path_, "old");
+  {
+    OutputFile file(path_);
+    file.write("new");
+    EXPECT_EQ(read_file(path_), "old");
+  }
+  EXPECT_EQ(read_file(path_), "old");  // without commit nothing has happened
+  {
+    OutputFile file(path_);
+    file.write("new ");
+    file.write(std::string(3 << 20, 'x'));  // larger than the buffer
+    file.commit();
+  }
+  EXPECT_EQ(read_file(path_), "new " + std::string(3 << 20, 'x'));
+  const auto files = std::filesystem::directory_iterator(folder_.string());
+  EXPECT_EQ(std::distance(begin(files), end(files)), 1);
+}
+
+}  // namespace
+}  // namespace hetsgd

@@ -1,0 +1,42 @@
+// What the readers' fuzz targets share.
+#pragma once
+
+#include <cstdint>
+#include <cstdlib>
+#include <iostream>
+#include <string_view>
+
+#include "core/error.hpp"
+#include "data/summary.hpp"
+#include "data/text_parser.hpp"
+
+namespace hetsgd {
+
+inline void require_valid(const Dataset& data) {
+  for (const std::string& finding : verify(data)) {
+    std::cerr << "finding: " << finding << '\n';
+    std::abort();
+  }
+}
+
+// The first byte chooses the options, the rest is the text.
+inline void fuzz_text(const std::uint8_t* bytes, std::size_t size, DataFormat format) {
+  if (size == 0) return;
+  LoadOptions options;
+  options.threads = 1;
+  options.format = format;
+  options.index_base = static_cast<IndexBase>(bytes[0] % 3);
+  if ((bytes[0] & 0x10) != 0) options.task = static_cast<Task>((bytes[0] >> 5) % 3);
+  if ((bytes[0] & 0x08) != 0) {
+    options.minimum_features = 7;
+    options.minimum_labels = 3;
+    options.label_names = {"-1", "1"};
+  }
+  const std::string_view text(reinterpret_cast<const char*>(bytes) + 1, size - 1);
+  try {
+    require_valid(*parse_text(text, "fuzz", options).data);
+  } catch (const Error&) {
+  }
+}
+
+}  // namespace hetsgd

@@ -104,6 +104,15 @@ std::vector<Evaluation> evaluations(const Record& record, const std::string& met
   return result;
 }
 
+json histograms_json(const Record& record) {
+  json histograms = json::object();
+  for (const auto& [name, counts] : record.histograms) {
+    json& histogram = histograms[name] = json::object();
+    for (const auto& [value, count] : counts) histogram[std::to_string(value)] = count;
+  }
+  return histograms;
+}
+
 json targets_json(const Record& record) {
   json result = json::array();
   for (const Target& target : record.targets) {
@@ -244,6 +253,7 @@ json result_json(const Record& record, const ResultOptions& options) {
       {"workers", std::move(workers)},
       {"curve", curve_json(record)},
       {"events", record.events},
+      {"histograms", histograms_json(record)},
       {"time_to_accuracy", targets_json(record)},
       {"summary", summary_json(record)},
       {"wall", wall_json(record)},

@@ -3,9 +3,9 @@
 // place of the Hessian, of which only the diagonal is kept.
 //
 // Paper:      Zheng et al. 2017 (baseline of 003 section 5), algorithm 2.
-// Implements: w <- w - lr (g + lambda g o g o (w - w_bak(m)));  w_bak(m) <- w at m's pull
-//             (constant); adaptive: lambda = lambda0 / sqrt(MeanSquare + 1e-7),
-//             MeanSquare <- decay MeanSquare + (1 - decay) g o g. o: element-wise.
+// Implements: w <- w - lr (g + lambda g o g o (w - w_bak(m)));  w_bak(m) <- w at m's pull;
+//             --dc adaptive: MeanSquare <- decay MeanSquare + (1 - decay) g o g,
+//             lambda = lambda0 / sqrt(MeanSquare + 1e-7). o: element-wise.
 // Symbols:    lambda --lambda, lambda0 --lambda0, decay --mean-square-decay, m the worker.
 // Cost:       messages as asgd; an update streams 9 vectors instead of 3 (11 adaptive), and the
 //             server keeps a backup per worker.

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "support/run.hpp"
+#include "support/compare.hpp"
 
 namespace hetsgd::test {
 namespace {
@@ -15,25 +15,6 @@ const Settings kBase = {
     {"hidden", "16"},           {"batch_size", "32"},      {"learning_rate", "0.5"},
     {"max_samples", "3200"},    {"record_steps", "true"},  {"evaluate_every", "640"},
     {"profile", "v100"},        {"network", "pcie3"}};
-
-// Losses in float32, another order of summation: a few ulp per step, growing with the steps.
-void expect_close(const std::vector<double>& a, const std::vector<double>& b, double tolerance) {
-  ASSERT_EQ(a.size(), b.size());
-  ASSERT_GE(a.size(), 20U);
-  for (std::size_t i = 0; i < a.size(); ++i) {
-    EXPECT_NEAR(a[i], b[i], tolerance * std::abs(a[i])) << "loss " << i;
-  }
-}
-
-void expect_same_bits(const Record& a, const Record& b) {
-  EXPECT_EQ(step_losses(a), step_losses(b));
-  ASSERT_EQ(a.curve.size(), b.curve.size());
-  for (std::size_t i = 0; i < a.curve.size(); ++i) {
-    EXPECT_EQ(a.curve[i].samples_count, b.curve[i].samples_count) << "point " << i;
-    EXPECT_EQ(a.curve[i].test_loss, b.curve[i].test_loss) << "point " << i;
-    EXPECT_EQ(a.curve[i].p1, b.curve[i].p1) << "point " << i;
-  }
-}
 
 // ssgd with P = 1: w - lr * g, the same as sgd's fused step up to the order of summation inside the
 // GEMM.

@@ -1,116 +1,38 @@
-// Golden timelines: 3 workers, one straggler, 10 iterations. Every kernel launch takes 1 ms, every
-// message 10 ms, bytes and operations nothing (tests/support/data), so each line of
-// tests/algorithm/golden can be checked by hand:
-//   a step of the MLP is L launches = L ms (3 L ms on the straggler); a vector operation 1 ms; a
-//   ring over 3 workers 2 (P - 1) 10 ms = 40 ms for an all_reduce, 20 ms for an all_gather; a
-//   service call 2 * 5 ms.
-// HETSGD_UPDATE_GOLDEN=1 rewrites the files; read the difference before you commit it.
+// Golden timelines of the algorithms of paper 000 (support/timeline.hpp).
 
-#include <gtest/gtest.h>
-
-#include <cstdlib>
-#include <fstream>
-#include <sstream>
-
-#include "core/error.hpp"
-#include "support/run.hpp"
+#include "support/timeline.hpp"
 
 namespace hetsgd::test {
 namespace {
 
-std::string milliseconds(const nlohmann::json& seconds) {
-  return fmt::format("{:7.1f}", 1000 * seconds.get<double>());
-}
-
-std::string join(const nlohmann::json& list) {
-  std::string text;
-  for (const auto& value : list) text += (text.empty() ? "" : " ") + value.dump();
-  return text;
-}
-
-// One line per event, in order of (time, rank): what a reader checks against the paper's figure.
-std::string timeline(const Record& record) {
-  std::vector<std::pair<std::pair<double, int>, std::string>> lines;
-  for (const auto& e : record.events) {
-    if (e["type"] == "step") {
-      const int rank = e["rank"].get<int>();
-      lines.push_back({{e["time_s"].get<double>(), rank},
-                       fmt::format("{} .. {} ms  worker {}  step {}  {} samples",
-                                   milliseconds(e["start_s"]), milliseconds(e["time_s"]), rank,
-                                   e["iteration"].get<int>(), e["samples"].get<int>())});
-    } else if (e["type"] == "merge") {
-      lines.push_back(
-          {{e["time_s"].get<double>(), 99},
-           fmt::format("           {} ms  merge  updates {}  batch {}{}", milliseconds(e["time_s"]),
-                       join(e["updates"]), join(e["batch_size"]),
-                       e["perturbed"].get<bool>() ? "  perturbed" : "")});
-    }
-  }
-  std::stable_sort(lines.begin(), lines.end(),
-                   [](const auto& a, const auto& b) { return a.first < b.first; });
-  std::string text;
-  for (const auto& line : lines) text += line.second + "\n";
-  for (const WorkerRecord& w : record.workers) {
-    const Ledger& l = w.report.ledger;
-    text += fmt::format(
-        "worker {}: compute {:.1f} ms, communicate {:.1f} ms, wait {:.1f} ms, {} samples, {} "
-        "updates\n",
-        w.report.rank, 1000 * l.compute.count(), 1000 * l.communicate.count(),
-        1000 * l.wait.count(), w.samples, w.updates);
-  }
-  return text + fmt::format("end {:.1f} ms\n", 1000 * record.elapsed.count());
-}
-
-void expect_golden(const std::string& name, const std::string& got) {
-  const std::string path = std::string(HETSGD_GOLDEN) + "/" + name + ".txt";
-  if (std::getenv("HETSGD_UPDATE_GOLDEN")) std::ofstream(path) << got;
-  std::stringstream expected;
-  expected << std::ifstream(path).rdbuf();
-  EXPECT_EQ(got, expected.str()) << "differs from " << path;
-}
-
-Settings settings(const std::string& algorithm, int straggler = 1) {
-  return {{"straggler", fmt::format("kind=constant,worker={},factor=3", straggler)},
-          {"train", "generate:tiny"},
-          {"test", "generate:tiny"},
-          {"cache", "false"},
-          {"hidden", "16"},
-          {"algorithm", algorithm},
-          {"workers", "3"},
-          {"batch_size", "24"},
-          {"learning_rate", "0.5"},
-          {"record_steps", "true"},
-          {"profile", HETSGD_TEST_DATA "/latency_only_profile.json"},
-          {"network", HETSGD_TEST_DATA "/latency_only_network.json"}};
-}
-
 TEST(Timeline, SsgdMirrored) {
   expect_golden("ssgd_mirrored",
-                timeline(run_training(with(settings("ssgd"), {{"max_samples", "240"}}))));
+                timeline(run_training(with(timeline_settings("ssgd"), {{"max_samples", "240"}}))));
 }
 
 TEST(Timeline, SsgdCentral) {
   expect_golden("ssgd_central",
-                timeline(run_training(
-                    with(settings("ssgd"), {{"max_samples", "240"}, {"storage", "central"}}))));
+                timeline(run_training(with(timeline_settings("ssgd"),
+                                           {{"max_samples", "240"}, {"storage", "central"}}))));
 }
 
 // Two mega-batches of 5 steps per worker: 10 iterations.
 TEST(Timeline, Elastic) {
   expect_golden("elastic",
-                timeline(run_training(
-                    with(settings("elastic"), {{"mega_batch", "15"}, {"max_samples", "720"}}))));
+                timeline(run_training(with(timeline_settings("elastic"),
+                                           {{"mega_batch", "15"}, {"max_samples", "720"}}))));
 }
 
 // The straggler takes fewer and, after the first merge, smaller batches.
 TEST(Timeline, Adaptive) {
   expect_golden("adaptive",
-                timeline(run_training(
-                    with(settings("adaptive"), {{"mega_batch", "15"}, {"max_samples", "720"}}))));
+                timeline(run_training(with(timeline_settings("adaptive"),
+                                           {{"mega_batch", "15"}, {"max_samples", "720"}}))));
 }
 
 TEST(Timeline, Sgd) {
-  const Settings one = with(settings("sgd", 0), {{"workers", "1"}, {"max_samples", "240"}});
+  const Settings one =
+      with(timeline_settings("sgd", 0), {{"workers", "1"}, {"max_samples", "240"}});
   expect_golden("sgd", timeline(run_training(one)));
 }
 

@@ -1,0 +1,61 @@
+// Comparing runs of training: to a tolerance, and to the bit.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <vector>
+
+#include "support/run.hpp"
+
+namespace hetsgd::test {
+
+// Losses in float32, another order of summation: a few ulp per step, growing with the steps.
+// Relative tolerance.
+inline void expect_close(const std::vector<double>& a, const std::vector<double>& b,
+                         double tolerance) {
+  ASSERT_EQ(a.size(), b.size());
+  ASSERT_GE(a.size(), 20U);
+  for (std::size_t i = 0; i < a.size(); ++i) {
+    EXPECT_NEAR(a[i], b[i], tolerance * std::abs(a[i])) << "loss " << i;
+  }
+}
+
+// The curves of two runs that measure at the same numbers of samples. Relative tolerance.
+inline void expect_close_curves(const Record& a, const Record& b, double tolerance) {
+  ASSERT_EQ(a.curve.size(), b.curve.size());
+  ASSERT_GE(a.curve.size(), 3U);
+  for (std::size_t i = 0; i < a.curve.size(); ++i) {
+    EXPECT_EQ(a.curve[i].samples_count, b.curve[i].samples_count) << "point " << i;
+    EXPECT_NEAR(a.curve[i].test_loss, b.curve[i].test_loss, tolerance * a.curve[i].test_loss)
+        << "point " << i;
+  }
+}
+
+inline void expect_same_bits(const Record& a, const Record& b) {
+  EXPECT_EQ(step_losses(a), step_losses(b));
+  ASSERT_EQ(a.curve.size(), b.curve.size());
+  for (std::size_t i = 0; i < a.curve.size(); ++i) {
+    EXPECT_EQ(a.curve[i].samples_count, b.curve[i].samples_count) << "point " << i;
+    EXPECT_EQ(a.curve[i].test_loss, b.curve[i].test_loss) << "point " << i;
+    EXPECT_EQ(a.curve[i].p1, b.curve[i].p1) << "point " << i;
+  }
+}
+
+// Runs `settings` on both clusters with 1, 2, 3, 4 and 8 workers: all end with finite losses and
+// have learnt (generate:tiny starts below 0.1).
+inline void expect_learns_everywhere(const Settings& settings, double p1 = 0.3) {
+  for (const char* cluster : {"sim", "threads"}) {
+    for (const char* workers : {"1", "2", "3", "4", "8"}) {
+      SCOPED_TRACE(std::string(cluster) + ", " + workers + " workers");
+      const Record run = run_training(with(settings, {{"cluster", cluster}, {"workers", workers}}));
+      EXPECT_EQ(run.status, Status::completed);
+      for (const CurvePoint& point : run.curve) EXPECT_TRUE(std::isfinite(point.test_loss));
+      EXPECT_LT(run.curve.front().p1.value(), 0.1);
+      EXPECT_GT(run.curve.back().p1.value(), p1);
+      for (const WorkerRecord& worker : run.workers) EXPECT_GT(worker.updates, 0U);
+    }
+  }
+}
+
+}  // namespace hetsgd::test

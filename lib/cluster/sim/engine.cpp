@@ -50,23 +50,11 @@ Process& Engine::spawn(int rank, std::string companion, Ledger* ledger,
   return *processes_.back();
 }
 
-Process& Engine::current(std::string_view call) {
-  if (current_ == nullptr) [[unlikely]] {
-    throw CheckFailure(
-        fmt::format("{} was called where nothing may block: in a service's handler, in a fence, or "
-                    "outside of the run",
-                    call));
-  }
-  return *current_;
-}
-
-void Engine::block_on(const void* reason, std::string (*describe)(const void*)) {
-  Process& self = current("a blocking call");
-  self.reason = reason;
-  self.describe = describe;
-  self.since = now_;
-  idle_calls_ = 0;
-  self.fiber.suspend();
+void Engine::refuse(std::string_view call) {
+  throw CheckFailure(
+      fmt::format("{} was called where nothing may block: in a service's handler, in a fence, or "
+                  "outside of the run",
+                  call));
 }
 
 void Engine::count_idle_call(std::string_view call) {
@@ -102,11 +90,6 @@ void Engine::resume(Process& process) {
   }
 }
 
-void Engine::sleep_until(double time) {
-  wake_at(time, current("sleep"));
-  block([time] { return fmt::format("sleeps until {:.3f} s", time); });
-}
-
 void Engine::off_the_clock(FunctionRef fn) {
   current("fence");
   off_the_clock_ = &fn;
@@ -132,7 +115,8 @@ void Engine::loop() {
     const Event event = queue_.pop();
     now_ = event.seconds();
     ++events_;
-    // While this event is handled the next one's stack comes in: half of the time with 1,000 fibers.
+    // While this event is handled the next one's stack comes in: half of the time with 1,000
+    // fibers.
     if (!queue_.empty() && queue_.top().handler == nullptr) {
       static_cast<const Process*>(queue_.top().object)->fiber.prefetch();
     }

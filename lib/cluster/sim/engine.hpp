@@ -27,27 +27,30 @@
 namespace hetsgd::sim {
 
 // One simulated process. Its fields are the engine's, except `ledger`.
-class Process {
+class alignas(64) Process {
  public:
   Process(StackPool& stacks, int rank_, std::string companion_, std::function<void()> body)
-      : rank(rank_), companion(std::move(companion_)), fiber(stacks, std::move(body)) {}
+      : fiber(stacks, std::move(body)), rank(rank_), companion(std::move(companion_)) {}
 
   std::string name() const;
 
-  const int rank;
-  const std::string companion;  // empty: the worker's main process
-  Ledger* ledger = nullptr;     // where its time goes
-
  private:
   friend class Engine;
-  Fiber fiber;
-  // Why it is blocked: a callable on its own stack, asked only for a deadlock report.
+  // Why it is blocked: a callable on its own stack, asked only for a deadlock report. These and the
+  // fiber's first fields share a cache line.
   const void* reason = nullptr;
   std::string (*describe)(const void* reason) = nullptr;
   double since = 0;
+  Fiber fiber;
   std::size_t index = 0;  // in Engine::processes_
+
+ public:
+  const int rank;
+  const std::string companion;  // empty: the worker's main process
+  Ledger* ledger = nullptr;     // where its time goes
 };
 
+// What a switch passes through is inline: after a switch the processor mispredicts every return.
 class Engine {
  public:
   using Handler = void (*)(void* object);
@@ -74,14 +77,24 @@ class Engine {
   Process& spawn(int rank, std::string companion, Ledger* ledger, std::function<void()> body);
   // The running process. Checked: there is none on the event loop, as in a service's handler or a
   // fence; `call` names the vocabulary's call that is not possible there.
-  Process& current(std::string_view call);
+  Process& current(std::string_view call) {
+    if (current_ == nullptr) [[unlikely]] {
+      refuse(call);
+    }
+    return *current_;
+  }
   // Stops the running process until wake() or an event of its own resumes it. `describe()` says in
   // words where it is blocked.
   template <class Describe>
   void block(const Describe& describe) {
-    block_on(&describe, [](const void* reason) {
+    Process& self = current("a blocking call");
+    self.reason = &describe;
+    self.describe = [](const void* reason) {
       return std::string((*static_cast<const Describe*>(reason))());
-    });
+    };
+    self.since = now_;
+    idle_calls_ = 0;
+    self.fiber.suspend();
   }
   // Schedules the blocked process to go on now.
   void wake(Process& process) { wake_at(now_, process); }
@@ -89,7 +102,10 @@ class Engine {
   // From an event's handler: runs the blocked process until it blocks again or ends.
   void resume(Process& process);
   // Stops the running process until `time`.
-  void sleep_until(double time);
+  void sleep_until(double time) {
+    wake_at(time, current("sleep"));
+    block([time] { return fmt::format("sleeps until {:.3f} s", time); });
+  }
 
   // Counts calls that let no time pass, since the running process blocked last; the millionth is a
   // check failure, as the loop around it could never end.
@@ -109,7 +125,7 @@ class Engine {
 
  private:
   void push(double time, std::uint64_t order, Handler handler, void* object);
-  void block_on(const void* reason, std::string (*describe)(const void*));
+  [[noreturn]] static void refuse(std::string_view call);
   void end(Process& process);
   void loop();
   void tear_down() noexcept;

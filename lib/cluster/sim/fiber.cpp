@@ -150,8 +150,8 @@ void Fiber::start() {
 #ifdef HETSGD_TSAN
   fiber_handle_ = __tsan_create_fiber(0);
 #endif
-  // Stacks begin at different places in their page: otherwise the hot ends of a thousand fibers would
-  // compete for the same few sets of the caches.
+  // Stacks begin at different places in their page: otherwise the hot ends of a thousand fibers
+  // would compete for the same few sets of the caches.
   const std::size_t page = reinterpret_cast<std::uintptr_t>(stack_.bottom) / page_bytes();
   const std::size_t shift = page % kColors * kColorBytes;
   context_ = context::make_fcontext(stack_.bottom + stack_.bytes - shift, stack_.bytes - shift,

@@ -87,14 +87,16 @@ class Fiber {
   void enter();
   void start();
 
-  StackPool& stacks_;
-  std::function<void()> body_;
-  StackPool::Stack stack_;
-  State state_ = State::fresh;
-  bool unwinding_ = false;
+  // What every switch touches stands first, together.
   void* context_ = nullptr;  // of the fiber while suspended
   void* owner_ = nullptr;    // of the owner while the fiber runs
   ExceptionState exceptions_;
+  State state_ = State::fresh;
+  bool unwinding_ = false;
+
+  StackPool& stacks_;
+  StackPool::Stack stack_;
+  std::function<void()> body_;
   std::exception_ptr error_;
   // AddressSanitizer: the two sides' fake stacks and the owner's stack bounds; ThreadSanitizer:
   // handles.

@@ -75,6 +75,23 @@ std::string detail_text(const RegisteredAlgorithm& registered) {
   return text;
 }
 
+std::string text_table() {
+  Table table({"name", "title", "kind", "paper"});
+  for (const auto& [info, make] : algorithms()) {
+    table.add({info.name, info.title, info.synchronous ? "sync" : "async", info.paper});
+  }
+  return table.format(TableFormat::text);
+}
+
+// For the README.
+std::string markdown_table() {
+  Table table({"name", "idea", "paper", "options"});
+  for (const auto& each : algorithms()) {
+    table.add({"`" + each.info.name + "`", each.info.idea, each.info.paper, flags_text(each)});
+  }
+  return table.format(TableFormat::markdown);
+}
+
 class Algorithms final : public Command {
  public:
   CommandInfo info() const override {
@@ -106,13 +123,7 @@ class Algorithms final : public Command {
       fmt::print("{}\n", all.dump(2));
       return 0;
     }
-    Table table({"name", "title", "kind", "paper", "options"});
-    for (const auto& each : algorithms()) {
-      table.add({each.info.name, each.info.title, each.info.synchronous ? "sync" : "async",
-                 each.info.paper, flags_text(each)});
-    }
-    fmt::print("{}", table.format(format_ == Format::markdown ? TableFormat::markdown
-                                                              : TableFormat::text));
+    fmt::print("{}", format_ == Format::markdown ? markdown_table() : text_table());
     return 0;
   }
 

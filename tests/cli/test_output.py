@@ -1,0 +1,224 @@
+"""The result file: where it goes, when it is refused, and what survives."""
+
+import json
+import os
+import pathlib
+import signal
+import unittest
+
+from program import ProgramTest, TINY, without_host
+
+ENDLESS = ["train", *TINY, "--epochs", "1000000", "-o", "r.json"]
+
+
+class Writing(ProgramTest):
+    def test_an_existing_file_is_refused(self):
+        (self.folder / "r.json").write_text("precious")
+        self.assertEqual(self.train("r.json", code=2).stderr,
+                         "error: r.json: the file exists\n"
+                         "hint: --overwrite replaces it, --resume keeps a completed result\n")
+        self.assertEqual((self.folder / "r.json").read_text(), "precious")
+        self.train("r.json", "--overwrite")
+        self.assertEqual(self.result("r.json")["status"], "completed")
+
+    def test_a_missing_folder_is_found_before_the_training(self):
+        done = self.train("no/such/r.json", "--epochs", "1000000", code=2)
+        self.assertEqual(done.stderr,
+                         "error: no/such/r.json: cannot write the result: "
+                         "No such file or directory\nhint: create the folder first\n")
+
+    @unittest.skipIf(os.geteuid() == 0, "root may write anywhere")
+    def test_an_unwritable_folder(self):
+        (self.folder / "locked").mkdir(mode=0o500)
+        self.assertIn("Permission denied",
+                      self.train("locked/r.json", "--epochs", "1000000", code=2).stderr)
+
+    def test_a_folder_is_no_file(self):
+        (self.folder / "folder").mkdir()
+        self.assertIn("error: folder: cannot write the result: Is a directory",
+                      self.train("folder", code=2).stderr)
+
+    @unittest.skipUnless(pathlib.Path("/dev/full").exists(), "no /dev/full")
+    def test_a_full_disk_ends_the_run_with_1_and_its_name(self):
+        done = self.train("/dev/full", "--epochs", "3", code=1)
+        self.assertIn("error: /dev/full: cannot write the result: No space left on device\n",
+                      done.stderr)
+        self.assertIn("completed", done.stderr)  # the run went on to its end
+
+    def test_a_disk_that_fills_up_keeps_the_last_whole_file(self):
+        """A limit on file sizes stands in for the full disk: the growing result passes it."""
+        import resource
+        import subprocess
+        from program import BINARY
+
+        def limit():
+            signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+            resource.setrlimit(resource.RLIMIT_FSIZE, (40_000, 40_000))
+
+        done = subprocess.run(
+            [BINARY, "train", *TINY, "--no-cache", "--epochs", "40", "--mega-batch", "1",
+             "--hidden", "512,512", "-o", "r.json"],
+            cwd=self.folder, env=self.environment(), preexec_fn=limit, capture_output=True,
+            text=True, timeout=120, check=False)
+        self.assertEqual(done.returncode, 1, done.stderr)
+        self.assertIn("error: r.json: cannot write the result: File too large\n", done.stderr)
+        if (self.folder / "r.json").exists():
+            self.assertEqual(self.result("r.json")["status"], "running")
+            self.run_program("validate", "r.json")
+        self.assertEqual([p.name for p in self.folder.glob("*.tmp")], [])
+
+    def test_stdout_is_json_and_nothing_else(self):
+        done = self.train("-", "--target", "p1>=0.2")
+        result = json.loads(done.stdout)
+        self.assertEqual(result["status"], "completed")
+        self.assertIn("p1>=0.2", done.stderr)
+        self.assertEqual(list(self.folder.glob("*.json")), [])
+
+    def test_quiet_says_nothing(self):
+        self.assertEqual(self.train("r.json", "--quiet").stderr, "")
+
+    def test_progress_lines_without_a_terminal(self):
+        done = self.train("r.json", "--epochs", "300", "--progress-every", "60ms")
+        lines = [line for line in done.stderr.splitlines() if "samples/s" in line]
+        self.assertGreaterEqual(len(lines), 1)
+        self.assertRegex(lines[0], r"^\d+%  epoch [\d.]+  step \d+  samples \S+  loss [\d.]+"
+                                   r"  p1 0\.\d+  \S+ samples/s.*  ETA ")
+        self.assertNotIn("\033", done.stderr)
+        self.assertNotIn("\r", done.stderr)
+
+    def test_redact(self):
+        data = self.folder / "data"
+        self.run_program("data", "generate", "tiny", str(data))
+        self.run_program("train", "--train", f"{data}_train.txt", "--test", f"{data}_test.txt",
+                         "--epochs", "1", "--redact", "-o", "r.json")
+        self.assertNotIn(str(self.folder), (self.folder / "r.json").read_text())
+        self.run_program("validate", "r.json")
+
+
+class Resume(ProgramTest):
+    def test_a_completed_run_is_not_repeated(self):
+        self.train("r.json")
+        before = (self.folder / "r.json").read_text()
+        done = self.train("r.json", "--resume")
+        self.assertEqual(done.stderr, "r.json: has this run's result, nothing to do\n")
+        self.assertEqual((self.folder / "r.json").read_text(), before)
+
+    def test_an_unfinished_run_is_repeated(self):
+        self.train("r.json")
+        result = self.result("r.json")
+        result["status"] = "aborted"
+        (self.folder / "r.json").write_text(json.dumps(result))
+        self.train("r.json", "--resume")
+        self.assertEqual(self.result("r.json")["status"], "completed")
+
+    def test_another_configuration_is_refused(self):
+        self.train("r.json")
+        self.assertEqual(self.train("r.json", "--resume", "--seed", "2", code=2).stderr,
+                         "error: --resume: r.json holds a run of another configuration: "
+                         "seed differs\nhint: --overwrite replaces it\n")
+
+
+class Interruption(ProgramTest):
+    def interrupted(self, number):
+        """Starts an endless run, sends the signal after its first result, returns the exit code."""
+        program = self.start(*ENDLESS)
+        self.addCleanup(program.stdout.close)
+        self.addCleanup(program.stderr.close)
+        self.wait_for(lambda: (self.folder / "r.json").exists(), "the first result")
+        program.send_signal(number)
+        return program.wait(timeout=30)
+
+    def check_aborted(self, number):
+        self.assertEqual(self.interrupted(number), 128 + number)
+        result = self.result("r.json")
+        self.assertEqual(result["status"], "aborted")
+        self.assertIsNotNone(result["finished_at"])
+        self.assertGreater(len(result["curve"]), 0)
+        self.run_program("validate", "r.json")
+
+    def test_sigint(self):
+        self.check_aborted(signal.SIGINT)
+
+    def test_sigterm(self):
+        self.check_aborted(signal.SIGTERM)
+
+    def test_sigkill_leaves_the_last_result_whole(self):
+        self.assertEqual(self.interrupted(signal.SIGKILL), -signal.SIGKILL)
+        self.assertEqual(self.result("r.json")["status"], "running")
+        self.run_program("validate", "r.json")
+
+    def test_sigint_in_real_time(self):
+        ENDLESS_REAL = [*ENDLESS, "--cluster", "threads", "--workers", "2", "--algorithm", "ssgd"]
+        program = self.start(*ENDLESS_REAL)
+        self.addCleanup(program.stdout.close)
+        self.addCleanup(program.stderr.close)
+        self.wait_for(lambda: (self.folder / "r.json").exists(), "the first result")
+        program.send_signal(signal.SIGINT)
+        self.assertEqual(program.wait(timeout=30), 130)
+        self.assertEqual(self.result("r.json")["status"], "aborted")
+        self.run_program("validate", "r.json")
+
+    def test_time_limit(self):
+        self.run_program(*ENDLESS, "--time-limit", "500ms", code=6)
+        self.assertEqual(self.result("r.json")["status"], "time_limit")
+        self.run_program("validate", "r.json")
+
+
+class ExitCodes(ProgramTest):
+    def test_a_missed_target(self):
+        done = self.train("r.json", "--target", "p1>=0.999", "--require-target", code=3)
+        self.assertIn("error: a target was missed (--require-target)\n", done.stderr)
+        self.assertEqual(self.result("r.json")["time_to_accuracy"][0]["status"], "not_reached")
+        self.train("r.json", "--overwrite", "--target", "p1>=0.999")
+
+    def test_a_reached_target_stops_the_run(self):
+        self.train("r.json", "--epochs", "1000", "--target", "p1>=0.3", "--stop-at-target",
+                   "--require-target")
+        result = self.result("r.json")
+        self.assertEqual(result["status"], "target_reached")
+        self.assertEqual(result["time_to_accuracy"][0]["time_s"], result["curve"][-1]["time_s"])
+        self.run_program("validate", "r.json")
+
+    def test_a_diverged_run_is_a_result(self):
+        done = self.train("r.json", "--epochs", "20", "--learning-rate", "1e30")
+        self.assertIn("warning: the run diverged", done.stderr)
+        self.assertEqual(self.result("r.json")["status"], "diverged")
+        self.run_program("validate", "r.json")
+        self.train("r.json", "--overwrite", "--epochs", "20", "--learning-rate", "1e30",
+                   "--target", "p1>=0.9", "--require-target", code=3)
+
+    def test_a_device_that_is_missing(self):
+        self.train("r.json", "--cluster", "threads", "--devices", "cuda:0", code=5)
+
+
+class Rerun(ProgramTest):
+    def test_repeats_the_run_to_the_byte(self):
+        self.train("r.json", "--epochs", "2", "--algorithm", "adaptive", "--workers", "3",
+                   "--speed", "1,0.8,0.6", "--delta", "0.2", "--mega-batch", "4",
+                   "--straggler", "kind=uniform,min=0ms,max=5ms", "--target", "p1>=0.3")
+        # neither the environment nor the number of threads has a say
+        self.run_program("rerun", "r.json", "-o", "again.json", "--host-threads", "1",
+                         env={"HETSGD_SEED": "9"})
+        first, second = self.result("r.json"), self.result("again.json")
+        self.assertGreater(len(first["events"]), 1)
+        self.assertEqual(without_host(first), without_host(second))
+        lines = [(self.folder / name).read_text().splitlines() for name in ("r.json", "again.json")]
+        different = {a.split(":")[0].strip('"') for a, b in zip(*lines) if a != b}
+        self.assertLessEqual(different, {"environment", "wall", "started_at", "finished_at"})
+
+    def test_flags_change_what_they_name(self):
+        self.train("r.json")
+        self.run_program("rerun", "r.json", "--seed", "2", "-o", "second.json")
+        second = self.result("second.json")
+        self.assertEqual(second["config"], {**self.result("r.json")["config"], "seed": 2})
+        self.assertEqual(second["args"][-1], "--seed=2")
+
+    def test_needs_a_result_first(self):
+        self.assertIn("error: rerun: expected RESULT\n", self.error("rerun", code=2))
+        self.train("r.json")
+        self.assertIn("error: rerun: found an option first, expected the result file\n",
+                      self.error("rerun", "--seed", "2", "r.json", code=2))
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,181 @@
+"""validate, compare, data, algorithms, devices, calibrate, doctor, --version."""
+
+import csv
+import io
+import json
+import unittest
+
+from program import ProgramTest
+
+
+class Validate(ProgramTest):
+    def test_good_and_damaged_files(self):
+        self.train("r.json")
+        self.assertEqual(self.run_program("validate", "r.json").stdout, "r.json: valid\n")
+        text = (self.folder / "r.json").read_text()
+        (self.folder / "cut.json").write_text(text[: len(text) // 2])
+        self.assertIn("found the end of the file, expected more JSON",
+                      self.error("validate", "cut.json", code=4))
+        result = json.loads(text)
+        result["curve"][-1]["time_s"] = -1
+        (self.folder / "bad.json").write_text(json.dumps(result))
+        done = self.run_program("validate", "r.json", "bad.json", code=4)
+        self.assertIn("r.json: valid\n", done.stdout)
+        self.assertRegex(done.stdout, r"bad\.json: /curve/\d+/time_s: ")
+        self.assertEqual(done.stderr, "error: 1 of 2 files is not valid\n")
+
+    def test_the_schema_is_published(self):
+        schema = json.loads(self.run_program("validate", "--schema").stdout)
+        self.assertEqual(schema["$schema"], "http://json-schema.org/draft-07/schema#")
+        try:
+            import jsonschema
+        except ImportError:
+            self.skipTest("python3-jsonschema is not installed")
+        self.train("r.json", "--algorithm", "adaptive", "--workers", "2")
+        jsonschema.Draft7Validator.check_schema(schema)
+        jsonschema.Draft7Validator(schema).validate(self.result("r.json"))
+
+
+class Compare(ProgramTest):
+    def setUp(self):
+        super().setUp()
+        for seed in "12":
+            self.train(f"a{seed}.json", "--epochs", "4", "--mega-batch", "5", "--seed", seed)
+            self.train(f"b{seed}.json", "--epochs", "4", "--mega-batch", "5", "--seed", seed,
+                       "--algorithm", "ssgd", "--workers", "2")
+        self.files = [f"{name}{seed}.json" for name in "ab" for seed in "12"]
+
+    def compare(self, *arguments, code=0):
+        return self.run_program("compare", *self.files, "--target", "p1>=0.2", *arguments, code=code)
+
+    def test_json_csv_and_text_agree(self):
+        comparison = json.loads(self.compare("--format", "json").stdout)
+        groups = comparison["groups"]
+        self.assertEqual([g["algorithm"] for g in groups], ["sgd", "ssgd"])
+        self.assertEqual([g["n"] for g in groups], [2, 2])
+        rows = list(csv.DictReader(io.StringIO(self.compare("--format", "csv").stdout)))
+        self.assertEqual([row["algorithm"] for row in rows], ["sgd", "ssgd"])
+        self.assertEqual(rows[0]["ratio"], "1.000")
+        # the times are those of the curves
+        times = []
+        for seed in "12":
+            curve = self.result(f"a{seed}.json")["curve"]
+            times.append(next(p["time_s"] for p in curve if p["p1"] >= 0.2))
+        self.assertEqual(groups[0]["targets"][0]["times_s"], times)
+        self.assertAlmostEqual(groups[0]["targets"][0]["time_s"]["median"], sum(times) / 2)
+        text = self.compare().stdout.splitlines()
+        self.assertEqual(len(text), 4)
+        self.assertTrue(self.compare("--format", "markdown").stdout.startswith("| algorithm"))
+        self.assertEqual(len(self.compare("--runs", "--format", "csv").stdout.splitlines()), 5)
+
+    def test_warnings(self):
+        message = self.compare().stderr
+        self.assertIn("warning: fewer than 5 seeds (sgd 2, ssgd 2)", message)
+        self.assertIn("warning: different workloads: a1.json and b1.json differ in "
+                      "the number of workers", message)
+
+    def test_fail_if_slower(self):
+        self.compare("--fail-if-slower", "1e9")
+        slow = self.result("b1.json")
+        for point in slow["curve"]:
+            point["time_s"] *= 1000
+        slow["summary"]["elapsed_s"] *= 1000
+        (self.folder / "slow.json").write_text(json.dumps(slow))
+        done = self.run_program("compare", "b2.json", "slow.json", "--target", "p1>=0.2",
+                                "--fail-if-slower", "1.05", code=0)
+        self.assertIn("ssgd", done.stdout)  # one group with its own seed: no regression
+        slow["config"]["learning_rate"] = 0.5
+        (self.folder / "slow.json").write_text(json.dumps(slow))
+        done = self.run_program("compare", "b2.json", "slow.json", "--target", "p1>=0.2",
+                                "--fail-if-slower", "1.05", code=7)
+        self.assertIn("(--fail-if-slower 1.05)", done.stderr)
+
+    def test_errors(self):
+        self.assertIn("error: compare: expected RESULT...", self.error("compare", code=2))
+        self.assertIn("none.json: cannot open the file", self.error("compare", "none.json", code=4))
+        self.assertIn('error: --reference: found "x", expected one of the compared files\n',
+                      self.compare("--reference", "x", code=2).stderr)
+        (self.folder / "odd.json").write_text("{}")
+        self.assertIn("odd.json: not a valid result: ", self.error("compare", "odd.json", code=4))
+
+
+class Data(ProgramTest):
+    def test_generate_info_convert_verify(self):
+        self.run_program("data", "generate", "tiny", "t")
+        self.assertEqual(self.error("data", "generate", "tiny", "t", code=2),
+                         "error: t_train.txt: the file exists\nhint: --overwrite replaces it\n")
+        info = json.loads(self.run_program("data", "info", "--json", "t_train.txt").stdout)
+        self.assertEqual(info["rows"], 2000)
+        for to, name in (("libsvm", "t.svm"), ("hsgd", "t.hsgd"), ("xc", "t2.txt")):
+            self.run_program("data", "convert", "--to", to, "t_train.txt", name)
+            other = json.loads(self.run_program("data", "info", "--json", name).stdout)
+            for key in ("rows", "features", "labels", "features_per_row", "labels_per_row"):
+                self.assertEqual(other[key], info[key], (to, key))
+            self.run_program("data", "verify", name)
+        self.assertIn("rows", self.run_program("data", "info", "t_train.txt").stdout)
+
+    def test_a_damaged_binary_file_is_refused(self):
+        self.run_program("data", "generate", "tiny", "t")
+        self.run_program("data", "convert", "t_train.txt", "t.hsgd")
+        content = bytearray((self.folder / "t.hsgd").read_bytes())
+        content[len(content) // 2] ^= 1
+        (self.folder / "t.hsgd").write_bytes(content)
+        self.assertIn("t.hsgd", self.error("data", "verify", "t.hsgd", code=4))
+
+
+class Descriptions(ProgramTest):
+    def test_version(self):
+        version = json.loads(self.run_program("--version", "--json").stdout)
+        for key in ("version", "git_revision", "git_dirty", "build_type", "compiler", "march",
+                    "cuda_architectures", "libraries", "features", "schema_version"):
+            self.assertIn(key, version)
+        text = self.run_program("--version").stdout
+        self.assertTrue(text.startswith(f"hetsgd {version['version']} ({version['git_revision']}"))
+        self.error("--version", "--xml", code=2)
+
+    def test_algorithms(self):
+        text = self.run_program("algorithms").stdout
+        names = [one["name"] for one in
+                 json.loads(self.run_program("algorithms", "--format", "json").stdout)]
+        for name in ("sgd", "ssgd", "elastic", "adaptive"):
+            self.assertIn(name, names)
+        for name in names:
+            self.assertIn(f"\n{name} ", text)
+            self.assertIn(f"({name})", self.run_program("algorithms", name).stdout)
+        self.error("algorithms", "nothing-of-this-name", code=2)
+
+    def test_devices(self):
+        devices = json.loads(self.run_program("devices", "--json").stdout)
+        self.assertIn("v100", [p["name"] for p in devices["profiles"]])
+        self.assertIn("pcie3", [n["name"] for n in devices["networks"]])
+        self.assertIn("cpu:N", self.run_program("devices").stdout)
+
+    def test_doctor(self):
+        checks = json.loads(self.run_program("doctor", "--json").stdout)["checks"]
+        by_name = {check["name"]: check for check in checks}
+        self.assertEqual(by_name["cpu device"]["verdict"], "ok")
+        self.assertEqual(by_name["data cache"]["verdict"], "ok")
+        self.run_program("doctor")
+
+    def test_doctor_sees_a_cache_that_cannot_be(self):
+        (self.folder / "file").write_text("")
+        checks = json.loads(self.run_program(
+            "doctor", "--json", env={"HETSGD_CACHE_DIR": str(self.folder / "file" / "x")}).stdout)
+        cache = [c for c in checks["checks"] if c["name"] == "data cache"][0]
+        self.assertEqual(cache["verdict"], "warning")
+
+    def test_calibrate_writes_a_profile_that_train_takes(self):
+        done = self.run_program("calibrate", "--point-time", "10ms", "--batch-size", "8,32",
+                                "--hidden", "16", "-o", "here.json")
+        profile = self.result("here.json")
+        self.assertGreater(profile["operations_per_s"], 0)
+        self.assertIn("% in the median", profile["source"])
+        self.assertIn("predicted_ms", done.stderr)
+        self.train("r.json", "--profile", "here.json")
+        self.assertEqual(self.result("r.json")["cluster"]["device_profile"]["name"], "cpu:1")
+        self.error("calibrate", "-o", "here.json", code=2)
+        self.error("calibrate", "--device", "gpu", code=2)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,200 @@
+"""Wrong options, files and data: the exact message and exit code of each."""
+
+import unittest
+
+from program import ProgramTest, TINY
+
+
+class UnknownThings(ProgramTest):
+    def test_command(self):
+        self.assertEqual(self.error("trian", code=2),
+                         'error: "trian": unknown command\nhint: did you mean train?\n')
+
+    def test_half_a_command(self):
+        self.assertEqual(self.error("data", code=2),
+                         "error: data: expected one of data info, data convert, data generate, "
+                         "data verify\n")
+
+    def test_option_with_the_nearest_spelling(self):
+        self.assertEqual(self.error("train", "--batchsize", "64", code=2),
+                         "error: --batchsize: unknown option\nhint: did you mean --batch-size?\n")
+
+    def test_option_of_another_algorithm(self):
+        self.assertEqual(
+            self.error("train", "--algorithm", "ssgd", "--delta", "0.2", code=2),
+            "error: --delta: unknown option\nhint: --delta is an option of adaptive, not of ssgd\n")
+
+    def test_algorithm(self):
+        message = self.error("train", "--algorithm", "adaptve", code=2)
+        self.assertIn('error: --algorithm: found "adaptve", expected one of adaptive, ', message)
+        self.assertIn("hint: did you mean adaptive?\n", message)
+
+    def test_environment_variable_is_a_warning(self):
+        done = self.train("r.json", env={"HETSGD_BATCHSIZE": "3"})
+        self.assertIn("warning: HETSGD_BATCHSIZE: no option has this name; "
+                      "did you mean HETSGD_BATCH_SIZE?\n", done.stderr)
+
+    def test_environment_variable_of_another_algorithm_is_silent(self):
+        self.assertNotIn("HETSGD_DELTA", self.train("r.json", env={"HETSGD_DELTA": "0.2"}).stderr)
+
+
+class WrongValues(ProgramTest):
+    def test_out_of_range(self):
+        self.assertEqual(self.error("train", *TINY, "--batch-size", "0", code=2),
+                         'error: --batch-size: found "0", expected a whole number of at least 1\n')
+
+    def test_choice(self):
+        self.assertEqual(self.error("train", *TINY, "--model", "mpl", code=2),
+                         'error: --model: found "mpl", expected one of mlp, linear\n'
+                         'hint: did you mean "mlp"?\n')
+
+    def test_missing_value(self):
+        self.assertEqual(self.error("train", "--seed", code=2),
+                         "error: --seed: 1 required value missing\n")
+        self.assertEqual(self.error("train", "--seed", "--epochs", "3", code=2),
+                         "error: --seed: found the option --epochs, expected a value\n")
+
+    def test_operand(self):
+        self.assertEqual(self.error("train", "data.txt", code=2),
+                         'error: train: found "data.txt", expected options only\n'
+                         "hint: hetsgd train --help shows how\n")
+
+    def test_environment(self):
+        self.assertIn('error: HETSGD_SEED: found "one", expected',
+                      self.error("train", *TINY, code=2, env={"HETSGD_SEED": "one"}))
+
+    def test_target(self):
+        self.assertIn('error: --target: found "p1=0.5", expected METRIC>=VALUE or METRIC<=VALUE\n',
+                      self.error("train", *TINY, "--epochs", "1", "--target", "p1=0.5", code=2))
+
+    def test_no_budget(self):
+        self.assertEqual(self.error("train", *TINY, code=2),
+                         "error: no budget: expected --epochs, --max-samples or --max-time\n"
+                         "hint: for example --epochs 5\n")
+
+    def test_no_data(self):
+        self.assertIn("error: --train: no training data given\n", self.error("train", code=2))
+
+
+class Data(ProgramTest):
+    def broken(self, text):
+        (self.folder / "d.txt").write_text(text)
+        return self.error("train", "--train", "d.txt", "--epochs", "1", code=4)
+
+    def test_missing_file(self):
+        message = self.error("train", "--train", "none.txt", "--epochs", "1", code=4)
+        self.assertIn("none.txt", message)
+        self.assertIn("No such file or directory", message)
+
+    def test_broken_line_is_named_by_line_and_column(self):
+        self.assertIn("error: d.txt:2:5: ", self.broken("2 3 2\n0 1:x\n1 2:1\n"))
+
+    def test_index_out_of_range(self):
+        self.assertIn("error: d.txt:3:3: ", self.broken("2 3 2\n0 1:1\n1 3:1\n"))
+
+    def test_not_a_number(self):
+        self.assertIn("error: d.txt:2:5: ", self.broken("1 3 2\n0 1:nan\n"))
+
+    def test_empty_file(self):
+        self.assertIn("error: d.txt", self.broken(""))
+
+
+class Configuration(ProgramTest):
+    def printed(self, *arguments, env=None):
+        text = self.run_program("train", *arguments, "--print-config", env=env).stdout
+        rows = [line.split(maxsplit=2) for line in text.splitlines()]
+        return {row[0]: (row[1], row[2]) for row in rows}
+
+    def test_precedence(self):
+        (self.folder / "c.json").write_text(
+            '{"algorithm": "adaptive", "batch_size": "1K", "seed": 3, "delta": 0.2, "gamma": 0.8}')
+        values = self.printed("--config", "c.json", "--seed", "5", "--gamma", "0.5",
+                              env={"HETSGD_SEED": "4", "HETSGD_DELTA": "0.3"})
+        self.assertEqual(values["algorithm"], ("adaptive", "config c.json: algorithm"))
+        self.assertEqual(values["batch_size"], ("1000", "config c.json: batch_size"))
+        self.assertEqual(values["seed"], ("5", "flag --seed"))
+        self.assertEqual(values["delta"], ("0.3", "environment HETSGD_DELTA"))
+        self.assertEqual(values["gamma"], ("0.5", "flag --gamma"))
+        self.assertEqual(values["pert_threshold"], ("0.1", "default"))
+
+    def test_algorithm_from_the_environment_brings_its_options(self):
+        values = self.printed("--delta", "0.4", env={"HETSGD_ALGORITHM": "adaptive"})
+        self.assertEqual(values["delta"], ("0.4", "flag --delta"))
+
+    def test_unknown_key(self):
+        (self.folder / "c.json").write_text('{"batchsize": 64}')
+        self.assertEqual(self.error("train", "--config", "c.json", code=2),
+                         "error: c.json: batchsize: unknown option\n"
+                         "hint: did you mean batch_size?\n")
+
+    def test_wrong_type(self):
+        (self.folder / "c.json").write_text('{"batch_size": true}')
+        self.assertEqual(self.error("train", "--config", "c.json", code=2),
+                         'error: c.json: batch_size: found "true", expected a count such as 5000 '
+                         'or "10K"\n')
+
+    def test_broken_json(self):
+        (self.folder / "c.json").write_text('{\n  "seed": }')
+        self.assertEqual(self.error("train", "--config", "c.json", code=4),
+                         'error: c.json:2:11: found "}", expected JSON\n')
+
+    def test_a_result_is_a_configuration(self):
+        self.train("r.json", "--seed", "7")
+        values = self.printed("--config", "r.json")
+        self.assertEqual(values["seed"], ("7", "config r.json: seed"))
+
+    def test_dry_run_prints_a_plan_and_runs_nothing(self):
+        import json
+        done = self.run_program("train", *TINY, "--epochs", "2", "--dry-run", "-o", "r.json")
+        plan = json.loads(done.stdout)
+        self.assertEqual(plan["config"]["epochs"], 2)
+        self.assertGreater(plan["estimate"]["parameters"], 0)
+        self.assertFalse((self.folder / "r.json").exists())
+
+
+class Help(ProgramTest):
+    COMMANDS = ("train", "compare", "validate", "rerun", "data info", "data convert",
+                "data generate", "data verify", "algorithms", "devices", "calibrate", "doctor",
+                "completion")
+
+    def test_every_help_opens_with_examples(self):
+        for command in self.COMMANDS:
+            with self.subTest(command):
+                text = self.run_program(*command.split(), "--help").stdout
+                lines = text.splitlines()
+                self.assertTrue(lines[0].startswith(f"hetsgd {command}: "))
+                self.assertEqual(lines[2], "Examples:")
+                self.assertGreaterEqual(sum("hetsgd" in line for line in lines[3:9]), 2)
+
+    def test_program_help_names_every_command(self):
+        text = self.run_program("--help").stdout
+        for command in self.COMMANDS:
+            self.assertIn(f"\n  {command} ", text)
+
+    def test_help_shows_the_options_of_the_algorithm(self):
+        text = self.run_program("train", "--algorithm", "adaptive", "-h").stdout
+        self.assertIn("--pert-threshold NUMBER", text)
+        self.assertIn("Options of adaptive:", text)
+
+    def test_nothing_is_a_usage_error(self):
+        self.assertIn("Usage: hetsgd COMMAND", self.error(code=2))
+
+    def test_completion_scripts_are_scripts(self):
+        import subprocess
+        script = self.run_program("completion", "bash").stdout
+        probe = script + ('COMP_WORDS=(hetsgd train --algorithm ad); COMP_CWORD=3; _hetsgd\n'
+                          'echo "${COMPREPLY[@]}"\n'
+                          'COMP_WORDS=(hetsgd train --pert-t); COMP_CWORD=2; _hetsgd\n'
+                          'echo "${COMPREPLY[@]}"\n'
+                          'COMP_WORDS=(hetsgd data v); COMP_CWORD=2; _hetsgd\n'
+                          'echo "${COMPREPLY[@]}"\n')
+        done = subprocess.run(["bash", "-c", probe], capture_output=True, text=True, check=True)
+        lines = done.stdout.splitlines()
+        self.assertIn("adaptive", lines[0].split())
+        self.assertEqual(lines[1:], ["--pert-threshold", "verify"])
+        self.assertIn("bashcompinit", self.run_program("completion", "zsh").stdout)
+        self.error("completion", "fish", code=2)
+
+
+if __name__ == "__main__":
+    unittest.main()

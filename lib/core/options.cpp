@@ -102,6 +102,7 @@ std::string upper(std::string text) {
   return text;
 }
 
+// What JSON must hold for an option of this type.
 std::string_view kind_text(OptionType type) {
   switch (type) {
     case OptionType::boolean:
@@ -124,18 +125,15 @@ std::string_view kind_text(OptionType type) {
   return "";
 }
 
-bool takes_text_only(OptionType type) {
-  return type == OptionType::text || type == OptionType::choice || type == OptionType::text_list;
-}
-
 // One JSON value as the text that a flag would have carried; none if its type does not fit.
 std::optional<std::string> text_of(const Option& option, const nlohmann::json& value) {
+  const OptionType type = option.type;
   if (value.is_string()) return value.get<std::string>();
-  if (takes_text_only(option.type)) return std::nullopt;
-  if (option.type == OptionType::boolean) {
-    if (value.is_boolean()) return value.get<bool>() ? "true" : "false";
+  if (type == OptionType::text || type == OptionType::choice || type == OptionType::text_list) {
     return std::nullopt;
   }
+  if (value.is_boolean() != (type == OptionType::boolean)) return std::nullopt;
+  if (value.is_boolean()) return value.get<bool>() ? "true" : "false";
   if (value.is_number_float()) return number_text(value.get<double>());
   if (value.is_number()) return value.dump();
   return std::nullopt;

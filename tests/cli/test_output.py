@@ -53,18 +53,16 @@ class Writing(ProgramTest):
 
         def limit():
             signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-            resource.setrlimit(resource.RLIMIT_FSIZE, (40_000, 40_000))
+            resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, 20_000))
 
         done = subprocess.run(
-            [BINARY, "train", *TINY, "--no-cache", "--epochs", "40", "--mega-batch", "1",
-             "--hidden", "512,512", "-o", "r.json"],
+            [BINARY, "train", *TINY, "--epochs", "8", "--mega-batch", "1", "-o", "r.json"],
             cwd=self.folder, env=self.environment(), preexec_fn=limit, capture_output=True,
             text=True, timeout=120, check=False)
         self.assertEqual(done.returncode, 1, done.stderr)
         self.assertIn("error: r.json: cannot write the result: File too large\n", done.stderr)
-        if (self.folder / "r.json").exists():
-            self.assertEqual(self.result("r.json")["status"], "running")
-            self.run_program("validate", "r.json")
+        self.assertEqual(self.result("r.json")["status"], "running")
+        self.run_program("validate", "r.json")
         self.assertEqual([p.name for p in self.folder.glob("*.tmp")], [])
 
     def test_stdout_is_json_and_nothing_else(self):

@@ -1,0 +1,109 @@
+// AD-PSGD: identity, mixing of the replicas, records, timeline, and learning everywhere.
+// Its losses are checked against tests/reference/numpy_gossip.py.
+
+#include "support/compare.hpp"
+#include "support/timeline.hpp"
+
+namespace hetsgd::test {
+namespace {
+
+const Settings kBase = {
+    {"train", "generate:tiny"}, {"test", "generate:tiny"}, {"cache", "false"},
+    {"hidden", "16"},           {"batch_size", "32"},      {"learning_rate", "0.5"},
+    {"max_samples", "3200"},    {"record_steps", "true"},  {"evaluate_every", "640"},
+    {"profile", "v100"},        {"network", "pcie3"},      {"algorithm", "adpsgd"}};
+
+std::vector<nlohmann::json> events_of(const Record& record, const std::string& type) {
+  std::vector<nlohmann::json> found;
+  for (const auto& event : record.events) {
+    if (event["type"] == type) found.push_back(event);
+  }
+  return found;
+}
+
+// Without a peer x <- x - lr g(x): sgd, up to the order of summation inside the fused step's GEMM.
+TEST(AdPsgd, OneWorkerIsSgd) {
+  const Record sgd = run_training(with(kBase, {{"algorithm", "sgd"}}));
+  const Record adpsgd = run_training(kBase);
+  expect_close(step_losses(sgd), step_losses(adpsgd), 1e-5);
+  expect_close_curves(sgd, adpsgd, 1e-5);
+  EXPECT_EQ(sgd.curve.back().updates, adpsgd.curve.back().updates);
+  EXPECT_TRUE(events_of(adpsgd, "average").empty());
+}
+
+// Two workers with the same gradients every time (a learning rate so small that no gradient counts)
+// stay at the common initial model: the mean of equal replicas is that replica, to the bit.
+TEST(AdPsgd, AveragingEqualReplicasChangesNothing) {
+  const Record run = run_training(with(kBase, {{"workers", "4"}, {"learning_rate", "1e-30"}}));
+  ASSERT_GE(events_of(run, "average").size(), 20U);
+  for (const CurvePoint& point : run.curve) {
+    EXPECT_EQ(point.test_loss, run.curve.front().test_loss);
+  }
+}
+
+// Every iteration of an even rank averages once, with an odd rank; every update counts.
+TEST(AdPsgd, EvenRanksAverageOncePerIteration) {
+  for (const std::string workers : {"2", "3", "8"}) {
+    const Record run = run_training(
+        with(kBase, {{"workers", workers}, {"straggler", "kind=uniform,min=0ms,max=5ms"}}));
+    std::map<int, int> averagings, iterations, peers;
+    for (const auto& e : events_of(run, "average")) {
+      const int active = e["active"].get<int>();
+      EXPECT_EQ(active % 2, 0);
+      EXPECT_EQ(e["passive"].get<int>() % 2, 1);
+      EXPECT_EQ(e["iteration"].get<int>(), averagings[active]++);
+      ++peers[e["passive"].get<int>()];
+    }
+    std::uint64_t updates = 0;
+    for (const auto& e : events_of(run, "apply")) {
+      ++updates;
+      if (e["rank"].get<int>() % 2 == 0) ++iterations[e["rank"].get<int>()];
+    }
+    EXPECT_EQ(averagings, iterations);
+    EXPECT_EQ(peers.size(), static_cast<std::size_t>(std::stoi(workers) / 2));
+    std::uint64_t counted = 0;
+    for (const WorkerRecord& worker : run.workers) counted += worker.updates;
+    EXPECT_EQ(counted, updates);
+    EXPECT_GE(run.curve.back().updates, 100U);
+    // An active replica is averaged exactly once between the reading and the application.
+    std::uint64_t observed = 0;
+    for (const auto& [value, count] : run.histograms.at("staleness")) observed += count;
+    EXPECT_EQ(observed, updates);
+    EXPECT_TRUE(run.histograms.contains("iteration_gap"));
+  }
+}
+
+// A slow worker holds nobody up: the others make as many iterations as without it.
+TEST(AdPsgd, AStragglerHoldsNobodyUp) {
+  const Settings base = with(kBase, {{"workers", "4"},
+                                     {"max_samples", "0"},
+                                     {"max_time", "400ms"},
+                                     {"profile", HETSGD_TEST_DATA "/latency_only_profile.json"}});
+  const Record equal = run_training(base);
+  for (const std::string slow : {"2", "3"}) {
+    const Record run =
+        run_training(with(base, {{"straggler", "kind=constant,worker=" + slow + ",factor=20"}}));
+    for (std::size_t rank = 0; rank < 4; ++rank) {
+      if (std::to_string(rank) == slow) {
+        EXPECT_LE(run.workers[rank].updates, 4U);
+      } else {
+        EXPECT_GE(run.workers[rank].updates + 3, equal.workers[rank].updates);
+      }
+    }
+  }
+}
+
+TEST(AdPsgd, Timeline) {
+  expect_golden(
+      "adpsgd",
+      timeline(run_training(with(timeline_settings("adpsgd"), {{"max_samples", "240"}}))));
+}
+
+TEST(AdPsgd, LearnsEverywhere) {
+  expect_learns_everywhere(with(kBase, {{"max_samples", "12000"},
+                                        {"record_steps", "false"},
+                                        {"straggler", "kind=uniform,min=0ms,max=1ms"}}));
+}
+
+}  // namespace
+}  // namespace hetsgd::test

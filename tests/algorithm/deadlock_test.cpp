@@ -1,0 +1,223 @@
+// Nothing deadlocks: every algorithm with random sizes, options, stragglers and budgets ends with
+// every worker stopped. A deadlock is an Error that names the blocked processes, so that a failure
+// reads like a bug report; HETSGD_DEADLOCK_SEEDS=FIRST-LAST runs others, e.g. the one that failed.
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdlib>
+#include <fstream>
+
+#include "core/error.hpp"
+#include "core/random.hpp"
+#include "core/text.hpp"
+#include "support/run.hpp"
+
+namespace hetsgd::test {
+namespace {
+
+// Times are of this order; a step of this model takes 0.04 to 9 ms in sim.
+constexpr double kLongestDelayMs = 20;
+
+class Dice {
+ public:
+  explicit Dice(std::uint64_t seed) : random_(seed, Purpose::test) {}
+
+  int below(int n) { return static_cast<int>(random_.below(static_cast<std::uint64_t>(n))); }
+  int between(int low, int high) { return low + below(high - low + 1); }
+  bool coin() { return below(2) == 0; }
+  // 0.01 ms to kLongestDelayMs * scale, as many short as long ones.
+  std::string time(double scale = 1) {
+    const double low = std::log(0.01), high = std::log(kLongestDelayMs);
+    return fmt::format("{:.3f}ms", scale * std::exp(random_.uniform(low, high)));
+  }
+  template <class T>
+  const T& one_of(const std::vector<T>& list) {
+    return list[static_cast<std::size_t>(below(static_cast<int>(list.size())))];
+  }
+
+ private:
+  RandomStream random_;
+};
+
+std::string trace_file() {
+  static const std::string path = [] {
+    std::string name = fmt::format("{}/hetsgd_deadlock_{}.csv", testing::TempDir(), getpid());
+    std::ofstream(name) << "rank,iteration,delay_s\n0,0,0.004\n*,1,0.0001\n*,2,0.003\n0,3,0\n";
+    return name;
+  }();
+  return path;
+}
+
+// `scale` shortens times, for clusters in which they are real.
+std::string straggler(Dice& dice, int workers, double scale) {
+  const auto time = [&] { return dice.time(scale); };
+  std::string text;
+  switch (dice.below(9)) {
+    case 0:
+      text = fmt::format("kind=constant,factor={}", dice.between(1, scale < 1 ? 5 : 70));
+      break;
+    case 1:
+      text = fmt::format("kind=uniform,min=0ms,max={}", time());
+      break;
+    case 2:
+      return fmt::format("kind=groups,split={},max1={},max2={}", dice.below(workers + 1), time(),
+                         time());
+    case 3:
+      text = fmt::format("kind=lognormal,median={},sigma=1", dice.time(0.1 * scale));
+      break;
+    case 4:
+      text = fmt::format("kind=pareto,scale={},shape=3", dice.time(0.1 * scale));
+      break;
+    case 5:
+      text = fmt::format("kind=periodic,period={},duration=0.009ms,factor=5", time());
+      break;
+    case 6:
+      text = fmt::format("kind=burst,on={},off={},factor=6", time(), time());
+      break;
+    case 7:
+      return fmt::format("kind=trace,file={}", trace_file());
+    default:
+      text = fmt::format("kind=pause,at={},duration={}", time(), time());
+      break;
+  }
+  return dice.coin() ? text : fmt::format("{},worker={}", text, dice.below(workers));
+}
+
+// Every choice and switch that the algorithm declares, at random; numbers that decide who waits for
+// whom, small.
+Settings own_options(const RegisteredAlgorithm& algorithm, Dice& dice) {
+  const auto instance = algorithm.make();
+  OptionSet set;
+  instance->declare(set);
+  Settings settings;
+  for (const Option& option : set.options()) {
+    if (dice.coin()) continue;
+    if (option.type == OptionType::choice) {
+      settings.emplace_back(option.name, dice.one_of(option.choices));
+    } else if (option.type == OptionType::boolean) {
+      settings.emplace_back(option.name, dice.coin() ? "true" : "false");
+    } else if (option.type == OptionType::integer || option.type == OptionType::count) {
+      const int low = static_cast<int>(std::max(0.0, option.minimum));
+      const int high = static_cast<int>(std::min(4.0, option.maximum));
+      settings.emplace_back(option.name, std::to_string(dice.between(low, std::max(low, high))));
+    }
+  }
+  return settings;
+}
+
+// Every worker in one of up to three groups: "0;2:1".
+std::string random_groups(Dice& dice, int workers) {
+  std::vector<std::string> groups(3);
+  for (int rank = 0; rank < workers; ++rank) {
+    std::string& group = groups[static_cast<std::size_t>(dice.below(3))];
+    group += (group.empty() ? "" : ";") + std::to_string(rank);
+  }
+  std::erase(groups, "");
+  return fmt::format("{}", fmt::join(groups, ":"));
+}
+
+Settings random_run(const RegisteredAlgorithm& algorithm, const std::string& cluster,
+                    std::uint64_t seed) {
+  Dice dice(seed);
+  const double scale = cluster == "sim" ? 1 : 0.1;
+  const int workers = std::min(dice.between(1, 6), algorithm.info.max_workers);
+  const int batch = dice.between(6, 12);
+  Settings settings = {
+      {"train", "generate:tiny?rows_train=64&rows_test=8&features=30&labels=6&nonzeros=5"},
+      {"test", "generate:tiny?rows_train=64&rows_test=8&features=30&labels=6&nonzeros=5"},
+      {"cache", "false"},
+      {"hidden", "4"},
+      {"learning_rate", "0.05"},
+      {"algorithm", algorithm.info.name},
+      {"cluster", cluster},
+      {"workers", std::to_string(workers)},
+      {"batch_size", std::to_string(batch)},
+      {"mega_batch", std::to_string(dice.between(1, 5))},
+      {"seed", std::to_string(seed)},
+      {"host_threads", "1"},
+      {"network", dice.one_of<std::string>({"ideal", "pcie3", "ethernet-1g",
+                                            HETSGD_TEST_DATA "/latency_only_network.json"})},
+      {"profile",
+       dice.one_of<std::string>({"v100", HETSGD_TEST_DATA "/latency_only_profile.json"})}};
+  if (dice.below(3) == 0) {
+    settings.emplace_back("max_time", dice.time(scale));
+  } else {
+    settings.emplace_back("max_samples", std::to_string(dice.between(1, 12 * batch)));
+  }
+  if (dice.coin()) settings.emplace_back("evaluate_every", std::to_string(dice.between(1, 40)));
+  if (dice.coin()) settings.emplace_back("speed", fmt::format("1,{}", dice.coin() ? "0.5" : "2"));
+  if (workers == 1) std::erase_if(settings, [](const auto& s) { return s.first == "speed"; });
+  for (int i = dice.below(3); i > 0; --i) {
+    settings.emplace_back("straggler", straggler(dice, workers, scale));
+  }
+  settings = with(settings, own_options(algorithm, dice));
+  const bool grouped = std::ranges::find(settings, std::pair<std::string, std::string>(
+                                                       "hierarchical", "true")) != settings.end();
+  if (grouped && dice.coin()) settings.emplace_back("groups", random_groups(dice, workers));
+  return settings;
+}
+
+std::string describe(const Settings& settings) {
+  std::string text;
+  for (const auto& [key, value] : settings) text += fmt::format(" --{} {}", key, value);
+  return text;
+}
+
+// False: the algorithm refuses this combination of options.
+bool run_one(const Settings& settings) {
+  try {
+    const Record run = run_training(settings);
+    EXPECT_EQ(run.status, Status::completed) << run.status_reason << describe(settings);
+    EXPECT_GE(run.curve.size(), 2U) << describe(settings);
+    return true;
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ExitCode::usage) << error.what() << "\n" << describe(settings);
+    return false;
+  } catch (const std::exception& error) {
+    ADD_FAILURE() << error.what() << "\n" << describe(settings);
+    return true;
+  }
+}
+
+std::pair<std::uint64_t, std::uint64_t> seeds(std::uint64_t count) {
+  const char* given = std::getenv("HETSGD_DEADLOCK_SEEDS");
+  if (given == nullptr) return {1, count};
+  const auto parts = split(given, '-');
+  return {parse_count("HETSGD_DEADLOCK_SEEDS", parts.front()),
+          parse_count("HETSGD_DEADLOCK_SEEDS", parts.back())};
+}
+
+void run_seeds(const RegisteredAlgorithm& algorithm, const std::string& cluster,
+               std::uint64_t count) {
+  const auto [first, last] = seeds(count);
+  std::uint64_t ran = 0;
+  for (std::uint64_t seed = first; seed <= last; ++seed) {
+    SCOPED_TRACE(fmt::format("seed {}", seed));
+    ran += run_one(random_run(algorithm, cluster, seed));
+    ASSERT_FALSE(testing::Test::HasFailure());
+  }
+  EXPECT_GE(2 * ran, last - first + 1) << "too many combinations were refused";
+}
+
+class Deadlock : public testing::TestWithParam<std::string> {};
+
+TEST_P(Deadlock, NoneInSim) { run_seeds(find_algorithm(GetParam()), "sim", 1000); }
+TEST_P(Deadlock, NoneOnThreads) { run_seeds(find_algorithm(GetParam()), "threads", 100); }
+
+std::vector<std::string> names() {
+  std::vector<std::string> all;
+  for (const RegisteredAlgorithm& algorithm : algorithms()) all.push_back(algorithm.info.name);
+  return all;
+}
+
+INSTANTIATE_TEST_SUITE_P(Every, Deadlock, testing::ValuesIn(names()), [](const auto& test) {
+  std::string name = test.param;
+  std::ranges::replace(name, '-', '_');
+  return name;
+});
+
+}  // namespace
+}  // namespace hetsgd::test

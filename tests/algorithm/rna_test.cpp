@@ -1,0 +1,245 @@
+// RNA: identity, probes, local accumulation, groups, records, timelines, and learning everywhere.
+// Its losses are checked against tests/reference/numpy_gossip.py.
+
+#include "algorithm/rna_grouping.hpp"
+#include "support/compare.hpp"
+#include "support/timeline.hpp"
+
+namespace hetsgd::test {
+namespace {
+
+const Settings kBase = {
+    {"train", "generate:tiny"}, {"test", "generate:tiny"}, {"cache", "false"},
+    {"hidden", "16"},           {"batch_size", "32"},      {"learning_rate", "0.5"},
+    {"max_samples", "3200"},    {"record_steps", "true"},  {"evaluate_every", "640"},
+    {"profile", "v100"},        {"network", "pcie3"},      {"algorithm", "rna"}};
+
+// Every step takes the same time, whatever the nonzeros of its batch.
+const Settings kEqual = {{"profile", HETSGD_TEST_DATA "/latency_only_profile.json"}};
+
+std::vector<nlohmann::json> events_of(const Record& record, const std::string& type) {
+  std::vector<nlohmann::json> found;
+  for (const auto& event : record.events) {
+    if (event["type"] == type) found.push_back(event);
+  }
+  return found;
+}
+
+std::uint64_t total(const Record& run, const std::string& histogram) {
+  std::uint64_t sum = 0;
+  for (const auto& [value, count] : run.histograms.at(histogram)) sum += count;
+  return sum;
+}
+
+// All gradients ready: lr (P/P) times the mean of P contributions = ssgd with b_max per worker. The
+// factor 1/P comes before the sum in rank order, as in ssgd: the same bits.
+TEST(Rna, AllReadyIsSsgd) {
+  for (const std::string workers : {"2", "3", "4", "8"}) {
+    for (const std::string network : {"pcie3", "ethernet-1g", "ideal"}) {
+      SCOPED_TRACE(workers + " workers, " + network);
+      const Settings base =
+          with(with(kBase, kEqual),
+               {{"workers", workers}, {"network", network}, {"max_samples", "6400"}});
+      const Record ssgd =
+          run_training(with(base, {{"algorithm", "ssgd"}, {"per_worker_batch", "full"}}));
+      const Record rna = run_training(base);
+      expect_same_bits(ssgd, rna);
+      EXPECT_EQ(rna.histograms.at("contributors").rbegin()->first, std::stoi(workers));
+      EXPECT_EQ(rna.histograms.at("staleness").size(), 1U);
+    }
+  }
+}
+
+TEST(Rna, OneWorkerIsSgd) {
+  const Record sgd = run_training(with(kBase, {{"algorithm", "sgd"}}));
+  const Record rna = run_training(kBase);
+  expect_close(step_losses(sgd), step_losses(rna), 1e-5);
+  expect_close_curves(sgd, rna, 1e-5);
+}
+
+// One group by hand is no group: the same bits as flat. Equal workers are one group by time, too.
+TEST(Rna, OneGroupIsFlat) {
+  const Settings base = with(with(kBase, kEqual), {{"workers", "4"}});
+  const Record flat = run_training(base);
+  expect_same_bits(flat, run_training(with(base, {{"hierarchical", "true"}, {"groups", "0-3"}})));
+  const Record automatic =
+      run_training(with(base, {{"hierarchical", "true"}, {"group_after", "3"}}));
+  expect_same_bits(flat, automatic);
+  ASSERT_EQ(events_of(automatic, "groups").size(), 1U);
+  EXPECT_EQ(events_of(automatic, "groups")[0]["groups"], nlohmann::json({{0, 1, 2, 3}}));
+}
+
+// More probes find a faster initiator: rounds take less time (figure 5.7), and contributors get
+// fewer.
+TEST(Rna, MoreProbesAnswerSooner) {
+  std::vector<double> rounds_per_s, contributors;
+  for (const std::string q : {"1", "2", "8"}) {
+    const Record run = run_training(with(kBase, {{"workers", "8"},
+                                                 {"probes", q},
+                                                 {"straggler", "kind=uniform,min=10ms,max=50ms"},
+                                                 {"max_samples", "25600"},
+                                                 {"record_steps", "false"}}));
+    rounds_per_s.push_back(static_cast<double>(total(run, "contributors")) / run.elapsed.count());
+    double sum = 0;
+    for (const auto& [value, n] : run.histograms.at("contributors")) {
+      sum += static_cast<double>(value) * static_cast<double>(n);
+    }
+    contributors.push_back(sum / static_cast<double>(total(run, "contributors")));
+  }
+  EXPECT_GT(rounds_per_s[1], 1.1 * rounds_per_s[0]);
+  EXPECT_GT(rounds_per_s[2], rounds_per_s[1]);
+  EXPECT_GT(contributors[0], contributors[1]);
+  EXPECT_GT(contributors[1], contributors[2]);
+}
+
+// Probes are messages: per round one more probe costs two messages to the controller (what answers
+// the probe, what waits on) and two back (the probe, the receipt).
+TEST(Rna, ProbesCostMessages) {
+  const auto control_bytes = [](const std::string& q) {
+    const Record run = run_training(with(kBase, {{"workers", "4"}, {"probes", q}}));
+    double bytes = 0;
+    for (const WorkerRecord& worker : run.workers) {
+      bytes += static_cast<double>(
+          worker.report.ledger.bytes_sent[static_cast<std::size_t>(Traffic::control)]);
+    }
+    return bytes / static_cast<double>(total(run, "contributors"));
+  };
+  const double one = control_bytes("1"), two = control_bytes("2"), three = control_bytes("3");
+  EXPECT_GT(two, one);
+  EXPECT_NEAR(three - two, two - one, 1.0);
+}
+
+// The straggler's gradients are late by the rounds that passed meanwhile, and never held others up.
+TEST(Rna, StragglersContributeLate) {
+  const Settings slow = with(with(kBase, kEqual), {{"workers", "4"},
+                                                   {"straggler", "kind=constant,worker=2,factor=9"},
+                                                   {"max_samples", "12800"}});
+  const Record count = run_training(slow);
+  EXPECT_GE(count.histograms.at("staleness").rbegin()->first, 5);
+  EXPECT_FALSE(count.histograms.contains("dropped"));
+  const Record age = run_training(with(slow, {{"bound", "age"}, {"eta", "2"}}));
+  EXPECT_LE(age.histograms.at("staleness").rbegin()->first, 2);
+  EXPECT_GE(age.histograms.at("dropped").begin()->first, 3);
+  // Each of its gradients is reduced or dropped; some may be under way at the end.
+  EXPECT_LE(total(age, "staleness") + total(age, "dropped"), 12800U / 32 + 8);
+  EXPECT_GE(total(age, "staleness") + total(age, "dropped"), 12800U / 32 - 8);
+}
+
+// A fast worker that does not wait goes on at the model that it has (figure 5.1, w_1 at t + 2). Its
+// contribution then holds several gradients, at most eta; older ones are dropped and counted.
+TEST(Rna, AheadAccumulatesUpToEta) {
+  const Settings base = with(with(kBase, kEqual), {{"workers", "2"},
+                                                   {"probes", "1"},
+                                                   {"straggler", "kind=constant,worker=1,factor=9"},
+                                                   {"max_samples", "6400"},
+                                                   {"network", "ideal"}});
+  const auto most = [](const Record& run) {
+    std::size_t n = 0;
+    for (const auto& e : events_of(run, "contribution")) n = std::max(n, e["iterations"].size());
+    return n;
+  };
+  EXPECT_LE(most(run_training(base)), 2U);  // one late, one at the newest model
+  const Record ahead = run_training(with(base, {{"ahead", "0"}}));
+  EXPECT_EQ(most(ahead), 4U);
+  EXPECT_GT(total(ahead, "dropped"), 0U);
+  EXPECT_EQ(most(run_training(with(base, {{"ahead", "0"}, {"eta", "2"}}))), 2U);
+  EXPECT_EQ(most(run_training(with(base, {{"ahead", "3"}, {"eta", "100"}}))), 4U);  // one late
+}
+
+// zeta = max - min > v = mean splits at v; times by hand.
+TEST(Rna, GroupsByTime) {
+  const auto groups = [](std::vector<double> times) { return groups_by_time(times); };
+  EXPECT_EQ(groups({1, 1, 1, 1}), (Groups{{0, 1, 2, 3}}));
+  EXPECT_EQ(groups({5}), (Groups{{0}}));
+  // v = 1.5, zeta = 1: homogeneous. v = 2, zeta = 2: not above v. v = 2.5, zeta = 3: split.
+  EXPECT_EQ(groups({1, 2}), (Groups{{0, 1}}));
+  EXPECT_EQ(groups({1, 3}), (Groups{{0, 1}}));
+  EXPECT_EQ(groups({4, 1}), (Groups{{1}, {0}}));
+  // v = 4, zeta = 8: {1, 1, 2} and {8, 8}... ; then {1, 1, 2} has v = 4/3, zeta = 1.
+  EXPECT_EQ(groups({8, 1, 1, 8, 2}), (Groups{{1, 2, 4}, {0, 3}}));
+  // Recursively: v = 37, zeta = 99: {1, 1, 10, ...} and {100}; then v = 22/5, zeta = 9.
+  EXPECT_EQ(groups({1, 100, 1, 10, 100, 10}), (Groups{{0, 2}, {3, 5}, {1, 4}}));
+  // Exactly the mean is fast.
+  EXPECT_EQ(groups({0, 2, 4}), (Groups{{0}, {1}, {2}}));
+}
+
+TEST(Rna, GroupsByHandAreRead) {
+  EXPECT_EQ(parse_groups("0-3:4-7", 8), (Groups{{0, 1, 2, 3}, {4, 5, 6, 7}}));
+  EXPECT_EQ(parse_groups("1;3:0;2", 4), (Groups{{1, 3}, {0, 2}}));
+  const auto message = [](const std::string& text, int workers) {
+    try {
+      parse_groups(text, workers);
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), ExitCode::usage);
+      return std::string(error.what());
+    }
+    return std::string();
+  };
+  EXPECT_EQ(message("0-2:2-3", 4),
+            "--groups: found worker 2 twice in \"0-2:2-3\", expected every worker once");
+  EXPECT_EQ(message("0:1", 3),
+            "--groups: worker 2 of 3 is in none of \"0:1\", expected every worker once");
+  EXPECT_NE(message("0-9", 3).find("--groups"), std::string::npos);
+  EXPECT_THROW(run_training(with(kBase, {{"workers", "4"}, {"groups", "0-1:2-3"}})), Error);
+}
+
+// Two paces: the groups form themselves, and the fast group is not held up by the slow one.
+TEST(Rna, AutomaticGroupsSeparateTwoPaces) {
+  const Settings paces =
+      with(with(kBase, kEqual), {{"workers", "6"},
+                                 {"network", "ideal"},
+                                 {"straggler", "kind=constant,workers=1;4,factor=20"},
+                                 {"hierarchical", "true"},
+                                 {"group_after", "5"},
+                                 {"max_samples", "12800"}});
+  const Record run = run_training(paces);
+  ASSERT_EQ(events_of(run, "groups").size(), 1U);
+  EXPECT_EQ(events_of(run, "groups")[0]["groups"], nlohmann::json({{0, 2, 3, 5}, {1, 4}}));
+  std::map<int, int> exchanges;
+  for (const auto& e : events_of(run, "exchange")) ++exchanges[e["group"].get<int>()];
+  EXPECT_GE(exchanges[0], 10 * exchanges[1]);
+  EXPECT_GE(exchanges[1], 3);
+  EXPECT_LT(run.curve.back().test_loss, run.curve.front().test_loss);
+}
+
+// With equal workers in equal groups that exchange after every round the first exchanges follow
+// the formula: checked in NumPy. Here: H sets how often.
+TEST(Rna, ExchangeEveryH) {
+  const Settings base =
+      with(kBase, {{"workers", "4"}, {"hierarchical", "true"}, {"groups", "0;2:1;3"}});
+  for (const int every : {1, 3}) {
+    const Record run = run_training(with(base, {{"exchange_every", std::to_string(every)}}));
+    const auto exchanges = events_of(run, "exchange");
+    ASSERT_GE(exchanges.size(), 10U);
+    std::map<int, int> next = {{0, every - 1}, {1, every - 1}};
+    for (const auto& e : exchanges) {
+      int& expected = next[e["group"].get<int>()];
+      EXPECT_EQ(e["round"].get<int>(), expected);
+      expected += every;
+      EXPECT_EQ(e["rank"].get<int>() % 2, e["group"].get<int>());
+    }
+  }
+}
+
+TEST(Rna, Timelines) {
+  expect_golden("rna",
+                timeline(run_training(with(timeline_settings("rna"), {{"max_samples", "240"}}))));
+  expect_golden("rna_hierarchical",
+                timeline(run_training(with(
+                    timeline_settings("rna"),
+                    {{"max_samples", "240"}, {"hierarchical", "true"}, {"groups", "0;2:1"}}))));
+}
+
+TEST(Rna, LearnsEverywhere) {
+  const Settings base = with(kBase, {{"max_samples", "24000"},
+                                     {"learning_rate", "1"},
+                                     {"record_steps", "false"},
+                                     {"straggler", "kind=uniform,min=0ms,max=1ms"}});
+  expect_learns_everywhere(base);
+  expect_learns_everywhere(with(base, {{"hierarchical", "true"},
+                                       {"group_after", "3"},
+                                       {"straggler", "kind=constant,worker=0,factor=6"}}));
+}
+
+}  // namespace
+}  // namespace hetsgd::test

@@ -36,9 +36,12 @@ std::string metric_text(const CurvePoint& point) {
 std::string progress_text(const Progress& p, bool bar) {
   const double share = share_done(p);
   std::string text = bar ? bar_text(share) : "";
-  text += fmt::format("{:.0f}%  epoch {:.2f}  step {}  samples {}  loss {:.4g}", 100 * share,
-                      p.epoch_num, p.updates, format_count(static_cast<double>(p.samples_count)),
-                      p.train_loss);
+  text += fmt::format("{:.0f}%", 100 * share);
+  if (share > 0) {
+    text += fmt::format("  ETA {}", format_seconds(Seconds(p.host_s * (1 - share) / share)));
+  }
+  text += fmt::format("  epoch {:.2f}  step {}  samples {}  loss {:.4g}", p.epoch_num, p.updates,
+                      format_count(static_cast<double>(p.samples_count)), p.train_loss);
   if (p.last) text += metric_text(*p.last);
   if (p.host_s > 0) {
     text += fmt::format("  {} samples/s",
@@ -48,9 +51,6 @@ std::string progress_text(const Progress& p, bool bar) {
     text += fmt::format("  slowest {} ({}/step)  fastest {} ({}/step)", p.slowest_rank,
                         format_seconds(Seconds(p.slowest_step_s)), p.fastest_rank,
                         format_seconds(Seconds(p.fastest_step_s)));
-  }
-  if (share > 0) {
-    text += fmt::format("  ETA {}", format_seconds(Seconds(p.host_s * (1 - share) / share)));
   }
   return text;
 }

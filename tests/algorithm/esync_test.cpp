@@ -1,0 +1,260 @@
+// esync: the state server's rules, identities, golden timelines with both kinds of answers.
+
+#include <cstring>
+#include <map>
+
+#include "algorithm/state_server.hpp"
+#include "support/compare.hpp"
+#include "support/timeline.hpp"
+
+namespace hetsgd::test {
+namespace {
+
+// --- algorithm 2 by itself
+// -------------------------------------------------------------------------
+
+// A state server whose clock the test sets.
+class Server {
+ public:
+  explicit Server(int workers, double slack = 0) : server_(workers, slack) {
+    server_.set_clock([this] { return Seconds(now_); });
+  }
+
+  StateRule ask(double now, int from, const StateQuery& query) {
+    class Token final : public ReplyToken {
+     public:
+      explicit Token(StateAnswer& answer) : answer_(answer) {}
+      void answer(std::span<const std::byte> reply, std::span<const float>, Traffic kind) override {
+        EXPECT_EQ(kind, Traffic::control);
+        std::memcpy(&answer_, reply.data(), reply.size());
+      }
+
+     private:
+      StateAnswer& answer_;
+    };
+    now_ = now;
+    StateAnswer answer{};
+    server_.handle(from, query, {}, Responder<StateAnswer>(std::make_unique<Token>(answer)));
+    slowest = answer.slowest;
+    return answer.rule;
+  }
+
+  int slowest = -1;
+
+ private:
+  double now_ = 0;
+  StateServer server_;
+};
+
+TEST(StateServer, EverybodyMakesOneIterationAndNobodyIsReadyBeforeAllHaveAsked) {
+  Server server(3);
+  EXPECT_EQ(server.ask(1, 0, {0, 0, 1.0, 1}), StateRule::first_iteration);
+  EXPECT_EQ(server.ask(1, 2, {0, 0, 9.0, 1}), StateRule::first_iteration);  // the slowest, too
+  // Worker 1 has not asked yet: it counts as the slowest.
+  EXPECT_EQ(server.ask(2, 0, {0, 1, 1.0, 2}), StateRule::slowest_not_begun);
+  EXPECT_EQ(server.slowest, 1);
+}
+
+TEST(StateServer, ReadyWhenAnotherIterationDoesNotFit) {
+  Server server(2, 0.5);
+  server.ask(0, 0, {0, 0, 1.0, 0});
+  server.ask(0, 1, {0, 0, 3.0, 0});                                              // ready at 3
+  EXPECT_EQ(server.ask(1.5, 0, {0, 1, 1.0, 1.5}), StateRule::time_for_another);  // 1 + 0.5 = 1.5
+  EXPECT_EQ(server.slowest, 1);
+  EXPECT_EQ(server.ask(1.6, 0, {0, 2, 1.0, 1.6}), StateRule::no_time_for_another);  // > 1.4
+  EXPECT_EQ(server.ask(3, 1, {0, 1, 3.0, 3}), StateRule::is_slowest);
+}
+
+TEST(StateServer, SlowestIsFoundAnewAtEveryQueryAndTiesGoToTheLowestRank) {
+  Server server(3);
+  for (int r = 0; r < 3; ++r) server.ask(0, r, {0, 0, 2.0, 0});
+  EXPECT_EQ(server.ask(2, 1, {0, 1, 1.0, 2}), StateRule::no_time_for_another);  // worker 0 at 2
+  EXPECT_EQ(server.slowest, 0);
+  EXPECT_EQ(server.ask(2, 2, {0, 1, 5.0, 2}), StateRule::is_slowest);  // the slowest from now on
+  EXPECT_EQ(server.slowest, 2);
+  EXPECT_EQ(server.ask(2, 0, {0, 1, 0.1, 2}), StateRule::slowest_is_ready);
+}
+
+TEST(StateServer, NobodyIsReadyWhileTheSlowestIsInTheRoundBefore) {
+  Server server(2);
+  server.ask(0, 0, {0, 0, 1, 0});
+  server.ask(0, 1, {0, 0, 4, 0});
+  server.ask(4, 1, {0, 1, 4, 4});
+  server.ask(4, 0, {0, 4, 1, 4});
+  EXPECT_EQ(server.ask(5, 0, {1, 0, 1, 5}), StateRule::first_iteration);
+  EXPECT_EQ(server.ask(6, 0, {1, 1, 1, 6}), StateRule::slowest_not_begun);
+  EXPECT_EQ(server.ask(6, 1, {1, 0, 4, 6}), StateRule::first_iteration);
+  EXPECT_EQ(server.ask(7, 0, {1, 2, 1, 7}), StateRule::time_for_another);
+}
+
+TEST(StateServer, QueriesThatAnotherOvertookChangeNothing) {
+  Server server(2);
+  server.ask(0, 0, {0, 0, 1, 0});
+  server.ask(0, 1, {0, 0, 9, 0});
+  EXPECT_EQ(server.ask(2, 0, {0, 2, 1, 2}), StateRule::time_for_another);
+  EXPECT_EQ(server.ask(2, 0, {0, 1, 50, 1}), StateRule::overtaken);
+  EXPECT_EQ(server.slowest, 1);
+  // After READY every further query of that round is told so again, whatever it says.
+  EXPECT_EQ(server.ask(8.5, 0, {0, 8, 1, 8.5}), StateRule::no_time_for_another);
+  EXPECT_EQ(server.ask(8.6, 0, {0, 9, 0.1, 8.6}), StateRule::no_time_for_another);
+}
+
+// --- the algorithm
+// ---------------------------------------------------------------------------------
+
+const Settings kBase = {
+    {"train", "generate:tiny"}, {"test", "generate:tiny"}, {"cache", "false"},
+    {"algorithm", "esync"},     {"hidden", "16"},          {"batch_size", "32"},
+    {"learning_rate", "0.5"},   {"max_samples", "6400"},   {"record_steps", "true"},
+    {"evaluate_every", "1280"}, {"profile", "v100"},       {"network", "pcie3"}};
+
+std::uint64_t count(const Record& run, const std::string& histogram) {
+  std::uint64_t sum = 0;
+  for (const auto& [value, n] : run.histograms.at(histogram)) sum += n;
+  return sum;
+}
+
+// Equal workers: at the first query after an iteration the slowest is the asking worker itself, or
+// is ready, or has less time left than an iteration takes. So everybody makes exactly one iteration
+// per round, in whatever order the queries come, and
+//   w + (1/P) sum_i (w_i - w) = w - lr (1/P) sum_i g_i,
+// which is ssgd with full per-worker batches. w_i - w is rounded relative to w, not to lr g: 1e-5.
+// With profile v100 iterations take as long as their batch's nonzeros make them.
+TEST(Esync, EqualWorkersAreSsgd) {
+  for (const char* profile : {HETSGD_TEST_DATA "/latency_only_profile.json", "v100"}) {
+    for (const char* network : {HETSGD_TEST_DATA "/latency_only_network.json", "pcie3"}) {
+      SCOPED_TRACE(std::string(profile) + ", " + network);
+      const Settings base =
+          with(kBase, {{"workers", "4"}, {"network", network}, {"profile", profile}});
+      const Record esync = run_training(base);
+      const Record ssgd =
+          run_training(with(base, {{"algorithm", "ssgd"}, {"per_worker_batch", "full"}}));
+      EXPECT_EQ(esync.histograms.at("local_steps"),
+                (std::map<std::int64_t, std::uint64_t>{{1, 200}}));
+      expect_close(step_losses(esync), step_losses(ssgd), 1e-5);
+      expect_close_curves(esync, ssgd, 1e-5);
+    }
+  }
+}
+
+// w + (w_1 - w) = w_1, up to rounding.
+TEST(Esync, OneWorkerIsSgd) {
+  const Record esync = run_training(kBase);
+  expect_close(step_losses(esync), step_losses(run_training(with(kBase, {{"algorithm", "sgd"}}))),
+               1e-5);
+}
+
+// All made as many steps: n_i / sum n = 1 / P, the same numbers in other order of operations.
+TEST(Esync, EqualStepsWeighEqually) {
+  const Settings base =
+      with(kBase, {{"workers", "4"}, {"profile", HETSGD_TEST_DATA "/latency_only_profile.json"}});
+  expect_same_bits(run_training(base), run_training(with(base, {{"weight", "steps"}})));
+}
+
+// Four times as fast: about four iterations while the slowest makes one, with an answer on the way
+// after each; the slowest makes exactly one.
+TEST(Esync, LocalStepsFollowSpeed) {
+  const Settings base = with(kBase, {{"workers", "3"},
+                                     {"speed", "1,1,0.25"},
+                                     {"profile", HETSGD_TEST_DATA "/compute_only_profile.json"}});
+  const Record run = run_training(base);
+  std::map<std::pair<int, int>, int> steps;  // by rank and round
+  for (const auto& event : run.events) {
+    if (event["type"] != "query" || !event["ready"].get<bool>()) continue;
+    steps[{event["rank"].get<int>(), event["round"].get<int>()}] = event["k"].get<int>();
+  }
+  EXPECT_EQ(steps.size(), count(run, "local_steps"));
+  int fast = 0, rounds = 0;
+  for (const auto& [key, n] : steps) {
+    EXPECT_GE(n, 1);
+    EXPECT_LE(n, 6);
+    if (key.first == 2) {
+      EXPECT_EQ(n, 1) << "round " << key.second;
+      ++rounds;
+    } else {
+      fast += n;
+    }
+  }
+  EXPECT_NEAR(static_cast<double>(fast) / (2 * rounds), 4.0, 1.0);
+}
+
+// The fast workers wait for about one of their own iterations per round (5 % of it), and for what
+// the slowest worker's batches differ in nonzeros.
+TEST(Esync, FastWorkersHardlyWait) {
+  const Settings base = with(kBase, {{"workers", "3"},
+                                     {"speed", "1,1,0.05"},
+                                     {"max_samples", "32000"},
+                                     {"evaluate_every", "32000"},
+                                     {"profile", HETSGD_TEST_DATA "/compute_only_profile.json"}});
+  for (const char* ack : {"immediate", "delayed"}) {
+    const Record esync = run_training(with(base, {{"ack", ack}}));
+    const Record ssgd =
+        run_training(with(base, {{"algorithm", "ssgd"}, {"per_worker_batch", "full"}}));
+    EXPECT_GT(ssgd.workers[0].report.ledger.wait / ssgd.elapsed, 0.8);
+    EXPECT_LT(esync.workers[0].report.ledger.wait / esync.elapsed, 0.15) << ack;
+  }
+}
+
+TEST(Esync, RoundsEndTheRunWithAMeasuredModel) {
+  for (const char* cluster : {"sim", "threads"}) {
+    const Record run = run_training(
+        with(kBase,
+             {{"cluster", cluster}, {"workers", "3"}, {"rounds", "7"}, {"max_samples", "999999"}}));
+    EXPECT_EQ(run.status, Status::completed);
+    EXPECT_EQ(count(run, "local_steps"), 7U * 3U);  // exactly T
+    EXPECT_EQ(run.curve.back().samples_count, 32U * step_losses(run).size());
+  }
+}
+
+// A round trip of 10 s: the answer to the first query of the slowest worker comes when all have
+// made many more iterations, which count.
+TEST(Esync, DelayedAnswersLetWorkersTrainOn) {
+  const Settings base = with(kBase, {{"workers", "2"},
+                                     {"rounds", "4"},
+                                     {"max_samples", "999999"},
+                                     {"profile", HETSGD_TEST_DATA "/latency_only_profile.json"},
+                                     {"network", HETSGD_TEST_DATA "/latency_only_network.json"}});
+  const Record immediate = run_training(base);
+  const Record delayed = run_training(with(base, {{"ack", "delayed"}}));
+  EXPECT_EQ(immediate.histograms.at("local_steps").rbegin()->first, 1);
+  EXPECT_GE(delayed.histograms.at("local_steps").begin()->first, 2);
+  EXPECT_EQ(delayed.workers[0].report.ledger.wait.count(), 0.0);
+}
+
+TEST(Esync, Timeline) {
+  expect_golden("esync",
+                timeline(run_training(with(timeline_settings("esync"), {{"max_samples", "240"}}))));
+}
+
+TEST(Esync, TimelineDelayed) {
+  expect_golden("esync_delayed",
+                timeline(run_training(with(timeline_settings("esync"),
+                                           {{"max_samples", "240"}, {"ack", "delayed"}}))));
+}
+
+TEST(Esync, LearnsOnBothClusters) {
+  const Settings base = with(kBase, {{"batch_size", "16"},
+                                     {"learning_rate", "0.5"},
+                                     {"max_samples", "24000"},
+                                     {"evaluate_every", "4000"},
+                                     {"record_steps", "false"}});
+  expect_learns_everywhere(base);
+  expect_learns_everywhere(with(base, {{"ack", "delayed"}, {"weight", "steps"}}));
+  expect_learns_everywhere(with(base, {{"ack", "delayed"},
+                                       {"optimizer", "momentum"},
+                                       {"learning_rate", "0.1"},
+                                       {"straggler", "kind=uniform,min=0ms,max=1ms"}}));
+}
+
+// A delayed answer is exact in virtual time: the same bytes whatever the number of host threads.
+TEST(Esync, DelayedAnswersAreReproducible) {
+  const Settings base = with(
+      kBase, {{"workers", "4"}, {"ack", "delayed"}, {"straggler", "kind=uniform,min=0ms,max=5ms"}});
+  const Record one = run_training(with(base, {{"host_threads", "1"}}));
+  const Record two = run_training(with(base, {{"host_threads", "2"}}));
+  expect_same_bits(one, two);
+  EXPECT_EQ(one.events, two.events);
+}
+
+}  // namespace
+}  // namespace hetsgd::test

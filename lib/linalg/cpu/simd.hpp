@@ -64,12 +64,12 @@ HETSGD_INLINE Vec<Real> broadcast(Real x) {
 template <class Real>
 HETSGD_INLINE Vec<Real> load_partial(const Real* p, std::size_t count, Real rest) {
   Vec<Real> v = broadcast(rest);
-  for (std::size_t i = 0; i < count; ++i) v[i] = p[i];
+  for (std::size_t i = 0; i < kLanes<Real> && i < count; ++i) v[i] = p[i];
   return v;
 }
 template <class Real>
 HETSGD_INLINE void store_partial(Real* p, std::size_t count, Vec<Real> v) {
-  for (std::size_t i = 0; i < count; ++i) p[i] = v[i];
+  for (std::size_t i = 0; i < kLanes<Real> && i < count; ++i) p[i] = v[i];
 }
 
 // max(x, y), x when y is NaN; the second operand wins no tie that matters (+0 against -0).

@@ -162,7 +162,7 @@ void SoftmaxLayerKernel<Real>::forward_panel(Range labels, std::size_t panel, Re
       }
       accumulate<Real, kRows, vectors>(depth, layer_.weight + (labels.begin + i) * inputs + k0,
                                        inputs, 1, A, kPanel, sum);
-      write_tile<Real, kRows, vectors>(sum, Real(1), Real(0), z, kPanel, kPanel);
+      store_tile<Real, kRows, vectors>(sum, z, kPanel);
     });
   }
 }
@@ -335,7 +335,7 @@ void SoftmaxLayerKernel<Real>::input_gradient(std::size_t part, Range labels, st
         sum[row][1] = load(d + static_cast<std::size_t>(row) * kPanel + kLanes<Real>);
       }
       accumulate<Real, kRows, 2>(labels.size(), D + i, 1, kPanel, w, ldw, sum);
-      write_tile<Real, kRows, 2>(sum, Real(1), Real(0), d, kPanel, kPanel);
+      store_tile<Real, kRows, 2>(sum, d, kPanel);
     });
   }
 }

@@ -37,6 +37,16 @@ HETSGD_INLINE void accumulate(std::size_t depth, const Real* a, std::size_t row_
   }
 }
 
+// C tile <- sum, a whole one.
+template <class Real, int rows, int vectors>
+HETSGD_INLINE void store_tile(const Vec<Real> (&sum)[rows][vectors], Real* C, std::size_t ldc) {
+  for (int i = 0; i < rows; ++i, C += ldc) {
+    for (int j = 0; j < vectors; ++j) {
+      store(C + static_cast<std::size_t>(j) * kLanes<Real>, sum[i][j]);
+    }
+  }
+}
+
 // C tile <- alpha * sum + beta * C for `columns` <= vectors * lanes columns. beta = 0 never reads
 // C.
 template <class Real, int rows, int vectors>

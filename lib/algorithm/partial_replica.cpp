@@ -24,6 +24,7 @@ void PartialReplica::compute(Worker& self, Activation& activation) {
     next.iteration = iteration;
     {
       const Guard guard(*monitor_);
+      monitor_->wait([&] { return !updating_; }, "the update of the model");
       if (at != round_) {
         self.copy(x_, w);
         at = round_;
@@ -149,21 +150,22 @@ PartialSum PartialReplica::reduce(Worker& self, Comm& group) {
       partial_all_reduce(group, self.device(), sum_.span(), share, Traffic::gradients);
   const double lr = learning_rate(self, result.items, group.size());
   if (group.rank() == 0) self.observe("contributors", result.contributors);
-  if (result.contributors > 0) {
+  {
     const Guard guard(*monitor_);
-    self.apply(scratch(), lr, x_);
+    updating_ = true;
   }
+  if (result.contributors > 0) self.apply(scratch(), lr, x_);
   return result;
 }
 
 void PartialReplica::replace(Worker& self, std::span<const float> model) {
-  const Guard guard(*monitor_);
   self.compute_vectors(2, [&] { self.device().copy(x_.size(), model.data(), x_.data()); });
 }
 
 void PartialReplica::finish_round(bool last) {
   const Guard guard(*monitor_);
   ++round_;
+  updating_ = false;
   ended_ = last;
   monitor_->notify_all();
 }

@@ -62,7 +62,8 @@ class PartialReplica {
   void compute(Worker& self, Activation& activation);
 
   // --- reducing companion
-  // Makes the contribution of this round, reduces it over `group` and updates x.
+  // Makes the contribution of this round, reduces it over `group` and updates x. The main process
+  // keeps away from x until finish_round.
   PartialSum reduce(Worker& self, Comm& group);
   // x <- model.
   void replace(Worker& self, std::span<const float> model);
@@ -108,6 +109,7 @@ class PartialReplica {
   Seconds computing_{0}, started_{0};
   std::uint64_t iterations_ = 0;
   bool in_iteration_ = false;
+  bool updating_ = false;  // x is between two rounds
   bool leaving_ = false;
   bool ended_ = false;
 };

@@ -1,5 +1,5 @@
 // AD-PSGD: identity, mixing of the replicas, records, timeline, and learning everywhere.
-// Its losses are checked against tests/reference/numpy_gossip.py.
+// Its losses are checked against tests/reference/numpy_decentralised.py.
 
 #include "support/compare.hpp"
 #include "support/timeline.hpp"

@@ -1,5 +1,5 @@
 // eager-SGD: identity, who contributes, records, timelines, and learning everywhere.
-// Its losses are checked against tests/reference/numpy_gossip.py.
+// Its losses are checked against tests/reference/numpy_decentralised.py.
 
 #include "support/compare.hpp"
 #include "support/timeline.hpp"

@@ -1,5 +1,5 @@
 // RNA: identity, probes, local accumulation, groups, records, timelines, and learning everywhere.
-// Its losses are checked against tests/reference/numpy_gossip.py.
+// Its losses are checked against tests/reference/numpy_decentralised.py.
 
 #include "algorithm/rna_grouping.hpp"
 #include "support/compare.hpp"
@@ -217,6 +217,31 @@ TEST(Rna, ExchangeEveryH) {
       EXPECT_EQ(e["round"].get<int>(), expected);
       expected += every;
       EXPECT_EQ(e["rank"].get<int>() % 2, e["group"].get<int>());
+    }
+  }
+}
+
+// Runs that end while groups form, with a worker that leaves its loop just then and has nothing to
+// contribute (its gradient is too old): its farewell must reach the controller that it gets.
+TEST(Rna, EndsWhileGroupsForm) {
+  const std::string data = "generate:tiny?rows_train=64&rows_test=8";
+  for (int factor = 5; factor <= 30; ++factor) {
+    for (int batches = 6; batches <= 8; ++batches) {
+      SCOPED_TRACE(fmt::format("factor {}, {} batches", factor, batches));
+      const Record run = run_training(
+          with(kBase, {{"train", data},
+                       {"test", data},
+                       {"workers", "3"},
+                       {"profile", HETSGD_TEST_DATA "/latency_only_profile.json"},
+                       {"network", HETSGD_TEST_DATA "/latency_only_network.json"},
+                       {"straggler", fmt::format("kind=constant,worker=1,factor={}", factor)},
+                       {"hierarchical", "true"},
+                       {"bound", "age"},
+                       {"eta", "1"},
+                       {"group_after", "3"},
+                       {"evaluate_every", "32"},
+                       {"max_samples", std::to_string(32 * batches)}}));
+      EXPECT_EQ(run.status, Status::completed);
     }
   }
 }

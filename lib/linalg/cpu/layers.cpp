@@ -119,7 +119,7 @@ void top_k_row(std::size_t n, const Real* z, std::size_t k, std::uint32_t* top) 
   const auto one_by_one = [&](std::size_t end) {
     for (; j < end; ++j) best.insert(k, z[j], static_cast<std::uint32_t>(j));
   };
-  one_by_one(std::min(n, kStride));
+  one_by_one(std::min(n, std::max(k, kStride)));
   while (j + kStride <= n) {
     // Most strides hold nothing above the k-th best: one comparison of their maximum tells. A NaN
     // k-th best is beaten by anything, so then every stride is read.

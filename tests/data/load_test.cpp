@@ -68,7 +68,7 @@ class LoadTest : public testing::Test {
 std::string large_text() {
   RandomStream random(21, Purpose::test);
   std::string text;
-  while (text.size() < 3'500'000) {
+  while (text.size() < 2'200'000) {
     text += fmt::format("{} {}:{}\n", random.below(2), 1 + random.below(1000), random.uniform());
   }
   return text;

@@ -146,7 +146,7 @@ std::string long_text(bool xc) {
   RandomStream random(11, Purpose::test);
   std::string rows;
   int count = 0;
-  while (rows.size() < (std::size_t{7} << 20)) {
+  while (rows.size() < (std::size_t{7} << 19)) {
     const std::uint64_t kind = random.below(20);
     if (kind == 0) {
       rows += "# a comment: with, marks:\n";
@@ -190,9 +190,9 @@ TEST(Text, ReportsTheFirstErrorWithAnyNumberOfThreads) {
   const auto lines_before = [&](std::size_t place) {
     return std::count(text.begin(), text.begin() + static_cast<std::ptrdiff_t>(place), '\n');
   };
-  const std::size_t later = text.find('\n', std::size_t{6} << 20) + 1;
+  const std::size_t later = text.find('\n', std::size_t{3} << 20) + 1;
   text.insert(later, "1 x:1\n");
-  const std::size_t early = text.find('\n', std::size_t{3} << 20) + 1;
+  const std::size_t early = text.find('\n', std::size_t{3} << 19) + 1;
   text.insert(early, "1 2:y\n");
   const std::string expected = fmt::format("test:{}:5: expected a number after 'index:', found 'y'",
                                            lines_before(early) + 1);

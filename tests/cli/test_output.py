@@ -163,7 +163,8 @@ class Interruption(ProgramTest):
         self.wait_for(lambda: (self.folder / "r.json").exists(), "the first result")
         program.send_signal(signal.SIGINT)
         program.send_signal(signal.SIGTERM)
-        self.assertEqual(program.wait(timeout=30), -signal.SIGTERM)
+        # both may be pending at once, and then the kernel chooses the order
+        self.assertIn(program.wait(timeout=30), (-signal.SIGTERM, -signal.SIGINT))
         self.run_program("validate", "r.json")
 
     def test_time_limit(self):

@@ -1,0 +1,157 @@
+// Partial all_reduce and activation without a centre: results on every cluster, and on `sim` the
+// cost of an all_reduce over all ranks whatever the number of contributors.
+#include "collective/partial.hpp"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <bit>
+#include <functional>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include "cluster/cluster.hpp"
+
+namespace hetsgd {
+namespace {
+
+ClusterOptions options_for(int workers) {
+  ClusterOptions options;
+  options.workers = workers;
+  options.profile.operations_per_s = 1e9;
+  options.profile.bytes_per_s = 1e9;
+  options.network.latency = Seconds(1e-5);
+  options.network.bytes_per_s = 1e9;
+  options.network.server_latency = Seconds(1e-5);
+  options.network.server_bytes_per_s = 1e9;
+  return options;
+}
+
+class PartialOn : public testing::TestWithParam<std::tuple<std::string, int>> {
+ protected:
+  int size() const { return std::get<1>(GetParam()); }
+  ClusterReport run(const std::function<void(Node&)>& worker) {
+    return make_cluster(std::get<0>(GetParam()), options_for(size()))->run(worker);
+  }
+};
+INSTANTIATE_TEST_SUITE_P(All, PartialOn,
+                         testing::Combine(testing::ValuesIn(cluster_names()),
+                                          testing::Values(1, 2, 3, 4, 7, 8)),
+                         [](const auto& test) {
+                           return std::get<0>(test.param) + "_" +
+                                  std::to_string(std::get<1>(test.param));
+                         });
+
+// In call k the ranks r with r % (k + 1) == 0 contribute (r + 1) 2^j in place j.
+TEST_P(PartialOn, SumsTheContributions) {
+  run([&](Node& node) {
+    for (int k = 0; k < 4; ++k) {
+      for (const std::size_t n : {std::size_t{0}, std::size_t{5}, std::size_t{10'000}}) {
+        float sum = 0;
+        std::int64_t items = 0;
+        int contributors = 0;
+        for (int r = 0; r < size(); ++r) {
+          items += r;
+          if (r % (k + 1) != 0) continue;
+          sum += static_cast<float>(r + 1);
+          ++contributors;
+        }
+        const bool mine = node.rank() % (k + 1) == 0;
+        std::vector<float> data(n + kPartialTail, -1.0F);
+        for (std::size_t j = 0; j < n; ++j) {
+          data[j] = mine ? static_cast<float>((node.rank() + 1) * (1 << j % 4)) : 0.0F;
+        }
+        const PartialSum result =
+            partial_all_reduce(node.comm(), node.device(), data,
+                               {.contributes = mine, .items = node.rank()}, Traffic::gradients);
+        EXPECT_EQ(result.contributors, contributors);
+        EXPECT_EQ(result.items, items);
+        EXPECT_FALSE(result.last);
+        for (std::size_t j = 0; j < n; ++j) {
+          ASSERT_EQ(data[j], sum * static_cast<float>(1 << j % 4)) << "place " << j;
+        }
+      }
+    }
+  });
+}
+
+// One rank says that it is the last time: all learn it in the same call, and nobody calls again.
+TEST_P(PartialOn, TheLastCallIsACommonDecision) {
+  for (int leaver = 0; leaver < size(); ++leaver) {
+    std::vector<int> calls(static_cast<std::size_t>(size()));
+    run([&](Node& node) {
+      std::vector<float> data(kPartialTail);
+      PartialSum result;
+      for (int k = 0; !result.last; ++k) {
+        const bool last = node.rank() == leaver && k == leaver + 2;
+        result = partial_all_reduce(node.comm(), node.device(), data, {.last = last},
+                                    Traffic::gradients);
+        ++calls[static_cast<std::size_t>(node.rank())];
+      }
+    });
+    EXPECT_EQ(calls, std::vector<int>(static_cast<std::size_t>(size()), leaver + 3));
+  }
+}
+
+// Any set of initiators reaches everybody, and after all messages of a round none is left.
+TEST_P(PartialOn, AnyInitiatorActivatesEverybody) {
+  const int p = size();
+  EXPECT_EQ(activation_messages(p), p == 1 ? 0 : std::bit_width(static_cast<unsigned>(p - 1)));
+  run([&](Node& node) {
+    for (int initiators = 1; initiators < 1 << p; initiators += p < 4 ? 1 : 7) {
+      const int tag = initiators % 2;
+      int expected = activation_messages(p);
+      if ((initiators >> node.rank() & 1) == 0) {
+        receive_activation(node.comm(), tag);
+        --expected;
+      }
+      pass_on_activation(node.comm(), tag);
+      for (; expected > 0; --expected) receive_activation(node.comm(), tag);
+      node.comm().barrier();
+      EXPECT_FALSE(node.comm().poll(kAnySource, tag));
+    }
+  });
+}
+
+TEST(Partial, CostsAnAllReduceOverAllRanks) {
+  constexpr std::size_t kCount = 100'000;
+  for (const int workers : {2, 3, 8}) {
+    for (const int contributors : {0, 1, workers}) {
+      const ClusterOptions options = options_for(workers);
+      const double expected =
+          options.network.all_reduce_cost(workers, 4.0 * (kCount + kPartialTail)).count();
+      const ClusterReport report = make_cluster("sim", options)->run([&](Node& node) {
+        std::vector<float> data(kCount + kPartialTail);
+        partial_all_reduce(node.comm(), node.device(), data,
+                           {.contributes = node.rank() < contributors}, Traffic::gradients);
+      });
+      EXPECT_DOUBLE_EQ(report.elapsed.count(), expected);
+      const auto& ledger = report.workers.back().ledger;
+      EXPECT_GT(ledger.bytes_sent[static_cast<std::size_t>(Traffic::gradients)], 4 * kCount / 2);
+    }
+  }
+}
+
+// One initiator: the last rank knows after ceil(log2 p) messages in a row.
+TEST(Partial, ActivationTakesLogarithmicTime) {
+  for (const int workers : {2, 3, 4, 8, 16, 100}) {
+    std::vector<double> heard(static_cast<std::size_t>(workers));
+    make_cluster("sim", options_for(workers))->run([&](Node& node) {
+      int expected = activation_messages(workers);
+      if (node.rank() != 0) {
+        receive_activation(node.comm(), 0);
+        --expected;
+        heard[static_cast<std::size_t>(node.rank())] = node.now().count();
+      }
+      pass_on_activation(node.comm(), 0);
+      for (; expected > 0; --expected) receive_activation(node.comm(), 0);
+    });
+    const double latest = *std::ranges::max_element(heard);
+    EXPECT_LE(latest, activation_messages(workers) * 1e-5 * (1 + 1e-12)) << workers;
+    EXPECT_GE(latest, 1e-5 * (1 - 1e-12));
+  }
+}
+
+}  // namespace
+}  // namespace hetsgd

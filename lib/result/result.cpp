@@ -76,9 +76,10 @@ std::uint64_t total(const std::array<std::uint64_t, 3>& bytes) {
   return bytes[0] + bytes[1] + bytes[2];
 }
 
-json worker_json(const WorkerRecord& worker) {
+// The list is by rank; a worker that has not reported yet has an empty record.
+json worker_json(const WorkerRecord& worker, std::size_t rank) {
   const Ledger& ledger = worker.report.ledger;
-  return {{"rank", worker.report.rank},
+  return {{"rank", rank},
           {"device", worker.report.device},
           {"compute_s", seconds(ledger.compute)},
           {"communicate_s", seconds(ledger.communicate)},
@@ -228,7 +229,9 @@ bool is_long_list(const json& value) {
 
 json result_json(const Record& record, const ResultOptions& options) {
   json workers = json::array();
-  for (const WorkerRecord& worker : record.workers) workers.push_back(worker_json(worker));
+  for (std::size_t rank = 0; rank < record.workers.size(); ++rank) {
+    workers.push_back(worker_json(record.workers[rank], rank));
+  }
   json result = {
       {"schema_version", result_schema_version()},
       {"tool",

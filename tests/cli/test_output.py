@@ -117,17 +117,17 @@ class Resume(ProgramTest):
 
 
 class Interruption(ProgramTest):
-    def interrupted(self, number):
+    def interrupted(self, number, *more):
         """Starts an endless run, sends the signal after its first result, returns the exit code."""
-        program = self.start(*ENDLESS)
+        program = self.start(*ENDLESS, *more)
         self.addCleanup(program.stdout.close)
         self.addCleanup(program.stderr.close)
         self.wait_for(lambda: (self.folder / "r.json").exists(), "the first result")
         program.send_signal(number)
         return program.wait(timeout=30)
 
-    def check_aborted(self, number):
-        self.assertEqual(self.interrupted(number), 128 + number)
+    def check_aborted(self, number, *more):
+        self.assertEqual(self.interrupted(number, *more), 128 + number)
         result = self.result("r.json")
         self.assertEqual(result["status"], "aborted")
         self.assertIsNotNone(result["finished_at"])
@@ -141,20 +141,14 @@ class Interruption(ProgramTest):
         self.check_aborted(signal.SIGTERM)
 
     def test_sigkill_leaves_the_last_result_whole(self):
-        self.assertEqual(self.interrupted(signal.SIGKILL), -signal.SIGKILL)
+        several = ["--algorithm", "adaptive", "--workers", "3"]
+        self.assertEqual(self.interrupted(signal.SIGKILL, *several), -signal.SIGKILL)
         self.assertEqual(self.result("r.json")["status"], "running")
         self.run_program("validate", "r.json")
 
     def test_sigint_in_real_time(self):
-        real = [*ENDLESS, "--cluster", "threads", "--workers", "2", "--algorithm", "ssgd"]
-        program = self.start(*real)
-        self.addCleanup(program.stdout.close)
-        self.addCleanup(program.stderr.close)
-        self.wait_for(lambda: (self.folder / "r.json").exists(), "the first result")
-        program.send_signal(signal.SIGINT)
-        self.assertEqual(program.wait(timeout=30), 130)
-        self.assertEqual(self.result("r.json")["status"], "aborted")
-        self.run_program("validate", "r.json")
+        self.check_aborted(signal.SIGINT, "--cluster", "threads", "--workers", "2",
+                           "--algorithm", "ssgd")
 
     def test_a_second_signal_kills(self):
         program = self.start(*ENDLESS)

@@ -188,7 +188,7 @@ def plot_batch_sizes(groups, how="minmax", title=""):
         seeds = f" ({len(table)} seeds)" if len(table) > 1 else ""
         axes.set_title(f"{title}: {name}{seeds}" if title else name + seeds, loc="left")
         axes.set_ylabel("Batch size (samples)")
-        axes.set_ylim(bottom=0)
+        axes.set_ylim(0, 1.08 * max(table.max() for table in panels.values()))
         axes.xaxis.set_major_locator(MaxNLocator(integer=True))
         axes.legend(loc="upper left", bbox_to_anchor=(1.01, 1), handlelength=3.2)
     all_axes[-1, 0].set_xlabel("Merge")

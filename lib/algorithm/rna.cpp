@@ -201,7 +201,7 @@ const bool registered = register_algorithm<Rna>({
             "so on their own, with a parameter server between them.",
     .paper = "004 chapter 5, algorithm 5",
     .cost = "one all_reduce of n numbers and 2 P + 4 q control messages per round; hierarchical: "
-            "and n numbers to the server and back per group and exchange",
+            "also n numbers to the server and back and a broadcast per exchange of a group",
     .result = "the replicas' common model; hierarchical: the size-weighted mean of the groups'",
     .identities = "all gradients ready = ssgd with full per-worker batches",
     .synchronous = false,

@@ -1,0 +1,180 @@
+// What collectives cost, in closed form, and how they move data.
+#include <cmath>
+#include <numeric>
+
+#include "cluster/sim_support.hpp"
+
+namespace hetsgd::sim {
+namespace {
+
+double now(Node& node) { return node.now().count(); }
+
+struct Case {
+  std::string name;
+  std::function<void(Comm&)> call;
+  std::function<Seconds(const NetworkModel&)> cost;
+  std::function<std::pair<double, double>(int rank)> bytes;  // sent, received: gradients
+};
+
+const std::vector<Case>& cases() {
+  static const std::vector<Case> all_cases{
+      {"all_reduce",
+       [](Comm& comm) {
+         std::vector<float> v(40);
+         comm.all_reduce(std::span(v), ReduceOp::sum, Traffic::gradients);
+       },
+       [](const NetworkModel& m) { return m.all_reduce_cost(4, 160); },
+       [](int) {
+         return std::pair{240.0, 240.0};
+       }},
+      {"broadcast",
+       [](Comm& comm) {
+         std::vector<float> v(40);
+         comm.broadcast(std::span(v), 1, Traffic::gradients);
+       },
+       [](const NetworkModel& m) { return m.broadcast_cost(4, 160); },
+       // Binomial from 1: 1 sends to 3 and 2, 3 sends to 0.
+       [](int rank) {
+         return std::pair{rank == 1 ? 320.0 : rank == 3 ? 160.0 : 0.0, rank == 1 ? 0.0 : 160.0};
+       }},
+      {"all_gather",
+       [](Comm& comm) {
+         std::vector<float> v(40), every(160);
+         comm.all_gather(std::span<const float>(v), std::span(every), Traffic::gradients);
+       },
+       [](const NetworkModel& m) { return m.all_gather_cost(4, 160); },
+       [](int) {
+         return std::pair{480.0, 480.0};
+       }},
+      {"reduce_scatter",
+       [](Comm& comm) {
+         std::vector<float> v(40);
+         comm.reduce_scatter(std::span(v), ReduceOp::sum, Traffic::gradients);
+       },
+       [](const NetworkModel& m) { return m.reduce_scatter_cost(4, 160); },
+       [](int) {
+         return std::pair{120.0, 120.0};
+       }},
+      {"barrier", [](Comm& comm) { comm.barrier(); },
+       [](const NetworkModel& m) { return m.barrier_cost(4); },
+       [](int) {
+         return std::pair{0.0, 0.0};
+       }},
+  };
+  return all_cases;
+}
+
+TEST(SimCollective, EndsForAllWhenTheLastArrivalHasPaidTheCost) {
+  for (const Case& one : cases()) {
+    SCOPED_TRACE(one.name);
+    const ClusterOptions options = slow_machine(4);
+    const double cost = one.cost(options.network).count();
+    const auto report = run(options, [&](Node& node) {
+      node.sleep(Seconds(node.rank()));
+      one.call(node.comm());
+      EXPECT_EQ(now(node), 3 + cost);
+    });
+    for (int r = 0; r < 4; ++r) {
+      EXPECT_EQ(ledger(report, r).wait.count(), 3.0);  // asleep or for the last
+      EXPECT_DOUBLE_EQ(ledger(report, r).communicate.count(), cost);
+      EXPECT_EQ(ledger(report, r).bytes_sent[kGradients], one.bytes(r).first);
+      EXPECT_EQ(ledger(report, r).bytes_received[kGradients], one.bytes(r).second);
+    }
+  }
+}
+
+TEST(SimCollective, ChargesFullSize) {
+  ClusterOptions options = slow_machine(4);
+  options.payload_scale = 10;
+  run(options, [&](Node& node) {
+    std::vector<float> v(40);
+    node.comm().all_reduce(std::span(v), ReduceOp::sum, Traffic::parameters);
+    const double scaled = options.network.all_reduce_cost(4, 1600).count();
+    EXPECT_EQ(now(node), scaled);
+    node.comm().all_reduce(std::span(v), ReduceOp::sum, Traffic::control);
+    EXPECT_DOUBLE_EQ(now(node), scaled + options.network.all_reduce_cost(4, 160).count());
+  });
+}
+
+TEST(SimCollective, OfOneIsFree) {
+  const auto report = run(slow_machine(1), [](Node& node) {
+    std::vector<float> v{1, 2}, w(2);
+    node.comm().all_reduce(std::span(v));
+    node.comm().all_gather(std::span<const float>(v), std::span(w));
+    node.comm().barrier();
+    EXPECT_EQ(w, v);
+  });
+  EXPECT_EQ(report.elapsed.count(), 0.0);
+  EXPECT_EQ(ledger(report, 0).bytes_sent[kControl], 0U);
+}
+
+// What a rank does to its buffer before it arrives counts, whoever came first.
+TEST(SimCollective, MovesDataAtTheLastArrival) {
+  std::vector<float> shared{1};
+  run(slow_machine(2), [&](Node& node) {
+    if (node.rank() == 1) {
+      node.sleep(1s);
+      shared[0] = 5;  // rank 0 has arrived, but its buffer is its own until rank 1 comes
+    }
+    std::vector<float> one{2};
+    node.comm().all_reduce(node.rank() == 0 ? std::span(shared) : std::span(one));
+    EXPECT_EQ(one[0] + shared[0], node.rank() == 0 ? 9 : 14);
+  });
+}
+
+TEST(SimCollective, CompanionOnTheWorkersCommIsACheckFailure) {
+  const auto text = failure_of<CheckFailure>(slow_machine(2), [](Node& node) {
+    if (node.rank() == 1) {
+      node.companion("comm", [](Node& self) {
+        self.sleep(1s);
+        self.comm().barrier();
+      });
+      node.comm().barrier();
+    } else {
+      node.sleep(5s);
+      node.comm().barrier();
+    }
+  });
+  EXPECT_EQ(text,
+            "rank 1 calls barrier in companion \"comm\" of worker 1 while its barrier goes on in "
+            "worker 1: give "
+            "a companion a Comm of its own (split)");
+}
+
+TEST(SimCollective, ThousandRanksOfAModelEach) {
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+  constexpr int kRanks = 100;
+#else
+  constexpr int kRanks = 1000;
+#endif
+  constexpr std::size_t n = 190'000;
+  ClusterOptions options = slow_machine(kRanks);
+  run(options, [&](Node& node) {
+    std::vector<float> v(n);
+    for (std::size_t i = 0; i < n; ++i)
+      v[i] = static_cast<float>((i + static_cast<std::size_t>(node.rank())) % 8);
+    node.comm().all_reduce(std::span(v));
+    // Eight consecutive ranks hold each of 0 ... 7 once.
+    for (std::size_t i = 0; i < n; i += 997) {
+      float sum = kRanks / 8 * 28.0F;
+      for (std::size_t r = kRanks / 8 * 8; r < kRanks; ++r) sum += static_cast<float>((i + r) % 8);
+      ASSERT_EQ(v[i], sum);
+    }
+  });
+}
+
+TEST(SimCollective, GroupsComeAndGo) {
+  run(slow_machine(4), [](Node& node) {
+    for (int i = 0; i < 100; ++i) {
+      const auto half = node.comm().split(node.rank() / 2, node.rank());
+      const auto quarter = half->split(half->rank() == 0 ? 0 : -1, 0);
+      EXPECT_EQ(quarter == nullptr, half->rank() == 1);
+      std::int64_t x = node.rank();
+      half->all_reduce(std::span(&x, 1));
+      EXPECT_EQ(x, node.rank() < 2 ? 1 : 5);
+    }
+  });
+}
+
+}  // namespace
+}  // namespace hetsgd::sim

@@ -1,0 +1,171 @@
+// Computation and the ledger in virtual time.
+#include <atomic>
+#include <memory>
+#include <thread>
+
+#include "cluster/sim_support.hpp"
+
+namespace hetsgd::sim {
+namespace {
+
+double now(Node& node) { return node.now().count(); }
+// Takes `seconds` on the slow machine at speed 1.
+Work work_of(double seconds) { return {.operations = 8 * seconds, .bytes = 0, .launches = 0}; }
+constexpr auto nothing = [] {};
+
+// --- compute -------------------------------------------------------------------------------------
+
+TEST(SimCompute, TakesTheProfilesTimeDividedBySpeed) {
+  ClusterOptions options = slow_machine(3);
+  options.speed = {1, 0.5};  // the last value repeats
+  const auto report = run(options, [](Node& node) {
+    node.compute({.operations = 16, .bytes = 32, .launches = 2}, ComputeKind::step, nothing);
+    EXPECT_EQ(now(node), node.rank() == 0 ? 5.0 : 10.0);
+  });
+  for (int r = 0; r < 3; ++r) {
+    EXPECT_EQ(ledger(report, r).steps, 1U);
+    EXPECT_EQ(ledger(report, r).compute.count(), r == 0 ? 5.0 : 10.0);
+    EXPECT_EQ(ledger(report, r).delay_requested.count(), r == 0 ? 0.0 : 5.0);
+    EXPECT_EQ(ledger(report, r).delay_achieved.count(), r == 0 ? 0.0 : 5.0);
+  }
+  EXPECT_EQ(report.workers[0].device, "slow");
+  EXPECT_EQ(report.workers[2].device, "slow x 0.5");
+}
+
+TEST(SimCompute, VectorsAreScaledButNotSlowedByStragglers) {
+  ClusterOptions options = slow_machine(1);
+  options.work_scale = 4;
+  options.scenario =
+      std::make_shared<Scenario>(std::vector<std::string>{"kind=constant,worker=0,factor=3"}, 1, 1);
+  const auto report = run(options, [](Node& node) {
+    const Work work{.operations = 16, .bytes = 32, .launches = 2};
+    node.compute(work, ComputeKind::vector, nothing);
+    EXPECT_EQ(now(node), 8 + 8 + 1.0);
+    node.compute(work, ComputeKind::step, nothing);
+    EXPECT_EQ(now(node), 17 + 3 * 5.0);
+  });
+  EXPECT_EQ(ledger(report, 0).steps, 1U);
+  EXPECT_EQ(ledger(report, 0).delay_requested.count(), 10.0);
+  EXPECT_EQ(ledger(report, 0).delay_achieved.count(), 10.0);
+}
+
+TEST(SimCompute, ScenarioSeesRankIterationAndStart) {
+  ClusterOptions options = slow_machine(2);
+  options.scenario =
+      std::make_shared<Scenario>(std::vector<std::string>{"kind=uniform,min=0ms,max=500ms"}, 2, 7);
+  run(options, [&](Node& node) {
+    for (std::uint64_t i = 0; i < 5; ++i) {
+      const Seconds start = node.now();
+      const Seconds expected = options.scenario->stretched(node.rank(), i, start, Seconds(1));
+      node.compute(work_of(1), ComputeKind::step, nothing);
+      EXPECT_EQ(node.now(), start + expected);
+    }
+  });
+}
+
+TEST(SimCompute, RunsItsFunctionOnceOnADeepStack) {
+  std::atomic<int> runs = 0;
+  for (const int threads : {1, 2, 4}) {
+    ClusterOptions options = slow_machine(8);
+    options.host_threads = threads;
+    run(options, [&](Node& node) {
+      for (int i = 0; i < 20; ++i) {
+        node.compute(work_of(1), ComputeKind::step, [&] {
+          volatile char large[1 << 20];  // more than a fiber has
+          large[0] = 1;
+          runs += large[0];
+        });
+      }
+    });
+  }
+  EXPECT_EQ(runs, 3 * 8 * 20);
+}
+
+TEST(SimCompute, ExceptionComesOutAtItsEnd) {
+  run(slow_machine(1), [](Node& node) {
+    try {
+      node.compute(work_of(2), ComputeKind::step, [] { throw runtime_failure("inside"); });
+      ADD_FAILURE();
+    } catch (const Error& error) {
+      EXPECT_STREQ(error.what(), "inside");
+      node.sleep(1s);  // a process may block while it handles an exception
+    }
+    EXPECT_EQ(now(node), 3.0);
+  });
+}
+
+TEST(SimCompute, DevicesComputeAndSurviveTheRun) {
+  const auto cluster = make_sim_cluster(slow_machine(3));
+  std::vector<Device*> devices(3);
+  for (int repetition = 0; repetition < 2; ++repetition) {
+    cluster->run([&](Node& node) {
+      auto& mine = devices[static_cast<std::size_t>(node.rank())];
+      if (repetition == 1) {
+        EXPECT_EQ(mine, &node.device());
+      }
+      mine = &node.device();
+      Buffer x(node.device(), 100);
+      node.compute({}, ComputeKind::vector, [&] { node.device().fill(100, 2.0F, x.data()); });
+      double norm = 0;
+      node.compute({}, ComputeKind::vector,
+                   [&] { norm = node.device().squared_norm(100, x.data()); });
+      EXPECT_EQ(norm, 400.0);
+      node.companion("other", [&mine](Node& self) { EXPECT_NE(&self.device(), mine); });
+    });
+  }
+}
+
+// --- the ledger ----------------------------------------------------------------------------------
+
+class Null final : public Service<int, int> {
+  void handle(int, const int&, std::span<const float>, Responder<int> reply) override { reply(0); }
+};
+
+TEST(SimLedger, TimesAddUpToTheRun) {
+  const auto report = run(slow_machine(3), [](Node& node) {
+    auto service = serve<Null>(node, "null");
+    std::vector<float> v(100);
+    for (int i = 0; i < 10; ++i) {
+      node.compute(work_of(1 + node.rank()), ComputeKind::step, nothing);
+      node.comm().all_reduce(std::span(v));
+      node.compute(work_of(0.5), ComputeKind::vector, nothing);
+      const int to = (node.rank() + 1) % 3, from = (node.rank() + 2) % 3;
+      node.comm().send<float>(to, i, v);
+      node.comm().receive<float>(from, i, v);
+      service.call(i);
+      node.sleep(Seconds(0.25));
+    }
+    node.comm().barrier();
+  });
+  for (int r = 0; r < 3; ++r) {
+    const Ledger& l = ledger(report, r);
+    EXPECT_NEAR((l.compute + l.communicate + l.wait).count(), report.elapsed.count(), 1e-9);
+    EXPECT_DOUBLE_EQ(l.compute.count(), 10 * (1.5 + r));
+  }
+}
+
+TEST(SimLedger, CompanionsBytesAreTheWorkersAndTheirTimeIsNot) {
+  const auto report = run(slow_machine(2), [](Node& node) {
+    node.companion("comm", [](Node& self) {
+      const std::vector<float> v(16);
+      std::vector<float> w(16);
+      self.compute(work_of(3), ComputeKind::vector, nothing);
+      self.comm().send<float>(1 - self.rank(), 0, v, Traffic::gradients);
+      self.comm().receive<float>(1 - self.rank(), 0, w);
+      EXPECT_EQ(self.ledger().compute.count(), 3.0);
+      EXPECT_EQ(self.ledger().communicate.count(), 1.25);
+      EXPECT_EQ(self.ledger().bytes_sent[kGradients], 0U);
+    });
+    node.compute(work_of(1), ComputeKind::step, nothing);
+  });
+  for (int r = 0; r < 2; ++r) {
+    EXPECT_EQ(ledger(report, r).compute.count(), 1.0);
+    EXPECT_EQ(ledger(report, r).communicate.count(), 0.0);
+    EXPECT_EQ(ledger(report, r).bytes_sent[kGradients], 64U);
+    EXPECT_EQ(ledger(report, r).bytes_received[kGradients], 64U);
+  }
+  EXPECT_EQ(report.elapsed.count(), 4.25);  // companions count for the end of the run
+}
+
+}  // namespace
+}  // namespace hetsgd::sim

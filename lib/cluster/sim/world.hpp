@@ -36,8 +36,8 @@ struct Alarm {
 struct World {
   Engine& engine;
   Network network;
-  std::vector<Ledger*> workers =
-      {};  // by rank: bytes are the worker's, whichever process moves them
+  // By rank: bytes are the worker's, whichever of its processes moves them.
+  std::vector<Ledger*> workers = {};
   FreeList<Message> messages = {};
   FreeList<Alarm> alarms = {};
 

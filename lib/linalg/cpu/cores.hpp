@@ -4,14 +4,14 @@
 // a result has the same bits on an idle and on a loaded host.
 #pragma once
 
-#include <tbb/info.h>
-#include <tbb/parallel_for.h>
-#include <tbb/partitioner.h>
-#include <tbb/task_arena.h>
-
 #include <algorithm>
+#include <atomic>
 #include <cstddef>
+#include <cstdint>
 #include <memory>
+#include <thread>
+#include <type_traits>
+#include <vector>
 
 namespace hetsgd::cpu {
 
@@ -28,36 +28,40 @@ inline Range part_of(std::size_t n, std::size_t parts, std::size_t part, std::si
           std::min(n, units * (part + 1) / parts * grain)};
 }
 
+// count - 1 helper threads, asleep between calls, beside the calling one. Own threads and no task
+// pool: a pool is shared by all devices of the process, and part p would run wherever there is
+// room.
 class Cores {
  public:
-  explicit Cores(int count) : count_(static_cast<std::size_t>(count)) {
-    // Never more threads than the process may use; the split stays the one for `count` cores.
-    if (count > 1) {
-      arena_ = std::make_unique<tbb::task_arena>(std::min(count, tbb::info::default_concurrency()));
-    }
-  }
+  explicit Cores(int count);
+  ~Cores();
+  Cores(const Cores&) = delete;
+  Cores& operator=(const Cores&) = delete;
 
-  std::size_t count() const { return count_; }
+  std::size_t count() const { return helpers_.size() + 1; }
 
-  // f(part) for part = 0..parts-1, at once where there are several cores; returns when all are
-  // done.
+  // f(part) for part = 0..parts-1, parts <= count(), part p on helper p (0: the caller); returns
+  // when all are done. f must not throw.
   template <class F>
   void run(std::size_t parts, F&& f) const {
-    if (!arena_ || parts < 2) {
+    if (helpers_.empty() || parts < 2) {
       for (std::size_t part = 0; part < parts; ++part) f(part);
       return;
     }
-    arena_->execute([&] {
-      tbb::parallel_for(
-          std::size_t{0}, parts, [&](std::size_t part) { f(part); }, tbb::simple_partitioner{});
-    });
+    using Function = std::remove_reference_t<F>;
+    const auto call = [](const void* context, std::size_t part) {
+      (*static_cast<const Function*>(context))(part);
+    };
+    start({call, std::addressof(f), parts});
+    f(std::size_t{0});
+    finish();
   }
 
   // f(range) over a split of 0..n into at most count() parts of at least `least` elements each.
   template <class F>
   void split(std::size_t n, std::size_t grain, std::size_t least, F&& f) const {
     const std::size_t parts =
-        std::clamp<std::size_t>(n / std::max<std::size_t>(least, 1), 1, count_);
+        std::clamp<std::size_t>(n / std::max<std::size_t>(least, 1), 1, count());
     run(parts, [&](std::size_t part) {
       const Range range = part_of(n, parts, part, grain);
       if (range.size() > 0) f(range);
@@ -65,8 +69,22 @@ class Cores {
   }
 
  private:
-  std::size_t count_;
-  std::unique_ptr<tbb::task_arena> arena_;
+  struct Job {
+    void (*call)(const void* context, std::size_t part) = nullptr;  // null: end the thread
+    const void* context = nullptr;
+    std::size_t parts = 0;
+  };
+
+  void start(const Job& job) const;
+  void finish() const;
+  void help(std::size_t part) const;
+
+  // A job is written before `generation_` moves on and read after; the next one is not written
+  // before every helper has counted itself out of `busy_`.
+  mutable Job job_;
+  mutable std::atomic<std::uint32_t> generation_{0};
+  mutable std::atomic<std::size_t> busy_{0};
+  std::vector<std::thread> helpers_;
 };
 
 }  // namespace hetsgd::cpu

@@ -30,13 +30,13 @@ template <>
 struct VecTypes<float> {
   typedef float Value __attribute__((vector_size(kVectorBytes)));
   typedef float Unaligned __attribute__((vector_size(kVectorBytes), aligned(4), may_alias));
-  typedef std::int32_t Integer __attribute__((vector_size(kVectorBytes)));
+  typedef std::uint32_t Integer __attribute__((vector_size(kVectorBytes)));
 };
 template <>
 struct VecTypes<double> {
   typedef double Value __attribute__((vector_size(kVectorBytes)));
   typedef double Unaligned __attribute__((vector_size(kVectorBytes), aligned(8), may_alias));
-  typedef std::int64_t Integer __attribute__((vector_size(kVectorBytes)));
+  typedef std::uint64_t Integer __attribute__((vector_size(kVectorBytes)));
 };
 
 template <class Real>

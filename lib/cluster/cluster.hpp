@@ -2,6 +2,7 @@
 // in sub-folders; each registers itself here by name.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -21,6 +22,10 @@ struct ClusterOptions {
   std::uint64_t seed = 1;
   // Relative speed per worker, > 0; empty: all 1. Shorter lists repeat their last value.
   std::vector<double> speed;
+  double speed_of(int rank) const {
+    if (speed.empty()) return 1;
+    return speed[std::min(static_cast<std::size_t>(rank), speed.size() - 1)];
+  }
   std::shared_ptr<const Scenario> scenario;  // null: no stragglers
   // sim
   DeviceProfile profile;
@@ -51,6 +56,8 @@ class Cluster {
   virtual std::string name() const = 0;
   virtual int size() const = 0;
   virtual bool is_virtual() const = 0;  // true: clock values are simulated
+  // The device of a worker as the result names it; after run() the report may say more (its core).
+  virtual std::string device_name(int rank) const = 0;
   // Runs worker(node) once per rank and returns when all processes have returned. If one throws, all others are woken
   // and unwound (a cluster-internal exception passes through the algorithm's frames) and the first exception is
   // rethrown. When no process can go on, throws Error(runtime) that names every process and its blocking point.

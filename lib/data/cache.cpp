@@ -7,7 +7,7 @@
 
 #include "core/error.hpp"
 #include "data/binary.hpp"
-#include "data/output_file.hpp"
+#include "core/output_file.hpp"
 #include "data/source.hpp"
 
 namespace hetsgd {

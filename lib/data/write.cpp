@@ -6,7 +6,7 @@
 
 #include "core/error.hpp"
 #include "data/binary.hpp"
-#include "data/output_file.hpp"
+#include "core/output_file.hpp"
 
 namespace hetsgd {
 

@@ -58,7 +58,6 @@ std::string to_string(Status status);
 
 struct Record {
   nlohmann::json config;  // OptionSet::to_json(): complete
-  std::vector<std::string> args;
   LoadReport train_report, test_report;
   DatasetPtr train, test;
   std::string cluster;

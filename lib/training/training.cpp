@@ -371,6 +371,10 @@ const Record& Training::run(const TrainHooks& hooks) {
                 hooks);
   const auto cluster = make_cluster(s.options.cluster, s.cluster_options());
   s.record.virtual_time = cluster->is_virtual();
+  for (WorkerRecord& worker : s.record.workers) {
+    worker.report.rank = static_cast<int>(&worker - s.record.workers.data());
+    worker.report.device = cluster->device_name(worker.report.rank);
+  }
   s.record.phases.init_s += seconds_since(start);
 
   driver.measure_initial();

@@ -3,7 +3,7 @@
 
 #include <gmock/gmock.h>
 
-#include "data/output_file.hpp"
+#include "core/output_file.hpp"
 #include "data_test_util.hpp"
 
 namespace hetsgd {

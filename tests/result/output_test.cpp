@@ -84,8 +84,8 @@ TEST_F(OutputTest, AFullDiskIsReported) {
             write_result("/dev/full", {{"a", 1}});
           },
           ExitCode::runtime),
-      "/dev/full: cannot write the result: No space left on device | free some space or write "
-      "elsewhere with -o");
+      "/dev/full: cannot write the result: No space left on device | free some space or choose "
+      "another place");
 }
 
 // A limit on the size of files stands in for a full disk: write() fails in the middle.

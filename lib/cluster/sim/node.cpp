@@ -52,12 +52,6 @@ SimRun::SimRun(const ClusterOptions& options_, SimDevices& devices_)
       services(world, options_.profile, options_.work_scale),
       everybody(std::make_shared<Group>(world, ranks(options_.workers))) {}
 
-double SimRun::speed(int rank) const {
-  const auto& list = options.speed;
-  if (list.empty()) return 1;
-  return list[std::min(static_cast<std::size_t>(rank), list.size() - 1)];
-}
-
 SimNode::SimNode(SimRun& run, int rank, bool companion)
     : run_(run), rank_(rank), is_companion_(companion), comm_(run.everybody, rank) {}
 
@@ -76,7 +70,7 @@ SimNode::Duration SimNode::duration(const Work& work, ComputeKind kind) {
   const DeviceProfile& profile = run_.options.profile;
   const Seconds at_full_speed =
       profile.seconds(step ? work : scaled(work, run_.options.work_scale));
-  Seconds time = at_full_speed / run_.speed(rank_);
+  Seconds time = at_full_speed / run_.options.speed_of(rank_);
   if (step) {
     if (run_.options.scenario) {
       time = run_.options.scenario->stretched(rank_, ledger_.steps, now(), time);

@@ -33,7 +33,6 @@ class SimDevices {
 // What the nodes of one run share.
 struct SimRun {
   SimRun(const ClusterOptions& options_, SimDevices& devices_);
-  double speed(int rank) const;
 
   const ClusterOptions& options;
   SimDevices& devices;

@@ -30,16 +30,15 @@ class SimCluster final : public Cluster {
   std::string name() const override { return "sim"; }
   int size() const override { return options_.workers; }
   bool is_virtual() const override { return true; }
+  std::string device_name(int rank) const override {
+    const std::string name = options_.profile.name.empty() ? "sim" : options_.profile.name;
+    const double speed = options_.speed_of(rank);
+    return speed == 1 ? name : fmt::format("{} x {}", name, speed);
+  }
   ClusterReport run(const std::function<void(Node&)>& worker) override;
   void abort(std::exception_ptr error) override;
 
  private:
-  std::string device_name(double speed) const {
-    const std::string& profile = options_.profile.name;
-    const std::string name = profile.empty() ? "sim" : profile;
-    return speed == 1 ? name : fmt::format("{} x {}", name, speed);
-  }
-
   ClusterOptions options_;
   SimDevices devices_;
   std::mutex mutex_;  // guards the two below
@@ -75,7 +74,7 @@ ClusterReport SimCluster::run(const std::function<void(Node&)>& worker) {
   ClusterReport report;
   for (int rank = 0; rank < options_.workers; ++rank) {
     report.workers.push_back(
-        {rank, device_name(run.speed(rank)), nodes[static_cast<std::size_t>(rank)]->ledger()});
+        {rank, device_name(rank), nodes[static_cast<std::size_t>(rank)]->ledger()});
   }
   report.elapsed = Seconds(run.engine.now());
   report.fenced = Seconds(run.fenced_s);

@@ -34,6 +34,9 @@ class ThreadsCluster final : public Cluster {
   std::string name() const override { return "threads"; }
   int size() const override { return options_.workers; }
   bool is_virtual() const override { return false; }
+  std::string device_name(int rank) const override {
+    return devices_[static_cast<std::size_t>(rank)].text;
+  }
 
   ClusterReport run(const std::function<void(Node&)>& worker) override {
     std::shared_ptr<Run> run;

@@ -1,0 +1,46 @@
+// A file that appears under its name complete or not at all.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "core/error.hpp"
+
+namespace hetsgd {
+
+struct OutputFileOptions {
+  std::string what = "the file";  // in messages: "PATH: cannot write the file: ..."
+  bool durable = false;           // fsync of the file and its folder: survives a power cut
+};
+
+// Bytes go to a temporary file beside `path`, which commit() renames; without commit() it is
+// removed. A link stays a link: the file that it points to is replaced. What is not a regular file (a
+// pipe, /dev/stdout) is written directly. Every failure, a full disk too, is an Error(runtime) that
+// names the path and the reason; a file that was there before stays whole.
+class OutputFile {
+ public:
+  explicit OutputFile(std::string path, OutputFileOptions options = {});
+  ~OutputFile();
+  OutputFile(const OutputFile&) = delete;
+  OutputFile& operator=(const OutputFile&) = delete;
+
+  void write(std::string_view bytes);
+  void commit();
+
+ private:
+  void flush();
+  void write_out(std::string_view bytes);
+  [[noreturn]] void fail() const;
+
+  std::string path_;
+  OutputFileOptions options_;
+  std::string target_;     // path_ with links followed
+  std::string temporary_;  // empty: writing directly
+  int file_ = -1;
+  std::string buffer_;
+};
+
+// The error of a failed write: "PATH: cannot write WHAT: reason", with a hint.
+Error write_error(ExitCode code, const std::string& path, const std::string& what, int error_number);
+
+}  // namespace hetsgd

@@ -10,11 +10,6 @@ namespace hetsgd::threads {
 
 namespace {
 
-double speed_of(const ClusterOptions& options, int rank) {
-  if (options.speed.empty()) return 1;
-  return options.speed[std::min(static_cast<std::size_t>(rank), options.speed.size() - 1)];
-}
-
 }  // namespace
 
 // --- node
@@ -24,7 +19,7 @@ ThreadsNode::ThreadsNode(Run& run, Process& process)
     : run_(run),
       process_(process),
       comm_(run.everybody_, process.rank),
-      speed_(speed_of(run.options_, process.rank)) {}
+      speed_(run.options_.speed_of(process.rank)) {}
 
 void ThreadsNode::compute(const Work& work, ComputeKind kind, FunctionRef fn) {
   static_cast<void>(work);  // takes as long as it takes

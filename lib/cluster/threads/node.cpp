@@ -8,13 +8,6 @@
 
 namespace hetsgd::threads {
 
-namespace {
-
-}  // namespace
-
-// --- node
-// ------------------------------------------------------------------------------------------
-
 ThreadsNode::ThreadsNode(Run& run, Process& process)
     : run_(run),
       process_(process),

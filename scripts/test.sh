@@ -69,7 +69,13 @@ if $setup; then part "Debian packages" ./scripts/setup-debian.sh --no-torch || t
 build_and_test release
 if ! $quick; then
   build_and_test asan-ubsan
-  build_and_test tsan
+  # ThreadSanitizer: what has threads; the rest runs on one, and would only make the run longer.
+  concurrent=(tests/{cluster,collective,algorithm,training}/*_test.cpp)
+  concurrent=("${concurrent[@]#tests/}")
+  concurrent=("${concurrent[@]%.cpp}")
+  if part "tsan: build" build tsan --target "${concurrent[@]//\//_}" ; then
+    part "tsan: tests" ctest --preset tsan -j "$cores" -R '^(cluster|collective|algorithm|training)/' || true
+  fi
   if part "fuzzers: build" build fuzz --target tests/fuzz/all; then
     part "fuzzers" fuzz || true
   fi

@@ -233,8 +233,8 @@ TEST(NetworkModel, BytesSentPerRank) {
 }
 
 TEST(NetworkModel, BuiltinOnesAreComplete) {
-  for (const char* name :
-       {"pcie3", "nvlink2", "ethernet-1g", "ethernet-10g", "infiniband-edr", "ideal"}) {
+  for (const char* name : {"pcie3", "nvlink2", "ethernet-1g", "ethernet-10g", "infiniband-edr",
+                           "shared-memory", "ideal"}) {
     EXPECT_THAT(builtin_network_models(), Contains(name));
   }
   for (const std::string& name : builtin_network_models()) {

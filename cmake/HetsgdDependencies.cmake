@@ -18,4 +18,5 @@ if(HETSGD_TESTS)
 endif()
 if(HETSGD_BENCHMARKS)
   find_package(benchmark REQUIRED)
+  pkg_check_modules(OPENBLAS REQUIRED IMPORTED_TARGET openblas)  # what our products are compared with
 endif()

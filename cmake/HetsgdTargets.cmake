@@ -32,6 +32,9 @@ function(hetsgd_test path)
   if(NOT ARG_TIMEOUT)
     set(ARG_TIMEOUT 120)
   endif()
+  if(HETSGD_SANITIZE)
+    math(EXPR ARG_TIMEOUT "5 * ${ARG_TIMEOUT}")  # ThreadSanitizer is ten times slower
+  endif()
   set_tests_properties(${path} PROPERTIES TIMEOUT ${ARG_TIMEOUT} SKIP_RETURN_CODE 77
                        LABELS "${ARG_LABELS}")
 endfunction()

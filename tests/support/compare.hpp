@@ -45,8 +45,13 @@ inline void expect_same_bits(const Record& a, const Record& b) {
 // Runs `settings` on both clusters with 1, 2, 3, 4 and 8 workers: all end with finite losses and
 // have learnt (generate:tiny starts below 0.1).
 inline void expect_learns_everywhere(const Settings& settings, double p1 = 0.3) {
+#ifdef __SANITIZE_THREAD__
+  const std::vector<const char*> sizes = {"3"};  // races show at any size; learning is shown without
+#else
+  const std::vector<const char*> sizes = {"1", "2", "3", "4", "8"};
+#endif
   for (const char* cluster : {"sim", "threads"}) {
-    for (const char* workers : {"1", "2", "3", "4", "8"}) {
+    for (const char* workers : sizes) {
       SCOPED_TRACE(std::string(cluster) + ", " + workers + " workers");
       const Record run = run_training(with(settings, {{"cluster", cluster}, {"workers", workers}}));
       EXPECT_EQ(run.status, Status::completed);

@@ -98,10 +98,8 @@ std::vector<std::string> parse_arguments(const Command& command, OptionSet& set,
   app.set_help_flag("");
   app.allow_extras();
   bind(app, set);
-  app.add_option(kOperands)
-      ->expected(-1)
-      ->allow_extra_args()
-      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+  app.add_option(kOperands)->expected(-1)->allow_extra_args()->multi_option_policy(
+      CLI::MultiOptionPolicy::TakeAll);
   parse_reversed(app, arguments);
   for (const std::string& extra : app.remaining()) {
     if (extra.size() > 1 && extra.front() == '-') throw unknown_option(command, set, extra);

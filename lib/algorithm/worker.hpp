@@ -140,7 +140,6 @@ class Worker {
   void compute_vectors(double passes, FunctionRef fn);
 
   // --- memory (not charged: set-up)
-  // ---------------------------------------------------------------
   Buffer vector();              // model-sized, zero
   Buffer initial_parameters();  // the same bits for every worker, algorithm and cluster
   Gradient make_gradient();
@@ -183,7 +182,6 @@ class Worker {
   void observe(const std::string& histogram, std::int64_t value) { run_.observe(histogram, value); }
 
   // --- counters for the driver
-  // ----------------------------------------------------------------------
   std::uint64_t samples() const { return samples_; }
   std::uint64_t updates() const { return *updates_; }
   std::uint64_t running_calls() const { return running_calls_; }

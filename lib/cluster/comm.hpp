@@ -1,10 +1,13 @@
 // Comm: tagged messages and collectives of one group of workers.
 //
-// All calls block and cost time on every cluster. A Comm belongs to one rank; each rank of the group has
-// its own. Collectives are called by every rank of the group in the same order. Messages between one pair
+// All calls block and cost time on every cluster. A Comm belongs to one rank; each rank of the
+// group has
+// its own. Collectives are called by every rank of the group in the same order. Messages between
+// one pair
 // of ranks with one tag arrive in the order sent.
 //
-// Rank order: all_reduce and reduce_scatter add the contributions in the order of ranks, ((x0+x1)+x2)+...,
+// Rank order: all_reduce and reduce_scatter add the contributions in the order of ranks,
+// ((x0+x1)+x2)+...,
 // on every cluster, so the same inputs give the same bits everywhere.
 #pragma once
 
@@ -45,13 +48,15 @@ class Comm {
   virtual int size() const = 0;
 
   // --- messages ----------------------------------------------------------------------------------
-  // Returns when `data` may be reused (it has left this rank's link); does not wait for the receiver.
+  // Returns when `data` may be reused (it has left this rank's link); does not wait for the
+  // receiver.
   // Tags are >= 0 and the caller's own to choose.
   template <class T>
   void send(int to, int tag, std::span<const T> data, Traffic kind = Traffic::control) {
     send_bytes(to, tag, std::as_bytes(data), kind);
   }
-  // Blocks until a message with this tag from `from` (or kAnySource: the earliest arrival, ties lowest
+  // Blocks until a message with this tag from `from` (or kAnySource: the earliest arrival, ties
+  // lowest
   // rank) is here. It must have exactly data.size() elements (checked).
   template <class T>
   Envelope receive(int from, int tag, std::span<T> data) {
@@ -63,8 +68,7 @@ class Comm {
   // --- collectives -------------------------------------------------------------------------------
   // In place: every rank ends with the reduction over all ranks. Any length, 0 included.
   template <class T>
-  void all_reduce(std::span<T> data, ReduceOp op = ReduceOp::sum,
-                  Traffic kind = Traffic::control) {
+  void all_reduce(std::span<T> data, ReduceOp op = ReduceOp::sum, Traffic kind = Traffic::control) {
     static_assert(element_of<T>() != Element::byte, "only float, double and int64 can be reduced");
     all_reduce_raw(data.data(), data.size(), element_of<T>(), op, kind);
   }
@@ -77,7 +81,8 @@ class Comm {
   void all_gather(std::span<const T> mine, std::span<T> all, Traffic kind = Traffic::control) {
     all_gather_raw(mine.data(), mine.size() * sizeof(T), all.data(), kind);
   }
-  // In place on data [n]: afterwards this rank's block, block_of(rank, n), holds the reduction; the rest
+  // In place on data [n]: afterwards this rank's block, block_of(rank, n), holds the reduction; the
+  // rest
   // is unspecified.
   template <class T>
   void reduce_scatter(std::span<T> data, ReduceOp op = ReduceOp::sum,
@@ -87,14 +92,17 @@ class Comm {
   }
   virtual void barrier() = 0;
 
-  // A new group of the ranks with the same colour (>= 0), ordered by (key, rank). A negative colour joins
-  // none and gets null. Collective. split(0, rank()) duplicates the group, for a companion's own collectives.
+  // A new group of the ranks with the same colour (>= 0), ordered by (key, rank). A negative colour
+  // joins
+  // none and gets null. Collective. split(0, rank()) duplicates the group, for a companion's own
+  // collectives.
   virtual std::unique_ptr<Comm> split(int color, int key) = 0;
 
   struct Block {
     std::size_t begin = 0, end = 0;
   };
-  // The slice of [0, n) that `rank` owns in reduce_scatter: sizes differ by at most one, larger first.
+  // The slice of [0, n) that `rank` owns in reduce_scatter: sizes differ by at most one, larger
+  // first.
   Block block_of(int rank, std::size_t n) const {
     const std::size_t p = static_cast<std::size_t>(size()), r = static_cast<std::size_t>(rank);
     const std::size_t base = n / p, extra = n % p;

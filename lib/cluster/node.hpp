@@ -2,8 +2,10 @@
 //
 // An algorithm is blocking code over this vocabulary; it never learns which cluster it is on.
 //
-// Contract of compute (what makes `sim` exact and parallel): between the start of a compute and its completion,
-// its function touches only buffers that nobody else touches. A worker that others read while it computes works
+// Contract of compute (what makes `sim` exact and parallel): between the start of a compute and its
+// completion,
+// its function touches only buffers that nobody else touches. A worker that others read while it
+// computes works
 // on a snapshot, or takes what came in at its next step boundary.
 #pragma once
 
@@ -41,14 +43,16 @@ class FunctionRef {
   void (*call_)(void*);
 };
 
-// Lock and condition between a worker's processes, or between workers of one address space (sim, threads).
+// Lock and condition between a worker's processes, or between workers of one address space (sim,
+// threads).
 // Meets Lockable's lock/unlock: std::lock_guard<Monitor> works.
 class Monitor {
  public:
   virtual ~Monitor() = default;
   virtual void lock() = 0;
   virtual void unlock() = 0;
-  // Called with the lock held; returns with it held and ready() true. `what` names the wait in a deadlock report.
+  // Called with the lock held; returns with it held and ready() true. `what` names the wait in a
+  // deadlock report.
   // ready() is evaluated under the lock, after each notify_all.
   virtual void wait(const std::function<bool()>& ready, std::string_view what) = 0;
   virtual void notify_all() = 0;
@@ -76,7 +80,8 @@ class Node {
   virtual Device& device() = 0;
   virtual Comm& comm() = 0;  // all workers
 
-  // Runs `fn` on this worker's device; takes the time of `work` on its profile (sim) or as long as it takes
+  // Runs `fn` on this worker's device; takes the time of `work` on its profile (sim) or as long as
+  // it takes
   // (threads, mpi), then the straggler scenario's delay. An exception of fn comes out here.
   virtual void compute(const Work& work, ComputeKind kind, FunctionRef fn) = 0;
   // The same until `interrupt` is raised (also before): then it returns false at once, and what fn
@@ -88,29 +93,33 @@ class Node {
   virtual std::unique_ptr<Interrupt> make_interrupt() = 0;
   virtual void sleep(Seconds duration) = 0;
 
-  // Starts a second process of this worker, with a Node of its own (same rank, own ledger: its time is not the
+  // Starts a second process of this worker, with a Node of its own (same rank, own ledger: its time
+  // is not the
   // worker's). The run ends when all processes have returned. `fn` is copied and kept.
   virtual void companion(std::string name, std::function<void(Node&)> fn) = 0;
   virtual std::unique_ptr<Monitor> make_monitor() = 0;
 
-  // The port to the service `name`. The first call in the run makes the service with `factory` (one per run,
+  // The port to the service `name`. The first call in the run makes the service with `factory` (one
+  // per run,
   // beside rank 0); every rank that uses it calls open_service with the same name.
   virtual std::shared_ptr<ServicePort> open_service(
-      const std::string& name,
-      const std::function<std::unique_ptr<ServiceHandler>()>& factory) = 0;
+      const std::string& name, const std::function<std::unique_ptr<ServiceHandler>()>& factory) = 0;
 
   // --- off the clock -----------------------------------------------------------------------------
-  // Stops the world, runs fn, and lets it go on; the clock does not see it. The others stop at their next call of
+  // Stops the world, runs fn, and lets it go on; the clock does not see it. The others stop at
+  // their next call of
   // this vocabulary; who is blocked counts as stopped. In sim virtual time simply does not move.
   virtual void fence(FunctionRef fn) = 0;
-  // The same for algorithms whose workers all come to this point: rank 0 runs fn when all are here (sim: when rank 0
+  // The same for algorithms whose workers all come to this point: rank 0 runs fn when all are here
+  // (sim: when rank 0
   // is here), the others wait off the clock. Collective.
   virtual void fence_together(FunctionRef fn) = 0;
 
   virtual Ledger& ledger() = 0;
 };
 
-// Opens service S; constructed once with args...: `auto server = serve<Server>(node, "server", dim, lr);`
+// Opens service S; constructed once with args...: `auto server = serve<Server>(node, "server", dim,
+// lr);`
 template <class S, class... Args>
 ServiceClient<typename S::Request, typename S::Reply> serve(Node& node, const std::string& name,
                                                             const Args&... args) {

@@ -1,10 +1,15 @@
-// Service: a central role (scheduler, parameter server, state server, controller) as a serial request handler
+// Service: a central role (scheduler, parameter server, state server, controller) as a serial
+// request handler
 // whose reply may be deferred. The one mechanism for every central part in the papers.
 //
-// A request is a small trivially copyable struct plus an optional vector of numbers (a gradient, a model);
-// so is a reply. Requests are handled one at a time in order of arrival (equal virtual times: lowest rank).
-// In `sim` handling is an event that takes service time, in `threads` a thread, in `mpi` a thread beside rank 0.
-// The handler must not call anything that blocks; it may keep the Responder and answer during a later request.
+// A request is a small trivially copyable struct plus an optional vector of numbers (a gradient, a
+// model);
+// so is a reply. Requests are handled one at a time in order of arrival (equal virtual times:
+// lowest rank).
+// In `sim` handling is an event that takes service time, in `threads` a thread, in `mpi` a thread
+// beside rank 0.
+// The handler must not call anything that blocks; it may keep the Responder and answer during a
+// later request.
 //
 //   struct Ask { int batch_size; };  struct Grant { SampleRange range; };
 //   class Scheduler final : public Service<Ask, Grant> {
@@ -28,7 +33,8 @@
 
 namespace hetsgd {
 
-// One pending answer. Must be given exactly once; dropping it unanswered is a check failure unless the run
+// One pending answer. Must be given exactly once; dropping it unanswered is a check failure unless
+// the run
 // is being torn down.
 class ReplyToken {
  public:
@@ -45,7 +51,8 @@ class ServiceHandler {
                           std::span<const float> payload, std::unique_ptr<ReplyToken> reply) = 0;
   // Service time on the server's device beyond the transfer, e.g. the bytes of an update.
   virtual Work work_raw(std::span<const std::byte> request, std::size_t payload_count) const = 0;
-  // Called once when worker `rank` has ended (its main process returned): nobody must wait for it any more.
+  // Called once when worker `rank` has ended (its main process returned): nobody must wait for it
+  // any more.
   virtual void left(int rank) { static_cast<void>(rank); }
 
   // The training clock where the service runs.
@@ -60,7 +67,8 @@ class ServiceHandler {
 class ServicePort {
  public:
   virtual ~ServicePort() = default;
-  // Blocks until the answer is here. payload is sent along; reply_payload must have exactly the size of the
+  // Blocks until the answer is here. payload is sent along; reply_payload must have exactly the
+  // size of the
   // answer's payload (checked).
   virtual void call_raw(std::span<const std::byte> request, std::span<const float> payload,
                         Traffic kind, std::span<std::byte> reply,

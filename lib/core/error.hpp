@@ -1,6 +1,7 @@
 // Errors: what the world does wrong is an Error, what we did wrong is a failed check.
 //
-// Purpose : one exception type for files, options, devices, peers and disks. Only apps/hetsgd/main.cpp
+// Purpose : one exception type for files, options, devices, peers and disks. Only
+// apps/hetsgd/main.cpp
 //           catches it for good; everybody else lets it pass (or adds context and rethrows).
 // Message : names the place (file:line:column, or the option), what was found, what was expected.
 //           The hint, printed on a line of its own, says what to do about it.
@@ -19,12 +20,12 @@ namespace hetsgd {
 enum class ExitCode : int {
   ok = 0,
   runtime = 1,
-  usage = 2,           // wrong option, wrong configuration, refusal to overwrite
-  target_missed = 3,   // under --require-target
-  data = 4,            // unreadable or malformed data file
-  device = 5,          // device or communicator missing
+  usage = 2,          // wrong option, wrong configuration, refusal to overwrite
+  target_missed = 3,  // under --require-target
+  data = 4,           // unreadable or malformed data file
+  device = 5,         // device or communicator missing
   time_limit = 6,
-  regression = 7,      // `hetsgd compare`
+  regression = 7,  // `hetsgd compare`
 };
 
 // An error that the world caused. `what()` is the message without the hint.
@@ -83,20 +84,20 @@ std::string describe(const T& value) {
 }
 }  // namespace detail
 
-#define HETSGD_CHECK(condition)                                                 \
-  do {                                                                          \
-    if (!(condition)) [[unlikely]]                                              \
-      ::hetsgd::detail::fail_check(__FILE__, __LINE__, #condition, "");         \
+#define HETSGD_CHECK(condition)                                         \
+  do {                                                                  \
+    if (!(condition)) [[unlikely]]                                      \
+      ::hetsgd::detail::fail_check(__FILE__, __LINE__, #condition, ""); \
   } while (false)
 
-#define HETSGD_CHECK_OP_(left, op, right)                                                     \
-  do {                                                                                        \
-    const auto& hetsgd_l = (left);                                                            \
-    const auto& hetsgd_r = (right);                                                           \
-    if (!(hetsgd_l op hetsgd_r)) [[unlikely]]                                                 \
-      ::hetsgd::detail::fail_check(__FILE__, __LINE__, #left " " #op " " #right,              \
-                                   ::hetsgd::detail::describe(hetsgd_l) + " against " +       \
-                                       ::hetsgd::detail::describe(hetsgd_r));                 \
+#define HETSGD_CHECK_OP_(left, op, right)                                               \
+  do {                                                                                  \
+    const auto& hetsgd_l = (left);                                                      \
+    const auto& hetsgd_r = (right);                                                     \
+    if (!(hetsgd_l op hetsgd_r)) [[unlikely]]                                           \
+      ::hetsgd::detail::fail_check(__FILE__, __LINE__, #left " " #op " " #right,        \
+                                   ::hetsgd::detail::describe(hetsgd_l) + " against " + \
+                                       ::hetsgd::detail::describe(hetsgd_r));           \
   } while (false)
 
 #define HETSGD_CHECK_EQ(left, right) HETSGD_CHECK_OP_(left, ==, right)

@@ -22,7 +22,8 @@ std::string followed(const std::string& path) {
   return failed ? path : target.string();
 }
 
-// The rename itself survives a power cut only once the folder is on disk. Some file systems refuse to
+// The rename itself survives a power cut only once the folder is on disk. Some file systems refuse
+// to
 // fsync a folder, which harms nothing else.
 void sync_folder_of(const std::string& path) {
   const std::string folder = std::filesystem::path(path).parent_path().string();
@@ -44,8 +45,8 @@ Error write_error(ExitCode code, const std::string& path, const std::string& wha
   } else if (error_number == EACCES || error_number == EROFS) {
     hint = "choose another place";
   }
-  return Error(code, fmt::format("{}: cannot write {}: {}", path, what, std::strerror(error_number)),
-               hint);
+  return Error(
+      code, fmt::format("{}: cannot write {}: {}", path, what, std::strerror(error_number)), hint);
 }
 
 OutputFile::OutputFile(std::string path, OutputFileOptions options)
@@ -115,8 +116,6 @@ void OutputFile::commit() {
   if (options_.durable) sync_folder_of(target_);
 }
 
-void OutputFile::fail() const {
-  throw write_error(ExitCode::runtime, path_, options_.what, errno);
-}
+void OutputFile::fail() const { throw write_error(ExitCode::runtime, path_, options_.what, errno); }
 
 }  // namespace hetsgd

@@ -14,7 +14,8 @@ struct OutputFileOptions {
 };
 
 // Bytes go to a temporary file beside `path`, which commit() renames; without commit() it is
-// removed. A link stays a link: the file that it points to is replaced. What is not a regular file (a
+// removed. A link stays a link: the file that it points to is replaced. What is not a regular file
+// (a
 // pipe, /dev/stdout) is written directly. Every failure, a full disk too, is an Error(runtime) that
 // names the path and the reason; a file that was there before stays whole.
 class OutputFile {
@@ -41,6 +42,7 @@ class OutputFile {
 };
 
 // The error of a failed write: "PATH: cannot write WHAT: reason", with a hint.
-Error write_error(ExitCode code, const std::string& path, const std::string& what, int error_number);
+Error write_error(ExitCode code, const std::string& path, const std::string& what,
+                  int error_number);
 
 }  // namespace hetsgd

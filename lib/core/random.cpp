@@ -14,8 +14,7 @@ RandomBlock random_block(std::uint64_t seed, Purpose purpose, std::uint32_t a, s
                          std::uint32_t index) {
   const r123::Philox4x32::key_type key = {
       {static_cast<std::uint32_t>(seed), static_cast<std::uint32_t>(seed >> 32)}};
-  const r123::Philox4x32::ctr_type counter = {
-      {index, a, b, static_cast<std::uint32_t>(purpose)}};
+  const r123::Philox4x32::ctr_type counter = {{index, a, b, static_cast<std::uint32_t>(purpose)}};
   const auto r = r123::Philox4x32{}(counter, key);
   return {r[0], r[1], r[2], r[3]};
 }
@@ -83,8 +82,7 @@ Permutation::Permutation(std::uint64_t n, std::uint64_t seed, Purpose purpose, s
   mask_ = (std::uint64_t{1} << half_bits_) - 1;
   const RandomBlock first = random_block(seed, purpose, round, 0xFE157E1U, 0);
   const RandomBlock second = random_block(seed, purpose, round, 0xFE157E1U, 1);
-  keys_ = {first[0],  first[1],  first[2],  first[3],
-           second[0], second[1], second[2], second[3]};
+  keys_ = {first[0], first[1], first[2], first[3], second[0], second[1], second[2], second[3]};
 }
 
 std::uint64_t Permutation::operator()(std::uint64_t position) const {

@@ -1,6 +1,7 @@
 // Counter-based random numbers: a draw is a pure function of (seed, purpose, a, b, index).
 //
-// Purpose : the same seed gives the same data order, initial parameters, stragglers and peers on every
+// Purpose : the same seed gives the same data order, initial parameters, stragglers and peers on
+// every
 //           cluster, in any order of evaluation and from any thread, with no state to share.
 // Source  : Philox4x32-10 (Salmon, Moraes, Dror, Shaw, SC'11) from Debian's Random123.
 // Own distributions: those of <random> differ between standard libraries, ours do not.
@@ -41,14 +42,14 @@ class RandomStream {
 
   std::uint32_t next_u32();
   std::uint64_t next_u64();
-  double uniform();                                  // [0, 1), 53 bits
+  double uniform();  // [0, 1), 53 bits
   double uniform(double low, double high) { return low + (high - low) * uniform(); }
-  std::uint64_t below(std::uint64_t n);              // [0, n), unbiased (Lemire 2019); n > 0
-  double normal();                                   // N(0, 1), Box-Muller
-  double exponential();                              // rate 1
-  double lognormal(double mu, double sigma);         // exp(N(mu, sigma^2))
-  double pareto(double scale, double shape);         // density ~ x^-(shape+1) for x >= scale
-  double gamma(double shape);                        // scale 1, Marsaglia-Tsang 2000
+  std::uint64_t below(std::uint64_t n);       // [0, n), unbiased (Lemire 2019); n > 0
+  double normal();                            // N(0, 1), Box-Muller
+  double exponential();                       // rate 1
+  double lognormal(double mu, double sigma);  // exp(N(mu, sigma^2))
+  double pareto(double scale, double shape);  // density ~ x^-(shape+1) for x >= scale
+  double gamma(double shape);                 // scale 1, Marsaglia-Tsang 2000
 
  private:
   std::uint64_t seed_;

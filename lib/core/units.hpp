@@ -6,7 +6,8 @@
 
 namespace hetsgd {
 
-// Every duration and every point on a run's clock (zero = start of training). Never host time in `sim`.
+// Every duration and every point on a run's clock (zero = start of training). Never host time in
+// `sim`.
 using Seconds = std::chrono::duration<double>;
 
 using namespace std::chrono_literals;  // NOLINT: 50ms, 1.5s read as in the papers

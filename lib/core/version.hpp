@@ -1,6 +1,7 @@
 // What this binary is: for `hetsgd --version`, `doctor` and the `environment` of every result.
 //
-// A library of its own (hetsgd_version): only its users are linked again when the git revision changes. The revision is
+// A library of its own (hetsgd_version): only its users are linked again when the git revision
+// changes. The revision is
 // read at every build, everything else when CMake configures.
 #pragma once
 

@@ -40,8 +40,8 @@ void write_text(const std::string& path, std::string_view text) {
 void check_writable(const std::string& path) {
   if (path == "-") return;
   struct stat status {};
-  const bool special = ::stat(path.c_str(), &status) == 0 && !S_ISREG(status.st_mode) &&
-                       !S_ISDIR(status.st_mode);
+  const bool special =
+      ::stat(path.c_str(), &status) == 0 && !S_ISREG(status.st_mode) && !S_ISDIR(status.st_mode);
   if (special) {
     if (::access(path.c_str(), W_OK) != 0) throw write_error(ExitCode::usage, path, kWhat, errno);
     return;

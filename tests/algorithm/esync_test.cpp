@@ -11,7 +11,6 @@ namespace hetsgd::test {
 namespace {
 
 // --- algorithm 2 by itself
-// -------------------------------------------------------------------------
 
 // A state server whose clock the test sets.
 class Server {
@@ -100,7 +99,6 @@ TEST(StateServer, QueriesThatAnotherOvertookChangeNothing) {
 }
 
 // --- the algorithm
-// ---------------------------------------------------------------------------------
 
 const Settings kBase = {
     {"train", "generate:tiny"}, {"test", "generate:tiny"}, {"cache", "false"},

@@ -25,9 +25,8 @@ ClusterOptions options(int workers) {
 void report(benchmark::State& state, std::uint64_t events) {
   state.counters["events_per_s"] =
       benchmark::Counter(static_cast<double>(events), benchmark::Counter::kIsRate);
-  state.counters["s_per_event"] =
-      benchmark::Counter(static_cast<double>(events),
-                         benchmark::Counter::kIsRate | benchmark::Counter::kInvert);
+  state.counters["s_per_event"] = benchmark::Counter(
+      static_cast<double>(events), benchmark::Counter::kIsRate | benchmark::Counter::kInvert);
 }
 
 // Every process sleeps again and again; their times interleave, so that each event switches to

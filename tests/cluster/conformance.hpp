@@ -64,7 +64,6 @@ class OnEverySize : public testing::TestWithParam<std::tuple<std::string, int>> 
 };
 
 // --- services and shared state that several tests use
-// ----------------------------------------------
 
 struct Ask {
   int number = 0;

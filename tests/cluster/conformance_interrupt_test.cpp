@@ -83,7 +83,6 @@ TEST_P(InterruptsOn, AnotherComputationMayFollowACutOne) {
 }
 
 // --- the clock of a service
-// ------------------------------------------------------------------------
 
 struct When {
   double now_s;

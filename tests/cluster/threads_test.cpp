@@ -277,7 +277,6 @@ TEST(ThreadsMisuse, IdleServicesAndEndedWorkersAreInADeadlockReport) {
 }
 
 // --- order under stress
-// ----------------------------------------------------------------------------
 
 // Every call of the vocabulary at random, in an order that all ranks draw alike, with companions
 // and fences between.

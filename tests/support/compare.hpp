@@ -46,7 +46,8 @@ inline void expect_same_bits(const Record& a, const Record& b) {
 // have learnt (generate:tiny starts below 0.1).
 inline void expect_learns_everywhere(const Settings& settings, double p1 = 0.3) {
 #ifdef __SANITIZE_THREAD__
-  const std::vector<const char*> sizes = {"3"};  // races show at any size; learning is shown without
+  const std::vector<const char*> sizes = {
+      "3"};  // races show at any size; learning is shown without
 #else
   const std::vector<const char*> sizes = {"1", "2", "3", "4", "8"};
 #endif

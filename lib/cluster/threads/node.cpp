@@ -99,7 +99,6 @@ void ThreadsNode::fence(FunctionRef fn) { run_.world_.fence(fn); }
 void ThreadsNode::fence_together(FunctionRef fn) { comm_.fence_together(fn); }
 
 // --- run
-// -------------------------------------------------------------------------------------------
 
 Run::Run(const ClusterOptions& options, std::vector<DeviceSpec> devices, std::vector<int> cores)
     : options_(options),

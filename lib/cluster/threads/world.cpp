@@ -55,7 +55,6 @@ Process& World::current() {
 }
 
 // --- life of processes
-// -----------------------------------------------------------------------------
 
 Process& World::start(std::unique_ptr<Process> process, std::function<void(Process&)> body) {
   Lock guard = lock();
@@ -147,7 +146,6 @@ void World::abort_locked(std::exception_ptr error) {
 }
 
 // --- blocking
-// --------------------------------------------------------------------------------------
 
 World::Lock World::lock() {
   // The mutex is held for well under a microsecond: trying again is cheaper than a sleep in the
@@ -264,7 +262,6 @@ void World::fail_if_deadlocked() {
 }
 
 // --- time
-// ------------------------------------------------------------------------------------------
 
 Seconds World::now() const {
   if (origin_ns_ == 0) return Seconds(0);
@@ -301,7 +298,6 @@ bool World::sleep_until(Seconds deadline, const std::atomic<bool>* unless) {
 }
 
 // --- fence
-// -----------------------------------------------------------------------------------------
 
 void World::fence(FunctionRef fn) {
   Lock guard = enter();  // returns when no other fence is on

@@ -3,18 +3,18 @@
 // so that all make the same number of updates.
 //
 // Paper:      000 section 3, algorithm 1 (batch size scaling) and algorithm 2 (normalized model
-// merging). Implements: algorithms 1 and 2 in full; see the functions of these names. Symbols: b_i,
-// lr_i, u_i batch size, learning rate, updates since the last merge of worker i; b_max
-// --batch-size,
-//             b_min --batch-min, beta --beta, delta --delta, pert_thr --pert-threshold, gamma
-//             --gamma.
+//             merging).
+// Implements: algorithms 1 and 2 in full; see the functions of these names.
+// Symbols:    b_i, lr_i, u_i batch size, learning rate, updates since the last merge of worker i;
+//             b_max --batch-size, b_min --batch-min, beta --beta, delta --delta,
+//             pert_thr --pert-threshold, gamma --gamma.
 // Cost:       two control messages per batch; one all_reduce of n numbers and two all_gathers of
-// one number per mega-batch. Deviations: algorithm 1 compares P u_i with sum(u) exactly and rounds
-// the new b_i half up; a b_i out of bounds stays as
-//             it was (--bounds clamp moves it to the bound). With all u_i equal there is no
-//             most-updated replica, so no perturbation. Ties of argmax and argmin: lowest rank.
-//             --pert-norm rms divides the norm by sqrt(|w|), the reading under which thresholds of
-//             0.05 and 0.10 differ.
+//             one number per mega-batch.
+// Deviations: algorithm 1 compares P u_i with sum(u) exactly and rounds the new b_i half up; a b_i
+//             out of bounds stays as it was (--bounds clamp moves it to the bound). With all u_i
+//             equal there is no most-updated replica, so no perturbation. Ties of argmax and
+//             argmin: lowest rank. --pert-norm rms divides the norm by sqrt(|w|), the reading under
+//             which thresholds of 0.05 and 0.10 differ.
 
 #include <algorithm>
 #include <cmath>

@@ -5,8 +5,7 @@
 // Paper:      Lian, Zhang, Zhang, Liu, "Asynchronous decentralized parallel stochastic gradient
 //             descent", ICML 2018, algorithm 1 (a baseline of 004, section 5.5.3).
 // Implements: worker i: g = grad f(x_i);  with a random peer j: x_i, x_j <- (x_i + x_j) / 2, both
-// at
-//             once;  x_i <- x_i - lr g.
+//             at once;  x_i <- x_i - lr g.
 //             Bipartite: even ranks are active and begin an averaging per iteration, with an odd
 //             (passive) one; so no two that average can wait for each other.
 // Symbols:    x_i replica of worker i, lr --learning-rate, b --batch-size (every worker's).
@@ -16,9 +15,8 @@
 //             averaging); under --record-steps events "read", "apply" {rank, iteration} and
 //             "average" {active, passive, iteration}, in the order in which the replicas saw them.
 // Deviations: the two locks of an averaging are taken in the order active, passive, and not by
-// rank:
-//             an active worker holds its own while it asks a passive one, which holds its lock only
-//             while it averages and never waits with it. One worker is sgd.
+//             rank: an active worker holds its own while it asks a passive one, which holds its
+//             lock only while it averages and never waits with it. One worker is sgd.
 
 #include <cstdlib>
 #include <mutex>

@@ -3,7 +3,8 @@
 // anybody.
 //
 // Paper:      Dean et al. 2012 (Downpour SGD with one step per push), the baseline of 003
-// section 5. Implements: server: w <- w - lr g, or the update of --optimizer; worker: w_m <- w.
+//             section 5.
+// Implements: server: w <- w - lr g, or the update of --optimizer; worker: w_m <- w.
 // Symbols:    lr --learning-rate, b --batch-size (every worker's), m the worker.
 // Cost:       per iteration n numbers to the server and n back, over the server's one link, and
 //             the server's time for one update.

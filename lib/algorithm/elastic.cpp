@@ -2,10 +2,10 @@
 // their own and average them once per mega-batch; the average moves on with momentum.
 //
 // Paper:      000 section 2.2, figure 3; momentum as in algorithm 2, lines 11 and 12.
-// Implements: K local steps each, then w' = (1/P) sum_i w_i + gamma (w - w_p);  w_p <- w;  w <- w';
-// w_i <- w. Symbols:    K mega_batch / (P b_max), rounded up; gamma --gamma; w the global model,
-// w_p the one before it
-//             (the initial model before the first merge).
+// Implements: K local steps each, then w' = (1/P) sum_i w_i + gamma (w - w_p);  w_p <- w;
+//             w <- w';  w_i <- w.
+// Symbols:    K mega_batch / (P b_max), rounded up; gamma --gamma; w the global model, w_p the one
+//             before it (the initial model before the first merge).
 // Cost:       one all_reduce of n numbers per mega-batch.
 // Deviations: none.
 

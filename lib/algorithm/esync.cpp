@@ -7,8 +7,7 @@
 // Implements: w_{t,k+1} = w_{t,k} - lr g (5);  dw_i = w_{t,n_i} - w_t (6);  dw = mean_i dw_i (7);
 //             w_{t+1} = w_t + epsilon dw (8).
 // Symbols:    t round, k local iteration, n_i local iterations of worker i in a round, c seconds
-// per
-//             iteration, t_e end of the last one, T --rounds, epsilon --update-scale, eps
+//             per iteration, t_e end of the last one, T --rounds, epsilon --update-scale, eps
 //             --time-slack, b --batch-size, lr --learning-rate.
 // Cost:       one query (two control messages) per local iteration and one more per round; one
 //             all_reduce of n numbers per round; one step at the start, for the first c.

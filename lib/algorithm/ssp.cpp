@@ -3,8 +3,7 @@
 //
 // Paper:      Ho et al. 2013 (cited in 003 section 2).
 // Implements: worker at clock c (iterations that it has pushed) goes on when min_m c_m >= c - s,
-// and
-//             reads then, at the clock boundary; the server applies each push at once.
+//             and reads then, at the clock boundary; the server applies each push at once.
 // Symbols:    s --staleness, c a worker's clock, m the workers that still train.
 // Cost:       as asgd; the answer to a push may be deferred.
 // Records:    as asgd; histogram "lead": c - min_m c_m of a worker when it goes on, at most s.

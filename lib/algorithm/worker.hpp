@@ -97,9 +97,8 @@ class Worker {
   // The samples at `range` of the shared pool, for algorithms that dispatch batches themselves.
   const Batch& batch_at(SampleRange range);
 
-  // --- mathematics, charged to this worker's device
-  // ----------------------------------------------- Mean loss of the batch at w; g <- its gradient.
-  // One iteration.
+  // --- mathematics, charged to this worker's device --------------------------------------------
+  // Mean loss of the batch at w; g <- its gradient. One iteration.
   double gradient(const Batch& batch, const Buffer& w, Gradient& g);
   // One iteration and one update of this replica: w <- w - learning_rate * gradient, fused, or by
   // the plan's optimizer. Returns the loss before it.

@@ -1,8 +1,7 @@
-// Cluster: where a run's workers live. `sim` (fibers, virtual time) and `threads` (threads, a monotonic clock) are
-// in sub-folders; each registers itself here by name.
+// Cluster: where a run's workers live. `sim` (fibers, virtual time) and `threads` (threads, a
+// monotonic clock) are in sub-folders; each registers itself here by name.
 #pragma once
 
-#include <algorithm>
 #include <algorithm>
 #include <cstdint>
 #include <functional>
@@ -32,10 +31,12 @@ struct ClusterOptions {
   DeviceProfile profile;
   NetworkModel network;
   double payload_scale = 1;  // charged bytes per real byte of parameters and gradients (--charge)
-  double work_scale = 1;     // charged work per stated work of kind `vector` (--charge); steps state theirs charged
-  int host_threads = 0;      // 0: all cores
+  // Charged work per stated work of kind `vector` (--charge); steps state theirs charged.
+  double work_scale = 1;
+  int host_threads = 0;  // 0: all cores
   // threads
-  std::vector<std::string> devices;  // one per worker, e.g. "cpu:1"; fewer repeat the last; empty: cpu:1
+  // One per worker, e.g. "cpu:1"; fewer repeat the last; empty: cpu:1.
+  std::vector<std::string> devices;
 };
 
 struct WorkerReport {
@@ -46,8 +47,8 @@ struct WorkerReport {
 
 struct ClusterReport {
   std::vector<WorkerReport> workers;
-  Seconds elapsed{0};      // training clock at the end
-  Seconds fenced{0};       // host time off the clock
+  Seconds elapsed{0};        // training clock at the end
+  Seconds fenced{0};         // host time off the clock
   std::uint64_t events = 0;  // sim: events handled
 };
 
@@ -59,9 +60,10 @@ class Cluster {
   virtual bool is_virtual() const = 0;  // true: clock values are simulated
   // The device of a worker as the result names it; after run() the report may say more (its core).
   virtual std::string device_name(int rank) const = 0;
-  // Runs worker(node) once per rank and returns when all processes have returned. If one throws, all others are woken
-  // and unwound (a cluster-internal exception passes through the algorithm's frames) and the first exception is
-  // rethrown. When no process can go on, throws Error(runtime) that names every process and its blocking point.
+  // Runs worker(node) once per rank and returns when all processes have returned. If one throws,
+  // all others are woken and unwound (a cluster-internal exception passes through the algorithm's
+  // frames) and the first exception is rethrown. When no process can go on, throws Error(runtime)
+  // that names every process and its blocking point.
   virtual ClusterReport run(const std::function<void(Node&)>& worker) = 0;
   // From any thread or signal-polling code: makes run() end as if a process had thrown `error`.
   virtual void abort(std::exception_ptr error) = 0;
@@ -69,7 +71,8 @@ class Cluster {
 
 using ClusterFactory = std::function<std::unique_ptr<Cluster>(const ClusterOptions&)>;
 
-// Called by each cluster's own file at start-up: `static const bool registered = register_cluster("sim", ...)`.
+// Called by each cluster's own file at start-up:
+// `static const bool registered = register_cluster("sim", ...)`.
 bool register_cluster(const std::string& name, const std::string& help, ClusterFactory factory);
 // Errors: usage; the unknown name, the known ones and how to build what this binary lacks (mpi).
 std::unique_ptr<Cluster> make_cluster(const std::string& name, const ClusterOptions& options);

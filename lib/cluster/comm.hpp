@@ -1,10 +1,8 @@
 // Comm: tagged messages and collectives of one group of workers.
 //
 // All calls block and cost time on every cluster. A Comm belongs to one rank; each rank of the
-// group has
-// its own. Collectives are called by every rank of the group in the same order. Messages between
-// one pair
-// of ranks with one tag arrive in the order sent.
+// group has its own. Collectives are called by every rank of the group in the same order. Messages
+// between one pair of ranks with one tag arrive in the order sent.
 //
 // Rank order: all_reduce and reduce_scatter add the contributions in the order of ranks,
 // ((x0+x1)+x2)+...,
@@ -56,8 +54,7 @@ class Comm {
     send_bytes(to, tag, std::as_bytes(data), kind);
   }
   // Blocks until a message with this tag from `from` (or kAnySource: the earliest arrival, ties
-  // lowest
-  // rank) is here. It must have exactly data.size() elements (checked).
+  // lowest rank) is here. It must have exactly data.size() elements (checked).
   template <class T>
   Envelope receive(int from, int tag, std::span<T> data) {
     return receive_bytes(from, tag, std::as_writable_bytes(data));
@@ -82,8 +79,7 @@ class Comm {
     all_gather_raw(mine.data(), mine.size() * sizeof(T), all.data(), kind);
   }
   // In place on data [n]: afterwards this rank's block, block_of(rank, n), holds the reduction; the
-  // rest
-  // is unspecified.
+  // rest is unspecified.
   template <class T>
   void reduce_scatter(std::span<T> data, ReduceOp op = ReduceOp::sum,
                       Traffic kind = Traffic::control) {
@@ -93,9 +89,8 @@ class Comm {
   virtual void barrier() = 0;
 
   // A new group of the ranks with the same colour (>= 0), ordered by (key, rank). A negative colour
-  // joins
-  // none and gets null. Collective. split(0, rank()) duplicates the group, for a companion's own
-  // collectives.
+  // joins none and gets null. Collective. split(0, rank()) duplicates the group, for a companion's
+  // own collectives.
   virtual std::unique_ptr<Comm> split(int color, int key) = 0;
 
   struct Block {

@@ -3,10 +3,8 @@
 // An algorithm is blocking code over this vocabulary; it never learns which cluster it is on.
 //
 // Contract of compute (what makes `sim` exact and parallel): between the start of a compute and its
-// completion,
-// its function touches only buffers that nobody else touches. A worker that others read while it
-// computes works
-// on a snapshot, or takes what came in at its next step boundary.
+// completion, its function touches only buffers that nobody else touches. A worker that others read
+// while it computes works on a snapshot, or takes what came in at its next step boundary.
 #pragma once
 
 #include <functional>
@@ -81,8 +79,8 @@ class Node {
   virtual Comm& comm() = 0;  // all workers
 
   // Runs `fn` on this worker's device; takes the time of `work` on its profile (sim) or as long as
-  // it takes
-  // (threads, mpi), then the straggler scenario's delay. An exception of fn comes out here.
+  // it takes (threads, mpi), then the straggler scenario's delay. An exception of fn comes out
+  // here.
   virtual void compute(const Work& work, ComputeKind kind, FunctionRef fn) = 0;
   // The same until `interrupt` is raised (also before): then it returns false at once, and what fn
   // wrote counts for nothing. A computation that ends at that very moment is complete. In sim the
@@ -94,8 +92,7 @@ class Node {
   virtual void sleep(Seconds duration) = 0;
 
   // Starts a second process of this worker, with a Node of its own (same rank, own ledger: its time
-  // is not the
-  // worker's). The run ends when all processes have returned. `fn` is copied and kept.
+  // is not the worker's). The run ends when all processes have returned. `fn` is copied and kept.
   virtual void companion(std::string name, std::function<void(Node&)> fn) = 0;
   virtual std::unique_ptr<Monitor> make_monitor() = 0;
 
@@ -107,12 +104,11 @@ class Node {
 
   // --- off the clock -----------------------------------------------------------------------------
   // Stops the world, runs fn, and lets it go on; the clock does not see it. The others stop at
-  // their next call of
-  // this vocabulary; who is blocked counts as stopped. In sim virtual time simply does not move.
+  // their next call of this vocabulary; who is blocked counts as stopped. In sim virtual time
+  // simply does not move.
   virtual void fence(FunctionRef fn) = 0;
   // The same for algorithms whose workers all come to this point: rank 0 runs fn when all are here
-  // (sim: when rank 0
-  // is here), the others wait off the clock. Collective.
+  // (sim: when rank 0 is here), the others wait off the clock. Collective.
   virtual void fence_together(FunctionRef fn) = 0;
 
   virtual Ledger& ledger() = 0;

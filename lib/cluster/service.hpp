@@ -1,6 +1,6 @@
 // Service: a central role (scheduler, parameter server, state server, controller) as a serial
-// request handler
-// whose reply may be deferred. The one mechanism for every central part in the papers.
+// request handler whose reply may be deferred. The one mechanism for every central part in the
+// papers.
 //
 // A request is a small trivially copyable struct plus an optional vector of numbers (a gradient, a
 // model);
@@ -13,7 +13,8 @@
 //
 //   struct Ask { int batch_size; };  struct Grant { SampleRange range; };
 //   class Scheduler final : public Service<Ask, Grant> {
-//     void handle(int from, const Ask& ask, std::span<const float>, Responder<Grant> reply) override { ... }
+//     void handle(int from, const Ask& ask, std::span<const float>,
+//                 Responder<Grant> reply) override { ... }
 //   };
 //   auto scheduler = serve<Scheduler>(node, "scheduler", options);   // same call on every rank
 //   Grant grant = scheduler.call(Ask{64});
@@ -34,8 +35,7 @@
 namespace hetsgd {
 
 // One pending answer. Must be given exactly once; dropping it unanswered is a check failure unless
-// the run
-// is being torn down.
+// the run is being torn down.
 class ReplyToken {
  public:
   virtual ~ReplyToken() = default;
@@ -68,8 +68,7 @@ class ServicePort {
  public:
   virtual ~ServicePort() = default;
   // Blocks until the answer is here. payload is sent along; reply_payload must have exactly the
-  // size of the
-  // answer's payload (checked).
+  // size of the answer's payload (checked).
   virtual void call_raw(std::span<const std::byte> request, std::span<const float> payload,
                         Traffic kind, std::span<std::byte> reply,
                         std::span<float> reply_payload) = 0;

@@ -4,8 +4,7 @@
 //
 // Specification, one or several, as on the command line: 'kind=uniform,min=0ms,max=50ms'. Every
 // kind takes workers=0-3;5 (or worker=2); without it all workers are meant. Times take suffixes,
-// values in
-// () are defaults.
+// values in () are defaults.
 //   constant   factor                    compute takes factor times as long; factor >= 1
 //   uniform    min (0), max              extra delay per iteration, U(min, max): paper 004's 0-50
 //   ms groups     split, min1 (0), max1,    ranks < split draw from the first range,

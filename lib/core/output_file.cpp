@@ -23,8 +23,7 @@ std::string followed(const std::string& path) {
 }
 
 // The rename itself survives a power cut only once the folder is on disk. Some file systems refuse
-// to
-// fsync a folder, which harms nothing else.
+// to fsync a folder, which harms nothing else.
 void sync_folder_of(const std::string& path) {
   const std::string folder = std::filesystem::path(path).parent_path().string();
   const int file = open(folder.empty() ? "." : folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);

@@ -15,9 +15,8 @@ struct OutputFileOptions {
 
 // Bytes go to a temporary file beside `path`, which commit() renames; without commit() it is
 // removed. A link stays a link: the file that it points to is replaced. What is not a regular file
-// (a
-// pipe, /dev/stdout) is written directly. Every failure, a full disk too, is an Error(runtime) that
-// names the path and the reason; a file that was there before stays whole.
+// (a pipe, /dev/stdout) is written directly. Every failure, a full disk too, is an Error(runtime)
+// that names the path and the reason; a file that was there before stays whole.
 class OutputFile {
  public:
   explicit OutputFile(std::string path, OutputFileOptions options = {});

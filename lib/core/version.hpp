@@ -1,8 +1,7 @@
 // What this binary is: for `hetsgd --version`, `doctor` and the `environment` of every result.
 //
 // A library of its own (hetsgd_version): only its users are linked again when the git revision
-// changes. The revision is
-// read at every build, everything else when CMake configures.
+// changes. The revision is read at every build, everything else when CMake configures.
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>
@@ -18,7 +17,8 @@ bool git_dirty();                 // tracked files differed from the revision
 std::string_view result_schema_version();
 
 // {version, git_revision, git_dirty, build_type, compiler, compiler_flags, march, schema_version,
-//  cuda_architectures, libraries: {blas, cuda, nccl, mpi}, features: {cuda, mpi, sanitizer}}; null: not built in.
+//  cuda_architectures, libraries: {blas, cuda, nccl, mpi}, features: {cuda, mpi, sanitizer}};
+//  null: not built in.
 nlohmann::json version_json();
 // The same as text for people, one line each.
 std::string version_text();

@@ -6,8 +6,8 @@
 #include <system_error>
 
 #include "core/error.hpp"
-#include "data/binary.hpp"
 #include "core/output_file.hpp"
+#include "data/binary.hpp"
 #include "data/source.hpp"
 
 namespace hetsgd {

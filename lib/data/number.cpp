@@ -23,8 +23,7 @@ ParsedNumber parse_float(const char* p) {
   auto [stop, error] = std::from_chars(p, end, value);
   if (error == std::errc::result_out_of_range) {
     // Below the smallest normal float is subnormal or zero, above the largest is an error; a long
-    // double
-    // tells them apart.
+    // double tells them apart.
     long double wide = 0;
     if (std::from_chars(p, end, wide).ec != std::errc{} || std::fabs(wide) > 1) {
       return {stop, 0, NumberStatus::out_of_range};

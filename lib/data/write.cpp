@@ -5,8 +5,8 @@
 #include <vector>
 
 #include "core/error.hpp"
-#include "data/binary.hpp"
 #include "core/output_file.hpp"
+#include "data/binary.hpp"
 
 namespace hetsgd {
 

@@ -17,7 +17,9 @@ set(CMAKE_POSITION_INDEPENDENT_CODE ON)
 
 find_program(HETSGD_CCACHE ccache)
 if(HETSGD_CCACHE)
-  set(CMAKE_CXX_COMPILER_LAUNCHER ${HETSGD_CCACHE})
+  # The sloppiness lets ccache keep objects that use precompiled headers.
+  set(CMAKE_CXX_COMPILER_LAUNCHER ${CMAKE_COMMAND} -E env
+      CCACHE_SLOPPINESS=pch_defines,time_macros ${HETSGD_CCACHE})
 endif()
 
 # Flags of our own targets only; a system header never sees the warnings.

@@ -31,7 +31,7 @@ class ParameterServer : public Service<Push, Pull> {
   explicit ParameterServer(Worker* maker) : device_(make_cpu_device<float>(1)) {
     const Buffer w = maker->initial_parameters();
     w_.assign(w.span().begin(), w.span().end());
-    if (!maker->plan().optimizer.plain()) optimizer_ = maker->make_optimizer(*device_);
+    optimizer_ = maker->make_optimizer(*device_);
   }
 
   void handle(int, const Push& push, std::span<const float> g, Responder<Pull> reply) override {
@@ -46,16 +46,11 @@ class ParameterServer : public Service<Push, Pull> {
   }
 
  protected:
-  virtual double passes() const { return optimizer_ ? optimizer_->passes() + 2 : 3; }
+  virtual double passes() const { return optimizer_->passes(); }
 
   // w <- w - lr g, or the update of --optimizer. One version more.
   void apply(const Push& push, std::span<const float> g) {
-    if (optimizer_) {  // may clip and decay its gradient
-      gradient_.assign(g.begin(), g.end());
-      optimizer_->update(*device_, push.learning_rate, gradient_, w_);
-    } else {
-      device_->axpby(w_.size(), -static_cast<float>(push.learning_rate), g.data(), 1.0F, w_.data());
-    }
+    optimizer_->update(*device_, push.learning_rate, g, w_);
     ++version_;
   }
   void answer(const Pull& pull, Responder<Pull>& reply) const {
@@ -67,8 +62,7 @@ class ParameterServer : public Service<Push, Pull> {
  private:
   std::unique_ptr<Device> device_;
   std::vector<float> w_;
-  std::vector<float> gradient_;           // of the optimizer
-  std::unique_ptr<Optimizer> optimizer_;  // null: w <- w - lr g, which needs no copy of g
+  std::unique_ptr<Optimizer> optimizer_;
   std::uint64_t version_ = 0;
 };
 

@@ -7,6 +7,7 @@
 
 #include "core/error.hpp"
 #include "core/random.hpp"
+#include "data/dirichlet.hpp"
 
 namespace hetsgd {
 
@@ -42,7 +43,17 @@ Sampler::Sampler(DatasetPtr data, const Options& options)
                                 data_->rows()),
                     "use fewer workers or the shared partition");
   }
-  if (options_.partition == Partition::label_sorted) by_label_ = rows_by_first_label(*data_);
+  if (options_.partition == Partition::label_sorted) slices_ = rows_by_first_label(*data_);
+  if (options_.partition == Partition::dirichlet) {
+    std::vector<std::uint64_t> begin;
+    for (int rank = 0; rank <= options_.workers; ++rank) begin.push_back(shard_begin(rank));
+    slices_ = dirichlet_shards(*data_, begin, options_.alpha, options_.seed);
+  }
+}
+
+bool Sampler::is_slice() const {
+  return options_.partition == Partition::label_sorted ||
+         options_.partition == Partition::dirichlet;
 }
 
 std::uint64_t Sampler::shard_begin(int rank) const {
@@ -62,6 +73,7 @@ std::uint64_t Sampler::shard_size(int rank) const {
     case Partition::iid:
       return (rows - static_cast<std::uint64_t>(rank) + workers - 1) / workers;
     case Partition::label_sorted:
+    case Partition::dirichlet:
       return shard_begin(rank + 1) - shard_begin(rank);
   }
   HETSGD_CHECK(false);
@@ -71,7 +83,7 @@ void Sampler::fill(int rank, SampleRange range, Batch& batch) const {
   const std::uint64_t size = shard_size(rank);
   const bool shared = options_.partition == Partition::shared;
   const Permutation deal(data_->rows(), options_.seed, Purpose::partition, 0);
-  const std::uint64_t first = options_.partition == Partition::label_sorted ? shard_begin(rank) : 0;
+  const std::uint64_t first = is_slice() ? shard_begin(rank) : 0;
   const auto row_of = [&](std::uint64_t place) -> std::uint64_t {  // of the place in the shard
     switch (options_.partition) {
       case Partition::shared:
@@ -80,7 +92,8 @@ void Sampler::fill(int rank, SampleRange range, Batch& batch) const {
         return deal(static_cast<std::uint64_t>(rank) +
                     place * static_cast<std::uint64_t>(options_.workers));
       case Partition::label_sorted:
-        return by_label_[first + place];
+      case Partition::dirichlet:
+        return slices_[first + place];
     }
     HETSGD_CHECK(false);
   };

@@ -18,6 +18,7 @@ enum class Partition {
   iid,           // static shards: worker i owns rows i, i+P, i+2P, ... of one global permutation
   label_sorted,  // non-iid: contiguous 1/P slices of the data sorted by (first label, row); no
                  // label sorts first
+  dirichlet,     // non-iid: a mix of classes of its own for each worker (data/dirichlet.hpp)
 };
 
 // A half-open range of positions in a sample sequence (a pool or a shard), epochs end to end.
@@ -33,6 +34,7 @@ class Sampler {
     Partition partition = Partition::shared;
     std::uint64_t seed = 1;
     int workers = 1;
+    double alpha = 0.5;  // dirichlet: the concentration
   };
 
   // Throws Error(usage) if the data is divided among more workers than it has rows.
@@ -50,11 +52,12 @@ class Sampler {
   const Options& options() const { return options_; }
 
  private:
-  std::uint64_t shard_begin(int rank) const;  // label_sorted: place of the shard in by_label_
+  bool is_slice() const;  // label_sorted, dirichlet: a shard is a slice of slices_
+  std::uint64_t shard_begin(int rank) const;  // of it
 
   DatasetPtr data_;
   Options options_;
-  std::vector<Index> by_label_;  // label_sorted only: row numbers in shard order
+  std::vector<Index> slices_;  // row numbers, shard after shard; empty otherwise
 };
 
 }  // namespace hetsgd

@@ -57,6 +57,27 @@ struct SoftmaxLayer {
   Real* input_gradient = nullptr;   // dA [rows x inputs]
 };
 
+// An update with momentum, see BasicDevice::momentum_step: the factors of
+//   u = gradient g + decay w,  v <- momentum v + u,  w <- w - velocity v - direct u
+template <class Real>
+struct MomentumRule {
+  Real gradient = 1, decay = 0;
+  Real momentum = 0;
+  Real velocity = 0, direct = 0;
+};
+
+// An update by the gradient's first two moments, see BasicDevice::moment_step:
+//   u = gradient g + decay w,  m <- beta1 m + (1 - beta1) u,  v <- beta2 v + (1 - beta2) u^2
+//   r = (first m) / (sqrt(second v) + epsilon) + shrink w
+template <class Real>
+struct MomentRule {
+  Real gradient = 1, decay = 0;
+  Real beta1 = 0, beta2 = 0;
+  Real first = 1, second = 1;  // the corrections of the moments' bias
+  Real epsilon = 0;
+  Real shrink = 0;  // decoupled weight decay
+};
+
 template <class Real>
 class BasicDevice {
  public:
@@ -82,6 +103,18 @@ class BasicDevice {
   // 000, algorithm 2, lines 11 and 12.
   virtual void momentum_merge(std::size_t n, const Real* merged, Real gamma, Real* w,
                               Real* previous) = 0;
+
+  // --- optimizer updates of n numbers: one pass over their operands, element by element ---------
+  virtual void momentum_step(std::size_t n, const MomentumRule<Real>& rule, const Real* g, Real* v,
+                             Real* w) = 0;
+  // m and v, then w <- w - step r.
+  virtual void moment_step(std::size_t n, const MomentRule<Real>& rule, Real step, const Real* g,
+                           Real* m, Real* v, Real* w) = 0;
+  // The same in two calls, for a step that depends on r: m and v, returns ||r||^2; then w.
+  virtual double moment_update(std::size_t n, const MomentRule<Real>& rule, const Real* g,
+                               const Real* w, Real* m, Real* v) = 0;
+  virtual void moment_apply(std::size_t n, const MomentRule<Real>& rule, Real step, const Real* m,
+                            const Real* v, Real* w) = 0;
 
   // --- some rows of matrices [. x n]; `rows` is host memory, without repetitions ----------------
   virtual void fill_rows(std::span<const std::uint32_t> rows, std::size_t n, Real a, Real* Y) = 0;

@@ -1,5 +1,5 @@
 // Optimizers: the update of ONE replica from a dense gradient. State belongs to the replica and
-// lives on its device.
+// lives on its device. One file per family: sgd.cpp, adam.cpp, layerwise.cpp.
 #pragma once
 
 #include <memory>
@@ -11,15 +11,22 @@
 
 namespace hetsgd {
 
-enum class OptimizerKind { sgd, momentum, nesterov };
+enum class OptimizerKind { sgd, momentum, nesterov, adam, lars, lamb };
 
 struct OptimizerOptions {
   OptimizerKind kind = OptimizerKind::sgd;
-  double momentum = 0.9;    // mu
-  double weight_decay = 0;  // lambda, an L2 penalty
-  double clip_norm = 0;     // scales g down to this global norm; 0: off
+  double momentum = 0.9;      // mu
+  double weight_decay = 0;    // lambda
+  bool decoupled = false;     // adam: lambda shrinks w (AdamW) instead of adding to the gradient
+  double clip_norm = 0;       // scales g down to this global norm; 0: off
+  double beta1 = 0.9;         // adam, lamb
+  double beta2 = 0.999;       // adam, lamb
+  double epsilon = 1e-8;      // adam, lamb
+  double lars_trust = 0.001;  // eta of lars
 
   void declare(OptionSet& set);
+  // Errors (usage): numbers that one range each cannot refuse.
+  void validate() const;
   // w <- w - lr g and nothing else: a model's fused step does it without building g.
   bool plain() const { return kind == OptimizerKind::sgd && weight_decay == 0 && clip_norm == 0; }
 };
@@ -32,15 +39,15 @@ struct Tensor {
 class Optimizer {
  public:
   virtual ~Optimizer() = default;
-  // One update of w [n] with the gradient g [n], both memory of `device`. g may be changed
-  // (clipped, decayed).
-  virtual void update(Device& device, double learning_rate, std::span<float> g,
+  // One update of w [n] with the gradient g [n], both memory of `device`. g stays as it is, so that
+  // the zero rows of a sparse gradient stay zero.
+  virtual void update(Device& device, double learning_rate, std::span<const float> g,
                       std::span<float> w) = 0;
   // How many vectors of n numbers an update reads and writes, for the charge.
   virtual double passes() const = 0;
 };
 
-// Formulas and sources stand beside each kind in its file. n: length of the flat vector that
+// Formulas and sources stand in the file of each family. n: length of the flat vector that
 // `tensors` tile.
 std::unique_ptr<Optimizer> make_optimizer(const OptimizerOptions& options, Device& device,
                                           std::size_t n, const std::vector<Tensor>& tensors);

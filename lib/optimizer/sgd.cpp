@@ -3,78 +3,60 @@
 //   sgd       w <- w - lr g
 //   momentum  v <- mu v + g;  w <- w - lr v              (Polyak 1964)
 //   nesterov  v <- mu v + g;  w <- w - lr (g + mu v)     (Nesterov 1983, in the form of Sutskever
-//   2013)
+//                                                         et al. 2013)
 
-#include <cmath>
-
-#include "optimizer/optimizer.hpp"
+#include "optimizer/families.hpp"
 
 namespace hetsgd {
 namespace {
 
-class SgdOptimizer final : public Optimizer {
+class Sgd final : public Optimizer {
  public:
-  SgdOptimizer(const OptimizerOptions& options, Device& device, std::size_t n) : o_(options) {
-    if (o_.kind == OptimizerKind::sgd) return;
-    velocity_.reset(device, n);
-    device.fill(n, 0.0F, velocity_.data());
-  }
+  explicit Sgd(const OptimizerOptions& options) : o_(options) {}
 
-  void update(Device& device, double learning_rate, std::span<float> g,
+  void update(Device& device, double learning_rate, std::span<const float> g,
               std::span<float> w) override {
-    const std::size_t n = w.size();
-    const auto lr = static_cast<float>(learning_rate), mu = static_cast<float>(o_.momentum);
-    if (o_.clip_norm > 0) {
-      const double norm = std::sqrt(device.squared_norm(n, g.data()));
-      const auto factor = static_cast<float>(o_.clip_norm / norm);
-      if (norm > o_.clip_norm) device.axpby(n, factor, g.data(), 0.0F, g.data());
-    }
-    if (o_.weight_decay != 0) {
-      device.axpby(n, static_cast<float>(o_.weight_decay), w.data(), 1.0F, g.data());
-    }
-    if (o_.kind == OptimizerKind::sgd) return device.axpby(n, -lr, g.data(), 1.0F, w.data());
-    device.axpby(n, 1.0F, g.data(), mu, velocity_.data());
-    if (o_.kind == OptimizerKind::nesterov) {
-      device.axpby(n, -lr, g.data(), 1.0F, w.data());
-      device.axpby(n, -lr * mu, velocity_.data(), 1.0F, w.data());
-    } else {
-      device.axpby(n, -lr, velocity_.data(), 1.0F, w.data());
-    }
+    const double clip = clip_factor(o_, device, g);
+    device.axpby(w.size(), static_cast<float>(-learning_rate * clip), g.data(),
+                 static_cast<float>(1 - learning_rate * o_.weight_decay), w.data());
   }
 
-  double passes() const override {
-    const double update = o_.kind == OptimizerKind::sgd        ? 3
-                          : o_.kind == OptimizerKind::momentum ? 6
-                                                               : 9;
-    return update + (o_.clip_norm > 0 ? 3 : 0) + (o_.weight_decay != 0 ? 3 : 0);
-  }
+  double passes() const override { return 3 + clip_passes(o_); }
 
  private:
   OptimizerOptions o_;
-  Buffer velocity_;
+};
+
+class Momentum final : public Optimizer {
+ public:
+  Momentum(const OptimizerOptions& options, Device& device, std::size_t n)
+      : o_(options), v_(zeros(device, n)) {}
+
+  void update(Device& device, double learning_rate, std::span<const float> g,
+              std::span<float> w) override {
+    const bool nesterov = o_.kind == OptimizerKind::nesterov;
+    const auto lr = static_cast<float>(learning_rate), mu = static_cast<float>(o_.momentum);
+    const MomentumRule<float> rule{.gradient = static_cast<float>(clip_factor(o_, device, g)),
+                                   .decay = static_cast<float>(o_.weight_decay),
+                                   .momentum = mu,
+                                   .velocity = nesterov ? lr * mu : lr,
+                                   .direct = nesterov ? lr : 0};
+    device.momentum_step(w.size(), rule, g.data(), v_.data(), w.data());
+  }
+
+  double passes() const override { return 5 + clip_passes(o_); }
+
+ private:
+  OptimizerOptions o_;
+  Buffer v_;
 };
 
 }  // namespace
 
-void OptimizerOptions::declare(OptionSet& set) {
-  set.add_choice("optimizer", kind,
-                 {{"sgd", OptimizerKind::sgd},
-                  {"momentum", OptimizerKind::momentum},
-                  {"nesterov", OptimizerKind::nesterov}},
-                 "how a replica turns a gradient into an update");
-  set.add("momentum", momentum, "momentum of the optimizers momentum and nesterov")
-      .symbol("mu")
-      .range(0, 1);
-  set.add("weight_decay", weight_decay, "L2 penalty added to the gradient")
-      .symbol("lambda")
-      .at_least(0);
-  set.add("clip_norm", clip_norm, "largest norm of a gradient, longer ones are scaled down; 0: off")
-      .at_least(0);
-}
-
-std::unique_ptr<Optimizer> make_optimizer(const OptimizerOptions& options, Device& device,
-                                          std::size_t n, const std::vector<Tensor>&) {
-  return std::make_unique<SgdOptimizer>(options, device, n);
+std::unique_ptr<Optimizer> make_sgd(const OptimizerOptions& options, Device& device,
+                                    std::size_t n) {
+  if (options.kind == OptimizerKind::sgd) return std::make_unique<Sgd>(options);
+  return std::make_unique<Momentum>(options, device, n);
 }
 
 }  // namespace hetsgd

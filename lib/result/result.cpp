@@ -87,6 +87,7 @@ json worker_json(const WorkerRecord& worker, std::size_t rank) {
           {"delay_requested_s", seconds(ledger.delay_requested)},
           {"delay_achieved_s", seconds(ledger.delay_achieved)},
           {"steps", ledger.steps},
+          {"shard_rows", worker.shard_rows},
           {"samples", worker.samples},
           {"updates", worker.updates},
           {"bytes_sent", total(ledger.bytes_sent)},

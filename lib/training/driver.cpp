@@ -42,6 +42,9 @@ Driver::Driver(const DriverOptions& options, const Model& model, const Sampler& 
       next_evaluation_(options.evaluate_every) {
   const auto p = static_cast<std::size_t>(options.plan.workers);
   record_.workers.resize(p);
+  for (std::size_t r = 0; r < p; ++r) {
+    record_.workers[r].shard_rows = sampler.shard_size(static_cast<int>(r));
+  }
   published_.resize(p);
   step_time_.resize(p);
   steps_.resize(p);

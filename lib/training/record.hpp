@@ -42,7 +42,8 @@ std::optional<double> metric_of(const CurvePoint& point, const std::string& metr
 bool reached(const Target& target, double value);
 
 struct WorkerRecord {
-  WorkerReport report;  // rank, device, ledger
+  WorkerReport report;           // rank, device, ledger
+  std::uint64_t shard_rows = 0;  // rows that it draws from; partition shared: all
   std::uint64_t samples = 0;
   std::uint64_t updates = 0;
 };

@@ -28,8 +28,14 @@ void declare_data(OptionSet& set, TrainOptions& o) {
   set.add_choice("partition", o.partition,
                  {{"shared", Partition::shared},
                   {"iid", Partition::iid},
-                  {"label_sorted", Partition::label_sorted}},
-                 "one pool for all workers, random shards, or shards sorted by first label");
+                  {"label_sorted", Partition::label_sorted},
+                  {"dirichlet", Partition::dirichlet}},
+                 "one pool for all workers; random shards; shards sorted by first label; or shards "
+                 "with a random mix of classes each");
+  set.add("dirichlet_alpha", o.dirichlet_alpha,
+          "partition dirichlet: large: shards alike, near 0: each has classes of its own")
+      .symbol("alpha")
+      .range(1e-9, 1e9);
 }
 
 void declare_model(OptionSet& set, TrainOptions& o) {
@@ -148,6 +154,7 @@ void TrainOptions::declare(OptionSet& set) {
 
 void TrainOptions::validate() const {
   schedule.validate();
+  optimizer.validate();
   if (train.empty()) {
     throw with_hint(usage_error("--train: no training data given"),
                     "name a file, or generate:tiny for made-up data");

@@ -35,6 +35,7 @@ struct TrainOptions {
   std::uint64_t mega_batch = 100;
   Order order = Order::shuffled;
   Partition partition = Partition::shared;
+  double dirichlet_alpha = 0.5;
   OptimizerOptions optimizer;
   Schedule schedule;
   std::uint64_t seed = 1;

@@ -147,10 +147,12 @@ void Training::Impl::build_model() {
   record.layer_sizes = {shape.feature_count};
   record.layer_sizes.insert(record.layer_sizes.end(), shape.hidden.begin(), shape.hidden.end());
   record.layer_sizes.push_back(model->outputs());
-  sampler = std::make_unique<Sampler>(record.train, Sampler::Options{.order = options.order,
-                                                                     .partition = options.partition,
-                                                                     .seed = options.seed,
-                                                                     .workers = plan.workers});
+  sampler =
+      std::make_unique<Sampler>(record.train, Sampler::Options{.order = options.order,
+                                                               .partition = options.partition,
+                                                               .seed = options.seed,
+                                                               .workers = plan.workers,
+                                                               .alpha = options.dirichlet_alpha});
   plan.rows = record.train->rows();
   plan.max_samples = options.max_samples;
   if (options.epochs > 0) {

@@ -9,6 +9,7 @@
 #include "linalg/cpu/memory.hpp"
 #include "linalg/cpu/softmax_layer.hpp"
 #include "linalg/cpu/sparse.hpp"
+#include "linalg/cpu/updates.hpp"
 #include "linalg/cpu/vectors.hpp"
 
 namespace hetsgd {
@@ -55,6 +56,23 @@ class CpuDevice final : public BasicDevice<Real> {
   void momentum_merge(std::size_t n, const Real* merged, Real gamma, Real* w,
                       Real* previous) override {
     cpu::momentum_merge(cores_, n, merged, gamma, w, previous);
+  }
+
+  void momentum_step(std::size_t n, const MomentumRule<Real>& rule, const Real* g, Real* v,
+                     Real* w) override {
+    cpu::momentum_step(cores_, n, rule, g, v, w);
+  }
+  void moment_step(std::size_t n, const MomentRule<Real>& rule, Real step, const Real* g, Real* m,
+                   Real* v, Real* w) override {
+    cpu::moment_step(cores_, n, rule, step, g, m, v, w);
+  }
+  double moment_update(std::size_t n, const MomentRule<Real>& rule, const Real* g, const Real* w,
+                       Real* m, Real* v) override {
+    return cpu::moment_update(cores_, n, rule, g, w, m, v, scratch().doubles);
+  }
+  void moment_apply(std::size_t n, const MomentRule<Real>& rule, Real step, const Real* m,
+                    const Real* v, Real* w) override {
+    cpu::moment_apply(cores_, n, rule, step, m, v, w);
   }
 
   void fill_rows(std::span<const std::uint32_t> rows, std::size_t n, Real a, Real* Y) override {

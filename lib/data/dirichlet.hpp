@@ -1,0 +1,30 @@
+// The Dirichlet partition: shards of the same size whose classes are mixed differently, as data are
+// on the clients of federated learning.
+//
+// Source: Hsu, Qi, Brown 2019, "Measuring the effects of non-identical data distribution for
+// federated visual classification", section 3: worker k draws q_k ~ Dir(alpha p), p the shares of
+// the classes in the data, and then its rows: a class by q_k, and a row of it that nobody has yet.
+// The expected mix of every worker is p. alpha -> infinity: every q_k is p (iid); alpha -> 0: q_k
+// is one class, and the next one when that is used up (as slices by label are).
+// Decisions: the class of a row is its first label (rows without labels are a class of their own),
+// so multi-label data mix by the smallest label. Workers draw one after the other, in rank order;
+// q_k is renormalised over what is left, so the last ones take what the others did not.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "data/dataset.hpp"
+
+namespace hetsgd {
+
+// All rows, worker by worker: worker k's are at [begin[k], begin[k + 1]) and ascend. begin.front()
+// is 0, begin.back() the number of rows. alpha in [1e-9, 1e9]. A pure function of its arguments.
+std::vector<Index> dirichlet_shards(const Dataset& data, std::span<const std::uint64_t> begin,
+                                    double alpha, std::uint64_t seed);
+
+// The class of each row as a number below the second result, which counts the classes that occur.
+std::pair<std::vector<Index>, Index> first_label_classes(const Dataset& data);
+
+}  // namespace hetsgd

@@ -1,0 +1,55 @@
+// Adam, its t-th update (t = 1, 2, ...; all operations on vectors element by element):
+//   g <- clip(g) + lambda w
+//   m <- beta1 m + (1 - beta1) g;  v <- beta2 v + (1 - beta2) g^2
+//   m' = m / (1 - beta1^t);  v' = v / (1 - beta2^t)
+//   w <- w - lr m' / (sqrt(v') + epsilon)                (Kingma & Ba 2015, algorithm 1)
+// --decoupled-weight-decay (AdamW): lambda w stays out of g, and
+//   w <- w - lr (m' / (sqrt(v') + epsilon) + lambda w)   (Loshchilov & Hutter 2019, algorithm 2)
+// where the paper's schedule multiplier and step size are one number, lr.
+
+#include <cmath>
+
+#include "optimizer/families.hpp"
+
+namespace hetsgd {
+namespace {
+
+class Adam final : public Optimizer {
+ public:
+  Adam(const OptimizerOptions& options, Device& device, std::size_t n)
+      : o_(options), m_(zeros(device, n)), v_(zeros(device, n)) {}
+
+  void update(Device& device, double learning_rate, std::span<const float> g,
+              std::span<float> w) override {
+    MomentRule<float> rule = moment_rule(o_, ++t_, clip_factor(o_, device, g));
+    (o_.decoupled ? rule.shrink : rule.decay) = static_cast<float>(o_.weight_decay);
+    device.moment_step(w.size(), rule, static_cast<float>(learning_rate), g.data(), m_.data(),
+                       v_.data(), w.data());
+  }
+
+  double passes() const override { return 7 + clip_passes(o_); }
+
+ private:
+  OptimizerOptions o_;
+  Buffer m_, v_;
+  std::uint64_t t_ = 0;
+};
+
+}  // namespace
+
+MomentRule<float> moment_rule(const OptimizerOptions& options, std::uint64_t t, double clip) {
+  const auto steps = static_cast<double>(t);
+  return {.gradient = static_cast<float>(clip),
+          .beta1 = static_cast<float>(options.beta1),
+          .beta2 = static_cast<float>(options.beta2),
+          .first = static_cast<float>(1 / (1 - std::pow(options.beta1, steps))),
+          .second = static_cast<float>(1 / (1 - std::pow(options.beta2, steps))),
+          .epsilon = static_cast<float>(options.epsilon)};
+}
+
+std::unique_ptr<Optimizer> make_adam(const OptimizerOptions& options, Device& device,
+                                     std::size_t n) {
+  return std::make_unique<Adam>(options, device, n);
+}
+
+}  // namespace hetsgd

@@ -1,0 +1,84 @@
+#include <cmath>
+
+#include "core/error.hpp"
+#include "optimizer/families.hpp"
+
+namespace hetsgd {
+
+void OptimizerOptions::declare(OptionSet& set) {
+  set.add_choice("optimizer", kind,
+                 {{"sgd", OptimizerKind::sgd},
+                  {"momentum", OptimizerKind::momentum},
+                  {"nesterov", OptimizerKind::nesterov},
+                  {"adam", OptimizerKind::adam},
+                  {"lars", OptimizerKind::lars},
+                  {"lamb", OptimizerKind::lamb}},
+                 "how a replica turns a gradient into an update");
+  set.add("momentum", momentum, "momentum of the optimizers momentum, nesterov and lars")
+      .symbol("mu")
+      .range(0, 1);
+  set.add("weight_decay", weight_decay,
+          "L2 penalty on the parameters; lamb and --decoupled-weight-decay shrink them instead")
+      .symbol("lambda")
+      .at_least(0);
+  set.add("decoupled_weight_decay", decoupled,
+          "adam: the weight decay leaves the moments alone (AdamW)");
+  set.add("clip_norm", clip_norm, "largest norm of a gradient, longer ones are scaled down; 0: off")
+      .at_least(0);
+  set.add("beta1", beta1, "adam, lamb: memory of the gradient's mean; below 1")
+      .symbol("beta_1")
+      .range(0, 1);
+  set.add("beta2", beta2, "adam, lamb: memory of the gradient's mean square; below 1")
+      .symbol("beta_2")
+      .range(0, 1);
+  set.add("epsilon", epsilon, "adam, lamb: added to the root of the mean square")
+      .symbol("epsilon")
+      .above(0);
+  set.add("lars_trust", lars_trust, "lars: trust coefficient of a tensor's learning rate")
+      .symbol("eta")
+      .above(0);
+}
+
+void OptimizerOptions::validate() const {
+  if (decoupled && kind != OptimizerKind::adam) {
+    throw with_hint(
+        usage_error("--decoupled-weight-decay: found without --optimizer adam, the only one with "
+                    "both ways to decay"),
+        "sgd, momentum and nesterov add it to the gradient, lars has it in its norms, lamb "
+        "decouples it always");
+  }
+  for (const auto& [name, value] : {std::pair("--beta1", beta1), std::pair("--beta2", beta2)}) {
+    if (value >= 1) throw usage_error("{}: found {}, expected a number below 1", name, value);
+  }
+}
+
+std::unique_ptr<Optimizer> make_optimizer(const OptimizerOptions& options, Device& device,
+                                          std::size_t n, const std::vector<Tensor>& tensors) {
+  switch (options.kind) {
+    case OptimizerKind::sgd:
+    case OptimizerKind::momentum:
+    case OptimizerKind::nesterov:
+      return make_sgd(options, device, n);
+    case OptimizerKind::adam:
+      return make_adam(options, device, n);
+    case OptimizerKind::lars:
+      return make_lars(options, device, n, tensors);
+    case OptimizerKind::lamb:
+      return make_lamb(options, device, n, tensors);
+  }
+  HETSGD_CHECK(false);
+}
+
+double clip_factor(const OptimizerOptions& options, Device& device, std::span<const float> g) {
+  if (options.clip_norm <= 0) return 1;
+  const double norm = std::sqrt(device.squared_norm(g.size(), g.data()));
+  return norm > options.clip_norm ? options.clip_norm / norm : 1;
+}
+
+Buffer zeros(Device& device, std::size_t n) {
+  Buffer buffer(device, n);
+  device.fill(n, 0.0F, buffer.data());
+  return buffer;
+}
+
+}  // namespace hetsgd

@@ -1,0 +1,101 @@
+// Adasum: vectors combined by how much they agree. Orthogonal ones are added, equal ones averaged.
+//
+// Source : paper 001, equation 8 (two vectors), equation 9 and algorithm 1 (many, as a tree),
+//          section 3.4 (one after the other), section 3.5 (each tensor by itself).
+//   AS(a, b) = (1 - a.b / (2 ||a||^2)) a + (1 - a.b / (2 ||b||^2)) b
+// Numbers: products and norms accumulate in double, the combination is made in double and rounded
+//          once. A factor is 1 where its squared norm is below sqrt(DBL_MIN): AS(0, b) = b.
+// Memory : host-readable, as for all collectives over messages.
+#pragma once
+
+#include <cstddef>
+#include <span>
+#include <vector>
+
+#include "cluster/comm.hpp"
+#include "cluster/node.hpp"
+
+namespace hetsgd {
+
+// tree  : AS(g[0,q)) = AS(AS(g[0,q/2)), AS(g[q/2,q))), equation 9. Any number p: q = the largest
+//         power of two <= p, after each odd one of the first 2(p-q) was folded into the one before.
+// linear: AS(... AS(AS(g0, g1), g2) ..., g_{p-1}).
+enum class AdasumShape { tree, linear };
+
+// Tensors that tile a flat vector of n numbers: tensor t is [bounds[t], bounds[t+1]). Ascending,
+// the first bound is 0 and the last one n; empty tensors are allowed.
+using TensorBounds = std::span<const std::size_t>;
+
+// --- two vectors ---------------------------------------------------------------------------------
+struct AdasumProducts {
+  double ab = 0, aa = 0, bb = 0;  // a.b, ||a||^2, ||b||^2
+};
+AdasumProducts adasum_products(std::span<const float> a, std::span<const float> b);  // one pass
+
+struct AdasumFactors {
+  double a = 1, b = 1;
+};
+AdasumFactors adasum_factors(const AdasumProducts& products);
+
+// y = factors.a a + factors.b b; y may be a or b. One pass.
+void adasum_combine(const AdasumFactors& factors, std::span<const float> a,
+                    std::span<const float> b, std::span<float> y);
+
+// y = AS(a, b), each tensor by itself; y may be a or b.
+void adasum(TensorBounds bounds, std::span<const float> a, std::span<const float> b,
+            std::span<float> y);
+
+// --- many vectors at one place: what the collective must equal -----------------------------------
+// At least one vector, all of bounds.back() numbers.
+std::vector<float> adasum_of(std::span<const std::vector<float>> vectors, TensorBounds bounds,
+                             AdasumShape shape);
+
+// ||x||^2 of each tensor, for the orthogonality ||AS||^2 / sum_i ||g_i||^2 (figure 2).
+std::vector<double> squared_norms(TensorBounds bounds, std::span<const float> x);
+
+// --- many vectors, one per rank ------------------------------------------------------------------
+// all_reduce with Adasum for an operator. Keeps its scratch memory: constructed once per vector.
+//
+// Tree  : algorithm 1, recursive vector halving and distance doubling. Partners at distance d
+//         exchange halves of their slices; the products of the slices are summed over the 2d ranks
+//         among which the two vectors are scattered; each combines what it holds. Then back.
+//         Cost with p ranks, n bytes, T tensors, latency L and bandwidth B, p = 2^m:
+//           2 (m L + (p-1)/p n/B) as halving_doubling_all_reduce, and for the products
+//           m (m+1)/2 (L + 24 T/B); other p: 2 (L + n/B) for the fold and the unfold.
+// Linear: every rank gathers one slice of all vectors and combines them in order; the products of
+//         each step are an all_reduce of 3 T doubles. Cost: (p-1) (2 L + 2 n/(p B)) and p-1 small
+//         all_reduces.
+// Compute: products are charged as 8 bytes, combinations as 12 bytes a number (ComputeKind::vector).
+// Result : the same bits on all ranks. Against adasum_of only the order differs in which products
+//         are summed in double: their relative error is below n 2^-53, so that after rounding few
+//         numbers differ, by one unit in the last place.
+class AdasumAllReduce {
+ public:
+  // `node` is this process's; `comm` the group that reduces.
+  AdasumAllReduce(Node& node, Comm& comm, std::vector<std::size_t> bounds, AdasumShape shape);
+
+  // In place; x: [bounds.back()]. Collective. All messages use `tag`; a second call may follow with
+  // the same. Products travel as Traffic::control.
+  void operator()(std::span<float> x, int tag, Traffic kind = Traffic::gradients);
+
+ private:
+  using Slice = Comm::Block;
+  class Pairing;
+
+  void tree(std::span<float> x, int tag, Traffic kind);
+  void fold(std::span<float> x, int tag);
+  void halve_and_double(std::span<float> x, int tag, Traffic kind, const Pairing& ranks);
+  void linear(std::span<float> x, int tag, Traffic kind);
+  void multiply(std::size_t begin, std::span<const float> a, std::span<const float> b);
+  void combine(std::size_t begin, std::span<const float> a, std::span<const float> b,
+               std::span<float> y);
+
+  Node& node_;
+  Comm& comm_;
+  std::vector<std::size_t> bounds_;
+  AdasumShape shape_;
+  std::vector<float> incoming_;
+  std::vector<double> products_, others_;  // [3 T]: ab, aa, bb of each tensor
+};
+
+}  // namespace hetsgd

@@ -11,6 +11,10 @@ void declare_data(OptionSet& set, TrainOptions& o) {
   set.add("train", o.train,
           "training file (XC or libSVM text, .gz .bz2 .zst, .hsgd) or generate:PRESET?scale=S");
   set.add("test", o.test, "test file; without it the training data is measured");
+  set.add("validation", o.validation,
+          "in place of --test: measure on this share of the training rows, held out from learning; "
+          "the same rows for every algorithm and seed")
+      .range(0, 1);
   set.add_choice(
       "format", o.format,
       {{"detect", DataFormat::detect}, {"xc", DataFormat::xc}, {"libsvm", DataFormat::libsvm}},
@@ -158,6 +162,11 @@ void TrainOptions::validate() const {
   if (train.empty()) {
     throw with_hint(usage_error("--train: no training data given"),
                     "name a file, or generate:tiny for made-up data");
+  }
+  if (validation > 0 && !test.empty()) {
+    throw with_hint(usage_error("--validation: found {} beside --test {}, expected one of the two",
+                                validation, test),
+                    "choose options on held-out training rows, then measure on the test file");
   }
   if (epochs == 0 && max_samples == 0 && max_time.count() == 0) {
     throw with_hint(usage_error("no budget: expected --epochs, --max-samples or --max-time"),

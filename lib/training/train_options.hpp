@@ -20,6 +20,7 @@ struct TrainOptions {
   // data
   std::string train;
   std::string test;
+  double validation = 0;  // share of the training rows, measured in place of `test`; 0: none
   DataFormat format = DataFormat::detect;
   IndexBase index_base = IndexBase::detect;
   std::string cache_directory;

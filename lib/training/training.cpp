@@ -206,30 +206,19 @@ Training::~Training() = default;
 std::exception_ptr Training::failure() const { return impl_->failure; }
 const Record& Training::record() const { return impl_->record; }
 
-void Training::load() {
-  Impl& s = *impl_;
-  const auto start = HostClock::now();
-  LoadOptions load;
-  load.format = s.options.format;
-  load.index_base = s.options.index_base;
-  load.cache = s.options.cache ? CacheMode::use : CacheMode::off;
-  load.cache_directory = s.options.cache_directory;
-  if (s.options.test.empty()) {
-    const LoadedData train = load_dataset(s.options.train, load);
-    s.record.train = s.record.test = train.data;
-    s.record.train_report = s.record.test_report = train.report;
-    s.record.warnings.push_back("no --test: metrics are measured on the training data");
-  } else {
-    const LoadedPair pair = load_pair(s.options.train, s.options.test, load);
-    s.record.train = pair.train.data;
-    s.record.train_report = pair.train.report;
-    s.record.test = pair.test.data;
-    s.record.test_report = pair.test.report;
-  }
-  s.record.phases.load_s = seconds_since(start);
+void Training::load() { load(load_run_data(impl_->options)); }
+
+void Training::load(const RunData& data) {
+  Record& record = impl_->record;
+  record.train = data.train.data;
+  record.train_report = data.train.report;
+  record.test = data.test.data;
+  record.test_report = data.test.report;
+  record.warnings.insert(record.warnings.end(), data.warnings.begin(), data.warnings.end());
+  record.phases.load_s = data.load_s;
   const auto init = HostClock::now();
-  s.build_model();
-  s.record.phases.init_s = seconds_since(init);
+  impl_->build_model();
+  record.phases.init_s = seconds_since(init);
 }
 
 nlohmann::json Training::estimate() const {

@@ -13,6 +13,7 @@
 #include "algorithm/algorithm.hpp"
 #include "core/options.hpp"
 #include "training/record.hpp"
+#include "training/run_data.hpp"
 #include "training/train_options.hpp"
 
 namespace hetsgd {
@@ -52,6 +53,8 @@ class Training {
 
   // Reads the data. Errors: data.
   void load();
+  // The same with data that were read before: load_run_data of the same data options.
+  void load(const RunData& data);
   // After load(): what the run would take: parameters, memory in bytes, floor of its time. For
   // --dry-run.
   nlohmann::json estimate() const;

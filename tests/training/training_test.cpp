@@ -162,6 +162,46 @@ TEST(Driver, WorkerTimesAddUp) {
   EXPECT_GT(run.workers[2].report.ledger.compute, 3 * run.workers[0].report.ledger.compute);
 }
 
+// The same rows are held out for every algorithm and seed, and nobody learns from them.
+TEST(Driver, MeasuresOnHeldOutTrainingRows) {
+  const Settings base = with(kBase, {{"test", ""}, {"validation", "0.1"}, {"epochs", "1"}});
+  const Record one = run_training(base);
+  EXPECT_EQ(one.train->rows(), 1800U);
+  EXPECT_EQ(one.test->rows(), 200U);
+  EXPECT_GE(one.curve.back().samples_count, 1800U);  // an epoch of the rows that are left
+  EXPECT_LT(one.curve.back().samples_count, 1800U + 32);
+  EXPECT_TRUE(one.warnings.empty());
+  const Record other = run_training(with(base, {{"algorithm", "adaptive"}, {"seed", "2"}}));
+  EXPECT_EQ(one.train->content_hash, other.train->content_hash);
+  EXPECT_EQ(one.test->content_hash, other.test->content_hash);
+}
+
+// Data that were loaded once serve several runs and change none of them.
+TEST(Driver, RunsShareTheirData) {
+  TrainOptions options;
+  OptionSet set;
+  options.declare(set);
+  const RegisteredAlgorithm& sgd = find_algorithm("sgd");
+  for (const auto& [key, value] : Settings{{"train", "generate:tiny"},
+                                           {"cache", "false"},
+                                           {"validation", "0.5"},
+                                           {"batch_size", "32"},
+                                           {"epochs", "1"}}) {
+    set.set(key, {value}, OptionSource::flag, key);
+  }
+  const RunData data = load_run_data(options);
+  std::vector<double> losses;
+  for (int i = 0; i < 2; ++i) {
+    Training training(options, set, sgd.make(), sgd.info);
+    training.load(data);
+    const Record& record = training.run({});
+    EXPECT_EQ(record.train, data.train.data);
+    EXPECT_EQ(record.test, data.test.data);
+    losses.push_back(record.curve.back().test_loss);
+  }
+  EXPECT_EQ(losses[0], losses[1]);
+}
+
 TEST(Options, RefusesWhatMakesNoSense) {
   const auto message = [](const Settings& settings) {
     try {
@@ -172,6 +212,8 @@ TEST(Options, RefusesWhatMakesNoSense) {
     return std::string("no error");
   };
   EXPECT_EQ(message(kBase), "no budget: expected --epochs, --max-samples or --max-time");
+  EXPECT_EQ(message(with(kBase, {{"epochs", "1"}, {"validation", "0.1"}})),
+            "--validation: found 0.1 beside --test generate:tiny, expected one of the two");
   EXPECT_EQ(message(with(kBase, {{"epochs", "1"}, {"max_samples", "5"}})),
             "--max-samples: found 5 beside --epochs 1, expected one of the two");
   EXPECT_EQ(message(with(kBase, {{"epochs", "1"}, {"algorithm", "sgd"}})),

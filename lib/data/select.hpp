@@ -1,0 +1,35 @@
+// Some rows of a data set as a data set of its own, and the validation split.
+//
+// A validation split is a property of the data, not of a run: which rows are held out follows from
+// the number of rows and the share alone, so that every algorithm and every seed learns from the
+// same rows and is measured on the same others.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "data/dataset.hpp"
+#include "data/load.hpp"
+
+namespace hetsgd {
+
+// The rows `rows` of `data` (each below data.rows(), at least one), in this order. Name, task,
+// features and labels stay. The content hash is XXH3-64 over that of `data` and the row numbers: the
+// same rows of the same source have the same hash, others another.
+DatasetPtr select_rows(const Dataset& data, std::span<const Index> rows);
+
+struct RowSplit {
+  std::vector<Index> kept, held_out;  // ascending; together every row once
+};
+
+// Holds out round(share * rows) of `rows` rows, drawn with a fixed seed of their own: the held-out
+// rows are the first ones of one fixed permutation, so that a smaller share is part of a larger one.
+// Share in (0, 1). Errors: usage, naming --validation, if one of the parts would be empty.
+RowSplit split_rows(std::uint64_t rows, double share);
+
+// The kept rows as training data, the held-out rows as test data. The reports keep path and format
+// of the source and count the rows of their own part.
+LoadedPair hold_out(const LoadedData& all, double share);
+
+}  // namespace hetsgd

@@ -67,13 +67,14 @@ struct MomentumRule {
 };
 
 // An update by the gradient's first two moments, see BasicDevice::moment_step:
-//   u = gradient g + decay w,  m <- beta1 m + (1 - beta1) u,  v <- beta2 v + (1 - beta2) u^2
+//   u = gradient g + decay w,  m <- beta1 m + fresh1 u,  v <- beta2 v + fresh2 u^2
 //   r = (first m) / (sqrt(second v) + epsilon) + shrink w
 template <class Real>
 struct MomentRule {
   Real gradient = 1, decay = 0;
   Real beta1 = 0, beta2 = 0;
-  Real first = 1, second = 1;  // the corrections of the moments' bias
+  Real fresh1 = 1, fresh2 = 1;  // 1 - beta1, 1 - beta2; subtracted in float they lose four digits
+  Real first = 1, second = 1;   // the corrections of the moments' bias
   Real epsilon = 0;
   Real shrink = 0;  // decoupled weight decay
 };

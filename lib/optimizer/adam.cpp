@@ -42,6 +42,8 @@ MomentRule<float> moment_rule(const OptimizerOptions& options, std::uint64_t t, 
   return {.gradient = static_cast<float>(clip),
           .beta1 = static_cast<float>(options.beta1),
           .beta2 = static_cast<float>(options.beta2),
+          .fresh1 = static_cast<float>(1 - options.beta1),
+          .fresh2 = static_cast<float>(1 - options.beta2),
           .first = static_cast<float>(1 / (1 - std::pow(options.beta1, steps))),
           .second = static_cast<float>(1 / (1 - std::pow(options.beta2, steps))),
           .epsilon = static_cast<float>(options.epsilon)};

@@ -15,8 +15,8 @@ constexpr std::size_t kBlock = 1024;                  // numbers whose r stays i
 template <class Real>
 inline void take_moments(const MomentRule<Real>& o, Real g, Real w, Real& m, Real& v) {
   const Real u = o.gradient * g + o.decay * w;
-  m = o.beta1 * m + (Real(1) - o.beta1) * u;
-  v = o.beta2 * v + (Real(1) - o.beta2) * (u * u);
+  m = o.beta1 * m + o.fresh1 * u;
+  v = o.beta2 * v + o.fresh2 * (u * u);
 }
 
 template <class Real>

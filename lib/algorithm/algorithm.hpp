@@ -37,6 +37,12 @@ class Algorithm {
   virtual void declare(OptionSet& options) { static_cast<void>(options); }
   // Refuses a plan that makes no sense (usage errors naming the option), before anything is loaded.
   virtual void check(const Plan& plan) const { static_cast<void>(plan); }
+  // Model-sized vectors that a worker holds at most, for the estimate of a run's memory: as a rule
+  // a replica, two global models and a gradient.
+  virtual double model_vectors(const Plan& plan) const {
+    static_cast<void>(plan);
+    return 4;
+  }
   // The whole life of one worker. Const and shared between workers: what workers share goes through
   // Comm or a Service.
   virtual void worker(Worker& self) const = 0;

@@ -10,9 +10,9 @@ namespace hetsgd {
 namespace {
 
 // Vector operations stream whole vectors: bytes = passes * 4 * n, one launch.
-Work vector_work(double passes, std::size_t n) {
+Work vector_work(double passes, std::size_t n, int learners) {
   const double numbers = passes * static_cast<double>(n);
-  return {.operations = numbers, .bytes = 4.0 * numbers, .launches = 1};
+  return {.operations = numbers, .bytes = 4.0 * numbers, .launches = 1, .learners = learners};
 }
 
 std::vector<Tensor> tensors(const Layout& layout) {
@@ -44,9 +44,9 @@ double Worker::epoch() const {
   return static_cast<double>(go_on_.samples + since) / static_cast<double>(plan().rows);
 }
 
-double Worker::learning_rate(std::uint64_t b) const {
+double Worker::learning_rate(std::uint64_t b, double epoch) const {
   return plan().learning_rate * static_cast<double>(b) / static_cast<double>(plan().batch_size) *
-         plan().schedule.factor(epoch());
+         plan().schedule.factor(epoch);
 }
 
 const Batch& Worker::next_batch(std::uint64_t size) {
@@ -62,6 +62,19 @@ const Batch& Worker::next_batch(std::uint64_t size) {
     run_.sampler().fill(rank, {run_.draw(size), size}, batch_);
   }
   return batch_;
+}
+
+std::span<const Batch> Worker::next_batches(std::uint64_t size, const LearnerShare& share) {
+  HETSGD_CHECK(run_.synchronous());
+  const bool shared = plan().partition == Partition::shared;
+  batches_.resize(static_cast<std::size_t>(share.mine));
+  std::uint64_t begin = cursor_ + (shared ? static_cast<std::uint64_t>(share.before) * size : 0);
+  for (Batch& batch : batches_) {
+    run_.sampler().fill(node_.rank(), {begin, size}, batch);
+    begin += size;
+  }
+  cursor_ += static_cast<std::uint64_t>(shared ? share.all : share.mine) * size;
+  return batches_;
 }
 
 const Batch& Worker::batch_at(SampleRange range) {
@@ -98,9 +111,9 @@ double Worker::gradient(const Batch& batch, const Buffer& w, Gradient& g) {
   });
 }
 
-std::unique_ptr<Optimizer> Worker::make_optimizer(Device& device) const {
-  return hetsgd::make_optimizer(plan().optimizer, device, model().parameters(),
-                                tensors(model().layout()));
+std::unique_ptr<Optimizer> Worker::make_optimizer(Device& device,
+                                                  const OptimizerOptions& options) const {
+  return hetsgd::make_optimizer(options, device, model().parameters(), tensors(model().layout()));
 }
 
 Optimizer& Worker::optimizer() {
@@ -127,6 +140,42 @@ double Worker::step(const Batch& batch, double learning_rate, Buffer& w) {
   }
   made_update();
   return loss;
+}
+
+void Worker::step(std::span<const Batch> batches, double learning_rate,
+                  std::span<Learner> learners) {
+  HETSGD_CHECK_EQ(batches.size(), learners.size());
+  const std::size_t m = learners.size();
+  BatchShape mean;
+  for (const Batch& batch : batches) {
+    const BatchShape shape = batch.shape();
+    mean.samples += shape.samples / static_cast<double>(m);
+    mean.nonzeros += shape.nonzeros / static_cast<double>(m);
+    mean.labels += shape.labels / static_cast<double>(m);
+  }
+  Work work = run_.gradient_work(mean);
+  work.learners = static_cast<int>(m);
+  const bool plain = plan().optimizer.plain();
+  std::vector<double> loss(m);
+  const Seconds started = now();
+  node_.compute(work, ComputeKind::step, [&] {
+    for (std::size_t j = 0; j < m; ++j) {
+      Learner& learner = learners[j];
+      loss[j] = plain ? model().step(*context_, batches[j], static_cast<float>(learning_rate),
+                                     learner.w.data())
+                      : model().gradient(*context_, batches[j], learner.w.data(), learner.g);
+    }
+  });
+  for (std::size_t j = 0; j < m; ++j) completed(batches[j], loss[j], started);
+  if (!plain) {
+    const auto update = [&] {
+      for (Learner& learner : learners) {
+        learner.optimizer->update(device(), learning_rate, learner.g.flat.span(), learner.w.span());
+      }
+    };
+    compute_vectors(learners.front().optimizer->passes(), update, work.learners);
+  }
+  for (std::size_t j = 0; j < m; ++j) made_update();
 }
 
 std::optional<double> Worker::step_unless(Interrupt& interrupt, const Batch& batch,
@@ -197,8 +246,8 @@ void Worker::made_update() {
   run_.updated(*this, true);
 }
 
-void Worker::compute_vectors(double passes, FunctionRef fn) {
-  node_.compute(vector_work(passes, model().parameters()), ComputeKind::vector, fn);
+void Worker::compute_vectors(double passes, FunctionRef fn, int learners) {
+  node_.compute(vector_work(passes, model().parameters(), learners), ComputeKind::vector, fn);
 }
 
 void Worker::copy(const Buffer& x, Buffer& y) {
@@ -244,6 +293,16 @@ Buffer Worker::initial_parameters() {
 
 Gradient Worker::make_gradient() { return hetsgd::make_gradient(model(), device()); }
 
+Learner Worker::make_learner() {
+  Learner learner;
+  learner.w = initial_parameters();
+  if (!plan().optimizer.plain()) {
+    learner.optimizer = make_optimizer(device());
+    learner.g = make_gradient();
+  }
+  return learner;
+}
+
 void Worker::all_reduce(Gradient& g) {
   comm().all_reduce(g.flat.span(), ReduceOp::sum, Traffic::gradients);
   gradient_is_dense_ = true;
@@ -257,14 +316,14 @@ void Worker::companion(const std::string& name, std::function<void(Worker&)> fn)
   });
 }
 
-void Worker::evaluate_here(const Buffer& model) {
-  run_.evaluate_here(*this, [&] { return model.span(); });
+void Worker::evaluate_here(const Buffer& model, std::optional<std::uint64_t> samples) {
+  run_.evaluate_here(*this, samples, [&] { return model.span(); });
 }
 
 void Worker::publish(const Buffer& replica) { run_.publish(rank(), replica.span()); }
 
 void Worker::evaluate_mean_here() {
-  run_.evaluate_here(*this, [&] { return run_.mean_of_published(); });
+  run_.evaluate_here(*this, std::nullopt, [&] { return run_.mean_of_published(); });
 }
 
 void Worker::record(nlohmann::json event) { run_.record(now(), std::move(event)); }

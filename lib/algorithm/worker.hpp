@@ -58,13 +58,31 @@ class Run {
   virtual std::uint64_t draw(std::uint64_t count) = 0;  // asynchronous: the shared pool's cursor
   virtual void completed(Worker& worker, std::uint64_t samples, double loss, Seconds started) = 0;
   virtual void updated(Worker& worker, bool counts_for_run) = 0;
-  // `model` is called inside the fence, if an evaluation is due.
-  virtual void evaluate_here(Worker& worker,
+  // `model` is called inside the fence, if an evaluation is due. `samples`: see
+  // Worker::evaluate_here; empty: as many as all workers have completed.
+  virtual void evaluate_here(Worker& worker, std::optional<std::uint64_t> samples,
                              const std::function<std::span<const float>()>& model) = 0;
+  virtual std::optional<double> best_accuracy(std::uint64_t from, std::uint64_t to) const = 0;
   virtual void publish(int rank, std::span<const float> replica) = 0;
   virtual std::span<const float> mean_of_published() = 0;
   virtual void record(Seconds time, nlohmann::json event) = 0;
   virtual void observe(const std::string& histogram, std::int64_t value) = 0;
+  virtual void warn(const std::string& text) = 0;
+};
+
+// One of several learners that share a worker's device (paper 002, section 3.3): a replica with
+// batches and an optimizer of its own.
+struct Learner {
+  Buffer w;
+  std::unique_ptr<Optimizer> optimizer;  // null: plain SGD
+  Gradient g;                            // the optimizer's; empty: plain SGD
+};
+
+// The learners of one device among those of all devices, which count in the order of ranks.
+struct LearnerShare {
+  int mine = 1;
+  int before = 0;  // on devices of lower ranks
+  int all = 1;
 };
 
 class Worker {
@@ -94,6 +112,10 @@ class Worker {
   // in rank order); asynchronous ones are served first come first served. Other partitions: this
   // worker's shard.
   const Batch& next_batch(std::uint64_t size);
+  // The next `size` samples of each learner of this device, for synchronous algorithms. Partition
+  // shared: the learners of all devices interleave the pool in the order of `share`, which must be
+  // the same everywhere. Other partitions: batch after batch of this worker's shard.
+  std::span<const Batch> next_batches(std::uint64_t size, const LearnerShare& share);
   // The samples at `range` of the shared pool, for algorithms that dispatch batches themselves.
   const Batch& batch_at(SampleRange range);
 
@@ -103,6 +125,9 @@ class Worker {
   // One iteration and one update of this replica: w <- w - learning_rate * gradient, fused, or by
   // the plan's optimizer. Returns the loss before it.
   double step(const Batch& batch, double learning_rate, Buffer& w);
+  // A step of all learners of this device at once, learner j with batches[j]: one iteration of the
+  // device, as long as its profile says for so many. (A CPU takes them one after the other.)
+  void step(std::span<const Batch> batches, double learning_rate, std::span<Learner> learners);
   // As step, until `interrupt` is raised while the gradient is computed: then w stays as it was,
   // nothing counts, and the answer is empty. (The gradient is built, the update is not fused.)
   std::optional<double> step_unless(Interrupt& interrupt, const Batch& batch, double learning_rate,
@@ -125,7 +150,9 @@ class Worker {
 
   // The learning rate of a batch of b samples now: lr * b / b_max (linear scaling) times the
   // schedule.
-  double learning_rate(std::uint64_t b) const;
+  double learning_rate(std::uint64_t b) const { return learning_rate(b, epoch()); }
+  // The same at an epoch that the algorithm has counted itself.
+  double learning_rate(std::uint64_t b, double epoch) const;
   // Where training stands: samples at the last running() and this worker's since, times P.
   double epoch() const;
 
@@ -135,15 +162,21 @@ class Worker {
   double squared_norm(const Buffer& x);                        // ||x||^2, in double
   // w' = merged + gamma (w - previous); previous <- w; w <- w'.
   void momentum_merge(const Buffer& merged, double gamma, Buffer& w, Buffer& previous);
-  // Any other computation that streams `passes` model-sized vectors.
-  void compute_vectors(double passes, FunctionRef fn);
+  // Any other computation that streams `passes` model-sized vectors; for several learners, that
+  // does so for each of them at once.
+  void compute_vectors(double passes, FunctionRef fn, int learners = 1);
 
   // --- memory (not charged: set-up)
   Buffer vector();              // model-sized, zero
   Buffer initial_parameters();  // the same bits for every worker, algorithm and cluster
   Gradient make_gradient();
-  // The plan's optimizer with a fresh state on `device`, for a server or an extra replica.
-  std::unique_ptr<Optimizer> make_optimizer(Device& device) const;
+  Learner make_learner();  // at the initial parameters
+  // The plan's optimizer with a fresh state on `device`, for a server or an extra replica; or one
+  // of the algorithm's own.
+  std::unique_ptr<Optimizer> make_optimizer(Device& device) const {
+    return make_optimizer(device, plan().optimizer);
+  }
+  std::unique_ptr<Optimizer> make_optimizer(Device& device, const OptimizerOptions& options) const;
   Device& device() { return node_.device(); }
   const Model& model() const { return run_.model(); }
 
@@ -169,16 +202,26 @@ class Worker {
   // --- measuring --------------------------------------------------------------------------------
   // A point at which `model` (host-readable memory of this worker) is what the algorithm defines as
   // its result. If an evaluation is due the clock is fenced and the model measured. Synchronous
-  // algorithms: called by all workers.
-  void evaluate_here(const Buffer& model);
+  // algorithms: called by all workers. Those whose workers need not be in the same iteration here
+  // say how many samples all workers will have learnt from when they are (the same number on all):
+  // it decides whether an evaluation is due and whether the budget is used up.
+  void evaluate_here(const Buffer& model, std::optional<std::uint64_t> samples = {});
   // The same for algorithms whose result is the mean of all replicas, published before the loop. A
   // published buffer must be whole whenever the world is stopped, i.e. at every blocking call.
   void publish(const Buffer& replica);
   void evaluate_mean_here();
+  // The best accuracy (P@1 where the task has it) that was measured from `from` to `to` samples,
+  // both included; empty: none was. The same answer for all if rank 0 has come past evaluate_here
+  // at `to`.
+  std::optional<double> best_accuracy(std::uint64_t from, std::uint64_t to) const {
+    return run_.best_accuracy(from, to);
+  }
   // Appends {"time_s": now, ...event} to the result's events.
   void record(nlohmann::json event);
   // Counts a value in one of the result's histograms ("staleness", "contributors", ...).
   void observe(const std::string& histogram, std::int64_t value) { run_.observe(histogram, value); }
+  // Appends to the result's warnings. One worker speaks for all.
+  void warn(const std::string& text) { run_.warn(text); }
 
   // --- counters for the driver
   std::uint64_t samples() const { return samples_; }
@@ -201,6 +244,7 @@ class Worker {
   std::unique_ptr<Optimizer> optimizer_;   // made at first use
   Gradient own_gradient_;                  // of step() with an optimizer
   Batch batch_;
+  std::vector<Batch> batches_;  // of several learners
   std::uint64_t cursor_ = 0;
   bool gradient_is_dense_ = false;  // an all_reduce filled rows that this batch did not touch
   GoOn go_on_;                      // the last answer of running()

@@ -10,8 +10,9 @@
 namespace hetsgd {
 
 Seconds DeviceProfile::seconds(const Work& work) const {
-  return Seconds(work.launches * launch_overhead_s + work.operations / operations_per_s +
-                 work.bytes / bytes_per_s);
+  const double one = work.launches * launch_overhead_s + work.operations / operations_per_s +
+                     work.bytes / bytes_per_s;
+  return Seconds(one * work.learners / throughput(work.learners));
 }
 
 double DeviceProfile::throughput(int learners) const {

@@ -24,7 +24,8 @@ struct DeviceProfile {
   // value holds.
   std::vector<double> saturation{1.0};
 
-  // launches * overhead + operations / rate + bytes / bandwidth.
+  // launches * overhead + operations / rate + bytes / bandwidth; for m concurrent learners m times
+  // that, divided by throughput(m).
   Seconds seconds(const Work& work) const;
   // The throughput of `learners` >= 1 concurrent learners relative to one.
   double throughput(int learners) const;

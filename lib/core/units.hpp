@@ -18,6 +18,9 @@ struct Work {
   double operations = 0;
   double bytes = 0;
   double launches = 0;
+  // So many equal pieces of this work run at once and share the device (learners, paper 002). A sum
+  // has those of its left side.
+  int learners = 1;
 
   Work& operator+=(const Work& other) {
     operations += other.operations;

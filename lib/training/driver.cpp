@@ -68,9 +68,9 @@ std::optional<std::pair<Status, std::string>> Driver::stopped() const {
   return stop_;
 }
 
-bool Driver::budget_used_up(Seconds now) const {
+bool Driver::budget_used_up(Seconds now, std::uint64_t samples) const {
   const std::uint64_t budget = options_.plan.max_samples;
-  return budget_ended_ || (budget > 0 && samples_ >= budget) ||
+  return budget_ended_ || (budget > 0 && samples >= budget) ||
          (options_.max_time.count() > 0 && now >= options_.max_time);
 }
 
@@ -121,19 +121,20 @@ void Driver::updated(Worker&, bool counts_for_run) {
   ++updates_;
 }
 
-void Driver::evaluate_here(Worker& worker, const std::function<std::span<const float>()>& model) {
+void Driver::evaluate_here(Worker& worker, std::optional<std::uint64_t> samples,
+                           const std::function<std::span<const float>()>& model) {
   const Seconds now = worker.now();
   const std::uint64_t call = worker.count_evaluate_call();
   Decision decision;
   {
     const std::lock_guard lock(mutex_);
     const auto decide = [&] {
-      const bool used_up = budget_used_up(now);
-      const bool due = !stop_ && (used_up || samples_ >= next_evaluation_);
-      if (due)
-        next_evaluation_ = (samples_ / options_.evaluate_every + 1) * options_.evaluate_every;
+      const std::uint64_t n = samples.value_or(samples_);
+      const bool used_up = budget_used_up(now, n);
+      const bool due = !stop_ && (used_up || n >= next_evaluation_);
+      if (due) next_evaluation_ = (n / options_.evaluate_every + 1) * options_.evaluate_every;
       if (used_up && !stop_) stop_ = {Status::completed, ""};
-      return Decision{.yes = due, .samples = samples_};
+      return Decision{.yes = due, .samples = n};
     };
     decision =
         options_.synchronous ? evaluating_.get(call, options_.plan.workers, decide) : decide();
@@ -201,6 +202,22 @@ void Driver::record(Seconds time, nlohmann::json event) {
 void Driver::observe(const std::string& histogram, std::int64_t value) {
   const std::lock_guard lock(mutex_);
   ++record_.histograms[histogram][value];
+}
+
+void Driver::warn(const std::string& text) {
+  const std::lock_guard lock(mutex_);
+  record_.warnings.push_back(text);
+}
+
+std::optional<double> Driver::best_accuracy(std::uint64_t from, std::uint64_t to) const {
+  const std::lock_guard lock(mutex_);
+  std::optional<double> best;
+  for (const CurvePoint& point : record_.curve) {
+    if (point.samples_count < from || point.samples_count > to) continue;
+    const std::optional<double> accuracy = point.p1 ? point.p1 : point.accuracy;
+    if (accuracy && (!best || *accuracy > *best)) best = accuracy;
+  }
+  return best;
 }
 
 void Driver::publish(int rank, std::span<const float> replica) {

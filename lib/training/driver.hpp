@@ -65,11 +65,14 @@ class Driver final : public Run {
   std::uint64_t draw(std::uint64_t count) override { return cursor_.fetch_add(count); }
   void completed(Worker& worker, std::uint64_t samples, double loss, Seconds started) override;
   void updated(Worker& worker, bool counts_for_run) override;
-  void evaluate_here(Worker& worker, const std::function<std::span<const float>()>& model) override;
+  void evaluate_here(Worker& worker, std::optional<std::uint64_t> samples,
+                     const std::function<std::span<const float>()>& model) override;
+  std::optional<double> best_accuracy(std::uint64_t from, std::uint64_t to) const override;
   void publish(int rank, std::span<const float> replica) override;
   std::span<const float> mean_of_published() override;
   void record(Seconds time, nlohmann::json event) override;
   void observe(const std::string& histogram, std::int64_t value) override;
+  void warn(const std::string& text) override;
 
  private:
   // What the first worker to make a call decided for all; dropped when all have seen it.
@@ -89,7 +92,7 @@ class Driver final : public Run {
     std::deque<Decision> entries_;
   };
 
-  bool budget_used_up(Seconds now) const;  // mutex held
+  bool budget_used_up(Seconds now, std::uint64_t samples) const;  // mutex held
   // Copies the worker's counters and ledger into the record, so that a killed run's file has them.
   // Mutex held.
   void note(Worker& worker);

@@ -236,9 +236,8 @@ nlohmann::json Training::estimate() const {
                                            .nonzeros = batch.nonzeros * s.charge->nonzeros_per_real,
                                            .labels = batch.labels * s.charge->labels_per_real})
           : s.model->shape().gradient_work(batch);
-  // A worker holds at most its replica, two global models and a gradient; one batch of scores on
-  // top.
-  const double vectors = 4.0 * 4.0 * n * s.plan.workers;
+  // One batch of scores on top of the vectors.
+  const double vectors = 4.0 * s.algorithm->model_vectors(s.plan) * n * s.plan.workers;
   const double scores = 4.0 * b * static_cast<double>(s.model->outputs()) * s.plan.workers;
   nlohmann::json result = {{"parameters", s.model->parameters()},
                            {"memory_bytes", vectors + scores},

@@ -66,6 +66,21 @@ TEST(DeviceProfile, SaturationHoldsItsLastValue) {
   EXPECT_THROW(profile.throughput(0), CheckFailure);
 }
 
+// m learners take m times as long as one, less what running at once gains.
+TEST(DeviceProfile, LearnersShareTheDevice) {
+  DeviceProfile profile;
+  profile.launch_overhead_s = 1e-5;
+  profile.operations_per_s = 1e12;
+  profile.bytes_per_s = 1e11;
+  profile.saturation = {1, 1.25, 1.5};
+  Work work{.operations = 2e9, .bytes = 3e8, .launches = 7};
+  const double one = profile.seconds(work).count();
+  work.learners = 2;
+  EXPECT_DOUBLE_EQ(profile.seconds(work).count(), one * 2 / 1.25);
+  work.learners = 6;
+  EXPECT_DOUBLE_EQ(profile.seconds(work).count(), one * 6 / 1.5);
+}
+
 TEST(DeviceProfile, BuiltinOnesAreComplete) {
   EXPECT_THAT(builtin_device_profiles(), Contains("v100"));
   EXPECT_THAT(builtin_device_profiles(), Contains("cpu"));

@@ -1,21 +1,27 @@
 // ssgd: synchronous gradient aggregation. Every iteration the workers average their gradients of
 // one global batch and make the same update; or, with central storage, a server makes it and sends
-// the parameters back.
+// the parameters back; or the workers' updates are combined by Adasum.
 //
 // Paper:      000 section 2.2, figure 2 (gradient aggregation) and section 2.3 (mirrored and
-// central storage);
-//             TensorFlow's mirrored strategy, Horovod.
-// Implements: g = sum_i (b_i / b) g_i;  w <- w - lr g, or the update of --optimizer.
-// Symbols:    b --batch-size (P times it with --per-worker-batch full), b_i worker i's part, mu
-// --momentum,
-//             lambda --weight-decay.
+//             central storage); TensorFlow's mirrored strategy, Horovod.
+//             001 (Adasum): equations 8 and 9, algorithm 1, sections 3.5 and 4, figure 2.
+// Implements: mean    g = sum_i (b_i / b) g_i;  w <- w - lr g, or the update of --optimizer.
+//             adasum  d_i = the update that worker i's own optimizer makes of g_i;
+//                     w <- w + AS(d_1, ..., d_P); see adasum_step.hpp and collective/adasum.hpp.
+// Symbols:    b --batch-size (P times it with --per-worker-batch full), b_i worker i's part,
+//             mu --momentum, lambda --weight-decay, m --node-size.
 // Cost:       mirrored: one all_reduce of the gradient (n numbers) per iteration;
 //             central: n numbers from each worker to the server and n back, over the server's one
-//             link.
-// Deviations: none.
+//             link; adasum: the bytes of the all_reduce, log2 P small sums, and two passes over
+//             (P-1)/P n numbers for products and combinations.
+// Events:     "orthogonality", see adasum_step.hpp.
+// Deviations: with adasum the learning rate is that of what one optimizer sees (Common rule): lr
+//             b_node/b_max for a node's part of a split batch, lr for full batches. The paper
+//             leaves open how nodes and layers are assigned: consecutive ranks, consecutive layers.
 
 #include <functional>
 
+#include "algorithm/adasum_step.hpp"
 #include "algorithm/algorithm.hpp"
 #include "core/error.hpp"
 
@@ -24,6 +30,7 @@ namespace {
 
 enum class PerWorkerBatch { split, full };
 enum class Storage { mirrored, central };
+enum class Reduce { mean, adasum };
 
 using OptimizerMaker = std::function<std::unique_ptr<Optimizer>(Device&)>;
 
@@ -72,9 +79,14 @@ class Ssgd final : public Algorithm {
     options.add_choice("storage", storage_,
                        {{"mirrored", Storage::mirrored}, {"central", Storage::central}},
                        "where the parameters are updated: on every worker, or on a server");
+    options.add_choice("reduce", reduce_, {{"mean", Reduce::mean}, {"adasum", Reduce::adasum}},
+                       "how workers are combined: the mean of their gradients, or Adasum of the "
+                       "updates that their optimizers make");
+    adasum_.declare(options);
   }
 
   void check(const Plan& plan) const override {
+    check_reduce(plan);
     if (per_worker_batch_ == PerWorkerBatch::full) return;
     if (plan.batch_size >= static_cast<std::uint64_t>(plan.workers)) return;
     throw with_hint(
@@ -90,34 +102,70 @@ class Ssgd final : public Algorithm {
         self.plan().batch_size * (per_worker_batch_ == PerWorkerBatch::full ? p : 1);
     const auto part = self.comm().block_of(self.rank(), b);
     const std::uint64_t b_i = part.end - part.begin;
+    const double share = static_cast<double>(b_i) / static_cast<double>(b);
 
     Buffer w = self.initial_parameters();
     Gradient g = self.make_gradient();
-    std::function<void(double)> update = [&](double lr) {  // mirrored
+    std::function<void()> update = [&] {  // mirrored
+      if (p > 1) self.scale(share, g.flat);
       if (p > 1) self.all_reduce(g);
-      self.apply(g, lr, w);
+      self.apply(g, self.learning_rate(self.plan().batch_size), w);
     };
     if (storage_ == Storage::central) {
       const auto make = [&](Device& device) { return self.make_optimizer(device); };
       update = [&, store = self.serve<CentralStore>("parameters", self.size(), w.span(),
-                                                    OptimizerMaker(make))](double lr) mutable {
-        store.call({lr}, g.flat.span(), w.span());  // push the gradient, pull the parameters
+                                                    OptimizerMaker(make))]() mutable {
+        if (p > 1) self.scale(share, g.flat);
+        // Push the gradient, pull the parameters.
+        store.call({self.learning_rate(self.plan().batch_size)}, g.flat.span(), w.span());
         self.took_update();
+      };
+    }
+    if (reduce_ == Reduce::adasum && p > 1) {
+      const std::uint64_t b_node = node_batch(self, b);
+      const std::uint64_t seen =  // by one optimizer, for the learning rate
+          per_worker_batch_ == PerWorkerBatch::full ? self.plan().batch_size : b_node;
+      update = [&, seen,
+                step = std::make_shared<AdasumStep>(
+                    self, adasum_, static_cast<double>(b_i) / static_cast<double>(b_node))] {
+        (*step)(self, g, self.learning_rate(seen), w);
       };
     }
 
     const bool shared = self.plan().partition == Partition::shared;
     for (std::uint64_t begin = 0; self.running(); begin += b) {
       self.gradient(shared ? self.batch_at({begin + part.begin, b_i}) : self.next_batch(b_i), w, g);
-      if (p > 1) self.scale(static_cast<double>(b_i) / static_cast<double>(b), g.flat);
-      update(self.learning_rate(self.plan().batch_size));
+      update();
       self.evaluate_here(w);
     }
   }
 
  private:
+  void check_reduce(const Plan& plan) const {
+    if (reduce_ == Reduce::mean) {
+      if (adasum_.state == AdasumOptions::State::replicated) return;
+      throw with_hint(usage_error("--optimizer-state: found partitioned with --reduce mean"),
+                      "only Adasum's step partitions the state: add --reduce adasum");
+    }
+    if (storage_ == Storage::central) {
+      throw with_hint(
+          usage_error("--storage: found central with --reduce adasum, which combines the updates "
+                      "of the workers' own optimizers; the server has only one"),
+          "use --storage mirrored");
+    }
+    adasum_.check(plan);
+  }
+
+  // Samples of a global batch of b that this worker's node takes.
+  std::uint64_t node_batch(Worker& self, std::uint64_t b) const {
+    const int m = adasum_.node_size, first = self.rank() / m * m;
+    return self.comm().block_of(first + m - 1, b).end - self.comm().block_of(first, b).begin;
+  }
+
   PerWorkerBatch per_worker_batch_ = PerWorkerBatch::split;
   Storage storage_ = Storage::mirrored;
+  Reduce reduce_ = Reduce::mean;
+  AdasumOptions adasum_;
 };
 
 const bool registered = register_algorithm<Ssgd>({
@@ -126,12 +174,12 @@ const bool registered = register_algorithm<Ssgd>({
     .idea =
         "The workers average the gradients of one global batch every iteration. All make the same "
         "update, so there is one model, and the slowest worker sets the pace.",
-    .paper = "000 sections 2.2 and 2.3 (gradient aggregation)",
+    .paper = "000 sections 2.2 and 2.3 (gradient aggregation); 001 (Adasum)",
     .cost = "mirrored: one all_reduce of n numbers per iteration; central: n numbers to the server "
-            "and n "
-            "back per worker",
+            "and n back per worker; adasum: as mirrored, and log2 P sums of products",
     .result = "the common model",
-    .identities = "one worker = sgd; P workers = sgd on the global batch, up to rounding",
+    .identities = "one worker = sgd; P workers = sgd on the global batch, up to rounding; adasum "
+                  "of equal gradients = that gradient, of orthogonal ones = their sum",
 });
 
 }  // namespace

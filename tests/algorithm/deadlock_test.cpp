@@ -156,6 +156,9 @@ Settings random_run(const RegisteredAlgorithm& algorithm, const std::string& clu
     settings.emplace_back("straggler", straggler(dice, workers, scale));
   }
   settings = with(settings, own_options(algorithm, dice));
+  for (auto& [key, value] : settings) {  // nodes of equal size
+    if (key == "node_size" && workers % std::stoi(value) != 0) value = std::to_string(workers);
+  }
   const bool grouped = std::ranges::find(settings, std::pair<std::string, std::string>(
                                                        "hierarchical", "true")) != settings.end();
   if (grouped && dice.coin()) settings.emplace_back("groups", random_groups(dice, workers));

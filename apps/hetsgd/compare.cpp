@@ -18,10 +18,9 @@ class Compare final : public Command {
   CommandInfo info() const override {
     return {.name = "compare",
             .summary = "time to accuracy of several results, and what it is made of",
-            .examples =
-                {"hetsgd compare ssgd.json adaptive.json --target 'p1>=0.6'",
-                 "hetsgd compare results/*.json --reference results/ssgd-1.json --format markdown",
-                 "hetsgd compare before.json after.json --fail-if-slower 1.05"},
+            .examples = {"hetsgd compare ssgd.json adaptive.json --target 'p1>=0.6'",
+                         "hetsgd compare results/*.json --reference ssgd --format markdown",
+                         "hetsgd compare before.json after.json --fail-if-slower 1.05"},
             .operands = "RESULT...",
             .minimum_operands = 1,
             .maximum_operands = 100000};
@@ -32,7 +31,8 @@ class Compare final : public Command {
             "metric to reach, e.g. 'p1>=0.6'; repeat for several; "
             "without it, the targets that the files name");
     set.add("reference", reference_,
-            "file whose group is 1 in the column ratio; default: the first");
+            "algorithm, or one of the files, with whose group the others are compared; default: "
+            "the group of the first file");
     set.add_choice("format", format_,
                    {{"text", Format::text},
                     {"markdown", Format::markdown},
@@ -66,10 +66,14 @@ class Compare final : public Command {
       fmt::print("{}\n", comparison_json(comparison).dump(1));
       return;
     }
-    const TableFormat format = format_ == Format::text       ? TableFormat::text
-                               : format_ == Format::markdown ? TableFormat::markdown
-                                                             : TableFormat::csv;
-    fmt::print("{}", (runs_ ? runs_table(comparison) : groups_table(comparison)).format(format));
+    if (format_ == Format::csv) {
+      const Table table = runs_ ? runs_table(comparison) : groups_table(comparison);
+      fmt::print("{}", table.format(TableFormat::csv));
+      return;
+    }
+    const TableFormat format = format_ == Format::text ? TableFormat::text : TableFormat::markdown;
+    fmt::print("{}",
+               runs_ ? runs_table(comparison).format(format) : groups_report(comparison, format));
   }
 
   int verdict(const Comparison& comparison) const {

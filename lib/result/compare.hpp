@@ -1,6 +1,7 @@
-// Comparing results: time to accuracy and its two factors, statistical efficiency (samples and
-// updates to the target) and hardware efficiency (samples per second), per run and per group of
-// seeds, against a reference.
+// Comparing families of runs: time to accuracy and its two factors, statistical efficiency (samples
+// and updates to the target) and hardware efficiency (samples per second), per run and per group of
+// seeds, against a reference. A target that was missed is infinity, never dropped; a run that
+// diverged is a run like any other.
 #pragma once
 
 #include <cstdint>
@@ -21,7 +22,8 @@ struct LoadedResult {
 
 struct CompareOptions {
   std::vector<Target> targets;  // empty: every target that one of the results names
-  std::string reference;        // one of the paths; empty: the first
+  std::string reference;  // one of the paths, or an algorithm that has one group; empty: the first
+                          // path
 };
 
 // Infinity: not reached.
@@ -36,31 +38,45 @@ struct RunRow {
   double samples_per_s = 0;        // NaN: no time passed
   double final_value = 0;          // of the comparison's metric; NaN: not measured
   std::vector<RunTarget> targets;  // by target
+  nlohmann::json tuning;           // the result's `tuning`; null: not tuned
 };
 
+// Against the reference: time = samples to the target / samples per second until then, so
+//   speedup = statistical * hardware,
+// with the medians of the groups for time and samples. NaN where a factor has no value: the target
+// was missed, or reached before the first step.
 struct GroupTarget {
   std::size_t reached = 0;  // runs that did
   Interval time_s, smoothed_time_s;
   double samples = 0, updates = 0;  // medians
   double ratio = 0;  // median time over the reference's: above 1 is slower; NaN: neither reached it
+  Interval speedup;  // the reference's median time over this one's, with its bootstrap interval
+  double statistical = 0;  // the reference's samples to the target over this one's
+  double hardware = 0;     // this one's samples per second until the target over the reference's
+  double p_value = 0;      // Mann-Whitney U test of the times; NaN for the reference itself
 };
 
 // Runs that differ in their seed alone.
 struct GroupRow {
-  std::string label, algorithm;
+  std::string algorithm;
+  std::string options;  // in which it differs from other groups of its algorithm, "a=1, b=2"
+  std::string label;    // "algorithm (options)", or the algorithm alone
   bool reference = false;
   std::vector<std::size_t> runs;        // places in Comparison::runs
+  std::size_t diverged = 0;             // runs that did
   Interval samples_per_s, final_value;  // medians NaN if a run lacks the value
+  nlohmann::json tuning;                // of its first run
   std::vector<GroupTarget> targets;
 };
 
 struct Comparison {
   std::vector<Target> targets;
-  std::string metric;  // of final_value
-  std::vector<RunRow> runs;
-  std::vector<GroupRow> groups;  // in the order of their first file
+  std::string metric;            // of final_value
+  std::vector<RunRow> runs;      // in the order of the files
+  std::vector<GroupRow> groups;  // by median time to the first target, then by final value
   std::vector<std::string> warnings;
 
+  const GroupRow& reference() const;
   // The largest ratio of all groups and targets; 0 if there is none.
   double worst_ratio() const;
 };
@@ -68,9 +84,14 @@ struct Comparison {
 // Errors: usage (no results, a reference that is not among them).
 Comparison compare(const std::vector<LoadedResult>& results, const CompareOptions& options);
 
-// One row per run, or per group. Times in seconds.
+// For programs: one row per run, and one per group and target. Times in seconds. The tables have the
+// order of `comparison`; in JSON the groups stand in the order of their first files, so that a
+// program finds them where it put them.
 Table runs_table(const Comparison& comparison);
 Table groups_table(const Comparison& comparison);
 nlohmann::json comparison_json(const Comparison& comparison);
+// For people: per target a table of at most about 110 columns, and what its columns mean.
+// `format`: text or markdown.
+std::string groups_report(const Comparison& comparison, TableFormat format);
 
 }  // namespace hetsgd

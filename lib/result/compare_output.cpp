@@ -1,6 +1,7 @@
-// A comparison as tables and as JSON.
+// A comparison for programs: CSV tables and JSON, with every number.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "result/compare.hpp"
@@ -17,15 +18,13 @@ std::string number(double value, const char* format) {
   return fmt::format(fmt::runtime(format), value);
 }
 
-std::string time_text(double value) { return number(value, "{:.4g}"); }
+std::string time_text(double value) { return number(value, "{:.6g}"); }
 std::string count_text(double value) { return number(value, "{:.0f}"); }
 std::string metric_text(double value) { return number(value, "{:.4f}"); }
 
-// "12.3 [11.9, 14.0]"; one run has no interval.
 template <class Show>
-std::string interval_text(const Interval& interval, std::size_t n, Show show) {
-  if (n < 2 || std::isnan(interval.median)) return show(interval.median);
-  return fmt::format("{} [{}, {}]", show(interval.median), show(interval.low), show(interval.high));
+void append_interval(std::vector<std::string>& row, const Interval& interval, Show show) {
+  row.insert(row.end(), {show(interval.median), show(interval.low), show(interval.high)});
 }
 
 json interval_json(const Interval& interval) {
@@ -45,7 +44,64 @@ json group_target_json(const Comparison& comparison, const GroupRow& group, std:
           {"smoothed_time_s", interval_json(target.smoothed_time_s)},
           {"samples_count", target.samples},
           {"updates", target.updates},
-          {"ratio", target.ratio}};
+          {"ratio", target.ratio},
+          {"speedup", interval_json(target.speedup)},
+          {"statistical_efficiency_ratio", target.statistical},
+          {"hardware_efficiency_ratio", target.hardware},
+          {"p_value", target.p_value}};
+}
+
+json run_json(const Comparison& comparison, const RunRow& run) {
+  json row = {{"file", run.path},           {"label", run.label},
+              {"algorithm", run.algorithm}, {"seed", run.seed},
+              {"status", run.status},       {"samples_per_s", run.samples_per_s},
+              {"final", run.final_value},   {"targets", json::array()}};
+  for (std::size_t t = 0; t < run.targets.size(); ++t) {
+    row["targets"].push_back({{"target", comparison.targets[t].text()},
+                              {"time_s", run.targets[t].time_s},
+                              {"smoothed_time_s", run.targets[t].smoothed_time_s},
+                              {"samples_count", run.targets[t].samples},
+                              {"updates", run.targets[t].updates}});
+  }
+  return row;
+}
+
+json group_json(const Comparison& comparison, const GroupRow& group) {
+  json row = {{"label", group.label},
+              {"algorithm", group.algorithm},
+              {"reference", group.reference},
+              {"n", group.runs.size()},
+              {"diverged", group.diverged},
+              {"samples_per_s", interval_json(group.samples_per_s)},
+              {"final", interval_json(group.final_value)},
+              {"tuning", group.tuning},
+              {"targets", json::array()}};
+  for (std::size_t t = 0; t < group.targets.size(); ++t) {
+    row["targets"].push_back(group_target_json(comparison, group, t));
+  }
+  return row;
+}
+
+// What does not depend on a target.
+void append_common(std::vector<std::string>& row, const GroupRow& group) {
+  append_interval(row, group.samples_per_s, time_text);
+  append_interval(row, group.final_value, metric_text);
+  const bool tuned = !group.tuning.is_null();
+  row.push_back(tuned ? group.tuning["trials"].dump() : "-");
+  row.push_back(tuned ? time_text(group.tuning["train_s"].get<double>()) : "-");
+}
+
+std::vector<std::string> target_cells(const Comparison& comparison, const GroupRow& group,
+                                      std::size_t t) {
+  const GroupTarget& target = group.targets[t];
+  std::vector<std::string> row = {comparison.targets[t].text(), fmt::format("{}", target.reached)};
+  append_interval(row, target.time_s, time_text);
+  row.insert(row.end(), {time_text(target.smoothed_time_s.median), count_text(target.samples),
+                         count_text(target.updates), number(target.ratio, "{:.4f}")});
+  append_interval(row, target.speedup, metric_text);
+  row.insert(row.end(), {metric_text(target.statistical), metric_text(target.hardware),
+                         number(target.p_value, "{:.4g}")});
+  return row;
 }
 
 }  // namespace
@@ -71,61 +127,45 @@ Table runs_table(const Comparison& comparison) {
 }
 
 Table groups_table(const Comparison& comparison) {
-  std::vector<std::string> header = {"algorithm", "n"};
-  for (const Target& target : comparison.targets) {
-    header.insert(header.end(), {target.text() + " time_s", "reached", "smoothed_time_s", "samples",
-                                 "updates", "ratio"});
+  std::vector<std::string> header = {"algorithm", "n", "diverged"};
+  if (!comparison.targets.empty()) {
+    header.insert(header.end(),
+                  {"target", "reached", "time_s", "time_s_low", "time_s_high", "smoothed_time_s",
+                   "samples", "updates", "ratio", "speedup", "speedup_low", "speedup_high",
+                   "statistical_efficiency_ratio", "hardware_efficiency_ratio", "p_value"});
   }
-  header.insert(header.end(), {"samples_per_s", "final " + comparison.metric});
+  const std::string final = "final_" + comparison.metric;
+  header.insert(header.end(), {"samples_per_s", "samples_per_s_low", "samples_per_s_high", final,
+                               final + "_low", final + "_high", "tuning_trials", "tuning_train_s"});
   Table table(header);
   for (const GroupRow& group : comparison.groups) {
-    const std::size_t n = group.runs.size();
-    std::vector<std::string> row = {group.label, fmt::format("{}", n)};
-    for (const GroupTarget& target : group.targets) {
-      row.insert(row.end(), {interval_text(target.time_s, n, time_text),
-                             fmt::format("{}/{}", target.reached, n),
-                             time_text(target.smoothed_time_s.median), count_text(target.samples),
-                             count_text(target.updates), number(target.ratio, "{:.3f}")});
+    const std::vector<std::string> start = {group.label, fmt::format("{}", group.runs.size()),
+                                            fmt::format("{}", group.diverged)};
+    for (std::size_t t = 0; t < std::max<std::size_t>(1, group.targets.size()); ++t) {
+      std::vector<std::string> row = start;
+      if (!group.targets.empty()) {
+        const std::vector<std::string> cells = target_cells(comparison, group, t);
+        row.insert(row.end(), cells.begin(), cells.end());
+      }
+      append_common(row, group);
+      table.add(std::move(row));
     }
-    row.insert(row.end(), {interval_text(group.samples_per_s, n, time_text),
-                           interval_text(group.final_value, n, metric_text)});
-    table.add(std::move(row));
   }
   return table;
 }
 
 json comparison_json(const Comparison& comparison) {
   json result = {{"metric", comparison.metric},
+                 {"reference", comparison.reference().label},
                  {"runs", json::array()},
                  {"groups", json::array()},
                  {"warnings", comparison.warnings}};
-  for (const RunRow& run : comparison.runs) {
-    json row = {{"file", run.path},           {"label", run.label},
-                {"algorithm", run.algorithm}, {"seed", run.seed},
-                {"status", run.status},       {"samples_per_s", run.samples_per_s},
-                {"final", run.final_value},   {"targets", json::array()}};
-    for (std::size_t t = 0; t < run.targets.size(); ++t) {
-      row["targets"].push_back({{"target", comparison.targets[t].text()},
-                                {"time_s", run.targets[t].time_s},
-                                {"smoothed_time_s", run.targets[t].smoothed_time_s},
-                                {"samples_count", run.targets[t].samples},
-                                {"updates", run.targets[t].updates}});
-    }
-    result["runs"].push_back(std::move(row));
-  }
-  for (const GroupRow& group : comparison.groups) {
-    json row = {{"label", group.label},
-                {"algorithm", group.algorithm},
-                {"reference", group.reference},
-                {"n", group.runs.size()},
-                {"samples_per_s", interval_json(group.samples_per_s)},
-                {"final", interval_json(group.final_value)},
-                {"targets", json::array()}};
-    for (std::size_t t = 0; t < group.targets.size(); ++t) {
-      row["targets"].push_back(group_target_json(comparison, group, t));
-    }
-    result["groups"].push_back(std::move(row));
-  }
+  for (const RunRow& run : comparison.runs) result["runs"].push_back(run_json(comparison, run));
+  std::vector<const GroupRow*> groups;
+  for (const GroupRow& group : comparison.groups) groups.push_back(&group);
+  std::sort(groups.begin(), groups.end(),
+            [](const GroupRow* a, const GroupRow* b) { return a->runs.front() < b->runs.front(); });
+  for (const GroupRow* group : groups) result["groups"].push_back(group_json(comparison, *group));
   explain_nonfinite(result);
   return result;
 }

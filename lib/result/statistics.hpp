@@ -22,4 +22,26 @@ inline constexpr int kResamples = 10000;
 // statistics, not interpolated, so that they may be infinity. A pure function of its arguments.
 Interval bootstrap_median(std::span<const double> values, std::uint64_t seed = 1);
 
+// a / b of times that may be infinite: 1 if both are equal and finite, NaN if both are infinite.
+double ratio_of_times(double a, double b);
+
+// ratio_of_times of the two medians (`median` of the interval), with the percentile bootstrap of it:
+// both sides are resampled independently. A resample in which both medians are infinite says
+// nothing: it counts as 0 for the lower end and as infinity for the upper one. If the ratio of the
+// medians itself is NaN, so are the ends.
+Interval bootstrap_ratio(std::span<const double> numerator, std::span<const double> denominator,
+                         std::uint64_t seed = 1);
+
+struct MannWhitney {
+  double u = 0;        // pairs (x, y) with x > y; a tie counts as one half
+  double p_value = 1;  // two-sided
+  bool exact = false;  // by the distribution of U; else by the normal approximation
+};
+
+// Mann-Whitney U test (1947): do values of one side tend to be larger? Infinities are equal to each
+// other. Exact if nothing is tied and the smaller side has at most 8 values; else the normal
+// approximation with the correction for ties and for continuity. Both sides: at least one value,
+// none NaN. If all values are equal, p_value is 1.
+MannWhitney mann_whitney(std::span<const double> x, std::span<const double> y);
+
 }  // namespace hetsgd

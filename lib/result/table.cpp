@@ -28,9 +28,10 @@ std::string csv_line(const std::vector<std::string>& row) {
   return line + "\n";
 }
 
-// A column without letters at the start of its cells holds numbers ("-" and "inf" included).
+// A column without letters at the start of its cells holds numbers ("-" and "inf" included, also
+// "inf [1, inf]").
 bool is_numeric(const std::string& cell) {
-  return cell.empty() || cell == "inf" || cell == "nan" ||
+  return cell.empty() || cell == "inf" || cell.starts_with("inf [") || cell == "nan" ||
          cell.find_first_of("0123456789-<>~(") == 0;
 }
 

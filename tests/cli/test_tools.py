@@ -50,27 +50,56 @@ class Compare(ProgramTest):
 
     def test_json_csv_and_text_agree(self):
         comparison = json.loads(self.compare("--format", "json").stdout)
-        groups = comparison["groups"]
-        self.assertEqual([g["algorithm"] for g in groups], ["sgd", "ssgd"])
-        self.assertEqual([g["n"] for g in groups], [2, 2])
-        rows = list(csv.DictReader(io.StringIO(self.compare("--format", "csv").stdout)))
-        self.assertEqual([row["algorithm"] for row in rows], ["sgd", "ssgd"])
-        self.assertEqual(rows[0]["ratio"], "1.000")
+        groups = {group["algorithm"]: group for group in comparison["groups"]}
+        self.assertEqual(comparison["reference"], "sgd")
+        self.assertEqual([groups[a]["n"] for a in ("sgd", "ssgd")], [2, 2])
         # the times are those of the curves
         times = []
         for seed in "12":
             curve = self.result(f"a{seed}.json")["curve"]
             times.append(next(p["time_s"] for p in curve if p["p1"] >= 0.2))
-        self.assertEqual(groups[0]["targets"][0]["times_s"], times)
-        self.assertAlmostEqual(groups[0]["targets"][0]["time_s"]["median"], sum(times) / 2)
-        text = self.compare().stdout.splitlines()
-        self.assertEqual(len(text), 4)
+        target = groups["sgd"]["targets"][0]
+        self.assertEqual(target["times_s"], times)
+        self.assertAlmostEqual(target["time_s"]["median"], sum(times) / 2)
+        # the two factors multiply to the speed-up
+        other = groups["ssgd"]["targets"][0]
+        self.assertAlmostEqual(other["speedup"]["median"], target["time_s"]["median"] /
+                               other["time_s"]["median"])
+        self.assertAlmostEqual(other["statistical_efficiency_ratio"] *
+                               other["hardware_efficiency_ratio"], other["speedup"]["median"])
+        self.assertGreaterEqual(other["p_value"], 1 / 3)  # of two against two there are six orders
+
+        rows = list(csv.DictReader(io.StringIO(self.compare("--format", "csv").stdout)))
+        self.assertEqual([g["algorithm"] for g in comparison["groups"]], ["sgd", "ssgd"])
+        self.assertEqual({row["algorithm"] for row in rows}, {"sgd", "ssgd"})
+        seconds = [float(row["time_s"]) for row in rows]
+        self.assertEqual(seconds, sorted(seconds))  # the fastest first
+        ratios = {row["algorithm"]: row["ratio"] for row in rows}
+        self.assertEqual(ratios["sgd"], "1.0000")
+        text = self.compare().stdout
+        self.assertLess(max(map(len, text.splitlines())), 110)
+        self.assertRegex(text, r"\nspeedup over sgd = ")
         self.assertTrue(self.compare("--format", "markdown").stdout.startswith("| algorithm"))
         self.assertEqual(len(self.compare("--runs", "--format", "csv").stdout.splitlines()), 5)
 
+    def test_a_diverged_run_does_not_stop_the_comparison(self):
+        self.train("d.json", "--epochs", "4", "--mega-batch", "5", "--learning-rate", "1e30",
+                   "--algorithm", "asgd", "--workers", "2")
+        self.files.append("d.json")
+        done = self.compare("--format", "json")
+        self.assertIn("warning: asgd: 1 of 1 runs diverged\n", done.stderr)
+        last = json.loads(done.stdout)["groups"][-1]
+        self.assertEqual((last["algorithm"], last["diverged"]), ("asgd", 1))
+        self.assertEqual(last["targets"][0]["reached"], 0)
+        self.assertEqual(last["targets"][0]["time_s"]["median_reason"], "inf")
+
+    def test_the_reference_may_be_an_algorithm(self):
+        comparison = json.loads(self.compare("--reference", "ssgd", "--format", "json").stdout)
+        self.assertEqual([g["label"] for g in comparison["groups"] if g["reference"]], ["ssgd"])
+
     def test_warnings(self):
         message = self.compare().stderr
-        self.assertIn("warning: fewer than 5 seeds (sgd 2, ssgd 2)", message)
+        self.assertRegex(message, r"warning: fewer than 5 seeds \((sgd 2, ssgd 2|ssgd 2, sgd 2)\)")
         self.assertIn("warning: different workloads: a1.json and b1.json differ in "
                       "the number of workers", message)
 
@@ -93,7 +122,7 @@ class Compare(ProgramTest):
     def test_errors(self):
         self.assertIn("error: compare: expected RESULT...", self.error("compare", code=2))
         self.assertIn("none.json: cannot open the file", self.error("compare", "none.json", code=4))
-        self.assertIn('error: --reference: found "x", expected one of the compared files\n',
+        self.assertIn('error: --reference: found "x", expected one of the compared files or algorithms\n',
                       self.compare("--reference", "x", code=2).stderr)
         (self.folder / "odd.json").write_text("{}")
         self.assertIn("odd.json: not a valid result: ", self.error("compare", "odd.json", code=4))

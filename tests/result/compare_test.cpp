@@ -19,47 +19,6 @@ using ::testing::HasSubstr;
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
-TEST(Median, OfOddAndEvenCounts) {
-  EXPECT_EQ(median(std::vector<double>{3, 1, 2}), 2);
-  EXPECT_EQ(median(std::vector<double>{4, 1, 3, 2}), 2.5);
-  EXPECT_EQ(median(std::vector<double>{1, kInfinity, kInfinity}), kInfinity);
-  EXPECT_EQ(median(std::vector<double>{1, 2, kInfinity}), 2);
-  EXPECT_EQ(median(std::vector<double>{1, kInfinity}), kInfinity);
-}
-
-// The median of a resample of n (odd) is at most the k-th smallest value exactly if at least
-// (n+1)/2 of the draws are among the k smallest: P_k = P(Bin(n, k/n) >= (n+1)/2). The interval's
-// lower end is the smallest k with P_k > 2.5 %:
-//   n = 5:  P_1 = 0.0579                 -> 1      n = 7:  P_1 = 0.0102, P_2 = 0.1083 -> 2
-//   n = 11: P_2 = 0.0072, P_3 = 0.0512   -> 3      n = 21: P_6 = 0.0183, P_7 = 0.0557 -> 7
-// By symmetry the upper end is the same counted from above.
-TEST(BootstrapMedian, EndsAreTheOrderStatisticsOfTheBinomialLaw) {
-  for (const auto& [n, k] :
-       std::vector<std::pair<int, int>>{{1, 1}, {3, 1}, {5, 1}, {7, 2}, {11, 3}, {21, 7}}) {
-    std::vector<double> values;
-    for (int i = n; i >= 1; --i) values.push_back(i);
-    const Interval interval = bootstrap_median(values);
-    EXPECT_EQ(interval.median, (n + 1) / 2) << n;
-    EXPECT_EQ(interval.low, k) << n;
-    EXPECT_EQ(interval.high, n + 1 - k) << n;
-  }
-}
-
-// For n = 2 the median is a, (a+b)/2, b with probability 1/4, 1/2, 1/4.
-TEST(BootstrapMedian, OfTwoIsTheirRange) {
-  const Interval interval = bootstrap_median(std::vector<double>{1, 4});
-  EXPECT_EQ(interval.median, 2.5);
-  EXPECT_EQ(interval.low, 1);
-  EXPECT_EQ(interval.high, 4);
-}
-
-TEST(BootstrapMedian, MissedTargetsCountAsInfinity) {
-  const Interval interval = bootstrap_median(std::vector<double>{1, 2, 3, 4, kInfinity});
-  EXPECT_EQ(interval.median, 3);
-  EXPECT_EQ(interval.low, 1);
-  EXPECT_EQ(interval.high, kInfinity);
-}
-
 // A result whose p1 passes 0.5 at second `reached`; 0: never.
 LoadedResult result_of(const std::string& path, const std::string& algorithm, std::uint64_t seed,
                        std::size_t reached) {
@@ -79,8 +38,8 @@ TEST(Compare, GroupsSeedsAndTakesMedians) {
   }
   const Comparison comparison = compare(results, {});
   ASSERT_EQ(comparison.groups.size(), 2u);
-  const GroupRow& reference = comparison.groups[0];
-  const GroupRow& adaptive = comparison.groups[1];
+  const GroupRow& adaptive = comparison.groups[0];  // the faster one
+  const GroupRow& reference = comparison.groups[1];
   EXPECT_TRUE(reference.reference);
   EXPECT_EQ(reference.label, "ssgd");
   EXPECT_EQ(reference.runs.size(), 5u);
@@ -97,12 +56,139 @@ TEST(Compare, GroupsSeedsAndTakesMedians) {
   EXPECT_THAT(comparison.warnings, ::testing::IsEmpty());
 }
 
+// 4 s and 400 samples against 2 s and 100 samples: half the rate, a quarter of the samples.
+TEST(Compare, SpeedUpIsStatisticalTimesHardware) {
+  std::vector<LoadedResult> results;
+  for (std::uint64_t seed = 1; seed <= 5; ++seed) {
+    results.push_back(result_of("a" + std::to_string(seed), "ssgd", seed, 4));
+    results.push_back(result_of("b" + std::to_string(seed), "asgd", seed, 1));
+    for (json& point : results.back().json["curve"]) {
+      point["time_s"] = 2 * point["time_s"].get<double>();
+    }
+  }
+  const Comparison comparison = compare(results, {});
+  const GroupTarget& target = comparison.groups[0].targets[0];
+  EXPECT_EQ(comparison.groups[0].label, "asgd");
+  EXPECT_EQ(target.speedup.median, 2);
+  EXPECT_EQ(target.speedup.low, 2);
+  EXPECT_EQ(target.statistical, 4);
+  EXPECT_EQ(target.hardware, 0.5);
+  // five equal times against five others: all ties, by the normal approximation
+  EXPECT_NEAR(target.p_value, 0.003976752, 1e-8);
+  EXPECT_TRUE(std::isnan(comparison.groups[1].targets[0].p_value));
+  EXPECT_EQ(comparison.groups[1].targets[0].statistical, 1);
+}
+
+TEST(Compare, SortsByTimeThenByFinalValue) {
+  std::vector<LoadedResult> results = {
+      result_of("never", "sgd", 1, 0), result_of("late", "ssgd", 1, 4),
+      result_of("better", "asgd", 1, 0), result_of("soon", "elastic", 1, 1)};
+  results[2].json["summary"]["final"]["p1"] = 0.4;
+  const Comparison comparison = compare(results, {});
+  std::vector<std::string> labels;
+  for (const GroupRow& group : comparison.groups) labels.push_back(group.label);
+  EXPECT_THAT(labels, ::testing::ElementsAre("elastic", "ssgd", "asgd", "sgd"));
+  EXPECT_TRUE(comparison.groups[3].reference);  // still the first file
+}
+
+// A run without a finite metric counts as the worst; it neither stops the comparison nor hides the
+// other seeds.
+TEST(Compare, ADivergedRunIsTheWorstRun) {
+  std::vector<LoadedResult> results;
+  for (std::uint64_t seed = 1; seed <= 5; ++seed) {
+    results.push_back(result_of("a" + std::to_string(seed), "ssgd", seed, seed == 3 ? 0 : 4));
+  }
+  results[2].json["status"] = "diverged";
+  results[2].json["summary"]["final"] = {{"test_loss", nullptr}};
+  const Comparison comparison = compare(results, {});
+  EXPECT_EQ(comparison.groups[0].diverged, 1u);
+  EXPECT_EQ(comparison.groups[0].targets[0].reached, 4u);
+  EXPECT_EQ(comparison.groups[0].final_value.median, 0.6);
+  EXPECT_EQ(comparison.groups[0].final_value.low, -kInfinity);
+  EXPECT_THAT(comparison.warnings, ::testing::ElementsAre("ssgd: 1 of 5 runs diverged"));
+}
+
+json tuning_of(std::size_t trials) {
+  json grid = json::array();
+  for (std::size_t i = 0; i < trials; ++i) grid.push_back(0.5 * static_cast<double>(i + 1));
+  return {{"grid", grid},
+          {"seeds", {1}},
+          {"trials", trials},
+          {"goal", "p1"},
+          {"validation", 0.1},
+          {"validation_rows", 200},
+          {"learning_rate", 1.0},
+          {"edge_of_grid", false},
+          {"samples_count", 1000},
+          {"train_s", 12.5},
+          {"differs", json::array()},
+          {"file_hash", "xxh3:0000000000000001"}};
+}
+
+TEST(Compare, WarnsOfUnequalTuning) {
+  std::vector<LoadedResult> results = {result_of("a", "ssgd", 1, 4), result_of("b", "asgd", 1, 4),
+                                       result_of("c", "sgd", 1, 4)};
+  const auto warnings = [&] { return ::testing::PrintToString(compare(results, {}).warnings); };
+  EXPECT_THAT(warnings(), ::testing::Not(HasSubstr("tuned")));
+  for (LoadedResult& result : results) result.json["tuning"] = tuning_of(3);
+  EXPECT_THAT(warnings(), ::testing::Not(HasSubstr("tuned")));
+  results[2].json["tuning"] = tuning_of(4);
+  EXPECT_THAT(warnings(),
+              HasSubstr("learning rates were tuned with unequal budgets: asgd, ssgd (3 trials for "
+                        "p1 on 200 rows, grid 0.5,1.0,1.5); sgd (4 trials for p1 on 200 rows, "
+                        "grid 0.5,1.0,1.5,2.0)"));
+  results[2].json["tuning"] = nullptr;
+  EXPECT_THAT(warnings(), HasSubstr("; sgd (not tuned)"));
+  results[1].json["tuning"]["edge_of_grid"] = true;
+  EXPECT_THAT(warnings(), HasSubstr("asgd: its learning rate 1.0 lies at the edge of the grid"));
+  results[1].json["tuning"]["differs"] = {"workers", "speed"};
+  EXPECT_THAT(warnings(),
+              HasSubstr("asgd: tuned under other options than it ran with: workers, speed"));
+}
+
+// Fifteen groups, two of them with long names, fit on a wide terminal.
+TEST(Compare, TheReportFitsOnATerminal) {
+  std::vector<LoadedResult> results;
+  for (int group = 0; group < 15; ++group) {
+    for (std::uint64_t seed = 1; seed <= 5; ++seed) {
+      results.push_back(result_of("r", group < 2 ? "hierarchical" : "eager-majority", seed,
+                                  group == 14 ? 0 : 1 + static_cast<std::size_t>(group) / 4));
+      json& result = results.back().json;
+      result["tuning"] = tuning_of(3);
+      if (group >= 2) {
+        const std::string name = std::string("eager-major-") + static_cast<char>('a' + group);
+        result["config"]["algorithm"] = name;
+      } else {
+        result["config"]["a_rather_long_option"] = std::string(30, static_cast<char>('a' + group));
+      }
+      for (json& point : result["curve"]) {
+        point["time_s"] = (123.4 + group) * point["time_s"].get<double>();
+      }
+    }
+  }
+  const Comparison comparison = compare(results, {});
+  const std::string text = groups_report(comparison, TableFormat::text);
+  std::size_t width = 0, lines = 0;
+  for (std::size_t at = 0; at < text.size();) {
+    const std::size_t end = text.find('\n', at);
+    width = std::max(width, end - at);
+    at = end + 1;
+    ++lines;
+  }
+  EXPECT_LE(width, 120u) << text;
+  EXPECT_EQ(lines, 17u + 1 + 3 + 1 + 2) << text;
+  EXPECT_THAT(text, HasSubstr("\nhierarchical [1] "));
+  EXPECT_THAT(text, HasSubstr("\n[1] a_rather_long_option=aaaa"));
+}
+
 TEST(Compare, AMissedTargetIsInfinitelySlow) {
   const std::vector<LoadedResult> results = {result_of("a", "ssgd", 1, 4),
                                              result_of("b", "adaptive", 1, 0)};
   EXPECT_EQ(compare(results, {}).worst_ratio(), kInfinity);
   const Comparison turned = compare(results, {.targets = {}, .reference = "b"});
   EXPECT_EQ(turned.groups[0].targets[0].ratio, 0);
+  EXPECT_EQ(turned.groups[0].targets[0].speedup.median, kInfinity);
+  EXPECT_TRUE(std::isnan(turned.groups[0].targets[0].hardware));
   EXPECT_TRUE(std::isnan(turned.groups[1].targets[0].ratio));
   EXPECT_EQ(turned.worst_ratio(), 0);
 }
@@ -142,6 +228,15 @@ TEST(Compare, WarnsOfFewSeedsOtherWorkloadsAndOpenRuns) {
   EXPECT_THAT(warnings, HasSubstr("c: status aborted"));
 }
 
+TEST(Compare, AnAlgorithmWithOneGroupNamesTheReference) {
+  std::vector<LoadedResult> results = {result_of("a", "ssgd", 1, 4), result_of("b", "asgd", 1, 4),
+                                       result_of("c", "ssgd", 1, 4)};
+  EXPECT_EQ(compare(results, {.targets = {}, .reference = "asgd"}).reference().label, "asgd");
+  EXPECT_EQ(compare(results, {.targets = {}, .reference = "c"}).reference().label, "ssgd");
+  results[2].json["config"]["batch_size"] = 7;
+  EXPECT_THROW(compare(results, {.targets = {}, .reference = "ssgd"}), Error);
+}
+
 TEST(Compare, UnknownReferenceAndNoFilesAreUsageErrors) {
   EXPECT_THROW(compare({}, {}), Error);
   EXPECT_THROW(compare({result_of("a", "ssgd", 1, 4)}, {.targets = {}, .reference = "x"}), Error);
@@ -156,6 +251,10 @@ TEST(Compare, TablesAndJsonAgree) {
       "run,file,seed,status,p1>=0.5 time_s,smoothed_time_s,samples,updates,samples_per_s,final p1\n"
       "ssgd,a,1,completed,4,6,400,40,100,0.6000\n"
       "adaptive,b,1,completed,inf,inf,inf,inf,100,0.1000\n");
+  EXPECT_THAT(
+      groups_table(comparison).format(TableFormat::csv),
+      HasSubstr("\nadaptive,1,0,p1>=0.5,0,inf,inf,inf,inf,inf,inf,inf,0.0000,0.0000,0.0000,-,-,1,"
+                "100,100,100,0.1000,0.1000,0.1000,-,-\n"));
   const json document = comparison_json(comparison);
   EXPECT_EQ(document["groups"][0]["targets"][0]["time_s"]["median"], 4.0);
   EXPECT_TRUE(document["groups"][1]["targets"][0]["ratio"].is_null());

@@ -1,0 +1,118 @@
+// Which runs belong together, and what their groups are called.
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <map>
+#include <set>
+
+#include "core/error.hpp"
+#include "core/text.hpp"
+#include "result/compare_parts.hpp"
+
+namespace hetsgd {
+namespace {
+
+using nlohmann::json;
+
+// Options that tell no groups apart: the seed; paths (the content hash counts); and what cannot
+// change a result.
+const std::set<std::string>& ignored_options() {
+  static const std::set<std::string> keys = {"seed",  "train",           "test",
+                                             "cache", "cache_directory", "host_threads"};
+  return keys;
+}
+
+// What a run does, apart from its seed.
+json identity(const json& result) {
+  json config = result["config"];
+  for (const std::string& key : ignored_options()) config.erase(key);
+  return {{"config", config},
+          {"train", result["dataset"]["train"].value("content_hash", "")},
+          {"test", result["dataset"]["test"].value("content_hash", "")}};
+}
+
+std::string shown(const json& value) {
+  return value.is_string() ? value.get<std::string>() : value.dump();
+}
+
+// Groups of one algorithm are told apart by the options in which they differ.
+void name_groups_of_one_algorithm(const std::vector<LoadedResult>& results,
+                                  const std::vector<GroupRow*>& groups) {
+  const auto config_of = [&](const GroupRow* group) -> const json& {
+    return results[group->runs.front()].json["config"];
+  };
+  std::set<std::string> keys;
+  const json& first = config_of(groups.front());
+  for (const GroupRow* group : groups) {
+    for (const auto& [key, value] : config_of(group).items()) {
+      if (ignored_options().contains(key)) continue;
+      if (!first.contains(key) || first[key] != value) keys.insert(key);
+    }
+  }
+  for (GroupRow* group : groups) {
+    const json& config = config_of(group);
+    std::vector<std::string> parts;
+    for (const std::string& key : keys) {
+      if (config.contains(key)) parts.push_back(fmt::format("{}={}", key, shown(config[key])));
+    }
+    group->options = fmt::format("{}", fmt::join(parts, ", "));
+    group->label =
+        parts.empty() ? group->algorithm : fmt::format("{} ({})", group->algorithm, group->options);
+  }
+}
+
+void name_groups(const std::vector<LoadedResult>& results, Comparison& comparison) {
+  std::map<std::string, std::vector<GroupRow*>> by_algorithm;
+  for (GroupRow& group : comparison.groups) by_algorithm[group.algorithm].push_back(&group);
+  for (const auto& [algorithm, groups] : by_algorithm) {
+    name_groups_of_one_algorithm(results, groups);
+  }
+  for (const GroupRow& group : comparison.groups) {
+    for (const std::size_t run : group.runs) comparison.runs[run].label = group.label;
+  }
+}
+
+// A path comes first; an algorithm names a group if it has one only.
+GroupRow& find_reference(const std::string& reference, Comparison& comparison) {
+  if (reference.empty()) return comparison.groups.front();
+  std::vector<GroupRow*> of_algorithm;
+  for (GroupRow& group : comparison.groups) {
+    const bool has_file = std::any_of(group.runs.begin(), group.runs.end(), [&](std::size_t run) {
+      return comparison.runs[run].path == reference;
+    });
+    if (has_file) return group;
+    if (group.algorithm == reference) of_algorithm.push_back(&group);
+  }
+  if (of_algorithm.size() == 1) return *of_algorithm.front();
+  if (of_algorithm.empty()) {
+    throw usage_error("--reference: found {}, expected one of the compared files or algorithms",
+                      quote(reference));
+  }
+  throw with_hint(usage_error("--reference: found {}, which has {} groups with different options",
+                              quote(reference), of_algorithm.size()),
+                  "name one of its files");
+}
+
+}  // namespace
+
+void make_groups(const std::vector<LoadedResult>& results, const std::string& reference,
+                 Comparison& comparison) {
+  std::vector<json> identities;
+  for (std::size_t i = 0; i < results.size(); ++i) {
+    const json key = identity(results[i].json);
+    const auto place = static_cast<std::size_t>(
+        std::find(identities.begin(), identities.end(), key) - identities.begin());
+    if (place == identities.size()) {
+      identities.push_back(key);
+      GroupRow& group = comparison.groups.emplace_back();
+      group.algorithm = comparison.runs[i].algorithm;
+      group.tuning = comparison.runs[i].tuning;
+    }
+    comparison.groups[place].runs.push_back(i);
+  }
+  name_groups(results, comparison);
+  find_reference(reference, comparison).reference = true;
+}
+
+}  // namespace hetsgd

@@ -1,0 +1,27 @@
+// The steps of compare(), each in a file of its own.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "result/compare.hpp"
+
+namespace hetsgd {
+
+// compare_groups.cpp: puts runs that differ in their seed alone into groups, marks the reference and
+// names the groups. Errors: usage (no such reference).
+void make_groups(const std::vector<LoadedResult>& results, const std::string& reference,
+                 Comparison& comparison);
+
+// compare_statistics.cpp: medians, intervals, and everything that relates to the reference.
+void fill_groups(Comparison& comparison);
+void sort_groups(Comparison& comparison);
+
+// compare_warnings.cpp: one sentence for each thing that should be equal and is not, or makes a
+// difference doubtful.
+void add_warnings(const std::vector<LoadedResult>& results, Comparison& comparison);
+
+// Whether more is better: losses are the metrics of which less is.
+inline bool larger_is_better(const std::string& metric) { return !metric.ends_with("loss"); }
+
+}  // namespace hetsgd

@@ -1,0 +1,108 @@
+// The numbers of a group, and how they relate to the reference's.
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <tuple>
+
+#include "result/compare_parts.hpp"
+
+namespace hetsgd {
+namespace {
+
+constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
+
+// NaN as soon as one of the values is.
+Interval interval_of(const std::vector<double>& values) {
+  if (std::any_of(values.begin(), values.end(), [](double x) { return std::isnan(x); })) {
+    return {kNone, kNone, kNone};
+  }
+  return bootstrap_median(values);
+}
+
+template <class Value>
+std::vector<double> values_of(const Comparison& comparison, const GroupRow& group, Value value) {
+  std::vector<double> values;
+  for (const std::size_t run : group.runs) values.push_back(value(comparison.runs[run]));
+  return values;
+}
+
+std::vector<double> target_values(const Comparison& comparison, const GroupRow& group,
+                                  std::size_t t, double RunTarget::*member) {
+  return values_of(comparison, group, [&](const RunRow& run) { return run.targets[t].*member; });
+}
+
+GroupTarget group_target(const Comparison& comparison, const GroupRow& group, std::size_t t) {
+  const auto values = [&](double RunTarget::*member) {
+    return target_values(comparison, group, t, member);
+  };
+  GroupTarget target;
+  const std::vector<double> times = values(&RunTarget::time_s);
+  target.reached = static_cast<std::size_t>(
+      std::count_if(times.begin(), times.end(), [](double x) { return std::isfinite(x); }));
+  target.time_s = bootstrap_median(times);
+  target.smoothed_time_s = bootstrap_median(values(&RunTarget::smoothed_time_s));
+  target.samples = median(values(&RunTarget::samples));
+  target.updates = median(values(&RunTarget::updates));
+  return target;
+}
+
+void fill_group(const Comparison& comparison, GroupRow& group) {
+  group.samples_per_s = interval_of(
+      values_of(comparison, group, [](const RunRow& run) { return run.samples_per_s; }));
+  group.final_value =
+      interval_of(values_of(comparison, group, [](const RunRow& run) { return run.final_value; }));
+  group.diverged = static_cast<std::size_t>(
+      std::count_if(group.runs.begin(), group.runs.end(),
+                    [&](std::size_t run) { return comparison.runs[run].status == "diverged"; }));
+  for (std::size_t t = 0; t < comparison.targets.size(); ++t) {
+    group.targets.push_back(group_target(comparison, group, t));
+  }
+}
+
+// a / b where both are positive and finite.
+double factor(double a, double b) {
+  return a > 0 && b > 0 && std::isfinite(a) && std::isfinite(b) ? a / b : kNone;
+}
+
+void relate(const Comparison& comparison, const GroupRow& reference, GroupRow& group,
+            std::size_t t) {
+  const GroupTarget& base = reference.targets[t];
+  GroupTarget& target = group.targets[t];
+  target.ratio = ratio_of_times(target.time_s.median, base.time_s.median);
+  target.statistical = factor(base.samples, target.samples);
+  target.hardware = factor(factor(target.samples, target.time_s.median),
+                           factor(base.samples, base.time_s.median));
+  if (group.reference) {
+    target.speedup = {target.ratio, target.ratio, target.ratio};
+    target.p_value = kNone;
+    return;
+  }
+  const std::vector<double> times = target_values(comparison, group, t, &RunTarget::time_s);
+  const std::vector<double> base_times =
+      target_values(comparison, reference, t, &RunTarget::time_s);
+  target.speedup = bootstrap_ratio(base_times, times);
+  target.p_value = mann_whitney(times, base_times).p_value;
+}
+
+}  // namespace
+
+void fill_groups(Comparison& comparison) {
+  for (GroupRow& group : comparison.groups) fill_group(comparison, group);
+  const GroupRow& reference = comparison.reference();
+  for (GroupRow& group : comparison.groups) {
+    for (std::size_t t = 0; t < group.targets.size(); ++t) relate(comparison, reference, group, t);
+  }
+}
+
+void sort_groups(Comparison& comparison) {
+  const bool larger = larger_is_better(comparison.metric);
+  const auto key = [&](const GroupRow& group) {
+    const double time = group.targets.empty() ? 0 : group.targets.front().time_s.median;
+    const double value = group.final_value.median;
+    return std::tuple(time, std::isnan(value), std::isnan(value) ? 0 : (larger ? -value : value));
+  };
+  std::stable_sort(comparison.groups.begin(), comparison.groups.end(),
+                   [&](const GroupRow& a, const GroupRow& b) { return key(a) < key(b); });
+}
+
+}  // namespace hetsgd

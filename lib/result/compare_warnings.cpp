@@ -1,0 +1,129 @@
+// What makes a comparison unfair or a difference doubtful.
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <map>
+#include <set>
+
+#include "result/compare_parts.hpp"
+
+namespace hetsgd {
+namespace {
+
+using nlohmann::json;
+
+constexpr std::size_t kEnoughSeeds = 5;
+
+// What is equal in every fair comparison.
+void warn_about_workloads(const std::vector<LoadedResult>& results, Comparison& comparison) {
+  static const std::vector<std::pair<std::string, std::string>> kEqual = {
+      {"the training data", "/dataset/train/content_hash"},
+      {"the test data", "/dataset/test/content_hash"},
+      {"the model's layers", "/model/layer_sizes"},
+      {"the cluster", "/cluster/name"},
+      {"the device profile", "/cluster/device_profile"},
+      {"the network", "/cluster/network"},
+      {"the charged sizes", "/cluster/charge"},
+      {"the stragglers", "/stragglers"},
+      {"the number of workers", "/config/workers"},
+      {"the speeds", "/config/speed"},
+      {"the samples between evaluations", "/config/evaluate_every"},
+      {"the evaluated test rows", "/config/evaluate_samples"},
+      {"the mega-batch", "/config/mega_batch"}};
+  for (const auto& [what, pointer] : kEqual) {
+    const json::json_pointer place(pointer);
+    const auto value = [&](const LoadedResult& result) {
+      return result.json.contains(place) ? result.json[place] : json(nullptr);
+    };
+    const auto other = std::find_if(
+        results.begin(), results.end(),
+        [&](const LoadedResult& result) { return value(result) != value(results.front()); });
+    if (other == results.end()) continue;
+    comparison.warnings.push_back(fmt::format("different workloads: {} and {} differ in {}",
+                                              results.front().path, other->path, what));
+  }
+}
+
+void warn_about_seeds(Comparison& comparison) {
+  std::vector<std::string> few;
+  for (const GroupRow& group : comparison.groups) {
+    std::set<std::uint64_t> seeds;
+    for (const std::size_t run : group.runs) {
+      if (!seeds.insert(comparison.runs[run].seed).second) {
+        comparison.warnings.push_back(fmt::format("{}: seed {} occurs more than once", group.label,
+                                                  comparison.runs[run].seed));
+      }
+    }
+    if (seeds.size() < kEnoughSeeds) few.push_back(fmt::format("{} {}", group.label, seeds.size()));
+  }
+  if (few.empty()) return;
+  comparison.warnings.push_back(
+      fmt::format("fewer than {} seeds ({}): the differences may be chance", kEnoughSeeds,
+                  fmt::join(few, ", ")));
+}
+
+void warn_about_status(Comparison& comparison) {
+  for (const GroupRow& group : comparison.groups) {
+    if (group.diverged > 0) {
+      comparison.warnings.push_back(fmt::format("{}: {} of {} runs diverged", group.label,
+                                                group.diverged, group.runs.size()));
+    }
+  }
+  for (const RunRow& run : comparison.runs) {
+    if (run.status == "completed" || run.status == "target_reached" || run.status == "diverged") {
+      continue;
+    }
+    comparison.warnings.push_back(fmt::format("{}: status {}", run.path, run.status));
+  }
+}
+
+// What every algorithm should have been given alike when its learning rate was chosen.
+std::string budget_text(const json& tuning) {
+  if (tuning.is_null()) return "not tuned";
+  std::vector<std::string> grid;
+  for (const json& rate : tuning["grid"]) grid.push_back(rate.dump());
+  return fmt::format("{} trials for {} on {} rows, grid {}", tuning["trials"].dump(),
+                     tuning["goal"].get<std::string>(), tuning["validation_rows"].dump(),
+                     fmt::join(grid, ","));
+}
+
+void warn_about_tuning(Comparison& comparison) {
+  std::map<std::string, std::set<std::string>> labels_by_budget;
+  std::set<std::string> doubts;
+  for (const RunRow& run : comparison.runs) {
+    labels_by_budget[budget_text(run.tuning)].insert(run.label);
+    if (run.tuning.is_null()) continue;
+    if (run.tuning["edge_of_grid"] == true) {
+      doubts.insert(
+          fmt::format("{}: its learning rate {} lies at the edge of the grid, a better "
+                      "one may lie beyond",
+                      run.label, run.tuning["learning_rate"].dump()));
+    }
+    if (!run.tuning["differs"].empty()) {
+      doubts.insert(
+          fmt::format("{}: tuned under other options than it ran with: {}", run.label,
+                      fmt::join(run.tuning["differs"].get<std::vector<std::string>>(), ", ")));
+    }
+  }
+  if (labels_by_budget.size() > 1) {
+    std::vector<std::string> parts;
+    for (const auto& [budget, labels] : labels_by_budget) {
+      parts.push_back(fmt::format("{} ({})", fmt::join(labels, ", "), budget));
+    }
+    comparison.warnings.push_back(
+        fmt::format("learning rates were tuned with unequal budgets: {}", fmt::join(parts, "; ")));
+  }
+  comparison.warnings.insert(comparison.warnings.end(), doubts.begin(), doubts.end());
+}
+
+}  // namespace
+
+void add_warnings(const std::vector<LoadedResult>& results, Comparison& comparison) {
+  warn_about_workloads(results, comparison);
+  warn_about_seeds(comparison);
+  warn_about_tuning(comparison);
+  warn_about_status(comparison);
+}
+
+}  // namespace hetsgd

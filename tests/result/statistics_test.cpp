@@ -1,0 +1,184 @@
+#include "result/statistics.hpp"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <numeric>
+#include <vector>
+
+namespace hetsgd {
+namespace {
+
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+
+using Values = std::vector<double>;
+
+TEST(Median, OfOddAndEvenCounts) {
+  EXPECT_EQ(median(std::vector<double>{3, 1, 2}), 2);
+  EXPECT_EQ(median(std::vector<double>{4, 1, 3, 2}), 2.5);
+  EXPECT_EQ(median(std::vector<double>{1, kInfinity, kInfinity}), kInfinity);
+  EXPECT_EQ(median(std::vector<double>{1, 2, kInfinity}), 2);
+  EXPECT_EQ(median(std::vector<double>{1, kInfinity}), kInfinity);
+}
+
+// The median of a resample of n (odd) is at most the k-th smallest value exactly if at least
+// (n+1)/2 of the draws are among the k smallest: P_k = P(Bin(n, k/n) >= (n+1)/2). The interval's
+// lower end is the smallest k with P_k > 2.5 %:
+//   n = 5:  P_1 = 0.0579                 -> 1      n = 7:  P_1 = 0.0102, P_2 = 0.1083 -> 2
+//   n = 11: P_2 = 0.0072, P_3 = 0.0512   -> 3      n = 21: P_6 = 0.0183, P_7 = 0.0557 -> 7
+// By symmetry the upper end is the same counted from above.
+TEST(BootstrapMedian, EndsAreTheOrderStatisticsOfTheBinomialLaw) {
+  for (const auto& [n, k] :
+       std::vector<std::pair<int, int>>{{1, 1}, {3, 1}, {5, 1}, {7, 2}, {11, 3}, {21, 7}}) {
+    std::vector<double> values;
+    for (int i = n; i >= 1; --i) values.push_back(i);
+    const Interval interval = bootstrap_median(values);
+    EXPECT_EQ(interval.median, (n + 1) / 2) << n;
+    EXPECT_EQ(interval.low, k) << n;
+    EXPECT_EQ(interval.high, n + 1 - k) << n;
+  }
+}
+
+// For n = 2 the median is a, (a+b)/2, b with probability 1/4, 1/2, 1/4.
+TEST(BootstrapMedian, OfTwoIsTheirRange) {
+  const Interval interval = bootstrap_median(std::vector<double>{1, 4});
+  EXPECT_EQ(interval.median, 2.5);
+  EXPECT_EQ(interval.low, 1);
+  EXPECT_EQ(interval.high, 4);
+}
+
+TEST(BootstrapMedian, MissedTargetsCountAsInfinity) {
+  const Interval interval = bootstrap_median(std::vector<double>{1, 2, 3, 4, kInfinity});
+  EXPECT_EQ(interval.median, 3);
+  EXPECT_EQ(interval.low, 1);
+  EXPECT_EQ(interval.high, kInfinity);
+}
+
+TEST(RatioOfTimes, OfMissedAndImmediateTargets) {
+  EXPECT_EQ(ratio_of_times(4, 2), 2);
+  EXPECT_EQ(ratio_of_times(kInfinity, 2), kInfinity);
+  EXPECT_EQ(ratio_of_times(2, kInfinity), 0);
+  EXPECT_EQ(ratio_of_times(0, 0), 1);
+  EXPECT_TRUE(std::isnan(ratio_of_times(kInfinity, kInfinity)));
+}
+
+// With two values per side the medians are the lower, the mean and the upper one with probability
+// 1/4, 1/2, 1/4; the extreme ratios have probability 1/16 > 2.5 % and are the ends.
+TEST(BootstrapRatio, OfTwoAndTwoIsTheirRange) {
+  const Interval interval = bootstrap_ratio(Values{6, 10}, Values{1, 4});
+  EXPECT_EQ(interval.median, 3.2);
+  EXPECT_EQ(interval.low, 1.5);
+  EXPECT_EQ(interval.high, 10);
+}
+
+// Both sides from one law: an interval of 95 % covers the true ratio 1 in about 95 of 100 cases.
+// The percentile bootstrap of medians of 15 values is conservative rather than short.
+TEST(BootstrapRatio, CoversTheTrueRatio) {
+  std::uint64_t state = 1;
+  const auto draw = [&] {  // a linear congruential generator is random enough here
+    state = state * 6364136223846793005ULL + 1442695040888963407ULL;
+    return 1 + static_cast<double>(state >> 11) / 9007199254740992.0;
+  };
+  int covered = 0;
+  for (int round = 0; round < 100; ++round) {
+    Values x(15), y(15);
+    std::generate(x.begin(), x.end(), draw);
+    std::generate(y.begin(), y.end(), draw);
+    const Interval interval = bootstrap_ratio(x, y);
+    covered += interval.low <= 1 && 1 <= interval.high;
+  }
+  EXPECT_GE(covered, 88);
+  EXPECT_LE(covered, 100);
+}
+
+TEST(BootstrapRatio, MissedTargetsWidenTheInterval) {
+  // The denominator's median is infinite in some resamples: the ratio then is 0.
+  const Interval some = bootstrap_ratio(Values{2, 2, 2}, Values{1, 1, kInfinity});
+  EXPECT_EQ(some.median, 2);
+  EXPECT_EQ(some.low, 0);
+  EXPECT_EQ(some.high, 2);
+  // Both infinite at once says nothing about the ratio.
+  const Interval both = bootstrap_ratio(Values{2, 2, kInfinity}, Values{1, 1, kInfinity});
+  EXPECT_EQ(both.low, 0);
+  EXPECT_EQ(both.high, kInfinity);
+  const Interval none = bootstrap_ratio(Values{kInfinity}, Values{kInfinity});
+  EXPECT_TRUE(std::isnan(none.median));
+  EXPECT_TRUE(std::isnan(none.low));
+}
+
+// scipy.stats.mannwhitneyu(x, y, alternative="two-sided", method="auto") of SciPy 1.17.1, on finite
+// values and on inf, which SciPy ranks as we do.
+TEST(MannWhitneyTest, AgreesWithSciPy) {
+  const auto range = [](double from, double to, double step) {
+    Values values;
+    for (double x = from; x < to; x += step) values.push_back(x);
+    return values;
+  };
+  struct Case {
+    Values x, y;
+    double u, p_value;
+    bool exact;
+  };
+  const std::vector<Case> cases = {
+      {{1, 2, 3, 4, 5}, {6, 7, 8, 9, 10}, 0, 0.007936507936507936, true},
+      {{1.1, 2.2, 3.3, 4.4, 5.5}, {2, 3, 4, 5, 6}, 10, 0.6904761904761905, true},
+      {{12.1, 13.5, 11.9, 14.2, 12.8},
+       {15.3, 13.9, 16.1, 14.8, 15.0},
+       1,
+       0.015873015873015872,
+       true},
+      {{3}, {1, 2, 4}, 2, 1.0, true},
+      {range(1, 9, 1), range(10, 50, 3), 0, 6.254495418582106e-06, true},
+      {range(0, 20, 2), range(5, 25, 2), 28, 0.10410988966022681, false},
+      {{1, 1, 2, 3}, {2, 3, 3, 4, 5}, 2.5, 0.07854585095119067, false},
+      {{1, 2, 3, 4, kInfinity}, {5, 6, 7, 8, kInfinity}, 4.5, 0.11607394330990008, false},
+      {{1, 2, kInfinity, kInfinity, kInfinity}, {3, 4, 5, 6, 7}, 15, 0.6723358083659552, false}};
+  for (const Case& each : cases) {
+    const MannWhitney found = mann_whitney(each.x, each.y);
+    EXPECT_EQ(found.u, each.u);
+    EXPECT_EQ(found.exact, each.exact);
+    EXPECT_NEAR(found.p_value, each.p_value, 1e-12 * each.p_value) << "u " << each.u;
+    const MannWhitney swapped = mann_whitney(each.y, each.x);
+    const auto pairs = static_cast<double>(each.x.size() * each.y.size());
+    EXPECT_EQ(swapped.u, pairs - each.u);
+    EXPECT_NEAR(swapped.p_value, each.p_value, 1e-12 * each.p_value);
+  }
+}
+
+// Every way to choose which of the ranks 1..m+n belong to x is equally likely: the p-value is the
+// share of choices whose U is at least as far from m n / 2.
+TEST(MannWhitneyTest, IsTheShareOfAllOrders) {
+  for (const std::size_t m : {1, 2, 3, 5}) {
+    for (const std::size_t n : {1, 2, 4, 6}) {
+      std::vector<double> us;
+      std::vector<std::pair<Values, Values>> sides;
+      for (unsigned chosen = 0; chosen < 1U << (m + n); ++chosen) {
+        if (static_cast<std::size_t>(__builtin_popcount(chosen)) != m) continue;
+        Values x, y;
+        for (std::size_t i = 0; i < m + n; ++i) {
+          (chosen >> i & 1U ? x : y).push_back(static_cast<double>(i));
+        }
+        us.push_back(mann_whitney(x, y).u);
+        sides.emplace_back(x, y);
+      }
+      const double middle = static_cast<double>(m * n) / 2;
+      for (std::size_t i = 0; i < us.size(); ++i) {
+        const auto as_far = std::count_if(us.begin(), us.end(), [&](double u) {
+          return std::abs(u - middle) >= std::abs(us[i] - middle);
+        });
+        EXPECT_NEAR(mann_whitney(sides[i].first, sides[i].second).p_value,
+                    static_cast<double>(as_far) / static_cast<double>(us.size()), 1e-12);
+      }
+    }
+  }
+}
+
+TEST(MannWhitneyTest, AllMissedIsNoDifference) {
+  const Values missed(5, kInfinity);
+  EXPECT_EQ(mann_whitney(missed, missed).p_value, 1);
+}
+
+}  // namespace
+}  // namespace hetsgd

@@ -41,58 +41,78 @@ double sum_of_squares(std::size_t n, const Real* r) {
 template <class Real>
 double update_chunk(std::size_t n, const MomentRule<Real>& rule, const Real* __restrict g,
                     const Real* __restrict w, Real* __restrict m, Real* __restrict v) {
+  const MomentRule<Real> o = rule;
   Real r[kBlock];
   double sum = 0;
   for (std::size_t begin = 0; begin < n; begin += kBlock) {
     const std::size_t count = std::min(kBlock, n - begin);
     for (std::size_t j = 0; j < count; ++j) {
       const std::size_t i = begin + j;
-      take_moments(rule, g[i], w[i], m[i], v[i]);
-      r[j] = direction(rule, m[i], v[i], w[i]);
+      take_moments(o, g[i], w[i], m[i], v[i]);
+      r[j] = direction(o, m[i], v[i], w[i]);
     }
     sum += sum_of_squares(count, r);
   }
   return sum;
 }
 
+// Loops stand in functions of their own: a lambda would capture pointers of which the compiler does
+// not know that they do not overlap.
+template <class Real>
+void momentum_range(std::size_t n, const MomentumRule<Real>& rule, const Real* __restrict g,
+                    Real* __restrict v, Real* __restrict w) {
+  const MomentumRule<Real> o = rule;
+  for (std::size_t i = 0; i < n; ++i) {
+    const Real u = o.gradient * g[i] + o.decay * w[i];
+    v[i] = o.momentum * v[i] + u;
+    w[i] -= o.velocity * v[i] + o.direct * u;
+  }
+}
+
+template <class Real>
+void step_range(std::size_t n, const MomentRule<Real>& rule, Real step, const Real* __restrict g,
+                Real* __restrict m, Real* __restrict v, Real* __restrict w) {
+  const MomentRule<Real> o = rule;
+  for (std::size_t i = 0; i < n; ++i) {
+    take_moments(o, g[i], w[i], m[i], v[i]);
+    w[i] -= step * direction(o, m[i], v[i], w[i]);
+  }
+}
+
+template <class Real>
+void apply_range(std::size_t n, const MomentRule<Real>& rule, Real step, const Real* __restrict m,
+                 const Real* __restrict v, Real* __restrict w) {
+  const MomentRule<Real> o = rule;
+  for (std::size_t i = 0; i < n; ++i) w[i] -= step * direction(o, m[i], v[i], w[i]);
+}
+
 }  // namespace
 
 template <class Real>
-void momentum_step(const Cores& cores, std::size_t n, const MomentumRule<Real>& rule,
-                   const Real* __restrict g, Real* __restrict v, Real* __restrict w) {
-  const MomentumRule<Real> o = rule;
-  cores.split(n, 16, kLeast, [&](Range range) {
-    for (std::size_t i = range.begin; i < range.end; ++i) {
-      const Real u = o.gradient * g[i] + o.decay * w[i];
-      v[i] = o.momentum * v[i] + u;
-      w[i] -= o.velocity * v[i] + o.direct * u;
-    }
+void momentum_step(const Cores& cores, std::size_t n, const MomentumRule<Real>& rule, const Real* g,
+                   Real* v, Real* w) {
+  cores.split(n, 16, kLeast, [&](Range r) {
+    momentum_range(r.size(), rule, g + r.begin, v + r.begin, w + r.begin);
   });
 }
 
 template <class Real>
 void moment_step(const Cores& cores, std::size_t n, const MomentRule<Real>& rule, Real step,
-                 const Real* __restrict g, Real* __restrict m, Real* __restrict v,
-                 Real* __restrict w) {
-  const MomentRule<Real> o = rule;
-  cores.split(n, 16, kLeast, [&](Range range) {
-    for (std::size_t i = range.begin; i < range.end; ++i) {
-      take_moments(o, g[i], w[i], m[i], v[i]);
-      w[i] -= step * direction(o, m[i], v[i], w[i]);
-    }
+                 const Real* g, Real* m, Real* v, Real* w) {
+  cores.split(n, 16, kLeast, [&](Range r) {
+    step_range(r.size(), rule, step, g + r.begin, m + r.begin, v + r.begin, w + r.begin);
   });
 }
 
 template <class Real>
 double moment_update(const Cores& cores, std::size_t n, const MomentRule<Real>& rule, const Real* g,
                      const Real* w, Real* m, Real* v, Scratch<double>& partial) {
-  const MomentRule<Real> o = rule;
   const std::size_t chunks = (n + kChunk - 1) / kChunk;
   double* const sums = partial.reserve(chunks);
   cores.split(chunks, 1, 1, [&](Range range) {
     for (std::size_t c = range.begin; c < range.end; ++c) {
       const std::size_t at = c * kChunk;
-      sums[c] = update_chunk(std::min(kChunk, n - at), o, g + at, w + at, m + at, v + at);
+      sums[c] = update_chunk(std::min(kChunk, n - at), rule, g + at, w + at, m + at, v + at);
     }
   });
   double sum = 0;
@@ -102,12 +122,9 @@ double moment_update(const Cores& cores, std::size_t n, const MomentRule<Real>& 
 
 template <class Real>
 void moment_apply(const Cores& cores, std::size_t n, const MomentRule<Real>& rule, Real step,
-                  const Real* __restrict m, const Real* __restrict v, Real* __restrict w) {
-  const MomentRule<Real> o = rule;
-  cores.split(n, 16, kLeast, [&](Range range) {
-    for (std::size_t i = range.begin; i < range.end; ++i) {
-      w[i] -= step * direction(o, m[i], v[i], w[i]);
-    }
+                  const Real* m, const Real* v, Real* w) {
+  cores.split(n, 16, kLeast, [&](Range r) {
+    apply_range(r.size(), rule, step, m + r.begin, v + r.begin, w + r.begin);
   });
 }
 

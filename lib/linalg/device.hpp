@@ -27,8 +27,9 @@ namespace hetsgd {
 
 enum class Transpose { no, yes };
 
-// A CSR batch in device memory: `rows` rows gathered by `row` from a larger CSR matrix.
-// row == nullptr: rows 0..rows-1. value == nullptr: all values are 1 (labels).
+// A CSR batch: `rows` rows gathered by `row` from a larger CSR matrix. row == nullptr: rows
+// 0..rows-1. value == nullptr: all values are 1 (labels). Kernels take what their device's stage()
+// made of a batch in host memory.
 template <class Real>
 struct SparseRows {
   std::size_t rows = 0;
@@ -92,6 +93,13 @@ class BasicDevice {
   virtual void upload(void* device, const void* host, std::size_t bytes) = 0;
   virtual void download(void* host, const void* device, std::size_t bytes) = 0;
   virtual void synchronize() = 0;
+  // True where the host reads and writes `memory` in place: everything on a CPU; on a GPU what none
+  // of the GPUs allocated.
+  virtual bool host_accessible(const void* memory) const = 0;
+  // A batch in host memory as this device's kernels read it: in place on a CPU; a copy on a GPU,
+  // made beside its kernels, after which the host may reuse its arrays. A copy is good until the
+  // second call of stage() after it: features and labels of a batch.
+  virtual SparseRows<Real> stage(const SparseRows<Real>& batch) = 0;
 
   // --- vectors of n ------------------------------------------------------------------------------
   virtual void fill(std::size_t n, Real a, Real* y) = 0;         // y = a

@@ -19,6 +19,7 @@ struct MlpContext final : BasicModelContext<Real> {
   std::vector<BasicBuffer<Real>> activation;  // per hidden layer [batch x width], after ReLU
   std::vector<BasicBuffer<Real>> delta;       // the loss' gradient before that ReLU
   BasicBuffer<Real> output;                   // [batch x outputs], unless the device keeps it
+  SparseRows<Real> features, labels;          // the batch at hand, as the device reads it
   TouchedRows touched;
 };
 
@@ -69,15 +70,17 @@ class Mlp final : public BasicModel<Real> {
     check(batch);
     BasicDevice<Real>& device = scratch.device();
     const std::size_t last = layer_count() - 1;
+    stage(scratch, batch);
     forward_hidden(scratch, batch, w);
     if (last == 0) {
-      device.sparse_forward(features(batch), this->outputs(), weight(w, 0), nullptr, false, logits);
+      device.sparse_forward(scratch.features, this->outputs(), weight(w, 0), nullptr, false,
+                            logits);
     } else {
       forward_dense(scratch, batch, w, last, logits);
     }
     return shape_.task == Task::binary
-               ? device.sigmoid_loss(labels(batch), bias(w, last), logits)
-               : device.softmax_loss(labels(batch), this->outputs(), bias(w, last), logits);
+               ? device.sigmoid_loss(scratch.labels, bias(w, last), logits)
+               : device.softmax_loss(scratch.labels, this->outputs(), bias(w, last), logits);
   }
 
  private:
@@ -99,16 +102,15 @@ class Mlp final : public BasicModel<Real> {
     HETSGD_CHECK(shape_.task == Task::binary || batch.data().label_count <= shape_.label_count);
   }
 
-  // The batch as the device sees it. A CPU device reads the data set in place.
-  static SparseRows<Real> features(const Batch& batch) {
+  // Brings the batch to the device. A CPU device reads the data set in place.
+  static void stage(MlpContext<Real>& scratch, const Batch& batch) {
     const Dataset& d = batch.data();
-    return {batch.size(),           d.feature_count,        batch.rows().data(),
-            d.feature_begin.data(), d.feature_index.data(), d.feature_value.data()};
-  }
-  static SparseRows<Real> labels(const Batch& batch) {
-    const Dataset& d = batch.data();
-    return {batch.size(),         d.label_count,        batch.rows().data(),
-            d.label_begin.data(), d.label_index.data(), nullptr};
+    const Index* const rows = batch.rows().data();
+    BasicDevice<Real>& device = scratch.device();
+    scratch.features = device.stage({batch.size(), d.feature_count, rows, d.feature_begin.data(),
+                                     d.feature_index.data(), d.feature_value.data()});
+    scratch.labels = device.stage(
+        {batch.size(), d.label_count, rows, d.label_begin.data(), d.label_index.data(), nullptr});
   }
 
   // output = activation of the layer below x W^T, bias not added.
@@ -126,7 +128,7 @@ class Mlp final : public BasicModel<Real> {
       BasicBuffer<Real>& Y = scratch.activation[layer];
       Y.reset(device, batch.size() * width(layer));
       if (layer == 0) {
-        device.sparse_forward(features(batch), width(0), weight(w, 0), bias(w, 0), true, Y.data());
+        device.sparse_forward(scratch.features, width(0), weight(w, 0), bias(w, 0), true, Y.data());
       } else {
         forward_dense(scratch, batch, w, layer, Y.data());
         device.bias_relu(batch.size(), width(layer), bias(w, layer), Y.data());
@@ -139,6 +141,7 @@ class Mlp final : public BasicModel<Real> {
   double learn(MlpContext<Real>& scratch, const Batch& batch, const Real* w,
                Sink<Real> sink) const {
     BasicDevice<Real>& device = scratch.device();
+    stage(scratch, batch);
     forward_hidden(scratch, batch, w);
     const std::size_t last = layer_count() - 1;
     for (std::size_t layer = 0; layer < last; ++layer) {
@@ -166,12 +169,12 @@ class Mlp final : public BasicModel<Real> {
     BasicDevice<Real>& device = scratch.device();
     scratch.output.reset(device, batch.size() * this->outputs());
     Real* Z = scratch.output.data();
-    device.sparse_forward(features(batch), this->outputs(), weight(w, 0), nullptr, false, Z);
+    device.sparse_forward(scratch.features, this->outputs(), weight(w, 0), nullptr, false, Z);
     const double loss =
         shape_.task == Task::binary
-            ? device.sigmoid_cross_entropy(labels(batch), bias(w, 0), scale(batch), Z)
-            : device.softmax_cross_entropy(labels(batch), this->outputs(), bias(w, 0), scale(batch),
-                                           Z);
+            ? device.sigmoid_cross_entropy(scratch.labels, bias(w, 0), scale(batch), Z)
+            : device.softmax_cross_entropy(scratch.labels, this->outputs(), bias(w, 0),
+                                           scale(batch), Z);
     backward_sparse(scratch, batch, Z, sink);
     return loss;
   }
@@ -183,7 +186,7 @@ class Mlp final : public BasicModel<Real> {
     Real* z = scratch.output.data();
     forward_dense(scratch, batch, w, last, z);
     const double loss =
-        scratch.device().sigmoid_cross_entropy(labels(batch), bias(w, last), scale(batch), z);
+        scratch.device().sigmoid_cross_entropy(scratch.labels, bias(w, last), scale(batch), z);
     backward_dense(scratch, batch, w, last, z, sink);
     return loss;
   }
@@ -191,7 +194,7 @@ class Mlp final : public BasicModel<Real> {
   double learn_softmax(MlpContext<Real>& scratch, const Batch& batch, const Real* w,
                        Sink<Real> sink) const {
     const std::size_t last = layer_count() - 1;
-    return scratch.device().softmax_layer(labels(batch),
+    return scratch.device().softmax_layer(scratch.labels,
                                           {.inputs = inputs(last),
                                            .outputs = width(last),
                                            .input = scratch.activation[last - 1].data(),
@@ -220,7 +223,7 @@ class Mlp final : public BasicModel<Real> {
 
   void backward_sparse(MlpContext<Real>& scratch, const Batch& batch, const Real* D,
                        Sink<Real> sink) const {
-    scratch.device().sparse_update(features(batch), width(0), sink.alpha, D, weight(sink.to, 0));
+    scratch.device().sparse_update(scratch.features, width(0), sink.alpha, D, weight(sink.to, 0));
     add_bias(scratch.device(), batch.size(), 0, D, sink);
   }
 

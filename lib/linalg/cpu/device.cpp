@@ -41,6 +41,8 @@ class CpuDevice final : public BasicDevice<Real> {
     transfer(host, device, bytes);
   }
   void synchronize() override {}
+  bool host_accessible(const void*) const override { return true; }
+  SparseRows<Real> stage(const SparseRows<Real>& batch) override { return batch; }
 
   void fill(std::size_t n, Real a, Real* y) override { cpu::fill(cores_, n, a, y); }
   void copy(std::size_t n, const Real* x, Real* y) override { transfer(y, x, n * sizeof(Real)); }

@@ -1,0 +1,110 @@
+// local-sgd: H local steps, then the replicas are averaged; or, what they have moved on average is
+// taken as the gradient of an outer optimizer.
+//
+// Paper:      Stich, "Local SGD converges fast and communicates little", ICLR 2019 (algorithm 1:
+//             the mean); Douillard et al., "DiLoCo: distributed low-communication training of
+//             language models", 2023, algorithm 1 (inner AdamW, outer Nesterov: --optimizer adam,
+//             --outer-optimizer nesterov --outer-learning-rate 0.7 --outer-momentum 0.9).
+// Implements: w_i <- x;  H times w_i <- inner(w_i, g_i);  delta = x - (1/P) sum_i w_i;
+//             x <- outer(x, delta): sgd x - eta delta, momentum v <- beta v + delta, x - eta v,
+//             nesterov x - eta (delta + beta v).
+// Symbols:    x global model, w_i replica, H --local-steps, P --workers, eta --outer-learning-rate,
+//             beta --outer-momentum, lr --learning-rate, b --batch-size (every worker's).
+// Cost:       one all_reduce of n numbers per H iterations.
+// Records:    histogram "local_steps".
+// Deviations: the last round of a run has as many steps as its budget gives. The inner optimizers
+//             keep their state from round to round, as DiLoCo's do. Outer sgd is computed as
+//             (1 - eta) x + eta mean, which is the mean to the bit for eta = 1.
+
+#include <algorithm>
+
+#include "algorithm/algorithm.hpp"
+
+namespace hetsgd {
+namespace {
+
+class LocalSgd final : public Algorithm {
+ public:
+  LocalSgd() { outer_.kind = OptimizerKind::sgd; }
+
+  void declare(OptionSet& options) override {
+    options.add("local_steps", local_steps_, "steps of every worker between two averagings")
+        .unit("steps")
+        .symbol("H")
+        .at_least(1);
+    options.add_choice("outer_optimizer", outer_.kind,
+                       {{"sgd", OptimizerKind::sgd},
+                        {"momentum", OptimizerKind::momentum},
+                        {"nesterov", OptimizerKind::nesterov}},
+                       "what turns the mean move of a round into the next global model");
+    options.add("outer_learning_rate", outer_learning_rate_, "learning rate of the outer optimizer")
+        .symbol("eta")
+        .above(0);
+    options.add("outer_momentum", outer_.momentum, "momentum of the outer momentum and nesterov")
+        .symbol("beta")
+        .range(0, 1);
+  }
+
+  void worker(Worker& self) const override {
+    const std::uint64_t b = self.plan().batch_size;
+    Buffer x = self.initial_parameters(), w_i = self.initial_parameters();
+    const auto outer = make_outer(self);
+    std::uint64_t samples = 0;
+    while (self.running()) {
+      const std::uint64_t h = steps_of_round(self, samples);
+      for (std::uint64_t k = 0; k < h; ++k)
+        self.step(self.next_batch(b), self.learning_rate(b), w_i);
+      samples += h * b * static_cast<std::uint64_t>(self.size());
+      self.observe("local_steps", static_cast<std::int64_t>(h));
+      if (self.size() > 1) self.all_reduce(w_i, Traffic::parameters);
+      outer_step(self, outer.get(), w_i, x);
+      self.copy(x, w_i);
+      self.evaluate_here(x);
+    }
+  }
+
+ private:
+  std::unique_ptr<Optimizer> make_outer(Worker& self) const {
+    if (outer_.kind == OptimizerKind::sgd) return nullptr;
+    return self.make_optimizer(self.device(), outer_);
+  }
+
+  std::uint64_t steps_of_round(Worker& self, std::uint64_t samples) const {
+    const std::uint64_t budget = self.plan().max_samples;
+    if (budget <= samples) return local_steps_;
+    const std::uint64_t global_batch =
+        self.plan().batch_size * static_cast<std::uint64_t>(self.size());
+    return std::min(local_steps_, (budget - samples + global_batch - 1) / global_batch);
+  }
+
+  // `sum` is sum_i w_i, and scratch afterwards.
+  void outer_step(Worker& self, Optimizer* outer, Buffer& sum, Buffer& x) const {
+    const double share = 1.0 / self.size();
+    if (outer == nullptr) {
+      return self.axpby(outer_learning_rate_ * share, sum, 1 - outer_learning_rate_, x);
+    }
+    self.axpby(1, x, -share, sum);  // delta
+    self.compute_vectors(outer->passes(), [&] {
+      outer->update(self.device(), outer_learning_rate_, sum.span(), x.span());
+    });
+  }
+
+  std::uint64_t local_steps_ = 16;
+  OptimizerOptions outer_;
+  double outer_learning_rate_ = 1;
+};
+
+const bool registered = register_algorithm<LocalSgd>({
+    .name = "local-sgd",
+    .title = "Local SGD",
+    .idea = "Workers make a fixed number of steps on replicas of their own, then average them; an "
+            "outer optimizer may take the mean move as its gradient, as in DiLoCo.",
+    .paper = "Stich 2019, algorithm 1; Douillard et al. 2023 (DiLoCo), algorithm 1",
+    .cost = "one all_reduce of n numbers every H iterations",
+    .result = "the global model",
+    .identities = "one worker = sgd to the bit; H = 1 = ssgd with full per-worker batches, up to "
+                  "rounding",
+});
+
+}  // namespace
+}  // namespace hetsgd

@@ -15,8 +15,8 @@ namespace {
 // Streams of Purpose::partition: b below; a is the worker, or the class.
 constexpr std::uint32_t kMix = 1, kRowsOfClass = 2;
 
-// Weights of 0..n-1 in a binary tree of sums: drawing and changing one takes log n steps, and a
-// weight set to 0 is exactly gone.
+// Weights of 0..n-1 in a binary tree of sums: drawing and changing one takes log n steps, and sums
+// are of the weights as they are, so that nothing is left of one that was set to 0.
 class WeightTree {
  public:
   explicit WeightTree(std::size_t n) : leaves_(std::bit_ceil(n)), sum_(2 * leaves_) {}
@@ -26,9 +26,9 @@ class WeightTree {
     for (std::size_t i = leaves_ - 1; i > 0; --i) sum_[i] = sum_[2 * i] + sum_[2 * i + 1];
   }
   double total() const { return sum_[1]; }
-  void clear(std::size_t i) {
+  void set(std::size_t i, double weight) {
     i += leaves_;
-    sum_[i] = 0;
+    sum_[i] = weight;
     while (i /= 2) sum_[i] = sum_[2 * i] + sum_[2 * i + 1];
   }
   // i with probability weight / total, u uniform in [0, 1). total() > 0.
@@ -67,10 +67,8 @@ struct Stock {
     }
   }
   std::size_t classes() const { return end.size(); }
-  std::uint64_t left(std::size_t c) const { return end[c] - begin[c]; }
-  double share(std::size_t c) const {
-    return static_cast<double>(begin[c + 1] - begin[c]) / static_cast<double>(rows.size());
-  }
+  double size(std::size_t c) const { return static_cast<double>(begin[c + 1] - begin[c]); }
+  double left(std::size_t c) const { return static_cast<double>(end[c] - begin[c]); }
 
   std::vector<Index> rows;           // class after class
   std::vector<std::uint64_t> begin;  // of each class
@@ -93,41 +91,46 @@ class Dealer {
         alpha_(alpha),
         seed_(seed),
         log_q_(stock.classes()),
-        weight_(stock.classes()) {}
+        row_weight_(stock.classes()),
+        class_weight_(stock.classes()) {}
 
   void deal(std::uint64_t worker, std::span<Index> shard) {
     RandomStream random(seed_, Purpose::partition, worker, kMix);
     for (std::size_t c = 0; c < log_q_.size(); ++c) {
-      log_q_[c] = log_gamma_variate(random, alpha_ * stock_.share(c));
+      const double p = stock_.size(c) / static_cast<double>(stock_.rows.size());
+      log_q_[c] = log_gamma_variate(random, alpha_ * p);
     }
     weigh();
     for (Index& row : shard) {
       // Where alpha is small, weights of what is left may be too small for a number.
-      if (weight_.total() < std::numeric_limits<double>::min()) weigh();
-      const std::size_t c = weight_.draw(random.uniform());
+      if (class_weight_.total() < std::numeric_limits<double>::min()) weigh();
+      const std::size_t c = class_weight_.draw(random.uniform());
       row = stock_.rows[--stock_.end[c]];
-      if (stock_.left(c) == 0) weight_.clear(c);
+      class_weight_.set(c, row_weight_[c] * stock_.left(c));
     }
     std::ranges::sort(shard);
   }
 
  private:
-  // q_k over the classes that are left, up to a factor.
+  // The weights of this worker up to a factor: the largest of what is left is 1.
   void weigh() {
     double largest = -std::numeric_limits<double>::infinity();
     for (std::size_t c = 0; c < log_q_.size(); ++c) {
       if (stock_.left(c) > 0) largest = std::max(largest, log_q_[c]);
     }
-    weight_.assign(log_q_.size(), [&](std::size_t c) {
-      return stock_.left(c) > 0 ? std::exp(log_q_[c] - largest) : 0.0;
-    });
+    for (std::size_t c = 0; c < log_q_.size(); ++c) {
+      row_weight_[c] = stock_.left(c) > 0 ? std::exp(log_q_[c] - largest) / stock_.size(c) : 0.0;
+    }
+    class_weight_.assign(log_q_.size(),
+                         [&](std::size_t c) { return row_weight_[c] * stock_.left(c); });
   }
 
   Stock& stock_;
   double alpha_;
   std::uint64_t seed_;
-  std::vector<double> log_q_;  // log of q_k, up to a constant
-  WeightTree weight_;
+  std::vector<double> log_q_;       // log of q_k, up to a constant
+  std::vector<double> row_weight_;  // of each row of a class
+  WeightTree class_weight_;         // of all rows of a class that are left
 };
 
 }  // namespace

@@ -2,13 +2,15 @@
 // on the clients of federated learning.
 //
 // Source: Hsu, Qi, Brown 2019, "Measuring the effects of non-identical data distribution for
-// federated visual classification", section 3: worker k draws q_k ~ Dir(alpha p), p the shares of
-// the classes in the data, and then its rows: a class by q_k, and a row of it that nobody has yet.
-// The expected mix of every worker is p. alpha -> infinity: every q_k is p (iid); alpha -> 0: q_k
-// is one class, and the next one when that is used up (as slices by label are).
-// Decisions: the class of a row is its first label (rows without labels are a class of their own),
-// so multi-label data mix by the smallest label. Workers draw one after the other, in rank order;
-// q_k is renormalised over what is left, so the last ones take what the others did not.
+// federated visual classification", section 3: worker k draws a mix of classes, q_k ~ Dir(alpha p),
+// p the shares of the classes in the data, and then rows by this mix.
+// alpha -> infinity: every q_k is p (iid); alpha -> 0: q_k is one class, and the next one when that
+// is used up (as slices by label are).
+// Decisions: every row has one owner, so workers draw without replacement, one after the other in
+// rank order: a row of class c, of which the data have n_c, has the weight q_kc / n_c for worker k.
+// With many workers the early ones follow q_k, the last ones take what is left; with q_k = p
+// all rows weigh the same, and every shard is a uniform sample. The class of a row is its first
+// label, the smallest one; rows without labels are a class of their own.
 #pragma once
 
 #include <cstdint>

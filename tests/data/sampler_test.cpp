@@ -69,7 +69,8 @@ TEST(Sampler, SequentialOrderIsTheFilesOrder) {
 }
 
 TEST(Sampler, ShardsPartitionTheData) {
-  for (const Partition partition : {Partition::iid, Partition::label_sorted}) {
+  for (const Partition partition :
+       {Partition::iid, Partition::label_sorted, Partition::dirichlet}) {
     for (const int workers : {1, 2, 3, 7, 64}) {
       const Sampler sampler(rows(200), {.partition = partition, .workers = workers});
       std::vector<Index> seen;
@@ -108,7 +109,8 @@ TEST(Sampler, LabelSortedShardsAreSlicesByFirstLabel) {
 }
 
 TEST(Sampler, IsAFunctionOfTheSeed) {
-  for (const Partition partition : {Partition::shared, Partition::iid, Partition::label_sorted}) {
+  for (const Partition partition :
+       {Partition::shared, Partition::iid, Partition::label_sorted, Partition::dirichlet}) {
     const Sampler a(rows(100), {.partition = partition, .seed = 5, .workers = 2});
     const Sampler b(rows(100), {.partition = partition, .seed = 5, .workers = 2});
     const Sampler c(rows(100), {.partition = partition, .seed = 6, .workers = 2});
@@ -128,6 +130,7 @@ TEST(Sampler, RefusesShardsWithoutRows) {
       error_of([] { Sampler(rows(3), {.partition = Partition::iid, .workers = 4}); },
                ExitCode::usage),
       "4 workers share 3 rows: some would have none | use fewer workers or the shared partition");
+  EXPECT_THROW(Sampler(rows(3), {.partition = Partition::dirichlet, .workers = 4}), Error);
   EXPECT_NO_THROW(Sampler(rows(3), {.workers = 4}));
 }
 

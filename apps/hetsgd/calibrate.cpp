@@ -3,7 +3,6 @@
 #include "cluster/calibrate.hpp"
 
 #include <fmt/format.h>
-#include <sys/stat.h>
 
 #include <algorithm>
 #include <chrono>
@@ -18,6 +17,7 @@
 #include "data/generate.hpp"
 #include "data/sampler.hpp"
 #include "model/model.hpp"
+#include "overwrite.hpp"
 #include "result/environment.hpp"
 #include "result/output.hpp"
 #include "result/statistics.hpp"
@@ -143,11 +143,8 @@ class Calibrate final : public Command {
   }
 
   void check_output() const {
-    struct stat status {};
     if (output_ == "-") return;
-    if (!overwrite_ && ::stat(output_.c_str(), &status) == 0 && S_ISREG(status.st_mode)) {
-      throw with_hint(usage_error("{}: the file exists", output_), "--overwrite replaces it");
-    }
+    refuse_to_overwrite(output_, overwrite_);
     check_writable(output_);
   }
 

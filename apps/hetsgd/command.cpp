@@ -2,6 +2,7 @@
 
 #include <CLI/CLI.hpp>
 #include <cstdio>
+#include <map>
 
 #include "core/error.hpp"
 #include "core/text.hpp"
@@ -90,7 +91,13 @@ bool wants_help(const std::vector<std::string>& arguments) {
 
 }  // namespace
 
-std::string letter_of(const Option& option) { return option.name == "output" ? "-o" : ""; }
+std::string letter_of(const Option& option) {
+  static const std::map<std::string, std::string> letters = {
+      {"output", "-o"}, {"min_bytes", "-b"},  {"max_bytes", "-e"},
+      {"factor", "-f"}, {"iterations", "-n"}, {"warmup", "-w"}};  // as in nccl-tests
+  const auto found = letters.find(option.name);
+  return found == letters.end() ? "" : found->second;
+}
 
 std::vector<std::string> parse_arguments(const Command& command, OptionSet& set,
                                          const std::vector<std::string>& arguments) {

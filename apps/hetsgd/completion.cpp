@@ -45,13 +45,14 @@ Words words_of(Command& command) {
 }
 
 std::string bash_script() {
-  std::set<std::string> first_words = {"--help", "--version"}, data_words;
+  std::set<std::string> first_words = {"--help", "--version"};
+  std::map<std::string, std::set<std::string>> second_words;
   std::string cases;
   for (const auto& command : all_commands()) {
     const std::string name = command->info().name;
     const auto parts = split(name, ' ');
     first_words.emplace(parts[0]);
-    if (parts.size() > 1) data_words.emplace(parts[1]);
+    if (parts.size() > 1) second_words[std::string(parts[0])].emplace(parts[1]);
     const Words words = words_of(*command);
     cases += fmt::format("    '{}')\n      case \"$previous\" in\n", name);
     for (const auto& [flag, choices] : words.values) {
@@ -59,22 +60,28 @@ std::string bash_script() {
     }
     cases += fmt::format("        *) words='{}' ;;\n      esac ;;\n", fmt::join(words.flags, " "));
   }
+  std::string pairs;
+  for (const auto& [first, words] : second_words) {
+    pairs += fmt::format(
+        "  if [ \"$command\" = {0} ]; then\n"
+        "    if [ \"$COMP_CWORD\" -eq 2 ]; then words='{1}'; else command=\"{0} "
+        "${{COMP_WORDS[2]}}\"; fi\n"
+        "  fi\n",
+        first, fmt::join(words, " "));
+  }
   return fmt::format(
       "# hetsgd completion; use: source <(hetsgd completion bash)\n"
       "_hetsgd() {{\n"
       "  local current=\"${{COMP_WORDS[COMP_CWORD]}}\" previous=\"${{COMP_WORDS[COMP_CWORD-1]}}\"\n"
       "  local command=\"${{COMP_WORDS[1]}}\" words=''\n"
       "  if [ \"$COMP_CWORD\" -eq 1 ]; then command=''; words='{}'; fi\n"
-      "  if [ \"$command\" = data ]; then\n"
-      "    if [ \"$COMP_CWORD\" -eq 2 ]; then words='{}'; else command=\"data "
-      "${{COMP_WORDS[2]}}\"; fi\n"
-      "  fi\n"
+      "{}"
       "  case \"$command\" in\n{}  esac\n"
       "  COMPREPLY=($(compgen -W \"$words\" -- \"$current\"))\n"
       "  if [ \"${{#COMPREPLY[@]}}\" -eq 0 ]; then COMPREPLY=($(compgen -f -- \"$current\")); fi\n"
       "}}\n"
       "complete -o filenames -F _hetsgd hetsgd\n",
-      fmt::join(first_words, " "), fmt::join(data_words, " "), cases);
+      fmt::join(first_words, " "), pairs, cases);
 }
 
 class Completion final : public Command {

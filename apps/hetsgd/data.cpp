@@ -1,6 +1,5 @@
 // hetsgd data info|convert|generate|verify.
 #include <fmt/format.h>
-#include <sys/stat.h>
 
 #include <nlohmann/json.hpp>
 
@@ -12,6 +11,7 @@
 #include "data/load.hpp"
 #include "data/summary.hpp"
 #include "data/write.hpp"
+#include "overwrite.hpp"
 #include "result/table.hpp"
 
 namespace hetsgd {
@@ -36,12 +36,6 @@ void declare_reading(OptionSet& set, LoadOptions& options) {
   set.add("cache_directory", options.cache_directory,
           "where; empty: $XDG_CACHE_HOME/hetsgd or ~/.cache/hetsgd");
   set.add("threads", options.threads, "parsing threads; 0: all cores").at_least(0);
-}
-
-void refuse_to_overwrite(const std::string& path, bool overwrite) {
-  struct stat status {};
-  if (overwrite || ::stat(path.c_str(), &status) != 0 || !S_ISREG(status.st_mode)) return;
-  throw with_hint(usage_error("{}: the file exists", path), "--overwrite replaces it");
 }
 
 json summary_json(const DatasetSummary& s) {

@@ -197,13 +197,13 @@ void Crossbow::set_learners(std::vector<int> learners) {
             .before = std::accumulate(l_.begin(), mine, 0),
             .all = std::accumulate(l_.begin(), l_.end(), 0)};
   const std::optional<double> fixed = o_.fixed_alpha();
-  alpha_ = fixed.value_or(1.0 / (hierarchical() ? self_.size() : share_.all));
-  local_alpha_ = fixed.value_or(1.0 / share_.mine);
+  alpha_ = fixed.value_or(1.0 / std::max(2, hierarchical() ? self_.size() : share_.all));
+  local_alpha_ = fixed.value_or(1.0 / (share_.mine + 1));
   warn_if_unstable();
 }
 
 // An average and k replicas without gradients swing with growing amplitude unless
-// alpha < 2 (1 + mu) / (1 + k + mu). Of the defaults only k = 1, mu = 0 is at that bound.
+// alpha < 2 (1 + mu) / (1 + k + mu).
 void Crossbow::warn_if_unstable() {
   if (self_.rank() != 0) return;
   const auto check = [&](double alpha, int k, double mu) {

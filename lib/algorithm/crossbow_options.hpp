@@ -32,7 +32,7 @@ struct CrossbowOptions {
 
   bool tunes() const { return learners_per_device == "auto"; }
   int first_learners() const;                 // per device, at the start
-  std::optional<double> fixed_alpha() const;  // empty: 1/k
+  std::optional<double> fixed_alpha() const;  // empty: 1/k (sma.cpp)
   // Model-sized vectors on a device of m learners, without an optimizer's.
   double vectors(int m) const { return 2 * m + 2 + (mu != 0 ? 1 : 0); }
 };

@@ -9,8 +9,7 @@
 // Cost:       one all_reduce of n numbers every tau iterations, behind the batch with --overlap.
 // Records:    as sma.
 // Deviations: the averaging is in the last iteration of every tau, not in the first one, where at
-//             the start of a run it would do nothing. With one learner alpha = 1 is at the bound of
-//             stability (a warning says so): give --alpha.
+//             the start of a run it would do nothing. alpha is 1/2 for one learner (see sma).
 
 #include "algorithm/algorithm.hpp"
 #include "algorithm/crossbow.hpp"

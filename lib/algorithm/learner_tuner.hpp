@@ -26,12 +26,14 @@ class LearnerTuner {
     const double before = before_;                                       // t'_g, 0 at first
     before_ = throughput;                                                // line 8
     if (throughput - before > threshold_ * before) return learners + 1;  // line 6
-    if (throughput >= before) return learners;
+    if (throughput >= before * (1 - kRounding)) return learners;
     ended_ = kind_ == TunerKind::stop;
     return learners > 1 ? learners - 1 : 1;  // line 7
   }
 
  private:
+  static constexpr double kRounding = 1e-9;  // of a clock: equal iterations take equal times
+
   const TunerKind kind_;
   const double threshold_;  // tau
   double before_ = 0;

@@ -16,11 +16,13 @@
 //             device} at the start and at every decision of the tuner; event "restart" {samples,
 //             accuracy_before, accuracy_since}; histogram "contributors"; under --record-steps
 //             event "all_reduce" {rank, start_s}.
-// Deviations: alpha is exactly 1/k by default (the paper: about). Empty z_prev is z_prev = z. A
+// Deviations: alpha is 1/k by default (the paper: about), but 1/2 for k = 1: with 1 a lone learner
+//             takes turns with z, w <- z - lr g, z <- w, which diverges without momentum. Empty z_prev is z_prev = z. A
 //             round of tau iterations ends with the averaging. Hierarchical, where the paper says
 //             little: the first learner of a device manages the reference model, which is its
 //             replica; algorithm 1 runs among the references with alpha 1/P; a further learner
-//             moves by -d_j and the reference by +d_j, d_j = (w_j - reference) / l_g. z is a model
+//             moves by -d_j and the reference by +d_j, d_j = (w_j - reference) / (l_g + 1), which
+//             is stable beside the pull of z (1/l_g is not without momentum). z is a model
 //             of its own with a copy on every device (as in section 4.2), not one of the
 //             references. Batches are dealt in the order of devices and learners, not first come
 //             first served, so that runs are reproducible. A device's throughput is counted over

@@ -103,6 +103,8 @@ Settings own_options(const RegisteredAlgorithm& algorithm, Dice& dice) {
       const int low = static_cast<int>(std::max(0.0, option.minimum));
       const int high = static_cast<int>(std::min(4.0, option.maximum));
       settings.emplace_back(option.name, std::to_string(dice.between(low, std::max(low, high))));
+    } else if (option.name == "learners_per_device") {
+      settings.emplace_back(option.name, dice.one_of<std::string>({"2", "3", "auto"}));
     }
   }
   return settings;

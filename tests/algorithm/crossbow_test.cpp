@@ -1,0 +1,168 @@
+// CROSSBOW's tuner and restarts, inside runs of sma.
+
+#include <numeric>
+
+#include "algorithm/learner_tuner.hpp"
+#include "cluster/profile.hpp"
+#include "support/compare.hpp"
+
+namespace hetsgd::test {
+namespace {
+
+const Settings kBase = {
+    {"train", "generate:tiny"}, {"test", "generate:tiny"}, {"cache", "false"},
+    {"hidden", "16"},           {"batch_size", "8"},       {"learning_rate", "0.5"},
+    {"max_samples", "8000"},    {"record_steps", "true"},  {"evaluate_every", "800"},
+    {"network", "ideal"},       {"algorithm", "sma"},      {"workers", "1"}};
+
+const Settings kTuned = with(kBase, {{"learners_per_device", "auto"}, {"tuner_every", "5"}});
+
+std::vector<nlohmann::json> events_of(const Record& record, const std::string& type) {
+  std::vector<nlohmann::json> found;
+  for (const auto& event : record.events) {
+    if (event["type"] == type) found.push_back(event);
+  }
+  return found;
+}
+
+// Every launch takes 1 ms. An iteration of m learners: the batch 9, differences 1 and corrections 1
+// of all at once; their sum 1, z 2. So algorithm 2 can be followed without the program.
+TEST(Crossbow, TunerFollowsTheSaturation) {
+  const std::string path = HETSGD_TEST_DATA "/saturating_profile.json";
+  const DeviceProfile profile = load_device_profile(path);
+  for (const auto& [threshold, most] : std::vector<std::pair<double, int>>{{0.1, 3}, {0.03, 5}}) {
+    for (const TunerKind kind : {TunerKind::literal, TunerKind::stop}) {
+      const Record run =
+          run_training(with(kTuned, {{"profile", path},
+                                     {"tuner_threshold", std::to_string(threshold)},
+                                     {"tuner", kind == TunerKind::literal ? "literal" : "stop"}}));
+      LearnerTuner tuner(kind, threshold);
+      int m = 1;
+      const auto events = events_of(run, "learners");
+      ASSERT_GE(events.size(), 10U);
+      for (std::size_t i = 1; i < events.size(); ++i) {
+        const double t = m / (11e-3 * m / profile.throughput(m) + 3e-3);
+        EXPECT_NEAR(events[i]["throughput_per_s"][0].get<double>(), t, 1e-6 * t);
+        m = tuner.decide(events[i]["throughput_per_s"][0].get<double>(), m);
+        EXPECT_EQ(events[i]["learners"][0], m);
+        EXPECT_DOUBLE_EQ(events[i]["alpha"].get<double>(), 1.0 / m);
+      }
+      EXPECT_EQ(m, most);
+    }
+  }
+}
+
+// The card of the paper: 1.3x with two learners, hardly more with three, so a third one is tried
+// and is the last. Batches differ in nonzeros, by which the throughput falls sooner or later: then
+// `stop` ends with two, and `literal` goes on to fewer.
+TEST(Crossbow, TunerOnThePapersCard) {
+  const Settings base = with(kTuned, {{"profile", "titan-x-pascal"}, {"max_samples", "16000"}});
+  for (const char* tuner : {"literal", "stop"}) {
+    std::vector<int> learners;
+    for (const auto& event : events_of(run_training(with(base, {{"tuner", tuner}})), "learners")) {
+      learners.push_back(event["learners"][0].get<int>());
+    }
+    ASSERT_GE(learners.size(), 10U);
+    EXPECT_EQ(learners[0], 1);
+    EXPECT_EQ(learners[1], 2);
+    EXPECT_EQ(learners[2], 3);
+    EXPECT_EQ(*std::ranges::max_element(learners), 3) << tuner;
+    if (std::string(tuner) == "stop") {
+      EXPECT_GE(learners.back(), 2);
+      EXPECT_TRUE(std::ranges::is_sorted(learners.begin() + 3, learners.end(), std::greater<>()));
+    }
+    EXPECT_GE(*std::ranges::min_element(learners), 1);
+  }
+}
+
+// All devices know k at once: alpha is 1/k, and every sample is learnt from exactly once.
+TEST(Crossbow, DevicesDecideForThemselvesAndShareTheData) {
+  const Settings base = with(kTuned, {{"workers", "3"},
+                                      {"profile", "titan-x-pascal"},
+                                      {"straggler", "kind=uniform,min=0ms,max=0.1ms"}});
+  const Record run = run_training(base);
+  bool differed = false;
+  for (const auto& event : events_of(run, "learners")) {
+    const auto l = event["learners"].get<std::vector<int>>();
+    const int k = std::accumulate(l.begin(), l.end(), 0);
+    ASSERT_EQ(l.size(), 3U);
+    EXPECT_DOUBLE_EQ(event["alpha"].get<double>(), 1.0 / k);
+    differed = differed || l[0] != l[1] || l[1] != l[2];
+  }
+  EXPECT_TRUE(differed);
+  std::uint64_t samples = 0;
+  for (const WorkerRecord& worker : run.workers) samples += worker.samples;
+  EXPECT_EQ(run.curve.back().samples_count, samples);
+  std::uint64_t contributed = 0;
+  for (const auto& [k, count] : run.histograms.at("contributors")) {
+    contributed += static_cast<std::uint64_t>(k) * count * 8;
+  }
+  EXPECT_EQ(contributed, samples);
+  expect_same_bits(run, run_training(base));
+}
+
+// m learners at once take m / throughput(m) times as long as one.
+TEST(Crossbow, LearnersAreChargedBySaturation) {
+  const Settings base = with(
+      kBase, {{"profile", HETSGD_TEST_DATA "/saturating_profile.json"}, {"max_samples", "960"}});
+  for (const auto& [m, throughput] :
+       std::vector<std::pair<int, double>>{{1, 1.0}, {2, 1.3}, {4, 1.4}, {6, 1.4}}) {
+    const Record run = run_training(with(base, {{"learners_per_device", std::to_string(m)}}));
+    const double iterations = 960.0 / (8 * m);
+    EXPECT_NEAR(run.elapsed.count(), iterations * (11e-3 * m / throughput + 3e-3), 1e-9);
+    EXPECT_EQ(static_cast<double>(run.workers[0].report.ledger.steps), iterations);
+  }
+}
+
+// The learning rate falls after 0.4 and 0.8 of an epoch (800 rows of 2000).
+const Settings kSteps = with(kBase, {{"workers", "2"},
+                                     {"profile", "v100"},
+                                     {"schedule", "step"},
+                                     {"step_epochs", "0.4,0.8"},
+                                     {"evaluate_every", "160"},
+                                     {"max_samples", "2400"}});
+
+// A rate of (nearly) nothing: the accuracy is always that of the initial model.
+TEST(Crossbow, RestartsWhereAccuracyHasNotRisen) {
+  const Record flat = run_training(with(kSteps, {{"learning_rate", "1e-12"}}));
+  const auto restarts = events_of(flat, "restart");
+  ASSERT_EQ(restarts.size(), 2U);
+  EXPECT_EQ(restarts[0]["accuracy_before"], restarts[0]["accuracy_since"]);
+  const Record learns = run_training(with(kSteps, {{"max_samples", "1200"}, {"batch_size", "16"}}));
+  EXPECT_TRUE(events_of(learns, "restart").empty());
+  EXPECT_EQ(events_of(run_training(with(kSteps, {{"restart", "always"}})), "restart").size(), 2U);
+  EXPECT_TRUE(
+      events_of(run_training(with(kSteps, {{"learning_rate", "1e-12"}, {"restart", "never"}})),
+                "restart")
+          .empty());
+}
+
+// Without a measurement nobody knows that the accuracy has not risen.
+TEST(Crossbow, NoRestartWithoutAMeasurement) {
+  const Record run =
+      run_training(with(kSteps, {{"learning_rate", "1e-12"}, {"evaluate_every", "100000"}}));
+  EXPECT_TRUE(events_of(run, "restart").empty());
+}
+
+// After a restart w_j = z and z_prev = z: with alpha 0 and the step to a rate of 0 the replicas
+// stay at z, the initial model, whose loss depends on the batch alone; without it they stay apart.
+TEST(Crossbow, ARestartPutsReplicasOnTheAverage) {
+  const Settings base = with(kSteps, {{"alpha", "0"},
+                                      {"step_epochs", "0.4"},
+                                      {"step_factor", "0"},
+                                      {"max_samples", "1600"},
+                                      {"learners_per_device", "2"}});
+  const auto after = [&](const Settings& more) {
+    std::vector<double> losses = step_losses(run_training(with(base, more)));
+    return std::vector<double>(losses.end() - 80, losses.end());
+  };
+  const auto initial = after({{"learning_rate", "1e-30"}});
+  EXPECT_EQ(after({{"restart", "always"}}), initial);
+  const auto apart = after({{"restart", "never"}});
+  int equal = 0;
+  for (std::size_t i = 0; i < apart.size(); ++i) equal += apart[i] == initial[i];
+  EXPECT_EQ(equal, 0);
+}
+
+}  // namespace
+}  // namespace hetsgd::test

@@ -1,0 +1,256 @@
+// sma and easgd: identities, overlap, records, timelines, and learning everywhere. Their losses are
+// checked against tests/reference/numpy_crossbow.py; the tuner and restarts in crossbow_test.cpp.
+
+#include <map>
+
+#include "support/compare.hpp"
+#include "support/timeline.hpp"
+
+namespace hetsgd::test {
+namespace {
+
+const Settings kBase = {{"train", "generate:tiny"},
+                        {"test", "generate:tiny"},
+                        {"cache", "false"},
+                        {"hidden", "16"},
+                        {"batch_size", "16"},
+                        {"learning_rate", "0.5"},
+                        {"max_samples", "2560"},
+                        {"record_steps", "true"},
+                        {"evaluate_every", "640"},
+                        {"profile", "v100"},
+                        {"network", "pcie3"},
+                        {"algorithm", "sma"},
+                        {"workers", "4"}};
+
+// P runs of sgd side by side, which share nothing but the pool of data.
+class Independent final : public Algorithm {
+ public:
+  void worker(Worker& self) const override {
+    const std::uint64_t b = self.plan().batch_size;
+    Buffer w = self.initial_parameters();
+    while (self.running()) {
+      self.step(self.next_batch(b), self.learning_rate(b), w);
+      self.comm().barrier();
+      self.evaluate_here(w);
+    }
+  }
+};
+
+const bool registered = register_algorithm<Independent>({.name = "independent",
+                                                         .title = "",
+                                                         .idea = "",
+                                                         .paper = "",
+                                                         .cost = "",
+                                                         .result = "",
+                                                         .identities = ""});
+
+// The loss of every batch by (iteration, learner), learners counted over the devices in order.
+std::map<std::pair<int, int>, double> learner_losses(const Record& run, int learners_per_device) {
+  std::map<std::pair<int, int>, double> losses;
+  for (const auto& e : run.events) {
+    if (e["type"] != "step") continue;
+    const int step = e["iteration"].get<int>(), m = learners_per_device;
+    losses[{step / m, e["rank"].get<int>() * m + step % m}] = e["loss"].get<double>();
+  }
+  return losses;
+}
+
+// alpha 0: c_j = 0, so w_j <- w_j - lr g_j, and z stays where it is. The same calls: to the bit.
+TEST(Sma, AlphaZeroIsIndependentSgd) {
+  for (const char* optimizer : {"sgd", "momentum"}) {
+    const Settings base = with(kBase, {{"optimizer", optimizer}, {"learning_rate", "0.2"}});
+    const Record alone = run_training(with(base, {{"algorithm", "independent"}}));
+    const auto expected = learner_losses(alone, 1);
+    ASSERT_GE(expected.size(), 100U);
+    for (const char* averaging : {"flat", "hierarchical"}) {
+      const Settings sma = with(base, {{"alpha", "0"}, {"sma", averaging}});
+      const Record one = run_training(sma);
+      EXPECT_EQ(learner_losses(one, 1), expected);
+      EXPECT_EQ(learner_losses(
+                    run_training(with(sma, {{"workers", "2"}, {"learners_per_device", "2"}})), 2),
+                expected);
+      EXPECT_EQ(one.curve.back().test_loss, one.curve.front().test_loss);
+    }
+    EXPECT_EQ(learner_losses(run_training(with(base, {{"algorithm", "easgd"}, {"alpha", "0"}})), 1),
+              expected);
+  }
+}
+
+TEST(Sma, AlphaZeroWithOneLearnerIsSgd) {
+  const Settings base = with(kBase, {{"workers", "1"}});
+  EXPECT_EQ(step_losses(run_training(with(base, {{"alpha", "0"}}))),
+            step_losses(run_training(with(base, {{"algorithm", "sgd"}}))));
+}
+
+// z <- z + sum_j c_j + 0 (z - z_prev).
+TEST(Sma, WithoutMomentumIsEasgd) {
+  for (const char* tau : {"1", "3"}) {
+    const Settings base = with(kBase, {{"tau", tau}, {"learners_per_device", "2"}});
+    expect_same_bits(run_training(with(base, {{"sma_momentum", "0"}})),
+                     run_training(with(base, {{"algorithm", "easgd"}})));
+  }
+}
+
+// One learner per device is the reference model of its device: algorithm 1 among the references is
+// algorithm 1 among the learners.
+TEST(Sma, HierarchicalWithOneLearnerPerDeviceIsFlat) {
+  for (const char* tau : {"1", "2"}) {
+    const Settings base = with(kBase, {{"tau", tau}});
+    expect_same_bits(run_training(with(base, {{"sma", "flat"}})),
+                     run_training(with(base, {{"sma", "hierarchical"}})));
+  }
+}
+
+// k learners see the same batches and the same z wherever they live; only the order in which their
+// corrections are added differs.
+TEST(Sma, FlatDoesNotDependOnWhereLearnersLive) {
+  const Record spread = run_training(kBase);
+  const auto expected = learner_losses(spread, 1);
+  for (const int devices : {1, 2}) {
+    const int m = 4 / devices;
+    const Record run = run_training(with(
+        kBase, {{"workers", std::to_string(devices)}, {"learners_per_device", std::to_string(m)}}));
+    const auto got = learner_losses(run, m);
+    ASSERT_EQ(got.size(), expected.size());
+    for (const auto& [key, loss] : expected) EXPECT_NEAR(got.at(key), loss, 1e-5 * loss);
+    expect_close_curves(spread, run, 1e-5);
+  }
+}
+
+// The sum travels on another way at another time; it is the same sum.
+TEST(Sma, OverlapChangesTimeAlone) {
+  const std::vector<Settings> kinds = {
+      {},
+      {{"algorithm", "easgd"}, {"tau", "3"}},
+      {{"sma", "hierarchical"}, {"learners_per_device", "3"}},
+      {{"learners_per_device", "2"}, {"tau", "2"}, {"optimizer", "momentum"}},
+      {{"schedule", "linear"}, {"decay_epochs", "2"}, {"warmup_epochs", "0.3"}},
+      {{"schedule", "step"}, {"step_epochs", "0.3,0.6"}, {"restart", "always"}}};
+  for (const Settings& kind : kinds) {
+    Settings base = with(kBase, {{"speed", "1,0.7,0.4,1"}, {"network", "ethernet-1g"}});
+    base = with(with(base, kind), {{"straggler", "kind=uniform,min=0ms,max=2ms"}});
+    const Record with_overlap = run_training(with(base, {{"overlap", "true"}}));
+    const Record without = run_training(with(base, {{"overlap", "false"}}));
+    expect_same_bits(with_overlap, without);
+    EXPECT_LT(with_overlap.elapsed, without.elapsed);
+    for (const WorkerRecord& worker : with_overlap.workers) {
+      EXPECT_EQ(worker.report.ledger.bytes_sent[0], without.workers[0].report.ledger.bytes_sent[0]);
+    }
+  }
+}
+
+// Where the sum takes less time than a batch all of it is hidden: 9 launches (9 ms) of the batch
+// against 4 (P - 1)/P messages' latencies of nothing but 0.5 ms each.
+TEST(Sma, OverlapHidesTheWholeAllReduce) {
+  const Settings base = with(
+      kBase, {{"profile", HETSGD_TEST_DATA "/latency_only_profile.json"}, {"network", "ideal"}});
+  const Record free = run_training(base);
+  const Record hidden = run_training(with(base, {{"network", "ethernet-1g"}}));
+  const Record shown = run_training(with(base, {{"network", "ethernet-1g"}, {"overlap", "false"}}));
+  EXPECT_LT((hidden.elapsed - free.elapsed).count(), 1e-3);  // the split at the start
+  EXPECT_GT((shown.elapsed - free.elapsed).count(), 10e-3);
+}
+
+TEST(Sma, TheSameBitsOnThreadsAndSim) {
+  const Settings base = with(kBase, {{"workers", "3"}, {"learners_per_device", "2"}});
+  for (const char* averaging : {"flat", "hierarchical"}) {
+    const Settings kind = with(base, {{"sma", averaging}});
+    const Record sim = run_training(with(kind, {{"cluster", "sim"}}));
+    expect_same_bits(sim, run_training(with(kind, {{"cluster", "threads"}})));
+    expect_same_bits(sim, run_training(with(kind, {{"cluster", "threads"}, {"overlap", "false"}})));
+  }
+}
+
+TEST(Sma, RecordsLearnersMemoryAndContributors) {
+  const Record run = run_training(with(kBase, {{"workers", "2"}, {"learners_per_device", "3"}}));
+  const auto events = run.events;
+  const auto found = std::find_if(events.begin(), events.end(),
+                                  [](const auto& e) { return e["type"] == "learners"; });
+  ASSERT_NE(found, events.end());
+  EXPECT_EQ((*found)["learners"], nlohmann::json({3, 3}));
+  EXPECT_DOUBLE_EQ((*found)["alpha"].get<double>(), 1.0 / 6);
+  // A replica and its difference per learner; z, z_prev and the sum per device.
+  const double vector = 4.0 * static_cast<double>(run.parameters);
+  EXPECT_EQ((*found)["vector_bytes"], nlohmann::json({9 * vector, 9 * vector}));
+  ASSERT_EQ(run.histograms.at("contributors").size(), 1U);
+  EXPECT_EQ(run.histograms.at("contributors").begin()->first, 6);
+  EXPECT_TRUE(run.warnings.empty());
+}
+
+// Stable below 2 (1 + mu) / (1 + k + mu): k = 4, mu = 0.9: 0.644; k = 1, mu = 0: 1; the 2 further
+// learners of a device: 2 / 3. The defaults are.
+TEST(Sma, WarnsOfAnUnstableAlpha) {
+  const auto warnings = [](const Settings& more) {
+    return run_training(with(with(kBase, {{"max_samples", "64"}}), more)).warnings;
+  };
+  EXPECT_TRUE(warnings({{"alpha", "0.64"}}).empty());
+  ASSERT_EQ(warnings({{"alpha", "0.65"}}).size(), 1U);
+  EXPECT_NE(warnings({{"alpha", "0.65"}})[0].find("0.644068"), std::string::npos);
+  EXPECT_TRUE(warnings({{"algorithm", "easgd"}}).empty());
+  EXPECT_TRUE(warnings({{"algorithm", "easgd"}, {"workers", "1"}}).empty());
+  EXPECT_EQ(warnings({{"algorithm", "easgd"}, {"workers", "1"}, {"alpha", "1"}}).size(), 1U);
+  const Settings two = {{"sma", "hierarchical"}, {"workers", "2"}, {"learners_per_device", "3"}};
+  EXPECT_TRUE(warnings(with(two, {{"alpha", "0.6"}})).empty());
+  EXPECT_EQ(warnings(with(two, {{"alpha", "0.7"}})).size(), 1U);
+}
+
+TEST(Sma, RefusesTextsThatAreNoNumbers) {
+  for (const auto& [option, text] : Settings{{"alpha", "1.5"},
+                                             {"alpha", "k"},
+                                             {"learners_per_device", "0"},
+                                             {"learners_per_device", "many"}}) {
+    try {
+      run_training(with(kBase, {{option, text}}));
+      ADD_FAILURE() << option << " " << text;
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), ExitCode::usage);
+      EXPECT_NE(std::string(error.what()).find(option == "alpha" ? "--alpha" : "--learners"),
+                std::string::npos)
+          << error.what();
+    }
+  }
+}
+
+// By hand, one iteration without overlap: differences 1 ms, their sum 1, the batch 9 (27 on the
+// straggler), corrections 1: at 30 ms all are here; all_reduce 40; z with momentum 2 operations:
+// 72 ms. With overlap the all_reduce runs from 2 to 42 behind the batch, so 44 ms; the group of its
+// own costs an all_gather of 20 ms at the start.
+TEST(Sma, Timeline) {
+  const Settings base = with(timeline_settings("sma"), {{"max_samples", "720"}});
+  expect_golden("sma", timeline(run_training(base)));
+  expect_golden("sma_no_overlap", timeline(run_training(with(base, {{"overlap", "false"}}))));
+}
+
+// Two iterations in three are steps alone: 9 + 9 + (1 + 1 + 9 + 1) = 30 ms, on the straggler
+// 27 + 27 + 30 = 84; its all_reduce begins at 56 and ends at 96, z at 97.
+TEST(Easgd, Timeline) {
+  expect_golden("easgd", timeline(run_training(with(timeline_settings("easgd"),
+                                                    {{"max_samples", "720"}, {"tau", "3"}}))));
+}
+
+TEST(Sma, LearnsOnBothClusters) {
+  const Settings base = with(
+      kBase, {{"max_samples", "24000"}, {"evaluate_every", "4000"}, {"record_steps", "false"}});
+  expect_learns_everywhere(base);
+  expect_learns_everywhere(with(base, {{"learners_per_device", "2"}, {"sma", "hierarchical"}}),
+                           0.25);
+  expect_learns_everywhere(with(base, {{"learners_per_device", "auto"},
+                                       {"profile", "titan-x-pascal"},
+                                       {"tuner_every", "3"},
+                                       {"max_samples", "36000"},
+                                       {"straggler", "kind=uniform,min=0ms,max=1ms"}}),
+                           0.25);
+}
+
+TEST(Easgd, LearnsOnBothClusters) {
+  const Settings base = with(kBase, {{"algorithm", "easgd"},
+                                     {"max_samples", "24000"},
+                                     {"evaluate_every", "4000"},
+                                     {"record_steps", "false"}});
+  expect_learns_everywhere(base);
+  expect_learns_everywhere(with(base, {{"tau", "4"}, {"overlap", "false"}}));
+}
+
+}  // namespace
+}  // namespace hetsgd::test

@@ -8,6 +8,7 @@
 namespace hetsgd {
 
 std::unique_ptr<Command> make_train();
+std::unique_ptr<Command> make_tune();
 std::unique_ptr<Command> make_rerun();
 std::unique_ptr<Command> make_compare();
 std::unique_ptr<Command> make_validate();

@@ -30,6 +30,7 @@ class Rerun final : public Command {
       path_ = arguments.front();
       config_ = result["config"];
       called_as_ = result["args"].get<std::vector<std::string>>();
+      tuning_ = result.value("tuning", nlohmann::json(nullptr));
       first.set_json("algorithm", config_["algorithm"], OptionSource::config_file, path_);
     }
     session_.choose_algorithm(algorithm);
@@ -48,6 +49,9 @@ class Rerun final : public Command {
                       "for example hetsgd rerun result.json -o again.json");
     }
     session_.read_config(set, config_, path_);
+    const bool same_rate = set.find("learning_rate")->source != OptionSource::flag &&
+                           set.find("algorithm")->source != OptionSource::flag;
+    if (same_rate) session_.set_tuning(tuning_);
     std::vector<std::string> arguments = called_as_;
     for (const Option& option : set.options()) {
       if (!option.in_config || option.source != OptionSource::flag) continue;
@@ -62,6 +66,7 @@ class Rerun final : public Command {
   std::string path_;
   nlohmann::json config_ = nlohmann::json::object();
   std::vector<std::string> called_as_;
+  nlohmann::json tuning_ = nullptr;
   TrainSession session_;
 };
 

@@ -27,15 +27,7 @@ class Train final : public Command {
     OptionSet first;
     first.add("algorithm", algorithm, "");
     first.add("config", config_path_, "");
-    scan_arguments(first, arguments);
-    first.read_environment();
-    if (!config_path_.empty()) {
-      config_ = load_config(config_path_);
-      if (config_.contains("algorithm")) {
-        first.set_json("algorithm", config_["algorithm"], OptionSource::config_file,
-                       config_path_ + ": algorithm");
-      }
-    }
+    config_ = read_first(first, config_path_, arguments);
     session_.choose_algorithm(algorithm);
   }
 
@@ -52,7 +44,7 @@ class Train final : public Command {
 
   int run(OptionSet& set, const std::vector<std::string>&) override {
     session_.read_config(set, config_, config_path_);
-    session_.read_environment(set);
+    read_environment(set);
     std::vector<std::string> arguments = {"train"};
     arguments.insert(arguments.end(), arguments_.begin(), arguments_.end());
     return session_.run(set, arguments);

@@ -27,8 +27,8 @@ using nlohmann::json;
 // may work; at the end it is an error.
 class ResultWriter {
  public:
-  ResultWriter(const TrainOptions& options, const std::vector<std::string>& arguments)
-      : path_(options.output), options_{.args = arguments, .redact = options.redact} {}
+  ResultWriter(const std::string& path, const ResultOptions& options)
+      : path_(path), options_(options) {}
 
   void write(const Record& record) {
     const bool final = record.status != Status::running;
@@ -98,13 +98,6 @@ bool is_done(const TrainOptions& options, const json& config) {
   return done;
 }
 
-void start_talking_as(const TrainOptions& options) {
-  TalkOptions talk = detect_terminal();
-  talk.quiet = options.quiet;
-  if (options.color != ColorMode::automatic) talk.color = options.color == ColorMode::always;
-  start_talking(talk);
-}
-
 bool target_missed(const Record& record) {
   const json targets = result_json(record, {})["time_to_accuracy"];
   return std::any_of(targets.begin(), targets.end(),
@@ -160,8 +153,15 @@ int exit_code(const TrainOptions& options, const Record& record) {
 
 }  // namespace
 
+void start_talking_as(const TrainOptions& options) {
+  TalkOptions talk = detect_terminal();
+  talk.quiet = options.quiet;
+  if (options.color != ColorMode::automatic) talk.color = options.color == ColorMode::always;
+  start_talking(talk);
+}
+
 int run_training(TrainOptions& options, const OptionSet& set, std::shared_ptr<Algorithm> algorithm,
-                 const AlgorithmInfo& info, const std::vector<std::string>& arguments) {
+                 const AlgorithmInfo& info, const ResultOptions& result) {
   start_talking_as(options);
   const bool bar = detect_terminal().terminal;
   if (bar && set.find("progress_every")->source == OptionSource::default_value) {
@@ -172,7 +172,7 @@ int run_training(TrainOptions& options, const OptionSet& set, std::shared_ptr<Al
   if (!options.output.empty()) check_writable(options.output);
   training.load();
 
-  ResultWriter writer(options, arguments);
+  ResultWriter writer(options.output, result);
   TrainHooks hooks;
   hooks.on_record = [&](const Record& record) { writer.write(record); };
   hooks.on_progress = [&](const Progress& progress) { show_status(progress_text(progress, bar)); };

@@ -2,19 +2,21 @@
 #pragma once
 
 #include <memory>
-#include <string>
-#include <vector>
 
+#include "result/result.hpp"
 #include "training/training.hpp"
 
 namespace hetsgd {
 
-// Runs and writes the result as the options say. Errors: those of the run, after its result was
+// Runs and writes the result as the options say, with what `result` adds to it. Errors: those of the run, after its result was
 // written.
 //
 // Exit codes: 0; 3 a target was missed under --require-target; 6 --time-limit; 128 + signal. A run
 // that diverged is a result like any other: 0 and a warning.
 int run_training(TrainOptions& options, const OptionSet& set, std::shared_ptr<Algorithm> algorithm,
-                 const AlgorithmInfo& info, const std::vector<std::string>& arguments);
+                 const AlgorithmInfo& info, const ResultOptions& result);
+
+// How to talk from now on: --quiet, --color.
+void start_talking_as(const TrainOptions& options);
 
 }  // namespace hetsgd

@@ -5,24 +5,18 @@
 
 #include <cstdio>
 
+#include "command.hpp"
 #include "core/error.hpp"
 #include "core/logging.hpp"
 #include "core/text.hpp"
+#include "data/source.hpp"
+#include "experiment/tuning.hpp"
 #include "result/validate.hpp"
 #include "train_run.hpp"
 #include "training/training.hpp"
 
 namespace hetsgd {
 namespace {
-
-// Algorithms that have `option`, as texts such as "adaptive, elastic".
-std::string owners_of(const std::string& name) {
-  std::vector<std::string> owners;
-  for (const ForeignOption& foreign : options_of_all_algorithms()) {
-    if (foreign.option.name == name) owners.push_back(foreign.algorithm);
-  }
-  return fmt::format("{}", fmt::join(owners, ", "));
-}
 
 std::string key_of(const std::string& flag) {
   std::string key = flag.substr(std::min(flag.find_first_not_of('-'), flag.size()));
@@ -31,6 +25,15 @@ std::string key_of(const std::string& flag) {
 }
 
 }  // namespace
+
+std::string owners_of(const std::string& option) {
+  const std::string key = key_of(option);
+  std::vector<std::string> owners;
+  for (const ForeignOption& foreign : options_of_all_algorithms()) {
+    if (foreign.option.name == key) owners.push_back(foreign.algorithm);
+  }
+  return fmt::format("{}", fmt::join(owners, ", "));
+}
 
 std::vector<ForeignOption> options_of_all_algorithms() {
   std::vector<ForeignOption> all;
@@ -63,6 +66,9 @@ void TrainSession::declare(OptionSet& set) {
   options_.declare(set);
   set.group(fmt::format("Options of {}", info_.name));
   algorithm_->declare(set);
+  set.group("Tuning");
+  set.add("tuned", tuned_, "take the learning rate from this file of `hetsgd tune`")
+      .not_in_config();
   set.group("Instead of running");
   set.add("print_config", print_config_, "print every option, its value and where it came from")
       .not_in_config();
@@ -71,7 +77,7 @@ void TrainSession::declare(OptionSet& set) {
 }
 
 std::string TrainSession::about_unknown(const std::string& flag) const {
-  const std::string owners = owners_of(key_of(flag));
+  const std::string owners = owners_of(flag);
   return owners.empty() ? ""
                         : fmt::format("{} is an option of {}, not of {}", flag, owners, info_.name);
 }
@@ -84,19 +90,38 @@ void TrainSession::read_config(OptionSet& set, const nlohmann::json& config,
       set.set_json(key, value, OptionSource::config_file, place);
       continue;
     }
-    std::vector<std::string> known;
-    for (const Option& option : set.options()) known.push_back(option.name);
     const std::string owners = owners_of(key);
-    const auto best = nearest(key, known);
+    if (owners.empty()) throw unknown_key(set, key, place);
     throw with_hint(usage_error("{}: unknown option", place),
-                    !owners.empty()
-                        ? fmt::format("{} is an option of {}, not of {}", key, owners, info_.name)
-                    : best ? fmt::format("did you mean {}?", *best)
-                           : "hetsgd train --print-config lists the keys");
+                    fmt::format("{} is an option of {}, not of {}", key, owners, info_.name));
   }
 }
 
-void TrainSession::read_environment(OptionSet& set) const {
+Error unknown_key(const OptionSet& set, const std::string& key, const std::string& place) {
+  std::vector<std::string> known;
+  for (const Option& option : set.options()) known.push_back(option.name);
+  const auto best = nearest(key, known);
+  return with_hint(
+      usage_error("{}: unknown option", place),
+      best ? fmt::format("did you mean {}?", *best) : "hetsgd train --print-config lists the keys");
+}
+
+nlohmann::json read_first(OptionSet& first, const std::string& config_path,
+                          const std::vector<std::string>& arguments) {
+  scan_arguments(first, arguments);
+  first.read_environment();
+  nlohmann::json config = nlohmann::json::object();
+  if (config_path.empty()) return config;
+  config = load_config(config_path);
+  for (const Option& option : std::vector<Option>(first.options())) {
+    if (!config.contains(option.name)) continue;
+    first.set_json(option.name, config[option.name], OptionSource::config_file,
+                   config_path + ": " + option.name);
+  }
+  return config;
+}
+
+void read_environment(OptionSet& set) {
   std::vector<std::string> known = {"HETSGD_CACHE_DIR", "HETSGD_DATA_DIR"};
   for (const ForeignOption& foreign : options_of_all_algorithms()) {
     known.push_back(foreign.option.environment());
@@ -111,6 +136,25 @@ void TrainSession::read_environment(OptionSet& set) const {
   }
 }
 
+void TrainSession::take_tuned(OptionSet& set) {
+  if (tuned_.empty()) return;
+  const Option& tuned = *set.find("tuned");
+  const Option& rate = *set.find("learning_rate");
+  if (rate.source != OptionSource::default_value && rate.source >= tuned.source) {
+    throw usage_error("{}: found beside {}, which names the learning rate, expected one of the two",
+                      rate.place, tuned.place);
+  }
+  const nlohmann::json config = Training(options_, set, algorithm_, info_).record().config;
+  tuning_ =
+      tuning_of_run(tuning_of(read_tuning(tuned_)), config, FileBytes(tuned_).bytes(), tuned_);
+  set.set_json("learning_rate", tuning_["learning_rate"], tuned.source,
+               fmt::format("{} {}", tuned.place, tuned_));
+  if (!tuning_["differs"].empty()) {
+    warn("{}: the learning rate was tuned under other options: {}", tuned_,
+         fmt::join(tuning_["differs"].get<std::vector<std::string>>(), ", "));
+  }
+}
+
 int TrainSession::print_plan(const OptionSet& set) {
   Training training(options_, set, algorithm_, info_);
   training.load();
@@ -120,14 +164,15 @@ int TrainSession::print_plan(const OptionSet& set) {
   return 0;
 }
 
-int TrainSession::run(const OptionSet& set, const std::vector<std::string>& arguments) {
+int TrainSession::run(OptionSet& set, const std::vector<std::string>& arguments) {
+  take_tuned(set);
   if (print_config_) {
     fmt::print("{}", set.describe());
     return 0;
   }
   if (dry_run_) return print_plan(set);
   TrainOptions options = options_;
-  return run_training(options, set, algorithm_, info_, arguments);
+  return run_training(options, set, algorithm_, info_, {arguments, options.redact, tuning_});
 }
 
 }  // namespace hetsgd

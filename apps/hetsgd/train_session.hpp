@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "algorithm/algorithm.hpp"
+#include "core/error.hpp"
 #include "core/options.hpp"
 #include "training/train_options.hpp"
 
@@ -18,30 +19,42 @@ class TrainSession {
   void choose_algorithm(const std::string& name);
   // The options of every run, of this algorithm, and of the command itself.
   void declare(OptionSet& set);
+  // Where a repeated run's learning rate came from (the `tuning` of its result).
+  void set_tuning(nlohmann::json tuning) { tuning_ = std::move(tuning); }
   // "--delta is an option of adaptive, not of ssgd"; "": of none.
   std::string about_unknown(const std::string& flag) const;
 
   // Sets every key of `config`, which stands in `path`. Errors: usage, an unknown key named with
   // the nearest one.
   void read_config(OptionSet& set, const nlohmann::json& config, const std::string& path) const;
-  // Reads the environment, with a warning for every HETSGD_ variable that no part of hetsgd reads.
-  void read_environment(OptionSet& set) const;
-
   // Runs what the options say (or prints the plan). `arguments` go into the result. Returns the
   // exit code.
-  int run(const OptionSet& set, const std::vector<std::string>& arguments);
+  int run(OptionSet& set, const std::vector<std::string>& arguments);
 
   const TrainOptions& options() const { return options_; }
 
  private:
+  // Takes the learning rate from the file of --tuned. Errors: data, usage.
+  void take_tuned(OptionSet& set);
   int print_plan(const OptionSet& set);
 
   TrainOptions options_;
+  std::string tuned_;                // --tuned
+  nlohmann::json tuning_ = nullptr;  // the result's
   AlgorithmInfo info_;
   std::shared_ptr<Algorithm> algorithm_;
   bool print_config_ = false;
   bool dry_run_ = false;
 };
+
+// Reads the options that decide which other options there are: flag, environment, file. `config_path`
+// is the variable of the option "config" in `first`. Returns the configuration file's content; {}:
+// none was named.
+nlohmann::json read_first(OptionSet& first, const std::string& config_path,
+                          const std::vector<std::string>& arguments);
+
+// Reads the environment, with a warning for every HETSGD_ variable that no part of hetsgd reads.
+void read_environment(OptionSet& set);
 
 // The `config` of a configuration file: the document itself, or that of a result. Errors: data,
 // usage.
@@ -53,5 +66,9 @@ struct ForeignOption {
   Option option;
 };
 std::vector<ForeignOption> options_of_all_algorithms();
+// The algorithms that have the option (its flag or its key), "adaptive, elastic"; "": none.
+std::string owners_of(const std::string& option);
+// A key of a configuration file that is no option of `set`: the error, with the nearest one.
+Error unknown_key(const OptionSet& set, const std::string& key, const std::string& place);
 
 }  // namespace hetsgd

@@ -8,6 +8,7 @@
 #include "commands.hpp"
 #include "core/error.hpp"
 #include "core/logging.hpp"
+#include "experiment/tuning.hpp"
 
 namespace hetsgd {
 namespace {
@@ -16,7 +17,7 @@ class Validate final : public Command {
  public:
   CommandInfo info() const override {
     return {.name = "validate",
-            .summary = "check result files against the schema and their own numbers",
+            .summary = "check files of train and tune against the schema and their own numbers",
             .examples = {"hetsgd validate result.json", "hetsgd validate results/*.json",
                          "hetsgd validate --schema > result.schema.json"},
             .operands = "RESULT...",
@@ -36,7 +37,9 @@ class Validate final : public Command {
     if (paths.empty()) throw usage_error("validate: expected RESULT... or --schema");
     std::size_t bad = 0;
     for (const std::string& path : paths) {
-      const std::vector<Finding> findings = validate_result(read_json(path));
+      const nlohmann::json document = read_json(path);
+      const std::vector<Finding> findings =
+          is_tuning(document) ? validate_tuning(document) : validate_result(document);
       for (const Finding& finding : findings) {
         fmt::print("{}: {}: {}\n", path, finding.pointer.empty() ? "/" : finding.pointer,
                    finding.text);

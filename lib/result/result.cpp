@@ -242,6 +242,7 @@ json result_json(const Record& record, const ResultOptions& options) {
         {"git_dirty", git_dirty()}}},
       {"args", options.args},
       {"config", record.config},
+      {"tuning", options.tuning},
       {"environment", environment_json()},
       {"dataset",
        {{"train", dataset_json(record.train, record.train_report)},

@@ -10,8 +10,9 @@
 namespace hetsgd {
 
 struct ResultOptions {
-  std::vector<std::string> args;  // as the run was called, without the program's name
-  bool redact = false;            // drop host names, and the folders of all paths
+  std::vector<std::string> args;    // as the run was called, without the program's name
+  bool redact = false;              // drop host names, and the folders of all paths
+  nlohmann::json tuning = nullptr;  // where the learning rate comes from; null: it was given
 };
 
 // The complete document, valid under the schema at every moment of a run (status "running" until it

@@ -1,16 +1,23 @@
-# Embeds schema.json, its single source, into hetsgd_result; a change of the file configures anew.
-if(TARGET hetsgd_result)
-  set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${CMAKE_CURRENT_LIST_DIR}/schema.json)
-  file(READ ${CMAKE_CURRENT_LIST_DIR}/schema.json HETSGD_SCHEMA)
-  set(generated ${CMAKE_CURRENT_BINARY_DIR}/generated/result/schema_text.cpp)
+# hetsgd_embed_schema(result schema.json result_schema result/validate.hpp): embeds a JSON Schema of lib/result, its
+# single source, as `std::string_view hetsgd::result_schema()`; a change of the file configures anew.
+function(hetsgd_embed_schema layer file name header)
+  if(NOT TARGET hetsgd_${layer})
+    return()
+  endif()
+  set(path ${CMAKE_CURRENT_SOURCE_DIR}/${layer}/${file})
+  set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${path})
+  file(READ ${path} HETSGD_SCHEMA)
+  set(generated ${CMAKE_CURRENT_BINARY_DIR}/generated/${layer}/${name}.cpp)
   file(CONFIGURE OUTPUT ${generated} @ONLY CONTENT [[
-// Configured by result/schema.cmake from result/schema.json.
-#include "result/validate.hpp"
+// Configured by result/schema.cmake.
+#include "@header@"
 
-std::string_view hetsgd::result_schema() {
+std::string_view hetsgd::@name@() {
   return R"json(@HETSGD_SCHEMA@)json";
 }
 ]])
-  target_sources(hetsgd_result PRIVATE ${generated})
-  target_include_directories(hetsgd_result SYSTEM PRIVATE ${VALIJSON_INCLUDE})
-endif()
+  target_sources(hetsgd_${layer} PRIVATE ${generated})
+endfunction()
+
+hetsgd_embed_schema(result schema.json result_schema result/validate.hpp)
+target_include_directories(hetsgd_result SYSTEM PRIVATE ${VALIJSON_INCLUDE})

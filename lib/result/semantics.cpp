@@ -24,6 +24,7 @@ class Checker {
     check_targets();
     check_samples();
     check_status();
+    check_tuning();
     check_reasons();
   }
 
@@ -151,6 +152,16 @@ class Checker {
     }
     if (result_["status"] == "failed" && result_["status_reason"].is_null()) {
       find("/status_reason", "a failed run names its reason");
+    }
+  }
+
+  void check_tuning() {
+    const json tuning = result_.value("tuning", json(nullptr));
+    if (tuning.is_null()) return;
+    const json rate = result_["config"].value("learning_rate", json(nullptr));
+    if (tuning["learning_rate"] != rate) {
+      find("/tuning/learning_rate", "found {}, but the run had {}", tuning["learning_rate"].dump(),
+           rate.dump());
     }
   }
 

@@ -7,7 +7,8 @@
 #include <cstring>
 #include <fstream>
 #include <iterator>
-#include <memory>
+#include <map>
+#include <mutex>
 #include <nlohmann/json.hpp>
 #include <valijson/adapters/nlohmann_json_adapter.hpp>
 #include <valijson/schema.hpp>
@@ -25,15 +26,18 @@ namespace {
 using nlohmann::json;
 using valijson::adapters::NlohmannJsonAdapter;
 
-const valijson::Schema& parsed_schema() {
-  static const std::unique_ptr<const valijson::Schema> schema = [] {
-    auto result = std::make_unique<valijson::Schema>();
-    const json text = json::parse(result_schema());
+// Parsed once per schema: a comparison checks hundreds of files.
+const valijson::Schema& parsed_schema(std::string_view schema) {
+  static std::mutex mutex;
+  static std::map<std::string_view, valijson::Schema> schemas;
+  const std::lock_guard lock(mutex);
+  const auto [place, fresh] = schemas.try_emplace(schema);
+  if (fresh) {
+    const json text = json::parse(schema);
     valijson::SchemaParser(valijson::SchemaParser::kDraft7)
-        .populateSchema(NlohmannJsonAdapter(text), *result);
-    return result;
-  }();
-  return *schema;
+        .populateSchema(NlohmannJsonAdapter(text), place->second);
+  }
+  return place->second;
 }
 
 // valijson's context is {"<root>", "[curve]", "[3]", "[time_s]"}.
@@ -66,22 +70,25 @@ std::pair<std::size_t, std::size_t> place_of(std::string_view text, std::size_t 
 
 }  // namespace
 
-std::vector<Finding> validate_result(const json& result) {
+std::vector<Finding> check_schema(std::string_view schema, const json& document) {
   valijson::Validator validator(valijson::Validator::kStrongTypes);
   valijson::ValidationResults errors;
   std::vector<Finding> findings;
-  const NlohmannJsonAdapter target(result);
-  if (!validator.validate(parsed_schema(), target, &errors)) {
-    for (const auto& error : errors) {
-      findings.push_back({pointer_of(error.context), error.description});
-    }
-    // The innermost finding says most; what follows from it comes after.
-    std::stable_sort(findings.begin(), findings.end(), [](const Finding& a, const Finding& b) {
-      return split(a.pointer, '/').size() > split(b.pointer, '/').size();
-    });
-    return findings;  // the checks below rely on the shape
+  const NlohmannJsonAdapter target(document);
+  if (validator.validate(parsed_schema(schema), target, &errors)) return findings;
+  for (const auto& error : errors) {
+    findings.push_back({pointer_of(error.context), error.description});
   }
-  check_semantics(result, findings);
+  // The innermost finding says most; what follows from it comes after.
+  std::stable_sort(findings.begin(), findings.end(), [](const Finding& a, const Finding& b) {
+    return split(a.pointer, '/').size() > split(b.pointer, '/').size();
+  });
+  return findings;
+}
+
+std::vector<Finding> validate_result(const json& result) {
+  std::vector<Finding> findings = check_schema(result_schema(), result);
+  if (findings.empty()) check_semantics(result, findings);  // which relies on the shape
   return findings;
 }
 

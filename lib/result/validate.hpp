@@ -16,11 +16,16 @@ struct Finding {
   std::string text;     // one sentence
 };
 
+// What `document` breaks of a JSON Schema (draft 7), the innermost finding first. The text of the
+// schema must live on.
+std::vector<Finding> check_schema(std::string_view schema, const nlohmann::json& document);
+
 // Everything that is wrong with `result`; empty: nothing.
 // Beyond the schema: clocks, samples and updates of the curve never decrease; merges have one entry
 // per worker and stand in the order of time; the workers' ranks are 0..P-1; their samples add up to
 // the summary's when the run is over; a reached target was indeed reached on the curve, at that
-// time and not before; a null that replaces a number has its reason.
+// time and not before; a null that replaces a number has its reason; a tuned run has its tuning's
+// learning rate.
 std::vector<Finding> validate_result(const nlohmann::json& result);
 
 // Reads and parses a JSON file. Errors: data (missing, unreadable, file:line:column of a syntax

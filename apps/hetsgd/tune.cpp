@@ -1,0 +1,188 @@
+// hetsgd tune: a learning rate for each algorithm, with equal budgets.
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <sys/stat.h>
+
+#include <map>
+#include <set>
+
+#include "commands.hpp"
+#include "core/error.hpp"
+#include "core/logging.hpp"
+#include "core/text.hpp"
+#include "experiment/tuner.hpp"
+#include "train_session.hpp"
+#include "tune_run.hpp"
+
+namespace hetsgd {
+namespace {
+
+using nlohmann::json;
+
+class Tune final : public Command {
+ public:
+  Tune() { options_.validation = 0.1; }
+
+  CommandInfo info() const override {
+    return {
+        .name = "tune",
+        .summary = "choose a learning rate for each algorithm, with equal budgets",
+        .examples = {"hetsgd tune --train generate:tiny --algorithms ssgd,adaptive --workers 4 \\\n"
+                     "      --grid 0.1,0.3,1 --goal 'p1>=0.5' --epochs 5 -o choice.json",
+                     "hetsgd tune --train train.txt --algorithms ssgd,asgd,ssp --staleness 4 \\\n"
+                     "      --workers 8 --grid 0.01:1:5 --tune-seeds 1,2 --epochs 5 -o choice.json",
+                     "hetsgd train --algorithm ssgd --tuned choice.json --train train.txt \\\n"
+                     "      --test test.txt --workers 4 --epochs 5 -o ssgd.json"}};
+  }
+
+  // The algorithms decide which options there are.
+  void look_ahead(const std::vector<std::string>& arguments) override {
+    arguments_ = arguments;
+    OptionSet first;
+    first.add("algorithm", options_.algorithm, "");
+    first.add("algorithms", algorithms_, "");
+    first.add("config", config_path_, "");
+    config_ = read_first(first, config_path_, arguments);
+    const std::string names = algorithms_.empty() ? options_.algorithm : algorithms_;
+    for (const auto name : split(names, ',')) {
+      names_.push_back(find_algorithm(std::string(trim(name))).info.name);
+    }
+  }
+
+  void declare(OptionSet& set) override {
+    set.group("Configuration");
+    set.add("config", config_path_, "JSON file of options, or a result whose config to take");
+    set.group("Tuning");
+    set.add("algorithms", algorithms_,
+            "algorithms to tune, comma-separated; default: that of --algorithm");
+    set.add("grid", grid_,
+            "learning rates, the same for every algorithm: 0.03,0.1,0.3 or FROM:TO:COUNT with "
+            "equal ratios, such as 0.01:1:5");
+    set.add("tune_seeds", seeds_, "seeds of the trials; medians over them decide");
+    set.add("goal", goal_,
+            "what decides: the final value of a metric (p1), or the time to a target (p1>=0.6) "
+            "and, where that is equal or missed, its final value");
+    options_.declare(set);
+    declare_algorithms(set);
+  }
+
+  std::string about_unknown(const std::string& flag) const override {
+    const std::string owners = owners_of(flag);
+    return owners.empty() ? ""
+                          : fmt::format("{} is an option of {}, which --algorithms does not name",
+                                        flag, owners);
+  }
+
+  int run(OptionSet& set, const std::vector<std::string>&) override {
+    read_config(set);
+    read_environment(set);
+    refuse_what_trials_decide(set);
+    TunerOptions tuner;
+    tuner.algorithms = names_;
+    tuner.goal = parse_goal(goal_, "--goal");
+    tuner.grid = parse_grid(grid_, "--grid");
+    tuner.seeds = seeds_;
+    tuner.redact = options_.redact;
+    tuner.settings = settings(set);
+    std::vector<std::string> arguments = {"tune"};
+    arguments.insert(arguments.end(), arguments_.begin(), arguments_.end());
+    return run_tuning(std::move(tuner), options_, arguments);
+  }
+
+ private:
+  // Options of several algorithms may share a name and differ in type and range, so they stay texts
+  // here; each algorithm reads them when its trials are set up.
+  void declare_algorithms(OptionSet& set) {
+    set.group("Options of the algorithms, for those that know them");
+    for (const ForeignOption& foreign : options_of_all_algorithms()) {
+      const Option& option = foreign.option;
+      const bool wanted =
+          std::find(names_.begin(), names_.end(), foreign.algorithm) != names_.end();
+      if (!wanted || set.find(option.name) != nullptr) continue;
+      const std::string help = fmt::format("{} ({})", option.help, owners_of(option.flag()));
+      if (option.type == OptionType::boolean) {
+        set.add(option.name, switches_[option.name], help);
+      } else {
+        set.add(option.name, texts_[option.name], help);
+      }
+      own_.insert(option.name);
+    }
+  }
+
+  // A configuration file may come from a run of another algorithm: its own options are left out.
+  void read_config(OptionSet& set) const {
+    for (const auto& [key, value] : config_.items()) {
+      const std::string place = fmt::format("{}: {}", config_path_, key);
+      if (set.find(key) == nullptr && !owners_of(key).empty()) continue;
+      if (set.find(key) == nullptr) throw unknown_key(set, key, place);
+      const bool text_of_algorithm = own_.contains(key) && !value.is_boolean();
+      set.set_json(key, text_of_algorithm ? texts_of(value) : value, OptionSource::config_file,
+                   place);
+    }
+  }
+
+  static json texts_of(const json& value) {
+    if (value.is_array()) {
+      json texts = json::array();
+      for (const json& each : value) texts.push_back(texts_of(each));
+      return texts;
+    }
+    return value.is_string() ? value : json(value.dump());
+  }
+
+  void refuse_what_trials_decide(const OptionSet& set) const {
+    static const std::map<std::string, std::string> kInstead = {
+        {"learning_rate", "--grid lists the learning rates"},
+        {"seed", "--tune-seeds lists the seeds"},
+        {"stop_at_target", "every trial has the same budget; --goal decides"},
+        {"require_target", "--goal decides"},
+        {"dump_parameters", "hetsgd train --tuned repeats a trial and writes its model"},
+        {"dump_initial_parameters", "hetsgd train writes it"}};
+    for (const auto& [name, instead] : kInstead) {
+      const Option& option = *set.find(name);
+      if (option.source != OptionSource::flag) continue;
+      throw with_hint(usage_error("{}: not an option of tune", option.flag()), instead);
+    }
+    if (options_.validation <= 0) {
+      throw usage_error(
+          "--validation: found 0, expected a share above 0: learning rates are chosen "
+          "on held-out rows");
+    }
+    if (!options_.test.empty()) note("--test {} is not used: held-out rows decide", options_.test);
+    if (seeds_.empty()) throw usage_error("--tune-seeds: expected at least one seed");
+  }
+
+  // Everything that was given, and the validation split.
+  std::vector<Setting> settings(const OptionSet& set) const {
+    static const std::set<std::string> kNotForTrials = {
+        "config", "algorithm", "algorithms", "grid",   "tune_seeds",    "goal",
+        "test",   "seed",      "output",     "resume", "learning_rate", "stop_at_target"};
+    std::vector<Setting> result;
+    for (const Option& option : set.options()) {
+      const bool given = option.source != OptionSource::default_value;
+      if (kNotForTrials.contains(option.name) || (!given && option.name != "validation")) continue;
+      result.push_back(
+          {option.name, option.to_json(), option.source, given ? option.place : option.flag()});
+    }
+    return result;
+  }
+
+  TrainOptions options_;
+  std::vector<std::string> arguments_;
+  std::string config_path_;
+  json config_ = json::object();
+  std::string algorithms_;
+  std::vector<std::string> names_;
+  std::string grid_ = "0.03,0.1,0.3,1,3";
+  std::vector<std::uint64_t> seeds_ = {1};
+  std::string goal_ = "p1";
+  std::map<std::string, std::vector<std::string>> texts_;
+  std::map<std::string, bool> switches_;
+  std::set<std::string> own_;  // names in texts_ and switches_
+};
+
+}  // namespace
+
+std::unique_ptr<Command> make_tune() { return std::make_unique<Tune>(); }
+
+}  // namespace hetsgd

@@ -1,0 +1,176 @@
+#include "experiment/tuning.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <set>
+
+#include "core/error.hpp"
+#include "core/text.hpp"
+#include "data/source.hpp"
+#include "result/statistics.hpp"
+
+namespace hetsgd {
+namespace {
+
+using nlohmann::json;
+
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+
+// Three significant digits: what people would have typed.
+double rounded(double value) { return parse_double("", fmt::format("{:.3g}", value)); }
+
+// FROM:TO:COUNT.
+std::vector<double> geometric_grid(const std::string& text, const std::string& place) {
+  const std::vector<std::string_view> parts = split(text, ':');
+  if (parts.size() != 3) {
+    throw usage_error("{}: found {}, expected FROM:TO:COUNT such as 0.01:1:5", place, quote(text));
+  }
+  const double from = parse_double(place, parts[0]), to = parse_double(place, parts[1]);
+  const auto count = static_cast<std::size_t>(parse_integer(place, parts[2], 2, 1000));
+  if (!(from > 0 && to > from)) {
+    throw usage_error("{}: found {}, expected 0 < FROM < TO", place, quote(text));
+  }
+  std::vector<double> grid = {from};
+  for (std::size_t i = 1; i + 1 < count; ++i) {
+    const double share = static_cast<double>(i) / static_cast<double>(count - 1);
+    grid.push_back(rounded(from * std::pow(to / from, share)));
+  }
+  grid.push_back(to);
+  return grid;
+}
+
+}  // namespace
+
+bool Goal::larger_is_better() const {
+  return target ? target->at_least : !metric.ends_with("loss");
+}
+
+std::string Goal::text() const { return target ? target->text() : metric; }
+
+Goal parse_goal(const std::string& text, const std::string& place) {
+  if (text.find_first_of("<>") == std::string::npos) {
+    return {parse_target(text + ">=0", place).metric, std::nullopt};  // checks the name
+  }
+  const Target target = parse_target(text, place);
+  return {target.metric, target};
+}
+
+std::vector<double> parse_grid(const std::string& text, const std::string& place) {
+  std::vector<double> grid = text.find(':') != std::string::npos ? geometric_grid(text, place)
+                                                                 : parse_doubles(place, text);
+  std::sort(grid.begin(), grid.end());
+  if (grid.front() <= 0) {
+    throw usage_error("{}: found {}, expected learning rates above 0", place, grid.front());
+  }
+  const auto twice = std::adjacent_find(grid.begin(), grid.end());
+  if (twice != grid.end()) {
+    throw usage_error("{}: found {} twice, expected each learning rate once", place, *twice);
+  }
+  return grid;
+}
+
+TuningCost AlgorithmTuning::cost() const {
+  TuningCost sum;
+  for (const Trial& trial : trials) {
+    ++sum.trials;
+    sum.samples_count += trial.samples_count;
+    sum.train_s += trial.train_s;
+    sum.wall_s += trial.wall_s;
+  }
+  return sum;
+}
+
+const Trial* AlgorithmTuning::find(double learning_rate, std::uint64_t seed) const {
+  const auto found = std::find_if(trials.begin(), trials.end(), [&](const Trial& trial) {
+    return trial.learning_rate == learning_rate && trial.seed == seed;
+  });
+  return found == trials.end() ? nullptr : &*found;
+}
+
+bool Tuning::complete(const AlgorithmTuning& tuning) const {
+  for (const double rate : grid) {
+    for (const std::uint64_t seed : seeds) {
+      if (tuning.find(rate, seed) == nullptr) return false;
+    }
+  }
+  return true;
+}
+
+std::optional<Score> score(const Tuning& tuning, const AlgorithmTuning& algorithm,
+                           double learning_rate) {
+  const double worst = tuning.goal.larger_is_better() ? -kInfinity : kInfinity;
+  std::vector<double> values, times;
+  for (const std::uint64_t seed : tuning.seeds) {
+    const Trial* const trial = algorithm.find(learning_rate, seed);
+    if (trial == nullptr) return std::nullopt;
+    values.push_back(trial->value.value_or(worst));
+    times.push_back(trial->time_to_target_s.value_or(kInfinity));
+  }
+  return Score{median(values), median(times)};
+}
+
+std::optional<Choice> choose(const Tuning& tuning, const AlgorithmTuning& algorithm) {
+  if (!tuning.complete(algorithm)) return std::nullopt;
+  const bool larger = tuning.goal.larger_is_better();
+  std::optional<Choice> best;
+  for (const double rate : tuning.grid) {
+    const Score now = *score(tuning, algorithm, rate);
+    if (!std::isfinite(now.value)) continue;
+    const bool better_value =
+        best && (larger ? now.value > best->score.value : now.value < best->score.value);
+    const bool better = !best || now.time_to_target_s < best->score.time_to_target_s ||
+                        (now.time_to_target_s == best->score.time_to_target_s && better_value);
+    if (better) best = {rate, rate == tuning.grid.front() || rate == tuning.grid.back(), now};
+  }
+  return best;
+}
+
+nlohmann::json tuning_of_run(const Tuning& tuning, const json& config, std::string_view file_text,
+                             const std::string& place) {
+  const std::string name = config["algorithm"];
+  std::vector<std::string> names;
+  const AlgorithmTuning* found = nullptr;
+  for (const AlgorithmTuning& each : tuning.algorithms) {
+    names.push_back(each.algorithm);
+    if (each.algorithm == name) found = &each;
+  }
+  if (found == nullptr) {
+    throw usage_error("{}: {} was not tuned, found {}", place, name, alternatives(names));
+  }
+  if (!tuning.complete(*found)) {
+    throw with_hint(usage_error("{}: the tuning of {} is not complete", place, name),
+                    "hetsgd tune --resume goes on with it");
+  }
+  const std::optional<Choice> choice = choose(tuning, *found);
+  if (!choice) {
+    throw with_hint(usage_error("{}: no trial of {} ended well", place, name),
+                    "tune with smaller learning rates");
+  }
+  // What a measurement changes: its seed, data, budget and what it measures.
+  static const std::set<std::string> kFree = {"learning_rate",   "seed",         "test",
+                                              "validation",      "cache",        "target",
+                                              "epochs",          "max_samples",  "max_time",
+                                              "stop_at_target",  "record_steps", "evaluate_every",
+                                              "evaluate_samples"};
+  std::set<std::string> differs;
+  for (const auto& [key, value] : config.items()) {
+    if (!kFree.contains(key) && (!found->config.contains(key) || found->config[key] != value)) {
+      differs.insert(key);
+    }
+  }
+  return {{"grid", tuning.grid},
+          {"seeds", tuning.seeds},
+          {"trials", found->trials.size()},
+          {"goal", tuning.goal.text()},
+          {"validation", tuning.validation},
+          {"validation_rows", tuning.dataset["validation"]["rows"]},
+          {"learning_rate", choice->learning_rate},
+          {"edge_of_grid", choice->edge_of_grid},
+          {"samples_count", found->cost().samples_count},
+          {"train_s", found->cost().train_s},
+          {"differs", differs},
+          {"file_hash", fmt::format("xxh3:{:016x}", content_hash(file_text))}};
+}
+
+}  // namespace hetsgd

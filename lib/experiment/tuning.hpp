@@ -1,0 +1,114 @@
+// The choice of a learning rate for each algorithm with equal budgets: the same grid, the same seeds
+// and the same held-out rows for everybody, and the whole cost beside the choice.
+//
+// This is the record of such a tuning and its file (tuning_schema.json). tuner.hpp fills it.
+#pragma once
+
+#include <cstdint>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "result/validate.hpp"
+#include "training/record.hpp"
+
+namespace hetsgd {
+
+// What decides between learning rates: the final value of a metric, or the time to a target. Where
+// times are equal, and where no trial reaches the target, the final value decides.
+struct Goal {
+  std::string metric;
+  std::optional<Target> target;
+  bool larger_is_better() const;
+  std::string text() const;  // "p1" or "p1>=0.6"
+};
+// Errors: usage, naming `place`.
+Goal parse_goal(const std::string& text, const std::string& place);
+
+// "0.03,0.1,0.3" or FROM:TO:COUNT, COUNT values from FROM to TO with equal ratios, those between
+// rounded to three significant digits. Ascending. Errors: usage, naming `place`: what is no positive
+// number, an empty grid, a value that occurs twice.
+std::vector<double> parse_grid(const std::string& text, const std::string& place);
+
+// One run of one algorithm with one learning rate.
+struct Trial {
+  double learning_rate = 0;
+  std::uint64_t seed = 0;
+  std::string status;                      // as in a result; diverged and failed are the worst
+  std::string status_reason;               // "" or why
+  std::optional<double> value;             // final value of the metric; none: diverged, failed
+  std::optional<double> time_to_target_s;  // none: no target, missed, diverged or failed
+  std::uint64_t samples_count = 0;
+  double train_s = 0;  // training clock
+  double wall_s = 0;   // host time of the whole trial
+};
+
+struct TuningCost {
+  std::uint64_t trials = 0;
+  std::uint64_t samples_count = 0;
+  double train_s = 0, wall_s = 0;
+};
+
+struct AlgorithmTuning {
+  std::string algorithm;
+  nlohmann::json config;  // of its trials, without learning_rate and seed
+  std::vector<Trial> trials;
+  TuningCost cost() const;
+  const Trial* find(double learning_rate, std::uint64_t seed) const;  // null: not run yet
+};
+
+struct Tuning {
+  Goal goal;
+  std::vector<double> grid;  // ascending
+  std::vector<std::uint64_t> seeds;
+  double validation = 0;   // share of the training rows
+  nlohmann::json dataset;  // {train, validation}: {rows, content_hash}; null: not loaded yet
+  std::vector<AlgorithmTuning> algorithms;
+
+  bool complete(const AlgorithmTuning& tuning) const;  // every trial was run
+};
+
+// Medians over the seeds.
+struct Score {
+  double value = 0;             // infinite: the worst (diverged or failed)
+  double time_to_target_s = 0;  // infinity: missed, or the goal is no target
+};
+// None: trials of this learning rate are missing.
+std::optional<Score> score(const Tuning& tuning, const AlgorithmTuning& algorithm,
+                           double learning_rate);
+
+struct Choice {
+  double learning_rate = 0;
+  bool edge_of_grid = false;  // the best lies at an end of the grid: a better one may lie beyond
+  Score score;
+};
+
+// The best learning rate of the grid: by median over the seeds of the time to the target, then of
+// the final value; equal ones: the smaller rate. A trial that diverged or failed counts as worst.
+// None: trials are missing, or no rate has a finite median.
+std::optional<Choice> choose(const Tuning& tuning, const AlgorithmTuning& algorithm);
+
+// The file, and back. tuning_of expects a valid document.
+nlohmann::json tuning_json(const Tuning& tuning, const std::vector<std::string>& args);
+Tuning tuning_of(const nlohmann::json& document);
+
+// Whether a JSON document is (meant as) such a file: its `kind` is tuning.
+bool is_tuning(const nlohmann::json& document);
+// The JSON Schema (draft 7) of the file.
+std::string_view tuning_schema();
+// What is wrong with it, beyond the schema: a choice or a cost that its own trials contradict.
+std::vector<Finding> validate_tuning(const nlohmann::json& document);
+// Reads the file. Errors: data.
+nlohmann::json read_tuning(const std::string& path);
+
+// What a result says about where its learning rate comes from: {grid, seeds, trials, goal,
+// validation, validation_rows, learning_rate, edge_of_grid, samples_count, train_s, differs,
+// file_hash}. `differs` are the options in which `config`, of the run, departs from that of the
+// trials, apart from those that a measurement has to change. Errors: usage, naming `place` (the
+// algorithm was not tuned, its trials are not complete, none of them ended well).
+nlohmann::json tuning_of_run(const Tuning& tuning, const nlohmann::json& config,
+                             std::string_view file_text, const std::string& place);
+
+}  // namespace hetsgd

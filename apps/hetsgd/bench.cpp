@@ -30,7 +30,7 @@ struct Row {
   std::string op;
   BenchTimes times = {};
   double time_s = 0;   // median
-  double floor_s = 0;  // median time of the copy; 0: no memory to speak of
+  double floor_s = 0;  // median; 0: the clock is simulated
 };
 
 class BenchAllReduce final : public Command {
@@ -85,8 +85,8 @@ class BenchAllReduce final : public Command {
     write(format_ == Format::json ? rows_json(rows).dump(1) + "\n" : rows_table(rows));
     if (shared_memory_ && format_ == Format::text) {
       note(
-          "floor: every worker copies its buffer, all at the same time; an all_reduce reads and "
-          "writes as much");
+          "floor: every worker adds 1 to its buffer, all at the same time: the reads and writes "
+          "that an all_reduce cannot do without");
     }
     return verdict(rows);
   }
@@ -140,7 +140,7 @@ class BenchAllReduce final : public Command {
     double floor_s = 0;
     if (shared_memory_) {
       status("floor");
-      floor_s = median(bench.copy(count).time_s);
+      floor_s = median(bench.floor(count).time_s);
     }
     for (const BenchOperator* op : ops) {
       status(op->name);

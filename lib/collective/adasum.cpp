@@ -7,6 +7,7 @@
 #include <limits>
 
 #include "collective/combine.hpp"
+#include "collective/exchange.hpp"
 #include "collective/ring.hpp"
 #include "core/error.hpp"
 #include "linalg/cpu/simd.hpp"
@@ -239,8 +240,7 @@ void AdasumAllReduce::halve_and_double(std::span<float> x, int tag, Traffic kind
     given[step] = leads ? right : left;
 
     const std::span<float> mine = part(slice), incoming = room(incoming_, mine.size());
-    comm_.send<float>(neighbour, tag, part(given[step]), kind);  // 5, 9
-    comm_.receive<float>(neighbour, tag, incoming);              // 7, 10
+    exchange<float>(comm_, neighbour, tag, part(given[step]), incoming, kind);  // 5, 7, 9, 10
     const std::span<float> a = leads ? mine : incoming, b = leads ? incoming : mine;
     multiply(slice.begin, a, b);              // 15
     for (int d = 1; d <= distance; d *= 2) {  // 17: sum over the group of 2 distance ranks
@@ -254,8 +254,7 @@ void AdasumAllReduce::halve_and_double(std::span<float> x, int tag, Traffic kind
   for (int distance = ranks.count / 2; distance > 0; distance /= 2) {
     --step;
     const int neighbour = ranks.rank(ranks.me ^ distance);
-    comm_.send<float>(neighbour, tag, part(kept[step]), kind);  // 22
-    comm_.receive<float>(neighbour, tag, part(given[step]));    // 23
+    exchange<float>(comm_, neighbour, tag, part(kept[step]), part(given[step]), kind);  // 22, 23
   }
 }
 

@@ -51,10 +51,9 @@ class AllReduceBench {
   // Every rank's buffer of `count` numbers is filled with its input, then a barrier, then the
   // reduction, which alone is timed. Checked afterwards if `check`.
   BenchTimes measure(const BenchOperator& op, std::size_t count, bool check) const;
-  // What no all_reduce on memory that all ranks share can beat, and what it would reach: each rank
-  // copies its buffer, all at the same time. An all_reduce reads every buffer and writes every
-  // buffer, too.
-  BenchTimes copy(std::size_t count) const;
+  // What memory allows: each rank adds 1 to its buffer, all at the same time, and so reads and
+  // writes what any all_reduce must read and write, once.
+  BenchTimes floor(std::size_t count) const;
 
  private:
   template <class SetUp>

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "cluster/cluster.hpp"
+#include "collective/exchange.hpp"
 #include "collective/slices.hpp"
 #include "core/random.hpp"
 
@@ -222,6 +223,21 @@ TEST_P(AdasumOn, IsTheOperatorAppliedAtOnePlace) {
     }
   }
   EXPECT_LT(static_cast<double>(differences), 1e-3 * static_cast<double>(numbers));
+}
+
+// Slices of several pieces (exchange.hpp), of uneven lengths.
+TEST_P(AdasumOn, LongVectors) {
+  constexpr std::size_t kNumbers = 5 * kExchangePiece / sizeof(float) + 13;
+  for (const int workers : {2, 3, 4}) {
+    const std::vector<Vector> g = inputs(workers, kNumbers);
+    const Bounds bounds = {0, 17, kNumbers / 2 + 1, kNumbers};
+    for (const AdasumShape shape : kShapes) {
+      const std::vector<Vector> results = reduce(g, bounds, shape);
+      const Vector expected = adasum_of(g, bounds, shape);
+      EXPECT_LT(count_differences(results.front(), expected, workers), kNumbers / 100);
+      for (const Vector& x : results) ASSERT_EQ(x, results.front());
+    }
+  }
 }
 
 // Two calls one after the other with one tag and one scratch memory.

@@ -178,6 +178,8 @@ TunerEnd Tuner::run(const TunerHooks& hooks) {
 
 TunerEnd Tuner::run_trial(AlgorithmTuning& algorithm, double rate, std::uint64_t seed,
                           const TunerHooks& hooks) {
+  // Trials may be too short for the run's own watch to see a signal.
+  if (hooks.signal != nullptr && hooks.signal->load() != 0) return TunerEnd::aborted;
   const auto start = std::chrono::steady_clock::now();
   Run run(algorithm.algorithm, options_.settings);
   run.choose(rate, seed);

@@ -153,7 +153,7 @@ class Configuration(ProgramTest):
 
 
 class Help(ProgramTest):
-    COMMANDS = ("train", "compare", "validate", "rerun", "data info", "data convert",
+    COMMANDS = ("train", "tune", "compare", "validate", "rerun", "data info", "data convert",
                 "data generate", "data verify", "algorithms", "devices", "calibrate", "doctor",
                 "completion")
 

@@ -168,6 +168,19 @@ TEST(ValidateResult, NamesWhatIsWrong) {
        [](json& r) { r["time_to_accuracy"][0]["status"] = "not_reached"; }},
       {"/summary/samples_count", [](json& r) { r["summary"]["samples_count"] = 7; }},
       {"/summary/samples_count", [](json& r) { r["workers"][0]["samples"] = 7; }},
+      {"/tuning",
+       [](json& r) {
+         r["tuning"] = {{"trials", 3}};
+       }},
+      {"/tuning/learning_rate",
+       [](json& r) {
+         r["tuning"] = {{"grid", {1.0}},        {"seeds", {1}},
+                        {"trials", 1},          {"goal", "p1"},
+                        {"validation", 0.1},    {"validation_rows", 5},
+                        {"samples_count", 9},   {"train_s", 1.0},
+                        {"learning_rate", 1.0}, {"differs", json::array()},
+                        {"edge_of_grid", true}, {"file_hash", "xxh3:0000000000000001"}};
+       }},
       {"/finished_at", [](json& r) { r["finished_at"] = nullptr; }},
       {"/status_reason", [](json& r) { r["status"] = "failed"; }},
   };

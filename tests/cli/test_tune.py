@@ -1,0 +1,204 @@
+"""hetsgd tune, and train --tuned: equal budgets, resuming, and what the choice cost."""
+
+import json
+import signal
+import unittest
+
+from program import ProgramTest, without_host
+
+TUNE = ["tune", "--train", "generate:tiny", "--algorithms", "ssgd,asgd", "--workers", "2", "--batch-size", "32",
+        "--hidden", "16", "--mega-batch", "10", "--grid", "0.3,1,1e30", "--epochs", "2", "-o", "c.json"]
+RUN = ["--workers", "2", "--batch-size", "32", "--hidden", "16", "--mega-batch", "10", "--epochs", "2"]
+
+
+def without_wall(document):
+    """The file without what depends on the host's load."""
+    if isinstance(document, dict):
+        return {key: without_wall(value) for key, value in document.items() if key not in ("wall_s", "args")}
+    return [without_wall(each) for each in document] if isinstance(document, list) else document
+
+
+class Tune(ProgramTest):
+    def test_two_algorithms_three_rates(self):
+        done = self.run_program(*TUNE)
+        choice = self.result("c.json")
+        self.assertEqual(choice["status"], "completed")
+        self.assertEqual(choice["dataset"]["train"]["rows"], 1800)
+        self.assertEqual(choice["dataset"]["validation"]["rows"], 200)
+        self.assertEqual([one["algorithm"] for one in choice["algorithms"]], ["ssgd", "asgd"])
+        for one in choice["algorithms"]:
+            trials = one["trials"]
+            self.assertEqual([t["learning_rate"] for t in trials], [0.3, 1, 1e30])
+            self.assertEqual([t["status"] for t in trials], ["completed", "completed", "diverged"])
+            self.assertIsNone(trials[2]["value"])
+            best = max(trials[:2], key=lambda trial: trial["value"])
+            self.assertEqual(one["learning_rate"], best["learning_rate"])
+            self.assertEqual(one["edge_of_grid"], best["learning_rate"] == 0.3)
+            for key in ("samples_count", "train_s", "wall_s"):
+                self.assertAlmostEqual(one["cost"][key], sum(t[key] for t in trials))
+            self.assertNotIn("learning_rate", one["config"])
+        self.assertIn("6/6  asgd  learning rate 1e+30  seed 1: diverged\n", done.stderr)
+        self.assertRegex(done.stderr, r"\nssgd +0\.\d{4}\*? +0\.\d{4}\*? +diverged ")
+        self.assertEqual(done.stdout, "")
+        self.assertEqual(self.run_program("validate", "c.json").stdout, "c.json: valid\n")
+
+    def test_the_edge_of_the_grid_is_a_warning(self):
+        done = self.run_program(*TUNE, "--grid", "0.01,0.02", "--algorithms", "ssgd")
+        self.assertIn("warning: ssgd: the best learning rate, 0.02, lies at the edge of the grid", done.stderr)
+        done = self.run_program(*TUNE, "--grid", "1e30", "--algorithms", "ssgd", "--overwrite")
+        self.assertIn("warning: ssgd: no trial ended well, there is no choice", done.stderr)
+
+    def test_stdout_is_json_and_nothing_else(self):
+        done = self.run_program(*TUNE[:-1], "-", "--goal", "p1>=0.2", "--tune-seeds", "1,2")
+        choice = json.loads(done.stdout)
+        self.assertEqual(choice["seeds"], [1, 2])
+        self.assertEqual(choice["algorithms"][0]["cost"]["trials"], 6)
+        self.assertIsNotNone(choice["algorithms"][0]["trials"][2]["time_to_target_s"])
+
+    def test_resume_goes_on_where_it_was_cut_off(self):
+        self.run_program(*TUNE)
+        whole = self.result("c.json")
+        cut = json.loads(json.dumps(whole))
+        one = cut["algorithms"][1]
+        one["trials"] = one["trials"][:1]
+        one["learning_rate"] = one["edge_of_grid"] = None
+        one["cost"] = {"trials": 1, **{k: one["trials"][0][k] for k in ("samples_count", "train_s", "wall_s")}}
+        for key in ("trials", "samples_count", "train_s", "wall_s"):
+            cut["cost"][key] = cut["algorithms"][0]["cost"][key] + one["cost"][key]
+        cut["status"] = "running"
+        (self.folder / "c.json").write_text(json.dumps(cut))
+        self.run_program("validate", "c.json")
+        self.assertIn("error: c.json: the tuning of asgd is not complete\nhint: hetsgd tune --resume",
+                      self.error("train", "--train", "generate:tiny", "--algorithm", "asgd", *RUN, "--tuned", "c.json",
+                                 code=2))
+
+        self.assertIn("error: c.json: the file exists\nhint: --overwrite replaces it, --resume goes on with it\n",
+                      self.error(*TUNE, code=2))
+        done = self.run_program(*TUNE, "--resume")
+        self.assertIn("c.json: goes on, 2 trials are left\n", done.stderr)
+        self.assertEqual(without_wall(self.result("c.json")), without_wall(whole))
+        self.assertIn("has all trials, nothing to do", self.run_program(*TUNE, "--resume").stderr)
+        self.assertIn("error: --resume: c.json holds another tuning: epochs of ssgd differs\n",
+                      self.error(*TUNE, "--epochs", "3", "--resume", code=2))
+
+    def interrupted(self, number, trials):
+        """Starts a long tuning, sends the signal when it has more than `trials` trials, returns the exit code."""
+        program = self.start(*TUNE, "--tune-seeds", ",".join(map(str, range(1, 1001))), "--resume")
+        self.addCleanup(program.stdout.close)
+        self.addCleanup(program.stderr.close)
+        self.addCleanup(program.kill)
+        self.wait_for(lambda: (self.folder / "c.json").exists() and
+                      len(self.result("c.json")["algorithms"][0]["trials"]) > trials, "a trial")
+        program.send_signal(number)
+        return program.wait(timeout=30)
+
+    def test_a_killed_tuning_keeps_its_trials(self):
+        self.assertEqual(self.interrupted(signal.SIGINT, 0), 130)
+        self.assertEqual(self.result("c.json")["status"], "running")
+        self.run_program("validate", "c.json")
+        done = len(self.result("c.json")["algorithms"][0]["trials"])
+        self.assertEqual(self.interrupted(signal.SIGKILL, done), -signal.SIGKILL)
+        self.run_program("validate", "c.json")
+        self.assertGreater(len(self.result("c.json")["algorithms"][0]["trials"]), done)
+
+    def test_what_the_trials_decide_is_refused(self):
+        for flags, message in (
+                (["--learning-rate", "1"], "--learning-rate: not an option of tune\nhint: --grid lists"),
+                (["--seed", "1"], "--seed: not an option of tune\nhint: --tune-seeds lists"),
+                (["--stop-at-target"], "--stop-at-target: not an option of tune"),
+                (["--validation", "0"], "--validation: found 0, expected a share above 0"),
+                (["--grid", "1,1"], "--grid: found 1 twice"),
+                (["--goal", "accuracy"], "--goal: found accuracy, which is not measured on multilabel data"),
+                (["--delta", "1"], "--delta: unknown option\nhint: --delta is an option of adaptive, which "
+                                   "--algorithms does not name"),
+                (["--algorithms", "ssgd,nothing"], "expected one of")):
+            with self.subTest(flags):
+                self.assertIn(message, self.error(*TUNE, *flags, code=2))
+        self.assertFalse((self.folder / "c.json").exists())
+
+    def test_options_of_algorithms_reach_those_that_know_them(self):
+        (self.folder / "config.json").write_text('{"staleness": 5, "delta": 0.3, "seed": 4}')
+        self.run_program(*TUNE, "--algorithms", "ssgd,ssp", "--config", "config.json")
+        configs = {one["algorithm"]: one["config"] for one in self.result("c.json")["algorithms"]}
+        self.assertEqual(configs["ssp"]["staleness"], 5)
+        self.assertNotIn("staleness", configs["ssgd"])
+        self.run_program(*TUNE, "--algorithms", "ssgd,ssp", "--staleness", "7", "--overwrite")
+        self.assertEqual(self.result("c.json")["algorithms"][1]["config"]["staleness"], 7)
+        self.assertIn("--staleness", self.error(*TUNE, "--algorithms", "ssp", "--staleness", "x", "--overwrite",
+                                                code=2))
+
+
+class Tuned(ProgramTest):
+    def setUp(self):
+        super().setUp()
+        self.run_program(*TUNE)
+        chosen = self.result("c.json")["algorithms"]
+        self.rates = {one["algorithm"]: one["learning_rate"] for one in chosen}
+
+    def train_tuned(self, output, algorithm, *more, code=0):
+        return self.train(output, *RUN, "--algorithm", algorithm, "--tuned", "c.json", *more, code=code)
+
+    def test_train_takes_the_choice_and_rerun_repeats_it(self):
+        self.assertEqual(self.train_tuned("r.json", "ssgd").stderr.count("warning"), 0)
+        result = self.result("r.json")
+        self.assertEqual(result["config"]["learning_rate"], self.rates["ssgd"])
+        tuning = result["tuning"]
+        self.assertEqual(tuning["learning_rate"], self.rates["ssgd"])
+        self.assertEqual((tuning["trials"], tuning["validation_rows"], tuning["goal"]), (3, 200, "p1"))
+        self.assertEqual(tuning["grid"], [0.3, 1, 1e30])
+        self.assertEqual(tuning["differs"], [])
+        self.run_program("validate", "r.json")
+        (self.folder / "c.json").unlink()
+        self.run_program("rerun", "r.json", "-o", "again.json")
+        self.assertEqual(without_host(self.result("again.json")), without_host(result))
+        self.run_program("rerun", "r.json", "--learning-rate", "0.7", "-o", "other.json")
+        self.assertIsNone(self.result("other.json")["tuning"])
+
+    def test_one_of_the_two(self):
+        self.assertEqual(self.train_tuned("r.json", "ssgd", "--learning-rate", "1", code=2).stderr,
+                         "error: --learning-rate: found beside --tuned, which names the learning rate, expected one of "
+                         "the two\n")
+
+    def test_other_options_are_a_warning(self):
+        done = self.train_tuned("r.json", "asgd", "--workers", "3")
+        self.assertIn("warning: c.json: the learning rate was tuned under other options: workers\n", done.stderr)
+        self.assertEqual(self.result("r.json")["tuning"]["differs"], ["workers"])
+
+    def test_what_is_no_choice(self):
+        self.assertIn("error: c.json: adaptive was not tuned, found ssgd or asgd\n",
+                      self.train_tuned("r.json", "adaptive", code=2).stderr)
+        (self.folder / "c.json").write_text("{}")
+        self.assertIn("error: c.json: not the file of a tuning\n", self.train_tuned("r.json", "ssgd", code=4).stderr)
+
+    def test_compare_warns_of_unequal_budgets(self):
+        self.train_tuned("a.json", "ssgd")
+        self.train_tuned("b.json", "asgd")
+        compare = ["compare", "a.json", "b.json", "--target", "p1>=0.2"]
+        done = self.run_program(*compare)
+        self.assertNotIn("unequal", done.stderr)
+        self.assertRegex(done.stdout, r"tuning_s\n")
+        self.train("c1.json", *RUN, "--algorithm", "elastic")
+        self.assertIn("warning: learning rates were tuned with unequal budgets: asgd, ssgd (3 trials for p1 on 200 "
+                      "rows, grid 0.3,1.0,1e+30); elastic (not tuned)\n",
+                      self.run_program(*compare, "c1.json").stderr)
+
+
+class Validation(ProgramTest):
+    def test_the_same_rows_for_every_algorithm_and_seed(self):
+        flags = ["--train", "generate:tiny", "--validation", "0.1", *RUN]
+        self.run_program("train", *flags, "--algorithm", "ssgd", "-o", "a.json")
+        self.run_program("train", *flags, "--algorithm", "asgd", "--seed", "2", "-o", "b.json")
+        first, second = self.result("a.json")["dataset"], self.result("b.json")["dataset"]
+        self.assertEqual(first, second)
+        self.assertEqual((first["train"]["rows"], first["test"]["rows"]), (1800, 200))
+        self.assertNotEqual(first["train"]["content_hash"], first["test"]["content_hash"])
+        self.run_program("validate", "a.json", "b.json")
+        self.run_program("rerun", "a.json", "-o", "again.json")
+        self.assertEqual(without_host(self.result("again.json")), without_host(self.result("a.json")))
+        self.assertEqual(self.error("train", *flags, "--test", "generate:tiny", code=2),
+                         "error: --validation: found 0.1 beside --test generate:tiny, expected one of the two\n"
+                         "hint: choose options on held-out training rows, then measure on the test file\n")
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -15,33 +15,28 @@ using Json = nlohmann::json;
 
 enum class Format { text, markdown, json };
 
-OptionSet options_of(const RegisteredAlgorithm& registered, std::unique_ptr<Algorithm>& owner) {
-  owner = registered.make();
-  OptionSet set;
-  owner->declare(set);
-  return set;
-}
-
-std::string flags_text(const RegisteredAlgorithm& registered) {
-  std::unique_ptr<Algorithm> owner;
-  std::string text;
-  const OptionSet set = options_of(registered, owner);
-  for (const Option& option : set.options()) {
-    text += (text.empty() ? "" : " ") + option.flag();
+// An algorithm with its options as declared.
+struct Described {
+  explicit Described(const RegisteredAlgorithm& registered)
+      : info(registered.info), owner(registered.make()) {
+    owner->declare(set);
   }
-  return text.empty() ? "-" : text;
-}
+
+  const AlgorithmInfo& info;
+  std::unique_ptr<Algorithm> owner;  // of the options' variables
+  OptionSet set;
+};
 
 Json algorithm_json(const RegisteredAlgorithm& registered) {
-  const AlgorithmInfo& info = registered.info;
-  std::unique_ptr<Algorithm> owner;
+  const Described one(registered);
+  const AlgorithmInfo& info = one.info;
   Json options = Json::array();
-  const OptionSet set = options_of(registered, owner);
-  for (const Option& option : set.options()) {
+  for (const Option& option : one.set.options()) {
     options.push_back({{"name", option.name},
                        {"flag", option.flag()},
                        {"help", option.help},
                        {"default", option.to_json()},
+                       {"choices", option.choices},
                        {"range", option.range_text()},
                        {"unit", option.unit},
                        {"symbol", option.symbol}});
@@ -54,24 +49,65 @@ Json algorithm_json(const RegisteredAlgorithm& registered) {
           {"result", info.result},
           {"identities", info.identities},
           {"synchronous", info.synchronous},
+          {"max_workers", info.max_workers},
+          {"plain_sgd_only", info.plain_sgd_only},
           {"options", std::move(options)}};
 }
 
+// What a detail page says before the options: heading, text.
+std::vector<std::pair<std::string, std::string>> facts(const AlgorithmInfo& info) {
+  std::vector<std::pair<std::string, std::string>> list = {
+      {"Paper", info.paper},
+      {"Kind", info.synchronous ? "synchronous: all workers go from round to round together"
+                                : "asynchronous: every worker at its own pace"},
+      {"Result", info.result},
+      {"Cost", info.cost},
+      {"Identities", info.identities},
+      {"Workers", info.max_workers < AlgorithmInfo().max_workers
+                      ? fmt::format("at most {}", info.max_workers)
+                      : "any number"},
+      {"Optimizers", info.plain_sgd_only.empty() ? "all" : "sgd alone: " + info.plain_sgd_only}};
+  std::erase_if(list, [](const auto& fact) { return fact.second.empty(); });
+  return list;
+}
+
 std::string detail_text(const RegisteredAlgorithm& registered) {
-  const AlgorithmInfo& info = registered.info;
-  std::string text = fmt::format("{} ({})\n\n{}\n\n", info.title, info.name, info.idea);
-  const auto line = [&](const char* what, const std::string& value) {
-    if (!value.empty()) text += fmt::format("{:<12}{}\n", what, value);
-  };
-  line("Paper", info.paper);
-  line("Cost", info.cost);
-  line("Result", info.result);
-  line("Identities", info.identities);
-  line("Kind", info.synchronous ? "synchronous" : "asynchronous");
-  std::unique_ptr<Algorithm> owner;
-  const OptionSet set = options_of(registered, owner);
-  text += set.options().empty() ? "\nNo options of its own.\n" : "\nOptions:\n";
-  for (const Option& option : set.options()) text += option_help(option);
+  const Described one(registered);
+  std::string text =
+      fmt::format("{} ({})\n\n{}\n\n", one.info.title, one.info.name, wrapped(one.info.idea, 0));
+  for (const auto& [heading, fact] : facts(one.info)) {
+    text += fmt::format("{:<12}{}\n", heading, wrapped(fact, 12));
+  }
+  text += one.set.options().empty() ? "\nNo options of its own.\n" : "\nOptions:\n";
+  for (const Option& option : one.set.options()) text += option_help(option);
+  return text;
+}
+
+std::string markdown_row(const std::vector<std::string>& cells) {
+  std::string row = "|";
+  for (const std::string& cell : cells) {
+    row += ' ';
+    for (const char c : cell) row += c == '|' ? std::string("\\|") : std::string(1, c);
+    row += " |";
+  }
+  return row + "\n";
+}
+
+std::string code(const std::string& text) { return text.empty() ? "" : "`" + text + "`"; }
+
+std::string detail_markdown(const RegisteredAlgorithm& registered) {
+  const Described one(registered);
+  std::string text =
+      fmt::format("# {} (`{}`)\n\n{}\n\n", one.info.title, one.info.name, one.info.idea);
+  for (const auto& [heading, fact] : facts(one.info)) {
+    text += fmt::format("- {}: {}\n", heading, fact);
+  }
+  if (one.set.options().empty()) return text + "\nNo options of its own.\n";
+  text += "\n| option | default | range | unit | symbol | meaning |\n|---|---|---|---|---|---|\n";
+  for (const Option& option : one.set.options()) {
+    text += markdown_row({code(option.flag()), code(option.default_text), code(option.range_text()),
+                          option.unit, option.symbol, option.help});
+  }
   return text;
 }
 
@@ -83,13 +119,18 @@ std::string text_table() {
   return table.format(TableFormat::text);
 }
 
-// For the README.
+// The README's table, as scripts/update-readme.sh puts it there.
 std::string markdown_table() {
-  Table table({"name", "idea", "paper", "options"});
-  for (const auto& each : algorithms()) {
-    table.add({"`" + each.info.name + "`", each.info.idea, each.info.paper, flags_text(each)});
+  std::string text = "| name | idea | paper | options of its own |\n|---|---|---|---|\n";
+  for (const RegisteredAlgorithm& each : algorithms()) {
+    const Described one(each);
+    std::string flags;
+    for (const Option& option : one.set.options()) {
+      flags += (flags.empty() ? "" : ", ") + code(option.flag());
+    }
+    text += markdown_row({code(one.info.name), one.info.idea, one.info.paper, flags});
   }
-  return table.format(TableFormat::markdown);
+  return text;
 }
 
 class Algorithms final : public Command {
@@ -111,23 +152,25 @@ class Algorithms final : public Command {
   }
 
   int run(OptionSet&, const std::vector<std::string>& operands) override {
-    if (!operands.empty()) {
-      const RegisteredAlgorithm& one = find_algorithm(operands[0]);
-      fmt::print("{}",
-                 format_ == Format::json ? algorithm_json(one).dump(2) + "\n" : detail_text(one));
-      return 0;
-    }
-    if (format_ == Format::json) {
-      Json all = Json::array();
-      for (const auto& each : algorithms()) all.push_back(algorithm_json(each));
-      fmt::print("{}\n", all.dump(2));
-      return 0;
-    }
-    fmt::print("{}", format_ == Format::markdown ? markdown_table() : text_table());
+    fmt::print("{}", operands.empty() ? table() : detail(find_algorithm(operands[0])));
     return 0;
   }
 
  private:
+  std::string table() const {
+    if (format_ == Format::text) return text_table();
+    if (format_ == Format::markdown) return markdown_table();
+    Json all = Json::array();
+    for (const RegisteredAlgorithm& each : algorithms()) all.push_back(algorithm_json(each));
+    return all.dump(2) + "\n";
+  }
+
+  std::string detail(const RegisteredAlgorithm& one) const {
+    if (format_ == Format::text) return detail_text(one);
+    if (format_ == Format::markdown) return detail_markdown(one);
+    return algorithm_json(one).dump(2) + "\n";
+  }
+
   Format format_ = Format::text;
 };
 

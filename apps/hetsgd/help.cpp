@@ -10,8 +10,16 @@ namespace {
 constexpr std::size_t kLeft = 34;  // width of the column of flags
 constexpr std::size_t kWidth = 100;
 
-// Words of `text` in lines of at most `width` characters, all but the first indented by `indent`.
-std::string wrap(const std::string& text, std::size_t width, std::size_t indent) {
+std::string row(const std::string& left, const std::string& right) {
+  const std::string text = wrapped(right, kLeft);
+  if (left.size() + 2 > kLeft) return fmt::format("{}\n{:{}}{}\n", left, "", kLeft, text);
+  return fmt::format("{:<{}}{}\n", left, kLeft, text);
+}
+
+}  // namespace
+
+std::string wrapped(const std::string& text, std::size_t indent) {
+  const std::size_t width = kWidth - indent;
   std::string result;
   std::size_t column = 0;
   for (std::size_t at = 0; at < text.size();) {
@@ -28,14 +36,6 @@ std::string wrap(const std::string& text, std::size_t width, std::size_t indent)
   }
   return result;
 }
-
-std::string row(const std::string& left, const std::string& right) {
-  const std::string wrapped = wrap(right, kWidth - kLeft, kLeft);
-  if (left.size() + 2 > kLeft) return fmt::format("{}\n{:{}}{}\n", left, "", kLeft, wrapped);
-  return fmt::format("{:<{}}{}\n", left, kLeft, wrapped);
-}
-
-}  // namespace
 
 std::string option_help(const Option& option) {
   const std::string letter = letter_of(option);

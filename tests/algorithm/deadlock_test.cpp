@@ -152,8 +152,13 @@ Settings random_run(const RegisteredAlgorithm& algorithm, const std::string& clu
   if (dice.coin()) settings.emplace_back("evaluate_every", std::to_string(dice.between(1, 40)));
   if (dice.coin()) settings.emplace_back("speed", fmt::format("1,{}", dice.coin() ? "0.5" : "2"));
   if (workers == 1) std::erase_if(settings, [](const auto& s) { return s.first == "speed"; });
-  if (dice.below(4) == 0) settings.emplace_back("partition", dice.coin() ? "iid" : "label_sorted");
-  if (dice.below(4) == 0) settings.emplace_back("optimizer", "momentum");
+  if (dice.below(4) == 0) {
+    settings.emplace_back("partition",
+                          dice.one_of<std::string>({"iid", "label_sorted", "dirichlet"}));
+  }
+  if (dice.below(4) == 0) {
+    settings.emplace_back("optimizer", dice.one_of<std::string>({"momentum", "adam", "lamb"}));
+  }
   for (int i = dice.below(3); i > 0; --i) {
     settings.emplace_back("straggler", straggler(dice, workers, scale));
   }

@@ -53,4 +53,10 @@ std::vector<std::string> cluster_names() {
   return names;
 }
 
+std::vector<std::string> local_cluster_names() {
+  auto names = cluster_names();
+  std::erase(names, "mpi");
+  return names;
+}
+
 }  // namespace hetsgd

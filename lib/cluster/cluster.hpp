@@ -1,5 +1,6 @@
-// Cluster: where a run's workers live. `sim` (fibers, virtual time) and `threads` (threads, a
-// monotonic clock) are in sub-folders; each registers itself here by name.
+// Cluster: where a run's workers live. `sim` (fibers, virtual time), `threads` (threads, a monotonic
+// clock) and `mpi` (one process per worker, monotonic clocks) are in sub-folders; each registers
+// itself here by name.
 #pragma once
 
 #include <algorithm>
@@ -37,12 +38,16 @@ struct ClusterOptions {
   // threads
   // One per worker, e.g. "cpu:1"; fewer repeat the last; empty: cpu:1.
   std::vector<std::string> devices;
+  // mpi
+  Seconds peer_timeout{60};  // a rank without a sign of life for so long ends the run
 };
 
 struct WorkerReport {
   int rank = 0;
   std::string device;
   Ledger ledger;
+  std::string host;         // mpi
+  Seconds clock_offset{0};  // mpi: this rank's monotonic clock minus rank 0's, as measured
 };
 
 struct ClusterReport {
@@ -60,7 +65,8 @@ class Cluster {
   virtual bool is_virtual() const = 0;  // true: clock values are simulated
   // The device of a worker as the result names it; after run() the report may say more (its core).
   virtual std::string device_name(int rank) const = 0;
-  // Runs worker(node) once per rank and returns when all processes have returned. If one throws,
+  // Runs worker(node) once per rank (mpi: in each process once, for its own rank; the report is
+  // complete on rank 0) and returns when all processes have returned. If one throws,
   // all others are woken and unwound (a cluster-internal exception passes through the algorithm's
   // frames) and the first exception is rethrown. When no process can go on, throws Error(runtime)
   // that names every process and its blocking point.
@@ -77,5 +83,7 @@ bool register_cluster(const std::string& name, const std::string& help, ClusterF
 // Errors: usage; the unknown name, the known ones and how to build what this binary lacks (mpi).
 std::unique_ptr<Cluster> make_cluster(const std::string& name, const ClusterOptions& options);
 std::vector<std::string> cluster_names();
+// Without those whose workers are processes of their own (mpi).
+std::vector<std::string> local_cluster_names();
 
 }  // namespace hetsgd

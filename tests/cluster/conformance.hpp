@@ -107,12 +107,12 @@ struct Channel {
 }  // namespace hetsgd::conformance
 
 #define HETSGD_ON_EVERY_CLUSTER(suite)                                               \
-  INSTANTIATE_TEST_SUITE_P(All, suite, testing::ValuesIn(::hetsgd::cluster_names()), \
+  INSTANTIATE_TEST_SUITE_P(All, suite, testing::ValuesIn(::hetsgd::local_cluster_names()), \
                            [](const auto& test) { return test.param; })
 
 #define HETSGD_ON_EVERY_SIZE(suite)                                                       \
   INSTANTIATE_TEST_SUITE_P(All, suite,                                                    \
-                           testing::Combine(testing::ValuesIn(::hetsgd::cluster_names()), \
+                           testing::Combine(testing::ValuesIn(::hetsgd::local_cluster_names()), \
                                             testing::Values(1, 2, 3, 4, 7, 8)),           \
                            [](const auto& test) {                                         \
                              return std::get<0>(test.param) + "_" +                       \

@@ -201,7 +201,7 @@ class AdasumOn : public testing::TestWithParam<std::string> {
     return g;
   }
 };
-INSTANTIATE_TEST_SUITE_P(All, AdasumOn, testing::ValuesIn(cluster_names()),
+INSTANTIATE_TEST_SUITE_P(All, AdasumOn, testing::ValuesIn(local_cluster_names()),
                          [](const auto& test) { return test.param; });
 
 TEST_P(AdasumOn, IsTheOperatorAppliedAtOnePlace) {

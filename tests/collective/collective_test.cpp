@@ -76,7 +76,7 @@ class CollectiveOn : public testing::TestWithParam<std::tuple<std::string, int, 
   }
 };
 INSTANTIATE_TEST_SUITE_P(All, CollectiveOn,
-                         testing::Combine(testing::ValuesIn(cluster_names()),
+                         testing::Combine(testing::ValuesIn(local_cluster_names()),
                                           testing::Values(1, 2, 3, 4, 7, 8),
                                           testing::Values(0U, 1U, 100U, 10'000U)),
                          [](const auto& test) {

@@ -36,7 +36,7 @@ class PartialOn : public testing::TestWithParam<std::tuple<std::string, int>> {
   }
 };
 INSTANTIATE_TEST_SUITE_P(All, PartialOn,
-                         testing::Combine(testing::ValuesIn(cluster_names()),
+                         testing::Combine(testing::ValuesIn(local_cluster_names()),
                                           testing::Values(1, 2, 3, 4, 7, 8)),
                          [](const auto& test) {
                            return std::get<0>(test.param) + "_" +

@@ -47,9 +47,9 @@ class TrainSession {
   bool dry_run_ = false;
 };
 
-// Reads the options that decide which other options there are: flag, environment, file. `config_path`
-// is the variable of the option "config" in `first`. Returns the configuration file's content; {}:
-// none was named.
+// Reads the options that decide which other options there are: flag, environment, file.
+// `config_path` is the variable of the option "config" in `first`. Returns the configuration file's
+// content; {}: none was named.
 nlohmann::json read_first(OptionSet& first, const std::string& config_path,
                           const std::vector<std::string>& arguments);
 

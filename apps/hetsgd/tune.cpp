@@ -1,8 +1,7 @@
 // hetsgd tune: a learning rate for each algorithm, with equal budgets.
 #include <fmt/format.h>
-#include <fmt/ranges.h>
-#include <sys/stat.h>
 
+#include <algorithm>
 #include <map>
 #include <set>
 

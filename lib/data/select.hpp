@@ -15,8 +15,8 @@
 namespace hetsgd {
 
 // The rows `rows` of `data` (each below data.rows(), at least one), in this order. Name, task,
-// features and labels stay. The content hash is XXH3-64 over that of `data` and the row numbers: the
-// same rows of the same source have the same hash, others another.
+// features and labels stay. The content hash is XXH3-64 over that of `data` and the row numbers:
+// the same rows of the same source have the same hash, others another.
 DatasetPtr select_rows(const Dataset& data, std::span<const Index> rows);
 
 struct RowSplit {
@@ -24,8 +24,8 @@ struct RowSplit {
 };
 
 // Holds out round(share * rows) of `rows` rows, drawn with a fixed seed of their own: the held-out
-// rows are the first ones of one fixed permutation, so that a smaller share is part of a larger one.
-// Share in (0, 1). Errors: usage, naming --validation, if one of the parts would be empty.
+// rows are the first ones of one fixed permutation, so that a smaller share is part of a larger
+// one. Share in (0, 1). Errors: usage, naming --validation, if one of the parts would be empty.
 RowSplit split_rows(std::uint64_t rows, double share);
 
 // The kept rows as training data, the held-out rows as test data. The reports keep path and format

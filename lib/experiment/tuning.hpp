@@ -1,5 +1,5 @@
-// The choice of a learning rate for each algorithm with equal budgets: the same grid, the same seeds
-// and the same held-out rows for everybody, and the whole cost beside the choice.
+// The choice of a learning rate for each algorithm with equal budgets: the same grid, the same
+// seeds and the same held-out rows for everybody, and the whole cost beside the choice.
 //
 // This is the record of such a tuning and its file (tuning_schema.json). tuner.hpp fills it.
 #pragma once
@@ -28,8 +28,8 @@ struct Goal {
 Goal parse_goal(const std::string& text, const std::string& place);
 
 // "0.03,0.1,0.3" or FROM:TO:COUNT, COUNT values from FROM to TO with equal ratios, those between
-// rounded to three significant digits. Ascending. Errors: usage, naming `place`: what is no positive
-// number, an empty grid, a value that occurs twice.
+// rounded to three significant digits. Ascending. Errors: usage, naming `place`: what is no
+// positive number, a value that occurs twice.
 std::vector<double> parse_grid(const std::string& text, const std::string& place);
 
 // One run of one algorithm with one learning rate.

@@ -84,8 +84,8 @@ struct Comparison {
 // Errors: usage (no results, a reference that is not among them).
 Comparison compare(const std::vector<LoadedResult>& results, const CompareOptions& options);
 
-// For programs: one row per run, and one per group and target. Times in seconds. The tables have the
-// order of `comparison`; in JSON the groups stand in the order of their first files, so that a
+// For programs: one row per run, and one per group and target. Times in seconds. The tables have
+// the order of `comparison`; in JSON the groups stand in the order of their first files, so that a
 // program finds them where it put them.
 Table runs_table(const Comparison& comparison);
 Table groups_table(const Comparison& comparison);

@@ -8,8 +8,8 @@
 
 namespace hetsgd {
 
-// compare_groups.cpp: puts runs that differ in their seed alone into groups, marks the reference and
-// names the groups. Errors: usage (no such reference).
+// compare_groups.cpp: puts runs that differ in their seed alone into groups, marks the reference
+// and names the groups. Errors: usage (no such reference).
 void make_groups(const std::vector<LoadedResult>& results, const std::string& reference,
                  Comparison& comparison);
 

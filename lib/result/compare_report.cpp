@@ -12,8 +12,8 @@ namespace {
 // Longer names of groups give their options in a note below the table.
 constexpr std::size_t kLongestLabel = 28;
 
-// Three significant digits, "0.0123", "12.3", more for "1234"; an exponent for what is very small or
-// large.
+// Three significant digits, "0.0123", "12.3", more for "1234"; an exponent for what is very small
+// or large.
 std::string short_number(double value) {
   if (std::isnan(value)) return "-";
   if (std::isinf(value)) return value > 0 ? "inf" : "-inf";

@@ -25,8 +25,8 @@ Interval bootstrap_median(std::span<const double> values, std::uint64_t seed = 1
 // a / b of times that may be infinite: 1 if both are equal and finite, NaN if both are infinite.
 double ratio_of_times(double a, double b);
 
-// ratio_of_times of the two medians (`median` of the interval), with the percentile bootstrap of it:
-// both sides are resampled independently. A resample in which both medians are infinite says
+// ratio_of_times of the two medians (`median` of the interval), with the percentile bootstrap of
+// it: both sides are resampled independently. A resample in which both medians are infinite says
 // nothing: it counts as 0 for the lower end and as infinity for the upper one. If the ratio of the
 // medians itself is NaN, so are the ends.
 Interval bootstrap_ratio(std::span<const double> numerator, std::span<const double> denominator,

@@ -1,6 +1,7 @@
 #include "training/run_data.hpp"
 
 #include <chrono>
+#include <utility>
 
 #include "data/select.hpp"
 

@@ -154,8 +154,8 @@ class Configuration(ProgramTest):
 
 class Help(ProgramTest):
     COMMANDS = ("train", "tune", "compare", "validate", "rerun", "data info", "data convert",
-                "data generate", "data verify", "algorithms", "devices", "calibrate", "doctor",
-                "completion")
+                "data generate", "data verify", "algorithms", "devices", "calibrate",
+                "bench all_reduce", "doctor", "completion")
 
     def test_every_help_opens_with_examples(self):
         for command in self.COMMANDS:
@@ -187,11 +187,13 @@ class Help(ProgramTest):
                           'COMP_WORDS=(hetsgd train --pert-t); COMP_CWORD=2; _hetsgd\n'
                           'echo "${COMPREPLY[@]}"\n'
                           'COMP_WORDS=(hetsgd data v); COMP_CWORD=2; _hetsgd\n'
+                          'echo "${COMPREPLY[@]}"\n'
+                          'COMP_WORDS=(hetsgd bench all); COMP_CWORD=2; _hetsgd\n'
                           'echo "${COMPREPLY[@]}"\n')
         done = subprocess.run(["bash", "-c", probe], capture_output=True, text=True, check=True)
         lines = done.stdout.splitlines()
         self.assertIn("adaptive", lines[0].split())
-        self.assertEqual(lines[1:], ["--pert-threshold", "verify"])
+        self.assertEqual(lines[1:], ["--pert-threshold", "verify", "all_reduce"])
         self.assertIn("bashcompinit", self.run_program("completion", "zsh").stdout)
         self.error("completion", "fish", code=2)
 

@@ -25,12 +25,14 @@ endif()
 # Flags of our own targets only; a system header never sees the warnings.
 add_library(hetsgd_flags INTERFACE)
 target_include_directories(hetsgd_flags INTERFACE ${CMAKE_SOURCE_DIR}/lib)
-target_compile_options(hetsgd_flags INTERFACE -Wall -Wextra -Wshadow -Wconversion)
+target_compile_options(hetsgd_flags INTERFACE
+  $<$<COMPILE_LANGUAGE:CXX>:-Wall;-Wextra;-Wshadow;-Wconversion>
+  $<$<COMPILE_LANGUAGE:CUDA>:-Xcompiler=-Wall,-Wextra>)
 if(HETSGD_MARCH)
-  target_compile_options(hetsgd_flags INTERFACE -march=${HETSGD_MARCH})
+  target_compile_options(hetsgd_flags INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-march=${HETSGD_MARCH}>)
 endif()
 if(HETSGD_SANITIZE)
-  target_compile_options(hetsgd_flags INTERFACE -fsanitize=${HETSGD_SANITIZE}
-                         -fno-omit-frame-pointer -fno-sanitize-recover=all)
+  target_compile_options(hetsgd_flags INTERFACE
+    $<$<COMPILE_LANGUAGE:CXX>:-fsanitize=${HETSGD_SANITIZE};-fno-omit-frame-pointer;-fno-sanitize-recover=all>)
   target_link_options(hetsgd_flags INTERFACE -fsanitize=${HETSGD_SANITIZE})
 endif()

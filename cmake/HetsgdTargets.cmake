@@ -3,11 +3,14 @@
 #
 #   hetsgd_layer(data LINKS hetsgd_linalg PRIVATE_LINKS PkgConfig::ZSTD)
 #
-# takes every .cpp of the folder (sub-folders included). REGISTERS: algorithms and clusters register themselves in files
-# that nothing refers to, so who links such a layer gets its archive whole.
+# takes every .cpp of the folder, sub-folders included but for WITHOUT. REGISTERS: algorithms and clusters register
+# themselves in files that nothing refers to, so who links such a layer gets its archive whole.
 function(hetsgd_layer name)
-  cmake_parse_arguments(ARG "REGISTERS" "" "LINKS;PRIVATE_LINKS" ${ARGN})
+  cmake_parse_arguments(ARG "REGISTERS" "WITHOUT" "LINKS;PRIVATE_LINKS" ${ARGN})
   file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/${name}/*.cpp)
+  if(ARG_WITHOUT)
+    list(FILTER sources EXCLUDE REGEX "/${name}/${ARG_WITHOUT}/")
+  endif()
   if(NOT sources)
     add_library(hetsgd_${name} INTERFACE)
     target_link_libraries(hetsgd_${name} INTERFACE hetsgd_flags ${ARG_LINKS} ${ARG_PRIVATE_LINKS})

@@ -29,8 +29,9 @@ class ParameterServer : public Service<Push, Pull> {
  public:
   // `maker`: the worker that opens the service first; not used afterwards.
   explicit ParameterServer(Worker* maker) : device_(make_cpu_device<float>(1)) {
-    const Buffer w = maker->initial_parameters();
-    w_.assign(w.span().begin(), w.span().end());
+    const Buffer initial = maker->initial_parameters();
+    const std::span<const float> w = maker->on_host(initial);
+    w_.assign(w.begin(), w.end());
     optimizer_ = maker->make_optimizer(*device_);
   }
 

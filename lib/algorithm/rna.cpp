@@ -119,7 +119,7 @@ class Reducer {
     }
     own_ = self_.comm().split(number_, self_.rank());
     group_ = own_.get();
-    server_ = self_.serve<GroupMean>("group mean", sizes, replica_.x().span());
+    server_ = self_.serve<GroupMean>("group mean", sizes, self_.on_host(replica_.x()));
     probing_.join(self_, replica_, number_, group_->rank(), group_->size(), o_.probes,
                   fmt::format("controller of group {}", number_));
   }

@@ -291,6 +291,13 @@ Buffer Worker::initial_parameters() {
   return buffer;
 }
 
+std::span<const float> Worker::on_host(const Buffer& x) {
+  if (device().host_accessible(x.data())) return x.span();
+  host_copy_.resize(x.size());
+  device().download(host_copy_.data(), x.data(), x.size() * sizeof(float));
+  return host_copy_;
+}
+
 Gradient Worker::make_gradient() { return hetsgd::make_gradient(model(), device()); }
 
 Learner Worker::make_learner() {
@@ -317,10 +324,10 @@ void Worker::companion(const std::string& name, std::function<void(Worker&)> fn)
 }
 
 void Worker::evaluate_here(const Buffer& model, std::optional<std::uint64_t> samples) {
-  run_.evaluate_here(*this, samples, [&] { return model.span(); });
+  run_.evaluate_here(*this, samples, [&] { return on_host(model); });
 }
 
-void Worker::publish(const Buffer& replica) { run_.publish(rank(), replica.span()); }
+void Worker::publish(const Buffer& replica) { run_.publish(rank(), device(), replica.span()); }
 
 void Worker::evaluate_mean_here() {
   run_.evaluate_here(*this, std::nullopt, [&] { return run_.mean_of_published(); });

@@ -63,7 +63,8 @@ class Run {
   virtual void evaluate_here(Worker& worker, std::optional<std::uint64_t> samples,
                              const std::function<std::span<const float>()>& model) = 0;
   virtual std::optional<double> best_accuracy(std::uint64_t from, std::uint64_t to) const = 0;
-  virtual void publish(int rank, std::span<const float> replica) = 0;
+  // `replica` is memory of `device`, both of which outlive the run's last evaluation.
+  virtual void publish(int rank, Device& device, std::span<const float> replica) = 0;
   virtual std::span<const float> mean_of_published() = 0;
   virtual void record(Seconds time, nlohmann::json event) = 0;
   virtual void observe(const std::string& histogram, std::int64_t value) = 0;
@@ -178,6 +179,8 @@ class Worker {
   }
   std::unique_ptr<Optimizer> make_optimizer(Device& device, const OptimizerOptions& options) const;
   Device& device() { return node_.device(); }
+  // x for the host to read: x itself, or a copy of a GPU's memory that is good until the next call.
+  std::span<const float> on_host(const Buffer& x);
   const Model& model() const { return run_.model(); }
 
   // --- talking ----------------------------------------------------------------------------------
@@ -200,11 +203,11 @@ class Worker {
   std::unique_ptr<Interrupt> make_interrupt() { return node_.make_interrupt(); }
 
   // --- measuring --------------------------------------------------------------------------------
-  // A point at which `model` (host-readable memory of this worker) is what the algorithm defines as
-  // its result. If an evaluation is due the clock is fenced and the model measured. Synchronous
-  // algorithms: called by all workers. Those whose workers need not be in the same iteration here
-  // say how many samples all workers will have learnt from when they are (the same number on all):
-  // it decides whether an evaluation is due and whether the budget is used up.
+  // A point at which `model` is what the algorithm defines as its result. If an evaluation is due
+  // the clock is fenced and the model measured. Synchronous algorithms: called by all workers.
+  // Those whose workers need not be in the same iteration here say how many samples all workers
+  // will have learnt from when they are (the same number on all): it decides whether an evaluation
+  // is due and whether the budget is used up.
   void evaluate_here(const Buffer& model, std::optional<std::uint64_t> samples = {});
   // The same for algorithms whose result is the mean of all replicas, published before the loop. A
   // published buffer must be whole whenever the world is stopped, i.e. at every blocking call.
@@ -244,7 +247,8 @@ class Worker {
   std::unique_ptr<Optimizer> optimizer_;   // made at first use
   Gradient own_gradient_;                  // of step() with an optimizer
   Batch batch_;
-  std::vector<Batch> batches_;  // of several learners
+  std::vector<Batch> batches_;    // of several learners
+  std::vector<float> host_copy_;  // of on_host()
   std::uint64_t cursor_ = 0;
   bool gradient_is_dense_ = false;  // an all_reduce filled rows that this batch did not touch
   GoOn go_on_;                      // the last answer of running()

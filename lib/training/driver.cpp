@@ -220,19 +220,28 @@ std::optional<double> Driver::best_accuracy(std::uint64_t from, std::uint64_t to
   return best;
 }
 
-void Driver::publish(int rank, std::span<const float> replica) {
+std::span<const float> Driver::Published::on_host() {
+  if (device->host_accessible(replica.data())) return replica;
+  copy.resize(replica.size());
+  device->download(copy.data(), replica.data(), replica.size_bytes());
+  return copy;
+}
+
+void Driver::publish(int rank, Device& device, std::span<const float> replica) {
   const std::lock_guard lock(mutex_);
-  published_[static_cast<std::size_t>(rank)] = replica;
+  published_[static_cast<std::size_t>(rank)] = {.device = &device, .replica = replica, .copy = {}};
 }
 
 // Added in rank order, in double: the same bits whatever the order of arrival.
 std::span<const float> Driver::mean_of_published() {
   const std::lock_guard lock(mutex_);
   mean_.resize(model_.parameters());
+  std::vector<std::span<const float>> replicas;
+  for (Published& published : published_) replicas.push_back(published.on_host());
   for (std::size_t i = 0; i < mean_.size(); ++i) {
     double sum = 0;
-    for (const auto& replica : published_) sum += static_cast<double>(replica[i]);
-    mean_[i] = static_cast<float>(sum / static_cast<double>(published_.size()));
+    for (const auto& replica : replicas) sum += static_cast<double>(replica[i]);
+    mean_[i] = static_cast<float>(sum / static_cast<double>(replicas.size()));
   }
   return mean_;
 }

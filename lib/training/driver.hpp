@@ -68,7 +68,7 @@ class Driver final : public Run {
   void evaluate_here(Worker& worker, std::optional<std::uint64_t> samples,
                      const std::function<std::span<const float>()>& model) override;
   std::optional<double> best_accuracy(std::uint64_t from, std::uint64_t to) const override;
-  void publish(int rank, std::span<const float> replica) override;
+  void publish(int rank, Device& device, std::span<const float> replica) override;
   std::span<const float> mean_of_published() override;
   void record(Seconds time, nlohmann::json event) override;
   void observe(const std::string& histogram, std::int64_t value) override;
@@ -90,6 +90,15 @@ class Driver final : public Run {
    private:
     std::uint64_t first_ = 0;
     std::deque<Decision> entries_;
+  };
+
+  struct Published {
+    Device* device = nullptr;
+    std::span<const float> replica;
+    std::vector<float> copy;  // where the host does not reach the replica
+
+    // Only while the world is stopped: then nobody else calls the device.
+    std::span<const float> on_host();
   };
 
   bool budget_used_up(Seconds now, std::uint64_t samples) const;  // mutex held
@@ -117,7 +126,7 @@ class Driver final : public Run {
   bool budget_ended_ = false;  // by the algorithm
   std::optional<std::pair<Status, std::string>> stop_;
   Decisions running_, evaluating_;
-  std::vector<std::span<const float>> published_;  // by rank
+  std::vector<Published> published_;  // by rank
   std::vector<float> mean_;
   std::vector<Seconds> step_time_;  // by rank, sum
   std::vector<std::uint64_t> steps_;

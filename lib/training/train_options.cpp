@@ -80,7 +80,7 @@ void declare_cluster(OptionSet& set, TrainOptions& o) {
       .symbol("P")
       .at_least(0);
   set.add("devices", o.devices,
-          "threads: a device per worker, e.g. cpu:1 or cpu:1,cpu:2; the last repeats");
+          "threads: a device per worker, e.g. cpu:2, cuda:0,cuda:1 or cuda:all; the last repeats");
   set.add("profile", o.profile, "sim: device profile, built-in name or JSON file");
   set.add("network", o.network, "sim: network model, built-in name or JSON file");
   set.add("speed", o.speed,

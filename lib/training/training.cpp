@@ -7,6 +7,7 @@
 #include <fstream>
 #include <thread>
 
+#include "cluster/threads/devices.hpp"
 #include "core/error.hpp"
 #include "core/text.hpp"
 #include "data/sampler.hpp"
@@ -84,9 +85,7 @@ struct Training::Impl {
 // Everything that needs no data: mistakes in options show before anything is loaded.
 void Training::Impl::resolve() {
   options.validate();
-  for (const std::string& list : options.devices) {
-    for (const auto device : split(list, ',')) devices.emplace_back(trim(device));
-  }
+  devices = threads::split_devices(options.devices);
   plan.workers =
       options.workers > 0 ? options.workers : std::max(1, static_cast<int>(devices.size()));
   plan.batch_size = options.batch_size;

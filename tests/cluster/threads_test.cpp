@@ -55,7 +55,8 @@ TEST(ThreadsDevices, BadEntriesSayWhatWasExpected) {
   };
   const Error kind = parse({"gpu:0"}, 1);
   EXPECT_EQ(kind.code(), ExitCode::usage);
-  EXPECT_STREQ(kind.what(), "--devices: found \"gpu:0\", expected cpu:N (N cores) or cuda:N");
+  EXPECT_STREQ(kind.what(),
+               "--devices: found \"gpu:0\", expected cpu:N (N cores), cuda:N or cuda:all");
   EXPECT_THAT(parse({"cpi:1"}, 1).hint(), HasSubstr("cpu"));
   EXPECT_EQ(parse({"cpu:0"}, 1).code(), ExitCode::usage);
   EXPECT_EQ(parse({"cpu:x"}, 1).code(), ExitCode::usage);
@@ -65,9 +66,12 @@ TEST(ThreadsDevices, BadEntriesSayWhatWasExpected) {
   EXPECT_EQ(many.code(), ExitCode::usage);
   EXPECT_STREQ(many.what(), "--devices: found 3 devices for 2 workers");
   EXPECT_EQ(many.hint(), "set --workers 3");
-  const Error cuda = parse({"cuda:0"}, 1);
+  EXPECT_EQ(parse({"cuda:x"}, 1).code(), ExitCode::usage);
+  EXPECT_EQ(parse({"cuda"}, 1).code(), ExitCode::usage);
+  const Error cuda = parse({"cuda:1000"}, 1);
   EXPECT_EQ(cuda.code(), ExitCode::device);
-  EXPECT_THAT(cuda.hint(), HasSubstr("built without CUDA"));
+  EXPECT_THAT(cuda.what(), HasSubstr("--devices: cuda:1000: "));
+  EXPECT_FALSE(cuda.hint().empty());
   const Error cores = parse({"cpu:3"}, 1);
   EXPECT_EQ(cores.code(), ExitCode::device);
   EXPECT_STREQ(cores.what(), "--devices: cpu:3 asks for 3 cores, this process may use 2");

@@ -7,6 +7,7 @@
 #include "cluster/blocking.hpp"
 #include "cluster/reduce.hpp"
 #include "cluster/threads/comm.hpp"
+#include "cluster/threads/host_memory.hpp"
 #include "core/error.hpp"
 
 namespace hetsgd::threads {
@@ -203,10 +204,12 @@ void ThreadsComm::all_reduce_raw(void* data, std::size_t n, Element element, Red
   const auto slice = slice_of(rank_, size(), n, element);
   const std::size_t mine = (slice.end - slice.begin) * element_bytes(element);
   count(kind, (p - 1) * mine + bytes - mine, (p - 1) * mine + bytes - mine);
-  collective(call, data, data, p * bytes, true, [&](Round& round, int r) {
+  HostMemory host(HostMemory::Use::update, data, bytes);
+  collective(call, host.data(), host.data(), p * bytes, true, [&](Round& round, int r) {
     const auto s = slice_of(r, size(), n, element);
     reduce_in_rank_order(round.in, round.out, s.begin, s.end, element, op);
   });
+  host.store();
 }
 
 void ThreadsComm::reduce_scatter_raw(void* data, std::size_t n, Element element, ReduceOp op,
@@ -222,11 +225,13 @@ void ThreadsComm::reduce_scatter_raw(void* data, std::size_t n, Element element,
   const auto block = block_of(rank_, n);
   const std::size_t mine = (block.end - block.begin) * element_bytes(element);
   count(kind, bytes - mine, (p - 1) * mine);
-  collective(call, data, data, p * bytes, true, [&](Round& round, int r) {
+  HostMemory host(HostMemory::Use::update, data, bytes);
+  collective(call, host.data(), host.data(), p * bytes, true, [&](Round& round, int r) {
     const auto b = block_of(r, n);
     const auto target = std::span(round.out).subspan(static_cast<std::size_t>(r), 1);
     reduce_in_rank_order(round.in, target, b.begin, b.end, element, op);
   });
+  host.store(block.begin * element_bytes(element), block.end * element_bytes(element));
 }
 
 void ThreadsComm::broadcast_raw(void* data, std::size_t bytes, int root, Traffic kind) {
@@ -237,21 +242,27 @@ void ThreadsComm::broadcast_raw(void* data, std::size_t bytes, int root, Traffic
       .collective = Collective::broadcast, .count = bytes, .root = root, .kind = kind};
   const auto others = static_cast<std::size_t>(size()) - 1;
   count(kind, rank_ == root ? others * bytes : 0, rank_ == root ? 0 : bytes);
-  collective(call, data, data, others * bytes, rank_ == root, [&](Round& round, int r) {
-    copy_bytes(round.out[static_cast<std::size_t>(r)], round.in[static_cast<std::size_t>(root)],
-               bytes);
-  });
+  HostMemory host(rank_ == root ? HostMemory::Use::read : HostMemory::Use::write, data, bytes);
+  collective(call, host.data(), host.data(), others * bytes, rank_ == root,
+             [&](Round& round, int r) {
+               copy_bytes(round.out[static_cast<std::size_t>(r)],
+                          round.in[static_cast<std::size_t>(root)], bytes);
+             });
+  if (rank_ != root) host.store();
 }
 
 void ThreadsComm::all_gather_raw(const void* mine, std::size_t bytes, void* all, Traffic kind) {
   const CollectiveCall call{.collective = Collective::all_gather, .count = bytes, .kind = kind};
   const auto p = static_cast<std::size_t>(size());
   count(kind, (p - 1) * bytes, (p - 1) * bytes);
-  collective(call, mine, all, p * p * bytes, true, [&](Round& round, int r) {
-    auto* target = static_cast<std::byte*>(round.out[static_cast<std::size_t>(r)]);
+  const HostMemory source(mine, bytes);
+  HostMemory target(HostMemory::Use::write, all, p * bytes);
+  collective(call, source.data(), target.data(), p * p * bytes, true, [&](Round& round, int r) {
+    auto* to = static_cast<std::byte*>(round.out[static_cast<std::size_t>(r)]);
     for (std::size_t from = 0; from < p; ++from)
-      copy_bytes(target + from * bytes, round.in[from], bytes);
+      copy_bytes(to + from * bytes, round.in[from], bytes);
   });
+  target.store();
 }
 
 void ThreadsComm::barrier() {

@@ -3,6 +3,7 @@
 #include <cstring>
 
 #include "cluster/blocking.hpp"
+#include "cluster/threads/host_memory.hpp"
 #include "core/error.hpp"
 
 namespace hetsgd::threads {
@@ -49,6 +50,8 @@ void ThreadsComm::send_bytes(int to, int tag, std::span<const std::byte> data, T
   HETSGD_CHECK_LT(to, size());
   HETSGD_CHECK_GE(tag, 0);
   World& world = group_->world;
+  const HostMemory source(data.data(), data.size());
+  data = {source.data(), data.size()};
   auto lock = world.enter();
   count(kind, data.size(), 0);
   if (!deliver(lock, to, tag, data, kind)) {
@@ -102,11 +105,14 @@ Envelope ThreadsComm::receive_bytes(int from, int tag, std::span<std::byte> data
   HETSGD_CHECK_LT(from, size());
   HETSGD_CHECK_GE(tag, 0);
   World& world = group_->world;
+  HostMemory target(HostMemory::Use::write, data.data(), data.size());
+  data = {target.data(), data.size()};
   auto lock = world.enter();
   const bool here = group_->mailboxes[static_cast<std::size_t>(rank_)].find(from, tag) != nullptr;
   const Envelope envelope =
       here ? take_message(lock, from, tag, data) : wait_for_message(lock, from, tag, data);
   if (lock.owns_lock()) lock.unlock();
+  target.store();
   world.safepoint();
   return envelope;
 }

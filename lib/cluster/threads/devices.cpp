@@ -4,6 +4,7 @@
 
 #include "core/error.hpp"
 #include "core/text.hpp"
+#include "linalg/cuda/cuda_device.hpp"
 
 namespace hetsgd::threads {
 
@@ -12,18 +13,26 @@ namespace {
 // The kernel's masks can be larger than cpu_set_t on big machines; this many cores are looked at.
 constexpr int kMaxCores = 8192;
 
+constexpr int kMostGpus = 1024;
+
+DeviceSpec parse_gpu(std::string_view number) {
+  const auto gpu = static_cast<int>(parse_integer("--devices cuda:N", number, 0, kMostGpus));
+  try {
+    return {.text = cuda_device_name(gpu), .cores = 1, .gpu = gpu};
+  } catch (const Error& error) {
+    throw Error(error.code(), fmt::format("--devices: {}", error.what()), error.hint());
+  }
+}
+
 DeviceSpec parse_device(std::string_view text, int available) {
   const auto parts = split(text, ':');
   const std::string_view kind = parts.front();
-  if (kind == "cuda") {
-    throw with_hint(device_error("--devices: {}: this binary was built without CUDA", quote(text)),
-                    "built without CUDA: configure with -DHETSGD_CUDA=ON, or use cpu:N");
-  }
+  if (kind == "cuda" && parts.size() == 2) return parse_gpu(parts[1]);
   if (kind != "cpu" || parts.size() > 2) {
     const std::vector<std::string> kinds{"cpu", "cuda"};
-    throw with_hint(
-        usage_error("--devices: found {}, expected cpu:N (N cores) or cuda:N", quote(text)),
-        did_you_mean(kind, kinds));
+    throw with_hint(usage_error("--devices: found {}, expected cpu:N (N cores), cuda:N or cuda:all",
+                                quote(text)),
+                    did_you_mean(kind, kinds));
   }
   DeviceSpec spec;
   if (parts.size() == 2)
@@ -40,12 +49,33 @@ DeviceSpec parse_device(std::string_view text, int available) {
 
 }  // namespace
 
+std::vector<std::string> split_devices(const std::vector<std::string>& entries) {
+  std::vector<std::string> devices;
+  for (const std::string& entry : entries) {
+    for (const std::string_view part : split(entry, ',')) {
+      const std::string_view text = trim(part);
+      if (text != "cuda:all") {
+        devices.emplace_back(text);
+        continue;
+      }
+      const CudaPlatform platform = cuda_platform();
+      if (platform.gpus.empty()) {
+        throw with_hint(device_error("--devices: cuda:all: {}", platform.problem),
+                        "use cpu:N here; `hetsgd devices` lists what there is");
+      }
+      for (const CudaGpu& gpu : platform.gpus) {
+        devices.push_back(fmt::format("cuda:{}", gpu.ordinal));
+      }
+    }
+  }
+  return devices;
+}
+
 std::vector<DeviceSpec> parse_devices(const std::vector<std::string>& entries, int workers,
                                       int available) {
   std::vector<DeviceSpec> devices;
-  for (const auto& entry : entries) {
-    for (const auto text : split(entry, ','))
-      devices.push_back(parse_device(trim(text), available));
+  for (const std::string& text : split_devices(entries)) {
+    devices.push_back(parse_device(text, available));
   }
   if (devices.empty()) devices.push_back(parse_device("cpu:1", available));
   const auto p = static_cast<std::size_t>(workers);
@@ -60,7 +90,7 @@ std::vector<DeviceSpec> parse_devices(const std::vector<std::string>& entries, i
 }
 
 std::unique_ptr<Device> make_device(const DeviceSpec& spec) {
-  return make_cpu_device<float>(spec.cores);
+  return spec.gpu < 0 ? make_cpu_device<float>(spec.cores) : make_cuda_device<float>(spec.gpu);
 }
 
 std::vector<int> available_cores() {

@@ -10,14 +10,19 @@
 namespace hetsgd::threads {
 
 struct DeviceSpec {
-  std::string text;  // "cpu:2"
-  int cores = 1;
+  std::string text;  // "cpu:2", "cuda:0 (NVIDIA H200)"
+  int cores = 1;     // a GPU's host side takes one
+  int gpu = -1;      // -1: a CPU device
 };
 
-// One device per worker from entries such as "cpu", "cpu:2" or "cpu:1,cpu:2" (commas split an
-// entry); fewer devices than workers repeat the last, none at all is cpu:1. Errors: usage (another
-// kind, a bad number, more devices than workers); device (cuda, which this binary lacks, or more
-// cores for one worker than `available_cores`).
+// The devices named in entries such as "cpu:2" or "cpu:1,cuda:0" (commas split an entry), one text
+// each; "cuda:all" becomes every GPU. Errors: device (cuda:all without a GPU).
+std::vector<std::string> split_devices(const std::vector<std::string>& entries);
+
+// One device per worker from entries as above: cpu, cpu:N, cuda:N, the same GPU as often as wanted;
+// fewer devices than workers repeat the last, none at all is cpu:1. Errors: usage (another kind, a
+// bad number, more devices than workers); device (a GPU that is not there, or more cores for one
+// worker than `available_cores`).
 std::vector<DeviceSpec> parse_devices(const std::vector<std::string>& entries, int workers,
                                       int available_cores);
 

@@ -14,11 +14,17 @@ ThreadsNode::ThreadsNode(Run& run, Process& process)
       comm_(run.everybody_, process.rank),
       speed_(run.options_.speed_of(process.rank)) {}
 
+// A computation has ended when its results are there, for the clock and for everybody else.
+void ThreadsNode::run_to_the_end(FunctionRef fn) {
+  fn();
+  process_.device->synchronize();
+}
+
 void ThreadsNode::compute(const Work& work, ComputeKind kind, FunctionRef fn) {
   static_cast<void>(work);  // takes as long as it takes
   run_.world_.safepoint();
   const Seconds start = now();
-  fn();
+  run_to_the_end(fn);
   const Seconds duration = now() - start;
   const Seconds extra = straggle(kind, start, duration);
   if (extra > Seconds(0)) delay(start + duration, extra);
@@ -32,7 +38,7 @@ bool ThreadsNode::compute_unless(Interrupt& interrupt, const Work&, ComputeKind 
   run_.world_.safepoint();
   if (raised) return false;
   const Seconds start = now();
-  fn();
+  run_to_the_end(fn);
   const Seconds duration = now() - start;
   const Seconds extra = straggle(kind, start, duration);
   bool complete = !raised;
@@ -81,6 +87,7 @@ void ThreadsNode::sleep(Seconds duration) {
 
 void ThreadsNode::companion(std::string name, std::function<void(Node&)> fn) {
   run_.world_.safepoint();
+  process_.device->synchronize();  // the companion's device may go on where this one stands
   run_.start_companion(process_, name, std::move(fn));
 }
 

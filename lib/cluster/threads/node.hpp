@@ -86,6 +86,7 @@ class ThreadsNode final : public Node {
   void fence_together(FunctionRef fn) override;
 
  private:
+  void run_to_the_end(FunctionRef fn);
   Seconds straggle(ComputeKind kind, Seconds start, Seconds duration);
   // False if `unless` became true before its end.
   bool delay(Seconds from, Seconds requested, const std::atomic<bool>* unless = nullptr);

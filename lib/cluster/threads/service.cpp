@@ -3,6 +3,7 @@
 #include <cstring>
 
 #include "cluster/blocking.hpp"
+#include "cluster/threads/host_memory.hpp"
 #include "core/error.hpp"
 
 namespace hetsgd::threads {
@@ -192,6 +193,16 @@ void ThreadsService::call(int from, std::span<const std::byte> request,
   me.ledger.communicate += entry.copying;
   me.ledger.wait += world_.now() - since - entry.copying;
   world_.safepoint();
+}
+
+void ThreadsPort::call_raw(std::span<const std::byte> request, std::span<const float> payload,
+                           Traffic kind, std::span<std::byte> reply,
+                           std::span<float> reply_payload) {
+  const HostMemory source(payload.data(), payload.size_bytes());
+  HostMemory target(HostMemory::Use::write, reply_payload.data(), reply_payload.size_bytes());
+  service_->call(rank_, request, {reinterpret_cast<const float*>(source.data()), payload.size()},
+                 kind, reply, {reinterpret_cast<float*>(target.data()), reply_payload.size()});
+  target.store();
 }
 
 }  // namespace hetsgd::threads

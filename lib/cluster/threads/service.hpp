@@ -69,10 +69,9 @@ class ThreadsPort final : public ServicePort {
  public:
   ThreadsPort(std::shared_ptr<ThreadsService> service, int rank)
       : service_(std::move(service)), rank_(rank) {}
+  // The payloads may be memory of the caller's device.
   void call_raw(std::span<const std::byte> request, std::span<const float> payload, Traffic kind,
-                std::span<std::byte> reply, std::span<float> reply_payload) override {
-    service_->call(rank_, request, payload, kind, reply, reply_payload);
-  }
+                std::span<std::byte> reply, std::span<float> reply_payload) override;
 
  private:
   std::shared_ptr<ThreadsService> service_;

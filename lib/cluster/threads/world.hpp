@@ -13,8 +13,10 @@
 //   - the abort: a process is unwound only from a point at which nobody touches its memory.
 #pragma once
 
+#include <array>
 #include <atomic>
 #include <condition_variable>
+#include <cstddef>
 #include <cstdint>
 #include <exception>
 #include <functional>
@@ -60,6 +62,24 @@ class Until final : public Wait {
   Describe describe_;
 };
 
+// Host memory that grows and never shrinks.
+class Room {
+ public:
+  // Contents are undefined after growth.
+  std::byte* reserve(std::size_t bytes) {
+    if (bytes > capacity_) {
+      data_.reset();
+      data_ = std::make_unique_for_overwrite<std::byte[]>(bytes);
+      capacity_ = bytes;
+    }
+    return data_.get();
+  }
+
+ private:
+  std::unique_ptr<std::byte[]> data_;
+  std::size_t capacity_ = 0;
+};
+
 enum class ProcessKind { worker, companion, service };
 
 // A thread of the run.
@@ -70,6 +90,7 @@ struct Process {
   Process* parent = nullptr;       // of a companion: its worker
   std::unique_ptr<Device> device;  // made by its own thread; null for services
   std::string device_text;         // WorkerReport.device
+  std::array<Room, 2> staging;     // host_memory.hpp
   Ledger ledger;                   // written by its own thread only
   Seconds delay_owed{0};  // straggler delay asked for and not yet made; < 0: made in excess
   std::thread thread;

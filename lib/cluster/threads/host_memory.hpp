@@ -1,0 +1,38 @@
+// Device memory as the host sees it during one call of the vocabulary.
+//
+// The cluster moves bytes between processes on the host. Where the host does not reach a process'
+// device memory, the process copies it out before the call, or in after it: algorithms hand over
+// their buffers, wherever these lie. On a CPU nothing is copied.
+#pragma once
+
+#include <cstddef>
+#include <span>
+
+#include "cluster/threads/world.hpp"
+
+namespace hetsgd::threads {
+
+class HostMemory {
+ public:
+  // What the host does with it. A process has room for one `read` beside one of the others.
+  enum class Use { read, write, update };
+
+  // Of the calling process. Returns when the host may read. The time of copying is communication.
+  HostMemory(Use use, void* memory, std::size_t bytes);
+  HostMemory(const void* memory, std::size_t bytes)
+      : HostMemory(Use::read, const_cast<void*>(memory), bytes) {}
+
+  std::byte* data() const { return host_; }
+  // After write and update: returns when the device has what the host wrote at [begin, end).
+  void store() { store(0, bytes_); }
+  void store(std::size_t begin, std::size_t end);
+
+ private:
+  bool staged() const { return host_ != memory_; }
+
+  std::byte* memory_;
+  std::byte* host_;
+  std::size_t bytes_;
+};
+
+}  // namespace hetsgd::threads

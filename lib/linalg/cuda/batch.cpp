@@ -1,0 +1,98 @@
+#include "linalg/cuda/batch.hpp"
+
+#include <cstring>
+
+#include "core/error.hpp"
+#include "linalg/cuda/index.hpp"
+
+namespace hetsgd::cuda {
+
+namespace {
+
+// Offsets, then column numbers, then values, each on a boundary of its own.
+struct Parts {
+  Parts(std::size_t rows, std::size_t nonzeros, bool values)
+      : index(round_up((rows + 1) * sizeof(std::uint64_t), kAlignment)),
+        value(round_up(index + nonzeros * sizeof(std::uint32_t), kAlignment)),
+        bytes(value + (values ? nonzeros * sizeof(float) : 0)) {}
+  static constexpr std::size_t kAlignment = 128;
+  std::size_t index, value, bytes;
+};
+
+template <class Real>
+std::size_t count_nonzeros(const SparseRows<Real>& batch) {
+  std::size_t count = 0;
+  for (std::size_t r = 0; r < batch.rows; ++r) {
+    const std::size_t source = batch.source_row(r);
+    count += batch.begin[source + 1] - batch.begin[source];
+  }
+  return count;
+}
+
+template <class Real>
+void gather(const SparseRows<Real>& batch, const Parts& parts, std::byte* to) {
+  auto* const begin = reinterpret_cast<std::uint64_t*>(to);
+  auto* index = reinterpret_cast<std::uint32_t*>(to + parts.index);
+  auto* value = reinterpret_cast<float*>(to + parts.value);
+  std::uint64_t at = 0;
+  for (std::size_t r = 0; r < batch.rows; ++r) {
+    const std::size_t source = batch.source_row(r);
+    const std::uint64_t from = batch.begin[source], count = batch.begin[source + 1] - from;
+    begin[r] = at;
+    if (count == 0) continue;  // an empty matrix has no arrays
+    std::memcpy(index + at, batch.index + from, count * sizeof(std::uint32_t));
+    if (batch.value) std::memcpy(value + at, batch.value + from, count * sizeof(float));
+    at += count;
+  }
+  begin[batch.rows] = at;
+}
+
+}  // namespace
+
+BatchStage::BatchStage(const Stream& compute)
+    : compute_(compute), slots_{Slot(copy_), Slot(copy_), Slot(copy_), Slot(copy_)} {}
+
+template <class Real>
+SparseRows<Real> BatchStage::stage(const SparseRows<Real>& batch) {
+  Slot& slot = slots_[calls_ % kSlots];
+  began_[calls_ % kSlots].record(compute_);
+  slot.copied.wait();  // the host's part of the slot is free: its last copy is long over
+  const std::size_t nonzeros = count_nonzeros(batch);
+  // Nonzeros are counted with an int in the sort by column, samples with 32 bits.
+  HETSGD_CHECK_LT(nonzeros, std::size_t{1} << 31);
+  HETSGD_CHECK_LT(batch.rows, std::size_t{1} << 31);
+  const Parts parts(batch.rows, nonzeros, batch.value != nullptr);
+  std::byte* const host = slot.pinned.reserve(parts.bytes, "a batch on its way to the GPU");
+  gather(batch, parts, host);
+
+  // What was staged here four calls ago was good until two calls ago: kernels that read it were
+  // given to the compute stream before that.
+  if (calls_ >= kGood) began_[(calls_ - kGood) % kSlots].hold(copy_);
+  auto* const device = slot.memory.reserve<std::byte>(parts.bytes, "a batch");
+  HETSGD_CUDA(cudaMemcpyAsync(device, host, parts.bytes, cudaMemcpyHostToDevice, copy_.get()));
+  slot.copied.record(copy_);
+  slot.copied.hold(compute_);
+  slot.begin = reinterpret_cast<const std::uint64_t*>(device);
+  slot.nonzeros = nonzeros;
+  slot.call = calls_++;
+  return {.rows = batch.rows,
+          .columns = batch.columns,
+          .row = nullptr,
+          .begin = slot.begin,
+          .index = reinterpret_cast<const std::uint32_t*>(device + parts.index),
+          .value = batch.value ? reinterpret_cast<const float*>(device + parts.value) : nullptr};
+}
+
+std::size_t BatchStage::nonzeros_at(const std::uint64_t* begin) const {
+  for (const Slot& slot : slots_) {
+    if (slot.begin != nullptr && slot.begin == begin && calls_ - slot.call <= kGood) {
+      return slot.nonzeros;
+    }
+  }
+  throw CheckFailure("a GPU kernel got rows that its device's stage() did not make, or not lately");
+}
+
+template SparseRows<float> BatchStage::stage<float>(const SparseRows<float>&);
+template SparseRows<double> BatchStage::stage<double>(const SparseRows<double>&);
+
+}  // namespace hetsgd::cuda

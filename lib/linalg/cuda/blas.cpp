@@ -1,0 +1,138 @@
+#include "linalg/cuda/blas.hpp"
+
+#include <cublas_v2.h>
+#include <dlfcn.h>
+
+#include <array>
+#include <cstdint>
+#include <string>
+
+#include "core/error.hpp"
+#include "linalg/cuda/vectors.hpp"
+#include "linalg/device.hpp"
+
+namespace hetsgd::cuda {
+
+namespace {
+
+constexpr std::size_t kWorkspaceBytes = std::size_t{32} << 20;  // what Hopper GPUs are served with
+
+// The functions of libcublas that are used. Their names carry the version of their interface.
+struct Library {
+  Library() {
+    // By name as the system finds it, then where it was when this program was built.
+    const std::string name = "libcublas.so." HETSGD_CUBLAS_MAJOR;
+    void* const library = open({name, HETSGD_CUDA_LIBRARY_DIR "/" + name});
+    load(library, "cublasCreate_v2", create);
+    load(library, "cublasDestroy_v2", destroy);
+    load(library, "cublasSetStream_v2", set_stream);
+    load(library, "cublasSetWorkspace_v2", set_workspace);
+    load(library, "cublasSetMathMode", set_math_mode);
+    load(library, "cublasSetAtomicsMode", set_atomics_mode);
+    load(library, "cublasGetStatusString", status_string);
+    load(library, "cublasSgemm_v2_64", sgemm);
+    load(library, "cublasDgemm_v2_64", dgemm);
+  }
+
+  static const Library& get() {
+    static const Library library;
+    return library;
+  }
+
+  void check(cublasStatus_t status, const char* call) const {
+    if (status == CUBLAS_STATUS_SUCCESS) return;
+    const char* const hint = status == CUBLAS_STATUS_ALLOC_FAILED
+                                 ? "the GPU has no memory left for cuBLAS: fewer workers on it?"
+                                 : "";
+    throw with_hint(device_error("{}: {}", call, status_string(status)), hint);
+  }
+
+  decltype(&cublasCreate_v2) create = nullptr;
+  decltype(&cublasDestroy_v2) destroy = nullptr;
+  decltype(&cublasSetStream_v2) set_stream = nullptr;
+  decltype(&cublasSetWorkspace_v2) set_workspace = nullptr;
+  decltype(&cublasSetMathMode) set_math_mode = nullptr;
+  decltype(&cublasSetAtomicsMode) set_atomics_mode = nullptr;
+  decltype(&cublasGetStatusString) status_string = nullptr;
+  decltype(&cublasSgemm_v2_64) sgemm = nullptr;
+  decltype(&cublasDgemm_v2_64) dgemm = nullptr;
+
+ private:
+  static void* open(const std::array<std::string, 2>& names) {
+    std::string reasons;
+    for (const std::string& name : names) {
+      if (void* const library = dlopen(name.c_str(), RTLD_NOW | RTLD_LOCAL)) return library;
+      reasons += fmt::format("{}{}", reasons.empty() ? "" : "; ", dlerror());
+    }
+    throw with_hint(device_error("cuBLAS: {}", reasons),
+                    "install the CUDA libraries or name their folder in LD_LIBRARY_PATH");
+  }
+
+  template <class Function>
+  static void load(void* library, const char* name, Function& function) {
+    function = reinterpret_cast<Function>(dlsym(library, name));
+    if (function == nullptr) throw device_error("cuBLAS: no function {}: {}", name, dlerror());
+  }
+};
+
+cublasOperation_t operation(Transpose transpose) {
+  return transpose == Transpose::yes ? CUBLAS_OP_T : CUBLAS_OP_N;
+}
+
+}  // namespace
+
+struct Blas::Impl {
+  explicit Impl(const Stream& its_stream) : stream(its_stream), workspace(its_stream) {
+    blas.check(blas.create(&handle), "cublasCreate");
+    try {
+      blas.check(blas.set_stream(handle, stream.get()), "cublasSetStream");
+      void* const memory = workspace.reserve<std::byte>(kWorkspaceBytes, "cuBLAS' workspace");
+      blas.check(blas.set_workspace(handle, memory, kWorkspaceBytes), "cublasSetWorkspace");
+      blas.check(blas.set_math_mode(handle, CUBLAS_DEFAULT_MATH), "cublasSetMathMode");
+      blas.check(blas.set_atomics_mode(handle, CUBLAS_ATOMICS_NOT_ALLOWED), "cublasSetAtomicsMode");
+    } catch (...) {
+      blas.destroy(handle);
+      throw;
+    }
+  }
+  ~Impl() { blas.destroy(handle); }
+
+  const Library& blas = Library::get();
+  const Stream& stream;
+  DeviceMemory workspace;
+  cublasHandle_t handle = nullptr;
+};
+
+Blas::Blas(const Stream& stream) : impl_(std::make_unique<Impl>(stream)) {}
+Blas::~Blas() = default;
+
+// cuBLAS stores columns. Read so, a row-major matrix is its own transpose, and C^T = op(B)^T op(A)^T.
+template <class Real>
+void Blas::gemm(Transpose a, Transpose b, std::size_t m, std::size_t n, std::size_t k, Real alpha,
+                const Real* A, std::size_t lda, const Real* B, std::size_t ldb, Real beta, Real* C,
+                std::size_t ldc) {
+  if (m == 0 || n == 0) return;
+  // What cuBLAS does without a k is not said anywhere.
+  if (k == 0) return scale_matrix(impl_->stream.get(), m, n, beta, C, ldc);
+  const auto whole = [](std::size_t x) { return static_cast<std::int64_t>(x); };
+  const Library& blas = impl_->blas;
+  cublasStatus_t status = CUBLAS_STATUS_SUCCESS;
+  if constexpr (sizeof(Real) == sizeof(float)) {
+    status = blas.sgemm(impl_->handle, operation(b), operation(a), whole(n), whole(m), whole(k),
+                        &alpha, B, whole(ldb), A, whole(lda), &beta, C, whole(ldc));
+  } else {
+    status = blas.dgemm(impl_->handle, operation(b), operation(a), whole(n), whole(m), whole(k),
+                        &alpha, B, whole(ldb), A, whole(lda), &beta, C, whole(ldc));
+  }
+  blas.check(status, "cublasGemm");
+}
+
+#define HETSGD_INSTANTIATE(Real)                                                                 \
+  template void Blas::gemm<Real>(Transpose, Transpose, std::size_t, std::size_t, std::size_t,    \
+                                 Real, const Real*, std::size_t, const Real*, std::size_t, Real, \
+                                 Real*, std::size_t);
+HETSGD_INSTANTIATE(float)
+HETSGD_INSTANTIATE(double)
+#undef HETSGD_INSTANTIATE
+
+}  // namespace hetsgd::cuda

@@ -1,0 +1,38 @@
+// Dense products by cuBLAS.
+//
+// The library is loaded when the first GPU is used and not when the program starts: mapping its
+// 600 MB takes a tenth of a second, which `hetsgd --version` and every run on CPUs would pay, and a
+// machine without it can run all the rest.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+
+#include "linalg/cuda/resources.hpp"
+
+namespace hetsgd {
+enum class Transpose;
+}
+
+namespace hetsgd::cuda {
+
+class Blas {
+ public:
+  // Errors (device): no library, or one that does not work.
+  explicit Blas(const Stream& stream);
+  ~Blas();
+
+  // C[m x n] = alpha op(A)[m x k] op(B)[k x n] + beta C, row-major, any sizes. Full precision of
+  // Real (no TF32). The same bits for the same operands: one stream, a workspace of its own, and no
+  // atomic additions.
+  template <class Real>
+  void gemm(Transpose a, Transpose b, std::size_t m, std::size_t n, std::size_t k, Real alpha,
+            const Real* A, std::size_t lda, const Real* B, std::size_t ldb, Real beta, Real* C,
+            std::size_t ldc);
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace hetsgd::cuda

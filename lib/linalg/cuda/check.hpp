@@ -1,0 +1,23 @@
+// Every CUDA call is checked. Free of fmt: CUDA sources include this.
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include <cstddef>
+
+namespace hetsgd::cuda {
+
+// Throws Error(device) that names the call, the current device and CUDA's reason, with a hint.
+[[noreturn]] void fail(cudaError_t status, const char* call);
+// The same for memory: `bytes` were needed for `purpose`.
+[[noreturn]] void fail_memory(cudaError_t status, std::size_t bytes, const char* purpose);
+
+inline void check(cudaError_t status, const char* call) {
+  if (status != cudaSuccess) fail(status, call);
+}
+// After a launch. A kernel that fails while it runs shows at a later call.
+inline void check_launch(const char* kernel) { check(cudaGetLastError(), kernel); }
+
+}  // namespace hetsgd::cuda
+
+#define HETSGD_CUDA(call) ::hetsgd::cuda::check((call), #call)

@@ -1,0 +1,45 @@
+// GPUs as devices, and which ones there are.
+//
+// A device object has a stream of its own, so several on one GPU work side by side. Its memory comes
+// from the GPU's pool, which keeps what it ever had: allocations stop once the largest batch has
+// passed. Losses come back while the backward half of the step still runs.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "linalg/device.hpp"
+
+namespace hetsgd {
+
+struct CudaGpu {
+  int ordinal = 0;
+  std::string name;  // "NVIDIA H200"
+  std::size_t memory_bytes = 0;
+  int major = 0, minor = 0;  // compute capability
+  int multiprocessors = 0;
+};
+
+// What this process sees. No GPU is no error here: `problem` says why there is none.
+struct CudaPlatform {
+  bool built_in = false;  // this binary has CUDA devices
+  std::string driver;     // newest CUDA version that the driver knows, "13.0"; empty: no driver
+  std::string runtime;    // CUDA version that this binary was built with
+  std::string problem;    // empty: there are GPUs
+  std::vector<CudaGpu> gpus;
+};
+
+CudaPlatform cuda_platform();
+
+// GPU `ordinal`, whose name is "cuda:0 (NVIDIA H200)". Errors (device): no CUDA in this binary, no
+// driver, no such GPU, one that this binary has no code for, no cuBLAS, no memory; each with a hint.
+// Instantiated for float and double.
+template <class Real>
+std::unique_ptr<BasicDevice<Real>> make_cuda_device(int ordinal);
+
+// The GPU's name as that of its device; throws what make_cuda_device would for a missing one.
+std::string cuda_device_name(int ordinal);
+
+}  // namespace hetsgd

@@ -1,0 +1,342 @@
+// A GPU as a device: the kernels of this folder behind BasicDevice.
+//
+// Everything goes to one stream; the current GPU is set at each call, since calls may come from any
+// thread.
+#include <cuda_runtime_api.h>
+
+#include <limits>
+
+#include "linalg/cuda/batch.hpp"
+#include "linalg/cuda/blas.hpp"
+#include "linalg/cuda/check.hpp"
+#include "linalg/cuda/cuda_device.hpp"
+#include "linalg/cuda/index.hpp"
+#include "linalg/cuda/layers.hpp"
+#include "linalg/cuda/resources.hpp"
+#include "linalg/cuda/softmax.hpp"
+#include "linalg/cuda/softmax_layer.hpp"
+#include "linalg/cuda/sparse.hpp"
+#include "linalg/cuda/transfer.hpp"
+#include "linalg/cuda/vectors.hpp"
+
+namespace hetsgd {
+
+namespace {
+
+// One number on its way back to the host.
+class Result {
+ public:
+  explicit Result(const cuda::Stream& stream)
+      : stream_(stream),
+        memory_(stream),
+        device_(memory_.reserve<double>(1, kPurpose)),
+        host_(reinterpret_cast<double*>(pinned_.reserve(sizeof(double), kPurpose))) {}
+
+  double* device() const { return device_; }
+  // Sends the number after what the stream has been given so far; get() waits for it and no longer.
+  void send() {
+    HETSGD_CUDA(
+        cudaMemcpyAsync(host_, device_, sizeof(double), cudaMemcpyDeviceToHost, stream_.get()));
+    sent_.record(stream_);
+  }
+  double get() const {
+    sent_.wait();
+    return *host_;
+  }
+
+ private:
+  static constexpr const char* kPurpose = "a result";
+  const cuda::Stream& stream_;
+  cuda::DeviceMemory memory_;
+  cuda::Pinned pinned_;
+  cuda::Event sent_;
+  double* device_;
+  double* host_;
+};
+
+template <class Real>
+class CudaDevice final : public BasicDevice<Real> {
+ public:
+  // `ordinal` is the current device.
+  CudaDevice(int ordinal, std::string name, std::size_t logit_budget)
+      : ordinal_(ordinal),
+        name_(std::move(name)),
+        blas_(stream_),
+        transfer_(stream_),
+        batches_(stream_),
+        result_(stream_),
+        softmax_(stream_),
+        layer_(stream_, blas_, logit_budget),
+        partials_(stream_),
+        reals_(stream_),
+        rows_(stream_),
+        sort_(stream_),
+        sort_keys_(stream_),
+        sort_entries_(stream_) {}
+
+  ~CudaDevice() override {
+    cudaSetDevice(ordinal_);
+    cudaStreamSynchronize(stream_.get());  // before what kernels still use goes
+  }
+
+  std::string name() const override { return name_; }
+
+  void* allocate(std::size_t bytes) override {
+    use();
+    void* memory = nullptr;
+    const std::size_t size = std::max(bytes, std::size_t{1});
+    const cudaError_t status = cudaMallocAsync(&memory, size, stream_.get());
+    if (status != cudaSuccess) cuda::fail_memory(status, size, "a vector");
+    stream_.synchronize();  // other devices of this GPU may use it too: a companion's
+    return memory;
+  }
+  void release(void* memory) noexcept override {
+    cudaSetDevice(ordinal_);
+    cudaFreeAsync(memory, stream_.get());
+  }
+  void upload(void* device, const void* host, std::size_t bytes) override {
+    use();
+    transfer_.upload(device, host, bytes);
+  }
+  void download(void* host, const void* device, std::size_t bytes) override {
+    use();
+    transfer_.download(host, device, bytes);
+  }
+  void synchronize() override {
+    use();
+    stream_.synchronize();
+  }
+  bool host_accessible(const void* memory) const override {
+    if (memory == nullptr) return true;
+    cudaPointerAttributes attributes;
+    HETSGD_CUDA(cudaPointerGetAttributes(&attributes, memory));
+    return attributes.type != cudaMemoryTypeDevice && attributes.type != cudaMemoryTypeManaged;
+  }
+  SparseRows<Real> stage(const SparseRows<Real>& batch) override {
+    use();
+    return batches_.stage(batch);
+  }
+
+  void fill(std::size_t n, Real a, Real* y) override { cuda::fill(use(), n, a, y); }
+  void copy(std::size_t n, const Real* x, Real* y) override {
+    use();
+    if (n == 0 || x == y) return;
+    HETSGD_CUDA(cudaMemcpyAsync(y, x, n * sizeof(Real), cudaMemcpyDeviceToDevice, stream_.get()));
+  }
+  void axpby(std::size_t n, Real a, const Real* x, Real b, Real* y) override {
+    cuda::axpby(use(), n, a, x, b, y);
+  }
+  double dot(std::size_t n, const Real* x, const Real* y) override {
+    cuda::dot(use(), n, x, y, sums(cuda::kMostPartials), result_.device());
+    return fetch();
+  }
+  double squared_norm(std::size_t n, const Real* x) override { return dot(n, x, x); }
+  void momentum_merge(std::size_t n, const Real* merged, Real gamma, Real* w,
+                      Real* previous) override {
+    cuda::momentum_merge(use(), n, merged, gamma, w, previous);
+  }
+
+  void momentum_step(std::size_t n, const MomentumRule<Real>& rule, const Real* g, Real* v,
+                     Real* w) override {
+    cuda::momentum_step(use(), n, rule, g, v, w);
+  }
+  void moment_step(std::size_t n, const MomentRule<Real>& rule, Real step, const Real* g, Real* m,
+                   Real* v, Real* w) override {
+    cuda::moment_step(use(), n, rule, step, g, m, v, w);
+  }
+  double moment_update(std::size_t n, const MomentRule<Real>& rule, const Real* g, const Real* w,
+                       Real* m, Real* v) override {
+    cuda::moment_update(use(), n, rule, g, w, m, v, sums(cuda::kMostPartials), result_.device());
+    return fetch();
+  }
+  void moment_apply(std::size_t n, const MomentRule<Real>& rule, Real step, const Real* m,
+                    const Real* v, Real* w) override {
+    cuda::moment_apply(use(), n, rule, step, m, v, w);
+  }
+
+  void fill_rows(std::span<const std::uint32_t> rows, std::size_t n, Real a, Real* Y) override {
+    cuda::fill_rows(use(), rows.size(), bring(rows), n, a, Y);
+  }
+  void add_rows(std::span<const std::uint32_t> rows, std::size_t n, Real a, const Real* X,
+                Real* Y) override {
+    cuda::add_rows(use(), rows.size(), bring(rows), n, a, X, Y);
+  }
+
+  void gemm(Transpose a, Transpose b, std::size_t m, std::size_t n, std::size_t k, Real alpha,
+            const Real* A, std::size_t lda, const Real* B, std::size_t ldb, Real beta, Real* C,
+            std::size_t ldc) override {
+    use();
+    blas_.gemm(a, b, m, n, k, alpha, A, lda, B, ldb, beta, C, ldc);
+  }
+
+  void sparse_forward(const SparseRows<Real>& X, std::size_t n, const Real* W, const Real* bias,
+                      bool relu, Real* Y) override {
+    static_cast<void>(batches_.nonzeros(X));
+    cuda::sparse_forward(use(), X, n, W, bias, relu, Y);
+  }
+  void sparse_update(const SparseRows<Real>& X, std::size_t n, Real alpha, const Real* D,
+                     Real* W) override {
+    const std::size_t nonzeros = batches_.nonzeros(X);
+    if (nonzeros == 0) return;
+    use();
+    const std::size_t bytes = cuda::sort_bytes(nonzeros, X.columns);
+    auto* const entries = sort_entries_.reserve<cuda::Entry>(2 * nonzeros, kSorting);
+    const cuda::UpdateScratch scratch{
+        .entries = entries,
+        .sorted_entries = entries + nonzeros,
+        .sorted_keys = sort_keys_.reserve<std::uint32_t>(nonzeros, kSorting),
+        .sort = sort_.reserve<std::byte>(bytes, kSorting),
+        .sort_bytes = bytes};
+    cuda::sparse_update(stream_.get(), X, nonzeros, n, alpha, D, W, scratch);
+  }
+
+  void bias_relu(std::size_t rows, std::size_t n, const Real* bias, Real* Y) override {
+    cuda::bias_relu(use(), rows, n, bias, Y);
+  }
+  void relu_backward(std::size_t rows, std::size_t n, const Real* Y, Real* D) override {
+    cuda::relu_backward(use(), rows, n, Y, D);
+  }
+  void column_sums(std::size_t rows, std::size_t n, Real alpha, const Real* D, Real* b) override {
+    use();
+    auto* const partials =
+        reals_.reserve<Real>(cuda::row_groups(rows, n) * n, "the sums of columns");
+    cuda::column_sums(stream_.get(), rows, n, alpha, D, Real(1), b, partials);
+  }
+
+  double softmax_cross_entropy(const SparseRows<Real>& labels, std::size_t n, const Real* bias,
+                               Real scale, Real* Z) override {
+    const cuda::LogitBlock<Real> block{.columns = n, .Z = Z, .bias = bias};
+    const cuda::SoftmaxRows<Real> rows = softmax_forward(labels, block, false, scale);
+    cuda::softmax_gradient(stream_.get(), labels, block, scale, rows,
+                           cuda::row_groups(labels.rows, n), n, static_cast<Real*>(nullptr));
+    return result_.get();
+  }
+  double softmax_loss(const SparseRows<Real>& labels, std::size_t n, const Real* bias,
+                      Real* Z) override {
+    softmax_forward(labels, {.columns = n, .Z = Z, .bias = bias}, true, Real(1));
+    return result_.get();
+  }
+  double softmax_layer(const SparseRows<Real>& labels, const SoftmaxLayer<Real>& layer) override {
+    static_cast<void>(batches_.nonzeros(labels));
+    use();
+    const double* const losses = layer_.forward(labels, layer);
+    cuda::add_up(stream_.get(), labels.rows, losses, result_.device());
+    result_.send();
+    layer_.backward(labels, layer);
+    return result_.get();
+  }
+  double sigmoid_cross_entropy(const SparseRows<Real>& labels, const Real* bias, Real scale,
+                               Real* Z) override {
+    return sigmoid(labels, bias, true, scale, Z);
+  }
+  double sigmoid_loss(const SparseRows<Real>& labels, const Real* bias, Real* Z) override {
+    return sigmoid(labels, bias, false, Real(1), Z);
+  }
+
+  void top_k(std::size_t rows, std::size_t n, const Real* Z, std::size_t k,
+             std::uint32_t* top) override {
+    HETSGD_CHECK_LE(std::size_t{1}, k);
+    HETSGD_CHECK_LE(k, std::size_t{16});
+    HETSGD_CHECK_LE(k, n);
+    HETSGD_CHECK_LT(n, std::size_t{cuda::kNoLabel});
+    if (rows == 0) return;
+    use();
+    const std::size_t candidates = rows * cuda::top_parts(n) * cuda::top_width(k);
+    auto* const scores = reals_.reserve<Real>(candidates, kRanking);
+    auto* const labels = rows_.reserve<std::uint32_t>(candidates + rows * k, kRanking);
+    cuda::top_k(stream_.get(), rows, n, Z, k, scores, labels, labels + candidates);
+    transfer_.download(top, labels + candidates, rows * k * sizeof(std::uint32_t));
+  }
+
+ private:
+  static constexpr const char* kSorting = "the nonzeros of a batch by feature";
+  static constexpr const char* kRanking = "the best labels of a batch";
+
+  cudaStream_t use() const {
+    HETSGD_CUDA(cudaSetDevice(ordinal_));
+    return stream_.get();
+  }
+  double* sums(std::size_t count) { return partials_.reserve<double>(count, "partial sums"); }
+  double fetch() {
+    result_.send();
+    return result_.get();
+  }
+  const std::uint32_t* bring(std::span<const std::uint32_t> rows) {
+    auto* const device = rows_.reserve<std::uint32_t>(rows.size(), "the numbers of some rows");
+    transfer_.upload(device, rows.data(), rows.size_bytes());
+    return device;
+  }
+
+  // Statistics and losses of logits that are all in one block; the loss is on its way afterwards.
+  cuda::SoftmaxRows<Real> softmax_forward(const SparseRows<Real>& labels,
+                                          const cuda::LogitBlock<Real>& block, bool keep_bias,
+                                          Real scale) {
+    static_cast<void>(batches_.nonzeros(labels));
+    use();
+    const cuda::SoftmaxRows<Real> rows =
+        softmax_.reserve(labels.rows, cuda::ceil_divide(block.columns, cuda::kSegment));
+    cuda::softmax_statistics(stream_.get(), labels, block, keep_bias, rows);
+    cuda::softmax_combine(stream_.get(), labels, scale, rows);
+    cuda::add_up(stream_.get(), labels.rows, rows.loss, result_.device());
+    result_.send();
+    return rows;
+  }
+
+  double sigmoid(const SparseRows<Real>& labels, const Real* bias, bool gradient, Real scale,
+                 Real* Z) {
+    static_cast<void>(batches_.nonzeros(labels));
+    use();
+    double* const losses = sums(labels.rows);
+    cuda::sigmoid_rows(stream_.get(), labels, bias, gradient, scale, Z, losses);
+    cuda::add_up(stream_.get(), labels.rows, losses, result_.device());
+    return fetch();
+  }
+
+  const int ordinal_;
+  const std::string name_;
+  cuda::Stream stream_;
+  cuda::Blas blas_;
+  cuda::Transfer transfer_;
+  cuda::BatchStage batches_;
+  Result result_;
+  cuda::SoftmaxScratch<Real> softmax_;
+  cuda::SoftmaxLayerRun<Real> layer_;
+  // Working memory of single calls; the stream's order lets them share it.
+  cuda::DeviceMemory partials_, reals_, rows_, sort_, sort_keys_, sort_entries_;
+};
+
+// The pool keeps what was given back to it: steady state asks the driver for nothing.
+void keep_pool(int ordinal) {
+  int pools = 0;
+  HETSGD_CUDA(cudaDeviceGetAttribute(&pools, cudaDevAttrMemoryPoolsSupported, ordinal));
+  if (pools == 0) {
+    throw with_hint(device_error("cuda:{}: the driver offers no memory pools", ordinal),
+                    "some virtual GPUs have none; use a whole GPU or cpu:N");
+  }
+  cudaMemPool_t pool = nullptr;
+  HETSGD_CUDA(cudaDeviceGetDefaultMemPool(&pool, ordinal));
+  std::uint64_t all = std::numeric_limits<std::uint64_t>::max();
+  HETSGD_CUDA(cudaMemPoolSetAttribute(pool, cudaMemPoolAttrReleaseThreshold, &all));
+}
+
+// Of a GPU's memory, for the logits that a device keeps between the passes of softmax_layer. A fixed
+// share, so that what else is on the GPU has no say in the order of computing.
+constexpr std::size_t kLogitShare = 16;
+
+}  // namespace
+
+template <class Real>
+std::unique_ptr<BasicDevice<Real>> make_cuda_device(int ordinal) {
+  std::string name = cuda_device_name(ordinal);
+  HETSGD_CUDA(cudaSetDevice(ordinal));
+  cuda::check_kernels();
+  keep_pool(ordinal);
+  std::size_t free = 0, total = 0;
+  HETSGD_CUDA(cudaMemGetInfo(&free, &total));
+  return std::make_unique<CudaDevice<Real>>(ordinal, std::move(name), total / kLogitShare);
+}
+
+template std::unique_ptr<BasicDevice<float>> make_cuda_device<float>(int);
+template std::unique_ptr<BasicDevice<double>> make_cuda_device<double>(int);
+
+}  // namespace hetsgd

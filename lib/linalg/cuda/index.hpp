@@ -1,0 +1,206 @@
+// The index arithmetic of the CUDA kernels: which thread does what, and how ordered pieces are found
+// and merged. Runs on the host as well, where tests/linalg/cuda_index_test.cpp checks it.
+//
+// Nothing here depends on the GPU at hand, only on the operands' sizes: so a sum has one order, and
+// the same bits, on every run.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#ifdef __CUDACC__
+#define HETSGD_HOST_DEVICE __host__ __device__
+#else
+#define HETSGD_HOST_DEVICE
+#endif
+
+namespace hetsgd::cuda {
+
+inline constexpr std::size_t kWarp = 32;
+inline constexpr std::size_t kThreads = 256;  // per block, in every kernel
+inline constexpr std::size_t kWarps = kThreads / kWarp;
+// Blocks of one launch; whoever has more tasks takes several per block. Enough to fill any GPU many
+// times over, and far below the limit of 2^31 - 1.
+inline constexpr std::size_t kMostBlocks = std::size_t{1} << 16;
+
+HETSGD_HOST_DEVICE constexpr std::size_t smaller(std::size_t a, std::size_t b) {
+  return a < b ? a : b;
+}
+HETSGD_HOST_DEVICE constexpr std::size_t larger(std::size_t a, std::size_t b) {
+  return a < b ? b : a;
+}
+HETSGD_HOST_DEVICE constexpr std::size_t ceil_divide(std::size_t n, std::size_t by) {
+  return n / by + (n % by != 0 ? 1 : 0);
+}
+HETSGD_HOST_DEVICE constexpr std::size_t round_up(std::size_t n, std::size_t to) {
+  return ceil_divide(n, to) * to;
+}
+
+// Blocks for `tasks` tasks, `per_block` of them side by side. 0 tasks: 0 blocks, which must not be
+// launched.
+HETSGD_HOST_DEVICE constexpr std::size_t blocks_for(std::size_t tasks, std::size_t per_block) {
+  return smaller(ceil_divide(tasks, per_block), kMostBlocks);
+}
+
+struct Range {
+  std::size_t begin = 0, end = 0;
+  HETSGD_HOST_DEVICE constexpr std::size_t size() const { return end - begin; }
+};
+
+// Columns of a matrix cut into pieces of `width`: task t is piece t % pieces of row t / pieces.
+struct Tile {
+  std::size_t row = 0;
+  Range columns;
+};
+HETSGD_HOST_DEVICE constexpr Tile tile_of(std::size_t task, std::size_t columns,
+                                          std::size_t width) {
+  const std::size_t pieces = ceil_divide(columns, width);
+  const std::size_t begin = task % pieces * width;
+  return {task / pieces, {begin, smaller(columns, begin + width)}};
+}
+
+// --- sums ----------------------------------------------------------------------------------------
+// A reduction of n numbers goes through this many partial sums.
+inline constexpr std::size_t kMostPartials = 1024;
+HETSGD_HOST_DEVICE constexpr std::size_t partial_sums(std::size_t n) {
+  return smaller(ceil_divide(n, kThreads * 16), kMostPartials);
+}
+
+// Sums over the rows of a matrix: into how many groups of rows they are cut, so that there are
+// blocks enough also for few columns. A group has at least `kGroupRows` rows.
+inline constexpr std::size_t kGroupRows = 64;
+inline constexpr std::size_t kEnoughBlocks = 1024;
+HETSGD_HOST_DEVICE constexpr std::size_t row_groups(std::size_t rows, std::size_t columns) {
+  const std::size_t tiles = larger(ceil_divide(columns, kThreads), 1);
+  const std::size_t wanted = larger(kEnoughBlocks / tiles, 1);
+  return smaller(ceil_divide(rows, kGroupRows), wanted);
+}
+// Group g of `groups` over `rows` rows. Sizes differ by at most one.
+HETSGD_HOST_DEVICE constexpr Range group_of(std::size_t rows, std::size_t groups, std::size_t g) {
+  return {rows * g / groups, rows * (g + 1) / groups};
+}
+
+// --- ordered pieces ------------------------------------------------------------------------------
+// The first position in [begin, end) of the ascending `values` whose value is at least `least`.
+HETSGD_HOST_DEVICE constexpr std::uint64_t lower_bound(const std::uint32_t* values,
+                                                       std::uint64_t begin, std::uint64_t end,
+                                                       std::uint64_t least) {
+  while (begin < end) {
+    const std::uint64_t middle = begin + (end - begin) / 2;
+    if (values[middle] < least) {
+      begin = middle + 1;
+    } else {
+      end = middle;
+    }
+  }
+  return begin;
+}
+
+// How many bits tell `columns` column numbers apart: what a sort by column has to look at.
+HETSGD_HOST_DEVICE constexpr int key_bits(std::size_t columns) {
+  int bits = 1;
+  while (bits < 32 && (std::size_t{1} << bits) < columns) ++bits;
+  return bits;
+}
+
+// --- the output layer ----------------------------------------------------------------------------
+// Columns of one partial softmax: 16 per thread, in registers.
+inline constexpr std::size_t kSegment = kThreads * 16;
+
+// How a softmax layer of `rows` x `outputs` logits goes through them, label block by label block.
+// Labels per block: as many as keep its logits in a large L2 cache, but enough for a good product.
+// The logits of the first `kept` blocks stay in memory between the two passes, as `budget` bytes
+// allow; those of the others are computed twice, in room that they share.
+struct LayerPlan {
+  std::size_t block = 0;  // labels of a block; the last one may have fewer
+  std::size_t blocks = 0;
+  std::size_t kept = 0;
+  std::size_t numbers = 0;  // logits that are in memory at once
+  std::size_t parts = 0;    // partial softmaxes of a row
+};
+inline constexpr std::size_t kBlockBytes = std::size_t{32} << 20;
+
+HETSGD_HOST_DEVICE constexpr LayerPlan plan_layer(std::size_t rows, std::size_t outputs,
+                                                  std::size_t number_bytes, std::size_t budget) {
+  LayerPlan plan;
+  if (rows == 0 || outputs == 0) return plan;
+  const std::size_t fitting = kBlockBytes / (rows * number_bytes) / kSegment * kSegment;
+  plan.block = smaller(larger(fitting, kSegment), outputs);
+  plan.blocks = ceil_divide(outputs, plan.block);
+  const std::size_t bytes = plan.block * rows * number_bytes;
+  const std::size_t room = larger(budget / bytes, 1);
+  if (plan.blocks <= room) {
+    plan.kept = plan.blocks;
+    plan.numbers = outputs * rows;
+  } else {
+    plan.kept = room - 1;
+    plan.numbers = room * plan.block * rows;
+  }
+  plan.parts = ceil_divide(outputs, kSegment);  // a block is whole segments, or all there is
+  return plan;
+}
+HETSGD_HOST_DEVICE constexpr Range block_labels(const LayerPlan& plan, std::size_t outputs,
+                                                std::size_t block) {
+  return {block * plan.block, smaller(outputs, (block + 1) * plan.block)};
+}
+// Where the block's logits begin, in numbers.
+HETSGD_HOST_DEVICE constexpr std::size_t block_offset(const LayerPlan& plan, std::size_t rows,
+                                                      std::size_t block) {
+  return smaller(block, plan.kept) * plan.block * rows;
+}
+
+// --- the k largest -------------------------------------------------------------------------------
+// (a, i) ranks before (b, j): larger first, NaN last, among equals the smaller label. A total order,
+// so the best k are the same in whatever pieces they are looked for.
+template <class Real>
+HETSGD_HOST_DEVICE constexpr bool ranks_before(Real a, std::uint32_t i, Real b, std::uint32_t j) {
+  const bool a_is_nan = a != a, b_is_nan = b != b;
+  if (a_is_nan != b_is_nan) return b_is_nan;
+  if (!a_is_nan && a != b) return a > b;
+  return i < j;
+}
+
+// With a NaN score it ranks behind everything there is.
+inline constexpr std::uint32_t kNoLabel = 0xFFFFFFFFU;
+// Columns that one block searches.
+inline constexpr std::size_t kTopSegment = kThreads * 64;
+
+// The K best so far, best first. The loops have constant bounds and are unrolled, so that on the GPU
+// the entries are registers.
+template <class Real, int K>
+struct Best {
+  Real score[K];
+  std::uint32_t label[K];
+
+  // Forgets everything; `nan` is one.
+  HETSGD_HOST_DEVICE void clear(Real nan) {
+    for (int i = 0; i < K; ++i) {
+      score[i] = nan;
+      label[i] = kNoLabel;
+    }
+  }
+
+  HETSGD_HOST_DEVICE void insert(Real s, std::uint32_t l) {
+    if (!ranks_before(s, l, score[K - 1], label[K - 1])) return;
+#ifdef __CUDA_ARCH__
+#pragma unroll
+#endif
+    for (int i = K - 1; i > 0; --i) {
+      const bool before_left = ranks_before(s, l, score[i - 1], label[i - 1]);
+      const bool before_this = ranks_before(s, l, score[i], label[i]);
+      if (before_left) {
+        score[i] = score[i - 1];
+        label[i] = label[i - 1];
+      } else if (before_this) {
+        score[i] = s;
+        label[i] = l;
+      }
+    }
+    if (ranks_before(s, l, score[0], label[0])) {
+      score[0] = s;
+      label[0] = l;
+    }
+  }
+};
+
+}  // namespace hetsgd::cuda

@@ -1,0 +1,116 @@
+// Owners of streams, events, pinned host memory and device memory. All belong to the device that was
+// current when they were made; they can be destroyed from any thread.
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <utility>
+
+#include "linalg/cuda/check.hpp"
+
+namespace hetsgd::cuda {
+
+class Stream {
+ public:
+  Stream() { HETSGD_CUDA(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking)); }
+  ~Stream() { cudaStreamDestroy(stream_); }
+  Stream(const Stream&) = delete;
+  Stream& operator=(const Stream&) = delete;
+
+  cudaStream_t get() const { return stream_; }
+  void synchronize() const { HETSGD_CUDA(cudaStreamSynchronize(stream_)); }
+
+ private:
+  cudaStream_t stream_ = nullptr;
+};
+
+// A mark in a stream. One that was never recorded counts as passed.
+class Event {
+ public:
+  Event() { HETSGD_CUDA(cudaEventCreateWithFlags(&event_, cudaEventDisableTiming)); }
+  ~Event() { cudaEventDestroy(event_); }
+  Event(const Event&) = delete;
+  Event& operator=(const Event&) = delete;
+
+  void record(const Stream& stream) { HETSGD_CUDA(cudaEventRecord(event_, stream.get())); }
+  // The host waits, or what `stream` is given from now on.
+  void wait() const { HETSGD_CUDA(cudaEventSynchronize(event_)); }
+  void hold(const Stream& stream) const {
+    HETSGD_CUDA(cudaStreamWaitEvent(stream.get(), event_, 0));
+  }
+
+ private:
+  cudaEvent_t event_ = nullptr;
+};
+
+// Batches differ a little in their nonzeros: the second largest need not grow anything.
+constexpr std::size_t with_slack(std::size_t bytes) {
+  return bytes + std::min(bytes / 4, std::size_t{16} << 20);
+}
+
+// Host memory that the GPU copies from and to by itself. Grows and never shrinks.
+class Pinned {
+ public:
+  Pinned() = default;
+  ~Pinned() { cudaFreeHost(data_); }
+  Pinned(const Pinned&) = delete;
+  Pinned& operator=(const Pinned&) = delete;
+
+  // Contents are undefined after growth. No copy may be under way.
+  std::byte* reserve(std::size_t bytes, const char* purpose) {
+    if (bytes > capacity_) {
+      cudaFreeHost(std::exchange(data_, nullptr));
+      capacity_ = 0;
+      const std::size_t size = with_slack(bytes);
+      const cudaError_t status = cudaHostAlloc(&data_, size, cudaHostAllocPortable);
+      if (status != cudaSuccess) fail_memory(status, size, purpose);
+      capacity_ = size;
+    }
+    return static_cast<std::byte*>(data_);
+  }
+
+ private:
+  void* data_ = nullptr;
+  std::size_t capacity_ = 0;
+};
+
+// Device memory, taken and given back in the order of a stream. Grows and never shrinks.
+class DeviceMemory {
+ public:
+  explicit DeviceMemory(const Stream& stream) : stream_(stream.get()) {}
+  ~DeviceMemory() { release(); }
+  DeviceMemory(const DeviceMemory&) = delete;
+  DeviceMemory& operator=(const DeviceMemory&) = delete;
+
+  // Room for `count` numbers; contents are undefined after growth. Valid for what comes later in
+  // the stream. Never null.
+  template <class T>
+  T* reserve(std::size_t count, const char* purpose) {
+    const std::size_t bytes = std::max(count * sizeof(T), std::size_t{1});
+    if (bytes > capacity_) {
+      release();
+      const std::size_t size = with_slack(bytes);
+      const cudaError_t status = cudaMallocAsync(&data_, size, stream_);
+      if (status != cudaSuccess) {
+        data_ = nullptr;
+        fail_memory(status, size, purpose);
+      }
+      capacity_ = size;
+    }
+    return static_cast<T*>(data_);
+  }
+
+ private:
+  void release() {
+    if (data_ != nullptr) cudaFreeAsync(std::exchange(data_, nullptr), stream_);
+    capacity_ = 0;
+  }
+
+  cudaStream_t stream_;
+  void* data_ = nullptr;
+  std::size_t capacity_ = 0;
+};
+
+}  // namespace hetsgd::cuda

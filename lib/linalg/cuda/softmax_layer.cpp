@@ -1,0 +1,92 @@
+#include "linalg/cuda/softmax_layer.hpp"
+
+#include "linalg/cuda/layers.hpp"
+#include "linalg/cuda/vectors.hpp"
+#include "linalg/device.hpp"
+
+namespace hetsgd::cuda {
+
+template <class Real>
+SoftmaxRows<Real> SoftmaxScratch<Real>::reserve(std::size_t rows, std::size_t parts) {
+  const char* const purpose = "the softmax of a batch";
+  auto* const part_reals = part_reals_.reserve<Real>(rows * parts, purpose);
+  auto* const part_doubles = part_doubles_.reserve<double>(2 * rows * parts, purpose);
+  auto* const row_reals = row_reals_.reserve<Real>(2 * rows, purpose);
+  return {.parts = parts,
+          .part_max = part_reals,
+          .part_sum = part_doubles,
+          .part_true = part_doubles + rows * parts,
+          .max = row_reals,
+          .factor = row_reals + rows,
+          .loss = row_doubles_.reserve<double>(rows, purpose)};
+}
+
+template <class Real>
+LogitBlock<Real> SoftmaxLayerRun<Real>::block_at(const SoftmaxLayer<Real>& layer, std::size_t rows,
+                                                 std::size_t block) const {
+  const Range labels = block_labels(plan_, layer.outputs, block);
+  return {.first_label = labels.begin,
+          .columns = labels.size(),
+          .Z = Z_ + block_offset(plan_, rows, block),
+          .bias = layer.bias};
+}
+
+template <class Real>
+void SoftmaxLayerRun<Real>::multiply(const SoftmaxLayer<Real>& layer, std::size_t rows,
+                                     const LogitBlock<Real>& block) {
+  blas_.gemm(Transpose::no, Transpose::yes, rows, block.columns, layer.inputs, Real(1), layer.input,
+             layer.inputs, layer.weight + block.first_label * layer.inputs, layer.inputs, Real(0),
+             block.Z, block.columns);
+}
+
+template <class Real>
+const double* SoftmaxLayerRun<Real>::forward(const SparseRows<Real>& labels,
+                                             const SoftmaxLayer<Real>& layer) {
+  plan_ = plan_layer(labels.rows, layer.outputs, sizeof(Real), budget_);
+  rows_ = scratch_.reserve(labels.rows, plan_.parts);
+  Z_ = logits_.reserve<Real>(plan_.numbers, "the logits of a batch");
+  for (std::size_t b = 0; b < plan_.blocks; ++b) {
+    const LogitBlock<Real> block = block_at(layer, labels.rows, b);
+    multiply(layer, labels.rows, block);
+    softmax_statistics(stream_.get(), labels, block, false, rows_);
+  }
+  softmax_combine(stream_.get(), labels, layer.scale, rows_);
+  return rows_.loss;
+}
+
+template <class Real>
+void SoftmaxLayerRun<Real>::backward(const SparseRows<Real>& labels,
+                                     const SoftmaxLayer<Real>& layer) {
+  const std::size_t rows = labels.rows, in = layer.inputs;
+  const std::size_t groups = row_groups(rows, plan_.block);
+  auto* const partials =
+      partials_.reserve<Real>(groups * layer.outputs, "the bias gradient of a batch");
+  for (std::size_t b = 0; b < plan_.blocks; ++b) {
+    const LogitBlock<Real> block = block_at(layer, rows, b);
+    // The same product as in the first pass, to the bit: W's rows of this block have not moved yet.
+    if (b >= plan_.kept) multiply(layer, rows, block);
+    softmax_gradient(stream_.get(), labels, block, layer.scale, rows_, groups, layer.outputs,
+                     partials);
+    blas_.gemm(Transpose::no, Transpose::no, rows, in, block.columns, Real(1), block.Z,
+               block.columns, layer.weight + block.first_label * in, in, b == 0 ? Real(0) : Real(1),
+               layer.input_gradient, in);
+    blas_.gemm(Transpose::yes, Transpose::no, block.columns, in, rows, layer.alpha, block.Z,
+               block.columns, layer.input, in, layer.beta,
+               layer.weight_gradient + block.first_label * in, in);
+  }
+  if (rows == 0) {  // nothing but G = beta G
+    scale_matrix(stream_.get(), layer.outputs, in, layer.beta, layer.weight_gradient, in);
+  }
+  // Last: g may be the bias that the blocks read.
+  add_groups(stream_.get(), groups, layer.outputs, layer.alpha, partials, layer.beta,
+             layer.bias_gradient);
+}
+
+#define HETSGD_INSTANTIATE(Real)       \
+  template class SoftmaxScratch<Real>; \
+  template class SoftmaxLayerRun<Real>;
+HETSGD_INSTANTIATE(float)
+HETSGD_INSTANTIATE(double)
+#undef HETSGD_INSTANTIATE
+
+}  // namespace hetsgd::cuda

@@ -1,0 +1,67 @@
+// The dense output layer with softmax cross-entropy in two passes over blocks of labels:
+//   forward   per block: Z = A W^T (cuBLAS), statistics of Z + b; then the rows' losses
+//   backward  per block: [Z once more, if it was not kept], D from Z, dA += D W with the old W,
+//             G = beta G + alpha D^T A, which with G = W is the update; at the end g
+// Between the two the caller fetches the loss, so that the host has it while the GPU still works.
+//
+// Floor of a call with n samples, a inputs, b labels: 6nab operations (8nab of them for blocks that
+// are not kept), W read twice and G written once (with beta also read), 3ab to 4ab numbers.
+#pragma once
+
+#include <cstddef>
+
+#include "linalg/cuda/blas.hpp"
+#include "linalg/cuda/index.hpp"
+#include "linalg/cuda/resources.hpp"
+#include "linalg/cuda/softmax.hpp"
+#include "linalg/operands.hpp"
+
+namespace hetsgd::cuda {
+
+// Memory for what softmax kernels know of each row.
+template <class Real>
+class SoftmaxScratch {
+ public:
+  explicit SoftmaxScratch(const Stream& stream)
+      : part_reals_(stream), part_doubles_(stream), row_reals_(stream), row_doubles_(stream) {}
+  SoftmaxRows<Real> reserve(std::size_t rows, std::size_t parts);
+
+ private:
+  DeviceMemory part_reals_, part_doubles_, row_reals_, row_doubles_;
+};
+
+template <class Real>
+class SoftmaxLayerRun {
+ public:
+  // At most `budget` bytes of logits are kept between the passes.
+  SoftmaxLayerRun(const Stream& stream, Blas& blas, std::size_t budget)
+      : stream_(stream),
+        blas_(blas),
+        budget_(budget),
+        scratch_(stream),
+        logits_(stream),
+        partials_(stream) {}
+
+  // The loss of each row, [rows] in device memory.
+  const double* forward(const SparseRows<Real>& labels, const SoftmaxLayer<Real>& layer);
+  // Of the same call's operands.
+  void backward(const SparseRows<Real>& labels, const SoftmaxLayer<Real>& layer);
+
+ private:
+  LogitBlock<Real> block_at(const SoftmaxLayer<Real>& layer, std::size_t rows,
+                            std::size_t block) const;
+  void multiply(const SoftmaxLayer<Real>& layer, std::size_t rows, const LogitBlock<Real>& block);
+
+  const Stream& stream_;
+  Blas& blas_;
+  const std::size_t budget_;
+  SoftmaxScratch<Real> scratch_;
+  DeviceMemory logits_, partials_;
+
+  // One call's problem.
+  LayerPlan plan_;
+  SoftmaxRows<Real> rows_;
+  Real* Z_ = nullptr;
+};
+
+}  // namespace hetsgd::cuda

@@ -1,0 +1,48 @@
+// Launchers of sparse rows x dense, forward and transposed. Rows are compact, as BatchStage makes
+// them: offsets from 0, no row numbers.
+//
+// Own kernels and not cuSPARSE's: they add the bias, apply ReLU and accumulate into W on the way,
+// and touch the rows of W that occur and nothing else.
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include <cstddef>
+#include <cstdint>
+
+#include "linalg/operands.hpp"
+
+namespace hetsgd::cuda {
+
+// Floor, for z nonzeros: 8z + (4 or 8)zn bytes of indices, values and rows of W, and Y written once.
+template <class Real>
+void sparse_forward(cudaStream_t stream, const SparseRows<Real>& X, std::size_t n, const Real* W,
+                    const Real* bias, bool relu, Real* Y);
+
+// A nonzero of X beside its column number, which is the sort's key.
+struct alignas(8) Entry {
+  std::uint32_t row;
+  float value;
+};
+
+// Working memory of sparse_update for `nonzeros` nonzeros; `sort_bytes` is what sort_bytes() says.
+struct UpdateScratch {
+  Entry* entries = nullptr;              // [nonzeros] in the order of X
+  Entry* sorted_entries = nullptr;       // [nonzeros] by column
+  std::uint32_t* sorted_keys = nullptr;  // [nonzeros] columns, ascending
+  void* sort = nullptr;
+  std::size_t sort_bytes = 0;
+};
+std::size_t sort_bytes(std::size_t nonzeros, std::size_t columns);
+
+// W += alpha X^T D in a fixed order of additions. Atomic additions would be simpler, but arrive in
+// another order each time. So every row of W has one owner: the nonzeros are sorted by column (a
+// stable radix sort: those of one column stay in the order of the samples), and the warp that finds
+// a column's first nonzero adds up all of them and writes that row of W.
+// Floor, for z nonzeros in u columns: rows of D read z times (from the L2 cache, as a batch's D
+// fits), rows of W read and written once, 2un numbers; the sort moves 12z bytes per pass of 8 bits.
+template <class Real>
+void sparse_update(cudaStream_t stream, const SparseRows<Real>& X, std::size_t nonzeros,
+                   std::size_t n, Real alpha, const Real* D, Real* W, const UpdateScratch& scratch);
+
+}  // namespace hetsgd::cuda

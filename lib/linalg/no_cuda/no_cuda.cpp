@@ -1,0 +1,34 @@
+// The place of linalg/cuda in a binary without it.
+#include "core/error.hpp"
+#include "linalg/cuda/cuda_device.hpp"
+
+namespace hetsgd {
+
+namespace {
+
+[[noreturn]] void refuse(int ordinal) {
+  throw with_hint(device_error("cuda:{}: this binary was built without CUDA", ordinal),
+                  "built without CUDA: configure with -DHETSGD_CUDA=ON where the CUDA toolkit is, "
+                  "or use cpu:N");
+}
+
+}  // namespace
+
+CudaPlatform cuda_platform() {
+  CudaPlatform platform;
+  platform.problem =
+      "built without CUDA: configure with -DHETSGD_CUDA=ON where the CUDA toolkit is installed";
+  return platform;
+}
+
+std::string cuda_device_name(int ordinal) { refuse(ordinal); }
+
+template <class Real>
+std::unique_ptr<BasicDevice<Real>> make_cuda_device(int ordinal) {
+  refuse(ordinal);
+}
+
+template std::unique_ptr<BasicDevice<float>> make_cuda_device<float>(int);
+template std::unique_ptr<BasicDevice<double>> make_cuda_device<double>(int);
+
+}  // namespace hetsgd

@@ -68,9 +68,9 @@ std::optional<std::pair<Status, std::string>> Driver::stopped() const {
   return stop_;
 }
 
-bool Driver::budget_used_up(Seconds now, std::uint64_t samples) const {
+bool Driver::budget_used_up(Seconds now, std::uint64_t samples, bool ended) const {
   const std::uint64_t budget = options_.plan.max_samples;
-  return budget_ended_ || (budget > 0 && samples >= budget) ||
+  return ended || (budget > 0 && samples >= budget) ||
          (options_.max_time.count() > 0 && now >= options_.max_time);
 }
 
@@ -89,29 +89,78 @@ void Driver::end_budget() {
   budget_ended_ = true;
 }
 
+nlohmann::json step_event(Worker& worker, std::uint64_t iteration, std::uint64_t samples,
+                          double loss, Seconds now, Seconds started) {
+  return {{"type", "step"},
+          {"time_s", now.count()},
+          {"start_s", started.count()},
+          {"rank", worker.rank()},
+          {"iteration", iteration},
+          {"samples", samples},
+          {"loss", loss}};
+}
+
+void Driver::Counters::add_step(std::uint64_t step_samples, double loss, Seconds now,
+                                Seconds started) {
+  samples += step_samples;
+  ++steps;
+  loss_sum += loss;
+  last_loss = loss;
+  step_time_s += (now - started).count();
+  time_s = now.count();
+}
+
 void Driver::completed(Worker& worker, std::uint64_t samples, double loss, Seconds started) {
   const Seconds now = worker.now();
-  const auto rank = static_cast<std::size_t>(worker.rank());
+  Counters step;
+  step.add_step(samples, loss, now, started);
   const std::lock_guard lock(mutex_);
-  samples_ += samples;
-  loss_sum_ += loss;
-  ++loss_count_;
-  last_loss_ = loss;
-  last_time_ = now;
-  step_time_[rank] += now - started;
-  const std::uint64_t iteration = steps_[rank]++;
   if (options_.plan.record_steps) {
-    record_.events.push_back({{"type", "step"},
-                              {"time_s", now.count()},
-                              {"start_s", started.count()},
-                              {"rank", worker.rank()},
-                              {"iteration", iteration},
-                              {"samples", samples},
-                              {"loss", loss}});
+    const std::uint64_t iteration = steps_[static_cast<std::size_t>(worker.rank())];
+    record_.events.push_back(step_event(worker, iteration, samples, loss, now, started));
   }
-  if (!std::isfinite(loss) && !stop_) {
-    stop_ = {Status::diverged, fmt::format("the loss of worker {} became {} at {} samples",
-                                           worker.rank(), loss, samples_)};
+  completed(worker.rank(), step);
+}
+
+void Driver::completed(int rank, const Counters& done) {
+  samples_ += done.samples;
+  step_time_[static_cast<std::size_t>(rank)] += Seconds(done.step_time_s);
+  steps_[static_cast<std::size_t>(rank)] += done.steps;
+  if (done.steps == 0) return;
+  loss_sum_ += done.loss_sum;
+  loss_count_ += done.steps;
+  last_loss_ = done.last_loss;
+  last_time_ = Seconds(done.time_s);
+  if (!std::isfinite(done.loss_sum) && !stop_) {
+    stop_ = {Status::diverged,
+             fmt::format("the loss of worker {} became {} at {} samples", rank, done.loss_sum,
+                         samples_)};
+  }
+}
+
+void Driver::absorb(int rank, const Counters& counters) {
+  const std::lock_guard lock(mutex_);
+  completed(rank, counters);
+  updates_ += counters.updates;
+  WorkerRecord& worker = record_.workers[static_cast<std::size_t>(rank)];
+  worker.samples = counters.worker_samples;
+  worker.updates = counters.worker_updates;
+}
+
+void Driver::absorb(const nlohmann::json& extra) {
+  const std::lock_guard lock(mutex_);
+  for (const auto& event : extra.value("events", nlohmann::json::array())) {
+    record_.events.push_back(event);
+  }
+  if (extra.contains("histograms")) {
+    for (const auto& [name, counts] :
+         extra["histograms"]
+             .get<std::map<std::string, std::map<std::int64_t, std::uint64_t>>>()) {
+      for (const auto& [value, count] : counts) record_.histograms[name][value] += count;
+    }
+  }
+  for (const auto& text : extra.value("warnings", nlohmann::json::array())) {
+    record_.warnings.push_back(text);
   }
 }
 
@@ -130,9 +179,9 @@ void Driver::evaluate_here(Worker& worker, std::optional<std::uint64_t> samples,
     const std::lock_guard lock(mutex_);
     const auto decide = [&] {
       const std::uint64_t n = samples.value_or(samples_);
-      const bool used_up = budget_used_up(now, n);
+      const bool used_up = budget_used_up(now, n, budget_ended_);
       const bool due = !stop_ && (used_up || n >= next_evaluation_);
-      if (due) next_evaluation_ = (n / options_.evaluate_every + 1) * options_.evaluate_every;
+      if (due) schedule_next(n);
       if (used_up && !stop_) stop_ = {Status::completed, ""};
       return Decision{.yes = due, .samples = n};
     };
@@ -148,9 +197,28 @@ void Driver::evaluate_here(Worker& worker, std::optional<std::uint64_t> samples,
   }
 }
 
+void Driver::schedule_next(std::uint64_t samples) {
+  next_evaluation_ = (samples / options_.evaluate_every + 1) * options_.evaluate_every;
+}
+
+bool Driver::due(Seconds now) const {
+  const std::lock_guard lock(mutex_);
+  return stop_ || samples_ >= next_evaluation_ || budget_used_up(now, samples_, false);
+}
+
+CurvePoint Driver::evaluate(Seconds now, std::uint64_t samples, bool used_up,
+                            std::span<const float> model) {
+  {
+    const std::lock_guard lock(mutex_);
+    schedule_next(samples);
+    if (used_up && !stop_) stop_ = {Status::completed, ""};
+  }
+  return measure(now, samples, model);
+}
+
 void Driver::measure_initial() { measure(Seconds(0), 0, initial_); }
 
-void Driver::measure(Seconds time, std::uint64_t samples, std::span<const float> model) {
+CurvePoint Driver::measure(Seconds time, std::uint64_t samples, std::span<const float> model) {
   const auto start = std::chrono::steady_clock::now();
   const Metrics metrics = evaluator_.measure(model);
   CurvePoint point{
@@ -187,10 +255,11 @@ void Driver::measure(Seconds time, std::uint64_t samples, std::span<const float>
     }
   }
   record_.phases.eval_s += host_seconds_since(start);
-  if (!hooks_.on_record) return;
+  if (!hooks_.on_record) return point;
   const auto record_start = std::chrono::steady_clock::now();
   hooks_.on_record(record_);
   record_.phases.record_s += host_seconds_since(record_start);
+  return point;
 }
 
 void Driver::record(Seconds time, nlohmann::json event) {
@@ -220,7 +289,7 @@ std::optional<double> Driver::best_accuracy(std::uint64_t from, std::uint64_t to
   return best;
 }
 
-std::span<const float> Driver::Published::on_host() {
+std::span<const float> Published::on_host() {
   if (device->host_accessible(replica.data())) return replica;
   copy.resize(replica.size());
   device->download(copy.data(), replica.data(), replica.size_bytes());
@@ -232,17 +301,20 @@ void Driver::publish(int rank, Device& device, std::span<const float> replica) {
   published_[static_cast<std::size_t>(rank)] = {.device = &device, .replica = replica, .copy = {}};
 }
 
-// Added in rank order, in double: the same bits whatever the order of arrival.
+void mean_of(std::span<const std::span<const float>> replicas, std::span<float> mean) {
+  for (std::size_t i = 0; i < mean.size(); ++i) {
+    double sum = 0;
+    for (const auto& replica : replicas) sum += static_cast<double>(replica[i]);
+    mean[i] = static_cast<float>(sum / static_cast<double>(replicas.size()));
+  }
+}
+
 std::span<const float> Driver::mean_of_published() {
   const std::lock_guard lock(mutex_);
   mean_.resize(model_.parameters());
   std::vector<std::span<const float>> replicas;
-  for (Published& published : published_) replicas.push_back(published.on_host());
-  for (std::size_t i = 0; i < mean_.size(); ++i) {
-    double sum = 0;
-    for (const auto& replica : replicas) sum += static_cast<double>(replica[i]);
-    mean_[i] = static_cast<float>(sum / static_cast<double>(replicas.size()));
-  }
+  for (Published& each : published_) replicas.push_back(each.on_host());
+  mean_of(replicas, mean_);
   return mean_;
 }
 

@@ -37,6 +37,23 @@ struct DriverOptions {
   double charged_nonzeros = 1, charged_labels = 1;
 };
 
+// Event "step" of --record-steps.
+nlohmann::json step_event(Worker& worker, std::uint64_t iteration, std::uint64_t samples,
+                          double loss, Seconds now, Seconds started);
+// A replica that its worker has published, where it lies on a device.
+struct Published {
+  Device* device = nullptr;
+  std::span<const float> replica;
+  std::vector<float> copy;  // where the host does not reach the replica
+
+  // Only while the world is stopped: then nobody else calls the device.
+  std::span<const float> on_host();
+};
+
+// The mean of the replicas, added in rank order, in double: the same bits whatever the order of
+// arrival.
+void mean_of(std::span<const std::span<const float>> replicas, std::span<float> mean);
+
 class Driver final : public Run {
  public:
   Driver(const DriverOptions& options, const Model& model, const Sampler& sampler,
@@ -52,6 +69,26 @@ class Driver final : public Run {
   void finished(Worker& worker);
   Progress progress() const;
   const std::vector<float>& model_copy() const { return model_copy_; }
+
+  // --- for a driver per rank (rank_driver.hpp), whose rank 0 keeps the record ------------------
+  // What one rank has done since its last report. Plain bytes: it travels as it is.
+  struct Counters {
+    std::uint64_t samples = 0, updates = 0, steps = 0;
+    double loss_sum = 0, last_loss = 0, step_time_s = 0;
+    double time_s = 0;                               // the rank's clock
+    std::uint64_t worker_samples = 0, worker_updates = 0;  // from the start
+    bool last = false;                               // the worker has ended
+    void add_step(std::uint64_t samples, double loss, Seconds now, Seconds started);
+  };
+  void absorb(int rank, const Counters& counters);
+  // {"events": [...], "histograms": {...}, "warnings": [...]}, all optional.
+  void absorb(const nlohmann::json& extra);
+  // Asynchronous: an evaluation is due, as far as the reports tell.
+  bool due(Seconds now) const;
+  bool budget_used_up(Seconds now, std::uint64_t samples, bool ended) const;
+  // Measures `model`, which all have learnt from `samples` for, and notes whether the run goes on.
+  CurvePoint evaluate(Seconds now, std::uint64_t samples, bool used_up,
+                      std::span<const float> model);
 
   // --- Run ---------------------------------------------------------------------------------------
   const Plan& plan() const override { return options_.plan; }
@@ -92,20 +129,12 @@ class Driver final : public Run {
     std::deque<Decision> entries_;
   };
 
-  struct Published {
-    Device* device = nullptr;
-    std::span<const float> replica;
-    std::vector<float> copy;  // where the host does not reach the replica
-
-    // Only while the world is stopped: then nobody else calls the device.
-    std::span<const float> on_host();
-  };
-
-  bool budget_used_up(Seconds now, std::uint64_t samples) const;  // mutex held
   // Copies the worker's counters and ledger into the record, so that a killed run's file has them.
   // Mutex held.
   void note(Worker& worker);
-  void measure(Seconds time, std::uint64_t samples, std::span<const float> model);
+  void completed(int rank, const Counters& step);  // mutex held
+  void schedule_next(std::uint64_t samples);       // mutex held
+  CurvePoint measure(Seconds time, std::uint64_t samples, std::span<const float> model);
 
   const DriverOptions options_;
   const Model& model_;

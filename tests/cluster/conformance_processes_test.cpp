@@ -136,6 +136,22 @@ TEST_P(ProcessesOn, CompanionAndMonitorPassEveryItemInOrder) {
   }
 }
 
+// What a companion sends, its worker has sent.
+TEST_P(ProcessesOn, CompanionsBytesAreTheirWorkers) {
+  if (size() == 1) GTEST_SKIP() << "nobody to send to";
+  const ClusterReport report = run_on(cluster(), size(), [](Node& node) {
+    const std::shared_ptr<Comm> comm = node.comm().split(0, node.rank());
+    node.companion("sender", [comm](Node& self) {
+      std::vector<float> x(1000);
+      if (self.rank() == 0) comm->send(1, 7, std::span<const float>(x), Traffic::gradients);
+      if (self.rank() == 1) comm->receive(0, 7, std::span(x));
+    });
+  });
+  const auto gradients = static_cast<std::size_t>(Traffic::gradients);
+  EXPECT_EQ(report.workers[0].ledger.bytes_sent[gradients], 4000);
+  EXPECT_EQ(report.workers[1].ledger.bytes_received[gradients], 4000);
+}
+
 // The companions' collectives on a duplicate of the group, while the workers use the group itself.
 TEST_P(ProcessesOn, CompanionsHaveCollectivesOfTheirOwn) {
   run_on(cluster(), size(), [](Node& node) {

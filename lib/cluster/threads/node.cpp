@@ -191,6 +191,18 @@ void Run::worker_left(int rank) {
   for (const auto& service : services_) service->left(rank);
 }
 
+namespace {
+
+// The bytes, not the times.
+void add_bytes(const Ledger& from, Ledger& to) {
+  for (std::size_t kind = 0; kind < to.bytes_sent.size(); ++kind) {
+    to.bytes_sent[kind] += from.bytes_sent[kind];
+    to.bytes_received[kind] += from.bytes_received[kind];
+  }
+}
+
+}  // namespace
+
 ClusterReport Run::report() const {
   ClusterReport report;
   for (const auto& process : world_.processes()) {
@@ -198,6 +210,10 @@ ClusterReport Run::report() const {
     report.elapsed = std::max(report.elapsed, process->since);
     if (process->kind != ProcessKind::worker) continue;
     report.workers.push_back({process->rank, process->device_text, process->ledger});
+  }
+  for (const auto& process : world_.processes()) {  // what a companion sends, its worker has sent
+    if (process->kind != ProcessKind::companion) continue;
+    add_bytes(process->ledger, report.workers[static_cast<std::size_t>(process->rank)].ledger);
   }
   report.fenced = world_.fenced();
   return report;

@@ -28,6 +28,26 @@ std::vector<std::size_t> layer_slices(const Layout& layout, int m) {
   return bounds;
 }
 
+// Device memory where the host reads and writes it: in place, or a copy that store() brings back.
+class OnHost {
+ public:
+  OnHost(Device& device, std::span<float> memory, std::vector<float>& copy)
+      : device_(device), memory_(memory), host_(memory) {
+    if (memory.empty() || device.host_accessible(memory.data())) return;
+    host_ = room(copy, memory.size());
+    device.download(host_.data(), memory.data(), memory.size_bytes());
+  }
+  std::span<float> span() const { return host_; }
+  void store() const {
+    if (host_.data() == memory_.data()) return;
+    device_.upload(memory_.data(), host_.data(), host_.size_bytes());
+  }
+
+ private:
+  Device& device_;
+  std::span<float> memory_, host_;
+};
+
 }  // namespace
 
 void AdasumOptions::declare(OptionSet& set) {
@@ -118,10 +138,12 @@ void AdasumStep::operator()(Worker& self, Gradient& g, double learning_rate, Buf
     make_delta(self, g, learning_rate, w);
   }
   const bool record = o_.orthogonality_every > 0 && iteration_ % o_.orthogonality_every == 0;
+  const OnHost delta(self.device(), part(), host_);
   std::vector<double> inputs;
-  if (record) inputs = norms_of_part(self);
-  (*all_reduce_)(part(), kTag, Traffic::gradients);
-  if (record) record_orthogonality(self, std::move(inputs));
+  if (record) inputs = norms(self, delta.span());
+  (*all_reduce_)(delta.span(), kTag, Traffic::gradients);
+  if (record) record_orthogonality(self, std::move(inputs), norms(self, delta.span()));
+  delta.store();
   if (o_.state == AdasumOptions::State::partitioned) share_parts();
   self.axpby(1, delta_, 1, w);
   ++iteration_;
@@ -141,7 +163,9 @@ void AdasumStep::make_delta(Worker& self, Gradient& g, double learning_rate, con
 
 // The same for this rank's layers alone.
 void AdasumStep::make_part(Worker& self, double learning_rate, const Buffer& w) {
-  reduce_scatter_slices(*node_, kTag, mean_.span(), slices_, scratch_, Traffic::gradients);
+  const OnHost mean(self.device(), mean_.span(), host_);
+  reduce_scatter_slices(*node_, kTag, mean.span(), slices_, scratch_, Traffic::gradients);
+  mean.store();
   if (optimizer_) {
     const std::size_t n = end_ - begin_;
     const float* old = w.data() + begin_;
@@ -163,15 +187,15 @@ void AdasumStep::share_parts() {
   }
 }
 
-std::vector<double> AdasumStep::norms_of_part(Worker& self) {
-  std::vector<double> norms;
-  self.compute_vectors(part_passes(1), [&] { norms = squared_norms(tensors_, part()); });
-  return norms;
+std::vector<double> AdasumStep::norms(Worker& self, std::span<const float> delta) {
+  std::vector<double> squared;
+  self.compute_vectors(part_passes(1), [&] { squared = squared_norms(tensors_, delta); });
+  return squared;
 }
 
-void AdasumStep::record_orthogonality(Worker& self, std::vector<double> inputs) {
+void AdasumStep::record_orthogonality(Worker& self, std::vector<double> inputs,
+                                      const std::vector<double>& results) {
   (across_ ? *across_ : self.comm()).all_reduce(std::span(inputs));
-  const std::vector<double> results = norms_of_part(self);
   const auto& layers = self.model().layout().layers;
   std::vector<double> all(2 * layers.size());  // inputs and results of every layer
   for (std::size_t t = 0; t < inputs.size(); ++t) {

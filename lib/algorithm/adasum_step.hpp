@@ -42,8 +42,7 @@ class AdasumStep {
   // Collective. `weight` = b_i / b_node, this worker's share of its node's batch.
   AdasumStep(Worker& self, const AdasumOptions& options, double weight);
 
-  // One update of the common model w from this worker's gradient. The same bits on all ranks of one
-  // index in their nodes; with `replicated` on all.
+  // One update of the common model w from this worker's gradient; the same bits on all ranks.
   //
   // Every orthogonality_every-th call rank 0 records
   //   {"type": "orthogonality", "iteration": k, "tensor": [names], "value": [||AS||^2 / sum ||d||^2]}
@@ -55,8 +54,9 @@ class AdasumStep {
   void make_delta(Worker& self, Gradient& g, double learning_rate, const Buffer& w);
   void make_part(Worker& self, double learning_rate, const Buffer& w);
   void share_parts();
-  std::vector<double> norms_of_part(Worker& self);
-  void record_orthogonality(Worker& self, std::vector<double> inputs);
+  std::vector<double> norms(Worker& self, std::span<const float> delta);
+  void record_orthogonality(Worker& self, std::vector<double> inputs,
+                            const std::vector<double>& results);
   std::span<float> part() { return delta_.span().subspan(begin_, end_ - begin_); }
   double part_passes(double passes) const;  // of the part, in passes over the whole vector
 
@@ -70,7 +70,7 @@ class AdasumStep {
   std::unique_ptr<AdasumAllReduce> all_reduce_;
   std::unique_ptr<Optimizer> optimizer_;  // partitioned: of the part
   Buffer delta_, mean_;
-  std::vector<float> scratch_;
+  std::vector<float> scratch_, host_;
   std::uint64_t iteration_ = 0;
 };
 

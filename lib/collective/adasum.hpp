@@ -65,7 +65,7 @@ std::vector<double> squared_norms(TensorBounds bounds, std::span<const float> x)
 // Linear: every rank gathers one slice of all vectors and combines them in order; the products of
 //         each step are an all_reduce of 3 T doubles. Cost: (p-1) (2 L + 2 n/(p B)) and p-1 small
 //         all_reduces.
-// Compute: products are charged as 8 bytes, combinations as 12 bytes a number (ComputeKind::vector).
+// Compute: charged as ComputeKind::vector, products 8 bytes a number, combinations 12.
 // Result : the same bits on all ranks. Against adasum_of only the order differs in which products
 //         are summed in double: their relative error is below n 2^-53, so that after rounding few
 //         numbers differ, by one unit in the last place.

@@ -46,8 +46,8 @@ class AdasumStep {
   //
   // Every orthogonality_every-th call rank 0 records
   //   {"type": "orthogonality", "iteration": k, "tensor": [names], "value": [numbers]}
-  // with ||AS||^2 / sum ||d||^2 per tensor (whatever the scope): 1 when the updates are orthogonal, 1/nodes when they are
-  // equal; null for a tensor that no update moves.
+  // with ||AS||^2 / sum ||d||^2 per tensor (whatever the scope): 1 when the updates are orthogonal,
+  // 1/nodes when they are equal; null for a tensor that no update moves.
   void operator()(Worker& self, Gradient& g, double learning_rate, Buffer& w);
 
  private:

@@ -20,3 +20,18 @@ if(HETSGD_BENCHMARKS)
   find_package(benchmark REQUIRED)
   pkg_check_modules(OPENBLAS REQUIRED IMPORTED_TARGET openblas)  # what our products are compared with
 endif()
+set(HETSGD_MPI_VERSION "")  # empty: not built in
+if(HETSGD_MPI)
+  enable_language(C)  # of which the MPI library is found; its C++ bindings are gone
+  set(MPI_DETERMINE_LIBRARY_VERSION ON)
+  find_package(MPI QUIET COMPONENTS C)
+  if(MPI_C_FOUND)
+    string(REGEX REPLACE "[,\n].*" "" HETSGD_MPI_VERSION "${MPI_C_LIBRARY_VERSION_STRING}")
+    if(NOT HETSGD_MPI_VERSION)
+      set(HETSGD_MPI_VERSION "MPI ${MPI_C_VERSION}")
+    endif()
+    message(STATUS "MPI: ${HETSGD_MPI_VERSION}")
+  else()
+    message(STATUS "MPI: no library found (Debian: libopenmpi-dev openmpi-bin); built without")
+  endif()
+endif()

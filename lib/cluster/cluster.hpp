@@ -46,7 +46,7 @@ struct WorkerReport {
   int rank = 0;
   std::string device;
   Ledger ledger;
-  std::string host;         // mpi
+  std::string host{};       // mpi
   Seconds clock_offset{0};  // mpi: this rank's monotonic clock minus rank 0's, as measured
 };
 

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "cluster/cluster.hpp"
+#include "cluster/mpi/mpi_cluster.hpp"
 #include "core/error.hpp"
 
 namespace hetsgd::conformance {
@@ -31,6 +32,20 @@ inline ClusterOptions options_for(int workers) {
   options.network.server_bytes_per_s = 1e9;
   return options;
 }
+
+// Under mpirun the cluster to test is mpi, in the size that mpirun gave; else those of one process.
+inline std::vector<std::string> clusters_to_test() {
+  return launched_by_mpi() ? std::vector<std::string>{"mpi"} : local_cluster_names();
+}
+inline std::vector<int> sizes_to_test() {
+  return launched_by_mpi() ? std::vector<int>{mpi_rank().size} : std::vector<int>{1, 2, 3, 4, 7, 8};
+}
+// Whether a rank lives in this process: what its worker writes is seen here, and rank 0's services
+// and the report of the run are here.
+inline bool is_here(const std::string& cluster, int rank) {
+  return cluster != "mpi" || mpi_rank().rank == rank;
+}
+inline int ranks_here(const std::string& cluster, int size) { return cluster == "mpi" ? 1 : size; }
 
 inline ClusterReport run_on(const std::string& cluster, int workers,
                             const std::function<void(Node&)>& worker) {
@@ -107,13 +122,13 @@ struct Channel {
 }  // namespace hetsgd::conformance
 
 #define HETSGD_ON_EVERY_CLUSTER(suite)                                               \
-  INSTANTIATE_TEST_SUITE_P(All, suite, testing::ValuesIn(::hetsgd::local_cluster_names()), \
+  INSTANTIATE_TEST_SUITE_P(All, suite, testing::ValuesIn(::hetsgd::conformance::clusters_to_test()), \
                            [](const auto& test) { return test.param; })
 
 #define HETSGD_ON_EVERY_SIZE(suite)                                                       \
   INSTANTIATE_TEST_SUITE_P(All, suite,                                                    \
-                           testing::Combine(testing::ValuesIn(::hetsgd::local_cluster_names()), \
-                                            testing::Values(1, 2, 3, 4, 7, 8)),           \
+                           testing::Combine(testing::ValuesIn(::hetsgd::conformance::clusters_to_test()), \
+                                            testing::ValuesIn(::hetsgd::conformance::sizes_to_test())),           \
                            [](const auto& test) {                                         \
                              return std::get<0>(test.param) + "_" +                       \
                                     std::to_string(std::get<1>(test.param));              \

@@ -1,4 +1,5 @@
 // How runs fail: exceptions, aborts, broken promises and deadlocks, the same on every cluster.
+#include <algorithm>
 #include <atomic>
 #include <memory>
 #include <thread>
@@ -209,12 +210,15 @@ TEST(Registry, UnknownNamesListTheKnownOnes) {
     EXPECT_THAT(error.what(), HasSubstr("threads (a thread per worker, real time)"));
     EXPECT_THAT(error.hint(), HasSubstr("threads"));
   }
-  try {
-    make_cluster("mpi", options_for(1));
-    FAIL();
-  } catch (const Error& error) {
-    EXPECT_EQ(error.code(), ExitCode::device);
-    EXPECT_EQ(error.hint(), "built without MPI: configure with -DHETSGD_MPI=ON");
+  const auto names = cluster_names();
+  if (std::ranges::find(names, "mpi") == names.end()) {
+    try {
+      make_cluster("mpi", options_for(1));
+      FAIL();
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), ExitCode::device);
+      EXPECT_EQ(error.hint(), "built without MPI: configure with -DHETSGD_MPI=ON");
+    }
   }
   EXPECT_THROW(make_cluster("threads", options_for(0)), Error);
   EXPECT_THAT(cluster_names(), testing::Contains("threads"));

@@ -3,24 +3,10 @@
 #include <mutex>
 
 #include "cluster/threads/node.hpp"
-#include "core/error.hpp"
 
 namespace hetsgd::threads {
 
 namespace {
-
-void check_speeds(const ClusterOptions& options) {
-  for (const double speed : options.speed) {
-    if (!(speed > 0)) throw usage_error("--speed: found {}, expected numbers above 0", speed);
-    if (speed > 1) {
-      throw with_hint(
-          usage_error(
-              "--speed: found {}; --cluster threads can slow a worker down, not speed it up",
-              speed),
-          "divide all speeds by the largest");
-    }
-  }
-}
 
 class ThreadsCluster final : public Cluster {
  public:
@@ -28,7 +14,7 @@ class ThreadsCluster final : public Cluster {
       : options_(options),
         cores_(available_cores()),
         devices_(parse_devices(options.devices, options.workers, static_cast<int>(cores_.size()))) {
-    check_speeds(options_);
+    check_speeds(options_, "threads");
   }
 
   std::string name() const override { return "threads"; }

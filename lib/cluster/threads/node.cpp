@@ -3,96 +3,19 @@
 #include <algorithm>
 
 #include "cluster/blocking.hpp"
-#include "cluster/threads/monitor.hpp"
 #include "core/error.hpp"
 
 namespace hetsgd::threads {
 
 ThreadsNode::ThreadsNode(Run& run, Process& process)
-    : run_(run),
-      process_(process),
-      comm_(run.everybody_, process.rank),
-      speed_(run.options_.speed_of(process.rank)) {}
-
-// A computation has ended when its results are there, for the clock and for everybody else.
-void ThreadsNode::run_to_the_end(FunctionRef fn) {
-  fn();
-  process_.device->synchronize();
-}
-
-void ThreadsNode::compute(const Work& work, ComputeKind kind, FunctionRef fn) {
-  static_cast<void>(work);  // takes as long as it takes
-  run_.world_.safepoint();
-  const Seconds start = now();
-  run_to_the_end(fn);
-  const Seconds duration = now() - start;
-  const Seconds extra = straggle(kind, start, duration);
-  if (extra > Seconds(0)) delay(start + duration, extra);
-  process_.ledger.compute += now() - start;
-  run_.world_.safepoint();
-}
-
-bool ThreadsNode::compute_unless(Interrupt& interrupt, const Work&, ComputeKind kind,
-                                 FunctionRef fn) {
-  const std::atomic<bool>& raised = static_cast<ThreadsInterrupt&>(interrupt).raised();
-  run_.world_.safepoint();
-  if (raised) return false;
-  const Seconds start = now();
-  run_to_the_end(fn);
-  const Seconds duration = now() - start;
-  const Seconds extra = straggle(kind, start, duration);
-  bool complete = !raised;
-  if (complete && extra > Seconds(0)) complete = delay(start + duration, extra, &raised);
-  process_.ledger.compute += now() - start;
-  run_.world_.safepoint();
-  return complete;
-}
-
-std::unique_ptr<Interrupt> ThreadsNode::make_interrupt() {
-  return std::make_unique<ThreadsInterrupt>();
-}
-
-// What the scenario and the worker's speed add to a computation that took `duration`.
-Seconds ThreadsNode::straggle(ComputeKind kind, Seconds start, Seconds duration) {
-  const Seconds slowed = duration / speed_;
-  if (kind == ComputeKind::vector) return slowed - duration;
-  const std::uint64_t iteration = process_.ledger.steps++;
-  if (!run_.options_.scenario) return slowed - duration;
-  return run_.options_.scenario->stretched(process_.rank, iteration, start, slowed) - duration;
-}
-
-bool ThreadsNode::delay(Seconds from, Seconds requested, const std::atomic<bool>* unless) {
-  Ledger& ledger = process_.ledger;
-  process_.delay_owed += requested;
-  ledger.delay_requested += requested;
-  if (process_.delay_owed <= Seconds(0)) return true;  // earlier delays took that much too long
-  const bool complete = run_.world_.sleep_until(from + process_.delay_owed, unless);
-  const Seconds achieved = now() - from;
-  process_.delay_owed -= achieved;
-  ledger.delay_achieved += achieved;
-  if (!complete) {  // nobody asks for the rest any more
-    ledger.delay_requested -= process_.delay_owed;
-    process_.delay_owed = Seconds(0);
-  }
-  return complete;
-}
-
-void ThreadsNode::sleep(Seconds duration) {
-  run_.world_.safepoint();
-  const Seconds start = now();
-  run_.world_.sleep_until(start + duration);
-  process_.ledger.wait += now() - start;
-  run_.world_.safepoint();
-}
+    : ProcessNode(run.world_, run.options_, process),
+      run_(run),
+      comm_(run.everybody_, process.rank) {}
 
 void ThreadsNode::companion(std::string name, std::function<void(Node&)> fn) {
   run_.world_.safepoint();
   process_.device->synchronize();  // the companion's device may go on where this one stands
   run_.start_companion(process_, name, std::move(fn));
-}
-
-std::unique_ptr<Monitor> ThreadsNode::make_monitor() {
-  return std::make_unique<ThreadsMonitor>(run_.world_);
 }
 
 std::shared_ptr<ServicePort> ThreadsNode::open_service(

@@ -2,7 +2,6 @@
 // share.
 #pragma once
 
-#include <atomic>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -11,6 +10,7 @@
 #include "cluster/cluster.hpp"
 #include "cluster/threads/comm.hpp"
 #include "cluster/threads/devices.hpp"
+#include "cluster/threads/process_node.hpp"
 #include "cluster/threads/service.hpp"
 #include "cluster/threads/world.hpp"
 
@@ -47,38 +47,16 @@ class Run {
   std::vector<int> left_;  // workers that have ended
 };
 
-class ThreadsInterrupt final : public Interrupt {
- public:
-  void raise() override { raised_.store(true, std::memory_order_release); }
-  void lower() override { raised_.store(false, std::memory_order_release); }
-  const std::atomic<bool>& raised() const { return raised_; }
-
- private:
-  std::atomic<bool> raised_ = false;
-};
-
-class ThreadsNode final : public Node {
+class ThreadsNode final : public ProcessNode {
  public:
   ThreadsNode(Run& run, Process& process);
 
-  int rank() const override { return process_.rank; }
   int size() const override { return comm_.size(); }
-  Seconds now() const override { return run_.world_.now(); }
-  Device& device() override { return *process_.device; }
   Comm& comm() override { return comm_; }
-  Ledger& ledger() override { return process_.ledger; }
 
-  // On the calling thread. Delays are made precise in the sum: what one delay takes too long, the
-  // next is shorter.
-  void compute(const Work& work, ComputeKind kind, FunctionRef fn) override;
-  bool compute_unless(Interrupt& interrupt, const Work& work, ComputeKind kind,
-                      FunctionRef fn) override;
-  std::unique_ptr<Interrupt> make_interrupt() override;
-  void sleep(Seconds duration) override;
   // On abort a worker is unwound after its companions. Where a worker itself throws, its stack goes
   // first: what a companion uses should be its own or shared.
   void companion(std::string name, std::function<void(Node&)> fn) override;
-  std::unique_ptr<Monitor> make_monitor() override;
   std::shared_ptr<ServicePort> open_service(
       const std::string& name,
       const std::function<std::unique_ptr<ServiceHandler>()>& factory) override;
@@ -86,15 +64,8 @@ class ThreadsNode final : public Node {
   void fence_together(FunctionRef fn) override;
 
  private:
-  void run_to_the_end(FunctionRef fn);
-  Seconds straggle(ComputeKind kind, Seconds start, Seconds duration);
-  // False if `unless` became true before its end.
-  bool delay(Seconds from, Seconds requested, const std::atomic<bool>* unless = nullptr);
-
   Run& run_;
-  Process& process_;
   ThreadsComm comm_;
-  double speed_ = 1;
 };
 
 }  // namespace hetsgd::threads

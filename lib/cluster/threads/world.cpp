@@ -26,12 +26,6 @@ constexpr Seconds kSleepSlice{2e-3};
 // One that may be cut short looks for that so often.
 constexpr Seconds kCutSlice{0.2e-3};
 
-std::int64_t monotonic_ns() {
-  timespec t;
-  clock_gettime(CLOCK_MONOTONIC, &t);
-  return static_cast<std::int64_t>(t.tv_sec) * 1'000'000'000 + t.tv_nsec;
-}
-
 Seconds seconds_of(std::int64_t ns) { return Seconds(static_cast<double>(ns) * 1e-9); }
 
 void relax() {
@@ -45,6 +39,12 @@ void relax() {
 }  // namespace
 
 World::World(int cores) : cores_(cores) {}
+
+std::int64_t World::monotonic_ns() {
+  timespec t;
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return static_cast<std::int64_t>(t.tv_sec) * 1'000'000'000 + t.tv_nsec;
+}
 
 Process& World::current() {
   if (!current_process) {
@@ -100,14 +100,23 @@ void World::await_start() {
   if (aborting_) unwind(guard, me);
 }
 
-void World::run(int workers) {
+void World::run(int workers, Hooks hooks) {
   Lock guard = lock();
+  aborted_ = std::move(hooks.aborted);
+  if (aborting_ && aborted_) aborted_(error_);
   owner_woken_.wait(guard, [&] { return set_up_ == workers || aborting_; });
-  origin_ns_ = monotonic_ns();
+  std::int64_t origin = monotonic_ns();
+  if (hooks.start) {
+    guard.unlock();
+    origin = hooks.start();
+    guard = lock();
+  }
+  origin_ns_ = origin;
   started_ = true;
   for (auto& process : processes_) process->woken.notify_one();
   owner_woken_.wait(guard, [&] { return live_ == 0; });
   guard.unlock();
+  if (hooks.ended) hooks.ended();
   // No new process can start now; services end by themselves.
   for (auto& process : processes_) process->thread.join();
   if (error_) std::rethrow_exception(error_);
@@ -141,6 +150,8 @@ void World::abort_locked(std::exception_ptr error) {
   error_ = std::move(error);
   aborting_ = true;
   attention_ = true;
+  if (fence_owner_ == &outside_) release_world();  // nobody can be relied on to end it
+  if (aborted_) aborted_(error_);
   wake_all();
   owner_woken_.notify_one();
 }
@@ -251,7 +262,7 @@ void World::wake_all() {
 }
 
 void World::fail_if_deadlocked() {
-  if (running_ > 0 || live_ == 0 || aborting_) return;
+  if (running_ > 0 || live_ == 0 || aborting_ || waits_for_others_ > 0) return;
   std::vector<BlockedProcess> report;
   for (const auto& process : processes_) {
     report.push_back({process->name,
@@ -313,6 +324,10 @@ void World::stop_for(Process& owner) {
 
 void World::freeze_if_stopped() {
   if (!fence_owner_ || at_large_ > 0 || frozen_at_ns_ != 0) return;
+  if (fence_owner_ == &outside_) {
+    if (stopped_at_ns_ == 0) stopped_at_ns_ = monotonic_ns();
+    return;
+  }
   frozen_at_ns_ = monotonic_ns();
   wake(*fence_owner_);
 }
@@ -338,13 +353,14 @@ void World::run_fenced(Lock& guard, FunctionRef fn) {
   if (aborting_) unwind(guard, me);
 }
 
-void World::release_world() {
+void World::release_world(std::int64_t at) {
   if (frozen_at_ns_ != 0) {
-    fenced_ns_ += monotonic_ns() - frozen_at_ns_;
+    fenced_ns_ += at - frozen_at_ns_;
     frozen_at_ns_ = 0;
   }
+  stopped_at_ns_ = 0;
   fence_owner_ = nullptr;
-  attention_ = aborting_;
+  attention_ = aborting_.load();
   wake_all();
 }
 

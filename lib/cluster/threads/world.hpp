@@ -80,6 +80,20 @@ class Room {
   std::size_t capacity_ = 0;
 };
 
+// Something that happens outside of this operating-system process and announces itself to nobody: a
+// message of another rank. Its waiter asks again and again. All members but describe() are called
+// by the waiting thread, without the mutex.
+class Poll {
+ public:
+  virtual bool done() = 0;
+  // The run is aborted: returns when nobody outside touches memory of this process any more.
+  virtual void cancel() = 0;
+  virtual std::string describe() const = 0;
+
+ protected:
+  ~Poll() = default;
+};
+
 enum class ProcessKind { worker, companion, service };
 
 // A thread of the run.
@@ -98,6 +112,7 @@ struct Process {
   // Guarded by the world's mutex.
   std::condition_variable woken;
   const Wait* wait = nullptr;           // null: not blocked
+  const Poll* poll = nullptr;           // null: does not poll
   std::atomic<bool> signalled = false;  // wait may be ready; read without the mutex while spinning
   bool in_condition_wait = false;
   int live_companions = 0;
@@ -126,7 +141,17 @@ class World {
   // Called by the run's owner: starts the clock when `workers` processes are set up, returns when
   // all workers and companions have ended and every thread is joined, and rethrows what aborted the
   // run.
-  void run(int workers);
+  void run(int workers) { run(workers, {}); }
+  // What a run over several operating-system processes does besides. All may be empty.
+  struct Hooks {
+    // All are set up: returns the monotonic time, in ns, at which the clock starts.
+    std::function<std::int64_t()> start;
+    // All workers and companions have ended; services go on until it returns.
+    std::function<void()> ended;
+    // The run is aborted. Mutex held.
+    std::function<void(std::exception_ptr)> aborted;
+  };
+  void run(int workers, Hooks hooks);
   // All processes in the order of their start. Only before run() and after it.
   const std::vector<std::unique_ptr<Process>>& processes() const { return processes_; }
   // Any thread. The first error wins.
@@ -145,7 +170,7 @@ class World {
   // Makes a blocked process look at its wait again. Every change that can make a wait ready is
   // followed by this. Mutex held.
   void wake(Process& process);
-  bool aborting() const { return aborting_; }    // mutex held
+  bool aborting() const { return aborting_; }
   bool finishing() const { return finishing_; }  // mutex held: only services are left
 
   // --- time --------------------------------------------------------------------------------------
@@ -163,13 +188,36 @@ class World {
   void run_fenced(Lock& lock, FunctionRef fn);
   void park(Lock& lock);
 
+  // --- other operating-system processes (mpi; world_outside.cpp) ----------------------------------
+  // Who shares the cores with other ranks does not spin before it gives its core away.
+  void set_crowded(bool crowded) { crowded_ = crowded; }
+  // Returns when poll.done(). Counts as stopped for a fence, goes on polling during it, and returns
+  // after it. Counts as running for the detection of deadlocks: others can always end it.
+  void poll_until(Poll& poll, Seconds Ledger::*account = &Ledger::wait);
+  // block() for what others decide.
+  void block_for_others(Lock& lock, const Wait& wait);
+  // A fence over all ranks, driven by a thread that is no process of this run. From now on nobody
+  // may run; stopped_at() is the monotonic time in ns at which nobody did any more, or 0.
+  void stop_from_outside();
+  void stop_from_outside(Lock& lock);
+  std::int64_t stopped_at();
+  // The clock stands, since `at`; then goes on, since `at`. In between one process may be granted
+  // the right to run: it is blocked, and calls run_granted.
+  void freeze_from_outside(std::int64_t at);
+  void grant(Process& process);  // mutex held
+  void run_granted(Lock& lock, FunctionRef fn);
+  void resume_from_outside(Lock& lock, std::int64_t at);
+  static std::int64_t monotonic_ns();
+
  private:
   bool held(const Process& me) const { return fence_owner_ && fence_owner_ != &me; }
   void await_signal(Lock& lock, Process& me);
   void go_to_sleep(Process& me);
   [[noreturn]] void unwind(Lock& lock, Process& me);
   void freeze_if_stopped();
-  void release_world();
+  void release_world() { release_world(monotonic_ns()); }
+  void release_world(std::int64_t at);
+  bool polled_to_the_end(Poll& poll, Process& me, std::int64_t begin);
   void fail_if_deadlocked();
   void wake_all();
   void abort_locked(std::exception_ptr error);
@@ -186,7 +234,8 @@ class World {
   int set_up_ = 0;
   bool started_ = false;
   bool finishing_ = false;
-  bool aborting_ = false;
+  std::atomic<bool> aborting_ = false;
+  std::function<void(std::exception_ptr)> aborted_;
   std::exception_ptr error_;
   std::atomic<bool> attention_ = false;  // aborting or fencing: safepoints take the slow path
 
@@ -194,6 +243,11 @@ class World {
   std::atomic<std::int64_t> origin_ns_ = 0;  // monotonic time of clock 0
   std::atomic<std::int64_t> fenced_ns_ = 0;
   std::atomic<std::int64_t> frozen_at_ns_ = 0;  // 0: the clock runs
+
+  Process outside_;                  // the owner of a fence that comes from outside
+  std::int64_t stopped_at_ns_ = 0;   // by such a fence
+  int waits_for_others_ = 0;         // processes in block_for_others
+  bool crowded_ = false;
 };
 
 }  // namespace hetsgd::threads

@@ -1,0 +1,202 @@
+#include "cluster/mpi/channel.hpp"
+
+#include <sched.h>
+
+#include <algorithm>
+#include <cstring>
+
+namespace hetsgd::mpi {
+
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+// Signs of life: rank 0 to all, all to rank 0. Messages of this kind have no content.
+constexpr int kBeat = -1000;
+constexpr Seconds kBeatInterval{0.5};
+constexpr int kTag = 0;
+
+}  // namespace
+
+Channel::Channel(MPI_Comm comm, Seconds interval) : comm_(comm), interval_(interval) {
+  check(MPI_Comm_rank(comm_, &rank_), "MPI_Comm_rank");
+  check(MPI_Comm_size(comm_, &size_), "MPI_Comm_size");
+  heard_.assign(static_cast<std::size_t>(size_), Clock::now());
+}
+
+void Channel::send(int to, int kind, std::span<const std::byte> bytes) {
+  auto message = std::make_unique<Message>();
+  message->peer = to;
+  message->kind = kind;
+  // On the wire the kind comes first.
+  message->bytes.resize(sizeof(int) + bytes.size());
+  std::memcpy(message->bytes.data(), &kind, sizeof kind);
+  if (!bytes.empty()) std::memcpy(message->bytes.data() + sizeof kind, bytes.data(), bytes.size());
+  const std::lock_guard guard(mutex_);
+  outbox_.push_back(std::move(message));
+  wake_.notify_one();
+}
+
+void Channel::send_to_all(int kind, std::span<const std::byte> bytes) {
+  for (int to = 0; to < size_; ++to) send(to, kind, bytes);
+}
+
+void Channel::on_message(int kind, Handler handler) {
+  const std::lock_guard guard(mutex_);
+  handlers_[kind] = std::move(handler);
+  handlers_changed_ = true;
+}
+
+void Channel::start(std::function<bool()> hook, std::function<void(std::exception_ptr)> on_error) {
+  hook_ = std::move(hook);
+  on_error_ = std::move(on_error);
+  thread_ = std::thread([this] {
+    try {
+      loop();
+    } catch (...) {
+      on_error_(std::current_exception());
+    }
+  });
+}
+
+void Channel::stop() {
+  if (!thread_.joinable()) return;
+  {
+    const std::lock_guard guard(mutex_);
+    stopping_ = true;
+  }
+  wake_.notify_one();
+  thread_.join();
+}
+
+Seconds Channel::silence(int rank) const {
+  return Clock::now() - heard_[static_cast<std::size_t>(rank)];
+}
+
+void Channel::loop() {
+  while (true) {
+    bool busy = deliver_late();
+    busy |= send_what_waits();
+    busy |= finish(sending_, false);
+    busy |= receive();
+    busy |= finish(receiving_, true);
+    beat();
+    if (hook_()) {
+      sched_yield();
+      continue;
+    }
+    if (busy) continue;
+    std::unique_lock guard(mutex_);
+    if (!outbox_.empty()) continue;
+    if (stopping_ && sending_.empty()) return;
+    wake_.wait_for(guard, interval_);
+  }
+}
+
+bool Channel::send_what_waits() {
+  std::deque<std::unique_ptr<Message>> out;
+  {
+    const std::lock_guard guard(mutex_);
+    out.swap(outbox_);
+  }
+  const bool any = !out.empty();
+  for (auto& message : out) {
+    if (message->peer == rank_) {
+      message->bytes.erase(message->bytes.begin(), message->bytes.begin() + sizeof(int));
+      deliver(std::move(message));
+      continue;
+    }
+    check(MPI_Isend(message->bytes.data(), static_cast<int>(message->bytes.size()), MPI_BYTE,
+                    message->peer, kTag, comm_, &message->request),
+          "MPI_Isend");
+    sending_.push_back(std::move(message));
+  }
+  return any;
+}
+
+// Large messages are received while others go on: two ranks that waited for each other's would
+// stand still.
+bool Channel::receive() {
+  bool any = false;
+  while (true) {
+    int found = 0;
+    MPI_Message handle;
+    MPI_Status status;
+    check(MPI_Improbe(MPI_ANY_SOURCE, kTag, comm_, &found, &handle, &status), "MPI_Improbe");
+    if (!found) return any;
+    any = true;
+    int bytes = 0;
+    check(MPI_Get_count(&status, MPI_BYTE, &bytes), "MPI_Get_count");
+    auto message = std::make_unique<Message>();
+    message->peer = status.MPI_SOURCE;
+    message->bytes.resize(static_cast<std::size_t>(bytes));
+    check(MPI_Imrecv(message->bytes.data(), bytes, MPI_BYTE, &handle, &message->request),
+          "MPI_Imrecv");
+    receiving_.push_back(std::move(message));
+  }
+}
+
+// In the order of their begin: one that is not complete holds back what came after it.
+bool Channel::finish(std::deque<std::unique_ptr<Message>>& messages, bool delivers) {
+  bool any = false;
+  while (!messages.empty()) {
+    int complete = 0;
+    check(MPI_Test(&messages.front()->request, &complete, MPI_STATUS_IGNORE), "MPI_Test");
+    if (!complete) return any;
+    any = true;
+    auto message = std::move(messages.front());
+    messages.pop_front();
+    if (!delivers) continue;
+    heard_[static_cast<std::size_t>(message->peer)] = Clock::now();
+    std::memcpy(&message->kind, message->bytes.data(), sizeof(int));
+    message->bytes.erase(message->bytes.begin(), message->bytes.begin() + sizeof(int));
+    deliver(std::move(message));
+  }
+  return any;
+}
+
+void Channel::deliver(std::unique_ptr<Message> message) {
+  if (message->kind == kBeat) return;
+  Handler* handler = nullptr;
+  {
+    const std::lock_guard guard(mutex_);
+    const auto found = handlers_.find(message->kind);
+    // A handler is never removed, and only replaced before the run.
+    if (found != handlers_.end()) handler = &found->second;
+  }
+  auto& late = without_handler_[message->kind];
+  if (!handler || !late.empty()) {
+    late.push_back(std::move(message));
+    return;
+  }
+  try {
+    (*handler)(message->peer, message->bytes);
+  } catch (...) {
+    on_error_(std::current_exception());
+  }
+}
+
+bool Channel::deliver_late() {
+  if (!handlers_changed_.exchange(false)) return false;
+  for (auto& [kind, late] : without_handler_) {
+    {
+      const std::lock_guard guard(mutex_);
+      if (!handlers_.contains(kind)) continue;
+    }
+    auto messages = std::move(late);
+    late.clear();
+    for (auto& message : messages) deliver(std::move(message));
+  }
+  return true;
+}
+
+void Channel::beat() {
+  const auto now = Clock::now();
+  // Who did not listen (the process was stopped) has no right to complain of silence.
+  if (now - beat_at_ > 10 * kBeatInterval) std::ranges::fill(heard_, now);
+  if (now < beat_at_) return;
+  beat_at_ = now + std::chrono::duration_cast<Clock::duration>(kBeatInterval);
+  for (int peer = rank_ == 0 ? 1 : 0; peer < (rank_ == 0 ? size_ : 1); ++peer) send(peer, kBeat, {});
+}
+
+}  // namespace hetsgd::mpi

@@ -1,0 +1,333 @@
+// The collectives of MpiComm.
+#include <algorithm>
+#include <cstring>
+#include <numeric>
+#include <tuple>
+
+#include "cluster/blocking.hpp"
+#include "cluster/mpi/comm.hpp"
+#include "cluster/reduce.hpp"
+#include "cluster/threads/host_memory.hpp"
+#include "core/error.hpp"
+
+namespace hetsgd::mpi {
+
+using threads::HostMemory;
+
+namespace {
+
+// Up to here (bytes) latency is what counts.
+constexpr std::size_t kSmall = 2048;
+constexpr std::size_t kSmallBroadcast = std::size_t{64} << 10;
+
+// Phases of a collective: their messages must not be mixed up.
+enum Phase : int { kSmallPhase = 0, kScatter = 1, kGather = 2, kPhases = 4 };
+
+struct Choice {
+  int colour = 0;
+  int key = 0;
+};
+
+std::span<const std::byte> bytes_of(const CollectiveCall& call) {
+  return std::as_bytes(std::span(&call, 1));
+}
+
+}  // namespace
+
+// Where each rank's slice lies, in bytes.
+struct MpiComm::Slices {
+  std::vector<std::size_t> bounds;  // [p + 1]
+
+  template <class BeginOf>
+  Slices(int p, BeginOf begin_of) {
+    for (int r = 0; r <= p; ++r) bounds.push_back(begin_of(r));
+  }
+  std::size_t begin(int r) const { return bounds[static_cast<std::size_t>(r)]; }
+  std::size_t bytes(int r) const { return bounds[static_cast<std::size_t>(r) + 1] - begin(r); }
+};
+
+// One collective at a time, by one process; also a safepoint at both ends.
+class MpiComm::Inside {
+ public:
+  explicit Inside(MpiComm& comm) : comm_(comm) {
+    comm.world().safepoint();
+    if (comm.group_->inside.exchange(true)) {
+      throw CheckFailure(fmt::format(
+          "two processes of rank {} are in a collective of one group at once", comm.rank_));
+    }
+    ++comm.group_->calls;
+  }
+  void leave() { comm_.world().safepoint(); }
+  ~Inside() { comm_.group_->inside = false; }
+
+ private:
+  MpiComm& comm_;
+};
+
+int MpiComm::tag(int phase) const {
+  constexpr auto kNumbers = static_cast<std::uint32_t>(Tags::kUserTags / kPhases);
+  return transport_.tags().collective(group_->number, static_cast<int>(group_->calls % kNumbers) * kPhases + phase);
+}
+
+void MpiComm::check_call(const CollectiveCall& mine, int other,
+                         std::span<const std::byte> bytes) const {
+  CollectiveCall theirs;
+  HETSGD_CHECK_GE(bytes.size(), sizeof theirs);
+  std::memcpy(&theirs, bytes.data(), sizeof theirs);
+  if (rank_ < other) {
+    check_same_call(rank_, mine, other, theirs);
+  } else {
+    check_same_call(other, theirs, rank_, mine);
+  }
+}
+
+// --- small ones: messages that carry the call
+
+void MpiComm::send_small(int to, const CollectiveCall& call, std::span<const std::byte> data) {
+  const std::span<const std::byte> parts[] = {bytes_of(call), data};
+  transport_.send(world_rank(to), tag(kSmallPhase), parts, call.kind);
+}
+
+void MpiComm::receive_small(int from, const CollectiveCall& call, std::span<std::byte> data) {
+  HeadReceive head(transport_, world_rank(from), tag(kSmallPhase),
+                   [](int source, int) { return fmt::format("waits in a collective for rank {}", source); });
+  world().poll_until(head);
+  const auto content = head.data();
+  check_call(call, from, content);
+  HETSGD_CHECK_EQ(head.info().bytes, sizeof call + data.size());
+  const auto first = content.subspan(sizeof call);
+  if (!first.empty()) std::memcpy(data.data(), first.data(), first.size());
+  head.take_rest(data.subspan(first.size()));
+}
+
+// all: what each rank brings, by rank.
+void MpiComm::gather_small(const CollectiveCall& call, std::span<const std::byte> mine,
+                           std::span<std::byte> all) {
+  for (int d = 1; d < size(); ++d) send_small(next(d), call, mine);
+  const auto part = [&](int r) {
+    return all.subspan(static_cast<std::size_t>(r) * mine.size(), mine.size());
+  };
+  if (!mine.empty()) std::memmove(part(rank_).data(), mine.data(), mine.size());
+  for (int d = size() - 1; d > 0; --d) receive_small(next(d), call, part(next(d)));
+}
+
+// Everybody has come when this returns. Large collectives begin with it: so what a rank waits for
+// late ones is not mixed up with what the transfer takes, and their calls are compared.
+void MpiComm::rounds(const CollectiveCall& call) {
+  for (int distance = 1; distance < size(); distance <<= 1) {
+    send_small(next(distance), call, {});
+    receive_small(next(size() - distance), call, {});
+  }
+}
+
+void MpiComm::barrier() {
+  Inside inside(*this);
+  rounds({.collective = Collective::barrier});
+  inside.leave();
+}
+
+void MpiComm::meet(Collective why) {
+  const Inside inside(*this);
+  rounds({.collective = why});
+}
+
+std::unique_ptr<Comm> MpiComm::split(int color, int key) {
+  const Choice mine{color, key};
+  std::vector<Choice> choices(members_.size());
+  const CollectiveCall call{.collective = Collective::split};
+  int number = 0;
+  {
+    Inside inside(*this);
+    gather_small(call, std::as_bytes(std::span(&mine, 1)),
+                 std::as_writable_bytes(std::span(choices)));
+    // One number for the groups of all colours: they share no rank.
+    if (rank_ == 0) number = groups_.new_group();
+    broadcast_small({.collective = Collective::split, .count = sizeof number},
+                    std::as_writable_bytes(std::span(&number, 1)));
+    inside.leave();
+  }
+  if (color < 0) return nullptr;
+  const auto choice = [&](int r) { return choices[static_cast<std::size_t>(r)]; };
+  std::vector<int> ranks;
+  for (int r = 0; r < size(); ++r) {
+    if (choice(r).colour == color) ranks.push_back(r);
+  }
+  std::ranges::sort(ranks, {}, [&](int r) { return std::tuple(choice(r).key, r); });
+  const int rank = static_cast<int>(std::ranges::find(ranks, rank_) - ranks.begin());
+  for (int& r : ranks) r = world_rank(r);
+  return std::make_unique<MpiComm>(transport_, groups_,
+                                   std::make_shared<Group>(number, std::move(ranks)), rank);
+}
+
+// --- reductions
+
+// Every rank gets all contributions and adds them up.
+void MpiComm::reduce_small(const CollectiveCall& call, void* data) {
+  const std::size_t bytes = call.count * element_bytes(call.element);
+  std::byte* all = group_->scratch.reserve(members_.size() * bytes);
+  gather_small(call, {static_cast<const std::byte*>(data), bytes}, {all, members_.size() * bytes});
+  std::vector<const void*> in;
+  for (std::size_t r = 0; r < members_.size(); ++r) in.push_back(all + r * bytes);
+  reduce_in_rank_order(in, {&data, 1}, 0, call.count, call.element, call.op);
+}
+
+// Afterwards the slice of this rank in `data` is the reduction over all ranks.
+void MpiComm::reduce_slices(const CollectiveCall& call, void* memory, const Slices& slices) {
+  rounds(call);
+  auto* data = static_cast<std::byte*>(memory);
+  const std::size_t mine = slices.bytes(rank_), p = members_.size();
+  std::byte* room = group_->scratch.reserve((p - 1) * mine);
+  std::vector<const void*> in(p);
+  {
+    Requests requests(transport_, "reduces");
+    for (int d = size() - 1; d > 0; --d, room += mine) {
+      in[static_cast<std::size_t>(next(d))] = room;
+      requests.receive(world_rank(next(d)), tag(kScatter), {room, mine});
+    }
+    for (int d = 1; d < size(); ++d) {
+      requests.send(world_rank(next(d)), tag(kScatter),
+                    {data + slices.begin(next(d)), slices.bytes(next(d))});
+    }
+    requests.wait(&Ledger::communicate);
+  }
+  void* out = data + slices.begin(rank_);
+  in[static_cast<std::size_t>(rank_)] = out;
+  reduce_in_rank_order(in, {&out, 1}, 0, mine / element_bytes(call.element), call.element, call.op);
+}
+
+// Every rank's slice to all.
+void MpiComm::gather_slices(const Slices& slices, std::byte* data) {
+  Requests requests(transport_, "gathers");
+  for (int d = size() - 1; d > 0; --d) {
+    requests.receive(world_rank(next(d)), tag(kGather),
+                     {data + slices.begin(next(d)), slices.bytes(next(d))});
+  }
+  for (int d = 1; d < size(); ++d) {
+    requests.send(world_rank(next(d)), tag(kGather),
+                  {data + slices.begin(rank_), slices.bytes(rank_)});
+  }
+  requests.wait(&Ledger::communicate);
+}
+
+void MpiComm::all_reduce_raw(void* data, std::size_t n, Element element, ReduceOp op,
+                             Traffic kind) {
+  if (size() == 1) return world().safepoint();
+  const CollectiveCall call{
+      .collective = Collective::all_reduce, .count = n, .element = element, .op = op, .kind = kind};
+  const std::size_t unit = element_bytes(element), bytes = n * unit;
+  const Slices slices(size(), [&](int r) {
+    return (r == size() ? n : block_of(r, n).begin) * unit;
+  });
+  const std::size_t mine = slices.bytes(rank_), others = members_.size() - 1;
+  count(kind, others * mine + bytes - mine, others * mine + bytes - mine);
+  HostMemory host(HostMemory::Use::update, data, bytes);
+  Inside inside(*this);
+  if (bytes <= kSmall) {
+    reduce_small(call, host.data());
+  } else {
+    reduce_slices(call, host.data(), slices);
+    gather_slices(slices, host.data());
+  }
+  host.store();
+  inside.leave();
+}
+
+void MpiComm::reduce_scatter_raw(void* data, std::size_t n, Element element, ReduceOp op,
+                                 Traffic kind) {
+  if (size() == 1) return world().safepoint();
+  const CollectiveCall call{.collective = Collective::reduce_scatter,
+                            .count = n,
+                            .element = element,
+                            .op = op,
+                            .kind = kind};
+  const std::size_t unit = element_bytes(element), bytes = n * unit;
+  const Slices slices(size(), [&](int r) {
+    return (r == size() ? n : block_of(r, n).begin) * unit;
+  });
+  const std::size_t mine = slices.bytes(rank_);
+  count(kind, bytes - mine, (members_.size() - 1) * mine);
+  HostMemory host(HostMemory::Use::update, data, bytes);
+  Inside inside(*this);
+  if (bytes <= kSmall) {
+    reduce_small(call, host.data());
+  } else {
+    reduce_slices(call, host.data(), slices);
+  }
+  host.store(slices.begin(rank_), slices.begin(rank_) + mine);
+  inside.leave();
+}
+
+// --- copies
+
+void MpiComm::broadcast_small(const CollectiveCall& call, std::span<std::byte> data) {
+  // Ranks relative to the root: r gets from r without its lowest bit, and passes on to r + 1, 2, ...
+  const int r = (rank_ + size() - call.root) % size();
+  int distance = 1;
+  for (; distance < size() && (r & distance) == 0; distance <<= 1) {
+  }
+  const auto absolute = [&](int relative) { return (relative + call.root) % size(); };
+  if (r != 0) receive_small(absolute(r - distance), call, data);
+  for (distance >>= 1; distance > 0; distance >>= 1) {
+    if (r + distance < size()) send_small(absolute(r + distance), call, data);
+  }
+}
+
+void MpiComm::broadcast_large(const CollectiveCall& call, std::span<std::byte> data) {
+  rounds(call);
+  const Slices slices(size(), [&](int r) {
+    return r == size() ? data.size() : block_of(r, data.size()).begin;
+  });
+  {
+    Requests requests(transport_, "broadcasts");
+    const auto slice = [&](int r) { return data.subspan(slices.begin(r), slices.bytes(r)); };
+    if (rank_ == call.root) {
+      for (int d = 1; d < size(); ++d) {
+        requests.send(world_rank(next(d)), tag(kScatter), slice(next(d)));
+      }
+    } else {
+      requests.receive(world_rank(call.root), tag(kScatter), slice(rank_));
+    }
+    requests.wait(&Ledger::communicate);
+  }
+  gather_slices(slices, data.data());
+}
+
+void MpiComm::broadcast_raw(void* data, std::size_t bytes, int root, Traffic kind) {
+  HETSGD_CHECK_GE(root, 0);
+  HETSGD_CHECK_LT(root, size());
+  if (size() == 1) return world().safepoint();
+  const CollectiveCall call{
+      .collective = Collective::broadcast, .count = bytes, .root = root, .kind = kind};
+  const auto others = members_.size() - 1;
+  count(kind, rank_ == root ? others * bytes : 0, rank_ == root ? 0 : bytes);
+  HostMemory host(rank_ == root ? HostMemory::Use::read : HostMemory::Use::write, data, bytes);
+  Inside inside(*this);
+  if (bytes <= kSmallBroadcast) {
+    broadcast_small(call, {host.data(), bytes});
+  } else {
+    broadcast_large(call, {host.data(), bytes});
+  }
+  if (rank_ != root) host.store();
+  inside.leave();
+}
+
+void MpiComm::all_gather_raw(const void* mine, std::size_t bytes, void* all, Traffic kind) {
+  const CollectiveCall call{.collective = Collective::all_gather, .count = bytes, .kind = kind};
+  const std::size_t p = members_.size();
+  count(kind, (p - 1) * bytes, (p - 1) * bytes);
+  const HostMemory source(mine, bytes);
+  HostMemory target(HostMemory::Use::write, all, p * bytes);
+  Inside inside(*this);
+  if (bytes <= kSmall) {
+    gather_small(call, {source.data(), bytes}, {target.data(), p * bytes});
+  } else {
+    rounds(call);
+    const Slices slices(size(), [&](int r) { return static_cast<std::size_t>(r) * bytes; });
+    std::memmove(target.data() + slices.begin(rank_), source.data(), bytes);
+    gather_slices(slices, target.data());
+  }
+  target.store();
+  inside.leave();
+}
+
+}  // namespace hetsgd::mpi

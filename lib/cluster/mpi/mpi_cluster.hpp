@@ -1,0 +1,44 @@
+// What a program needs to know of MPI besides the Cluster "mpi": who this process is, messages
+// beside the training, and the orderly end. Compiled without MPI too.
+//
+// MPI is initialised by the first call that needs it, so that a program which does not use it pays
+// nothing. Only launched_by_mpi() never initialises it.
+#pragma once
+
+#include <string>
+
+#include "cluster/control.hpp"
+#include "core/units.hpp"
+
+namespace hetsgd {
+
+// True if a launcher (mpirun, srun, ...) started this process as one of several or as the only one:
+// read from the environment variables that it sets.
+bool launched_by_mpi();
+
+struct MpiRank {
+  int rank = 0;
+  int size = 1;
+  int local_rank = 0;  // among the ranks of this host
+  int local_size = 1;
+  std::string host;
+};
+
+// Initialises MPI. Errors: device (built without MPI; the library gives less than
+// MPI_THREAD_MULTIPLE).
+const MpiRank& mpi_rank();
+// Messages between the ranks, beside the training. Lives until leave_mpi(). Initialises MPI.
+Control& mpi_control();
+// "Open MPI v4.1.4, ..." of the library at run time; empty without MPI. Does not initialise it.
+std::string mpi_library();
+// How often the thread that carries control messages looks for them (default 200 us). Before
+// anything that initialises MPI.
+void set_mpi_control_interval(Seconds interval);
+
+// The last thing that a program does with MPI: waits until all ranks have come here, finalises MPI
+// and returns the exit code. Where a rank cannot come any more (it was lost, or does not follow
+// within 10 s of an error) it ends all ranks with the exit code instead. Nothing if MPI was never
+// initialised. A program that exits without it does it in exit().
+int leave_mpi(int exit_code);
+
+}  // namespace hetsgd

@@ -1,0 +1,358 @@
+#include "cluster/mpi/run.hpp"
+
+#include <algorithm>
+#include <cstring>
+#include <limits>
+#include <numeric>
+
+#include "cluster/blocking.hpp"
+#include "core/error.hpp"
+
+namespace hetsgd::mpi {
+
+using threads::ProcessKind;
+using threads::Until;
+
+namespace {
+
+// Round trips in which a clock's offset is measured; the fastest one counts.
+constexpr int kOffsetTrips = 32;
+// Unfinished sends get the channel's thread to themselves while they advance.
+constexpr auto kAdvancing = std::chrono::microseconds(300);
+constexpr std::size_t kReapedByTick = 64;
+
+// What a rank reports of its run; its device follows as text.
+struct RankReport {
+  Ledger ledger;
+  Seconds elapsed{0}, fenced{0}, clock_offset{0};
+};
+
+// The bytes, not the times.
+void add_bytes(const Ledger& from, Ledger& to) {
+  for (std::size_t kind = 0; kind < to.bytes_sent.size(); ++kind) {
+    to.bytes_sent[kind] += from.bytes_sent[kind];
+    to.bytes_received[kind] += from.bytes_received[kind];
+  }
+}
+
+}  // namespace
+
+Run::Run(const ClusterOptions& options, const Placement& placement)
+    : environment_(Environment::get()),
+      coordinator_(environment_.coordinator()),
+      options_(options),
+      placement_(placement),
+      rank_(environment_.rank().rank),
+      size_(environment_.rank().size),
+      world_(std::max(1, static_cast<int>(placement.cores.size()) /
+                             environment_.rank().local_size)) {
+  world_.set_crowded(placement.crowded);
+  std::vector<int> all(static_cast<std::size_t>(size_));
+  std::iota(all.begin(), all.end(), 0);
+  everybody_ = std::make_shared<Group>(0, std::move(all));
+}
+
+// A communicator of its own for each run: a message that nobody received is none of the next run's.
+// It is never freed: who frees it can get its number again, and with it such messages.
+ClusterReport Run::run(const std::function<void(Node&)>& worker) {
+  struct Ended {  // handlers may refer to what the caller owns
+    std::vector<std::shared_ptr<MpiService>>& services;
+    ~Ended() { services.clear(); }
+  } ended{services_};
+  std::exception_ptr error;
+  if (coordinator_.begin(*this, options_.peer_timeout)) {
+    try {
+      check(MPI_Comm_dup(MPI_COMM_WORLD, &messages_), "MPI_Comm_dup");
+      offset_ns_ = measure_offset();
+      transport_ = std::make_unique<Transport>(messages_, world_, rank_,
+                                               coordinator_.everybody_quiet());
+      started_ = transport_.get();
+      start_worker(worker);
+    } catch (...) {
+      world_.abort(std::current_exception());
+    }
+    try {
+      world_.run(1, {.start = [this] { return start_clock(); },
+                     .ended = [this] { finish(); },
+                     .aborted = [this](std::exception_ptr e) { coordinator_.fail(std::move(e)); }});
+    } catch (...) {
+      error = std::current_exception();
+    }
+  } else {
+    finish();
+  }
+  const auto failure = coordinator_.end_run();
+  if (failure || error) environment_.note_failure();
+  if (error && size_ == 1) std::rethrow_exception(error);  // as it was thrown
+  if (failure) std::rethrow_exception(failure->exception());
+  if (error) std::rethrow_exception(error);
+  return report();
+}
+
+// The clocks of one host are one clock.
+std::int64_t Run::measure_offset() {
+  const auto& ranks = environment_.ranks();
+  const auto trip = [&](int peer, bool asks) {
+    std::int64_t time = World::monotonic_ns();
+    const auto send = [&] {
+      check(MPI_Send(&time, 1, MPI_INT64_T, peer, 0, messages_), "MPI_Send");
+    };
+    if (asks) send();
+    std::int64_t other = 0;
+    check(MPI_Recv(&other, 1, MPI_INT64_T, peer, 0, messages_, MPI_STATUS_IGNORE), "MPI_Recv");
+    time = World::monotonic_ns();
+    if (!asks) send();
+    return other;
+  };
+  if (rank_ == 0) {
+    for (int peer = 1; peer < size_; ++peer) {
+      if (ranks[static_cast<std::size_t>(peer)].host == ranks[0].host) continue;
+      for (int i = 0; i < kOffsetTrips; ++i) trip(peer, false);
+    }
+    return 0;
+  }
+  if (environment_.rank().host == ranks[0].host) return 0;
+  std::int64_t best = std::numeric_limits<std::int64_t>::max(), offset = 0;
+  for (int i = 0; i < kOffsetTrips; ++i) {
+    const std::int64_t begin = World::monotonic_ns();
+    const std::int64_t theirs = trip(0, true);
+    const std::int64_t end = World::monotonic_ns();
+    if (end - begin >= best) continue;
+    best = end - begin;
+    offset = begin + (end - begin) / 2 - theirs;
+  }
+  return offset;
+}
+
+std::int64_t Run::start_clock() {
+  const std::int64_t at = coordinator_.set_up(offset_ns_);
+  std::this_thread::sleep_for(std::chrono::nanoseconds(at - World::monotonic_ns()));
+  return at;
+}
+
+void Run::finish() {
+  reports_ = coordinator_.end(report_of_this_rank());
+  ended_ = true;
+}
+
+// --- processes
+
+void Run::set_up(Process& me, bool pin) {
+  auto pinned = pin ? placement_.pinned : std::vector<int>();
+  if (!pinned.empty() && !threads::pin_to(pinned)) pinned.clear();
+  // A thread starts with the mask of its maker, which may be pinned.
+  if (pinned.empty()) threads::pin_to(placement_.cores);
+  me.device = threads::make_device(placement_.device);
+  me.device_text = threads::device_text(placement_.device, pinned);
+}
+
+void Run::start_worker(const std::function<void(Node&)>& worker) {
+  auto process = std::make_unique<Process>();
+  process->name = worker_name(rank_);
+  process->rank = rank_;
+  world_.start(std::move(process), [this, &worker](Process& me) {
+    set_up(me, true);
+    MpiNode node(*this, me);
+    world_.await_start();
+    worker(node);
+    coordinator_.worker_left();
+  });
+}
+
+void Run::start_companion(Process& parent, const std::string& name, std::function<void(Node&)> fn) {
+  auto process = std::make_unique<Process>();
+  process->name = companion_name(name, rank_);
+  process->kind = ProcessKind::companion;
+  process->rank = rank_;
+  process->parent = &parent;
+  world_.start(std::move(process), [this, fn = std::move(fn)](Process& me) {
+    set_up(me, false);
+    MpiNode node(*this, me);
+    fn(node);
+  });
+}
+
+// --- services
+
+void Run::make_service(const std::string& name,
+                       const std::function<std::unique_ptr<ServiceHandler>()>& factory) {
+  const std::lock_guard guard(services_mutex_);
+  for (const auto& service : services_) {
+    if (service->name() == name) return;
+    if (service_number(service->name()) == service_number(name)) {
+      throw CheckFailure(fmt::format("services \"{}\" and \"{}\" have the same number: rename one",
+                                     service->name(), name));
+    }
+  }
+  auto service = std::make_shared<MpiService>(*transport_, name, factory(), ended_);
+  for (const int rank : left_) service->left(rank);
+  auto process = std::make_unique<Process>();
+  process->name = service_name(name);
+  process->kind = ProcessKind::service;
+  world_.start(std::move(process), [this, service = service.get()](Process&) {
+    threads::pin_to(placement_.cores);
+    service->serve();
+  });
+  services_.push_back(service);
+}
+
+void Run::left(int rank) {
+  const std::lock_guard guard(services_mutex_);
+  left_.push_back(rank);
+  for (const auto& service : services_) service->left(rank);
+}
+
+// --- groups
+
+int Run::new_group() {
+  class ForNumber final : public threads::Poll {
+   public:
+    explicit ForNumber(Coordinator& coordinator) : coordinator_(coordinator) {}
+    bool done() override { return (number = coordinator_.take_group()) != 0; }
+    void cancel() override {}
+    std::string describe() const override { return "waits for rank 0"; }
+    int number = 0;
+
+   private:
+    Coordinator& coordinator_;
+  } number(coordinator_);
+  coordinator_.ask_for_group();
+  world_.poll_until(number);
+  if (number.number >= transport_->tags().groups()) {
+    throw CheckFailure(
+        fmt::format("more than {} groups in one run", transport_->tags().groups() - 1));
+  }
+  return number.number;
+}
+
+// --- fences
+
+void Run::fence(FunctionRef fn) {
+  if (size_ == 1) return world_.fence(fn);
+  auto lock = world_.enter();
+  fenced_by_me(lock, false, fn);
+  world_.park(lock);
+}
+
+void Run::fence_together(MpiComm& comm, FunctionRef fn) {
+  if (size_ == 1) return world_.fence(fn);
+  comm.meet(Collective::fence_together);
+  auto lock = world_.lock();
+  // From here on the clock is to stand; rank 0's word that all have stopped comes later.
+  world_.stop_from_outside(lock);
+  const std::uint64_t mine = ++together_begun_;
+  if (rank_ == 0) fenced_by_me(lock, true, fn);
+  const Until done([&] { return together_done_ >= mine; },
+                   [] { return "waits for the end of a common fence"; });
+  world_.block_for_others(lock, done);
+}
+
+void Run::fenced_by_me(World::Lock& lock, bool together, FunctionRef fn) {
+  FenceRequest request{&World::current()};
+  struct Enlisted {  // the mutex is held at both ends
+    std::deque<FenceRequest*>& list;
+    FenceRequest* request;
+    ~Enlisted() { std::erase(list, request); }
+  };
+  {
+    fence_requests_.push_back(&request);
+    const Enlisted enlisted{fence_requests_, &request};
+    coordinator_.ask_for_fence(together);
+    const Until granted([&] { return request.granted; }, [] { return "waits for a fence"; });
+    world_.block_for_others(lock, granted);
+  }
+  world_.run_granted(lock, fn);
+  coordinator_.fence_done();
+}
+
+void Run::grant() {
+  const auto lock = world_.lock();
+  if (fence_requests_.empty()) return;  // unwound
+  FenceRequest& request = *fence_requests_.front();
+  fence_requests_.pop_front();
+  request.granted = true;
+  world_.grant(*request.process);
+}
+
+void Run::resume(std::int64_t at, bool together) {
+  auto lock = world_.lock();
+  if (together) ++together_done_;
+  world_.resume_from_outside(lock, at);
+}
+
+bool Run::urgent() {
+  Sends& sends = Sends::get();
+  const auto now = std::chrono::steady_clock::now();
+  if (sends.idle()) {
+    progress_ = now;
+    return false;
+  }
+  if (sends.reap(kReapedByTick)) progress_ = now;
+  return now - progress_ < kAdvancing;
+}
+
+// --- the report
+
+std::vector<std::byte> Run::report_of_this_rank() const {
+  RankReport mine;
+  std::string device;
+  for (const auto& process : world_.processes()) {
+    if (process->kind == ProcessKind::service) continue;  // ends after the run
+    mine.elapsed = std::max(mine.elapsed, process->since);
+    if (process->kind != ProcessKind::worker) continue;
+    mine.ledger = process->ledger;
+    device = process->device_text;
+  }
+  for (const auto& process : world_.processes()) {  // what a companion sends, its worker has sent
+    if (process->kind == ProcessKind::companion) add_bytes(process->ledger, mine.ledger);
+  }
+  mine.fenced = world_.fenced();
+  mine.clock_offset = std::chrono::nanoseconds(offset_ns_);
+  std::vector<std::byte> bytes(sizeof mine + device.size());
+  std::memcpy(bytes.data(), &mine, sizeof mine);
+  std::memcpy(bytes.data() + sizeof mine, device.data(), device.size());
+  return bytes;
+}
+
+ClusterReport Run::report() const {
+  ClusterReport report;
+  report.fenced = world_.fenced();
+  for (std::size_t r = 0; r < reports_.size(); ++r) {
+    const auto& bytes = reports_[r];
+    RankReport one;
+    HETSGD_CHECK_GE(bytes.size(), sizeof one);
+    std::memcpy(&one, bytes.data(), sizeof one);
+    report.elapsed = std::max(report.elapsed, one.elapsed);
+    report.workers.push_back(
+        {.rank = static_cast<int>(r),
+         .device = {reinterpret_cast<const char*>(bytes.data()) + sizeof one,
+                    bytes.size() - sizeof one},
+         .ledger = one.ledger,
+         .host = environment_.ranks()[r].host,
+         .clock_offset = one.clock_offset});
+  }
+  return report;
+}
+
+// --- the node
+
+MpiNode::MpiNode(Run& run, Process& process)
+    : ProcessNode(run.world_, run.options_, process),
+      run_(run),
+      comm_(*run.transport_, run, run.everybody_, run.rank_),
+      caller_(run.callers_++ % Tags::kUserTags) {}
+
+void MpiNode::companion(std::string name, std::function<void(Node&)> fn) {
+  world_.safepoint();
+  process_.device->synchronize();  // the companion's device may go on where this one stands
+  run_.start_companion(process_, name, std::move(fn));
+}
+
+std::shared_ptr<ServicePort> MpiNode::open_service(
+    const std::string& name, const std::function<std::unique_ptr<ServiceHandler>()>& factory) {
+  world_.safepoint();
+  if (run_.rank_ == 0) run_.make_service(name, factory);
+  return std::make_shared<MpiPort>(*run_.transport_, name, caller_);
+}
+
+}  // namespace hetsgd::mpi

@@ -1,0 +1,117 @@
+// One run of the mpi cluster in this process: its worker, the worker's companions, on rank 0 the
+// services, and the node that they see.
+#pragma once
+
+#include <deque>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "cluster/cluster.hpp"
+#include "cluster/mpi/comm.hpp"
+#include "cluster/mpi/coordinator.hpp"
+#include "cluster/mpi/service.hpp"
+#include "cluster/threads/devices.hpp"
+#include "cluster/threads/process_node.hpp"
+
+namespace hetsgd::mpi {
+
+using threads::DeviceSpec;
+using threads::Process;
+
+// Where this rank computes.
+struct Placement {
+  DeviceSpec device;
+  std::vector<int> pinned;  // empty: not pinned
+  std::vector<int> cores;   // of the process
+  bool crowded = false;     // the ranks of this host have more threads to run than cores
+};
+
+class Run final : public Local, public Groups {
+ public:
+  Run(const ClusterOptions& options, const Placement& placement);
+
+  ClusterReport run(const std::function<void(Node&)>& worker);
+
+  // Of the coordinator.
+  void fail(std::exception_ptr error) override { world_.abort(std::move(error)); }
+  void stop() override { world_.stop_from_outside(); }
+  std::int64_t stopped_at() override { return world_.stopped_at(); }
+  void freeze(std::int64_t at) override { world_.freeze_from_outside(at); }
+  void grant() override;
+  void resume(std::int64_t at, bool together) override;
+  void left(int rank) override;
+  bool urgent() override;
+  bool still_receives() override { 
+    const Transport* const transport = started_;
+    return transport && transport->still_receives();
+  }
+  int new_group() override;
+
+ private:
+  friend class MpiNode;
+  struct FenceRequest {
+    Process* process = nullptr;
+    bool granted = false;
+  };
+  void start_worker(const std::function<void(Node&)>& worker);
+  void start_companion(Process& parent, const std::string& name, std::function<void(Node&)> fn);
+  void make_service(const std::string& name,
+                    const std::function<std::unique_ptr<ServiceHandler>()>& factory);
+  void fence(FunctionRef fn);
+  void fence_together(MpiComm& comm, FunctionRef fn);
+  void fenced_by_me(World::Lock& lock, bool together, FunctionRef fn);
+  void set_up(Process& me, bool pin);
+  std::int64_t measure_offset();
+  std::int64_t start_clock();
+  void finish();
+  std::vector<std::byte> report_of_this_rank() const;
+  ClusterReport report() const;
+
+  Environment& environment_;
+  Coordinator& coordinator_;
+  const ClusterOptions& options_;
+  const Placement& placement_;
+  const int rank_, size_;
+  World world_;
+  std::int64_t offset_ns_ = 0;  // of this rank's monotonic clock to rank 0's
+  MPI_Comm messages_ = MPI_COMM_NULL;
+  std::unique_ptr<Transport> transport_;
+  std::atomic<const Transport*> started_ = nullptr;  // for the channel's thread
+  std::shared_ptr<Group> everybody_;
+  std::atomic<int> callers_ = 0;  // nodes so far
+  std::atomic<bool> ended_ = false;
+  std::vector<std::vector<std::byte>> reports_;
+
+  // Guarded by the world's mutex.
+  std::deque<FenceRequest*> fence_requests_;
+  std::uint64_t together_begun_ = 0, together_done_ = 0;
+
+  std::mutex services_mutex_;  // guards the list and the making of services
+  std::vector<std::shared_ptr<MpiService>> services_;
+  std::vector<int> left_;  // workers that have ended
+  std::chrono::steady_clock::time_point progress_{};  // of unfinished sends; the channel's thread's
+};
+
+class MpiNode final : public threads::ProcessNode {
+ public:
+  MpiNode(Run& run, Process& process);
+
+  int size() const override { return comm_.size(); }
+  Comm& comm() override { return comm_; }
+  void companion(std::string name, std::function<void(Node&)> fn) override;
+  // The service is made when rank 0 opens it; rank 0 must open every service that is called.
+  std::shared_ptr<ServicePort> open_service(
+      const std::string& name,
+      const std::function<std::unique_ptr<ServiceHandler>()>& factory) override;
+  void fence(FunctionRef fn) override { run_.fence(fn); }
+  void fence_together(FunctionRef fn) override { run_.fence_together(comm_, fn); }
+
+ private:
+  Run& run_;
+  MpiComm comm_;
+  const int caller_;
+};
+
+}  // namespace hetsgd::mpi

@@ -1,0 +1,337 @@
+#include "cluster/mpi/transport.hpp"
+
+#include <algorithm>
+#include <bit>
+#include <cstring>
+
+#include "core/error.hpp"
+
+namespace hetsgd::mpi {
+
+namespace {
+
+constexpr std::size_t kFirstPiece = std::size_t{16} << 10;
+constexpr std::size_t kLargestPiece = std::size_t{256} << 10;
+// MPI counts in int.
+constexpr std::size_t kLargestRequest = std::size_t{1} << 30;
+// A rank that is lost does not complete what it has begun; after so long nobody touches the memory.
+constexpr Seconds kSettleLimit{5};
+// Unfinished sends that each send looks after.
+constexpr std::size_t kReapedBySend = 4;
+
+template <class Fn>
+void for_each_piece(std::size_t bytes, Fn fn) {
+  std::size_t size = kFirstPiece;
+  for (std::size_t at = 0; at < bytes; at += size, size = std::min(2 * size, kLargestPiece)) {
+    size = std::min(size, bytes - at);
+    fn(at, size);
+  }
+}
+
+// The bytes of several parts, read on and on.
+class Reader {
+ public:
+  explicit Reader(std::span<const std::span<const std::byte>> parts) : parts_(parts) {}
+  void read(std::byte* to, std::size_t bytes) {
+    while (bytes > 0) {
+      const auto part = parts_.front().subspan(at_);
+      const std::size_t n = std::min(bytes, part.size());
+      if (n > 0) std::memcpy(to, part.data(), n);
+      to += n;
+      bytes -= n;
+      at_ += n;
+      if (at_ == parts_.front().size()) {
+        parts_ = parts_.subspan(1);
+        at_ = 0;
+      }
+    }
+  }
+
+ private:
+  std::span<const std::span<const std::byte>> parts_;
+  std::size_t at_ = 0;
+};
+
+bool test(MPI_Request& request, MPI_Status* status = MPI_STATUS_IGNORE) {
+  int complete = 0;
+  check(MPI_Test(&request, &complete, status), "MPI_Test");
+  return complete != 0;
+}
+
+// Returns when `done`, or after the limit.
+template <class Done>
+void settle(Seconds limit, Done done) {
+  const auto end = std::chrono::steady_clock::now() + limit;
+  while (!done() && std::chrono::steady_clock::now() < end) std::this_thread::yield();
+}
+
+}  // namespace
+
+Tags::Tags() {
+  void* value = nullptr;
+  int found = 0;
+  check(MPI_Comm_get_attr(MPI_COMM_WORLD, MPI_TAG_UB, &value, &found), "MPI_Comm_get_attr");
+  const unsigned limit = found ? *static_cast<unsigned*>(value) : 32767U;
+  bits_ = std::bit_width(limit + 1) - 1;
+  if (bits_ < 2 + kUserBits + 4) {
+    throw device_error(
+        "--cluster mpi: found an MPI library with message tags up to {}, expected {} at least",
+        limit, (1 << (2 + kUserBits + 4)) - 1);
+  }
+}
+
+// --- sends
+
+Sends& Sends::get() {
+  static Sends* sends = new Sends;  // never destroyed: MPI may still read from the buffers
+  return *sends;
+}
+
+std::unique_ptr<Sends::Buffer> Sends::take(std::size_t bytes) {
+  const std::size_t capacity = std::bit_ceil(std::max(bytes, std::size_t{256}));
+  {
+    const std::lock_guard guard(mutex_);
+    auto& list = free_[static_cast<std::size_t>(std::countr_zero(capacity))];
+    if (!list.empty()) {
+      auto buffer = std::move(list.back());
+      list.pop_back();
+      return buffer;
+    }
+  }
+  auto buffer = std::make_unique<Buffer>();
+  buffer->capacity = capacity;
+  buffer->data = std::make_unique_for_overwrite<std::byte[]>(capacity);
+  return buffer;
+}
+
+void Sends::give(std::unique_ptr<Buffer> buffer) {
+  free_[static_cast<std::size_t>(std::countr_zero(buffer->capacity))].push_back(std::move(buffer));
+}
+
+void Sends::send(std::unique_ptr<Buffer> buffer, std::size_t bytes, int to, int tag,
+                 MPI_Comm comm) {
+  check(MPI_Isend(buffer->data.get(), static_cast<int>(bytes), MPI_BYTE, to, tag, comm,
+                  &buffer->request),
+        "MPI_Isend");
+  const bool complete = test(buffer->request);
+  const std::lock_guard guard(mutex_);
+  if (complete) return give(std::move(buffer));
+  on_their_way_.push_back(std::move(buffer));
+  unfinished_ = on_their_way_.size();
+}
+
+bool Sends::reap(std::size_t count) {
+  if (idle()) return false;
+  const std::lock_guard guard(mutex_);
+  bool any = false;
+  for (std::size_t i = std::min(count, on_their_way_.size()); i > 0; --i) {
+    if (next_ >= on_their_way_.size()) next_ = 0;
+    if (!test(on_their_way_[next_]->request)) {
+      ++next_;
+      continue;
+    }
+    any = true;
+    std::swap(on_their_way_[next_], on_their_way_.back());
+    give(std::move(on_their_way_.back()));
+    on_their_way_.pop_back();
+  }
+  unfinished_ = on_their_way_.size();
+  return any;
+}
+
+// --- transport
+
+void Transport::send(int to, int tag, std::span<const std::span<const std::byte>> parts,
+                     Traffic kind) {
+  Sends& sends = Sends::get();
+  std::size_t bytes = 0;
+  for (const auto part : parts) bytes += part.size();
+  const HeadInfo info{bytes, sent_++, static_cast<std::int32_t>(kind)};
+  Reader reader(parts);
+  const std::size_t first = std::min(bytes, kHeadData);
+  auto head = sends.take(sizeof info + first);
+  std::memcpy(head->data.get(), &info, sizeof info);
+  reader.read(head->data.get() + sizeof info, first);
+  sends.send(std::move(head), sizeof info + first, to, tag, comm_);
+  for_each_piece(bytes - first, [&](std::size_t, std::size_t n) {
+    auto piece = sends.take(n);
+    reader.read(piece->data.get(), n);
+    sends.send(std::move(piece), n, to, tags_.piece(info.number), comm_);
+  });
+  sends.reap(kReapedBySend);
+}
+
+bool Transport::poll(int from, int tag) {
+  int found = 0;
+  check(MPI_Iprobe(from == kAnySource ? MPI_ANY_SOURCE : from, tag, comm_, &found,
+                   MPI_STATUS_IGNORE),
+        "MPI_Iprobe");
+  return found != 0;
+}
+
+void Transport::begin_receiving() {
+  ++receivers_;
+  if (!world_.aborting()) [[likely]]
+    return;
+  --receivers_;
+  world_.safepoint();
+}
+
+// --- heads
+
+HeadReceive::HeadReceive(Transport& transport, int from, int tag,
+                         std::string (*what)(int from, int tag))
+    : transport_(transport), from_(from), tag_(tag), what_(what) {
+  transport_.begin_receiving();
+  check(MPI_Irecv(buffer_.data(), static_cast<int>(buffer_.size()), MPI_BYTE,
+                  from == kAnySource ? MPI_ANY_SOURCE : from, tag, transport_.comm_, &request_),
+        "MPI_Irecv");
+  open_ = true;
+}
+
+HeadReceive::~HeadReceive() { cancel(); }
+
+bool HeadReceive::done() {
+  if (!open_) return true;
+  if (!test(request_, &status_)) return false;
+  open_ = false;
+  transport_.end_receiving();
+  return true;
+}
+
+void HeadReceive::cancel() {
+  if (!open_) return;
+  MPI_Cancel(&request_);
+  settle(kSettleLimit, [&] { return test(request_); });
+  open_ = false;
+  transport_.end_receiving();
+}
+
+HeadInfo HeadReceive::info() const {
+  HeadInfo info;
+  std::memcpy(&info, buffer_.data(), sizeof info);
+  return info;
+}
+
+std::span<const std::byte> HeadReceive::data() const {
+  return {buffer_.data() + sizeof(HeadInfo),
+          static_cast<std::size_t>(std::min<std::uint64_t>(info().bytes, kHeadData))};
+}
+
+void HeadReceive::take(std::span<std::byte> message) {
+  const auto first = data();
+  if (!first.empty()) std::memcpy(message.data(), first.data(), first.size());
+  take_rest(message.subspan(first.size()));
+}
+
+void HeadReceive::take_rest(std::span<std::byte> rest) {
+  if (rest.empty()) return;
+  const int tag = transport_.tags().piece(info().number);
+  Requests requests(transport_, describe());
+  for_each_piece(rest.size(), [&](std::size_t at, std::size_t n) {
+    requests.receive(source(), tag, rest.subspan(at, n));
+  });
+  requests.wait(&Ledger::communicate);
+}
+
+// --- requests
+
+Requests::Requests(Transport& transport, std::string what)
+    : transport_(transport), what_(std::move(what)) {
+  transport_.begin_receiving();
+}
+
+Requests::~Requests() {
+  if (!open_) return;
+  // Until the others know that the run has failed they may still read what is sent from here.
+  if (!transport_.world().aborting()) {
+    transport_.world().abort(std::make_exception_ptr(CheckFailure(what_ + ": was left")));
+  }
+  cancel();
+}
+
+void Requests::receive(int from, int tag, std::span<std::byte> data) {
+  do {
+    const auto part = data.first(std::min(data.size(), kLargestRequest));
+    receives_.push_back({MPI_REQUEST_NULL, from, part.size()});
+    check(MPI_Irecv(part.data(), static_cast<int>(part.size()), MPI_BYTE, from, tag,
+                    transport_.comm_, &receives_.back().request),
+          "MPI_Irecv");
+    data = data.subspan(part.size());
+  } while (!data.empty());
+}
+
+void Requests::send(int to, int tag, std::span<const std::byte> data) {
+  do {
+    const auto part = data.first(std::min(data.size(), kLargestRequest));
+    sends_.push_back(MPI_REQUEST_NULL);
+    check(MPI_Isend(part.data(), static_cast<int>(part.size()), MPI_BYTE, to, tag,
+                    transport_.comm_, &sends_.back()),
+          "MPI_Isend");
+    data = data.subspan(part.size());
+  } while (!data.empty());
+}
+
+void Requests::wait(Seconds Ledger::*account) {
+  World& world = transport_.world();
+  try {
+    world.poll_until(*this, account);
+  } catch (...) {
+    world.abort(std::current_exception());
+    throw;
+  }
+}
+
+void Requests::check_received(const Receive& receive, int code, const MPI_Status& status) const {
+  int bytes = -1;
+  if (code == MPI_SUCCESS) {
+    MPI_Get_count(&status, MPI_BYTE, &bytes);
+    if (static_cast<std::size_t>(bytes) == receive.bytes) return;
+  }
+  throw CheckFailure(fmt::format(
+      "ranks {} and {} differ: rank {} {} and expects {} bytes from rank {}, which sent {}",
+      receive.from, transport_.rank(), transport_.rank(), what_, receive.bytes, receive.from,
+      bytes < 0 ? "more" : std::to_string(bytes)));
+}
+
+// In the order posted; the first that is open drives them all.
+bool Requests::receives_done() {
+  for (; received_ < receives_.size(); ++received_) {
+    Receive& receive = receives_[received_];
+    int complete = 0;
+    MPI_Status status;
+    const int code = MPI_Test(&receive.request, &complete, &status);
+    if (code == MPI_SUCCESS && !complete) return false;
+    check_received(receive, code, status);
+  }
+  return true;
+}
+
+bool Requests::sends_done() {
+  while (sent_ < sends_.size() && test(sends_[sent_])) ++sent_;
+  return sent_ == sends_.size();
+}
+
+bool Requests::done() {
+  if (!receives_done() || !sends_done()) return false;
+  if (open_) transport_.end_receiving();
+  open_ = false;
+  return true;
+}
+
+void Requests::cancel() {
+  if (!open_) return;
+  for (Receive& receive : receives_) {
+    if (receive.request == MPI_REQUEST_NULL) continue;
+    MPI_Cancel(&receive.request);
+    settle(kSettleLimit, [&] {
+      int complete = 0;
+      return MPI_Test(&receive.request, &complete, MPI_STATUS_IGNORE) != MPI_SUCCESS || complete;
+    });
+  }
+  open_ = false;
+  transport_.end_receiving();
+  settle(kSettleLimit, [&] { return sends_done() || transport_.quiet_; });
+}
+
+}  // namespace hetsgd::mpi

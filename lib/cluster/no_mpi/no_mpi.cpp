@@ -1,0 +1,22 @@
+// The functions of mpi_cluster.hpp in a binary without MPI.
+#include "cluster/mpi/mpi_cluster.hpp"
+#include "core/error.hpp"
+
+namespace hetsgd {
+
+namespace {
+
+[[noreturn]] void fail() {
+  throw with_hint(device_error("--cluster mpi: this binary was built without MPI"),
+                  "built without MPI: configure with -DHETSGD_MPI=ON");
+}
+
+}  // namespace
+
+const MpiRank& mpi_rank() { fail(); }
+Control& mpi_control() { fail(); }
+std::string mpi_library() { return ""; }
+void set_mpi_control_interval(Seconds) {}
+int leave_mpi(int exit_code) { return exit_code; }
+
+}  // namespace hetsgd

@@ -160,11 +160,7 @@ void Coordinator::install_handlers() {
     asked_.push_back({from, together});
     if (asked_.size() == 1) start_next_fence();
   });
-  on<int>(kStop, [this](int, int) {
-    const std::lock_guard guard(local_mutex_);
-    if (local_) local_->stop();
-    stopping_ = true;
-  });
+  on<int>(kStop, [this](int, int) { stopping_ = true; });
   on<std::int64_t>(kStopped, [this](int, std::int64_t at) { on_stopped(at); });
   on<Go>(kGo, [this](int, const Go& go) {
     const std::lock_guard guard(local_mutex_);
@@ -381,15 +377,16 @@ void Coordinator::on_stopped(std::int64_t at) {
 // and has time.
 bool Coordinator::drive_fence() {
   if (failing_) return false;
-  if (stopping_) {
+  if (resume_at_ != 0 && World::monotonic_ns() >= resume_at_) {
+    local_->resume(resume_at_, resume_together_);
+    resume_at_ = 0;
+  }
+  if (stopping_ && resume_at_ == 0) {  // the next fence begins when all have left the last one
+    local_->stop();
     if (const std::int64_t at = local_->stopped_at(); at != 0) {
       stopping_ = false;
       to_root(kStopped, at - offset_ns_);
     }
-  }
-  if (resume_at_ != 0 && World::monotonic_ns() >= resume_at_) {
-    local_->resume(resume_at_, resume_together_);
-    resume_at_ = 0;
   }
   return resume_at_ != 0;
 }

@@ -149,7 +149,7 @@ class Coordinator {
   std::deque<Fence> asked_;                                   // rank 0; the first is on
   int stopped_ = 0;                                           // rank 0: ranks
   std::int64_t stopped_at_ = 0;                               // rank 0: the latest
-  bool stopping_ = false;                                     // rank 0 waits to be told
+  bool stopping_ = false;  // rank 0 waits to be told that this rank has stopped
   std::int64_t resume_at_ = 0;
   bool resume_together_ = false;
   bool failing_ = false;  // the run that is on has failed

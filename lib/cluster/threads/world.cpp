@@ -262,7 +262,8 @@ void World::wake_all() {
 }
 
 void World::fail_if_deadlocked() {
-  if (running_ > 0 || live_ == 0 || aborting_ || waits_for_others_ > 0) return;
+  if (running_ > 0 || live_ == 0 || aborting_) return;
+  if (waits_for_others_ > 0 || fence_owner_ == &outside_) return;
   std::vector<BlockedProcess> report;
   for (const auto& process : processes_) {
     report.push_back({process->name,

@@ -110,6 +110,7 @@ void World::freeze_from_outside(std::int64_t at) {
 void World::grant(Process& process) {
   fence_owner_ = &process;
   wake(process);
+  process.woken.notify_one();  // it may have been signalled before, and held back since
 }
 
 void World::run_granted(Lock& guard, FunctionRef fn) {

@@ -18,7 +18,6 @@ namespace {
 
 // Up to here (bytes) latency is what counts.
 constexpr std::size_t kSmall = 2048;
-constexpr std::size_t kSmallBroadcast = std::size_t{64} << 10;
 
 // Phases of a collective: their messages must not be mixed up.
 enum Phase : int { kSmallPhase = 0, kScatter = 1, kGather = 2, kPhases = 4 };
@@ -88,16 +87,19 @@ void MpiComm::send_small(int to, const CollectiveCall& call, std::span<const std
   transport_.send(world_rank(to), tag(kSmallPhase), parts, call.kind);
 }
 
-void MpiComm::receive_small(int from, const CollectiveCall& call, std::span<std::byte> data) {
+// False: the message had the call only.
+bool MpiComm::receive_small(int from, const CollectiveCall& call, std::span<std::byte> data) {
   HeadReceive head(transport_, world_rank(from), tag(kSmallPhase),
                    [](int source, int) { return fmt::format("waits in a collective for rank {}", source); });
   world().poll_until(head);
   const auto content = head.data();
   check_call(call, from, content);
+  if (head.info().bytes == sizeof call) return false;
   HETSGD_CHECK_EQ(head.info().bytes, sizeof call + data.size());
   const auto first = content.subspan(sizeof call);
   if (!first.empty()) std::memcpy(data.data(), first.data(), first.size());
   head.take_rest(data.subspan(first.size()));
+  return true;
 }
 
 // all: what each rank brings, by rank.
@@ -113,10 +115,15 @@ void MpiComm::gather_small(const CollectiveCall& call, std::span<const std::byte
 
 // Everybody has come when this returns. Large collectives begin with it: so what a rank waits for
 // late ones is not mixed up with what the transfer takes, and their calls are compared.
-void MpiComm::rounds(const CollectiveCall& call) {
+void MpiComm::rounds(const CollectiveCall& call) { spread(call, {}); }
+
+// The same with what the root has: who has it passes it on, and as everybody hears of everybody, all
+// have it in the end.
+void MpiComm::spread(const CollectiveCall& call, std::span<std::byte> data) {
+  bool has = rank_ == call.root;
   for (int distance = 1; distance < size(); distance <<= 1) {
-    send_small(next(distance), call, {});
-    receive_small(next(size() - distance), call, {});
+    send_small(next(distance), call, has ? data : std::span<std::byte>());
+    has |= receive_small(next(size() - distance), call, data);
   }
 }
 
@@ -142,8 +149,7 @@ std::unique_ptr<Comm> MpiComm::split(int color, int key) {
                  std::as_writable_bytes(std::span(choices)));
     // One number for the groups of all colours: they share no rank.
     if (rank_ == 0) number = groups_.new_group();
-    broadcast_small({.collective = Collective::split, .count = sizeof number},
-                    std::as_writable_bytes(std::span(&number, 1)));
+    spread(call, std::as_writable_bytes(std::span(&number, 1)));
     inside.leave();
   }
   if (color < 0) return nullptr;
@@ -259,19 +265,6 @@ void MpiComm::reduce_scatter_raw(void* data, std::size_t n, Element element, Red
 
 // --- copies
 
-void MpiComm::broadcast_small(const CollectiveCall& call, std::span<std::byte> data) {
-  // Ranks relative to the root: r gets from r without its lowest bit, and passes on to r + 1, 2, ...
-  const int r = (rank_ + size() - call.root) % size();
-  int distance = 1;
-  for (; distance < size() && (r & distance) == 0; distance <<= 1) {
-  }
-  const auto absolute = [&](int relative) { return (relative + call.root) % size(); };
-  if (r != 0) receive_small(absolute(r - distance), call, data);
-  for (distance >>= 1; distance > 0; distance >>= 1) {
-    if (r + distance < size()) send_small(absolute(r + distance), call, data);
-  }
-}
-
 void MpiComm::broadcast_large(const CollectiveCall& call, std::span<std::byte> data) {
   rounds(call);
   const Slices slices(size(), [&](int r) {
@@ -302,8 +295,8 @@ void MpiComm::broadcast_raw(void* data, std::size_t bytes, int root, Traffic kin
   count(kind, rank_ == root ? others * bytes : 0, rank_ == root ? 0 : bytes);
   HostMemory host(rank_ == root ? HostMemory::Use::read : HostMemory::Use::write, data, bytes);
   Inside inside(*this);
-  if (bytes <= kSmallBroadcast) {
-    broadcast_small(call, {host.data(), bytes});
+  if (bytes <= kSmall) {
+    spread(call, {host.data(), bytes});
   } else {
     broadcast_large(call, {host.data(), bytes});
   }

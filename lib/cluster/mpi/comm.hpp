@@ -10,11 +10,11 @@
 //                   all, adds, and sends the result to all: 2 (p-1)/p n bytes each way.
 //   reduce_scatter  the first half of it
 //   all_gather      each to all
-//   broadcast       small: binomial tree. Large: slices from the root, then all_gather.
 //   barrier         dissemination: ceil(log2 p) messages in a row
+//   broadcast       small: the same, with the data. Large: slices from the root, then all_gather.
 //
 // Differing calls. Small messages carry the caller's call, and a large collective begins with the
-// messages of a barrier, so that somebody sees any difference.
+// messages of a barrier: every rank hears, at least through others, of every call.
 #pragma once
 
 #include <memory>
@@ -80,14 +80,14 @@ class MpiComm final : public Comm {
   void count(Traffic kind, std::size_t sent, std::size_t received);
 
   void send_small(int to, const CollectiveCall& call, std::span<const std::byte> data);
-  void receive_small(int from, const CollectiveCall& call, std::span<std::byte> data);
+  bool receive_small(int from, const CollectiveCall& call, std::span<std::byte> data);
   void gather_small(const CollectiveCall& call, std::span<const std::byte> mine,
                     std::span<std::byte> all);
   void rounds(const CollectiveCall& call);
+  void spread(const CollectiveCall& call, std::span<std::byte> data);
   void reduce_small(const CollectiveCall& call, void* data);
   void reduce_slices(const CollectiveCall& call, void* data, const Slices& slices);
   void gather_slices(const Slices& slices, std::byte* data);
-  void broadcast_small(const CollectiveCall& call, std::span<std::byte> data);
   void broadcast_large(const CollectiveCall& call, std::span<std::byte> data);
 
   Transport& transport_;

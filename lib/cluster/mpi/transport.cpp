@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <bit>
 #include <cstring>
+#include <optional>
 
 #include "core/error.hpp"
 
@@ -11,7 +12,7 @@ namespace hetsgd::mpi {
 namespace {
 
 constexpr std::size_t kFirstPiece = std::size_t{16} << 10;
-constexpr std::size_t kLargestPiece = std::size_t{256} << 10;
+constexpr std::size_t kLargestPiece = std::size_t{4} << 20;
 // MPI counts in int.
 constexpr std::size_t kLargestRequest = std::size_t{1} << 30;
 // A rank that is lost does not complete what it has begun; after so long nobody touches the memory.
@@ -22,35 +23,11 @@ constexpr std::size_t kReapedBySend = 4;
 template <class Fn>
 void for_each_piece(std::size_t bytes, Fn fn) {
   std::size_t size = kFirstPiece;
-  for (std::size_t at = 0; at < bytes; at += size, size = std::min(2 * size, kLargestPiece)) {
+  for (std::size_t at = 0; at < bytes; at += size, size = std::min(4 * size, kLargestPiece)) {
     size = std::min(size, bytes - at);
     fn(at, size);
   }
 }
-
-// The bytes of several parts, read on and on.
-class Reader {
- public:
-  explicit Reader(std::span<const std::span<const std::byte>> parts) : parts_(parts) {}
-  void read(std::byte* to, std::size_t bytes) {
-    while (bytes > 0) {
-      const auto part = parts_.front().subspan(at_);
-      const std::size_t n = std::min(bytes, part.size());
-      if (n > 0) std::memcpy(to, part.data(), n);
-      to += n;
-      bytes -= n;
-      at_ += n;
-      if (at_ == parts_.front().size()) {
-        parts_ = parts_.subspan(1);
-        at_ = 0;
-      }
-    }
-  }
-
- private:
-  std::span<const std::span<const std::byte>> parts_;
-  std::size_t at_ = 0;
-};
 
 bool test(MPI_Request& request, MPI_Status* status = MPI_STATUS_IGNORE) {
   int complete = 0;
@@ -66,6 +43,37 @@ void settle(Seconds limit, Done done) {
 }
 
 }  // namespace
+
+// The bytes of several parts, read on and on.
+class Transport::Reader {
+ public:
+  explicit Reader(std::span<const std::span<const std::byte>> parts) : parts_(parts) {}
+  void read(std::byte* to, std::size_t bytes) {
+    while (bytes > 0) {
+      const auto part = parts_.front().subspan(at_);
+      const std::size_t n = std::min(bytes, part.size());
+      if (n > 0) std::memcpy(to, part.data(), n);
+      to += n;
+      bytes -= n;
+      at_ += n;
+      if (at_ == parts_.front().size() && parts_.size() > 1) {
+        parts_ = parts_.subspan(1);
+        at_ = 0;
+      }
+    }
+  }
+  bool in_last_part() const { return parts_.size() == 1; }
+  // The next bytes of the last part, where they lie.
+  std::span<const std::byte> skip(std::size_t bytes) {
+    const auto skipped = parts_.front().subspan(at_, bytes);
+    at_ += bytes;
+    return skipped;
+  }
+
+ private:
+  std::span<const std::span<const std::byte>> parts_;
+  std::size_t at_ = 0;
+};
 
 Tags::Tags() {
   void* value = nullptr;
@@ -108,11 +116,7 @@ void Sends::give(std::unique_ptr<Buffer> buffer) {
   free_[static_cast<std::size_t>(std::countr_zero(buffer->capacity))].push_back(std::move(buffer));
 }
 
-void Sends::send(std::unique_ptr<Buffer> buffer, std::size_t bytes, int to, int tag,
-                 MPI_Comm comm) {
-  check(MPI_Isend(buffer->data.get(), static_cast<int>(bytes), MPI_BYTE, to, tag, comm,
-                  &buffer->request),
-        "MPI_Isend");
+void Sends::watch(std::unique_ptr<Buffer> buffer) {
   const bool complete = test(buffer->request);
   const std::lock_guard guard(mutex_);
   if (complete) return give(std::move(buffer));
@@ -152,13 +156,37 @@ void Transport::send(int to, int tag, std::span<const std::span<const std::byte>
   auto head = sends.take(sizeof info + first);
   std::memcpy(head->data.get(), &info, sizeof info);
   reader.read(head->data.get() + sizeof info, first);
-  sends.send(std::move(head), sizeof info + first, to, tag, comm_);
-  for_each_piece(bytes - first, [&](std::size_t, std::size_t n) {
+  check(MPI_Isend(head->data.get(), static_cast<int>(sizeof info + first), MPI_BYTE, to, tag, comm_,
+                  &head->request),
+        "MPI_Isend");
+  sends.watch(std::move(head));
+  if (first < bytes) send_pieces(to, tags_.piece(info.number), reader, bytes - first);
+  sends.reap(kReapedBySend);
+}
+
+void Transport::send_pieces(int to, int tag, Reader& reader, std::size_t bytes) {
+  Sends& sends = Sends::get();
+  std::unique_ptr<Sends::Buffer> probe;
+  std::optional<Requests> direct;
+  for_each_piece(bytes, [&](std::size_t at, std::size_t n) {
+    if (!direct && probe && reader.in_last_part() && test(probe->request)) {
+      direct.emplace(*this, "sends");
+    }
+    if (direct) return direct->send(to, tag, reader.skip(n));
     auto piece = sends.take(n);
     reader.read(piece->data.get(), n);
-    sends.send(std::move(piece), n, to, tags_.piece(info.number), comm_);
+    const bool probes = at == 0 && n < bytes;
+    check((probes ? MPI_Issend : MPI_Isend)(piece->data.get(), static_cast<int>(n), MPI_BYTE, to,
+                                            tag, comm_, &piece->request),
+          "MPI_Isend");
+    if (probes) {
+      probe = std::move(piece);
+    } else {
+      sends.watch(std::move(piece));
+    }
   });
-  sends.reap(kReapedBySend);
+  if (probe) sends.watch(std::move(probe));
+  if (direct) direct->wait(nullptr);
 }
 
 bool Transport::poll(int from, int tag) {

@@ -8,8 +8,11 @@
 // Sending. A send must not wait for the receiver (two ranks that send to each other first would
 // stand still), so it copies. The copy is made piece by piece into buffers that are kept for the
 // next message, each piece is on its way while the next is copied, and pieces grow: the first is
-// small, so that little of the copying is not overlapped. Who has sent need not wait: the channel's
-// thread drives what is unfinished.
+// small, so that little of the copying is not overlapped. The first piece also probes: it completes
+// (MPI_Issend) when the receiver has posted its receive, and a receiver posts the receives of all
+// pieces at once. From then on waiting for it cannot be waiting for anything else, and what is left
+// goes straight from the caller's memory. Who has sent need not wait: the channel's thread drives
+// what is unfinished.
 //
 // Tags. [type 2 bits | group 12 to 15 bits | user's tag 14 bits], and for pieces
 // [type | number of the message], so that pieces of two messages never mix, whoever receives them.
@@ -68,7 +71,8 @@ class Sends {
     std::unique_ptr<std::byte[]> data;
   };
   std::unique_ptr<Buffer> take(std::size_t bytes);
-  void send(std::unique_ptr<Buffer> buffer, std::size_t bytes, int to, int tag, MPI_Comm comm);
+  // Keeps the buffer until its request is complete.
+  void watch(std::unique_ptr<Buffer> buffer);
   // Looks after at most `count` that were unfinished; true: some have finished.
   bool reap(std::size_t count);
   bool idle() const { return unfinished_ == 0; }
@@ -111,6 +115,8 @@ class Transport {
  private:
   friend class HeadReceive;
   friend class Requests;
+  class Reader;
+  void send_pieces(int to, int tag, Reader& reader, std::size_t bytes);
   // Around the time in which a process has receives posted. The run is aborted: unwinds.
   void begin_receiving();
   void end_receiving() { --receivers_; }

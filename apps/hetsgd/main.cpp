@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "cluster/mpi/mpi_cluster.hpp"
 #include "command.hpp"
 #include "core/error.hpp"
 #include "core/logging.hpp"
@@ -88,13 +89,9 @@ int report(const std::string& message, const std::string& hint, ExitCode code) {
   return static_cast<int>(code);
 }
 
-}  // namespace
-}  // namespace hetsgd
-
-int main(int count, char** values) {
-  using namespace hetsgd;
+int run(const std::vector<std::string>& arguments) {
   try {
-    return flushed(dispatch({values + 1, values + count}));
+    return flushed(dispatch(arguments));
   } catch (const Error& error) {
     return report(error.what(), error.hint(), error.code());
   } catch (const CLI::ParseError& error) {
@@ -105,4 +102,11 @@ int main(int count, char** values) {
   } catch (const std::exception& error) {
     return report(error.what(), "this is a bug in hetsgd", ExitCode::runtime);
   }
+}
+
+}  // namespace
+}  // namespace hetsgd
+
+int main(int count, char** values) {
+  return hetsgd::leave_mpi(hetsgd::run({values + 1, values + count}));
 }

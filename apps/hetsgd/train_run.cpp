@@ -11,6 +11,7 @@
 #include "core/logging.hpp"
 #include "core/text.hpp"
 #include "progress.hpp"
+#include "ranks.hpp"
 #include "result/output.hpp"
 #include "result/result.hpp"
 #include "result/table.hpp"
@@ -151,11 +152,26 @@ int exit_code(const TrainOptions& options, const Record& record) {
   return static_cast<int>(ExitCode::ok);
 }
 
+// Of a rank that leaves the talking to rank 0.
+int exit_code_of_peer(const Training& training) {
+  const Record& record = training.record();
+  if (record.status == Status::aborted) return 128 + received_signal();
+  if (record.status == Status::time_limit) return static_cast<int>(ExitCode::time_limit);
+  if (record.status != Status::failed) return static_cast<int>(ExitCode::ok);
+  try {
+    std::rethrow_exception(training.failure());
+  } catch (const Error& error) {
+    return static_cast<int>(error.code());
+  } catch (const std::exception&) {
+    return static_cast<int>(ExitCode::runtime);
+  }
+}
+
 }  // namespace
 
 void start_talking_as(const TrainOptions& options) {
   TalkOptions talk = detect_terminal();
-  talk.quiet = options.quiet;
+  talk.quiet = options.quiet || !speaks(options);
   if (options.color != ColorMode::automatic) talk.color = options.color == ColorMode::always;
   start_talking(talk);
 }
@@ -168,17 +184,26 @@ int run_training(TrainOptions& options, const OptionSet& set, std::shared_ptr<Al
     options.progress_every = Seconds(0.25);
   }
   Training training(options, set, std::move(algorithm), info);
-  if (is_done(options, training.record().config)) return 0;
-  if (!options.output.empty()) check_writable(options.output);
+  const bool done = decide_together(options, [&] {
+    if (is_done(options, training.record().config)) return true;
+    if (!options.output.empty()) check_writable(options.output);
+    return false;
+  });
+  if (done) return 0;
   training.load();
 
   ResultWriter writer(options.output, result);
   TrainHooks hooks;
-  hooks.on_record = [&](const Record& record) { writer.write(record); };
-  hooks.on_progress = [&](const Progress& progress) { show_status(progress_text(progress, bar)); };
+  if (speaks(options)) {
+    hooks.on_record = [&](const Record& record) { writer.write(record); };
+    hooks.on_progress = [&](const Progress& progress) {
+      show_status(progress_text(progress, bar));
+    };
+  }
   hooks.signal = &catch_signals();
   const Record& record = training.run(hooks);
 
+  if (!speaks(options)) return exit_code_of_peer(training);
   show_status("");
   for (const std::string& warning : record.warnings) warn("{}", warning);
   if (record.status == Status::failed) std::rethrow_exception(training.failure());

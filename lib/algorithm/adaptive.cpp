@@ -156,6 +156,7 @@ class Adaptive final : public Algorithm {
         p, self.plan().batch_size);  // b_i of all workers, the same on every worker
     std::uint64_t& b_i = b[static_cast<std::size_t>(self.rank())];
 
+    std::uint64_t samples = 0;  // of all workers
     while (self.running()) {
       const std::uint64_t mega_batch = self.mega_batch_samples();
       std::uint64_t u_i = 0;
@@ -177,9 +178,10 @@ class Adaptive final : public Algorithm {
       const auto sum_u =
           std::accumulate(merge.updates.begin(), merge.updates.end(), std::uint64_t{0});
       for (std::size_t i = 0; i < p; ++i) {
+        samples += merge.updates[i] * b[i];
         b[i] = scaled_batch_size(b[i], merge.updates[i], sum_u, p, b_min, b_max, beta, o_.bounds);
       }
-      self.evaluate_here(w_i);
+      self.evaluate_here(w_i, samples);
     }
   }
 

@@ -30,6 +30,7 @@ class Elastic final : public Algorithm {
 
     Buffer w_i = self.initial_parameters();
     GlobalModel global(self);
+    std::uint64_t samples = 0;  // of all workers
     while (self.running()) {
       const std::uint64_t k = (self.mega_batch_samples() + p * b - 1) / (p * b);
       for (std::uint64_t step = 0; step < k; ++step) self.step(self.next_batch(b), lr, w_i);
@@ -42,7 +43,8 @@ class Elastic final : public Algorithm {
                         .norm = gather(self, norm)};
       global.merge(self, w_i, 1.0 / static_cast<double>(p), gamma_);
       record(self, merge);
-      self.evaluate_here(w_i);
+      samples += k * p * b;
+      self.evaluate_here(w_i, samples);
     }
   }
 

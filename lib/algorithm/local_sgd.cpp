@@ -59,7 +59,7 @@ class LocalSgd final : public Algorithm {
       if (self.size() > 1) self.all_reduce(w_i, Traffic::parameters);
       outer_step(self, outer.get(), w_i, x);
       self.copy(x, w_i);
-      self.evaluate_here(x);
+      self.evaluate_here(x, samples);
     }
   }
 

@@ -136,7 +136,7 @@ class Ssgd final : public Algorithm {
     for (std::uint64_t begin = 0; self.running(); begin += b) {
       self.gradient(shared ? self.batch_at({begin + part.begin, b_i}) : self.next_batch(b_i), w, g);
       update();
-      self.evaluate_here(w);
+      self.evaluate_here(w, begin + b);
     }
   }
 

@@ -1,5 +1,6 @@
 #include "training/driver.hpp"
 
+#include <algorithm>
 #include <cmath>
 
 #include "core/error.hpp"
@@ -91,12 +92,8 @@ void Driver::end_budget() {
 
 nlohmann::json step_event(Worker& worker, std::uint64_t iteration, std::uint64_t samples,
                           double loss, Seconds now, Seconds started) {
-  return {{"type", "step"},
-          {"time_s", now.count()},
-          {"start_s", started.count()},
-          {"rank", worker.rank()},
-          {"iteration", iteration},
-          {"samples", samples},
+  return {{"type", "step"},        {"time_s", now.count()},  {"start_s", started.count()},
+          {"rank", worker.rank()}, {"iteration", iteration}, {"samples", samples},
           {"loss", loss}};
 }
 
@@ -132,9 +129,8 @@ void Driver::completed(int rank, const Counters& done) {
   last_loss_ = done.last_loss;
   last_time_ = Seconds(done.time_s);
   if (!std::isfinite(done.loss_sum) && !stop_) {
-    stop_ = {Status::diverged,
-             fmt::format("the loss of worker {} became {} at {} samples", rank, done.loss_sum,
-                         samples_)};
+    stop_ = {Status::diverged, fmt::format("the loss of worker {} became {} at {} samples", rank,
+                                           done.loss_sum, samples_)};
   }
 }
 
@@ -154,8 +150,7 @@ void Driver::absorb(const nlohmann::json& extra) {
   }
   if (extra.contains("histograms")) {
     for (const auto& [name, counts] :
-         extra["histograms"]
-             .get<std::map<std::string, std::map<std::int64_t, std::uint64_t>>>()) {
+         extra["histograms"].get<std::map<std::string, std::map<std::int64_t, std::uint64_t>>>()) {
       for (const auto& [value, count] : counts) record_.histograms[name][value] += count;
     }
   }
@@ -276,6 +271,14 @@ void Driver::observe(const std::string& histogram, std::int64_t value) {
 void Driver::warn(const std::string& text) {
   const std::lock_guard lock(mutex_);
   record_.warnings.push_back(text);
+}
+
+void Driver::sort_events() {
+  const std::lock_guard lock(mutex_);
+  std::stable_sort(record_.events.begin(), record_.events.end(),
+                   [](const nlohmann::json& a, const nlohmann::json& b) {
+                     return a["time_s"].get<double>() < b["time_s"].get<double>();
+                   });
 }
 
 std::optional<double> Driver::best_accuracy(std::uint64_t from, std::uint64_t to) const {

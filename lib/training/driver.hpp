@@ -75,14 +75,15 @@ class Driver final : public Run {
   struct Counters {
     std::uint64_t samples = 0, updates = 0, steps = 0;
     double loss_sum = 0, last_loss = 0, step_time_s = 0;
-    double time_s = 0;                               // the rank's clock
+    double time_s = 0;                                     // the rank's clock
     std::uint64_t worker_samples = 0, worker_updates = 0;  // from the start
-    bool last = false;                               // the worker has ended
+    bool last = false;                                     // the worker has ended
     void add_step(std::uint64_t samples, double loss, Seconds now, Seconds started);
   };
   void absorb(int rank, const Counters& counters);
   // {"events": [...], "histograms": {...}, "warnings": [...]}, all optional.
   void absorb(const nlohmann::json& extra);
+  void sort_events();  // by time; equal ones as they came
   // Asynchronous: an evaluation is due, as far as the reports tell.
   bool due(Seconds now) const;
   bool budget_used_up(Seconds now, std::uint64_t samples, bool ended) const;

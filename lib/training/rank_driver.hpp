@@ -17,6 +17,7 @@
 #include <atomic>
 #include <condition_variable>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -34,14 +35,16 @@ namespace hetsgd {
 
 class RankDriver final : public Run {
  public:
-  // `driver`: on rank 0 the one that keeps the record; elsewhere one whose record nobody reads.
+  // `driver`: on rank 0 the one that keeps the record; elsewhere one whose record nobody reads. All
+  // ranks make their drivers in the same order: the n-th of one talks to the n-th of the others.
   RankDriver(Control& control, Driver& driver, const DriverOptions& options);
+  ~RankDriver() override;
 
   // Called by the rank's worker before its algorithm begins, and after it has ended.
   void begin(Worker& worker);
   void end(Worker& worker);
-  // Rank 0, after the run: returns when everybody's last report is in the record. Error(runtime) if
-  // one does not come.
+  // After the run: on rank 0 returns when everybody's last report is in the record, with the events
+  // in the order of their times. Error(runtime) if one does not come.
   void await_reports();
 
   const Plan& plan() const override { return driver_.plan(); }
@@ -72,12 +75,16 @@ class RankDriver final : public Run {
   // What rank 0 has decided, and the last point of the curve.
   struct State {
     std::int32_t stop = 0;
-    std::int32_t due = 0;          // number of the evaluation that is due; 0: none
-    std::uint64_t samples = 0;     // learnt from by all, as far as rank 0 knows
-    double accuracy = 0;           // of the point at `measured`; NaN: there is none
+    std::int32_t due = 0;       // number of the evaluation that is due; 0: none
+    std::uint64_t samples = 0;  // learnt from by all, as far as rank 0 knows
+    double accuracy = 0;        // of the point at `measured`; NaN: there is none
     std::uint64_t measured = 0;
   };
 
+  class Doorkeeper;
+  template <class Handle>
+  void on(int message, Handle handle);
+  int kind(int message) const { return first_kind_ + message; }
   void report(Worker& worker, bool last);
   void absorb(int from, std::span<const std::byte> bytes);
   void announce();
@@ -89,13 +96,16 @@ class RankDriver final : public Run {
   void measure_alone(Seconds time, std::span<const float> model);
   void on_model(int from, std::span<const std::byte> bytes);
   void send_replica(int to);
-  template <class Ready>
-  void await(std::unique_lock<std::mutex>& lock, const char* what, Ready ready);
+  // Mutex held. Error(runtime), naming `what`, when it takes too long.
+  void await(std::unique_lock<std::mutex>& lock, const char* what,
+             const std::function<bool()>& ready);
 
   Control& control_;
   Driver& driver_;
   const DriverOptions options_;
   const int rank_, size_;
+  const int first_kind_;  // of this driver's control messages
+  const std::shared_ptr<Doorkeeper> doorkeeper_;
 
   mutable std::mutex mutex_;  // guards all below
   std::condition_variable changed_;

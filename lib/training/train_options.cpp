@@ -75,12 +75,15 @@ void declare_method(OptionSet& set, TrainOptions& o) {
 
 void declare_cluster(OptionSet& set, TrainOptions& o) {
   set.group("Cluster");
-  set.add("cluster", o.cluster, "where workers live: sim (virtual time) or threads (real time)");
-  set.add("workers", o.workers, "number of workers; 0: as many as --devices, or 1")
+  set.add("cluster", o.cluster,
+          "where workers live: sim (virtual time), threads (real time) or mpi (a process each, the "
+          "default under mpirun and srun)");
+  set.add("workers", o.workers, "number of workers; 0: as many as --devices or MPI ranks, or 1")
       .symbol("P")
       .at_least(0);
-  set.add("devices", o.devices,
-          "threads: a device per worker, e.g. cpu:2, cuda:0,cuda:1 or cuda:all; the last repeats");
+  set.add(
+      "devices", o.devices,
+      "threads, mpi: a device per worker, e.g. cpu:2, cuda:0,cuda:1 or cuda:all; the last repeats");
   set.add("profile", o.profile, "sim: device profile, built-in name or JSON file");
   set.add("network", o.network, "sim: network model, built-in name or JSON file");
   set.add("speed", o.speed,

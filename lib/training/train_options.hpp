@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "algorithm/worker.hpp"
+#include "cluster/mpi/mpi_cluster.hpp"
 #include "core/options.hpp"
 #include "core/units.hpp"
 #include "data/load.hpp"
@@ -41,7 +42,7 @@ struct TrainOptions {
   Schedule schedule;
   std::uint64_t seed = 1;
   // cluster
-  std::string cluster = "sim";
+  std::string cluster = launched_by_mpi() ? "mpi" : "sim";
   int workers = 0;
   std::vector<std::string> devices;
   std::string profile = "v100";

@@ -2,11 +2,10 @@
 
 #include <chrono>
 #include <cmath>
-#include <condition_variable>
 #include <cstdio>
 #include <fstream>
-#include <thread>
 
+#include "cluster/mpi/mpi_cluster.hpp"
 #include "cluster/threads/devices.hpp"
 #include "core/error.hpp"
 #include "core/text.hpp"
@@ -14,6 +13,8 @@
 #include "training/charge.hpp"
 #include "training/driver.hpp"
 #include "training/evaluation.hpp"
+#include "training/rank_driver.hpp"
+#include "training/watcher.hpp"
 
 namespace hetsgd {
 
@@ -44,12 +45,6 @@ void write_parameters(const std::string& path, std::span<const float> parameters
   if (!file) throw runtime_failure("{}: cannot write {}", option, quote(path));
 }
 
-// Thrown into a run by the watcher; becomes the record's status.
-struct Interrupted : std::runtime_error {
-  Interrupted(Status s, const std::string& why) : std::runtime_error(why), status(s) {}
-  Status status;
-};
-
 }  // namespace
 
 struct Training::Impl {
@@ -58,11 +53,14 @@ struct Training::Impl {
       : options(o), set(s), algorithm(std::move(a)), info(i) {}
 
   void resolve();
+  bool writes() const;
+  int default_workers() const;
   void check_plan() const;
   void build_model();
   ClusterOptions cluster_options() const;
   DriverOptions driver_options() const;
   void drive(const TrainHooks& hooks, Driver& driver, Cluster& cluster);
+  ClusterReport run_workers(Driver& driver, Cluster& cluster);
   void finish(const TrainHooks& hooks, Driver& driver);
 
   const TrainOptions& options;
@@ -82,12 +80,19 @@ struct Training::Impl {
   std::exception_ptr failure;
 };
 
+// Of several processes rank 0 writes files and talks.
+bool Training::Impl::writes() const { return options.cluster != "mpi" || mpi_rank().rank == 0; }
+
+int Training::Impl::default_workers() const {
+  if (options.cluster == "mpi") return mpi_rank().size;
+  return std::max(1, static_cast<int>(devices.size()));
+}
+
 // Everything that needs no data: mistakes in options show before anything is loaded.
 void Training::Impl::resolve() {
   options.validate();
   devices = threads::split_devices(options.devices);
-  plan.workers =
-      options.workers > 0 ? options.workers : std::max(1, static_cast<int>(devices.size()));
+  plan.workers = options.workers > 0 ? options.workers : default_workers();
   plan.batch_size = options.batch_size;
   plan.learning_rate = options.learning_rate;
   plan.mega_batch = options.mega_batch;
@@ -253,68 +258,29 @@ nlohmann::json Training::estimate() const {
   return result;
 }
 
-// Watches for signals and the host time limit, and shows progress, without a call in any worker's
-// path.
-class Watcher {
- public:
-  Watcher(const TrainOptions& options, const TrainHooks& hooks, Driver& driver, Cluster& cluster)
-      : thread_([this, &options, &hooks, &driver, &cluster] {
-          watch(options, hooks, driver, cluster);
-        }) {}
-  ~Watcher() {
-    {
-      const std::lock_guard lock(mutex_);
-      done_ = true;
-    }
-    wake_.notify_all();
-    thread_.join();
-  }
-  Watcher(const Watcher&) = delete;
-  Watcher& operator=(const Watcher&) = delete;
-
- private:
-  void watch(const TrainOptions& options, const TrainHooks& hooks, Driver& driver,
-             Cluster& cluster) {
-    const auto start = HostClock::now();
-    const auto period = std::chrono::duration_cast<HostClock::duration>(options.progress_every);
-    auto next = start + period;
-    std::unique_lock lock(mutex_);
-    bool interrupted = false;
-    while (!wake_.wait_for(lock, std::chrono::milliseconds(50), [this] { return done_; })) {
-      const int signal = hooks.signal ? hooks.signal->load() : 0;
-      const bool late =
-          options.time_limit.count() > 0 && seconds_since(start) > options.time_limit.count();
-      if (!interrupted && (signal != 0 || late)) {
-        const Interrupted reason(
-            signal != 0 ? Status::aborted : Status::time_limit,
-            signal != 0 ? fmt::format("signal {}", signal)
-                        : fmt::format("--time-limit {}", format_seconds(options.time_limit)));
-        cluster.abort(std::make_exception_ptr(reason));
-        interrupted = true;
-      }
-      if (hooks.on_progress && HostClock::now() >= next) {
-        Progress progress = driver.progress();
-        progress.host_s = seconds_since(start);
-        hooks.on_progress(progress);
-        next = HostClock::now() + period;
-      }
-    }
-  }
-
-  std::mutex mutex_;
-  std::condition_variable wake_;
-  bool done_ = false;
-  std::thread thread_;
-};
-
-void Training::Impl::drive(const TrainHooks& hooks, Driver& driver, Cluster& cluster) {
-  const Watcher watcher(options, hooks, driver, cluster);
-  try {
-    const ClusterReport report = cluster.run([&](Node& node) {
+ClusterReport Training::Impl::run_workers(Driver& driver, Cluster& cluster) {
+  if (options.cluster != "mpi") {
+    return cluster.run([&](Node& node) {
       Worker worker(node, driver);
       algorithm->worker(worker);
       driver.finished(worker);
     });
+  }
+  RankDriver ranks(mpi_control(), driver, driver_options());
+  ClusterReport report = cluster.run([&](Node& node) {
+    Worker worker(node, ranks);
+    ranks.begin(worker);
+    algorithm->worker(worker);
+    ranks.end(worker);
+  });
+  ranks.await_reports();
+  return report;
+}
+
+void Training::Impl::drive(const TrainHooks& hooks, Driver& driver, Cluster& cluster) {
+  const Watcher watcher(options, hooks, driver, cluster);
+  try {
+    const ClusterReport report = run_workers(driver, cluster);
     record.elapsed = report.elapsed;
     for (const WorkerReport& worker : report.workers) {
       record.workers[static_cast<std::size_t>(worker.rank)].report = worker;
@@ -337,7 +303,7 @@ void Training::Impl::drive(const TrainHooks& hooks, Driver& driver, Cluster& clu
 
 void Training::Impl::finish(const TrainHooks& hooks, Driver& driver) {
   record.finished_at = utc_now();
-  if (!options.dump_parameters.empty() && !driver.model_copy().empty()) {
+  if (writes() && !options.dump_parameters.empty() && !driver.model_copy().empty()) {
     write_parameters(options.dump_parameters, driver.model_copy(), "--dump-parameters");
   }
   if (hooks.on_record) hooks.on_record(record);
@@ -348,7 +314,7 @@ const Record& Training::run(const TrainHooks& hooks) {
   const auto start = HostClock::now();
   std::vector<float> initial =
       initial_parameters<float>(s.model->shape(), s.options.seed, s.options.init_std);
-  if (!s.options.dump_initial_parameters.empty()) {
+  if (s.writes() && !s.options.dump_initial_parameters.empty()) {
     write_parameters(s.options.dump_initial_parameters, initial, "--dump-initial-parameters");
   }
   Evaluator evaluator(*s.model, s.record.test, s.options.evaluate_samples, 0);

@@ -1,0 +1,64 @@
+#include "training/watcher.hpp"
+
+#include <fmt/format.h>
+
+#include <chrono>
+
+#include "core/text.hpp"
+
+namespace hetsgd {
+
+namespace {
+
+using HostClock = std::chrono::steady_clock;
+
+double seconds_since(HostClock::time_point start) {
+  return std::chrono::duration<double>(HostClock::now() - start).count();
+}
+
+}  // namespace
+
+Watcher::Watcher(const TrainOptions& options, const TrainHooks& hooks, Driver& driver,
+                 Cluster& cluster)
+    : thread_([this, &options, &hooks, &driver, &cluster] {
+        watch(options, hooks, driver, cluster);
+      }) {}
+
+Watcher::~Watcher() {
+  {
+    const std::lock_guard lock(mutex_);
+    done_ = true;
+  }
+  wake_.notify_all();
+  thread_.join();
+}
+
+void Watcher::watch(const TrainOptions& options, const TrainHooks& hooks, Driver& driver,
+                    Cluster& cluster) {
+  const auto start = HostClock::now();
+  const auto period = std::chrono::duration_cast<HostClock::duration>(options.progress_every);
+  auto next = start + period;
+  std::unique_lock lock(mutex_);
+  bool interrupted = false;
+  while (!wake_.wait_for(lock, std::chrono::milliseconds(50), [this] { return done_; })) {
+    const int signal = hooks.signal ? hooks.signal->load() : 0;
+    const bool late =
+        options.time_limit.count() > 0 && seconds_since(start) > options.time_limit.count();
+    if (!interrupted && (signal != 0 || late)) {
+      const Interrupted reason(
+          signal != 0 ? Status::aborted : Status::time_limit,
+          signal != 0 ? fmt::format("signal {}", signal)
+                      : fmt::format("--time-limit {}", format_seconds(options.time_limit)));
+      cluster.abort(std::make_exception_ptr(reason));
+      interrupted = true;
+    }
+    if (hooks.on_progress && HostClock::now() >= next) {
+      Progress progress = driver.progress();
+      progress.host_s = seconds_since(start);
+      hooks.on_progress(progress);
+      next = HostClock::now() + period;
+    }
+  }
+}
+
+}  // namespace hetsgd

@@ -33,11 +33,12 @@ struct CudaPlatform {
 
 CudaPlatform cuda_platform();
 
-// GPU `ordinal`, whose name is "cuda:0 (NVIDIA H200)". Errors (device): no CUDA in this binary, no
-// driver, no such GPU, one that this binary has no code for, no cuBLAS, no memory; each with a hint.
-// Instantiated for float and double.
+// GPU `ordinal`, whose name is "cuda:0 (NVIDIA H200)". softmax_layer keeps at most `logit_bytes` of
+// logits between its passes and computes the others twice, with the same bits; 0: a sixteenth of the
+// GPU's memory. Errors (device): no CUDA in this binary, no driver, no such GPU, one that this binary
+// has no code for, no cuBLAS, no memory; each with a hint. Instantiated for float and double.
 template <class Real>
-std::unique_ptr<BasicDevice<Real>> make_cuda_device(int ordinal);
+std::unique_ptr<BasicDevice<Real>> make_cuda_device(int ordinal, std::size_t logit_bytes = 0);
 
 // The GPU's name as that of its device; throws what make_cuda_device would for a missing one.
 std::string cuda_device_name(int ordinal);

@@ -326,17 +326,18 @@ constexpr std::size_t kLogitShare = 16;
 }  // namespace
 
 template <class Real>
-std::unique_ptr<BasicDevice<Real>> make_cuda_device(int ordinal) {
+std::unique_ptr<BasicDevice<Real>> make_cuda_device(int ordinal, std::size_t logit_bytes) {
   std::string name = cuda_device_name(ordinal);
   HETSGD_CUDA(cudaSetDevice(ordinal));
   cuda::check_kernels();
   keep_pool(ordinal);
   std::size_t free = 0, total = 0;
   HETSGD_CUDA(cudaMemGetInfo(&free, &total));
-  return std::make_unique<CudaDevice<Real>>(ordinal, std::move(name), total / kLogitShare);
+  return std::make_unique<CudaDevice<Real>>(ordinal, std::move(name),
+                                            logit_bytes > 0 ? logit_bytes : total / kLogitShare);
 }
 
-template std::unique_ptr<BasicDevice<float>> make_cuda_device<float>(int);
-template std::unique_ptr<BasicDevice<double>> make_cuda_device<double>(int);
+template std::unique_ptr<BasicDevice<float>> make_cuda_device<float>(int, std::size_t);
+template std::unique_ptr<BasicDevice<double>> make_cuda_device<double>(int, std::size_t);
 
 }  // namespace hetsgd

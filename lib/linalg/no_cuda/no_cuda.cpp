@@ -24,11 +24,11 @@ CudaPlatform cuda_platform() {
 std::string cuda_device_name(int ordinal) { refuse(ordinal); }
 
 template <class Real>
-std::unique_ptr<BasicDevice<Real>> make_cuda_device(int ordinal) {
+std::unique_ptr<BasicDevice<Real>> make_cuda_device(int ordinal, std::size_t) {
   refuse(ordinal);
 }
 
-template std::unique_ptr<BasicDevice<float>> make_cuda_device<float>(int);
-template std::unique_ptr<BasicDevice<double>> make_cuda_device<double>(int);
+template std::unique_ptr<BasicDevice<float>> make_cuda_device<float>(int, std::size_t);
+template std::unique_ptr<BasicDevice<double>> make_cuda_device<double>(int, std::size_t);
 
 }  // namespace hetsgd

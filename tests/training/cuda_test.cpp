@@ -1,0 +1,84 @@
+// Training on a GPU against training on a core: the same mathematics, other rounding.
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "support/gpu.hpp"
+#include "support/run.hpp"
+
+namespace hetsgd::test {
+namespace {
+
+const Settings kBase = {
+    {"train", "generate:tiny"}, {"test", "generate:tiny"}, {"cache", "false"},
+    {"hidden", "16"},           {"batch_size", "32"},      {"learning_rate", "0.5"},
+    {"cluster", "threads"},     {"record_steps", "true"},  {"evaluate_every", "320"}};
+
+// Losses step by step, then the measured ones.
+void expect_alike(const Record& cpu, const Record& gpu) {
+  const std::vector<double> expected = step_losses(cpu), actual = step_losses(gpu);
+  ASSERT_EQ(actual.size(), expected.size());
+  for (std::size_t i = 0; i < expected.size(); ++i) {
+    EXPECT_NEAR(actual[i], expected[i], 1e-4 * std::abs(expected[i])) << "step " << i;
+  }
+  ASSERT_EQ(gpu.curve.size(), cpu.curve.size());
+  for (std::size_t i = 0; i < cpu.curve.size(); ++i) {
+    EXPECT_NEAR(gpu.curve[i].test_loss, cpu.curve[i].test_loss, 1e-4 * cpu.curve[i].test_loss);
+  }
+}
+
+// 20 steps of one worker: fused steps, two hidden layers, optimizers, a linear model.
+TEST(CudaTraining, FollowsTheCpu) {
+  for (const Settings& more :
+       {Settings{}, Settings{{"hidden", "18,7"}}, Settings{{"model", "linear"}},
+        Settings{{"optimizer", "momentum"}, {"learning_rate", "0.05"}},
+        Settings{{"optimizer", "adam"}, {"learning_rate", "0.001"}},
+        Settings{{"optimizer", "lamb"}, {"learning_rate", "0.001"}}}) {
+    SCOPED_TRACE(more.empty() ? "plain" : more.front().second);
+    const Settings settings = with(with(kBase, {{"max_samples", "640"}}), more);
+    const Record cpu = run_training(with(settings, {{"devices", "cpu:1"}}));
+    const Record gpu = run_training(with(settings, {{"devices", "cuda:0"}}));
+    EXPECT_EQ(step_losses(gpu).size(), 20U);
+    expect_alike(cpu, gpu);
+    EXPECT_EQ(gpu.workers[0].report.device.rfind("cuda:0 (", 0), 0U);
+  }
+}
+
+// Three workers on one GPU, and a mixture: the cluster stages what they tell each other.
+TEST(CudaTraining, SynchronousWorkersAgreeWhereverTheyRun) {
+  for (const char* algorithm : {"ssgd", "elastic", "sma", "easgd", "local-sgd"}) {
+    SCOPED_TRACE(algorithm);
+    const Settings settings = with(
+        kBase,
+        {{"algorithm", algorithm}, {"workers", "3"}, {"max_samples", "1920"}, {"mega_batch", "6"}});
+    const Record cpu = run_training(with(settings, {{"devices", "cpu:1"}}));
+    expect_alike(cpu, run_training(with(settings, {{"devices", "cuda:0"}})));
+    expect_alike(cpu, run_training(with(settings, {{"devices", "cuda:0,cpu:1,cuda:0"}})));
+  }
+}
+
+// Their order is chance, but they end, learn, and are measured: a server, companions, replicas.
+TEST(CudaTraining, AsynchronousWorkersLearn) {
+  for (const char* algorithm : {"adaptive", "asgd", "dc-asgd", "ssp", "esync", "adpsgd",
+                                "eager-solo", "eager-majority", "rna"}) {
+    SCOPED_TRACE(algorithm);
+    const Record run = run_training(with(kBase, {{"algorithm", algorithm},
+                                                 {"workers", "2"},
+                                                 {"max_samples", "3200"},
+                                                 {"learning_rate", "0.2"},
+                                                 {"devices", "cuda:0"}}));
+    EXPECT_EQ(run.status, Status::completed);
+    EXPECT_LT(run.curve.back().test_loss, run.curve.front().test_loss);
+  }
+}
+
+TEST(CudaTraining, AllGpusAreADeviceList) {
+  const Record run = run_training(
+      with(kBase, {{"algorithm", "ssgd"}, {"devices", "cuda:all"}, {"max_samples", "320"}}));
+  EXPECT_EQ(run.workers.size(), cuda_platform().gpus.size());
+}
+
+}  // namespace
+}  // namespace hetsgd::test
+
+int main(int argc, char** argv) { return hetsgd::test::run_gpu_tests(argc, argv); }

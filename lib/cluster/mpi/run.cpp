@@ -238,9 +238,10 @@ void Run::fence_together(MpiComm& comm, FunctionRef fn) {
   if (size_ == 1) return world_.fence(fn);
   comm.meet(Collective::fence_together);
   auto lock = world_.lock();
-  // From here on the clock is to stand; rank 0's word that all have stopped comes later.
-  world_.stop_from_outside(lock);
   const std::uint64_t mine = ++together_begun_;
+  // From here on the clock is to stand; rank 0's word that all have stopped comes later. Or has come
+  // already, and the fence is over: it may have caught this worker in its last look at a message.
+  if (together_done_ < mine) world_.stop_from_outside(lock);
   if (rank_ == 0) fenced_by_me(lock, true, fn);
   const Until done([&] { return together_done_ >= mine; },
                    [] { return "waits for the end of a common fence"; });

@@ -121,15 +121,16 @@ struct Channel {
 
 }  // namespace hetsgd::conformance
 
-#define HETSGD_ON_EVERY_CLUSTER(suite)                                               \
-  INSTANTIATE_TEST_SUITE_P(All, suite, testing::ValuesIn(::hetsgd::conformance::clusters_to_test()), \
+#define HETSGD_ON_EVERY_CLUSTER(suite)                                                   \
+  INSTANTIATE_TEST_SUITE_P(All, suite,                                                   \
+                           testing::ValuesIn(::hetsgd::conformance::clusters_to_test()), \
                            [](const auto& test) { return test.param; })
 
-#define HETSGD_ON_EVERY_SIZE(suite)                                                       \
-  INSTANTIATE_TEST_SUITE_P(All, suite,                                                    \
-                           testing::Combine(testing::ValuesIn(::hetsgd::conformance::clusters_to_test()), \
-                                            testing::ValuesIn(::hetsgd::conformance::sizes_to_test())),           \
-                           [](const auto& test) {                                         \
-                             return std::get<0>(test.param) + "_" +                       \
-                                    std::to_string(std::get<1>(test.param));              \
-                           })
+#define HETSGD_ON_EVERY_SIZE(suite)                                                     \
+  INSTANTIATE_TEST_SUITE_P(                                                             \
+      All, suite,                                                                       \
+      testing::Combine(testing::ValuesIn(::hetsgd::conformance::clusters_to_test()),    \
+                       testing::ValuesIn(::hetsgd::conformance::sizes_to_test())),      \
+      [](const auto& test) {                                                            \
+        return std::get<0>(test.param) + "_" + std::to_string(std::get<1>(test.param)); \
+      })

@@ -196,7 +196,8 @@ void Channel::beat() {
   if (now - beat_at_ > 10 * kBeatInterval) std::ranges::fill(heard_, now);
   if (now < beat_at_) return;
   beat_at_ = now + std::chrono::duration_cast<Clock::duration>(kBeatInterval);
-  for (int peer = rank_ == 0 ? 1 : 0; peer < (rank_ == 0 ? size_ : 1); ++peer) send(peer, kBeat, {});
+  for (int peer = rank_ == 0 ? 1 : 0; peer < (rank_ == 0 ? size_ : 1); ++peer)
+    send(peer, kBeat, {});
 }
 
 }  // namespace hetsgd::mpi

@@ -64,8 +64,7 @@ class MpiCluster final : public Cluster {
     return devices_[static_cast<std::size_t>(rank)].text;
   }
 
-  // Lives until the cluster's next run, so that device memory which a run leaves behind can still be
-  // released.
+  // A run lives until the next one, so that device memory which it leaves behind can be released.
   ClusterReport run(const std::function<void(Node&)>& worker) override {
     run_ = std::make_unique<Run>(options_, placement_);
     return run_->run(worker);
@@ -79,10 +78,10 @@ class MpiCluster final : public Cluster {
   int checked_size() const {
     const int size = environment_.rank().size;
     if (options_.workers == size) return size;
-    throw with_hint(usage_error("--workers: found {}, but MPI started {} rank{}", options_.workers,
-                                size, size == 1 ? "" : "s"),
-                    fmt::format("start with mpirun -n {}, or leave --workers away",
-                                options_.workers));
+    throw with_hint(
+        usage_error("--workers: found {}, but MPI started {} rank{}", options_.workers, size,
+                    size == 1 ? "" : "s"),
+        fmt::format("start with mpirun -n {}, or leave --workers away", options_.workers));
   }
 
   const ClusterOptions options_;

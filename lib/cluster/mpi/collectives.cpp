@@ -65,7 +65,8 @@ class MpiComm::Inside {
 
 int MpiComm::tag(int phase) const {
   constexpr auto kNumbers = static_cast<std::uint32_t>(Tags::kUserTags / kPhases);
-  return transport_.tags().collective(group_->number, static_cast<int>(group_->calls % kNumbers) * kPhases + phase);
+  return transport_.tags().collective(group_->number,
+                                      static_cast<int>(group_->calls % kNumbers) * kPhases + phase);
 }
 
 void MpiComm::check_call(const CollectiveCall& mine, int other,
@@ -89,8 +90,9 @@ void MpiComm::send_small(int to, const CollectiveCall& call, std::span<const std
 
 // False: the message had the call only.
 bool MpiComm::receive_small(int from, const CollectiveCall& call, std::span<std::byte> data) {
-  HeadReceive head(transport_, world_rank(from), tag(kSmallPhase),
-                   [](int source, int) { return fmt::format("waits in a collective for rank {}", source); });
+  HeadReceive head(transport_, world_rank(from), tag(kSmallPhase), [](int source, int) {
+    return fmt::format("waits in a collective for rank {}", source);
+  });
   world().poll_until(head);
   const auto content = head.data();
   check_call(call, from, content);
@@ -117,8 +119,8 @@ void MpiComm::gather_small(const CollectiveCall& call, std::span<const std::byte
 // late ones is not mixed up with what the transfer takes, and their calls are compared.
 void MpiComm::rounds(const CollectiveCall& call) { spread(call, {}); }
 
-// The same with what the root has: who has it passes it on, and as everybody hears of everybody, all
-// have it in the end.
+// The same with what the root has: who has it passes it on, and as everybody hears of everybody,
+// all have it in the end.
 void MpiComm::spread(const CollectiveCall& call, std::span<std::byte> data) {
   bool has = rank_ == call.root;
   for (int distance = 1; distance < size(); distance <<= 1) {
@@ -221,9 +223,8 @@ void MpiComm::all_reduce_raw(void* data, std::size_t n, Element element, ReduceO
   const CollectiveCall call{
       .collective = Collective::all_reduce, .count = n, .element = element, .op = op, .kind = kind};
   const std::size_t unit = element_bytes(element), bytes = n * unit;
-  const Slices slices(size(), [&](int r) {
-    return (r == size() ? n : block_of(r, n).begin) * unit;
-  });
+  const Slices slices(size(),
+                      [&](int r) { return (r == size() ? n : block_of(r, n).begin) * unit; });
   const std::size_t mine = slices.bytes(rank_), others = members_.size() - 1;
   count(kind, others * mine + bytes - mine, others * mine + bytes - mine);
   HostMemory host(HostMemory::Use::update, data, bytes);
@@ -247,9 +248,8 @@ void MpiComm::reduce_scatter_raw(void* data, std::size_t n, Element element, Red
                             .op = op,
                             .kind = kind};
   const std::size_t unit = element_bytes(element), bytes = n * unit;
-  const Slices slices(size(), [&](int r) {
-    return (r == size() ? n : block_of(r, n).begin) * unit;
-  });
+  const Slices slices(size(),
+                      [&](int r) { return (r == size() ? n : block_of(r, n).begin) * unit; });
   const std::size_t mine = slices.bytes(rank_);
   count(kind, bytes - mine, (members_.size() - 1) * mine);
   HostMemory host(HostMemory::Use::update, data, bytes);
@@ -267,9 +267,8 @@ void MpiComm::reduce_scatter_raw(void* data, std::size_t n, Element element, Red
 
 void MpiComm::broadcast_large(const CollectiveCall& call, std::span<std::byte> data) {
   rounds(call);
-  const Slices slices(size(), [&](int r) {
-    return r == size() ? data.size() : block_of(r, data.size()).begin;
-  });
+  const Slices slices(
+      size(), [&](int r) { return r == size() ? data.size() : block_of(r, data.size()).begin; });
   {
     Requests requests(transport_, "broadcasts");
     const auto slice = [&](int r) { return data.subspan(slices.begin(r), slices.bytes(r)); };

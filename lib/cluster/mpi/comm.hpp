@@ -1,10 +1,10 @@
 // MpiComm: messages and collectives of a group of ranks.
 //
-// Collectives are made of our own messages and not of MPI's collectives, for four reasons. Sums must
-// be added in rank order. One that waits for a rank which has failed must be given up without
-// anybody writing to memory that is gone; MPI cannot cancel its own. Calls that differ between ranks
-// must be an error that names both, not a hang. And a split needs no communicator, whose making
-// blocks. Nothing is lost: the algorithms are those that MPI libraries use for non-blocking
+// Collectives are made of our own messages and not of MPI's collectives, for four reasons. Sums
+// must be added in rank order. One that waits for a rank which has failed must be given up without
+// anybody writing to memory that is gone; MPI cannot cancel its own. Calls that differ between
+// ranks must be an error that names both, not a hang. And a split needs no communicator, whose
+// making blocks. Nothing is lost: the algorithms are those that MPI libraries use for non-blocking
 // collectives, and large data go from user memory to user memory without a copy.
 //   all_reduce      small: all to all, each adds everything. Large: rank r gets the r-th slice of
 //                   all, adds, and sends the result to all: 2 (p-1)/p n bytes each way.
@@ -38,7 +38,7 @@ class Groups {
 struct Group {
   Group(int its_number, std::vector<int> ranks) : number(its_number), members(std::move(ranks)) {}
   const int number;
-  const std::vector<int> members;     // ranks of the world, by rank in the group
+  const std::vector<int> members;        // ranks of the world, by rank in the group
   std::atomic<std::uint32_t> calls = 0;  // collectives so far: numbers their messages
   std::atomic<bool> inside = false;      // a process of this rank is in one
   Room scratch;                          // of that process
@@ -47,8 +47,11 @@ struct Group {
 class MpiComm final : public Comm {
  public:
   MpiComm(Transport& transport, Groups& groups, std::shared_ptr<Group> group, int rank)
-      : transport_(transport), groups_(groups), group_(std::move(group)),
-        members_(group_->members), rank_(rank) {}
+      : transport_(transport),
+        groups_(groups),
+        group_(std::move(group)),
+        members_(group_->members),
+        rank_(rank) {}
 
   int rank() const override { return rank_; }
   int size() const override { return static_cast<int>(members_.size()); }

@@ -1,9 +1,9 @@
 #include "cluster/mpi/coordinator.hpp"
 
-#include <array>
 #include <cstring>
 
 #include "cluster/threads/world.hpp"
+#include "core/error.hpp"
 
 namespace hetsgd::mpi {
 
@@ -60,54 +60,7 @@ T read(std::span<const std::byte> bytes) {
   return value;
 }
 
-// epoch, code, is_check, length of the text; then text and hint.
-std::vector<std::byte> pack(int epoch, const Failure& failure) {
-  const int head[] = {epoch, failure.code, failure.is_check ? 1 : 0,
-                      static_cast<int>(failure.text.size())};
-  std::vector<std::byte> bytes(sizeof head + failure.text.size() + failure.hint.size());
-  std::memcpy(bytes.data(), head, sizeof head);
-  const std::string text = failure.text + failure.hint;
-  if (!text.empty()) std::memcpy(bytes.data() + sizeof head, text.data(), text.size());
-  return bytes;
-}
-
-std::pair<int, Failure> unpack(std::span<const std::byte> bytes) {
-  const auto head = read<std::array<int, 4>>(bytes);
-  const std::string text(reinterpret_cast<const char*>(bytes.data()) + sizeof head,
-                         bytes.size() - sizeof head);
-  const auto length = static_cast<std::size_t>(head[3]);
-  return {head[0], {.code = head[1],
-                    .is_check = head[2] != 0,
-                    .text = text.substr(0, length),
-                    .hint = text.substr(length)}};
-}
-
 }  // namespace
-
-// --- errors that travel
-
-Failure Failure::of(std::exception_ptr error, int rank, int size) {
-  Failure failure{.code = static_cast<int>(ExitCode::runtime)};
-  try {
-    std::rethrow_exception(std::move(error));
-  } catch (const Error& e) {
-    failure = {.code = static_cast<int>(e.code()), .text = e.what(), .hint = e.hint()};
-  } catch (const CheckFailure& e) {
-    failure.is_check = true;
-    failure.text = e.what();
-  } catch (const std::exception& e) {
-    failure.text = e.what();
-  } catch (...) {
-    failure.text = "an exception of an unknown type";
-  }
-  if (size > 1) failure.text.insert(0, fmt::format("rank {}: ", rank));
-  return failure;
-}
-
-std::exception_ptr Failure::exception() const {
-  if (is_check) return std::make_exception_ptr(CheckFailure(text));
-  return std::make_exception_ptr(Error(static_cast<ExitCode>(code), text, hint));
-}
 
 // --- messages
 
@@ -128,9 +81,8 @@ void Coordinator::to_all(int kind, const T& value) {
 
 template <class T, class Fn>
 void Coordinator::on(int kind, Fn fn) {
-  channel_.on_message(kind, [fn](int from, std::span<const std::byte> bytes) {
-    fn(from, read<T>(bytes));
-  });
+  channel_.on_message(
+      kind, [fn](int from, std::span<const std::byte> bytes) { fn(from, read<T>(bytes)); });
 }
 
 void Coordinator::install_handlers() {
@@ -339,12 +291,13 @@ void Coordinator::look_for_signs_of_life() {
     const Seconds silence = channel_.silence(peer);
     if (silence < peer_timeout_ || lost_peer_) continue;
     lost_peer_ = true;
-    const Failure failure{.code = static_cast<int>(ExitCode::runtime),
-                          .text = fmt::format("rank {} ({}) has given no sign of life for {:.0f} s",
-                                              peer, ranks_[static_cast<std::size_t>(peer)].host,
-                                              silence.count()),
-                          .hint = "look for its end in its host's log; --peer-timeout sets the "
-                                  "time that is waited"};
+    const Failure failure{
+        .code = static_cast<int>(ExitCode::runtime),
+        .text = fmt::format("rank {} ({}) has given no sign of life for {:.0f} s", peer,
+                            ranks_[static_cast<std::size_t>(peer)].host, silence.count()),
+        .hint =
+            "look for its end in its host's log; --peer-timeout sets the "
+            "time that is waited"};
     int epoch = 0;
     {
       const std::lock_guard guard(mutex_);

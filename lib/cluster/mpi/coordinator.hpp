@@ -28,7 +28,7 @@
 #include <vector>
 
 #include "cluster/mpi/channel.hpp"
-#include "core/error.hpp"
+#include "cluster/mpi/failure.hpp"
 
 namespace hetsgd::mpi {
 
@@ -47,17 +47,6 @@ class Local {
 
  protected:
   ~Local() = default;
-};
-
-// An error as it travels.
-struct Failure {
-  int code = 0;
-  bool is_check = false;
-  std::string text{}, hint{};
-
-  // The text says which rank failed; with one rank it is the error's own.
-  static Failure of(std::exception_ptr error, int rank, int size);
-  std::exception_ptr exception() const;
 };
 
 class Coordinator {
@@ -131,7 +120,7 @@ class Coordinator {
   std::condition_variable changed_;
   int epoch_ = 1;  // of the run that is on, or comes next
   std::set<std::pair<int, Meeting>> met_;
-  std::int64_t start_at_ = 0;  // rank 0's clock
+  std::int64_t start_at_ = 0;        // rank 0's clock
   std::map<int, Failure> failures_;  // by epoch
   std::vector<std::vector<std::byte>> reports_;
   std::deque<int> groups_;

@@ -107,9 +107,9 @@ void Environment::gather_ranks() {
   check(MPI_Comm_rank(MPI_COMM_WORLD, &rank_.rank), "MPI_Comm_rank");
   check(MPI_Comm_size(MPI_COMM_WORLD, &rank_.size), "MPI_Comm_size");
   MPI_Comm local;
-  check(MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, rank_.rank, MPI_INFO_NULL,
-                            &local),
-        "MPI_Comm_split_type");
+  check(
+      MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, rank_.rank, MPI_INFO_NULL, &local),
+      "MPI_Comm_split_type");
   Entry mine{};
   check(MPI_Comm_rank(local, &mine.local_rank), "MPI_Comm_rank");
   check(MPI_Comm_size(local, &mine.local_size), "MPI_Comm_size");
@@ -134,9 +134,9 @@ void Environment::gather_cores() {
   mine[0] = static_cast<int>(std::min(cores.size(), kMaxCores));
   std::copy_n(cores.begin(), mine[0], mine.begin() + 1);
   MPI_Comm local;
-  check(MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, rank_.rank, MPI_INFO_NULL,
-                            &local),
-        "MPI_Comm_split_type");
+  check(
+      MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, rank_.rank, MPI_INFO_NULL, &local),
+      "MPI_Comm_split_type");
   std::vector<int> all(mine.size() * static_cast<std::size_t>(rank_.local_size));
   all_gather(mine.data(), static_cast<int>(sizeof mine), all.data(), local);
   check(MPI_Comm_free(&local), "MPI_Comm_free");

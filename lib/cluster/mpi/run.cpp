@@ -44,8 +44,8 @@ Run::Run(const ClusterOptions& options, const Placement& placement)
       placement_(placement),
       rank_(environment_.rank().rank),
       size_(environment_.rank().size),
-      world_(std::max(1, static_cast<int>(placement.cores.size()) /
-                             environment_.rank().local_size)) {
+      world_(
+          std::max(1, static_cast<int>(placement.cores.size()) / environment_.rank().local_size)) {
   world_.set_crowded(placement.crowded);
   std::vector<int> all(static_cast<std::size_t>(size_));
   std::iota(all.begin(), all.end(), 0);
@@ -64,8 +64,8 @@ ClusterReport Run::run(const std::function<void(Node&)>& worker) {
     try {
       check(MPI_Comm_dup(MPI_COMM_WORLD, &messages_), "MPI_Comm_dup");
       offset_ns_ = measure_offset();
-      transport_ = std::make_unique<Transport>(messages_, world_, rank_,
-                                               coordinator_.everybody_quiet());
+      transport_ =
+          std::make_unique<Transport>(messages_, world_, rank_, coordinator_.everybody_quiet());
       started_ = transport_.get();
       start_worker(worker);
     } catch (...) {
@@ -239,8 +239,9 @@ void Run::fence_together(MpiComm& comm, FunctionRef fn) {
   comm.meet(Collective::fence_together);
   auto lock = world_.lock();
   const std::uint64_t mine = ++together_begun_;
-  // From here on the clock is to stand; rank 0's word that all have stopped comes later. Or has come
-  // already, and the fence is over: it may have caught this worker in its last look at a message.
+  // From here on the clock is to stand; rank 0's word that all have stopped comes later. Or it has
+  // come already and the fence is over: it may have caught this worker in its last look for a
+  // message.
   if (together_done_ < mine) world_.stop_from_outside(lock);
   if (rank_ == 0) fenced_by_me(lock, true, fn);
   const Until done([&] { return together_done_ >= mine; },
@@ -324,13 +325,12 @@ ClusterReport Run::report() const {
     HETSGD_CHECK_GE(bytes.size(), sizeof one);
     std::memcpy(&one, bytes.data(), sizeof one);
     report.elapsed = std::max(report.elapsed, one.elapsed);
-    report.workers.push_back(
-        {.rank = static_cast<int>(r),
-         .device = {reinterpret_cast<const char*>(bytes.data()) + sizeof one,
-                    bytes.size() - sizeof one},
-         .ledger = one.ledger,
-         .host = environment_.ranks()[r].host,
-         .clock_offset = one.clock_offset});
+    report.workers.push_back({.rank = static_cast<int>(r),
+                              .device = {reinterpret_cast<const char*>(bytes.data()) + sizeof one,
+                                         bytes.size() - sizeof one},
+                              .ledger = one.ledger,
+                              .host = environment_.ranks()[r].host,
+                              .clock_offset = one.clock_offset});
   }
   return report;
 }

@@ -43,7 +43,7 @@ class Run final : public Local, public Groups {
   void resume(std::int64_t at, bool together) override;
   void left(int rank) override;
   bool urgent() override;
-  bool still_receives() override { 
+  bool still_receives() override {
     const Transport* const transport = started_;
     return transport && transport->still_receives();
   }
@@ -90,7 +90,7 @@ class Run final : public Local, public Groups {
 
   std::mutex services_mutex_;  // guards the list and the making of services
   std::vector<std::shared_ptr<MpiService>> services_;
-  std::vector<int> left_;  // workers that have ended
+  std::vector<int> left_;                             // workers that have ended
   std::chrono::steady_clock::time_point progress_{};  // of unfinished sends; the channel's thread's
 };
 

@@ -133,10 +133,9 @@ void MpiService::handle(HeadReceive& head) {
   std::memcpy(&info, message, sizeof info);
   const auto request_bytes = static_cast<std::size_t>(info.request_bytes);
   const std::size_t before = sizeof info + request_bytes, payload = before + padding(before);
-  handler_->handle_raw(
-      head.source(), {message + sizeof info, request_bytes},
-      {reinterpret_cast<const float*>(message + payload), info.payload_count},
-      std::make_unique<Token>(transport_, name_, head.source(), info));
+  handler_->handle_raw(head.source(), {message + sizeof info, request_bytes},
+                       {reinterpret_cast<const float*>(message + payload), info.payload_count},
+                       std::make_unique<Token>(transport_, name_, head.source(), info));
 }
 
 // --- the caller
@@ -156,7 +155,8 @@ void MpiPort::call_raw(std::span<const std::byte> request, std::span<const float
                          .reply_bytes = static_cast<std::int32_t>(reply.size())};
   static constexpr std::byte kZeros[kAlignment] = {};
   const std::span<const std::byte> parts[] = {
-      std::as_bytes(std::span(&info, 1)), request,
+      std::as_bytes(std::span(&info, 1)),
+      request,
       std::span(kZeros).first(padding(sizeof info + request.size())),
       {source.data(), payload.size_bytes()}};
   const auto add = [](auto& bytes, Traffic of, std::size_t n) {
@@ -165,17 +165,15 @@ void MpiPort::call_raw(std::span<const std::byte> request, std::span<const float
   add(me.ledger.bytes_sent, Traffic::control, request.size());
   add(me.ledger.bytes_sent, kind, payload.size_bytes());
   // The receive is posted first, so that the answer finds it.
-  HeadReceive head(transport_, 0, transport_.tags().answer(caller_), [](int, int) {
-    return std::string("waits for a service");
-  });
+  HeadReceive head(transport_, 0, transport_.tags().answer(caller_),
+                   [](int, int) { return std::string("waits for a service"); });
   const Seconds begin = world.now();
   transport_.send(0, transport_.tags().request(number_), parts, kind);
   me.ledger.communicate += world.now() - begin;
   world.poll_until(head);
   receive_answer(head, reply, {target.data(), reply_payload.size_bytes()});
   add(me.ledger.bytes_received, Traffic::control, reply.size());
-  add(me.ledger.bytes_received, static_cast<Traffic>(head.info().kind),
-      reply_payload.size_bytes());
+  add(me.ledger.bytes_received, static_cast<Traffic>(head.info().kind), reply_payload.size_bytes());
   target.store();
   world.safepoint();
 }

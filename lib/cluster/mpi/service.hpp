@@ -1,5 +1,5 @@
-// A service of the mpi cluster: a process beside rank 0's worker. Requests and answers are messages,
-// also those of rank 0 itself.
+// A service of the mpi cluster: a process beside rank 0's worker. Requests and answers are
+// messages, also those of rank 0 itself.
 //
 // A request names the caller's number, which is the tag of the answer, and how long the answer must
 // be. The name of a service is its tag: ranks need not agree on an order of opening, and a request
@@ -63,7 +63,9 @@ class MpiPort final : public ServicePort {
  public:
   // caller: unique among the processes of this rank.
   MpiPort(Transport& transport, std::string name, int caller)
-      : transport_(transport), name_(std::move(name)), number_(service_number(name_)),
+      : transport_(transport),
+        name_(std::move(name)),
+        number_(service_number(name_)),
         caller_(caller) {}
   // The payloads may be memory of the caller's device.
   void call_raw(std::span<const std::byte> request, std::span<const float> payload, Traffic kind,

@@ -191,9 +191,9 @@ void Transport::send_pieces(int to, int tag, Reader& reader, std::size_t bytes) 
 
 bool Transport::poll(int from, int tag) {
   int found = 0;
-  check(MPI_Iprobe(from == kAnySource ? MPI_ANY_SOURCE : from, tag, comm_, &found,
-                   MPI_STATUS_IGNORE),
-        "MPI_Iprobe");
+  check(
+      MPI_Iprobe(from == kAnySource ? MPI_ANY_SOURCE : from, tag, comm_, &found, MPI_STATUS_IGNORE),
+      "MPI_Iprobe");
   return found != 0;
 }
 
@@ -293,8 +293,8 @@ void Requests::send(int to, int tag, std::span<const std::byte> data) {
   do {
     const auto part = data.first(std::min(data.size(), kLargestRequest));
     sends_.push_back(MPI_REQUEST_NULL);
-    check(MPI_Isend(part.data(), static_cast<int>(part.size()), MPI_BYTE, to, tag,
-                    transport_.comm_, &sends_.back()),
+    check(MPI_Isend(part.data(), static_cast<int>(part.size()), MPI_BYTE, to, tag, transport_.comm_,
+                    &sends_.back()),
           "MPI_Isend");
     data = data.subspan(part.size());
   } while (!data.empty());

@@ -1,9 +1,9 @@
 // Transport: the messages of one run, on a communicator of its own.
 //
-// Form of a message. A head of up to 4 KB, which MPI libraries send at once without a handshake: its
-// size, its kind of traffic and the first bytes. What is left follows in pieces. So a receiver
+// Form of a message. A head of up to 4 KB, which MPI libraries send at once without a handshake:
+// its size, its kind of traffic and the first bytes. What is left follows in pieces. So a receiver
 // knows what comes before it posts receives into the caller's memory, every size is checked, and
-// the first byte tells when the sender sent.
+// the head tells when the sender sent.
 //
 // Sending. A send must not wait for the receiver (two ranks that send to each other first would
 // stand still), so it copies. The copy is made piece by piece into buffers that are kept for the
@@ -82,7 +82,7 @@ class Sends {
 
   std::mutex mutex_;  // guards all below
   std::vector<std::unique_ptr<Buffer>> on_their_way_;
-  std::size_t next_ = 0;  // to look after
+  std::size_t next_ = 0;                                       // to look after
   std::array<std::vector<std::unique_ptr<Buffer>>, 32> free_;  // by size class
   std::atomic<std::size_t> unfinished_ = 0;
 };

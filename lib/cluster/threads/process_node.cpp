@@ -8,10 +8,7 @@
 namespace hetsgd::threads {
 
 ProcessNode::ProcessNode(World& world, const ClusterOptions& options, Process& process)
-    : world_(world),
-      process_(process),
-      options_(options),
-      speed_(options.speed_of(process.rank)) {}
+    : world_(world), process_(process), options_(options), speed_(options.speed_of(process.rank)) {}
 
 // A computation has ended when its results are there, for the clock and for everybody else.
 void ProcessNode::run_to_the_end(FunctionRef fn) {

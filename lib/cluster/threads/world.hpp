@@ -188,7 +188,7 @@ class World {
   void run_fenced(Lock& lock, FunctionRef fn);
   void park(Lock& lock);
 
-  // --- other operating-system processes (mpi; world_outside.cpp) ----------------------------------
+  // --- other operating-system processes (mpi; world_outside.cpp) ---------------------------------
   // Who shares the cores with other ranks does not spin before it gives its core away.
   void set_crowded(bool crowded) { crowded_ = crowded; }
   // Returns when poll.done(). Counts as stopped for a fence, goes on polling during it, and returns
@@ -244,9 +244,9 @@ class World {
   std::atomic<std::int64_t> fenced_ns_ = 0;
   std::atomic<std::int64_t> frozen_at_ns_ = 0;  // 0: the clock runs
 
-  Process outside_;                  // the owner of a fence that comes from outside
-  std::int64_t stopped_at_ns_ = 0;   // by such a fence
-  int waits_for_others_ = 0;         // processes in block_for_others
+  Process outside_;                 // the owner of a fence that comes from outside
+  std::int64_t stopped_at_ns_ = 0;  // by such a fence
+  int waits_for_others_ = 0;        // processes in block_for_others
   bool crowded_ = false;
 };
 

@@ -1,5 +1,5 @@
-// How runs on the mpi cluster fail: every rank throws the same error, nobody hangs, and the next run
-// is a run like any other.
+// How runs on the mpi cluster fail: every rank throws the same error, nobody hangs, and the next
+// run is a run like any other.
 #include <atomic>
 #include <csignal>
 #include <memory>
@@ -186,7 +186,10 @@ TEST(MpiErrors, CollectivesThatDifferNameBothRanks) {
 TEST(MpiErrors, MessagesOfTheWrongSize) {
   if (size() < 2) GTEST_SKIP() << "needs two ranks";
   for (const auto& [sent, expected] : {std::pair<std::size_t, std::size_t>{4, 5},
-                                       {5, 4}, {4, 500000}, {500000, 4}, {500000, 400000}}) {
+                                       {5, 4},
+                                       {4, 500000},
+                                       {500000, 4},
+                                       {500000, 400000}}) {
     const auto text = failure<CheckFailure>([&, s = sent, e = expected](Node& node) {
       std::vector<std::byte> x(node.rank() == 0 ? s : e);
       if (node.rank() == 0) node.comm().send(1, 0, std::span<const std::byte>(x));
@@ -247,8 +250,8 @@ TEST(MpiLost, RankIsNamedWithinTheTimeout) {
     });
     ADD_FAILURE() << "the run did not fail";
   } catch (const Error& error) {
-    EXPECT_THAT(error.what(), HasSubstr(fmt::format("rank 1 ({}) has given no sign of life",
-                                                    mpi_rank().host)));
+    EXPECT_THAT(error.what(),
+                HasSubstr(fmt::format("rank 1 ({}) has given no sign of life", mpi_rank().host)));
     EXPECT_LT(std::chrono::steady_clock::now() - begin, 20s);
     // What the launcher shows; its exit code is the aborted one's.
     if (mpi_rank().rank == 0 && !HasFailure()) fmt::print("rank 1 was missed\n");

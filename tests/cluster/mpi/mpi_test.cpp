@@ -22,7 +22,9 @@ using conformance::run_on;
 int size() { return mpi_rank().size; }
 bool is_root() { return mpi_rank().rank == 0; }
 
-ClusterReport run(const std::function<void(Node&)>& worker) { return run_on("mpi", size(), worker); }
+ClusterReport run(const std::function<void(Node&)>& worker) {
+  return run_on("mpi", size(), worker);
+}
 
 // --- who is who ----------------------------------------------------------------------------------
 
@@ -87,9 +89,8 @@ TEST(MpiLedger, BytesAreThoseOfARing) {
 TEST(MpiMessages, OfEveryFormArriveWhole) {
   run([](Node& node) {
     const int p = node.size(), next = (node.rank() + 1) % p, previous = (node.rank() + p - 1) % p;
-    for (const std::size_t n :
-         {0UL, 1UL, 3999UL, 4000UL, 4001UL, 4016UL, 20384UL, 20385UL, 65536UL, 1000003UL,
-          std::size_t{16} << 20}) {
+    for (const std::size_t n : {0UL, 1UL, 3999UL, 4000UL, 4001UL, 4016UL, 20384UL, 20385UL, 65536UL,
+                                1000003UL, std::size_t{16} << 20}) {
       std::vector<unsigned char> x(n), y(n);
       for (std::size_t i = 0; i < n; ++i) {
         x[i] = static_cast<unsigned char>(i * 7 + i / 251 + static_cast<std::size_t>(node.rank()));
@@ -194,7 +195,8 @@ TEST(MpiClock, WaitIsTheTimeForOthers) {
 struct Inbox {
   std::mutex mutex;
   std::condition_variable changed;
-  std::vector<std::vector<int>> got{std::vector<std::vector<int>>(static_cast<std::size_t>(size()))};
+  std::vector<std::vector<int>> got{
+      std::vector<std::vector<int>>(static_cast<std::size_t>(size()))};
   std::size_t bytes = 0;
 };
 

@@ -286,14 +286,16 @@ void Training::Impl::drive(const TrainHooks& hooks, Driver& driver, Cluster& clu
       record.workers[static_cast<std::size_t>(worker.rank)].report = worker;
     }
     driver.request_stop(Status::completed, "");
-  } catch (const Interrupted& reason) {
-    record.status = reason.status;
-    record.status_reason = reason.what();
-    return;
   } catch (const std::exception& error) {
-    failure = std::current_exception();
-    record.status = Status::failed;
-    record.status_reason = error.what();
+    // The watcher's exception may come back as another one (mpi: as the error of a rank).
+    if (const auto interrupted = watcher.interrupted()) {
+      record.status = interrupted->status;
+      record.status_reason = interrupted->what();
+    } else {
+      failure = std::current_exception();
+      record.status = Status::failed;
+      record.status_reason = error.what();
+    }
     return;
   }
   const auto stop = driver.stopped();

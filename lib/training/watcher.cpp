@@ -33,24 +33,27 @@ Watcher::~Watcher() {
   thread_.join();
 }
 
+std::optional<Interrupted> Watcher::interrupted() const {
+  const std::lock_guard lock(mutex_);
+  return interrupted_;
+}
+
 void Watcher::watch(const TrainOptions& options, const TrainHooks& hooks, Driver& driver,
                     Cluster& cluster) {
   const auto start = HostClock::now();
   const auto period = std::chrono::duration_cast<HostClock::duration>(options.progress_every);
   auto next = start + period;
   std::unique_lock lock(mutex_);
-  bool interrupted = false;
   while (!wake_.wait_for(lock, std::chrono::milliseconds(50), [this] { return done_; })) {
     const int signal = hooks.signal ? hooks.signal->load() : 0;
     const bool late =
         options.time_limit.count() > 0 && seconds_since(start) > options.time_limit.count();
-    if (!interrupted && (signal != 0 || late)) {
-      const Interrupted reason(
+    if (!interrupted_ && (signal != 0 || late)) {
+      interrupted_.emplace(
           signal != 0 ? Status::aborted : Status::time_limit,
           signal != 0 ? fmt::format("signal {}", signal)
                       : fmt::format("--time-limit {}", format_seconds(options.time_limit)));
-      cluster.abort(std::make_exception_ptr(reason));
-      interrupted = true;
+      cluster.abort(std::make_exception_ptr(*interrupted_));
     }
     if (hooks.on_progress && HostClock::now() >= next) {
       Progress progress = driver.progress();

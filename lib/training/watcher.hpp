@@ -4,6 +4,7 @@
 
 #include <condition_variable>
 #include <mutex>
+#include <optional>
 #include <stdexcept>
 #include <string>
 #include <thread>
@@ -28,14 +29,17 @@ class Watcher {
   ~Watcher();
   Watcher(const Watcher&) = delete;
   Watcher& operator=(const Watcher&) = delete;
+  // What it has ended the run with, if it has.
+  std::optional<Interrupted> interrupted() const;
 
  private:
   void watch(const TrainOptions& options, const TrainHooks& hooks, Driver& driver,
              Cluster& cluster);
 
-  std::mutex mutex_;
+  mutable std::mutex mutex_;
   std::condition_variable wake_;
   bool done_ = false;
+  std::optional<Interrupted> interrupted_;
   std::thread thread_;
 };
 

@@ -7,7 +7,7 @@
 #include "cluster/profile.hpp"
 #include "commands.hpp"
 #include "core/text.hpp"
-#include "core/version.hpp"
+#include "linalg/cuda/cuda_device.hpp"
 #include "result/environment.hpp"
 #include "result/table.hpp"
 
@@ -15,6 +15,35 @@ namespace hetsgd {
 namespace {
 
 using nlohmann::json;
+
+json cuda_json(const CudaPlatform& platform) {
+  json gpus = json::array();
+  for (const CudaGpu& gpu : platform.gpus) {
+    gpus.push_back({{"device", fmt::format("cuda:{}", gpu.ordinal)},
+                    {"name", gpu.name},
+                    {"memory_bytes", gpu.memory_bytes},
+                    {"compute_capability", fmt::format("{}.{}", gpu.major, gpu.minor)},
+                    {"multiprocessors", gpu.multiprocessors}});
+  }
+  const auto text = [](const std::string& s) { return s.empty() ? json(nullptr) : json(s); };
+  return {{"built_in", platform.built_in},
+          {"runtime", text(platform.runtime)},
+          {"driver", text(platform.driver)},
+          {"problem", text(platform.problem)},
+          {"gpus", gpus}};
+}
+
+std::string cuda_text(const CudaPlatform& platform) {
+  if (platform.gpus.empty()) return fmt::format("  cuda:N   {}\n", platform.problem);
+  std::string text;
+  for (const CudaGpu& gpu : platform.gpus) {
+    text += fmt::format("  cuda:{}   {}, {}, compute capability {}.{}, {} multiprocessors\n",
+                        gpu.ordinal, gpu.name, format_bytes(static_cast<double>(gpu.memory_bytes)),
+                        gpu.major, gpu.minor, gpu.multiprocessors);
+  }
+  return text + fmt::format("  built with CUDA {}, the driver knows {}\n", platform.runtime,
+                            platform.driver);
+}
 
 json devices_json() {
   const json host = environment_json();
@@ -24,7 +53,7 @@ json devices_json() {
                    {"cores", host["cores"]},
                    {"cores_available", host["cores_available"]},
                    {"memory_bytes", host["memory_bytes"]}}},
-                 {"cuda", version_json()["features"]["cuda"]},
+                 {"cuda", cuda_json(cuda_platform())},
                  {"clusters", cluster_names()},
                  {"profiles", json::array()},
                  {"networks", json::array()}};
@@ -42,13 +71,10 @@ std::string devices_text() {
   std::string text = fmt::format(
       "Real (--cluster threads --devices ...):\n"
       "  cpu:N    N cores of {}; {} of {} usable, {}\n"
-      "  cuda:N   {}\n\n",
+      "{}\n",
       host["cpu_model"].is_string() ? host["cpu_model"].get<std::string>() : "an unknown processor",
       host["cores_available"].dump(), host["cores"].dump(),
-      format_bytes(host["memory_bytes"].get<double>()),
-      version_json()["features"]["cuda"].get<bool>()
-          ? "built in"
-          : "built without CUDA: configure with -DHETSGD_CUDA=ON where the toolkit is installed");
+      format_bytes(host["memory_bytes"].get<double>()), cuda_text(cuda_platform()));
   Table profiles({"--profile", "TFLOP/s", "GB/s", "launch us", "memory GiB"});
   for (const std::string& name : builtin_device_profiles()) {
     const DeviceProfile p = load_device_profile(name);

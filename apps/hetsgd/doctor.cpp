@@ -20,6 +20,7 @@
 #include "core/text.hpp"
 #include "core/version.hpp"
 #include "data/load.hpp"
+#include "linalg/cuda/cuda_device.hpp"
 #include "linalg/device.hpp"
 #include "result/environment.hpp"
 
@@ -110,31 +111,49 @@ Check check_cache() {
           fmt::format("{}, {} free", folder, format_bytes(static_cast<double>(space.available)))};
 }
 
-// One dense product on one core: BLAS works, and how fast.
-Check check_cpu_device() {
-  constexpr std::size_t n = 512;
-  const auto device = make_cpu_device<float>(1);
-  BasicBuffer<float> a(*device, n * n), b(*device, n * n), c(*device, n * n);
-  device->fill(n * n, 1.0F, a.data());
-  device->fill(n * n, 0.5F, b.data());
+// One dense product of n x n: the device works, and how fast.
+Check check_device(const std::string& name, Device& device, std::size_t n) {
+  Buffer a(device, n * n), b(device, n * n), c(device, n * n);
+  device.fill(n * n, 1.0F, a.data());
+  device.fill(n * n, 0.5F, b.data());
   double best = 0;
   for (int repetition = 0; repetition < 5; ++repetition) {
+    device.synchronize();
     const auto start = std::chrono::steady_clock::now();
-    device->gemm(Transpose::no, Transpose::no, n, n, n, 1.0F, a.data(), n, b.data(), n, 0.0F,
-                 c.data(), n);
+    device.gemm(Transpose::no, Transpose::no, n, n, n, 1.0F, a.data(), n, b.data(), n, 0.0F,
+                c.data(), n);
+    device.synchronize();
     const Seconds time = std::chrono::steady_clock::now() - start;
-    best = std::max(best, 2.0 * n * n * n / time.count());
+    best = std::max(best, 2.0 * static_cast<double>(n * n * n) / time.count());
   }
-  const bool right = c.span()[0] == 0.5F * n && c.span()[n * n - 1] == 0.5F * n;
-  return {"cpu device", right ? Verdict::ok : Verdict::broken,
-          fmt::format("{}: dense product {}, {:.3g} GFLOP/s on one core", device->name(),
+  std::vector<float> product(n * n);
+  device.download(product.data(), c.data(), product.size() * sizeof(float));
+  const bool right = product.front() == 0.5F * static_cast<float>(n) &&
+                     product.back() == 0.5F * static_cast<float>(n);
+  return {name, right ? Verdict::ok : Verdict::broken,
+          fmt::format("{}: dense product {}, {:.3g} GFLOP/s", device.name(),
                       right ? "right" : "wrong", best / 1e9)};
+}
+
+// Each GPU; where there is none, why.
+std::vector<Check> check_gpus() {
+  const CudaPlatform platform = cuda_platform();
+  if (platform.gpus.empty()) return {{"gpus", Verdict::ok, "none: " + platform.problem}};
+  std::vector<Check> checks;
+  for (const CudaGpu& gpu : platform.gpus) {
+    const std::string name = fmt::format("cuda:{}", gpu.ordinal);
+    try {
+      checks.push_back(check_device(name, *make_cuda_device<float>(gpu.ordinal), 4096));
+    } catch (const Error& error) {
+      checks.push_back({name, Verdict::broken, fmt::format("{}; {}", error.what(), error.hint())});
+    }
+  }
+  return checks;
 }
 
 Check check_clusters() {
   std::string text = fmt::format("{}", fmt::join(cluster_names(), ", "));
   if (!version_json()["features"]["mpi"].get<bool>()) text += "; built without MPI";
-  if (!version_json()["features"]["cuda"].get<bool>()) text += "; built without CUDA";
   return {"clusters", Verdict::ok, text};
 }
 
@@ -148,9 +167,10 @@ class Doctor final : public Command {
   void declare(OptionSet& set) override { set.add("json", json_, "print JSON"); }
 
   int run(OptionSet&, const std::vector<std::string>&) override {
-    const std::vector<Check> checks = {check_cores(),   check_load(),  check_memory(),
-                                       check_clock(),   check_cache(), check_cpu_device(),
-                                       check_clusters()};
+    std::vector<Check> checks = {check_cores(), check_load(),  check_memory(),
+                                 check_clock(), check_cache(), check_clusters()};
+    checks.push_back(check_device("cpu device", *make_cpu_device<float>(1), 512));
+    for (Check& check : check_gpus()) checks.push_back(std::move(check));
     if (json_) {
       json list = json::array();
       for (const Check& check : checks) {

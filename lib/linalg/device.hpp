@@ -104,8 +104,8 @@ class BasicDevice {
 
   // Softmax cross-entropy, forward and gradient in one pass over the logits:
   //   Z[rows x n] holds X W (without bias); Z <- scale * (softmax(Z + bias) - T), T_rl = 1/|Y_r| on
-  //   true labels; rows without labels: Z <- 0 and no loss. Max-subtracted. bias may be null.
-  //   Returns the sum over rows of -sum_l T_rl log softmax_rl.
+  //   true labels, which ascend; rows without labels: Z <- 0 and no loss. Max-subtracted. bias may
+  //   be null. Returns the sum over rows of -sum_l T_rl log softmax_rl.
   virtual double softmax_cross_entropy(const SparseRows<Real>& labels, std::size_t n,
                                        const Real* bias, Real scale, Real* Z) = 0;
   // The same without the gradient: Z <- Z + bias, returns the loss sum.

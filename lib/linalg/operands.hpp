@@ -1,5 +1,5 @@
-// What kernels are called with. Plain structs, apart from device.hpp: CUDA sources read them too, and
-// those must not include fmt.
+// What kernels are called with. Plain structs, apart from device.hpp: CUDA sources read them too,
+// and those must not include fmt.
 #pragma once
 
 #include <cstddef>

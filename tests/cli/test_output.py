@@ -191,7 +191,17 @@ class ExitCodes(ProgramTest):
                    "--target", "p1>=0.9", "--require-target", code=3)
 
     def test_a_device_that_is_missing(self):
-        self.train("r.json", "--cluster", "threads", "--devices", "cuda:0", code=5)
+        for device in ("cuda:1000", "cpu:1,cuda:1000"):
+            done = self.train("r.json", "--algorithm", "ssgd", "--cluster", "threads", "--devices",
+                              device, code=5)
+            self.assertIn("error: --devices: cuda:1000: ", done.stderr)
+            self.assertIn("hint: ", done.stderr)
+        gpus = json.loads(self.run_program("devices", "--json").stdout)["cuda"]["gpus"]
+        if not gpus:
+            for device in ("cuda:0", "cuda:all"):
+                done = self.train("r.json", "--cluster", "threads", "--devices", device, code=5)
+                self.assertIn(f"error: --devices: {device}: ", done.stderr)
+        self.assertFalse((self.folder / "r.json").exists())
 
 
 class Rerun(ProgramTest):

@@ -179,6 +179,15 @@ class Descriptions(ProgramTest):
         self.assertIn("pcie3", [n["name"] for n in devices["networks"]])
         self.assertIn("cpu:N", self.run_program("devices").stdout)
 
+    def test_devices_lists_the_gpus_or_says_why_there_are_none(self):
+        cuda = json.loads(self.run_program("devices", "--json").stdout)["cuda"]
+        features = json.loads(self.run_program("--version", "--json").stdout)["features"]
+        self.assertEqual(cuda["built_in"], features["cuda"])
+        self.assertNotEqual(cuda["gpus"] == [], cuda["problem"] is None)
+        text = self.run_program("devices").stdout
+        for line in [cuda["problem"]] if cuda["problem"] else [gpu["name"] for gpu in cuda["gpus"]]:
+            self.assertIn(line, text)
+
     def test_doctor(self):
         checks = json.loads(self.run_program("doctor", "--json").stdout)["checks"]
         by_name = {check["name"]: check for check in checks}

@@ -1,4 +1,4 @@
-// Tests that need a GPU: where there is none, the program says so in one line and counts as skipped.
+// Tests that need a GPU. Where there is none, the program says so in one line and is skipped.
 #pragma once
 
 #include <fmt/format.h>

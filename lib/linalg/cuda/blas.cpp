@@ -106,7 +106,8 @@ struct Blas::Impl {
 Blas::Blas(const Stream& stream) : impl_(std::make_unique<Impl>(stream)) {}
 Blas::~Blas() = default;
 
-// cuBLAS stores columns. Read so, a row-major matrix is its own transpose, and C^T = op(B)^T op(A)^T.
+// cuBLAS stores columns. Read so, a row-major matrix is its own transpose:
+// C^T = op(B)^T op(A)^T.
 template <class Real>
 void Blas::gemm(Transpose a, Transpose b, std::size_t m, std::size_t n, std::size_t k, Real alpha,
                 const Real* A, std::size_t lda, const Real* B, std::size_t ldb, Real beta, Real* C,

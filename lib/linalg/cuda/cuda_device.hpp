@@ -1,8 +1,8 @@
 // GPUs as devices, and which ones there are.
 //
-// A device object has a stream of its own, so several on one GPU work side by side. Its memory comes
-// from the GPU's pool, which keeps what it ever had: allocations stop once the largest batch has
-// passed. Losses come back while the backward half of the step still runs.
+// A device object has a stream of its own, so several on one GPU work side by side. Its memory
+// comes from the GPU's pool, which keeps what it ever had: allocations stop once the largest batch
+// has passed. Losses come back while the backward half of the step still runs.
 #pragma once
 
 #include <cstddef>
@@ -34,9 +34,10 @@ struct CudaPlatform {
 CudaPlatform cuda_platform();
 
 // GPU `ordinal`, whose name is "cuda:0 (NVIDIA H200)". softmax_layer keeps at most `logit_bytes` of
-// logits between its passes and computes the others twice, with the same bits; 0: a sixteenth of the
-// GPU's memory. Errors (device): no CUDA in this binary, no driver, no such GPU, one that this binary
-// has no code for, no cuBLAS, no memory; each with a hint. Instantiated for float and double.
+// logits between its passes and computes the others twice, with the same bits; 0: a sixteenth of
+// the GPU's memory. Errors (device): no CUDA in this binary, no driver, no such GPU, one that this
+// binary has no code for, no cuBLAS, no memory; each with a hint.
+// Instantiated for float and double.
 template <class Real>
 std::unique_ptr<BasicDevice<Real>> make_cuda_device(int ordinal, std::size_t logit_bytes = 0);
 

@@ -319,8 +319,8 @@ void keep_pool(int ordinal) {
   HETSGD_CUDA(cudaMemPoolSetAttribute(pool, cudaMemPoolAttrReleaseThreshold, &all));
 }
 
-// Of a GPU's memory, for the logits that a device keeps between the passes of softmax_layer. A fixed
-// share, so that what else is on the GPU has no say in the order of computing.
+// Of a GPU's memory, for the logits that a device keeps between the passes of softmax_layer. A
+// fixed share, so that what else is on the GPU has no say in the order of computing.
 constexpr std::size_t kLogitShare = 16;
 
 }  // namespace

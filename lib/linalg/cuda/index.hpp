@@ -1,5 +1,5 @@
-// The index arithmetic of the CUDA kernels: which thread does what, and how ordered pieces are found
-// and merged. Runs on the host as well, where tests/linalg/cuda_index_test.cpp checks it.
+// The index arithmetic of the CUDA kernels: which thread does what, and how ordered pieces are
+// found and merged. Runs on the host as well, where tests/linalg/cuda_index_test.cpp checks it.
 //
 // Nothing here depends on the GPU at hand, only on the operands' sizes: so a sum has one order, and
 // the same bits, on every run.
@@ -150,8 +150,8 @@ HETSGD_HOST_DEVICE constexpr std::size_t block_offset(const LayerPlan& plan, std
 }
 
 // --- the k largest -------------------------------------------------------------------------------
-// (a, i) ranks before (b, j): larger first, NaN last, among equals the smaller label. A total order,
-// so the best k are the same in whatever pieces they are looked for.
+// (a, i) ranks before (b, j): larger first, NaN last, among equals the smaller label. A total
+// order, so the best k are the same in whatever pieces they are looked for.
 template <class Real>
 HETSGD_HOST_DEVICE constexpr bool ranks_before(Real a, std::uint32_t i, Real b, std::uint32_t j) {
   const bool a_is_nan = a != a, b_is_nan = b != b;
@@ -165,8 +165,8 @@ inline constexpr std::uint32_t kNoLabel = 0xFFFFFFFFU;
 // Columns that one block searches.
 inline constexpr std::size_t kTopSegment = kThreads * 64;
 
-// The K best so far, best first. The loops have constant bounds and are unrolled, so that on the GPU
-// the entries are registers.
+// The K best so far, best first. The loops have constant bounds and are unrolled, so that on the
+// GPU the entries are registers.
 template <class Real, int K>
 struct Best {
   Real score[K];

@@ -76,7 +76,7 @@ __global__ void __launch_bounds__(kThreads)
     const bool positive = labels.begin[r] < labels.begin[r + 1];
     const Real logit = bias != nullptr ? Z[r] + *bias : Z[r];
     const auto z = static_cast<double>(logit);
-    // log(1 + e^-z) = max(-z, 0) + log(1 + e^-|z|): nothing overflows. NaN is not below 0 and stays.
+    // log(1 + e^-z) = max(-z, 0) + log(1 + e^-|z|): nothing overflows. NaN is not below 0.
     const double margin = positive ? -z : z;
     const double small = exp(-fabs(z));
     losses[r] = (margin < 0 ? 0.0 : margin) + log1p(small);

@@ -1,5 +1,5 @@
-// Launchers of the dense layers' kernels. The contracts are those of BasicDevice; labels are compact
-// rows, as BatchStage makes them.
+// Launchers of the dense layers' kernels. The contracts are those of BasicDevice; labels are
+// compact rows, as BatchStage makes them.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -27,8 +27,8 @@ template <class Real>
 void add_groups(cudaStream_t stream, std::size_t groups, std::size_t n, Real alpha,
                 const Real* partials, Real beta, Real* b);
 
-// Z: one logit per row. gradient: Z <- scale (sigmoid(Z + bias) - t); else Z + bias. losses: [rows],
-// each row's. bias may be null.
+// Z: one logit per row. gradient: Z <- scale (sigmoid(Z + bias) - t); else Z + bias. losses:
+// [rows], each row's. bias may be null.
 template <class Real>
 void sigmoid_rows(cudaStream_t stream, const SparseRows<Real>& labels, const Real* bias,
                   bool gradient, Real scale, Real* Z, double* losses);

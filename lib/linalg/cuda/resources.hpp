@@ -1,5 +1,5 @@
-// Owners of streams, events, pinned host memory and device memory. All belong to the device that was
-// current when they were made; they can be destroyed from any thread.
+// Owners of streams, events, pinned host memory and device memory. All belong to the device that
+// was current when they were made; they can be destroyed from any thread.
 #pragma once
 
 #include <cuda_runtime_api.h>

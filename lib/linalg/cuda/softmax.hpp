@@ -1,11 +1,11 @@
 // Launchers of softmax cross-entropy over a block of columns of the logits.
 //
-// Logits Z are [rows x columns] of labels first_label, first_label + 1, ...; the bias is not in them
-// and is added at each reading. Three kernels:
+// Logits Z are [rows x columns] of labels first_label, first_label + 1, ...; the bias is not in
+// them and is added at each reading. Three kernels:
 //   statistics  per row and piece of kSegment columns: the largest logit m, the sum of exp(z - m),
 //               the sum of the true labels' logits; reads Z once
 //   combine     per row: the pieces together -> loss, m, scale / sum
-//   gradient    Z <- exp(z - m) scale / sum - target, and the sums of its columns by groups of rows;
+//   gradient    Z <- exp(z - m) scale / sum - target, and its columns' sums by groups of rows;
 //               reads and writes Z once
 // so a layer whose logits are in one block is 3 streams over them, the least for a softmax whose
 // products are library calls of their own.
@@ -48,8 +48,8 @@ void softmax_statistics(cudaStream_t stream, const SparseRows<Real>& labels,
 template <class Real>
 void softmax_combine(cudaStream_t stream, const SparseRows<Real>& labels, Real scale,
                      const SoftmaxRows<Real>& rows);
-// partials: [groups x stride], of label 0, with groups = row_groups(rows, columns of a whole block);
-// null: no sums are wanted.
+// partials: [groups x stride], of label 0, with groups = row_groups(rows, columns of a whole
+// block); null: no sums are wanted.
 template <class Real>
 void softmax_gradient(cudaStream_t stream, const SparseRows<Real>& labels,
                       const LogitBlock<Real>& block, Real scale, const SoftmaxRows<Real>& rows,

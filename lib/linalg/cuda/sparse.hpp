@@ -14,7 +14,7 @@
 
 namespace hetsgd::cuda {
 
-// Floor, for z nonzeros: 8z + (4 or 8)zn bytes of indices, values and rows of W, and Y written once.
+// Floor, for z nonzeros: 8z + (4 or 8)zn bytes of indices, values and rows of W; Y written once.
 template <class Real>
 void sparse_forward(cudaStream_t stream, const SparseRows<Real>& X, std::size_t n, const Real* W,
                     const Real* bias, bool relu, Real* Y);

@@ -7,8 +7,8 @@ namespace hetsgd::cuda {
 namespace {
 
 // --- element by element --------------------------------------------------------------------------
-// A kernel is a functor with load(i), which reads element i's operands, and store(i, operands). Each
-// thread loads four elements before it stores any: bytes in flight are what bandwidth needs.
+// A kernel is a functor with load(i), which reads element i's operands, and store(i, operands).
+// Each thread loads four elements before it stores any: bytes in flight are what bandwidth needs.
 
 constexpr std::size_t kUnroll = 4;
 constexpr std::size_t kBlockElements = kThreads * kUnroll;

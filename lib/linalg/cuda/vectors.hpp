@@ -1,6 +1,6 @@
-// Launchers of the kernels on vectors and on some rows of matrices. All of them stream their operands
-// once, so the floor of a call is its operands' bytes over the memory's bandwidth. n = 0 launches
-// nothing. The contracts are those of BasicDevice.
+// Launchers of the kernels on vectors and on some rows of matrices. All of them stream their
+// operands once, so the floor of a call is its operands' bytes over the memory's bandwidth. n = 0
+// launches nothing. The contracts are those of BasicDevice.
 #pragma once
 
 #include <cuda_runtime_api.h>

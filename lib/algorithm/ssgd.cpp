@@ -113,7 +113,7 @@ class Ssgd final : public Algorithm {
     };
     if (storage_ == Storage::central) {
       const auto make = [&](Device& device) { return self.make_optimizer(device); };
-      update = [&, store = self.serve<CentralStore>("parameters", self.size(), w.span(),
+      update = [&, store = self.serve<CentralStore>("parameters", self.size(), self.on_host(w),
                                                     OptimizerMaker(make))]() mutable {
         if (p > 1) self.scale(share, g.flat);
         // Push the gradient, pull the parameters.

@@ -20,18 +20,41 @@ def data_dir():
     return pathlib.Path(folder)
 
 
+def delicious_train():
+    return ["--train", str(data_dir() / "delicious_train.txt")]
+
+
 def delicious():
-    return ["--train", str(data_dir() / "delicious_train.txt"), "--test", str(data_dir() / "delicious_test.txt")]
+    return delicious_train() + ["--test", str(data_dir() / "delicious_test.txt")]
+
+
+def hetsgd(command, options, good=(0,)):
+    """Calls hetsgd and returns its stdout; ends the script with its message if it fails."""
+    call = [HETSGD, command, *map(str, options)]
+    done = subprocess.run(call, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    if done.returncode not in good:
+        sys.exit(f"{' '.join(call)}\nended with {done.returncode}:\n{done.stderr}")
+    return done.stdout
+
+
+def resumed(command, options, output):
+    """What `output` holds after the command; finished work of the same configuration is kept (--resume)."""
+    output.parent.mkdir(parents=True, exist_ok=True)
+    hetsgd(command, ["--quiet", "--resume", "-o", output, *options], good=(0, 3))
+    return json.loads(output.read_text())
 
 
 def train(options, output):
-    """One run; an existing completed result of the same configuration is kept (--resume)."""
-    output.parent.mkdir(parents=True, exist_ok=True)
-    command = [HETSGD, "train", "--quiet", "--resume", "--redact", "-o", str(output), *map(str, options)]
-    done = subprocess.run(command, stderr=subprocess.PIPE, text=True)
-    if done.returncode not in (0, 3):
-        sys.exit(f"{' '.join(command)}\nended with {done.returncode}:\n{done.stderr}")
-    return json.loads(output.read_text())
+    return resumed("train", ["--redact", *options], output)
+
+
+def tune(options, output):
+    return resumed("tune", options, output)
+
+
+def compare(files, target, reference):
+    """`hetsgd compare` as JSON: one group per family of seeds, in the order of the files."""
+    return json.loads(hetsgd("compare", [*files, "--target", target, "--reference", reference, "--format", "json"]))
 
 
 def train_all(runs, parallel):

@@ -1,0 +1,93 @@
+"""mpirun hetsgd train: every algorithm on several ranks, beside the same run simulated; errors and signals."""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import unittest
+
+from program import BINARY, ProgramTest
+
+# Whatever the timing, these make the same updates in the same order: the same bits as in `sim`.
+EXACT = {"ssgd", "elastic", "local-sgd", "sma", "easgd"}
+RUN = ["train", "--train", "generate:tiny", "--test", "generate:tiny", "--hidden", "32", "--batch-size", "32",
+       "--mega-batch", "40", "--learning-rate", "0.3"]
+MPI = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1", "OMPI_MCA_rmaps_base_oversubscribe": "1"}
+
+
+def has_mpi():
+    if not shutil.which("mpirun"):
+        return False
+    version = subprocess.run([BINARY, "--version", "--json"], stdout=subprocess.PIPE, check=True).stdout
+    return json.loads(version)["features"]["mpi"]
+
+
+@unittest.skipUnless(has_mpi(), "no mpirun, or built without MPI")
+class Mpi(ProgramTest):
+    def mpirun(self, ranks, *arguments):
+        return subprocess.Popen(["mpirun", "-n", str(ranks), BINARY, *arguments], cwd=self.folder,
+                                env=self.environment(MPI), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+    def finished(self, process, code):
+        stdout, stderr = process.communicate(timeout=60)
+        self.assertEqual(process.returncode, code, stdout + stderr)
+        return stderr
+
+    def algorithms(self):
+        listed = json.loads(self.run_program("algorithms", "--format", "json").stdout)
+        return [each["name"] for each in listed if each["name"] != "sgd"]
+
+    def test_every_algorithm_learns_as_it_does_in_sim(self):
+        for number, name in enumerate(self.algorithms()):
+            ranks = 2 + number % 3
+            run = [*RUN, "--algorithm", name, "--epochs", "4"]
+            self.finished(self.mpirun(ranks, *run, "-o", f"{name}-mpi.json"), 0)
+            self.run_program(*run, "--workers", str(ranks), "-o", f"{name}-sim.json")
+            real, simulated = self.result(f"{name}-mpi.json"), self.result(f"{name}-sim.json")
+            with self.subTest(algorithm=name, ranks=ranks):
+                self.assertEqual(real["status"], "completed")
+                self.assertEqual(real["config"]["cluster"], "mpi")
+                self.assertEqual(len(real["workers"]), ranks)
+                self.assertGreater(min(worker["steps"] for worker in real["workers"]), 0)
+                last, expected = real["curve"][-1], simulated["curve"][-1]
+                if name in EXACT:
+                    keys = ("samples_count", "test_loss", "p1", "updates")
+                    self.assertEqual([[point[key] for key in keys] for point in real["curve"]],
+                                     [[point[key] for key in keys] for point in simulated["curve"]])
+                else:  # not the same order of events, and so not the same model
+                    self.assertGreater(last["p1"], expected["p1"] - 0.2)
+                    self.assertGreater(last["p1"], real["curve"][0]["p1"] + 0.1)
+
+    def test_one_rank_is_a_run_like_any_other(self):
+        self.finished(self.mpirun(1, *RUN, "--algorithm", "sgd", "--epochs", "1", "-o", "one.json"), 0)
+        self.assertEqual(len(self.result("one.json")["workers"]), 1)
+        self.run_program("validate", "one.json")
+
+    def test_an_error_ends_all_ranks_with_its_exit_code(self):
+        stderr = self.finished(self.mpirun(2, "train", "--algorithm", "ssgd", "--train", "missing.txt", "--epochs", "1"), 4)
+        self.assertIn("missing.txt: cannot open", stderr)
+        stderr = self.finished(self.mpirun(2, *RUN, "--algorithm", "ssgd", "--epochs", "1", "--workers", "3"), 2)
+        self.assertIn("--workers: found 3, but MPI started 2 ranks", stderr)
+
+    def test_a_finished_result_is_kept_by_all_ranks(self):
+        run = [*RUN, "--algorithm", "ssgd", "--epochs", "1", "-o", "kept.json"]
+        self.finished(self.mpirun(2, *run), 0)
+        before = (self.folder / "kept.json").read_bytes()
+        self.finished(self.mpirun(2, *run), 2)
+        self.finished(self.mpirun(2, *run, "--resume"), 0)
+        self.assertEqual((self.folder / "kept.json").read_bytes(), before)
+
+    def test_a_signal_leaves_a_valid_result(self):
+        process = self.mpirun(2, *RUN, "--algorithm", "ssgd", "--epochs", "1000000", "-o", "cut.json")
+        self.wait_for(lambda: (self.folder / "cut.json").exists(), "the first evaluation")
+        os.kill(process.pid, signal.SIGTERM)
+        process.communicate(timeout=60)
+        self.assertNotEqual(process.returncode, 0)
+        self.run_program("validate", "cut.json")
+        self.assertEqual(self.result("cut.json")["status"], "aborted")
+        self.assertGreater(len(self.result("cut.json")["curve"]), 0)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -171,11 +171,11 @@ def plot(all_rows, out):
         axis.set_yticks(range(len(names)), names, fontsize=8)
         axis.set_xscale("log")
         axis.axvline(missed, color="#999999", linewidth=0.8, linestyle=":")
-        axis.set_title(f"({scenario}) {SCENARIOS[scenario][0]}", fontsize=10)
+        axis.text(missed, len(names) - 0.45, "not reached", fontsize=7, ha="right", va="bottom", color="#666666")
+        axis.set_title(f"({scenario}) {SCENARIOS[scenario][0]}", fontsize=10, pad=12)
         axis.set_xlabel("time to P@1 0.60, simulated s")
         axis.grid(axis="x", color="#DDDDDD", linewidth=0.6)
         axis.spines[["top", "right"]].set_visible(False)
-    axes[0][-1].text(missed, -1.4, "not\nreached", fontsize=7, ha="center", va="top", color="#666666")
     figure.tight_layout()
     for kind in ("png", "svg"):
         figure.savefig(out / f"time_to_target.{kind}", dpi=200)

@@ -91,7 +91,7 @@ int main() {
   options.workers = mpi_rank().size;
   const auto cluster = make_cluster("mpi", options);
   cluster->run([](Node& node) {
-    constexpr std::size_t kSizes[] = {8, 4096, 65536, 1 << 20, 16 << 20};
+    constexpr std::size_t kSizes[] = {8, 4096, 65536, 1 << 20, 16 << 20, 64 << 20};
     if (node.size() == 2) {
       for (const std::size_t bytes : kSizes) ping_pong(node, bytes);
     }

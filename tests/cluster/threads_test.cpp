@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "cluster/conformance.hpp"
+#include "cluster/random_calls.hpp"
 #include "cluster/threads/devices.hpp"
 #include "core/random.hpp"
 
@@ -282,49 +283,11 @@ TEST(ThreadsMisuse, IdleServicesAndEndedWorkersAreInADeadlockReport) {
 
 // --- order under stress
 
-// Every call of the vocabulary at random, in an order that all ranks draw alike, with companions
-// and fences between.
 void random_run(std::uint64_t seed) {
   RandomStream shape(seed, Purpose::test, 0);
   const int p = 1 + static_cast<int>(shape.below(5));
   make_cluster("threads", options_for(p))->run([seed](Node& node) {
-    auto gather = serve<Gather>(node, "gather", node.size());
-    std::shared_ptr<Comm> own = node.comm().split(0, node.rank());
-    node.companion("reduce", [own, seed](Node& self) {
-      RandomStream random(seed, Purpose::test, 1);
-      for (int i = 0; i < 20; ++i) {
-        std::vector<float> x(random.below(9000), 1.0F);
-        own->all_reduce(std::span(x));
-        for (const float sum : x) ASSERT_EQ(sum, static_cast<float>(self.size()));
-      }
-    });
-    RandomStream common(seed, Purpose::test, 2);
-    const int next = (node.rank() + 1) % node.size();
-    for (int i = 0; i < 40; ++i) {
-      std::vector<float> x(common.below(6000), static_cast<float>(node.rank()));
-      switch (common.below(6)) {
-        case 0:
-          node.comm().all_reduce(std::span(x), ReduceOp::max);
-          break;
-        case 1:
-          node.comm().broadcast(
-              std::span(x),
-              static_cast<int>(common.below(static_cast<std::uint64_t>(node.size()))));
-          break;
-        case 2:
-          node.comm().send(next, i, std::span<const float>(x));
-          node.comm().receive(kAnySource, i, std::span(x));
-          break;
-        case 3:
-          node.fence_together([] {});
-          break;
-        case 4:
-          node.fence([] {});
-          break;
-        default:
-          EXPECT_EQ(gather.call({1}).number, node.size());
-      }
-    }
+    conformance::call_at_random(node, seed, 40);
   });
 }
 

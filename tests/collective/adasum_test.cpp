@@ -14,6 +14,7 @@
 
 #include "cluster/cluster.hpp"
 #include "collective/exchange.hpp"
+#include "collective/plain_cluster.hpp"
 #include "collective/slices.hpp"
 #include "core/random.hpp"
 
@@ -146,17 +147,7 @@ TEST(Adasum, WhatIsNotANumberShows) {
 
 // --- the collective ------------------------------------------------------------------------------
 
-ClusterOptions options_for(int workers) {
-  ClusterOptions options;
-  options.workers = workers;
-  options.profile.operations_per_s = 1e30;
-  options.profile.bytes_per_s = 1e12;
-  options.network.latency = Seconds(1e-5);
-  options.network.bytes_per_s = 1e9;
-  options.network.server_latency = Seconds(1e-5);
-  options.network.server_bytes_per_s = 1e9;
-  return options;
-}
+ClusterOptions options_for(int workers) { return plain_cluster(workers, 1e30, 1e12); }
 
 // Tensors of very different sizes, some of them empty, cut across the halves.
 std::vector<Bounds> tilings(std::size_t n) {

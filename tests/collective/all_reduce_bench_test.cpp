@@ -7,22 +7,13 @@
 #include <cmath>
 #include <limits>
 
+#include "collective/plain_cluster.hpp"
 #include "core/error.hpp"
 
 namespace hetsgd {
 namespace {
 
-ClusterOptions options_for(int workers) {
-  ClusterOptions options;
-  options.workers = workers;
-  options.profile.operations_per_s = 1e12;
-  options.profile.bytes_per_s = 1e12;
-  options.network.latency = Seconds(1e-5);
-  options.network.bytes_per_s = 1e9;
-  options.network.server_latency = Seconds(1e-5);
-  options.network.server_bytes_per_s = 1e9;
-  return options;
-}
+ClusterOptions options_for(int workers) { return plain_cluster(workers, 1e12, 1e12); }
 
 TEST(AllReduceBench, CountsWhatIsWrong) {
   const float nan = std::numeric_limits<float>::quiet_NaN();

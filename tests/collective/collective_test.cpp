@@ -11,6 +11,7 @@
 #include "cluster/cluster.hpp"
 #include "collective/dissemination.hpp"
 #include "collective/halving_doubling.hpp"
+#include "collective/plain_cluster.hpp"
 #include "collective/ring.hpp"
 #include "collective/tree.hpp"
 
@@ -18,18 +19,6 @@ namespace hetsgd {
 namespace {
 
 constexpr int kTag = 17;
-
-ClusterOptions options_for(int workers) {
-  ClusterOptions options;
-  options.workers = workers;
-  options.profile.operations_per_s = 1e9;
-  options.profile.bytes_per_s = 1e9;
-  options.network.latency = Seconds(1e-5);
-  options.network.bytes_per_s = 1e9;
-  options.network.server_latency = Seconds(1e-5);
-  options.network.server_bytes_per_s = 1e9;
-  return options;
-}
 
 template <class T>
 using AllReduce = std::function<void(Comm&, int, std::span<T>, std::vector<T>&, ReduceOp)>;
@@ -72,7 +61,7 @@ class CollectiveOn : public testing::TestWithParam<std::tuple<std::string, int, 
   int size() const { return std::get<1>(GetParam()); }
   std::size_t count() const { return std::get<2>(GetParam()); }
   void run(const std::function<void(Node&)>& worker) {
-    make_cluster(std::get<0>(GetParam()), options_for(size()))->run(worker);
+    make_cluster(std::get<0>(GetParam()), plain_cluster(size()))->run(worker);
   }
 };
 INSTANTIATE_TEST_SUITE_P(All, CollectiveOn,
@@ -175,7 +164,7 @@ TEST_P(CollectiveOn, AllRanksGetTheSameBits) {
 // --- times on sim against the analytic costs -----------------------------------------------------
 
 double time_of(int workers, const std::function<void(Node&)>& worker) {
-  return make_cluster("sim", options_for(workers))->run(worker).elapsed.count();
+  return make_cluster("sim", plain_cluster(workers))->run(worker).elapsed.count();
 }
 double relative(double a, double b) { return a == b ? 0 : std::abs(a - b) / std::abs(b); }
 
@@ -194,7 +183,7 @@ double message_level_time(int workers, std::size_t n, const std::string& name) {
   return 0;
 }
 double analytic_time(int workers, std::size_t n, Topology topology) {
-  NetworkModel model = options_for(workers).network;
+  NetworkModel model = plain_cluster(workers).network;
   model.all_reduce = topology;
   return model.all_reduce_cost(workers, static_cast<double>(n * sizeof(float))).count();
 }
@@ -256,7 +245,7 @@ TEST(CollectiveTime, HalvingDoublingOfUnevenHalvesIsWithinOneNumberPerStep) {
 
 TEST(CollectiveTime, BroadcastScatterGatherAndBarrierAreTheirAnalyticCosts) {
   for (const int p : {1, 2, 3, 4, 7, 8}) {
-    const NetworkModel model = options_for(p).network;
+    const NetworkModel model = plain_cluster(p).network;
     const double scatter = time_of(p, [](Node& node) {
       std::vector<float> x(kNumbers), scratch;
       ring_reduce_scatter(node.comm(), kTag, std::span(x), scratch);
@@ -284,7 +273,7 @@ TEST(CollectiveTime, BroadcastScatterGatherAndBarrierAreTheirAnalyticCosts) {
 TEST(CollectiveTime, BytesAreThoseOfTheStandardCollectives) {
   const auto bytes = [](int p, const std::function<void(Node&)>& worker) {
     std::vector<std::uint64_t> sent;
-    for (const auto& worker_report : make_cluster("sim", options_for(p))->run(worker).workers) {
+    for (const auto& worker_report : make_cluster("sim", plain_cluster(p))->run(worker).workers) {
       sent.push_back(worker_report.ledger.bytes_sent[static_cast<std::size_t>(Traffic::control)]);
     }
     return sent;

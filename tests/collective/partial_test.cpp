@@ -12,27 +12,16 @@
 #include <vector>
 
 #include "cluster/cluster.hpp"
+#include "collective/plain_cluster.hpp"
 
 namespace hetsgd {
 namespace {
-
-ClusterOptions options_for(int workers) {
-  ClusterOptions options;
-  options.workers = workers;
-  options.profile.operations_per_s = 1e9;
-  options.profile.bytes_per_s = 1e9;
-  options.network.latency = Seconds(1e-5);
-  options.network.bytes_per_s = 1e9;
-  options.network.server_latency = Seconds(1e-5);
-  options.network.server_bytes_per_s = 1e9;
-  return options;
-}
 
 class PartialOn : public testing::TestWithParam<std::tuple<std::string, int>> {
  protected:
   int size() const { return std::get<1>(GetParam()); }
   ClusterReport run(const std::function<void(Node&)>& worker) {
-    return make_cluster(std::get<0>(GetParam()), options_for(size()))->run(worker);
+    return make_cluster(std::get<0>(GetParam()), plain_cluster(size()))->run(worker);
   }
 };
 INSTANTIATE_TEST_SUITE_P(All, PartialOn,
@@ -118,7 +107,7 @@ TEST(Partial, CostsAnAllReduceOverAllRanks) {
   constexpr std::size_t kCount = 100'000;
   for (const int workers : {2, 3, 8}) {
     for (const int contributors : {0, 1, workers}) {
-      const ClusterOptions options = options_for(workers);
+      const ClusterOptions options = plain_cluster(workers);
       const double expected =
           options.network.all_reduce_cost(workers, 4.0 * (kCount + kPartialTail)).count();
       const ClusterReport report = make_cluster("sim", options)->run([&](Node& node) {
@@ -137,7 +126,7 @@ TEST(Partial, CostsAnAllReduceOverAllRanks) {
 TEST(Partial, ActivationTakesLogarithmicTime) {
   for (const int workers : {2, 3, 4, 8, 16, 100}) {
     std::vector<double> heard(static_cast<std::size_t>(workers));
-    make_cluster("sim", options_for(workers))->run([&](Node& node) {
+    make_cluster("sim", plain_cluster(workers))->run([&](Node& node) {
       int expected = activation_messages(workers);
       if (node.rank() != 0) {
         receive_activation(node.comm(), 0);

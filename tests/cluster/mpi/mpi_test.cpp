@@ -8,14 +8,13 @@
 #include <thread>
 
 #include "cluster/conformance.hpp"
-#include "core/random.hpp"
+#include "cluster/random_calls.hpp"
 
 namespace hetsgd::mpi {
 namespace {
 
 using conformance::Answer;
 using conformance::Ask;
-using conformance::Gather;
 using conformance::options_for;
 using conformance::run_on;
 
@@ -227,48 +226,8 @@ TEST(MpiControl, MessagesArriveInOrderAndWaitForTheirHandler) {
 
 // --- order under stress --------------------------------------------------------------------------
 
-// Every call of the vocabulary at random, in an order that all ranks draw alike, with companions
-// and fences between.
 void random_run(std::uint64_t seed) {
-  run([seed](Node& node) {
-    auto gather = serve<Gather>(node, "gather", node.size());
-    std::shared_ptr<Comm> own = node.comm().split(0, node.rank());
-    node.companion("reduce", [own, seed](Node& self) {
-      RandomStream random(seed, Purpose::test, 1);
-      for (int i = 0; i < 5; ++i) {
-        std::vector<float> x(random.below(9000), 1.0F);
-        own->all_reduce(std::span(x));
-        for (const float sum : x) EXPECT_EQ(sum, static_cast<float>(self.size()));
-      }
-    });
-    RandomStream common(seed, Purpose::test, 2);
-    const int next = (node.rank() + 1) % node.size();
-    for (int i = 0; i < 10; ++i) {
-      std::vector<float> x(common.below(6000), static_cast<float>(node.rank()));
-      switch (common.below(6)) {
-        case 0:
-          node.comm().all_reduce(std::span(x), ReduceOp::max);
-          break;
-        case 1:
-          node.comm().broadcast(
-              std::span(x),
-              static_cast<int>(common.below(static_cast<std::uint64_t>(node.size()))));
-          break;
-        case 2:
-          node.comm().send(next, i, std::span<const float>(x));
-          node.comm().receive(kAnySource, i, std::span(x));
-          break;
-        case 3:
-          node.fence_together([] {});
-          break;
-        case 4:
-          node.fence([] {});
-          break;
-        default:
-          EXPECT_EQ(gather.call({1}).number, node.size());
-      }
-    }
-  });
+  run([seed](Node& node) { conformance::call_at_random(node, seed, 10); });
 }
 
 TEST(MpiStress, TwoHundredRandomRunsEnd) {

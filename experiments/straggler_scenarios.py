@@ -14,7 +14,7 @@ communicating and the injected delays have proportions like the paper's:
 
 Per scenario and algorithm `hetsgd tune` tries the same six learning rates (powers of sqrt(10) from 0.1 to 31.6) with the
 same three seeds for half the epochs, measured on a held-out tenth of the training rows; the best, by median time to P@1
-0.60, then trains with the seeds 1..5 and is measured on the test rows. (One seed is too few: on 1,292 rows P@1 crosses 0.60 by luck.)
+0.60, then trains with the seeds 1..5 and is measured on the test rows. (One seed is too few: see results/README.md.)
 
 Writes results/straggler_scenarios/: table.md, summary.json, time_to_target.{png,svg}; choices and runs into
 runs/. What is there already is kept: a second call goes on where the first was cut off.

@@ -11,8 +11,8 @@
 
 namespace hetsgd::conformance {
 
-// What each worker does: `calls` calls in an order that all ranks draw alike from `seed`, with fences
-// between and a companion that makes half as many all_reduces of its own.
+// What each worker does: `calls` calls in an order that all ranks draw alike from `seed`, with
+// fences between and a companion that makes half as many all_reduces of its own.
 inline void call_at_random(Node& node, std::uint64_t seed, int calls) {
   auto gather = serve<Gather>(node, "gather", node.size());
   std::shared_ptr<Comm> own = node.comm().split(0, node.rank());

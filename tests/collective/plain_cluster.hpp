@@ -1,4 +1,4 @@
-// The cluster that tests of collectives run on: round numbers, whose times can be worked out by hand.
+// The cluster that tests of collectives run on: round numbers, for times worked out by hand.
 #pragma once
 
 #include "cluster/cluster.hpp"

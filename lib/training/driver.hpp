@@ -40,6 +40,7 @@ struct DriverOptions {
 // Event "step" of --record-steps.
 nlohmann::json step_event(Worker& worker, std::uint64_t iteration, std::uint64_t samples,
                           double loss, Seconds now, Seconds started);
+
 // A replica that its worker has published, where it lies on a device.
 struct Published {
   Device* device = nullptr;

@@ -8,7 +8,7 @@
 // Threads : several devices work at the same time; one device takes one call at a time, from any
 //           thread.
 // Numbers : Real is float in training and double in gradient checks. Reductions that leave the
-//           device (dot, squared_norm, loss) accumulate in double.
+//           device (dot, squared_norm, products, loss) accumulate in double.
 // Errors  : programming errors only (checks); out of memory is Error(device).
 // Exact   : a kernel's result is the same bits for the same inputs on the same machine, whatever
 //           the load.

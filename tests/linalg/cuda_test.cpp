@@ -137,6 +137,10 @@ TYPED_TEST(Cuda, Vectors) {
       auto z = side.put(std::vector<float>(n, kNan)), v = side.put(std::vector<float>(n, kNan));
       side.take(device.dot(n, x.data(), y.data()));
       side.take(device.squared_norm(n, x.data()));
+      const Products products = device.products(n, x.data(), y.data());
+      for (const double sum : {products.xy, products.xx, products.yy}) side.take(sum);
+      device.combine(n, 1.0 / 3, x.data(), -0.7, y.data(), z.data());
+      side.take(z);
       device.axpby(n, Real(2), x.data(), Real(0), z.data());  // never reads z
       side.take(z);
       device.axpby(n, Real(-0.5), y.data(), Real(1), z.data());

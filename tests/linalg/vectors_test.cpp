@@ -59,6 +59,32 @@ TYPED_TEST(Vectors, DotAndNormAccumulateInDoubleWithTheSameBitsForAnyCores) {
   }
 }
 
+TYPED_TEST(Vectors, ProductsAndCombinationAreMadeInDoubleWithTheSameBitsForAnyCores) {
+  using Real = TypeParam;
+  for (const std::size_t n : kSizes) {
+    const auto x = random_vector<Real>(n, 3), y = random_vector<Real>(n, 4);
+    const auto device = make_cpu_device<Real>(1), shared = make_cpu_device<Real>(3);
+    const Products one = device->products(n, x.data(), y.data());
+    const double close = 1e-13 * std::max(1.0, one.xx);
+    EXPECT_NEAR(one.xy, device->dot(n, x.data(), y.data()), close);
+    EXPECT_NEAR(one.xx, device->squared_norm(n, x.data()), close);
+    EXPECT_NEAR(one.yy, device->squared_norm(n, y.data()), close);
+    const Products three = shared->products(n, x.data(), y.data());
+    EXPECT_EQ(three.xy, one.xy);
+    EXPECT_EQ(three.xx, one.xx);
+    EXPECT_EQ(three.yy, one.yy);
+
+    std::vector<Real> expected(n), z(n, std::numeric_limits<Real>::quiet_NaN()), in_place = y;
+    for (std::size_t i = 0; i < n; ++i) {
+      expected[i] = static_cast<Real>(std::fma(1.0 / 3, double(x[i]), -0.7 * double(y[i])));
+    }
+    shared->combine(n, 1.0 / 3, x.data(), -0.7, y.data(), z.data());
+    device->combine(n, 1.0 / 3, x.data(), -0.7, in_place.data(), in_place.data());
+    expect_close(z, std::vector<double>(expected.begin(), expected.end()), kTolerance<Real>, "z");
+    EXPECT_EQ(in_place, z);
+  }
+}
+
 TYPED_TEST(Vectors, MomentumMergeIsLines11And12OfAlgorithm2) {
   using Real = TypeParam;
   for (const int cores : kCoreCounts) {

@@ -55,6 +55,12 @@ class CpuDevice final : public BasicDevice<Real> {
   double squared_norm(std::size_t n, const Real* x) override {
     return cpu::dot(cores_, n, x, x, scratch().doubles);
   }
+  Products products(std::size_t n, const Real* x, const Real* y) override {
+    return cpu::products(cores_, n, x, y, scratch().doubles);
+  }
+  void combine(std::size_t n, double a, const Real* x, double b, const Real* y, Real* z) override {
+    cpu::combine(cores_, n, a, x, b, y, z);
+  }
   void momentum_merge(std::size_t n, const Real* merged, Real gamma, Real* w,
                       Real* previous) override {
     cpu::momentum_merge(cores_, n, merged, gamma, w, previous);

@@ -6,6 +6,7 @@
 
 #include <limits>
 
+#include "linalg/cuda/adasum.hpp"
 #include "linalg/cuda/batch.hpp"
 #include "linalg/cuda/blas.hpp"
 #include "linalg/cuda/check.hpp"
@@ -131,6 +132,17 @@ class CudaDevice final : public BasicDevice<Real> {
     return fetch();
   }
   double squared_norm(std::size_t n, const Real* x) override { return dot(n, x, x); }
+  Products products(std::size_t n, const Real* x, const Real* y) override {
+    double* const partials = sums(3 * cuda::kMostPartials + 3);
+    double* const totals = partials + 3 * cuda::kMostPartials;
+    cuda::products(use(), n, x, y, partials, totals);
+    double sum[3];
+    transfer_.download(sum, totals, sizeof(sum));
+    return {sum[0], sum[1], sum[2]};
+  }
+  void combine(std::size_t n, double a, const Real* x, double b, const Real* y, Real* z) override {
+    cuda::combine(use(), n, a, x, b, y, z);
+  }
   void momentum_merge(std::size_t n, const Real* merged, Real gamma, Real* w,
                       Real* previous) override {
     cuda::momentum_merge(use(), n, merged, gamma, w, previous);

@@ -56,6 +56,11 @@ class BasicDevice {
   virtual void axpby(std::size_t n, Real a, const Real* x, Real b, Real* y) = 0;
   virtual double dot(std::size_t n, const Real* x, const Real* y) = 0;
   virtual double squared_norm(std::size_t n, const Real* x) = 0;
+  // x.y, ||x||^2 and ||y||^2 in one pass over both.
+  virtual Products products(std::size_t n, const Real* x, const Real* y) = 0;
+  // z = a x + b y, made in double and rounded once; z may be x or y.
+  virtual void combine(std::size_t n, double a, const Real* x, double b, const Real* y,
+                       Real* z) = 0;
   // w' = merged + gamma (w - previous); previous = w; w = w'. One pass: the momentum merge of paper
   // 000, algorithm 2, lines 11 and 12.
   virtual void momentum_merge(std::size_t n, const Real* merged, Real gamma, Real* w,

@@ -22,6 +22,11 @@ struct SparseRows {
   std::size_t source_row(std::size_t i) const { return row ? row[i] : i; }
 };
 
+// What two vectors have to do with each other, see BasicDevice::products.
+struct Products {
+  double xy = 0, xx = 0, yy = 0;  // x.y, ||x||^2, ||y||^2
+};
+
 // A dense output layer with softmax cross-entropy, see BasicDevice::softmax_layer. The batch's rows
 // are those of the labels.
 template <class Real>

@@ -3,13 +3,14 @@
 //
 // Shapes  : row-major; `rows x cols`, leading dimension = cols unless a parameter says otherwise.
 // Memory  : every pointer is device memory of this device, except where a comment says host.
-// Order   : calls of one device run in order. On a GPU they are asynchronous: results that come
-//           back to the host (dot, squared_norm, losses) synchronise, nothing else does.
+// Order   : calls of one device run in order. On a GPU they are asynchronous: numbers and arrays
+//           that come back to the host (dot, squared_norm, top_k, download) synchronise, nothing
+//           else does; losses are waited for when they are read (DeferredSum).
 // Threads : several devices work at the same time; one device takes one call at a time, from any
 //           thread.
 // Numbers : Real is float in training and double in gradient checks. Reductions that leave the
 //           device (dot, squared_norm, products, loss) accumulate in double.
-// Errors  : programming errors only (checks); out of memory is Error(device).
+// Errors  : programming errors only (checks); out of memory is Error(device), MemoryError on a GPU.
 // Exact   : a kernel's result is the same bits for the same inputs on the same machine, whatever
 //           the load.
 // NaN     : passes through every kernel (ReLU included) into the loss: a diverged run shows.
@@ -27,6 +28,43 @@
 namespace hetsgd {
 
 enum class Transpose { no, yes };
+
+// What dense products of floats are computed with. Operands and results stay floats and sums have
+// 24 bits; tf32 and bf16 round the factors to 11 and 8 bits on a GPU's tensor cores.
+enum class Precision { fp32, tf32, bf16 };
+
+// A sum that its device may still be working on. Reading it (as a double) waits for it, but not for
+// what the device was given after it. Good until the device's next call that returns one.
+class DeferredSum {
+ public:
+  class Source {
+   public:
+    virtual ~Source() = default;
+    // The sum of the `call`-th call. Checked: that was the last one.
+    virtual double await(std::uint64_t call) const = 0;
+  };
+  DeferredSum(double value) : value_(value) {}  // NOLINT: a sum that is there already
+  DeferredSum(const Source& source, std::uint64_t call) : source_(&source), call_(call) {}
+  operator double() const { return source_ ? source_->await(call_) : value_; }  // NOLINT
+
+ private:
+  const Source* source_ = nullptr;
+  std::uint64_t call_ = 0;
+  double value_ = 0;
+};
+
+// A GPU's memory is used up. The message names the device, how much was needed and what for.
+class MemoryError : public Error {
+ public:
+  MemoryError(std::string message, std::string hint, std::size_t available)
+      : Error(ExitCode::device, std::move(message), std::move(hint)), available_(available) {}
+  // Bytes that are free, or that the device holds for the batch at hand only: what a smaller batch
+  // could use.
+  std::size_t available() const { return available_; }
+
+ private:
+  std::size_t available_;
+};
 
 template <class Real>
 class BasicDevice {
@@ -48,6 +86,8 @@ class BasicDevice {
   // made beside its kernels, after which the host may reuse its arrays. A copy is good until the
   // second call of stage() after it: features and labels of a batch.
   virtual SparseRows<Real> stage(const SparseRows<Real>& batch) = 0;
+  // True where stage() copies: then it pays to stage the next batch while kernels run.
+  virtual bool stages_copies() const = 0;
 
   // --- vectors of n ------------------------------------------------------------------------------
   virtual void fill(std::size_t n, Real a, Real* y) = 0;         // y = a
@@ -111,11 +151,11 @@ class BasicDevice {
   //   Z[rows x n] holds X W (without bias); Z <- scale * (softmax(Z + bias) - T), T_rl = 1/|Y_r| on
   //   true labels, which ascend; rows without labels: Z <- 0 and no loss. Max-subtracted. bias may
   //   be null. Returns the sum over rows of -sum_l T_rl log softmax_rl.
-  virtual double softmax_cross_entropy(const SparseRows<Real>& labels, std::size_t n,
-                                       const Real* bias, Real scale, Real* Z) = 0;
+  virtual DeferredSum softmax_cross_entropy(const SparseRows<Real>& labels, std::size_t n,
+                                            const Real* bias, Real scale, Real* Z) = 0;
   // The same without the gradient: Z <- Z + bias, returns the loss sum.
-  virtual double softmax_loss(const SparseRows<Real>& labels, std::size_t n, const Real* bias,
-                              Real* Z) = 0;
+  virtual DeferredSum softmax_loss(const SparseRows<Real>& labels, std::size_t n, const Real* bias,
+                                   Real* Z) = 0;
   // Forward, gradient and accumulation of the output layer in one call, the hot path of a model
   // with many labels; the logits never leave the device's scratch:
   //   Z = A W^T + b, D = scale (softmax(Z) - T), dA = D W,
@@ -124,13 +164,20 @@ class BasicDevice {
   // taken at the weights before it. Rows without labels: D = 0 and no loss. A row's labels must
   // ascend. beta = 0 never reads G and g. Returns the loss sum over the rows; NaN if any logit of a
   // labelled row is NaN.
-  virtual double softmax_layer(const SparseRows<Real>& labels, const SoftmaxLayer<Real>& layer) = 0;
+  virtual DeferredSum softmax_layer(const SparseRows<Real>& labels,
+                                    const SoftmaxLayer<Real>& layer) = 0;
+  // Measures the output layer: the loss sum over the rows, as above, and the k best labels of each
+  // row, as top_k has them, into `top` [rows x k] in device memory. On a GPU block of labels by
+  // block: the scores are never all in memory. Of `layer` it reads inputs, outputs, input, weight
+  // and bias.
+  virtual DeferredSum softmax_ranks(const SparseRows<Real>& labels, const SoftmaxLayer<Real>& layer,
+                                    std::size_t k, std::uint32_t* top) = 0;
 
   // One logit per row: Z[rows] <- scale * (sigmoid(Z + bias) - t), t = 1 where the row has a label.
   // Returns the sum of log(1 + exp(-+z)) in its stable form.
-  virtual double sigmoid_cross_entropy(const SparseRows<Real>& labels, const Real* bias, Real scale,
-                                       Real* Z) = 0;
-  virtual double sigmoid_loss(const SparseRows<Real>& labels, const Real* bias, Real* Z) = 0;
+  virtual DeferredSum sigmoid_cross_entropy(const SparseRows<Real>& labels, const Real* bias,
+                                            Real scale, Real* Z) = 0;
+  virtual DeferredSum sigmoid_loss(const SparseRows<Real>& labels, const Real* bias, Real* Z) = 0;
 
   // The 1 <= k <= min(n, 16) largest of each row of Z[rows x n], best first; ties: the smaller
   // label first; NaN ranks last. Host output top[rows x k].

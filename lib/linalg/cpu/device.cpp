@@ -18,7 +18,7 @@ namespace {
 
 template <class Real>
 struct CpuScratch {
-  cpu::Scratch<Real> pack;
+  cpu::Scratch<Real> pack, logits;
   cpu::Scratch<double> doubles;
   cpu::SoftmaxLayerKernel<Real> softmax_layer;
 };
@@ -43,6 +43,7 @@ class CpuDevice final : public BasicDevice<Real> {
   void synchronize() override {}
   bool host_accessible(const void*) const override { return true; }
   SparseRows<Real> stage(const SparseRows<Real>& batch) override { return batch; }
+  bool stages_copies() const override { return false; }
 
   void fill(std::size_t n, Real a, Real* y) override { cpu::fill(cores_, n, a, y); }
   void copy(std::size_t n, const Real* x, Real* y) override { transfer(y, x, n * sizeof(Real)); }
@@ -120,22 +121,33 @@ class CpuDevice final : public BasicDevice<Real> {
     cpu::column_sums(cores_, rows, n, alpha, D, b);
   }
 
-  double softmax_cross_entropy(const SparseRows<Real>& labels, std::size_t n, const Real* bias,
-                               Real scale, Real* Z) override {
+  DeferredSum softmax_cross_entropy(const SparseRows<Real>& labels, std::size_t n, const Real* bias,
+                                    Real scale, Real* Z) override {
     return cpu::softmax_rows(cores_, labels, n, bias, true, scale, Z, scratch().doubles);
   }
-  double softmax_loss(const SparseRows<Real>& labels, std::size_t n, const Real* bias,
-                      Real* Z) override {
+  DeferredSum softmax_loss(const SparseRows<Real>& labels, std::size_t n, const Real* bias,
+                           Real* Z) override {
     return cpu::softmax_rows(cores_, labels, n, bias, false, Real(1), Z, scratch().doubles);
   }
-  double softmax_layer(const SparseRows<Real>& labels, const SoftmaxLayer<Real>& layer) override {
+  DeferredSum softmax_layer(const SparseRows<Real>& labels,
+                            const SoftmaxLayer<Real>& layer) override {
     return scratch().softmax_layer.run(cores_, labels, layer);
   }
-  double sigmoid_cross_entropy(const SparseRows<Real>& labels, const Real* bias, Real scale,
-                               Real* Z) override {
+  DeferredSum softmax_ranks(const SparseRows<Real>& labels, const SoftmaxLayer<Real>& layer,
+                            std::size_t k, std::uint32_t* top) override {
+    const std::size_t rows = labels.rows, n = layer.outputs;
+    Real* const Z = scratch().logits.reserve(rows * n);
+    gemm(Transpose::no, Transpose::yes, rows, n, layer.inputs, Real(1), layer.input, layer.inputs,
+         layer.weight, layer.inputs, Real(0), Z, n);
+    const DeferredSum loss = softmax_loss(labels, n, layer.bias, Z);
+    top_k(rows, n, Z, k, top);
+    return loss;
+  }
+  DeferredSum sigmoid_cross_entropy(const SparseRows<Real>& labels, const Real* bias, Real scale,
+                                    Real* Z) override {
     return cpu::sigmoid_rows(labels, bias, true, scale, Z);
   }
-  double sigmoid_loss(const SparseRows<Real>& labels, const Real* bias, Real* Z) override {
+  DeferredSum sigmoid_loss(const SparseRows<Real>& labels, const Real* bias, Real* Z) override {
     return cpu::sigmoid_rows(labels, bias, false, Real(1), Z);
   }
 

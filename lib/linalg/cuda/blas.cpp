@@ -32,6 +32,7 @@ struct Library {
     load(library, "cublasGetStatusString", status_string);
     load(library, "cublasSgemm_v2_64", sgemm);
     load(library, "cublasDgemm_v2_64", dgemm);
+    load(library, "cublasGemmEx_64", gemm_ex);
   }
 
   static const Library& get() {
@@ -56,6 +57,7 @@ struct Library {
   decltype(&cublasGetStatusString) status_string = nullptr;
   decltype(&cublasSgemm_v2_64) sgemm = nullptr;
   decltype(&cublasDgemm_v2_64) dgemm = nullptr;
+  decltype(&cublasGemmEx_64) gemm_ex = nullptr;
 
  private:
   static void* open(const std::array<std::string, 2>& names) {
@@ -82,7 +84,8 @@ cublasOperation_t operation(Transpose transpose) {
 }  // namespace
 
 struct Blas::Impl {
-  explicit Impl(const Stream& its_stream) : stream(its_stream), workspace(its_stream) {
+  Impl(const Stream& its_stream, Precision its_precision)
+      : stream(its_stream), precision(its_precision), workspace(its_stream) {
     blas.check(blas.create(&handle), "cublasCreate");
     try {
       blas.check(blas.set_stream(handle, stream.get()), "cublasSetStream");
@@ -99,11 +102,13 @@ struct Blas::Impl {
 
   const Library& blas = Library::get();
   const Stream& stream;
+  const Precision precision;
   DeviceMemory workspace;
   cublasHandle_t handle = nullptr;
 };
 
-Blas::Blas(const Stream& stream) : impl_(std::make_unique<Impl>(stream)) {}
+Blas::Blas(const Stream& stream, Precision precision)
+    : impl_(std::make_unique<Impl>(stream, precision)) {}
 Blas::~Blas() = default;
 
 // cuBLAS stores columns. Read so, a row-major matrix is its own transpose:
@@ -118,7 +123,14 @@ void Blas::gemm(Transpose a, Transpose b, std::size_t m, std::size_t n, std::siz
   const auto whole = [](std::size_t x) { return static_cast<std::int64_t>(x); };
   const Library& blas = impl_->blas;
   cublasStatus_t status = CUBLAS_STATUS_SUCCESS;
-  if constexpr (sizeof(Real) == sizeof(float)) {
+  if (sizeof(Real) == sizeof(float) && impl_->precision != Precision::fp32) {
+    const cublasComputeType_t type = impl_->precision == Precision::tf32
+                                         ? CUBLAS_COMPUTE_32F_FAST_TF32
+                                         : CUBLAS_COMPUTE_32F_FAST_16BF;
+    status = blas.gemm_ex(impl_->handle, operation(b), operation(a), whole(n), whole(m), whole(k),
+                          &alpha, B, CUDA_R_32F, whole(ldb), A, CUDA_R_32F, whole(lda), &beta, C,
+                          CUDA_R_32F, whole(ldc), type, CUBLAS_GEMM_DEFAULT);
+  } else if constexpr (sizeof(Real) == sizeof(float)) {
     status = blas.sgemm(impl_->handle, operation(b), operation(a), whole(n), whole(m), whole(k),
                         &alpha, B, whole(ldb), A, whole(lda), &beta, C, whole(ldc));
   } else {

@@ -1,9 +1,11 @@
 #include "linalg/cuda/check.hpp"
 
+#include <cstdint>
 #include <string>
 
 #include "core/error.hpp"
 #include "core/text.hpp"
+#include "linalg/device.hpp"
 
 namespace hetsgd::cuda {
 
@@ -37,6 +39,20 @@ std::string hint_for(cudaError_t status) {
   }
 }
 
+// What the pool of the current device keeps and nobody uses.
+std::size_t idle_in_pool() {
+  int ordinal = 0;
+  cudaMemPool_t pool = nullptr;
+  std::uint64_t reserved = 0, used = 0;
+  if (cudaGetDevice(&ordinal) != cudaSuccess ||
+      cudaDeviceGetDefaultMemPool(&pool, ordinal) != cudaSuccess ||
+      cudaMemPoolGetAttribute(pool, cudaMemPoolAttrReservedMemCurrent, &reserved) != cudaSuccess ||
+      cudaMemPoolGetAttribute(pool, cudaMemPoolAttrUsedMemCurrent, &used) != cudaSuccess) {
+    return 0;
+  }
+  return reserved - used;
+}
+
 }  // namespace
 
 void fail(cudaError_t status, const char* call) {
@@ -46,18 +62,19 @@ void fail(cudaError_t status, const char* call) {
                   hint_for(status));
 }
 
-void fail_memory(cudaError_t status, std::size_t bytes, const char* purpose) {
+void fail_memory(cudaError_t status, std::size_t bytes, const char* purpose, std::size_t held) {
   static_cast<void>(cudaGetLastError());
   std::string room;
   std::size_t free = 0, total = 0;
   if (cudaMemGetInfo(&free, &total) == cudaSuccess) {
+    free += idle_in_pool();
     room = fmt::format("; {} of {} are free", format_bytes(static_cast<double>(free)),
                        format_bytes(static_cast<double>(total)));
   }
-  throw with_hint(device_error("{}: out of memory: {} were needed for {}{} ({})", current_device(),
-                               format_bytes(static_cast<double>(bytes)), purpose, room,
-                               cudaGetErrorName(status)),
-                  hint_for(status));
+  throw MemoryError(fmt::format("{}: out of memory: {} were needed for {}{} ({})", current_device(),
+                                format_bytes(static_cast<double>(bytes)), purpose, room,
+                                cudaGetErrorName(status)),
+                    hint_for(cudaErrorMemoryAllocation), free + held);
 }
 
 }  // namespace hetsgd::cuda

@@ -9,8 +9,10 @@ namespace hetsgd::cuda {
 
 // Throws Error(device) that names the call, the current device and CUDA's reason, with a hint.
 [[noreturn]] void fail(cudaError_t status, const char* call);
-// The same for memory: `bytes` were needed for `purpose`.
-[[noreturn]] void fail_memory(cudaError_t status, std::size_t bytes, const char* purpose);
+// The same for memory, a MemoryError: `bytes` were needed for `purpose` beside `held` bytes that a
+// smaller batch would not need.
+[[noreturn]] void fail_memory(cudaError_t status, std::size_t bytes, const char* purpose,
+                              std::size_t held);
 
 inline void check(cudaError_t status, const char* call) {
   if (status != cudaSuccess) fail(status, call);

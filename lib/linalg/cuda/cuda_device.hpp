@@ -2,7 +2,7 @@
 //
 // A device object has a stream of its own, so several on one GPU work side by side. Its memory
 // comes from the GPU's pool, which keeps what it ever had: allocations stop once the largest batch
-// has passed. Losses come back while the backward half of the step still runs.
+// has passed. Nothing waits for the GPU but who reads a result.
 #pragma once
 
 #include <cstddef>
@@ -33,13 +33,19 @@ struct CudaPlatform {
 
 CudaPlatform cuda_platform();
 
-// GPU `ordinal`, whose name is "cuda:0 (NVIDIA H200)". softmax_layer keeps at most `logit_bytes` of
-// logits between its passes and computes the others twice, with the same bits; 0: a sixteenth of
-// the GPU's memory. Errors (device): no CUDA in this binary, no driver, no such GPU, one that this
-// binary has no code for, no cuBLAS, no memory; each with a hint.
+struct CudaDeviceOptions {
+  Precision precision = Precision::fp32;  // of products of floats; double stays double
+  // softmax_layer keeps at most so many bytes of logits between its passes and computes the others
+  // twice, with the same bits; 0: a sixteenth of the GPU's memory.
+  std::size_t logit_bytes = 0;
+};
+
+// GPU `ordinal`, whose name is "cuda:0 (NVIDIA H200)". Errors (device): no CUDA in this binary, no
+// driver, no such GPU, one that this binary has no code for, no cuBLAS, no memory; each with a hint.
 // Instantiated for float and double.
 template <class Real>
-std::unique_ptr<BasicDevice<Real>> make_cuda_device(int ordinal, std::size_t logit_bytes = 0);
+std::unique_ptr<BasicDevice<Real>> make_cuda_device(int ordinal,
+                                                    const CudaDeviceOptions& options = {});
 
 // The GPU's name as that of its device; throws what make_cuda_device would for a missing one.
 std::string cuda_device_name(int ordinal);

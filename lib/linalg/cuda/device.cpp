@@ -25,7 +25,7 @@ namespace hetsgd {
 namespace {
 
 // One number on its way back to the host.
-class Result {
+class Result final : public DeferredSum::Source {
  public:
   explicit Result(const cuda::Stream& stream)
       : stream_(stream),
@@ -34,13 +34,15 @@ class Result {
         host_(reinterpret_cast<double*>(pinned_.reserve(sizeof(double), kPurpose))) {}
 
   double* device() const { return device_; }
-  // Sends the number after what the stream has been given so far; get() waits for it and no longer.
-  void send() {
+  // Sends the number after what the stream has been given so far.
+  DeferredSum send() {
     HETSGD_CUDA(
         cudaMemcpyAsync(host_, device_, sizeof(double), cudaMemcpyDeviceToHost, stream_.get()));
     sent_.record(stream_);
+    return {*this, ++calls_};
   }
-  double get() const {
+  double await(std::uint64_t call) const override {
+    HETSGD_CHECK_EQ(call, calls_);
     sent_.wait();
     return *host_;
   }
@@ -51,6 +53,7 @@ class Result {
   cuda::DeviceMemory memory_;
   cuda::Pinned pinned_;
   cuda::Event sent_;
+  std::uint64_t calls_ = 0;
   double* device_;
   double* host_;
 };
@@ -59,21 +62,24 @@ template <class Real>
 class CudaDevice final : public BasicDevice<Real> {
  public:
   // `ordinal` is the current device.
-  CudaDevice(int ordinal, std::string name, std::size_t logit_budget)
+  CudaDevice(int ordinal, std::string name, Precision precision, std::size_t logit_budget)
       : ordinal_(ordinal),
         name_(std::move(name)),
-        blas_(stream_),
+        blas_(stream_, precision),
         transfer_(stream_),
         batches_(stream_),
         result_(stream_),
         softmax_(stream_),
-        layer_(stream_, blas_, logit_budget),
+        ranking_(stream_),
+        layer_(stream_, blas_, ranking_, logit_budget),
         partials_(stream_),
         reals_(stream_),
         rows_(stream_),
         sort_(stream_),
         sort_keys_(stream_),
-        sort_entries_(stream_) {}
+        sort_entries_(stream_) {
+    stream_.keep_what_is_held();
+  }
 
   ~CudaDevice() override {
     cudaSetDevice(ordinal_);
@@ -87,7 +93,7 @@ class CudaDevice final : public BasicDevice<Real> {
     void* memory = nullptr;
     const std::size_t size = std::max(bytes, std::size_t{1});
     const cudaError_t status = cudaMallocAsync(&memory, size, stream_.get());
-    if (status != cudaSuccess) cuda::fail_memory(status, size, "a vector");
+    if (status != cudaSuccess) cuda::fail_memory(status, size, "a vector", stream_.batch_bytes());
     stream_.synchronize();  // other devices of this GPU may use it too: a companion's
     return memory;
   }
@@ -117,6 +123,7 @@ class CudaDevice final : public BasicDevice<Real> {
     use();
     return batches_.stage(batch);
   }
+  bool stages_copies() const override { return true; }
 
   void fill(std::size_t n, Real a, Real* y) override { cuda::fill(use(), n, a, y); }
   void copy(std::size_t n, const Real* x, Real* y) override {
@@ -215,63 +222,74 @@ class CudaDevice final : public BasicDevice<Real> {
     cuda::column_sums(stream_.get(), rows, n, alpha, D, Real(1), b, partials);
   }
 
-  double softmax_cross_entropy(const SparseRows<Real>& labels, std::size_t n, const Real* bias,
-                               Real scale, Real* Z) override {
+  DeferredSum softmax_cross_entropy(const SparseRows<Real>& labels, std::size_t n, const Real* bias,
+                                    Real scale, Real* Z) override {
     const cuda::LogitBlock<Real> block{.columns = n, .Z = Z, .bias = bias};
     const cuda::SoftmaxRows<Real> rows = softmax_forward(labels, block, false, scale);
+    const DeferredSum loss = result_.send();
     cuda::softmax_gradient(stream_.get(), labels, block, scale, rows,
                            cuda::row_groups(labels.rows, n), n, static_cast<Real*>(nullptr));
-    return result_.get();
+    return loss;
   }
-  double softmax_loss(const SparseRows<Real>& labels, std::size_t n, const Real* bias,
-                      Real* Z) override {
+  DeferredSum softmax_loss(const SparseRows<Real>& labels, std::size_t n, const Real* bias,
+                           Real* Z) override {
     softmax_forward(labels, {.columns = n, .Z = Z, .bias = bias}, true, Real(1));
-    return result_.get();
+    return result_.send();
   }
-  double softmax_layer(const SparseRows<Real>& labels, const SoftmaxLayer<Real>& layer) override {
+  DeferredSum softmax_layer(const SparseRows<Real>& labels,
+                            const SoftmaxLayer<Real>& layer) override {
     static_cast<void>(batches_.nonzeros(labels));
     use();
     const double* const losses = layer_.forward(labels, layer);
     cuda::add_up(stream_.get(), labels.rows, losses, result_.device());
-    result_.send();
+    const DeferredSum loss = result_.send();
     layer_.backward(labels, layer);
-    return result_.get();
+    return loss;
   }
-  double sigmoid_cross_entropy(const SparseRows<Real>& labels, const Real* bias, Real scale,
-                               Real* Z) override {
+  DeferredSum softmax_ranks(const SparseRows<Real>& labels, const SoftmaxLayer<Real>& layer,
+                            std::size_t k, std::uint32_t* top) override {
+    check_top(layer.outputs, k);
+    static_cast<void>(batches_.nonzeros(labels));
+    use();
+    const double* const losses = layer_.rank(labels, layer, k, top);
+    cuda::add_up(stream_.get(), labels.rows, losses, result_.device());
+    return result_.send();
+  }
+  DeferredSum sigmoid_cross_entropy(const SparseRows<Real>& labels, const Real* bias, Real scale,
+                                    Real* Z) override {
     return sigmoid(labels, bias, true, scale, Z);
   }
-  double sigmoid_loss(const SparseRows<Real>& labels, const Real* bias, Real* Z) override {
+  DeferredSum sigmoid_loss(const SparseRows<Real>& labels, const Real* bias, Real* Z) override {
     return sigmoid(labels, bias, false, Real(1), Z);
   }
 
   void top_k(std::size_t rows, std::size_t n, const Real* Z, std::size_t k,
              std::uint32_t* top) override {
-    HETSGD_CHECK_LE(std::size_t{1}, k);
-    HETSGD_CHECK_LE(k, std::size_t{16});
-    HETSGD_CHECK_LE(k, n);
-    HETSGD_CHECK_LT(n, std::size_t{cuda::kNoLabel});
+    check_top(n, k);
     if (rows == 0) return;
     use();
-    const std::size_t candidates = rows * cuda::top_parts(n) * cuda::top_width(k);
-    auto* const scores = reals_.reserve<Real>(candidates, kRanking);
-    auto* const labels = rows_.reserve<std::uint32_t>(candidates + rows * k, kRanking);
-    cuda::top_k(stream_.get(), rows, n, Z, k, scores, labels, labels + candidates);
-    transfer_.download(top, labels + candidates, rows * k * sizeof(std::uint32_t));
+    const cuda::Candidates<Real> candidates = ranking_.reserve(rows, cuda::top_parts(n), k);
+    const cuda::LogitBlock<const Real> block{.columns = n, .Z = Z};
+    cuda::top_of_block(stream_.get(), rows, block, 0, candidates);
+    auto* const best = rows_.reserve<std::uint32_t>(rows * k, "the best labels of a batch");
+    cuda::top_of_all(stream_.get(), rows, candidates, k, best);
+    transfer_.download(top, best, rows * k * sizeof(std::uint32_t));
   }
 
  private:
   static constexpr const char* kSorting = "the nonzeros of a batch by feature";
-  static constexpr const char* kRanking = "the best labels of a batch";
 
   cudaStream_t use() const {
     HETSGD_CUDA(cudaSetDevice(ordinal_));
     return stream_.get();
   }
   double* sums(std::size_t count) { return partials_.reserve<double>(count, "partial sums"); }
-  double fetch() {
-    result_.send();
-    return result_.get();
+  double fetch() { return result_.send(); }
+  static void check_top(std::size_t n, std::size_t k) {
+    HETSGD_CHECK_LE(std::size_t{1}, k);
+    HETSGD_CHECK_LE(k, std::size_t{16});
+    HETSGD_CHECK_LE(k, n);
+    HETSGD_CHECK_LT(n, std::size_t{cuda::kNoLabel});
   }
   const std::uint32_t* bring(std::span<const std::uint32_t> rows) {
     auto* const device = rows_.reserve<std::uint32_t>(rows.size(), "the numbers of some rows");
@@ -279,7 +297,7 @@ class CudaDevice final : public BasicDevice<Real> {
     return device;
   }
 
-  // Statistics and losses of logits that are all in one block; the loss is on its way afterwards.
+  // Statistics and losses of logits that are all in one block; the loss is in result_ afterwards.
   cuda::SoftmaxRows<Real> softmax_forward(const SparseRows<Real>& labels,
                                           const cuda::LogitBlock<Real>& block, bool keep_bias,
                                           Real scale) {
@@ -290,18 +308,17 @@ class CudaDevice final : public BasicDevice<Real> {
     cuda::softmax_statistics(stream_.get(), labels, block, keep_bias, rows);
     cuda::softmax_combine(stream_.get(), labels, scale, rows);
     cuda::add_up(stream_.get(), labels.rows, rows.loss, result_.device());
-    result_.send();
     return rows;
   }
 
-  double sigmoid(const SparseRows<Real>& labels, const Real* bias, bool gradient, Real scale,
-                 Real* Z) {
+  DeferredSum sigmoid(const SparseRows<Real>& labels, const Real* bias, bool gradient, Real scale,
+                      Real* Z) {
     static_cast<void>(batches_.nonzeros(labels));
     use();
     double* const losses = sums(labels.rows);
     cuda::sigmoid_rows(stream_.get(), labels, bias, gradient, scale, Z, losses);
     cuda::add_up(stream_.get(), labels.rows, losses, result_.device());
-    return fetch();
+    return result_.send();
   }
 
   const int ordinal_;
@@ -312,6 +329,7 @@ class CudaDevice final : public BasicDevice<Real> {
   cuda::BatchStage batches_;
   Result result_;
   cuda::SoftmaxScratch<Real> softmax_;
+  cuda::Ranking<Real> ranking_;
   cuda::SoftmaxLayerRun<Real> layer_;
   // Working memory of single calls; the stream's order lets them share it.
   cuda::DeviceMemory partials_, reals_, rows_, sort_, sort_keys_, sort_entries_;
@@ -338,18 +356,20 @@ constexpr std::size_t kLogitShare = 16;
 }  // namespace
 
 template <class Real>
-std::unique_ptr<BasicDevice<Real>> make_cuda_device(int ordinal, std::size_t logit_bytes) {
+std::unique_ptr<BasicDevice<Real>> make_cuda_device(int ordinal, const CudaDeviceOptions& options) {
   std::string name = cuda_device_name(ordinal);
   HETSGD_CUDA(cudaSetDevice(ordinal));
   cuda::check_kernels();
   keep_pool(ordinal);
   std::size_t free = 0, total = 0;
   HETSGD_CUDA(cudaMemGetInfo(&free, &total));
-  return std::make_unique<CudaDevice<Real>>(ordinal, std::move(name),
-                                            logit_bytes > 0 ? logit_bytes : total / kLogitShare);
+  return std::make_unique<CudaDevice<Real>>(
+      ordinal, std::move(name), options.precision,
+      options.logit_bytes > 0 ? options.logit_bytes : total / kLogitShare);
 }
 
-template std::unique_ptr<BasicDevice<float>> make_cuda_device<float>(int, std::size_t);
-template std::unique_ptr<BasicDevice<double>> make_cuda_device<double>(int, std::size_t);
+template std::unique_ptr<BasicDevice<float>> make_cuda_device<float>(int, const CudaDeviceOptions&);
+template std::unique_ptr<BasicDevice<double>> make_cuda_device<double>(int,
+                                                                       const CudaDeviceOptions&);
 
 }  // namespace hetsgd

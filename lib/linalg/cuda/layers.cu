@@ -1,5 +1,5 @@
-#include "linalg/cuda/block.cuh"
 #include "linalg/cuda/check.hpp"
+#include "linalg/cuda/index.hpp"
 #include "linalg/cuda/layers.hpp"
 
 namespace hetsgd::cuda {
@@ -85,96 +85,6 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
-// --- the k largest -------------------------------------------------------------------------------
-
-// Joins the lists of all threads of a block into that of thread 0: in each step the upper half of
-// the threads that still have one hands it to the lower half.
-template <class Real, int K>
-__device__ void join(Best<Real, K>& mine) {
-  __shared__ Real scores[kThreads / 2 * K];
-  __shared__ std::uint32_t labels[kThreads / 2 * K];
-  for (unsigned half = kThreads / 2; half > 0; half /= 2) {
-    if (threadIdx.x >= half && threadIdx.x < 2 * half) {
-      const unsigned at = (threadIdx.x - half) * K;
-#pragma unroll
-      for (int i = 0; i < K; ++i) {
-        scores[at + i] = mine.score[i];
-        labels[at + i] = mine.label[i];
-      }
-    }
-    __syncthreads();
-    if (threadIdx.x < half) {
-      for (int i = 0; i < K; ++i)
-        mine.insert(scores[threadIdx.x * K + i], labels[threadIdx.x * K + i]);
-    }
-    __syncthreads();
-  }
-}
-
-template <class Real>
-__device__ Real not_a_number() {
-  return static_cast<Real>(nan(""));
-}
-
-// The K best of a piece of a row, a block per piece: scores and labels [rows x parts x K].
-template <class Real, int K>
-__global__ void __launch_bounds__(kThreads)
-    top_of_pieces(std::size_t rows, std::size_t n, const Real* __restrict__ Z,
-                  Real* __restrict__ scores, std::uint32_t* __restrict__ labels) {
-  const std::size_t tasks = rows * ceil_divide(n, kTopSegment);
-  for (std::size_t task = blockIdx.x; task < tasks; task += gridDim.x) {
-    const Tile tile = tile_of(task, n, kTopSegment);
-    const Real* const z = Z + tile.row * n;
-    Best<Real, K> best;
-    best.clear(not_a_number<Real>());
-#pragma unroll 4
-    for (std::size_t j = tile.columns.begin + threadIdx.x; j < tile.columns.end; j += kThreads) {
-      best.insert(z[j], static_cast<std::uint32_t>(j));
-    }
-    join(best);
-    if (threadIdx.x == 0) {
-      for (int i = 0; i < K; ++i) {
-        scores[task * K + i] = best.score[i];
-        labels[task * K + i] = best.label[i];
-      }
-    }
-  }
-}
-
-// The k best of a row's candidates, a block per row.
-template <class Real, int K>
-__global__ void __launch_bounds__(kThreads)
-    top_of_rows(std::size_t rows, std::size_t candidates, const Real* __restrict__ scores,
-                const std::uint32_t* __restrict__ labels, std::size_t k,
-                std::uint32_t* __restrict__ top) {
-  for (std::size_t row = blockIdx.x; row < rows; row += gridDim.x) {
-    Best<Real, K> best;
-    best.clear(not_a_number<Real>());
-    for (std::size_t i = threadIdx.x; i < candidates; i += kThreads) {
-      best.insert(scores[row * candidates + i], labels[row * candidates + i]);
-    }
-    join(best);
-    if (threadIdx.x == 0) {
-#pragma unroll
-      for (int i = 0; i < K; ++i) {
-        if (static_cast<std::size_t>(i) < k) top[row * k + i] = best.label[i];
-      }
-    }
-  }
-}
-
-template <class Real, int K>
-void launch_top_k(cudaStream_t stream, std::size_t rows, std::size_t n, const Real* Z,
-                  std::size_t k, Real* scores, std::uint32_t* labels, std::uint32_t* top) {
-  const std::size_t parts = top_parts(n);
-  const auto pieces = static_cast<unsigned>(blocks_for(rows * parts, 1));
-  top_of_pieces<Real, K><<<pieces, kThreads, 0, stream>>>(rows, n, Z, scores, labels);
-  check_launch("kernel top_of_pieces");
-  const auto blocks = static_cast<unsigned>(blocks_for(rows, 1));
-  top_of_rows<Real, K><<<blocks, kThreads, 0, stream>>>(rows, parts * K, scores, labels, k, top);
-  check_launch("kernel top_of_rows");
-}
-
 }  // namespace
 
 template <class Real>
@@ -225,24 +135,6 @@ void sigmoid_rows(cudaStream_t stream, const SparseRows<Real>& labels, const Rea
   check_launch("kernel sigmoid_rows");
 }
 
-std::size_t top_width(std::size_t k) { return k <= 1 ? 1 : k <= 5 ? 5 : 16; }
-
-std::size_t top_parts(std::size_t n) { return ceil_divide(n, kTopSegment); }
-
-template <class Real>
-void top_k(cudaStream_t stream, std::size_t rows, std::size_t n, const Real* Z, std::size_t k,
-           Real* scores, std::uint32_t* labels, std::uint32_t* top) {
-  if (rows == 0) return;
-  switch (top_width(k)) {
-    case 1:
-      return launch_top_k<Real, 1>(stream, rows, n, Z, k, scores, labels, top);
-    case 5:
-      return launch_top_k<Real, 5>(stream, rows, n, Z, k, scores, labels, top);
-    default:
-      return launch_top_k<Real, 16>(stream, rows, n, Z, k, scores, labels, top);
-  }
-}
-
 #define HETSGD_INSTANTIATE(Real)                                                                   \
   template void bias_relu<Real>(cudaStream_t, std::size_t, std::size_t, const Real*, Real*);       \
   template void relu_backward<Real>(cudaStream_t, std::size_t, std::size_t, const Real*, Real*);   \
@@ -251,9 +143,7 @@ void top_k(cudaStream_t stream, std::size_t rows, std::size_t n, const Real* Z, 
   template void add_groups<Real>(cudaStream_t, std::size_t, std::size_t, Real, const Real*, Real,  \
                                  Real*);                                                           \
   template void sigmoid_rows<Real>(cudaStream_t, const SparseRows<Real>&, const Real*, bool, Real, \
-                                   Real*, double*);                                                \
-  template void top_k<Real>(cudaStream_t, std::size_t, std::size_t, const Real*, std::size_t,      \
-                            Real*, std::uint32_t*, std::uint32_t*);
+                                   Real*, double*);
 HETSGD_INSTANTIATE(float)
 HETSGD_INSTANTIATE(double)
 #undef HETSGD_INSTANTIATE

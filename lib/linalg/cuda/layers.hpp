@@ -33,14 +33,4 @@ template <class Real>
 void sigmoid_rows(cudaStream_t stream, const SparseRows<Real>& labels, const Real* bias,
                   bool gradient, Real scale, Real* Z, double* losses);
 
-// The k best of each row; top: [rows x k] in device memory. `scores` and `labels` have room for
-// rows * top_parts(n) * top_width(k) candidates.
-template <class Real>
-void top_k(cudaStream_t stream, std::size_t rows, std::size_t n, const Real* Z, std::size_t k,
-           Real* scores, std::uint32_t* labels, std::uint32_t* top);
-// Candidates per list: the smallest compiled width that holds k <= 16.
-std::size_t top_width(std::size_t k);
-// Lists per row.
-std::size_t top_parts(std::size_t n);
-
 }  // namespace hetsgd::cuda

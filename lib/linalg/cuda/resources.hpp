@@ -22,8 +22,15 @@ class Stream {
   cudaStream_t get() const { return stream_; }
   void synchronize() const { HETSGD_CUDA(cudaStreamSynchronize(stream_)); }
 
+  // Of device memory taken in this stream: bytes that come and go with the size of the batches.
+  std::size_t batch_bytes() const { return held_ - fixed_; }
+  void count(std::size_t taken, std::size_t given_back) const { held_ += taken - given_back; }
+  void keep_what_is_held() { fixed_ = held_; }  // it does not depend on the batches
+
  private:
   cudaStream_t stream_ = nullptr;
+  mutable std::size_t held_ = 0;
+  std::size_t fixed_ = 0;
 };
 
 // A mark in a stream. One that was never recorded counts as passed.
@@ -65,7 +72,7 @@ class Pinned {
       capacity_ = 0;
       const std::size_t size = with_slack(bytes);
       const cudaError_t status = cudaHostAlloc(&data_, size, cudaHostAllocPortable);
-      if (status != cudaSuccess) fail_memory(status, size, purpose);
+      if (status != cudaSuccess) fail_memory(status, size, purpose, 0);
       capacity_ = size;
     }
     return static_cast<std::byte*>(data_);
@@ -79,7 +86,7 @@ class Pinned {
 // Device memory, taken and given back in the order of a stream. Grows and never shrinks.
 class DeviceMemory {
  public:
-  explicit DeviceMemory(const Stream& stream) : stream_(stream.get()) {}
+  explicit DeviceMemory(const Stream& stream) : stream_(stream) {}
   ~DeviceMemory() { release(); }
   DeviceMemory(const DeviceMemory&) = delete;
   DeviceMemory& operator=(const DeviceMemory&) = delete;
@@ -92,23 +99,25 @@ class DeviceMemory {
     if (bytes > capacity_) {
       release();
       const std::size_t size = with_slack(bytes);
-      const cudaError_t status = cudaMallocAsync(&data_, size, stream_);
+      const cudaError_t status = cudaMallocAsync(&data_, size, stream_.get());
       if (status != cudaSuccess) {
         data_ = nullptr;
-        fail_memory(status, size, purpose);
+        stream_.synchronize();  // what was given back before is free then
+        fail_memory(status, size, purpose, stream_.batch_bytes());
       }
       capacity_ = size;
+      stream_.count(size, 0);
     }
     return static_cast<T*>(data_);
   }
 
  private:
   void release() {
-    if (data_ != nullptr) cudaFreeAsync(std::exchange(data_, nullptr), stream_);
-    capacity_ = 0;
+    if (data_ != nullptr) cudaFreeAsync(std::exchange(data_, nullptr), stream_.get());
+    stream_.count(0, std::exchange(capacity_, 0));
   }
 
-  cudaStream_t stream_;
+  const Stream& stream_;
   void* data_ = nullptr;
   std::size_t capacity_ = 0;
 };

@@ -2,7 +2,9 @@
 //   forward   per block: Z = A W^T (cuBLAS), statistics of Z + b; then the rows' losses
 //   backward  per block: [Z once more, if it was not kept], D from Z, dA += D W with the old W,
 //             G = beta G + alpha D^T A, which with G = W is the update; at the end g
-// Between the two the caller fetches the loss, so that the host has it while the GPU still works.
+// Between the two the caller sends the loss off, so that the host can have it while the GPU works.
+// Measuring needs the forward pass alone, in room for one block of logits:
+//   rank      per block: Z = A W^T, statistics of Z + b, candidates for the best labels
 //
 // Floor of a call with n samples, a inputs, b labels: 6nab operations (8nab of them for blocks that
 // are not kept), W read twice and G written once (with beta also read), 3ab to 4ab numbers.
@@ -12,6 +14,7 @@
 
 #include "linalg/cuda/blas.hpp"
 #include "linalg/cuda/index.hpp"
+#include "linalg/cuda/ranking.hpp"
 #include "linalg/cuda/resources.hpp"
 #include "linalg/cuda/softmax.hpp"
 #include "linalg/operands.hpp"
@@ -34,9 +37,10 @@ template <class Real>
 class SoftmaxLayerRun {
  public:
   // At most `budget` bytes of logits are kept between the passes.
-  SoftmaxLayerRun(const Stream& stream, Blas& blas, std::size_t budget)
+  SoftmaxLayerRun(const Stream& stream, Blas& blas, Ranking<Real>& ranking, std::size_t budget)
       : stream_(stream),
         blas_(blas),
+        ranking_(ranking),
         budget_(budget),
         scratch_(stream),
         logits_(stream),
@@ -46,6 +50,10 @@ class SoftmaxLayerRun {
   const double* forward(const SparseRows<Real>& labels, const SoftmaxLayer<Real>& layer);
   // Of the same call's operands.
   void backward(const SparseRows<Real>& labels, const SoftmaxLayer<Real>& layer);
+  // The loss of each row, as forward() has it, and the k best labels of each row in device memory
+  // top[rows x k].
+  const double* rank(const SparseRows<Real>& labels, const SoftmaxLayer<Real>& layer, std::size_t k,
+                     std::uint32_t* top);
 
  private:
   LogitBlock<Real> block_at(const SoftmaxLayer<Real>& layer, std::size_t rows,
@@ -54,6 +62,7 @@ class SoftmaxLayerRun {
 
   const Stream& stream_;
   Blas& blas_;
+  Ranking<Real>& ranking_;
   const std::size_t budget_;
   SoftmaxScratch<Real> scratch_;
   DeviceMemory logits_, partials_;

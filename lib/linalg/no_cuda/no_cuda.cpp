@@ -24,11 +24,12 @@ CudaPlatform cuda_platform() {
 std::string cuda_device_name(int ordinal) { refuse(ordinal); }
 
 template <class Real>
-std::unique_ptr<BasicDevice<Real>> make_cuda_device(int ordinal, std::size_t) {
+std::unique_ptr<BasicDevice<Real>> make_cuda_device(int ordinal, const CudaDeviceOptions&) {
   refuse(ordinal);
 }
 
-template std::unique_ptr<BasicDevice<float>> make_cuda_device<float>(int, std::size_t);
-template std::unique_ptr<BasicDevice<double>> make_cuda_device<double>(int, std::size_t);
+template std::unique_ptr<BasicDevice<float>> make_cuda_device<float>(int, const CudaDeviceOptions&);
+template std::unique_ptr<BasicDevice<double>> make_cuda_device<double>(int,
+                                                                       const CudaDeviceOptions&);
 
 }  // namespace hetsgd

@@ -1,0 +1,169 @@
+#include "linalg/cuda/block.cuh"
+#include "linalg/cuda/check.hpp"
+#include "linalg/cuda/ranking.hpp"
+
+namespace hetsgd::cuda {
+
+namespace {
+
+// Joins the lists of all threads of a block into that of thread 0: in each step the upper half of
+// the threads that still have one hands it to the lower half.
+template <class Real, int K>
+__device__ void join(Best<Real, K>& mine) {
+  __shared__ Real scores[kThreads / 2 * K];
+  __shared__ std::uint32_t labels[kThreads / 2 * K];
+  for (unsigned half = kThreads / 2; half > 0; half /= 2) {
+    if (threadIdx.x >= half && threadIdx.x < 2 * half) {
+      const unsigned at = (threadIdx.x - half) * K;
+#pragma unroll
+      for (int i = 0; i < K; ++i) {
+        scores[at + i] = mine.score[i];
+        labels[at + i] = mine.label[i];
+      }
+    }
+    __syncthreads();
+    if (threadIdx.x < half) {
+      for (int i = 0; i < K; ++i)
+        mine.insert(scores[threadIdx.x * K + i], labels[threadIdx.x * K + i]);
+    }
+    __syncthreads();
+  }
+}
+
+template <class Real>
+__device__ Real not_a_number() {
+  return static_cast<Real>(nan(""));
+}
+
+// A block per piece of a row.
+template <class Real, int K>
+__global__ void __launch_bounds__(kThreads)
+    top_of_pieces(std::size_t rows, LogitBlock<const Real> block, std::size_t first_list,
+                  Candidates<Real> candidates) {
+  const Real* const bias = block.bias != nullptr ? block.bias + block.first_label : nullptr;
+  const std::size_t pieces = ceil_divide(block.columns, kTopSegment);
+  for (std::size_t task = blockIdx.x; task < rows * pieces; task += gridDim.x) {
+    const Tile tile = tile_of(task, block.columns, kTopSegment);
+    const Real* __restrict__ const z = block.Z + tile.row * block.columns;
+    Best<Real, K> best;
+    best.clear(not_a_number<Real>());
+#pragma unroll 4
+    for (std::size_t j = tile.columns.begin + threadIdx.x; j < tile.columns.end; j += kThreads) {
+      const Real score = bias != nullptr ? z[j] + bias[j] : z[j];
+      best.insert(score, static_cast<std::uint32_t>(block.first_label + j));
+    }
+    join(best);
+    if (threadIdx.x == 0) {
+      const std::size_t list = tile.row * candidates.lists + first_list + task % pieces;
+      for (int i = 0; i < K; ++i) {
+        candidates.scores[list * K + i] = best.score[i];
+        candidates.labels[list * K + i] = best.label[i];
+      }
+    }
+  }
+}
+
+// A block per row.
+template <class Real, int K>
+__global__ void __launch_bounds__(kThreads)
+    top_of_rows(std::size_t rows, Candidates<Real> candidates, std::size_t k,
+                std::uint32_t* __restrict__ top) {
+  const std::size_t count = candidates.lists * K;
+  for (std::size_t row = blockIdx.x; row < rows; row += gridDim.x) {
+    Best<Real, K> best;
+    best.clear(not_a_number<Real>());
+    for (std::size_t i = threadIdx.x; i < count; i += kThreads) {
+      best.insert(candidates.scores[row * count + i], candidates.labels[row * count + i]);
+    }
+    join(best);
+    if (threadIdx.x == 0) {
+#pragma unroll
+      for (int i = 0; i < K; ++i) {
+        if (static_cast<std::size_t>(i) < k) top[row * k + i] = best.label[i];
+      }
+    }
+  }
+}
+
+// The smallest compiled width that holds k <= 16.
+std::size_t top_width(std::size_t k) { return k <= 1 ? 1 : k <= 5 ? 5 : 16; }
+
+// launch.run<K>() for a width K that top_width() gives.
+template <class Launch>
+void with_width(std::size_t width, const Launch& launch) {
+  if (width == 1) {
+    launch.template run<1>();
+  } else if (width == 5) {
+    launch.template run<5>();
+  } else {
+    launch.template run<16>();
+  }
+}
+
+template <class Real>
+struct LaunchPieces {
+  cudaStream_t stream;
+  std::size_t rows;
+  LogitBlock<const Real> block;
+  std::size_t first_list;
+  Candidates<Real> candidates;
+  template <int K>
+  void run() const {
+    const auto blocks = static_cast<unsigned>(blocks_for(rows * top_parts(block.columns), 1));
+    top_of_pieces<Real, K><<<blocks, kThreads, 0, stream>>>(rows, block, first_list, candidates);
+  }
+};
+
+template <class Real>
+struct LaunchRows {
+  cudaStream_t stream;
+  std::size_t rows;
+  Candidates<Real> candidates;
+  std::size_t k;
+  std::uint32_t* top;
+  template <int K>
+  void run() const {
+    const auto blocks = static_cast<unsigned>(blocks_for(rows, 1));
+    top_of_rows<Real, K><<<blocks, kThreads, 0, stream>>>(rows, candidates, k, top);
+  }
+};
+
+}  // namespace
+
+std::size_t top_parts(std::size_t n) { return ceil_divide(n, kTopSegment); }
+
+template <class Real>
+Candidates<Real> Ranking<Real>::reserve(std::size_t rows, std::size_t lists, std::size_t k) {
+  const char* const purpose = "the best labels of a batch";
+  const std::size_t width = top_width(k), count = rows * lists * width;
+  return {lists, width, scores_.template reserve<Real>(count, purpose),
+          labels_.template reserve<std::uint32_t>(count, purpose)};
+}
+
+template <class Real>
+void top_of_block(cudaStream_t stream, std::size_t rows, const LogitBlock<const Real>& block,
+                  std::size_t first_list, const Candidates<Real>& candidates) {
+  if (rows == 0 || block.columns == 0) return;
+  with_width(candidates.width, LaunchPieces<Real>{stream, rows, block, first_list, candidates});
+  check_launch("kernel top_of_pieces");
+}
+
+template <class Real>
+void top_of_all(cudaStream_t stream, std::size_t rows, const Candidates<Real>& candidates,
+                std::size_t k, std::uint32_t* top) {
+  if (rows == 0) return;
+  with_width(candidates.width, LaunchRows<Real>{stream, rows, candidates, k, top});
+  check_launch("kernel top_of_rows");
+}
+
+#define HETSGD_INSTANTIATE(Real)                                                                  \
+  template class Ranking<Real>;                                                                   \
+  template void top_of_block<Real>(cudaStream_t, std::size_t, const LogitBlock<const Real>&,      \
+                                   std::size_t, const Candidates<Real>&);                         \
+  template void top_of_all<Real>(cudaStream_t, std::size_t, const Candidates<Real>&, std::size_t, \
+                                 std::uint32_t*);
+HETSGD_INSTANTIATE(float)
+HETSGD_INSTANTIATE(double)
+#undef HETSGD_INSTANTIATE
+
+}  // namespace hetsgd::cuda

@@ -1,0 +1,50 @@
+// The k best labels of each row, looked for block by block of its logits.
+//
+// Each piece of kTopSegment columns leaves a list of its best as candidates; at the end the best of
+// a row's candidates are its best. What ranks before what is a total order (ranks_before), so the
+// pieces make no difference.
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include <cstddef>
+#include <cstdint>
+
+#include "linalg/cuda/resources.hpp"
+#include "linalg/cuda/softmax.hpp"
+
+namespace hetsgd::cuda {
+
+// Lists of candidates, [rows x lists x width].
+template <class Real>
+struct Candidates {
+  std::size_t lists = 0;  // per row
+  std::size_t width = 0;  // labels of a list
+  Real* scores = nullptr;
+  std::uint32_t* labels = nullptr;
+};
+
+// Memory for candidates.
+template <class Real>
+class Ranking {
+ public:
+  explicit Ranking(const Stream& stream) : scores_(stream), labels_(stream) {}
+  // For `lists` pieces per row of which the k <= 16 best are wanted.
+  Candidates<Real> reserve(std::size_t rows, std::size_t lists, std::size_t k);
+
+ private:
+  DeviceMemory scores_, labels_;
+};
+
+// Pieces of n columns.
+std::size_t top_parts(std::size_t n);
+// Fills lists first_list, first_list + 1, ... of every row from a block's logits, its bias added.
+template <class Real>
+void top_of_block(cudaStream_t stream, std::size_t rows, const LogitBlock<const Real>& block,
+                  std::size_t first_list, const Candidates<Real>& candidates);
+// The k best of all lists; top: [rows x k] in device memory.
+template <class Real>
+void top_of_all(cudaStream_t stream, std::size_t rows, const Candidates<Real>& candidates,
+                std::size_t k, std::uint32_t* top);
+
+}  // namespace hetsgd::cuda

@@ -18,6 +18,16 @@
 
 namespace hetsgd {
 
+// How all_reduce and the other collectives run between GPUs of one process, where every rank of the
+// group brings the memory of one. Everything else goes through host memory, as `host` does.
+//   automatic : nccl, where every worker has a GPU of its own and the library is there; else ring
+//   nccl      : NVIDIA's library; not with several workers on one GPU
+//   ring      : partition r of the vector is added up on the GPU of rank r, whose streams get it
+//               from the others around the ring, starting with the next; sums in rank order
+//   tree      : partition r goes up a binomial tree that ends at rank r, and down again
+//   host      : through host memory; sums in rank order
+enum class AllReduce { automatic, nccl, ring, tree, host };
+
 struct ClusterOptions {
   int workers = 1;
   std::uint64_t seed = 1;
@@ -38,6 +48,7 @@ struct ClusterOptions {
   // threads
   // One per worker, e.g. "cpu:1"; fewer repeat the last; empty: cpu:1.
   std::vector<std::string> devices;
+  AllReduce all_reduce = AllReduce::automatic;
   // mpi
   Seconds peer_timeout{60};  // a rank without a sign of life for so long ends the run
 };

@@ -5,8 +5,10 @@
 // between one pair of ranks with one tag arrive in the order sent.
 //
 // Rank order: all_reduce and reduce_scatter add the contributions in the order of ranks,
-// ((x0+x1)+x2)+...,
-// on every cluster, so the same inputs give the same bits everywhere.
+// ((x0+x1)+x2)+..., on every cluster, so the same inputs give the same bits everywhere. Two ways of
+// adding between GPUs alone are excepted, AllReduce::nccl and AllReduce::tree (cluster.hpp): their
+// order is another one, always the same on one machine and with the same bits on all ranks; the
+// sums differ from those in rank order by rounding.
 #pragma once
 
 #include <cstddef>
@@ -32,6 +34,21 @@ constexpr Element element_of() {
 }
 
 inline constexpr int kAnySource = -1;
+inline constexpr std::size_t kExchangePiece = std::size_t{256} << 10;  // bytes of one message
+inline constexpr std::size_t kExchangeAhead = 8;                       // messages on their way
+
+// The slice of [0, n) that `rank` of `size` owns in reduce_scatter: sizes differ by at most one,
+// larger first.
+struct Block {
+  std::size_t begin = 0, end = 0;
+  std::size_t size() const { return end - begin; }
+};
+inline Block block_of(int rank, int size, std::size_t n) {
+  const auto p = static_cast<std::size_t>(size), r = static_cast<std::size_t>(rank);
+  const std::size_t base = n / p, extra = n % p;
+  const std::size_t begin = r * base + (r < extra ? r : extra);
+  return {begin, begin + base + (r < extra ? 1 : 0)};
+}
 
 struct Envelope {
   int source = 0;
@@ -58,6 +75,13 @@ class Comm {
   template <class T>
   Envelope receive(int from, int tag, std::span<T> data) {
     return receive_bytes(from, tag, std::as_writable_bytes(data));
+  }
+  // Sends `out` to `peer` and receives `in` from it, which calls exchange as well, with this tag and
+  // the lengths swapped. Exchanges pair up with exchanges alone, in the order of the calls.
+  template <class T>
+  void exchange(int peer, int tag, std::span<const T> out, std::span<T> in,
+                Traffic kind = Traffic::control) {
+    exchange_bytes(peer, tag, std::as_bytes(out), std::as_writable_bytes(in), kind);
   }
   // True if receive(from, tag) would return at once. Costs nothing.
   virtual bool poll(int from, int tag) = 0;
@@ -93,21 +117,17 @@ class Comm {
   // own collectives.
   virtual std::unique_ptr<Comm> split(int color, int key) = 0;
 
-  struct Block {
-    std::size_t begin = 0, end = 0;
-  };
-  // The slice of [0, n) that `rank` owns in reduce_scatter: sizes differ by at most one, larger
-  // first.
-  Block block_of(int rank, std::size_t n) const {
-    const std::size_t p = static_cast<std::size_t>(size()), r = static_cast<std::size_t>(rank);
-    const std::size_t base = n / p, extra = n % p;
-    const std::size_t begin = r * base + (r < extra ? r : extra);
-    return {begin, begin + base + (r < extra ? 1 : 0)};
-  }
+  using Block = hetsgd::Block;
+  Block block_of(int rank, std::size_t n) const { return hetsgd::block_of(rank, size(), n); }
 
   // --- what a cluster implements -----------------------------------------------------------------
   virtual void send_bytes(int to, int tag, std::span<const std::byte> data, Traffic kind) = 0;
   virtual Envelope receive_bytes(int from, int tag, std::span<std::byte> data) = 0;
+  // As messages of kExchangePiece bytes, kExchangeAhead of them on their way at a time: where
+  // messages travel, their latencies overlap, and the time is that of one message as long as
+  // kExchangeAhead pieces take longer than a latency.
+  virtual void exchange_bytes(int peer, int tag, std::span<const std::byte> out,
+                              std::span<std::byte> in, Traffic kind);
   virtual void all_reduce_raw(void* data, std::size_t count, Element element, ReduceOp op,
                               Traffic kind) = 0;
   virtual void broadcast_raw(void* data, std::size_t bytes, int root, Traffic kind) = 0;

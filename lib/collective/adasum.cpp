@@ -7,7 +7,6 @@
 #include <limits>
 
 #include "collective/combine.hpp"
-#include "collective/exchange.hpp"
 #include "collective/ring.hpp"
 #include "core/error.hpp"
 #include "linalg/cpu/simd.hpp"
@@ -240,7 +239,7 @@ void AdasumAllReduce::halve_and_double(std::span<float> x, int tag, Traffic kind
     given[step] = leads ? right : left;
 
     const std::span<float> mine = part(slice), incoming = room(incoming_, mine.size());
-    exchange<float>(comm_, neighbour, tag, part(given[step]), incoming, kind);  // 5, 7, 9, 10
+    comm_.exchange<float>(neighbour, tag, part(given[step]), incoming, kind);  // 5, 7, 9, 10
     const std::span<float> a = leads ? mine : incoming, b = leads ? incoming : mine;
     multiply(slice.begin, a, b);              // 15
     for (int d = 1; d <= distance; d *= 2) {  // 17: sum over the group of 2 distance ranks
@@ -254,7 +253,7 @@ void AdasumAllReduce::halve_and_double(std::span<float> x, int tag, Traffic kind
   for (int distance = ranks.count / 2; distance > 0; distance /= 2) {
     --step;
     const int neighbour = ranks.rank(ranks.me ^ distance);
-    exchange<float>(comm_, neighbour, tag, part(kept[step]), part(given[step]), kind);  // 22, 23
+    comm_.exchange<float>(neighbour, tag, part(kept[step]), part(given[step]), kind);  // 22, 23
   }
 }
 

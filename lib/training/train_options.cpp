@@ -84,6 +84,15 @@ void declare_cluster(OptionSet& set, TrainOptions& o) {
   set.add(
       "devices", o.devices,
       "threads, mpi: a device per worker, e.g. cpu:2, cuda:0,cuda:1 or cuda:all; the last repeats");
+  set.add_choice("all_reduce", o.all_reduce,
+                 {{"auto", AllReduce::automatic},
+                  {"nccl", AllReduce::nccl},
+                  {"ring", AllReduce::ring},
+                  {"tree", AllReduce::tree},
+                  {"host", AllReduce::host}},
+                 "threads, workers on GPUs: how collectives run between them; auto: nccl if every "
+                 "worker has a GPU of its own and the library is there, else ring; ring and host "
+                 "add in rank order as CPUs do, nccl and tree in another order, always the same");
   set.add("profile", o.profile, "sim: device profile, built-in name or JSON file");
   set.add("network", o.network, "sim: network model, built-in name or JSON file");
   set.add("speed", o.speed,

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "algorithm/worker.hpp"
+#include "cluster/cluster.hpp"
 #include "cluster/mpi/mpi_cluster.hpp"
 #include "core/options.hpp"
 #include "core/units.hpp"
@@ -45,6 +46,7 @@ struct TrainOptions {
   std::string cluster = launched_by_mpi() ? "mpi" : "sim";
   int workers = 0;
   std::vector<std::string> devices;
+  AllReduce all_reduce = AllReduce::automatic;
   std::string profile = "v100";
   std::string network = "pcie3";
   std::vector<double> speed;

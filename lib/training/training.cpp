@@ -180,6 +180,7 @@ ClusterOptions Training::Impl::cluster_options() const {
   if (charge) result.payload_scale = result.work_scale = charge->parameter_ratio;
   result.host_threads = options.host_threads;
   result.devices = devices;
+  result.all_reduce = options.all_reduce;
   return result;
 }
 

@@ -13,7 +13,6 @@
 #include <vector>
 
 #include "cluster/cluster.hpp"
-#include "collective/exchange.hpp"
 #include "collective/plain_cluster.hpp"
 #include "collective/slices.hpp"
 #include "core/random.hpp"
@@ -216,7 +215,7 @@ TEST_P(AdasumOn, IsTheOperatorAppliedAtOnePlace) {
   EXPECT_LT(static_cast<double>(differences), 1e-3 * static_cast<double>(numbers));
 }
 
-// Slices of several pieces (exchange.hpp), of uneven lengths.
+// Slices of several pieces (kExchangePiece), of uneven lengths.
 TEST_P(AdasumOn, LongVectors) {
   constexpr std::size_t kNumbers = 5 * kExchangePiece / sizeof(float) + 13;
   for (const int workers : {2, 3, 4}) {

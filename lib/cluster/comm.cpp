@@ -1,0 +1,27 @@
+#include "cluster/comm.hpp"
+
+#include <algorithm>
+
+namespace hetsgd {
+
+void Comm::exchange_bytes(int peer, int tag, std::span<const std::byte> out,
+                          std::span<std::byte> in, Traffic kind) {
+  const auto count = [](std::size_t bytes) {
+    return std::max<std::size_t>(1, (bytes + kExchangePiece - 1) / kExchangePiece);
+  };
+  const auto piece = [](auto bytes, std::size_t i) {
+    return bytes.subspan(i * kExchangePiece,
+                         std::min(kExchangePiece, bytes.size() - i * kExchangePiece));
+  };
+  const std::size_t sends = count(out.size()), receives = count(in.size());
+  std::size_t sent = 0;
+  for (std::size_t received = 0; received < receives; ++received) {
+    for (; sent < sends && sent < received + kExchangeAhead; ++sent) {
+      send_bytes(peer, tag, piece(out, sent), kind);
+    }
+    receive_bytes(peer, tag, piece(in, received));
+  }
+  for (; sent < sends; ++sent) send_bytes(peer, tag, piece(out, sent), kind);
+}
+
+}  // namespace hetsgd

@@ -24,7 +24,9 @@ std::vector<Tensor> tensors(const Layout& layout) {
 }  // namespace
 
 Worker::Worker(Node& node, Run& run)
-    : node_(node), run_(run), context_(run.model().make_context(node.device())) {}
+    : node_(node), run_(run), context_(run.model().make_context(node.device())) {
+  if (node.device().stages_copies()) context_->upcoming = [this] { return batch_ahead(); };
+}
 
 bool Worker::running() {
   go_on_ = run_.running(*this);
@@ -49,17 +51,42 @@ double Worker::learning_rate(std::uint64_t b, double epoch) const {
          plan().schedule.factor(epoch);
 }
 
+// A GPU step's kernels are launched long before they are through. In that time the worker gathers
+// the next batch and sends it off (Model's context asks batch_ahead()), so that the next step finds
+// its batch on the GPU. It happens inside of compute(), which still returns when the step is done:
+// the blocking vocabulary and the clock keep their meaning, and what gathering takes longer than
+// the step shows as time of that step. Foretold is what next_batch() would give next, where that
+// depends on this worker alone; who draws from a pool first come first served, or is sent its
+// batches, gathers them at the step's beginning.
+std::optional<SampleRange> Worker::own_range(std::uint64_t size) const {
+  if (plan().partition != Partition::shared) return SampleRange{cursor_, size};
+  if (!run_.synchronous()) return std::nullopt;
+  return SampleRange{cursor_ + static_cast<std::uint64_t>(node_.rank()) * size, size};
+}
+
+const Batch* Worker::batch_ahead() {
+  if (learning_next_) return learning_next_;
+  if (!foretold_) return nullptr;
+  run_.sampler().fill(node_.rank(), *foretold_, ahead_);
+  ahead_range_ = foretold_;
+  return &ahead_;
+}
+
 const Batch& Worker::next_batch(std::uint64_t size) {
-  const int rank = node_.rank();
-  if (plan().partition != Partition::shared) {
-    run_.sampler().fill(rank, {cursor_, size}, batch_);
-    cursor_ += size;
-  } else if (run_.synchronous()) {
-    const std::uint64_t begin = cursor_ + static_cast<std::uint64_t>(rank) * size;
-    cursor_ += static_cast<std::uint64_t>(node_.size()) * size;
-    run_.sampler().fill(rank, {begin, size}, batch_);
+  std::optional<SampleRange> range = own_range(size);
+  if (range) {
+    const bool shared = plan().partition == Partition::shared;
+    cursor_ += (shared ? static_cast<std::uint64_t>(node_.size()) : 1) * size;
+    foretold_ = own_range(size);
   } else {
-    run_.sampler().fill(rank, {run_.draw(size), size}, batch_);
+    range = SampleRange{run_.draw(size), size};
+    foretold_.reset();
+  }
+  if (ahead_range_ && ahead_range_->begin == range->begin && ahead_range_->count == size) {
+    std::swap(batch_, ahead_);
+    ahead_range_.reset();
+  } else {
+    run_.sampler().fill(node_.rank(), *range, batch_);
   }
   return batch_;
 }
@@ -68,16 +95,21 @@ std::span<const Batch> Worker::next_batches(std::uint64_t size, const LearnerSha
   HETSGD_CHECK(run_.synchronous());
   const bool shared = plan().partition == Partition::shared;
   batches_.resize(static_cast<std::size_t>(share.mine));
-  std::uint64_t begin = cursor_ + (shared ? static_cast<std::uint64_t>(share.before) * size : 0);
+  const auto first = [&] {
+    return cursor_ + (shared ? static_cast<std::uint64_t>(share.before) * size : 0);
+  };
+  std::uint64_t begin = first();
   for (Batch& batch : batches_) {
     run_.sampler().fill(node_.rank(), {begin, size}, batch);
     begin += size;
   }
   cursor_ += static_cast<std::uint64_t>(shared ? share.all : share.mine) * size;
+  foretold_ = SampleRange{first(), size};
   return batches_;
 }
 
 const Batch& Worker::batch_at(SampleRange range) {
+  foretold_.reset();
   run_.sampler().fill(node_.rank(), range, batch_);
   return batch_;
 }
@@ -161,6 +193,7 @@ void Worker::step(std::span<const Batch> batches, double learning_rate,
   node_.compute(work, ComputeKind::step, [&] {
     for (std::size_t j = 0; j < m; ++j) {
       Learner& learner = learners[j];
+      learning_next_ = j + 1 < m ? &batches[j + 1] : nullptr;
       loss[j] = plain ? model().step(*context_, batches[j], static_cast<float>(learning_rate),
                                      learner.w.data())
                       : model().gradient(*context_, batches[j], learner.w.data(), learner.g);

@@ -89,6 +89,8 @@ struct LearnerShare {
 class Worker {
  public:
   Worker(Node& node, Run& run);
+  Worker(const Worker&) = delete;
+  Worker& operator=(const Worker&) = delete;
 
   int rank() const { return node_.rank(); }
   int size() const { return node_.size(); }
@@ -246,9 +248,18 @@ class Worker {
   std::unique_ptr<ModelContext> context_;  // scratch of this worker's device
   std::unique_ptr<Optimizer> optimizer_;   // made at first use
   Gradient own_gradient_;                  // of step() with an optimizer
+  // The next `size` samples of this worker at cursor_, where no other worker has a say in them.
+  std::optional<SampleRange> own_range(std::uint64_t size) const;
+  // What next_batch() or next_batches() will give if it is called as it was last time; null: unknown.
+  const Batch* batch_ahead();
+
   Batch batch_;
-  std::vector<Batch> batches_;    // of several learners
-  std::vector<float> host_copy_;  // of on_host()
+  std::vector<Batch> batches_;  // of several learners
+  // The samples that batch_ahead() foretells, and those that ahead_ has.
+  std::optional<SampleRange> foretold_, ahead_range_;
+  Batch ahead_;
+  const Batch* learning_next_ = nullptr;  // while one learner of several is at work: the next one's
+  std::vector<float> host_copy_;          // of on_host()
   std::uint64_t cursor_ = 0;
   bool gradient_is_dense_ = false;  // an all_reduce filled rows that this batch did not touch
   GoOn go_on_;                      // the last answer of running()

@@ -21,6 +21,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <utility>
 
 #include "core/error.hpp"
 #include "linalg/operands.hpp"
@@ -208,7 +209,8 @@ class BasicBuffer {
       size_ = size;
       return;
     }
-    if (data_) device_->release(data_);
+    if (data_) device_->release(std::exchange(data_, nullptr));
+    size_ = capacity_ = 0;
     device_ = &device;
     data_ = static_cast<Real*>(device.allocate(size * sizeof(Real)));
     size_ = capacity_ = size;

@@ -1,5 +1,8 @@
 // Sparse-input MLP and linear models: sparse layer 0, dense hidden layers, softmax or sigmoid loss.
+#include <fmt/format.h>
+
 #include <algorithm>
+#include <cmath>
 
 #include "model/model.hpp"
 #include "model/touched_rows.hpp"
@@ -19,8 +22,22 @@ struct MlpContext final : BasicModelContext<Real> {
   std::vector<BasicBuffer<Real>> activation;  // per hidden layer [batch x width], after ReLU
   std::vector<BasicBuffer<Real>> delta;       // the loss' gradient before that ReLU
   BasicBuffer<Real> output;                   // [batch x outputs], unless the device keeps it
+  BasicBuffer<Real> best;                     // [batch x k] label numbers, of at most 4 bytes each
   SparseRows<Real> features, labels;          // the batch at hand, as the device reads it
   TouchedRows touched;
+
+  // The batch that was staged ahead, as it was then.
+  const Dataset* ahead_data = nullptr;  // null: none
+  std::vector<Index> ahead_rows;
+  SparseRows<Real> ahead_features, ahead_labels;
+
+  // Device memory that a smaller batch would need less of.
+  std::size_t batch_bytes() const {
+    std::size_t numbers = output.size() + best.size();
+    for (const auto& each : activation) numbers += each.size();
+    for (const auto& each : delta) numbers += each.size();
+    return numbers * sizeof(Real);
+  }
 };
 
 // Where a backward pass puts the gradient: to <- beta to + alpha gradient. A step is (w, -lr, 1).
@@ -53,34 +70,67 @@ class Mlp final : public BasicModel<Real> {
     check(batch);
     HETSGD_CHECK_EQ(g.flat.size(), layout_.size);
     const LayerView& first = layout_.layers[0];
-    scratch.device().fill_rows(g.rows, first.cols, Real(0), g.flat.data() + first.offset);
-    scratch.touched.collect(batch, g.rows);
-    return learn(scratch, batch, w, {g.flat.data(), Real(1), Real(0)});
+    return fitting(scratch, batch, [&] {
+      scratch.device().fill_rows(g.rows, first.cols, Real(0), g.flat.data() + first.offset);
+      const DeferredSum loss = learn(scratch, batch, w, {g.flat.data(), Real(1), Real(0)});
+      scratch.touched.collect(batch, g.rows);
+      stage_ahead(scratch);
+      return loss / static_cast<double>(batch.size());
+    });
   }
 
   double step(BasicModelContext<Real>& context, const Batch& batch, Real learning_rate,
               Real* w) const override {
+    auto& scratch = static_cast<MlpContext<Real>&>(context);
     check(batch);
-    return learn(static_cast<MlpContext<Real>&>(context), batch, w, {w, -learning_rate, Real(1)});
+    return fitting(scratch, batch, [&] {
+      const DeferredSum loss = learn(scratch, batch, w, {w, -learning_rate, Real(1)});
+      stage_ahead(scratch);
+      return loss / static_cast<double>(batch.size());
+    });
   }
 
   double scores(BasicModelContext<Real>& context, const Batch& batch, const Real* w,
                 Real* logits) const override {
     auto& scratch = static_cast<MlpContext<Real>&>(context);
     check(batch);
-    BasicDevice<Real>& device = scratch.device();
-    const std::size_t last = layer_count() - 1;
-    stage(scratch, batch);
-    forward_hidden(scratch, batch, w);
-    if (last == 0) {
-      device.sparse_forward(scratch.features, this->outputs(), weight(w, 0), nullptr, false,
-                            logits);
-    } else {
-      forward_dense(scratch, batch, w, last, logits);
-    }
-    return shape_.task == Task::binary
-               ? device.sigmoid_loss(scratch.labels, bias(w, last), logits)
-               : device.softmax_loss(scratch.labels, this->outputs(), bias(w, last), logits);
+    return fitting(scratch, batch, [&] {
+      const DeferredSum loss = score(scratch, batch, w, logits);
+      stage_ahead(scratch);
+      return double{loss};
+    });
+  }
+
+  double rank(BasicModelContext<Real>& context, const Batch& batch, const Real* w, std::size_t k,
+              std::uint32_t* top) const override {
+    auto& scratch = static_cast<MlpContext<Real>&>(context);
+    check(batch);
+    HETSGD_CHECK(shape_.task != Task::binary);
+    return fitting(scratch, batch, [&]() -> double {
+      const std::size_t last = layer_count() - 1, count = batch.size() * k;
+      BasicDevice<Real>& device = scratch.device();
+      if (last == 0) {
+        scratch.output.reset(device, batch.size() * this->outputs());
+        const DeferredSum loss = score(scratch, batch, w, scratch.output.data());
+        stage_ahead(scratch);
+        device.top_k(batch.size(), this->outputs(), scratch.output.data(), k, top);
+        return loss;
+      }
+      stage(scratch, batch);
+      forward_hidden(scratch, batch, w);
+      scratch.best.reset(device, count);
+      auto* const best = reinterpret_cast<std::uint32_t*>(scratch.best.data());
+      const DeferredSum loss = device.softmax_ranks(scratch.labels,
+                                                    {.inputs = inputs(last),
+                                                     .outputs = width(last),
+                                                     .input = scratch.activation[last - 1].data(),
+                                                     .weight = weight(w, last),
+                                                     .bias = bias(w, last)},
+                                                    k, best);
+      stage_ahead(scratch);
+      device.download(top, best, count * sizeof(std::uint32_t));
+      return loss;
+    });
   }
 
  private:
@@ -102,15 +152,76 @@ class Mlp final : public BasicModel<Real> {
     HETSGD_CHECK(shape_.task == Task::binary || batch.data().label_count <= shape_.label_count);
   }
 
+  // call(), and if the device has no room for it: which batch size does have room.
+  template <class Call>
+  double fitting(MlpContext<Real>& scratch, const Batch& batch, const Call& call) const {
+    try {
+      return call();
+    } catch (const MemoryError& error) {
+      const auto available = static_cast<double>(error.available() + scratch.batch_bytes());
+      // Memory is taken with a quarter to spare.
+      const double fits = std::floor(available / (1.25 * shape_.sample_bytes(batch.shape())));
+      if (fits >= static_cast<double>(batch.size())) throw;
+      const std::string what =
+          fmt::format("{} (in a batch of {} samples)", error.what(), batch.size());
+      throw MemoryError(what,
+                        fits < 1 ? "not even one sample fits beside the model: a larger GPU, fewer "
+                                   "workers on this one or fewer hidden units would help"
+                                 : fmt::format("--batch-size {:.0f} fits", fits),
+                        error.available());
+    }
+  }
+
   // Brings the batch to the device. A CPU device reads the data set in place.
   static void stage(MlpContext<Real>& scratch, const Batch& batch) {
+    const bool ahead =
+        scratch.ahead_data == &batch.data() && std::ranges::equal(scratch.ahead_rows, batch.rows());
+    scratch.ahead_data = nullptr;
+    if (ahead) {
+      scratch.features = scratch.ahead_features;
+      scratch.labels = scratch.ahead_labels;
+    } else {
+      bring(scratch.device(), batch, scratch.features, scratch.labels);
+    }
+  }
+
+  // The next batch, while the device works on this one. The call's kernels have been launched: what
+  // they read stays good until they are through.
+  static void stage_ahead(MlpContext<Real>& scratch) {
+    if (!scratch.upcoming || !scratch.device().stages_copies()) return;
+    const Batch* const next = scratch.upcoming();
+    if (next == nullptr || next->empty()) return;
+    bring(scratch.device(), *next, scratch.ahead_features, scratch.ahead_labels);
+    scratch.ahead_data = &next->data();
+    scratch.ahead_rows.assign(next->rows().begin(), next->rows().end());
+  }
+
+  static void bring(BasicDevice<Real>& device, const Batch& batch, SparseRows<Real>& features,
+                    SparseRows<Real>& labels) {
     const Dataset& d = batch.data();
     const Index* const rows = batch.rows().data();
-    BasicDevice<Real>& device = scratch.device();
-    scratch.features = device.stage({batch.size(), d.feature_count, rows, d.feature_begin.data(),
-                                     d.feature_index.data(), d.feature_value.data()});
-    scratch.labels = device.stage(
+    features = device.stage({batch.size(), d.feature_count, rows, d.feature_begin.data(),
+                             d.feature_index.data(), d.feature_value.data()});
+    labels = device.stage(
         {batch.size(), d.label_count, rows, d.label_begin.data(), d.label_index.data(), nullptr});
+  }
+
+  // Scores with their bias into logits[batch x outputs]; the sum of the losses.
+  DeferredSum score(MlpContext<Real>& scratch, const Batch& batch, const Real* w,
+                    Real* logits) const {
+    BasicDevice<Real>& device = scratch.device();
+    const std::size_t last = layer_count() - 1;
+    stage(scratch, batch);
+    forward_hidden(scratch, batch, w);
+    if (last == 0) {
+      device.sparse_forward(scratch.features, this->outputs(), weight(w, 0), nullptr, false,
+                            logits);
+    } else {
+      forward_dense(scratch, batch, w, last, logits);
+    }
+    return shape_.task == Task::binary
+               ? device.sigmoid_loss(scratch.labels, bias(w, last), logits)
+               : device.softmax_loss(scratch.labels, this->outputs(), bias(w, last), logits);
   }
 
   // output = activation of the layer below x W^T, bias not added.
@@ -136,10 +247,10 @@ class Mlp final : public BasicModel<Real> {
     }
   }
 
-  // Forward, backward and accumulation; returns the mean loss. `sink.to` may be `w`: every layer
-  // hands its gradient down before its weights move.
-  double learn(MlpContext<Real>& scratch, const Batch& batch, const Real* w,
-               Sink<Real> sink) const {
+  // Forward, backward and accumulation; returns the sum of the losses. `sink.to` may be `w`: every
+  // layer hands its gradient down before its weights move.
+  DeferredSum learn(MlpContext<Real>& scratch, const Batch& batch, const Real* w,
+                    Sink<Real> sink) const {
     BasicDevice<Real>& device = scratch.device();
     stage(scratch, batch);
     forward_hidden(scratch, batch, w);
@@ -147,9 +258,9 @@ class Mlp final : public BasicModel<Real> {
     for (std::size_t layer = 0; layer < last; ++layer) {
       scratch.delta[layer].reset(device, batch.size() * width(layer));
     }
-    const double loss = last == 0                     ? learn_linear(scratch, batch, w, sink)
-                        : shape_.task == Task::binary ? learn_logit(scratch, batch, w, sink)
-                                                      : learn_softmax(scratch, batch, w, sink);
+    const DeferredSum loss = last == 0                     ? learn_linear(scratch, batch, w, sink)
+                             : shape_.task == Task::binary ? learn_logit(scratch, batch, w, sink)
+                                                           : learn_softmax(scratch, batch, w, sink);
     for (std::size_t layer = last; layer-- > 0;) {
       Real* D = scratch.delta[layer].data();
       device.relu_backward(batch.size(), width(layer), scratch.activation[layer].data(), D);
@@ -159,18 +270,18 @@ class Mlp final : public BasicModel<Real> {
         backward_sparse(scratch, batch, D, sink);
       }
     }
-    return loss / static_cast<double>(batch.size());
+    return loss;
   }
 
   static Real scale(const Batch& batch) { return Real(1) / static_cast<Real>(batch.size()); }
 
-  double learn_linear(MlpContext<Real>& scratch, const Batch& batch, const Real* w,
-                      Sink<Real> sink) const {
+  DeferredSum learn_linear(MlpContext<Real>& scratch, const Batch& batch, const Real* w,
+                           Sink<Real> sink) const {
     BasicDevice<Real>& device = scratch.device();
     scratch.output.reset(device, batch.size() * this->outputs());
     Real* Z = scratch.output.data();
     device.sparse_forward(scratch.features, this->outputs(), weight(w, 0), nullptr, false, Z);
-    const double loss =
+    const DeferredSum loss =
         shape_.task == Task::binary
             ? device.sigmoid_cross_entropy(scratch.labels, bias(w, 0), scale(batch), Z)
             : device.softmax_cross_entropy(scratch.labels, this->outputs(), bias(w, 0),
@@ -179,20 +290,20 @@ class Mlp final : public BasicModel<Real> {
     return loss;
   }
 
-  double learn_logit(MlpContext<Real>& scratch, const Batch& batch, const Real* w,
-                     Sink<Real> sink) const {
+  DeferredSum learn_logit(MlpContext<Real>& scratch, const Batch& batch, const Real* w,
+                          Sink<Real> sink) const {
     const std::size_t last = layer_count() - 1;
     scratch.output.reset(scratch.device(), batch.size());
     Real* z = scratch.output.data();
     forward_dense(scratch, batch, w, last, z);
-    const double loss =
+    const DeferredSum loss =
         scratch.device().sigmoid_cross_entropy(scratch.labels, bias(w, last), scale(batch), z);
     backward_dense(scratch, batch, w, last, z, sink);
     return loss;
   }
 
-  double learn_softmax(MlpContext<Real>& scratch, const Batch& batch, const Real* w,
-                       Sink<Real> sink) const {
+  DeferredSum learn_softmax(MlpContext<Real>& scratch, const Batch& batch, const Real* w,
+                            Sink<Real> sink) const {
     const std::size_t last = layer_count() - 1;
     return scratch.device().softmax_layer(scratch.labels,
                                           {.inputs = inputs(last),

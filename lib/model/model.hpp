@@ -12,6 +12,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -77,6 +78,9 @@ struct ModelShape {
   // Work of one gradient (or fused step; the same model of cost) of a batch, and of scoring it.
   Work gradient_work(const BatchShape& batch) const;
   Work scoring_work(const BatchShape& batch) const;
+  // Device memory that grows with a batch, per sample of a batch like this one: scores, hidden
+  // layers and their gradients, nonzeros and labels (of two batches, and sorted by feature).
+  double sample_bytes(const BatchShape& batch) const;
 };
 
 // A gradient as a flat vector in the model's layout. Outside `rows` the row-sparse layer is zero,
@@ -101,6 +105,11 @@ class BasicModelContext {
 
   BasicDevice<Real>& device() const { return device_; }
 
+  // Says which batch the next call will be about (null: not known), so that its way to a GPU hides
+  // behind this call's kernels: asked when they have all been launched and the result is not there
+  // yet. The batch must live until the next call. A wrong answer costs a copy. Not asked on CPUs.
+  std::function<const Batch*()> upcoming;
+
  private:
   BasicDevice<Real>& device_;
 };
@@ -117,6 +126,9 @@ class BasicModel {
   virtual std::unique_ptr<BasicModelContext<Real>> make_context(
       BasicDevice<Real>& device) const = 0;
 
+  // All calls: a GPU without room for the batch is a MemoryError whose hint names a batch size that
+  // fits.
+
   // Mean loss of the batch at w; g <- its gradient. Outside g.rows, layer 0 of g.flat must have
   // been zero before (as make_gradient and a former call leave it). Rows without labels contribute
   // neither loss nor gradient, but count in the divisor (the batch size); with Task binary they are
@@ -132,6 +144,12 @@ class BasicModel {
   // of the losses.
   virtual double scores(BasicModelContext<Real>& context, const Batch& batch, const Real* w,
                         Real* logits) const = 0;
+
+  // Measures a batch: the SUM of the losses, and the k best labels of each sample (as
+  // BasicDevice::top_k) into host memory top[batch x k]. Where the device can, the scores are never
+  // all in memory. Not for Task::binary.
+  virtual double rank(BasicModelContext<Real>& context, const Batch& batch, const Real* w,
+                      std::size_t k, std::uint32_t* top) const = 0;
 
   std::size_t outputs() const { return shape().task == Task::binary ? 1 : shape().label_count; }
 };

@@ -83,4 +83,13 @@ Work ModelShape::scoring_work(const BatchShape& batch) const {
   return work;
 }
 
+double ModelShape::sample_bytes(const BatchShape& batch) const {
+  // Two copies of index and value; sorted: number, row and value twice, and as much to work with.
+  constexpr double kNonzero = 2 * 8 + 4 + 2 * 8 + 12, kLabel = 2 * 4, kOffsets = 2 * 2 * 8;
+  double units = 0;
+  for (const std::size_t width : hidden) units += static_cast<double>(width);
+  return kOffsets + (kNonzero * batch.nonzeros + kLabel * batch.labels) / batch.samples +
+         kBytes * (2 * units + output_count(*this));
+}
+
 }  // namespace hetsgd

@@ -1,0 +1,99 @@
+#include <cstdint>
+
+#include "linalg/cuda/check.hpp"
+#include "linalg/cuda/index.hpp"
+#include "linalg/cuda/reduction.hpp"
+
+namespace hetsgd::cuda {
+
+namespace {
+
+template <class T>
+struct Vectors {
+  const T* in[kMostOperands];
+  T* out[kMostOperands];
+  unsigned inputs, outputs;
+};
+
+template <class T>
+__device__ T add(T a, T b) {
+  return a + b;
+}
+// Whole numbers wrap around.
+__device__ std::int64_t add(std::int64_t a, std::int64_t b) {
+  return static_cast<std::int64_t>(static_cast<std::uint64_t>(a) + static_cast<std::uint64_t>(b));
+}
+
+// Ties, and values that are not numbers, keep the earlier one.
+template <Reduction op, class T>
+__device__ T reduced(T a, T b) {
+  if (op == Reduction::max) return a < b ? b : a;
+  if (op == Reduction::min) return b < a ? b : a;
+  return add(a, b);
+}
+
+// Each thread has four numbers of every operand on their way at a time.
+constexpr std::size_t kUnroll = 4;
+constexpr std::size_t kBlockElements = kThreads * kUnroll;
+
+template <Reduction op, class T>
+__global__ void __launch_bounds__(kThreads) reduce_kernel(std::size_t n, Vectors<T> vectors) {
+  const std::size_t step = gridDim.x * kBlockElements;
+  for (std::size_t base = blockIdx.x * kBlockElements; base < n; base += step) {
+    T sum[kUnroll] = {};
+    for (unsigned r = 0; r < vectors.inputs; ++r) {
+      const T* const x = vectors.in[r];
+#pragma unroll
+      for (std::size_t u = 0; u < kUnroll; ++u) {
+        const std::size_t i = base + u * kThreads + threadIdx.x;
+        if (i < n) sum[u] = r == 0 ? x[i] : reduced<op>(sum[u], x[i]);
+      }
+    }
+    for (unsigned j = 0; j < vectors.outputs; ++j) {
+      T* const y = vectors.out[j];
+#pragma unroll
+      for (std::size_t u = 0; u < kUnroll; ++u) {
+        const std::size_t i = base + u * kThreads + threadIdx.x;
+        if (i < n) y[i] = sum[u];
+      }
+    }
+  }
+}
+
+template <Reduction op, class T>
+void launch(cudaStream_t stream, std::size_t n, const Vectors<T>& vectors) {
+  const auto blocks = static_cast<unsigned>(blocks_for(n, kBlockElements));
+  reduce_kernel<op, T><<<blocks, kThreads, 0, stream>>>(n, vectors);
+  check_launch("kernel reduce");
+}
+
+}  // namespace
+
+template <class T>
+void reduce_vectors(cudaStream_t stream, std::size_t n, Reduction op, const T* const* in,
+                    std::size_t inputs, T* const* out, std::size_t outputs) {
+  if (n == 0) return;
+  Vectors<T> vectors = {};
+  for (std::size_t r = 0; r < inputs; ++r) vectors.in[r] = in[r];
+  for (std::size_t j = 0; j < outputs; ++j) vectors.out[j] = out[j];
+  vectors.inputs = static_cast<unsigned>(inputs);
+  vectors.outputs = static_cast<unsigned>(outputs);
+  switch (op) {
+    case Reduction::sum:
+      return launch<Reduction::sum, T>(stream, n, vectors);
+    case Reduction::max:
+      return launch<Reduction::max, T>(stream, n, vectors);
+    case Reduction::min:
+      return launch<Reduction::min, T>(stream, n, vectors);
+  }
+}
+
+#define HETSGD_INSTANTIATE(T)                                                                   \
+  template void reduce_vectors<T>(cudaStream_t, std::size_t, Reduction, const T* const*,        \
+                                  std::size_t, T* const*, std::size_t);
+HETSGD_INSTANTIATE(float)
+HETSGD_INSTANTIATE(double)
+HETSGD_INSTANTIATE(std::int64_t)
+#undef HETSGD_INSTANTIATE
+
+}  // namespace hetsgd::cuda

@@ -1,4 +1,5 @@
 option(HETSGD_TESTS "Build the tests" ON)
+option(HETSGD_TEST_UNITY "One test program per folder, for builds from scratch (cmake/HetsgdTargets.cmake)" OFF)
 option(HETSGD_BENCHMARKS "Build the Google Benchmark programs" ON)
 option(HETSGD_FUZZERS "Build the libFuzzer targets (needs clang)" OFF)
 option(HETSGD_CUDA "Build the CUDA devices when the toolkit is found" ON)

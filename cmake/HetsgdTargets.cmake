@@ -3,10 +3,11 @@
 #
 #   hetsgd_layer(data LINKS hetsgd_linalg PRIVATE_LINKS PkgConfig::ZSTD)
 #
-# takes every .cpp of the folder, sub-folders included but for WITHOUT. REGISTERS: algorithms and clusters register
-# themselves in files that nothing refers to, so who links such a layer gets its archive whole.
+# takes every .cpp of the folder, sub-folders included but for WITHOUT. REGISTERS: algorithms and
+# clusters register themselves in files that nothing refers to, so who links such a layer gets its
+# archive whole. UNITY: see hetsgd_unity.
 function(hetsgd_layer name)
-  cmake_parse_arguments(ARG "REGISTERS" "WITHOUT" "LINKS;PRIVATE_LINKS" ${ARGN})
+  cmake_parse_arguments(ARG "REGISTERS;UNITY" "WITHOUT" "LINKS;PRIVATE_LINKS" ${ARGN})
   file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/${name}/*.cpp)
   if(ARG_WITHOUT)
     list(FILTER sources EXCLUDE REGEX "/${name}/${ARG_WITHOUT}/")
@@ -18,9 +19,20 @@ function(hetsgd_layer name)
   endif()
   add_library(hetsgd_${name} STATIC ${sources})
   target_link_libraries(hetsgd_${name} PUBLIC hetsgd_flags ${ARG_LINKS} PRIVATE ${ARG_PRIVATE_LINKS})
+  if(ARG_UNITY)
+    hetsgd_unity(hetsgd_${name})
+  endif()
   if(ARG_REGISTERS)
     target_link_options(hetsgd_${name} INTERFACE
       "SHELL:-Wl,--whole-archive $<TARGET_FILE:hetsgd_${name}> -Wl,--no-whole-archive")
+  endif()
+endfunction()
+
+# Sanitizer builds compile several files of this target as one, which halves their time; names at
+# namespace scope differ between its files. Other builds never do: each file includes what it uses.
+function(hetsgd_unity target)
+  if(HETSGD_SANITIZE)
+    set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 6)
   endif()
 endfunction()
 
@@ -42,23 +54,73 @@ if(HETSGD_TESTS)
     <fmt/format.h> <nlohmann/json.hpp> <algorithm> <functional> <map> <memory> <string> <vector>)
 endif()
 
-# hetsgd_test(data/reader LINKS hetsgd_data): tests/data/reader_test.cpp, a GoogleTest program.
-function(hetsgd_test path)
-  cmake_parse_arguments(ARG "" "TIMEOUT" "LINKS;LABELS" ${ARGN})
-  string(REPLACE "/" "_" target ${path})
-  add_executable(${target}_test ${CMAKE_SOURCE_DIR}/tests/${path}_test.cpp)
-  target_link_libraries(${target}_test PRIVATE ${ARG_LINKS} GTest::gtest GTest::gmock GTest::gtest_main)
-  target_include_directories(${target}_test PRIVATE ${CMAKE_SOURCE_DIR}/tests)
+# What every GoogleTest program is built with.
+function(hetsgd_test_program target)
+  target_link_libraries(${target} PRIVATE ${ARGN} GTest::gtest GTest::gmock GTest::gtest_main)
+  target_include_directories(${target} PRIVATE ${CMAKE_SOURCE_DIR}/tests)
   # What is tested keeps its optimisation; the tests themselves are compiled once and run once.
-  target_compile_options(${target}_test PRIVATE $<$<CONFIG:Release>:-O1> ${HETSGD_FALSE_WARNINGS})
-  target_precompile_headers(${target}_test REUSE_FROM hetsgd_test_prefix)
-  add_test(NAME ${path} COMMAND ${target}_test)
-  if(NOT ARG_TIMEOUT)
-    set(ARG_TIMEOUT 120)
-  endif()
+  target_compile_options(${target} PRIVATE $<$<CONFIG:Release>:-O1> ${HETSGD_FALSE_WARNINGS})
+  target_precompile_headers(${target} REUSE_FROM hetsgd_test_prefix)
+endfunction()
+
+# The ctest entry of tests/PATH_test.cpp.
+function(hetsgd_add_test path)
+  cmake_parse_arguments(ARG "" "" "COMMAND" ${ARGN})
+  add_test(NAME ${path} COMMAND ${ARG_COMMAND})
+  set(timeout 120)
   if(HETSGD_SANITIZE)
-    math(EXPR ARG_TIMEOUT "5 * ${ARG_TIMEOUT}")  # ThreadSanitizer is ten times slower
+    math(EXPR timeout "5 * ${timeout}")  # ThreadSanitizer is ten times slower
   endif()
-  set_tests_properties(${path} PROPERTIES TIMEOUT ${ARG_TIMEOUT} SKIP_RETURN_CODE 77
-                       LABELS "${ARG_LABELS}")
+  set_tests_properties(${path} PROPERTIES TIMEOUT ${timeout} SKIP_RETURN_CODE 77)
+endfunction()
+
+# hetsgd_tests(data LINKS hetsgd_data DEFINITIONS X="y"): every tests/data/*_test.cpp, called in that
+# folder. Each file is an entry of ctest, data/reader for reader_test.cpp. By default each is a
+# program too, data_reader_test: quick to build again. With HETSGD_TEST_UNITY a folder marked UNITY is
+# one program, data_tests, of a few translation units: less than half the time from scratch, and the
+# reason why names at namespace scope differ between the files of such a folder. A file with a main()
+# of its own stays a program. The target test_data builds them all.
+function(hetsgd_tests folder)
+  cmake_parse_arguments(ARG "UNITY" "" "LINKS;DEFINITIONS" ${ARGN})
+  file(GLOB sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/*_test.cpp)
+  add_custom_target(test_${folder})
+  foreach(source IN LISTS sources)
+    get_filename_component(name ${source} NAME_WE)
+    string(REGEX REPLACE "_test$" "" name ${name})
+    file(STRINGS ${source} own_main REGEX "^int main\\(")
+    if(HETSGD_TEST_UNITY AND ARG_UNITY AND NOT own_main)
+      set(target ${folder}_tests)
+      if(NOT TARGET ${target})
+        add_executable(${target})
+        hetsgd_test_program(${target} ${ARG_LINKS})
+        set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 5)
+      endif()
+      target_sources(${target} PRIVATE ${source})
+      hetsgd_suites(${source} filter)
+      hetsgd_add_test(${folder}/${name} COMMAND ${target} --gtest_filter=${filter})
+    else()
+      set(target ${folder}_${name}_test)
+      add_executable(${target} ${source})
+      hetsgd_test_program(${target} ${ARG_LINKS})
+      hetsgd_add_test(${folder}/${name} COMMAND ${target})
+    endif()
+    add_dependencies(test_${folder} ${target})
+    if(ARG_DEFINITIONS)
+      target_compile_definitions(${target} PRIVATE ${ARG_DEFINITIONS})
+    endif()
+  endforeach()
+endfunction()
+
+# The GoogleTest filter that takes the suites of `source`, parametrised and typed ones included.
+function(hetsgd_suites source result)
+  set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${source})
+  file(STRINGS ${source} lines REGEX "^(TYPED_)?TEST(_F|_P)?\\(")
+  set(filter)
+  foreach(line IN LISTS lines)
+    string(REGEX REPLACE "^[A-Z_]+\\(([A-Za-z0-9_]+).*" "\\1" suite "${line}")
+    list(APPEND filter "${suite}.*" "*/${suite}.*" "${suite}/*" "*/${suite}/*")
+  endforeach()
+  list(REMOVE_DUPLICATES filter)
+  list(JOIN filter ":" filter)
+  set(${result} "${filter}" PARENT_SCOPE)
 endfunction()

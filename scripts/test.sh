@@ -40,7 +40,7 @@ part() {
 
 # Where CUDA is found, one architecture is enough to see that the kernels compile.
 build() {
-  cmake --preset "$1" -DCMAKE_CUDA_ARCHITECTURES=90 && cmake --build --preset "$1" -j "$cores" "${@:2}"
+  cmake --preset "$1" -DCMAKE_CUDA_ARCHITECTURES=90 -DHETSGD_TEST_UNITY=ON && cmake --build --preset "$1" -j "$cores" "${@:2}"
 }
 
 # Tests of one preset; without the build there is nothing to run.
@@ -71,10 +71,7 @@ build_and_test release
 if ! $quick; then
   build_and_test asan-ubsan
   # ThreadSanitizer: what has threads; the rest runs on one, and would only make the run longer.
-  concurrent=(tests/{cluster,collective,algorithm,training}/*_test.cpp)
-  concurrent=("${concurrent[@]#tests/}")
-  concurrent=("${concurrent[@]%.cpp}")
-  if part "tsan: build" build tsan --target "${concurrent[@]//\//_}" ; then
+  if part "tsan: build" build tsan --target test_{cluster,collective,algorithm,training}; then
     part "tsan: tests" ctest --preset tsan -j "$cores" -R '^(cluster|collective|algorithm|training)/' || true
   fi
   if part "fuzzers: build" build fuzz --target tests/fuzz/all; then

@@ -13,7 +13,7 @@ namespace {
 
 using Json = nlohmann::json;
 
-enum class Format { text, markdown, json };
+enum class ListFormat { text, markdown, json };
 
 // An algorithm with its options as declared.
 struct Described {
@@ -147,7 +147,7 @@ class Algorithms final : public Command {
 
   void declare(OptionSet& set) override {
     set.add_choice("format", format_,
-                   {{"text", Format::text}, {"markdown", Format::markdown}, {"json", Format::json}},
+                   {{"text", ListFormat::text}, {"markdown", ListFormat::markdown}, {"json", ListFormat::json}},
                    "how to print");
   }
 
@@ -158,20 +158,20 @@ class Algorithms final : public Command {
 
  private:
   std::string table() const {
-    if (format_ == Format::text) return text_table();
-    if (format_ == Format::markdown) return markdown_table();
+    if (format_ == ListFormat::text) return text_table();
+    if (format_ == ListFormat::markdown) return markdown_table();
     Json all = Json::array();
     for (const RegisteredAlgorithm& each : algorithms()) all.push_back(algorithm_json(each));
     return all.dump(2) + "\n";
   }
 
   std::string detail(const RegisteredAlgorithm& one) const {
-    if (format_ == Format::text) return detail_text(one);
-    if (format_ == Format::markdown) return detail_markdown(one);
+    if (format_ == ListFormat::text) return detail_text(one);
+    if (format_ == ListFormat::markdown) return detail_markdown(one);
     return algorithm_json(one).dump(2) + "\n";
   }
 
-  Format format_ = Format::text;
+  ListFormat format_ = ListFormat::text;
 };
 
 }  // namespace

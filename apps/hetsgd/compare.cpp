@@ -11,7 +11,7 @@
 namespace hetsgd {
 namespace {
 
-enum class Format { text, markdown, csv, json };
+enum class CompareFormat { text, markdown, csv, json };
 
 class Compare final : public Command {
  public:
@@ -34,10 +34,10 @@ class Compare final : public Command {
             "algorithm, or one of the files, with whose group the others are compared; default: "
             "the group of the first file");
     set.add_choice("format", format_,
-                   {{"text", Format::text},
-                    {"markdown", Format::markdown},
-                    {"csv", Format::csv},
-                    {"json", Format::json}},
+                   {{"text", CompareFormat::text},
+                    {"markdown", CompareFormat::markdown},
+                    {"csv", CompareFormat::csv},
+                    {"json", CompareFormat::json}},
                    "how to print");
     set.add("runs", runs_, "one row per file instead of one per group of seeds");
     set.add("fail_if_slower", fail_if_slower_,
@@ -62,16 +62,16 @@ class Compare final : public Command {
 
  private:
   void print(const Comparison& comparison) const {
-    if (format_ == Format::json) {
+    if (format_ == CompareFormat::json) {
       fmt::print("{}\n", comparison_json(comparison).dump(1));
       return;
     }
-    if (format_ == Format::csv) {
+    if (format_ == CompareFormat::csv) {
       const Table table = runs_ ? runs_table(comparison) : groups_table(comparison);
       fmt::print("{}", table.format(TableFormat::csv));
       return;
     }
-    const TableFormat format = format_ == Format::text ? TableFormat::text : TableFormat::markdown;
+    const TableFormat format = format_ == CompareFormat::text ? TableFormat::text : TableFormat::markdown;
     fmt::print("{}",
                runs_ ? runs_table(comparison).format(format) : groups_report(comparison, format));
   }
@@ -87,7 +87,7 @@ class Compare final : public Command {
 
   std::vector<std::string> targets_;
   std::string reference_;
-  Format format_ = Format::text;
+  CompareFormat format_ = CompareFormat::text;
   bool runs_ = false;
   double fail_if_slower_ = 0;
 };

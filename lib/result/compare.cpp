@@ -14,7 +14,6 @@ namespace {
 using nlohmann::json;
 
 constexpr double kMissed = std::numeric_limits<double>::infinity();
-constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
 
 std::vector<Evaluation> evaluations(const json& result, const std::string& metric) {
   std::vector<Evaluation> all;

@@ -1,12 +1,16 @@
 // The steps of compare(), each in a file of its own.
 #pragma once
 
+#include <limits>
 #include <string>
 #include <vector>
 
 #include "result/compare.hpp"
 
 namespace hetsgd {
+
+// A number that there is not.
+inline constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
 
 // compare_groups.cpp: puts runs that differ in their seed alone into groups, marks the reference
 // and names the groups. Errors: usage (no such reference).

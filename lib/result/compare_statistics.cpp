@@ -9,7 +9,6 @@
 namespace hetsgd {
 namespace {
 
-constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
 
 // NaN as soon as one of the values is.
 Interval interval_of(const std::vector<double>& values) {

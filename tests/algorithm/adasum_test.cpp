@@ -11,12 +11,12 @@
 namespace hetsgd::test {
 namespace {
 
-const Settings kBase = {
+const Settings kSsgd = {
     {"train", "generate:tiny"}, {"test", "generate:tiny"}, {"cache", "false"},
     {"hidden", "16"},           {"batch_size", "32"},      {"learning_rate", "0.5"},
     {"max_samples", "3200"},    {"record_steps", "true"},  {"evaluate_every", "640"},
     {"profile", "v100"},        {"network", "pcie3"},      {"algorithm", "ssgd"}};
-const Settings kAdasum = with(kBase, {{"reduce", "adasum"}});
+const Settings kAdasum = with(kSsgd, {{"reduce", "adasum"}});
 
 // Every worker's batch is the whole of the data, in an order of its own: equal gradients.
 const Settings kEqualGradients = {
@@ -41,12 +41,12 @@ std::string refusal(const Settings& settings) {
   return "";
 }
 
-TEST(AdasumStep, OneWorkerIsSsgd) { expect_same_bits(run_training(kBase), run_training(kAdasum)); }
+TEST(AdasumStep, OneWorkerIsSsgd) { expect_same_bits(run_training(kSsgd), run_training(kAdasum)); }
 
 // AS(d, ..., d) = d: P workers with one gradient make one worker's steps. What differs is the order
 // in which a batch's samples are summed.
 TEST(AdasumStep, EqualGradientsAreOneGradient) {
-  const Settings one = with(with(kBase, kEqualGradients), {{"max_samples", "1600"}});
+  const Settings one = with(with(kSsgd, kEqualGradients), {{"max_samples", "1600"}});
   const std::vector<double> expected = step_losses(run_training(one));
   for (const char* workers : {"2", "3", "4"}) {
     for (const char* shape : {"tree", "linear"}) {
@@ -73,7 +73,7 @@ TEST(AdasumStep, EqualGradientsAreOneGradient) {
 TEST(AdasumStep, OneNodeIsTheMean) {
   for (const char* batch : {"split", "full"}) {
     const Settings mean =
-        with(kBase, {{"workers", "4"}, {"optimizer", "momentum"}, {"per_worker_batch", batch}});
+        with(kSsgd, {{"workers", "4"}, {"optimizer", "momentum"}, {"per_worker_batch", batch}});
     const Record adasum = run_training(with(mean, {{"reduce", "adasum"}, {"node_size", "4"}}));
     expect_close(step_losses(run_training(mean)), step_losses(adasum), 2e-5);
   }

@@ -7,7 +7,7 @@
 namespace hetsgd::test {
 namespace {
 
-const Settings kBase = {
+const Settings kAdpsgd = {
     {"train", "generate:tiny"}, {"test", "generate:tiny"}, {"cache", "false"},
     {"hidden", "16"},           {"batch_size", "32"},      {"learning_rate", "0.5"},
     {"max_samples", "3200"},    {"record_steps", "true"},  {"evaluate_every", "640"},
@@ -23,8 +23,8 @@ std::vector<nlohmann::json> events_of(const Record& record, const std::string& t
 
 // Without a peer x <- x - lr g(x): sgd, up to the order of summation inside the fused step's GEMM.
 TEST(AdPsgd, OneWorkerIsSgd) {
-  const Record sgd = run_training(with(kBase, {{"algorithm", "sgd"}}));
-  const Record adpsgd = run_training(kBase);
+  const Record sgd = run_training(with(kAdpsgd, {{"algorithm", "sgd"}}));
+  const Record adpsgd = run_training(kAdpsgd);
   expect_close(step_losses(sgd), step_losses(adpsgd), 1e-5);
   expect_close_curves(sgd, adpsgd, 1e-5);
   EXPECT_EQ(sgd.curve.back().updates, adpsgd.curve.back().updates);
@@ -34,7 +34,7 @@ TEST(AdPsgd, OneWorkerIsSgd) {
 // Two workers with the same gradients every time (a learning rate so small that no gradient counts)
 // stay at the common initial model: the mean of equal replicas is that replica, to the bit.
 TEST(AdPsgd, AveragingEqualReplicasChangesNothing) {
-  const Record run = run_training(with(kBase, {{"workers", "4"}, {"learning_rate", "1e-30"}}));
+  const Record run = run_training(with(kAdpsgd, {{"workers", "4"}, {"learning_rate", "1e-30"}}));
   ASSERT_GE(events_of(run, "average").size(), 20U);
   for (const CurvePoint& point : run.curve) {
     EXPECT_EQ(point.test_loss, run.curve.front().test_loss);
@@ -45,7 +45,7 @@ TEST(AdPsgd, AveragingEqualReplicasChangesNothing) {
 TEST(AdPsgd, EvenRanksAverageOncePerIteration) {
   for (const std::string workers : {"2", "3", "8"}) {
     const Record run = run_training(
-        with(kBase, {{"workers", workers}, {"straggler", "kind=uniform,min=0ms,max=5ms"}}));
+        with(kAdpsgd, {{"workers", workers}, {"straggler", "kind=uniform,min=0ms,max=5ms"}}));
     std::map<int, int> averagings, iterations, peers;
     for (const auto& e : events_of(run, "average")) {
       const int active = e["active"].get<int>();
@@ -75,10 +75,10 @@ TEST(AdPsgd, EvenRanksAverageOncePerIteration) {
 
 // A slow worker holds nobody up: the others make as many iterations as without it.
 TEST(AdPsgd, AStragglerHoldsNobodyUp) {
-  const Settings base = with(kBase, {{"workers", "4"},
-                                     {"max_samples", "0"},
-                                     {"max_time", "400ms"},
-                                     {"profile", HETSGD_TEST_DATA "/latency_only_profile.json"}});
+  const Settings base = with(kAdpsgd, {{"workers", "4"},
+                                       {"max_samples", "0"},
+                                       {"max_time", "400ms"},
+                                       {"profile", HETSGD_TEST_DATA "/latency_only_profile.json"}});
   const Record equal = run_training(base);
   for (const std::string slow : {"2", "3"}) {
     const Record run =
@@ -100,9 +100,9 @@ TEST(AdPsgd, Timeline) {
 }
 
 TEST(AdPsgd, LearnsEverywhere) {
-  expect_learns_everywhere(with(kBase, {{"max_samples", "12000"},
-                                        {"record_steps", "false"},
-                                        {"straggler", "kind=uniform,min=0ms,max=1ms"}}));
+  expect_learns_everywhere(with(kAdpsgd, {{"max_samples", "12000"},
+                                          {"record_steps", "false"},
+                                          {"straggler", "kind=uniform,min=0ms,max=1ms"}}));
 }
 
 }  // namespace

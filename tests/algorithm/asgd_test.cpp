@@ -6,7 +6,7 @@
 namespace hetsgd::test {
 namespace {
 
-const Settings kBase = {
+const Settings kAsgd = {
     {"train", "generate:tiny"}, {"test", "generate:tiny"}, {"cache", "false"},
     {"algorithm", "asgd"},      {"hidden", "16"},          {"batch_size", "32"},
     {"learning_rate", "0.5"},   {"max_samples", "3200"},   {"record_steps", "true"},
@@ -15,8 +15,8 @@ const Settings kBase = {
 // One worker: its gradient is applied before it computes the next, w <- w - lr g. The same as sgd
 // up to sgd's fused step, and to the bit what ssgd's server makes of one worker.
 TEST(Asgd, OneWorkerIsSgd) {
-  const Record asgd = run_training(kBase);
-  const Record sgd = run_training(with(kBase, {{"algorithm", "sgd"}}));
+  const Record asgd = run_training(kAsgd);
+  const Record sgd = run_training(with(kAsgd, {{"algorithm", "sgd"}}));
   expect_close(step_losses(asgd), step_losses(sgd), 1e-5);
   EXPECT_EQ(asgd.curve.back().updates, sgd.curve.back().updates);
   EXPECT_EQ(asgd.histograms.at("staleness"), (std::map<std::int64_t, std::uint64_t>{{0, 100}}));
@@ -24,7 +24,7 @@ TEST(Asgd, OneWorkerIsSgd) {
 
 TEST(Asgd, OneWorkerIsCentralSsgdWithOneWorkerToTheBit) {
   for (const char* optimizer : {"sgd", "momentum", "nesterov"}) {
-    const Settings base = with(kBase, {{"optimizer", optimizer}, {"learning_rate", "0.1"}});
+    const Settings base = with(kAsgd, {{"optimizer", optimizer}, {"learning_rate", "0.1"}});
     expect_same_bits(run_training(base),
                      run_training(with(base, {{"algorithm", "ssgd"}, {"storage", "central"}})));
   }
@@ -32,7 +32,7 @@ TEST(Asgd, OneWorkerIsCentralSsgdWithOneWorkerToTheBit) {
 
 // Between a pull and the next push every other of P equal workers pushes once: staleness P - 1.
 TEST(Asgd, StalenessOfEqualWorkersIsOneLessThanTheirNumber) {
-  const Record run = run_training(with(kBase, {{"workers", "4"}, {"learning_rate", "0.1"}}));
+  const Record run = run_training(with(kAsgd, {{"workers", "4"}, {"learning_rate", "0.1"}}));
   const auto& staleness = run.histograms.at("staleness");
   std::uint64_t pushes = 0;
   for (const auto& [value, count] : staleness) pushes += count;
@@ -45,7 +45,7 @@ TEST(Asgd, StalenessOfEqualWorkersIsOneLessThanTheirNumber) {
 // A worker k times as slow as the others misses about k (P - 1) updates.
 TEST(Asgd, AStragglersGradientsAreStale) {
   const Record run =
-      run_training(with(kBase, {{"workers", "4"},
+      run_training(with(kAsgd, {{"workers", "4"},
                                 {"speed", "1,1,1,0.1"},
                                 {"learning_rate", "0.1"},
                                 {"profile", HETSGD_TEST_DATA "/compute_only_profile.json"}}));
@@ -54,7 +54,7 @@ TEST(Asgd, AStragglersGradientsAreStale) {
 
 // A push costs as many parameter-sized messages as it should: n gradients up, n parameters down.
 TEST(Asgd, CountsBytesByKind) {
-  const Record run = run_training(with(kBase, {{"workers", "2"}}));
+  const Record run = run_training(with(kAsgd, {{"workers", "2"}}));
   for (const WorkerRecord& worker : run.workers) {
     const std::uint64_t n_bytes = 4 * run.parameters * worker.updates;
     const Ledger& ledger = worker.report.ledger;
@@ -70,7 +70,7 @@ TEST(Asgd, Timeline) {
 }
 
 TEST(Asgd, LearnsOnBothClusters) {
-  expect_learns_everywhere(with(kBase, {{"batch_size", "16"},
+  expect_learns_everywhere(with(kAsgd, {{"batch_size", "16"},
                                         {"learning_rate", "0.3"},
                                         {"max_samples", "16000"},
                                         {"evaluate_every", "4000"},

@@ -9,21 +9,13 @@
 namespace hetsgd::test {
 namespace {
 
-const Settings kBase = {
+const Settings kCrossbow = {
     {"train", "generate:tiny"}, {"test", "generate:tiny"}, {"cache", "false"},
     {"hidden", "16"},           {"batch_size", "8"},       {"learning_rate", "0.5"},
     {"max_samples", "8000"},    {"record_steps", "true"},  {"evaluate_every", "800"},
     {"network", "ideal"},       {"algorithm", "sma"},      {"workers", "1"}};
 
-const Settings kTuned = with(kBase, {{"learners_per_device", "auto"}, {"tuner_every", "5"}});
-
-std::vector<nlohmann::json> events_of(const Record& record, const std::string& type) {
-  std::vector<nlohmann::json> found;
-  for (const auto& event : record.events) {
-    if (event["type"] == type) found.push_back(event);
-  }
-  return found;
-}
+const Settings kTuned = with(kCrossbow, {{"learners_per_device", "auto"}, {"tuner_every", "5"}});
 
 // Every launch takes 1 ms. An iteration of m learners: the batch 9, differences 1 and corrections 1
 // of all at once; their sum 1, z 2. So algorithm 2 can be followed without the program.
@@ -103,8 +95,8 @@ TEST(Crossbow, DevicesDecideForThemselvesAndShareTheData) {
 
 // m learners at once take m / throughput(m) times as long as one.
 TEST(Crossbow, LearnersAreChargedBySaturation) {
-  const Settings base = with(
-      kBase, {{"profile", HETSGD_TEST_DATA "/saturating_profile.json"}, {"max_samples", "960"}});
+  const Settings base = with(kCrossbow, {{"profile", HETSGD_TEST_DATA "/saturating_profile.json"},
+                                         {"max_samples", "960"}});
   for (const auto& [m, throughput] :
        std::vector<std::pair<int, double>>{{1, 1.0}, {2, 1.3}, {4, 1.4}, {6, 1.4}}) {
     const Record run = run_training(with(base, {{"learners_per_device", std::to_string(m)}}));
@@ -115,12 +107,12 @@ TEST(Crossbow, LearnersAreChargedBySaturation) {
 }
 
 // The learning rate falls after 0.4 and 0.8 of an epoch (800 rows of 2000).
-const Settings kSteps = with(kBase, {{"workers", "2"},
-                                     {"profile", "v100"},
-                                     {"schedule", "step"},
-                                     {"step_epochs", "0.4,0.8"},
-                                     {"evaluate_every", "160"},
-                                     {"max_samples", "2400"}});
+const Settings kSteps = with(kCrossbow, {{"workers", "2"},
+                                         {"profile", "v100"},
+                                         {"schedule", "step"},
+                                         {"step_epochs", "0.4,0.8"},
+                                         {"evaluate_every", "160"},
+                                         {"max_samples", "2400"}});
 
 // A rate of (nearly) nothing: the accuracy is always that of the initial model.
 TEST(Crossbow, RestartsWhereAccuracyHasNotRisen) {

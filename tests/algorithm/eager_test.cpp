@@ -7,17 +7,17 @@
 namespace hetsgd::test {
 namespace {
 
-const Settings kBase = {
+const Settings kEager = {
     {"train", "generate:tiny"}, {"test", "generate:tiny"}, {"cache", "false"},
     {"hidden", "16"},           {"batch_size", "32"},      {"learning_rate", "0.5"},
     {"max_samples", "3200"},    {"record_steps", "true"},  {"evaluate_every", "640"},
     {"profile", "v100"},        {"network", "pcie3"}};
 
 // Every step takes the same time, whatever the nonzeros of its batch.
-const Settings kEqual = {{"profile", HETSGD_TEST_DATA "/latency_only_profile.json"}};
+const Settings kEqualEager = {{"profile", HETSGD_TEST_DATA "/latency_only_profile.json"}};
 
 Settings eager(const std::string& kind, const Settings& more) {
-  return with(with(kBase, {{"algorithm", "eager-" + kind}}), more);
+  return with(with(kEager, {{"algorithm", "eager-" + kind}}), more);
 }
 
 // All gradients ready: contributors = P in every round, and
@@ -27,10 +27,10 @@ TEST(Eager, AllReadyIsSsgd) {
     for (const std::string workers : {"2", "3", "4", "8"}) {
       for (const std::string network : {"pcie3", "ethernet-1g", "ideal"}) {
         SCOPED_TRACE(kind + ", " + workers + " workers, " + network);
-        const Settings base =
-            with(kEqual, {{"workers", workers}, {"network", network}, {"max_samples", "6400"}});
+        const Settings base = with(
+            kEqualEager, {{"workers", workers}, {"network", network}, {"max_samples", "6400"}});
         const Record ssgd = run_training(
-            with(with(kBase, base), {{"algorithm", "ssgd"}, {"per_worker_batch", "full"}}));
+            with(with(kEager, base), {{"algorithm", "ssgd"}, {"per_worker_batch", "full"}}));
         const Record run = run_training(eager(kind, base));
         expect_same_bits(ssgd, run);
         const auto& contributors = run.histograms.at("contributors");
@@ -48,7 +48,7 @@ TEST(Eager, OneWorkerIsSgd) {
   const Settings schedule = {{"schedule", "inverse_time"}, {"inverse_rate", "2"}};
   for (const std::string kind : {"solo", "majority"}) {
     for (const Settings& more : {Settings(), schedule}) {
-      const Record sgd = run_training(with(with(kBase, {{"algorithm", "ssgd"}}), more));
+      const Record sgd = run_training(with(with(kEager, {{"algorithm", "ssgd"}}), more));
       const Record run = run_training(eager(kind, more));
       expect_close(step_losses(sgd), step_losses(run), 1e-5);
       EXPECT_EQ(sgd.curve.back().updates, run.curve.back().updates);
@@ -60,7 +60,7 @@ TEST(Eager, OneWorkerIsSgd) {
 TEST(Eager, AllReadyIsSsgdWithMomentum) {
   const Settings base = {{"workers", "3"}, {"optimizer", "momentum"}, {"momentum", "0.5"}};
   const Record ssgd =
-      run_training(with(with(kBase, base), {{"algorithm", "ssgd"}, {"per_worker_batch", "full"}}));
+      run_training(with(with(kEager, base), {{"algorithm", "ssgd"}, {"per_worker_batch", "full"}}));
   expect_same_bits(ssgd, run_training(eager("solo", base)));
 }
 

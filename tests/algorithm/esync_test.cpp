@@ -100,7 +100,7 @@ TEST(StateServer, QueriesThatAnotherOvertookChangeNothing) {
 
 // --- the algorithm
 
-const Settings kBase = {
+const Settings kEsync = {
     {"train", "generate:tiny"}, {"test", "generate:tiny"}, {"cache", "false"},
     {"algorithm", "esync"},     {"hidden", "16"},          {"batch_size", "32"},
     {"learning_rate", "0.5"},   {"max_samples", "6400"},   {"record_steps", "true"},
@@ -123,7 +123,7 @@ TEST(Esync, EqualWorkersAreSsgd) {
     for (const char* network : {HETSGD_TEST_DATA "/latency_only_network.json", "pcie3"}) {
       SCOPED_TRACE(std::string(profile) + ", " + network);
       const Settings base =
-          with(kBase, {{"workers", "4"}, {"network", network}, {"profile", profile}});
+          with(kEsync, {{"workers", "4"}, {"network", network}, {"profile", profile}});
       const Record esync = run_training(base);
       const Record ssgd =
           run_training(with(base, {{"algorithm", "ssgd"}, {"per_worker_batch", "full"}}));
@@ -137,24 +137,24 @@ TEST(Esync, EqualWorkersAreSsgd) {
 
 // w + (w_1 - w) = w_1, up to rounding.
 TEST(Esync, OneWorkerIsSgd) {
-  const Record esync = run_training(kBase);
-  expect_close(step_losses(esync), step_losses(run_training(with(kBase, {{"algorithm", "sgd"}}))),
+  const Record esync = run_training(kEsync);
+  expect_close(step_losses(esync), step_losses(run_training(with(kEsync, {{"algorithm", "sgd"}}))),
                1e-5);
 }
 
 // All made as many steps: n_i / sum n = 1 / P, the same numbers in other order of operations.
 TEST(Esync, EqualStepsWeighEqually) {
   const Settings base =
-      with(kBase, {{"workers", "4"}, {"profile", HETSGD_TEST_DATA "/latency_only_profile.json"}});
+      with(kEsync, {{"workers", "4"}, {"profile", HETSGD_TEST_DATA "/latency_only_profile.json"}});
   expect_same_bits(run_training(base), run_training(with(base, {{"weight", "steps"}})));
 }
 
 // Four times as fast: about four iterations while the slowest makes one, with an answer on the way
 // after each; the slowest makes exactly one.
 TEST(Esync, LocalStepsFollowSpeed) {
-  const Settings base = with(kBase, {{"workers", "3"},
-                                     {"speed", "1,1,0.25"},
-                                     {"profile", HETSGD_TEST_DATA "/compute_only_profile.json"}});
+  const Settings base = with(kEsync, {{"workers", "3"},
+                                      {"speed", "1,1,0.25"},
+                                      {"profile", HETSGD_TEST_DATA "/compute_only_profile.json"}});
   const Record run = run_training(base);
   std::map<std::pair<int, int>, int> steps;  // by rank and round
   for (const auto& event : run.events) {
@@ -179,11 +179,11 @@ TEST(Esync, LocalStepsFollowSpeed) {
 // The fast workers wait for about one of their own iterations per round (5 % of it), and for what
 // the slowest worker's batches differ in nonzeros.
 TEST(Esync, FastWorkersHardlyWait) {
-  const Settings base = with(kBase, {{"workers", "3"},
-                                     {"speed", "1,1,0.05"},
-                                     {"max_samples", "32000"},
-                                     {"evaluate_every", "32000"},
-                                     {"profile", HETSGD_TEST_DATA "/compute_only_profile.json"}});
+  const Settings base = with(kEsync, {{"workers", "3"},
+                                      {"speed", "1,1,0.05"},
+                                      {"max_samples", "32000"},
+                                      {"evaluate_every", "32000"},
+                                      {"profile", HETSGD_TEST_DATA "/compute_only_profile.json"}});
   for (const char* ack : {"immediate", "delayed"}) {
     const Record esync = run_training(with(base, {{"ack", ack}}));
     const Record ssgd =
@@ -196,7 +196,7 @@ TEST(Esync, FastWorkersHardlyWait) {
 TEST(Esync, RoundsEndTheRunWithAMeasuredModel) {
   for (const char* cluster : {"sim", "threads"}) {
     const Record run = run_training(
-        with(kBase,
+        with(kEsync,
              {{"cluster", cluster}, {"workers", "3"}, {"rounds", "7"}, {"max_samples", "999999"}}));
     EXPECT_EQ(run.status, Status::completed);
     EXPECT_EQ(count(run, "local_steps"), 7U * 3U);  // exactly T
@@ -207,11 +207,11 @@ TEST(Esync, RoundsEndTheRunWithAMeasuredModel) {
 // A round trip of 10 s: the answer to the first query of the slowest worker comes when all have
 // made many more iterations, which count.
 TEST(Esync, DelayedAnswersLetWorkersTrainOn) {
-  const Settings base = with(kBase, {{"workers", "2"},
-                                     {"rounds", "4"},
-                                     {"max_samples", "999999"},
-                                     {"profile", HETSGD_TEST_DATA "/latency_only_profile.json"},
-                                     {"network", HETSGD_TEST_DATA "/latency_only_network.json"}});
+  const Settings base = with(kEsync, {{"workers", "2"},
+                                      {"rounds", "4"},
+                                      {"max_samples", "999999"},
+                                      {"profile", HETSGD_TEST_DATA "/latency_only_profile.json"},
+                                      {"network", HETSGD_TEST_DATA "/latency_only_network.json"}});
   const Record immediate = run_training(base);
   const Record delayed = run_training(with(base, {{"ack", "delayed"}}));
   EXPECT_EQ(immediate.histograms.at("local_steps").rbegin()->first, 1);
@@ -231,11 +231,11 @@ TEST(Esync, TimelineDelayed) {
 }
 
 TEST(Esync, LearnsOnBothClusters) {
-  const Settings base = with(kBase, {{"batch_size", "16"},
-                                     {"learning_rate", "0.5"},
-                                     {"max_samples", "24000"},
-                                     {"evaluate_every", "4000"},
-                                     {"record_steps", "false"}});
+  const Settings base = with(kEsync, {{"batch_size", "16"},
+                                      {"learning_rate", "0.5"},
+                                      {"max_samples", "24000"},
+                                      {"evaluate_every", "4000"},
+                                      {"record_steps", "false"}});
   expect_learns_everywhere(base);
   expect_learns_everywhere(with(base, {{"ack", "delayed"}, {"weight", "steps"}}));
   expect_learns_everywhere(with(base, {{"ack", "delayed"},
@@ -246,8 +246,9 @@ TEST(Esync, LearnsOnBothClusters) {
 
 // A delayed answer is exact in virtual time: the same bytes whatever the number of host threads.
 TEST(Esync, DelayedAnswersAreReproducible) {
-  const Settings base = with(
-      kBase, {{"workers", "4"}, {"ack", "delayed"}, {"straggler", "kind=uniform,min=0ms,max=5ms"}});
+  const Settings base =
+      with(kEsync,
+           {{"workers", "4"}, {"ack", "delayed"}, {"straggler", "kind=uniform,min=0ms,max=5ms"}});
   const Record one = run_training(with(base, {{"host_threads", "1"}}));
   const Record two = run_training(with(base, {{"host_threads", "2"}}));
   expect_same_bits(one, two);

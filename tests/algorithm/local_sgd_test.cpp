@@ -9,7 +9,7 @@
 namespace hetsgd::test {
 namespace {
 
-const Settings kBase = {
+const Settings kLocalSgd = {
     {"train", "generate:tiny"}, {"test", "generate:tiny"}, {"cache", "false"},
     {"hidden", "16"},           {"batch_size", "16"},      {"learning_rate", "0.5"},
     {"max_samples", "2560"},    {"record_steps", "true"},  {"evaluate_every", "640"},
@@ -18,7 +18,7 @@ const Settings kBase = {
 // The mean of one replica is that replica: sgd with pauses, to the bit.
 TEST(LocalSgd, OneWorkerIsSgd) {
   for (const char* optimizer : {"sgd", "momentum"}) {
-    const Settings base = with(kBase, {{"optimizer", optimizer}, {"learning_rate", "0.2"}});
+    const Settings base = with(kLocalSgd, {{"optimizer", optimizer}, {"learning_rate", "0.2"}});
     for (const char* steps : {"1", "8"}) {
       expect_same_bits(run_training(with(base, {{"algorithm", "sgd"}})),
                        run_training(with(base, {{"local_steps", steps}})));
@@ -28,7 +28,7 @@ TEST(LocalSgd, OneWorkerIsSgd) {
 
 // mean_i (w - lr g_i) = w - lr mean_i g_i.
 TEST(LocalSgd, OneStepPerRoundIsSsgd) {
-  const Settings base = with(kBase, {{"workers", "4"}});
+  const Settings base = with(kLocalSgd, {{"workers", "4"}});
   const Record ssgd =
       run_training(with(base, {{"algorithm", "ssgd"}, {"per_worker_batch", "full"}}));
   const Record local = run_training(with(base, {{"local_steps", "1"}}));
@@ -39,7 +39,7 @@ TEST(LocalSgd, OneStepPerRoundIsSsgd) {
 // delta = lr mean_i g_i: momentum of the outer optimizer, with rate 1, is that of ssgd's,
 // v <- mu v + lr g; up to rounding.
 TEST(LocalSgd, OuterMomentumIsSsgdsMomentum) {
-  const Settings base = with(kBase, {{"workers", "4"}, {"learning_rate", "0.1"}});
+  const Settings base = with(kLocalSgd, {{"workers", "4"}, {"learning_rate", "0.1"}});
   for (const char* kind : {"momentum", "nesterov"}) {
     const Record ssgd = run_training(with(base, {{"algorithm", "ssgd"},
                                                  {"per_worker_batch", "full"},
@@ -53,7 +53,7 @@ TEST(LocalSgd, OuterMomentumIsSsgdsMomentum) {
 
 // elastic without momentum merges once per mega-batch, 3 P batches here.
 TEST(LocalSgd, IsElasticWithoutMomentum) {
-  const Settings base = with(kBase, {{"workers", "3"}});
+  const Settings base = with(kLocalSgd, {{"workers", "3"}});
   const Record elastic =
       run_training(with(base, {{"algorithm", "elastic"}, {"mega_batch", "9"}, {"gamma", "0"}}));
   const Record local = run_training(with(base, {{"local_steps", "3"}}));
@@ -63,7 +63,7 @@ TEST(LocalSgd, IsElasticWithoutMomentum) {
 // x - eta (x - mean) with momentum 0 is the interpolation of outer sgd.
 TEST(LocalSgd, OuterMomentumZeroIsOuterSgd) {
   const Settings base =
-      with(kBase, {{"workers", "3"}, {"local_steps", "4"}, {"outer_learning_rate", "0.7"}});
+      with(kLocalSgd, {{"workers", "3"}, {"local_steps", "4"}, {"outer_learning_rate", "0.7"}});
   expect_close(step_losses(run_training(base)),
                step_losses(run_training(
                    with(base, {{"outer_optimizer", "nesterov"}, {"outer_momentum", "0"}}))),
@@ -71,8 +71,8 @@ TEST(LocalSgd, OuterMomentumZeroIsOuterSgd) {
 }
 
 TEST(LocalSgd, RoundsAreFixedAndTheLastOneEndsWithTheBudget) {
-  const Record run =
-      run_training(with(kBase, {{"workers", "2"}, {"local_steps", "7"}, {"max_samples", "640"}}));
+  const Record run = run_training(
+      with(kLocalSgd, {{"workers", "2"}, {"local_steps", "7"}, {"max_samples", "640"}}));
   // 640 samples are 20 steps of two workers with 16 each: 7 + 7 + 6.
   EXPECT_EQ(run.histograms.at("local_steps"),
             (std::map<std::int64_t, std::uint64_t>{{6, 2}, {7, 4}}));
@@ -80,7 +80,7 @@ TEST(LocalSgd, RoundsAreFixedAndTheLastOneEndsWithTheBudget) {
 }
 
 TEST(LocalSgd, TheSameBitsOnThreadsAndSim) {
-  const Settings base = with(kBase, {{"workers", "3"}, {"outer_optimizer", "nesterov"}});
+  const Settings base = with(kLocalSgd, {{"workers", "3"}, {"outer_optimizer", "nesterov"}});
   expect_same_bits(run_training(base), run_training(with(base, {{"cluster", "threads"}})));
 }
 
@@ -94,7 +94,7 @@ TEST(LocalSgd, Timeline) {
 
 TEST(LocalSgd, LearnsOnBothClusters) {
   const Settings base = with(
-      kBase, {{"max_samples", "24000"}, {"evaluate_every", "4000"}, {"record_steps", "false"}});
+      kLocalSgd, {{"max_samples", "24000"}, {"evaluate_every", "4000"}, {"record_steps", "false"}});
   expect_learns_everywhere(base);
   expect_learns_everywhere(with(base, {{"outer_optimizer", "nesterov"},
                                        {"outer_learning_rate", "0.7"},

@@ -12,7 +12,7 @@ namespace {
 
 using Names = std::set<std::string>;
 
-const Settings kBase = {
+const Settings kRecords = {
     {"train", "generate:tiny"}, {"test", "generate:tiny"},  {"cache", "false"},
     {"hidden", "16"},           {"batch_size", "32"},       {"learning_rate", "0.1"},
     {"max_samples", "3200"},    {"mega_batch", "20"},       {"profile", "v100"},
@@ -86,8 +86,8 @@ std::string name_of(const Expected& one) {
 }
 
 Record run(const Expected& one, bool record_steps) {
-  return run_training(with(with(kBase, {{"algorithm", one.algorithm},
-                                        {"record_steps", record_steps ? "true" : "false"}}),
+  return run_training(with(with(kRecords, {{"algorithm", one.algorithm},
+                                           {"record_steps", record_steps ? "true" : "false"}}),
                            one.more));
 }
 
@@ -164,7 +164,7 @@ TEST(Records, RecordStepsLeavesTheRunAsItIs) {
 }
 
 TEST(Records, TheRowsOfEachShard) {
-  const Settings base = with(kBase, {{"algorithm", "ssgd"}});
+  const Settings base = with(kRecords, {{"algorithm", "ssgd"}});
   for (const WorkerRecord& worker : run_training(base).workers) {
     EXPECT_EQ(worker.shard_rows, 2000U);
   }

@@ -8,22 +8,14 @@
 namespace hetsgd::test {
 namespace {
 
-const Settings kBase = {
+const Settings kRna = {
     {"train", "generate:tiny"}, {"test", "generate:tiny"}, {"cache", "false"},
     {"hidden", "16"},           {"batch_size", "32"},      {"learning_rate", "0.5"},
     {"max_samples", "3200"},    {"record_steps", "true"},  {"evaluate_every", "640"},
     {"profile", "v100"},        {"network", "pcie3"},      {"algorithm", "rna"}};
 
 // Every step takes the same time, whatever the nonzeros of its batch.
-const Settings kEqual = {{"profile", HETSGD_TEST_DATA "/latency_only_profile.json"}};
-
-std::vector<nlohmann::json> events_of(const Record& record, const std::string& type) {
-  std::vector<nlohmann::json> found;
-  for (const auto& event : record.events) {
-    if (event["type"] == type) found.push_back(event);
-  }
-  return found;
-}
+const Settings kEqualRna = {{"profile", HETSGD_TEST_DATA "/latency_only_profile.json"}};
 
 std::uint64_t total(const Record& run, const std::string& histogram) {
   std::uint64_t sum = 0;
@@ -38,7 +30,7 @@ TEST(Rna, AllReadyIsSsgd) {
     for (const std::string network : {"pcie3", "ethernet-1g", "ideal"}) {
       SCOPED_TRACE(workers + " workers, " + network);
       const Settings base =
-          with(with(kBase, kEqual),
+          with(with(kRna, kEqualRna),
                {{"workers", workers}, {"network", network}, {"max_samples", "6400"}});
       const Record ssgd =
           run_training(with(base, {{"algorithm", "ssgd"}, {"per_worker_batch", "full"}}));
@@ -51,15 +43,15 @@ TEST(Rna, AllReadyIsSsgd) {
 }
 
 TEST(Rna, OneWorkerIsSgd) {
-  const Record sgd = run_training(with(kBase, {{"algorithm", "sgd"}}));
-  const Record rna = run_training(kBase);
+  const Record sgd = run_training(with(kRna, {{"algorithm", "sgd"}}));
+  const Record rna = run_training(kRna);
   expect_close(step_losses(sgd), step_losses(rna), 1e-5);
   expect_close_curves(sgd, rna, 1e-5);
 }
 
 // One group by hand is no group: the same bits as flat. Equal workers are one group by time, too.
 TEST(Rna, OneGroupIsFlat) {
-  const Settings base = with(with(kBase, kEqual), {{"workers", "4"}});
+  const Settings base = with(with(kRna, kEqualRna), {{"workers", "4"}});
   const Record flat = run_training(base);
   expect_same_bits(flat, run_training(with(base, {{"hierarchical", "true"}, {"groups", "0-3"}})));
   const Record automatic =
@@ -74,11 +66,11 @@ TEST(Rna, OneGroupIsFlat) {
 TEST(Rna, MoreProbesAnswerSooner) {
   std::vector<double> rounds_per_s, contributors;
   for (const std::string q : {"1", "2", "8"}) {
-    const Record run = run_training(with(kBase, {{"workers", "8"},
-                                                 {"probes", q},
-                                                 {"straggler", "kind=uniform,min=10ms,max=50ms"},
-                                                 {"max_samples", "25600"},
-                                                 {"record_steps", "false"}}));
+    const Record run = run_training(with(kRna, {{"workers", "8"},
+                                                {"probes", q},
+                                                {"straggler", "kind=uniform,min=10ms,max=50ms"},
+                                                {"max_samples", "25600"},
+                                                {"record_steps", "false"}}));
     rounds_per_s.push_back(static_cast<double>(total(run, "contributors")) / run.elapsed.count());
     double sum = 0;
     for (const auto& [value, n] : run.histograms.at("contributors")) {
@@ -96,7 +88,7 @@ TEST(Rna, MoreProbesAnswerSooner) {
 // the probe, what waits on) and two back (the probe, the receipt).
 TEST(Rna, ProbesCostMessages) {
   const auto control_bytes = [](const std::string& q) {
-    const Record run = run_training(with(kBase, {{"workers", "4"}, {"probes", q}}));
+    const Record run = run_training(with(kRna, {{"workers", "4"}, {"probes", q}}));
     double bytes = 0;
     for (const WorkerRecord& worker : run.workers) {
       bytes += static_cast<double>(
@@ -111,9 +103,10 @@ TEST(Rna, ProbesCostMessages) {
 
 // The straggler's gradients are late by the rounds that passed meanwhile, and never held others up.
 TEST(Rna, StragglersContributeLate) {
-  const Settings slow = with(with(kBase, kEqual), {{"workers", "4"},
-                                                   {"straggler", "kind=constant,worker=2,factor=9"},
-                                                   {"max_samples", "12800"}});
+  const Settings slow =
+      with(with(kRna, kEqualRna), {{"workers", "4"},
+                                   {"straggler", "kind=constant,worker=2,factor=9"},
+                                   {"max_samples", "12800"}});
   const Record count = run_training(slow);
   EXPECT_GE(count.histograms.at("staleness").rbegin()->first, 5);
   EXPECT_FALSE(count.histograms.contains("dropped"));
@@ -128,11 +121,12 @@ TEST(Rna, StragglersContributeLate) {
 // A fast worker that does not wait goes on at the model that it has (figure 5.1, w_1 at t + 2). Its
 // contribution then holds several gradients, at most eta; older ones are dropped and counted.
 TEST(Rna, AheadAccumulatesUpToEta) {
-  const Settings base = with(with(kBase, kEqual), {{"workers", "2"},
-                                                   {"probes", "1"},
-                                                   {"straggler", "kind=constant,worker=1,factor=9"},
-                                                   {"max_samples", "6400"},
-                                                   {"network", "ideal"}});
+  const Settings base =
+      with(with(kRna, kEqualRna), {{"workers", "2"},
+                                   {"probes", "1"},
+                                   {"straggler", "kind=constant,worker=1,factor=9"},
+                                   {"max_samples", "6400"},
+                                   {"network", "ideal"}});
   const auto most = [](const Record& run) {
     std::size_t n = 0;
     for (const auto& e : events_of(run, "contribution")) n = std::max(n, e["iterations"].size());
@@ -180,18 +174,18 @@ TEST(Rna, GroupsByHandAreRead) {
   EXPECT_EQ(message("0:1", 3),
             "--groups: worker 2 of 3 is in none of \"0:1\", expected every worker once");
   EXPECT_NE(message("0-9", 3).find("--groups"), std::string::npos);
-  EXPECT_THROW(run_training(with(kBase, {{"workers", "4"}, {"groups", "0-1:2-3"}})), Error);
+  EXPECT_THROW(run_training(with(kRna, {{"workers", "4"}, {"groups", "0-1:2-3"}})), Error);
 }
 
 // Two paces: the groups form themselves, and the fast group is not held up by the slow one.
 TEST(Rna, AutomaticGroupsSeparateTwoPaces) {
   const Settings paces =
-      with(with(kBase, kEqual), {{"workers", "6"},
-                                 {"network", "ideal"},
-                                 {"straggler", "kind=constant,workers=1;4,factor=20"},
-                                 {"hierarchical", "true"},
-                                 {"group_after", "5"},
-                                 {"max_samples", "12800"}});
+      with(with(kRna, kEqualRna), {{"workers", "6"},
+                                   {"network", "ideal"},
+                                   {"straggler", "kind=constant,workers=1;4,factor=20"},
+                                   {"hierarchical", "true"},
+                                   {"group_after", "5"},
+                                   {"max_samples", "12800"}});
   const Record run = run_training(paces);
   ASSERT_EQ(events_of(run, "groups").size(), 1U);
   EXPECT_EQ(events_of(run, "groups")[0]["groups"], nlohmann::json({{0, 2, 3, 5}, {1, 4}}));
@@ -206,7 +200,7 @@ TEST(Rna, AutomaticGroupsSeparateTwoPaces) {
 // the formula: checked in NumPy. Here: H sets how often.
 TEST(Rna, ExchangeEveryH) {
   const Settings base =
-      with(kBase, {{"workers", "4"}, {"hierarchical", "true"}, {"groups", "0;2:1;3"}});
+      with(kRna, {{"workers", "4"}, {"hierarchical", "true"}, {"groups", "0;2:1;3"}});
   for (const int every : {1, 3}) {
     const Record run = run_training(with(base, {{"exchange_every", std::to_string(every)}}));
     const auto exchanges = events_of(run, "exchange");
@@ -229,18 +223,18 @@ TEST(Rna, EndsWhileGroupsForm) {
     for (int batches = 6; batches <= 8; ++batches) {
       SCOPED_TRACE(fmt::format("factor {}, {} batches", factor, batches));
       const Record run = run_training(
-          with(kBase, {{"train", data},
-                       {"test", data},
-                       {"workers", "3"},
-                       {"profile", HETSGD_TEST_DATA "/latency_only_profile.json"},
-                       {"network", HETSGD_TEST_DATA "/latency_only_network.json"},
-                       {"straggler", fmt::format("kind=constant,worker=1,factor={}", factor)},
-                       {"hierarchical", "true"},
-                       {"bound", "age"},
-                       {"eta", "1"},
-                       {"group_after", "3"},
-                       {"evaluate_every", "32"},
-                       {"max_samples", std::to_string(32 * batches)}}));
+          with(kRna, {{"train", data},
+                      {"test", data},
+                      {"workers", "3"},
+                      {"profile", HETSGD_TEST_DATA "/latency_only_profile.json"},
+                      {"network", HETSGD_TEST_DATA "/latency_only_network.json"},
+                      {"straggler", fmt::format("kind=constant,worker=1,factor={}", factor)},
+                      {"hierarchical", "true"},
+                      {"bound", "age"},
+                      {"eta", "1"},
+                      {"group_after", "3"},
+                      {"evaluate_every", "32"},
+                      {"max_samples", std::to_string(32 * batches)}}));
       EXPECT_EQ(run.status, Status::completed);
     }
   }
@@ -256,10 +250,10 @@ TEST(Rna, Timelines) {
 }
 
 TEST(Rna, LearnsEverywhere) {
-  const Settings base = with(kBase, {{"max_samples", "24000"},
-                                     {"learning_rate", "1"},
-                                     {"record_steps", "false"},
-                                     {"straggler", "kind=uniform,min=0ms,max=1ms"}});
+  const Settings base = with(kRna, {{"max_samples", "24000"},
+                                    {"learning_rate", "1"},
+                                    {"record_steps", "false"},
+                                    {"straggler", "kind=uniform,min=0ms,max=1ms"}});
   expect_learns_everywhere(base);
   expect_learns_everywhere(with(base, {{"hierarchical", "true"},
                                        {"group_after", "3"},

@@ -9,19 +9,19 @@
 namespace hetsgd::test {
 namespace {
 
-const Settings kBase = {{"train", "generate:tiny"},
-                        {"test", "generate:tiny"},
-                        {"cache", "false"},
-                        {"hidden", "16"},
-                        {"batch_size", "16"},
-                        {"learning_rate", "0.5"},
-                        {"max_samples", "2560"},
-                        {"record_steps", "true"},
-                        {"evaluate_every", "640"},
-                        {"profile", "v100"},
-                        {"network", "pcie3"},
-                        {"algorithm", "sma"},
-                        {"workers", "4"}};
+const Settings kSma = {{"train", "generate:tiny"},
+                       {"test", "generate:tiny"},
+                       {"cache", "false"},
+                       {"hidden", "16"},
+                       {"batch_size", "16"},
+                       {"learning_rate", "0.5"},
+                       {"max_samples", "2560"},
+                       {"record_steps", "true"},
+                       {"evaluate_every", "640"},
+                       {"profile", "v100"},
+                       {"network", "pcie3"},
+                       {"algorithm", "sma"},
+                       {"workers", "4"}};
 
 // P runs of sgd side by side, which share nothing but the pool of data.
 class Independent final : public Algorithm {
@@ -59,7 +59,7 @@ std::map<std::pair<int, int>, double> learner_losses(const Record& run, int lear
 // alpha 0: c_j = 0, so w_j <- w_j - lr g_j, and z stays where it is. The same calls: to the bit.
 TEST(Sma, AlphaZeroIsIndependentSgd) {
   for (const char* optimizer : {"sgd", "momentum"}) {
-    const Settings base = with(kBase, {{"optimizer", optimizer}, {"learning_rate", "0.2"}});
+    const Settings base = with(kSma, {{"optimizer", optimizer}, {"learning_rate", "0.2"}});
     const Record alone = run_training(with(base, {{"algorithm", "independent"}}));
     const auto expected = learner_losses(alone, 1);
     ASSERT_GE(expected.size(), 100U);
@@ -78,7 +78,7 @@ TEST(Sma, AlphaZeroIsIndependentSgd) {
 }
 
 TEST(Sma, AlphaZeroWithOneLearnerIsSgd) {
-  const Settings base = with(kBase, {{"workers", "1"}});
+  const Settings base = with(kSma, {{"workers", "1"}});
   EXPECT_EQ(step_losses(run_training(with(base, {{"alpha", "0"}}))),
             step_losses(run_training(with(base, {{"algorithm", "sgd"}}))));
 }
@@ -86,7 +86,7 @@ TEST(Sma, AlphaZeroWithOneLearnerIsSgd) {
 // z <- z + sum_j c_j + 0 (z - z_prev).
 TEST(Sma, WithoutMomentumIsEasgd) {
   for (const char* tau : {"1", "3"}) {
-    const Settings base = with(kBase, {{"tau", tau}, {"learners_per_device", "2"}});
+    const Settings base = with(kSma, {{"tau", tau}, {"learners_per_device", "2"}});
     expect_same_bits(run_training(with(base, {{"sma_momentum", "0"}})),
                      run_training(with(base, {{"algorithm", "easgd"}})));
   }
@@ -96,7 +96,7 @@ TEST(Sma, WithoutMomentumIsEasgd) {
 // algorithm 1 among the learners.
 TEST(Sma, HierarchicalWithOneLearnerPerDeviceIsFlat) {
   for (const char* tau : {"1", "2"}) {
-    const Settings base = with(kBase, {{"tau", tau}});
+    const Settings base = with(kSma, {{"tau", tau}});
     expect_same_bits(run_training(with(base, {{"sma", "flat"}})),
                      run_training(with(base, {{"sma", "hierarchical"}})));
   }
@@ -105,12 +105,12 @@ TEST(Sma, HierarchicalWithOneLearnerPerDeviceIsFlat) {
 // k learners see the same batches and the same z wherever they live; only the order in which their
 // corrections are added differs.
 TEST(Sma, FlatDoesNotDependOnWhereLearnersLive) {
-  const Record spread = run_training(kBase);
+  const Record spread = run_training(kSma);
   const auto expected = learner_losses(spread, 1);
   for (const int devices : {1, 2}) {
     const int m = 4 / devices;
     const Record run = run_training(with(
-        kBase, {{"workers", std::to_string(devices)}, {"learners_per_device", std::to_string(m)}}));
+        kSma, {{"workers", std::to_string(devices)}, {"learners_per_device", std::to_string(m)}}));
     const auto got = learner_losses(run, m);
     ASSERT_EQ(got.size(), expected.size());
     for (const auto& [key, loss] : expected) EXPECT_NEAR(got.at(key), loss, 1e-5 * loss);
@@ -128,7 +128,7 @@ TEST(Sma, OverlapChangesTimeAlone) {
       {{"schedule", "linear"}, {"decay_epochs", "2"}, {"warmup_epochs", "0.3"}},
       {{"schedule", "step"}, {"step_epochs", "0.3,0.6"}, {"restart", "always"}}};
   for (const Settings& kind : kinds) {
-    Settings base = with(kBase, {{"speed", "1,0.7,0.4,1"}, {"network", "ethernet-1g"}});
+    Settings base = with(kSma, {{"speed", "1,0.7,0.4,1"}, {"network", "ethernet-1g"}});
     base = with(with(base, kind), {{"straggler", "kind=uniform,min=0ms,max=2ms"}});
     const Record with_overlap = run_training(with(base, {{"overlap", "true"}}));
     const Record without = run_training(with(base, {{"overlap", "false"}}));
@@ -144,7 +144,7 @@ TEST(Sma, OverlapChangesTimeAlone) {
 // against 4 (P - 1)/P messages' latencies of nothing but 0.5 ms each.
 TEST(Sma, OverlapHidesTheWholeAllReduce) {
   const Settings base = with(
-      kBase, {{"profile", HETSGD_TEST_DATA "/latency_only_profile.json"}, {"network", "ideal"}});
+      kSma, {{"profile", HETSGD_TEST_DATA "/latency_only_profile.json"}, {"network", "ideal"}});
   const Record free = run_training(base);
   const Record hidden = run_training(with(base, {{"network", "ethernet-1g"}}));
   const Record shown = run_training(with(base, {{"network", "ethernet-1g"}, {"overlap", "false"}}));
@@ -153,7 +153,7 @@ TEST(Sma, OverlapHidesTheWholeAllReduce) {
 }
 
 TEST(Sma, TheSameBitsOnThreadsAndSim) {
-  const Settings base = with(kBase, {{"workers", "3"}, {"learners_per_device", "2"}});
+  const Settings base = with(kSma, {{"workers", "3"}, {"learners_per_device", "2"}});
   for (const char* averaging : {"flat", "hierarchical"}) {
     const Settings kind = with(base, {{"sma", averaging}});
     const Record sim = run_training(with(kind, {{"cluster", "sim"}}));
@@ -163,7 +163,7 @@ TEST(Sma, TheSameBitsOnThreadsAndSim) {
 }
 
 TEST(Sma, RecordsLearnersMemoryAndContributors) {
-  const Record run = run_training(with(kBase, {{"workers", "2"}, {"learners_per_device", "3"}}));
+  const Record run = run_training(with(kSma, {{"workers", "2"}, {"learners_per_device", "3"}}));
   const auto events = run.events;
   const auto found = std::find_if(events.begin(), events.end(),
                                   [](const auto& e) { return e["type"] == "learners"; });
@@ -182,7 +182,7 @@ TEST(Sma, RecordsLearnersMemoryAndContributors) {
 // learners of a device: 2 / 3. The defaults are.
 TEST(Sma, WarnsOfAnUnstableAlpha) {
   const auto warnings = [](const Settings& more) {
-    return run_training(with(with(kBase, {{"max_samples", "64"}}), more)).warnings;
+    return run_training(with(with(kSma, {{"max_samples", "64"}}), more)).warnings;
   };
   EXPECT_TRUE(warnings({{"alpha", "0.64"}}).empty());
   ASSERT_EQ(warnings({{"alpha", "0.65"}}).size(), 1U);
@@ -201,7 +201,7 @@ TEST(Sma, RefusesTextsThatAreNoNumbers) {
                                              {"learners_per_device", "0"},
                                              {"learners_per_device", "many"}}) {
     try {
-      run_training(with(kBase, {{option, text}}));
+      run_training(with(kSma, {{option, text}}));
       ADD_FAILURE() << option << " " << text;
     } catch (const Error& error) {
       EXPECT_EQ(error.code(), ExitCode::usage);
@@ -230,8 +230,8 @@ TEST(Easgd, Timeline) {
 }
 
 TEST(Sma, LearnsOnBothClusters) {
-  const Settings base = with(
-      kBase, {{"max_samples", "24000"}, {"evaluate_every", "4000"}, {"record_steps", "false"}});
+  const Settings base =
+      with(kSma, {{"max_samples", "24000"}, {"evaluate_every", "4000"}, {"record_steps", "false"}});
   expect_learns_everywhere(base);
   expect_learns_everywhere(with(base, {{"learners_per_device", "2"}, {"sma", "hierarchical"}}),
                            0.25);
@@ -244,10 +244,10 @@ TEST(Sma, LearnsOnBothClusters) {
 }
 
 TEST(Easgd, LearnsOnBothClusters) {
-  const Settings base = with(kBase, {{"algorithm", "easgd"},
-                                     {"max_samples", "24000"},
-                                     {"evaluate_every", "4000"},
-                                     {"record_steps", "false"}});
+  const Settings base = with(kSma, {{"algorithm", "easgd"},
+                                    {"max_samples", "24000"},
+                                    {"evaluate_every", "4000"},
+                                    {"record_steps", "false"}});
   expect_learns_everywhere(base);
   expect_learns_everywhere(with(base, {{"tau", "4"}, {"overlap", "false"}}));
 }

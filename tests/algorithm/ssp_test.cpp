@@ -6,21 +6,21 @@
 namespace hetsgd::test {
 namespace {
 
-const Settings kBase = {{"train", "generate:tiny"}, {"test", "generate:tiny"},
-                        {"cache", "false"},         {"algorithm", "ssp"},
-                        {"hidden", "16"},           {"batch_size", "32"},
-                        {"learning_rate", "0.1"},   {"max_samples", "12800"},
-                        {"record_steps", "true"},   {"evaluate_every", "2560"},
-                        {"profile", "v100"},        {"network", "pcie3"},
-                        {"workers", "4"},           {"straggler", "kind=uniform,min=0ms,max=1ms"}};
+const Settings kSsp = {{"train", "generate:tiny"}, {"test", "generate:tiny"},
+                       {"cache", "false"},         {"algorithm", "ssp"},
+                       {"hidden", "16"},           {"batch_size", "32"},
+                       {"learning_rate", "0.1"},   {"max_samples", "12800"},
+                       {"record_steps", "true"},   {"evaluate_every", "2560"},
+                       {"profile", "v100"},        {"network", "pcie3"},
+                       {"workers", "4"},           {"straggler", "kind=uniform,min=0ms,max=1ms"}};
 
 // s = 0: nobody reads before all pushes of the clock are applied, so w <- w - lr sum_m g_m, all at
 // the same w. ssgd with full per-worker batches: w <- w - lr' (1/P) sum_m g_m with lr' = P lr. The
 // global batch is the next P b samples in both, though arrivals may deal it to other ranks.
 TEST(Ssp, StalenessZeroIsSsgdWithPTimesTheLearningRate) {
-  const Record ssp = run_training(with(kBase, {{"staleness", "0"}}));
+  const Record ssp = run_training(with(kSsp, {{"staleness", "0"}}));
   const Record ssgd = run_training(
-      with(kBase, {{"algorithm", "ssgd"}, {"per_worker_batch", "full"}, {"learning_rate", "0.4"}}));
+      with(kSsp, {{"algorithm", "ssgd"}, {"per_worker_batch", "full"}, {"learning_rate", "0.4"}}));
   expect_close_curves(ssp, ssgd, 1e-5);
   // P updates per clock; those of the last clock count as the workers hear of them.
   EXPECT_EQ(ssp.curve.back().updates, 4 * ssgd.curve.back().updates - 3);
@@ -28,8 +28,8 @@ TEST(Ssp, StalenessZeroIsSsgdWithPTimesTheLearningRate) {
 
 // Nobody ever waits.
 TEST(Ssp, UnboundedStalenessIsAsgdToTheBit) {
-  expect_same_bits(run_training(with(kBase, {{"staleness", "1000000"}})),
-                   run_training(with(kBase, {{"algorithm", "asgd"}})));
+  expect_same_bits(run_training(with(kSsp, {{"staleness", "1000000"}})),
+                   run_training(with(kSsp, {{"algorithm", "asgd"}})));
 }
 
 // Who goes on at clock c sees min_m c_m >= c - s. So its lead is at most s, and with a slow worker
@@ -38,9 +38,9 @@ TEST(Ssp, UnboundedStalenessIsAsgdToTheBit) {
 TEST(Ssp, LeadAndStalenessAreBounded) {
   for (const int s : {0, 1, 3}) {
     const Record run =
-        run_training(with(kBase, {{"staleness", std::to_string(s)},
-                                  {"speed", "1,1,1,0.05"},
-                                  {"profile", HETSGD_TEST_DATA "/compute_only_profile.json"}}));
+        run_training(with(kSsp, {{"staleness", std::to_string(s)},
+                                 {"speed", "1,1,1,0.05"},
+                                 {"profile", HETSGD_TEST_DATA "/compute_only_profile.json"}}));
     // Once the slowest has left, nobody is behind any more.
     EXPECT_EQ(run.histograms.at("lead").rbegin()->first, s);
     EXPECT_LE(run.histograms.at("staleness").rbegin()->first, 3 * (2 * s + 1));
@@ -51,7 +51,7 @@ TEST(Ssp, LeadAndStalenessAreBounded) {
 // shows.
 TEST(Ssp, FastWorkersWait) {
   const Settings slow = with(
-      kBase, {{"speed", "1,1,1,0.05"}, {"profile", HETSGD_TEST_DATA "/compute_only_profile.json"}});
+      kSsp, {{"speed", "1,1,1,0.05"}, {"profile", HETSGD_TEST_DATA "/compute_only_profile.json"}});
   const Record ssp = run_training(slow);
   const Record asgd = run_training(with(slow, {{"algorithm", "asgd"}}));
   EXPECT_GT(ssp.workers[0].report.ledger.wait.count(), 0.5 * ssp.elapsed.count());
@@ -66,12 +66,12 @@ TEST(Ssp, Timeline) {
 
 TEST(Ssp, LearnsOnBothClusters) {
   for (const char* s : {"0", "3"}) {
-    expect_learns_everywhere(with(kBase, {{"batch_size", "16"},
-                                          {"staleness", s},
-                                          {"learning_rate", "0.3"},
-                                          {"max_samples", "16000"},
-                                          {"evaluate_every", "4000"},
-                                          {"record_steps", "false"}}));
+    expect_learns_everywhere(with(kSsp, {{"batch_size", "16"},
+                                         {"staleness", s},
+                                         {"learning_rate", "0.3"},
+                                         {"max_samples", "16000"},
+                                         {"evaluate_every", "4000"},
+                                         {"record_steps", "false"}}));
   }
 }
 

@@ -10,10 +10,13 @@
 #include <utility>
 
 #include "core/error.hpp"
+#include "support/failure.hpp"
 
 namespace hetsgd {
 namespace {
 
+using test::Failure;
+using test::failure_of;
 using testing::Contains;
 using testing::HasSubstr;
 
@@ -30,21 +33,6 @@ class File {
  private:
   std::string path_;
 };
-
-struct Failure {
-  ExitCode code = ExitCode::ok;
-  std::string message, hint;
-};
-
-template <class Call>
-Failure failure_of(const Call& call) {
-  try {
-    call();
-  } catch (const Error& error) {
-    return {error.code(), error.what(), error.hint()};
-  }
-  return {};
-}
 
 TEST(DeviceProfile, ChargesLaunchesOperationsAndBytes) {
   DeviceProfile profile;

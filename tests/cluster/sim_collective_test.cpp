@@ -7,8 +7,6 @@
 namespace hetsgd::sim {
 namespace {
 
-double now(Node& node) { return node.now().count(); }
-
 struct Case {
   std::string name;
   std::function<void(Comm&)> call;

@@ -8,10 +8,7 @@
 namespace hetsgd::sim {
 namespace {
 
-double now(Node& node) { return node.now().count(); }
 // Takes `seconds` on the slow machine at speed 1.
-Work work_of(double seconds) { return {.operations = 8 * seconds, .bytes = 0, .launches = 0}; }
-constexpr auto nothing = [] {};
 
 // --- compute -------------------------------------------------------------------------------------
 

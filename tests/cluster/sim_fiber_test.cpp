@@ -15,9 +15,9 @@ namespace {
 
 // ThreadSanitizer gives each fiber the memory of a thread and knows 8,000 of them.
 #if defined(__SANITIZE_THREAD__)
-constexpr int kMany = 200;
+constexpr int kManyFibers = 200;
 #else
-constexpr int kMany = 10'000;
+constexpr int kManyFibers = 10'000;
 #endif
 
 TEST(Fiber, RunsBetweenResumeAndSuspend) {
@@ -271,7 +271,7 @@ TEST(Fiber, ManyAreAliveAtOnce) {
   StackPool stacks;
   std::vector<std::unique_ptr<Fiber>> fibers;
   long sum = 0;
-  for (int i = 0; i < kMany; ++i) {
+  for (int i = 0; i < kManyFibers; ++i) {
     fibers.push_back(std::make_unique<Fiber>(stacks, [&fibers, &sum, i] {
       const int mine = i;
       fibers[static_cast<std::size_t>(i)]->suspend();
@@ -280,7 +280,7 @@ TEST(Fiber, ManyAreAliveAtOnce) {
   }
   for (auto& fiber : fibers) EXPECT_TRUE(fiber->resume());
   for (auto& fiber : fibers) EXPECT_FALSE(fiber->resume());
-  EXPECT_EQ(sum, static_cast<long>(kMany) * (kMany - 1) / 2);
+  EXPECT_EQ(sum, static_cast<long>(kManyFibers) * (kManyFibers - 1) / 2);
 }
 
 TEST(StackPool, ReusesStacks) {

@@ -16,7 +16,6 @@ int receive(Node& node, int from, std::size_t bytes, int tag = 0) {
   Bytes data(bytes);
   return node.comm().receive<std::byte>(from, tag, data).source;
 }
-double now(Node& node) { return node.now().count(); }
 
 TEST(SimMessage, TakesLatencyAndTransfer) {
   const auto report = run(slow_machine(2), [](Node& node) {

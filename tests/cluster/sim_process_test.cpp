@@ -9,11 +9,6 @@
 namespace hetsgd::sim {
 namespace {
 
-double now(Node& node) { return node.now().count(); }
-// Takes `seconds` on the slow machine at speed 1.
-Work work_of(double seconds) { return {.operations = 8 * seconds, .bytes = 0, .launches = 0}; }
-constexpr auto nothing = [] {};
-
 // --- monitors ------------------------------------------------------------------------------------
 
 TEST(SimMonitor, LockIsHandedOnInTheOrderOfCalls) {
@@ -238,23 +233,24 @@ TEST(SimFailure, SpeedsAndScalesMustBePositive) {
 // --- scale ---------------------------------------------------------------------------------------
 
 #if defined(__SANITIZE_THREAD__)
-constexpr int kMany = 500;
+constexpr int kManyWorkers = 500;
 #else
-constexpr int kMany = 10'000;
+constexpr int kManyWorkers = 10'000;
 #endif
 
 TEST(SimScale, ManyWorkersSynchroniseAndPassMessages) {
-  const auto report = run(slow_machine(kMany), [](Node& node) {
+  const auto report = run(slow_machine(kManyWorkers), [](Node& node) {
     std::int64_t x = node.rank();
     node.comm().all_reduce(std::span(&x, 1));
-    EXPECT_EQ(x, std::int64_t{kMany} * (kMany - 1) / 2);
-    const int to = (node.rank() + 1) % kMany, from = (node.rank() + kMany - 1) % kMany;
+    EXPECT_EQ(x, std::int64_t{kManyWorkers} * (kManyWorkers - 1) / 2);
+    const int to = (node.rank() + 1) % kManyWorkers,
+              from = (node.rank() + kManyWorkers - 1) % kManyWorkers;
     std::int64_t mine = node.rank(), received = -1;
     node.comm().send<std::int64_t>(to, 0, {&mine, 1});
     node.comm().receive<std::int64_t>(from, 0, {&received, 1});
     EXPECT_EQ(received, from);
   });
-  EXPECT_GE(report.events, static_cast<std::uint64_t>(5 * kMany));
+  EXPECT_GE(report.events, static_cast<std::uint64_t>(5 * kManyWorkers));
 }
 
 TEST(SimScale, CompanionsMayComeAndGo) {

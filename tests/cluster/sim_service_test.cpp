@@ -18,8 +18,6 @@ struct Answer {
 constexpr double kLatency = 0.125, kOnServerLink = 0.125;
 constexpr double kThere = kLatency + kOnServerLink;  // of an empty request, and the same back
 
-double now(Node& node) { return node.now().count(); }
-
 // Answers with the number of requests so far. Keeps the order and times of what it handles.
 class Counter final : public Service<Ask, Answer> {
  public:

@@ -47,6 +47,14 @@ std::string failure_of(const ClusterOptions& options, const std::function<void(N
   return "";
 }
 
+inline double now(Node& node) { return node.now().count(); }
+
+// Takes `seconds` on the slow machine at speed 1, launches aside.
+inline Work work_of(double seconds) {
+  return {.operations = 8 * seconds, .bytes = 0, .launches = 0};
+}
+inline constexpr auto nothing = [] {};
+
 inline const Ledger& ledger(const ClusterReport& report, int rank) {
   return report.workers[static_cast<std::size_t>(rank)].ledger;
 }

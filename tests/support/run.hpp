@@ -65,12 +65,16 @@ inline std::vector<double> step_losses(const Record& record) {
   return losses;
 }
 
-inline std::vector<nlohmann::json> merges(const Record& record) {
+inline std::vector<nlohmann::json> events_of(const Record& record, const std::string& type) {
   std::vector<nlohmann::json> found;
   for (const auto& event : record.events) {
-    if (event["type"] == "merge") found.push_back(event);
+    if (event["type"] == type) found.push_back(event);
   }
   return found;
+}
+
+inline std::vector<nlohmann::json> merges(const Record& record) {
+  return events_of(record, "merge");
 }
 
 }  // namespace hetsgd::test

@@ -48,6 +48,7 @@ struct ClusterOptions {
   // threads
   // One per worker, e.g. "cpu:1"; fewer repeat the last; empty: cpu:1.
   std::vector<std::string> devices;
+  Precision precision = Precision::fp32;  // of GPUs' products
   AllReduce all_reduce = AllReduce::automatic;
   // mpi
   Seconds peer_timeout{60};  // a rank without a sign of life for so long ends the run

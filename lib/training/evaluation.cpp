@@ -9,6 +9,7 @@
 #include <numeric>
 
 #include "core/error.hpp"
+#include "linalg/cuda/cuda_device.hpp"
 
 namespace hetsgd {
 
@@ -16,6 +17,10 @@ namespace {
 
 constexpr std::size_t kTop = 5;
 constexpr std::size_t kChunkLogits = std::size_t{1} << 21;  // 8 MB of scores at a time
+// Enough rows for products at full speed, so that reading the weights once per chunk costs little.
+constexpr std::size_t kGpuChunk = 1024;
+constexpr std::size_t kGpuChunkLogits = std::size_t{1} << 26;  // 256 MB
+constexpr const char* kHost = "cpu";
 
 struct ChunkSums {
   double loss = 0;
@@ -24,15 +29,32 @@ struct ChunkSums {
   std::uint64_t correct = 0;
 };
 
-// One thread's device, scratch and output memory.
+// Rows that are measured at a time.
+struct Chunk {
+  std::size_t number = 0, begin = 0, end = 0;
+};
+struct Chunks {
+  std::size_t rows = 0, each = 1;
+  std::size_t count() const { return (rows + each - 1) / each; }
+  Chunk at(std::size_t c) const { return {c, c * each, std::min(rows, (c + 1) * each)}; }
+};
+
+// What measures one chunk at a time: a host thread, or the GPU.
 struct Lane {
-  explicit Lane(const Model& model)
-      : device(make_cpu_device<float>(1)), context(model.make_context(*device)) {}
-  std::unique_ptr<Device> device;
+  Lane(const Model& model, Device& its_device)
+      : device(its_device), context(model.make_context(device)) {}
+  Device& device;
   std::unique_ptr<ModelContext> context;
-  Buffer logits;
+  Buffer logits;              // binary only
+  std::vector<float> scores;  // binary only: the logits on the host
   std::vector<std::uint32_t> top;
-  Batch batch;
+  std::array<Batch, 2> batch;  // by chunk number: this one and, on the GPU, the next
+};
+
+struct HostLane {
+  explicit HostLane(const Model& model) : device(make_cpu_device<float>(1)), lane(model, *device) {}
+  std::unique_ptr<Device> device;
+  Lane lane;
 };
 
 void count_hits(const Batch& batch, const std::vector<std::uint32_t>& top, std::size_t k_stored,
@@ -79,44 +101,97 @@ std::optional<double> area_under_curve(std::span<const float> scores,
 }
 
 struct Evaluator::Impl {
-  Impl(const Model& m, DatasetPtr data, std::uint64_t wanted, int threads)
+  Impl(const Model& m, DatasetPtr data, EvaluatorOptions o)
       : model(m),
         test(std::move(data)),
-        arena(threads > 0 ? threads : tbb::task_arena::automatic),
-        lanes([this] { return Lane(model); }) {
+        options(std::move(o)),
+        arena(options.threads > 0 ? options.threads : tbb::task_arena::automatic),
+        lanes([this] { return HostLane(model); }) {
     const std::uint64_t n = test->rows();
-    const std::uint64_t used = wanted == 0 ? n : std::min(wanted, n);
+    const std::uint64_t used = options.rows == 0 ? n : std::min(options.rows, n);
     for (std::uint64_t i = 0; i < used; ++i) rows.push_back(static_cast<Index>(i * n / used));
-    const std::size_t per_chunk = std::clamp<std::size_t>(kChunkLogits / model.outputs(), 1, 512);
-    chunk_rows = per_chunk;
-    if (model.shape().task == Task::binary) {
+    if (options.gpu >= 0) device_name = cuda_device_name(options.gpu);
+    if (binary()) {
       scores.resize(rows.size());
       truth.resize(rows.size());
     }
   }
 
-  ChunkSums measure_chunk(std::size_t chunk, const float* w) {
-    Lane& lane = lanes.local();
-    const std::size_t begin = chunk * chunk_rows, end = std::min(rows.size(), begin + chunk_rows);
-    lane.batch.reset(*test).assign(rows.begin() + static_cast<std::ptrdiff_t>(begin),
-                                   rows.begin() + static_cast<std::ptrdiff_t>(end));
-    const std::size_t outputs = model.outputs();
-    lane.logits.reset(*lane.device, (end - begin) * outputs);
+  bool binary() const { return model.shape().task == Task::binary; }
+
+  const Batch& fill(Lane& lane, const Chunk& chunk) const {
+    Batch& batch = lane.batch[chunk.number % 2];
+    batch.reset(*test).assign(rows.begin() + static_cast<std::ptrdiff_t>(chunk.begin),
+                              rows.begin() + static_cast<std::ptrdiff_t>(chunk.end));
+    return batch;
+  }
+
+  ChunkSums measure_chunk(Lane& lane, const Chunk& chunk, const float* w) {
+    const Batch& batch = fill(lane, chunk);
     ChunkSums sums;
-    sums.loss = model.scores(*lane.context, lane.batch, w, lane.logits.data());
-    if (model.shape().task == Task::binary) {
-      for (std::size_t i = begin; i < end; ++i) {
-        scores[i] = lane.logits.data()[i - begin];
-        truth[i] = test->labels(rows[i]).empty() ? 0 : 1;
-        sums.correct += (scores[i] > 0) == (truth[i] == 1) ? 1 : 0;
-      }
+    if (!binary()) {
+      const std::size_t k = std::min(kTop, model.outputs());
+      lane.top.resize(batch.size() * k);
+      sums.loss = model.rank(*lane.context, batch, w, k, lane.top.data());
+      count_hits(batch, lane.top, k, sums);
       return sums;
     }
-    const std::size_t k = std::min(kTop, outputs);
-    lane.top.resize((end - begin) * k);
-    lane.device->top_k(end - begin, outputs, lane.logits.data(), k, lane.top.data());
-    count_hits(lane.batch, lane.top, k, sums);
+    lane.logits.reset(lane.device, batch.size());
+    lane.scores.resize(batch.size());
+    sums.loss = model.scores(*lane.context, batch, w, lane.logits.data());
+    lane.device.download(lane.scores.data(), lane.logits.data(), batch.size() * sizeof(float));
+    for (std::size_t i = chunk.begin; i < chunk.end; ++i) {
+      scores[i] = lane.scores[i - chunk.begin];
+      truth[i] = test->labels(rows[i]).empty() ? 0 : 1;
+      sums.correct += (scores[i] > 0) == (truth[i] == 1) ? 1 : 0;
+    }
     return sums;
+  }
+
+  std::vector<ChunkSums> measure_on_host(const float* w) {
+    const std::size_t each = std::clamp<std::size_t>(kChunkLogits / model.outputs(), 1, 512);
+    const Chunks chunks{rows.size(), each};
+    std::vector<ChunkSums> sums(chunks.count());
+    arena.execute([&] {
+      tbb::parallel_for(std::size_t{0}, sums.size(), [&](std::size_t c) {
+        sums[c] = measure_chunk(lanes.local().lane, chunks.at(c), w);
+      });
+    });
+    return sums;
+  }
+
+  std::vector<ChunkSums> measure_on_gpu(std::span<const float> parameters) {
+    if (!gpu) gpu = make_cuda_device<float>(options.gpu);
+    Buffer w(*gpu, parameters.size());
+    gpu->upload(w.data(), parameters.data(), parameters.size_bytes());
+    Lane lane(model, *gpu);
+    // A linear model's scores are in memory for a whole chunk.
+    const std::size_t each =
+        model.shape().hidden.empty()
+            ? std::clamp<std::size_t>(kGpuChunkLogits / model.outputs(), 1, kGpuChunk)
+            : kGpuChunk;
+    const Chunks chunks{rows.size(), each};
+    std::vector<ChunkSums> sums(chunks.count());
+    for (std::size_t c = 0; c < sums.size(); ++c) {
+      lane.context->upcoming = [&, next = c + 1]() -> const Batch* {
+        return next < sums.size() ? &fill(lane, chunks.at(next)) : nullptr;
+      };
+      sums[c] = measure_chunk(lane, chunks.at(c), w.data());
+    }
+    return sums;
+  }
+
+  std::vector<ChunkSums> measure(std::span<const float> parameters) {
+    if (options.gpu < 0) return measure_on_host(parameters.data());
+    try {
+      return measure_on_gpu(parameters);
+    } catch (const MemoryError& error) {
+      if (options.warn) options.warn(fmt::format("measured on the host: {}", error.what()));
+    }
+    gpu.reset();
+    options.gpu = -1;
+    device_name = kHost;
+    return measure_on_host(parameters.data());
   }
 
   Metrics metrics(const ChunkSums& total) const {
@@ -144,28 +219,26 @@ struct Evaluator::Impl {
 
   const Model& model;
   DatasetPtr test;
+  EvaluatorOptions options;
+  std::string device_name = kHost;
   std::vector<Index> rows;
-  std::size_t chunk_rows = 0;
   tbb::task_arena arena;
-  tbb::enumerable_thread_specific<Lane> lanes;
-  std::vector<float> scores;  // binary only
+  tbb::enumerable_thread_specific<HostLane> lanes;
+  std::unique_ptr<Device> gpu;  // made for the first measurement
+  std::vector<float> scores;    // binary only
   std::vector<std::uint8_t> truth;
 };
 
-Evaluator::Evaluator(const Model& model, DatasetPtr test, std::uint64_t rows, int threads)
-    : impl_(std::make_unique<Impl>(model, std::move(test), rows, threads)) {}
+Evaluator::Evaluator(const Model& model, DatasetPtr test, EvaluatorOptions options)
+    : impl_(std::make_unique<Impl>(model, std::move(test), std::move(options))) {}
 Evaluator::~Evaluator() = default;
 
 std::uint64_t Evaluator::rows() const { return impl_->rows.size(); }
+const std::string& Evaluator::device() const { return impl_->device_name; }
 
 Metrics Evaluator::measure(std::span<const float> parameters) {
   HETSGD_CHECK_EQ(parameters.size(), impl_->model.parameters());
-  const std::size_t chunks = (impl_->rows.size() + impl_->chunk_rows - 1) / impl_->chunk_rows;
-  std::vector<ChunkSums> sums(chunks);
-  impl_->arena.execute([&] {
-    tbb::parallel_for(std::size_t{0}, chunks,
-                      [&](std::size_t c) { sums[c] = impl_->measure_chunk(c, parameters.data()); });
-  });
+  const std::vector<ChunkSums> sums = impl_->measure(parameters);
   ChunkSums total;
   for (const ChunkSums& part : sums) {
     total.loss += part.loss;

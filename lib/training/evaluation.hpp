@@ -1,4 +1,10 @@
-// Measuring a model on a test set: all host cores, always off the training clock.
+// Measuring a model on a test set, always off the training clock: on a GPU where the run has one,
+// else on all host cores.
+//
+// A GPU measures in full precision on a device of its own, chunk of rows by chunk of rows, and in
+// each block of labels by block: neither the scores of the test set nor those of a chunk are ever
+// all in memory. The next chunk is gathered and sent while the GPU works on the one before. Between
+// two measurements the GPU's memory is the workers'. Where it has no room left the host measures.
 //
 // Metrics: loss (mean over all rows; rows without labels add 0), P@k = share of the k top-scored
 // labels that are true, mean over rows with labels; accuracy; AUC = rank sum with mid-ranks for
@@ -6,9 +12,11 @@
 // changes a bit.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
+#include <string>
 
 #include "data/dataset.hpp"
 #include "model/model.hpp"
@@ -26,13 +34,22 @@ struct Metrics {
 std::optional<double> area_under_curve(std::span<const float> scores,
                                        std::span<const std::uint8_t> truth);
 
+struct EvaluatorOptions {
+  std::uint64_t rows = 0;  // how many test rows are used (0: all), spread evenly over the file
+  int threads = 0;         // 0: all cores
+  int gpu = -1;            // -1: none
+  std::function<void(const std::string&)> warn;  // the GPU has no room; may be empty
+};
+
 class Evaluator {
  public:
-  // rows: how many test rows are used (0: all), spread evenly over the file. threads 0: all cores.
-  Evaluator(const Model& model, DatasetPtr test, std::uint64_t rows, int threads);
+  Evaluator(const Model& model, DatasetPtr test, EvaluatorOptions options);
   ~Evaluator();
+  // `parameters` in host memory. Only while nobody else needs the GPU's clock: the world is stopped.
   Metrics measure(std::span<const float> parameters);
   std::uint64_t rows() const;
+  // Where the next measurement takes place: "cpu", "cuda:0 (NVIDIA H200)".
+  const std::string& device() const;
 
  private:
   struct Impl;

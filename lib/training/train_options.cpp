@@ -93,6 +93,10 @@ void declare_cluster(OptionSet& set, TrainOptions& o) {
                  "threads, workers on GPUs: how collectives run between them; auto: nccl if every "
                  "worker has a GPU of its own and the library is there, else ring; ring and host "
                  "add in rank order as CPUs do, nccl and tree in another order, always the same");
+  set.add_choice("precision", o.precision,
+                 {{"fp32", Precision::fp32}, {"tf32", Precision::tf32}, {"bf16", Precision::bf16}},
+                 "of a GPU's dense products: factors of 24, 11 or 8 bits, sums of 24; a measurement "
+                 "is fp32 always");
   set.add("profile", o.profile, "sim: device profile, built-in name or JSON file");
   set.add("network", o.network, "sim: network model, built-in name or JSON file");
   set.add("speed", o.speed,

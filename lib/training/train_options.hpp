@@ -12,6 +12,7 @@
 #include "core/units.hpp"
 #include "data/load.hpp"
 #include "data/sampler.hpp"
+#include "linalg/device.hpp"
 
 namespace hetsgd {
 
@@ -46,6 +47,7 @@ struct TrainOptions {
   std::string cluster = launched_by_mpi() ? "mpi" : "sim";
   int workers = 0;
   std::vector<std::string> devices;
+  Precision precision = Precision::fp32;
   AllReduce all_reduce = AllReduce::automatic;
   std::string profile = "v100";
   std::string network = "pcie3";

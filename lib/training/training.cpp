@@ -56,8 +56,10 @@ struct Training::Impl {
   bool writes() const;
   int default_workers() const;
   void check_plan() const;
+  void check_precision() const;
   void build_model();
   ClusterOptions cluster_options() const;
+  int evaluating_gpu(const Cluster& cluster) const;
   DriverOptions driver_options() const;
   void drive(const TrainHooks& hooks, Driver& driver, Cluster& cluster);
   ClusterReport run_workers(Driver& driver, Cluster& cluster);
@@ -136,7 +138,27 @@ void Training::Impl::check_plan() const {
     throw with_hint(usage_error("--optimizer: {} {}", info.name, info.plain_sgd_only),
                     "use --optimizer sgd without --weight-decay and --clip-norm");
   }
+  check_precision();
   algorithm->check(plan);
+}
+
+void Training::Impl::check_precision() const {
+  if (options.precision == Precision::fp32) return;
+  std::string found;
+  if (options.cluster == "sim") {
+    found = "--cluster sim";
+  } else if (devices.empty()) {
+    found = "no --devices";
+  } else if (const auto cpu = std::ranges::find_if(
+                 devices, [](const std::string& text) { return !text.starts_with("cuda:"); });
+             cpu != devices.end()) {
+    found = fmt::format("--devices {}", *cpu);
+  }
+  if (found.empty()) return;
+  throw with_hint(usage_error("--precision: found {} with {}, expected fp32 where a worker computes "
+                              "on a CPU",
+                              set.to_json()["precision"].get<std::string>(), found),
+                  "tf32 and bf16 are what a GPU's tensor cores offer: --devices cuda:0");
 }
 
 void Training::Impl::build_model() {
@@ -180,8 +202,18 @@ ClusterOptions Training::Impl::cluster_options() const {
   if (charge) result.payload_scale = result.work_scale = charge->parameter_ratio;
   result.host_threads = options.host_threads;
   result.devices = devices;
+  result.precision = options.precision;
   result.all_reduce = options.all_reduce;
   return result;
+}
+
+// Rank 0's GPU (mpi: it is in this process), else the first worker's that has one; -1: none.
+int Training::Impl::evaluating_gpu(const Cluster& cluster) const {
+  const int ranks = options.cluster == "mpi" ? 1 : cluster.size();
+  for (int rank = 0; rank < ranks; ++rank) {
+    if (const int gpu = threads::gpu_of(cluster.device_name(rank)); gpu >= 0) return gpu;
+  }
+  return -1;
 }
 
 DriverOptions Training::Impl::driver_options() const {
@@ -320,14 +352,19 @@ const Record& Training::run(const TrainHooks& hooks) {
   if (s.writes() && !s.options.dump_initial_parameters.empty()) {
     write_parameters(s.options.dump_initial_parameters, initial, "--dump-initial-parameters");
   }
-  Evaluator evaluator(*s.model, s.record.test, s.options.evaluate_samples, 0);
+  const auto cluster = make_cluster(s.options.cluster, s.cluster_options());
+  Evaluator evaluator(
+      *s.model, s.record.test,
+      {.rows = s.options.evaluate_samples,
+       .threads = 0,
+       .gpu = s.evaluating_gpu(*cluster),
+       .warn = [&](const std::string& text) { s.record.warnings.push_back(text); }});
   if (evaluator.rows() < s.record.test->rows()) {
     s.record.warnings.push_back(fmt::format("measured on {} of {} test rows (--evaluate-samples)",
                                             evaluator.rows(), s.record.test->rows()));
   }
   Driver driver(s.driver_options(), *s.model, *s.sampler, std::move(initial), evaluator, s.record,
                 hooks);
-  const auto cluster = make_cluster(s.options.cluster, s.cluster_options());
   s.record.virtual_time = cluster->is_virtual();
   for (WorkerRecord& worker : s.record.workers) {
     worker.report.rank = static_cast<int>(&worker - s.record.workers.data());

@@ -75,7 +75,7 @@ std::vector<float> identity_parameters(const Model& model) {
 TEST(Evaluator, PrecisionAtKByHand) {
   const DatasetPtr data = identity_data();
   const auto model = make_model<float>({.feature_count = 6, .label_count = 6, .hidden = {}});
-  Evaluator evaluator(*model, data, 0, 1);
+  Evaluator evaluator(*model, data, {.threads = 1});
   const Metrics m = evaluator.measure(identity_parameters(*model));
   // Row 0: top 1 {5} hit; top 3 {5,4,3} two of three; top 5 two of five. Row 1: miss; {0,1,2} one;
   // one of five.
@@ -97,8 +97,8 @@ TEST(Evaluator, ThreadsDoNotChangeABit) {
       .feature_count = options.features, .label_count = options.labels, .hidden = {16}};
   const auto model = make_model<float>(shape);
   const auto w = initial_parameters<float>(shape, 1, 0);
-  const Metrics one = Evaluator(*model, data.test, 0, 1).measure(w);
-  const Metrics two = Evaluator(*model, data.test, 0, 2).measure(w);
+  const Metrics one = Evaluator(*model, data.test, {.threads = 1}).measure(w);
+  const Metrics two = Evaluator(*model, data.test, {.threads = 2}).measure(w);
   EXPECT_EQ(one.loss, two.loss);
   EXPECT_EQ(one.p1, two.p1);
   EXPECT_EQ(one.p5, two.p5);
@@ -107,7 +107,7 @@ TEST(Evaluator, ThreadsDoNotChangeABit) {
 TEST(Evaluator, SubSamplesEvenly) {
   const DatasetPtr data = identity_data();
   const auto model = make_model<float>({.feature_count = 6, .label_count = 6, .hidden = {}});
-  Evaluator evaluator(*model, data, 1, 1);
+  Evaluator evaluator(*model, data, {.rows = 1, .threads = 1});
   EXPECT_EQ(evaluator.rows(), 1U);
   EXPECT_DOUBLE_EQ(*evaluator.measure(identity_parameters(*model)).p1, 1.0);
 }

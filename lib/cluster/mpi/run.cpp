@@ -142,7 +142,7 @@ void Run::set_up(Process& me, bool pin) {
   if (!pinned.empty() && !threads::pin_to(pinned)) pinned.clear();
   // A thread starts with the mask of its maker, which may be pinned.
   if (pinned.empty()) threads::pin_to(placement_.cores);
-  me.device = threads::make_device(placement_.device);
+  me.device = threads::make_device(placement_.device, options_.precision);
   me.device_text = threads::device_text(placement_.device, pinned);
 }
 

@@ -2,6 +2,8 @@
 
 #include <sched.h>
 
+#include <charconv>
+
 #include "core/error.hpp"
 #include "core/text.hpp"
 #include "linalg/cuda/cuda_device.hpp"
@@ -89,8 +91,18 @@ std::vector<DeviceSpec> parse_devices(const std::vector<std::string>& entries, i
   return devices;
 }
 
-std::unique_ptr<Device> make_device(const DeviceSpec& spec) {
-  return spec.gpu < 0 ? make_cpu_device<float>(spec.cores) : make_cuda_device<float>(spec.gpu);
+std::unique_ptr<Device> make_device(const DeviceSpec& spec, Precision precision) {
+  return spec.gpu < 0 ? make_cpu_device<float>(spec.cores)
+                      : make_cuda_device<float>(spec.gpu, {.precision = precision});
+}
+
+int gpu_of(std::string_view text) {
+  constexpr std::string_view kKind = "cuda:";
+  int gpu = -1;
+  if (text.starts_with(kKind)) {
+    std::from_chars(text.data() + kKind.size(), text.data() + text.size(), gpu);
+  }
+  return gpu;
 }
 
 std::vector<int> available_cores() {

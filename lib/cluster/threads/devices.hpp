@@ -3,6 +3,7 @@
 
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "linalg/device.hpp"
@@ -26,7 +27,10 @@ std::vector<std::string> split_devices(const std::vector<std::string>& entries);
 std::vector<DeviceSpec> parse_devices(const std::vector<std::string>& entries, int workers,
                                       int available_cores);
 
-std::unique_ptr<Device> make_device(const DeviceSpec& spec);
+std::unique_ptr<Device> make_device(const DeviceSpec& spec, Precision precision);
+
+// The GPU's number in a text such as "cuda:1 (NVIDIA H200)"; -1: not a GPU.
+int gpu_of(std::string_view text);
 
 // The cores that this process may use (its affinity mask), ascending.
 std::vector<int> available_cores();

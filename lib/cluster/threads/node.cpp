@@ -59,7 +59,7 @@ void Run::set_up(Process& me, bool pin) {
   if (!pinned.empty() && !pin_to(pinned)) pinned.clear();
   // A thread starts with the mask of its maker, which may be a pinned worker.
   if (pinned.empty()) pin_to(cores_);
-  me.device = make_device(devices_[rank]);
+  me.device = make_device(devices_[rank], options_.precision);
   me.device_text = device_text(devices_[rank], pinned);
 }
 

@@ -7,7 +7,17 @@
 set(HETSGD_CUDA_VERSION "")        # empty: not built in
 set(HETSGD_CUDA_ARCHITECTURES "")  # as --version shows them
 
-if(HETSGD_CUDA)
+#
+# `-DHETSGD_CUDA=EMULATED` builds the same sources without a toolkit, against an emulation of the CUDA runtime on the
+# CPU: how GPU code is tested where no GPU is (tests/cuda_emulation/emulation.hpp; preset cuda-emulation).
+if(HETSGD_CUDA STREQUAL "EMULATED")
+  if(NOT HETSGD_TESTS)
+    message(FATAL_ERROR "HETSGD_CUDA=EMULATED is a part of the tests: it needs HETSGD_TESTS=ON")
+  endif()
+  set(HETSGD_CUDA_VERSION "13.0 (emulated)")
+  set(HETSGD_CUDA_ARCHITECTURES "emulated")
+  find_package(Python3 REQUIRED COMPONENTS Interpreter)
+elseif(HETSGD_CUDA)
   find_package(CUDAToolkit 12.0 QUIET)
   if(CUDAToolkit_FOUND AND CUDAToolkit_NVCC_EXECUTABLE)
     if(NOT DEFINED CMAKE_CUDA_ARCHITECTURES)
@@ -45,10 +55,38 @@ endif()
 # hetsgd_cuda_kernels(TARGET FOLDER): the kernels of a folder, compiled into a target of one of the layers.
 function(hetsgd_cuda_kernels target folder)
   file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/${folder}/*.cu)
+  if(HETSGD_CUDA STREQUAL "EMULATED")
+    hetsgd_emulated_kernels(${target} ${sources})
+    return()
+  endif()
   target_sources(${target} PRIVATE ${sources})
   target_link_libraries(${target} PRIVATE CUDA::cudart_static ${CMAKE_DL_LIBS})
   target_compile_definitions(${target} PRIVATE
     HETSGD_CUDA_ARCHITECTURES="${HETSGD_CUDA_ARCHITECTURES}"
     HETSGD_CUBLAS_MAJOR="${CUDAToolkit_VERSION_MAJOR}"
     HETSGD_CUDA_LIBRARY_DIR="${CUDAToolkit_LIBRARY_DIR}")
+endfunction()
+
+# The same with .cu files as C++ (their launches rewritten) and the emulated runtime, whose target tests/ defines.
+function(hetsgd_emulated_kernels target)
+  set(folder ${CMAKE_SOURCE_DIR}/tests/cuda_emulation)
+  foreach(source IN LISTS ARGN)
+    get_filename_component(name ${source} NAME_WE)
+    set(generated ${CMAKE_CURRENT_BINARY_DIR}/emulated/${target}/${name}_cu.cpp)
+    add_custom_command(
+      OUTPUT ${generated}
+      COMMAND ${Python3_EXECUTABLE} ${folder}/rewrite_launches.py ${source} ${generated}
+      DEPENDS ${source} ${folder}/rewrite_launches.py
+      COMMENT "Emulated kernels of ${name}.cu" VERBATIM)
+    # nvcc knows the pragmas, and converts in silence.
+    set_source_files_properties(${generated} PROPERTIES COMPILE_OPTIONS
+      "-Wno-unknown-pragmas;-Wno-conversion;-Wno-unused-parameter;-Wno-unused-but-set-parameter")
+    target_sources(${target} PRIVATE ${generated})
+  endforeach()
+  target_link_libraries(${target} PRIVATE hetsgd_emulated_cuda ${CMAKE_DL_LIBS})
+  add_dependencies(${target} hetsgd_emulated_libraries)
+  target_compile_definitions(${target} PRIVATE
+    HETSGD_CUDA_ARCHITECTURES="${HETSGD_CUDA_ARCHITECTURES}"
+    HETSGD_CUBLAS_MAJOR="13"
+    HETSGD_CUDA_LIBRARY_DIR="${CMAKE_BINARY_DIR}/tests/cuda_emulation")
 endfunction()

@@ -425,7 +425,7 @@ TYPED_TEST(Cuda, SoftmaxLayerInAllItsUses) {
 TYPED_TEST(Cuda, LogitsThatAreNotKeptGiveTheSameBits) {
   const LayerShape s = kLayerShapes[std::size(kLayerShapes) - 1];
   const RandomSparse labels(s.rows, s.outputs, 4, 1);
-  const auto forgetful = make_cuda_device<TypeParam>(0, 1);
+  const auto forgetful = make_cuda_device<TypeParam>(0, {.logit_bytes = 1});
   Side<TypeParam> kept{gpu<TypeParam>()}, twice{*forgetful};
   layer_on(kept, s, labels, -0.5, 1, true);
   layer_on(twice, s, labels, -0.5, 1, true);

@@ -1,0 +1,179 @@
+// The CUDA runtime on a CPU: what the project's GPU code calls, run on a machine without a GPU.
+//
+// What is emulated. The sources of lib/linalg/cuda (and whatever else calls CUDA) are compiled as
+// C++ against the headers in include/; rewrite_launches.py turns `kernel<<<...>>>(...)` into calls.
+//   kernels   : every thread of a block is a fiber, so __syncthreads and warp operations meet as on
+//               a GPU; a barrier that not all threads reach, or a warp operation that a lane of the
+//               mask never comes to, ends the program with a message. Blocks of a launch run one
+//               after another, every other one with its threads in reversed order.
+//   streams   : queues that are worked off as late as the program allows ("lazy": only what the
+//               host waits for), at once ("eager") or in a random legal order ("random"). So what
+//               lacks an event, or reads a pinned buffer too early, reads old bytes.
+//   memory    : belongs to one of the emulated GPUs. It is not mapped while nothing of the GPU runs:
+//               host code that touches it crashes. Kernels see the memory of another GPU only
+//               where peer access was enabled (cudaMalloc) or given (cudaMallocAsync: the pool).
+//               New and freed memory is filled with NaN; writing past an allocation is noticed.
+//   graphs    : captured operations with their dependencies, replayed in a legal order.
+//   libraries : libcublas.so.13, libnccl.so.2 and libnvidia-ml.so.1 to be found by dlopen.
+//
+// What it cannot show: speed; the memory model of a GPU (a missing __threadfence, races between
+// blocks or between warps without a barrier); limits of registers, shared memory and launches
+// beyond 1024 threads a block; that host memory handed to a kernel would crash a GPU; rounding of
+// fused and fast operations. A result that it produced names its device "Emulated GPU".
+//
+// Environment (read once): HETSGD_EMULATED_
+//   GPUS     number of GPUs (2); 0: the driver shows none
+//   MEMORY   of each GPU, in bytes with K, M or G (2G)
+//   PEERS    on (default) or off: whether GPUs can reach each other's memory
+//   STREAMS  lazy (default), eager or random;  SEED: of the random order (1)
+//   DRIVER   the newest CUDA version that the driver knows (13000); 0: no driver
+//   CODE     found (default) or missing: no kernel image for this GPU
+//   HANG_S   seconds without progress after which a wait ends the program (60)
+#pragma once
+
+#include <fmt/format.h>
+
+#include <condition_variable>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "cuda_runtime_api.h"
+
+namespace hetsgd_emulation {
+
+enum class Order { lazy, eager, random };
+
+struct Settings {
+  int gpus = 2;
+  std::size_t memory_bytes = std::size_t{2} << 30;
+  bool peers = true;
+  Order order = Order::lazy;
+  std::uint64_t seed = 1;
+  int driver = 13000;
+  bool code = true;
+  double hang_s = 60;
+};
+const Settings& settings();
+
+// A broken rule of CUDA that no error code reports: says so and ends the program.
+[[noreturn]] void misuse(const std::string& text);
+
+// --- memory --------------------------------------------------------------------------------------
+// Each GPU has two arenas, since cudaMalloc and the pool give peers access by different calls.
+using Arenas = std::uint64_t;  // a bit for each
+constexpr Arenas malloc_arena(int gpu) { return Arenas{1} << (2 * gpu); }
+constexpr Arenas pool_arena(int gpu) { return Arenas{2} << (2 * gpu); }
+constexpr Arenas arenas_of(int gpu) { return malloc_arena(gpu) | pool_arena(gpu); }
+inline constexpr int kMostGpus = 16;
+
+// Which arena the address lies in; 0: none of them.
+Arenas arena_of(const void* memory);
+int gpu_of(Arenas arena);
+void* take_memory(int gpu, bool pool, std::size_t bytes);  // null: full
+void give_memory(void* memory);
+std::size_t free_bytes(int gpu);
+std::size_t pool_bytes(int gpu);  // in use by cudaMallocAsync
+bool is_pinned(const void* memory);
+// What kernels of `gpu` may touch.
+Arenas reachable(int gpu);
+void set_peer_malloc(int from, int to, bool enabled);
+bool has_peer_malloc(int from, int to);
+void set_peer_pool(int from, int owner, bool enabled);
+
+// Arenas are mapped while somebody has them open.
+class Access {
+ public:
+  Access() = default;
+  ~Access() { change(0); }
+  Access(const Access&) = delete;
+  Access& operator=(const Access&) = delete;
+  void change(Arenas wanted);
+
+ private:
+  Arenas open_ = 0;
+};
+
+// --- queues --------------------------------------------------------------------------------------
+struct Queue;
+struct Point {  // the first `count` operations of the queue are over
+  std::shared_ptr<Queue> queue;
+  std::uint64_t count = 0;
+};
+
+// Operations of several queues that run as one, once all have come to it: a collective of NCCL.
+struct Meeting {
+  std::size_t expected = 0;    // operations
+  std::vector<Point> members;  // each one's place in its queue
+  bool aborted = false;        // each ends for itself, doing nothing
+};
+
+// A place in a queue that is known only once another host thread has come to it.
+struct Later {
+  Point point;
+  bool aborted = false;
+};
+
+enum class Kind { kernel, copy, fill, host, library, mark, graph };
+
+struct Operation {
+  Kind kind = Kind::kernel;
+  std::string name;
+  Arenas touches = 0;
+  std::function<void()> run;                   // null: nothing to do
+  std::vector<Point> after;                    // of other queues
+  std::shared_ptr<Meeting> meeting = nullptr;  // `run` of the operation that finds it complete runs
+  std::shared_ptr<Later> awaits = nullptr;
+};
+
+struct Node {
+  Operation operation;
+  std::vector<std::size_t> after;  // earlier nodes
+};
+struct Capture {
+  std::vector<Node> nodes;
+  std::shared_ptr<Queue> origin;
+  std::vector<std::shared_ptr<Queue>> joined;
+  cudaStreamCaptureMode mode = cudaStreamCaptureModeGlobal;
+  bool invalid = false;
+};
+
+struct Queue : std::enable_shared_from_this<Queue> {
+  int gpu = 0;
+  std::deque<Operation> operations;
+  std::uint64_t done = 0, given = 0;
+  bool busy = false;
+  std::shared_ptr<Capture> capture = nullptr;
+  std::vector<std::size_t> tails = {};  // nodes that the next one comes after
+};
+
+using Lock = std::unique_lock<std::mutex>;
+extern std::mutex mutex;  // guards queues, meetings and captures
+extern std::condition_variable changed;
+
+std::shared_ptr<Queue> make_queue(int gpu);
+// Appends to the queue, or to what it is capturing.
+void push(Lock& lock, Queue& queue, Operation operation);
+// Runs what has to run for `count` operations of the queue to be over; false: it is up to others.
+// The lock is given away while an operation runs.
+bool advance(Lock& lock, Queue& queue, std::uint64_t count);
+void wait_for(Lock& lock, Queue& queue, std::uint64_t count);
+void wait_for_gpu(Lock& lock, int gpu);
+std::uint64_t random_below(std::uint64_t bound);  // under the lock
+
+// --- what the runtime's functions share ----------------------------------------------------------
+int current_gpu();                       // of this thread
+cudaError_t report(cudaError_t status);  // remembers an error for cudaGetLastError
+// Set while a capture forbids this thread calls that wait or allocate.
+bool capture_forbids();
+cudaError_t checked_stream(cudaStream_t stream, std::shared_ptr<Queue>& queue);
+
+}  // namespace hetsgd_emulation
+
+struct CUstream_st {
+  std::shared_ptr<hetsgd_emulation::Queue> queue;
+};

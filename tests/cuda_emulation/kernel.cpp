@@ -1,0 +1,273 @@
+// Blocks of emulated threads. A thread that never waits for another costs no switch: one fiber runs
+// thread after thread until one of them waits, and then stays with that one.
+#include <algorithm>
+#include <array>
+#include <boost/context/fiber.hpp>
+#include <cstring>
+#include <deque>
+#include <list>
+
+#include "cuda_kernel_language.h"
+#include "emulation.hpp"
+
+namespace hetsgd_emulation {
+
+constinit thread_local Place* place = nullptr;
+
+namespace {
+
+constexpr unsigned kLanes = 32;
+constexpr std::size_t kWidest = 16;  // bytes that a lane can give others
+constexpr std::size_t kStackBytes = std::size_t{64} << 10;
+
+// Lanes that meet for one warp operation.
+struct Gathering {
+  unsigned mask = 0, arrived = 0, left = 0;
+  std::array<std::array<unsigned char, kWidest>, kLanes> values = {};
+};
+
+class Block {
+ public:
+  Block(const Place& where, const Kernel& kernel, bool reversed)
+      : where_(where),
+        kernel_(kernel),
+        reversed_(reversed),
+        threads_(where.block_size.x * where.block_size.y * where.block_size.z),
+        warps_((threads_ + kLanes - 1) / kLanes) {}
+
+  void run();
+  void synchronize();
+  void exchange(unsigned mask, const void* mine, std::size_t bytes, void* all);
+
+  std::vector<unsigned char> shared;
+
+ private:
+  struct Fiber {
+    boost::context::fiber context;
+    Place place;
+  };
+  struct Warp {
+    std::list<Gathering> gatherings;
+    unsigned ended = 0;
+  };
+
+  Place place_of(unsigned thread) const {
+    Place place = where_;
+    const dim3& size = where_.block_size;
+    place.thread = {thread % size.x, thread / size.x % size.y, thread / size.x / size.y};
+    return place;
+  }
+  static unsigned number_of(const Place& place) {
+    const dim3& size = place.block_size;
+    return place.thread.x + size.x * (place.thread.y + size.y * place.thread.z);
+  }
+  void start_fiber();
+  void resume(Fiber& fiber) {
+    running_ = &fiber;
+    place = &fiber.place;
+    fiber.context = std::move(fiber.context).resume();
+  }
+  void work(Fiber& fiber);
+  // Back to run(), until somebody puts this fiber into `ready_`.
+  void pause() {
+    Fiber& me = *running_;
+    main_ = std::move(main_).resume();
+    running_ = &me;
+    place = &me.place;
+  }
+  void open_barrier_if_complete() {
+    if (!at_barrier_.empty() && at_barrier_.size() == threads_ - ended_) {
+      ready_.insert(ready_.end(), at_barrier_.begin(), at_barrier_.end());
+      at_barrier_.clear();
+    }
+  }
+  void check_lanes_alive(const Warp& warp) const {
+    for (const Gathering& gathering : warp.gatherings) {
+      if ((gathering.mask & ~gathering.arrived & warp.ended) != 0) {
+        misuse("a thread ended before a warp operation that names its lane");
+      }
+    }
+  }
+
+  const Place where_;
+  const Kernel& kernel_;
+  const bool reversed_;
+  const unsigned threads_;
+  unsigned next_ = 0, ended_ = 0;
+  boost::context::fiber main_;
+  Fiber* running_ = nullptr;
+  std::deque<Fiber> fibers_;
+  std::vector<Fiber*> at_barrier_;
+  std::deque<Fiber*> ready_;
+  std::vector<Warp> warps_;
+  std::vector<Fiber*> waiting_lanes_ = std::vector<Fiber*>(threads_, nullptr);
+};
+
+thread_local Block* current_block = nullptr;
+
+// Stacks are kept for the next block.
+struct Stacks {
+  char* at(std::size_t i) {
+    while (all.size() <= i) all.push_back(std::make_unique<char[]>(kStackBytes));
+    return all[i].get();
+  }
+  std::vector<std::unique_ptr<char[]>> all;
+};
+thread_local Stacks stacks;
+
+struct StackOf {
+  char* begin;
+  boost::context::stack_context allocate() {
+    boost::context::stack_context context;
+    context.size = kStackBytes;
+    context.sp = begin + kStackBytes;
+    return context;
+  }
+  void deallocate(boost::context::stack_context&) {}
+};
+
+void Block::work(Fiber& fiber) {
+  while (next_ < threads_) {
+    const unsigned turn = next_++;
+    const unsigned thread = reversed_ ? threads_ - 1 - turn : turn;
+    fiber.place = place_of(thread);
+    kernel_();
+    ++ended_;
+    Warp& warp = warps_[thread / kLanes];
+    warp.ended |= 1U << thread % kLanes;
+    check_lanes_alive(warp);
+    open_barrier_if_complete();
+  }
+}
+
+void Block::start_fiber() {
+  Fiber& fiber = fibers_.emplace_back();
+  fiber.context = boost::context::fiber(std::allocator_arg, StackOf{stacks.at(fibers_.size() - 1)},
+                                        [this, &fiber](boost::context::fiber&& main) {
+                                          main_ = std::move(main);
+                                          work(fiber);
+                                          return std::move(main_);
+                                        });
+  resume(fiber);
+}
+
+void Block::run() {
+  current_block = this;
+  while (ended_ < threads_) {
+    if (next_ < threads_) {
+      start_fiber();
+    } else if (!ready_.empty()) {
+      Fiber* const fiber = ready_.front();
+      ready_.pop_front();
+      resume(*fiber);
+    } else {
+      misuse("threads of a block wait for ones that went another way");
+    }
+  }
+  current_block = nullptr;
+  place = nullptr;
+}
+
+void Block::synchronize() {
+  at_barrier_.push_back(running_);
+  open_barrier_if_complete();
+  pause();
+}
+
+void Block::exchange(unsigned mask, const void* mine, std::size_t bytes, void* all) {
+  const unsigned thread = number_of(*place), lane = thread % kLanes, bit = 1U << lane;
+  if ((mask & bit) == 0) misuse("a warp operation without the lane that calls it");
+  Warp& warp = warps_[thread / kLanes];
+  auto found = std::find_if(warp.gatherings.begin(), warp.gatherings.end(),
+                            [&](Gathering& g) { return g.mask == mask && (g.arrived & bit) == 0; });
+  if (found == warp.gatherings.end()) {
+    warp.gatherings.push_back({.mask = mask});
+    found = std::prev(warp.gatherings.end());
+  }
+  Gathering& gathering = *found;
+  std::memcpy(gathering.values[lane].data(), mine, bytes);
+  gathering.arrived |= bit;
+  check_lanes_alive(warp);
+  if (gathering.arrived == mask) {
+    for (unsigned i = 0; i < kLanes; ++i) {
+      if ((mask >> i & 1U) != 0 && i != lane) {
+        ready_.push_back(waiting_lanes_[thread / kLanes * kLanes + i]);
+      }
+    }
+  } else {
+    waiting_lanes_[thread] = running_;
+    pause();
+  }
+  for (unsigned i = 0; i < kLanes; ++i) {
+    std::memcpy(static_cast<unsigned char*>(all) + i * bytes, gathering.values[i].data(), bytes);
+  }
+  gathering.left |= bit;
+  while (!warp.gatherings.empty() && warp.gatherings.front().left == warp.gatherings.front().mask) {
+    warp.gatherings.pop_front();
+  }
+}
+
+void run_grid(dim3 grid, dim3 block, std::size_t shared_bytes, const Kernel& kernel) {
+  const std::uint64_t blocks = std::uint64_t{grid.x} * grid.y * grid.z;
+  for (std::uint64_t i = 0; i < blocks; ++i) {
+    Place where;
+    const std::uint64_t at = blocks - 1 - i;  // the order of blocks is nobody's promise
+    where.block = {static_cast<unsigned>(at % grid.x), static_cast<unsigned>(at / grid.x % grid.y),
+                   static_cast<unsigned>(at / grid.x / grid.y)};
+    where.block_size = block;
+    where.grid_size = grid;
+    Block running(where, kernel, i % 2 == 1);
+    running.shared.assign(shared_bytes, 0xFF);
+    running.run();
+  }
+}
+
+}  // namespace
+
+void synchronize_block() { current_block->synchronize(); }
+
+void exchange(unsigned mask, const void* mine, std::size_t bytes, void* all) {
+  current_block->exchange(mask, mine, bytes, all);
+}
+
+void* dynamic_shared_memory() { return current_block->shared.data(); }
+
+void launch(const char* name, dim3 grid, dim3 block, std::size_t shared_bytes, cudaStream_t stream,
+            Kernel kernel) {
+  const std::uint64_t threads = std::uint64_t{block.x} * block.y * block.z;
+  if (std::uint64_t{grid.x} * grid.y * grid.z == 0 || threads == 0 || threads > 1024 ||
+      shared_bytes > 227 * 1024) {
+    report(cudaErrorInvalidValue);
+    return;
+  }
+  std::shared_ptr<Queue> queue;
+  if (checked_stream(stream, queue) != cudaSuccess) return;
+  if (queue->gpu != current_gpu()) {
+    report(cudaErrorInvalidResourceHandle);
+    return;
+  }
+  Lock lock(mutex);
+  push(lock, *queue,
+       {.kind = Kind::kernel,
+        .name = name,
+        .touches = reachable(queue->gpu),
+        .run = [=, kernel = std::move(kernel)] { run_grid(grid, block, shared_bytes, kernel); },
+        .after = {}});
+}
+
+cudaError_t enqueue(cudaStream_t stream, const char* name, std::function<void()> run) {
+  std::shared_ptr<Queue> queue;
+  if (const cudaError_t status = checked_stream(stream, queue); status != cudaSuccess) {
+    return status;
+  }
+  Lock lock(mutex);
+  push(lock, *queue,
+       {.kind = Kind::library,
+        .name = name,
+        .touches = reachable(queue->gpu),
+        .run = std::move(run),
+        .after = {}});
+  return cudaSuccess;
+}
+
+}  // namespace hetsgd_emulation

@@ -1,0 +1,200 @@
+// Arenas of emulated device memory: address space without access, opened while operations run.
+#include <sys/mman.h>
+
+#include <array>
+#include <cstring>
+#include <map>
+
+#include "emulation.hpp"
+
+#if defined(__SANITIZE_ADDRESS__)
+#include <sanitizer/asan_interface.h>
+#else
+#define ASAN_POISON_MEMORY_REGION(at, size) static_cast<void>(0)
+#define ASAN_UNPOISON_MEMORY_REGION(at, size) static_cast<void>(0)
+#endif
+
+namespace hetsgd_emulation {
+
+namespace {
+
+constexpr std::size_t kAlignment = 256;  // as CUDA's
+constexpr int kFreed = 0xFF;             // as a float, double or index: nothing to work with
+constexpr int kGuard = 0xA5;             // behind each allocation
+
+struct Piece {
+  std::size_t wanted = 0, size = 0;
+};
+
+struct Arena {
+  char* begin = nullptr;
+  int users = 0;                            // who have it open
+  std::map<std::size_t, std::size_t> gaps;  // begin -> size
+  std::map<std::size_t, Piece> pieces;
+  std::size_t used = 0;
+};
+
+struct Memory {
+  Memory() {
+    for (std::size_t i = 0; i < 2 * static_cast<std::size_t>(settings().gpus); ++i) {
+      void* const space = mmap(nullptr, settings().memory_bytes, PROT_NONE,
+                               MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+      if (space == MAP_FAILED) misuse("no address space for the emulated GPUs' memory");
+      arenas[i].begin = static_cast<char*>(space);
+      arenas[i].gaps[0] = settings().memory_bytes;
+    }
+  }
+
+  std::mutex mutex;
+  std::array<Arena, 2 * kMostGpus> arenas;
+  std::array<Arenas, kMostGpus> peers = {};  // what a GPU's kernels reach of the others
+};
+
+Memory& memory() {
+  static Memory* const all = new Memory;  // outlives whatever is destroyed at the end
+  return *all;
+}
+
+std::size_t index_of(Arenas arena) { return static_cast<std::size_t>(__builtin_ctzll(arena)); }
+
+void protect(const Arena& arena, int protection) {
+  mprotect(arena.begin, settings().memory_bytes, protection);
+}
+
+// The next smallest gap that is large enough would fragment less; the first one finds mistakes
+// sooner, since addresses are used again at once.
+void* carve(Arena& arena, std::size_t bytes) {
+  const std::size_t size = (bytes + 2 * kAlignment - 1) / kAlignment * kAlignment;
+  for (auto gap = arena.gaps.begin(); gap != arena.gaps.end(); ++gap) {
+    if (gap->second < size) continue;
+    const std::size_t at = gap->first, rest = gap->second - size;
+    arena.gaps.erase(gap);
+    if (rest > 0) arena.gaps[at + size] = rest;
+    arena.pieces[at] = {bytes, size};
+    arena.used += size;
+    ASAN_UNPOISON_MEMORY_REGION(arena.begin + at, size);
+    std::memset(arena.begin + at, kFreed, bytes);
+    std::memset(arena.begin + at + bytes, kGuard, size - bytes);
+    ASAN_POISON_MEMORY_REGION(arena.begin + at + bytes, size - bytes);
+    return arena.begin + at;
+  }
+  return nullptr;
+}
+
+void fill_in(Arena& arena, std::size_t at, const Piece& piece) {
+  ASAN_UNPOISON_MEMORY_REGION(arena.begin + at, piece.size);
+  for (std::size_t i = piece.wanted; i < piece.size; ++i) {
+    if (static_cast<unsigned char>(arena.begin[at + i]) != kGuard) {
+      misuse(fmt::format("something wrote {} bytes past an allocation of {} bytes",
+                         i - piece.wanted + 1, piece.wanted));
+    }
+  }
+  std::memset(arena.begin + at, kFreed, piece.size);
+  ASAN_POISON_MEMORY_REGION(arena.begin + at, piece.size);
+  arena.used -= piece.size;
+  const auto gap = arena.gaps.emplace(at, piece.size).first;
+  if (const auto next = std::next(gap);
+      next != arena.gaps.end() && gap->first + gap->second == next->first) {
+    gap->second += next->second;
+    arena.gaps.erase(next);
+  }
+  if (gap != arena.gaps.begin()) {
+    const auto before = std::prev(gap);
+    if (before->first + before->second == gap->first) {
+      before->second += gap->second;
+      arena.gaps.erase(gap);
+    }
+  }
+}
+
+}  // namespace
+
+Arenas arena_of(const void* address) {
+  const auto* const p = static_cast<const char*>(address);
+  Memory& all = memory();
+  for (std::size_t i = 0; i < 2 * static_cast<std::size_t>(settings().gpus); ++i) {
+    const char* const begin = all.arenas[i].begin;
+    if (p >= begin && p < begin + settings().memory_bytes) return Arenas{1} << i;
+  }
+  return 0;
+}
+
+int gpu_of(Arenas arena) { return static_cast<int>(index_of(arena) / 2); }
+
+void* take_memory(int gpu, bool pool, std::size_t bytes) {
+  const Arenas which = pool ? pool_arena(gpu) : malloc_arena(gpu);
+  Memory& all = memory();
+  if (bytes > settings().memory_bytes || bytes + 2 * kAlignment > free_bytes(gpu)) return nullptr;
+  Access access;
+  access.change(which);
+  const std::lock_guard lock(all.mutex);
+  return carve(all.arenas[index_of(which)], bytes);
+}
+
+void give_memory(void* address) {
+  const Arenas which = arena_of(address);
+  if (which == 0) misuse("a pointer is given back that is no device memory");
+  Memory& all = memory();
+  Access access;
+  access.change(which);
+  const std::lock_guard lock(all.mutex);
+  Arena& arena = all.arenas[index_of(which)];
+  const auto at = static_cast<std::size_t>(static_cast<char*>(address) - arena.begin);
+  const auto piece = arena.pieces.extract(at);
+  if (piece.empty())
+    misuse("device memory is given back that is not an allocation, or not any more");
+  fill_in(arena, at, piece.mapped());
+}
+
+std::size_t free_bytes(int gpu) {
+  Memory& all = memory();
+  const std::lock_guard lock(all.mutex);
+  const std::size_t used =
+      all.arenas[index_of(malloc_arena(gpu))].used + all.arenas[index_of(pool_arena(gpu))].used;
+  return settings().memory_bytes > used ? settings().memory_bytes - used : 0;
+}
+
+std::size_t pool_bytes(int gpu) {
+  Memory& all = memory();
+  const std::lock_guard lock(all.mutex);
+  return all.arenas[index_of(pool_arena(gpu))].used;
+}
+
+void Access::change(Arenas wanted) {
+  if (wanted == open_) return;
+  Memory& all = memory();
+  const std::lock_guard lock(all.mutex);
+  for (std::size_t i = 0; i < all.arenas.size(); ++i) {
+    const bool was = (open_ >> i & 1U) != 0, is = (wanted >> i & 1U) != 0;
+    Arena& arena = all.arenas[i];
+    if (is && !was && arena.users++ == 0) protect(arena, PROT_READ | PROT_WRITE);
+    if (was && !is && --arena.users == 0) protect(arena, PROT_NONE);
+  }
+  open_ = wanted;
+}
+
+Arenas reachable(int gpu) {
+  Memory& all = memory();
+  const std::lock_guard lock(all.mutex);
+  return arenas_of(gpu) | all.peers[static_cast<std::size_t>(gpu)];
+}
+
+void set_peer_malloc(int from, int to, bool enabled) {
+  Memory& all = memory();
+  const std::lock_guard lock(all.mutex);
+  Arenas& peers = all.peers[static_cast<std::size_t>(from)];
+  peers = enabled ? peers | malloc_arena(to) : peers & ~malloc_arena(to);
+}
+bool has_peer_malloc(int from, int to) {
+  Memory& all = memory();
+  const std::lock_guard lock(all.mutex);
+  return (all.peers[static_cast<std::size_t>(from)] & malloc_arena(to)) != 0;
+}
+void set_peer_pool(int from, int owner, bool enabled) {
+  Memory& all = memory();
+  const std::lock_guard lock(all.mutex);
+  Arenas& peers = all.peers[static_cast<std::size_t>(from)];
+  peers = enabled ? peers | pool_arena(owner) : peers & ~pool_arena(owner);
+}
+
+}  // namespace hetsgd_emulation

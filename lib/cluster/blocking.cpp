@@ -17,6 +17,10 @@ std::string blocked_in_receive(int from, int tag) {
   return fmt::format("receives from {}, tag {}", from, tag);
 }
 
+std::string blocked_in_exchange(int peer, int tag) {
+  return fmt::format("exchanges with {}, tag {}", peer, tag);
+}
+
 std::string blocked_in_collective(std::string_view collective, int arrived, int size) {
   return fmt::format("waits in {} ({} of {} arrived)", collective, arrived, size);
 }

@@ -17,7 +17,8 @@ std::string companion_name(std::string_view name, int rank);  // companion "comm
 std::string service_name(std::string_view name);              // service "scheduler"
 
 // --- blocking points ---------------------------------------------------------------------------
-std::string blocked_in_receive(int from, int tag);  // receives from 1, tag 7  (from any, ...)
+std::string blocked_in_receive(int from, int tag);   // receives from 1, tag 7  (from any, ...)
+std::string blocked_in_exchange(int peer, int tag);  // exchanges with 1, tag 7
 std::string blocked_in_collective(std::string_view collective, int arrived, int size);
 // waits in all_reduce (3 of 4 arrived)
 std::string blocked_in_call(std::string_view service);  // waits for service "scheduler"

@@ -1,5 +1,7 @@
 #include "cluster/collective_call.hpp"
 
+#include <algorithm>
+
 #include "core/error.hpp"
 
 namespace hetsgd {
@@ -36,6 +38,16 @@ std::size_t element_bytes(Element element) {
       return 1;
   }
   return 1;
+}
+
+Block whole_lines(int rank, int size, std::size_t count, Element element) {
+  const std::size_t per_line = 64 / element_bytes(element);
+  const std::size_t lines = (count + per_line - 1) / per_line;
+  const auto begin_of = [&](int r) {
+    return std::min(
+        count, lines * static_cast<std::size_t>(r) / static_cast<std::size_t>(size) * per_line);
+  };
+  return {begin_of(rank), begin_of(rank + 1)};
 }
 
 namespace {

@@ -23,6 +23,10 @@ enum class Collective : std::uint8_t {
 std::string_view collective_name(Collective collective);  // "all_reduce"
 std::size_t element_bytes(Element element);
 
+// The slice of `count` elements that is `rank`'s to move in a collective over memory that all reach:
+// whole cache lines, so that no two ranks write to one.
+Block whole_lines(int rank, int size, std::size_t count, Element element);
+
 struct CollectiveCall {
   Collective collective = Collective::barrier;
   std::size_t count = 0;            // elements; broadcast, all_gather: bytes

@@ -7,7 +7,7 @@ namespace hetsgd {
 void Comm::exchange_bytes(int peer, int tag, std::span<const std::byte> out,
                           std::span<std::byte> in, Traffic kind) {
   const auto count = [](std::size_t bytes) {
-    return std::max<std::size_t>(1, (bytes + kExchangePiece - 1) / kExchangePiece);
+    return (bytes + kExchangePiece - 1) / kExchangePiece;
   };
   const auto piece = [](auto bytes, std::size_t i) {
     return bytes.subspan(i * kExchangePiece,

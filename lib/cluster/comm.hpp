@@ -77,7 +77,8 @@ class Comm {
     return receive_bytes(from, tag, std::as_writable_bytes(data));
   }
   // Sends `out` to `peer` and receives `in` from it, which calls exchange as well, with this tag and
-  // the lengths swapped. Exchanges pair up with exchanges alone, in the order of the calls.
+  // the lengths swapped, which may be 0; all four vectors in host memory, or all in that of devices. Exchanges pair
+  // up with exchanges alone, in the order of the calls.
   template <class T>
   void exchange(int peer, int tag, std::span<const T> out, std::span<T> in,
                 Traffic kind = Traffic::control) {

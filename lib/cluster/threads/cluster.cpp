@@ -2,7 +2,9 @@
 #include <algorithm>
 #include <mutex>
 
+#include "cluster/cuda/gpu_group.hpp"
 #include "cluster/threads/node.hpp"
+#include "core/error.hpp"
 
 namespace hetsgd::threads {
 
@@ -15,6 +17,7 @@ class ThreadsCluster final : public Cluster {
         cores_(available_cores()),
         devices_(parse_devices(options.devices, options.workers, static_cast<int>(cores_.size()))) {
     check_speeds(options_, "threads");
+    check_all_reduce();
   }
 
   std::string name() const override { return "threads"; }
@@ -52,6 +55,25 @@ class ThreadsCluster final : public Cluster {
   }
 
  private:
+  // What was asked for can be done.
+  void check_all_reduce() const {
+    if (options_.all_reduce == AllReduce::automatic || options_.all_reduce == AllReduce::host) {
+      return;
+    }
+    std::vector<int> gpus;
+    for (const DeviceSpec& device : devices_) {
+      if (device.gpu >= 0) gpus.push_back(device.gpu);
+    }
+    if (gpus.empty()) {
+      throw with_hint(usage_error("--all-reduce: found one between GPUs, and no worker has a GPU"),
+                      "name them: --devices cuda:0,cuda:1");
+    }
+    if (options_.all_reduce != AllReduce::nccl) return;
+    if (const std::string problem = cuda::nccl_problem(gpus); !problem.empty()) {
+      throw with_hint(device_error("--all-reduce nccl: {}", problem), "use --all-reduce ring");
+    }
+  }
+
   const ClusterOptions options_;
   const std::vector<int> cores_;
   const std::vector<DeviceSpec> devices_;

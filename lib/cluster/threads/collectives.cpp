@@ -22,18 +22,6 @@ void copy_bytes(void* to, const void* from, std::size_t bytes) {
   if (bytes > 0 && to != from) std::memcpy(to, from, bytes);
 }
 
-// The slice that `rank` reduces in an all_reduce: whole cache lines, so that no two ranks write to
-// one.
-Comm::Block slice_of(int rank, int size, std::size_t count, Element element) {
-  const std::size_t per_line = 64 / element_bytes(element);
-  const std::size_t lines = (count + per_line - 1) / per_line;
-  const auto begin_of = [&](int r) {
-    return std::min(
-        count, lines * static_cast<std::size_t>(r) / static_cast<std::size_t>(size) * per_line);
-  };
-  return {begin_of(rank), begin_of(rank + 1)};
-}
-
 // What a rank brings to a split, and what it gets.
 struct Choice {
   int colour = 0;
@@ -57,8 +45,13 @@ void make_groups(const Group& group, const Round& round) {
     const auto end =
         std::find_if(begin, order.end(), [&](int r) { return choice(r).colour != colour; });
     std::shared_ptr<Group> members;
-    if (colour >= 0)
-      members = std::make_shared<Group>(group.world, group.pool, static_cast<int>(end - begin));
+    if (colour >= 0) {
+      std::vector<int> gpus;
+      for (auto member = begin; member != end; ++member) {
+        gpus.push_back(group.gpus[static_cast<std::size_t>(*member)]);
+      }
+      members = std::make_shared<Group>(group.world, group.pool, std::move(gpus), group.all_reduce);
+    }
     for (auto member = begin; member != end; ++member) {
       *static_cast<Place*>(round.out[static_cast<std::size_t>(*member)]) = {
           members, static_cast<int>(member - begin)};
@@ -74,12 +67,14 @@ void make_groups(const Group& group, const Round& round) {
 class ThreadsComm::Passage {
  public:
   template <class OnLast>
-  Passage(ThreadsComm& comm, const CollectiveCall& call, const void* in, void* out, OnLast on_last)
+  Passage(ThreadsComm& comm, const CollectiveCall& call, const void* in, void* out, bool on_device,
+          OnLast on_last)
       : comm_(comm), lock_(comm.group_->world.enter()), round_(join(call)) {
     const auto me = static_cast<std::size_t>(comm.rank_);
     round_.in[me] = in;
     round_.out[me] = out;
     round_.processes[me] = &World::current();
+    if (on_device) ++round_.on_device;
     if (++round_.arrived == comm.size()) {
       on_last(round_);
       wake_others();
@@ -149,6 +144,7 @@ class ThreadsComm::Passage {
       round.number = number;
       round.arrived = 0;
       round.departed = 0;
+      round.on_device = 0;
       round.first = rank;
       round.call = call;
     } else {
@@ -170,27 +166,64 @@ class ThreadsComm::Passage {
   Round& round_;
 };
 
+ThreadsComm::Buffers ThreadsComm::in_place(void* data, std::size_t bytes) {
+  return {.in = data, .in_bytes = bytes, .out = data, .out_bytes = bytes, .in_place = true};
+}
+
 // move(round, rank) moves rank's share of the data. others_need_me: they use my buffers until all
-// have left.
+// have left. False: some brought device memory and some did not, and nothing has been moved.
 template <class Move>
-void ThreadsComm::collective(const CollectiveCall& call, const void* in, void* out,
-                             std::size_t total_bytes, bool others_need_me, Move move) {
+bool ThreadsComm::meet(const CollectiveCall& call, const void* in, void* out, bool on_device,
+                       std::size_t total_bytes, bool others_need_me, Move move) {
   World& world = group_->world;
   const bool small = total_bytes <= kSmallCollective;
-  {
-    Passage passage(*this, call, in, out, [&](Round& round) {
-      for (int r = 0; small && r < size(); ++r) move(round, r);
-    });
-    if (small) {
-      passage.leave(false);
-    } else {
-      passage.lock().unlock();
-      const Seconds begin = world.now();
-      move(passage.round(), rank_);
-      passage.leave(others_need_me);
-      World::current().ledger.communicate += world.now() - begin;
+  Passage passage(*this, call, in, out, on_device, [&](Round& round) {
+    for (int r = 0; small && round.on_device == 0 && r < size(); ++r) move(round, r);
+  });
+  Round& round = passage.round();
+  const int devices = round.on_device;
+  if (devices != 0 && devices != size()) {
+    passage.leave(false);
+    return false;
+  }
+  if (small && devices == 0) {
+    passage.leave(false);
+    return true;
+  }
+  passage.lock().unlock();
+  const Seconds begin = world.now();
+  if (devices == 0) {
+    move(round, rank_);
+  } else {
+    try {
+      group_->between_gpus->move(rank_, call, round.in, round.out);
+    } catch (...) {  // the others are not kept waiting; all end at their next safepoint
+      world.abort(std::current_exception());
     }
   }
+  passage.leave(others_need_me || devices != 0);
+  World::current().ledger.communicate += world.now() - begin;
+  return true;
+}
+
+template <class Move>
+void ThreadsComm::collective(const CollectiveCall& call, const Buffers& mine,
+                             std::size_t total_bytes, bool others_need_me, Move move) {
+  World& world = group_->world;
+  if (group_->between_gpus) {
+    const bool on_device =
+        is_device_memory(mine.in, mine.in_bytes) || is_device_memory(mine.out, mine.out_bytes);
+    if (on_device) World::current().device->synchronize();  // others read what it still writes
+    if (meet(call, mine.in, mine.out, on_device, total_bytes, others_need_me, move)) {
+      return world.safepoint();
+    }
+  }
+  HostMemory target(mine.in_place ? HostMemory::Use::update : HostMemory::Use::write, mine.out,
+                    mine.out_bytes);
+  const HostMemory source(mine.in, mine.in_place ? 0 : mine.in_bytes);
+  meet(call, mine.in_place ? target.data() : source.data(), target.data(), false, total_bytes,
+       others_need_me, move);
+  target.store(mine.changed.begin, std::min(mine.changed.end, mine.out_bytes));
   world.safepoint();
 }
 
@@ -201,15 +234,13 @@ void ThreadsComm::all_reduce_raw(void* data, std::size_t n, Element element, Red
       .collective = Collective::all_reduce, .count = n, .element = element, .op = op, .kind = kind};
   const auto p = static_cast<std::size_t>(size());
   const std::size_t bytes = n * element_bytes(element);
-  const auto slice = slice_of(rank_, size(), n, element);
+  const auto slice = whole_lines(rank_, size(), n, element);
   const std::size_t mine = (slice.end - slice.begin) * element_bytes(element);
   count(kind, (p - 1) * mine + bytes - mine, (p - 1) * mine + bytes - mine);
-  HostMemory host(HostMemory::Use::update, data, bytes);
-  collective(call, host.data(), host.data(), p * bytes, true, [&](Round& round, int r) {
-    const auto s = slice_of(r, size(), n, element);
+  collective(call, in_place(data, bytes), p * bytes, true, [&](Round& round, int r) {
+    const auto s = whole_lines(r, size(), n, element);
     reduce_in_rank_order(round.in, round.out, s.begin, s.end, element, op);
   });
-  host.store();
 }
 
 void ThreadsComm::reduce_scatter_raw(void* data, std::size_t n, Element element, ReduceOp op,
@@ -225,13 +256,13 @@ void ThreadsComm::reduce_scatter_raw(void* data, std::size_t n, Element element,
   const auto block = block_of(rank_, n);
   const std::size_t mine = (block.end - block.begin) * element_bytes(element);
   count(kind, bytes - mine, (p - 1) * mine);
-  HostMemory host(HostMemory::Use::update, data, bytes);
-  collective(call, host.data(), host.data(), p * bytes, true, [&](Round& round, int r) {
+  Buffers mine_only = in_place(data, bytes);
+  mine_only.changed = {block.begin * element_bytes(element), block.end * element_bytes(element)};
+  collective(call, mine_only, p * bytes, true, [&](Round& round, int r) {
     const auto b = block_of(r, n);
     const auto target = std::span(round.out).subspan(static_cast<std::size_t>(r), 1);
     reduce_in_rank_order(round.in, target, b.begin, b.end, element, op);
   });
-  host.store(block.begin * element_bytes(element), block.end * element_bytes(element));
 }
 
 void ThreadsComm::broadcast_raw(void* data, std::size_t bytes, int root, Traffic kind) {
@@ -242,47 +273,47 @@ void ThreadsComm::broadcast_raw(void* data, std::size_t bytes, int root, Traffic
       .collective = Collective::broadcast, .count = bytes, .root = root, .kind = kind};
   const auto others = static_cast<std::size_t>(size()) - 1;
   count(kind, rank_ == root ? others * bytes : 0, rank_ == root ? 0 : bytes);
-  HostMemory host(rank_ == root ? HostMemory::Use::read : HostMemory::Use::write, data, bytes);
-  collective(call, host.data(), host.data(), others * bytes, rank_ == root,
-             [&](Round& round, int r) {
-               copy_bytes(round.out[static_cast<std::size_t>(r)],
-                          round.in[static_cast<std::size_t>(root)], bytes);
-             });
-  if (rank_ != root) host.store();
+  const Buffers mine = rank_ == root ? Buffers{.in = data, .in_bytes = bytes}
+                                     : Buffers{.out = data, .out_bytes = bytes};
+  collective(call, mine, others * bytes, rank_ == root, [&](Round& round, int r) {
+    if (r == root) return;
+    copy_bytes(round.out[static_cast<std::size_t>(r)], round.in[static_cast<std::size_t>(root)],
+               bytes);
+  });
 }
 
 void ThreadsComm::all_gather_raw(const void* mine, std::size_t bytes, void* all, Traffic kind) {
   const CollectiveCall call{.collective = Collective::all_gather, .count = bytes, .kind = kind};
   const auto p = static_cast<std::size_t>(size());
   count(kind, (p - 1) * bytes, (p - 1) * bytes);
-  const HostMemory source(mine, bytes);
-  HostMemory target(HostMemory::Use::write, all, p * bytes);
-  collective(call, source.data(), target.data(), p * p * bytes, true, [&](Round& round, int r) {
+  const Buffers buffers{.in = mine, .in_bytes = bytes, .out = all, .out_bytes = p * bytes};
+  collective(call, buffers, p * p * bytes, true, [&](Round& round, int r) {
     auto* to = static_cast<std::byte*>(round.out[static_cast<std::size_t>(r)]);
     for (std::size_t from = 0; from < p; ++from)
       copy_bytes(to + from * bytes, round.in[from], bytes);
   });
-  target.store();
 }
 
 void ThreadsComm::barrier() {
-  collective({.collective = Collective::barrier}, nullptr, nullptr, 0, false, [](Round&, int) {});
+  meet({.collective = Collective::barrier}, nullptr, nullptr, false, 0, false, [](Round&, int) {});
+  group_->world.safepoint();
 }
 
 std::unique_ptr<Comm> ThreadsComm::split(int color, int key) {
   const Choice choice{color, key};
   Place place;
-  collective({.collective = Collective::split}, &choice, &place, 0, false,
-             [&](Round& round, int r) {
-               if (r == 0) make_groups(*group_, round);
-             });
+  meet({.collective = Collective::split}, &choice, &place, false, 0, false,
+       [&](Round& round, int r) {
+         if (r == 0) make_groups(*group_, round);
+       });
+  group_->world.safepoint();
   if (!place.group) return nullptr;
   return std::make_unique<ThreadsComm>(std::move(place.group), place.rank);
 }
 
 void ThreadsComm::fence_together(FunctionRef fn) {
   World& world = group_->world;
-  Passage passage(*this, {.collective = Collective::fence_together}, nullptr, nullptr,
+  Passage passage(*this, {.collective = Collective::fence_together}, nullptr, nullptr, false,
                   [&](Round& round) { world.stop_for(*round.processes[0]); });
   passage.leave(false);
   if (rank_ == 0) {

@@ -1,5 +1,6 @@
 #include "cluster/threads/comm.hpp"
 
+#include <algorithm>
 #include <cstring>
 
 #include "cluster/blocking.hpp"
@@ -17,13 +18,26 @@ void copy_bytes(void* to, const void* from, std::size_t bytes) {
   if (bytes > 0 && to != from) std::memcpy(to, from, bytes);
 }
 
+std::unique_ptr<cuda::GpuGroup> make_between_gpus(const std::vector<int>& gpus,
+                                                  AllReduce all_reduce) {
+  const bool everywhere = std::ranges::none_of(gpus, [](int gpu) { return gpu < 0; });
+  if (!everywhere || gpus.size() < 2 || gpus.size() > cuda::kMostRanks) return nullptr;
+  if (all_reduce == AllReduce::host) return nullptr;
+  return cuda::make_gpu_group(gpus, {.method = all_reduce});
+}
+
 }  // namespace
 
-Group::Group(World& the_world, MessagePool& the_pool, int ranks)
+Group::Group(World& the_world, MessagePool& the_pool, std::vector<int> its_gpus,
+             AllReduce its_all_reduce)
     : world(the_world),
       pool(the_pool),
-      size(ranks),
-      mailboxes(static_cast<std::size_t>(ranks)),
+      size(static_cast<int>(its_gpus.size())),
+      gpus(std::move(its_gpus)),
+      all_reduce(its_all_reduce),
+      between_gpus(make_between_gpus(gpus, all_reduce)),
+      mailboxes(gpus.size()),
+      exchanges(gpus.size()),
       passed(mailboxes.size()),
       inside(mailboxes.size()) {
   const std::size_t p = mailboxes.size();

@@ -14,10 +14,15 @@ void communicate(Copy&& copy) {
 
 }  // namespace
 
+bool is_device_memory(const void* memory, std::size_t bytes) {
+  const Process& me = World::current();
+  return bytes > 0 && me.device && !me.device->host_accessible(memory);
+}
+
 HostMemory::HostMemory(Use use, void* memory, std::size_t bytes)
     : memory_(static_cast<std::byte*>(memory)), host_(memory_), bytes_(bytes) {
+  if (!is_device_memory(memory, bytes)) return;
   Process& me = World::current();
-  if (bytes == 0 || !me.device || me.device->host_accessible(memory)) return;
   host_ = me.staging[use == Use::read ? 0 : 1].reserve(bytes);
   if (use == Use::write) return;
   communicate([&] { me.device->download(host_, memory_, bytes_); });

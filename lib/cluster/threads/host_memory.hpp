@@ -12,6 +12,9 @@
 
 namespace hetsgd::threads {
 
+// True if the calling process has a device and the host does not reach `memory`, of `bytes` > 0.
+bool is_device_memory(const void* memory, std::size_t bytes);
+
 class HostMemory {
  public:
   // What the host does with it. A process has room for one `read` beside one of the others.

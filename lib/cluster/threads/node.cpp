@@ -30,13 +30,23 @@ void ThreadsNode::fence_together(FunctionRef fn) { comm_.fence_together(fn); }
 
 // --- run
 
+namespace {
+
+std::vector<int> gpus_of(const std::vector<DeviceSpec>& devices) {
+  std::vector<int> gpus;
+  for (const DeviceSpec& device : devices) gpus.push_back(device.gpu);
+  return gpus;
+}
+
+}  // namespace
+
 Run::Run(const ClusterOptions& options, std::vector<DeviceSpec> devices, std::vector<int> cores)
     : options_(options),
       devices_(std::move(devices)),
       cores_(std::move(cores)),
       pinning_(assign_cores(devices_, cores_)),
       world_(static_cast<int>(cores_.size())),
-      everybody_(std::make_shared<Group>(world_, pool_, options.workers)) {}
+      everybody_(std::make_shared<Group>(world_, pool_, gpus_of(devices_), options.all_reduce)) {}
 
 ClusterReport Run::run(const std::function<void(Node&)>& worker) {
   try {

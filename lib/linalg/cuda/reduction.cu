@@ -88,8 +88,8 @@ void reduce_vectors(cudaStream_t stream, std::size_t n, Reduction op, const T* c
   }
 }
 
-#define HETSGD_INSTANTIATE(T)                                                                   \
-  template void reduce_vectors<T>(cudaStream_t, std::size_t, Reduction, const T* const*,        \
+#define HETSGD_INSTANTIATE(T)                                                            \
+  template void reduce_vectors<T>(cudaStream_t, std::size_t, Reduction, const T* const*, \
                                   std::size_t, T* const*, std::size_t);
 HETSGD_INSTANTIATE(float)
 HETSGD_INSTANTIATE(double)

@@ -1,0 +1,70 @@
+// Collectives between GPUs of one process, each rank's buffers in the memory of its own GPU.
+//
+// Several ranks may share a GPU. Every rank's thread does its own share, at the same time as the
+// others: partition r of the vector is rank r's, on streams of its own, so that the transfers of
+// one partition run beside the additions of another and no thread waits for one of the others.
+//
+// Source : paper 000, section 4, "All-reduce Model Merging" (as many partitions as GPUs, each on a
+//          stream of its own that starts at another GPU) and "Scalable Memory Management" (at most
+//          one more model of memory).
+// Ring   : deviates from the paper in what travels: the partial sums there, here the contributions,
+//          from each GPU straight to the one that adds the partition up. So they are added in rank
+//          order, with the same bytes over every GPU's link, 2 (p-1)/p n each way.
+// Tree   : a binomial tree per partition, rooted at the partition's rank k: (x_k + x_{k+1}) +
+//          (x_{k+2} + x_{k+3}) ..., modulo p. The same bits in every run and on all ranks, but
+//          other ones than in rank order. The same bytes, in 2 log2 p instead of 2 (p-1) transfers
+//          per partition.
+// NCCL   : its order of adding is its own; it depends on the GPUs and how they are connected, and
+//          on n, and is the same in every run. (Sums inside of an NVLink switch would not be: they
+//          are turned off by NCCL_NVLS_ENABLE=0, unless the environment says otherwise.)
+// Memory : ring: at most (p-1)/p n on each GPU, 2 (p-1) pieces where n is large; tree: at most n.
+// Copies : between GPUs that can reach each other's memory they go straight; between others through
+//          pinned host memory, by two chunks in turns.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "cluster/cluster.hpp"
+#include "cluster/collective_call.hpp"
+
+namespace hetsgd::cuda {
+
+class GpuGroup {
+ public:
+  virtual ~GpuGroup() = default;
+
+  virtual AllReduce method() const = 0;  // nccl, ring or tree
+
+  // The share of `rank` in an all_reduce, broadcast, all_gather or reduce_scatter (Comm). All ranks
+  // call it at the same time, each from a thread of its own, when all buffers are ready: in[r] and
+  // out[r] are rank r's, in[r] == out[r] where a call is in place. The result is complete when all
+  // ranks have returned. Errors (device): no memory, a failed call; nobody is left waiting then.
+  virtual void move(int rank, const CollectiveCall& call, std::span<const void* const> in,
+                    std::span<void* const> out) = 0;
+
+  // target, on rank's GPU, <- source, on the GPU of rank `from`. Called by rank's thread.
+  virtual void fetch(int rank, int from, const void* source, void* target, std::size_t bytes) = 0;
+};
+
+struct GpuGroupOptions {
+  AllReduce method = AllReduce::automatic;         // not host
+  std::size_t piece_bytes = std::size_t{4} << 20;  // of a partition; transfers overlap by pieces
+  bool peers = true;  // false: all copies through the host, as if no GPU could reach another
+};
+
+// More ranks than this go through host memory.
+inline constexpr std::size_t kMostRanks = 64;
+
+// gpus: by rank, 2 to kMostRanks. Makes what it needs at the first call.
+// Errors (device): method nccl with nccl_problem().
+std::unique_ptr<GpuGroup> make_gpu_group(std::vector<int> gpus, const GpuGroupOptions& options);
+
+// Why NCCL cannot work between these GPUs; empty: it can.
+std::string nccl_problem(std::span<const int> gpus);
+std::string nccl_version();  // "2.28.9"; empty: it is not there
+
+}  // namespace hetsgd::cuda

@@ -138,12 +138,10 @@ void AdasumStep::operator()(Worker& self, Gradient& g, double learning_rate, Buf
     make_delta(self, g, learning_rate, w);
   }
   const bool record = o_.orthogonality_every > 0 && iteration_ % o_.orthogonality_every == 0;
-  const OnHost delta(self.device(), part(), host_);
   std::vector<double> inputs;
-  if (record) inputs = norms(self, delta.span());
-  (*all_reduce_)(delta.span(), kTag, Traffic::gradients);
-  if (record) record_orthogonality(self, std::move(inputs), norms(self, delta.span()));
-  delta.store();
+  if (record) inputs = norms(self, part());
+  (*all_reduce_)(part(), kTag, Traffic::gradients);
+  if (record) record_orthogonality(self, std::move(inputs), norms(self, part()));
   if (o_.state == AdasumOptions::State::partitioned) share_parts();
   self.axpby(1, delta_, 1, w);
   ++iteration_;
@@ -189,7 +187,8 @@ void AdasumStep::share_parts() {
 
 std::vector<double> AdasumStep::norms(Worker& self, std::span<const float> delta) {
   std::vector<double> squared;
-  self.compute_vectors(part_passes(1), [&] { squared = squared_norms(tensors_, delta); });
+  self.compute_vectors(part_passes(1),
+                       [&] { squared = squared_norms(self.device(), tensors_, delta); });
   return squared;
 }
 

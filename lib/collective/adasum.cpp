@@ -9,20 +9,15 @@
 #include "collective/combine.hpp"
 #include "collective/ring.hpp"
 #include "core/error.hpp"
-#include "linalg/cpu/simd.hpp"
 
 namespace hetsgd {
 
 namespace {
 
-using Doubles = cpu::Vec<double>;
-constexpr std::size_t kWidth = cpu::kLanes<double>;
-constexpr std::size_t kSums = 2;  // of each product; six independent sums hide the latency
-
-HETSGD_INLINE Doubles widen(const float* p) {
-  Doubles v;
-  for (std::size_t i = 0; i < kWidth; ++i) v[i] = static_cast<double>(p[i]);
-  return v;
+// Of vectors in host memory. With one core any number of threads may use it at once.
+Device& host_device() {
+  static const auto device = make_cpu_device<float>(1);
+  return *device;
 }
 
 // fn(t, offset, count) for the part of each tensor t that lies in [begin, begin + size); offsets
@@ -46,63 +41,25 @@ void check_bounds(TensorBounds bounds) {
 
 }  // namespace
 
-AdasumProducts adasum_products(std::span<const float> a, std::span<const float> b) {
-  HETSGD_CHECK_EQ(a.size(), b.size());
-  Doubles ab[kSums] = {}, aa[kSums] = {}, bb[kSums] = {};
-  const std::size_t n = a.size();
-  std::size_t i = 0;
-  for (; i + kSums * kWidth <= n; i += kSums * kWidth) {
-#pragma GCC unroll 2
-    for (std::size_t s = 0; s < kSums; ++s) {
-      const Doubles x = widen(a.data() + i + s * kWidth), y = widen(b.data() + i + s * kWidth);
-      ab[s] += x * y;
-      aa[s] += x * x;
-      bb[s] += y * y;
-    }
-  }
-  AdasumProducts sum{cpu::horizontal_sum<double>(ab[0] + ab[1]),
-                     cpu::horizontal_sum<double>(aa[0] + aa[1]),
-                     cpu::horizontal_sum<double>(bb[0] + bb[1])};
-  for (; i < n; ++i) {
-    const double x = a[i], y = b[i];
-    sum.ab += x * y;
-    sum.aa += x * x;
-    sum.bb += y * y;
-  }
-  return sum;
-}
-
-AdasumFactors adasum_factors(const AdasumProducts& products) {
+AdasumFactors adasum_factors(const Products& products) {
   static const double kSmallest = std::sqrt(std::numeric_limits<double>::min());
   const auto factor = [&](double squared_norm) {
-    return squared_norm < kSmallest ? 1.0 : 1.0 - products.ab / (2 * squared_norm);
+    return squared_norm < kSmallest ? 1.0 : 1.0 - products.xy / (2 * squared_norm);
   };
-  return {factor(products.aa), factor(products.bb)};
-}
-
-void adasum_combine(const AdasumFactors& factors, std::span<const float> a,
-                    std::span<const float> b, std::span<float> y) {
-  HETSGD_CHECK_EQ(a.size(), y.size());
-  HETSGD_CHECK_EQ(b.size(), y.size());
-  const double fa = factors.a, fb = factors.b;
-  const float *pa = a.data(), *pb = b.data();
-  float* py = y.data();
-  const std::size_t n = y.size();
-  // Number i depends on a[i] and b[i] alone, also where y is a or b.
-#pragma GCC ivdep
-  for (std::size_t i = 0; i < n; ++i) {
-    py[i] = static_cast<float>(fa * static_cast<double>(pa[i]) + fb * static_cast<double>(pb[i]));
-  }
+  return {factor(products.xx), factor(products.yy)};
 }
 
 void adasum(TensorBounds bounds, std::span<const float> a, std::span<const float> b,
             std::span<float> y) {
   check_bounds(bounds);
+  HETSGD_CHECK_EQ(a.size(), bounds.back());
+  HETSGD_CHECK_EQ(b.size(), bounds.back());
   HETSGD_CHECK_EQ(y.size(), bounds.back());
+  Device& device = host_device();
   for_each_part(bounds, 0, y.size(), [&](std::size_t, std::size_t from, std::size_t n) {
-    const auto part_a = a.subspan(from, n), part_b = b.subspan(from, n);
-    adasum_combine(adasum_factors(adasum_products(part_a, part_b)), part_a, part_b,
-                   y.subspan(from, n));
+    const float *part_a = a.data() + from, *part_b = b.data() + from;
+    const AdasumFactors factors = adasum_factors(device.products(n, part_a, part_b));
+    device.combine(n, factors.a, part_a, factors.b, part_b, y.data() + from);
   });
 }
 
@@ -126,11 +83,11 @@ std::vector<float> adasum_of(std::span<const std::vector<float>> vectors, Tensor
   return g.front();
 }
 
-std::vector<double> squared_norms(TensorBounds bounds, std::span<const float> x) {
+std::vector<double> squared_norms(Device& device, TensorBounds bounds, std::span<const float> x) {
   check_bounds(bounds);
   std::vector<double> norms(bounds.size() - 1);
   for_each_part(bounds, 0, x.size(), [&](std::size_t t, std::size_t from, std::size_t n) {
-    norms[t] = adasum_products(x.subspan(from, n), x.subspan(from, n)).aa;
+    norms[t] = device.squared_norm(n, x.data() + from);
   });
   return norms;
 }
@@ -168,6 +125,9 @@ AdasumAllReduce::AdasumAllReduce(Node& node, Comm& comm, std::vector<std::size_t
 void AdasumAllReduce::operator()(std::span<float> x, int tag, Traffic kind) {
   HETSGD_CHECK_EQ(x.size(), bounds_.back());
   if (comm_.size() == 1) return;
+  // Where a device has memory of its own, the vector may still lie in the host's.
+  Device& own = node_.device();
+  device_ = own.stages_copies() && own.host_accessible(x.data()) ? &host_device() : &own;
   shape_ == AdasumShape::tree ? tree(x, tag, kind) : linear(x, tag, kind);
 }
 
@@ -179,10 +139,10 @@ void AdasumAllReduce::multiply(std::size_t begin, std::span<const float> a,
   node_.compute(work, ComputeKind::vector, [&] {
     std::fill(products_.begin(), products_.end(), 0.0);
     for_each_part(bounds_, begin, a.size(), [&](std::size_t t, std::size_t from, std::size_t size) {
-      const AdasumProducts part = adasum_products(a.subspan(from, size), b.subspan(from, size));
-      products_[3 * t] = part.ab;
-      products_[3 * t + 1] = part.aa;
-      products_[3 * t + 2] = part.bb;
+      const Products part = device_->products(size, a.data() + from, b.data() + from);
+      products_[3 * t] = part.xy;
+      products_[3 * t + 1] = part.xx;
+      products_[3 * t + 2] = part.yy;
     });
   });
 }
@@ -196,7 +156,8 @@ void AdasumAllReduce::combine(std::size_t begin, std::span<const float> a, std::
     for_each_part(bounds_, begin, y.size(), [&](std::size_t t, std::size_t from, std::size_t size) {
       const AdasumFactors factors =
           adasum_factors({products_[3 * t], products_[3 * t + 1], products_[3 * t + 2]});
-      adasum_combine(factors, a.subspan(from, size), b.subspan(from, size), y.subspan(from, size));
+      device_->combine(size, factors.a, a.data() + from, factors.b, b.data() + from,
+                       y.data() + from);
     });
   });
 }
@@ -205,18 +166,19 @@ void AdasumAllReduce::tree(std::span<float> x, int tag, Traffic kind) {
   const Pairing ranks(comm_);
   const int r = comm_.rank();
   if (r < ranks.folded && r % 2 == 1) {
-    comm_.send<float>(r - 1, tag, x, kind);
-    comm_.receive<float>(r - 1, tag, x);
+    comm_.exchange<float>(r - 1, tag, x, {}, kind);
+    comm_.exchange<float>(r - 1, tag, {}, x, kind);
     return;
   }
-  if (r < ranks.folded) fold(x, tag);
+  if (r < ranks.folded) fold(x, tag, kind);
   halve_and_double(x, tag, kind, ranks);
-  if (r < ranks.folded) comm_.send<float>(r + 1, tag, x, kind);
+  if (r < ranks.folded) comm_.exchange<float>(r + 1, tag, x, {}, kind);
 }
 
-void AdasumAllReduce::fold(std::span<float> x, int tag) {
-  const std::span<float> incoming = room(incoming_, x.size());
-  comm_.receive<float>(comm_.rank() + 1, tag, incoming);
+void AdasumAllReduce::fold(std::span<float> x, int tag, Traffic kind) {
+  incoming_.reset(*device_, x.size());
+  const std::span<float> incoming = incoming_.span();
+  comm_.exchange<float>(comm_.rank() + 1, tag, {}, incoming, kind);
   multiply(0, x, incoming);
   combine(0, x, incoming, x);
 }
@@ -238,14 +200,15 @@ void AdasumAllReduce::halve_and_double(std::span<float> x, int tag, Traffic kind
     kept[step] = slice = leads ? left : right;
     given[step] = leads ? right : left;
 
-    const std::span<float> mine = part(slice), incoming = room(incoming_, mine.size());
+    const std::span<float> mine = part(slice);
+    incoming_.reset(*device_, mine.size());
+    const std::span<float> incoming = incoming_.span();
     comm_.exchange<float>(neighbour, tag, part(given[step]), incoming, kind);  // 5, 7, 9, 10
     const std::span<float> a = leads ? mine : incoming, b = leads ? incoming : mine;
     multiply(slice.begin, a, b);              // 15
     for (int d = 1; d <= distance; d *= 2) {  // 17: sum over the group of 2 distance ranks
       const int other = ranks.rank(ranks.me ^ d);
-      comm_.send<double>(other, tag, products_);
-      comm_.receive<double>(other, tag, std::span(others_));
+      comm_.exchange<double>(other, tag, products_, others_);
       hetsgd::combine<double>(others_, products_, ReduceOp::sum);
     }
     combine(slice.begin, a, b, mine);  // 18
@@ -265,8 +228,8 @@ void AdasumAllReduce::linear(std::span<float> x, int tag, Traffic kind) {
   };
   const std::span<float> mine = block(r);
   const std::size_t begin = comm_.block_of(r, x.size()).begin;
-  const std::span<float> incoming =
-      room(incoming_, mine.size() * (static_cast<std::size_t>(p) - 1));
+  incoming_.reset(*device_, mine.size() * (static_cast<std::size_t>(p) - 1));
+  const std::span<float> incoming = incoming_.span();
   const auto of_rank = [&](int k) {  // this rank's slice of rank k's vector
     const auto index = static_cast<std::size_t>(k < r ? k : k - 1);
     return k == r ? mine : incoming.subspan(index * mine.size(), mine.size());

@@ -5,7 +5,10 @@
 //   AS(a, b) = (1 - a.b / (2 ||a||^2)) a + (1 - a.b / (2 ||b||^2)) b
 // Numbers: products and norms accumulate in double, the combination is made in double and rounded
 //          once. A factor is 1 where its squared norm is below sqrt(DBL_MIN): AS(0, b) = b.
-// Memory : host-readable, as for all collectives over messages.
+// Memory : the functions of vectors at one place take host memory; AdasumAllReduce takes that of its
+//          process' device too, whose kernels work then, and on GPUs that exchange their halves
+//          directly nothing goes through the host but the products (and all that travels between
+//          ranks of the linear shape).
 #pragma once
 
 #include <cstddef>
@@ -14,6 +17,7 @@
 
 #include "cluster/comm.hpp"
 #include "cluster/node.hpp"
+#include "linalg/device.hpp"
 
 namespace hetsgd {
 
@@ -27,19 +31,11 @@ enum class AdasumShape { tree, linear };
 using TensorBounds = std::span<const std::size_t>;
 
 // --- two vectors ---------------------------------------------------------------------------------
-struct AdasumProducts {
-  double ab = 0, aa = 0, bb = 0;  // a.b, ||a||^2, ||b||^2
-};
-AdasumProducts adasum_products(std::span<const float> a, std::span<const float> b);  // one pass
-
 struct AdasumFactors {
   double a = 1, b = 1;
 };
-AdasumFactors adasum_factors(const AdasumProducts& products);
-
-// y = factors.a a + factors.b b; y may be a or b. One pass.
-void adasum_combine(const AdasumFactors& factors, std::span<const float> a,
-                    std::span<const float> b, std::span<float> y);
+// From a.b, ||a||^2, ||b||^2 (Device::products); the combination is Device::combine.
+AdasumFactors adasum_factors(const Products& products);
 
 // y = AS(a, b), each tensor by itself; y may be a or b.
 void adasum(TensorBounds bounds, std::span<const float> a, std::span<const float> b,
@@ -50,8 +46,9 @@ void adasum(TensorBounds bounds, std::span<const float> a, std::span<const float
 std::vector<float> adasum_of(std::span<const std::vector<float>> vectors, TensorBounds bounds,
                              AdasumShape shape);
 
-// ||x||^2 of each tensor, for the orthogonality ||AS||^2 / sum_i ||g_i||^2 (figure 2).
-std::vector<double> squared_norms(TensorBounds bounds, std::span<const float> x);
+// ||x||^2 of each tensor, for the orthogonality ||AS||^2 / sum_i ||g_i||^2 (figure 2). x: memory of
+// the device.
+std::vector<double> squared_norms(Device& device, TensorBounds bounds, std::span<const float> x);
 
 // --- many vectors, one per rank ------------------------------------------------------------------
 // all_reduce with Adasum for an operator. Keeps its scratch memory: constructed once per vector.
@@ -74,7 +71,8 @@ class AdasumAllReduce {
   // `node` is this process's; `comm` the group that reduces.
   AdasumAllReduce(Node& node, Comm& comm, std::vector<std::size_t> bounds, AdasumShape shape);
 
-  // In place; x: [bounds.back()]. Collective. All messages use `tag`; a second call may follow with
+  // In place; x: [bounds.back()], in host memory or in that of the node's device, on all ranks alike.
+  // Collective. All messages use `tag`; a second call may follow with
   // the same. Products travel as Traffic::control.
   void operator()(std::span<float> x, int tag, Traffic kind = Traffic::gradients);
 
@@ -83,7 +81,7 @@ class AdasumAllReduce {
   class Pairing;
 
   void tree(std::span<float> x, int tag, Traffic kind);
-  void fold(std::span<float> x, int tag);
+  void fold(std::span<float> x, int tag, Traffic kind);
   void halve_and_double(std::span<float> x, int tag, Traffic kind, const Pairing& ranks);
   void linear(std::span<float> x, int tag, Traffic kind);
   void multiply(std::size_t begin, std::span<const float> a, std::span<const float> b);
@@ -94,7 +92,8 @@ class AdasumAllReduce {
   Comm& comm_;
   std::vector<std::size_t> bounds_;
   AdasumShape shape_;
-  std::vector<float> incoming_;
+  Device* device_ = nullptr;  // whose memory the vector of the call is
+  Buffer incoming_;
   std::vector<double> products_, others_;  // [3 T]: ab, aa, bb of each tensor
 };
 

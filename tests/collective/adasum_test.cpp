@@ -51,16 +51,6 @@ Vector adasum_whole(const std::vector<Vector>& g, AdasumShape shape) {
 
 // --- the operator --------------------------------------------------------------------------------
 
-TEST(Adasum, ProductsOfAnyLength) {
-  for (std::size_t n = 0; n < 70; ++n) {
-    const Vector a = random_vector(n, 1), b = random_vector(n, 2);
-    const AdasumProducts products = adasum_products(a, b);
-    EXPECT_NEAR(products.ab, dot(a, b), 1e-13) << n;
-    EXPECT_NEAR(products.aa, dot(a, a), 1e-13) << n;
-    EXPECT_NEAR(products.bb, dot(b, b), 1e-13) << n;
-  }
-}
-
 // With A = ||a||^2, B = ||b||^2 and c the cosine, a.b = sqrt(AB) c:
 //   ||AS||^2 = (1 - sqrt(B/A) c/2)^2 A + (1 - sqrt(A/B) c/2)^2 B
 //              + 2 (1 - sqrt(B/A) c/2) (1 - sqrt(A/B) c/2) sqrt(AB) c

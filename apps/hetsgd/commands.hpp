@@ -19,6 +19,7 @@ std::unique_ptr<Command> make_data_generate();
 std::unique_ptr<Command> make_algorithms();
 std::unique_ptr<Command> make_devices();
 std::unique_ptr<Command> make_calibrate();
+std::unique_ptr<Command> make_calibrate_network();
 std::unique_ptr<Command> make_bench_all_reduce();
 std::unique_ptr<Command> make_doctor();
 std::unique_ptr<Command> make_completion();

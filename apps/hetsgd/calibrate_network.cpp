@@ -1,0 +1,133 @@
+// hetsgd calibrate network: measures collectives and service calls of a real cluster and fits the
+// network model that `sim` charges.
+#include "cluster/calibrate_network.hpp"
+
+#include <fmt/format.h>
+
+#include <nlohmann/json.hpp>
+
+#include "cluster/mpi/mpi_cluster.hpp"
+#include "commands.hpp"
+#include "core/error.hpp"
+#include "core/logging.hpp"
+#include "core/text.hpp"
+#include "overwrite.hpp"
+#include "result/environment.hpp"
+#include "result/output.hpp"
+#include "result/table.hpp"
+
+namespace hetsgd {
+namespace {
+
+class CalibrateNetwork final : public Command {
+ public:
+  CommandInfo info() const override {
+    return {.name = "calibrate network",
+            .summary = "fit a network model for --network to measured collectives and calls",
+            .examples = {
+                "hetsgd calibrate network --workers 2 -o threads.json",
+                "mpirun -n 4 hetsgd calibrate network -o mpi.json",
+                "hetsgd train --profile here.json --network mpi.json --workers 4 --cluster sim"}};
+  }
+
+  void declare(OptionSet& set) override {
+    set.add("cluster", cluster_, "threads or mpi; under mpirun mpi");
+    set.add("workers", workers_, "number of workers; 0: 2, under mpirun its ranks").range(0, 4096);
+    set.add("sizes", sizes_, "bytes of vectors and payloads, e.g. 4K,1M");
+    set.add("point_time", point_time_, "time per size and kind of call").above(0);
+    set.add("name", name_, "name of the model; default: the cluster and its workers");
+    set.add("output", output_, "model to write; - is stdout");
+    set.add("overwrite", overwrite_, "replace an existing file");
+  }
+
+  int run(OptionSet&, const std::vector<std::string>&) override {
+    if (cluster_ == "sim") {
+      throw with_hint(usage_error("--cluster: found sim, whose network is a model already"),
+                      "threads and mpi can be measured");
+    }
+    if (workers_ == 0) workers_ = cluster_ == "mpi" ? mpi_rank().size : 2;
+    if (workers_ < 2) {
+      throw usage_error("--workers: found {}, expected at least 2: one alone sends nothing",
+                        workers_);
+    }
+    const bool speaks = cluster_ != "mpi" || mpi_rank().rank == 0;
+    if (output_ != "-" && speaks) {
+      refuse_to_overwrite(output_, overwrite_);
+      check_writable(output_);
+    }
+    ClusterOptions options;
+    options.workers = workers_;
+    NetworkMeasurement measurement{.sizes_bytes = sizes(), .point_time = point_time_};
+    if (speaks && detect_terminal().terminal) measurement.status = show_status;
+    const auto samples = measure_network(cluster_, options, measurement);
+    if (!speaks) return 0;
+    show_status("");
+    NetworkFit fit = fit_network_model(samples);
+    describe(fit, samples.size());
+    print_samples(samples, fit);
+    write(to_json_text(fit.network));
+    return 0;
+  }
+
+ private:
+  std::vector<std::size_t> sizes() const {
+    std::vector<std::size_t> list;
+    for (const std::string_view text : split(sizes_, ',')) {
+      const std::uint64_t bytes = parse_bytes("--sizes", std::string(trim(text)));
+      if (bytes > (std::uint64_t{1} << 32)) {
+        throw usage_error("--sizes: found {}, expected at most 4G", quote(text));
+      }
+      list.push_back(bytes / sizeof(float) * sizeof(float));
+    }
+    return list;
+  }
+
+  void describe(NetworkFit& fit, std::size_t points) const {
+    const nlohmann::json host = environment_json();
+    const std::string cpu =
+        host["cpu_model"].is_string() ? host["cpu_model"].get<std::string>() : "unknown processor";
+    fit.network.name = name_.empty() ? fmt::format("{} {} workers", cluster_, workers_) : name_;
+    fit.network.source = fmt::format(
+        "hetsgd calibrate network --cluster {} --workers {} on {}: {} points, error {:.1f} % in "
+        "the median, {:.1f} % at most",
+        cluster_, workers_, cpu, points, 100 * fit.median_error, 100 * fit.max_error);
+  }
+
+  static void print_samples(const std::vector<NetworkSample>& samples, const NetworkFit& fit) {
+    Table table({"call", "bytes", "measured_us", "predicted_us", "error"});
+    for (std::size_t i = 0; i < samples.size(); ++i) {
+      const NetworkSample& sample = samples[i];
+      table.add({sample.call == NetworkCall::service ? "service" : "all_reduce",
+                 fmt::format("{}", sample.bytes), fmt::format("{:.1f}", 1e6 * sample.time.count()),
+                 fmt::format("{:.1f}", 1e6 * predicted(fit.network, sample).count()),
+                 fmt::format("{:+.1f} %", 100 * fit.relative_error[i])});
+    }
+    std::string text = table.format(TableFormat::text);
+    text.pop_back();
+    note("{}", text);
+    note("{}", fit.network.source);
+  }
+
+  void write(const std::string& model) const {
+    if (output_ == "-") {
+      fmt::print("{}", model);
+    } else {
+      write_text(output_, model);
+      note("network: {}", output_);
+    }
+  }
+
+  std::string cluster_ = launched_by_mpi() ? "mpi" : "threads";
+  int workers_ = 0;
+  std::string sizes_ = "64,4K,64K,1M,4M,16M";
+  Seconds point_time_{0.2};
+  std::string name_;
+  std::string output_ = "-";
+  bool overwrite_ = false;
+};
+
+}  // namespace
+
+std::unique_ptr<Command> make_calibrate_network() { return std::make_unique<CalibrateNetwork>(); }
+
+}  // namespace hetsgd

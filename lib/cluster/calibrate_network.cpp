@@ -1,0 +1,211 @@
+#include "cluster/calibrate_network.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "core/error.hpp"
+#include "core/text.hpp"
+
+namespace hetsgd {
+namespace {
+
+constexpr int kFewestCalls = 10;
+constexpr int kMostCalls = 100'000;
+constexpr int kWarmUp = 3;
+constexpr double kKept = 0.95;  // of the times, the shortest first
+
+// --- fit -----------------------------------------------------------------------------------------
+
+// time = fixed * latency + moved * seconds_per_byte
+struct Equation {
+  double fixed = 0, moved = 0, time_s = 0;
+};
+
+struct Line {
+  double latency_s = 0, seconds_per_byte = 0;
+};
+
+double squared_residual(std::span<const Equation> equations, const Line& line) {
+  double sum = 0;
+  for (const Equation& e : equations) {
+    const double residual =
+        (e.fixed * line.latency_s + e.moved * line.seconds_per_byte) / e.time_s - 1;
+    sum += residual * residual;
+  }
+  return sum;
+}
+
+// Non-negative least squares of the relative errors in two unknowns: the best of the solution of
+// the normal equations, if it is not negative, and of those with one unknown alone.
+Line solve(std::span<const Equation> equations) {
+  double ff = 0, fm = 0, mm = 0, f = 0, m = 0;
+  for (const Equation& e : equations) {
+    const double fixed = e.fixed / e.time_s, moved = e.moved / e.time_s;
+    ff += fixed * fixed;
+    fm += fixed * moved;
+    mm += moved * moved;
+    f += fixed;
+    m += moved;
+  }
+  const double determinant = ff * mm - fm * fm;
+  const Line both{(f * mm - m * fm) / determinant, (m * ff - f * fm) / determinant};
+  const Line latency{ff > 0 ? f / ff : 0, 0}, transfer{0, mm > 0 ? m / mm : 0};
+  Line best = squared_residual(equations, latency) < squared_residual(equations, transfer)
+                  ? latency
+                  : transfer;
+  const bool sound =
+      determinant > 1e-12 * ff * mm && both.latency_s >= 0 && both.seconds_per_byte >= 0;
+  if (sound && squared_residual(equations, both) < squared_residual(equations, best)) best = both;
+  return best;
+}
+
+double rate(double seconds_per_unit) {
+  return seconds_per_unit > 1 / kUnlimitedPerSecond ? 1 / seconds_per_unit : kUnlimitedPerSecond;
+}
+
+Equation equation_of(const NetworkSample& sample) {
+  const double n = static_cast<double>(sample.bytes), p = sample.workers;
+  if (sample.call == NetworkCall::service) return {2, 2 * n, sample.time.count()};
+  return {2 * (p - 1), 2 * (p - 1) / p * n, sample.time.count()};
+}
+
+std::vector<Equation> equations_of(std::span<const NetworkSample> samples, NetworkCall call) {
+  std::vector<Equation> equations;
+  std::vector<std::size_t> sizes;
+  for (const NetworkSample& sample : samples) {
+    if (sample.call != call) continue;
+    const double time_s = sample.time.count();
+    if (!(time_s > 0) || !std::isfinite(time_s)) {
+      throw runtime_failure("calibration: found a time of {} s, expected one above 0", time_s);
+    }
+    equations.push_back(equation_of(sample));
+    sizes.push_back(sample.bytes);
+  }
+  if (std::ranges::adjacent_find(sizes, std::ranges::not_equal_to()) == sizes.end()) {
+    throw runtime_failure("calibration: found {} samples of {} in one size, expected two sizes",
+                          sizes.size(),
+                          call == NetworkCall::service ? "service calls" : "all_reduce");
+  }
+  return equations;
+}
+
+// --- measurement ---------------------------------------------------------------------------------
+
+struct Ask {
+  std::int32_t answer_count = 0;
+};
+struct Done {
+  std::int32_t unused = 0;
+};
+
+// Sends back as many numbers as the caller wants.
+class Echo final : public Service<Ask, Done> {
+ public:
+  void handle(int, const Ask& ask, std::span<const float>, Responder<Done> reply) override {
+    const auto count = static_cast<std::size_t>(ask.answer_count);
+    if (numbers_.size() < count) numbers_.resize(count);
+    reply({}, std::span<const float>(numbers_).first(count));
+  }
+  Work work(const Ask&, std::size_t) const override { return {}; }
+
+ private:
+  std::vector<float> numbers_;
+};
+
+double mean_of_most(std::vector<double>& times) {
+  std::ranges::sort(times);
+  const auto kept =
+      std::max<std::size_t>(1, static_cast<std::size_t>(kKept * static_cast<double>(times.size())));
+  double sum = 0;
+  for (std::size_t i = 0; i < kept; ++i) sum += times[i];
+  return sum / static_cast<double>(kept);
+}
+
+// One worker's part of the measurement of one size: its mean time of `call`, at most that of the
+// slowest worker.
+template <class Call>
+Seconds measure_size(Node& node, Seconds point_time, Call call) {
+  std::vector<double> times;
+  std::int64_t left = kMostCalls;  // all ranks agree on it
+  for (int i = -kWarmUp; i < left; ++i) {
+    node.comm().barrier();
+    const Seconds start = node.now();
+    call();
+    double time_s = (node.now() - start).count();
+    node.comm().all_reduce(std::span(&time_s, 1), ReduceOp::max);
+    if (i == -1) {  // the last of the warm-up says how many calls fill the time
+      const double fit = point_time.count() / std::max(time_s, 1e-9);
+      left = static_cast<std::int64_t>(std::clamp<double>(fit, kFewestCalls, kMostCalls));
+    }
+    if (i >= 0) times.push_back(time_s);
+  }
+  return Seconds(mean_of_most(times));
+}
+
+}  // namespace
+
+Seconds predicted(const NetworkModel& network, const NetworkSample& sample) {
+  const double bytes = static_cast<double>(sample.bytes);
+  if (sample.call == NetworkCall::all_reduce) return network.all_reduce_cost(sample.workers, bytes);
+  const double rate_of_call = std::min(network.bytes_per_s, network.server_bytes_per_s);
+  return 2 * (network.server_latency + Seconds(bytes / rate_of_call));
+}
+
+NetworkFit fit_network_model(std::span<const NetworkSample> samples) {
+  NetworkFit fit;
+  const Line link = solve(equations_of(samples, NetworkCall::all_reduce));
+  const Line server = solve(equations_of(samples, NetworkCall::service));
+  fit.network.latency = Seconds(link.latency_s);
+  fit.network.bytes_per_s = rate(link.seconds_per_byte);
+  fit.network.server_latency = Seconds(server.latency_s);
+  fit.network.server_bytes_per_s = rate(server.seconds_per_byte);
+  std::vector<double> absolute;
+  for (const NetworkSample& sample : samples) {
+    fit.relative_error.push_back(predicted(fit.network, sample) / sample.time - 1);
+    absolute.push_back(std::abs(fit.relative_error.back()));
+  }
+  std::ranges::sort(absolute);
+  const std::size_t half = absolute.size() / 2;
+  fit.median_error =
+      absolute.size() % 2 == 1 ? absolute[half] : (absolute[half - 1] + absolute[half]) / 2;
+  fit.max_error = absolute.back();
+  return fit;
+}
+
+std::vector<NetworkSample> measure_network(const std::string& cluster,
+                                           const ClusterOptions& options,
+                                           const NetworkMeasurement& measurement) {
+  HETSGD_CHECK_GE(options.workers, 2);
+  std::vector<NetworkSample> samples;
+  for (const NetworkCall call : {NetworkCall::all_reduce, NetworkCall::service}) {
+    for (const std::size_t bytes : measurement.sizes_bytes) {
+      if (measurement.status) {
+        measurement.status(fmt::format("{} of {}",
+                                       call == NetworkCall::service ? "service call" : "all_reduce",
+                                       format_bytes(static_cast<double>(bytes))));
+      }
+      NetworkSample sample{.call = call, .bytes = bytes, .workers = options.workers};
+      make_cluster(cluster, options)->run([&](Node& node) {
+        std::vector<float> x(bytes / sizeof(float)), reply(x.size());
+        auto echo = serve<Echo>(node, "echo");
+        const bool calls = node.rank() == node.size() - 1;  // far from rank 0, where services are
+        const Ask ask{static_cast<std::int32_t>(x.size())};
+        const Seconds time = measure_size(node, measurement.point_time, [&] {
+          if (call == NetworkCall::all_reduce) {
+            node.comm().all_reduce(std::span(x), ReduceOp::sum, Traffic::gradients);
+          } else if (calls) {
+            echo.call(ask, x, reply);
+          }
+        });
+        // Of workers in one process rank 0 alone writes; of mpi each process has one worker.
+        if (node.rank() == 0 || cluster == "mpi") sample.time = time;
+      });
+      samples.push_back(sample);
+    }
+  }
+  return samples;
+}
+
+}  // namespace hetsgd

@@ -28,24 +28,31 @@ def delicious():
     return delicious_train() + ["--test", str(data_dir() / "delicious_test.txt")]
 
 
-def hetsgd(command, options, good=(0,)):
-    """Calls hetsgd and returns its stdout; ends the script with its message if it fails."""
-    call = [HETSGD, command, *map(str, options)]
-    done = subprocess.run(call, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+def mpi_environment():
+    """For mpirun on this machine, as root and with more ranks than cores too."""
+    return {**os.environ, "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
+            "OMPI_MCA_rmaps_base_oversubscribe": "1"}
+
+
+def hetsgd(command, options, good=(0,), launch=(HETSGD,)):
+    """Calls hetsgd and returns its stdout; ends the script with its message if it fails. launch: as in
+    ["mpirun", "-n", "2", HETSGD]."""
+    call = [*launch, command, *map(str, options)]
+    done = subprocess.run(call, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=mpi_environment())
     if done.returncode not in good:
         sys.exit(f"{' '.join(call)}\nended with {done.returncode}:\n{done.stderr}")
     return done.stdout
 
 
-def resumed(command, options, output):
+def resumed(command, options, output, launch=(HETSGD,)):
     """What `output` holds after the command; finished work of the same configuration is kept (--resume)."""
     output.parent.mkdir(parents=True, exist_ok=True)
-    hetsgd(command, ["--quiet", "--resume", "-o", output, *options], good=(0, 3))
+    hetsgd(command, ["--quiet", "--resume", "-o", output, *options], good=(0, 3), launch=launch)
     return json.loads(output.read_text())
 
 
-def train(options, output):
-    return resumed("train", ["--redact", *options], output)
+def train(options, output, launch=(HETSGD,)):
+    return resumed("train", ["--redact", *options], output, launch)
 
 
 def tune(options, output):

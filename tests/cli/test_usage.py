@@ -155,6 +155,7 @@ class Configuration(ProgramTest):
 class Help(ProgramTest):
     COMMANDS = ("train", "tune", "compare", "validate", "rerun", "data info", "data convert",
                 "data generate", "data verify", "algorithms", "devices", "calibrate",
+                "calibrate network",
                 "bench all_reduce", "doctor", "completion")
 
     def test_every_help_opens_with_examples(self):

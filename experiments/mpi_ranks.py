@@ -1,0 +1,73 @@
+#!/usr/bin/python3
+"""Every algorithm with 1, 2, 3 and 4 MPI ranks beside the same run in `sim`: does it learn the same?
+
+    HETSGD_DATA_DIR=... experiments/mpi_ranks.py [--epochs 6] [--ranks 1,2,3,4]
+
+Methods whose updates do not depend on timing must give the losses of `sim`; the table shows the largest relative difference of
+a test loss over the curve. The others see other orders of events; the table shows the difference of P@1, in points, between the
+means of the last three evaluations. Works with more ranks than cores. Runs that are there are kept. Writes results/mpi_ranks.md.
+"""
+import argparse
+import json
+
+import common
+
+# Their updates are the same whatever the timing.
+SAME_UPDATES = {"sgd", "ssgd", "elastic", "local-sgd", "sma", "easgd"}
+LEARNING_RATE = {"asgd": 0.316, "dc-asgd": 0.316, "ssp": 0.316, "rna": 0.316, "eager-solo": 0.316, "eager-majority": 0.316,
+                 "adaptive": 0.316, "elastic": 0.316}
+SAME_POINTS = 2.0
+
+
+def late_accuracy(result):
+    last = [point["p1"] for point in result["curve"][-3:]]
+    return 100 * sum(last) / len(last)
+
+
+def largest_difference(real, sim):
+    """Of the test losses, relative; the curves must have the same points."""
+    pairs = list(zip(real["curve"], sim["curve"], strict=True))
+    assert all(a["samples_count"] == b["samples_count"] for a, b in pairs), "the curves have other points"
+    return max(abs(a["test_loss"] / b["test_loss"] - 1) for a, b in pairs)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--epochs", type=int, default=6)
+    parser.add_argument("--ranks", default="1,2,3,4")
+    arguments = parser.parse_args()
+    ranks = [int(number) for number in arguments.ranks.split(",")]
+    names = [each["name"] for each in json.loads(common.hetsgd("algorithms", ["--format", "json"]))]
+    runs = common.ROOT / "runs" / "mpi_ranks"
+    base = common.delicious() + ["--batch-size", "64", "--mega-batch", "50", "--epochs", arguments.epochs]
+    lines = ["| algorithm | compared | " + " | ".join(f"{p} rank{'s' if p > 1 else ''}" for p in ranks) + " |",
+             "|---|---|" + "--:|" * len(ranks)]
+    far = []
+    for name in names:
+        cells = []
+        for p in ranks:
+            if name == "sgd" and p > 1:
+                cells.append("")
+                continue
+            options = [*base, "--algorithm", name, "--workers", p, "--learning-rate", LEARNING_RATE.get(name, 1)]
+            sim = common.train([*options, "--cluster", "sim"], runs / f"sim-{name}-{p}.json")
+            real = common.train([*options, "--cluster", "mpi"], runs / f"mpi-{name}-{p}.json",
+                                launch=["mpirun", "-n", str(p), common.HETSGD])
+            if name in SAME_UPDATES:
+                difference = largest_difference(real, sim)
+                cells.append("same bits" if difference == 0 else f"{difference:.1e}")
+                too_far = difference > 1e-5
+            else:
+                a, b = late_accuracy(real), late_accuracy(sim)
+                cells.append(f"{a - b:+.1f} ({a:.1f})")
+                too_far = abs(a - b) > SAME_POINTS
+            if too_far:
+                far.append(f"{name} with {p}: {cells[-1]}")
+        lines.append(f"| {name} | {'test losses' if name in SAME_UPDATES else 'P@1, points (mpi)'} | " + " | ".join(cells) + " |")
+        print(lines[-1], flush=True)
+    (common.ROOT / "results" / "mpi_ranks.md").write_text("\n".join(lines) + "\n")
+    print("\n".join(["further apart than 1e-5 or 2 points:", *far]) if far else "all within 1e-5, or 2 points")
+
+
+if __name__ == "__main__":
+    main()

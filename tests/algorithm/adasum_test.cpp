@@ -159,7 +159,7 @@ TEST(AdasumStep, Timeline) {
   expect_golden("ssgd_adasum", timeline(run_training(flat)));
 }
 
-TEST(AdasumStep, LearnsEverywhere) {
+TEST(AdasumStep, LearnsOnBothClusters) {
   const Settings base = with(kAdasum, {{"max_samples", "24000"}, {"record_steps", "false"}});
   expect_learns_everywhere(base);
   expect_learns_everywhere(with(base, {{"adasum_shape", "linear"}, {"optimizer", "momentum"}}));

@@ -99,7 +99,7 @@ TEST(AdPsgd, Timeline) {
       timeline(run_training(with(timeline_settings("adpsgd"), {{"max_samples", "240"}}))));
 }
 
-TEST(AdPsgd, LearnsEverywhere) {
+TEST(AdPsgd, LearnsOnBothClusters) {
   expect_learns_everywhere(with(kAdpsgd, {{"max_samples", "12000"},
                                           {"record_steps", "false"},
                                           {"straggler", "kind=uniform,min=0ms,max=1ms"}}));

@@ -114,7 +114,7 @@ TEST(Eager, MajorityTimeline) {
                                            {{"max_samples", "240"}, {"seed", "5"}}))));
 }
 
-TEST(Eager, LearnsEverywhere) {
+TEST(Eager, LearnsOnBothClusters) {
   for (const std::string kind : {"solo", "majority"}) {
     expect_learns_everywhere(eager(kind, {{"max_samples", "24000"},
                                           {"learning_rate", "1"},

@@ -249,7 +249,7 @@ TEST(Rna, Timelines) {
                     {{"max_samples", "240"}, {"hierarchical", "true"}, {"groups", "0;2:1"}}))));
 }
 
-TEST(Rna, LearnsEverywhere) {
+TEST(Rna, LearnsOnBothClusters) {
   const Settings base = with(kRna, {{"max_samples", "24000"},
                                     {"learning_rate", "1"},
                                     {"record_steps", "false"},

@@ -142,7 +142,7 @@ void print_summary(const Record& record, const std::string& output) {
 }
 
 int exit_code(const TrainOptions& options, const Record& record) {
-  if (record.status == Status::aborted) return 128 + received_signal();
+  if (record.status == Status::aborted) return 128 + record.signal;
   if (record.status == Status::time_limit) return static_cast<int>(ExitCode::time_limit);
   if (record.status == Status::diverged) warn("the run diverged: {}", record.status_reason);
   if (options.require_target && target_missed(record)) {
@@ -155,7 +155,7 @@ int exit_code(const TrainOptions& options, const Record& record) {
 // Of a rank that leaves the talking to rank 0.
 int exit_code_of_peer(const Training& training) {
   const Record& record = training.record();
-  if (record.status == Status::aborted) return 128 + received_signal();
+  if (record.status == Status::aborted) return 128 + record.signal;
   if (record.status == Status::time_limit) return static_cast<int>(ExitCode::time_limit);
   if (record.status != Status::failed) return static_cast<int>(ExitCode::ok);
   try {

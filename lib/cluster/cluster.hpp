@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
@@ -67,6 +68,17 @@ struct ClusterReport {
   Seconds elapsed{0};        // training clock at the end
   Seconds fenced{0};         // host time off the clock
   std::uint64_t events = 0;  // sim: events handled
+};
+
+// Ends a run from outside: no error of anybody's. Every rank throws it as what it is, with the
+// signal of the rank that got it first.
+class Interrupted : public std::runtime_error {
+ public:
+  Interrupted(int signal, const std::string& why) : std::runtime_error(why), signal_(signal) {}
+  int signal() const { return signal_; }  // 0: the time limit
+
+ private:
+  int signal_;
 };
 
 class Cluster {

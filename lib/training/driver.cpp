@@ -64,6 +64,19 @@ void Driver::request_stop(Status status, const std::string& reason) {
   if (!stop_) stop_ = {status, reason};
 }
 
+void note_interruption(const Interrupted& interruption, Record& record) {
+  record.status = interruption.signal() != 0 ? Status::aborted : Status::time_limit;
+  record.status_reason = interruption.what();
+  record.signal = interruption.signal();
+  record.finished_at = utc_now();
+}
+
+void Driver::interrupted(const Interrupted& interruption) {
+  const std::lock_guard lock(mutex_);
+  note_interruption(interruption, record_);
+  if (hooks_.on_record) hooks_.on_record(record_);
+}
+
 std::optional<std::pair<Status, std::string>> Driver::stopped() const {
   const std::lock_guard lock(mutex_);
   return stop_;
@@ -249,6 +262,8 @@ CurvePoint Driver::measure(Seconds time, std::uint64_t samples, std::span<const 
                fmt::format("the test loss became {} at {} samples", metrics.loss, samples)};
     }
   }
+  // Under the mutex: reports of other ranks come in, and the watcher may write too.
+  const std::lock_guard lock(mutex_);
   record_.phases.eval_s += host_seconds_since(start);
   if (!hooks_.on_record) return point;
   const auto record_start = std::chrono::steady_clock::now();

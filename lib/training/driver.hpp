@@ -37,6 +37,9 @@ struct DriverOptions {
   double charged_nonzeros = 1, charged_labels = 1;
 };
 
+// Status, reason and end of a run that was interrupted.
+void note_interruption(const Interrupted& interruption, Record& record);
+
 // Event "step" of --record-steps.
 nlohmann::json step_event(Worker& worker, std::uint64_t iteration, std::uint64_t samples,
                           double loss, Seconds now, Seconds started);
@@ -64,6 +67,9 @@ class Driver final : public Run {
   void measure_initial();
   // Ends the run at the next decision.
   void request_stop(Status status, const std::string& reason);
+  // The record shows from now on that the run was interrupted, and is written as it stands. From
+  // any thread.
+  void interrupted(const Interrupted& interruption);
   // Why the run ended; empty: it went through its budget.
   std::optional<std::pair<Status, std::string>> stopped() const;
   // Notes the counters of a worker that has ended.

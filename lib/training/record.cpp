@@ -1,6 +1,8 @@
 #include "training/record.hpp"
 
 #include <array>
+#include <chrono>
+#include <ctime>
 
 #include "core/error.hpp"
 #include "core/text.hpp"
@@ -53,6 +55,15 @@ std::optional<double> metric_of(const CurvePoint& point, const std::string& metr
 
 bool reached(const Target& target, double value) {
   return target.at_least ? value >= target.value : value <= target.value;
+}
+
+std::string utc_now() {
+  const std::time_t now = std::chrono::system_clock::to_time_t(std::chrono::system_clock::now());
+  std::tm utc{};
+  gmtime_r(&now, &utc);
+  char text[32];
+  const std::size_t n = std::strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%SZ", &utc);
+  return std::string(text, n);
 }
 
 std::string to_string(Status status) {

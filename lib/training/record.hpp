@@ -57,6 +57,8 @@ struct PhaseTimes {
 enum class Status { running, completed, target_reached, diverged, aborted, failed, time_limit };
 std::string to_string(Status status);
 
+std::string utc_now();  // ISO 8601
+
 struct Record {
   nlohmann::json config;  // OptionSet::to_json(): complete
   LoadReport train_report, test_report;
@@ -79,6 +81,7 @@ struct Record {
   Seconds elapsed{0};  // training clock at the end
   Status status = Status::running;
   std::string status_reason;            // of failed, diverged, aborted
+  int signal = 0;                       // of aborted
   std::string started_at, finished_at;  // ISO 8601, UTC
 };
 

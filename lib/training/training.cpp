@@ -20,19 +20,14 @@ namespace hetsgd {
 
 namespace {
 
+using namespace std::chrono_literals;
 using HostClock = std::chrono::steady_clock;
+
+// So long after another rank has failed, this rank's own signal may still come.
+constexpr auto kSignalDelay = 250ms;
 
 double seconds_since(HostClock::time_point start) {
   return std::chrono::duration<double>(HostClock::now() - start).count();
-}
-
-std::string utc_now() {
-  const std::time_t now = std::chrono::system_clock::to_time_t(std::chrono::system_clock::now());
-  std::tm utc{};
-  gmtime_r(&now, &utc);
-  char text[32];
-  const std::size_t n = std::strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%SZ", &utc);
-  return std::string(text, n);
 }
 
 // Raw little-endian float32, for references outside (tests/reference).
@@ -57,6 +52,8 @@ struct Training::Impl {
   int default_workers() const;
   void check_plan() const;
   void check_precision() const;
+  Sampler::Options sampling() const;
+  std::optional<RankShare> share() const;
   void build_model();
   ClusterOptions cluster_options() const;
   int evaluating_gpu(const Cluster& cluster) const;
@@ -155,10 +152,26 @@ void Training::Impl::check_precision() const {
     found = fmt::format("--devices {}", *cpu);
   }
   if (found.empty()) return;
-  throw with_hint(usage_error("--precision: found {} with {}, expected fp32 where a worker computes "
-                              "on a CPU",
-                              set.to_json()["precision"].get<std::string>(), found),
-                  "tf32 and bf16 are what a GPU's tensor cores offer: --devices cuda:0");
+  throw with_hint(
+      usage_error("--precision: found {} with {}, expected fp32 where a worker computes "
+                  "on a CPU",
+                  set.to_json()["precision"].get<std::string>(), found),
+      "tf32 and bf16 are what a GPU's tensor cores offer: --devices cuda:0");
+}
+
+Sampler::Options Training::Impl::sampling() const {
+  return {.order = options.order,
+          .partition = options.partition,
+          .seed = options.seed,
+          .workers = plan.workers,
+          .alpha = options.dirichlet_alpha};
+}
+
+// Which rows this process needs, if it is the one worker of several that it runs.
+std::optional<RankShare> Training::Impl::share() const {
+  if (options.cluster != "mpi" || mpi_rank().size != plan.workers) return std::nullopt;
+  const int rank = mpi_rank().rank;
+  return RankShare{.worker = rank, .sampling = sampling(), .measures = rank == 0};
 }
 
 void Training::Impl::build_model() {
@@ -173,17 +186,14 @@ void Training::Impl::build_model() {
   record.layer_sizes = {shape.feature_count};
   record.layer_sizes.insert(record.layer_sizes.end(), shape.hidden.begin(), shape.hidden.end());
   record.layer_sizes.push_back(model->outputs());
-  sampler =
-      std::make_unique<Sampler>(record.train, Sampler::Options{.order = options.order,
-                                                               .partition = options.partition,
-                                                               .seed = options.seed,
-                                                               .workers = plan.workers,
-                                                               .alpha = options.dirichlet_alpha});
-  plan.rows = record.train->rows();
+  sampler = record.train->whole
+                ? std::make_unique<Sampler>(record.train, sampling(), share()->worker)
+                : std::make_unique<Sampler>(record.train, sampling());
+  plan.rows = record.train->totals().rows;
   plan.max_samples = options.max_samples;
   if (options.epochs > 0) {
-    plan.max_samples = static_cast<std::uint64_t>(
-        std::llround(options.epochs * static_cast<double>(record.train->rows())));
+    plan.max_samples =
+        static_cast<std::uint64_t>(std::llround(options.epochs * static_cast<double>(plan.rows)));
   }
   if (!options.charge.empty()) {
     charge = make_charge(options.charge, *record.train, shape);
@@ -202,15 +212,14 @@ ClusterOptions Training::Impl::cluster_options() const {
   if (charge) result.payload_scale = result.work_scale = charge->parameter_ratio;
   result.host_threads = options.host_threads;
   result.devices = devices;
-  result.precision = options.precision;
   result.all_reduce = options.all_reduce;
   return result;
 }
 
-// Rank 0's GPU (mpi: it is in this process), else the first worker's that has one; -1: none.
+// The GPU of this process's first worker that has one; -1: none.
 int Training::Impl::evaluating_gpu(const Cluster& cluster) const {
-  const int ranks = options.cluster == "mpi" ? 1 : cluster.size();
-  for (int rank = 0; rank < ranks; ++rank) {
+  if (options.cluster == "mpi") return threads::gpu_of(cluster.device_name(mpi_rank().rank));
+  for (int rank = 0; rank < cluster.size(); ++rank) {
     if (const int gpu = threads::gpu_of(cluster.device_name(rank)); gpu >= 0) return gpu;
   }
   return -1;
@@ -243,7 +252,7 @@ Training::~Training() = default;
 std::exception_ptr Training::failure() const { return impl_->failure; }
 const Record& Training::record() const { return impl_->record; }
 
-void Training::load() { load(load_run_data(impl_->options)); }
+void Training::load() { load(load_run_data(impl_->options, impl_->share())); }
 
 void Training::load(const RunData& data) {
   Record& record = impl_->record;
@@ -261,12 +270,12 @@ void Training::load(const RunData& data) {
 nlohmann::json Training::estimate() const {
   const Impl& s = *impl_;
   const double n = static_cast<double>(s.model->parameters());
-  const double rows = static_cast<double>(s.record.train->rows());
+  const DatasetTotals data = s.record.train->totals();
+  const double rows = static_cast<double>(data.rows);
   const double b = static_cast<double>(s.plan.batch_size);
-  const BatchShape batch{
-      .samples = b,
-      .nonzeros = b * static_cast<double>(s.record.train->nonzeros()) / rows,
-      .labels = b * static_cast<double>(s.record.train->label_index.size()) / rows};
+  const BatchShape batch{.samples = b,
+                         .nonzeros = b * static_cast<double>(data.nonzeros) / rows,
+                         .labels = b * static_cast<double>(data.labels) / rows};
   const Work work =
       s.charge
           ? s.charge->shape.gradient_work({.samples = b,
@@ -311,29 +320,38 @@ ClusterReport Training::Impl::run_workers(Driver& driver, Cluster& cluster) {
 }
 
 void Training::Impl::drive(const TrainHooks& hooks, Driver& driver, Cluster& cluster) {
-  const Watcher watcher(options, hooks, driver, cluster);
+  Watcher watcher(options, hooks, driver, cluster);
+  ClusterReport report;
+  std::exception_ptr error;
   try {
-    const ClusterReport report = run_workers(driver, cluster);
-    record.elapsed = report.elapsed;
-    for (const WorkerReport& worker : report.workers) {
-      record.workers[static_cast<std::size_t>(worker.rank)].report = worker;
-    }
+    report = run_workers(driver, cluster);
+  } catch (...) {
+    error = std::current_exception();
+  }
+  // A signal to all ranks shows on one of them first as the loss of another.
+  const bool peers = options.cluster == "mpi" && cluster.size() > 1;
+  const auto interrupted = watcher.stop(error && peers ? kSignalDelay : 0ms);
+  record.elapsed = std::max(record.elapsed, report.elapsed);
+  for (const WorkerReport& worker : report.workers) {
+    record.workers[static_cast<std::size_t>(worker.rank)].report = worker;
+  }
+  if (!error) {
     driver.request_stop(Status::completed, "");
-  } catch (const std::exception& error) {
-    // The watcher's exception may come back as another one (mpi: as the error of a rank).
-    if (const auto interrupted = watcher.interrupted()) {
-      record.status = interrupted->status;
-      record.status_reason = interrupted->what();
-    } else {
-      failure = std::current_exception();
-      record.status = Status::failed;
-      record.status_reason = error.what();
-    }
+    const auto stop = driver.stopped();
+    record.status = stop->first;
+    record.status_reason = stop->second;
     return;
   }
-  const auto stop = driver.stopped();
-  record.status = stop->first;
-  record.status_reason = stop->second;
+  try {
+    std::rethrow_exception(error);
+  } catch (const Interrupted& interruption) {
+    note_interruption(interruption, record);
+  } catch (const std::exception& other) {
+    if (interrupted) return note_interruption(*interrupted, record);
+    failure = error;
+    record.status = Status::failed;
+    record.status_reason = other.what();
+  }
 }
 
 void Training::Impl::finish(const TrainHooks& hooks, Driver& driver) {

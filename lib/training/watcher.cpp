@@ -24,17 +24,18 @@ Watcher::Watcher(const TrainOptions& options, const TrainHooks& hooks, Driver& d
         watch(options, hooks, driver, cluster);
       }) {}
 
-Watcher::~Watcher() {
-  {
-    const std::lock_guard lock(mutex_);
-    done_ = true;
-  }
-  wake_.notify_all();
-  thread_.join();
-}
+Watcher::~Watcher() { stop({}); }
 
-std::optional<Interrupted> Watcher::interrupted() const {
-  const std::lock_guard lock(mutex_);
+std::optional<Interrupted> Watcher::stop(std::chrono::milliseconds patience) {
+  if (thread_.joinable()) {
+    {
+      std::unique_lock lock(mutex_);
+      wake_.wait_for(lock, patience, [this] { return interrupted_.has_value(); });
+      done_ = true;
+    }
+    wake_.notify_all();
+    thread_.join();
+  }
   return interrupted_;
 }
 
@@ -50,10 +51,11 @@ void Watcher::watch(const TrainOptions& options, const TrainHooks& hooks, Driver
         options.time_limit.count() > 0 && seconds_since(start) > options.time_limit.count();
     if (!interrupted_ && (signal != 0 || late)) {
       interrupted_.emplace(
-          signal != 0 ? Status::aborted : Status::time_limit,
-          signal != 0 ? fmt::format("signal {}", signal)
-                      : fmt::format("--time-limit {}", format_seconds(options.time_limit)));
+          signal, signal != 0 ? fmt::format("signal {}", signal)
+                              : fmt::format("--time-limit {}", format_seconds(options.time_limit)));
       cluster.abort(std::make_exception_ptr(*interrupted_));
+      driver.interrupted(*interrupted_);
+      wake_.notify_all();
     }
     if (hooks.on_progress && HostClock::now() >= next) {
       Progress progress = driver.progress();

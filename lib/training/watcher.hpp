@@ -1,11 +1,12 @@
 // Watches for signals and the host time limit, and shows progress, without a call in any worker's
-// path.
+// path. What ends the run is written at once: after a signal, a launcher may leave a second until
+// it kills.
 #pragma once
 
+#include <chrono>
 #include <condition_variable>
 #include <mutex>
 #include <optional>
-#include <stdexcept>
 #include <string>
 #include <thread>
 
@@ -16,12 +17,6 @@
 
 namespace hetsgd {
 
-// Thrown into a run by the watcher; becomes the record's status.
-struct Interrupted : std::runtime_error {
-  Interrupted(Status s, const std::string& why) : std::runtime_error(why), status(s) {}
-  Status status;
-};
-
 class Watcher {
  public:
   // All must outlive it.
@@ -29,14 +24,15 @@ class Watcher {
   ~Watcher();
   Watcher(const Watcher&) = delete;
   Watcher& operator=(const Watcher&) = delete;
-  // What it has ended the run with, if it has.
-  std::optional<Interrupted> interrupted() const;
+  // Ends the watch: after this it touches nothing. Returns what it has ended the run with, if it
+  // has; waits `patience` for that.
+  std::optional<Interrupted> stop(std::chrono::milliseconds patience);
 
  private:
   void watch(const TrainOptions& options, const TrainHooks& hooks, Driver& driver,
              Cluster& cluster);
 
-  mutable std::mutex mutex_;
+  std::mutex mutex_;
   std::condition_variable wake_;
   bool done_ = false;
   std::optional<Interrupted> interrupted_;

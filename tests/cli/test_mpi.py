@@ -2,6 +2,7 @@
 
 import json
 import os
+import pathlib
 import shutil
 import signal
 import subprocess
@@ -78,15 +79,53 @@ class Mpi(ProgramTest):
         self.finished(self.mpirun(2, *run, "--resume"), 0)
         self.assertEqual((self.folder / "kept.json").read_bytes(), before)
 
+    def start_endless(self, ranks, output, *more):
+        process = self.mpirun(ranks, *RUN, "--epochs", "1000000", "-o", output, *more)
+        self.wait_for(lambda: (self.folder / output).exists(), "the first evaluation")
+        return process
+
+    @staticmethod
+    def pid_of_rank(process, rank):
+        """The process of a rank: the launcher starts them in the order of ranks."""
+        children = pathlib.Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text()
+        return sorted(int(pid) for pid in children.split())[rank]
+
+    def check_cut(self, output, status, reason=None):
+        self.run_program("validate", output)
+        result = self.result(output)
+        self.assertEqual(result["status"], status)
+        if reason:
+            self.assertEqual(result["status_reason"], reason)
+        self.assertGreater(len(result["curve"]), 0)
+        self.assertGreater(result["summary"]["samples_count"], 0)
+
+    def wait_for_curve(self, output):
+        self.wait_for(lambda: len(self.result(output)["curve"]) > 1, "the second evaluation")
+
     def test_a_signal_leaves_a_valid_result(self):
-        process = self.mpirun(2, *RUN, "--algorithm", "ssgd", "--epochs", "1000000", "-o", "cut.json")
-        self.wait_for(lambda: (self.folder / "cut.json").exists(), "the first evaluation")
+        process = self.start_endless(2, "cut.json", "--algorithm", "ssgd")
+        self.wait_for_curve("cut.json")
         os.kill(process.pid, signal.SIGTERM)
         process.communicate(timeout=60)
         self.assertNotEqual(process.returncode, 0)
-        self.run_program("validate", "cut.json")
-        self.assertEqual(self.result("cut.json")["status"], "aborted")
-        self.assertGreater(len(self.result("cut.json")["curve"]), 0)
+        self.check_cut("cut.json", "aborted", f"signal {signal.SIGTERM.value}")
+
+    def test_a_signal_to_one_rank_ends_all_with_it(self):
+        for rank in (0, 1):
+            process = self.start_endless(2, f"cut-{rank}.json", "--algorithm", "asgd")
+            self.wait_for_curve(f"cut-{rank}.json")
+            os.kill(self.pid_of_rank(process, rank), signal.SIGINT)
+            self.finished(process, 128 + signal.SIGINT)
+            self.check_cut(f"cut-{rank}.json", "aborted", f"signal {signal.SIGINT.value}")
+
+    def test_a_killed_rank_leaves_a_valid_result(self):
+        process = self.start_endless(3, "killed.json", "--algorithm", "ssgd")
+        self.wait_for_curve("killed.json")
+        os.kill(self.pid_of_rank(process, 2), signal.SIGKILL)
+        process.communicate(timeout=60)
+        self.assertNotEqual(process.returncode, 0)
+        # The launcher sees the end and sends rank 0 a signal.
+        self.check_cut("killed.json", "aborted")
 
 
 if __name__ == "__main__":

@@ -13,6 +13,7 @@ namespace hetsgd::mpi {
 struct Failure {
   int code = 0;           // ExitCode
   bool is_check = false;  // a CheckFailure
+  int interrupted = -1;   // the signal of an Interrupted
   std::string text{}, hint{};
 
   // The text says which rank failed; with one rank it is the error's own.

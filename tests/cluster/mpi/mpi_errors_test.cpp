@@ -147,6 +147,26 @@ TEST(MpiErrors, AbortFromOutside) {
   if (outside.joinable()) outside.join();
 }
 
+// Whichever rank sees a signal first: it is a signal on every rank, not an error of that one.
+TEST(MpiErrors, AnInterruptionIsOneOnEveryRank) {
+  for (const int signal : {SIGTERM, 0}) {
+    const auto made = make_cluster("mpi", options_for(size()));
+    try {
+      made->run([&](Node& node) {
+        node.comm().barrier();
+        if (node.rank() == last()) {
+          made->abort(std::make_exception_ptr(Interrupted(signal, "from outside")));
+        }
+        while (true) node.comm().barrier();
+      });
+      ADD_FAILURE() << "the run did not fail";
+    } catch (const Interrupted& interrupted) {
+      EXPECT_EQ(interrupted.signal(), signal);
+      EXPECT_STREQ(interrupted.what(), "from outside");
+    }
+  }
+}
+
 TEST(MpiErrors, AbortBeforeTheRun) {
   const auto made = make_cluster("mpi", options_for(size()));
   if (mpi_rank().rank == last()) {

@@ -1,9 +1,11 @@
 // The binary form of a data set: what the cache keeps and what a converted `.hsgd` file is.
 //
 // Layout (little endian): BinaryHeader, then the payload: label names and data set name (each a
-// 32-bit length and the bytes), padded to 8, then feature_begin, label_begin (64 bit),
-// feature_index, feature_value, label_index (32 bit), each padded to 8. Header and payload each
-// have an XXH3-64 sum.
+// 32-bit length and the bytes), padded to 8, then feature_begin, label_begin (64 bit), row_sum,
+// label_index, feature_index, feature_value (32 bit), each padded to 8.
+// Sums (XXH3-64): of the header; of the whole payload; of what comes before label_index; of
+// label_index; and 32 bits of each row's. So who reads some rows alone is as sure of them as who
+// reads all.
 #pragma once
 
 #include <array>
@@ -18,7 +20,7 @@
 namespace hetsgd {
 
 inline constexpr std::string_view kBinaryMagic = "HSGDDATA";
-inline constexpr std::uint32_t kBinaryVersion = 1;
+inline constexpr std::uint32_t kBinaryVersion = 2;
 
 bool is_binary_dataset(std::string_view bytes);
 
@@ -35,5 +37,11 @@ struct DecodedBinary {
 // Reads what encode_binary() wrote. Throws Error(data) naming `path` for other versions, damage of
 // any kind (sizes, sums) and content that is no valid data set.
 DecodedBinary decode_binary(std::string_view bytes, const std::string& path);
+
+// The same of some rows only (never of RowChoice::rows empty), with `whole` set. Touches the names,
+// row starts and row sums, the labels if `choice` needs them, and these rows in file order. The
+// report is that of the whole.
+DecodedBinary decode_binary_rows(std::string_view bytes, const std::string& path,
+                                 const RowChoice& choice);
 
 }  // namespace hetsgd

@@ -1,7 +1,11 @@
 #include "data/cache.hpp"
 
+#include <fcntl.h>
+#include <sys/file.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <filesystem>
 #include <system_error>
 
@@ -23,20 +27,48 @@ CacheEntry::CacheEntry(const std::string& directory, std::string_view source,
   if (!directory_.empty()) path_ = fmt::format("{}/{:016x}.hsgd", directory_, key_);
 }
 
-std::optional<ParsedData> CacheEntry::read() {
+std::optional<ParsedData> CacheEntry::read(const RowChoice& choice) {
   std::error_code ignored;
   if (path_.empty() || !std::filesystem::exists(path_, ignored)) return std::nullopt;
   try {
-    const FileBytes file(path_);
-    DecodedBinary decoded = decode_binary(file.bytes(), path_);
+    const FileBytes file(path_, choice.rows ? FileBytes::Wanted::parts : FileBytes::Wanted::all);
+    DecodedBinary decoded = choice.rows ? decode_binary_rows(file.bytes(), path_, choice)
+                                        : decode_binary(file.bytes(), path_);
     if (decoded.key == key_ && decoded.parsed.data.content_hash == source_hash_) {
       return std::move(decoded.parsed);
     }
     note_ = fmt::format("foreign cache rebuilt: {}: belongs to other data", path_);
   } catch (const Error& error) {
+    if (error.code() != ExitCode::data) throw;  // the choice's own
     note_ = fmt::format("damaged cache rebuilt: {}", error.what());
   }
   return std::nullopt;
+}
+
+CacheEntry::Lock::Lock(const CacheEntry& entry) : path_(fmt::format("{}.lock", entry.path_)) {
+  if (entry.path_.empty()) return;
+  std::error_code ignored;
+  std::filesystem::create_directories(entry.directory_, ignored);
+  while (true) {
+    file_ = open(path_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+    if (file_ < 0) return;
+    int failed = 0;
+    do failed = flock(file_, LOCK_EX);
+    while (failed != 0 && errno == EINTR);
+    // Its last holder has removed the file that we waited for: lock the next one.
+    struct stat ours {
+    }, there{};
+    const bool same = fstat(file_, &ours) == 0 && stat(path_.c_str(), &there) == 0 &&
+                      ours.st_ino == there.st_ino && ours.st_dev == there.st_dev;
+    if (failed != 0 || same) return;
+    close(file_);
+  }
+}
+
+CacheEntry::Lock::~Lock() {
+  if (file_ < 0) return;
+  unlink(path_.c_str());  // before it is let go of
+  close(file_);
 }
 
 void CacheEntry::write(const ParsedData& parsed) {

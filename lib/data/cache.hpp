@@ -17,8 +17,24 @@ class CacheEntry {
   // `directory` empty: no cache. `source` are the bytes of the file as they lie on disk.
   CacheEntry(const std::string& directory, std::string_view source, const LoadOptions& options);
 
-  // The cached data, or nothing; note() then says why if a file was there.
-  std::optional<ParsedData> read();
+  // The cached data, or nothing; note() then says why if a file was there. With a choice: these
+  // rows alone (decode_binary_rows).
+  std::optional<ParsedData> read(const RowChoice& choice);
+
+  // Keeps the other processes out while one builds the entry, so that all others wait for it and
+  // read. Waits until it has the lock; a process that dies lets go of it. Holds nothing where there
+  // is no cache or locks are not to be had: then everybody builds.
+  class Lock {
+   public:
+    explicit Lock(const CacheEntry& entry);
+    ~Lock();
+    Lock(const Lock&) = delete;
+    Lock& operator=(const Lock&) = delete;
+
+   private:
+    std::string path_;
+    int file_ = -1;
+  };
 
   // Writes the data under the key, creating the directory; on failure note() says why.
   void write(const ParsedData& parsed);

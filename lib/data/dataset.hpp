@@ -14,6 +14,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -26,6 +27,13 @@ enum class Task {
   multilabel,  // softmax over labels, target 1/|Y| on each true label; P@k
   multiclass,  // as multilabel, one label per row; accuracy = P@1
   binary,      // one logit, sigmoid; accuracy
+};
+
+// How large a data set is.
+struct DatasetTotals {
+  std::uint64_t rows = 0;
+  std::uint64_t nonzeros = 0;
+  std::uint64_t labels = 0;  // entries
 };
 
 struct Dataset {
@@ -42,8 +50,15 @@ struct Dataset {
   std::vector<std::uint64_t> label_begin{0};  // rows() + 1
   std::vector<Index> label_index;
 
+  // Where these rows are one worker's shard (data/shard.hpp): the data set that it is of.
+  std::optional<DatasetTotals> whole;
+
   std::uint64_t rows() const { return feature_begin.size() - 1; }
   std::uint64_t nonzeros() const { return feature_index.size(); }
+  // Of the whole data set, also where this is a shard of it.
+  DatasetTotals totals() const {
+    return whole.value_or(DatasetTotals{rows(), nonzeros(), label_index.size()});
+  }
   std::span<const Index> features(std::uint64_t row) const {
     return {feature_index.data() + feature_begin[row],
             feature_index.data() + feature_begin[row + 1]};

@@ -12,6 +12,7 @@
 #include "data/cache.hpp"
 #include "data/generate.hpp"
 #include "data/labels.hpp"
+#include "data/select.hpp"
 #include "data/source.hpp"
 #include "data/text_parser.hpp"
 
@@ -32,6 +33,10 @@ ParsedData parse_source(std::string_view source, const std::string& path,
   return parse_text_alone(decompress(source, compression, path), path, options);
 }
 
+const RowChoice& choice_of(const LoadOptions& options) {
+  return options.part == DataPart::train ? options.train_rows : options.test_rows;
+}
+
 ParsedData load_text(std::string_view source, const std::string& path, const LoadOptions& options) {
   std::string directory;
   if (options.cache == CacheMode::use) {
@@ -39,10 +44,13 @@ ParsedData load_text(std::string_view source, const std::string& path, const Loa
         options.cache_directory.empty() ? default_cache_directory() : options.cache_directory;
   }
   CacheEntry cache(directory, source, options);
-  std::optional<ParsedData> cached = cache.read();
-  if (cached) {
-    cached->report.from_cache = true;
-    return std::move(*cached);
+  std::optional<CacheEntry::Lock> building;
+  for (const bool alone : {false, true}) {
+    if (alone) building.emplace(cache);
+    if (std::optional<ParsedData> cached = cache.read(choice_of(options))) {
+      cached->report.from_cache = true;
+      return std::move(*cached);
+    }
   }
   ParsedData parsed = parse_source(source, path, options);
   parsed.data.content_hash = cache.source_hash();
@@ -53,11 +61,14 @@ ParsedData load_text(std::string_view source, const std::string& path, const Loa
 }
 
 ParsedData load_file(const std::string& path, const LoadOptions& options) {
-  const FileBytes file(path);
+  const RowChoice& choice = choice_of(options);
+  const FileBytes file(path, choice.rows ? FileBytes::Wanted::parts : FileBytes::Wanted::all);
   ParsedData parsed;
   if (is_binary_dataset(file.bytes())) {
     try {
-      parsed = decode_binary(file.bytes(), path).parsed;
+      parsed = (choice.rows ? decode_binary_rows(file.bytes(), path, choice)
+                            : decode_binary(file.bytes(), path))
+                   .parsed;
     } catch (const Error& error) {
       throw with_hint(error, error.hint().empty() ? "convert the source file again" : error.hint());
     }
@@ -103,6 +114,10 @@ LoadedData load_dataset(const std::string& path, const LoadOptions& options) {
   if (!generated) parsed.data.name = file_name(path);
   parsed.report.path = path;
   check_header_counts(parsed, path, options);
+  if (const RowChoice& choice = choice_of(options); choice.rows && !parsed.data.whole) {
+    const std::vector<Index> rows = choice.rows(outline_of(parsed.data, choice.needs_labels));
+    parsed.data = std::move(*std::const_pointer_cast<Dataset>(shard_of(parsed.data, rows)));
+  }
   fit_to_training(parsed.data, parsed.report, options);
   parsed.report.seconds =
       std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -21,6 +22,15 @@ enum class IndexBase { detect, zero, one };
 enum class CacheMode { use, off };
 enum class DataPart { train, test };
 
+// Which rows of a data set to load, for a process that needs no others. The result keeps the order
+// that is asked for; its content hash, counts and report are those of the whole (Dataset::whole).
+struct RowChoice {
+  // Row numbers, at least one. `outline`: the data set without features, and without labels too
+  // unless `needs_labels`.
+  std::function<std::vector<Index>(const Dataset& outline)> rows;  // empty: all rows
+  bool needs_labels = false;
+};
+
 struct LoadOptions {
   DataFormat format = DataFormat::detect;  // detect: an XC header is three integers alone on line 1
   IndexBase index_base = IndexBase::detect;  // libSVM: 0 if any index 0 occurs, else 1; reported
@@ -28,6 +38,9 @@ struct LoadOptions {
   std::string cache_directory;      // empty: see default_cache_directory()
   int threads = 0;                  // parsing threads; 0: all cores
   DataPart part = DataPart::train;  // which part of `generate:...` is meant
+  // Of the training and of the test data. The binary forms (a cached text, an .hsgd file) are then
+  // read in parts; whatever else is loaded whole and cut down.
+  RowChoice train_rows, test_rows;
 
   // What the training data demands of a test file; options_for_test() fills these in. A test file
   // may show fewer features or labels than the training file: these are the minimum. It may show

@@ -33,15 +33,14 @@ std::vector<Index> rows_by_first_label(const Dataset& data) {
 }  // namespace
 
 Sampler::Sampler(DatasetPtr data, const Options& options)
-    : data_(std::move(data)), options_(options) {
-  HETSGD_CHECK(data_ != nullptr);
+    : data_(std::move(data)), options_(options), rows_(data_->rows()) {
   HETSGD_CHECK_LT(0, options_.workers);
-  HETSGD_CHECK_LT(0U, data_->rows());
+  HETSGD_CHECK_LT(0U, rows_);
   if (options_.partition != Partition::shared &&
-      data_->rows() < static_cast<std::uint64_t>(options_.workers)) {
-    throw with_hint(usage_error("{} workers share {} rows: some would have none", options_.workers,
-                                data_->rows()),
-                    "use fewer workers or the shared partition");
+      rows_ < static_cast<std::uint64_t>(options_.workers)) {
+    throw with_hint(
+        usage_error("{} workers share {} rows: some would have none", options_.workers, rows_),
+        "use fewer workers or the shared partition");
   }
   if (options_.partition == Partition::label_sorted) slices_ = rows_by_first_label(*data_);
   if (options_.partition == Partition::dirichlet) {
@@ -51,27 +50,27 @@ Sampler::Sampler(DatasetPtr data, const Options& options)
   }
 }
 
-bool Sampler::is_slice() const {
-  return options_.partition == Partition::label_sorted ||
-         options_.partition == Partition::dirichlet;
+Sampler::Sampler(DatasetPtr shard, const Options& options, int rank)
+    : data_(std::move(shard)), options_(options), rows_(data_->totals().rows), only_(rank) {
+  HETSGD_CHECK(options_.partition != Partition::shared);
+  HETSGD_CHECK_EQ(data_->rows(), shard_size(rank));
 }
 
 std::uint64_t Sampler::shard_begin(int rank) const {
   __extension__ using Wide = unsigned __int128;
-  return static_cast<std::uint64_t>(static_cast<Wide>(data_->rows()) * static_cast<unsigned>(rank) /
+  return static_cast<std::uint64_t>(static_cast<Wide>(rows_) * static_cast<unsigned>(rank) /
                                     static_cast<unsigned>(options_.workers));
 }
 
 std::uint64_t Sampler::shard_size(int rank) const {
   HETSGD_CHECK_LE(0, rank);
   HETSGD_CHECK_LT(rank, options_.workers);
-  const std::uint64_t rows = data_->rows();
   const auto workers = static_cast<std::uint64_t>(options_.workers);
   switch (options_.partition) {
     case Partition::shared:
-      return rows;
+      return rows_;
     case Partition::iid:
-      return (rows - static_cast<std::uint64_t>(rank) + workers - 1) / workers;
+      return (rows_ - static_cast<std::uint64_t>(rank) + workers - 1) / workers;
     case Partition::label_sorted:
     case Partition::dirichlet:
       return shard_begin(rank + 1) - shard_begin(rank);
@@ -79,24 +78,36 @@ std::uint64_t Sampler::shard_size(int rank) const {
   HETSGD_CHECK(false);
 }
 
+std::uint64_t Sampler::row_of(int rank, std::uint64_t place, const Permutation& deal) const {
+  if (only_) return place;
+  switch (options_.partition) {
+    case Partition::shared:
+      return place;
+    case Partition::iid:
+      return deal(static_cast<std::uint64_t>(rank) +
+                  place * static_cast<std::uint64_t>(options_.workers));
+    case Partition::label_sorted:
+    case Partition::dirichlet:
+      return slices_[shard_begin(rank) + place];
+  }
+  HETSGD_CHECK(false);
+}
+
+std::vector<Index> Sampler::shard(int rank) const {
+  HETSGD_CHECK(options_.partition != Partition::shared && !only_);
+  const Permutation deal(rows_, options_.seed, Purpose::partition, 0);
+  std::vector<Index> rows(shard_size(rank));
+  for (std::uint64_t place = 0; place < rows.size(); ++place) {
+    rows[place] = static_cast<Index>(row_of(rank, place, deal));
+  }
+  return rows;
+}
+
 void Sampler::fill(int rank, SampleRange range, Batch& batch) const {
   const std::uint64_t size = shard_size(rank);
+  if (only_) HETSGD_CHECK_EQ(rank, *only_);
   const bool shared = options_.partition == Partition::shared;
-  const Permutation deal(data_->rows(), options_.seed, Purpose::partition, 0);
-  const std::uint64_t first = is_slice() ? shard_begin(rank) : 0;
-  const auto row_of = [&](std::uint64_t place) -> std::uint64_t {  // of the place in the shard
-    switch (options_.partition) {
-      case Partition::shared:
-        return place;
-      case Partition::iid:
-        return deal(static_cast<std::uint64_t>(rank) +
-                    place * static_cast<std::uint64_t>(options_.workers));
-      case Partition::label_sorted:
-      case Partition::dirichlet:
-        return slices_[first + place];
-    }
-    HETSGD_CHECK(false);
-  };
+  const Permutation deal(rows_, options_.seed, Purpose::partition, 0);
 
   std::vector<Index>& rows = batch.reset(*data_);
   std::uint64_t position = range.begin;
@@ -110,7 +121,7 @@ void Sampler::fill(int rank, SampleRange range, Batch& batch) const {
     for (; position < epoch_end; ++position) {
       const std::uint64_t offset = position - epoch * size;
       const std::uint64_t place = options_.order == Order::shuffled ? order(offset) : offset;
-      rows.push_back(static_cast<Index>(row_of(place)));
+      rows.push_back(static_cast<Index>(row_of(rank, place, deal)));
     }
   }
 }

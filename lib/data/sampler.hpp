@@ -5,8 +5,10 @@
 #pragma once
 
 #include <cstdint>
-#include <string>
+#include <optional>
+#include <vector>
 
+#include "core/random.hpp"
 #include "data/batch.hpp"
 #include "data/dataset.hpp"
 
@@ -39,6 +41,9 @@ class Sampler {
 
   // Throws Error(usage) if the data is divided among more workers than it has rows.
   Sampler(DatasetPtr data, const Options& options);
+  // For a process that has only the shard of worker `rank`, as shard() orders it: fills batches of
+  // this worker alone, with the same samples.
+  Sampler(DatasetPtr shard, const Options& options, int rank);
 
   // Rows of `range` in the pool (partition shared) or in worker `rank`'s shard. Position p belongs
   // to epoch p / shard_size(rank) of that shard; every epoch has an order of its own; a range may
@@ -47,16 +52,22 @@ class Sampler {
 
   // Rows in worker `rank`'s shard; all rows under Partition::shared.
   std::uint64_t shard_size(int rank) const;
+  // The row numbers of worker `rank`'s shard, by place in the shard. Not under Partition::shared.
+  std::vector<Index> shard(int rank) const;
 
   const Dataset& data() const { return *data_; }
   const Options& options() const { return options_; }
 
  private:
-  bool is_slice() const;  // label_sorted, dirichlet: a shard is a slice of slices_
-  std::uint64_t shard_begin(int rank) const;  // of it
+  // label_sorted, dirichlet: where the shard begins in slices_.
+  std::uint64_t shard_begin(int rank) const;
+
+  std::uint64_t row_of(int rank, std::uint64_t place, const Permutation& deal) const;
 
   DatasetPtr data_;
   Options options_;
+  std::uint64_t rows_;         // of the whole data set
+  std::optional<int> only_;    // data_ holds the shard of this worker alone
   std::vector<Index> slices_;  // row numbers, shard after shard; empty otherwise
 };
 

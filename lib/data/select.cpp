@@ -70,6 +70,29 @@ DatasetPtr select_rows(const Dataset& data, std::span<const Index> rows) {
   return result;
 }
 
+DatasetPtr shard_of(const Dataset& data, std::span<const Index> rows) {
+  // Just made, and nobody else has it yet.
+  auto shard = std::const_pointer_cast<Dataset>(select_rows(data, rows));
+  shard->content_hash = data.content_hash;
+  shard->whole = data.totals();
+  return shard;
+}
+
+Dataset outline_of(const Dataset& data, bool labels) {
+  Dataset outline;
+  outline.task = data.task;
+  outline.feature_count = data.feature_count;
+  outline.label_count = data.label_count;
+  outline.feature_begin.assign(data.rows() + 1, 0);
+  if (labels) {
+    outline.label_begin = data.label_begin;
+    outline.label_index = data.label_index;
+  } else {
+    outline.label_begin = outline.feature_begin;
+  }
+  return outline;
+}
+
 RowSplit split_rows(std::uint64_t rows, double share) {
   const auto count = static_cast<std::uint64_t>(std::llround(share * static_cast<double>(rows)));
   if (count == 0 || count >= rows) {

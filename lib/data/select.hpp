@@ -19,6 +19,12 @@ namespace hetsgd {
 // the same rows of the same source have the same hash, others another.
 DatasetPtr select_rows(const Dataset& data, std::span<const Index> rows);
 
+// The same rows as a shard: the content hash stays that of `data`, and `whole` tells its size.
+DatasetPtr shard_of(const Dataset& data, std::span<const Index> rows);
+
+// `data` without its features, and without labels too unless `labels`: see RowChoice.
+Dataset outline_of(const Dataset& data, bool labels);
+
 struct RowSplit {
   std::vector<Index> kept, held_out;  // ascending; together every row once
 };

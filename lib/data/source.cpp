@@ -35,7 +35,7 @@ struct Descriptor {
 
 }  // namespace
 
-FileBytes::FileBytes(const std::string& path) {
+FileBytes::FileBytes(const std::string& path, Wanted wanted) {
   const Descriptor file(path);
   struct stat status {};
   if (fstat(file.number, &status) != 0) fail_to_open(path, errno);
@@ -47,7 +47,7 @@ FileBytes::FileBytes(const std::string& path) {
     const auto size = static_cast<std::size_t>(status.st_size);
     void* const mapping = mmap(nullptr, size, PROT_READ, MAP_PRIVATE, file.number, 0);
     if (mapping != MAP_FAILED) {
-      madvise(mapping, size, MADV_WILLNEED);
+      if (wanted == Wanted::all) madvise(mapping, size, MADV_WILLNEED);
       mapping_ = mapping;
       bytes_ = {static_cast<const char*>(mapping), size};
       return;

@@ -12,8 +12,9 @@ namespace hetsgd {
 // a file without a size is read to its end.
 class FileBytes {
  public:
+  enum class Wanted { all, parts };  // all: the system fetches the file ahead of us
   // Throws Error(data) for a missing or unreadable file and for a directory.
-  explicit FileBytes(const std::string& path);
+  explicit FileBytes(const std::string& path, Wanted wanted = Wanted::all);
   ~FileBytes();
   FileBytes(const FileBytes&) = delete;
   FileBytes& operator=(const FileBytes&) = delete;

@@ -12,10 +12,10 @@ Charge make_charge(const std::string& preset, const Dataset& data, const ModelSh
   Charge charge{.preset = preset, .shape = real};
   charge.shape.feature_count = full.features;
   charge.shape.label_count = full.labels;
-  const auto rows = static_cast<double>(data.rows());
-  charge.nonzeros_per_real = full.nonzeros_per_sample * rows / static_cast<double>(data.nonzeros());
-  charge.labels_per_real =
-      full.labels_per_sample * rows / static_cast<double>(data.label_index.size());
+  const DatasetTotals totals = data.totals();
+  const auto rows = static_cast<double>(totals.rows);
+  charge.nonzeros_per_real = full.nonzeros_per_sample * rows / static_cast<double>(totals.nonzeros);
+  charge.labels_per_real = full.labels_per_sample * rows / static_cast<double>(totals.labels);
   charge.parameter_ratio =
       static_cast<double>(charge.shape.parameters()) / static_cast<double>(real.parameters());
   return charge;

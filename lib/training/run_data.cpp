@@ -9,12 +9,42 @@ namespace hetsgd {
 
 namespace {
 
-RunData load(const TrainOptions& options) {
+std::vector<Index> rows_of(const RankShare& share, const Dataset& data) {
+  // The sampler lives no longer than the data.
+  return Sampler(DatasetPtr(DatasetPtr(), &data), share.sampling).shard(share.worker);
+}
+
+bool has_shard(const std::optional<RankShare>& share) {
+  return share && share->sampling.partition != Partition::shared;
+}
+
+// Cuts down what could not be read in parts: a shard of the training data, a row of the test data.
+void keep_share(const RankShare& share, RunData& data) {
+  const DatasetPtr train = data.train.data;
+  if (has_shard(share) && !train->whole) {
+    data.train.data = shard_of(*train, rows_of(share, *train));
+  }
+  if (!share.measures && !data.test.data->whole) {
+    constexpr Index kFirst[] = {0};
+    data.test.data = shard_of(*data.test.data, kFirst);
+  }
+}
+
+RunData load(const TrainOptions& options, const std::optional<RankShare>& share) {
   LoadOptions load;
   load.format = options.format;
   load.index_base = options.index_base;
   load.cache = options.cache ? CacheMode::use : CacheMode::off;
   load.cache_directory = options.cache_directory;
+  // Rows that are held out, and training data that are measured, come from the whole.
+  const bool whole = options.validation > 0 || (options.test.empty() && share && share->measures);
+  if (has_shard(share) && !whole) {
+    load.train_rows.rows = [&](const Dataset& outline) { return rows_of(*share, outline); };
+    load.train_rows.needs_labels = share->sampling.partition != Partition::iid;
+  }
+  if (share && !share->measures) {
+    load.test_rows.rows = [](const Dataset&) { return std::vector<Index>{0}; };
+  }
   if (!options.test.empty()) {
     LoadedPair pair = load_pair(options.train, options.test, load);
     return {std::move(pair.train), std::move(pair.test), {}};
@@ -29,9 +59,10 @@ RunData load(const TrainOptions& options) {
 
 }  // namespace
 
-RunData load_run_data(const TrainOptions& options) {
+RunData load_run_data(const TrainOptions& options, const std::optional<RankShare>& share) {
   const auto start = std::chrono::steady_clock::now();
-  RunData data = load(options);
+  RunData data = load(options, share);
+  if (share) keep_share(*share, data);
   data.load_s = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   return data;
 }

@@ -1,10 +1,12 @@
 // What a run learns from and is measured on. Several runs may share it.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "data/load.hpp"
+#include "data/sampler.hpp"
 #include "training/train_options.hpp"
 
 namespace hetsgd {
@@ -16,7 +18,14 @@ struct RunData {
   double load_s = 0;  // host time
 };
 
-// Errors: data, usage.
-RunData load_run_data(const TrainOptions& options);
+// What one process needs of the data, where each worker is a process of its own.
+struct RankShare {
+  int worker = 0;             // learns from this worker's shard, and keeps no other rows of it
+  Sampler::Options sampling;  // Partition::shared: from all rows
+  bool measures = false;      // if not, one test row stands for all
+};
+
+// `share`: unset: everything. Errors: data, usage.
+RunData load_run_data(const TrainOptions& options, const std::optional<RankShare>& share = {});
 
 }  // namespace hetsgd

@@ -60,6 +60,23 @@ class Mpi(ProgramTest):
                     self.assertGreater(last["p1"], expected["p1"] - 0.2)
                     self.assertGreater(last["p1"], real["curve"][0]["p1"] + 0.1)
 
+    def test_ranks_that_load_their_shard_alone_learn_the_same(self):
+        self.run_program("data", "generate", "tiny", "tiny")
+        keys = ("samples_count", "test_loss", "p1", "updates")
+        for partition in ("iid", "label_sorted", "dirichlet"):
+            for measured in (["--test", "tiny_test.txt"], ["--validation", "0.2"], []):
+                run = [*RUN[:1], "--train", "tiny_train.txt", *measured, *RUN[5:], "--algorithm", "elastic",
+                       "--partition", partition, "--epochs", "1", "--overwrite"]
+                self.finished(self.mpirun(3, *run, "-o", "mpi.json"), 0)
+                self.run_program(*run, "--workers", "3", "-o", "sim.json")
+                real, simulated = self.result("mpi.json"), self.result("sim.json")
+                with self.subTest(partition=partition, measured=measured):
+                    self.assertEqual([[point[key] for key in keys] for point in real["curve"]],
+                                     [[point[key] for key in keys] for point in simulated["curve"]])
+                    self.assertEqual(real["dataset"], simulated["dataset"])
+                    self.assertEqual([worker["shard_rows"] for worker in real["workers"]],
+                                     [worker["shard_rows"] for worker in simulated["workers"]])
+
     def test_one_rank_is_a_run_like_any_other(self):
         self.finished(self.mpirun(1, *RUN, "--algorithm", "sgd", "--epochs", "1", "-o", "one.json"), 0)
         self.assertEqual(len(self.result("one.json")["workers"]), 1)

@@ -123,7 +123,7 @@ TEST_F(CacheTest, NotesSayWhatWasWrong) {
   other[8] = 77;  // the version
   write_file(path, other);
   EXPECT_EQ(load().report.cache_note,
-            "damaged cache rebuilt: " + path + ": format version 77, this program reads version 1");
+            "damaged cache rebuilt: " + path + ": format version 77, this program reads version 2");
   other = bytes;
   other.back() = static_cast<char>(other.back() ^ 1);
   write_file(path, other);

@@ -2,10 +2,13 @@
 // them.
 #include <xxhash.h>
 
+#include <cstddef>
 #include <cstring>
+#include <numeric>
 #include <string>
+#include <vector>
 
-#include "data/binary.hpp"
+#include "data/binary_format.hpp"
 #include "data/source.hpp"
 #include "fuzz_reader.hpp"
 
@@ -17,12 +20,33 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* bytes, std::size_t siz
       hetsgd::decompress(file, compression, "fuzz");
       return 0;
     }
-    constexpr std::size_t kHeader = 120, kPayloadHash = 24, kHeaderHash = 112;
-    if (size >= kHeader) {
-      const std::uint64_t payload = XXH3_64bits(file.data() + kHeader, size - kHeader);
-      std::memcpy(file.data() + kPayloadHash, &payload, sizeof payload);
-      const std::uint64_t header = XXH3_64bits(file.data(), kHeaderHash);
-      std::memcpy(file.data() + kHeaderHash, &header, sizeof header);
+    hetsgd::BinaryHeader header;
+    if (size >= sizeof header) {
+      std::memcpy(&header, file.data(), sizeof header);
+      const std::string_view payload = std::string_view(file).substr(sizeof header);
+      header.payload_hash = hetsgd::content_hash(payload);
+      const auto padded = [](std::uint64_t n) { return n + hetsgd::padding(n); };
+      const std::uint64_t head =
+          padded(header.name_bytes) + 16 * (header.rows + 1) + padded(4 * header.rows);
+      const std::uint64_t labels = padded(4 * header.labels);
+      if (head <= payload.size() && labels <= payload.size() - head) {
+        header.head_hash = hetsgd::content_hash(payload.substr(0, head));
+        header.label_hash = hetsgd::content_hash(payload.substr(head, labels));
+      }
+      header.header_hash = XXH3_64bits(&header, offsetof(hetsgd::BinaryHeader, header_hash));
+      std::memcpy(file.data(), &header, sizeof header);
+    }
+    // The same sums for both readers; those of the rows end the second one, after it has read them.
+    const hetsgd::RowChoice some{.rows =
+                                     [](const hetsgd::Dataset& outline) {
+                                       std::vector<hetsgd::Index> rows(outline.rows());
+                                       std::iota(rows.rbegin(), rows.rend(), 0U);
+                                       return rows;
+                                     },
+                                 .needs_labels = size % 2 == 0};
+    try {
+      hetsgd::require_valid(hetsgd::decode_binary_rows(file, "fuzz", some).parsed.data);
+    } catch (const hetsgd::Error&) {
     }
     hetsgd::require_valid(hetsgd::decode_binary(file, "fuzz").parsed.data);
   } catch (const hetsgd::Error&) {

@@ -146,6 +146,7 @@ class NcclGroup final : public GpuGroup {
       const cudaError_t status = cudaStreamQuery(me.stream->get());
       if (status == cudaSuccess) return;
       if (status != cudaErrorNotReady) fail(status, "NCCL's kernels");
+      static_cast<void>(cudaGetLastError());  // not ready is no error for what comes next
       if (failed_) {
         nccl_.abort(std::exchange(me.comm, nullptr));
         return;

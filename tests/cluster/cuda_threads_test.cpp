@@ -1,0 +1,257 @@
+// The threads cluster with workers on GPUs: collectives and exchanges of device memory against the
+// same calls of workers on cores. Workers share GPUs, so one is enough.
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "cluster/conformance.hpp"
+#include "cluster/cuda/gpu_group.hpp"
+#include "core/random.hpp"
+#include "support/gpu.hpp"
+
+namespace hetsgd::conformance {
+namespace {
+
+using testing::HasSubstr;
+
+int gpu_count() {
+  static const int count = static_cast<int>(cuda_platform().gpus.size());
+  return count;
+}
+
+ClusterOptions on_gpus(int workers, AllReduce method = AllReduce::automatic) {
+  ClusterOptions options = options_for(workers);
+  for (int r = 0; r < workers; ++r) {
+    options.devices.push_back("cuda:" + std::to_string(r % gpu_count()));
+  }
+  options.all_reduce = method;
+  return options;
+}
+
+std::vector<float> random_numbers(std::size_t n, std::uint64_t stream) {
+  RandomStream random(5, Purpose::test, stream);
+  std::vector<float> x(n);
+  for (float& number : x) number = static_cast<float>(random.uniform(-1, 1));
+  return x;
+}
+
+// A vector in the memory of the node's device.
+class Vector {
+ public:
+  Vector(Node& node, const std::vector<float>& x)
+      : device_(node.device()), buffer_(device_, x.size()) {
+    device_.upload(buffer_.data(), x.data(), x.size() * sizeof(float));
+  }
+  std::span<float> span() { return buffer_.span(); }
+  std::vector<float> content() {
+    std::vector<float> x(buffer_.size());
+    device_.download(x.data(), buffer_.data(), x.size() * sizeof(float));
+    return x;
+  }
+
+ private:
+  Device& device_;
+  Buffer buffer_;
+};
+
+// Every collective, in an order that all ranks draw alike, over all, halves and pairs, sometimes on
+// host memory; what each rank ends with.
+std::vector<float> random_collectives(Node& node, std::uint64_t seed, int calls) {
+  std::vector<float> results;
+  const auto take = [&](const std::vector<float>& x) {
+    results.insert(results.end(), x.begin(), x.end());
+  };
+  std::vector<std::unique_ptr<Comm>> groups;
+  groups.push_back(node.comm().split(0, node.rank()));
+  groups.push_back(node.comm().split(node.rank() % 2, node.rank()));
+  groups.push_back(node.comm().split(node.rank() / 2, -node.rank()));
+  RandomStream common(seed, Purpose::test, 1);
+  for (int i = 0; i < calls; ++i) {
+    Comm& comm = *groups[common.below(groups.size())];
+    const std::size_t n = common.below(4) == 0 ? common.below(40'000) : common.below(300);
+    const auto mine = random_numbers(n, static_cast<std::uint64_t>(node.rank() + 100 * i));
+    const auto op = static_cast<ReduceOp>(common.below(3));
+    const int root = static_cast<int>(common.below(8)) % comm.size();
+    const std::uint64_t what = common.below(6);
+    if (what == 5) {
+      std::vector<float> x = mine;
+      comm.all_reduce(std::span(x), op);
+      take(x);
+      continue;
+    }
+    Vector x(node, mine);
+    if (what == 0 || what == 1) comm.all_reduce(x.span(), op, Traffic::gradients);
+    if (what == 2) comm.broadcast(x.span(), root);
+    if (what == 3) comm.reduce_scatter(x.span(), op);
+    if (what == 4) {
+      Vector all(node, std::vector<float>(n * static_cast<std::size_t>(comm.size())));
+      comm.all_gather<float>(x.span(), all.span());
+      take(all.content());
+    }
+    std::vector<float> content = x.content();
+    if (what == 3) {
+      const Block block = comm.block_of(comm.rank(), n);
+      content = {content.begin() + static_cast<std::ptrdiff_t>(block.begin),
+                 content.begin() + static_cast<std::ptrdiff_t>(block.end)};
+    }
+    take(content);
+  }
+  return results;
+}
+
+std::vector<std::vector<float>> results_of(const ClusterOptions& options, std::uint64_t seed) {
+  std::vector<std::vector<float>> results(static_cast<std::size_t>(options.workers));
+  make_cluster("threads", options)->run([&](Node& node) {
+    results[static_cast<std::size_t>(node.rank())] = random_collectives(node, seed, 25);
+  });
+  return results;
+}
+
+void expect_like_cores(const ClusterOptions& options, std::uint64_t seed, bool exact) {
+  const auto expected = results_of(options_for(options.workers), seed);
+  const auto results = results_of(options, seed);
+  for (std::size_t r = 0; r < expected.size(); ++r) {
+    ASSERT_EQ(results[r].size(), expected[r].size());
+    for (std::size_t i = 0; i < expected[r].size(); ++i) {
+      ASSERT_NEAR(results[r][i], expected[r][i], exact ? 0 : 1e-5) << "rank " << r << " at " << i;
+    }
+  }
+}
+
+TEST(GpuThreads, RandomCollectivesAreThoseOfCores) {
+  for (const AllReduce method : {AllReduce::ring, AllReduce::host, AllReduce::tree}) {
+    for (const int workers : {1, 2, 3, 4, 8}) {
+      SCOPED_TRACE(testing::Message()
+                   << workers << " workers, method " << static_cast<int>(method));
+      expect_like_cores(on_gpus(workers, method), static_cast<std::uint64_t>(workers),
+                        method != AllReduce::tree);
+    }
+  }
+  expect_like_cores(on_gpus(4), 9, false);
+  const ClusterOptions all = on_gpus(gpu_count());
+  expect_like_cores(all, 10, false);
+}
+
+// Groups of GPUs alone, of both, and of cores alone, from one list of devices.
+TEST(GpuThreads, MixedGroupsGoThroughTheHost) {
+  ClusterOptions options = options_for(4);
+  options.devices = {"cuda:0", "cpu:1", "cuda:0", "cpu:1"};
+  expect_like_cores(options, 11, true);
+}
+
+TEST(GpuThreads, SomeRanksMayBringHostMemory) {
+  make_cluster("threads", on_gpus(3))->run([](Node& node) {
+    for (const std::size_t n : {1U, 5000U, 50'000U}) {
+      const std::vector<float> mine(n, static_cast<float>(node.rank() + 1));
+      std::vector<float> host = mine;
+      Vector device(node, mine);
+      node.comm().all_reduce(node.rank() == 1 ? std::span(host) : device.span());
+      EXPECT_EQ(node.rank() == 1 ? host : device.content(), std::vector<float>(n, 6.0F));
+    }
+  });
+}
+
+TEST(GpuThreads, ExchangesBetweenGpus) {
+  for (const AllReduce method : {AllReduce::automatic, AllReduce::host}) {
+    make_cluster("threads", on_gpus(4, method))->run([](Node& node) {
+      for (const std::size_t n : {0U, 1U, 300U, 100'001U}) {
+        for (const int distance : {1, 2, 3}) {
+          const int peer = node.rank() ^ distance;
+          Vector out(node, random_numbers(n, static_cast<std::uint64_t>(node.rank())));
+          Vector in(node, std::vector<float>(n));
+          node.comm().exchange<float>(peer, 1, out.span(), in.span());
+          EXPECT_EQ(in.content(), random_numbers(n, static_cast<std::uint64_t>(peer)));
+        }
+      }
+    });
+  }
+}
+
+// What a device still writes is complete for the others.
+TEST(GpuThreads, WaitsForTheKernelsBefore) {
+  make_cluster("threads", on_gpus(2))->run([](Node& node) {
+    Vector x(node, std::vector<float>(50'000));
+    for (int i = 0; i < 5; ++i) {
+      node.device().fill(x.span().size(), static_cast<float>(node.rank() + i), x.span().data());
+      node.comm().all_reduce(x.span());
+      node.device().axpby(x.span().size(), 2.0F, x.span().data(), 0.0F, x.span().data());
+      EXPECT_EQ(x.content().back(), 2.0F * static_cast<float>(1 + 2 * i));
+    }
+  });
+}
+
+TEST(GpuThreads, BytesAndTimeAreInTheLedger) {
+  const ClusterReport report = make_cluster("threads", on_gpus(2))->run([](Node& node) {
+    Vector x(node, std::vector<float>(32'000));
+    node.comm().all_reduce(x.span(), ReduceOp::sum, Traffic::gradients);
+    if (node.rank() == 0) node.sleep(Seconds(0.05));
+    node.comm().all_reduce(x.span(), ReduceOp::sum, Traffic::gradients);
+  });
+  const auto kind = static_cast<std::size_t>(Traffic::gradients);
+  for (const WorkerReport& worker : report.workers) {
+    EXPECT_EQ(worker.ledger.bytes_sent[kind], 2U * 128'000);
+    EXPECT_EQ(worker.ledger.bytes_received[kind], 2U * 128'000);
+    EXPECT_GT(worker.ledger.communicate.count(), 0);
+  }
+  EXPECT_GE(report.workers[1].ledger.wait.count(), 0.03) << "rank 0 was late";
+}
+
+// --- errors --------------------------------------------------------------------------------------
+
+std::string failure(const ClusterOptions& options, const std::function<void(Node&)>& worker) {
+  try {
+    make_cluster("threads", options)->run(worker);
+  } catch (const std::exception& error) {
+    return error.what();
+  }
+  ADD_FAILURE() << "the run did not fail";
+  return "";
+}
+
+TEST(GpuThreads, AnErrorOfOneRankEndsTheOthers) {
+  for (const AllReduce method : {AllReduce::automatic, AllReduce::ring, AllReduce::tree}) {
+    const std::string text = failure(on_gpus(3, method), [](Node& node) {
+      Vector x(node, std::vector<float>(1000));
+      for (int i = 0;; ++i) {
+        if (node.rank() == 2 && i == 3) throw std::runtime_error("rank 2 gives up");
+        node.comm().all_reduce(x.span());
+      }
+    });
+    EXPECT_EQ(text, "rank 2 gives up");
+  }
+}
+
+TEST(GpuThreads, CallsThatDifferAreFoundOut) {
+  const std::string text = failure(on_gpus(2), [](Node& node) {
+    Vector x(node, std::vector<float>(node.rank() == 0 ? 1000 : 999));
+    node.comm().all_reduce(x.span());
+  });
+  EXPECT_THAT(text, HasSubstr("differ in one collective"));
+}
+
+TEST(GpuThreads, ADeadlockIsFoundOut) {
+  const std::string text = failure(on_gpus(2), [](Node& node) {
+    Vector x(node, std::vector<float>(1000));
+    if (node.rank() == 0) node.comm().all_reduce(x.span());
+  });
+  EXPECT_THAT(text, HasSubstr("deadlock: no process can go on"));
+  EXPECT_THAT(text, HasSubstr("all_reduce (1 of 2 arrived)"));
+}
+
+TEST(GpuThreads, RefusesWhatCannotBeDone) {
+  ClusterOptions options = options_for(2);
+  options.all_reduce = AllReduce::ring;
+  EXPECT_THAT(failure(options, [](Node&) {}), HasSubstr("no worker has a GPU"));
+  options = options_for(2);
+  options.devices = {"cuda:0"};
+  options.all_reduce = AllReduce::nccl;
+  EXPECT_THAT(failure(options, [](Node&) {}), HasSubstr("share cuda:0"));
+}
+
+}  // namespace
+}  // namespace hetsgd::conformance
+
+int main(int argc, char** argv) {
+  setenv("HETSGD_EMULATED_GPUS", "4", 0);  // where GPUs are emulated
+  return hetsgd::test::run_gpu_tests(argc, argv);
+}

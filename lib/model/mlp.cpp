@@ -159,8 +159,8 @@ class Mlp final : public BasicModel<Real> {
       return call();
     } catch (const MemoryError& error) {
       const auto available = static_cast<double>(error.available() + scratch.batch_bytes());
-      // Memory is taken with a quarter to spare.
-      const double fits = std::floor(available / (1.25 * shape_.sample_bytes(batch.shape())));
+      // Memory is taken with a quarter to spare, and in pieces that leave gaps.
+      const double fits = std::floor(available / (1.5 * shape_.sample_bytes(batch.shape())));
       if (fits >= static_cast<double>(batch.size())) throw;
       const std::string what =
           fmt::format("{} (in a batch of {} samples)", error.what(), batch.size());

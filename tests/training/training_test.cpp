@@ -228,5 +228,23 @@ TEST(Options, RefusesWhatMakesNoSense) {
       "charges");
 }
 
+TEST(Precision, IsAnOptionOfGpusOnly) {
+  for (const Settings& more : {Settings{{"cluster", "sim"}}, Settings{{"cluster", "threads"}},
+                               Settings{{"cluster", "threads"}, {"devices", "cuda:0,cpu:1"}}}) {
+    for (const char* precision : {"tf32", "bf16"}) {
+      try {
+        run_training(with(with(kBase, {{"precision", precision}, {"max_samples", "64"}}), more));
+        FAIL() << precision;
+      } catch (const Error& error) {
+        EXPECT_EQ(error.code(), ExitCode::usage);
+        EXPECT_NE(std::string(error.what()).find("--precision"), std::string::npos) << error.what();
+        EXPECT_NE(std::string(error.what()).find(precision), std::string::npos) << error.what();
+      }
+    }
+  }
+  const Record run = run_training(with(kBase, {{"max_samples", "64"}}));
+  EXPECT_EQ(run.config["precision"], "fp32");
+}
+
 }  // namespace
 }  // namespace hetsgd::test

@@ -7,6 +7,9 @@ namespace hetsgd::cuda {
 namespace {
 
 constexpr std::size_t kPerThread = kSegment / kThreads;
+// Numbers that a thread reads before it writes any of them: a load behind a store to the same array
+// waits for it, and would leave each thread with one load at a time.
+constexpr std::size_t kRowsAtOnce = 8;
 
 template <class Real>
 __device__ Real minus_infinity() {
@@ -150,16 +153,25 @@ __global__ void __launch_bounds__(kThreads)
       __syncthreads();
       if (!active) continue;
       Real* z = block.Z + base * block.columns + column;
-#pragma unroll 4
-      for (std::size_t i = 0; i < count; ++i, z += block.columns) {
-        const Row& row = shared[i];
-        Real d = exponential(*z + b - row.max) * row.factor;
-        for (std::uint64_t k = row.first; k < row.end && labels.index[k] < last; ++k) {
-          if (labels.index[k] == label) d -= row.target;
+      for (std::size_t first = 0; first < count; first += kRowsAtOnce) {
+        Real logit[kRowsAtOnce];
+#pragma unroll
+        for (std::size_t u = 0; u < kRowsAtOnce; ++u) {
+          logit[u] = first + u < count ? z[u * block.columns] : Real(0);
         }
-        if (!row.labelled) d = Real(0);
-        *z = d;
-        sum += d;
+#pragma unroll
+        for (std::size_t u = 0; u < kRowsAtOnce; ++u) {
+          if (first + u >= count) break;
+          const Row& row = shared[first + u];
+          Real d = exponential(logit[u] + b - row.max) * row.factor;
+          for (std::uint64_t k = row.first; k < row.end && labels.index[k] < last; ++k) {
+            if (labels.index[k] == label) d -= row.target;
+          }
+          if (!row.labelled) d = Real(0);
+          z[u * block.columns] = d;
+          sum += d;
+        }
+        z += kRowsAtOnce * block.columns;
       }
     }
     if (active && partials != nullptr) {

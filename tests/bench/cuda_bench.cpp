@@ -1,0 +1,339 @@
+// A GPU's kernels and whole steps against the floors of operations and bytes, and its sparse
+// products beside cuSPARSE. Needs a GPU; says so and ends where there is none.
+//
+//   delicious/B   500 features, 983 labels, 18 nonzeros and 19 labels per row, batch B
+//   amazon670k/B  135,909 features, 670,091 labels, 76 nonzeros and 5 labels per row, batch B
+// with H = 128 hidden units; features log-uniform (Zipf-like), labels uniform.
+//
+// Counters: GB_per_s and GFLOP_per_s of the floor's bytes and operations; floor_ratio = the floor
+// over the time taken (1 is the floor). The floor is the larger of bytes over the bandwidth of a
+// copy inside the GPU and operations over the rate of a large square product of the same precision,
+// both measured in this process; what stays in the L2 cache can beat the bandwidth.
+//
+// The floor of an Amazon-670k step of n samples, by hand. Operations: three products of n x 128 x
+// 670,091, 6 n 128 670,091 = 131.7 GFLOP for n = 256 and 526.9 for n = 1,024; those of the sparse
+// layer, 4 76 n 128, are 10 and 40 MFLOP. Bytes that any way of computing must move: the output
+// weights [670,091 x 128] (343 MB) read before the softmax is known, read again and written after
+// it, 1.03 GB; at most 3 76 n 128 4 = 30 and 120 MB of the sparse layer's rows. On an H200 by its
+// data sheet (67 TFLOP/s FP32, 495 TF32, 990 BF16, 4.8 TB/s):
+//                 n = 256                    n = 1,024
+//   FP32          1.97 ms (operations)       7.9 ms (operations)
+//   TF32          0.27 ms (operations)       1.07 ms (operations)
+//   BF16          0.22 ms (bytes)            0.53 ms (operations)
+// The steps here also write the scores, read them, and replace them by their gradient, since
+// softmax and products are kernels of their own: 3 670,091 n 4 = 2.06 and 8.2 GB, 0.43 and 1.7 ms
+// where blocks of 32 MB stay in the L2 cache between a product and the kernel after it. In FP32 that
+// is a fifth of the step, in TF32 most of it.
+#include <benchmark/benchmark.h>
+#include <cuda_runtime_api.h>
+#include <cusparse.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "core/random.hpp"
+#include "linalg/cuda/cuda_device.hpp"
+#include "model/model.hpp"
+
+namespace hetsgd {
+namespace {
+
+constexpr std::size_t kHidden = 128;
+
+struct Shape {
+  const char* name;
+  Index features, labels;
+  std::size_t nonzeros, labels_per_row;
+};
+constexpr Shape kDelicious{"delicious", 500, 983, 18, 19};
+constexpr Shape kAmazon{"amazon670k", 135'909, 670'091, 76, 5};
+
+DatasetPtr rows_of(const Shape& shape, std::size_t rows) {
+  auto data = std::make_shared<Dataset>();
+  data->feature_count = shape.features;
+  data->label_count = shape.labels;
+  RandomStream random(1, Purpose::test);
+  const auto draw = [](std::size_t count, auto&& next, std::vector<Index>& to) {
+    std::vector<Index> chosen;
+    while (chosen.size() < count) {
+      const Index i = next();
+      if (std::find(chosen.begin(), chosen.end(), i) == chosen.end()) chosen.push_back(i);
+    }
+    std::sort(chosen.begin(), chosen.end());
+    to.insert(to.end(), chosen.begin(), chosen.end());
+  };
+  const double log_features = std::log(static_cast<double>(shape.features));
+  const auto feature = [&] {
+    const auto i = static_cast<Index>(std::exp(random.uniform() * log_features)) - 1;
+    return std::min(i, shape.features - 1);
+  };
+  const auto label = [&] { return static_cast<Index>(random.below(shape.labels)); };
+  for (std::size_t r = 0; r < rows; ++r) {
+    draw(shape.nonzeros, feature, data->feature_index);
+    draw(shape.labels_per_row, label, data->label_index);
+    data->feature_begin.push_back(data->feature_index.size());
+    data->label_begin.push_back(data->label_index.size());
+  }
+  for (std::size_t i = 0; i < data->feature_index.size(); ++i) {
+    data->feature_value.push_back(static_cast<float>(random.uniform(0.1, 1.0)));
+  }
+  return data;
+}
+
+// Seconds of `calls` calls on the GPU, in whatever streams, once what was before is through.
+template <class Call>
+double seconds(int calls, Call&& call) {
+  cudaDeviceSynchronize();
+  const auto start = std::chrono::steady_clock::now();
+  for (int i = 0; i < calls; ++i) call();
+  cudaDeviceSynchronize();
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+}
+
+double copied_bytes_per_s() {
+  static const double rate = [] {
+    const auto device = make_cuda_device<float>(0);
+    const std::size_t n = std::size_t{1} << 28;
+    Buffer x(*device, n), y(*device, n);
+    const auto copy = [&] { device->copy(n, x.data(), y.data()); };
+    copy();
+    return 10 * 8.0 * static_cast<double>(n) / seconds(10, copy);
+  }();
+  return rate;
+}
+
+double product_operations_per_s(Precision precision) {
+  static std::map<Precision, double> rates;
+  double& rate = rates[precision];
+  if (rate == 0) {
+    const auto device = make_cuda_device<float>(0, {.precision = precision});
+    const std::size_t n = 8192;
+    Buffer A(*device, n * n), B(*device, n * n), C(*device, n * n);
+    device->fill(n * n, 1.0F, A.data());
+    device->fill(n * n, 1.0F, B.data());
+    const auto product = [&] {
+      device->gemm(Transpose::no, Transpose::no, n, n, n, 1.0F, A.data(), n, B.data(), n, 0.0F,
+                   C.data(), n);
+    };
+    product();
+    rate = 10 * 2.0 * std::pow(static_cast<double>(n), 3) / seconds(10, product);
+  }
+  return rate;
+}
+
+// `call` is one iteration; its kernels are timed twenty at a time.
+template <class Call>
+void measure(benchmark::State& state, Precision precision, double operations, double bytes,
+             Call&& call) {
+  constexpr int kCalls = 20;
+  call();
+  for (auto _ : state) state.SetIterationTime(seconds(kCalls, call) / kCalls);
+  const double floor =
+      std::max(operations / product_operations_per_s(precision), bytes / copied_bytes_per_s());
+  const auto n = static_cast<double>(state.iterations());
+  state.counters["GFLOP_per_s"] = {n * operations / 1e9, benchmark::Counter::kIsRate};
+  state.counters["GB_per_s"] = {n * bytes / 1e9, benchmark::Counter::kIsRate};
+  state.counters["floor_us"] = floor * 1e6;
+  state.counters["floor_ratio"] = {n * floor, benchmark::Counter::kIsRate};
+}
+
+// --- sparse products -----------------------------------------------------------------------------
+
+void check(cusparseStatus_t status) {
+  if (status != CUSPARSE_STATUS_SUCCESS) throw device_error("{}", cusparseGetErrorString(status));
+}
+
+// The operands of a batch's sparse layer, for both sides.
+struct SparseLayer {
+  SparseLayer(const Shape& shape, std::size_t batch)
+      : data(rows_of(shape, batch)),
+        device(make_cuda_device<float>(0)),
+        rows{batch,
+             data->feature_count,
+             nullptr,
+             data->feature_begin.data(),
+             data->feature_index.data(),
+             data->feature_value.data()},
+        W(*device, data->feature_count * kHidden),
+        bias(*device, kHidden),
+        Y(*device, batch * kHidden) {
+    for (Buffer* const buffer : {&W, &bias, &Y}) {
+      device->fill(buffer->size(), 0.01F, buffer->data());
+    }
+  }
+  double nonzeros() const { return static_cast<double>(data->nonzeros()); }
+  double distinct() const {
+    std::vector<Index> columns = data->feature_index;
+    std::sort(columns.begin(), columns.end());
+    return static_cast<double>(std::unique(columns.begin(), columns.end()) - columns.begin());
+  }
+  double batch_numbers() const { return static_cast<double>(Y.size()); }
+
+  DatasetPtr data;
+  std::unique_ptr<Device> device;
+  SparseRows<float> rows;
+  Buffer W, bias, Y;
+};
+
+// The batch as cuSPARSE's operand. Its descriptors are made once here; a training step would have to
+// make them anew.
+class CusparseLayer {
+ public:
+  explicit CusparseLayer(SparseLayer& layer) : layer_(layer) {
+    const Dataset& d = *layer.data;
+    const std::vector<int> begin(d.feature_begin.begin(), d.feature_begin.end());
+    const std::vector<int> index(d.feature_index.begin(), d.feature_index.end());
+    const auto rows = static_cast<std::int64_t>(d.rows()),
+               columns = static_cast<std::int64_t>(d.feature_count),
+               n = static_cast<std::int64_t>(kHidden);
+    check(cusparseCreate(&handle_));
+    check(cusparseCreateCsr(&X_, rows, columns, static_cast<std::int64_t>(d.nonzeros()), put(begin),
+                            put(index), put(d.feature_value), CUSPARSE_INDEX_32I,
+                            CUSPARSE_INDEX_32I, CUSPARSE_INDEX_BASE_ZERO, CUDA_R_32F));
+    check(cusparseCreateDnMat(&W_, columns, n, n, layer.W.data(), CUDA_R_32F, CUSPARSE_ORDER_ROW));
+    check(cusparseCreateDnMat(&Y_, rows, n, n, layer.Y.data(), CUDA_R_32F, CUSPARSE_ORDER_ROW));
+  }
+  ~CusparseLayer() {
+    cudaDeviceSynchronize();
+    for (void* const memory : memory_) layer_.device->release(memory);
+    cusparseDestroySpMat(X_);
+    cusparseDestroyDnMat(W_);
+    cusparseDestroyDnMat(Y_);
+    cusparseDestroy(handle_);
+  }
+
+  // Y = X W, or W += -1e-6 X^T Y, with a buffer that is there already from the second call on.
+  void multiply(bool transposed) {
+    const auto op = transposed ? CUSPARSE_OPERATION_TRANSPOSE : CUSPARSE_OPERATION_NON_TRANSPOSE;
+    const auto algorithm = transposed ? CUSPARSE_SPMM_ALG_DEFAULT : CUSPARSE_SPMM_CSR_ALG2;
+    const float alpha = transposed ? -1e-6F : 1.0F, beta = transposed ? 1.0F : 0.0F;
+    const cusparseDnMatDescr_t from = transposed ? Y_ : W_, to = transposed ? W_ : Y_;
+    if (buffer_ == nullptr) {
+      std::size_t bytes = 0;
+      check(cusparseSpMM_bufferSize(handle_, op, CUSPARSE_OPERATION_NON_TRANSPOSE, &alpha, X_, from,
+                                    &beta, to, CUDA_R_32F, algorithm, &bytes));
+      buffer_ = memory_.emplace_back(layer_.device->allocate(bytes));
+    }
+    check(cusparseSpMM(handle_, op, CUSPARSE_OPERATION_NON_TRANSPOSE, &alpha, X_, from, &beta, to,
+                       CUDA_R_32F, algorithm, buffer_));
+  }
+
+ private:
+  template <class T>
+  void* put(const std::vector<T>& host) {
+    void* const memory = memory_.emplace_back(layer_.device->allocate(host.size() * sizeof(T)));
+    layer_.device->upload(memory, host.data(), host.size() * sizeof(T));
+    layer_.device->synchronize();
+    return memory;
+  }
+
+  SparseLayer& layer_;
+  std::vector<void*> memory_;
+  cusparseHandle_t handle_ = nullptr;
+  cusparseSpMatDescr_t X_ = nullptr;
+  cusparseDnMatDescr_t W_ = nullptr, Y_ = nullptr;
+  void* buffer_ = nullptr;
+};
+
+// Z nonzeros in U columns: 8Z bytes of indices and values, U rows of W once, Y once. The update
+// reads Y (in L2 from the second nonzero on) and reads and writes the U rows.
+void sparse(benchmark::State& state, const Shape& shape, bool update, bool cusparse) {
+  SparseLayer layer(shape, static_cast<std::size_t>(state.range(0)));
+  Device& device = *layer.device;
+  const double h = static_cast<double>(kHidden), z = layer.nonzeros();
+  const double operations = 2 * z * h;
+  const double bytes =
+      8 * z + 4 * ((update ? 2 : 1) * layer.distinct() * h + layer.batch_numbers());
+  if (cusparse) {
+    CusparseLayer other(layer);
+    measure(state, Precision::fp32, operations, bytes, [&] { other.multiply(update); });
+    return;
+  }
+  const SparseRows<float> X = device.stage(layer.rows);
+  measure(state, Precision::fp32, operations, bytes, [&] {
+    if (update) {
+      device.sparse_update(X, kHidden, -1e-6F, layer.Y.data(), layer.W.data());
+    } else {
+      device.sparse_forward(X, kHidden, layer.W.data(), layer.bias.data(), true, layer.Y.data());
+    }
+  });
+}
+
+// --- whole steps ---------------------------------------------------------------------------------
+
+// As a worker takes them: batch after batch, the next one gathered while the GPU works.
+void step(benchmark::State& state, const Shape& shape, Precision precision) {
+  const auto size = static_cast<std::size_t>(state.range(0));
+  constexpr std::size_t kBatches = 4;
+  const DatasetPtr data = rows_of(shape, kBatches * size);
+  const auto device = make_cuda_device<float>(0, {.precision = precision});
+  const auto model = make_model<float>({shape.features, shape.labels, {kHidden}, Task::multilabel});
+  const auto context = model->make_context(*device);
+  Buffer w(*device, model->parameters());
+  const auto initial = initial_parameters<float>(model->shape(), 1, 0);
+  device->upload(w.data(), initial.data(), initial.size() * sizeof(float));
+  std::vector<Batch> batches;
+  for (std::size_t b = 0; b < kBatches; ++b) {
+    std::vector<Index> rows(size);
+    for (std::size_t i = 0; i < size; ++i) rows[i] = static_cast<Index>(b * size + i);
+    batches.emplace_back(*data, std::move(rows));
+  }
+  std::size_t next = 0;
+  context->upcoming = [&] { return &batches[next]; };
+  const auto h = static_cast<double>(kHidden), n = static_cast<double>(size),
+             labels = static_cast<double>(shape.labels),
+             z = n * static_cast<double>(shape.nonzeros);
+  double loss = 0;
+  measure(state, precision, 6 * n * h * labels + 4 * z * h,
+          4 * (3 * h * labels + 3 * z * h) + 16 * z, [&] {
+            const Batch& batch = batches[next];
+            next = (next + 1) % kBatches;
+            loss = model->step(*context, batch, 0.1F, w.data());
+            device->synchronize();  // as the clock of a worker does
+          });
+  if (!std::isfinite(loss)) state.SkipWithError("the loss is not finite");
+}
+
+void add_all() {
+  const auto add = [](const std::string& name, auto&& run) {
+    benchmark::RegisterBenchmark(name.c_str(), run)
+        ->Arg(256)
+        ->Arg(1024)
+        ->UseManualTime()
+        ->Unit(benchmark::kMicrosecond);
+  };
+  for (const Shape& shape : {kDelicious, kAmazon}) {
+    for (const bool update : {false, true}) {
+      for (const bool cusparse : {false, true}) {
+        add(fmt::format("{}/{}/{}", update ? "sparse_update" : "sparse_forward",
+                        cusparse ? "cusparse" : "own", shape.name),
+            [=](benchmark::State& state) { sparse(state, shape, update, cusparse); });
+      }
+    }
+    for (const auto& [precision, name] : {std::pair{Precision::fp32, "fp32"},
+                                          {Precision::tf32, "tf32"},
+                                          {Precision::bf16, "bf16"}}) {
+      add(fmt::format("step/{}/{}", name, shape.name),
+          [=, p = precision](benchmark::State& state) { step(state, shape, p); });
+    }
+  }
+}
+
+}  // namespace
+}  // namespace hetsgd
+
+int main(int argc, char** argv) {
+  benchmark::Initialize(&argc, argv);
+  if (const auto platform = hetsgd::cuda_platform(); platform.gpus.empty()) {
+    fmt::print(stderr, "skipped: {}\n", platform.problem);
+    return 77;
+  }
+  hetsgd::add_all();
+  benchmark::RunSpecifiedBenchmarks();
+  return 0;
+}

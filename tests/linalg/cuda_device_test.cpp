@@ -1,0 +1,98 @@
+// A GPU as a device: its memory, transfers and batches, and several devices on one GPU.
+#include "linalg/cuda_compare.hpp"
+
+namespace hetsgd::test {
+namespace {
+
+template <class Real>
+class CudaDevice : public ::testing::Test {};
+TYPED_TEST_SUITE(CudaDevice, RealTypes);
+
+TYPED_TEST(CudaDevice, NamesItselfAndRefusesWhatIsNotThere) {
+  EXPECT_EQ(gpu<TypeParam>().name().rfind("cuda:0 (", 0), 0U);
+  EXPECT_EQ(gpu<TypeParam>().name(), cuda_device_name(0));
+  const int none = static_cast<int>(cuda_platform().gpus.size());
+  try {
+    make_cuda_device<TypeParam>(none);
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ExitCode::device);
+    EXPECT_NE(error.hint().find("cuda:0 ("), std::string::npos) << error.hint();
+  }
+}
+
+TYPED_TEST(CudaDevice, TransfersRoundTripAndTheHostMayReuseItsMemory) {
+  auto& device = gpu<TypeParam>();
+  for (const std::size_t bytes : {0UL, 1UL, 4UL << 20, (4UL << 20) + 3, (21UL << 20) + 5}) {
+    std::vector<char> host(bytes), back(bytes);
+    for (std::size_t i = 0; i < bytes; ++i) host[i] = static_cast<char>(i * 7 + i / 1000);
+    const std::vector<char> original = host;
+    void* const memory = device.allocate(bytes);
+    ASSERT_NE(memory, nullptr);
+    EXPECT_EQ(reinterpret_cast<std::uintptr_t>(memory) % 64, 0U);
+    EXPECT_FALSE(device.host_accessible(memory));
+    EXPECT_TRUE(device.host_accessible(host.data()));
+    device.upload(memory, host.data(), bytes);
+    std::fill(host.begin(), host.end(), 'x');
+    device.download(back.data(), memory, bytes);
+    EXPECT_EQ(back, original);
+    device.release(memory);
+  }
+  EXPECT_TRUE(device.host_accessible(nullptr));
+}
+
+TYPED_TEST(CudaDevice, ExhaustionSaysHowMuchWasNeeded) {
+  try {
+    gpu<TypeParam>().allocate(std::size_t{1} << 50);
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ExitCode::device);
+    EXPECT_NE(std::string(error.what()).find("out of memory"), std::string::npos) << error.what();
+    EXPECT_FALSE(error.hint().empty());
+  }
+  compare<TypeParam>([](auto& side) {  // and the device is as good as before
+    auto x = side.put({1, 2, 3});
+    side.take(side.device.squared_norm(3, x.data()));
+  });
+}
+
+TYPED_TEST(CudaDevice, StagedBatchesOutliveTheHostsArraysAndOneMoreBatch) {
+  auto& device = gpu<TypeParam>();
+  RandomSparse first(20, 50, 7, 1);
+  const std::vector<double> dense = first.dense(true);
+  const auto staged = device.stage(first.template view<TypeParam>(true));
+  std::fill(first.index.begin(), first.index.end(), 0U);
+  std::fill(first.value.begin(), first.value.end(), kNan);
+  const RandomSparse other(300, 50, 20, 2);
+  device.stage(other.template view<TypeParam>(true));
+  std::vector<float> identity(50 * 50);
+  for (std::size_t i = 0; i < 50; ++i) identity[i * 51] = 1;
+  Side<TypeParam> side{device};
+  auto W = side.put(identity), Y = side.put(std::vector<float>(20 * 50));
+  device.sparse_forward(staged, 50, W.data(), nullptr, false, Y.data());
+  side.take(Y);
+  EXPECT_EQ(side.results[0], dense);
+  device.stage(other.template view<TypeParam>(true));
+  EXPECT_THROW(device.sparse_forward(staged, 50, W.data(), nullptr, false, Y.data()), CheckFailure);
+  EXPECT_THROW(device.sparse_forward(other.template view<TypeParam>(true), 50, W.data(), nullptr,
+                                     false, Y.data()),
+               CheckFailure);
+}
+
+TYPED_TEST(CudaDevice, DevicesOfOneGpuWorkSideBySide) {
+  const auto second = make_cuda_device<TypeParam>(0);
+  Side<TypeParam> a{gpu<TypeParam>()}, b{*second};
+  auto x = a.put(random_vector<float>(100'000, 1)), y = b.put(random_vector<float>(100'000, 1));
+  for (int i = 0; i < 50; ++i) {
+    a.device.axpby(x.size(), TypeParam(1), x.data(), TypeParam(0.5), x.data());
+    b.device.axpby(y.size(), TypeParam(1), y.data(), TypeParam(0.5), y.data());
+  }
+  a.take(x);
+  b.take(y);
+  EXPECT_EQ(a.results, b.results);
+}
+
+}  // namespace
+}  // namespace hetsgd::test
+
+int main(int argc, char** argv) { return hetsgd::test::run_gpu_tests(argc, argv); }

@@ -1,0 +1,148 @@
+// Models on a GPU: against the CPU, the next batch taken ahead, and memory that does not suffice.
+#include <gtest/gtest.h>
+
+#include <charconv>
+
+#include "linalg/reference.hpp"
+#include "model/problems.hpp"
+#include "support/gpu.hpp"
+#include "support/gpu_memory.hpp"
+
+namespace hetsgd::test {
+namespace {
+
+// A problem's model and parameters on GPU 0.
+struct OnGpu {
+  explicit OnGpu(const Problem<float>& problem)
+      : device(make_cuda_device<float>(0)),
+        model(*problem.model),
+        context(model.make_context(*device)),
+        w(*device, problem.w.size()) {
+    device->upload(w.data(), problem.w.data(), problem.w.size() * sizeof(float));
+  }
+  std::vector<float> parameters() const {
+    std::vector<float> host(w.size());
+    device->download(host.data(), w.data(), host.size() * sizeof(float));
+    return host;
+  }
+
+  std::unique_ptr<Device> device;
+  const Model& model;
+  std::unique_ptr<ModelContext> context;
+  Buffer w;
+};
+
+// Ten steps, gradients and measurements of all kinds of models.
+TEST(CudaModel, FollowsTheCpuInDouble) {
+  for (const Kind& kind : all_kinds()) {
+    SCOPED_TRACE(kind.name);
+    Problem<double> expected(kind);
+    Problem<float> problem(kind);
+    expected.w = {problem.w.begin(), problem.w.end()};
+    OnGpu actual(problem);
+    Gradient g = make_gradient(actual.model, *actual.device);
+    auto G = make_gradient(*expected.model, *expected.device);
+    for (std::size_t i = 0; i < 10; ++i) {
+      const Batch batch = batch_of(*problem.data, 3 * i, 1 + 2 * i);
+      const Batch same = batch_of(*expected.data, 3 * i, 1 + 2 * i);
+      const double loss = actual.model.gradient(*actual.context, batch, actual.w.data(), g);
+      const double exact = expected.model->gradient(*expected.context, same, expected.w.data(), G);
+      EXPECT_NEAR(loss, exact, 1e-5 * std::max(1.0, exact));
+      EXPECT_EQ(g.rows, G.rows);
+      std::vector<float> flat(g.flat.size());
+      actual.device->download(flat.data(), g.flat.data(), flat.size() * sizeof(float));
+      expect_close(flat, {G.flat.span().begin(), G.flat.span().end()}, 1e-5, "gradient");
+      actual.model.step(*actual.context, batch, 0.1F, actual.w.data());
+      expected.model->step(*expected.context, same, 0.1, expected.w.data());
+    }
+    expect_close(actual.parameters(), expected.w, 1e-5, "parameters");
+  }
+}
+
+TEST(CudaModel, RanksAsScoresSay) {
+  for (const Kind& kind : all_kinds()) {
+    if (kind.task == Task::binary) continue;
+    SCOPED_TRACE(kind.name);
+    Problem<float> problem(kind);
+    OnGpu gpu(problem);
+    const Batch batch = batch_of(*problem.data, 5, 40);
+    std::vector<std::uint32_t> expected(40 * 5), actual(40 * 5);
+    const double exact =
+        problem.model->rank(*problem.context, batch, problem.w.data(), 5, expected.data());
+    std::vector<float> logits(40 * problem.model->outputs());
+    EXPECT_EQ(exact,
+              problem.model->scores(*problem.context, batch, problem.w.data(), logits.data()));
+    std::vector<std::uint32_t> top(40 * 5);
+    problem.device->top_k(40, problem.model->outputs(), logits.data(), 5, top.data());
+    EXPECT_EQ(expected, top);
+    EXPECT_NEAR(gpu.model.rank(*gpu.context, batch, gpu.w.data(), 5, actual.data()), exact,
+                1e-5 * exact);
+    EXPECT_EQ(actual, expected);
+  }
+}
+
+// The second step finds on the GPU what its batch was when the first step was computed.
+TEST(CudaModel, TakesTheNextBatchAhead) {
+  const Kind kind{"multilabel", Task::multilabel, {9}};
+  Problem<float> problem(kind);
+  auto data = std::make_shared<Dataset>(*problem.data);
+  const Batch first = batch_of(*data, 0, 20), second = batch_of(*data, 20, 20);
+  OnGpu plain(problem), ahead(problem), wrong(problem);
+  ahead.context->upcoming = [&] { return &second; };
+  wrong.context->upcoming = [&] { return &first; };
+  std::vector<double> losses;
+  for (OnGpu* const gpu : {&plain, &ahead, &wrong}) {
+    losses.push_back(gpu->model.step(*gpu->context, first, 0.1F, gpu->w.data()));
+  }
+  EXPECT_EQ(losses[1], losses[0]);
+  const double loss = plain.model.step(*plain.context, second, 0.1F, plain.w.data());
+  // A wrong answer changes nothing.
+  EXPECT_EQ(wrong.model.step(*wrong.context, second, 0.1F, wrong.w.data()), loss);
+  std::fill(data->feature_value.begin(), data->feature_value.end(), 0.0F);
+  EXPECT_EQ(ahead.model.step(*ahead.context, second, 0.1F, ahead.w.data()), loss);
+  EXPECT_EQ(ahead.parameters(), plain.parameters());
+  EXPECT_EQ(wrong.parameters(), plain.parameters());
+  // What was taken ahead serves once: now the values are zeros.
+  ahead.context->upcoming = nullptr;
+  EXPECT_NE(ahead.model.step(*ahead.context, second, 0.0F, ahead.w.data()),
+            plain.model.step(*wrong.context, first, 0.0F, wrong.w.data()));
+}
+
+// The message says how much was needed, for what, and which batch fits; and it does.
+TEST(CudaModel, OutOfMemoryNamesABatchThatFits) {
+  const Index labels = 20'000;
+  auto data = random_data(Task::multilabel, 13, labels, 1024, 5);
+  const auto model = make_model<float>({13, labels, {8}, Task::multilabel});
+  const auto device = make_cuda_device<float>(0);
+  Buffer w(*device, model->parameters());
+  device->fill(w.size(), 0.01F, w.data());
+  const auto context = model->make_context(*device);
+  const auto step = [&](std::size_t size) {
+    return model->step(*context, batch_of(*data, 0, size), 0.1F, w.data());
+  };
+  step(4);
+  const MemoryHog hog(*device, std::size_t{10} << 20);
+  std::size_t fits = 0;
+  try {
+    step(1024);
+    FAIL();
+  } catch (const MemoryError& error) {
+    EXPECT_EQ(error.code(), ExitCode::device);
+    const std::string what = error.what(), hint = error.hint();
+    EXPECT_NE(what.find("cuda:0"), std::string::npos) << what;
+    EXPECT_NE(what.find("MiB were needed for the logits of a batch"), std::string::npos) << what;
+    EXPECT_NE(what.find("in a batch of 1024 samples"), std::string::npos) << what;
+    const std::string before = "--batch-size ";
+    ASSERT_EQ(hint.rfind(before, 0), 0U) << hint;
+    std::from_chars(hint.data() + before.size(), hint.data() + hint.size(), fits);
+  }
+  ASSERT_GT(fits, 10U);  // 80 kB of scores per sample, and some slack
+  ASSERT_LT(fits, 131U);
+  const double loss = step(fits);
+  EXPECT_TRUE(std::isfinite(loss));
+}
+
+}  // namespace
+}  // namespace hetsgd::test
+
+int main(int argc, char** argv) { return hetsgd::test::run_gpu_tests(argc, argv); }

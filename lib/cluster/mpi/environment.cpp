@@ -33,6 +33,39 @@ std::string mpi_library() {
   return text;
 }
 
+void mpi_native_all_reduce(std::span<float> x) {
+  constexpr std::size_t kMost = std::size_t{1} << 30;  // counts are ints
+  for (std::size_t at = 0; at < x.size(); at += kMost) {
+    const auto part = x.subspan(at, std::min(kMost, x.size() - at));
+    MPI_Allreduce(MPI_IN_PLACE, part.data(), static_cast<int>(part.size()), MPI_FLOAT, MPI_SUM,
+                  MPI_COMM_WORLD);
+  }
+}
+
+double mpi_agree(const std::function<double()>& prepare, Seconds peer_timeout) {
+  mpi::Environment& here = mpi::Environment::get();
+  double answer = 0;
+  std::exception_ptr error;
+  try {
+    answer = prepare();
+  } catch (...) {
+    error = std::current_exception();
+  }
+  const int rank = here.rank().rank;
+  std::optional<mpi::Failure> failure;
+  if (error) failure = mpi::Failure::of(error, rank, rank == 0 ? 1 : here.rank().size);
+  const auto agreement = here.coordinator().agree(answer, failure, peer_timeout);
+  if (agreement.failed < 0) return agreement.answer;
+  here.note_failure();
+  if (error && agreement.failed == rank) std::rethrow_exception(error);
+  std::rethrow_exception(agreement.failure.exception());
+}
+
+bool mpi_root_is_lost() {
+  mpi::Environment* const here = environment;
+  return here && here->coordinator().root_is_lost();
+}
+
 int leave_mpi(int exit_code) {
   mpi::Environment* const here = environment;
   return here ? here->leave(exit_code) : exit_code;

@@ -5,6 +5,8 @@
 // nothing. Only launched_by_mpi() never initialises it.
 #pragma once
 
+#include <functional>
+#include <span>
 #include <string>
 
 #include "cluster/control.hpp"
@@ -15,6 +17,8 @@ namespace hetsgd {
 // True if a launcher (mpirun, srun, ...) started this process as one of several or as the only one:
 // read from the environment variables that it sets.
 bool launched_by_mpi();
+// The rank as the launcher says it in the environment; 0 where it does not.
+int launched_rank();
 
 struct MpiRank {
   int rank = 0;
@@ -31,9 +35,20 @@ const MpiRank& mpi_rank();
 Control& mpi_control();
 // "Open MPI v4.1.4, ..." of the library at run time; empty without MPI. Does not initialise it.
 std::string mpi_library();
+// In place, the sum over all ranks by MPI_Allreduce itself: what our own is compared with. Inside of
+// a run, called by every rank's worker. Errors: device (built without MPI).
+void mpi_native_all_reduce(std::span<float> x);
 // How often the thread that carries control messages looks for them (default 200 us). Before
 // anything that initialises MPI.
 void set_mpi_control_interval(Seconds interval);
+
+// Collective, outside of the cluster's run(): runs `prepare` on every rank, and when all have done
+// it returns rank 0's answer. Where it throws, every rank throws the error of the lowest rank on
+// which it did; the text names the rank, unless it is rank 0. Errors: runtime, a rank gives no sign
+// of life for `peer_timeout`.
+double mpi_agree(const std::function<double()>& prepare, Seconds peer_timeout);
+// Rank 0, which talks for all, gives no sign of life.
+bool mpi_root_is_lost();
 
 // The last thing that a program does with MPI: waits until all ranks have come here, finalises MPI
 // and returns the exit code. Where a rank cannot come any more (it was lost, or does not follow

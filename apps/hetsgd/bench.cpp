@@ -5,7 +5,10 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "cluster/cuda/gpu_group.hpp"
+#include "cluster/mpi/mpi_cluster.hpp"
 #include "cluster/profile.hpp"
+#include "cluster/threads/devices.hpp"
 #include "collective/all_reduce_bench.hpp"
 #include "commands.hpp"
 #include "core/error.hpp"
@@ -13,6 +16,7 @@
 #include "core/text.hpp"
 #include "core/version.hpp"
 #include "overwrite.hpp"
+#include "ranks.hpp"
 #include "result/environment.hpp"
 #include "result/output.hpp"
 #include "result/statistics.hpp"
@@ -25,12 +29,18 @@ enum class Format { text, markdown, csv, json };
 
 constexpr std::uint64_t kLargest = std::uint64_t{1} << 40;
 
+// What no all_reduce of a size can do without, on real clusters.
+struct Floor {
+  double time_s = 0;            // median; 0: the clock is simulated
+  double peer_bytes_per_s = 0;  // GPUs: as pairs of them exchange buffers
+};
+
 struct Row {
   std::size_t bytes = 0;
   std::string op;
+  Floor floor;
   BenchTimes times = {};
-  double time_s = 0;   // median
-  double floor_s = 0;  // median; 0: the clock is simulated
+  double time_s = 0;  // median
 };
 
 class BenchAllReduce final : public Command {
@@ -39,6 +49,8 @@ class BenchAllReduce final : public Command {
     return {.name = "bench all_reduce",
             .summary = "time and bandwidth of all_reduce by size and operator, as nccl-tests do",
             .examples = {"hetsgd bench all_reduce --op sum,adasum -b 4K -e 64M -f 4",
+                         "hetsgd bench all_reduce --devices cuda:all -b 1M -e 256M -f 4",
+                         "mpirun -n 4 hetsgd bench all_reduce",
                          "hetsgd bench all_reduce --op ring,adasum --cluster sim --workers 64 "
                          "--network ethernet-1g",
                          "hetsgd bench all_reduce -n 100 --format json -o all_reduce.json"}};
@@ -47,16 +59,24 @@ class BenchAllReduce final : public Command {
   void declare(OptionSet& set) override {
     std::vector<std::string> names;
     for (const BenchOperator& op : bench_operators()) names.push_back(op.name + ": " + op.help);
-    set.add("op", ops_, fmt::format("operators, separated by commas; {}", fmt::join(names, "; ")));
+    set.add("op", ops_,
+            fmt::format("operators, separated by commas; empty: sum and adasum, on GPUs all of "
+                        "theirs, under MPI beside its own; {}",
+                        fmt::join(names, "; ")));
     set.add("min_bytes", min_bytes_, "smallest buffer of one worker, e.g. 4K").unit("bytes");
     set.add("max_bytes", max_bytes_, "largest buffer").unit("bytes");
     set.add("factor", factor_, "between one size and the next").at_least(2);
     set.add("iterations", iterations_, "timed iterations per size and operator").at_least(1);
     set.add("warmup", warmup_, "iterations before them, off the clock").at_least(0);
     set.add("check", check_, "compare the result with that of one process");
-    set.add("workers", workers_, "number of workers").symbol("P").range(1, 1 << 16);
-    set.add("cluster", cluster_, "threads (real time) or sim (virtual time)");
-    set.add("devices", devices_, "threads: a device per worker, e.g. cpu:1; the last repeats");
+    set.add("workers", workers_, "number of workers; 0: as many as --devices or MPI ranks, or 2")
+        .symbol("P")
+        .range(0, 1 << 16);
+    set.add("cluster", cluster_,
+            "threads (real time), sim (virtual time) or mpi (the default under mpirun)");
+    set.add("devices", devices_,
+            "threads, mpi: a device per worker, e.g. cpu:1, cuda:0,cuda:1 or cuda:all; the last "
+            "repeats");
     set.add("profile", profile_, "sim: device profile, built-in name or JSON file");
     set.add("network", network_, "sim: network model, built-in name or JSON file");
     set.add_choice("format", format_,
@@ -70,34 +90,102 @@ class BenchAllReduce final : public Command {
   }
 
   int run(OptionSet&, const std::vector<std::string>&) override {
+    settle();
     const std::vector<const BenchOperator*> ops = operators();
     const std::vector<std::size_t> all_sizes = sizes();
-    if (output_ != "-") {
-      refuse_to_overwrite(output_, overwrite_);
-      check_writable(output_);
-    }
+    TrainOptions together;
+    together.cluster = cluster_;
+    speaks_ = speaks(together);
+    decide_together(together, [&] {
+      if (output_ != "-") {
+        refuse_to_overwrite(output_, overwrite_);
+        check_writable(output_);
+      }
+      return true;
+    });
     const ClusterOptions options = cluster_options();
-    shared_memory_ = !make_cluster(cluster_, options)->is_virtual();
+    real_ = !make_cluster(cluster_, options)->is_virtual();
     const AllReduceBench bench(cluster_, options, iterations_, warmup_);
     std::vector<Row> rows;
     for (const std::size_t bytes : all_sizes) measure(bench, bytes, ops, rows);
+    if (!speaks_) return verdict(rows);
     show_status("");
     write(format_ == Format::json ? rows_json(rows).dump(1) + "\n" : rows_table(rows));
-    if (shared_memory_ && format_ == Format::text) {
-      note(
-          "floor: every worker adds 1 to its buffer, all at the same time: the reads and writes "
-          "that an all_reduce cannot do without");
+    if (real_ && format_ == Format::text) {
+      note("{}", gpus_
+                     ? "floor: what every GPU sends in an all_reduce, 2 (P-1)/P of the bytes, at "
+                       "the rate at which pairs of GPUs exchange buffers of this size"
+                     : "floor: every worker adds 1 to its buffer, all at the same time: the reads "
+                       "and writes that an all_reduce cannot do without");
     }
     return verdict(rows);
   }
 
  private:
+  // What follows from the devices and the launcher.
+  void settle() {
+    for (const std::string& device : threads::split_devices({devices_})) {
+      list_.push_back(device);
+      gpus_ = gpus_ && device.starts_with("cuda");
+      cores_ = cores_ && !device.starts_with("cuda");
+    }
+    if (cluster_ == "mpi") {
+      if (workers_ == 0) workers_ = mpi_rank().size;
+    } else if (cluster_ == "sim") {
+      cores_ = true;  // whatever --devices says
+      gpus_ = false;
+    }
+    if (workers_ == 0) workers_ = std::max(2, static_cast<int>(list_.size()));
+  }
+
+  std::string default_operators() const {
+    if (cluster_ == "mpi") return cores_ ? "sum,mpi,adasum" : "sum,adasum";
+    if (!gpus_) return "sum,adasum";
+    std::vector<int> gpus;  // by worker, as far as NCCL asks
+    for (const std::string& device : list_) {
+      gpus.push_back(static_cast<int>(
+          parse_integer("--devices cuda:N", std::string_view(device).substr(5), 0, 1024)));
+    }
+    gpus.resize(static_cast<std::size_t>(std::max(workers_, 1)), gpus.back());
+    const std::string problem = cuda::nccl_problem(gpus);
+    if (!problem.empty()) note("without nccl: {}", problem);
+    return (problem.empty() ? std::string("nccl,") : std::string()) +
+           "gpu-ring,gpu-tree,gpu-host,adasum";
+  }
+
   std::vector<const BenchOperator*> operators() const {
     std::vector<const BenchOperator*> list;
-    for (const std::string_view name : split(ops_, ',')) {
-      list.push_back(&find_bench_operator("--op", std::string(trim(name))));
+    const std::string ops = ops_.empty() ? default_operators() : ops_;
+    for (const std::string_view name : split(ops, ',')) {
+      const BenchOperator& op = find_bench_operator("--op", std::string(trim(name)));
+      check_place(op);
+      list.push_back(&op);
     }
     return list;
+  }
+
+  void check_place(const BenchOperator& op) const {
+    const auto refuse = [&](std::string_view expected, std::string_view hint) {
+      throw with_hint(usage_error("--op: found {}, which is for {}", op.name, expected),
+                      std::string(hint));
+    };
+    switch (op.place) {
+      case BenchPlace::anywhere:
+        return;
+      case BenchPlace::host:
+        if (!cores_) refuse("workers on cores", "use --devices cpu:1");
+        return;
+      case BenchPlace::gpus:
+        if (!gpus_ || cluster_ != "threads") {
+          refuse("workers on GPUs in --cluster threads", "use --devices cuda:0,cuda:1");
+        }
+        return;
+      case BenchPlace::mpi:
+        if (cluster_ != "mpi" || !cores_) {
+          refuse("--cluster mpi with workers on cores", "start it with mpirun -n 4");
+        }
+        return;
+    }
   }
 
   // Whole numbers of float32, from --min-bytes times --factor up to --max-bytes.
@@ -126,7 +214,7 @@ class BenchAllReduce final : public Command {
     options.workers = workers_;
     options.profile = load_device_profile(profile_);
     options.network = load_network_model(network_);
-    for (const std::string_view device : split(devices_, ',')) options.devices.emplace_back(device);
+    options.devices = list_;
     return options;
   }
 
@@ -134,21 +222,26 @@ class BenchAllReduce final : public Command {
                const std::vector<const BenchOperator*>& ops, std::vector<Row>& rows) const {
     const std::size_t count = bytes / sizeof(float);
     const auto status = [&](const std::string& what) {
-      if (!detect_terminal().terminal) return;
+      if (!speaks_ || !detect_terminal().terminal) return;
       show_status(fmt::format("{}, {}", format_bytes(static_cast<double>(bytes)), what));
     };
-    double floor_s = 0;
-    if (shared_memory_) {
-      status("floor");
-      floor_s = median(bench.floor(count).time_s);
-    }
+    const Floor floor = real_ ? floor_of(bench, count, status) : Floor();
     for (const BenchOperator* op : ops) {
       status(op->name);
-      Row row{.bytes = bytes, .op = op->name, .floor_s = floor_s};
+      Row row{.bytes = bytes, .op = op->name, .floor = floor};
       row.times = bench.measure(*op, count, check_);
       row.time_s = median(row.times.time_s);
       rows.push_back(std::move(row));
     }
+  }
+
+  template <class Status>
+  Floor floor_of(const AllReduceBench& bench, std::size_t count, const Status& status) const {
+    status("floor");
+    if (cores_) return {.time_s = median(bench.floor(count).time_s)};
+    const double exchange_s = median(bench.exchange(count).time_s);
+    return {.time_s = exchange_s * 2 * (workers_ - 1) / workers_,
+            .peer_bytes_per_s = static_cast<double>(count * sizeof(float)) / exchange_s};
   }
 
   // Bytes over time, and what of it every link must carry at least: 2 (P-1)/P of the bytes.
@@ -160,7 +253,7 @@ class BenchAllReduce final : public Command {
   std::string rows_table(const std::vector<Row>& rows) const {
     std::vector<std::string> header = {"size(B)",  "count",       "type",        "redop",
                                        "time(us)", "algbw(GB/s)", "busbw(GB/s)", "#wrong"};
-    if (shared_memory_) header.insert(header.end(), {"floor(us)", "time/floor"});
+    if (real_) header.insert(header.end(), {"floor(us)", "time/floor"});
     Table table(header);
     for (const Row& row : rows) {
       std::vector<std::string> cells = {fmt::format("{}", row.bytes),
@@ -171,9 +264,9 @@ class BenchAllReduce final : public Command {
                                         fmt::format("{:.3f}", 1e-9 * algbw(row)),
                                         fmt::format("{:.3f}", 1e-9 * busbw(row)),
                                         check_ ? fmt::format("{}", row.times.wrong) : "-"};
-      if (shared_memory_) {
-        cells.push_back(fmt::format("{:.2f}", 1e6 * row.floor_s));
-        cells.push_back(fmt::format("{:.2f}", row.time_s / row.floor_s));
+      if (real_) {
+        cells.push_back(fmt::format("{:.2f}", 1e6 * row.floor.time_s));
+        cells.push_back(fmt::format("{:.2f}", row.time_s / row.floor.time_s));
       }
       table.add(std::move(cells));
     }
@@ -187,26 +280,29 @@ class BenchAllReduce final : public Command {
     for (const Row& row : rows) {
       const auto [least, most] =
           std::minmax_element(row.times.time_s.begin(), row.times.time_s.end());
-      list.push_back(
-          {{"size_bytes", row.bytes},
-           {"count", row.bytes / sizeof(float)},
-           {"type", "float"},
-           {"redop", row.op},
-           {"time_s", {{"median", row.time_s}, {"min", *least}, {"max", *most}}},
-           {"algbw_bytes_per_s", algbw(row)},
-           {"busbw_bytes_per_s", busbw(row)},
-           {"wrong", check_ ? nlohmann::json(row.times.wrong) : nlohmann::json()},
-           {"floor_s", shared_memory_ ? nlohmann::json(row.floor_s) : nlohmann::json()}});
+      list.push_back({{"size_bytes", row.bytes},
+                      {"count", row.bytes / sizeof(float)},
+                      {"type", "float"},
+                      {"redop", row.op},
+                      {"time_s", {{"median", row.time_s}, {"min", *least}, {"max", *most}}},
+                      {"algbw_bytes_per_s", algbw(row)},
+                      {"busbw_bytes_per_s", busbw(row)},
+                      {"wrong", check_ ? nlohmann::json(row.times.wrong) : nlohmann::json()},
+                      {"peer_bytes_per_s", row.floor.peer_bytes_per_s > 0
+                                               ? nlohmann::json(row.floor.peer_bytes_per_s)
+                                               : nlohmann::json()},
+                      {"floor_s", real_ ? nlohmann::json(row.floor.time_s) : nlohmann::json()}});
     }
     nlohmann::json result = {{"benchmark", "all_reduce"},
                              {"version", version_json()},
                              {"environment", environment_json()},
                              {"cluster", cluster_},
                              {"workers", workers_},
+                             {"devices", list_},
                              {"iterations", iterations_},
                              {"warmup", warmup_},
                              {"results", std::move(list)}};
-    if (!shared_memory_) result.update({{"profile", profile_}, {"network", network_}});
+    if (!real_) result.update({{"profile", profile_}, {"network", network_}});
     return result;
   }
 
@@ -227,19 +323,23 @@ class BenchAllReduce final : public Command {
     return static_cast<int>(ExitCode::runtime);
   }
 
-  std::string ops_ = "sum,adasum";
+  std::string ops_;
   std::string min_bytes_ = "4K", max_bytes_ = "64M";
   std::uint64_t factor_ = 2;
   int iterations_ = 20, warmup_ = 5;
   bool check_ = true;
-  int workers_ = 2;
-  std::string cluster_ = "threads";
+  int workers_ = 0;
+  std::string cluster_ = launched_by_mpi() ? "mpi" : "threads";
   std::string devices_ = "cpu:1";
   std::string profile_ = "v100", network_ = "pcie3";
   Format format_ = Format::text;
   std::string output_ = "-";
   bool overwrite_ = false;
-  bool shared_memory_ = false;  // the cluster's workers run on this machine, at once
+
+  std::vector<std::string> list_;    // of devices
+  bool gpus_ = true, cores_ = true;  // all workers have a GPU; none has
+  bool real_ = false;                // the clock is
+  bool speaks_ = true;               // this process writes
 };
 
 }  // namespace

@@ -1,9 +1,10 @@
 #include "collective/all_reduce_bench.hpp"
 
 #include <algorithm>
-#include <atomic>
 #include <cmath>
+#include <mutex>
 
+#include "cluster/mpi/mpi_cluster.hpp"
 #include "cluster/reduce.hpp"
 #include "collective/adasum.hpp"
 #include "collective/halving_doubling.hpp"
@@ -62,6 +63,7 @@ std::unique_ptr<BenchReduction> make_sum(Node& node, std::size_t) {
 void own(Comm& comm, std::span<float> x, std::vector<float>&) {
   comm.all_reduce(x, ReduceOp::sum, Traffic::gradients);
 }
+void native(Comm&, std::span<float> x, std::vector<float>&) { mpi_native_all_reduce(x); }
 void ring(Comm& comm, std::span<float> x, std::vector<float>& scratch) {
   ring_all_reduce(comm, kTag, x, scratch, ReduceOp::sum, Traffic::gradients);
 }
@@ -92,6 +94,19 @@ class AddOne final : public BenchReduction {
   }
 };
 
+class Exchange final : public BenchReduction {
+ public:
+  Exchange(Node& node, std::size_t count) : comm_(node.comm()), incoming_(node.device(), count) {}
+  void operator()(std::span<float> x) override {
+    const int peer = comm_.rank() ^ 1;
+    if (peer < comm_.size()) comm_.exchange<float>(peer, kTag, x, incoming_.span());
+  }
+
+ private:
+  Comm& comm_;
+  Buffer incoming_;
+};
+
 double largest(std::span<const float> x) {
   double most = 0;
   for (const float number : x) most = std::max(most, std::abs(static_cast<double>(number)));
@@ -101,16 +116,26 @@ double largest(std::span<const float> x) {
 }  // namespace
 
 const std::vector<BenchOperator>& bench_operators() {
+  constexpr auto kAnywhere = BenchPlace::anywhere, kHost = BenchPlace::host,
+                 kGpus = BenchPlace::gpus;
   static const std::vector<BenchOperator> list = {
-      {"sum", "the cluster's own all_reduce", make_sum<own>, sum_of, true},
-      {"ring", "a sum over messages, around a ring", make_sum<ring>, sum_of, true},
+      {"sum", "the cluster's own all_reduce", make_sum<own>, sum_of, true, kAnywhere},
+      {"nccl", "GPUs: by NCCL", make_sum<own>, sum_of, true, kGpus, AllReduce::nccl},
+      {"gpu-ring", "GPUs: multi-stream, around a ring", make_sum<own>, sum_of, true, kGpus,
+       AllReduce::ring},
+      {"gpu-tree", "GPUs: multi-stream, along trees", make_sum<own>, sum_of, true, kGpus,
+       AllReduce::tree},
+      {"gpu-host", "GPUs: through host memory", make_sum<own>, sum_of, true, kGpus,
+       AllReduce::host},
+      {"mpi", "MPI_Allreduce itself", make_sum<native>, sum_of, true, BenchPlace::mpi},
+      {"ring", "a sum over messages, around a ring", make_sum<ring>, sum_of, true, kHost},
       {"halving-doubling", "a sum over messages, by vector halving and distance doubling",
-       make_sum<halving_doubling>, sum_of, true},
-      {"tree", "a sum over messages, to rank 0 and back", make_sum<tree>, sum_of, true},
+       make_sum<halving_doubling>, sum_of, true, kHost},
+      {"tree", "a sum over messages, to rank 0 and back", make_sum<tree>, sum_of, true, kHost},
       {"adasum", "Adasum as a tree, by vector halving and distance doubling",
-       make_adasum<AdasumShape::tree>, adasum_at_one_place<AdasumShape::tree>, false},
+       make_adasum<AdasumShape::tree>, adasum_at_one_place<AdasumShape::tree>, false, kAnywhere},
       {"adasum-linear", "Adasum of one rank after the other", make_adasum<AdasumShape::linear>,
-       adasum_at_one_place<AdasumShape::linear>, false}};
+       adasum_at_one_place<AdasumShape::linear>, false, kHost}};
   return list;
 }
 
@@ -147,32 +172,37 @@ AllReduceBench::AllReduceBench(std::string cluster, ClusterOptions options, int 
 }
 
 template <class SetUp>
-BenchTimes AllReduceBench::run(std::size_t count, SetUp set_up, const std::vector<float>* expected,
-                               double tolerance) const {
-  const auto ranks = static_cast<std::size_t>(options_.workers);
-  std::vector<std::vector<double>> times(ranks);
-  std::atomic<std::uint64_t> wrong = 0;
-  make_cluster(cluster_, options_)->run([&](Node& node) {
+BenchTimes AllReduceBench::run(AllReduce method, std::size_t count, SetUp set_up,
+                               const std::vector<float>* expected, double tolerance) const {
+  BenchTimes result;
+  std::mutex mutex;
+  ClusterOptions options = options_;
+  options.all_reduce = method;
+  make_cluster(cluster_, options)->run([&](Node& node) {
     const auto operation = set_up(node);
     const std::vector<float> mine = input(node.rank(), count);
-    std::vector<float> x(count);
-    std::vector<double>& time_s = times[static_cast<std::size_t>(node.rank())];
+    Buffer x(node.device(), count);
+    std::vector<double> time_s;
     for (int i = -warmup_; i < iterations_; ++i) {
-      std::copy(mine.begin(), mine.end(), x.begin());
+      node.device().upload(x.data(), mine.data(), count * sizeof(float));
+      node.device().synchronize();
       node.comm().barrier();
       const Seconds start = node.now();
-      (*operation)(x);
+      (*operation)(x.span());
       const Seconds end = node.now();
       if (i >= 0) time_s.push_back((end - start).count());
     }
-    if (expected) wrong += count_wrong(x, *expected, tolerance);
-  });
-  BenchTimes result{.time_s = times.front(), .wrong = wrong};
-  for (const auto& time_s : times) {
-    for (std::size_t i = 0; i < time_s.size(); ++i) {
-      result.time_s[i] = std::max(result.time_s[i], time_s[i]);
+    std::int64_t wrong = 0;
+    if (expected) {
+      std::vector<float> content(count);
+      node.device().download(content.data(), x.data(), count * sizeof(float));
+      wrong = static_cast<std::int64_t>(count_wrong(content, *expected, tolerance));
     }
-  }
+    node.comm().all_reduce(std::span(time_s), ReduceOp::max);
+    node.comm().all_reduce(std::span(&wrong, 1));
+    const std::lock_guard lock(mutex);  // every rank has the same
+    result = {.time_s = std::move(time_s), .wrong = static_cast<std::uint64_t>(wrong)};
+  });
   return result;
 }
 
@@ -186,13 +216,19 @@ BenchTimes AllReduceBench::measure(const BenchOperator& op, std::size_t count, b
   // A unit in the last place of the largest number, for each of up to `workers` combinations.
   const double tolerance = op.exact ? 0 : options_.workers * 0x1p-23 * largest(expected);
   return run(
-      count, [&](Node& node) { return op.make(node, count); }, check ? &expected : nullptr,
-      tolerance);
+      op.method, count, [&](Node& node) { return op.make(node, count); },
+      check ? &expected : nullptr, tolerance);
 }
 
 BenchTimes AllReduceBench::floor(std::size_t count) const {
   return run(
-      count, [](Node&) { return std::make_unique<AddOne>(); }, nullptr, 0);
+      AllReduce::automatic, count, [](Node&) { return std::make_unique<AddOne>(); }, nullptr, 0);
+}
+
+BenchTimes AllReduceBench::exchange(std::size_t count) const {
+  return run(
+      AllReduce::automatic, count,
+      [&](Node& node) { return std::make_unique<Exchange>(node, count); }, nullptr, 0);
 }
 
 }  // namespace hetsgd

@@ -14,11 +14,19 @@
 
 namespace hetsgd {
 
-// One rank's all_reduce of one buffer, with its scratch memory.
+// One rank's all_reduce of one buffer in its device's memory, with its scratch memory.
 class BenchReduction {
  public:
   virtual ~BenchReduction() = default;
   virtual void operator()(std::span<float> x) = 0;
+};
+
+// What the workers must be for an operator.
+enum class BenchPlace {
+  anywhere,
+  host,  // on cores: it works on host memory
+  gpus,  // on GPUs of one process, all of them
+  mpi,   // ranks of --cluster mpi, on cores
 };
 
 struct BenchOperator {
@@ -30,10 +38,13 @@ struct BenchOperator {
   // Sums of the inputs are exact in any order. Adasum's products are not: its numbers may be off by
   // a few units in the last place.
   bool exact;
+  BenchPlace place;
+  AllReduce method = AllReduce::automatic;
 };
 
-// sum (the cluster's own all_reduce), ring, halving-doubling, tree (sums over messages), adasum,
-// adasum-linear (one tensor).
+// sum (the cluster's own all_reduce), nccl, gpu-ring, gpu-tree, gpu-host (the same between GPUs, by
+// each of its methods), mpi (MPI_Allreduce itself), ring, halving-doubling, tree (sums over
+// messages), adasum, adasum-linear (one tensor).
 const std::vector<BenchOperator>& bench_operators();
 // Errors: usage; lists the known names, nearest spelling first. `option` opens the message.
 const BenchOperator& find_bench_operator(const std::string& option, const std::string& name);
@@ -54,11 +65,13 @@ class AllReduceBench {
   // What memory allows: each rank adds 1 to its buffer, all at the same time, and so reads and
   // writes what any all_reduce must read and write, once.
   BenchTimes floor(std::size_t count) const;
+  // Pairs of ranks, 0 and 1, 2 and 3, ..., exchange their buffers, all pairs at the same time.
+  BenchTimes exchange(std::size_t count) const;
 
  private:
   template <class SetUp>
-  BenchTimes run(std::size_t count, SetUp set_up, const std::vector<float>* expected,
-                 double tolerance) const;
+  BenchTimes run(AllReduce method, std::size_t count, SetUp set_up,
+                 const std::vector<float>* expected, double tolerance) const;
 
   std::string cluster_;
   ClusterOptions options_;

@@ -15,7 +15,8 @@ Needs Debian's python3-torch: run with /usr/bin/python3. Its products come from 
 kernels by CPU model; a CPU newer than the library gets generic ones, 2.5 times slower. To name the
 kernels by hand set OPENBLAS_CORETYPE=SkylakeX (AVX-512) or Haswell (AVX2), as compare_speed.py does.
 samples_per_s counts wall time, samples_per_cpu_s the process's CPU time, which other processes on the
-machine disturb less.
+machine disturb less. On a GPU (--device cuda:0) batches lie there before the clock starts, the GPU is waited
+for every 16 steps, and --peaks measures what it can do at best: a large product and a large copy.
 """
 
 import argparse
@@ -40,6 +41,9 @@ def parse_arguments(argv=None):
     parser.add_argument("--batch-size", type=int, default=256)
     parser.add_argument("--learning-rate", type=float, default=0.1)
     parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--device", default="cpu", help="cpu or cuda:N")
+    parser.add_argument("--precision", choices=["fp32", "tf32"], default="fp32", help="of a GPU's products")
+    parser.add_argument("--peaks", action="store_true", help="measure a large product and a large copy too")
     parser.add_argument("--seconds", type=float, default=5.0, help="time to measure, after the warm-up")
     parser.add_argument("--loss", choices=["auto", "dense", "gather", "manual"], default="auto")
     parser.add_argument("--seed", type=int, default=1)
@@ -76,7 +80,7 @@ def synthetic_rows(options, count):
     return rows
 
 
-def build_batch(rows, label_count, dense_target):
+def build_batch(rows, label_count, dense_target, device):
     """The tensors of one batch: bag indices, offsets, weights, and the targets as coordinates."""
     offsets = np.cumsum([0] + [len(features) for _, features, _ in rows[:-1]])
     sample = np.concatenate([np.full(len(labels), r) for r, (labels, _, _) in enumerate(rows)])
@@ -96,7 +100,7 @@ def build_batch(rows, label_count, dense_target):
         target = torch.zeros(len(rows), label_count)
         target[batch["sample"], batch["label"]] = batch["share"]
         batch["target"] = target
-    return batch
+    return {name: tensor.to(device) for name, tensor in batch.items()}
 
 
 class SoftmaxCrossEntropy(torch.autograd.Function):
@@ -144,10 +148,41 @@ class SparseMlp(torch.nn.Module):
         return self.output(torch.relu(sums + self.bias))
 
 
+def finish(device):
+    """Waits for the work that was given to a GPU."""
+    if device != "cpu":
+        torch.cuda.synchronize(device)
+
+
+def seconds_of(action, device, seconds=1.0):
+    """The shortest time of one call, after a warm-up."""
+    action()
+    finish(device)
+    best, end = float("inf"), time.perf_counter() + seconds
+    while time.perf_counter() < end:
+        start = time.perf_counter()
+        action()
+        finish(device)
+        best = min(best, time.perf_counter() - start)
+    return best
+
+
+def peaks(device):
+    """What the device reaches: operations of a square product, bytes read and written by a copy."""
+    n = 1024 if device == "cpu" else 8192
+    a, b, c = (torch.randn(n, n, device=device) for _ in range(3))
+    x = torch.zeros(16 * n * n, device=device)
+    y = torch.empty_like(x)
+    return {"product_size": n,
+            "operations_per_s": 2 * n ** 3 / seconds_of(lambda: torch.mm(a, b, out=c), device),
+            "copy_bytes": 2 * 4 * x.numel(),
+            "bytes_per_s": 2 * 4 * x.numel() / seconds_of(lambda: y.copy_(x), device)}
+
+
 def measure(kind, options, batches, feature_count, label_count, seconds):
     """Trains for `seconds`; samples per second and the first and last loss."""
     torch.manual_seed(options.seed)
-    model = SparseMlp(feature_count, options.hidden, label_count)
+    model = SparseMlp(feature_count, options.hidden, label_count).to(options.device)
     optimizer = torch.optim.SGD(model.parameters(), lr=options.learning_rate)
 
     def step(batch):
@@ -158,22 +193,27 @@ def measure(kind, options, batches, feature_count, label_count, seconds):
         return loss
 
     first = float(step(batches[0]))
+    finish(options.device)
+    round_of_steps = 1 if options.device == "cpu" else 16
     samples, steps, start, cpu_start = 0, 0, time.perf_counter(), time.process_time()
     while time.perf_counter() - start < seconds:
-        batch = batches[steps % len(batches)]
-        loss = step(batch)
-        samples += len(batch["offsets"])
-        steps += 1
+        for _ in range(round_of_steps):
+            batch = batches[steps % len(batches)]
+            loss = step(batch)
+            samples += len(batch["offsets"])
+            steps += 1
+        finish(options.device)
     elapsed = time.perf_counter() - start
     cpu = time.process_time() - cpu_start
     return {"samples_per_s": samples / elapsed, "samples_per_cpu_s": samples / cpu, "steps": steps,
-            "elapsed_s": elapsed,
+            "elapsed_s": elapsed, "step_s": elapsed / steps,
             "first_loss": first, "last_loss": float(loss)}
 
 
 def main():
     options = parse_arguments()
     torch.set_num_threads(options.threads)
+    torch.backends.cuda.matmul.allow_tf32 = options.precision == "tf32"
     if options.data:
         rows, feature_count, label_count = read_xc(options.data)
         np.random.default_rng(options.seed).shuffle(rows)
@@ -186,7 +226,7 @@ def main():
     # Dense targets of a large label set are as large as the logits: a few batches do.
     if "dense" in kinds and count * size * label_count > 2 ** 27:
         count = max(2, 2 ** 27 // (size * label_count))
-    batches = [build_batch(rows[i * size:(i + 1) * size], label_count, "dense" in kinds)
+    batches = [build_batch(rows[i * size:(i + 1) * size], label_count, "dense" in kinds, options.device)
                for i in range(count)]
     kind = kinds[0]
     trials = {}
@@ -194,12 +234,14 @@ def main():
         for name in kinds:
             trial = measure(name, options, batches, feature_count, label_count,
                             max(0.5, 0.2 * options.seconds))
-            trials[name] = trial["samples_per_cpu_s"]
+            trials[name] = trial["samples_per_cpu_s" if options.device == "cpu" else "samples_per_s"]
         kind = max(trials, key=trials.get)
     result = measure(kind, options, batches, feature_count, label_count, options.seconds)
     result.update({
         "tool": "pytorch", "version": torch.__version__, "threads": options.threads, "loss": kind,
-        "loss_trials_samples_per_cpu_s": trials, "batch_size": size, "features": feature_count,
+        "device": options.device, "precision": options.precision,
+        "peaks": peaks(options.device) if options.peaks else None,
+        "loss_trials_samples_per_s": trials, "batch_size": size, "features": feature_count,
         "labels": label_count, "hidden": options.hidden, "learning_rate": options.learning_rate,
         "openblas_coretype": os.environ.get("OPENBLAS_CORETYPE", ""),
         "data": os.path.basename(options.data) if options.data else "synthetic",

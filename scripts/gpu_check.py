@@ -1,0 +1,222 @@
+#!/usr/bin/env python3
+"""GPU tests, sanitizers and benchmarks of hetsgd, with one JSON as the result (scripts/gpu-check.sh).
+
+Parts, in this order; each runs whatever became of the others:
+  devices       hetsgd devices, hetsgd doctor
+  test/NAME     every GPU test program, memcheck/NAME and racecheck/NAME: the same under compute-sanitizer
+  step_time     time per step at the Amazon-670k shape beside PyTorch and the floor (peers/compare_step_time.py)
+  all_reduce    hetsgd bench all_reduce over all GPUs, or over two workers that share the only one
+  kernels       the kernel benchmarks (cuda_bench)
+
+The JSON:
+  schema_version 1, started_at (UTC), seconds, device, hetsgd (hetsgd --version --json), status
+  parts[]: name, command (list), status (passed, failed, skipped), reason (why skipped or failed, else null),
+           exit_code (null: not run), seconds, figures (what the part measured, as its program printed it; null: nothing),
+           output (its last lines)
+The file is written after every part. A part that fails leaves its reason; a part whose program, sanitizer, GPU or
+PyTorch is missing is skipped and says so. Exit code: 0 nothing failed, 1 something failed, 77 there is no GPU.
+"""
+
+import argparse
+import datetime
+import glob
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+ROOT = os.path.dirname(HERE)
+SKIPPED = 77
+
+
+def parse_arguments():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("-o", "--output", default="gpu-check.json", help="the JSON (default gpu-check.json)")
+    parser.add_argument("--build-dir", help="of a build tree (default build/release; a bundle needs none)")
+    parser.add_argument("--device", default="cuda",
+                        help="cuda, or cpu: the parts that a CPU can do, small, to try this script out")
+    parser.add_argument("--python", default=default_python(), help="the Python that has torch, if any")
+    parser.add_argument("--only", nargs="+", metavar="PART",
+                        help="devices, test, memcheck, racecheck, step_time, all_reduce, kernels")
+    parser.add_argument("--timeout", type=float, default=900, help="seconds for one part (900)")
+    return parser.parse_args()
+
+
+def default_python():
+    """The Python that can import torch: this one, else Debian's."""
+    for python in (sys.executable, "/usr/bin/python3"):
+        if subprocess.run([python, "-c", "import torch"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+                          check=False).returncode == 0:
+            return python
+    return ""
+
+
+class Check:
+    """The parts so far, and the file that holds them."""
+
+    def __init__(self, options):
+        self.options = options
+        self.start = time.monotonic()
+        self.report = {"schema_version": 1, "started_at": datetime.datetime.now(datetime.timezone.utc).isoformat(),
+                       "seconds": 0.0, "device": options.device, "hetsgd": None, "status": "passed", "parts": []}
+
+    def wanted(self, name):
+        return not self.options.only or name.split("/")[0] in self.options.only
+
+    def add(self, name, command, status, reason=None, exit_code=None, seconds=0.0, figures=None, output=""):
+        self.report["parts"].append({"name": name, "command": command, "status": status, "reason": reason,
+                                     "exit_code": exit_code, "seconds": round(seconds, 3), "figures": figures,
+                                     "output": output[-2000:]})
+        if status == "failed":
+            self.report["status"] = "failed"
+        self.report["seconds"] = round(time.monotonic() - self.start, 3)
+        temporary = self.options.output + ".new"
+        with open(temporary, "w", encoding="utf-8") as file:
+            json.dump(self.report, file, indent=1)
+            file.write("\n")
+        os.replace(temporary, self.options.output)
+        print(f"{status:8} {seconds:7.1f} s  {name}{'  (' + reason + ')' if reason else ''}", flush=True)
+        return status
+
+    def skip(self, name, reason, command=()):
+        if self.wanted(name):
+            self.add(name, list(command), "skipped", reason)
+
+    def run(self, name, command, figures=lambda text: None, folder=None):
+        """One part. `figures` makes the figures of its standard output."""
+        if not self.wanted(name):
+            return None
+        start = time.monotonic()
+        try:
+            done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False,
+                                  timeout=self.options.timeout, errors="replace", cwd=folder)
+            code, output = done.returncode, done.stdout
+        except subprocess.TimeoutExpired as error:
+            code, output = None, (error.stdout or b"").decode(errors="replace")
+            return self.add(name, command, "failed", f"took longer than {self.options.timeout:g} s", code,
+                            time.monotonic() - start, None, output)
+        except OSError as error:
+            return self.add(name, command, "failed", str(error), None, time.monotonic() - start)
+        seconds = time.monotonic() - start
+        lines = output.strip().splitlines() or ["no output"]
+        if code == SKIPPED:
+            return self.add(name, command, "skipped", lines[-1], code, seconds, None, output)
+        found, reason = None, None if code == 0 else f"exit code {code}: {lines[-1]}"
+        try:
+            found = figures(output)
+        except (ValueError, OSError, KeyError) as error:
+            reason = reason or f"no figures: {error}"
+        return self.add(name, command, "failed" if reason else "passed", reason, code, seconds, found, output)
+
+
+def find_programs(options):
+    """(hetsgd, test programs, benchmarks by name) of the bundle or of the build tree around this script."""
+    if os.path.exists(os.path.join(ROOT, "bin", "hetsgd")) and not options.build_dir:
+        hetsgd, folders = os.path.join(ROOT, "bin", "hetsgd"), [os.path.join(ROOT, "tests")]
+    else:
+        build = os.path.abspath(options.build_dir or os.path.join(ROOT, "build", "release"))
+        hetsgd, folders = os.path.join(build, "apps", "hetsgd", "hetsgd"), glob.glob(os.path.join(build, "tests", "*"))
+    programs = [path for folder in sorted(folders) for path in sorted(glob.glob(os.path.join(folder, "*")))
+                if os.path.isfile(path) and os.access(path, os.X_OK)]
+    tests = [path for path in programs if path.endswith("_test") and "cuda" in os.path.basename(path)]
+    return hetsgd, tests, {os.path.basename(path): path for path in programs if path.endswith("_bench")}
+
+
+def gpu_count(hetsgd):
+    """(number of GPUs, why there is none)."""
+    try:
+        text = subprocess.run([hetsgd, "devices", "--json"], stdout=subprocess.PIPE, check=True, text=True).stdout
+        cuda = json.loads(text)["cuda"]
+    except (OSError, subprocess.CalledProcessError, ValueError, KeyError) as error:
+        return 0, str(error)
+    return len(cuda["gpus"]), cuda["problem"] or "hetsgd devices lists no GPU"
+
+
+def run_tests(check, tests, gpu):
+    if not tests:
+        check.skip("test", "found no GPU test program: build the tests, or bundle.sh --tests")
+    for program in tests:
+        check.run("test/" + os.path.basename(program), [program], folder=tempfile.gettempdir())
+    sanitizer = shutil.which("compute-sanitizer") or shutil.which("compute-sanitizer", path="/usr/local/cuda/bin")
+    for tool in ("memcheck", "racecheck"):
+        if not gpu or not sanitizer:
+            check.skip(tool, "found no compute-sanitizer" if gpu else "no GPU")
+            continue
+        for program in tests:
+            check.run(f"{tool}/{os.path.basename(program)}",
+                      [sanitizer, "--tool", tool, "--error-exitcode", "99", program], folder=tempfile.gettempdir())
+
+
+def run_step_time(check, hetsgd, gpu):
+    with tempfile.TemporaryDirectory() as folder:
+        output = os.path.join(folder, "step_time.json")
+        command = [sys.executable, "-B", os.path.join(HERE, "peers", "compare_step_time.py"), hetsgd, "--json", output]
+        command += ["--python", check.options.python or sys.executable]
+        command += ["--device", "cuda:0"] if gpu else ["--device", "cpu:1", "--scale", "0.01", "--batch-size", "32",
+                                                       "--steps", "5", "--seconds", "0.3"]
+
+        def figures(_):
+            with open(output, encoding="utf-8") as file:
+                return json.load(file)
+        check.run("step_time", command, figures)
+
+
+def run_all_reduce(check, hetsgd, gpus):
+    devices = "cpu:1,cpu:1" if gpus == 0 else "cuda:0,cuda:0" if gpus == 1 else "cuda:all"
+    with tempfile.TemporaryDirectory() as folder:
+        output = os.path.join(folder, "all_reduce.json")
+        command = [hetsgd, "bench", "all_reduce", "--devices", devices, "--format", "json", "-o", output, "-f", "4"]
+        command += ["--workers", str(max(2, gpus))] + (["-e", "256M"] if gpus else ["-e", "1M", "-n", "3", "-w", "1"])
+
+        def figures(_):
+            with open(output, encoding="utf-8") as file:
+                return json.load(file)
+        check.run("all_reduce", command, figures)
+
+
+def run_kernels(check, benchmarks, gpu):
+    name = "cuda_bench" if gpu else "kernels_bench"
+    if name not in benchmarks:
+        check.skip("kernels", f"found no {name}: configure with -DHETSGD_BENCHMARKS=ON, or bundle.sh --tests")
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        output = os.path.join(folder, "kernels.json")
+        command = [benchmarks[name], f"--benchmark_out={output}", "--benchmark_out_format=json"]
+        if not gpu:
+            command += ["--benchmark_filter=^gemm/forward_64", "--benchmark_min_time=0.02"]
+
+        def figures(_):
+            with open(output, encoding="utf-8") as file:
+                return json.load(file)
+        check.run("kernels", command, figures)
+
+
+def main():
+    options = parse_arguments()
+    hetsgd, tests, benchmarks = find_programs(options)
+    if not os.path.exists(hetsgd):
+        print(f"gpu-check.sh: found no {hetsgd}; build it, or name the build with --build-dir", file=sys.stderr)
+        return 1
+    gpus, problem = (0, "") if options.device == "cpu" else gpu_count(hetsgd)
+    if options.device != "cpu" and gpus == 0:
+        print(f"skipped: {problem}")
+        return SKIPPED
+    check = Check(options)
+    check.report["hetsgd"] = json.loads(subprocess.run([hetsgd, "--version", "--json"], stdout=subprocess.PIPE,
+                                                       check=True, text=True).stdout)
+    check.run("devices", [hetsgd, "devices", "--json"], json.loads)
+    check.run("devices/doctor", [hetsgd, "doctor"])
+    run_tests(check, tests, gpus > 0)
+    run_step_time(check, hetsgd, gpus > 0)
+    run_all_reduce(check, hetsgd, gpus)
+    run_kernels(check, benchmarks, gpus > 0)
+    print(f"{check.report['status']}: {options.output}")
+    return 0 if check.report["status"] == "passed" else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,91 @@
+"""scripts/gpu-check.sh on a made-up build tree: every part is in the JSON, whatever becomes of the others."""
+
+import json
+import os
+import pathlib
+import subprocess
+import tempfile
+import unittest
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+HETSGD = os.environ["HETSGD_BINARY"]
+KEYS = {"name", "command", "status", "reason", "exit_code", "seconds", "figures", "output"}
+
+
+class GpuCheck(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.build = pathlib.Path(folder.name)
+        (self.build / "apps" / "hetsgd").mkdir(parents=True)
+        (self.build / "tests" / "some").mkdir(parents=True)
+        (self.build / "apps" / "hetsgd" / "hetsgd").symlink_to(HETSGD)
+
+    def add_test(self, name, script):
+        path = self.build / "tests" / "some" / name
+        path.write_text("#!/bin/sh\n" + script)
+        path.chmod(0o755)
+
+    def check(self, code, *arguments):
+        output = self.build / "check.json"
+        done = subprocess.run([ROOT / "scripts" / "gpu-check.sh", "--build-dir", self.build, "-o", output, *arguments],
+                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
+        self.assertEqual(done.returncode, code, done.stdout)
+        return (json.loads(output.read_text()) if output.exists() else None), done.stdout
+
+    def test_all_parts_run_and_a_failure_shows(self):
+        self.add_test("a_cuda_test", "echo fine\n")
+        self.add_test("b_cuda_test", "echo no such luck; exit 3\n")
+        self.add_test("c_cuda_test", "echo 'skipped: no GPU'; exit 77\n")
+        self.add_test("d_cuda_test", "sleep 60\n")
+        self.add_test("unrelated_test", "exit 1\n")
+        only = ("--only", "devices", "test", "memcheck", "racecheck", "all_reduce", "kernels")
+        report, _ = self.check(1, "--device", "cpu", "--timeout", "10", *only)
+        self.assertEqual(report["schema_version"], 1)
+        self.assertEqual(report["status"], "failed")
+        for part in report["parts"]:
+            self.assertEqual(set(part), KEYS)
+        parts = {part["name"]: part for part in report["parts"]}
+        outcome = {name: part["status"] for name, part in parts.items()}
+        self.assertEqual(outcome, {"devices": "passed", "devices/doctor": "passed", "test/a_cuda_test": "passed",
+                                   "test/b_cuda_test": "failed", "test/c_cuda_test": "skipped",
+                                   "test/d_cuda_test": "failed", "memcheck": "skipped", "racecheck": "skipped",
+                                   "all_reduce": "passed", "kernels": "skipped"})
+        self.assertEqual(parts["test/b_cuda_test"]["exit_code"], 3)
+        self.assertEqual(parts["test/b_cuda_test"]["reason"], "exit code 3: no such luck")
+        self.assertIn("took longer than 10 s", parts["test/d_cuda_test"]["reason"])
+        self.assertIn("found no kernels_bench", parts["kernels"]["reason"])
+        rows = parts["all_reduce"]["figures"]["results"]
+        self.assertGreater(len(rows), 1)
+
+    def test_nothing_failed_is_exit_code_0(self):
+        self.add_test("a_cuda_test", "exit 0\n")
+        report, _ = self.check(0, "--device", "cpu", "--only", "test")
+        self.assertEqual([part["name"] for part in report["parts"]], ["test/a_cuda_test"])
+
+    def test_the_comparison_with_pytorch_runs_on_a_cpu(self):
+        report, output = self.check(0, "--device", "cpu", "--only", "step_time")
+        (part,) = report["parts"]
+        self.assertEqual(part["status"], "passed", output)
+        (row,) = part["figures"]["comparisons"]
+        self.assertGreater(row["hetsgd_step_s"], 0)
+        self.assertGreater(row["floor"]["operations"], 6 * 32 * 128 * 6701)
+        if row["pytorch_step_s"] is None:  # no PyTorch: says so
+            self.assertIn("torch", row["pytorch"]["problem"])
+            self.assertIsNone(row["floor_s"])
+        else:
+            self.assertAlmostEqual(row["speedup_over_pytorch"], row["pytorch_step_s"] / row["hetsgd_step_s"])
+            self.assertAlmostEqual(row["floor_ratio"], row["floor_s"] / row["hetsgd_step_s"])
+
+    def test_without_a_gpu_it_is_skipped_in_one_line(self):
+        devices = subprocess.run([HETSGD, "devices", "--json"], stdout=subprocess.PIPE, check=True).stdout
+        if json.loads(devices)["cuda"]["gpus"]:
+            self.skipTest("there is a GPU")
+        report, output = self.check(77)
+        self.assertIsNone(report)
+        self.assertEqual(output.count("\n"), 1)
+        self.assertTrue(output.startswith("skipped: "))
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,188 @@
+#!/usr/bin/env bash
+# Several hosts on one machine: network namespaces with a host name, an address and a cable each, joined by a bridge,
+# and mpirun over TCP between them, one of the cables as slow as wished. Needs root, iproute2, Open MPI; cleans up.
+#
+#   ./scripts/netns-hosts.sh [options]                     runs ssgd and asgd without and with the delay, and shows who
+#                                                          computed, communicated and waited for how long
+#   ./scripts/netns-hosts.sh [options] -- train ...        runs hetsgd with these arguments on all hosts
+#
+#   --hosts N           hosts (2)
+#   --ranks N           ranks per host (1)
+#   --delay 10ms        of each direction of the last host's cable (10ms; 0ms: none)
+#   --hetsgd PATH       the program (build/release/apps/hetsgd/hetsgd)
+#   -o FOLDER           keeps the results of the runs there
+#
+# The delay is the kernel's netem, or, where the kernel has none, a relay in user space (scripts/delay_link.py).
+set -euo pipefail
+here=$(cd "$(dirname "$0")" && pwd)
+
+hosts=2 ranks=1 delay=10ms hetsgd=$here/../build/release/apps/hetsgd/hetsgd results="" arguments=()
+usage() { echo "netns-hosts.sh: $1" >&2; exit 2; }
+while (($#)); do
+  case "$1" in
+    -h|--help) sed -n '2,17s/^# \{0,1\}//p' "$0"; exit 0 ;;
+    --) shift; arguments=("$@"); break ;;
+  esac
+  [[ $# -ge 2 ]] || usage "$1: expected a value; --help lists the options"
+  case "$1" in
+    --hosts) hosts=$2 ;;
+    --ranks) ranks=$2 ;;
+    --delay) delay=$2 ;;
+    --hetsgd) hetsgd=$2 ;;
+    -o) results=$2 ;;
+    *) usage "found option \"$1\"; --help lists them" ;;
+  esac
+  shift 2
+done
+[[ $delay =~ ^[0-9]+(\.[0-9]+)?ms$ ]] || usage "--delay: found $delay, expected milliseconds, for example 10ms"
+[[ $hosts =~ ^[1-9][0-9]?$ && $ranks =~ ^[1-9][0-9]*$ ]] || usage "--hosts, --ranks: expected numbers from 1 on"
+[[ -x $hetsgd ]] || usage "--hetsgd: found no $hetsgd"
+hetsgd=$(realpath "$hetsgd")
+skip() { echo "skipped: $1"; exit 77; }
+((EUID == 0)) || skip "needs root"
+for tool in ip tc unshare mpirun python3; do command -v $tool >/dev/null || skip "found no $tool"; done
+[[ $("$hetsgd" --version) =~ feature\ mpi\ +on ]] || skip "$hetsgd is built without MPI"
+
+name=hetsgd$$ work=$(mktemp -d) relay=""
+stop_relay() {
+  [[ -n $relay ]] || return 0
+  kill "$relay" 2>/dev/null && wait "$relay" 2>/dev/null || true
+  relay=""
+}
+clean_up() {
+  trap - EXIT INT TERM
+  stop_relay
+  local space pids
+  for space in $(ip netns list | awk -v name="$name-" 'index($1, name) == 1 { print $1 }'); do
+    pids=$(ip netns pids "$space")
+    [[ -z $pids ]] || kill $pids 2>/dev/null || true
+    ip netns delete "$space" || true  # and its end of the cable, so the other end too
+  done
+  rm -rf "$work"
+}
+trap clean_up EXIT
+trap 'exit 130' INT
+trap 'exit 143' TERM
+
+inside() { local space=$1; shift; ip netns exec "$name-$space" "$@"; }
+
+# A host's cable: net0 in the host, port$i in the switch.
+make_host() {
+  local i=$1
+  ip netns add "$name-$i" 2>/dev/null || skip "network namespaces are not permitted here"
+  ip link add net0 netns "$name-$i" mtu 9000 type veth peer name "port$i" netns "$name-switch" mtu 9000
+  inside "$i" ip link set lo up
+  inside "$i" ip address add "10.77.0.$((i + 1))/24" dev net0
+  inside "$i" ip link set net0 up
+  inside switch ip link set "port$i" up
+}
+
+make_network() {
+  local i last=$((hosts - 1))
+  ip netns add "$name-switch" 2>/dev/null || skip "network namespaces are not permitted here"
+  inside switch ip link add bridge mtu 9000 type bridge
+  inside switch ip link set bridge up
+  for ((i = 0; i < hosts; ++i)); do make_host $i; done
+  for ((i = 0; i < last; ++i)); do inside switch ip link set "port$i" master bridge; done
+  # The last host's cable goes through a second one, between whose ends the delay can sit.
+  inside switch ip link add inner mtu 9000 type veth peer name outer mtu 9000
+  inside switch ip link set inner master bridge
+  inside switch ip link set inner up
+  inside switch ip link set outer up
+}
+
+# set_delay MS: how the cable of the last host behaves from now on.
+set_delay() {
+  local port=port$((hosts - 1)) i
+  stop_relay
+  inside switch tc qdisc delete dev "$port" root 2>/dev/null || true
+  inside $((hosts - 1)) tc qdisc delete dev net0 root 2>/dev/null || true
+  inside switch ip link set "$port" nomaster
+  if [[ $1 == 0ms ]]; then
+    how="no delay"
+    inside switch ip link set "$port" master bridge
+  elif inside switch tc qdisc add dev "$port" root netem delay "$1" 2>/dev/null; then
+    how="netem, $1 each way"
+    inside $((hosts - 1)) tc qdisc add dev net0 root netem delay "$1"
+    inside switch ip link set "$port" master bridge
+  else
+    how="relay in user space, $1 each way"
+    for ((i = 0; i < hosts; ++i)); do inside $i python3 "$here/delay_link.py" plain net0; done
+    inside switch python3 "$here/delay_link.py" relay "$port" outer "$(awk -v ms="${1%ms}" 'BEGIN { print ms / 1000 }')" &
+    relay=$!
+  fi
+}
+
+# The remote shell of mpirun: enters the host with this address, under a host name of its own.
+cat >"$work/shell" <<END
+#!/bin/sh
+while [ "\${1#-}" != "\$1" ]; do shift; done  # options of ssh
+host=\$((\${1##*.} - 1)); shift
+exec "$work/enter" \$host sh -c "\$*"
+END
+cat >"$work/enter" <<END
+#!/bin/sh
+host=\$1; shift
+exec ip netns exec $name-\$host unshare --uts sh -c 'hostname "\$0" && exec "\$@"' host\$host "\$@"
+END
+chmod +x "$work/shell" "$work/enter"
+
+# on_hosts ARGUMENTS: hetsgd on all hosts, mpirun running on host 0.
+on_hosts() {
+  local list="" i
+  for ((i = 0; i < hosts; ++i)); do list+=${list:+,}10.77.0.$((i + 1)):$ranks; done
+  OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 "$work/enter" 0 mpirun --oversubscribe \
+    --host "$list" -n $((hosts * ranks)) --mca plm_rsh_agent "$work/shell" --mca btl tcp,vader,self \
+    --mca btl_tcp_if_include net0 --mca oob_tcp_if_include net0 "$hetsgd" "$@"
+}
+
+table() {
+  python3 - "$@" <<'END'
+import json
+import sys
+
+print(f"{'algorithm':10} {'link':36} {'rank':>4} {'host':8} {'steps':>6} {'steps/s':>8}"
+      f" {'compute_s':>10} {'communicate_s':>14} {'wait_s':>8}")
+for path, link in zip(sys.argv[1::2], sys.argv[2::2]):
+    with open(path, encoding="utf-8") as file:
+        result = json.load(file)
+    elapsed = result["summary"]["elapsed_s"]
+    for worker in result["workers"]:
+        print(f"{result['config']['algorithm']:10} {link:36} {worker['rank']:4} {worker.get('host') or '-':8}"
+              f" {worker['steps']:6} {worker['steps'] / elapsed:8.1f} {worker['compute_s']:10.3f}"
+              f" {worker['communicate_s']:14.3f} {worker['wait_s']:8.3f}")
+END
+}
+
+# The mean time of a step in a result, in milliseconds.
+step_ms() {
+  python3 -c 'import json, sys
+r = json.load(open(sys.argv[1]))
+print(1000 * r["summary"]["elapsed_s"] / max(w["steps"] for w in r["workers"]))' "$1"
+}
+
+make_network
+if ((${#arguments[@]})); then
+  set_delay "$delay"
+  echo "$hosts hosts, last one: $how" >&2
+  on_hosts "${arguments[@]}"
+  exit
+fi
+
+[[ -n $results ]] || results=$work
+mkdir -p "$results"
+shown=()
+for each in 0ms "$delay"; do
+  set_delay "$each"
+  for algorithm in ssgd asgd; do
+    on_hosts train --train generate:tiny --test generate:tiny --hidden 16 --batch-size 32 --mega-batch 40 \
+      --algorithm $algorithm --epochs 4 --quiet --overwrite -o "$results/$algorithm-$each.json"
+    "$hetsgd" validate "$results/$algorithm-$each.json" >/dev/null
+    shown+=("$results/$algorithm-$each.json" "$how")
+  done
+done
+table "${shown[@]}"
+if ! awk -v step="$(step_ms "$results/ssgd-$delay.json")" -v delay="${delay%ms}" 'BEGIN { exit !(step >= delay) }'; then
+  echo "netns-hosts.sh: a step of ssgd with the delay takes less than $delay" >&2
+  exit 1
+fi

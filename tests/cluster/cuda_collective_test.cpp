@@ -179,7 +179,9 @@ void check_reductions(GpuGroup& group, const std::vector<int>& gpus, std::size_t
     expect_reduced<T>(result, expected, exact);
     EXPECT_TRUE(result == results.front()) << "ranks differ";
   }
-  if (n < 1000) EXPECT_TRUE(run(group, gpus, call, inputs, 0) == results) << "not the same twice";
+  if (n < 1000) {
+    EXPECT_TRUE(run(group, gpus, call, inputs, 0) == results) << "not the same twice";
+  }
 
   call.collective = Collective::reduce_scatter;
   const std::vector<Bytes> scattered = run(group, gpus, call, inputs, 0);
@@ -219,7 +221,7 @@ void check_copies(GpuGroup& group, const std::vector<int>& gpus, std::size_t byt
 const std::size_t kLengths[] = {0, 1, 17, 1025};
 
 TEST(GpuGroup, EveryNumberOfRanksOnEveryNumberOfGpus) {
-  for (const int ranks : {2, 3, 4, 5, 8}) {
+  for (const int ranks : {2, 3, 5, 8}) {
     for (const std::vector<int>& gpus : placements(ranks)) {
       for (const AllReduce method : methods_for(gpus)) {
         const auto group = make_gpu_group(gpus, {.method = method, .piece_bytes = 512});
@@ -238,7 +240,7 @@ TEST(GpuGroup, EveryNumberOfRanksOnEveryNumberOfGpus) {
 TEST(GpuGroup, EveryElementAndOperation) {
   for (const std::vector<int>& gpus : placements(3)) {
     for (const AllReduce method : methods_for(gpus)) {
-      const auto group = make_gpu_group(gpus, {.method = method, .piece_bytes = 512});
+      const auto group = make_gpu_group(gpus, {.method = method, .piece_bytes = 1024});
       for (const ReduceOp op : {ReduceOp::sum, ReduceOp::max, ReduceOp::min}) {
         check_reductions<float>(*group, gpus, 777, op);
         check_reductions<double>(*group, gpus, 777, op);

@@ -120,7 +120,7 @@ void expect_like_cores(const ClusterOptions& options, std::uint64_t seed, bool e
 
 TEST(GpuThreads, RandomCollectivesAreThoseOfCores) {
   for (const AllReduce method : {AllReduce::ring, AllReduce::host, AllReduce::tree}) {
-    for (const int workers : {1, 2, 3, 4, 8}) {
+    for (const int workers : {1, 3, 4, 7}) {
       SCOPED_TRACE(testing::Message()
                    << workers << " workers, method " << static_cast<int>(method));
       expect_like_cores(on_gpus(workers, method), static_cast<std::uint64_t>(workers),

@@ -53,7 +53,7 @@ __global__ void __launch_bounds__(kThreads)
     combine_kernel(std::size_t n, double a, const Real* x, double b, const Real* y, Real* z) {
   const std::size_t step = gridDim.x * kBlockElements;
   for (std::size_t base = blockIdx.x * kBlockElements; base < n; base += step) {
-    Real sum[kUnroll];
+    Real sum[kUnroll] = {};
 #pragma unroll
     for (std::size_t u = 0; u < kUnroll; ++u) {
       const std::size_t i = base + u * kThreads + threadIdx.x;

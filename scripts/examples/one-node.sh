@@ -1,0 +1,12 @@
+#!/usr/bin/env bash
+# hetsgd on one machine, a process per core (or per GPU), each kept on cores of its own:
+#
+#   ./scripts/examples/one-node.sh --train train.txt --test test.txt --algorithm esync --epochs 5 -o result.json
+#
+# RANKS=4 starts that many; HETSGD names the program.
+set -euo pipefail
+hetsgd=${HETSGD:-$(dirname "$0")/../../build/release/apps/hetsgd/hetsgd}
+ranks=${RANKS:-$(nproc)}
+
+# --bind-to core keeps a rank where it is: a rank that moves looks like a straggler.
+exec mpirun -n "$ranks" --map-by core --bind-to core "$hetsgd" train "$@"

@@ -1,0 +1,61 @@
+"""The examples of scripts/examples: those for one machine run, the others are at least what a shell can read."""
+
+import json
+import os
+import pathlib
+import shutil
+import subprocess
+import tempfile
+import unittest
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+EXAMPLES = ROOT / "scripts" / "examples"
+HETSGD = os.environ["HETSGD_BINARY"]
+RUN = ["--train", "generate:tiny", "--test", "generate:tiny", "--hidden", "8", "--epochs", "1", "--batch-size", "32",
+       "--mega-batch", "10", "--quiet"]
+
+
+def has_mpi():
+    version = subprocess.run([HETSGD, "--version", "--json"], stdout=subprocess.PIPE, check=True).stdout
+    return shutil.which("mpirun") and json.loads(version)["features"]["mpi"]
+
+
+class Examples(unittest.TestCase):
+    def run_example(self, name, ranks, algorithm, **more):
+        environment = {**os.environ, "HETSGD": HETSGD, "RANKS": str(ranks), "OMPI_ALLOW_RUN_AS_ROOT": "1",
+                       "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1", **more}
+        with tempfile.TemporaryDirectory() as folder:
+            output = pathlib.Path(folder) / "result.json"
+            done = subprocess.run([EXAMPLES / name, *RUN, "--algorithm", algorithm, "-o", output], env=environment,
+                                  stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=60, check=False)
+            self.assertEqual(done.returncode, 0, done.stdout)
+            result = json.loads(output.read_text())
+        self.assertEqual(result["status"], "completed")
+        self.assertEqual(result["config"]["cluster"], "mpi")
+        self.assertEqual(len(result["workers"]), ranks)
+
+    @unittest.skipUnless(has_mpi(), "no mpirun, or built without MPI")
+    def test_one_node(self):
+        self.run_example("one-node.sh", min(2, os.cpu_count()), "esync")
+
+    @unittest.skipUnless(has_mpi(), "no mpirun, or built without MPI")
+    def test_oversubscribe(self):
+        self.run_example("oversubscribe.sh", 5, "asgd")
+
+    @unittest.skipUnless(has_mpi(), "no mpirun, or built without MPI")
+    def test_several_nodes_with_this_one_as_the_only_node(self):
+        with tempfile.NamedTemporaryFile("w", suffix=".hosts") as hosts:
+            hosts.write("localhost slots=2\n")
+            hosts.flush()
+            self.run_example("several-nodes.sh", 2, "ssgd", HOSTFILE=hosts.name, USER="tester",
+                             OMPI_MCA_hwloc_base_binding_policy="none")
+
+    def test_shells_can_read_all(self):
+        examples = sorted(EXAMPLES.iterdir())
+        self.assertEqual(len(examples), 4)
+        for example in examples:
+            subprocess.run(["bash", "-n", example], check=True)
+
+
+if __name__ == "__main__":
+    unittest.main()

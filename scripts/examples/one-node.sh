@@ -3,7 +3,7 @@
 #
 #   ./scripts/examples/one-node.sh --train train.txt --test test.txt --algorithm esync --epochs 5 -o result.json
 #
-# RANKS=4 starts that many; HETSGD names the program.
+# RANKS=4 starts that many, --devices cuda:auto gives each a GPU; HETSGD names the program.
 set -euo pipefail
 hetsgd=${HETSGD:-$(dirname "$0")/../../build/release/apps/hetsgd/hetsgd}
 ranks=${RANKS:-$(nproc)}

@@ -50,7 +50,7 @@ void gather(const SparseRows<Real>& batch, const Parts& parts, std::byte* to) {
 }  // namespace
 
 BatchStage::BatchStage(const Stream& compute)
-    : compute_(compute), slots_{Slot(copy_), Slot(copy_), Slot(copy_), Slot(copy_)} {}
+    : compute_(compute), slots_{Slot(copy_), Slot(copy_), Slot(copy_), Slot(copy_)}, work_(copy_) {}
 
 template <class Real>
 SparseRows<Real> BatchStage::stage(const SparseRows<Real>& batch) {
@@ -70,28 +70,55 @@ SparseRows<Real> BatchStage::stage(const SparseRows<Real>& batch) {
   if (calls_ >= kGood) began_[(calls_ - kGood) % kSlots].hold(copy_);
   auto* const device = slot.memory.reserve<std::byte>(parts.bytes, "a batch");
   HETSGD_CUDA(cudaMemcpyAsync(device, host, parts.bytes, cudaMemcpyHostToDevice, copy_.get()));
-  slot.copied.record(copy_);
-  slot.copied.hold(compute_);
   slot.begin = reinterpret_cast<const std::uint64_t*>(device);
   slot.nonzeros = nonzeros;
   slot.call = calls_++;
-  return {.rows = batch.rows,
-          .columns = batch.columns,
-          .row = nullptr,
-          .begin = slot.begin,
-          .index = reinterpret_cast<const std::uint32_t*>(device + parts.index),
-          .value = batch.value ? reinterpret_cast<const float*>(device + parts.value) : nullptr};
+  const SparseRows<Real> staged{
+      .rows = batch.rows,
+      .columns = batch.columns,
+      .row = nullptr,
+      .begin = slot.begin,
+      .index = reinterpret_cast<const std::uint32_t*>(device + parts.index),
+      .value = batch.value ? reinterpret_cast<const float*>(device + parts.value) : nullptr};
+  slot.sorted.reset();
+  if (batch.value) sort(slot, staged);
+  slot.copied.record(copy_);
+  slot.copied.hold(compute_);
+  return staged;
 }
 
-std::size_t BatchStage::nonzeros_at(const std::uint64_t* begin) const {
-  for (const Slot& slot : slots_) {
-    if (slot.begin != nullptr && slot.begin == begin && calls_ - slot.call <= kGood) {
-      return slot.nonzeros;
-    }
+template <class Real>
+void BatchStage::sort(Slot& slot, const SparseRows<Real>& staged) {
+  constexpr const char* kPurpose = "the nonzeros of a batch by feature";
+  const std::size_t n = slot.nonzeros, bytes = n > 0 ? sort_bytes(n, staged.columns) : 0;
+  slot.sorted = sort_by_column(copy_.get(), staged, n,
+                               {.unsorted = slot.unsorted.reserve<Entry>(n, kPurpose),
+                                .entries = slot.entries.reserve<Entry>(n, kPurpose),
+                                .columns = slot.columns.reserve<std::uint32_t>(n, kPurpose),
+                                .work = work_.reserve<std::byte>(bytes, kPurpose),
+                                .work_bytes = bytes});
+}
+
+template <class Real>
+ByColumn BatchStage::by_column(const SparseRows<Real>& staged) {
+  Slot& slot = slot_of(staged.begin);
+  if (!slot.sorted) {
+    sort(slot, staged);
+    slot.copied.record(copy_);
+    slot.copied.hold(compute_);
+  }
+  return *slot.sorted;
+}
+
+BatchStage::Slot& BatchStage::slot_of(const std::uint64_t* begin) {
+  for (Slot& slot : slots_) {
+    if (slot.begin != nullptr && slot.begin == begin && calls_ - slot.call <= kGood) return slot;
   }
   throw CheckFailure("a GPU kernel got rows that its device's stage() did not make, or not lately");
 }
 
+template ByColumn BatchStage::by_column<float>(const SparseRows<float>&);
+template ByColumn BatchStage::by_column<double>(const SparseRows<double>&);
 template SparseRows<float> BatchStage::stage<float>(const SparseRows<float>&);
 template SparseRows<double> BatchStage::stage<double>(const SparseRows<double>&);
 

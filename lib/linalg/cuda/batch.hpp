@@ -8,8 +8,10 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 
 #include "linalg/cuda/resources.hpp"
+#include "linalg/cuda/sparse.hpp"
 #include "linalg/operands.hpp"
 
 namespace hetsgd::cuda {
@@ -22,18 +24,24 @@ class BatchStage {
   template <class Real>
   SparseRows<Real> stage(const SparseRows<Real>& batch);
 
-  // Of a batch that stage() made. Checked: it did, and the batch is still good.
+  // That stage() made these rows, and they are still good.
   template <class Real>
-  std::size_t nonzeros(const SparseRows<Real>& staged) const {
-    return nonzeros_at(staged.begin);
+  void check(const SparseRows<Real>& staged) {
+    static_cast<void>(slot_of(staged.begin));
   }
+  // Rows that stage() made (checked, as above) by column, for what the compute stream is given from
+  // now on.
+  template <class Real>
+  ByColumn by_column(const SparseRows<Real>& staged);
 
  private:
   struct Slot {
-    explicit Slot(const Stream& copy) : memory(copy) {}
+    explicit Slot(const Stream& copy)
+        : memory(copy), unsorted(copy), entries(copy), columns(copy) {}
     Pinned pinned;
-    DeviceMemory memory;
-    Event copied;                          // in the copy stream
+    DeviceMemory memory, unsorted, entries, columns;
+    Event copied;  // in the copy stream, and sorted if it has values
+    std::optional<ByColumn> sorted;
     const std::uint64_t* begin = nullptr;  // in `memory`
     std::size_t nonzeros = 0;
     std::uint64_t call = 0;
@@ -41,11 +49,14 @@ class BatchStage {
   static constexpr std::size_t kSlots = 4;
   static constexpr std::uint64_t kGood = 2;  // later calls that a batch outlives, the last not
 
-  std::size_t nonzeros_at(const std::uint64_t* begin) const;
+  Slot& slot_of(const std::uint64_t* begin);
+  template <class Real>
+  void sort(Slot& slot, const SparseRows<Real>& staged);
 
   const Stream& compute_;
   Stream copy_;
   std::array<Slot, kSlots> slots_;
+  DeviceMemory work_;                // of sorts, which the copy stream takes one after the other
   std::array<Event, kSlots> began_;  // in the compute stream, at the call of that number
   std::uint64_t calls_ = 0;
 };

@@ -1,7 +1,15 @@
 // A GPU as a device: the kernels of this folder behind BasicDevice.
 //
-// Everything goes to one stream; the current GPU is set at each call, since calls may come from any
-// thread.
+// Everything goes to one stream (but batches on their way: a second one); the current GPU is set at
+// each call, since calls may come from any thread.
+//
+// No CUDA graphs. They would save the host a few microseconds per launch, but the host does not
+// wait inside a step: it launches the next kernels while the GPU is at work on those before, for
+// milliseconds with many labels. And a graph fixes every size and address, where a step has new
+// ones each time: the number of nonzeros (which the sort is launched with), the memory of the staged
+// batch, the learning rate inside of products. Captured anew and updated for each step, a graph
+// costs the host about what the launches cost; made for a capacity, it sorts padding. (So far an
+// argument, not a measurement.)
 #include <cuda_runtime_api.h>
 
 #include <limits>
@@ -74,10 +82,7 @@ class CudaDevice final : public BasicDevice<Real> {
         layer_(stream_, blas_, ranking_, logit_budget),
         partials_(stream_),
         reals_(stream_),
-        rows_(stream_),
-        sort_(stream_),
-        sort_keys_(stream_),
-        sort_entries_(stream_) {
+        rows_(stream_) {
     stream_.keep_what_is_held();
   }
 
@@ -190,23 +195,13 @@ class CudaDevice final : public BasicDevice<Real> {
 
   void sparse_forward(const SparseRows<Real>& X, std::size_t n, const Real* W, const Real* bias,
                       bool relu, Real* Y) override {
-    static_cast<void>(batches_.nonzeros(X));
+    batches_.check(X);
     cuda::sparse_forward(use(), X, n, W, bias, relu, Y);
   }
   void sparse_update(const SparseRows<Real>& X, std::size_t n, Real alpha, const Real* D,
                      Real* W) override {
-    const std::size_t nonzeros = batches_.nonzeros(X);
-    if (nonzeros == 0) return;
     use();
-    const std::size_t bytes = cuda::sort_bytes(nonzeros, X.columns);
-    auto* const entries = sort_entries_.reserve<cuda::Entry>(2 * nonzeros, kSorting);
-    const cuda::UpdateScratch scratch{
-        .entries = entries,
-        .sorted_entries = entries + nonzeros,
-        .sorted_keys = sort_keys_.reserve<std::uint32_t>(nonzeros, kSorting),
-        .sort = sort_.reserve<std::byte>(bytes, kSorting),
-        .sort_bytes = bytes};
-    cuda::sparse_update(stream_.get(), X, nonzeros, n, alpha, D, W, scratch);
+    cuda::sparse_update(stream_.get(), batches_.by_column(X), n, alpha, D, W);
   }
 
   void bias_relu(std::size_t rows, std::size_t n, const Real* bias, Real* Y) override {
@@ -238,7 +233,7 @@ class CudaDevice final : public BasicDevice<Real> {
   }
   DeferredSum softmax_layer(const SparseRows<Real>& labels,
                             const SoftmaxLayer<Real>& layer) override {
-    static_cast<void>(batches_.nonzeros(labels));
+    batches_.check(labels);
     use();
     const double* const losses = layer_.forward(labels, layer);
     cuda::add_up(stream_.get(), labels.rows, losses, result_.device());
@@ -249,7 +244,7 @@ class CudaDevice final : public BasicDevice<Real> {
   DeferredSum softmax_ranks(const SparseRows<Real>& labels, const SoftmaxLayer<Real>& layer,
                             std::size_t k, std::uint32_t* top) override {
     check_top(layer.outputs, k);
-    static_cast<void>(batches_.nonzeros(labels));
+    batches_.check(labels);
     use();
     const double* const losses = layer_.rank(labels, layer, k, top);
     cuda::add_up(stream_.get(), labels.rows, losses, result_.device());
@@ -277,8 +272,6 @@ class CudaDevice final : public BasicDevice<Real> {
   }
 
  private:
-  static constexpr const char* kSorting = "the nonzeros of a batch by feature";
-
   cudaStream_t use() const {
     HETSGD_CUDA(cudaSetDevice(ordinal_));
     return stream_.get();
@@ -301,7 +294,7 @@ class CudaDevice final : public BasicDevice<Real> {
   cuda::SoftmaxRows<Real> softmax_forward(const SparseRows<Real>& labels,
                                           const cuda::LogitBlock<Real>& block, bool keep_bias,
                                           Real scale) {
-    static_cast<void>(batches_.nonzeros(labels));
+    batches_.check(labels);
     use();
     const cuda::SoftmaxRows<Real> rows =
         softmax_.reserve(labels.rows, cuda::ceil_divide(block.columns, cuda::kSegment));
@@ -313,7 +306,7 @@ class CudaDevice final : public BasicDevice<Real> {
 
   DeferredSum sigmoid(const SparseRows<Real>& labels, const Real* bias, bool gradient, Real scale,
                       Real* Z) {
-    static_cast<void>(batches_.nonzeros(labels));
+    batches_.check(labels);
     use();
     double* const losses = sums(labels.rows);
     cuda::sigmoid_rows(stream_.get(), labels, bias, gradient, scale, Z, losses);
@@ -332,7 +325,7 @@ class CudaDevice final : public BasicDevice<Real> {
   cuda::Ranking<Real> ranking_;
   cuda::SoftmaxLayerRun<Real> layer_;
   // Working memory of single calls; the stream's order lets them share it.
-  cuda::DeviceMemory partials_, reals_, rows_, sort_, sort_keys_, sort_entries_;
+  cuda::DeviceMemory partials_, reals_, rows_;
 };
 
 // The pool keeps what was given back to it: steady state asks the driver for nothing.

@@ -103,10 +103,10 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
-cudaError_t sort(void* memory, std::size_t& bytes, std::size_t nonzeros, std::size_t columns,
-                 const std::uint32_t* keys, const UpdateScratch& scratch, cudaStream_t stream) {
-  return cub::DeviceRadixSort::SortPairs(memory, bytes, keys, scratch.sorted_keys, scratch.entries,
-                                         scratch.sorted_entries, static_cast<int>(nonzeros), 0,
+cudaError_t sort(void* work, std::size_t& bytes, std::size_t nonzeros, std::size_t columns,
+                 const std::uint32_t* keys, const SortMemory& memory, cudaStream_t stream) {
+  return cub::DeviceRadixSort::SortPairs(work, bytes, keys, memory.columns, memory.unsorted,
+                                         memory.entries, static_cast<int>(nonzeros), 0,
                                          key_bits(columns), stream);
 }
 
@@ -129,27 +129,36 @@ std::size_t sort_bytes(std::size_t nonzeros, std::size_t columns) {
 }
 
 template <class Real>
-void sparse_update(cudaStream_t stream, const SparseRows<Real>& X, std::size_t nonzeros,
-                   std::size_t n, Real alpha, const Real* D, Real* W,
-                   const UpdateScratch& scratch) {
-  if (nonzeros == 0 || n == 0) return;
+ByColumn sort_by_column(cudaStream_t stream, const SparseRows<Real>& X, std::size_t nonzeros,
+                        const SortMemory& memory) {
+  const ByColumn sorted{nonzeros, memory.columns, memory.entries};
+  if (nonzeros == 0) return sorted;
   const auto rows = static_cast<unsigned>(blocks_for(X.rows, kWarps));
-  list_entries<<<rows, kThreads, 0, stream>>>(X, scratch.entries);
+  list_entries<<<rows, kThreads, 0, stream>>>(X, memory.unsorted);
   check_launch("kernel list_entries");
-  std::size_t bytes = scratch.sort_bytes;
-  check(sort(scratch.sort, bytes, nonzeros, X.columns, X.index, scratch, stream),
+  std::size_t bytes = memory.work_bytes;
+  check(sort(memory.work, bytes, nonzeros, X.columns, X.index, memory, stream),
         "the sort of nonzeros by column");
-  const std::size_t blocks = blocks_for(nonzeros * ceil_divide(n, kPiece), kWarps);
+  return sorted;
+}
+
+template <class Real>
+void sparse_update(cudaStream_t stream, const ByColumn& X, std::size_t n, Real alpha, const Real* D,
+                   Real* W) {
+  if (X.nonzeros == 0 || n == 0) return;
+  const std::size_t blocks = blocks_for(X.nonzeros * ceil_divide(n, kPiece), kWarps);
   sparse_update_kernel<<<static_cast<unsigned>(blocks), kThreads, 0, stream>>>(
-      nonzeros, scratch.sorted_keys, scratch.sorted_entries, n, alpha, D, W);
+      X.nonzeros, X.columns, X.entries, n, alpha, D, W);
   check_launch("kernel sparse_update");
 }
 
-#define HETSGD_INSTANTIATE(Real)                                                         \
-  template void sparse_forward<Real>(cudaStream_t, const SparseRows<Real>&, std::size_t, \
-                                     const Real*, const Real*, bool, Real*);             \
-  template void sparse_update<Real>(cudaStream_t, const SparseRows<Real>&, std::size_t,  \
-                                    std::size_t, Real, const Real*, Real*, const UpdateScratch&);
+#define HETSGD_INSTANTIATE(Real)                                                                   \
+  template void sparse_forward<Real>(cudaStream_t, const SparseRows<Real>&, std::size_t,           \
+                                     const Real*, const Real*, bool, Real*);                       \
+  template ByColumn sort_by_column<Real>(cudaStream_t, const SparseRows<Real>&, std::size_t,       \
+                                         const SortMemory&);                                       \
+  template void sparse_update<Real>(cudaStream_t, const ByColumn&, std::size_t, Real, const Real*, \
+                                    Real*);
 HETSGD_INSTANTIATE(float)
 HETSGD_INSTANTIATE(double)
 #undef HETSGD_INSTANTIATE

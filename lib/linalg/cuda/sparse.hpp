@@ -25,24 +25,33 @@ struct alignas(8) Entry {
   float value;
 };
 
-// Working memory of sparse_update for `nonzeros` nonzeros; `sort_bytes` is what sort_bytes() says.
-struct UpdateScratch {
-  Entry* entries = nullptr;              // [nonzeros] in the order of X
-  Entry* sorted_entries = nullptr;       // [nonzeros] by column
-  std::uint32_t* sorted_keys = nullptr;  // [nonzeros] columns, ascending
-  void* sort = nullptr;
-  std::size_t sort_bytes = 0;
+// The nonzeros of a batch by column, ascending; those of one column in the order of the samples.
+struct ByColumn {
+  std::size_t nonzeros = 0;
+  const std::uint32_t* columns = nullptr;  // [nonzeros]
+  const Entry* entries = nullptr;          // [nonzeros]
+};
+// Room for them; `work_bytes` is what sort_bytes() says.
+struct SortMemory {
+  Entry* unsorted = nullptr;         // [nonzeros]
+  Entry* entries = nullptr;          // [nonzeros]
+  std::uint32_t* columns = nullptr;  // [nonzeros]
+  void* work = nullptr;
+  std::size_t work_bytes = 0;
 };
 std::size_t sort_bytes(std::size_t nonzeros, std::size_t columns);
+// A stable radix sort: 12z bytes move per pass of 8 bits.
+template <class Real>
+ByColumn sort_by_column(cudaStream_t stream, const SparseRows<Real>& X, std::size_t nonzeros,
+                        const SortMemory& memory);
 
 // W += alpha X^T D in a fixed order of additions. Atomic additions would be simpler, but arrive in
-// another order each time. So every row of W has one owner: the nonzeros are sorted by column (a
-// stable radix sort: those of one column stay in the order of the samples), and the warp that finds
-// a column's first nonzero adds up all of them and writes that row of W.
+// another order each time. So every row of W has one owner: the warp that finds a column's first
+// nonzero adds up all of them and writes that row of W.
 // Floor, for z nonzeros in u columns: rows of D read z times (from the L2 cache, as a batch's D
-// fits), rows of W read and written once, 2un numbers; the sort moves 12z bytes per pass of 8 bits.
+// fits), rows of W read and written once, 2un numbers.
 template <class Real>
-void sparse_update(cudaStream_t stream, const SparseRows<Real>& X, std::size_t nonzeros,
-                   std::size_t n, Real alpha, const Real* D, Real* W, const UpdateScratch& scratch);
+void sparse_update(cudaStream_t stream, const ByColumn& X, std::size_t n, Real alpha, const Real* D,
+                   Real* W);
 
 }  // namespace hetsgd::cuda

@@ -205,6 +205,12 @@ json wall_json(const Record& record) {
        {{"train", loading_json(record.train_report)}, {"test", loading_json(record.test_report)}}}};
 }
 
+json environment_of(const Record& record) {
+  json environment = hetsgd::environment_json();
+  environment["evaluation_device"] = text_or_null(record.evaluation_device);
+  return environment;
+}
+
 json curve_json(const Record& record) {
   json curve = json::array();
   for (std::size_t i = 0; i < record.curve.size(); ++i) {
@@ -243,7 +249,7 @@ json result_json(const Record& record, const ResultOptions& options) {
       {"args", options.args},
       {"config", record.config},
       {"tuning", options.tuning},
-      {"environment", environment_json()},
+      {"environment", environment_of(record)},
       {"dataset",
        {{"train", dataset_json(record.train, record.train_report)},
         {"test", dataset_json(record.test, record.test_report)}}},

@@ -247,6 +247,7 @@ CurvePoint Driver::measure(Seconds time, std::uint64_t samples, std::span<const 
     loss_sum_ = 0;
     loss_count_ = 0;
     record_.curve.push_back(point);
+    record_.evaluation_device = evaluator_.device();
     record_.elapsed = time;
     if (options_.keep_model) model_copy_.assign(model.begin(), model.end());
     bool all_reached = !record_.targets.empty();

@@ -70,6 +70,7 @@ struct Record {
   std::vector<std::uint64_t> layer_sizes;
   std::uint64_t parameters = 0;
 
+  std::string evaluation_device;  // where the last point was measured: "cpu", "cuda:0 (...)"
   std::vector<CurvePoint> curve;
   nlohmann::json events = nlohmann::json::array();
   // Counts by value: "staleness" (iterations between read and apply), "contributors", ...

@@ -1,11 +1,11 @@
 // Blocks of emulated threads. A thread that never waits for another costs no switch: one fiber runs
 // thread after thread until one of them waits, and then stays with that one.
 #include <algorithm>
-#include <array>
 #include <boost/context/fiber.hpp>
 #include <cstring>
 #include <deque>
 #include <list>
+#include <utility>
 
 #include "cuda_kernel_language.h"
 #include "emulation.hpp"
@@ -17,14 +17,14 @@ constinit thread_local Place* place = nullptr;
 namespace {
 
 constexpr unsigned kLanes = 32;
-constexpr std::size_t kWidest = 16;  // bytes that a lane can give others
 constexpr std::size_t kStackBytes = std::size_t{64} << 10;
 
 // Lanes that meet for one warp operation.
 struct Gathering {
   unsigned mask = 0, arrived = 0, left = 0;
-  std::array<std::array<unsigned char, kWidest>, kLanes> values = {};
+  LaneValue values[kLanes];
 };
+thread_local std::list<Gathering> spare_gatherings;
 
 class Block {
  public:
@@ -37,7 +37,8 @@ class Block {
 
   void run();
   void synchronize();
-  void exchange(unsigned mask, const void* mine, std::size_t bytes, void* all);
+  const LaneValue* meet(unsigned mask, const LaneValue& mine);
+  void leave();
 
   std::vector<unsigned char> shared;
 
@@ -45,6 +46,7 @@ class Block {
   struct Fiber {
     boost::context::fiber context;
     Place place;
+    Gathering* gathering = nullptr;  // where its thread is
   };
   struct Warp {
     std::list<Gathering> gatherings;
@@ -174,36 +176,45 @@ void Block::synchronize() {
   pause();
 }
 
-void Block::exchange(unsigned mask, const void* mine, std::size_t bytes, void* all) {
+const LaneValue* Block::meet(unsigned mask, const LaneValue& mine) {
   const unsigned thread = number_of(*place), lane = thread % kLanes, bit = 1U << lane;
   if ((mask & bit) == 0) misuse("a warp operation without the lane that calls it");
   Warp& warp = warps_[thread / kLanes];
-  auto found = std::find_if(warp.gatherings.begin(), warp.gatherings.end(),
-                            [&](Gathering& g) { return g.mask == mask && (g.arrived & bit) == 0; });
-  if (found == warp.gatherings.end()) {
-    warp.gatherings.push_back({.mask = mask});
-    found = std::prev(warp.gatherings.end());
+  auto& all = warp.gatherings;
+  auto found = std::find_if(all.begin(), all.end(), [&](const Gathering& g) {
+    return g.mask == mask && (g.arrived & bit) == 0;
+  });
+  if (found == all.end()) {
+    if (spare_gatherings.empty()) spare_gatherings.emplace_back();
+    all.splice(all.end(), spare_gatherings, spare_gatherings.begin());
+    found = std::prev(all.end());
+    found->mask = mask;
+    found->arrived = found->left = 0;
   }
   Gathering& gathering = *found;
-  std::memcpy(gathering.values[lane].data(), mine, bytes);
+  running_->gathering = &gathering;
+  std::memcpy(gathering.values[lane], mine, sizeof mine);
   gathering.arrived |= bit;
-  check_lanes_alive(warp);
-  if (gathering.arrived == mask) {
-    for (unsigned i = 0; i < kLanes; ++i) {
-      if ((mask >> i & 1U) != 0 && i != lane) {
-        ready_.push_back(waiting_lanes_[thread / kLanes * kLanes + i]);
-      }
-    }
-  } else {
+  if (warp.ended != 0) check_lanes_alive(warp);
+  if (gathering.arrived != mask) {
     waiting_lanes_[thread] = running_;
     pause();
+    return gathering.values;
   }
-  for (unsigned i = 0; i < kLanes; ++i) {
-    std::memcpy(static_cast<unsigned char*>(all) + i * bytes, gathering.values[i].data(), bytes);
+  for (unsigned others = mask & ~bit; others != 0; others &= others - 1) {
+    const auto other = static_cast<unsigned>(__builtin_ctz(others));
+    ready_.push_back(waiting_lanes_[thread / kLanes * kLanes + other]);
   }
-  gathering.left |= bit;
-  while (!warp.gatherings.empty() && warp.gatherings.front().left == warp.gatherings.front().mask) {
-    warp.gatherings.pop_front();
+  return gathering.values;
+}
+
+void Block::leave() {
+  Gathering& gathering = *std::exchange(running_->gathering, nullptr);
+  const unsigned thread = number_of(*place);
+  gathering.left |= 1U << thread % kLanes;
+  auto& all = warps_[thread / kLanes].gatherings;
+  while (!all.empty() && all.front().left == all.front().mask) {
+    spare_gatherings.splice(spare_gatherings.end(), all, all.begin());
   }
 }
 
@@ -226,9 +237,10 @@ void run_grid(dim3 grid, dim3 block, std::size_t shared_bytes, const Kernel& ker
 
 void synchronize_block() { current_block->synchronize(); }
 
-void exchange(unsigned mask, const void* mine, std::size_t bytes, void* all) {
-  current_block->exchange(mask, mine, bytes, all);
+const LaneValue* meet(unsigned mask, const LaneValue& mine) {
+  return current_block->meet(mask, mine);
 }
+void leave() { current_block->leave(); }
 
 void* dynamic_shared_memory() { return current_block->shared.data(); }
 

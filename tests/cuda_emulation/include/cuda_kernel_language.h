@@ -41,8 +41,10 @@ extern constinit thread_local Place* place;  // of the emulated thread that runs
 
 // The block's threads up to here, without those that have ended.
 void synchronize_block();
-// Lanes of `mask` meet; each leaves `bytes` (at most 16) and gets those of all 32, [32][bytes].
-void exchange(unsigned mask, const void* mine, std::size_t bytes, void* all);
+// Lanes of `mask` meet; each brings 16 bytes and sees those of all 32, until it leaves.
+using LaneValue = unsigned char[16];
+const LaneValue* meet(unsigned mask, const LaneValue& mine);
+void leave();
 void* dynamic_shared_memory();
 
 using Kernel = std::function<void()>;  // one thread's part
@@ -63,10 +65,11 @@ void launch_with(const char* name, dim3 grid, dim3 block, std::size_t shared_byt
 
 template <class T>
 T from_lane(unsigned mask, T x, int lane) {
-  static_assert(sizeof(T) <= 16 && std::is_trivially_copyable_v<T>);
-  unsigned char all[32 * sizeof(T)];
-  exchange(mask, &x, sizeof x, all);
-  std::memcpy(&x, all + sizeof(T) * static_cast<std::size_t>(lane), sizeof x);
+  static_assert(sizeof(T) <= sizeof(LaneValue) && std::is_trivially_copyable_v<T>);
+  LaneValue mine = {};
+  std::memcpy(mine, &x, sizeof x);
+  std::memcpy(&x, meet(mask, mine)[lane], sizeof x);
+  leave();
   return x;
 }
 inline int lane() {
@@ -109,11 +112,11 @@ T __shfl_up_sync(unsigned mask, T x, int distance, int width = 32) {
   return hetsgd_emulation::from_lane(mask, x, mine % width >= distance ? other : mine);
 }
 inline unsigned __ballot_sync(unsigned mask, int predicate) {
-  unsigned char all[32];
-  const unsigned char mine = predicate != 0;
-  hetsgd_emulation::exchange(mask, &mine, 1, all);
+  const hetsgd_emulation::LaneValue mine = {static_cast<unsigned char>(predicate != 0)};
+  const hetsgd_emulation::LaneValue* const all = hetsgd_emulation::meet(mask, mine);
   unsigned bits = 0;
-  for (int i = 0; i < 32; ++i) bits |= (mask >> i & 1U) & all[i] ? 1U << i : 0U;
+  for (int i = 0; i < 32; ++i) bits |= (mask >> i & 1U) != 0 && all[i][0] != 0 ? 1U << i : 0U;
+  hetsgd_emulation::leave();
   return bits;
 }
 inline int __any_sync(unsigned mask, int predicate) { return __ballot_sync(mask, predicate) != 0; }

@@ -3,6 +3,7 @@
 #include <chrono>
 #include <utility>
 
+#include "cluster/mpi/mpi_cluster.hpp"
 #include "data/select.hpp"
 
 namespace hetsgd {
@@ -58,6 +59,21 @@ RunData load(const TrainOptions& options, const std::optional<RankShare>& share)
 }
 
 }  // namespace
+
+Sampler::Options sampling_of(const TrainOptions& options, int workers) {
+  return {.order = options.order,
+          .partition = options.partition,
+          .seed = options.seed,
+          .workers = workers,
+          .alpha = options.dirichlet_alpha};
+}
+
+std::optional<RankShare> share_of(const TrainOptions& options, int workers) {
+  if (options.cluster != "mpi" || mpi_rank().size != workers) return std::nullopt;
+  const int rank = mpi_rank().rank;
+  return RankShare{
+      .worker = rank, .sampling = sampling_of(options, workers), .measures = rank == 0};
+}
 
 RunData load_run_data(const TrainOptions& options, const std::optional<RankShare>& share) {
   const auto start = std::chrono::steady_clock::now();

@@ -25,6 +25,11 @@ struct RankShare {
   bool measures = false;      // if not, one test row stands for all
 };
 
+Sampler::Options sampling_of(const TrainOptions& options, int workers);
+
+// The share of this process if it is one of several, each of which runs one of `workers` workers.
+std::optional<RankShare> share_of(const TrainOptions& options, int workers);
+
 // `share`: unset: everything. Errors: data, usage.
 RunData load_run_data(const TrainOptions& options, const std::optional<RankShare>& share = {});
 

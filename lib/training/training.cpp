@@ -13,6 +13,7 @@
 #include "training/charge.hpp"
 #include "training/driver.hpp"
 #include "training/evaluation.hpp"
+#include "training/plan_checks.hpp"
 #include "training/rank_driver.hpp"
 #include "training/watcher.hpp"
 
@@ -50,10 +51,6 @@ struct Training::Impl {
   void resolve();
   bool writes() const;
   int default_workers() const;
-  void check_plan() const;
-  void check_precision() const;
-  Sampler::Options sampling() const;
-  std::optional<RankShare> share() const;
   void build_model();
   ClusterOptions cluster_options() const;
   int evaluating_gpu(const Cluster& cluster) const;
@@ -100,7 +97,7 @@ void Training::Impl::resolve() {
   plan.record_steps = options.record_steps;
   plan.optimizer = options.optimizer;
   plan.schedule = options.schedule;
-  check_plan();
+  check_plan(options, set, plan, devices, info, *algorithm);
   scenario = std::make_shared<const Scenario>(options.straggler, plan.workers, options.seed);
   profile = load_device_profile(options.profile);
   network = load_network_model(options.network);
@@ -118,62 +115,6 @@ void Training::Impl::resolve() {
   record.started_at = utc_now();
 }
 
-void Training::Impl::check_plan() const {
-  if (plan.workers > info.max_workers) {
-    throw with_hint(usage_error("--workers: found {}, but {} runs on at most {}", plan.workers,
-                                info.name, info.max_workers),
-                    "ssgd is the same method on several workers");
-  }
-  if (options.speed.size() > static_cast<std::size_t>(plan.workers)) {
-    throw usage_error("--speed: found {} speeds for {} workers", options.speed.size(),
-                      plan.workers);
-  }
-  if (devices.size() > static_cast<std::size_t>(plan.workers)) {
-    throw usage_error("--devices: found {} devices for {} workers", devices.size(), plan.workers);
-  }
-  if (!plan.optimizer.plain() && !info.plain_sgd_only.empty()) {
-    throw with_hint(usage_error("--optimizer: {} {}", info.name, info.plain_sgd_only),
-                    "use --optimizer sgd without --weight-decay and --clip-norm");
-  }
-  check_precision();
-  algorithm->check(plan);
-}
-
-void Training::Impl::check_precision() const {
-  if (options.precision == Precision::fp32) return;
-  std::string found;
-  if (options.cluster == "sim") {
-    found = "--cluster sim";
-  } else if (devices.empty()) {
-    found = "no --devices";
-  } else if (const auto cpu = std::ranges::find_if(
-                 devices, [](const std::string& text) { return !text.starts_with("cuda:"); });
-             cpu != devices.end()) {
-    found = fmt::format("--devices {}", *cpu);
-  }
-  if (found.empty()) return;
-  throw with_hint(
-      usage_error("--precision: found {} with {}, expected fp32 where a worker computes "
-                  "on a CPU",
-                  set.to_json()["precision"].get<std::string>(), found),
-      "tf32 and bf16 are what a GPU's tensor cores offer: --devices cuda:0");
-}
-
-Sampler::Options Training::Impl::sampling() const {
-  return {.order = options.order,
-          .partition = options.partition,
-          .seed = options.seed,
-          .workers = plan.workers,
-          .alpha = options.dirichlet_alpha};
-}
-
-// Which rows this process needs, if it is the one worker of several that it runs.
-std::optional<RankShare> Training::Impl::share() const {
-  if (options.cluster != "mpi" || mpi_rank().size != plan.workers) return std::nullopt;
-  const int rank = mpi_rank().rank;
-  return RankShare{.worker = rank, .sampling = sampling(), .measures = rank == 0};
-}
-
 void Training::Impl::build_model() {
   ModelShape shape;
   shape.task = record.train->task;
@@ -186,9 +127,9 @@ void Training::Impl::build_model() {
   record.layer_sizes = {shape.feature_count};
   record.layer_sizes.insert(record.layer_sizes.end(), shape.hidden.begin(), shape.hidden.end());
   record.layer_sizes.push_back(model->outputs());
-  sampler = record.train->whole
-                ? std::make_unique<Sampler>(record.train, sampling(), share()->worker)
-                : std::make_unique<Sampler>(record.train, sampling());
+  const Sampler::Options sampling = sampling_of(options, plan.workers);
+  sampler = record.train->whole ? std::make_unique<Sampler>(record.train, sampling, mpi_rank().rank)
+                                : std::make_unique<Sampler>(record.train, sampling);
   plan.rows = record.train->totals().rows;
   plan.max_samples = options.max_samples;
   if (options.epochs > 0) {
@@ -212,6 +153,7 @@ ClusterOptions Training::Impl::cluster_options() const {
   if (charge) result.payload_scale = result.work_scale = charge->parameter_ratio;
   result.host_threads = options.host_threads;
   result.devices = devices;
+  result.peer_timeout = options.peer_timeout;
   result.all_reduce = options.all_reduce;
   return result;
 }
@@ -252,7 +194,9 @@ Training::~Training() = default;
 std::exception_ptr Training::failure() const { return impl_->failure; }
 const Record& Training::record() const { return impl_->record; }
 
-void Training::load() { load(load_run_data(impl_->options, impl_->share())); }
+void Training::load() {
+  load(load_run_data(impl_->options, share_of(impl_->options, impl_->plan.workers)));
+}
 
 void Training::load(const RunData& data) {
   Record& record = impl_->record;

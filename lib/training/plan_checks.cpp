@@ -1,0 +1,58 @@
+#include "training/plan_checks.hpp"
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "core/error.hpp"
+
+namespace hetsgd {
+
+namespace {
+
+void check_precision(const TrainOptions& options, const OptionSet& set,
+                     const std::vector<std::string>& devices) {
+  if (options.precision == Precision::fp32) return;
+  std::string found;
+  if (options.cluster == "sim") {
+    found = "--cluster sim";
+  } else if (devices.empty()) {
+    found = "no --devices";
+  } else if (const auto cpu = std::ranges::find_if(
+                 devices, [](const std::string& text) { return !text.starts_with("cuda:"); });
+             cpu != devices.end()) {
+    found = fmt::format("--devices {}", *cpu);
+  }
+  if (found.empty()) return;
+  throw with_hint(
+      usage_error("--precision: found {} with {}, expected fp32 where a worker computes "
+                  "on a CPU",
+                  set.to_json()["precision"].get<std::string>(), found),
+      "tf32 and bf16 are what a GPU's tensor cores offer: --devices cuda:0");
+}
+
+}  // namespace
+
+void check_plan(const TrainOptions& options, const OptionSet& set, const Plan& plan,
+                const std::vector<std::string>& devices, const AlgorithmInfo& info,
+                const Algorithm& algorithm) {
+  if (plan.workers > info.max_workers) {
+    throw with_hint(usage_error("--workers: found {}, but {} runs on at most {}", plan.workers,
+                                info.name, info.max_workers),
+                    "ssgd is the same method on several workers");
+  }
+  if (options.speed.size() > static_cast<std::size_t>(plan.workers)) {
+    throw usage_error("--speed: found {} speeds for {} workers", options.speed.size(),
+                      plan.workers);
+  }
+  if (devices.size() > static_cast<std::size_t>(plan.workers)) {
+    throw usage_error("--devices: found {} devices for {} workers", devices.size(), plan.workers);
+  }
+  if (!plan.optimizer.plain() && !info.plain_sgd_only.empty()) {
+    throw with_hint(usage_error("--optimizer: {} {}", info.name, info.plain_sgd_only),
+                    "use --optimizer sgd without --weight-decay and --clip-norm");
+  }
+  check_precision(options, set, devices);
+  algorithm.check(plan);
+}
+
+}  // namespace hetsgd

@@ -7,6 +7,7 @@
 #include "core/error.hpp"
 #include "core/text.hpp"
 #include "help.hpp"
+#include "ranks.hpp"
 
 namespace hetsgd {
 namespace {
@@ -126,7 +127,9 @@ void scan_arguments(OptionSet& set, const std::vector<std::string>& arguments) {
   take(app, set);
 }
 
-int run_command(Command& command, const std::vector<std::string>& arguments) {
+namespace {
+
+int run_alone(Command& command, const std::vector<std::string>& arguments) {
   command.look_ahead(arguments);
   OptionSet set;
   command.declare(set);
@@ -135,6 +138,20 @@ int run_command(Command& command, const std::vector<std::string>& arguments) {
     return 0;
   }
   return command.run(set, parse_arguments(command, set, arguments));
+}
+
+}  // namespace
+
+int run_command(Command& command, const std::vector<std::string>& arguments) {
+  if (!command.runs_together()) return run_alone(command, arguments);
+  start_talking_as_rank();
+  try {
+    return run_alone(command, arguments);
+  } catch (...) {
+    // All come here, with the same error or with one of their own.
+    if (command.runs_together()) rethrow_together();
+    throw;
+  }
 }
 
 }  // namespace hetsgd

@@ -33,6 +33,8 @@ class Command {
     static_cast<void>(flag);
     return "";
   }
+  // Several processes run it together: rank 0 talks, and an error of one is an error of all.
+  virtual bool runs_together() const { return false; }
   // After the flags were read into `set`. Returns the exit code.
   virtual int run(OptionSet& set, const std::vector<std::string>& operands) = 0;
 };

@@ -84,6 +84,7 @@ int flushed(int code) {
 }
 
 int report(const std::string& message, const std::string& hint, ExitCode code) {
+  if (mpi_root_is_lost()) start_talking(detect_terminal());  // nobody else says it
   show_status("");
   talk(TalkLevel::error, hint.empty() ? message : message + "\nhint: " + hint);
   return static_cast<int>(code);

@@ -1,27 +1,24 @@
 #include "ranks.hpp"
 
-#include <chrono>
-#include <condition_variable>
-#include <memory>
-#include <mutex>
-#include <optional>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
 
 #include "cluster/mpi/mpi_cluster.hpp"
 #include "core/error.hpp"
+#include "core/logging.hpp"
 
 namespace hetsgd {
 namespace {
 
-constexpr int kDecision = 1 << 30;  // kind of control message; those of runs count from 0
-// Rank 0 reads results and looks at files before it decides.
-constexpr std::chrono::seconds kPatience{60};
-
-// What rank 0 has said. The handler stays with the control channel.
-struct Mailbox {
-  std::mutex mutex;
-  std::condition_variable arrived;
-  std::optional<bool> decision;
-};
+void start_log(const std::string& folder, const MpiRank& rank) {
+  std::error_code failed;
+  std::filesystem::create_directories(folder, failed);
+  if (failed) throw runtime_failure("--log-dir: cannot make {}: {}", folder, failed.message());
+  start_logging_to(fmt::format("{}/rank_{}.log", folder, rank.rank));
+}
 
 }  // namespace
 
@@ -29,26 +26,38 @@ bool speaks(const TrainOptions& options) {
   return options.cluster != "mpi" || mpi_rank().rank == 0;
 }
 
+double together(const TrainOptions& options, const std::function<double()>& fn) {
+  return options.cluster == "mpi" ? mpi_agree(fn, options.peer_timeout) : fn();
+}
+
 bool decide_together(const TrainOptions& options, const std::function<bool()>& decide) {
-  if (options.cluster != "mpi") return decide();
-  Control& control = mpi_control();
-  if (control.rank() == 0) {
-    const std::byte decision{decide()};
-    for (int to = 1; to < control.size(); ++to) control.send(to, kDecision, {&decision, 1});
-    return decision != std::byte{0};
+  return together(options, [&] { return speaks(options) && decide() ? 1.0 : 0.0; }) != 0;
+}
+
+void rethrow_together() {
+  mpi_agree([]() -> double { throw; }, TrainOptions().peer_timeout);
+  throw;
+}
+
+void start_talking_as_rank() {
+  TalkOptions talk = detect_terminal();
+  talk.silent = launched_rank() > 0;
+  start_talking(talk);
+}
+
+void start_talking_as(const TrainOptions& options) {
+  TalkOptions talk = detect_terminal();
+  talk.quiet = options.quiet;
+  talk.silent = !speaks(options);
+  if (options.color != ColorMode::automatic) talk.color = options.color == ColorMode::always;
+  start_talking(talk);
+  if (options.log_dir.empty()) return;
+  const MpiRank rank = options.cluster == "mpi" ? mpi_rank() : MpiRank{};
+  start_log(options.log_dir, rank);
+  if (options.cluster == "mpi" && rank.rank > 0) {
+    note("rank {} of {} on {} (local rank {}), process {}", rank.rank, rank.size, rank.host,
+         rank.local_rank, ::getpid());
   }
-  static const auto mailbox = std::make_shared<Mailbox>();
-  control.on_message(kDecision, [](int, std::span<const std::byte> bytes) {
-    const std::lock_guard lock(mailbox->mutex);
-    mailbox->decision = bytes.front() != std::byte{0};
-    mailbox->arrived.notify_all();
-  });
-  std::unique_lock lock(mailbox->mutex);
-  if (!mailbox->arrived.wait_for(lock, kPatience, [] { return mailbox->decision.has_value(); })) {
-    throw runtime_failure("rank {}: rank 0 has not said within {} s whether to run", control.rank(),
-                          kPatience.count());
-  }
-  return *std::exchange(mailbox->decision, std::nullopt);
 }
 
 }  // namespace hetsgd

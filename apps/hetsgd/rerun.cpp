@@ -36,6 +36,8 @@ class Rerun final : public Command {
     session_.choose_algorithm(algorithm);
   }
 
+  bool runs_together() const override { return session_.runs_together(); }
+
   void declare(OptionSet& set) override { session_.declare(set); }
 
   std::string about_unknown(const std::string& flag) const override {

@@ -31,6 +31,8 @@ class Train final : public Command {
     session_.choose_algorithm(algorithm);
   }
 
+  bool runs_together() const override { return session_.runs_together(); }
+
   void declare(OptionSet& set) override {
     set.group("Configuration");
     set.add("config", config_path_, "JSON file of options, or a result whose config to take")

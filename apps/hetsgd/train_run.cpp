@@ -141,9 +141,17 @@ void print_summary(const Record& record, const std::string& output) {
   }
 }
 
+void note_end(const Record& record, const TrainOptions& options) {
+  if (speaks(options)) return print_summary(record, options.output);
+  note("{}{}", to_string(record.status),
+       record.status_reason.empty() ? "" : ": " + record.status_reason);
+}
+
+// On a rank that does not speak nobody asks for it.
 int exit_code(const TrainOptions& options, const Record& record) {
   if (record.status == Status::aborted) return 128 + record.signal;
   if (record.status == Status::time_limit) return static_cast<int>(ExitCode::time_limit);
+  if (!speaks(options)) return 0;
   if (record.status == Status::diverged) warn("the run diverged: {}", record.status_reason);
   if (options.require_target && target_missed(record)) {
     talk(TalkLevel::error, "a target was missed (--require-target)");
@@ -152,45 +160,30 @@ int exit_code(const TrainOptions& options, const Record& record) {
   return static_cast<int>(ExitCode::ok);
 }
 
-// Of a rank that leaves the talking to rank 0.
-int exit_code_of_peer(const Training& training) {
-  const Record& record = training.record();
-  if (record.status == Status::aborted) return 128 + record.signal;
-  if (record.status == Status::time_limit) return static_cast<int>(ExitCode::time_limit);
-  if (record.status != Status::failed) return static_cast<int>(ExitCode::ok);
-  try {
-    std::rethrow_exception(training.failure());
-  } catch (const Error& error) {
-    return static_cast<int>(error.code());
-  } catch (const std::exception&) {
-    return static_cast<int>(ExitCode::runtime);
-  }
-}
-
 }  // namespace
-
-void start_talking_as(const TrainOptions& options) {
-  TalkOptions talk = detect_terminal();
-  talk.quiet = options.quiet || !speaks(options);
-  if (options.color != ColorMode::automatic) talk.color = options.color == ColorMode::always;
-  start_talking(talk);
-}
 
 int run_training(TrainOptions& options, const OptionSet& set, std::shared_ptr<Algorithm> algorithm,
                  const AlgorithmInfo& info, const ResultOptions& result) {
-  start_talking_as(options);
   const bool bar = detect_terminal().terminal;
   if (bar && set.find("progress_every")->source == OptionSource::default_value) {
     options.progress_every = Seconds(0.25);
   }
-  Training training(options, set, std::move(algorithm), info);
-  const bool done = decide_together(options, [&] {
-    if (is_done(options, training.record().config)) return true;
-    if (!options.output.empty()) check_writable(options.output);
-    return false;
-  });
+  std::optional<Training> prepared;
+  const bool done = together(options, [&] {
+                      start_talking_as(options);
+                      Training& training =
+                          prepared.emplace(options, set, std::move(algorithm), info);
+                      if (!speaks(options)) return 0.0;
+                      if (is_done(options, training.record().config)) return 1.0;
+                      if (!options.output.empty()) check_writable(options.output);
+                      return 0.0;
+                    }) != 0.0;
   if (done) return 0;
-  training.load();
+  Training& training = *prepared;
+  together(options, [&] {
+    training.load();
+    return 0.0;
+  });
 
   ResultWriter writer(options.output, result);
   TrainHooks hooks;
@@ -203,13 +196,16 @@ int run_training(TrainOptions& options, const OptionSet& set, std::shared_ptr<Al
   hooks.signal = &catch_signals();
   const Record& record = training.run(hooks);
 
-  if (!speaks(options)) return exit_code_of_peer(training);
-  show_status("");
-  for (const std::string& warning : record.warnings) warn("{}", warning);
-  if (record.status == Status::failed) std::rethrow_exception(training.failure());
-  print_summary(record, options.output);
-  writer.check();
-  return exit_code(options, record);
+  return static_cast<int>(together(options, [&] {
+    show_status("");
+    if (speaks(options)) {
+      for (const std::string& warning : record.warnings) warn("{}", warning);
+    }
+    if (record.status == Status::failed) std::rethrow_exception(training.failure());
+    note_end(record, options);
+    writer.check();
+    return static_cast<double>(exit_code(options, record));
+  }));
 }
 
 }  // namespace hetsgd

@@ -16,7 +16,4 @@ namespace hetsgd {
 int run_training(TrainOptions& options, const OptionSet& set, std::shared_ptr<Algorithm> algorithm,
                  const AlgorithmInfo& info, const ResultOptions& result);
 
-// How to talk from now on: --quiet, --color.
-void start_talking_as(const TrainOptions& options);
-
 }  // namespace hetsgd

@@ -11,6 +11,7 @@
 #include "core/text.hpp"
 #include "data/source.hpp"
 #include "experiment/tuning.hpp"
+#include "ranks.hpp"
 #include "result/validate.hpp"
 #include "train_run.hpp"
 #include "training/training.hpp"
@@ -160,14 +161,14 @@ int TrainSession::print_plan(const OptionSet& set) {
   training.load();
   const nlohmann::json plan = {{"config", training.record().config},
                                {"estimate", training.estimate()}};
-  fmt::print("{}\n", plan.dump(2));
+  if (speaks(options_)) fmt::print("{}\n", plan.dump(2));
   return 0;
 }
 
 int TrainSession::run(OptionSet& set, const std::vector<std::string>& arguments) {
   take_tuned(set);
   if (print_config_) {
-    fmt::print("{}", set.describe());
+    if (speaks(options_)) fmt::print("{}", set.describe());
     return 0;
   }
   if (dry_run_) return print_plan(set);

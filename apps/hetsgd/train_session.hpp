@@ -32,6 +32,8 @@ class TrainSession {
   int run(OptionSet& set, const std::vector<std::string>& arguments);
 
   const TrainOptions& options() const { return options_; }
+  // As Command::runs_together.
+  bool runs_together() const { return launched_by_mpi() && options_.cluster == "mpi"; }
 
  private:
   // Takes the learning rate from the file of --tuned. Errors: data, usage.

@@ -9,6 +9,7 @@
 #include "core/logging.hpp"
 #include "core/text.hpp"
 #include "progress.hpp"
+#include "ranks.hpp"
 #include "result/output.hpp"
 #include "result/result.hpp"
 #include "result/table.hpp"

@@ -23,6 +23,8 @@ class Control {
   // kind that has no handler yet wait for it. They must not block for long: they also carry the
   // signs of life.
   virtual void on_message(int kind, Handler handler) = 0;
+  // The run that is on has failed: nobody need wait for a message any more.
+  virtual bool failing() const = 0;
 };
 
 }  // namespace hetsgd

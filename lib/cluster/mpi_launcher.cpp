@@ -1,5 +1,7 @@
 // What the environment says about MPI; compiled with and without it.
+#include <charconv>
 #include <cstdlib>
+#include <cstring>
 
 #include "cluster/mpi/mpi_cluster.hpp"
 
@@ -14,6 +16,15 @@ bool launched_by_mpi() {
   // Inside of a job srun sets a step with a number of tasks; the batch script itself runs in a step
   // of its own, in which SLURM_STEP_NUM_TASKS is not set.
   return std::getenv("SLURM_PROCID") && std::getenv("SLURM_STEP_NUM_TASKS");
+}
+
+int launched_rank() {
+  for (const char* name : {"OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK", "SLURM_PROCID"}) {
+    const char* const text = std::getenv(name);
+    int rank = 0;
+    if (text && std::from_chars(text, text + std::strlen(text), rank).ec == std::errc()) return rank;
+  }
+  return 0;
 }
 
 }  // namespace hetsgd

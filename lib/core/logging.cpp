@@ -2,6 +2,7 @@
 
 #include <spdlog/logger.h>
 #include <spdlog/sinks/base_sink.h>
+#include <spdlog/sinks/basic_file_sink.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
 
@@ -9,6 +10,8 @@
 #include <cstdlib>
 #include <memory>
 #include <mutex>
+
+#include "core/error.hpp"
 
 namespace hetsgd {
 namespace {
@@ -24,7 +27,7 @@ class TalkSink final : public spdlog::sinks::base_sink<std::mutex> {
 
   void show(std::string_view text) {
     const std::lock_guard lock(mutex_);
-    if (options_.quiet) return;
+    if (options_.quiet || options_.silent) return;
     if (!options_.terminal) {
       if (!text.empty()) write(fmt::format("{}\n", text));
       return;
@@ -35,7 +38,7 @@ class TalkSink final : public spdlog::sinks::base_sink<std::mutex> {
 
  protected:
   void sink_it_(const spdlog::details::log_msg& message) override {
-    if (options_.quiet && message.level == spdlog::level::info) return;
+    if (options_.silent || (options_.quiet && message.level == spdlog::level::info)) return;
     const std::string_view text(message.payload.data(), message.payload.size());
     std::string line = status_.empty() ? "" : kEraseLine;
     line += fmt::format("{}{}\n{}", prefix(message.level), text, status_);
@@ -93,6 +96,17 @@ TalkOptions detect_terminal() {
 }
 
 void start_talking(const TalkOptions& options) { sink().configure(options); }
+
+void start_logging_to(const std::string& path) {
+  try {
+    auto file = std::make_shared<spdlog::sinks::basic_file_sink_mt>(path, true);
+    file->set_pattern("%Y-%m-%d %H:%M:%S.%e %l: %v");
+    logger().sinks().push_back(std::move(file));
+    logger().flush_on(spdlog::level::info);
+  } catch (const spdlog::spdlog_ex& error) {
+    throw runtime_failure("{}: cannot write the log: {}", path, error.what());
+  }
+}
 
 void talk(TalkLevel level, std::string_view text) {
   const auto spd = level == TalkLevel::error     ? spdlog::level::err

@@ -16,7 +16,8 @@ namespace hetsgd {
 enum class TalkLevel { note, warning, error };
 
 struct TalkOptions {
-  bool quiet = false;  // drop notes and the status line; warnings and errors stay
+  bool quiet = false;   // drop notes and the status line; warnings and errors stay
+  bool silent = false;  // nothing goes to stderr: another process speaks
   bool color = false;
   bool terminal = false;  // stderr can redraw its last line
 };
@@ -27,6 +28,10 @@ TalkOptions detect_terminal();
 
 // Called again, it replaces the options. Before the first call: detect_terminal().
 void start_talking(const TalkOptions& options);
+
+// From now on every message also goes to this file, with its time, also those that the options keep
+// from stderr. Errors: runtime (the file cannot be written).
+void start_logging_to(const std::string& path);
 
 // "warning: text", one line. A note stands without a word in front.
 void talk(TalkLevel level, std::string_view text);

@@ -15,7 +15,8 @@ namespace {
 // its own.
 std::atomic<int> drivers_made{0};
 
-constexpr std::chrono::seconds kPatience{60};
+// A failed run is noticed so late at most by who waits for a message.
+constexpr std::chrono::milliseconds kLook{20};
 
 }  // namespace
 
@@ -58,17 +59,21 @@ void RankDriver::on(int message, Handle handle) {
                       });
 }
 
-RankDriver::RankDriver(Control& control, Driver& driver, const DriverOptions& options)
+RankDriver::RankDriver(Control& control, Driver& driver, const DriverOptions& options,
+                       Cluster& cluster, Seconds peer_timeout, double initial_accuracy)
     : control_(control),
       driver_(driver),
       options_(options),
+      cluster_(cluster),
+      peer_timeout_(peer_timeout),
       rank_(control.rank()),
-      size_(control.size()),
+      size_(options.plan.workers),
       first_kind_(kMessages * drivers_made++),
       doorkeeper_(std::make_shared<Doorkeeper>()),
       next_evaluation_(options.evaluate_every),
-      reports_(static_cast<std::size_t>(control.size())),
-      gathered_(static_cast<std::size_t>(control.size())) {
+      reports_(static_cast<std::size_t>(size_)),
+      gathered_(static_cast<std::size_t>(size_)) {
+  if (!std::isnan(initial_accuracy)) accuracies_.emplace_back(0, initial_accuracy);
   using Bytes = std::span<const std::byte>;
   on(kReport, [this](int from, Bytes bytes) { absorb(from, bytes); });
   on(kState, [this](int, Bytes bytes) {
@@ -93,17 +98,23 @@ RankDriver::RankDriver(Control& control, Driver& driver, const DriverOptions& op
 
 RankDriver::~RankDriver() { doorkeeper_->close(); }
 
-void RankDriver::await(std::unique_lock<std::mutex>& lock, const char* what,
+void RankDriver::await(std::unique_lock<std::mutex>& lock, const char* what, Seconds limit,
                        const std::function<bool()>& ready) {
-  if (!changed_.wait_for(lock, kPatience, ready)) {
-    throw runtime_failure("rank {}: waited {} s for {}", rank_, kPatience.count(), what);
+  const auto begin = std::chrono::steady_clock::now();
+  while (!changed_.wait_for(lock, kLook, ready)) {
+    if (control_.failing()) {
+      throw runtime_failure("rank {}: the run failed while it waited for {}", rank_, what);
+    }
+    if (std::chrono::steady_clock::now() - begin > limit) {
+      throw with_hint(
+          runtime_failure("rank {}: waited {:.3g} s for {}", rank_, limit.count(), what),
+          "where messages take so long, raise --peer-timeout");
+    }
   }
 }
 
 void RankDriver::begin(Worker& worker) {
   if (!options_.synchronous) pool_.emplace(worker.serve<Pool>("samples"));
-  const std::lock_guard lock(mutex_);
-  if (const auto accuracy = driver_.best_accuracy(0, 0)) accuracies_.emplace_back(0, *accuracy);
 }
 
 std::uint64_t RankDriver::draw(std::uint64_t count) {
@@ -218,7 +229,7 @@ void RankDriver::end(Worker& worker) {
 void RankDriver::await_reports() {
   if (rank_ != 0) return;
   std::unique_lock lock(mutex_);
-  await(lock, "the last reports of all ranks", [&] { return ended_ == size_; });
+  await(lock, "the last reports of all ranks", peer_timeout_, [&] { return ended_ == size_; });
   driver_.sort_events();
 }
 

@@ -37,14 +37,17 @@ class RankDriver final : public Run {
  public:
   // `driver`: on rank 0 the one that keeps the record; elsewhere one whose record nobody reads. All
   // ranks make their drivers in the same order: the n-th of one talks to the n-th of the others.
-  RankDriver(Control& control, Driver& driver, const DriverOptions& options);
+  // What goes wrong on a thread of its own ends the cluster's run. initial_accuracy: rank 0's, of the
+  // initial model; NaN: there is none.
+  RankDriver(Control& control, Driver& driver, const DriverOptions& options, Cluster& cluster,
+             Seconds peer_timeout, double initial_accuracy);
   ~RankDriver() override;
 
   // Called by the rank's worker before its algorithm begins, and after it has ended.
   void begin(Worker& worker);
   void end(Worker& worker);
   // After the run: on rank 0 returns when everybody's last report is in the record, with the events
-  // in the order of their times. Error(runtime) if one does not come.
+  // in the order of their times. Error(runtime) if one does not come for the peer timeout.
   void await_reports();
 
   const Plan& plan() const override { return driver_.plan(); }
@@ -96,15 +99,17 @@ class RankDriver final : public Run {
   void measure_alone(Seconds time, std::span<const float> model);
   void on_model(int from, std::span<const std::byte> bytes);
   void send_replica(int to);
-  // Mutex held. Error(runtime), naming `what`, when it takes too long.
-  void await(std::unique_lock<std::mutex>& lock, const char* what,
+  // Mutex held. Error(runtime), naming `what`, when the run fails, or `limit` has passed.
+  void await(std::unique_lock<std::mutex>& lock, const char* what, Seconds limit,
              const std::function<bool()>& ready);
 
   Control& control_;
   Driver& driver_;
   const DriverOptions options_;
-  const int rank_, size_;
-  const int first_kind_;  // of this driver's control messages
+  Cluster& cluster_;
+  const Seconds peer_timeout_;
+  const int rank_, size_;  // size: the workers
+  const int first_kind_;   // of this driver's control messages
   const std::shared_ptr<Doorkeeper> doorkeeper_;
 
   mutable std::mutex mutex_;  // guards all below

@@ -39,7 +39,7 @@ void RankDriver::evaluate_together(Worker& worker, std::uint64_t samples, bool u
   report(worker, false);
   worker.node().fence_together([&] {  // rank 0
     std::unique_lock lock(mutex_);
-    await(lock, "the reports of all ranks", [&] {
+    await(lock, "the reports of all ranks", peer_timeout_, [&] {
       return std::all_of(reports_.begin(), reports_.end(),
                          [&](std::uint64_t count) { return count >= reports_sent_; });
     });
@@ -91,7 +91,8 @@ void RankDriver::evaluate_alone(Worker& worker,
     lock.unlock();
     control_.send(0, kind(kModel), bytes);
     lock.lock();
-    await(lock, "rank 0 to measure a model", [&] { return measured_; });
+    // However long it takes: a rank 0 that is lost fails the run.
+    await(lock, "rank 0 to measure a model", Seconds::max(), [&] { return measured_; });
   });
 }
 
@@ -113,7 +114,11 @@ void RankDriver::on_model(int from, std::span<const std::byte> bytes) {
   }
   if (evaluation_.joinable()) evaluation_.join();
   evaluation_ = std::jthread([this, from, header, current, model = std::move(model)] {
-    if (current) measure_alone(Seconds(header.time_s), model);
+    try {
+      if (current) measure_alone(Seconds(header.time_s), model);
+    } catch (...) {
+      return cluster_.abort(std::current_exception());
+    }
     control_.send(from, kind(kMeasured), {});
   });
 }
@@ -139,7 +144,7 @@ std::span<const float> RankDriver::mean_of_published() {
   lock.unlock();
   for (int to = 0; to < size_; ++to) control_.send(to, kind(kAskReplica), {});
   lock.lock();
-  await(lock, "the replicas of all ranks", [&] { return gathered_count_ == size_; });
+  await(lock, "the replicas of all ranks", peer_timeout_, [&] { return gathered_count_ == size_; });
   mean_.resize(model().parameters());
   std::vector<std::span<const float>> replicas(gathered_.begin(), gathered_.end());
   mean_of(replicas, mean_);

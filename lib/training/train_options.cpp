@@ -93,10 +93,11 @@ void declare_cluster(OptionSet& set, TrainOptions& o) {
                  "threads, workers on GPUs: how collectives run between them; auto: nccl if every "
                  "worker has a GPU of its own and the library is there, else ring; ring and host "
                  "add in rank order as CPUs do, nccl and tree in another order, always the same");
-  set.add_choice("precision", o.precision,
-                 {{"fp32", Precision::fp32}, {"tf32", Precision::tf32}, {"bf16", Precision::bf16}},
-                 "of a GPU's dense products: factors of 24, 11 or 8 bits, sums of 24; a measurement "
-                 "is fp32 always");
+  set.add_choice(
+      "precision", o.precision,
+      {{"fp32", Precision::fp32}, {"tf32", Precision::tf32}, {"bf16", Precision::bf16}},
+      "of a GPU's dense products: factors of 24, 11 or 8 bits, sums of 24; a measurement "
+      "is fp32 always");
   set.add("profile", o.profile, "sim: device profile, built-in name or JSON file");
   set.add("network", o.network, "sim: network model, built-in name or JSON file");
   set.add("speed", o.speed,
@@ -106,6 +107,14 @@ void declare_cluster(OptionSet& set, TrainOptions& o) {
           "injected delays, e.g. 'kind=uniform,min=0ms,max=50ms'; repeat to combine");
   set.add("charge", o.charge,
           "sim: charge the clock for the full-size data set and model of this preset");
+  set.add("service_rank", o.service_rank,
+          "mpi: the last rank runs the services (servers, schedulers) and no worker");
+  set.add("peer_timeout", o.peer_timeout,
+          "mpi: a rank without a sign of life for so long, or all waiting for each other for so "
+          "long, ends the run")
+      .unit("s")
+      .above(0)
+      .not_in_config();
   set.add("host_threads", o.host_threads, "sim: host threads for the mathematics; 0: all cores")
       .at_least(0)
       .not_in_config();
@@ -147,6 +156,8 @@ void declare_output(OptionSet& set, TrainOptions& o) {
   set.add("resume", o.resume, "skip the run when the output holds its completed result")
       .not_in_config();
   set.add("redact", o.redact, "leave host names and paths out of the result").not_in_config();
+  set.add("log_dir", o.log_dir, "write what each rank says to rank_N.log in this directory")
+      .not_in_config();
   set.add("progress_every", o.progress_every, "time between progress lines")
       .unit("s")
       .above(0)
@@ -208,6 +219,9 @@ void TrainOptions::validate() const {
     throw usage_error(
         "--charge: found {} with --cluster {}, expected --cluster sim, whose clock it charges",
         charge, cluster);
+  }
+  if (service_rank && cluster != "mpi") {
+    throw usage_error("--service-rank: found with --cluster {}, expected --cluster mpi", cluster);
   }
   for (const double s : speed) {
     if (!(s > 0)) throw usage_error("--speed: found {}, expected numbers above 0", s);

@@ -55,6 +55,8 @@ struct TrainOptions {
   std::vector<std::string> straggler;
   std::string charge;  // "", amazon670k, delicious200k
   int host_threads = 0;
+  bool service_rank = false;
+  Seconds peer_timeout{60};
   // budget and targets
   double epochs = 0;
   std::uint64_t max_samples = 0;
@@ -74,6 +76,7 @@ struct TrainOptions {
   bool overwrite = false;
   bool resume = false;
   bool redact = false;
+  std::string log_dir;
   Seconds progress_every{10};
   bool quiet = false;
   ColorMode color = ColorMode::automatic;

@@ -55,8 +55,16 @@ struct Training::Impl {
   ClusterOptions cluster_options() const;
   int evaluating_gpu(const Cluster& cluster) const;
   DriverOptions driver_options() const;
-  void drive(const TrainHooks& hooks, Driver& driver, Cluster& cluster);
-  ClusterReport run_workers(Driver& driver, Cluster& cluster);
+  // What a run is driven with. The driver refers to the evaluator.
+  struct Parts {
+    std::unique_ptr<Cluster> cluster;
+    std::optional<Evaluator> evaluator;
+    std::optional<Driver> driver;
+  };
+  double together(const std::function<double()>& fn) const;
+  void prepare(const TrainHooks& hooks, Parts& parts);
+  void drive(const TrainHooks& hooks, Parts& parts, double initial_accuracy);
+  ClusterReport run_workers(Driver& driver, Cluster& cluster, double initial_accuracy);
   void finish(const TrainHooks& hooks, Driver& driver);
 
   const TrainOptions& options;
@@ -78,6 +86,11 @@ struct Training::Impl {
 
 // Of several processes rank 0 writes files and talks.
 bool Training::Impl::writes() const { return options.cluster != "mpi" || mpi_rank().rank == 0; }
+
+// On several processes an error of one is an error of all.
+double Training::Impl::together(const std::function<double()>& fn) const {
+  return options.cluster == "mpi" ? mpi_agree(fn, options.peer_timeout) : fn();
+}
 
 int Training::Impl::default_workers() const {
   if (options.cluster == "mpi") return mpi_rank().size;
@@ -244,7 +257,8 @@ nlohmann::json Training::estimate() const {
   return result;
 }
 
-ClusterReport Training::Impl::run_workers(Driver& driver, Cluster& cluster) {
+ClusterReport Training::Impl::run_workers(Driver& driver, Cluster& cluster,
+                                          double initial_accuracy) {
   if (options.cluster != "mpi") {
     return cluster.run([&](Node& node) {
       Worker worker(node, driver);
@@ -252,7 +266,8 @@ ClusterReport Training::Impl::run_workers(Driver& driver, Cluster& cluster) {
       driver.finished(worker);
     });
   }
-  RankDriver ranks(mpi_control(), driver, driver_options());
+  RankDriver ranks(mpi_control(), driver, driver_options(), cluster, options.peer_timeout,
+                   initial_accuracy);
   ClusterReport report = cluster.run([&](Node& node) {
     Worker worker(node, ranks);
     ranks.begin(worker);
@@ -263,12 +278,14 @@ ClusterReport Training::Impl::run_workers(Driver& driver, Cluster& cluster) {
   return report;
 }
 
-void Training::Impl::drive(const TrainHooks& hooks, Driver& driver, Cluster& cluster) {
+void Training::Impl::drive(const TrainHooks& hooks, Parts& parts, double initial_accuracy) {
+  Driver& driver = *parts.driver;
+  Cluster& cluster = *parts.cluster;
   Watcher watcher(options, hooks, driver, cluster);
   ClusterReport report;
   std::exception_ptr error;
   try {
-    report = run_workers(driver, cluster);
+    report = run_workers(driver, cluster, initial_accuracy);
   } catch (...) {
     error = std::current_exception();
   }
@@ -306,41 +323,52 @@ void Training::Impl::finish(const TrainHooks& hooks, Driver& driver) {
   if (hooks.on_record) hooks.on_record(record);
 }
 
-const Record& Training::run(const TrainHooks& hooks) {
-  Impl& s = *impl_;
+void Training::Impl::prepare(const TrainHooks& hooks, Parts& parts) {
   const auto start = HostClock::now();
   std::vector<float> initial =
-      initial_parameters<float>(s.model->shape(), s.options.seed, s.options.init_std);
-  if (s.writes() && !s.options.dump_initial_parameters.empty()) {
-    write_parameters(s.options.dump_initial_parameters, initial, "--dump-initial-parameters");
+      initial_parameters<float>(model->shape(), options.seed, options.init_std);
+  if (writes() && !options.dump_initial_parameters.empty()) {
+    write_parameters(options.dump_initial_parameters, initial, "--dump-initial-parameters");
   }
-  const auto cluster = make_cluster(s.options.cluster, s.cluster_options());
-  Evaluator evaluator(
-      *s.model, s.record.test,
-      {.rows = s.options.evaluate_samples,
-       .threads = 0,
-       .gpu = s.evaluating_gpu(*cluster),
-       .warn = [&](const std::string& text) { s.record.warnings.push_back(text); }});
-  if (evaluator.rows() < s.record.test->rows()) {
-    s.record.warnings.push_back(fmt::format("measured on {} of {} test rows (--evaluate-samples)",
-                                            evaluator.rows(), s.record.test->rows()));
+  parts.cluster = make_cluster(options.cluster, cluster_options());
+  parts.evaluator.emplace(*model, record.test,
+                          EvaluatorOptions{.rows = options.evaluate_samples,
+                                           .threads = 0,
+                                           .gpu = evaluating_gpu(*parts.cluster),
+                                           .warn = [this](const std::string& text) {
+                                             record.warnings.push_back(text);
+                                           }});
+  if (parts.evaluator->rows() < record.test->rows()) {
+    record.warnings.push_back(fmt::format("measured on {} of {} test rows (--evaluate-samples)",
+                                          parts.evaluator->rows(), record.test->rows()));
   }
-  Driver driver(s.driver_options(), *s.model, *s.sampler, std::move(initial), evaluator, s.record,
-                hooks);
-  s.record.virtual_time = cluster->is_virtual();
-  for (WorkerRecord& worker : s.record.workers) {
-    worker.report.rank = static_cast<int>(&worker - s.record.workers.data());
-    worker.report.device = cluster->device_name(worker.report.rank);
+  parts.driver.emplace(driver_options(), *model, *sampler, std::move(initial), *parts.evaluator,
+                       record, hooks);
+  record.virtual_time = parts.cluster->is_virtual();
+  for (WorkerRecord& worker : record.workers) {
+    worker.report.rank = static_cast<int>(&worker - record.workers.data());
+    worker.report.device = parts.cluster->device_name(worker.report.rank);
   }
-  s.record.phases.init_s += seconds_since(start);
+  record.phases.init_s += seconds_since(start);
+  parts.driver->measure_initial();
+}
 
-  driver.measure_initial();
+const Record& Training::run(const TrainHooks& hooks) {
+  Impl& s = *impl_;
+  Impl::Parts parts;
+  const double accuracy = s.together([&] {
+    s.prepare(hooks, parts);
+    return parts.driver->best_accuracy(0, 0).value_or(std::nan(""));
+  });
   const double off_clock = s.record.phases.eval_s + s.record.phases.record_s;
   const auto train_start = HostClock::now();
-  s.drive(hooks, driver, *cluster);
+  s.drive(hooks, parts, accuracy);
   const double inside = s.record.phases.eval_s + s.record.phases.record_s - off_clock;
   s.record.phases.train_s = seconds_since(train_start) - inside;
-  s.finish(hooks, driver);
+  s.together([&] {
+    s.finish(hooks, *parts.driver);
+    return 0.0;
+  });
   return s.record;
 }
 

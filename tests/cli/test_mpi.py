@@ -6,6 +6,7 @@ import pathlib
 import shutil
 import signal
 import subprocess
+import time
 import unittest
 
 from program import BINARY, ProgramTest
@@ -26,9 +27,15 @@ def has_mpi():
 
 @unittest.skipUnless(has_mpi(), "no mpirun, or built without MPI")
 class Mpi(ProgramTest):
-    def mpirun(self, ranks, *arguments):
-        return subprocess.Popen(["mpirun", "-n", str(ranks), BINARY, *arguments], cwd=self.folder,
+    def launch(self, ranks, command):
+        return subprocess.Popen(["mpirun", "-n", str(ranks), *command], cwd=self.folder,
                                 env=self.environment(MPI), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+    def mpirun(self, ranks, *arguments):
+        return self.launch(ranks, [BINARY, *arguments])
+
+    def shell(self, ranks, command):
+        return self.launch(ranks, ["sh", "-c", command])
 
     def finished(self, process, code):
         stdout, stderr = process.communicate(timeout=60)
@@ -82,11 +89,48 @@ class Mpi(ProgramTest):
         self.assertEqual(len(self.result("one.json")["workers"]), 1)
         self.run_program("validate", "one.json")
 
-    def test_an_error_ends_all_ranks_with_its_exit_code(self):
-        stderr = self.finished(self.mpirun(2, "train", "--algorithm", "ssgd", "--train", "missing.txt", "--epochs", "1"), 4)
-        self.assertIn("missing.txt: cannot open", stderr)
-        stderr = self.finished(self.mpirun(2, *RUN, "--algorithm", "ssgd", "--epochs", "1", "--workers", "3"), 2)
-        self.assertIn("--workers: found 3, but MPI started 2 ranks", stderr)
+    def test_an_error_ends_all_ranks_with_its_exit_code_and_is_said_once(self):
+        run = [*RUN, "--algorithm", "ssgd", "--epochs", "1"]
+        for arguments, code, text in (
+                (["train", "--algorithm", "ssgd", "--train", "missing.txt", "--epochs", "1"], 4, "missing.txt: cannot open"),
+                ([*run, "--workers", "3"], 2, "--workers: found 3, but MPI started 2 ranks"),
+                ([*run, "--bogus", "3"], 2, "--bogus: unknown option"),
+                ([*run, "-o", "no/such/folder.json"], 2, "no/such/folder.json: cannot write"),
+                ([*run, "--devices", "cpu:5000"], 5, "asks for 5000 cores")):
+            with self.subTest(text):
+                begin = time.monotonic()
+                stderr = self.finished(self.mpirun(2, *arguments), code)
+                self.assertLess(time.monotonic() - begin, 9)
+                self.assertEqual(stderr.count(text), 1, stderr)
+                self.assertEqual(stderr.count("error:"), 1, stderr)
+
+    def test_an_error_of_one_rank_is_that_of_all(self):
+        # Each rank reads a file of its own name: only rank 1's is broken.
+        (self.folder / "train.0").write_text("0 1:1\n1 2:1\n")
+        (self.folder / "train.1").write_text("0 1:1\n1 2:x\n")
+        process = self.shell(2, f"'{BINARY}' train --algorithm ssgd --train train.$OMPI_COMM_WORLD_RANK --epochs 1")
+        stderr = self.finished(process, 4)
+        self.assertEqual(stderr.count("error: rank 1: train.1:2:"), 1, stderr)
+        self.assertEqual(stderr.count("error:"), 1, stderr)
+
+    def test_each_rank_has_a_log(self):
+        stderr = self.finished(self.mpirun(3, *RUN, "--algorithm", "asgd", "--epochs", "1", "--log-dir", "logs/of/run"), 0)
+        self.assertEqual(stderr.count("completed"), 1, stderr)
+        for rank in range(3):
+            log = (self.folder / "logs/of/run" / f"rank_{rank}.log").read_text()
+            self.assertIn("info: completed", log)
+            if rank > 0:
+                self.assertIn(f"rank {rank} of 3 on ", log)
+
+    def test_a_silent_rank_is_named_within_the_peer_timeout(self):
+        process = self.start_endless(2, "silent.json", "--algorithm", "asgd", "--peer-timeout", "2")
+        self.wait_for_curve("silent.json")
+        begin = time.monotonic()
+        os.kill(self.pid_of_rank(process, 1), signal.SIGSTOP)
+        stderr = self.finished(process, 1)
+        self.assertLess(time.monotonic() - begin, 25)
+        self.assertRegex(stderr, r"error: rank 1 \([^)]+\) has given no sign of life for \d s")
+        self.check_cut("silent.json", "failed")
 
     def test_a_finished_result_is_kept_by_all_ranks(self):
         run = [*RUN, "--algorithm", "ssgd", "--epochs", "1", "-o", "kept.json"]

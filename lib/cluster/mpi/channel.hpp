@@ -32,6 +32,8 @@ class Channel final : public Control {
   void send(int to, int kind, std::span<const std::byte> bytes) override;
   void send_to_all(int kind, std::span<const std::byte> bytes);  // the own rank included
   void on_message(int kind, Handler handler) override;
+  bool failing() const override { return failing_; }
+  void set_failing(bool failing) { failing_ = failing; }
 
   // Before start(). hook: called by the thread between its looks; true: look again at once.
   // on_error: what a handler threw.
@@ -68,6 +70,7 @@ class Channel final : public Control {
   std::map<int, Handler> handlers_;
   bool stopping_ = false;
   std::atomic<bool> handlers_changed_ = false;
+  std::atomic<bool> failing_ = false;
 
   // The thread's own.
   std::deque<std::unique_ptr<Message>> sending_, receiving_;

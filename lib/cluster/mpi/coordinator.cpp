@@ -1,7 +1,6 @@
-#include "cluster/mpi/coordinator.hpp"
-
 #include <cstring>
 
+#include "cluster/mpi/coordinator_messages.hpp"
 #include "cluster/threads/world.hpp"
 #include "core/error.hpp"
 
@@ -11,28 +10,12 @@ namespace {
 
 using threads::World;
 
-// Kinds of message.
-enum Kind : int {
-  kCome = -1,
-  kMet = -2,
-  kFailed = -3,
-  kFailure = -4,
-  kLeft = -5,
-  kAskFence = -6,
-  kStop = -7,
-  kStopped = -8,
-  kGo = -9,
-  kDone = -10,
-  kResume = -11,
-  kAskGroup = -12,
-  kGroup = -13,
-};
-
 // So long a message to all may take; who gets it later goes on a little later than the others.
 constexpr std::int64_t kNoticeNs = 500'000;
 constexpr std::int64_t kStartNoticeNs = 2'000'000;
-// After a failure nobody waits longer for another rank.
+// After a failure nobody waits longer for another rank; one that is lost comes no more.
 constexpr Seconds kFailureGrace{10};
+constexpr Seconds kLossGrace{2};
 
 struct Come {
   int epoch;
@@ -51,14 +34,6 @@ struct Resume {
   std::int64_t at;
   bool together;
 };
-
-template <class T>
-T read(std::span<const std::byte> bytes) {
-  T value;
-  HETSGD_CHECK_GE(bytes.size(), sizeof value);
-  std::memcpy(&value, bytes.data(), sizeof value);
-  return value;
-}
 
 }  // namespace
 
@@ -96,6 +71,13 @@ void Coordinator::install_handlers() {
     auto [epoch, failure] = unpack(bytes);
     on_failure(epoch, std::move(failure));
   });
+  channel_.on_message(kAgree, [this](int from, auto bytes) { on_agree(from, bytes); });
+  channel_.on_message(kAgreed, [this](int, std::span<const std::byte> bytes) {
+    const std::lock_guard guard(mutex_);
+    agreed_.emplace_back(bytes.begin(), bytes.end());
+    changed_.notify_all();
+  });
+  channel_.on_message(kBlocked, [this](int from, auto bytes) { on_blocked(from, bytes); });
   on<int>(kLeft, [this](int from, int) {
     const std::lock_guard guard(local_mutex_);
     if (local_) local_->left(from);
@@ -171,6 +153,8 @@ void Coordinator::on_met(std::span<const std::byte> bytes) {
     stopping_ = failing_ = quiet_said_ = false;
     resume_at_ = 0;
     last_group_ = 0;
+    blocked_.assign(static_cast<std::size_t>(channel_.size()), {});
+    channel_.set_failing(false);
   }
   if (met.meeting == Meeting::quiet) everybody_quiet_ = true;
   const std::lock_guard guard(mutex_);
@@ -191,7 +175,7 @@ bool Coordinator::await(std::unique_lock<std::mutex>& lock, Meeting meeting,
   }
   if (limit) return changed_.wait_for(lock, *limit, met);
   changed_.wait(lock, [&] { return met() || failed(); });
-  return changed_.wait_for(lock, kFailureGrace, met);
+  return changed_.wait_for(lock, lost_peer_ ? kLossGrace : kFailureGrace, met);
 }
 
 // --- the run
@@ -282,30 +266,8 @@ void Coordinator::on_failure(int epoch, Failure failure) {
   const std::lock_guard guard(local_mutex_);
   if (!now || !local_) return;
   failing_ = true;
+  channel_.set_failing(true);
   local_->fail(error);
-}
-
-void Coordinator::look_for_signs_of_life() {
-  const bool root = channel_.rank() == 0;
-  for (int peer = root ? 1 : 0; peer < (root ? channel_.size() : 1); ++peer) {
-    const Seconds silence = channel_.silence(peer);
-    if (silence < peer_timeout_ || lost_peer_) continue;
-    lost_peer_ = true;
-    const Failure failure{
-        .code = static_cast<int>(ExitCode::runtime),
-        .text = fmt::format("rank {} ({}) has given no sign of life for {:.0f} s", peer,
-                            ranks_[static_cast<std::size_t>(peer)].host, silence.count()),
-        .hint =
-            "look for its end in its host's log; --peer-timeout sets the "
-            "time that is waited"};
-    int epoch = 0;
-    {
-      const std::lock_guard guard(mutex_);
-      epoch = epoch_;
-    }
-    // Rank 0 tells all; who has lost rank 0 can tell nobody.
-    root ? decide(epoch, failure) : on_failure(epoch, failure);
-  }
 }
 
 // --- fences
@@ -347,8 +309,10 @@ bool Coordinator::drive_fence() {
 bool Coordinator::tick() {
   {
     const std::lock_guard guard(local_mutex_);
-    if (!local_ && !leaving_) return false;
-    if (!local_) return look_for_signs_of_life(), false;
+    if (!local_) {
+      if (leaving_ || agreeing_) look_for_signs_of_life();
+      return false;
+    }
     if (failing_ && !quiet_said_ && !local_->still_receives()) {
       quiet_said_ = true;
       come(Meeting::quiet, {});
@@ -356,17 +320,10 @@ bool Coordinator::tick() {
     const bool resumes = drive_fence();
     const bool urgent = local_->urgent();
     if (resumes || urgent) return true;
+    say_if_blocked();
   }
   look_for_signs_of_life();
   return false;
-}
-
-bool Coordinator::leave(std::optional<Seconds> limit) {
-  if (lost_peer_) return false;
-  leaving_ = true;
-  come(Meeting::leave, {});
-  std::unique_lock lock(mutex_);
-  return await(lock, Meeting::leave, limit);
 }
 
 }  // namespace hetsgd::mpi

@@ -13,9 +13,16 @@
 // clock, and the clocks of the ranks do not drift apart.
 //
 // Errors. The first that reaches rank 0 is the error of the run, thrown by every rank.
+//
+// Deadlocks. A rank on which everybody has waited for long says so with its signs of life. When all
+// ranks have for the time of --peer-timeout, that is an error which names all waits.
+//
+// Agreements. Outside of runs (options, data) all ranks come to the same points, and leave them with
+// rank 0's answer or the same error.
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <condition_variable>
 #include <cstdint>
 #include <deque>
@@ -27,6 +34,7 @@
 #include <string>
 #include <vector>
 
+#include "cluster/blocking.hpp"
 #include "cluster/mpi/channel.hpp"
 #include "cluster/mpi/failure.hpp"
 
@@ -44,6 +52,8 @@ class Local {
   virtual void left(int rank) = 0;  // on rank 0: a worker has ended
   virtual bool urgent() = 0;        // sends are unfinished: look again at once
   virtual bool still_receives() = 0;
+  // World::blocked_since, as a duration.
+  virtual std::optional<Seconds> blocked(std::vector<BlockedProcess>& waiting) = 0;
 
  protected:
   ~Local() = default;
@@ -68,6 +78,15 @@ class Coordinator {
   // After end(): the failure of the run, the same on every rank.
   std::optional<Failure> end_run();
 
+  // Collective, outside of runs. Returns rank 0's `answer` when all have come, or the failure of the
+  // lowest rank that has one (or of a rank that is lost).
+  struct Agreement {
+    double answer = 0;
+    int failed = -1;  // the rank; -1: none
+    Failure failure{};
+  };
+  Agreement agree(double answer, const std::optional<Failure>& failure, Seconds peer_timeout);
+
   // From any thread: the run, or the next one, fails.
   void fail(std::exception_ptr error);
   // After a failure: no process of any rank receives any more, or will.
@@ -80,6 +99,9 @@ class Coordinator {
   // --- fences ------------------------------------------------------------------------------------
   void ask_for_fence(bool together);
   void fence_done();
+
+  // Rank 0 gives no sign of life.
+  bool root_is_lost() const { return lost_peer_ && channel_.rank() != 0; }
 
   // Between the channel's looks; true: look again at once.
   bool tick();
@@ -111,6 +133,9 @@ class Coordinator {
   void start_next_fence();
   void on_stopped(std::int64_t at);
   void look_for_signs_of_life();
+  void on_agree(int from, std::span<const std::byte> bytes);
+  void say_if_blocked();
+  void on_blocked(int from, std::span<const std::byte> bytes);
   bool drive_fence();
 
   Channel& channel_;
@@ -124,21 +149,29 @@ class Coordinator {
   std::map<int, Failure> failures_;  // by epoch
   std::vector<std::vector<std::byte>> reports_;
   std::deque<int> groups_;
+  std::deque<std::vector<std::byte>> agreed_;
+  std::optional<Failure> lost_;  // why lost_peer_
 
   std::mutex local_mutex_;  // while a run is on; the channel's thread calls it under this
   Local* local_ = nullptr;
   Seconds peer_timeout_{60};
 
-  std::atomic<bool> everybody_quiet_ = false, leaving_ = false, lost_peer_ = false;
+  std::atomic<bool> everybody_quiet_ = false, leaving_ = false, lost_peer_ = false,
+                    agreeing_ = false;
   std::atomic<std::int64_t> offset_ns_ = 0;
 
   // The channel's thread only.
-  std::map<std::pair<int, Meeting>, Attendance> attendance_;  // rank 0
-  int last_group_ = 0;                                        // rank 0
-  std::deque<Fence> asked_;                                   // rank 0; the first is on
-  int stopped_ = 0;                                           // rank 0: ranks
-  std::int64_t stopped_at_ = 0;                               // rank 0: the latest
-  bool stopping_ = false;  // rank 0 waits to be told that this rank has stopped
+  std::map<std::pair<int, Meeting>, Attendance> attendance_;      // rank 0
+  int last_group_ = 0;                                            // rank 0
+  std::vector<std::deque<std::vector<std::byte>>> at_agreement_;  // rank 0: by rank
+  std::vector<std::string>
+      blocked_;  // rank 0: who waits for what, by rank; empty: somebody goes on
+  std::chrono::steady_clock::time_point blocked_said_at_{};
+  bool blocked_said_ = false;
+  std::deque<Fence> asked_;      // rank 0; the first is on
+  int stopped_ = 0;              // rank 0: ranks
+  std::int64_t stopped_at_ = 0;  // rank 0: the latest
+  bool stopping_ = false;        // rank 0 waits to be told that this rank has stopped
   std::int64_t resume_at_ = 0;
   bool resume_together_ = false;
   bool failing_ = false;  // the run that is on has failed

@@ -57,7 +57,8 @@ double mpi_agree(const std::function<double()>& prepare, Seconds peer_timeout) {
   const auto agreement = here.coordinator().agree(answer, failure, peer_timeout);
   if (agreement.failed < 0) return agreement.answer;
   here.note_failure();
-  if (error && agreement.failed == rank) std::rethrow_exception(error);
+  if (error && agreement.failed == 0 && rank == 0)
+    std::rethrow_exception(error);  // as it was thrown
   std::rethrow_exception(agreement.failure.exception());
 }
 

@@ -293,6 +293,11 @@ bool Run::urgent() {
   return now - progress_ < kAdvancing;
 }
 
+std::optional<Seconds> Run::blocked(std::vector<BlockedProcess>& waiting) {
+  const auto since = world_.blocked_since(waiting);
+  return since ? std::optional(world_.now() - *since) : std::nullopt;
+}
+
 // --- the report
 
 std::vector<std::byte> Run::report_of_this_rank() const {

@@ -47,6 +47,7 @@ class Run final : public Local, public Groups {
     const Transport* const transport = started_;
     return transport && transport->still_receives();
   }
+  std::optional<Seconds> blocked(std::vector<BlockedProcess>& waiting) override;
   int new_group() override;
 
  private:

@@ -125,6 +125,7 @@ void World::run(int workers, Hooks hooks) {
 void World::finish(Process& me) {
   Lock guard = lock();
   me.since = now();
+  me.ended = true;
   --running_;
   --at_large_;
   if (me.parent) {

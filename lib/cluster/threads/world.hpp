@@ -22,10 +22,12 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
 
+#include "cluster/blocking.hpp"
 #include "cluster/ledger.hpp"
 #include "cluster/node.hpp"
 #include "core/units.hpp"
@@ -117,6 +119,7 @@ struct Process {
   bool in_condition_wait = false;
   int live_companions = 0;
   Seconds since{0};       // blocked or ended since
+  bool ended = false;
   bool in_fence = false;  // runs the function of a fence; its own thread's
 };
 
@@ -208,6 +211,9 @@ class World {
   void run_granted(Lock& lock, FunctionRef fn);
   void resume_from_outside(Lock& lock, std::int64_t at);
   static std::int64_t monotonic_ns();
+  // Since when (training clock) nobody here can go on without others, and who waits for what.
+  // Empty: somebody can, or the world is stopped, or the run has ended or is aborted.
+  std::optional<Seconds> blocked_since(std::vector<BlockedProcess>& waiting);
 
  private:
   bool held(const Process& me) const { return fence_owner_ && fence_owner_ != &me; }

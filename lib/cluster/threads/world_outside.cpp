@@ -85,6 +85,27 @@ void World::block_for_others(Lock& guard, const Wait& wait) {
   block(guard, wait);
 }
 
+std::optional<Seconds> World::blocked_since(std::vector<BlockedProcess>& waiting) {
+  const Lock guard = lock();
+  if (!started_ || finishing_ || aborting_ || fence_owner_) return std::nullopt;
+  Seconds since{0};
+  for (const auto& process : processes_) {
+    const Process& p = *process;
+    const bool signalled = p.signalled.load(std::memory_order_relaxed);
+    std::string at(kEnded);
+    if (p.poll) {
+      at = p.poll->describe();
+    } else if (p.wait && !signalled) {
+      at = p.wait->describe();
+    } else if (p.wait || !p.ended) {
+      return std::nullopt;
+    }
+    if (p.kind != ProcessKind::service) since = std::max(since, p.since);
+    waiting.push_back({p.name, std::move(at), p.since});
+  }
+  return since;
+}
+
 void World::stop_from_outside() {
   Lock guard = lock();
   stop_from_outside(guard);

@@ -222,6 +222,55 @@ TEST(MpiErrors, MessagesOfTheWrongSize) {
   }
 }
 
+// Nobody sends: no rank can see that alone.
+TEST(MpiErrors, ADeadlockAcrossRanksNamesWhoWaitsForWhat) {
+  auto options = options_for(size());
+  options.peer_timeout = Seconds(1);
+  const auto begin = std::chrono::steady_clock::now();
+  try {
+    make_cluster("mpi", options)->run([](Node& node) {
+      if (node.rank() == 0) node.sleep(Seconds(1.5));  // long, but no wait
+      float x = 0;
+      node.comm().receive((node.rank() + 1) % node.size(), 9, std::span(&x, 1));
+    });
+    ADD_FAILURE() << "the run did not fail";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ExitCode::runtime);
+    EXPECT_THAT(error.what(), HasSubstr("deadlock: no rank can go on"));
+    for (int r = 0; r < size(); ++r) {
+      EXPECT_THAT(error.what(), HasSubstr(fmt::format("rank {}: worker {} receives", r, r)));
+    }
+    EXPECT_THAT(error.hint(), HasSubstr("--peer-timeout"));
+  }
+  const Seconds taken = std::chrono::steady_clock::now() - begin;
+  EXPECT_GE(taken, Seconds(2.5));
+  EXPECT_LT(taken, Seconds(10));
+}
+
+TEST(MpiAgreement, IsWhatRank0Says) {
+  for (int i = 0; i < 20; ++i) {
+    EXPECT_EQ(mpi_agree([i] { return i + 100.0 * mpi_rank().rank; }, Seconds(60)), i);
+  }
+}
+
+TEST(MpiAgreement, TheErrorOfTheLowestRankIsThatOfAll) {
+  for (int lowest = 0; lowest < size(); ++lowest) {
+    const auto fails = [lowest]() -> double {
+      if (mpi_rank().rank < lowest) return 0;
+      throw with_hint(data_error("part {} is broken", mpi_rank().rank), "mend it");
+    };
+    try {
+      mpi_agree(fails, Seconds(60));
+      ADD_FAILURE() << "no error";
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), ExitCode::data);
+      EXPECT_EQ(error.hint(), "mend it");
+      const auto text = fmt::format("part {} is broken", lowest);
+      EXPECT_EQ(error.what(), lowest == 0 ? text : of_rank(lowest, text));
+    }
+  }
+}
+
 TEST(MpiErrors, MisuseInsideOfAFence) {
   EXPECT_THAT(failure<CheckFailure>([](Node& node) {
                 if (node.rank() == last()) node.fence([&] { node.comm().barrier(); });

@@ -76,9 +76,9 @@ class Comm {
   Envelope receive(int from, int tag, std::span<T> data) {
     return receive_bytes(from, tag, std::as_writable_bytes(data));
   }
-  // Sends `out` to `peer` and receives `in` from it, which calls exchange as well, with this tag and
-  // the lengths swapped, which may be 0; all four vectors in host memory, or all in that of devices. Exchanges pair
-  // up with exchanges alone, in the order of the calls.
+  // Sends `out` to `peer` and receives `in` from it, which calls exchange as well, with this tag
+  // and the lengths swapped, which may be 0; all four vectors in host memory, or all in that of
+  // devices. Exchanges pair up with exchanges alone, in the order of the calls.
   template <class T>
   void exchange(int peer, int tag, std::span<const T> out, std::span<T> in,
                 Traffic kind = Traffic::control) {

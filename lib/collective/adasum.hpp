@@ -5,10 +5,9 @@
 //   AS(a, b) = (1 - a.b / (2 ||a||^2)) a + (1 - a.b / (2 ||b||^2)) b
 // Numbers: products and norms accumulate in double, the combination is made in double and rounded
 //          once. A factor is 1 where its squared norm is below sqrt(DBL_MIN): AS(0, b) = b.
-// Memory : the functions of vectors at one place take host memory; AdasumAllReduce takes that of its
-//          process' device too, whose kernels work then, and on GPUs that exchange their halves
-//          directly nothing goes through the host but the products (and all that travels between
-//          ranks of the linear shape).
+// Memory : the functions of vectors at one place take host memory. AdasumAllReduce takes that of
+//          its process' device too, whose kernels work then; the halves of the tree go from GPU to
+//          GPU (Comm::exchange), the slices of the linear shape through the host.
 #pragma once
 
 #include <cstddef>
@@ -71,9 +70,9 @@ class AdasumAllReduce {
   // `node` is this process's; `comm` the group that reduces.
   AdasumAllReduce(Node& node, Comm& comm, std::vector<std::size_t> bounds, AdasumShape shape);
 
-  // In place; x: [bounds.back()], in host memory or in that of the node's device, on all ranks alike.
-  // Collective. All messages use `tag`; a second call may follow with
-  // the same. Products travel as Traffic::control.
+  // In place; x: [bounds.back()], in host memory or in that of the node's device, on all ranks
+  // alike. Collective. All messages use `tag`; a second call may follow with the same. Products
+  // travel as Traffic::control.
   void operator()(std::span<float> x, int tag, Traffic kind = Traffic::gradients);
 
  private:

@@ -161,8 +161,8 @@ void RingGroup::all_reduce(int rank, const CollectiveCall& call, Inputs in, Outp
   reduce(rank, whole_lines(rank, size(), call.count, call.element), call, in, out, true);
 }
 
-// out[rank] <- the slice reduced over all ranks, for_all: every out. Pieces take turns in two rooms:
-// one is filled while the other is added up.
+// out[rank] <- the slice reduced over all ranks, for_all: every out. Pieces take turns in two
+// rooms: one is filled while the other is added up.
 void RingGroup::reduce(int rank, Block slice, const CollectiveCall& call, Inputs in, Outputs out,
                        bool for_all) {
   const std::size_t width = element_bytes(call.element);

@@ -9,9 +9,9 @@
 // and nobody has to meet twice.
 //
 // GPUs. In a group whose ranks all have GPUs, their buffers are moved between these by a GpuGroup
-// (cluster/cuda), each rank its share, in place of host memory; where not all bring device memory to
-// a call, and in mixed groups, every process copies its own to the host first and back afterwards
-// (HostMemory).
+// (cluster/cuda), each rank its share, in place of host memory; where not all bring device memory
+// to a call, and in mixed groups, every process copies its own to the host first and back
+// afterwards (HostMemory).
 //
 // Bytes in the ledger. A rank has received what it read from others' memory and what others stored
 // in its own; it has sent what others read from its memory and what it stored in theirs. For an

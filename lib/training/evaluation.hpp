@@ -38,7 +38,7 @@ struct EvaluatorOptions {
   std::uint64_t rows = 0;  // how many test rows are used (0: all), spread evenly over the file
   int threads = 0;         // 0: all cores
   int gpu = -1;            // -1: none
-  std::function<void(const std::string&)> warn;  // the GPU has no room; may be empty
+  std::function<void(const std::string&)> warn{};  // the GPU has no room; may be empty
 };
 
 class Evaluator {

@@ -68,8 +68,8 @@ function(hetsgd_add_test path)
   cmake_parse_arguments(ARG "" "" "COMMAND" ${ARGN})
   add_test(NAME ${path} COMMAND ${ARG_COMMAND})
   set(timeout 120)
-  if(HETSGD_SANITIZE)
-    math(EXPR timeout "5 * ${timeout}")  # ThreadSanitizer is ten times slower
+  if(HETSGD_SANITIZE OR HETSGD_CUDA STREQUAL "EMULATED")
+    math(EXPR timeout "5 * ${timeout}")  # ThreadSanitizer is ten times slower, a GPU on the CPU too
   endif()
   set_tests_properties(${path} PROPERTIES TIMEOUT ${timeout} SKIP_RETURN_CODE 77)
 endfunction()

@@ -3,7 +3,7 @@
 #
 #   ./scripts/test.sh [--quick] [--no-setup]
 #
-#   --quick      the release build and its tests only (no sanitizers, no fuzzers)
+#   --quick      the release build and its tests only (no emulated GPUs, no sanitizers, no fuzzers)
 #   --no-setup   do not look at the Debian packages
 #
 # Environment: HETSGD_DATA_DIR  folder with delicious_{train,test}.txt, a9a, a9a.t: tests on real data (else skipped)
@@ -43,6 +43,10 @@ build() {
   cmake --preset "$1" -DCMAKE_CUDA_ARCHITECTURES=90 -DHETSGD_TEST_UNITY=ON && cmake --build --preset "$1" -j "$cores" "${@:2}"
 }
 
+build_emulation() {
+  cmake --preset cuda-emulation && cmake --build --preset cuda-emulation -j "$cores"
+}
+
 # Tests of one preset; without the build there is nothing to run.
 build_and_test() {
   if part "$1: build" build "$1"; then
@@ -69,6 +73,10 @@ fuzz() {
 if $setup; then part "Debian packages" ./scripts/setup-debian.sh --no-torch || true; fi
 build_and_test release
 if ! $quick; then
+  # GPU code where no GPU is: the same sources on an emulated CUDA runtime.
+  if part "cuda emulation: build" build_emulation; then
+    part "cuda emulation: tests" ctest --preset cuda-emulation -j "$cores" || true
+  fi
   build_and_test asan-ubsan
   # ThreadSanitizer: what has threads; the rest runs on one, and would only make the run longer.
   if part "tsan: build" build tsan --target test_{cluster,collective,algorithm,training}; then

@@ -250,7 +250,7 @@ class Worker {
   Gradient own_gradient_;                  // of step() with an optimizer
   // The next `size` samples of this worker at cursor_, where no other worker has a say in them.
   std::optional<SampleRange> own_range(std::uint64_t size) const;
-  // What next_batch() or next_batches() will give if it is called as it was last time; null: unknown.
+  // What next_batch() or next_batches() will give if called as it was last time; null: unknown.
   const Batch* batch_ahead();
 
   Batch batch_;

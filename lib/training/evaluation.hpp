@@ -45,7 +45,7 @@ class Evaluator {
  public:
   Evaluator(const Model& model, DatasetPtr test, EvaluatorOptions options);
   ~Evaluator();
-  // `parameters` in host memory. Only while nobody else needs the GPU's clock: the world is stopped.
+  // `parameters` in host memory. Only while the world is stopped: it takes its time on the GPU.
   Metrics measure(std::span<const float> parameters);
   std::uint64_t rows() const;
   // Where the next measurement takes place: "cpu", "cuda:0 (NVIDIA H200)".

@@ -22,8 +22,8 @@
 //   BF16          0.22 ms (bytes)            0.53 ms (operations)
 // The steps here also write the scores, read them, and replace them by their gradient, since
 // softmax and products are kernels of their own: 3 670,091 n 4 = 2.06 and 8.2 GB, 0.43 and 1.7 ms
-// where blocks of 32 MB stay in the L2 cache between a product and the kernel after it. In FP32 that
-// is a fifth of the step, in TF32 more than the products.
+// where blocks of 32 MB stay in the L2 cache between a product and the kernel after it. In FP32
+// that is a fifth of the step, in TF32 more than the products.
 #include <benchmark/benchmark.h>
 #include <cuda_runtime_api.h>
 #include <cusparse.h>
@@ -180,8 +180,8 @@ struct SparseLayer {
   Buffer W, bias, Y;
 };
 
-// The batch as cuSPARSE's operand. Its descriptors are made once here; a training step would have to
-// make them anew.
+// The batch as cuSPARSE's operand. Its descriptors are made once here; a training step would have
+// to make them anew.
 class CusparseLayer {
  public:
   explicit CusparseLayer(SparseLayer& layer) : layer_(layer) {

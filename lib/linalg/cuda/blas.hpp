@@ -23,9 +23,9 @@ class Blas {
   Blas(const Stream& stream, Precision precision);
   ~Blas();
 
-  // C[m x n] = alpha op(A)[m x k] op(B)[k x n] + beta C, row-major, any sizes. In the
-  // precision of Real (no TF32) unless Real is float and another precision was asked for. The same bits for the same operands: one stream, a workspace of its own, and no
-  // atomic additions.
+  // C[m x n] = alpha op(A)[m x k] op(B)[k x n] + beta C, row-major, any sizes. In the precision of
+  // Real (no TF32) unless Real is float and another precision was asked for. The same bits for the
+  // same operands: one stream, a workspace of its own, and no atomic additions.
   template <class Real>
   void gemm(Transpose a, Transpose b, std::size_t m, std::size_t n, std::size_t k, Real alpha,
             const Real* A, std::size_t lda, const Real* B, std::size_t ldb, Real beta, Real* C,

@@ -41,8 +41,8 @@ struct CudaDeviceOptions {
 };
 
 // GPU `ordinal`, whose name is "cuda:0 (NVIDIA H200)". Errors (device): no CUDA in this binary, no
-// driver, no such GPU, one that this binary has no code for, no cuBLAS, no memory; each with a hint.
-// Instantiated for float and double.
+// driver, no such GPU, one that this binary has no code for, no cuBLAS, no memory; each with a
+// hint. Instantiated for float and double.
 template <class Real>
 std::unique_ptr<BasicDevice<Real>> make_cuda_device(int ordinal,
                                                     const CudaDeviceOptions& options = {});

@@ -6,10 +6,9 @@
 // No CUDA graphs. They would save the host a few microseconds per launch, but the host does not
 // wait inside a step: it launches the next kernels while the GPU is at work on those before, for
 // milliseconds with many labels. And a graph fixes every size and address, where a step has new
-// ones each time: the number of nonzeros (which the sort is launched with), the memory of the staged
+// ones each time: the number of nonzeros (the grid of the sparse update), the memory of the staged
 // batch, the learning rate inside of products. Captured anew and updated for each step, a graph
-// costs the host about what the launches cost; made for a capacity, it sorts padding. (So far an
-// argument, not a measurement.)
+// costs the host about what the launches cost. (So far an argument, not a measurement.)
 #include <cuda_runtime_api.h>
 
 #include <limits>

@@ -59,7 +59,7 @@ configure_and_build() {
     ${architectures:+-DCMAKE_CUDA_ARCHITECTURES="$architectures"}
   local targets=(hetsgd)
   if $tests; then
-    mapfile -t -O 1 targets < <(ninja -C $build -t targets all |
+    mapfile -t -O 1 targets < <(ninja -C $build -t targets all | grep -v '^cmake_' |
       sed -nE 's/^([a-z_]*cuda[a-z_]*_test|(kernels|model|cuda|gpu)[a-z_]*_bench): .*/\1/p')
   fi
   cmake --build $build --target "${targets[@]}" -j "$jobs"

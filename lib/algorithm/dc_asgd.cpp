@@ -36,9 +36,9 @@ struct Options {
 
 class CompensatingServer final : public ParameterServer {
  public:
-  CompensatingServer(Worker* maker, const Options& options)
-      : ParameterServer(maker), o_(options), compensated_(parameters().size()) {
-    const auto backups = o_.backup == Backup::server ? 1 : static_cast<std::size_t>(maker->size());
+  CompensatingServer(const ServerStart& start, const Options& options)
+      : ParameterServer(start), o_(options), compensated_(parameters().size()) {
+    const auto backups = o_.backup == Backup::server ? 1 : static_cast<std::size_t>(start.workers);
     backup_.assign(backups, {parameters().begin(), parameters().end()});
     if (o_.compensation == Compensation::adaptive) mean_square_.assign(compensated_.size(), 0.0F);
   }

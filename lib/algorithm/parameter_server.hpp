@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include "algorithm/worker.hpp"
+#include "algorithm/server_start.hpp"
 
 namespace hetsgd {
 
@@ -27,13 +27,10 @@ struct Pull {             // carries the parameters
 // Applies every push at once and answers at once: the server of asgd. Serial, on a host core.
 class ParameterServer : public Service<Push, Pull> {
  public:
-  // `maker`: the worker that opens the service first; not used afterwards.
-  explicit ParameterServer(Worker* maker) : device_(make_cpu_device<float>(1)) {
-    const Buffer initial = maker->initial_parameters();
-    const std::span<const float> w = maker->on_host(initial);
-    w_.assign(w.begin(), w.end());
-    optimizer_ = maker->make_optimizer(*device_);
-  }
+  explicit ParameterServer(const ServerStart& start)
+      : device_(make_cpu_device<float>(1)),
+        w_(start.w),
+        optimizer_(start.make_optimizer(*device_)) {}
 
   void handle(int, const Push& push, std::span<const float> g, Responder<Pull> reply) override {
     apply(push, g);
@@ -72,7 +69,8 @@ class ParameterClient {
  public:
   template <class Server, class... Args>
   static ParameterClient open(Worker& self, const Args&... args) {
-    return ParameterClient(self, self.serve<Server>("parameters", &self, args...));
+    const auto start = ServerStart::of(self, self.initial_parameters());
+    return ParameterClient(self, self.serve<Server>("parameters", start, args...));
   }
 
   // Pushes g, which was computed at w, and pulls w. Records the staleness, and under

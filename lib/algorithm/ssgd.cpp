@@ -23,6 +23,7 @@
 
 #include "algorithm/adasum_step.hpp"
 #include "algorithm/algorithm.hpp"
+#include "algorithm/server_start.hpp"
 #include "core/error.hpp"
 
 namespace hetsgd {
@@ -32,8 +33,6 @@ enum class PerWorkerBatch { split, full };
 enum class Storage { mirrored, central };
 enum class Reduce { mean, adasum };
 
-using OptimizerMaker = std::function<std::unique_ptr<Optimizer>(Device&)>;
-
 struct Push {
   double learning_rate;
 };
@@ -42,11 +41,11 @@ struct Pull {};
 // Central storage: waits for all gradients, adds them in rank order, updates, answers everybody.
 class CentralStore final : public Service<Push, Pull> {
  public:
-  CentralStore(int workers, std::span<const float> w, const OptimizerMaker& make)
+  explicit CentralStore(const ServerStart& start)
       : device_(make_cpu_device<float>(1)),
-        w_(w.begin(), w.end()),
-        gradient_(static_cast<std::size_t>(workers)),
-        optimizer_(make(*device_)) {}
+        w_(start.w),
+        gradient_(static_cast<std::size_t>(start.workers)),
+        optimizer_(start.make_optimizer(*device_)) {}
 
   void handle(int from, const Push& push, std::span<const float> gradient,
               Responder<Pull> reply) override {
@@ -112,9 +111,8 @@ class Ssgd final : public Algorithm {
       self.apply(g, self.learning_rate(self.plan().batch_size), w);
     };
     if (storage_ == Storage::central) {
-      const auto make = [&](Device& device) { return self.make_optimizer(device); };
-      update = [&, store = self.serve<CentralStore>("parameters", self.size(), self.on_host(w),
-                                                    OptimizerMaker(make))]() mutable {
+      update = [&, store =
+                       self.serve<CentralStore>("parameters", ServerStart::of(self, w))]() mutable {
         if (p > 1) self.scale(share, g.flat);
         // Push the gradient, pull the parameters.
         store.call({self.learning_rate(self.plan().batch_size)}, g.flat.span(), w.span());

@@ -25,8 +25,8 @@ namespace {
 
 class StaleServer final : public ParameterServer {
  public:
-  StaleServer(Worker* maker, std::uint64_t s)
-      : ParameterServer(maker), s_(s), clock_(static_cast<std::size_t>(maker->size())) {}
+  StaleServer(const ServerStart& start, std::uint64_t s)
+      : ParameterServer(start), s_(s), clock_(static_cast<std::size_t>(start.workers)) {}
 
   void handle(int from, const Push& push, std::span<const float> g,
               Responder<Pull> reply) override {

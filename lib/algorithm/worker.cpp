@@ -15,12 +15,6 @@ Work vector_work(double passes, std::size_t n, int learners) {
   return {.operations = numbers, .bytes = 4.0 * numbers, .launches = 1, .learners = learners};
 }
 
-std::vector<Tensor> tensors(const Layout& layout) {
-  std::vector<Tensor> list;
-  for (const LayerView& layer : layout.layers) list.push_back({layer.offset, layer.size()});
-  return list;
-}
-
 }  // namespace
 
 Worker::Worker(Node& node, Run& run)
@@ -143,9 +137,17 @@ double Worker::gradient(const Batch& batch, const Buffer& w, Gradient& g) {
   });
 }
 
+std::vector<Tensor> Worker::tensors() const {
+  std::vector<Tensor> list;
+  for (const LayerView& layer : model().layout().layers) {
+    list.push_back({layer.offset, layer.size()});
+  }
+  return list;
+}
+
 std::unique_ptr<Optimizer> Worker::make_optimizer(Device& device,
                                                   const OptimizerOptions& options) const {
-  return hetsgd::make_optimizer(options, device, model().parameters(), tensors(model().layout()));
+  return hetsgd::make_optimizer(options, device, model().parameters(), tensors());
 }
 
 Optimizer& Worker::optimizer() {

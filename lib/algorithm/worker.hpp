@@ -180,6 +180,8 @@ class Worker {
     return make_optimizer(device, plan().optimizer);
   }
   std::unique_ptr<Optimizer> make_optimizer(Device& device, const OptimizerOptions& options) const;
+  // What make_optimizer scales each by its own norms.
+  std::vector<Tensor> tensors() const;
   Device& device() { return node_.device(); }
   // x for the host to read: x itself, or a copy of a GPU's memory that is good until the next call.
   std::span<const float> on_host(const Buffer& x);

@@ -52,6 +52,9 @@ struct ClusterOptions {
   Precision precision = Precision::fp32;  // of GPUs' products
   AllReduce all_reduce = AllReduce::automatic;
   // mpi
+  // The last rank runs the services and no worker: one rank more than workers. Else they run beside
+  // rank 0.
+  bool service_rank = false;
   Seconds peer_timeout{60};  // a rank without a sign of life for so long ends the run
 };
 
@@ -59,8 +62,11 @@ struct WorkerReport {
   int rank = 0;
   std::string device;
   Ledger ledger;
-  std::string host{};       // mpi
-  Seconds clock_offset{0};  // mpi: this rank's monotonic clock minus rank 0's, as measured
+  std::vector<int> cores{};  // pinned to these; empty: to none
+  // mpi:
+  std::string host{};
+  std::int64_t pid = 0;
+  Seconds clock_offset{0};  // of this rank's monotonic clock to rank 0's, as measured
 };
 
 struct ClusterReport {
@@ -89,6 +95,10 @@ class Cluster {
   virtual bool is_virtual() const = 0;  // true: clock values are simulated
   // The device of a worker as the result names it; after run() the report may say more (its core).
   virtual std::string device_name(int rank) const = 0;
+  // What is known of a worker before the run: a report without a ledger.
+  virtual WorkerReport planned(int rank) const {
+    return {.rank = rank, .device = device_name(rank), .ledger = {}};
+  }
   // Runs worker(node) once per rank (mpi: in each process once, for its own rank; the report is
   // complete on rank 0) and returns when all processes have returned. If one throws,
   // all others are woken and unwound (a cluster-internal exception passes through the algorithm's

@@ -17,6 +17,7 @@
 #include "cluster/comm.hpp"
 #include "cluster/ledger.hpp"
 #include "cluster/service.hpp"
+#include "cluster/service_recipe.hpp"
 #include "core/units.hpp"
 #include "linalg/device.hpp"
 
@@ -102,6 +103,15 @@ class Node {
   virtual std::shared_ptr<ServicePort> open_service(
       const std::string& name, const std::function<std::unique_ptr<ServiceHandler>()>& factory) = 0;
 
+  // The same where a service may live in another process, which makes it by its recipe. Clusters
+  // whose workers share memory need none; it is empty where the arguments do not travel.
+  virtual std::shared_ptr<ServicePort> open_portable_service(
+      const std::string& name, const std::function<std::unique_ptr<ServiceHandler>()>& factory,
+      const std::function<ServiceRecipe()>& recipe) {
+    static_cast<void>(recipe);
+    return open_service(name, factory);
+  }
+
   // --- off the clock -----------------------------------------------------------------------------
   // Stops the world, runs fn, and lets it go on; the clock does not see it. The others stop at
   // their next call of this vocabulary; who is blocked counts as stopped. In sim virtual time
@@ -115,12 +125,14 @@ class Node {
 };
 
 // Opens service S; constructed once with args...: `auto server = serve<Server>(node, "server", dim,
-// lr);`
+// lr);` What of args travels between processes: service_recipe.hpp.
 template <class S, class... Args>
 ServiceClient<typename S::Request, typename S::Reply> serve(Node& node, const std::string& name,
                                                             const Args&... args) {
-  return ServiceClient<typename S::Request, typename S::Reply>(
-      node.open_service(name, [&] { return std::make_unique<S>(args...); }));
+  std::function<ServiceRecipe()> recipe;
+  if constexpr (kPortable<Args...>) recipe = [&] { return recipe_of<S, Args...>(args...); };
+  return ServiceClient<typename S::Request, typename S::Reply>(node.open_portable_service(
+      name, [&] { return std::make_unique<S>(args...); }, recipe));
 }
 
 }  // namespace hetsgd

@@ -9,7 +9,6 @@
 namespace hetsgd {
 namespace {
 
-
 // NaN as soon as one of the values is.
 Interval interval_of(const std::vector<double>& values) {
   if (std::any_of(values.begin(), values.end(), [](double x) { return std::isnan(x); })) {

@@ -66,6 +66,14 @@ json point_json(const CurvePoint& point, bool first) {
   return result;
 }
 
+// Where a worker that is a process of its own ran.
+json place_json(const WorkerReport& report) {
+  return {{"host", report.host},
+          {"pid", report.pid},
+          {"cores", report.cores},
+          {"clock_offset_s", seconds(report.clock_offset)}};
+}
+
 json bytes_by_kind(const std::array<std::uint64_t, 3>& bytes) {
   json result = json::object();
   for (std::size_t i = 0; i < bytes.size(); ++i) result[std::string(kTrafficNames[i])] = bytes[i];
@@ -226,6 +234,16 @@ void redact(json& result) {
   }
   redact_paths(result["environment"]["variables"]);
   result["environment"]["hostname"] = nullptr;
+  // Which workers share a host is kept.
+  if (!result["cluster"].contains("machine")) return;
+  json& nodes = result["cluster"]["machine"]["nodes"];
+  for (std::size_t i = 0; i < nodes.size(); ++i) {
+    const json host = nodes[i]["host"];
+    nodes[i]["host"] = fmt::format("host {}", i);
+    for (json& worker : result["workers"]) {
+      if (worker.value("host", json(nullptr)) == host) worker["host"] = nodes[i]["host"];
+    }
+  }
 }
 
 bool is_long_list(const json& value) {
@@ -238,6 +256,8 @@ json result_json(const Record& record, const ResultOptions& options) {
   json workers = json::array();
   for (std::size_t rank = 0; rank < record.workers.size(); ++rank) {
     workers.push_back(worker_json(record.workers[rank], rank));
+    const WorkerReport& report = record.workers[rank].report;
+    if (!report.host.empty()) workers.back().update(place_json(report));
   }
   json result = {
       {"schema_version", result_schema_version()},
@@ -273,6 +293,7 @@ json result_json(const Record& record, const ResultOptions& options) {
       {"status_reason", text_or_null(record.status_reason)},
       {"started_at", text_or_null(record.started_at)},
       {"finished_at", text_or_null(record.finished_at)}};
+  if (!record.machine.is_null()) result["cluster"]["machine"] = record.machine;
   if (options.redact) redact(result);
   explain_nonfinite(result);
   return result;

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <map>
 #include <nlohmann/json.hpp>
 #include <string>
 
@@ -20,6 +21,7 @@ class Checker {
   void run() {
     check_curve();
     check_workers();
+    check_machine();
     check_events();
     check_targets();
     check_samples();
@@ -64,6 +66,34 @@ class Checker {
           find(fmt::format("{}/{}", place, key), "found {}, expected {}, the sum over its kinds",
                worker[key].dump(), sum);
         }
+      }
+    }
+  }
+
+  // The ranks of all hosts are 0, 1, ...; a worker is on its rank's host.
+  void check_machine() {
+    if (!result_["cluster"].contains("machine")) return;
+    const json& machine = result_["cluster"]["machine"];
+    std::map<std::size_t, std::string> hosts;  // by rank
+    for (std::size_t n = 0; n < machine["nodes"].size(); ++n) {
+      const json& node = machine["nodes"][n];
+      for (const json& rank : node["ranks"]) {
+        if (!hosts.emplace(rank["rank"].get<std::size_t>(), node["host"]).second) {
+          find(fmt::format("/cluster/machine/nodes/{}", n), "rank {} stands twice",
+               rank["rank"].dump());
+        }
+      }
+    }
+    const json& workers = result_["workers"];
+    const std::size_t ranks = workers.size() + (machine["service_rank"].is_null() ? 0 : 1);
+    if (hosts.size() != ranks || hosts.rbegin()->first + 1 != ranks) {
+      find("/cluster/machine/nodes", "found {} ranks up to {}, expected 0 to {}", hosts.size(),
+           hosts.rbegin()->first, ranks - 1);
+    }
+    for (std::size_t i = 0; i < workers.size(); ++i) {
+      if (hosts.contains(i) && workers[i].value("host", json(nullptr)) != hosts[i]) {
+        find(fmt::format("/workers/{}/host", i), "found {}, but cluster/machine says {}",
+             workers[i].value("host", json(nullptr)).dump(), hosts[i]);
       }
     }
   }

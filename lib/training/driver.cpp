@@ -154,6 +154,7 @@ void Driver::absorb(int rank, const Counters& counters) {
   WorkerRecord& worker = record_.workers[static_cast<std::size_t>(rank)];
   worker.samples = counters.worker_samples;
   worker.updates = counters.worker_updates;
+  worker.report.ledger = counters.ledger;
 }
 
 void Driver::absorb(const nlohmann::json& extra) {

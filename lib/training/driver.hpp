@@ -85,6 +85,7 @@ class Driver final : public Run {
     double time_s = 0;                                     // the rank's clock
     std::uint64_t worker_samples = 0, worker_updates = 0;  // from the start
     bool last = false;                                     // the worker has ended
+    Ledger ledger;                                         // the worker's so far
     void add_step(std::uint64_t samples, double loss, Seconds now, Seconds started);
   };
   void absorb(int rank, const Counters& counters);

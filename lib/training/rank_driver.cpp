@@ -160,6 +160,7 @@ void RankDriver::report(Worker& worker, bool last) {
     counters.last = last;
     counters.worker_samples = worker.samples();
     counters.worker_updates = worker.updates();
+    counters.ledger = worker.node().ledger();
     if (!events_.empty()) extra["events"] = std::exchange(events_, nlohmann::json::array());
     if (!histograms_.empty()) extra["histograms"] = std::exchange(histograms_, {});
     if (!warnings_.empty()) extra["warnings"] = std::exchange(warnings_, {});

@@ -66,6 +66,7 @@ struct Record {
   std::string cluster;
   bool virtual_time = false;
   nlohmann::json device_profile, network, charge;  // sim: what was charged; null otherwise
+  nlohmann::json machine;                          // mpi: hosts with their ranks; null otherwise
   std::vector<std::string> stragglers;             // with defaults filled in
   std::vector<std::uint64_t> layer_sizes;
   std::uint64_t parameters = 0;

@@ -69,10 +69,13 @@ Sampler::Options sampling_of(const TrainOptions& options, int workers) {
 }
 
 std::optional<RankShare> share_of(const TrainOptions& options, int workers) {
-  if (options.cluster != "mpi" || mpi_rank().size != workers) return std::nullopt;
+  const int others = options.service_rank ? 1 : 0;
+  if (options.cluster != "mpi" || mpi_rank().size != workers + others) return std::nullopt;
   const int rank = mpi_rank().rank;
-  return RankShare{
-      .worker = rank, .sampling = sampling_of(options, workers), .measures = rank == 0};
+  // A rank without a worker needs the data's shape, as any other does.
+  return RankShare{.worker = std::min(rank, workers - 1),
+                   .sampling = sampling_of(options, workers),
+                   .measures = rank == 0};
 }
 
 RunData load_run_data(const TrainOptions& options, const std::optional<RankShare>& share) {

@@ -41,6 +41,29 @@ void write_parameters(const std::string& path, std::span<const float> parameters
   if (!file) throw runtime_failure("{}: cannot write {}", option, quote(path));
 }
 
+// The ranks by host, in the order of ranks.
+nlohmann::json machine_json(bool service_rank) {
+  nlohmann::json nodes = nlohmann::json::array();
+  for (const MpiRank& rank : mpi_ranks()) {
+    auto node = std::ranges::find_if(nodes, [&](const auto& n) { return n["host"] == rank.host; });
+    if (node == nodes.end()) {
+      nodes.push_back({{"host", rank.host}, {"cores", rank.host_cores}, {"ranks", {}}});
+      node = nodes.end() - 1;
+    }
+    (*node)["ranks"].push_back({{"rank", rank.rank},
+                                {"local_rank", rank.local_rank},
+                                {"pid", rank.pid},
+                                {"cores", rank.cores}});
+  }
+  nlohmann::json services = nullptr;
+  if (service_rank) services = mpi_rank().size - 1;
+  return {{"mpi_library", mpi_library()},
+          {"thread_level", "MPI_THREAD_MULTIPLE"},
+          {"cuda_aware", mpi_cuda_aware()},
+          {"service_rank", std::move(services)},
+          {"nodes", std::move(nodes)}};
+}
+
 }  // namespace
 
 struct Training::Impl {
@@ -93,7 +116,8 @@ double Training::Impl::together(const std::function<double()>& fn) const {
 }
 
 int Training::Impl::default_workers() const {
-  if (options.cluster == "mpi") return mpi_rank().size;
+  if (options.cluster == "mpi")
+    return std::max(1, mpi_rank().size - (options.service_rank ? 1 : 0));
   return std::max(1, static_cast<int>(devices.size()));
 }
 
@@ -141,7 +165,8 @@ void Training::Impl::build_model() {
   record.layer_sizes.insert(record.layer_sizes.end(), shape.hidden.begin(), shape.hidden.end());
   record.layer_sizes.push_back(model->outputs());
   const Sampler::Options sampling = sampling_of(options, plan.workers);
-  sampler = record.train->whole ? std::make_unique<Sampler>(record.train, sampling, mpi_rank().rank)
+  sampler = record.train->whole ? std::make_unique<Sampler>(record.train, sampling,
+                                                            share_of(options, plan.workers)->worker)
                                 : std::make_unique<Sampler>(record.train, sampling);
   plan.rows = record.train->totals().rows;
   plan.max_samples = options.max_samples;
@@ -167,6 +192,7 @@ ClusterOptions Training::Impl::cluster_options() const {
   result.host_threads = options.host_threads;
   result.devices = devices;
   result.peer_timeout = options.peer_timeout;
+  result.service_rank = options.service_rank;
   result.all_reduce = options.all_reduce;
   return result;
 }
@@ -345,9 +371,9 @@ void Training::Impl::prepare(const TrainHooks& hooks, Parts& parts) {
   parts.driver.emplace(driver_options(), *model, *sampler, std::move(initial), *parts.evaluator,
                        record, hooks);
   record.virtual_time = parts.cluster->is_virtual();
+  if (options.cluster == "mpi") record.machine = machine_json(options.service_rank);
   for (WorkerRecord& worker : record.workers) {
-    worker.report.rank = static_cast<int>(&worker - record.workers.data());
-    worker.report.device = parts.cluster->device_name(worker.report.rank);
+    worker.report = parts.cluster->planned(static_cast<int>(&worker - record.workers.data()));
   }
   record.phases.init_s += seconds_since(start);
   parts.driver->measure_initial();

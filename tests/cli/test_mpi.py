@@ -84,6 +84,37 @@ class Mpi(ProgramTest):
                     self.assertEqual([worker["shard_rows"] for worker in real["workers"]],
                                      [worker["shard_rows"] for worker in simulated["workers"]])
 
+    def test_services_in_a_rank_of_their_own(self):
+        for name, more in (("asgd", []), ("ssgd", ["--storage", "central"]), ("adaptive", []), ("esync", []),
+                           ("easgd", []), ("adpsgd", []), ("rna", ["--hierarchical", "--groups", "0:1"])):
+            output = f"{name}.json"
+            with self.subTest(algorithm=name):
+                self.finished(self.mpirun(3, *RUN, "--algorithm", name, *more, "--epochs", "2", "--service-rank", "-o", output), 0)
+                self.run_program("validate", output)
+                result = self.result(output)
+                self.assertEqual(len(result["workers"]), 2)
+                self.assertEqual(result["config"]["workers"], 2)
+                self.assertEqual(result["cluster"]["machine"]["service_rank"], 2)
+                self.assertGreater(result["curve"][-1]["p1"], result["curve"][0]["p1"] + 0.1)
+        stderr = self.finished(self.mpirun(1, *RUN, "--algorithm", "asgd", "--epochs", "1", "--service-rank"), 2)
+        self.assertIn("--service-rank: found 1 rank, expected at least 2", stderr)
+
+    def test_the_result_shows_where_ranks_ran_and_what_delayed_them(self):
+        self.finished(self.mpirun(2, *RUN, "--algorithm", "ssgd", "--epochs", "2", "-o", "where.json", "--straggler",
+                                  "kind=uniform,min=2ms,max=3ms,workers=1"), 0)
+        self.run_program("validate", "where.json")
+        result = self.result("where.json")
+        machine = result["cluster"]["machine"]
+        self.assertEqual([rank["rank"] for node in machine["nodes"] for rank in node["ranks"]], [0, 1])
+        self.assertIn("MPI", machine["mpi_library"])
+        fast, slow = result["workers"]
+        self.assertEqual(fast["host"], slow["host"])
+        self.assertNotEqual(fast["pid"], slow["pid"])
+        self.assertEqual(fast["delay_requested_s"], 0)
+        self.assertGreaterEqual(slow["delay_requested_s"], 0.002 * slow["steps"])
+        self.assertGreaterEqual(slow["delay_achieved_s"], 0.95 * slow["delay_requested_s"])
+        self.assertGreater(fast["wait_s"], 0.5 * slow["delay_requested_s"])  # who waited for whom
+
     def test_one_rank_is_a_run_like_any_other(self):
         self.finished(self.mpirun(1, *RUN, "--algorithm", "sgd", "--epochs", "1", "-o", "one.json"), 0)
         self.assertEqual(len(self.result("one.json")["workers"]), 1)
@@ -159,6 +190,7 @@ class Mpi(ProgramTest):
             self.assertEqual(result["status_reason"], reason)
         self.assertGreater(len(result["curve"]), 0)
         self.assertGreater(result["summary"]["samples_count"], 0)
+        self.assertGreater(min(worker["compute_s"] for worker in result["workers"]), 0)
 
     def wait_for_curve(self, output):
         self.wait_for(lambda: len(self.result(output)["curve"]) > 1, "the second evaluation")

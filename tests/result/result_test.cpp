@@ -128,6 +128,64 @@ TEST(ResultJson, RedactDropsHostAndFolders) {
   EXPECT_EQ(result_text(result).find("/home"), std::string::npos);
 }
 
+// Two workers and a rank for services on two hosts.
+Record record_of_ranks() {
+  Record record = record_of({0.1, 0.4});
+  record.cluster = "mpi";
+  record.virtual_time = false;
+  const auto rank = [](int r, int local) -> json {
+    return {{"rank", r}, {"local_rank", local}, {"pid", 100 + r}, {"cores", {0, 1}}};
+  };
+  record.machine = {{"mpi_library", "Open MPI"},
+                    {"thread_level", "MPI_THREAD_MULTIPLE"},
+                    {"cuda_aware", false},
+                    {"service_rank", 2},
+                    {"nodes",
+                     {{{"host", "red"}, {"cores", 2}, {"ranks", {rank(0, 0), rank(2, 1)}}},
+                      {{"host", "blue"}, {"cores", 2}, {"ranks", json::array({rank(1, 0)})}}}}};
+  for (std::size_t r = 0; r < 2; ++r) {
+    WorkerReport& report = record.workers[r].report;
+    report.host = r == 0 ? "red" : "blue";
+    report.pid = 100 + static_cast<std::int64_t>(r);
+    report.cores = {static_cast<int>(r)};
+    report.clock_offset = Seconds(-0.25 * static_cast<double>(r));
+  }
+  return record;
+}
+
+TEST(ResultJson, ShowsWhereRanksRan) {
+  const json result = json_of(record_of_ranks());
+  EXPECT_EQ(all(validate_result(result)), "");
+  EXPECT_EQ(result["workers"][1]["host"], "blue");
+  EXPECT_EQ(result["workers"][1]["pid"], 101);
+  EXPECT_EQ(result["workers"][1]["cores"], json({1}));
+  EXPECT_EQ(result["workers"][1]["clock_offset_s"], -0.25);
+  EXPECT_EQ(result["cluster"]["machine"]["service_rank"], 2);
+  EXPECT_FALSE(json_of(record_of({0.1}))["workers"][0].contains("host"));
+}
+
+TEST(ResultJson, RedactKeepsWhichRanksShareAHost) {
+  const json result = result_json(record_of_ranks(), {.args = {}, .redact = true});
+  EXPECT_EQ(all(validate_result(result)), "");
+  const std::string text = result_text(result);
+  EXPECT_EQ(text.find("\"red\""), std::string::npos);
+  EXPECT_EQ(text.find("\"blue\""), std::string::npos);
+  EXPECT_NE(result["workers"][0]["host"], result["workers"][1]["host"]);
+}
+
+TEST(ValidateResult, RanksAndHostsFitTogether) {
+  const json good = json_of(record_of_ranks());
+  const auto damaged = [&](const std::string& pointer, const json& value) {
+    json result = good;
+    result[json::json_pointer(pointer)] = value;
+    return all(validate_result(result));
+  };
+  EXPECT_THAT(damaged("/workers/1/host", "red"), testing::HasSubstr("/workers/1/host"));
+  EXPECT_THAT(damaged("/cluster/machine/nodes/1/ranks/0/rank", 0), testing::HasSubstr("twice"));
+  EXPECT_THAT(damaged("/cluster/machine/service_rank", nullptr),
+              testing::HasSubstr("expected 0 to 1"));
+}
+
 TEST(ResultJson, EnvironmentCarriesAllowedVariablesOnly) {
   ::setenv("OMP_NUM_THREADS", "2", 1);
   ::setenv("MY_SECRET", "s3cr3t", 1);

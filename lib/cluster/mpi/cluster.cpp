@@ -9,34 +9,51 @@ namespace hetsgd::mpi {
 
 namespace {
 
-// The rank's device from a list by rank; cuda:auto is the GPU of its number among the host's ranks.
-std::vector<std::string> with_own_gpu(const std::vector<std::string>& entries,
-                                      const MpiRank& rank) {
+// A launcher may have bound each rank of a host to cores of its own.
+bool is_bound(const std::vector<MpiRank>& ranks, const MpiRank& rank) {
+  return std::ranges::any_of(ranks, [&](const MpiRank& other) {
+    return other.host == rank.host && other.cores != rank.cores;
+  });
+}
+
+// The list by rank, the last repeated. cuda:auto is the GPU of the rank's number among the ranks of
+// its host, cpu:auto the rank's equal share of the host's cores.
+std::vector<std::string> resolve(const std::vector<std::string>& entries, int workers,
+                                 const std::vector<MpiRank>& ranks) {
   auto devices = threads::split_devices(entries);
-  for (std::string& text : devices) {
-    if (text != "cuda:auto") continue;
-    const auto gpus = threads::split_devices({"cuda:all"});
-    text = gpus[static_cast<std::size_t>(rank.local_rank) % gpus.size()];
+  if (devices.empty()) return devices;
+  const auto last = devices.back();
+  devices.resize(std::max(devices.size(), static_cast<std::size_t>(workers)), last);
+  for (std::size_t r = 0; r < std::min(devices.size(), ranks.size()); ++r) {
+    const MpiRank& rank = ranks[r];
+    if (devices[r] == "cuda:auto") {
+      const auto gpus = threads::split_devices({"cuda:all"});
+      devices[r] = gpus[static_cast<std::size_t>(rank.local_rank) % gpus.size()];
+    } else if (devices[r] == "cpu:auto") {
+      const std::size_t sharers =
+          is_bound(ranks, rank) ? 1 : static_cast<std::size_t>(rank.local_size);
+      devices[r] = fmt::format("cpu:{}", std::max<std::size_t>(1, rank.cores.size() / sharers));
+    }
   }
   return devices;
 }
 
-// A launcher may have bound each rank to cores of its own; where it has not, all ranks of a host
-// have the same mask, and share it out by local rank.
-Placement place(const std::vector<DeviceSpec>& devices, const Environment& environment) {
-  const MpiRank& rank = environment.rank();
-  const auto& masks = environment.local_cores();
-  const auto mine = static_cast<std::size_t>(rank.local_rank);
-  Placement placement;
-  placement.device = devices[static_cast<std::size_t>(rank.rank)];
-  placement.cores = masks[mine];
-  const bool bound = std::ranges::any_of(masks, [&](const auto& mask) { return mask != masks[0]; });
+// Where the launcher has not bound the ranks of a host, they share its cores out by local rank.
+Placement place(const std::vector<DeviceSpec>& devices, const std::vector<MpiRank>& ranks, int r) {
+  // The services' rank has no device; its threads take a core.
+  const auto device_of = [&](int at) {
+    const auto i = static_cast<std::size_t>(at);
+    return i < devices.size() ? devices[i] : DeviceSpec{.text = "services"};
+  };
+  const MpiRank& rank = ranks[static_cast<std::size_t>(r)];
+  Placement placement{.device = device_of(r), .pinned = {}, .cores = rank.cores};
+  const bool bound = is_bound(ranks, rank);
   std::vector<DeviceSpec> sharing;
   std::size_t me = 0;
-  for (const MpiRank& other : environment.ranks()) {
-    if (other.host != rank.host || (bound && other.rank != rank.rank)) continue;
-    if (other.rank == rank.rank) me = sharing.size();
-    sharing.push_back(devices[static_cast<std::size_t>(other.rank)]);
+  for (const MpiRank& other : ranks) {
+    if (other.host != rank.host || (bound && other.rank != r)) continue;
+    if (other.rank == r) me = sharing.size();
+    sharing.push_back(device_of(other.rank));
   }
   placement.pinned = threads::assign_cores(sharing, placement.cores)[me];
   placement.crowded = placement.pinned.empty();
@@ -49,19 +66,28 @@ class MpiCluster final : public Cluster {
       : options_(options),
         environment_(Environment::get()),
         devices_(threads::parse_devices(
-            with_own_gpu(options.devices, environment_.rank()), checked_size(),
-            static_cast<int>(
-                environment_.local_cores()[static_cast<std::size_t>(environment_.rank().local_rank)]
-                    .size()))),
-        placement_(place(devices_, environment_)) {
+            resolve(options.devices, checked_size(), environment_.ranks()), options.workers,
+            static_cast<int>(environment_.rank().cores.size()))),
+        placement_(place(devices_, environment_.ranks(), environment_.rank().rank)) {
     threads::check_speeds(options_, "mpi");
   }
 
   std::string name() const override { return "mpi"; }
-  int size() const override { return environment_.rank().size; }
+  int size() const override { return options_.workers; }
   bool is_virtual() const override { return false; }
   std::string device_name(int rank) const override {
-    return devices_[static_cast<std::size_t>(rank)].text;
+    return rank < options_.workers ? devices_[static_cast<std::size_t>(rank)].text : "services";
+  }
+
+  WorkerReport planned(int rank) const override {
+    const MpiRank& where = environment_.ranks()[static_cast<std::size_t>(rank)];
+    const Placement placement = place(devices_, environment_.ranks(), rank);
+    return {.rank = rank,
+            .device = threads::device_text(placement.device, placement.pinned),
+            .ledger = {},
+            .cores = placement.pinned,
+            .host = where.host,
+            .pid = where.pid};
   }
 
   // A run lives until the next one, so that device memory which it leaves behind can be released.
@@ -76,12 +102,16 @@ class MpiCluster final : public Cluster {
 
  private:
   int checked_size() const {
-    const int size = environment_.rank().size;
-    if (options_.workers == size) return size;
+    const int size = environment_.rank().size, extra = options_.service_rank ? 1 : 0;
+    if (size == extra) {
+      throw with_hint(usage_error("--service-rank: found 1 rank, expected at least 2"),
+                      "start with mpirun -n 2 or more: the last rank runs no worker");
+    }
+    if (options_.workers + extra == size) return options_.workers;
     throw with_hint(
-        usage_error("--workers: found {}, but MPI started {} rank{}", options_.workers, size,
-                    size == 1 ? "" : "s"),
-        fmt::format("start with mpirun -n {}, or leave --workers away", options_.workers));
+        usage_error("--workers: found {}, but MPI started {} rank{}{}", options_.workers, size,
+                    size == 1 ? "" : "s", extra ? ", one of them for the services" : ""),
+        fmt::format("start with mpirun -n {}, or leave --workers away", options_.workers + extra));
   }
 
   const ClusterOptions options_;

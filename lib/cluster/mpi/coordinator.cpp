@@ -82,6 +82,7 @@ void Coordinator::install_handlers() {
     const std::lock_guard guard(local_mutex_);
     if (local_) local_->left(from);
   });
+  install_service_handlers();
   on<int>(kAskGroup, [this](int from, int) {
     ++last_group_;
     channel_.send(from, kGroup, std::as_bytes(std::span(&last_group_, 1)));
@@ -187,6 +188,7 @@ bool Coordinator::begin(Local& local, Seconds peer_timeout) {
     peer_timeout_ = peer_timeout;
     everybody_quiet_ = false;
     groups_.clear();
+    wanted_.clear();
   }
   come(Meeting::begin, {});
   std::unique_lock lock(mutex_);
@@ -201,7 +203,10 @@ std::int64_t Coordinator::set_up(std::int64_t offset_ns) {
   return start_at_ + offset_ns;
 }
 
-void Coordinator::worker_left() { to_root(kLeft, 0); }
+void Coordinator::worker_left(int host) {
+  const int none = 0;
+  channel_.send(host, kLeft, std::as_bytes(std::span(&none, 1)));
+}
 
 std::vector<std::vector<std::byte>> Coordinator::end(std::span<const std::byte> report) {
   come(Meeting::ended, report);

@@ -37,6 +37,7 @@
 #include "cluster/blocking.hpp"
 #include "cluster/mpi/channel.hpp"
 #include "cluster/mpi/failure.hpp"
+#include "cluster/service_recipe.hpp"
 
 namespace hetsgd::mpi {
 
@@ -49,8 +50,11 @@ class Local {
   virtual void freeze(std::int64_t at) = 0;
   virtual void grant() = 0;  // to the process that has asked first
   virtual void resume(std::int64_t at, bool together) = 0;
-  virtual void left(int rank) = 0;  // on rank 0: a worker has ended
-  virtual bool urgent() = 0;        // sends are unfinished: look again at once
+  virtual void left(int rank) = 0;  // where services are: a worker has ended
+  // Where services are: rank `from` has opened one.
+  virtual void opened(int from, const std::string& name) = 0;
+  virtual void make(const std::string& name, const ServiceRecipe& recipe) = 0;
+  virtual bool urgent() = 0;  // sends are unfinished: look again at once
   virtual bool still_receives() = 0;
   // World::blocked_since, as a duration.
   virtual std::optional<Seconds> blocked(std::vector<BlockedProcess>& waiting) = 0;
@@ -72,7 +76,7 @@ class Coordinator {
   // offset: this rank's monotonic clock minus rank 0's. Returns the instant of this rank's clock at
   // which the run starts; after a failure, now.
   std::int64_t set_up(std::int64_t offset_ns);
-  void worker_left();
+  void worker_left(int host);  // host: of the services
   // Returns when all processes of all ranks have ended: the reports of all, on rank 0.
   std::vector<std::vector<std::byte>> end(std::span<const std::byte> report);
   // After end(): the failure of the run, the same on every rank.
@@ -95,6 +99,12 @@ class Coordinator {
   // --- groups: numbers that no group of the run has had, above 0 ---------------------------------
   void ask_for_group();
   int take_group();  // 0: none has come yet
+
+  // --- services on another rank: who opens one asks whether its recipe is wanted ------------------
+  void ask_for_service(int host, const std::string& name);
+  std::optional<bool> take_wanted(const std::string& name);  // empty: no answer has come yet
+  void say_wanted(int to, const std::string& name, bool wanted);
+  void send_recipe(int host, const std::string& name, const ServiceRecipe& recipe);
 
   // --- fences ------------------------------------------------------------------------------------
   void ask_for_fence(bool together);
@@ -124,6 +134,7 @@ class Coordinator {
   template <class T, class Fn>
   void on(int kind, Fn fn);
   void install_handlers();
+  void install_service_handlers();
   void come(Meeting meeting, std::span<const std::byte> content);
   bool await(std::unique_lock<std::mutex>& lock, Meeting meeting, std::optional<Seconds> limit);
   void on_come(int from, std::span<const std::byte> bytes);
@@ -149,6 +160,7 @@ class Coordinator {
   std::map<int, Failure> failures_;  // by epoch
   std::vector<std::vector<std::byte>> reports_;
   std::deque<int> groups_;
+  std::map<std::string, std::deque<bool>> wanted_;  // answers, by service
   std::deque<std::vector<std::byte>> agreed_;
   std::optional<Failure> lost_;  // why lost_peer_
 

@@ -27,6 +27,9 @@ enum Kind : int {
   kAgree = -14,
   kAgreed = -15,
   kBlocked = -16,
+  kAskService = -17,
+  kServiceWanted = -18,
+  kRecipe = -19,
 };
 
 template <class T>

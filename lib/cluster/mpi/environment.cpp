@@ -2,7 +2,12 @@
 
 #include <unistd.h>
 
+#if __has_include(<mpi-ext.h>)
+#include <mpi-ext.h>
+#endif
+
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <cstdlib>
 #include <cstring>
@@ -23,8 +28,18 @@ std::atomic<mpi::Environment*> environment{nullptr};
 }  // namespace
 
 const MpiRank& mpi_rank() { return mpi::Environment::get().rank(); }
+const std::vector<MpiRank>& mpi_ranks() { return mpi::Environment::get().ranks(); }
 Control& mpi_control() { return mpi::Environment::get().channel(); }
 void set_mpi_control_interval(Seconds interval) { control_interval_s = interval.count(); }
+
+bool mpi_cuda_aware() {
+#if defined(MPIX_CUDA_AWARE_SUPPORT)
+  mpi::Environment::get();
+  return MPIX_Query_cuda_support() == 1;
+#else
+  return false;
+#endif
+}
 
 std::string mpi_library() {
   char text[MPI_MAX_LIBRARY_VERSION_STRING] = {};
@@ -123,7 +138,6 @@ Environment::Environment() {
   }
   check(MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN), "MPI_Comm_set_errhandler");
   gather_ranks();
-  gather_cores();
   check(MPI_Comm_dup(MPI_COMM_WORLD, &control_), "MPI_Comm_dup");
   channel_ = std::make_unique<Channel>(control_, Seconds(control_interval_s.load()));
   coordinator_ = std::make_unique<Coordinator>(*channel_, ranks_);
@@ -134,9 +148,12 @@ Environment::Environment() {
 Environment::~Environment() = default;
 
 void Environment::gather_ranks() {
+  constexpr std::size_t kMaxCores = 1024;
   struct Entry {
-    int local_rank, local_size;
+    int local_rank, local_size, host_cores, cores_count;
+    std::int64_t pid;
     char host[256];
+    std::array<int, kMaxCores> cores;
   };
   check(MPI_Comm_rank(MPI_COMM_WORLD, &rank_.rank), "MPI_Comm_rank");
   check(MPI_Comm_size(MPI_COMM_WORLD, &rank_.size), "MPI_Comm_size");
@@ -149,6 +166,11 @@ void Environment::gather_ranks() {
   check(MPI_Comm_size(local, &mine.local_size), "MPI_Comm_size");
   check(MPI_Comm_free(&local), "MPI_Comm_free");
   gethostname(mine.host, sizeof mine.host - 1);
+  mine.pid = getpid();
+  mine.host_cores = static_cast<int>(sysconf(_SC_NPROCESSORS_ONLN));
+  const auto cores = threads::available_cores();
+  mine.cores_count = static_cast<int>(std::min(cores.size(), kMaxCores));
+  std::copy_n(cores.begin(), mine.cores_count, mine.cores.begin());
   std::vector<Entry> all(static_cast<std::size_t>(rank_.size));
   all_gather(&mine, sizeof mine, all.data(), MPI_COMM_WORLD);
   for (const Entry& entry : all) {
@@ -156,28 +178,12 @@ void Environment::gather_ranks() {
                       .size = rank_.size,
                       .local_rank = entry.local_rank,
                       .local_size = entry.local_size,
-                      .host = entry.host});
+                      .host = entry.host,
+                      .pid = entry.pid,
+                      .cores = {entry.cores.begin(), entry.cores.begin() + entry.cores_count},
+                      .host_cores = entry.host_cores});
   }
   rank_ = ranks_[static_cast<std::size_t>(rank_.rank)];
-}
-
-void Environment::gather_cores() {
-  constexpr std::size_t kMaxCores = 1024;
-  std::array<int, kMaxCores + 1> mine{};  // how many, which
-  const auto cores = threads::available_cores();
-  mine[0] = static_cast<int>(std::min(cores.size(), kMaxCores));
-  std::copy_n(cores.begin(), mine[0], mine.begin() + 1);
-  MPI_Comm local;
-  check(
-      MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, rank_.rank, MPI_INFO_NULL, &local),
-      "MPI_Comm_split_type");
-  std::vector<int> all(mine.size() * static_cast<std::size_t>(rank_.local_size));
-  all_gather(mine.data(), static_cast<int>(sizeof mine), all.data(), local);
-  check(MPI_Comm_free(&local), "MPI_Comm_free");
-  for (std::size_t at = 0; at < all.size(); at += mine.size()) {
-    const auto begin = all.begin() + static_cast<std::ptrdiff_t>(at) + 1;
-    local_cores_.emplace_back(begin, begin + all[at]);
-  }
 }
 
 int Environment::leave(int exit_code) {

@@ -27,8 +27,6 @@ class Environment {
 
   const MpiRank& rank() const { return rank_; }
   const std::vector<MpiRank>& ranks() const { return ranks_; }  // of all
-  // The cores that each rank of this host may use, by local rank.
-  const std::vector<std::vector<int>>& local_cores() const { return local_cores_; }
   Channel& channel() { return *channel_; }
   Coordinator& coordinator() { return *coordinator_; }
   // A run has failed: who leaves waits for the others for a limited time only.
@@ -38,11 +36,9 @@ class Environment {
  private:
   Environment();
   void gather_ranks();
-  void gather_cores();
 
   MpiRank rank_;
   std::vector<MpiRank> ranks_;
-  std::vector<std::vector<int>> local_cores_;
   MPI_Comm control_ = MPI_COMM_NULL;
   std::unique_ptr<Channel> channel_;
   std::unique_ptr<Coordinator> coordinator_;

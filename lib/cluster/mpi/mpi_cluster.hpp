@@ -5,9 +5,11 @@
 // nothing. Only launched_by_mpi() never initialises it.
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "cluster/control.hpp"
 #include "core/units.hpp"
@@ -26,11 +28,18 @@ struct MpiRank {
   int local_rank = 0;  // among the ranks of this host
   int local_size = 1;
   std::string host;
+  std::int64_t pid = 0;
+  std::vector<int> cores;  // that it may use, as the launcher has bound it
+  int host_cores = 0;      // online
 };
 
 // Initialises MPI. Errors: device (built without MPI; the library gives less than
 // MPI_THREAD_MULTIPLE).
 const MpiRank& mpi_rank();
+// All, by rank.
+const std::vector<MpiRank>& mpi_ranks();
+// The MPI library takes pointers to GPU memory (MPIX_Query_cuda_support).
+bool mpi_cuda_aware();
 // Messages between the ranks, beside the training. Lives until leave_mpi(). Initialises MPI.
 Control& mpi_control();
 // "Open MPI v4.1.4, ..." of the library at run time; empty without MPI. Does not initialise it.

@@ -21,9 +21,10 @@ constexpr int kOffsetTrips = 32;
 constexpr auto kAdvancing = std::chrono::microseconds(300);
 constexpr std::size_t kReapedByTick = 64;
 
-// What a rank reports of its run; its device follows as text.
+// What a rank reports of its run; its cores and its device, as text, follow.
 struct RankReport {
   Ledger ledger;
+  std::size_t cores = 0;
   Seconds elapsed{0}, fenced{0}, clock_offset{0};
 };
 
@@ -44,10 +45,12 @@ Run::Run(const ClusterOptions& options, const Placement& placement)
       placement_(placement),
       rank_(environment_.rank().rank),
       size_(environment_.rank().size),
+      workers_(options.workers),
+      host_(options.service_rank ? size_ - 1 : 0),
       world_(
           std::max(1, static_cast<int>(placement.cores.size()) / environment_.rank().local_size)) {
   world_.set_crowded(placement.crowded);
-  std::vector<int> all(static_cast<std::size_t>(size_));
+  std::vector<int> all(static_cast<std::size_t>(workers_));
   std::iota(all.begin(), all.end(), 0);
   everybody_ = std::make_shared<Group>(0, std::move(all));
 }
@@ -67,14 +70,15 @@ ClusterReport Run::run(const std::function<void(Node&)>& worker) {
       transport_ =
           std::make_unique<Transport>(messages_, world_, rank_, coordinator_.everybody_quiet());
       started_ = transport_.get();
-      start_worker(worker);
+      if (rank_ < workers_) start_worker(worker);
     } catch (...) {
       world_.abort(std::current_exception());
     }
     try {
-      world_.run(1, {.start = [this] { return start_clock(); },
-                     .ended = [this] { finish(); },
-                     .aborted = [this](std::exception_ptr e) { coordinator_.fail(std::move(e)); }});
+      world_.run(rank_ < workers_ ? 1 : 0,
+                 {.start = [this] { return start_clock(); },
+                  .ended = [this] { finish(); },
+                  .aborted = [this](std::exception_ptr e) { coordinator_.fail(std::move(e)); }});
     } catch (...) {
       error = std::current_exception();
     }
@@ -142,6 +146,7 @@ void Run::set_up(Process& me, bool pin) {
   if (!pinned.empty() && !threads::pin_to(pinned)) pinned.clear();
   // A thread starts with the mask of its maker, which may be pinned.
   if (pinned.empty()) threads::pin_to(placement_.cores);
+  if (pin) pinned_ = pinned;
   me.device = threads::make_device(placement_.device, options_.precision);
   me.device_text = threads::device_text(placement_.device, pinned);
 }
@@ -155,7 +160,7 @@ void Run::start_worker(const std::function<void(Node&)>& worker) {
     MpiNode node(*this, me);
     world_.await_start();
     worker(node);
-    coordinator_.worker_left();
+    coordinator_.worker_left(host_);
   });
 }
 
@@ -170,36 +175,6 @@ void Run::start_companion(Process& parent, const std::string& name, std::functio
     MpiNode node(*this, me);
     fn(node);
   });
-}
-
-// --- services
-
-void Run::make_service(const std::string& name,
-                       const std::function<std::unique_ptr<ServiceHandler>()>& factory) {
-  const std::lock_guard guard(services_mutex_);
-  for (const auto& service : services_) {
-    if (service->name() == name) return;
-    if (service_number(service->name()) == service_number(name)) {
-      throw CheckFailure(fmt::format("services \"{}\" and \"{}\" have the same number: rename one",
-                                     service->name(), name));
-    }
-  }
-  auto service = std::make_shared<MpiService>(*transport_, name, factory(), ended_);
-  for (const int rank : left_) service->left(rank);
-  auto process = std::make_unique<Process>();
-  process->name = service_name(name);
-  process->kind = ProcessKind::service;
-  world_.start(std::move(process), [this, service = service.get()](Process&) {
-    threads::pin_to(placement_.cores);
-    service->serve();
-  });
-  services_.push_back(service);
-}
-
-void Run::left(int rank) {
-  const std::lock_guard guard(services_mutex_);
-  left_.push_back(rank);
-  for (const auto& service : services_) service->left(rank);
 }
 
 // --- groups
@@ -283,6 +258,7 @@ void Run::resume(std::int64_t at, bool together) {
 }
 
 bool Run::urgent() {
+  answer_openers();
   Sends& sends = Sends::get();
   const auto now = std::chrono::steady_clock::now();
   if (sends.idle()) {
@@ -315,26 +291,38 @@ std::vector<std::byte> Run::report_of_this_rank() const {
   }
   mine.fenced = world_.fenced();
   mine.clock_offset = std::chrono::nanoseconds(offset_ns_);
-  std::vector<std::byte> bytes(sizeof mine + device.size());
-  std::memcpy(bytes.data(), &mine, sizeof mine);
-  std::memcpy(bytes.data() + sizeof mine, device.data(), device.size());
+  mine.cores = pinned_.size();
+  std::vector<std::byte> bytes;
+  const auto append = [&](std::span<const std::byte> part) {
+    bytes.insert(bytes.end(), part.begin(), part.end());
+  };
+  append(std::as_bytes(std::span(&mine, 1)));
+  append(std::as_bytes(std::span(pinned_)));
+  append(std::as_bytes(std::span(device)));
   return bytes;
 }
 
 ClusterReport Run::report() const {
   ClusterReport report;
   report.fenced = world_.fenced();
-  for (std::size_t r = 0; r < reports_.size(); ++r) {
-    const auto& bytes = reports_[r];
+  for (std::size_t r = 0; r < std::min(reports_.size(), static_cast<std::size_t>(workers_)); ++r) {
+    std::span<const std::byte> bytes = reports_[r];
     RankReport one;
     HETSGD_CHECK_GE(bytes.size(), sizeof one);
     std::memcpy(&one, bytes.data(), sizeof one);
+    bytes = bytes.subspan(sizeof one);
+    std::vector<int> cores(one.cores);
+    HETSGD_CHECK_GE(bytes.size(), one.cores * sizeof(int));
+    if (one.cores > 0) std::memcpy(cores.data(), bytes.data(), one.cores * sizeof(int));
+    bytes = bytes.subspan(one.cores * sizeof(int));
     report.elapsed = std::max(report.elapsed, one.elapsed);
+    const MpiRank& rank = environment_.ranks()[r];
     report.workers.push_back({.rank = static_cast<int>(r),
-                              .device = {reinterpret_cast<const char*>(bytes.data()) + sizeof one,
-                                         bytes.size() - sizeof one},
+                              .device = {reinterpret_cast<const char*>(bytes.data()), bytes.size()},
                               .ledger = one.ledger,
-                              .host = environment_.ranks()[r].host,
+                              .cores = std::move(cores),
+                              .host = rank.host,
+                              .pid = rank.pid,
                               .clock_offset = one.clock_offset});
   }
   return report;
@@ -354,11 +342,12 @@ void MpiNode::companion(std::string name, std::function<void(Node&)> fn) {
   run_.start_companion(process_, name, std::move(fn));
 }
 
-std::shared_ptr<ServicePort> MpiNode::open_service(
-    const std::string& name, const std::function<std::unique_ptr<ServiceHandler>()>& factory) {
+std::shared_ptr<ServicePort> MpiNode::open_portable_service(
+    const std::string& name, const std::function<std::unique_ptr<ServiceHandler>()>& factory,
+    const std::function<ServiceRecipe()>& recipe) {
   world_.safepoint();
-  if (run_.rank_ == 0) run_.make_service(name, factory);
-  return std::make_shared<MpiPort>(*run_.transport_, name, caller_);
+  run_.open_service(name, factory, recipe);
+  return std::make_shared<MpiPort>(*run_.transport_, name, caller_, run_.host_);
 }
 
 }  // namespace hetsgd::mpi

@@ -1,10 +1,11 @@
-// One run of the mpi cluster in this process: its worker, the worker's companions, on rank 0 the
-// services, and the node that they see.
+// One run of the mpi cluster in this process: its worker, the worker's companions, the node that
+// they see, and the services, which run beside rank 0 or in a rank of their own, the last.
 #pragma once
 
 #include <deque>
 #include <memory>
 #include <mutex>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -42,6 +43,8 @@ class Run final : public Local, public Groups {
   void grant() override;
   void resume(std::int64_t at, bool together) override;
   void left(int rank) override;
+  void opened(int from, const std::string& name) override;
+  void make(const std::string& name, const ServiceRecipe& recipe) override;
   bool urgent() override;
   bool still_receives() override {
     const Transport* const transport = started_;
@@ -58,8 +61,13 @@ class Run final : public Local, public Groups {
   };
   void start_worker(const std::function<void(Node&)>& worker);
   void start_companion(Process& parent, const std::string& name, std::function<void(Node&)> fn);
+  void open_service(const std::string& name,
+                    const std::function<std::unique_ptr<ServiceHandler>()>& factory,
+                    const std::function<ServiceRecipe()>& recipe);
   void make_service(const std::string& name,
                     const std::function<std::unique_ptr<ServiceHandler>()>& factory);
+  bool has_service(const std::string& name) const;  // services' mutex held
+  bool answer_openers();
   void fence(FunctionRef fn);
   void fence_together(MpiComm& comm, FunctionRef fn);
   void fenced_by_me(World::Lock& lock, bool together, FunctionRef fn);
@@ -75,6 +83,8 @@ class Run final : public Local, public Groups {
   const ClusterOptions& options_;
   const Placement& placement_;
   const int rank_, size_;
+  const int workers_;  // ranks that run one: the first
+  const int host_;     // rank of the services
   World world_;
   std::int64_t offset_ns_ = 0;  // of this rank's monotonic clock to rank 0's
   MPI_Comm messages_ = MPI_COMM_NULL;
@@ -83,6 +93,7 @@ class Run final : public Local, public Groups {
   std::shared_ptr<Group> everybody_;
   std::atomic<int> callers_ = 0;  // nodes so far
   std::atomic<bool> ended_ = false;
+  std::vector<int> pinned_;  // the worker's cores, as they are
   std::vector<std::vector<std::byte>> reports_;
 
   // Guarded by the world's mutex.
@@ -91,7 +102,14 @@ class Run final : public Local, public Groups {
 
   std::mutex services_mutex_;  // guards the list and the making of services
   std::vector<std::shared_ptr<MpiService>> services_;
-  std::vector<int> left_;                             // workers that have ended
+  std::vector<int> left_;  // workers that have ended
+  struct Opener {
+    int rank = 0;
+    std::string name;
+    std::chrono::steady_clock::time_point until{};  // so long the host may open it itself
+  };
+  std::vector<Opener> openers_;                       // not answered yet
+  std::set<std::string> announced_;                   // services whose recipe is on its way
   std::chrono::steady_clock::time_point progress_{};  // of unfinished sends; the channel's thread's
 };
 
@@ -102,10 +120,16 @@ class MpiNode final : public threads::ProcessNode {
   int size() const override { return comm_.size(); }
   Comm& comm() override { return comm_; }
   void companion(std::string name, std::function<void(Node&)> fn) override;
-  // The service is made when rank 0 opens it; rank 0 must open every service that is called.
+  // The service is made when its rank opens it; where that rank does not, by the recipe of the first
+  // that has opened it.
   std::shared_ptr<ServicePort> open_service(
       const std::string& name,
-      const std::function<std::unique_ptr<ServiceHandler>()>& factory) override;
+      const std::function<std::unique_ptr<ServiceHandler>()>& factory) override {
+    return open_portable_service(name, factory, {});
+  }
+  std::shared_ptr<ServicePort> open_portable_service(
+      const std::string& name, const std::function<std::unique_ptr<ServiceHandler>()>& factory,
+      const std::function<ServiceRecipe()>& recipe) override;
   void fence(FunctionRef fn) override { run_.fence(fn); }
   void fence_together(FunctionRef fn) override { run_.fence_together(comm_, fn); }
 

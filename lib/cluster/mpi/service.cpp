@@ -165,10 +165,10 @@ void MpiPort::call_raw(std::span<const std::byte> request, std::span<const float
   add(me.ledger.bytes_sent, Traffic::control, request.size());
   add(me.ledger.bytes_sent, kind, payload.size_bytes());
   // The receive is posted first, so that the answer finds it.
-  HeadReceive head(transport_, 0, transport_.tags().answer(caller_),
+  HeadReceive head(transport_, host_, transport_.tags().answer(caller_),
                    [](int, int) { return std::string("waits for a service"); });
   const Seconds begin = world.now();
-  transport_.send(0, transport_.tags().request(number_), parts, kind);
+  transport_.send(host_, transport_.tags().request(number_), parts, kind);
   me.ledger.communicate += world.now() - begin;
   world.poll_until(head);
   receive_answer(head, reply, {target.data(), reply_payload.size_bytes()});

@@ -1,9 +1,9 @@
-// A service of the mpi cluster: a process beside rank 0's worker. Requests and answers are
-// messages, also those of rank 0 itself.
+// A service of the mpi cluster: a process beside rank 0's worker, or in a rank of its own. Requests
+// and answers are messages, also those of the same rank.
 //
 // A request names the caller's number, which is the tag of the answer, and how long the answer must
 // be. The name of a service is its tag: ranks need not agree on an order of opening, and a request
-// that comes before rank 0 has opened the service waits for it.
+// that comes before the service is made waits for it.
 #pragma once
 
 #include <atomic>
@@ -30,7 +30,7 @@ struct RequestInfo {
 // The tag number of a service: a hash of its name.
 int service_number(const std::string& name);
 
-// On rank 0.
+// On the services' rank.
 class MpiService {
  public:
   // ended: all processes of all ranks have ended.
@@ -61,12 +61,13 @@ class MpiService {
 
 class MpiPort final : public ServicePort {
  public:
-  // caller: unique among the processes of this rank.
-  MpiPort(Transport& transport, std::string name, int caller)
+  // caller: unique among the processes of this rank. host: the service's rank.
+  MpiPort(Transport& transport, std::string name, int caller, int host)
       : transport_(transport),
         name_(std::move(name)),
         number_(service_number(name_)),
-        caller_(caller) {}
+        caller_(caller),
+        host_(host) {}
   // The payloads may be memory of the caller's device.
   void call_raw(std::span<const std::byte> request, std::span<const float> payload, Traffic kind,
                 std::span<std::byte> reply, std::span<float> reply_payload) override;
@@ -78,6 +79,7 @@ class MpiPort final : public ServicePort {
   const std::string name_;
   const int number_;
   const int caller_;
+  const int host_;
 };
 
 }  // namespace hetsgd::mpi

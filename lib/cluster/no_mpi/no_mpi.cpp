@@ -14,6 +14,8 @@ namespace {
 }  // namespace
 
 const MpiRank& mpi_rank() { fail(); }
+const std::vector<MpiRank>& mpi_ranks() { fail(); }
+bool mpi_cuda_aware() { return false; }
 Control& mpi_control() { fail(); }
 std::string mpi_library() { return ""; }
 void mpi_native_all_reduce(std::span<float>) { fail(); }

@@ -212,7 +212,7 @@ class World {
   void resume_from_outside(Lock& lock, std::int64_t at);
   static std::int64_t monotonic_ns();
   // Since when (training clock) nobody here can go on without others, and who waits for what.
-  // Empty: somebody can, or the world is stopped, or the run has ended or is aborted.
+  // Empty: somebody can, or the world is stopped, or the run is aborted.
   std::optional<Seconds> blocked_since(std::vector<BlockedProcess>& waiting);
 
  private:

@@ -87,7 +87,7 @@ void World::block_for_others(Lock& guard, const Wait& wait) {
 
 std::optional<Seconds> World::blocked_since(std::vector<BlockedProcess>& waiting) {
   const Lock guard = lock();
-  if (!started_ || finishing_ || aborting_ || fence_owner_) return std::nullopt;
+  if (!started_ || aborting_ || fence_owner_) return std::nullopt;
   Seconds since{0};
   for (const auto& process : processes_) {
     const Process& p = *process;

@@ -13,8 +13,6 @@
 namespace hetsgd::mpi {
 namespace {
 
-using conformance::Answer;
-using conformance::Ask;
 using conformance::options_for;
 using conformance::run_on;
 

@@ -8,6 +8,7 @@
 #include <chrono>
 #include <cstdio>
 #include <ctime>
+#include <memory>
 #include <nlohmann/json.hpp>
 
 #include "commands.hpp"
@@ -16,6 +17,7 @@
 #include "core/text.hpp"
 #include "data/generate.hpp"
 #include "data/sampler.hpp"
+#include "linalg/cuda/cuda_device.hpp"
 #include "model/model.hpp"
 #include "overwrite.hpp"
 #include "result/environment.hpp"
@@ -29,7 +31,7 @@ namespace {
 using HostClock = std::chrono::steady_clock;
 
 constexpr std::size_t kBatches = 8;      // distinct batches to cycle through
-constexpr std::size_t kFewestSteps = 5;  // per point, whatever --point-time says
+constexpr std::size_t kFewestTimes = 5;  // per point, whatever --point-time says
 constexpr float kLearningRate = 1e-3F;
 
 // Data sets whose steps spend their time in different places: few labels (sparse layer), many
@@ -55,17 +57,54 @@ struct Point {
   CalibrationSample sample;
 };
 
+// What is measured on.
+struct Target {
+  std::unique_ptr<BasicDevice<float>> device;
+  std::string hardware;  // "NVIDIA H200"
+  double memory_bytes = 0;
+  bool own_core = false;  // all work is done by the calling thread
+  // Steps between two readings of the clock. A GPU gets several, as in training: it is given the
+  // next step while it works on this one.
+  std::size_t group = 1;
+};
+
+Target make_target(const std::string& name) {
+  const std::string_view number = std::string_view(name).substr(name.find(':') + 1);
+  Target target;
+  if (name.starts_with("cpu:")) {
+    const auto cores = static_cast<int>(parse_integer("--device", number, 1, 4096));
+    const nlohmann::json host = environment_json();
+    target.device = make_cpu_device<float>(cores);
+    target.hardware =
+        host["cpu_model"].is_string() ? host["cpu_model"].get<std::string>() : "unknown processor";
+    target.memory_bytes = host["memory_bytes"].get<double>();
+    target.own_core = cores == 1;
+  } else if (name.starts_with("cuda:")) {
+    const auto ordinal = static_cast<int>(parse_integer("--device", number, 0, 4095));
+    target.device = make_cuda_device<float>(ordinal);
+    const CudaPlatform platform = cuda_platform();
+    const CudaGpu& gpu = platform.gpus.at(static_cast<std::size_t>(ordinal));
+    target.hardware = gpu.name;
+    target.memory_bytes = static_cast<double>(gpu.memory_bytes);
+    target.group = kBatches;
+  } else {
+    throw usage_error("--device: found {}, expected cpu:N or cuda:N", quote(name));
+  }
+  return target;
+}
+
 // The clock for steps. One core: the thread's own CPU time, which other processes cannot stretch;
 // more cores: the clock.
-Seconds clock_of(int cores) {
+Seconds clock_of(const Target& target) {
   timespec now{};
-  ::clock_gettime(cores == 1 ? CLOCK_THREAD_CPUTIME_ID : CLOCK_MONOTONIC, &now);
+  ::clock_gettime(target.own_core ? CLOCK_THREAD_CPUTIME_ID : CLOCK_MONOTONIC, &now);
   return Seconds(static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec));
 }
 
 // The median time of a fused training step, and the mean work of its batches.
-Point measure(BasicDevice<float>& device, int cores, const DatasetPtr& data, std::size_t hidden,
+Point measure(const Target& target, const DatasetPtr& data, std::size_t hidden,
               std::size_t batch_size, Seconds point_time) {
+  BasicDevice<float>& device = *target.device;
   ModelShape shape;
   shape.feature_count = data->feature_count;
   shape.label_count = data->label_count;
@@ -88,13 +127,15 @@ Point measure(BasicDevice<float>& device, int cores, const DatasetPtr& data, std
   }
   std::vector<double> times;
   const auto end = HostClock::now() + std::chrono::duration_cast<HostClock::duration>(point_time);
-  while (HostClock::now() < end || times.size() < kFewestSteps) {
-    const Seconds start = clock_of(cores);
-    model->step(*context, batches[times.size() % kBatches], kLearningRate, w.data());
+  device.synchronize();
+  while (HostClock::now() < end || times.size() < kFewestTimes) {
+    const Seconds start = clock_of(target);
+    for (std::size_t i = 0; i < target.group; ++i) {
+      model->step(*context, batches[point.steps++ % kBatches], kLearningRate, w.data());
+    }
     device.synchronize();
-    times.push_back((clock_of(cores) - start).count());
+    times.push_back((clock_of(target) - start).count() / static_cast<double>(target.group));
   }
-  point.steps = times.size();
   point.sample.time = Seconds(median(times));
   return point;
 }
@@ -102,16 +143,18 @@ Point measure(BasicDevice<float>& device, int cores, const DatasetPtr& data, std
 class Calibrate final : public Command {
  public:
   CommandInfo info() const override {
-    return {.name = "calibrate",
-            .summary = "fit a device profile for --profile to measured training steps",
-            .examples = {
-                "hetsgd calibrate -o here.json",
-                "hetsgd calibrate --device cpu:2 --batch-size 32,128 --point-time 1s -o two.json",
-                "hetsgd train --profile here.json --cluster sim ..."}};
+    return {
+        .name = "calibrate",
+        .summary = "fit a device profile for --profile to measured training steps",
+        .examples = {
+            "hetsgd calibrate -o here.json",
+            "hetsgd calibrate --device cpu:2 --batch-size 32,128 --point-time 1s -o two.json",
+            "hetsgd calibrate --device cuda:0 --hidden 128 --batch-size 64,256,1024 -o gpu.json",
+            "hetsgd train --profile here.json --cluster sim ..."}};
   }
 
   void declare(OptionSet& set) override {
-    set.add("device", device_, "cpu:N, N cores");
+    set.add("device", device_, "cpu:N, N cores, or cuda:N, GPU N");
     set.add("batch_size", batch_sizes_, "batch sizes to measure").unit("samples").at_least(1);
     set.add("hidden", hidden_, "hidden layers to measure").unit("units").at_least(1);
     set.add("point_time", point_time_, "time per measured point").above(0);
@@ -122,33 +165,25 @@ class Calibrate final : public Command {
 
   int run(OptionSet&, const std::vector<std::string>&) override {
     check_output();
-    const auto device = make_cpu_device<float>(cores());
-    std::vector<Point> points = measure_all(*device);
+    const Target target = make_target(device_);
+    const std::vector<Point> points = measure_all(target);
     std::vector<CalibrationSample> samples;
     for (const Point& point : points) samples.push_back(point.sample);
     CalibrationFit fit = fit_device_profile(samples);
-    describe(fit, points.size());
+    describe(fit, target, points.size());
     print_points(points, fit);
     write(to_json_text(fit.profile));
     return 0;
   }
 
  private:
-  int cores() const {
-    if (!device_.starts_with("cpu:")) {
-      throw usage_error("--device: found {}, expected cpu:N", quote(device_));
-    }
-    return static_cast<int>(
-        parse_integer("--device", std::string_view(device_).substr(4), 1, 4096));
-  }
-
   void check_output() const {
     if (output_ == "-") return;
     refuse_to_overwrite(output_, overwrite_);
     check_writable(output_);
   }
 
-  std::vector<Point> measure_all(BasicDevice<float>& device) const {
+  std::vector<Point> measure_all(const Target& target) const {
     std::vector<Point> points;
     const std::uint64_t rows =
         kBatches * *std::max_element(batch_sizes_.begin(), batch_sizes_.end());
@@ -160,7 +195,7 @@ class Calibrate final : public Command {
             show_status(fmt::format("{}: {}, hidden {}, batch {}", device_, options.name, hidden,
                                     batch_size));
           }
-          points.push_back(measure(device, cores(), data, hidden, batch_size, point_time_));
+          points.push_back(measure(target, data, hidden, batch_size, point_time_));
         }
       }
     }
@@ -168,16 +203,13 @@ class Calibrate final : public Command {
     return points;
   }
 
-  void describe(CalibrationFit& fit, std::size_t points) const {
-    const nlohmann::json host = environment_json();
-    const std::string cpu =
-        host["cpu_model"].is_string() ? host["cpu_model"].get<std::string>() : "unknown processor";
+  void describe(CalibrationFit& fit, const Target& target, std::size_t points) const {
     fit.profile.name = name_.empty() ? device_ : name_;
-    fit.profile.memory_bytes = host["memory_bytes"].get<double>();
+    fit.profile.memory_bytes = target.memory_bytes;
     fit.profile.source = fmt::format(
         "hetsgd calibrate --device {} on {}: {} points, error {:.1f} % in the median, {:.1f} % at "
         "most",
-        device_, cpu, points, 100 * fit.median_error, 100 * fit.max_error);
+        device_, target.hardware, points, 100 * fit.median_error, 100 * fit.max_error);
   }
 
   void print_points(const std::vector<Point>& points, const CalibrationFit& fit) const {

@@ -1,12 +1,14 @@
 // hetsgd devices: what workers can run on here, and what the simulated clock can charge.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 
 #include "cluster/cluster.hpp"
 #include "cluster/profile.hpp"
 #include "commands.hpp"
 #include "core/text.hpp"
+#include "linalg/cuda/cuda_details.hpp"
 #include "linalg/cuda/cuda_device.hpp"
 #include "result/environment.hpp"
 #include "result/table.hpp"
@@ -16,33 +18,91 @@ namespace {
 
 using nlohmann::json;
 
+json text_or_null(const std::string& text) { return text.empty() ? json(nullptr) : json(text); }
+json known(double mhz) { return mhz > 0 ? json(mhz) : json(nullptr); }
+
 json cuda_json(const CudaPlatform& platform) {
-  json gpus = json::array();
-  for (const CudaGpu& gpu : platform.gpus) {
+  const std::vector<CudaGpuDetails> details = cuda_gpu_details(platform);
+  json gpus = json::array(), libraries = json::array();
+  for (std::size_t i = 0; i < details.size(); ++i) {
+    const CudaGpu& gpu = platform.gpus[i];
+    const CudaGpuDetails& more = details[i];
+    json peers = json::array();
+    for (const int peer : more.peers) peers.push_back(fmt::format("cuda:{}", peer));
     gpus.push_back({{"device", fmt::format("cuda:{}", gpu.ordinal)},
                     {"name", gpu.name},
                     {"memory_bytes", gpu.memory_bytes},
                     {"compute_capability", fmt::format("{}.{}", gpu.major, gpu.minor)},
-                    {"multiprocessors", gpu.multiprocessors}});
+                    {"multiprocessors", gpu.multiprocessors},
+                    {"pci_bus_id", more.pci_bus_id},
+                    {"sm_clock_mhz", known(more.sm.now_mhz)},
+                    {"sm_clock_max_mhz", known(more.sm.most_mhz)},
+                    {"memory_clock_mhz", known(more.memory.now_mhz)},
+                    {"memory_clock_max_mhz", known(more.memory.most_mhz)},
+                    {"peers", peers}});
   }
-  const auto text = [](const std::string& s) { return s.empty() ? json(nullptr) : json(s); };
+  for (const CudaLibrary& library : cuda_libraries()) {
+    libraries.push_back({{"name", library.name},
+                         {"purpose", library.purpose},
+                         {"needed", library.needed},
+                         {"file", text_or_null(library.file)},
+                         {"problem", text_or_null(library.problem)}});
+  }
   return {{"built_in", platform.built_in},
-          {"runtime", text(platform.runtime)},
-          {"driver", text(platform.driver)},
-          {"problem", text(platform.problem)},
-          {"gpus", gpus}};
+          {"runtime", text_or_null(platform.runtime)},
+          {"driver", text_or_null(platform.driver)},
+          {"driver_version", text_or_null(cuda_driver_version())},
+          {"problem", text_or_null(platform.problem)},
+          {"gpus", gpus},
+          {"libraries", libraries}};
+}
+
+std::string clock_text(const CudaClock& clock) {
+  const auto number = [](double mhz) {
+    return mhz > 0 ? fmt::format("{:.0f}", mhz) : std::string("?");
+  };
+  return fmt::format("{} of {} MHz", number(clock.now_mhz), number(clock.most_mhz));
+}
+
+// A cross where a GPU reaches another one's memory without the host.
+std::string peer_text(const CudaPlatform& platform, const std::vector<CudaGpuDetails>& details) {
+  std::vector<std::string> header{"reaches"};
+  for (const CudaGpu& gpu : platform.gpus) header.push_back(fmt::format("cuda:{}", gpu.ordinal));
+  Table table(header);
+  for (std::size_t i = 0; i < details.size(); ++i) {
+    std::vector<std::string> row{fmt::format("cuda:{}", platform.gpus[i].ordinal)};
+    for (const CudaGpu& other : platform.gpus) {
+      const auto& peers = details[i].peers;
+      const bool reaches = std::find(peers.begin(), peers.end(), other.ordinal) != peers.end();
+      row.emplace_back(other.ordinal == platform.gpus[i].ordinal ? "-" : reaches ? "yes" : "no");
+    }
+    table.add(row);
+  }
+  return table.format(TableFormat::text);
 }
 
 std::string cuda_text(const CudaPlatform& platform) {
   if (platform.gpus.empty()) return fmt::format("  cuda:N   {}\n", platform.problem);
+  const std::vector<CudaGpuDetails> details = cuda_gpu_details(platform);
   std::string text;
-  for (const CudaGpu& gpu : platform.gpus) {
-    text += fmt::format("  cuda:{}   {}, {}, compute capability {}.{}, {} multiprocessors\n",
-                        gpu.ordinal, gpu.name, format_bytes(static_cast<double>(gpu.memory_bytes)),
-                        gpu.major, gpu.minor, gpu.multiprocessors);
+  for (std::size_t i = 0; i < details.size(); ++i) {
+    const CudaGpu& gpu = platform.gpus[i];
+    text += fmt::format(
+        "  cuda:{}   {}, {}, compute capability {}.{}, {} multiprocessors\n"
+        "           PCI {}; clocks now: SM {}, memory {}\n",
+        gpu.ordinal, gpu.name, format_bytes(static_cast<double>(gpu.memory_bytes)), gpu.major,
+        gpu.minor, gpu.multiprocessors, details[i].pci_bus_id, clock_text(details[i].sm),
+        clock_text(details[i].memory));
   }
-  return text + fmt::format("  built with CUDA {}, the driver knows {}\n", platform.runtime,
-                            platform.driver);
+  const std::string driver = cuda_driver_version();
+  text += fmt::format("  built with CUDA {}, the driver{} knows {}\n", platform.runtime,
+                      driver.empty() ? "" : " " + driver, platform.driver);
+  for (const CudaLibrary& library : cuda_libraries()) {
+    text += fmt::format("  {:<8} {} ({})\n", library.name,
+                        library.file.empty() ? "not found" : library.file, library.purpose);
+  }
+  if (details.size() > 1) text += peer_text(platform, details);
+  return text;
 }
 
 json devices_json() {

@@ -15,11 +15,14 @@
 #include <vector>
 
 #include "cluster/cluster.hpp"
+#include "cluster/mpi/mpi_cluster.hpp"
 #include "commands.hpp"
 #include "core/error.hpp"
 #include "core/text.hpp"
 #include "core/version.hpp"
 #include "data/load.hpp"
+#include "doctor_ranks.hpp"
+#include "linalg/cuda/cuda_details.hpp"
 #include "linalg/cuda/cuda_device.hpp"
 #include "linalg/device.hpp"
 #include "result/environment.hpp"
@@ -111,43 +114,92 @@ Check check_cache() {
           fmt::format("{}, {} free", folder, format_bytes(static_cast<double>(space.available)))};
 }
 
-// One dense product of n x n: the device works, and how fast.
-Check check_device(const std::string& name, Device& device, std::size_t n) {
+// The seconds of the fastest of five dense products of n x n; `right`: what came out.
+Seconds time_product(Device& device, std::size_t n, bool& right) {
   Buffer a(device, n * n), b(device, n * n), c(device, n * n);
   device.fill(n * n, 1.0F, a.data());
   device.fill(n * n, 0.5F, b.data());
-  double best = 0;
+  Seconds best = Seconds::max();
   for (int repetition = 0; repetition < 5; ++repetition) {
     device.synchronize();
     const auto start = std::chrono::steady_clock::now();
     device.gemm(Transpose::no, Transpose::no, n, n, n, 1.0F, a.data(), n, b.data(), n, 0.0F,
                 c.data(), n);
     device.synchronize();
-    const Seconds time = std::chrono::steady_clock::now() - start;
-    best = std::max(best, 2.0 * static_cast<double>(n * n * n) / time.count());
+    best = std::min<Seconds>(best, std::chrono::steady_clock::now() - start);
   }
   std::vector<float> product(n * n);
   device.download(product.data(), c.data(), product.size() * sizeof(float));
-  const bool right = product.front() == 0.5F * static_cast<float>(n) &&
-                     product.back() == 0.5F * static_cast<float>(n);
-  return {name, right ? Verdict::ok : Verdict::broken,
-          fmt::format("{}: dense product {}, {:.3g} GFLOP/s", device.name(),
-                      right ? "right" : "wrong", best / 1e9)};
+  right = product.front() == 0.5F * static_cast<float>(n) &&
+          product.back() == 0.5F * static_cast<float>(n);
+  return best;
 }
 
-// Each GPU; where there is none, why.
+// A dense product, of a size that keeps a GPU busy for long enough to tell how fast it is: the
+// device works, and how fast.
+Check check_device(const std::string& name, Device& device) {
+  std::size_t n = 512;
+  bool right = false;
+  Seconds time = time_product(device, n, right);
+  while (right && time < Seconds(2e-3) && n < 4096) {
+    n *= 2;
+    time = time_product(device, n, right);
+  }
+  const double operations = 2.0 * static_cast<double>(n * n * n);
+  return {name, right ? Verdict::ok : Verdict::broken,
+          fmt::format("{}: dense product {}, {:.3g} GFLOP/s", device.name(),
+                      right ? "right" : "wrong", operations / time.count() / 1e9)};
+}
+
+// A GPU that does not clock as high as it could measures other times than it could.
+std::string clock_text(const CudaGpuDetails& details) {
+  if (details.sm.now_mhz <= 0) return "";
+  return fmt::format("; SM clock {:.0f} of {:.0f} MHz", details.sm.now_mhz, details.sm.most_mhz);
+}
+
+// GPUs without direct access to each other exchange through host memory.
+Check check_peers(const CudaPlatform& platform, const std::vector<CudaGpuDetails>& details) {
+  std::string missing;
+  for (std::size_t i = 0; i < details.size(); ++i) {
+    for (const CudaGpu& other : platform.gpus) {
+      const int ordinal = platform.gpus[i].ordinal;
+      const auto& peers = details[i].peers;
+      if (other.ordinal == ordinal ||
+          std::find(peers.begin(), peers.end(), other.ordinal) != peers.end()) {
+        continue;
+      }
+      missing +=
+          fmt::format("{}cuda:{} to cuda:{}", missing.empty() ? "" : ", ", ordinal, other.ordinal);
+    }
+  }
+  if (missing.empty()) return {"gpu peers", Verdict::ok, "every GPU reaches the others' memory"};
+  return {"gpu peers", Verdict::warning, "copies go through the host: " + missing};
+}
+
+Check check_library(const CudaLibrary& library) {
+  if (!library.file.empty()) return {library.name, Verdict::ok, library.file};
+  return {library.name, library.needed ? Verdict::broken : Verdict::warning,
+          fmt::format("not found, for {}: {}", library.purpose, library.problem)};
+}
+
+// Each GPU, and what they need; where there is none, why.
 std::vector<Check> check_gpus() {
   const CudaPlatform platform = cuda_platform();
   if (platform.gpus.empty()) return {{"gpus", Verdict::ok, "none: " + platform.problem}};
   std::vector<Check> checks;
-  for (const CudaGpu& gpu : platform.gpus) {
-    const std::string name = fmt::format("cuda:{}", gpu.ordinal);
+  const std::vector<CudaGpuDetails> details = cuda_gpu_details(platform);
+  for (std::size_t i = 0; i < details.size(); ++i) {
+    const int ordinal = platform.gpus[i].ordinal;
+    const std::string name = fmt::format("cuda:{}", ordinal);
     try {
-      checks.push_back(check_device(name, *make_cuda_device<float>(gpu.ordinal), 4096));
+      checks.push_back(check_device(name, *make_cuda_device<float>(ordinal)));
+      checks.back().text += clock_text(details[i]);
     } catch (const Error& error) {
       checks.push_back({name, Verdict::broken, fmt::format("{}; {}", error.what(), error.hint())});
     }
   }
+  if (details.size() > 1) checks.push_back(check_peers(platform, details));
+  for (const CudaLibrary& library : cuda_libraries()) checks.push_back(check_library(library));
   return checks;
 }
 
@@ -162,15 +214,44 @@ class Doctor final : public Command {
   CommandInfo info() const override {
     return {.name = "doctor",
             .summary = "check this machine and this binary; exit code 5 if something is broken",
-            .examples = {"hetsgd doctor", "hetsgd doctor --json"}};
+            .examples = {"hetsgd doctor", "hetsgd doctor --json",
+                         "mpirun -n 4 hetsgd doctor --devices cpu:auto"}};
   }
-  void declare(OptionSet& set) override { set.add("json", json_, "print JSON"); }
+  void declare(OptionSet& set) override {
+    set.add("json", json_, "print JSON");
+    set.add("devices", devices_,
+            "under mpirun: the devices that ranks shall compute on, as of train");
+  }
+  bool runs_together() const override { return launched_by_mpi(); }
 
   int run(OptionSet&, const std::vector<std::string>&) override {
     std::vector<Check> checks = {check_cores(), check_load(),  check_memory(),
                                  check_clock(), check_cache(), check_clusters()};
-    checks.push_back(check_device("cpu device", *make_cpu_device<float>(1), 512));
+    checks.push_back(check_device("cpu device", *make_cpu_device<float>(1)));
     for (Check& check : check_gpus()) checks.push_back(std::move(check));
+    for (auto& [name, text] : describe_ranks(devices_)) {
+      checks.push_back({name, Verdict::ok, std::move(text)});
+    }
+    const auto broken = std::ranges::find(checks, Verdict::broken, &Check::verdict);
+    const ExitCode code = broken == checks.end() ? ExitCode::ok : ExitCode::device;
+    if (!launched_by_mpi()) {
+      print(checks);
+      return static_cast<int>(code);
+    }
+    if (mpi_rank().rank == 0) print(checks);
+    // Rank 0 has printed its own; what is broken elsewhere is an error.
+    return static_cast<int>(mpi_agree(
+        [&] {
+          if (code != ExitCode::ok && mpi_rank().rank > 0) {
+            throw device_error("{}: {}", broken->name, broken->text);
+          }
+          return static_cast<double>(code);
+        },
+        Seconds(60)));
+  }
+
+ private:
+  void print(const std::vector<Check>& checks) const {
     if (json_) {
       json list = json::array();
       for (const Check& check : checks) {
@@ -178,19 +259,15 @@ class Doctor final : public Command {
             {{"name", check.name}, {"verdict", word(check.verdict)}, {"text", check.text}});
       }
       fmt::print("{}\n", json{{"checks", list}, {"environment", environment_json()}}.dump(2));
-    } else {
-      fmt::print("{}\n", version_text());
-      for (const Check& check : checks) {
-        fmt::print("{:<8} {:<12} {}\n", word(check.verdict), check.name, check.text);
-      }
+      return;
     }
-    const bool broken = std::any_of(checks.begin(), checks.end(), [](const Check& check) {
-      return check.verdict == Verdict::broken;
-    });
-    return static_cast<int>(broken ? ExitCode::device : ExitCode::ok);
+    fmt::print("{}\n", version_text());
+    for (const Check& check : checks) {
+      fmt::print("{:<8} {:<12} {}\n", word(check.verdict), check.name, check.text);
+    }
   }
 
- private:
+  std::vector<std::string> devices_;
   bool json_ = false;
 };
 

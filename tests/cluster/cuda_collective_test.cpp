@@ -356,6 +356,6 @@ TEST(GpuGroup, AFailedShareKeepsNobodyWaiting) {
 }  // namespace hetsgd
 
 int main(int argc, char** argv) {
-  setenv("HETSGD_EMULATED_GPUS", "8", 0);  // where GPUs are emulated
+  setenv("CUDA_EMULATION_GPUS", "8", 0);  // where GPUs are emulated
   return hetsgd::test::run_gpu_tests(argc, argv);
 }

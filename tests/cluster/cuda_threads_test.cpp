@@ -252,6 +252,6 @@ TEST(GpuThreads, RefusesWhatCannotBeDone) {
 }  // namespace hetsgd::conformance
 
 int main(int argc, char** argv) {
-  setenv("HETSGD_EMULATED_GPUS", "4", 0);  // where GPUs are emulated
+  setenv("CUDA_EMULATION_GPUS", "4", 0);  // where GPUs are emulated
   return hetsgd::test::run_gpu_tests(argc, argv);
 }

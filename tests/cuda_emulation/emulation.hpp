@@ -21,7 +21,7 @@
 // beyond 1024 threads a block; that host memory handed to a kernel would crash a GPU; rounding of
 // fused and fast operations. A result that it produced names its device "Emulated GPU".
 //
-// Environment (read once): HETSGD_EMULATED_
+// Environment (read once): CUDA_EMULATION_
 //   GPUS     number of GPUs (2); 0: the driver shows none
 //   MEMORY   of each GPU, in bytes with K, M or G (2G)
 //   PEERS    on (default) or off: whether GPUs can reach each other's memory

@@ -16,7 +16,7 @@ using hetsgd_emulation::launch_with;
 
 // Filling 2 GiB takes its time; and this is about the laziest order.
 [[maybe_unused]] const int set =
-    setenv("HETSGD_EMULATED_MEMORY", "64M", 1) + setenv("HETSGD_EMULATED_STREAMS", "lazy", 1);
+    setenv("CUDA_EMULATION_MEMORY", "64M", 1) + setenv("CUDA_EMULATION_STREAMS", "lazy", 1);
 
 #define EXPECT_CUDA(call) EXPECT_EQ(call, cudaSuccess)
 

@@ -10,7 +10,7 @@ namespace hetsgd_emulation {
 namespace {
 
 std::string variable(const char* name, const char* standard) {
-  const char* const value = std::getenv((std::string("HETSGD_EMULATED_") + name).c_str());
+  const char* const value = std::getenv((std::string("CUDA_EMULATION_") + name).c_str());
   return value != nullptr && *value != '\0' ? value : standard;
 }
 
@@ -22,7 +22,7 @@ std::uint64_t number(const char* name, const char* standard) {
   const std::string unit(rest, end);
   const int shift = unit == "K" ? 10 : unit == "M" ? 20 : unit == "G" ? 30 : 0;
   if (error != std::errc() || (shift == 0 && !unit.empty())) {
-    misuse(fmt::format("HETSGD_EMULATED_{}: found \"{}\", expected a number", name, text));
+    misuse(fmt::format("CUDA_EMULATION_{}: found \"{}\", expected a number", name, text));
   }
   return value << shift;
 }
@@ -30,7 +30,7 @@ std::uint64_t number(const char* name, const char* standard) {
 bool choice(const char* name, const char* yes, const char* no) {
   const std::string text = variable(name, yes);
   if (text != yes && text != no) {
-    misuse(fmt::format("HETSGD_EMULATED_{}: found \"{}\", expected {} or {}", name, text, yes, no));
+    misuse(fmt::format("CUDA_EMULATION_{}: found \"{}\", expected {} or {}", name, text, yes, no));
   }
   return text == yes;
 }
@@ -46,7 +46,7 @@ Settings read() {
   } else if (order == "eager") {
     s.order = Order::eager;
   } else if (order != "lazy") {
-    misuse("HETSGD_EMULATED_STREAMS: found \"" + order + "\", expected lazy, eager or random");
+    misuse("CUDA_EMULATION_STREAMS: found \"" + order + "\", expected lazy, eager or random");
   }
   s.seed = number("SEED", "1");
   s.driver = static_cast<int>(number("DRIVER", "13000"));

@@ -1,5 +1,6 @@
 // The place of linalg/cuda in a binary without it.
 #include "core/error.hpp"
+#include "linalg/cuda/cuda_details.hpp"
 #include "linalg/cuda/cuda_device.hpp"
 
 namespace hetsgd {
@@ -20,6 +21,10 @@ CudaPlatform cuda_platform() {
       "built without CUDA: configure with -DHETSGD_CUDA=ON where the CUDA toolkit is installed";
   return platform;
 }
+
+std::vector<CudaGpuDetails> cuda_gpu_details(const CudaPlatform&) { return {}; }
+std::string cuda_driver_version() { return ""; }
+std::vector<CudaLibrary> cuda_libraries() { return {}; }
 
 std::string cuda_device_name(int ordinal) { refuse(ordinal); }
 

@@ -1,0 +1,98 @@
+"""GPUs from outside, on a build with the emulated CUDA runtime (HETSGD_CUDA=EMULATED); else skipped."""
+
+import json
+import subprocess
+import unittest
+
+from program import BINARY, ProgramTest
+
+
+def emulated():
+    version = subprocess.run([BINARY, "--version", "--json"], stdout=subprocess.PIPE, check=True)
+    return "emulated" in (json.loads(version.stdout)["libraries"]["cuda"] or "")
+
+
+TWO_WORKERS = ["--algorithm", "ssgd", "--cluster", "threads", "--devices", "cuda:0,cuda:1"]
+
+
+@unittest.skipUnless(emulated(), "this binary has no emulated GPUs")
+class EmulatedGpus(ProgramTest):
+    def devices(self, **env):
+        return json.loads(self.run_program("devices", "--json", env=env).stdout)["cuda"]
+
+    def test_devices_show_clocks_peers_and_libraries(self):
+        cuda = self.devices()
+        self.assertEqual([gpu["device"] for gpu in cuda["gpus"]], ["cuda:0", "cuda:1"])
+        first = cuda["gpus"][0]
+        self.assertEqual((first["name"], first["pci_bus_id"], first["peers"]),
+                         ("Emulated GPU", "0000:01:00.0", ["cuda:1"]))
+        self.assertEqual((first["sm_clock_mhz"], first["sm_clock_max_mhz"]), (600, 1000))
+        self.assertEqual((first["memory_clock_mhz"], first["memory_clock_max_mhz"]), (1500, 1500))
+        files = {library["name"]: library["file"] for library in cuda["libraries"]}
+        for name, file in (("cuBLAS", "libcublas.so.13"), ("NCCL", "libnccl.so.2"),
+                           ("NVML", "libnvidia-ml.so.1")):
+            self.assertTrue(files[name].endswith("cuda_emulation/" + file), files)
+        self.assertEqual([gpu["peers"] for gpu in self.devices(CUDA_EMULATION_PEERS="off")["gpus"]],
+                         [[], []])
+        text = self.run_program("devices").stdout
+        self.assertIn("SM 600 of 1000 MHz, memory 1500 of 1500 MHz", text)
+        self.assertRegex(text, r"cuda:0 +- +yes\ncuda:1 +yes +-\n")
+
+    def test_doctor_tries_each_gpu(self):
+        def verdicts(code=0, **env):
+            done = self.run_program("doctor", "--json", code=code, env=env)
+            return {c["name"]: (c["verdict"], c["text"]) for c in json.loads(done.stdout)["checks"]}
+
+        good = verdicts()
+        for name in ("cuda:0", "cuda:1", "gpu peers", "cuBLAS", "NCCL"):
+            self.assertEqual(good[name][0], "ok", good[name])
+        self.assertIn("dense product right", good["cuda:1"][1])
+        self.assertIn("SM clock 600 of 1000 MHz", good["cuda:1"][1])
+        self.assertEqual(verdicts(CUDA_EMULATION_PEERS="off")["gpu peers"],
+                         ("warning",
+                          "copies go through the host: cuda:0 to cuda:1, cuda:1 to cuda:0"))
+        broken = verdicts(code=5, CUDA_EMULATION_CODE="missing")
+        self.assertEqual(broken["cuda:0"][0], "broken")
+
+    def test_no_gpu_no_driver_and_an_old_driver(self):
+        for env, problem in (({"CUDA_EMULATION_GPUS": "0"}, "the driver shows no GPU"),
+                             ({"CUDA_EMULATION_DRIVER": "0"}, "there is no NVIDIA driver"),
+                             ({"CUDA_EMULATION_DRIVER": "12040"},
+                              "the driver knows CUDA 12.4 at most, this binary needs 13.0")):
+            cuda = self.devices(**env)
+            self.assertEqual(cuda["gpus"], [])
+            self.assertIn(problem, cuda["problem"])
+            self.assertIn(problem, self.run_program("devices", env=env).stdout)
+            done = self.train("r.json", "--cluster", "threads", "--devices", "cuda:0", code=5,
+                              env=env)
+            self.assertIn(problem, done.stderr)
+            self.assertIn("hint: ", done.stderr)
+
+    def test_a_gpu_that_is_not_there_and_one_without_code(self):
+        done = self.train("r.json", "--cluster", "threads", "--devices", "cuda:2", code=5)
+        self.assertIn("this machine has 2 GPUs", done.stderr)
+        self.assertIn("there: cuda:0 (Emulated GPU, 2 GiB), cuda:1 ", done.stderr)
+        done = self.train("r.json", *TWO_WORKERS, code=5, env={"CUDA_EMULATION_CODE": "missing"})
+        self.assertIn("cudaErrorNoKernelImageForDevice", done.stderr)
+        self.assertIn("hint: this binary has code for the architectures emulated", done.stderr)
+        self.error("calibrate", "--device", "cuda:2", code=5)
+
+    def test_results_name_the_emulated_gpu(self):
+        self.train("r.json", *TWO_WORKERS, "--hidden", "8", "--max-samples", "256")
+        result = self.result("r.json")
+        for rank, worker in enumerate(result["workers"]):
+            self.assertTrue(worker["device"].startswith(f"cuda:{rank} (Emulated GPU)"))
+        self.assertEqual(len(result["workers"]), 2)
+        self.assertIn("emulated", result["environment"]["build"]["libraries"]["cuda"])
+
+    def test_calibrate_writes_a_profile_that_train_takes(self):
+        self.run_program("calibrate", "--device", "cuda:1", "--hidden", "4", "--batch-size", "4,8",
+                         "--point-time", "1ms", "-o", "gpu.json")
+        profile = json.loads((self.folder / "gpu.json").read_text())
+        self.assertEqual((profile["name"], profile["memory_bytes"]), ("cuda:1", 2 ** 31))
+        self.assertIn("on Emulated GPU: 8 points", profile["source"])
+        self.train("r.json", "--cluster", "sim", "--profile", "gpu.json")
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -193,6 +193,7 @@ ClusterOptions Training::Impl::cluster_options() const {
   result.devices = devices;
   result.peer_timeout = options.peer_timeout;
   result.service_rank = options.service_rank;
+  result.precision = options.precision;
   result.all_reduce = options.all_reduce;
   return result;
 }

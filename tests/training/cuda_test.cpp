@@ -72,6 +72,18 @@ TEST(CudaTraining, AsynchronousWorkersLearn) {
   }
 }
 
+// Rounded operands show in the losses, by no more than their rounding.
+TEST(CudaTraining, PrecisionReachesTheProducts) {
+  const auto losses = [](const char* precision) {
+    return step_losses(run_training(
+        with(kBase, {{"devices", "cuda:0"}, {"max_samples", "320"}, {"precision", precision}})));
+  };
+  const std::vector<double> exact = losses("fp32"), rounded = losses("bf16");
+  ASSERT_EQ(rounded.size(), exact.size());
+  EXPECT_NE(rounded, exact);
+  for (std::size_t i = 0; i < exact.size(); ++i) EXPECT_NEAR(rounded[i], exact[i], 1e-2 * exact[i]);
+}
+
 TEST(CudaTraining, AllGpusAreADeviceList) {
   const Record run = run_training(
       with(kBase, {{"algorithm", "ssgd"}, {"devices", "cuda:all"}, {"max_samples", "320"}}));

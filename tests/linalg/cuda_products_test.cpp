@@ -116,7 +116,9 @@ TEST(CudaPrecision, ErrorsAreThoseOfTheMantissa) {
         }
       }
       // It is what was asked for, where the GPU has it.
-      if (cuda_platform().gpus[0].major >= 8) EXPECT_GT(worst, format.unit / 64);
+      if (cuda_platform().gpus[0].major >= 8) {
+        EXPECT_GT(worst, format.unit / 64);
+      }
     }
   }
 }

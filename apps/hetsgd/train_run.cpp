@@ -4,6 +4,7 @@
 #include <sys/stat.h>
 
 #include <chrono>
+#include <filesystem>
 #include <nlohmann/json.hpp>
 #include <optional>
 
@@ -15,6 +16,7 @@
 #include "result/output.hpp"
 #include "result/result.hpp"
 #include "result/table.hpp"
+#include "result/trace.hpp"
 #include "result/validate.hpp"
 #include "signals.hpp"
 
@@ -74,6 +76,15 @@ std::string difference(const json& a, const json& b) {
     if (!a.contains(key)) return key;
   }
   return "";
+}
+
+// Where this rank's trace goes: --trace, on ranks above 0 with the rank before the extension.
+std::string trace_file(const TrainOptions& options) {
+  const int rank = options.cluster == "mpi" ? mpi_rank().rank : 0;
+  if (rank == 0) return options.trace;
+  std::filesystem::path path(options.trace);
+  path.replace_extension(fmt::format("{}{}", rank, path.extension().string()));
+  return path.string();
 }
 
 // True if --resume finds the work done. Errors: usage (a result that must not be replaced).
@@ -171,6 +182,7 @@ int run_training(TrainOptions& options, const OptionSet& set, std::shared_ptr<Al
   std::optional<Training> prepared;
   const bool done = together(options, [&] {
                       start_talking_as(options);
+                      if (!options.trace.empty()) check_writable(trace_file(options));
                       Training& training =
                           prepared.emplace(options, set, std::move(algorithm), info);
                       if (!speaks(options)) return 0.0;
@@ -194,10 +206,13 @@ int run_training(TrainOptions& options, const OptionSet& set, std::shared_ptr<Al
     };
   }
   hooks.signal = &catch_signals();
+  Trace trace;
+  if (!options.trace.empty()) hooks.trace = &trace;
   const Record& record = training.run(hooks);
 
   return static_cast<int>(together(options, [&] {
     show_status("");
+    if (hooks.trace != nullptr) write_text(trace_file(options), trace_json(trace).dump() + "\n");
     if (speaks(options)) {
       for (const std::string& warning : record.warnings) warn("{}", warning);
     }

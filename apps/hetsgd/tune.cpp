@@ -136,7 +136,8 @@ class Tune final : public Command {
         {"stop_at_target", "every trial has the same budget; --goal decides"},
         {"require_target", "--goal decides"},
         {"dump_parameters", "hetsgd train --tuned repeats a trial and writes its model"},
-        {"dump_initial_parameters", "hetsgd train writes it"}};
+        {"dump_initial_parameters", "hetsgd train writes it"},
+        {"trace", "hetsgd train --tuned repeats a trial and writes its trace"}};
     for (const auto& [name, instead] : kInstead) {
       const Option& option = *set.find(name);
       if (option.source != OptionSource::flag) continue;

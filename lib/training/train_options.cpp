@@ -147,6 +147,12 @@ void declare_measuring(OptionSet& set, TrainOptions& o) {
       .not_in_config();
   set.add("dump_parameters", o.dump_parameters, "write the last measured model here, float32")
       .not_in_config();
+  set.add(
+         "trace", o.trace,
+         "write what each worker did when (steps, messages, collectives, services, evaluations, on "
+         "the run's clock) for chrome://tracing or ui.perfetto.dev; NVIDIA's profilers see the "
+         "same ranges. mpi: each rank writes its own, rank R above 0 to NAME.R.json")
+      .not_in_config();
 }
 
 void declare_output(OptionSet& set, TrainOptions& o) {

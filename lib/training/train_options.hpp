@@ -71,6 +71,7 @@ struct TrainOptions {
   bool record_steps = false;
   std::string dump_initial_parameters;  // file: raw little-endian float32, for outside references
   std::string dump_parameters;          // file: the final model, likewise
+  std::string trace;                    // file of what each worker did when
   // output: how to talk, not what to run
   std::string output;
   bool overwrite = false;

@@ -15,6 +15,7 @@
 #include "training/evaluation.hpp"
 #include "training/plan_checks.hpp"
 #include "training/rank_driver.hpp"
+#include "training/trace.hpp"
 #include "training/watcher.hpp"
 
 namespace hetsgd {
@@ -87,7 +88,8 @@ struct Training::Impl {
   double together(const std::function<double()>& fn) const;
   void prepare(const TrainHooks& hooks, Parts& parts);
   void drive(const TrainHooks& hooks, Parts& parts, double initial_accuracy);
-  ClusterReport run_workers(Driver& driver, Cluster& cluster, double initial_accuracy);
+  ClusterReport run_workers(Driver& driver, Cluster& cluster, double initial_accuracy,
+                            Trace* trace);
   void finish(const TrainHooks& hooks, Driver& driver);
 
   const TrainOptions& options;
@@ -284,10 +286,14 @@ nlohmann::json Training::estimate() const {
   return result;
 }
 
-ClusterReport Training::Impl::run_workers(Driver& driver, Cluster& cluster,
-                                          double initial_accuracy) {
+ClusterReport Training::Impl::run_workers(Driver& driver, Cluster& cluster, double initial_accuracy,
+                                          Trace* trace) {
+  const auto run = [&](const std::function<void(Node&)>& work) {
+    if (trace == nullptr) return cluster.run(work);
+    return cluster.run([&](Node& node) { with_traced_node(node, *trace, work); });
+  };
   if (options.cluster != "mpi") {
-    return cluster.run([&](Node& node) {
+    return run([&](Node& node) {
       Worker worker(node, driver);
       algorithm->worker(worker);
       driver.finished(worker);
@@ -295,7 +301,7 @@ ClusterReport Training::Impl::run_workers(Driver& driver, Cluster& cluster,
   }
   RankDriver ranks(mpi_control(), driver, driver_options(), cluster, options.peer_timeout,
                    initial_accuracy);
-  ClusterReport report = cluster.run([&](Node& node) {
+  ClusterReport report = run([&](Node& node) {
     Worker worker(node, ranks);
     ranks.begin(worker);
     algorithm->worker(worker);
@@ -312,7 +318,7 @@ void Training::Impl::drive(const TrainHooks& hooks, Parts& parts, double initial
   ClusterReport report;
   std::exception_ptr error;
   try {
-    report = run_workers(driver, cluster, initial_accuracy);
+    report = run_workers(driver, cluster, initial_accuracy, hooks.trace);
   } catch (...) {
     error = std::current_exception();
   }

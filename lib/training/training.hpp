@@ -18,6 +18,8 @@
 
 namespace hetsgd {
 
+class Trace;  // training/trace.hpp
+
 // What is going on, for a progress line; filled from any worker's thread.
 struct Progress {
   Seconds time{0};    // training clock
@@ -39,6 +41,8 @@ struct TrainHooks {
   std::function<void(const Record&)> on_record;
   // At most every `progress_every` of host time, off no clock: must be quick.
   std::function<void(const Progress&)> on_progress;
+  // Filled with what the workers of this process do; null: nobody asks.
+  Trace* trace = nullptr;
   // Set by a signal handler: the run ends at the next step with status aborted.
   const std::atomic<int>* signal = nullptr;
 };

@@ -1,0 +1,41 @@
+// A range in the timeline of NVIDIA's profilers; nothing where NVTX is not built in or no profiler
+// listens. Ranges may overlap on one thread: workers of `sim` are fibers.
+#pragma once
+
+#ifdef HETSGD_NVTX
+#include <nvtx3/nvToolsExt.h>
+#endif
+
+namespace hetsgd {
+
+#ifdef HETSGD_NVTX
+class NvtxRange {
+ public:
+  explicit NvtxRange(const char* name) : id_(nvtxDomainRangeStartEx(domain(), attributes(name))) {}
+  ~NvtxRange() { nvtxDomainRangeEnd(domain(), id_); }
+  NvtxRange(const NvtxRange&) = delete;
+  NvtxRange& operator=(const NvtxRange&) = delete;
+
+ private:
+  static nvtxDomainHandle_t domain() {
+    static const nvtxDomainHandle_t hetsgd = nvtxDomainCreateA("hetsgd");
+    return hetsgd;
+  }
+  static const nvtxEventAttributes_t* attributes(const char* name) {
+    static thread_local nvtxEventAttributes_t all = {};
+    all.version = NVTX_VERSION;
+    all.size = NVTX_EVENT_ATTRIB_STRUCT_SIZE;
+    all.messageType = NVTX_MESSAGE_TYPE_ASCII;
+    all.message.ascii = name;
+    return &all;
+  }
+  nvtxRangeId_t id_;
+};
+#else
+class NvtxRange {
+ public:
+  explicit NvtxRange(const char*) {}
+};
+#endif
+
+}  // namespace hetsgd

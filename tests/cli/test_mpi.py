@@ -3,12 +3,14 @@
 import json
 import os
 import pathlib
+import random
 import shutil
 import signal
 import subprocess
 import time
 import unittest
 
+import mpi_stress
 from program import BINARY, ProgramTest
 
 # Whatever the timing, these make the same updates in the same order: the same bits as in `sim`.
@@ -114,6 +116,21 @@ class Mpi(ProgramTest):
         self.assertGreaterEqual(slow["delay_requested_s"], 0.002 * slow["steps"])
         self.assertGreaterEqual(slow["delay_achieved_s"], 0.95 * slow["delay_requested_s"])
         self.assertGreater(fast["wait_s"], 0.5 * slow["delay_requested_s"])  # who waited for whom
+
+    def test_doctor_shows_the_ranks_once(self):
+        process = self.mpirun(3, "doctor", "--devices", "cpu:auto", "--json")
+        stdout, stderr = process.communicate(timeout=60)
+        self.assertEqual(process.returncode, 0, stderr)
+        checks = {check["name"]: check["text"] for check in json.loads(stdout)["checks"]}
+        self.assertIn("MPI_THREAD_MULTIPLE", checks["mpi"])
+        for rank in range(3):
+            self.assertRegex(checks[f"rank {rank}"], rf"local rank {rank} of 3, process \d+, may use cores .*computes on cpu:\d")
+
+    def test_random_runs_end(self):
+        """A few of those that mpi_stress.py makes; a seed of its own each time."""
+        seed = random.randrange(1 << 30)
+        failed = mpi_stress.stress(BINARY, 8, seed)
+        self.assertEqual(failed, [], "\n".join(failed))
 
     def test_one_rank_is_a_run_like_any_other(self):
         self.finished(self.mpirun(1, *RUN, "--algorithm", "sgd", "--epochs", "1", "-o", "one.json"), 0)

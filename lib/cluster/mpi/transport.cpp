@@ -17,6 +17,10 @@ constexpr std::size_t kLargestPiece = std::size_t{4} << 20;
 constexpr std::size_t kLargestRequest = std::size_t{1} << 30;
 // A rank that is lost does not complete what it has begun; after so long nobody touches the memory.
 constexpr Seconds kSettleLimit{5};
+// Who waits already for a message answers its head in a microsecond or two. Copying what is longer
+// than this takes longer than to wait so long for the answer.
+constexpr std::size_t kWorthWaiting = std::size_t{128} << 10;
+constexpr Seconds kProbeWait{10e-6};
 // Unfinished sends that each send looks after.
 constexpr std::size_t kReapedBySend = 4;
 
@@ -156,11 +160,21 @@ void Transport::send(int to, int tag, std::span<const std::span<const std::byte>
   auto head = sends.take(sizeof info + first);
   std::memcpy(head->data.get(), &info, sizeof info);
   reader.read(head->data.get() + sizeof info, first);
-  check(MPI_Isend(head->data.get(), static_cast<int>(sizeof info + first), MPI_BYTE, to, tag, comm_,
-                  &head->request),
+  const std::size_t rest = bytes - first;
+  const bool asks = rest >= kWorthWaiting && rest <= kLargestRequest && reader.in_last_part();
+  check((asks ? MPI_Issend : MPI_Isend)(head->data.get(), static_cast<int>(sizeof info + first),
+                                        MPI_BYTE, to, tag, comm_, &head->request),
         "MPI_Isend");
+  if (asks) settle(kProbeWait, [&] { return test(head->request); });
+  const bool awaited = asks && head->request == MPI_REQUEST_NULL;
   sends.watch(std::move(head));
-  if (first < bytes) send_pieces(to, tags_.piece(info.number), reader, bytes - first);
+  if (awaited) {
+    Requests direct(*this, "sends");
+    direct.send(to, tags_.piece(info.number), reader.skip(rest));
+    direct.wait(nullptr);
+  } else if (rest > 0) {
+    send_pieces(to, tags_.piece(info.number), reader, rest);
+  }
   sends.reap(kReapedBySend);
 }
 
@@ -255,9 +269,18 @@ void HeadReceive::take(std::span<std::byte> message) {
 void HeadReceive::take_rest(std::span<std::byte> rest) {
   if (rest.empty()) return;
   const int tag = transport_.tags().piece(info().number);
+  std::size_t whole = rest.size();
+  if (whole >= kWorthWaiting && whole <= kLargestRequest) {
+    Requests first(transport_, describe());
+    first.receive_up_to(source(), tag, rest, whole);
+    first.wait(&Ledger::communicate);
+    if (whole == rest.size()) return;
+  } else {
+    whole = 0;
+  }
   Requests requests(transport_, describe());
   for_each_piece(rest.size(), [&](std::size_t at, std::size_t n) {
-    requests.receive(source(), tag, rest.subspan(at, n));
+    if (at >= whole) requests.receive(source(), tag, rest.subspan(at, n));
   });
   requests.wait(&Ledger::communicate);
 }
@@ -281,12 +304,19 @@ Requests::~Requests() {
 void Requests::receive(int from, int tag, std::span<std::byte> data) {
   do {
     const auto part = data.first(std::min(data.size(), kLargestRequest));
-    receives_.push_back({MPI_REQUEST_NULL, from, part.size()});
+    receives_.push_back({MPI_REQUEST_NULL, from, part.size(), nullptr});
     check(MPI_Irecv(part.data(), static_cast<int>(part.size()), MPI_BYTE, from, tag,
                     transport_.comm_, &receives_.back().request),
           "MPI_Irecv");
     data = data.subspan(part.size());
   } while (!data.empty());
+}
+
+void Requests::receive_up_to(int from, int tag, std::span<std::byte> data, std::size_t& received) {
+  receives_.push_back({MPI_REQUEST_NULL, from, data.size(), &received});
+  check(MPI_Irecv(data.data(), static_cast<int>(data.size()), MPI_BYTE, from, tag, transport_.comm_,
+                  &receives_.back().request),
+        "MPI_Irecv");
 }
 
 void Requests::send(int to, int tag, std::span<const std::byte> data) {
@@ -314,7 +344,8 @@ void Requests::check_received(const Receive& receive, int code, const MPI_Status
   int bytes = -1;
   if (code == MPI_SUCCESS) {
     MPI_Get_count(&status, MPI_BYTE, &bytes);
-    if (static_cast<std::size_t>(bytes) == receive.bytes) return;
+    if (receive.received) *receive.received = static_cast<std::size_t>(bytes);
+    if (receive.received || static_cast<std::size_t>(bytes) == receive.bytes) return;
   }
   throw CheckFailure(fmt::format(
       "ranks {} and {} differ: rank {} {} and expects {} bytes from rank {}, which sent {}",

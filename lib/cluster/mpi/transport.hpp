@@ -1,12 +1,14 @@
 // Transport: the messages of one run, on a communicator of its own.
 //
 // Form of a message. A head of up to 4 KB, which MPI libraries send at once without a handshake:
-// its size, its kind of traffic and the first bytes. What is left follows in pieces. So a receiver
-// knows what comes before it posts receives into the caller's memory, every size is checked, and
-// the head tells when the sender sent.
+// its size, its kind of traffic and the first bytes. What is left follows in one piece or in
+// several. So a receiver knows what comes before it posts receives into the caller's memory, every
+// size is checked, and the head tells when the sender sent.
 //
-// Sending. A send must not wait for the receiver (two ranks that send to each other first would
-// stand still), so it copies. The copy is made piece by piece into buffers that are kept for the
+// Sending. If the receiver waits already (the head of a long message is sent by MPI_Issend, which
+// says so), what is left goes straight from the caller's memory, in one piece. Else a send must not
+// wait for the receiver (two ranks that send to each other first would stand still), so it copies.
+// The copy is made piece by piece into buffers that are kept for the
 // next message, each piece is on its way while the next is copied, and pieces grow: the first is
 // small, so that little of the copying is not overlapped. The first piece also probes: it completes
 // (MPI_Issend) when the receiver has posted its receive, and a receiver posts the receives of all
@@ -174,18 +176,22 @@ class Requests final : public threads::Poll {
 
   // Exactly so many bytes must come (checked).
   void receive(int from, int tag, std::span<std::byte> data);
+  // As many as come; `received`: how many, when done.
+  void receive_up_to(int from, int tag, std::span<std::byte> data, std::size_t& received);
   void send(int to, int tag, std::span<const std::byte> data);
   void wait(Seconds Ledger::*account);
 
   bool done() override;
   void cancel() override;
   std::string describe() const override { return what_; }
+  bool transfers() const override { return true; }
 
  private:
   struct Receive {
     MPI_Request request;
     int from;
     std::size_t bytes;
+    std::size_t* received;  // any number up to `bytes` may come; null: exactly those
   };
   bool receives_done();
   bool sends_done();

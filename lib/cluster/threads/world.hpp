@@ -91,6 +91,8 @@ class Poll {
   // The run is aborted: returns when nobody outside touches memory of this process any more.
   virtual void cancel() = 0;
   virtual std::string describe() const = 0;
+  // The other side is there, and bytes are on their way.
+  virtual bool transfers() const { return false; }
 
  protected:
   ~Poll() = default;
@@ -118,7 +120,7 @@ struct Process {
   std::atomic<bool> signalled = false;  // wait may be ready; read without the mutex while spinning
   bool in_condition_wait = false;
   int live_companions = 0;
-  Seconds since{0};       // blocked or ended since
+  Seconds since{0};  // blocked or ended since
   bool ended = false;
   bool in_fence = false;  // runs the function of a fence; its own thread's
 };

@@ -14,17 +14,20 @@ namespace {
 // A message in the same host takes about a microsecond: who waits spins so long before it gives its
 // core away, and gives it away again and again before it sleeps.
 constexpr std::int64_t kSpinNs = 10'000;
-constexpr std::int64_t kYieldNs = 50'000;
+constexpr std::int64_t kYieldNs = 200'000;
 // Then it sleeps for an eighth of the time that it has waited, so that no wait is more than an
 // eighth too long, but never so long that it costs more than a percent or so of a core to keep on.
 constexpr std::int64_t kMaxSleepNs = 200'000;
 
-void back_off(std::int64_t waited_ns) {
-  if (waited_ns < kYieldNs) {
+// Bytes that are on their way already come at their pace: a sleep would only add to it.
+constexpr std::int64_t kTransferYieldNs = 5'000'000;
+
+void back_off(std::int64_t waited_ns, bool transfers) {
+  if (waited_ns < (transfers ? kTransferYieldNs : kYieldNs)) {
     sched_yield();
     return;
   }
-  const timespec nap{0, std::min(waited_ns / 8, kMaxSleepNs)};
+  const timespec nap{0, std::min(waited_ns / (transfers ? 64 : 8), kMaxSleepNs)};
   nanosleep(&nap, nullptr);
 }
 
@@ -65,7 +68,7 @@ bool World::polled_to_the_end(Poll& poll, Process& me, std::int64_t begin) {
   bool done = false;
   try {
     while (!aborting_.load(std::memory_order_relaxed) && !(done = poll.done())) {
-      back_off(monotonic_ns() - begin);
+      back_off(monotonic_ns() - begin, poll.transfers());
     }
     if (!done) poll.cancel();
   } catch (...) {

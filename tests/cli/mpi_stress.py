@@ -1,0 +1,104 @@
+#!/usr/bin/python3
+"""mpi_stress.py [--runs N] [--seed S]: random short `mpirun hetsgd train` runs, one after the other; each must end
+in time with a valid result. HETSGD_BINARY names the program."""
+
+import argparse
+import json
+import os
+import random
+import shlex
+import signal
+import subprocess
+import sys
+import tempfile
+
+LIMIT_S = 60
+ENVIRONMENT = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1", "OMPI_MCA_rmaps_base_oversubscribe": "1"}
+STRAGGLERS = ["kind=constant,factor=3", "kind=uniform,max=4ms", "kind=lognormal,median=1ms", "kind=pareto,scale=1ms",
+              "kind=periodic,period=20ms,duration=10ms,factor=4", "kind=burst,on=10ms,off=20ms,factor=3",
+              "kind=pause,at=10ms,duration=50ms"]
+
+
+def algorithms(binary):
+    listed = subprocess.run([binary, "algorithms", "--format", "json"], stdout=subprocess.PIPE, check=True).stdout
+    return [each["name"] for each in json.loads(listed)]
+
+
+def random_run(draw, names):
+    """(ranks, arguments) of a run that is over within seconds."""
+    ranks = draw.randint(1, 4)
+    services = ranks > 1 and draw.random() < 0.25
+    workers = ranks - services
+    name = draw.choice([each for each in names if each != "sgd" or workers == 1])
+    partitions = ["shared"] if name == "adaptive" else ["shared", "shared", "iid", "label_sorted", "dirichlet"]
+    arguments = ["--algorithm", name, "--train", "generate:tiny", "--test", "generate:tiny",
+                 "--hidden", str(draw.choice([1, 8, 64, 300])), "--batch-size", str(draw.choice([8, 32, 100])),
+                 "--mega-batch", str(draw.choice([1, 7, 40])), "--max-samples", str(draw.randint(1, 4000)),
+                 "--partition", draw.choice(partitions),
+                 "--learning-rate", "0.1", "--seed", str(draw.randrange(1000))]
+    if services:
+        arguments.append("--service-rank")
+    if draw.random() < 0.3:
+        arguments += ["--evaluate-every", str(draw.randint(50, 2000))]
+    if draw.random() < 0.2:
+        arguments += ["--max-time", f"{draw.uniform(0.01, 0.5):.2f}s"]
+    if draw.random() < 0.3:
+        arguments.append("--record-steps")
+    for text in draw.sample(STRAGGLERS, draw.choice([0, 0, 1, 2])):
+        arguments += ["--straggler", f"{text},worker={draw.randrange(workers)}"]
+    if name == "rna" and workers > 1 and draw.random() < 0.5:
+        arguments += ["--hierarchical", "--group-after", "2"]
+    if name == "ssgd" and draw.random() < 0.5:
+        arguments += ["--storage", "central"]
+    return ranks, arguments
+
+
+def failure(binary, ranks, arguments, folder):
+    """What went wrong; "": nothing."""
+    output = os.path.join(folder, "result.json")
+    command = ["mpirun", "-n", str(ranks), binary, "train", *arguments, "--quiet", "--overwrite", "-o", output]
+    environment = {key: value for key, value in os.environ.items() if not key.startswith("HETSGD_")}
+    process = subprocess.Popen(command, env={**environment, **ENVIRONMENT, "HETSGD_CACHE_DIR": folder}, text=True,
+                               stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True)
+    try:
+        text, _ = process.communicate(timeout=LIMIT_S)
+    except subprocess.TimeoutExpired:
+        os.killpg(process.pid, signal.SIGTERM)  # the launcher ends its ranks
+        text, _ = process.communicate()
+        return f"no end within {LIMIT_S} s\n{text}"
+    if process.returncode != 0:
+        return f"exit code {process.returncode}\n{text}"
+    valid = subprocess.run([binary, "validate", output], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
+    if valid.returncode != 0:
+        return valid.stdout
+    with open(output) as file:
+        status = json.load(file)["status"]
+    return "" if status in ("completed", "diverged") else f"status {status}"
+
+
+def stress(binary, runs, seed):
+    """The failed runs, as texts."""
+    names = algorithms(binary)
+    failed = []
+    with tempfile.TemporaryDirectory(prefix="hetsgd-stress-") as folder:
+        for number in range(runs):
+            ranks, arguments = random_run(random.Random(f"{seed}/{number}"), names)
+            what = failure(binary, ranks, arguments, folder)
+            if what:
+                failed.append(f"seed {seed}, run {number}: mpirun -n {ranks} {binary} train {shlex.join(arguments)}\n{what}")
+    return failed
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--runs", type=int, default=200)
+    parser.add_argument("--seed", type=int, default=random.randrange(1 << 30))
+    options = parser.parse_args()
+    print(f"seed {options.seed}", flush=True)
+    failed = stress(os.environ.get("HETSGD_BINARY", "hetsgd"), options.runs, options.seed)
+    print("\n".join(failed + [f"{options.runs - len(failed)} of {options.runs} runs ended well"]))
+    sys.exit(1 if failed else 0)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,6 +1,7 @@
 """--trace: a file in the format of trace viewers."""
 
 import json
+import os
 import unittest
 
 from program import ProgramTest
@@ -27,6 +28,26 @@ class Trace(ProgramTest):
         self.assertIn("no/t.json", self.error("train", "--train", "generate:tiny", "--test",
                                               "generate:tiny", "--epochs", "1", "--trace",
                                               "no/t.json", code=2))
+
+    @unittest.skipUnless("HETSGD_NVTX_COUNTER" in os.environ, "this binary has no NVTX")
+    def test_profilers_see_the_same_ranges(self):
+        counter = {"NVTX_INJECTION64_PATH": os.environ["HETSGD_NVTX_COUNTER"],
+                   "NVTX_COUNTS": str(self.folder / "counts")}
+        self.train("quiet.json", "--algorithm", "asgd", "--workers", "2", env=counter)
+        self.assertFalse((self.folder / "counts").exists())  # without --trace nothing is noted
+        self.train("r.json", "--algorithm", "asgd", "--workers", "2", "--trace", "t.json",
+                   env=counter)
+        counts = {}
+        for line in (self.folder / "counts").read_text().splitlines():
+            name, count = line.rsplit(" ", 1)
+            counts[name] = int(count)
+        events = json.loads((self.folder / "t.json").read_text())["traceEvents"]
+        expected = {}
+        for event in events:
+            if event["ph"] == "X":
+                expected[event["name"]] = expected.get(event["name"], 0) + 1
+        self.assertEqual(counts.pop("ended"), sum(expected.values()))
+        self.assertEqual(counts, expected)
 
 
 if __name__ == "__main__":

@@ -26,29 +26,35 @@ namespace {
 using nlohmann::json;
 
 // Keeps the result file up to date: after every evaluation, but not more often than twice a second
-// (a killed run loses at most that). What goes wrong on the way is a warning, since a later write
-// may work; at the end it is an error.
+// (a killed run loses at most that), and at once when the run is interrupted: who sends a signal may
+// kill a second later. So only the result of a run that has ended by itself waits for the disk. What
+// goes wrong on the way is a warning, since a later write may work; at the end it is an error.
 class ResultWriter {
  public:
   ResultWriter(const std::string& path, const ResultOptions& options)
       : path_(path), options_(options) {}
 
   void write(const Record& record) {
-    const bool final = record.status != Status::running;
-    const bool to_stdout = path_ == "-";
+    const bool running = record.status == Status::running;
+    const bool interrupted =
+        record.status == Status::aborted || record.status == Status::time_limit;
     const auto now = std::chrono::steady_clock::now();
-    if (path_.empty() || (!final && (to_stdout || now < next_))) return;
+    if (path_.empty() || path_ == "-" || (running && now < next_)) return;
     failure_.reset();
     try {
-      write_result(path_, result_json(record, options_));
+      write_result(path_, result_json(record, options_), !running && !interrupted);
     } catch (const Error& error) {
-      if (!warned_ && !final) warn("{}; the run goes on", error.what());
+      if (!warned_ && running) warn("{}; the run goes on", error.what());
       warned_ = true;
       failure_ = error;
     }
     next_ = now + std::chrono::milliseconds(500);
   }
 
+  // After the run: what goes to stdout goes there once.
+  void print(const Record& record) const {
+    if (path_ == "-") write_result(path_, result_json(record, options_));
+  }
   // Throws what the last write threw.
   void check() const {
     if (failure_) throw *failure_;
@@ -215,6 +221,7 @@ int run_training(TrainOptions& options, const OptionSet& set, std::shared_ptr<Al
     if (hooks.trace != nullptr) write_text(trace_file(options), trace_json(trace).dump() + "\n");
     if (speaks(options)) {
       for (const std::string& warning : record.warnings) warn("{}", warning);
+      writer.print(record);
     }
     if (record.status == Status::failed) std::rethrow_exception(training.failure());
     note_end(record, options);

@@ -26,13 +26,13 @@ void write_to_stdout(std::string_view text) {
 
 }  // namespace
 
-void write_result(const std::string& path, const nlohmann::json& result) {
-  write_text(path, result_text(result));
+void write_result(const std::string& path, const nlohmann::json& result, bool durable) {
+  write_text(path, result_text(result), durable);
 }
 
-void write_text(const std::string& path, std::string_view text) {
+void write_text(const std::string& path, std::string_view text, bool durable) {
   if (path == "-") return write_to_stdout(text);
-  OutputFile file(path, {.what = kWhat, .durable = true});
+  OutputFile file(path, {.what = kWhat, .durable = durable});
   file.write(text);
   file.commit();
 }

@@ -11,9 +11,11 @@ namespace hetsgd {
 // rename, fsync of the folder. Whatever goes wrong, a file that was there before stays whole. What
 // is no regular file (a pipe, /dev/null) is written straight; "-" is stdout. Errors: runtime,
 // naming the path and the reason (full disk, no permission, missing folder).
-void write_result(const std::string& path, const nlohmann::json& result);
+// durable: false leaves out both fsyncs, which take seconds while others write to the same disk: the
+// file survives the end of this process as it is, but not a power cut.
+void write_result(const std::string& path, const nlohmann::json& result, bool durable = true);
 // The same for any text.
-void write_text(const std::string& path, std::string_view text);
+void write_text(const std::string& path, std::string_view text, bool durable = true);
 
 // Whether write_result could work: the folder exists, the file could be created. Leaves nothing
 // behind. Errors: usage, naming the path and the reason; so that a run of hours does not end at its

@@ -129,7 +129,7 @@ class Mpi(ProgramTest):
     def test_random_runs_end(self):
         """A few of those that mpi_stress.py makes; a seed of its own each time."""
         seed = random.randrange(1 << 30)
-        failed = mpi_stress.stress(BINARY, 8, seed)
+        failed = mpi_stress.stress(BINARY, 6, seed)
         self.assertEqual(failed, [], "\n".join(failed))
 
     def test_one_rank_is_a_run_like_any_other(self):

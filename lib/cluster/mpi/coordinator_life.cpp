@@ -23,7 +23,7 @@ std::vector<std::byte> pack(const Coordinator::Agreement& agreement) {
   std::memcpy(bytes.data(), &said, sizeof said);
   if (said.failed < 0) return bytes;
   const auto failure = pack(0, agreement.failure);
-  bytes.insert(bytes.end(), failure.begin(), failure.end());
+  detail::put(bytes, failure.data(), failure.size());
   return bytes;
 }
 

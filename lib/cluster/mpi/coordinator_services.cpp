@@ -48,8 +48,7 @@ std::optional<bool> Coordinator::take_wanted(const std::string& name) {
 
 void Coordinator::say_wanted(int to, const std::string& name, bool wanted) {
   std::vector<std::byte> bytes{std::byte{wanted}};
-  const auto text = std::as_bytes(std::span(name));
-  bytes.insert(bytes.end(), text.begin(), text.end());
+  detail::put(bytes, name.data(), name.size());
   channel_.send(to, kServiceWanted, bytes);
 }
 
@@ -57,7 +56,7 @@ void Coordinator::send_recipe(int host, const std::string& name, const ServiceRe
   std::vector<std::byte> bytes;
   detail::Argument<std::string>::write(bytes, name);
   detail::Argument<std::string>::write(bytes, recipe.maker);
-  bytes.insert(bytes.end(), recipe.arguments.begin(), recipe.arguments.end());
+  detail::put(bytes, recipe.arguments.data(), recipe.arguments.size());
   channel_.send(host, kRecipe, bytes);
 }
 

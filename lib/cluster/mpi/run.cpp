@@ -293,12 +293,9 @@ std::vector<std::byte> Run::report_of_this_rank() const {
   mine.clock_offset = std::chrono::nanoseconds(offset_ns_);
   mine.cores = pinned_.size();
   std::vector<std::byte> bytes;
-  const auto append = [&](std::span<const std::byte> part) {
-    bytes.insert(bytes.end(), part.begin(), part.end());
-  };
-  append(std::as_bytes(std::span(&mine, 1)));
-  append(std::as_bytes(std::span(pinned_)));
-  append(std::as_bytes(std::span(device)));
+  detail::put(bytes, &mine, sizeof mine);
+  detail::put(bytes, pinned_.data(), pinned_.size() * sizeof(int));
+  detail::put(bytes, device.data(), device.size());
   return bytes;
 }
 

@@ -48,9 +48,11 @@ TEST(CudaTraining, FollowsTheCpu) {
 TEST(CudaTraining, SynchronousWorkersAgreeWhereverTheyRun) {
   for (const char* algorithm : {"ssgd", "elastic", "sma", "easgd", "local-sgd"}) {
     SCOPED_TRACE(algorithm);
-    const Settings settings = with(
-        kBase,
-        {{"algorithm", algorithm}, {"workers", "3"}, {"max_samples", "1920"}, {"mega_batch", "6"}});
+    const Settings settings = with(kBase, {{"algorithm", algorithm},
+                                           {"workers", "3"},
+                                           {"max_samples", "960"},
+                                           {"evaluate_every", "480"},
+                                           {"mega_batch", "6"}});
     const Record cpu = run_training(with(settings, {{"devices", "cpu:1"}}));
     expect_alike(cpu, run_training(with(settings, {{"devices", "cuda:0"}})));
     expect_alike(cpu, run_training(with(settings, {{"devices", "cuda:0,cpu:1,cuda:0"}})));
@@ -64,7 +66,8 @@ TEST(CudaTraining, AsynchronousWorkersLearn) {
     SCOPED_TRACE(algorithm);
     const Record run = run_training(with(kBase, {{"algorithm", algorithm},
                                                  {"workers", "2"},
-                                                 {"max_samples", "3200"},
+                                                 {"max_samples", "1600"},
+                                                 {"evaluate_every", "1600"},
                                                  {"learning_rate", "0.2"},
                                                  {"devices", "cuda:0"}}));
     EXPECT_EQ(run.status, Status::completed);

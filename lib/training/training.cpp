@@ -13,6 +13,7 @@
 #include "training/charge.hpp"
 #include "training/driver.hpp"
 #include "training/evaluation.hpp"
+#include "training/machine.hpp"
 #include "training/plan_checks.hpp"
 #include "training/rank_driver.hpp"
 #include "training/trace.hpp"
@@ -40,29 +41,6 @@ void write_parameters(const std::string& path, std::span<const float> parameters
              static_cast<std::streamsize>(parameters.size_bytes()));
   file.flush();
   if (!file) throw runtime_failure("{}: cannot write {}", option, quote(path));
-}
-
-// The ranks by host, in the order of ranks.
-nlohmann::json machine_json(bool service_rank) {
-  nlohmann::json nodes = nlohmann::json::array();
-  for (const MpiRank& rank : mpi_ranks()) {
-    auto node = std::ranges::find_if(nodes, [&](const auto& n) { return n["host"] == rank.host; });
-    if (node == nodes.end()) {
-      nodes.push_back({{"host", rank.host}, {"cores", rank.host_cores}, {"ranks", {}}});
-      node = nodes.end() - 1;
-    }
-    (*node)["ranks"].push_back({{"rank", rank.rank},
-                                {"local_rank", rank.local_rank},
-                                {"pid", rank.pid},
-                                {"cores", rank.cores}});
-  }
-  nlohmann::json services = nullptr;
-  if (service_rank) services = mpi_rank().size - 1;
-  return {{"mpi_library", mpi_library()},
-          {"thread_level", "MPI_THREAD_MULTIPLE"},
-          {"cuda_aware", mpi_cuda_aware()},
-          {"service_rank", std::move(services)},
-          {"nodes", std::move(nodes)}};
 }
 
 }  // namespace

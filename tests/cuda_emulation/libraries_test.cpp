@@ -21,6 +21,13 @@ struct Rank {
     EXPECT_CUDA(
         cudaMemcpyAsync(in, values.data(), size * sizeof(float), cudaMemcpyDefault, stream));
   }
+  ~Rank() {
+    cudaFreeAsync(in, stream);
+    cudaFreeAsync(out, stream);
+    cudaStreamDestroy(stream);
+  }
+  Rank(const Rank&) = delete;
+  Rank& operator=(const Rank&) = delete;
   std::vector<float> result() {
     std::vector<float> host(size);
     EXPECT_CUDA(cudaMemcpyAsync(host.data(), out, size * sizeof(float), cudaMemcpyDefault, stream));

@@ -3,9 +3,9 @@
 // What is emulated. The sources of lib/linalg/cuda (and whatever else calls CUDA) are compiled as
 // C++ against the headers in include/; rewrite_launches.py turns `kernel<<<...>>>(...)` into calls.
 //   kernels   : every thread of a block is a fiber, so __syncthreads and warp operations meet as on
-//               a GPU; a barrier that not all threads reach, or a warp operation that a lane of the
-//               mask never comes to, ends the program with a message. Blocks of a launch run one
-//               after another, every other one with its threads in reversed order.
+//               a GPU; a barrier that not all threads reach, or a warp operation that a lane of
+//               the mask never comes to, ends the program with a message. Blocks of a launch run
+//               one after another, every other one with its threads in reversed order.
 //   streams   : queues that are worked off as late as the program allows ("lazy": only what the
 //               host waits for), at once ("eager") or in a random legal order ("random"). So what
 //               lacks an event, or reads a pinned buffer too early, reads old bytes.

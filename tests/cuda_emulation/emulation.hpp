@@ -9,7 +9,7 @@
 //   streams   : queues that are worked off as late as the program allows ("lazy": only what the
 //               host waits for), at once ("eager") or in a random legal order ("random"). So what
 //               lacks an event, or reads a pinned buffer too early, reads old bytes.
-//   memory    : belongs to one of the emulated GPUs. It is not mapped while nothing of the GPU runs:
+//   memory    : belongs to one of the emulated GPUs. Unmapped while nothing of the GPU runs:
 //               host code that touches it crashes. Kernels see the memory of another GPU only
 //               where peer access was enabled (cudaMalloc) or given (cudaMallocAsync: the pool).
 //               New and freed memory is filled with NaN; writing past an allocation is noticed.

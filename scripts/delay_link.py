@@ -6,8 +6,8 @@
 """
 
 import collections
-import errno
 import ctypes
+import errno
 import fcntl
 import select
 import socket

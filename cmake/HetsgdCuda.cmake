@@ -6,6 +6,7 @@
 # come. `-DCMAKE_CUDA_ARCHITECTURES=90` builds one, much quicker.
 set(HETSGD_CUDA_VERSION "")        # empty: not built in
 set(HETSGD_CUDA_ARCHITECTURES "")  # as --version shows them
+set(HETSGD_NCCL_VERSION "")        # empty: built without
 
 #
 # `-DHETSGD_CUDA=EMULATED` builds the same sources without a toolkit, against an emulation of the CUDA runtime on the
@@ -47,6 +48,15 @@ elseif(HETSGD_CUDA)
     set(HETSGD_CUDA_VERSION ${CUDAToolkit_VERSION_MAJOR}.${CUDAToolkit_VERSION_MINOR})
     string(REPLACE ";" " " HETSGD_CUDA_ARCHITECTURES "${CMAKE_CUDA_ARCHITECTURES}")
     message(STATUS "CUDA ${HETSGD_CUDA_VERSION}, architectures ${HETSGD_CUDA_ARCHITECTURES}")
+    # Of NCCL the header is needed here; the library is loaded when it is used.
+    find_path(HETSGD_NCCL_INCLUDE nccl.h HINTS ${CUDAToolkit_INCLUDE_DIRS})
+    if(HETSGD_NCCL_INCLUDE)
+      file(STRINGS ${HETSGD_NCCL_INCLUDE}/nccl.h numbers REGEX "define NCCL_(MAJOR|MINOR|PATCH) ")
+      string(REGEX REPLACE "[^0-9;]" "" numbers "${numbers}")
+      list(JOIN numbers "." HETSGD_NCCL_VERSION)
+    else()
+      message(STATUS "NCCL: no header found; built without")
+    endif()
   else()
     message(STATUS "CUDA: no toolkit (12.0 or newer) found; built without")
   endif()

@@ -147,7 +147,9 @@ class Algorithms final : public Command {
 
   void declare(OptionSet& set) override {
     set.add_choice("format", format_,
-                   {{"text", ListFormat::text}, {"markdown", ListFormat::markdown}, {"json", ListFormat::json}},
+                   {{"text", ListFormat::text},
+                    {"markdown", ListFormat::markdown},
+                    {"json", ListFormat::json}},
                    "how to print");
   }
 

@@ -71,7 +71,8 @@ class Compare final : public Command {
       fmt::print("{}", table.format(TableFormat::csv));
       return;
     }
-    const TableFormat format = format_ == CompareFormat::text ? TableFormat::text : TableFormat::markdown;
+    const TableFormat format =
+        format_ == CompareFormat::text ? TableFormat::text : TableFormat::markdown;
     fmt::print("{}",
                runs_ ? runs_table(comparison).format(format) : groups_report(comparison, format));
   }

@@ -22,7 +22,8 @@ int launched_rank() {
   for (const char* name : {"OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK", "SLURM_PROCID"}) {
     const char* const text = std::getenv(name);
     int rank = 0;
-    if (text && std::from_chars(text, text + std::strlen(text), rank).ec == std::errc()) return rank;
+    if (text && std::from_chars(text, text + std::strlen(text), rank).ec == std::errc())
+      return rank;
   }
   return 0;
 }

@@ -11,6 +11,7 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
+#include "calibration.hpp"
 #include "commands.hpp"
 #include "core/error.hpp"
 #include "core/logging.hpp"
@@ -19,9 +20,7 @@
 #include "data/sampler.hpp"
 #include "linalg/cuda/cuda_device.hpp"
 #include "model/model.hpp"
-#include "overwrite.hpp"
 #include "result/environment.hpp"
-#include "result/output.hpp"
 #include "result/statistics.hpp"
 #include "result/table.hpp"
 
@@ -164,7 +163,7 @@ class Calibrate final : public Command {
   }
 
   int run(OptionSet&, const std::vector<std::string>&) override {
-    check_output();
+    check_model_output(output_, overwrite_);
     const Target target = make_target(device_);
     const std::vector<Point> points = measure_all(target);
     std::vector<CalibrationSample> samples;
@@ -172,17 +171,11 @@ class Calibrate final : public Command {
     CalibrationFit fit = fit_device_profile(samples);
     describe(fit, target, points.size());
     print_points(points, fit);
-    write(to_json_text(fit.profile));
+    write_model(to_json_text(fit.profile), output_, "profile");
     return 0;
   }
 
  private:
-  void check_output() const {
-    if (output_ == "-") return;
-    refuse_to_overwrite(output_, overwrite_);
-    check_writable(output_);
-  }
-
   std::vector<Point> measure_all(const Target& target) const {
     std::vector<Point> points;
     const std::uint64_t rows =
@@ -222,19 +215,7 @@ class Calibrate final : public Command {
                  fmt::format("{:.3f}", 1e3 * fit.profile.seconds(point.sample.work).count()),
                  fmt::format("{:+.1f} %", 100 * fit.relative_error[i])});
     }
-    std::string text = table.format(TableFormat::text);
-    text.pop_back();
-    note("{}", text);
-    note("{}", fit.profile.source);
-  }
-
-  void write(const std::string& profile) const {
-    if (output_ == "-") {
-      fmt::print("{}", profile);
-    } else {
-      write_text(output_, profile);
-      note("profile: {}", output_);
-    }
+    show_fit(table, fit.profile.source);
   }
 
   std::string device_ = "cpu:1";

@@ -107,11 +107,21 @@ void check_samples(std::span<const CalibrationSample> samples) {
   }
 }
 
-double rate(double seconds_per_unit) {
+}  // namespace
+
+double rate_of(double seconds_per_unit) {
   return seconds_per_unit > 1 / kUnlimitedPerSecond ? 1 / seconds_per_unit : kUnlimitedPerSecond;
 }
 
-}  // namespace
+FitErrors::FitErrors(std::vector<double> of_samples) : relative_error(std::move(of_samples)) {
+  std::vector<double> absolute;
+  for (const double error : relative_error) absolute.push_back(std::abs(error));
+  std::sort(absolute.begin(), absolute.end());
+  const std::size_t half = absolute.size() / 2;
+  median_error =
+      absolute.size() % 2 == 1 ? absolute[half] : (absolute[half - 1] + absolute[half]) / 2;
+  max_error = absolute.back();
+}
 
 CalibrationFit fit_device_profile(std::span<const CalibrationSample> samples) {
   check_samples(samples);
@@ -136,18 +146,13 @@ CalibrationFit fit_device_profile(std::span<const CalibrationSample> samples) {
 
   CalibrationFit fit;
   fit.profile.launch_overhead_s = c[0];
-  fit.profile.operations_per_s = rate(c[1]);
-  fit.profile.bytes_per_s = rate(c[2]);
-  std::vector<double> absolute;
+  fit.profile.operations_per_s = rate_of(c[1]);
+  fit.profile.bytes_per_s = rate_of(c[2]);
+  std::vector<double> errors;
   for (const CalibrationSample& sample : samples) {
-    fit.relative_error.push_back(fit.profile.seconds(sample.work) / sample.time - 1);
-    absolute.push_back(std::abs(fit.relative_error.back()));
+    errors.push_back(fit.profile.seconds(sample.work) / sample.time - 1);
   }
-  std::sort(absolute.begin(), absolute.end());
-  const std::size_t half = absolute.size() / 2;
-  fit.median_error =
-      absolute.size() % 2 == 1 ? absolute[half] : (absolute[half - 1] + absolute[half]) / 2;
-  fit.max_error = absolute.back();
+  static_cast<FitErrors&>(fit) = FitErrors(std::move(errors));
   return fit;
 }
 

@@ -17,13 +17,23 @@ struct CalibrationSample {
   Seconds time{0};
 };
 
-struct CalibrationFit {
-  DeviceProfile profile;
-  // Per sample, in the order given: (predicted - measured) / measured.
+// How far a fitted model is from what was measured.
+struct FitErrors {
+  // Per sample, in the order given: (predicted - measured) / measured. At least one.
+  explicit FitErrors(std::vector<double> of_samples);
+  FitErrors() = default;
+
   std::vector<double> relative_error;
   double median_error = 0;  // of the absolute relative errors
   double max_error = 0;
 };
+
+struct CalibrationFit : FitErrors {
+  DeviceProfile profile;
+};
+
+// Of a fitted cost: nothing costs nothing, kUnlimitedPerSecond.
+double rate_of(double seconds_per_unit);
 
 // The launch overhead, rate and bandwidth >= 0 that minimise the sum of squared relative errors of
 // DeviceProfile::seconds over the samples. What the samples do not need (its best coefficient is 0,

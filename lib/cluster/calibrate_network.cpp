@@ -61,10 +61,6 @@ Line solve(std::span<const Equation> equations) {
   return best;
 }
 
-double rate(double seconds_per_unit) {
-  return seconds_per_unit > 1 / kUnlimitedPerSecond ? 1 / seconds_per_unit : kUnlimitedPerSecond;
-}
-
 Equation equation_of(const NetworkSample& sample) {
   const double n = static_cast<double>(sample.bytes), p = sample.workers;
   if (sample.call == NetworkCall::service) return {2, 2 * n, sample.time.count()};
@@ -158,19 +154,14 @@ NetworkFit fit_network_model(std::span<const NetworkSample> samples) {
   const Line link = solve(equations_of(samples, NetworkCall::all_reduce));
   const Line server = solve(equations_of(samples, NetworkCall::service));
   fit.network.latency = Seconds(link.latency_s);
-  fit.network.bytes_per_s = rate(link.seconds_per_byte);
+  fit.network.bytes_per_s = rate_of(link.seconds_per_byte);
   fit.network.server_latency = Seconds(server.latency_s);
-  fit.network.server_bytes_per_s = rate(server.seconds_per_byte);
-  std::vector<double> absolute;
+  fit.network.server_bytes_per_s = rate_of(server.seconds_per_byte);
+  std::vector<double> errors;
   for (const NetworkSample& sample : samples) {
-    fit.relative_error.push_back(predicted(fit.network, sample) / sample.time - 1);
-    absolute.push_back(std::abs(fit.relative_error.back()));
+    errors.push_back(predicted(fit.network, sample) / sample.time - 1);
   }
-  std::ranges::sort(absolute);
-  const std::size_t half = absolute.size() / 2;
-  fit.median_error =
-      absolute.size() % 2 == 1 ? absolute[half] : (absolute[half - 1] + absolute[half]) / 2;
-  fit.max_error = absolute.back();
+  static_cast<FitErrors&>(fit) = FitErrors(std::move(errors));
   return fit;
 }
 

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "cluster/calibrate.hpp"
 #include "cluster/cluster.hpp"
 #include "cluster/profile.hpp"
 #include "core/units.hpp"
@@ -26,12 +27,8 @@ struct NetworkSample {
   Seconds time{0};  // of the rank that took longest
 };
 
-struct NetworkFit {
+struct NetworkFit : FitErrors {
   NetworkModel network;
-  // Per sample, in the order given: (predicted - measured) / measured.
-  std::vector<double> relative_error;
-  double median_error = 0;  // of the absolute relative errors
-  double max_error = 0;
 };
 
 // What the model says of an undisturbed call: all_reduce_cost, or

@@ -39,6 +39,7 @@
 #include "core/random.hpp"
 #include "linalg/cuda/cuda_device.hpp"
 #include "model/model.hpp"
+#include "synthetic.hpp"
 
 namespace hetsgd {
 namespace {
@@ -54,35 +55,7 @@ constexpr Shape kDelicious{"delicious", 500, 983, 18, 19};
 constexpr Shape kAmazon{"amazon670k", 135'909, 670'091, 76, 5};
 
 DatasetPtr rows_of(const Shape& shape, std::size_t rows) {
-  auto data = std::make_shared<Dataset>();
-  data->feature_count = shape.features;
-  data->label_count = shape.labels;
-  RandomStream random(1, Purpose::test);
-  const auto draw = [](std::size_t count, auto&& next, std::vector<Index>& to) {
-    std::vector<Index> chosen;
-    while (chosen.size() < count) {
-      const Index i = next();
-      if (std::find(chosen.begin(), chosen.end(), i) == chosen.end()) chosen.push_back(i);
-    }
-    std::sort(chosen.begin(), chosen.end());
-    to.insert(to.end(), chosen.begin(), chosen.end());
-  };
-  const double log_features = std::log(static_cast<double>(shape.features));
-  const auto feature = [&] {
-    const auto i = static_cast<Index>(std::exp(random.uniform() * log_features)) - 1;
-    return std::min(i, shape.features - 1);
-  };
-  const auto label = [&] { return static_cast<Index>(random.below(shape.labels)); };
-  for (std::size_t r = 0; r < rows; ++r) {
-    draw(shape.nonzeros, feature, data->feature_index);
-    draw(shape.labels_per_row, label, data->label_index);
-    data->feature_begin.push_back(data->feature_index.size());
-    data->label_begin.push_back(data->label_index.size());
-  }
-  for (std::size_t i = 0; i < data->feature_index.size(); ++i) {
-    data->feature_value.push_back(static_cast<float>(random.uniform(0.1, 1.0)));
-  }
-  return data;
+  return synthetic({shape.features, shape.labels, shape.nonzeros, shape.labels_per_row, rows});
 }
 
 // Seconds of `calls` calls on the GPU, in whatever streams, once what was before is through.

@@ -17,56 +17,14 @@
 #include <map>
 #include <memory>
 
-#include "core/random.hpp"
 #include "data/batch.hpp"
 #include "data/load.hpp"
 #include "floors.hpp"
 #include "model/model.hpp"
+#include "synthetic.hpp"
 
 namespace hetsgd {
 namespace {
-
-struct RowShape {
-  Index features, labels;
-  std::size_t nonzeros, labels_per_row, rows;
-};
-
-// Rows with log-uniform (Zipf-like, exponent 1) features and uniform labels.
-DatasetPtr synthetic(const RowShape& shape) {
-  auto data = std::make_shared<Dataset>();
-  data->name = "synthetic";
-  data->feature_count = shape.features;
-  data->label_count = shape.labels;
-  RandomStream random(1, Purpose::test);
-  const auto draw = [](std::size_t count, auto&& next, std::vector<Index>& to) {
-    std::vector<Index> chosen;
-    while (chosen.size() < count) {
-      const Index i = next();
-      if (std::find(chosen.begin(), chosen.end(), i) == chosen.end()) chosen.push_back(i);
-    }
-    std::sort(chosen.begin(), chosen.end());
-    to.insert(to.end(), chosen.begin(), chosen.end());
-  };
-  const double log_features = std::log(static_cast<double>(shape.features));
-  for (std::size_t r = 0; r < shape.rows; ++r) {
-    draw(
-        shape.nonzeros,
-        [&] {
-          const auto i = static_cast<Index>(std::exp(random.uniform() * log_features)) - 1;
-          return std::min(i, shape.features - 1);
-        },
-        data->feature_index);
-    draw(
-        shape.labels_per_row, [&] { return static_cast<Index>(random.below(shape.labels)); },
-        data->label_index);
-    data->feature_begin.push_back(data->feature_index.size());
-    data->label_begin.push_back(data->label_index.size());
-  }
-  for (std::size_t i = 0; i < data->feature_index.size(); ++i) {
-    data->feature_value.push_back(static_cast<float>(random.uniform(0.1, 1.0)));
-  }
-  return data;
-}
 
 DatasetPtr delicious() {
   if (const char* directory = std::getenv("HETSGD_DATA_DIR")) {

@@ -1,13 +1,12 @@
 #include "linalg/cuda/blas.hpp"
 
 #include <cublas_v2.h>
-#include <dlfcn.h>
 
-#include <array>
 #include <cstdint>
 #include <string>
 
 #include "core/error.hpp"
+#include "linalg/cuda/library.hpp"
 #include "linalg/cuda/vectors.hpp"
 #include "linalg/device.hpp"
 
@@ -20,19 +19,19 @@ constexpr std::size_t kWorkspaceBytes = std::size_t{32} << 20;  // what Hopper G
 // The functions of libcublas that are used. Their names carry the version of their interface.
 struct Library {
   Library() {
-    // By name as the system finds it, then where it was when this program was built.
-    const std::string name = "libcublas.so." HETSGD_CUBLAS_MAJOR;
-    void* const library = open({name, HETSGD_CUDA_LIBRARY_DIR "/" + name});
-    load(library, "cublasCreate_v2", create);
-    load(library, "cublasDestroy_v2", destroy);
-    load(library, "cublasSetStream_v2", set_stream);
-    load(library, "cublasSetWorkspace_v2", set_workspace);
-    load(library, "cublasSetMathMode", set_math_mode);
-    load(library, "cublasSetAtomicsMode", set_atomics_mode);
-    load(library, "cublasGetStatusString", status_string);
-    load(library, "cublasSgemm_v2_64", sgemm);
-    load(library, "cublasDgemm_v2_64", dgemm);
-    load(library, "cublasGemmEx_64", gemm_ex);
+    const SharedLibrary library(
+        "cuBLAS", "libcublas.so." HETSGD_CUBLAS_MAJOR,
+        "install the CUDA libraries or name their folder in LD_LIBRARY_PATH");
+    library.load("cublasCreate_v2", create);
+    library.load("cublasDestroy_v2", destroy);
+    library.load("cublasSetStream_v2", set_stream);
+    library.load("cublasSetWorkspace_v2", set_workspace);
+    library.load("cublasSetMathMode", set_math_mode);
+    library.load("cublasSetAtomicsMode", set_atomics_mode);
+    library.load("cublasGetStatusString", status_string);
+    library.load("cublasSgemm_v2_64", sgemm);
+    library.load("cublasDgemm_v2_64", dgemm);
+    library.load("cublasGemmEx_64", gemm_ex);
   }
 
   static const Library& get() {
@@ -58,23 +57,6 @@ struct Library {
   decltype(&cublasSgemm_v2_64) sgemm = nullptr;
   decltype(&cublasDgemm_v2_64) dgemm = nullptr;
   decltype(&cublasGemmEx_64) gemm_ex = nullptr;
-
- private:
-  static void* open(const std::array<std::string, 2>& names) {
-    std::string reasons;
-    for (const std::string& name : names) {
-      if (void* const library = dlopen(name.c_str(), RTLD_NOW | RTLD_LOCAL)) return library;
-      reasons += fmt::format("{}{}", reasons.empty() ? "" : "; ", dlerror());
-    }
-    throw with_hint(device_error("cuBLAS: {}", reasons),
-                    "install the CUDA libraries or name their folder in LD_LIBRARY_PATH");
-  }
-
-  template <class Function>
-  static void load(void* library, const char* name, Function& function) {
-    function = reinterpret_cast<Function>(dlsym(library, name));
-    if (function == nullptr) throw device_error("cuBLAS: no function {}: {}", name, dlerror());
-  }
 };
 
 cublasOperation_t operation(Transpose transpose) {

@@ -4,16 +4,17 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <functional>
 #include <nlohmann/json.hpp>
 
+#include "calibration.hpp"
 #include "cluster/mpi/mpi_cluster.hpp"
 #include "commands.hpp"
 #include "core/error.hpp"
 #include "core/logging.hpp"
 #include "core/text.hpp"
-#include "overwrite.hpp"
 #include "result/environment.hpp"
-#include "result/output.hpp"
 #include "result/table.hpp"
 
 namespace hetsgd {
@@ -29,6 +30,8 @@ class CalibrateNetwork final : public Command {
                 "mpirun -n 4 hetsgd calibrate network -o mpi.json",
                 "hetsgd train --profile here.json --network mpi.json --workers 4 --cluster sim"}};
   }
+
+  bool runs_together() const override { return launched_by_mpi() && cluster_ == "mpi"; }
 
   void declare(OptionSet& set) override {
     set.add("cluster", cluster_, "threads or mpi; under mpirun mpi");
@@ -51,9 +54,14 @@ class CalibrateNetwork final : public Command {
                         workers_);
     }
     const bool speaks = cluster_ != "mpi" || mpi_rank().rank == 0;
-    if (output_ != "-" && speaks) {
-      refuse_to_overwrite(output_, overwrite_);
-      check_writable(output_);
+    const auto prepare = [&] {
+      if (speaks) check_model_output(output_, overwrite_);
+      return 0.0;
+    };
+    if (cluster_ == "mpi") {
+      mpi_agree(prepare, ClusterOptions().peer_timeout);
+    } else {
+      prepare();
     }
     ClusterOptions options;
     options.workers = workers_;
@@ -65,7 +73,7 @@ class CalibrateNetwork final : public Command {
     NetworkFit fit = fit_network_model(samples);
     describe(fit, samples.size());
     print_samples(samples, fit);
-    write(to_json_text(fit.network));
+    write_model(to_json_text(fit.network), output_, "network");
     return 0;
   }
 
@@ -78,6 +86,11 @@ class CalibrateNetwork final : public Command {
         throw usage_error("--sizes: found {}, expected at most 4G", quote(text));
       }
       list.push_back(bytes / sizeof(float) * sizeof(float));
+    }
+    if (std::ranges::adjacent_find(list, std::ranges::not_equal_to()) == list.end()) {
+      throw with_hint(
+          usage_error("--sizes: found {}, expected at least two different sizes", quote(sizes_)),
+          "a small one shows the latency, a large one the bandwidth");
     }
     return list;
   }
@@ -102,19 +115,7 @@ class CalibrateNetwork final : public Command {
                  fmt::format("{:.1f}", 1e6 * predicted(fit.network, sample).count()),
                  fmt::format("{:+.1f} %", 100 * fit.relative_error[i])});
     }
-    std::string text = table.format(TableFormat::text);
-    text.pop_back();
-    note("{}", text);
-    note("{}", fit.network.source);
-  }
-
-  void write(const std::string& model) const {
-    if (output_ == "-") {
-      fmt::print("{}", model);
-    } else {
-      write_text(output_, model);
-      note("network: {}", output_);
-    }
+    show_fit(table, fit.network.source);
   }
 
   std::string cluster_ = launched_by_mpi() ? "mpi" : "threads";

@@ -180,6 +180,12 @@ class Mpi(ProgramTest):
         self.assertRegex(stderr, r"error: rank 1 \([^)]+\) has given no sign of life for \d s")
         self.check_cut("silent.json", "failed")
 
+    def test_a_network_is_calibrated_and_kept(self):
+        measure = ["calibrate", "network", "--sizes", "64,256K", "--point-time", "5ms", "-o", "network.json"]
+        self.finished(self.mpirun(2, *measure), 0)
+        self.assertEqual(self.result("network.json")["name"], "mpi 2 workers")
+        self.assertEqual(self.finished(self.mpirun(2, *measure), 2).count("the file exists"), 1)
+
     def test_a_finished_result_is_kept_by_all_ranks(self):
         run = [*RUN, "--algorithm", "ssgd", "--epochs", "1", "-o", "kept.json"]
         self.finished(self.mpirun(2, *run), 0)

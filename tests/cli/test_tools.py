@@ -214,6 +214,18 @@ class Descriptions(ProgramTest):
         self.error("calibrate", "-o", "here.json", code=2)
         self.error("calibrate", "--device", "gpu", code=2)
 
+    def test_calibrate_network_writes_a_model_that_train_takes(self):
+        measure = ["calibrate", "network", "--sizes", "64,256K", "--point-time", "5ms"]
+        done = self.run_program(*measure, "-o", "network.json")
+        self.assertGreater(self.result("network.json")["bytes_per_s"], 0)
+        self.assertIn("predicted_us", done.stderr)
+        self.train("r.json", "--network", "network.json")
+        self.assertEqual(self.result("r.json")["cluster"]["network"]["name"], "threads 2 workers")
+        self.error(*measure, "-o", "network.json", code=2)
+        self.assertIn("--sizes: found \"64\", expected at least two",
+                      self.error("calibrate", "network", "--sizes", "64", code=2))
+        self.error("calibrate", "network", "--workers", "1", code=2)
+
 
 class BenchAllReduce(ProgramTest):
     SHORT = ["-b", "4K", "-e", "64K", "-f", "4", "-n", "4", "-w", "1"]

@@ -56,6 +56,8 @@ class BenchAllReduce final : public Command {
                          "hetsgd bench all_reduce -n 100 --format json -o all_reduce.json"}};
   }
 
+  bool runs_together() const override { return launched_by_mpi() && cluster_ == "mpi"; }
+
   void declare(OptionSet& set) override {
     std::vector<std::string> names;
     for (const BenchOperator& op : bench_operators()) names.push_back(op.name + ": " + op.help);

@@ -32,7 +32,7 @@ struct CalibrationFit : FitErrors {
   DeviceProfile profile;
 };
 
-// Of a fitted cost: nothing costs nothing, kUnlimitedPerSecond.
+// Units per second of a fitted cost; kUnlimitedPerSecond where it is 0.
 double rate_of(double seconds_per_unit);
 
 // The launch overhead, rate and bandwidth >= 0 that minimise the sum of squared relative errors of

@@ -180,6 +180,13 @@ class Mpi(ProgramTest):
         self.assertRegex(stderr, r"error: rank 1 \([^)]+\) has given no sign of life for \d s")
         self.check_cut("silent.json", "failed")
 
+    def test_every_rank_writes_its_trace(self):
+        self.finished(self.mpirun(2, *RUN, "--algorithm", "ssgd", "--epochs", "1", "--trace", "trace.json", "-o", "r.json"), 0)
+        steps = [worker["steps"] for worker in self.result("r.json")["workers"]]
+        for rank, name in enumerate(["trace.json", "trace.1.json"]):
+            ranges = [event for event in self.result(name)["traceEvents"] if event["ph"] == "X"]
+            self.assertEqual(sum(event["name"] == "step" for event in ranges), steps[rank])
+
     def test_a_network_is_calibrated_and_kept(self):
         measure = ["calibrate", "network", "--sizes", "64,256K", "--point-time", "5ms", "-o", "network.json"]
         self.finished(self.mpirun(2, *measure), 0)

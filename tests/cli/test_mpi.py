@@ -2,47 +2,25 @@
 
 import json
 import os
-import pathlib
 import random
-import shutil
 import signal
-import subprocess
 import time
 import unittest
 
 import mpi_stress
-from program import BINARY, ProgramTest
+from mpi_program import MpiTest, has_mpi
+from program import BINARY
 
 # Whatever the timing, these make the same updates in the same order: the same bits as in `sim`.
 EXACT = {"ssgd", "elastic", "local-sgd", "sma", "easgd"}
 RUN = ["train", "--train", "generate:tiny", "--test", "generate:tiny", "--hidden", "32", "--batch-size", "32",
        "--mega-batch", "40", "--learning-rate", "0.3"]
-MPI = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1", "OMPI_MCA_rmaps_base_oversubscribe": "1"}
-
-
-def has_mpi():
-    if not shutil.which("mpirun"):
-        return False
-    version = subprocess.run([BINARY, "--version", "--json"], stdout=subprocess.PIPE, check=True).stdout
-    return json.loads(version)["features"]["mpi"]
 
 
 @unittest.skipUnless(has_mpi(), "no mpirun, or built without MPI")
-class Mpi(ProgramTest):
-    def launch(self, ranks, command):
-        return subprocess.Popen(["mpirun", "-n", str(ranks), *command], cwd=self.folder,
-                                env=self.environment(MPI), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-
-    def mpirun(self, ranks, *arguments):
-        return self.launch(ranks, [BINARY, *arguments])
-
+class Mpi(MpiTest):
     def shell(self, ranks, command):
         return self.launch(ranks, ["sh", "-c", command])
-
-    def finished(self, process, code):
-        stdout, stderr = process.communicate(timeout=60)
-        self.assertEqual(process.returncode, code, stdout + stderr)
-        return stderr
 
     def algorithms(self):
         listed = json.loads(self.run_program("algorithms", "--format", "json").stdout)
@@ -206,12 +184,6 @@ class Mpi(ProgramTest):
         self.wait_for(lambda: (self.folder / output).exists(), "the first evaluation")
         return process
 
-    @staticmethod
-    def pid_of_rank(process, rank):
-        """The process of a rank: the launcher starts them in the order of ranks."""
-        children = pathlib.Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text()
-        return sorted(int(pid) for pid in children.split())[rank]
-
     def check_cut(self, output, status, reason=None):
         self.run_program("validate", output)
         result = self.result(output)
@@ -221,9 +193,6 @@ class Mpi(ProgramTest):
         self.assertGreater(len(result["curve"]), 0)
         self.assertGreater(result["summary"]["samples_count"], 0)
         self.assertGreater(min(worker["compute_s"] for worker in result["workers"]), 0)
-
-    def wait_for_curve(self, output):
-        self.wait_for(lambda: len(self.result(output)["curve"]) > 1, "the second evaluation")
 
     def test_a_signal_leaves_a_valid_result(self):
         process = self.start_endless(2, "cut.json", "--algorithm", "ssgd")

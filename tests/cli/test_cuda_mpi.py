@@ -1,0 +1,108 @@
+"""mpirun hetsgd train on emulated GPUs: the ways of device buffers between processes, and how runs end that fail."""
+
+import json
+import os
+import re
+import signal
+import time
+import unittest
+
+from mpi_program import MpiTest, has_mpi
+
+RUN = ["train", "--train", "generate:tiny", "--test", "generate:tiny", "--hidden", "8", "--batch-size", "32",
+       "--mega-batch", "4", "--learning-rate", "0.3", "--evaluate-samples", "64", "--overwrite"]
+# These make the same updates in the same order on every cluster.
+SYNCHRONOUS = {"ssgd": [], "elastic": [], "adasum": ["--algorithm", "ssgd", "--reduce", "adasum"]}
+# Sums in float32 on a GPU, in another order than on a CPU.
+TOLERANCE = 1e-6
+
+
+def gpus(count):
+    return {"CUDA_EMULATION_GPUS": str(count)}
+
+
+@unittest.skipUnless(has_mpi(), "no mpirun, or built without MPI")
+class GpusOfRanks(MpiTest):
+    def losses(self, name):
+        return [(point["samples_count"], point["test_loss"]) for point in self.result(name)["curve"]]
+
+    def check_losses(self, name, expected):
+        found, other = self.losses(name), self.losses(expected)
+        self.assertEqual([samples for samples, _ in found], [samples for samples, _ in other])
+        self.assertGreater(len(found), 2)
+        for (_, loss), (_, known) in zip(found, other):
+            self.assertAlmostEqual(loss, known, delta=TOLERANCE * known)
+
+    def run_ranks(self, ranks, name, *more, devices="cuda:auto", env):
+        """Trains as `name` of SYNCHRONOUS says, beside the same in sim. The result."""
+        run = [*RUN, "--max-samples", "384", *(SYNCHRONOUS[name] or ["--algorithm", name]), *more]
+        self.finished(self.mpirun(ranks, *run, "--devices", devices, "-o", "mpi.json", env=env), 0)
+        self.run_program(*run, "--workers", str(ranks), "-o", "sim.json")
+        self.run_program("validate", "mpi.json")
+        self.check_losses("mpi.json", "sim.json")
+        return self.result("mpi.json")
+
+    def gpus_of(self, result):
+        return [re.match(r"(cuda:\d+|cpu:\d+)", worker["device"])[1] for worker in result["workers"]]
+
+    def test_each_rank_has_its_gpu_and_ranks_beyond_them_share(self):
+        for ranks, there, expected in ((2, 4, ["cuda:0", "cuda:1"]), (3, 2, ["cuda:0", "cuda:1", "cuda:0"]),
+                                       (2, 1, ["cuda:0", "cuda:0"])):
+            with self.subTest(ranks=ranks, gpus=there):
+                self.assertEqual(self.gpus_of(self.run_ranks(ranks, "ssgd", env=gpus(there))), expected)
+
+    def test_doctor_shows_the_gpu_of_each_rank(self):
+        process = self.mpirun(3, "doctor", "--devices", "cuda:auto", "--json", env=gpus(2))
+        stdout, stderr = process.communicate(timeout=60)
+        self.assertEqual(process.returncode, 0, stderr)
+        checks = {check["name"]: check["text"] for check in json.loads(stdout)["checks"]}
+        for rank in range(3):
+            self.assertIn(f"computes on cuda:{rank % 2} (Emulated GPU)", checks[f"rank {rank}"])
+
+    def test_ranks_that_share_a_gpu_learn_the_same(self):
+        for name, ranks in (("elastic", 3), ("adasum", 4)):
+            with self.subTest(algorithm=name):
+                self.run_ranks(ranks, name, env=gpus(1))
+
+    def test_ranks_on_cpus_and_gpus_learn_the_same(self):
+        result = self.run_ranks(3, "elastic", devices="cpu,cuda:0,cuda:1", env=gpus(2))
+        self.assertEqual(self.gpus_of(result), ["cpu:1", "cuda:0", "cuda:1"])
+
+    def test_an_asynchronous_algorithm_learns(self):
+        run = [*RUN, "--algorithm", "asgd", "--max-samples", "1280", "--devices", "cuda:auto", "-o", "asgd.json"]
+        self.finished(self.mpirun(3, *run, env=gpus(4)), 0)
+        result = self.result("asgd.json")
+        self.assertLess(result["curve"][-1]["test_loss"], result["curve"][0]["test_loss"] - 0.02)
+        self.assertEqual(self.gpus_of(result), ["cuda:0", "cuda:1", "cuda:2"])
+
+    def start_endless(self, ranks, *more, env):
+        process = self.mpirun(ranks, *RUN, "--epochs", "1000000", "--devices", "cuda:auto", "-o", "endless.json", *more,
+                              env=env)
+        self.wait_for_curve("endless.json")
+        return process
+
+    def test_a_killed_rank_ends_the_run(self):
+        process = self.start_endless(3, "--algorithm", "ssgd", env=gpus(4))
+        os.kill(self.pid_of_rank(process, 2), signal.SIGKILL)
+        begin = time.monotonic()
+        process.communicate(timeout=60)
+        self.assertLess(time.monotonic() - begin, 20)
+        self.assertNotEqual(process.returncode, 0)
+        self.run_program("validate", "endless.json")
+
+    def test_a_silent_rank_is_named_within_the_peer_timeout(self):
+        process = self.start_endless(2, "--algorithm", "ssgd", "--peer-timeout", "2", env=gpus(2))
+        begin = time.monotonic()
+        os.kill(self.pid_of_rank(process, 1), signal.SIGSTOP)
+        stderr = self.finished(process, 1)
+        self.assertLess(time.monotonic() - begin, 25)
+        self.assertRegex(stderr, r"error: rank 1 \([^)]+\) has given no sign of life for \d s")
+
+    def test_a_gpu_that_is_missing_ends_all_ranks_with_one_message(self):
+        run = [*RUN, "--algorithm", "ssgd", "--epochs", "1", "--devices", "cuda:0,cuda:2"]
+        stderr = self.finished(self.mpirun(2, *run, env=gpus(2)), 5)
+        self.assertEqual(stderr.count("this machine has 2 GPUs"), 1, stderr)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -33,6 +33,7 @@
 
 #include <fmt/format.h>
 
+#include <atomic>
 #include <condition_variable>
 #include <cstdint>
 #include <deque>
@@ -105,29 +106,16 @@ struct Point {  // the first `count` operations of the queue are over
   std::uint64_t count = 0;
 };
 
-// Operations of several queues that run as one, once all have come to it: a collective of NCCL.
-struct Meeting {
-  std::size_t expected = 0;    // operations
-  std::vector<Point> members;  // each one's place in its queue
-  bool aborted = false;        // each ends for itself, doing nothing
-};
-
-// A place in a queue that is known only once another host thread has come to it.
-struct Later {
-  Point point;
-  bool aborted = false;
-};
-
 enum class Kind { kernel, copy, fill, host, library, mark, graph };
 
 struct Operation {
   Kind kind = Kind::kernel;
   std::string name;
   Arenas touches = 0;
-  std::function<void()> run;                   // null: nothing to do
-  std::vector<Point> after;                    // of other queues
-  std::shared_ptr<Meeting> meeting = nullptr;  // `run` of the operation that finds it complete runs
-  std::shared_ptr<Later> awaits = nullptr;
+  std::function<void()> run;  // null: nothing to do
+  std::vector<Point> after;   // of other queues
+  // Asked once all of `after` is over, as often as somebody waits; false: others have to come first.
+  std::function<bool(std::unique_lock<std::mutex>&)> ready = nullptr;
 };
 
 struct Node {
@@ -152,8 +140,10 @@ struct Queue : std::enable_shared_from_this<Queue> {
 };
 
 using Lock = std::unique_lock<std::mutex>;
-extern std::mutex mutex;  // guards queues, meetings and captures
+extern std::mutex mutex;  // guards queues and captures
 extern std::condition_variable changed;
+// While it is above 0, operations may become ready by what other processes do: nobody notifies then.
+extern std::atomic<int> waits_for_processes;
 
 std::shared_ptr<Queue> make_queue(int gpu);
 // Appends to the queue, or to what it is capturing.

@@ -1,69 +1,65 @@
 // Communicators of the emulated NCCL, and what is under way in them.
 #pragma once
 
-#include <algorithm>
 #include <map>
+#include <set>
 #include <thread>
 #include <tuple>
 
 #include "emulation.hpp"
-#include "nccl.h"
+#include "nccl_board.hpp"
 
 namespace hetsgd_emulation {
 
-struct Call {
-  enum class What { all_reduce, reduce, broadcast, all_gather, reduce_scatter };
-  What what = What::all_reduce;
-  const void* send = nullptr;
-  void* receive = nullptr;
-  std::size_t count = 0;
-  ncclDataType_t type = ncclFloat;
-  ncclRedOp_t op = ncclSum;
-  int root = 0;
-
-  bool matches(const Call& other) const {
-    return what == other.what && count == other.count && type == other.type && op == other.op &&
-           root == other.root;
-  }
-};
-
-struct Round {  // the k-th collective of a communicator
-  std::vector<Call> calls;
-  std::size_t arrived = 0;
-  std::thread::id thread;  // of a call outside of groups
-  std::shared_ptr<Meeting> meeting = std::make_shared<Meeting>();
+// What this process has given to the k-th collective of a communicator.
+struct Round {
+  std::thread::id thread;                      // of a call outside of groups
+  std::map<int, Point> sent = {}, taken = {};  // by rank: where its queue has done it
 };
 
 struct Mail {
-  std::shared_ptr<Later> sent = std::make_shared<Later>();
-  std::shared_ptr<std::vector<char>> bytes = std::make_shared<std::vector<char>>();
+  Point sent = {};  // queue null: not yet
+  std::vector<char> bytes;
   int ends = 0;  // sender and receiver who have it
 };
 
+// A communicator in this process: whichever of its ranks are here.
 struct Clique {
-  explicit Clique(int ranks) : gpus(static_cast<std::size_t>(ranks), -1) {}
-  Arenas arenas() const {
-    Arenas all = 0;
-    for (const int gpu : gpus) all |= arenas_of(gpu);
-    return all;
+  Clique(std::unique_ptr<Board> its_board, bool may_be_outside)
+      : board(std::move(its_board)), outside(may_be_outside) {
+    if (outside) ++waits_for_processes;
   }
-  bool complete() const { return std::find(gpus.begin(), gpus.end(), -1) == gpus.end(); }
+  ~Clique() {
+    if (outside) --waits_for_processes;
+  }
+  Clique(const Clique&) = delete;
+  Clique& operator=(const Clique&) = delete;
+  int ranks() const { return board->ranks(); }
+  int gpu(int rank) const { return board->seat(rank).gpu - 1; }  // -1: has not come
 
-  std::vector<int> gpus;  // by rank
-  bool aborted = false, refused = false;
-  std::map<std::uint64_t, std::shared_ptr<Round>> rounds;
-  std::map<std::tuple<int, int, std::uint64_t>, Mail> mail;  // from, to, number
+  const std::unique_ptr<Board> board;
+  const bool outside;  // made by an id: ranks may be in other processes
+  std::atomic<bool> aborted = false;
+  std::set<int> here;  // ranks of this process
+  std::map<std::uint64_t, Round> rounds;
+  std::map<std::tuple<int, int, std::uint64_t>, std::shared_ptr<Mail>> mail;  // from, to, number
 };
 
 extern thread_local int group_depth;
-// Now, or at the end of the group.
-ncclResult_t now_or_later(std::function<ncclResult_t()> call);
+// Now, or at the end of the group; of a communicator that does not block, later still.
+ncclResult_t now_or_later(ncclComm_t comm, const std::function<ncclResult_t()>& call);
 
 }  // namespace hetsgd_emulation
 
 struct ncclComm {
   std::shared_ptr<hetsgd_emulation::Clique> clique;
   int rank = 0;
+  bool blocking = true;
+  // Of a communicator that does not block. A call does nothing before its progress is asked for, as
+  // if NCCL's thread were slow: who only looks at the stream sees one without the call's kernels.
+  ncclResult_t state = ncclSuccess;
+  std::deque<std::function<ncclResult_t()>> begun = {};
   std::uint64_t collectives = 0;
+  hetsgd_emulation::Point last = {};                      // where its last collective is over
   std::map<int, std::uint64_t> sent = {}, received = {};  // by peer
 };

@@ -13,30 +13,98 @@ namespace {
 
 thread_local std::vector<std::function<ncclResult_t()>> group;
 
-std::map<std::string, std::weak_ptr<Clique>>& cliques() {
+std::map<std::string, std::weak_ptr<Clique>>& cliques() {  // by id
   static auto* const all = new std::map<std::string, std::weak_ptr<Clique>>;
   return *all;
 }
 
-// A rank enters its clique. NCCL takes no GPU twice.
-ncclResult_t enter(ncclComm_t* comm, const std::shared_ptr<Clique>& clique, int rank, int gpu) {
-  const auto at = static_cast<std::size_t>(rank);
-  if (rank < 0 || at >= clique->gpus.size() || clique->gpus[at] != -1) return ncclInvalidArgument;
-  if (std::find(clique->gpus.begin(), clique->gpus.end(), gpu) != clique->gpus.end()) {
-    clique->refused = true;
+// This process' part of a communicator; null: there is no such. Under the lock.
+std::shared_ptr<Clique> clique_of(const ncclUniqueId& id, int ranks) {
+  std::weak_ptr<Clique>& slot = cliques()[{id.internal, sizeof id.internal}];
+  std::shared_ptr<Clique> clique = slot.lock();
+  if (clique) return clique->ranks() == ranks ? clique : nullptr;
+  std::unique_ptr<Board> board = Board::open(id, ranks);
+  if (board) slot = clique = std::make_shared<Clique>(std::move(board), true);
+  return clique;
+}
+
+bool complete(const Clique& clique) {
+  for (int rank = 0; rank < clique.ranks(); ++rank) {
+    if (clique.gpu(rank) < 0) return false;
   }
-  clique->gpus[at] = gpu;
+  return true;
+}
+
+// NCCL takes no GPU twice.
+ncclResult_t verdict(const Clique& clique) {
+  std::set<int> gpus;
+  for (int rank = 0; rank < clique.ranks(); ++rank) gpus.insert(clique.gpu(rank));
+  return static_cast<int>(gpus.size()) == clique.ranks() ? ncclSuccess : ncclInvalidUsage;
+}
+
+// Waits for the others, who may be in other processes.
+ncclResult_t meet(ncclComm_t* comm, const std::shared_ptr<Clique>& clique, const ncclUniqueId& id) {
+  using Clock = std::chrono::steady_clock;
+  const auto end = Clock::now() + std::chrono::duration<double>(settings().hang_s);
+  while (!complete(*clique)) {
+    if (Clock::now() > end) {
+      misuse("NCCL: a rank waits for others that do not come into the communicator");
+    }
+    std::this_thread::sleep_for(std::chrono::microseconds(100));
+  }
+  withdraw_board(id);
+  const ncclResult_t result = verdict(*clique);
+  if (result != ncclSuccess) delete std::exchange(*comm, nullptr);
+  return result;
+}
+
+// The same, asked again and again.
+ncclResult_t meet_without_waiting(const Clique& clique, const ncclUniqueId& id) {
+  if (!complete(clique)) return ncclInProgress;
+  withdraw_board(id);
+  return verdict(clique);
+}
+
+ncclResult_t in_turn(std::function<ncclResult_t()> call) {
+  if (group_depth == 0) return call();
+  group.push_back(std::move(call));
+  return ncclSuccess;
+}
+
+// Of a communicator that does not block: gets on with what was begun.
+ncclResult_t progress(ncclComm& comm) {
+  if (comm.state != ncclInProgress) return comm.state;
+  if (comm.begun.empty()) return comm.state = ncclSuccess;
+  while (!comm.begun.empty()) {
+    const ncclResult_t result = comm.begun.front()();
+    if (result == ncclInProgress) return result;
+    comm.begun.pop_front();
+    if (result != ncclSuccess) return comm.state = result;
+  }
+  return ncclInProgress;  // who asks again hears that it is over
+}
+
+// This rank's communicator. Under the lock.
+ncclResult_t enter(ncclComm_t* comm, const std::shared_ptr<Clique>& clique, int rank, int gpu) {
+  if (rank < 0 || rank >= clique->ranks() || !clique->board->sit_down(rank, gpu)) {
+    return ncclInvalidArgument;
+  }
+  clique->here.insert(rank);
   *comm = new ncclComm{clique, rank};
-  changed.notify_all();
-  return clique->refused ? ncclInvalidUsage : ncclSuccess;
+  return ncclSuccess;
 }
 
 }  // namespace
 
-ncclResult_t now_or_later(std::function<ncclResult_t()> call) {
-  if (group_depth == 0) return call();
-  group.push_back(std::move(call));
-  return ncclSuccess;
+ncclResult_t now_or_later(ncclComm_t comm, const std::function<ncclResult_t()>& call) {
+  if (comm == nullptr) return ncclInvalidArgument;
+  if (comm->state == ncclInProgress) return ncclInvalidArgument;
+  if (comm->state != ncclSuccess) return comm->state;
+  return in_turn([=] {
+    if (comm->blocking) return call();
+    comm->begun.push_back(call);
+    return comm->state = ncclInProgress;
+  });
 }
 
 }  // namespace hetsgd_emulation
@@ -50,48 +118,43 @@ ncclResult_t ncclGetVersion(int* version) {
   return ncclSuccess;
 }
 ncclResult_t ncclGetUniqueId(ncclUniqueId* id) {
-  static std::uint64_t next = 0;
-  const Lock lock(mutex);
-  std::memset(id->internal, 0, sizeof id->internal);
-  const std::string text = fmt::format("emulated {}", ++next);
-  std::memcpy(id->internal, text.data(), text.size());
+  *id = offer_board();
   return ncclSuccess;
 }
 
-ncclResult_t ncclCommInitRank(ncclComm_t* comm, int ranks, ncclUniqueId id, int rank) {
+ncclResult_t ncclCommInitRankConfig(ncclComm_t* comm, int ranks, ncclUniqueId id, int rank,
+                                    ncclConfig_t* config) {
   *comm = nullptr;
-  if (ranks < 1) return ncclInvalidArgument;
+  if (ranks < 1 || ranks > Board::kMostRanks) return ncclInvalidArgument;
   std::shared_ptr<Clique> clique;
   {
     const Lock lock(mutex);
-    std::weak_ptr<Clique>& slot = cliques()[id.internal];
-    clique = slot.lock();
-    if (clique == nullptr) slot = clique = std::make_shared<Clique>(ranks);
-    if (clique->gpus.size() != static_cast<std::size_t>(ranks)) return ncclInvalidArgument;
+    clique = clique_of(id, ranks);
+    if (clique == nullptr) return ncclInvalidArgument;
     const ncclResult_t result = enter(comm, clique, rank, current_gpu());
-    if (result == ncclInvalidArgument) return result;
+    if (result != ncclSuccess) return result;
   }
-  return now_or_later([clique] {
-    Lock lock(mutex);
-    const auto patience = std::chrono::duration<double>(settings().hang_s);
-    if (!changed.wait_for(lock, patience, [&] { return clique->complete(); })) {
-      misuse("NCCL: a rank waits for others that do not come into the communicator");
-    }
-    return clique->refused ? ncclInvalidUsage : ncclSuccess;
-  });
+  if (config == nullptr || config->blocking != 0) {
+    return in_turn([=] { return meet(comm, clique, id); });
+  }
+  (*comm)->blocking = false;
+  (*comm)->begun.push_back([=] { return meet_without_waiting(*clique, id); });
+  return (*comm)->state = ncclInProgress;
+}
+ncclResult_t ncclCommInitRank(ncclComm_t* comm, int ranks, ncclUniqueId id, int rank) {
+  return ncclCommInitRankConfig(comm, ranks, id, rank, nullptr);
 }
 
 ncclResult_t ncclCommInitAll(ncclComm_t* comms, int count, const int* devices) {
-  if (count < 1) return ncclInvalidArgument;
-  const auto clique = std::make_shared<Clique>(count);
+  if (count < 1 || count > Board::kMostRanks) return ncclInvalidArgument;
+  const auto clique = std::make_shared<Clique>(Board::make(count), false);
   const Lock lock(mutex);
-  ncclResult_t result = ncclSuccess;
   for (int rank = 0; rank < count; ++rank) {
     const int gpu = devices != nullptr ? devices[rank] : rank;
     if (gpu < 0 || gpu >= settings().gpus) return ncclInvalidArgument;
-    const ncclResult_t one = enter(&comms[rank], clique, rank, gpu);
-    if (one != ncclSuccess) result = one;
+    enter(&comms[rank], clique, rank, gpu);
   }
+  const ncclResult_t result = verdict(*clique);
   if (result != ncclSuccess) {
     for (int rank = 0; rank < count; ++rank) delete std::exchange(comms[rank], nullptr);
   }
@@ -102,22 +165,20 @@ ncclResult_t ncclCommDestroy(ncclComm_t comm) {
   delete comm;
   return ncclSuccess;
 }
-// Whoever waits for this communicator's operations waits no longer.
+// Whoever in this process waits for the communicator's operations waits no longer. Other processes
+// hear nothing of it.
 ncclResult_t ncclCommAbort(ncclComm_t comm) {
   if (comm == nullptr) return ncclInvalidArgument;
   {
     const Lock lock(mutex);
-    Clique& clique = *comm->clique;
-    clique.aborted = true;
-    for (auto& [number, round] : clique.rounds) round->meeting->aborted = true;
-    for (auto& [pair, mail] : clique.mail) mail.sent->aborted = true;
+    comm->clique->aborted = true;
     changed.notify_all();
   }
   delete comm;
   return ncclSuccess;
 }
 ncclResult_t ncclCommCount(ncclComm_t comm, int* count) {
-  *count = static_cast<int>(comm->clique->gpus.size());
+  *count = comm->clique->ranks();
   return ncclSuccess;
 }
 ncclResult_t ncclCommUserRank(ncclComm_t comm, int* rank) {
@@ -125,12 +186,11 @@ ncclResult_t ncclCommUserRank(ncclComm_t comm, int* rank) {
   return ncclSuccess;
 }
 ncclResult_t ncclCommCuDevice(ncclComm_t comm, int* device) {
-  *device = comm->clique->gpus[static_cast<std::size_t>(comm->rank)];
+  *device = comm->clique->gpu(comm->rank);
   return ncclSuccess;
 }
 ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t* error) {
-  const Lock lock(mutex);
-  *error = comm->clique->aborted ? ncclRemoteError : ncclSuccess;
+  *error = comm->clique->aborted ? ncclRemoteError : progress(*comm);
   return ncclSuccess;
 }
 const char* ncclGetErrorString(ncclResult_t result) {
@@ -161,7 +221,8 @@ ncclResult_t ncclGroupEnd() {
   ncclResult_t result = ncclSuccess;
   for (const auto& call : std::exchange(group, {})) {
     const ncclResult_t one = call();
-    if (result == ncclSuccess) result = one;
+    const bool tells_nothing = result == ncclSuccess || result == ncclInProgress;
+    if (one != ncclSuccess && tells_nothing) result = one;
   }
   return result;
 }

@@ -6,7 +6,7 @@
 #include <cstring>
 #include <vector>
 
-#include "nccl.h"
+#include "nccl_board.hpp"
 
 namespace hetsgd_emulation {
 
@@ -28,50 +28,55 @@ inline std::size_t nccl_size(ncclDataType_t type) {  // 0: not emulated
 }
 
 template <class T>
-std::vector<char> nccl_reduce_as(const std::vector<const char*>& from, std::size_t offset,
-                                 std::size_t count, ncclRedOp_t op) {
-  std::vector<char> result(count * sizeof(T));
-  for (std::size_t i = 0; i < count; ++i) {
-    T total{};
-    for (std::size_t r = 0; r < from.size(); ++r) {
-      T x;
-      std::memcpy(&x, from[r] + offset + i * sizeof(T), sizeof x);
-      if (r == 0) {
-        total = x;
-      } else if (op == ncclMax || op == ncclMin) {
-        total = op == ncclMax ? std::max(total, x) : std::min(total, x);
-      } else {
-        total = static_cast<T>(op == ncclProd ? total * x : total + x);
+void nccl_reduce_as(char* to, const std::vector<const char*>& from, std::size_t offset,
+                    const Form& form) {
+  auto* const total = reinterpret_cast<T*>(to);
+  std::memcpy(to, from[0] + offset, form.count * sizeof(T));
+  for (std::size_t r = 1; r < from.size(); ++r) {
+    const auto* const x = reinterpret_cast<const T*>(from[r] + offset);
+    for (std::size_t i = 0; i < form.count; ++i) {
+      switch (form.op) {
+        case ncclMax:
+          total[i] = std::max(total[i], x[i]);
+          break;
+        case ncclMin:
+          total[i] = std::min(total[i], x[i]);
+          break;
+        case ncclProd:
+          total[i] = static_cast<T>(total[i] * x[i]);
+          break;
+        default:
+          total[i] = static_cast<T>(total[i] + x[i]);
       }
     }
-    if (op == ncclAvg) total = static_cast<T>(total / static_cast<T>(from.size()));
-    std::memcpy(result.data() + i * sizeof(T), &total, sizeof total);
   }
-  return result;
+  if (form.op != ncclAvg) return;
+  for (std::size_t i = 0; i < form.count; ++i) {
+    total[i] = static_cast<T>(total[i] / static_cast<T>(from.size()));
+  }
 }
 
-// Element by element over what the ranks sent, from byte `offset` on.
-inline std::vector<char> nccl_reduce(const std::vector<const char*>& from, std::size_t offset,
-                                     std::size_t count, ncclDataType_t type, ncclRedOp_t op) {
-  switch (type) {
+// to = element by element over what the ranks sent, from byte `offset` on.
+inline void nccl_reduce(char* to, const std::vector<const char*>& from, std::size_t offset,
+                        const Form& form) {
+  switch (form.type) {
     case ncclInt8:
-      return nccl_reduce_as<std::int8_t>(from, offset, count, op);
+      return nccl_reduce_as<std::int8_t>(to, from, offset, form);
     case ncclUint8:
-      return nccl_reduce_as<std::uint8_t>(from, offset, count, op);
+      return nccl_reduce_as<std::uint8_t>(to, from, offset, form);
     case ncclInt32:
-      return nccl_reduce_as<std::int32_t>(from, offset, count, op);
+      return nccl_reduce_as<std::int32_t>(to, from, offset, form);
     case ncclUint32:
-      return nccl_reduce_as<std::uint32_t>(from, offset, count, op);
+      return nccl_reduce_as<std::uint32_t>(to, from, offset, form);
     case ncclInt64:
-      return nccl_reduce_as<std::int64_t>(from, offset, count, op);
+      return nccl_reduce_as<std::int64_t>(to, from, offset, form);
     case ncclUint64:
-      return nccl_reduce_as<std::uint64_t>(from, offset, count, op);
+      return nccl_reduce_as<std::uint64_t>(to, from, offset, form);
     case ncclFloat:
-      return nccl_reduce_as<float>(from, offset, count, op);
+      return nccl_reduce_as<float>(to, from, offset, form);
     case ncclDouble:
-      return nccl_reduce_as<double>(from, offset, count, op);
+      return nccl_reduce_as<double>(to, from, offset, form);
   }
-  return {};
 }
 
 }  // namespace hetsgd_emulation

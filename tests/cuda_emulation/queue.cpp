@@ -9,6 +9,7 @@ namespace hetsgd_emulation {
 
 std::mutex mutex;
 std::condition_variable changed;
+std::atomic<int> waits_for_processes = 0;
 
 namespace {
 
@@ -16,6 +17,8 @@ std::vector<std::weak_ptr<Queue>>& queues() {
   static auto* const all = new std::vector<std::weak_ptr<Queue>>;
   return *all;
 }
+
+std::uint64_t finished = 0;  // operations, of all queues
 
 // What this thread has open of the GPUs' memory; operations in a row keep it open.
 thread_local Access* access = nullptr;
@@ -44,16 +47,8 @@ void run(Lock& lock, const Operation& operation) {
 void finish_first(Queue& queue) {
   queue.operations.pop_front();
   ++queue.done;
+  ++finished;
   queue.busy = false;
-}
-
-// All members of a meeting stand first in their queues, which are not busy but for `mine`.
-void run_meeting(Lock& lock, Queue& mine) {
-  const std::shared_ptr<Meeting> meeting = mine.operations.front().meeting;
-  for (const Point& member : meeting->members) member.queue->busy = true;
-  const Operation operation = mine.operations.front();
-  run(lock, operation);
-  for (const Point& member : meeting->members) finish_first(*member.queue);
 }
 
 // `queue` is busy on behalf of the caller. What its first operation waits for; false: others' turn.
@@ -63,21 +58,8 @@ bool make_ready(Lock& lock, Queue& queue) {
   for (const Point& point : after) {
     if (!advance(lock, *point.queue, point.count)) return false;
   }
-  if (const std::shared_ptr<Later> awaits = queue.operations.front().awaits; awaits) {
-    if (awaits->aborted) return true;
-    const Point point = awaits->point;
-    if (point.queue == nullptr || !advance(lock, *point.queue, point.count)) return false;
-  }
-  const std::shared_ptr<Meeting> meeting = queue.operations.front().meeting;
-  if (meeting == nullptr || meeting->aborted) return true;
-  if (meeting->members.size() < meeting->expected) return false;
-  const std::vector<Point> members = meeting->members;
-  for (const Point& member : members) {
-    if (member.queue.get() != &queue && !advance(lock, *member.queue, member.count)) return false;
-  }
-  return std::none_of(members.begin(), members.end(), [&](const Point& member) {
-    return member.queue.get() != &queue && member.queue->busy;
-  });
+  const auto ready = queue.operations.front().ready;
+  return !ready || ready(lock);
 }
 
 // A few operations of any queues, in the random order.
@@ -112,9 +94,6 @@ void push(Lock& lock, Queue& queue, Operation operation) {
     queue.tails = {nodes.size() - 1};
     return;
   }
-  if (operation.meeting) {
-    operation.meeting->members.push_back({queue.shared_from_this(), queue.given});
-  }
   queue.operations.push_back(std::move(operation));
   ++queue.given;
   changed.notify_all();
@@ -131,14 +110,9 @@ bool advance(Lock& lock, Queue& queue, std::uint64_t count) {
       queue.busy = false;
       return false;
     }
-    const std::shared_ptr<Meeting> meeting = queue.operations.front().meeting;
-    if (meeting && !meeting->aborted) {
-      run_meeting(lock, queue);
-    } else {
-      const Operation operation = queue.operations.front();
-      if (!meeting) run(lock, operation);
-      finish_first(queue);
-    }
+    const Operation operation = queue.operations.front();
+    run(lock, operation);
+    finish_first(queue);
     changed.notify_all();
   }
   return true;
@@ -147,14 +121,20 @@ bool advance(Lock& lock, Queue& queue, std::uint64_t count) {
 void wait_for(Lock& lock, Queue& queue, std::uint64_t count) {
   if (settings().order == Order::random) stir(lock);
   const std::shared_ptr<Queue> keep = queue.shared_from_this();
-  while (!advance(lock, queue, count)) {
-    const std::uint64_t before = queue.done;
-    const auto patience = std::chrono::duration<double>(settings().hang_s);
-    if (changed.wait_for(lock, patience) == std::cv_status::timeout && queue.done == before) {
+  using Clock = std::chrono::steady_clock;
+  const std::chrono::duration<double> patience(settings().hang_s);
+  auto since = Clock::now();
+  for (std::uint64_t before = finished; !advance(lock, queue, count);) {
+    if (finished != before) {
+      before = finished;
+      since = Clock::now();
+    } else if (Clock::now() - since > patience) {
       misuse(
           fmt::format("a host thread waits for GPU {}, whose stream has made no progress in {} s",
                       queue.gpu, settings().hang_s));
     }
+    const std::chrono::duration<double> look_again(100e-6);
+    changed.wait_for(lock, waits_for_processes > 0 ? look_again : patience);
   }
 }
 

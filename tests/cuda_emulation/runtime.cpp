@@ -1,4 +1,6 @@
 // Devices and errors of the emulated runtime.
+#include <unistd.h>
+
 #include <cstring>
 #include <utility>
 
@@ -61,6 +63,14 @@ cudaError_t check_gpu(int gpu) {
   return gpu >= 0 && gpu < settings().gpus ? cudaSuccess : cudaErrorInvalidDevice;
 }
 
+// The same in all processes of a host.
+cudaUUID_t uuid_of(int gpu) {
+  cudaUUID_t uuid = {};
+  gethostname(uuid.bytes, sizeof uuid.bytes - 1);
+  uuid.bytes[sizeof uuid.bytes - 1] = static_cast<char>(gpu + 1);
+  return uuid;
+}
+
 }  // namespace
 
 int current_gpu() { return gpu_of_thread; }
@@ -108,6 +118,7 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device) {
   if (const cudaError_t status = check_gpu(device); status != cudaSuccess) return report(status);
   *properties = {};
   std::strcpy(properties->name, "Emulated GPU");
+  properties->uuid = uuid_of(device);
   properties->totalGlobalMem = settings().memory_bytes;
   properties->sharedMemPerBlock = 48 << 10;
   properties->major = 9;

@@ -137,8 +137,12 @@ struct cudaGraphExecUpdateResultInfo {
   cudaGraphNode_t errorNode;
   cudaGraphNode_t errorFromNode;
 };
+struct cudaUUID_t {
+  char bytes[16];
+};
 struct cudaDeviceProp {
   char name[256];
+  cudaUUID_t uuid;
   std::size_t totalGlobalMem;
   std::size_t sharedMemPerBlock;
   int major, minor, multiProcessorCount, memoryBusWidth, l2CacheSize;

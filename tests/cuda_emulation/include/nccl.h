@@ -34,6 +34,12 @@ enum ncclRedOp_t { ncclSum = 0, ncclProd = 1, ncclMax = 2, ncclMin = 3, ncclAvg 
 struct ncclUniqueId {
   char internal[NCCL_UNIQUE_ID_BYTES];
 };
+struct ncclConfig_t {
+  std::size_t size;
+  int blocking;
+};
+#define NCCL_CONFIG_INITIALIZER \
+  { sizeof(ncclConfig_t), 1 }
 struct ncclComm;
 using ncclComm_t = ncclComm*;
 
@@ -41,6 +47,8 @@ extern "C" {
 ncclResult_t ncclGetVersion(int* version);
 ncclResult_t ncclGetUniqueId(ncclUniqueId* id);
 ncclResult_t ncclCommInitRank(ncclComm_t* comm, int ranks, ncclUniqueId id, int rank);
+ncclResult_t ncclCommInitRankConfig(ncclComm_t* comm, int ranks, ncclUniqueId id, int rank,
+                                    ncclConfig_t* config);
 ncclResult_t ncclCommInitAll(ncclComm_t* comms, int count, const int* devices);
 ncclResult_t ncclCommDestroy(ncclComm_t comm);
 ncclResult_t ncclCommAbort(ncclComm_t comm);

@@ -1,6 +1,7 @@
 // A GPU whose memory is nearly used up.
 #pragma once
 
+#include <algorithm>
 #include <vector>
 
 #include "linalg/device.hpp"
@@ -15,8 +16,8 @@ class MemoryHog {
     for (std::size_t piece = std::size_t{1} << 40; piece >= std::size_t{1} << 20;) {
       try {
         taken_.push_back(device.allocate(piece));
-      } catch (const MemoryError&) {
-        piece /= 2;
+      } catch (const MemoryError& error) {
+        piece = std::min(piece / 2, error.available());
       }
     }
     device.release(reserve);

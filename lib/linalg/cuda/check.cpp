@@ -1,5 +1,6 @@
 #include "linalg/cuda/check.hpp"
 
+#include <algorithm>
 #include <cstdint>
 #include <string>
 
@@ -39,18 +40,76 @@ std::string hint_for(cudaError_t status) {
   }
 }
 
-// What the pool of the current device keeps and nobody uses.
-std::size_t idle_in_pool() {
-  int ordinal = 0;
-  cudaMemPool_t pool = nullptr;
-  std::uint64_t reserved = 0, used = 0;
-  if (cudaGetDevice(&ordinal) != cudaSuccess ||
-      cudaDeviceGetDefaultMemPool(&pool, ordinal) != cudaSuccess ||
-      cudaMemPoolGetAttribute(pool, cudaMemPoolAttrReservedMemCurrent, &reserved) != cudaSuccess ||
-      cudaMemPoolGetAttribute(pool, cudaMemPoolAttrUsedMemCurrent, &used) != cudaSuccess) {
-    return 0;
+struct Room {
+  std::size_t free = 0, total = 0;  // 0: not known
+};
+
+Room room() {
+  Room found;
+  if (cudaMemGetInfo(&found.free, &found.total) != cudaSuccess) {
+    static_cast<void>(cudaGetLastError());
+    return {};
   }
-  return reserved - used;
+  return found;
+}
+
+// The pool of the current device while somebody looks what it could give: afterwards it keeps no
+// more of the GPU than before.
+class PoolUnderTrial {
+ public:
+  PoolUnderTrial() {
+    int ordinal = 0;
+    if (cudaGetDevice(&ordinal) != cudaSuccess ||
+        cudaDeviceGetDefaultMemPool(&pool_, ordinal) != cudaSuccess ||
+        cudaMemPoolGetAttribute(pool_, cudaMemPoolAttrReservedMemCurrent, &reserved_) !=
+            cudaSuccess ||
+        cudaMemPoolGetAttribute(pool_, cudaMemPoolAttrUsedMemCurrent, &used_) != cudaSuccess) {
+      pool_ = nullptr;
+      reserved_ = used_ = 0;
+    }
+  }
+  ~PoolUnderTrial() {
+    if (pool_ != nullptr) cudaMemPoolTrimTo(pool_, reserved_);
+  }
+  PoolUnderTrial(const PoolUnderTrial&) = delete;
+  PoolUnderTrial& operator=(const PoolUnderTrial&) = delete;
+
+  std::size_t idle() const { return reserved_ - used_; }
+
+ private:
+  cudaMemPool_t pool_ = nullptr;
+  std::uint64_t reserved_ = 0, used_ = 0;
+};
+
+bool gives(std::size_t bytes, cudaStream_t stream) {
+  void* memory = nullptr;
+  if (cudaMallocAsync(&memory, bytes, stream) != cudaSuccess) {
+    static_cast<void>(cudaGetLastError());
+    return false;
+  }
+  cudaFreeAsync(memory, stream);
+  cudaStreamSynchronize(stream);
+  return true;
+}
+
+// The largest piece that the pool gives when it refused `refused` bytes, up to a sixty-fourth less.
+std::size_t largest_piece(std::size_t refused, const Room& of_gpu, cudaStream_t stream) {
+  const PoolUnderTrial pool;
+  std::size_t most = std::min(refused, of_gpu.free + pool.idle()), least = 0;
+  if (most > 0 && most < refused && gives(most, stream)) return most;
+  for (const std::size_t close = most / 64 + 1; most - least > close;) {
+    const std::size_t size = least + (most - least) / 2;
+    (gives(size, stream) ? least : most) = size;
+  }
+  return least;
+}
+
+[[noreturn]] void fail_memory(cudaError_t status, std::size_t bytes, const char* purpose,
+                              const std::string& room, std::size_t available) {
+  throw MemoryError(fmt::format("{}: out of memory: {} were needed for {}{} ({})", current_device(),
+                                format_bytes(static_cast<double>(bytes)), purpose, room,
+                                cudaGetErrorName(status)),
+                    hint_for(cudaErrorMemoryAllocation), available);
 }
 
 }  // namespace
@@ -64,17 +123,23 @@ void fail(cudaError_t status, const char* call) {
 
 void fail_memory(cudaError_t status, std::size_t bytes, const char* purpose, std::size_t held) {
   static_cast<void>(cudaGetLastError());
-  std::string room;
-  std::size_t free = 0, total = 0;
-  if (cudaMemGetInfo(&free, &total) == cudaSuccess) {
-    free += idle_in_pool();
-    room = fmt::format("; {} of {} are free", format_bytes(static_cast<double>(free)),
-                       format_bytes(static_cast<double>(total)));
-  }
-  throw MemoryError(fmt::format("{}: out of memory: {} were needed for {}{} ({})", current_device(),
-                                format_bytes(static_cast<double>(bytes)), purpose, room,
-                                cudaGetErrorName(status)),
-                    hint_for(cudaErrorMemoryAllocation), free + held);
+  const Room of_gpu = room();
+  fail_memory(status, bytes, purpose,
+              fmt::format("; {} of {} are free", format_bytes(static_cast<double>(of_gpu.free)),
+                          format_bytes(static_cast<double>(of_gpu.total))),
+              of_gpu.free + held);
+}
+
+void fail_pool(cudaError_t status, std::size_t bytes, const char* purpose, std::size_t held,
+               cudaStream_t stream) {
+  static_cast<void>(cudaGetLastError());
+  const Room of_gpu = room();
+  const std::size_t largest = largest_piece(bytes, of_gpu, stream);
+  fail_memory(status, bytes, purpose,
+              fmt::format("; of {}, {} are left in one piece",
+                          format_bytes(static_cast<double>(of_gpu.total)),
+                          format_bytes(static_cast<double>(largest))),
+              largest + held);
 }
 
 }  // namespace hetsgd::cuda

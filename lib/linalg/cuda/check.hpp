@@ -13,6 +13,11 @@ namespace hetsgd::cuda {
 // smaller batch would not need.
 [[noreturn]] void fail_memory(cudaError_t status, std::size_t bytes, const char* purpose,
                               std::size_t held);
+// The same for memory of the current device's pool, asked for in `stream`. What is free then says
+// little: the pool grows by large steps, and what it has may lie in pieces. So what is available is
+// found by asking for less.
+[[noreturn]] void fail_pool(cudaError_t status, std::size_t bytes, const char* purpose,
+                            std::size_t held, cudaStream_t stream);
 
 inline void check(cudaError_t status, const char* call) {
   if (status != cudaSuccess) fail(status, call);

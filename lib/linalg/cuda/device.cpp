@@ -97,7 +97,10 @@ class CudaDevice final : public BasicDevice<Real> {
     void* memory = nullptr;
     const std::size_t size = std::max(bytes, std::size_t{1});
     const cudaError_t status = cudaMallocAsync(&memory, size, stream_.get());
-    if (status != cudaSuccess) cuda::fail_memory(status, size, "a vector", stream_.batch_bytes());
+    if (status != cudaSuccess) {
+      stream_.synchronize();  // what was given back before is free then
+      cuda::fail_pool(status, size, "a vector", stream_.batch_bytes(), stream_.get());
+    }
     stream_.synchronize();  // other devices of this GPU may use it too: a companion's
     return memory;
   }

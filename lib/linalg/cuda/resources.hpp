@@ -103,7 +103,7 @@ class DeviceMemory {
       if (status != cudaSuccess) {
         data_ = nullptr;
         stream_.synchronize();  // what was given back before is free then
-        fail_memory(status, size, purpose, stream_.batch_bytes());
+        fail_pool(status, size, purpose, stream_.batch_bytes(), stream_.get());
       }
       capacity_ = size;
       stream_.count(size, 0);

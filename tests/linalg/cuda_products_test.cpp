@@ -111,13 +111,15 @@ TEST(CudaPrecision, ErrorsAreThoseOfTheMantissa) {
           const double bound = size * (2.1 * format.unit + static_cast<double>(k) * 1.2e-7);
           const double error = std::abs(low.results[0][i * n + j] - exact);
           ASSERT_LE(error, bound) << i << "," << j;
-          ASSERT_LE(std::abs(full.results[0][i * n + j] - exact), 1e-5 * size);
+          ASSERT_LE(std::abs(full.results[0][i * n + j] - exact), 7e-6 * size);
           worst = std::max(worst, error / size);
         }
       }
-      // It is what was asked for, where the GPU has it.
+      // It is what was asked for, where the GPU has it: factors rounded to the nearest are off by a
+      // quarter of a unit on average, in both directions, so k products together by a quarter of a
+      // unit over sqrt(k); the largest of m n errors is more. Full precision stays below a third.
       if (cuda_platform().gpus[0].major >= 8) {
-        EXPECT_GT(worst, format.unit / 64);
+        EXPECT_GT(worst, format.unit / (4 * std::sqrt(static_cast<double>(k))));
       }
     }
   }

@@ -54,8 +54,38 @@ struct Shape {
 constexpr Shape kDelicious{"delicious", 500, 983, 18, 19};
 constexpr Shape kAmazon{"amazon670k", 135'909, 670'091, 76, 5};
 
-DatasetPtr rows_of(const Shape& shape, std::size_t rows) {
-  return synthetic({shape.features, shape.labels, shape.nonzeros, shape.labels_per_row, rows});
+constexpr std::size_t kBatches = 4, kLargestBatch = 1024;
+
+// Rows for kBatches batches of the largest size; a benchmark takes the first ones.
+const Dataset& rows_of(const Shape& shape) {
+  static std::map<std::string, DatasetPtr> made;
+  DatasetPtr& data = made[shape.name];
+  if (!data) {
+    data = synthetic({shape.features, shape.labels, shape.nonzeros, shape.labels_per_row,
+                      kBatches * kLargestBatch});
+  }
+  return *data;
+}
+
+const std::vector<float>& initial_of(const Shape& shape, const ModelShape& model) {
+  static std::map<std::string, std::vector<float>> made;
+  std::vector<float>& initial = made[shape.name];
+  if (initial.empty()) initial = initial_parameters<float>(model, 1, 0);
+  return initial;
+}
+
+// Numbers as weights are: tensor cores are faster on constants.
+void fill_random(Device& device, Buffer& buffer) {
+  static const std::vector<float> numbers = [] {
+    RandomStream random(1, Purpose::test);
+    std::vector<float> all(std::size_t{1} << 20);
+    for (float& x : all) x = static_cast<float>(random.uniform(-0.1, 0.1));
+    return all;
+  }();
+  for (std::size_t at = 0; at < buffer.size(); at += numbers.size()) {
+    const std::size_t count = std::min(numbers.size(), buffer.size() - at);
+    device.upload(buffer.data() + at, numbers.data(), count * sizeof(float));
+  }
 }
 
 // Seconds of `calls` calls on the GPU, in whatever streams, once what was before is through.
@@ -73,6 +103,7 @@ double copied_bytes_per_s() {
     const auto device = make_cuda_device<float>(0);
     const std::size_t n = std::size_t{1} << 28;
     Buffer x(*device, n), y(*device, n);
+    fill_random(*device, x);
     const auto copy = [&] { device->copy(n, x.data(), y.data()); };
     copy();
     return 10 * 8.0 * static_cast<double>(n) / seconds(10, copy);
@@ -87,8 +118,8 @@ double product_operations_per_s(Precision precision) {
     const auto device = make_cuda_device<float>(0, {.precision = precision});
     const std::size_t n = 8192;
     Buffer A(*device, n * n), B(*device, n * n), C(*device, n * n);
-    device->fill(n * n, 1.0F, A.data());
-    device->fill(n * n, 1.0F, B.data());
+    fill_random(*device, A);
+    fill_random(*device, B);
     const auto product = [&] {
       device->gemm(Transpose::no, Transpose::no, n, n, n, 1.0F, A.data(), n, B.data(), n, 0.0F,
                    C.data(), n);
@@ -99,13 +130,16 @@ double product_operations_per_s(Precision precision) {
   return rate;
 }
 
-// `call` is one iteration; its kernels are timed twenty at a time.
+// An iteration is a call on average, of as many as take kTimed.
+constexpr int kIterations = 5;
+constexpr double kTimed = 20e-3;
+
 template <class Call>
 void measure(benchmark::State& state, Precision precision, double operations, double bytes,
              Call&& call) {
-  constexpr int kCalls = 20;
-  call();
-  for (auto _ : state) state.SetIterationTime(seconds(kCalls, call) / kCalls);
+  seconds(3, call);
+  const auto calls = static_cast<int>(std::clamp(kTimed / seconds(1, call), 3.0, 500.0));
+  for (auto _ : state) state.SetIterationTime(seconds(calls, call) / calls);
   const double floor =
       std::max(operations / product_operations_per_s(precision), bytes / copied_bytes_per_s());
   const auto n = static_cast<double>(state.iterations());
@@ -124,30 +158,28 @@ void check(cusparseStatus_t status) {
 // The operands of a batch's sparse layer, for both sides.
 struct SparseLayer {
   SparseLayer(const Shape& shape, std::size_t batch)
-      : data(rows_of(shape, batch)),
+      : data(rows_of(shape)),
         device(make_cuda_device<float>(0)),
         rows{batch,
-             data->feature_count,
+             data.feature_count,
              nullptr,
-             data->feature_begin.data(),
-             data->feature_index.data(),
-             data->feature_value.data()},
-        W(*device, data->feature_count * kHidden),
+             data.feature_begin.data(),
+             data.feature_index.data(),
+             data.feature_value.data()},
+        W(*device, data.feature_count * kHidden),
         bias(*device, kHidden),
         Y(*device, batch * kHidden) {
-    for (Buffer* const buffer : {&W, &bias, &Y}) {
-      device->fill(buffer->size(), 0.01F, buffer->data());
-    }
+    for (Buffer* const buffer : {&W, &bias, &Y}) fill_random(*device, *buffer);
   }
-  double nonzeros() const { return static_cast<double>(data->nonzeros()); }
+  std::size_t nonzeros() const { return data.feature_begin[rows.rows]; }
   double distinct() const {
-    std::vector<Index> columns = data->feature_index;
+    std::vector<Index> columns(rows.index, rows.index + nonzeros());
     std::sort(columns.begin(), columns.end());
     return static_cast<double>(std::unique(columns.begin(), columns.end()) - columns.begin());
   }
   double batch_numbers() const { return static_cast<double>(Y.size()); }
 
-  DatasetPtr data;
+  const Dataset& data;
   std::unique_ptr<Device> device;
   SparseRows<float> rows;
   Buffer W, bias, Y;
@@ -158,16 +190,18 @@ struct SparseLayer {
 class CusparseLayer {
  public:
   explicit CusparseLayer(SparseLayer& layer) : layer_(layer) {
-    const Dataset& d = *layer.data;
-    const std::vector<int> begin(d.feature_begin.begin(), d.feature_begin.end());
-    const std::vector<int> index(d.feature_index.begin(), d.feature_index.end());
-    const auto rows = static_cast<std::int64_t>(d.rows()),
-               columns = static_cast<std::int64_t>(d.feature_count),
+    const SparseRows<float>& d = layer.rows;
+    const std::size_t nonzeros = layer.nonzeros();
+    const std::vector<int> begin(d.begin, d.begin + d.rows + 1);
+    const std::vector<int> index(d.index, d.index + nonzeros);
+    const std::vector<float> value(d.value, d.value + nonzeros);
+    const auto rows = static_cast<std::int64_t>(d.rows),
+               columns = static_cast<std::int64_t>(d.columns),
                n = static_cast<std::int64_t>(kHidden);
     check(cusparseCreate(&handle_));
-    check(cusparseCreateCsr(&X_, rows, columns, static_cast<std::int64_t>(d.nonzeros()), put(begin),
-                            put(index), put(d.feature_value), CUSPARSE_INDEX_32I,
-                            CUSPARSE_INDEX_32I, CUSPARSE_INDEX_BASE_ZERO, CUDA_R_32F));
+    check(cusparseCreateCsr(&X_, rows, columns, static_cast<std::int64_t>(nonzeros), put(begin),
+                            put(index), put(value), CUSPARSE_INDEX_32I, CUSPARSE_INDEX_32I,
+                            CUSPARSE_INDEX_BASE_ZERO, CUDA_R_32F));
     check(cusparseCreateDnMat(&W_, columns, n, n, layer.W.data(), CUDA_R_32F, CUSPARSE_ORDER_ROW));
     check(cusparseCreateDnMat(&Y_, rows, n, n, layer.Y.data(), CUDA_R_32F, CUSPARSE_ORDER_ROW));
   }
@@ -218,7 +252,7 @@ class CusparseLayer {
 void sparse(benchmark::State& state, const Shape& shape, bool update, bool cusparse) {
   SparseLayer layer(shape, static_cast<std::size_t>(state.range(0)));
   Device& device = *layer.device;
-  const double h = static_cast<double>(kHidden), z = layer.nonzeros();
+  const double h = static_cast<double>(kHidden), z = static_cast<double>(layer.nonzeros());
   const double operations = 2 * z * h;
   const double bytes =
       8 * z + 4 * ((update ? 2 : 1) * layer.distinct() * h + layer.batch_numbers());
@@ -242,19 +276,18 @@ void sparse(benchmark::State& state, const Shape& shape, bool update, bool cuspa
 // As a worker takes them: batch after batch, the next one gathered while the GPU works.
 void step(benchmark::State& state, const Shape& shape, Precision precision) {
   const auto size = static_cast<std::size_t>(state.range(0));
-  constexpr std::size_t kBatches = 4;
-  const DatasetPtr data = rows_of(shape, kBatches * size);
+  const Dataset& data = rows_of(shape);
   const auto device = make_cuda_device<float>(0, {.precision = precision});
   const auto model = make_model<float>({shape.features, shape.labels, {kHidden}, Task::multilabel});
   const auto context = model->make_context(*device);
   Buffer w(*device, model->parameters());
-  const auto initial = initial_parameters<float>(model->shape(), 1, 0);
+  const std::vector<float>& initial = initial_of(shape, model->shape());
   device->upload(w.data(), initial.data(), initial.size() * sizeof(float));
   std::vector<Batch> batches;
   for (std::size_t b = 0; b < kBatches; ++b) {
     std::vector<Index> rows(size);
     for (std::size_t i = 0; i < size; ++i) rows[i] = static_cast<Index>(b * size + i);
-    batches.emplace_back(*data, std::move(rows));
+    batches.emplace_back(data, std::move(rows));
   }
   std::size_t next = 0;
   context->upcoming = [&] { return &batches[next]; };
@@ -276,7 +309,8 @@ void add_all() {
   const auto add = [](const std::string& name, auto&& run) {
     benchmark::RegisterBenchmark(name.c_str(), run)
         ->Arg(256)
-        ->Arg(1024)
+        ->Arg(kLargestBatch)
+        ->Iterations(kIterations)
         ->UseManualTime()
         ->Unit(benchmark::kMicrosecond);
   };

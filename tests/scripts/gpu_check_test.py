@@ -1,13 +1,21 @@
 """scripts/gpu-check.sh on a made-up build tree: every part is in the JSON, whatever becomes of the others."""
 
+import contextlib
+import io
 import json
 import os
 import pathlib
 import subprocess
+import sys
 import tempfile
+import types
 import unittest
+import unittest.mock
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.dont_write_bytecode = True
+sys.path.insert(0, str(ROOT / "scripts"))
+import gpu_check
 HETSGD = os.environ["HETSGD_BINARY"]
 KEYS = {"name", "command", "status", "reason", "exit_code", "seconds", "figures", "output"}
 
@@ -62,6 +70,32 @@ class GpuCheck(unittest.TestCase):
         self.add_test("a_cuda_test", "exit 0\n")
         report, _ = self.check(0, "--device", "cpu", "--only", "test")
         self.assertEqual([part["name"] for part in report["parts"]], ["test/a_cuda_test"])
+
+    def test_sanitizers_may_find_nothing_to_check(self):
+        said = {"a_cuda_test": "========= ERROR SUMMARY: 0 errors; exit 0",
+                "b_cuda_test": "========= ERROR SUMMARY: 2 errors; exit 99",
+                "c_cuda_test": "========= Error: Target application terminated before first instrumented API call; exit 255"}
+        for name in said:
+            self.add_test(name, "exit 0\n")
+        tools = self.build / "tools"
+        tools.mkdir()
+        cases = "".join(f"*/{name}) echo '{text.split(';')[0]}';{text.split(';')[1]};;\n" for name, text in said.items())
+        (tools / "compute-sanitizer").write_text(
+            f'#!/bin/sh\ncase " $* " in *" --report-api-errors no "*) ;; *) exit 1;; esac\n'
+            f'for program; do :; done\ncase $program in\n{cases}esac\n')
+        (tools / "compute-sanitizer").chmod(0o755)
+        options = types.SimpleNamespace(device="cuda", only=["memcheck"], timeout=10,
+                                        output=str(self.build / "check.json"))
+        check = gpu_check.Check(options)
+        tests = [str(self.build / "tests" / "some" / name) for name in said]
+        with unittest.mock.patch.dict(os.environ, PATH=f"{tools}:{os.environ['PATH']}"), \
+                contextlib.redirect_stdout(io.StringIO()):
+            gpu_check.run_tests(check, tests, True)
+        outcome = [(part["name"], part["status"], part["reason"]) for part in check.report["parts"]]
+        self.assertEqual(outcome, [
+            ("memcheck/a_cuda_test", "passed", None),
+            ("memcheck/b_cuda_test", "failed", "exit code 99: ========= ERROR SUMMARY: 2 errors"),
+            ("memcheck/c_cuda_test", "skipped", "calls no CUDA")])
 
     def test_the_comparison_with_pytorch_runs_on_a_cpu(self):
         report, output = self.check(0, "--device", "cpu", "--only", "step_time")

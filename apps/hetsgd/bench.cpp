@@ -51,6 +51,7 @@ class BenchAllReduce final : public Command {
             .examples = {"hetsgd bench all_reduce --op sum,adasum -b 4K -e 64M -f 4",
                          "hetsgd bench all_reduce --devices cuda:all -b 1M -e 256M -f 4",
                          "mpirun -n 4 hetsgd bench all_reduce",
+                         "mpirun -n 8 hetsgd bench all_reduce --devices cuda:auto",
                          "hetsgd bench all_reduce --op ring,adasum --cluster sim --workers 64 "
                          "--network ethernet-1g",
                          "hetsgd bench all_reduce -n 100 --format json -o all_reduce.json"}};
@@ -141,7 +142,12 @@ class BenchAllReduce final : public Command {
   }
 
   std::string default_operators() const {
-    if (cluster_ == "mpi") return cores_ ? "sum,mpi,adasum" : "sum,adasum";
+    if (cluster_ == "mpi") {
+      return cores_             ? "sum,mpi,adasum"
+             : !gpus_           ? "sum,adasum"
+             : mpi_cuda_aware() ? "sum,gpu-mpi,gpu-host,adasum"
+                                : "sum,gpu-host,adasum";
+    }
     if (!gpus_) return "sum,adasum";
     std::vector<int> gpus;  // by worker, as far as NCCL asks
     for (const std::string& device : list_) {
@@ -178,8 +184,12 @@ class BenchAllReduce final : public Command {
         if (!cores_) refuse("workers on cores", "use --devices cpu:1");
         return;
       case BenchPlace::gpus:
-        if (!gpus_ || cluster_ != "threads") {
-          refuse("workers on GPUs in --cluster threads", "use --devices cuda:0,cuda:1");
+        if (!gpus_) refuse("workers on GPUs", "use --devices cuda:0,cuda:1");
+        if ((op.method == AllReduce::ring || op.method == AllReduce::tree) && cluster_ == "mpi") {
+          refuse("GPUs of one process", "use --cluster threads");
+        }
+        if (op.method == AllReduce::mpi && cluster_ != "mpi") {
+          refuse("--cluster mpi", "start it with mpirun -n 4");
         }
         return;
       case BenchPlace::mpi:

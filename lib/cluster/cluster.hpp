@@ -19,15 +19,22 @@
 
 namespace hetsgd {
 
-// How all_reduce and the other collectives run between GPUs of one process, where every rank of the
-// group brings the memory of one. Everything else goes through host memory, as `host` does.
+// How buffers in GPU memory travel. Collectives between GPUs of one process (threads), where every
+// rank of the group brings the memory of one:
 //   automatic : nccl, where every worker has a GPU of its own and the library is there; else ring
 //   nccl      : NVIDIA's library; not with several workers on one GPU
 //   ring      : partition r of the vector is added up on the GPU of rank r, whose streams get it
 //               from the others around the ring, starting with the next; sums in rank order
 //   tree      : partition r goes up a binomial tree that ends at rank r, and down again
 //   host      : through host memory; sums in rank order
-enum class AllReduce { automatic, nccl, ring, tree, host };
+// Between ranks of mpi:
+//   automatic : large collectives by nccl as above; everything else by mpi, where the library takes
+//               pointers to GPU memory; else by host
+//   nccl      : the same, but where nccl cannot work it is an error
+//   mpi       : messages out of and into GPU memory, sums on the GPU in rank order
+//   host      : messages out of and into host memory
+// Whatever is not named here goes through host memory.
+enum class AllReduce { automatic, nccl, ring, tree, mpi, host };
 
 struct ClusterOptions {
   int workers = 1;

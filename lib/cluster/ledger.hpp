@@ -15,6 +15,11 @@ enum class Traffic : int { parameters = 0, gradients = 1, control = 2 };
 inline constexpr std::array<std::string_view, 3> kTrafficNames = {"parameters", "gradients",
                                                                   "control"};
 
+// How buffers in GPU memory travelled: NCCL, straight between GPUs of one process (ring and tree), an
+// MPI library that takes pointers to GPU memory, through host memory.
+enum class GpuPath : int { nccl = 0, peers = 1, mpi = 2, host = 3 };
+inline constexpr std::array<std::string_view, 4> kGpuPathNames = {"nccl", "peers", "mpi", "host"};
+
 // Times of one worker's main process on the training clock; they and the idle rest add up to the
 // run.
 struct Ledger {
@@ -27,6 +32,18 @@ struct Ledger {
   std::uint64_t steps = 0;    // compute calls of kind `step`
   std::array<std::uint64_t, 3> bytes_sent{};  // by Traffic, as charged
   std::array<std::uint64_t, 3> bytes_received{};
+  // Calls of Comm with a buffer in GPU memory, by GpuPath; what a call sends and what it receives
+  // are counted apart where each goes through the host.
+  std::array<std::uint64_t, 4> gpu_buffers{};
+  void count(GpuPath path) { ++gpu_buffers[static_cast<std::size_t>(path)]; }
+  // What has travelled, not the times: what a companion sends, its worker has sent.
+  void add_traffic(const Ledger& other) {
+    for (std::size_t i = 0; i < bytes_sent.size(); ++i) {
+      bytes_sent[i] += other.bytes_sent[i];
+      bytes_received[i] += other.bytes_received[i];
+    }
+    for (std::size_t i = 0; i < gpu_buffers.size(); ++i) gpu_buffers[i] += other.gpu_buffers[i];
+  }
 };
 
 }  // namespace hetsgd

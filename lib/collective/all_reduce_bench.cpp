@@ -125,6 +125,8 @@ const std::vector<BenchOperator>& bench_operators() {
        AllReduce::ring},
       {"gpu-tree", "GPUs: multi-stream, along trees", make_sum<own>, sum_of, true, kGpus,
        AllReduce::tree},
+      {"gpu-mpi", "GPUs of ranks: by an MPI library that takes pointers to their memory",
+       make_sum<own>, sum_of, true, kGpus, AllReduce::mpi},
       {"gpu-host", "GPUs: through host memory", make_sum<own>, sum_of, true, kGpus,
        AllReduce::host},
       {"mpi", "MPI_Allreduce itself", make_sum<native>, sum_of, true, BenchPlace::mpi},

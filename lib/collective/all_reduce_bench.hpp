@@ -25,7 +25,7 @@ class BenchReduction {
 enum class BenchPlace {
   anywhere,
   host,  // on cores: it works on host memory
-  gpus,  // on GPUs of one process, all of them
+  gpus,  // on GPUs, all of them; ring and tree: of one process, mpi: ranks
   mpi,   // ranks of --cluster mpi, on cores
 };
 
@@ -42,8 +42,8 @@ struct BenchOperator {
   AllReduce method = AllReduce::automatic;
 };
 
-// sum (the cluster's own all_reduce), nccl, gpu-ring, gpu-tree, gpu-host (the same between GPUs, by
-// each of its methods), mpi (MPI_Allreduce itself), ring, halving-doubling, tree (sums over
+// sum (the cluster's own all_reduce), nccl, gpu-ring, gpu-tree, gpu-mpi, gpu-host (the same between
+// GPUs, by each of its methods), mpi (MPI_Allreduce itself), ring, halving-doubling, tree (sums over
 // messages), adasum, adasum-linear (one tensor).
 const std::vector<BenchOperator>& bench_operators();
 // Errors: usage; lists the known names, nearest spelling first. `option` opens the message.

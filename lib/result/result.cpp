@@ -80,6 +80,14 @@ json bytes_by_kind(const std::array<std::uint64_t, 3>& bytes) {
   return result;
 }
 
+json gpu_buffers_json(const Ledger& ledger) {
+  json result = json::object();
+  for (std::size_t i = 0; i < kGpuPathNames.size(); ++i) {
+    result[std::string(kGpuPathNames[i])] = ledger.gpu_buffers[i];
+  }
+  return result;
+}
+
 std::uint64_t total(const std::array<std::uint64_t, 3>& bytes) {
   return bytes[0] + bytes[1] + bytes[2];
 }
@@ -258,6 +266,10 @@ json result_json(const Record& record, const ResultOptions& options) {
     workers.push_back(worker_json(record.workers[rank], rank));
     const WorkerReport& report = record.workers[rank].report;
     if (!report.host.empty()) workers.back().update(place_json(report));
+    const auto& gpu_buffers = report.ledger.gpu_buffers;
+    if (std::ranges::any_of(gpu_buffers, [](std::uint64_t n) { return n > 0; })) {
+      workers.back()["gpu_buffers"] = gpu_buffers_json(report.ledger);
+    }
   }
   json result = {
       {"schema_version", result_schema_version()},

@@ -89,9 +89,11 @@ void declare_cluster(OptionSet& set, TrainOptions& o) {
                   {"nccl", AllReduce::nccl},
                   {"ring", AllReduce::ring},
                   {"tree", AllReduce::tree},
+                  {"mpi", AllReduce::mpi},
                   {"host", AllReduce::host}},
-                 "threads, workers on GPUs: how collectives run between them; auto: nccl if every "
-                 "worker has a GPU of its own and the library is there, else ring; ring and host "
+                 "workers on GPUs: how collectives run between them; auto: nccl if every worker "
+                 "has a GPU of its own and the library is there, else ring (threads) or mpi, if it "
+                 "takes pointers to GPU memory (mpi: messages too), else host; ring, mpi and host "
                  "add in rank order as CPUs do, nccl and tree in another order, always the same");
   set.add_choice(
       "precision", o.precision,

@@ -17,6 +17,8 @@ Nccl::Nccl() {
   library.load("ncclGetVersion", version);
   library.load("ncclGetErrorString", error_string);
   library.load("ncclCommInitAll", init_all);
+  library.load("ncclGetUniqueId", unique_id);
+  library.load("ncclCommInitRankConfig", init_rank);
   library.load("ncclCommDestroy", destroy);
   library.load("ncclCommAbort", abort);
   library.load("ncclCommGetAsyncError", async_error);
@@ -34,7 +36,7 @@ const Nccl& Nccl::get() {
   return library;
 }
 
-void Nccl::check(ncclResult_t result, const char* call) const {
+void Nccl::check(ncclResult_t result, std::string_view call) const {
   if (result == ncclSuccess || result == ncclInProgress) return;
   throw with_hint(device_error("{}: {}", call, error_string(result)),
                   "NCCL_DEBUG=WARN tells more; --all-reduce ring does without NCCL");

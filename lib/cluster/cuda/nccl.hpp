@@ -4,7 +4,7 @@
 #ifdef HETSGD_NCCL
 #include <nccl.h>
 
-#include <string>
+#include <string_view>
 
 namespace hetsgd::cuda {
 
@@ -15,11 +15,13 @@ class Nccl {
   static const Nccl& get();
 
   // Errors (device): names the call and NCCL's reason. In progress is no error.
-  void check(ncclResult_t result, const char* call) const;
+  void check(ncclResult_t result, std::string_view call) const;
 
   decltype(&ncclGetVersion) version = nullptr;
   decltype(&ncclGetErrorString) error_string = nullptr;
   decltype(&ncclCommInitAll) init_all = nullptr;
+  decltype(&ncclGetUniqueId) unique_id = nullptr;
+  decltype(&ncclCommInitRankConfig) init_rank = nullptr;
   decltype(&ncclCommDestroy) destroy = nullptr;
   decltype(&ncclCommAbort) abort = nullptr;
   decltype(&ncclCommGetAsyncError) async_error = nullptr;

@@ -70,6 +70,11 @@ class MpiCluster final : public Cluster {
             static_cast<int>(environment_.rank().cores.size()))),
         placement_(place(devices_, environment_.ranks(), environment_.rank().rank)) {
     threads::check_speeds(options_, "mpi");
+    if (options.all_reduce == AllReduce::ring || options.all_reduce == AllReduce::tree) {
+      throw with_hint(usage_error("--all-reduce: found one between GPUs of a single process, and "
+                                  "every rank of --cluster mpi is a process of its own"),
+                      "between ranks: auto, nccl, mpi or host");
+    }
   }
 
   std::string name() const override { return "mpi"; }

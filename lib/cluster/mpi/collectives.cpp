@@ -7,12 +7,12 @@
 #include "cluster/blocking.hpp"
 #include "cluster/mpi/comm.hpp"
 #include "cluster/reduce.hpp"
-#include "cluster/threads/host_memory.hpp"
 #include "core/error.hpp"
 
 namespace hetsgd::mpi {
 
 using threads::HostMemory;
+using Use = HostMemory::Use;
 
 namespace {
 
@@ -115,12 +115,20 @@ void MpiComm::gather_small(const CollectiveCall& call, std::span<const std::byte
   for (int d = size() - 1; d > 0; --d) receive_small(next(d), call, part(next(d)));
 }
 
-// Everybody has come when this returns. Large collectives begin with it: so what a rank waits for
-// late ones is not mixed up with what the transfer takes, and their calls are compared.
-void MpiComm::rounds(const CollectiveCall& call) { spread(call, {}); }
+// Everybody has come when this returns. True: `mine` is true for all.
+bool MpiComm::rounds(const CollectiveCall& call, bool mine) {
+  bool all = mine;
+  for (int distance = 1; distance < size(); distance <<= 1) {
+    send_small(next(distance), call, std::as_bytes(std::span(&all, 1)));
+    bool theirs = false;
+    receive_small(next(size() - distance), call, std::as_writable_bytes(std::span(&theirs, 1)));
+    all = all && theirs;
+  }
+  return all;
+}
 
-// The same with what the root has: who has it passes it on, and as everybody hears of everybody,
-// all have it in the end.
+// The same with what the root has: who has it passes it on, and as everybody hears of everybody, all
+// have it in the end.
 void MpiComm::spread(const CollectiveCall& call, std::span<std::byte> data) {
   bool has = rank_ == call.root;
   for (int distance = 1; distance < size(); distance <<= 1) {
@@ -180,11 +188,11 @@ void MpiComm::reduce_small(const CollectiveCall& call, void* data) {
 }
 
 // Afterwards the slice of this rank in `data` is the reduction over all ranks.
-void MpiComm::reduce_slices(const CollectiveCall& call, void* memory, const Slices& slices) {
-  rounds(call);
-  auto* data = static_cast<std::byte*>(memory);
+void MpiComm::reduce_slices(const CollectiveCall& call, MessageMemory& memory,
+                            const Slices& slices) {
+  std::byte* const data = memory.data();
   const std::size_t mine = slices.bytes(rank_), p = members_.size();
-  std::byte* room = group_->scratch.reserve((p - 1) * mine);
+  std::byte* room = memory.contributions(group_->scratch, (p - 1) * mine);
   std::vector<const void*> in(p);
   {
     Requests requests(transport_, "reduces");
@@ -200,7 +208,7 @@ void MpiComm::reduce_slices(const CollectiveCall& call, void* memory, const Slic
   }
   void* out = data + slices.begin(rank_);
   in[static_cast<std::size_t>(rank_)] = out;
-  reduce_in_rank_order(in, {&out, 1}, 0, mine / element_bytes(call.element), call.element, call.op);
+  memory.reduce(in, out, mine / element_bytes(call.element), call.element, call.op);
 }
 
 // Every rank's slice to all.
@@ -227,15 +235,19 @@ void MpiComm::all_reduce_raw(void* data, std::size_t n, Element element, ReduceO
                       [&](int r) { return (r == size() ? n : block_of(r, n).begin) * unit; });
   const std::size_t mine = slices.bytes(rank_), others = members_.size() - 1;
   count(kind, others * mine + bytes - mine, others * mine + bytes - mine);
-  HostMemory host(HostMemory::Use::update, data, bytes);
   Inside inside(*this);
   if (bytes <= kSmall) {
+    HostMemory host(Use::update, data, bytes);
     reduce_small(call, host.data());
+    host.store();
+  } else if (begin_large(call, data, bytes)) {
+    by_nccl(call, data, data);
   } else {
-    reduce_slices(call, host.data(), slices);
-    gather_slices(slices, host.data());
+    MessageMemory memory(Use::update, data, bytes);
+    reduce_slices(call, memory, slices);
+    gather_slices(slices, memory.data());
+    memory.store();
   }
-  host.store();
   inside.leave();
 }
 
@@ -252,21 +264,25 @@ void MpiComm::reduce_scatter_raw(void* data, std::size_t n, Element element, Red
                       [&](int r) { return (r == size() ? n : block_of(r, n).begin) * unit; });
   const std::size_t mine = slices.bytes(rank_);
   count(kind, bytes - mine, (members_.size() - 1) * mine);
-  HostMemory host(HostMemory::Use::update, data, bytes);
   Inside inside(*this);
+  const std::size_t begin = slices.begin(rank_);
   if (bytes <= kSmall) {
+    HostMemory host(Use::update, data, bytes);
     reduce_small(call, host.data());
+    host.store(begin, begin + mine);
+  } else if (begin_large(call, data, bytes)) {
+    by_nccl(call, data, data);
   } else {
-    reduce_slices(call, host.data(), slices);
+    MessageMemory memory(Use::update, data, bytes);
+    reduce_slices(call, memory, slices);
+    memory.store(begin, begin + mine);
   }
-  host.store(slices.begin(rank_), slices.begin(rank_) + mine);
   inside.leave();
 }
 
 // --- copies
 
 void MpiComm::broadcast_large(const CollectiveCall& call, std::span<std::byte> data) {
-  rounds(call);
   const Slices slices(
       size(), [&](int r) { return r == size() ? data.size() : block_of(r, data.size()).begin; });
   {
@@ -292,14 +308,19 @@ void MpiComm::broadcast_raw(void* data, std::size_t bytes, int root, Traffic kin
       .collective = Collective::broadcast, .count = bytes, .root = root, .kind = kind};
   const auto others = members_.size() - 1;
   count(kind, rank_ == root ? others * bytes : 0, rank_ == root ? 0 : bytes);
-  HostMemory host(rank_ == root ? HostMemory::Use::read : HostMemory::Use::write, data, bytes);
+  const auto use = rank_ == root ? Use::read : Use::write;
   Inside inside(*this);
   if (bytes <= kSmall) {
+    HostMemory host(use, data, bytes);
     spread(call, {host.data(), bytes});
+    if (rank_ != root) host.store();
+  } else if (begin_large(call, data, bytes)) {
+    by_nccl(call, data, data);
   } else {
-    broadcast_large(call, {host.data(), bytes});
+    MessageMemory memory(use, data, bytes);
+    broadcast_large(call, {memory.data(), bytes});
+    if (rank_ != root) memory.store();
   }
-  if (rank_ != root) host.store();
   inside.leave();
 }
 
@@ -307,18 +328,22 @@ void MpiComm::all_gather_raw(const void* mine, std::size_t bytes, void* all, Tra
   const CollectiveCall call{.collective = Collective::all_gather, .count = bytes, .kind = kind};
   const std::size_t p = members_.size();
   count(kind, (p - 1) * bytes, (p - 1) * bytes);
-  const HostMemory source(mine, bytes);
-  HostMemory target(HostMemory::Use::write, all, p * bytes);
   Inside inside(*this);
   if (bytes <= kSmall) {
+    const HostMemory source(mine, bytes);
+    HostMemory target(Use::write, all, p * bytes);
     gather_small(call, {source.data(), bytes}, {target.data(), p * bytes});
+    target.store();
+  } else if (begin_large(call, all, p * bytes)) {
+    by_nccl(call, mine, all);
   } else {
-    rounds(call);
+    const MessageMemory source(mine, bytes);
+    MessageMemory target(Use::write, all, p * bytes);
     const Slices slices(size(), [&](int r) { return static_cast<std::size_t>(r) * bytes; });
-    std::memmove(target.data() + slices.begin(rank_), source.data(), bytes);
+    target.put(slices.begin(rank_), source);
     gather_slices(slices, target.data());
+    target.store();
   }
-  target.store();
   inside.leave();
 }
 

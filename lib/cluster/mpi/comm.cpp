@@ -39,13 +39,15 @@ void MpiComm::send_bytes(int to, int tag, std::span<const std::byte> data, Traff
   HETSGD_CHECK_LT(to, size());
   check_tag(tag);
   world().safepoint();
-  const HostMemory source(data.data(), data.size());
+  cuda::ExchangeMemory* const gpu = exchange_for(data.data(), data.size());
+  const HostMemory source(data.data(), gpu ? 0 : data.size());
   const std::span<const std::byte> part(source.data(), data.size());
   count(kind, data.size(), 0);
   // What is copied in a blink is not worth two looks at the clock.
   const bool timed = data.size() > kHeadData;
   const Seconds begin = timed ? world().now() : Seconds(0);
-  transport_.send(world_rank(to), transport_.tags().message(group_->number, tag), {&part, 1}, kind);
+  transport_.send(world_rank(to), transport_.tags().message(group_->number, tag), {&part, 1}, kind,
+                  gpu);
   if (timed) World::current().ledger.communicate += world().now() - begin;
   world().safepoint();
 }
@@ -55,7 +57,7 @@ Envelope MpiComm::receive_bytes(int from, int tag, std::span<std::byte> data) {
   HETSGD_CHECK_LT(from, size());
   check_tag(tag);
   world().safepoint();
-  HostMemory target(HostMemory::Use::write, data.data(), data.size());
+  MessageMemory target(HostMemory::Use::write, data.data(), data.size());
   HeadReceive head(transport_, from == kAnySource ? from : world_rank(from),
                    transport_.tags().message(group_->number, tag), [](int source, int mpi_tag) {
                      return blocked_in_receive(source, mpi_tag % Tags::kUserTags);
@@ -69,7 +71,7 @@ Envelope MpiComm::receive_bytes(int from, int tag, std::span<std::byte> data) {
                     rank_, data.size(), tag, envelope.source, info.bytes));
   }
   count(static_cast<Traffic>(info.kind), 0, data.size());
-  head.take({target.data(), data.size()});
+  head.take(target);
   target.store();
   world().safepoint();
   return envelope;

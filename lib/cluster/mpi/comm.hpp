@@ -5,7 +5,8 @@
 // anybody writing to memory that is gone; MPI cannot cancel its own. Calls that differ between
 // ranks must be an error that names both, not a hang. And a split needs no communicator, whose
 // making blocks. Nothing is lost: the algorithms are those that MPI libraries use for non-blocking
-// collectives, and large data go from user memory to user memory without a copy.
+// collectives, and large data go from user memory to user memory without a copy. Memory of GPUs:
+// message_memory.hpp, and NCCL, whose collectives can be given up and know of no MPI.
 //   all_reduce      small: all to all, each adds everything. Large: rank r gets the r-th slice of
 //                   all, adds, and sends the result to all: 2 (p-1)/p n bytes each way.
 //   reduce_scatter  the first half of it
@@ -14,7 +15,9 @@
 //   broadcast       small: the same, with the data. Large: slices from the root, then all_gather.
 //
 // Differing calls. Small messages carry the caller's call, and a large collective begins with the
-// messages of a barrier: every rank hears, at least through others, of every call.
+// messages of a barrier: every rank hears, at least through others, of every call, and whether all
+// buffers lie in memory of GPUs. If so, and if NCCL works between these (asked once per group), it
+// does the rest.
 #pragma once
 
 #include <memory>
@@ -22,6 +25,8 @@
 
 #include "cluster/collective_call.hpp"
 #include "cluster/comm.hpp"
+#include "cluster/mpi/gpu_ranks.hpp"
+#include "cluster/mpi/message_memory.hpp"
 #include "cluster/mpi/transport.hpp"
 
 namespace hetsgd::mpi {
@@ -32,6 +37,7 @@ class Groups {
   virtual ~Groups() = default;
   // A number that no group of the run has had. Asked of rank 0; the caller blocks.
   virtual int new_group() = 0;
+  virtual GpuRanks& gpus() = 0;
 };
 
 // A group as this rank knows it; shared by the communicators of its processes.
@@ -42,6 +48,8 @@ struct Group {
   std::atomic<std::uint32_t> calls = 0;  // collectives so far: numbers their messages
   std::atomic<bool> inside = false;      // a process of this rank is in one
   Room scratch;                          // of that process
+  bool knows_nccl = false;               // whether it works here
+  cuda::NcclRank* nccl = nullptr;        // null: it does not
 };
 
 class MpiComm final : public Comm {
@@ -86,10 +94,13 @@ class MpiComm final : public Comm {
   bool receive_small(int from, const CollectiveCall& call, std::span<std::byte> data);
   void gather_small(const CollectiveCall& call, std::span<const std::byte> mine,
                     std::span<std::byte> all);
-  void rounds(const CollectiveCall& call);
+  bool rounds(const CollectiveCall& call, bool mine = true);
+  bool begin_large(const CollectiveCall& call, const void* memory, std::size_t bytes);
+  void ask_for_nccl(CollectiveCall call);
+  void by_nccl(const CollectiveCall& call, const void* in, void* out);
   void spread(const CollectiveCall& call, std::span<std::byte> data);
   void reduce_small(const CollectiveCall& call, void* data);
-  void reduce_slices(const CollectiveCall& call, void* data, const Slices& slices);
+  void reduce_slices(const CollectiveCall& call, MessageMemory& memory, const Slices& slices);
   void gather_slices(const Slices& slices, std::byte* data);
   void broadcast_large(const CollectiveCall& call, std::span<std::byte> data);
 

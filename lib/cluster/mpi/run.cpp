@@ -28,14 +28,6 @@ struct RankReport {
   Seconds elapsed{0}, fenced{0}, clock_offset{0};
 };
 
-// The bytes, not the times.
-void add_bytes(const Ledger& from, Ledger& to) {
-  for (std::size_t kind = 0; kind < to.bytes_sent.size(); ++kind) {
-    to.bytes_sent[kind] += from.bytes_sent[kind];
-    to.bytes_received[kind] += from.bytes_received[kind];
-  }
-}
-
 }  // namespace
 
 Run::Run(const ClusterOptions& options, const Placement& placement)
@@ -48,7 +40,8 @@ Run::Run(const ClusterOptions& options, const Placement& placement)
       workers_(options.workers),
       host_(options.service_rank ? size_ - 1 : 0),
       world_(
-          std::max(1, static_cast<int>(placement.cores.size()) / environment_.rank().local_size)) {
+          std::max(1, static_cast<int>(placement.cores.size()) / environment_.rank().local_size)),
+      gpus_(options.all_reduce, placement.device.gpu) {
   world_.set_crowded(placement.crowded);
   std::vector<int> all(static_cast<std::size_t>(workers_));
   std::iota(all.begin(), all.end(), 0);
@@ -85,6 +78,7 @@ ClusterReport Run::run(const std::function<void(Node&)>& worker) {
   } else {
     finish();
   }
+  gpus_.close();  // where it failed before all had come to the end
   const auto failure = coordinator_.end_run();
   if (failure || error) environment_.note_failure();
   if (error && size_ == 1) std::rethrow_exception(error);  // as it was thrown
@@ -136,6 +130,7 @@ std::int64_t Run::start_clock() {
 
 void Run::finish() {
   reports_ = coordinator_.end(report_of_this_rank());
+  gpus_.close();
   ended_ = true;
 }
 
@@ -149,6 +144,17 @@ void Run::set_up(Process& me, bool pin) {
   if (pin) pinned_ = pinned;
   me.device = threads::make_device(placement_.device, options_.precision);
   me.device_text = threads::device_text(placement_.device, pinned);
+  if (takes_gpu_memory()) me.exchange = cuda::make_exchange_memory(placement_.device.gpu);
+}
+
+// MPI, of this rank's GPU.
+bool Run::takes_gpu_memory() const {
+  if (placement_.device.gpu < 0 || options_.all_reduce == AllReduce::host) return false;
+  if (mpi_cuda_aware()) return true;
+  if (options_.all_reduce != AllReduce::mpi) return false;
+  throw with_hint(
+      device_error("--all-reduce mpi: this MPI library takes no pointers to GPU memory"),
+      "use --all-reduce auto, or an MPI library built with CUDA (mpirun hetsgd doctor tells)");
 }
 
 void Run::start_worker(const std::function<void(Node&)>& worker) {
@@ -286,8 +292,8 @@ std::vector<std::byte> Run::report_of_this_rank() const {
     mine.ledger = process->ledger;
     device = process->device_text;
   }
-  for (const auto& process : world_.processes()) {  // what a companion sends, its worker has sent
-    if (process->kind == ProcessKind::companion) add_bytes(process->ledger, mine.ledger);
+  for (const auto& process : world_.processes()) {
+    if (process->kind == ProcessKind::companion) mine.ledger.add_traffic(process->ledger);
   }
   mine.fenced = world_.fenced();
   mine.clock_offset = std::chrono::nanoseconds(offset_ns_);

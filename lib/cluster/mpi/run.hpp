@@ -52,6 +52,7 @@ class Run final : public Local, public Groups {
   }
   std::optional<Seconds> blocked(std::vector<BlockedProcess>& waiting) override;
   int new_group() override;
+  GpuRanks& gpus() override { return gpus_; }
 
  private:
   friend class MpiNode;
@@ -72,6 +73,7 @@ class Run final : public Local, public Groups {
   void fence_together(MpiComm& comm, FunctionRef fn);
   void fenced_by_me(World::Lock& lock, bool together, FunctionRef fn);
   void set_up(Process& me, bool pin);
+  bool takes_gpu_memory() const;
   std::int64_t measure_offset();
   std::int64_t start_clock();
   void finish();
@@ -90,6 +92,7 @@ class Run final : public Local, public Groups {
   MPI_Comm messages_ = MPI_COMM_NULL;
   std::unique_ptr<Transport> transport_;
   std::atomic<const Transport*> started_ = nullptr;  // for the channel's thread
+  GpuRanks gpus_;
   std::shared_ptr<Group> everybody_;
   std::atomic<int> callers_ = 0;  // nodes so far
   std::atomic<bool> ended_ = false;

@@ -128,7 +128,7 @@ void MpiService::serve() {
 void MpiService::handle(HeadReceive& head) {
   const std::size_t bytes = head.info().bytes;
   std::byte* message = message_.reserve(bytes);
-  head.take({message, bytes});
+  head.take(std::span(message, bytes));
   RequestInfo info;
   std::memcpy(&info, message, sizeof info);
   const auto request_bytes = static_cast<std::size_t>(info.request_bytes);

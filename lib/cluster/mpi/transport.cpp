@@ -33,12 +33,6 @@ void for_each_piece(std::size_t bytes, Fn fn) {
   }
 }
 
-bool test(MPI_Request& request, MPI_Status* status = MPI_STATUS_IGNORE) {
-  int complete = 0;
-  check(MPI_Test(&request, &complete, status), "MPI_Test");
-  return complete != 0;
-}
-
 // Returns when `done`, or after the limit.
 template <class Done>
 void settle(Seconds limit, Done done) {
@@ -51,12 +45,13 @@ void settle(Seconds limit, Done done) {
 // The bytes of several parts, read on and on.
 class Transport::Reader {
  public:
-  explicit Reader(std::span<const std::span<const std::byte>> parts) : parts_(parts) {}
+  Reader(std::span<const std::span<const std::byte>> parts, cuda::ExchangeMemory* gpu)
+      : parts_(parts), gpu_(gpu) {}
   void read(std::byte* to, std::size_t bytes) {
     while (bytes > 0) {
       const auto part = parts_.front().subspan(at_);
       const std::size_t n = std::min(bytes, part.size());
-      if (n > 0) std::memcpy(to, part.data(), n);
+      if (n > 0) gpu_ ? gpu_->copy(to, part.data(), n) : void(std::memcpy(to, part.data(), n));
       to += n;
       bytes -= n;
       at_ += n;
@@ -66,7 +61,9 @@ class Transport::Reader {
       }
     }
   }
-  bool in_last_part() const { return parts_.size() == 1; }
+  cuda::ExchangeMemory* gpu() const { return gpu_; }
+  // What is left lies together in memory of the host.
+  bool can_skip() const { return parts_.size() == 1 && !gpu_; }
   // The next bytes of the last part, where they lie.
   std::span<const std::byte> skip(std::size_t bytes) {
     const auto skipped = parts_.front().subspan(at_, bytes);
@@ -76,6 +73,7 @@ class Transport::Reader {
 
  private:
   std::span<const std::span<const std::byte>> parts_;
+  cuda::ExchangeMemory* const gpu_;
   std::size_t at_ = 0;
 };
 
@@ -92,78 +90,23 @@ Tags::Tags() {
   }
 }
 
-// --- sends
-
-Sends& Sends::get() {
-  static Sends* sends = new Sends;  // never destroyed: MPI may still read from the buffers
-  return *sends;
-}
-
-std::unique_ptr<Sends::Buffer> Sends::take(std::size_t bytes) {
-  const std::size_t capacity = std::bit_ceil(std::max(bytes, std::size_t{256}));
-  {
-    const std::lock_guard guard(mutex_);
-    auto& list = free_[static_cast<std::size_t>(std::countr_zero(capacity))];
-    if (!list.empty()) {
-      auto buffer = std::move(list.back());
-      list.pop_back();
-      return buffer;
-    }
-  }
-  auto buffer = std::make_unique<Buffer>();
-  buffer->capacity = capacity;
-  buffer->data = std::make_unique_for_overwrite<std::byte[]>(capacity);
-  return buffer;
-}
-
-void Sends::give(std::unique_ptr<Buffer> buffer) {
-  free_[static_cast<std::size_t>(std::countr_zero(buffer->capacity))].push_back(std::move(buffer));
-}
-
-void Sends::watch(std::unique_ptr<Buffer> buffer) {
-  const bool complete = test(buffer->request);
-  const std::lock_guard guard(mutex_);
-  if (complete) return give(std::move(buffer));
-  on_their_way_.push_back(std::move(buffer));
-  unfinished_ = on_their_way_.size();
-}
-
-bool Sends::reap(std::size_t count) {
-  if (idle()) return false;
-  const std::lock_guard guard(mutex_);
-  bool any = false;
-  for (std::size_t i = std::min(count, on_their_way_.size()); i > 0; --i) {
-    if (next_ >= on_their_way_.size()) next_ = 0;
-    if (!test(on_their_way_[next_]->request)) {
-      ++next_;
-      continue;
-    }
-    any = true;
-    std::swap(on_their_way_[next_], on_their_way_.back());
-    give(std::move(on_their_way_.back()));
-    on_their_way_.pop_back();
-  }
-  unfinished_ = on_their_way_.size();
-  return any;
-}
-
 // --- transport
 
 void Transport::send(int to, int tag, std::span<const std::span<const std::byte>> parts,
-                     Traffic kind) {
+                     Traffic kind, cuda::ExchangeMemory* gpu) {
   Sends& sends = Sends::get();
   std::size_t bytes = 0;
   for (const auto part : parts) bytes += part.size();
   const HeadInfo info{bytes, sent_++, static_cast<std::int32_t>(kind)};
-  Reader reader(parts);
+  Reader reader(parts, gpu);
   const std::size_t first = std::min(bytes, kHeadData);
   auto head = sends.take(sizeof info + first);
-  std::memcpy(head->data.get(), &info, sizeof info);
-  reader.read(head->data.get() + sizeof info, first);
+  std::memcpy(head->data, &info, sizeof info);
+  reader.read(head->data + sizeof info, first);
   const std::size_t rest = bytes - first;
-  const bool asks = rest >= kWorthWaiting && rest <= kLargestRequest && reader.in_last_part();
-  check((asks ? MPI_Issend : MPI_Isend)(head->data.get(), static_cast<int>(sizeof info + first),
-                                        MPI_BYTE, to, tag, comm_, &head->request),
+  const bool asks = rest >= kWorthWaiting && rest <= kLargestRequest && reader.can_skip();
+  check((asks ? MPI_Issend : MPI_Isend)(head->data, static_cast<int>(sizeof info + first), MPI_BYTE,
+                                        to, tag, comm_, &head->request),
         "MPI_Isend");
   if (asks) settle(kProbeWait, [&] { return test(head->request); });
   const bool awaited = asks && head->request == MPI_REQUEST_NULL;
@@ -183,15 +126,15 @@ void Transport::send_pieces(int to, int tag, Reader& reader, std::size_t bytes) 
   std::unique_ptr<Sends::Buffer> probe;
   std::optional<Requests> direct;
   for_each_piece(bytes, [&](std::size_t at, std::size_t n) {
-    if (!direct && probe && reader.in_last_part() && test(probe->request)) {
+    if (!direct && probe && reader.can_skip() && test(probe->request)) {
       direct.emplace(*this, "sends");
     }
     if (direct) return direct->send(to, tag, reader.skip(n));
-    auto piece = sends.take(n);
-    reader.read(piece->data.get(), n);
+    auto piece = sends.take(n, reader.gpu());
+    reader.read(piece->data, n);
     const bool probes = at == 0 && n < bytes;
-    check((probes ? MPI_Issend : MPI_Isend)(piece->data.get(), static_cast<int>(n), MPI_BYTE, to,
-                                            tag, comm_, &piece->request),
+    check((probes ? MPI_Issend : MPI_Isend)(piece->data, static_cast<int>(n), MPI_BYTE, to, tag,
+                                            comm_, &piece->request),
           "MPI_Isend");
     if (probes) {
       probe = std::move(piece);
@@ -264,6 +207,14 @@ void HeadReceive::take(std::span<std::byte> message) {
   const auto first = data();
   if (!first.empty()) std::memcpy(message.data(), first.data(), first.size());
   take_rest(message.subspan(first.size()));
+}
+
+void HeadReceive::take(const MessageMemory& message) {
+  const std::span<std::byte> all(message.data(), message.size());
+  if (!message.gpu()) return take(all);
+  const auto first = data();
+  message.gpu()->copy(all.data(), first.data(), first.size());
+  take_rest(all.subspan(first.size()));
 }
 
 void HeadReceive::take_rest(std::span<std::byte> rest) {

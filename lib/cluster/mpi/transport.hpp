@@ -16,6 +16,10 @@
 // goes straight from the caller's memory. Who has sent need not wait: the channel's thread drives
 // what is unfinished.
 //
+// Memory of GPUs, where the library takes pointers to it. The head lies in host memory; the pieces
+// are copied into buffers on the GPU, and nothing goes straight from the caller's memory, which
+// another process may not be able to open (cuda/rank_gpu.hpp).
+//
 // Tags. [type 2 bits | group 12 to 15 bits | user's tag 14 bits], and for pieces
 // [type | number of the message], so that pieces of two messages never mix, whoever receives them.
 #pragma once
@@ -31,6 +35,7 @@
 
 #include "cluster/comm.hpp"
 #include "cluster/mpi/environment.hpp"
+#include "cluster/mpi/message_memory.hpp"
 #include "cluster/threads/world.hpp"
 
 namespace hetsgd::mpi {
@@ -63,6 +68,9 @@ class Tags {
   int bits_ = 31;
 };
 
+// True: the request is complete.
+bool test(MPI_Request& request, MPI_Status* status = MPI_STATUS_IGNORE);
+
 // Buffers on their way. Outlives the run: a message that nobody receives stays on its way.
 class Sends {
  public:
@@ -70,9 +78,11 @@ class Sends {
   struct Buffer {
     MPI_Request request = MPI_REQUEST_NULL;
     std::size_t capacity = 0;
-    std::unique_ptr<std::byte[]> data;
+    std::byte* data = nullptr;  // `host`, or memory of the rank's GPU
+    std::unique_ptr<std::byte[]> host;
   };
-  std::unique_ptr<Buffer> take(std::size_t bytes);
+  // gpu: null for host memory.
+  std::unique_ptr<Buffer> take(std::size_t bytes, cuda::ExchangeMemory* gpu = nullptr);
   // Keeps the buffer until its request is complete.
   void watch(std::unique_ptr<Buffer> buffer);
   // Looks after at most `count` that were unfinished; true: some have finished.
@@ -84,8 +94,9 @@ class Sends {
 
   std::mutex mutex_;  // guards all below
   std::vector<std::unique_ptr<Buffer>> on_their_way_;
-  std::size_t next_ = 0;                                       // to look after
-  std::array<std::vector<std::unique_ptr<Buffer>>, 32> free_;  // by size class
+  std::size_t next_ = 0;                                              // to look after
+  using Free = std::array<std::vector<std::unique_ptr<Buffer>>, 32>;  // by size class
+  Free free_, free_on_gpu_;
   std::atomic<std::size_t> unfinished_ = 0;
 };
 
@@ -108,8 +119,9 @@ class Transport {
   const Tags& tags() const { return tags_; }
   int rank() const { return rank_; }  // in the world, as all ranks here
 
-  // The parts, one after the other, are one message.
-  void send(int to, int tag, std::span<const std::span<const std::byte>> parts, Traffic kind);
+  // The parts, one after the other, are one message; in host memory, or complete in that of `gpu`.
+  void send(int to, int tag, std::span<const std::span<const std::byte>> parts, Traffic kind,
+            cuda::ExchangeMemory* gpu = nullptr);
   bool poll(int from, int tag);
   // Processes that have receives posted.
   bool still_receives() const { return receivers_ > 0; }
@@ -151,6 +163,7 @@ class HeadReceive final : public threads::Poll {
   std::span<const std::byte> data() const;  // the message's first bytes
   // The message, whose length the caller knows, into the caller's memory.
   void take(std::span<std::byte> message);
+  void take(const MessageMemory& message);
   // The bytes that come after the head.
   void take_rest(std::span<std::byte> rest);
 

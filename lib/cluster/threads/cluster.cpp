@@ -60,6 +60,10 @@ class ThreadsCluster final : public Cluster {
     if (options_.all_reduce == AllReduce::automatic || options_.all_reduce == AllReduce::host) {
       return;
     }
+    if (options_.all_reduce == AllReduce::mpi) {
+      throw with_hint(usage_error("--all-reduce mpi: found --cluster threads, expected mpi"),
+                      "between GPUs of one process: nccl, ring or tree");
+    }
     std::vector<int> gpus;
     for (const DeviceSpec& device : devices_) {
       if (device.gpu >= 0) gpus.push_back(device.gpu);

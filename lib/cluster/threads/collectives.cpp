@@ -195,6 +195,7 @@ bool ThreadsComm::meet(const CollectiveCall& call, const void* in, void* out, bo
   if (devices == 0) {
     move(round, rank_);
   } else {
+    World::current().ledger.count(group_->gpu_path());
     try {
       group_->between_gpus->move(rank_, call, round.in, round.out);
     } catch (...) {  // the others are not kept waiting; all end at their next safepoint

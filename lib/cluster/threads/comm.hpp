@@ -60,10 +60,13 @@ class Group {
   const std::vector<int> gpus;
   const AllReduce all_reduce;
   const std::unique_ptr<cuda::GpuGroup> between_gpus;  // null: through host memory
-  std::vector<Mailbox> mailboxes;                      // by rank
-  std::vector<Exchanges> exchanges;                    // by rank
-  std::vector<std::uint64_t> passed;                   // collectives that each rank has completed
-  std::vector<char> inside;                            // a process of the rank is in a collective
+  GpuPath gpu_path() const {
+    return between_gpus->method() == AllReduce::nccl ? GpuPath::nccl : GpuPath::peers;
+  }
+  std::vector<Mailbox> mailboxes;     // by rank
+  std::vector<Exchanges> exchanges;   // by rank
+  std::vector<std::uint64_t> passed;  // collectives that each rank has completed
+  std::vector<char> inside;           // a process of the rank is in a collective
   std::array<Round, 2> rounds;
 };
 

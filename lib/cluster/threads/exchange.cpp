@@ -113,6 +113,7 @@ void ThreadsComm::finish_exchange(World::Lock& lock, PostedExchange& mine, Traff
   lock.unlock();
   const Seconds begin = world.now();
   if (mine.on_device) {
+    World::current().ledger.count(GpuPath::peers);
     try {
       group_->between_gpus->fetch(rank_, mine.peer, other.out.data(), mine.in.data(),
                                   mine.in.size());

@@ -5,12 +5,22 @@
 // their buffers, wherever these lie. On a CPU nothing is copied.
 #pragma once
 
+#include <chrono>
 #include <cstddef>
 #include <span>
 
 #include "cluster/threads/world.hpp"
 
 namespace hetsgd::threads {
+
+// Runs `copy`, whose time is communication of the calling process.
+template <class Copy>
+void communicating(Copy&& copy) {
+  using Clock = std::chrono::steady_clock;
+  const auto begin = Clock::now();
+  copy();
+  World::current().ledger.communicate += Clock::now() - begin;
+}
 
 // True if the calling process has a device and the host does not reach `memory`, of `bytes` > 0.
 bool is_device_memory(const void* memory, std::size_t bytes);

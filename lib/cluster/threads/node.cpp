@@ -124,17 +124,7 @@ void Run::worker_left(int rank) {
   for (const auto& service : services_) service->left(rank);
 }
 
-namespace {
-
-// The bytes, not the times.
-void add_bytes(const Ledger& from, Ledger& to) {
-  for (std::size_t kind = 0; kind < to.bytes_sent.size(); ++kind) {
-    to.bytes_sent[kind] += from.bytes_sent[kind];
-    to.bytes_received[kind] += from.bytes_received[kind];
-  }
-}
-
-}  // namespace
+namespace {}  // namespace
 
 ClusterReport Run::report() const {
   ClusterReport report;
@@ -146,7 +136,7 @@ ClusterReport Run::report() const {
   }
   for (const auto& process : world_.processes()) {  // what a companion sends, its worker has sent
     if (process->kind != ProcessKind::companion) continue;
-    add_bytes(process->ledger, report.workers[static_cast<std::size_t>(process->rank)].ledger);
+    report.workers[static_cast<std::size_t>(process->rank)].ledger.add_traffic(process->ledger);
   }
   report.fenced = world_.fenced();
   return report;

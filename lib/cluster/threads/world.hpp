@@ -32,6 +32,10 @@
 #include "cluster/node.hpp"
 #include "core/units.hpp"
 
+namespace hetsgd::cuda {
+class ExchangeMemory;
+}
+
 namespace hetsgd::threads {
 
 // Ends a process whose run is aborted. Not a std::exception, so that algorithm code does not catch
@@ -109,7 +113,9 @@ struct Process {
   std::unique_ptr<Device> device;  // made by its own thread; null for services
   std::string device_text;         // WorkerReport.device
   std::array<Room, 2> staging;     // host_memory.hpp
-  Ledger ledger;                   // written by its own thread only
+  // Where MPI takes pointers to GPU memory and the device is a GPU (mpi/message_memory.hpp).
+  std::shared_ptr<cuda::ExchangeMemory> exchange;
+  Ledger ledger;          // written by its own thread only
   Seconds delay_owed{0};  // straggler delay asked for and not yet made; < 0: made in excess
   std::thread thread;
 

@@ -1,0 +1,67 @@
+// The GPU of one process of an mpi run, for exchanges with the GPUs of other processes.
+//
+// Two ways go from GPU to GPU without the host: NCCL's collectives (NcclRank), and an MPI library
+// that takes pointers to GPU memory (ExchangeMemory).
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <memory>
+#include <span>
+#include <string>
+
+#include "cluster/collective_call.hpp"
+
+namespace hetsgd::cuda {
+
+// What decides whether NCCL works between ranks; travels between them.
+struct RankGpu {
+  std::array<char, 16> uuid{};  // of the GPU: the same in all processes, whatever its number there
+  int nccl_version = 0;         // 22809; 0: there is no NCCL
+};
+RankGpu rank_gpu(int gpu);
+
+// Why NCCL cannot work between the GPUs of these ranks; empty: it can.
+std::string nccl_problem(std::span<const RankGpu> ranks);
+
+using NcclId = std::array<char, 128>;
+// Of a new communicator; made by one rank and given to all. Errors (device).
+NcclId make_nccl_id();
+
+// One rank of a communicator between processes. No call waits for another rank: the caller asks
+// done() again and again. One thread at a time.
+class NcclRank {
+ public:
+  virtual ~NcclRank() = default;
+  // Starts this rank's share when done(). Memory as in GpuGroup::move, of its own GPU, and ready.
+  virtual void start(const CollectiveCall& call, const void* in, void* out) = 0;
+  // True: all ranks have joined, and what was started has ended. Errors (device): it never will.
+  virtual bool done() = 0;
+  // Nothing of it runs on the GPU any more, and nothing can be started.
+  virtual void abort() noexcept = 0;
+};
+// Joins the communicator as `rank` of `size`, on GPU `gpu`. Errors (device).
+std::unique_ptr<NcclRank> join_nccl(const NcclId& id, int gpu, int rank, int size);
+
+// GPU memory that is handed to MPI, and what is done with it. Not of the device's pool: only memory
+// of cudaMalloc can be opened by another process, which is how an MPI library copies from one
+// process' GPU to another's. Of one thread.
+class ExchangeMemory {
+ public:
+  virtual ~ExchangeMemory() = default;
+  // What a call of Comm needs at the same time: what it sends, what it changes, what others bring.
+  enum class Room { source, target, contributions };
+  // Grows and never shrinks; contents are undefined after growth. Errors (device): no memory.
+  virtual std::byte* reserve(Room room, std::size_t bytes) = 0;
+  // Memory that stays until the process ends: the buffers of sends, which are used again and again.
+  virtual std::byte* allocate(std::size_t bytes) = 0;
+  // Between any two of host memory and the GPU's; returns when `to` is complete.
+  virtual void copy(void* to, const void* from, std::size_t bytes) = 0;
+  // out = in reduced in order, n elements each, in the GPU's memory; returns when it is complete.
+  virtual void reduce(std::span<const void* const> in, void* out, std::size_t n, Element element,
+                      ReduceOp op) = 0;
+};
+// Shared, so that who keeps it need not know the type.
+std::shared_ptr<ExchangeMemory> make_exchange_memory(int gpu);
+
+}  // namespace hetsgd::cuda

@@ -1,0 +1,49 @@
+#include "cluster/mpi/gpu_ranks.hpp"
+
+#include "core/error.hpp"
+
+namespace hetsgd::mpi {
+
+namespace {
+
+class ForNccl final : public threads::Poll {
+ public:
+  ForNccl(cuda::NcclRank& nccl, const char* what) : nccl_(nccl), what_(what) {}
+  bool done() override { return nccl_.done(); }
+  void cancel() override { nccl_.abort(); }
+  std::string describe() const override { return what_; }
+  bool transfers() const override { return true; }
+
+ private:
+  cuda::NcclRank& nccl_;
+  const char* const what_;
+};
+
+}  // namespace
+
+bool GpuRanks::can_use_nccl(std::span<const cuda::RankGpu> ranks) const {
+  const std::string problem = cuda::nccl_problem(ranks);
+  if (!problem.empty() && method_ == AllReduce::nccl) {
+    throw with_hint(device_error("--all-reduce nccl: {}", problem),
+                    "--all-reduce auto does without NCCL where it cannot work");
+  }
+  return problem.empty();
+}
+
+cuda::NcclRank& GpuRanks::join(threads::World& world, const cuda::NcclId& id, int rank, int size) {
+  auto made = cuda::join_nccl(id, gpu_, rank, size);
+  cuda::NcclRank& nccl = *made;
+  {
+    const std::lock_guard guard(mutex_);
+    joined_.push_back(std::move(made));
+  }
+  await(world, nccl, "waits for the others to join NCCL");
+  return nccl;
+}
+
+void await(threads::World& world, cuda::NcclRank& nccl, const char* what) {
+  ForNccl poll(nccl, what);
+  world.poll_until(poll, &Ledger::communicate);
+}
+
+}  // namespace hetsgd::mpi

@@ -43,6 +43,8 @@ done
 
 # The C library, which every Linux has.
 readonly of_the_machine='^(linux-vdso|ld-linux-x86-64|libc|libm|libdl|libpthread|librt|libresolv|libutil)\.so'
+# Of CUDA's, what only a benchmark uses: as cuBLAS, it is on a machine with a GPU, and it is large.
+readonly of_cuda='^(libcusparse|libnvJitLink)\.so'
 # Fabrics that want libraries of their makers, and OpenSHMEM: a cluster that has them has its own Open MPI.
 readonly left_out='_(ofi|ucx|psm|psm2|openib|flux|simulator|gridengine)\.so$|mca_(memheap|scoll|spml|sshmem)_|monitoring|msgq'
 
@@ -70,6 +72,7 @@ copy_libraries() {
   local name path
   elf_files "$folder" | xargs -d '\n' ldd 2>/dev/null | awk '$2 == "=>" { print $1, $3 }' | sort -u |
     while read -r name path; do
+      [[ $name =~ $of_cuda ]] && continue
       [[ $name =~ $of_the_machine ]] && ! { $with_libc && [[ $name == lib[cmdpr]* && $path == /* ]]; } && continue
       [[ $path == /* ]] || { echo "bundle.sh: $name, which the program needs, is not on this machine" >&2; exit 1; }
       [[ $path == "$(realpath "$folder")"/* ]] || cp -nL "$path" "$folder/lib/$name"
@@ -100,6 +103,8 @@ copy_open_mpi() {
 export OPAL_PREFIX=$root OPAL_BINDIR=$root/bin OPAL_PKGLIBDIR=$root/plugins OPAL_PKGDATADIR=$root/share/openmpi
 export OPAL_SYSCONFDIR=$root/etc PMIX_INSTALL_PREFIX=$root/pmix PMIX_LIBDIR=$root/pmix/lib
 export PMIX_PKGLIBDIR=$root/pmix/lib/pmix OMPI_MCA_orte_launch_agent=$root/bin/orted
+# Its own libraries first, for the programs that it starts too: a machine's Open MPI would not go with these plugins.
+export LD_LIBRARY_PATH=$root/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
 # Without ssh and rsh there is one node, or Slurm; Open MPI would refuse to start anything.
 if [ -z "${OMPI_MCA_plm_rsh_agent:-}" ] && ! command -v ssh >/dev/null && ! command -v rsh >/dev/null; then
   export OMPI_MCA_plm=^rsh
@@ -122,6 +127,19 @@ END
   chmod +x "$folder/bin/mpirun" "$root/bin/orted"
 }
 
+# link_open_mpi: openmpi/lib, with what launcher, daemon, plugins and libmpi need and nothing else. lib/ itself may hold
+# a C library, and goes before no machine's for programs that are not of the bundle.
+link_open_mpi() {
+  local name
+  mkdir "$folder/openmpi/lib"
+  { elf_files "$folder/openmpi"; ls "$folder"/lib/libmpi.so*; } | xargs -d '\n' ldd 2>/dev/null |
+    awk '$2 == "=>" { print $1 } END { print "libmpi.so.40" }' | sort -u |
+    while read -r name; do
+      [[ $name =~ $of_the_machine || $name =~ ^lib(stdc\+\+|gcc_s)\.so || ! -e $folder/lib/$name ]] ||
+        ln -s "../../lib/$name" "$folder/openmpi/lib/$name"
+    done
+}
+
 copy_tests() {
   local program
   mkdir -p "$folder/tests" "$folder/scripts/peers"
@@ -137,6 +155,7 @@ set_search_path() {
   local file
   elf_files "$folder" | while read -r file; do
     chmod u+w "$file"
+    strip --strip-unneeded "$file"
     patchelf --set-rpath "\$ORIGIN/$(realpath --relative-to="$(dirname "$file")" "$folder/lib")" "$file"
   done
 }
@@ -184,11 +203,15 @@ END
 
 Several processes: bin/mpirun -n 4 bin/hetsgd train ... is a complete Open MPI over TCP and shared memory; on several
 nodes the folder has to lie under the same path. A cluster's own Open MPI 4 or 5 comes first when its folder stands in
-LD_LIBRARY_PATH (module load openmpi), together with its own mpirun or srun. Any other MPI: build hetsgd there.
+LD_LIBRARY_PATH (module load openmpi), together with its own mpirun or srun; bin/mpirun takes the bundle's. Any other MPI: build hetsgd there.
 END
   fi
   if [[ -d $folder/tests ]]; then
-    printf '\nscripts/gpu-check.sh -o gpu.json runs the GPU tests and benchmarks.\n' >>"$folder/README.txt"
+    cat >>"$folder/README.txt" <<'END'
+
+scripts/gpu-check.sh -o gpu.json runs the GPU tests and benchmarks. Its part "kernels" needs cuSPARSE and nvJitLink of
+CUDA's major version too, found as cuBLAS is.
+END
   fi
   { echo; "$folder/bin/hetsgd" --version; } >>"$folder/README.txt"
 }
@@ -200,7 +223,7 @@ check_libraries() {
   while read -r file; do
     while read -r line; do
       read -r name _ path _ <<<"$line"
-      [[ $(basename "$name") =~ $of_the_machine || $path == "$root"/* ]] && continue
+      [[ $(basename "$name") =~ $of_the_machine || $name =~ $of_cuda || $path == "$root"/* ]] && continue
       echo "bundle.sh: $file: $line: not from the bundle" >&2
       bad=1
     done < <(env -u LD_LIBRARY_PATH ldd "$(realpath "$file")" | sed 's/^[[:space:]]*//' | grep -v 'statically linked')
@@ -254,7 +277,7 @@ check() {
   esac
 }
 
-for tool in patchelf file objdump ldd; do
+for tool in patchelf file objdump strip ldd; do
   command -v $tool >/dev/null || { echo "bundle.sh: found no $tool; scripts/setup-debian.sh installs it" >&2; exit 1; }
 done
 if $check_only; then
@@ -269,6 +292,7 @@ cp "$build/apps/hetsgd/hetsgd" "$folder/bin/"
 if $tests; then copy_tests; fi
 if [[ $(ldd "$folder/bin/hetsgd") == *libmpi.so* ]] && command -v ompi_info orterun orted >/dev/null; then copy_open_mpi; fi
 copy_libraries
+if [[ -d $folder/openmpi ]]; then link_open_mpi; fi
 set_search_path
 if $with_libc; then start_with_own_libc; fi
 write_readme

@@ -15,6 +15,10 @@
 //               New and freed memory is filled with NaN; writing past an allocation is noticed.
 //   graphs    : captured operations with their dependencies, replayed in a legal order.
 //   libraries : libcublas.so.13, libnccl.so.2 and libnvidia-ml.so.1 to be found by dlopen.
+//   processes : a GPU is the same one in all (uuid), but each process has its memory to itself.
+//               NCCL's communicators may have ranks in other processes of the host. MPI is the real
+//               library behind a look at its pointers (mpi.cpp): those to GPU memory end the
+//               program, or are let through as by a CUDA-aware library.
 //
 // What it cannot show: speed; the memory model of a GPU (a missing __threadfence, races between
 // blocks or between warps without a barrier); limits of registers, shared memory and launches
@@ -28,6 +32,7 @@
 //   STREAMS  lazy (default), eager or random;  SEED: of the random order (1)
 //   DRIVER   the newest CUDA version that the driver knows (13000); 0: no driver
 //   CODE     found (default) or missing: no kernel image for this GPU
+//   MPI      0 (default) or 1: the program's MPI library takes pointers to memory of cudaMalloc
 //   HANG_S   seconds without progress after which a wait ends the program (60)
 #pragma once
 
@@ -57,6 +62,7 @@ struct Settings {
   std::uint64_t seed = 1;
   int driver = 13000;
   bool code = true;
+  bool cuda_aware_mpi = false;
   double hang_s = 60;
 };
 const Settings& settings();
@@ -75,6 +81,8 @@ inline constexpr int kMostGpus = 16;
 // Which arena the address lies in; 0: none of them.
 Arenas arena_of(const void* memory);
 int gpu_of(Arenas arena);
+// The same memory where it is always mapped; settings().cuda_aware_mpi, and memory of cudaMalloc.
+void* always_mapped(const void* memory);
 void* take_memory(int gpu, bool pool, std::size_t bytes);  // null: full
 void give_memory(void* memory);
 std::size_t free_bytes(int gpu);

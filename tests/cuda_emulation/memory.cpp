@@ -1,5 +1,6 @@
 // Arenas of emulated device memory: address space without access, opened while operations run.
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include <array>
 #include <cstring>
@@ -28,18 +29,34 @@ struct Piece {
 
 struct Arena {
   char* begin = nullptr;
+  char* always_mapped = nullptr;            // the same memory, for a CUDA-aware MPI
   int users = 0;                            // who have it open
   std::map<std::size_t, std::size_t> gaps;  // begin -> size
   std::map<std::size_t, Piece> pieces;
   std::size_t used = 0;
 };
 
+void* map(int file, int protection) {  // file -1: of this process alone
+  const int kind = file < 0 ? MAP_PRIVATE | MAP_ANONYMOUS : MAP_SHARED;
+  void* const space =
+      mmap(nullptr, settings().memory_bytes, protection, kind | MAP_NORESERVE, file, 0);
+  if (space == MAP_FAILED) misuse("no address space for the emulated GPUs' memory");
+  return space;
+}
+
 struct Memory {
   Memory() {
     for (std::size_t i = 0; i < 2 * static_cast<std::size_t>(settings().gpus); ++i) {
-      void* const space = mmap(nullptr, settings().memory_bytes, PROT_NONE,
-                               MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-      if (space == MAP_FAILED) misuse("no address space for the emulated GPUs' memory");
+      const bool twice = settings().cuda_aware_mpi && i % 2 == 0;  // not those of the pools
+      const int file = twice ? memfd_create("emulated GPU memory", MFD_CLOEXEC) : -1;
+      if (twice && ftruncate(file, static_cast<off_t>(settings().memory_bytes)) != 0) {
+        misuse("no memory for the emulated GPUs");
+      }
+      void* const space = map(file, PROT_NONE);
+      if (twice) {
+        arenas[i].always_mapped = static_cast<char*>(map(file, PROT_READ | PROT_WRITE));
+        close(file);
+      }
       madvise(space, settings().memory_bytes, MADV_HUGEPAGE);  // fewer pages to open and close
       arenas[i].begin = static_cast<char*>(space);
       arenas[i].gaps[0] = settings().memory_bytes;
@@ -118,6 +135,11 @@ Arenas arena_of(const void* address) {
     if (p >= begin && p < begin + settings().memory_bytes) return Arenas{1} << i;
   }
   return 0;
+}
+
+void* always_mapped(const void* address) {
+  const Arena& arena = memory().arenas[index_of(arena_of(address))];
+  return arena.always_mapped + (static_cast<const char*>(address) - arena.begin);
 }
 
 int gpu_of(Arenas arena) { return static_cast<int>(index_of(arena) / 2); }

@@ -33,7 +33,7 @@ def split_arguments(text, begin, end_mark):
 
 def kernel_before(text, end):
     """Where the kernel's name (with template arguments) that ends at `end` begins."""
-    at = end
+    at = len(text[:end].rstrip())
     if text[at - 1] == ">":
         depth = 0
         while True:
@@ -50,7 +50,7 @@ def rewrite(text):
                   text)
     while (mark := text.find("<<<")) >= 0:
         begin = kernel_before(text, mark)
-        kernel = text[begin:mark]
+        kernel = text[begin:mark].rstrip()
         config, after = split_arguments(text, mark + 3, ">>>")
         if len(config) != 4:
             line = text.count("\n", 0, mark) + 1

@@ -1,0 +1,85 @@
+// Collectives of vectors in the memory of devices, for the tests of clusters with GPUs.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <vector>
+
+#include "cluster/cluster.hpp"
+#include "core/random.hpp"
+
+namespace hetsgd::conformance {
+
+inline std::vector<float> random_numbers(std::size_t n, std::uint64_t stream) {
+  RandomStream random(5, Purpose::test, stream);
+  std::vector<float> x(n);
+  for (float& number : x) number = static_cast<float>(random.uniform(-1, 1));
+  return x;
+}
+
+// A vector in the memory of the node's device.
+class Vector {
+ public:
+  Vector(Node& node, const std::vector<float>& x)
+      : device_(node.device()), buffer_(device_, x.size()) {
+    device_.upload(buffer_.data(), x.data(), x.size() * sizeof(float));
+  }
+  std::span<float> span() { return buffer_.span(); }
+  std::vector<float> content() {
+    std::vector<float> x(buffer_.size());
+    device_.download(x.data(), buffer_.data(), x.size() * sizeof(float));
+    return x;
+  }
+
+ private:
+  Device& device_;
+  Buffer buffer_;
+};
+
+// Every collective, in an order that all ranks draw alike, over all, halves and pairs, sometimes on
+// host memory; what each rank ends with.
+inline std::vector<float> random_collectives(Node& node, std::uint64_t seed, int calls) {
+  std::vector<float> results;
+  const auto take = [&](const std::vector<float>& x) {
+    results.insert(results.end(), x.begin(), x.end());
+  };
+  std::vector<std::unique_ptr<Comm>> groups;
+  groups.push_back(node.comm().split(0, node.rank()));
+  groups.push_back(node.comm().split(node.rank() % 2, node.rank()));
+  groups.push_back(node.comm().split(node.rank() / 2, -node.rank()));
+  RandomStream common(seed, Purpose::test, 1);
+  for (int i = 0; i < calls; ++i) {
+    Comm& comm = *groups[common.below(groups.size())];
+    const std::size_t n = common.below(4) == 0 ? common.below(40'000) : common.below(300);
+    const auto mine = random_numbers(n, static_cast<std::uint64_t>(node.rank() + 100 * i));
+    const auto op = static_cast<ReduceOp>(common.below(3));
+    const int root = static_cast<int>(common.below(8)) % comm.size();
+    const std::uint64_t what = common.below(6);
+    if (what == 5) {
+      std::vector<float> x = mine;
+      comm.all_reduce(std::span(x), op);
+      take(x);
+      continue;
+    }
+    Vector x(node, mine);
+    if (what == 0 || what == 1) comm.all_reduce(x.span(), op, Traffic::gradients);
+    if (what == 2) comm.broadcast(x.span(), root);
+    if (what == 3) comm.reduce_scatter(x.span(), op);
+    if (what == 4) {
+      Vector all(node, std::vector<float>(n * static_cast<std::size_t>(comm.size())));
+      comm.all_gather<float>(x.span(), all.span());
+      take(all.content());
+    }
+    std::vector<float> content = x.content();
+    if (what == 3) {
+      const Block block = comm.block_of(comm.rank(), n);
+      content = {content.begin() + static_cast<std::ptrdiff_t>(block.begin),
+                 content.begin() + static_cast<std::ptrdiff_t>(block.end)};
+    }
+    take(content);
+  }
+  return results;
+}
+
+}  // namespace hetsgd::conformance

@@ -1,0 +1,255 @@
+// The mpi cluster with ranks on GPUs, under mpirun: each way of device buffers between processes
+// against the same calls of workers on cores, and how runs end in which a rank fails.
+#include <chrono>
+
+#include "cluster/conformance.hpp"
+#include "cluster/cuda/rank_gpu.hpp"
+#include "cluster/cuda_support.hpp"
+#include "support/gpu.hpp"
+
+namespace hetsgd::mpi {
+namespace {
+
+using conformance::options_for;
+using conformance::random_numbers;
+using conformance::Vector;
+using testing::HasSubstr;
+
+constexpr std::size_t kLarge = 100'000;
+
+int size() { return mpi_rank().size; }
+int me() { return mpi_rank().rank; }
+int last() { return size() - 1; }
+
+ClusterOptions on_gpus(AllReduce method = AllReduce::automatic) {
+  ClusterOptions options = options_for(size());
+  options.devices = {"cuda:auto"};
+  options.all_reduce = method;
+  return options;
+}
+
+bool gpus_are_shared() { return size() > static_cast<int>(cuda_platform().gpus.size()); }
+GpuPath without_nccl() { return mpi_cuda_aware() ? GpuPath::mpi : GpuPath::host; }
+GpuPath expected_path(AllReduce method) {
+  if (method == AllReduce::host) return GpuPath::host;
+  return method == AllReduce::automatic && !gpus_are_shared() ? GpuPath::nccl : without_nccl();
+}
+// What there is to try here.
+std::vector<AllReduce> methods() {
+  if (!mpi_cuda_aware()) return {AllReduce::automatic, AllReduce::host};
+  return {AllReduce::automatic, AllReduce::mpi, AllReduce::host};
+}
+
+std::string failure(const ClusterOptions& options, const std::function<void(Node&)>& worker) {
+  try {
+    make_cluster("mpi", options)->run(worker);
+  } catch (const std::exception& error) {
+    return error.what();
+  }
+  ADD_FAILURE() << "the run did not fail";
+  return "";
+}
+
+void expect_like_cores(const ClusterOptions& options, std::uint64_t seed, bool exact) {
+  std::vector<float> expected, results;
+  make_cluster("threads", options_for(size()))->run([&](Node& node) {
+    auto mine = conformance::random_collectives(node, seed, 40);
+    if (node.rank() == me()) expected = std::move(mine);
+  });
+  make_cluster("mpi", options)->run([&](Node& node) {
+    results = conformance::random_collectives(node, seed, 40);
+  });
+  ASSERT_EQ(results.size(), expected.size());
+  for (std::size_t i = 0; i < expected.size(); ++i) {
+    ASSERT_NEAR(results[i], expected[i], exact ? 0 : 1e-5) << "rank " << me() << " at " << i;
+  }
+}
+
+TEST(GpuMpi, RandomCollectivesAreThoseOfCores) {
+  std::uint64_t seed = 0;
+  for (const AllReduce method : methods()) {
+    SCOPED_TRACE(testing::Message() << "method " << static_cast<int>(method));
+    for (int i = 0; i < 3; ++i) {  // NCCL adds in an order of its own
+      expect_like_cores(on_gpus(method), ++seed, expected_path(method) != GpuPath::nccl);
+    }
+  }
+}
+
+TEST(GpuMpi, RanksOnCoresAndGpus) {
+  ClusterOptions options = options_for(size());
+  options.devices = {"cpu:1", "cuda:0"};
+  expect_like_cores(options, 11, false);
+}
+
+TEST(GpuMpi, LargeBuffersTravelByTheExpectedWay) {
+  for (const AllReduce method : methods()) {
+    const ClusterReport report = make_cluster("mpi", on_gpus(method))->run([](Node& node) {
+      Vector x(node, std::vector<float>(kLarge, 1));
+      node.comm().all_reduce(x.span(), ReduceOp::sum, Traffic::gradients);
+      node.comm().broadcast(x.span(), 0);
+    });
+    if (me() != 0) continue;
+    for (const WorkerReport& worker : report.workers) {
+      for (std::size_t path = 0; path < kGpuPathNames.size(); ++path) {
+        EXPECT_EQ(worker.ledger.gpu_buffers[path] > 0,
+                  path == static_cast<std::size_t>(expected_path(method)))
+            << kGpuPathNames[path] << ", method " << static_cast<int>(method);
+      }
+    }
+  }
+}
+
+// Where the other side's memory lies does not matter.
+TEST(GpuMpi, MessagesBetweenGpusAndHosts) {
+  for (const AllReduce method : methods()) {
+    make_cluster("mpi", on_gpus(method))->run([](Node& node) {
+      for (const std::size_t n :
+           {std::size_t{0}, std::size_t{300}, std::size_t{5000}, kLarge, 11 * kLarge}) {
+        const int to = (node.rank() + 1) % node.size(), from = (node.rank() + last()) % node.size();
+        for (const int way : {0, 1, 2, 3}) {
+          const auto mine = random_numbers(n, static_cast<std::uint64_t>(node.rank()));
+          const auto theirs = random_numbers(n, static_cast<std::uint64_t>(from));
+          Vector out(node, mine), in(node, std::vector<float>(n));
+          std::vector<float> host_in(n);
+          const bool from_host = way % 2 == 1, to_host = way / 2 == 1;
+          node.comm().send(to, 1, from_host ? std::span<const float>(mine) : out.span());
+          node.comm().receive(from, 1, to_host ? std::span(host_in) : in.span());
+          EXPECT_EQ(to_host ? host_in : in.content(), theirs) << n << " numbers, way " << way;
+        }
+      }
+    });
+  }
+}
+
+TEST(GpuMpi, ExchangesBetweenGpus) {
+  if (size() % 2 != 0) GTEST_SKIP() << "needs pairs";
+  for (const AllReduce method : methods()) {
+    make_cluster("mpi", on_gpus(method))->run([](Node& node) {
+      for (const std::size_t n : {std::size_t{1}, std::size_t{5000}, kLarge}) {
+        const int peer = node.rank() ^ 1;
+        Vector out(node, random_numbers(n, static_cast<std::uint64_t>(node.rank())));
+        Vector in(node, std::vector<float>(n));
+        node.comm().exchange<float>(peer, 1, out.span(), in.span());
+        EXPECT_EQ(in.content(), random_numbers(n, static_cast<std::uint64_t>(peer)));
+      }
+    });
+  }
+}
+
+// What the device still writes is complete for the others.
+TEST(GpuMpi, WaitsForTheKernelsBefore) {
+  for (const AllReduce method : methods()) {
+    make_cluster("mpi", on_gpus(method))->run([](Node& node) {
+      Vector x(node, std::vector<float>(kLarge));
+      const int ranks = node.size();
+      for (int i = 0; i < 5; ++i) {
+        node.device().fill(kLarge, static_cast<float>(node.rank() + i), x.span().data());
+        node.comm().all_reduce(x.span());
+        node.device().axpby(kLarge, 2.0F, x.span().data(), 0.0F, x.span().data());
+        EXPECT_EQ(x.content().back(), static_cast<float>(ranks * (ranks - 1) + 2 * i * ranks));
+      }
+    });
+  }
+}
+
+// Two groups of the same ranks at once, from two processes of each.
+TEST(GpuMpi, ACompanionReducesBesideItsWorker) {
+  for (const AllReduce method : methods()) {
+    make_cluster("mpi", on_gpus(method))->run([](Node& node) {
+      const auto reduce = [](Node& self, Comm& comm, int calls) {
+        for (int i = 0; i < calls; ++i) {
+          Vector x(self, std::vector<float>(8000U * static_cast<unsigned>(i % 3 + 1), 1.0F));
+          comm.all_reduce(x.span());
+          ASSERT_EQ(x.content(), std::vector<float>(x.span().size(), static_cast<float>(size())));
+        }
+      };
+      std::shared_ptr<Comm> own = node.comm().split(0, node.rank());
+      node.companion("reduce", [&reduce, own](Node& self) { reduce(self, *own, 10); });
+      reduce(node, node.comm(), 20);
+      node.comm().barrier();
+      own.reset();
+    });
+  }
+}
+
+// --- errors --------------------------------------------------------------------------------------
+
+TEST(GpuMpi, AnErrorOfOneRankEndsTheOthers) {
+  for (const AllReduce method : methods()) {
+    for (const int calls : {0, 1, 3}) {
+      const std::string text = failure(on_gpus(method), [&](Node& node) {
+        Vector x(node, std::vector<float>(kLarge));
+        for (int i = 0;; ++i) {
+          if (node.rank() == last() && i == calls) throw data_error("rank {} gives up", last());
+          node.comm().all_reduce(x.span());
+        }
+      });
+      const std::string whose = size() == 1 ? "" : fmt::format("rank {}: ", last());
+      EXPECT_EQ(text, fmt::format("{}rank {} gives up", whose, last()));
+    }
+    // The next run is a run like any other.
+    make_cluster("mpi", on_gpus(method))->run([](Node& node) {
+      Vector x(node, std::vector<float>(kLarge, 1));
+      node.comm().all_reduce(x.span());
+      EXPECT_EQ(x.content(), std::vector<float>(kLarge, static_cast<float>(size())));
+    });
+  }
+}
+
+TEST(GpuMpi, CallsThatDifferAreFoundOut) {
+  if (size() < 2) GTEST_SKIP() << "needs two ranks";
+  for (const AllReduce method : methods()) {
+    const std::string text = failure(on_gpus(method), [](Node& node) {
+      Vector x(node, std::vector<float>(node.rank() == 0 ? kLarge : kLarge - 1));
+      Vector same(node, std::vector<float>(kLarge));
+      node.comm().all_reduce(same.span());
+      node.comm().all_reduce(x.span());
+    });
+    EXPECT_THAT(text, HasSubstr(fmt::format("calls all_reduce (sum) of {} float32", kLarge - 1)));
+  }
+}
+
+TEST(GpuMpi, ARankThatStaysAwayIsADeadlock) {
+  if (size() < 2) GTEST_SKIP() << "needs two ranks";
+  ClusterOptions options = on_gpus();
+  options.peer_timeout = Seconds(1);
+  const std::string text = failure(options, [](Node& node) {
+    Vector x(node, std::vector<float>(kLarge));
+    node.comm().all_reduce(x.span());
+    if (node.rank() != 0) return node.comm().all_reduce(x.span());
+    float never = 0;
+    node.comm().receive(last(), 9, std::span(&never, 1));
+  });
+  EXPECT_THAT(text, HasSubstr("deadlock: no rank can go on"));
+}
+
+TEST(GpuMpi, RefusesWhatCannotBeDone) {
+  if (size() < 2) GTEST_SKIP() << "needs two ranks";
+  const auto reduce = [](Node& node) {
+    Vector x(node, std::vector<float>(kLarge));
+    node.comm().all_reduce(x.span());
+  };
+  if (gpus_are_shared()) {
+    EXPECT_THAT(failure(on_gpus(AllReduce::nccl), reduce), HasSubstr("share a GPU"));
+  } else {
+    make_cluster("mpi", on_gpus(AllReduce::nccl))->run(reduce);
+  }
+  if (!mpi_cuda_aware()) {
+    EXPECT_THAT(failure(on_gpus(AllReduce::mpi), reduce), HasSubstr("--all-reduce mpi"));
+  }
+}
+
+}  // namespace
+}  // namespace hetsgd::mpi
+
+int main(int argc, char** argv) {
+  testing::InitGoogleTest(&argc, argv);
+  hetsgd::mpi_rank();
+  int result = hetsgd::test::kSkipped;
+  if (const auto platform = hetsgd::cuda_platform(); platform.gpus.empty()) {
+    fmt::print("skipped: {}\n", platform.problem);
+  } else {
+    result = RUN_ALL_TESTS();
+  }
+  return hetsgd::leave_mpi(result);
+}

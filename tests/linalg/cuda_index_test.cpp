@@ -70,6 +70,21 @@ TEST(CudaIndex, RowGroupsCoverAllRowsAndAreNotTooSmall) {
   }
 }
 
+TEST(CudaIndex, SoftmaxKernelsHaveWorkForAllOfAGpu) {
+  for (const std::size_t rows : {1UL, 63UL, 256UL, 1024UL}) {
+    for (const std::size_t columns : {1UL, 983UL, 4097UL, 670'091UL}) {
+      const std::size_t at_once = statistics_rows(rows, columns);
+      const std::size_t groups = gradient_groups(rows, columns);
+      ASSERT_GE(at_once, 1U);
+      ASSERT_GE(groups, 1U);
+      const std::size_t most = rows * ceil_divide(columns, kSegment);
+      EXPECT_GE(ceil_divide(most, at_once), std::min(most, kEnoughBlocks));
+      EXPECT_GE(rows / groups, std::min<std::size_t>(rows, 15));  // else partial sums cost more
+    }
+  }
+  EXPECT_EQ(gradient_groups(0, 100), 0U);
+}
+
 TEST(CudaIndex, PartialSumsAreBoundedByTheirRoom) {
   EXPECT_EQ(partial_sums(0), 0U);
   EXPECT_EQ(partial_sums(1), 1U);
@@ -104,30 +119,37 @@ TEST(CudaIndex, KeysTellAllColumnsApart) {
   }
 }
 
-void check_plan(std::size_t rows, std::size_t outputs, std::size_t bytes, std::size_t budget) {
-  SCOPED_TRACE(::testing::Message() << rows << " x " << outputs << ", budget " << budget);
-  const LayerPlan plan = plan_layer(rows, outputs, bytes, budget);
+void check_plan(std::size_t rows, std::size_t outputs, std::size_t bytes, std::size_t budget,
+                std::size_t block_bytes) {
+  SCOPED_TRACE(::testing::Message()
+               << rows << " x " << outputs << ", budget " << budget << ", block " << block_bytes);
+  const LayerPlan plan = plan_layer(rows, outputs, bytes, budget, block_bytes);
+  // Blocks do not depend on the budget, and are as large as they were meant to be.
+  EXPECT_EQ(plan.block, plan_layer(rows, outputs, bytes, 0, block_bytes).block);
+  const std::size_t segment = kSegment * rows * bytes;
+  EXPECT_LE(block_stride(plan.block) * rows * bytes, std::max(block_bytes + segment, segment));
   std::size_t next = 0, parts = 0;
   for (std::size_t b = 0; b < plan.blocks; ++b) {
     const Range labels = block_labels(plan, outputs, b);
     ASSERT_EQ(labels.begin, next);
     ASSERT_GT(labels.size(), 0U);
-    ASSERT_EQ(labels.begin % kSegment, 0U);
-    ASSERT_EQ(labels.begin / kSegment, parts);
+    ASSERT_EQ(labels.begin % kPart, 0U);
+    ASSERT_EQ(labels.begin / kPart, parts);
     // Kept blocks have room of their own; the others share what lies behind it.
     const std::size_t at = block_offset(plan, rows, b);
-    ASSERT_LE(at + labels.size() * rows, plan.numbers);
+    ASSERT_GE(block_stride(labels.size()), labels.size());
+    ASSERT_LE(at + block_stride(labels.size()) * rows, plan.numbers);
     if (b < plan.kept) {
       ASSERT_EQ(at, labels.begin * rows);
     } else {
       ASSERT_EQ(at, plan.kept * plan.block * rows);
     }
-    parts += ceil_divide(labels.size(), kSegment);
+    parts += ceil_divide(labels.size(), kPart);
     next = labels.end;
   }
   EXPECT_EQ(next, outputs);
   EXPECT_EQ(parts, plan.parts);
-  const std::size_t least = plan.block * rows * bytes;  // one block there must be
+  const std::size_t least = block_stride(plan.block) * rows * bytes;  // one block there must be
   EXPECT_LE(plan.numbers * bytes, std::max(budget, least));
 }
 
@@ -135,15 +157,16 @@ TEST(CudaIndex, LayerPlansCoverAllLabelsWithinTheBudget) {
   for (const std::size_t rows : {1UL, 7UL, 256UL, 1024UL, 5000UL}) {
     for (const std::size_t outputs : {1UL, 983UL, 4096UL, 4097UL, 205'443UL, 670'091UL}) {
       for (const std::size_t budget : {0UL, 1UL << 20, 100UL << 20, 1UL << 30, 9UL << 30}) {
-        check_plan(rows, outputs, 4, budget);
-        check_plan(rows, outputs, 8, budget);
+        check_plan(rows, outputs, 4, budget, kBlockBytes);
+        check_plan(rows, outputs, 8, budget, kBlockBytes);
+        check_plan(rows, outputs, 4, budget, kSmallBlockBytes);
       }
     }
   }
-  EXPECT_EQ(plan_layer(0, 100, 4, 1 << 20).blocks, 0U);
-  // The largest known shape on 16 GiB / 16: 1,024 rows keep the part that fits, and 2.7 GB never
+  EXPECT_EQ(plan_layer(0, 100, 4, 1 << 20, kBlockBytes).blocks, 0U);
+  // The largest known shape on 16 GiB / 8: 1,024 rows keep the part that fits, and 2.7 GB never
   // stand in memory.
-  const LayerPlan plan = plan_layer(1024, 670'091, 4, std::size_t{1} << 30);
+  const LayerPlan plan = plan_layer(1024, 670'091, 4, std::size_t{2} << 30, kBlockBytes);
   EXPECT_GT(plan.kept, plan.blocks / 4);
   EXPECT_LT(plan.kept, plan.blocks);
 }

@@ -50,9 +50,9 @@ struct SparseShape {
 };
 
 // One column for all: a run of nonzeros longer than a warp. One row alone. Odd widths.
-const SparseShape kSparseShapes[] = {{0, 10, 3, 8},    {1, 1, 1, 1},       {100, 1, 1, 130},
-                                     {5, 1000, 40, 9}, {64, 300, 76, 128}, {33, 5000, 70, 983},
-                                     {257, 40, 20, 33}};
+const SparseShape kSparseShapes[] = {{0, 10, 3, 8},     {1, 1, 1, 1},       {100, 1, 1, 130},
+                                     {5, 1000, 40, 9},  {64, 300, 76, 128}, {33, 5000, 70, 983},
+                                     {257, 40, 20, 33}, {200, 3, 2, 64}};
 
 TYPED_TEST(CudaProducts, SparseProducts) {
   for (const SparseShape& s : kSparseShapes) {

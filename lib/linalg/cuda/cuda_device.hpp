@@ -36,8 +36,10 @@ CudaPlatform cuda_platform();
 struct CudaDeviceOptions {
   Precision precision = Precision::fp32;  // of products of floats; double stays double
   // softmax_layer keeps at most so many bytes of logits between its passes and computes the others
-  // twice, with the same bits; 0: a sixteenth of the GPU's memory.
+  // twice, with the same bits; 0: an eighth of the GPU's memory.
   std::size_t logit_bytes = 0;
+  // They are computed about so many bytes at a time, which has a say in the bits; 0: 512 MiB.
+  std::size_t logit_block_bytes = 0;
 };
 
 // GPU `ordinal`, whose name is "cuda:0 (NVIDIA H200)". Errors (device): no CUDA in this binary, no

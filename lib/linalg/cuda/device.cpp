@@ -69,7 +69,8 @@ template <class Real>
 class CudaDevice final : public BasicDevice<Real> {
  public:
   // `ordinal` is the current device.
-  CudaDevice(int ordinal, std::string name, Precision precision, std::size_t logit_budget)
+  CudaDevice(int ordinal, std::string name, Precision precision, std::size_t logit_budget,
+             std::size_t logit_block)
       : ordinal_(ordinal),
         name_(std::move(name)),
         blas_(stream_, precision),
@@ -78,7 +79,7 @@ class CudaDevice final : public BasicDevice<Real> {
         result_(stream_),
         softmax_(stream_),
         ranking_(stream_),
-        layer_(stream_, blas_, ranking_, logit_budget),
+        layer_(stream_, blas_, ranking_, logit_budget, logit_block),
         partials_(stream_),
         reals_(stream_),
         rows_(stream_) {
@@ -203,7 +204,10 @@ class CudaDevice final : public BasicDevice<Real> {
   void sparse_update(const SparseRows<Real>& X, std::size_t n, Real alpha, const Real* D,
                      Real* W) override {
     use();
-    cuda::sparse_update(stream_.get(), batches_.by_column(X), n, alpha, D, W);
+    const cuda::ByColumn sorted = batches_.by_column(X);
+    auto* const sums = reals_.reserve<Real>(cuda::update_sums(sorted.nonzeros, n),
+                                            "the sums of frequent features");
+    cuda::sparse_update(stream_.get(), sorted, n, alpha, D, W, sums);
   }
 
   void bias_relu(std::size_t rows, std::size_t n, const Real* bias, Real* Y) override {
@@ -221,16 +225,16 @@ class CudaDevice final : public BasicDevice<Real> {
 
   DeferredSum softmax_cross_entropy(const SparseRows<Real>& labels, std::size_t n, const Real* bias,
                                     Real scale, Real* Z) override {
-    const cuda::LogitBlock<Real> block{.columns = n, .Z = Z, .bias = bias};
+    const cuda::LogitBlock<Real> block{.columns = n, .stride = n, .Z = Z, .bias = bias};
     const cuda::SoftmaxRows<Real> rows = softmax_forward(labels, block, false, scale);
     const DeferredSum loss = result_.send();
     cuda::softmax_gradient(stream_.get(), labels, block, scale, rows,
-                           cuda::row_groups(labels.rows, n), n, static_cast<Real*>(nullptr));
+                           cuda::gradient_groups(labels.rows, n), n, static_cast<Real*>(nullptr));
     return loss;
   }
   DeferredSum softmax_loss(const SparseRows<Real>& labels, std::size_t n, const Real* bias,
                            Real* Z) override {
-    softmax_forward(labels, {.columns = n, .Z = Z, .bias = bias}, true, Real(1));
+    softmax_forward(labels, {.columns = n, .stride = n, .Z = Z, .bias = bias}, true, Real(1));
     return result_.send();
   }
   DeferredSum softmax_layer(const SparseRows<Real>& labels,
@@ -266,7 +270,7 @@ class CudaDevice final : public BasicDevice<Real> {
     if (rows == 0) return;
     use();
     const cuda::Candidates<Real> candidates = ranking_.reserve(rows, cuda::top_parts(n), k);
-    const cuda::LogitBlock<const Real> block{.columns = n, .Z = Z};
+    const cuda::LogitBlock<const Real> block{.columns = n, .stride = n, .Z = Z};
     cuda::top_of_block(stream_.get(), rows, block, 0, candidates);
     auto* const best = rows_.reserve<std::uint32_t>(rows * k, "the best labels of a batch");
     cuda::top_of_all(stream_.get(), rows, candidates, k, best);
@@ -299,7 +303,7 @@ class CudaDevice final : public BasicDevice<Real> {
     batches_.check(labels);
     use();
     const cuda::SoftmaxRows<Real> rows =
-        softmax_.reserve(labels.rows, cuda::ceil_divide(block.columns, cuda::kSegment));
+        softmax_.reserve(labels.rows, cuda::ceil_divide(block.columns, cuda::kPart));
     cuda::softmax_statistics(stream_.get(), labels, block, keep_bias, rows);
     cuda::softmax_combine(stream_.get(), labels, scale, rows);
     cuda::add_up(stream_.get(), labels.rows, rows.loss, result_.device());
@@ -346,7 +350,7 @@ void keep_pool(int ordinal) {
 
 // Of a GPU's memory, for the logits that a device keeps between the passes of softmax_layer. A
 // fixed share, so that what else is on the GPU has no say in the order of computing.
-constexpr std::size_t kLogitShare = 16;
+constexpr std::size_t kLogitShare = 8;
 
 }  // namespace
 
@@ -360,7 +364,8 @@ std::unique_ptr<BasicDevice<Real>> make_cuda_device(int ordinal, const CudaDevic
   HETSGD_CUDA(cudaMemGetInfo(&free, &total));
   return std::make_unique<CudaDevice<Real>>(
       ordinal, std::move(name), options.precision,
-      options.logit_bytes > 0 ? options.logit_bytes : total / kLogitShare);
+      options.logit_bytes > 0 ? options.logit_bytes : total / kLogitShare,
+      options.logit_block_bytes > 0 ? options.logit_block_bytes : cuda::kBlockBytes);
 }
 
 template std::unique_ptr<BasicDevice<float>> make_cuda_device<float>(int, const CudaDeviceOptions&);

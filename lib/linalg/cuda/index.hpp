@@ -104,39 +104,64 @@ HETSGD_HOST_DEVICE constexpr int key_bits(std::size_t columns) {
 }
 
 // --- the output layer ----------------------------------------------------------------------------
-// Columns of one partial softmax: 16 per thread, in registers.
-inline constexpr std::size_t kSegment = kThreads * 16;
+// Columns of one partial softmax: 16 per lane of a warp, in registers.
+inline constexpr std::size_t kPart = kWarp * 16;
+// Those that a block of threads works on side by side.
+inline constexpr std::size_t kSegment = kWarps * kPart;
 
-// How a softmax layer of `rows` x `outputs` logits goes through them, label block by label block.
-// Labels per block: as many as keep its logits in a large L2 cache, but enough for a good product.
-// The logits of the first `kept` blocks stay in memory between the two passes, as `budget` bytes
-// allow; those of the others are computed twice, in room that they share.
+// Rows for which a thread of the softmax's statistics keeps its bias: many where there are blocks
+// enough anyway.
+HETSGD_HOST_DEVICE constexpr std::size_t statistics_rows(std::size_t rows, std::size_t columns) {
+  const std::size_t segments = larger(ceil_divide(columns, kSegment), 1);
+  return larger(smaller(rows * segments / kEnoughBlocks, 16), 1);
+}
+
+// Into how many groups of rows the softmax's gradient is cut: its blocks of threads have up to
+// kGradientColumns columns.
+inline constexpr std::size_t kGradientColumns = kThreads * 4;
+HETSGD_HOST_DEVICE constexpr std::size_t gradient_groups(std::size_t rows, std::size_t columns) {
+  const std::size_t tiles = larger(ceil_divide(columns, kGradientColumns), 1);
+  return smaller(ceil_divide(rows, 16), larger(2 * kEnoughBlocks / tiles, 1));
+}
+
+// How a softmax layer of `rows` x `outputs` logits goes through them, label block by label block of
+// at most `block_bytes`, or one segment. The logits of the first `kept` blocks stay in memory
+// between the two passes, as `budget` bytes allow; those of the others are computed twice, in room
+// that they share. Blocks depend on nothing else, so a layer has the same bits on a small GPU.
 struct LayerPlan {
   std::size_t block = 0;  // labels of a block; the last one may have fewer
   std::size_t blocks = 0;
   std::size_t kept = 0;
-  std::size_t numbers = 0;  // logits that are in memory at once
+  std::size_t numbers = 0;  // that are in memory at once
   std::size_t parts = 0;    // partial softmaxes of a row
 };
-inline constexpr std::size_t kBlockBytes = std::size_t{32} << 20;
+// Of training: few blocks, since each kernel and product takes its time to fill the GPU and to let
+// go of it. (Blocks of 32 MB stay in the L2 cache and save reads, but on an H200 an Amazon-670k
+// step took 1.6 to 1.9 times as long with them.)
+inline constexpr std::size_t kBlockBytes = std::size_t{512} << 20;
+// Of measuring, which is to leave the memory to others.
+inline constexpr std::size_t kSmallBlockBytes = std::size_t{32} << 20;
+
+// From one row of a block's logits to the next, in numbers: all rows begin at a line of the cache.
+HETSGD_HOST_DEVICE constexpr std::size_t block_stride(std::size_t columns) {
+  return round_up(columns, 32);
+}
 
 HETSGD_HOST_DEVICE constexpr LayerPlan plan_layer(std::size_t rows, std::size_t outputs,
-                                                  std::size_t number_bytes, std::size_t budget) {
+                                                  std::size_t number_bytes, std::size_t budget,
+                                                  std::size_t block_bytes) {
   LayerPlan plan;
   if (rows == 0 || outputs == 0) return plan;
-  const std::size_t fitting = kBlockBytes / (rows * number_bytes) / kSegment * kSegment;
-  plan.block = smaller(larger(fitting, kSegment), outputs);
+  const std::size_t label_bytes = rows * number_bytes;
+  const std::size_t least = ceil_divide(block_stride(outputs) * label_bytes, block_bytes);
+  // Blocks of about the same size, whole segments each but the last one.
+  plan.block = outputs;
+  if (least > 1) plan.block = smaller(round_up(ceil_divide(outputs, least), kSegment), outputs);
   plan.blocks = ceil_divide(outputs, plan.block);
-  const std::size_t bytes = plan.block * rows * number_bytes;
-  const std::size_t room = larger(budget / bytes, 1);
-  if (plan.blocks <= room) {
-    plan.kept = plan.blocks;
-    plan.numbers = outputs * rows;
-  } else {
-    plan.kept = room - 1;
-    plan.numbers = room * plan.block * rows;
-  }
-  plan.parts = ceil_divide(outputs, kSegment);  // a block is whole segments, or all there is
+  plan.parts = ceil_divide(outputs, kPart);
+  const std::size_t room = larger(budget / (block_stride(plan.block) * label_bytes), 1);
+  plan.kept = plan.blocks <= room ? plan.blocks : room - 1;
+  plan.numbers = smaller(room, plan.blocks) * block_stride(plan.block) * rows;
   return plan;
 }
 HETSGD_HOST_DEVICE constexpr Range block_labels(const LayerPlan& plan, std::size_t outputs,

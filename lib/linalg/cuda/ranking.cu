@@ -44,7 +44,7 @@ __global__ void __launch_bounds__(kThreads)
   const std::size_t pieces = ceil_divide(block.columns, kTopSegment);
   for (std::size_t task = blockIdx.x; task < rows * pieces; task += gridDim.x) {
     const Tile tile = tile_of(task, block.columns, kTopSegment);
-    const Real* __restrict__ const z = block.Z + tile.row * block.columns;
+    const Real* __restrict__ const z = block.Z + tile.row * block.stride;
     Best<Real, K> best;
     best.clear(not_a_number<Real>());
 #pragma unroll 4

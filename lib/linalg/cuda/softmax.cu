@@ -1,15 +1,18 @@
 #include "linalg/cuda/block.cuh"
 #include "linalg/cuda/check.hpp"
+#include "linalg/cuda/pack.cuh"
 #include "linalg/cuda/softmax.hpp"
 
 namespace hetsgd::cuda {
 
 namespace {
 
-constexpr std::size_t kPerThread = kSegment / kThreads;
-// Numbers that a thread reads before it writes any of them: a load behind a store to the same array
-// waits for it, and would leave each thread with one load at a time.
-constexpr std::size_t kRowsAtOnce = 8;
+constexpr int kPerLane = kPart / kWarp;
+
+struct LargestNumber {  // NaN operands lose
+  __device__ float operator()(float a, float b) const { return fmaxf(a, b); }
+  __device__ double operator()(double a, double b) const { return fmax(a, b); }
+};
 
 template <class Real>
 __device__ Real minus_infinity() {
@@ -19,165 +22,256 @@ __device__ Real minus_infinity() {
 __device__ float exponential(float x) { return expf(x); }
 __device__ double exponential(double x) { return exp(x); }
 
-// A block per row and segment; a thread keeps its logits in registers between maximum and sum.
-template <class Real>
-__global__ void __launch_bounds__(kThreads)
-    statistics_kernel(SparseRows<Real> labels, LogitBlock<Real> block, bool keep_bias,
-                      SoftmaxRows<Real> rows) {
-  __shared__ Real real_scratch[kWarps];
-  __shared__ double scratch[kWarps];
-  const Real* const bias = block.bias != nullptr ? block.bias + block.first_label : nullptr;
-  const std::size_t first_part = block.first_label / kSegment;
-  const std::size_t tasks = labels.rows * ceil_divide(block.columns, kSegment);
-  for (std::size_t task = blockIdx.x; task < tasks; task += gridDim.x) {
-    const Tile tile = tile_of(task, block.columns, kSegment);
-    Real* const z = block.Z + tile.row * block.columns;
-    Real logit[kPerThread];
+// A lane's columns of a piece of kPart columns: kPerLane / V packs, kWarp * V columns apart.
+template <class Real, int V>
+struct Piece {
+  static constexpr int kPacks = kPerLane / V;
+
+  // Loads packs that begin before column `end`, and whose columns from there on mean nothing.
+  template <bool kWhole>
+  __device__ void load(const Real* z, std::size_t first, std::size_t end) {
+#pragma unroll
+    for (int u = 0; u < kPacks; ++u) {
+      const std::size_t j = first + static_cast<std::size_t>(u) * kWarp * V;
+      if (kWhole || j < end) pack[u] = load_pack<Real, V>(z + j);
+    }
+  }
+
+  Pack<Real, V> pack[kPacks];
+};
+
+// The rows first_row to last_row of a warp's piece of columns from `begin` on. kWhole: all kPart
+// columns are there.
+template <class Real, int V, bool kWhole>
+__device__ void piece_statistics(const LogitBlock<Real>& block, std::size_t begin, bool keep_bias,
+                                 Range rows, const SoftmaxRows<Real>& out) {
+  using Columns = Piece<Real, V>;
+  const std::size_t lane = threadIdx.x % kWarp, first = begin + lane * V, end = block.columns;
+  const auto column = [&](int u, int v) {
+    return first + static_cast<std::size_t>(u) * kWarp * V + static_cast<std::size_t>(v);
+  };
+  Real bias[kPerLane];
+#pragma unroll
+  for (int i = 0; i < kPerLane; ++i) {
+    const std::size_t j = column(i / V, i % V);
+    bias[i] = block.bias != nullptr && (kWhole || j < end) ? block.bias[block.first_label + j] : 0;
+  }
+  Columns next;
+  next.template load<kWhole>(block.Z + rows.begin * block.stride, first, end);
+  for (std::size_t row = rows.begin; row < rows.end; ++row) {
+    Columns z = next;
+    if (row + 1 < rows.end) {
+      next.template load<kWhole>(block.Z + (row + 1) * block.stride, first, end);
+    }
     Real largest = minus_infinity<Real>();
 #pragma unroll
-    for (std::size_t u = 0; u < kPerThread; ++u) {
-      const std::size_t j = tile.columns.begin + u * kThreads + threadIdx.x;
-      logit[u] = minus_infinity<Real>();
-      if (j < tile.columns.end) {
-        logit[u] = bias != nullptr ? z[j] + bias[j] : z[j];
-        largest = Largest()(largest, logit[u]);
-      }
+    for (int i = 0; i < kPerLane; ++i) {
+      Real& logit = z.pack[i / V].at[i % V];
+      logit = kWhole || column(i / V, i % V) < end ? logit + bias[i] : minus_infinity<Real>();
+      largest = LargestNumber()(largest, logit);
     }
-    largest = reduce_block(largest, Largest(), real_scratch);
+    largest = reduce_warp(largest, LargestNumber());
     // Without a finite logit the sum is 0 or NaN, not exp(-inf + inf).
     const Real base = largest == minus_infinity<Real>() ? Real(0) : largest;
     Real sum = 0;
 #pragma unroll
-    for (std::size_t u = 0; u < kPerThread; ++u) sum += exponential(logit[u] - base);
-
-    // The true labels of the segment; read before any of them is overwritten below.
-    double true_logits = 0;
-    const std::uint64_t end = labels.begin[tile.row + 1];
-    const std::uint64_t last = block.first_label + tile.columns.end;
-    for (std::uint64_t k = lower_bound(labels.index, labels.begin[tile.row], end,
-                                       block.first_label + tile.columns.begin) +
-                           threadIdx.x;
-         k < end && labels.index[k] < last; k += kThreads) {
-      const std::size_t j = labels.index[k] - block.first_label;
-      true_logits += static_cast<double>(bias != nullptr ? z[j] + bias[j] : z[j]);
+    for (int i = 0; i < kPerLane; ++i) sum += exponential(z.pack[i / V].at[i % V] - base);
+    sum = reduce_warp(sum, Sum());
+    if (lane == 0) {
+      const std::size_t at = row * out.parts + (block.first_label + begin) / kPart;
+      out.part_max[at] = largest;
+      out.part_sum[at] = sum;
     }
-    const double total = reduce_block(static_cast<double>(sum), Sum(), scratch);
-    true_logits = reduce_block(true_logits, Sum(), scratch);
-    if (threadIdx.x == 0) {
-      const std::size_t at = tile.row * rows.parts + first_part + tile.columns.begin / kSegment;
-      rows.part_max[at] = largest;
-      rows.part_sum[at] = total;
-      rows.part_true[at] = true_logits;
-    }
-    if (!keep_bias || bias == nullptr) continue;
+    if (!keep_bias) continue;
+    Real* const to = block.Z + row * block.stride;
 #pragma unroll
-    for (std::size_t u = 0; u < kPerThread; ++u) {
-      const std::size_t j = tile.columns.begin + u * kThreads + threadIdx.x;
-      if (j < tile.columns.end) z[j] = logit[u];
+    for (int u = 0; u < Columns::kPacks; ++u) {
+      if (kWhole || column(u, 0) < end) store_pack<Real, V>(to + column(u, 0), z.pack[u]);
     }
   }
 }
 
-// A warp per row.
+// A block per kSegment columns and `rows_at_once` rows, a warp per kPart of those columns: the
+// bias is read once for all rows, and a row's logits stay in registers between maximum and sum.
+template <class Real, int V>
+__global__ void __launch_bounds__(kThreads)
+    statistics_kernel(std::size_t rows, LogitBlock<Real> block, bool keep_bias,
+                      std::size_t rows_at_once, SoftmaxRows<Real> out) {
+  const std::size_t segments = ceil_divide(block.columns, kSegment);
+  const std::size_t tasks = segments * ceil_divide(rows, rows_at_once);
+  for (std::size_t task = blockIdx.x; task < tasks; task += gridDim.x) {
+    const std::size_t begin = task % segments * kSegment + threadIdx.x / kWarp * kPart;
+    const std::size_t first = task / segments * rows_at_once;
+    const Range range{first, smaller(rows, first + rows_at_once)};
+    if (begin + kPart <= block.columns) {
+      piece_statistics<Real, V, true>(block, begin, keep_bias, range, out);
+    } else if (begin < block.columns) {
+      piece_statistics<Real, V, false>(block, begin, keep_bias, range, out);
+    }
+  }
+}
+
+// The logits of the true labels that the block has: a warp per row.
 template <class Real>
 __global__ void __launch_bounds__(kThreads)
-    combine_kernel(SparseRows<Real> labels, Real scale, SoftmaxRows<Real> rows) {
+    true_logits_kernel(SparseRows<Real> labels, LogitBlock<Real> block,
+                       double* __restrict__ true_logit) {
   const std::size_t lane = threadIdx.x % kWarp;
   for (std::size_t row = blockIdx.x * kWarps + threadIdx.x / kWarp; row < labels.rows;
        row += gridDim.x * kWarps) {
+    const Real* const z = block.Z + row * block.stride;
+    const std::uint64_t end = labels.begin[row + 1], last = block.first_label + block.columns;
+    double sum = 0;
+    for (std::uint64_t k =
+             lower_bound(labels.index, labels.begin[row], end, block.first_label) + lane;
+         k < end && labels.index[k] < last; k += kWarp) {
+      const std::size_t label = labels.index[k];
+      const Real logit = z[label - block.first_label];
+      sum += static_cast<double>(block.bias != nullptr ? logit + block.bias[label] : logit);
+    }
+    sum = reduce_warp(sum, Sum());
+    if (lane == 0) true_logit[row] = block.first_label == 0 ? sum : true_logit[row] + sum;
+  }
+}
+
+// A block per row.
+template <class Real>
+__global__ void __launch_bounds__(kThreads)
+    combine_kernel(SparseRows<Real> labels, Real scale, SoftmaxRows<Real> rows) {
+  __shared__ Real real_scratch[kWarps];
+  __shared__ double scratch[kWarps];
+  for (std::size_t row = blockIdx.x; row < labels.rows; row += gridDim.x) {
     const std::size_t first = row * rows.parts;
     Real largest = minus_infinity<Real>();
-    for (std::size_t p = lane; p < rows.parts; p += kWarp) {
-      largest = Largest()(largest, rows.part_max[first + p]);
+    for (std::size_t p = threadIdx.x; p < rows.parts; p += kThreads) {
+      largest = LargestNumber()(largest, rows.part_max[first + p]);
     }
-    largest = reduce_warp(largest, Largest());
-    double sum = 0, true_logits = 0;
-    for (std::size_t p = lane; p < rows.parts; p += kWarp) {
+    largest = reduce_block(largest, LargestNumber(), real_scratch);
+    double sum = 0;
+    for (std::size_t p = threadIdx.x; p < rows.parts; p += kThreads) {
       const Real part_max = rows.part_max[first + p];
       // A piece without a finite logit holds 0 or NaN, of any weight.
       const double weight = part_max == minus_infinity<Real>()
                                 ? 1.0
                                 : exp(static_cast<double>(part_max) - static_cast<double>(largest));
-      sum += weight * rows.part_sum[first + p];
-      true_logits += rows.part_true[first + p];
+      sum += weight * static_cast<double>(rows.part_sum[first + p]);
     }
-    sum = reduce_warp(sum, Sum());
-    true_logits = reduce_warp(true_logits, Sum());
-    if (lane != 0) continue;
+    sum = reduce_block(sum, Sum(), scratch);
+    if (threadIdx.x != 0) continue;
     const std::uint64_t count = labels.begin[row + 1] - labels.begin[row];
     rows.loss[row] = count == 0 ? 0.0
                                 : static_cast<double>(largest) + log(sum) -
-                                      true_logits / static_cast<double>(count);
+                                      rows.true_logit[row] / static_cast<double>(count);
     rows.max[row] = largest;
     rows.factor[row] = static_cast<Real>(static_cast<double>(scale) / sum);
   }
 }
 
-// A block per kThreads columns and group of rows: a thread walks down its column, so that it alone
-// adds the column up. The few true labels that fall into the block's columns are looked up once per
-// row.
+// What a row's logits become probabilities with, and its true labels among a block's columns.
 template <class Real>
+struct alignas(16) RowFacts {
+  Real max, factor, target;
+  std::uint32_t hits;
+  std::uint64_t first;
+};
+constexpr std::uint32_t kUnlabelled = 0xFFFFFFFFU;  // instead of hits: the row has no gradient
+
+template <class Real>
+__device__ RowFacts<Real> facts_of(const SparseRows<Real>& labels, const SoftmaxRows<Real>& rows,
+                                   Real scale, std::size_t row, Range columns) {
+  const std::uint64_t from = labels.begin[row], to = labels.begin[row + 1];
+  if (from == to) return {Real(0), Real(0), Real(0), kUnlabelled, 0};
+  const std::uint64_t first = lower_bound(labels.index, from, to, columns.begin);
+  std::uint32_t hits = 0;
+  while (first + hits < to && labels.index[first + hits] < columns.end) ++hits;
+  return {rows.max[row], rows.factor[row], scale / static_cast<Real>(to - from), hits, first};
+}
+
+// d <- what it is for a row with true labels here, or without any at all. `label`: that of d[0].
+template <class Real, int V>
+__device__ void correct(const SparseRows<Real>& labels, const RowFacts<Real>& row,
+                        std::uint64_t label, Pack<Real, V>& d) {
+  if (row.hits == kUnlabelled) {
+    d = {};
+    return;
+  }
+  for (std::uint64_t k = row.first; k < row.first + row.hits; ++k) {
+#pragma unroll
+    for (int v = 0; v < V; ++v) {
+      if (labels.index[k] == label + static_cast<std::uint64_t>(v)) d.at[v] -= row.target;
+    }
+  }
+}
+
+// A block per kThreads * V columns and group of rows: a thread walks down its columns, so that it
+// alone adds them up.
+template <class Real, int V>
 __global__ void __launch_bounds__(kThreads)
     gradient_kernel(SparseRows<Real> labels, LogitBlock<Real> block, Real scale,
                     SoftmaxRows<Real> rows, std::size_t groups, std::size_t stride,
                     Real* __restrict__ partials) {
-  struct Row {
-    std::uint64_t first, end;  // true labels from the block's first column on; all of the row's
-    Real max, factor, target;
-    bool labelled;
-  };
-  __shared__ Row shared[kThreads];
-  const Real* const bias = block.bias != nullptr ? block.bias + block.first_label : nullptr;
-  const std::size_t tiles = ceil_divide(block.columns, kThreads);
+  // Packs that a thread reads before it writes any of them: a load behind a store to the same array
+  // waits for it, and would leave each thread with one load at a time.
+  constexpr std::size_t kAtOnce = V == 1 ? 8 : 4;
+  __shared__ RowFacts<Real> shared[kThreads];
+  const std::size_t width = kThreads * V, tiles = ceil_divide(block.columns, width);
   for (std::size_t task = blockIdx.x; task < tiles * groups; task += gridDim.x) {
-    const std::size_t begin = task % tiles * kThreads, column = begin + threadIdx.x;
-    const std::uint64_t label = block.first_label + column;
-    const std::uint64_t last = block.first_label + begin + kThreads;
+    const std::size_t begin = task % tiles * width, column = begin + threadIdx.x * V;
+    const std::size_t label = block.first_label + column;
+    const Range range{block.first_label + begin, block.first_label + begin + width};
     const Range group = group_of(labels.rows, groups, task / tiles);
     const bool active = column < block.columns;
-    const Real b = active && bias != nullptr ? bias[column] : Real(0);
-    Real sum = 0;
+    Real b[V], sum[V];
+#pragma unroll
+    for (int v = 0; v < V; ++v) {
+      const auto at = static_cast<std::size_t>(v);
+      b[v] = column + at < block.columns && block.bias != nullptr ? block.bias[label + at] : 0;
+      sum[v] = 0;
+    }
     for (std::size_t base = group.begin; base < group.end; base += kThreads) {
       const std::size_t count = smaller(group.end - base, kThreads);
       __syncthreads();  // nobody reads the rows before any more
       if (threadIdx.x < count) {
-        const std::size_t r = base + threadIdx.x;
-        const std::uint64_t from = labels.begin[r], to = labels.begin[r + 1];
-        shared[threadIdx.x] = {lower_bound(labels.index, from, to, block.first_label + begin),
-                               to,
-                               rows.max[r],
-                               rows.factor[r],
-                               scale / static_cast<Real>(to - from),
-                               from < to};
+        shared[threadIdx.x] = facts_of(labels, rows, scale, base + threadIdx.x, range);
       }
       __syncthreads();
       if (!active) continue;
-      Real* z = block.Z + base * block.columns + column;
-      for (std::size_t first = 0; first < count; first += kRowsAtOnce) {
-        Real logit[kRowsAtOnce];
+      Real* z = block.Z + base * block.stride + column;
+      for (std::size_t first = 0; first < count; first += kAtOnce) {
+        Pack<Real, V> logit[kAtOnce];
 #pragma unroll
-        for (std::size_t u = 0; u < kRowsAtOnce; ++u) {
-          logit[u] = first + u < count ? z[u * block.columns] : Real(0);
+        for (std::size_t u = 0; u < kAtOnce; ++u) {
+          if (first + u < count) logit[u] = load_pack<Real, V>(z + u * block.stride);
         }
 #pragma unroll
-        for (std::size_t u = 0; u < kRowsAtOnce; ++u) {
+        for (std::size_t u = 0; u < kAtOnce; ++u) {
           if (first + u >= count) break;
-          const Row& row = shared[first + u];
-          Real d = exponential(logit[u] + b - row.max) * row.factor;
-          for (std::uint64_t k = row.first; k < row.end && labels.index[k] < last; ++k) {
-            if (labels.index[k] == label) d -= row.target;
+          const RowFacts<Real>& row = shared[first + u];
+          Pack<Real, V> d;
+#pragma unroll
+          for (int v = 0; v < V; ++v) {
+            d.at[v] = exponential(logit[u].at[v] + b[v] - row.max) * row.factor;
           }
-          if (!row.labelled) d = Real(0);
-          z[u * block.columns] = d;
-          sum += d;
+          if (row.hits != 0) correct(labels, row, label, d);
+          store_pack<Real, V>(z + u * block.stride, d);
+#pragma unroll
+          for (int v = 0; v < V; ++v) sum[v] += d.at[v];
         }
-        z += kRowsAtOnce * block.columns;
+        z += kAtOnce * block.stride;
       }
     }
-    if (active && partials != nullptr) {
-      partials[task / tiles * stride + block.first_label + column] = sum;
+    if (partials == nullptr) continue;
+#pragma unroll
+    for (int v = 0; v < V; ++v) {
+      const auto at = static_cast<std::size_t>(v);
+      if (column + at < block.columns) partials[task / tiles * stride + label + at] = sum[v];
     }
   }
+}
+
+template <class Real>
+bool packs_fit(const LogitBlock<Real>& block) {
+  return block.stride % kPackOf<Real> == 0 && is_aligned(block.Z);
 }
 
 }  // namespace
@@ -186,10 +280,22 @@ template <class Real>
 void softmax_statistics(cudaStream_t stream, const SparseRows<Real>& labels,
                         const LogitBlock<Real>& block, bool keep_bias,
                         const SoftmaxRows<Real>& rows) {
-  const std::size_t tasks = labels.rows * ceil_divide(block.columns, kSegment);
-  if (tasks == 0) return;
-  statistics_kernel<<<static_cast<unsigned>(blocks_for(tasks, 1)), kThreads, 0, stream>>>(
-      labels, block, keep_bias, rows);
+  if (labels.rows == 0 || block.columns == 0) return;
+  true_logits_kernel<<<static_cast<unsigned>(blocks_for(labels.rows, kWarps)), kThreads, 0,
+                       stream>>>(labels, block, rows.true_logit);
+  check_launch("kernel softmax_true_logits");
+  const std::size_t at_once = statistics_rows(labels.rows, block.columns);
+  const std::size_t tasks =
+      ceil_divide(labels.rows, at_once) * ceil_divide(block.columns, kSegment);
+  const auto blocks = static_cast<unsigned>(blocks_for(tasks, 1));
+  const bool keep = keep_bias && block.bias != nullptr;
+  if (packs_fit(block)) {
+    statistics_kernel<Real, kPackOf<Real>>
+        <<<blocks, kThreads, 0, stream>>>(labels.rows, block, keep, at_once, rows);
+  } else {
+    statistics_kernel<Real, 1>
+        <<<blocks, kThreads, 0, stream>>>(labels.rows, block, keep, at_once, rows);
+  }
   check_launch("kernel softmax_statistics");
 }
 
@@ -197,7 +303,7 @@ template <class Real>
 void softmax_combine(cudaStream_t stream, const SparseRows<Real>& labels, Real scale,
                      const SoftmaxRows<Real>& rows) {
   if (labels.rows == 0) return;
-  const auto blocks = static_cast<unsigned>(blocks_for(labels.rows, kWarps));
+  const auto blocks = static_cast<unsigned>(blocks_for(labels.rows, 1));
   combine_kernel<<<blocks, kThreads, 0, stream>>>(labels, scale, rows);
   check_launch("kernel softmax_combine");
 }
@@ -206,10 +312,18 @@ template <class Real>
 void softmax_gradient(cudaStream_t stream, const SparseRows<Real>& labels,
                       const LogitBlock<Real>& block, Real scale, const SoftmaxRows<Real>& rows,
                       std::size_t groups, std::size_t stride, Real* partials) {
-  const std::size_t tasks = ceil_divide(block.columns, kThreads) * groups;
+  const bool packs = packs_fit(block);
+  const std::size_t width = kThreads * (packs ? kPackOf<Real> : 1);
+  const std::size_t tasks = ceil_divide(block.columns, width) * groups;
   if (tasks == 0) return;
-  gradient_kernel<<<static_cast<unsigned>(blocks_for(tasks, 1)), kThreads, 0, stream>>>(
-      labels, block, scale, rows, groups, stride, partials);
+  const auto blocks = static_cast<unsigned>(blocks_for(tasks, 1));
+  if (packs) {
+    gradient_kernel<Real, kPackOf<Real>>
+        <<<blocks, kThreads, 0, stream>>>(labels, block, scale, rows, groups, stride, partials);
+  } else {
+    gradient_kernel<Real, 1>
+        <<<blocks, kThreads, 0, stream>>>(labels, block, scale, rows, groups, stride, partials);
+  }
   check_launch("kernel softmax_gradient");
 }
 

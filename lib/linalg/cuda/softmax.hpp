@@ -1,14 +1,15 @@
 // Launchers of softmax cross-entropy over a block of columns of the logits.
 //
 // Logits Z are [rows x columns] of labels first_label, first_label + 1, ...; the bias is not in
-// them and is added at each reading. Three kernels:
-//   statistics  per row and piece of kSegment columns: the largest logit m, the sum of exp(z - m),
-//               the sum of the true labels' logits; reads Z once
-//   combine     per row: the pieces together -> loss, m, scale / sum
-//   gradient    Z <- exp(z - m) scale / sum - target, and its columns' sums by groups of rows;
-//               reads and writes Z once
-// so a layer whose logits are in one block is 3 streams over them, the least for a softmax whose
-// products are library calls of their own.
+// them and is added at each reading. Four kernels:
+//   true logits  per row: the sum of those of its true labels; reads these and nothing else
+//   statistics   per row and piece of kPart columns: the largest logit m, the sum of exp(z - m);
+//                reads Z once
+//   combine      per row: the pieces together -> loss, m, scale / sum
+//   gradient     Z <- exp(z - m) scale / sum - target, and its columns' sums by groups of rows;
+//                reads and writes Z once
+// so a layer is 3 streams over its logits, the least for a softmax whose products are library calls
+// of their own. Rows that begin at multiples of 16 bytes are read and written 16 bytes at a time.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -19,28 +20,29 @@
 
 namespace hetsgd::cuda {
 
-// What is known of each row. parts: pieces of kSegment columns over all blocks.
+// What is known of each row. parts: pieces of kPart columns over all blocks.
 template <class Real>
 struct SoftmaxRows {
   std::size_t parts = 0;
-  Real* part_max = nullptr;     // [rows x parts]
-  double* part_sum = nullptr;   // [rows x parts]
-  double* part_true = nullptr;  // [rows x parts]
-  Real* max = nullptr;          // [rows]
-  Real* factor = nullptr;       // [rows] scale / sum
-  double* loss = nullptr;       // [rows]
+  Real* part_max = nullptr;      // [rows x parts]
+  Real* part_sum = nullptr;      // [rows x parts]
+  double* true_logit = nullptr;  // [rows]
+  Real* max = nullptr;           // [rows]
+  Real* factor = nullptr;        // [rows] scale / sum
+  double* loss = nullptr;        // [rows]
 };
 
-// A block of columns. Its first column must be a multiple of kSegment.
+// A block of columns. Its first label must be a multiple of kPart.
 template <class Real>
 struct LogitBlock {
   std::size_t first_label = 0;
   std::size_t columns = 0;
-  Real* Z = nullptr;           // [rows x columns]
+  std::size_t stride = 0;      // from row to row
+  Real* Z = nullptr;           // [rows x columns]; what lies between the rows may be overwritten
   const Real* bias = nullptr;  // of label 0; null: none
 };
 
-// keep_bias: Z <- Z + bias on the way.
+// The first two kernels; blocks in the order of their labels. keep_bias: Z <- Z + bias on the way.
 template <class Real>
 void softmax_statistics(cudaStream_t stream, const SparseRows<Real>& labels,
                         const LogitBlock<Real>& block, bool keep_bias,
@@ -48,7 +50,7 @@ void softmax_statistics(cudaStream_t stream, const SparseRows<Real>& labels,
 template <class Real>
 void softmax_combine(cudaStream_t stream, const SparseRows<Real>& labels, Real scale,
                      const SoftmaxRows<Real>& rows);
-// partials: [groups x stride], of label 0, with groups = row_groups(rows, columns of a whole
+// partials: [groups x stride], of label 0, with groups = gradient_groups(rows, columns of a whole
 // block); null: no sums are wanted.
 template <class Real>
 void softmax_gradient(cudaStream_t stream, const SparseRows<Real>& labels,

@@ -9,16 +9,16 @@ namespace hetsgd::cuda {
 template <class Real>
 SoftmaxRows<Real> SoftmaxScratch<Real>::reserve(std::size_t rows, std::size_t parts) {
   const char* const purpose = "the softmax of a batch";
-  auto* const part_reals = part_reals_.reserve<Real>(rows * parts, purpose);
-  auto* const part_doubles = part_doubles_.reserve<double>(2 * rows * parts, purpose);
+  auto* const of_parts = parts_.reserve<Real>(2 * rows * parts, purpose);
   auto* const row_reals = row_reals_.reserve<Real>(2 * rows, purpose);
+  auto* const row_doubles = row_doubles_.reserve<double>(2 * rows, purpose);
   return {.parts = parts,
-          .part_max = part_reals,
-          .part_sum = part_doubles,
-          .part_true = part_doubles + rows * parts,
+          .part_max = of_parts,
+          .part_sum = of_parts + rows * parts,
+          .true_logit = row_doubles,
           .max = row_reals,
           .factor = row_reals + rows,
-          .loss = row_doubles_.reserve<double>(rows, purpose)};
+          .loss = row_doubles + rows};
 }
 
 template <class Real>
@@ -27,6 +27,7 @@ LogitBlock<Real> SoftmaxLayerRun<Real>::block_at(const SoftmaxLayer<Real>& layer
   const Range labels = block_labels(plan_, layer.outputs, block);
   return {.first_label = labels.begin,
           .columns = labels.size(),
+          .stride = block_stride(labels.size()),
           .Z = Z_ + block_offset(plan_, rows, block),
           .bias = layer.bias};
 }
@@ -36,13 +37,13 @@ void SoftmaxLayerRun<Real>::multiply(const SoftmaxLayer<Real>& layer, std::size_
                                      const LogitBlock<Real>& block) {
   blas_.gemm(Transpose::no, Transpose::yes, rows, block.columns, layer.inputs, Real(1), layer.input,
              layer.inputs, layer.weight + block.first_label * layer.inputs, layer.inputs, Real(0),
-             block.Z, block.columns);
+             block.Z, block.stride);
 }
 
 template <class Real>
 const double* SoftmaxLayerRun<Real>::forward(const SparseRows<Real>& labels,
                                              const SoftmaxLayer<Real>& layer) {
-  plan_ = plan_layer(labels.rows, layer.outputs, sizeof(Real), budget_);
+  plan_ = plan_layer(labels.rows, layer.outputs, sizeof(Real), budget_, block_);
   rows_ = scratch_.reserve(labels.rows, plan_.parts);
   Z_ = logits_.reserve<Real>(plan_.numbers, "the logits of a batch");
   for (std::size_t b = 0; b < plan_.blocks; ++b) {
@@ -58,7 +59,7 @@ template <class Real>
 void SoftmaxLayerRun<Real>::backward(const SparseRows<Real>& labels,
                                      const SoftmaxLayer<Real>& layer) {
   const std::size_t rows = labels.rows, in = layer.inputs;
-  const std::size_t groups = row_groups(rows, plan_.block);
+  const std::size_t groups = gradient_groups(rows, plan_.block);
   auto* const partials =
       partials_.reserve<Real>(groups * layer.outputs, "the bias gradient of a batch");
   for (std::size_t b = 0; b < plan_.blocks; ++b) {
@@ -68,10 +69,10 @@ void SoftmaxLayerRun<Real>::backward(const SparseRows<Real>& labels,
     softmax_gradient(stream_.get(), labels, block, layer.scale, rows_, groups, layer.outputs,
                      partials);
     blas_.gemm(Transpose::no, Transpose::no, rows, in, block.columns, Real(1), block.Z,
-               block.columns, layer.weight + block.first_label * in, in, b == 0 ? Real(0) : Real(1),
+               block.stride, layer.weight + block.first_label * in, in, b == 0 ? Real(0) : Real(1),
                layer.input_gradient, in);
     blas_.gemm(Transpose::yes, Transpose::no, block.columns, in, rows, layer.alpha, block.Z,
-               block.columns, layer.input, in, layer.beta,
+               block.stride, layer.input, in, layer.beta,
                layer.weight_gradient + block.first_label * in, in);
   }
   if (rows == 0) {  // nothing but G = beta G
@@ -87,7 +88,7 @@ const double* SoftmaxLayerRun<Real>::rank(const SparseRows<Real>& labels,
                                           const SoftmaxLayer<Real>& layer, std::size_t k,
                                           std::uint32_t* top) {
   const std::size_t rows = labels.rows;
-  plan_ = plan_layer(rows, layer.outputs, sizeof(Real), 0);  // nothing is kept
+  plan_ = plan_layer(rows, layer.outputs, sizeof(Real), 0, kSmallBlockBytes);  // nothing is kept
   rows_ = scratch_.reserve(rows, plan_.parts);
   Z_ = logits_.reserve<Real>(plan_.numbers, "the logits of a batch");
   const std::size_t lists_of_block = top_parts(plan_.block);
@@ -100,7 +101,8 @@ const double* SoftmaxLayerRun<Real>::rank(const SparseRows<Real>& labels,
     const LogitBlock<Real> block = block_at(layer, rows, b);
     multiply(layer, rows, block);
     softmax_statistics(stream_.get(), labels, block, false, rows_);
-    const LogitBlock<const Real> scores{block.first_label, block.columns, block.Z, block.bias};
+    const LogitBlock<const Real> scores{block.first_label, block.columns, block.stride, block.Z,
+                                        block.bias};
     top_of_block(stream_.get(), rows, scores, b * lists_of_block, candidates);
   }
   softmax_combine(stream_.get(), labels, Real(1), rows_);

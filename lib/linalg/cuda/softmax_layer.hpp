@@ -26,22 +26,24 @@ template <class Real>
 class SoftmaxScratch {
  public:
   explicit SoftmaxScratch(const Stream& stream)
-      : part_reals_(stream), part_doubles_(stream), row_reals_(stream), row_doubles_(stream) {}
+      : parts_(stream), row_reals_(stream), row_doubles_(stream) {}
   SoftmaxRows<Real> reserve(std::size_t rows, std::size_t parts);
 
  private:
-  DeviceMemory part_reals_, part_doubles_, row_reals_, row_doubles_;
+  DeviceMemory parts_, row_reals_, row_doubles_;
 };
 
 template <class Real>
 class SoftmaxLayerRun {
  public:
-  // At most `budget` bytes of logits are kept between the passes.
-  SoftmaxLayerRun(const Stream& stream, Blas& blas, Ranking<Real>& ranking, std::size_t budget)
+  // At most `budget` bytes of logits are kept between the passes, in blocks of at most `block`.
+  SoftmaxLayerRun(const Stream& stream, Blas& blas, Ranking<Real>& ranking, std::size_t budget,
+                  std::size_t block)
       : stream_(stream),
         blas_(blas),
         ranking_(ranking),
         budget_(budget),
+        block_(block),
         scratch_(stream),
         logits_(stream),
         partials_(stream) {}
@@ -63,7 +65,7 @@ class SoftmaxLayerRun {
   const Stream& stream_;
   Blas& blas_;
   Ranking<Real>& ranking_;
-  const std::size_t budget_;
+  const std::size_t budget_, block_;
   SoftmaxScratch<Real> scratch_;
   DeviceMemory logits_, partials_;
 

@@ -2,6 +2,7 @@
 
 #include "linalg/cuda/block.cuh"
 #include "linalg/cuda/check.hpp"
+#include "linalg/cuda/pack.cuh"
 #include "linalg/cuda/sparse.hpp"
 
 namespace hetsgd::cuda {
@@ -11,7 +12,10 @@ namespace {
 constexpr unsigned kAll = 0xFFFFFFFFU;
 
 // A warp per row of X and 32 columns of W. The warp reads 32 nonzeros at a time, one per lane, and
-// hands them round; additions run in the order of the nonzeros.
+// hands them round; additions run in the order of the nonzeros. Rows of W lie anywhere, so what
+// counts is how many of them are on their way at once.
+constexpr int kAhead = 16;
+
 template <class Real>
 __global__ void __launch_bounds__(kThreads)
     sparse_forward_kernel(SparseRows<Real> X, std::size_t n, const Real* __restrict__ W,
@@ -34,10 +38,18 @@ __global__ void __launch_bounds__(kThreads)
         value = X.value != nullptr ? X.value[first + lane] : 1.0F;
       }
       const int count = static_cast<int>(end - first < kWarp ? end - first : kWarp);
-#pragma unroll 8
-      for (int j = 0; j < count; ++j) {
-        const std::size_t k = __shfl_sync(kAll, index, j);
-        sum += static_cast<Real>(__shfl_sync(kAll, value, j)) * w[k * n];
+      for (int j = 0; j < count; j += kAhead) {
+        Real row[kAhead];
+#pragma unroll
+        for (int u = 0; u < kAhead; ++u) {
+          const std::size_t k = __shfl_sync(kAll, index, j + u);
+          row[u] = j + u < count ? w[k * n] : Real(0);
+        }
+#pragma unroll
+        for (int u = 0; u < kAhead; ++u) {
+          const auto x = static_cast<Real>(__shfl_sync(kAll, value, j + u));
+          if (j + u < count) sum += x * row[u];
+        }
       }
     }
     if (active) Y[tile.row * n + column] = relu && sum < Real(0) ? Real(0) : sum;
@@ -57,50 +69,139 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
-// A warp per sorted nonzero and piece of 128 columns of W; a warp whose nonzero is not its column's
-// first has nothing to do.
+// The kPerLane columns of W that a lane of a warp works on: side by side as a pack, or a warp apart
+// where rows do not begin at multiples of 16 bytes.
 constexpr int kPerLane = 4;
 constexpr std::size_t kPiece = kWarp * kPerLane;
 
-template <class Real>
+template <class Real, bool kPacked>
+struct Columns {
+  static constexpr int V = kPacked ? kPackOf<Real> : 1;
+
+  __device__ Columns(std::size_t first, std::size_t columns) : n(columns) {
+#pragma unroll
+    for (int i = 0; i < kPerLane; i += V) {
+      const auto at = static_cast<std::size_t>(i);
+      column[i / V] = first + (kPacked ? threadIdx.x % kWarp * kPerLane + at
+                                       : at * kWarp + threadIdx.x % kWarp);
+    }
+  }
+  // What lies beyond the last column reads the last one's instead, and is never written.
+  __device__ void load(const Real* row, Real (&x)[kPerLane]) const {
+#pragma unroll
+    for (int i = 0; i < kPerLane; i += V) {
+      const auto pack = load_pack<Real, V>(row + smaller(column[i / V], n - V));
+#pragma unroll
+      for (int v = 0; v < V; ++v) x[i + v] = pack.at[v];
+    }
+  }
+  __device__ void store(Real* row, const Real (&x)[kPerLane]) const {
+#pragma unroll
+    for (int i = 0; i < kPerLane; i += V) {
+      Pack<Real, V> pack;
+#pragma unroll
+      for (int v = 0; v < V; ++v) pack.at[v] = x[i + v];
+      if (column[i / V] < n) store_pack<Real, V>(row + column[i / V], pack);
+    }
+  }
+
+  std::size_t n;
+  std::size_t column[kPerLane / V];
+};
+
+// A warp per sorted nonzero and piece of kPiece columns of W. It works if its nonzero is the first
+// of its column, or of a run of kWarp: so long columns are shared out. A column within one run is
+// written to W at once. Of a longer one, every run leaves its sum for long_columns_kernel, at
+// 2 run + 1 where the column begins and at 2 run further on.
+template <class Real, bool kPacked>
 __global__ void __launch_bounds__(kThreads)
-    sparse_update_kernel(std::size_t nonzeros, const std::uint32_t* __restrict__ keys,
-                         const Entry* __restrict__ entries, std::size_t n, Real alpha,
-                         const Real* __restrict__ D, Real* __restrict__ W) {
+    sparse_update_kernel(ByColumn X, std::size_t n, Real alpha, const Real* __restrict__ D,
+                         Real* __restrict__ W, Real* __restrict__ sums) {
   const std::size_t lane = threadIdx.x % kWarp;
-  const std::size_t tasks = nonzeros * ceil_divide(n, kPiece);
+  const std::size_t tasks = X.nonzeros * ceil_divide(n, kPiece);
   for (std::size_t task = blockIdx.x * kWarps + threadIdx.x / kWarp; task < tasks;
        task += gridDim.x * kWarps) {
     const Tile tile = tile_of(task, n, kPiece);
-    const std::uint32_t key = keys[tile.row];
-    if (tile.row > 0 && keys[tile.row - 1] == key) continue;  // the whole warp
-    std::size_t column[kPerLane];
-    Real sum[kPerLane];
-#pragma unroll
-    for (int v = 0; v < kPerLane; ++v) {
-      column[v] = smaller(tile.columns.begin + static_cast<std::size_t>(v) * kWarp + lane, n - 1);
-      sum[v] = Real(0);
-    }
-    int count = static_cast<int>(kWarp);
-    for (std::size_t first = tile.row; count == static_cast<int>(kWarp); first += kWarp) {
-      const bool mine = first + lane < nonzeros && keys[first + lane] == key;
-      Entry entry{0, 0.0F};
-      if (mine) entry = entries[first + lane];
-      count = __popc(__ballot_sync(kAll, mine));  // sorted: the column's nonzeros come first
+    const std::size_t first = tile.row, run = first / kWarp;
+    const std::size_t at = smaller(first + lane, X.nonzeros - 1);
+    const std::uint32_t mine = X.columns[at];
+    const std::uint32_t before = first > 0 ? X.columns[first - 1] : 0;
+    const std::uint32_t key = __shfl_sync(kAll, mine, 0);
+    const bool begins = first == 0 || before != key;
+    if (!begins && first % kWarp != 0) continue;  // the whole warp
+    const Entry entry = X.entries[at];
+    const std::size_t run_end = smaller((run + 1) * kWarp, X.nonzeros);
+    const int count = __popc(__ballot_sync(kAll, first + lane < run_end && mine == key));
+    const bool ends = first + count < run_end || run_end == X.nonzeros || X.columns[run_end] != key;
+    const Columns<Real, kPacked> columns(tile.columns.begin, n);
+    Real* const w = W + key * n;
+    Real sum[kPerLane] = {}, old[kPerLane];
+    if (begins && ends) columns.load(w, old);  // on its way while the sum is made
 #pragma unroll 4
-      for (int j = 0; j < count; ++j) {
-        const std::size_t row = __shfl_sync(kAll, entry.row, j);
-        const auto x = static_cast<Real>(__shfl_sync(kAll, entry.value, j));
+    for (int j = 0; j < count; ++j) {
+      const std::size_t row = __shfl_sync(kAll, entry.row, j);
+      const auto x = static_cast<Real>(__shfl_sync(kAll, entry.value, j));
+      Real d[kPerLane];
+      columns.load(D + row * n, d);
 #pragma unroll
-        for (int v = 0; v < kPerLane; ++v) sum[v] += x * D[row * n + column[v]];
-      }
+      for (int i = 0; i < kPerLane; ++i) sum[i] += x * d[i];
     }
+    if (begins && ends) {
 #pragma unroll
-    for (int v = 0; v < kPerLane; ++v) {
-      const std::size_t at = tile.columns.begin + static_cast<std::size_t>(v) * kWarp + lane;
-      if (at < n) W[key * n + at] += alpha * sum[v];
+      for (int i = 0; i < kPerLane; ++i) sum[i] = old[i] + alpha * sum[i];
+      columns.store(w, sum);
+    } else {
+      columns.store(sums + (2 * run + (begins ? 1 : 0)) * n, sum);
     }
   }
+}
+
+// A warp per run and piece of columns: adds up the column that begins in the run and does not end
+// there, if there is one, in the order of its runs.
+template <class Real, bool kPacked>
+__global__ void __launch_bounds__(kThreads)
+    long_columns_kernel(ByColumn X, std::size_t n, Real alpha, const Real* __restrict__ sums,
+                        Real* __restrict__ W) {
+  const std::size_t runs = ceil_divide(X.nonzeros, kWarp);
+  const std::size_t tasks = runs * ceil_divide(n, kPiece);
+  for (std::size_t task = blockIdx.x * kWarps + threadIdx.x / kWarp; task < tasks;
+       task += gridDim.x * kWarps) {
+    const Tile tile = tile_of(task, n, kPiece);
+    const std::size_t run = tile.row, next = (run + 1) * kWarp;
+    if (next >= X.nonzeros) continue;
+    const std::uint32_t key = X.columns[next];
+    if (X.columns[next - 1] != key) continue;
+    if (run > 0 && X.columns[run * kWarp - 1] == key) continue;  // it began earlier
+    const Columns<Real, kPacked> columns(tile.columns.begin, n);
+    Real sum[kPerLane], more[kPerLane];
+    columns.load(sums + (2 * run + 1) * n, sum);
+#pragma unroll 4
+    for (std::size_t r = run + 1; r < runs && X.columns[r * kWarp] == key; ++r) {
+      columns.load(sums + 2 * r * n, more);
+#pragma unroll
+      for (int i = 0; i < kPerLane; ++i) sum[i] += more[i];
+    }
+    columns.load(W + key * n, more);
+#pragma unroll
+    for (int i = 0; i < kPerLane; ++i) sum[i] = more[i] + alpha * sum[i];
+    columns.store(W + key * n, sum);
+  }
+}
+
+template <class Real, bool kPacked>
+void update(cudaStream_t stream, const ByColumn& X, std::size_t n, Real alpha, const Real* D,
+            Real* W, Real* sums) {
+  const std::size_t pieces = ceil_divide(n, kPiece);
+  const auto blocks = [&](std::size_t rows) {
+    return static_cast<unsigned>(blocks_for(rows * pieces, kWarps));
+  };
+  sparse_update_kernel<Real, kPacked>
+      <<<blocks(X.nonzeros), kThreads, 0, stream>>>(X, n, alpha, D, W, sums);
+  check_launch("kernel sparse_update");
+  if (X.nonzeros <= kWarp) return;
+  long_columns_kernel<Real, kPacked>
+      <<<blocks(ceil_divide(X.nonzeros, kWarp)), kThreads, 0, stream>>>(X, n, alpha, sums, W);
+  check_launch("kernel sparse_update_long_columns");
 }
 
 cudaError_t sort(void* work, std::size_t& bytes, std::size_t nonzeros, std::size_t columns,
@@ -142,14 +243,19 @@ ByColumn sort_by_column(cudaStream_t stream, const SparseRows<Real>& X, std::siz
   return sorted;
 }
 
+std::size_t update_sums(std::size_t nonzeros, std::size_t n) {
+  return 2 * ceil_divide(nonzeros, kWarp) * n;
+}
+
 template <class Real>
 void sparse_update(cudaStream_t stream, const ByColumn& X, std::size_t n, Real alpha, const Real* D,
-                   Real* W) {
+                   Real* W, Real* sums) {
   if (X.nonzeros == 0 || n == 0) return;
-  const std::size_t blocks = blocks_for(X.nonzeros * ceil_divide(n, kPiece), kWarps);
-  sparse_update_kernel<<<static_cast<unsigned>(blocks), kThreads, 0, stream>>>(
-      X.nonzeros, X.columns, X.entries, n, alpha, D, W);
-  check_launch("kernel sparse_update");
+  if (n % kPerLane == 0 && is_aligned(D) && is_aligned(W) && is_aligned(sums)) {
+    update<Real, true>(stream, X, n, alpha, D, W, sums);
+  } else {
+    update<Real, false>(stream, X, n, alpha, D, W, sums);
+  }
 }
 
 #define HETSGD_INSTANTIATE(Real)                                                                   \
@@ -158,7 +264,7 @@ void sparse_update(cudaStream_t stream, const ByColumn& X, std::size_t n, Real a
   template ByColumn sort_by_column<Real>(cudaStream_t, const SparseRows<Real>&, std::size_t,       \
                                          const SortMemory&);                                       \
   template void sparse_update<Real>(cudaStream_t, const ByColumn&, std::size_t, Real, const Real*, \
-                                    Real*);
+                                    Real*, Real*);
 HETSGD_INSTANTIATE(float)
 HETSGD_INSTANTIATE(double)
 #undef HETSGD_INSTANTIATE

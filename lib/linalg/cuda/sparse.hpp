@@ -46,12 +46,15 @@ ByColumn sort_by_column(cudaStream_t stream, const SparseRows<Real>& X, std::siz
                         const SortMemory& memory);
 
 // W += alpha X^T D in a fixed order of additions. Atomic additions would be simpler, but arrive in
-// another order each time. So every row of W has one owner: the warp that finds a column's first
-// nonzero adds up all of them and writes that row of W.
+// another order each time. So every row of W has one owner, which adds up its column's nonzeros and
+// writes that row of W. Frequent features have nonzeros in most samples: their columns are cut into
+// runs of 32, whose sums are added up afterwards in their order. `sums`: room for
+// update_sums(nonzeros, n) numbers.
 // Floor, for z nonzeros in u columns: rows of D read z times (from the L2 cache, as a batch's D
 // fits), rows of W read and written once, 2un numbers.
+std::size_t update_sums(std::size_t nonzeros, std::size_t n);
 template <class Real>
 void sparse_update(cudaStream_t stream, const ByColumn& X, std::size_t n, Real alpha, const Real* D,
-                   Real* W);
+                   Real* W, Real* sums);
 
 }  // namespace hetsgd::cuda

@@ -196,6 +196,27 @@ TEST(GpuMpi, AnErrorOfOneRankEndsTheOthers) {
   }
 }
 
+// Wherever the workers are just then: in the messages before a transfer, or in the transfer.
+TEST(GpuMpi, AnErrorBesideATransferEndsIt) {
+  const auto begin = std::chrono::steady_clock::now();
+  for (const AllReduce method : methods()) {
+    for (const double pause_s : {0.0, 0.003, 0.01}) {
+      const std::string text = failure(on_gpus(method), [&](Node& node) {
+        if (node.rank() == last()) {
+          node.companion("failing", [&](Node& self) {
+            self.sleep(Seconds(pause_s));
+            throw runtime_failure("the companion gives up");
+          });
+        }
+        Vector x(node, std::vector<float>(4 * kLarge));
+        while (true) node.comm().all_reduce(x.span());
+      });
+      EXPECT_THAT(text, HasSubstr("the companion gives up"));
+    }
+  }
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, Seconds(30));
+}
+
 TEST(GpuMpi, CallsThatDifferAreFoundOut) {
   if (size() < 2) GTEST_SKIP() << "needs two ranks";
   for (const AllReduce method : methods()) {

@@ -85,6 +85,10 @@ int gpu_of(Arenas arena);
 void* always_mapped(const void* memory);
 void* take_memory(int gpu, bool pool, std::size_t bytes);  // null: full
 void give_memory(void* memory);
+// Something that is under way is going to use the allocation around `memory`, which must not be
+// given back before it is let go. Nothing if it is no device memory.
+void hold_memory(const void* memory);
+void let_memory_go(const void* memory);
 std::size_t free_bytes(int gpu);
 std::size_t pool_bytes(int gpu);  // in use by cudaMallocAsync
 bool is_pinned(const void* memory);

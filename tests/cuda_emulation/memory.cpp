@@ -25,6 +25,7 @@ constexpr int kGuard = 0xA5;             // behind each allocation
 
 struct Piece {
   std::size_t wanted = 0, size = 0;
+  int held = 0;
 };
 
 struct Arena {
@@ -88,7 +89,7 @@ void* carve(Arena& arena, std::size_t bytes) {
     const std::size_t at = gap->first, rest = gap->second - size;
     arena.gaps.erase(gap);
     if (rest > 0) arena.gaps[at + size] = rest;
-    arena.pieces[at] = {bytes, size};
+    arena.pieces[at] = {.wanted = bytes, .size = size};
     arena.used += size;
     ASAN_UNPOISON_MEMORY_REGION(arena.begin + at, size);
     std::memset(arena.begin + at, kFreed, bytes);
@@ -97,6 +98,17 @@ void* carve(Arena& arena, std::size_t bytes) {
     return arena.begin + at;
   }
   return nullptr;
+}
+
+void change_holders(const void* address, int change) {
+  const Arenas which = arena_of(address);
+  if (which == 0) return;
+  Memory& all = memory();
+  const std::lock_guard lock(all.mutex);
+  Arena& arena = all.arenas[index_of(which)];
+  const auto at = static_cast<std::size_t>(static_cast<const char*>(address) - arena.begin);
+  const auto after = arena.pieces.upper_bound(at);
+  if (after != arena.pieces.begin()) std::prev(after)->second.held += change;
 }
 
 void fill_in(Arena& arena, std::size_t at, const Piece& piece) {
@@ -166,8 +178,12 @@ void give_memory(void* address) {
   const auto piece = arena.pieces.extract(at);
   if (piece.empty())
     misuse("device memory is given back that is not an allocation, or not any more");
+  if (piece.mapped().held > 0) misuse("device memory is given back that NCCL is going to use");
   fill_in(arena, at, piece.mapped());
 }
+
+void hold_memory(const void* address) { change_holders(address, 1); }
+void let_memory_go(const void* address) { change_holders(address, -1); }
 
 std::size_t free_bytes(int gpu) {
   Memory& all = memory();

@@ -35,6 +35,11 @@ void give(const Clique& clique, int rank, std::uint64_t number, const Call& call
   clique.board->seat(rank).sent = number + 1;
 }
 
+void let_go(Clique& clique, int rank, std::uint64_t number) {
+  const Lock lock(mutex);
+  clique.holds.erase({number, rank});
+}
+
 // Every rank has given.
 void take(const Clique& clique, int rank, std::uint64_t number, const Call& call) {
   if (clique.aborted) return;
@@ -125,6 +130,10 @@ ncclResult_t collective(const Call& call, ncclComm_t comm, cudaStream_t stream, 
   if (!grouped) round.thread = std::this_thread::get_id();
   round.sent[rank] = {queue, queue->given + 1};
   round.taken[rank] = {queue, queue->given + 2};
+  if (call.form.count > 0) {
+    if (call.sends(rank)) clique->holds.emplace(std::pair(number, rank), call.send);
+    if (call.receives(rank)) clique->holds.emplace(std::pair(number, rank), call.receive);
+  }
   std::vector<Point> after;
   if (comm->last.queue) after.push_back(comm->last);
   comm->last = round.taken[rank];
@@ -142,7 +151,11 @@ ncclResult_t collective(const Call& call, ncclComm_t comm, cudaStream_t stream, 
        {.kind = Kind::library,
         .name = "NCCL",
         .touches = arena_of(call.receive),
-        .run = [=] { take(*clique, rank, number, call); },
+        .run =
+            [=] {
+              take(*clique, rank, number, call);
+              let_go(*clique, rank, number);
+            },
         .after = {},
         .ready =
             [=](Lock& held) {

@@ -17,6 +17,18 @@ struct Round {
   std::map<int, Point> sent = {}, taken = {};  // by rank: where its queue has done it
 };
 
+// Of a collective that has been called and is not over.
+class Hold {
+ public:
+  explicit Hold(const void* memory) : memory_(memory) { hold_memory(memory_); }
+  ~Hold() { let_memory_go(memory_); }
+  Hold(const Hold&) = delete;
+  Hold& operator=(const Hold&) = delete;
+
+ private:
+  const void* memory_;
+};
+
 struct Mail {
   Point sent = {};  // queue null: not yet
   std::vector<char> bytes;
@@ -42,6 +54,7 @@ struct Clique {
   std::atomic<bool> aborted = false;
   std::set<int> here;  // ranks of this process
   std::map<std::uint64_t, Round> rounds;
+  std::multimap<std::pair<std::uint64_t, int>, Hold> holds;                   // by number and rank
   std::map<std::tuple<int, int, std::uint64_t>, std::shared_ptr<Mail>> mail;  // from, to, number
 };
 

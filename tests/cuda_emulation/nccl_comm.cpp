@@ -172,6 +172,7 @@ ncclResult_t ncclCommAbort(ncclComm_t comm) {
   {
     const Lock lock(mutex);
     comm->clique->aborted = true;
+    comm->clique->holds.clear();
     changed.notify_all();
   }
   delete comm;

@@ -291,6 +291,30 @@ TEST(EmulatedNcclOfProcesses, WhoAbortsWaitsNoLonger) {
   });
 }
 
+TEST(EmulatedNcclOfProcesses, MemoryStaysUntilACollectiveIsOver) {
+  const auto body = [](bool aborts, const Process& me) {
+    ncclComm_t comm = me.join();
+    if (me.rank == 1) return;
+    const Buffer buffer(values(0, 8));
+    buffer.values();
+    cudaStream_t other = nullptr;
+    REQUIRE(cudaStreamCreateWithFlags(&other, cudaStreamNonBlocking) == cudaSuccess);
+    float* memory = nullptr;
+    REQUIRE(cudaMallocAsync(&memory, 8 * sizeof(float), other) == cudaSuccess);
+    REQUIRE(ncclAllReduce(memory, memory, 8, ncclFloat, ncclSum, comm, buffer.stream) ==
+            ncclSuccess);
+    if (aborts) REQUIRE(ncclCommAbort(comm) == ncclSuccess);
+    REQUIRE(cudaFreeAsync(memory, other) == cudaSuccess);
+    REQUIRE(cudaStreamSynchronize(other) == cudaSuccess);
+  };
+  run_well(2, [&](const Process& me) { body(true, me); });
+  std::vector<int> codes;
+  const std::string said = run(
+      2, [&](const Process& me) { body(false, me); }, codes);
+  EXPECT_EQ(codes, (std::vector<int>{-SIGABRT, 0}));
+  EXPECT_THAT(said, testing::HasSubstr("given back that NCCL is going to use"));
+}
+
 TEST(EmulatedNcclOfProcesses, NothingIsDoneBeforeItsProgressIsAskedFor) {
   run_well(2, [](const Process& me) {
     ncclComm_t comm = me.begin_to_join();

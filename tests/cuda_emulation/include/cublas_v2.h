@@ -56,6 +56,12 @@ cublasStatus_t cublasGemmEx_64(cublasHandle_t handle, cublasOperation_t ta, cubl
                                cudaDataType b_type, std::int64_t ldb, const void* beta, void* C,
                                cudaDataType c_type, std::int64_t ldc, cublasComputeType_t compute,
                                cublasGemmAlgo_t algorithm);
+cublasStatus_t cublasGemmStridedBatchedEx_64(
+    cublasHandle_t handle, cublasOperation_t ta, cublasOperation_t tb, std::int64_t m,
+    std::int64_t n, std::int64_t k, const void* alpha, const void* A, cudaDataType a_type,
+    std::int64_t lda, long long a_stride, const void* B, cudaDataType b_type, std::int64_t ldb,
+    long long b_stride, const void* beta, void* C, cudaDataType c_type, std::int64_t ldc,
+    long long c_stride, std::int64_t count, cublasComputeType_t compute, cublasGemmAlgo_t algo);
 cublasStatus_t cublasGemmEx(cublasHandle_t handle, cublasOperation_t ta, cublasOperation_t tb,
                             int m, int n, int k, const void* alpha, const void* A,
                             cudaDataType a_type, int lda, const void* B, cudaDataType b_type,

@@ -169,6 +169,7 @@ std::uint64_t random_below(std::uint64_t bound);  // under the lock
 
 // --- what the runtime's functions share ----------------------------------------------------------
 int current_gpu();                       // of this thread
+bool chose_gpu();                        // this thread has called cudaSetDevice
 cudaError_t report(cudaError_t status);  // remembers an error for cudaGetLastError
 // Set while a capture forbids this thread calls that wait or allocate.
 bool capture_forbids();

@@ -11,6 +11,7 @@ namespace hetsgd_emulation {
 namespace {
 
 thread_local int gpu_of_thread = 0;
+thread_local bool gpu_was_chosen = false;
 thread_local cudaError_t last_error = cudaSuccess;
 
 struct ErrorText {
@@ -74,6 +75,7 @@ cudaUUID_t uuid_of(int gpu) {
 }  // namespace
 
 int current_gpu() { return gpu_of_thread; }
+bool chose_gpu() { return gpu_was_chosen; }
 
 cudaError_t report(cudaError_t status) {
   if (status != cudaSuccess) last_error = status;
@@ -97,7 +99,10 @@ cudaError_t cudaGetDevice(int* device) {
 }
 cudaError_t cudaSetDevice(int device) {
   const cudaError_t status = check_gpu(device);
-  if (status == cudaSuccess) gpu_of_thread = device;
+  if (status == cudaSuccess) {
+    gpu_of_thread = device;
+    gpu_was_chosen = true;
+  }
   return report(status);
 }
 cudaError_t cudaGetDeviceCount(int* count) {

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <thread>
 
 #include "cuda_runtime_api.h"
 
@@ -20,7 +21,10 @@ constexpr int kCount = 1000;
 void choose(const char* cuda_aware) { setenv("CUDA_EMULATION_MPI", cuda_aware, 1); }
 
 struct Stream {
-  Stream() { EXPECT_EQ(cudaStreamCreateWithFlags(&it, cudaStreamNonBlocking), cudaSuccess); }
+  Stream() {
+    EXPECT_EQ(cudaSetDevice(0), cudaSuccess);
+    EXPECT_EQ(cudaStreamCreateWithFlags(&it, cudaStreamNonBlocking), cudaSuccess);
+  }
   void wait() const { EXPECT_EQ(cudaStreamSynchronize(it), cudaSuccess); }
   void copy(int* to, const int* from) const {
     EXPECT_EQ(cudaMemcpyAsync(to, from, kCount * sizeof(int), cudaMemcpyDefault, it), cudaSuccess);
@@ -39,6 +43,12 @@ int* pinned(int value) {
   EXPECT_EQ(cudaMallocHost(&memory, kCount * sizeof(int)), cudaSuccess);
   std::fill_n(memory, kCount, value);
   return memory;
+}
+
+void finish(MPI_Request& request) {
+  for (int complete = 0; complete == 0;) {
+    ASSERT_EQ(MPI_Test(&request, &complete, MPI_STATUS_IGNORE), MPI_SUCCESS);
+  }
 }
 
 void start_mpi() {
@@ -73,6 +83,22 @@ TEST(EmulatedMpiDeathTest, MemoryOfThePoolIsNotForOtherProcesses) {
   EXPECT_DEATH(send(), "found memory of cudaMallocAsync");
 }
 
+TEST(EmulatedMpiDeathTest, WhoDrivesATransferHasChosenAGpu) {
+  choose("1");
+  const auto drive = [] {
+    start_mpi();
+    EXPECT_EQ(cudaSetDevice(0), cudaSuccess);
+    MPI_Request request;
+    MPI_Irecv(on_gpu(), kCount, MPI_INT, 0, 0, MPI_COMM_SELF, &request);
+    std::thread([] {
+      int found = 0;
+      MPI_Iprobe(0, 1, MPI_COMM_SELF, &found, MPI_STATUS_IGNORE);
+    }).join();
+  };
+  EXPECT_DEATH(drive(),
+               "MPI_Iprobe: a thread drives transfers of GPU memory without cudaSetDevice");
+}
+
 TEST(EmulatedMpi, ACudaAwareLibraryMovesWhatTheStreamHasDone) {
   choose("1");
   start_mpi();
@@ -83,7 +109,7 @@ TEST(EmulatedMpi, ACudaAwareLibraryMovesWhatTheStreamHasDone) {
     MPI_Request requests[2];
     MPI_Irecv(target, kCount, MPI_INT, 0, 0, MPI_COMM_SELF, &requests[0]);
     MPI_Isend(source, kCount, MPI_INT, 0, 0, MPI_COMM_SELF, &requests[1]);
-    EXPECT_EQ(MPI_Waitall(2, requests, MPI_STATUSES_IGNORE), MPI_SUCCESS);
+    for (MPI_Request& request : requests) finish(request);
   };
   stream.copy(from, host);
   move(from, to);  // too early: the copy has not been made

@@ -96,4 +96,12 @@ void check_same_call(int rank_a, const CollectiveCall& a, int rank_b, const Coll
                   rank_a, rank_b, rank_a, describe(a), rank_b, describe(b)));
 }
 
+void check_same_exchange(int rank, const ExchangeLengths& mine, int tag, int peer,
+                         const ExchangeLengths& theirs) {
+  if (mine.in == theirs.out && mine.out == theirs.in) return;
+  throw CheckFailure(fmt::format(
+      "rank {} exchanges {} for {} bytes with tag {} with rank {}, which gives {} for {} bytes",
+      rank, mine.out, mine.in, tag, peer, theirs.out, theirs.in));
+}
+
 }  // namespace hetsgd

@@ -44,4 +44,12 @@ std::string describe(const CollectiveCall& call);  // all_reduce (sum) of 100 fl
 // calls all_reduce (sum) of 100 float32 as gradients, rank 2 calls barrier".
 void check_same_call(int rank_a, const CollectiveCall& a, int rank_b, const CollectiveCall& b);
 
+// The lengths (bytes) with which a rank calls Comm::exchange.
+struct ExchangeLengths {
+  std::uint64_t out = 0, in = 0;
+};
+// Throws CheckFailure unless what each gives is what the other expects.
+void check_same_exchange(int rank, const ExchangeLengths& mine, int tag, int peer,
+                         const ExchangeLengths& theirs);
+
 }  // namespace hetsgd

@@ -68,9 +68,10 @@ class GpusOfRanks(MpiTest):
                 self.check_way(result, "host")
 
     def test_a_cuda_aware_library_takes_their_pointers(self):
-        for name, ranks, there in (("ssgd", 2, 1), ("elastic", 3, 2), ("adasum", 4, 4)):
+        for name, ranks, there, more in (("ssgd", 2, 1, ["--all-reduce", "mpi"]), ("adasum", 4, 4, []),
+                                         ("elastic", 3, 2, ["--all-reduce", "mpi"])):
             with self.subTest(algorithm=name, ranks=ranks):
-                result = self.run_ranks(ranks, name, env=gpus(there, MPI=1, STREAMS="random"))
+                result = self.run_ranks(ranks, name, *more, env=gpus(there, MPI=1, STREAMS="random"))
                 self.check_way(result, "mpi")
                 self.assertTrue(result["cluster"]["machine"]["cuda_aware"])
 

@@ -62,6 +62,8 @@ class GpuExchangeMemory final : public ExchangeMemory {
 
 }  // namespace
 
+void make_current(int gpu) { HETSGD_CUDA(cudaSetDevice(gpu)); }
+
 std::shared_ptr<ExchangeMemory> make_exchange_memory(int gpu) {
   return std::make_shared<GpuExchangeMemory>(gpu);
 }

@@ -43,6 +43,10 @@ class NcclRank {
 // Joins the communicator as `rank` of `size`, on GPU `gpu`. Errors (device).
 std::unique_ptr<NcclRank> join_nccl(const NcclId& id, int gpu, int rank, int size);
 
+// The calling thread works with GPU `gpu` from here on. Every thread in which an MPI library may
+// copy GPU memory needs one, also those that hand it none.
+void make_current(int gpu);
+
 // GPU memory that is handed to MPI, and what is done with it. Not of the device's pool: only memory
 // of cudaMalloc can be opened by another process, which is how an MPI library copies from one
 // process' GPU to another's. Of one thread.

@@ -51,7 +51,11 @@ Placement place(const std::vector<DeviceSpec>& devices, const std::vector<MpiRan
   std::vector<DeviceSpec> sharing;
   std::size_t me = 0;
   for (const MpiRank& other : ranks) {
-    if (other.host != rank.host || (bound && other.rank != r)) continue;
+    if (other.host != rank.host) continue;
+    if (other.rank != r && placement.device.gpu >= 0) {
+      placement.shares_gpu |= device_of(other.rank).gpu == placement.device.gpu;
+    }
+    if (bound && other.rank != r) continue;
     if (other.rank == r) me = sharing.size();
     sharing.push_back(device_of(other.rank));
   }

@@ -68,6 +68,10 @@ class MpiComm final : public Comm {
   std::unique_ptr<Comm> split(int color, int key) override;
   void send_bytes(int to, int tag, std::span<const std::byte> data, Traffic kind) override;
   Envelope receive_bytes(int from, int tag, std::span<std::byte> data) override;
+  // Both say their lengths first. What is long goes straight from memory to memory, as both are
+  // there then.
+  void exchange_bytes(int peer, int tag, std::span<const std::byte> out, std::span<std::byte> in,
+                      Traffic kind) override;
   void all_reduce_raw(void* data, std::size_t count, Element element, ReduceOp op,
                       Traffic kind) override;
   void broadcast_raw(void* data, std::size_t bytes, int root, Traffic kind) override;

@@ -41,7 +41,8 @@ Run::Run(const ClusterOptions& options, const Placement& placement)
       host_(options.service_rank ? size_ - 1 : 0),
       world_(
           std::max(1, static_cast<int>(placement.cores.size()) / environment_.rank().local_size)),
-      gpus_(options.all_reduce, placement.device.gpu) {
+      gpus_(options.all_reduce, placement.device.gpu),
+      gives_gpu_memory_(gives_gpu_memory()) {
   world_.set_crowded(placement.crowded);
   std::vector<int> all(static_cast<std::size_t>(workers_));
   std::iota(all.begin(), all.end(), 0);
@@ -56,6 +57,7 @@ ClusterReport Run::run(const std::function<void(Node&)>& worker) {
     ~Ended() { services.clear(); }
   } ended{services_};
   std::exception_ptr error;
+  enter_thread();
   if (coordinator_.begin(*this, options_.peer_timeout)) {
     try {
       check(MPI_Comm_dup(MPI_COMM_WORLD, &messages_), "MPI_Comm_dup");
@@ -144,17 +146,26 @@ void Run::set_up(Process& me, bool pin) {
   if (pin) pinned_ = pinned;
   me.device = threads::make_device(placement_.device, options_.precision);
   me.device_text = threads::device_text(placement_.device, pinned);
-  if (takes_gpu_memory()) me.exchange = cuda::make_exchange_memory(placement_.device.gpu);
-}
-
-// MPI, of this rank's GPU.
-bool Run::takes_gpu_memory() const {
-  if (placement_.device.gpu < 0 || options_.all_reduce == AllReduce::host) return false;
-  if (mpi_cuda_aware()) return true;
-  if (options_.all_reduce != AllReduce::mpi) return false;
+  if (gives_gpu_memory_) me.exchange = cuda::make_exchange_memory(placement_.device.gpu);
+  if (placement_.device.gpu < 0 || gives_gpu_memory_ || options_.all_reduce != AllReduce::mpi)
+    return;
   throw with_hint(
       device_error("--all-reduce mpi: this MPI library takes no pointers to GPU memory"),
       "use --all-reduce auto, or an MPI library built with CUDA (mpirun hetsgd doctor tells)");
+}
+
+// Copies between processes that take turns on one GPU cost a turn each; the way through the host
+// has fewer of them. Two ranks on one H200, ssgd on Delicious (3 MB of gradients), 101 steps: 0.25 s
+// through the host, 0.34 s by a CUDA-aware Open MPI 4.1.4, 1.7 s by NCCL made to work there.
+bool Run::gives_gpu_memory() const {
+  const AllReduce way = options_.all_reduce;
+  if (placement_.device.gpu < 0 || way == AllReduce::host) return false;
+  return (way == AllReduce::mpi || !placement_.shares_gpu) && mpi_cuda_aware();
+}
+
+// MPI makes progress in whichever thread calls it.
+void Run::enter_thread() const {
+  if (gives_gpu_memory_) cuda::make_current(placement_.device.gpu);
 }
 
 void Run::start_worker(const std::function<void(Node&)>& worker) {
@@ -264,6 +275,7 @@ void Run::resume(std::int64_t at, bool together) {
 }
 
 bool Run::urgent() {
+  if (!std::exchange(channel_entered_, true)) enter_thread();
   answer_openers();
   Sends& sends = Sends::get();
   const auto now = std::chrono::steady_clock::now();

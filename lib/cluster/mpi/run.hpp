@@ -27,6 +27,7 @@ struct Placement {
   std::vector<int> pinned;  // empty: not pinned
   std::vector<int> cores;   // of the process
   bool crowded = false;     // the ranks of this host have more threads to run than cores
+  bool shares_gpu = false;  // with another rank of this host
 };
 
 class Run final : public Local, public Groups {
@@ -73,7 +74,8 @@ class Run final : public Local, public Groups {
   void fence_together(MpiComm& comm, FunctionRef fn);
   void fenced_by_me(World::Lock& lock, bool together, FunctionRef fn);
   void set_up(Process& me, bool pin);
-  bool takes_gpu_memory() const;
+  bool gives_gpu_memory() const;
+  void enter_thread() const;
   std::int64_t measure_offset();
   std::int64_t start_clock();
   void finish();
@@ -93,6 +95,8 @@ class Run final : public Local, public Groups {
   std::unique_ptr<Transport> transport_;
   std::atomic<const Transport*> started_ = nullptr;  // for the channel's thread
   GpuRanks gpus_;
+  const bool gives_gpu_memory_;   // to MPI, which takes pointers to it
+  bool channel_entered_ = false;  // the channel's thread's
   std::shared_ptr<Group> everybody_;
   std::atomic<int> callers_ = 0;  // nodes so far
   std::atomic<bool> ended_ = false;

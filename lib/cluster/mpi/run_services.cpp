@@ -37,6 +37,7 @@ void Run::make_service(const std::string& name,
   process->kind = ProcessKind::service;
   world_.start(std::move(process), [this, service = service.get()](Process&) {
     threads::pin_to(placement_.cores);
+    enter_thread();
     service->serve();
   });
   services_.push_back(service);

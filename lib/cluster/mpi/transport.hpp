@@ -51,12 +51,13 @@ class Tags {
 
   // Errors: device, the library has too few tags.
   Tags();
-  int groups() const { return 1 << (bits_ - 2 - kUserBits); }
+  int groups() const { return (1 << (bits_ - 2 - kUserBits)) - 2; }
   int message(int group, int tag) const { return tag_of(0, group, tag); }
   int collective(int group, int tag) const { return tag_of(1, group, tag); }
   // An answer's number tells whose it is, a request's which service's.
   int request(int service) const { return tag_of(2, 0, service); }
   int answer(int caller) const { return tag_of(2, 1, caller); }
+  int exchange(int group, int tag) const { return tag_of(2, 2 + group, tag); }
   int piece(std::uint32_t message) const {
     return static_cast<int>(3U << (bits_ - 2) | (message & ((1U << (bits_ - 2)) - 1)));
   }

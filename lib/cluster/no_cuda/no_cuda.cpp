@@ -23,6 +23,8 @@ std::unique_ptr<NcclRank> join_nccl(const NcclId&, int, int, int) {
   throw CheckFailure("NCCL in a binary without CUDA");
 }
 
+void make_current(int) { throw CheckFailure("a GPU in a binary without CUDA"); }
+
 std::shared_ptr<ExchangeMemory> make_exchange_memory(int) {
   throw CheckFailure("GPU memory in a binary without CUDA");
 }

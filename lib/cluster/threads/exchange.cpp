@@ -3,6 +3,7 @@
 #include <cstring>
 
 #include "cluster/blocking.hpp"
+#include "cluster/collective_call.hpp"
 #include "cluster/threads/comm.hpp"
 #include "cluster/threads/host_memory.hpp"
 #include "core/error.hpp"
@@ -19,11 +20,8 @@ void copy_bytes(std::span<std::byte> to, std::span<const std::byte> from) {
 }
 
 void check_lengths(const PostedExchange& mine, const PostedExchange& other) {
-  if (mine.in.size() == other.out.size() && mine.out.size() == other.in.size()) return;
-  throw CheckFailure(fmt::format(
-      "rank {} exchanges {} for {} bytes with tag {} with rank {}, which gives {} for {} bytes",
-      mine.rank, mine.out.size(), mine.in.size(), mine.tag, other.rank, other.out.size(),
-      other.in.size()));
+  check_same_exchange(mine.rank, {mine.out.size(), mine.in.size()}, mine.tag, other.rank,
+                      {other.out.size(), other.in.size()});
 }
 
 class ForPartner final : public Wait {

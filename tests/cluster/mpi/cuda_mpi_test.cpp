@@ -29,10 +29,10 @@ ClusterOptions on_gpus(AllReduce method = AllReduce::automatic) {
 }
 
 bool gpus_are_shared() { return size() > static_cast<int>(cuda_platform().gpus.size()); }
-GpuPath without_nccl() { return mpi_cuda_aware() ? GpuPath::mpi : GpuPath::host; }
+// Of large collectives, where all ranks share a GPU or none do.
 GpuPath expected_path(AllReduce method) {
-  if (method == AllReduce::host) return GpuPath::host;
-  return method == AllReduce::automatic && !gpus_are_shared() ? GpuPath::nccl : without_nccl();
+  if (method == AllReduce::mpi) return GpuPath::mpi;
+  return method == AllReduce::automatic && !gpus_are_shared() ? GpuPath::nccl : GpuPath::host;
 }
 // What there is to try here.
 std::vector<AllReduce> methods() {

@@ -68,6 +68,27 @@ TEST(MpiErrors, AreThrownByEveryRank) {
   }
 }
 
+TEST(MpiErrors, ExchangesThatDiffer) {
+  if (size() < 2) GTEST_SKIP() << "needs two ranks";
+  const auto text = failure<CheckFailure>([](Node& node) {
+    if (node.rank() > 1) return node.comm().barrier();
+    const std::vector<float> out(1000);
+    std::vector<float> in(node.rank() == 0 ? 1000 : 999);
+    node.comm().exchange<float>(1 - node.rank(), 4, out, in);
+  });
+  EXPECT_THAT(text, HasSubstr("bytes with tag 4 with rank"));
+}
+
+TEST(MpiErrors, OfTheOneOutsideOfAnExchange) {
+  if (size() < 3) GTEST_SKIP() << "needs three ranks";
+  const auto text = failure<Error>([](Node& node) {
+    if (node.rank() == last()) throw runtime_failure("no partner");
+    std::vector<float> x(300000), y(300000);
+    while (true) node.comm().exchange<float>(last(), 1, x, y);
+  });
+  EXPECT_EQ(text, of_rank(last(), "no partner"));
+}
+
 TEST(MpiErrors, InsideOfAFence) {
   for (const bool together : {false, true}) {
     const int failing = together ? 0 : last();

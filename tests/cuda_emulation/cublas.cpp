@@ -181,6 +181,24 @@ cublasStatus_t cublasGemmEx_64(cublasHandle_t handle, cublasOperation_t ta, cubl
                              static_cast<const float*>(A), lda, static_cast<const float*>(B), ldb,
                              *static_cast<const float*>(beta), static_cast<float*>(C), ldc, bits});
 }
+cublasStatus_t cublasGemmStridedBatchedEx_64(
+    cublasHandle_t handle, cublasOperation_t ta, cublasOperation_t tb, std::int64_t m,
+    std::int64_t n, std::int64_t k, const void* alpha, const void* A, cudaDataType a_type,
+    std::int64_t lda, long long a_stride, const void* B, cudaDataType b_type, std::int64_t ldb,
+    long long b_stride, const void* beta, void* C, cudaDataType c_type, std::int64_t ldc,
+    long long c_stride, std::int64_t count, cublasComputeType_t compute, cublasGemmAlgo_t algo) {
+  const long long size = a_type == CUDA_R_64F ? sizeof(double) : sizeof(float);
+  const auto matrix = [&](const void* first, long long stride, std::int64_t i) {
+    return static_cast<const char*>(first) + i * stride * size;
+  };
+  for (std::int64_t i = 0; i < count; ++i) {
+    const cublasStatus_t status = cublasGemmEx_64(
+        handle, ta, tb, m, n, k, alpha, matrix(A, a_stride, i), a_type, lda, matrix(B, b_stride, i),
+        b_type, ldb, beta, static_cast<char*>(C) + i * c_stride * size, c_type, ldc, compute, algo);
+    if (status != CUBLAS_STATUS_SUCCESS) return status;
+  }
+  return CUBLAS_STATUS_SUCCESS;
+}
 cublasStatus_t cublasGemmEx(cublasHandle_t handle, cublasOperation_t ta, cublasOperation_t tb,
                             int m, int n, int k, const void* alpha, const void* A,
                             cudaDataType a_type, int lda, const void* B, cudaDataType b_type,

@@ -153,6 +153,16 @@ void check_plan(std::size_t rows, std::size_t outputs, std::size_t bytes, std::s
   EXPECT_LE(plan.numbers * bytes, std::max(budget, least));
 }
 
+TEST(CudaIndex, ProductsOfManyColumnsAreAligned) {
+  for (const std::size_t columns : {1UL, 983UL, 4096UL, 4097UL, 96'651UL, 670'091UL}) {
+    const std::size_t main = aligned_columns(columns);
+    EXPECT_LE(main, columns);
+    EXPECT_LT(columns - main, 64U);
+    EXPECT_TRUE(main == columns || main % 64 == 0);
+    EXPECT_TRUE(columns < 4096 || main % 64 == 0);
+  }
+}
+
 TEST(CudaIndex, LayerPlansCoverAllLabelsWithinTheBudget) {
   for (const std::size_t rows : {1UL, 7UL, 256UL, 1024UL, 5000UL}) {
     for (const std::size_t outputs : {1UL, 983UL, 4096UL, 4097UL, 205'443UL, 670'091UL}) {

@@ -32,6 +32,7 @@ struct Library {
     library.load("cublasSgemm_v2_64", sgemm);
     library.load("cublasDgemm_v2_64", dgemm);
     library.load("cublasGemmEx_64", gemm_ex);
+    library.load("cublasGemmStridedBatchedEx_64", gemm_batched_ex);
   }
 
   static const Library& get() {
@@ -57,10 +58,19 @@ struct Library {
   decltype(&cublasSgemm_v2_64) sgemm = nullptr;
   decltype(&cublasDgemm_v2_64) dgemm = nullptr;
   decltype(&cublasGemmEx_64) gemm_ex = nullptr;
+  decltype(&cublasGemmStridedBatchedEx_64) gemm_batched_ex = nullptr;
 };
 
 cublasOperation_t operation(Transpose transpose) {
   return transpose == Transpose::yes ? CUBLAS_OP_T : CUBLAS_OP_N;
+}
+
+std::int64_t whole(std::size_t x) { return static_cast<std::int64_t>(x); }
+
+cublasComputeType_t float_type(Precision precision) {
+  return precision == Precision::fp32   ? CUBLAS_COMPUTE_32F
+         : precision == Precision::tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32
+                                        : CUBLAS_COMPUTE_32F_FAST_16BF;
 }
 
 }  // namespace
@@ -102,16 +112,13 @@ void Blas::gemm(Transpose a, Transpose b, std::size_t m, std::size_t n, std::siz
   if (m == 0 || n == 0) return;
   // What cuBLAS does without a k is not said anywhere.
   if (k == 0) return scale_matrix(impl_->stream.get(), m, n, beta, C, ldc);
-  const auto whole = [](std::size_t x) { return static_cast<std::int64_t>(x); };
   const Library& blas = impl_->blas;
   cublasStatus_t status = CUBLAS_STATUS_SUCCESS;
   if (sizeof(Real) == sizeof(float) && impl_->precision != Precision::fp32) {
-    const cublasComputeType_t type = impl_->precision == Precision::tf32
-                                         ? CUBLAS_COMPUTE_32F_FAST_TF32
-                                         : CUBLAS_COMPUTE_32F_FAST_16BF;
-    status = blas.gemm_ex(impl_->handle, operation(b), operation(a), whole(n), whole(m), whole(k),
-                          &alpha, B, CUDA_R_32F, whole(ldb), A, CUDA_R_32F, whole(lda), &beta, C,
-                          CUDA_R_32F, whole(ldc), type, CUBLAS_GEMM_DEFAULT);
+    status =
+        blas.gemm_ex(impl_->handle, operation(b), operation(a), whole(n), whole(m), whole(k),
+                     &alpha, B, CUDA_R_32F, whole(ldb), A, CUDA_R_32F, whole(lda), &beta, C,
+                     CUDA_R_32F, whole(ldc), float_type(impl_->precision), CUBLAS_GEMM_DEFAULT);
   } else if constexpr (sizeof(Real) == sizeof(float)) {
     status = blas.sgemm(impl_->handle, operation(b), operation(a), whole(n), whole(m), whole(k),
                         &alpha, B, whole(ldb), A, whole(lda), &beta, C, whole(ldc));
@@ -122,10 +129,30 @@ void Blas::gemm(Transpose a, Transpose b, std::size_t m, std::size_t n, std::siz
   blas.check(status, "cublasGemm");
 }
 
+template <class Real>
+void Blas::gemm_by_columns(std::size_t m, std::size_t n, std::size_t k, std::size_t width,
+                           const Real* A, const Real* B, Real* Y, std::size_t ldy) {
+  if (m == 0 || n == 0) return;
+  HETSGD_CHECK_EQ(n % width, std::size_t{0});
+  const bool floats = sizeof(Real) == sizeof(float);
+  const cudaDataType type = floats ? CUDA_R_32F : CUDA_R_64F;
+  const Real one = 1, zero = 0;
+  const auto stride = [](std::size_t x) { return static_cast<long long>(x); };
+  const Library& blas = impl_->blas;
+  blas.check(blas.gemm_batched_ex(
+                 impl_->handle, CUBLAS_OP_T, CUBLAS_OP_N, whole(width), whole(m), whole(k), &one, B,
+                 type, whole(k), stride(width * k), A, type, whole(k), 0, &zero, Y, type,
+                 whole(ldy), stride(width), whole(n / width),
+                 floats ? float_type(impl_->precision) : CUBLAS_COMPUTE_64F, CUBLAS_GEMM_DEFAULT),
+             "cublasGemmStridedBatchedEx");
+}
+
 #define HETSGD_INSTANTIATE(Real)                                                                 \
   template void Blas::gemm<Real>(Transpose, Transpose, std::size_t, std::size_t, std::size_t,    \
                                  Real, const Real*, std::size_t, const Real*, std::size_t, Real, \
-                                 Real*, std::size_t);
+                                 Real*, std::size_t);                                            \
+  template void Blas::gemm_by_columns<Real>(std::size_t, std::size_t, std::size_t, std::size_t,  \
+                                            const Real*, const Real*, Real*, std::size_t);
 HETSGD_INSTANTIATE(float)
 HETSGD_INSTANTIATE(double)
 #undef HETSGD_INSTANTIATE

@@ -30,6 +30,12 @@ class Blas {
   void gemm(Transpose a, Transpose b, std::size_t m, std::size_t n, std::size_t k, Real alpha,
             const Real* A, std::size_t lda, const Real* B, std::size_t ldb, Real beta, Real* C,
             std::size_t ldc);
+  // Y[m x n] = A[m x k] B[n x k]^T with rows of Y `ldy` apart, as one call of n / width products of
+  // `width` columns; it must divide n. A single product of many columns is slower: cuBLAS chooses
+  // other kernels for it (on an H200, of 256 x 128 by 128 x 670,091 by up to a seventh).
+  template <class Real>
+  void gemm_by_columns(std::size_t m, std::size_t n, std::size_t k, std::size_t width,
+                       const Real* A, const Real* B, Real* Y, std::size_t ldy);
 
  private:
   struct Impl;

@@ -38,7 +38,7 @@ struct CudaDeviceOptions {
   // softmax_layer keeps at most so many bytes of logits between its passes and computes the others
   // twice, with the same bits; 0: an eighth of the GPU's memory.
   std::size_t logit_bytes = 0;
-  // They are computed about so many bytes at a time, which has a say in the bits; 0: 512 MiB.
+  // They are computed about so many bytes at a time, which has a say in the bits; 0: 1 GiB.
   std::size_t logit_block_bytes = 0;
 };
 

@@ -35,9 +35,11 @@ LogitBlock<Real> SoftmaxLayerRun<Real>::block_at(const SoftmaxLayer<Real>& layer
 template <class Real>
 void SoftmaxLayerRun<Real>::multiply(const SoftmaxLayer<Real>& layer, std::size_t rows,
                                      const LogitBlock<Real>& block) {
-  blas_.gemm(Transpose::no, Transpose::yes, rows, block.columns, layer.inputs, Real(1), layer.input,
-             layer.inputs, layer.weight + block.first_label * layer.inputs, layer.inputs, Real(0),
-             block.Z, block.stride);
+  const std::size_t in = layer.inputs, main = block.columns / kProductColumns * kProductColumns;
+  const Real* const W = layer.weight + block.first_label * in;
+  blas_.gemm_by_columns(rows, main, in, kProductColumns, layer.input, W, block.Z, block.stride);
+  blas_.gemm(Transpose::no, Transpose::yes, rows, block.columns - main, in, Real(1), layer.input,
+             in, W + main * in, in, Real(0), block.Z + main, block.stride);
 }
 
 template <class Real>
@@ -68,12 +70,17 @@ void SoftmaxLayerRun<Real>::backward(const SparseRows<Real>& labels,
     if (b >= plan_.kept) multiply(layer, rows, block);
     softmax_gradient(stream_.get(), labels, block, layer.scale, rows_, groups, layer.outputs,
                      partials);
-    blas_.gemm(Transpose::no, Transpose::no, rows, in, block.columns, Real(1), block.Z,
-               block.stride, layer.weight + block.first_label * in, in, b == 0 ? Real(0) : Real(1),
-               layer.input_gradient, in);
-    blas_.gemm(Transpose::yes, Transpose::no, block.columns, in, rows, layer.alpha, block.Z,
-               block.stride, layer.input, in, layer.beta,
-               layer.weight_gradient + block.first_label * in, in);
+    const std::size_t main = aligned_columns(block.columns);
+    for (const Range& part : {Range{0, main}, Range{main, block.columns}}) {
+      const std::size_t first = (block.first_label + part.begin) * in;
+      const Real beta = b == 0 && part.begin == 0 ? Real(0) : Real(1);
+      if (part.size() == 0) continue;
+      blas_.gemm(Transpose::no, Transpose::no, rows, in, part.size(), Real(1), block.Z + part.begin,
+                 block.stride, layer.weight + first, in, beta, layer.input_gradient, in);
+      blas_.gemm(Transpose::yes, Transpose::no, part.size(), in, rows, layer.alpha,
+                 block.Z + part.begin, block.stride, layer.input, in, layer.beta,
+                 layer.weight_gradient + first, in);
+    }
   }
   if (rows == 0) {  // nothing but G = beta G
     scale_matrix(stream_.get(), layer.outputs, in, layer.beta, layer.weight_gradient, in);

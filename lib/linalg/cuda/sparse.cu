@@ -11,64 +11,6 @@ namespace {
 
 constexpr unsigned kAll = 0xFFFFFFFFU;
 
-// A warp per row of X and 32 columns of W. The warp reads 32 nonzeros at a time, one per lane, and
-// hands them round; additions run in the order of the nonzeros. Rows of W lie anywhere, so what
-// counts is how many of them are on their way at once.
-constexpr int kAhead = 16;
-
-template <class Real>
-__global__ void __launch_bounds__(kThreads)
-    sparse_forward_kernel(SparseRows<Real> X, std::size_t n, const Real* __restrict__ W,
-                          const Real* __restrict__ bias, bool relu, Real* __restrict__ Y) {
-  const std::size_t lane = threadIdx.x % kWarp;
-  const std::size_t tasks = X.rows * ceil_divide(n, kWarp);
-  for (std::size_t task = blockIdx.x * kWarps + threadIdx.x / kWarp; task < tasks;
-       task += gridDim.x * kWarps) {
-    const Tile tile = tile_of(task, n, kWarp);
-    const std::size_t column = tile.columns.begin + lane;
-    const bool active = column < n;
-    const Real* const w = W + (active ? column : n - 1);  // every lane reads, so that all shuffle
-    Real sum = bias != nullptr && active ? bias[column] : Real(0);
-    const std::uint64_t end = X.begin[tile.row + 1];
-    for (std::uint64_t first = X.begin[tile.row]; first < end; first += kWarp) {
-      std::uint32_t index = 0;
-      float value = 0;
-      if (first + lane < end) {
-        index = X.index[first + lane];
-        value = X.value != nullptr ? X.value[first + lane] : 1.0F;
-      }
-      const int count = static_cast<int>(end - first < kWarp ? end - first : kWarp);
-      for (int j = 0; j < count; j += kAhead) {
-        Real row[kAhead];
-#pragma unroll
-        for (int u = 0; u < kAhead; ++u) {
-          const std::size_t k = __shfl_sync(kAll, index, j + u);
-          row[u] = j + u < count ? w[k * n] : Real(0);
-        }
-#pragma unroll
-        for (int u = 0; u < kAhead; ++u) {
-          const auto x = static_cast<Real>(__shfl_sync(kAll, value, j + u));
-          if (j + u < count) sum += x * row[u];
-        }
-      }
-    }
-    if (active) Y[tile.row * n + column] = relu && sum < Real(0) ? Real(0) : sum;
-  }
-}
-
-// entries[k] <- (row, value) of nonzero k: a warp per row.
-template <class Real>
-__global__ void __launch_bounds__(kThreads)
-    list_entries(SparseRows<Real> X, Entry* __restrict__ entries) {
-  for (std::size_t row = blockIdx.x * kWarps + threadIdx.x / kWarp; row < X.rows;
-       row += gridDim.x * kWarps) {
-    const std::uint64_t end = X.begin[row + 1];
-    for (std::uint64_t k = X.begin[row] + threadIdx.x % kWarp; k < end; k += kWarp) {
-      entries[k] = {static_cast<std::uint32_t>(row), X.value != nullptr ? X.value[k] : 1.0F};
-    }
-  }
-}
-
 // The kPerLane columns of W that a lane of a warp works on: side by side as a pack, or a warp apart
 // where rows do not begin at multiples of 16 bytes.
 constexpr int kPerLane = 4;
@@ -81,9 +23,7 @@ struct Columns {
   __device__ Columns(std::size_t first, std::size_t columns) : n(columns) {
 #pragma unroll
     for (int i = 0; i < kPerLane; i += V) {
-      const auto at = static_cast<std::size_t>(i);
-      column[i / V] = first + (kPacked ? threadIdx.x % kWarp * kPerLane + at
-                                       : at * kWarp + threadIdx.x % kWarp);
+      column[i / V] = first + place(i);
     }
   }
   // What lies beyond the last column reads the last one's instead, and is never written.
@@ -105,9 +45,76 @@ struct Columns {
     }
   }
 
+  // Where number i of a lane lies in the piece.
+  __device__ static std::size_t place(int i) {
+    const std::size_t lane = threadIdx.x % kWarp, at = static_cast<std::size_t>(i);
+    return kPacked ? lane * kPerLane + at : at * kWarp + lane;
+  }
+
   std::size_t n;
   std::size_t column[kPerLane / V];
 };
+
+// A block per row of X and piece of kPiece columns of W, whose warps share the row's nonzeros: rows
+// of W lie anywhere, so what counts is how many of them are on their way at once. A warp reads its
+// nonzeros one per lane and hands them round. Additions run in the order of the nonzeros within a
+// warp, then of the warps.
+template <class Real, bool kPacked>
+__global__ void __launch_bounds__(kThreads)
+    sparse_forward_kernel(SparseRows<Real> X, std::size_t n, const Real* __restrict__ W,
+                          const Real* __restrict__ bias, bool relu, Real* __restrict__ Y) {
+  __shared__ Real sums[kWarps][kPiece];
+  const std::size_t lane = threadIdx.x % kWarp, warp = threadIdx.x / kWarp;
+  const std::size_t tasks = X.rows * ceil_divide(n, kPiece);
+  for (std::size_t task = blockIdx.x; task < tasks; task += gridDim.x) {
+    const Tile tile = tile_of(task, n, kPiece);
+    const Columns<Real, kPacked> columns(tile.columns.begin, n);
+    const std::uint64_t begin = X.begin[tile.row];
+    const Range mine = group_of(X.begin[tile.row + 1] - begin, kWarps, warp);
+    Real sum[kPerLane] = {};
+    for (std::size_t first = mine.begin; first < mine.end; first += kWarp) {
+      std::uint32_t index = 0;
+      float value = 0;
+      if (first + lane < mine.end) {
+        index = X.index[begin + first + lane];
+        value = X.value != nullptr ? X.value[begin + first + lane] : 1.0F;
+      }
+      const int count = static_cast<int>(smaller(mine.end - first, kWarp));
+#pragma unroll 8
+      for (int j = 0; j < count; ++j) {
+        const std::size_t k = __shfl_sync(kAll, index, j);
+        const auto x = static_cast<Real>(__shfl_sync(kAll, value, j));
+        Real w[kPerLane];
+        columns.load(W + k * n, w);
+#pragma unroll
+        for (int i = 0; i < kPerLane; ++i) sum[i] += x * w[i];
+      }
+    }
+#pragma unroll
+    for (int i = 0; i < kPerLane; ++i) sums[warp][columns.place(i)] = sum[i];
+    __syncthreads();
+    const std::size_t column = tile.columns.begin + threadIdx.x;
+    if (column < tile.columns.end) {
+      Real total = bias != nullptr ? bias[column] : Real(0);
+      for (std::size_t w = 0; w < kWarps; ++w) total += sums[w][threadIdx.x];
+      Y[tile.row * n + column] = relu && total < Real(0) ? Real(0) : total;
+    }
+    __syncthreads();  // the sums may be overwritten
+  }
+}
+
+// entries[k] <- (row, value) of nonzero k: a warp per row.
+template <class Real>
+__global__ void __launch_bounds__(kThreads)
+    list_entries(SparseRows<Real> X, Entry* __restrict__ entries) {
+  for (std::size_t row = blockIdx.x * kWarps + threadIdx.x / kWarp; row < X.rows;
+       row += gridDim.x * kWarps) {
+    const std::uint64_t end = X.begin[row + 1];
+    for (std::uint64_t k = X.begin[row] + threadIdx.x % kWarp; k < end; k += kWarp) {
+      entries[k] = {static_cast<std::uint32_t>(row), X.value != nullptr ? X.value[k] : 1.0F};
+    }
+  }
+}
 
 // A warp per sorted nonzero and piece of kPiece columns of W. It works if its nonzero is the first
 // of its column, or of a run of kWarp: so long columns are shared out. A column within one run is
@@ -175,11 +182,16 @@ __global__ void __launch_bounds__(kThreads)
     const Columns<Real, kPacked> columns(tile.columns.begin, n);
     Real sum[kPerLane], more[kPerLane];
     columns.load(sums + (2 * run + 1) * n, sum);
-#pragma unroll 4
-    for (std::size_t r = run + 1; r < runs && X.columns[r * kWarp] == key; ++r) {
-      columns.load(sums + 2 * r * n, more);
+    int count = static_cast<int>(kWarp);
+    for (std::size_t r = run + 1; count == static_cast<int>(kWarp); r += kWarp) {
+      const std::size_t mine = r + threadIdx.x % kWarp;
+      count = __popc(__ballot_sync(kAll, mine < runs && X.columns[mine * kWarp] == key));
+#pragma unroll 8
+      for (int j = 0; j < count; ++j) {
+        columns.load(sums + 2 * (r + static_cast<std::size_t>(j)) * n, more);
 #pragma unroll
-      for (int i = 0; i < kPerLane; ++i) sum[i] += more[i];
+        for (int i = 0; i < kPerLane; ++i) sum[i] += more[i];
+      }
     }
     columns.load(W + key * n, more);
 #pragma unroll
@@ -217,9 +229,12 @@ template <class Real>
 void sparse_forward(cudaStream_t stream, const SparseRows<Real>& X, std::size_t n, const Real* W,
                     const Real* bias, bool relu, Real* Y) {
   if (X.rows == 0 || n == 0) return;
-  const std::size_t blocks = blocks_for(X.rows * ceil_divide(n, kWarp), kWarps);
-  sparse_forward_kernel<<<static_cast<unsigned>(blocks), kThreads, 0, stream>>>(X, n, W, bias, relu,
-                                                                                Y);
+  const auto blocks = static_cast<unsigned>(blocks_for(X.rows * ceil_divide(n, kPiece), 1));
+  if (n % kPerLane == 0 && is_aligned(W)) {
+    sparse_forward_kernel<Real, true><<<blocks, kThreads, 0, stream>>>(X, n, W, bias, relu, Y);
+  } else {
+    sparse_forward_kernel<Real, false><<<blocks, kThreads, 0, stream>>>(X, n, W, bias, relu, Y);
+  }
   check_launch("kernel sparse_forward");
 }
 

@@ -115,11 +115,12 @@ TEST(CudaPrecision, ErrorsAreThoseOfTheMantissa) {
           worst = std::max(worst, error / size);
         }
       }
-      // It is what was asked for, where the GPU has it: factors rounded to the nearest are off by a
-      // quarter of a unit on average, in both directions, so k products together by a quarter of a
-      // unit over sqrt(k); the largest of m n errors is more. Full precision stays below a third.
+      // It is a reduced one, where the GPU has it; cuBLAS may take TF32 for BF16. Factors rounded
+      // to the nearest are off by a quarter of TF32's unit on average, in both directions, so k
+      // products together by a quarter of it over sqrt(k); the largest of m n errors is more. Full
+      // precision stays below a third of that.
       if (cuda_platform().gpus[0].major >= 8) {
-        EXPECT_GT(worst, format.unit / (4 * std::sqrt(static_cast<double>(k))));
+        EXPECT_GT(worst, std::ldexp(1, -10) / (4 * std::sqrt(static_cast<double>(k))));
       }
     }
   }

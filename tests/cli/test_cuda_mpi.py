@@ -107,6 +107,14 @@ class GpusOfRanks(MpiTest):
                 self.assertEqual(self.gpus_of(result), ["cuda:0", "cuda:1", "cuda:2"])
                 self.check_way(result, way)
 
+    def test_every_way_reduces_right(self):
+        process = self.mpirun(3, "bench", "all_reduce", "--devices", "cuda:auto", "--op", "nccl,gpu-mpi,gpu-host", "-b",
+                              "40004", "-e", "40004", "-n", "2", "-w", "1", env=gpus(3, MPI=1, STREAMS="random"))
+        stdout, stderr = process.communicate(timeout=60)
+        self.assertEqual(process.returncode, 0, stderr)
+        rows = [line.split() for line in stdout.splitlines() if line.startswith("40004")]
+        self.assertEqual([(row[3], row[7]) for row in rows], [("nccl", "0"), ("gpu-mpi", "0"), ("gpu-host", "0")])
+
     def start_endless(self, ranks, *more, env):
         process = self.mpirun(ranks, *RUN, "--epochs", "1000000", "--devices", "cuda:auto", "-o", "endless.json", *more,
                               env=env)

@@ -139,11 +139,25 @@ def gpu_count(hetsgd):
     return len(cuda["gpus"]), cuda["problem"] or "hetsgd devices lists no GPU"
 
 
+def launcher():
+    """The command that starts a test of several processes, which share the GPUs; None: there is no MPI."""
+    mpirun = os.path.join(ROOT, "bin", "mpirun")
+    if not os.path.exists(mpirun):
+        mpirun = shutil.which("mpirun")
+    if os.geteuid() == 0:  # Open MPI wants to be told twice
+        os.environ.update(OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1")
+    return [mpirun, "--oversubscribe", "-n", "2"] if mpirun else None
+
+
 def run_tests(check, tests, gpu):
     if not tests:
         check.skip("test", "found no GPU test program: build the tests, or bundle.sh --tests")
-    for program in tests:
-        check.run("test/" + os.path.basename(program), [program], folder=tempfile.gettempdir())
+    starts = {program: launcher() if program.endswith("_mpi_test") else [] for program in tests}
+    for program in [program for program, start in starts.items() if start is None]:
+        check.skip("test/" + os.path.basename(program), "found no mpirun", [program])
+        del starts[program]
+    for program, start in starts.items():
+        check.run("test/" + os.path.basename(program), start + [program], folder=tempfile.gettempdir())
     sanitizer = shutil.which("compute-sanitizer") or shutil.which("compute-sanitizer", path="/usr/local/cuda/bin")
     for tool in ("memcheck", "racecheck"):
         if not gpu or not sanitizer:
@@ -151,8 +165,8 @@ def run_tests(check, tests, gpu):
             continue
         # Failed calls are no errors here: hetsgd checks each of them, and some tests use up the GPU's memory.
         command = [sanitizer, "--tool", tool, "--report-api-errors", "no", "--error-exitcode", "99"]
-        for program in tests:
-            check.run(f"{tool}/{os.path.basename(program)}", command + [program], folder=tempfile.gettempdir(),
+        for program, start in starts.items():
+            check.run(f"{tool}/{os.path.basename(program)}", start + command + [program], folder=tempfile.gettempdir(),
                       nothing_to_do=("terminated before first instrumented API call", "calls no CUDA"))
 
 

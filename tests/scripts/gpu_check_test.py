@@ -74,7 +74,8 @@ class GpuCheck(unittest.TestCase):
     def test_sanitizers_may_find_nothing_to_check(self):
         said = {"a_cuda_test": "========= ERROR SUMMARY: 0 errors; exit 0",
                 "b_cuda_test": "========= ERROR SUMMARY: 2 errors; exit 99",
-                "c_cuda_test": "========= Error: Target application terminated before first instrumented API call; exit 255"}
+                "c_cuda_test": "========= Error: Target application terminated before first instrumented API call; exit 255",
+                "d_cuda_mpi_test": "========= ERROR SUMMARY: 0 errors; exit 0"}
         for name in said:
             self.add_test(name, "exit 0\n")
         tools = self.build / "tools"
@@ -84,6 +85,8 @@ class GpuCheck(unittest.TestCase):
             f'#!/bin/sh\ncase " $* " in *" --report-api-errors no "*) ;; *) exit 1;; esac\n'
             f'for program; do :; done\ncase $program in\n{cases}esac\n')
         (tools / "compute-sanitizer").chmod(0o755)
+        (tools / "mpirun").write_text('#!/bin/sh\n[ "$*" != "${*#--oversubscribe -n 2 }" ] || exit 1\nshift 3\n"$@"\n')
+        (tools / "mpirun").chmod(0o755)
         options = types.SimpleNamespace(device="cuda", only=["memcheck"], timeout=10,
                                         output=str(self.build / "check.json"))
         check = gpu_check.Check(options)
@@ -95,7 +98,10 @@ class GpuCheck(unittest.TestCase):
         self.assertEqual(outcome, [
             ("memcheck/a_cuda_test", "passed", None),
             ("memcheck/b_cuda_test", "failed", "exit code 99: ========= ERROR SUMMARY: 2 errors"),
-            ("memcheck/c_cuda_test", "skipped", "calls no CUDA")])
+            ("memcheck/c_cuda_test", "skipped", "calls no CUDA"),
+            ("memcheck/d_cuda_mpi_test", "passed", None)])
+        started = [os.path.basename(part["command"][0]) for part in check.report["parts"]]
+        self.assertEqual(started, 3 * ["compute-sanitizer"] + ["mpirun"])
 
     def test_the_comparison_with_pytorch_runs_on_a_cpu(self):
         report, output = self.check(0, "--device", "cpu", "--only", "step_time")

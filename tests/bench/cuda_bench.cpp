@@ -3,7 +3,7 @@
 //
 //   delicious/B   500 features, 983 labels, 18 nonzeros and 19 labels per row, batch B
 //   amazon670k/B  135,909 features, 670,091 labels, 76 nonzeros and 5 labels per row, batch B
-// with H = 128 hidden units; features log-uniform (Zipf-like), labels uniform.
+// with H = 128 hidden units; features log-uniform (Zipf-like), labels uniform. All in half a minute.
 //
 // Counters: GB_per_s and GFLOP_per_s of the floor's bytes and operations; floor_ratio = the floor
 // over the time taken (1 is the floor). The floor is the larger of bytes over the bandwidth of a
@@ -20,10 +20,11 @@
 //   FP32          1.97 ms (operations)       7.9 ms (operations)
 //   TF32          0.27 ms (operations)       1.07 ms (operations)
 //   BF16          0.22 ms (bytes)            0.53 ms (operations)
-// The steps here also write the scores, read them, and replace them by their gradient, since
-// softmax and products are kernels of their own: 3 670,091 n 4 = 2.06 and 8.2 GB, 0.43 and 1.7 ms
-// where blocks of 32 MB stay in the L2 cache between a product and the kernel after it. In FP32
-// that is a fifth of the step, in TF32 more than the products.
+// Softmax and products are kernels of their own here, so the scores go through memory: written by
+// the first product, read by the statistics, read and replaced by the gradient, read by the two
+// products of the gradient. That is 6 670,091 n 4 bytes, 4.1 and 16.5 GB, and 4 times the weights:
+// at the 4.25 TB/s of a copy on an H200 1.29 and 4.2 ms, of which TF32 steps take 1.25 times as
+// long (results/gpu.md). Less takes kernels that compute scores and softmax together.
 #include <benchmark/benchmark.h>
 #include <cuda_runtime_api.h>
 #include <cusparse.h>

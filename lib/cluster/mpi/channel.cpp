@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 namespace hetsgd::mpi {
 
@@ -15,10 +16,12 @@ using Clock = std::chrono::steady_clock;
 constexpr int kBeat = -1000;
 constexpr Seconds kBeatInterval{0.5};
 constexpr int kTag = 0;
+constexpr Seconds kSoon{200e-6}, kCalm{1e-3};
+constexpr double kSlowing = 1.25;
 
 }  // namespace
 
-Channel::Channel(MPI_Comm comm, Seconds interval) : comm_(comm), interval_(interval) {
+Channel::Channel(MPI_Comm comm) : comm_(comm) {
   check(MPI_Comm_rank(comm_, &rank_), "MPI_Comm_rank");
   check(MPI_Comm_size(comm_, &size_), "MPI_Comm_size");
   heard_.assign(static_cast<std::size_t>(size_), Clock::now());
@@ -47,7 +50,7 @@ void Channel::on_message(int kind, Handler handler) {
   handlers_changed_ = true;
 }
 
-void Channel::start(std::function<bool()> hook, std::function<void(std::exception_ptr)> on_error) {
+void Channel::start(std::function<Pace()> hook, std::function<void(std::exception_ptr)> on_error) {
   hook_ = std::move(hook);
   on_error_ = std::move(on_error);
   thread_ = std::thread([this] {
@@ -73,7 +76,14 @@ Seconds Channel::silence(int rank) const {
   return Clock::now() - heard_[static_cast<std::size_t>(rank)];
 }
 
+void Channel::look() {
+  const std::lock_guard guard(mutex_);
+  look_ = true;
+  wake_.notify_one();
+}
+
 void Channel::loop() {
+  Seconds sleep = kSoon;
   while (true) {
     bool busy = deliver_late();
     busy |= send_what_waits();
@@ -81,15 +91,14 @@ void Channel::loop() {
     busy |= receive();
     busy |= finish(receiving_, true);
     beat();
-    if (hook_()) {
-      sched_yield();
-      continue;
-    }
-    if (busy) continue;
+    const Pace pace = hook_();
+    sleep = pace == Pace::calm && !busy ? std::min(kSlowing * sleep, kCalm) : kSoon;
+    if (pace == Pace::at_once) sched_yield();
+    if (busy || pace == Pace::at_once) continue;
     std::unique_lock guard(mutex_);
-    if (!outbox_.empty()) continue;
-    if (stopping_ && sending_.empty()) return;
-    wake_.wait_for(guard, interval_);
+    if (stopping_ && outbox_.empty() && sending_.empty()) return;
+    if (!outbox_.empty() || std::exchange(look_, false)) continue;
+    wake_.wait_for(guard, sending_.empty() ? sleep : kSoon);
   }
 }
 

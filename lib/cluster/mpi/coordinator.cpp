@@ -95,7 +95,7 @@ void Coordinator::install_handlers() {
     asked_.push_back({from, together});
     if (asked_.size() == 1) start_next_fence();
   });
-  on<int>(kStop, [this](int, int) { stopping_ = true; });
+  on<int>(kStop, [this](int, int) { stopping_ = fenced_ = true; });
   on<std::int64_t>(kStopped, [this](int, std::int64_t at) { on_stopped(at); });
   on<Go>(kGo, [this](int, const Go& go) {
     const std::lock_guard guard(local_mutex_);
@@ -151,7 +151,7 @@ void Coordinator::on_met(std::span<const std::byte> bytes) {
   const auto met = read<Met>(bytes);
   if (met.meeting == Meeting::begin) {  // nothing of an earlier run is left
     asked_.clear();
-    stopping_ = failing_ = quiet_said_ = false;
+    stopping_ = fenced_ = failing_ = quiet_said_ = false;
     resume_at_ = 0;
     last_group_ = 0;
     blocked_.assign(static_cast<std::size_t>(channel_.size()), {});
@@ -300,6 +300,7 @@ bool Coordinator::drive_fence() {
   if (resume_at_ != 0 && World::monotonic_ns() >= resume_at_) {
     local_->resume(resume_at_, resume_together_);
     resume_at_ = 0;
+    fenced_ = stopping_;
   }
   if (stopping_ && resume_at_ == 0) {  // the next fence begins when all have left the last one
     local_->stop();
@@ -311,24 +312,26 @@ bool Coordinator::drive_fence() {
   return resume_at_ != 0;
 }
 
-bool Coordinator::tick() {
+Pace Coordinator::tick() {
+  Pace pace = Pace::soon;
   {
     const std::lock_guard guard(local_mutex_);
     if (!local_) {
       if (leaving_ || agreeing_) look_for_signs_of_life();
-      return false;
+      return pace;
     }
     if (failing_ && !quiet_said_ && !local_->still_receives()) {
       quiet_said_ = true;
       come(Meeting::quiet, {});
     }
     const bool resumes = drive_fence();
-    const bool urgent = local_->urgent();
-    if (resumes || urgent) return true;
+    pace = local_->pace();
+    if (resumes || pace == Pace::at_once) return Pace::at_once;
+    if (fenced_ || failing_) pace = Pace::soon;
     say_if_blocked();
   }
   look_for_signs_of_life();
-  return false;
+  return pace;
 }
 
 }  // namespace hetsgd::mpi

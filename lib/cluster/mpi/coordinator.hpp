@@ -54,7 +54,7 @@ class Local {
   // Where services are: rank `from` has opened one.
   virtual void opened(int from, const std::string& name) = 0;
   virtual void make(const std::string& name, const ServiceRecipe& recipe) = 0;
-  virtual bool urgent() = 0;  // sends are unfinished: look again at once
+  virtual Pace pace() = 0;  // of the channel, whose thread calls it
   virtual bool still_receives() = 0;
   // World::blocked_since, as a duration.
   virtual std::optional<Seconds> blocked(std::vector<BlockedProcess>& waiting) = 0;
@@ -113,8 +113,8 @@ class Coordinator {
   // Rank 0 gives no sign of life.
   bool root_is_lost() const { return lost_peer_ && channel_.rank() != 0; }
 
-  // Between the channel's looks; true: look again at once.
-  bool tick();
+  // Between the channel's looks.
+  Pace tick();
   // False: somebody cannot come. `limit`: how long it waits.
   bool leave(std::optional<Seconds> limit);
 
@@ -184,6 +184,7 @@ class Coordinator {
   int stopped_ = 0;              // rank 0: ranks
   std::int64_t stopped_at_ = 0;  // rank 0: the latest
   bool stopping_ = false;        // rank 0 waits to be told that this rank has stopped
+  bool fenced_ = false;          // told to stop, not yet to go on
   std::int64_t resume_at_ = 0;
   bool resume_together_ = false;
   bool failing_ = false;  // the run that is on has failed

@@ -15,6 +15,7 @@
 
 #include "cluster/mpi/channel.hpp"
 #include "cluster/mpi/coordinator.hpp"
+#include "cluster/mpi/transport.hpp"
 #include "cluster/threads/devices.hpp"
 #include "core/error.hpp"
 
@@ -22,7 +23,6 @@ namespace hetsgd {
 
 namespace {
 
-std::atomic<double> control_interval_s{200e-6};
 std::atomic<mpi::Environment*> environment{nullptr};
 
 }  // namespace
@@ -30,7 +30,6 @@ std::atomic<mpi::Environment*> environment{nullptr};
 const MpiRank& mpi_rank() { return mpi::Environment::get().rank(); }
 const std::vector<MpiRank>& mpi_ranks() { return mpi::Environment::get().ranks(); }
 Control& mpi_control() { return mpi::Environment::get().channel(); }
-void set_mpi_control_interval(Seconds interval) { control_interval_s = interval.count(); }
 
 bool mpi_cuda_aware() {
 #if defined(MPIX_CUDA_AWARE_SUPPORT)
@@ -139,8 +138,9 @@ Environment::Environment() {
   check(MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN), "MPI_Comm_set_errhandler");
   gather_ranks();
   check(MPI_Comm_dup(MPI_COMM_WORLD, &control_), "MPI_Comm_dup");
-  channel_ = std::make_unique<Channel>(control_, Seconds(control_interval_s.load()));
+  channel_ = std::make_unique<Channel>(control_);
   coordinator_ = std::make_unique<Coordinator>(*channel_, ranks_);
+  Sends::get().on_unfinished([this] { channel_->look(); });
   channel_->start([this] { return coordinator_->tick(); },
                   [this](std::exception_ptr error) { coordinator_->fail(std::move(error)); });
 }

@@ -47,9 +47,6 @@ std::string mpi_library();
 // In place, the sum over all ranks by MPI_Allreduce itself: what our own is compared with. Inside of
 // a run, called by every rank's worker. Errors: device (built without MPI).
 void mpi_native_all_reduce(std::span<float> x);
-// How often the thread that carries control messages looks for them (default 200 us). Before
-// anything that initialises MPI.
-void set_mpi_control_interval(Seconds interval);
 
 // Collective, outside of the cluster's run(): runs `prepare` on every rank, and when all have done
 // it returns rank 0's answer. Where it throws, every rank throws the error of the lowest rank on

@@ -274,17 +274,17 @@ void Run::resume(std::int64_t at, bool together) {
   world_.resume_from_outside(lock, at);
 }
 
-bool Run::urgent() {
+Pace Run::pace() {
   if (!std::exchange(channel_entered_, true)) enter_thread();
-  answer_openers();
+  const bool openers_wait = answer_openers();
   Sends& sends = Sends::get();
   const auto now = std::chrono::steady_clock::now();
   if (sends.idle()) {
     progress_ = now;
-    return false;
+    return openers_wait ? Pace::soon : Pace::calm;
   }
   if (sends.reap(kReapedByTick)) progress_ = now;
-  return now - progress_ < kAdvancing;
+  return now - progress_ < kAdvancing ? Pace::at_once : Pace::soon;
 }
 
 std::optional<Seconds> Run::blocked(std::vector<BlockedProcess>& waiting) {

@@ -46,7 +46,7 @@ class Run final : public Local, public Groups {
   void left(int rank) override;
   void opened(int from, const std::string& name) override;
   void make(const std::string& name, const ServiceRecipe& recipe) override;
-  bool urgent() override;
+  Pace pace() override;
   bool still_receives() override {
     const Transport* const transport = started_;
     return transport && transport->still_receives();

@@ -42,10 +42,15 @@ void Sends::give(std::unique_ptr<Buffer> buffer) {
 
 void Sends::watch(std::unique_ptr<Buffer> buffer) {
   const bool complete = test(buffer->request);
-  const std::lock_guard guard(mutex_);
-  if (complete) return give(std::move(buffer));
-  on_their_way_.push_back(std::move(buffer));
-  unfinished_ = on_their_way_.size();
+  bool first = false;
+  {
+    const std::lock_guard guard(mutex_);
+    if (complete) return give(std::move(buffer));
+    on_their_way_.push_back(std::move(buffer));
+    unfinished_ = on_their_way_.size();
+    first = unfinished_ == 1;
+  }
+  if (first) tell_();
 }
 
 bool Sends::reap(std::size_t count) {

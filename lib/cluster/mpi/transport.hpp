@@ -28,6 +28,7 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <span>
@@ -86,6 +87,8 @@ class Sends {
   std::unique_ptr<Buffer> take(std::size_t bytes, cuda::ExchangeMemory* gpu = nullptr);
   // Keeps the buffer until its request is complete.
   void watch(std::unique_ptr<Buffer> buffer);
+  // Called when something is unfinished that was not before. Once, before the first send.
+  void on_unfinished(std::function<void()> tell) { tell_ = std::move(tell); }
   // Looks after at most `count` that were unfinished; true: some have finished.
   bool reap(std::size_t count);
   bool idle() const { return unfinished_ == 0; }
@@ -93,6 +96,7 @@ class Sends {
  private:
   void give(std::unique_ptr<Buffer> buffer);
 
+  std::function<void()> tell_;
   std::mutex mutex_;  // guards all below
   std::vector<std::unique_ptr<Buffer>> on_their_way_;
   std::size_t next_ = 0;                                              // to look after

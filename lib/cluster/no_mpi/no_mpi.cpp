@@ -19,7 +19,6 @@ bool mpi_cuda_aware() { return false; }
 Control& mpi_control() { fail(); }
 std::string mpi_library() { return ""; }
 void mpi_native_all_reduce(std::span<float>) { fail(); }
-void set_mpi_control_interval(Seconds) {}
 double mpi_agree(const std::function<double()>&, Seconds) { fail(); }
 bool mpi_root_is_lost() { return false; }
 int leave_mpi(int exit_code) { return exit_code; }

@@ -13,7 +13,7 @@ Nccl::Nccl() {
   setenv("NCCL_NVLS_ENABLE", "0", 0);
   const SharedLibrary library("NCCL", "libnccl.so.2",
                               "install it (libnccl2), name its folder in LD_LIBRARY_PATH, or use "
-                              "--all-reduce ring");
+                              "--all-reduce host");
   library.load("ncclGetVersion", version);
   library.load("ncclGetErrorString", error_string);
   library.load("ncclCommInitAll", init_all);
@@ -39,7 +39,7 @@ const Nccl& Nccl::get() {
 void Nccl::check(ncclResult_t result, std::string_view call) const {
   if (result == ncclSuccess || result == ncclInProgress) return;
   throw with_hint(device_error("{}: {}", call, error_string(result)),
-                  "NCCL_DEBUG=WARN tells more; --all-reduce ring does without NCCL");
+                  "NCCL_DEBUG=WARN tells more; --all-reduce host does without NCCL");
 }
 
 }  // namespace hetsgd::cuda

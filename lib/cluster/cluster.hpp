@@ -28,8 +28,9 @@ namespace hetsgd {
 //   tree      : partition r goes up a binomial tree that ends at rank r, and down again
 //   host      : through host memory; sums in rank order
 // Between ranks of mpi:
-//   automatic : large collectives by nccl as above; everything else by mpi, where the library takes
-//               pointers to GPU memory; else by host
+//   automatic : large collectives by nccl, where every rank of the group has a GPU of its own and
+//               the library in the same version; everything else by mpi, where the MPI library takes
+//               pointers to GPU memory and no other rank of the host has this GPU; else by host
 //   nccl      : the same, but where nccl cannot work it is an error
 //   mpi       : messages out of and into GPU memory, sums on the GPU in rank order
 //   host      : messages out of and into host memory

@@ -240,7 +240,7 @@ void MpiComm::all_reduce_raw(void* data, std::size_t n, Element element, ReduceO
     HostMemory host(Use::update, data, bytes);
     reduce_small(call, host.data());
     host.store();
-  } else if (begin_large(call, data, bytes)) {
+  } else if (begin_large(call, data, data)) {
     by_nccl(call, data, data);
   } else {
     MessageMemory memory(Use::update, data, bytes);
@@ -270,7 +270,7 @@ void MpiComm::reduce_scatter_raw(void* data, std::size_t n, Element element, Red
     HostMemory host(Use::update, data, bytes);
     reduce_small(call, host.data());
     host.store(begin, begin + mine);
-  } else if (begin_large(call, data, bytes)) {
+  } else if (begin_large(call, data, data)) {
     by_nccl(call, data, data);
   } else {
     MessageMemory memory(Use::update, data, bytes);
@@ -314,7 +314,7 @@ void MpiComm::broadcast_raw(void* data, std::size_t bytes, int root, Traffic kin
     HostMemory host(use, data, bytes);
     spread(call, {host.data(), bytes});
     if (rank_ != root) host.store();
-  } else if (begin_large(call, data, bytes)) {
+  } else if (begin_large(call, data, data)) {
     by_nccl(call, data, data);
   } else {
     MessageMemory memory(use, data, bytes);
@@ -334,7 +334,7 @@ void MpiComm::all_gather_raw(const void* mine, std::size_t bytes, void* all, Tra
     HostMemory target(Use::write, all, p * bytes);
     gather_small(call, {source.data(), bytes}, {target.data(), p * bytes});
     target.store();
-  } else if (begin_large(call, all, p * bytes)) {
+  } else if (begin_large(call, mine, all)) {
     by_nccl(call, mine, all);
   } else {
     const MessageMemory source(mine, bytes);

@@ -4,11 +4,11 @@
 namespace hetsgd::mpi {
 
 // Large collectives begin with it: so what a rank waits for late ones is not mixed up with what the
-// transfer takes, and their calls are compared. True: all bring GPU memory, and NCCL goes on.
-bool MpiComm::begin_large(const CollectiveCall& call, const void* memory, std::size_t bytes) {
+// transfer takes, and their calls are compared. True: all bring GPU memory alone, and NCCL goes on.
+bool MpiComm::begin_large(const CollectiveCall& call, const void* in, const void* out) {
   const bool hopes = !group_->knows_nccl || group_->nccl != nullptr;
-  const bool mine =
-      hopes && groups_.gpus().tries_nccl() && threads::is_device_memory(memory, bytes);
+  const bool mine = hopes && groups_.gpus().tries_nccl() && threads::is_device_memory(in, 1) &&
+                    threads::is_device_memory(out, 1);
   if (!rounds(call, mine)) return false;
   if (!group_->knows_nccl) ask_for_nccl(call);
   return group_->nccl != nullptr;

@@ -99,7 +99,7 @@ class MpiComm final : public Comm {
   void gather_small(const CollectiveCall& call, std::span<const std::byte> mine,
                     std::span<std::byte> all);
   bool rounds(const CollectiveCall& call, bool mine = true);
-  bool begin_large(const CollectiveCall& call, const void* memory, std::size_t bytes);
+  bool begin_large(const CollectiveCall& call, const void* in, const void* out);
   void ask_for_nccl(CollectiveCall call);
   void by_nccl(const CollectiveCall& call, const void* in, void* out);
   void spread(const CollectiveCall& call, std::span<std::byte> data);

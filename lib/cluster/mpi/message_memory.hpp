@@ -16,8 +16,8 @@
 
 namespace hetsgd::mpi {
 
-// The calling process' way to hand `memory` of its GPU to MPI, whose content is complete; null:
-// through the host.
+// The calling process' way to hand `memory` of its GPU to MPI, after waiting until its content is
+// complete and counting it in the ledger; null: `memory` goes through the host.
 cuda::ExchangeMemory* exchange_for(const void* memory, std::size_t bytes);
 
 class MessageMemory {

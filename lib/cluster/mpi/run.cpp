@@ -156,7 +156,7 @@ void Run::set_up(Process& me, bool pin) {
 
 // Copies between processes that take turns on one GPU cost a turn each; the way through the host
 // has fewer of them. Two ranks on one H200, ssgd on Delicious (0.76 MB of gradients), 101 steps: 0.25 s
-// through the host, 0.34 s by a CUDA-aware Open MPI 4.1.4, 1.7 s by NCCL made to work there.
+// through the host, 0.34 s by a CUDA-aware Open MPI 4.1.4 (results/gpu.md).
 bool Run::gives_gpu_memory() const {
   const AllReduce way = options_.all_reduce;
   if (placement_.device.gpu < 0 || way == AllReduce::host) return false;

@@ -121,6 +121,28 @@ TEST(GpuMpi, MessagesBetweenGpusAndHosts) {
   }
 }
 
+TEST(GpuMpi, GathersBetweenGpusAndHosts) {
+  for (const AllReduce method : methods()) {
+    make_cluster("mpi", on_gpus(method))->run([](Node& node) {
+      const auto p = static_cast<std::size_t>(node.size());
+      std::vector<float> expected;
+      for (std::size_t r = 0; r < p; ++r) {
+        const auto part = random_numbers(kLarge, r);
+        expected.insert(expected.end(), part.begin(), part.end());
+      }
+      const auto mine = random_numbers(kLarge, static_cast<std::uint64_t>(node.rank()));
+      for (const int way : {0, 1, 2, 3}) {
+        Vector in(node, mine), out(node, std::vector<float>(p * kLarge));
+        std::vector<float> host_out(p * kLarge);
+        const bool from_host = way % 2 == 1, to_host = way / 2 == 1;
+        node.comm().all_gather(from_host ? std::span<const float>(mine) : in.span(),
+                               to_host ? std::span(host_out) : out.span());
+        EXPECT_EQ(to_host ? host_out : out.content(), expected) << "way " << way;
+      }
+    });
+  }
+}
+
 TEST(GpuMpi, ExchangesBetweenGpus) {
   if (size() % 2 != 0) GTEST_SKIP() << "needs pairs";
   for (const AllReduce method : methods()) {

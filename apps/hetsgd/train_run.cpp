@@ -94,14 +94,18 @@ std::string trace_file(const TrainOptions& options) {
 }
 
 // True if --resume finds the work done. Errors: usage (a result that must not be replaced).
-bool is_done(const TrainOptions& options, const json& config) {
+bool is_done(const TrainOptions& options, json config) {
   const std::string& path = options.output;
   if (path.empty() || path == "-" || options.overwrite || !exists(path)) return false;
   if (!options.resume) {
     throw with_hint(usage_error("{}: the file exists", path),
                     "--overwrite replaces it, --resume keeps a completed result");
   }
-  const json earlier = read_result(path);
+  json earlier = read_result(path);
+  if (options.redact) {  // as the result will be
+    redact_paths(earlier["config"]);
+    redact_paths(config);
+  }
   const std::string key = difference(earlier["config"], config);
   if (!key.empty()) {
     throw with_hint(

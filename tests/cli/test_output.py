@@ -101,6 +101,13 @@ class Resume(ProgramTest):
         self.assertEqual(done.stderr, "r.json: has this run's result, nothing to do\n")
         self.assertEqual((self.folder / "r.json").read_text(), before)
 
+    def test_a_redacted_run_is_not_repeated(self):
+        (self.folder / "data").mkdir()
+        self.run_program("data", "convert", "--to", "xc", "generate:tiny", "data/tiny.txt")
+        files = ["--train", "data/tiny.txt", "--test", "data/tiny.txt", "--redact"]
+        self.train("r.json", *files)
+        self.assertEqual(self.train("r.json", *files, "--resume").stderr, "r.json: has this run's result, nothing to do\n")
+
     def test_an_unfinished_run_is_repeated(self):
         self.train("r.json")
         result = self.result("r.json")

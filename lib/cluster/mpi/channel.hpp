@@ -1,9 +1,9 @@
 // Channel: control messages between the ranks, carried by a thread of its own on a communicator of
 // its own. Nothing of it is on the training clock or in a ledger.
 //
-// The thread sleeps between its looks. A look costs some 25 us of a core, half of it for what the
-// worker has pushed out of the caches: every 200 us that was 8 % of a core that a worker may be
-// using. So `hook` says how much there is to do, and while there is nothing the sleeps grow.
+// The thread sleeps between its looks. A look costs some 25 us of a core: every 200 us that was 8 %
+// of one that a worker may be using (the thread's times in /proc, beside elastic on two cores). So
+// `hook` says how much there is to do, and while there is nothing the sleeps grow.
 #pragma once
 
 #include <atomic>

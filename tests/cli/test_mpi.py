@@ -122,7 +122,9 @@ class Mpi(MpiTest):
                 ([*run, "--workers", "3"], 2, "--workers: found 3, but MPI started 2 ranks"),
                 ([*run, "--bogus", "3"], 2, "--bogus: unknown option"),
                 ([*run, "-o", "no/such/folder.json"], 2, "no/such/folder.json: cannot write"),
-                ([*run, "--devices", "cpu:5000"], 5, "asks for 5000 cores")):
+                ([*run, "--devices", "cpu:5000"], 5, "asks for 5000 cores"),
+                ([*run, "--all-reduce", "mpi"], 2, "--all-reduce: found one between GPUs, and no worker has a GPU"),
+                ([*run, "--all-reduce", "tree"], 2, "between ranks: auto, nccl, mpi or host")):
             with self.subTest(text):
                 begin = time.monotonic()
                 stderr = self.finished(self.mpirun(2, *arguments), code)

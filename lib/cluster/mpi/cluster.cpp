@@ -27,7 +27,7 @@ std::vector<std::string> resolve(const std::vector<std::string>& entries, int wo
   for (std::size_t r = 0; r < std::min(devices.size(), ranks.size()); ++r) {
     const MpiRank& rank = ranks[r];
     if (devices[r] == "cuda:auto") {
-      const auto gpus = threads::split_devices({"cuda:all"});
+      const auto gpus = threads::all_gpus(devices[r]);
       devices[r] = gpus[static_cast<std::size_t>(rank.local_rank) % gpus.size()];
     } else if (devices[r] == "cpu:auto") {
       const std::size_t sharers =
@@ -78,6 +78,9 @@ class MpiCluster final : public Cluster {
       throw with_hint(usage_error("--all-reduce: found one between GPUs of a single process, and "
                                   "every rank of --cluster mpi is a process of its own"),
                       "between ranks: auto, nccl, mpi or host");
+    }
+    if (options.all_reduce == AllReduce::nccl || options.all_reduce == AllReduce::mpi) {
+      threads::gpus_for_all_reduce(devices_);
     }
   }
 

@@ -64,14 +64,7 @@ class ThreadsCluster final : public Cluster {
       throw with_hint(usage_error("--all-reduce mpi: found --cluster threads, expected mpi"),
                       "between GPUs of one process: nccl, ring or tree");
     }
-    std::vector<int> gpus;
-    for (const DeviceSpec& device : devices_) {
-      if (device.gpu >= 0) gpus.push_back(device.gpu);
-    }
-    if (gpus.empty()) {
-      throw with_hint(usage_error("--all-reduce: found one between GPUs, and no worker has a GPU"),
-                      "name them: --devices cuda:0,cuda:1");
-    }
+    const std::vector<int> gpus = gpus_for_all_reduce(devices_);
     if (options_.all_reduce != AllReduce::nccl) return;
     if (const std::string problem = cuda::nccl_problem(gpus); !problem.empty()) {
       throw with_hint(device_error("--all-reduce nccl: {}", problem), "use --all-reduce ring");

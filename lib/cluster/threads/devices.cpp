@@ -51,6 +51,29 @@ DeviceSpec parse_device(std::string_view text, int available) {
 
 }  // namespace
 
+std::vector<std::string> all_gpus(std::string_view entry) {
+  const CudaPlatform platform = cuda_platform();
+  if (platform.gpus.empty()) {
+    throw with_hint(device_error("--devices: {}: {}", entry, platform.problem),
+                    "use cpu:N here; `hetsgd devices` lists what there is");
+  }
+  std::vector<std::string> devices;
+  for (const CudaGpu& gpu : platform.gpus) devices.push_back(fmt::format("cuda:{}", gpu.ordinal));
+  return devices;
+}
+
+std::vector<int> gpus_for_all_reduce(const std::vector<DeviceSpec>& devices) {
+  std::vector<int> gpus;
+  for (const DeviceSpec& device : devices) {
+    if (device.gpu >= 0) gpus.push_back(device.gpu);
+  }
+  if (gpus.empty()) {
+    throw with_hint(usage_error("--all-reduce: found one between GPUs, and no worker has a GPU"),
+                    "name them: --devices cuda:0,cuda:1");
+  }
+  return gpus;
+}
+
 std::vector<std::string> split_devices(const std::vector<std::string>& entries) {
   std::vector<std::string> devices;
   for (const std::string& entry : entries) {
@@ -60,14 +83,7 @@ std::vector<std::string> split_devices(const std::vector<std::string>& entries) 
         devices.emplace_back(text);
         continue;
       }
-      const CudaPlatform platform = cuda_platform();
-      if (platform.gpus.empty()) {
-        throw with_hint(device_error("--devices: cuda:all: {}", platform.problem),
-                        "use cpu:N here; `hetsgd devices` lists what there is");
-      }
-      for (const CudaGpu& gpu : platform.gpus) {
-        devices.push_back(fmt::format("cuda:{}", gpu.ordinal));
-      }
+      for (std::string& gpu : all_gpus(text)) devices.push_back(std::move(gpu));
     }
   }
   return devices;

@@ -16,6 +16,14 @@ struct DeviceSpec {
   int gpu = -1;      // -1: a CPU device
 };
 
+// "cuda:0", "cuda:1", ...: every GPU, for `entry` of --devices, which the error names. Errors:
+// device (there is none).
+std::vector<std::string> all_gpus(std::string_view entry);
+
+// The GPUs of those workers that have one, for an --all-reduce between GPUs. Errors: usage (no
+// worker has one).
+std::vector<int> gpus_for_all_reduce(const std::vector<DeviceSpec>& devices);
+
 // The devices named in entries such as "cpu:2" or "cpu:1,cuda:0" (commas split an entry), one text
 // each; "cuda:all" becomes every GPU. Errors: device (cuda:all without a GPU).
 std::vector<std::string> split_devices(const std::vector<std::string>& entries);

@@ -217,6 +217,8 @@ void World::block(Lock& guard, const Wait& wait, Seconds Ledger::*account) {
 
 // A companion may use what stands on its worker's stack, so the companions end first.
 void World::unwind(Lock& guard, Process& me) {
+  // It was granted a fence that it will not run: the others, services too, must not wait for it.
+  if (fence_owner_ == &me) release_world();
   me.woken.wait(guard, [&] { return me.live_companions == 0; });
   throw Unwind{};
 }

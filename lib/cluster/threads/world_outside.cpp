@@ -132,6 +132,7 @@ void World::freeze_from_outside(std::int64_t at) {
 }
 
 void World::grant(Process& process) {
+  if (aborting_) return;  // it is unwound, and nobody would release the others
   fence_owner_ = &process;
   wake(process);
   process.woken.notify_one();  // it may have been signalled before, and held back since

@@ -9,8 +9,6 @@ import sys
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 HETSGD = os.environ.get("HETSGD", str(ROOT / "build" / "release" / "apps" / "hetsgd" / "hetsgd"))
-# The learning-rate grid of every comparison: powers of sqrt(10).
-GRID = [10 ** (k / 2) for k in range(-2, 3)]
 
 
 def data_dir():
@@ -59,21 +57,39 @@ def tune(options, output):
     return resumed("tune", options, output)
 
 
+def choice_path(folder):
+    return folder / "choice.json"
+
+
+def run_path(folder, seed):
+    return folder / f"seed{seed}.json"
+
+
+def tune_and_train(folder, setup, algorithm, *, grid, goal, tune_seeds, tune_epochs, seeds, epochs):
+    """One algorithm on Delicious, as every comparison treats it. `hetsgd tune` tries the rates of the grid with `tune_seeds`
+    for `tune_epochs` on a held-out tenth of the training rows; the chosen rate trains for `epochs` with every one of `seeds`
+    on all training rows and is measured on the test rows. algorithm: its name and options. Writes choice_path and run_path."""
+    tune(delicious_train() + setup + ["--algorithm", *algorithm, "--grid", grid, "--tune-seeds", tune_seeds,
+                                      "--validation", "0.1", "--goal", goal, "--epochs", tune_epochs], choice_path(folder))
+    for seed in seeds:
+        train(delicious() + setup + ["--algorithm", *algorithm, "--tuned", choice_path(folder), "--target", goal,
+                                     "--epochs", epochs, "--seed", seed], run_path(folder, seed))
+
+
+def in_parallel(calls):
+    """Makes the calls (functions without arguments) on all cores; an error of one ends the script. Simulated runs may share
+    the host: it changes no byte of them."""
+    with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
+        jobs = [pool.submit(call) for call in calls]
+        for number, job in enumerate(concurrent.futures.as_completed(jobs), 1):
+            job.result()
+            print(f"\r{number}/{len(jobs)} algorithms", end="", file=sys.stderr)
+    print(file=sys.stderr)
+
+
 def compare(files, target, reference):
     """`hetsgd compare` as JSON: one group per family of seeds, in the order of the files."""
     return json.loads(hetsgd("compare", [*files, "--target", target, "--reference", reference, "--format", "json"]))
-
-
-def train_all(runs, parallel):
-    """runs: {key: (options, output)} -> {key: result}. Simulated runs may share the host: it changes no byte of them."""
-    results = {}
-    with concurrent.futures.ThreadPoolExecutor(parallel) as pool:
-        futures = {pool.submit(train, options, output): key for key, (options, output) in runs.items()}
-        for number, future in enumerate(concurrent.futures.as_completed(futures), 1):
-            results[futures[future]] = future.result()
-            print(f"\r{number}/{len(runs)} runs", end="", file=sys.stderr)
-    print(file=sys.stderr)
-    return results
 
 
 def time_to(result, metric, value):

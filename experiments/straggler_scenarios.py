@@ -20,10 +20,9 @@ Writes results/straggler_scenarios/: table.md, summary.json, time_to_target.{png
 runs/. What is there already is kept: a second call goes on where the first was cut off.
 """
 import argparse
-import concurrent.futures
+import functools
 import json
 import math
-import os
 import sys
 
 import matplotlib
@@ -71,40 +70,14 @@ def folder(scenario, name):
 
 
 def run_path(scenario, name, seed):
-    return folder(scenario, name) / f"seed{seed}.json"
-
-
-def tune(scenario, name, epochs):
-    """The file with the choice of `hetsgd tune`."""
-    output = folder(scenario, name) / "choice.json"
-    common.tune(common.delicious_train() + SERVER + SCENARIOS[scenario][1] +
-                ["--algorithm", *ALGORITHMS[name], "--grid", "0.1:31.6:6", "--tune-seeds", "1,2,3", "--validation", "0.1",
-                 "--goal", GOAL, "--epochs", epochs // 2], output)
-    return output
-
-
-def train(scenario, name, choice, seed, epochs):
-    options = (common.delicious() + SERVER + SCENARIOS[scenario][1] +
-               ["--algorithm", *ALGORITHMS[name], "--tuned", choice, "--target", GOAL, "--epochs", epochs,
-                "--seed", seed])
-    return common.train(options, run_path(scenario, name, seed))
-
-
-def tune_and_train(scenario, name, seeds, epochs):
-    choice = tune(scenario, name, epochs)
-    for seed in seeds:
-        train(scenario, name, choice, seed, epochs)
+    return common.run_path(folder(scenario, name), seed)
 
 
 def run_all(scenarios, seeds, epochs):
-    """Simulated runs may share the host: it changes no byte of them."""
-    with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
-        jobs = [pool.submit(tune_and_train, scenario, name, seeds, epochs)
-                for scenario in scenarios for name in ALGORITHMS]
-        for number, job in enumerate(concurrent.futures.as_completed(jobs), 1):
-            job.result()
-            print(f"\r{number}/{len(jobs)} algorithms", end="", file=sys.stderr)
-    print(file=sys.stderr)
+    common.in_parallel([
+        functools.partial(common.tune_and_train, folder(scenario, name), SERVER + SCENARIOS[scenario][1], ALGORITHMS[name],
+                          grid="0.1:31.6:6", goal=GOAL, tune_seeds="1,2,3", tune_epochs=epochs // 2, seeds=seeds, epochs=epochs)
+        for scenario in scenarios for name in ALGORITHMS])
 
 
 def rows_of(scenario, seeds):

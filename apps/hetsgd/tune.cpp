@@ -58,9 +58,11 @@ class Tune final : public Command {
             "learning rates, the same for every algorithm: 0.03,0.1,0.3 or FROM:TO:COUNT with "
             "equal ratios, such as 0.01:1:5");
     set.add("tune_seeds", seeds_, "seeds of the trials; medians over them decide");
-    set.add("goal", goal_,
-            "what decides: the final value of a metric (p1), or the time to a target (p1>=0.6) "
-            "and, where that is equal or missed, its final value");
+    set.add(
+        "goal", goal_,
+        "what decides: the final value of a metric (p1), or the time to a target (p1>=0.6) "
+        "and, where that is equal or missed, its final value; default: the first of p1, accuracy "
+        "that the data have");
     options_.declare(set);
     declare_algorithms(set);
   }
@@ -78,7 +80,7 @@ class Tune final : public Command {
     refuse_what_trials_decide(set);
     TunerOptions tuner;
     tuner.algorithms = names_;
-    tuner.goal = parse_goal(goal_, "--goal");
+    if (!goal_.empty()) tuner.goal = parse_goal(goal_, "--goal");
     tuner.grid = parse_grid(grid_, "--grid");
     tuner.seeds = seeds_;
     tuner.redact = options_.redact;
@@ -175,7 +177,7 @@ class Tune final : public Command {
   std::vector<std::string> names_;
   std::string grid_ = "0.03,0.1,0.3,1,3";
   std::vector<std::uint64_t> seeds_ = {1};
-  std::string goal_ = "p1";
+  std::string goal_;
   std::map<std::string, std::vector<std::string>> texts_;
   std::map<std::string, bool> switches_;
   std::set<std::string> own_;  // names in texts_ and switches_

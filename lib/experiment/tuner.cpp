@@ -7,6 +7,7 @@
 
 #include "core/error.hpp"
 #include "result/result.hpp"
+#include "training/evaluation.hpp"
 
 namespace hetsgd {
 namespace {
@@ -31,12 +32,6 @@ json part_json(const DatasetPtr& data) {
 std::string difference(const json& a, const json& b) {
   const json patch = json::diff(a, b);
   return patch.empty() ? "" : patch.front()["path"].get<std::string>().substr(1);
-}
-
-bool is_measured(const std::string& metric, Task task) {
-  if (metric == "accuracy") return task != Task::multilabel;
-  if (metric == "auc") return task == Task::binary;
-  return !metric.starts_with("p") || task == Task::multilabel;
 }
 
 // What a finished run comes to as a trial.
@@ -87,7 +82,7 @@ struct Tuner::Run {
 };
 
 Tuner::Tuner(TunerOptions options) : options_(std::move(options)) {
-  tuning_.goal = options_.goal;
+  if (options_.goal) tuning_.goal = *options_.goal;
   tuning_.grid = options_.grid;
   tuning_.seeds = options_.seeds;
   for (const std::string& name : options_.algorithms) {
@@ -116,9 +111,10 @@ void Tuner::resume(const Tuning& earlier, const std::string& place) {
     throw with_hint(usage_error("--resume: {} holds another tuning: {} differs", place, what),
                     "--overwrite replaces it");
   };
-  if (earlier.goal.text() != tuning_.goal.text()) refuse("goal");
+  if (options_.goal && earlier.goal.text() != tuning_.goal.text()) refuse("goal");
   if (earlier.grid != tuning_.grid) refuse("grid");
   if (earlier.seeds != tuning_.seeds) refuse("tune_seeds");
+  tuning_.goal = earlier.goal;
   tuning_.dataset = earlier.dataset;
   for (AlgorithmTuning before : earlier.algorithms) {
     std::erase_if(before.trials, [](const Trial& trial) { return trial.status == "failed"; });
@@ -155,10 +151,11 @@ void Tuner::load() {
                     "--overwrite starts again");
   }
   tuning_.dataset = dataset;
-  if (!is_measured(tuning_.goal.metric, data_.train.data->task)) {
-    throw usage_error("--goal: found {}, which is not measured on {} data", tuning_.goal.metric,
-                      to_string(data_.train.data->task));
+  const Dataset& train = *data_.train.data;
+  if (tuning_.goal.metric.empty()) {
+    tuning_.goal.metric = metrics_of(train.task, train.label_count).front();
   }
+  check_measured(tuning_.goal.metric, train, *data_.test.data, "--goal", tuning_.goal.text());
 }
 
 TunerEnd Tuner::run(const TunerHooks& hooks) {

@@ -5,6 +5,7 @@
 #include <atomic>
 #include <functional>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -24,7 +25,7 @@ struct Setting {
 
 struct TunerOptions {
   std::vector<std::string> algorithms;
-  Goal goal;
+  std::optional<Goal> goal;  // none: the final value of the first metric that the data have
   std::vector<double> grid;          // ascending
   std::vector<std::uint64_t> seeds;  // at least one
   std::vector<Setting> settings;     // with a validation split
@@ -48,11 +49,12 @@ class Tuner {
 
   // Takes over the trials of an earlier tuning, also of algorithms that this one lacks; failed ones
   // are run again. Errors: usage, naming `place`, if goal, grid, seeds or an algorithm's options
-  // differ.
+  // differ; without a goal of its own it takes the earlier one.
   void resume(const Tuning& earlier, const std::string& place);
   std::size_t trials_left() const;
 
-  // Reads the data. Errors: data; usage if resumed trials had other data.
+  // Reads the data. Errors: data; usage if resumed trials had other data, or if the goal's metric
+  // is not measured on them.
   void load();
   // Runs what is left. A trial that diverges or fails counts as worst and stops nothing; one that a
   // signal or --time-limit (host time of all trials together) cuts off is dropped. Errors: of the

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <string>
+#include <vector>
 
 #include "core/error.hpp"
 #include "result/compare_parts.hpp"
@@ -48,6 +50,20 @@ double final_value(const json& result, const std::string& metric) {
   const double value = number_or_none(result["summary"]["final"], metric);
   if (!std::isnan(value) || result["status"] != "diverged") return value;
   return larger_is_better(metric) ? -kMissed : kMissed;
+}
+
+// A target that no evaluation can tell about is a mistake, not a miss. A run that failed before its
+// first evaluation may have had any metric.
+void check_measured(const LoadedResult& result, const Target& target) {
+  const json& curve = result.json["curve"];
+  if (curve.empty() || curve.front().contains(target.metric)) return;
+  std::vector<std::string> metrics;
+  for (const std::string& metric : metric_names()) {
+    if (curve.front().contains(metric)) metrics.push_back(metric);
+  }
+  throw with_hint(usage_error("{}: the target is {}, but {} was not measured, expected one of {}",
+                              result.path, target.text(), target.metric, fmt::join(metrics, ", ")),
+                  "--target names another, for example --target 'accuracy>=0.8'");
 }
 
 std::vector<Target> targets_of(const std::vector<LoadedResult>& results) {
@@ -115,6 +131,7 @@ Comparison compare(const std::vector<LoadedResult>& results, const CompareOption
   comparison.targets = options.targets.empty() ? targets_of(results) : options.targets;
   comparison.metric = metric_of_comparison(results, comparison.targets);
   for (const LoadedResult& result : results) {
+    for (const Target& target : comparison.targets) check_measured(result, target);
     comparison.runs.push_back(run_row(result, comparison));
   }
   make_groups(results, options.reference, comparison);

@@ -9,6 +9,7 @@
 #include <numeric>
 
 #include "core/error.hpp"
+#include "data/load.hpp"
 #include "linalg/cuda/cuda_device.hpp"
 
 namespace hetsgd {
@@ -228,6 +229,42 @@ struct Evaluator::Impl {
   std::vector<float> scores;    // binary only
   std::vector<std::uint8_t> truth;
 };
+
+std::vector<std::string> metrics_of(Task task, std::uint64_t labels) {
+  std::vector<std::string> names;
+  if (task != Task::binary) {
+    names.emplace_back("p1");
+    if (labels >= 3) names.emplace_back("p3");
+    if (labels >= 5) names.emplace_back("p5");
+  }
+  if (task != Task::multilabel) names.emplace_back("accuracy");
+  if (task == Task::binary) names.emplace_back("auc");
+  names.insert(names.end(), {"test_loss", "train_loss"});
+  return names;
+}
+
+void check_measured(const std::string& metric, const Dataset& train, const Dataset& test,
+                    const std::string& place, const std::string& text) {
+  const std::uint64_t labels = std::max(train.label_count, test.label_count);
+  const std::vector<std::string> names = metrics_of(train.task, labels);
+  if (std::find(names.begin(), names.end(), metric) == names.end()) {
+    const bool binary = train.task == Task::binary;
+    throw with_hint(
+        usage_error("{}: found {}, but {} is not measured on {} data{}, expected one of {}", place,
+                    text, metric, to_string(train.task),
+                    binary ? "" : fmt::format(" with {} labels", labels), fmt::join(names, ", ")),
+        fmt::format("the metric that says most about these data is {}", names.front()));
+  }
+  const DatasetTotals rows = test.totals();
+  if (metric == "auc" && (rows.labels == 0 || rows.labels == rows.rows)) {
+    throw usage_error("{}: found {}, but all test rows are of one class, expected both for auc",
+                      place, text);
+  }
+  if (metric.starts_with("p") && rows.labels == 0) {
+    throw usage_error("{}: found {}, but no test row has a label, expected some for {}", place,
+                      text, metric);
+  }
+}
 
 Evaluator::Evaluator(const Model& model, DatasetPtr test, EvaluatorOptions options)
     : impl_(std::make_unique<Impl>(model, std::move(test), std::move(options))) {}

@@ -17,6 +17,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "data/dataset.hpp"
 #include "model/model.hpp"
@@ -29,6 +30,14 @@ struct Metrics {
   std::optional<double> accuracy;    // multiclass and binary
   std::optional<double> auc;         // binary; empty when the test set has one class only
 };
+
+// The metrics that the curve of a run has, by their names in the result, the most telling first:
+// what a target and the goal of a tuning may name. `labels`: of the data.
+std::vector<std::string> metrics_of(Task task, std::uint64_t labels);
+// Errors: usage, opening with `place`: `metric`, which `text` names, is none of them, or the test
+// rows do not show it (auc without both classes).
+void check_measured(const std::string& metric, const Dataset& train, const Dataset& test,
+                    const std::string& place, const std::string& text);
 
 // Area under the ROC curve of scores against truth (1 = positive); empty when one class is missing.
 std::optional<double> area_under_curve(std::span<const float> scores,

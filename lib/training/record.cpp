@@ -9,15 +9,11 @@
 
 namespace hetsgd {
 
-namespace {
-
 const std::vector<std::string>& metric_names() {
   static const std::vector<std::string> names = {"p1",  "p3",        "p5",        "accuracy",
                                                  "auc", "test_loss", "train_loss"};
   return names;
 }
-
-}  // namespace
 
 std::string Target::text() const {
   return fmt::format("{}{}{}", metric, at_least ? ">=" : "<=", value);

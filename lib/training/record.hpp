@@ -35,6 +35,8 @@ struct Target {
   double value = 0;
   std::string text() const;  // "p1>=0.6"
 };
+// Every metric that some data have, the most telling first.
+const std::vector<std::string>& metric_names();
 // Errors: usage, naming `place`.
 Target parse_target(const std::string& text, const std::string& place);
 // The target's metric at a point; empty if it does not apply.

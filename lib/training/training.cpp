@@ -54,6 +54,7 @@ struct Training::Impl {
   bool writes() const;
   int default_workers() const;
   void build_model();
+  void check_targets() const;
   ClusterOptions cluster_options() const;
   int evaluating_gpu(const Cluster& cluster) const;
   DriverOptions driver_options() const;
@@ -130,6 +131,12 @@ void Training::Impl::resolve() {
   for (const std::string& text : options.target)
     record.targets.push_back(parse_target(text, "--target"));
   record.started_at = utc_now();
+}
+
+void Training::Impl::check_targets() const {
+  for (const Target& target : record.targets) {
+    check_measured(target.metric, *record.train, *record.test, "--target", target.text());
+  }
 }
 
 void Training::Impl::build_model() {
@@ -226,6 +233,7 @@ void Training::load(const RunData& data) {
   record.test_report = data.test.report;
   record.warnings.insert(record.warnings.end(), data.warnings.begin(), data.warnings.end());
   record.phases.load_s = data.load_s;
+  impl_->check_targets();
   const auto init = HostClock::now();
   impl_->build_model();
   record.phases.init_s = seconds_since(init);

@@ -55,7 +55,7 @@ class Training {
            const AlgorithmInfo& info);
   ~Training();
 
-  // Reads the data. Errors: data.
+  // Reads the data. Errors: data; usage (a target on a metric that these data do not have).
   void load();
   // The same with data that were read before: load_run_data of the same data options.
   void load(const RunData& data);

@@ -93,6 +93,11 @@ class Compare(ProgramTest):
         self.assertEqual(last["targets"][0]["reached"], 0)
         self.assertEqual(last["targets"][0]["time_s"]["median_reason"], "inf")
 
+    def test_a_target_that_a_result_cannot_show_is_an_error(self):
+        message = self.error("compare", "a1.json", "b1.json", "--target", "auc>=0.5", code=2)
+        self.assertIn("error: a1.json: the target is auc>=0.5, but auc was not measured, expected one of p1, p3, p5, "
+                      "test_loss, train_loss\nhint: --target names another", message)
+
     def test_the_reference_may_be_an_algorithm(self):
         comparison = json.loads(self.compare("--reference", "ssgd", "--format", "json").stdout)
         self.assertEqual([g["label"] for g in comparison["groups"] if g["reference"]], ["ssgd"])

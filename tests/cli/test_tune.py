@@ -48,6 +48,14 @@ class Tune(ProgramTest):
         done = self.run_program(*TUNE, "--grid", "1e30", "--algorithms", "ssgd", "--overwrite")
         self.assertIn("warning: ssgd: no trial ended well, there is no choice", done.stderr)
 
+    def test_the_goal_is_the_first_metric_of_the_data(self):
+        (self.folder / "two.txt").write_text("".join(f"{'+1' if i % 2 else '-1'} {i % 7 + 1}:1\n" for i in range(90)))
+        self.run_program(*TUNE, "--train", "two.txt", "--algorithms", "ssgd")
+        self.assertEqual(self.result("c.json")["goal"], "accuracy")
+        for flags, code in (([], 0), (["--goal", "accuracy"], 0), (["--goal", "auc"], 2)):
+            with self.subTest(flags):
+                self.run_program(*TUNE, "--train", "two.txt", "--algorithms", "ssgd", "--resume", *flags, code=code)
+
     def test_stdout_is_json_and_nothing_else(self):
         done = self.run_program(*TUNE[:-1], "-", "--goal", "p1>=0.2", "--tune-seeds", "1,2")
         choice = json.loads(done.stdout)
@@ -108,7 +116,8 @@ class Tune(ProgramTest):
                 (["--stop-at-target"], "--stop-at-target: not an option of tune"),
                 (["--validation", "0"], "--validation: found 0, expected a share above 0"),
                 (["--grid", "1,1"], "--grid: found 1 twice"),
-                (["--goal", "accuracy"], "--goal: found accuracy, which is not measured on multilabel data"),
+                (["--goal", "accuracy"], "--goal: found accuracy, but accuracy is not measured on multilabel data"),
+                (["--target", "auc>=0.5"], "--target: found auc>=0.5, but auc is not measured on multilabel data"),
                 (["--delta", "1"], "--delta: unknown option\nhint: --delta is an option of adaptive, which "
                                    "--algorithms does not name"),
                 (["--algorithms", "ssgd,nothing"], "expected one of")):

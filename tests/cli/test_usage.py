@@ -67,6 +67,22 @@ class WrongValues(ProgramTest):
         self.assertIn('error: --target: found "p1=0.5", expected METRIC>=VALUE or METRIC<=VALUE\n',
                       self.error("train", *TINY, "--epochs", "1", "--target", "p1=0.5", code=2))
 
+    def test_target_that_these_data_cannot_show(self):
+        rows = "".join(f"{'+1' if i % 2 else '-1'} {i % 5 + 1}:1\n" for i in range(40))
+        (self.folder / "two.txt").write_text(rows)
+        (self.folder / "one.txt").write_text("+1 1:1\n+1 2:1\n")
+        train = ["train", "--train", "two.txt", "--batch-size", "4", "--epochs", "1", "-o", "r.json"]
+        message = ("error: --target: found p1>=0.84, but p1 is not measured on binary data, expected one of "
+                   "accuracy, auc, test_loss, train_loss\n"
+                   "hint: the metric that says most about these data is accuracy\n")
+        for more in ([], ["--stop-at-target"], ["--dry-run"]):
+            with self.subTest(more):
+                self.assertIn(message, self.error(*train, "--target", "p1>=0.84", *more, code=2))
+        self.assertIn("error: --target: found auc>=0.8, but all test rows are of one class, expected both for auc\n",
+                      self.error(*train, "--test", "one.txt", "--target", "auc>=0.8", code=2))
+        self.assertFalse((self.folder / "r.json").exists())
+        self.run_program(*train, "--target", "accuracy>=0.5", "--target", "auc>=0.5")
+
     def test_no_budget(self):
         self.assertEqual(self.error("train", *TINY, code=2),
                          "error: no budget: expected --epochs, --max-samples or --max-time\n"

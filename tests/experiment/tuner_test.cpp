@@ -166,7 +166,7 @@ TEST(TunerTest, RefusesAnotherTuning) {
   EXPECT_THAT(message([](TunerOptions& o) { o.grid.pop_back(); }),
               HasSubstr("--resume: c.json holds another tuning: grid differs"));
   EXPECT_THAT(message([](TunerOptions& o) { o.seeds = {1}; }), HasSubstr("tune_seeds differs"));
-  EXPECT_THAT(message([](TunerOptions& o) { o.goal.metric = "p3"; }), HasSubstr("goal differs"));
+  EXPECT_THAT(message([](TunerOptions& o) { o.goal->metric = "p3"; }), HasSubstr("goal differs"));
   EXPECT_THAT(message([](TunerOptions& o) { o.settings[4].value = 64; }),
               HasSubstr("batch_size of ssgd differs"));
 }
@@ -182,8 +182,10 @@ TEST(TunerTest, MistakesShowBeforeAnythingIsLoaded) {
               HasSubstr("sgd runs on at most 1"));
   TunerOptions options = options_of({"ssgd"}, "accuracy");
   Tuner tuner(options);
-  EXPECT_EQ(error_of([&] { tuner.load(); }),
-            "--goal: found accuracy, which is not measured on multilabel data");
+  EXPECT_EQ(
+      error_of([&] { tuner.load(); }),
+      "--goal: found accuracy, but accuracy is not measured on multilabel data with 50 labels, "
+      "expected one of p1, p3, p5, test_loss, train_loss");
 }
 
 }  // namespace

@@ -66,8 +66,9 @@ class AdPsgd final : public Algorithm {
     Gradient g = self.make_gradient();
     while (self.running()) {
       const std::int64_t read = this->read(self, mine, w, active);
+      const double lr = self.learning_rate(b);
       self.gradient(self.next_batch(b), w, g);
-      apply(self, mine, g, read, active);
+      apply(self, mine, g, lr, read, active);
       self.evaluate_mean_here();
     }
     {
@@ -93,12 +94,13 @@ class AdPsgd final : public Algorithm {
   }
 
   // x_i <- x_i - lr g, after the averaging.
-  void apply(Worker& self, Replica& mine, Gradient& g, std::int64_t read, bool active) const {
+  void apply(Worker& self, Replica& mine, Gradient& g, double lr, std::int64_t read,
+             bool active) const {
     const Guard guard(*mine.monitor);
     if (active) {
       mine.monitor->wait([&] { return mine.averagings == mine.requested; }, "the averaging");
     }
-    self.apply_alone(g, self.learning_rate(self.plan().batch_size), mine.x);
+    self.apply_alone(g, lr, mine.x);
     note(self, mine, "apply");
     self.observe("staleness", mine.averagings - read);
     ++mine.iteration;

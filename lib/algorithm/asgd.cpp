@@ -26,8 +26,9 @@ class Asgd final : public Algorithm {
     Buffer w = self.initial_parameters();
     Gradient g = self.make_gradient();
     while (self.running()) {
+      const double lr = self.learning_rate(b);
       self.gradient(self.next_batch(b), w, g);
-      server.push_and_pull(self.learning_rate(b), g, w);
+      server.push_and_pull(lr, g, w);
       self.evaluate_here(w);
     }
   }

@@ -26,18 +26,19 @@ class Elastic final : public Algorithm {
   void worker(Worker& self) const override {
     const auto p = static_cast<std::size_t>(self.size());
     const std::uint64_t b = self.plan().batch_size;
-    const double lr = self.learning_rate(b);
 
     Buffer w_i = self.initial_parameters();
     GlobalModel global(self);
     std::uint64_t samples = 0;  // of all workers
     while (self.running()) {
       const std::uint64_t k = (self.mega_batch_samples() + p * b - 1) / (p * b);
-      for (std::uint64_t step = 0; step < k; ++step) self.step(self.next_batch(b), lr, w_i);
+      for (std::uint64_t step = 0; step < k; ++step) {
+        self.step(self.next_batch(b), self.learning_rate(b), w_i);
+      }
 
       const double norm = std::sqrt(self.squared_norm(w_i)) / static_cast<double>(w_i.size());
       const Merge merge{.batch_size = std::vector(p, b),
-                        .learning_rate = std::vector(p, lr),
+                        .learning_rate = std::vector(p, self.learning_rate(b)),
                         .updates = std::vector(p, k),
                         .weight = std::vector(p, 1.0 / static_cast<double>(p)),
                         .norm = gather(self, norm)};

@@ -14,7 +14,7 @@ namespace hetsgd {
 // recompute algorithms 1 and 2 of paper 000 from it.
 struct Merge {
   std::vector<std::uint64_t> batch_size;  // b_i of the finished mega-batch
-  std::vector<double> learning_rate;      // lr_i
+  std::vector<double> learning_rate;      // lr_i at the merge
   std::vector<std::uint64_t> updates;     // u_i
   std::vector<double> weight;             // alpha_i, after perturbation
   std::vector<double> norm;               // regularity of w_i: ||w_i||_2 / |w|, or its rms

@@ -128,13 +128,13 @@ void PartialReplica::combine(Worker& self, std::span<const Pending> ready, int p
   });
 }
 
-// The schedule follows the gradients that all workers know of: the rate must be the same
-// everywhere. A group takes the others to be as fast as itself.
+// The schedule follows the gradients that all workers have accounted for before this round: the
+// rate must be the same everywhere. A group takes the others to be as fast as itself.
 double PartialReplica::learning_rate(Worker& self, std::int64_t gradients, int group_size) {
   const Plan& plan = self.plan();
-  reduced_ += static_cast<double>(gradients) * self.size() / group_size;
   const double epoch =
       reduced_ * static_cast<double>(plan.batch_size) / static_cast<double>(plan.rows);
+  reduced_ += static_cast<double>(gradients) * self.size() / group_size;
   return plan.learning_rate * plan.schedule.factor(epoch);
 }
 

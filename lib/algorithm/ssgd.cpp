@@ -105,35 +105,34 @@ class Ssgd final : public Algorithm {
 
     Buffer w = self.initial_parameters();
     Gradient g = self.make_gradient();
-    std::function<void()> update = [&] {  // mirrored
+    std::uint64_t seen = self.plan().batch_size;  // by one optimizer, for the learning rate
+    std::function<void(double)> update = [&](double lr) {  // mirrored
       if (p > 1) self.scale(share, g.flat);
       if (p > 1) self.all_reduce(g);
-      self.apply(g, self.learning_rate(self.plan().batch_size), w);
+      self.apply(g, lr, w);
     };
     if (storage_ == Storage::central) {
-      update = [&, store =
-                       self.serve<CentralStore>("parameters", ServerStart::of(self, w))]() mutable {
+      update = [&, store = self.serve<CentralStore>("parameters", ServerStart::of(self, w))](
+                   double lr) mutable {
         if (p > 1) self.scale(share, g.flat);
         // Push the gradient, pull the parameters.
-        store.call({self.learning_rate(self.plan().batch_size)}, g.flat.span(), w.span());
+        store.call({lr}, g.flat.span(), w.span());
         self.took_update();
       };
     }
     if (reduce_ == Reduce::adasum && p > 1) {
       const std::uint64_t b_node = node_batch(self, b);
-      const std::uint64_t seen =  // by one optimizer, for the learning rate
-          per_worker_batch_ == PerWorkerBatch::full ? self.plan().batch_size : b_node;
-      update = [&, seen,
-                step = std::make_shared<AdasumStep>(
-                    self, adasum_, static_cast<double>(b_i) / static_cast<double>(b_node))] {
-        (*step)(self, g, self.learning_rate(seen), w);
-      };
+      if (per_worker_batch_ == PerWorkerBatch::split) seen = b_node;
+      update = [&, step = std::make_shared<AdasumStep>(
+                       self, adasum_, static_cast<double>(b_i) / static_cast<double>(b_node))](
+                   double lr) { (*step)(self, g, lr, w); };
     }
 
     const bool shared = self.plan().partition == Partition::shared;
     for (std::uint64_t begin = 0; self.running(); begin += b) {
+      const double lr = self.learning_rate(seen);
       self.gradient(shared ? self.batch_at({begin + part.begin, b_i}) : self.next_batch(b_i), w, g);
-      update();
+      update(lr);
       self.evaluate_here(w, begin + b);
     }
   }

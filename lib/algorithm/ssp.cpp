@@ -81,8 +81,9 @@ class Ssp final : public Algorithm {
     Buffer w = self.initial_parameters();
     Gradient g = self.make_gradient();
     while (self.running()) {
+      const double lr = self.learning_rate(b);
       self.gradient(self.next_batch(b), w, g);
-      const auto lead = server.push_and_pull(self.learning_rate(b), g, w);  // waits for min_m c_m
+      const auto lead = server.push_and_pull(lr, g, w);  // waits for min_m c_m
       self.observe("lead", static_cast<std::int64_t>(lead));
       self.evaluate_here(w);
     }

@@ -152,7 +152,9 @@ class Worker {
   void made_update();
 
   // The learning rate of a batch of b samples now: lr * b / b_max (linear scaling) times the
-  // schedule.
+  // schedule. An algorithm asks before it computes the batch's gradient: the first update of a run
+  // takes the schedule at epoch 0, whoever makes it, and workers whose parts of a global batch
+  // differ take the same rate.
   double learning_rate(std::uint64_t b) const { return learning_rate(b, epoch()); }
   // The same at an epoch that the algorithm has counted itself.
   double learning_rate(std::uint64_t b, double epoch) const;

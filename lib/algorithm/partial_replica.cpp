@@ -129,12 +129,11 @@ void PartialReplica::combine(Worker& self, std::span<const Pending> ready, int p
 }
 
 // The schedule follows the gradients that all workers have accounted for before this round: the
-// rate must be the same everywhere. A group takes the others to be as fast as itself.
-double PartialReplica::learning_rate(Worker& self, std::int64_t gradients, int group_size) {
+// rate must be the same everywhere.
+double PartialReplica::learning_rate(Worker& self) const {
   const Plan& plan = self.plan();
-  const double epoch =
-      reduced_ * static_cast<double>(plan.batch_size) / static_cast<double>(plan.rows);
-  reduced_ += static_cast<double>(gradients) * self.size() / group_size;
+  const double epoch = static_cast<double>(gradients_) * static_cast<double>(plan.batch_size) /
+                       static_cast<double>(plan.rows);
   return plan.learning_rate * plan.schedule.factor(epoch);
 }
 
@@ -148,7 +147,8 @@ PartialSum PartialReplica::reduce(Worker& self, Comm& group) {
   }
   const PartialSum result =
       partial_all_reduce(group, self.device(), sum_.span(), share, Traffic::gradients);
-  const double lr = learning_rate(self, result.items, group.size());
+  const double lr = learning_rate(self);
+  gradients_ += result.items;  // what other groups do meanwhile, replace() tells
   if (group.rank() == 0) self.observe("contributors", result.contributors);
   {
     const Guard guard(*monitor_);
@@ -158,7 +158,8 @@ PartialSum PartialReplica::reduce(Worker& self, Comm& group) {
   return result;
 }
 
-void PartialReplica::replace(Worker& self, std::span<const float> model) {
+void PartialReplica::replace(Worker& self, std::span<const float> model, std::int64_t gradients) {
+  gradients_ = gradients;
   self.compute_vectors(2, [&] { self.device().copy(x_.size(), model.data(), x_.data()); });
 }
 

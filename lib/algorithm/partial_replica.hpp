@@ -65,8 +65,10 @@ class PartialReplica {
   // Makes the contribution of this round, reduces it over `group` and updates x. The main process
   // keeps away from x until finish_round.
   PartialSum reduce(Worker& self, Comm& group);
-  // x <- model.
-  void replace(Worker& self, std::span<const float> model);
+  // x <- model, which all workers together have learnt from so many gradients.
+  void replace(Worker& self, std::span<const float> model, std::int64_t gradients);
+  // Gradients that all workers have accounted for, as far as this one can tell.
+  std::int64_t gradients() const { return gradients_; }
   // The round is over: the main process may use x. The last one: nothing will follow.
   void finish_round(bool last);
   const Buffer& x() const { return x_; }
@@ -93,14 +95,14 @@ class PartialReplica {
   void drop_old(Worker& self);
   std::vector<Pending> take(Worker& self, PartialShare& share);
   void combine(Worker& self, std::span<const Pending> ready, int p);
-  double learning_rate(Worker& self, std::int64_t gradients, int group_size);
+  double learning_rate(Worker& self) const;
   void note(Worker& self, std::span<const Pending> ready) const;
 
   const LocalRules rules_;
   std::unique_ptr<Monitor> monitor_;
-  Buffer x_;            // written by the reducing companion, with the monitor held
-  Buffer sum_;          // [n + tail]; the reducing companion's
-  double reduced_ = 0;  // gradients that all workers have accounted for; the companion's
+  Buffer x_;                    // written by the reducing companion, with the monitor held
+  Buffer sum_;                  // [n + tail]; the reducing companion's
+  std::int64_t gradients_ = 0;  // all workers'; the reducing companion's
   // Guarded by the monitor.
   std::int64_t round_ = 0;
   std::deque<Pending> pending_;  // oldest first

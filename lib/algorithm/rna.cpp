@@ -1,7 +1,7 @@
 // rna: Randomized Non-blocking AllReduce. A controller probes a few random workers, and the first
 // that has a gradient starts the averaging for all; who has none contributes nothing and still
 // receives. Hierarchical: groups of workers of the same pace do so on their own, and a parameter
-// server averages the groups' models.
+// server adds up the groups' progress.
 //
 // Paper:      004 chapter 5, algorithm 5; sections 5.1.2 (probes), 5.1.3 (local accumulation), 5.2
 //             and 5.4 (hierarchical synchronisation).
@@ -9,13 +9,15 @@
 //             x_{k+1} = x_k - gamma_k g_k, gamma_k = (sum_i w_i / P) lr                    (line 5)
 //             g' = sum_t (t - t_0 + 1) g_t / sum_t (t - t_0 + 1)                   (section 5.1.3)
 //             groups: zeta > v splits at v, recursively (section 5.2; rna_grouping.hpp)
+//             server: x <- x + s_g (x_g - p_g), what the group pulls then (rna_hierarchical.hpp)
 //             Product of the first two: x - lr (1/P) sum_i w_i g'_i (partial_replica.hpp).
 // Symbols:    w_i 1 if worker i has a gradient, else 0; gamma lr of one worker's share, so that
 //             P gamma = lr, --learning-rate; q --probes; eta --eta; H --exchange-every; zeta, v
-//             spread and mean of the workers' iteration times.
+//             spread and mean of the workers' iteration times; s_g group g's share of the workers,
+//             x_g its model, p_g what it pulled last.
 // Cost:       per round one all_reduce of n + 3 numbers, in which all (of the group) take part, and
 //             2 P + 4 q control messages with the controller; hierarchical: every H rounds of a
-//             group n numbers to the server and back, and a broadcast of n numbers in the group.
+//             group n numbers to the server and back, and a broadcast of n + 1 numbers in it.
 // Records:    histograms "contributors" per round, "staleness" (rounds between the model that a
 //             gradient was computed at and its reduction), "dropped" (the same of dropped ones);
 //             event "groups" {groups, iteration_s}; under --record-steps events "contribution"
@@ -26,6 +28,11 @@
 //             the eta newest gradients; --bound age also drops those older than eta rounds
 //             (assumption 2). Groups come from the first --group-after rounds; a worker that has
 //             finished no iteration by then counts with the time since its iteration began.
+//             Between groups the text has the averaged gradients "applied to update models using
+//             parameter server", a group being a node of it (end of section 5.2): the server adds
+//             what a group has gained since its last pull. It also has the parameters "averaged":
+//             --group-server last, where a slow group holds back the others. Both weigh a group by
+//             its size (the text: not at all), and H is 1 unless set (the text leaves it open).
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
@@ -51,6 +58,7 @@ struct Options {
   std::string groups;
   int group_after = 10;
   int exchange_every = 1;
+  GroupRule group_server = GroupRule::increment;
 };
 
 // The life of the companion that reduces.
@@ -67,7 +75,9 @@ class Reducer {
     if (!by_hand.empty()) form(by_hand, {});
     for (std::int64_t round = 0;; ++round) {
       const int initiator = probing_.await(replica_, round);
-      const bool last = replica_.reduce(self_, *group_).last;
+      const PartialSum sum = replica_.reduce(self_, *group_);
+      const bool last = sum.last;
+      unpushed_ += sum.items;
       const bool exchange = !last && server_ && (round + 1) % o_.exchange_every == 0;
       if (exchange) this->exchange(initiator, round);
       // Between groups the result is what the server returned.
@@ -79,22 +89,28 @@ class Reducer {
   }
 
  private:
-  using Server = ServiceClient<PushGroup, PullMean>;
+  using Server = ServiceClient<PushGroup, PullGroups>;
 
   bool automatic() const { return o_.hierarchical && o_.groups.empty(); }
 
-  // The initiator pushes its group's parameters, pulls the mean, and broadcasts it in the group.
+  // The initiator pushes its group's parameters, pulls the server's, and broadcasts them in the
+  // group, with the gradients behind them, which the schedule goes by.
   void exchange(int initiator, std::int64_t round) {
     const std::span<float> model = replica_.scratch();
+    std::int64_t gradients = 0;
     if (group_->rank() == initiator) {
-      server_->call({number_}, replica_.x().span(), model, Traffic::parameters);
+      gradients =
+          server_->call({number_, unpushed_}, replica_.x().span(), model, Traffic::parameters)
+              .gradients;
       if (self_.plan().record_steps) {
         self_.record(
             {{"type", "exchange"}, {"group", number_}, {"rank", self_.rank()}, {"round", round}});
       }
     }
+    unpushed_ = 0;
     group_->broadcast(model, initiator, Traffic::parameters);
-    replica_.replace(self_, model);
+    group_->broadcast(std::span(&gradients, 1), initiator);
+    replica_.replace(self_, model, gradients);
   }
 
   // All companions are in the same round here.
@@ -119,7 +135,9 @@ class Reducer {
     }
     own_ = self_.comm().split(number_, self_.rank());
     group_ = own_.get();
-    server_ = self_.serve<GroupMean>("group mean", sizes, self_.on_host(replica_.x()));
+    server_ = self_.serve<GroupServer>("groups", o_.group_server, sizes,
+                                       self_.on_host(replica_.x()), replica_.gradients());
+    unpushed_ = 0;
     probing_.join(self_, replica_, number_, group_->rank(), group_->size(), o_.probes,
                   fmt::format("controller of group {}", number_));
   }
@@ -130,7 +148,8 @@ class Reducer {
   Probing& probing_;
   std::unique_ptr<Comm> own_;
   Comm* group_;
-  int number_ = 0;  // of the group
+  int number_ = 0;             // of the group
+  std::int64_t unpushed_ = 0;  // gradients of the group since its last exchange
   std::optional<Server> server_;
 };
 
@@ -166,6 +185,10 @@ class Rna final : public Algorithm {
         .symbol("H")
         .unit("rounds")
         .at_least(1);
+    options.add_choice("group_server", o_.group_server,
+                       {{"increment", GroupRule::increment}, {"last", GroupRule::last}},
+                       "what the server between groups does: adds what each has gained since its "
+                       "last pull, or averages what each pushed last");
   }
 
   void check(const Plan& plan) const override {
@@ -198,12 +221,13 @@ const bool registered = register_algorithm<Rna>({
     .title = "RNA",
     .idea = "A controller probes a few random workers, and the first that has its gradient starts "
             "the averaging; who has none adds nothing. Groups of workers of the same pace can do "
-            "so on their own, with a parameter server between them.",
+            "so on their own, and a parameter server between them adds up their progress.",
     .paper = "004 chapter 5, algorithm 5",
     .cost = "one all_reduce of n numbers and 2 P + 4 q control messages per round; hierarchical: "
             "also n numbers to the server and back and a broadcast per exchange of a group",
-    .result = "the replicas' common model; hierarchical: the size-weighted mean of the groups'",
-    .identities = "all gradients ready = ssgd with full per-worker batches",
+    .result =
+        "the replicas' common model; hierarchical: the server's, as a group has just received it",
+    .identities = "all gradients ready = ssgd with full per-worker batches; one group = flat",
     .synchronous = false,
 });
 

@@ -1,4 +1,12 @@
 // Hierarchical RNA: the parameter server between groups (paper 004, sections 5.2, 5.4).
+//
+// It starts with the common model from which the groups start. A group pushes its parameters and
+// pulls the server's; nobody waits for another group. What the server makes of a push is its rule,
+// --group-server; s_g is group g's share of all workers:
+//   increment  x <- x + s_g (x_g - p_g);  p_g <- x    p_g what group g pulled last. The server adds
+//              up the groups' progress: each counts as it was made, whatever the others' pace.
+//   last       x_g is kept, x <- sum_g s_g x_g. A group that is seldom heard of keeps pulling all
+//              back to its old model.
 #pragma once
 
 #include <cstdint>
@@ -9,46 +17,70 @@
 
 namespace hetsgd {
 
-struct PushGroup {
-  std::int32_t group;
-};
-struct PullMean {};
+enum class GroupRule { increment, last };
 
-// Holds each group's last parameters (at first the common model from which the groups start) and
-// answers a push with the mean over all groups, weighted with their sizes. Nobody waits for another
-// group.
-class GroupMean final : public Service<PushGroup, PullMean> {
+struct PushGroup {  // carries the group's parameters
+  std::int32_t group;
+  std::int64_t gradients;  // that the group has accounted for since its last push
+};
+struct PullGroups {        // carries the server's parameters
+  std::int64_t gradients;  // of all groups, as far as they were pushed
+};
+
+class GroupServer final : public Service<PushGroup, PullGroups> {
  public:
-  GroupMean(const std::vector<int>& sizes, std::span<const float> start)
+  // sizes: workers of each group; start: the common model, learnt from so many gradients.
+  GroupServer(GroupRule rule, const std::vector<int>& sizes, std::span<const float> start,
+              std::int64_t gradients)
       : device_(make_cpu_device<float>(1)),
-        last_(sizes.size(), {start.begin(), start.end()}),
-        mean_(start.size()) {
+        rule_(rule),
+        x_(start.begin(), start.end()),
+        known_(sizes.size(), x_),
+        gradients_(gradients) {
     double workers = 0;
     for (const int size : sizes) workers += size;
     for (const int size : sizes) share_.push_back(static_cast<float>(size / workers));
   }
 
-  void handle(int, const PushGroup& push, std::span<const float> model,
-              Responder<PullMean> reply) override {
-    last_[static_cast<std::size_t>(push.group)].assign(model.begin(), model.end());
-    for (std::size_t g = 0; g < last_.size(); ++g) {
-      device_->axpby(mean_.size(), share_[g], last_[g].data(), g == 0 ? 0.0F : 1.0F, mean_.data());
-    }
-    reply({}, mean_, Traffic::parameters);
+  void handle(int, const PushGroup& push, std::span<const float> x_g,
+              Responder<PullGroups> reply) override {
+    const auto g = static_cast<std::size_t>(push.group);
+    rule_ == GroupRule::increment ? add(g, x_g) : average(g, x_g);
+    gradients_ += push.gradients;
+    reply({gradients_}, x_, Traffic::parameters);
   }
 
-  // Stores the pushed model, reads all groups' and adds them up.
+  // increment: x_g - p_g, its addition and a copy; last: a copy, and all groups' models added up.
   Work work(const PushGroup&, std::size_t numbers) const override {
-    const auto groups = static_cast<double>(last_.size());
+    const auto groups = static_cast<double>(known_.size());
     const auto n = static_cast<double>(numbers);
-    return {.operations = 2 * groups * n, .bytes = 4 * n * (2 + 3 * groups), .launches = 0};
+    if (rule_ == GroupRule::increment) {
+      return {.operations = 4 * n, .bytes = 4 * n * 8, .launches = 0};
+    }
+    return {.operations = 2 * groups * n, .bytes = 4 * n * (2 + 3 * groups)};
   }
 
  private:
+  void add(std::size_t g, std::span<const float> x_g) {
+    std::vector<float>& p_g = known_[g];
+    device_->axpby(x_.size(), 1.0F, x_g.data(), -1.0F, p_g.data());
+    device_->axpby(x_.size(), share_[g], p_g.data(), 1.0F, x_.data());
+    p_g = x_;
+  }
+
+  void average(std::size_t g, std::span<const float> x_g) {
+    known_[g].assign(x_g.begin(), x_g.end());
+    for (std::size_t i = 0; i < known_.size(); ++i) {
+      device_->axpby(x_.size(), share_[i], known_[i].data(), i == 0 ? 0.0F : 1.0F, x_.data());
+    }
+  }
+
   std::unique_ptr<Device> device_;
-  std::vector<std::vector<float>> last_;  // by group
-  std::vector<float> share_;              // of the workers, by group
-  std::vector<float> mean_;
+  GroupRule rule_;
+  std::vector<float> x_;
+  std::vector<std::vector<float>> known_;  // by group: p_g, or the last x_g
+  std::vector<float> share_;               // s_g
+  std::int64_t gradients_;
 };
 
 }  // namespace hetsgd

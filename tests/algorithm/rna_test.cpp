@@ -2,6 +2,7 @@
 // Its losses are checked against tests/reference/numpy_decentralised.py.
 
 #include "algorithm/rna_grouping.hpp"
+#include "algorithm/rna_hierarchical.hpp"
 #include "support/compare.hpp"
 #include "support/timeline.hpp"
 
@@ -212,6 +213,110 @@ TEST(Rna, ExchangeEveryH) {
       expected += every;
       EXPECT_EQ(e["rank"].get<int>() % 2, e["group"].get<int>());
     }
+  }
+}
+
+// The server between groups, called directly: what it answers to a push.
+class GroupPushes {
+ public:
+  GroupPushes(GroupRule rule, const std::vector<int>& sizes)
+      : server_(rule, sizes, std::vector<float>{0}, 100) {}
+
+  // Group g has moved by `step` since its last pull; it pulls. Returns x.
+  float gain(int g, float step) {
+    float& x_g = x_[g];
+    x_g += step;
+    const PushGroup push{.group = g, .gradients = 3};
+    server_.handle(g, push, std::span(&x_g, 1),
+                   Responder<PullGroups>(std::make_unique<Answer>(x_g, gradients_)));
+    return x_g;
+  }
+  std::int64_t gradients() const { return gradients_; }
+
+ private:
+  struct Answer final : ReplyToken {
+    Answer(float& x_to, std::int64_t& gradients_to) : x(x_to), gradients(gradients_to) {}
+    void answer(std::span<const std::byte> reply, std::span<const float> payload,
+                Traffic) override {
+      ASSERT_EQ(payload.size(), 1U);
+      x = payload.front();
+      ASSERT_EQ(reply.size(), sizeof(PullGroups));
+      std::memcpy(&gradients, reply.data(), sizeof(PullGroups));
+    }
+    float& x;
+    std::int64_t& gradients;
+  };
+
+  GroupServer server_;
+  std::map<int, float> x_;
+  std::int64_t gradients_ = 0;
+};
+
+// A constant gradient: every step is 1. The server adds up all of the groups' work, weighted by
+// their sizes, whatever their paces: s_f n_f + s_s n_s. (All numbers are exact.)
+TEST(Rna, TheGroupServerAddsUpAllProgress) {
+  for (const auto& sizes : {std::vector{4, 4}, std::vector{7, 1}}) {
+    const double fast = sizes[0] / 8.0, slow = sizes[1] / 8.0;
+    for (const int pace : {1, 2, 10, 70, 1000}) {
+      SCOPED_TRACE(fmt::format("{} + {}, pace {}", sizes[0], sizes[1], pace));
+      GroupPushes increment(GroupRule::increment, sizes), last(GroupRule::last, sizes);
+      for (int n = 1; n <= 20; ++n) {
+        double kept = 0;
+        for (int k = 0; k < pace; ++k) {
+          increment.gain(0, 1);
+          kept = last.gain(0, 1);
+        }
+        EXPECT_EQ(increment.gain(1, 1), fast * pace * n + slow * n);
+        // The mean of what was pushed last: the fast group gets no further than s_f / s_s steps
+        // ahead of what the slow one pushed.
+        const double before = last.gain(1, 0);
+        EXPECT_LE(kept, before + fast / slow);
+        last.gain(1, 1);
+      }
+      EXPECT_EQ(increment.gradients(), 100 + 3 * 20 * (pace + 1));
+    }
+  }
+}
+
+TEST(Rna, TheGroupServerReturnsALoneGroupsModel) {
+  for (const GroupRule rule : {GroupRule::increment, GroupRule::last}) {
+    GroupPushes alone(rule, {3});
+    for (int n = 1; n <= 10; ++n) EXPECT_EQ(alone.gain(0, 0.5F), 0.5F * static_cast<float>(n));
+  }
+}
+
+// A group that never comes costs its share and no more: x - lr s_g g, which is what flat RNA makes
+// of a worker that never has its gradient. (Two probes of two: nobody waits for it there either.)
+TEST(Rna, AFrozenGroupHoldsNobodyBack) {
+  const Settings base =
+      with(with(kRna, kEqualRna),
+           {{"workers", "2"}, {"straggler", "kind=constant,worker=1,factor=100000"}});
+  const Record flat = run_training(base);
+  const Record groups = run_training(with(base, {{"hierarchical", "true"}, {"groups", "0:1"}}));
+  expect_close(step_losses(flat), step_losses(groups), 1e-5);
+}
+
+// The schedule follows the work of all groups: one that is five times as fast is not five times
+// as far in it.
+TEST(Rna, GroupsShareTheSchedule) {
+  const Settings base =
+      with(with(kRna, kEqualRna), {{"train", "generate:tiny?rows_train=320&rows_test=32"},
+                                   {"test", "generate:tiny?rows_train=320&rows_test=32"},
+                                   {"workers", "2"},
+                                   {"straggler", "kind=constant,worker=1,factor=5"},
+                                   {"hierarchical", "true"},
+                                   {"groups", "0:1"},
+                                   {"evaluate_every", "160"},
+                                   {"schedule", "step"},
+                                   {"step_epochs", "5"},
+                                   {"step_factor", "0"}});
+  const Record run = run_training(base);
+  ASSERT_GE(run.curve.size(), 15U);
+  for (std::size_t i = 1; i + 1 < run.curve.size(); ++i) {
+    const std::uint64_t samples = run.curve[i].samples_count;
+    const bool same = run.curve[i].test_loss == run.curve[i - 1].test_loss;
+    if (samples >= 5 * 320 && samples <= 5 * 320 + 2 * 160) continue;
+    EXPECT_EQ(same, samples > 5 * 320) << samples;
   }
 }
 

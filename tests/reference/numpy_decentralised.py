@@ -87,11 +87,14 @@ class Decentralised(reference_support.Reference):
         contributions = self.check_rounds(True, "rna", "--ahead", "0", "--eta", "3", "--probes", "1")
         self.assertEqual(max(len(c["iterations"]) for c in contributions), 3)
 
-    def check_hierarchical(self, every):
-        mlp, events = self.start("rna", 5, "--hierarchical", "--groups", "0-2:3;4", "--exchange-every", str(every))
+    def check_hierarchical(self, every, rule="increment"):
+        mlp, events = self.start("rna", 5, "--hierarchical", "--groups", "0-2:3;4", "--exchange-every", str(every),
+                                 *(["--group-server", rule] if rule != "increment" else []))
         groups, = events["groups"]
         self.assertEqual(groups["groups"], [[0, 1, 2], [3, 4]])
         models = [[mlp.w0], [mlp.w0]]  # of each group, by round
+        server = mlp.w0
+        pulled = [mlp.w0, mlp.w0]      # by each group, last
         last = [mlp.w0, mlp.w0]        # what each group pushed last
         for exchange in events["exchange"]:
             group = exchange["group"]
@@ -102,7 +105,12 @@ class Decentralised(reference_support.Reference):
                 self.update(mlp, mine, [c for c in events["contribution"] if c["rank"] in members and c["round"] == k],
                             len(members), True)
             last[group] = mine[-1]
-            mine[-1] = weighted_sum([3 / 5, 2 / 5], last)
+            if rule == "last":
+                server = weighted_sum([3 / 5, 2 / 5], last)
+            else:
+                share = len(members) / 5
+                server = weighted_sum([1, share, -share], [server, mine[-1], pulled[group]])
+            mine[-1] = pulled[group] = server
         self.assertGreater(len(models[0]), 5)
         self.assertGreater(len(models[1]), 5)
         self.assert_losses(self.got, self.expected)
@@ -112,6 +120,9 @@ class Decentralised(reference_support.Reference):
 
     def test_rna_hierarchical_every_third_round(self):
         self.check_hierarchical(3)
+
+    def test_rna_hierarchical_averages_last_models(self):
+        self.check_hierarchical(1, "last")
 
     def check_adpsgd(self, workers):
         mlp, _ = self.start("adpsgd", workers)

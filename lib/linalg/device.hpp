@@ -169,7 +169,7 @@ class BasicDevice {
   virtual DeferredSum softmax_layer(const SparseRows<Real>& labels,
                                     const SoftmaxLayer<Real>& layer) = 0;
   // Measures the output layer: the loss sum over the rows, as above, and the k best labels of each
-  // row, as top_k has them, into `top` [rows x k] in device memory. On a GPU block of labels by
+  // row, as top_k has them, into `top` [rows x k] in device memory. It works block of labels by
   // block: the scores are never all in memory. Of `layer` it reads inputs, outputs, input, weight
   // and bias.
   virtual DeferredSum softmax_ranks(const SparseRows<Real>& labels, const SoftmaxLayer<Real>& layer,

@@ -17,10 +17,13 @@ namespace hetsgd {
 namespace {
 
 constexpr std::size_t kTop = 5;
-constexpr std::size_t kChunkLogits = std::size_t{1} << 21;  // 8 MB of scores at a time
-// Enough rows for products at full speed, so that reading the weights once per chunk costs little.
-constexpr std::size_t kGpuChunk = 1024;
-constexpr std::size_t kGpuChunkLogits = std::size_t{1} << 26;  // 256 MB
+// Rows of a chunk, enough for products at full speed, so that reading the weights once per chunk
+// costs little; and how many scores of a linear model, which are all in memory for a chunk, at most.
+struct ChunkLimits {
+  std::size_t rows, scores;
+};
+constexpr ChunkLimits kHostLimits = {512, std::size_t{1} << 21};  // 8 MB
+constexpr ChunkLimits kGpuLimits = {1024, std::size_t{1} << 26};  // 256 MB
 constexpr const char* kHost = "cpu";
 
 struct ChunkSums {
@@ -149,9 +152,15 @@ struct Evaluator::Impl {
     return sums;
   }
 
+  Chunks chunks_within(const ChunkLimits& limits) const {
+    const bool linear = model.shape().hidden.empty();
+    return {rows.size(),
+            linear ? std::clamp<std::size_t>(limits.scores / model.outputs(), 1, limits.rows)
+                   : limits.rows};
+  }
+
   std::vector<ChunkSums> measure_on_host(const float* w) {
-    const std::size_t each = std::clamp<std::size_t>(kChunkLogits / model.outputs(), 1, 512);
-    const Chunks chunks{rows.size(), each};
+    const Chunks chunks = chunks_within(kHostLimits);
     std::vector<ChunkSums> sums(chunks.count());
     arena.execute([&] {
       tbb::parallel_for(std::size_t{0}, sums.size(), [&](std::size_t c) {
@@ -166,12 +175,7 @@ struct Evaluator::Impl {
     Buffer w(*gpu, parameters.size());
     gpu->upload(w.data(), parameters.data(), parameters.size_bytes());
     Lane lane(model, *gpu);
-    // A linear model's scores are in memory for a whole chunk.
-    const std::size_t each =
-        model.shape().hidden.empty()
-            ? std::clamp<std::size_t>(kGpuChunkLogits / model.outputs(), 1, kGpuChunk)
-            : kGpuChunk;
-    const Chunks chunks{rows.size(), each};
+    const Chunks chunks = chunks_within(kGpuLimits);
     std::vector<ChunkSums> sums(chunks.count());
     for (std::size_t c = 0; c < sums.size(); ++c) {
       lane.context->upcoming = [&, next = c + 1]() -> const Batch* {

@@ -1,10 +1,11 @@
 // Measuring a model on a test set, always off the training clock: on a GPU where the run has one,
 // else on all host cores.
 //
-// A GPU measures in full precision on a device of its own, chunk of rows by chunk of rows, and in
-// each block of labels by block: neither the scores of the test set nor those of a chunk are ever
-// all in memory. The next chunk is gathered and sent while the GPU works on the one before. Between
-// two measurements the GPU's memory is the workers'. Where it has no room left the host measures.
+// Rows are measured chunk by chunk, and in each block of labels by block: neither the scores of the
+// test set nor those of a chunk are ever all in memory (but a linear model's, chunk by chunk). On a
+// GPU, in full precision on a device of its own, the next chunk is gathered and sent while the GPU
+// works on the one before. Between two measurements the GPU's memory is the workers'. Where it has
+// no room left the host measures.
 //
 // Metrics: loss (mean over all rows; rows without labels add 0), P@k = share of the k top-scored
 // labels that are true, mean over rows with labels; accuracy; AUC = rank sum with mid-ranks for

@@ -8,6 +8,7 @@
 #include "linalg/cpu/layers.hpp"
 #include "linalg/cpu/memory.hpp"
 #include "linalg/cpu/softmax_layer.hpp"
+#include "linalg/cpu/softmax_ranks.hpp"
 #include "linalg/cpu/sparse.hpp"
 #include "linalg/cpu/updates.hpp"
 #include "linalg/cpu/vectors.hpp"
@@ -18,9 +19,10 @@ namespace {
 
 template <class Real>
 struct CpuScratch {
-  cpu::Scratch<Real> pack, logits;
+  cpu::Scratch<Real> pack;
   cpu::Scratch<double> doubles;
   cpu::SoftmaxLayerKernel<Real> softmax_layer;
+  cpu::SoftmaxRanksKernel<Real> softmax_ranks;
 };
 
 template <class Real>
@@ -135,13 +137,7 @@ class CpuDevice final : public BasicDevice<Real> {
   }
   DeferredSum softmax_ranks(const SparseRows<Real>& labels, const SoftmaxLayer<Real>& layer,
                             std::size_t k, std::uint32_t* top) override {
-    const std::size_t rows = labels.rows, n = layer.outputs;
-    Real* const Z = scratch().logits.reserve(rows * n);
-    gemm(Transpose::no, Transpose::yes, rows, n, layer.inputs, Real(1), layer.input, layer.inputs,
-         layer.weight, layer.inputs, Real(0), Z, n);
-    const DeferredSum loss = softmax_loss(labels, n, layer.bias, Z);
-    top_k(rows, n, Z, k, top);
-    return loss;
+    return scratch().softmax_ranks.run(cores_, labels, layer, k, top);
   }
   DeferredSum sigmoid_cross_entropy(const SparseRows<Real>& labels, const Real* bias, Real scale,
                                     Real* Z) override {

@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "core/error.hpp"
+#include "linalg/cpu/best.hpp"
 #include "linalg/cpu/simd.hpp"
 
 namespace hetsgd::cpu {
@@ -87,28 +88,6 @@ double softmax_row(const SparseRows<Real>& labels, std::size_t row, std::size_t 
   }
   return static_cast<double>(largest) + std::log(sum) - true_logit / count;
 }
-
-// The k best so far, best first. An entry that compares false with everything (NaN) ranks last.
-template <class Real>
-struct Best {
-  Real score[16];
-  std::uint32_t label[16];
-  std::size_t size = 0;
-
-  static bool before(Real a, Real b) { return a > b || (!std::isnan(a) && std::isnan(b)); }
-
-  // Labels arrive in ascending order, so an equal score goes behind those that are there.
-  void insert(std::size_t k, Real s, std::uint32_t l) {
-    if (size == k && !before(s, score[k - 1])) return;
-    std::size_t at = size < k ? size++ : k - 1;
-    for (; at > 0 && before(s, score[at - 1]); --at) {
-      score[at] = score[at - 1];
-      label[at] = label[at - 1];
-    }
-    score[at] = s;
-    label[at] = l;
-  }
-};
 
 template <class Real>
 void top_k_row(std::size_t n, const Real* z, std::size_t k, std::uint32_t* top) {

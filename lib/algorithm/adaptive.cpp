@@ -15,12 +15,18 @@
 //             equal there is no most-updated replica, so no perturbation. Ties of argmax and
 //             argmin: lowest rank. --pert-norm rms divides the norm by sqrt(|w|), the reading under
 //             which thresholds of 0.05 and 0.10 differ.
+// Warns:      once, when the merges alone have doubled the model (inflation.hpp). The weights of a
+//             perturbed merge add up to 1 + delta (u_max - u_min) / sum(u), and gamma carries each
+//             such stretch on; while the norms stay below pert_thr nothing ends it. From the factor
+//             2 on more of the model comes from merging than from learning. Runs whose u become equal,
+//             or differ by one for some tens of merges, stay below it.
 
 #include <algorithm>
 #include <cmath>
 #include <numeric>
 
 #include "algorithm/algorithm.hpp"
+#include "algorithm/inflation.hpp"
 #include "algorithm/merge.hpp"
 #include "core/error.hpp"
 
@@ -107,6 +113,29 @@ void weigh(Merge& merge, const Options& o) {
   merge.perturbed = true;
 }
 
+// Has the result and stderr say once that merging destroys the model, in place of silence.
+class InflationWarning {
+ public:
+  explicit InflationWarning(double gamma) : inflation_(gamma) {}
+
+  void merged(Worker& self, const Merge& merge) {
+    if (self.rank() != 0 || warned_) return;
+    inflation_.merge(std::accumulate(merge.weight.begin(), merge.weight.end(), 0.0));
+    if (inflation_.growth() < kBound) return;
+    warned_ = true;
+    self.warn(
+        fmt::format("{} merges alone have made the model {:.3g} times as long, {:.2g} % by the "
+                    "last one: perturbed weights add up to more than 1 while updates stay unequal. "
+                    "It may unlearn; see --delta 0, --pert-norm rms or --gamma 0",
+                    inflation_.merges(), inflation_.growth(), 100 * inflation_.rate()));
+  }
+
+ private:
+  static constexpr double kBound = 2;
+  Inflation inflation_;
+  bool warned_ = false;
+};
+
 class Adaptive final : public Algorithm {
  public:
   void declare(OptionSet& options) override {
@@ -156,6 +185,7 @@ class Adaptive final : public Algorithm {
         p, self.plan().batch_size);  // b_i of all workers, the same on every worker
     std::uint64_t& b_i = b[static_cast<std::size_t>(self.rank())];
 
+    InflationWarning inflation(o_.gamma);
     std::uint64_t samples = 0;  // of all workers
     while (self.running()) {
       const std::uint64_t mega_batch = self.mega_batch_samples();
@@ -174,6 +204,7 @@ class Adaptive final : public Algorithm {
       weigh(merge, o_);
       global.merge(self, w_i, merge.weight[static_cast<std::size_t>(self.rank())], o_.gamma);
       record(self, merge);
+      inflation.merged(self, merge);
 
       const auto sum_u =
           std::accumulate(merge.updates.begin(), merge.updates.end(), std::uint64_t{0});

@@ -1,0 +1,102 @@
+// adaptive's warning: what merges alone make of a model, and which runs are told.
+
+#include "algorithm/inflation.hpp"
+
+#include "support/compare.hpp"
+
+namespace hetsgd::test {
+namespace {
+
+double growth(double gamma, double weight_sum, int merges) {
+  Inflation inflation(gamma);
+  for (int i = 0; i < merges; ++i) inflation.merge(weight_sum);
+  return inflation.growth();
+}
+
+TEST(Inflation, WithoutMomentumIsTheProductOfTheSums) {
+  EXPECT_EQ(growth(0, 1, 100), 1);
+  EXPECT_EQ(growth(0, 1.5, 4), 1.5 * 1.5 * 1.5 * 1.5);
+}
+
+// Weights that add up to 1 never stretch, whatever the momentum.
+TEST(Inflation, NormalisedWeightsDoNot) {
+  for (const double gamma : {0.0, 0.5, 0.9, 1.0}) EXPECT_EQ(growth(gamma, 1, 1000), 1);
+}
+
+// g' = (1 + e) g + gamma (g - g_p) ends at the larger root of x^2 = (1 + e + gamma) x - gamma,
+// which is 1 + e / (1 - gamma) to first order.
+TEST(Inflation, MomentumMultipliesIt) {
+  for (const double gamma : {0.5, 0.9}) {
+    for (const double e : {1e-5, 0.002, 0.018}) {
+      Inflation inflation(gamma);
+      for (int i = 0; i < 500; ++i) inflation.merge(1 + e);
+      const double s = 1 + e + gamma;
+      EXPECT_NEAR(inflation.rate(), (s + std::sqrt(s * s - 4 * gamma)) / 2 - 1, 1e-9);
+    }
+  }
+}
+
+const Settings kFour = {{"train", "generate:tiny?rows_train=640&rows_test=32"},
+                        {"test", "generate:tiny?rows_train=640&rows_test=32"},
+                        {"cache", "false"},
+                        {"algorithm", "adaptive"},
+                        {"workers", "4"},
+                        {"hidden", "8"},
+                        {"batch_size", "16"},
+                        {"mega_batch", "40"},
+                        {"max_samples", "12800"},
+                        {"learning_rate", "0.1"},
+                        {"profile", HETSGD_TEST_DATA "/latency_only_profile.json"},
+                        {"network", "ideal"}};
+
+std::vector<std::string> warnings_of(const Settings& more) {
+  const Record run = run_training(with(kFour, more));
+  EXPECT_EQ(run.status, Status::completed);
+  EXPECT_GE(merges(run).size(), 20U);
+  return run.warnings;
+}
+
+// One worker of four is four times slower, whatever its batch.
+const Settings kSlow = {{"straggler", "kind=constant,worker=3,factor=4"}};
+
+TEST(Inflation, AdaptiveWarnsOnceOfAModelThatMergesDestroy) {
+  const auto warnings = warnings_of(kSlow);
+  ASSERT_EQ(warnings.size(), 1U);
+  EXPECT_TRUE(warnings.front().find("merges alone have made the model 2.") != std::string::npos)
+      << warnings.front();
+  for (const char* option : {"--delta 0", "--pert-norm rms", "--gamma 0"}) {
+    EXPECT_TRUE(warnings.front().find(option) != std::string::npos) << option;
+  }
+}
+
+TEST(Inflation, AdaptiveDoesNotWarnWhereNothingGrows) {
+  EXPECT_TRUE(warnings_of({}).empty());  // equal workers
+  EXPECT_TRUE(warnings_of(with(kSlow, {{"delta", "0"}})).empty());
+  EXPECT_TRUE(warnings_of(with(kSlow, {{"gamma", "0"}})).empty());
+  EXPECT_TRUE(warnings_of(with(kSlow, {{"pert_norm", "rms"}, {"pert_threshold", "0.01"}})).empty());
+}
+
+// The README's first experiment: perturbed at times, and healthy.
+TEST(Inflation, AdaptiveDoesNotWarnInTheFirstExperiment) {
+  const Record run = run_training({{"train", "generate:tiny"},
+                                   {"test", "generate:tiny"},
+                                   {"cache", "false"},
+                                   {"hidden", "32"},
+                                   {"algorithm", "adaptive"},
+                                   {"workers", "4"},
+                                   {"speed", "1,0.92,0.84,0.76"},
+                                   {"profile", "v100"},
+                                   {"network", "pcie3"},
+                                   {"batch_size", "32"},
+                                   {"mega_batch", "40"},
+                                   {"learning_rate", "0.3"},
+                                   {"max_samples", "20000"},
+                                   {"charge", "amazon670k"}});
+  double sums = 1;
+  for (const auto& merge : merges(run)) sums *= merge["weight_sum"].get<double>();
+  EXPECT_GT(sums, 1.01);
+  EXPECT_TRUE(run.warnings.empty()) << run.warnings.front();
+}
+
+}  // namespace
+}  // namespace hetsgd::test

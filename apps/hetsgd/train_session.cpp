@@ -7,6 +7,7 @@
 
 #include "command.hpp"
 #include "core/error.hpp"
+#include "core/json_file.hpp"
 #include "core/logging.hpp"
 #include "core/text.hpp"
 #include "data/source.hpp"
@@ -86,7 +87,8 @@ std::string TrainSession::about_unknown(const std::string& flag) const {
 void TrainSession::read_config(OptionSet& set, const nlohmann::json& config,
                                const std::string& path) const {
   for (const auto& [key, value] : config.items()) {
-    const std::string place = fmt::format("{}: {}", path, key);
+    const bool long_key = key.size() > 60;
+    const std::string place = fmt::format("{}: {}", path, long_key ? quote(key) : key);
     if (set.find(key)) {
       set.set_json(key, value, OptionSource::config_file, place);
       continue;

@@ -7,6 +7,7 @@
 
 #include "commands.hpp"
 #include "core/error.hpp"
+#include "core/json_file.hpp"
 #include "core/logging.hpp"
 #include "experiment/tuning.hpp"
 

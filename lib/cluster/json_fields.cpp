@@ -3,17 +3,19 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
 #include <filesystem>
-#include <fstream>
-#include <iterator>
 #include <utility>
 
 #include "core/error.hpp"
+#include "core/input_file.hpp"
+#include "core/json_file.hpp"
 #include "core/text.hpp"
 
 namespace hetsgd {
 namespace {
+
+// A profile or a network is a page; nobody writes a megabyte of it.
+constexpr std::uint64_t kMostBytes = std::uint64_t{1} << 20;
 
 std::string shown(const nlohmann::json& value) {
   if (value.is_string()) return quote(value.get_ref<const std::string&>());
@@ -23,26 +25,20 @@ std::string shown(const nlohmann::json& value) {
   return text;
 }
 
-bool is_positive(const nlohmann::json& value) {
-  return value.is_number() && std::isfinite(value.get<double>()) && value.get<double>() > 0;
+bool is_within(const nlohmann::json& value, const FieldRange& range) {
+  return value.is_number() && value.get<double>() >= range.min && value.get<double>() <= range.max;
+}
+
+// "numbers from 0 to 1000 s"
+std::string range_text(std::string_view what, const FieldRange& range) {
+  return fmt::format("{} from {} to {}{}{}", what, range.min, range.max,
+                     range.unit.empty() ? "" : " ", range.unit);
 }
 
 }  // namespace
 
 JsonFields::JsonFields(std::string place, std::string_view text) : place_(std::move(place)) {
-  try {
-    object_ = nlohmann::json::parse(text, nullptr, true, true);
-  } catch (const nlohmann::json::parse_error& error) {
-    const std::size_t end = std::min(error.byte > 0 ? error.byte - 1 : 0, text.size());
-    const std::string_view before = text.substr(0, end);
-    const auto line = 1 + std::count(before.begin(), before.end(), '\n');
-    const std::size_t start = before.rfind('\n');
-    throw data_error("{}:{}:{}: found {}, expected JSON", place_, line,
-                     start == std::string_view::npos ? end + 1 : end - start,
-                     end < text.size() ? quote(text.substr(end, 12)) : "the end of the file");
-  } catch (const nlohmann::json::out_of_range&) {
-    throw data_error("{}: found a number too large for a double, expected JSON", place_);
-  }
+  object_ = parse_json(text, place_, JsonComments::allowed);
   if (!object_.is_object()) {
     throw data_error("{}: found {}, expected a JSON object", place_, shown(object_));
   }
@@ -81,19 +77,10 @@ std::string JsonFields::text(const std::string& key, const std::string& default_
   return object_.contains(key) ? text(key) : default_value;
 }
 
-double JsonFields::number(const std::string& key, double min) const {
-  const std::string expected = fmt::format("a number of at least {}", min);
+double JsonFields::number(const std::string& key, const FieldRange& range) const {
+  const std::string expected = range_text("a number", range);
   const nlohmann::json& value = at(key, expected);
-  if (!value.is_number() || !std::isfinite(value.get<double>()) || value.get<double>() < min) {
-    fail(key, value, expected);
-  }
-  return value.get<double>();
-}
-
-double JsonFields::positive(const std::string& key) const {
-  constexpr std::string_view kExpected = "a number above 0";
-  const nlohmann::json& value = at(key, kExpected);
-  if (!is_positive(value)) fail(key, value, kExpected);
+  if (!is_within(value, range)) fail(key, value, expected);
   return value.get<double>();
 }
 
@@ -104,13 +91,14 @@ bool JsonFields::boolean(const std::string& key, bool default_value) const {
   return value.get<bool>();
 }
 
-std::vector<double> JsonFields::positives(const std::string& key,
-                                          std::vector<double> default_value) const {
+std::vector<double> JsonFields::numbers(const std::string& key, const FieldRange& range,
+                                        std::vector<double> default_value) const {
   if (!object_.contains(key)) return default_value;
   const nlohmann::json& value = object_.at(key);
   if (!value.is_array() || value.empty() ||
-      !std::all_of(value.begin(), value.end(), [](const auto& v) { return is_positive(v); })) {
-    fail(key, value, "a list of numbers above 0");
+      !std::all_of(value.begin(), value.end(),
+                   [&](const auto& v) { return is_within(v, range); })) {
+    fail(key, value, range_text("a list of numbers", range));
   }
   return value.get<std::vector<double>>();
 }
@@ -142,12 +130,8 @@ JsonFields find_json_file(std::string_view option, const std::string& name_or_pa
                                 alternatives(expected)),
                     did_you_mean(name_or_path, names_of(builtin)));
   }
-  std::ifstream input(name_or_path, std::ios::binary);
-  if (!input || std::filesystem::is_directory(name_or_path)) {
-    throw data_error("{}: cannot be read, expected a JSON file for --{}", name_or_path, option);
-  }
-  const std::string text{std::istreambuf_iterator<char>(input), std::istreambuf_iterator<char>()};
-  return {name_or_path, text};
+  const std::string noun = fmt::format("JSON file for --{}", option);
+  return {name_or_path, read_text_file(name_or_path, {.noun = noun}, kMostBytes)};
 }
 
 std::vector<std::string> names_of(const std::vector<BuiltinFile>& files) {

@@ -12,8 +12,20 @@
 
 namespace hetsgd {
 
+// What a number may be: wide enough for every machine that is and for costs that are nothing, and
+// so narrow that no product of such numbers leaves the doubles.
+struct FieldRange {
+  double min, max;
+  std::string_view unit;  // "s"; "" for a ratio
+};
+inline constexpr FieldRange kDurations{0, 1e6, "s"};  // latencies and overheads
+inline constexpr FieldRange kOperationRates{1, 1e18, "operations/s"};
+inline constexpr FieldRange kByteRates{1, 1e18, "bytes/s"};
+inline constexpr FieldRange kSizes{0, 1e18, "bytes"};
+inline constexpr FieldRange kRatios{1e-6, 1e6, ""};
+
 // One JSON object whose keys are known. Every getter throws Error(data):
-//   v100.json: launch_overhead_s: found -1, expected a number of at least 0
+//   v100.json: launch_overhead_s: found -1, expected a number from 0 to 1000000 s
 class JsonFields {
  public:
   // Parses `text` (comments allowed). `place` opens the messages: a path, or "built-in profile
@@ -25,11 +37,11 @@ class JsonFields {
 
   std::string text(const std::string& key) const;
   std::string text(const std::string& key, const std::string& default_value) const;
-  double number(const std::string& key, double min) const;  // finite, >= min
-  double positive(const std::string& key) const;            // finite, > 0
+  double number(const std::string& key, const FieldRange& range) const;
   bool boolean(const std::string& key, bool default_value) const;
-  // A non-empty list of finite numbers > 0.
-  std::vector<double> positives(const std::string& key, std::vector<double> default_value) const;
+  // A non-empty list of numbers in the range.
+  std::vector<double> numbers(const std::string& key, const FieldRange& range,
+                              std::vector<double> default_value) const;
   // The place of the text in `choices`.
   std::size_t choice(const std::string& key, std::span<const std::string> choices,
                      std::size_t default_choice) const;

@@ -88,10 +88,10 @@ NetworkModel load_network_model(const std::string& name_or_path) {
   NetworkModel network;
   network.name = fields.text("name");
   network.source = fields.text("source", "");
-  network.latency = Seconds(fields.number("latency_s", 0));
-  network.bytes_per_s = fields.positive("bytes_per_s");
-  network.server_latency = Seconds(fields.number("server_latency_s", 0));
-  network.server_bytes_per_s = fields.positive("server_bytes_per_s");
+  network.latency = Seconds(fields.number("latency_s", kDurations));
+  network.bytes_per_s = fields.number("bytes_per_s", kByteRates);
+  network.server_latency = Seconds(fields.number("server_latency_s", kDurations));
+  network.server_bytes_per_s = fields.number("server_bytes_per_s", kByteRates);
   network.shared_bus = fields.boolean("shared_bus", false);
   network.all_reduce = static_cast<Topology>(fields.choice("all_reduce", kTopologyNames, 0));
   return network;

@@ -29,11 +29,11 @@ DeviceProfile load_device_profile(const std::string& name_or_path) {
   DeviceProfile profile;
   profile.name = fields.text("name");
   profile.source = fields.text("source", "");
-  profile.launch_overhead_s = fields.number("launch_overhead_s", 0);
-  profile.operations_per_s = fields.positive("operations_per_s");
-  profile.bytes_per_s = fields.positive("bytes_per_s");
-  profile.memory_bytes = fields.number("memory_bytes", 0);
-  profile.saturation = fields.positives("saturation", {1.0});
+  profile.launch_overhead_s = fields.number("launch_overhead_s", kDurations);
+  profile.operations_per_s = fields.number("operations_per_s", kOperationRates);
+  profile.bytes_per_s = fields.number("bytes_per_s", kByteRates);
+  profile.memory_bytes = fields.number("memory_bytes", kSizes);
+  profile.saturation = fields.numbers("saturation", kRatios, {1.0});
   return profile;
 }
 

@@ -8,6 +8,7 @@
 #include "cluster/straggler_kinds.hpp"
 #include "core/error.hpp"
 #include "core/random.hpp"
+#include "core/text.hpp"
 
 namespace hetsgd {
 namespace {
@@ -16,9 +17,13 @@ namespace {
 // no specification can make it run for ever.
 constexpr int kMostPhases = 100'000;
 
+// What all factors of a worker come to: beyond this, products with its costs leave the doubles.
+constexpr double kLargestProduct = 1e12;
+
 // All that slows one rank.
 struct RankEffects {
   double factor = 1;
+  double slowdown = 1;  // over a long time: the factor times those of the phases
   std::vector<const DelaySource*> delays;
   std::vector<const SlowSource*> slow;
   std::vector<Pause> pauses;
@@ -115,6 +120,13 @@ Scenario::Scenario(const std::vector<std::string>& specifications, int workers, 
     for (const int rank : straggler.ranks) {
       RankEffects& effects = impl_->ranks[static_cast<std::size_t>(rank)];
       effects.factor *= straggler.factor;
+      effects.slowdown *= straggler.factor / (straggler.slow ? straggler.slow->mean_rate() : 1);
+      if (!(effects.slowdown <= kLargestProduct)) {
+        throw usage_error(
+            "--straggler {}: found factors of worker {} that multiply to {:g}, "
+            "expected at most {:g}",
+            quote(specifications[i]), rank, effects.slowdown, kLargestProduct);
+      }
       if (straggler.delay) effects.delays.push_back(straggler.delay.get());
       if (straggler.slow) effects.slow.push_back(straggler.slow.get());
       if (straggler.pause) effects.pauses.push_back(*straggler.pause);

@@ -135,8 +135,9 @@ class Burst final : public SlowSource {
     bool inside;  // the block: practically always
   };
 
+  // Of one block: after 2^63 of them all are the same.
   RandomStream stream(int rank, double k) const {
-    return draws(seed_, rank, static_cast<std::uint64_t>(k));
+    return draws(seed_, rank, static_cast<std::uint64_t>(std::min(k, 0x1p63)));
   }
   Renewal draw_renewal(RandomStream& random) const {
     const double back_s = random.exponential() / rate_;

@@ -8,12 +8,6 @@
 #include "core/text.hpp"
 
 namespace hetsgd {
-namespace {
-
-// Beyond this, clock values lose their microseconds.
-constexpr Seconds kLongest = Seconds(1e9);
-
-}  // namespace
 
 StragglerSpecification::StragglerSpecification(const std::string& text) : text_(text) {
   for (const std::string_view part : split(text, ',')) {
@@ -84,7 +78,8 @@ void StragglerSpecification::fail(std::string_view key, std::string_view expecte
 Seconds StragglerSpecification::seconds(std::string_view key, Seconds min) {
   const Seconds result = parse_seconds(option(key), value(key));
   if (result < min) fail(key, fmt::format("a time of at least {}", format_seconds(min)));
-  if (result > kLongest) fail(key, fmt::format("a time of at most {:g} s", kLongest.count()));
+  if (result > kLongestStraggle)
+    fail(key, fmt::format("a time of at most {:g} s", kLongestStraggle.count()));
   canonical_ += fmt::format(",{}={}s", key, result.count());
   return result;
 }

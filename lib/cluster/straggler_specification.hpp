@@ -12,6 +12,9 @@
 
 namespace hetsgd {
 
+// No time of a straggler is longer: beyond this, clock values lose their microseconds.
+inline constexpr Seconds kLongestStraggle = Seconds(1e9);
+
 // A key of a straggler kind. The default is a text as one would type it; null: the key must be
 // given.
 struct StragglerKey {

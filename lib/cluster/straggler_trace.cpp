@@ -1,20 +1,20 @@
 // kind=trace: delays from a file.
 #include <algorithm>
 #include <charconv>
-#include <cmath>
-#include <fstream>
 #include <optional>
 #include <string>
 #include <string_view>
 
 #include "cluster/straggler_kinds.hpp"
 #include "core/error.hpp"
+#include "core/input_file.hpp"
 #include "core/text.hpp"
 
 namespace hetsgd {
 namespace {
 
 constexpr int kAllRanks = -1;
+constexpr std::uint64_t kMostTraceBytes = std::uint64_t{1} << 30;
 
 struct Row {
   int rank = 0;
@@ -83,7 +83,9 @@ Row read_row(const std::string& file, std::size_t number, std::string_view line,
   if (!iteration || *iteration == UINT64_MAX) throw fail(1, "an iteration, counted from 0");
   row.iteration = *iteration;
   const auto delay = whole<double>(trim(fields[2]));
-  if (!delay || !std::isfinite(*delay) || *delay < 0) throw fail(2, "a delay in seconds");
+  if (!delay || !(*delay >= 0 && *delay <= kLongestStraggle.count())) {
+    throw fail(2, fmt::format("a delay from 0 to {:g} s", kLongestStraggle.count()));
+  }
   row.delay_s = *delay;
   return row;
 }
@@ -91,13 +93,13 @@ Row read_row(const std::string& file, std::size_t number, std::string_view line,
 }  // namespace
 
 std::unique_ptr<DelaySource> read_delay_trace(const std::string& file, int workers) {
-  std::ifstream input(file);
-  if (!input) throw data_error("{}: cannot be read, expected a trace of delays", file);
+  const std::string all = read_text_file(file, {.noun = "trace of delays"}, kMostTraceBytes);
   std::vector<Row> rows;
   std::uint64_t length = 0;
-  std::string text;
-  for (std::size_t number = 1; std::getline(input, text); ++number) {
+  std::size_t number = 0;
+  for (const std::string_view text : split(all, '\n')) {
     const std::string_view line = trim(text);
+    ++number;
     if (line.empty() || line.front() == '#') continue;
     if (rows.empty() && line.starts_with("rank")) continue;
     rows.push_back(read_row(file, number, text, workers));

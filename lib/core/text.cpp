@@ -311,9 +311,11 @@ std::optional<std::string> nearest(std::string_view word, std::span<const std::s
   for (const std::string& candidate : candidates) {
     const std::string other = plain(candidate);
     const std::size_t letters = std::max(wanted.size(), other.size());
-    const std::size_t distance = edit_distance(wanted, other);
-    if (distance <= std::max<std::size_t>(1, letters / 3) && distance < letters &&
-        (!best || distance < best_distance)) {
+    const std::size_t most = std::max<std::size_t>(1, letters / 3);
+    // The lengths alone may tell: a word of megabytes must not be compared letter by letter.
+    const bool near = letters - std::min(wanted.size(), other.size()) <= most;
+    const std::size_t distance = near ? edit_distance(wanted, other) : letters;
+    if (distance <= most && distance < letters && (!best || distance < best_distance)) {
       best = &candidate;
       best_distance = distance;
     }

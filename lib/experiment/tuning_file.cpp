@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include "core/error.hpp"
+#include "core/json_file.hpp"
 #include "core/version.hpp"
 #include "experiment/tuning.hpp"
 

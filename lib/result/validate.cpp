@@ -3,10 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cerrno>
-#include <cstring>
-#include <fstream>
-#include <iterator>
 #include <map>
 #include <mutex>
 #include <nlohmann/json.hpp>
@@ -17,6 +13,7 @@
 #include <valijson/validator.hpp>
 
 #include "core/error.hpp"
+#include "core/json_file.hpp"
 #include "core/text.hpp"
 #include "result/semantics.hpp"
 
@@ -59,15 +56,6 @@ std::string pointer_of(const std::vector<std::string>& context) {
   return pointer;
 }
 
-// Line and column (from 1) of a byte.
-std::pair<std::size_t, std::size_t> place_of(std::string_view text, std::size_t byte) {
-  const std::string_view before = text.substr(0, byte == 0 ? 0 : byte - 1);
-  const auto lines = static_cast<std::size_t>(std::count(before.begin(), before.end(), '\n'));
-  const std::size_t newline = before.rfind('\n');
-  return {lines + 1,
-          newline == std::string_view::npos ? before.size() + 1 : before.size() - newline};
-}
-
 }  // namespace
 
 std::vector<Finding> check_schema(std::string_view schema, const json& document) {
@@ -90,24 +78,6 @@ std::vector<Finding> validate_result(const json& result) {
   std::vector<Finding> findings = check_schema(result_schema(), result);
   if (findings.empty()) check_semantics(result, findings);  // which relies on the shape
   return findings;
-}
-
-json read_json(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  if (!file) throw data_error("{}: cannot open the file: {}", path, std::strerror(errno));
-  const std::string text(std::istreambuf_iterator<char>(file), {});
-  if (file.bad()) throw data_error("{}: cannot read the file: {}", path, std::strerror(errno));
-  try {
-    return json::parse(text);
-  } catch (const json::parse_error& error) {
-    const auto [line, column] = place_of(text, error.byte);
-    if (error.byte > text.size()) {
-      throw data_error("{}:{}:{}: found the end of the file, expected more JSON", path, line,
-                       column);
-    }
-    throw data_error("{}:{}:{}: found {}, expected JSON", path, line, column,
-                     quote(std::string_view(text).substr(error.byte - 1, 1)));
-  }
 }
 
 json read_result(const std::string& path) {

@@ -28,11 +28,8 @@ std::vector<Finding> check_schema(std::string_view schema, const nlohmann::json&
 // learning rate.
 std::vector<Finding> validate_result(const nlohmann::json& result);
 
-// Reads and parses a JSON file. Errors: data (missing, unreadable, file:line:column of a syntax
-// error).
-nlohmann::json read_json(const std::string& path);
-// The same for a result file; what validate_result finds is an error too, the first finding in the
-// message.
+// Reads a result file (core/json_file.hpp); what validate_result finds is an error too, the first
+// finding in the message.
 nlohmann::json read_result(const std::string& path);
 
 }  // namespace hetsgd

@@ -113,9 +113,9 @@ TEST(DeviceProfile, UnknownNamesGetASuggestion) {
   EXPECT_THAT(failure.message, testing::EndsWith(" or a JSON file"));
   EXPECT_EQ(failure.hint, "did you mean \"v100\"?");
   EXPECT_EQ(failure_of([] { load_device_profile("/none/p.json"); }).message,
-            "/none/p.json: cannot be read, expected a JSON file for --profile");
+            "/none/p.json: cannot open the JSON file for --profile: No such file or directory");
   EXPECT_EQ(failure_of([] { load_device_profile("/"); }).message,
-            "/: cannot be read, expected a JSON file for --profile");
+            "/: is a directory, expected a JSON file for --profile");
 }
 
 TEST(DeviceProfile, ErrorsNameFileKeyFoundAndExpected) {
@@ -129,25 +129,69 @@ TEST(DeviceProfile, ErrorsNameFileKeyFoundAndExpected) {
   };
   const std::string good =
       "\"name\":\"x\",\"launch_overhead_s\":0,\"bytes_per_s\":1,\"memory_bytes\":1";
-  expect("", ":1:1: found the end of the file, expected JSON");
+  expect("", ":1:1: found the end of the file, expected more JSON");
   expect("{\n  \"name\": }", ":2:11: found \"}\", expected JSON");
   expect("[1]", ": found [1], expected a JSON object");
   expect("{}", ": name: found nothing, expected a text");
-  expect("{" + good + "}", ": operations_per_s: found nothing, expected a number above 0");
+  expect("{" + good + "}",
+         ": operations_per_s: found nothing, expected a number from 1 to 1e+18 operations/s");
   expect("{" + good + ",\"operations_per_s\":\"1e12\"}",
-         ": operations_per_s: found \"1e12\", expected a number above 0");
+         ": operations_per_s: found \"1e12\", expected a number from 1 to 1e+18 operations/s");
   expect("{" + good + ",\"operations_per_s\":0}",
-         ": operations_per_s: found 0, expected a number above 0");
+         ": operations_per_s: found 0, expected a number from 1 to 1e+18 operations/s");
   expect("{" + good + ",\"operations_per_s\":1,\"saturation\":[]}",
-         ": saturation: found [], expected a list of numbers above 0");
+         ": saturation: found [], expected a list of numbers from 1e-06 to 1000000");
   expect("{\"name\":\"x\",\"launch_overhead_s\":-1}",
-         ": launch_overhead_s: found -1, expected a number of at least 0");
+         ": launch_overhead_s: found -1, expected a number from 0 to 1000000 s");
   expect("{\"operation_per_s\":1}",
          ": found key \"operation_per_s\", expected name, source, launch_overhead_s, "
          "operations_per_s, bytes_per_s, memory_bytes or saturation",
          "did you mean \"operations_per_s\"?");
+  const std::size_t number = good.size() + 22;
   expect("{" + good + ",\"operations_per_s\":1e999}",
-         ": found a number too large for a double, expected JSON");
+         ":1:" + std::to_string(number) +
+             ": found \"1e999\", a number too large for a double, expected JSON");
+}
+
+// Costs at the edge of double would become infinite, or nothing, somewhere on the way.
+TEST(DeviceProfile, EveryNumberHasItsRangeAndUnit) {
+  const auto message = [](const std::string& key, const std::string& value, bool network) {
+    nlohmann::json json =
+        nlohmann::json::parse(network ? to_json_text(load_network_model("pcie3"))
+                                      : to_json_text(load_device_profile("v100")));
+    json[key] = nlohmann::json::parse(value);
+    const File file(json.dump());
+    const Failure failure = failure_of([&] {
+      if (network) {
+        load_network_model(file.path());
+      } else {
+        load_device_profile(file.path());
+      }
+    });
+    return failure.message.substr(std::min(failure.message.size(), file.path().size()));
+  };
+  for (const char* edge : {"1e308", "1e-308", "-1"}) {
+    const std::string found =
+        ": found " + nlohmann::json::parse(edge).dump() + ", expected a number from 1 to 1e+18 ";
+    for (const char* key : {"operations_per_s", "bytes_per_s"}) {
+      EXPECT_THAT(message(key, edge, false), testing::StartsWith(": " + std::string(key) + found));
+    }
+    for (const char* key : {"bytes_per_s", "server_bytes_per_s"}) {
+      EXPECT_EQ(message(key, edge, true), ": " + std::string(key) + found + "bytes/s");
+    }
+    EXPECT_EQ(message("saturation", "[1," + std::string(edge) + "]", false),
+              ": saturation: found [1," + nlohmann::json::parse(edge).dump() +
+                  "], expected a list of numbers from 1e-06 to 1000000");
+  }
+  EXPECT_EQ(message("launch_overhead_s", "1e7", false),
+            ": launch_overhead_s: found 10000000.0, expected a number from 0 to 1000000 s");
+  EXPECT_EQ(message("memory_bytes", "1e19", false),
+            ": memory_bytes: found 1e+19, expected a number from 0 to 1e+18 bytes");
+  for (const char* key : {"latency_s", "server_latency_s"}) {
+    EXPECT_EQ(message(key, "1e308", true), ": " + std::string(key) +
+                                               ": found 1e+308, expected a number from 0 to "
+                                               "1000000 s");
+  }
 }
 
 NetworkModel network(Topology topology, bool shared_bus = false) {

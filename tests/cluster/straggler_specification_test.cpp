@@ -49,15 +49,27 @@ TEST(StragglerSpecification, TraceErrorsNameThePlace) {
   };
   EXPECT_EQ(message("0,0,1\n4,1,1\n"), ":2:1: found \"4\", expected a rank from 0 to 3, or *");
   EXPECT_EQ(message("0,x,1\n"), ":1:3: found \"x\", expected an iteration, counted from 0");
-  EXPECT_EQ(message("0,0,-1\n"), ":1:5: found \"-1\", expected a delay in seconds");
-  EXPECT_EQ(message("0,0,nan\n"), ":1:5: found \"nan\", expected a delay in seconds");
+  EXPECT_EQ(message("0,0,-1\n"), ":1:5: found \"-1\", expected a delay from 0 to 1e+09 s");
+  EXPECT_EQ(message("0,0,nan\n"), ":1:5: found \"nan\", expected a delay from 0 to 1e+09 s");
+  EXPECT_EQ(message("0,0,1e308\n"), ":1:5: found \"1e308\", expected a delay from 0 to 1e+09 s");
   EXPECT_EQ(message("0,0\n"), ":1:1: found 2 fields, expected 3: rank,iteration,delay_s");
   EXPECT_EQ(message("0,0,1\n\n0,0,2\n"),
             ":3:1: found the rank and iteration of line 1 again, expected them once");
   EXPECT_EQ(message("# empty\n"),
             ": found no rows, expected lines such as 2,0,0.05 (rank,iteration,delay_s)");
   EXPECT_EQ(failure_of({"kind=trace,file=/none.csv"}).message,
-            "/none.csv: cannot be read, expected a trace of delays");
+            "/none.csv: cannot open the trace of delays: No such file or directory");
+}
+
+// Each is allowed; together they would leave the doubles.
+TEST(StragglerSpecification, FactorsThatMultiplyBeyondTheClockAreRefused) {
+  const std::vector<std::string> constant(2, "kind=constant,factor=1e9,workers=1-2");
+  EXPECT_EQ(failure_of(constant).message,
+            "--straggler \"kind=constant,factor=1e9,workers=1-2\": found factors of worker 1 that "
+            "multiply to 1e+18, expected at most 1e+12");
+  const std::vector<std::string> phases(2, "kind=periodic,period=1s,duration=1s,factor=1e9");
+  EXPECT_EQ(failure_of(phases).code, ExitCode::usage);
+  EXPECT_EQ(failure_of({constant[0], "kind=constant,factor=1e9,workers=3"}).code, ExitCode::ok);
 }
 
 const std::vector<std::string> kOfEveryKind{"kind=constant,factor=1.5,workers=0-1",

@@ -1,0 +1,144 @@
+#include "core/input_file.hpp"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+#include "core/error.hpp"
+#include "core/text.hpp"
+
+namespace hetsgd {
+namespace {
+
+// Who starts both ends of a pipe at once need not start the writer first.
+constexpr int kWriterMilliseconds = 1000;
+
+Error unreadable(const std::string& path, const InputKind& kind, int error) {
+  const std::string text =
+      fmt::format("{}: cannot open the {}: {}", path, kind.noun, std::strerror(error));
+  return Error(ExitCode::data, text,
+               error == ENOENT   ? kind.missing
+               : error == EACCES ? "check the file's permissions"
+                                 : "");
+}
+
+}  // namespace
+
+InputFile::InputFile(std::string path, InputKind kind)
+    : path_(std::move(path)),
+      kind_(std::move(kind)),
+      // Without waiting: a pipe is judged first.
+      file_(open(path_.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY)) {
+  struct stat status {};
+  if (file_ < 0) throw unreadable(path_, kind_, errno);
+  try {
+    if (fstat(file_, &status) != 0) throw unreadable(path_, kind_, errno);
+    if (S_ISDIR(status.st_mode)) {
+      throw with_hint(data_error("{}: is a directory, expected a {}", path_, kind_.noun),
+                      kind_.directory);
+    }
+    if (S_ISBLK(status.st_mode) || (S_ISCHR(status.st_mode) && isatty(file_) == 0)) {
+      throw data_error("{}: is a device, expected a {}", path_, kind_.noun);
+    }
+    if (S_ISFIFO(status.st_mode)) await_writer();
+    fcntl(file_, F_SETFL, fcntl(file_, F_GETFL) & ~O_NONBLOCK);
+  } catch (...) {
+    close(file_);
+    throw;
+  }
+  has_size_ = S_ISREG(status.st_mode) && status.st_size > 0;
+  size_ = has_size_ ? static_cast<std::uint64_t>(status.st_size) : 0;
+  changed_s_ = status.st_mtim.tv_sec;
+  changed_ns_ = status.st_mtim.tv_nsec;
+}
+
+InputFile::~InputFile() { close(file_); }
+
+// A read that would have to wait tells a silent writer from none; nothing else does.
+void InputFile::await_writer() {
+  pollfd ready{.fd = file_, .events = POLLIN, .revents = 0};
+  poll(&ready, 1, kWriterMilliseconds);
+  head_.resize(std::size_t{1} << 16);
+  const ssize_t got = ::read(file_, head_.data(), head_.size());
+  head_.resize(got > 0 ? static_cast<std::size_t>(got) : 0);
+  if (got == 0) {
+    throw with_hint(
+        data_error("{}: is a pipe to which nobody writes, expected a {}", path_, kind_.noun),
+        "start the program that writes to it first");
+  }
+}
+
+void InputFile::fail_changed(std::uint64_t size) const {
+  const std::string what = size < size_   ? fmt::format("shrank from {} to {} bytes", size_, size)
+                           : size > size_ ? fmt::format("grew from {} to {} bytes", size_, size)
+                                          : "changed";
+  throw with_hint(data_error("{}: the {} {} while it was read", path_, kind_.noun, what),
+                  "read it again when nobody writes to it");
+}
+
+void InputFile::read(std::uint64_t offset, std::span<char> to) const {
+  while (!to.empty()) {
+    const ssize_t got = pread(file_, to.data(), to.size(), static_cast<off_t>(offset));
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) {
+      throw data_error("{}: cannot read the {}: {}", path_, kind_.noun, std::strerror(errno));
+    }
+    if (got == 0) fail_changed(offset);
+    offset += static_cast<std::uint64_t>(got);
+    to = to.subspan(static_cast<std::size_t>(got));
+  }
+}
+
+std::size_t InputFile::next(std::span<char> to) {
+  if (!head_.empty()) {
+    const std::size_t count = std::min(to.size(), head_.size());
+    std::memcpy(to.data(), head_.data(), count);
+    head_.erase(0, count);
+    return count;
+  }
+  while (true) {
+    const ssize_t got = ::read(file_, to.data(), to.size());
+    if (got >= 0) return static_cast<std::size_t>(got);
+    if (errno == EINTR) continue;
+    throw data_error("{}: cannot read the {}: {}", path_, kind_.noun, std::strerror(errno));
+  }
+}
+
+void InputFile::check_unchanged() const {
+  struct stat status {};
+  if (!has_size_ || fstat(file_, &status) != 0) return;
+  const auto size = static_cast<std::uint64_t>(status.st_size);
+  if (size != size_ || status.st_mtim.tv_sec != changed_s_ ||
+      status.st_mtim.tv_nsec != changed_ns_) {
+    fail_changed(size);
+  }
+}
+
+std::string read_text_file(const std::string& path, const InputKind& kind, std::uint64_t most) {
+  InputFile file(path, kind);
+  const auto refuse_beyond = [&](std::uint64_t size) {
+    if (size <= most) return;
+    throw data_error("{}: found {} or more, expected a {} of at most {}", path,
+                     format_bytes(static_cast<double>(size)), kind.noun,
+                     format_bytes(static_cast<double>(most)));
+  };
+  refuse_beyond(file.size());
+  std::string text;
+  std::size_t got = 0;
+  do {
+    const std::size_t size = text.size();
+    text.resize(size + std::max<std::size_t>(std::size_t{1} << 16, size));
+    got = file.next(std::span(text).subspan(size));
+    text.resize(size + got);
+    refuse_beyond(text.size());
+  } while (got > 0);
+  return text;
+}
+
+}  // namespace hetsgd

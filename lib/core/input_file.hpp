@@ -1,0 +1,60 @@
+// Files that are read: judged by what they are before a byte is taken, and read into memory of our
+// own. Nothing that is parsed lies in a mapping, which changes, and ends the program when the file
+// shrinks.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+
+namespace hetsgd {
+
+// How messages speak of a file.
+struct InputKind {
+  std::string noun;            // "data file"
+  std::string missing = "";    // hint where there is no such file
+  std::string directory = "";  // hint where it is a directory
+};
+
+// An open file. Every error is Error(data) that begins with the path.
+class InputFile {
+ public:
+  // Refuses directories, devices (a terminal may be read), and a pipe to which nobody writes: to
+  // wait for a writer that never comes has no end.
+  InputFile(std::string path, InputKind kind);
+  ~InputFile();
+  InputFile(const InputFile&) = delete;
+  InputFile& operator=(const InputFile&) = delete;
+
+  // Whether it has a size and can be read at any place. Pipes cannot, nor can files that the system
+  // makes up (/proc), whose size is 0.
+  bool has_size() const { return has_size_; }
+  std::uint64_t size() const { return size_; }  // when it was opened
+  const std::string& path() const { return path_; }
+
+  // The bytes from `offset` on, as many as `to` holds, of a file with a size. An error if they are
+  // not there: the file has shrunk. Thread-safe.
+  void read(std::uint64_t offset, std::span<char> to) const;
+  // The next bytes of any file, from its start; 0 at its end.
+  std::size_t next(std::span<char> to);
+  // An error if size or time of change are not those of the opening: what was read may be a mixture.
+  void check_unchanged() const;
+
+ private:
+  void await_writer();
+  [[noreturn]] void fail_changed(std::uint64_t size) const;
+
+  std::string path_;
+  InputKind kind_;
+  int file_ = -1;
+  bool has_size_ = false;
+  std::uint64_t size_ = 0;
+  std::int64_t changed_s_ = 0, changed_ns_ = 0;
+  std::string head_;  // of a pipe: what was read to see that somebody writes to it
+};
+
+// The whole file. Error(data) if it is longer than `most` bytes, which also ends an endless one.
+std::string read_text_file(const std::string& path, const InputKind& kind, std::uint64_t most);
+
+}  // namespace hetsgd

@@ -1,0 +1,104 @@
+#include "core/json_file.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <optional>
+
+#include "core/error.hpp"
+#include "core/input_file.hpp"
+#include "core/text.hpp"
+
+namespace hetsgd {
+namespace {
+
+using nlohmann::json;
+
+// "p.json:2:11" for the byte at `at`, counted from 0.
+std::string place_of(std::string_view text, std::size_t at, const std::string& place) {
+  const std::string_view before = text.substr(0, at);
+  const auto lines = std::count(before.begin(), before.end(), '\n');
+  const std::size_t newline = before.rfind('\n');
+  return fmt::format("{}:{}:{}", place, lines + 1,
+                     newline == std::string_view::npos ? at + 1 : at - newline);
+}
+
+// The first byte after a comment that begins at `at`.
+std::size_t end_of_comment(std::string_view text, std::size_t at) {
+  const bool line = text.substr(at).starts_with("//");
+  const std::string_view last = line ? "\n" : "*/";
+  const std::size_t end = text.find(last, at + 2);
+  return end == std::string_view::npos ? text.size() : end + last.size();
+}
+
+// The place of the first bracket that opens more than kMostJsonLevels levels.
+std::optional<std::size_t> find_too_deep(std::string_view text, JsonComments comments) {
+  int levels = 0;
+  bool inside = false;  // a string
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    const char c = text[i];
+    if (inside) {
+      if (c == '\\') ++i;
+      inside = c != '"';
+    } else if (c == '"') {
+      inside = true;
+    } else if (c == '[' || c == '{') {
+      if (++levels > kMostJsonLevels) return i;
+    } else if (c == ']' || c == '}') {
+      --levels;
+    } else if (c == '/' && comments == JsonComments::allowed && i + 1 < text.size()) {
+      i = end_of_comment(text, i) - 1;
+    }
+  }
+  return std::nullopt;
+}
+
+// The library's reader of a document, but for what it says of mistakes.
+class Reader : public nlohmann::detail::json_sax_dom_parser<json> {
+ public:
+  Reader(json& document, std::string_view text, const std::string& place)
+      : json_sax_dom_parser(document, false), text_(text), place_(place) {}
+
+  [[noreturn]] bool parse_error(std::size_t position, const std::string& token,
+                                const json::exception& error) {
+    const std::size_t at = position == 0 ? 0 : position - 1;
+    if (dynamic_cast<const json::out_of_range*>(&error) != nullptr) {
+      throw data_error("{}: found {}, a number too large for a double, expected JSON",
+                       place_of(text_, position - std::min(position, token.size()), place_),
+                       quote(token));
+    }
+    if (at >= text_.size()) {
+      throw data_error("{}: found the end of the file, expected more JSON",
+                       place_of(text_, text_.size(), place_));
+    }
+    throw data_error("{}: found {}, expected JSON", place_of(text_, at, place_),
+                     quote(text_.substr(at, 1)));
+  }
+
+ private:
+  std::string_view text_;
+  const std::string& place_;
+};
+
+}  // namespace
+
+json parse_json(std::string_view text, const std::string& place, JsonComments comments) {
+  if (const auto deep = find_too_deep(text, comments)) {
+    throw data_error(
+        "{}: found objects and lists inside each other more than {} deep, expected "
+        "at most {} levels",
+        place_of(text, *deep, place), kMostJsonLevels, kMostJsonLevels);
+  }
+  json document;
+  Reader reader(document, text, place);
+  json::sax_parse(text.begin(), text.end(), &reader, json::input_format_t::json, true,
+                  comments == JsonComments::allowed);
+  return document;
+}
+
+json read_json(const std::string& path, JsonComments comments) {
+  return parse_json(read_text_file(path, {.noun = "file"}, kMostJsonBytes), path, comments);
+}
+
+}  // namespace hetsgd

@@ -1,0 +1,127 @@
+#include "core/json_file.hpp"
+
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "core/input_file.hpp"
+#include "support/failure.hpp"
+
+namespace hetsgd {
+namespace {
+
+using test::failure_of;
+
+std::string error_in(const std::string& text, JsonComments comments = JsonComments::refused) {
+  return failure_of([&] { parse_json(text, "p.json", comments); }).message;
+}
+
+std::string nested(int levels, const std::string& open, const std::string& close) {
+  std::string text;
+  for (int i = 0; i < levels; ++i) text += open;
+  text += "1";
+  for (int i = 0; i < levels; ++i) text += close;
+  return text;
+}
+
+TEST(JsonFile, DepthIsLimitedBeforeAnythingFollowsIt) {
+  EXPECT_EQ(error_in(nested(kMostJsonLevels, "[", "]")), "");
+  EXPECT_EQ(error_in(nested(kMostJsonLevels, "{\"a\":", "}")), "");
+  const std::string too_deep =
+      ": found objects and lists inside each other more than 100 deep, expected at most 100 levels";
+  EXPECT_EQ(error_in(nested(kMostJsonLevels + 1, "[", "]")), "p.json:1:101" + too_deep);
+  EXPECT_EQ(error_in(nested(100'000, "{\"a\":", "}")), "p.json:1:501" + too_deep);
+  EXPECT_EQ(error_in(nested(100'000, "[\n", "]")), "p.json:101:1" + too_deep);
+}
+
+TEST(JsonFile, BracketsInStringsAndCommentsAreNoLevels) {
+  EXPECT_EQ(error_in("{\"a\": \"\\\"" + std::string(1000, '[') + "\"}"), "");
+  const std::string commented =
+      "/* \" " + std::string(1000, '[') + "*/ 1 // \"" + std::string(1000, '{') + "\n";
+  EXPECT_EQ(error_in(commented, JsonComments::allowed), "");
+  EXPECT_EQ(error_in("/* \" */" + nested(200, "[", "]"), JsonComments::allowed).substr(0, 13),
+            "p.json:1:108:");
+  EXPECT_EQ(error_in("1 // x"), "p.json:1:3: found \"/\", expected JSON");
+}
+
+TEST(JsonFile, ErrorsNamePlaceAndFound) {
+  EXPECT_EQ(error_in("{\n  \"a\": [1,\n 1e400]}"),
+            "p.json:3:2: found \"1e400\", a number too large for a double, expected JSON");
+  EXPECT_EQ(error_in("{\"a\": -1e999}"),
+            "p.json:1:7: found \"-1e999\", a number too large for a double, expected JSON");
+  EXPECT_EQ(error_in("{\n \"a\": b}"), "p.json:2:7: found \"b\", expected JSON");
+  EXPECT_EQ(error_in("{} x"), "p.json:1:4: found \"x\", expected JSON");
+  EXPECT_EQ(error_in(""), "p.json:1:1: found the end of the file, expected more JSON");
+}
+
+struct InputFileTest : ::testing::Test {
+  InputFileTest() { std::filesystem::create_directory(folder); }
+  ~InputFileTest() override { std::filesystem::remove_all(folder); }
+  std::string path(const std::string& name) const { return folder + "/" + name; }
+
+  std::string folder = testing::TempDir() + "input_file_test_" + std::to_string(getpid());
+};
+
+std::string read_error(const std::string& path, std::uint64_t most = 100) {
+  return failure_of([&] { read_text_file(path, {.noun = "trace"}, most); }).message;
+}
+
+TEST_F(InputFileTest, WhatIsNoFileIsRefusedAtOnce) {
+  EXPECT_EQ(read_error(folder), folder + ": is a directory, expected a trace");
+  EXPECT_EQ(read_error("/dev/zero"), "/dev/zero: is a device, expected a trace");
+  ASSERT_EQ(mkfifo(path("pipe").c_str(), 0600), 0);
+  EXPECT_EQ(read_error(path("pipe")),
+            path("pipe") + ": is a pipe to which nobody writes, expected a trace");
+}
+
+TEST_F(InputFileTest, APipeWithAWriterIsRead) {
+  int ends[2];
+  ASSERT_EQ(::pipe(ends), 0);
+  const std::string text(40'000, 'x');
+  ASSERT_EQ(::write(ends[1], text.data(), text.size()), 40'000);
+  const std::string name = "/dev/fd/" + std::to_string(ends[0]);
+  // The writer has gone when the end is reached.
+  ::close(ends[1]);
+  EXPECT_EQ(read_text_file(name, {.noun = "trace"}, 40'000), text);
+  ::close(ends[0]);
+}
+
+TEST_F(InputFileTest, TooMuchIsRefused) {
+  std::ofstream(path("long")) << std::string(101, ' ');
+  EXPECT_EQ(read_error(path("long")),
+            path("long") + ": found 101 B or more, expected a trace of at most 100 B");
+  EXPECT_EQ(read_error(path("long"), 101), "");
+  // A file that the system makes up has no size to judge it by.
+  EXPECT_NE(read_error("/proc/self/status", 10).find("expected a trace of at most 10 B"),
+            std::string::npos);
+}
+
+// What shrinks or changes after it was opened: the same for every reader.
+TEST_F(InputFileTest, ChangesWhileReadingAreErrors) {
+  std::ofstream(path("data")) << std::string(10'000, 'x');
+  const InputFile file(path("data"), {.noun = "data file"});
+  ASSERT_TRUE(file.has_size());
+  std::string bytes(5'000, ' ');
+  file.read(5'000, bytes);
+  EXPECT_EQ(bytes, std::string(5'000, 'x'));
+  file.check_unchanged();
+
+  std::filesystem::resize_file(path("data"), 7'000);
+  const std::string shrank =
+      path("data") + ": the data file shrank from 10000 to 7000 bytes while it was read";
+  EXPECT_EQ(failure_of([&] { file.read(5'000, bytes); }).message, shrank);
+  EXPECT_EQ(failure_of([&] { file.check_unchanged(); }).message, shrank);
+  std::ofstream(path("data"), std::ios::app) << std::string(4'000, 'x');
+  EXPECT_EQ(failure_of([&] { file.check_unchanged(); }).message,
+            path("data") + ": the data file grew from 10000 to 11000 bytes while it was read");
+  std::filesystem::resize_file(path("data"), 10'000);
+  std::filesystem::last_write_time(path("data"), std::filesystem::file_time_type{});
+  EXPECT_EQ(failure_of([&] { file.check_unchanged(); }).message,
+            path("data") + ": the data file changed while it was read");
+}
+
+}  // namespace
+}  // namespace hetsgd

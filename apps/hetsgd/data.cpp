@@ -5,6 +5,7 @@
 
 #include "commands.hpp"
 #include "core/error.hpp"
+#include "core/limits.hpp"
 #include "core/logging.hpp"
 #include "core/text.hpp"
 #include "data/generate.hpp"
@@ -35,7 +36,7 @@ void declare_reading(OptionSet& set, LoadOptions& options) {
                  "the binary cache of parsed files");
   set.add("cache_directory", options.cache_directory,
           "where; empty: $XDG_CACHE_HOME/hetsgd or ~/.cache/hetsgd");
-  set.add("threads", options.threads, "parsing threads; 0: all cores").at_least(0);
+  set.add("threads", options.threads, "parsing threads; 0: all cores").range(0, kMostHostThreads);
 }
 
 json summary_json(const DatasetSummary& s) {
@@ -212,7 +213,7 @@ class DataGenerate final : public Command {
   void declare(OptionSet& set) override {
     set.add("scale", scale_, "multiplies rows, features and labels").above(0);
     set.add("seed", seed_, "seed of everything random");
-    set.add("threads", threads_, "0: all cores").at_least(0);
+    set.add("threads", threads_, "0: all cores").range(0, kMostHostThreads);
     set.add("overwrite", overwrite_, "replace existing files");
   }
   int run(OptionSet&, const std::vector<std::string>& operands) override {

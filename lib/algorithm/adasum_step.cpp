@@ -7,6 +7,7 @@
 
 #include "collective/slices.hpp"
 #include "core/error.hpp"
+#include "core/limits.hpp"
 
 namespace hetsgd {
 
@@ -66,7 +67,8 @@ void AdasumOptions::declare(OptionSet& set) {
                  "of a node are spread over its workers");
   set.add("orthogonality_every", orthogonality_every,
           "reduce adasum: record the updates' orthogonality every so many iterations; 0: never")
-      .unit("iterations");
+      .unit("iterations")
+      .range(0, kLargestRound);
 }
 
 void AdasumOptions::check(const Plan& plan) const {

@@ -1,5 +1,6 @@
 #include "algorithm/crossbow_options.hpp"
 
+#include "core/limits.hpp"
 #include "core/text.hpp"
 
 namespace hetsgd {
@@ -12,7 +13,7 @@ void CrossbowOptions::declare(OptionSet& set) {
   set.add("tau", tau, "iterations from one averaging to the next")
       .unit("iterations")
       .symbol("tau")
-      .at_least(1);
+      .range(1, kLargestRound);
   set.add("overlap", overlap, "average while the batches of the same iteration are computed");
   set.add("learners_per_device", learners_per_device,
           "learners that share a worker's device, or auto: one at first, then by its throughput")
@@ -27,7 +28,7 @@ void CrossbowOptions::declare(OptionSet& set) {
       .at_least(0);
   set.add("tuner_every", tuner_every, "iterations over which the tuner measures the throughput")
       .unit("iterations")
-      .at_least(1);
+      .range(1, kLargestRound);
   set.add_choice(
       "restart", restart,
       {{"on_plateau", Restart::on_plateau}, {"always", Restart::always}, {"never", Restart::never}},

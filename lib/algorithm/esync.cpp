@@ -29,6 +29,7 @@
 #include "algorithm/algorithm.hpp"
 #include "algorithm/merge.hpp"
 #include "algorithm/state_server.hpp"
+#include "core/limits.hpp"
 
 namespace hetsgd {
 namespace {
@@ -41,7 +42,8 @@ class Esync final : public Algorithm {
   void declare(OptionSet& options) override {
     options.add("rounds", rounds_, "rounds of the run; 0: as many as its budget gives")
         .unit("rounds")
-        .symbol("T");
+        .symbol("T")
+        .range(0, kLargestRound);
     options.add("update_scale", update_scale_, "global learning rate: factor on the mean update")
         .symbol("epsilon")
         .above(0);

@@ -19,6 +19,7 @@
 #include <algorithm>
 
 #include "algorithm/algorithm.hpp"
+#include "core/limits.hpp"
 
 namespace hetsgd {
 namespace {
@@ -31,7 +32,7 @@ class LocalSgd final : public Algorithm {
     options.add("local_steps", local_steps_, "steps of every worker between two averagings")
         .unit("steps")
         .symbol("H")
-        .at_least(1);
+        .range(1, kLargestRound);
     options.add_choice("outer_optimizer", outer_.kind,
                        {{"sgd", OptimizerKind::sgd},
                         {"momentum", OptimizerKind::momentum},

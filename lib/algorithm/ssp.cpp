@@ -19,6 +19,7 @@
 
 #include "algorithm/algorithm.hpp"
 #include "algorithm/parameter_server.hpp"
+#include "core/limits.hpp"
 
 namespace hetsgd {
 namespace {
@@ -72,7 +73,8 @@ class Ssp final : public Algorithm {
   void declare(OptionSet& options) override {
     options.add("staleness", s_, "iterations that a worker may be ahead of the slowest")
         .unit("iterations")
-        .symbol("s");
+        .symbol("s")
+        .range(0, kLargestRound);
   }
 
   void worker(Worker& self) const override {

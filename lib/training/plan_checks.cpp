@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "core/error.hpp"
+#include "core/text.hpp"
 
 namespace hetsgd {
 
@@ -53,6 +54,25 @@ void check_plan(const TrainOptions& options, const OptionSet& set, const Plan& p
   }
   check_precision(options, set, devices);
   algorithm.check(plan);
+}
+
+void check_model_fits(const ModelShape& shape, double machine_bytes) {
+  // In doubles: the layout's own numbers may be too large for any integer.
+  double parameters = 0, inputs = shape.feature_count;
+  const auto add_layer = [&](double outputs) {
+    parameters += (inputs + 1) * outputs;
+    inputs = outputs;
+  };
+  for (const std::size_t units : shape.hidden) add_layer(static_cast<double>(units));
+  add_layer(shape.task == Task::binary ? 1 : shape.label_count);
+  const double needed = 2 * sizeof(float) * parameters;
+  if (needed <= machine_bytes) return;
+  throw with_hint(
+      usage_error("--hidden: the model has {} parameters and needs at least {} of memory, this "
+                  "machine has {}",
+                  format_count(parameters), format_bytes(needed), format_bytes(machine_bytes)),
+      shape.hidden.empty() ? "a machine with more memory, or fewer features or labels"
+                           : "fewer units need less");
 }
 
 }  // namespace hetsgd

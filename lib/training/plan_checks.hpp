@@ -15,4 +15,8 @@ void check_plan(const TrainOptions& options, const OptionSet& set, const Plan& p
                 const std::vector<std::string>& devices, const AlgorithmInfo& info,
                 const Algorithm& algorithm);
 
+// A model that the machine cannot hold: its initial parameters and one replica. `machine_bytes`:
+// core/memory.hpp. Errors: usage, naming what it needs and what there is.
+void check_model_fits(const ModelShape& shape, double machine_bytes);
+
 }  // namespace hetsgd

@@ -1,10 +1,16 @@
 #include "training/train_options.hpp"
 
 #include "core/error.hpp"
+#include "core/limits.hpp"
 
 namespace hetsgd {
 
 namespace {
+
+// Beyond what anybody means: a step of a larger batch takes minutes, and cannot be stopped inside.
+constexpr double kLargestBatch = 1 << 22;
+// Samples of a run, and what lies between two evaluations: their sums stay below 2^63.
+constexpr double kMostSamples = 1e18;
 
 void declare_data(OptionSet& set, TrainOptions& o) {
   set.group("Data");
@@ -60,14 +66,14 @@ void declare_method(OptionSet& set, TrainOptions& o) {
   set.add("batch_size", o.batch_size, "largest batch of one worker")
       .unit("samples")
       .symbol("b_max")
-      .at_least(1);
+      .range(1, kLargestBatch);
   set.add("learning_rate", o.learning_rate,
           "learning rate of a batch of b_max; smaller batches scale linearly")
       .symbol("lr")
       .above(0);
   set.add("mega_batch", o.mega_batch, "batches of b_max between merges and between evaluations")
       .unit("batches")
-      .at_least(1);
+      .range(1, kLargestRound);
   set.add("seed", o.seed, "seed of everything random");
   o.optimizer.declare(set);
   o.schedule.declare(set);
@@ -104,7 +110,7 @@ void declare_cluster(OptionSet& set, TrainOptions& o) {
   set.add("network", o.network, "sim: network model, built-in name or JSON file");
   set.add("speed", o.speed,
           "relative speed of each worker, e.g. 1,0.92,0.84,0.76; the last repeats")
-      .above(0);
+      .range(1e-6, 1e6);
   set.add("straggler", o.straggler,
           "injected delays, e.g. 'kind=uniform,min=0ms,max=50ms'; repeat to combine");
   set.add("charge", o.charge,
@@ -118,14 +124,16 @@ void declare_cluster(OptionSet& set, TrainOptions& o) {
       .above(0)
       .not_in_config();
   set.add("host_threads", o.host_threads, "sim: host threads for the mathematics; 0: all cores")
-      .at_least(0)
+      .range(0, kMostHostThreads)
       .not_in_config();
 }
 
 void declare_budget(OptionSet& set, TrainOptions& o) {
   set.group("Budget and targets");
-  set.add("epochs", o.epochs, "passes over the training data").unit("epochs").at_least(0);
-  set.add("max_samples", o.max_samples, "samples over all workers").unit("samples");
+  set.add("epochs", o.epochs, "passes over the training data").unit("epochs").range(0, 1e9);
+  set.add("max_samples", o.max_samples, "samples over all workers")
+      .unit("samples")
+      .range(0, kMostSamples);
   set.add("max_time", o.max_time, "training clock, e.g. 90s").unit("s").at_least(0);
   set.add("target", o.target, "metric to reach, e.g. 'p1>=0.6'; repeat for several");
   set.add("stop_at_target", o.stop_at_target, "end the run when all targets are reached");
@@ -140,7 +148,8 @@ void declare_budget(OptionSet& set, TrainOptions& o) {
 void declare_measuring(OptionSet& set, TrainOptions& o) {
   set.group("Measuring");
   set.add("evaluate_every", o.evaluate_every, "samples between evaluations; 0: one mega-batch")
-      .unit("samples");
+      .unit("samples")
+      .range(0, kMostSamples);
   set.add("evaluate_samples", o.evaluate_samples, "test rows used; 0: all").unit("samples");
   set.add("record_steps", o.record_steps,
           "record every step (time, rank, samples, loss) as an event");
@@ -230,9 +239,6 @@ void TrainOptions::validate() const {
   }
   if (service_rank && cluster != "mpi") {
     throw usage_error("--service-rank: found with --cluster {}, expected --cluster mpi", cluster);
-  }
-  for (const double s : speed) {
-    if (!(s > 0)) throw usage_error("--speed: found {}, expected numbers above 0", s);
   }
 }
 

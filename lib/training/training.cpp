@@ -8,6 +8,7 @@
 #include "cluster/mpi/mpi_cluster.hpp"
 #include "cluster/threads/devices.hpp"
 #include "core/error.hpp"
+#include "core/memory.hpp"
 #include "core/text.hpp"
 #include "data/sampler.hpp"
 #include "training/charge.hpp"
@@ -146,6 +147,7 @@ void Training::Impl::build_model() {
   shape.label_count = std::max(record.train->label_count, record.test->label_count);
   if (options.model == ModelKind::mlp)
     shape.hidden.assign(options.hidden.begin(), options.hidden.end());
+  check_model_fits(shape, machine_memory().total_bytes);
   model = make_model<float>(shape);
   record.parameters = model->parameters();
   record.layer_sizes = {shape.feature_count};
@@ -158,8 +160,10 @@ void Training::Impl::build_model() {
   plan.rows = record.train->totals().rows;
   plan.max_samples = options.max_samples;
   if (options.epochs > 0) {
-    plan.max_samples =
-        static_cast<std::uint64_t>(std::llround(options.epochs * static_cast<double>(plan.rows)));
+    // A budget of no sample would be none.
+    plan.max_samples = std::max<std::uint64_t>(
+        1,
+        static_cast<std::uint64_t>(std::llround(options.epochs * static_cast<double>(plan.rows))));
   }
   if (!options.charge.empty()) {
     charge = make_charge(options.charge, *record.train, shape);

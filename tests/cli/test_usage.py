@@ -41,7 +41,45 @@ class UnknownThings(ProgramTest):
 class WrongValues(ProgramTest):
     def test_out_of_range(self):
         self.assertEqual(self.error("train", *TINY, "--batch-size", "0", code=2),
-                         'error: --batch-size: found "0", expected a whole number of at least 1\n')
+                         'error: --batch-size: found "0", expected a whole number from 1 to 4194304\n')
+
+    def test_counts_that_nobody_means(self):
+        # The bound is named; nothing is loaded, divided by zero or waited for.
+        for option, most in (("batch-size", "1 to 4194304"), ("mega-batch", "1 to 1000000000000"),
+                             ("host-threads", "0 to 4096")):
+            for value in ("18446744073709551615", "9223372036854775808", "1000000000001"):
+                message = self.error("train", *TINY, "--" + option, value, code=2)
+                self.assertIn(f'error: --{option}: found "{value}", expected a', message)
+        self.assertEqual(self.error("train", *TINY, "--mega-batch", "1e12", "--batch-size", "5M", code=2),
+                         'error: --batch-size: found "5M", expected a whole number from 1 to 4194304\n')
+        self.assertIn("expected a number from 0 to 1000000000", self.error("train", *TINY, "--epochs", "1e300", code=2))
+        for algorithm, option in (("sma", "tau"), ("local-sgd", "local-steps"), ("ssp", "staleness"),
+                                  ("esync", "rounds")):
+            self.assertIn("1000000000000\n", self.error(
+                "train", *TINY, "--algorithm", algorithm, "--" + option, "18446744073709551615", code=2))
+
+    def test_a_budget_of_no_sample_is_one_of_one(self):
+        # Not the budget 0, which is none.
+        self.train("r.json", "--epochs", "1e-300")
+        self.assertEqual(self.result("r.json")["status"], "completed")
+
+    def test_a_model_that_does_not_fit(self):
+        message = self.error("train", *TINY, "--epochs", "1", "--hidden", "1e18", code=2)
+        self.assertRegex(message, r"^error: --hidden: the model has 5\.51e\+08T parameters and needs at least "
+                                  r"[0-9.e+]+ PiB of memory, this machine has [0-9.]+ [MGT]iB\n"
+                                  r"hint: fewer units need less\n$")
+
+    def test_the_same_bounds_hold_wherever_a_value_comes_from(self):
+        for text in ("-1", "18446744073709551616", "1e400", "1.5"):
+            found = []
+            for where in ("flag", "environment", "file"):
+                (self.folder / "c.json").write_text('{"mega_batch": "%s"}' % text)
+                done = self.run_program("train", *TINY,
+                                        *{"flag": [f"--mega-batch={text}"], "environment": [],
+                                          "file": ["--config", "c.json"]}[where], code=2,
+                                        env={"HETSGD_MEGA_BATCH": text} if where == "environment" else {})
+                found.append(done.stderr.split("found", 1)[1])
+            self.assertEqual(len(set(found)), 1, found)
 
     def test_choice(self):
         self.assertEqual(self.error("train", *TINY, "--model", "mpl", code=2),
@@ -153,6 +191,20 @@ class Configuration(ProgramTest):
         (self.folder / "c.json").write_text('{\n  "seed": }')
         self.assertEqual(self.error("train", "--config", "c.json", code=4),
                          'error: c.json:2:11: found "}", expected JSON\n')
+
+    def test_what_is_no_configuration(self):
+        self.assertEqual(self.error("train", "--config", ".", code=4),
+                         "error: .: is a directory, expected a file\n")
+        (self.folder / "c.json").write_text('{"learning_rate": 1e400}')
+        self.assertEqual(self.error("train", "--config", "c.json", code=4),
+                         'error: c.json:1:19: found "1e400", a number too large for a double, expected JSON\n')
+        (self.folder / "c.json").write_text("[" * 100000)
+        self.assertIn("error: c.json:1:101: found objects and lists inside each other",
+                      self.error("train", "--config", "c.json", code=4))
+        self.assertIn("error: c.json:1:101: ", self.error("validate", "c.json", code=4))
+        self.assertIn("error: c.json:1:101: ", self.error("train", *TINY, "--epochs", "1", "--profile", "c.json", code=4))
+        (self.folder / "c.json").write_text('{"%s": 1}' % ("k" * 3000000))
+        self.assertLess(len(self.error("train", "--config", "c.json", code=2)), 1000)
 
     def test_a_result_is_a_configuration(self):
         self.train("r.json", "--seed", "7")

@@ -1,5 +1,5 @@
 option(HETSGD_TESTS "Build the tests" ON)
-option(HETSGD_TEST_UNITY "One test program per folder, for builds from scratch (cmake/HetsgdTargets.cmake)" OFF)
+option(HETSGD_UNITY "Few large translation units, for builds from scratch (hetsgd_unity in cmake/HetsgdTargets.cmake)" OFF)
 option(HETSGD_BENCHMARKS "Build the Google Benchmark programs" ON)
 option(HETSGD_FUZZERS "Build the libFuzzer targets (needs clang)" OFF)
 set(HETSGD_CUDA "ON" CACHE STRING "ON: CUDA devices when the toolkit is found; OFF; EMULATED: on the CPU, for tests")

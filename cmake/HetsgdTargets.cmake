@@ -5,9 +5,9 @@
 #
 # takes every .cpp of the folder, sub-folders included but for WITHOUT. REGISTERS: algorithms and
 # clusters register themselves in files that nothing refers to, so who links such a layer gets its
-# archive whole. UNITY: see hetsgd_unity.
+# archive whole. SEPARATE: each file is always compiled alone.
 function(hetsgd_layer name)
-  cmake_parse_arguments(ARG "REGISTERS;UNITY" "WITHOUT" "LINKS;PRIVATE_LINKS" ${ARGN})
+  cmake_parse_arguments(ARG "REGISTERS;SEPARATE" "WITHOUT" "LINKS;PRIVATE_LINKS" ${ARGN})
   file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/${name}/*.cpp)
   if(ARG_WITHOUT)
     list(FILTER sources EXCLUDE REGEX "/${name}/${ARG_WITHOUT}/")
@@ -19,7 +19,7 @@ function(hetsgd_layer name)
   endif()
   add_library(hetsgd_${name} STATIC ${sources})
   target_link_libraries(hetsgd_${name} PUBLIC hetsgd_flags ${ARG_LINKS} PRIVATE ${ARG_PRIVATE_LINKS})
-  if(ARG_UNITY)
+  if(NOT ARG_SEPARATE)
     hetsgd_unity(hetsgd_${name})
   endif()
   if(ARG_REGISTERS)
@@ -28,11 +28,15 @@ function(hetsgd_layer name)
   endif()
 endfunction()
 
-# Sanitizer builds compile several files of this target as one, which halves their time; names at
-# namespace scope differ between its files. Other builds never do: each file includes what it uses.
+# With HETSGD_UNITY several files of a target are compiled as one, which halves the time of a build from
+# scratch: most of a file's time is the headers of fmt, nlohmann/json and the standard library. It is the
+# reason why names at namespace scope differ between the files of a folder. The default build compiles each
+# file alone, so that each has to include what it uses.
 function(hetsgd_unity target)
-  if(HETSGD_SANITIZE)
+  if(HETSGD_UNITY)
     set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 6)
+    # A class in a source file may well have members of a type that only this file knows.
+    target_compile_options(${target} PRIVATE $<$<CXX_COMPILER_ID:GNU>:$<$<COMPILE_LANGUAGE:CXX>:-Wno-subobject-linkage>>)
   endif()
 endfunction()
 
@@ -76,19 +80,18 @@ endfunction()
 
 # hetsgd_tests(data LINKS hetsgd_data DEFINITIONS X="y"): every tests/data/*_test.cpp, called in that
 # folder. Each file is an entry of ctest, data/reader for reader_test.cpp. By default each is a
-# program too, data_reader_test: quick to build again. With HETSGD_TEST_UNITY a folder marked UNITY is
-# one program, data_tests, of a few translation units: less than half the time from scratch, and the
-# reason why names at namespace scope differ between the files of such a folder. A file with a main()
-# of its own stays a program. The target test_data builds them all.
+# program too, data_reader_test: quick to build again. With HETSGD_UNITY the folder is one program,
+# data_tests, of a few translation units. A file with a main() of its own stays a program, and so does each
+# file on emulated GPUs, where only some are built. The target test_data builds them all.
 function(hetsgd_tests folder)
-  cmake_parse_arguments(ARG "UNITY" "" "LINKS;DEFINITIONS" ${ARGN})
+  cmake_parse_arguments(ARG "" "" "LINKS;DEFINITIONS" ${ARGN})
   file(GLOB sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/*_test.cpp)
   add_custom_target(test_${folder})
   foreach(source IN LISTS sources)
     get_filename_component(name ${source} NAME_WE)
     string(REGEX REPLACE "_test$" "" name ${name})
     file(STRINGS ${source} own_main REGEX "^int main\\(")
-    if(HETSGD_TEST_UNITY AND ARG_UNITY AND NOT own_main)
+    if(HETSGD_UNITY AND NOT own_main AND NOT HETSGD_CUDA STREQUAL "EMULATED")
       set(target ${folder}_tests)
       if(NOT TARGET ${target})
         add_executable(${target})

@@ -31,7 +31,7 @@ heading "Build (preset release)"
 # `cmake --fresh --preset release` builds all.
 architectures=90
 if nvidia-smi -L >/dev/null 2>&1; then architectures=native; fi
-cmake --preset release -DCMAKE_CUDA_ARCHITECTURES=$architectures
+cmake --preset release -DCMAKE_CUDA_ARCHITECTURES=$architectures -DHETSGD_UNITY=ON
 cmake --build --preset release --target hetsgd -j "$(nproc)"
 hetsgd=build/release/apps/hetsgd/hetsgd
 "$hetsgd" --version

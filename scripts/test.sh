@@ -40,11 +40,11 @@ part() {
 
 # Where CUDA is found, one architecture is enough to see that the kernels compile.
 build() {
-  cmake --preset "$1" -DCMAKE_CUDA_ARCHITECTURES=90 -DHETSGD_TEST_UNITY=ON && cmake --build --preset "$1" -j "$cores" "${@:2}"
+  cmake --preset "$1" -DCMAKE_CUDA_ARCHITECTURES=90 -DHETSGD_UNITY=ON && cmake --build --preset "$1" -j "$cores" "${@:2}"
 }
 
 build_emulation() {
-  cmake --preset cuda-emulation && cmake --build --preset cuda-emulation -j "$cores"
+  cmake --preset cuda-emulation -DHETSGD_UNITY=ON && cmake --build --preset cuda-emulation -j "$cores"
 }
 
 # Tests of one preset; without the build there is nothing to run.

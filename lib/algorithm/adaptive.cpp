@@ -225,7 +225,7 @@ class Adaptive final : public Algorithm {
   Options o_;
 };
 
-const bool registered = register_algorithm<Adaptive>({
+const bool adaptive_registered = register_algorithm<Adaptive>({
     .name = "adaptive",
     .title = "Adaptive SGD (adaptive batch)",
     .idea =

@@ -168,7 +168,7 @@ class AdPsgd final : public Algorithm {
   }
 };
 
-const bool registered = register_algorithm<AdPsgd>({
+const bool adpsgd_registered = register_algorithm<AdPsgd>({
     .name = "adpsgd",
     .title = "AD-PSGD",
     .idea = "While a worker computes a gradient its replica is averaged with that of a random "

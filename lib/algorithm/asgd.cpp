@@ -34,7 +34,7 @@ class Asgd final : public Algorithm {
   }
 };
 
-const bool registered = register_algorithm<Asgd>({
+const bool asgd_registered = register_algorithm<Asgd>({
     .name = "asgd",
     .title = "Asynchronous SGD",
     .idea = "A parameter server applies each worker's gradient as it comes and sends the "

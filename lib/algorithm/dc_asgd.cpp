@@ -118,7 +118,7 @@ class DcAsgd final : public Algorithm {
   Options o_;
 };
 
-const bool registered = register_algorithm<DcAsgd>({
+const bool dc_asgd_registered = register_algorithm<DcAsgd>({
     .name = "dc-asgd",
     .title = "Delay-compensated ASGD",
     .idea = "As asgd, but the server corrects each gradient to first order for what the "

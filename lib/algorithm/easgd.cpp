@@ -28,7 +28,7 @@ class Easgd final : public Algorithm {
   CrossbowOptions o_;
 };
 
-const bool registered = register_algorithm<Easgd>({
+const bool easgd_registered = register_algorithm<Easgd>({
     .name = "easgd",
     .title = "EA-SGD",
     .idea = "Learners train replicas; every few iterations an elastic force pulls the replicas and "

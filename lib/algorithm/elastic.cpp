@@ -53,7 +53,7 @@ class Elastic final : public Algorithm {
   double gamma_ = 0.9;
 };
 
-const bool registered = register_algorithm<Elastic>({
+const bool elastic_registered = register_algorithm<Elastic>({
     .name = "elastic",
     .title = "Elastic averaging",
     .idea = "Each worker trains a replica on batches of its own; once per mega-batch the replicas "

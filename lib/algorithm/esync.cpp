@@ -141,7 +141,7 @@ class Esync final : public Algorithm {
   Ack ack_ = Ack::immediate;
 };
 
-const bool registered = register_algorithm<Esync>({
+const bool esync_registered = register_algorithm<Esync>({
     .name = "esync",
     .title = "ESync",
     .idea = "In every round a worker trains its replica for as many local iterations as fit until "

@@ -95,7 +95,7 @@ class LocalSgd final : public Algorithm {
   double outer_learning_rate_ = 1;
 };
 
-const bool registered = register_algorithm<LocalSgd>({
+const bool local_sgd_registered = register_algorithm<LocalSgd>({
     .name = "local-sgd",
     .title = "Local SGD",
     .idea = "Workers make a fixed number of steps on replicas of their own, then average them; an "

@@ -216,7 +216,7 @@ class Rna final : public Algorithm {
   Options o_;
 };
 
-const bool registered = register_algorithm<Rna>({
+const bool rna_registered = register_algorithm<Rna>({
     .name = "rna",
     .title = "RNA",
     .idea = "A controller probes a few random workers, and the first that has its gradient starts "

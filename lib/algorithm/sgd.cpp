@@ -23,7 +23,7 @@ class Sgd final : public Algorithm {
   }
 };
 
-const bool registered = register_algorithm<Sgd>({
+const bool sgd_registered = register_algorithm<Sgd>({
     .name = "sgd",
     .title = "SGD",
     .idea = "One worker takes one batch after the other. Everything else is compared with it.",

@@ -58,7 +58,7 @@ class Sma final : public Algorithm {
   CrossbowOptions o_;
 };
 
-const bool registered = register_algorithm<Sma>({
+const bool sma_registered = register_algorithm<Sma>({
     .name = "sma",
     .title = "SMA (CROSSBOW)",
     .idea = "Many learners, several per device, train replicas on small batches; after every batch "

@@ -165,7 +165,7 @@ class Ssgd final : public Algorithm {
   AdasumOptions adasum_;
 };
 
-const bool registered = register_algorithm<Ssgd>({
+const bool ssgd_registered = register_algorithm<Ssgd>({
     .name = "ssgd",
     .title = "Synchronous SGD",
     .idea =

@@ -95,7 +95,7 @@ class Ssp final : public Algorithm {
   std::uint64_t s_ = 3;
 };
 
-const bool registered = register_algorithm<Ssp>({
+const bool ssp_registered = register_algorithm<Ssp>({
     .name = "ssp",
     .title = "Stale synchronous parallel",
     .idea = "As asgd, but who is s iterations ahead of the slowest worker waits for it. The age of "

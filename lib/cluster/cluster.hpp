@@ -120,7 +120,7 @@ class Cluster {
 using ClusterFactory = std::function<std::unique_ptr<Cluster>(const ClusterOptions&)>;
 
 // Called by each cluster's own file at start-up:
-// `static const bool registered = register_cluster("sim", ...)`.
+// `const bool sim_registered = register_cluster("sim", ...)`.
 bool register_cluster(const std::string& name, const std::string& help, ClusterFactory factory);
 // Errors: usage; the unknown name, the known ones and how to build what this binary lacks (mpi).
 std::unique_ptr<Cluster> make_cluster(const std::string& name, const ClusterOptions& options);

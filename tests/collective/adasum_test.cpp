@@ -23,7 +23,7 @@ namespace {
 using Vector = std::vector<float>;
 using Bounds = std::vector<std::size_t>;
 
-constexpr int kTag = 5;
+constexpr int kAdasumTag = 5;
 constexpr AdasumShape kShapes[] = {AdasumShape::tree, AdasumShape::linear};
 
 Vector random_vector(std::size_t n, std::uint64_t stream) {
@@ -176,7 +176,7 @@ class AdasumOn : public testing::TestWithParam<std::string> {
     cluster->run([&](Node& node) {
       Vector& x = g[static_cast<std::size_t>(node.rank())];
       AdasumAllReduce all_reduce(node, node.comm(), bounds, shape);
-      all_reduce(x, kTag);
+      all_reduce(x, kAdasumTag);
     });
     return g;
   }
@@ -231,7 +231,7 @@ TEST_P(AdasumOn, RepeatsWithTheSameBits) {
       for (auto& result : results) {
         Vector& x = result[static_cast<std::size_t>(node.rank())];
         x = g[static_cast<std::size_t>(node.rank())];
-        all_reduce(x, kTag);
+        all_reduce(x, kAdasumTag);
       }
       node.comm().barrier();
       EXPECT_EQ(results[0], results[1]);
@@ -248,7 +248,7 @@ TEST_P(AdasumOn, ReduceScatterBySlices) {
       const auto r = static_cast<std::size_t>(node.rank());
       Vector x(bounds.back()), scratch;
       for (std::size_t i = 0; i < x.size(); ++i) x[i] = static_cast<float>((i + 1) * (r + 1));
-      reduce_scatter_slices(node.comm(), kTag, std::span(x), bounds, scratch);
+      reduce_scatter_slices(node.comm(), kAdasumTag, std::span(x), bounds, scratch);
       for (std::size_t i = 0; i < x.size(); ++i) {
         const bool mine = i >= bounds[r] && i < bounds[r + 1];
         EXPECT_EQ(x[i], static_cast<float>((i + 1) * (mine ? 6 : r + 1))) << "rank " << r;
@@ -264,7 +264,7 @@ TEST_P(AdasumOn, ReduceScatterAddsInRankOrder) {
     const auto r = static_cast<std::size_t>(node.rank());
     const Bounds bounds = {0, 10, 200, 201, kNumbers};
     Vector x = random_vector(kNumbers, r), y = x, scratch;
-    reduce_scatter_slices(node.comm(), kTag, std::span(x), bounds, scratch);
+    reduce_scatter_slices(node.comm(), kAdasumTag, std::span(x), bounds, scratch);
     node.comm().all_reduce(std::span(y));
     for (std::size_t i = bounds[r]; i < bounds[r + 1]; ++i) EXPECT_EQ(x[i], y[i]) << i;
   });
@@ -277,7 +277,7 @@ double time_of(int workers, std::size_t n, const Bounds& bounds, AdasumShape sha
       ->run([&](Node& node) {
         Vector x(n);
         AdasumAllReduce all_reduce(node, node.comm(), bounds, shape);
-        all_reduce(x, kTag, Traffic::control);
+        all_reduce(x, kAdasumTag, Traffic::control);
       })
       .elapsed.count();
 }

@@ -13,7 +13,7 @@
 namespace hetsgd {
 namespace {
 
-ClusterOptions options_for(int workers) { return plain_cluster(workers, 1e12, 1e12); }
+ClusterOptions bench_options(int workers) { return plain_cluster(workers, 1e12, 1e12); }
 
 TEST(AllReduceBench, CountsWhatIsWrong) {
   const float nan = std::numeric_limits<float>::quiet_NaN();
@@ -26,7 +26,7 @@ TEST(AllReduceBench, CountsWhatIsWrong) {
 TEST(AllReduceBench, EveryOperatorIsRightOnEveryCluster) {
   for (const std::string& cluster : local_cluster_names()) {
     for (const int workers : {1, 2, 3, 8}) {
-      const AllReduceBench bench(cluster, options_for(workers), 2, 1);
+      const AllReduceBench bench(cluster, bench_options(workers), 2, 1);
       for (const BenchOperator& op : bench_operators()) {
         if (op.place == BenchPlace::gpus || op.place == BenchPlace::mpi) continue;
         SCOPED_TRACE(op.name + " on " + cluster);
@@ -45,14 +45,14 @@ TEST(AllReduceBench, EveryOperatorIsRightOnEveryCluster) {
 TEST(AllReduceBench, FindsAWrongResult) {
   BenchOperator op = find_bench_operator("--op", "sum");
   op.expected = find_bench_operator("--op", "adasum").expected;
-  const BenchTimes times = AllReduceBench("sim", options_for(2), 1, 0).measure(op, 1000, true);
+  const BenchTimes times = AllReduceBench("sim", bench_options(2), 1, 0).measure(op, 1000, true);
   EXPECT_GT(times.wrong, 1000U);
   EXPECT_LE(times.wrong, 2000U);
-  EXPECT_EQ(AllReduceBench("sim", options_for(2), 1, 0).measure(op, 1000, false).wrong, 0U);
+  EXPECT_EQ(AllReduceBench("sim", bench_options(2), 1, 0).measure(op, 1000, false).wrong, 0U);
 }
 
 TEST(AllReduceBench, TimesOnSimAreThoseOfTheNetworkModel) {
-  const ClusterOptions options = options_for(4);
+  const ClusterOptions options = bench_options(4);
   const AllReduceBench bench("sim", options, 3, 1);
   const double expected = options.network.all_reduce_cost(4, 4000).count();
   for (const char* op : {"sum", "ring"}) {
@@ -63,7 +63,7 @@ TEST(AllReduceBench, TimesOnSimAreThoseOfTheNetworkModel) {
 }
 
 TEST(AllReduceBench, FloorIsMeasured) {
-  const BenchTimes times = AllReduceBench("threads", options_for(2), 4, 1).floor(1 << 16);
+  const BenchTimes times = AllReduceBench("threads", bench_options(2), 4, 1).floor(1 << 16);
   ASSERT_EQ(times.time_s.size(), 4U);
   for (const double time_s : times.time_s) EXPECT_GT(time_s, 0);
 }

@@ -3,12 +3,13 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "core/error.hpp"
+#include "support/failure.hpp"
 #include "support/run.hpp"
 
 namespace hetsgd {
 namespace {
 
+using test::usage_error_of;
 using ::testing::HasSubstr;
 
 TunerOptions options_of(std::vector<std::string> algorithms, const std::string& goal = "p1") {
@@ -29,16 +30,6 @@ TunerOptions options_of(std::vector<std::string> algorithms, const std::string& 
     options.settings.push_back({name, value, OptionSource::flag, "--" + name});
   }
   return options;
-}
-
-std::string error_of(const std::function<void()>& call) {
-  try {
-    call();
-  } catch (const Error& error) {
-    EXPECT_EQ(error.code(), ExitCode::usage);
-    return error.what();
-  }
-  return "no error";
 }
 
 TEST(TunerTest, RunsTheWholeGridOfEveryAlgorithm) {
@@ -160,7 +151,7 @@ TEST(TunerTest, RefusesAnotherTuning) {
   const auto message = [&](const std::function<void(TunerOptions&)>& change) {
     TunerOptions options = options_of({"ssgd", "asgd"});
     change(options);
-    return error_of([&] { Tuner(options).resume(earlier, "c.json"); });
+    return usage_error_of([&] { Tuner(options).resume(earlier, "c.json"); });
   };
   EXPECT_EQ(message([](TunerOptions&) {}), "no error");  // one more algorithm is fine
   EXPECT_THAT(message([](TunerOptions& o) { o.grid.pop_back(); }),
@@ -172,18 +163,18 @@ TEST(TunerTest, RefusesAnotherTuning) {
 }
 
 TEST(TunerTest, MistakesShowBeforeAnythingIsLoaded) {
-  EXPECT_EQ(error_of([] {
+  EXPECT_EQ(usage_error_of([] {
               Tuner(options_of({"ssgd", "ssgd"}));
             }),
             "--algorithms: found ssgd twice");
-  EXPECT_THAT(error_of([] {
+  EXPECT_THAT(usage_error_of([] {
                 Tuner(options_of({"ssgd", "sgd"}));
               }),
               HasSubstr("sgd runs on at most 1"));
   TunerOptions options = options_of({"ssgd"}, "accuracy");
   Tuner tuner(options);
   EXPECT_EQ(
-      error_of([&] { tuner.load(); }),
+      usage_error_of([&] { tuner.load(); }),
       "--goal: found accuracy, but accuracy is not measured on multilabel data with 50 labels, "
       "expected one of p1, p3, p5, test_loss, train_loss");
 }

@@ -5,24 +5,15 @@
 
 #include <functional>
 
-#include "core/error.hpp"
+#include "support/failure.hpp"
 
 namespace hetsgd {
 namespace {
 
 using nlohmann::json;
+using test::usage_error_of;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
-
-std::string error_of(const std::function<void()>& call) {
-  try {
-    call();
-  } catch (const Error& error) {
-    EXPECT_EQ(error.code(), ExitCode::usage);
-    return error.what();
-  }
-  return "no error";
-}
 
 TEST(ParseGrid, ListsAndRanges) {
   EXPECT_THAT(parse_grid("0.3,0.1,1", "--grid"), ElementsAre(0.1, 0.3, 1));
@@ -34,7 +25,7 @@ TEST(ParseGrid, ListsAndRanges) {
 
 TEST(ParseGrid, RefusesWhatIsNoGrid) {
   const auto message = [](const char* text) {
-    return error_of([&] { parse_grid(text, "--grid"); });
+    return usage_error_of([&] { parse_grid(text, "--grid"); });
   };
   EXPECT_THAT(message("0.1,x"), HasSubstr("--grid: found \"x\""));
   EXPECT_EQ(message("0.1,0"), "--grid: found 0, expected learning rates above 0");
@@ -55,7 +46,7 @@ TEST(ParseGoal, MetricsAndTargets) {
   EXPECT_EQ(time.text(), "accuracy>=0.6");
   EXPECT_EQ(time.metric, "accuracy");
   EXPECT_FALSE(parse_goal("test_loss<=2", "--goal").larger_is_better());
-  EXPECT_THAT(error_of([] { parse_goal("speed", "--goal"); }), HasSubstr("found the metric"));
+  EXPECT_THAT(usage_error_of([] { parse_goal("speed", "--goal"); }), HasSubstr("found the metric"));
 }
 
 // A tuning of one algorithm over 0.1, 0.3, 1 whose trials have these (value, time).
@@ -195,7 +186,7 @@ TEST(TuningOfRun, SaysWhereTheLearningRateComesFrom) {
 TEST(TuningOfRun, RefusesWhatWasNotChosen) {
   Tuning tuning = tuning_with("p1", {{{{}, {}}}});
   const auto message = [&](const char* algorithm) {
-    return error_of([&] { tuning_of_run(tuning, {{"algorithm", algorithm}}, "", "c.json"); });
+    return usage_error_of([&] { tuning_of_run(tuning, {{"algorithm", algorithm}}, "", "c.json"); });
   };
   EXPECT_EQ(message("asgd"), "c.json: asgd was not tuned, found ssgd");
   EXPECT_EQ(message("ssgd"), "c.json: no trial of ssgd ended well");

@@ -15,11 +15,11 @@ namespace {
 
 using namespace cuda;
 
-constexpr std::size_t kSizes[] = {1, 2, 31, 32, 33, 255, 256, 257, 983, 4096, 4097, 100'000};
+constexpr std::size_t kIndexSizes[] = {1, 2, 31, 32, 33, 255, 256, 257, 983, 4096, 4097, 100'000};
 
 TEST(CudaIndex, GridsCoverAllTasksAndEmptyOnesHaveNoBlock) {
   EXPECT_EQ(blocks_for(0, kThreads), 0U);
-  for (const std::size_t n : kSizes) {
+  for (const std::size_t n : kIndexSizes) {
     EXPECT_GE(blocks_for(n, kThreads) * kThreads, n);
     EXPECT_LT((blocks_for(n, kThreads) - 1) * kThreads, n);
   }
@@ -33,7 +33,7 @@ TEST(CudaIndex, GridsCoverAllTasksAndEmptyOnesHaveNoBlock) {
 
 TEST(CudaIndex, TilesCoverEveryColumnOfEveryRowOnce) {
   constexpr std::size_t rows = 3;
-  for (const std::size_t columns : kSizes) {
+  for (const std::size_t columns : kIndexSizes) {
     for (const std::size_t width : {32UL, 512UL, 4096UL}) {
       std::vector<int> seen(rows * columns);
       const std::size_t tasks = rows * ceil_divide(columns, width);
@@ -53,8 +53,8 @@ TEST(CudaIndex, TilesCoverEveryColumnOfEveryRowOnce) {
 
 TEST(CudaIndex, RowGroupsCoverAllRowsAndAreNotTooSmall) {
   EXPECT_EQ(row_groups(0, 100), 0U);
-  for (const std::size_t rows : kSizes) {
-    for (const std::size_t columns : kSizes) {
+  for (const std::size_t rows : kIndexSizes) {
+    for (const std::size_t columns : kIndexSizes) {
       const std::size_t groups = row_groups(rows, columns);
       ASSERT_GE(groups, 1U);
       std::size_t next = 0;

@@ -72,16 +72,17 @@ TYPED_TEST(CudaLayers, DivergedLogitsShowInTheLoss) {
   }
 }
 
-struct LayerShape {
+struct GpuLayerShape {
   std::size_t rows, inputs, outputs;
 };
 
-const LayerShape kLayerShapes[] = {{1, 1, 1},       {5, 7, 9},       {64, 128, 983}, {33, 40, 4097},
-                                   {300, 50, 9000}, {40, 300, 1111}, {0, 8, 20}};
+const GpuLayerShape kGpuLayerShapes[] = {{1, 1, 1},      {5, 7, 9},       {64, 128, 983},
+                                         {33, 40, 4097}, {300, 50, 9000}, {40, 300, 1111},
+                                         {0, 8, 20}};
 
 template <class S>
-void layer_on(S& side, const LayerShape& s, const RandomSparse& labels, double alpha, double beta,
-              bool in_place) {
+void layer_on(S& side, const GpuLayerShape& s, const RandomSparse& labels, double alpha,
+              double beta, bool in_place) {
   using Real = typename S::Real;
   auto A = side.put(random_vector<float>(s.rows * s.inputs, 2));
   auto W = side.put(random_vector<float>(s.outputs * s.inputs, 3));
@@ -108,7 +109,7 @@ void layer_on(S& side, const LayerShape& s, const RandomSparse& labels, double a
 }
 
 TYPED_TEST(CudaLayers, SoftmaxLayerInAllItsUses) {
-  for (const LayerShape& s : kLayerShapes) {
+  for (const GpuLayerShape& s : kGpuLayerShapes) {
     SCOPED_TRACE(::testing::Message() << s.rows << "x" << s.inputs << "x" << s.outputs);
     const RandomSparse labels(s.rows, s.outputs, 4, 1);
     compare<TypeParam>([&](auto& side) { layer_on(side, s, labels, 1, 0, false); });
@@ -179,7 +180,7 @@ TYPED_TEST(CudaLayers, ALossWaitsUntilItIsRead) {
 
 // Three blocks of labels: all kept, one kept, none kept; beside the layer in one block.
 TYPED_TEST(CudaLayers, LogitsThatAreNotKeptGiveTheSameBits) {
-  const LayerShape s{70, 6, 9000};
+  const GpuLayerShape s{70, 6, 9000};
   const RandomSparse labels(s.rows, s.outputs, 4, 1);
   const std::size_t block = 4096 * s.rows * sizeof(TypeParam);
   Side<TypeParam> whole{gpu<TypeParam>()};

@@ -45,17 +45,17 @@ TYPED_TEST(CudaProducts, Gemm) {
   }
 }
 
-struct SparseShape {
+struct GpuSparseShape {
   std::size_t rows, columns, per_row, n;
 };
 
 // One column for all: a run of nonzeros longer than a warp. One row alone. Odd widths.
-const SparseShape kSparseShapes[] = {{0, 10, 3, 8},     {1, 1, 1, 1},       {100, 1, 1, 130},
-                                     {5, 1000, 40, 9},  {64, 300, 76, 128}, {33, 5000, 70, 983},
-                                     {257, 40, 20, 33}, {200, 3, 2, 64}};
+const GpuSparseShape kGpuSparseShapes[] = {
+    {0, 10, 3, 8},      {1, 1, 1, 1},        {100, 1, 1, 130},  {5, 1000, 40, 9},
+    {64, 300, 76, 128}, {33, 5000, 70, 983}, {257, 40, 20, 33}, {200, 3, 2, 64}};
 
 TYPED_TEST(CudaProducts, SparseProducts) {
-  for (const SparseShape& s : kSparseShapes) {
+  for (const GpuSparseShape& s : kGpuSparseShapes) {
     for (const bool values : {true, false}) {
       SCOPED_TRACE(::testing::Message() << s.rows << "x" << s.columns << "x" << s.n);
       const RandomSparse sparse(s.rows, s.columns, s.per_row, 5);

@@ -8,10 +8,10 @@ template <class Real>
 class CudaVectors : public ::testing::Test {};
 TYPED_TEST_SUITE(CudaVectors, RealTypes);
 
-const std::size_t kSizes[] = {0, 1, 255, 256, 1024, 1025, 4097, 100'003};
+const std::size_t kGpuSizes[] = {0, 1, 255, 256, 1024, 1025, 4097, 100'003};
 
 TYPED_TEST(CudaVectors, Vectors) {
-  for (const std::size_t n : kSizes) {
+  for (const std::size_t n : kGpuSizes) {
     SCOPED_TRACE(n);
     compare<TypeParam>([n](auto& side) {
       using Real = typename std::decay_t<decltype(side)>::Real;
@@ -42,7 +42,7 @@ TYPED_TEST(CudaVectors, Vectors) {
 }
 
 TYPED_TEST(CudaVectors, OptimizerUpdates) {
-  for (const std::size_t n : kSizes) {
+  for (const std::size_t n : kGpuSizes) {
     SCOPED_TRACE(n);
     compare<TypeParam>([n](auto& side) {
       using Real = typename std::decay_t<decltype(side)>::Real;

@@ -5,13 +5,14 @@
 namespace hetsgd::test {
 namespace {
 
-struct Shape {
+struct Product {
   std::size_t m, n, k;
 };
 
-const Shape kShapes[] = {{1, 1, 1},    {3, 5, 7},     {8, 32, 16},  {13, 33, 300}, {64, 47, 128},
-                         {128, 1, 64}, {1, 200, 128}, {70, 16, 9},  {257, 65, 31}, {5, 7, 0},
-                         {0, 4, 4},    {4, 0, 4},     {90, 700, 64}};
+const Product kProducts[] = {{1, 1, 1},     {3, 5, 7},    {8, 32, 16},   {13, 33, 300},
+                             {64, 47, 128}, {128, 1, 64}, {1, 200, 128}, {70, 16, 9},
+                             {257, 65, 31}, {5, 7, 0},    {0, 4, 4},     {4, 0, 4},
+                             {90, 700, 64}};
 
 template <class Real>
 class Gemm : public ::testing::Test {
@@ -19,7 +20,7 @@ class Gemm : public ::testing::Test {
   // op(A) and op(B) stored with rows longer than needed, so that a wrong leading dimension shows.
   static constexpr std::size_t kPad = 3;
 
-  static std::vector<Real> run(int cores, const Shape& s, Transpose a, Transpose b, double alpha,
+  static std::vector<Real> run(int cores, const Product& s, Transpose a, Transpose b, double alpha,
                                double beta, const std::vector<Real>& A, const std::vector<Real>& B,
                                std::vector<Real> C) {
     const std::size_t lda = (a == Transpose::yes ? s.m : s.k) + kPad;
@@ -29,7 +30,7 @@ class Gemm : public ::testing::Test {
     return C;
   }
 
-  static std::vector<double> reference(const Shape& s, Transpose a, Transpose b, double alpha,
+  static std::vector<double> reference(const Product& s, Transpose a, Transpose b, double alpha,
                                        double beta, const std::vector<Real>& A,
                                        const std::vector<Real>& B, const std::vector<Real>& C) {
     const std::size_t lda = (a == Transpose::yes ? s.m : s.k) + kPad;
@@ -52,7 +53,7 @@ TYPED_TEST_SUITE(Gemm, RealTypes);
 
 TYPED_TEST(Gemm, MatchesTheTripleLoopForAllTransposesAndFactors) {
   using Real = TypeParam;
-  for (const Shape& s : kShapes) {
+  for (const Product& s : kProducts) {
     const std::size_t large = (std::max({s.m, s.n, s.k}) + 3) * (std::max({s.m, s.n, s.k}) + 3);
     const auto A = random_vector<Real>(large, 1), B = random_vector<Real>(large, 2),
                C = random_vector<Real>((s.m + 1) * (s.n + 3), 3);
@@ -73,7 +74,7 @@ TYPED_TEST(Gemm, MatchesTheTripleLoopForAllTransposesAndFactors) {
 TYPED_TEST(Gemm, BetaZeroOverwritesNaNAndNaNInAnOperandComesOut) {
   using Real = TypeParam;
   const Real nan = std::numeric_limits<Real>::quiet_NaN();
-  const Shape s{9, 21, 40};
+  const Product s{9, 21, 40};
   auto A = random_vector<Real>(s.m * (s.k + 3), 1);
   const auto B = random_vector<Real>(s.k * (s.n + 3), 2);
   const std::vector<Real> C(s.m * (s.n + 3), nan);

@@ -7,7 +7,7 @@
 namespace hetsgd::test {
 namespace {
 
-constexpr std::pair<std::size_t, std::size_t> kShapes[] = {
+constexpr std::pair<std::size_t, std::size_t> kSoftmaxShapes[] = {
     {0, 5}, {1, 1}, {3, 7}, {17, 16}, {5, 983}, {64, 129}, {200, 300}, {2, 5000}};
 
 template <class Real>
@@ -18,7 +18,7 @@ TYPED_TEST(Layers, ReluForwardBackwardAndColumnSums) {
   using Real = TypeParam;
   for (const int cores : kCoreCounts) {
     const auto device = make_cpu_device<Real>(cores);
-    for (const auto& [rows, n] : kShapes) {
+    for (const auto& [rows, n] : kSoftmaxShapes) {
       const auto Y0 = random_vector<Real>(rows * n, 1), bias = random_vector<Real>(n, 2),
                  D0 = random_vector<Real>(rows * n, 3), b0 = random_vector<Real>(n, 4);
       auto Y = Y0, D = D0, b = b0;
@@ -55,7 +55,7 @@ TYPED_TEST(Layers, SoftmaxCrossEntropyMatchesTheDefinition) {
   using Real = TypeParam;
   for (const int cores : kCoreCounts) {
     const auto device = make_cpu_device<Real>(cores);
-    for (const auto& [rows, n] : kShapes) {
+    for (const auto& [rows, n] : kSoftmaxShapes) {
       for (const double spread : {1.0, 60.0}) {
         const RandomSparse labels(rows, n, 4, 5);
         const auto Z0 = random_vector<Real>(rows * n, 6, -spread, spread),
@@ -134,7 +134,7 @@ TYPED_TEST(Layers, SigmoidCrossEntropyMatchesTheDefinitionAndNeverOverflows) {
 TYPED_TEST(Layers, TopKSortsByScoreThenLabelAndPutsNaNLast) {
   using Real = TypeParam;
   for (const int cores : kCoreCounts) {
-    for (const auto& [rows, n] : kShapes) {
+    for (const auto& [rows, n] : kSoftmaxShapes) {
       auto Z = random_vector<Real>(rows * n, 12);
       for (Real& z : Z) z = std::round(z * 20);  // many ties
       for (std::size_t i = 0; i < Z.size(); i += 11) Z[i] = std::numeric_limits<Real>::quiet_NaN();

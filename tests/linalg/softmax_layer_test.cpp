@@ -6,18 +6,18 @@
 namespace hetsgd::test {
 namespace {
 
-struct Shape {
+struct LayerShape {
   std::size_t rows, inputs, outputs;
 };
 
 // Batches and inputs below, at and above whole panels; few labels; many labels (several blocks).
-const Shape kShapes[] = {{1, 1, 1},       {1, 128, 40},   {5, 7, 9},      {16, 32, 33},
-                         {17, 33, 100},   {64, 128, 983}, {33, 40, 2500}, {300, 50, 700},
-                         {40, 300, 1111}, {0, 8, 20}};
+const LayerShape kLayerShapes[] = {{1, 1, 1},       {1, 128, 40},   {5, 7, 9},      {16, 32, 33},
+                                   {17, 33, 100},   {64, 128, 983}, {33, 40, 2500}, {300, 50, 700},
+                                   {40, 300, 1111}, {0, 8, 20}};
 
 template <class Real>
 struct Problem {
-  Problem(const Shape& s, double spread = 1)
+  Problem(const LayerShape& s, double spread = 1)
       : shape(s),
         labels(s.rows, s.outputs, 4, 1),
         A(random_vector<Real>(s.rows * s.inputs, 2, -spread, spread)),
@@ -42,7 +42,7 @@ struct Problem {
   }
 
   static constexpr double kScale = 0.125;
-  Shape shape;
+  LayerShape shape;
   RandomSparse labels;
   std::vector<Real> A, W, b, G, g, dA;
 };
@@ -95,7 +95,7 @@ TYPED_TEST_SUITE(SoftmaxLayerTest, RealTypes);
 
 TYPED_TEST(SoftmaxLayerTest, GradientMatchesTheDefinition) {
   using Real = TypeParam;
-  for (const Shape& s : kShapes) {
+  for (const LayerShape& s : kLayerShapes) {
     const Problem<Real> original(s);
     const Expected e = reference(original);
     for (const int cores : kCoreCounts) {
@@ -122,7 +122,7 @@ TYPED_TEST(SoftmaxLayerTest, GradientMatchesTheDefinition) {
 
 TYPED_TEST(SoftmaxLayerTest, StepMovesTheWeightsInPlaceAndHandsDownTheGradientAtTheOldOnes) {
   using Real = TypeParam;
-  for (const Shape& s : kShapes) {
+  for (const LayerShape& s : kLayerShapes) {
     const Problem<Real> original(s);
     const Expected e = reference(original);
     for (const int cores : kCoreCounts) {

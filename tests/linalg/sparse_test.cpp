@@ -5,12 +5,13 @@
 namespace hetsgd::test {
 namespace {
 
-struct Shape {
+struct SparseShape {
   std::size_t rows, columns, per_row, n;
 };
 
-const Shape kShapes[] = {{0, 5, 2, 8},       {1, 1, 1, 1},      {5, 9, 3, 1},     {7, 40, 12, 17},
-                         {33, 100, 20, 128}, {64, 300, 7, 100}, {19, 50, 9, 983}, {2, 30, 4, 15}};
+const SparseShape kSparseShapes[] = {{0, 5, 2, 8},     {1, 1, 1, 1},       {5, 9, 3, 1},
+                                     {7, 40, 12, 17},  {33, 100, 20, 128}, {64, 300, 7, 100},
+                                     {19, 50, 9, 983}, {2, 30, 4, 15}};
 
 template <class Real>
 class Sparse : public ::testing::Test {};
@@ -18,7 +19,7 @@ TYPED_TEST_SUITE(Sparse, RealTypes);
 
 TYPED_TEST(Sparse, ForwardMatchesTheDenseProduct) {
   using Real = TypeParam;
-  for (const Shape& s : kShapes) {
+  for (const SparseShape& s : kSparseShapes) {
     const RandomSparse X(s.rows, s.columns, s.per_row, 1);
     const auto W = random_vector<Real>(s.columns * s.n, 2), bias = random_vector<Real>(s.n, 3);
     for (const bool values : {true, false}) {
@@ -50,7 +51,7 @@ TYPED_TEST(Sparse, ForwardMatchesTheDenseProduct) {
 
 TYPED_TEST(Sparse, UpdateMatchesTheDenseProductAndLeavesOtherRowsAlone) {
   using Real = TypeParam;
-  for (const Shape& s : kShapes) {
+  for (const SparseShape& s : kSparseShapes) {
     const RandomSparse X(s.rows, s.columns, s.per_row, 4);
     const auto W0 = random_vector<Real>(s.columns * s.n, 5),
                D = random_vector<Real>(s.rows * s.n, 6);

@@ -11,7 +11,7 @@ TYPED_TEST_SUITE(Updates, RealTypes);
 
 // Odd sizes around vector lengths and around the block of moment_update, and one that several
 // cores share.
-const std::size_t kSizes[] = {0, 1, 7, 33, 1000, 1024, 1025, 200'003};
+const std::size_t kUpdateSizes[] = {0, 1, 7, 33, 1000, 1024, 1025, 200'003};
 
 // Operands of an update: v is a mean of squares, so not negative.
 template <class Real>
@@ -68,7 +68,7 @@ TYPED_TEST(Updates, MomentumStepIsItsDefinition) {
                                 .velocity = Real(0.25),
                                 .direct = Real(0.375)};
   for (const int cores : kCoreCounts) {
-    for (const std::size_t n : kSizes) {
+    for (const std::size_t n : kUpdateSizes) {
       Operands<Real> x(n);
       std::vector<double> velocity(n), expected(n);
       for (std::size_t i = 0; i < n; ++i) {
@@ -88,7 +88,7 @@ TYPED_TEST(Updates, MomentumStepIsItsDefinition) {
 TYPED_TEST(Updates, MomentStepIsItsDefinition) {
   using Real = TypeParam;
   for (const int cores : kCoreCounts) {
-    for (const std::size_t n : kSizes) {
+    for (const std::size_t n : kUpdateSizes) {
       Operands<Real> x(n);
       const MomentReference expected = moment_reference(x, 0.5);
       const auto g = x.g;
@@ -104,7 +104,7 @@ TYPED_TEST(Updates, MomentStepIsItsDefinition) {
 
 TYPED_TEST(Updates, MomentUpdateAndApplyAreTheirDefinition) {
   using Real = TypeParam;
-  for (const std::size_t n : kSizes) {
+  for (const std::size_t n : kUpdateSizes) {
     double squares[2] = {};
     for (std::size_t c = 0; c < 2; ++c) {
       Operands<Real> x(n);

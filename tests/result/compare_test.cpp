@@ -17,7 +17,7 @@ using test::json_of;
 using test::record_of;
 using ::testing::HasSubstr;
 
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
+constexpr double kMissed = std::numeric_limits<double>::infinity();
 
 // A result whose p1 passes 0.5 at second `reached`; 0: never.
 LoadedResult result_of(const std::string& path, const std::string& algorithm, std::uint64_t seed,
@@ -47,7 +47,7 @@ TEST(Compare, GroupsSeedsAndTakesMedians) {
   // times 1, 2, 2, 3, missed
   EXPECT_EQ(adaptive.targets[0].reached, 4u);
   EXPECT_EQ(adaptive.targets[0].time_s.median, 2);
-  EXPECT_EQ(adaptive.targets[0].time_s.high, kInfinity);
+  EXPECT_EQ(adaptive.targets[0].time_s.high, kMissed);
   EXPECT_EQ(adaptive.targets[0].samples, 200);
   EXPECT_EQ(adaptive.targets[0].updates, 20);
   EXPECT_EQ(adaptive.targets[0].ratio, 0.5);
@@ -104,7 +104,7 @@ TEST(Compare, ADivergedRunIsTheWorstRun) {
   EXPECT_EQ(comparison.groups[0].diverged, 1u);
   EXPECT_EQ(comparison.groups[0].targets[0].reached, 4u);
   EXPECT_EQ(comparison.groups[0].final_value.median, 0.6);
-  EXPECT_EQ(comparison.groups[0].final_value.low, -kInfinity);
+  EXPECT_EQ(comparison.groups[0].final_value.low, -kMissed);
   EXPECT_THAT(comparison.warnings, ::testing::ElementsAre("ssgd: 1 of 5 runs diverged"));
 }
 
@@ -184,10 +184,10 @@ TEST(Compare, TheReportFitsOnATerminal) {
 TEST(Compare, AMissedTargetIsInfinitelySlow) {
   const std::vector<LoadedResult> results = {result_of("a", "ssgd", 1, 4),
                                              result_of("b", "adaptive", 1, 0)};
-  EXPECT_EQ(compare(results, {}).worst_ratio(), kInfinity);
+  EXPECT_EQ(compare(results, {}).worst_ratio(), kMissed);
   const Comparison turned = compare(results, {.targets = {}, .reference = "b"});
   EXPECT_EQ(turned.groups[0].targets[0].ratio, 0);
-  EXPECT_EQ(turned.groups[0].targets[0].speedup.median, kInfinity);
+  EXPECT_EQ(turned.groups[0].targets[0].speedup.median, kMissed);
   EXPECT_TRUE(std::isnan(turned.groups[0].targets[0].hardware));
   EXPECT_TRUE(std::isnan(turned.groups[1].targets[0].ratio));
   EXPECT_EQ(turned.worst_ratio(), 0);
@@ -198,7 +198,7 @@ TEST(Compare, TargetsOfTheCallReplaceThoseOfTheFiles) {
   const Comparison comparison =
       compare(results, {.targets = {{"p1", true, 0.05}, {"test_loss", false, 1}}, .reference = ""});
   EXPECT_EQ(comparison.runs[0].targets[0].time_s, 0);
-  EXPECT_EQ(comparison.runs[0].targets[1].time_s, kInfinity);
+  EXPECT_EQ(comparison.runs[0].targets[1].time_s, kMissed);
 }
 
 TEST(Compare, OneAlgorithmWithTwoOptionsIsTwoGroups) {

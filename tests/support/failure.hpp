@@ -23,4 +23,12 @@ Failure failure_of(const Call& call) {
   return {};
 }
 
+// The message of the Error(usage) that `call` throws; "no error" if it throws none.
+template <class Call>
+std::string usage_error_of(const Call& call) {
+  const Failure failure = failure_of(call);
+  if (failure.code == ExitCode::ok) return "no error";
+  return failure.code == ExitCode::usage ? failure.message : "no usage error: " + failure.message;
+}
+
 }  // namespace hetsgd::test

@@ -133,7 +133,7 @@ class MpiCluster final : public Cluster {
   std::unique_ptr<Run> run_;
 };
 
-const bool registered = register_cluster(
+const bool mpi_registered = register_cluster(
     "mpi", "a process per worker, started by mpirun or srun, real time",
     [](const ClusterOptions& options) { return std::make_unique<MpiCluster>(options); });
 

@@ -32,8 +32,9 @@ MessageMemory::MessageMemory(Use use, void* memory, std::size_t bytes)
     data_ = host_.emplace(use, memory, bytes).data();
     return;
   }
-  using Room = cuda::ExchangeMemory::Room;
-  data_ = gpu_->reserve(use == Use::read ? Room::source : Room::target, bytes);
+  data_ = gpu_->reserve(
+      use == Use::read ? cuda::ExchangeMemory::Room::source : cuda::ExchangeMemory::Room::target,
+      bytes);
   if (use != Use::write) communicating([&] { gpu_->copy(data_, memory_, bytes_); });
 }
 

@@ -88,7 +88,7 @@ void SimCluster::abort(std::exception_ptr error) {
   if (engine_ != nullptr) engine_->abort(std::move(error));
 }
 
-const bool registered =
+const bool sim_registered =
     register_cluster("sim", "simulated workers on a virtual clock",
                      [](const ClusterOptions& options) { return make_sim_cluster(options); });
 

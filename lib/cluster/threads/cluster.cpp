@@ -80,7 +80,7 @@ class ThreadsCluster final : public Cluster {
   std::exception_ptr pending_;
 };
 
-const bool registered = register_cluster(
+const bool threads_registered = register_cluster(
     "threads", "a thread per worker, real time",
     [](const ClusterOptions& options) { return std::make_unique<ThreadsCluster>(options); });
 

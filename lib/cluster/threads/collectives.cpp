@@ -1,6 +1,5 @@
 // The collectives of ThreadsComm.
 #include <algorithm>
-#include <cstring>
 #include <numeric>
 #include <tuple>
 
@@ -17,10 +16,6 @@ namespace {
 // Up to here (bytes of all ranks together) the last rank to arrive moves everything, which saves
 // the second meeting.
 constexpr std::size_t kSmallCollective = 32 * 1024;
-
-void copy_bytes(void* to, const void* from, std::size_t bytes) {
-  if (bytes > 0 && to != from) std::memcpy(to, from, bytes);
-}
 
 // What a rank brings to a split, and what it gets.
 struct Choice {

@@ -1,7 +1,6 @@
 #include "cluster/threads/comm.hpp"
 
 #include <algorithm>
-#include <cstring>
 
 #include "cluster/blocking.hpp"
 #include "cluster/threads/host_memory.hpp"
@@ -13,10 +12,6 @@ namespace {
 
 // Up to here a copy under the mutex is cheaper than giving the mutex up and taking it again.
 constexpr std::size_t kSmallMessage = 1024;
-
-void copy_bytes(void* to, const void* from, std::size_t bytes) {
-  if (bytes > 0 && to != from) std::memcpy(to, from, bytes);
-}
 
 std::unique_ptr<cuda::GpuGroup> make_between_gpus(const std::vector<int>& gpus,
                                                   AllReduce all_reduce) {

@@ -1,7 +1,5 @@
 #include "cluster/threads/exchange.hpp"
 
-#include <cstring>
-
 #include "cluster/blocking.hpp"
 #include "cluster/collective_call.hpp"
 #include "cluster/threads/comm.hpp"
@@ -14,10 +12,6 @@ namespace {
 
 // Up to here (bytes each way) the second to come copies for both, under the mutex.
 constexpr std::size_t kSmallExchange = 1024;
-
-void copy_bytes(std::span<std::byte> to, std::span<const std::byte> from) {
-  if (!to.empty()) std::memcpy(to.data(), from.data(), to.size());
-}
 
 void check_lengths(const PostedExchange& mine, const PostedExchange& other) {
   check_same_exchange(mine.rank, {mine.out.size(), mine.in.size()}, mine.tag, other.rank,
@@ -80,8 +74,8 @@ void ThreadsComm::exchange_bytes(int peer, int tag, std::span<const std::byte> o
     mine.partner = other;
     other->partner = &mine;
     if (!mine.on_device && mine.out.size() + mine.in.size() <= 2 * kSmallExchange) {
-      copy_bytes(mine.in, other->out);
-      copy_bytes(other->in, mine.out);
+      copy_bytes(mine.in.data(), other->out.data(), mine.in.size());
+      copy_bytes(other->in.data(), mine.out.data(), other->in.size());
       mine.filled = mine.released = other->filled = other->released = true;
     }
     world.wake(*other->process);
@@ -119,7 +113,7 @@ void ThreadsComm::finish_exchange(World::Lock& lock, PostedExchange& mine, Traff
       world.abort(std::current_exception());
     }
   } else {
-    copy_bytes(mine.in, other.out);
+    copy_bytes(mine.in.data(), other.out.data(), mine.in.size());
   }
   lock = world.lock();
   other.released = true;  // from here on `other` may be gone

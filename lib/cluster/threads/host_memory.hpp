@@ -7,6 +7,7 @@
 
 #include <chrono>
 #include <cstddef>
+#include <cstring>
 #include <span>
 
 #include "cluster/threads/world.hpp"
@@ -20,6 +21,12 @@ void communicating(Copy&& copy) {
   const auto begin = Clock::now();
   copy();
   World::current().ledger.communicate += Clock::now() - begin;
+}
+
+// Copies `bytes` bytes, none of which overlap unless both sides are the same memory. With 0 bytes either
+// pointer may be null, which std::memcpy does not allow.
+inline void copy_bytes(void* to, const void* from, std::size_t bytes) {
+  if (bytes > 0 && to != from) std::memcpy(to, from, bytes);
 }
 
 // True if the calling process has a device and the host does not reach `memory`, of `bytes` > 0.

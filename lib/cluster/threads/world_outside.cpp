@@ -13,7 +13,7 @@ namespace {
 
 // A message in the same host takes about a microsecond: who waits spins so long before it gives its
 // core away, and gives it away again and again before it sleeps.
-constexpr std::int64_t kSpinNs = 10'000;
+constexpr std::int64_t kPollSpinNs = 10'000;
 constexpr std::int64_t kYieldNs = 200'000;
 // Then it sleeps for an eighth of the time that it has waited, so that no wait is more than an
 // eighth too long, but never so long that it costs more than a percent or so of a core to keep on.
@@ -41,7 +41,7 @@ void World::poll_until(Poll& poll, Seconds Ledger::*account) {
   const std::int64_t begin = monotonic_ns();
   bool done = false;
   while (!done && !attention_.load(std::memory_order_relaxed)) {
-    if (crowded_ || monotonic_ns() - begin > kSpinNs) break;
+    if (crowded_ || monotonic_ns() - begin > kPollSpinNs) break;
     done = poll.done();
   }
   if (!done) done = polled_to_the_end(poll, me, begin);

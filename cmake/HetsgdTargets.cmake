@@ -40,11 +40,6 @@ function(hetsgd_unity target)
   endif()
 endfunction()
 
-# GCC 12 warns of overlaps inside std::string's own operator+ (GCC bug 105651).
-if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 13)
-  set(HETSGD_FALSE_WARNINGS -Wno-restrict -Wno-array-bounds)
-endif()
-
 # The headers that nearly every test includes, parsed once for all of them.
 if(HETSGD_TESTS)
   file(WRITE ${CMAKE_BINARY_DIR}/test_prefix.cpp "")
@@ -63,7 +58,7 @@ function(hetsgd_test_program target)
   target_link_libraries(${target} PRIVATE ${ARGN} GTest::gtest GTest::gmock GTest::gtest_main)
   target_include_directories(${target} PRIVATE ${CMAKE_SOURCE_DIR}/tests)
   # What is tested keeps its optimisation; the tests themselves are compiled once and run once.
-  target_compile_options(${target} PRIVATE $<$<CONFIG:Release>:-O1> ${HETSGD_FALSE_WARNINGS})
+  target_compile_options(${target} PRIVATE $<$<CONFIG:Release>:-O1>)
   target_precompile_headers(${target} REUSE_FROM hetsgd_test_prefix)
 endfunction()
 

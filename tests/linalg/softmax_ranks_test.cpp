@@ -12,13 +12,13 @@ template <class Real>
 class SoftmaxRanks : public ::testing::Test {};
 TYPED_TEST_SUITE(SoftmaxRanks, RealTypes);
 
-struct Shape {
+struct RankShape {
   std::size_t rows, inputs, outputs, k;
 };
 
 template <class Real>
-struct Problem {
-  explicit Problem(const Shape& s, double spread = 1)
+struct RankProblem {
+  explicit RankProblem(const RankShape& s, double spread = 1)
       : shape(s),
         labels(s.rows, s.outputs, 4, 1),
         A(random_vector<Real>(s.rows * s.inputs, 2, -spread, spread)),
@@ -55,21 +55,21 @@ struct Problem {
     return m;
   }
 
-  Shape shape;
+  RankShape shape;
   RandomSparse labels;
   std::vector<Real> A, W, b;
 };
 
 // 128 labels are one block on any machine in either precision.
 TYPED_TEST(SoftmaxRanks, OneBlockOfLabelsGivesTheSameBits) {
-  for (const Shape& s : {Shape{0, 8, 20, 5},
-                         {1, 1, 1, 1},
-                         {5, 7, 9, 3},
-                         {16, 128, 33, 5},
-                         {17, 33, 100, 16},
-                         {70, 600, 128, 5}}) {
+  for (const RankShape& s : {RankShape{0, 8, 20, 5},
+                             {1, 1, 1, 1},
+                             {5, 7, 9, 3},
+                             {16, 128, 33, 5},
+                             {17, 33, 100, 16},
+                             {70, 600, 128, 5}}) {
     SCOPED_TRACE(::testing::Message() << s.rows << "x" << s.inputs << "x" << s.outputs);
-    const Problem<TypeParam> problem(s);
+    const RankProblem<TypeParam> problem(s);
     const auto expected = problem.measure_all_at_once();
     for (const int cores : kCoreCounts) {
       const auto actual = problem.measure(cores);
@@ -82,10 +82,10 @@ TYPED_TEST(SoftmaxRanks, OneBlockOfLabelsGivesTheSameBits) {
 // The scores have the same bits for any number of labels, so the ranking is the same to the last
 // tie.
 TYPED_TEST(SoftmaxRanks, ManyBlocksOfLabels) {
-  for (const Shape& s : {Shape{1, 5, 1025, 16}, {33, 7, 4097, 5}, {40, 300, 2500, 3}}) {
+  for (const RankShape& s : {RankShape{1, 5, 1025, 16}, {33, 7, 4097, 5}, {40, 300, 2500, 3}}) {
     for (const double spread : {1.0, 40.0}) {
       SCOPED_TRACE(::testing::Message() << s.rows << "x" << s.inputs << "x" << s.outputs);
-      const Problem<TypeParam> problem(s, spread);
+      const RankProblem<TypeParam> problem(s, spread);
       const auto expected = problem.measure_all_at_once(), actual = problem.measure(1);
       EXPECT_NEAR(actual.loss, expected.loss, kTolerance<TypeParam> * std::max(1.0, expected.loss));
       EXPECT_EQ(actual.top, expected.top);
@@ -97,7 +97,7 @@ TYPED_TEST(SoftmaxRanks, ManyBlocksOfLabels) {
 }
 
 TYPED_TEST(SoftmaxRanks, EqualScoresRankByLabel) {
-  Problem<TypeParam> problem({20, 3, 3000, 7});
+  RankProblem<TypeParam> problem({20, 3, 3000, 7});
   for (auto* v : {&problem.A, &problem.W, &problem.b}) {
     for (auto& x : *v) x = std::round(x * 2);
   }
@@ -108,31 +108,31 @@ TYPED_TEST(SoftmaxRanks, HugeScoresAreSafeAndNaNShows) {
   using Real = TypeParam;
   const Real nan = std::numeric_limits<Real>::quiet_NaN();
   const Real infinity = std::numeric_limits<Real>::infinity();
-  Problem<Real> good({9, 4, 2100, 5});
+  RankProblem<Real> good({9, 4, 2100, 5});
   good.b[0] = Real(-1e30);
   good.b[2000] = Real(1e30);
   EXPECT_TRUE(std::isfinite(good.measure(1).loss));
   // A block without any finite score is as if it were not there.
-  Problem<Real> without({9, 4, 2100, 5});
+  RankProblem<Real> without({9, 4, 2100, 5});
   std::fill_n(without.b.begin(), 1024, -infinity);
   EXPECT_EQ(without.measure(1).top, without.measure_all_at_once().top);
   for (const std::size_t at : {0UL, 20UL, 1500UL, 2099UL}) {
     for (const Real bad : {nan, infinity}) {
-      Problem<Real> broken({9, 4, 2100, 5});
+      RankProblem<Real> broken({9, 4, 2100, 5});
       broken.b[at] = bad;
       EXPECT_TRUE(std::isnan(broken.measure(1).loss)) << at;
       EXPECT_EQ(broken.measure(1).top, broken.measure_all_at_once().top) << at;
     }
   }
-  Problem<Real> lost({9, 4, 2100, 5});
+  RankProblem<Real> lost({9, 4, 2100, 5});
   std::ranges::fill(lost.b, nan);
   EXPECT_TRUE(std::isnan(lost.measure(1).loss));
   EXPECT_EQ(lost.measure(1).top, lost.measure_all_at_once().top);
 }
 
 TYPED_TEST(SoftmaxRanks, TheBestOfNoOrTooManyLabelsAreABrokenPromise) {
-  for (const Shape& s : {Shape{2, 3, 100, 0}, {2, 3, 100, 17}, {2, 3, 4, 5}}) {
-    EXPECT_THROW(Problem<TypeParam>(s).measure(1), CheckFailure);
+  for (const RankShape& s : {RankShape{2, 3, 100, 0}, {2, 3, 100, 17}, {2, 3, 4, 5}}) {
+    EXPECT_THROW(RankProblem<TypeParam>(s).measure(1), CheckFailure);
   }
 }
 
@@ -143,7 +143,7 @@ TEST(SoftmaxRanksMemory, ScoresAreNeverAllInMemory) {
     getrusage(RUSAGE_SELF, &usage);
     return usage.ru_maxrss;
   };
-  const Problem<float> problem({200, 1, 670'091, 5});
+  const RankProblem<float> problem({200, 1, 670'091, 5});
   const auto before = peak_kib();
   EXPECT_TRUE(std::isfinite(problem.measure(1).loss));
   EXPECT_LT(peak_kib() - before, 100 * 1024);

@@ -44,8 +44,22 @@ class ResultError(Exception):
     """A file that is not what it should be."""
 
 
+# What other files of ours have and no result does, as in lib/result/validate.cpp.
+OTHER_KINDS = {"traceEvents": "trace", "launch_overhead_s": "device profile", "latency_s": "network model",
+               "benchmark": "benchmark", "groups": "comparison", "estimate": "plan"}
+
+
+def other_kind(document):
+    """What else of ours a JSON document is ("tuning", "trace" ...); None: a result, whole or broken, or nothing we know."""
+    if not isinstance(document, dict) or "curve" in document:
+        return None
+    if isinstance(document.get("kind"), str):
+        return document["kind"]
+    return next((kind for key, kind in OTHER_KINDS.items() if key in document), None)
+
+
 def load(path):
-    """The result in `path`, with the keys that the plots need checked."""
+    """The result in `path`, with the keys that the plots need checked; None, with a message, for another file of ours."""
     try:
         with open(path, encoding="utf-8") as file:
             result = json.load(file)
@@ -53,6 +67,10 @@ def load(path):
         raise ResultError(f"{path}: {error.strerror}, expected a result of hetsgd train") from error
     except ValueError as error:
         raise ResultError(f"{path}: not JSON ({error}), expected a result of hetsgd train") from error
+    kind = other_kind(result)
+    if kind:
+        print(f"plot.py: {path}: skipped, it is a {kind} and no result", file=sys.stderr)
+        return None
     for key, kind in (("config", dict), ("curve", list), ("workers", list), ("events", list)):
         if not isinstance(result, dict) or not isinstance(result.get(key), kind):
             raise ResultError(f'{path}: found no "{key}", expected a result of hetsgd train')
@@ -342,7 +360,10 @@ def main(argv=None):
                         help="options besides algorithm and label that tell lines apart, such as learning_rate")
     options = parser.parse_args(argv)
     try:
-        paths = plot_all([load(path) for path in options.results], options.output, options.metric,
+        results = [result for result in map(load, options.results) if result]
+        if not results:
+            raise ResultError(f"found no result among {len(options.results)} files, expected at least one")
+        paths = plot_all(results, options.output, options.metric,
                          options.targets, options.format, options.title, options.log_time, options.band,
                          options.group_by)
     except ResultError as error:

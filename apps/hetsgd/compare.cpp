@@ -5,6 +5,7 @@
 
 #include "commands.hpp"
 #include "core/error.hpp"
+#include "core/json_file.hpp"
 #include "core/logging.hpp"
 #include "result/validate.hpp"
 
@@ -32,7 +33,7 @@ class Compare final : public Command {
             "without it, the targets that the files name");
     set.add("reference", reference_,
             "algorithm, or one of the files, with whose group the others are compared; default: "
-            "the group of the first file");
+            "the first file's group that reached the targets");
     set.add_choice("format", format_,
                    {{"text", CompareFormat::text},
                     {"markdown", CompareFormat::markdown},
@@ -41,8 +42,8 @@ class Compare final : public Command {
                    "how to print");
     set.add("runs", runs_, "one row per file instead of one per group of seeds");
     set.add("fail_if_slower", fail_if_slower_,
-            "exit with 7 when a group needs more than this many times the reference's time; 0: "
-            "never")
+            "exit with 7 when a group needs more than this many times the reference's time, by "
+            "default that of the first file; 0: never")
         .at_least(0);
   }
 
@@ -53,7 +54,17 @@ class Compare final : public Command {
       options.targets.push_back(parse_target(text, "--target"));
     }
     std::vector<LoadedResult> results;
-    for (const std::string& path : paths) results.push_back({path, read_result(path)});
+    for (const std::string& path : paths) {
+      if (const std::string kind = other_kind(read_json(path)); !kind.empty()) {
+        note("{}: skipped, it is a {} and no result", path, kind);
+        continue;
+      }
+      results.push_back({path, read_result(path)});
+    }
+    // What came before is the measure of what comes after, also where it missed the target.
+    if (fail_if_slower_ > 0 && reference_.empty() && !results.empty()) {
+      options.reference = results.front().path;
+    }
     const Comparison comparison = compare(results, options);
     print(comparison);
     for (const std::string& warning : comparison.warnings) warn("{}", warning);

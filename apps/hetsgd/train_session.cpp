@@ -26,6 +26,33 @@ std::string key_of(const std::string& flag) {
   return key;
 }
 
+// Whether a flag that was given leaves the option `key` of a configuration no place.
+bool flag_excludes(const OptionSet& set, const std::string& key) {
+  struct Exclusion {
+    const char* key;
+    const char* flag;
+    const char* goes_with;  // the flag's only value that the key goes with; "": none does
+  };
+  static constexpr Exclusion kExclusions[] = {{"max_samples", "epochs", ""},
+                                              {"epochs", "max_samples", ""},
+                                              {"test", "validation", ""},
+                                              {"validation", "test", ""},
+                                              {"charge", "cluster", "sim"},
+                                              {"service_rank", "cluster", "mpi"},
+                                              {"decoupled_weight_decay", "optimizer", "adam"}};
+  return std::any_of(std::begin(kExclusions), std::end(kExclusions), [&](const Exclusion& each) {
+    const Option& flag = *set.find(each.flag);
+    return key == each.key && flag.source == OptionSource::flag && flag.to_json() != each.goes_with;
+  });
+}
+
+bool is_option_of(const std::string& algorithm, const std::string& key) {
+  const std::vector<ForeignOption> all = options_of_all_algorithms();
+  return std::any_of(all.begin(), all.end(), [&](const ForeignOption& foreign) {
+    return foreign.algorithm == algorithm && foreign.option.name == key;
+  });
+}
+
 }  // namespace
 
 std::string owners_of(const std::string& option) {
@@ -85,18 +112,38 @@ std::string TrainSession::about_unknown(const std::string& flag) const {
 }
 
 void TrainSession::read_config(OptionSet& set, const nlohmann::json& config,
-                               const std::string& path) const {
+                               const std::string& path) {
+  const std::string algorithm =  // that the configuration is of
+      config.contains("algorithm") && config["algorithm"].is_string() ? config["algorithm"] : "";
+  std::vector<std::string> foreign, excluded;
   for (const auto& [key, value] : config.items()) {
     const bool long_key = key.size() > 60;
     const std::string place = fmt::format("{}: {}", path, long_key ? quote(key) : key);
-    if (set.find(key)) {
+    if (const Option* option = set.find(key)) {
+      if (flag_excludes(set, key)) {
+        if (option->to_json() != value) excluded.push_back(key);
+        continue;
+      }
       set.set_json(key, value, OptionSource::config_file, place);
+      continue;
+    }
+    if (algorithm != info_.name && is_option_of(algorithm, key)) {
+      foreign.push_back(key);
       continue;
     }
     const std::string owners = owners_of(key);
     if (owners.empty()) throw unknown_key(set, key, place);
     throw with_hint(usage_error("{}: unknown option", place),
                     fmt::format("{} is an option of {}, not of {}", key, owners, info_.name));
+  }
+  if (!foreign.empty()) {
+    left_out_.push_back(fmt::format("{}: left out, as options of {} that {} does not have: {}",
+                                    path, algorithm, info_.name, fmt::join(foreign, ", ")));
+  }
+  if (!excluded.empty()) {
+    left_out_.push_back(
+        fmt::format("{}: left out, as they do not go with the flags that were given: {}", path,
+                    fmt::join(excluded, ", ")));
   }
 }
 
@@ -168,6 +215,9 @@ int TrainSession::print_plan(const OptionSet& set) {
 }
 
 int TrainSession::run(OptionSet& set, const std::vector<std::string>& arguments) {
+  if (speaks(options_) && !options_.quiet) {
+    for (const std::string& text : left_out_) note("{}", text);
+  }
   take_tuned(set);
   if (print_config_) {
     if (speaks(options_)) fmt::print("{}", set.describe());

@@ -24,9 +24,10 @@ class TrainSession {
   // "--delta is an option of adaptive, not of ssgd"; "": of none.
   std::string about_unknown(const std::string& flag) const;
 
-  // Sets every key of `config`, which stands in `path`. Errors: usage, an unknown key named with
-  // the nearest one.
-  void read_config(OptionSet& set, const nlohmann::json& config, const std::string& path) const;
+  // Sets every key of `config`, which stands in `path`. Left out, with a note: the options of its
+  // own algorithm where another one was chosen, and what a flag excludes (--epochs: max_samples).
+  // Errors: usage, an unknown key named with the nearest one.
+  void read_config(OptionSet& set, const nlohmann::json& config, const std::string& path);
   // Runs what the options say (or prints the plan). `arguments` go into the result. Returns the
   // exit code.
   int run(OptionSet& set, const std::vector<std::string>& arguments);
@@ -41,8 +42,9 @@ class TrainSession {
   int print_plan(const OptionSet& set);
 
   TrainOptions options_;
-  std::string tuned_;                // --tuned
-  nlohmann::json tuning_ = nullptr;  // the result's
+  std::string tuned_;                  // --tuned
+  nlohmann::json tuning_ = nullptr;    // the result's
+  std::vector<std::string> left_out_;  // what read_config has to tell
   AlgorithmInfo info_;
   std::shared_ptr<Algorithm> algorithm_;
   bool print_config_ = false;

@@ -134,8 +134,10 @@ Comparison compare(const std::vector<LoadedResult>& results, const CompareOption
     for (const Target& target : comparison.targets) check_measured(result, target);
     comparison.runs.push_back(run_row(result, comparison));
   }
-  make_groups(results, options.reference, comparison);
+  make_groups(results, comparison);
   fill_groups(comparison);
+  choose_reference(options.reference, comparison);
+  relate_groups(comparison);
   sort_groups(comparison);
   add_warnings(results, comparison);
   return comparison;

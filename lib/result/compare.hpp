@@ -22,8 +22,9 @@ struct LoadedResult {
 
 struct CompareOptions {
   std::vector<Target> targets;  // empty: every target that one of the results names
-  std::string reference;  // one of the paths, or an algorithm that has one group; empty: the first
-                          // path
+  // One of the paths, or an algorithm that has one group; empty: the first group, in the order of
+  // the files, that reached the most targets (at the median), with a warning if it is not the first.
+  std::string reference;
 };
 
 // Infinity: not reached.

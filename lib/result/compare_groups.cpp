@@ -3,6 +3,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cmath>
 #include <map>
 #include <set>
 
@@ -75,7 +76,6 @@ void name_groups(const std::vector<LoadedResult>& results, Comparison& compariso
 
 // A path comes first; an algorithm names a group if it has one only.
 GroupRow& find_reference(const std::string& reference, Comparison& comparison) {
-  if (reference.empty()) return comparison.groups.front();
   std::vector<GroupRow*> of_algorithm;
   for (GroupRow& group : comparison.groups) {
     const bool has_file = std::any_of(group.runs.begin(), group.runs.end(), [&](std::size_t run) {
@@ -94,10 +94,35 @@ GroupRow& find_reference(const std::string& reference, Comparison& comparison) {
                   "name one of its files");
 }
 
+// Against a group that missed a target every other one is infinitely fast.
+GroupRow& first_that_reached(Comparison& comparison) {
+  const auto reached = [](const GroupRow& group) {
+    return std::count_if(group.targets.begin(), group.targets.end(), [](const GroupTarget& target) {
+      return std::isfinite(target.time_s.median);
+    });
+  };
+  GroupRow& first = comparison.groups.front();
+  GroupRow& best = *std::max_element(
+      comparison.groups.begin(), comparison.groups.end(),
+      [&](const GroupRow& a, const GroupRow& b) { return reached(a) < reached(b); });
+  if (&best == &first) return first;
+  comparison.warnings.push_back(fmt::format(
+      "the reference is {}: {}, whose file comes first, missed {} (the median of its "
+      "runs); --reference names another",
+      best.label, first.label,
+      comparison.targets.size() == 1 ? comparison.targets.front().text() : "more of the targets"));
+  return best;
+}
+
 }  // namespace
 
-void make_groups(const std::vector<LoadedResult>& results, const std::string& reference,
-                 Comparison& comparison) {
+void choose_reference(const std::string& reference, Comparison& comparison) {
+  GroupRow& chosen =
+      reference.empty() ? first_that_reached(comparison) : find_reference(reference, comparison);
+  chosen.reference = true;
+}
+
+void make_groups(const std::vector<LoadedResult>& results, Comparison& comparison) {
   std::vector<json> identities;
   for (std::size_t i = 0; i < results.size(); ++i) {
     const json key = identity(results[i].json);
@@ -112,7 +137,6 @@ void make_groups(const std::vector<LoadedResult>& results, const std::string& re
     comparison.groups[place].runs.push_back(i);
   }
   name_groups(results, comparison);
-  find_reference(reference, comparison).reference = true;
 }
 
 }  // namespace hetsgd

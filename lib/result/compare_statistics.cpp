@@ -86,6 +86,9 @@ void relate(const Comparison& comparison, const GroupRow& reference, GroupRow& g
 
 void fill_groups(Comparison& comparison) {
   for (GroupRow& group : comparison.groups) fill_group(comparison, group);
+}
+
+void relate_groups(Comparison& comparison) {
   const GroupRow& reference = comparison.reference();
   for (GroupRow& group : comparison.groups) {
     for (std::size_t t = 0; t < group.targets.size(); ++t) relate(comparison, reference, group, t);

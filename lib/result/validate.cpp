@@ -80,8 +80,24 @@ std::vector<Finding> validate_result(const json& result) {
   return findings;
 }
 
+std::string other_kind(const json& document) {
+  // What each has and no result does. A tuning says itself what it is.
+  static const std::vector<std::pair<const char*, const char*>> kMarks = {
+      {"traceEvents", "trace"},       {"launch_overhead_s", "device profile"},
+      {"latency_s", "network model"}, {"benchmark", "benchmark"},
+      {"groups", "comparison"},       {"estimate", "plan"}};
+  if (!document.is_object() || document.contains("curve")) return "";
+  if (document.contains("kind") && document["kind"].is_string()) return document["kind"];
+  const auto mark = std::find_if(kMarks.begin(), kMarks.end(),
+                                 [&](const auto& each) { return document.contains(each.first); });
+  return mark == kMarks.end() ? "" : mark->second;
+}
+
 json read_result(const std::string& path) {
   json result = read_json(path);
+  if (const std::string kind = other_kind(result); !kind.empty()) {
+    throw data_error("{}: found a {}, expected a result of hetsgd train", path, kind);
+  }
   const std::vector<Finding> findings = validate_result(result);
   if (!findings.empty()) {
     throw with_hint(data_error("{}: not a valid result: {}: {}", path,

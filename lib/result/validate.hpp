@@ -28,6 +28,9 @@ std::vector<Finding> check_schema(std::string_view schema, const nlohmann::json&
 // learning rate.
 std::vector<Finding> validate_result(const nlohmann::json& result);
 
+// What else of ours a JSON document is: "tuning", "trace", "device profile" ...; "": a result,
+// whole or broken, or nothing that we know.
+std::string other_kind(const nlohmann::json& document);
 // Reads a result file (core/json_file.hpp); what validate_result finds is an error too, the first
 // finding in the message.
 nlohmann::json read_result(const std::string& path);

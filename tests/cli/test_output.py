@@ -233,6 +233,34 @@ class Rerun(ProgramTest):
         self.assertEqual(second["config"], {**self.result("r.json")["config"], "seed": 2})
         self.assertEqual(second["args"][-1], "--seed=2")
 
+    def test_another_algorithm_leaves_the_options_of_the_old_one_out(self):
+        self.train("r.json", "--algorithm", "adaptive", "--workers", "2", "--delta", "0.2", "--gamma", "0.8")
+        told = "r.json: left out, as options of adaptive that esync does not have: batch_min, beta, bounds, delta, gamma"
+        done = self.run_program("rerun", "r.json", "--algorithm", "esync", "-o", "e.json")
+        self.assertIn(told, done.stderr)
+        fresh = {**self.result("r.json")["config"], "algorithm": "esync"}
+        config = self.result("e.json")["config"]
+        self.assertNotIn("delta", config)
+        self.assertEqual({k: v for k, v in config.items() if k in fresh}, {k: v for k, v in fresh.items() if k in config})
+        done = self.run_program("train", "--config", "r.json", "--algorithm", "elastic", "-o", "l.json")
+        self.assertIn("left out, as options of adaptive that elastic does not have: batch_min, beta, bounds, delta, pert",
+                      done.stderr)
+        self.assertEqual(self.result("l.json")["config"]["gamma"], 0.8)  # which both have
+        (self.folder / "c.json").write_text('{"algorithm": "adaptive", "staleness": 3}')
+        self.assertIn("error: c.json: staleness: unknown option",
+                      self.error("train", "--config", "c.json", "--algorithm", "esync", code=2))
+
+    def test_a_flag_leaves_out_what_it_excludes(self):
+        self.train("r.json", "--charge", "amazon670k", "--optimizer", "adam", "--decoupled-weight-decay",
+                   "--weight-decay", "0.1")
+        for flags, dropped in ((["--cluster", "threads"], "charge"), (["--max-samples", "640"], "epochs"),
+                               (["--validation", "0.1"], "test"), (["--optimizer", "sgd"], "decoupled_weight_decay")):
+            with self.subTest(flags):
+                done = self.run_program("rerun", "r.json", *flags, "--overwrite", "-o", "again.json")
+                self.assertIn(f"r.json: left out, as they do not go with the flags that were given: {dropped}\n",
+                              done.stderr)
+        self.assertNotIn("left out", self.run_program("rerun", "r.json", "--epochs", "0.5", "--cluster", "sim").stderr)
+
     def test_needs_a_result_first(self):
         self.assertIn("error: rerun: expected RESULT\n", self.error("rerun", code=2))
         self.train("r.json")

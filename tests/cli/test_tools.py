@@ -98,6 +98,35 @@ class Compare(ProgramTest):
         self.assertIn("error: a1.json: the target is auc>=0.5, but auc was not measured, expected one of p1, p3, p5, "
                       "test_loss, train_loss\nhint: --target names another", message)
 
+    def test_other_files_of_ours_are_skipped(self):
+        self.run_program("tune", "--train", "generate:tiny", "--grid", "1", "--epochs", "1", "-o", "choice.json")
+        self.train("t.json", "--trace", "trace.json")
+        (self.folder / "comparison.json").write_text(self.compare("--format", "json").stdout)
+        (self.folder / "plan.json").write_text(
+            self.run_program("train", "--train", "generate:tiny", "--epochs", "1", "--dry-run").stdout)
+        others = {"choice.json": "tuning", "trace.json": "trace", "comparison.json": "comparison", "plan.json": "plan"}
+        alone = self.compare()
+        self.files = [*others, *self.files]
+        together = self.compare()
+        self.assertEqual(together.stdout, alone.stdout)
+        for path, kind in others.items():
+            self.assertIn(f"{path}: skipped, it is a {kind} and no result\n", together.stderr)
+        self.assertIn("error: choice.json: found a tuning, expected a result of hetsgd train\n",
+                      self.error("rerun", "choice.json", code=4))
+        self.assertIn("error: compare: found no result", self.error("compare", *others, code=2))
+        (self.folder / "broken.json").write_text('{"curve": [], "kind": "tuning"}')
+        self.assertIn("error: broken.json: not a valid result", self.error("compare", *self.files, "broken.json", code=4))
+
+    def test_the_gate_keeps_the_first_file_as_reference(self):
+        slow = self.result("a1.json")
+        for point in slow["curve"]:
+            point["p1"] = 0.0
+        slow["summary"]["final"]["p1"] = 0.0
+        (self.folder / "missed.json").write_text(json.dumps(slow))
+        gate = ["compare", "missed.json", "b1.json", "--target", "p1>=0.2"]
+        self.run_program(*gate, "--fail-if-slower", "1.05")
+        self.assertIn("warning: the reference is ssgd", self.run_program(*gate).stderr)
+
     def test_the_reference_may_be_an_algorithm(self):
         comparison = json.loads(self.compare("--reference", "ssgd", "--format", "json").stdout)
         self.assertEqual([g["label"] for g in comparison["groups"] if g["reference"]], ["ssgd"])

@@ -88,7 +88,23 @@ TEST(Compare, SortsByTimeThenByFinalValue) {
   std::vector<std::string> labels;
   for (const GroupRow& group : comparison.groups) labels.push_back(group.label);
   EXPECT_THAT(labels, ::testing::ElementsAre("elastic", "ssgd", "asgd", "sgd"));
-  EXPECT_TRUE(comparison.groups[3].reference);  // still the first file
+  EXPECT_TRUE(comparison.groups[1].reference);  // the first file that reached the target
+}
+
+TEST(Compare, AReferenceThatMissedTheTargetIsReplaced) {
+  const std::vector<LoadedResult> results = {
+      result_of("a", "ssgd", 1, 0), result_of("b", "asgd", 1, 4), result_of("c", "elastic", 1, 2)};
+  const Comparison comparison = compare(results, {});
+  EXPECT_EQ(comparison.reference().label, "asgd");
+  EXPECT_EQ(comparison.groups[0].targets[0].speedup.median, 2);  // elastic
+  EXPECT_THAT(comparison.warnings,
+              ::testing::Contains("the reference is asgd: ssgd, whose file comes first, missed "
+                                  "p1>=0.5 (the median of its runs); --reference names another"));
+  EXPECT_EQ(compare(results, {.targets = {}, .reference = "ssgd"}).reference().label, "ssgd");
+  // nobody reached it: the first file, without a word
+  const Comparison missed = compare({results[0]}, {});
+  EXPECT_EQ(missed.reference().label, "ssgd");
+  EXPECT_THAT(::testing::PrintToString(missed.warnings), ::testing::Not(HasSubstr("reference")));
 }
 
 // A run without a finite metric counts as the worst; it neither stops the comparison nor hides the

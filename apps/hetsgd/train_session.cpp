@@ -15,6 +15,7 @@
 #include "ranks.hpp"
 #include "result/validate.hpp"
 #include "train_run.hpp"
+#include "training/estimate.hpp"
 #include "training/training.hpp"
 
 namespace hetsgd {
@@ -101,7 +102,11 @@ void TrainSession::declare(OptionSet& set) {
   set.group("Instead of running");
   set.add("print_config", print_config_, "print every option, its value and where it came from")
       .not_in_config();
-  set.add("dry_run", dry_run_, "load the data and print the plan as JSON, with an estimate")
+  set.add("dry_run", dry_run_,
+          "load the data and print the plan as JSON, with an estimate of memory and, from a trial "
+          "of "
+          "at most two mega-batches and 10 s, of time: train_s on the training clock with messages "
+          "and stragglers, host_s of the host")
       .not_in_config();
 }
 
@@ -206,10 +211,7 @@ void TrainSession::take_tuned(OptionSet& set) {
 }
 
 int TrainSession::print_plan(const OptionSet& set) {
-  Training training(options_, set, algorithm_, info_);
-  training.load();
-  const nlohmann::json plan = {{"config", training.record().config},
-                               {"estimate", training.estimate()}};
+  const nlohmann::json plan = plan_of_run(options_, set, algorithm_, info_);
   if (speaks(options_)) fmt::print("{}\n", plan.dump(2));
   return 0;
 }

@@ -265,14 +265,7 @@ nlohmann::json Training::estimate() const {
                            {"memory_bytes", vectors + scores},
                            {"operations_per_step", work.operations},
                            {"max_samples", s.plan.max_samples}};
-  if (s.options.cluster == "sim") {
-    const double step_s = s.profile.seconds(work).count();
-    result["step_s"] = step_s;
-    if (s.plan.max_samples > 0) {
-      result["train_s_at_least"] =
-          step_s * static_cast<double>(s.plan.max_samples) / (b * s.plan.workers);
-    }
-  }
+  if (s.options.cluster == "sim") result["step_s"] = s.profile.seconds(work).count();
   return result;
 }
 

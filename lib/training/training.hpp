@@ -59,8 +59,8 @@ class Training {
   void load();
   // The same with data that were read before: load_run_data of the same data options.
   void load(const RunData& data);
-  // After load(): what the run would take: parameters, memory in bytes, floor of its time. For
-  // --dry-run.
+  // After load(): parameters, memory in bytes and the work of one step of a worker without
+  // stragglers. plan_of_run (estimate.hpp) adds the time.
   nlohmann::json estimate() const;
   // Runs to the end. What goes wrong in the run becomes the record's status (diverged, aborted,
   // failed with the error's text); the caller decides about the exit code. `failure` carries the

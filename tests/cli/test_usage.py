@@ -219,6 +219,11 @@ class Configuration(ProgramTest):
         self.assertGreater(plan["estimate"]["parameters"], 0)
         self.assertFalse((self.folder / "r.json").exists())
 
+    def test_the_plan_writes_nothing(self):
+        self.run_program("train", *TINY, "--epochs", "1", "--dry-run", "--dump-parameters", "p.bin", "--trace", "t.json",
+                         "--dump-initial-parameters", "i.bin")
+        self.assertEqual([path.name for path in self.folder.iterdir() if path.name != "cache"], [])
+
 
 class Help(ProgramTest):
     COMMANDS = ("train", "tune", "compare", "validate", "rerun", "data info", "data convert",

@@ -7,10 +7,10 @@
 
 #include "command.hpp"
 #include "core/error.hpp"
+#include "core/input_file.hpp"
 #include "core/json_file.hpp"
 #include "core/logging.hpp"
 #include "core/text.hpp"
-#include "data/source.hpp"
 #include "experiment/tuning.hpp"
 #include "ranks.hpp"
 #include "result/validate.hpp"
@@ -200,8 +200,8 @@ void TrainSession::take_tuned(OptionSet& set) {
                       rate.place, tuned.place);
   }
   const nlohmann::json config = Training(options_, set, algorithm_, info_).record().config;
-  tuning_ =
-      tuning_of_run(tuning_of(read_tuning(tuned_)), config, FileBytes(tuned_).bytes(), tuned_);
+  tuning_ = tuning_of_run(tuning_of(read_tuning(tuned_)), config,
+                          read_text_file(tuned_, {.noun = "file"}, kMostJsonBytes), tuned_);
   set.set_json("learning_rate", tuning_["learning_rate"], tuned.source,
                fmt::format("{} {}", tuned.place, tuned_));
   if (!tuning_["differs"].empty()) {

@@ -33,19 +33,6 @@ void append_name(std::string& block, const std::string& name) {
   block += name;
 }
 
-class Hash {
- public:
-  Hash() : state_(XXH3_createState(), XXH3_freeState) {
-    HETSGD_CHECK(state_ != nullptr);
-    XXH3_64bits_reset(state_.get());
-  }
-  void add(std::string_view bytes) { XXH3_64bits_update(state_.get(), bytes.data(), bytes.size()); }
-  std::uint64_t value() const { return XXH3_64bits_digest(state_.get()); }
-
- private:
-  std::unique_ptr<XXH3_state_t, XXH_errorcode (*)(XXH3_state_t*)> state_;
-};
-
 // The payload's pieces in file order, each with its padding. The first kLabels are the head.
 struct Payload {
   Payload(const Dataset& data, std::string names_block) : names(std::move(names_block)) {
@@ -104,12 +91,30 @@ std::uint32_t row_sum(const Dataset& data, std::uint64_t row) {
   return static_cast<std::uint32_t>(XXH3_64bits_withSeed(values.data(), values.size_bytes(), sum));
 }
 
-BinaryHeader read_header(std::string_view bytes, const std::string& path) {
+namespace {
+
+void check_sizes(const BinaryHeader& header, std::uint64_t payload, const std::string& path) {
+  const auto padded = [](std::uint64_t size) { return size + padding(size); };
+  bool fits = header.rows < payload && header.features < payload && header.labels < payload &&
+              header.payload_bytes == payload;
+  fits = fits && padded(header.name_bytes) + 2 * padded((header.rows + 1) * 8) +
+                         padded(header.rows * 4) + padded(header.labels * 4) +
+                         2 * padded(header.features * 4) ==
+                     payload;
+  if (!fits) {
+    throw data_error("{}: cut off or grown: {} bytes of payload, the header promises {}", path,
+                     payload, header.payload_bytes);
+  }
+}
+
+}  // namespace
+
+BinaryHeader read_header(const ByteSource& file, const std::string& path) {
   BinaryHeader header;
-  if (bytes.size() < sizeof header || !is_binary_dataset(bytes)) {
+  if (file.size() < sizeof header || !is_binary_dataset(file)) {
     throw data_error("{}: not a converted data file: its header is missing or cut off", path);
   }
-  std::memcpy(&header, bytes.data(), sizeof header);
+  file.read(0, {reinterpret_cast<char*>(&header), sizeof header});
   if (header.version != kBinaryVersion || header.header_bytes != sizeof header) {
     throw with_hint(data_error("{}: format version {}, this program reads version {}", path,
                                header.version, kBinaryVersion),
@@ -119,39 +124,44 @@ BinaryHeader read_header(std::string_view bytes, const std::string& path) {
     throw data_error("{}: the header's checksum is wrong: found {:016x}, expected {:016x}", path,
                      header_hash(header), header.header_hash);
   }
+  check_sizes(header, file.size() - sizeof header, path);
   return header;
 }
 
-void check_sizes(const BinaryHeader& header, std::string_view payload, const std::string& path) {
-  const std::uint64_t limit = payload.size();
-  const auto padded = [](std::uint64_t size) { return size + padding(size); };
-  bool fits = header.rows < limit && header.features < limit && header.labels < limit &&
-              header.payload_bytes == limit;
-  fits = fits && padded(header.name_bytes) + 2 * padded((header.rows + 1) * 8) +
-                         padded(header.rows * 4) + padded(header.labels * 4) +
-                         2 * padded(header.features * 4) ==
-                     limit;
-  if (!fits) {
-    throw data_error("{}: cut off or grown: {} bytes of payload, the header promises {}", path,
-                     limit, header.payload_bytes);
+void PayloadReader::take(std::span<char> to) {
+  constexpr std::size_t kSummed = std::size_t{1} << 19;  // still in the cache when it is summed
+  const std::size_t size = to.size();
+  for (; !to.empty(); to = to.subspan(std::min(kSummed, to.size()))) {
+    const std::span<char> piece = to.first(std::min(kSummed, to.size()));
+    file_.read(place_, piece);
+    sum_.add({piece.data(), piece.size()});
+    place_ += piece.size();
   }
+  std::array<char, 8> pad{};
+  const std::span<char> rest(pad.data(), padding(size));
+  file_.read(place_, rest);
+  sum_.add({rest.data(), rest.size()});
+  place_ += rest.size();
 }
 
-void check_sum(std::string_view bytes, std::uint64_t expected, const char* what,
+void PayloadReader::skip(std::uint64_t size) {
+  std::vector<char> bytes(size);
+  take(bytes);
+}
+
+void check_sum(std::uint64_t found, std::uint64_t expected, const char* what,
                const std::string& path) {
-  if (const std::uint64_t found = content_hash(bytes); found != expected) {
-    throw data_error("{}: the {}'s checksum is wrong: found {:016x}, expected {:016x}", path, what,
-                     found, expected);
-  }
+  if (found == expected) return;
+  throw data_error("{}: the {}'s checksum is wrong: found {:016x}, expected {:016x}", path, what,
+                   found, expected);
 }
 
-void read_description(const BinaryHeader& header, PayloadReader& reader, DecodedBinary& result,
+void read_description(const BinaryHeader& header, std::string_view block, DecodedBinary& result,
                       const std::string& path) {
   result.key = header.key;
   Dataset& data = result.parsed.data;
   LoadReport& report = result.parsed.report;
-  std::vector<std::string> names =
-      read_names(reader.take(header.name_bytes), std::uint64_t{header.label_names} + 1, path);
+  std::vector<std::string> names = read_names(block, std::uint64_t{header.label_names} + 1, path);
   data.name = std::move(names.front());
   names.erase(names.begin());
   report.label_names = std::move(names);
@@ -178,7 +188,12 @@ void require_valid(const Dataset& data, const std::string& path) {
   }
 }
 
-bool is_binary_dataset(std::string_view bytes) { return bytes.starts_with(kBinaryMagic); }
+bool is_binary_dataset(const ByteSource& file) {
+  std::array<char, kBinaryMagic.size()> magic{};
+  if (file.size() < magic.size()) return false;
+  file.read(0, magic);
+  return std::string_view(magic.data(), magic.size()) == kBinaryMagic;
+}
 
 void encode_binary(const Dataset& data, const LoadReport& report, std::uint64_t key,
                    const std::function<void(std::string_view)>& write) {
@@ -206,7 +221,7 @@ void encode_binary(const Dataset& data, const LoadReport& report, std::uint64_t 
   header.index_base = static_cast<std::uint8_t>(report.index_base);
 
   const Payload payload(data, std::move(names));
-  Hash whole, head, labels;
+  RunningHash whole, head, labels;
   payload.visit([&](std::size_t piece, std::string_view bytes) {
     whole.add(bytes);
     if (piece < Payload::kLabels) head.add(bytes);
@@ -222,21 +237,22 @@ void encode_binary(const Dataset& data, const LoadReport& report, std::uint64_t 
   payload.visit([&](std::size_t, std::string_view bytes) { write(bytes); });
 }
 
-DecodedBinary decode_binary(std::string_view bytes, const std::string& path) {
-  const BinaryHeader header = read_header(bytes, path);
-  const std::string_view payload = bytes.substr(sizeof header);
-  check_sizes(header, payload, path);
-  check_sum(payload, header.payload_hash, "payload", path);
+DecodedBinary decode_binary(const ByteSource& file, const std::string& path) {
+  const BinaryHeader header = read_header(file, path);
+  require_memory(static_cast<double>(header.payload_bytes), path, "the data set");
   DecodedBinary result;
-  PayloadReader reader(payload);
-  read_description(header, reader, result, path);
   Dataset& data = result.parsed.data;
+  PayloadReader reader(file);
+  std::vector<char> names;
+  reader.take_into(names, header.name_bytes);
   reader.take_into(data.feature_begin, header.rows + 1);
   reader.take_into(data.label_begin, header.rows + 1);
-  reader.take(header.rows * sizeof(std::uint32_t));  // the sums of rows: the payload's says more
+  reader.skip(header.rows * sizeof(std::uint32_t));  // the sums of rows: the payload's says more
   reader.take_into(data.label_index, header.labels);
   reader.take_into(data.feature_index, header.features);
   reader.take_into(data.feature_value, header.features);
+  check_sum(reader.sum(), header.payload_hash, "payload", path);
+  read_description(header, {names.data(), names.size()}, result, path);
   require_valid(data, path);
   return result;
 }

@@ -15,6 +15,7 @@
 #include <string_view>
 #include <vector>
 
+#include "data/source.hpp"
 #include "data/text_parser.hpp"
 
 namespace hetsgd {
@@ -22,7 +23,8 @@ namespace hetsgd {
 inline constexpr std::string_view kBinaryMagic = "HSGDDATA";
 inline constexpr std::uint32_t kBinaryVersion = 2;
 
-bool is_binary_dataset(std::string_view bytes);
+// By the first bytes.
+bool is_binary_dataset(const ByteSource& file);
 
 // Calls `write` for the pieces of the file, in order. `key` is free for the caller (the cache's
 // key).
@@ -35,13 +37,14 @@ struct DecodedBinary {
 };
 
 // Reads what encode_binary() wrote. Throws Error(data) naming `path` for other versions, damage of
-// any kind (sizes, sums) and content that is no valid data set.
-DecodedBinary decode_binary(std::string_view bytes, const std::string& path);
+// any kind (sizes, sums) and content that is no valid data set. Reads every byte once, and checks
+// the sums of what it has read, so that a file may change at any time.
+DecodedBinary decode_binary(const ByteSource& file, const std::string& path);
 
 // The same of some rows only (never of RowChoice::rows empty), with `whole` set. Touches the names,
 // row starts and row sums, the labels if `choice` needs them, and these rows in file order. The
 // report is that of the whole.
-DecodedBinary decode_binary_rows(std::string_view bytes, const std::string& path,
+DecodedBinary decode_binary_rows(const ByteSource& file, const std::string& path,
                                  const RowChoice& choice);
 
 }  // namespace hetsgd

@@ -3,13 +3,15 @@
 
 #include <array>
 #include <cstdint>
-#include <cstring>
+#include <span>
 #include <string>
 #include <string_view>
 #include <type_traits>
 #include <vector>
 
 #include "data/binary.hpp"
+#include "data/huge_pages.hpp"
+#include "data/source.hpp"
 
 namespace hetsgd {
 
@@ -46,36 +48,39 @@ inline std::size_t padding(std::size_t size) { return (8 - size % 8) % 8; }
 // Of a row's labels, feature indices and values.
 std::uint32_t row_sum(const Dataset& data, std::uint64_t row);
 
-// Takes pieces off the front of the payload; the sizes were checked before.
+// Takes pieces off the front of the payload, with their sum; the sizes were checked before.
 class PayloadReader {
  public:
-  explicit PayloadReader(std::string_view payload) : rest_(payload) {}
+  explicit PayloadReader(const ByteSource& file) : file_(file) {}
 
-  std::string_view take(std::size_t size) {
-    const std::string_view piece = rest_.substr(0, size);
-    rest_.remove_prefix(size + padding(size));
-    return piece;
-  }
-
+  // Into `to`, with the padding that follows.
+  void take(std::span<char> to);
   template <class T>
   void take_into(std::vector<T>& values, std::uint64_t count) {
-    values.resize(count);
-    const std::string_view piece = take(count * sizeof(T));
-    if (count > 0) std::memcpy(values.data(), piece.data(), piece.size());
+    resize_on_huge_pages(values, count);
+    take({reinterpret_cast<char*>(values.data()), count * sizeof(T)});
   }
+  // Passes over a piece: its bytes count for the sum.
+  void skip(std::uint64_t size);
+  // Of all that was taken so far.
+  std::uint64_t sum() const { return sum_.value(); }
+  std::uint64_t place() const { return place_; }  // in the file, of the next piece
+  // From here on the sum is of what comes.
+  void restart_sum() { sum_ = {}; }
 
  private:
-  std::string_view rest_;
+  const ByteSource& file_;
+  std::uint64_t place_ = sizeof(BinaryHeader);
+  RunningHash sum_;
 };
 
 // Error(data) for other versions and a damaged header.
-BinaryHeader read_header(std::string_view bytes, const std::string& path);
 // Guards against counts that do not fit the file, before anything is allocated by them.
-void check_sizes(const BinaryHeader& header, std::string_view payload, const std::string& path);
-void check_sum(std::string_view bytes, std::uint64_t expected, const char* what,
+BinaryHeader read_header(const ByteSource& file, const std::string& path);
+void check_sum(std::uint64_t found, std::uint64_t expected, const char* what,
                const std::string& path);
-// All but the rows: takes the names off `reader`.
-void read_description(const BinaryHeader& header, PayloadReader& reader, DecodedBinary& result,
+// All but the rows. `names`: the block of names.
+void read_description(const BinaryHeader& header, std::string_view names, DecodedBinary& result,
                       const std::string& path);
 void require_valid(const Dataset& data, const std::string& path);
 

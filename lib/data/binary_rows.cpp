@@ -9,58 +9,74 @@ namespace hetsgd {
 
 namespace {
 
-// Numbers of the file where they lie, aligned or not.
+// One column of the file, of which parts are read in the order of the file: what lies close
+// together comes with one call of the system.
 template <class T>
 class Column {
  public:
-  explicit Column(std::string_view bytes) : bytes_(bytes) {}
+  Column(const ByteSource& file, std::uint64_t place, std::uint64_t count)
+      : file_(file), place_(place), bytes_(count * sizeof(T)) {}
 
-  T operator[](std::uint64_t i) const {
-    T value;
-    std::memcpy(&value, bytes_.data() + i * sizeof(T), sizeof value);
-    return value;
+  void copy(std::uint64_t begin, std::uint64_t end, T* to) {
+    if (end == begin) return;
+    const std::uint64_t first = begin * sizeof(T), size = (end - begin) * sizeof(T);
+    if (first < window_begin_ || first + size > window_begin_ + window_.size()) {
+      window_begin_ = first;
+      window_.resize(std::min(bytes_ - first, std::max(size, kWindow)));
+      file_.read(place_ + first, window_);
+    }
+    std::memcpy(to, window_.data() + (first - window_begin_), size);
   }
-  void copy(std::uint64_t begin, std::uint64_t end, T* to) const {
-    if (end > begin) std::memcpy(to, bytes_.data() + begin * sizeof(T), (end - begin) * sizeof(T));
-  }
-  std::uint64_t size() const { return bytes_.size() / sizeof(T); }
 
  private:
-  std::string_view bytes_;
+  static constexpr std::uint64_t kWindow = std::uint64_t{1} << 16;
+
+  const ByteSource& file_;
+  std::uint64_t place_, bytes_;  // in the file; of the column
+  std::uint64_t window_begin_ = 0;
+  std::vector<char> window_;
 };
 
-// The payload of a file of which only some rows are read.
+std::uint64_t with_padding(std::uint64_t size) { return size + padding(size); }
+
+// What is read of a file of which only some rows are wanted: the head, and the columns by place.
 struct FileRows {
-  FileRows(const BinaryHeader& header, PayloadReader& reader)
-      : feature_begin(reader.take((header.rows + 1) * 8)),
-        label_begin(reader.take((header.rows + 1) * 8)),
-        row_sums(reader.take(header.rows * 4)),
-        label_index(reader.take(header.labels * 4)),
-        feature_index(reader.take(header.features * 4)),
-        feature_value(reader.take(header.features * 4)) {}
+  FileRows(const ByteSource& file, const BinaryHeader& header, PayloadReader& reader)
+      : label_index(file, place_after(header, reader), header.labels),
+        feature_index(file, reader.place() + with_padding(header.labels * 4), header.features),
+        feature_value(
+            file,
+            reader.place() + with_padding(header.labels * 4) + with_padding(header.features * 4),
+            header.features) {}
 
   std::uint64_t rows() const { return row_sums.size(); }
 
-  Column<std::uint64_t> feature_begin, label_begin;
-  Column<std::uint32_t> row_sums;
+  std::vector<char> names;
+  std::vector<std::uint64_t> feature_begin, label_begin;
+  std::vector<std::uint32_t> row_sums;
   Column<Index> label_index, feature_index;
   Column<float> feature_value;
+
+ private:
+  // Takes the head off, which ends where the labels begin.
+  std::uint64_t place_after(const BinaryHeader& header, PayloadReader& reader) {
+    reader.take_into(names, header.name_bytes);
+    reader.take_into(feature_begin, header.rows + 1);
+    reader.take_into(label_begin, header.rows + 1);
+    reader.take_into(row_sums, header.rows);
+    return reader.place();
+  }
 };
 
-void check_starts(const Column<std::uint64_t>& begin, std::uint64_t entries, const char* what,
+void check_starts(const std::vector<std::uint64_t>& begin, std::uint64_t entries, const char* what,
                   const std::string& path) {
-  bool tile = begin[0] == 0 && begin[begin.size() - 1] == entries;
-  for (std::uint64_t row = 0; tile && row + 1 < begin.size(); ++row) {
-    tile = begin[row] <= begin[row + 1];
-  }
-  if (!tile) {
-    throw data_error("{}: not a valid data set: the rows' {} do not tile the {} entries", path,
-                     what, entries);
-  }
+  if (begin.front() == 0 && begin.back() == entries && std::ranges::is_sorted(begin)) return;
+  throw data_error("{}: not a valid data set: the rows' {} do not tile the {} entries", path, what,
+                   entries);
 }
 
 // Copies the rows with their sums checked, in the order of the file, which disks and pages like.
-void copy_rows(const FileRows& file, std::span<const Index> rows, Dataset& data,
+void copy_rows(FileRows& file, std::span<const Index> rows, Dataset& data,
                const std::string& path) {
   std::vector<std::size_t> order(rows.size());
   for (std::size_t i = 0; i < rows.size(); ++i) {
@@ -90,17 +106,17 @@ void copy_rows(const FileRows& file, std::span<const Index> rows, Dataset& data,
   }
 }
 
-// The data set as RowChoice::rows gets it. `labels`: its bytes with their padding.
-Dataset read_outline(const BinaryHeader& header, const FileRows& file, std::string_view labels,
+// The data set as RowChoice::rows gets it. `reader` stands before the labels.
+Dataset read_outline(const BinaryHeader& header, const FileRows& file, PayloadReader& reader,
                      const Dataset& description, bool needs_labels, const std::string& path) {
   Dataset outline = description;
   outline.feature_begin.assign(header.rows + 1, 0);
   outline.label_begin.assign(header.rows + 1, 0);
   if (needs_labels) {
-    check_sum(labels, header.label_hash, "labels", path);
-    file.label_begin.copy(0, header.rows + 1, outline.label_begin.data());
-    outline.label_index.resize(header.labels);
-    file.label_index.copy(0, header.labels, outline.label_index.data());
+    reader.restart_sum();
+    reader.take_into(outline.label_index, header.labels);
+    check_sum(reader.sum(), header.label_hash, "labels", path);
+    outline.label_begin = file.label_begin;
   }
   require_valid(outline, path);
   return outline;
@@ -108,26 +124,20 @@ Dataset read_outline(const BinaryHeader& header, const FileRows& file, std::stri
 
 }  // namespace
 
-DecodedBinary decode_binary_rows(std::string_view bytes, const std::string& path,
+DecodedBinary decode_binary_rows(const ByteSource& source, const std::string& path,
                                  const RowChoice& choice) {
-  const BinaryHeader header = read_header(bytes, path);
-  const std::string_view payload = bytes.substr(sizeof header);
-  check_sizes(header, payload, path);
-  const auto padded = [](std::uint64_t size) { return size + padding(size); };
-  const std::uint64_t head =
-      padded(header.name_bytes) + 2 * (header.rows + 1) * 8 + padded(header.rows * 4);
-  check_sum(payload.substr(0, head), header.head_hash, "head", path);
+  const BinaryHeader header = read_header(source, path);
   DecodedBinary result;
-  PayloadReader reader(payload);
-  read_description(header, reader, result, path);
-  const FileRows file(header, reader);
+  PayloadReader reader(source);
+  FileRows file(source, header, reader);
+  check_sum(reader.sum(), header.head_hash, "head", path);
+  read_description(header, {file.names.data(), file.names.size()}, result, path);
   check_starts(file.feature_begin, header.features, "features", path);
   check_starts(file.label_begin, header.labels, "labels", path);
 
   Dataset& data = result.parsed.data;
   const std::vector<Index> rows =
-      choice.rows(read_outline(header, file, payload.substr(head, padded(header.labels * 4)), data,
-                               choice.needs_labels, path));
+      choice.rows(read_outline(header, file, reader, data, choice.needs_labels, path));
   copy_rows(file, rows, data, path);
   data.whole = {.rows = header.rows, .nonzeros = header.features, .labels = header.labels};
   require_valid(data, path);

@@ -16,24 +16,28 @@
 
 namespace hetsgd {
 
-CacheEntry::CacheEntry(const std::string& directory, std::string_view source,
-                       const LoadOptions& options)
-    : directory_(directory), source_hash_(content_hash(source)) {
+CacheEntry::CacheEntry(const std::string& directory, std::uint64_t source_hash,
+                       std::uint64_t source_bytes, const LoadOptions& options)
+    : directory_(directory), source_hash_(source_hash) {
   const std::string key = fmt::format("{} {:016x} {} format {} base {} task {}", kBinaryVersion,
-                                      source_hash_, source.size(), static_cast<int>(options.format),
+                                      source_hash_, source_bytes, static_cast<int>(options.format),
                                       static_cast<int>(options.index_base),
                                       options.task ? static_cast<int>(*options.task) : -1);
   key_ = content_hash(key);
-  if (!directory_.empty()) path_ = fmt::format("{}/{:016x}.hsgd", directory_, key_);
+  path_ = fmt::format("{}/{:016x}.hsgd", directory_, key_);
 }
 
 std::optional<ParsedData> CacheEntry::read(const RowChoice& choice) {
   std::error_code ignored;
-  if (path_.empty() || !std::filesystem::exists(path_, ignored)) return std::nullopt;
+  if (!std::filesystem::exists(path_, ignored)) return std::nullopt;
+  if (!std::filesystem::is_regular_file(path_, ignored)) {
+    note_ = fmt::format("damaged cache rebuilt: {}: is no file", path_);
+    return std::nullopt;
+  }
   try {
-    const FileBytes file(path_, choice.rows ? FileBytes::Wanted::parts : FileBytes::Wanted::all);
-    DecodedBinary decoded = choice.rows ? decode_binary_rows(file.bytes(), path_, choice)
-                                        : decode_binary(file.bytes(), path_);
+    const DataFile file(path_, {.noun = "cached data file"});
+    DecodedBinary decoded =
+        choice.rows ? decode_binary_rows(file, path_, choice) : decode_binary(file, path_);
     if (decoded.key == key_ && decoded.parsed.data.content_hash == source_hash_) {
       return std::move(decoded.parsed);
     }
@@ -46,7 +50,6 @@ std::optional<ParsedData> CacheEntry::read(const RowChoice& choice) {
 }
 
 CacheEntry::Lock::Lock(const CacheEntry& entry) : path_(fmt::format("{}.lock", entry.path_)) {
-  if (entry.path_.empty()) return;
   std::error_code ignored;
   std::filesystem::create_directories(entry.directory_, ignored);
   while (true) {
@@ -72,9 +75,11 @@ CacheEntry::Lock::~Lock() {
 }
 
 void CacheEntry::write(const ParsedData& parsed) {
-  if (path_.empty()) return;
   try {
     std::filesystem::create_directories(directory_);
+    if (std::filesystem::exists(path_) && !std::filesystem::is_regular_file(path_)) {
+      std::filesystem::remove(path_);
+    }
     OutputFile file(path_);
     encode_binary(parsed.data, parsed.report, key_,
                   [&](std::string_view piece) { file.write(piece); });

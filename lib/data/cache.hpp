@@ -14,8 +14,9 @@ namespace hetsgd {
 // what parsing gives (format, index base, task) and of the binary format's version.
 class CacheEntry {
  public:
-  // `directory` empty: no cache. `source` are the bytes of the file as they lie on disk.
-  CacheEntry(const std::string& directory, std::string_view source, const LoadOptions& options);
+  // `source_hash`, `source_bytes`: of the file as it lies on disk.
+  CacheEntry(const std::string& directory, std::uint64_t source_hash, std::uint64_t source_bytes,
+             const LoadOptions& options);
 
   // The cached data, or nothing; note() then says why if a file was there. With a choice: these
   // rows alone (decode_binary_rows).
@@ -36,11 +37,12 @@ class CacheEntry {
     int file_ = -1;
   };
 
-  // Writes the data under the key, creating the directory; on failure note() says why.
+  // Writes the data under the key, creating the directory; on failure note() says why. What lies
+  // there and is no file (a pipe, a device) is removed: nobody could read it back.
   void write(const ParsedData& parsed);
 
   const std::string& note() const { return note_; }
-  const std::string& path() const { return path_; }  // empty: no cache
+  const std::string& path() const { return path_; }
   std::uint64_t source_hash() const { return source_hash_; }
 
  private:

@@ -27,8 +27,12 @@ unsigned feed(std::size_t left) {
   return static_cast<unsigned>(std::min<std::size_t>(left, std::numeric_limits<int>::max()));
 }
 
-// Makes room for one more block and returns its place; the caller cuts off what it did not fill.
-char* grow(std::string& text) {
+// Makes room for one more block and returns its place; the caller cuts off what it did not fill. A
+// few compressed bytes may stand for more than there is memory.
+char* grow(std::string& text, const std::string& path) {
+  if (text.size() + kBlock > text.capacity()) {
+    require_memory(3.0 * static_cast<double>(text.capacity()), path, "the decompressed text");
+  }
   text.resize(text.size() + kBlock);
   return text.data() + text.size() - kBlock;
 }
@@ -43,7 +47,7 @@ std::string decompress_gzip(std::string_view bytes, const std::string& path) {
     stream.next_in = reinterpret_cast<Bytef*>(const_cast<char*>(bytes.data() + used));
     stream.avail_in = feed(bytes.size() - used);
     const unsigned offered = stream.avail_in;
-    stream.next_out = reinterpret_cast<Bytef*>(grow(text));
+    stream.next_out = reinterpret_cast<Bytef*>(grow(text, path));
     stream.avail_out = kBlock;
     const int status = inflate(&stream, Z_NO_FLUSH);
     used += offered - stream.avail_in;
@@ -72,7 +76,7 @@ std::string decompress_bzip2(std::string_view bytes, const std::string& path) {
       stream.next_in = const_cast<char*>(bytes.data() + used);
       stream.avail_in = feed(bytes.size() - used);
       const unsigned offered = stream.avail_in;
-      stream.next_out = grow(text);
+      stream.next_out = grow(text, path);
       stream.avail_out = kBlock;
       status = BZ2_bzDecompress(&stream);
       used += offered - stream.avail_in;
@@ -96,7 +100,7 @@ std::string decompress_zstd(std::string_view bytes, const std::string& path) {
   std::string text;
   ZSTD_inBuffer in{bytes.data(), bytes.size(), 0};
   while (true) {
-    ZSTD_outBuffer out{grow(text), kBlock, 0};
+    ZSTD_outBuffer out{grow(text, path), kBlock, 0};
     const std::size_t more = ZSTD_decompressStream(context.get(), &out, &in);
     text.resize(text.size() - (kBlock - out.pos));
     if (ZSTD_isError(more) != 0) fail_stream(path, "zstd", in.pos, ZSTD_getErrorName(more));

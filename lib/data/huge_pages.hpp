@@ -11,16 +11,21 @@
 
 namespace hetsgd {
 
-// As values.resize(count), but asks for large pages before the memory is touched. A wish: where the
-// system has none to give, nothing changes.
+// Asks for large pages before the memory is touched. A wish: where the system has none to give,
+// nothing changes.
+inline void advise_huge_pages(void* memory, std::size_t bytes) {
+  constexpr std::uintptr_t kHugePage = std::uintptr_t{2} << 20;
+  const auto begin = reinterpret_cast<std::uintptr_t>(memory);
+  const std::uintptr_t first = (begin + kHugePage - 1) & ~(kHugePage - 1);
+  const std::uintptr_t last = (begin + bytes) & ~(kHugePage - 1);
+  if (first < last) madvise(reinterpret_cast<void*>(first), last - first, MADV_HUGEPAGE);
+}
+
+// As values.resize(count), on large pages.
 template <class T>
 void resize_on_huge_pages(std::vector<T>& values, std::size_t count) {
-  constexpr std::uintptr_t kHugePage = std::uintptr_t{2} << 20;
   values.reserve(count);
-  const auto begin = reinterpret_cast<std::uintptr_t>(values.data());
-  const std::uintptr_t first = (begin + kHugePage - 1) & ~(kHugePage - 1);
-  const std::uintptr_t last = (begin + count * sizeof(T)) & ~(kHugePage - 1);
-  if (first < last) madvise(reinterpret_cast<void*>(first), last - first, MADV_HUGEPAGE);
+  advise_huge_pages(values.data(), count * sizeof(T));
   values.resize(count);
 }
 

@@ -26,8 +26,8 @@ std::string environment(const char* name) {
   return value == nullptr ? "" : value;
 }
 
-ParsedData parse_source(std::string_view source, const std::string& path,
-                        const LoadOptions& options) {
+ParsedData parse_file(DataFile& file, const std::string& path, const LoadOptions& options) {
+  const std::string_view source = file.whole(options.threads);
   const Compression compression = detect_compression(source);
   if (compression == Compression::none) return parse_text_alone(source, path, options);
   return parse_text_alone(decompress(source, compression, path), path, options);
@@ -37,13 +37,20 @@ const RowChoice& choice_of(const LoadOptions& options) {
   return options.part == DataPart::train ? options.train_rows : options.test_rows;
 }
 
-ParsedData load_text(std::string_view source, const std::string& path, const LoadOptions& options) {
+ParsedData load_text(DataFile& file, const std::string& path, const LoadOptions& options) {
   std::string directory;
   if (options.cache == CacheMode::use) {
     directory =
         options.cache_directory.empty() ? default_cache_directory() : options.cache_directory;
   }
-  CacheEntry cache(directory, source, options);
+  if (directory.empty()) {
+    ParsedData parsed = parse_file(file, path, options);
+    parsed.data.content_hash = file.hash();
+    return parsed;
+  }
+  // Another process may have read it already, but none where it can never fit.
+  require_memory(static_cast<double>(file.size()), path, "the text", MemoryLimit::total);
+  CacheEntry cache(directory, file.hash(), file.size(), options);
   std::optional<CacheEntry::Lock> building;
   for (const bool alone : {false, true}) {
     if (alone) building.emplace(cache);
@@ -52,7 +59,7 @@ ParsedData load_text(std::string_view source, const std::string& path, const Loa
       return std::move(*cached);
     }
   }
-  ParsedData parsed = parse_source(source, path, options);
+  ParsedData parsed = parse_file(file, path, options);
   parsed.data.content_hash = cache.source_hash();
   // A test file alone may have no label or no feature at all; such data are not worth keeping.
   if (parsed.data.feature_count > 0 && parsed.data.label_count > 0) cache.write(parsed);
@@ -62,21 +69,20 @@ ParsedData load_text(std::string_view source, const std::string& path, const Loa
 
 ParsedData load_file(const std::string& path, const LoadOptions& options) {
   const RowChoice& choice = choice_of(options);
-  const FileBytes file(path, choice.rows ? FileBytes::Wanted::parts : FileBytes::Wanted::all);
+  DataFile file(path);
   ParsedData parsed;
-  if (is_binary_dataset(file.bytes())) {
+  if (is_binary_dataset(file)) {
     try {
-      parsed = (choice.rows ? decode_binary_rows(file.bytes(), path, choice)
-                            : decode_binary(file.bytes(), path))
-                   .parsed;
+      parsed =
+          (choice.rows ? decode_binary_rows(file, path, choice) : decode_binary(file, path)).parsed;
     } catch (const Error& error) {
       throw with_hint(error, error.hint().empty() ? "convert the source file again" : error.hint());
     }
     parsed.report.format = DataFormat::hsgd;
   } else {
-    parsed = load_text(file.bytes(), path, options);
+    parsed = load_text(file, path, options);
   }
-  parsed.report.file_bytes = file.bytes().size();
+  parsed.report.file_bytes = file.size();
   return parsed;
 }
 

@@ -1,82 +1,131 @@
 #include "data/source.hpp"
 
-#include <fcntl.h>
 #include <sys/mman.h>
-#include <sys/stat.h>
-#include <unistd.h>
 #include <xxhash.h>
 
-#include <cerrno>
+#include <algorithm>
 #include <cstring>
 
 #include "core/error.hpp"
+#include "core/memory.hpp"
+#include "core/text.hpp"
+#include "data/huge_pages.hpp"
+#include "data/parallel.hpp"
 
 namespace hetsgd {
 
 namespace {
 
-[[noreturn]] void fail_to_open(const std::string& path, int error) {
-  const char* hint = error == ENOENT   ? "check the path; generated data is 'generate:tiny'"
-                     : error == EACCES ? "check the file's permissions"
-                                       : "";
-  throw with_hint(data_error("{}: cannot open the data file: {}", path, std::strerror(error)),
-                  hint);
-}
+// A piece that stays in the processor's cache until it is hashed.
+constexpr std::size_t kPiece = std::size_t{1} << 19;
+// A piece that keeps a thread busy.
+constexpr std::size_t kShare = std::size_t{1} << 22;
+// Needs below this are not worth asking for the machine's memory.
+constexpr double kLittle = 64 << 20;
 
-struct Descriptor {
-  explicit Descriptor(const std::string& path) : number(open(path.c_str(), O_RDONLY | O_CLOEXEC)) {
-    if (number < 0) fail_to_open(path, errno);
-  }
-  ~Descriptor() { close(number); }
-  Descriptor(const Descriptor&) = delete;
-  Descriptor& operator=(const Descriptor&) = delete;
-  int number;
-};
+InputKind data_file() {
+  return {.noun = "data file",
+          .missing = "check the path; generated data is 'generate:tiny'",
+          .directory = "name one of the files in it"};
+}
 
 }  // namespace
 
-FileBytes::FileBytes(const std::string& path, Wanted wanted) {
-  const Descriptor file(path);
-  struct stat status {};
-  if (fstat(file.number, &status) != 0) fail_to_open(path, errno);
-  if (S_ISDIR(status.st_mode)) {
-    throw with_hint(data_error("{}: is a directory, expected a data file", path),
-                    "name one of the files in it");
-  }
-  if (S_ISREG(status.st_mode) && status.st_size > 0) {
-    const auto size = static_cast<std::size_t>(status.st_size);
-    void* const mapping = mmap(nullptr, size, PROT_READ, MAP_PRIVATE, file.number, 0);
-    if (mapping != MAP_FAILED) {
-      if (wanted == Wanted::all) madvise(mapping, size, MADV_WILLNEED);
-      mapping_ = mapping;
-      bytes_ = {static_cast<const char*>(mapping), size};
-      return;
-    }
-  }
-  read_all(file.number, path);
+void MemorySource::read(std::uint64_t offset, std::span<char> to) const {
+  HETSGD_CHECK_LE(offset, bytes_.size());
+  HETSGD_CHECK_LE(to.size(), bytes_.size() - offset);
+  if (!to.empty()) std::memcpy(to.data(), bytes_.data() + offset, to.size());
 }
 
-FileBytes::~FileBytes() {
-  if (mapping_ != nullptr) munmap(mapping_, bytes_.size());
+DataFile::DataFile(const std::string& path, InputKind kind)
+    : file_(path, kind.noun.empty() ? data_file() : std::move(kind)) {
+  if (!file_.has_size()) read_stream();
 }
 
-void FileBytes::read_all(int file, const std::string& path) {
+std::uint64_t DataFile::size() const { return file_.has_size() ? file_.size() : stream_.size(); }
+
+void DataFile::read(std::uint64_t offset, std::span<char> to) const {
+  if (file_.has_size()) return file_.read(offset, to);
+  MemorySource({stream_.data(), stream_.size()}).read(offset, to);
+}
+
+void DataFile::read_stream() {
   std::size_t size = 0;
   while (true) {
-    if (buffer_.size() - size < (std::size_t{1} << 16))
-      buffer_.resize(buffer_.size() * 2 + (1 << 17));
-    const ssize_t got = read(file, buffer_.data() + size, buffer_.size() - size);
+    if (stream_.size() - size < kPiece) {
+      require_memory(3.0 * static_cast<double>(stream_.size()), file_.path(), "the text");
+      stream_.resize(stream_.size() * 2 + kPiece);
+    }
+    const std::size_t got = file_.next(std::span(stream_).subspan(size));
+    size += got;
     if (got == 0) break;
-    if (got < 0 && errno == EINTR) continue;
-    if (got < 0) throw data_error("{}: cannot read the data file: {}", path, std::strerror(errno));
-    size += static_cast<std::size_t>(got);
   }
-  bytes_ = {buffer_.data(), size};
+  stream_.resize(size);
+}
+
+std::uint64_t DataFile::hash() {
+  if (hash_) return *hash_;
+  RunningHash hash;
+  std::vector<char> piece(kPiece);
+  for (std::uint64_t at = 0; at < size(); at += piece.size()) {
+    const std::span part(piece.data(), std::min<std::uint64_t>(kPiece, size() - at));
+    read(at, part);
+    hash.add({part.data(), part.size()});
+  }
+  hash_ = hash.value();
+  return *hash_;
+}
+
+std::string_view DataFile::whole(int threads) {
+  if (!file_.has_size()) return {stream_.data(), stream_.size()};
+  if (!whole_) {
+    require_memory(static_cast<double>(size()), file_.path(), "the text");
+    whole_ = std::make_unique_for_overwrite<char[]>(size());
+    advise_huge_pages(whole_.get(), size());
+    parallel_tasks(threads, (size() + kShare - 1) / kShare, [&](std::size_t i) {
+      const std::uint64_t at = i * kShare;
+      read(at, {whole_.get() + at, std::min<std::uint64_t>(kShare, size() - at)});
+    });
+    file_.check_unchanged();
+  }
+  const std::string_view bytes(whole_.get(), size());
+  // Times of change are coarse: what was hashed and what is used are compared themselves.
+  const std::uint64_t found = content_hash(bytes);
+  if (hash_.value_or(found) != found) {
+    throw with_hint(data_error("{}: the data file changed while it was read", file_.path()),
+                    "read it again when nobody writes to it");
+  }
+  hash_ = found;
+  return bytes;
+}
+
+void require_memory(double bytes, const std::string& path, std::string_view what,
+                    MemoryLimit limit) {
+  if (bytes < kLittle) return;
+  const MachineMemory memory = machine_memory();
+  const double most = limit == MemoryLimit::total ? memory.total_bytes : memory.available_bytes;
+  if (bytes <= most) return;
+  throw with_hint(data_error("{}: {} needs at least {} of memory, this machine has {}{}", path,
+                             what, format_bytes(bytes), format_bytes(most),
+                             limit == MemoryLimit::total ? "" : " left"),
+                  "use a machine with more memory, or a part of the file");
 }
 
 std::uint64_t content_hash(std::string_view bytes) {
   return XXH3_64bits(bytes.data(), bytes.size());
 }
+
+RunningHash::RunningHash()
+    : state_(XXH3_createState(), [](XXH3_state_t* state) { XXH3_freeState(state); }) {
+  HETSGD_CHECK(state_ != nullptr);
+  XXH3_64bits_reset(state_.get());
+}
+
+void RunningHash::add(std::string_view bytes) {
+  XXH3_64bits_update(state_.get(), bytes.data(), bytes.size());
+}
+
+std::uint64_t RunningHash::value() const { return XXH3_64bits_digest(state_.get()); }
 
 std::string file_name(const std::string& path) {
   const std::size_t slash = path.rfind('/');

@@ -1,36 +1,85 @@
-// The bytes of a file: mapped where possible, read otherwise, and decompressed when asked.
+// The bytes of a data file: read by place or as a whole into memory of our own, and decompressed
+// when asked.
 #pragma once
 
 #include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "core/input_file.hpp"
+
+struct XXH3_state_s;
+
 namespace hetsgd {
 
-// Owns the bytes of one file for as long as it lives. A regular file is mapped; a pipe, a device or
-// a file without a size is read to its end.
-class FileBytes {
+// Bytes that are read by place, each as often as a reader likes: nobody promises that they are the
+// same twice, so what is checked must be the copy that is used.
+class ByteSource {
  public:
-  enum class Wanted { all, parts };  // all: the system fetches the file ahead of us
-  // Throws Error(data) for a missing or unreadable file and for a directory.
-  explicit FileBytes(const std::string& path, Wanted wanted = Wanted::all);
-  ~FileBytes();
-  FileBytes(const FileBytes&) = delete;
-  FileBytes& operator=(const FileBytes&) = delete;
+  virtual ~ByteSource() = default;
+  virtual std::uint64_t size() const = 0;
+  // As many bytes as `to` holds. Throws Error(data) if they are not there (any more).
+  virtual void read(std::uint64_t offset, std::span<char> to) const = 0;
+};
 
-  std::string_view bytes() const { return bytes_; }
+// Bytes in memory, which must live on.
+class MemorySource final : public ByteSource {
+ public:
+  explicit MemorySource(std::string_view bytes) : bytes_(bytes) {}
+  std::uint64_t size() const override { return bytes_.size(); }
+  void read(std::uint64_t offset, std::span<char> to) const override;
 
  private:
-  void read_all(int file, const std::string& path);
-
   std::string_view bytes_;
-  void* mapping_ = nullptr;
-  std::vector<char> buffer_;
 };
+
+// One data file for as long as it lives; a pipe is read to its end at once. Throws Error(data) for
+// what is no file (core/input_file.hpp), for what does not fit into memory, and for a file that
+// changes meanwhile.
+class DataFile final : public ByteSource {
+ public:
+  explicit DataFile(const std::string& path, InputKind kind = {});
+
+  std::uint64_t size() const override;
+  void read(std::uint64_t offset, std::span<char> to) const override;
+  // XXH3-64 of all bytes, which it does not keep.
+  std::uint64_t hash();
+  // All bytes, read on up to `threads` threads (0: all cores); the same that hash() was of.
+  std::string_view whole(int threads);
+
+ private:
+  void read_stream();
+
+  InputFile file_;
+  std::optional<std::uint64_t> hash_;
+  std::vector<char> stream_;  // of what has no size
+  std::unique_ptr<char[]> whole_;
+};
+
+// Throws Error(data) if `bytes` are more than the machine has left, or more than it has at all.
+// `what` needs them: "the text".
+enum class MemoryLimit { available, total };
+void require_memory(double bytes, const std::string& path, std::string_view what,
+                    MemoryLimit limit = MemoryLimit::available);
 
 // XXH3-64 of the bytes.
 std::uint64_t content_hash(std::string_view bytes);
+
+// The same of bytes that come in pieces.
+class RunningHash {
+ public:
+  RunningHash();
+  void add(std::string_view bytes);
+  std::uint64_t value() const;  // of all so far
+
+ private:
+  std::unique_ptr<XXH3_state_s, void (*)(XXH3_state_s*)> state_;
+};
 
 // The last component of a path.
 std::string file_name(const std::string& path);

@@ -217,6 +217,27 @@ void parse_chunk(Chunk& chunk, const LineRules& rules, Dataset& data) {
                   error.hint);
 }
 
+// Touching new memory is half the work of filling it, so all threads do it.
+void make_room(const Marks& total, int threads, const std::string& path, Dataset& data) {
+  const std::uint64_t labels = total.newlines + total.commas;
+  require_memory(16.0 * static_cast<double>(total.newlines) +
+                     8.0 * static_cast<double>(total.colons) + 4.0 * static_cast<double>(labels),
+                 path, "the data set");
+  parallel_tasks(threads, 4, [&](std::size_t task) {
+    switch (task) {
+      case 0:
+        return resize_on_huge_pages(data.feature_index, total.colons);
+      case 1:
+        return resize_on_huge_pages(data.feature_value, total.colons);
+      case 2:
+        return resize_on_huge_pages(data.label_index, labels);
+      default:
+        resize_on_huge_pages(data.feature_begin, total.newlines + 1);
+        resize_on_huge_pages(data.label_begin, total.newlines + 1);
+    }
+  });
+}
+
 // Counts the entries of every chunk, gives it its places and parses it there.
 void parse_chunks(std::vector<Chunk>& chunks, const LineRules& rules,
                   std::uint64_t first_line_number, int threads, const std::string& path,
@@ -234,11 +255,7 @@ void parse_chunks(std::vector<Chunk>& chunks, const LineRules& rules,
     total.colons += chunk.marks.colons;
     total.commas += chunk.marks.commas;
   }
-  resize_on_huge_pages(data.feature_begin, total.newlines + 1);
-  resize_on_huge_pages(data.label_begin, total.newlines + 1);
-  resize_on_huge_pages(data.feature_index, total.colons);
-  resize_on_huge_pages(data.feature_value, total.colons);
-  resize_on_huge_pages(data.label_index, total.newlines + total.commas);
+  make_room(total, threads, path, data);
   std::atomic<std::size_t> first_bad{chunks.size()};
   parallel_tasks(threads, chunks.size(), [&](std::size_t c) {
     if (c > first_bad.load(std::memory_order_relaxed)) return;

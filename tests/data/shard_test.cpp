@@ -143,12 +143,12 @@ TEST_F(ShardTest, EveryDamagedByteIsFoundBySomebody) {
   // for may differ unseen.
   const RowChoice everything = shard_choice({.partition = Partition::label_sorted}, 0);
   const std::string good = read_file(binary_);
-  const Dataset expected = decode_binary_rows(good, "file", everything).parsed.data;
+  const Dataset expected = decode_binary_rows(MemorySource(good), "file", everything).parsed.data;
   for (std::size_t at = 0; at < good.size(); at += 97) {
     std::string bad = good;
     bad[at] = static_cast<char>(bad[at] ^ 0x10);
     try {
-      const Dataset found = decode_binary_rows(bad, "file", everything).parsed.data;
+      const Dataset found = decode_binary_rows(MemorySource(bad), "file", everything).parsed.data;
       expect_same_data(found, expected);
     } catch (const Error& error) {
       EXPECT_EQ(error.code(), ExitCode::data);

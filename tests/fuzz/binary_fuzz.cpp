@@ -45,10 +45,11 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* bytes, std::size_t siz
                                      },
                                  .needs_labels = size % 2 == 0};
     try {
-      hetsgd::require_valid(hetsgd::decode_binary_rows(file, "fuzz", some).parsed.data);
+      hetsgd::require_valid(
+          hetsgd::decode_binary_rows(hetsgd::MemorySource(file), "fuzz", some).parsed.data);
     } catch (const hetsgd::Error&) {
     }
-    hetsgd::require_valid(hetsgd::decode_binary(file, "fuzz").parsed.data);
+    hetsgd::require_valid(hetsgd::decode_binary(hetsgd::MemorySource(file), "fuzz").parsed.data);
   } catch (const hetsgd::Error&) {
   }
   return 0;

@@ -1,13 +1,71 @@
 #include "linalg/cpu/cores.hpp"
 
+#include <sched.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
 #include <system_error>
+#include <vector>
 
 #include "core/error.hpp"
 
 namespace hetsgd::cpu {
 
-Cores::Cores(int count) {
+namespace {
+
+// Threads of all devices with several cores that are alive, and cores of this machine that are on.
+std::atomic<long> threads_of_devices{0};
+const long cores_of_machine = ::sysconf(_SC_NPROCESSORS_ONLN);
+
+// The cores that the calling thread may run on; 1 where the system does not say.
+int usable_cores() {
+  constexpr int kMost = 8192;
+  std::vector<std::uint8_t> mask(CPU_ALLOC_SIZE(kMost));
+  auto* const set = reinterpret_cast<cpu_set_t*>(mask.data());
+  if (::sched_getaffinity(0, mask.size(), set) != 0) return 1;
+  return CPU_COUNT_S(mask.size(), set);
+}
+
+std::int64_t now_ns() {
+  return std::chrono::steady_clock::now().time_since_epoch() / std::chrono::nanoseconds(1);
+}
+
+// Tells the core that this is a loop that waits.
+void relax() {
+#if defined(__x86_64__)
+  __builtin_ia32_pause();
+#elif defined(__aarch64__)
+  asm volatile("yield");
+#endif
+}
+
+}  // namespace
+
+std::uint32_t SpinningWait::operator()(const std::atomic<std::uint32_t>& value, std::uint32_t old,
+                                       bool spin) {
+  constexpr int kLooks = 16;  // between two looks at the clock
+  if (spin) {
+    const std::int64_t end = now_ns() + budget_ns_;
+    do {
+      for (int look = 0; look < kLooks; ++look) {
+        const std::uint32_t found = value.load(std::memory_order_acquire);
+        if (found != old) {
+          budget_ns_ = std::min(kLongestNs, 2 * budget_ns_);
+          return found;
+        }
+        relax();
+      }
+    } while (now_ns() < end);
+    budget_ns_ = std::max(kShortestNs, budget_ns_ / 2);
+  }
+  value.wait(old, std::memory_order_acquire);
+  return value.load(std::memory_order_acquire);
+}
+
+Cores::Cores(int count) : enough_cores_(count > 1 && count <= usable_cores()) {
   const auto helpers = static_cast<std::size_t>(count) - 1;
+  if (helpers > 0) threads_of_devices += count;
   helpers_.reserve(helpers);
   try {
     for (std::size_t part = 1; part <= helpers; ++part) {
@@ -17,6 +75,7 @@ Cores::Cores(int count) {
     const std::size_t started = helpers_.size();
     start({});
     for (std::thread& helper : helpers_) helper.join();
+    threads_of_devices -= count;
     throw with_hint(device_error("cpu:{}: the system gave {} threads, then: {}", count, started + 1,
                                  error.what()),
                     "ask for fewer cores or raise the limit of processes (ulimit -u)");
@@ -26,25 +85,29 @@ Cores::Cores(int count) {
 Cores::~Cores() {
   start({});
   for (std::thread& helper : helpers_) helper.join();
+  if (!helpers_.empty()) threads_of_devices -= static_cast<long>(count());
 }
+
+bool Cores::may_spin() const { return enough_cores_ && threads_of_devices <= cores_of_machine; }
 
 void Cores::start(const Job& job) const {
   job_ = job;
-  busy_.store(helpers_.size(), std::memory_order_relaxed);
+  busy_.store(static_cast<std::uint32_t>(helpers_.size()), std::memory_order_relaxed);
   generation_.fetch_add(1, std::memory_order_release);
   generation_.notify_all();
 }
 
 void Cores::finish() const {
-  for (std::size_t busy = busy_.load(std::memory_order_acquire); busy != 0;
-       busy = busy_.load(std::memory_order_acquire)) {
-    busy_.wait(busy, std::memory_order_acquire);
+  const bool spin = may_spin();
+  for (std::uint32_t busy = busy_.load(std::memory_order_acquire); busy != 0;) {
+    busy = wait_for_helpers_(busy_, busy, spin);
   }
 }
 
 void Cores::help(std::size_t part) const {
+  SpinningWait wait_for_job;
   for (std::uint32_t generation = 0;; ++generation) {
-    generation_.wait(generation, std::memory_order_acquire);
+    wait_for_job(generation_, generation, may_spin());
     const Job job = job_;
     if (job.call == nullptr) return;
     if (part < job.parts) job.call(job.context, part);

@@ -28,9 +28,26 @@ inline Range part_of(std::size_t n, std::size_t parts, std::size_t part, std::si
           std::min(n, units * (part + 1) / parts * grain)};
 }
 
-// count - 1 helper threads, asleep between calls, beside the calling one. Own threads and no task
-// pool: a pool is shared by all devices of the process, and part p would run wherever there is
-// room.
+// A wait that spins before it sleeps. To wake a sleeping thread costs more than many a part of a
+// small step, but spinning is of use only where the other thread runs meanwhile: a wait that had to
+// sleep halves the time that the next one may spin, and one that did not doubles it. So a waiter
+// whose partner has no core of its own, or is idle, soon sleeps at once. Not thread-safe.
+class SpinningWait {
+ public:
+  static constexpr std::int64_t kLongestNs = 200'000, kShortestNs = 10'000;
+
+  // Returns when `value` is not `old` any more; the new value. spin: whether to spin at all.
+  std::uint32_t operator()(const std::atomic<std::uint32_t>& value, std::uint32_t old, bool spin);
+  std::int64_t budget_ns() const { return budget_ns_; }
+
+ private:
+  std::int64_t budget_ns_ = kLongestNs;
+};
+
+// count - 1 helper threads beside the calling one. Between calls they spin for a moment, then they
+// sleep; where the devices of the process have more threads than the machine has cores, or this one
+// has more than it may run on, they sleep at once. Own threads and no task pool: a pool is shared by
+// all devices of the process, and part p would run wherever there is room.
 class Cores {
  public:
   explicit Cores(int count);
@@ -39,6 +56,8 @@ class Cores {
   Cores& operator=(const Cores&) = delete;
 
   std::size_t count() const { return helpers_.size() + 1; }
+  // Whether every thread of all devices with several cores can have a core of its own.
+  bool may_spin() const;
 
   // f(part) for part = 0..parts-1, parts <= count(), part p on helper p (0: the caller); returns
   // when all are done. f must not throw.
@@ -80,10 +99,14 @@ class Cores {
   void help(std::size_t part) const;
 
   // A job is written before `generation_` moves on and read after; the next one is not written
-  // before every helper has counted itself out of `busy_`.
+  // before every helper has counted itself out of `busy_`. What one side polls does not share a
+  // cache line with what the other one writes.
+  static constexpr std::size_t kCacheLine = 64;
   mutable Job job_;
-  mutable std::atomic<std::uint32_t> generation_{0};
-  mutable std::atomic<std::size_t> busy_{0};
+  mutable SpinningWait wait_for_helpers_;
+  bool enough_cores_ = false;  // for this device alone
+  alignas(kCacheLine) mutable std::atomic<std::uint32_t> generation_{0};
+  alignas(kCacheLine) mutable std::atomic<std::uint32_t> busy_{0};
   std::vector<std::thread> helpers_;
 };
 

@@ -18,8 +18,8 @@
 // Warns:      once, when the merges alone have doubled the model (inflation.hpp). The weights of a
 //             perturbed merge add up to 1 + delta (u_max - u_min) / sum(u), and gamma carries each
 //             such stretch on; while the norms stay below pert_thr nothing ends it. From the factor
-//             2 on more of the model comes from merging than from learning. Runs whose u become equal,
-//             or differ by one for some tens of merges, stay below it.
+//             2 on more of the model comes from merging than from learning. Runs whose u become
+//             equal, or differ by one for some tens of merges, stay below it.
 
 #include <algorithm>
 #include <cmath>

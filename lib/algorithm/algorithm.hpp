@@ -15,13 +15,13 @@ namespace hetsgd {
 
 // The part of the header block that `hetsgd algorithms` prints.
 struct AlgorithmInfo {
-  std::string name;        // --algorithm
-  std::string title;       // for tables and plots
-  std::string idea;        // two sentences
-  std::string paper;       // paper, algorithm or equation
-  std::string cost;        // messages and bytes per iteration
-  std::string result;      // which model is measured
-  std::string identities;  // what it equals in which limit (each is a test)
+  std::string name;             // --algorithm
+  std::string title;            // for tables and plots
+  std::string idea;             // two sentences
+  std::string paper;            // paper, algorithm or equation
+  std::string cost;             // messages and bytes per iteration
+  std::string result;           // which model is measured
+  std::string identities = "";  // what it equals in which limit (each is a test); empty: none known
   // Synchronous: all workers make the same sequence of running()/evaluate_here() calls, and these
   // agree call by call. Otherwise running() turns false for everybody at once.
   bool synchronous = true;

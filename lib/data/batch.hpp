@@ -9,7 +9,7 @@
 
 namespace hetsgd {
 
-// What a batch costs depends on these two alone (see Model::gradient_work).
+// What a batch costs depends on these three alone (see Model::gradient_work).
 struct BatchShape {
   double samples = 0;
   double nonzeros = 0;  // features

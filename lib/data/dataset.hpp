@@ -50,7 +50,7 @@ struct Dataset {
   std::vector<std::uint64_t> label_begin{0};  // rows() + 1
   std::vector<Index> label_index;
 
-  // Where these rows are one worker's shard (data/shard.hpp): the data set that it is of.
+  // Where these rows are one worker's shard (data/select.hpp): the data set that it is of.
   std::optional<DatasetTotals> whole;
 
   std::uint64_t rows() const { return feature_begin.size() - 1; }

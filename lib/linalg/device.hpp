@@ -1,5 +1,5 @@
 // The kernels of ONE device, and memory on it. Models and algorithms are written against this
-// interface; linalg/cpu implements it now, linalg/cuda will without a change above.
+// interface, which linalg/cpu and linalg/cuda implement.
 //
 // Shapes  : row-major; `rows x cols`, leading dimension = cols unless a parameter says otherwise.
 // Memory  : every pointer is device memory of this device, except where a comment says host.

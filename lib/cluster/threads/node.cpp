@@ -124,8 +124,6 @@ void Run::worker_left(int rank) {
   for (const auto& service : services_) service->left(rank);
 }
 
-namespace {}  // namespace
-
 ClusterReport Run::report() const {
   ClusterReport report;
   for (const auto& process : world_.processes()) {

@@ -19,8 +19,8 @@ struct FieldRange {
   std::string_view unit;  // "s"; "" for a ratio
 };
 inline constexpr FieldRange kDurations{0, 1e6, "s"};  // latencies and overheads
-inline constexpr FieldRange kOperationRates{1, 1e18, "operations/s"};
-inline constexpr FieldRange kByteRates{1, 1e18, "bytes/s"};
+inline constexpr FieldRange kOperationRates{1, 1e30, "operations/s"};
+inline constexpr FieldRange kByteRates{1, 1e30, "bytes/s"};
 inline constexpr FieldRange kSizes{0, 1e18, "bytes"};
 inline constexpr FieldRange kRatios{1e-6, 1e6, ""};
 

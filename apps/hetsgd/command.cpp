@@ -137,7 +137,12 @@ int run_alone(Command& command, const std::vector<std::string>& arguments) {
     fmt::print("{}", command_help(command.info(), set));
     return 0;
   }
-  return command.run(set, parse_arguments(command, set, arguments));
+  const std::vector<std::string> operands = parse_arguments(command, set, arguments);
+  command.settle(set);
+  if (command.runs_together()) {
+    call_the_roll(command.info().name, set, command.patience());
+  }
+  return command.run(set, operands);
 }
 
 }  // namespace

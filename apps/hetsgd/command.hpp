@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "core/options.hpp"
+#include "ranks.hpp"
 
 namespace hetsgd {
 
@@ -35,7 +36,12 @@ class Command {
   }
   // Several processes run it together: rank 0 talks, and an error of one is an error of all.
   virtual bool runs_together() const { return false; }
-  // After the flags were read into `set`. Returns the exit code.
+  // After the flags: what else sets options (configuration file, environment).
+  virtual void settle(OptionSet& set) { static_cast<void>(set); }
+  // Several processes run it together: how long they wait for each other at the start, and for a
+  // sign of life later.
+  virtual Patience patience() const { return {}; }
+  // When `set` is settled. Returns the exit code.
   virtual int run(OptionSet& set, const std::vector<std::string>& operands) = 0;
 };
 

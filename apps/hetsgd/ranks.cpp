@@ -2,13 +2,14 @@
 
 #include <unistd.h>
 
-#include <cerrno>
-#include <cstring>
+#include <algorithm>
 #include <filesystem>
+#include <nlohmann/json.hpp>
 
-#include "cluster/mpi/mpi_cluster.hpp"
 #include "core/error.hpp"
 #include "core/logging.hpp"
+#include "core/version.hpp"
+#include "data/source.hpp"
 
 namespace hetsgd {
 namespace {
@@ -20,7 +21,58 @@ void start_log(const std::string& folder, const MpiRank& rank) {
   start_logging_to(fmt::format("{}/rank_{}.log", folder, rank.rank));
 }
 
+// The sources that this program was built from; where the revision does not say it, its own bytes
+// do. Builds of one revision for different processors understand each other.
+std::string program() {
+  std::string text = fmt::format("hetsgd {} ({})", version(), git_revision());
+  if (git_dirty() || git_revision() == "unknown") {
+    text += fmt::format(" with local changes, {:016x}", DataFile("/proc/self/exe").hash());
+  }
+  return text;
+}
+
+// Not what to run, and yet all must have the same.
+bool concerns_all(const Option& option) {
+  return option.in_config || option.name == "peer_timeout";
+}
+
+// Each process may have its own copy of the data, under a name of its own.
+bool is_place_of_data(const Option& option) {
+  return option.name == "train" || option.name == "test";
+}
+
+// As a result's configuration has it, without the quotes of a text.
+std::string value_text(const Option& option) {
+  const nlohmann::json value = option.to_json();
+  return value.is_string() ? value.get<std::string>()
+                           : value.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+}
+
 }  // namespace
+
+void call_the_roll(const std::string& command, const OptionSet& set, const Patience& patience) {
+  std::vector<Fact> facts = {{"the program", program(), true}, {"the command", command, true}};
+  for (const char* const instead : {"print_config", "dry_run"}) {
+    if (const Option* const option = set.find(instead)) {
+      facts.push_back({option->flag(), value_text(*option), true});
+    }
+  }
+  for (const Option& option : set.options()) {
+    if (!concerns_all(option) || is_place_of_data(option)) continue;
+    facts.push_back({option.flag(), value_text(option), option.name == "algorithm"});
+  }
+  std::ranges::stable_partition(facts, &Fact::decides_others);
+  mpi_call_the_roll(facts, patience.start, patience.peer);
+}
+
+void check_data(const TrainOptions& options, const Record& record) {
+  if (options.cluster != "mpi") return;
+  const auto fact = [](const char* option, const Dataset& data) {
+    return Fact{fmt::format("the content of {}", option),
+                fmt::format("xxh3:{:016x}", data.content_hash)};
+  };
+  mpi_compare({fact("--train", *record.train), fact("--test", *record.test)}, options.peer_timeout);
+}
 
 bool speaks(const TrainOptions& options) {
   return options.cluster != "mpi" || mpi_rank().rank == 0;

@@ -2,10 +2,27 @@
 #pragma once
 
 #include <functional>
+#include <string>
 
+#include "cluster/mpi/mpi_cluster.hpp"
+#include "core/options.hpp"
+#include "training/record.hpp"
 #include "training/train_options.hpp"
 
 namespace hetsgd {
+
+// How long processes that run a command together wait for each other.
+struct Patience {
+  Seconds start = kStartTimeout;               // to come to the start
+  Seconds peer = TrainOptions().peer_timeout;  // for a sign of life
+};
+
+// Collective, before anything else that is: the processes must be the same program, with the same
+// command and configuration. Where files are is each one's own affair; check_data() compares them.
+// Errors: as mpi_call_the_roll().
+void call_the_roll(const std::string& command, const OptionSet& set, const Patience& patience);
+// Collective: they have read the same data. Errors: usage.
+void check_data(const TrainOptions& options, const Record& record);
 
 // Whether this process talks and writes: rank 0 does, and every process of another cluster.
 bool speaks(const TrainOptions& options);

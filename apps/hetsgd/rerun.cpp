@@ -45,12 +45,17 @@ class Rerun final : public Command {
   }
 
   // The environment has no say: the result would not be the same.
-  int run(OptionSet& set, const std::vector<std::string>&) override {
+  void settle(OptionSet& set) override {
     if (path_.empty()) {
       throw with_hint(usage_error("rerun: found an option first, expected the result file"),
                       "for example hetsgd rerun result.json -o again.json");
     }
     session_.read_config(set, config_, path_);
+  }
+
+  Patience patience() const override { return session_.patience(); }
+
+  int run(OptionSet& set, const std::vector<std::string>&) override {
     const bool same_rate = set.find("learning_rate")->source != OptionSource::flag &&
                            set.find("algorithm")->source != OptionSource::flag;
     if (same_rate) session_.set_tuning(tuning_);

@@ -44,9 +44,14 @@ class Train final : public Command {
     return session_.about_unknown(flag);
   }
 
-  int run(OptionSet& set, const std::vector<std::string>&) override {
+  void settle(OptionSet& set) override {
     session_.read_config(set, config_, config_path_);
     read_environment(set);
+  }
+
+  Patience patience() const override { return session_.patience(); }
+
+  int run(OptionSet& set, const std::vector<std::string>&) override {
     std::vector<std::string> arguments = {"train"};
     arguments.insert(arguments.end(), arguments_.begin(), arguments_.end());
     return session_.run(set, arguments);

@@ -206,6 +206,7 @@ int run_training(TrainOptions& options, const OptionSet& set, std::shared_ptr<Al
     training.load();
     return 0.0;
   });
+  check_data(options, training.record());
 
   ResultWriter writer(options.output, result);
   TrainHooks hooks;

@@ -9,6 +9,7 @@
 #include "algorithm/algorithm.hpp"
 #include "core/error.hpp"
 #include "core/options.hpp"
+#include "ranks.hpp"
 #include "training/train_options.hpp"
 
 namespace hetsgd {
@@ -35,6 +36,7 @@ class TrainSession {
   const TrainOptions& options() const { return options_; }
   // As Command::runs_together.
   bool runs_together() const { return launched_by_mpi() && options_.cluster == "mpi"; }
+  Patience patience() const { return {options_.start_timeout, options_.peer_timeout}; }
 
  private:
   // Takes the learning rate from the file of --tuned. Errors: data, usage.

@@ -19,7 +19,7 @@ bool launched_by_mpi() {
 }
 
 int launched_rank() {
-  for (const char* name : {"OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK", "SLURM_PROCID"}) {
+  for (const char* name : kRankVariables) {
     const char* const text = std::getenv(name);
     int rank = 0;
     if (text && std::from_chars(text, text + std::strlen(text), rank).ec == std::errc())

@@ -117,6 +117,13 @@ void declare_cluster(OptionSet& set, TrainOptions& o) {
           "sim: charge the clock for the full-size data set and model of this preset");
   set.add("service_rank", o.service_rank,
           "mpi: the last rank runs the services (servers, schedulers) and no worker");
+  set.add(
+         "start_timeout", o.start_timeout,
+         "mpi: ranks that have not all come to the start after so long end, and say who is missing "
+         "(another program, another command)")
+      .unit("s")
+      .above(0)
+      .not_in_config();
   set.add("peer_timeout", o.peer_timeout,
           "mpi: a rank without a sign of life for so long, or all waiting for each other for so "
           "long, ends the run")

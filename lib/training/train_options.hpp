@@ -56,6 +56,7 @@ struct TrainOptions {
   std::string charge;  // "", amazon670k, delicious200k
   int host_threads = 0;
   bool service_rank = false;
+  Seconds start_timeout = kStartTimeout;
   Seconds peer_timeout{60};
   // budget and targets
   double epochs = 0;

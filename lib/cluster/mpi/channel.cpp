@@ -14,14 +14,15 @@ using Clock = std::chrono::steady_clock;
 
 // Signs of life: rank 0 to all, all to rank 0. Messages of this kind have no content.
 constexpr int kBeat = -1000;
-constexpr Seconds kBeatInterval{0.5};
+constexpr Seconds kBeatInterval{0.5}, kShortestBeat{1e-3};
+constexpr int kBeatsInTimeout = 5;
 constexpr int kTag = 0;
 constexpr Seconds kSoon{200e-6}, kCalm{1e-3};
 constexpr double kSlowing = 1.25;
 
 }  // namespace
 
-Channel::Channel(MPI_Comm comm) : comm_(comm) {
+Channel::Channel(MPI_Comm comm) : comm_(comm), beat_interval_(kBeatInterval) {
   check(MPI_Comm_rank(comm_, &rank_), "MPI_Comm_rank");
   check(MPI_Comm_size(comm_, &size_), "MPI_Comm_size");
   heard_.assign(static_cast<std::size_t>(size_), Clock::now());
@@ -70,6 +71,10 @@ void Channel::stop() {
   }
   wake_.notify_one();
   thread_.join();
+}
+
+void Channel::beat_within(Seconds timeout) {
+  beat_interval_ = std::clamp(timeout / kBeatsInTimeout, kShortestBeat, Seconds(beat_interval_));
 }
 
 Seconds Channel::silence(int rank) const {
@@ -202,9 +207,11 @@ bool Channel::deliver_late() {
 void Channel::beat() {
   const auto now = Clock::now();
   // Who did not listen (the process was stopped) has no right to complain of silence.
-  if (now - beat_at_ > 10 * kBeatInterval) std::ranges::fill(heard_, now);
-  if (now < beat_at_) return;
-  beat_at_ = now + std::chrono::duration_cast<Clock::duration>(kBeatInterval);
+  const Seconds interval = beat_interval_;
+  if (now - beat_at_ > kBeatsInTimeout * interval) std::ranges::fill(heard_, now);
+  // The interval may have become shorter.
+  if (now < beat_at_ && beat_at_ - now <= interval) return;
+  beat_at_ = now + std::chrono::duration_cast<Clock::duration>(interval);
   for (int peer = rank_ == 0 ? 1 : 0; peer < (rank_ == 0 ? size_ : 1); ++peer)
     send(peer, kBeat, {});
 }

@@ -49,6 +49,9 @@ class Channel final : public Control {
   void look();
   // Returns when all that was sent has left. Other threads may not use the channel any more.
   void stop();
+  // From now on signs of life leave so often that nobody misses one within `timeout`; never again
+  // less often.
+  void beat_within(Seconds timeout);
   // How long ago the last message of `rank` came. The channel's thread only.
   Seconds silence(int rank) const;
 
@@ -86,6 +89,7 @@ class Channel final : public Control {
   std::map<int, std::deque<std::unique_ptr<Message>>> without_handler_;
   std::vector<std::chrono::steady_clock::time_point> heard_;
   std::chrono::steady_clock::time_point beat_at_;
+  std::atomic<Seconds> beat_interval_;
   std::thread thread_;
 };
 

@@ -83,13 +83,15 @@ class Coordinator {
   std::optional<Failure> end_run();
 
   // Collective, outside of runs. Returns rank 0's `answer` when all have come, or the failure of the
-  // lowest rank that has one (or of a rank that is lost).
+  // lowest rank that has one (or of a rank that is lost). Rank 0 gets what all have said, too.
   struct Agreement {
     double answer = 0;
     int failed = -1;  // the rank; -1: none
     Failure failure{};
+    std::vector<std::vector<std::byte>> said{};  // rank 0, where nobody has failed: by rank
   };
-  Agreement agree(double answer, const std::optional<Failure>& failure, Seconds peer_timeout);
+  Agreement agree(double answer, const std::optional<Failure>& failure, Seconds peer_timeout,
+                  std::span<const std::byte> saying = {});
 
   // From any thread: the run, or the next one, fails.
   void fail(std::exception_ptr error);
@@ -162,7 +164,8 @@ class Coordinator {
   std::deque<int> groups_;
   std::map<std::string, std::deque<bool>> wanted_;  // answers, by service
   std::deque<std::vector<std::byte>> agreed_;
-  std::optional<Failure> lost_;  // why lost_peer_
+  std::vector<std::vector<std::byte>> said_;  // rank 0: at the agreement that has come last
+  std::optional<Failure> lost_;               // why lost_peer_
 
   std::mutex local_mutex_;  // while a run is on; the channel's thread calls it under this
   Local* local_ = nullptr;

@@ -10,18 +10,22 @@ namespace {
 constexpr std::chrono::milliseconds kBlockedInterval{500};
 
 // What a rank says at an agreement, and what rank 0 answers: the rank that has failed (-1: none),
-// the answer; then a packed failure.
+// the answer; then a packed failure, or what the rank says.
 struct Said {
   int failed = -1;
   int unused = 0;
   double answer = 0;
 };
 
-std::vector<std::byte> pack(const Coordinator::Agreement& agreement) {
+std::vector<std::byte> pack(const Coordinator::Agreement& agreement,
+                            std::span<const std::byte> saying = {}) {
   const Said said{.failed = agreement.failed, .answer = agreement.answer};
-  std::vector<std::byte> bytes(sizeof said);
-  std::memcpy(bytes.data(), &said, sizeof said);
-  if (said.failed < 0) return bytes;
+  std::vector<std::byte> bytes;
+  detail::put(bytes, &said, sizeof said);
+  if (said.failed < 0) {
+    detail::put(bytes, saying.data(), saying.size());
+    return bytes;
+  }
   const auto failure = pack(0, agreement.failure);
   detail::put(bytes, failure.data(), failure.size());
   return bytes;
@@ -111,7 +115,7 @@ void Coordinator::on_blocked(int from, std::span<const std::byte> bytes) {
 // --- agreements
 
 Coordinator::Agreement Coordinator::agree(double answer, const std::optional<Failure>& failure,
-                                          Seconds peer_timeout) {
+                                          Seconds peer_timeout, std::span<const std::byte> saying) {
   {
     const std::lock_guard guard(mutex_);
     peer_timeout_ = peer_timeout;
@@ -120,7 +124,7 @@ Coordinator::Agreement Coordinator::agree(double answer, const std::optional<Fai
   const Agreement mine{.answer = answer,
                        .failed = failure ? channel_.rank() : -1,
                        .failure = failure.value_or(Failure{})};
-  channel_.send(0, kAgree, pack(mine));
+  channel_.send(0, kAgree, pack(mine, saying));
   std::unique_lock lock(mutex_);
   const auto failed = [&] {  // a signal that comes between runs is none's
     const auto found = failures_.find(epoch_);
@@ -131,7 +135,9 @@ Coordinator::Agreement Coordinator::agree(double answer, const std::optional<Fai
   if (agreed_.empty()) return {.failed = 0, .failure = lost_ ? *lost_ : failures_.at(epoch_)};
   const auto bytes = std::move(agreed_.front());
   agreed_.pop_front();
-  return unpack_agreement(bytes);
+  Agreement result = unpack_agreement(bytes);
+  result.said = std::exchange(said_, {});
+  return result;
 }
 
 // On rank 0.
@@ -150,7 +156,16 @@ void Coordinator::on_agree(int from, std::span<const std::byte> bytes) {
     if (one.failed >= 0) result = one;
     if (root) result.answer = one.answer;
   }
-  for (auto& each : at_agreement_) each.pop_front();
+  std::vector<std::vector<std::byte>> said;
+  for (auto& each : at_agreement_) {
+    const auto saying = std::span(each.front()).subspan(sizeof(Said));
+    if (result.failed < 0) said.emplace_back(saying.begin(), saying.end());
+    each.pop_front();
+  }
+  {
+    const std::lock_guard guard(mutex_);
+    said_ = std::move(said);
+  }
   channel_.send_to_all(kAgreed, pack(result));
 }
 

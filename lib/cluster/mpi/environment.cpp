@@ -1,5 +1,6 @@
 #include "cluster/mpi/environment.hpp"
 
+#include <sys/utsname.h>
 #include <unistd.h>
 
 #if __has_include(<mpi-ext.h>)
@@ -7,14 +8,16 @@
 #endif
 
 #include <algorithm>
-#include <array>
 #include <atomic>
 #include <cstdlib>
 #include <cstring>
+#include <numeric>
 #include <thread>
 
 #include "cluster/mpi/channel.hpp"
 #include "cluster/mpi/coordinator.hpp"
+#include "cluster/mpi/rank_bytes.hpp"
+#include "cluster/mpi/start_watch.hpp"
 #include "cluster/mpi/transport.hpp"
 #include "cluster/threads/devices.hpp"
 #include "core/error.hpp"
@@ -76,6 +79,34 @@ double mpi_agree(const std::function<double()>& prepare, Seconds peer_timeout) {
   std::rethrow_exception(agreement.failure.exception());
 }
 
+void mpi_compare(const std::vector<Fact>& facts, Seconds peer_timeout) {
+  mpi::Environment& here = mpi::Environment::get();
+  const auto agreement = here.coordinator().agree(0, std::nullopt, peer_timeout, pack(facts));
+  if (agreement.failed >= 0) {
+    here.note_failure();
+    std::rethrow_exception(agreement.failure.exception());
+  }
+  mpi_agree(
+      [&] {
+        std::vector<std::vector<Fact>> by_rank;
+        for (const auto& bytes : agreement.said) by_rank.push_back(unpack_facts(bytes));
+        const std::string text = by_rank.empty() ? "" : difference(by_rank);
+        if (text.empty()) return 0.0;
+        throw with_hint(usage_error("the ranks are not alike: {}", text),
+                        "start every rank with the same program, options, HETSGD_ variables and "
+                        "files");
+      },
+      peer_timeout);
+}
+
+void mpi_call_the_roll(const std::vector<Fact>& facts, Seconds start_timeout,
+                       Seconds peer_timeout) {
+  const mpi::StartWatch watch(start_timeout);
+  mpi::Environment::get().channel().beat_within(peer_timeout);
+  // Who has come says nothing of how often the others give signs of life so far.
+  mpi_compare(facts, std::max(start_timeout, peer_timeout));
+}
+
 bool mpi_root_is_lost() {
   mpi::Environment* const here = environment;
   return here && here->coordinator().root_is_lost();
@@ -95,8 +126,30 @@ constexpr Seconds kLeaveLimit{10};
 // MPI's own end, when all have come to it.
 constexpr Seconds kFinalizeLimit{20};
 
-void all_gather(const void* mine, int bytes, void* all, MPI_Comm comm) {
-  check(MPI_Allgather(mine, bytes, MPI_BYTE, all, bytes, MPI_BYTE, comm), "MPI_Allgather");
+// Of any length, by rank.
+std::vector<std::vector<std::byte>> all_gather(std::span<const std::byte> mine, int size,
+                                               MPI_Comm comm) {
+  const auto n = static_cast<std::size_t>(size);
+  const int bytes = static_cast<int>(mine.size());
+  std::vector<int> lengths(n), begins(n);
+  check(MPI_Allgather(&bytes, 1, MPI_INT, lengths.data(), 1, MPI_INT, comm), "MPI_Allgather");
+  std::exclusive_scan(lengths.begin(), lengths.end(), begins.begin(), 0);
+  std::vector<std::byte> all(static_cast<std::size_t>(begins.back() + lengths.back()));
+  check(MPI_Allgatherv(mine.data(), bytes, MPI_BYTE, all.data(), lengths.data(), begins.data(),
+                       MPI_BYTE, comm),
+        "MPI_Allgatherv");
+  std::vector<std::vector<std::byte>> result;
+  for (std::size_t i = 0; i < n; ++i) {
+    const auto begin = all.begin() + begins[i];
+    result.emplace_back(begin, begin + lengths[i]);
+  }
+  return result;
+}
+
+std::string host_name() {
+  utsname system{};
+  ::uname(&system);
+  return system.nodename;
 }
 
 }  // namespace
@@ -122,6 +175,7 @@ Environment& Environment::get() {
 }
 
 Environment::Environment() {
+  const StartWatch watch(kStartTimeout);
   int provided = MPI_THREAD_SINGLE;
   check(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_MULTIPLE, &provided), "MPI_Init_thread");
   if (provided < MPI_THREAD_MULTIPLE) {
@@ -148,42 +202,22 @@ Environment::Environment() {
 Environment::~Environment() = default;
 
 void Environment::gather_ranks() {
-  constexpr std::size_t kMaxCores = 1024;
-  struct Entry {
-    int local_rank, local_size, host_cores, cores_count;
-    std::int64_t pid;
-    char host[256];
-    std::array<int, kMaxCores> cores;
-  };
   check(MPI_Comm_rank(MPI_COMM_WORLD, &rank_.rank), "MPI_Comm_rank");
   check(MPI_Comm_size(MPI_COMM_WORLD, &rank_.size), "MPI_Comm_size");
   MPI_Comm local;
   check(
       MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, rank_.rank, MPI_INFO_NULL, &local),
       "MPI_Comm_split_type");
-  Entry mine{};
-  check(MPI_Comm_rank(local, &mine.local_rank), "MPI_Comm_rank");
-  check(MPI_Comm_size(local, &mine.local_size), "MPI_Comm_size");
+  check(MPI_Comm_rank(local, &rank_.local_rank), "MPI_Comm_rank");
+  check(MPI_Comm_size(local, &rank_.local_size), "MPI_Comm_size");
   check(MPI_Comm_free(&local), "MPI_Comm_free");
-  gethostname(mine.host, sizeof mine.host - 1);
-  mine.pid = getpid();
-  mine.host_cores = static_cast<int>(sysconf(_SC_NPROCESSORS_ONLN));
-  const auto cores = threads::available_cores();
-  mine.cores_count = static_cast<int>(std::min(cores.size(), kMaxCores));
-  std::copy_n(cores.begin(), mine.cores_count, mine.cores.begin());
-  std::vector<Entry> all(static_cast<std::size_t>(rank_.size));
-  all_gather(&mine, sizeof mine, all.data(), MPI_COMM_WORLD);
-  for (const Entry& entry : all) {
-    ranks_.push_back({.rank = static_cast<int>(ranks_.size()),
-                      .size = rank_.size,
-                      .local_rank = entry.local_rank,
-                      .local_size = entry.local_size,
-                      .host = entry.host,
-                      .pid = entry.pid,
-                      .cores = {entry.cores.begin(), entry.cores.begin() + entry.cores_count},
-                      .host_cores = entry.host_cores});
+  rank_.host = host_name();
+  rank_.pid = getpid();
+  rank_.host_cores = static_cast<int>(sysconf(_SC_NPROCESSORS_ONLN));
+  rank_.cores = threads::available_cores();
+  for (const auto& bytes : all_gather(pack(rank_), rank_.size, MPI_COMM_WORLD)) {
+    ranks_.push_back(unpack_rank(bytes));
   }
-  rank_ = ranks_[static_cast<std::size_t>(rank_.rank)];
 }
 
 int Environment::leave(int exit_code) {

@@ -21,7 +21,7 @@ void check(int code, std::string_view call);
 
 class Environment {
  public:
-  // Initialises MPI at the first call. Errors: device, as mpi_rank().
+  // Initialises MPI at the first call, under a watch. Errors: device, as mpi_rank().
   static Environment& get();
   ~Environment();
 

@@ -5,6 +5,7 @@
 // nothing. Only launched_by_mpi() never initialises it.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <functional>
 #include <span>
@@ -12,6 +13,7 @@
 #include <vector>
 
 #include "cluster/control.hpp"
+#include "cluster/roll_call.hpp"
 #include "core/units.hpp"
 
 namespace hetsgd {
@@ -21,6 +23,9 @@ namespace hetsgd {
 bool launched_by_mpi();
 // The rank as the launcher says it in the environment; 0 where it does not.
 int launched_rank();
+// The variables in which launchers say it.
+inline constexpr std::array kRankVariables = {"OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK",
+                                              "SLURM_PROCID"};
 
 struct MpiRank {
   int rank = 0;
@@ -33,8 +38,20 @@ struct MpiRank {
   int host_cores = 0;      // online
 };
 
-// Initialises MPI. Errors: device (built without MPI; the library gives less than
-// MPI_THREAD_MULTIPLE).
+// How long ranks wait for each other at the start, where nobody says it.
+inline constexpr Seconds kStartTimeout{60};
+
+// Collective, and the first thing that ranks do together: initialises MPI and compares what they say
+// of themselves. From here on a rank gives signs of life often enough for `peer_timeout`, whatever it
+// does. When not all have come after `start_timeout` the process ends itself, with a message that
+// says who is missing. Errors: device, as mpi_rank(); usage, the ranks differ.
+void mpi_call_the_roll(const std::vector<Fact>& facts, Seconds start_timeout, Seconds peer_timeout);
+// Collective: the comparison alone, at any later point outside of runs. Errors: usage; runtime, a
+// rank gives no sign of life for `peer_timeout`.
+void mpi_compare(const std::vector<Fact>& facts, Seconds peer_timeout);
+
+// Initialises MPI, as mpi_call_the_roll() does with kStartTimeout. Errors: device (built without
+// MPI; the library gives less than MPI_THREAD_MULTIPLE).
 const MpiRank& mpi_rank();
 // All, by rank.
 const std::vector<MpiRank>& mpi_ranks();

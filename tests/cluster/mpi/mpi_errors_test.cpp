@@ -292,6 +292,31 @@ TEST(MpiAgreement, TheErrorOfTheLowestRankIsThatOfAll) {
   }
 }
 
+TEST(MpiAgreement, WhoIsBusyForLongerThanThePeerTimeoutIsAlive) {
+  const Seconds timeout{0.45};  // signs of life are rarer by default
+  mpi_call_the_roll({{"--seed", "1"}}, Seconds(60), timeout);
+  EXPECT_EQ(mpi_agree(
+                [] {
+                  if (mpi_rank().rank == last()) std::this_thread::sleep_for(Seconds(1));
+                  return 7.0;
+                },
+                timeout),
+            7);
+}
+
+TEST(MpiAgreement, RanksThatDifferSayInWhat) {
+  mpi_compare({{"--seed", "1"}}, Seconds(60));
+  if (size() == 1) return;
+  try {
+    mpi_compare({{"--seed", mpi_rank().rank == last() ? "2" : "1"}}, Seconds(60));
+    ADD_FAILURE() << "no error";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ExitCode::usage);
+    EXPECT_THAT(error.what(), HasSubstr("the ranks are not alike: --seed is 1 on rank"));
+    EXPECT_THAT(error.what(), HasSubstr(fmt::format("2 on rank {}", last())));
+  }
+}
+
 TEST(MpiErrors, MisuseInsideOfAFence) {
   EXPECT_THAT(failure<CheckFailure>([](Node& node) {
                 if (node.rank() == last()) node.fence([&] { node.comm().barrier(); });

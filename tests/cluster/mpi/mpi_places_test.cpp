@@ -4,6 +4,7 @@
 #include <thread>
 
 #include "cluster/conformance.hpp"
+#include "cluster/mpi/rank_bytes.hpp"
 #include "cluster/threads/devices.hpp"
 #include "core/error.hpp"
 
@@ -150,6 +151,27 @@ TEST(MpiServiceRank, FailsWithTheErrorOfAWorkerOrAService) {
                                       : std::string("rank 0: broken"));
     }
   }
+}
+
+TEST(MpiRanks, TravelWhole) {
+  MpiRank rank{.rank = 3,
+               .size = 9,
+               .local_rank = 1,
+               .local_size = 4,
+               .host = std::string(1000, 'h'),
+               .pid = std::int64_t{1} << 40,
+               .cores = {},
+               .host_cores = 5000};
+  for (int core = 0; core < 5000; ++core) rank.cores.push_back(core);
+  const MpiRank got = unpack_rank(pack(rank));
+  EXPECT_EQ(got.rank, 3);
+  EXPECT_EQ(got.size, 9);
+  EXPECT_EQ(got.local_rank, 1);
+  EXPECT_EQ(got.local_size, 4);
+  EXPECT_EQ(got.host, rank.host);
+  EXPECT_EQ(got.pid, rank.pid);
+  EXPECT_EQ(got.cores, rank.cores);
+  EXPECT_EQ(got.host_cores, 5000);
 }
 
 // --- devices -------------------------------------------------------------------------------------

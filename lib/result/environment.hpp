@@ -6,9 +6,10 @@
 namespace hetsgd {
 
 // {hostname, os, kernel, cpu_model, cores, cores_available, memory_bytes, build, variables}.
-// `build` is version_json(); `variables` are those of the environment whose names begin with CUDA_
-// NCCL_ OMP_ OMPI_ UCX_ OPENBLAS_ SLURM_ HETSGD_, and no others: a result must not carry secrets.
-// `cores_available` is what the affinity mask of this process allows.
+// `build` is version_json(); `variables` are those of the environment that change what is computed
+// or how fast (HETSGD_*, OMP_*, and by name what tunes CUDA, NCCL, Open MPI, UCX and Slurm), and no
+// others: a result carries no secrets, and no addresses of a launcher. `cores_available` is what the
+// affinity mask of this process allows.
 nlohmann::json environment_json();
 
 }  // namespace hetsgd

@@ -9,6 +9,7 @@
 #include "core/error.hpp"
 #include "core/version.hpp"
 #include "result/environment.hpp"
+#include "result/redact.hpp"
 #include "result/time_to_accuracy.hpp"
 
 namespace hetsgd {
@@ -233,25 +234,6 @@ json curve_json(const Record& record) {
     curve.push_back(point_json(record.curve[i], i == 0));
   }
   return curve;
-}
-
-// Only what can hold paths: a message such as "samples/s" elsewhere stays as it is.
-void redact(json& result) {
-  for (const char* key : {"args", "config", "dataset", "stragglers", "cluster"}) {
-    redact_paths(result[key]);
-  }
-  redact_paths(result["environment"]["variables"]);
-  result["environment"]["hostname"] = nullptr;
-  // Which workers share a host is kept.
-  if (!result["cluster"].contains("machine")) return;
-  json& nodes = result["cluster"]["machine"]["nodes"];
-  for (std::size_t i = 0; i < nodes.size(); ++i) {
-    const json host = nodes[i]["host"];
-    nodes[i]["host"] = fmt::format("host {}", i);
-    for (json& worker : result["workers"]) {
-      if (worker.value("host", json(nullptr)) == host) worker["host"] = nodes[i]["host"];
-    }
-  }
 }
 
 bool is_long_list(const json& value) {

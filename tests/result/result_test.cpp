@@ -173,6 +173,24 @@ TEST(ResultJson, RedactKeepsWhichRanksShareAHost) {
   EXPECT_NE(result["workers"][0]["host"], result["workers"][1]["host"]);
 }
 
+TEST(ResultJson, RedactReachesMessages) {
+  Record record = record_of_ranks();
+  record.config["train"] = "secret/folder/train.txt";
+  record.machine["mpi_library"] = "Open MPI v4.1.4, package: Open MPI me@red Distribution, ident";
+  record.warnings = {"red: 2 workers at 5 samples/s", "secret/folder/train.txt:3: redder than blue",
+                     "cannot write '/home/me/x.json'"};
+  record.status_reason = "rank 1 (blue) has given no sign of life";
+  const json result = result_json(record, {.args = {"--log-dir=/home/me/logs"}, .redact = true});
+  EXPECT_EQ(result["warnings"], json({"host 0: 2 workers at 5 samples/s",
+                                      "train.txt:3: redder than host 1", "cannot write 'x.json'"}));
+  EXPECT_EQ(result["status_reason"], "rank 1 (host 1) has given no sign of life");
+  EXPECT_EQ(result["cluster"]["machine"]["mpi_library"], "Open MPI v4.1.4");
+  const std::string text = result_text(result);
+  for (const char* secret : {"/home", "folder", "me@red"}) {
+    EXPECT_EQ(text.find(secret), std::string::npos) << secret;
+  }
+}
+
 TEST(ValidateResult, RanksAndHostsFitTogether) {
   const json good = json_of(record_of_ranks());
   const auto damaged = [&](const std::string& pointer, const json& value) {
@@ -194,6 +212,22 @@ TEST(ResultJson, EnvironmentCarriesAllowedVariablesOnly) {
   ::unsetenv("MY_SECRET");
   EXPECT_EQ(variables["OMP_NUM_THREADS"], "2");
   EXPECT_FALSE(variables.contains("MY_SECRET"));
+}
+
+// With and without --redact: launchers set these for every rank.
+TEST(ResultJson, EnvironmentCarriesNoAddresses) {
+  const char* const addresses[] = {"OMPI_MCA_orte_hnp_uri",       "OMPI_MCA_orte_top_session_dir",
+                                   "OMPI_MCA_btl_tcp_if_include", "SLURM_NODELIST",
+                                   "SLURM_SUBMIT_HOST",           "NCCL_COMM_ID"};
+  for (const char* const name : addresses) ::setenv(name, "192.0.2.7", 1);
+  ::setenv("OMPI_MCA_btl", "self,vader", 1);
+  const json variables = json_of(record_of({0.1}))["environment"]["variables"];
+  for (const char* const name : addresses) {
+    EXPECT_FALSE(variables.contains(name)) << name;
+    ::unsetenv(name);
+  }
+  ::unsetenv("OMPI_MCA_btl");
+  EXPECT_EQ(variables["OMPI_MCA_btl"], "self,vader");
 }
 
 // Each damage with the place that must be named.

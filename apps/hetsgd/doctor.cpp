@@ -1,7 +1,6 @@
 // hetsgd doctor: is this machine fit for measurements? Each check prints what it saw.
 #include <fcntl.h>
 #include <fmt/format.h>
-#include <sched.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -16,6 +15,7 @@
 
 #include "cluster/cluster.hpp"
 #include "cluster/mpi/mpi_cluster.hpp"
+#include "cluster/threads/devices.hpp"
 #include "commands.hpp"
 #include "core/error.hpp"
 #include "core/text.hpp"
@@ -45,14 +45,7 @@ const char* word(Verdict verdict) {
 }
 
 Check check_cores() {
-  cpu_set_t mask;
-  CPU_ZERO(&mask);
-  std::vector<int> allowed;
-  if (::sched_getaffinity(0, sizeof mask, &mask) == 0) {
-    for (int core = 0; core < CPU_SETSIZE; ++core) {
-      if (CPU_ISSET(core, &mask)) allowed.push_back(core);
-    }
-  }
+  const std::vector<int> allowed = threads::available_cores();
   const long online = ::sysconf(_SC_NPROCESSORS_ONLN);
   const bool all = static_cast<long>(allowed.size()) == online;
   return {"cores", all ? Verdict::ok : Verdict::warning,

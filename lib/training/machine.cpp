@@ -4,8 +4,11 @@
 #include <nlohmann/json.hpp>
 
 #include "cluster/mpi/mpi_cluster.hpp"
+#include "training/crowding.hpp"
 
 namespace hetsgd {
+
+namespace {
 
 nlohmann::json machine_json(bool service_rank) {
   nlohmann::json nodes = nlohmann::json::array();
@@ -27,6 +30,13 @@ nlohmann::json machine_json(bool service_rank) {
           {"cuda_aware", mpi_cuda_aware()},
           {"service_rank", std::move(services)},
           {"nodes", std::move(nodes)}};
+}
+
+}  // namespace
+
+void describe_machine(const Cluster& cluster, bool service_rank, Record& record) {
+  if (cluster.name() == "mpi") record.machine = machine_json(service_rank);
+  for (std::string& text : crowding_warnings(cluster)) record.warnings.push_back(std::move(text));
 }
 
 }  // namespace hetsgd

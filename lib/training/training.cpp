@@ -361,7 +361,7 @@ void Training::Impl::prepare(const TrainHooks& hooks, Parts& parts) {
   parts.driver.emplace(driver_options(), *model, *sampler, std::move(initial), *parts.evaluator,
                        record, hooks);
   record.virtual_time = parts.cluster->is_virtual();
-  if (options.cluster == "mpi") record.machine = machine_json(options.service_rank);
+  describe_machine(*parts.cluster, options.service_rank, record);
   for (WorkerRecord& worker : record.workers) {
     worker.report = parts.cluster->planned(static_cast<int>(&worker - record.workers.data()));
   }

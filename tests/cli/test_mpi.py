@@ -3,12 +3,16 @@
 import json
 import os
 import random
+import re
+import shutil
 import signal
+import socket
+import subprocess
 import time
 import unittest
 
 import mpi_stress
-from mpi_program import MpiTest, has_mpi
+from mpi_program import MPI, MpiTest, has_mpi
 from program import BINARY
 
 # Whatever the timing, these make the same updates in the same order: the same bits as in `sim`.
@@ -94,6 +98,22 @@ class Mpi(MpiTest):
         self.assertGreaterEqual(slow["delay_requested_s"], 0.002 * slow["steps"])
         self.assertGreaterEqual(slow["delay_achieved_s"], 0.95 * slow["delay_requested_s"])
         self.assertGreater(fast["wait_s"], 0.5 * slow["delay_requested_s"])  # who waited for whom
+
+    @unittest.skipUnless(shutil.which("taskset"), "no taskset")
+    def test_ranks_that_share_a_core_are_no_measurement_and_no_secret(self):
+        core = min(os.sched_getaffinity(0))
+        run = [BINARY, *RUN, "--algorithm", "ssgd", "--epochs", "1", "--redact", "--log-dir", str(self.folder / "logs"), "-o", "r.json"]
+        process = subprocess.Popen(["taskset", "-c", str(core), "mpirun", "-n", "2", *run], cwd=self.folder, text=True,
+                                   env=self.environment({**MPI, "OMPI_MCA_hwloc_base_binding_policy": "none"}), stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        host = re.escape(socket.gethostname())
+        warning = "2 workers want 2 cores and may use 1: they take turns, and the times of this run are no measurement"
+        self.assertEqual(len(re.findall(rf"^warning: {host}: {warning}$", self.finished(process, 0), re.M)), 1)
+        self.assertIn(f"host 0: {warning}", self.result("r.json")["warnings"])
+        # What mpirun sets for every rank has addresses and folders in it.
+        text = (self.folder / "r.json").read_text()
+        for secret in (rf"\b{host}\b", "://", re.escape(str(self.folder)), "session_dir"):
+            self.assertIsNone(re.search(secret, text), text)
+        self.run_program("validate", "r.json")
 
     def test_doctor_shows_the_ranks_once(self):
         process = self.mpirun(3, "doctor", "--devices", "cpu:auto", "--json")

@@ -1,0 +1,73 @@
+#include "training/crowding.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <cmath>
+#include <filesystem>
+#include <fstream>
+
+#include "cluster/threads/devices.hpp"
+
+namespace hetsgd {
+namespace {
+
+namespace fs = std::filesystem;
+using testing::HasSubstr;
+
+TEST(Crowding, SaysHowManyCoresAreMissing) {
+  EXPECT_EQ(crowding_of({.host = "", .workers = 2, .wanted = 4, .available = 4}), "");
+  EXPECT_EQ(crowding_of({.host = "red", .workers = 4, .wanted = 8, .available = 2}),
+            "red: 4 workers want 8 cores and may use 2: they take turns, and the times of this run "
+            "are no measurement");
+  EXPECT_THAT(crowding_of({.host = "", .workers = 2, .wanted = 2, .available = 1.5}),
+              HasSubstr("may use 1.5:"));
+}
+
+TEST(Crowding, IsSeenOnThreads) {
+  const auto cores = static_cast<int>(threads::available_cores().size());
+  ClusterOptions options;
+  options.workers = cores + 1;
+  const auto crowded = crowding_warnings(*make_cluster("threads", options));
+  ASSERT_EQ(crowded.size(), 1U);
+  EXPECT_THAT(crowded[0], HasSubstr(fmt::format("{0} workers want {0} cores", cores + 1)));
+  if (cpu_quota() < 1) return;
+  options.workers = 1;
+  EXPECT_TRUE(crowding_warnings(*make_cluster("threads", options)).empty());
+}
+
+class Quota : public testing::Test {
+ protected:
+  void SetUp() override { fs::remove_all(root_); }
+  void TearDown() override { fs::remove_all(root_); }
+  void write(const std::string& path, const std::string& text) const {
+    fs::create_directories((root_ / path).parent_path());
+    std::ofstream(root_ / path) << text << "\n";
+  }
+  const fs::path root_ = fs::path(testing::TempDir()) / fmt::format("quota_{}", ::getpid());
+};
+
+TEST_F(Quota, WithoutFilesThereIsNone) { EXPECT_EQ(cpu_quota(root_), INFINITY); }
+
+TEST_F(Quota, IsTheLeastOfTheGroupsAbove) {
+  write("proc/self/cgroup", "0::/job/step");
+  write("sys/fs/cgroup/job/step/cpu.max", "max 100000");
+  EXPECT_EQ(cpu_quota(root_), INFINITY);
+  write("sys/fs/cgroup/job/cpu.max", "250000 100000");
+  EXPECT_EQ(cpu_quota(root_), 2.5);
+  write("sys/fs/cgroup/cpu.max", "50000 100000");
+  EXPECT_EQ(cpu_quota(root_), 0.5);
+}
+
+TEST_F(Quota, OfTheFirstVersion) {
+  write("proc/self/cgroup", "7:memory:/job\n4:cpu,cpuacct:/job");
+  write("sys/fs/cgroup/cpu,cpuacct/job/cpu.cfs_quota_us", "150000");
+  write("sys/fs/cgroup/cpu,cpuacct/job/cpu.cfs_period_us", "100000");
+  EXPECT_EQ(cpu_quota(root_), 1.5);
+  write("sys/fs/cgroup/cpu,cpuacct/job/cpu.cfs_quota_us", "-1");
+  EXPECT_EQ(cpu_quota(root_), INFINITY);
+}
+
+}  // namespace
+}  // namespace hetsgd

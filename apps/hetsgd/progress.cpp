@@ -9,14 +9,6 @@
 namespace hetsgd {
 namespace {
 
-// Of the budget that will end first; 0 without a budget.
-double share_done(const Progress& p) {
-  const double samples =
-      p.max_samples ? static_cast<double>(p.samples_count) / static_cast<double>(p.max_samples) : 0;
-  const double time = p.max_time.count() > 0 ? p.time / p.max_time : 0;
-  return std::clamp(std::max(samples, time), 0.0, 1.0);
-}
-
 std::string bar_text(double share) {
   constexpr int kCells = 20;
   const int full = static_cast<int>(share * kCells);
@@ -34,18 +26,18 @@ std::string metric_text(const CurvePoint& point) {
 }  // namespace
 
 std::string progress_text(const Progress& p, bool bar) {
-  const double share = share_done(p);
+  const double share = p.share_done();
   std::string text = bar ? bar_text(share) : "";
   text += fmt::format("{:.0f}%", 100 * share);
-  if (share > 0) {
-    text += fmt::format("  ETA {}", format_seconds(Seconds(p.host_s * (1 - share) / share)));
+  if (p.measuring_s > 0) text += "  measuring";
+  if (const auto remaining = p.remaining()) {
+    text += fmt::format("  ETA {}", format_seconds(*remaining));
   }
   text += fmt::format("  epoch {:.2f}  step {}  samples {}  loss {:.4g}", p.epoch_num, p.updates,
                       format_count(static_cast<double>(p.samples_count)), p.train_loss);
   if (p.last) text += metric_text(*p.last);
-  if (p.host_s > 0) {
-    text += fmt::format("  {} samples/s",
-                        format_count(static_cast<double>(p.samples_count) / p.host_s));
+  if (p.time.count() > 0) {
+    text += fmt::format("  {} samples/s", format_count(p.samples_per_s()));
   }
   if (p.slowest_rank != p.fastest_rank) {
     text += fmt::format("  slowest {} ({}/step)  fastest {} ({}/step)", p.slowest_rank,

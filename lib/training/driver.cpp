@@ -225,10 +225,18 @@ CurvePoint Driver::evaluate(Seconds now, std::uint64_t samples, bool used_up,
   return measure(now, samples, model);
 }
 
-void Driver::measure_initial() { measure(Seconds(0), 0, initial_); }
+void Driver::measure_initial() {
+  measure(Seconds(0), 0, initial_);
+  const std::lock_guard lock(mutex_);
+  initial_off_clock_s_ = record_.phases.eval_s + record_.phases.record_s;
+}
 
 CurvePoint Driver::measure(Seconds time, std::uint64_t samples, std::span<const float> model) {
   const auto start = std::chrono::steady_clock::now();
+  {
+    const std::lock_guard lock(mutex_);
+    measuring_since_ = start;
+  }
   const Metrics metrics = evaluator_.measure(model);
   CurvePoint point{
       .time = time,
@@ -241,37 +249,40 @@ CurvePoint Driver::measure(Seconds time, std::uint64_t samples, std::span<const 
       .p5 = metrics.p5,
       .accuracy = metrics.accuracy,
       .auc = metrics.auc};
-  {
-    const std::lock_guard lock(mutex_);
-    point.updates = updates_;
-    if (loss_count_ > 0) point.train_loss = loss_sum_ / static_cast<double>(loss_count_);
-    loss_sum_ = 0;
-    loss_count_ = 0;
-    record_.curve.push_back(point);
-    record_.evaluation_device = evaluator_.device();
-    record_.elapsed = time;
-    if (options_.keep_model) model_copy_.assign(model.begin(), model.end());
-    bool all_reached = !record_.targets.empty();
-    for (const Target& target : record_.targets) {
-      const auto value = metric_of(point, target.metric);
-      all_reached = all_reached && value && reached(target, *value);
-    }
-    if (all_reached && options_.stop_at_target && (!stop_ || stop_->first == Status::completed)) {
-      stop_ = {Status::target_reached, ""};
-    }
-    if (!std::isfinite(metrics.loss) && (!stop_ || stop_->first == Status::completed)) {
-      stop_ = {Status::diverged,
-               fmt::format("the test loss became {} at {} samples", metrics.loss, samples)};
-    }
-  }
   // Under the mutex: reports of other ranks come in, and the watcher may write too.
   const std::lock_guard lock(mutex_);
+  point.updates = updates_;
+  if (loss_count_ > 0) point.train_loss = loss_sum_ / static_cast<double>(loss_count_);
+  loss_sum_ = 0;
+  loss_count_ = 0;
+  add(point, model);
   record_.phases.eval_s += host_seconds_since(start);
-  if (!hooks_.on_record) return point;
-  const auto record_start = std::chrono::steady_clock::now();
-  hooks_.on_record(record_);
-  record_.phases.record_s += host_seconds_since(record_start);
+  if (hooks_.on_record) {
+    const auto record_start = std::chrono::steady_clock::now();
+    hooks_.on_record(record_);
+    record_.phases.record_s += host_seconds_since(record_start);
+  }
+  measuring_since_.reset();
   return point;
+}
+
+void Driver::add(const CurvePoint& point, std::span<const float> model) {
+  record_.curve.push_back(point);
+  record_.evaluation_device = evaluator_.device();
+  record_.elapsed = point.time;
+  if (options_.keep_model) model_copy_.assign(model.begin(), model.end());
+  bool all_reached = !record_.targets.empty();
+  for (const Target& target : record_.targets) {
+    const auto value = metric_of(point, target.metric);
+    all_reached = all_reached && value && reached(target, *value);
+  }
+  if (all_reached && options_.stop_at_target && (!stop_ || stop_->first == Status::completed)) {
+    stop_ = {Status::target_reached, ""};
+  }
+  if (!std::isfinite(point.test_loss) && (!stop_ || stop_->first == Status::completed)) {
+    stop_ = {Status::diverged, fmt::format("the test loss became {} at {} samples", point.test_loss,
+                                           point.samples_count)};
+  }
 }
 
 void Driver::record(Seconds time, nlohmann::json event) {
@@ -351,7 +362,7 @@ void Driver::finished(Worker& worker) {
   note(worker);
 }
 
-Progress Driver::progress() const {
+Progress Driver::progress(double host_s) const {
   const std::lock_guard lock(mutex_);
   Progress p;
   p.time = last_time_;
@@ -362,6 +373,14 @@ Progress Driver::progress() const {
   p.updates = updates_;
   p.train_loss = loss_count_ > 0 ? loss_sum_ / static_cast<double>(loss_count_) : last_loss_;
   if (!record_.curve.empty()) p.last = record_.curve.back();
+  const double off_clock_s = record_.phases.eval_s + record_.phases.record_s;
+  if (measuring_since_) p.measuring_s = host_seconds_since(*measuring_since_);
+  p.host_s = std::max(0.0, host_s - (off_clock_s - initial_off_clock_s_) - p.measuring_s);
+  p.measurement_s = off_clock_s / std::max<double>(1, static_cast<double>(record_.curve.size()));
+  if (p.max_samples > p.samples_count) {
+    p.measurements_left = std::ceil(static_cast<double>(p.max_samples - p.samples_count) /
+                                    static_cast<double>(options_.evaluate_every));
+  }
   bool first = true;
   for (std::size_t r = 0; r < steps_.size(); ++r) {
     if (steps_[r] == 0) continue;

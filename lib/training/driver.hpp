@@ -74,7 +74,8 @@ class Driver final : public Run {
   std::optional<std::pair<Status, std::string>> stopped() const;
   // Notes the counters of a worker that has ended.
   void finished(Worker& worker);
-  Progress progress() const;
+  // `host_s`: host time since the start of training, with measuring and recording.
+  Progress progress(double host_s = 0) const;
   const std::vector<float>& model_copy() const { return model_copy_; }
 
   // --- for a driver per rank (rank_driver.hpp), whose rank 0 keeps the record ------------------
@@ -144,6 +145,8 @@ class Driver final : public Run {
   void completed(int rank, const Counters& step);  // mutex held
   void schedule_next(std::uint64_t samples);       // mutex held
   CurvePoint measure(Seconds time, std::uint64_t samples, std::span<const float> model);
+  // The measured point goes into the record, and may end the run. Mutex held.
+  void add(const CurvePoint& point, std::span<const float> model);
 
   const DriverOptions options_;
   const Model& model_;
@@ -161,7 +164,9 @@ class Driver final : public Run {
   std::uint64_t loss_count_ = 0;
   double last_loss_ = 0;
   Seconds last_time_{0};
-  bool budget_ended_ = false;  // by the algorithm
+  std::optional<std::chrono::steady_clock::time_point> measuring_since_;
+  double initial_off_clock_s_ = 0;  // measuring and recording before the first step
+  bool budget_ended_ = false;       // by the algorithm
   std::optional<std::pair<Status, std::string>> stop_;
   Decisions running_, evaluating_;
   std::vector<Published> published_;  // by rank

@@ -22,8 +22,11 @@ class Trace;  // training/trace.hpp
 
 // What is going on, for a progress line; filled from any worker's thread.
 struct Progress {
-  Seconds time{0};    // training clock
-  double host_s = 0;  // since the start of training
+  Seconds time{0};               // training clock
+  double host_s = 0;             // since the start of training, without measuring and recording
+  double measuring_s = 0;        // that the measurement under way has taken so far; 0: none is
+  double measurement_s = 0;      // host time of one measurement, recorded: the mean so far
+  double measurements_left = 0;  // after the one under way
   std::uint64_t samples_count = 0;
   std::uint64_t max_samples = 0;  // 0: not the budget
   Seconds max_time{0};            // 0: not the budget
@@ -33,6 +36,14 @@ struct Progress {
   std::optional<CurvePoint> last;          // last evaluation
   int slowest_rank = 0, fastest_rank = 0;  // by compute seconds per step so far
   double slowest_step_s = 0, fastest_step_s = 0;
+
+  // Of the budget that will end first; 0 without a budget.
+  double share_done() const;
+  // On the training clock, which stands still while the model is measured.
+  double samples_per_s() const;
+  // Host time to the end of the budget: training at the pace so far, and the measurements that are
+  // still to come. None: nothing is known yet.
+  std::optional<Seconds> remaining() const;
 };
 
 struct TrainHooks {

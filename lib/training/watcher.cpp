@@ -58,9 +58,7 @@ void Watcher::watch(const TrainOptions& options, const TrainHooks& hooks, Driver
       wake_.notify_all();
     }
     if (hooks.on_progress && HostClock::now() >= next) {
-      Progress progress = driver.progress();
-      progress.host_s = seconds_since(start);
-      hooks.on_progress(progress);
+      hooks.on_progress(driver.progress(seconds_since(start)));
       next = HostClock::now() + period;
     }
   }

@@ -15,10 +15,10 @@
 #include "core/logging.hpp"
 #include "core/text.hpp"
 #include "core/version.hpp"
-#include "overwrite.hpp"
 #include "ranks.hpp"
 #include "result/environment.hpp"
 #include "result/output.hpp"
+#include "result/result.hpp"
 #include "result/statistics.hpp"
 #include "result/table.hpp"
 
@@ -80,15 +80,15 @@ class BenchAllReduce final : public Command {
     set.add("devices", devices_,
             "threads, mpi: a device per worker, e.g. cpu:1, cuda:0,cuda:1 or cuda:all; the last "
             "repeats");
-    set.add("profile", profile_, "sim: device profile, built-in name or JSON file");
-    set.add("network", network_, "sim: network model, built-in name or JSON file");
+    set.add("profile", profile_, "sim: device profile, built-in name or JSON file").reads_file();
+    set.add("network", network_, "sim: network model, built-in name or JSON file").reads_file();
     set.add_choice("format", format_,
                    {{"text", Format::text},
                     {"markdown", Format::markdown},
                     {"csv", Format::csv},
                     {"json", Format::json}},
                    "how to print");
-    set.add("output", output_, "file to write; - is stdout");
+    set.add("output", output_, "file to write; - is stdout").writes_file("the table");
     set.add("overwrite", overwrite_, "replace an existing file");
   }
 
@@ -99,13 +99,6 @@ class BenchAllReduce final : public Command {
     TrainOptions together;
     together.cluster = cluster_;
     speaks_ = speaks(together);
-    decide_together(together, [&] {
-      if (output_ != "-") {
-        refuse_to_overwrite(output_, overwrite_);
-        check_writable(output_);
-      }
-      return true;
-    });
     const ClusterOptions options = cluster_options();
     real_ = !make_cluster(cluster_, options)->is_virtual();
     const AllReduceBench bench(cluster_, options, iterations_, warmup_);
@@ -315,16 +308,13 @@ class BenchAllReduce final : public Command {
                              {"warmup", warmup_},
                              {"results", std::move(list)}};
     if (!real_) result.update({{"profile", profile_}, {"network", network_}});
+    escape_bytes(result);
     return result;
   }
 
   void write(const std::string& text) const {
-    if (output_ == "-") {
-      fmt::print("{}", text);
-    } else {
-      write_text(output_, text);
-      note("all_reduce: {}", output_);
-    }
+    write_text(output_, text);
+    if (output_ != "-") note("all_reduce: {}", output_);
   }
 
   int verdict(const std::vector<Row>& rows) const {

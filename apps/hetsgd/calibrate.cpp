@@ -158,12 +158,11 @@ class Calibrate final : public Command {
     set.add("hidden", hidden_, "hidden layers to measure").unit("units").at_least(1);
     set.add("point_time", point_time_, "time per measured point").above(0);
     set.add("name", name_, "name of the profile; default: the device");
-    set.add("output", output_, "profile to write; - is stdout");
+    set.add("output", output_, "profile to write; - is stdout").writes_file("the profile");
     set.add("overwrite", overwrite_, "replace an existing file");
   }
 
   int run(OptionSet&, const std::vector<std::string>&) override {
-    check_model_output(output_, overwrite_);
     const Target target = make_target(device_);
     const std::vector<Point> points = measure_all(target);
     std::vector<CalibrationSample> samples;

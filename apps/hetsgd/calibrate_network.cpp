@@ -39,7 +39,7 @@ class CalibrateNetwork final : public Command {
     set.add("sizes", sizes_, "bytes of vectors and payloads, e.g. 4K,1M");
     set.add("point_time", point_time_, "time per size and kind of call").above(0);
     set.add("name", name_, "name of the model; default: the cluster and its workers");
-    set.add("output", output_, "model to write; - is stdout");
+    set.add("output", output_, "model to write; - is stdout").writes_file("the model");
     set.add("overwrite", overwrite_, "replace an existing file");
   }
 
@@ -54,15 +54,6 @@ class CalibrateNetwork final : public Command {
                         workers_);
     }
     const bool speaks = cluster_ != "mpi" || mpi_rank().rank == 0;
-    const auto prepare = [&] {
-      if (speaks) check_model_output(output_, overwrite_);
-      return 0.0;
-    };
-    if (cluster_ == "mpi") {
-      mpi_agree(prepare, ClusterOptions().peer_timeout);
-    } else {
-      prepare();
-    }
     ClusterOptions options;
     options.workers = workers_;
     NetworkMeasurement measurement{.sizes_bytes = sizes(), .point_time = point_time_};

@@ -1,9 +1,6 @@
 #include "calibration.hpp"
 
-#include <fmt/format.h>
-
 #include "core/logging.hpp"
-#include "overwrite.hpp"
 #include "result/output.hpp"
 
 namespace hetsgd {
@@ -15,19 +12,9 @@ void show_fit(const Table& table, const std::string& source) {
   note("{}", source);
 }
 
-void check_model_output(const std::string& output, bool overwrite) {
-  if (output == "-") return;
-  refuse_to_overwrite(output, overwrite);
-  check_writable(output);
-}
-
 void write_model(const std::string& model, const std::string& output, const char* what) {
-  if (output == "-") {
-    fmt::print("{}", model);
-    return;
-  }
   write_text(output, model);
-  note("{}: {}", what, output);
+  if (output != "-") note("{}: {}", what, output);
 }
 
 }  // namespace hetsgd

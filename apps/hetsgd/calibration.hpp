@@ -10,10 +10,6 @@ namespace hetsgd {
 // The table of measured and predicted times and, below it, the model's source, for people.
 void show_fit(const Table& table, const std::string& source);
 
-// Before measuring. Errors: usage (the file is there and `overwrite` is off), runtime (not
-// writable). "-" is stdout.
-void check_model_output(const std::string& output, bool overwrite);
-
 // `what`: "profile" or "network", in the note that names the file.
 void write_model(const std::string& model, const std::string& output, const char* what);
 

@@ -3,8 +3,10 @@
 #include <CLI/CLI.hpp>
 #include <cstdio>
 #include <map>
+#include <nlohmann/json.hpp>
 
 #include "core/error.hpp"
+#include "core/logging.hpp"
 #include "core/text.hpp"
 #include "help.hpp"
 #include "ranks.hpp"
@@ -127,14 +129,42 @@ void scan_arguments(OptionSet& set, const std::vector<std::string>& arguments) {
   take(app, set);
 }
 
+void Command::add_operands(const std::vector<std::string>& operands, FileRegistry& files) const {
+  for (const std::string& operand : operands) files.add_input(info().name, operand);
+}
+
 namespace {
+
+bool is_on(const OptionSet& set, const char* name) {
+  const Option* const option = set.find(name);
+  return option != nullptr && option->to_json() == true;
+}
+
+// Under MPI the files are those that rank 0 sees, and its word is that of all.
+void check_files(const Command& command, const OptionSet& set,
+                 const std::vector<std::string>& operands) {
+  if (is_on(set, "print_config") || is_on(set, "dry_run")) return;
+  const auto check = [&] {
+    FileRegistry files;
+    files.add(set);
+    command.add_operands(operands, files);
+    files.check({.overwrite = is_on(set, "overwrite"),
+                 .resume = is_on(set, "resume"),
+                 .can_resume = set.find("resume") != nullptr});
+  };
+  if (command.runs_together()) {
+    rank_0_decides(check, command.patience().peer);
+  } else {
+    check();
+  }
+}
 
 int run_alone(Command& command, const std::vector<std::string>& arguments) {
   command.look_ahead(arguments);
   OptionSet set;
   command.declare(set);
   if (wants_help(arguments)) {
-    fmt::print("{}", command_help(command.info(), set));
+    print_text(command_help(command.info(), set));
     return 0;
   }
   const std::vector<std::string> operands = parse_arguments(command, set, arguments);
@@ -142,6 +172,7 @@ int run_alone(Command& command, const std::vector<std::string>& arguments) {
   if (command.runs_together()) {
     call_the_roll(command.info().name, set, command.patience());
   }
+  check_files(command, set, operands);
   return command.run(set, operands);
 }
 

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "core/file_registry.hpp"
 #include "core/options.hpp"
 #include "ranks.hpp"
 
@@ -41,7 +42,10 @@ class Command {
   // Several processes run it together: how long they wait for each other at the start, and for a
   // sign of life later.
   virtual Patience patience() const { return {}; }
-  // When `set` is settled. Returns the exit code.
+  // The files that operands name: each is read, unless a command says otherwise. Those of the
+  // options are known from their declarations.
+  virtual void add_operands(const std::vector<std::string>& operands, FileRegistry& files) const;
+  // When `set` is settled and the files are checked. Returns the exit code.
   virtual int run(OptionSet& set, const std::vector<std::string>& operands) = 0;
 };
 
@@ -55,7 +59,9 @@ std::vector<std::string> parse_arguments(const Command& command, OptionSet& set,
 // For look_ahead: the flags of `set` and nothing else; whatever is unknown or wrong is passed over.
 void scan_arguments(OptionSet& set, const std::vector<std::string>& arguments);
 
-// The whole life of one subcommand: --help, or parse and run.
+// The whole life of one subcommand: --help, or parse, check the files and run. The options that
+// files depend on mean the same for all: overwrite, resume, and print_config or dry_run, which
+// write nothing.
 int run_command(Command& command, const std::vector<std::string>& arguments);
 
 // The spelling of an option's letter, "-o"; the same letter means the same everywhere. "": none.

@@ -7,6 +7,7 @@
 #include "core/error.hpp"
 #include "core/json_file.hpp"
 #include "core/logging.hpp"
+#include "result/result.hpp"
 #include "result/validate.hpp"
 
 namespace hetsgd {
@@ -74,18 +75,19 @@ class Compare final : public Command {
  private:
   void print(const Comparison& comparison) const {
     if (format_ == CompareFormat::json) {
-      fmt::print("{}\n", comparison_json(comparison).dump(1));
+      nlohmann::json document = comparison_json(comparison);
+      escape_bytes(document);
+      fmt::print("{}\n", document.dump(1));
       return;
     }
     if (format_ == CompareFormat::csv) {
       const Table table = runs_ ? runs_table(comparison) : groups_table(comparison);
-      fmt::print("{}", table.format(TableFormat::csv));
+      print_text(table.format(TableFormat::csv));
       return;
     }
     const TableFormat format =
         format_ == CompareFormat::text ? TableFormat::text : TableFormat::markdown;
-    fmt::print("{}",
-               runs_ ? runs_table(comparison).format(format) : groups_report(comparison, format));
+    print_text(runs_ ? runs_table(comparison).format(format) : groups_report(comparison, format));
   }
 
   int verdict(const Comparison& comparison) const {

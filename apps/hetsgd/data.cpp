@@ -12,7 +12,7 @@
 #include "data/load.hpp"
 #include "data/summary.hpp"
 #include "data/write.hpp"
-#include "overwrite.hpp"
+#include "result/result.hpp"
 #include "result/table.hpp"
 
 namespace hetsgd {
@@ -113,8 +113,13 @@ class DataInfo final : public Command {
     const LoadedData loaded = load_dataset(operands[0], options_);
     if (!loaded.report.cache_note.empty()) warn("{}", loaded.report.cache_note);
     const DatasetSummary summary = summarise(*loaded.data, loaded.report);
-    fmt::print("{}",
-               json_ ? summary_json(summary).dump(2) + "\n" : summary_text(summary, loaded.report));
+    if (json_) {
+      json document = summary_json(summary);
+      escape_bytes(document);
+      fmt::print("{}\n", document.dump(2));
+    } else {
+      print_text(summary_text(summary, loaded.report));
+    }
     return 0;
   }
 
@@ -140,8 +145,8 @@ class DataVerify final : public Command {
     for (const std::string& path : operands) {
       const LoadedData loaded = load_dataset(path, options_);
       const std::vector<std::string> broken = verify(*loaded.data);
-      for (const std::string& text : broken) fmt::print("{}: {}\n", path, text);
-      if (broken.empty()) fmt::print("{}: {} rows, all right\n", path, loaded.data->rows());
+      for (const std::string& text : broken) say("{}: {}\n", path, text);
+      if (broken.empty()) say("{}: {} rows, all right\n", path, loaded.data->rows());
       findings += broken.size();
     }
     if (findings > 0) throw data_error("found {} broken promises", findings);
@@ -174,8 +179,11 @@ class DataConvert final : public Command {
     set.add("overwrite", overwrite_, "replace an existing file");
     declare_reading(set, options_);
   }
+  void add_operands(const std::vector<std::string>& operands, FileRegistry& files) const override {
+    files.add_input("FROM", operands[0]);
+    files.add_output("TO", operands[1], "the data");
+  }
   int run(OptionSet&, const std::vector<std::string>& operands) override {
-    refuse_to_overwrite(operands[1], overwrite_);
     const LoadedData loaded = load_dataset(operands[0], options_);
     switch (to_) {
       case Target::xc:
@@ -216,12 +224,15 @@ class DataGenerate final : public Command {
     set.add("threads", threads_, "0: all cores").range(0, kMostHostThreads);
     set.add("overwrite", overwrite_, "replace existing files");
   }
+  void add_operands(const std::vector<std::string>& operands, FileRegistry& files) const override {
+    for (const char* ending : {kTrain, kTest}) {
+      files.add_output("PREFIX", operands[1] + ending, "the data");
+    }
+  }
   int run(OptionSet&, const std::vector<std::string>& operands) override {
     GeneratorOptions options = generator_preset(operands[0], scale_);
     options.seed = seed_;
-    const std::string train = operands[1] + "_train.txt", test = operands[1] + "_test.txt";
-    refuse_to_overwrite(train, overwrite_);
-    refuse_to_overwrite(test, overwrite_);
+    const std::string train = operands[1] + kTrain, test = operands[1] + kTest;
     const DatasetPair pair = generate(options, threads_);
     write_xc(train, *pair.train);
     write_xc(test, *pair.test);
@@ -231,6 +242,7 @@ class DataGenerate final : public Command {
   }
 
  private:
+  static constexpr const char *kTrain = "_train.txt", *kTest = "_test.txt";
   double scale_ = 1;
   std::uint64_t seed_ = 1;
   int threads_ = 0;

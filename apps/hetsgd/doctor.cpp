@@ -18,6 +18,7 @@
 #include "cluster/threads/devices.hpp"
 #include "commands.hpp"
 #include "core/error.hpp"
+#include "core/logging.hpp"
 #include "core/text.hpp"
 #include "core/version.hpp"
 #include "data/load.hpp"
@@ -26,6 +27,7 @@
 #include "linalg/cuda/cuda_device.hpp"
 #include "linalg/device.hpp"
 #include "result/environment.hpp"
+#include "result/result.hpp"
 
 namespace hetsgd {
 namespace {
@@ -251,12 +253,14 @@ class Doctor final : public Command {
         list.push_back(
             {{"name", check.name}, {"verdict", word(check.verdict)}, {"text", check.text}});
       }
-      fmt::print("{}\n", json{{"checks", list}, {"environment", environment_json()}}.dump(2));
+      json document = {{"checks", list}, {"environment", environment_json()}};
+      escape_bytes(document);
+      fmt::print("{}\n", document.dump(2));
       return;
     }
     fmt::print("{}\n", version_text());
     for (const Check& check : checks) {
-      fmt::print("{:<8} {:<12} {}\n", word(check.verdict), check.name, check.text);
+      say("{:<8} {:<12} {}\n", word(check.verdict), check.name, check.text);
     }
   }
 

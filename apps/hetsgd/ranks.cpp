@@ -14,11 +14,14 @@
 namespace hetsgd {
 namespace {
 
-void start_log(const std::string& folder, const MpiRank& rank) {
+void start_log(const TrainOptions& options, const MpiRank& rank) {
+  const std::string& folder = options.log_dir;
   std::error_code failed;
   std::filesystem::create_directories(folder, failed);
   if (failed) throw runtime_failure("--log-dir: cannot make {}: {}", folder, failed.message());
-  start_logging_to(fmt::format("{}/rank_{}.log", folder, rank.rank));
+  const std::string file = log_file(folder, rank.rank);
+  if (options.overwrite) std::filesystem::remove(file, failed);  // what cannot be is said below
+  start_logging_to(file);
 }
 
 // The sources that this program was built from; where the revision does not say it, its own bytes
@@ -82,6 +85,15 @@ double together(const TrainOptions& options, const std::function<double()>& fn) 
   return options.cluster == "mpi" ? mpi_agree(fn, options.peer_timeout) : fn();
 }
 
+void rank_0_decides(const std::function<void()>& fn, Seconds peer_timeout) {
+  mpi_agree(
+      [&] {
+        if (mpi_rank().rank == 0) fn();
+        return 0.0;
+      },
+      peer_timeout);
+}
+
 bool decide_together(const TrainOptions& options, const std::function<bool()>& decide) {
   return together(options, [&] { return speaks(options) && decide() ? 1.0 : 0.0; }) != 0;
 }
@@ -105,7 +117,7 @@ void start_talking_as(const TrainOptions& options) {
   start_talking(talk);
   if (options.log_dir.empty()) return;
   const MpiRank rank = options.cluster == "mpi" ? mpi_rank() : MpiRank{};
-  start_log(options.log_dir, rank);
+  start_log(options, rank);
   if (options.cluster == "mpi" && rank.rank > 0) {
     note("rank {} of {} on {} (local rank {}), process {}", rank.rank, rank.size, rank.host,
          rank.local_rank, ::getpid());

@@ -31,6 +31,9 @@ bool speaks(const TrainOptions& options);
 // error of one is an error of all, with its text and exit code.
 double together(const TrainOptions& options, const std::function<double()>& fn);
 
+// Runs `fn` on rank 0 alone; its error is an error of all. Collective.
+void rank_0_decides(const std::function<void()>& fn, Seconds peer_timeout);
+
 // decide() of the process that speaks, on all of them. Collective.
 bool decide_together(const TrainOptions& options, const std::function<bool()>& decide);
 

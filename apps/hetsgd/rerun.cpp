@@ -1,5 +1,6 @@
 // hetsgd rerun: the run of a result file again.
 #include "commands.hpp"
+#include "core/bytes.hpp"
 #include "core/error.hpp"
 #include "result/validate.hpp"
 #include "train_session.hpp"
@@ -29,7 +30,9 @@ class Rerun final : public Command {
       const nlohmann::json result = read_result(arguments.front());
       path_ = arguments.front();
       config_ = result["config"];
-      called_as_ = result["args"].get<std::vector<std::string>>();
+      for (const std::string argument : result["args"]) {
+        called_as_.push_back(bytes_of_json(argument));
+      }
       tuning_ = result.value("tuning", nlohmann::json(nullptr));
       first.set_json("algorithm", config_["algorithm"], OptionSource::config_file, path_);
     }
@@ -63,8 +66,9 @@ class Rerun final : public Command {
     for (const Option& option : set.options()) {
       if (!option.in_config || option.source != OptionSource::flag) continue;
       const nlohmann::json value = option.to_json();
-      arguments.push_back(option.flag() + "=" +
-                          (value.is_string() ? value.get<std::string>() : value.dump()));
+      arguments.push_back(
+          option.flag() + "=" +
+          (value.is_string() ? bytes_of_json(value.get<std::string>()) : value.dump()));
     }
     return session_.run(set, arguments);
   }

@@ -36,6 +36,7 @@ class Train final : public Command {
   void declare(OptionSet& set) override {
     set.group("Configuration");
     set.add("config", config_path_, "JSON file of options, or a result whose config to take")
+        .reads_file()
         .not_in_config();
     session_.declare(set);
   }

@@ -1,7 +1,6 @@
 #include "train_run.hpp"
 
 #include <fmt/format.h>
-#include <sys/stat.h>
 
 #include <chrono>
 #include <filesystem>
@@ -10,6 +9,7 @@
 
 #include "core/error.hpp"
 #include "core/logging.hpp"
+#include "core/output_file.hpp"
 #include "core/text.hpp"
 #include "progress.hpp"
 #include "ranks.hpp"
@@ -28,7 +28,8 @@ using nlohmann::json;
 // Keeps the result file up to date: after every evaluation, but not more often than twice a second
 // (a killed run loses at most that), and at once when the run is interrupted: who sends a signal may
 // kill a second later. So only the result of a run that has ended by itself waits for the disk. What
-// goes wrong on the way is a warning, since a later write may work; at the end it is an error.
+// goes wrong on the way is a warning, since a later write may work; at the end it is an error. To a
+// stream goes only the last one.
 class ResultWriter {
  public:
   ResultWriter(const std::string& path, const ResultOptions& options)
@@ -39,7 +40,7 @@ class ResultWriter {
     const bool interrupted =
         record.status == Status::aborted || record.status == Status::time_limit;
     const auto now = std::chrono::steady_clock::now();
-    if (path_.empty() || path_ == "-" || (running && now < next_)) return;
+    if (path_.empty() || (running && (now < next_ || is_stream(path_)))) return;
     failure_.reset();
     try {
       write_result(path_, result_json(record, options_), !running && !interrupted);
@@ -51,10 +52,6 @@ class ResultWriter {
     next_ = now + std::chrono::milliseconds(500);
   }
 
-  // After the run: what goes to stdout goes there once.
-  void print(const Record& record) const {
-    if (path_ == "-") write_result(path_, result_json(record, options_));
-  }
   // Throws what the last write threw.
   void check() const {
     if (failure_) throw *failure_;
@@ -68,11 +65,6 @@ class ResultWriter {
   std::optional<Error> failure_;
 };
 
-bool exists(const std::string& path) {
-  struct stat status {};
-  return ::stat(path.c_str(), &status) == 0 && S_ISREG(status.st_mode);
-}
-
 // The first key in which two configurations differ; "": none.
 std::string difference(const json& a, const json& b) {
   for (const auto& [key, value] : a.items()) {
@@ -84,23 +76,16 @@ std::string difference(const json& a, const json& b) {
   return "";
 }
 
-// Where this rank's trace goes: --trace, on ranks above 0 with the rank before the extension.
+// Where this rank's trace goes.
 std::string trace_file(const TrainOptions& options) {
-  const int rank = options.cluster == "mpi" ? mpi_rank().rank : 0;
-  if (rank == 0) return options.trace;
-  std::filesystem::path path(options.trace);
-  path.replace_extension(fmt::format("{}{}", rank, path.extension().string()));
-  return path.string();
+  return hetsgd::trace_file(options.trace, options.cluster == "mpi" ? mpi_rank().rank : 0);
 }
 
-// True if --resume finds the work done. Errors: usage (a result that must not be replaced).
+// True if --resume finds the work done. Errors: usage (the result of another run).
 bool is_done(const TrainOptions& options, json config) {
   const std::string& path = options.output;
-  if (path.empty() || path == "-" || options.overwrite || !exists(path)) return false;
-  if (!options.resume) {
-    throw with_hint(usage_error("{}: the file exists", path),
-                    "--overwrite replaces it, --resume keeps a completed result");
-  }
+  if (!options.resume || options.overwrite || path.empty() || is_stream(path)) return false;
+  if (!std::filesystem::is_regular_file(path)) return false;
   json earlier = read_result(path);
   if (options.redact) {  // as the result will be
     redact_paths(earlier["config"]);
@@ -192,13 +177,11 @@ int run_training(TrainOptions& options, const OptionSet& set, std::shared_ptr<Al
   std::optional<Training> prepared;
   const bool done = together(options, [&] {
                       start_talking_as(options);
-                      if (!options.trace.empty()) check_writable(trace_file(options));
+                      if (!options.trace.empty()) check_writable(trace_file(options), "the trace");
                       Training& training =
                           prepared.emplace(options, set, std::move(algorithm), info);
                       if (!speaks(options)) return 0.0;
-                      if (is_done(options, training.record().config)) return 1.0;
-                      if (!options.output.empty()) check_writable(options.output);
-                      return 0.0;
+                      return is_done(options, training.record().config) ? 1.0 : 0.0;
                     }) != 0.0;
   if (done) return 0;
   Training& training = *prepared;
@@ -226,7 +209,6 @@ int run_training(TrainOptions& options, const OptionSet& set, std::shared_ptr<Al
     if (hooks.trace != nullptr) write_text(trace_file(options), trace_json(trace).dump() + "\n");
     if (speaks(options)) {
       for (const std::string& warning : record.warnings) warn("{}", warning);
-      writer.print(record);
     }
     if (record.status == Status::failed) std::rethrow_exception(training.failure());
     note_end(record, options);

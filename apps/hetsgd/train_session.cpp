@@ -98,6 +98,7 @@ void TrainSession::declare(OptionSet& set) {
   algorithm_->declare(set);
   set.group("Tuning");
   set.add("tuned", tuned_, "take the learning rate from this file of `hetsgd tune`")
+      .reads_file()
       .not_in_config();
   set.group("Instead of running");
   set.add("print_config", print_config_, "print every option, its value and where it came from")
@@ -222,7 +223,7 @@ int TrainSession::run(OptionSet& set, const std::vector<std::string>& arguments)
   }
   take_tuned(set);
   if (print_config_) {
-    if (speaks(options_)) fmt::print("{}", set.describe());
+    if (speaks(options_)) print_text(set.describe());
     return 0;
   }
   if (dry_run_) return print_plan(set);

@@ -50,7 +50,8 @@ class Tune final : public Command {
 
   void declare(OptionSet& set) override {
     set.group("Configuration");
-    set.add("config", config_path_, "JSON file of options, or a result whose config to take");
+    set.add("config", config_path_, "JSON file of options, or a result whose config to take")
+        .reads_file();
     set.group("Tuning");
     set.add("algorithms", algorithms_,
             "algorithms to tune, comma-separated; default: that of --algorithm");
@@ -74,10 +75,13 @@ class Tune final : public Command {
                                         flag, owners);
   }
 
-  int run(OptionSet& set, const std::vector<std::string>&) override {
+  void settle(OptionSet& set) override {
     read_config(set);
     read_environment(set);
     refuse_what_trials_decide(set);
+  }
+
+  int run(OptionSet& set, const std::vector<std::string>&) override {
     TunerOptions tuner;
     tuner.algorithms = names_;
     if (!goal_.empty()) tuner.goal = parse_goal(goal_, "--goal");

@@ -7,6 +7,7 @@
 
 #include "core/error.hpp"
 #include "core/logging.hpp"
+#include "core/output_file.hpp"
 #include "core/text.hpp"
 #include "progress.hpp"
 #include "ranks.hpp"
@@ -31,18 +32,13 @@ class ChoiceFile {
   void write(const Tuning& tuning) const {
     if (!path_.empty()) write_result(path_, tuning_json(tuning, arguments_));
   }
-  // What stands under the name from an earlier call; none: nothing does. Errors: usage, if it must
-  // not be replaced.
+  // What stands under the name from an earlier call that --resume goes on with; none: nothing does.
   std::optional<Tuning> earlier(const TrainOptions& talk) const {
-    if (path_.empty() || path_ == "-" || talk.overwrite) return std::nullopt;
+    if (!talk.resume || talk.overwrite || path_.empty() || is_stream(path_)) return std::nullopt;
     if (!std::filesystem::is_regular_file(path_)) return std::nullopt;
-    if (!talk.resume) {
-      throw with_hint(usage_error("{}: the file exists", path_),
-                      "--overwrite replaces it, --resume goes on with it");
-    }
     return tuning_of(read_tuning(path_));
   }
-  bool to_stdout() const { return path_ == "-"; }
+  bool once() const { return is_stream(path_); }
 
  private:
   std::string path_;
@@ -130,20 +126,19 @@ void report_trial(const Tuning& tuning, const AlgorithmTuning& algorithm, std::s
        trial.learning_rate, trial.seed, trial_text(tuning.goal, trial));
 }
 
-TunerEnd run_trials(Tuner& tuner, const TrainOptions& talk, const ChoiceFile& file) {
+TunerEnd run_trials(Tuner& tuner, const ChoiceFile& file) {
   const bool bar = detect_terminal().terminal;
   const std::size_t all = tuner.trials_left();
   std::size_t done = 0;
   TunerHooks hooks;
   hooks.on_trial = [&](const AlgorithmTuning& algorithm) {
-    if (!file.to_stdout()) file.write(tuner.tuning());
+    if (!file.once()) file.write(tuner.tuning());
     report_trial(tuner.tuning(), algorithm, ++done, all);
   };
   hooks.on_progress = [&](const Progress& progress) {
     show_status(fmt::format("{}/{}  {}", done + 1, all, progress_text(progress, bar)));
   };
   hooks.signal = &catch_signals();
-  if (!talk.output.empty()) check_writable(talk.output);
   tuner.load();
   const TunerEnd end = tuner.run(hooks);
   show_status("");
@@ -165,8 +160,7 @@ int run_tuning(TunerOptions options, const TrainOptions& talk,
              ? std::string("has all trials, nothing to do")
              : fmt::format("goes on, {} trials are left", tuner.trials_left()));
   }
-  const TunerEnd end =
-      tuner.trials_left() == 0 ? TunerEnd::completed : run_trials(tuner, talk, file);
+  const TunerEnd end = tuner.trials_left() == 0 ? TunerEnd::completed : run_trials(tuner, file);
   print_choices(tuner.tuning());
   const std::size_t failed = warn_about(tuner.tuning());
   if (talk.output.empty()) {

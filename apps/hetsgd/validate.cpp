@@ -42,10 +42,9 @@ class Validate final : public Command {
       const std::vector<Finding> findings =
           is_tuning(document) ? validate_tuning(document) : validate_result(document);
       for (const Finding& finding : findings) {
-        fmt::print("{}: {}: {}\n", path, finding.pointer.empty() ? "/" : finding.pointer,
-                   finding.text);
+        say("{}: {}: {}\n", path, finding.pointer.empty() ? "/" : finding.pointer, finding.text);
       }
-      if (findings.empty()) fmt::print("{}: valid\n", path);
+      if (findings.empty()) say("{}: valid\n", path);
       bad += findings.empty() ? 0 : 1;
     }
     if (bad == 0) return 0;

@@ -5,6 +5,7 @@
 
 #include "cluster/json_fields.hpp"
 #include "cluster/profile.hpp"
+#include "core/bytes.hpp"
 #include "core/error.hpp"
 
 namespace hetsgd {
@@ -101,8 +102,8 @@ std::vector<std::string> builtin_network_models() { return names_of(builtin_netw
 
 std::string to_json_text(const NetworkModel& network) {
   nlohmann::ordered_json json;
-  json["name"] = network.name;
-  json["source"] = network.source;
+  json["name"] = json_text(network.name);
+  json["source"] = json_text(network.source);
   json["latency_s"] = network.latency.count();
   json["bytes_per_s"] = network.bytes_per_s;
   json["server_latency_s"] = network.server_latency.count();

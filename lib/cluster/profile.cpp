@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "cluster/json_fields.hpp"
+#include "core/bytes.hpp"
 #include "core/error.hpp"
 
 namespace hetsgd {
@@ -41,8 +42,8 @@ std::vector<std::string> builtin_device_profiles() { return names_of(builtin_pro
 
 std::string to_json_text(const DeviceProfile& profile) {
   nlohmann::ordered_json json;
-  json["name"] = profile.name;
-  json["source"] = profile.source;
+  json["name"] = json_text(profile.name);
+  json["source"] = json_text(profile.source);
   json["launch_overhead_s"] = profile.launch_overhead_s;
   json["operations_per_s"] = profile.operations_per_s;
   json["bytes_per_s"] = profile.bytes_per_s;

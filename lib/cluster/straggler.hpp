@@ -29,6 +29,9 @@
 
 namespace hetsgd {
 
+// The files that a specification reads; none, also where it is not well formed.
+std::vector<std::string> straggler_files(const std::string& specification);
+
 class Scenario {
  public:
   // Parses the specifications; the place of one in the list is part of its seed, so that two equal

@@ -4,10 +4,22 @@
 
 #include <algorithm>
 
+#include "cluster/straggler.hpp"
 #include "core/error.hpp"
 #include "core/text.hpp"
 
 namespace hetsgd {
+
+std::vector<std::string> straggler_files(const std::string& specification) {
+  constexpr std::string_view kKey = "file";  // of kind=trace, the one kind with a file
+  std::vector<std::string> files;
+  for (const std::string_view part : split(specification, ',')) {
+    const std::size_t equals = part.find('=');
+    if (equals == std::string_view::npos || trim(part.substr(0, equals)) != kKey) continue;
+    files.emplace_back(trim(part.substr(equals + 1)));
+  }
+  return files;
+}
 
 StragglerSpecification::StragglerSpecification(const std::string& text) : text_(text) {
   for (const std::string_view part : split(text, ',')) {

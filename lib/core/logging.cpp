@@ -11,6 +11,7 @@
 #include <memory>
 #include <mutex>
 
+#include "core/bytes.hpp"
 #include "core/error.hpp"
 
 namespace hetsgd {
@@ -99,7 +100,7 @@ void start_talking(const TalkOptions& options) { sink().configure(options); }
 
 void start_logging_to(const std::string& path) {
   try {
-    auto file = std::make_shared<spdlog::sinks::basic_file_sink_mt>(path, true);
+    auto file = std::make_shared<spdlog::sinks::basic_file_sink_mt>(path, false);
     file->set_pattern("%Y-%m-%d %H:%M:%S.%e %l: %v");
     logger().sinks().push_back(std::move(file));
     logger().flush_on(spdlog::level::info);
@@ -112,9 +113,15 @@ void talk(TalkLevel level, std::string_view text) {
   const auto spd = level == TalkLevel::error     ? spdlog::level::err
                    : level == TalkLevel::warning ? spdlog::level::warn
                                                  : spdlog::level::info;
-  logger().log(spd, spdlog::string_view_t(text.data(), text.size()));
+  const std::string shown = printable(text, Lines::keep);
+  logger().log(spd, spdlog::string_view_t(shown.data(), shown.size()));
 }
 
-void show_status(std::string_view text) { sink().show(text); }
+void print_text(std::string_view text) {
+  const std::string shown = printable(text, Lines::keep);
+  std::fwrite(shown.data(), 1, shown.size(), stdout);
+}
+
+void show_status(std::string_view text) { sink().show(printable(text)); }
 
 }  // namespace hetsgd

@@ -2,7 +2,8 @@
 // for data.
 //
 // Messages ("warning: ...") and one status line (progress), which stays below them on a terminal.
-// Thread-safe.
+// Thread-safe. Whatever is printed here passes printable() (core/bytes.hpp), so that no name and no
+// key can command the terminal.
 #pragma once
 
 #include <fmt/format.h>
@@ -29,7 +30,7 @@ TalkOptions detect_terminal();
 // Called again, it replaces the options. Before the first call: detect_terminal().
 void start_talking(const TalkOptions& options);
 
-// From now on every message also goes to this file, with its time, also those that the options keep
+// From now on every message also goes to the end of this file, with its time, also those that the options keep
 // from stderr. Errors: runtime (the file cannot be written).
 void start_logging_to(const std::string& path);
 
@@ -43,6 +44,14 @@ void note(fmt::format_string<Args...> text, Args&&... args) {
 template <class... Args>
 void warn(fmt::format_string<Args...> text, Args&&... args) {
   talk(TalkLevel::warning, fmt::format(text, std::forward<Args>(args)...));
+}
+
+// Data for people on stdout, such as a table.
+void print_text(std::string_view text);
+
+template <class... Args>
+void say(fmt::format_string<Args...> text, Args&&... args) {
+  print_text(fmt::format(text, std::forward<Args>(args)...));
 }
 
 // On a terminal: redraws the last line in place, cut to its width; "" removes it. Elsewhere: prints

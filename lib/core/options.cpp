@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 
+#include "core/bytes.hpp"
 #include "core/error.hpp"
 #include "core/text.hpp"
 
@@ -17,7 +18,6 @@ namespace hetsgd {
 namespace {
 
 using Texts = std::vector<std::string>;
-
 constexpr std::string_view kEnvironmentPrefix = "HETSGD_";
 
 std::string number_text(double value) { return fmt::format("{}", value); }
@@ -96,12 +96,6 @@ auto each_of(One one) {
   };
 }
 
-std::string upper(std::string text) {
-  std::transform(text.begin(), text.end(), text.begin(),
-                 [](unsigned char c) { return static_cast<char>(std::toupper(c)); });
-  return text;
-}
-
 // What JSON must hold for an option of this type.
 std::string_view kind_text(OptionType type) {
   switch (type) {
@@ -128,7 +122,7 @@ std::string_view kind_text(OptionType type) {
 // One JSON value as the text that a flag would have carried; none if its type does not fit.
 std::optional<std::string> text_of(const Option& option, const nlohmann::json& value) {
   const OptionType type = option.type;
-  if (value.is_string()) return value.get<std::string>();
+  if (value.is_string()) return bytes_of_json(value.get_ref<const std::string&>());
   if (type == OptionType::text || type == OptionType::choice || type == OptionType::text_list) {
     return std::nullopt;
   }
@@ -170,7 +164,11 @@ std::string Option::flag() const {
   return text;
 }
 
-std::string Option::environment() const { return std::string(kEnvironmentPrefix) + upper(name); }
+std::string Option::environment() const {
+  std::string text(kEnvironmentPrefix);
+  for (const unsigned char c : name) text += static_cast<char>(std::toupper(c));
+  return text;
+}
 
 std::string Option::range_text() const {
   if (!choices.empty()) return fmt::format("{}", fmt::join(choices, "|"));
@@ -227,6 +225,8 @@ OptionRefiner OptionSet::append(const std::string& name, const std::string& help
   option.to_json = [&value]() -> nlohmann::json {
     if constexpr (std::is_same_v<T, Seconds>) {
       return number_text(value.count()) + "s";
+    } else if constexpr (std::is_same_v<T, std::string> || std::is_same_v<T, Texts>) {
+      return json_text(value);
     } else {
       return value;
     }

@@ -45,6 +45,15 @@ enum class OptionType {
   text_list
 };
 
+// What a command does with the files that an option names (core/file_registry.hpp checks them).
+enum class FileRole { none, read, written, appended };
+struct OptionFiles {
+  FileRole role = FileRole::none;
+  std::string what;  // written: "the result", in messages
+  // The files that one of the option's texts names; null: the text is the path.
+  std::function<std::vector<std::string>(const std::string& text)> paths = nullptr;
+};
+
 // One declared option, with its value behind type-erased accessors.
 struct Option {
   std::string name;    // snake_case
@@ -58,6 +67,7 @@ struct Option {
   double maximum = std::numeric_limits<double>::infinity();
   bool minimum_open = false;  // the minimum itself is excluded
   bool in_config = true;  // false: how to talk, not what to run (progress, output path); not echoed
+  OptionFiles files;
   std::string default_text;  // as --help shows it
   OptionSource source = OptionSource::default_value;
   std::string place;  // what set it: "--delta", "HETSGD_DELTA", "run.json: delta"; "" for a default
@@ -105,6 +115,20 @@ class OptionRefiner {
   // How to talk, not what to run: left out of the result's config and of the configuration hash.
   OptionRefiner& not_in_config() {
     option_.in_config = false;
+    return *this;
+  }
+  // What a command does with the files that the texts name.
+  using Paths = std::function<std::vector<std::string>(const std::string& text)>;
+  OptionRefiner& reads_file(Paths paths = nullptr) {
+    option_.files = {FileRole::read, "", std::move(paths)};
+    return *this;
+  }
+  OptionRefiner& writes_file(std::string what, Paths paths = nullptr) {
+    option_.files = {FileRole::written, std::move(what), std::move(paths)};
+    return *this;
+  }
+  OptionRefiner& appends_to_file(std::string what, Paths paths = nullptr) {
+    option_.files = {FileRole::appended, std::move(what), std::move(paths)};
     return *this;
   }
 
@@ -167,7 +191,7 @@ class OptionSet {
   std::vector<std::string> read_environment();
 
   // {key: value} of all options that are part of the configuration. Times are texts ("0.05s"), so
-  // that the unit stands with the number.
+  // that the unit stands with the number. Texts are bytes: see json_text (core/bytes.hpp).
   nlohmann::json to_json() const;
   // One line per option: key, value, where it came from.
   std::string describe() const;

@@ -6,6 +6,7 @@
 
 #include <atomic>
 #include <cerrno>
+#include <charconv>
 #include <cstring>
 #include <filesystem>
 #include <utility>
@@ -14,12 +15,31 @@ namespace hetsgd {
 
 namespace {
 
-constexpr std::size_t kBufferBytes = std::size_t{1} << 20;
+namespace fs = std::filesystem;
 
-std::string followed(const std::string& path) {
+constexpr std::size_t kBufferBytes = std::size_t{1} << 20;
+constexpr int kMostLinks = 40;  // as the system's own limit
+
+// What the link points to, as a path from here; none: `place` is no link.
+std::optional<fs::path> pointed_to(const fs::path& place) {
   std::error_code failed;
-  const auto target = std::filesystem::canonical(path, failed);
-  return failed ? path : target.string();
+  const fs::path target = fs::read_symlink(place, failed);
+  if (failed) return std::nullopt;
+  return place.parent_path() / target;  // an absolute target stands for itself
+}
+
+bool lies_in(const fs::path& place, const fs::path& folder) {
+  std::error_code failed;
+  const fs::path parent = place.has_parent_path() ? place.parent_path() : fs::path(".");
+  const fs::path real = fs::canonical(parent, failed);
+  return !failed && real == folder;
+}
+
+// Why nothing can be written to an open descriptor, as an error number; 0: it can.
+int descriptor_problem(int descriptor) {
+  const int flags = fcntl(descriptor, F_GETFL);
+  if (flags < 0) return errno;
+  return (flags & O_ACCMODE) == O_RDONLY ? EBADF : 0;
 }
 
 // The rename itself survives a power cut only once the folder is on disk. Some file systems refuse
@@ -34,6 +54,60 @@ void sync_folder_of(const std::string& path) {
 
 }  // namespace
 
+std::optional<int> descriptor_of(const std::string& path) {
+  if (path == "-") return STDOUT_FILENO;
+  std::error_code failed;
+  const fs::path own = fs::canonical("/proc/self/fd", failed);
+  if (failed) return std::nullopt;
+  fs::path place = path;
+  for (int links = 0; links < kMostLinks; ++links) {
+    if (lies_in(place, own)) {
+      const std::string name = place.filename().string();
+      int number = 0;
+      const auto [end, error] = std::from_chars(name.data(), name.data() + name.size(), number);
+      const bool whole = error == std::errc() && end == name.data() + name.size();
+      return whole ? std::optional(number) : std::nullopt;
+    }
+    const std::optional<fs::path> next = pointed_to(place);
+    if (!next) return std::nullopt;
+    place = *next;
+  }
+  return std::nullopt;
+}
+
+bool is_stream(const std::string& path) {
+  if (descriptor_of(path)) return true;
+  struct stat status {};
+  return stat(path.c_str(), &status) == 0 && !S_ISREG(status.st_mode) && !S_ISDIR(status.st_mode);
+}
+
+std::string follow_links(const std::string& path) {
+  fs::path place = path;
+  for (int links = 0; links < kMostLinks; ++links) {
+    const std::optional<fs::path> next = pointed_to(place);
+    if (!next) break;
+    place = *next;
+  }
+  return place.string();
+}
+
+void check_writable(const std::string& path, const std::string& what) {
+  if (const std::optional<int> descriptor = descriptor_of(path)) {
+    const int problem = descriptor_problem(*descriptor);
+    if (problem != 0) throw write_error(ExitCode::usage, path, what, problem);
+    return;
+  }
+  if (is_stream(path)) {  // opened at the end: a pipe's reader would see it closed now
+    if (access(path.c_str(), W_OK) != 0) throw write_error(ExitCode::usage, path, what, errno);
+    return;
+  }
+  try {
+    const OutputFile probe(path, {.what = what});  // never committed: leaves nothing behind
+  } catch (const Error& error) {
+    throw Error(ExitCode::usage, error.what(), error.hint());
+  }
+}
+
 Error write_error(ExitCode code, const std::string& path, const std::string& what,
                   int error_number) {
   std::string hint;
@@ -44,12 +118,20 @@ Error write_error(ExitCode code, const std::string& path, const std::string& wha
   } else if (error_number == EACCES || error_number == EROFS) {
     hint = "choose another place";
   }
-  return Error(
-      code, fmt::format("{}: cannot write {}: {}", path, what, std::strerror(error_number)), hint);
+  return Error(code,
+               fmt::format("{}: cannot write {}: {}", path == "-" ? "stdout" : path, what,
+                           std::strerror(error_number)),
+               hint);
 }
 
 OutputFile::OutputFile(std::string path, OutputFileOptions options)
-    : path_(std::move(path)), options_(std::move(options)), target_(followed(path_)) {
+    : path_(std::move(path)), options_(std::move(options)), target_(follow_links(path_)) {
+  buffer_.reserve(kBufferBytes);
+  if (const std::optional<int> descriptor = descriptor_of(path_)) {
+    file_ = fcntl(*descriptor, F_DUPFD_CLOEXEC, 0);  // its place in the file is the owner's
+    if (file_ < 0) fail();
+    return;
+  }
   struct stat status {};
   const bool exists = stat(target_.c_str(), &status) == 0;
   if (exists && S_ISDIR(status.st_mode)) {
@@ -65,7 +147,6 @@ OutputFile::OutputFile(std::string path, OutputFileOptions options)
     file_ = open(temporary_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
   }
   if (file_ < 0) fail();
-  buffer_.reserve(kBufferBytes);
 }
 
 OutputFile::~OutputFile() {

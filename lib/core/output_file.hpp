@@ -1,6 +1,7 @@
 // A file that appears under its name complete or not at all.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -14,9 +15,9 @@ struct OutputFileOptions {
 };
 
 // Bytes go to a temporary file beside `path`, which commit() renames; without commit() it is
-// removed. A link stays a link: the file that it points to is replaced. What is not a regular file
-// (a pipe, /dev/stdout) is written directly. Every failure, a full disk too, is an Error(runtime)
-// that names the path and the reason; a file that was there before stays whole.
+// removed. A link stays a link: the file that it points to is replaced, or made. A stream (see
+// below) is written directly. Every failure, a full disk too, is an Error(runtime) that names the
+// path and the reason; a file that was there before stays whole.
 class OutputFile {
  public:
   explicit OutputFile(std::string path, OutputFileOptions options = {});
@@ -39,6 +40,22 @@ class OutputFile {
   int file_ = -1;
   std::string buffer_;
 };
+
+// The open descriptor that a path names: "-" is stdout, /dev/stdout, /dev/fd/3, and links to them.
+// What is written there goes on where its owner stands, also in a regular file (`3>> log`).
+std::optional<int> descriptor_of(const std::string& path);
+
+// Whether what is written to `path` can only be passed on, not replaced: an open descriptor, a pipe,
+// a device. Who writes a document several times writes to a stream once, at the end.
+bool is_stream(const std::string& path);
+
+// `path` with its last component's links followed, also when they point to nothing yet.
+std::string follow_links(const std::string& path);
+
+// Whether an OutputFile could be written: the folder exists, the file could be created, the
+// descriptor is open. Leaves nothing behind. Errors: usage, naming the path and the reason; so that
+// a run of hours does not end at its last line.
+void check_writable(const std::string& path, const std::string& what);
 
 // The error of a failed write: "PATH: cannot write WHAT: reason", with a hint.
 Error write_error(ExitCode code, const std::string& path, const std::string& what,

@@ -8,6 +8,7 @@
 #include <cmath>
 #include <utility>
 
+#include "core/bytes.hpp"
 #include "core/error.hpp"
 
 namespace hetsgd {
@@ -250,22 +251,17 @@ std::string format_count(double count) {
 
 std::string quote(std::string_view text) {
   constexpr std::size_t kShown = 60;
+  std::size_t shown = 0;  // whole characters only
   std::string result = "\"";
-  for (const char c : text.substr(0, kShown)) {
-    const auto byte = static_cast<unsigned char>(c);
-    if (c == '"' || c == '\\') {
-      result += '\\';
-      result += c;
-    } else if (byte < 0x20 || byte == 0x7F) {
-      result += c == '\t'   ? "\\t"
-                : c == '\n' ? "\\n"
-                : c == '\r' ? "\\r"
-                            : fmt::format("\\x{:02x}", byte);
-    } else {
-      result += c;
-    }
+  while (shown < text.size()) {
+    const std::string_view rest = text.substr(shown);
+    const std::string_view character = rest.substr(0, std::max<std::size_t>(utf8_length(rest), 1));
+    if (shown + character.size() > kShown) break;
+    if (character == "\"" || character == "\\") result += '\\';
+    result += printable(character);
+    shown += character.size();
   }
-  result += text.size() > kShown ? "...\"" : "\"";
+  result += shown < text.size() ? "...\"" : "\"";
   return result;
 }
 

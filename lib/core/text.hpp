@@ -50,7 +50,8 @@ std::string format_rank_set(std::span<const int> ranks);
 std::string format_seconds(Seconds time);  // "850 us", "12.3 ms", "1.25 s", "2m 05s", "1h 02m"
 std::string format_bytes(double bytes);    // "512 B", "1.5 KiB", "42.6 MiB"
 std::string format_count(double count);    // "9,999" exact, then "12.9K", "1.29M", "3.4G"
-// "found" text in messages: in double quotes, control bytes escaped, at most 60 characters shown.
+// "found" text in messages: in double quotes, what printable() escapes escaped, at most 60 bytes
+// shown.
 std::string quote(std::string_view text);
 // "a, b or c".
 std::string alternatives(std::span<const std::string> words);

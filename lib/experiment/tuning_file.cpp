@@ -1,10 +1,12 @@
 // The file of a tuning.
 #include <fmt/format.h>
 
+#include "core/bytes.hpp"
 #include "core/error.hpp"
 #include "core/json_file.hpp"
 #include "core/version.hpp"
 #include "experiment/tuning.hpp"
+#include "result/result.hpp"
 
 namespace hetsgd {
 namespace {
@@ -109,22 +111,24 @@ json tuning_json(const Tuning& tuning, const std::vector<std::string>& args) {
     algorithms.push_back(algorithm_json(tuning, algorithm));
     complete = complete && tuning.complete(algorithm);
   }
-  return {{"schema_version", "1.0"},
-          {"kind", "tuning"},
-          {"tool",
-           {{"name", "hetsgd"},
-            {"version", version()},
-            {"git_revision", git_revision()},
-            {"git_dirty", git_dirty()}}},
-          {"args", args},
-          {"goal", tuning.goal.text()},
-          {"grid", tuning.grid},
-          {"seeds", tuning.seeds},
-          {"validation", tuning.validation},
-          {"dataset", tuning.dataset},
-          {"algorithms", std::move(algorithms)},
-          {"cost", cost_json(total_cost(tuning))},
-          {"status", complete ? "completed" : "running"}};
+  json document = {{"schema_version", "1.0"},
+                   {"kind", "tuning"},
+                   {"tool",
+                    {{"name", "hetsgd"},
+                     {"version", version()},
+                     {"git_revision", git_revision()},
+                     {"git_dirty", git_dirty()}}},
+                   {"args", json_text(args)},
+                   {"goal", tuning.goal.text()},
+                   {"grid", tuning.grid},
+                   {"seeds", tuning.seeds},
+                   {"validation", tuning.validation},
+                   {"dataset", tuning.dataset},
+                   {"algorithms", std::move(algorithms)},
+                   {"cost", cost_json(total_cost(tuning))},
+                   {"status", complete ? "completed" : "running"}};
+  escape_bytes(document);
+  return document;
 }
 
 Tuning tuning_of(const json& document) {

@@ -1,11 +1,12 @@
-// The two passes over a finished document: numbers that JSON cannot hold, and paths that nobody
-// should read.
+// The passes over a finished document: numbers and bytes that JSON cannot hold, and paths that
+// nobody should read.
 #include <cmath>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
+#include "core/bytes.hpp"
 #include "result/result.hpp"
 
 namespace hetsgd {
@@ -78,6 +79,25 @@ void explain_nonfinite(json& value) {
     if (!found.empty()) reasons.emplace_back(key + "_reason", found);
   }
   for (auto& [key, text] : reasons) value[key] = text;
+}
+
+void escape_bytes(json& value) {
+  if (value.is_string()) {
+    std::string& text = value.get_ref<std::string&>();
+    if (!is_utf8(text)) text = json_text(text);
+  } else if (value.is_array()) {
+    for (json& element : value) escape_bytes(element);
+  } else if (value.is_object()) {
+    std::vector<std::string> keys;
+    for (auto& [key, member] : value.items()) {
+      escape_bytes(member);
+      if (!is_utf8(key)) keys.push_back(key);
+    }
+    for (const std::string& key : keys) {
+      value[json_text(key)] = std::move(value[key]);
+      value.erase(key);
+    }
+  }
 }
 
 void redact_paths(json& value) {

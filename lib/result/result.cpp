@@ -6,6 +6,7 @@
 #include <cmath>
 #include <string_view>
 
+#include "core/bytes.hpp"
 #include "core/error.hpp"
 #include "core/version.hpp"
 #include "result/environment.hpp"
@@ -260,7 +261,7 @@ json result_json(const Record& record, const ResultOptions& options) {
         {"version", version()},
         {"git_revision", git_revision()},
         {"git_dirty", git_dirty()}}},
-      {"args", options.args},
+      {"args", json_text(options.args)},
       {"config", record.config},
       {"tuning", options.tuning},
       {"environment", environment_of(record)},
@@ -290,6 +291,7 @@ json result_json(const Record& record, const ResultOptions& options) {
   if (!record.machine.is_null()) result["cluster"]["machine"] = record.machine;
   if (options.redact) redact(result);
   explain_nonfinite(result);
+  escape_bytes(result);
   return result;
 }
 

@@ -21,7 +21,8 @@ struct ResultOptions {
 // What depends on the host or on its load stands in `environment`, `wall`, `started_at` and
 // `finished_at` alone; on a virtual-time cluster all the rest is a function of the options and the
 // seed. Numbers that are not finite become null, with the reason beside them: {"test_loss": null,
-// "test_loss_reason": "nan"}.
+// "test_loss_reason": "nan"}. Names of files and other texts from outside that are not UTF-8 become
+// "bytes:data/caf%E9.txt" (core/bytes.hpp), in `config` and `args` so that they read back.
 nlohmann::json result_json(const Record& record, const ResultOptions& options);
 
 // The document as text: one line per top-level key and per element of the long lists (curve,
@@ -31,6 +32,9 @@ std::string result_text(const nlohmann::json& result);
 // Replaces each number in `value` that is not finite by null, as described above; in lists null
 // stands in its place and the reason beside the list: {"norm": [1.0, null], "norm_reason": "inf"}.
 void explain_nonfinite(nlohmann::json& value);
+
+// Replaces each text in `value` that is not UTF-8, keys too, by its json_text (core/bytes.hpp).
+void escape_bytes(nlohmann::json& value);
 
 // Drops the folders of all paths in all texts of `value`: "--train=/data/a.txt" becomes
 // "--train=a.txt".

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "core/bytes.hpp"
 #include "core/error.hpp"
 
 namespace hetsgd {
@@ -39,6 +40,7 @@ bool is_numeric(const std::string& cell) {
 
 void Table::add(std::vector<std::string> row) {
   HETSGD_CHECK_EQ(row.size(), header_.size());
+  for (std::string& cell : row) cell = printable(cell);  // a newline would break the line
   rows_.push_back(std::move(row));
 }
 

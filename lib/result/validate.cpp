@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <limits>
 #include <map>
 #include <mutex>
 #include <nlohmann/json.hpp>
@@ -56,9 +57,30 @@ std::string pointer_of(const std::vector<std::string>& context) {
   return pointer;
 }
 
+// valijson's integers are int64: a count above, a seed say, would be negative there.
+constexpr std::uint64_t kLargest = std::numeric_limits<std::int64_t>::max();
+
+bool has_larger_count(const json& value) {
+  if (value.is_number_unsigned()) return value.get<std::uint64_t>() > kLargest;
+  return value.is_structured() && std::any_of(value.begin(), value.end(), has_larger_count);
+}
+
+void limit_counts(json& value) {
+  if (value.is_number_unsigned()) {
+    value = std::min(value.get<std::uint64_t>(), kLargest);
+  } else if (value.is_structured()) {
+    for (json& member : value) limit_counts(member);
+  }
+}
+
 }  // namespace
 
 std::vector<Finding> check_schema(std::string_view schema, const json& document) {
+  if (has_larger_count(document)) {
+    json limited = document;
+    limit_counts(limited);
+    return check_schema(schema, limited);
+  }
   valijson::Validator validator(valijson::Validator::kStrongTypes);
   valijson::ValidationResults errors;
   std::vector<Finding> findings;

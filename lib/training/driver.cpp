@@ -202,8 +202,17 @@ void Driver::evaluate_here(Worker& worker, std::optional<std::uint64_t> samples,
   if (options_.synchronous) {
     worker.node().fence_together(run_measure);
   } else {
-    worker.node().fence(run_measure);
+    worker.node().fence([&] {
+      // Who was due later may have come to the fence first: the model has those samples too.
+      decision.samples = std::max(decision.samples, measured_samples());
+      run_measure();
+    });
   }
+}
+
+std::uint64_t Driver::measured_samples() const {
+  const std::lock_guard lock(mutex_);
+  return record_.curve.empty() ? 0 : record_.curve.back().samples_count;
 }
 
 void Driver::schedule_next(std::uint64_t samples) {

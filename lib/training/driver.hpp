@@ -144,6 +144,7 @@ class Driver final : public Run {
   void note(Worker& worker);
   void completed(int rank, const Counters& step);  // mutex held
   void schedule_next(std::uint64_t samples);       // mutex held
+  std::uint64_t measured_samples() const;          // of the last point of the curve
   CurvePoint measure(Seconds time, std::uint64_t samples, std::span<const float> model);
   // The measured point goes into the record, and may end the run. Mutex held.
   void add(const CurvePoint& point, std::span<const float> model);

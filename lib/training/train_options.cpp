@@ -1,7 +1,11 @@
 #include "training/train_options.hpp"
 
+#include <filesystem>
+
+#include "cluster/straggler.hpp"
 #include "core/error.hpp"
 #include "core/limits.hpp"
+#include "data/generate.hpp"
 
 namespace hetsgd {
 
@@ -12,11 +16,27 @@ constexpr double kLargestBatch = 1 << 22;
 // Samples of a run, and what lies between two evaluations: their sums stay below 2^63.
 constexpr double kMostSamples = 1e18;
 
+std::vector<std::string> data_files(const std::string& text) {
+  return text.starts_with(kGeneratorPrefix) ? std::vector<std::string>() : std::vector{text};
+}
+
+int processes(const TrainOptions& o) { return o.cluster == "mpi" ? mpi_rank().size : 1; }
+
+// Those of all ranks: no rank may replace another's.
+std::vector<std::string> files_of_ranks(const TrainOptions& o,
+                                        const std::function<std::string(int)>& file) {
+  std::vector<std::string> files;
+  for (int rank = 0; rank < processes(o); ++rank) files.push_back(file(rank));
+  return files;
+}
+
 void declare_data(OptionSet& set, TrainOptions& o) {
   set.group("Data");
   set.add("train", o.train,
-          "training file (XC or libSVM text, .gz .bz2 .zst, .hsgd) or generate:PRESET?scale=S");
-  set.add("test", o.test, "test file; without it the training data is measured");
+          "training file (XC or libSVM text, .gz .bz2 .zst, .hsgd) or generate:PRESET?scale=S")
+      .reads_file(data_files);
+  set.add("test", o.test, "test file; without it the training data is measured")
+      .reads_file(data_files);
   set.add("validation", o.validation,
           "in place of --test: measure on this share of the training rows, held out from learning; "
           "the same rows for every algorithm and seed")
@@ -106,13 +126,14 @@ void declare_cluster(OptionSet& set, TrainOptions& o) {
       {{"fp32", Precision::fp32}, {"tf32", Precision::tf32}, {"bf16", Precision::bf16}},
       "of a GPU's dense products: factors of 24, 11 or 8 bits, sums of 24; a measurement "
       "is fp32 always");
-  set.add("profile", o.profile, "sim: device profile, built-in name or JSON file");
-  set.add("network", o.network, "sim: network model, built-in name or JSON file");
+  set.add("profile", o.profile, "sim: device profile, built-in name or JSON file").reads_file();
+  set.add("network", o.network, "sim: network model, built-in name or JSON file").reads_file();
   set.add("speed", o.speed,
           "relative speed of each worker, e.g. 1,0.92,0.84,0.76; the last repeats")
       .range(1e-6, 1e6);
   set.add("straggler", o.straggler,
-          "injected delays, e.g. 'kind=uniform,min=0ms,max=50ms'; repeat to combine");
+          "injected delays, e.g. 'kind=uniform,min=0ms,max=50ms'; repeat to combine")
+      .reads_file(straggler_files);
   set.add("charge", o.charge,
           "sim: charge the clock for the full-size data set and model of this preset");
   set.add("service_rank", o.service_rank,
@@ -162,25 +183,36 @@ void declare_measuring(OptionSet& set, TrainOptions& o) {
           "record every step (time, rank, samples, loss) as an event");
   set.add("dump_initial_parameters", o.dump_initial_parameters,
           "write the initial model here, float32")
+      .writes_file("the initial model")
       .not_in_config();
   set.add("dump_parameters", o.dump_parameters, "write the last measured model here, float32")
+      .writes_file("the model")
       .not_in_config();
   set.add(
          "trace", o.trace,
          "write what each worker did when (steps, messages, collectives, services, evaluations, on "
          "the run's clock) for chrome://tracing or ui.perfetto.dev; NVIDIA's profilers see the "
          "same ranges. mpi: each rank writes its own, rank R above 0 to NAME.R.json")
+      .writes_file("the trace",
+                   [&o](const std::string& text) {
+                     return files_of_ranks(o, [&](int rank) { return trace_file(text, rank); });
+                   })
       .not_in_config();
 }
 
 void declare_output(OptionSet& set, TrainOptions& o) {
   set.group("Output");
-  set.add("output", o.output, "result file; - is stdout").not_in_config();
-  set.add("overwrite", o.overwrite, "replace an existing result").not_in_config();
+  set.add("output", o.output, "result file; - is stdout").writes_file("the result").not_in_config();
+  set.add("overwrite", o.overwrite, "replace existing files, but no input").not_in_config();
   set.add("resume", o.resume, "skip the run when the output holds its completed result")
       .not_in_config();
   set.add("redact", o.redact, "leave host names and paths out of the result").not_in_config();
-  set.add("log_dir", o.log_dir, "write what each rank says to rank_N.log in this directory")
+  set.add("log_dir", o.log_dir,
+          "write what each rank says to rank_N.log in this directory, after what is there")
+      .appends_to_file("the log",
+                       [&o](const std::string& text) {
+                         return files_of_ranks(o, [&](int rank) { return log_file(text, rank); });
+                       })
       .not_in_config();
   set.add("progress_every", o.progress_every, "time between progress lines")
       .unit("s")
@@ -196,6 +228,17 @@ void declare_output(OptionSet& set, TrainOptions& o) {
 }
 
 }  // namespace
+
+std::string trace_file(const std::string& trace, int rank) {
+  if (rank == 0) return trace;
+  std::filesystem::path path(trace);
+  path.replace_extension(fmt::format("{}{}", rank, path.extension().string()));
+  return path.string();
+}
+
+std::string log_file(const std::string& folder, int rank) {
+  return fmt::format("{}/rank_{}.log", folder, rank);
+}
 
 void TrainOptions::declare(OptionSet& set) {
   declare_data(set, *this);

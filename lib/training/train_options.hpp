@@ -88,4 +88,8 @@ struct TrainOptions {
   void validate() const;
 };
 
+// Where rank `rank` writes its part of --trace and --log-dir.
+std::string trace_file(const std::string& trace, int rank);
+std::string log_file(const std::string& folder, int rank);
+
 }  // namespace hetsgd

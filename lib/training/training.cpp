@@ -3,12 +3,12 @@
 #include <chrono>
 #include <cmath>
 #include <cstdio>
-#include <fstream>
 
 #include "cluster/mpi/mpi_cluster.hpp"
 #include "cluster/threads/devices.hpp"
 #include "core/error.hpp"
 #include "core/memory.hpp"
+#include "core/output_file.hpp"
 #include "core/text.hpp"
 #include "data/sampler.hpp"
 #include "training/charge.hpp"
@@ -36,12 +36,10 @@ double seconds_since(HostClock::time_point start) {
 
 // Raw little-endian float32, for references outside (tests/reference).
 void write_parameters(const std::string& path, std::span<const float> parameters,
-                      const char* option) {
-  std::ofstream file(path, std::ios::binary);
-  file.write(reinterpret_cast<const char*>(parameters.data()),
-             static_cast<std::streamsize>(parameters.size_bytes()));
-  file.flush();
-  if (!file) throw runtime_failure("{}: cannot write {}", option, quote(path));
+                      const char* what) {
+  OutputFile file(path, {.what = what});
+  file.write({reinterpret_cast<const char*>(parameters.data()), parameters.size_bytes()});
+  file.commit();
 }
 
 }  // namespace
@@ -333,10 +331,10 @@ void Training::Impl::drive(const TrainHooks& hooks, Parts& parts, double initial
 
 void Training::Impl::finish(const TrainHooks& hooks, Driver& driver) {
   record.finished_at = utc_now();
+  if (hooks.on_record) hooks.on_record(record);  // first: the result is worth more than a copy
   if (writes() && !options.dump_parameters.empty() && !driver.model_copy().empty()) {
-    write_parameters(options.dump_parameters, driver.model_copy(), "--dump-parameters");
+    write_parameters(options.dump_parameters, driver.model_copy(), "the model");
   }
-  if (hooks.on_record) hooks.on_record(record);
 }
 
 void Training::Impl::prepare(const TrainHooks& hooks, Parts& parts) {
@@ -344,7 +342,7 @@ void Training::Impl::prepare(const TrainHooks& hooks, Parts& parts) {
   std::vector<float> initial =
       initial_parameters<float>(model->shape(), options.seed, options.init_std);
   if (writes() && !options.dump_initial_parameters.empty()) {
-    write_parameters(options.dump_initial_parameters, initial, "--dump-initial-parameters");
+    write_parameters(options.dump_initial_parameters, initial, "the initial model");
   }
   parts.cluster = make_cluster(options.cluster, cluster_options());
   parts.evaluator.emplace(*model, record.test,

@@ -16,7 +16,7 @@ class Writing(ProgramTest):
         (self.folder / "r.json").write_text("precious")
         self.assertEqual(self.train("r.json", code=2).stderr,
                          "error: r.json: the file exists\n"
-                         "hint: --overwrite replaces it, --resume keeps a completed result\n")
+                         "hint: --overwrite replaces it, --resume goes on with it or keeps what is complete\n")
         self.assertEqual((self.folder / "r.json").read_text(), "precious")
         self.train("r.json", "--overwrite")
         self.assertEqual(self.result("r.json")["status"], "completed")

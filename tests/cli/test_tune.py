@@ -80,7 +80,7 @@ class Tune(ProgramTest):
                       self.error("train", "--train", "generate:tiny", "--algorithm", "asgd", *RUN, "--tuned", "c.json",
                                  code=2))
 
-        self.assertIn("error: c.json: the file exists\nhint: --overwrite replaces it, --resume goes on with it\n",
+        self.assertIn("error: c.json: the file exists\nhint: --overwrite replaces it, --resume goes on with it or keeps what is complete\n",
                       self.error(*TUNE, code=2))
         done = self.run_program(*TUNE, "--resume")
         self.assertIn("c.json: goes on, 2 trials are left\n", done.stderr)

@@ -14,6 +14,7 @@
 
 #include "core/error.hpp"
 #include "core/json_file.hpp"
+#include "core/output_file.hpp"
 #include "result/validate.hpp"
 
 namespace hetsgd {
@@ -61,11 +62,11 @@ TEST_F(OutputTest, AMissingFolderIsNamed) {
   const std::string expected =
       file + ": cannot write the result: No such file or directory | create the folder first";
   EXPECT_EQ(error_of([&] { write_result(file, {}); }, ExitCode::runtime), expected);
-  EXPECT_EQ(error_of([&] { check_writable(file); }, ExitCode::usage), expected);
+  EXPECT_EQ(error_of([&] { check_writable(file, "the result"); }, ExitCode::usage), expected);
 }
 
 TEST_F(OutputTest, AFolderIsNoFile) {
-  EXPECT_THAT(error_of([&] { check_writable(folder.string()); }, ExitCode::usage),
+  EXPECT_THAT(error_of([&] { check_writable(folder.string(), "the result"); }, ExitCode::usage),
               HasSubstr("Is a directory"));
   EXPECT_THAT(error_of([&] { write_result(folder.string(), {}); }, ExitCode::runtime),
               HasSubstr("Is a directory"));
@@ -73,7 +74,7 @@ TEST_F(OutputTest, AFolderIsNoFile) {
 }
 
 TEST_F(OutputTest, CheckWritableLeavesNothing) {
-  check_writable(path("r.json"));
+  check_writable(path("r.json"), "the result");
   EXPECT_EQ(files(), 0u);
 }
 

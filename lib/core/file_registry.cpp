@@ -1,0 +1,142 @@
+#include "core/file_registry.hpp"
+
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <optional>
+
+#include "core/bytes.hpp"
+#include "core/error.hpp"
+#include "core/options.hpp"
+#include "core/output_file.hpp"
+
+namespace hetsgd {
+namespace {
+
+namespace fs = std::filesystem;
+
+bool look_at(const std::string& path, struct stat& status) {
+  if (const std::optional<int> descriptor = descriptor_of(path)) {
+    return fstat(*descriptor, &status) == 0;
+  }
+  return stat(path.c_str(), &status) == 0;
+}
+
+bool is_null_device(const struct stat& status) {
+  constexpr unsigned kMemoryDevices = 1, kNull = 3;  // Linux, Documentation/admin-guide/devices.txt
+  return S_ISCHR(status.st_mode) && status.st_rdev == makedev(kMemoryDevices, kNull);
+}
+
+// The files that the option's value names; an empty text names none.
+std::vector<std::string> paths_of(const Option& option) {
+  const nlohmann::json value = option.to_json();
+  std::vector<std::string> paths;
+  for (const nlohmann::json& each : value.is_array() ? value : nlohmann::json::array({value})) {
+    const std::string text = bytes_of_json(each.get_ref<const std::string&>());
+    if (text.empty()) continue;
+    const auto found = option.files.paths ? option.files.paths(text) : std::vector{text};
+    paths.insert(paths.end(), found.begin(), found.end());
+  }
+  return paths;
+}
+
+}  // namespace
+
+FileIdentity FileIdentity::of(const std::string& path) {
+  struct stat status {};
+  if (look_at(path, status)) {
+    return {.device = status.st_dev,
+            .inode = status.st_ino,
+            .rest = "",
+            .shared = is_null_device(status),
+            .regular = S_ISREG(status.st_mode)};
+  }
+  const fs::path target = fs::path(follow_links(path)).lexically_normal();
+  fs::path folder = target.parent_path(), rest = target.filename();
+  while (stat(folder.empty() ? "." : folder.c_str(), &status) != 0 && folder.has_parent_path() &&
+         folder != folder.parent_path()) {
+    rest = folder.filename() / rest;
+    folder = folder.parent_path();
+  }
+  return {.device = status.st_dev, .inode = status.st_ino, .rest = rest.string()};
+}
+
+bool FileIdentity::same_as(const FileIdentity& other) const {
+  return !shared && device == other.device && inode == other.inode && rest == other.rest;
+}
+
+void FileRegistry::add(const OptionSet& set) {
+  for (const Option& option : set.options()) {
+    if (option.files.role == FileRole::none) continue;
+    const std::string name = option.place.empty() ? option.flag() : option.place;
+    for (const std::string& path : paths_of(option)) {
+      if (option.files.role == FileRole::read) {
+        add_input(name, path);
+      } else {
+        add_output(name, path, option.files.what,
+                   option.files.role == FileRole::appended ? Output::appended
+                   : option.name == "output"               ? Output::main
+                                                           : Output::other);
+      }
+    }
+  }
+}
+
+void FileRegistry::add_input(const std::string& name, const std::string& path) {
+  if (path.empty()) return;
+  const std::string real = path == "-" ? "./-" : path;  // a name like any other
+  inputs_.push_back({name, path, "", Output::other, FileIdentity::of(real)});
+}
+
+void FileRegistry::add_output(const std::string& name, const std::string& path,
+                              const std::string& what, Output kind) {
+  if (path.empty()) return;
+  outputs_.push_back({name, path, what, kind, FileIdentity::of(path)});
+}
+
+void FileRegistry::check(const Replacing& replacing) const {
+  for (const Entry& output : outputs_) check_apart(output);
+  for (const Entry& output : outputs_) check_existing(output, replacing);
+  for (const Entry& output : outputs_) {
+    if (output.kind != Output::appended) check_writable(output.path, output.what);
+  }
+}
+
+void FileRegistry::check_apart(const Entry& output) const {
+  for (const Entry& input : inputs_) {
+    // A terminal or /dev/null may be read and written; a regular file that is read stays as it is.
+    if (!output.identity.same_as(input.identity) || !input.identity.regular) continue;
+    throw with_hint(usage_error("{}: found {}, which {} reads as {}, expected another file",
+                                output.name, output.path, input.name, input.path),
+                    "no input is ever replaced, not even with --overwrite");
+  }
+  for (const Entry& other : outputs_) {
+    if (&other == &output) return;  // every pair once
+    const bool both_stdout = output.path == "-" && other.path == "-";
+    if (!both_stdout && !output.identity.same_as(other.identity)) continue;
+    throw with_hint(usage_error("{}: found {}, which {} writes as {}, expected a file of its own",
+                                output.name, output.path, other.name, other.path),
+                    "two outputs in one file would destroy each other");
+  }
+}
+
+void FileRegistry::check_existing(const Entry& output, const Replacing& replacing) const {
+  const bool replaces =
+      output.identity.regular && output.kind != Output::appended && !descriptor_of(output.path);
+  if (!replaces || replacing.overwrite) return;
+  // With --resume the files beside the main output belong to the run that is taken up.
+  const bool resumes = replacing.resume && std::ranges::any_of(outputs_, [](const Entry& each) {
+                         return each.kind == Output::main && each.identity.regular;
+                       });
+  if (resumes) return;
+  throw with_hint(
+      usage_error("{}: the file exists", output.path),
+      replacing.can_resume
+          ? "--overwrite replaces it, --resume goes on with it or keeps what is complete"
+          : "--overwrite replaces it");
+}
+
+}  // namespace hetsgd

@@ -1,0 +1,194 @@
+#include "core/file_registry.hpp"
+
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+#include <string>
+
+#include "core/error.hpp"
+#include "core/options.hpp"
+#include "core/output_file.hpp"
+
+namespace hetsgd {
+namespace {
+
+namespace fs = std::filesystem;
+
+class Files : public ::testing::Test {
+ protected:
+  Files() {
+    char name[] = "/tmp/hetsgd-registry-XXXXXX";
+    folder_ = ::mkdtemp(name);
+    std::ofstream(at("in.txt")) << "input";
+    std::ofstream(at("old.json")) << "{}";
+    fs::create_directory(at("sub"));
+    fs::create_symlink(folder_, at("folder-link"));
+    fs::create_symlink("in.txt", at("link"));
+    fs::create_symlink("new.json", at("dangling"));
+    fs::create_hard_link(at("in.txt"), at("hard"));
+  }
+  ~Files() override { fs::remove_all(folder_); }
+
+  std::string at(const std::string& name) const { return folder_ + "/" + name; }
+
+  // The message of the refusal; "": none.
+  static std::string refusal(const FileRegistry& files, const Replacing& replacing = {}) {
+    try {
+      files.check(replacing);
+      return "";
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), ExitCode::usage);
+      EXPECT_NE(error.hint(), "");
+      return error.what();
+    }
+  }
+  std::string two_outputs(const std::string& a, const std::string& b) const {
+    FileRegistry files;
+    files.add_output("--trace", a, "the trace");
+    files.add_output("--output", b, "the result", FileRegistry::Output::main);
+    return refusal(files, {.overwrite = true});
+  }
+  std::string folder_;
+};
+
+TEST_F(Files, NoInputIsReplacedWhateverItsSpelling) {
+  for (const char* name : {"in.txt", "./in.txt", "sub/../in.txt", "folder-link/in.txt", "link",
+                           "folder-link/link", "hard"}) {
+    FileRegistry files;
+    files.add_input("--train", at("in.txt"));
+    files.add_output("--output", at(name), "the result", FileRegistry::Output::main);
+    EXPECT_EQ(refusal(files, {.overwrite = true, .resume = true}),
+              "--output: found " + at(name) + ", which --train reads as " + at("in.txt") +
+                  ", expected another file");
+  }
+}
+
+TEST_F(Files, AlsoNotByAppendingToIt) {
+  FileRegistry files;
+  files.add_input("--train", at("in.txt"));
+  files.add_output("--log-dir", at("link"), "the log", FileRegistry::Output::appended);
+  EXPECT_NE(refusal(files), "");
+}
+
+TEST_F(Files, TwoOutputsNeedTwoFiles) {
+  EXPECT_EQ(two_outputs(at("a.json"), at("b.json")), "");
+  EXPECT_EQ(two_outputs(at("a.json"), at("./a.json")),
+            "--output: found " + at("./a.json") + ", which --trace writes as " + at("a.json") +
+                ", expected a file of its own");
+  for (const char* other :
+       {"dangling", "folder-link/new.json", "sub/../new.json", "folder-link/dangling"}) {
+    EXPECT_NE(two_outputs(at("new.json"), at(other)), "") << other;
+  }
+  EXPECT_NE(two_outputs(at("no/such.json"), at("folder-link/no/./such.json")), "");
+  EXPECT_NE(two_outputs(at("in.txt"), at("hard")), "");
+  EXPECT_NE(two_outputs("-", "-"), "");
+  EXPECT_NE(two_outputs("-", "/dev/stdout"), "");
+  EXPECT_EQ(two_outputs("/dev/null", "/dev/null"), "");
+}
+
+TEST_F(Files, WhatExistsIsReplacedOnDemandOnly) {
+  FileRegistry files;
+  files.add_output("--trace", at("old.json"), "the trace");
+  files.add_output("--output", at("r.json"), "the result", FileRegistry::Output::main);
+  EXPECT_EQ(refusal(files), at("old.json") + ": the file exists");
+  EXPECT_EQ(refusal(files, {.overwrite = true}), "");
+  // --resume takes a run up: no result, no run
+  EXPECT_EQ(refusal(files, {.resume = true, .can_resume = true}),
+            at("old.json") + ": the file exists");
+  std::ofstream(at("r.json")) << "{}";
+  FileRegistry again;
+  again.add_output("--trace", at("old.json"), "the trace");
+  again.add_output("--output", at("r.json"), "the result", FileRegistry::Output::main);
+  EXPECT_EQ(refusal(again, {.resume = true, .can_resume = true}), "");
+  EXPECT_NE(refusal(again), "");
+}
+
+TEST_F(Files, WhatCannotBeWrittenIsSaid) {
+  for (const auto& [name, reason] :
+       {std::pair{"no/such", "No such file or directory"}, std::pair{"sub", "Is a directory"},
+        std::pair{"in.txt/x", "Not a directory"}}) {
+    FileRegistry files;
+    files.add_output("--dump-parameters", at(name), "the model");
+    try {
+      files.check({});
+      FAIL() << name;
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), ExitCode::usage);
+      EXPECT_EQ(error.what(), at(name) + ": cannot write the model: " + reason);
+    }
+  }
+  FileRegistry closed;
+  closed.add_output("--output", "/dev/fd/999", "the result");
+  EXPECT_THROW(closed.check({}), Error);
+  EXPECT_EQ(fs::directory_iterator(at("sub")), fs::directory_iterator());  // nothing is left behind
+}
+
+// Streams exist, and are written to all the same.
+TEST_F(Files, PipesDevicesAndDescriptorsAreNoFilesToReplace) {
+  ::mkfifo(at("pipe").c_str(), 0600);
+  const int file = ::open(at("old.json").c_str(), O_WRONLY | O_APPEND);
+  const std::string descriptor = "/dev/fd/" + std::to_string(file);
+  for (const std::string& path :
+       {at("pipe"), std::string("/dev/null"), std::string("-"), descriptor}) {
+    FileRegistry files;
+    files.add_output("--output", path, "the result", FileRegistry::Output::main);
+    EXPECT_EQ(refusal(files), "") << path;
+    EXPECT_TRUE(is_stream(path)) << path;
+  }
+  EXPECT_EQ(descriptor_of(descriptor), file);
+  EXPECT_EQ(descriptor_of("/dev/stdout"), STDOUT_FILENO);
+  EXPECT_EQ(descriptor_of("/dev/stderr"), STDERR_FILENO);
+  EXPECT_EQ(descriptor_of(at("old.json")), std::nullopt);
+  fs::create_symlink(descriptor, at("to-descriptor"));
+  EXPECT_EQ(descriptor_of(at("to-descriptor")), file);
+  EXPECT_FALSE(is_stream(at("old.json")));
+  EXPECT_FALSE(is_stream(at("new.json")));
+  {
+    OutputFile output(descriptor);
+    output.write("[]");
+    output.commit();
+  }
+  ::close(file);
+  std::string text;
+  std::ifstream(at("old.json")) >> text;
+  EXPECT_EQ(text, "{}[]");  // after what is there, as its owner asked for
+}
+
+TEST_F(Files, ALinkToNothingYetStaysALink) {
+  OutputFile output(at("dangling"));
+  output.write("x");
+  output.commit();
+  EXPECT_TRUE(fs::is_symlink(at("dangling")));
+  EXPECT_TRUE(fs::is_regular_file(at("new.json")));
+}
+
+TEST_F(Files, OptionsSayWhatTheyReadAndWrite) {
+  std::string train = at("in.txt"), trace, plain = at("old.json");
+  std::vector<std::string> several = {"a=" + at("in.txt"), "b"};
+  OptionSet set;
+  set.add("train", train, "").reads_file();
+  set.add("trace", trace, "").writes_file("the trace");
+  set.add("several", several, "").reads_file([](const std::string& text) {
+    return text.starts_with("a=") ? std::vector{text.substr(2)} : std::vector<std::string>();
+  });
+  set.add("plain", plain, "");
+  const auto refused = [&] {
+    FileRegistry files;
+    files.add(set);
+    return refusal(files, {.overwrite = true});
+  };
+  EXPECT_EQ(refused(), "");
+  set.set("trace", {at("old.json")}, OptionSource::environment, "HETSGD_TRACE");
+  EXPECT_EQ(refused(), "");  // "plain" has no role
+  set.set("trace", {at("hard")}, OptionSource::environment, "HETSGD_TRACE");
+  EXPECT_NE(refused().find("HETSGD_TRACE: found "), std::string::npos);
+  train = "";
+  EXPECT_NE(refused().find("which --several reads as"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace hetsgd

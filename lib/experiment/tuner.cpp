@@ -6,6 +6,7 @@
 #include <limits>
 
 #include "core/error.hpp"
+#include "core/host_clock.hpp"
 #include "result/result.hpp"
 #include "training/evaluation.hpp"
 
@@ -13,10 +14,6 @@ namespace hetsgd {
 namespace {
 
 using nlohmann::json;
-
-double seconds_since(std::chrono::steady_clock::time_point start) {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-}
 
 // A list that was given for an option of one value: the last one counts, as on the command line.
 json fitting(const json& value, const Option& option) {

@@ -4,16 +4,9 @@
 #include <cmath>
 
 #include "core/error.hpp"
+#include "core/host_clock.hpp"
 
 namespace hetsgd {
-
-namespace {
-
-double host_seconds_since(std::chrono::steady_clock::time_point start) {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-}
-
-}  // namespace
 
 template <class Decide>
 Driver::Decision Driver::Decisions::get(std::uint64_t k, int readers, Decide&& decide) {
@@ -265,11 +258,11 @@ CurvePoint Driver::measure(Seconds time, std::uint64_t samples, std::span<const 
   loss_sum_ = 0;
   loss_count_ = 0;
   add(point, model);
-  record_.phases.eval_s += host_seconds_since(start);
+  record_.phases.eval_s += seconds_since(start);
   if (hooks_.on_record) {
     const auto record_start = std::chrono::steady_clock::now();
     hooks_.on_record(record_);
-    record_.phases.record_s += host_seconds_since(record_start);
+    record_.phases.record_s += seconds_since(record_start);
   }
   measuring_since_.reset();
   return point;
@@ -383,7 +376,7 @@ Progress Driver::progress(double host_s) const {
   p.train_loss = loss_count_ > 0 ? loss_sum_ / static_cast<double>(loss_count_) : last_loss_;
   if (!record_.curve.empty()) p.last = record_.curve.back();
   const double off_clock_s = record_.phases.eval_s + record_.phases.record_s;
-  if (measuring_since_) p.measuring_s = host_seconds_since(*measuring_since_);
+  if (measuring_since_) p.measuring_s = seconds_since(*measuring_since_);
   p.host_s = std::max(0.0, host_s - (off_clock_s - initial_off_clock_s_) - p.measuring_s);
   p.measurement_s = off_clock_s / std::max<double>(1, static_cast<double>(record_.curve.size()));
   if (p.max_samples > p.samples_count) {

@@ -7,6 +7,7 @@
 #include "cluster/mpi/mpi_cluster.hpp"
 #include "cluster/threads/devices.hpp"
 #include "core/error.hpp"
+#include "core/host_clock.hpp"
 #include "core/memory.hpp"
 #include "core/output_file.hpp"
 #include "core/text.hpp"
@@ -25,14 +26,9 @@ namespace hetsgd {
 namespace {
 
 using namespace std::chrono_literals;
-using HostClock = std::chrono::steady_clock;
 
 // So long after another rank has failed, this rank's own signal may still come.
 constexpr auto kSignalDelay = 250ms;
-
-double seconds_since(HostClock::time_point start) {
-  return std::chrono::duration<double>(HostClock::now() - start).count();
-}
 
 // Raw little-endian float32, for references outside (tests/reference).
 void write_parameters(const std::string& path, std::span<const float> parameters,

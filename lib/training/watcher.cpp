@@ -4,19 +4,10 @@
 
 #include <chrono>
 
+#include "core/host_clock.hpp"
 #include "core/text.hpp"
 
 namespace hetsgd {
-
-namespace {
-
-using HostClock = std::chrono::steady_clock;
-
-double seconds_since(HostClock::time_point start) {
-  return std::chrono::duration<double>(HostClock::now() - start).count();
-}
-
-}  // namespace
 
 Watcher::Watcher(const TrainOptions& options, const TrainHooks& hooks, Driver& driver,
                  Cluster& cluster)

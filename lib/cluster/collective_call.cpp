@@ -14,6 +14,8 @@ std::string_view collective_name(Collective collective) {
       return "broadcast";
     case Collective::all_gather:
       return "all_gather";
+    case Collective::agree:
+      return "agree";
     case Collective::reduce_scatter:
       return "reduce_scatter";
     case Collective::barrier:
@@ -83,6 +85,7 @@ std::string describe(const CollectiveCall& call) {
     case Collective::broadcast:
       return fmt::format("{} from {} of {} bytes as {}", name, call.root, call.count, kind);
     case Collective::all_gather:
+    case Collective::agree:
       return fmt::format("{} of {} bytes per rank as {}", name, call.count, kind);
     default:
       return std::string(name);

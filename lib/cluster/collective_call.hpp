@@ -14,6 +14,7 @@ enum class Collective : std::uint8_t {
   all_reduce,
   broadcast,
   all_gather,
+  agree,
   reduce_scatter,
   barrier,
   split,
@@ -29,7 +30,7 @@ Block whole_lines(int rank, int size, std::size_t count, Element element);
 
 struct CollectiveCall {
   Collective collective = Collective::barrier;
-  std::size_t count = 0;            // elements; broadcast, all_gather: bytes
+  std::size_t count = 0;            // elements; broadcast, all_gather, agree: bytes
   Element element = Element::byte;  // byte where nothing is reduced
   ReduceOp op = ReduceOp::sum;
   int root = 0;  // broadcast

@@ -1,6 +1,7 @@
 #include "cluster/comm.hpp"
 
 #include <algorithm>
+#include <vector>
 
 namespace hetsgd {
 
@@ -22,6 +23,13 @@ void Comm::exchange_bytes(int peer, int tag, std::span<const std::byte> out,
     receive_bytes(peer, tag, piece(in, received));
   }
   for (; sent < sends; ++sent) send_bytes(peer, tag, piece(out, sent), kind);
+}
+
+std::shared_ptr<const void> Comm::agree_raw(const void* mine, std::size_t bytes, const Maker& make,
+                                            Traffic kind) {
+  std::vector<std::byte> all(static_cast<std::size_t>(size()) * bytes);
+  all_gather_raw(mine, bytes, all.data(), kind);
+  return make(all.data());
 }
 
 }  // namespace hetsgd

@@ -13,6 +13,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <type_traits>
@@ -103,6 +104,20 @@ class Comm {
   void all_gather(std::span<const T> mine, std::span<T> all, Traffic kind = Traffic::control) {
     all_gather_raw(mine.data(), mine.size() * sizeof(T), all.data(), kind);
   }
+  // What all ranks make of one T of each: make(all), all[r] being rank r's. It must be the same on
+  // every rank, and must not block. Costs an all_gather. The result is for reading only: ranks of
+  // one process may share it, and then one of them makes it for all. (P simulated ranks that each
+  // had P numbers of their own would take P^2 of time and memory.)
+  template <class T, class Make>
+  auto agree(const T& mine, const Make& make, Traffic kind = Traffic::control) {
+    static_assert(std::is_trivially_copyable_v<T>);
+    using Made = std::invoke_result_t<const Make&, std::span<const T>>;
+    const auto p = static_cast<std::size_t>(size());
+    const Maker maker = [&](const void* all) -> std::shared_ptr<const void> {
+      return std::make_shared<const Made>(make(std::span(static_cast<const T*>(all), p)));
+    };
+    return std::static_pointer_cast<const Made>(agree_raw(&mine, sizeof(T), maker, kind));
+  }
   // In place on data [n]: afterwards this rank's block, block_of(rank, n), holds the reduction; the
   // rest is unspecified.
   template <class T>
@@ -133,6 +148,10 @@ class Comm {
                               Traffic kind) = 0;
   virtual void broadcast_raw(void* data, std::size_t bytes, int root, Traffic kind) = 0;
   virtual void all_gather_raw(const void* mine, std::size_t bytes, void* all, Traffic kind) = 0;
+  using Maker = std::function<std::shared_ptr<const void>(const void* all)>;
+  // Here: every rank gathers for itself and makes its own.
+  virtual std::shared_ptr<const void> agree_raw(const void* mine, std::size_t bytes,
+                                                const Maker& make, Traffic kind);
   virtual void reduce_scatter_raw(void* data, std::size_t count, Element element, ReduceOp op,
                                   Traffic kind) = 0;
 };

@@ -75,6 +75,11 @@ class TracedComm final : public Comm {
     const Range range = noted("all_gather");
     comm_.all_gather_raw(mine, bytes, all, kind);
   }
+  std::shared_ptr<const void> agree_raw(const void* mine, std::size_t bytes, const Maker& make,
+                                        Traffic kind) override {
+    const Range range = noted("agree");
+    return comm_.agree_raw(mine, bytes, make, kind);
+  }
   void reduce_scatter_raw(void* data, std::size_t count, Element element, ReduceOp op,
                           Traffic kind) override {
     const Range range = noted("reduce_scatter");

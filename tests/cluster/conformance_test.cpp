@@ -127,6 +127,23 @@ TEST_P(CommOn, AllGather) {
   });
 }
 
+TEST_P(CommOn, Agree) {
+  run_on(cluster(), size(), [](Node& node) {
+    struct Part {
+      int rank;
+      double x;
+    };
+    const auto made =
+        node.comm().agree(Part{node.rank(), 0.5 * node.rank()}, [](std::span<const Part> parts) {
+          std::vector<double> sums;
+          for (const Part& part : parts) sums.push_back(part.x + part.rank);
+          return sums;
+        });
+    ASSERT_EQ(made->size(), static_cast<std::size_t>(node.size()));
+    for (int r = 0; r < node.size(); ++r) EXPECT_EQ((*made)[static_cast<std::size_t>(r)], 1.5 * r);
+  });
+}
+
 TEST_P(CommOn, BarrierIsPassedAfterAllHaveCome) {
   std::atomic<int> came = 0;
   run_on(cluster(), size(), [&](Node& node) {

@@ -1,4 +1,5 @@
 // What collectives cost, in closed form, and how they move data.
+#include <array>
 #include <cmath>
 #include <numeric>
 
@@ -39,6 +40,15 @@ const std::vector<Case>& cases() {
        [](Comm& comm) {
          std::vector<float> v(40), every(160);
          comm.all_gather(std::span<const float>(v), std::span(every), Traffic::gradients);
+       },
+       [](const NetworkModel& m) { return m.all_gather_cost(4, 160); },
+       [](int) {
+         return std::pair{480.0, 480.0};
+       }},
+      {"agree",
+       [](Comm& comm) {
+         comm.agree(
+             std::array<float, 40>{}, [](auto) { return 0; }, Traffic::gradients);
        },
        [](const NetworkModel& m) { return m.all_gather_cost(4, 160); },
        [](int) {
@@ -118,6 +128,38 @@ TEST(SimCollective, MovesDataAtTheLastArrival) {
     node.comm().all_reduce(node.rank() == 0 ? std::span(shared) : std::span(one));
     EXPECT_EQ(one[0] + shared[0], node.rank() == 0 ? 9 : 14);
   });
+}
+
+// One worker makes what all know alike, and all have the same object, to the end of the last one's
+// use: P numbers for P workers, not P^2.
+TEST(SimCollective, WhatAllAgreeOnIsMadeOnceAndShared) {
+  constexpr int kRanks = 100;
+  using Numbers = std::vector<int>;
+  int made = 0;
+  std::vector<std::shared_ptr<const Numbers>> of(kRanks);
+  run(slow_machine(kRanks), [&](Node& node) {
+    for (int round = 1; round <= 3; ++round) {
+      const auto all = node.comm().agree(round * node.rank(), [&](std::span<const int> numbers) {
+        ++made;
+        return Numbers(numbers.begin(), numbers.end());
+      });
+      EXPECT_EQ(made, round);
+      ASSERT_EQ(all->size(), kRanks);
+      for (int r = 0; r < kRanks; ++r) EXPECT_EQ((*all)[static_cast<std::size_t>(r)], round * r);
+      of[static_cast<std::size_t>(node.rank())] = all;
+    }
+  });
+  for (const auto& one : of) EXPECT_EQ(one, of.front());
+}
+
+TEST(SimCollective, WhatFailsToBeMadeFailsTheRun) {
+  EXPECT_EQ(failure_of<CheckFailure>(slow_machine(3),
+                                     [](Node& node) {
+                                       node.comm().agree(node.rank(), [](auto) -> int {
+                                         throw CheckFailure("no agreement");
+                                       });
+                                     }),
+            "no agreement");
 }
 
 TEST(SimCollective, CompanionOnTheWorkersCommIsACheckFailure) {

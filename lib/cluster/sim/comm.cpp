@@ -57,6 +57,14 @@ void SimComm::all_gather_raw(const void* mine, std::size_t bytes, void* all, Tra
       rank_, {.collective = Collective::all_gather, .count = bytes, .kind = kind}, mine, all);
 }
 
+std::shared_ptr<const void> SimComm::agree_raw(const void* mine, std::size_t bytes,
+                                               const Maker& make, Traffic kind) {
+  AgreePart part{&make, nullptr};
+  group_->meeting.attend(rank_, {.collective = Collective::agree, .count = bytes, .kind = kind},
+                         mine, &part);
+  return std::move(part.made);
+}
+
 void SimComm::reduce_scatter_raw(void* data, std::size_t count, Element element, ReduceOp op,
                                  Traffic kind) {
   group_->meeting.attend(rank_,

@@ -43,6 +43,8 @@ class SimComm final : public Comm {
                       Traffic kind) override;
   void broadcast_raw(void* data, std::size_t bytes, int root, Traffic kind) override;
   void all_gather_raw(const void* mine, std::size_t bytes, void* all, Traffic kind) override;
+  std::shared_ptr<const void> agree_raw(const void* mine, std::size_t bytes, const Maker& make,
+                                        Traffic kind) override;
   void reduce_scatter_raw(void* data, std::size_t count, Element element, ReduceOp op,
                           Traffic kind) override;
 

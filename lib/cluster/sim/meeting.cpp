@@ -95,6 +95,7 @@ void Meeting::complete() {
   }
   tasks_.clear();
   if (call_.collective == Collective::split) form_groups();
+  if (call_.collective == Collective::agree) make_for_all();
   arrived_ = 0;
   for (std::size_t r = 0; r < process_.size(); ++r) {
     Process& process = *std::exchange(process_[r], nullptr);
@@ -116,6 +117,7 @@ double Meeting::cost() const {
     case Collective::broadcast:
       return model.broadcast_cost(size(), charged()).count();
     case Collective::all_gather:
+    case Collective::agree:
       return model.all_gather_cost(size(), charged()).count();
     case Collective::reduce_scatter:
       return model.reduce_scatter_cost(size(), charged()).count();
@@ -143,6 +145,7 @@ void Meeting::count_bytes() const {
         received = r == call_.root ? 0 : charged();
         break;
       case Collective::all_gather:
+      case Collective::agree:
         sent = received = (p - 1) * charged();
         break;
       case Collective::reduce_scatter:
@@ -162,6 +165,7 @@ void Meeting::count_bytes() const {
 
 void Meeting::start_moving() {
   if (call_.collective == Collective::barrier || call_.collective == Collective::split) return;
+  if (call_.collective == Collective::agree) return;
   const std::size_t n = call_.count;
   const std::size_t bytes = n * element_bytes(call_.element) * process_.size();
   const auto threads = static_cast<std::size_t>(world_.engine.pool().threads());
@@ -235,6 +239,16 @@ void Meeting::form_groups() const {
       part(ranks[i]).rank = static_cast<int>(i);
     }
   }
+}
+
+void Meeting::make_for_all() const {
+  std::vector<std::byte> all(in_.size() * call_.count);
+  for (std::size_t r = 0; r < in_.size(); ++r) {
+    std::memcpy(all.data() + r * call_.count, in_[r], call_.count);
+  }
+  const auto part = [&](std::size_t r) -> AgreePart& { return *static_cast<AgreePart*>(out_[r]); };
+  const auto made = (*part(0).make)(all.data());
+  for (std::size_t r = 0; r < out_.size(); ++r) part(r).made = made;
 }
 
 }  // namespace hetsgd::sim

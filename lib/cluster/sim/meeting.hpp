@@ -23,6 +23,12 @@ struct SplitPart {
   int rank = 0;
 };
 
+// What a rank brings to agree, and what it gets: the same object as all others.
+struct AgreePart {
+  const Comm::Maker* make = nullptr;
+  std::shared_ptr<const void> made;
+};
+
 class Meeting {
  public:
   // `workers`: the members' ranks in the world.
@@ -32,7 +38,7 @@ class Meeting {
   int size() const { return static_cast<int>(workers_.size()); }
 
   // Returns when the collective is complete. in: what the rank contributes; out: where its result
-  // goes (a SplitPart for split). Checked: all ranks make the same call.
+  // goes (a SplitPart for split, an AgreePart for agree). Checked: all ranks make the same call.
   void attend(int rank, const CollectiveCall& call, const void* in, void* out);
 
  private:
@@ -53,6 +59,7 @@ class Meeting {
   double charged() const;
   void count_bytes() const;
   void form_groups() const;
+  void make_for_all() const;
 
   World& world_;
   std::vector<int> workers_;

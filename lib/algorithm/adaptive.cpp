@@ -94,6 +94,13 @@ std::uint64_t scaled_batch_size(std::uint64_t b, std::uint64_t u, std::uint64_t 
   return std::max<std::uint64_t>(1, static_cast<std::uint64_t>(std::floor(next + 0.5)));
 }
 
+// A merge and what follows from it. All workers know it alike.
+struct Agreed {
+  Merge merge;
+  std::vector<std::uint64_t> b;  // b_i from now on
+  std::uint64_t samples = 0;     // of the finished mega-batch, of all workers
+};
+
 // Algorithm 2, lines 2 to 10: weights and perturbation from b_i, u_i and the norms.
 void weigh(Merge& merge, const Options& o) {
   const std::size_t p = merge.updates.size();
@@ -181,9 +188,8 @@ class Adaptive final : public Algorithm {
     Buffer w_i = self.initial_parameters();
     GlobalModel global(self);
     auto scheduler = self.serve<Scheduler>("scheduler", self.size());
-    std::vector<std::uint64_t> b(
-        p, self.plan().batch_size);  // b_i of all workers, the same on every worker
-    std::uint64_t& b_i = b[static_cast<std::size_t>(self.rank())];
+    std::uint64_t b_i = self.plan().batch_size;
+    std::shared_ptr<const Agreed> agreed;  // at the last merge
 
     InflationWarning inflation(o_.gamma);
     std::uint64_t samples = 0;  // of all workers
@@ -194,24 +200,22 @@ class Adaptive final : public Algorithm {
         self.step(self.batch_at(grant.range), self.learning_rate(b_i), w_i);
       }
 
-      Merge merge;
-      merge.batch_size = b;
-      for (const std::uint64_t size : b) merge.learning_rate.push_back(self.learning_rate(size));
-      for (const auto u : gather(self, static_cast<std::int64_t>(u_i))) {
-        merge.updates.push_back(static_cast<std::uint64_t>(u));
-      }
-      merge.norm = gather(self, norm(self, w_i));
-      weigh(merge, o_);
-      global.merge(self, w_i, merge.weight[static_cast<std::size_t>(self.rank())], o_.gamma);
-      record(self, merge);
-      inflation.merged(self, merge);
-
-      const auto sum_u =
-          std::accumulate(merge.updates.begin(), merge.updates.end(), std::uint64_t{0});
-      for (std::size_t i = 0; i < p; ++i) {
-        samples += merge.updates[i] * b[i];
-        b[i] = scaled_batch_size(b[i], merge.updates[i], sum_u, p, b_min, b_max, beta, o_.bounds);
-      }
+      const auto updates = self.comm().agree(
+          u_i, [](std::span<const std::uint64_t> u) { return std::vector(u.begin(), u.end()); });
+      const double norm_i = norm(self, w_i);
+      agreed = self.comm().agree(norm_i, [&](std::span<const double> norms) {
+        Merge merge{.batch_size = agreed ? agreed->b : std::vector(p, self.plan().batch_size),
+                    .updates = *updates,
+                    .norm = {norms.begin(), norms.end()}};
+        weigh(merge, o_);
+        return scaled(std::move(merge), b_min, b_max, beta);
+      });
+      const auto i = static_cast<std::size_t>(self.rank());
+      global.merge(self, w_i, agreed->merge.weight[i], o_.gamma);
+      record(self, agreed->merge);
+      inflation.merged(self, agreed->merge);
+      b_i = agreed->b[i];
+      samples += agreed->samples;
       self.evaluate_here(w_i, samples);
     }
   }
@@ -220,6 +224,20 @@ class Adaptive final : public Algorithm {
   double norm(Worker& self, const Buffer& w) const {
     const auto n = static_cast<double>(w.size());
     return std::sqrt(self.squared_norm(w)) / (o_.pert_norm == PertNorm::rms ? std::sqrt(n) : n);
+  }
+
+  // Algorithm 1 for all workers.
+  Agreed scaled(Merge merge, double b_min, double b_max, double beta) const {
+    const auto &b = merge.batch_size, &u = merge.updates;
+    const auto sum_u = std::accumulate(u.begin(), u.end(), std::uint64_t{0});
+    Agreed agreed;
+    for (std::size_t i = 0; i < b.size(); ++i) {
+      agreed.samples += u[i] * b[i];
+      agreed.b.push_back(
+          scaled_batch_size(b[i], u[i], sum_u, b.size(), b_min, b_max, beta, o_.bounds));
+    }
+    agreed.merge = std::move(merge);
+    return agreed;
   }
 
   Options o_;

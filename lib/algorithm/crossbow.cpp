@@ -2,9 +2,7 @@
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
-#include <numeric>
 
-#include "algorithm/merge.hpp"
 #include "core/error.hpp"
 
 namespace hetsgd {
@@ -21,8 +19,8 @@ Crossbow::Crossbow(Worker& self, const CrossbowOptions& options)
     learners_.push_back(self.make_learner());
     d_.push_back(self.vector());
   }
-  set_learners(std::vector(static_cast<std::size_t>(self.size()), m));
-  record_learners({});
+  set_share({.mine = m, .before = m * self.rank(), .all = m * self.size()});
+  if (self.rank() == 0) record_learners(std::vector(static_cast<std::size_t>(self.size()), m), {});
   measured_since_ = self.now();
 }
 
@@ -161,17 +159,26 @@ void Crossbow::tune() {
   };
   const double batches = static_cast<double>(measured_) * share_.mine;
   const double throughput = batches / (self_.now() - measured_since_).count();
-  const std::vector<Decision> decisions =
-      gather(self_, Decision{tuner_.decide(throughput, share_.mine), throughput});
-  std::vector<int> learners;
-  std::vector<double> throughputs;
-  for (const Decision& decision : decisions) {
-    learners.push_back(decision.learners);
-    throughputs.push_back(decision.throughput);
-  }
-  set_learners(std::move(learners));
+  struct Decisions {
+    std::vector<int> learners, before{0};  // before: on devices of lower ranks, and on all
+    std::vector<double> throughput;
+  };
+  const auto decided =
+      self_.comm().agree(Decision{tuner_.decide(throughput, share_.mine), throughput},
+                         [](std::span<const Decision> decisions) {
+                           Decisions all;
+                           for (const Decision& decision : decisions) {
+                             all.learners.push_back(decision.learners);
+                             all.before.push_back(all.before.back() + decision.learners);
+                             all.throughput.push_back(decision.throughput);
+                           }
+                           return all;
+                         });
+  const auto r = static_cast<std::size_t>(self_.rank());
+  set_share(
+      {.mine = decided->learners[r], .before = decided->before[r], .all = decided->before.back()});
   resize(share_.mine);
-  record_learners(throughputs);
+  if (self_.rank() == 0) record_learners(decided->learners, decided->throughput);
   measured_since_ = self_.now();
   measured_ = 0;
 }
@@ -190,12 +197,8 @@ void Crossbow::resize(int learners) {
   }
 }
 
-void Crossbow::set_learners(std::vector<int> learners) {
-  l_ = std::move(learners);
-  const auto mine = l_.begin() + self_.rank();
-  share_ = {.mine = *mine,
-            .before = std::accumulate(l_.begin(), mine, 0),
-            .all = std::accumulate(l_.begin(), l_.end(), 0)};
+void Crossbow::set_share(const LearnerShare& share) {
+  share_ = share;
   const std::optional<double> fixed = o_.fixed_alpha();
   alpha_ = fixed.value_or(1.0 / std::max(2, hierarchical() ? self_.size() : share_.all));
   local_alpha_ = fixed.value_or(1.0 / (share_.mine + 1));
@@ -219,14 +222,15 @@ void Crossbow::warn_if_unstable() {
   if (hierarchical() && share_.mine > 1) check(local_alpha_, share_.mine - 1, 0);
 }
 
-void Crossbow::record_learners(const std::vector<double>& throughput) {
-  if (self_.rank() != 0) return;
+// Rank 0 records for all.
+void Crossbow::record_learners(const std::vector<int>& learners,
+                               const std::vector<double>& throughput) {
   std::vector<double> bytes;
-  for (const int m : l_) {
+  for (const int m : learners) {
     bytes.push_back(o_.vectors(m) * static_cast<double>(z_.size() * sizeof(float)));
   }
   nlohmann::json event = {{"type", "learners"},
-                          {"learners", l_},
+                          {"learners", learners},
                           {"alpha", alpha_},
                           {"vector_bytes", bytes},
                           {"throughput_per_s", throughput}};

@@ -35,7 +35,7 @@ class Crossbow {
   void correct();
   void update_average();
   void tune();
-  void set_learners(std::vector<int> learners);
+  void set_share(const LearnerShare& share);
   void resize(int learners);
   void warn_if_unstable();
   std::uint64_t iterations_until_average() const;
@@ -43,7 +43,7 @@ class Crossbow {
   const Buffer& partner(std::size_t j) const;
   double rate(std::size_t j) const { return hierarchical() && j > 0 ? local_alpha_ : alpha_; }
   bool hierarchical() const { return o_.averaging == Averaging::hierarchical; }
-  void record_learners(const std::vector<double>& throughput);
+  void record_learners(const std::vector<int>& learners, const std::vector<double>& throughput);
 
   Worker& self_;
   const CrossbowOptions& o_;
@@ -52,8 +52,7 @@ class Crossbow {
   Buffer z_, z_prev_;              // z_prev only with momentum
   BackgroundAllReduce sum_;
 
-  std::vector<int> l_;  // learners of every device
-  LearnerShare share_;  // the same, as this device sees it
+  LearnerShare share_;  // this device's of all learners
   double alpha_ = 0;
   double local_alpha_ = 0;  // hierarchical: of the further learners of a device
   bool warned_ = false;

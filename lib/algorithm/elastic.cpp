@@ -37,13 +37,14 @@ class Elastic final : public Algorithm {
       }
 
       const double norm = std::sqrt(self.squared_norm(w_i)) / static_cast<double>(w_i.size());
-      const Merge merge{.batch_size = std::vector(p, b),
-                        .learning_rate = std::vector(p, self.learning_rate(b)),
-                        .updates = std::vector(p, k),
-                        .weight = std::vector(p, 1.0 / static_cast<double>(p)),
-                        .norm = gather(self, norm)};
+      const auto merge = self.comm().agree(norm, [&](std::span<const double> norms) {
+        return Merge{.batch_size = std::vector(p, b),
+                     .updates = std::vector(p, k),
+                     .weight = std::vector(p, 1.0 / static_cast<double>(p)),
+                     .norm = {norms.begin(), norms.end()}};
+      });
       global.merge(self, w_i, 1.0 / static_cast<double>(p), gamma_);
-      record(self, merge);
+      record(self, *merge);
       samples += k * p * b;
       self.evaluate_here(w_i, samples);
     }

@@ -24,10 +24,10 @@
 // On equal workers everybody makes one iteration per round: with epsilon 1 and equal weights this
 // is ssgd --per-worker-batch full, w - lr mean_i g_i, up to the rounding of (w_i - w) + w.
 
+#include <numeric>
 #include <optional>
 
 #include "algorithm/algorithm.hpp"
-#include "algorithm/merge.hpp"
 #include "algorithm/state_server.hpp"
 #include "core/limits.hpp"
 
@@ -125,9 +125,10 @@ class Esync final : public Algorithm {
   void aggregate(Worker& self, std::int64_t n_i, Buffer& w_i, Buffer& w) const {
     double weight = 1.0 / self.size();
     if (weight_ == Weight::steps) {
-      std::int64_t sum = 0;
-      for (const std::int64_t n : gather(self, n_i)) sum += n;
-      weight = static_cast<double>(n_i) / static_cast<double>(sum);
+      const auto sum = self.comm().agree(n_i, [](std::span<const std::int64_t> n) {
+        return std::accumulate(n.begin(), n.end(), std::int64_t{0});
+      });
+      weight = static_cast<double>(n_i) / static_cast<double>(*sum);
     }
     self.axpby(-weight, w, weight, w_i);                             // (6), (7)
     if (self.size() > 1) self.all_reduce(w_i, Traffic::parameters);  // (7)

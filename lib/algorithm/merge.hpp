@@ -10,13 +10,13 @@
 
 namespace hetsgd {
 
-// One merge as the result shows it; element i belongs to worker i. Complete: an outside script can
-// recompute algorithms 1 and 2 of paper 000 from it.
+// One merge as the result shows it, beside the learning rates lr_i at the merge; element i belongs
+// to worker i. Complete: an outside script can recompute algorithms 1 and 2 of paper 000 from it.
+// Made by Comm::agree: workers that share memory share one.
 struct Merge {
   std::vector<std::uint64_t> batch_size;  // b_i of the finished mega-batch
-  std::vector<double> learning_rate;      // lr_i at the merge
   std::vector<std::uint64_t> updates;     // u_i
-  std::vector<double> weight;             // alpha_i, after perturbation
+  std::vector<double> weight{};           // alpha_i, after perturbation
   std::vector<double> norm;               // regularity of w_i: ||w_i||_2 / |w|, or its rms
   bool perturbed = false;
 };
@@ -26,22 +26,16 @@ inline void record(Worker& self, const Merge& merge) {
   if (self.rank() != 0) return;
   double sum = 0;
   for (const double alpha : merge.weight) sum += alpha;
+  std::vector<double> learning_rate;
+  for (const std::uint64_t b : merge.batch_size) learning_rate.push_back(self.learning_rate(b));
   self.record({{"type", "merge"},
                {"batch_size", merge.batch_size},
-               {"learning_rate", merge.learning_rate},
+               {"learning_rate", learning_rate},
                {"updates", merge.updates},
                {"weight", merge.weight},
                {"weight_sum", sum},
                {"norm", merge.norm},
                {"perturbed", merge.perturbed}});
-}
-
-// One number of every worker, by rank.
-template <class T>
-std::vector<T> gather(Worker& self, T mine) {
-  std::vector<T> all(static_cast<std::size_t>(self.size()));
-  self.comm().all_gather(std::span<const T>(&mine, 1), std::span<T>(all));
-  return all;
 }
 
 // The global model and the one before it, a copy of both on every worker.

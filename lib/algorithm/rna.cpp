@@ -68,11 +68,16 @@ class Reducer {
       : o_(options), self_(self), replica_(replica), probing_(probing), group_(&self.comm()) {}
 
   void run() {
-    const Groups by_hand = o_.groups.empty() ? Groups() : parse_groups(o_.groups, self_.size());
-    if (by_hand.size() <= 1) {
+    std::optional<Grouping> by_hand;
+    if (!o_.groups.empty()) by_hand.emplace(parse_groups(o_.groups, self_.size()));
+    if (!by_hand || by_hand->groups.size() == 1) {
       probing_.join(self_, replica_, 0, self_.rank(), self_.size(), o_.probes, "controller");
     }
-    if (!by_hand.empty()) form(by_hand, {});
+    if (by_hand) {
+      const Place place = place_in(*by_hand);
+      by_hand.reset();
+      form(place);
+    }
     for (std::int64_t round = 0;; ++round) {
       const int initiator = probing_.await(replica_, round);
       const PartialSum sum = replica_.reduce(self_, *group_);
@@ -90,6 +95,11 @@ class Reducer {
 
  private:
   using Server = ServiceClient<PushGroup, PullGroups>;
+  // What a worker keeps of a Grouping, which is as long as there are workers.
+  struct Place {
+    int number;              // of its group
+    std::vector<int> sizes;  // of all groups
+  };
 
   bool automatic() const { return o_.hierarchical && o_.groups.empty(); }
 
@@ -116,26 +126,25 @@ class Reducer {
   // All companions are in the same round here.
   void regroup() {
     const double mine = replica_.iteration_time(self_.now()).count();
-    std::vector<double> time_s(static_cast<std::size_t>(self_.size()));
-    self_.comm().all_gather(std::span(&mine, 1), std::span(time_s));
-    form(groups_by_time(time_s), time_s);
+    form(place_in(*self_.comm().agree(mine, [](std::span<const double> time_s) {
+      return Grouping(groups_by_time(time_s), time_s);
+    })));
   }
 
-  void form(const Groups& groups, const std::vector<double>& time_s) {
+  Place place_in(const Grouping& grouping) {
     if (self_.rank() == 0) {
-      self_.record({{"type", "groups"}, {"groups", groups}, {"iteration_s", time_s}});
+      self_.record(
+          {{"type", "groups"}, {"groups", grouping.groups}, {"iteration_s", grouping.time_s}});
     }
-    if (groups.size() == 1) return;
-    std::vector<int> sizes;
-    for (const auto& group : groups) {
-      if (std::ranges::find(group, self_.rank()) != group.end()) {
-        number_ = static_cast<int>(sizes.size());
-      }
-      sizes.push_back(static_cast<int>(group.size()));
-    }
+    return {grouping.number[static_cast<std::size_t>(self_.rank())], grouping.sizes};
+  }
+
+  void form(const Place& place) {
+    if (place.sizes.size() == 1) return;
+    number_ = place.number;
     own_ = self_.comm().split(number_, self_.rank());
     group_ = own_.get();
-    server_ = self_.serve<GroupServer>("groups", o_.group_server, sizes,
+    server_ = self_.serve<GroupServer>("groups", o_.group_server, place.sizes,
                                        self_.on_host(replica_.x()), replica_.gradients());
     unpushed_ = 0;
     probing_.join(self_, replica_, number_, group_->rank(), group_->size(), o_.probes,

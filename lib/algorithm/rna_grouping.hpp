@@ -15,6 +15,27 @@ namespace hetsgd {
 
 using Groups = std::vector<std::vector<int>>;  // ranks, ascending in each group
 
+// Groups as their members want to know them.
+struct Grouping {
+  explicit Grouping(Groups its_groups, std::span<const double> its_time_s = {})
+      : groups(std::move(its_groups)), time_s(its_time_s.begin(), its_time_s.end()) {
+    std::size_t workers = 0;
+    for (const auto& group : groups) workers += group.size();
+    number.resize(workers);
+    for (const auto& group : groups) {
+      for (const int rank : group) {
+        number[static_cast<std::size_t>(rank)] = static_cast<int>(sizes.size());
+      }
+      sizes.push_back(static_cast<int>(group.size()));
+    }
+  }
+
+  Groups groups;
+  std::vector<double> time_s;  // of an iteration, by rank; empty: groups by hand
+  std::vector<int> number;     // of the group, by rank
+  std::vector<int> sizes;      // by group
+};
+
 namespace detail {
 
 // With v the mean time of `ranks` and zeta the difference between the slowest and the fastest:

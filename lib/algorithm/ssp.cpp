@@ -15,7 +15,8 @@
 // (the mean over the global batch of P b samples) at the learning rate P lr, the linear scaling of
 // lr to that batch. So one number suits asgd, ssp and, times P, ssgd.
 
-#include <algorithm>
+#include <map>
+#include <utility>
 
 #include "algorithm/algorithm.hpp"
 #include "algorithm/parameter_server.hpp"
@@ -27,44 +28,59 @@ namespace {
 class StaleServer final : public ParameterServer {
  public:
   StaleServer(const ServerStart& start, std::uint64_t s)
-      : ParameterServer(start), s_(s), clock_(static_cast<std::size_t>(start.workers)) {}
+      : ParameterServer(start), s_(s), clock_(static_cast<std::size_t>(start.workers)) {
+    training_[0] = start.workers;
+  }
 
   void handle(int from, const Push& push, std::span<const float> g,
               Responder<Pull> reply) override {
     apply(push, g);
-    const std::uint64_t c = ++clock_[static_cast<std::size_t>(from)];
+    std::uint64_t& c = clock_[static_cast<std::size_t>(from)];
+    ++training_[c + 1];
+    leave(c++);
     waiting_.push_back({c, version(), std::move(reply)});
     let_go();
   }
 
   void left(int rank) override {
-    clock_[static_cast<std::size_t>(rank)] = kLeft;
+    leave(clock_[static_cast<std::size_t>(rank)]);
     let_go();
   }
 
  private:
-  static constexpr std::uint64_t kLeft = ~std::uint64_t{0};
   struct Waiting {
     std::uint64_t clock, applied;
     Responder<Pull> reply;
   };
 
-  // Answers, in order of arrival, all who may go on.
+  void leave(std::uint64_t clock) {
+    const auto at = training_.find(clock);
+    if (--at->second == 0) training_.erase(at);
+  }
+
+  // Answers, in order of arrival, all who may go on: those who came before the last one only if the
+  // slowest worker has moved.
   void let_go() {
-    const std::uint64_t slowest = *std::ranges::min_element(clock_);
-    for (auto one = waiting_.begin(); one != waiting_.end();) {
+    if (waiting_.empty() || training_.empty()) return;
+    const std::uint64_t slowest = training_.begin()->first;
+    const bool moved = std::exchange(slowest_, slowest) != slowest;
+    auto kept = moved ? waiting_.begin() : waiting_.end() - 1;
+    for (auto one = kept; one != waiting_.end(); ++one) {
       const std::uint64_t lead = one->clock - slowest;
       if (lead > s_) {
-        ++one;
-        continue;
+        if (kept != one) *kept = std::move(*one);
+        ++kept;
+      } else {
+        answer({.version = version(), .applied = one->applied, .lead = lead}, one->reply);
       }
-      answer({.version = version(), .applied = one->applied, .lead = lead}, one->reply);
-      one = waiting_.erase(one);
     }
+    waiting_.erase(kept, waiting_.end());
   }
 
   std::uint64_t s_;
-  std::vector<std::uint64_t> clock_;  // by worker
+  std::vector<std::uint64_t> clock_;       // by worker
+  std::map<std::uint64_t, int> training_;  // workers that still train, by clock
+  std::uint64_t slowest_ = 0;              // clock, when let_go() last looked
   std::vector<Waiting> waiting_;
 };
 

@@ -6,13 +6,13 @@
 // own: the first query of a round (k = 0) does it.
 #pragma once
 
-#include <algorithm>
 #include <cstdint>
 #include <deque>
 #include <limits>
 #include <memory>
 #include <mutex>
 #include <nlohmann/json.hpp>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -52,7 +52,9 @@ class StateServer final : public Service<StateQuery, StateAnswer> {
  public:
   // slack: eps, seconds.
   StateServer(int workers, double slack)
-      : records_(static_cast<std::size_t>(workers)), slack_(slack) {}
+      : records_(static_cast<std::size_t>(workers)), slack_(slack) {
+    for (int rank = 0; rank < workers; ++rank) by_pace_.insert(pace(rank));
+  }
 
   void handle(int from, const StateQuery& query, std::span<const float>,
               Responder<StateAnswer> reply) override {
@@ -62,11 +64,13 @@ class StateServer final : public Service<StateQuery, StateAnswer> {
       rule = current.rule;  // --ack delayed: the first READY is still under way
     } else if (std::pair(query.round, query.local_iterations) >=
                std::pair(current.round, current.local_iterations)) {
+      by_pace_.erase(pace(from));
       current = {query.round, query.local_iterations, query.capability_s, query.last_finish_s,
                  StateRule::first_iteration};  // line 3
+      by_pace_.insert(pace(from));
       rule = current.rule = decide(current);
     }
-    reply({rule, static_cast<std::int32_t>(slowest()), now().count()}, {}, Traffic::control);
+    reply({rule, slowest(), now().count()}, {}, Traffic::control);
   }
 
   Work work(const StateQuery&, std::size_t) const override { return {}; }
@@ -81,8 +85,9 @@ class StateServer final : public Service<StateQuery, StateAnswer> {
   };
 
   // FIND-SLOWEST-DEVICE: the largest c; ties: lowest rank.
-  std::ptrdiff_t slowest() const {
-    return std::ranges::max_element(records_, {}, &Record::capability_s) - records_.begin();
+  std::int32_t slowest() const { return by_pace_.begin()->second; }
+  std::pair<double, std::int32_t> pace(int rank) const {
+    return {-records_[static_cast<std::size_t>(rank)].capability_s, rank};
   }
 
   StateRule decide(const Record& current) const {
@@ -96,7 +101,8 @@ class StateServer final : public Service<StateQuery, StateAnswer> {
     return StateRule::time_for_another;
   }
 
-  std::vector<Record> records_;  // by rank
+  std::vector<Record> records_;                        // by rank
+  std::set<std::pair<double, std::int32_t>> by_pace_;  // (-c, rank): a query costs log P, not P
   double slack_;
 };
 

@@ -1,6 +1,8 @@
 // esync: the state server's rules, identities, golden timelines with both kinds of answers.
 
+#include <algorithm>
 #include <cstring>
+#include <limits>
 #include <map>
 
 #include "algorithm/state_server.hpp"
@@ -72,6 +74,21 @@ TEST(StateServer, SlowestIsFoundAnewAtEveryQueryAndTiesGoToTheLowestRank) {
   EXPECT_EQ(server.ask(2, 2, {0, 1, 5.0, 2}), StateRule::is_slowest);  // the slowest from now on
   EXPECT_EQ(server.slowest, 2);
   EXPECT_EQ(server.ask(2, 0, {0, 1, 0.1, 2}), StateRule::slowest_is_ready);
+}
+
+// Whatever was asked before, the slowest is the first of those with the largest c.
+TEST(StateServer, SlowestIsTheFirstOfTheLargest) {
+  constexpr int kWorkers = 7;
+  Server server(kWorkers);
+  std::vector<double> c(kWorkers, std::numeric_limits<double>::infinity());
+  std::uint64_t random = 1;
+  for (int i = 0; i < 1000; ++i) {
+    random = random * 6364136223846793005U + 1442695040888963407U;
+    const auto rank = static_cast<std::size_t>(random >> 60U) % kWorkers;
+    c[rank] = static_cast<double>((random >> 40U) % 4);  // many ties
+    server.ask(i, static_cast<int>(rank), {i, 0, c[rank], 0});
+    EXPECT_EQ(server.slowest, std::ranges::max_element(c) - c.begin());
+  }
 }
 
 TEST(StateServer, NobodyIsReadyWhileTheSlowestIsInTheRoundBefore) {

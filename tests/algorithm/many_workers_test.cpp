@@ -1,0 +1,109 @@
+// Thousands of simulated workers: what all know alike stands in memory once, not once per worker.
+
+#include <gtest/gtest.h>
+#include <malloc.h>
+
+#include <map>
+#include <set>
+
+#include "support/run.hpp"
+#include "training/trace.hpp"
+
+namespace hetsgd::test {
+namespace {
+
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+constexpr bool kSanitized = true;
+#else
+constexpr bool kSanitized = false;
+#endif
+
+// A model of 30 numbers: what a worker holds is little, and what it holds of the others shows.
+const Settings kSmall = {
+    {"train", "generate:tiny?rows_train=64&rows_test=16&features=8&labels=4&nonzeros=3"},
+    {"test", "generate:tiny?rows_train=64&rows_test=16&features=8&labels=4&nonzeros=3"},
+    {"cache", "false"},
+    {"hidden", "2"},
+    {"batch_size", "1"},
+    {"learning_rate", "0.01"},
+    {"host_threads", "1"},
+    {"straggler", "kind=uniform,min=0ms,max=50ms"}};
+
+// Every algorithm, and the options under which workers tell each other more.
+std::vector<Settings> every_way() {
+  std::vector<Settings> ways = {
+      {{"algorithm", "esync"}, {"weight", "steps"}},
+      {{"algorithm", "sma"}, {"learners_per_device", "auto"}, {"tuner_every", "1"}},
+      {{"algorithm", "ssgd"}, {"per_worker_batch", "full"}, {"storage", "central"}},
+      {{"algorithm", "rna"}, {"hierarchical", "true"}, {"group_after", "1"}}};
+  for (const RegisteredAlgorithm& algorithm : algorithms()) {
+    if (algorithm.info.max_workers == 1) continue;
+    ways.push_back({{"algorithm", algorithm.info.name}});
+    if (algorithm.info.name == "ssgd") ways.back().push_back({"per_worker_batch", "full"});
+    if (algorithm.info.name == "local-sgd") ways.back().push_back({"local_steps", "1"});
+  }
+  return ways;
+}
+
+std::string label_of(const Settings& way) {
+  std::string name;
+  for (const auto& [key, value] : way) name += key + " " + value + " ";
+  return name;
+}
+
+Settings rounds_of(int workers, int rounds) {
+  return {{"workers", std::to_string(workers)},
+          {"mega_batch", std::to_string(workers)},
+          {"max_samples", std::to_string(workers * rounds)}};
+}
+
+// all_gather leaves P parts with each of P workers. Algorithms agree on what they make of them.
+TEST(ManyWorkers, NobodyGathersWhatAllKnow) {
+  for (const Settings& way : every_way()) {
+    SCOPED_TRACE(label_of(way));
+    Trace trace;
+    TrainHooks hooks;
+    hooks.trace = &trace;
+    run_training(with(with(kSmall, rounds_of(4, 8)), way), hooks);
+    std::set<std::string> calls;
+    for (const TraceLine* line : trace.lines()) {
+      for (const TraceRange& range : line->ranges) calls.insert(range.name);
+    }
+    EXPECT_FALSE(calls.contains("all_gather"));
+  }
+}
+
+// In the middle of a round, at an evaluation.
+double bytes_per_worker(const Settings& way, int workers) {
+  TrainHooks hooks;
+  const std::size_t before = mallinfo2().uordblks;
+  std::size_t most = before;
+  hooks.on_record = [&](const Record&) { most = std::max(most, mallinfo2().uordblks); };
+  run_training(with(with(kSmall, rounds_of(workers, 2)), way), hooks);
+  return static_cast<double>(most - before) / workers;
+}
+
+// A vector of P numbers on every worker would add 4 (or 8) bytes to each for every further worker.
+TEST(ManyWorkers, AWorkersMemoryDoesNotGrowWithTheirNumber) {
+  if (kSanitized) GTEST_SKIP() << "a sanitizer's memory cannot be counted";
+  constexpr int kFew = 250, kMore = 1000;
+  for (const Settings& way : every_way()) {
+    const double few = bytes_per_worker(way, kFew), more = bytes_per_worker(way, kMore);
+    EXPECT_LT(more, few + 2 * (kMore - kFew)) << label_of(way);
+  }
+}
+
+// Minutes and gigabytes if anything of a merge cost P^2.
+TEST(ManyWorkers, TenThousandMergeTwice) {
+  constexpr int kWorkers = kSanitized ? 100 : 10'000;
+  const Record run =
+      run_training(with(with(kSmall, rounds_of(kWorkers, 2)), {{"algorithm", "adaptive"}}));
+  ASSERT_EQ(merges(run).size(), 2U);
+  for (const auto& merge : merges(run)) {
+    EXPECT_EQ(merge["updates"].size(), static_cast<std::size_t>(kWorkers));
+    EXPECT_NEAR(merge["weight_sum"].get<double>(), 1, 0.01);
+  }
+}
+
+}  // namespace
+}  // namespace hetsgd::test

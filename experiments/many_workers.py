@@ -1,10 +1,17 @@
 #!/usr/bin/python3
-"""How far a simulation scales: every algorithm with 256 simulated workers, its memory and its host time.
+"""How far a simulation scales: every algorithm with many simulated workers, its memory and its host time.
 
-    HETSGD_DATA_DIR=... experiments/many_workers.py [--workers 256] [--iterations 40]
+    HETSGD_DATA_DIR=... experiments/many_workers.py delicious [--workers 256] [--iterations 40]
+    experiments/many_workers.py growth [--few 1000] [--many 8000] [--most 10000] [ALGORITHM...]
 
-Delicious, MLP with H = 128, batches of 16 on simulated V100 with 0-50 ms of extra delay per iteration. Every worker makes
-about `iterations` steps. Needs an idle machine for the times. Writes results/many_workers.md.
+delicious: MLP with H = 128, batches of 16 on simulated V100 with 0-50 ms of extra delay per iteration. Every worker makes
+about `iterations` steps. Needs an idle machine for the times.
+
+growth: what a merge (elastic, adaptive), a round (rna, eager) or a step of every worker (all others) costs with `many`
+workers over `few`, with a tiny model. Seconds of the processor on one host thread, the difference of a run and one half as
+long, so that what a run costs once does not count. Beside it a run of ten merges or rounds with `most` workers.
+
+Each writes its section of results/many_workers.md.
 """
 import argparse
 import json
@@ -16,44 +23,127 @@ import time
 import common
 from straggler_scenarios import ALGORITHMS
 
+RESULTS = common.ROOT / "results" / "many_workers.md"
+OUTPUT = common.ROOT / "runs" / "many_workers" / "run.json"
 SERVER = ["--cluster", "sim", "--profile", "v100", "--network", "infiniband-edr", "--straggler",
           "kind=uniform,min=0ms,max=50ms", "--batch-size", "16", "--learning-rate", "0.1"]
 
 
-def measure(command):
-    """(peak resident bytes, host seconds) of a command that must succeed."""
-    start = time.monotonic()
-    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
-    talk = process.stderr.read()
-    _, status, usage = os.wait4(process.pid, 0)
-    if status != 0:
-        sys.exit(f"{' '.join(command)}\nended with {os.waitstatus_to_exitcode(status)}:\n{talk}")
-    return 1024 * usage.ru_maxrss, time.monotonic() - start
+# Options under which workers tell each other more, beside ALGORITHMS.
+TALKATIVE = {
+    "ssgd central": ["ssgd", "--per-worker-batch", "full", "--storage", "central"],
+    "sma auto": ["sma", "--learners-per-device", "auto", "--tuner-every", "1"],
+    "local-sgd": ["local-sgd", "--local-steps", "1"],
+    "esync steps": ["esync", "--weight", "steps"],
+    "esync delayed": ["esync", "--ack", "delayed"],
+    "ssp 0": ["ssp", "--staleness", "0"],
+}
+TINY = ["--train", "generate:tiny", "--test", "generate:tiny", "--hidden", "4", "--cluster", "sim", "--profile", "v100",
+        "--network", "infiniband-edr", "--straggler", "kind=uniform,min=0ms,max=50ms", "--batch-size", "1",
+        "--learning-rate", "0.01", "--evaluate-samples", "1", "--evaluate-every", 10**9, "--host-threads", "1"]
+
+
+ROUNDS = 10
+
+
+class Run:
+    """A training run: peak_bytes, host_s (elapsed), processor_s, and result, what it wrote."""
+
+    def __init__(self, options):
+        OUTPUT.parent.mkdir(parents=True, exist_ok=True)
+        command = [str(word) for word in [common.HETSGD, "train", "--quiet", "--overwrite", "-o", OUTPUT, *options]]
+        start = time.monotonic()
+        process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+        talk = process.stderr.read()
+        _, status, usage = os.wait4(process.pid, 0)
+        if status != 0:
+            sys.exit(f"{' '.join(command)}\nended with {os.waitstatus_to_exitcode(status)}:\n{talk}")
+        self.host_s = time.monotonic() - start
+        self.processor_s = usage.ru_utime + usage.ru_stime
+        self.peak_bytes = 1024 * usage.ru_maxrss
+        self.result = json.loads(OUTPUT.read_text())
+
+    def steps(self):
+        return sum(worker["steps"] for worker in self.result["workers"])
+
+    def rounds(self):
+        """Merges, rounds of the partial methods, or steps of every worker."""
+        merges = sum(event["type"] == "merge" for event in self.result["events"])
+        if merges:
+            return merges
+        partial = self.result["config"]["algorithm"] in ("rna", "eager-solo", "eager-majority")
+        if partial:
+            return sum(self.result["histograms"]["contributors"].values())
+        return self.steps() / len(self.result["workers"])
+
+
+def write_section(title, lines):
+    """Replaces the section of this title in the results, or adds it."""
+    sections = {}
+    for section in RESULTS.read_text().split("## ")[1:] if RESULTS.exists() else []:
+        sections[section.splitlines()[0]] = section
+    sections[title] = "\n".join([title, "", *lines, ""])
+    RESULTS.write_text("\n".join("## " + section.rstrip() + "\n" for section in sections.values()))
+
+
+def delicious(arguments):
+    samples = arguments.workers * 16 * arguments.iterations
+    lines = ["| algorithm | steps | simulated s | host s | host s per simulated s | host us per step | peak memory, MiB |",
+             "|---|---|---|---|---|---|---|"]
+    for name, options in ALGORITHMS.items():
+        run = Run([*common.delicious(), *SERVER, "--workers", arguments.workers, "--max-samples", samples,
+                   "--evaluate-every", samples, "--algorithm", *options])
+        train = run.result["wall"]["train_s"]
+        elapsed = run.result["summary"]["elapsed_s"]
+        lines.append(f"| {name} | {run.steps()} | {elapsed:.3g} | {train:.2f} | {train / elapsed:.2f} | "
+                     f"{1e6 * train / run.steps():.0f} | {run.peak_bytes / 2**20:.0f} |")
+        print(lines[-1], f"(whole program {run.host_s:.1f} s)", file=sys.stderr)
+    write_section("256 workers on Delicious", lines)
+
+
+def tiny(options, workers, rounds):
+    return Run([*TINY, "--workers", workers, "--mega-batch", workers, "--max-samples", workers * rounds, "--algorithm",
+                *options])
+
+
+def per_round(options, workers, rounds):
+    """Processor seconds of one merge or round."""
+    half, whole = (min((tiny(options, workers, n) for _ in range(3)), key=lambda run: run.processor_s)
+                   for n in (rounds, 2 * rounds))
+    return (whole.processor_s - half.processor_s) / (whole.rounds() - half.rounds())
+
+
+def growth(arguments):
+    few, many, most = arguments.few, arguments.many, arguments.most
+    lines = [f"| algorithm | ms per round, {few} workers | {many} workers | ratio | {most} workers, {ROUNDS} rounds: host s | "
+             "rounds | peak memory, MiB |", "|---|---|---|---|---|---|---|"]
+    for name, options in {**ALGORITHMS, **TALKATIVE}.items():
+        if arguments.algorithm and name not in arguments.algorithm:
+            continue
+        small, large = per_round(options, few, 3 * many // few), per_round(options, many, 3)
+        run = tiny(options, most, ROUNDS)
+        lines.append(f"| {name} | {1e3 * small:.1f} | {1e3 * large:.0f} | {large / small:.1f} | {run.host_s:.1f} | "
+                     f"{run.rounds():.1f} | {run.peak_bytes / 2**20:.0f} |")
+        print(lines[-1], file=sys.stderr)
+    if not arguments.algorithm:
+        write_section(f"From {few} to {many} workers", lines)
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--workers", type=int, default=256)
-    parser.add_argument("--iterations", type=int, default=40)
+    parts = parser.add_subparsers(required=True)
+    part = parts.add_parser("delicious")
+    part.set_defaults(run=delicious)
+    part.add_argument("--workers", type=int, default=256)
+    part.add_argument("--iterations", type=int, default=40)
+    part = parts.add_parser("growth")
+    part.set_defaults(run=growth)
+    part.add_argument("--few", type=int, default=1000)
+    part.add_argument("--many", type=int, default=8000)
+    part.add_argument("--most", type=int, default=10000)
+    part.add_argument("algorithm", nargs="*", help="these rows alone, to the terminal")
     arguments = parser.parse_args()
-    samples = arguments.workers * 16 * arguments.iterations
-    output = common.ROOT / "runs" / "many_workers" / "run.json"
-    output.parent.mkdir(parents=True, exist_ok=True)
-    lines = ["| algorithm | steps | simulated s | host s | host s per simulated s | host us per step | peak memory, MiB |",
-             "|---|---|---|---|---|---|---|"]
-    for name, options in ALGORITHMS.items():
-        command = [common.HETSGD, "train", "--quiet", "--overwrite", "-o", output, *common.delicious(), *SERVER,
-                   "--workers", arguments.workers, "--max-samples", samples, "--evaluate-every", samples,
-                   "--algorithm", *options]
-        peak, host = measure([str(word) for word in command])
-        result = json.loads(output.read_text())
-        train = result["wall"]["train_s"]
-        steps = sum(worker["steps"] for worker in result["workers"])
-        elapsed = result["summary"]["elapsed_s"]
-        lines.append(f"| {name} | {steps} | {elapsed:.3g} | {train:.2f} | {train / elapsed:.2f} | "
-                     f"{1e6 * train / steps:.0f} | {peak / 2**20:.0f} |")
-        print(lines[-1], f"(whole program {host:.1f} s)", file=sys.stderr)
-    (common.ROOT / "results" / "many_workers.md").write_text("\n".join(lines) + "\n")
+    arguments.run(arguments)
 
 
 if __name__ == "__main__":

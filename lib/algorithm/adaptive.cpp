@@ -120,29 +120,6 @@ void weigh(Merge& merge, const Options& o) {
   merge.perturbed = true;
 }
 
-// Has the result and stderr say once that merging destroys the model, in place of silence.
-class InflationWarning {
- public:
-  explicit InflationWarning(double gamma) : inflation_(gamma) {}
-
-  void merged(Worker& self, const Merge& merge) {
-    if (self.rank() != 0 || warned_) return;
-    inflation_.merge(std::accumulate(merge.weight.begin(), merge.weight.end(), 0.0));
-    if (inflation_.growth() < kBound) return;
-    warned_ = true;
-    self.warn(
-        fmt::format("{} merges alone have made the model {:.3g} times as long, {:.2g} % by the "
-                    "last one: perturbed weights add up to more than 1 while updates stay unequal. "
-                    "It may unlearn; see --delta 0, --pert-norm rms or --gamma 0",
-                    inflation_.merges(), inflation_.growth(), 100 * inflation_.rate()));
-  }
-
- private:
-  static constexpr double kBound = 2;
-  Inflation inflation_;
-  bool warned_ = false;
-};
-
 class Adaptive final : public Algorithm {
  public:
   void declare(OptionSet& options) override {

@@ -4,6 +4,10 @@
 #pragma once
 
 #include <cstdint>
+#include <numeric>
+
+#include "algorithm/merge.hpp"
+#include "algorithm/worker.hpp"
 
 namespace hetsgd {
 
@@ -30,6 +34,29 @@ class Inflation {
   double gamma_;
   double growth_ = 1, before_ = 1;
   std::uint64_t merges_ = 0;
+};
+
+// Has the result and stderr say once that merging destroys the model, in place of silence.
+class InflationWarning {
+ public:
+  explicit InflationWarning(double gamma) : inflation_(gamma) {}
+
+  void merged(Worker& self, const Merge& merge) {
+    if (self.rank() != 0 || warned_) return;
+    inflation_.merge(std::accumulate(merge.weight.begin(), merge.weight.end(), 0.0));
+    if (inflation_.growth() < kBound) return;
+    warned_ = true;
+    self.warn(
+        fmt::format("{} merges alone have made the model {:.3g} times as long, {:.2g} % by the "
+                    "last one: perturbed weights add up to more than 1 while updates stay unequal. "
+                    "It may unlearn; see --delta 0, --pert-norm rms or --gamma 0",
+                    inflation_.merges(), inflation_.growth(), 100 * inflation_.rate()));
+  }
+
+ private:
+  static constexpr double kBound = 2;
+  Inflation inflation_;
+  bool warned_ = false;
 };
 
 }  // namespace hetsgd

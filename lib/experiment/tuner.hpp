@@ -25,7 +25,7 @@ struct Setting {
 
 struct TunerOptions {
   std::vector<std::string> algorithms;
-  std::optional<Goal> goal;  // none: the final value of the first metric that the data have
+  std::optional<Goal> goal;          // none: the final value of the first metric that the data have
   std::vector<double> grid;          // ascending
   std::vector<std::uint64_t> seeds;  // at least one
   std::vector<Setting> settings;     // with a validation split

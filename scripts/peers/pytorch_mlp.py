@@ -25,8 +25,8 @@ import os
 import sys
 import time
 
+import torch  # first: where both are missing, the message names PyTorch
 import numpy as np
-import torch
 import torch.nn.functional as F
 
 

@@ -40,6 +40,13 @@ function(hetsgd_unity target)
   endif()
 endfunction()
 
+# What is tested keeps its optimisation; the tests themselves are compiled once and run once. With
+# sanitizers the optimiser takes nearly half of a test's compilation.
+set(HETSGD_TEST_OPTIMISATION $<$<CONFIG:Release>:-O1>)
+if(HETSGD_SANITIZE)
+  set(HETSGD_TEST_OPTIMISATION -O0)
+endif()
+
 # The headers that nearly every test includes, parsed once for all of them.
 if(HETSGD_TESTS)
   file(WRITE ${CMAKE_BINARY_DIR}/test_prefix.cpp "")
@@ -48,7 +55,7 @@ if(HETSGD_TESTS)
                         GTest::gtest GTest::gmock)
   # Compiled as the tests are: of an executable, not of a library.
   set_target_properties(hetsgd_test_prefix PROPERTIES POSITION_INDEPENDENT_CODE OFF)
-  target_compile_options(hetsgd_test_prefix PRIVATE -fPIE $<$<CONFIG:Release>:-O1>)
+  target_compile_options(hetsgd_test_prefix PRIVATE -fPIE ${HETSGD_TEST_OPTIMISATION})
   target_precompile_headers(hetsgd_test_prefix PRIVATE <gmock/gmock.h> <gtest/gtest.h>
     <fmt/format.h> <nlohmann/json.hpp> <algorithm> <functional> <map> <memory> <string> <vector>)
 endif()
@@ -57,8 +64,7 @@ endif()
 function(hetsgd_test_program target)
   target_link_libraries(${target} PRIVATE ${ARGN} GTest::gtest GTest::gmock GTest::gtest_main)
   target_include_directories(${target} PRIVATE ${CMAKE_SOURCE_DIR}/tests)
-  # What is tested keeps its optimisation; the tests themselves are compiled once and run once.
-  target_compile_options(${target} PRIVATE $<$<CONFIG:Release>:-O1>)
+  target_compile_options(${target} PRIVATE ${HETSGD_TEST_OPTIMISATION})
   target_precompile_headers(${target} REUSE_FROM hetsgd_test_prefix)
 endfunction()
 

@@ -7,7 +7,9 @@
 // Counters, per second of CPU time: samples_per_s; GFLOP_per_s of the output layer's products;
 // floor_ratio = the time that those products would take at the core's measured peak, over the time
 // taken (1 is out of reach: softmax, the sparse layer and memory come on top).
-// Pin it: taskset -c 0 model_bench. scripts/peers/compare_speed.py runs it beside PyTorch.
+// step_on_cores/delicious/B/C: a step on the device cpu:C; its counters are per second of wall time.
+//
+// Pin it: taskset -c 0 model_bench --benchmark_filter=-cores. scripts/peers/compare_speed.py runs it beside PyTorch.
 #include <benchmark/benchmark.h>
 
 #include <algorithm>
@@ -47,11 +49,11 @@ DatasetPtr data_of(const std::string& name) {
 
 // A model with its parameters, and batches to cycle through.
 struct Workbench {
-  Workbench(const std::string& name, std::size_t batch_size)
+  Workbench(const std::string& name, std::size_t batch_size, int cores)
       : data(data_of(name)),
         shape{data->feature_count, data->label_count, {128}, Task::multilabel},
         model(make_model<float>(shape)),
-        device(make_cpu_device<float>(1)),
+        device(make_cpu_device<float>(cores)),
         context(model->make_context(*device)),
         w(*device, model->parameters()) {
     const auto initial = initial_parameters<float>(shape, 1, 0);
@@ -77,9 +79,10 @@ struct Workbench {
 
 // products: how many times 2 batch H L operations the call needs for the output layer.
 template <class Call>
-void measure(benchmark::State& state, const std::string& name, double products, Call&& call) {
+void measure(benchmark::State& state, const std::string& name, double products, Call&& call,
+             int cores = 1) {
   const auto batch_size = static_cast<std::size_t>(state.range(0));
-  Workbench bench(name, batch_size);
+  Workbench bench(name, batch_size, cores);
   std::size_t next = 0;
   double loss = 0;
   for (auto _ : state) {
@@ -92,15 +95,19 @@ void measure(benchmark::State& state, const std::string& name, double products, 
       products * 2.0 * 128 * static_cast<double>(bench.shape.label_count) * samples;
   state.counters["samples_per_s"] = {samples, benchmark::Counter::kIsRate};
   state.counters["GFLOP_per_s"] = {operations / 1e9, benchmark::Counter::kIsRate};
-  state.counters["floor_ratio"] = {operations / bench::floors().operations_per_s,
-                                   benchmark::Counter::kIsRate};
-  state.counters["floor_samples_per_s"] = bench::floors().operations_per_s / (operations / samples);
+  const double peak = cores * bench::floors().operations_per_s;
+  state.counters["floor_ratio"] = {operations / peak, benchmark::Counter::kIsRate};
+  state.counters["floor_samples_per_s"] = peak / (operations / samples);
 }
 
-void step(benchmark::State& state, const std::string& name) {
-  measure(state, name, 3, [](Workbench& bench, const Batch& batch) {
-    return bench.model->step(*bench.context, batch, 0.1F, bench.w.data());
-  });
+double step_of(Workbench& bench, const Batch& batch) {
+  return bench.model->step(*bench.context, batch, 0.1F, bench.w.data());
+}
+
+void step(benchmark::State& state, const std::string& name) { measure(state, name, 3, step_of); }
+
+void step_on_cores(benchmark::State& state, const std::string& name) {
+  measure(state, name, 3, step_of, static_cast<int>(state.range(1)));
 }
 
 void gradient(benchmark::State& state, const std::string& name) {
@@ -119,6 +126,10 @@ void scores(benchmark::State& state, const std::string& name) {
 
 BENCHMARK_CAPTURE(step, delicious, "delicious")->Arg(64)->Arg(256);
 BENCHMARK_CAPTURE(step, amazon, "amazon")->Arg(256);
+BENCHMARK_CAPTURE(step_on_cores, delicious, "delicious")
+    ->ArgsProduct({{64, 256}, {1, 2}})
+    ->UseRealTime()
+    ->Unit(benchmark::kMicrosecond);
 BENCHMARK_CAPTURE(gradient, delicious, "delicious")->Arg(64)->Arg(256);
 BENCHMARK_CAPTURE(gradient, amazon, "amazon")->Arg(256);
 BENCHMARK_CAPTURE(scores, delicious, "delicious")->Arg(256);

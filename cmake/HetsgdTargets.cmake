@@ -40,12 +40,8 @@ function(hetsgd_unity target)
   endif()
 endfunction()
 
-# What is tested keeps its optimisation; the tests themselves are compiled once and run once. With
-# sanitizers the optimiser takes nearly half of a test's compilation.
+# What is tested keeps its optimisation; the tests themselves are compiled once and run once.
 set(HETSGD_TEST_OPTIMISATION $<$<CONFIG:Release>:-O1>)
-if(HETSGD_SANITIZE)
-  set(HETSGD_TEST_OPTIMISATION -O0)
-endif()
 
 # The headers that nearly every test includes, parsed once for all of them.
 if(HETSGD_TESTS)

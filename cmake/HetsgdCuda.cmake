@@ -62,41 +62,31 @@ elseif(HETSGD_CUDA)
   endif()
 endif()
 
+# What layers with GPU code link: the runtime, and NCCL's header where it is used. Of an emulated build tests/cuda_emulation
+# fills in both.
+add_library(hetsgd_cuda INTERFACE)
+add_library(hetsgd_nccl INTERFACE)
+if(HETSGD_CUDA STREQUAL "EMULATED")
+  include(${CMAKE_SOURCE_DIR}/tests/cuda_emulation/kernels.cmake)
+elseif(HETSGD_CUDA_VERSION)
+  target_link_libraries(hetsgd_cuda INTERFACE CUDA::cudart_static ${CMAKE_DL_LIBS})
+  target_compile_definitions(hetsgd_cuda INTERFACE
+    HETSGD_CUDA_ARCHITECTURES="${HETSGD_CUDA_ARCHITECTURES}"
+    HETSGD_CUBLAS_MAJOR="${CUDAToolkit_VERSION_MAJOR}"
+    HETSGD_CUDA_LIBRARY_DIR="${CUDAToolkit_LIBRARY_DIR}")
+  if(HETSGD_NCCL_VERSION)
+    target_include_directories(hetsgd_nccl SYSTEM INTERFACE ${HETSGD_NCCL_INCLUDE})
+    target_compile_definitions(hetsgd_nccl INTERFACE HETSGD_NCCL)
+  endif()
+endif()
+
 # hetsgd_cuda_kernels(TARGET FOLDER): the kernels of a folder, compiled into a target of one of the layers.
 function(hetsgd_cuda_kernels target folder)
   file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/${folder}/*.cu)
   if(HETSGD_CUDA STREQUAL "EMULATED")
-    hetsgd_emulated_kernels(${target} ${sources})
-    return()
+    file(GLOB_RECURSE headers CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/${folder}/*.cuh)
+    hetsgd_emulated_kernels(sources ${target} ${sources} ${headers})
   endif()
   target_sources(${target} PRIVATE ${sources})
-  target_link_libraries(${target} PRIVATE CUDA::cudart_static ${CMAKE_DL_LIBS})
-  target_compile_definitions(${target} PRIVATE
-    HETSGD_CUDA_ARCHITECTURES="${HETSGD_CUDA_ARCHITECTURES}"
-    HETSGD_CUBLAS_MAJOR="${CUDAToolkit_VERSION_MAJOR}"
-    HETSGD_CUDA_LIBRARY_DIR="${CUDAToolkit_LIBRARY_DIR}")
-endfunction()
-
-# The same with .cu files as C++ (their launches rewritten) and the emulated runtime, whose target tests/ defines.
-function(hetsgd_emulated_kernels target)
-  set(folder ${CMAKE_SOURCE_DIR}/tests/cuda_emulation)
-  foreach(source IN LISTS ARGN)
-    get_filename_component(name ${source} NAME_WE)
-    set(generated ${CMAKE_CURRENT_BINARY_DIR}/emulated/${target}/${name}_cu.cpp)
-    add_custom_command(
-      OUTPUT ${generated}
-      COMMAND ${Python3_EXECUTABLE} ${folder}/rewrite_launches.py ${source} ${generated}
-      DEPENDS ${source} ${folder}/rewrite_launches.py
-      COMMENT "Emulated kernels of ${name}.cu" VERBATIM)
-    # nvcc knows the pragmas, and converts in silence.
-    set_source_files_properties(${generated} PROPERTIES COMPILE_OPTIONS
-      "-Wno-unknown-pragmas;-Wno-conversion;-Wno-unused-parameter;-Wno-unused-but-set-parameter")
-    target_sources(${target} PRIVATE ${generated})
-  endforeach()
-  target_link_libraries(${target} PRIVATE hetsgd_emulated_cuda ${CMAKE_DL_LIBS})
-  add_dependencies(${target} hetsgd_emulated_libraries)
-  target_compile_definitions(${target} PRIVATE
-    HETSGD_CUDA_ARCHITECTURES="${HETSGD_CUDA_ARCHITECTURES}"
-    HETSGD_CUBLAS_MAJOR="13"
-    HETSGD_CUDA_LIBRARY_DIR="${CMAKE_BINARY_DIR}/tests/cuda_emulation")
+  target_link_libraries(${target} PRIVATE hetsgd_cuda)
 endfunction()

@@ -26,7 +26,7 @@ endif()
 
 # Flags of our own targets only; a system header never sees the warnings.
 add_library(hetsgd_flags INTERFACE)
-target_include_directories(hetsgd_flags INTERFACE ${CMAKE_SOURCE_DIR}/lib)
+target_include_directories(hetsgd_flags INTERFACE $<BUILD_INTERFACE:${CMAKE_SOURCE_DIR}/lib>)
 target_compile_options(hetsgd_flags INTERFACE
   $<$<COMPILE_LANGUAGE:CXX>:-Wall;-Wextra;-Wshadow;-Wconversion>
   $<$<COMPILE_LANGUAGE:CUDA>:-Xcompiler=-Wall,-Wextra>)

@@ -93,11 +93,11 @@ def compare(files, target, reference):
 
 
 def time_to(result, metric, value):
-    """Training seconds until the metric first reaches the value; infinity if it never does."""
-    for point in result["curve"]:
-        if point.get(metric) is not None and point[metric] >= value:
-            return point["time_s"]
-    return math.inf
+    """Training seconds until the metric first reaches the value, a --target of the run; infinity if it never does."""
+    for target in result["time_to_accuracy"]:
+        if target["metric"] == metric and target["value"] == value:
+            return math.inf if target["time_s"] is None else target["time_s"]
+    raise ValueError(f"the run had no target {metric}>={value}")
 
 
 def median(values):

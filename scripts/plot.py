@@ -12,6 +12,7 @@ and prints the paths. Exit codes: 0 done, 2 wrong option, 4 a file that is not a
 import argparse
 import json
 import os
+import pathlib
 import sys
 
 import matplotlib
@@ -44,9 +45,7 @@ class ResultError(Exception):
     """A file that is not what it should be."""
 
 
-# What other files of ours have and no result does, as in lib/result/validate.cpp.
-OTHER_KINDS = {"traceEvents": "trace", "launch_overhead_s": "device profile", "latency_s": "network model",
-               "benchmark": "benchmark", "groups": "comparison", "estimate": "plan"}
+FILE_KINDS = pathlib.Path(__file__).resolve().parent.parent / "lib" / "result" / "file_kinds.json"
 
 
 def other_kind(document):
@@ -55,7 +54,8 @@ def other_kind(document):
         return None
     if isinstance(document.get("kind"), str):
         return document["kind"]
-    return next((kind for key, kind in OTHER_KINDS.items() if key in document), None)
+    kinds = json.loads(FILE_KINDS.read_text(encoding="utf-8"))
+    return next((kind for key, kind in kinds.items() if key in document), None)
 
 
 def load(path):

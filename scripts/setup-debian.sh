@@ -4,7 +4,7 @@
 #   ./scripts/setup-debian.sh [--no-torch] [--no-fuzz] [--list]
 #
 #   --no-torch   without python3-torch (only the comparison in scripts/peers needs it; it is large)
-#   --no-fuzz    without clang (only the fuzzers and clang-format need it)
+#   --no-fuzz    without clang (only the fuzzers, clang-format and lint.sh need it)
 #   --list       print the packages and install nothing
 set -euo pipefail
 
@@ -13,7 +13,7 @@ build=(g++ cmake ninja-build ccache git ca-certificates pkg-config
        libtbb-dev librandom123-dev libxxhash-dev libzstd-dev zlib1g-dev libbz2-dev libopenmpi-dev openmpi-bin)
 tests=(patchelf file libgtest-dev libgmock-dev libbenchmark-dev libopenblas-pthread-dev python3 python3-numpy python3-scipy python3-jsonschema)
 plots=(python3-matplotlib)
-fuzz=(clang-14 libclang-rt-14-dev clang-format-14)
+fuzz=(clang-14 libclang-rt-14-dev clang-format-14 clang-tidy-14)
 peers=(python3-torch)
 
 list_only=false

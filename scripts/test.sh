@@ -3,11 +3,11 @@
 #
 #   ./scripts/test.sh [--quick] [--no-setup]
 #
-#   --quick      the release build and its tests only (no emulated GPUs, no sanitizers, no fuzzers)
+#   --quick      the release build and its tests only (no clang-tidy, emulated GPUs, sanitizers and fuzzers)
 #   --no-setup   do not look at the Debian packages
 #
 # Environment: HETSGD_DATA_DIR  folder with delicious_{train,test}.txt, a9a, a9a.t: tests on real data (else skipped)
-#              HETSGD_FUZZ_SECONDS  seconds for each fuzzer (60)
+#              HETSGD_FUZZ_SECONDS  seconds for each fuzzer (20; longer runs are for who changes a parser)
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -54,11 +54,18 @@ build_and_test() {
   fi
 }
 
+# What differs from the main branch, for a minute at most.
+lint() {
+  local code=0
+  ./scripts/lint.sh || code=$?
+  ((code == 0 || code == 77))
+}
+
 fuzz() {
   local fuzzers=(build/fuzz/tests/fuzz/*_fuzz) logs=build/fuzz/logs
   mkdir -p "$logs"
   # One process per core, each with its own corpus (kept between calls) and log.
-  export HETSGD_FUZZ_SECONDS=${HETSGD_FUZZ_SECONDS:-60} logs
+  export HETSGD_FUZZ_SECONDS=${HETSGD_FUZZ_SECONDS:-20} logs
   printf '%s\n' "${fuzzers[@]}" | xargs -P "$cores" -I{} bash -c '
     name=$(basename "$1"); corpus=build/fuzz/corpus/$name; mkdir -p "$corpus"
     seeds=tests/fuzz/corpus/$name; [[ -d $seeds ]] || seeds=
@@ -73,14 +80,16 @@ fuzz() {
 if $setup; then part "Debian packages" ./scripts/setup-debian.sh --no-torch || true; fi
 build_and_test release
 if ! $quick; then
+  part "clang-tidy on what changed" lint || true
   # GPU code where no GPU is: the same sources on an emulated CUDA runtime.
   if part "cuda emulation: build" build_emulation; then
     part "cuda emulation: tests" ctest --preset cuda-emulation -j "$cores" || true
   fi
   build_and_test asan-ubsan
-  # ThreadSanitizer: what has threads; the rest runs on one, and would only make the run longer.
+  # ThreadSanitizer: what has threads; the rest runs on one, and would only make the run longer
+  # (training/estimate as well: it tries out models in sim).
   if part "tsan: build" build tsan --target test_{cluster,collective,algorithm,training}; then
-    part "tsan: tests" ctest --preset tsan -j "$cores" -R '^(cluster|collective|training)/|^algorithm/threads$' || true
+    part "tsan: tests" ctest --preset tsan -j "$cores" -R '^(cluster|collective|training)/|^algorithm/threads$' -E '^training/estimate$' || true
   fi
   if part "fuzzers: build" build fuzz --target tests/fuzz/all; then
     part "fuzzers" fuzz || true

@@ -2,7 +2,8 @@
 """Reads every #include of lib/ and apps/ and enforces the layers; files have at most 400 lines.
 
 A folder of lib/ may include itself and folders of a smaller layer; folders of one layer do not include each
-other. apps/ may include everything. Nobody includes tests/ or apps/ from lib/.
+other. apps/ may include everything. Nobody includes tests/ or apps/ from lib/. Above cluster/ nobody names one
+of the clusters: what matters of them is asked of their kind and of their group of processes.
 """
 
 import os
@@ -17,6 +18,10 @@ LAYER = {"core": 0, "linalg": 1, "data": 2, "model": 3, "optimizer": 3, "cluster
 APPS = 9
 SOURCE = (".hpp", ".cpp", ".h", ".cu", ".cuh")
 MOST_LINES = 400
+CLUSTERS = "sim|threads|mpi"  # the kinds, each with a folder of its own
+NAMES_CLUSTER = re.compile(rf'[=!]=\s*"({CLUSTERS})"|"({CLUSTERS})"\s*[=!]='
+                           rf'|\b(make_cluster|cluster_kind|processes_of|runs_together)\("({CLUSTERS})"')
+CLUSTER_FOLDER = re.compile(rf"cluster/({CLUSTERS}|realtime|no_mpi)/")
 INCLUDE = re.compile(r'^\s*#\s*include\s*"([^"]+)"')
 
 
@@ -46,6 +51,12 @@ def problem_of_include(root, path, target):
         return f'found "{target}", expected a path below lib/ such as "core/error.hpp"'
     if not os.path.exists(os.path.join(root, "lib", target)):
         return f'found "{target}", which does not exist in lib/'
+    if layer > LAYER["cluster"] and CLUSTER_FOLDER.match(target):
+        return f'found "{target}", the inside of one cluster, expected a header of cluster/ itself'
+    other = CLUSTER_FOLDER.match(target)
+    own = CLUSTER_FOLDER.match(path.removeprefix("lib/"))
+    if other and own and other.group(1) not in (own.group(1), "realtime"):
+        return f'found "{target}", the inside of another cluster, expected realtime/ for what clusters share'
     if first == folder or LAYER[first] < layer:
         return None
     return f'found "{target}" (layer {LAYER[first]}), expected below layer {layer} of {folder}/, or {folder}/ itself'
@@ -66,6 +77,8 @@ def problems(root):
             problem = match and problem_of_include(root, path, match.group(1))
             if problem:
                 found.append(f"{path}:{number}: {problem}")
+            if layer_of(path)[0] > LAYER["cluster"] and NAMES_CLUSTER.search(line):
+                found.append(f"{path}:{number}: found a cluster by its name, expected its ClusterKind or ProcessGroup")
     return found
 
 
@@ -116,6 +129,24 @@ class TheCheck(unittest.TestCase):
     def test_finds_relative_missing_and_foreign_includes(self):
         for target in ("error.hpp", "../core/error.hpp", "core/none.hpp", "apps/hetsgd/commands.hpp", "tests/x.hpp"):
             self.assertEqual(len(self.found("lib/core/bad.cpp", f'#include "{target}"\n')), 1, target)
+
+    def test_finds_clusters_by_name_above_cluster(self):
+        for line in ('if (options.cluster == "mpi") {', 'x = "sim" != cluster.name();', 'make_cluster("threads", o);',
+                     '#include "cluster/mpi/run.hpp"'):
+            self.write("lib/cluster/mpi/run.hpp", "#pragma once\n")
+            for path in ("lib/training/bad.cpp", "apps/hetsgd/bad.cpp"):
+                self.assertEqual(len(self.found(path, line + "\n")), 1, line)
+            self.assertEqual(self.found("lib/cluster/good.cpp", line + "\n"), [])
+        for line in ('add("threads", options.threads);', '{"mpi", AllReduce::mpi},', 'kind == "mpi_all_reduce"'):
+            self.assertEqual(self.found("lib/training/good.cpp", line + "\n"), [], line)
+
+    def test_finds_a_cluster_in_another(self):
+        for folder in ("mpi", "threads", "sim", "realtime"):
+            self.write(f"lib/cluster/{folder}/world.hpp", "#pragma once\n")
+        for path, target, count in (("mpi", "threads", 1), ("threads", "mpi", 1), ("realtime", "threads", 1),
+                                    ("sim", "mpi", 1), ("mpi", "realtime", 0), ("mpi", "mpi", 0)):
+            found = self.found(f"lib/cluster/{path}/a.cpp", f'#include "cluster/{target}/world.hpp"\n')
+            self.assertEqual(len(found), count, (path, target))
 
     def test_finds_unknown_folders_and_long_files(self):
         self.assertIn("without a layer", self.found("lib/misc/a.cpp", "")[0])

@@ -5,17 +5,16 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "cluster/cluster.hpp"
 #include "cluster/cuda/gpu_group.hpp"
-#include "cluster/mpi/mpi_cluster.hpp"
+#include "cluster/devices.hpp"
 #include "cluster/profile.hpp"
-#include "cluster/threads/devices.hpp"
 #include "collective/all_reduce_bench.hpp"
 #include "commands.hpp"
 #include "core/error.hpp"
 #include "core/logging.hpp"
 #include "core/text.hpp"
 #include "core/version.hpp"
-#include "ranks.hpp"
 #include "result/environment.hpp"
 #include "result/output.hpp"
 #include "result/result.hpp"
@@ -57,7 +56,7 @@ class BenchAllReduce final : public Command {
                          "hetsgd bench all_reduce -n 100 --format json -o all_reduce.json"}};
   }
 
-  bool runs_together() const override { return launched_by_mpi() && cluster_ == "mpi"; }
+  bool runs_together() const override { return hetsgd::runs_together(cluster_); }
 
   void declare(OptionSet& set) override {
     std::vector<std::string> names;
@@ -72,9 +71,11 @@ class BenchAllReduce final : public Command {
     set.add("iterations", iterations_, "timed iterations per size and operator").at_least(1);
     set.add("warmup", warmup_, "iterations before them, off the clock").at_least(0);
     set.add("check", check_, "compare the result with that of one process");
-    set.add("workers", workers_, "number of workers; 0: as many as --devices or MPI ranks, or 2")
+    set.add("workers", wanted_workers_,
+            "number of workers; auto: as many as --devices or MPI ranks, or 2")
         .symbol("P")
-        .range(0, 1 << 16);
+        .range(1, 1 << 16)
+        .or_zero();
     set.add("cluster", cluster_,
             "threads (real time), sim (virtual time) or mpi (the default under mpirun)");
     set.add("devices", devices_,
@@ -96,20 +97,18 @@ class BenchAllReduce final : public Command {
     settle();
     const std::vector<const BenchOperator*> ops = operators();
     const std::vector<std::size_t> all_sizes = sizes();
-    TrainOptions together;
-    together.cluster = cluster_;
-    speaks_ = speaks(together);
+    is_root_ = processes_of(cluster_).is_root();
     const ClusterOptions options = cluster_options();
-    real_ = !make_cluster(cluster_, options)->is_virtual();
+    real_ = !cluster_kind(cluster_).is_virtual;
     const AllReduceBench bench(cluster_, options, iterations_, warmup_);
     std::vector<Row> rows;
     for (const std::size_t bytes : all_sizes) measure(bench, bytes, ops, rows);
-    if (!speaks_) return verdict(rows);
+    if (!is_root_) return verdict(rows);
     show_status("");
     write(format_ == Format::json ? rows_json(rows).dump(1) + "\n" : rows_table(rows));
     if (real_ && format_ == Format::text) {
-      note("{}", gpus_
-                     ? "floor: what every GPU sends in an all_reduce, 2 (P-1)/P of the bytes, at "
+      log_info("{}",
+               gpus_ ? "floor: what every GPU sends in an all_reduce, 2 (P-1)/P of the bytes, at "
                        "the rate at which pairs of GPUs exchange buffers of this size"
                      : "floor: every worker adds 1 to its buffer, all at the same time: the reads "
                        "and writes that an all_reduce cannot do without");
@@ -120,26 +119,27 @@ class BenchAllReduce final : public Command {
  private:
   // What follows from the devices and the launcher.
   void settle() {
-    for (const std::string& device : threads::split_devices({devices_})) {
+    for (const std::string& device : split_devices({devices_})) {
       list_.push_back(device);
       gpus_ = gpus_ && device.starts_with("cuda");
       cores_ = cores_ && !device.starts_with("cuda");
     }
-    if (cluster_ == "mpi") {
-      if (workers_ == 0) workers_ = mpi_rank().size;
-    } else if (cluster_ == "sim") {
+    ProcessGroup& processes = processes_of(cluster_);
+    ranks_ = processes.control() != nullptr;
+    if (cluster_kind(cluster_).is_virtual) {
       cores_ = true;  // whatever --devices says
       gpus_ = false;
     }
-    if (workers_ == 0) workers_ = std::max(2, static_cast<int>(list_.size()));
+    workers_ = wanted_workers_.value_or(ranks_ ? processes.size()
+                                               : std::max(2, static_cast<int>(list_.size())));
   }
 
   std::string default_operators() const {
-    if (cluster_ == "mpi") {
-      return cores_             ? "sum,mpi,adasum"
-             : !gpus_           ? "sum,adasum"
-             : mpi_cuda_aware() ? "sum,gpu-mpi,gpu-host,adasum"
-                                : "sum,gpu-host,adasum";
+    if (ranks_) {
+      return cores_                                      ? "sum,mpi,adasum"
+             : !gpus_                                    ? "sum,adasum"
+             : processes_of(cluster_).takes_gpu_memory() ? "sum,gpu-mpi,gpu-host,adasum"
+                                                         : "sum,gpu-host,adasum";
     }
     if (!gpus_) return "sum,adasum";
     std::vector<int> gpus;  // by worker, as far as NCCL asks
@@ -149,7 +149,7 @@ class BenchAllReduce final : public Command {
     }
     gpus.resize(static_cast<std::size_t>(std::max(workers_, 1)), gpus.back());
     const std::string problem = cuda::nccl_problem(gpus);
-    if (!problem.empty()) note("without nccl: {}", problem);
+    if (!problem.empty()) log_info("without nccl: {}", problem);
     return (problem.empty() ? std::string("nccl,") : std::string()) +
            "gpu-ring,gpu-tree,gpu-host,adasum";
   }
@@ -178,15 +178,15 @@ class BenchAllReduce final : public Command {
         return;
       case BenchPlace::gpus:
         if (!gpus_) refuse("workers on GPUs", "use --devices cuda:0,cuda:1");
-        if ((op.method == AllReduce::ring || op.method == AllReduce::tree) && cluster_ == "mpi") {
+        if ((op.method == AllReduce::ring || op.method == AllReduce::tree) && ranks_) {
           refuse("GPUs of one process", "use --cluster threads");
         }
-        if (op.method == AllReduce::mpi && cluster_ != "mpi") {
+        if (op.method == AllReduce::mpi && !ranks_) {
           refuse("--cluster mpi", "start it with mpirun -n 4");
         }
         return;
       case BenchPlace::mpi:
-        if (cluster_ != "mpi" || !cores_) {
+        if (!ranks_ || !cores_) {
           refuse("--cluster mpi with workers on cores", "start it with mpirun -n 4");
         }
         return;
@@ -227,7 +227,7 @@ class BenchAllReduce final : public Command {
                const std::vector<const BenchOperator*>& ops, std::vector<Row>& rows) const {
     const std::size_t count = bytes / sizeof(float);
     const auto status = [&](const std::string& what) {
-      if (!speaks_ || !detect_terminal().terminal) return;
+      if (!is_root_ || !detect_terminal().terminal) return;
       show_status(fmt::format("{}, {}", format_bytes(static_cast<double>(bytes)), what));
     };
     const Floor floor = real_ ? floor_of(bench, count, status) : Floor();
@@ -244,7 +244,7 @@ class BenchAllReduce final : public Command {
   Floor floor_of(const AllReduceBench& bench, std::size_t count, const Status& status) const {
     status("floor");
     if (cores_) return {.time_s = median(bench.floor(count).time_s)};
-    const double exchange_s = median(bench.exchange(count).time_s);
+    const double exchange_s = median(bench.sendrecv(count).time_s);
     return {.time_s = exchange_s * 2 * (workers_ - 1) / workers_,
             .peer_bytes_per_s = static_cast<double>(count * sizeof(float)) / exchange_s};
   }
@@ -314,14 +314,14 @@ class BenchAllReduce final : public Command {
 
   void write(const std::string& text) const {
     write_text(output_, text);
-    if (output_ != "-") note("all_reduce: {}", output_);
+    if (output_ != "-") log_info("all_reduce: {}", output_);
   }
 
   int verdict(const std::vector<Row>& rows) const {
     std::uint64_t wrong = 0;
     for (const Row& row : rows) wrong += row.times.wrong;
     if (wrong == 0) return 0;
-    talk(TalkLevel::error, fmt::format("{} numbers are wrong", wrong));
+    log(LogLevel::error, fmt::format("{} numbers are wrong", wrong));
     return static_cast<int>(ExitCode::runtime);
   }
 
@@ -330,8 +330,9 @@ class BenchAllReduce final : public Command {
   std::uint64_t factor_ = 2;
   int iterations_ = 20, warmup_ = 5;
   bool check_ = true;
-  int workers_ = 0;
-  std::string cluster_ = launched_by_mpi() ? "mpi" : "threads";
+  std::optional<int> wanted_workers_;
+  int workers_ = 0;  // what comes of it
+  std::string cluster_ = default_cluster(/*is_virtual=*/false);
   std::string devices_ = "cpu:1";
   std::string profile_ = "v100", network_ = "pcie3";
   Format format_ = Format::text;
@@ -341,7 +342,8 @@ class BenchAllReduce final : public Command {
   std::vector<std::string> list_;    // of devices
   bool gpus_ = true, cores_ = true;  // all workers have a GPU; none has
   bool real_ = false;                // the clock is
-  bool speaks_ = true;               // this process writes
+  bool ranks_ = false;               // workers are processes of their own
+  bool is_root_ = true;              // this process writes
 };
 
 }  // namespace

@@ -19,7 +19,7 @@
 #include "data/generate.hpp"
 #include "data/sampler.hpp"
 #include "linalg/cuda/cuda_device.hpp"
-#include "model/model.hpp"
+#include "model/mlp.hpp"
 #include "result/environment.hpp"
 #include "result/statistics.hpp"
 #include "result/table.hpp"
@@ -104,13 +104,10 @@ Seconds clock_of(const Target& target) {
 Point measure(const Target& target, const DatasetPtr& data, std::size_t hidden,
               std::size_t batch_size, Seconds point_time) {
   BasicDevice<float>& device = *target.device;
-  ModelShape shape;
-  shape.feature_count = data->feature_count;
-  shape.label_count = data->label_count;
-  shape.hidden = {hidden};
-  const auto model = make_model<float>(shape);
+  const auto model = make_mlp<float>({data->feature_count, data->label_count, data->task},
+                                     {.hidden = {hidden}});
   const auto context = model->make_context(device);
-  const std::vector<float> initial = initial_parameters<float>(shape, 1, 0);
+  const std::vector<float> initial = initial_parameters<float>(model->layout(), 1);
   Buffer w(device, initial.size());
   device.upload(w.data(), initial.data(), initial.size() * sizeof(float));
 
@@ -119,7 +116,7 @@ Point measure(const Target& target, const DatasetPtr& data, std::size_t hidden,
   Point point{data->name, hidden, batch_size, 0, {}};
   for (std::size_t i = 0; i < kBatches; ++i) {
     sampler.fill(0, {i * batch_size, batch_size}, batches[i]);
-    const Work work = shape.gradient_work(batches[i].shape());
+    const Work work = model->gradient_work(batches[i].shape());
     point.sample.work +=
         Work{work.operations / kBatches, work.bytes / kBatches, work.launches / kBatches};
     model->step(*context, batches[i], kLearningRate, w.data());  // warms up memory and caches

@@ -9,7 +9,7 @@
 #include <nlohmann/json.hpp>
 
 #include "calibration.hpp"
-#include "cluster/mpi/mpi_cluster.hpp"
+#include "cluster/cluster.hpp"
 #include "commands.hpp"
 #include "core/error.hpp"
 #include "core/logging.hpp"
@@ -31,11 +31,13 @@ class CalibrateNetwork final : public Command {
                 "hetsgd train --profile here.json --network mpi.json --workers 4 --cluster sim"}};
   }
 
-  bool runs_together() const override { return launched_by_mpi() && cluster_ == "mpi"; }
+  bool runs_together() const override { return hetsgd::runs_together(cluster_); }
 
   void declare(OptionSet& set) override {
     set.add("cluster", cluster_, "threads or mpi; under mpirun mpi");
-    set.add("workers", workers_, "number of workers; 0: 2, under mpirun its ranks").range(0, 4096);
+    set.add("workers", wanted_workers_, "number of workers; auto: 2, under mpirun its ranks")
+        .range(1, 4096)
+        .or_zero();
     set.add("sizes", sizes_, "bytes of vectors and payloads, e.g. 4K,1M");
     set.add("point_time", point_time_, "time per size and kind of call").above(0);
     set.add("name", name_, "name of the model; default: the cluster and its workers");
@@ -44,22 +46,22 @@ class CalibrateNetwork final : public Command {
   }
 
   int run(OptionSet&, const std::vector<std::string>&) override {
-    if (cluster_ == "sim") {
-      throw with_hint(usage_error("--cluster: found sim, whose network is a model already"),
+    if (cluster_kind(cluster_).is_virtual) {
+      throw with_hint(usage_error("--cluster: found {}, whose network is a model already", cluster_),
                       "threads and mpi can be measured");
     }
-    if (workers_ == 0) workers_ = cluster_ == "mpi" ? mpi_rank().size : 2;
+    ProcessGroup& processes = processes_of(cluster_);
+    workers_ = wanted_workers_.value_or(processes.control() != nullptr ? processes.size() : 2);
     if (workers_ < 2) {
       throw usage_error("--workers: found {}, expected at least 2: one alone sends nothing",
                         workers_);
     }
-    const bool speaks = cluster_ != "mpi" || mpi_rank().rank == 0;
     ClusterOptions options;
     options.workers = workers_;
     NetworkMeasurement measurement{.sizes_bytes = sizes(), .point_time = point_time_};
-    if (speaks && detect_terminal().terminal) measurement.status = show_status;
+    if (processes.is_root() && detect_terminal().terminal) measurement.status = show_status;
     const auto samples = measure_network(cluster_, options, measurement);
-    if (!speaks) return 0;
+    if (!processes.is_root()) return 0;
     show_status("");
     NetworkFit fit = fit_network_model(samples);
     describe(fit, samples.size());
@@ -109,8 +111,9 @@ class CalibrateNetwork final : public Command {
     show_fit(table, fit.network.source);
   }
 
-  std::string cluster_ = launched_by_mpi() ? "mpi" : "threads";
-  int workers_ = 0;
+  std::string cluster_ = default_cluster(/*is_virtual=*/false);
+  std::optional<int> wanted_workers_;
+  int workers_ = 0;  // what comes of it
   std::string sizes_ = "64,4K,64K,1M,4M,16M";
   Seconds point_time_{0.2};
   std::string name_;

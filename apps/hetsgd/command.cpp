@@ -153,7 +153,10 @@ void check_files(const Command& command, const OptionSet& set,
                  .can_resume = set.find("resume") != nullptr});
   };
   if (command.runs_together()) {
-    rank_0_decides(check, command.patience().peer);
+    ProcessGroup& processes = launched_processes();
+    processes.agree([&] {
+      if (processes.is_root()) check();
+    });
   } else {
     check();
   }
@@ -180,12 +183,12 @@ int run_alone(Command& command, const std::vector<std::string>& arguments) {
 
 int run_command(Command& command, const std::vector<std::string>& arguments) {
   if (!command.runs_together()) return run_alone(command, arguments);
-  start_talking_as_rank();
+  start_log_as_rank();
   try {
     return run_alone(command, arguments);
   } catch (...) {
     // All come here, with the same error or with one of their own.
-    if (command.runs_together()) rethrow_together();
+    if (command.runs_together()) launched_processes().agree([] { throw; });
     throw;
   }
 }

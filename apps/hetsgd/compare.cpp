@@ -57,7 +57,7 @@ class Compare final : public Command {
     std::vector<LoadedResult> results;
     for (const std::string& path : paths) {
       if (const std::string kind = other_kind(read_json(path)); !kind.empty()) {
-        note("{}: skipped, it is a {} and no result", path, kind);
+        log_info("{}: skipped, it is a {} and no result", path, kind);
         continue;
       }
       results.push_back({path, read_result(path)});
@@ -93,9 +93,9 @@ class Compare final : public Command {
   int verdict(const Comparison& comparison) const {
     const double worst = comparison.worst_ratio();
     if (fail_if_slower_ == 0 || !(worst > fail_if_slower_)) return 0;
-    talk(TalkLevel::error,
-         fmt::format("slower than the reference by a factor of {:.3f} (--fail-if-slower {})", worst,
-                     fail_if_slower_));
+    log(LogLevel::error,
+        fmt::format("slower than the reference by a factor of {:.3f} (--fail-if-slower {})", worst,
+                    fail_if_slower_));
     return static_cast<int>(ExitCode::regression);
   }
 

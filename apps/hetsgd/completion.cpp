@@ -9,6 +9,7 @@
 #include "commands.hpp"
 #include "core/error.hpp"
 #include "core/text.hpp"
+#include "model/registry.hpp"
 #include "train_session.hpp"
 
 namespace hetsgd {
@@ -27,6 +28,13 @@ void take_option(const Option& option, Words& words) {
   }
 }
 
+template <class Registered>
+std::string names_of(const std::vector<Registered>& registered) {
+  std::vector<std::string> names;
+  for (const Registered& each : registered) names.push_back(each.info.name);
+  return fmt::format("{}", fmt::join(names, " "));
+}
+
 Words words_of(Command& command) {
   Words words;
   words.flags.insert("--help");
@@ -35,12 +43,11 @@ Words words_of(Command& command) {
   command.declare(set);
   for (const Option& option : set.options()) take_option(option, words);
   if (!words.flags.contains("--algorithm")) return words;
-  for (const ForeignOption& foreign : options_of_all_algorithms()) {
-    take_option(foreign.option, words);
+  for (const auto& all : {options_of_all_algorithms(), options_of_all_models()}) {
+    for (const ForeignOption& foreign : all) take_option(foreign.option, words);
   }
-  std::vector<std::string> names;
-  for (const auto& algorithm : algorithms()) names.push_back(algorithm.info.name);
-  words.values["--algorithm"] = fmt::format("{}", fmt::join(names, " "));
+  words.values["--algorithm"] = names_of(algorithms());
+  words.values["--model"] = names_of(models());
   return words;
 }
 
@@ -95,6 +102,13 @@ class Completion final : public Command {
             .maximum_operands = 1};
   }
 
+  void look_ahead(const std::vector<std::string>& arguments) override { load_plugins(arguments); }
+
+  void declare(OptionSet& set) override {
+    set.add("plugin", plugins_, "with the algorithms of this shared library; repeat for several")
+        .reads_file();
+  }
+
   int run(OptionSet&, const std::vector<std::string>& operands) override {
     if (operands[0] != "bash" && operands[0] != "zsh") {
       throw usage_error("completion: found {}, expected bash or zsh", quote(operands[0]));
@@ -107,6 +121,9 @@ class Completion final : public Command {
     fmt::print("{}", bash_script());
     return 0;
   }
+
+ private:
+  std::vector<std::string> plugins_;
 };
 
 }  // namespace

@@ -36,7 +36,9 @@ void declare_reading(OptionSet& set, LoadOptions& options) {
                  "the binary cache of parsed files");
   set.add("cache_directory", options.cache_directory,
           "where; empty: $XDG_CACHE_HOME/hetsgd or ~/.cache/hetsgd");
-  set.add("threads", options.threads, "parsing threads; 0: all cores").range(0, kMostHostThreads);
+  set.add("threads", options.threads, "parsing threads; auto: all cores")
+      .range(1, kMostHostThreads)
+      .or_zero();
 }
 
 json summary_json(const DatasetSummary& s) {
@@ -196,7 +198,7 @@ class DataConvert final : public Command {
         save_dataset(operands[1], *loaded.data, loaded.report);
         break;
     }
-    note("{}: {} rows written", operands[1], loaded.data->rows());
+    log_info("{}: {} rows written", operands[1], loaded.data->rows());
     return 0;
   }
 
@@ -221,7 +223,7 @@ class DataGenerate final : public Command {
   void declare(OptionSet& set) override {
     set.add("scale", scale_, "multiplies rows, features and labels").above(0);
     set.add("seed", seed_, "seed of everything random");
-    set.add("threads", threads_, "0: all cores").range(0, kMostHostThreads);
+    set.add("threads", threads_, "auto: all cores").range(1, kMostHostThreads).or_zero();
     set.add("overwrite", overwrite_, "replace existing files");
   }
   void add_operands(const std::vector<std::string>& operands, FileRegistry& files) const override {
@@ -236,8 +238,8 @@ class DataGenerate final : public Command {
     const DatasetPair pair = generate(options, threads_);
     write_xc(train, *pair.train);
     write_xc(test, *pair.test);
-    note("{}: {} rows; {}: {} rows; {} features, {} labels", train, pair.train->rows(), test,
-         pair.test->rows(), pair.train->feature_count, pair.train->label_count);
+    log_info("{}: {} rows; {}: {} rows; {} features, {} labels", train, pair.train->rows(), test,
+             pair.test->rows(), pair.train->feature_count, pair.train->label_count);
     return 0;
   }
 
@@ -245,7 +247,7 @@ class DataGenerate final : public Command {
   static constexpr const char *kTrain = "_train.txt", *kTest = "_test.txt";
   double scale_ = 1;
   std::uint64_t seed_ = 1;
-  int threads_ = 0;
+  std::optional<int> threads_;
   bool overwrite_ = false;
 };
 

@@ -14,8 +14,7 @@
 #include <vector>
 
 #include "cluster/cluster.hpp"
-#include "cluster/mpi/mpi_cluster.hpp"
-#include "cluster/threads/devices.hpp"
+#include "cluster/devices.hpp"
 #include "commands.hpp"
 #include "core/error.hpp"
 #include "core/logging.hpp"
@@ -26,6 +25,7 @@
 #include "linalg/cuda/cuda_details.hpp"
 #include "linalg/cuda/cuda_device.hpp"
 #include "linalg/device.hpp"
+#include "ranks.hpp"
 #include "result/environment.hpp"
 #include "result/result.hpp"
 
@@ -47,7 +47,7 @@ const char* word(Verdict verdict) {
 }
 
 Check check_cores() {
-  const std::vector<int> allowed = threads::available_cores();
+  const std::vector<int> allowed = available_cores();
   const long online = ::sysconf(_SC_NPROCESSORS_ONLN);
   const bool all = static_cast<long>(allowed.size()) == online;
   return {"cores", all ? Verdict::ok : Verdict::warning,
@@ -217,7 +217,7 @@ class Doctor final : public Command {
     set.add("devices", devices_,
             "under mpirun: the devices that ranks shall compute on, as of train");
   }
-  bool runs_together() const override { return launched_by_mpi(); }
+  bool runs_together() const override { return launched(); }
 
   int run(OptionSet&, const std::vector<std::string>&) override {
     std::vector<Check> checks = {check_cores(), check_load(),  check_memory(),
@@ -229,20 +229,15 @@ class Doctor final : public Command {
     }
     const auto broken = std::ranges::find(checks, Verdict::broken, &Check::verdict);
     const ExitCode code = broken == checks.end() ? ExitCode::ok : ExitCode::device;
-    if (!launched_by_mpi()) {
-      print(checks);
-      return static_cast<int>(code);
-    }
-    if (mpi_rank().rank == 0) print(checks);
+    ProcessGroup& processes = launched_processes();
+    if (processes.is_root()) print(checks);
     // Rank 0 has printed its own; what is broken elsewhere is an error.
-    return static_cast<int>(mpi_agree(
-        [&] {
-          if (code != ExitCode::ok && mpi_rank().rank > 0) {
-            throw device_error("{}: {}", broken->name, broken->text);
-          }
-          return static_cast<double>(code);
-        },
-        Seconds(60)));
+    return processes.agree([&] {
+      if (code != ExitCode::ok && !processes.is_root()) {
+        throw device_error("{}: {}", broken->name, broken->text);
+      }
+      return static_cast<int>(code);
+    });
   }
 
  private:

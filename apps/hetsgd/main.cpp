@@ -9,13 +9,14 @@
 #include <string>
 #include <vector>
 
-#include "cluster/mpi/mpi_cluster.hpp"
+#include "cluster/cluster.hpp"
 #include "command.hpp"
 #include "core/error.hpp"
 #include "core/logging.hpp"
 #include "core/text.hpp"
 #include "core/version.hpp"
 #include "help.hpp"
+#include "training/plugins.hpp"
 
 namespace hetsgd {
 namespace {
@@ -84,10 +85,20 @@ int flushed(int code) {
 }
 
 int report(const std::string& message, const std::string& hint, ExitCode code) {
-  if (mpi_root_is_lost()) start_talking(detect_terminal());  // nobody else says it
+  const ProcessGroup* const processes = joined_processes();
+  if (processes && processes->root_is_lost()) start_log(detect_terminal());  // nobody else says it
   show_status("");
-  talk(TalkLevel::error, hint.empty() ? message : message + "\nhint: " + hint);
+  log(LogLevel::error, hint.empty() ? message : message + "\nhint: " + hint);
   return static_cast<int>(code);
+}
+
+// A plugin's code fails in the same ways as our own.
+std::string whose_bug() {
+  std::string names;
+  for (const Plugin& plugin : loaded_plugins()) names += plugin.name + ", ";
+  return names.empty()
+             ? "this is a bug in hetsgd"
+             : "this is a bug in a plugin (" + names.substr(0, names.size() - 2) + ") or in hetsgd";
 }
 
 int run(const std::vector<std::string>& arguments) {
@@ -101,7 +112,9 @@ int run(const std::vector<std::string>& arguments) {
     return report("out of memory", "a smaller --batch-size, --hidden or --workers needs less",
                   ExitCode::runtime);
   } catch (const std::exception& error) {
-    return report(error.what(), "this is a bug in hetsgd", ExitCode::runtime);
+    return report(error.what(), whose_bug(), ExitCode::runtime);
+  } catch (...) {
+    return report("an exception of an unknown type", whose_bug(), ExitCode::runtime);
   }
 }
 
@@ -109,5 +122,7 @@ int run(const std::vector<std::string>& arguments) {
 }  // namespace hetsgd
 
 int main(int count, char** values) {
-  return hetsgd::leave_mpi(hetsgd::run({values + 1, values + count}));
+  const int code = hetsgd::run({values + 1, values + count});
+  hetsgd::ProcessGroup* const processes = hetsgd::joined_processes();
+  return processes ? processes->leave(code) : code;
 }

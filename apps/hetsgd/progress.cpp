@@ -15,12 +15,12 @@ std::string bar_text(double share) {
   return fmt::format("[{:=<{}}{:{}}] ", "", full, "", kCells - full);
 }
 
+// The metric that says most.
 std::string metric_text(const CurvePoint& point) {
-  for (const char* metric : {"p1", "accuracy"}) {
-    if (const auto value = metric_of(point, metric))
-      return fmt::format("  {} {:.4f}", metric, *value);
+  if (const auto value = accuracy_of(point)) {
+    return fmt::format("  {} {:.4f}", point.metrics.front().metric->key(), *value);
   }
-  return fmt::format("  test_loss {:.4g}", point.test_loss);
+  return fmt::format("  {} {:.4g}", kTestLoss, point.test_loss());
 }
 
 }  // namespace
@@ -33,8 +33,9 @@ std::string progress_text(const Progress& p, bool bar) {
   if (const auto remaining = p.remaining()) {
     text += fmt::format("  ETA {}", format_seconds(*remaining));
   }
-  text += fmt::format("  epoch {:.2f}  step {}  samples {}  loss {:.4g}", p.epoch_num, p.updates,
-                      format_count(static_cast<double>(p.samples_count)), p.train_loss);
+  text += fmt::format("  epoch {:.2f}  step {}  samples {}", p.epoch_num, p.updates,
+                      format_count(static_cast<double>(p.samples_count)));
+  if (p.samples_count > 0) text += fmt::format("  loss {:.4g}", p.train_loss);
   if (p.last) text += metric_text(*p.last);
   if (p.time.count() > 0) {
     text += fmt::format("  {} samples/s", format_count(p.samples_per_s()));

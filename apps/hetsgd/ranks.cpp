@@ -10,16 +10,17 @@
 #include "core/logging.hpp"
 #include "core/version.hpp"
 #include "data/source.hpp"
+#include "training/plugins.hpp"
 
 namespace hetsgd {
 namespace {
 
-void start_log(const TrainOptions& options, const MpiRank& rank) {
+void start_log(const TrainOptions& options, int rank) {
   const std::string& folder = options.log_dir;
   std::error_code failed;
   std::filesystem::create_directories(folder, failed);
   if (failed) throw runtime_failure("--log-dir: cannot make {}: {}", folder, failed.message());
-  const std::string file = log_file(folder, rank.rank);
+  const std::string file = log_file(folder, rank);
   if (options.overwrite) std::filesystem::remove(file, failed);  // what cannot be is said below
   start_logging_to(file);
 }
@@ -39,9 +40,17 @@ bool concerns_all(const Option& option) {
   return option.in_config || option.name == "peer_timeout";
 }
 
-// Each process may have its own copy of the data, under a name of its own.
-bool is_place_of_data(const Option& option) {
-  return option.name == "train" || option.name == "test";
+// Each process may have its own copy of a file, under a name of its own; what counts is its content.
+bool is_place_of_file(const Option& option) {
+  return option.name == "train" || option.name == "test" || option.name == "plugin";
+}
+
+std::string hashes_of_plugins() {
+  std::string text;
+  for (const Plugin& plugin : loaded_plugins()) {
+    text += fmt::format("{}{} {}", text.empty() ? "" : ", ", plugin.name, plugin.hash_text());
+  }
+  return text;
 }
 
 // As a result's configuration has it, without the quotes of a text.
@@ -53,75 +62,46 @@ std::string value_text(const Option& option) {
 
 }  // namespace
 
+ProcessGroup& launched_processes(const Patience& patience) {
+  return processes_of(default_cluster(/*is_virtual=*/false), patience.start);
+}
+
 void call_the_roll(const std::string& command, const OptionSet& set, const Patience& patience) {
-  std::vector<Fact> facts = {{"the program", program(), true}, {"the command", command, true}};
+  std::vector<Fact> facts = {{"the program", program(), true},
+                             {"the command", command, true},
+                             {"the content of --plugin", hashes_of_plugins(), true}};
   for (const char* const instead : {"print_config", "dry_run"}) {
     if (const Option* const option = set.find(instead)) {
       facts.push_back({option->flag(), value_text(*option), true});
     }
   }
   for (const Option& option : set.options()) {
-    if (!concerns_all(option) || is_place_of_data(option)) continue;
+    if (!concerns_all(option) || is_place_of_file(option)) continue;
     facts.push_back({option.flag(), value_text(option), option.name == "algorithm"});
   }
   std::ranges::stable_partition(facts, &Fact::decides_others);
-  mpi_call_the_roll(facts, patience.start, patience.peer);
+  launched_processes(patience).call_the_roll(facts, patience.start, patience.peer);
 }
 
-void check_data(const TrainOptions& options, const Record& record) {
-  if (options.cluster != "mpi") return;
-  const auto fact = [](const char* option, const Dataset& data) {
-    return Fact{fmt::format("the content of {}", option),
-                fmt::format("xxh3:{:016x}", data.content_hash)};
-  };
-  mpi_compare({fact("--train", *record.train), fact("--test", *record.test)}, options.peer_timeout);
+void start_log_as_rank() {
+  LogOptions log = detect_terminal();
+  log.silent = launched_rank() > 0;
+  start_log(log);
 }
 
-bool speaks(const TrainOptions& options) {
-  return options.cluster != "mpi" || mpi_rank().rank == 0;
-}
-
-double together(const TrainOptions& options, const std::function<double()>& fn) {
-  return options.cluster == "mpi" ? mpi_agree(fn, options.peer_timeout) : fn();
-}
-
-void rank_0_decides(const std::function<void()>& fn, Seconds peer_timeout) {
-  mpi_agree(
-      [&] {
-        if (mpi_rank().rank == 0) fn();
-        return 0.0;
-      },
-      peer_timeout);
-}
-
-bool decide_together(const TrainOptions& options, const std::function<bool()>& decide) {
-  return together(options, [&] { return speaks(options) && decide() ? 1.0 : 0.0; }) != 0;
-}
-
-void rethrow_together() {
-  mpi_agree([]() -> double { throw; }, TrainOptions().peer_timeout);
-  throw;
-}
-
-void start_talking_as_rank() {
-  TalkOptions talk = detect_terminal();
-  talk.silent = launched_rank() > 0;
-  start_talking(talk);
-}
-
-void start_talking_as(const TrainOptions& options) {
-  TalkOptions talk = detect_terminal();
-  talk.quiet = options.quiet;
-  talk.silent = !speaks(options);
-  if (options.color != ColorMode::automatic) talk.color = options.color == ColorMode::always;
-  start_talking(talk);
+void start_log_as(const TrainOptions& options) {
+  LogOptions log = detect_terminal();
+  log.quiet = options.quiet;
+  log.silent = !options.processes().is_root();
+  if (options.color != ColorMode::automatic) log.color = options.color == ColorMode::always;
+  start_log(log);
   if (options.log_dir.empty()) return;
-  const MpiRank rank = options.cluster == "mpi" ? mpi_rank() : MpiRank{};
-  start_log(options, rank);
-  if (options.cluster == "mpi" && rank.rank > 0) {
-    note("rank {} of {} on {} (local rank {}), process {}", rank.rank, rank.size, rank.host,
-         rank.local_rank, ::getpid());
-  }
+  ProcessGroup& processes = options.processes();
+  start_log(options, processes.rank());
+  if (processes.is_root()) return;
+  const ProcessPlace& place = processes.place();
+  log_info("rank {} of {} on {} (local rank {}), process {}", place.rank, processes.size(),
+           place.host, place.local_rank, ::getpid());
 }
 
 }  // namespace hetsgd

@@ -20,11 +20,14 @@ class Rerun final : public Command {
             .maximum_operands = 1};
   }
 
-  // The file comes first, because its algorithm decides which options there are.
+  // The file comes first, because its plugins, algorithm and model decide which options there are.
   void look_ahead(const std::vector<std::string>& arguments) override {
-    std::string algorithm = session_.options().algorithm;
+    std::string algorithm = session_.options().algorithm, model = session_.options().model;
+    std::vector<std::string> plugins;
     OptionSet first;
+    first.add("plugin", plugins, "");
     first.add("algorithm", algorithm, "");
+    first.add("model", model, "");
     scan_arguments(first, arguments);
     if (!arguments.empty() && !arguments.front().starts_with('-')) {
       const nlohmann::json result = read_result(arguments.front());
@@ -34,9 +37,12 @@ class Rerun final : public Command {
         called_as_.push_back(bytes_of_json(argument));
       }
       tuning_ = result.value("tuning", nlohmann::json(nullptr));
-      first.set_json("algorithm", config_["algorithm"], OptionSource::config_file, path_);
+      load_plugins_again(first, result, path_);
+      for (const char* key : {"algorithm", "model"}) {
+        first.set_json(key, config_[key], OptionSource::config_file, path_);
+      }
     }
-    session_.choose_algorithm(algorithm);
+    session_.choose(algorithm, model);
   }
 
   bool runs_together() const override { return session_.runs_together(); }

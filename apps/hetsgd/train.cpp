@@ -19,16 +19,19 @@ class Train final : public Command {
             "real.json"}};
   }
 
-  // The algorithm decides which options there are, so its name is found first: flag, environment,
-  // file.
+  // The algorithm and the model decide which options there are, so their names are found first
+  // (flag, environment, file), and the plugins that they may come from.
   void look_ahead(const std::vector<std::string>& arguments) override {
     arguments_ = arguments;
-    std::string algorithm = session_.options().algorithm;
+    std::string algorithm = session_.options().algorithm, model = session_.options().model;
+    std::vector<std::string> plugins;
     OptionSet first;
+    first.add("plugin", plugins, "");
     first.add("algorithm", algorithm, "");
+    first.add("model", model, "");
     first.add("config", config_path_, "");
     config_ = read_first(first, config_path_, arguments);
-    session_.choose_algorithm(algorithm);
+    session_.choose(algorithm, model);
   }
 
   bool runs_together() const override { return session_.runs_together(); }

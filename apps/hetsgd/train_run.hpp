@@ -1,8 +1,6 @@
 // Carrying out one run: output, progress, signals, exit code.
 #pragma once
 
-#include <memory>
-
 #include "result/result.hpp"
 #include "training/training.hpp"
 
@@ -13,7 +11,6 @@ namespace hetsgd {
 //
 // Exit codes: 0; 3 a target was missed under --require-target; 6 --time-limit; 128 + signal. A run
 // that diverged is a result like any other: 0 and a warning.
-int run_training(TrainOptions& options, const OptionSet& set, std::shared_ptr<Algorithm> algorithm,
-                 const AlgorithmInfo& info, const ResultOptions& result);
+int run_training(const RunSpec& spec, const ResultOptions& result);
 
 }  // namespace hetsgd

@@ -6,16 +6,19 @@
 #include <cstdio>
 
 #include "command.hpp"
+#include "core/bytes.hpp"
 #include "core/error.hpp"
 #include "core/input_file.hpp"
 #include "core/json_file.hpp"
 #include "core/logging.hpp"
 #include "core/text.hpp"
+#include "core/version.hpp"
 #include "experiment/tuning.hpp"
 #include "ranks.hpp"
 #include "result/validate.hpp"
 #include "train_run.hpp"
 #include "training/estimate.hpp"
+#include "training/plugins.hpp"
 #include "training/training.hpp"
 
 namespace hetsgd {
@@ -32,48 +35,69 @@ bool flag_excludes(const OptionSet& set, const std::string& key) {
   struct Exclusion {
     const char* key;
     const char* flag;
-    const char* goes_with;  // the flag's only value that the key goes with; "": none does
+    bool (*goes_with)(const nlohmann::json& value);  // whether the key goes with the flag's value
   };
-  static constexpr Exclusion kExclusions[] = {{"max_samples", "epochs", ""},
-                                              {"epochs", "max_samples", ""},
-                                              {"test", "validation", ""},
-                                              {"validation", "test", ""},
-                                              {"charge", "cluster", "sim"},
-                                              {"service_rank", "cluster", "mpi"},
-                                              {"decoupled_weight_decay", "optimizer", "adam"}};
+  constexpr auto none = [](const nlohmann::json&) { return false; };
+  constexpr auto is_adam = [](const nlohmann::json& value) { return value == "adam"; };
+  constexpr auto is_virtual = [](const nlohmann::json& value) {
+    return cluster_kind(value.get<std::string>()).is_virtual;
+  };
+  constexpr auto has_processes = [](const nlohmann::json& value) {
+    return cluster_kind(value.get<std::string>()).join != nullptr;
+  };
+  static constexpr Exclusion kExclusions[] = {{"max_samples", "epochs", none},
+                                              {"epochs", "max_samples", none},
+                                              {"test", "validation", none},
+                                              {"validation", "test", none},
+                                              {"charge", "cluster", is_virtual},
+                                              {"service_rank", "cluster", has_processes},
+                                              {"decoupled_weight_decay", "optimizer", is_adam}};
   return std::any_of(std::begin(kExclusions), std::end(kExclusions), [&](const Exclusion& each) {
     const Option& flag = *set.find(each.flag);
-    return key == each.key && flag.source == OptionSource::flag && flag.to_json() != each.goes_with;
+    return key == each.key && flag.source == OptionSource::flag && !each.goes_with(flag.to_json());
   });
 }
 
-bool is_option_of(const std::string& algorithm, const std::string& key) {
-  const std::vector<ForeignOption> all = options_of_all_algorithms();
-  return std::any_of(all.begin(), all.end(), [&](const ForeignOption& foreign) {
-    return foreign.algorithm == algorithm && foreign.option.name == key;
+// The files of the option "plugin".
+void load_named_plugins(const OptionSet& set) {
+  const Option& option = *set.find("plugin");
+  for (const nlohmann::json& path : option.to_json()) {
+    load_plugin({bytes_of_json(path.get<std::string>()), option.place}, build_stamp());
+  }
+}
+
+bool is_option_of(const std::vector<ForeignOption>& all, const std::string& owner,
+                  const std::string& key) {
+  return std::ranges::any_of(all, [&](const ForeignOption& foreign) {
+    return foreign.owner == owner && foreign.option.name == key;
   });
+}
+
+// The options that each entry of a registry declares.
+template <class Registered>
+std::vector<ForeignOption> options_of(const std::vector<Registered>& registered) {
+  std::vector<ForeignOption> all;
+  for (const Registered& each : registered) {
+    const auto owner = each.make();
+    OptionSet set;
+    owner->declare(set);
+    for (const Option& option : set.options()) all.push_back({each.info.name, option});
+  }
+  return all;
 }
 
 }  // namespace
 
-std::string owners_of(const std::string& option) {
+std::vector<ForeignOption> options_of_all_algorithms() { return options_of(algorithms()); }
+std::vector<ForeignOption> options_of_all_models() { return options_of(models()); }
+
+std::string owners_of(const std::vector<ForeignOption>& all, const std::string& option) {
   const std::string key = key_of(option);
   std::vector<std::string> owners;
-  for (const ForeignOption& foreign : options_of_all_algorithms()) {
-    if (foreign.option.name == key) owners.push_back(foreign.algorithm);
+  for (const ForeignOption& foreign : all) {
+    if (foreign.option.name == key) owners.push_back(foreign.owner);
   }
   return fmt::format("{}", fmt::join(owners, ", "));
-}
-
-std::vector<ForeignOption> options_of_all_algorithms() {
-  std::vector<ForeignOption> all;
-  for (const RegisteredAlgorithm& registered : algorithms()) {
-    const std::unique_ptr<Algorithm> algorithm = registered.make();
-    OptionSet set;
-    algorithm->declare(set);
-    for (const Option& option : set.options()) all.push_back({registered.info.name, option});
-  }
-  return all;
 }
 
 nlohmann::json load_config(const std::string& path) {
@@ -85,11 +109,12 @@ nlohmann::json load_config(const std::string& path) {
   return document;
 }
 
-void TrainSession::choose_algorithm(const std::string& name) {
-  const RegisteredAlgorithm& registered = find_algorithm(name);
+void TrainSession::choose(const std::string& algorithm, const std::string& model) {
+  const RegisteredAlgorithm& registered = find_algorithm(algorithm);
   info_ = registered.info;
   algorithm_ = registered.make();
-  options_.algorithm = name;
+  options_.algorithm = algorithm;
+  options_.choose_model(model);
 }
 
 void TrainSession::declare(OptionSet& set) {
@@ -112,16 +137,23 @@ void TrainSession::declare(OptionSet& set) {
 }
 
 std::string TrainSession::about_unknown(const std::string& flag) const {
-  const std::string owners = owners_of(flag);
-  return owners.empty() ? ""
-                        : fmt::format("{} is an option of {}, not of {}", flag, owners, info_.name);
+  for (const auto& [all, chosen] : {std::pair(options_of_all_algorithms(), info_.name),
+                                    std::pair(options_of_all_models(), options_.model)}) {
+    const std::string owners = owners_of(all, flag);
+    if (!owners.empty()) {
+      return fmt::format("{} is an option of {}, not of {}", flag, owners, chosen);
+    }
+  }
+  return "";
 }
 
 void TrainSession::read_config(OptionSet& set, const nlohmann::json& config,
                                const std::string& path) {
   const std::string algorithm =  // that the configuration is of
       config.contains("algorithm") && config["algorithm"].is_string() ? config["algorithm"] : "";
-  std::vector<std::string> foreign, excluded;
+  const std::vector<ForeignOption> of_algorithms = options_of_all_algorithms(),
+                                   of_models = options_of_all_models();
+  std::vector<std::string> foreign, of_other_models, excluded;
   for (const auto& [key, value] : config.items()) {
     const bool long_key = key.size() > 60;
     const std::string place = fmt::format("{}: {}", path, long_key ? quote(key) : key);
@@ -133,18 +165,25 @@ void TrainSession::read_config(OptionSet& set, const nlohmann::json& config,
       set.set_json(key, value, OptionSource::config_file, place);
       continue;
     }
-    if (algorithm != info_.name && is_option_of(algorithm, key)) {
+    if (algorithm != info_.name && is_option_of(of_algorithms, algorithm, key)) {
       foreign.push_back(key);
       continue;
     }
-    const std::string owners = owners_of(key);
-    if (owners.empty()) throw unknown_key(set, key, place);
-    throw with_hint(usage_error("{}: unknown option", place),
-                    fmt::format("{} is an option of {}, not of {}", key, owners, info_.name));
+    if (!owners_of(of_models, key).empty()) {
+      of_other_models.push_back(key);
+      continue;
+    }
+    const std::string hint = about_unknown(key);
+    if (hint.empty()) throw unknown_key(set, key, place);
+    throw with_hint(usage_error("{}: unknown option", place), hint);
   }
   if (!foreign.empty()) {
     left_out_.push_back(fmt::format("{}: left out, as options of {} that {} does not have: {}",
                                     path, algorithm, info_.name, fmt::join(foreign, ", ")));
+  }
+  if (!of_other_models.empty()) {
+    left_out_.push_back(fmt::format("{}: left out, as options that the model {} does not have: {}",
+                                    path, options_.model, fmt::join(of_other_models, ", ")));
   }
   if (!excluded.empty()) {
     left_out_.push_back(
@@ -162,25 +201,51 @@ Error unknown_key(const OptionSet& set, const std::string& key, const std::strin
       best ? fmt::format("did you mean {}?", *best) : "hetsgd train --print-config lists the keys");
 }
 
+void load_plugins(const std::vector<std::string>& arguments) {
+  std::vector<std::string> files;
+  OptionSet first;
+  first.add("plugin", files, "");
+  scan_arguments(first, arguments);
+  first.read_environment();
+  load_named_plugins(first);
+}
+
+void load_plugins_again(const OptionSet& first, const nlohmann::json& result,
+                        const std::string& path) {
+  const bool others = first.find("plugin")->source == OptionSource::flag;
+  if (others) load_named_plugins(first);
+  for (const nlohmann::json& plugin : result.value("plugins", nlohmann::json::array())) {
+    const std::string hash = plugin["file_hash"];
+    if (!others) {
+      load_plugin({bytes_of_json(plugin["path"].get<std::string>()), path + ": plugins", hash},
+                  build_stamp());
+    } else if (std::ranges::find(loaded_plugins(), hash, &Plugin::hash_text) ==
+               loaded_plugins().end()) {
+      warn("{}: that run had the plugin {} with {}, which is not among those of --plugin", path,
+           plugin["name"].get<std::string>(), hash);
+    }
+  }
+}
+
 nlohmann::json read_first(OptionSet& first, const std::string& config_path,
                           const std::vector<std::string>& arguments) {
   scan_arguments(first, arguments);
   first.read_environment();
   nlohmann::json config = nlohmann::json::object();
-  if (config_path.empty()) return config;
-  config = load_config(config_path);
+  if (!config_path.empty()) config = load_config(config_path);
   for (const Option& option : std::vector<Option>(first.options())) {
     if (!config.contains(option.name)) continue;
     first.set_json(option.name, config[option.name], OptionSource::config_file,
                    config_path + ": " + option.name);
   }
+  load_named_plugins(first);
   return config;
 }
 
 void read_environment(OptionSet& set) {
-  std::vector<std::string> known = {"HETSGD_CACHE_DIR", "HETSGD_DATA_DIR"};
-  for (const ForeignOption& foreign : options_of_all_algorithms()) {
-    known.push_back(foreign.option.environment());
+  std::vector<std::string> known = {"HETSGD_CACHE_DIR", "HETSGD_DATA_DIR", "HETSGD_DATASETS_DIR"};
+  for (const auto& all : {options_of_all_algorithms(), options_of_all_models()}) {
+    for (const ForeignOption& foreign : all) known.push_back(foreign.option.environment());
   }
   for (const std::string& name : set.read_environment()) {
     if (std::find(known.begin(), known.end(), name) != known.end()) continue;
@@ -200,7 +265,7 @@ void TrainSession::take_tuned(OptionSet& set) {
     throw usage_error("{}: found beside {}, which names the learning rate, expected one of the two",
                       rate.place, tuned.place);
   }
-  const nlohmann::json config = Training(options_, set, algorithm_, info_).record().config;
+  const nlohmann::json config = Training(spec(set)).record().config;
   tuning_ = tuning_of_run(tuning_of(read_tuning(tuned_)), config,
                           read_text_file(tuned_, {.noun = "file"}, kMostJsonBytes), tuned_);
   set.set_json("learning_rate", tuning_["learning_rate"], tuned.source,
@@ -212,23 +277,22 @@ void TrainSession::take_tuned(OptionSet& set) {
 }
 
 int TrainSession::print_plan(const OptionSet& set) {
-  const nlohmann::json plan = plan_of_run(options_, set, algorithm_, info_);
-  if (speaks(options_)) fmt::print("{}\n", plan.dump(2));
+  const nlohmann::json plan = plan_of_run(spec(set));
+  if (options_.processes().is_root()) fmt::print("{}\n", plan.dump(2));
   return 0;
 }
 
 int TrainSession::run(OptionSet& set, const std::vector<std::string>& arguments) {
-  if (speaks(options_) && !options_.quiet) {
-    for (const std::string& text : left_out_) note("{}", text);
+  if (options_.processes().is_root() && !options_.quiet) {
+    for (const std::string& text : left_out_) log_info("{}", text);
   }
   take_tuned(set);
   if (print_config_) {
-    if (speaks(options_)) print_text(set.describe());
+    if (options_.processes().is_root()) print_text(set.describe());
     return 0;
   }
   if (dry_run_) return print_plan(set);
-  TrainOptions options = options_;
-  return run_training(options, set, algorithm_, info_, {arguments, options.redact, tuning_});
+  return run_training(spec(set), {arguments, options_.redact, tuning_});
 }
 
 }  // namespace hetsgd

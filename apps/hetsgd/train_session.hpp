@@ -10,15 +10,15 @@
 #include "core/error.hpp"
 #include "core/options.hpp"
 #include "ranks.hpp"
-#include "training/train_options.hpp"
+#include "training/training.hpp"
 
 namespace hetsgd {
 
 class TrainSession {
  public:
-  // Must come before declare. Errors: usage (unknown algorithm).
-  void choose_algorithm(const std::string& name);
-  // The options of every run, of this algorithm, and of the command itself.
+  // Must come before declare. Errors: usage (unknown algorithm or model).
+  void choose(const std::string& algorithm, const std::string& model);
+  // The options of every run, of this algorithm and model, and of the command itself.
   void declare(OptionSet& set);
   // Where a repeated run's learning rate came from (the `tuning` of its result).
   void set_tuning(nlohmann::json tuning) { tuning_ = std::move(tuning); }
@@ -26,7 +26,8 @@ class TrainSession {
   std::string about_unknown(const std::string& flag) const;
 
   // Sets every key of `config`, which stands in `path`. Left out, with a note: the options of its
-  // own algorithm where another one was chosen, and what a flag excludes (--epochs: max_samples).
+  // own algorithm and of models where another one was chosen, and what a flag excludes (--epochs:
+  // max_samples).
   // Errors: usage, an unknown key named with the nearest one.
   void read_config(OptionSet& set, const nlohmann::json& config, const std::string& path);
   // Runs what the options say (or prints the plan). `arguments` go into the result. Returns the
@@ -35,13 +36,14 @@ class TrainSession {
 
   const TrainOptions& options() const { return options_; }
   // As Command::runs_together.
-  bool runs_together() const { return launched_by_mpi() && options_.cluster == "mpi"; }
+  bool runs_together() const { return hetsgd::runs_together(options_.cluster); }
   Patience patience() const { return {options_.start_timeout, options_.peer_timeout}; }
 
  private:
   // Takes the learning rate from the file of --tuned. Errors: data, usage.
   void take_tuned(OptionSet& set);
   int print_plan(const OptionSet& set);
+  RunSpec spec(const OptionSet& set) const { return {options_, set, algorithm_, info_}; }
 
   TrainOptions options_;
   std::string tuned_;                  // --tuned
@@ -53,7 +55,16 @@ class TrainSession {
   bool dry_run_ = false;
 };
 
-// Reads the options that decide which other options there are: flag, environment, file.
+// Loads the plugins that --plugin names among `arguments`, or the environment.
+void load_plugins(const std::vector<std::string>& arguments);
+// Loads the plugins of the run in `result`, which stands in `path`, or those that the option "plugin"
+// of `first` names: with a warning where these are others. Errors: a file that is missing or is not
+// that of the run.
+void load_plugins_again(const OptionSet& first, const nlohmann::json& result,
+                        const std::string& path);
+
+// Reads the options that decide which other options there are (flag, environment, file), and loads
+// the plugins that the option "plugin" of `first` names, whose algorithms have options too.
 // `config_path` is the variable of the option "config" in `first`. Returns the configuration file's
 // content; {}: none was named.
 nlohmann::json read_first(OptionSet& first, const std::string& config_path,
@@ -66,14 +77,15 @@ void read_environment(OptionSet& set);
 // usage.
 nlohmann::json load_config(const std::string& path);
 
-// The options of every algorithm but of no run, as {algorithm, option}.
+// Options of an algorithm or a model but not of every run.
 struct ForeignOption {
-  std::string algorithm;
+  std::string owner;
   Option option;
 };
 std::vector<ForeignOption> options_of_all_algorithms();
-// The algorithms that have the option (its flag or its key), "adaptive, elastic"; "": none.
-std::string owners_of(const std::string& option);
+std::vector<ForeignOption> options_of_all_models();
+// Whose option it is (its flag or its key), "adaptive, elastic"; "": nobody's.
+std::string owners_of(const std::vector<ForeignOption>& all, const std::string& option);
 // A key of a configuration file that is no option of `set`: the error, with the nearest one.
 Error unknown_key(const OptionSet& set, const std::string& key, const std::string& place);
 

@@ -34,14 +34,18 @@ class Tune final : public Command {
                      "      --test test.txt --workers 4 --epochs 5 -o ssgd.json"}};
   }
 
-  // The algorithms decide which options there are.
+  // The algorithms and the model decide which options there are.
   void look_ahead(const std::vector<std::string>& arguments) override {
     arguments_ = arguments;
     OptionSet first;
+    first.add("plugin", options_.plugin, "");
     first.add("algorithm", options_.algorithm, "");
     first.add("algorithms", algorithms_, "");
+    std::string model = options_.model;
+    first.add("model", model, "");
     first.add("config", config_path_, "");
     config_ = read_first(first, config_path_, arguments);
+    options_.choose_model(model);
     const std::string names = algorithms_.empty() ? options_.algorithm : algorithms_;
     for (const auto name : split(names, ',')) {
       names_.push_back(find_algorithm(std::string(trim(name))).info.name);
@@ -69,10 +73,13 @@ class Tune final : public Command {
   }
 
   std::string about_unknown(const std::string& flag) const override {
-    const std::string owners = owners_of(flag);
-    return owners.empty() ? ""
-                          : fmt::format("{} is an option of {}, which --algorithms does not name",
-                                        flag, owners);
+    for (const auto& [all, chosen_by] : {std::pair(options_of_all_algorithms(), "--algorithms"),
+                                         std::pair(options_of_all_models(), "--model")}) {
+      const std::string owners = owners_of(all, flag);
+      if (owners.empty()) continue;
+      return fmt::format("{} is an option of {}, which {} does not name", flag, owners, chosen_by);
+    }
+    return "";
   }
 
   void settle(OptionSet& set) override {
@@ -99,12 +106,12 @@ class Tune final : public Command {
   // here; each algorithm reads them when its trials are set up.
   void declare_algorithms(OptionSet& set) {
     set.group("Options of the algorithms, for those that know them");
-    for (const ForeignOption& foreign : options_of_all_algorithms()) {
+    const std::vector<ForeignOption> all = options_of_all_algorithms();
+    for (const ForeignOption& foreign : all) {
       const Option& option = foreign.option;
-      const bool wanted =
-          std::find(names_.begin(), names_.end(), foreign.algorithm) != names_.end();
+      const bool wanted = std::find(names_.begin(), names_.end(), foreign.owner) != names_.end();
       if (!wanted || set.find(option.name) != nullptr) continue;
-      const std::string help = fmt::format("{} ({})", option.help, owners_of(option.flag()));
+      const std::string help = fmt::format("{} ({})", option.help, owners_of(all, option.flag()));
       if (option.type == OptionType::boolean) {
         set.add(option.name, switches_[option.name], help);
       } else {
@@ -114,11 +121,12 @@ class Tune final : public Command {
     }
   }
 
-  // A configuration file may come from a run of another algorithm: its own options are left out.
+  // A configuration file may come from a run of another algorithm or model: its own options are left
+  // out.
   void read_config(OptionSet& set) const {
     for (const auto& [key, value] : config_.items()) {
       const std::string place = fmt::format("{}: {}", config_path_, key);
-      if (set.find(key) == nullptr && !owners_of(key).empty()) continue;
+      if (set.find(key) == nullptr && !about_unknown(key).empty()) continue;
       if (set.find(key) == nullptr) throw unknown_key(set, key, place);
       const bool text_of_algorithm = own_.contains(key) && !value.is_boolean();
       set.set_json(key, text_of_algorithm ? texts_of(value) : value, OptionSource::config_file,
@@ -154,7 +162,8 @@ class Tune final : public Command {
           "--validation: found 0, expected a share above 0: learning rates are chosen "
           "on held-out rows");
     }
-    if (!options_.test.empty()) note("--test {} is not used: held-out rows decide", options_.test);
+    if (!options_.test.empty())
+      log_info("--test {} is not used: held-out rows decide", options_.test);
     if (seeds_.empty()) throw usage_error("--tune-seeds: expected at least one seed");
   }
 

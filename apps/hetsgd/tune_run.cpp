@@ -25,16 +25,17 @@ using nlohmann::json;
 // The file of the tuning, whole after every trial.
 class ChoiceFile {
  public:
-  ChoiceFile(const TrainOptions& talk, std::vector<std::string> arguments)
-      : path_(talk.output), arguments_(json(std::move(arguments))) {
-    if (talk.redact) redact_paths(arguments_);
+  ChoiceFile(const TrainOptions& training, std::vector<std::string> arguments)
+      : path_(training.output), arguments_(json(std::move(arguments))) {
+    if (training.redact) redact_paths(arguments_);
   }
   void write(const Tuning& tuning) const {
     if (!path_.empty()) write_result(path_, tuning_json(tuning, arguments_));
   }
   // What stands under the name from an earlier call that --resume goes on with; none: nothing does.
-  std::optional<Tuning> earlier(const TrainOptions& talk) const {
-    if (!talk.resume || talk.overwrite || path_.empty() || is_stream(path_)) return std::nullopt;
+  std::optional<Tuning> earlier(const TrainOptions& training) const {
+    if (!training.resume || training.overwrite || path_.empty() || is_stream(path_))
+      return std::nullopt;
     if (!std::filesystem::is_regular_file(path_)) return std::nullopt;
     return tuning_of(read_tuning(path_));
   }
@@ -86,11 +87,12 @@ void print_choices(const Tuning& tuning) {
   }
   std::string text = table.format(TableFormat::text);
   text.pop_back();
-  note("{}", text);
-  note("{}, median over {} seed{}, by learning rate{}; the last three columns: cost of the trials",
-       tuning.goal.target ? "time to " + tuning.goal.text() : "final " + tuning.goal.metric,
-       tuning.seeds.size(), tuning.seeds.size() == 1 ? "" : "s",
-       tuning.goal.target ? fmt::format(" (missed: final {})", tuning.goal.metric) : "");
+  log_info("{}", text);
+  log_info(
+      "{}, median over {} seed{}, by learning rate{}; the last three columns: cost of the trials",
+      tuning.goal.target ? "time to " + tuning.goal.text() : "final " + tuning.goal.metric,
+      tuning.seeds.size(), tuning.seeds.size() == 1 ? "" : "s",
+      tuning.goal.target ? fmt::format(" (missed: final {})", tuning.goal.metric) : "");
 }
 
 // What a person should know before relying on the choice. Returns the number of failed trials.
@@ -122,8 +124,8 @@ void report_trial(const Tuning& tuning, const AlgorithmTuning& algorithm, std::s
                   std::size_t all) {
   const Trial& trial = algorithm.trials.back();
   show_status("");
-  note("{}/{}  {}  learning rate {}  seed {}: {}", done, all, algorithm.algorithm,
-       trial.learning_rate, trial.seed, trial_text(tuning.goal, trial));
+  log_info("{}/{}  {}  learning rate {}  seed {}: {}", done, all, algorithm.algorithm,
+           trial.learning_rate, trial.seed, trial_text(tuning.goal, trial));
 }
 
 TunerEnd run_trials(Tuner& tuner, const ChoiceFile& file) {
@@ -148,25 +150,25 @@ TunerEnd run_trials(Tuner& tuner, const ChoiceFile& file) {
 
 }  // namespace
 
-int run_tuning(TunerOptions options, const TrainOptions& talk,
+int run_tuning(TunerOptions options, const TrainOptions& training,
                const std::vector<std::string>& arguments) {
-  start_talking_as(talk);
-  const ChoiceFile file(talk, arguments);
+  start_log_as(training);
+  const ChoiceFile file(training, arguments);
   Tuner tuner(std::move(options));
-  if (const std::optional<Tuning> earlier = file.earlier(talk)) {
-    tuner.resume(*earlier, talk.output);
-    note("{}: {}", talk.output,
-         tuner.trials_left() == 0
-             ? std::string("has all trials, nothing to do")
-             : fmt::format("goes on, {} trials are left", tuner.trials_left()));
+  if (const std::optional<Tuning> earlier = file.earlier(training)) {
+    tuner.resume(*earlier, training.output);
+    log_info("{}: {}", training.output,
+             tuner.trials_left() == 0
+                 ? std::string("has all trials, nothing to do")
+                 : fmt::format("goes on, {} trials are left", tuner.trials_left()));
   }
   const TunerEnd end = tuner.trials_left() == 0 ? TunerEnd::completed : run_trials(tuner, file);
   print_choices(tuner.tuning());
   const std::size_t failed = warn_about(tuner.tuning());
-  if (talk.output.empty()) {
-    note("no choice was kept: name a file with -o");
-  } else if (talk.output != "-") {
-    note("choice: {}", talk.output);
+  if (training.output.empty()) {
+    log_info("no choice was kept: name a file with -o");
+  } else if (training.output != "-") {
+    log_info("choice: {}", training.output);
   }
   if (end == TunerEnd::aborted) return 128 + received_signal();
   if (end == TunerEnd::time_limit) return static_cast<int>(ExitCode::time_limit);

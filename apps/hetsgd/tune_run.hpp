@@ -9,11 +9,12 @@
 
 namespace hetsgd {
 
-// Runs the trials and writes the choice after each of them. `talk` says where to and how to talk.
+// Runs the trials and writes the choice after each of them. `training` says where to, and how to
+// report.
 //
 // Exit codes: 0; 1 a trial failed (a diverged one is a trial like any other); 6 --time-limit; 128 +
 // signal.
-int run_tuning(TunerOptions options, const TrainOptions& talk,
+int run_tuning(TunerOptions options, const TrainOptions& training,
                const std::vector<std::string>& arguments);
 
 }  // namespace hetsgd

@@ -8,26 +8,27 @@
 // Symbols:    b_i, lr_i, u_i batch size, learning rate, updates since the last merge of worker i;
 //             b_max --batch-size, b_min --batch-min, beta --beta, delta --delta,
 //             pert_thr --pert-threshold, gamma --gamma.
-// Cost:       two control messages per batch; one all_reduce of n numbers and two all_gathers of
+// Cost:       two control messages per batch; one all_reduce of n elements and two all_gathers of
 //             one number per mega-batch.
 // Deviations: algorithm 1 compares P u_i with sum(u) exactly and rounds the new b_i half up; a b_i
 //             out of bounds stays as it was (--bounds clamp moves it to the bound). With all u_i
 //             equal there is no most-updated replica, so no perturbation. Ties of argmax and
 //             argmin: lowest rank. --pert-norm rms divides the norm by sqrt(|w|), the reading under
 //             which thresholds of 0.05 and 0.10 differ.
-// Warns:      once, when the merges alone have doubled the model (inflation.hpp). The weights of a
-//             perturbed merge add up to 1 + delta (u_max - u_min) / sum(u), and gamma carries each
-//             such stretch on; while the norms stay below pert_thr nothing ends it. From the factor
+// Warns:      once, when the merges alone have doubled the model (parts/inflation.hpp). The weights
+//             of a perturbed merge add up to 1 + delta (u_max - u_min) / sum(u), and gamma carries
+//             each such stretch on; while the norms stay below pert_thr nothing ends it. From the factor
 //             2 on more of the model comes from merging than from learning. Runs whose u become
 //             equal, or differ by one for some tens of merges, stay below it.
 
 #include <algorithm>
 #include <cmath>
 #include <numeric>
+#include <optional>
 
 #include "algorithm/algorithm.hpp"
-#include "algorithm/inflation.hpp"
-#include "algorithm/merge.hpp"
+#include "algorithm/parts/inflation.hpp"
+#include "algorithm/parts/merge.hpp"
 #include "core/error.hpp"
 
 namespace hetsgd {
@@ -36,7 +37,7 @@ namespace {
 enum class Bounds { skip, clamp };
 enum class PertNorm { l2_over_n, rms };
 
-struct Ask {
+struct AskBatch {
   std::uint64_t batch_size;  // b_i
   std::uint64_t mega_batch;  // samples until the merge
 };
@@ -46,11 +47,11 @@ struct Grant {
 
 // Dynamic scheduling: batches go to the first idle worker while dispatched < mega_batch; the merge
 // begins when everybody has come back.
-class Scheduler final : public Service<Ask, Grant> {
+class Scheduler final : public Service<AskBatch, Grant> {
  public:
   explicit Scheduler(int workers) : workers_(static_cast<std::size_t>(workers)) {}
 
-  void handle(int, const Ask& ask, std::span<const float>, Responder<Grant> reply) override {
+  void handle(int, const AskBatch& ask, std::span<const float>, Responder<Grant> reply) override {
     if (dispatched_ < ask.mega_batch) {
       reply({.range = {position_, ask.batch_size}});
       position_ += ask.batch_size;
@@ -71,9 +72,9 @@ class Scheduler final : public Service<Ask, Grant> {
   std::vector<Responder<Grant>> idle_;
 };
 
-struct Options {
-  std::uint64_t batch_min = 0;  // b_min; 0: b_max / 8
-  double beta = 0;              // 0: b_min / 2
+struct AdaptiveOptions {
+  std::optional<std::uint64_t> batch_min;  // b_min; none: b_max / 8
+  std::optional<double> beta;              // none: b_min / 2
   double delta = 0.1;
   double pert_threshold = 0.1;
   double gamma = 0.9;
@@ -102,7 +103,7 @@ struct Agreed {
 };
 
 // Algorithm 2, lines 2 to 10: weights and perturbation from b_i, u_i and the norms.
-void weigh(Merge& merge, const Options& o) {
+void weigh(Merge& merge, const AdaptiveOptions& o) {
   const std::size_t p = merge.updates.size();
   const auto& u = merge.updates;
   const bool equal = std::ranges::all_of(u, [&](std::uint64_t x) { return x == u.front(); });
@@ -123,14 +124,18 @@ void weigh(Merge& merge, const Options& o) {
 class Adaptive final : public Algorithm {
  public:
   void declare(OptionSet& options) override {
-    options.add("batch_min", o_.batch_min, "smallest batch of a worker; 0: b_max / 8")
+    options.add("batch_min", o_.batch_min, "smallest batch of a worker; auto: b_max / 8")
         .unit("samples")
-        .symbol("b_min");
+        .symbol("b_min")
+        .at_least(1)
+        .or_zero();
     options
-        .add("beta", o_.beta, "change of the batch size per update off the average; 0: b_min / 2")
+        .add("beta", o_.beta,
+             "change of the batch size per update off the average; auto: b_min / 2")
         .unit("samples")
         .symbol("beta")
-        .at_least(0);
+        .above(0)
+        .or_zero();
     options.add("delta", o_.delta, "perturbation of the merge weights").symbol("delta").range(0, 1);
     options
         .add("pert_threshold", o_.pert_threshold,
@@ -150,8 +155,8 @@ class Adaptive final : public Algorithm {
       throw with_hint(usage_error("--partition: adaptive dispatches batches from one pool"),
                       "use --partition shared");
     }
-    if (o_.batch_min > plan.batch_size) {
-      throw usage_error("--batch-min: found {}, expected at most --batch-size {}", o_.batch_min,
+    if (o_.batch_min.value_or(0) > plan.batch_size) {
+      throw usage_error("--batch-min: found {}, expected at most --batch-size {}", *o_.batch_min,
                         plan.batch_size);
     }
   }
@@ -159,10 +164,11 @@ class Adaptive final : public Algorithm {
   void worker(Worker& self) const override {
     const auto p = static_cast<std::size_t>(self.size());
     const auto b_max = static_cast<double>(self.plan().batch_size);
-    const double b_min = o_.batch_min > 0 ? static_cast<double>(o_.batch_min) : b_max / 8;
-    const double beta = o_.beta > 0 ? o_.beta : b_min / 2;
+    const double b_min = o_.batch_min ? static_cast<double>(*o_.batch_min) : b_max / 8;
+    const double beta = o_.beta.value_or(b_min / 2);
 
-    Buffer w_i = self.initial_parameters();
+    Replica replica = self.replica();
+    Buffer& w_i = replica.w;
     GlobalModel global(self);
     auto scheduler = self.serve<Scheduler>("scheduler", self.size());
     std::uint64_t b_i = self.plan().batch_size;
@@ -174,7 +180,7 @@ class Adaptive final : public Algorithm {
       const std::uint64_t mega_batch = self.mega_batch_samples();
       std::uint64_t u_i = 0;
       for (Grant grant; (grant = scheduler.call({b_i, mega_batch})).range.count > 0; ++u_i) {
-        self.step(self.batch_at(grant.range), self.learning_rate(b_i), w_i);
+        self.learn(replica, self.batches().at(grant.range), self.learning_rate(b_i));
       }
 
       const auto updates = self.comm().agree(
@@ -217,7 +223,7 @@ class Adaptive final : public Algorithm {
     return agreed;
   }
 
-  Options o_;
+  AdaptiveOptions o_;
 };
 
 const bool adaptive_registered = register_algorithm<Adaptive>({
@@ -228,7 +234,7 @@ const bool adaptive_registered = register_algorithm<Adaptive>({
         "by their updates. "
         "Batch sizes move until all workers make the same number of updates, so nobody waits long.",
     .paper = "000 section 3, algorithms 1 and 2",
-    .cost = "two control messages per batch; one all_reduce of n numbers per mega-batch",
+    .cost = "two control messages per batch; one all_reduce of n elements per mega-batch",
     .result = "the merged model",
     .identities = "one worker = elastic with one worker; equal workers keep equal batches",
 });

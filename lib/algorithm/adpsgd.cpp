@@ -9,7 +9,7 @@
 //             Bipartite: even ranks are active and begin an averaging per iteration, with an odd
 //             (passive) one; so no two that average can wait for each other.
 // Symbols:    x_i replica of worker i, lr --learning-rate, b --batch-size (every worker's).
-// Cost:       per iteration of an active worker n numbers to the peer and n back, and a header.
+// Cost:       per iteration of an active worker n elements to the peer and n back, and a header.
 // Records:    histograms "staleness" (averagings of the replica between the reading of a gradient's
 //             model and its application) and "iteration_gap" (iterations between the two at an
 //             averaging); under --record-steps events "read", "apply" {rank, iteration} and
@@ -34,19 +34,19 @@ enum Tag : int { kHeader, kModel, kMean };
 
 struct Header {
   std::int64_t iteration = 0;  // of the active worker
-  bool goodbye = false;        // it has left its loop; nothing follows
+  bool goodbye = false;        // no active worker asks any more; nothing follows
 };
 
-// What a worker's two processes share. The replica is read and written with the monitor held.
-struct Replica {
-  explicit Replica(Worker& self) : monitor(self.make_monitor()), x(self.initial_parameters()) {}
+// What a worker's two processes share. x.w is read and written with the monitor held.
+struct Gossip {
+  explicit Gossip(Worker& self) : monitor(self.make_monitor()), x(self.replica()) {}
 
   std::unique_ptr<Monitor> monitor;
-  Buffer x;
+  Replica x;
   std::int64_t iteration = 0;   // of the main process
   std::int64_t averagings = 0;  // that x has seen
   std::int64_t requested = 0;   // active: averagings that the main process asked for
-  bool left = false;            // active: the main process has left its loop
+  bool finished = false;        // all main processes have left their loops
 };
 
 class AdPsgd final : public Algorithm {
@@ -54,37 +54,37 @@ class AdPsgd final : public Algorithm {
   void worker(Worker& self) const override {
     const std::uint64_t b = self.plan().batch_size;
     const bool active = self.rank() % 2 == 0 && self.size() > 1;
-    const auto replica = std::make_shared<Replica>(self);
-    Replica& mine = *replica;
-    self.publish(mine.x);
+    const auto gossip = std::make_shared<Gossip>(self);
+    Gossip& mine = *gossip;
+    self.publish(mine.x.w);
     if (self.size() > 1) {
-      self.companion("average", [=](Worker& companion) {
-        active ? ask(companion, *replica) : answer(companion, *replica);
+      self.background_task("average", [=](Worker& background_task) {
+        active ? ask(background_task, *gossip) : answer(background_task, *gossip);
       });
     }
     Buffer w = self.vector();  // the replica as it was read
-    Gradient g = self.make_gradient();
+    mine.x.gradient = self.make_gradient();
     while (self.running()) {
       const std::int64_t read = this->read(self, mine, w, active);
       const double lr = self.learning_rate(b);
-      self.gradient(self.next_batch(b), w, g);
-      apply(self, mine, g, lr, read, active);
+      self.gradient(w, self.batches().next(b), mine.x.gradient);
+      apply(self, mine, lr, read, active);
       self.evaluate_mean_here();
     }
-    {
-      const Guard guard(*mine.monitor);
-      mine.left = true;
-      mine.monitor->notify_all();
-    }
-    self.comm().barrier();  // replicas are measured until all have left their loop
+    // Replicas are measured until all have left their loop; and then, as nobody leaves it before its
+    // averagings are done, nobody asks any more.
+    self.comm().barrier();
+    const Guard guard(*mine.monitor);
+    mine.finished = true;
+    mine.monitor->notify_all();
   }
 
  private:
   // w <- x_i, and the averaging may begin. Returns the averagings that w has seen.
-  std::int64_t read(Worker& self, Replica& mine, Buffer& w, bool active) const {
+  std::int64_t read(Worker& self, Gossip& mine, Buffer& w, bool active) const {
     const Guard guard(*mine.monitor);
-    self.copy(mine.x, w);
-    note(self, mine, "read");
+    self.copy(mine.x.w, w);
+    record_event(self, mine, "read");
     const std::int64_t seen = mine.averagings;
     if (active) {
       ++mine.requested;
@@ -94,53 +94,48 @@ class AdPsgd final : public Algorithm {
   }
 
   // x_i <- x_i - lr g, after the averaging.
-  void apply(Worker& self, Replica& mine, Gradient& g, double lr, std::int64_t read,
-             bool active) const {
+  void apply(Worker& self, Gossip& mine, double lr, std::int64_t read, bool active) const {
     const Guard guard(*mine.monitor);
     if (active) {
       mine.monitor->wait([&] { return mine.averagings == mine.requested; }, "the averaging");
     }
-    self.apply_alone(g, lr, mine.x);
-    note(self, mine, "apply");
+    self.apply_alone(mine.x, lr);
+    record_event(self, mine, "apply");
     self.observe("staleness", mine.averagings - read);
     ++mine.iteration;
   }
 
-  // Active side: one averaging per request, with a peer drawn for this rank and iteration.
-  static void ask(Worker& self, Replica& mine) {
+  // Active side: one averaging per request, with a peer drawn for this rank and iteration. At the end
+  // each tells one passive worker: P/2 messages, not one for each pair.
+  static void ask(Worker& self, Gossip& mine) {
     Comm& comm = self.comm();
     const std::int64_t passive = self.size() / 2;
     for (std::int64_t k = 0;; ++k) {
       const Guard guard(*mine.monitor);
-      mine.monitor->wait([&] { return mine.requested > k || mine.left; }, "an iteration");
+      mine.monitor->wait([&] { return mine.requested > k || mine.finished; }, "an iteration");
       if (mine.requested == k) break;
       RandomStream random(self.plan().seed, Purpose::peer_choice, static_cast<std::uint64_t>(k),
                           static_cast<std::uint32_t>(self.rank()));
       const int peer = 1 + 2 * static_cast<int>(random.below(static_cast<std::uint64_t>(passive)));
       const Header header{.iteration = k};
       comm.send(peer, kHeader, std::span(&header, 1));
-      comm.send(peer, kModel, std::span<const float>(mine.x.span()), Traffic::parameters);
-      comm.receive(peer, kMean, mine.x.span());
+      comm.send(peer, kModel, std::span<const float>(mine.x.w.span()), Traffic::parameters);
+      comm.receive(peer, kMean, mine.x.w.span());
       ++mine.averagings;
       mine.monitor->notify_all();
     }
     const Header goodbye{.goodbye = true};
-    for (int peer = 1; peer < self.size(); peer += 2) {
-      comm.send(peer, kHeader, std::span(&goodbye, 1));
-    }
+    if (self.rank() + 1 < self.size()) comm.send(self.rank() + 1, kHeader, std::span(&goodbye, 1));
   }
 
-  // Passive side: averages with whoever asks, until all active workers have left.
-  static void answer(Worker& self, Replica& mine) {
+  // Passive side: averages with whoever asks, until nobody asks any more.
+  static void answer(Worker& self, Gossip& mine) {
     Comm& comm = self.comm();
     Buffer mean = self.vector();
-    for (int active = (self.size() + 1) / 2; active > 0;) {
+    for (;;) {
       Header header;
       const int peer = comm.receive(kAnySource, kHeader, std::span(&header, 1)).source;
-      if (header.goodbye) {
-        --active;
-        continue;
-      }
+      if (header.goodbye) return;
       comm.receive(peer, kModel, mean.span());
       average(self, mine, mean, peer, header.iteration);
       comm.send(peer, kMean, std::span<const float>(mean.span()), Traffic::parameters);
@@ -148,11 +143,11 @@ class AdPsgd final : public Algorithm {
   }
 
   // mean <- x_j <- (x_i + x_j) / 2, where `mean` holds x_i at first.
-  static void average(Worker& self, Replica& mine, Buffer& mean, int peer, std::int64_t k) {
+  static void average(Worker& self, Gossip& mine, Buffer& mean, int peer, std::int64_t k) {
     const Guard guard(*mine.monitor);
     self.compute_vectors(4, [&] {
-      self.device().axpby(mean.size(), 0.5F, mine.x.data(), 0.5F, mean.data());
-      self.device().copy(mean.size(), mean.data(), mine.x.data());
+      self.device().axpby(mean.size(), 0.5F, mine.x.w.data(), 0.5F, mean.data());
+      self.device().copy(mean.size(), mean.data(), mine.x.w.data());
     });
     ++mine.averagings;
     self.observe("iteration_gap", std::abs(k - mine.iteration));
@@ -162,7 +157,7 @@ class AdPsgd final : public Algorithm {
     }
   }
 
-  static void note(Worker& self, const Replica& mine, const char* type) {
+  static void record_event(Worker& self, const Gossip& mine, const char* type) {
     if (!self.plan().record_steps) return;
     self.record({{"type", type}, {"rank", self.rank()}, {"iteration", mine.iteration}});
   }
@@ -174,7 +169,7 @@ const bool adpsgd_registered = register_algorithm<AdPsgd>({
     .idea = "While a worker computes a gradient its replica is averaged with that of a random "
             "peer. There is no server and no barrier; replicas differ and mix like gossip.",
     .paper = "Lian et al. 2018, algorithm 1; baseline of 004 section 5.5.3",
-    .cost = "n numbers to a peer and n back per iteration of an even rank",
+    .cost = "n elements to a peer and n back per iteration of an even rank",
     .result = "the mean of the replicas",
     .identities = "one worker = sgd",
     .synchronous = false,

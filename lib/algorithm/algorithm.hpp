@@ -1,6 +1,14 @@
 // What an algorithm is: a name, its options, and blocking code for one worker. One file per
 // algorithm; each ends with one registration line. See README.md of this folder for the shape of a
 // file.
+//
+// The life of one, in a run (training/):
+//
+//   registered          before main(), or when a plugin is loaded
+//     -> made           one object, which all workers of this process share
+//     -> declare()      the command line, the environment and configuration files set its options
+//     -> check(plan)    everything but the data is known; the last call that may refuse
+//     -> worker(self)   once per worker, at the same time on all of them
 #pragma once
 
 #include <functional>
@@ -23,7 +31,10 @@ struct AlgorithmInfo {
   std::string result;           // which model is measured
   std::string identities = "";  // what it equals in which limit (each is a test); empty: none known
   // Synchronous: all workers make the same sequence of running()/evaluate_here() calls, and these
-  // agree call by call. Otherwise running() turns false for everybody at once.
+  // agree call by call. Otherwise running() turns false for everybody at once: each worker leaves
+  // at its next call, so an asynchronous worker must not wait for one that may have left. It also
+  // decides how the shared pool is dealt (BatchSource) and who measures: rank 0 with all others
+  // waiting, or whoever comes first.
   bool synchronous = true;
   int max_workers = 1 << 20;
   // Why no other optimizer than plain SGD makes sense, e.g. "has an update rule of its own"; empty:
@@ -34,6 +45,8 @@ struct AlgorithmInfo {
 class Algorithm {
  public:
   virtual ~Algorithm() = default;
+  // Binds the object's members to the names of its options. Their values come later, when the
+  // command line is read, so the object stays where it is, and nothing is computed from them here.
   virtual void declare(OptionSet& options) { static_cast<void>(options); }
   // Refuses a plan that makes no sense (usage errors naming the option), before anything is loaded.
   virtual void check(const Plan& plan) const { static_cast<void>(plan); }
@@ -44,7 +57,9 @@ class Algorithm {
     return 4;
   }
   // The whole life of one worker. Const and shared between workers: what workers share goes through
-  // Comm or a Service.
+  // Comm or a Service. In one process several workers are in it at the same time. When the run
+  // fails or is interrupted, blocking calls of Worker throw, and the exception must pass through:
+  // state lies in objects with destructors, and nothing is caught.
   virtual void worker(Worker& self) const = 0;
 };
 
@@ -53,6 +68,8 @@ struct RegisteredAlgorithm {
   std::function<std::unique_ptr<Algorithm>()> make;
 };
 
+// Not thread-safe: before main(), or from a plugin before anything runs. A name that is there
+// already is not refused here; the loader of plugins looks for it (training/plugins.hpp).
 // In an algorithm's own file: `const bool registered = register_algorithm<Elastic>({...});`
 bool register_algorithm_raw(RegisteredAlgorithm algorithm);
 template <class A>
@@ -60,7 +77,7 @@ bool register_algorithm(AlgorithmInfo info) {
   return register_algorithm_raw({std::move(info), [] { return std::make_unique<A>(); }});
 }
 
-// All algorithms, sorted by name.
+// All algorithms, sorted by name. Good until the next registration.
 const std::vector<RegisteredAlgorithm>& algorithms();
 // Errors: usage; lists the known names, nearest spelling first.
 const RegisteredAlgorithm& find_algorithm(const std::string& name);

@@ -6,14 +6,14 @@
 //             section 5.
 // Implements: server: w <- w - lr g, or the update of --optimizer; worker: w_m <- w.
 // Symbols:    lr --learning-rate, b --batch-size (every worker's), m the worker.
-// Cost:       per iteration n numbers to the server and n back, over the server's one link, and
+// Cost:       per iteration n elements to the server and n back, over the server's one link, and
 //             the server's time for one update.
 // Records:    histogram "staleness": updates by others between a worker's pull and the application
 //             of its gradient; event "push" (parameter_server.hpp) under --record-steps.
 // Deviations: the pull is the answer to the push.
 
 #include "algorithm/algorithm.hpp"
-#include "algorithm/parameter_server.hpp"
+#include "algorithm/parts/parameter_server.hpp"
 
 namespace hetsgd {
 namespace {
@@ -23,13 +23,12 @@ class Asgd final : public Algorithm {
   void worker(Worker& self) const override {
     const std::uint64_t b = self.plan().batch_size;
     auto server = ParameterClient::open<ParameterServer>(self);
-    Buffer w = self.initial_parameters();
-    Gradient g = self.make_gradient();
+    Replica replica = self.replica();
     while (self.running()) {
       const double lr = self.learning_rate(b);
-      self.gradient(self.next_batch(b), w, g);
-      server.push_and_pull(lr, g, w);
-      self.evaluate_here(w);
+      self.gradient(replica, self.batches().next(b));
+      server.push_and_pull(lr, replica);
+      self.evaluate_here(replica.w);
     }
   }
 };
@@ -41,7 +40,7 @@ const bool asgd_registered = register_algorithm<Asgd>({
             "parameters back. Nobody waits, but gradients are computed at parameters that others "
             "have moved since.",
     .paper = "Dean et al. 2012; baseline of 003 section 5",
-    .cost = "n numbers to the server and n back per iteration",
+    .cost = "n elements to the server and n back per iteration",
     .result = "the server's model, as the measuring worker has just received it",
     .identities = "one worker = sgd",
     .synchronous = false,

@@ -18,7 +18,7 @@
 #include <utility>
 
 #include "algorithm/algorithm.hpp"
-#include "algorithm/parameter_server.hpp"
+#include "algorithm/parts/parameter_server.hpp"
 
 namespace hetsgd {
 namespace {
@@ -26,7 +26,7 @@ namespace {
 enum class Compensation { constant, adaptive };
 enum class Backup { worker, server };
 
-struct Options {
+struct DcOptions {
   Compensation compensation = Compensation::constant;
   double lambda = 0.04;
   double lambda0 = 2;
@@ -36,7 +36,7 @@ struct Options {
 
 class CompensatingServer final : public ParameterServer {
  public:
-  CompensatingServer(const ServerStart& start, const Options& options)
+  CompensatingServer(const ServerStart& start, const DcOptions& options)
       : ParameterServer(start), o_(options), compensated_(parameters().size()) {
     const auto backups = o_.backup == Backup::server ? 1 : static_cast<std::size_t>(start.workers);
     backup_.assign(backups, {parameters().begin(), parameters().end()});
@@ -75,7 +75,7 @@ class CompensatingServer final : public ParameterServer {
     }
   }
 
-  Options o_;
+  DcOptions o_;
   std::vector<std::vector<float>> backup_;  // by worker, or one
   std::vector<float> mean_square_;
   std::vector<float> compensated_;
@@ -104,18 +104,17 @@ class DcAsgd final : public Algorithm {
   void worker(Worker& self) const override {
     const std::uint64_t b = self.plan().batch_size;
     auto server = ParameterClient::open<CompensatingServer>(self, o_);
-    Buffer w = self.initial_parameters();
-    Gradient g = self.make_gradient();
+    Replica replica = self.replica();
     while (self.running()) {
       const double lr = self.learning_rate(b);
-      self.gradient(self.next_batch(b), w, g);
-      server.push_and_pull(lr, g, w);
-      self.evaluate_here(w);
+      self.gradient(replica, self.batches().next(b));
+      server.push_and_pull(lr, replica);
+      self.evaluate_here(replica.w);
     }
   }
 
  private:
-  Options o_;
+  DcOptions o_;
 };
 
 const bool dc_asgd_registered = register_algorithm<DcAsgd>({
@@ -125,7 +124,7 @@ const bool dc_asgd_registered = register_algorithm<DcAsgd>({
             "parameters have moved since the worker pulled them. The Hessian that this needs is "
             "taken from the gradient's own squares.",
     .paper = "Zheng et al. 2017, algorithm 2; baseline of 003 section 5",
-    .cost = "as asgd; the server streams three times as many numbers per update",
+    .cost = "as asgd; the server streams three times as many elements per update",
     .result = "the server's model, as the measuring worker has just received it",
     .identities = "lambda 0 = asgd, to the bit; one worker = sgd (backup per worker)",
     .synchronous = false,

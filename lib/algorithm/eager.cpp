@@ -6,8 +6,8 @@
 //             deep learning with partial collective operations", PPoPP 2020 (a baseline of 004,
 //             section 5.5.3).
 // Implements: w <- w - lr (1/P) sum_i G_i, G_i what worker i has ready: its gradient, and late ones
-//             from before; 0 when it has none (partial_replica.hpp). On average P/2 workers or more
-//             have their gradient when a random one has.
+//             from before; 0 when it has none (parts/partial_replica.hpp). On average P/2
+//             workers or more have their gradient when a random one has.
 // Symbols:    P --workers, lr --learning-rate, b --batch-size (every worker's), late --late.
 // Cost:       per round one all_reduce of n + 3 numbers, in which all take part, and
 //             P ceil(log2 P) messages without content, which activate it.
@@ -15,14 +15,14 @@
 //             gradient was computed at and its reduction), "dropped" (the same of dropped ones);
 //             event "contribution" {rank, round, iterations, staleness} under --record-steps.
 // Deviations: replicas never differ, so the periodic synchronisation of models is not needed: the
-//             companion makes every update, and a worker that missed several goes on at the newest
+//             background task makes every update, and a worker that missed several goes on at the newest
 //             model. The activation takes the ways of a dissemination barrier.
 
 #include <algorithm>
 #include <mutex>
 
 #include "algorithm/algorithm.hpp"
-#include "algorithm/partial_replica.hpp"
+#include "algorithm/parts/partial_replica.hpp"
 #include "core/random.hpp"
 
 namespace hetsgd {
@@ -61,7 +61,7 @@ class Flood final : public Activation {
     return 0;
   }
 
-  // The listening companion: receives every message of every round, so that none is left at the
+  // The listening background task: receives every message of every round, so that none is left at the
   // end. A rank is heard out in one round before it begins the next, so that messages of at most
   // two rounds are on their way to it.
   void listen(Comm& comm, PartialReplica& replica) {
@@ -111,9 +111,10 @@ class Eager final : public Algorithm {
     const auto replica = std::make_shared<PartialReplica>(
         self, LocalRules{.max_age = late_ == Late::drop ? 0 : kNoBound});
     const auto activation = std::make_shared<Flood>(self, initiator);
-    self.companion("listen",
-                   [=](Worker& listener) { activation->listen(listener.comm(), *replica); });
-    self.companion("reduce", [=](Worker& reducer) { reduce(reducer, *replica, *activation); });
+    self.background_task("listen",
+                         [=](Worker& listener) { activation->listen(listener.comm(), *replica); });
+    self.background_task("reduce",
+                         [=](Worker& reducer) { reduce(reducer, *replica, *activation); });
     replica->compute(self, *activation);
   }
 
@@ -138,7 +139,7 @@ AlgorithmInfo info(const std::string& name, const std::string& title, const std:
       .title = title,
       .idea = idea,
       .paper = "Li et al. 2020 (eager-SGD); baseline of 004 section 5.5.3",
-      .cost = "one all_reduce of n numbers and P log2 P empty messages per round",
+      .cost = "one all_reduce of n elements and P log2 P empty messages per round",
       .result = "the replicas' common model",
       .identities = "all gradients ready = ssgd with full per-worker batches",
       .synchronous = false,

@@ -6,13 +6,13 @@
 //             w <- w';  w_i <- w.
 // Symbols:    K mega_batch / (P b_max), rounded up; gamma --gamma; w the global model, w_p the one
 //             before it (the initial model before the first merge).
-// Cost:       one all_reduce of n numbers per mega-batch.
+// Cost:       one all_reduce of n elements per mega-batch.
 // Deviations: none.
 
 #include <cmath>
 
 #include "algorithm/algorithm.hpp"
-#include "algorithm/merge.hpp"
+#include "algorithm/parts/merge.hpp"
 
 namespace hetsgd {
 namespace {
@@ -27,13 +27,14 @@ class Elastic final : public Algorithm {
     const auto p = static_cast<std::size_t>(self.size());
     const std::uint64_t b = self.plan().batch_size;
 
-    Buffer w_i = self.initial_parameters();
+    Replica replica = self.replica();
+    Buffer& w_i = replica.w;
     GlobalModel global(self);
     std::uint64_t samples = 0;  // of all workers
     while (self.running()) {
       const std::uint64_t k = (self.mega_batch_samples() + p * b - 1) / (p * b);
       for (std::uint64_t step = 0; step < k; ++step) {
-        self.step(self.next_batch(b), self.learning_rate(b), w_i);
+        self.learn(replica, self.batches().next(b), self.learning_rate(b));
       }
 
       const double norm = std::sqrt(self.squared_norm(w_i)) / static_cast<double>(w_i.size());
@@ -61,7 +62,7 @@ const bool elastic_registered = register_algorithm<Elastic>({
             "are averaged, with "
             "momentum. Everybody waits for the slowest worker's share of the mega-batch.",
     .paper = "000 section 2.2, figure 3",
-    .cost = "one all_reduce of n numbers per mega-batch",
+    .cost = "one all_reduce of n elements per mega-batch",
     .result = "the merged model",
     .identities = "one worker = adaptive with one worker; gamma 0 and a mega-batch of P batches = "
                   "ssgd with full "

@@ -2,15 +2,15 @@
 // local iterations as fit until the slowest worker has done one; a state server tells it when to
 // stop. Then all average their model updates.
 //
-// Paper:      003 (ESync), algorithm 1 (worker) and algorithm 2 (state server: state_server.hpp),
-//             section 4.2 (--ack delayed).
+// Paper:      003 (ESync), algorithm 1 (worker) and algorithm 2 (state server:
+//             parts/state_server.hpp), section 4.2 (--ack delayed).
 // Implements: w_{t,k+1} = w_{t,k} - lr g (5);  dw_i = w_{t,n_i} - w_t (6);  dw = mean_i dw_i (7);
 //             w_{t+1} = w_t + epsilon dw (8).
 // Symbols:    t round, k local iteration, n_i local iterations of worker i in a round, c seconds
 //             per iteration, t_e end of the last one, T --rounds, epsilon --update-scale, eps
 //             --time-slack, b --batch-size, lr --learning-rate.
 // Cost:       one query (two control messages) per local iteration and one more per round; one
-//             all_reduce of n numbers per round; one step at the start, for the first c.
+//             all_reduce of n elements per round; one step at the start, for the first c.
 // Records:    histograms "local_steps" (n_i) and "state_server_decision" (StateRule); event "query"
 //             under --record-steps: rank, round, k, c_s, finished_s (t_e), decided_s, slowest,
 //             rule, ready.
@@ -28,7 +28,7 @@
 #include <optional>
 
 #include "algorithm/algorithm.hpp"
-#include "algorithm/state_server.hpp"
+#include "algorithm/parts/state_server.hpp"
 #include "core/limits.hpp"
 
 namespace hetsgd {
@@ -40,10 +40,11 @@ enum class Ack { immediate, delayed };
 class Esync final : public Algorithm {
  public:
   void declare(OptionSet& options) override {
-    options.add("rounds", rounds_, "rounds of the run; 0: as many as its budget gives")
+    options.add("rounds", rounds_, "rounds of the run; auto: as many as its budget gives")
         .unit("rounds")
         .symbol("T")
-        .range(0, kLargestRound);
+        .range(1, kLargestRound)
+        .or_zero();
     options.add("update_scale", update_scale_, "global learning rate: factor on the mean update")
         .symbol("epsilon")
         .above(0);
@@ -61,20 +62,21 @@ class Esync final : public Algorithm {
 
   void worker(Worker& self) const override {
     const std::uint64_t b = self.plan().batch_size;
-    Local local{.w_i = self.initial_parameters()};
+    Local local{.replica = self.replica()};
     Buffer w = self.initial_parameters();
     auto server = self.serve<StateServer>("state", self.size(), time_slack_.count());
     std::optional<DelayedQueries> delayed;
     if (ack_ == Ack::delayed) delayed.emplace(self, server);
 
-    local.c_s = self.try_step(self.batch_at({0, b}), self.learning_rate(b), local.w_i).count();
+    const Batch& first = self.batches().at({0, b});
+    local.c_s = self.rehearse(local.replica, first, self.learning_rate(b)).count();
     for (std::int64_t t = 0; self.running(); ++t) {
-      self.copy(w, local.w_i);  // (4)
+      self.copy(w, local.replica.w);  // (4)
       const std::int64_t n_i =
           delayed ? train_on(self, *delayed, t, local) : train(self, server, t, local);
       self.observe("local_steps", n_i);
-      aggregate(self, n_i, local.w_i, w);
-      if (rounds_ > 0 && static_cast<std::uint64_t>(t) + 1 == rounds_) self.end_budget();
+      aggregate(self, n_i, local.replica.w, w);
+      if (static_cast<std::uint64_t>(t) + 1 == rounds_) self.end_budget();
       self.evaluate_here(w);
     }
     if (delayed) delayed->close();
@@ -82,7 +84,7 @@ class Esync final : public Algorithm {
 
  private:
   struct Local {
-    Buffer w_i;                    // w_{t,k}
+    Replica replica;               // w_{t,k}
     double c_s = 0;                // c
     const Batch* batch = nullptr;  // of an aborted iteration
   };
@@ -94,7 +96,7 @@ class Esync final : public Algorithm {
     std::int64_t k = 0;
     while (!is_ready(query_state(self, server, {t, k, local.c_s, t_e}).rule)) {
       const double t_s = self.now().count();
-      self.step(self.next_batch(b), self.learning_rate(b), local.w_i);  // (5)
+      self.learn(local.replica, self.batches().next(b), self.learning_rate(b));  // (5)
       t_e = self.now().count();
       local.c_s = t_e - t_s;
       ++k;
@@ -109,11 +111,10 @@ class Esync final : public Algorithm {
     queries.begin_round(t);
     queries.post({t, 0, local.c_s, self.now().count()});
     for (std::int64_t k = 1;; ++k) {
-      if (local.batch == nullptr) local.batch = &self.next_batch(b);
-      const double t_s = self.now().count();
-      if (!self.step_unless(queries.ready(), *local.batch, self.learning_rate(b), local.w_i)) {
-        return k - 1;
-      }
+      if (local.batch == nullptr) local.batch = &self.batches().next(b);
+      const double t_s = self.now().count(), lr = self.learning_rate(b);
+      if (!self.gradient_cancellable(queries.ready(), local.replica, *local.batch)) return k - 1;
+      self.apply_alone(local.replica, lr);  // (5)
       local.batch = nullptr;
       const double t_e = self.now().count();
       local.c_s = t_e - t_s;
@@ -135,7 +136,7 @@ class Esync final : public Algorithm {
     self.axpby(update_scale_, w_i, 1, w);                            // (8)
   }
 
-  std::uint64_t rounds_ = 0;
+  std::optional<std::uint64_t> rounds_;
   double update_scale_ = 1;
   Seconds time_slack_{0};
   Weight weight_ = Weight::equal;
@@ -149,7 +150,7 @@ const bool esync_registered = register_algorithm<Esync>({
             "the slowest worker has done one; a state server tells it when. Then all average their "
             "model updates, so nobody waits long and no gradient is old.",
     .paper = "003, algorithms 1 and 2",
-    .cost = "two control messages per local iteration; one all_reduce of n numbers per round",
+    .cost = "two control messages per local iteration; one all_reduce of n elements per round",
     .result = "the averaged model",
     .identities =
         "on equal workers ssgd with full per-worker batches, up to rounding; one worker = "

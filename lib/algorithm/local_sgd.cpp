@@ -10,7 +10,7 @@
 //             nesterov x - eta (delta + beta v).
 // Symbols:    x global model, w_i replica, H --local-steps, P --workers, eta --outer-learning-rate,
 //             beta --outer-momentum, lr --learning-rate, b --batch-size (every worker's).
-// Cost:       one all_reduce of n numbers per H iterations.
+// Cost:       one all_reduce of n elements per H iterations.
 // Records:    histogram "local_steps".
 // Deviations: the last round of a run has as many steps as its budget gives. The inner optimizers
 //             keep their state from round to round, as DiLoCo's do. Outer sgd is computed as
@@ -48,28 +48,25 @@ class LocalSgd final : public Algorithm {
 
   void worker(Worker& self) const override {
     const std::uint64_t b = self.plan().batch_size;
-    Buffer x = self.initial_parameters(), w_i = self.initial_parameters();
-    const auto outer = make_outer(self);
+    Replica inner = self.replica(), outer = self.replica();
+    if (outer_.kind != OptimizerKind::sgd) outer.optimizer = self.make_optimizer(outer_);
+    Buffer &w_i = inner.w, &x = outer.w;
     std::uint64_t samples = 0;
     while (self.running()) {
       const std::uint64_t h = steps_of_round(self, samples);
-      for (std::uint64_t k = 0; k < h; ++k)
-        self.step(self.next_batch(b), self.learning_rate(b), w_i);
+      for (std::uint64_t k = 0; k < h; ++k) {
+        self.learn(inner, self.batches().next(b), self.learning_rate(b));
+      }
       samples += h * b * static_cast<std::uint64_t>(self.size());
       self.observe("local_steps", static_cast<std::int64_t>(h));
       if (self.size() > 1) self.all_reduce(w_i, Traffic::parameters);
-      outer_step(self, outer.get(), w_i, x);
+      outer_step(self, w_i, outer);
       self.copy(x, w_i);
       self.evaluate_here(x, samples);
     }
   }
 
  private:
-  std::unique_ptr<Optimizer> make_outer(Worker& self) const {
-    if (outer_.kind == OptimizerKind::sgd) return nullptr;
-    return self.make_optimizer(self.device(), outer_);
-  }
-
   std::uint64_t steps_of_round(Worker& self, std::uint64_t samples) const {
     const std::uint64_t budget = self.plan().max_samples;
     if (budget <= samples) return local_steps_;
@@ -79,14 +76,14 @@ class LocalSgd final : public Algorithm {
   }
 
   // `sum` is sum_i w_i, and scratch afterwards.
-  void outer_step(Worker& self, Optimizer* outer, Buffer& sum, Buffer& x) const {
+  void outer_step(Worker& self, Buffer& sum, Replica& outer) const {
     const double share = 1.0 / self.size();
-    if (outer == nullptr) {
-      return self.axpby(outer_learning_rate_ * share, sum, 1 - outer_learning_rate_, x);
+    if (!outer.optimizer) {
+      return self.axpby(outer_learning_rate_ * share, sum, 1 - outer_learning_rate_, outer.w);
     }
-    self.axpby(1, x, -share, sum);  // delta
-    self.compute_vectors(outer->passes(), [&] {
-      outer->update(self.device(), outer_learning_rate_, sum.span(), x.span());
+    self.axpby(1, outer.w, -share, sum);  // delta
+    self.compute_vectors(outer.optimizer->passes(), [&] {
+      outer.optimizer->update(self.device(), outer_learning_rate_, sum.span(), outer.w.span());
     });
   }
 
@@ -101,7 +98,7 @@ const bool local_sgd_registered = register_algorithm<LocalSgd>({
     .idea = "Workers make a fixed number of steps on replicas of their own, then average them; an "
             "outer optimizer may take the mean move as its gradient, as in DiLoCo.",
     .paper = "Stich 2019, algorithm 1; Douillard et al. 2023 (DiLoCo), algorithm 1",
-    .cost = "one all_reduce of n numbers every H iterations",
+    .cost = "one all_reduce of n elements every H iterations",
     .result = "the global model",
     .identities = "one worker = sgd to the bit; H = 1 = ssgd with full per-worker batches, up to "
                   "rounding",

@@ -1,4 +1,9 @@
-// The hyperparameters that all algorithms share.
+// The hyperparameters that all algorithms share, as training/ has resolved them from the options:
+// no "auto" is left. Built once, then const and the same on every worker and in every process, so
+// an algorithm may take decisions from it without asking the others.
+//
+// A plan is filled in two steps. Algorithm::check() sees it before any data are read: `rows` and
+// `max_samples` have no meaning there yet.
 #pragma once
 
 #include <cstdint>
@@ -22,6 +27,7 @@ struct Plan {
   Schedule schedule;           // factor on the learning rate
   bool record_steps = false;   // every gradient and step becomes an event
 
+  // Of all workers together: the distance between two merges, and by default between evaluations.
   std::uint64_t mega_batch_samples() const { return mega_batch * batch_size; }
 };
 

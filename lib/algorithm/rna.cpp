@@ -8,16 +8,17 @@
 // Implements: g_k = W sum_i w_i g'_i, W = 1 / sum_i w_i             (algorithm 5, lines 3, 4)
 //             x_{k+1} = x_k - gamma_k g_k, gamma_k = (sum_i w_i / P) lr                    (line 5)
 //             g' = sum_t (t - t_0 + 1) g_t / sum_t (t - t_0 + 1)                   (section 5.1.3)
-//             groups: zeta > v splits at v, recursively (section 5.2; rna_grouping.hpp)
-//             server: x <- x + s_g (x_g - p_g), what the group pulls then (rna_hierarchical.hpp)
-//             Product of the first two: x - lr (1/P) sum_i w_i g'_i (partial_replica.hpp).
+//             groups: zeta > v splits at v, recursively (section 5.2; parts/rna_grouping.hpp)
+//             server: x <- x + s_g (x_g - p_g), what the group pulls then
+//             (parts/rna_hierarchical.hpp)
+//             Product of the first two: x - lr (1/P) sum_i w_i g'_i (parts/partial_replica.hpp).
 // Symbols:    w_i 1 if worker i has a gradient, else 0; gamma lr of one worker's share, so that
 //             P gamma = lr, --learning-rate; q --probes; eta --eta; H --exchange-every; zeta, v
 //             spread and mean of the workers' iteration times; s_g group g's share of the workers,
 //             x_g its model, p_g what it pulled last.
 // Cost:       per round one all_reduce of n + 3 numbers, in which all (of the group) take part, and
 //             2 P + 4 q control messages with the controller; hierarchical: every H rounds of a
-//             group n numbers to the server and back, and a broadcast of n + 1 numbers in it.
+//             group n elements to the server and back, and a broadcast of n + 1 numbers in it.
 // Records:    histograms "contributors" per round, "staleness" (rounds between the model that a
 //             gradient was computed at and its reduction), "dropped" (the same of dropped ones);
 //             event "groups" {groups, iteration_s}; under --record-steps events "contribution"
@@ -38,9 +39,9 @@
 #include <nlohmann/json.hpp>
 
 #include "algorithm/algorithm.hpp"
-#include "algorithm/rna_controller.hpp"
-#include "algorithm/rna_grouping.hpp"
-#include "algorithm/rna_hierarchical.hpp"
+#include "algorithm/parts/rna_controller.hpp"
+#include "algorithm/parts/rna_grouping.hpp"
+#include "algorithm/parts/rna_hierarchical.hpp"
 
 namespace hetsgd {
 namespace {
@@ -48,7 +49,7 @@ namespace {
 enum class Local { weighted, sum };
 enum class Bound { count, age };
 
-struct Options {
+struct RnaOptions {
   int probes = 2;
   int eta = 4;
   Local local = Local::weighted;
@@ -61,10 +62,13 @@ struct Options {
   GroupRule group_server = GroupRule::increment;
 };
 
-// The life of the companion that reduces.
+// Section 5.1.3: of a gradient computed at round t's model, t_0 the oldest one's.
+double linear_weight(std::int64_t t, std::int64_t t_0) { return static_cast<double>(t - t_0 + 1); }
+
+// The life of the background task that reduces.
 class Reducer {
  public:
-  Reducer(const Options& options, Worker& self, PartialReplica& replica, Probing& probing)
+  Reducer(const RnaOptions& options, Worker& self, PartialReplica& replica, Probing& probing)
       : o_(options), self_(self), replica_(replica), probing_(probing), group_(&self.comm()) {}
 
   void run() {
@@ -123,7 +127,7 @@ class Reducer {
     replica_.replace(self_, model, gradients);
   }
 
-  // All companions are in the same round here.
+  // All background tasks are in the same round here.
   void regroup() {
     const double mine = replica_.iteration_time(self_.now()).count();
     form(place_in(*self_.comm().agree(mine, [](std::span<const double> time_s) {
@@ -151,7 +155,7 @@ class Reducer {
                   fmt::format("controller of group {}", number_));
   }
 
-  const Options& o_;
+  const RnaOptions& o_;
   Worker& self_;
   PartialReplica& replica_;
   Probing& probing_;
@@ -210,19 +214,19 @@ class Rna final : public Algorithm {
   }
 
   void worker(Worker& self) const override {
-    const LocalRules rules{.weighted = o_.local == Local::weighted,
+    const LocalRules rules{.weight = o_.local == Local::weighted ? linear_weight : nullptr,
                            .keep = o_.eta,
                            .max_age = o_.bound == Bound::age ? o_.eta : kNoBound,
                            .ahead = o_.ahead > 0 ? o_.ahead : kNoBound};
     const auto replica = std::make_shared<PartialReplica>(self, rules);
     const auto probing = std::make_shared<Probing>();
-    self.companion("reduce",
-                   [=, this](Worker& reducer) { Reducer(o_, reducer, *replica, *probing).run(); });
+    self.background_task(
+        "reduce", [=, this](Worker& reducer) { Reducer(o_, reducer, *replica, *probing).run(); });
     replica->compute(self, *probing);
   }
 
  private:
-  Options o_;
+  RnaOptions o_;
 };
 
 const bool rna_registered = register_algorithm<Rna>({
@@ -232,8 +236,8 @@ const bool rna_registered = register_algorithm<Rna>({
             "the averaging; who has none adds nothing. Groups of workers of the same pace can do "
             "so on their own, and a parameter server between them adds up their progress.",
     .paper = "004 chapter 5, algorithm 5",
-    .cost = "one all_reduce of n numbers and 2 P + 4 q control messages per round; hierarchical: "
-            "also n numbers to the server and back and a broadcast per exchange of a group",
+    .cost = "one all_reduce of n elements and 2 P + 4 q control messages per round; hierarchical: "
+            "also n elements to the server and back and a broadcast per exchange of a group",
     .result =
         "the replicas' common model; hierarchical: the server's, as a group has just received it",
     .identities = "all gradients ready = ssgd with full per-worker batches; one group = flat",

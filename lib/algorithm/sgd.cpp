@@ -14,11 +14,11 @@ namespace {
 class Sgd final : public Algorithm {
  public:
   void worker(Worker& self) const override {
-    Buffer w = self.initial_parameters();
+    Replica replica = self.replica();
     const std::uint64_t b = self.plan().batch_size;
     while (self.running()) {
-      self.step(self.next_batch(b), self.learning_rate(b), w);
-      self.evaluate_here(w);
+      self.learn(replica, self.batches().next(b), self.learning_rate(b));
+      self.evaluate_here(replica.w);
     }
   }
 };

@@ -1,61 +1,339 @@
 // sma: synchronous model averaging, the algorithm of CROSSBOW. Many learners, several per device if
 // it pays, train replicas on small batches of their own; after every batch each replica is pulled
 // towards a central average model, which takes up what they pull and moves on with momentum.
+// easgd: elastic averaging SGD, synchronous: the same without momentum, every tau iterations.
 //
-// Paper:      002, algorithm 1 (sma), algorithm 2 (learner_tuner.hpp), figure 6 (hierarchical),
-//             figure 8 (overlap), section 3.2 (restart), section 5.6 (tau). All in crossbow.cpp,
-//             which easgd shares.
+// Paper:      002, algorithm 1 (sma), algorithm 2 (parts/learner_tuner.hpp), figure 6
+//             (hierarchical), figure 8 (overlap), section 3.2 (restart), section 5.6 (tau).
+//             easgd: Zhang, Choromanska, LeCun, "Deep learning with elastic averaging SGD", NIPS
+//             2015, equations 5 and 6; baseline of 002, section 5.5.
 // Implements: c_j = alpha (w_j - z), with the w_j before the step (9);  w_j <- w_j - lr g_j - c_j
 //             (10);  z <- z + sum_j c_j + mu (z - z_prev) (12);  z_prev <- the z before (13).
+//             easgd: mu = 0. Another --optimizer takes the place of w_j - lr g_j.
 // Symbols:    w_j replica of learner j of k; z average model; alpha --alpha, mu --sma-momentum,
 //             l_g learners of device g (--learners-per-device), tau --tau (between averagings) and
 //             --tuner-threshold (of algorithm 2), lr --learning-rate, b --batch-size (a learner's).
-// Cost:       one all_reduce of n numbers per iteration, behind the batch with --overlap; of memory
-//             2 l + 3 vectors of n numbers on a device; with auto a few numbers per tuner decision.
+// Cost:       one all_reduce of n elements per iteration (easgd: every tau iterations), behind the
+//             batch with --overlap: c_j depends on the w_j before the step alone, so the sum over
+//             devices travels during the step. Of memory 2 l + 3 vectors of n elements on a device;
+//             with auto a few numbers per tuner decision.
 // Records:    event "learners" {learners, alpha, vector_bytes, throughput_per_s: batches, of each
 //             device} at the start and at every decision of the tuner; event "restart" {samples,
 //             accuracy_before, accuracy_since}; histogram "contributors"; under --record-steps
 //             event "all_reduce" {rank, start_s}.
 // Deviations: alpha is 1/k by default (the paper: about), but 1/2 for k = 1: with 1 a lone learner
-//             takes turns with z, w <- z - lr g, z <- w, which diverges without momentum. Empty z_prev is z_prev = z. A
-//             round of tau iterations ends with the averaging. Hierarchical, where the paper says
-//             little: the first learner of a device manages the reference model, which is its
-//             replica; algorithm 1 runs among the references with alpha 1/P; a further learner
-//             moves by -d_j and the reference by +d_j, d_j = (w_j - reference) / (l_g + 1), which
-//             is stable beside the pull of z (1/l_g is not without momentum). z is a model
-//             of its own with a copy on every device (as in section 4.2), not one of the
-//             references. Batches are dealt in the order of devices and learners, not first come
-//             first served, so that runs are reproducible. A device's throughput is counted over
-//             all its time, also the time in which it waits for others. A restart happens at a
-//             step of --schedule step, if what was measured since the step before is no better
-//             than all before that one (the paper restarts as soon as a step is seen not to have
-//             helped); without a measurement in between it does not happen. Optimizers forget
-//             their state then.
+//             takes turns with z, w <- z - lr g, z <- w, which diverges without momentum. Empty
+//             z_prev is z_prev = z. A round of tau iterations ends with the averaging (in EA-SGD's
+//             paper it begins with it, which at the start of a run does nothing). Hierarchical,
+//             where the paper says little: the first learner of a device manages the reference
+//             model, which is its replica; algorithm 1 runs among the references with alpha 1/P; a
+//             further learner moves by -d_j and the reference by +d_j,
+//             d_j = (w_j - reference) / (l_g + 1), which is stable beside the pull of z (1/l_g is
+//             not without momentum). z is a model of its own with a copy on every device (as in
+//             section 4.2), not one of the references. Batches are dealt in the order of devices
+//             and learners, not first come first served, so that runs are reproducible. A device's
+//             throughput is counted over all its time, also the time in which it waits for others.
+//             A restart happens at a step of --schedule step, if what was measured since the step
+//             before is no better than all before that one (the paper restarts as soon as a step
+//             is seen not to have helped); without a measurement in between it does not happen.
+//             Optimizers forget their state then.
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
 
 #include "algorithm/algorithm.hpp"
-#include "algorithm/crossbow.hpp"
+#include "algorithm/parts/sma_options.hpp"
 
 namespace hetsgd {
 namespace {
 
-class Sma final : public Algorithm {
+// One worker: a device with its l_g learners.
+class Learners {
+ public:
+  // Collective.
+  Learners(Worker& self, const SmaOptions& options)
+      : self_(self),
+        o_(options),
+        z_(self.initial_parameters()),
+        sum_(self.vector()),
+        tuner_(options.tuner, options.tuner_threshold) {
+    if (o_.mu != 0) z_prev_ = self.initial_parameters();  // z_prev = z: no momentum at first
+    const int m = o_.first_learners();
+    resize(m);
+    set_share({.mine = m, .before = m * self.rank(), .all = m * self.size()});
+    if (self.rank() == 0) record(std::vector(static_cast<std::size_t>(self.size()), m), {});
+    measured_since_ = self.now();
+  }
+
+  // The worker's whole life.
+  void train() {
+    while (self_.running()) {
+      restart_if_due();
+      samples_before_ = samples_;
+      for (std::uint64_t left = iterations_until_average(); left > 0; --left) iterate(left == 1);
+      tune();
+      self_.evaluate_here(z_, samples_);
+    }
+  }
+
+ private:
+  // --- algorithm 1, lines 4 to 13 ---------------------------------------------------------------
+  void iterate(bool average) {
+    const std::uint64_t b = self_.plan().batch_size;
+    const std::span<const Batch> batches = self_.batches().next(b, share_);  // lines 6, 7
+    Pending sum;
+    if (average) {
+      differences();
+      sum_corrections();  // line 9
+      if (o_.overlap) sum = self_.comm().start(sum_over_devices());
+    }
+    self_.learn(w_, batches, self_.learning_rate(b, epoch()));  // lines 8, 10
+    if (average) {
+      correct();  // line 10
+      finish_sum(sum);
+      move_average();  // lines 12, 13
+      if (self_.rank() == 0) self_.observe("contributors", share_.all);
+    }
+    samples_ += static_cast<std::uint64_t>(share_.all) * b;
+    ++measured_;
+  }
+
+  // d_j <- w_j - z, or w_j - reference.
+  void differences() {
+    each_learner(5, [&](std::size_t j) {
+      self_.device().copy(z_.size(), w_[j].w.data(), d_[j].data());
+      self_.device().axpby(z_.size(), -1.0F, partner(j).data(), 1.0F, d_[j].data());
+    });
+  }
+
+  // This device's part of sum_j c_j, c_j = alpha d_j, of those that are averaged with z.
+  void sum_corrections() {
+    const std::size_t averaged = hierarchical() ? 1 : w_.size();
+    self_.compute_vectors(3 * static_cast<double>(averaged) - 1, [&] {
+      for (std::size_t j = 0; j < averaged; ++j) {
+        add(alpha_, d_[j], sum_, j == 0 ? 0 : 1);
+      }
+    });
+  }
+
+  // w_j <- w_j - c_j; a reference model takes in the corrections of its further learners.
+  void correct() {
+    each_learner(3, [&](std::size_t j) { add(-rate(j), d_[j], w_[j].w); });
+    if (!hierarchical() || w_.size() == 1) return;
+    self_.compute_vectors(3 * static_cast<double>(w_.size() - 1), [&] {
+      for (std::size_t j = 1; j < w_.size(); ++j) add(local_alpha_, d_[j], w_.front().w);
+    });
+  }
+
+  CollectiveRequest sum_over_devices() {
+    return all_reduce(sum_.span(), ReduceOp::sum, Traffic::parameters);
+  }
+  // The same bits with and without overlap; only the time differs.
+  void finish_sum(Pending& travelling) {
+    if (self_.size() == 1) return;
+    CallTime time{self_.now(), {}};
+    if (o_.overlap) {
+      time = travelling.wait();
+    } else {
+      call_now(self_.comm(), sum_over_devices());
+      time.end = self_.now();
+    }
+    if (!self_.plan().record_steps) return;
+    self_.record({{"type", "all_reduce"}, {"rank", self_.rank()}, {"start_s", time.begin.count()}},
+                 time.end);
+  }
+
+  // z' = z + sum_j c_j + mu (z - z_prev);  z_prev <- z;  z <- z'.
+  void move_average() {
+    if (o_.mu == 0) return self_.axpby(1, sum_, 1, z_);
+    self_.axpby(1, z_, 1, sum_);
+    self_.momentum_merge(sum_, o_.mu, z_, z_prev_);
+  }
+
+  // What learner j is averaged with: z, or the device's reference model, learner 0's replica.
+  const Buffer& partner(std::size_t j) const { return hierarchical() && j > 0 ? w_.front().w : z_; }
+  double rate(std::size_t j) const { return hierarchical() && j > 0 ? local_alpha_ : alpha_; }
+  bool hierarchical() const { return o_.averaging == SmaAveraging::hierarchical; }
+
+  // y <- a x + keep y, inside a computation.
+  void add(double a, const Buffer& x, Buffer& y, float keep = 1) {
+    self_.device().axpby(x.size(), static_cast<float>(a), x.data(), keep, y.data());
+  }
+  template <class Fn>
+  void each_learner(double passes, Fn&& fn) {
+    self_.compute_vectors(
+        passes,
+        [&] {
+          for (std::size_t j = 0; j < w_.size(); ++j) fn(j);
+        },
+        static_cast<int>(w_.size()));
+  }
+
+  // --- rounds -----------------------------------------------------------------------------------
+  // tau, or less where the budget ends.
+  std::uint64_t iterations_until_average() const {
+    const std::uint64_t budget = self_.plan().max_samples;
+    if (budget <= samples_) return o_.tau;
+    const std::uint64_t global_batch =
+        static_cast<std::uint64_t>(share_.all) * self_.plan().batch_size;
+    return std::min(o_.tau, (budget - samples_ + global_batch - 1) / global_batch);
+  }
+
+  double epoch() const {
+    return static_cast<double>(samples_) / static_cast<double>(self_.plan().rows);
+  }
+
+  // Section 3.2, last paragraph: algorithm 1 again with z as the initial model.
+  void restart_if_due() {
+    const Schedule& schedule = self_.plan().schedule;
+    if (o_.restart == Restart::never || schedule.kind != ScheduleKind::step) return;
+    const auto steps = static_cast<std::size_t>(std::ranges::count_if(
+        schedule.step_epochs, [now = epoch()](double at) { return now >= at; }));
+    if (steps == rate_steps_) return;
+    const auto before = self_.best_accuracy(0, rate_step_at_);
+    const auto since = self_.best_accuracy(rate_step_at_ + 1, samples_before_);
+    rate_steps_ = steps;
+    rate_step_at_ = samples_;
+    const bool plateau = before && since && *since <= *before;
+    if (o_.restart == Restart::on_plateau && !plateau) return;
+    if (self_.rank() == 0) {
+      self_.record({{"type", "restart"},
+                    {"samples", samples_},
+                    {"accuracy_before", before ? nlohmann::json(*before) : nullptr},
+                    {"accuracy_since", since ? nlohmann::json(*since) : nullptr}});
+    }
+    for (Replica& replica : w_) {
+      self_.copy(z_, replica.w);
+      replica.optimizer.reset();
+    }
+    if (o_.mu != 0) self_.copy(z_, z_prev_);
+  }
+
+  // --- algorithm 2, lines 4 to 8 ----------------------------------------------------------------
+  // Every device decides for itself and tells the others.
+  void tune() {
+    if (!o_.tunes() || measured_ < o_.tuner_every) return;
+    struct Decision {
+      int learners;
+      double throughput;  // batches per second
+    };
+    struct Decisions {
+      std::vector<int> learners, before{0};  // before: on devices of lower ranks, and on all
+      std::vector<double> throughput;
+    };
+    const double batches = static_cast<double>(measured_) * share_.mine;
+    const double throughput = batches / (self_.now() - measured_since_).count();
+    const auto decided =
+        self_.comm().agree(Decision{tuner_.decide(throughput, share_.mine), throughput},
+                           [](std::span<const Decision> decisions) {
+                             Decisions all;
+                             for (const Decision& decision : decisions) {
+                               all.learners.push_back(decision.learners);
+                               all.before.push_back(all.before.back() + decision.learners);
+                               all.throughput.push_back(decision.throughput);
+                             }
+                             return all;
+                           });
+    const auto r = static_cast<std::size_t>(self_.rank());
+    set_share({.mine = decided->learners[r],
+               .before = decided->before[r],
+               .all = decided->before.back()});
+    const std::size_t known = w_.size();
+    resize(share_.mine);
+    for (std::size_t j = known; j < w_.size(); ++j) self_.copy(z_, w_[j].w);
+    if (self_.rank() == 0) record(decided->learners, decided->throughput);
+    measured_since_ = self_.now();
+    measured_ = 0;
+  }
+
+  // One that goes leaves what it has learnt in z.
+  void resize(int learners) {
+    const auto m = static_cast<std::size_t>(learners);
+    if (w_.size() > m) w_.resize(m);
+    d_.resize(w_.size());
+    while (w_.size() < m) {
+      w_.push_back(self_.replica());
+      d_.push_back(self_.vector());
+    }
+  }
+
+  void set_share(const LearnerShare& share) {
+    share_ = share;
+    const int averaged = hierarchical() ? self_.size() : share_.all;
+    const std::optional<double> fixed = o_.alpha;
+    alpha_ = fixed.value_or(1.0 / std::max(2, averaged));
+    local_alpha_ = fixed.value_or(1.0 / (share_.mine + 1));
+    warn_if_unstable(alpha_, averaged, o_.mu);
+    if (hierarchical() && share_.mine > 1) warn_if_unstable(local_alpha_, share_.mine - 1, 0);
+  }
+
+  // An average and k replicas without gradients swing with growing amplitude unless
+  // alpha < 2 (1 + mu) / (1 + k + mu).
+  void warn_if_unstable(double alpha, int k, double mu) {
+    const double bound = 2 * (1 + mu) / (1 + k + mu);
+    if (self_.rank() != 0 || warned_ || alpha < bound) return;
+    warned_ = true;
+    self_.warn(
+        fmt::format("alpha {:.6g} with {} replicas to average: stable is below {:.6g}, see --alpha",
+                    alpha, k, bound));
+  }
+
+  // Rank 0 records for all.
+  void record(const std::vector<int>& learners, const std::vector<double>& throughput) {
+    std::vector<double> bytes;
+    for (const int m : learners) {
+      bytes.push_back(o_.vectors(m) * static_cast<double>(z_.size() * sizeof(float)));
+    }
+    self_.record({{"type", "learners"},
+                  {"learners", learners},
+                  {"alpha", alpha_},
+                  {"vector_bytes", bytes},
+                  {"throughput_per_s", throughput}});
+  }
+
+  Worker& self_;
+  const SmaOptions& o_;
+  std::vector<Replica> w_;  // w_j of this device
+  std::vector<Buffer> d_;   // d_j
+  Buffer z_, z_prev_;       // z_prev only with momentum
+  Buffer sum_;              // of c_j
+
+  LearnerShare share_;  // this device's of all learners
+  double alpha_ = 0;
+  double local_alpha_ = 0;  // hierarchical: of the further learners of a device
+  bool warned_ = false;
+
+  std::uint64_t samples_ = 0;         // of all learners, at the current iteration
+  std::uint64_t samples_before_ = 0;  // the round before: what was measured by then all know
+  std::size_t rate_steps_ = 0;        // steps of the learning rate so far
+  std::uint64_t rate_step_at_ = 0;    // the last one, in samples
+
+  LearnerTuner tuner_;
+  Seconds measured_since_{0};
+  std::uint64_t measured_ = 0;  // iterations
+};
+
+class Easgd : public Algorithm {
+ public:
+  void declare(OptionSet& options) override { o_.declare(options); }
+  double model_vectors(const Plan&) const override { return o_.vectors(o_.first_learners()); }
+  void worker(Worker& self) const override { Learners(self, o_).train(); }
+
+ protected:
+  SmaOptions o_;
+};
+
+class Sma final : public Easgd {
  public:
   Sma() { o_.mu = 0.9; }
 
   void declare(OptionSet& options) override {
     options.add_choice("sma", o_.averaging,
-                       {{"flat", Averaging::flat}, {"hierarchical", Averaging::hierarchical}},
+                       {{"flat", SmaAveraging::flat}, {"hierarchical", SmaAveraging::hierarchical}},
                        "average all learners, or those of a device first");
     options.add("sma_momentum", o_.mu, "momentum of the average model").symbol("mu").range(0, 1);
-    o_.declare(options);
+    Easgd::declare(options);
   }
-
-  void check(const Plan&) const override { o_.check(); }
-  double model_vectors(const Plan&) const override { return o_.vectors(o_.first_learners()); }
-  void worker(Worker& self) const override { Crossbow(self, o_).train(); }
-
- private:
-  CrossbowOptions o_;
 };
 
 const bool sma_registered = register_algorithm<Sma>({
@@ -65,10 +343,21 @@ const bool sma_registered = register_algorithm<Sma>({
             "each is corrected towards an average model that moves with momentum. The averaging "
             "travels while the batches are computed.",
     .paper = "002, algorithms 1 and 2, figures 6 and 8",
-    .cost = "one all_reduce of n numbers per iteration, behind the computation",
+    .cost = "one all_reduce of n elements per iteration, behind the computation",
     .result = "the central average model z",
     .identities = "alpha 0 = independent sgd runs; momentum 0 = easgd; one learner per device: "
                   "hierarchical = flat; with and without overlap the same to the bit",
+});
+
+const bool easgd_registered = register_algorithm<Easgd>({
+    .name = "easgd",
+    .title = "EA-SGD",
+    .idea = "Learners train replicas; every few iterations an elastic force pulls the replicas and "
+            "their average model towards each other.",
+    .paper = "Zhang et al. 2015; baseline of 002 section 5.5",
+    .cost = "one all_reduce of n elements every tau iterations, behind the computation",
+    .result = "the central average model z",
+    .identities = "alpha 0 = independent sgd runs; tau 1 = sma without momentum",
 });
 
 }  // namespace

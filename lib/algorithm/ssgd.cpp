@@ -3,27 +3,23 @@
 // the parameters back; or the workers' updates are combined by Adasum.
 //
 // Paper:      000 section 2.2, figure 2 (gradient aggregation) and section 2.3 (mirrored and
-//             central storage); TensorFlow's mirrored strategy, Horovod.
-//             001 (Adasum): equations 8 and 9, algorithm 1, sections 3.5 and 4, figure 2.
+//             central storage); TensorFlow's mirrored strategy, Horovod. 001 (Adasum): adasum.cpp.
 // Implements: mean    g = sum_i (b_i / b) g_i;  w <- w - lr g, or the update of --optimizer.
 //             adasum  d_i = the update that worker i's own optimizer makes of g_i;
-//                     w <- w + AS(d_1, ..., d_P); see adasum_step.hpp and collective/adasum.hpp.
+//                     w <- w + AS(d_1, ..., d_P).
 // Symbols:    b --batch-size (P times it with --per-worker-batch full), b_i worker i's part,
-//             mu --momentum, lambda --weight-decay, m --node-size.
-// Cost:       mirrored: one all_reduce of the gradient (n numbers) per iteration;
-//             central: n numbers from each worker to the server and n back, over the server's one
-//             link; adasum: the bytes of the all_reduce, log2 P small sums, and two passes over
-//             (P-1)/P n numbers for products and combinations.
-// Events:     "orthogonality", see adasum_step.hpp.
-// Deviations: with adasum the learning rate is that of what one optimizer sees (Common rule): lr
-//             b_node/b_max for a node's part of a split batch, lr for full batches. The paper
-//             leaves open how nodes and layers are assigned: consecutive ranks, consecutive layers.
+//             mu --momentum, lambda --weight-decay.
+// Cost:       mirrored: one all_reduce of the gradient (n elements) per iteration;
+//             central: n elements from each worker to the server and n back, over the server's one
+//             link; adasum: see adasum.cpp.
+// Records:    adasum: event "orthogonality", see adasum.hpp.
+// Deviations: none of the mean.
 
-#include <functional>
+#include <optional>
 
-#include "algorithm/adasum_step.hpp"
+#include "algorithm/adasum.hpp"
 #include "algorithm/algorithm.hpp"
-#include "algorithm/server_start.hpp"
+#include "algorithm/parts/server_start.hpp"
 #include "core/error.hpp"
 
 namespace hetsgd {
@@ -33,13 +29,13 @@ enum class PerWorkerBatch { split, full };
 enum class Storage { mirrored, central };
 enum class Reduce { mean, adasum };
 
-struct Push {
+struct PushGradient {
   double learning_rate;
 };
-struct Pull {};
+struct PullParameters {};
 
 // Central storage: waits for all gradients, adds them in rank order, updates, answers everybody.
-class CentralStore final : public Service<Push, Pull> {
+class CentralStore final : public Service<PushGradient, PullParameters> {
  public:
   explicit CentralStore(const ServerStart& start)
       : device_(make_cpu_device<float>(1)),
@@ -47,8 +43,8 @@ class CentralStore final : public Service<Push, Pull> {
         gradient_(static_cast<std::size_t>(start.workers)),
         optimizer_(start.make_optimizer(*device_)) {}
 
-  void handle(int from, const Push& push, std::span<const float> gradient,
-              Responder<Pull> reply) override {
+  void handle(int from, const PushGradient& push, std::span<const float> gradient,
+              Responder<PullParameters> reply) override {
     gradient_[static_cast<std::size_t>(from)].assign(gradient.begin(), gradient.end());
     waiting_.push_back(std::move(reply));
     if (waiting_.size() < gradient_.size()) return;
@@ -65,7 +61,7 @@ class CentralStore final : public Service<Push, Pull> {
   std::unique_ptr<Device> device_;
   std::vector<float> w_;
   std::vector<std::vector<float>> gradient_;  // by rank
-  std::vector<Responder<Pull>> waiting_;
+  std::vector<Responder<PullParameters>> waiting_;
   std::unique_ptr<Optimizer> optimizer_;
 };
 
@@ -101,43 +97,53 @@ class Ssgd final : public Algorithm {
         self.plan().batch_size * (per_worker_batch_ == PerWorkerBatch::full ? p : 1);
     const auto part = self.comm().block_of(self.rank(), b);
     const std::uint64_t b_i = part.end - part.begin;
-    const double share = static_cast<double>(b_i) / static_cast<double>(b);
 
-    Buffer w = self.initial_parameters();
-    Gradient g = self.make_gradient();
+    Replica replica = self.replica();
     std::uint64_t seen = self.plan().batch_size;  // by one optimizer, for the learning rate
-    std::function<void(double)> update = [&](double lr) {  // mirrored
-      if (p > 1) self.scale(share, g.flat);
-      if (p > 1) self.all_reduce(g);
-      self.apply(g, lr, w);
-    };
+    std::optional<ServiceClient<PushGradient, PullParameters>> store;
     if (storage_ == Storage::central) {
-      update = [&, store = self.serve<CentralStore>("parameters", ServerStart::of(self, w))](
-                   double lr) mutable {
-        if (p > 1) self.scale(share, g.flat);
-        // Push the gradient, pull the parameters.
-        store.call({lr}, g.flat.span(), w.span());
-        self.took_update();
-      };
+      store = self.serve<CentralStore>("parameters", ServerStart::of(self, replica.w));
     }
+    std::optional<AdasumStep> adasum;
     if (reduce_ == Reduce::adasum && p > 1) {
       const std::uint64_t b_node = node_batch(self, b);
       if (per_worker_batch_ == PerWorkerBatch::split) seen = b_node;
-      update = [&, step = std::make_shared<AdasumStep>(
-                       self, adasum_, static_cast<double>(b_i) / static_cast<double>(b_node))](
-                   double lr) { (*step)(self, g, lr, w); };
+      adasum.emplace(self, replica, adasum_, share_of(b_i, b_node));
     }
 
     const bool shared = self.plan().partition == Partition::shared;
+    BatchSource& batches = self.batches();
     for (std::uint64_t begin = 0; self.running(); begin += b) {
       const double lr = self.learning_rate(seen);
-      self.gradient(shared ? self.batch_at({begin + part.begin, b_i}) : self.next_batch(b_i), w, g);
-      update(lr);
-      self.evaluate_here(w, begin + b);
+      self.gradient(replica, shared ? batches.at({begin + part.begin, b_i}) : batches.next(b_i));
+      if (adasum) {
+        (*adasum)(self, replica, lr);
+      } else {
+        if (p > 1) self.scale(share_of(b_i, b), replica.gradient.flat);
+        store ? push_and_pull(self, *store, replica, lr) : average(self, replica, lr);
+      }
+      self.evaluate_here(replica.w, begin + b);
     }
   }
 
  private:
+  // Mirrored: all make the same update of the mean gradient.
+  static void average(Worker& self, Replica& replica, double lr) {
+    if (self.size() > 1) self.all_reduce_gradient(replica);
+    self.apply(replica, lr);
+  }
+
+  // Central: the server makes it.
+  static void push_and_pull(Worker& self, ServiceClient<PushGradient, PullParameters>& store,
+                            Replica& replica, double lr) {
+    store.call({lr}, replica.gradient.flat.span(), replica.w.span());
+    self.count_shared_update();
+  }
+
+  static double share_of(std::uint64_t part, std::uint64_t batch) {
+    return static_cast<double>(part) / static_cast<double>(batch);
+  }
+
   void check_reduce(const Plan& plan) const {
     if (reduce_ == Reduce::mean) {
       if (adasum_.state == AdasumOptions::State::replicated) return;
@@ -172,8 +178,9 @@ const bool ssgd_registered = register_algorithm<Ssgd>({
         "The workers average the gradients of one global batch every iteration. All make the same "
         "update, so there is one model, and the slowest worker sets the pace.",
     .paper = "000 sections 2.2 and 2.3 (gradient aggregation); 001 (Adasum)",
-    .cost = "mirrored: one all_reduce of n numbers per iteration; central: n numbers to the server "
-            "and n back per worker; adasum: as mirrored, and log2 P sums of products",
+    .cost =
+        "mirrored: one all_reduce of n elements per iteration; central: n elements to the server "
+        "and n back per worker; adasum: as mirrored, and log2 P sums of products",
     .result = "the common model",
     .identities = "one worker = sgd; P workers = sgd on the global batch, up to rounding; adasum "
                   "of equal gradients = that gradient, of orthogonal ones = their sum",

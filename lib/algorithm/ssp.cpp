@@ -19,7 +19,7 @@
 #include <utility>
 
 #include "algorithm/algorithm.hpp"
-#include "algorithm/parameter_server.hpp"
+#include "algorithm/parts/parameter_server.hpp"
 #include "core/limits.hpp"
 
 namespace hetsgd {
@@ -96,14 +96,13 @@ class Ssp final : public Algorithm {
   void worker(Worker& self) const override {
     const std::uint64_t b = self.plan().batch_size;
     auto server = ParameterClient::open<StaleServer>(self, s_);
-    Buffer w = self.initial_parameters();
-    Gradient g = self.make_gradient();
+    Replica replica = self.replica();
     while (self.running()) {
       const double lr = self.learning_rate(b);
-      self.gradient(self.next_batch(b), w, g);
-      const auto lead = server.push_and_pull(lr, g, w);  // waits for min_m c_m
+      self.gradient(replica, self.batches().next(b));
+      const auto lead = server.push_and_pull(lr, replica);  // waits for min_m c_m
       self.observe("lead", static_cast<std::int64_t>(lead));
-      self.evaluate_here(w);
+      self.evaluate_here(replica.w);
     }
   }
 
@@ -117,7 +116,7 @@ const bool ssp_registered = register_algorithm<Ssp>({
     .idea = "As asgd, but who is s iterations ahead of the slowest worker waits for it. The age of "
             "gradients is bounded, and slow moments shorter than s iterations cost nothing.",
     .paper = "Ho et al. 2013; 003 section 2",
-    .cost = "n numbers to the server and n back per iteration",
+    .cost = "n elements to the server and n back per iteration",
     .result = "the server's model, as the measuring worker has just received it",
     .identities = "s = 0 = ssgd with full per-worker batches at P times the learning rate, up to "
                   "rounding; s beyond the run's length = asgd, to the bit",

@@ -6,8 +6,8 @@ namespace hetsgd {
 
 std::string worker_name(int rank) { return fmt::format("worker {}", rank); }
 
-std::string companion_name(std::string_view name, int rank) {
-  return fmt::format("companion \"{}\" of worker {}", name, rank);
+std::string background_task_name(std::string_view name, int rank) {
+  return fmt::format("background task \"{}\" of worker {}", name, rank);
 }
 
 std::string service_name(std::string_view name) { return fmt::format("service \"{}\"", name); }
@@ -17,12 +17,16 @@ std::string blocked_in_receive(int from, int tag) {
   return fmt::format("receives from {}, tag {}", from, tag);
 }
 
-std::string blocked_in_exchange(int peer, int tag) {
+std::string blocked_in_sendrecv(int peer, int tag) {
   return fmt::format("exchanges with {}, tag {}", peer, tag);
 }
 
 std::string blocked_in_collective(std::string_view collective, int arrived, int size) {
   return fmt::format("waits in {} ({} of {} arrived)", collective, arrived, size);
+}
+
+std::string blocked_in_started(std::string_view collective) {
+  return fmt::format("waits for its started {}", collective);
 }
 
 std::string blocked_in_call(std::string_view service) {

@@ -1,5 +1,8 @@
 // Where a process is blocked, in words. All clusters use these texts, so that a deadlock reads the
-// same everywhere.
+// same everywhere, and a test of one cluster's report holds for the others.
+//
+// How a cluster knows that it is a deadlock differs: in sim no event is left; in threads every
+// process is blocked; in mpi all ranks vote that nothing has moved on them for the peer timeout.
 #pragma once
 
 #include <span>
@@ -12,18 +15,22 @@
 namespace hetsgd {
 
 // --- names of processes ------------------------------------------------------------------------
-std::string worker_name(int rank);                            // worker 2
-std::string companion_name(std::string_view name, int rank);  // companion "comm" of worker 1
-std::string service_name(std::string_view name);              // service "scheduler"
+std::string worker_name(int rank);  // worker 2
+std::string background_task_name(std::string_view name,
+                                 int rank);       // background task "comm" of worker 1
+std::string service_name(std::string_view name);  // service "scheduler"
 
 // --- blocking points ---------------------------------------------------------------------------
+// Made for a report only, never when a process blocks: clusters keep a callable that makes the
+// text.
 std::string blocked_in_receive(int from, int tag);   // receives from 1, tag 7  (from any, ...)
-std::string blocked_in_exchange(int peer, int tag);  // exchanges with 1, tag 7
+std::string blocked_in_sendrecv(int peer, int tag);  // exchanges with 1, tag 7
 std::string blocked_in_collective(std::string_view collective, int arrived, int size);
 // waits in all_reduce (3 of 4 arrived)
-std::string blocked_in_call(std::string_view service);  // waits for service "scheduler"
-std::string blocked_in_monitor(std::string_view what);  // waits: <what>
-std::string blocked_on_lock();                          // waits for the lock of a monitor
+std::string blocked_in_started(std::string_view collective);  // waits for its started all_reduce
+std::string blocked_in_call(std::string_view service);        // waits for service "scheduler"
+std::string blocked_in_monitor(std::string_view what);        // waits: <what>
+std::string blocked_on_lock();                                // waits for the lock of a monitor
 inline constexpr std::string_view kServiceIdle = "idle";
 inline constexpr std::string_view kEnded =
     "has ended";  // listed too: whom the others wait for in vain

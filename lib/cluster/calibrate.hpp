@@ -1,5 +1,7 @@
 // Fits a device profile to measured times. The measuring is done elsewhere; this is the
-// mathematics.
+// mathematics: non-negative linear least squares in three unknowns, the seconds per launch, per
+// operation and per byte, whose sum over a piece of work is its time (DeviceProfile::seconds).
+// Errors are relative, so that the short samples count as much as the long ones.
 #pragma once
 
 #include <span>
@@ -11,7 +13,7 @@
 
 namespace hetsgd {
 
-// A piece of work and the time that it took.
+// A piece of work and the time that it took. Work of one learner: saturation is not fitted.
 struct CalibrationSample {
   Work work;
   Seconds time{0};
@@ -28,11 +30,13 @@ struct FitErrors {
   double max_error = 0;
 };
 
+// The profile, and its errors on the samples that it was fitted to.
 struct CalibrationFit : FitErrors {
   DeviceProfile profile;
 };
 
-// Units per second of a fitted cost; kUnlimitedPerSecond where it is 0.
+// Units per second of a fitted cost; kUnlimitedPerSecond where it is 0, or so small that its
+// inverse would be larger than that.
 double rate_of(double seconds_per_unit);
 
 // The launch overhead, rate and bandwidth >= 0 that minimise the sum of squared relative errors of

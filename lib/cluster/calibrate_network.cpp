@@ -122,15 +122,15 @@ double mean_of_most(std::vector<double>& times) {
 // One worker's part of the measurement of one size: its mean time of `call`, at most that of the
 // slowest worker.
 template <class Call>
-Seconds measure_size(Node& node, Seconds point_time, Call call) {
+Seconds measure_size(Endpoint& endpoint, Seconds point_time, Call call) {
   std::vector<double> times;
   std::int64_t left = kMostCalls;  // all ranks agree on it
   for (int i = -kWarmUp; i < left; ++i) {
-    node.comm().barrier();
-    const Seconds start = node.now();
+    endpoint.comm().barrier();
+    const Seconds start = endpoint.now();
     call();
-    double time_s = (node.now() - start).count();
-    node.comm().all_reduce(std::span(&time_s, 1), ReduceOp::max);
+    double time_s = (endpoint.now() - start).count();
+    endpoint.comm().all_reduce(std::span(&time_s, 1), ReduceOp::max);
     if (i == -1) {  // the last of the warm-up says how many calls fill the time
       const double fit = point_time.count() / std::max(time_s, 1e-9);
       left = static_cast<std::int64_t>(std::clamp<double>(fit, kFewestCalls, kMostCalls));
@@ -178,20 +178,22 @@ std::vector<NetworkSample> measure_network(const std::string& cluster,
                                        format_bytes(static_cast<double>(bytes))));
       }
       NetworkSample sample{.call = call, .bytes = bytes, .workers = options.workers};
-      make_cluster(cluster, options)->run([&](Node& node) {
+      const auto made = make_cluster(cluster, options);
+      made->run([&](Endpoint& endpoint) {
         std::vector<float> x(bytes / sizeof(float)), reply(x.size());
-        auto echo = serve<Echo>(node, "echo");
-        const bool calls = node.rank() == node.size() - 1;  // far from rank 0, where services are
+        auto echo = serve<Echo>(endpoint, "echo");
+        const bool calls =
+            endpoint.rank() == endpoint.size() - 1;  // far from rank 0, where services are
         const Ask ask{static_cast<std::int32_t>(x.size())};
-        const Seconds time = measure_size(node, measurement.point_time, [&] {
+        const Seconds time = measure_size(endpoint, measurement.point_time, [&] {
           if (call == NetworkCall::all_reduce) {
-            node.comm().all_reduce(std::span(x), ReduceOp::sum, Traffic::gradients);
+            endpoint.comm().all_reduce(std::span(x), ReduceOp::sum, Traffic::gradients);
           } else if (calls) {
             echo.call(ask, x, reply);
           }
         });
-        // Of workers in one process rank 0 alone writes; of mpi each process has one worker.
-        if (node.rank() == 0 || cluster == "mpi") sample.time = time;
+        // Every process has the time: of rank 0 where that runs here, else of its own worker.
+        if (endpoint.rank() == 0 || !made->runs_here(0)) sample.time = time;
       });
       samples.push_back(sample);
     }

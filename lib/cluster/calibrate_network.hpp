@@ -15,11 +15,14 @@
 
 namespace hetsgd {
 
+// What is measured: the two calls from which all costs of a NetworkModel follow. An all_reduce
+// shows the link between workers, a service call that to the services' host.
 enum class NetworkCall {
   all_reduce,  // of `bytes`, over `workers` ranks
   service,     // a call with `bytes` there and `bytes` back, no work in the service
 };
 
+// One kind of call in one size, and its mean time.
 struct NetworkSample {
   NetworkCall call = NetworkCall::all_reduce;
   std::size_t bytes = 0;
@@ -35,10 +38,13 @@ struct NetworkFit : FitErrors {
 // 2 (server_latency + bytes / min(bytes_per_s, server_bytes_per_s)).
 Seconds predicted(const NetworkModel& network, const NetworkSample& sample);
 
-// Latencies and bandwidths >= 0 that minimise the sum of squared relative errors, those of the
-// services given the workers' link. What the samples do not need becomes free (kUnlimitedPerSecond).
-// Topology ring, no shared bus; name and source are left to the caller. Errors: runtime, if there
-// are fewer than two samples of a kind, all of one size, or a time is not above 0.
+// Latencies and bandwidths >= 0 that minimise the sum of squared relative errors, of the workers'
+// link over the samples of all_reduce and of the services' over those of service calls, each on its
+// own. Where the services come out faster than the workers' link, predicted() is slower than that
+// fit, as it takes the slower of the two. What the samples do not need becomes free
+// (kUnlimitedPerSecond). Topology ring, no shared bus; name and source are left to the caller.
+// Errors: runtime, if there are fewer than two samples of a kind, all of one size, or a time is not
+// above 0.
 NetworkFit fit_network_model(std::span<const NetworkSample> samples);
 
 struct NetworkMeasurement {
@@ -48,8 +54,10 @@ struct NetworkMeasurement {
 };
 
 // Runs the calls of each size on the cluster, each after a barrier, and takes the mean time without
-// the slowest twentieth (a stalled host). Of mpi every rank calls this; the samples are complete on
-// all. At least two workers (checked).
+// the slowest twentieth (a stalled host). The time of one call is that of the slowest rank, so all
+// ranks have the same times. Service calls are made by the last rank alone, as the services run
+// beside rank 0; the others wait for it. Every size is a run of its own.
+// Under mpi every rank calls this, and has all samples afterwards. At least two workers (checked).
 std::vector<NetworkSample> measure_network(const std::string& cluster,
                                            const ClusterOptions& options,
                                            const NetworkMeasurement& measurement);

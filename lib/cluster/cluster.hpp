@@ -1,20 +1,22 @@
-// Cluster: where a run's workers live. `sim` (fibers, virtual time), `threads` (threads, a monotonic
-// clock) and `mpi` (one process per worker, monotonic clocks) are in sub-folders; each registers
-// itself here by name.
+// Cluster: where a run's workers live. `sim` (fibers, virtual time), `threads` (threads, a
+// monotonic clock) and `mpi` (one process per worker, monotonic clocks) are in sub-folders; each
+// registers itself here by name.
 #pragma once
 
 #include <algorithm>
 #include <cstdint>
+#include <exception>
 #include <functional>
 #include <memory>
 #include <stdexcept>
 #include <string>
 #include <vector>
 
-#include "cluster/ledger.hpp"
-#include "cluster/node.hpp"
+#include "cluster/endpoint.hpp"
+#include "cluster/process_group.hpp"
 #include "cluster/profile.hpp"
 #include "cluster/straggler.hpp"
+#include "cluster/time_breakdown.hpp"
 #include "core/units.hpp"
 
 namespace hetsgd {
@@ -29,14 +31,17 @@ namespace hetsgd {
 //   host      : through host memory; sums in rank order
 // Between ranks of mpi:
 //   automatic : large collectives by nccl, where every rank of the group has a GPU of its own and
-//               the library in the same version; everything else by mpi, where the MPI library takes
-//               pointers to GPU memory and no other rank of the host has this GPU; else by host
+//               the library in the same version; everything else by mpi, where the MPI library
+//               takes pointers to GPU memory and no other rank of the host has this GPU; else by
+//               host
 //   nccl      : the same, but where nccl cannot work it is an error
 //   mpi       : messages out of and into GPU memory, sums on the GPU in rank order
 //   host      : messages out of and into host memory
 // Whatever is not named here goes through host memory.
 enum class AllReduce { automatic, nccl, ring, tree, mpi, host };
 
+// What a run says of its cluster. Every cluster reads the first part and its own, and ignores the
+// rest, so that one set of options can be given to all.
 struct ClusterOptions {
   int workers = 1;
   std::uint64_t seed = 1;
@@ -63,13 +68,14 @@ struct ClusterOptions {
   // The last rank runs the services and no worker: one rank more than workers. Else they run beside
   // rank 0.
   bool service_rank = false;
-  Seconds peer_timeout{60};  // a rank without a sign of life for so long ends the run
+  Seconds peer_timeout = kPeerTimeout;  // a rank without a heartbeat for so long ends the run
 };
 
+// A worker after the run (or before: Cluster::planned), for the result's workers[].
 struct WorkerReport {
   int rank = 0;
   std::string device;
-  Ledger ledger;
+  TimeBreakdown breakdown;
   std::vector<int> cores{};  // pinned to these; empty: to none
   // mpi:
   std::string host{};
@@ -77,10 +83,11 @@ struct WorkerReport {
   Seconds clock_offset{0};  // of this rank's monotonic clock to rank 0's, as measured
 };
 
+// What run() returns. Under mpi it is complete in the process of rank 0 only.
 struct ClusterReport {
   std::vector<WorkerReport> workers;
   Seconds elapsed{0};        // training clock at the end
-  Seconds fenced{0};         // host time off the clock
+  Seconds paused{0};         // host time off the clock
   std::uint64_t events = 0;  // sim: events handled
 };
 
@@ -95,6 +102,7 @@ class Interrupted : public std::runtime_error {
   int signal_;
 };
 
+// The workers of one set of options. Made by make_cluster().
 class Cluster {
  public:
   virtual ~Cluster() = default;
@@ -103,29 +111,59 @@ class Cluster {
   virtual bool is_virtual() const = 0;  // true: clock values are simulated
   // The device of a worker as the result names it; after run() the report may say more (its core).
   virtual std::string device_name(int rank) const = 0;
-  // What is known of a worker before the run: a report without a ledger.
-  virtual WorkerReport planned(int rank) const {
-    return {.rank = rank, .device = device_name(rank), .ledger = {}};
+  // Its worker runs in this process: what it writes is seen here.
+  virtual bool runs_here(int rank) const {
+    static_cast<void>(rank);
+    return true;
   }
-  // Runs worker(node) once per rank (mpi: in each process once, for its own rank; the report is
-  // complete on rank 0) and returns when all processes have returned. If one throws,
-  // all others are woken and unwound (a cluster-internal exception passes through the algorithm's
-  // frames) and the first exception is rethrown. When no process can go on, throws Error(runtime)
-  // that names every process and its blocking point.
-  virtual ClusterReport run(const std::function<void(Node&)>& worker) = 0;
-  // From any thread or signal-polling code: makes run() end as if a process had thrown `error`.
+  // What is known of a worker before the run: a report without a time breakdown.
+  virtual WorkerReport planned(int rank) const {
+    return {.rank = rank, .device = device_name(rank), .breakdown = {}};
+  }
+  // Runs worker(endpoint) once per rank that runs here, and returns when the workers of all ranks
+  // and what they have started have returned; the report is complete in the process of rank 0. If
+  // one throws, all others are woken and unwound (a cluster-internal exception passes through the
+  // algorithm's frames) and the first exception is rethrown. When nobody can go on, throws
+  // Error(runtime) that names everybody and its blocking point.
+  virtual ClusterReport run(const std::function<void(Endpoint&)>& worker) = 0;
+  // From any thread or signal-polling code: makes run() end as if a process had thrown `error`. Not
+  // from a signal handler, as it locks. The first error counts. Does not wait for the end.
   virtual void abort(std::exception_ptr error) = 0;
 };
 
-using ClusterFactory = std::function<std::unique_ptr<Cluster>(const ClusterOptions&)>;
+// A kind of cluster, as it is known before one is made.
+struct ClusterKind {
+  std::string name;
+  std::string help;  // a few words, for the list of all kinds
+  std::function<std::unique_ptr<Cluster>(const ClusterOptions&)> make{};
+  bool is_virtual = false;  // its time is simulated
+  // Joins the processes that its workers live in, at the first call; they have `start_timeout` to
+  // come. Null: the workers share this process.
+  std::function<ProcessGroup&(Seconds start_timeout)> join{};
+  std::string missing{};  // this binary lacks the kind: how to build one that has it
+};
 
-// Called by each cluster's own file at start-up:
-// `const bool sim_registered = register_cluster("sim", ...)`.
-bool register_cluster(const std::string& name, const std::string& help, ClusterFactory factory);
-// Errors: usage; the unknown name, the known ones and how to build what this binary lacks (mpi).
+// Called by each cluster's own file while static objects are initialised, before main(), on one
+// thread: `const bool registered = register_cluster({...})`. True. Checked: the name is new.
+bool register_cluster(ClusterKind kind);
+// Errors: usage, an unknown name, with the known ones; device, this binary lacks it.
+const ClusterKind& cluster_kind(const std::string& name);
+// Errors: as cluster_kind() and as the cluster itself has them.
 std::unique_ptr<Cluster> make_cluster(const std::string& name, const ClusterOptions& options);
 std::vector<std::string> cluster_names();
-// Without those whose workers are processes of their own (mpi).
+// Without those whose workers are processes of their own.
 std::vector<std::string> local_cluster_names();
+// What runs where nobody names a cluster: the one of the launcher that started this process; else
+// one inside of this process, in virtual or in real time.
+std::string default_cluster(bool is_virtual);
+
+// The processes that carry out a command on this cluster together. The first call for one whose
+// workers are processes joins them (under MPI: initialises it). Errors: as cluster_kind(); device,
+// the library cannot be used.
+ProcessGroup& processes_of(const std::string& cluster, Seconds start_timeout = kStartTimeout);
+// A launcher has started this process as one of those that run a command on `cluster` together.
+bool runs_together(const std::string& cluster);
+// The group that this process has joined; null: none.
+ProcessGroup* joined_processes();
 
 }  // namespace hetsgd

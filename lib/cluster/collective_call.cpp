@@ -18,12 +18,14 @@ std::string_view collective_name(Collective collective) {
       return "agree";
     case Collective::reduce_scatter:
       return "reduce_scatter";
+    case Collective::all_to_all:
+      return "all_to_all";
     case Collective::barrier:
       return "barrier";
     case Collective::split:
       return "split";
-    case Collective::fence_together:
-      return "fence_together";
+    case Collective::while_paused_together:
+      return "while_paused_together";
   }
   return "?";
 }
@@ -87,6 +89,8 @@ std::string describe(const CollectiveCall& call) {
     case Collective::all_gather:
     case Collective::agree:
       return fmt::format("{} of {} bytes per rank as {}", name, call.count, kind);
+    case Collective::all_to_all:
+      return fmt::format("{} of elements of {} bytes as {}", name, call.count, kind);
     default:
       return std::string(name);
   }
@@ -99,8 +103,8 @@ void check_same_call(int rank_a, const CollectiveCall& a, int rank_b, const Coll
                   rank_a, rank_b, rank_a, describe(a), rank_b, describe(b)));
 }
 
-void check_same_exchange(int rank, const ExchangeLengths& mine, int tag, int peer,
-                         const ExchangeLengths& theirs) {
+void check_same_sendrecv(int rank, const SendrecvLengths& mine, int tag, int peer,
+                         const SendrecvLengths& theirs) {
   if (mine.in == theirs.out && mine.out == theirs.in) return;
   throw CheckFailure(fmt::format(
       "rank {} exchanges {} for {} bytes with tag {} with rank {}, which gives {} for {} bytes",

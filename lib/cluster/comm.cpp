@@ -5,19 +5,19 @@
 
 namespace hetsgd {
 
-void Comm::exchange_bytes(int peer, int tag, std::span<const std::byte> out,
+void Comm::sendrecv_bytes(int peer, int tag, std::span<const std::byte> out,
                           std::span<std::byte> in, Traffic kind) {
   const auto count = [](std::size_t bytes) {
-    return (bytes + kExchangePiece - 1) / kExchangePiece;
+    return (bytes + kSendrecvPiece - 1) / kSendrecvPiece;
   };
   const auto piece = [](auto bytes, std::size_t i) {
-    return bytes.subspan(i * kExchangePiece,
-                         std::min(kExchangePiece, bytes.size() - i * kExchangePiece));
+    return bytes.subspan(i * kSendrecvPiece,
+                         std::min(kSendrecvPiece, bytes.size() - i * kSendrecvPiece));
   };
   const std::size_t sends = count(out.size()), receives = count(in.size());
   std::size_t sent = 0;
   for (std::size_t received = 0; received < receives; ++received) {
-    for (; sent < sends && sent < received + kExchangeAhead; ++sent) {
+    for (; sent < sends && sent < received + kSendrecvAhead; ++sent) {
       send_bytes(peer, tag, piece(out, sent), kind);
     }
     receive_bytes(peer, tag, piece(in, received));

@@ -4,6 +4,16 @@
 // group has its own. Collectives are called by every rank of the group in the same order. Messages
 // between one pair of ranks with one tag arrive in the order sent.
 //
+// Three kinds of calls on one Comm are matched apart: messages by source and tag, blocking
+// collectives by their order, and calls that are started (pending.hpp) by theirs. One process of a
+// rank makes collectives on a Comm; a background task takes one of its own by split().
+//
+// Buffers are the caller's and may lie in host memory or in that of the caller's device. Lengths
+// are in elements; broadcast, all_gather and messages move bytes and take any trivially copyable
+// T. `kind` says what the bytes are, for the time breakdown and for --charge. Errors: check failure
+// where ranks disagree (collective_call.hpp) or name a rank or tag that cannot be; every call
+// throws a cluster-internal exception when the run fails elsewhere, which must pass through.
+//
 // Rank order: all_reduce and reduce_scatter add the contributions in the order of ranks,
 // ((x0+x1)+x2)+..., on every cluster, so the same inputs give the same bits everywhere. Two ways of
 // adding between GPUs alone are excepted, AllReduce::nccl and AllReduce::tree (cluster.hpp): their
@@ -18,7 +28,8 @@
 #include <span>
 #include <type_traits>
 
-#include "cluster/ledger.hpp"
+#include "cluster/all_to_all.hpp"
+#include "cluster/time_breakdown.hpp"
 #include "core/units.hpp"
 
 namespace hetsgd {
@@ -34,9 +45,11 @@ constexpr Element element_of() {
   return Element::byte;  // copied, never reduced
 }
 
+// For `from` of receive and poll: any rank. The two below it: how sendrecv cuts what it moves where
+// a cluster has no better way (sendrecv_bytes).
 inline constexpr int kAnySource = -1;
-inline constexpr std::size_t kExchangePiece = std::size_t{256} << 10;  // bytes of one message
-inline constexpr std::size_t kExchangeAhead = 8;                       // messages on their way
+inline constexpr std::size_t kSendrecvPiece = std::size_t{256} << 10;  // bytes of one message
+inline constexpr std::size_t kSendrecvAhead = 8;                       // messages on their way
 
 // The slice of [0, n) that `rank` of `size` owns in reduce_scatter: sizes differ by at most one,
 // larger first.
@@ -51,10 +64,15 @@ inline Block block_of(int rank, int size, std::size_t n) {
   return {begin, begin + base + (r < extra ? 1 : 0)};
 }
 
+// Of a message that was received: from whom (the rank in this group), and its length.
 struct Envelope {
   int source = 0;
   std::size_t bytes = 0;
 };
+
+class Pending;
+class PendingCall;
+struct CollectiveRequest;
 
 class Comm {
  public:
@@ -65,8 +83,7 @@ class Comm {
 
   // --- messages ----------------------------------------------------------------------------------
   // Returns when `data` may be reused (it has left this rank's link); does not wait for the
-  // receiver.
-  // Tags are >= 0 and the caller's own to choose.
+  // receiver. A message to the own rank is allowed. Tags are >= 0 and the caller's own to choose.
   template <class T>
   void send(int to, int tag, std::span<const T> data, Traffic kind = Traffic::control) {
     send_bytes(to, tag, std::as_bytes(data), kind);
@@ -77,15 +94,18 @@ class Comm {
   Envelope receive(int from, int tag, std::span<T> data) {
     return receive_bytes(from, tag, std::as_writable_bytes(data));
   }
-  // Sends `out` to `peer` and receives `in` from it, which calls exchange as well, with this tag
-  // and the lengths swapped, which may be 0; all four vectors in host memory, or all in that of
-  // devices. Exchanges pair up with exchanges alone, in the order of the calls.
+  // Sends `out` to `peer` and receives `in` from it, which calls sendrecv as well, with this tag
+  // and the lengths swapped, which may be 0. The four vectors of the two ranks lie all in host
+  // memory, or all in that of devices. Two sendrecv calls pair up in the order of the calls of this
+  // peer and tag. A tag that is used by sendrecv is not used by send and receive: whether they
+  // would meet depends on the cluster. Cannot deadlock as a send that waits for its receiver could.
   template <class T>
-  void exchange(int peer, int tag, std::span<const T> out, std::span<T> in,
+  void sendrecv(int peer, int tag, std::span<const T> out, std::span<T> in,
                 Traffic kind = Traffic::control) {
-    exchange_bytes(peer, tag, std::as_bytes(out), std::as_writable_bytes(in), kind);
+    sendrecv_bytes(peer, tag, std::as_bytes(out), std::as_writable_bytes(in), kind);
   }
-  // True if receive(from, tag) would return at once. Costs nothing.
+  // True if receive(from, tag) would return at once. Costs nothing, so a loop around it must make a
+  // call that lets time pass: in sim nothing can arrive otherwise.
   virtual bool poll(int from, int tag) = 0;
 
   // --- collectives -------------------------------------------------------------------------------
@@ -95,6 +115,7 @@ class Comm {
     static_assert(element_of<T>() != Element::byte, "only float, double and int64 can be reduced");
     all_reduce_raw(data.data(), data.size(), element_of<T>(), op, kind);
   }
+  // Every rank ends with the root's data; all ranks name the same root and length.
   template <class T>
   void broadcast(std::span<T> data, int root, Traffic kind = Traffic::control) {
     broadcast_raw(data.data(), data.size() * sizeof(T), root, kind);
@@ -126,34 +147,56 @@ class Comm {
     static_assert(element_of<T>() != Element::byte, "only float, double and int64 can be reduced");
     reduce_scatter_raw(data.data(), data.size(), element_of<T>(), op, kind);
   }
+  // Rank r gets send_counts[r] elements of `send`, and receive_counts[r] of `receive` come from it:
+  // lengths per pair, 0 included, parts one after the other in the order of ranks (as
+  // MPI_Alltoallv). What a rank sends to another is what that one expects (checked: the error names
+  // both).
+  template <class T>
+  void all_to_all(std::span<const T> send, std::span<const std::size_t> send_counts,
+                  std::span<T> receive, std::span<const std::size_t> receive_counts,
+                  Traffic kind = Traffic::control) {
+    const AllToAll mine = all_to_all_parts(send, send_counts, receive, receive_counts);
+    check_parts(mine, rank(), size());
+    all_to_all_raw(mine, kind);
+  }
+  // Returns when every rank of the group has called it.
   virtual void barrier() = 0;
+  // A collective that goes on while the caller computes: pending.hpp.
+  Pending start(const CollectiveRequest& request);
 
   // A new group of the ranks with the same colour (>= 0), ordered by (key, rank). A negative colour
-  // joins none and gets null. Collective. split(0, rank()) duplicates the group, for a companion's
-  // own collectives.
+  // joins none and gets null. Collective. split(0, rank()) duplicates the group, for a background
+  // task's own collectives.
   virtual std::unique_ptr<Comm> split(int color, int key) = 0;
 
   using Block = hetsgd::Block;
   Block block_of(int rank, std::size_t n) const { return hetsgd::block_of(rank, size(), n); }
 
   // --- what a cluster implements -----------------------------------------------------------------
+  // Untyped forms of the above, with lengths in bytes unless `element` says otherwise. Callers have
+  // checked the types and, for all_to_all, the rank's own counts; agreement between ranks is
+  // checked below, as only the cluster sees the others.
   virtual void send_bytes(int to, int tag, std::span<const std::byte> data, Traffic kind) = 0;
   virtual Envelope receive_bytes(int from, int tag, std::span<std::byte> data) = 0;
-  // As messages of kExchangePiece bytes, kExchangeAhead of them on their way at a time: where
+  // Here: as messages of kSendrecvPiece bytes, kSendrecvAhead of them on their way at a time: where
   // messages travel, their latencies overlap, and the time is that of one message as long as
-  // kExchangeAhead pieces take longer than a latency.
-  virtual void exchange_bytes(int peer, int tag, std::span<const std::byte> out,
+  // kSendrecvAhead pieces take longer than a latency.
+  virtual void sendrecv_bytes(int peer, int tag, std::span<const std::byte> out,
                               std::span<std::byte> in, Traffic kind);
   virtual void all_reduce_raw(void* data, std::size_t count, Element element, ReduceOp op,
                               Traffic kind) = 0;
   virtual void broadcast_raw(void* data, std::size_t bytes, int root, Traffic kind) = 0;
   virtual void all_gather_raw(const void* mine, std::size_t bytes, void* all, Traffic kind) = 0;
+  // all: size() values of the call's length, in rank order; valid during the call.
   using Maker = std::function<std::shared_ptr<const void>(const void* all)>;
   // Here: every rank gathers for itself and makes its own.
   virtual std::shared_ptr<const void> agree_raw(const void* mine, std::size_t bytes,
                                                 const Maker& make, Traffic kind);
   virtual void reduce_scatter_raw(void* data, std::size_t count, Element element, ReduceOp op,
                                   Traffic kind) = 0;
+  virtual void all_to_all_raw(const AllToAll& mine, Traffic kind) = 0;
+  // In a group of several ranks.
+  virtual std::unique_ptr<PendingCall> start_raw(const CollectiveRequest& request) = 0;
 };
 
 }  // namespace hetsgd

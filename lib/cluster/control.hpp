@@ -1,5 +1,5 @@
 // Control: messages between the processes of a cluster whose ranks do not share memory, beside the
-// training: on no ledger, and not part of what an algorithm sees.
+// training: on no breakdown, and not part of what an algorithm sees.
 #pragma once
 
 #include <cstddef>
@@ -16,14 +16,15 @@ class Control {
 
   virtual int rank() const = 0;
   virtual int size() const = 0;
-  // From any thread, also to the own rank. Does not wait for the receiver; messages of one pair
-  // arrive in the order sent.
+  // Called from any thread; `to` may be the own rank. Copies the bytes and does not wait for the
+  // receiver; messages of one pair arrive in the order sent. `kind` >= 0 selects the handler;
+  // kinds below 0 are the cluster's own.
   virtual void send(int to, int kind, std::span<const std::byte> bytes) = 0;
   // Before the cluster's run(). Handlers run one at a time, on a thread of their own; messages of a
-  // kind that has no handler yet wait for it. They must not block for long: they also carry the
-  // signs of life.
+  // kind that has no handler yet wait for it. A handler must not block for long: its thread also
+  // sends the heartbeats, without which the other ranks take this one for lost.
   virtual void on_message(int kind, Handler handler) = 0;
-  // The run that is on has failed: nobody need wait for a message any more.
+  // The run that is on has failed: a message that somebody waits for may never come.
   virtual bool failing() const = 0;
 };
 

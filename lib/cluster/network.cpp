@@ -3,10 +3,10 @@
 #include <bit>
 #include <nlohmann/json.hpp>
 
-#include "cluster/json_fields.hpp"
 #include "cluster/profile.hpp"
 #include "core/bytes.hpp"
 #include "core/error.hpp"
+#include "core/json_fields.hpp"
 
 namespace hetsgd {
 namespace {
@@ -65,6 +65,11 @@ Seconds NetworkModel::reduce_scatter_cost(int p, double bytes) const {
   return (n - 1) * (latency + Seconds(step_s));
 }
 
+Seconds NetworkModel::all_to_all_cost(int p, double bytes) const {
+  HETSGD_CHECK_LT(0, p);
+  return p == 1 ? Seconds(0) : latency + Seconds(bytes / bytes_per_s);
+}
+
 Seconds NetworkModel::barrier_cost(int p) const {
   HETSGD_CHECK_LT(0, p);
   return depth(p) * latency;
@@ -84,7 +89,8 @@ NetworkModel load_network_model(const std::string& name_or_path) {
       "name",        "source",           "latency_s",
       "bytes_per_s", "server_latency_s", "server_bytes_per_s",
       "shared_bus",  "all_reduce"};
-  const JsonFields fields = find_json_file("network", name_or_path, builtin_network_files());
+  const JsonFields fields =
+      find_json_file("--network", "network", name_or_path, builtin_network_files());
   fields.allow(kKeys);
   NetworkModel network;
   network.name = fields.text("name");

@@ -4,9 +4,9 @@
 #include <array>
 #include <nlohmann/json.hpp>
 
-#include "cluster/json_fields.hpp"
 #include "core/bytes.hpp"
 #include "core/error.hpp"
+#include "core/json_fields.hpp"
 
 namespace hetsgd {
 
@@ -25,7 +25,8 @@ DeviceProfile load_device_profile(const std::string& name_or_path) {
   static const std::array<std::string, 7> kKeys{
       "name",        "source",       "launch_overhead_s", "operations_per_s",
       "bytes_per_s", "memory_bytes", "saturation"};
-  const JsonFields fields = find_json_file("profile", name_or_path, builtin_profile_files());
+  const JsonFields fields =
+      find_json_file("--profile", "profile", name_or_path, builtin_profile_files());
   fields.allow(kKeys);
   DeviceProfile profile;
   profile.name = fields.text("name");

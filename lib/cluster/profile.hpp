@@ -13,6 +13,7 @@ namespace hetsgd {
 // A rate that costs nothing; JSON has no infinity.
 inline constexpr double kUnlimitedPerSecond = 1e18;
 
+// A device as three rates. Additive: launches, operations and memory traffic do not overlap.
 struct DeviceProfile {
   std::string name;
   std::string source;            // where the numbers come from
@@ -38,6 +39,8 @@ std::vector<std::string> builtin_device_profiles();
 // The file's text, as load_device_profile reads it.
 std::string to_json_text(const DeviceProfile& profile);
 
+// How an all_reduce is made, for its cost and its bytes only: in sim the data do not travel, and
+// the sum is the one in rank order whatever the topology.
 enum class Topology { ring, tree, halving_doubling, star };
 
 // Latency + bandwidth per link, full duplex. Every worker has one link; the services' host has one
@@ -64,8 +67,12 @@ struct NetworkModel {
   Seconds broadcast_cost(int p, double bytes) const;       // binomial tree
   Seconds all_gather_cost(int p, double bytes) const;      // ring; bytes per rank
   Seconds reduce_scatter_cost(int p, double bytes) const;  // ring; bytes of the whole vector
-  Seconds barrier_cost(int p) const;                       // dissemination: d latencies
-  // Bytes that one rank puts on the wire in an all_reduce, for the ledger: mean over the ranks.
+  // All parts leave one behind the other: latency + n/B, n being the bytes that the busiest rank
+  // sends to or gets from others; on a shared bus those of all ranks.
+  Seconds all_to_all_cost(int p, double bytes) const;
+  Seconds barrier_cost(int p) const;  // dissemination: d latencies
+  // Bytes that one rank puts on the wire in an all_reduce, for the time breakdown: mean over the
+  // ranks.
   double all_reduce_bytes_sent(int p, double bytes) const;
 };
 

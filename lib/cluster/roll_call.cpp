@@ -58,27 +58,4 @@ std::string difference(const std::vector<std::vector<Fact>>& by_rank) {
   return text;
 }
 
-std::vector<std::byte> pack(const std::vector<Fact>& facts) {
-  std::string text;
-  for (const Fact& fact : facts) {
-    for (const std::string& part : {fact.name, fact.value, std::string(fact.decides_others, '!')}) {
-      text += part;
-      text += '\0';
-    }
-  }
-  const auto bytes = std::as_bytes(std::span(text));
-  return {bytes.begin(), bytes.end()};
-}
-
-std::vector<Fact> unpack_facts(std::span<const std::byte> bytes) {
-  const std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
-  const std::vector<std::string_view> parts = split(text, '\0');
-  HETSGD_CHECK_EQ(parts.size() % 3, 1U);  // the last one is empty: every part ends with a NUL
-  std::vector<Fact> facts;
-  for (std::size_t i = 0; i + 3 < parts.size(); i += 3) {
-    facts.push_back({std::string(parts[i]), std::string(parts[i + 1]), !parts[i + 2].empty()});
-  }
-  return facts;
-}
-
 }  // namespace hetsgd

@@ -2,22 +2,28 @@
 // request handler whose reply may be deferred. The one mechanism for every central part in the
 // papers.
 //
-// A request is a small trivially copyable struct plus an optional vector of numbers (a gradient, a
-// model);
-// so is a reply. Requests are handled one at a time in order of arrival (equal virtual times:
-// lowest rank).
-// In `sim` handling is an event that takes service time, in `threads` a thread, in `mpi` a thread
-// beside rank 0 or of a rank of its own.
-// The handler must not call anything that blocks; it may keep the Responder and answer during a
-// later request.
+// A request is a small trivially copyable struct plus an optional vector of elements (a gradient, a
+// model); so is a reply. Requests are handled one at a time in order of arrival (equal virtual
+// times: lowest rank). In `sim` handling is an event that takes service time, in `threads` a
+// thread, in `mpi` a thread beside rank 0 or of a rank of its own. The handler must not call
+// anything that blocks; it may keep the Responder and answer during a later request.
+//
+//   call(), post() --> queued --> handle() --> answered --------------> the caller has the reply
+//                                    |            ^
+//                                    v            | by a later handle(), or by left()
+//                                  deferred: the handler keeps the Responder
+//
+// So a handler needs no lock, and a deferred reply is how a service makes workers wait. To destroy
+// a Responder unanswered is a check failure, as its caller would wait for ever.
 //
 //   struct Ask { int batch_size; };  struct Grant { SampleRange range; };
 //   class Scheduler final : public Service<Ask, Grant> {
 //     void handle(int from, const Ask& ask, std::span<const float>,
 //                 Responder<Grant> reply) override { ... }
 //   };
-//   auto scheduler = serve<Scheduler>(node, "scheduler", options);   // same call on every rank
+//   auto scheduler = serve<Scheduler>(endpoint, "scheduler", options);   // the same on every rank
 //   Grant grant = scheduler.call(Ask{64});
+//   auto next = scheduler.post(Ask{64}); ...; grant = next.wait();   // computes meanwhile
 #pragma once
 
 #include <cstddef>
@@ -29,7 +35,9 @@
 #include <type_traits>
 #include <utility>
 
-#include "cluster/ledger.hpp"
+#include "cluster/pending.hpp"
+#include "cluster/time_breakdown.hpp"
+#include "core/error.hpp"
 #include "core/units.hpp"
 
 namespace hetsgd {
@@ -39,14 +47,18 @@ namespace hetsgd {
 class ReplyToken {
  public:
   virtual ~ReplyToken() = default;
+  // From the handler. Copies both: they may change afterwards. Their sizes must be those that the
+  // caller has made room for (checked).
   virtual void answer(std::span<const std::byte> reply, std::span<const float> payload,
                       Traffic kind) = 0;
 };
 
-// The untyped form that clusters carry.
+// The untyped form that clusters carry. All members but now() and set_clock() are called one at a
+// time, where the service runs.
 class ServiceHandler {
  public:
   virtual ~ServiceHandler() = default;
+  // request and payload are valid during the call only. What it throws ends the run.
   virtual void handle_raw(int from, std::span<const std::byte> request,
                           std::span<const float> payload, std::unique_ptr<ReplyToken> reply) = 0;
   // Service time on the server's device beyond the transfer, e.g. the bytes of an update.
@@ -64,6 +76,8 @@ class ServiceHandler {
   std::function<Seconds()> clock_;
 };
 
+// A worker's untyped way to a service, as a cluster implements it. Belongs to one rank; its
+// processes may share it. Not used after the run.
 class ServicePort {
  public:
   virtual ~ServicePort() = default;
@@ -72,8 +86,16 @@ class ServicePort {
   virtual void call_raw(std::span<const std::byte> request, std::span<const float> payload,
                         Traffic kind, std::span<std::byte> reply,
                         std::span<float> reply_payload) = 0;
+  // The same without waiting for the answer. Copies the request; the other memory is the call's
+  // until it is complete.
+  virtual std::unique_ptr<PendingCall> post_raw(std::span<const std::byte> request,
+                                                std::span<const float> payload, Traffic kind,
+                                                std::span<std::byte> reply,
+                                                std::span<float> reply_payload) = 0;
 };
 
+// Answers one request, once. Movable, not copyable: a handler moves it into a member to defer the
+// answer. The payload's kind is that of the reply; the struct counts as control.
 template <class Reply>
 class Responder {
  public:
@@ -81,6 +103,7 @@ class Responder {
   void operator()(const Reply& reply, std::span<const float> payload = {},
                   Traffic kind = Traffic::parameters) {
     static_assert(std::is_trivially_copyable_v<Reply>);
+    if (!token_) throw CheckFailure("a service's handler answered one request twice");
     token_->answer(std::as_bytes(std::span(&reply, 1)), payload, kind);
     token_.reset();
   }
@@ -89,6 +112,8 @@ class Responder {
   std::unique_ptr<ReplyToken> token_;
 };
 
+// What a service's author derives from. Request and Reply travel as their bytes, between processes
+// of one program: no pointers in them.
 template <class RequestT, class ReplyT>
 class Service : public ServiceHandler {
  public:
@@ -98,6 +123,8 @@ class Service : public ServiceHandler {
 
   virtual void handle(int from, const Request& request, std::span<const float> payload,
                       Responder<Reply> reply) = 0;
+  // For sim: what handling costs. By default that of adding the payload to a model of its size: two
+  // reads and a write of 4 bytes per element.
   virtual Work work(const Request& request, std::size_t payload_count) const {
     static_cast<void>(request);
     return {.operations = 0, .bytes = 12.0 * static_cast<double>(payload_count), .launches = 0};
@@ -119,18 +146,54 @@ class Service : public ServiceHandler {
   }
 };
 
-// A worker's end of a service.
+// A reply that is on its way; as a Pending. The reply lies on the heap, so that this object can be
+// moved while the cluster writes to it. One is assigned to only after it was waited for: members
+// are assigned in order, and the old reply would go before its call is complete.
+template <class Reply>
+class [[nodiscard]] PendingReply {
+ public:
+  PendingReply(std::unique_ptr<Reply> reply, Pending call)
+      : reply_(std::move(reply)), call_(std::move(call)) {}
+  PendingReply(PendingReply&&) noexcept = default;
+  // The call that is replaced settles first: until then it writes to its reply.
+  PendingReply& operator=(PendingReply&& other) noexcept {
+    call_ = std::move(other.call_);
+    reply_ = std::move(other.reply_);
+    return *this;
+  }
+  // Returns when the reply, and what its payload goes to, is here.
+  const Reply& wait() {
+    call_.wait();
+    return *reply_;
+  }
+
+ private:
+  std::unique_ptr<Reply> reply_;
+  Pending call_;  // last: it writes to the reply
+};
+
+// A worker's end of a service. The payload of a request counts as `kind`, its struct as control.
 template <class Request, class Reply>
 class ServiceClient {
  public:
   explicit ServiceClient(std::shared_ptr<ServicePort> port) : port_(std::move(port)) {}
 
+  // Blocks until the reply is here. reply_payload has exactly the size of the answer's (checked).
   Reply call(const Request& request, std::span<const float> payload = {},
              std::span<float> reply_payload = {}, Traffic kind = Traffic::gradients) {
     Reply reply;
     port_->call_raw(std::as_bytes(std::span(&request, 1)), payload, kind,
                     std::as_writable_bytes(std::span(&reply, 1)), reply_payload);
     return reply;
+  }
+  // Several may be under way; their replies come in any order. Nobody may touch the payloads before
+  // the reply was waited for.
+  PendingReply<Reply> post(const Request& request, std::span<const float> payload = {},
+                           std::span<float> reply_payload = {}, Traffic kind = Traffic::gradients) {
+    auto reply = std::make_unique<Reply>();
+    Pending call(port_->post_raw(std::as_bytes(std::span(&request, 1)), payload, kind,
+                                 std::as_writable_bytes(std::span(reply.get(), 1)), reply_payload));
+    return {std::move(reply), std::move(call)};
   }
 
  private:

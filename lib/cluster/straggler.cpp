@@ -113,10 +113,9 @@ Scenario::Scenario(const std::vector<std::string>& specifications, int workers, 
   HETSGD_CHECK_LT(0, workers);
   impl_->ranks.resize(static_cast<std::size_t>(workers));
   for (std::size_t i = 0; i < specifications.size(); ++i) {
-    StragglerSpecification specification(specifications[i]);
-    const Straggler& straggler =
-        impl_->stragglers.emplace_back(make_straggler(specification, workers, seed_of(seed, i)));
-    impl_->specifications.push_back(specification.canonical());
+    const Straggler& straggler = impl_->stragglers.emplace_back(
+        make_straggler(specifications[i], workers, seed_of(seed, i)));
+    impl_->specifications.push_back(straggler.canonical);
     for (const int rank : straggler.ranks) {
       RankEffects& effects = impl_->ranks[static_cast<std::size_t>(rank)];
       effects.factor *= straggler.factor;

@@ -7,8 +7,11 @@
 #include <string>
 #include <utility>
 
+#include "cluster/straggler.hpp"
 #include "core/error.hpp"
+#include "core/key_values.hpp"
 #include "core/random.hpp"
+#include "core/text.hpp"
 
 namespace hetsgd {
 namespace {
@@ -160,110 +163,180 @@ class Burst final : public SlowSource {
   double factor_, rate_, on_share_, length_s_;
 };
 
-using Specification = StragglerSpecification;
+constexpr std::string_view kWorkers = "workers";
 
-void read_constant(Specification& s, Straggler& straggler, int, std::uint64_t) {
-  straggler.factor = s.number("factor", 1, kLargestFactor);
+// One specification on its way: each kind declares its keys, reads them, and makes the straggler.
+class StragglerReader {
+ public:
+  StragglerReader(KeyValues& values, int size, std::uint64_t own_seed)
+      : workers(size), seed(own_seed), values_(values) {}
+
+  OptionRefiner time(const std::string& key, Seconds& value, Seconds least = Seconds(0)) {
+    return options_.add(key, value, "").range(least.count(), kLongestStraggle.count());
+  }
+  OptionRefiner number(const std::string& key, double& value, double least, double most) {
+    return options_.add(key, value, "").range(least, most);
+  }
+  OptionRefiner factor(double& value) { return number("factor", value, 1, kLargestFactor); }
+  OptionRefiner whole(const std::string& key, int& value, int least, int most) {
+    return options_.add(key, value, "").range(least, most);
+  }
+  OptionRefiner text(const std::string& key, std::string& value) {
+    return options_.add(key, value, "");
+  }
+
+  void read(const std::string& kind) {
+    std::string ranks = "all";
+    options_.add(std::string(kWorkers), ranks, "");
+    values_.set(options_);
+    straggler.ranks =
+        parse_rank_set(fmt::format("{}: {}", values_.place(), kWorkers), ranks, workers);
+    ranks = format_rank_set(straggler.ranks);
+    straggler.canonical = fmt::format("kind={},{}", kind, key_values(options_, ','));
+  }
+  void at_least(std::string_view key, Seconds value, Seconds least) const {
+    if (value < least) fail(key, fmt::format("a time of at least {}", format_seconds(least)));
+  }
+  [[noreturn]] void fail(std::string_view key, std::string_view expected) const {
+    values_.fail(key, expected);
+  }
+
+  const int workers;
+  const std::uint64_t seed;
+  Straggler straggler;
+
+ private:
+  KeyValues& values_;
+  OptionSet options_;
+};
+
+void read_constant(StragglerReader& r, const std::string& kind) {
+  r.factor(r.straggler.factor).required("3");
+  r.read(kind);
 }
 
-void read_uniform(Specification& s, Straggler& straggler, int, std::uint64_t seed) {
-  const Seconds min = s.seconds("min");
-  const Seconds max = s.seconds("max", min);
-  straggler.delay =
-      std::make_unique<Uniform>(seed, std::numeric_limits<int>::max(), min, max, min, max);
+void read_uniform(StragglerReader& r, const std::string& kind) {
+  Seconds min{0}, max{0};
+  r.time("min", min);
+  r.time("max", max).required("50ms");
+  r.read(kind);
+  r.at_least("max", max, min);
+  r.straggler.delay =
+      std::make_unique<Uniform>(r.seed, std::numeric_limits<int>::max(), min, max, min, max);
 }
 
-void read_groups(Specification& s, Straggler& straggler, int workers, std::uint64_t seed) {
-  const int split = s.integer("split", 0, workers);
-  const Seconds min1 = s.seconds("min1");
-  const Seconds max1 = s.seconds("max1", min1);
-  const Seconds min2 = s.seconds("min2");
-  const Seconds max2 = s.seconds("max2", min2);
-  straggler.delay = std::make_unique<Uniform>(seed, split, min1, max1, min2, max2);
+void read_groups(StragglerReader& r, const std::string& kind) {
+  int split = 0;
+  Seconds min1{0}, max1{0}, min2{0}, max2{0};
+  r.whole("split", split, 0, r.workers).required("4");
+  r.time("min1", min1);
+  r.time("max1", max1).required("50ms");
+  r.time("min2", min2);
+  r.time("max2", max2).required("100ms");
+  r.read(kind);
+  r.at_least("max1", max1, min1);
+  r.at_least("max2", max2, min2);
+  r.straggler.delay = std::make_unique<Uniform>(r.seed, split, min1, max1, min2, max2);
 }
 
-void read_lognormal(Specification& s, Straggler& straggler, int, std::uint64_t seed) {
-  const Seconds median = s.seconds("median");
-  if (median <= Seconds(0)) s.fail("median", "a time above 0");
-  straggler.delay = std::make_unique<Lognormal>(seed, median, s.number("sigma", 0, 10));
+void read_lognormal(StragglerReader& r, const std::string& kind) {
+  Seconds median{0};
+  double sigma = 1;
+  r.time("median", median).above(0).required("10ms");
+  r.number("sigma", sigma, 0, 10);
+  r.read(kind);
+  r.straggler.delay = std::make_unique<Lognormal>(r.seed, median, sigma);
 }
 
-void read_pareto(Specification& s, Straggler& straggler, int, std::uint64_t seed) {
-  const Seconds scale = s.seconds("scale");
+void read_pareto(StragglerReader& r, const std::string& kind) {
+  Seconds scale{0};
+  double shape = 2;
+  r.time("scale", scale).required("10ms");
   // Below a shape of 1/2 single draws leave every scale of time behind (the smallest uniform is
   // 2^-53).
-  straggler.delay = std::make_unique<Pareto>(seed, scale, s.number("shape", 0.5, 1000));
+  r.number("shape", shape, 0.5, 1000);
+  r.read(kind);
+  r.straggler.delay = std::make_unique<Pareto>(r.seed, scale, shape);
 }
 
-void read_periodic(Specification& s, Straggler& straggler, int, std::uint64_t) {
-  const Seconds period = s.seconds("period", kShortestPhase);
-  const Seconds duration = s.seconds("duration");
-  if (duration > period) s.fail("duration", "a time no longer than the period");
-  const double factor = s.number("factor", 1, kLargestFactor);
-  straggler.slow = std::make_unique<Periodic>(period, duration, factor);
+void read_periodic(StragglerReader& r, const std::string& kind) {
+  Seconds period{0}, duration{0};
+  double factor = 1;
+  r.time("period", period, kShortestPhase).required("10s");
+  r.time("duration", duration).required("2s");
+  r.factor(factor).required("3");
+  r.read(kind);
+  if (duration > period) r.fail("duration", "a time no longer than the period");
+  r.straggler.slow = std::make_unique<Periodic>(period, duration, factor);
 }
 
-void read_burst(Specification& s, Straggler& straggler, int, std::uint64_t seed) {
-  const Seconds on = s.seconds("on", kShortestPhase);
-  const Seconds off = s.seconds("off", kShortestPhase);
-  straggler.slow = std::make_unique<Burst>(seed, on, off, s.number("factor", 1, kLargestFactor));
+void read_burst(StragglerReader& r, const std::string& kind) {
+  Seconds on{0}, off{0};
+  double factor = 1;
+  r.time("on", on, kShortestPhase).required("1s");
+  r.time("off", off, kShortestPhase).required("10s");
+  r.factor(factor).required("3");
+  r.read(kind);
+  r.straggler.slow = std::make_unique<Burst>(r.seed, on, off, factor);
 }
 
-void read_trace(Specification& s, Straggler& straggler, int workers, std::uint64_t) {
-  straggler.delay = read_delay_trace(s.text("file"), workers);
+void read_trace(StragglerReader& r, const std::string& kind) {
+  std::string file;
+  r.text("file", file).required("delays.csv");
+  r.read(kind);
+  r.straggler.delay = read_delay_trace(file, r.workers);
 }
 
-void read_pause(Specification& s, Straggler& straggler, int, std::uint64_t) {
-  const Seconds at = s.seconds("at");
-  straggler.pause = Pause{at.count(), (at + s.seconds("duration")).count()};
+void read_pause(StragglerReader& r, const std::string& kind) {
+  Seconds at{0}, duration{0};
+  r.time("at", at).required("30s");
+  r.time("duration", duration).required("5s");
+  r.read(kind);
+  r.straggler.pause = Pause{at.count(), (at + duration).count()};
 }
 
 struct Kind {
   std::string name;
-  std::vector<StragglerKey> keys;
-  void (*read)(Specification&, Straggler&, int workers, std::uint64_t seed);
+  void (*read)(StragglerReader&, const std::string& kind);
 };
 
 const std::vector<Kind>& kinds() {
   static const std::vector<Kind> all{
-      {"constant", {{"factor", "3", nullptr}}, read_constant},
-      {"uniform", {{"min", "0ms", "0s"}, {"max", "50ms", nullptr}}, read_uniform},
-      {"groups",
-       {{"split", "4", nullptr},
-        {"min1", "0ms", "0s"},
-        {"max1", "50ms", nullptr},
-        {"min2", "50ms", "0s"},
-        {"max2", "100ms", nullptr}},
-       read_groups},
-      {"lognormal", {{"median", "10ms", nullptr}, {"sigma", "1", "1"}}, read_lognormal},
-      {"pareto", {{"scale", "10ms", nullptr}, {"shape", "2", "2"}}, read_pareto},
-      {"periodic",
-       {{"period", "10s", nullptr}, {"duration", "2s", nullptr}, {"factor", "3", nullptr}},
-       read_periodic},
-      {"burst",
-       {{"on", "1s", nullptr}, {"off", "10s", nullptr}, {"factor", "3", nullptr}},
-       read_burst},
-      {"trace", {{"file", "delays.csv", nullptr}}, read_trace},
-      {"pause", {{"at", "30s", nullptr}, {"duration", "5s", nullptr}}, read_pause},
-  };
+      {"constant", read_constant},   {"uniform", read_uniform}, {"groups", read_groups},
+      {"lognormal", read_lognormal}, {"pareto", read_pareto},   {"periodic", read_periodic},
+      {"burst", read_burst},         {"trace", read_trace},     {"pause", read_pause}};
   return all;
 }
 
 }  // namespace
 
-Straggler make_straggler(StragglerSpecification& specification, int workers, std::uint64_t seed) {
-  const auto kind = std::find_if(kinds().begin(), kinds().end(),
-                                 [&](const Kind& k) { return k.name == specification.kind(); });
+Straggler make_straggler(const std::string& specification, int workers, std::uint64_t seed) {
+  KeyValues values(specification, ',', fmt::format("--straggler {}", quote(specification)),
+                   "kind=uniform,min=0ms,max=50ms", {{"worker", "workers"}});
+  const std::string name = values.take("kind");
+  if (name.empty()) throw usage_error("{}: found no kind, expected kind=NAME", values.place());
+  const auto kind = std::ranges::find(kinds(), name, &Kind::name);
   if (kind == kinds().end()) {
     std::vector<std::string> names;
-    for (const Kind& k : kinds()) names.push_back(k.name);
-    specification.fail_unknown_kind(names);
+    for (const Kind& each : kinds()) names.push_back(each.name);
+    throw with_hint(usage_error("{}: found kind {}, expected {}", values.place(), quote(name),
+                                alternatives(names)),
+                    did_you_mean(name, names));
   }
-  specification.declare(kind->keys);
-  Straggler straggler;
-  kind->read(specification, straggler, workers, seed);
-  straggler.ranks = specification.workers(workers);
-  return straggler;
+  StragglerReader reader(values, workers, seed);
+  kind->read(reader, kind->name);
+  return std::move(reader.straggler);
+}
+
+std::vector<std::string> straggler_files(const std::string& specification) {
+  constexpr std::string_view kKey = "file";  // of kind=trace, the one kind with a file
+  std::vector<std::string> files;
+  for (const std::string_view part : split(specification, ',')) {
+    const std::size_t equals = part.find('=');
+    if (equals == std::string_view::npos || trim(part.substr(0, equals)) != kKey) continue;
+    files.emplace_back(trim(part.substr(equals + 1)));
+  }
+  return files;
 }
 
 }  // namespace hetsgd

@@ -3,18 +3,27 @@
 // A DelaySource adds time to an iteration, a SlowSource slows a worker during intervals of the
 // clock, a Pause stops it during one. (A constant factor is none of these: it is one number per
 // rank.)
+//
+//   compute of a step:  work x factor, at the rate of the slow phases that it crosses
+//   then:               the sum of the delays, at full rate
+//   throughout:         nothing moves during a pause
 #pragma once
 
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <string>
 #include <vector>
 
-#include "cluster/straggler_specification.hpp"
 #include "core/units.hpp"
 
 namespace hetsgd {
 
+// No time of a straggler is longer: beyond this, clock values lose their microseconds.
+inline constexpr Seconds kLongestStraggle = Seconds(1e9);
+
+// Pure: what it returns depends on its arguments and its seed alone, never on earlier calls. So any
+// rank can ask for any other, in any order, from any thread, and a run can be repeated.
 class DelaySource {
  public:
   virtual ~DelaySource() = default;
@@ -27,6 +36,7 @@ struct Phase {
   double until_s = 0;  // later than the time asked for
 };
 
+// Pure as well, in (rank, time). The caller walks a step from phase to phase.
 class SlowSource {
  public:
   virtual ~SlowSource() = default;
@@ -39,17 +49,20 @@ struct Pause {
   double begin_s = 0, end_s = 0;
 };
 
-// One straggler: its ranks and one of the effects.
+// One straggler: its ranks and one of the effects (the others stay as they are here).
 struct Straggler {
   std::vector<int> ranks;  // ascending
   double factor = 1;
   std::unique_ptr<DelaySource> delay;
   std::unique_ptr<SlowSource> slow;
   std::optional<Pause> pause;
+  // "kind=...,key=value,...,workers=0-3", defaults filled in: reads back as the same.
+  std::string canonical;
 };
 
-// Reads the rest of `specification` by its kind. `seed` belongs to this straggler alone.
-Straggler make_straggler(StragglerSpecification& specification, int workers, std::uint64_t seed);
+// Of 'kind=uniform,min=0ms,max=50ms,workers=0-3'. `seed` belongs to this straggler alone. Errors
+// (usage) open with `--straggler "SPECIFICATION"`.
+Straggler make_straggler(const std::string& specification, int workers, std::uint64_t seed);
 
 // Reads a delay trace: lines `rank,iteration,delay_s`, rank * = all (a row for the rank itself
 // comes first); a header line, blank lines and # comments are skipped. An iteration without a row

@@ -59,7 +59,7 @@ void adasum(TensorBounds bounds, std::span<const float> a, std::span<const float
   for_each_part(bounds, 0, y.size(), [&](std::size_t, std::size_t from, std::size_t n) {
     const float *part_a = a.data() + from, *part_b = b.data() + from;
     const AdasumFactors factors = adasum_factors(device.products(n, part_a, part_b));
-    device.combine(n, factors.a, part_a, factors.b, part_b, y.data() + from);
+    device.apply(n, rule::Combine<float>{factors.a, factors.b}, part_a, part_b, y.data() + from);
   });
 }
 
@@ -111,9 +111,9 @@ class AdasumAllReduce::Pairing {
   int me;
 };
 
-AdasumAllReduce::AdasumAllReduce(Node& node, Comm& comm, std::vector<std::size_t> bounds,
+AdasumAllReduce::AdasumAllReduce(Endpoint& endpoint, Comm& comm, std::vector<std::size_t> bounds,
                                  AdasumShape shape)
-    : node_(node),
+    : endpoint_(endpoint),
       comm_(comm),
       bounds_(std::move(bounds)),
       shape_(shape),
@@ -126,7 +126,7 @@ void AdasumAllReduce::operator()(std::span<float> x, int tag, Traffic kind) {
   HETSGD_CHECK_EQ(x.size(), bounds_.back());
   if (comm_.size() == 1) return;
   // Where a device has memory of its own, the vector may still lie in the host's.
-  Device& own = node_.device();
+  Device& own = endpoint_.device();
   device_ = own.stages_copies() && own.host_accessible(x.data()) ? &host_device() : &own;
   shape_ == AdasumShape::tree ? tree(x, tag, kind) : linear(x, tag, kind);
 }
@@ -136,7 +136,7 @@ void AdasumAllReduce::multiply(std::size_t begin, std::span<const float> a,
                                std::span<const float> b) {
   const auto n = static_cast<double>(a.size());
   const Work work{.operations = 6 * n, .bytes = 8 * n, .launches = 1};
-  node_.compute(work, ComputeKind::vector, [&] {
+  endpoint_.compute(work, ComputeKind::vector, [&] {
     std::fill(products_.begin(), products_.end(), 0.0);
     for_each_part(bounds_, begin, a.size(), [&](std::size_t t, std::size_t from, std::size_t size) {
       const Products part = device_->products(size, a.data() + from, b.data() + from);
@@ -152,12 +152,12 @@ void AdasumAllReduce::combine(std::size_t begin, std::span<const float> a, std::
                               std::span<float> y) {
   const auto n = static_cast<double>(y.size());
   const Work work{.operations = 3 * n, .bytes = 12 * n, .launches = 1};
-  node_.compute(work, ComputeKind::vector, [&] {
+  endpoint_.compute(work, ComputeKind::vector, [&] {
     for_each_part(bounds_, begin, y.size(), [&](std::size_t t, std::size_t from, std::size_t size) {
       const AdasumFactors factors =
           adasum_factors({products_[3 * t], products_[3 * t + 1], products_[3 * t + 2]});
-      device_->combine(size, factors.a, a.data() + from, factors.b, b.data() + from,
-                       y.data() + from);
+      device_->apply(size, rule::Combine<float>{factors.a, factors.b}, a.data() + from,
+                     b.data() + from, y.data() + from);
     });
   });
 }
@@ -166,19 +166,19 @@ void AdasumAllReduce::tree(std::span<float> x, int tag, Traffic kind) {
   const Pairing ranks(comm_);
   const int r = comm_.rank();
   if (r < ranks.folded && r % 2 == 1) {
-    comm_.exchange<float>(r - 1, tag, x, {}, kind);
-    comm_.exchange<float>(r - 1, tag, {}, x, kind);
+    comm_.sendrecv<float>(r - 1, tag, x, {}, kind);
+    comm_.sendrecv<float>(r - 1, tag, {}, x, kind);
     return;
   }
   if (r < ranks.folded) fold(x, tag, kind);
   halve_and_double(x, tag, kind, ranks);
-  if (r < ranks.folded) comm_.exchange<float>(r + 1, tag, x, {}, kind);
+  if (r < ranks.folded) comm_.sendrecv<float>(r + 1, tag, x, {}, kind);
 }
 
 void AdasumAllReduce::fold(std::span<float> x, int tag, Traffic kind) {
   incoming_.reset(*device_, x.size());
   const std::span<float> incoming = incoming_.span();
-  comm_.exchange<float>(comm_.rank() + 1, tag, {}, incoming, kind);
+  comm_.sendrecv<float>(comm_.rank() + 1, tag, {}, incoming, kind);
   multiply(0, x, incoming);
   combine(0, x, incoming, x);
 }
@@ -203,12 +203,12 @@ void AdasumAllReduce::halve_and_double(std::span<float> x, int tag, Traffic kind
     const std::span<float> mine = part(slice);
     incoming_.reset(*device_, mine.size());
     const std::span<float> incoming = incoming_.span();
-    comm_.exchange<float>(neighbour, tag, part(given[step]), incoming, kind);  // 5, 7, 9, 10
+    comm_.sendrecv<float>(neighbour, tag, part(given[step]), incoming, kind);  // 5, 7, 9, 10
     const std::span<float> a = leads ? mine : incoming, b = leads ? incoming : mine;
     multiply(slice.begin, a, b);              // 15
     for (int d = 1; d <= distance; d *= 2) {  // 17: sum over the group of 2 distance ranks
       const int other = ranks.rank(ranks.me ^ d);
-      comm_.exchange<double>(other, tag, products_, others_);
+      comm_.sendrecv<double>(other, tag, products_, others_);
       hetsgd::combine<double>(others_, products_, ReduceOp::sum);
     }
     combine(slice.begin, a, b, mine);  // 18
@@ -216,7 +216,7 @@ void AdasumAllReduce::halve_and_double(std::span<float> x, int tag, Traffic kind
   for (int distance = ranks.count / 2; distance > 0; distance /= 2) {
     --step;
     const int neighbour = ranks.rank(ranks.me ^ distance);
-    comm_.exchange<float>(neighbour, tag, part(kept[step]), part(given[step]), kind);  // 22, 23
+    comm_.sendrecv<float>(neighbour, tag, part(kept[step]), part(given[step]), kind);  // 22, 23
   }
 }
 

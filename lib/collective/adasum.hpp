@@ -7,7 +7,7 @@
 //          once. A factor is 1 where its squared norm is below sqrt(DBL_MIN): AS(0, b) = b.
 // Memory : the functions of vectors at one place take host memory. AdasumAllReduce takes that of
 //          its process' device too, whose kernels work then; the halves of the tree go from GPU to
-//          GPU (Comm::exchange), the slices of the linear shape through the host.
+//          GPU (Comm::sendrecv), the slices of the linear shape through the host.
 #pragma once
 
 #include <cstddef>
@@ -15,7 +15,7 @@
 #include <vector>
 
 #include "cluster/comm.hpp"
-#include "cluster/node.hpp"
+#include "cluster/endpoint.hpp"
 #include "linalg/device.hpp"
 
 namespace hetsgd {
@@ -25,7 +25,7 @@ namespace hetsgd {
 // linear: AS(... AS(AS(g0, g1), g2) ..., g_{p-1}).
 enum class AdasumShape { tree, linear };
 
-// Tensors that tile a flat vector of n numbers: tensor t is [bounds[t], bounds[t+1]). Ascending,
+// Tensors that tile a flat vector of n elements: tensor t is [bounds[t], bounds[t+1]). Ascending,
 // the first bound is 0 and the last one n; empty tensors are allowed.
 using TensorBounds = std::span<const std::size_t>;
 
@@ -67,8 +67,9 @@ std::vector<double> squared_norms(Device& device, TensorBounds bounds, std::span
 //         numbers differ, by one unit in the last place.
 class AdasumAllReduce {
  public:
-  // `node` is this process's; `comm` the group that reduces.
-  AdasumAllReduce(Node& node, Comm& comm, std::vector<std::size_t> bounds, AdasumShape shape);
+  // `endpoint` is this process's; `comm` the group that reduces.
+  AdasumAllReduce(Endpoint& endpoint, Comm& comm, std::vector<std::size_t> bounds,
+                  AdasumShape shape);
 
   // In place; x: [bounds.back()], in host memory or in that of the node's device, on all ranks
   // alike. Collective. All messages use `tag`; a second call may follow with the same. Products
@@ -87,7 +88,7 @@ class AdasumAllReduce {
   void combine(std::size_t begin, std::span<const float> a, std::span<const float> b,
                std::span<float> y);
 
-  Node& node_;
+  Endpoint& endpoint_;
   Comm& comm_;
   std::vector<std::size_t> bounds_;
   AdasumShape shape_;

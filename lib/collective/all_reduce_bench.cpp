@@ -4,7 +4,7 @@
 #include <cmath>
 #include <mutex>
 
-#include "cluster/mpi/mpi_cluster.hpp"
+#include "cluster/process_group.hpp"
 #include "cluster/reduce.hpp"
 #include "collective/adasum.hpp"
 #include "collective/halving_doubling.hpp"
@@ -47,7 +47,7 @@ std::vector<float> adasum_at_one_place(std::span<const std::vector<float>> input
 
 // A reduction that is a function of Comm, data and scratch.
 template <auto reduce>
-std::unique_ptr<BenchReduction> make_sum(Node& node, std::size_t) {
+std::unique_ptr<BenchReduction> make_sum(Endpoint& endpoint, std::size_t) {
   class Sum final : public BenchReduction {
    public:
     explicit Sum(Comm& comm) : comm_(comm) {}
@@ -57,13 +57,15 @@ std::unique_ptr<BenchReduction> make_sum(Node& node, std::size_t) {
     Comm& comm_;
     std::vector<float> scratch_;
   };
-  return std::make_unique<Sum>(node.comm());
+  return std::make_unique<Sum>(endpoint.comm());
 }
 
 void own(Comm& comm, std::span<float> x, std::vector<float>&) {
   comm.all_reduce(x, ReduceOp::sum, Traffic::gradients);
 }
-void native(Comm&, std::span<float> x, std::vector<float>&) { mpi_native_all_reduce(x); }
+void native(Comm&, std::span<float> x, std::vector<float>&) {
+  joined_processes()->library_all_reduce(x);
+}
 void ring(Comm& comm, std::span<float> x, std::vector<float>& scratch) {
   ring_all_reduce(comm, kTag, x, scratch, ReduceOp::sum, Traffic::gradients);
 }
@@ -75,16 +77,16 @@ void tree(Comm& comm, std::span<float> x, std::vector<float>& scratch) {
 }
 
 template <AdasumShape shape>
-std::unique_ptr<BenchReduction> make_adasum(Node& node, std::size_t count) {
+std::unique_ptr<BenchReduction> make_adasum(Endpoint& endpoint, std::size_t count) {
   class Adasum final : public BenchReduction {
    public:
-    Adasum(Node& my_node, std::size_t n) : reduce_(my_node, my_node.comm(), {0, n}, shape) {}
+    Adasum(Endpoint& my_node, std::size_t n) : reduce_(my_node, my_node.comm(), {0, n}, shape) {}
     void operator()(std::span<float> x) override { reduce_(x, kTag, Traffic::gradients); }
 
    private:
     AdasumAllReduce reduce_;
   };
-  return std::make_unique<Adasum>(node, count);
+  return std::make_unique<Adasum>(endpoint, count);
 }
 
 class AddOne final : public BenchReduction {
@@ -96,10 +98,11 @@ class AddOne final : public BenchReduction {
 
 class Exchange final : public BenchReduction {
  public:
-  Exchange(Node& node, std::size_t count) : comm_(node.comm()), incoming_(node.device(), count) {}
+  Exchange(Endpoint& endpoint, std::size_t count)
+      : comm_(endpoint.comm()), incoming_(endpoint.device(), count) {}
   void operator()(std::span<float> x) override {
     const int peer = comm_.rank() ^ 1;
-    if (peer < comm_.size()) comm_.exchange<float>(peer, kTag, x, incoming_.span());
+    if (peer < comm_.size()) comm_.sendrecv<float>(peer, kTag, x, incoming_.span());
   }
 
  private:
@@ -180,28 +183,28 @@ BenchTimes AllReduceBench::run(AllReduce method, std::size_t count, SetUp set_up
   std::mutex mutex;
   ClusterOptions options = options_;
   options.all_reduce = method;
-  make_cluster(cluster_, options)->run([&](Node& node) {
-    const auto operation = set_up(node);
-    const std::vector<float> mine = input(node.rank(), count);
-    Buffer x(node.device(), count);
+  make_cluster(cluster_, options)->run([&](Endpoint& endpoint) {
+    const auto operation = set_up(endpoint);
+    const std::vector<float> mine = input(endpoint.rank(), count);
+    Buffer x(endpoint.device(), count);
     std::vector<double> time_s;
     for (int i = -warmup_; i < iterations_; ++i) {
-      node.device().upload(x.data(), mine.data(), count * sizeof(float));
-      node.device().synchronize();
-      node.comm().barrier();
-      const Seconds start = node.now();
+      endpoint.device().upload(x.data(), mine.data(), count * sizeof(float));
+      endpoint.device().synchronize();
+      endpoint.comm().barrier();
+      const Seconds start = endpoint.now();
       (*operation)(x.span());
-      const Seconds end = node.now();
+      const Seconds end = endpoint.now();
       if (i >= 0) time_s.push_back((end - start).count());
     }
     std::int64_t wrong = 0;
     if (expected) {
       std::vector<float> content(count);
-      node.device().download(content.data(), x.data(), count * sizeof(float));
+      endpoint.device().download(content.data(), x.data(), count * sizeof(float));
       wrong = static_cast<std::int64_t>(count_wrong(content, *expected, tolerance));
     }
-    node.comm().all_reduce(std::span(time_s), ReduceOp::max);
-    node.comm().all_reduce(std::span(&wrong, 1));
+    endpoint.comm().all_reduce(std::span(time_s), ReduceOp::max);
+    endpoint.comm().all_reduce(std::span(&wrong, 1));
     const std::lock_guard lock(mutex);  // every rank has the same
     result = {.time_s = std::move(time_s), .wrong = static_cast<std::uint64_t>(wrong)};
   });
@@ -218,19 +221,20 @@ BenchTimes AllReduceBench::measure(const BenchOperator& op, std::size_t count, b
   // A unit in the last place of the largest number, for each of up to `workers` combinations.
   const double tolerance = op.exact ? 0 : options_.workers * 0x1p-23 * largest(expected);
   return run(
-      op.method, count, [&](Node& node) { return op.make(node, count); },
+      op.method, count, [&](Endpoint& endpoint) { return op.make(endpoint, count); },
       check ? &expected : nullptr, tolerance);
 }
 
 BenchTimes AllReduceBench::floor(std::size_t count) const {
   return run(
-      AllReduce::automatic, count, [](Node&) { return std::make_unique<AddOne>(); }, nullptr, 0);
+      AllReduce::automatic, count, [](Endpoint&) { return std::make_unique<AddOne>(); }, nullptr,
+      0);
 }
 
-BenchTimes AllReduceBench::exchange(std::size_t count) const {
+BenchTimes AllReduceBench::sendrecv(std::size_t count) const {
   return run(
       AllReduce::automatic, count,
-      [&](Node& node) { return std::make_unique<Exchange>(node, count); }, nullptr, 0);
+      [&](Endpoint& endpoint) { return std::make_unique<Exchange>(endpoint, count); }, nullptr, 0);
 }
 
 }  // namespace hetsgd

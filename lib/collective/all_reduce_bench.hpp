@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "cluster/cluster.hpp"
-#include "cluster/node.hpp"
+#include "cluster/endpoint.hpp"
 #include "core/units.hpp"
 
 namespace hetsgd {
@@ -32,7 +32,7 @@ enum class BenchPlace {
 struct BenchOperator {
   std::string name;  // --op
   std::string help;
-  std::unique_ptr<BenchReduction> (*make)(Node& node, std::size_t count);
+  std::unique_ptr<BenchReduction> (*make)(Endpoint& endpoint, std::size_t count);
   // The same of all ranks' vectors at one place.
   std::vector<float> (*expected)(std::span<const std::vector<float>> inputs);
   // Sums of the inputs are exact in any order. Adasum's products are not: its numbers may be off by
@@ -66,7 +66,7 @@ class AllReduceBench {
   // writes what any all_reduce must read and write, once.
   BenchTimes floor(std::size_t count) const;
   // Pairs of ranks, 0 and 1, 2 and 3, ..., exchange their buffers, all pairs at the same time.
-  BenchTimes exchange(std::size_t count) const;
+  BenchTimes sendrecv(std::size_t count) const;
 
  private:
   template <class SetUp>

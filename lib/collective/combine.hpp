@@ -28,7 +28,7 @@ void combine(std::span<const T> x, std::span<T> y, ReduceOp op) {
   }
 }
 
-// The first n numbers of `scratch`, which grows as needed. Callers keep it between calls: then a
+// The first n elements of `scratch`, which grows as needed. Callers keep it between calls: then a
 // collective allocates nothing.
 template <class T>
 std::span<T> room(std::vector<T>& scratch, std::size_t n) {

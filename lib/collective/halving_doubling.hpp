@@ -3,12 +3,11 @@
 //
 // Source : Thakur, Rabenseifner and Gropp, IJHPCA 2005 (Rabenseifner's algorithm).
 // Steps  : in the k-th of log2 q steps, partners at distance 2^k exchange halves of the slice that
-// both still
-//          hold and reduce them; then the same way back, exchanging reduced slices.
+//          both still hold and reduce them; then the same way back, exchanging reduced slices.
 //          Any p: q = the largest power of two <= p. The odd ones of the first 2(p-q) ranks give
 //          their vector to their left neighbour before (fold) and get the result after (unfold).
 // Cost   : with p ranks, n bytes, latency L and link bandwidth B (NetworkModel; exact when q
-// divides the count):
+//          divides the count):
 //          2 (log2 q L + (q-1)/q n/B), and 2 (L + n/B) for the fold and unfold. Bytes sent per
 //          rank: 2 (q-1)/q n, plus n for each rank that takes part in the fold.
 // Order  : pairs, then pairs of pairs, in the order of ranks; the same bits on all ranks.

@@ -6,7 +6,7 @@
 // Parts  : an activation, by which all ranks learn that a round begins, and the reduction, in which
 //          all take part: a rank without a contribution sends zeros.
 // Cost   : the reduction costs what an all_reduce over all ranks costs, whatever the number of
-//          contributors. A caller that must not be held up calls from a companion.
+//          contributors. A caller that must not be held up calls from a background task.
 #pragma once
 
 #include <cstddef>
@@ -35,7 +35,7 @@ struct PartialSum {
 // How many numbers a buffer needs behind its contribution: the shares travel with it.
 inline constexpr std::size_t kPartialTail = 3;
 
-// data: [n + kPartialTail] memory of `device`; its first n numbers are this rank's contribution,
+// data: [n + kPartialTail] memory of `device`; its first n elements are this rank's contribution,
 // zeros if it has none. Afterwards they are the sum over all ranks, added in rank order.
 // Collective. Items add up exactly to 2^24 per round.
 PartialSum partial_all_reduce(Comm& comm, Device& device, std::span<float> data,

@@ -2,16 +2,17 @@
 // all the time.
 //
 // Source : Patarasuk and Yuan, "Bandwidth optimal all-reduce algorithms for clusters of
-// workstations", JPDC 2009. Cost   : with p ranks, n bytes, latency L and link bandwidth B
-// (NetworkModel, exact when p divides the count):
+//          workstations", JPDC 2009.
+// Cost   : with p ranks, n bytes, latency L and link bandwidth B (NetworkModel, exact when p
+//          divides the count):
 //            ring_reduce_scatter, ring_all_gather   p-1 steps, (p-1)/p n bytes sent per rank,
 //                                                   (p-1) (L + n/(p B))
 //            ring_all_reduce                        one after the other: optimal in bytes, linear
-//            in latency
+//                                                   in latency
 // Blocks : rank r owns Comm::block_of(r, n).
 // Order  : block b is summed in the order of ranks b+1, b+2, ..., b (modulo p), and is the same
-// bits on all ranks.
-//          Comm::all_reduce sums in the order 0, 1, ...; the two differ by rounding.
+//          bits on all ranks. Comm::all_reduce sums in the order 0, 1, ...; the two differ by
+//          rounding.
 // Tag    : all messages of a call use one tag; a second call may follow with the same.
 #pragma once
 

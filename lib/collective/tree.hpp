@@ -1,12 +1,11 @@
 // Collectives over a binomial tree: logarithmic latency, whole vectors on the wire.
 //
 // Source : Thakur, Rabenseifner and Gropp, "Optimization of collective communication operations in
-// MPICH", IJHPCA
-//          2005 (broadcast and reduce of long and short vectors).
+//          MPICH", IJHPCA 2005 (broadcast and reduce of long and short vectors).
 // Cost   : with p ranks, n bytes, latency L, link bandwidth B and d = ceil(log2 p) (NetworkModel):
-//            binomial_broadcast   at most d steps, n bytes received per rank but the root, sent as
-//            often as a rank
-//                                 has children (the root: d); d (L + n/B)
+//            binomial_broadcast   at most d steps; every rank but the root receives n bytes, and
+//                                 sends them as often as it has children (the root: d);
+//                                 d (L + n/B)
 //            tree_all_reduce      reduction to rank 0 and broadcast: 2 d (L + n/B)
 //          Exact for powers of two. Otherwise some ranks have nothing to do in a step and the tree
 //          may be faster.

@@ -1,8 +1,8 @@
 // Errors: what the world does wrong is an Error, what we did wrong is a failed check.
 //
 // Purpose : one exception type for files, options, devices, peers and disks. Only
-// apps/hetsgd/main.cpp
-//           catches it for good; everybody else lets it pass (or adds context and rethrows).
+//           apps/hetsgd/main.cpp catches it for good; everybody else lets it pass (or adds context
+//           and rethrows).
 // Message : names the place (file:line:column, or the option), what was found, what was expected.
 //           The hint, printed on a line of its own, says what to do about it.
 #pragma once

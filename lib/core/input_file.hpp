@@ -1,9 +1,10 @@
 // Files that are read: judged by what they are before a byte is taken, and read into memory of our
-// own. Nothing that is parsed lies in a mapping, which changes, and ends the program when the file
-// shrinks.
+// own. What others may write is not mapped: a mapping changes with its file, and ends the program
+// when the file shrinks.
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <string>
 #include <string_view>
@@ -38,6 +39,10 @@ class InputFile {
   void read(std::uint64_t offset, std::span<char> to) const;
   // The next bytes of any file, from its start; 0 at its end.
   std::size_t next(std::span<char> to);
+  // The whole file in place, for as long as the pointer lives. Only for files of our own that are never
+  // written again (but replaced by others of the same name). Null where that cannot be relied on, and
+  // the file must be read: others may write to it, or another machine keeps it.
+  std::shared_ptr<const char> map() const;
   // An error if size or time of change are not those of the opening: what was read may be a mixture.
   void check_unchanged() const;
 

@@ -19,9 +19,9 @@ namespace {
 
 // A sink that knows about the status line: it takes the line away, writes the message and draws it
 // again.
-class TalkSink final : public spdlog::sinks::base_sink<std::mutex> {
+class LogSink final : public spdlog::sinks::base_sink<std::mutex> {
  public:
-  void configure(const TalkOptions& options) {
+  void configure(const LogOptions& options) {
     const std::lock_guard lock(mutex_);
     options_ = options;
   }
@@ -70,25 +70,25 @@ class TalkSink final : public spdlog::sinks::base_sink<std::mutex> {
   }
 
   inline static const std::string kEraseLine = "\r\033[K";
-  TalkOptions options_ = detect_terminal();
+  LogOptions options_ = detect_terminal();
   std::string status_;
 };
 
-TalkSink& sink() {
-  static const auto shared = std::make_shared<TalkSink>();
+LogSink& sink() {
+  static const auto shared = std::make_shared<LogSink>();
   return *shared;
 }
 
 spdlog::logger& logger() {
   // The sink outlives the logger: both live until the program ends.
-  static spdlog::logger instance("talk", std::shared_ptr<TalkSink>(&sink(), [](TalkSink*) {}));
+  static spdlog::logger instance("hetsgd", std::shared_ptr<LogSink>(&sink(), [](LogSink*) {}));
   return instance;
 }
 
 }  // namespace
 
-TalkOptions detect_terminal() {
-  TalkOptions options;
+LogOptions detect_terminal() {
+  LogOptions options;
   const char* const term = std::getenv("TERM");
   const char* const no_color = std::getenv("NO_COLOR");
   options.terminal = ::isatty(STDERR_FILENO) == 1 && !(term && std::string_view(term) == "dumb");
@@ -96,7 +96,7 @@ TalkOptions detect_terminal() {
   return options;
 }
 
-void start_talking(const TalkOptions& options) { sink().configure(options); }
+void start_log(const LogOptions& options) { sink().configure(options); }
 
 void start_logging_to(const std::string& path) {
   try {
@@ -109,10 +109,10 @@ void start_logging_to(const std::string& path) {
   }
 }
 
-void talk(TalkLevel level, std::string_view text) {
-  const auto spd = level == TalkLevel::error     ? spdlog::level::err
-                   : level == TalkLevel::warning ? spdlog::level::warn
-                                                 : spdlog::level::info;
+void log(LogLevel level, std::string_view text) {
+  const auto spd = level == LogLevel::error     ? spdlog::level::err
+                   : level == LogLevel::warning ? spdlog::level::warn
+                                                : spdlog::level::info;
   const std::string shown = printable(text, Lines::keep);
   logger().log(spd, spdlog::string_view_t(shown.data(), shown.size()));
 }

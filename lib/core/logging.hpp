@@ -1,4 +1,4 @@
-// Talk: what a person should read while a command runs. Goes to stderr, never to stdout, which is
+// The log: what a person should read while a command runs. Goes to stderr, never to stdout, which is
 // for data.
 //
 // Messages ("warning: ...") and one status line (progress), which stays below them on a terminal.
@@ -14,10 +14,10 @@
 
 namespace hetsgd {
 
-enum class TalkLevel { note, warning, error };
+enum class LogLevel { info, warning, error };
 
-struct TalkOptions {
-  bool quiet = false;   // drop notes and the status line; warnings and errors stay
+struct LogOptions {
+  bool quiet = false;   // drop information and the status line; warnings and errors stay
   bool silent = false;  // nothing goes to stderr: another process speaks
   bool color = false;
   bool terminal = false;  // stderr can redraw its last line
@@ -25,25 +25,25 @@ struct TalkOptions {
 
 // What the terminal and the environment say: NO_COLOR (any text) and TERM=dumb switch colour off,
 // and without a terminal there is none. Only `terminal` and `color` are filled in.
-TalkOptions detect_terminal();
+LogOptions detect_terminal();
 
 // Called again, it replaces the options. Before the first call: detect_terminal().
-void start_talking(const TalkOptions& options);
+void start_log(const LogOptions& options);
 
 // From now on every message also goes to the end of this file, with its time, also those that the options keep
 // from stderr. Errors: runtime (the file cannot be written).
 void start_logging_to(const std::string& path);
 
-// "warning: text", one line. A note stands without a word in front.
-void talk(TalkLevel level, std::string_view text);
+// "warning: text", one line. Information stands without a word in front.
+void log(LogLevel level, std::string_view text);
 
 template <class... Args>
-void note(fmt::format_string<Args...> text, Args&&... args) {
-  talk(TalkLevel::note, fmt::format(text, std::forward<Args>(args)...));
+void log_info(fmt::format_string<Args...> text, Args&&... args) {
+  log(LogLevel::info, fmt::format(text, std::forward<Args>(args)...));
 }
 template <class... Args>
 void warn(fmt::format_string<Args...> text, Args&&... args) {
-  talk(TalkLevel::warning, fmt::format(text, std::forward<Args>(args)...));
+  log(LogLevel::warning, fmt::format(text, std::forward<Args>(args)...));
 }
 
 // Data for people on stdout, such as a table.

@@ -10,91 +10,18 @@
 
 #include "core/bytes.hpp"
 #include "core/error.hpp"
+#include "core/option_traits.hpp"
 #include "core/text.hpp"
 
 extern "C" char** environ;  // NOLINT: POSIX gives no other list of all variables
 
 namespace hetsgd {
+
+using namespace option_traits;  // NOLINT: the words of this file
+
 namespace {
 
-using Texts = std::vector<std::string>;
 constexpr std::string_view kEnvironmentPrefix = "HETSGD_";
-
-std::string number_text(double value) { return fmt::format("{}", value); }
-
-bool has_minimum(const Option& option) { return std::isfinite(option.minimum); }
-bool has_maximum(const Option& option) { return std::isfinite(option.maximum); }
-
-// "a number above 0", "a whole number from 1 to 8", for error messages.
-std::string expectation(const Option& option, std::string_view what) {
-  const std::string_view above = option.minimum_open ? "above" : "of at least";
-  if (has_minimum(option) && has_maximum(option)) {
-    return option.minimum_open
-               ? fmt::format("{} above {} and up to {}", what, option.minimum, option.maximum)
-               : fmt::format("{} from {} to {}", what, option.minimum, option.maximum);
-  }
-  if (has_minimum(option)) return fmt::format("{} {} {}", what, above, option.minimum);
-  if (has_maximum(option)) return fmt::format("{} of at most {}", what, option.maximum);
-  return std::string(what);
-}
-
-template <class T>
-T within_range(const Option& option, const std::string& place, const std::string& text, T value,
-               double comparable, std::string_view what) {
-  const bool low = option.minimum_open ? comparable <= option.minimum : comparable < option.minimum;
-  if (low || comparable > option.maximum) {
-    throw usage_error("{}: found {}, expected {}", place, quote(text), expectation(option, what));
-  }
-  return value;
-}
-
-int parse_int(const Option& option, const std::string& place, const std::string& text) {
-  const std::int64_t value = parse_integer(place, text);
-  if (value != static_cast<int>(value)) {
-    throw usage_error("{}: found {}, expected a number of magnitude below 2^31", place,
-                      quote(text));
-  }
-  return within_range(option, place, text, static_cast<int>(value), static_cast<double>(value),
-                      "a whole number");
-}
-
-std::uint64_t parse_uint(const Option& option, const std::string& place, const std::string& text) {
-  const std::uint64_t value = parse_count(place, text);
-  return within_range(option, place, text, value, static_cast<double>(value), "a whole number");
-}
-
-double parse_number(const Option& option, const std::string& place, const std::string& text) {
-  const double value = parse_double(place, text);
-  return within_range(option, place, text, value, value, "a number");
-}
-
-Seconds parse_time(const Option& option, const std::string& place, const std::string& text) {
-  const Seconds value = parse_seconds(place, text);
-  return within_range(option, place, text, value, value.count(), "a time in seconds");
-}
-
-// Turns a parser of one text into one of several, of which the last counts.
-template <class One>
-auto last_of(One one) {
-  return [one](const Option& option, const std::string& place, const Texts& texts) {
-    HETSGD_CHECK(!texts.empty());
-    return one(option, place, texts.back());
-  };
-}
-
-// The same for lists: every text may hold several elements, split at commas.
-template <class T, class One>
-auto each_of(One one) {
-  return [one](const Option& option, const std::string& place, const Texts& texts) {
-    std::vector<T> values;
-    for (const std::string& text : texts) {
-      for (const std::string_view part : split(text, ',')) {
-        values.push_back(one(option, place, std::string(trim(part))));
-      }
-    }
-    return values;
-  };
-}
 
 // What JSON must hold for an option of this type.
 std::string_view kind_text(OptionType type) {
@@ -158,6 +85,8 @@ std::string_view to_string(OptionSource source) {
   return "";
 }
 
+nlohmann::json Option::to_json() const { return json_of(*this); }
+
 std::string Option::flag() const {
   std::string text = "--" + name;
   std::replace(text.begin(), text.end(), '_', '-');
@@ -166,7 +95,7 @@ std::string Option::flag() const {
 
 std::string Option::environment() const {
   std::string text(kEnvironmentPrefix);
-  for (const unsigned char c : name) text += static_cast<char>(std::toupper(c));
+  for (const char c : name) text += static_cast<char>(std::toupper(static_cast<unsigned char>(c)));
   return text;
 }
 
@@ -180,6 +109,11 @@ std::string Option::range_text() const {
 }
 
 std::string Option::type_text() const {
+  if (!absent.empty()) {
+    Option given = *this;
+    given.absent.clear();
+    return given.type_text() + "|" + absent;
+  }
   switch (type) {
     case OptionType::boolean:
       return "";
@@ -212,73 +146,36 @@ OptionRefiner OptionSet::append(Option option) {
   return OptionRefiner(options_.back());
 }
 
-template <class T, class Parse>
-OptionRefiner OptionSet::append(const std::string& name, const std::string& help, OptionType type,
-                                T& value, Parse parse) {
+template <class T>
+OptionRefiner OptionSet::add(const std::string& name, T& value, const std::string& help) {
   Option option;
   option.name = name;
   option.help = help;
-  option.type = type;
-  option.parse = [&value, parse](const Option& self, const std::string& place, const Texts& texts) {
-    value = parse(self, place, texts);
+  option.type = OptionTraits<T>::kType;
+  option.absent = absent_word(value);
+  option.parse = [&value](const Option& self, const std::string& place, const Texts& texts) {
+    parse_texts(value, self, place, texts);
   };
-  option.to_json = [&value]() -> nlohmann::json {
-    if constexpr (std::is_same_v<T, Seconds>) {
-      return number_text(value.count()) + "s";
-    } else if constexpr (std::is_same_v<T, std::string> || std::is_same_v<T, Texts>) {
-      return json_text(value);
-    } else {
-      return value;
-    }
-  };
+  option.json_of = [&value](const Option& self) { return option_traits::json_of(self, value); };
   return append(std::move(option));
 }
 
-OptionRefiner OptionSet::add(const std::string& name, bool& value, const std::string& help) {
-  return append(name, help, OptionType::boolean, value,
-                last_of([](const Option&, const std::string& place, const std::string& text) {
-                  return parse_bool(place, text);
-                }));
-}
-
-OptionRefiner OptionSet::add(const std::string& name, int& value, const std::string& help) {
-  return append(name, help, OptionType::integer, value, last_of(parse_int));
-}
-
-OptionRefiner OptionSet::add(const std::string& name, std::uint64_t& value,
-                             const std::string& help) {
-  return append(name, help, OptionType::count, value, last_of(parse_uint));
-}
-
-OptionRefiner OptionSet::add(const std::string& name, double& value, const std::string& help) {
-  return append(name, help, OptionType::number, value, last_of(parse_number));
-}
-
-OptionRefiner OptionSet::add(const std::string& name, Seconds& value, const std::string& help) {
-  return append(name, help, OptionType::duration, value, last_of(parse_time));
-}
-
-OptionRefiner OptionSet::add(const std::string& name, std::string& value, const std::string& help) {
-  return append(
-      name, help, OptionType::text, value,
-      last_of([](const Option&, const std::string&, const std::string& text) { return text; }));
-}
-
-OptionRefiner OptionSet::add(const std::string& name, std::vector<double>& value,
-                             const std::string& help) {
-  return append(name, help, OptionType::number_list, value, each_of<double>(parse_number));
-}
-
-OptionRefiner OptionSet::add(const std::string& name, std::vector<std::uint64_t>& value,
-                             const std::string& help) {
-  return append(name, help, OptionType::number_list, value, each_of<std::uint64_t>(parse_uint));
-}
-
-OptionRefiner OptionSet::add(const std::string& name, std::vector<std::string>& value,
-                             const std::string& help) {
-  return append(name, help, OptionType::text_list, value,
-                [](const Option&, const std::string&, const Texts& texts) { return texts; });
-}
+#define HETSGD_OPTION_OF(...) \
+  template OptionRefiner OptionSet::add(const std::string&, __VA_ARGS__&, const std::string&)
+HETSGD_OPTION_OF(bool);
+HETSGD_OPTION_OF(int);
+HETSGD_OPTION_OF(std::uint32_t);
+HETSGD_OPTION_OF(std::uint64_t);
+HETSGD_OPTION_OF(double);
+HETSGD_OPTION_OF(Seconds);
+HETSGD_OPTION_OF(std::string);
+HETSGD_OPTION_OF(std::optional<int>);
+HETSGD_OPTION_OF(std::optional<std::uint64_t>);
+HETSGD_OPTION_OF(std::optional<double>);
+HETSGD_OPTION_OF(std::vector<double>);
+HETSGD_OPTION_OF(std::vector<std::uint64_t>);
+HETSGD_OPTION_OF(Texts);
+#undef HETSGD_OPTION_OF
 
 OptionRefiner OptionSet::add_choice_raw(const std::string& name, std::vector<std::string> names,
                                         const std::string& help,
@@ -300,7 +197,8 @@ OptionRefiner OptionSet::add_choice_raw(const std::string& name, std::vector<std
     }
     set(static_cast<std::size_t>(found - self.choices.begin()));
   };
-  option.to_json = [get = std::move(get), names = std::move(names)]() -> nlohmann::json {
+  option.json_of = [get = std::move(get),
+                    names = std::move(names)](const Option&) -> nlohmann::json {
     HETSGD_CHECK_LT(get(), names.size());
     return names[get()];
   };

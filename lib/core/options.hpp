@@ -8,6 +8,9 @@
 //     set.add_choice("bounds", bounds, {{"skip", Bounds::skip}, {"clamp", Bounds::clamp}}, "...");
 //   }
 //
+// A value that the program chooses unless it is given is an std::optional: "auto" on the command line,
+// in files and in the result.
+//
 // One name, three spellings: flag --batch-size, key batch_size, environment HETSGD_BATCH_SIZE.
 // Precedence: flag > environment > configuration file > default; of several flags the last one
 // counts, except for lists, which take them all. An OptionSet refers to the variables that it was
@@ -19,6 +22,7 @@
 #include <functional>
 #include <limits>
 #include <nlohmann/json_fwd.hpp>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <type_traits>
@@ -66,7 +70,13 @@ struct Option {
   double minimum = -std::numeric_limits<double>::infinity();
   double maximum = std::numeric_limits<double>::infinity();
   bool minimum_open = false;  // the minimum itself is excluded
-  bool in_config = true;  // false: how to talk, not what to run (progress, output path); not echoed
+  // Of an std::optional: what stands for no value, "auto"; empty: it always has one. A text that is
+  // `absent_too` says the same: results of earlier versions hold it.
+  std::string absent;
+  std::string absent_too;
+  std::string required;  // an example; of a key that must be given (core/key_values.hpp)
+  bool in_config =
+      true;  // false: how to report, not what to run (progress, output path); not echoed
   OptionFiles files;
   std::string default_text;  // as --help shows it
   OptionSource source = OptionSource::default_value;
@@ -77,7 +87,9 @@ struct Option {
   std::function<void(const Option& self, const std::string& place,
                      const std::vector<std::string>& texts)>
       parse;
-  std::function<nlohmann::json()> to_json;
+  std::function<nlohmann::json(const Option& self)> json_of;
+
+  nlohmann::json to_json() const;
 
   std::string flag() const;         // "--batch-size"
   std::string environment() const;  // "HETSGD_BATCH_SIZE"
@@ -112,7 +124,23 @@ class OptionRefiner {
     option_.minimum_open = true;
     return *this;
   }
-  // How to talk, not what to run: left out of the result's config and of the configuration hash.
+  // Of an std::optional: how no value is spelled, where "auto" would say the wrong thing.
+  OptionRefiner& absent(std::string word) {
+    option_.default_text = option_.default_text == option_.absent ? word : option_.default_text;
+    option_.absent = std::move(word);
+    return *this;
+  }
+  // Of an std::optional: 0 stands for no value, too.
+  OptionRefiner& or_zero() {
+    option_.absent_too = "0";
+    return *this;
+  }
+  // Of a key of KeyValues: it must be given, for example so.
+  OptionRefiner& required(std::string example) {
+    option_.required = std::move(example);
+    return *this;
+  }
+  // How to report, not what to run: left out of the result's config and of the configuration hash.
   OptionRefiner& not_in_config() {
     option_.in_config = false;
     return *this;
@@ -141,21 +169,12 @@ class OptionSet {
   // Options added from now on stand under this heading.
   void group(std::string heading) { group_ = std::move(heading); }
 
-  OptionRefiner add(const std::string& name, bool& value, const std::string& help);
-  OptionRefiner add(const std::string& name, int& value, const std::string& help);
-  OptionRefiner add(const std::string& name, std::uint64_t& value,
-                    const std::string& help);  // takes 10K, 1M
-  OptionRefiner add(const std::string& name, double& value, const std::string& help);
-  OptionRefiner add(const std::string& name, Seconds& value,
-                    const std::string& help);  // takes 50ms, 1.5h
-  OptionRefiner add(const std::string& name, std::string& value, const std::string& help);
-  OptionRefiner add(const std::string& name, std::vector<double>& value,
-                    const std::string& help);  // 1,0.5
-  OptionRefiner add(const std::string& name, std::vector<std::uint64_t>& value,
-                    const std::string& help);
-  // Repeated flags, one text each; a comma does not split.
-  OptionRefiner add(const std::string& name, std::vector<std::string>& value,
-                    const std::string& help);
+  // T: bool, int, double, std::string; std::uint64_t, which takes 10K, 1M; std::uint32_t, if the
+  // range says so; Seconds, which takes 50ms, 1.5h; std::optional of numbers, whose empty value is
+  // spelled "auto"; vectors of double and std::uint64_t, "1,0.5", and of std::string: repeated flags,
+  // one text each, and no comma splits.
+  template <class T>
+  OptionRefiner add(const std::string& name, T& value, const std::string& help);
 
   template <class Enum>
   OptionRefiner add_choice(const std::string& name, Enum& value,
@@ -200,9 +219,6 @@ class OptionSet {
   OptionRefiner add_choice_raw(const std::string& name, std::vector<std::string> names,
                                const std::string& help, std::function<void(std::size_t)> set,
                                std::function<std::size_t()> get);
-  template <class T, class Parse>
-  OptionRefiner append(const std::string& name, const std::string& help, OptionType type, T& value,
-                       Parse parse);
   OptionRefiner append(Option option);
   Option& required(std::string_view name);
 

@@ -1,10 +1,9 @@
 // Counter-based random numbers: a draw is a pure function of (seed, purpose, a, b, index).
 //
 // Purpose : the same seed gives the same data order, initial parameters, stragglers and peers on
-// every
-//           cluster, in any order of evaluation and from any thread, with no state to share.
-// Source  : Philox4x32-10 (Salmon, Moraes, Dror, Shaw, SC'11) from Debian's Random123.
-// Own distributions: those of <random> differ between standard libraries, ours do not.
+//           every cluster, in any order of evaluation and from any thread, with no state to share.
+// Source  : Philox4x32-10 (Salmon, Moraes, Dror, Shaw, SC'11) from Debian's Random123. The
+//           distributions are our own: those of <random> differ between standard libraries.
 #pragma once
 
 #include <array>

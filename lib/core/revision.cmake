@@ -1,6 +1,7 @@
-# Runs at every build: writes OUTPUT from the git state of SOURCE, and touches it only when that has changed.
+# Runs at every build: writes OUTPUT from the git state and the headers of SOURCE, and touches it only when they have
+# changed.
 set(revision "unknown")
-set(dirty "false")
+set(changed "")
 find_program(git NAMES git)
 if(git AND EXISTS ${SOURCE}/.git)
   execute_process(COMMAND ${git} -C ${SOURCE} rev-parse --short=12 HEAD
@@ -12,15 +13,16 @@ if(git AND EXISTS ${SOURCE}/.git)
                             --untracked-files=no
                     OUTPUT_VARIABLE changes ERROR_QUIET)
     if(NOT changes STREQUAL "")
-      set(dirty "true")
+      set(changed " with local changes")
     endif()
   endif()
 endif()
+include(${CMAKE_CURRENT_LIST_DIR}/headers.cmake)
+hetsgd_hash_headers(${SOURCE}/lib headers)
 file(CONFIGURE OUTPUT ${OUTPUT} @ONLY CONTENT [[
 // Written at build time by core/revision.cmake.
 #pragma once
-namespace hetsgd {
-inline constexpr const char* kRevision = "@revision@";
-inline constexpr bool kDirty = @dirty@;
-}  // namespace hetsgd
+#define HETSGD_REVISION "@revision@"
+#define HETSGD_CHANGES "@changed@"  // " with local changes", or nothing
+#define HETSGD_HEADERS "@headers@"  // hash of all headers of lib/
 ]])

@@ -14,6 +14,7 @@ endif()
 
 set(generated ${CMAKE_CURRENT_BINARY_DIR}/generated)
 configure_file(${CMAKE_CURRENT_LIST_DIR}/version.cpp.in ${generated}/core/version.cpp @ONLY)
+configure_file(${CMAKE_CURRENT_LIST_DIR}/build_stamp.hpp.in ${generated}/core/build_stamp.hpp @ONLY)
 add_custom_target(hetsgd_revision
                   COMMAND ${CMAKE_COMMAND} -DSOURCE=${CMAKE_SOURCE_DIR}
                           -DOUTPUT=${generated}/core/revision.hpp

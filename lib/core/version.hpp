@@ -13,6 +13,9 @@ namespace hetsgd {
 std::string_view version();       // "0.1.0"
 std::string_view git_revision();  // 12 digits, or "unknown" outside a git work tree
 bool git_dirty();                 // tracked files differed from the revision
+// What code must share with this binary to run in its process: revision, headers, compiler, standard
+// library, flags, sanitizer, as lines "key: value". Plugins carry their own (training/plugins.hpp).
+std::string_view build_stamp();
 // Of the result file; the first number changes when a key changes its meaning or vanishes.
 std::string_view result_schema_version();
 

@@ -3,14 +3,15 @@
 #include <xxhash.h>
 
 #include <algorithm>
+#include <array>
 #include <cstddef>
-#include <cstring>
 #include <memory>
 #include <span>
-#include <type_traits>
+#include <utility>
 
 #include "core/error.hpp"
 #include "data/binary_format.hpp"
+#include "data/huge_pages.hpp"
 #include "data/source.hpp"
 #include "data/summary.hpp"
 
@@ -18,33 +19,24 @@ namespace hetsgd {
 
 namespace {
 
-std::uint64_t header_hash(const BinaryHeader& header) {
-  return XXH3_64bits(&header, offsetof(BinaryHeader, header_hash));
-}
-
 template <class T>
-std::string_view bytes_of(const std::vector<T>& values) {
-  return {reinterpret_cast<const char*>(values.data()), values.size() * sizeof(T)};
+std::string_view characters_of(std::span<const T> values) {
+  return text_of(std::as_bytes(values));
 }
 
-void append_name(std::string& block, const std::string& name) {
-  const auto size = static_cast<std::uint32_t>(name.size());
-  block.append(reinterpret_cast<const char*>(&size), sizeof size);
-  block += name;
-}
-
-// The payload's pieces in file order, each with its padding. The first kLabels are the head.
+// The payload's arrays in file order, each with its padding. The first kLabels are the head.
 struct Payload {
-  Payload(const Dataset& data, std::string names_block) : names(std::move(names_block)) {
+  explicit Payload(const Dataset& data) {
     row_sums.reserve(data.rows());
-    for (std::uint64_t row = 0; row < data.rows(); ++row) row_sums.push_back(row_sum(data, row));
-    pieces = {names,
-              bytes_of(data.feature_begin),
-              bytes_of(data.label_begin),
-              bytes_of(row_sums),
-              bytes_of(data.label_index),
-              bytes_of(data.feature_index),
-              bytes_of(data.feature_value)};
+    for (std::uint64_t row = 0; row < data.rows(); ++row) {
+      row_sums.push_back(row_sum(data.labels(row), data.features(row), data.values(row)));
+    }
+    pieces = {characters_of(data.sparse.begin),
+              characters_of(data.targets.begin),
+              characters_of(std::span<const std::uint32_t>(row_sums)),
+              characters_of(data.targets.index),
+              characters_of(data.sparse.index),
+              characters_of(data.sparse.value)};
   }
   Payload(const Payload&) = delete;
   Payload& operator=(const Payload&) = delete;
@@ -52,7 +44,7 @@ struct Payload {
   // Calls visit(piece's number, bytes).
   template <class Visit>
   void visit(Visit&& visit) const {
-    static constexpr std::array<char, 8> kZeros{};
+    static constexpr std::array<char, kBinaryAlignment> kZeros{};
     for (std::size_t i = 0; i < pieces.size(); ++i) {
       visit(i, pieces[i]);
       if (const std::size_t pad = padding(pieces[i].size()); pad > 0)
@@ -60,93 +52,88 @@ struct Payload {
     }
   }
 
-  static constexpr std::size_t kLabels = 4;  // the first piece after the head
-  std::string names;
+  static constexpr std::size_t kLabels = 3;  // the first piece after the head
   std::vector<std::uint32_t> row_sums;
-  std::array<std::string_view, 7> pieces;
+  std::array<std::string_view, 6> pieces;
 };
 
-std::vector<std::string> read_names(std::string_view block, std::uint64_t count,
-                                    const std::string& path) {
-  std::vector<std::string> names;
-  for (std::uint64_t k = 0; k < count; ++k) {
-    std::uint32_t size = 0;
-    if (block.size() >= sizeof size) std::memcpy(&size, block.data(), sizeof size);
-    if (block.size() < sizeof size || block.size() - sizeof size < size) {
-      throw data_error("{}: the label names are cut off", path);
-    }
-    names.emplace_back(block.substr(sizeof size, size));
-    block.remove_prefix(sizeof size + size);
+// The payload as it lies in the file, in memory of its own, with the sum of what was read.
+std::shared_ptr<const char> read_payload(const ByteSource& file, std::uint64_t begin,
+                                         std::uint64_t size, std::uint64_t& sum) {
+  constexpr std::uint64_t kSummed = std::uint64_t{1} << 19;  // still in the cache when it is summed
+  using Word = std::uint64_t;  // what is aligned like it
+  const auto words =
+      std::make_shared_for_overwrite<Word[]>((size + sizeof(Word) - 1) / sizeof(Word));
+  advise_huge_pages(words.get(), size);
+  const std::span bytes(reinterpret_cast<char*>(words.get()), size);
+  RunningHash hash;
+  for (std::uint64_t at = 0; at < size; at += kSummed) {
+    const std::span piece = bytes.subspan(at, std::min(kSummed, size - at));
+    file.read(begin + at, piece);
+    hash.add({piece.data(), piece.size()});
   }
-  return names;
+  sum = hash.value();
+  return {words, bytes.data()};
+}
+
+template <class T>
+std::span<const T> array_at(const char* bytes, std::uint64_t count) {
+  return {reinterpret_cast<const T*>(bytes), count};
 }
 
 }  // namespace
 
-std::uint32_t row_sum(const Dataset& data, std::uint64_t row) {
-  const auto labels = data.labels(row), features = data.features(row);
-  const auto values = data.values(row);
+PayloadLayout::PayloadLayout(const BinaryHeader& header, std::uint64_t payload) {
+  std::uint64_t place = payload;
+  const auto take = [&](std::uint64_t size) {
+    const std::uint64_t first = place;
+    place += size + padding(size);
+    return first;
+  };
+  feature_begin = take((header.rows + 1) * sizeof(std::uint64_t));
+  label_begin = take((header.rows + 1) * sizeof(std::uint64_t));
+  row_sums = take(header.rows * sizeof(std::uint32_t));
+  label_index = take(header.labels * sizeof(Index));
+  feature_index = take(header.features * sizeof(Index));
+  feature_value = take(header.features * sizeof(float));
+  end = place;
+}
+
+std::uint32_t row_sum(std::span<const Index> labels, std::span<const Index> features,
+                      std::span<const float> values) {
   std::uint64_t sum = XXH3_64bits(labels.data(), labels.size_bytes());
   sum = XXH3_64bits_withSeed(features.data(), features.size_bytes(), sum);
   return static_cast<std::uint32_t>(XXH3_64bits_withSeed(values.data(), values.size_bytes(), sum));
 }
 
-namespace {
-
-void check_sizes(const BinaryHeader& header, std::uint64_t payload, const std::string& path) {
-  const auto padded = [](std::uint64_t size) { return size + padding(size); };
-  bool fits = header.rows < payload && header.features < payload && header.labels < payload &&
-              header.payload_bytes == payload;
-  fits = fits && padded(header.name_bytes) + 2 * padded((header.rows + 1) * 8) +
-                         padded(header.rows * 4) + padded(header.labels * 4) +
-                         2 * padded(header.features * 4) ==
-                     payload;
-  if (!fits) {
-    throw data_error("{}: cut off or grown: {} bytes of payload, the header promises {}", path,
-                     payload, header.payload_bytes);
-  }
+std::vector<std::byte> sealed_header(const BinaryHeader& header) {
+  std::vector<std::byte> content = to_bytes(header);
+  content.resize(content.size() + padding(kSealBytes + content.size()));
+  return sealed(kBinaryKind, content);
 }
 
-}  // namespace
-
-BinaryHeader read_header(const ByteSource& file, const std::string& path) {
-  BinaryHeader header;
-  if (file.size() < sizeof header || !is_binary_dataset(file)) {
-    throw data_error("{}: not a converted data file: its header is missing or cut off", path);
+BinaryFile read_header(const ByteSource& file, const std::string& path) {
+  const auto read = [&](std::uint64_t size) {
+    std::vector<std::byte> bytes(size);
+    file.read(0, {reinterpret_cast<char*>(bytes.data()), bytes.size()});
+    return bytes;
+  };
+  const auto cut = [&] { return data_error("{}: cut off or grown: {} bytes", path, file.size()); };
+  const std::uint64_t length =
+      sealed_length(kBinaryKind, read(std::min<std::uint64_t>(file.size(), kSealBytes)), path);
+  if (length > file.size() - kSealBytes || padding(kSealBytes + length) != 0) throw cut();
+  const std::vector<std::byte> bytes = read(kSealBytes + length);
+  ByteReader content(unsealed(kBinaryKind, bytes, path), path);
+  BinaryFile result{.header = content.get<BinaryHeader>(), .places = {}};
+  const BinaryHeader& header = result.header;
+  // Before anything is multiplied.
+  if (std::max({header.rows, header.features, header.labels}) >= file.size()) throw cut();
+  result.places = PayloadLayout(header, bytes.size());
+  if (result.places.end != file.size()) {
+    throw data_error("{}: cut off or grown: {} bytes, the header promises {}", path, file.size(),
+                     result.places.end);
   }
-  file.read(0, {reinterpret_cast<char*>(&header), sizeof header});
-  if (header.version != kBinaryVersion || header.header_bytes != sizeof header) {
-    throw with_hint(data_error("{}: format version {}, this program reads version {}", path,
-                               header.version, kBinaryVersion),
-                    "convert the source file again");
-  }
-  if (header.header_hash != header_hash(header)) {
-    throw data_error("{}: the header's checksum is wrong: found {:016x}, expected {:016x}", path,
-                     header_hash(header), header.header_hash);
-  }
-  check_sizes(header, file.size() - sizeof header, path);
-  return header;
-}
-
-void PayloadReader::take(std::span<char> to) {
-  constexpr std::size_t kSummed = std::size_t{1} << 19;  // still in the cache when it is summed
-  const std::size_t size = to.size();
-  for (; !to.empty(); to = to.subspan(std::min(kSummed, to.size()))) {
-    const std::span<char> piece = to.first(std::min(kSummed, to.size()));
-    file_.read(place_, piece);
-    sum_.add({piece.data(), piece.size()});
-    place_ += piece.size();
-  }
-  std::array<char, 8> pad{};
-  const std::span<char> rest(pad.data(), padding(size));
-  file_.read(place_, rest);
-  sum_.add({rest.data(), rest.size()});
-  place_ += rest.size();
-}
-
-void PayloadReader::skip(std::uint64_t size) {
-  std::vector<char> bytes(size);
-  take(bytes);
+  return result;
 }
 
 void check_sum(std::uint64_t found, std::uint64_t expected, const char* what,
@@ -156,30 +143,30 @@ void check_sum(std::uint64_t found, std::uint64_t expected, const char* what,
                    found, expected);
 }
 
-void read_description(const BinaryHeader& header, std::string_view block, DecodedBinary& result,
-                      const std::string& path) {
-  result.key = header.key;
-  Dataset& data = result.parsed.data;
-  LoadReport& report = result.parsed.report;
-  std::vector<std::string> names = read_names(block, std::uint64_t{header.label_names} + 1, path);
-  data.name = std::move(names.front());
-  names.erase(names.begin());
-  report.label_names = std::move(names);
-  data.content_hash = header.content_hash;
-  data.feature_count = header.feature_count;
-  data.label_count = header.label_count;
+DecodedBinary read_description(BinaryHeader header, const std::string& path) {
   if (header.task > 2 || header.format > 4 || header.index_base > 2) {
     throw data_error("{}: the header holds an unknown task, format or index base", path);
   }
+  DecodedBinary result;
+  result.key = header.key;
+  Dataset& data = result.parsed.data;
+  data.name = std::move(header.name);
+  data.content_hash = header.content_hash;
   data.task = static_cast<Task>(header.task);
+  data.feature_count = header.feature_count;
+  data.label_count = header.label_count;
+  LoadReport& report = result.parsed.report;
   report.format = static_cast<DataFormat>(header.format);
   report.index_base = static_cast<IndexBase>(header.index_base);
   report.rows_without_labels = header.rows_without_labels;
   report.rows_without_features = header.rows_without_features;
+  report.label_names = std::move(header.label_names);
   const std::size_t classes = data.task == Task::binary ? 2 : data.label_count;
-  if (data.task != Task::multilabel && report.label_names.size() != classes) {
-    throw data_error("{}: {} label names, expected {}", path, report.label_names.size(), classes);
+  const std::size_t expected = data.task == Task::multilabel ? 0 : classes;
+  if (report.label_names.size() != expected) {
+    throw data_error("{}: {} label names, expected {}", path, report.label_names.size(), expected);
   }
+  return result;
 }
 
 void require_valid(const Dataset& data, const std::string& path) {
@@ -197,62 +184,60 @@ bool is_binary_dataset(const ByteSource& file) {
 
 void encode_binary(const Dataset& data, const LoadReport& report, std::uint64_t key,
                    const std::function<void(std::string_view)>& write) {
-  std::string names;
-  append_name(names, data.name);
-  for (const std::string& name : report.label_names) append_name(names, name);
-
-  BinaryHeader header;
-  std::memcpy(header.magic.data(), kBinaryMagic.data(), kBinaryMagic.size());
-  header.version = kBinaryVersion;
-  header.header_bytes = sizeof header;
-  header.key = key;
-  header.content_hash = data.content_hash;
-  header.rows = data.rows();
-  header.features = data.nonzeros();
-  header.labels = data.label_index.size();
-  header.rows_without_labels = report.rows_without_labels;
-  header.rows_without_features = report.rows_without_features;
-  header.feature_count = data.feature_count;
-  header.label_count = data.label_count;
-  header.name_bytes = static_cast<std::uint32_t>(names.size());
-  header.label_names = static_cast<std::uint32_t>(report.label_names.size());
-  header.task = static_cast<std::uint8_t>(data.task);
-  header.format = static_cast<std::uint8_t>(report.format);
-  header.index_base = static_cast<std::uint8_t>(report.index_base);
-
-  const Payload payload(data, std::move(names));
+  HETSGD_CHECK_EQ(data.sparse.rows(), data.rows());  // the one group that the form holds
+  BinaryHeader header{.name = data.name,
+                      .label_names = report.label_names,
+                      .key = key,
+                      .content_hash = data.content_hash,
+                      .rows = data.rows(),
+                      .features = data.nonzeros(),
+                      .labels = data.targets.index.size(),
+                      .rows_without_labels = report.rows_without_labels,
+                      .rows_without_features = report.rows_without_features,
+                      .feature_count = data.feature_count,
+                      .label_count = data.label_count,
+                      .task = static_cast<std::uint8_t>(data.task),
+                      .format = static_cast<std::uint8_t>(report.format),
+                      .index_base = static_cast<std::uint8_t>(report.index_base)};
+  const Payload payload(data);
   RunningHash whole, head, labels;
   payload.visit([&](std::size_t piece, std::string_view bytes) {
     whole.add(bytes);
     if (piece < Payload::kLabels) head.add(bytes);
     if (piece == Payload::kLabels) labels.add(bytes);
-    header.payload_bytes += bytes.size();
   });
   header.payload_hash = whole.value();
   header.head_hash = head.value();
   header.label_hash = labels.value();
-  header.header_hash = header_hash(header);
-
-  write({reinterpret_cast<const char*>(&header), sizeof header});
+  write(text_of(sealed_header(header)));
   payload.visit([&](std::size_t, std::string_view bytes) { write(bytes); });
 }
 
-DecodedBinary decode_binary(const ByteSource& file, const std::string& path) {
-  const BinaryHeader header = read_header(file, path);
-  require_memory(static_cast<double>(header.payload_bytes), path, "the data set");
-  DecodedBinary result;
+DecodedBinary decode_binary(const ByteSource& file, const std::string& path,
+                            std::shared_ptr<const char> in_place) {
+  auto [header, places] = read_header(file, path);
+  const std::uint64_t begin = places.feature_begin, size = places.end - begin;
+  std::uint64_t sum = 0;
+  std::shared_ptr<const char> payload;
+  if (in_place) {
+    payload = {in_place, in_place.get() + begin};
+    sum = content_hash({payload.get(), size});
+  } else {
+    require_memory(static_cast<double>(size), path, "the data set");
+    payload = read_payload(file, begin, size, sum);
+  }
+  check_sum(sum, header.payload_hash, "payload", path);
+  const auto at = [&](std::uint64_t place) { return payload.get() + (place - begin); };
+  const std::uint64_t rows = header.rows, features = header.features, labels = header.labels;
+  DecodedBinary result = read_description(std::move(header), path);
   Dataset& data = result.parsed.data;
-  PayloadReader reader(file);
-  std::vector<char> names;
-  reader.take_into(names, header.name_bytes);
-  reader.take_into(data.feature_begin, header.rows + 1);
-  reader.take_into(data.label_begin, header.rows + 1);
-  reader.skip(header.rows * sizeof(std::uint32_t));  // the sums of rows: the payload's says more
-  reader.take_into(data.label_index, header.labels);
-  reader.take_into(data.feature_index, header.features);
-  reader.take_into(data.feature_value, header.features);
-  check_sum(reader.sum(), header.payload_hash, "payload", path);
-  read_description(header, {names.data(), names.size()}, result, path);
+  data.sparse = {array_at<std::uint64_t>(at(places.feature_begin), rows + 1),
+                 array_at<Index>(at(places.feature_index), features),
+                 array_at<float>(at(places.feature_value), features)};
+  data.targets = {array_at<std::uint64_t>(at(places.label_begin), rows + 1),
+                  array_at<Index>(at(places.label_index), labels),
+                  {}};
+  data.owner = std::move(payload);
   require_valid(data, path);
   return result;
 }

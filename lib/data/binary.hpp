@@ -1,8 +1,8 @@
 // The binary form of a data set: what the cache keeps and what a converted `.hsgd` file is.
 //
-// Layout (little endian): BinaryHeader, then the payload: label names and data set name (each a
-// 32-bit length and the bytes), padded to 8, then feature_begin, label_begin (64 bit), row_sum,
-// label_index, feature_index, feature_value (32 bit), each padded to 8.
+// Layout (little endian): the sealed header (core/byte_stream.hpp), then the payload: feature_begin,
+// label_begin (64 bit), row_sum, label_index, feature_index, feature_value (32 bit). The header and
+// each array end with zeros up to a multiple of 64 bytes.
 // Sums (XXH3-64): of the header; of the whole payload; of what comes before label_index; of
 // label_index; and 32 bits of each row's. So who reads some rows alone is as sure of them as who
 // reads all.
@@ -11,6 +11,7 @@
 #include <array>
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -21,7 +22,7 @@
 namespace hetsgd {
 
 inline constexpr std::string_view kBinaryMagic = "HSGDDATA";
-inline constexpr std::uint32_t kBinaryVersion = 2;
+inline constexpr std::uint32_t kBinaryVersion = 3;
 
 // By the first bytes.
 bool is_binary_dataset(const ByteSource& file);
@@ -38,8 +39,10 @@ struct DecodedBinary {
 
 // Reads what encode_binary() wrote. Throws Error(data) naming `path` for other versions, damage of
 // any kind (sizes, sums) and content that is no valid data set. Reads every byte once, and checks
-// the sums of what it has read, so that a file may change at any time.
-DecodedBinary decode_binary(const ByteSource& file, const std::string& path);
+// the sums of what it has read, so that a file may change at any time. `in_place`: the whole file,
+// which is not read then, but becomes the data set's memory; its bytes must stay as they are.
+DecodedBinary decode_binary(const ByteSource& file, const std::string& path,
+                            std::shared_ptr<const char> in_place = nullptr);
 
 // The same of some rows only (never of RowChoice::rows empty), with `whole` set. Touches the names,
 // row starts and row sums, the labels if `choice` needs them, and these rows in file order. The

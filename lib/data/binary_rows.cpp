@@ -1,5 +1,6 @@
 // Reading some rows of a file in the binary form.
 #include <algorithm>
+#include <array>
 #include <cstring>
 
 #include "core/error.hpp"
@@ -37,35 +38,55 @@ class Column {
   std::vector<char> window_;
 };
 
-std::uint64_t with_padding(std::uint64_t size) { return size + padding(size); }
+// Reads pieces of the file, with their padding, and sums what was read.
+class SummedPieces {
+ public:
+  explicit SummedPieces(const ByteSource& file) : file_(file) {}
+
+  template <class T>
+  std::vector<T> read(std::uint64_t place, std::uint64_t count) {
+    std::vector<T> values(count);
+    read(place, {reinterpret_cast<char*>(values.data()), count * sizeof(T)});
+    std::array<char, kBinaryAlignment> pad{};
+    const std::uint64_t size = count * sizeof(T);
+    read(place + size, std::span(pad).first(padding(size)));
+    return values;
+  }
+  std::uint64_t sum() const { return sum_.value(); }
+
+ private:
+  void read(std::uint64_t place, std::span<char> to) {
+    file_.read(place, to);
+    sum_.add({to.data(), to.size()});
+  }
+
+  const ByteSource& file_;
+  RunningHash sum_;
+};
 
 // What is read of a file of which only some rows are wanted: the head, and the columns by place.
 struct FileRows {
-  FileRows(const ByteSource& file, const BinaryHeader& header, PayloadReader& reader)
-      : label_index(file, place_after(header, reader), header.labels),
-        feature_index(file, reader.place() + with_padding(header.labels * 4), header.features),
-        feature_value(
-            file,
-            reader.place() + with_padding(header.labels * 4) + with_padding(header.features * 4),
-            header.features) {}
+  // Error(data) if the head is damaged.
+  FileRows(const ByteSource& file, const BinaryHeader& header, const PayloadLayout& layout,
+           const std::string& path)
+      : places(layout),
+        label_index(file, places.label_index, header.labels),
+        feature_index(file, places.feature_index, header.features),
+        feature_value(file, places.feature_value, header.features) {
+    SummedPieces head(file);
+    feature_begin = head.read<std::uint64_t>(places.feature_begin, header.rows + 1);
+    label_begin = head.read<std::uint64_t>(places.label_begin, header.rows + 1);
+    row_sums = head.read<std::uint32_t>(places.row_sums, header.rows);
+    check_sum(head.sum(), header.head_hash, "head", path);
+  }
 
   std::uint64_t rows() const { return row_sums.size(); }
 
-  std::vector<char> names;
+  PayloadLayout places;
   std::vector<std::uint64_t> feature_begin, label_begin;
   std::vector<std::uint32_t> row_sums;
   Column<Index> label_index, feature_index;
   Column<float> feature_value;
-
- private:
-  // Takes the head off, which ends where the labels begin.
-  std::uint64_t place_after(const BinaryHeader& header, PayloadReader& reader) {
-    reader.take_into(names, header.name_bytes);
-    reader.take_into(feature_begin, header.rows + 1);
-    reader.take_into(label_begin, header.rows + 1);
-    reader.take_into(row_sums, header.rows);
-    return reader.place();
-  }
 };
 
 void check_starts(const std::vector<std::uint64_t>& begin, std::uint64_t entries, const char* what,
@@ -76,71 +97,73 @@ void check_starts(const std::vector<std::uint64_t>& begin, std::uint64_t entries
 }
 
 // Copies the rows with their sums checked, in the order of the file, which disks and pages like.
-void copy_rows(FileRows& file, std::span<const Index> rows, Dataset& data,
+void copy_rows(FileRows& file, std::span<const Index> rows, DatasetBuilder& data,
                const std::string& path) {
   std::vector<std::size_t> order(rows.size());
   for (std::size_t i = 0; i < rows.size(); ++i) {
     const Index row = rows[i];
     HETSGD_CHECK_LT(row, file.rows());
     order[i] = i;
-    data.feature_begin.push_back(data.feature_begin.back() + file.feature_begin[row + 1] -
-                                 file.feature_begin[row]);
-    data.label_begin.push_back(data.label_begin.back() + file.label_begin[row + 1] -
-                               file.label_begin[row]);
+    data.sparse.begin.push_back(data.sparse.begin.back() + file.feature_begin[row + 1] -
+                                file.feature_begin[row]);
+    data.targets.begin.push_back(data.targets.begin.back() + file.label_begin[row + 1] -
+                                 file.label_begin[row]);
   }
-  data.feature_index.resize(data.feature_begin.back());
-  data.feature_value.resize(data.feature_begin.back());
-  data.label_index.resize(data.label_begin.back());
+  data.sparse.index.resize(data.sparse.begin.back());
+  data.sparse.value.resize(data.sparse.begin.back());
+  data.targets.index.resize(data.targets.begin.back());
   std::ranges::sort(order, {}, [&](std::size_t i) { return rows[i]; });
   for (const std::size_t i : order) {
     const std::uint64_t row = rows[i], first = file.feature_begin[row],
                         last = file.feature_begin[row + 1];
-    file.feature_index.copy(first, last, data.feature_index.data() + data.feature_begin[i]);
-    file.feature_value.copy(first, last, data.feature_value.data() + data.feature_begin[i]);
+    file.feature_index.copy(first, last, data.sparse.index.data() + data.sparse.begin[i]);
+    file.feature_value.copy(first, last, data.sparse.value.data() + data.sparse.begin[i]);
     file.label_index.copy(file.label_begin[row], file.label_begin[row + 1],
-                          data.label_index.data() + data.label_begin[i]);
-    if (const std::uint32_t found = row_sum(data, i); found != file.row_sums[row]) {
+                          data.targets.index.data() + data.targets.begin[i]);
+    if (const std::uint32_t found = row_sum(data.labels(i), data.features(i), data.values(i));
+        found != file.row_sums[row]) {
       throw data_error("{}: the checksum of row {} is wrong: found {:08x}, expected {:08x}", path,
                        row + 1, found, file.row_sums[row]);
     }
   }
 }
 
-// The data set as RowChoice::rows gets it. `reader` stands before the labels.
-Dataset read_outline(const BinaryHeader& header, const FileRows& file, PayloadReader& reader,
-                     const Dataset& description, bool needs_labels, const std::string& path) {
-  Dataset outline = description;
-  outline.feature_begin.assign(header.rows + 1, 0);
-  outline.label_begin.assign(header.rows + 1, 0);
+// The data set as RowChoice::rows gets it.
+Dataset read_outline(const ByteSource& source, const FileRows& file, const DatasetHeader& about,
+                     bool needs_labels, const std::string& path, const BinaryHeader& header) {
+  DatasetBuilder outline;
+  static_cast<DatasetHeader&>(outline) = about;
+  outline.sparse.begin.assign(file.rows() + 1, 0);
+  outline.targets.begin = outline.sparse.begin;
   if (needs_labels) {
-    reader.restart_sum();
-    reader.take_into(outline.label_index, header.labels);
-    check_sum(reader.sum(), header.label_hash, "labels", path);
-    outline.label_begin = file.label_begin;
+    SummedPieces labels(source);
+    outline.targets.index = labels.read<Index>(file.places.label_index, header.labels);
+    check_sum(labels.sum(), header.label_hash, "labels", path);
+    outline.targets.begin = file.label_begin;
   }
-  require_valid(outline, path);
-  return outline;
+  Dataset result = std::move(outline).build();
+  require_valid(result, path);
+  return result;
 }
 
 }  // namespace
 
 DecodedBinary decode_binary_rows(const ByteSource& source, const std::string& path,
                                  const RowChoice& choice) {
-  const BinaryHeader header = read_header(source, path);
-  DecodedBinary result;
-  PayloadReader reader(source);
-  FileRows file(source, header, reader);
-  check_sum(reader.sum(), header.head_hash, "head", path);
-  read_description(header, {file.names.data(), file.names.size()}, result, path);
+  const auto [header, places] = read_header(source, path);
+  FileRows file(source, header, places, path);
+  DecodedBinary result = read_description(header, path);
   check_starts(file.feature_begin, header.features, "features", path);
   check_starts(file.label_begin, header.labels, "labels", path);
 
-  Dataset& data = result.parsed.data;
-  const std::vector<Index> rows =
-      choice.rows(read_outline(header, file, reader, data, choice.needs_labels, path));
-  copy_rows(file, rows, data, path);
-  data.whole = {.rows = header.rows, .nonzeros = header.features, .labels = header.labels};
-  require_valid(data, path);
+  DatasetBuilder rows;
+  static_cast<DatasetHeader&>(rows) = result.parsed.data;
+  rows.whole = {.rows = header.rows, .nonzeros = header.features, .labels = header.labels};
+  const std::vector<Index> chosen = choice.rows(
+      read_outline(source, file, result.parsed.data, choice.needs_labels, path, header));
+  copy_rows(file, chosen, rows, path);
+  result.parsed.data = std::move(rows).build();
+  require_valid(result.parsed.data, path);
   return result;
 }
 

@@ -36,8 +36,8 @@ std::optional<ParsedData> CacheEntry::read(const RowChoice& choice) {
   }
   try {
     const DataFile file(path_, {.noun = "cached data file"});
-    DecodedBinary decoded =
-        choice.rows ? decode_binary_rows(file, path_, choice) : decode_binary(file, path_);
+    DecodedBinary decoded = choice.rows ? decode_binary_rows(file, path_, choice)
+                                        : decode_binary(file, path_, file.map());
     if (decoded.key == key_ && decoded.parsed.data.content_hash == source_hash_) {
       return std::move(decoded.parsed);
     }

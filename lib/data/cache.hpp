@@ -18,8 +18,9 @@ class CacheEntry {
   CacheEntry(const std::string& directory, std::uint64_t source_hash, std::uint64_t source_bytes,
              const LoadOptions& options);
 
-  // The cached data, or nothing; note() then says why if a file was there. With a choice: these
-  // rows alone (decode_binary_rows).
+  // The cached data, or nothing; note() then says why if a file was there. They lie in the mapped
+  // file where it can be mapped: several processes of one machine share them. With a choice: these
+  // rows alone (decode_binary_rows), in memory.
   std::optional<ParsedData> read(const RowChoice& choice);
 
   // Keeps the other processes out while one builds the entry, so that all others wait for it and

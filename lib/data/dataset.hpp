@@ -1,15 +1,14 @@
-// A data set in memory: sparse features and sparse labels, both in CSR.
+// A data set in memory: feature groups and sparse labels, as views of arrays that somebody owns.
 //
-// Shapes : rows n; row r has features feature_index[feature_begin[r] .. feature_begin[r+1]) with
-// the
-//          values at the same places, and labels label_index[label_begin[r] .. label_begin[r+1]).
-// Order  : within a row, feature indices ascend and do not repeat; label indices ascend and do not
-// repeat. Size   : at least one row, one feature and one label column; at most 2^32 - 1 rows and
-// features, 2^31 labels;
-//          values are finite. verify() of data/summary.hpp checks all of this.
+// Shapes : n rows. `sparse` are the features that most rows lack and `targets` the labels, both in
+//          CSR; `dense` are columns that every row has, `fields` one category per row and field,
+//          `images` one image per row. A group that a data set lacks is empty; at least one is there.
+// Order  : within a sparse row, indices ascend and do not repeat, of features as of labels.
+// Size   : at least one row, one feature and one label column; at most 2^32 - 1 rows and features,
+//          2^31 labels; values are finite. verify() of data/summary.hpp checks all of this.
 // Binary : one label column (label_count 1): a row with label {0} is positive, without is negative.
-// Ownership: immutable after construction; shared between all workers as std::shared_ptr<const
-// Dataset>.
+// Ownership: the arrays lie in memory or in a mapped file, which `owner` keeps. A copy of a Dataset is
+//          another view of the same arrays, which never change. A DatasetBuilder makes them.
 #pragma once
 
 #include <cstdint>
@@ -36,42 +35,114 @@ struct DatasetTotals {
   std::uint64_t labels = 0;  // entries
 };
 
-struct Dataset {
-  std::string name;  // file name, or the generator's preset
-  std::uint64_t content_hash =
-      0;  // XXH3-64 of the source file's bytes (or of the generator's options)
-  Task task = Task::multilabel;
-  Index feature_count = 0;
-  Index label_count = 0;
+// Where the elements of an array lie: in a vector of its own, or wherever.
+template <class T>
+using Owned = std::vector<T>;
+template <class T>
+using View = std::span<const T>;
 
-  std::vector<std::uint64_t> feature_begin{0};  // rows() + 1
-  std::vector<Index> feature_index;
-  std::vector<float> feature_value;
-  std::vector<std::uint64_t> label_begin{0};  // rows() + 1
-  std::vector<Index> label_index;
+inline constexpr std::uint64_t kFirstBegin[] = {0};  // of no row
 
-  // Where these rows are one worker's shard (data/select.hpp): the data set that it is of.
-  std::optional<DatasetTotals> whole;
+// Rows of entries in CSR: row r has the entries begin[r] .. begin[r + 1].
+template <template <class> class Array>
+struct CsrRows {
+  Array<std::uint64_t> begin{std::begin(kFirstBegin), std::end(kFirstBegin)};  // rows + 1
+  Array<Index> index;
+  Array<float> value;  // as many as `index`; none of labels
 
-  std::uint64_t rows() const { return feature_begin.size() - 1; }
-  std::uint64_t nonzeros() const { return feature_index.size(); }
-  // Of the whole data set, also where this is a shard of it.
-  DatasetTotals totals() const {
-    return whole.value_or(DatasetTotals{rows(), nonzeros(), label_index.size()});
-  }
-  std::span<const Index> features(std::uint64_t row) const {
-    return {feature_index.data() + feature_begin[row],
-            feature_index.data() + feature_begin[row + 1]};
+  std::uint64_t rows() const { return begin.size() - 1; }
+  std::span<const Index> indices(std::uint64_t row) const {
+    return {index.data() + begin[row], index.data() + begin[row + 1]};
   }
   std::span<const float> values(std::uint64_t row) const {
-    return {feature_value.data() + feature_begin[row],
-            feature_value.data() + feature_begin[row + 1]};
+    return {value.data() + begin[row], value.data() + begin[row + 1]};
   }
-  std::span<const Index> labels(std::uint64_t row) const {
-    return {label_index.data() + label_begin[row], label_index.data() + label_begin[row + 1]};
+};
+
+// [rows x columns] numbers.
+template <template <class> class Array>
+struct DenseColumns {
+  Index columns = 0;
+  Array<float> value;
+
+  std::span<const float> row(std::uint64_t row) const {
+    return {value.data() + row * columns, columns};
+  }
+};
+
+// [rows x count()] categories. Those of field f are the numbers first[f] .. first[f + 1], so that each
+// is a row of one table for all fields.
+template <template <class> class Array>
+struct CategoricalFields {
+  Array<Index> first;  // count() + 1; empty: there are no fields
+  Array<Index> category;
+
+  std::size_t count() const { return first.empty() ? 0 : first.size() - 1; }
+  std::span<const Index> row(std::uint64_t row) const {
+    return {category.data() + row * count(), count()};
+  }
+};
+
+// [rows x channels x height x width] bytes.
+template <template <class> class Array>
+struct Images {
+  Index channels = 0, height = 0, width = 0;
+  Array<std::uint8_t> pixel;
+  Array<float> mean, deviation;  // of each channel, over the training data
+
+  std::size_t size() const { return std::size_t{channels} * height * width; }
+  std::span<const std::uint8_t> row(std::uint64_t row) const {
+    return {pixel.data() + row * size(), size()};
+  }
+};
+
+template <template <class> class Array>
+struct DataArrays {
+  CsrRows<Array> sparse;
+  DenseColumns<Array> dense;
+  CategoricalFields<Array> fields;
+  Images<Array> images;
+  CsrRows<Array> targets;
+
+  std::uint64_t rows() const { return targets.rows(); }
+  std::uint64_t nonzeros() const { return sparse.index.size(); }
+  // Of data with sparse features.
+  std::span<const Index> features(std::uint64_t row) const { return sparse.indices(row); }
+  std::span<const float> values(std::uint64_t row) const { return sparse.values(row); }
+  std::span<const Index> labels(std::uint64_t row) const { return targets.indices(row); }
+};
+
+// What a data set says of itself.
+struct DatasetHeader {
+  std::string name;  // file name, or the generator's preset
+  // XXH3-64 of the source file's bytes (or of the generator's options).
+  std::uint64_t content_hash = 0;
+  Task task = Task::multilabel;
+  Index feature_count = 0;  // columns of the sparse features
+  Index label_count = 0;
+  // Where these rows are one worker's shard (data/select.hpp): the data set that it is of.
+  std::optional<DatasetTotals> whole;
+};
+
+struct Dataset : DatasetHeader, DataArrays<View> {
+  std::shared_ptr<const void> owner;  // of what the views show
+
+  // Of the whole data set, also where this is a shard of it.
+  DatasetTotals totals() const {
+    return whole.value_or(DatasetTotals{rows(), nonzeros(), targets.index.size()});
   }
 };
 
 using DatasetPtr = std::shared_ptr<const Dataset>;
+
+// A data set on its way: header and arrays grow here by value.
+struct DatasetBuilder : DatasetHeader, DataArrays<Owned> {
+  // The data set that owns the arrays from now on, as it is: verify() tells what is wrong with it.
+  Dataset build() &&;
+  DatasetPtr share() && { return std::make_shared<const Dataset>(std::move(*this).build()); }
+};
+
+// Replaces the labels of `data`; what other views show stays as it is.
+void set_targets(Dataset& data, CsrRows<Owned> targets);
 
 }  // namespace hetsgd

@@ -173,27 +173,6 @@ class RowGenerator {
   ZipfSampler label_law_;  // which label of a topic: label ranks are topic + k * topics
 };
 
-void check_options(const GeneratorOptions& options) {
-  const auto check = [](bool good, const char* key, auto value, const char* expected) {
-    if (!good) throw usage_error("generator: {}={}: expected {}", key, value, expected);
-  };
-  constexpr std::uint64_t kMaximumRows = 0xFFFFFFFFU;
-  check(options.rows_train >= 1 && options.rows_train <= kMaximumRows, "rows_train",
-        options.rows_train, "1 to 2^32 - 1");
-  check(options.rows_test >= 1 && options.rows_test <= kMaximumRows, "rows_test", options.rows_test,
-        "1 to 2^32 - 1");
-  check(options.features >= 1, "features", options.features, "at least 1");
-  check(options.labels >= 1 && options.labels <= Index{1} << 31, "labels", options.labels,
-        "1 to 2^31");
-  check(options.nonzeros_per_sample >= 1, "nonzeros", options.nonzeros_per_sample, "at least 1");
-  check(options.labels_per_sample >= 1, "labels_per_sample", options.labels_per_sample,
-        "at least 1");
-  check(options.noise >= 0 && options.noise <= 1, "noise", options.noise, "0 to 1");
-  check(options.feature_zipf >= 0, "feature_zipf", options.feature_zipf, "at least 0");
-  check(options.topic_zipf >= 0, "topic_zipf", options.topic_zipf, "at least 0");
-  check(options.label_zipf >= 0, "label_zipf", options.label_zipf, "at least 0");
-}
-
 // Stands for the bytes that a file would have: everything that decides them.
 std::uint64_t options_hash(const GeneratorOptions& o, DataPart part) {
   constexpr int kVersion = 1;  // raise it when other bytes come out
@@ -209,36 +188,36 @@ void copy_to(std::vector<T>& from, std::vector<T>& to, std::uint64_t place) {
   std::vector<T>().swap(from);
 }
 
-void join(std::vector<Piece>& pieces, int threads, Dataset& data) {
+void join(std::vector<Piece>& pieces, std::optional<int> threads, DatasetBuilder& data) {
   std::vector<std::uint64_t> feature_place, label_place;
   for (const Piece& piece : pieces) {
-    feature_place.push_back(data.feature_begin.back());
-    label_place.push_back(data.label_begin.back());
+    feature_place.push_back(data.sparse.begin.back());
+    label_place.push_back(data.targets.begin.back());
     for (const std::uint64_t count : piece.feature_count) {
-      data.feature_begin.push_back(data.feature_begin.back() + count);
+      data.sparse.begin.push_back(data.sparse.begin.back() + count);
     }
     for (const std::uint64_t count : piece.label_count) {
-      data.label_begin.push_back(data.label_begin.back() + count);
+      data.targets.begin.push_back(data.targets.begin.back() + count);
     }
   }
-  data.feature_index.resize(data.feature_begin.back());
-  data.feature_value.resize(data.feature_begin.back());
-  data.label_index.resize(data.label_begin.back());
+  data.sparse.index.resize(data.sparse.begin.back());
+  data.sparse.value.resize(data.sparse.begin.back());
+  data.targets.index.resize(data.targets.begin.back());
   parallel_tasks(threads, pieces.size(), [&](std::size_t p) {
-    copy_to(pieces[p].feature_index, data.feature_index, feature_place[p]);
-    copy_to(pieces[p].feature_value, data.feature_value, feature_place[p]);
-    copy_to(pieces[p].label_index, data.label_index, label_place[p]);
+    copy_to(pieces[p].feature_index, data.sparse.index, feature_place[p]);
+    copy_to(pieces[p].feature_value, data.sparse.value, feature_place[p]);
+    copy_to(pieces[p].label_index, data.targets.index, label_place[p]);
   });
 }
 
 DatasetPtr generate_with(const RowGenerator& generator, const GeneratorOptions& options,
-                         DataPart part, int threads) {
-  auto data = std::make_shared<Dataset>();
-  data->name = options.name;
-  data->content_hash = options_hash(options, part);
-  data->task = Task::multilabel;
-  data->feature_count = options.features;
-  data->label_count = options.labels;
+                         DataPart part, std::optional<int> threads) {
+  DatasetBuilder data;
+  data.name = options.name;
+  data.content_hash = options_hash(options, part);
+  data.task = Task::multilabel;
+  data.feature_count = options.features;
+  data.label_count = options.labels;
   const std::uint64_t rows = part == DataPart::train ? options.rows_train : options.rows_test;
   const std::uint64_t chunks = (rows + kChunkRows - 1) / kChunkRows;
   std::vector<Piece> pieces(chunks);
@@ -254,19 +233,20 @@ DatasetPtr generate_with(const RowGenerator& generator, const GeneratorOptions& 
       }
     }
   });
-  join(pieces, threads, *data);
-  return data;
+  join(pieces, threads, data);
+  return std::move(data).share();
 }
 
 }  // namespace
 
-DatasetPtr generate_part(const GeneratorOptions& options, DataPart part, int threads) {
-  check_options(options);
+DatasetPtr generate_part(const GeneratorOptions& options, DataPart part,
+                         std::optional<int> threads) {
+  check_generator_options(options);
   return generate_with(RowGenerator(options), options, part, threads);
 }
 
-DatasetPair generate(const GeneratorOptions& options, int threads) {
-  check_options(options);
+DatasetPair generate(const GeneratorOptions& options, std::optional<int> threads) {
+  check_generator_options(options);
   const RowGenerator generator(options);
   return {generate_with(generator, options, DataPart::train, threads),
           generate_with(generator, options, DataPart::test, threads)};

@@ -16,6 +16,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -53,16 +54,19 @@ inline bool is_generator_spec(std::string_view path) { return path.starts_with(k
 // features, labels, nonzeros, labels_per_sample, feature_zipf, topic_zipf, label_zipf, noise.
 // Throws Error(usage) naming what is wrong.
 GeneratorOptions parse_generator_spec(std::string_view spec);
+// Throws Error(usage) for options out of the ranges that a specification has.
+void check_generator_options(const GeneratorOptions& options);
 
-// One part in memory, on `threads` threads (0: all cores). Throws Error(usage) for options out of
+// One part in memory, on `threads` threads (none: all cores). Throws Error(usage) for options out of
 // range.
-DatasetPtr generate_part(const GeneratorOptions& options, DataPart part, int threads = 0);
+DatasetPtr generate_part(const GeneratorOptions& options, DataPart part,
+                         std::optional<int> threads = {});
 
 struct DatasetPair {
   DatasetPtr train;
   DatasetPtr test;
 };
 
-DatasetPair generate(const GeneratorOptions& options, int threads = 0);
+DatasetPair generate(const GeneratorOptions& options, std::optional<int> threads = {});
 
 }  // namespace hetsgd

@@ -1,12 +1,10 @@
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <cmath>
-#include <limits>
-#include <map>
-#include <utility>
+#include <nlohmann/json.hpp>
 
 #include "core/error.hpp"
+#include "core/key_values.hpp"
 #include "data/generate.hpp"
 
 namespace hetsgd {
@@ -46,63 +44,23 @@ std::uint64_t scaled(std::uint64_t count, double scale, std::uint64_t least) {
   return std::max(least, static_cast<std::uint64_t>(product));
 }
 
-template <class T>
-T parse_value(std::string_view key, std::string_view text, T low, T high) {
-  T value{};
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc{} || end != text.data() + text.size() ||
-      !(value >= low && value <= high)) {
-    throw usage_error("generator: {}={}: expected a number from {} to {}", key, text, low, high);
-  }
-  return value;
-}
+constexpr double kSmallestScale = 1e-9, kLargestScale = 100;
 
-void set_option(GeneratorOptions& options, std::string_view key, std::string_view text) {
-  constexpr std::uint64_t kMaximum = std::numeric_limits<Index>::max();
-  if (key == "seed") {
-    options.seed =
-        parse_value<std::uint64_t>(key, text, 0, std::numeric_limits<std::uint64_t>::max());
-  } else if (key == "rows_train") {
-    options.rows_train = parse_value<std::uint64_t>(key, text, 1, kMaximum);
-  } else if (key == "rows_test") {
-    options.rows_test = parse_value<std::uint64_t>(key, text, 1, kMaximum);
-  } else if (key == "features") {
-    options.features = parse_value<Index>(key, text, 1, kMaximum);
-  } else if (key == "labels") {
-    options.labels = parse_value<Index>(key, text, 1, Index{1} << 31);
-  } else if (key == "nonzeros") {
-    options.nonzeros_per_sample = parse_value(key, text, 1.0, 1e6);
-  } else if (key == "labels_per_sample") {
-    options.labels_per_sample = parse_value(key, text, 1.0, 1e6);
-  } else if (key == "feature_zipf") {
-    options.feature_zipf = parse_value(key, text, 0.0, 10.0);
-  } else if (key == "topic_zipf") {
-    options.topic_zipf = parse_value(key, text, 0.0, 10.0);
-  } else if (key == "label_zipf") {
-    options.label_zipf = parse_value(key, text, 0.0, 10.0);
-  } else if (key == "noise") {
-    options.noise = parse_value(key, text, 0.0, 1.0);
-  } else {
-    throw with_hint(usage_error("generator: unknown key '{}'", key),
-                    "known: scale, seed, rows_train, rows_test, features, labels, nonzeros, "
-                    "labels_per_sample, feature_zipf, topic_zipf, label_zipf, noise");
-  }
-}
-
-// "a=1&b=2" as pairs in order.
-std::vector<std::pair<std::string_view, std::string_view>> split_settings(std::string_view text) {
-  std::vector<std::pair<std::string_view, std::string_view>> settings;
-  while (!text.empty()) {
-    const std::string_view part = text.substr(0, text.find('&'));
-    text.remove_prefix(std::min(text.size(), part.size() + 1));
-    const std::size_t equals = part.find('=');
-    if (equals == std::string_view::npos) {
-      throw with_hint(usage_error("generator: expected key=value, found '{}'", part),
-                      "for example generate:amazon670k?scale=0.1&seed=1");
-    }
-    settings.emplace_back(part.substr(0, equals), part.substr(equals + 1));
-  }
-  return settings;
+// The keys of a specification.
+void declare(OptionSet& set, GeneratorOptions& o, double& scale) {
+  constexpr double kMost = 4294967295.0;  // what an index counts
+  set.add("scale", scale, "").range(kSmallestScale, kLargestScale);
+  set.add("seed", o.seed, "");
+  set.add("rows_train", o.rows_train, "").range(1, kMost);
+  set.add("rows_test", o.rows_test, "").range(1, kMost);
+  set.add("features", o.features, "").range(1, kMost);
+  set.add("labels", o.labels, "").range(1, 2147483648.0);
+  set.add("nonzeros", o.nonzeros_per_sample, "").range(1, 1e6);
+  set.add("labels_per_sample", o.labels_per_sample, "").range(1, 1e6);
+  set.add("feature_zipf", o.feature_zipf, "").range(0, 10);
+  set.add("topic_zipf", o.topic_zipf, "").range(0, 10);
+  set.add("label_zipf", o.label_zipf, "").range(0, 10);
+  set.add("noise", o.noise, "").range(0, 1);
 }
 
 }  // namespace
@@ -122,8 +80,9 @@ GeneratorOptions generator_preset(std::string_view name, double scale) {
   }
   GeneratorOptions options = *at;
   if (scale == 1.0) return options;
-  if (!(scale > 0.0 && scale <= 100.0)) {
-    throw usage_error("generator: scale={}: expected a number above 0, up to 100", scale);
+  if (!(scale >= kSmallestScale && scale <= kLargestScale)) {
+    throw usage_error("generator: scale: found {}, expected a number from {} to {}", scale,
+                      kSmallestScale, kLargestScale);
   }
   options.name = fmt::format("{}?scale={}", name, scale);
   options.rows_train = scaled(options.rows_train, scale, 1);
@@ -140,19 +99,35 @@ GeneratorOptions parse_generator_spec(std::string_view spec) {
     throw with_hint(usage_error("'{}' is no generator specification", spec),
                     "for example generate:tiny?seed=2");
   }
+  const std::string place(spec);
   spec.remove_prefix(kGeneratorPrefix.size());
   const std::string_view name = spec.substr(0, spec.find('?'));
-  const auto settings = split_settings(spec.substr(std::min(spec.size(), name.size() + 1)));
+  const std::string_view settings = spec.substr(std::min(spec.size(), name.size() + 1));
   double scale = 1.0;
-  for (const auto& [key, text] : settings) {
-    if (key == "scale") scale = parse_value(key, text, 1e-9, 100.0);
-  }
-  GeneratorOptions options = generator_preset(name, scale);
-  for (const auto& [key, text] : settings) {
-    if (key != "scale") set_option(options, key, text);
+  GeneratorOptions options = generator_preset(name);
+  if (!settings.empty()) {
+    const KeyValues values(settings, '&', place, "scale=0.1&seed=1");
+    const auto read = [&] {
+      OptionSet set;
+      declare(set, options, scale);
+      values.set(set);
+    };
+    read();  // the scale, of which the preset is made that the others change
+    options = generator_preset(name, scale);
+    read();
   }
   options.name = std::string(spec);
   return options;
+}
+
+void check_generator_options(const GeneratorOptions& options) {
+  GeneratorOptions copy = options;
+  double scale = 1;
+  OptionSet set;
+  declare(set, copy, scale);
+  for (const Option& option : set.options()) {
+    set.set_json(option.name, option.to_json(), OptionSource::flag, "generator: " + option.name);
+  }
 }
 
 }  // namespace hetsgd

@@ -61,14 +61,14 @@ std::vector<std::string> binary_names(const std::vector<Number>& numbers) {
   return {};
 }
 
-bool has_lists(const Dataset& data) {
+bool has_lists(const DatasetBuilder& data) {
   for (std::uint64_t row = 0; row < data.rows(); ++row) {
     if (data.labels(row).size() > 1) return true;
   }
   return false;
 }
 
-void check_one_label_per_row(const Dataset& data, bool none_allowed, const RowPlace& place) {
+void check_one_label_per_row(const DatasetBuilder& data, bool none_allowed, const RowPlace& place) {
   for (std::uint64_t row = 0; row < data.rows(); ++row) {
     const std::size_t count = data.labels(row).size();
     if (count == 1 || (count == 0 && none_allowed)) continue;
@@ -82,7 +82,7 @@ void check_one_label_per_row(const Dataset& data, bool none_allowed, const RowPl
   }
 }
 
-void encode_multilabel(Dataset& data, const RowPlace& place) {
+void encode_multilabel(DatasetBuilder& data, const RowPlace& place) {
   std::int64_t largest = -1;
   for (std::uint64_t row = 0; row < data.rows(); ++row) {
     for (const Index label : data.labels(row)) {
@@ -97,25 +97,26 @@ void encode_multilabel(Dataset& data, const RowPlace& place) {
   data.label_count = static_cast<Index>(largest + 1);
 }
 
-void encode_binary(Dataset& data, const std::vector<std::string>& names, const RowPlace& place) {
+void encode_binary(DatasetBuilder& data, const std::vector<std::string>& names,
+                   const RowPlace& place) {
   check_one_label_per_row(data, false, place);
   std::vector<std::uint64_t> begin{0};
-  begin.reserve(data.label_begin.size());
+  begin.reserve(data.targets.begin.size());
   const Number positive = number_of(names[1]);
   std::uint64_t positives = 0;
   for (std::uint64_t row = 0; row < data.rows(); ++row) {
     positives += number_of(data.labels(row)[0]) == positive;
     begin.push_back(positives);
   }
-  data.label_begin = std::move(begin);
-  data.label_index.assign(positives, 0);
+  data.targets.begin = std::move(begin);
+  data.targets.index.assign(positives, 0);
   data.label_count = 1;
 }
 
-void encode_multiclass(Dataset& data, std::vector<std::string>& names,
+void encode_multiclass(DatasetBuilder& data, std::vector<std::string>& names,
                        const std::vector<Number>& classes, const RowPlace& place) {
   check_one_label_per_row(data, true, place);
-  for (Index& label : data.label_index) {
+  for (Index& label : data.targets.index) {
     const auto at = std::lower_bound(classes.begin(), classes.end(), number_of(label));
     label = static_cast<Index>(at - classes.begin());
   }
@@ -125,9 +126,9 @@ void encode_multiclass(Dataset& data, std::vector<std::string>& names,
 }
 
 // Back to the numbers that encode_labels() started from.
-void decode_labels(Dataset& data, const std::vector<std::string>& names) {
+void decode_labels(DatasetBuilder& data, const std::vector<std::string>& names) {
   if (data.task == Task::multiclass) {
-    for (Index& label : data.label_index) label = static_cast<Index>(number_of(names[label]));
+    for (Index& label : data.targets.index) label = static_cast<Index>(number_of(names[label]));
   } else if (data.task == Task::binary) {
     std::vector<Index> numbers;
     std::vector<std::uint64_t> begin{0};
@@ -135,9 +136,21 @@ void decode_labels(Dataset& data, const std::vector<std::string>& names) {
       numbers.push_back(static_cast<Index>(number_of(names[data.labels(row).empty() ? 0 : 1])));
       begin.push_back(row + 1);
     }
-    data.label_index = std::move(numbers);
-    data.label_begin = std::move(begin);
+    data.targets.index = std::move(numbers);
+    data.targets.begin = std::move(begin);
   }
+}
+
+// Changes labels in arrays of their own: those of `data` may be everybody's.
+template <class Change>
+void change_labels(Dataset& data, Change&& change) {
+  DatasetBuilder copy;
+  static_cast<DatasetHeader&>(copy) = data;
+  copy.targets.begin.assign(data.targets.begin.begin(), data.targets.begin.end());
+  copy.targets.index.assign(data.targets.index.begin(), data.targets.index.end());
+  change(copy);
+  static_cast<DatasetHeader&>(data) = copy;
+  set_targets(data, std::move(copy.targets));
 }
 
 // Columns in the order of `wanted`; a class that `wanted` lacks comes after them.
@@ -152,16 +165,21 @@ void reorder_classes(Dataset& data, std::vector<std::string>& names,
     if (added) all.push_back(name);
     target.push_back(at->second);
   }
-  for (Index& label : data.label_index) label = target[label];
+  // Distinct numbers in order: 0, 1, 2, ... unless the last one is too large.
+  if (!std::ranges::is_sorted(target) || (!target.empty() && target.back() >= target.size())) {
+    change_labels(data, [&](DatasetBuilder& copy) {
+      for (Index& label : copy.targets.index) label = target[label];
+    });
+  }
   names = std::move(all);
   data.label_count = static_cast<Index>(names.size());
 }
 
-void match_binary_names(Dataset& data, const LoadReport& report,
+void match_binary_names(const Dataset& data, const LoadReport& report,
                         const std::vector<std::string>& wanted) {
   if (report.label_names == wanted) return;
-  const bool has_positive = !data.label_index.empty();
-  const bool has_negative = data.label_index.size() < data.rows();
+  const bool has_positive = !data.targets.index.empty();
+  const bool has_negative = data.targets.index.size() < data.rows();
   const auto& found = report.label_names;
   if (wanted.size() == 2 && (!has_positive || found[1] == wanted[1]) &&
       (!has_negative || found[0] == wanted[0])) {
@@ -175,7 +193,7 @@ void match_binary_names(Dataset& data, const LoadReport& report,
 
 }  // namespace
 
-void encode_labels(Dataset& data, std::vector<std::string>& names, std::optional<Task> task,
+void encode_labels(DatasetBuilder& data, std::vector<std::string>& names, std::optional<Task> task,
                    const RowPlace& place) {
   names.clear();
   if (task == Task::multilabel || (!task && has_lists(data))) {
@@ -183,7 +201,7 @@ void encode_labels(Dataset& data, std::vector<std::string>& names, std::optional
     encode_multilabel(data, place);
     return;
   }
-  const std::vector<Number> numbers = distinct_numbers(data.label_index);
+  const std::vector<Number> numbers = distinct_numbers(data.targets.index);
   names = binary_names(numbers);
   if (task == Task::binary && names.empty()) {
     throw with_hint(
@@ -203,9 +221,11 @@ void encode_labels(Dataset& data, std::vector<std::string>& names, std::optional
 
 void fit_to_training(Dataset& data, LoadReport& report, const LoadOptions& options) {
   if (options.task && *options.task != data.task) {
-    decode_labels(data, report.label_names);
-    encode_labels(data, report.label_names, options.task, [&](std::uint64_t row) {
-      return fmt::format("{}: row {}", report.path, row + 1);
+    change_labels(data, [&](DatasetBuilder& copy) {
+      decode_labels(copy, report.label_names);
+      encode_labels(copy, report.label_names, options.task, [&](std::uint64_t row) {
+        return fmt::format("{}: row {}", report.path, row + 1);
+      });
     });
   }
   if (data.task == Task::binary && !options.label_names.empty()) {

@@ -15,12 +15,12 @@ namespace hetsgd {
 // Names a row's place in messages: "file.txt:17:1" or "file.hsgd: row 16".
 using RowPlace = std::function<std::string(std::uint64_t row)>;
 
-// On entry data.label_index holds numbers (negative ones in two's complement), ascending in a row;
+// On entry data.targets.index holds numbers (negative ones in two's complement), ascending in a row;
 // on return it holds label columns, and data.task, data.label_count and `names`
 // (LoadReport::label_names) are set. Without `task` it is found: a row with two labels ->
 // multilabel; else only -1 and 1, or 0 and 1 -> binary; else multiclass, columns in ascending order
 // of the numbers. Throws Error(data) for a row that does not fit the task.
-void encode_labels(Dataset& data, std::vector<std::string>& names, std::optional<Task> task,
+void encode_labels(DatasetBuilder& data, std::vector<std::string>& names, std::optional<Task> task,
                    const RowPlace& place);
 
 // Makes a test set agree with its training set: task, label columns, and minimum counts

@@ -12,6 +12,7 @@
 #include "data/cache.hpp"
 #include "data/generate.hpp"
 #include "data/labels.hpp"
+#include "data/manifest.hpp"
 #include "data/select.hpp"
 #include "data/source.hpp"
 #include "data/text_parser.hpp"
@@ -104,9 +105,7 @@ void check_header_counts(const ParsedData& parsed, const std::string& path,
 
 ParsedData load_generated(const std::string& spec, const LoadOptions& options) {
   ParsedData parsed;
-  // Freshly made and owned by nobody else: moving out of it is sound.
-  parsed.data = std::move(*std::const_pointer_cast<Dataset>(
-      generate_part(parse_generator_spec(spec), options.part, options.threads)));
+  parsed.data = *generate_part(parse_generator_spec(spec), options.part, options.threads);
   parsed.report.format = DataFormat::generated;
   return parsed;
 }
@@ -115,14 +114,24 @@ ParsedData load_generated(const std::string& spec, const LoadOptions& options) {
 
 LoadedData load_dataset(const std::string& path, const LoadOptions& options) {
   const auto start = std::chrono::steady_clock::now();
-  const bool generated = is_generator_spec(path);
-  ParsedData parsed = generated ? load_generated(path, options) : load_file(path, options);
-  if (!generated) parsed.data.name = file_name(path);
+  ParsedData parsed;
+  if (is_generator_spec(path)) {
+    parsed = load_generated(path, options);
+  } else if (is_manifest(path)) {
+    const Manifest manifest = read_manifest(path);
+    LoadOptions as_stated = options;
+    if (options.format == DataFormat::detect) as_stated.format = manifest.format;
+    parsed = load_file(fetched_file(manifest, options.part), as_stated);
+    parsed.data.name = manifest.name;
+  } else {
+    parsed = load_file(path, options);
+    parsed.data.name = file_name(path);
+  }
   parsed.report.path = path;
   check_header_counts(parsed, path, options);
   if (const RowChoice& choice = choice_of(options); choice.rows && !parsed.data.whole) {
     const std::vector<Index> rows = choice.rows(outline_of(parsed.data, choice.needs_labels));
-    parsed.data = std::move(*std::const_pointer_cast<Dataset>(shard_of(parsed.data, rows)));
+    parsed.data = *shard_of(parsed.data, rows);
   }
   fit_to_training(parsed.data, parsed.report, options);
   parsed.report.seconds =
@@ -150,10 +159,10 @@ LoadedPair load_pair(const std::string& train_path, const std::string& test_path
   const Dataset& test = *pair.test.data;
   if (test.feature_count > pair.train.data->feature_count ||
       test.label_count > pair.train.data->label_count) {
-    // The data set was made above and nobody else has it yet.
-    auto train = std::const_pointer_cast<Dataset>(pair.train.data);
-    train->feature_count = test.feature_count;
-    train->label_count = test.label_count;
+    Dataset train = *pair.train.data;
+    train.feature_count = test.feature_count;
+    train.label_count = test.label_count;
+    pair.train.data = std::make_shared<const Dataset>(std::move(train));
     pair.train.report.label_names = pair.test.report.label_names;
   }
   return pair;

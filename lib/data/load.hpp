@@ -36,7 +36,7 @@ struct LoadOptions {
   IndexBase index_base = IndexBase::detect;  // libSVM: 0 if any index 0 occurs, else 1; reported
   CacheMode cache = CacheMode::use;
   std::string cache_directory;      // empty: see default_cache_directory()
-  int threads = 0;                  // parsing threads; 0: all cores
+  std::optional<int> threads;       // parsing threads; none: all cores
   DataPart part = DataPart::train;  // which part of `generate:...` is meant
   // Of the training and of the test data. The binary forms (a cached text, an .hsgd file) are then
   // read in parts; whatever else is loaded whole and cut down.
@@ -76,7 +76,8 @@ struct LoadedData {
 };
 
 // Loads `path`: text (plain, .gz, .bz2, .zst; told by content, not by name), a converted .hsgd
-// file, a pipe, or a generator's specification such as `generate:tiny?seed=2` (data/generate.hpp).
+// file, a pipe, a generator's specification such as `generate:tiny?seed=2` (data/generate.hpp), or the
+// name of a data set that was fetched (data/manifest.hpp), of which `part` is meant.
 // Throws Error(data) with file:line:column, the text found and what was expected; a data set has at
 // least one row, one feature and one label.
 LoadedData load_dataset(const std::string& path, const LoadOptions& options);

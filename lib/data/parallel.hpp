@@ -5,21 +5,24 @@
 #include <atomic>
 #include <cstddef>
 #include <exception>
+#include <optional>
 #include <thread>
 #include <vector>
 
+#include "core/error.hpp"
+
 namespace hetsgd {
 
-// The number of threads that `requested` stands for: 0 means all cores.
-inline int thread_count(int requested) {
-  if (requested > 0) return requested;
+// The number of threads that `requested` stands for: none means all cores.
+inline int thread_count(std::optional<int> requested) {
+  if (requested) return *requested;
   return std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
 }
 
 // Calls task(i) for every i in [0, count), each once, on up to `threads` threads, in no fixed
 // order. An exception stops what has not begun yet; of several, that of the smallest i is rethrown.
 template <class Task>
-void parallel_tasks(int threads, std::size_t count, Task&& task) {
+void parallel_tasks(std::optional<int> threads, std::size_t count, Task&& task) {
   std::atomic<std::size_t> next{0};
   std::atomic<bool> failed{false};
   std::vector<std::exception_ptr> errors(count);
@@ -35,6 +38,7 @@ void parallel_tasks(int threads, std::size_t count, Task&& task) {
       }
     }
   };
+  HETSGD_CHECK_LT(0, thread_count(threads));
   const std::size_t helpers =
       std::min(count, static_cast<std::size_t>(thread_count(threads))) - (count > 0 ? 1 : 0);
   {

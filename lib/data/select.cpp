@@ -4,6 +4,7 @@
 #include <cmath>
 #include <utility>
 
+#include "core/byte_stream.hpp"
 #include "core/error.hpp"
 #include "core/random.hpp"
 #include "data/source.hpp"
@@ -18,14 +19,55 @@ constexpr std::uint64_t kSplitSeed = 0x76616c6964617465ULL;
 constexpr std::uint32_t kSplitRound = 1;
 
 std::uint64_t part_hash(const Dataset& data, std::span<const Index> rows) {
-  std::string bytes(reinterpret_cast<const char*>(&data.content_hash), sizeof data.content_hash);
-  bytes.append(reinterpret_cast<const char*>(rows.data()), rows.size_bytes());
-  return content_hash(bytes);
+  ByteWriter bytes;
+  bytes.put(data.content_hash).append(std::as_bytes(rows));
+  return content_hash(text_of(bytes.bytes()));
 }
 
 template <class T>
 void append(std::vector<T>& to, std::span<const T> from) {
   to.insert(to.end(), from.begin(), from.end());
+}
+
+// Rows of a group in CSR.
+void copy_sparse(const CsrRows<View>& from, std::span<const Index> rows, CsrRows<Owned>& to) {
+  if (from.rows() == 0) return;  // a group that the data lack
+  std::size_t entries = 0;
+  for (const Index row : rows) entries += from.indices(row).size();
+  to.begin.reserve(rows.size() + 1);
+  to.index.reserve(entries);
+  if (!from.value.empty()) to.value.reserve(entries);
+  for (const Index row : rows) {
+    append(to.index, from.indices(row));
+    if (!from.value.empty()) append(to.value, from.values(row));
+    to.begin.push_back(to.index.size());
+  }
+}
+
+// The header and these rows of every group.
+DatasetBuilder copy_rows(const Dataset& data, std::span<const Index> rows) {
+  HETSGD_CHECK(!rows.empty());
+  DatasetBuilder part;
+  static_cast<DatasetHeader&>(part) = data;
+  for (const Index row : rows) HETSGD_CHECK_LT(row, data.rows());
+  copy_sparse(data.sparse, rows, part.sparse);
+  copy_sparse(data.targets, rows, part.targets);
+  part.dense.columns = data.dense.columns;
+  append(part.fields.first, data.fields.first);
+  part.images.channels = data.images.channels;
+  part.images.height = data.images.height;
+  part.images.width = data.images.width;
+  append(part.images.mean, data.images.mean);
+  append(part.images.deviation, data.images.deviation);
+  part.dense.value.reserve(rows.size() * data.dense.columns);
+  part.fields.category.reserve(rows.size() * data.fields.count());
+  part.images.pixel.reserve(rows.size() * data.images.size());
+  for (const Index row : rows) {
+    append(part.dense.value, data.dense.row(row));
+    append(part.fields.category, data.fields.row(row));
+    append(part.images.pixel, data.images.row(row));
+  }
+  return part;
 }
 
 LoadedData part_of(const LoadedData& all, std::span<const Index> rows) {
@@ -41,54 +83,28 @@ LoadedData part_of(const LoadedData& all, std::span<const Index> rows) {
 }  // namespace
 
 DatasetPtr select_rows(const Dataset& data, std::span<const Index> rows) {
-  HETSGD_CHECK(!rows.empty());
-  auto result = std::make_shared<Dataset>();
-  result->name = data.name;
-  result->content_hash = part_hash(data, rows);
-  result->task = data.task;
-  result->feature_count = data.feature_count;
-  result->label_count = data.label_count;
-
-  std::size_t nonzeros = 0, labels = 0;
-  for (const Index row : rows) {
-    HETSGD_CHECK_LT(row, data.rows());
-    nonzeros += data.features(row).size();
-    labels += data.labels(row).size();
-  }
-  result->feature_begin.reserve(rows.size() + 1);
-  result->feature_index.reserve(nonzeros);
-  result->feature_value.reserve(nonzeros);
-  result->label_begin.reserve(rows.size() + 1);
-  result->label_index.reserve(labels);
-  for (const Index row : rows) {
-    append(result->feature_index, data.features(row));
-    append(result->feature_value, data.values(row));
-    append(result->label_index, data.labels(row));
-    result->feature_begin.push_back(result->feature_index.size());
-    result->label_begin.push_back(result->label_index.size());
-  }
-  return result;
+  DatasetBuilder part = copy_rows(data, rows);
+  part.content_hash = part_hash(data, rows);
+  part.whole.reset();
+  return std::move(part).share();
 }
 
 DatasetPtr shard_of(const Dataset& data, std::span<const Index> rows) {
-  // Just made, and nobody else has it yet.
-  auto shard = std::const_pointer_cast<Dataset>(select_rows(data, rows));
-  shard->content_hash = data.content_hash;
-  shard->whole = data.totals();
-  return shard;
+  DatasetBuilder shard = copy_rows(data, rows);
+  shard.whole = data.totals();
+  return std::move(shard).share();
 }
 
 Dataset outline_of(const Dataset& data, bool labels) {
-  Dataset outline;
-  outline.task = data.task;
-  outline.feature_count = data.feature_count;
-  outline.label_count = data.label_count;
-  outline.feature_begin.assign(data.rows() + 1, 0);
+  DatasetBuilder empty;
+  empty.sparse.begin.assign(data.rows() + 1, 0);
+  if (!labels) empty.targets.begin = empty.sparse.begin;
+  Dataset outline = std::move(empty).build();
+  static_cast<DatasetHeader&>(outline) = data;
   if (labels) {
-    outline.label_begin = data.label_begin;
-    outline.label_index = data.label_index;
-  } else {
-    outline.label_begin = outline.feature_begin;
+    set_targets(outline, {{data.targets.begin.begin(), data.targets.begin.end()},
+                          {data.targets.index.begin(), data.targets.index.end()},
+                          {}});
   }
   return outline;
 }

@@ -76,7 +76,7 @@ std::uint64_t DataFile::hash() {
   return *hash_;
 }
 
-std::string_view DataFile::whole(int threads) {
+std::string_view DataFile::whole(std::optional<int> threads) {
   if (!file_.has_size()) return {stream_.data(), stream_.size()};
   if (!whole_) {
     require_memory(static_cast<double>(size()), file_.path(), "the text");

@@ -47,10 +47,12 @@ class DataFile final : public ByteSource {
 
   std::uint64_t size() const override;
   void read(std::uint64_t offset, std::span<char> to) const override;
+  // As InputFile::map().
+  std::shared_ptr<const char> map() const { return file_.map(); }
   // XXH3-64 of all bytes, which it does not keep.
   std::uint64_t hash();
-  // All bytes, read on up to `threads` threads (0: all cores); the same that hash() was of.
-  std::string_view whole(int threads);
+  // All bytes, read on up to `threads` threads (none: all cores); the same that hash() was of.
+  std::string_view whole(std::optional<int> threads);
 
  private:
   void read_stream();

@@ -5,12 +5,13 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <span>
 
 namespace hetsgd {
 
 namespace {
 
-RowCounts count_rows(const std::vector<std::uint64_t>& begin) {
+RowCounts count_rows(std::span<const std::uint64_t> begin) {
   RowCounts counts;
   counts.total = begin.back();
   counts.min = std::numeric_limits<std::uint64_t>::max();
@@ -23,20 +24,19 @@ RowCounts count_rows(const std::vector<std::uint64_t>& begin) {
   return counts;
 }
 
-std::uint64_t count_distinct(const std::vector<Index>& indices, std::uint64_t columns) {
+std::uint64_t count_distinct(std::span<const Index> indices, std::uint64_t columns) {
   std::vector<bool> seen(columns);
   for (const Index index : indices) seen[index] = true;
   return static_cast<std::uint64_t>(std::count(seen.begin(), seen.end(), true));
 }
 
-template <class T>
-std::uint64_t bytes_in(const std::vector<T>& values) {
-  return values.size() * sizeof(T);
+std::uint64_t bytes_in(const CsrRows<View>& rows) {
+  return rows.begin.size_bytes() + rows.index.size_bytes() + rows.value.size_bytes();
 }
 
 // Row starts: from 0, never descending, up to the number of entries. Only then the rows may be
 // read.
-bool check_begin(const std::vector<std::uint64_t>& begin, std::uint64_t entries, const char* what,
+bool check_begin(std::span<const std::uint64_t> begin, std::uint64_t entries, const char* what,
                  std::vector<std::string>& findings) {
   if (!begin.empty() && begin.front() == 0 && begin.back() == entries &&
       std::is_sorted(begin.begin(), begin.end())) {
@@ -46,7 +46,7 @@ bool check_begin(const std::vector<std::uint64_t>& begin, std::uint64_t entries,
   return false;
 }
 
-void check_indices(const std::vector<std::uint64_t>& begin, const std::vector<Index>& indices,
+void check_indices(std::span<const std::uint64_t> begin, std::span<const Index> indices,
                    Index columns, const char* what, std::vector<std::string>& findings) {
   std::string order, range;
   for (std::uint64_t row = 0; row + 1 < begin.size(); ++row) {
@@ -65,6 +65,55 @@ void check_indices(const std::vector<std::uint64_t>& begin, const std::vector<In
   if (!range.empty()) findings.push_back(std::move(range));
 }
 
+void check_finite(std::span<const float> values, std::vector<std::string>& findings) {
+  const auto bad = std::ranges::find_if(values, [](float value) { return !std::isfinite(value); });
+  if (bad == values.end()) return;
+  findings.push_back(
+      fmt::format("entry {}: the feature value {} is not finite", bad - values.begin() + 1, *bad));
+}
+
+void check_sparse(const Dataset& data, std::vector<std::string>& findings) {
+  const CsrRows<View>& sparse = data.sparse;
+  if (data.feature_count == 0 && sparse.index.empty()) return;  // a group that the data lack
+  const bool begin = check_begin(sparse.begin, sparse.index.size(), "features", findings);
+  if (sparse.value.size() != sparse.index.size()) {
+    findings.push_back(fmt::format("{} feature values for {} feature indices", sparse.value.size(),
+                                   sparse.index.size()));
+  }
+  if (sparse.begin.size() != data.targets.begin.size()) {
+    findings.push_back(fmt::format("{} rows of features, {} rows of labels",
+                                   static_cast<std::int64_t>(sparse.begin.size()) - 1,
+                                   static_cast<std::int64_t>(data.targets.begin.size()) - 1));
+  }
+  if (begin) check_indices(sparse.begin, sparse.index, data.feature_count, "feature", findings);
+  check_finite(sparse.value, findings);
+}
+
+// The groups that have as many entries in every row.
+void check_dense(const Dataset& data, std::vector<std::string>& findings) {
+  const auto check_size = [&](std::size_t found, std::size_t width, const char* what) {
+    const std::size_t expected = (std::max<std::size_t>(data.targets.begin.size(), 1) - 1) * width;
+    if (found == expected) return true;
+    findings.push_back(
+        fmt::format("{} {}, expected {}: {} in each row", found, what, expected, width));
+    return false;
+  };
+  check_size(data.dense.value.size(), data.dense.columns, "dense values");
+  check_finite(data.dense.value, findings);
+  check_size(data.images.pixel.size(), data.images.size(), "pixels");
+  const auto& [first, category] = data.fields;
+  if (!std::ranges::is_sorted(first)) findings.emplace_back("the fields' categories do not ascend");
+  if (!check_size(category.size(), data.fields.count(), "categories")) return;
+  for (std::size_t i = 0; i < category.size(); ++i) {
+    const std::size_t field = i % data.fields.count();
+    if (category[i] >= first[field] && category[i] < first[field + 1]) continue;
+    findings.push_back(fmt::format("row {}: category {} of field {}, expected {} to below {}",
+                                   i / data.fields.count() + 1, category[i], field + 1,
+                                   first[field], first[field + 1]));
+    return;
+  }
+}
+
 }  // namespace
 
 DatasetSummary summarise(const Dataset& data, const LoadReport& report) {
@@ -76,24 +125,23 @@ DatasetSummary summarise(const Dataset& data, const LoadReport& report) {
   s.task = data.task;
   s.content_hash = data.content_hash;
   s.file_bytes = report.file_bytes;
-  s.memory_bytes = bytes_in(data.feature_begin) + bytes_in(data.feature_index) +
-                   bytes_in(data.feature_value) + bytes_in(data.label_begin) +
-                   bytes_in(data.label_index);
+  s.memory_bytes = bytes_in(data.sparse) + bytes_in(data.targets) + data.dense.value.size_bytes() +
+                   data.fields.category.size_bytes() + data.images.pixel.size_bytes();
   s.rows = data.rows();
   s.feature_count = data.feature_count;
   s.label_count = data.label_count;
-  s.features = count_rows(data.feature_begin);
-  s.labels = count_rows(data.label_begin);
+  s.features = count_rows(data.sparse.begin);
+  s.labels = count_rows(data.targets.begin);
   s.density = static_cast<double>(data.nonzeros()) /
               (static_cast<double>(s.rows) * static_cast<double>(s.feature_count));
-  if (!data.feature_value.empty()) {
+  if (!data.sparse.value.empty()) {
     const auto [low, high] =
-        std::minmax_element(data.feature_value.begin(), data.feature_value.end());
+        std::minmax_element(data.sparse.value.begin(), data.sparse.value.end());
     s.value_min = *low;
     s.value_max = *high;
   }
-  s.features_seen = count_distinct(data.feature_index, data.feature_count);
-  s.labels_seen = count_distinct(data.label_index, data.label_count);
+  s.features_seen = count_distinct(data.sparse.index, data.feature_count);
+  s.labels_seen = count_distinct(data.targets.index, data.label_count);
   s.rows_without_labels = report.rows_without_labels;
   s.rows_without_features = report.rows_without_features;
   s.label_names = report.label_names;
@@ -102,38 +150,25 @@ DatasetSummary summarise(const Dataset& data, const LoadReport& report) {
 
 std::vector<std::string> verify(const Dataset& data) {
   std::vector<std::string> findings;
-  const bool features =
-      check_begin(data.feature_begin, data.feature_index.size(), "features", findings);
-  const bool labels = check_begin(data.label_begin, data.label_index.size(), "labels", findings);
-  if (data.feature_value.size() != data.feature_index.size()) {
-    findings.push_back(fmt::format("{} feature values for {} feature indices",
-                                   data.feature_value.size(), data.feature_index.size()));
-  }
-  if (data.feature_begin.size() != data.label_begin.size()) {
-    findings.push_back(fmt::format("{} rows of features, {} rows of labels",
-                                   static_cast<std::int64_t>(data.feature_begin.size()) - 1,
-                                   static_cast<std::int64_t>(data.label_begin.size()) - 1));
-  }
-  if (data.feature_begin.size() < 2) findings.emplace_back("there is no row");
-  if (data.feature_begin.size() > std::size_t{1} << 32)
+  check_sparse(data, findings);
+  check_dense(data, findings);
+  const bool labels =
+      check_begin(data.targets.begin, data.targets.index.size(), "labels", findings);
+  if (data.targets.begin.size() < 2) findings.emplace_back("there is no row");
+  if (data.targets.begin.size() > std::size_t{1} << 32)
     findings.emplace_back("too many rows for an index");
-  if (data.feature_count == 0) findings.emplace_back("there is no feature column");
+  if (data.feature_count == 0 && data.dense.columns == 0 && data.fields.count() == 0 &&
+      data.images.size() == 0) {
+    findings.emplace_back("there is no feature column");
+  }
   if (data.label_count == 0) findings.emplace_back("there is no label column");
   if (data.task == Task::binary && data.label_count != 1) {
     findings.push_back(fmt::format("binary data have 1 label column, not {}", data.label_count));
   }
-  if (features)
-    check_indices(data.feature_begin, data.feature_index, data.feature_count, "feature", findings);
   if (labels)
-    check_indices(data.label_begin, data.label_index, data.label_count, "label", findings);
-  if (labels && data.task == Task::multiclass && count_rows(data.label_begin).max > 1) {
+    check_indices(data.targets.begin, data.targets.index, data.label_count, "label", findings);
+  if (labels && data.task == Task::multiclass && count_rows(data.targets.begin).max > 1) {
     findings.emplace_back("multi-class data have at most one label per row");
-  }
-  const auto bad = std::find_if(data.feature_value.begin(), data.feature_value.end(),
-                                [](float value) { return !std::isfinite(value); });
-  if (bad != data.feature_value.end()) {
-    findings.push_back(fmt::format("entry {}: the feature value {} is not finite",
-                                   bad - data.feature_value.begin() + 1, *bad));
   }
   return findings;
 }

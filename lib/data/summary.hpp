@@ -27,7 +27,7 @@ struct DatasetSummary {
   Task task = Task::multilabel;
   std::uint64_t content_hash = 0;
   std::uint64_t file_bytes = 0;
-  std::uint64_t memory_bytes = 0;  // of the five arrays
+  std::uint64_t memory_bytes = 0;  // of all arrays
   std::uint64_t rows = 0;
   std::uint64_t feature_count = 0;
   std::uint64_t label_count = 0;

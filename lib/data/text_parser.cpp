@@ -190,11 +190,11 @@ std::vector<Chunk> split_lines(std::string_view text, std::string& tail) {
   return chunks;
 }
 
-void parse_chunk(Chunk& chunk, const LineRules& rules, Dataset& data) {
+void parse_chunk(Chunk& chunk, const LineRules& rules, DatasetBuilder& data) {
   const RowSink sink{
-      data.feature_index.data() + chunk.feature, data.feature_value.data() + chunk.feature,
-      data.label_index.data() + chunk.label, data.feature_begin.data() + 1 + chunk.row,
-      data.label_begin.data() + 1 + chunk.row};
+      data.sparse.index.data() + chunk.feature, data.sparse.value.data() + chunk.feature,
+      data.targets.index.data() + chunk.label, data.sparse.begin.data() + 1 + chunk.row,
+      data.targets.begin.data() + 1 + chunk.row};
   LineParser parser(rules, sink);
   try {
     for (const char* p = chunk.begin; p < chunk.end;) p = parser.parse_line(p);
@@ -218,7 +218,8 @@ void parse_chunk(Chunk& chunk, const LineRules& rules, Dataset& data) {
 }
 
 // Touching new memory is half the work of filling it, so all threads do it.
-void make_room(const Marks& total, int threads, const std::string& path, Dataset& data) {
+void make_room(const Marks& total, std::optional<int> threads, const std::string& path,
+               DatasetBuilder& data) {
   const std::uint64_t labels = total.newlines + total.commas;
   require_memory(16.0 * static_cast<double>(total.newlines) +
                      8.0 * static_cast<double>(total.colons) + 4.0 * static_cast<double>(labels),
@@ -226,22 +227,22 @@ void make_room(const Marks& total, int threads, const std::string& path, Dataset
   parallel_tasks(threads, 4, [&](std::size_t task) {
     switch (task) {
       case 0:
-        return resize_on_huge_pages(data.feature_index, total.colons);
+        return resize_on_huge_pages(data.sparse.index, total.colons);
       case 1:
-        return resize_on_huge_pages(data.feature_value, total.colons);
+        return resize_on_huge_pages(data.sparse.value, total.colons);
       case 2:
-        return resize_on_huge_pages(data.label_index, labels);
+        return resize_on_huge_pages(data.targets.index, labels);
       default:
-        resize_on_huge_pages(data.feature_begin, total.newlines + 1);
-        resize_on_huge_pages(data.label_begin, total.newlines + 1);
+        resize_on_huge_pages(data.sparse.begin, total.newlines + 1);
+        resize_on_huge_pages(data.targets.begin, total.newlines + 1);
     }
   });
 }
 
 // Counts the entries of every chunk, gives it its places and parses it there.
 void parse_chunks(std::vector<Chunk>& chunks, const LineRules& rules,
-                  std::uint64_t first_line_number, int threads, const std::string& path,
-                  Dataset& data) {
+                  std::uint64_t first_line_number, std::optional<int> threads,
+                  const std::string& path, DatasetBuilder& data) {
   parallel_tasks(threads, chunks.size(), [&](std::size_t c) {
     chunks[c].marks = count_marks(chunks[c].begin, chunks[c].end);
   });
@@ -275,36 +276,36 @@ void move_down(std::vector<T>& array, std::uint64_t from, std::uint64_t to, std:
 
 // Closes the gaps that comments, empty lines and rows without labels left between the chunks, and
 // makes the chunks' row ends count from the start of the data.
-void close_gaps(const std::vector<Chunk>& chunks, Dataset& data) {
+void close_gaps(const std::vector<Chunk>& chunks, DatasetBuilder& data) {
   std::uint64_t rows = 0, features = 0, labels = 0;
   for (const Chunk& chunk : chunks) {
-    move_down(data.feature_index, chunk.feature, features, chunk.features);
-    move_down(data.feature_value, chunk.feature, features, chunk.features);
-    move_down(data.label_index, chunk.label, labels, chunk.labels);
+    move_down(data.sparse.index, chunk.feature, features, chunk.features);
+    move_down(data.sparse.value, chunk.feature, features, chunk.features);
+    move_down(data.targets.index, chunk.label, labels, chunk.labels);
     for (std::uint64_t row = 0; row < chunk.rows; ++row) {
-      data.feature_begin[rows + row + 1] = data.feature_begin[chunk.row + row + 1] + features;
-      data.label_begin[rows + row + 1] = data.label_begin[chunk.row + row + 1] + labels;
+      data.sparse.begin[rows + row + 1] = data.sparse.begin[chunk.row + row + 1] + features;
+      data.targets.begin[rows + row + 1] = data.targets.begin[chunk.row + row + 1] + labels;
     }
     rows += chunk.rows;
     features += chunk.features;
     labels += chunk.labels;
   }
-  data.feature_begin.resize(rows + 1);
-  data.label_begin.resize(rows + 1);
-  data.feature_index.resize(features);
-  data.feature_value.resize(features);
-  data.label_index.resize(labels);
+  data.sparse.begin.resize(rows + 1);
+  data.targets.begin.resize(rows + 1);
+  data.sparse.index.resize(features);
+  data.sparse.value.resize(features);
+  data.targets.index.resize(labels);
 }
 
 // Compares the rows with the header's number; surplus empty rows at the end were blank lines.
-void check_row_count(Dataset& data, const Body& body, const std::string& path) {
+void check_row_count(DatasetBuilder& data, const Body& body, const std::string& path) {
   if (!body.header) return;
   const Header& header = *body.header;
   std::uint64_t rows = data.rows();
   while (rows > header.rows && data.features(rows - 1).empty() && data.labels(rows - 1).empty())
     --rows;
-  data.feature_begin.resize(rows + 1);
-  data.label_begin.resize(rows + 1);
+  data.sparse.begin.resize(rows + 1);
+  data.targets.begin.resize(rows + 1);
   if (rows == header.rows) return;
   throw with_hint(
       data_error("{}:{}:{}: the header promises {} rows, the file has {}", path, header.line,
@@ -312,18 +313,20 @@ void check_row_count(Dataset& data, const Body& body, const std::string& path) {
       rows < header.rows ? "the file may be cut off" : "correct the header's first number");
 }
 
-void apply_index_base(const std::vector<Chunk>& chunks, IndexBase wanted, ParsedData& parsed) {
+// The base that counts.
+IndexBase apply_index_base(const std::vector<Chunk>& chunks, IndexBase wanted,
+                           DatasetBuilder& data) {
   const bool any_zero = std::any_of(chunks.begin(), chunks.end(),
                                     [](const Chunk& chunk) { return chunk.has_feature_zero; });
   if (wanted == IndexBase::detect) wanted = any_zero ? IndexBase::zero : IndexBase::one;
-  parsed.report.index_base = wanted;
   std::uint64_t limit = 0;
   for (const Chunk& chunk : chunks) limit = std::max(limit, chunk.feature_limit);
   if (wanted == IndexBase::one) {
-    for (Index& index : parsed.data.feature_index) --index;
+    for (Index& index : data.sparse.index) --index;
     if (limit > 0) --limit;
   }
-  parsed.data.feature_count = static_cast<Index>(limit);
+  data.feature_count = static_cast<Index>(limit);
+  return wanted;
 }
 
 // The line of a row, found by reading the lines again: for messages only.
@@ -349,8 +352,8 @@ ParsedData parse_text_alone(std::string_view bytes, const std::string& path,
   rules.features = rules.xc ? body.header->features : kMaximumFeatures;
   rules.labels = rules.xc ? body.header->labels : kMaximumLabels;
 
-  ParsedData parsed;
-  Dataset& data = parsed.data;
+  DatasetBuilder data;
+  LoadReport report;
   std::string tail;
   std::vector<Chunk> chunks = split_lines(body.text, tail);
   parse_chunks(chunks, rules, body.line, options.threads, path, data);
@@ -359,19 +362,20 @@ ParsedData parse_text_alone(std::string_view bytes, const std::string& path,
   if (data.rows() > std::numeric_limits<Index>::max()) {
     throw data_error("{}: {} rows are more than an index can count", path, data.rows());
   }
-  parsed.report.format = rules.xc ? DataFormat::xc : DataFormat::libsvm;
-  apply_index_base(chunks, rules.xc ? IndexBase::zero : options.index_base, parsed);
-  encode_labels(data, parsed.report.label_names, rules.xc ? Task::multilabel : options.task,
+  report.format = rules.xc ? DataFormat::xc : DataFormat::libsvm;
+  report.index_base =
+      apply_index_base(chunks, rules.xc ? IndexBase::zero : options.index_base, data);
+  encode_labels(data, report.label_names, rules.xc ? Task::multilabel : options.task,
                 [&](std::uint64_t row) { return place_of_row(body, path, row); });
   if (rules.xc) {
     data.feature_count = static_cast<Index>(body.header->features);
     data.label_count = static_cast<Index>(body.header->labels);
   }
   for (std::uint64_t row = 0; row < data.rows(); ++row) {
-    parsed.report.rows_without_features += data.features(row).empty();
-    parsed.report.rows_without_labels += data.task != Task::binary && data.labels(row).empty();
+    report.rows_without_features += data.features(row).empty();
+    report.rows_without_labels += data.task != Task::binary && data.labels(row).empty();
   }
-  return parsed;
+  return {std::move(data).build(), std::move(report)};
 }
 
 LoadedData parse_text(std::string_view bytes, const std::string& path, const LoadOptions& options) {

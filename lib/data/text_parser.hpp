@@ -27,7 +27,7 @@ namespace hetsgd {
 // Error(data).
 LoadedData parse_text(std::string_view bytes, const std::string& path, const LoadOptions& options);
 
-// A data set on its way: still changeable, and without what the training data demand.
+// A data set without what the training data demand.
 struct ParsedData {
   Dataset data;
   LoadReport report;

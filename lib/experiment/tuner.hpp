@@ -9,19 +9,11 @@
 #include <string>
 #include <vector>
 
-#include "core/options.hpp"
+#include "experiment/configured_run.hpp"
 #include "experiment/tuning.hpp"
 #include "training/training.hpp"
 
 namespace hetsgd {
-
-// An option that was given. Algorithms that do not know it run without it.
-struct Setting {
-  std::string name;
-  nlohmann::json value;
-  OptionSource source = OptionSource::flag;
-  std::string place;
-};
 
 struct TunerOptions {
   std::vector<std::string> algorithms;
@@ -64,15 +56,14 @@ class Tuner {
   const Tuning& tuning() const { return tuning_; }
 
  private:
-  struct Run;  // options and algorithm of one trial
-
+  ConfiguredRun trial_of(const std::string& algorithm, double rate, std::uint64_t seed) const;
   AlgorithmTuning* find(const std::string& algorithm);
   TunerEnd run_trial(AlgorithmTuning& algorithm, double rate, std::uint64_t seed,
                      const TunerHooks& hooks);
 
   TunerOptions options_;
   Tuning tuning_;
-  RunData data_;
+  DataCache data_;
   double spent_s_ = 0;  // host time, counts against --time-limit
 };
 

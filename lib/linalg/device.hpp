@@ -1,15 +1,17 @@
-// The kernels of ONE device, and memory on it. Models and algorithms are written against this
-// interface, which linalg/cpu and linalg/cuda implement.
+// ONE device: its memory, transfers, vectors and dense matrices. Models and algorithms are written
+// against this interface, which linalg/cpu and linalg/cuda implement. What only some models need are
+// kernel families, interfaces of their own that a device is asked for (kernels(), at the end).
 //
 // Shapes  : row-major; `rows x cols`, leading dimension = cols unless a parameter says otherwise.
 // Memory  : every pointer is device memory of this device, except where a comment says host.
-// Order   : calls of one device run in order. On a GPU they are asynchronous: numbers and arrays
-//           that come back to the host (dot, squared_norm, top_k, download) synchronise, nothing
-//           else does; losses are waited for when they are read (DeferredSum).
+// Order   : calls of one device, those of its kernel families included, run in order. On a GPU they
+//           are asynchronous: numbers and arrays that come back to the host (dot, apply_norm,
+//           top_k, download) synchronise, nothing else does; losses are waited for when they are
+//           read (DeferredSum).
 // Threads : several devices work at the same time; one device takes one call at a time, from any
 //           thread.
 // Numbers : Real is float in training and double in gradient checks. Reductions that leave the
-//           device (dot, squared_norm, products, loss) accumulate in double.
+//           device (dot, products, apply_norm, loss) accumulate in double.
 // Errors  : programming errors only (checks); out of memory is Error(device), MemoryError on a GPU.
 // Exact   : a kernel's result is the same bits for the same inputs on the same machine, whatever
 //           the load.
@@ -21,9 +23,13 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <type_traits>
+#include <typeindex>
 #include <utility>
 
 #include "core/error.hpp"
+#include "linalg/element_rules.hpp"
+#include "linalg/kernel_family.hpp"
 #include "linalg/operands.hpp"
 
 namespace hetsgd {
@@ -34,26 +40,6 @@ enum class Transpose { no, yes };
 // 24 bits; tf32 and bf16 let a GPU's tensor cores round the factors to 11 and 8 bits. cuBLAS may
 // keep more of them than it was asked for: on an H200 it takes TF32 for BF16.
 enum class Precision { fp32, tf32, bf16 };
-
-// A sum that its device may still be working on. Reading it (as a double) waits for it, but not for
-// what the device was given after it. Good until the device's next call that returns one.
-class DeferredSum {
- public:
-  class Source {
-   public:
-    virtual ~Source() = default;
-    // The sum of the `call`-th call. Checked: that was the last one.
-    virtual double await(std::uint64_t call) const = 0;
-  };
-  DeferredSum(double value) : value_(value) {}  // NOLINT: a sum that is there already
-  DeferredSum(const Source& source, std::uint64_t call) : source_(&source), call_(call) {}
-  operator double() const { return source_ ? source_->await(call_) : value_; }  // NOLINT
-
- private:
-  const Source* source_ = nullptr;
-  std::uint64_t call_ = 0;
-  double value_ = 0;
-};
 
 // A GPU's memory is used up. The message names the device, how much was needed and what for.
 class MemoryError : public Error {
@@ -92,100 +78,85 @@ class BasicDevice {
   virtual bool stages_copies() const = 0;
 
   // --- vectors of n ------------------------------------------------------------------------------
-  virtual void fill(std::size_t n, Real a, Real* y) = 0;         // y = a
   virtual void copy(std::size_t n, const Real* x, Real* y) = 0;  // y = x
-  // y = a x + b y; b = 0 never reads y.
-  virtual void axpby(std::size_t n, Real a, const Real* x, Real b, Real* y) = 0;
   virtual double dot(std::size_t n, const Real* x, const Real* y) = 0;
-  virtual double squared_norm(std::size_t n, const Real* x) = 0;
+  double squared_norm(std::size_t n, const Real* x) { return dot(n, x, x); }
   // x.y, ||x||^2 and ||y||^2 in one pass over both.
   virtual Products products(std::size_t n, const Real* x, const Real* y) = 0;
-  // z = a x + b y, made in double and rounded once; z may be x or y.
-  virtual void combine(std::size_t n, double a, const Real* x, double b, const Real* y,
-                       Real* z) = 0;
-  // w' = merged + gamma (w - previous); previous = w; w = w'. One pass: the momentum merge of paper
-  // 000, algorithm 2, lines 11 and 12.
-  virtual void momentum_merge(std::size_t n, const Real* merged, Real gamma, Real* w,
-                              Real* previous) = 0;
 
-  // --- optimizer updates of n numbers: one pass over their operands, element by element ---------
-  virtual void momentum_step(std::size_t n, const MomentumRule<Real>& rule, const Real* g, Real* v,
-                             Real* w) = 0;
-  // m and v, then w <- w - step r.
-  virtual void moment_step(std::size_t n, const MomentRule<Real>& rule, Real step, const Real* g,
-                           Real* m, Real* v, Real* w) = 0;
-  // The same in two calls, for a step that depends on r: m and v, returns ||r||^2; then w.
-  virtual double moment_update(std::size_t n, const MomentRule<Real>& rule, const Real* g,
-                               const Real* w, Real* m, Real* v) = 0;
-  virtual void moment_apply(std::size_t n, const MomentRule<Real>& rule, Real step, const Real* m,
-                            const Real* v, Real* w) = 0;
+  // --- element by element ------------------------------------------------------------------------
+  // Applies a rule of element_rules.hpp to n elements, in one pass over its operands, which are
+  // given in the order of the rule's parameters and followed by the one for what it returns:
+  //   device.apply(n, rule::MomentumMerge<Real>{gamma}, merged, w, previous);
+  template <class Rule, class... Pointers>
+  void apply(std::size_t n, const Rule& rule, Pointers... operands) {
+    run_rule(n, element_call(rule, operands...));
+  }
+  // The same to some rows of matrices [. x n]; `rows` is host memory, without repetitions.
+  template <class Rule, class... Pointers>
+  void apply_rows(std::span<const std::uint32_t> rows, std::size_t n, const Rule& rule,
+                  Pointers... operands) {
+    run_rule_on_rows(rows, n, element_call(rule, operands...));
+  }
+  // Applies a rule and returns the sum of the squares of what it returns.
+  template <class Rule, class... Pointers>
+  double apply_norm(std::size_t n, const Rule& rule, Pointers... operands) {
+    static_assert(std::is_constructible_v<NormRule<Real>, ElementCall<Rule>>,
+                  "the rule must be listed in NormRule (linalg/element_rules.hpp)");
+    return run_norm_rule(n, ElementCall<Rule>(rule, operands...));
+  }
 
-  // --- some rows of matrices [. x n]; `rows` is host memory, without repetitions ----------------
-  virtual void fill_rows(std::span<const std::uint32_t> rows, std::size_t n, Real a, Real* Y) = 0;
-  // Y[r] += a X[r] for every r in rows.
-  virtual void add_rows(std::span<const std::uint32_t> rows, std::size_t n, Real a, const Real* X,
-                        Real* Y) = 0;
+  void fill(std::size_t n, Real a, Real* y) { apply(n, rule::Fill<Real>{a}, y); }  // y = a
+  // y = a x + b y; b = 0 never reads y.
+  void axpby(std::size_t n, Real a, const Real* x, Real b, Real* y) {
+    if (b == Real(0)) return apply(n, rule::Scale<Real>{a}, x, y);
+    if (b == Real(1)) return apply(n, rule::AddScaled<Real>{a}, x, y);
+    apply(n, rule::Axpby<Real>{a, b}, x, y);
+  }
 
-  // --- dense -------------------------------------------------------------------------------------
+  // --- dense matrices ----------------------------------------------------------------------------
   // C[m x n] = alpha op(A)[m x k] op(B)[k x n] + beta C. lda, ldb, ldc are the stored row lengths.
   virtual void gemm(Transpose a, Transpose b, std::size_t m, std::size_t n, std::size_t k,
                     Real alpha, const Real* A, std::size_t lda, const Real* B, std::size_t ldb,
                     Real beta, Real* C, std::size_t ldc) = 0;
-
-  // --- sparse rows x dense -----------------------------------------------------------------------
-  // Y[rows x n] = X W + bias, W is [columns x n]; bias [n] may be null. relu: max(., 0) on the way
-  // out.
-  virtual void sparse_forward(const SparseRows<Real>& X, std::size_t n, const Real* W,
-                              const Real* bias, bool relu, Real* Y) = 0;
-  // W += alpha X^T D, D is [rows x n]. Only rows of W that occur in X are touched.
-  virtual void sparse_update(const SparseRows<Real>& X, std::size_t n, Real alpha, const Real* D,
-                             Real* W) = 0;
-
-  // --- layers ------------------------------------------------------------------------------------
   // Y[rows x n] = max(Y + bias, 0) in place.
   virtual void bias_relu(std::size_t rows, std::size_t n, const Real* bias, Real* Y) = 0;
-  // D[rows x n] = 0 where activation Y <= 0 (the gradient of ReLU), in place.
-  virtual void relu_backward(std::size_t rows, std::size_t n, const Real* Y, Real* D) = 0;
   // b[n] += alpha * sum over rows of D[rows x n].
   virtual void column_sums(std::size_t rows, std::size_t n, Real alpha, const Real* D, Real* b) = 0;
 
-  // Softmax cross-entropy, forward and gradient in one pass over the logits:
-  //   Z[rows x n] holds X W (without bias); Z <- scale * (softmax(Z + bias) - T), T_rl = 1/|Y_r| on
-  //   true labels, which ascend; rows without labels: Z <- 0 and no loss. Max-subtracted. bias may
-  //   be null. Returns the sum over rows of -sum_l T_rl log softmax_rl.
-  virtual DeferredSum softmax_cross_entropy(const SparseRows<Real>& labels, std::size_t n,
-                                            const Real* bias, Real scale, Real* Z) = 0;
-  // The same without the gradient: Z <- Z + bias, returns the loss sum.
-  virtual DeferredSum softmax_loss(const SparseRows<Real>& labels, std::size_t n, const Real* bias,
-                                   Real* Z) = 0;
-  // Forward, gradient and accumulation of the output layer in one call, the hot path of a model
-  // with many labels; the logits never leave the device's scratch:
-  //   Z = A W^T + b, D = scale (softmax(Z) - T), dA = D W,
-  //   G = beta G + alpha D^T A, g = beta g + alpha D^T 1
-  // With G = W, g = b, beta = 1 and alpha = -learning rate it is the SGD step of the layer; dA is
-  // taken at the weights before it. Rows without labels: D = 0 and no loss. A row's labels must
-  // ascend. beta = 0 never reads G and g. Returns the loss sum over the rows; NaN if any logit of a
-  // labelled row is NaN.
-  virtual DeferredSum softmax_layer(const SparseRows<Real>& labels,
-                                    const SoftmaxLayer<Real>& layer) = 0;
-  // Measures the output layer: the loss sum over the rows, as above, and the k best labels of each
-  // row, as top_k has them, into `top` [rows x k] in device memory. It works block of labels by
-  // block: the scores are never all in memory. Of `layer` it reads inputs, outputs, input, weight
-  // and bias.
-  virtual DeferredSum softmax_ranks(const SparseRows<Real>& labels, const SoftmaxLayer<Real>& layer,
-                                    std::size_t k, std::uint32_t* top) = 0;
+  // --- kernel families ---------------------------------------------------------------------------
+  // The device's implementation of a kernel family, or null; see kernels() below.
+  virtual KernelFamily* family(std::type_index interface) = 0;
 
-  // One logit per row: Z[rows] <- scale * (sigmoid(Z + bias) - t), t = 1 where the row has a label.
-  // Returns the sum of log(1 + exp(-+z)) in its stable form.
-  virtual DeferredSum sigmoid_cross_entropy(const SparseRows<Real>& labels, const Real* bias,
-                                            Real scale, Real* Z) = 0;
-  virtual DeferredSum sigmoid_loss(const SparseRows<Real>& labels, const Real* bias, Real* Z) = 0;
+ private:
+  virtual void run_rule(std::size_t n, const ElementRule<Real>& rule) = 0;
+  virtual void run_rule_on_rows(std::span<const std::uint32_t> rows, std::size_t n,
+                                const ElementRule<Real>& rule) = 0;
+  virtual double run_norm_rule(std::size_t n, const NormRule<Real>& rule) = 0;
 
-  // The 1 <= k <= min(n, 16) largest of each row of Z[rows x n], best first; ties: the smaller
-  // label first; NaN ranks last. Host output top[rows x k].
-  virtual void top_k(std::size_t rows, std::size_t n, const Real* Z, std::size_t k,
-                     std::uint32_t* top) = 0;
+  template <class Rule, class... Pointers>
+  static ElementRule<Real> element_call(const Rule& rule, Pointers... operands) {
+    using Call = ElementCall<Rule>;
+    static_assert(std::is_constructible_v<ElementRule<Real>, Call>,
+                  "the rule must be listed in ElementRule (linalg/element_rules.hpp)");
+    static_assert(sizeof...(Pointers) == Call::kParameters + (Call::kReturns ? 1 : 0),
+                  "a rule takes a pointer per parameter and one for what it returns");
+    return Call(rule, operands...);
+  }
 };
+
+// The device's kernels of a family, good as long as the device; ask once and keep the reference:
+//   BasicSparseKernels<Real>& sparse = kernels<BasicSparseKernels<Real>>(device);
+// Error(device) where the device's backend has no such family.
+template <class Family, class Real>
+Family& kernels(BasicDevice<Real>& device) {
+  if (KernelFamily* const family = device.family(typeid(Family))) {
+    return static_cast<Family&>(*family);
+  }
+  throw with_hint(device_error("{}: this device has no {}", device.name(), Family::kName),
+                  "a model that needs them runs on other devices (--devices), or implement them "
+                  "for this one: lib/linalg/README.md");
+}
 
 using Device = BasicDevice<float>;
 

@@ -1,11 +1,15 @@
-// Sparse-input MLP and linear models: sparse layer 0, dense hidden layers, softmax or sigmoid loss.
+// Sparse layer 0, dense hidden layers, softmax or sigmoid loss.
+#include "model/mlp.hpp"
+
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <cmath>
 
-#include "model/model.hpp"
-#include "model/touched_rows.hpp"
+#include "linalg/output_layer_kernels.hpp"
+#include "linalg/sparse_kernels.hpp"
+#include "model/objective.hpp"
+#include "model/registry.hpp"
 
 namespace hetsgd {
 
@@ -13,216 +17,147 @@ namespace {
 
 template <class Real>
 struct MlpContext final : BasicModelContext<Real> {
-  MlpContext(BasicDevice<Real>& device, const ModelShape& shape)
+  MlpContext(BasicDevice<Real>& device, std::size_t hidden_layers)
       : BasicModelContext<Real>(device),
-        activation(shape.hidden.size()),
-        delta(shape.hidden.size()),
-        touched(shape.feature_count) {}
+        sparse(kernels<BasicSparseKernels<Real>>(device)),
+        activation(hidden_layers),
+        delta(hidden_layers) {}
 
+  BasicSparseKernels<Real>& sparse;
   std::vector<BasicBuffer<Real>> activation;  // per hidden layer [batch x width], after ReLU
   std::vector<BasicBuffer<Real>> delta;       // the loss' gradient before that ReLU
-  BasicBuffer<Real> output;                   // [batch x outputs], unless the device keeps it
   BasicBuffer<Real> best;                     // [batch x k] label numbers, of at most 4 bytes each
-  SparseRows<Real> features, labels;          // the batch at hand, as the device reads it
-  TouchedRows touched;
 
-  // The batch that was staged ahead, as it was then.
-  const Dataset* ahead_data = nullptr;  // null: none
-  std::vector<Index> ahead_rows;
-  SparseRows<Real> ahead_features, ahead_labels;
-
-  // Device memory that a smaller batch would need less of.
-  std::size_t batch_bytes() const {
-    std::size_t numbers = output.size() + best.size();
-    for (const auto& each : activation) numbers += each.size();
-    for (const auto& each : delta) numbers += each.size();
-    return numbers * sizeof(Real);
+  std::size_t batch_bytes() const override {
+    std::size_t elements = best.size();
+    for (const auto& each : activation) elements += each.size();
+    for (const auto& each : delta) elements += each.size();
+    return BasicModelContext<Real>::batch_bytes() + elements * sizeof(Real);
   }
 };
 
-// Where a backward pass puts the gradient: to <- beta to + alpha gradient. A step is (w, -lr, 1).
 template <class Real>
-struct Sink {
-  Real* to;
-  Real alpha;
-  Real beta;
-};
+class Mlp : public BasicModel<Real> {
+  using typename BasicModel<Real>::Context;
 
-template <class Real>
-class Mlp final : public BasicModel<Real> {
  public:
-  explicit Mlp(const ModelShape& shape) : shape_(shape), layout_(shape.layout()) {
-    HETSGD_CHECK_LT(0U, shape.feature_count);
-    HETSGD_CHECK(shape.task == Task::binary || shape.label_count > 0);
-    for (const std::size_t width : shape.hidden) HETSGD_CHECK_LT(0U, width);
+  Mlp(const DataShape& data, const MlpOptions& options)
+      : BasicModel<Real>(data), objective_(usual_objective<Real>(data.task)) {
+    widths_ = {data.feature_count};
+    widths_.insert(widths_.end(), options.hidden.begin(), options.hidden.end());
+    widths_.push_back(data.outputs());
+    for (std::size_t layer = 0; layer < layer_count(); ++layer) {
+      const std::size_t in = inputs(layer), out = width(layer);
+      HETSGD_CHECK_LT(0U, out);
+      const double fans = static_cast<double>(in) + static_cast<double>(out);
+      this->add_block({.name = fmt::format("layer{}.weight", layer),
+                       .rows = layer == 0 ? in : out,
+                       .cols = layer == 0 ? out : in,
+                       .kind = layer == 0 ? BlockKind::row_sparse : BlockKind::dense,
+                       .init_std = options.init_std.value_or(2.0 / std::sqrt(fans))});
+      this->add_block({.name = fmt::format("layer{}.bias", layer), .cols = out});
+    }
   }
 
-  const ModelShape& shape() const override { return shape_; }
-  const Layout& layout() const override { return layout_; }
-
-  std::unique_ptr<BasicModelContext<Real>> make_context(BasicDevice<Real>& device) const override {
-    return std::make_unique<MlpContext<Real>>(device, shape_);
+  std::unique_ptr<Context> make_context(BasicDevice<Real>& device) const override {
+    return std::make_unique<MlpContext<Real>>(device, layer_count() - 1);
   }
 
-  double gradient(BasicModelContext<Real>& context, const Batch& batch, const Real* w,
-                  BasicGradient<Real>& g) const override {
+  bool ranks_in_memory() const override { return !fused(); }
+  std::vector<std::uint64_t> layer_sizes() const override { return widths_; }
+
+  Work gradient_work(const BatchShape& batch) const override {
+    constexpr double kBytes = 4;
+    const double n = batch.samples, z = batch.nonzeros;
+    const auto first = static_cast<double>(width(0));
+    Work work{4 * z * first + n * first, 16 * z + kBytes * (3 * z * first + 3 * n * first), 3};
+    for (std::size_t i = 1; i < layer_count(); ++i) {
+      const auto a = static_cast<double>(inputs(i)), b = static_cast<double>(width(i));
+      work += {6 * n * a * b + n * b, kBytes * (4 * a * b + 3 * n * a + 4 * n * b), 4};
+      // The hidden layer below: ReLU forward (a launch of its own above layer 0) and backward.
+      work += {3 * n * a, kBytes * (i > 1 ? 5 : 3) * n * a, i > 1 ? 2.0 : 1.0};
+    }
+    const auto outputs = static_cast<double>(this->outputs());
+    work += {5 * n * outputs, kBytes * (2 * n * outputs + batch.labels), 1};
+    return work;
+  }
+
+ protected:
+  DeferredSum learn(Context& context, const Batch& batch, const Real* w,
+                    Sink<Real> sink) const override {
     auto& scratch = static_cast<MlpContext<Real>&>(context);
-    check(batch);
-    HETSGD_CHECK_EQ(g.flat.size(), layout_.size);
-    const LayerView& first = layout_.layers[0];
-    return fitting(scratch, batch, [&] {
-      scratch.device().fill_rows(g.rows, first.cols, Real(0), g.flat.data() + first.offset);
-      const DeferredSum loss = learn(scratch, batch, w, {g.flat.data(), Real(1), Real(0)});
-      scratch.touched.collect(batch, g.rows);
-      stage_ahead(scratch);
-      return loss / static_cast<double>(batch.size());
-    });
+    BasicDevice<Real>& device = scratch.device();
+    scratch.stage(batch);
+    forward_hidden(scratch, batch, w);
+    const std::size_t last = layer_count() - 1;
+    for (std::size_t layer = 0; layer < last; ++layer) {
+      scratch.delta[layer].reset(device, batch.size() * width(layer));
+    }
+    const DeferredSum loss =
+        fused() ? learn_fused(scratch, batch, w, sink) : learn_scores(scratch, batch, w, sink);
+    for (std::size_t layer = last; layer-- > 0;) {
+      Real* D = scratch.delta[layer].data();
+      device.apply(batch.size() * width(layer), rule::ReluGradient<Real>(),
+                   scratch.activation[layer].data(), D);
+      backward(scratch, batch, w, layer, D, sink);
+    }
+    return loss;
   }
 
-  double step(BasicModelContext<Real>& context, const Batch& batch, Real learning_rate,
-              Real* w) const override {
+  DeferredSum score(Context& context, const Batch& batch, const Real* w,
+                    Real* logits) const override {
     auto& scratch = static_cast<MlpContext<Real>&>(context);
-    check(batch);
-    return fitting(scratch, batch, [&] {
-      const DeferredSum loss = learn(scratch, batch, w, {w, -learning_rate, Real(1)});
-      stage_ahead(scratch);
-      return loss / static_cast<double>(batch.size());
-    });
+    scratch.stage(batch);
+    forward_hidden(scratch, batch, w);
+    forward_output(scratch, batch, w, logits);
+    return objective_.score(scratch.device(), scratch.labels(), this->outputs(),
+                            bias(w, layer_count() - 1), logits);
   }
 
-  double scores(BasicModelContext<Real>& context, const Batch& batch, const Real* w,
-                Real* logits) const override {
+  double rank_batch(Context& context, const Batch& batch, const Real* w, std::size_t k,
+                    std::uint32_t* top) const override {
+    if (!fused()) return BasicModel<Real>::rank_batch(context, batch, w, k, top);
     auto& scratch = static_cast<MlpContext<Real>&>(context);
-    check(batch);
-    return fitting(scratch, batch, [&] {
-      const DeferredSum loss = score(scratch, batch, w, logits);
-      stage_ahead(scratch);
-      return double{loss};
-    });
+    const std::size_t last = layer_count() - 1, count = batch.size() * k;
+    BasicDevice<Real>& device = scratch.device();
+    scratch.stage(batch);
+    forward_hidden(scratch, batch, w);
+    scratch.best.reset(device, count);
+    auto* const best = reinterpret_cast<std::uint32_t*>(scratch.best.data());
+    const DeferredSum loss = objective_.rank_layer(device, scratch.labels(),
+                                                   {.inputs = inputs(last),
+                                                    .outputs = width(last),
+                                                    .input = scratch.activation[last - 1].data(),
+                                                    .weight = weight(w, last),
+                                                    .bias = bias(w, last)},
+                                                   k, best);
+    scratch.stage_ahead();
+    device.download(top, best, count * sizeof(std::uint32_t));
+    return loss;
   }
 
-  double rank(BasicModelContext<Real>& context, const Batch& batch, const Real* w, std::size_t k,
-              std::uint32_t* top) const override {
-    auto& scratch = static_cast<MlpContext<Real>&>(context);
-    check(batch);
-    HETSGD_CHECK(shape_.task != Task::binary);
-    return fitting(scratch, batch, [&]() -> double {
-      const std::size_t last = layer_count() - 1, count = batch.size() * k;
-      BasicDevice<Real>& device = scratch.device();
-      if (last == 0) {
-        scratch.output.reset(device, batch.size() * this->outputs());
-        const DeferredSum loss = score(scratch, batch, w, scratch.output.data());
-        stage_ahead(scratch);
-        device.top_k(batch.size(), this->outputs(), scratch.output.data(), k, top);
-        return loss;
-      }
-      stage(scratch, batch);
-      forward_hidden(scratch, batch, w);
-      scratch.best.reset(device, count);
-      auto* const best = reinterpret_cast<std::uint32_t*>(scratch.best.data());
-      const DeferredSum loss = device.softmax_ranks(scratch.labels,
-                                                    {.inputs = inputs(last),
-                                                     .outputs = width(last),
-                                                     .input = scratch.activation[last - 1].data(),
-                                                     .weight = weight(w, last),
-                                                     .bias = bias(w, last)},
-                                                    k, best);
-      stage_ahead(scratch);
-      device.download(top, best, count * sizeof(std::uint32_t));
-      return loss;
-    });
+  double sample_scratch() const override {
+    double units = 0;
+    for (std::size_t i = 1; i < layer_count(); ++i) units += static_cast<double>(inputs(i));
+    return 2 * units;
   }
 
  private:
-  std::size_t layer_count() const { return layout_.layers.size() / 2; }
-  std::size_t inputs(std::size_t layer) const { return layout_.layers[2 * layer].fan_in; }
-  std::size_t width(std::size_t layer) const { return layout_.layers[2 * layer].fan_out; }
+  std::size_t layer_count() const { return widths_.size() - 1; }
+  std::size_t inputs(std::size_t layer) const { return widths_[layer]; }
+  std::size_t width(std::size_t layer) const { return widths_[layer + 1]; }
   template <class Pointer>
   Pointer weight(Pointer w, std::size_t layer) const {
-    return w + layout_.layers[2 * layer].offset;
+    return w + this->layout().blocks[2 * layer].offset;
   }
   template <class Pointer>
   Pointer bias(Pointer w, std::size_t layer) const {
-    return w + layout_.layers[2 * layer + 1].offset;
+    return w + this->layout().blocks[2 * layer + 1].offset;
   }
+  // The output layer is dense, and its scores need not be in memory.
+  bool fused() const { return layer_count() > 1 && objective_.fuses_layer(); }
 
-  void check(const Batch& batch) const {
-    HETSGD_CHECK(!batch.empty());
-    HETSGD_CHECK_LE(batch.data().feature_count, shape_.feature_count);
-    HETSGD_CHECK(shape_.task == Task::binary || batch.data().label_count <= shape_.label_count);
-  }
-
-  // call(), and if the device has no room for it: which batch size does have room.
-  template <class Call>
-  double fitting(MlpContext<Real>& scratch, const Batch& batch, const Call& call) const {
-    try {
-      return call();
-    } catch (const MemoryError& error) {
-      const auto available = static_cast<double>(error.available() + scratch.batch_bytes());
-      // Memory is taken with a quarter to spare, and in pieces that leave gaps.
-      const double fits = std::floor(available / (1.5 * shape_.sample_bytes(batch.shape())));
-      if (fits >= static_cast<double>(batch.size())) throw;
-      const std::string what =
-          fmt::format("{} (in a batch of {} samples)", error.what(), batch.size());
-      throw MemoryError(what,
-                        fits < 1 ? "not even one sample fits beside the model: a larger GPU, fewer "
-                                   "workers on this one or fewer hidden units would help"
-                                 : fmt::format("--batch-size {:.0f} fits", fits),
-                        error.available());
-    }
-  }
-
-  // Brings the batch to the device. A CPU device reads the data set in place.
-  static void stage(MlpContext<Real>& scratch, const Batch& batch) {
-    const bool ahead =
-        scratch.ahead_data == &batch.data() && std::ranges::equal(scratch.ahead_rows, batch.rows());
-    scratch.ahead_data = nullptr;
-    if (ahead) {
-      scratch.features = scratch.ahead_features;
-      scratch.labels = scratch.ahead_labels;
-    } else {
-      bring(scratch.device(), batch, scratch.features, scratch.labels);
-    }
-  }
-
-  // The next batch, while the device works on this one. The call's kernels have been launched: what
-  // they read stays good until they are through.
-  static void stage_ahead(MlpContext<Real>& scratch) {
-    if (!scratch.upcoming || !scratch.device().stages_copies()) return;
-    const Batch* const next = scratch.upcoming();
-    if (next == nullptr || next->empty()) return;
-    bring(scratch.device(), *next, scratch.ahead_features, scratch.ahead_labels);
-    scratch.ahead_data = &next->data();
-    scratch.ahead_rows.assign(next->rows().begin(), next->rows().end());
-  }
-
-  static void bring(BasicDevice<Real>& device, const Batch& batch, SparseRows<Real>& features,
-                    SparseRows<Real>& labels) {
-    const Dataset& d = batch.data();
-    const Index* const rows = batch.rows().data();
-    features = device.stage({batch.size(), d.feature_count, rows, d.feature_begin.data(),
-                             d.feature_index.data(), d.feature_value.data()});
-    labels = device.stage(
-        {batch.size(), d.label_count, rows, d.label_begin.data(), d.label_index.data(), nullptr});
-  }
-
-  // Scores with their bias into logits[batch x outputs]; the sum of the losses.
-  DeferredSum score(MlpContext<Real>& scratch, const Batch& batch, const Real* w,
-                    Real* logits) const {
-    BasicDevice<Real>& device = scratch.device();
-    const std::size_t last = layer_count() - 1;
-    stage(scratch, batch);
-    forward_hidden(scratch, batch, w);
-    if (last == 0) {
-      device.sparse_forward(scratch.features, this->outputs(), weight(w, 0), nullptr, false,
-                            logits);
-    } else {
-      forward_dense(scratch, batch, w, last, logits);
-    }
-    return shape_.task == Task::binary
-               ? device.sigmoid_loss(scratch.labels, bias(w, last), logits)
-               : device.softmax_loss(scratch.labels, this->outputs(), bias(w, last), logits);
-  }
+  static Real scale(const Batch& batch) { return Real(1) / static_cast<Real>(batch.size()); }
 
   // output = activation of the layer below x W^T, bias not added.
   void forward_dense(MlpContext<Real>& scratch, const Batch& batch, const Real* w,
@@ -239,7 +174,8 @@ class Mlp final : public BasicModel<Real> {
       BasicBuffer<Real>& Y = scratch.activation[layer];
       Y.reset(device, batch.size() * width(layer));
       if (layer == 0) {
-        device.sparse_forward(scratch.features, width(0), weight(w, 0), bias(w, 0), true, Y.data());
+        scratch.sparse.forward(scratch.features(), width(0), weight(w, 0), bias(w, 0), true,
+                               Y.data());
       } else {
         forward_dense(scratch, batch, w, layer, Y.data());
         device.bias_relu(batch.size(), width(layer), bias(w, layer), Y.data());
@@ -247,140 +183,134 @@ class Mlp final : public BasicModel<Real> {
     }
   }
 
-  // Forward, backward and accumulation; returns the sum of the losses. `sink.to` may be `w`: every
-  // layer hands its gradient down before its weights move.
-  DeferredSum learn(MlpContext<Real>& scratch, const Batch& batch, const Real* w,
-                    Sink<Real> sink) const {
-    BasicDevice<Real>& device = scratch.device();
-    stage(scratch, batch);
-    forward_hidden(scratch, batch, w);
+  // Scores without their bias.
+  void forward_output(MlpContext<Real>& scratch, const Batch& batch, const Real* w, Real* Z) const {
     const std::size_t last = layer_count() - 1;
-    for (std::size_t layer = 0; layer < last; ++layer) {
-      scratch.delta[layer].reset(device, batch.size() * width(layer));
-    }
-    const DeferredSum loss = last == 0                     ? learn_linear(scratch, batch, w, sink)
-                             : shape_.task == Task::binary ? learn_logit(scratch, batch, w, sink)
-                                                           : learn_softmax(scratch, batch, w, sink);
-    for (std::size_t layer = last; layer-- > 0;) {
-      Real* D = scratch.delta[layer].data();
-      device.relu_backward(batch.size(), width(layer), scratch.activation[layer].data(), D);
-      if (layer > 0) {
-        backward_dense(scratch, batch, w, layer, D, sink);
-      } else {
-        backward_sparse(scratch, batch, D, sink);
-      }
-    }
-    return loss;
+    if (last > 0) return forward_dense(scratch, batch, w, last, Z);
+    scratch.sparse.forward(scratch.features(), width(0), weight(w, 0), nullptr, false, Z);
   }
 
-  static Real scale(const Batch& batch) { return Real(1) / static_cast<Real>(batch.size()); }
-
-  DeferredSum learn_linear(MlpContext<Real>& scratch, const Batch& batch, const Real* w,
+  DeferredSum learn_scores(MlpContext<Real>& scratch, const Batch& batch, const Real* w,
                            Sink<Real> sink) const {
+    const std::size_t last = layer_count() - 1;
     BasicDevice<Real>& device = scratch.device();
     scratch.output.reset(device, batch.size() * this->outputs());
     Real* Z = scratch.output.data();
-    device.sparse_forward(scratch.features, this->outputs(), weight(w, 0), nullptr, false, Z);
+    forward_output(scratch, batch, w, Z);
     const DeferredSum loss =
-        shape_.task == Task::binary
-            ? device.sigmoid_cross_entropy(scratch.labels, bias(w, 0), scale(batch), Z)
-            : device.softmax_cross_entropy(scratch.labels, this->outputs(), bias(w, 0),
-                                           scale(batch), Z);
-    backward_sparse(scratch, batch, Z, sink);
+        objective_.learn(device, scratch.labels(), this->outputs(), bias(w, last), scale(batch), Z);
+    backward(scratch, batch, w, last, Z, sink);
     return loss;
   }
 
-  DeferredSum learn_logit(MlpContext<Real>& scratch, const Batch& batch, const Real* w,
+  DeferredSum learn_fused(MlpContext<Real>& scratch, const Batch& batch, const Real* w,
                           Sink<Real> sink) const {
     const std::size_t last = layer_count() - 1;
-    scratch.output.reset(scratch.device(), batch.size());
-    Real* z = scratch.output.data();
-    forward_dense(scratch, batch, w, last, z);
-    const DeferredSum loss =
-        scratch.device().sigmoid_cross_entropy(scratch.labels, bias(w, last), scale(batch), z);
-    backward_dense(scratch, batch, w, last, z, sink);
-    return loss;
-  }
-
-  DeferredSum learn_softmax(MlpContext<Real>& scratch, const Batch& batch, const Real* w,
-                            Sink<Real> sink) const {
-    const std::size_t last = layer_count() - 1;
-    return scratch.device().softmax_layer(scratch.labels,
-                                          {.inputs = inputs(last),
-                                           .outputs = width(last),
-                                           .input = scratch.activation[last - 1].data(),
-                                           .weight = weight(w, last),
-                                           .bias = bias(w, last),
-                                           .scale = scale(batch),
-                                           .alpha = sink.alpha,
-                                           .beta = sink.beta,
-                                           .weight_gradient = weight(sink.to, last),
-                                           .bias_gradient = bias(sink.to, last),
-                                           .input_gradient = scratch.delta[last - 1].data()});
+    return objective_.learn_layer(scratch.device(), scratch.labels(),
+                                  {.inputs = inputs(last),
+                                   .outputs = width(last),
+                                   .input = scratch.activation[last - 1].data(),
+                                   .weight = weight(w, last),
+                                   .bias = bias(w, last),
+                                   .scale = scale(batch),
+                                   .alpha = sink.alpha,
+                                   .beta = sink.beta,
+                                   .weight_gradient = weight(sink.to, last),
+                                   .bias_gradient = bias(sink.to, last),
+                                   .input_gradient = scratch.delta[last - 1].data()});
   }
 
   // From D, the gradient of the layer's sums: that of the activation below, then that of its own
   // parameters (in this order: the sink may be the weights).
-  void backward_dense(MlpContext<Real>& scratch, const Batch& batch, const Real* w,
-                      std::size_t layer, const Real* D, Sink<Real> sink) const {
+  void backward(MlpContext<Real>& scratch, const Batch& batch, const Real* w, std::size_t layer,
+                const Real* D, Sink<Real> sink) const {
     BasicDevice<Real>& device = scratch.device();
     const std::size_t n = batch.size(), in = inputs(layer), out = width(layer);
-    device.gemm(Transpose::no, Transpose::no, n, in, out, Real(1), D, out, weight(w, layer), in,
-                Real(0), scratch.delta[layer - 1].data(), in);
-    device.gemm(Transpose::yes, Transpose::no, out, in, n, sink.alpha, D, out,
-                scratch.activation[layer - 1].data(), in, sink.beta, weight(sink.to, layer), in);
-    add_bias(device, n, layer, D, sink);
-  }
-
-  void backward_sparse(MlpContext<Real>& scratch, const Batch& batch, const Real* D,
-                       Sink<Real> sink) const {
-    scratch.device().sparse_update(scratch.features, width(0), sink.alpha, D, weight(sink.to, 0));
-    add_bias(scratch.device(), batch.size(), 0, D, sink);
-  }
-
-  void add_bias(BasicDevice<Real>& device, std::size_t rows, std::size_t layer, const Real* D,
-                Sink<Real> sink) const {
+    if (layer == 0) {
+      scratch.sparse.update(scratch.features(), out, sink.alpha, D, weight(sink.to, 0));
+    } else {
+      device.gemm(Transpose::no, Transpose::no, n, in, out, Real(1), D, out, weight(w, layer), in,
+                  Real(0), scratch.delta[layer - 1].data(), in);
+      device.gemm(Transpose::yes, Transpose::no, out, in, n, sink.alpha, D, out,
+                  scratch.activation[layer - 1].data(), in, sink.beta, weight(sink.to, layer), in);
+    }
     Real* b = bias(sink.to, layer);
-    if (sink.beta == Real(0)) device.fill(width(layer), Real(0), b);
-    device.column_sums(rows, width(layer), sink.alpha, D, b);
+    if (sink.beta == Real(0)) device.fill(out, Real(0), b);
+    device.column_sums(n, out, sink.alpha, D, b);
   }
 
-  ModelShape shape_;
-  Layout layout_;
+  const BasicObjective<Real>& objective_;
+  std::vector<std::uint64_t> widths_;  // features, hidden layers, scores
 };
+
+// Without hidden layers, and without the option for them.
+struct LinearOptions {
+  MlpOptions mlp{.hidden = {}};
+
+  void declare(OptionSet& set) { mlp.declare_init(set); }
+  void validate() const {}
+};
+
+template <class Real>
+class Linear final : public Mlp<Real> {
+ public:
+  Linear(const DataShape& data, const LinearOptions& options) : Mlp<Real>(data, options.mlp) {}
+};
+
+const bool mlp_registered = register_model<Mlp, MlpOptions>({
+    .name = "mlp",
+    .title = "Sparse MLP",
+    .idea = "A multi-layer perceptron with ReLU over sparse features, as in extreme "
+            "classification. A step touches the rows of the first layer that occur in the batch, "
+            "and all of the others.",
+    .paper = "000 section 5.1, with one hidden layer of 128 units",
+    .objective = "softmax over the labels; of binary data the sigmoid of one score",
+    .blocks = "layer0.weight [features x H], row-sparse; layer0.bias [H]; of every further layer "
+              "weight [outputs x inputs] and bias",
+    .cost = "4zH for z nonzeros, 6nab for n samples and a dense layer of a inputs and b outputs",
+});
+
+const bool linear_registered = register_model<Linear, LinearOptions>({
+    .name = "linear",
+    .title = "Linear",
+    .idea = "Logistic or softmax regression on sparse features: the MLP without hidden layers. A "
+            "step touches the rows that occur in the batch.",
+    .paper = "textbook",
+    .objective = "softmax over the labels; of binary data the sigmoid of one score",
+    .blocks = "layer0.weight [features x outputs], row-sparse; layer0.bias [outputs]",
+    .cost = "4z operations for each output and z nonzeros",
+});
 
 }  // namespace
 
-template <class Real>
-std::unique_ptr<BasicModel<Real>> make_model(const ModelShape& shape) {
-  return std::make_unique<Mlp<Real>>(shape);
+void MlpOptions::declare(OptionSet& set) {
+  set.add("hidden", hidden, "units of each hidden layer, comma-separated").unit("units");
+  declare_init(set);
+}
+
+void MlpOptions::declare_init(OptionSet& set) {
+  set.add("init_std", init_std,
+          "standard deviation of the initial weights; auto: 2 / sqrt(fan_in + fan_out)")
+      .above(0)
+      .or_zero();
+}
+
+void MlpOptions::validate() const {
+  if (hidden.empty()) {
+    throw with_hint(usage_error("--hidden: found no layer, expected at least one for --model mlp"),
+                    "use --model linear for a model without hidden layers");
+  }
+  if (std::ranges::find(hidden, 0U) != hidden.end()) {
+    throw usage_error("--hidden: found 0, expected at least one unit per layer");
+  }
 }
 
 template <class Real>
-BasicGradient<Real> make_gradient(const BasicModel<Real>& model, BasicDevice<Real>& device) {
-  BasicGradient<Real> g;
-  g.flat.reset(device, model.parameters());
-  device.fill(model.parameters(), Real(0), g.flat.data());
-  return g;
+std::unique_ptr<BasicModel<Real>> make_mlp(const DataShape& data, const MlpOptions& options) {
+  return std::make_unique<Mlp<Real>>(data, options);
 }
 
-template <class Real>
-void apply_gradient(const BasicModel<Real>& model, BasicDevice<Real>& device,
-                    const BasicGradient<Real>& g, Real learning_rate, Real* w) {
-  const LayerView& first = model.layout().layers[0];
-  device.add_rows(g.rows, first.cols, -learning_rate, g.flat.data() + first.offset,
-                  w + first.offset);
-  const std::size_t rest = first.offset + first.size();
-  device.axpby(model.parameters() - rest, -learning_rate, g.flat.data() + rest, Real(1), w + rest);
-}
-
-#define HETSGD_INSTANTIATE(Real)                                                                 \
-  template std::unique_ptr<BasicModel<Real>> make_model<Real>(const ModelShape&);                \
-  template BasicGradient<Real> make_gradient<Real>(const BasicModel<Real>&, BasicDevice<Real>&); \
-  template void apply_gradient<Real>(const BasicModel<Real>&, BasicDevice<Real>&,                \
-                                     const BasicGradient<Real>&, Real, Real*);
-HETSGD_INSTANTIATE(float)
-HETSGD_INSTANTIATE(double)
-#undef HETSGD_INSTANTIATE
+template std::unique_ptr<BasicModel<float>> make_mlp<float>(const DataShape&, const MlpOptions&);
+template std::unique_ptr<BasicModel<double>> make_mlp<double>(const DataShape&, const MlpOptions&);
 
 }  // namespace hetsgd

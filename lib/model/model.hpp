@@ -1,19 +1,30 @@
 // Models: the loss and gradient of a batch at a flat parameter vector.
 //
-// Parameters are one contiguous vector with named layer views (Layout), so that every merge rule,
+// Parameters are one contiguous vector of named blocks (layout.hpp), so that every merge rule,
 // collective and optimizer is written once. A model is immutable and shared; scratch memory lives
-// in a ModelContext, one per concurrent computation.
+// in a ModelContext, one per concurrent computation. README.md of this folder shows how to add one.
 //
 // Two ways to learn from a batch (gradients are means over the batch's samples):
-//   gradient(w) -> g   for what is communicated: dense parts + touched rows of row-sparse layers
+//   gradient(w) -> g   for what is communicated: dense blocks + touched rows of row-sparse ones
 //   step(w, lr)        w <- w - lr g, fused: the products accumulate straight into the weights,
-//                      only touched rows of layer 0 move, no dense gradient is ever built
-// The two agree up to rounding: step(w, lr) == w - lr * gradient(w).
+//                      only touched rows of row-sparse blocks move, no gradient is ever built
+// The two agree up to rounding: step(w, lr) == w - lr * gradient(w). A model implements both with
+// one learn(), which adds the gradient to a Sink.
+//
+// Every public call of a model goes the same way; the protected functions are what a model adds:
+//
+//   check the batch --> learn(), score() or rank_batch(): stage(batch), launch the kernels
+//     --> stage_ahead(): the upcoming batch travels while the kernels run
+//     --> read the loss, a DeferredSum: waits for the device
+//
+// w, g.flat and logits are memory of the context's device; a model's calls allocate only what its
+// context lacks, so a loop allocates nothing once it has seen its largest batch.
 #pragma once
 
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -21,79 +32,45 @@
 #include "core/units.hpp"
 #include "data/batch.hpp"
 #include "data/dataset.hpp"
+#include "linalg/deferred_sum.hpp"
 #include "linalg/device.hpp"
+#include "model/layout.hpp"
+#include "model/touched_rows.hpp"
 
 namespace hetsgd {
 
-// One parameter tensor inside the flat vector.
-struct LayerView {
-  std::string name;        // "layer0.weight", "layer0.bias", ...
-  std::size_t offset = 0;  // in numbers
-  std::size_t rows = 0;    // biases: 1
-  std::size_t cols = 0;
-  bool row_sparse = false;  // its gradient touches only the rows that occur in the batch
-  std::size_t fan_in = 0;   // of the layer that it belongs to
-  std::size_t fan_out = 0;
-
-  std::size_t size() const { return rows * cols; }
-};
-
-struct Layout {
-  std::vector<LayerView> layers;
-  std::size_t size = 0;  // numbers in all
-};
-
-// The numbers that decide a model's shape and work; `--charge` swaps in those of a full-size data
-// set.
-//
-// Layout: layer0.weight [features x H] (a row per feature, row-sparse), layer0.bias, then for every
-// further layer its weight [outputs x inputs] and bias. A linear model has layer 0 alone,
-// [features x outputs]. Why [outputs x inputs]: the softmax layer visits the labels block by block,
-// and so a block's weights are one contiguous piece of memory (linalg/cpu/softmax_layer.hpp). Plain
-// products gain as well: OpenBLAS, AVX-512, batch 64, 128 inputs, 983 outputs, D^T A 153 against
-// A^T D 142 GFLOP/s, D W 129 against 108, forward 110 against 131.
-//
-// Work of a batch with n samples and z nonzeros, numbers of 4 bytes, dense layers of a inputs and b
-// outputs (floating-point operations; bytes that kernels move which keep nothing in a cache; kernel
-// launches of a GPU):
-//   layer 0       forward   2zH          8z + 4zH + 4nH        1
-//                 backward  2zH + nH     8z + 8zH + 8nH        2  update, bias sums
-//   dense layer   forward   2nab         4(ab + na + nb)       1
-//                 backward  4nab + nb    4(3ab + 2na + 3nb)    3  dX, update (reads, writes), bias
-//   hidden layer  forward   2nH          8nH (0 for layer 0)   1 (0 for layer 0: on the way)
-//                 backward  nH           12nH                  1
-//   loss          training  5nb          8nb + 4 labels        1
-//                 scoring   4nb          12nb + 4 labels       2  with top-k
-// All are affine in (samples, nonzeros, labels): two batches cost as much as the joint one plus
-// once more the weights' bytes and the launches. The fused softmax layer of the CPU moves less than
-// this; a calibrated profile has that in its effective bandwidth.
-struct ModelShape {
+// The data that a model is made for; `--charge` swaps in those of a full-size data set.
+struct DataShape {
   Index feature_count = 0;
   Index label_count = 0;
-  std::vector<std::size_t> hidden;  // empty: linear model
   Task task = Task::multilabel;
 
-  Layout layout() const;
-  std::size_t parameters() const { return layout().size; }
-  // Work of one gradient (or fused step; the same model of cost) of a batch, and of scoring it.
-  Work gradient_work(const BatchShape& batch) const;
-  Work scoring_work(const BatchShape& batch) const;
-  // Device memory that grows with a batch, per sample of a batch like this one: scores, hidden
-  // layers and their gradients, nonzeros and labels (of two batches, and sorted by feature).
-  double sample_bytes(const BatchShape& batch) const;
+  // Scores of a sample: one for each label; Task::binary: one.
+  std::size_t outputs() const { return task == Task::binary ? 1 : label_count; }
 };
 
-// A gradient as a flat vector in the model's layout. Outside `rows` the row-sparse layer is zero,
-// so the whole vector is valid as it stands: collectives may sum all of it or only the touched
-// rows.
+// A gradient as a flat vector in the model's layout. A row-sparse block is zero outside its touched
+// rows, so the whole vector is valid as it stands: collectives may sum all of it or only the
+// touched rows.
 template <class Real>
 struct BasicGradient {
-  BasicBuffer<Real> flat;   // [parameters]
-  std::vector<Index> rows;  // touched rows of the row-sparse layer 0, ascending; host memory
+  BasicBuffer<Real> flat;  // [parameters]
+  // Touched rows, ascending, of each row-sparse block in the layout's order; host memory.
+  std::vector<std::vector<Index>> rows;
 };
 using Gradient = BasicGradient<float>;
 
-// Scratch memory for one computation at a time; grows to the largest batch. Each model derives its
+// Where a backward pass puts the gradient: to <- beta to + alpha gradient, dense blocks; to <- to +
+// alpha gradient, touched rows of row-sparse ones. A gradient is (g, 1, 0) with row-sparse blocks
+// zero before, a step (w, -lr, 1).
+template <class Real>
+struct Sink {
+  Real* to;
+  Real alpha;
+  Real beta;
+};
+
+// Scratch memory for one computation at a time; grows to the largest batch. A model derives its
 // own, which is of use to that model alone.
 template <class Real>
 class BasicModelContext {
@@ -110,48 +87,118 @@ class BasicModelContext {
   // yet. The batch must live until the next call. A wrong answer costs a copy. Not asked on CPUs.
   std::function<const Batch*()> upcoming;
 
+  // --- for models --------------------------------------------------------------------------------
+  // Brings the batch to the device, or takes what stage_ahead() has brought if that was this batch:
+  // the same data set and the same rows. A CPU device reads the data set in place.
+  void stage(const Batch& batch);
+  // The upcoming batch, while the device works on this one: all of this call's kernels have been
+  // launched.
+  void stage_ahead();
+  // The batch at hand, as the device reads it.
+  const SparseRows<Real>& features() const { return staged_.features; }
+  const SparseRows<Real>& labels() const { return staged_.labels; }
+
+  // Made at the first call; all calls of one context have the same feature_count, its model's.
+  TouchedRows& touched(Index feature_count);
+  BasicBuffer<Real> output;  // [batch x outputs], for a model that has all scores in memory at once
+
+  // Device memory that a smaller batch would need less of.
+  virtual std::size_t batch_bytes() const { return output.size() * sizeof(Real); }
+
  private:
+  struct Staged {
+    SparseRows<Real> features, labels;
+  };
+  Staged bring(const Batch& batch) const;
+
   BasicDevice<Real>& device_;
+  Staged staged_, ahead_;
+  // The batch that was staged ahead, as it was then.
+  const Dataset* ahead_data_ = nullptr;  // null: none
+  std::vector<Index> ahead_rows_;
+  std::optional<TouchedRows> touched_;
 };
 
+// A model for one shape of data. Const after its constructor, so any number of threads may call it,
+// each with a context of its own; the context must be one that this model has made.
 template <class Real>
 class BasicModel {
  public:
+  using Context = BasicModelContext<Real>;
+
+  explicit BasicModel(const DataShape& data);
   virtual ~BasicModel() = default;
 
-  virtual const ModelShape& shape() const = 0;
-  virtual const Layout& layout() const = 0;
-  std::size_t parameters() const { return layout().size; }
+  const DataShape& data() const { return data_; }
+  const Layout& layout() const { return layout_; }
+  std::size_t parameters() const { return layout_.size; }
+  std::size_t outputs() const { return data_.outputs(); }
 
-  virtual std::unique_ptr<BasicModelContext<Real>> make_context(
-      BasicDevice<Real>& device) const = 0;
+  virtual std::unique_ptr<Context> make_context(BasicDevice<Real>& device) const;
 
   // All calls: a GPU without room for the batch is a MemoryError whose hint names a batch size that
   // fits.
 
-  // Mean loss of the batch at w; g <- its gradient. Outside g.rows, layer 0 of g.flat must have
-  // been zero before (as make_gradient and a former call leave it). Rows without labels contribute
-  // neither loss nor gradient, but count in the divisor (the batch size); with Task binary they are
-  // negative samples. The batch must not be empty, and its data set no wider than the shape.
-  virtual double gradient(BasicModelContext<Real>& context, const Batch& batch, const Real* w,
-                          BasicGradient<Real>& g) const = 0;
+  // Mean loss of the batch at w; g <- its gradient. Outside g.rows, the row-sparse blocks of g.flat
+  // must have been zero before (as make_gradient, clear_rows and a former call leave them). Rows
+  // without labels count in the divisor (the batch size); what else they contribute the objective
+  // says. The batch must not be empty, and its data set no wider than the model's data.
+  double gradient(Context& context, const Batch& batch, const Real* w,
+                  BasicGradient<Real>& g) const;
 
   // w <- w - learning_rate * gradient; returns the mean loss before the step.
-  virtual double step(BasicModelContext<Real>& context, const Batch& batch, Real learning_rate,
-                      Real* w) const = 0;
+  double step(Context& context, const Batch& batch, Real learning_rate, Real* w) const;
 
   // Scores of a batch into device memory logits[batch x outputs()] (bias included); returns the SUM
   // of the losses.
-  virtual double scores(BasicModelContext<Real>& context, const Batch& batch, const Real* w,
-                        Real* logits) const = 0;
+  double scores(Context& context, const Batch& batch, const Real* w, Real* logits) const;
 
   // Measures a batch: the SUM of the losses, and the k best labels of each sample (as
-  // BasicDevice::top_k) into host memory top[batch x k]. Where the device can, the scores are never
-  // all in memory. Not for Task::binary.
-  virtual double rank(BasicModelContext<Real>& context, const Batch& batch, const Real* w,
-                      std::size_t k, std::uint32_t* top) const = 0;
+  // BasicOutputLayerKernels::top_k) into host memory top[batch x k]. Where the device can, the
+  // scores are never all in memory. Not for Task::binary.
+  double rank(Context& context, const Batch& batch, const Real* w, std::size_t k,
+              std::uint32_t* top) const;
+  // Whether rank() has all scores of the batch in memory at once.
+  virtual bool ranks_in_memory() const { return true; }
 
-  std::size_t outputs() const { return shape().task == Task::binary ? 1 : shape().label_count; }
+  // Work of one gradient (or fused step; the same model of cost) of a batch: what the simulated
+  // clock charges. That of a full-size model is asked for, too (--charge): it depends on the layout
+  // alone. Affine in (samples, nonzeros, labels).
+  virtual Work gradient_work(const BatchShape& batch) const = 0;
+  // Device memory that grows with a batch, per sample of a batch like this one.
+  double sample_bytes(const BatchShape& batch) const;
+  // The widths from the features to the scores, as the result shows them.
+  virtual std::vector<std::uint64_t> layer_sizes() const;
+
+ protected:
+  // In the constructor: blocks follow each other in the order of these calls.
+  void add_block(ParameterBlock block) { layout_.add(std::move(block)); }
+
+  // The batch has been checked. Stages it, adds its mean gradient at w to the sink and returns the
+  // SUM of its losses. `sink.to` may be `w`: whatever is read of a block is read before it moves.
+  virtual DeferredSum learn(Context& context, const Batch& batch, const Real* w,
+                            Sink<Real> sink) const = 0;
+  // As scores().
+  virtual DeferredSum score(Context& context, const Batch& batch, const Real* w,
+                            Real* logits) const = 0;
+  // As rank(), and calls context.stage_ahead() before it waits for the device. Here: score(), then
+  // the k best of them.
+  virtual double rank_batch(Context& context, const Batch& batch, const Real* w, std::size_t k,
+                            std::uint32_t* top) const;
+  // rows[s] <- the rows of the s-th row-sparse block that the batch touches, ascending. Here: the
+  // batch's features, for every block.
+  virtual void touch(Context& context, const Batch& batch,
+                     std::vector<std::vector<Index>>& rows) const;
+  // Elements of scratch per sample on the device, beside scores and the batch itself.
+  virtual double sample_scratch() const { return 0; }
+
+ private:
+  void check(const Batch& batch) const;
+  template <class Call>
+  double fitting(const Context& context, const Batch& batch, const Call& call) const;
+
+  DataShape data_;
+  Layout layout_;
 };
 
 using Model = BasicModel<float>;
@@ -161,21 +208,16 @@ using ModelContext = BasicModelContext<float>;
 template <class Real>
 BasicGradient<Real> make_gradient(const BasicModel<Real>& model, BasicDevice<Real>& device);
 
-// w <- w - learning_rate * g, touching only g.rows of the row-sparse layer.
+// Zeroes the row-sparse blocks of a gradient that a collective has filled beyond g.rows, and
+// empties g.rows: the gradient may be used for the next batch. Costs a pass over these blocks,
+// where gradient() itself clears the touched rows only.
+template <class Real>
+void clear_rows(const BasicModel<Real>& model, BasicDevice<Real>& device, BasicGradient<Real>& g);
+
+// w <- w - learning_rate * g, touching only g.rows of the row-sparse blocks. Neighbouring dense
+// blocks are one call of the device.
 template <class Real>
 void apply_gradient(const BasicModel<Real>& model, BasicDevice<Real>& device,
                     const BasicGradient<Real>& g, Real learning_rate, Real* w);
-
-// Sparse-input MLP with ReLU hidden layers, or (hidden empty) logistic/softmax regression.
-// Instantiated for float and double.
-template <class Real>
-std::unique_ptr<BasicModel<Real>> make_model(const ModelShape& shape);
-
-// The initial parameters, in host memory: weights N(0, s), s = init_std or, when that is 0,
-// 2 / sqrt(fan_in + fan_out), truncated at 2 s; biases 0. One counter-based draw per number: the
-// same bits on every cluster and for every number of threads (0: all cores).
-template <class Real>
-std::vector<Real> initial_parameters(const ModelShape& shape, std::uint64_t seed, double init_std,
-                                     int threads = 0);
 
 }  // namespace hetsgd

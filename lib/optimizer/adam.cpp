@@ -21,10 +21,10 @@ class Adam final : public Optimizer {
 
   void update(Device& device, double learning_rate, std::span<const float> g,
               std::span<float> w) override {
-    MomentRule<float> rule = moment_rule(o_, ++t_, clip_factor(o_, device, g));
-    (o_.decoupled ? rule.shrink : rule.decay) = static_cast<float>(o_.weight_decay);
-    device.moment_step(w.size(), rule, static_cast<float>(learning_rate), g.data(), m_.data(),
-                       v_.data(), w.data());
+    rule::MomentStep<float> step{moments(o_, ++t_, clip_factor(o_, device, g)),
+                                 static_cast<float>(learning_rate)};
+    (o_.decoupled ? step.moments.shrink : step.moments.decay) = static_cast<float>(o_.weight_decay);
+    device.apply(w.size(), step, g.data(), m_.data(), v_.data(), w.data());
   }
 
   double passes() const override { return 7 + clip_passes(o_); }
@@ -37,7 +37,7 @@ class Adam final : public Optimizer {
 
 }  // namespace
 
-MomentRule<float> moment_rule(const OptimizerOptions& options, std::uint64_t t, double clip) {
+rule::Moments<float> moments(const OptimizerOptions& options, std::uint64_t t, double clip) {
   const auto steps = static_cast<double>(t);
   return {.gradient = static_cast<float>(clip),
           .beta1 = static_cast<float>(options.beta1),

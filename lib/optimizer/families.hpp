@@ -26,8 +26,8 @@ inline double clip_passes(const OptimizerOptions& options) { return options.clip
 // n zeros on the device.
 Buffer zeros(Device& device, std::size_t n);
 
-// The rule of Adam and LAMB at its t-th update, t = 1, 2, ...: corrections of the bias of moments
+// The factors of Adam and LAMB at its t-th update, t = 1, 2, ...: corrections of the bias of moments
 // that began at zero (Kingma & Ba 2015, section 3).
-MomentRule<float> moment_rule(const OptimizerOptions& options, std::uint64_t t, double clip);
+rule::Moments<float> moments(const OptimizerOptions& options, std::uint64_t t, double clip);
 
 }  // namespace hetsgd

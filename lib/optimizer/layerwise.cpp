@@ -35,11 +35,11 @@ class Lars final : public Optimizer {
       const double g_norm = clip * std::sqrt(device.squared_norm(n, g.data() + at));
       const double decayed = g_norm > 0 ? g_norm + o_.weight_decay * w_norm : 0;
       const double lr = learning_rate * trust_ratio(o_.lars_trust * w_norm, decayed);
-      const MomentumRule<float> rule{.gradient = static_cast<float>(lr * clip),
-                                     .decay = static_cast<float>(lr * o_.weight_decay),
-                                     .momentum = static_cast<float>(o_.momentum),
-                                     .velocity = 1};
-      device.momentum_step(n, rule, g.data() + at, v_.data() + at, w.data() + at);
+      const rule::MomentumStep<float> step{.gradient = static_cast<float>(lr * clip),
+                                           .decay = static_cast<float>(lr * o_.weight_decay),
+                                           .momentum = static_cast<float>(o_.momentum),
+                                           .velocity = 1};
+      device.apply(n, step, g.data() + at, v_.data() + at, w.data() + at);
     }
   }
 
@@ -59,15 +59,16 @@ class Lamb final : public Optimizer {
 
   void update(Device& device, double learning_rate, std::span<const float> g,
               std::span<float> w) override {
-    MomentRule<float> rule = moment_rule(o_, ++t_, clip_factor(o_, device, g));
-    rule.shrink = static_cast<float>(o_.weight_decay);
+    rule::Moments<float> factors = moments(o_, ++t_, clip_factor(o_, device, g));
+    factors.shrink = static_cast<float>(o_.weight_decay);
     for (const auto& [at, n] : tensors_) {
       const double w_norm = std::sqrt(device.squared_norm(n, w.data() + at));
-      const double r_norm = std::sqrt(device.moment_update(n, rule, g.data() + at, w.data() + at,
-                                                           m_.data() + at, v_.data() + at));
+      const double r_norm =
+          std::sqrt(device.apply_norm(n, rule::MomentUpdate<float>{factors}, g.data() + at,
+                                      w.data() + at, m_.data() + at, v_.data() + at));
       const double step = learning_rate * trust_ratio(w_norm, r_norm);
-      device.moment_apply(n, rule, static_cast<float>(step), m_.data() + at, v_.data() + at,
-                          w.data() + at);
+      device.apply(n, rule::MomentApply<float>{factors, static_cast<float>(step)}, m_.data() + at,
+                   v_.data() + at, w.data() + at);
     }
   }
 

@@ -43,7 +43,7 @@ class Optimizer {
   // the zero rows of a sparse gradient stay zero.
   virtual void update(Device& device, double learning_rate, std::span<const float> g,
                       std::span<float> w) = 0;
-  // How many vectors of n numbers an update reads and writes, for the charge.
+  // How many vectors of n elements an update reads and writes, for the charge.
   virtual double passes() const = 0;
 };
 

@@ -36,12 +36,12 @@ class Momentum final : public Optimizer {
               std::span<float> w) override {
     const bool nesterov = o_.kind == OptimizerKind::nesterov;
     const auto lr = static_cast<float>(learning_rate), mu = static_cast<float>(o_.momentum);
-    const MomentumRule<float> rule{.gradient = static_cast<float>(clip_factor(o_, device, g)),
-                                   .decay = static_cast<float>(o_.weight_decay),
-                                   .momentum = mu,
-                                   .velocity = nesterov ? lr * mu : lr,
-                                   .direct = nesterov ? lr : 0};
-    device.momentum_step(w.size(), rule, g.data(), v_.data(), w.data());
+    const rule::MomentumStep<float> step{.gradient = static_cast<float>(clip_factor(o_, device, g)),
+                                         .decay = static_cast<float>(o_.weight_decay),
+                                         .momentum = mu,
+                                         .velocity = nesterov ? lr * mu : lr,
+                                         .direct = nesterov ? lr : 0};
+    device.apply(w.size(), step, g.data(), v_.data(), w.data());
   }
 
   double passes() const override { return 5 + clip_passes(o_); }

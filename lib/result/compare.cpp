@@ -17,18 +17,8 @@ using nlohmann::json;
 
 constexpr double kMissed = std::numeric_limits<double>::infinity();
 
-std::vector<Evaluation> evaluations(const json& result, const std::string& metric) {
-  std::vector<Evaluation> all;
-  for (const json& point : result["curve"]) {
-    if (!point.contains(metric) || !point[metric].is_number()) continue;
-    all.push_back({point["time_s"], point["samples_count"], point["updates"], point[metric]});
-  }
-  return all;
-}
-
 RunTarget run_target(const json& result, const Target& target) {
-  const TimeToAccuracy found =
-      time_to_accuracy(evaluations(result, target.metric), target.at_least, target.value);
+  const TimeToAccuracy found = time_to_accuracy(evaluations_of(result, target.metric), target);
   RunTarget row{kMissed, kMissed, kMissed, kMissed};
   if (found.first) {
     row.time_s = found.first->time_s;
@@ -49,7 +39,7 @@ double number_or_none(const json& object, const std::string& key) {
 double final_value(const json& result, const std::string& metric) {
   const double value = number_or_none(result["summary"]["final"], metric);
   if (!std::isnan(value) || result["status"] != "diverged") return value;
-  return larger_is_better(metric) ? -kMissed : kMissed;
+  return higher_is_better(metric) ? -kMissed : kMissed;
 }
 
 // A target that no evaluation can tell about is a mistake, not a miss. A run that failed before its
@@ -84,10 +74,10 @@ std::vector<Target> targets_of(const std::vector<LoadedResult>& results) {
 std::string metric_of_comparison(const std::vector<LoadedResult>& results,
                                  const std::vector<Target>& targets) {
   if (!targets.empty()) return targets.front().metric;
-  for (const char* metric : {"p1", "accuracy", "auc"}) {
-    if (!evaluations(results.front().json, metric).empty()) return metric;
+  for (const std::string& metric : metric_names()) {
+    if (!evaluations_of(results.front().json, metric).empty()) return metric;
   }
-  return "test_loss";
+  return kTestLoss;
 }
 
 RunRow run_row(const LoadedResult& loaded, const Comparison& comparison) {

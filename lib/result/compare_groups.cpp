@@ -19,16 +19,26 @@ using nlohmann::json;
 // Options that tell no groups apart: the seed; paths (the content hash counts); and what cannot
 // change a result.
 const std::set<std::string>& ignored_options() {
-  static const std::set<std::string> keys = {"seed",  "train",           "test",
-                                             "cache", "cache_directory", "host_threads"};
+  static const std::set<std::string> keys = {"seed",   "train", "test",
+                                             "plugin", "cache", "cache_directory",
+                                             "host_threads"};
   return keys;
+}
+
+// The options that tell groups apart; of plugins the content counts.
+json telling_options(const json& result) {
+  json config = result["config"];
+  for (const std::string& key : ignored_options()) config.erase(key);
+  for (const json& plugin : result.value("plugins", json::array())) {
+    config["plugin"].push_back(fmt::format("{} {}", plugin["name"].get<std::string>(),
+                                           plugin["file_hash"].get<std::string>()));
+  }
+  return config;
 }
 
 // What a run does, apart from its seed.
 json identity(const json& result) {
-  json config = result["config"];
-  for (const std::string& key : ignored_options()) config.erase(key);
-  return {{"config", config},
+  return {{"config", telling_options(result)},
           {"train", result["dataset"]["train"].value("content_hash", "")},
           {"test", result["dataset"]["test"].value("content_hash", "")}};
 }
@@ -40,19 +50,19 @@ std::string shown(const json& value) {
 // Groups of one algorithm are told apart by the options in which they differ.
 void name_groups_of_one_algorithm(const std::vector<LoadedResult>& results,
                                   const std::vector<GroupRow*>& groups) {
-  const auto config_of = [&](const GroupRow* group) -> const json& {
-    return results[group->runs.front()].json["config"];
+  const auto config_of = [&](const GroupRow* group) {
+    return telling_options(results[group->runs.front()].json);
   };
   std::set<std::string> keys;
-  const json& first = config_of(groups.front());
+  const json first = config_of(groups.front());
   for (const GroupRow* group : groups) {
-    for (const auto& [key, value] : config_of(group).items()) {
-      if (ignored_options().contains(key)) continue;
+    const json config = config_of(group);
+    for (const auto& [key, value] : config.items()) {
       if (!first.contains(key) || first[key] != value) keys.insert(key);
     }
   }
   for (GroupRow* group : groups) {
-    const json& config = config_of(group);
+    const json config = config_of(group);
     std::vector<std::string> parts;
     for (const std::string& key : keys) {
       if (config.contains(key)) parts.push_back(fmt::format("{}={}", key, shown(config[key])));

@@ -26,7 +26,4 @@ void sort_groups(Comparison& comparison);
 // difference doubtful.
 void add_warnings(const std::vector<LoadedResult>& results, Comparison& comparison);
 
-// Whether more is better: losses are the metrics of which less is.
-inline bool larger_is_better(const std::string& metric) { return !metric.ends_with("loss"); }
-
 }  // namespace hetsgd

@@ -96,7 +96,7 @@ void relate_groups(Comparison& comparison) {
 }
 
 void sort_groups(Comparison& comparison) {
-  const bool larger = larger_is_better(comparison.metric);
+  const bool larger = higher_is_better(comparison.metric);
   const auto key = [&](const GroupRow& group) {
     const double time = group.targets.empty() ? 0 : group.targets.front().time_s.median;
     const double value = group.final_value.median;

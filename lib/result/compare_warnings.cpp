@@ -34,7 +34,8 @@ void warn_about_workloads(const std::vector<LoadedResult>& results, Comparison& 
   for (const auto& [what, pointer] : kEqual) {
     const json::json_pointer place(pointer);
     const auto value = [&](const LoadedResult& result) {
-      return result.json.contains(place) ? result.json[place] : json(nullptr);
+      const json found = result.json.contains(place) ? result.json[place] : json(nullptr);
+      return found == 0 ? json("auto") : found;  // as earlier versions spelled it
     };
     const auto other = std::find_if(
         results.begin(), results.end(),

@@ -10,7 +10,7 @@
 #include <string>
 #include <string_view>
 
-#include "cluster/threads/devices.hpp"
+#include "cluster/devices.hpp"
 #include "core/text.hpp"
 #include "core/version.hpp"
 
@@ -138,7 +138,7 @@ json environment_json() {
           {"kernel", std::string(system.sysname) + " " + system.release},
           {"cpu_model", first_value("/proc/cpuinfo", "model name", ':')},
           {"cores", ::sysconf(_SC_NPROCESSORS_ONLN)},
-          {"cores_available", threads::available_cores().size()},
+          {"cores_available", available_cores().size()},
           {"memory_bytes", memory},
           {"build", version_json()},
           {"variables", variables()}};

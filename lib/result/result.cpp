@@ -4,14 +4,13 @@
 
 #include <algorithm>
 #include <cmath>
-#include <string_view>
 
 #include "core/bytes.hpp"
 #include "core/error.hpp"
 #include "core/version.hpp"
 #include "result/environment.hpp"
 #include "result/redact.hpp"
-#include "result/time_to_accuracy.hpp"
+#include "result/summary.hpp"
 
 namespace hetsgd {
 namespace {
@@ -45,17 +44,18 @@ json loading_json(const LoadReport& report) {
           {"cache_note", text_or_null(report.cache_note)}};
 }
 
-// The metrics of a point that apply to the task.
-json metrics_json(const CurvePoint& point) {
-  json metrics = {{"test_loss", point.test_loss}};
-  for (const char* name : {"p1", "p3", "p5", "accuracy", "auc"}) {
-    if (const auto value = metric_of(point, name)) metrics[name] = *value;
+json plugins_json(const std::vector<Plugin>& plugins) {
+  json result = json::array();
+  for (const Plugin& plugin : plugins) {
+    result.push_back({{"name", plugin.name},
+                      {"path", json_text(plugin.path)},
+                      {"file_hash", plugin.hash_text()}});
   }
-  return metrics;
+  return result;
 }
 
 json point_json(const CurvePoint& point, bool first) {
-  json result = metrics_json(point);
+  json result = metrics_at(point);
   result["time_s"] = seconds(point.time);
   result["samples_count"] = point.samples_count;
   result["epoch_num"] = point.epoch_num;
@@ -82,46 +82,32 @@ json bytes_by_kind(const std::array<std::uint64_t, 3>& bytes) {
   return result;
 }
 
-json gpu_buffers_json(const Ledger& ledger) {
+json gpu_buffers_json(const TimeBreakdown& breakdown) {
   json result = json::object();
   for (std::size_t i = 0; i < kGpuPathNames.size(); ++i) {
-    result[std::string(kGpuPathNames[i])] = ledger.gpu_buffers[i];
+    result[std::string(kGpuPathNames[i])] = breakdown.gpu_buffers[i];
   }
   return result;
-}
-
-std::uint64_t total(const std::array<std::uint64_t, 3>& bytes) {
-  return bytes[0] + bytes[1] + bytes[2];
 }
 
 // The list is by rank; a worker that has not reported yet has an empty record.
 json worker_json(const WorkerRecord& worker, std::size_t rank) {
-  const Ledger& ledger = worker.report.ledger;
+  const TimeBreakdown& breakdown = worker.report.breakdown;
   return {{"rank", rank},
           {"device", worker.report.device},
-          {"compute_s", seconds(ledger.compute)},
-          {"communicate_s", seconds(ledger.communicate)},
-          {"wait_s", seconds(ledger.wait)},
-          {"delay_requested_s", seconds(ledger.delay_requested)},
-          {"delay_achieved_s", seconds(ledger.delay_achieved)},
-          {"steps", ledger.steps},
+          {"compute_s", seconds(breakdown.compute)},
+          {"communicate_s", seconds(breakdown.communicate)},
+          {"wait_s", seconds(breakdown.wait)},
+          {"delay_requested_s", seconds(breakdown.delay_requested)},
+          {"delay_achieved_s", seconds(breakdown.delay_achieved)},
+          {"steps", breakdown.steps},
           {"shard_rows", worker.shard_rows},
           {"samples", worker.samples},
           {"updates", worker.updates},
-          {"bytes_sent", total(ledger.bytes_sent)},
-          {"bytes_received", total(ledger.bytes_received)},
-          {"bytes_sent_by_kind", bytes_by_kind(ledger.bytes_sent)},
-          {"bytes_received_by_kind", bytes_by_kind(ledger.bytes_received)}};
-}
-
-std::vector<Evaluation> evaluations(const Record& record, const std::string& metric) {
-  std::vector<Evaluation> result;
-  for (const CurvePoint& point : record.curve) {
-    if (const auto value = metric_of(point, metric)) {
-      result.push_back({point.time.count(), point.samples_count, point.updates, *value});
-    }
-  }
-  return result;
+          {"bytes_sent", total_bytes(breakdown.bytes_sent)},
+          {"bytes_received", total_bytes(breakdown.bytes_received)},
+          {"bytes_sent_by_kind", bytes_by_kind(breakdown.bytes_sent)},
+          {"bytes_received_by_kind", bytes_by_kind(breakdown.bytes_received)}};
 }
 
 json histograms_json(const Record& record) {
@@ -133,11 +119,15 @@ json histograms_json(const Record& record) {
   return histograms;
 }
 
-json targets_json(const Record& record) {
+json evaluation_json(const Evaluation& evaluation) {
+  return {{"time_s", evaluation.time_s},
+          {"samples_count", evaluation.samples_count},
+          {"updates", evaluation.updates}};
+}
+
+json targets_json(const Summary& summary) {
   json result = json::array();
-  for (const Target& target : record.targets) {
-    const TimeToAccuracy found =
-        time_to_accuracy(evaluations(record, target.metric), target.at_least, target.value);
+  for (const auto& [target, time] : summary.targets) {
     json entry = {{"target", target.text()},
                   {"metric", target.metric},
                   {"at_least", target.at_least},
@@ -146,67 +136,34 @@ json targets_json(const Record& record) {
                   {"samples_count", nullptr},
                   {"updates", nullptr},
                   {"smoothed_time_s", nullptr},
-                  {"status", found.first ? "reached" : "not_reached"}};
-    if (found.first) {
-      entry["time_s"] = found.first->time_s;
-      entry["samples_count"] = found.first->samples_count;
-      entry["updates"] = found.first->updates;
-    }
-    if (found.smoothed) entry["smoothed_time_s"] = found.smoothed->time_s;
+                  {"status", time.first ? "reached" : "not_reached"}};
+    if (time.first) entry.update(evaluation_json(*time.first));
+    if (time.smoothed) entry["smoothed_time_s"] = time.smoothed->time_s;
     result.push_back(std::move(entry));
   }
   return result;
 }
 
-// The best value of every metric, and when it was first measured.
-json best_json(const Record& record) {
-  json result = json::object();
-  for (const char* metric : {"test_loss", "p1", "p3", "p5", "accuracy", "auc"}) {
-    const bool smaller_is_better = std::string_view(metric) == "test_loss";
-    const Evaluation* best = nullptr;
-    const std::vector<Evaluation> all = evaluations(record, metric);
-    for (const Evaluation& each : all) {
-      if (!std::isfinite(each.value)) continue;
-      if (!best || (smaller_is_better ? each.value < best->value : each.value > best->value)) {
-        best = &each;
-      }
-    }
-    if (!best) continue;
-    result[metric] = {{"value", best->value},
-                      {"time_s", best->time_s},
-                      {"samples_count", best->samples_count},
-                      {"updates", best->updates}};
+json summary_json(const Record& record, const Summary& summary) {
+  json best = json::object();
+  for (const auto& [metric, evaluation] : summary.best) {
+    best[metric] = evaluation_json(evaluation);
+    best[metric]["value"] = evaluation.value;
   }
-  return result;
-}
-
-json summary_json(const Record& record) {
-  const CurvePoint last = record.curve.empty() ? CurvePoint{} : record.curve.back();
-  const double elapsed_s = std::max(record.elapsed, last.time).count();
-  double compute_s = 0;
-  std::uint64_t sent = 0, received = 0;
-  for (const WorkerRecord& worker : record.workers) {
-    compute_s += worker.report.ledger.compute.count();
-    sent += total(worker.report.ledger.bytes_sent);
-    received += total(worker.report.ledger.bytes_received);
-  }
-  const double worker_s = elapsed_s * static_cast<double>(record.workers.size());
-  json result = {{"elapsed_s", elapsed_s},
+  json result = {{"elapsed_s", summary.elapsed_s},
                  {"evaluations", record.curve.size()},
-                 {"samples_count", last.samples_count},
-                 {"epoch_num", last.epoch_num},
-                 {"updates", last.updates},
+                 {"samples_count", summary.last.samples_count},
+                 {"epoch_num", summary.last.epoch_num},
+                 {"updates", summary.last.updates},
                  {"samples_per_s", nullptr},
                  {"computing_ratio", nullptr},
-                 {"bytes_sent", sent},
-                 {"bytes_received", received},
+                 {"bytes_sent", summary.bytes_sent},
+                 {"bytes_received", summary.bytes_received},
                  {"final", nullptr},
-                 {"best", best_json(record)}};
-  if (elapsed_s > 0) {
-    result["samples_per_s"] = static_cast<double>(last.samples_count) / elapsed_s;
-  }
-  if (worker_s > 0) result["computing_ratio"] = compute_s / worker_s;
-  if (!record.curve.empty()) result["final"] = metrics_json(last);
+                 {"best", std::move(best)}};
+  if (summary.samples_per_s) result["samples_per_s"] = *summary.samples_per_s;
+  if (summary.computing_ratio) result["computing_ratio"] = *summary.computing_ratio;
+  if (!summary.final_metrics.empty()) result["final"] = summary.final_metrics;
   return result;
 }
 
@@ -218,7 +175,7 @@ json wall_json(const Record& record) {
       {"train_s", phases.train_s},
       {"eval_s", phases.eval_s},
       {"record_s", phases.record_s},
-      {"total_s", phases.load_s + phases.init_s + phases.train_s + phases.eval_s + phases.record_s},
+      {"total_s", phases.total_s()},
       {"loading",
        {{"train", loading_json(record.train_report)}, {"test", loading_json(record.test_report)}}}};
 }
@@ -244,14 +201,15 @@ bool is_long_list(const json& value) {
 }  // namespace
 
 json result_json(const Record& record, const ResultOptions& options) {
+  const Summary summary = summarise(record);
   json workers = json::array();
   for (std::size_t rank = 0; rank < record.workers.size(); ++rank) {
     workers.push_back(worker_json(record.workers[rank], rank));
     const WorkerReport& report = record.workers[rank].report;
     if (!report.host.empty()) workers.back().update(place_json(report));
-    const auto& gpu_buffers = report.ledger.gpu_buffers;
+    const auto& gpu_buffers = report.breakdown.gpu_buffers;
     if (std::ranges::any_of(gpu_buffers, [](std::uint64_t n) { return n > 0; })) {
-      workers.back()["gpu_buffers"] = gpu_buffers_json(report.ledger);
+      workers.back()["gpu_buffers"] = gpu_buffers_json(report.breakdown);
     }
   }
   json result = {
@@ -263,6 +221,7 @@ json result_json(const Record& record, const ResultOptions& options) {
         {"git_dirty", git_dirty()}}},
       {"args", json_text(options.args)},
       {"config", record.config},
+      {"plugins", plugins_json(record.plugins)},
       {"tuning", options.tuning},
       {"environment", environment_of(record)},
       {"dataset",
@@ -280,8 +239,8 @@ json result_json(const Record& record, const ResultOptions& options) {
       {"curve", curve_json(record)},
       {"events", record.events},
       {"histograms", histograms_json(record)},
-      {"time_to_accuracy", targets_json(record)},
-      {"summary", summary_json(record)},
+      {"time_to_accuracy", targets_json(summary)},
+      {"summary", summary_json(record, summary)},
       {"wall", wall_json(record)},
       {"warnings", record.warnings},
       {"status", to_string(record.status)},

@@ -1,5 +1,5 @@
-# hetsgd_embed_schema(result schema.json result_schema result/validate.hpp): embeds a JSON Schema of lib/result, its
-# single source, as `std::string_view hetsgd::result_schema()`; a change of the file configures anew.
+# hetsgd_embed_schema(result schema.json result_schema result/validate.hpp): embeds a JSON file of lib/result, such as a
+# schema, as `std::string_view hetsgd::result_schema()`; a change of the file configures anew.
 function(hetsgd_embed_schema layer file name header)
   if(NOT TARGET hetsgd_${layer})
     return()
@@ -20,4 +20,5 @@ std::string_view hetsgd::@name@() {
 endfunction()
 
 hetsgd_embed_schema(result schema.json result_schema result/validate.hpp)
+hetsgd_embed_schema(result file_kinds.json file_kinds result/validate.hpp)
 target_include_directories(hetsgd_result SYSTEM PRIVATE ${VALIJSON_INCLUDE})

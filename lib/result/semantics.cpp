@@ -121,23 +121,12 @@ class Checker {
     }
   }
 
-  std::vector<Evaluation> evaluations(const std::string& metric) const {
-    std::vector<Evaluation> all;
-    for (const json& point : result_["curve"]) {
-      if (!point.contains(metric) || !point[metric].is_number()) continue;
-      all.push_back({point["time_s"].get<double>(), point["samples_count"].get<std::uint64_t>(),
-                     point["updates"].get<std::uint64_t>(), point[metric].get<double>()});
-    }
-    return all;
-  }
-
   void check_targets() {
     const json& targets = result_["time_to_accuracy"];
     for (std::size_t i = 0; i < targets.size(); ++i) {
       const json& target = targets[i];
-      const TimeToAccuracy found =
-          time_to_accuracy(evaluations(target["metric"].get<std::string>()),
-                           target["at_least"].get<bool>(), target["value"].get<double>());
+      const Target meant{target["metric"], target["at_least"], target["value"]};
+      const TimeToAccuracy found = time_to_accuracy(evaluations_of(result_, meant.metric), meant);
       const json time_s = found.first ? json(found.first->time_s) : json(nullptr);
       const std::string place = fmt::format("/time_to_accuracy/{}", i);
       if (target["time_s"] != time_s) {

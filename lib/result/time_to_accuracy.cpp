@@ -4,16 +4,16 @@
 #include <array>
 #include <cmath>
 #include <limits>
+#include <nlohmann/json.hpp>
 
 namespace hetsgd {
 
-TimeToAccuracy time_to_accuracy(std::span<const Evaluation> curve, bool at_least, double value) {
-  const double worst =
-      at_least ? -std::numeric_limits<double>::infinity() : std::numeric_limits<double>::infinity();
-  const auto reaches = [&](double x) { return at_least ? x >= value : x <= value; };
+TimeToAccuracy time_to_accuracy(std::span<const Evaluation> curve, const Target& target) {
+  constexpr double kInfinity = std::numeric_limits<double>::infinity();
+  const double worst = target.at_least ? -kInfinity : kInfinity;
   TimeToAccuracy result;
   for (std::size_t i = 0; i < curve.size(); ++i) {
-    if (!result.first && reaches(curve[i].value)) result.first = curve[i];
+    if (!result.first && reached(target, curve[i].value)) result.first = curve[i];
     if (result.smoothed || i + 1 < kSmoothingWindow) continue;
     std::array<double, kSmoothingWindow> window;
     for (std::size_t j = 0; j < kSmoothingWindow; ++j) {
@@ -22,12 +22,21 @@ TimeToAccuracy time_to_accuracy(std::span<const Evaluation> curve, bool at_least
     }
     std::sort(window.begin(), window.end());
     const double median = window[kSmoothingWindow / 2];
-    if (reaches(median)) {
+    if (reached(target, median)) {
       result.smoothed = curve[i];
       result.smoothed->value = median;
     }
   }
   return result;
+}
+
+std::vector<Evaluation> evaluations_of(const nlohmann::json& result, const std::string& metric) {
+  std::vector<Evaluation> all;
+  for (const nlohmann::json& point : result["curve"]) {
+    if (!point.contains(metric) || !point[metric].is_number()) continue;
+    all.push_back({point["time_s"], point["samples_count"], point["updates"], point[metric]});
+  }
+  return all;
 }
 
 }  // namespace hetsgd

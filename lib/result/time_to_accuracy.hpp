@@ -2,8 +2,13 @@
 #pragma once
 
 #include <cstdint>
+#include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <span>
+#include <string>
+#include <vector>
+
+#include "training/record.hpp"
 
 namespace hetsgd {
 
@@ -23,7 +28,10 @@ struct TimeToAccuracy {
 
 inline constexpr std::size_t kSmoothingWindow = 5;
 
-// `at_least`: >= value, otherwise <=. NaN reaches nothing and sorts as the worst value.
-TimeToAccuracy time_to_accuracy(std::span<const Evaluation> curve, bool at_least, double value);
+// NaN reaches nothing and sorts as the worst value.
+TimeToAccuracy time_to_accuracy(std::span<const Evaluation> curve, const Target& target);
+
+// The points of a result's `curve` at which the metric has a finite value.
+std::vector<Evaluation> evaluations_of(const nlohmann::json& result, const std::string& metric);
 
 }  // namespace hetsgd

@@ -8,7 +8,7 @@
 namespace hetsgd {
 
 // Trace Event Format: complete events ("ph": "X") with ts and dur in microseconds of the run's
-// clock, one thread per worker and companion, in the order of Trace::lines().
+// clock, one thread per worker and background task, in the order of Trace::lines().
 nlohmann::json trace_json(const Trace& trace);
 
 }  // namespace hetsgd

@@ -103,16 +103,13 @@ std::vector<Finding> validate_result(const json& result) {
 }
 
 std::string other_kind(const json& document) {
-  // What each has and no result does. A tuning says itself what it is.
-  static const std::vector<std::pair<const char*, const char*>> kMarks = {
-      {"traceEvents", "trace"},       {"launch_overhead_s", "device profile"},
-      {"latency_s", "network model"}, {"benchmark", "benchmark"},
-      {"groups", "comparison"},       {"estimate", "plan"}};
+  static const json kMarks = json::parse(file_kinds());
   if (!document.is_object() || document.contains("curve")) return "";
   if (document.contains("kind") && document["kind"].is_string()) return document["kind"];
-  const auto mark = std::find_if(kMarks.begin(), kMarks.end(),
-                                 [&](const auto& each) { return document.contains(each.first); });
-  return mark == kMarks.end() ? "" : mark->second;
+  for (const auto& [key, kind] : kMarks.items()) {
+    if (document.contains(key)) return kind;
+  }
+  return "";
 }
 
 json read_result(const std::string& path) {

@@ -28,6 +28,9 @@ std::vector<Finding> check_schema(std::string_view schema, const nlohmann::json&
 // learning rate.
 std::vector<Finding> validate_result(const nlohmann::json& result);
 
+// What other files of ours have and no result does, and what they are, as JSON: {"traceEvents":
+// "trace", ...}. (A tuning says itself what it is.)
+std::string_view file_kinds();
 // What else of ours a JSON document is: "tuning", "trace", "device profile" ...; "": a result,
 // whole or broken, or nothing that we know.
 std::string other_kind(const nlohmann::json& document);

@@ -1,19 +1,30 @@
 // --charge: lets the simulated clock charge the work and bytes of a full-size data set and model
 // (paper 000, table 1) while the mathematics runs on scaled data, so that compute and communication
 // keep the paper's ratio.
+//
+//                      real (scaled data)        charged
+//   step               b samples, z nonzeros     full model's work at b, z * nonzeros_per_real
+//   message, merge     n parameters              n * parameter_ratio
+//
+// Nothing else changes: batches, updates, results and the number of messages are those of the
+// scaled run. Time to accuracy is therefore that of the scaled task at the pace of the full-size
+// one.
 #pragma once
 
+#include <memory>
 #include <nlohmann/json_fwd.hpp>
 #include <string>
 
 #include "data/dataset.hpp"
-#include "model/model.hpp"
+#include "model/registry.hpp"
 
 namespace hetsgd {
 
+// Const once made. The full-size model is never trained: it is asked for its work and its layout,
+// so its constructor must not allocate its parameters.
 struct Charge {
   std::string preset;
-  ModelShape shape;              // the full-size model with the run's hidden layers
+  std::shared_ptr<const Model> model;  // full-size, with the run's options
   double nonzeros_per_real = 1;  // charged feature nonzeros per real one: a batch of b samples is
                                  // charged b * 76 on average
   double labels_per_real = 1;
@@ -21,8 +32,12 @@ struct Charge {
       1;  // charged parameters per real one: bytes of messages, work of vector operations
 };
 
+// The preset's averages per sample over those of `data`, whose rows are the whole training set also
+// where this process has only a part of it. The data have nonzeros and labels.
 // Errors: usage; an unknown preset, with the known ones.
-Charge make_charge(const std::string& preset, const Dataset& data, const ModelShape& real);
+Charge make_charge(const std::string& preset, const Dataset& data, const ModelFactory& factory,
+                   const Model& real);
+// As the result shows it: preset, shape of the charged model, and the three ratios.
 nlohmann::json to_json(const Charge& charge);
 
 }  // namespace hetsgd

@@ -12,8 +12,6 @@
 #include <set>
 #include <string_view>
 
-#include "cluster/mpi/mpi_cluster.hpp"
-#include "cluster/threads/devices.hpp"
 #include "core/text.hpp"
 
 namespace hetsgd {
@@ -59,33 +57,29 @@ double quota_of(const fs::path& folder) {
   return quota && period && *quota > 0 && *period > 0 ? *quota / *period : kUnlimited;
 }
 
-std::vector<HostShare> shares_of_ranks(const Cluster& cluster) {
+// A worker runs on the host that its cluster plans for it; a process without one runs services.
+std::vector<HostShare> shares_of(const Cluster& cluster) {
+  ProcessGroup& processes = processes_of(cluster.name());
   std::map<std::string, HostShare> by_host;
   std::map<std::string, std::set<int>> cores;
-  for (const MpiRank& rank : mpi_ranks()) {
-    HostShare& share = by_host[rank.host];
-    share.host = rank.host;
-    share.workers += rank.rank < cluster.size();
-    share.wanted += cores_of(cluster.device_name(rank.rank));
-    cores[rank.host].insert(rank.cores.begin(), rank.cores.end());
+  for (int rank = 0; rank < cluster.size(); ++rank) {
+    HostShare& share = by_host[cluster.planned(rank).host];
+    ++share.workers;
+    share.wanted += cores_of(cluster.device_name(rank));
+  }
+  for (const ProcessPlace& place : processes.places()) {
+    by_host[place.host].wanted += place.rank >= cluster.size();
+    cores[place.host].insert(place.cores.begin(), place.cores.end());
   }
   std::vector<HostShare> shares;
   for (auto& [host, share] : by_host) {
+    share.host = host;
     share.available = static_cast<double>(cores[host].size());
     // Of the others' control groups nothing is known here.
-    if (host == mpi_rank().host) share.available = std::min(share.available, cpu_quota());
+    if (host == processes.place().host) share.available = std::min(share.available, cpu_quota());
     shares.push_back(share);
   }
   return shares;
-}
-
-HostShare share_of_threads(const Cluster& cluster) {
-  HostShare share{.host = "", .workers = cluster.size()};
-  for (int rank = 0; rank < cluster.size(); ++rank) {
-    share.wanted += cores_of(cluster.device_name(rank));
-  }
-  share.available = std::min(static_cast<double>(threads::available_cores().size()), cpu_quota());
-  return share;
 }
 
 }  // namespace
@@ -100,10 +94,8 @@ std::string crowding_of(const HostShare& share) {
 
 std::vector<std::string> crowding_warnings(const Cluster& cluster) {
   if (cluster.is_virtual()) return {};
-  const std::vector<HostShare> shares =
-      cluster.name() == "mpi" ? shares_of_ranks(cluster) : std::vector{share_of_threads(cluster)};
   std::vector<std::string> warnings;
-  for (const HostShare& share : shares) {
+  for (const HostShare& share : shares_of(cluster)) {
     if (std::string text = crowding_of(share); !text.empty()) warnings.push_back(std::move(text));
   }
   return warnings;

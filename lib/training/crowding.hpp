@@ -1,5 +1,12 @@
 // Workers that have to take turns on their cores: their times are no measurement, and the result
-// says so.
+// says so. A run is not refused for it.
+//
+//   wanted     the cores of each worker's device ("cpu:2": 2; a GPU's host side: 1), and 1 for a
+//              rank that runs services
+//   available  the cores that the host's processes are bound to, together; on this host no more
+//              than its control groups grant
+//
+// Of other hosts' control groups nothing is known here, so a crowded one may go unnoticed there.
 #pragma once
 
 #include <string>
@@ -15,13 +22,16 @@ struct HostShare {
   int wanted = 0;        // cores of all workers, and one for a rank of services
   double available = 0;  // that the processes may use
 };
-// The warning; "": everybody has its cores.
+// The warning, in the wording of the result; "": everybody has its cores.
 std::string crowding_of(const HostShare& share);
 
-// For a cluster in real time ("threads", "mpi"), host by host; {} for a simulated one.
+// For a cluster in real time, host by host; {} for a simulated one, whose clock no core slows.
+// Needs no message: what the processes know of each other was exchanged when they joined.
 std::vector<std::string> crowding_warnings(const Cluster& cluster);
 
-// So many cores the control group of this process gives it (cpu.max, cpu.cfs_quota_us), or infinity.
+// So many cores the control group of this process gives it (cpu.max, cpu.cfs_quota_us), or
+// infinity. Quota over period, the least of all groups up to the root of the hierarchy, of version
+// 1 or 2; a fraction where the quota is one. What cannot be read grants everything.
 // `root`: where the files lie, "/" outside of tests.
 double cpu_quota(const std::string& root = "/");
 

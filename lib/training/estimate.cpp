@@ -5,7 +5,6 @@
 #include <nlohmann/json.hpp>
 
 #include "core/error.hpp"
-#include "training/training.hpp"
 
 namespace hetsgd {
 
@@ -24,8 +23,7 @@ TrainOptions trial_of(TrainOptions options, std::uint64_t half) {
   options.target.clear();
   options.stop_at_target = options.require_target = options.record_steps = false;
   options.time_limit = kTrialLimit;
-  if (options.evaluate_samples == 0) options.evaluate_samples = kTrialRows;
-  options.evaluate_samples = std::min(options.evaluate_samples, kTrialRows);
+  options.evaluate_samples = std::min(options.evaluate_samples.value_or(kTrialRows), kTrialRows);
   if (half == 0) return options;
   options.epochs = 0;
   options.max_samples = 2 * half;
@@ -106,33 +104,32 @@ json times_of(const Record& trial, const TrainOptions& options, std::uint64_t ma
 
 }  // namespace
 
-json plan_of_run(const TrainOptions& options, const OptionSet& set,
-                 const std::shared_ptr<Algorithm>& algorithm, const AlgorithmInfo& info) {
-  Training whole(options, set, algorithm, info);
-  if (options.cluster == "mpi") {
-    whole.load();
-    json plan = {{"config", whole.record().config}, {"estimate", whole.estimate()}};
-    plan["estimate"]["no_time"] = "no trial is run with --cluster mpi; --cluster sim predicts it";
-    return plan;
-  }
-  const RunData data = load_run_data(options);
-  whole.load(data);
+json plan_of_run(const RunSpec& spec) {
+  const TrainOptions& options = spec.options;
+  DataCache data;
+  Training whole(spec);
+  whole.load(&data);
   json plan = {{"config", whole.record().config}, {"estimate", whole.estimate()}};
   json& estimate = plan["estimate"];
+  if (options.processes().control() != nullptr) {
+    estimate["no_time"] = fmt::format(
+        "no trial is run with --cluster {}; --cluster sim predicts it", options.cluster);
+    return plan;
+  }
   const std::uint64_t max_samples = estimate["max_samples"];
   const auto workers = plan["config"]["workers"].get<std::uint64_t>();
   const std::uint64_t mega_batch = options.mega_batch * options.batch_size;
   const std::uint64_t half = std::max(mega_batch, kTrialIterations * workers * options.batch_size);
   const bool short_run = max_samples > 0 && max_samples <= 2 * half;
   const TrainOptions trial_options = trial_of(options, short_run ? 0 : half);
-  Training trial(trial_options, set, algorithm, info);
-  trial.load(data);
+  Training trial({trial_options, spec.set, spec.algorithm, spec.info});
+  trial.load(&data);
   const Record& record = trial.run({});
   if (trial.failure()) std::rethrow_exception(trial.failure());
-  const std::uint64_t every = options.evaluate_every > 0 ? options.evaluate_every : mega_batch;
-  const auto measured = [&](std::uint64_t wanted) {
+  const std::uint64_t every = options.evaluate_every.value_or(mega_batch);
+  const auto measured = [&](std::optional<std::uint64_t> wanted) {
     const std::uint64_t all = record.test->rows();
-    return static_cast<double>(wanted > 0 ? std::min(wanted, all) : all);
+    return static_cast<double>(std::min(wanted.value_or(all), all));
   };
   estimate.update(times_of(record, options, max_samples, static_cast<double>(every),
                            measured(options.evaluate_samples),

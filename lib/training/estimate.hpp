@@ -1,25 +1,33 @@
 // What a run will take, for --dry-run: memory by the algorithm's own account, time by trying.
+//
+//   training clock
+//     |                          * end of the budget
+//     |                     . '
+//     |               x end of the trial (2 half)
+//     |         x middle: last evaluation in the first half
+//     |  .-'  (start-up, first mega-batch)
+//     +-------------------------------------------- samples
+//
+// Each half is a mega-batch at least, and eight batches for every worker. The line begins at the
+// middle, because what is peculiar to the start of a run lies before it.
 #pragma once
 
-#include <memory>
 #include <nlohmann/json_fwd.hpp>
 
-#include "algorithm/algorithm.hpp"
-#include "core/options.hpp"
-#include "training/train_options.hpp"
+#include "training/training.hpp"
 
 namespace hetsgd {
 
 // {config, estimate} of the run that the options describe. On sim and threads the estimate comes
 // from a trial: the same run with all its messages and stragglers, cut to a few iterations and at
 // most two mega-batches, with its models measured on part of the test rows; and at most
-// kTrialLimit of host time. Its second half is extended to the whole budget (or --max-time). So what
-// changes later in the run (a straggler that comes and goes, batch sizes that move, a target that
-// ends it) is not foreseen; a run that is no longer than its trial is. With delays that are drawn
-// anew in every iteration, train_s is within a factor of 1.5 of a simulated run (estimate_test);
-// host_s counts on a host as busy as now. Nothing is written.
-// `set` declares the options and the algorithm's own. Errors: those of the run.
-nlohmann::json plan_of_run(const TrainOptions& options, const OptionSet& set,
-                           const std::shared_ptr<Algorithm>& algorithm, const AlgorithmInfo& info);
+// kTrialLimit of host time. Its second half is extended to the whole budget (or --max-time). So
+// what changes later in the run (a straggler that comes and goes, batch sizes that move, a target
+// that ends it) is not foreseen; a run that is no longer than its trial is. With delays that are
+// drawn anew in every iteration, train_s is within a factor of 1.5 of a simulated run
+// (estimate_test); host_s counts on a host as busy as now. Nothing is written. Where workers are
+// processes of their own there is no trial, and `no_time` names --cluster sim, which predicts it.
+// Errors: those of the run.
+nlohmann::json plan_of_run(const RunSpec& spec);
 
 }  // namespace hetsgd

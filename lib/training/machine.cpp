@@ -3,16 +3,15 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
-#include "cluster/mpi/mpi_cluster.hpp"
 #include "training/crowding.hpp"
 
 namespace hetsgd {
 
 namespace {
 
-nlohmann::json machine_json(bool service_rank) {
+nlohmann::json machine_json(const ProcessGroup& processes, bool service_rank) {
   nlohmann::json nodes = nlohmann::json::array();
-  for (const MpiRank& rank : mpi_ranks()) {
+  for (const ProcessPlace& rank : processes.places()) {
     auto node = std::ranges::find_if(nodes, [&](const auto& n) { return n["host"] == rank.host; });
     if (node == nodes.end()) {
       nodes.push_back({{"host", rank.host}, {"cores", rank.host_cores}, {"ranks", {}}});
@@ -24,10 +23,10 @@ nlohmann::json machine_json(bool service_rank) {
                                 {"cores", rank.cores}});
   }
   nlohmann::json services = nullptr;
-  if (service_rank) services = mpi_rank().size - 1;
-  return {{"mpi_library", mpi_library()},
+  if (service_rank) services = processes.size() - 1;
+  return {{"mpi_library", processes.library()},
           {"thread_level", "MPI_THREAD_MULTIPLE"},
-          {"cuda_aware", mpi_cuda_aware()},
+          {"cuda_aware", processes.takes_gpu_memory()},
           {"service_rank", std::move(services)},
           {"nodes", std::move(nodes)}};
 }
@@ -35,7 +34,8 @@ nlohmann::json machine_json(bool service_rank) {
 }  // namespace
 
 void describe_machine(const Cluster& cluster, bool service_rank, Record& record) {
-  if (cluster.name() == "mpi") record.machine = machine_json(service_rank);
+  ProcessGroup& processes = processes_of(cluster.name());
+  if (processes.control() != nullptr) record.machine = machine_json(processes, service_rank);
   for (std::string& text : crowding_warnings(cluster)) record.warnings.push_back(std::move(text));
 }
 

@@ -1,4 +1,5 @@
-// The machine of a run in real time, for the result.
+// The machine of a run in real time, for the result: a reader of times must see on what hosts and
+// cores the workers were, and whether they had them for themselves.
 #pragma once
 
 #include "cluster/cluster.hpp"
@@ -7,7 +8,8 @@
 namespace hetsgd {
 
 // Fills in `cluster`.`machine` of the result where workers are processes (the MPI library, and the
-// ranks by host, in the order of ranks), and a warning where workers have to take turns.
+// ranks by host, in the order of ranks), and a warning where workers have to take turns. Every
+// process may call it, without messages; the record of rank 0 is the one that is written.
 void describe_machine(const Cluster& cluster, bool service_rank, Record& record);
 
 }  // namespace hetsgd

@@ -1,5 +1,6 @@
 // A range in the timeline of NVIDIA's profilers; nothing where NVTX is not built in or no profiler
-// listens. Ranges may overlap on one thread: workers of `sim` are fibers.
+// listens. Ranges may overlap on one thread: workers of `sim` are fibers. So they are started and
+// ended by an id, and not pushed and popped, which the profiler would match by thread.
 #pragma once
 
 #ifdef HETSGD_NVTX
@@ -21,6 +22,7 @@ class NvtxRange {
     static const nvtxDomainHandle_t hetsgd = nvtxDomainCreateA("hetsgd");
     return hetsgd;
   }
+  // One per thread, filled anew for each call that it is passed to. The name must live as long.
   static const nvtxEventAttributes_t* attributes(const char* name) {
     static thread_local nvtxEventAttributes_t all = {};
     all.version = NVTX_VERSION;

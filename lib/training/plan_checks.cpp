@@ -14,8 +14,8 @@ void check_precision(const TrainOptions& options, const OptionSet& set,
                      const std::vector<std::string>& devices) {
   if (options.precision == Precision::fp32) return;
   std::string found;
-  if (options.cluster == "sim") {
-    found = "--cluster sim";
+  if (cluster_kind(options.cluster).is_virtual) {
+    found = fmt::format("--cluster {}", options.cluster);
   } else if (devices.empty()) {
     found = "no --devices";
   } else if (const auto cpu = std::ranges::find_if(
@@ -56,23 +56,15 @@ void check_plan(const TrainOptions& options, const OptionSet& set, const Plan& p
   algorithm.check(plan);
 }
 
-void check_model_fits(const ModelShape& shape, double machine_bytes) {
-  // In doubles: the layout's own numbers may be too large for any integer.
-  double parameters = 0, inputs = shape.feature_count;
-  const auto add_layer = [&](double outputs) {
-    parameters += (inputs + 1) * outputs;
-    inputs = outputs;
-  };
-  for (const std::size_t units : shape.hidden) add_layer(static_cast<double>(units));
-  add_layer(shape.task == Task::binary ? 1 : shape.label_count);
-  const double needed = 2 * sizeof(float) * parameters;
+void check_model_fits(const ModelInfo& info, const Layout& layout, double machine_bytes) {
+  const double needed = 2 * sizeof(float) * layout.real_size;
   if (needed <= machine_bytes) return;
   throw with_hint(
-      usage_error("--hidden: the model has {} parameters and needs at least {} of memory, this "
-                  "machine has {}",
-                  format_count(parameters), format_bytes(needed), format_bytes(machine_bytes)),
-      shape.hidden.empty() ? "a machine with more memory, or fewer features or labels"
-                           : "fewer units need less");
+      usage_error("--model: {} has {} parameters of these data and needs at least {} of memory, "
+                  "this machine has {}",
+                  info.name, format_count(layout.real_size), format_bytes(needed),
+                  format_bytes(machine_bytes)),
+      fmt::format("{}; `hetsgd models {}` has its options", info.blocks, info.name));
 }
 
 }  // namespace hetsgd

@@ -1,44 +1,70 @@
-// What the ranks' drivers say to each other, as bytes. Part of rank_driver.
+// What the ranks' clients say to each other, as bytes. Part of rank_client.
+//
+//   kind         from -> to         bytes                  handled by
+//   kReport      rank -> 0          CountersAndExtra       absorb()
+//   kState       0 -> others        RankClient::State      take()
+//   kHalt        0 -> all           none                   halting; answers kStand
+//   kStand       all -> 0           points begun           on_stand()
+//   kStopPoint   0 -> all           the largest of them    stops_here() goes on
+//   kModel       rank -> 0          Model                  on_model(): measures
+//   kMeasured    0 -> that rank     none                   evaluate_alone() goes on
+//   kAskReplica  rank -> all        none                   send_replica()
+//   kReplica     all -> that rank   n floats               mean_of_published() goes on
+//
+// Bytes that are not what they should be are an Error(data) that names the rank: both ends run the
+// same program, so it is a fault of the program or of the network.
 #pragma once
 
 #include <cstdint>
-#include <cstring>
 #include <span>
-#include <type_traits>
+#include <tuple>
 #include <vector>
 
-#include "core/error.hpp"
+#include "core/byte_stream.hpp"
+#include "training/referee.hpp"
 
 namespace hetsgd::rank_messages {
 
-// Kinds of control messages, from RankDriver's first one on.
-enum Message : int { kReport, kState, kModel, kMeasured, kAskReplica, kReplica, kMessages };
-
-// What stands before the numbers of a kModel message.
-struct ModelHeader {
-  double time_s = 0;
-  std::int32_t due = 0;
-  std::int32_t reserved = 0;
+// Kinds of control messages, from RankClient's first one on. kMessages is their number: the next
+// run of the process begins behind them, so that a late message of one run cannot meet another.
+enum Message : int {
+  kReport,
+  kState,
+  kHalt,
+  kStand,
+  kStopPoint,
+  kModel,
+  kMeasured,
+  kAskReplica,
+  kReplica,
+  kMessages
 };
 
-template <class T>
-T unpack(std::span<const std::byte> bytes) {
-  static_assert(std::is_trivially_copyable_v<T>);
-  HETSGD_CHECK_GE(bytes.size(), sizeof(T));
-  T value;
-  std::memcpy(&value, bytes.data(), sizeof(T));
-  return value;
-}
+// A model to be measured by rank 0. What is read has the members of what was sent: a span of what
+// the pause keeps whole on the one side, a vector of its own on the other.
+template <class Parameters>
+struct Model {
+  double time_s = 0;
+  std::int32_t due = 0;
+  Parameters parameters{};
 
-template <class T>
-std::span<const std::byte> pack(const T& value) {
-  return std::as_bytes(std::span(&value, 1));
-}
+  static constexpr auto members() {
+    return std::tuple(&Model::time_s, &Model::due, &Model::parameters);
+  }
+};
+using SentModel = Model<std::span<const float>>;
+using ReceivedModel = Model<std::vector<float>>;
 
-inline std::vector<float> numbers(std::span<const std::byte> bytes) {
-  std::vector<float> all(bytes.size() / sizeof(float));
-  std::memcpy(all.data(), bytes.data(), all.size() * sizeof(float));
-  return all;
-}
+// A report: the counters, and what only some have (events, histograms, warnings) as CBOR, empty if
+// there is none of it. Most reports of asynchronous algorithms, one per step, are the counters
+// alone.
+struct CountersAndExtra {
+  Referee::Counters counters{};
+  std::vector<std::uint8_t> extra{};
+
+  static constexpr auto members() {
+    return std::tuple(&CountersAndExtra::counters, &CountersAndExtra::extra);
+  }
+};
 
 }  // namespace hetsgd::rank_messages

@@ -3,16 +3,15 @@
 #include <array>
 #include <chrono>
 #include <ctime>
+#include <limits>
 
 #include "core/error.hpp"
 #include "core/text.hpp"
 
 namespace hetsgd {
 
-const std::vector<std::string>& metric_names() {
-  static const std::vector<std::string> names = {"p1",  "p3",        "p5",        "accuracy",
-                                                 "auc", "test_loss", "train_loss"};
-  return names;
+double CurvePoint::test_loss() const {
+  return metric_of(*this, kTestLoss).value_or(std::numeric_limits<double>::quiet_NaN());
 }
 
 std::string Target::text() const {
@@ -39,13 +38,17 @@ Target parse_target(const std::string& text, const std::string& place) {
 }
 
 std::optional<double> metric_of(const CurvePoint& point, const std::string& metric) {
-  if (metric == "p1") return point.p1;
-  if (metric == "p3") return point.p3;
-  if (metric == "p5") return point.p5;
-  if (metric == "accuracy") return point.accuracy;
-  if (metric == "auc") return point.auc;
-  if (metric == "test_loss") return point.test_loss;
-  if (metric == "train_loss") return point.train_loss;
+  if (metric == kTrainLoss) return point.train_loss;
+  for (const MetricValue& each : point.metrics) {
+    if (each.metric->key() == metric) return each.value;
+  }
+  return std::nullopt;
+}
+
+std::optional<double> accuracy_of(const CurvePoint& point) {
+  for (const MetricValue& each : point.metrics) {
+    if (each.metric->higher_is_better()) return each.value;
+  }
   return std::nullopt;
 }
 

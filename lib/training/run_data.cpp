@@ -1,9 +1,10 @@
 #include "training/run_data.hpp"
 
 #include <chrono>
+#include <nlohmann/json.hpp>
 #include <utility>
 
-#include "cluster/mpi/mpi_cluster.hpp"
+#include "core/bytes.hpp"
 #include "data/select.hpp"
 
 namespace hetsgd {
@@ -58,6 +59,18 @@ RunData load(const TrainOptions& options, const std::optional<RankShare>& share)
   return {train, train, {"no --test: metrics are measured on the training data"}};
 }
 
+// Equal for options that mean the same data.
+std::string data_key(const TrainOptions& options, const std::optional<RankShare>& share) {
+  nlohmann::json key = {json_text(options.train), json_text(options.test), options.validation,
+                        options.format, options.index_base};
+  if (share) {
+    const Sampler::Options& sampling = share->sampling;
+    key.push_back({share->worker, share->measures, sampling.order, sampling.partition,
+                   sampling.seed, sampling.workers, sampling.alpha});
+  }
+  return key.dump();
+}
+
 }  // namespace
 
 Sampler::Options sampling_of(const TrainOptions& options, int workers) {
@@ -70,12 +83,12 @@ Sampler::Options sampling_of(const TrainOptions& options, int workers) {
 
 std::optional<RankShare> share_of(const TrainOptions& options, int workers) {
   const int others = options.service_rank ? 1 : 0;
-  if (options.cluster != "mpi" || mpi_rank().size != workers + others) return std::nullopt;
-  const int rank = mpi_rank().rank;
+  ProcessGroup& processes = options.processes();
+  if (processes.control() == nullptr || processes.size() != workers + others) return std::nullopt;
   // A rank without a worker needs the data's shape, as any other does.
-  return RankShare{.worker = std::min(rank, workers - 1),
+  return RankShare{.worker = std::min(processes.rank(), workers - 1),
                    .sampling = sampling_of(options, workers),
-                   .measures = rank == 0};
+                   .measures = processes.is_root()};
 }
 
 RunData load_run_data(const TrainOptions& options, const std::optional<RankShare>& share) {
@@ -84,6 +97,17 @@ RunData load_run_data(const TrainOptions& options, const std::optional<RankShare
   if (share) keep_share(*share, data);
   data.load_s = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   return data;
+}
+
+const RunData& DataCache::get(const TrainOptions& options, const std::optional<RankShare>& share) {
+  Entry* entry = nullptr;
+  {
+    const std::lock_guard lock(mutex_);
+    entry = &entries_[data_key(options, share)];
+  }
+  const std::lock_guard lock(entry->mutex);
+  if (!entry->data) entry->data = load_run_data(options, share);
+  return *entry->data;
 }
 
 }  // namespace hetsgd

@@ -12,31 +12,63 @@ namespace {
 // From its making to its end, also when the run is unwound.
 class Range {
  public:
-  Range(const Node& node, TraceLine& line, const char* category, std::string name)
-      : node_(node),
+  Range(const Endpoint& endpoint, TraceLine& line, const char* category, std::string name)
+      : endpoint_(endpoint),
         line_(line),
         nvtx_(name.c_str()),
-        range_{category, std::move(name), node.now(), {}} {}
+        range_{category, std::move(name), endpoint.now(), {}} {}
   ~Range() {
-    range_.end = node_.now();
+    range_.end = endpoint_.now();
     line_.ranges.push_back(std::move(range_));
   }
   Range(const Range&) = delete;
   Range& operator=(const Range&) = delete;
 
  private:
-  const Node& node_;
+  const Endpoint& endpoint_;
   TraceLine& line_;
   NvtxRange nvtx_;
   TraceRange range_;
 };
 
+// The lines of one process.
+struct TraceLines {
+  TraceLine& own;
+  std::function<TraceLine&()> started_calls;  // made at first use
+};
+
+// Its time stands in a line of its own, beside what its process does meanwhile.
+class TracedCall final : public PendingCall {
+ public:
+  TracedCall(const Endpoint& endpoint, const TraceLines& lines, const char* category,
+             std::string name, std::unique_ptr<PendingCall> call)
+      : endpoint_(endpoint),
+        lines_(lines),
+        category_(category),
+        name_(std::move(name)),
+        call_(std::move(call)) {}
+  CallTime wait() override {
+    const Range range(endpoint_, lines_.own, category_, "wait for " + name_);
+    const CallTime time = call_->wait();
+    lines_.started_calls().ranges.push_back({category_, name_, time.begin, time.end});
+    return time;
+  }
+  void settle(bool failing) noexcept override { call_->settle(failing); }
+
+ private:
+  const Endpoint& endpoint_;
+  const TraceLines& lines_;
+  const char* const category_;
+  const std::string name_;
+  const std::unique_ptr<PendingCall> call_;
+};
+
 class TracedComm final : public Comm {
  public:
-  TracedComm(const Node& node, TraceLine& line, Comm& comm)
-      : node_(node), line_(line), comm_(comm) {}
-  TracedComm(const Node& node, TraceLine& line, std::unique_ptr<Comm> comm)
-      : node_(node), line_(line), owned_(std::move(comm)), comm_(*owned_) {}
+  TracedComm(const Endpoint& endpoint, const TraceLines& lines, Comm& comm)
+      : endpoint_(endpoint), lines_(lines), comm_(comm) {}
+  TracedComm(const Endpoint& endpoint, const TraceLines& lines, std::unique_ptr<Comm> comm)
+      : endpoint_(endpoint), lines_(lines), owned_(std::move(comm)), comm_(*owned_) {}
 
   int rank() const override { return comm_.rank(); }
   int size() const override { return comm_.size(); }
@@ -47,7 +79,7 @@ class TracedComm final : public Comm {
   }
   std::unique_ptr<Comm> split(int color, int key) override {
     const Range range = noted("split");
-    return std::make_unique<TracedComm>(node_, line_, comm_.split(color, key));
+    return std::make_unique<TracedComm>(endpoint_, lines_, comm_.split(color, key));
   }
   void send_bytes(int to, int tag, std::span<const std::byte> data, Traffic kind) override {
     const Range range = noted("send");
@@ -57,10 +89,10 @@ class TracedComm final : public Comm {
     const Range range = noted("receive");
     return comm_.receive_bytes(from, tag, data);
   }
-  void exchange_bytes(int peer, int tag, std::span<const std::byte> out, std::span<std::byte> in,
+  void sendrecv_bytes(int peer, int tag, std::span<const std::byte> out, std::span<std::byte> in,
                       Traffic kind) override {
-    const Range range = noted("exchange");
-    comm_.exchange_bytes(peer, tag, out, in, kind);
+    const Range range = noted("sendrecv");
+    comm_.sendrecv_bytes(peer, tag, out, in, kind);
   }
   void all_reduce_raw(void* data, std::size_t count, Element element, ReduceOp op,
                       Traffic kind) override {
@@ -85,89 +117,114 @@ class TracedComm final : public Comm {
     const Range range = noted("reduce_scatter");
     comm_.reduce_scatter_raw(data, count, element, op, kind);
   }
+  void all_to_all_raw(const AllToAll& mine, Traffic kind) override {
+    const Range range = noted("all_to_all");
+    comm_.all_to_all_raw(mine, kind);
+  }
+  std::unique_ptr<PendingCall> start_raw(const CollectiveRequest& request) override {
+    return std::make_unique<TracedCall>(endpoint_, lines_, "communicate",
+                                        std::string(collective_name(request.call.collective)),
+                                        comm_.start_raw(request));
+  }
 
  private:
-  Range noted(const char* name) { return Range(node_, line_, "communicate", name); }
+  Range noted(const char* name) { return Range(endpoint_, lines_.own, "communicate", name); }
 
-  const Node& node_;
-  TraceLine& line_;
+  const Endpoint& endpoint_;
+  const TraceLines& lines_;
   std::unique_ptr<Comm> owned_;
   Comm& comm_;
 };
 
 class TracedPort final : public ServicePort {
  public:
-  TracedPort(const Node& node, TraceLine& line, const std::string& service,
+  TracedPort(const Endpoint& endpoint, const TraceLines& lines, const std::string& service,
              std::shared_ptr<ServicePort> port)
-      : node_(node), line_(line), name_("service " + service), port_(std::move(port)) {}
+      : endpoint_(endpoint), lines_(lines), name_("service " + service), port_(std::move(port)) {}
 
   void call_raw(std::span<const std::byte> request, std::span<const float> payload, Traffic kind,
                 std::span<std::byte> reply, std::span<float> reply_payload) override {
-    const Range range(node_, line_, "service", name_);
+    const Range range(endpoint_, lines_.own, "service", name_);
     port_->call_raw(request, payload, kind, reply, reply_payload);
+  }
+  std::unique_ptr<PendingCall> post_raw(std::span<const std::byte> request,
+                                        std::span<const float> payload, Traffic kind,
+                                        std::span<std::byte> reply,
+                                        std::span<float> reply_payload) override {
+    return std::make_unique<TracedCall>(
+        endpoint_, lines_, "service", name_,
+        port_->post_raw(request, payload, kind, reply, reply_payload));
   }
 
  private:
-  const Node& node_;
-  TraceLine& line_;
+  const Endpoint& endpoint_;
+  const TraceLines& lines_;
   const std::string name_;
   std::shared_ptr<ServicePort> port_;
 };
 
-class TracedNode final : public Node {
+class TracedEndpoint final : public Endpoint {
  public:
-  TracedNode(Node& node, Trace& trace, const std::string& companion)
-      : node_(node),
+  TracedEndpoint(Endpoint& endpoint, Trace& trace, const std::string& background_task)
+      : endpoint_(endpoint),
         trace_(trace),
-        line_(trace.line(node.rank(), companion)),
-        comm_(node_, line_, node.comm()) {}
+        line_(trace.line(endpoint.rank(), background_task)),
+        lines_{line_,
+               [this, name = background_task.empty() ? "" : background_task + " "]() -> TraceLine& {
+                 if (!started_) started_ = &trace_.line(rank(), name + "started calls");
+                 return *started_;
+               }},
+        comm_(endpoint_, lines_, endpoint.comm()) {}
 
-  int rank() const override { return node_.rank(); }
-  int size() const override { return node_.size(); }
-  Seconds now() const override { return node_.now(); }
-  Device& device() override { return node_.device(); }
+  int rank() const override { return endpoint_.rank(); }
+  int size() const override { return endpoint_.size(); }
+  Seconds now() const override { return endpoint_.now(); }
+  Device& device() override { return endpoint_.device(); }
   Comm& comm() override { return comm_; }
-  Ledger& ledger() override { return node_.ledger(); }
+  TimeBreakdown& time_breakdown() override { return endpoint_.time_breakdown(); }
 
   void compute(const Work& work, ComputeKind kind, FunctionRef fn) override {
-    const Range range(node_, line_, "compute", name_of(kind));
-    node_.compute(work, kind, fn);
+    const Range range(endpoint_, line_, "compute", name_of(kind));
+    endpoint_.compute(work, kind, fn);
   }
-  bool compute_unless(Interrupt& interrupt, const Work& work, ComputeKind kind,
-                      FunctionRef fn) override {
-    const Range range(node_, line_, "compute", name_of(kind));
-    return node_.compute_unless(interrupt, work, kind, fn);
+  bool compute_cancellable(CancellationToken& token, const Work& work, ComputeKind kind,
+                           FunctionRef fn) override {
+    const Range range(endpoint_, line_, "compute", name_of(kind));
+    return endpoint_.compute_cancellable(token, work, kind, fn);
   }
-  std::unique_ptr<Interrupt> make_interrupt() override { return node_.make_interrupt(); }
+  std::unique_ptr<CancellationToken> make_cancellation_token() override {
+    return endpoint_.make_cancellation_token();
+  }
   void sleep(Seconds duration) override {
-    const Range range(node_, line_, "compute", "sleep");
-    node_.sleep(duration);
+    const Range range(endpoint_, line_, "compute", "sleep");
+    endpoint_.sleep(duration);
   }
 
-  void companion(std::string name, std::function<void(Node&)> fn) override {
-    node_.companion(name, [&trace = trace_, name, fn = std::move(fn)](Node& node) {
-      TracedNode traced(node, trace, name);
-      fn(traced);
-    });
+  void background_task(std::string name, std::function<void(Endpoint&)> fn) override {
+    endpoint_.background_task(name,
+                              [&trace = trace_, name, fn = std::move(fn)](Endpoint& endpoint) {
+                                TracedEndpoint traced(endpoint, trace, name);
+                                fn(traced);
+                              });
   }
-  std::unique_ptr<Monitor> make_monitor() override { return node_.make_monitor(); }
+  std::unique_ptr<Monitor> make_monitor() override { return endpoint_.make_monitor(); }
 
   std::shared_ptr<ServicePort> open_service(
       const std::string& name,
       const std::function<std::unique_ptr<ServiceHandler>()>& factory) override {
-    return traced(name, node_.open_service(name, factory));
+    return traced(name, endpoint_.open_service(name, factory));
   }
-  std::shared_ptr<ServicePort> open_portable_service(
+  std::shared_ptr<ServicePort> open_serialisable_service(
       const std::string& name, const std::function<std::unique_ptr<ServiceHandler>()>& factory,
-      const std::function<ServiceRecipe()>& recipe) override {
-    return traced(name, node_.open_portable_service(name, factory, recipe));
+      const std::function<SerialisedFactory()>& serialised_factory) override {
+    return traced(name, endpoint_.open_serialisable_service(name, factory, serialised_factory));
   }
 
-  void fence(FunctionRef fn) override {
-    node_.fence([&] { evaluate(fn); });
+  void while_paused(FunctionRef fn) override {
+    endpoint_.while_paused([&] { evaluate(fn); });
   }
-  void fence_together(FunctionRef fn) override {
-    node_.fence_together([&] { evaluate(fn); });
+  void while_paused_together(FunctionRef fn) override {
+    endpoint_.while_paused_together([&] { evaluate(fn); });
   }
 
  private:
@@ -175,25 +232,27 @@ class TracedNode final : public Node {
     return kind == ComputeKind::step ? "step" : "vector";
   }
   std::shared_ptr<ServicePort> traced(const std::string& name, std::shared_ptr<ServicePort> port) {
-    return std::make_shared<TracedPort>(node_, line_, name, std::move(port));
+    return std::make_shared<TracedPort>(endpoint_, lines_, name, std::move(port));
   }
-  // By whoever comes to it: rank 0 in a fence of all.
+  // By whoever comes to it: rank 0 in a pause of all.
   void evaluate(FunctionRef fn) {
-    const Range range(node_, line_, "off_clock", "evaluation");
+    const Range range(endpoint_, line_, "off_clock", "evaluation");
     fn();
   }
 
-  Node& node_;
+  Endpoint& endpoint_;
   Trace& trace_;
   TraceLine& line_;
+  TraceLine* started_ = nullptr;
+  const TraceLines lines_;
   TracedComm comm_;
 };
 
 }  // namespace
 
-TraceLine& Trace::line(int rank, const std::string& companion) {
+TraceLine& Trace::line(int rank, const std::string& background_task) {
   const std::string name =
-      "worker " + std::to_string(rank) + (companion.empty() ? "" : " " + companion);
+      "worker " + std::to_string(rank) + (background_task.empty() ? "" : " " + background_task);
   const std::lock_guard lock(mutex_);
   return lines_.emplace_back(TraceLine{rank, name, {}});
 }
@@ -216,8 +275,8 @@ bool trace_has_nvtx() {
 #endif
 }
 
-void with_traced_node(Node& node, Trace& trace, const std::function<void(Node&)>& fn) {
-  TracedNode traced(node, trace, "");
+void with_traced_node(Endpoint& endpoint, Trace& trace, const std::function<void(Endpoint&)>& fn) {
+  TracedEndpoint traced(endpoint, trace, "");
   fn(traced);
 }
 

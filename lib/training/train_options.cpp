@@ -6,6 +6,7 @@
 #include "core/error.hpp"
 #include "core/limits.hpp"
 #include "data/generate.hpp"
+#include "data/manifest.hpp"
 
 namespace hetsgd {
 
@@ -17,25 +18,28 @@ constexpr double kLargestBatch = 1 << 22;
 constexpr double kMostSamples = 1e18;
 
 std::vector<std::string> data_files(const std::string& text) {
-  return text.starts_with(kGeneratorPrefix) ? std::vector<std::string>() : std::vector{text};
+  if (is_generator_spec(text)) return {};
+  if (!is_manifest(text)) return {text};
+  const Manifest manifest = read_manifest(text);
+  return {fetched_path(manifest, DataPart::train), fetched_path(manifest, DataPart::test)};
 }
-
-int processes(const TrainOptions& o) { return o.cluster == "mpi" ? mpi_rank().size : 1; }
 
 // Those of all ranks: no rank may replace another's.
 std::vector<std::string> files_of_ranks(const TrainOptions& o,
                                         const std::function<std::string(int)>& file) {
   std::vector<std::string> files;
-  for (int rank = 0; rank < processes(o); ++rank) files.push_back(file(rank));
+  for (int rank = 0; rank < o.processes().size(); ++rank) files.push_back(file(rank));
   return files;
 }
 
 void declare_data(OptionSet& set, TrainOptions& o) {
   set.group("Data");
   set.add("train", o.train,
-          "training file (XC or libSVM text, .gz .bz2 .zst, .hsgd) or generate:PRESET?scale=S")
+          "training file (XC or libSVM text, .gz .bz2 .zst, .hsgd), the name of a fetched data set "
+          "(hetsgd data fetch), or generate:PRESET?scale=S")
       .reads_file(data_files);
-  set.add("test", o.test, "test file; without it the training data is measured")
+  set.add("test", o.test,
+          "test file, or the data set's name again; without it the training data is measured")
       .reads_file(data_files);
   set.add("validation", o.validation,
           "in place of --test: measure on this share of the training rows, held out from learning; "
@@ -70,17 +74,18 @@ void declare_data(OptionSet& set, TrainOptions& o) {
 
 void declare_model(OptionSet& set, TrainOptions& o) {
   set.group("Model");
-  set.add_choice("model", o.model, {{"mlp", ModelKind::mlp}, {"linear", ModelKind::linear}},
-                 "sparse-input MLP, or logistic / softmax regression");
-  set.add("hidden", o.hidden, "units of each hidden layer of the MLP, comma-separated")
-      .unit("units");
-  set.add("init_std", o.init_std,
-          "standard deviation of the initial weights; 0: 2 / sqrt(fan_in + fan_out)")
-      .at_least(0);
+  set.add("model", o.model, "what is trained; `hetsgd models` lists them");
+  set.group(fmt::format("Options of {}", o.model));
+  o.model_factory->declare(set);
 }
 
 void declare_method(OptionSet& set, TrainOptions& o) {
   set.group("Method");
+  set.add(
+         "plugin", o.plugin,
+         "shared library with more algorithms and models, built with hetsgd_add_plugin; repeat for "
+         "several")
+      .reads_file();
   set.add("algorithm", o.algorithm,
           "how the workers learn together; `hetsgd algorithms` lists them");
   set.add("batch_size", o.batch_size, "largest batch of one worker")
@@ -104,9 +109,10 @@ void declare_cluster(OptionSet& set, TrainOptions& o) {
   set.add("cluster", o.cluster,
           "where workers live: sim (virtual time), threads (real time) or mpi (a process each, the "
           "default under mpirun and srun)");
-  set.add("workers", o.workers, "number of workers; 0: as many as --devices or MPI ranks, or 1")
+  set.add("workers", o.workers, "number of workers; auto: as many as --devices or MPI ranks, or 1")
       .symbol("P")
-      .at_least(0);
+      .at_least(1)
+      .or_zero();
   set.add(
       "devices", o.devices,
       "threads, mpi: a device per worker, e.g. cpu:2, cuda:0,cuda:1 or cuda:all; the last repeats");
@@ -151,8 +157,9 @@ void declare_cluster(OptionSet& set, TrainOptions& o) {
       .unit("s")
       .above(0)
       .not_in_config();
-  set.add("host_threads", o.host_threads, "sim: host threads for the mathematics; 0: all cores")
-      .range(0, kMostHostThreads)
+  set.add("host_threads", o.host_threads, "sim: host threads for the mathematics; auto: all cores")
+      .range(1, kMostHostThreads)
+      .or_zero()
       .not_in_config();
 }
 
@@ -175,10 +182,14 @@ void declare_budget(OptionSet& set, TrainOptions& o) {
 
 void declare_measuring(OptionSet& set, TrainOptions& o) {
   set.group("Measuring");
-  set.add("evaluate_every", o.evaluate_every, "samples between evaluations; 0: one mega-batch")
+  set.add("evaluate_every", o.evaluate_every, "samples between evaluations; auto: one mega-batch")
       .unit("samples")
-      .range(0, kMostSamples);
-  set.add("evaluate_samples", o.evaluate_samples, "test rows used; 0: all").unit("samples");
+      .range(1, kMostSamples)
+      .or_zero();
+  set.add("evaluate_samples", o.evaluate_samples, "test rows used; auto: all")
+      .unit("samples")
+      .at_least(1)
+      .or_zero();
   set.add("record_steps", o.record_steps,
           "record every step (time, rank, samples, loss) as an event");
   set.add("dump_initial_parameters", o.dump_initial_parameters,
@@ -240,6 +251,11 @@ std::string log_file(const std::string& folder, int rank) {
   return fmt::format("{}/rank_{}.log", folder, rank);
 }
 
+void TrainOptions::choose_model(const std::string& name) {
+  model_factory = find_model(name).make();
+  model = name;
+}
+
 void TrainOptions::declare(OptionSet& set) {
   declare_data(set, *this);
   declare_model(set, *this);
@@ -270,24 +286,18 @@ void TrainOptions::validate() const {
     throw usage_error("--max-samples: found {} beside --epochs {}, expected one of the two",
                       max_samples, epochs);
   }
-  for (const std::uint64_t units : hidden) {
-    if (units == 0) throw usage_error("--hidden: found 0, expected at least one unit per layer");
-  }
-  if (model == ModelKind::mlp && hidden.empty()) {
-    throw with_hint(usage_error("--hidden: found no layer, expected at least one for --model mlp"),
-                    "use --model linear for a model without hidden layers");
-  }
+  model_factory->validate();
   if ((stop_at_target || require_target) && target.empty()) {
     throw with_hint(usage_error("{}: no target given",
                                 stop_at_target ? "--stop-at-target" : "--require-target"),
                     "add --target 'p1>=0.6'");
   }
-  if (!charge.empty() && cluster != "sim") {
+  if (!charge.empty() && !cluster_kind(cluster).is_virtual) {
     throw usage_error(
         "--charge: found {} with --cluster {}, expected --cluster sim, whose clock it charges",
         charge, cluster);
   }
-  if (service_rank && cluster != "mpi") {
+  if (service_rank && !cluster_kind(cluster).join) {
     throw usage_error("--service-rank: found with --cluster {}, expected --cluster mpi", cluster);
   }
 }

@@ -1,22 +1,30 @@
-// Every option of `hetsgd train` that is not an algorithm's own, and how to talk about the run.
+// Every option of `hetsgd train` that is not an algorithm's own, and how to report about the run.
+//
+//   made ─> choose_model ─> declare(set) ─> set from files, environment, flags ─> validate ─> const
+//
+// The set refers to the members, so the object stays where it is from declare() on. Help, ranges
+// and units stand with the declarations (train_options.cpp); here is what a value means to the
+// code. An optional without a value is spelled "auto". What does not change a run's result is not
+// part of its `config` (not_in_config): paths, time-outs, output.
 #pragma once
 
 #include <cstdint>
+#include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "algorithm/worker.hpp"
 #include "cluster/cluster.hpp"
-#include "cluster/mpi/mpi_cluster.hpp"
 #include "core/options.hpp"
 #include "core/units.hpp"
 #include "data/load.hpp"
 #include "data/sampler.hpp"
 #include "linalg/device.hpp"
+#include "model/registry.hpp"
 
 namespace hetsgd {
 
-enum class ModelKind { mlp, linear };
 enum class ColorMode { automatic, always, never };
 
 struct TrainOptions {
@@ -29,10 +37,12 @@ struct TrainOptions {
   std::string cache_directory;
   bool cache = true;
   // model
-  ModelKind model = ModelKind::mlp;
-  std::vector<std::uint64_t> hidden{128};
-  double init_std = 0;  // 0: 2 / sqrt(fan_in + fan_out)
+  std::string model = "mlp";
+  // With the options of its own. Copies of these options share it: a change made by one of them is
+  // seen by all.
+  std::shared_ptr<ModelFactory> model_factory = find_model("mlp").make();
   // method
+  std::vector<std::string> plugin;  // files of algorithms and models from outside
   std::string algorithm = "sgd";
   std::uint64_t batch_size = 256;
   double learning_rate = 1.0;
@@ -44,8 +54,8 @@ struct TrainOptions {
   Schedule schedule;
   std::uint64_t seed = 1;
   // cluster
-  std::string cluster = launched_by_mpi() ? "mpi" : "sim";
-  int workers = 0;
+  std::string cluster = default_cluster(/*is_virtual=*/true);
+  std::optional<int> workers;  // none: as many as devices or MPI ranks, or 1
   std::vector<std::string> devices;
   Precision precision = Precision::fp32;
   AllReduce all_reduce = AllReduce::automatic;
@@ -53,11 +63,11 @@ struct TrainOptions {
   std::string network = "pcie3";
   std::vector<double> speed;
   std::vector<std::string> straggler;
-  std::string charge;  // "", amazon670k, delicious200k
-  int host_threads = 0;
+  std::string charge;               // "", amazon670k, delicious200k
+  std::optional<int> host_threads;  // none: all cores
   bool service_rank = false;
   Seconds start_timeout = kStartTimeout;
-  Seconds peer_timeout{60};
+  Seconds peer_timeout = kPeerTimeout;
   // budget and targets
   double epochs = 0;
   std::uint64_t max_samples = 0;
@@ -67,13 +77,13 @@ struct TrainOptions {
   bool stop_at_target = false;
   bool require_target = false;
   // measuring
-  std::uint64_t evaluate_every = 0;    // samples; 0: one mega-batch
-  std::uint64_t evaluate_samples = 0;  // test rows used; 0: all
+  std::optional<std::uint64_t> evaluate_every;    // samples; none: one mega-batch
+  std::optional<std::uint64_t> evaluate_samples;  // test rows used; none: all
   bool record_steps = false;
   std::string dump_initial_parameters;  // file: raw little-endian float32, for outside references
   std::string dump_parameters;          // file: the final model, likewise
   std::string trace;                    // file of what each worker did when
-  // output: how to talk, not what to run
+  // output: how to report, not what to run
   std::string output;
   bool overwrite = false;
   bool resume = false;
@@ -83,12 +93,20 @@ struct TrainOptions {
   bool quiet = false;
   ColorMode color = ColorMode::automatic;
 
+  // Must come before declare, which declares the model's own options, and after plugins were
+  // loaded, which may bring the model. Errors: usage (unknown model).
+  void choose_model(const std::string& name);
+  // The options of every run, and those of the model.
   void declare(OptionSet& set);
   // Cross-option checks (usage errors), e.g. no budget given, or two that exclude each other.
   void validate() const;
+  // Those that carry the run out together. The first call under mpi joins them, which waits for
+  // all. Errors: as processes_of().
+  ProcessGroup& processes() const { return processes_of(cluster, start_timeout); }
 };
 
-// Where rank `rank` writes its part of --trace and --log-dir.
+// Where rank `rank` writes its part of --trace and --log-dir: NAME.json for rank 0, NAME.R.json for
+// rank R; rank_R.log in the folder.
 std::string trace_file(const std::string& trace, int rank);
 std::string log_file(const std::string& folder, int rank);
 

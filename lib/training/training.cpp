@@ -4,8 +4,7 @@
 #include <cmath>
 #include <cstdio>
 
-#include "cluster/mpi/mpi_cluster.hpp"
-#include "cluster/threads/devices.hpp"
+#include "cluster/devices.hpp"
 #include "core/error.hpp"
 #include "core/host_clock.hpp"
 #include "core/memory.hpp"
@@ -13,11 +12,11 @@
 #include "core/text.hpp"
 #include "data/sampler.hpp"
 #include "training/charge.hpp"
-#include "training/driver.hpp"
+#include "training/client.hpp"
 #include "training/evaluation.hpp"
 #include "training/machine.hpp"
 #include "training/plan_checks.hpp"
-#include "training/rank_driver.hpp"
+#include "training/rank_client.hpp"
 #include "training/trace.hpp"
 #include "training/watcher.hpp"
 
@@ -41,30 +40,29 @@ void write_parameters(const std::string& path, std::span<const float> parameters
 }  // namespace
 
 struct Training::Impl {
-  Impl(const TrainOptions& o, const OptionSet& s, std::shared_ptr<Algorithm> a,
-       const AlgorithmInfo& i)
-      : options(o), set(s), algorithm(std::move(a)), info(i) {}
+  explicit Impl(const RunSpec& spec)
+      : options(spec.options), set(spec.set), algorithm(spec.algorithm), info(spec.info) {}
 
   void resolve();
-  bool writes() const;
   int default_workers() const;
   void build_model();
   void check_targets() const;
   ClusterOptions cluster_options() const;
   int evaluating_gpu(const Cluster& cluster) const;
-  DriverOptions driver_options() const;
-  // What a run is driven with. The driver refers to the evaluator.
+  RunRules rules() const;
+  // What a run is driven with; each refers to those before it.
   struct Parts {
     std::unique_ptr<Cluster> cluster;
+    std::optional<RunSetup> setup;
     std::optional<Evaluator> evaluator;
-    std::optional<Driver> driver;
+    std::optional<Referee> referee;
+    std::optional<Watcher> watcher;
   };
-  double together(const std::function<double()>& fn) const;
+  RunSetup setup(std::vector<float> initial) const;
   void prepare(const TrainHooks& hooks, Parts& parts);
-  void drive(const TrainHooks& hooks, Parts& parts, double initial_accuracy);
-  ClusterReport run_workers(Driver& driver, Cluster& cluster, double initial_accuracy,
-                            Trace* trace);
-  void finish(const TrainHooks& hooks, Driver& driver);
+  void drive(const TrainHooks& hooks, Parts& parts);
+  ClusterReport run_workers(Parts& parts, Trace* trace);
+  void finish(const TrainHooks& hooks, const Referee& referee);
 
   const TrainOptions& options;
   const OptionSet& set;
@@ -83,25 +81,19 @@ struct Training::Impl {
   std::exception_ptr failure;
 };
 
-// Of several processes rank 0 writes files and talks.
-bool Training::Impl::writes() const { return options.cluster != "mpi" || mpi_rank().rank == 0; }
-
-// On several processes an error of one is an error of all.
-double Training::Impl::together(const std::function<double()>& fn) const {
-  return options.cluster == "mpi" ? mpi_agree(fn, options.peer_timeout) : fn();
-}
-
 int Training::Impl::default_workers() const {
-  if (options.cluster == "mpi")
-    return std::max(1, mpi_rank().size - (options.service_rank ? 1 : 0));
+  ProcessGroup& processes = options.processes();
+  if (processes.control() != nullptr) {
+    return std::max(1, processes.size() - (options.service_rank ? 1 : 0));
+  }
   return std::max(1, static_cast<int>(devices.size()));
 }
 
 // Everything that needs no data: mistakes in options show before anything is loaded.
 void Training::Impl::resolve() {
   options.validate();
-  devices = threads::split_devices(options.devices);
-  plan.workers = options.workers > 0 ? options.workers : default_workers();
+  devices = split_devices(options.devices);
+  plan.workers = options.workers ? *options.workers : default_workers();
   plan.batch_size = options.batch_size;
   plan.learning_rate = options.learning_rate;
   plan.mega_batch = options.mega_batch;
@@ -116,9 +108,10 @@ void Training::Impl::resolve() {
   network = load_network_model(options.network);
 
   record.config = set.to_json();
+  record.plugins = loaded_plugins();
   record.config["workers"] = plan.workers;
   record.cluster = options.cluster;
-  if (options.cluster == "sim") {
+  if (cluster_kind(options.cluster).is_virtual) {
     record.device_profile = nlohmann::json::parse(to_json_text(profile));
     record.network = nlohmann::json::parse(to_json_text(network));
   }
@@ -135,18 +128,12 @@ void Training::Impl::check_targets() const {
 }
 
 void Training::Impl::build_model() {
-  ModelShape shape;
-  shape.task = record.train->task;
-  shape.feature_count = std::max(record.train->feature_count, record.test->feature_count);
-  shape.label_count = std::max(record.train->label_count, record.test->label_count);
-  if (options.model == ModelKind::mlp)
-    shape.hidden.assign(options.hidden.begin(), options.hidden.end());
-  check_model_fits(shape, machine_memory().total_bytes);
-  model = make_model<float>(shape);
+  const Dataset &train = *record.train, &test = *record.test;
+  model = options.model_factory->make({std::max(train.feature_count, test.feature_count),
+                                       std::max(train.label_count, test.label_count), train.task});
+  check_model_fits(find_model(options.model).info, model->layout(), machine_memory().total_bytes);
   record.parameters = model->parameters();
-  record.layer_sizes = {shape.feature_count};
-  record.layer_sizes.insert(record.layer_sizes.end(), shape.hidden.begin(), shape.hidden.end());
-  record.layer_sizes.push_back(model->outputs());
+  record.layer_sizes = model->layer_sizes();
   const Sampler::Options sampling = sampling_of(options, plan.workers);
   sampler = record.train->whole ? std::make_unique<Sampler>(record.train, sampling,
                                                             share_of(options, plan.workers)->worker)
@@ -160,7 +147,7 @@ void Training::Impl::build_model() {
         static_cast<std::uint64_t>(std::llround(options.epochs * static_cast<double>(plan.rows))));
   }
   if (!options.charge.empty()) {
-    charge = make_charge(options.charge, *record.train, shape);
+    charge = make_charge(options.charge, *record.train, *options.model_factory, *model);
     record.charge = to_json(*charge);
   }
 }
@@ -174,7 +161,7 @@ ClusterOptions Training::Impl::cluster_options() const {
   result.profile = profile;
   result.network = network;
   if (charge) result.payload_scale = result.work_scale = charge->parameter_ratio;
-  result.host_threads = options.host_threads;
+  result.host_threads = options.host_threads.value_or(0);
   result.devices = devices;
   result.peer_timeout = options.peer_timeout;
   result.service_rank = options.service_rank;
@@ -185,42 +172,41 @@ ClusterOptions Training::Impl::cluster_options() const {
 
 // The GPU of this process's first worker that has one; -1: none.
 int Training::Impl::evaluating_gpu(const Cluster& cluster) const {
-  if (options.cluster == "mpi") return threads::gpu_of(cluster.device_name(mpi_rank().rank));
   for (int rank = 0; rank < cluster.size(); ++rank) {
-    if (const int gpu = threads::gpu_of(cluster.device_name(rank)); gpu >= 0) return gpu;
+    if (!cluster.runs_here(rank)) continue;
+    if (const int gpu = gpu_of(cluster.device_name(rank)); gpu >= 0) return gpu;
   }
   return -1;
 }
 
-DriverOptions Training::Impl::driver_options() const {
-  DriverOptions result;
-  result.plan = plan;
-  result.synchronous = info.synchronous;
-  result.evaluate_every =
-      options.evaluate_every > 0 ? options.evaluate_every : plan.mega_batch_samples();
-  result.max_time = options.max_time;
-  result.stop_at_target = options.stop_at_target;
-  result.keep_model = !options.dump_parameters.empty();
+RunRules Training::Impl::rules() const {
+  return {.plan = plan,
+          .synchronous = info.synchronous,
+          .evaluate_every = options.evaluate_every.value_or(plan.mega_batch_samples()),
+          .max_time = options.max_time,
+          .stop_at_target = options.stop_at_target,
+          .keep_model = !options.dump_parameters.empty()};
+}
+
+RunSetup Training::Impl::setup(std::vector<float> initial) const {
+  RunSetup result{.model = *model, .sampler = *sampler, .initial = std::move(initial)};
   if (charge) {
-    result.charged_shape = charge->shape;
+    result.charged_model = charge->model;
     result.charged_nonzeros = charge->nonzeros_per_real;
     result.charged_labels = charge->labels_per_real;
   }
   return result;
 }
 
-Training::Training(const TrainOptions& options, const OptionSet& set,
-                   std::shared_ptr<Algorithm> algorithm, const AlgorithmInfo& info)
-    : impl_(std::make_unique<Impl>(options, set, std::move(algorithm), info)) {
-  impl_->resolve();
-}
+Training::Training(const RunSpec& spec) : impl_(std::make_unique<Impl>(spec)) { impl_->resolve(); }
 Training::~Training() = default;
 
 std::exception_ptr Training::failure() const { return impl_->failure; }
 const Record& Training::record() const { return impl_->record; }
 
-void Training::load() {
-  load(load_run_data(impl_->options, share_of(impl_->options, impl_->plan.workers)));
+void Training::load(DataCache* cache) {
+  const auto share = share_of(impl_->options, impl_->plan.workers);
+  load(cache ? cache->get(impl_->options, share) : load_run_data(impl_->options, share));
 }
 
 void Training::load(const RunData& data) {
@@ -246,12 +232,11 @@ nlohmann::json Training::estimate() const {
   const BatchShape batch{.samples = b,
                          .nonzeros = b * static_cast<double>(data.nonzeros) / rows,
                          .labels = b * static_cast<double>(data.labels) / rows};
-  const Work work =
-      s.charge
-          ? s.charge->shape.gradient_work({.samples = b,
-                                           .nonzeros = batch.nonzeros * s.charge->nonzeros_per_real,
-                                           .labels = batch.labels * s.charge->labels_per_real})
-          : s.model->shape().gradient_work(batch);
+  const Work work = s.charge ? s.charge->model->gradient_work(
+                                   {.samples = b,
+                                    .nonzeros = batch.nonzeros * s.charge->nonzeros_per_real,
+                                    .labels = batch.labels * s.charge->labels_per_real})
+                             : s.model->gradient_work(batch);
   // One batch of scores on top of the vectors.
   const double vectors = 4.0 * s.algorithm->model_vectors(s.plan) * n * s.plan.workers;
   const double scores = 4.0 * b * static_cast<double>(s.model->outputs()) * s.plan.workers;
@@ -259,56 +244,56 @@ nlohmann::json Training::estimate() const {
                            {"memory_bytes", vectors + scores},
                            {"operations_per_step", work.operations},
                            {"max_samples", s.plan.max_samples}};
-  if (s.options.cluster == "sim") result["step_s"] = s.profile.seconds(work).count();
+  if (cluster_kind(s.options.cluster).is_virtual)
+    result["step_s"] = s.profile.seconds(work).count();
   return result;
 }
 
-ClusterReport Training::Impl::run_workers(Driver& driver, Cluster& cluster, double initial_accuracy,
-                                          Trace* trace) {
-  const auto run = [&](const std::function<void(Node&)>& work) {
-    if (trace == nullptr) return cluster.run(work);
-    return cluster.run([&](Node& node) { with_traced_node(node, *trace, work); });
+ClusterReport Training::Impl::run_workers(Parts& parts, Trace* trace) {
+  const auto run = [&](const std::function<void(Endpoint&)>& work) {
+    if (trace == nullptr) return parts.cluster->run(work);
+    return parts.cluster->run(
+        [&](Endpoint& endpoint) { with_traced_node(endpoint, *trace, work); });
   };
-  if (options.cluster != "mpi") {
-    return run([&](Node& node) {
-      Worker worker(node, driver);
+  Control* const control = options.processes().control();
+  if (control == nullptr) {
+    SharedClient client(*parts.referee, *parts.setup);
+    return run([&](Endpoint& endpoint) {
+      Worker worker(endpoint, client);
       algorithm->worker(worker);
-      driver.finished(worker);
+      parts.referee->observe(worker);
     });
   }
-  RankDriver ranks(mpi_control(), driver, driver_options(), cluster, options.peer_timeout,
-                   initial_accuracy);
-  ClusterReport report = run([&](Node& node) {
-    Worker worker(node, ranks);
-    ranks.begin(worker);
+  RankClient client(*control, *parts.referee, *parts.setup, *parts.cluster, options.peer_timeout);
+  ClusterReport report = run([&](Endpoint& endpoint) {
+    Worker worker(endpoint, client);
+    client.begin(worker);
     algorithm->worker(worker);
-    ranks.end(worker);
+    client.end(worker);
   });
-  ranks.await_reports();
+  client.await_reports();
   return report;
 }
 
-void Training::Impl::drive(const TrainHooks& hooks, Parts& parts, double initial_accuracy) {
-  Driver& driver = *parts.driver;
-  Cluster& cluster = *parts.cluster;
-  Watcher watcher(options, hooks, driver, cluster);
+void Training::Impl::drive(const TrainHooks& hooks, Parts& parts) {
   ClusterReport report;
   std::exception_ptr error;
+  parts.watcher->begin();
   try {
-    report = run_workers(driver, cluster, initial_accuracy, hooks.trace);
+    report = run_workers(parts, hooks.trace);
   } catch (...) {
     error = std::current_exception();
   }
   // A signal to all ranks shows on one of them first as the loss of another.
-  const bool peers = options.cluster == "mpi" && cluster.size() > 1;
-  const auto interrupted = watcher.stop(error && peers ? kSignalDelay : 0ms);
+  const bool peers = options.processes().size() > 1;
+  const auto interrupted = parts.watcher->stop(error && peers ? kSignalDelay : 0ms);
   record.elapsed = std::max(record.elapsed, report.elapsed);
   for (const WorkerReport& worker : report.workers) {
     record.workers[static_cast<std::size_t>(worker.rank)].report = worker;
   }
   if (!error) {
-    driver.request_stop(Status::completed, "");
-    const auto stop = driver.stopped();
+    parts.referee->request_stop(Status::completed, "");
+    const auto stop = parts.referee->stopped();
     record.status = stop->first;
     record.status_reason = stop->second;
     return;
@@ -325,60 +310,57 @@ void Training::Impl::drive(const TrainHooks& hooks, Parts& parts, double initial
   }
 }
 
-void Training::Impl::finish(const TrainHooks& hooks, Driver& driver) {
+void Training::Impl::finish(const TrainHooks& hooks, const Referee& referee) {
   record.finished_at = utc_now();
   if (hooks.on_record) hooks.on_record(record);  // first: the result is worth more than a copy
-  if (writes() && !options.dump_parameters.empty() && !driver.model_copy().empty()) {
-    write_parameters(options.dump_parameters, driver.model_copy(), "the model");
+  if (options.processes().is_root() && !options.dump_parameters.empty() &&
+      !referee.model_copy().empty()) {
+    write_parameters(options.dump_parameters, referee.model_copy(), "the model");
   }
 }
 
 void Training::Impl::prepare(const TrainHooks& hooks, Parts& parts) {
   const auto start = HostClock::now();
-  std::vector<float> initial =
-      initial_parameters<float>(model->shape(), options.seed, options.init_std);
-  if (writes() && !options.dump_initial_parameters.empty()) {
-    write_parameters(options.dump_initial_parameters, initial, "the initial model");
+  parts.setup.emplace(setup(initial_parameters<float>(model->layout(), options.seed)));
+  if (options.processes().is_root() && !options.dump_initial_parameters.empty()) {
+    write_parameters(options.dump_initial_parameters, parts.setup->initial, "the initial model");
   }
   parts.cluster = make_cluster(options.cluster, cluster_options());
-  parts.evaluator.emplace(*model, record.test,
-                          EvaluatorOptions{.rows = options.evaluate_samples,
-                                           .threads = 0,
-                                           .gpu = evaluating_gpu(*parts.cluster),
-                                           .warn = [this](const std::string& text) {
-                                             record.warnings.push_back(text);
-                                           }});
+  parts.evaluator.emplace(
+      *model, record.test,
+      EvaluatorOptions{.rows = options.evaluate_samples.value_or(0),
+                       .threads = 0,
+                       .gpu = evaluating_gpu(*parts.cluster),
+                       // During the run, when others write to the record too.
+                       .warn = [&parts](const std::string& text) { parts.referee->warn(text); }});
   if (parts.evaluator->rows() < record.test->rows()) {
     record.warnings.push_back(fmt::format("measured on {} of {} test rows (--evaluate-samples)",
                                           parts.evaluator->rows(), record.test->rows()));
   }
-  parts.driver.emplace(driver_options(), *model, *sampler, std::move(initial), *parts.evaluator,
-                       record, hooks);
+  parts.referee.emplace(rules(), *parts.evaluator, record, hooks);
   record.virtual_time = parts.cluster->is_virtual();
   describe_machine(*parts.cluster, options.service_rank, record);
-  for (WorkerRecord& worker : record.workers) {
-    worker.report = parts.cluster->planned(static_cast<int>(&worker - record.workers.data()));
+  for (int rank = 0; rank < plan.workers; ++rank) {
+    WorkerRecord& worker = record.workers[static_cast<std::size_t>(rank)];
+    worker.report = parts.cluster->planned(rank);
+    worker.shard_rows = sampler->shard_size(rank);
   }
   record.phases.init_s += seconds_since(start);
-  parts.driver->measure_initial();
+  parts.watcher.emplace(options, hooks, *parts.referee, *parts.cluster);
+  parts.referee->measure_initial(parts.setup->initial);
 }
 
 const Record& Training::run(const TrainHooks& hooks) {
   Impl& s = *impl_;
   Impl::Parts parts;
-  const double accuracy = s.together([&] {
-    s.prepare(hooks, parts);
-    return parts.driver->best_accuracy(0, 0).value_or(std::nan(""));
-  });
+  ProcessGroup& processes = s.options.processes();
+  processes.agree([&] { s.prepare(hooks, parts); });
   const double off_clock = s.record.phases.eval_s + s.record.phases.record_s;
   const auto train_start = HostClock::now();
-  s.drive(hooks, parts, accuracy);
+  s.drive(hooks, parts);
   const double inside = s.record.phases.eval_s + s.record.phases.record_s - off_clock;
   s.record.phases.train_s = seconds_since(train_start) - inside;
-  s.together([&] {
-    s.finish(hooks, *parts.driver);
-    return 0.0;
-  });
+  processes.agree([&] { s.finish(hooks, *parts.referee); });
   return s.record;
 }
 

@@ -7,11 +7,7 @@
 namespace hetsgd::test {
 namespace {
 
-const Settings kAdpsgd = {
-    {"train", "generate:tiny"}, {"test", "generate:tiny"}, {"cache", "false"},
-    {"hidden", "16"},           {"batch_size", "32"},      {"learning_rate", "0.5"},
-    {"max_samples", "3200"},    {"record_steps", "true"},  {"evaluate_every", "640"},
-    {"profile", "v100"},        {"network", "pcie3"},      {"algorithm", "adpsgd"}};
+const Settings kAdpsgd = tiny_steps("adpsgd");
 
 std::vector<nlohmann::json> events_of(const Record& record, const std::string& type) {
   std::vector<nlohmann::json> found;
@@ -37,7 +33,7 @@ TEST(AdPsgd, AveragingEqualReplicasChangesNothing) {
   const Record run = run_training(with(kAdpsgd, {{"workers", "4"}, {"learning_rate", "1e-30"}}));
   ASSERT_GE(events_of(run, "average").size(), 20U);
   for (const CurvePoint& point : run.curve) {
-    EXPECT_EQ(point.test_loss, run.curve.front().test_loss);
+    EXPECT_EQ(point.test_loss(), run.curve.front().test_loss());
   }
 }
 

@@ -6,11 +6,7 @@
 namespace hetsgd::test {
 namespace {
 
-const Settings kAsgd = {
-    {"train", "generate:tiny"}, {"test", "generate:tiny"}, {"cache", "false"},
-    {"algorithm", "asgd"},      {"hidden", "16"},          {"batch_size", "32"},
-    {"learning_rate", "0.5"},   {"max_samples", "3200"},   {"record_steps", "true"},
-    {"evaluate_every", "640"},  {"profile", "v100"},       {"network", "pcie3"}};
+const Settings kAsgd = tiny_steps("asgd");
 
 // One worker: its gradient is applied before it computes the next, w <- w - lr g. The same as sgd
 // up to sgd's fused step, and to the bit what ssgd's server makes of one worker.
@@ -57,10 +53,10 @@ TEST(Asgd, CountsBytesByKind) {
   const Record run = run_training(with(kAsgd, {{"workers", "2"}}));
   for (const WorkerRecord& worker : run.workers) {
     const std::uint64_t n_bytes = 4 * run.parameters * worker.updates;
-    const Ledger& ledger = worker.report.ledger;
-    EXPECT_EQ(ledger.bytes_sent[static_cast<std::size_t>(Traffic::gradients)], n_bytes);
-    EXPECT_EQ(ledger.bytes_received[static_cast<std::size_t>(Traffic::parameters)], n_bytes);
-    EXPECT_EQ(ledger.bytes_sent[static_cast<std::size_t>(Traffic::parameters)], 0U);
+    const TimeBreakdown& breakdown = worker.report.breakdown;
+    EXPECT_EQ(breakdown.bytes_sent[static_cast<std::size_t>(Traffic::gradients)], n_bytes);
+    EXPECT_EQ(breakdown.bytes_received[static_cast<std::size_t>(Traffic::parameters)], n_bytes);
+    EXPECT_EQ(breakdown.bytes_sent[static_cast<std::size_t>(Traffic::parameters)], 0U);
   }
 }
 

@@ -2,18 +2,18 @@
 
 #include <numeric>
 
-#include "algorithm/learner_tuner.hpp"
+#include "algorithm/parts/learner_tuner.hpp"
 #include "cluster/profile.hpp"
 #include "support/compare.hpp"
 
 namespace hetsgd::test {
 namespace {
 
-const Settings kCrossbow = {
-    {"train", "generate:tiny"}, {"test", "generate:tiny"}, {"cache", "false"},
-    {"hidden", "16"},           {"batch_size", "8"},       {"learning_rate", "0.5"},
-    {"max_samples", "8000"},    {"record_steps", "true"},  {"evaluate_every", "800"},
-    {"network", "ideal"},       {"algorithm", "sma"},      {"workers", "1"}};
+const Settings kCrossbow = tiny_steps("sma", {{"batch_size", "8"},
+                                              {"max_samples", "8000"},
+                                              {"evaluate_every", "800"},
+                                              {"network", "ideal"},
+                                              {"workers", "1"}});
 
 const Settings kTuned = with(kCrossbow, {{"learners_per_device", "auto"}, {"tuner_every", "5"}});
 
@@ -102,7 +102,7 @@ TEST(Crossbow, LearnersAreChargedBySaturation) {
     const Record run = run_training(with(base, {{"learners_per_device", std::to_string(m)}}));
     const double iterations = 960.0 / (8 * m);
     EXPECT_NEAR(run.elapsed.count(), iterations * (11e-3 * m / throughput + 3e-3), 1e-9);
-    EXPECT_EQ(static_cast<double>(run.workers[0].report.ledger.steps), iterations);
+    EXPECT_EQ(static_cast<double>(run.workers[0].report.breakdown.steps), iterations);
   }
 }
 

@@ -7,11 +7,7 @@
 namespace hetsgd::test {
 namespace {
 
-const Settings kDcAsgd = {
-    {"train", "generate:tiny"}, {"test", "generate:tiny"}, {"cache", "false"},
-    {"algorithm", "dc-asgd"},   {"hidden", "16"},          {"batch_size", "32"},
-    {"learning_rate", "0.5"},   {"max_samples", "3200"},   {"record_steps", "true"},
-    {"evaluate_every", "640"},  {"profile", "v100"},       {"network", "pcie3"}};
+const Settings kDcAsgd = tiny_steps("dc-asgd");
 
 // g + 0 * g o g o (w - w_bak) = g, then the same update. (The server's time must not differ, or the
 // order of pushes does: operations and bytes cost nothing here.)

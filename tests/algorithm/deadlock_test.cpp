@@ -99,12 +99,12 @@ Settings own_options(const RegisteredAlgorithm& algorithm, Dice& dice) {
       settings.emplace_back(option.name, dice.one_of(option.choices));
     } else if (option.type == OptionType::boolean) {
       settings.emplace_back(option.name, dice.coin() ? "true" : "false");
+    } else if (option.name == "learners_per_device") {
+      settings.emplace_back(option.name, dice.one_of<std::string>({"2", "3", "auto"}));
     } else if (option.type == OptionType::integer || option.type == OptionType::count) {
       const int low = static_cast<int>(std::max(0.0, option.minimum));
       const int high = static_cast<int>(std::min(4.0, option.maximum));
       settings.emplace_back(option.name, std::to_string(dice.between(low, std::max(low, high))));
-    } else if (option.name == "learners_per_device") {
-      settings.emplace_back(option.name, dice.one_of<std::string>({"2", "3", "auto"}));
     }
   }
   return settings;

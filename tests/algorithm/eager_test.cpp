@@ -7,17 +7,13 @@
 namespace hetsgd::test {
 namespace {
 
-const Settings kEager = {
-    {"train", "generate:tiny"}, {"test", "generate:tiny"}, {"cache", "false"},
-    {"hidden", "16"},           {"batch_size", "32"},      {"learning_rate", "0.5"},
-    {"max_samples", "3200"},    {"record_steps", "true"},  {"evaluate_every", "640"},
-    {"profile", "v100"},        {"network", "pcie3"}};
+const Settings kEager = tiny_steps("sgd");
 
 // Every step takes the same time, whatever the nonzeros of its batch.
 const Settings kEqualEager = {{"profile", HETSGD_TEST_DATA "/latency_only_profile.json"}};
 
 Settings eager(const std::string& kind, const Settings& more) {
-  return with(with(kEager, {{"algorithm", "eager-" + kind}}), more);
+  return tiny_steps("eager-" + kind, more);
 }
 
 // All gradients ready: contributors = P in every round, and
@@ -56,7 +52,7 @@ TEST(Eager, OneWorkerIsSgd) {
   }
 }
 
-// Momentum: every replica has the same state, because the companion makes every update.
+// Momentum: every replica has the same state, because the background task makes every update.
 TEST(Eager, AllReadyIsSsgdWithMomentum) {
   const Settings base = {{"workers", "3"}, {"optimizer", "momentum"}, {"momentum", "0.5"}};
   const Record ssgd =

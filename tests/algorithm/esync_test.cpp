@@ -5,7 +5,7 @@
 #include <limits>
 #include <map>
 
-#include "algorithm/state_server.hpp"
+#include "algorithm/parts/state_server.hpp"
 #include "support/compare.hpp"
 #include "support/timeline.hpp"
 
@@ -117,11 +117,7 @@ TEST(StateServer, QueriesThatAnotherOvertookChangeNothing) {
 
 // --- the algorithm
 
-const Settings kEsync = {
-    {"train", "generate:tiny"}, {"test", "generate:tiny"}, {"cache", "false"},
-    {"algorithm", "esync"},     {"hidden", "16"},          {"batch_size", "32"},
-    {"learning_rate", "0.5"},   {"max_samples", "6400"},   {"record_steps", "true"},
-    {"evaluate_every", "1280"}, {"profile", "v100"},       {"network", "pcie3"}};
+const Settings kEsync = tiny_steps("esync", {{"max_samples", "6400"}, {"evaluate_every", "1280"}});
 
 std::uint64_t count(const Record& run, const std::string& histogram) {
   std::uint64_t sum = 0;
@@ -205,8 +201,8 @@ TEST(Esync, FastWorkersHardlyWait) {
     const Record esync = run_training(with(base, {{"ack", ack}}));
     const Record ssgd =
         run_training(with(base, {{"algorithm", "ssgd"}, {"per_worker_batch", "full"}}));
-    EXPECT_GT(ssgd.workers[0].report.ledger.wait / ssgd.elapsed, 0.8);
-    EXPECT_LT(esync.workers[0].report.ledger.wait / esync.elapsed, 0.15) << ack;
+    EXPECT_GT(ssgd.workers[0].report.breakdown.wait / ssgd.elapsed, 0.8);
+    EXPECT_LT(esync.workers[0].report.breakdown.wait / esync.elapsed, 0.15) << ack;
   }
 }
 
@@ -233,7 +229,7 @@ TEST(Esync, DelayedAnswersLetWorkersTrainOn) {
   const Record delayed = run_training(with(base, {{"ack", "delayed"}}));
   EXPECT_EQ(immediate.histograms.at("local_steps").rbegin()->first, 1);
   EXPECT_GE(delayed.histograms.at("local_steps").begin()->first, 2);
-  EXPECT_EQ(delayed.workers[0].report.ledger.wait.count(), 0.0);
+  EXPECT_EQ(delayed.workers[0].report.breakdown.wait.count(), 0.0);
 }
 
 TEST(Esync, Timeline) {

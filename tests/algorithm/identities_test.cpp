@@ -10,11 +10,7 @@
 namespace hetsgd::test {
 namespace {
 
-const Settings kIdentities = {
-    {"train", "generate:tiny"}, {"test", "generate:tiny"}, {"cache", "false"},
-    {"hidden", "16"},           {"batch_size", "32"},      {"learning_rate", "0.5"},
-    {"max_samples", "3200"},    {"record_steps", "true"},  {"evaluate_every", "640"},
-    {"profile", "v100"},        {"network", "pcie3"}};
+const Settings kIdentities = tiny_steps("sgd");
 
 // ssgd with P = 1: w - lr * g, the same as sgd's fused step up to the order of summation inside the
 // GEMM.
@@ -35,7 +31,7 @@ TEST(Identities, SsgdWithPWorkersIsSgdOnTheGlobalBatch) {
     ASSERT_EQ(sgd.curve.size(), ssgd.curve.size());
     for (std::size_t i = 0; i < sgd.curve.size(); ++i) {
       EXPECT_EQ(sgd.curve[i].samples_count, ssgd.curve[i].samples_count);
-      EXPECT_NEAR(sgd.curve[i].test_loss, ssgd.curve[i].test_loss, 1e-5 * sgd.curve[i].test_loss);
+      EXPECT_NEAR(sgd.curve[i].test_loss(), ssgd.curve[i].test_loss(), 1e-5 * sgd.curve[i].test_loss());
     }
   }
 }
@@ -121,8 +117,8 @@ TEST(Identities, EveryAlgorithmStartsFromTheSameModel) {
       const Record run = run_training(
           with(kIdentities,
                {{"algorithm", algorithm.info.name}, {"cluster", cluster}, {"max_samples", "64"}}));
-      if (loss == 0) loss = run.curve.front().test_loss;
-      EXPECT_EQ(run.curve.front().test_loss, loss) << algorithm.info.name << " on " << cluster;
+      if (loss == 0) loss = run.curve.front().test_loss();
+      EXPECT_EQ(run.curve.front().test_loss(), loss) << algorithm.info.name << " on " << cluster;
     }
   }
 }

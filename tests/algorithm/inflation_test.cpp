@@ -1,6 +1,6 @@
 // adaptive's warning: what merges alone make of a model, and which runs are told.
 
-#include "algorithm/inflation.hpp"
+#include "algorithm/parts/inflation.hpp"
 
 #include "support/compare.hpp"
 
@@ -78,20 +78,13 @@ TEST(Inflation, AdaptiveDoesNotWarnWhereNothingGrows) {
 
 // The README's first experiment: perturbed at times, and healthy.
 TEST(Inflation, AdaptiveDoesNotWarnInTheFirstExperiment) {
-  const Record run = run_training({{"train", "generate:tiny"},
-                                   {"test", "generate:tiny"},
-                                   {"cache", "false"},
-                                   {"hidden", "32"},
-                                   {"algorithm", "adaptive"},
-                                   {"workers", "4"},
-                                   {"speed", "1,0.92,0.84,0.76"},
-                                   {"profile", "v100"},
-                                   {"network", "pcie3"},
-                                   {"batch_size", "32"},
-                                   {"mega_batch", "40"},
-                                   {"learning_rate", "0.3"},
-                                   {"max_samples", "20000"},
-                                   {"charge", "amazon670k"}});
+  const Record run = run_training(tiny("adaptive", {{"hidden", "32"},
+                                                    {"workers", "4"},
+                                                    {"speed", "1,0.92,0.84,0.76"},
+                                                    {"mega_batch", "40"},
+                                                    {"learning_rate", "0.3"},
+                                                    {"max_samples", "20000"},
+                                                    {"charge", "amazon670k"}}));
   double sums = 1;
   for (const auto& merge : merges(run)) sums *= merge["weight_sum"].get<double>();
   EXPECT_GT(sums, 1.01);

@@ -1,6 +1,6 @@
 // Algorithm 2 of paper 002 by itself.
 
-#include "algorithm/learner_tuner.hpp"
+#include "algorithm/parts/learner_tuner.hpp"
 
 #include <gtest/gtest.h>
 

@@ -9,11 +9,7 @@
 namespace hetsgd::test {
 namespace {
 
-const Settings kLocalSgd = {
-    {"train", "generate:tiny"}, {"test", "generate:tiny"}, {"cache", "false"},
-    {"hidden", "16"},           {"batch_size", "16"},      {"learning_rate", "0.5"},
-    {"max_samples", "2560"},    {"record_steps", "true"},  {"evaluate_every", "640"},
-    {"profile", "v100"},        {"network", "pcie3"},      {"algorithm", "local-sgd"}};
+const Settings kLocalSgd = tiny_steps("local-sgd", {{"batch_size", "16"}, {"max_samples", "2560"}});
 
 // The mean of one replica is that replica: sgd with pauses, to the bit.
 TEST(LocalSgd, OneWorkerIsSgd) {

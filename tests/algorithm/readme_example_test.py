@@ -1,6 +1,6 @@
-"""The example algorithm of lib/algorithm/README.md compiles without a warning, as a file of its folder does.
+"""The examples of lib/FOLDER/README.md compile without a warning, as files of that folder do.
 
-    readme_example_test.py BUILD_FOLDER
+    readme_example_test.py BUILD_FOLDER FOLDER
 """
 import json
 import pathlib
@@ -13,28 +13,31 @@ import tempfile
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 
 
-def command_of_layer(build):
-    """How the build compiles a file of lib/algorithm, up to the names of the object and of the source."""
+def command_of_layer(build, layer):
+    """How the build compiles a file of lib/LAYER, up to the names of the object and of the source."""
     for entry in json.loads((build / "compile_commands.json").read_text()):
         words = shlex.split(entry["command"])
-        if any("/hetsgd_algorithm.dir/" in word for word in words):
+        if any(f"/hetsgd_{layer}.dir/" in word for word in words):
             del words[words.index("-o"):words.index("-o") + 2]
             del words[words.index("-c"):words.index("-c") + 2]
             return words, entry["directory"]
-    sys.exit(f"{build}/compile_commands.json: no file of hetsgd_algorithm")
+    sys.exit(f"{build}/compile_commands.json: no file of hetsgd_{layer}")
 
 
 def main():
-    build = pathlib.Path(sys.argv[1])
-    examples = re.findall(r"```cpp\n(.*?)```", (ROOT / "lib/algorithm/README.md").read_text(), re.DOTALL)
-    if len(examples) != 1:
-        sys.exit(f"lib/algorithm/README.md: found {len(examples)} blocks of C++, expected 1")
-    command, folder = command_of_layer(build)
+    build, layer = pathlib.Path(sys.argv[1]), sys.argv[2]
+    readme = f"lib/{layer}/README.md"
+    examples = re.findall(r"```cpp\n(.*?)```", (ROOT / readme).read_text(), re.DOTALL)
+    if not examples:
+        sys.exit(f"{readme}: found no block of C++")
+    command, folder = command_of_layer(build, layer)
+    failed = 0
     with tempfile.TemporaryDirectory() as temporary:
-        example = pathlib.Path(temporary, "averaging.cpp")
-        example.write_text(examples[0])
-        done = subprocess.run([*command, "-Werror", "-fsyntax-only", example], cwd=folder)
-    return done.returncode
+        for number, text in enumerate(examples):
+            example = pathlib.Path(temporary, f"example_{number}.cpp")
+            example.write_text(text)
+            failed |= subprocess.run([*command, "-Werror", "-fsyntax-only", example], cwd=folder).returncode
+    return failed
 
 
 if __name__ == "__main__":

@@ -12,11 +12,11 @@ namespace {
 
 using Names = std::set<std::string>;
 
-const Settings kRecords = {
-    {"train", "generate:tiny"}, {"test", "generate:tiny"},  {"cache", "false"},
-    {"hidden", "16"},           {"batch_size", "32"},       {"learning_rate", "0.1"},
-    {"max_samples", "3200"},    {"mega_batch", "20"},       {"profile", "v100"},
-    {"network", "pcie3"},       {"speed", "1,0.8,0.6,0.3"}, {"workers", "4"}};
+const Settings kRecords = tiny("sgd", {{"learning_rate", "0.1"},
+                                       {"max_samples", "3200"},
+                                       {"mega_batch", "20"},
+                                       {"speed", "1,0.8,0.6,0.3"},
+                                       {"workers", "4"}});
 
 struct Expected {
   std::string algorithm;
@@ -72,8 +72,8 @@ const std::vector<Expected>& expectations() {
        {"contribution", "exchange"},
        {"gradients", "parameters", "control"},
        {"gradients", "parameters", "control"}},
-      {"sma", {}, {"contributors"}, {"learners"}, {"all_reduce"}, kModels, kModels},
-      {"easgd", {}, {"contributors"}, {"learners"}, {"all_reduce"}, kModels, kModels},
+      {"sma", {}, {"contributors"}, {"learners"}, {"all_reduce"}, kParameters, kParameters},
+      {"easgd", {}, {"contributors"}, {"learners"}, {"all_reduce"}, kParameters, kParameters},
       {"local-sgd", {}, {"local_steps"}, {}, {}, kParameters, kParameters},
   };
   return kAll;
@@ -103,11 +103,11 @@ Names events(const Record& record) {
   return names;
 }
 
-Names kinds(const Record& record, std::array<std::uint64_t, 3> Ledger::*bytes) {
+Names kinds(const Record& record, std::array<std::uint64_t, 3> TimeBreakdown::*bytes) {
   Names names;
   for (const WorkerRecord& worker : record.workers) {
     for (std::size_t kind = 0; kind < kTrafficNames.size(); ++kind) {
-      if ((worker.report.ledger.*bytes)[kind] > 0) names.emplace(kTrafficNames[kind]);
+      if ((worker.report.breakdown.*bytes)[kind] > 0) names.emplace(kTrafficNames[kind]);
     }
   }
   return names;
@@ -134,8 +134,8 @@ TEST(Records, HistogramsEventsAndBytesByKind) {
     EXPECT_THAT(histograms(record), testing::IsSupersetOf(one.histograms));
     EXPECT_THAT(events(record), testing::IsSupersetOf(one.events));
     EXPECT_THAT(events(record), testing::Not(testing::Contains("step")));
-    EXPECT_EQ(kinds(record, &Ledger::bytes_sent), one.sent);
-    EXPECT_EQ(kinds(record, &Ledger::bytes_received), one.received);
+    EXPECT_EQ(kinds(record, &TimeBreakdown::bytes_sent), one.sent);
+    EXPECT_EQ(kinds(record, &TimeBreakdown::bytes_received), one.received);
     for (const auto& [name, counts] : record.histograms) {
       EXPECT_GE(counts.begin()->first, 0) << name;
     }
@@ -159,7 +159,7 @@ TEST(Records, RecordStepsLeavesTheRunAsItIs) {
     const Record plain = run(one, false), recorded = run(one, true);
     EXPECT_EQ(plain.elapsed, recorded.elapsed);
     EXPECT_EQ(plain.histograms, recorded.histograms);
-    EXPECT_EQ(plain.curve.back().test_loss, recorded.curve.back().test_loss);
+    EXPECT_EQ(plain.curve.back().test_loss(), recorded.curve.back().test_loss());
   }
 }
 
@@ -188,7 +188,7 @@ TEST(Records, DirichletShardsWithEveryAlgorithm) {
     }
     const Record record = run(divided, false);
     EXPECT_EQ(record.status, Status::completed);
-    EXPECT_LT(record.curve.back().test_loss, record.curve.front().test_loss);
+    EXPECT_LT(record.curve.back().test_loss(), record.curve.front().test_loss());
   }
 }
 

@@ -1,19 +1,15 @@
 // RNA: identity, probes, local accumulation, groups, records, timelines, and learning everywhere.
 // Its losses are checked against tests/reference/numpy_decentralised.py.
 
-#include "algorithm/rna_grouping.hpp"
-#include "algorithm/rna_hierarchical.hpp"
+#include "algorithm/parts/rna_grouping.hpp"
+#include "algorithm/parts/rna_hierarchical.hpp"
 #include "support/compare.hpp"
 #include "support/timeline.hpp"
 
 namespace hetsgd::test {
 namespace {
 
-const Settings kRna = {
-    {"train", "generate:tiny"}, {"test", "generate:tiny"}, {"cache", "false"},
-    {"hidden", "16"},           {"batch_size", "32"},      {"learning_rate", "0.5"},
-    {"max_samples", "3200"},    {"record_steps", "true"},  {"evaluate_every", "640"},
-    {"profile", "v100"},        {"network", "pcie3"},      {"algorithm", "rna"}};
+const Settings kRna = tiny_steps("rna");
 
 // Every step takes the same time, whatever the nonzeros of its batch.
 const Settings kEqualRna = {{"profile", HETSGD_TEST_DATA "/latency_only_profile.json"}};
@@ -93,7 +89,7 @@ TEST(Rna, ProbesCostMessages) {
     double bytes = 0;
     for (const WorkerRecord& worker : run.workers) {
       bytes += static_cast<double>(
-          worker.report.ledger.bytes_sent[static_cast<std::size_t>(Traffic::control)]);
+          worker.report.breakdown.bytes_sent[static_cast<std::size_t>(Traffic::control)]);
     }
     return bytes / static_cast<double>(total(run, "contributors"));
   };
@@ -194,7 +190,7 @@ TEST(Rna, AutomaticGroupsSeparateTwoPaces) {
   for (const auto& e : events_of(run, "exchange")) ++exchanges[e["group"].get<int>()];
   EXPECT_GE(exchanges[0], 10 * exchanges[1]);
   EXPECT_GE(exchanges[1], 3);
-  EXPECT_LT(run.curve.back().test_loss, run.curve.front().test_loss);
+  EXPECT_LT(run.curve.back().test_loss(), run.curve.front().test_loss());
 }
 
 // With equal workers in equal groups that exchange after every round the first exchanges follow
@@ -314,7 +310,7 @@ TEST(Rna, GroupsShareTheSchedule) {
   ASSERT_GE(run.curve.size(), 15U);
   for (std::size_t i = 1; i + 1 < run.curve.size(); ++i) {
     const std::uint64_t samples = run.curve[i].samples_count;
-    const bool same = run.curve[i].test_loss == run.curve[i - 1].test_loss;
+    const bool same = run.curve[i].test_loss() == run.curve[i - 1].test_loss();
     if (samples >= 5 * 320 && samples <= 5 * 320 + 2 * 160) continue;
     EXPECT_EQ(same, samples > 5 * 320) << samples;
   }

@@ -77,14 +77,14 @@ void for_each_row(Check&& check) {
 
 std::vector<double> test_losses(const Record& run) {
   std::vector<double> losses;
-  for (const CurvePoint& point : run.curve) losses.push_back(point.test_loss);
+  for (const CurvePoint& point : run.curve) losses.push_back(point.test_loss());
   return losses;
 }
 
 std::vector<double> run(const Settings& settings, const Settings& more) {
   const Record record = run_training(with(settings, more));
   EXPECT_EQ(record.status, Status::completed) << record.status_reason;
-  for (const CurvePoint& point : record.curve) EXPECT_TRUE(std::isfinite(point.test_loss));
+  for (const CurvePoint& point : record.curve) EXPECT_TRUE(std::isfinite(point.test_loss()));
   return test_losses(record);
 }
 
@@ -146,9 +146,9 @@ TEST(Schedules, AStepActsInItsRound) {
       const auto samples = static_cast<double>(before.curve[i].samples_count);
       const double slack = row.workers * kBatch;  // a batch of every worker
       if (samples <= kStep - slack) {
-        EXPECT_EQ(before.curve[i].test_loss, after.curve[i].test_loss) << samples << " samples";
+        EXPECT_EQ(before.curve[i].test_loss(), after.curve[i].test_loss()) << samples << " samples";
       } else if (samples >= kStep + 2 * slack) {
-        EXPECT_NE(before.curve[i].test_loss, after.curve[i].test_loss) << samples << " samples";
+        EXPECT_NE(before.curve[i].test_loss(), after.curve[i].test_loss()) << samples << " samples";
       }
     }
   });

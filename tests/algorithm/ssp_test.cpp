@@ -6,13 +6,11 @@
 namespace hetsgd::test {
 namespace {
 
-const Settings kSsp = {{"train", "generate:tiny"}, {"test", "generate:tiny"},
-                       {"cache", "false"},         {"algorithm", "ssp"},
-                       {"hidden", "16"},           {"batch_size", "32"},
-                       {"learning_rate", "0.1"},   {"max_samples", "12800"},
-                       {"record_steps", "true"},   {"evaluate_every", "2560"},
-                       {"profile", "v100"},        {"network", "pcie3"},
-                       {"workers", "4"},           {"straggler", "kind=uniform,min=0ms,max=1ms"}};
+const Settings kSsp = tiny_steps("ssp", {{"learning_rate", "0.1"},
+                                         {"max_samples", "12800"},
+                                         {"evaluate_every", "2560"},
+                                         {"workers", "4"},
+                                         {"straggler", "kind=uniform,min=0ms,max=1ms"}});
 
 // s = 0: nobody reads before all pushes of the clock are applied, so w <- w - lr sum_m g_m, all at
 // the same w. ssgd with full per-worker batches: w <- w - lr' (1/P) sum_m g_m with lr' = P lr. The
@@ -54,8 +52,8 @@ TEST(Ssp, FastWorkersWait) {
       kSsp, {{"speed", "1,1,1,0.05"}, {"profile", HETSGD_TEST_DATA "/compute_only_profile.json"}});
   const Record ssp = run_training(slow);
   const Record asgd = run_training(with(slow, {{"algorithm", "asgd"}}));
-  EXPECT_GT(ssp.workers[0].report.ledger.wait.count(), 0.5 * ssp.elapsed.count());
-  EXPECT_LT(asgd.workers[0].report.ledger.wait.count(), 0.1 * asgd.elapsed.count());
+  EXPECT_GT(ssp.workers[0].report.breakdown.wait.count(), 0.5 * ssp.elapsed.count());
+  EXPECT_LT(asgd.workers[0].report.breakdown.wait.count(), 0.1 * asgd.elapsed.count());
   EXPECT_LE(ssp.workers[0].updates, ssp.workers[3].updates + 3 + 1);
 }
 

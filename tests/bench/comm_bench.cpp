@@ -31,19 +31,19 @@ void measure(benchmark::State& state, int workers, std::int64_t batch, SetUp set
   double total_s = 0, best_s = std::numeric_limits<double>::infinity();
   while (state.KeepRunningBatch(batch)) {
     double elapsed_s = 0;
-    cluster->run([&](Node& node) {
-      auto operation = set_up(node);
+    cluster->run([&](Endpoint& endpoint) {
+      auto operation = set_up(endpoint);
       for (int i = 0; i < 3; ++i) operation();  // warm: pages, buffers
-      node.comm().barrier();
-      const Seconds start = node.now();
+      endpoint.comm().barrier();
+      const Seconds start = endpoint.now();
       for (std::int64_t done = 0; done < batch; done += kGroup) {
-        const Seconds group_start = node.now();
+        const Seconds group_start = endpoint.now();
         for (std::int64_t i = 0; i < kGroup; ++i) operation();
-        const double group_s = (node.now() - group_start).count();
-        if (node.rank() == 0) best_s = std::min(best_s, group_s / kGroup);
+        const double group_s = (endpoint.now() - group_start).count();
+        if (endpoint.rank() == 0) best_s = std::min(best_s, group_s / kGroup);
       }
-      node.comm().barrier();
-      if (node.rank() == 0) elapsed_s = (node.now() - start).count();
+      endpoint.comm().barrier();
+      if (endpoint.rank() == 0) elapsed_s = (endpoint.now() - start).count();
     });
     state.SetIterationTime(elapsed_s);
     total_s += elapsed_s;
@@ -67,8 +67,8 @@ void add_bandwidth(benchmark::State& state, std::size_t bytes, int p) {
 void AllReduce(benchmark::State& state) {
   const auto bytes = static_cast<std::size_t>(state.range(0));
   const int p = static_cast<int>(state.range(1));
-  measure(state, p, batch_for(bytes), [&](Node& node) {
-    return [&comm = node.comm(), x = std::vector<float>(bytes / sizeof(float))]() mutable {
+  measure(state, p, batch_for(bytes), [&](Endpoint& endpoint) {
+    return [&comm = endpoint.comm(), x = std::vector<float>(bytes / sizeof(float))]() mutable {
       comm.all_reduce(std::span(x));
     };
   });
@@ -84,7 +84,7 @@ BENCHMARK(AllReduce)
 void Copy(benchmark::State& state) {
   const auto bytes = static_cast<std::size_t>(state.range(0));
   const int p = static_cast<int>(state.range(1));
-  measure(state, p, batch_for(bytes), [&](Node&) {
+  measure(state, p, batch_for(bytes), [&](Endpoint&) {
     return [from = std::vector<char>(bytes, 1), to = std::vector<char>(bytes)]() mutable {
       std::memcpy(to.data(), from.data(), from.size());
       benchmark::DoNotOptimize(to.data());
@@ -102,8 +102,8 @@ BENCHMARK(Copy)
 // There and back between two workers.
 void RoundTrip(benchmark::State& state) {
   const auto bytes = static_cast<std::size_t>(state.range(0));
-  measure(state, 2, batch_for(bytes), [&](Node& node) {
-    return [&comm = node.comm(), x = std::vector<std::byte>(bytes)]() mutable {
+  measure(state, 2, batch_for(bytes), [&](Endpoint& endpoint) {
+    return [&comm = endpoint.comm(), x = std::vector<std::byte>(bytes)]() mutable {
       const int other = 1 - comm.rank();
       if (comm.rank() == 0) comm.send(other, 0, std::span<const std::byte>(x));
       comm.receive(other, 0, std::span(x));
@@ -116,7 +116,7 @@ BENCHMARK(RoundTrip)->ArgName("bytes")->Arg(8)->Arg(64 << 10)->Arg(16 << 20)->Us
 
 void Barrier(benchmark::State& state) {
   measure(state, 2, batch_for(0),
-          [](Node& node) { return [&comm = node.comm()] { comm.barrier(); }; });
+          [](Endpoint& endpoint) { return [&comm = endpoint.comm()] { comm.barrier(); }; });
 }
 BENCHMARK(Barrier)->UseManualTime()->Unit(benchmark::kMicrosecond);
 
@@ -134,8 +134,8 @@ class Echo final : public Service<Number, Number> {
 // A call of a service that answers at once, with a payload both ways.
 void ServiceCall(benchmark::State& state) {
   const auto bytes = static_cast<std::size_t>(state.range(0));
-  measure(state, 1, batch_for(bytes), [&](Node& node) {
-    return [echo = serve<Echo>(node, "echo"), x = std::vector<float>(bytes / 4),
+  measure(state, 1, batch_for(bytes), [&](Endpoint& endpoint) {
+    return [echo = serve<Echo>(endpoint, "echo"), x = std::vector<float>(bytes / 4),
             y = std::vector<float>(bytes / 4)]() mutable {
       benchmark::DoNotOptimize(echo.call({1}, x, y));
     };

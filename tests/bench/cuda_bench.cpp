@@ -39,7 +39,8 @@
 
 #include "core/random.hpp"
 #include "linalg/cuda/cuda_device.hpp"
-#include "model/model.hpp"
+#include "linalg/sparse_kernels.hpp"
+#include "model/mlp.hpp"
 #include "synthetic.hpp"
 
 namespace hetsgd {
@@ -68,10 +69,10 @@ const Dataset& rows_of(const Shape& shape) {
   return *data;
 }
 
-const std::vector<float>& initial_of(const Shape& shape, const ModelShape& model) {
+const std::vector<float>& initial_of(const Shape& shape, const Layout& layout) {
   static std::map<std::string, std::vector<float>> made;
   std::vector<float>& initial = made[shape.name];
-  if (initial.empty()) initial = initial_parameters<float>(model, 1, 0);
+  if (initial.empty()) initial = initial_parameters<float>(layout, 1);
   return initial;
 }
 
@@ -164,15 +165,15 @@ struct SparseLayer {
         rows{batch,
              data.feature_count,
              nullptr,
-             data.feature_begin.data(),
-             data.feature_index.data(),
-             data.feature_value.data()},
+             data.sparse.begin.data(),
+             data.sparse.index.data(),
+             data.sparse.value.data()},
         W(*device, data.feature_count * kHidden),
         bias(*device, kHidden),
         Y(*device, batch * kHidden) {
     for (Buffer* const buffer : {&W, &bias, &Y}) fill_random(*device, *buffer);
   }
-  std::size_t nonzeros() const { return data.feature_begin[rows.rows]; }
+  std::size_t nonzeros() const { return data.sparse.begin[rows.rows]; }
   double distinct() const {
     std::vector<Index> columns(rows.index, rows.index + nonzeros());
     std::sort(columns.begin(), columns.end());
@@ -263,11 +264,12 @@ void sparse(benchmark::State& state, const Shape& shape, bool update, bool cuspa
     return;
   }
   const SparseRows<float> X = device.stage(layer.rows);
+  SparseKernels& layer_0 = kernels<SparseKernels>(device);
   measure(state, Precision::fp32, operations, bytes, [&] {
     if (update) {
-      device.sparse_update(X, kHidden, -1e-6F, layer.Y.data(), layer.W.data());
+      layer_0.update(X, kHidden, -1e-6F, layer.Y.data(), layer.W.data());
     } else {
-      device.sparse_forward(X, kHidden, layer.W.data(), layer.bias.data(), true, layer.Y.data());
+      layer_0.forward(X, kHidden, layer.W.data(), layer.bias.data(), true, layer.Y.data());
     }
   });
 }
@@ -279,10 +281,10 @@ void step(benchmark::State& state, const Shape& shape, Precision precision) {
   const auto size = static_cast<std::size_t>(state.range(0));
   const Dataset& data = rows_of(shape);
   const auto device = make_cuda_device<float>(0, {.precision = precision});
-  const auto model = make_model<float>({shape.features, shape.labels, {kHidden}, Task::multilabel});
+  const auto model = make_mlp<float>({shape.features, shape.labels}, {.hidden = {kHidden}});
   const auto context = model->make_context(*device);
   Buffer w(*device, model->parameters());
-  const std::vector<float>& initial = initial_of(shape, model->shape());
+  const std::vector<float>& initial = initial_of(shape, model->layout());
   device->upload(w.data(), initial.data(), initial.size() * sizeof(float));
   std::vector<Batch> batches;
   for (std::size_t b = 0; b < kBatches; ++b) {

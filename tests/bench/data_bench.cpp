@@ -52,8 +52,7 @@ void parse(benchmark::State& state, const std::string& text) {
   LoadOptions options;
   options.threads = static_cast<int>(state.range(0));
   for (auto _ : state) {
-    benchmark::DoNotOptimize(
-        parse_text_alone(text, "benchmark", options).data.feature_index.data());
+    benchmark::DoNotOptimize(parse_text_alone(text, "benchmark", options).data.sparse.index.data());
   }
   state.SetBytesProcessed(static_cast<std::int64_t>(text.size()) * state.iterations());
 }

@@ -17,11 +17,16 @@
 #include "core/random.hpp"
 #include "floors.hpp"
 #include "linalg/device.hpp"
+#include "linalg/output_layer_kernels.hpp"
+#include "linalg/sparse_kernels.hpp"
 
 extern "C" void openblas_set_num_threads(int threads);
 
 namespace hetsgd {
 namespace {
+
+SparseKernels& sparse_kernels(Device& device) { return kernels<SparseKernels>(device); }
+OutputLayerKernels& output_kernels(Device& device) { return kernels<OutputLayerKernels>(device); }
 
 std::vector<float> random_floats(std::size_t n) {
   RandomStream random(n, Purpose::test);
@@ -136,7 +141,8 @@ void softmax_layer(benchmark::State& state) {
                                   .weight_gradient = W.data(),
                                   .bias_gradient = b.data(),
                                   .input_gradient = dA.data()};
-  for (auto _ : state) benchmark::DoNotOptimize(device->softmax_layer(labels.view(false), layer));
+  for (auto _ : state)
+    benchmark::DoNotOptimize(output_kernels(*device).softmax_layer(labels.view(false), layer));
   report(state, 6 * numbers(rows * outputs * kInputs),
          4 * numbers(3 * outputs * kInputs + 2 * rows * outputs));
 }
@@ -154,7 +160,7 @@ void sparse_forward(benchmark::State& state) {
   Buffer W = random_buffer(*device, X.width * kWidth), b = random_buffer(*device, kWidth),
          Y(*device, rows * kWidth);
   for (auto _ : state)
-    device->sparse_forward(X.view(true), kWidth, W.data(), b.data(), true, Y.data());
+    sparse_kernels(*device).forward(X.view(true), kWidth, W.data(), b.data(), true, Y.data());
   const double products = numbers(X.index.size() * kWidth);
   report(state, 2 * products,
          4 * products + 8 * numbers(X.index.size()) + 4 * numbers(rows * kWidth));
@@ -166,7 +172,8 @@ void sparse_update(benchmark::State& state) {
   const Csr X(rows, static_cast<std::size_t>(state.range(1)),
               static_cast<std::size_t>(state.range(2)));
   Buffer W = random_buffer(*device, X.width * kWidth), D = random_buffer(*device, rows * kWidth);
-  for (auto _ : state) device->sparse_update(X.view(true), kWidth, -1e-6F, D.data(), W.data());
+  for (auto _ : state)
+    sparse_kernels(*device).update(X.view(true), kWidth, -1e-6F, D.data(), W.data());
   const double products = numbers(X.index.size() * kWidth);
   report(state, 2 * products,
          8 * products + 8 * numbers(X.index.size()) + 4 * numbers(rows * kWidth));
@@ -196,7 +203,7 @@ void bias_relu(benchmark::State& state) {
 }
 void relu_backward(benchmark::State& state) {
   matrix(state, 1, 3, [](Device& device, auto, auto rows, auto n, float* Z, float* D, float*) {
-    device.relu_backward(rows, n, Z, D);
+    device.apply(rows * n, rule::ReluGradient<float>(), Z, D);
   });
 }
 void column_sums(benchmark::State& state) {
@@ -206,19 +213,19 @@ void column_sums(benchmark::State& state) {
 }
 void softmax_cross_entropy(benchmark::State& state) {
   matrix(state, 5, 2, [](Device& device, auto labels, auto, auto n, float* Z, float*, float* b) {
-    benchmark::DoNotOptimize(device.softmax_cross_entropy(labels, n, b, 1.0F, Z));
+    benchmark::DoNotOptimize(output_kernels(device).softmax_cross_entropy(labels, n, b, 1.0F, Z));
   });
 }
 void softmax_loss(benchmark::State& state) {
   matrix(state, 4, 2, [](Device& device, auto labels, auto, auto n, float* Z, float*, float* b) {
     device.axpby(n, 0, b, 0, b);  // the bias is added on every call: keep the logits bounded
-    benchmark::DoNotOptimize(device.softmax_loss(labels, n, b, Z));
+    benchmark::DoNotOptimize(output_kernels(device).softmax_loss(labels, n, b, Z));
   });
 }
 void top_5(benchmark::State& state) {
   std::vector<std::uint32_t> top(5 * static_cast<std::size_t>(state.range(0)));
   matrix(state, 1, 1, [&](Device& device, auto, auto rows, auto n, float* Z, float*, float*) {
-    device.top_k(rows, n, Z, 5, top.data());
+    output_kernels(device).top_k(rows, n, Z, 5, top.data());
   });
 }
 void sigmoid_cross_entropy(benchmark::State& state) {
@@ -228,7 +235,8 @@ void sigmoid_cross_entropy(benchmark::State& state) {
   Buffer Z = random_buffer(*device, rows);
   for (auto _ : state) {
     benchmark::DoNotOptimize(
-        device->sigmoid_cross_entropy(labels.view(false), nullptr, 1.0F, Z.data()));
+        output_kernels(*device).sigmoid_cross_entropy(labels.view(false), 1, nullptr, 1.0F,
+                                                      Z.data()));
   }
   report(state, 6 * numbers(rows), 8 * numbers(rows));
 }
@@ -277,7 +285,7 @@ void squared_norm(benchmark::State& state) {
 }
 void momentum_merge(benchmark::State& state) {
   vectors(state, 3, 5, [](Device& device, auto n, float* x, float* y, float* z) {
-    device.momentum_merge(n, x, 0.9F, y, z);
+    device.apply(n, rule::MomentumMerge<float>{0.9F}, x, y, z);
   });
 }
 // Every fourth row of 128 numbers, as a batch touches layer 0.
@@ -291,12 +299,12 @@ void some_rows(benchmark::State& state, double operations, double moves, Call&& 
 }
 void add_rows(benchmark::State& state) {
   some_rows(state, 2, 3, [](Device& device, const auto& rows, float* x, float* y) {
-    device.add_rows(rows, 128, -1e-6F, x, y);
+    device.apply_rows(rows, 128, rule::AddScaled<float>{-1e-6F}, x, y);
   });
 }
 void fill_rows(benchmark::State& state) {
   some_rows(state, 0, 1, [](Device& device, const auto& rows, float* x, float*) {
-    device.fill_rows(rows, 128, 0.0F, x);
+    device.apply_rows(rows, 128, rule::Fill<float>{0}, x);
   });
 }
 constexpr long kDelicious = 190'807, kAmazon = 10'383'737;

@@ -22,7 +22,7 @@
 #include "data/batch.hpp"
 #include "data/load.hpp"
 #include "floors.hpp"
-#include "model/model.hpp"
+#include "model/mlp.hpp"
 #include "synthetic.hpp"
 
 namespace hetsgd {
@@ -51,12 +51,11 @@ DatasetPtr data_of(const std::string& name) {
 struct Workbench {
   Workbench(const std::string& name, std::size_t batch_size, int cores)
       : data(data_of(name)),
-        shape{data->feature_count, data->label_count, {128}, Task::multilabel},
-        model(make_model<float>(shape)),
+        model(make_mlp<float>({data->feature_count, data->label_count}, {.hidden = {128}})),
         device(make_cpu_device<float>(cores)),
         context(model->make_context(*device)),
         w(*device, model->parameters()) {
-    const auto initial = initial_parameters<float>(shape, 1, 0);
+    const auto initial = initial_parameters<float>(model->layout(), 1);
     device->upload(w.data(), initial.data(), initial.size() * sizeof(float));
     const std::size_t count = std::min<std::size_t>(64, data->rows() / batch_size);
     for (std::size_t b = 0; b < count; ++b) {
@@ -67,7 +66,6 @@ struct Workbench {
   }
 
   DatasetPtr data;
-  ModelShape shape;
   std::unique_ptr<Model> model;
   std::unique_ptr<Device> device;
   std::unique_ptr<ModelContext> context;
@@ -92,7 +90,7 @@ void measure(benchmark::State& state, const std::string& name, double products, 
   if (!std::isfinite(loss)) state.SkipWithError("the loss is not finite");
   const double samples = static_cast<double>(state.iterations()) * static_cast<double>(batch_size);
   const double operations =
-      products * 2.0 * 128 * static_cast<double>(bench.shape.label_count) * samples;
+      products * 2.0 * 128 * static_cast<double>(bench.model->outputs()) * samples;
   state.counters["samples_per_s"] = {samples, benchmark::Counter::kIsRate};
   state.counters["GFLOP_per_s"] = {operations / 1e9, benchmark::Counter::kIsRate};
   const double peak = cores * bench::floors().operations_per_s;

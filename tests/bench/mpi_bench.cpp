@@ -15,7 +15,6 @@
 #include <vector>
 
 #include "cluster/cluster.hpp"
-#include "cluster/mpi/mpi_cluster.hpp"
 
 namespace {
 
@@ -29,20 +28,20 @@ double seconds_since(Clock::time_point begin) { return Seconds(Clock::now() - be
 struct Best {
   double raw = std::numeric_limits<double>::infinity(), ours = raw;
   template <class Raw, class Ours>
-  void measure(Node& node, int repeats, Raw raw_once, Ours ours_once) {
+  void measure(Endpoint& endpoint, int repeats, Raw raw_once, Ours ours_once) {
     for (int round = 0; round < kRounds; ++round) {
-      node.comm().barrier();
+      endpoint.comm().barrier();
       auto begin = Clock::now();
       for (int i = 0; i < repeats; ++i) raw_once();
       raw = std::min(raw, seconds_since(begin) / repeats);
-      node.comm().barrier();
+      endpoint.comm().barrier();
       begin = Clock::now();
       for (int i = 0; i < repeats; ++i) ours_once();
       ours = std::min(ours, seconds_since(begin) / repeats);
     }
   }
-  void print(const Node& node, const char* what, std::size_t bytes, double scale) const {
-    if (node.rank() != 0) return;
+  void print(const Endpoint& endpoint, const char* what, std::size_t bytes, double scale) const {
+    if (endpoint.rank() != 0) return;
     std::printf("%-12s %10zu B   raw %10.2f us   ours %10.2f us   %+6.1f %%\n", what, bytes,
                 raw * scale * 1e6, ours * scale * 1e6, (ours / raw - 1) * 100);
     std::fflush(stdout);
@@ -53,49 +52,52 @@ int repeats_for(std::size_t bytes) {
   return static_cast<int>(std::clamp<std::size_t>((std::size_t{4} << 20) / (bytes + 1), 2, 200));
 }
 
-void ping_pong(Node& node, std::size_t bytes) {
-  if (node.rank() > 1) return;
+void ping_pong(Endpoint& endpoint, std::size_t bytes) {
+  if (endpoint.rank() > 1) return;
   std::vector<std::byte> x(bytes, std::byte{1});
-  const int peer = 1 - node.rank(), n = static_cast<int>(bytes);
+  const int peer = 1 - endpoint.rank(), n = static_cast<int>(bytes);
   const auto raw_send = [&] { MPI_Send(x.data(), n, MPI_BYTE, peer, 1, MPI_COMM_WORLD); };
   const auto raw_receive = [&] {
     MPI_Recv(x.data(), n, MPI_BYTE, peer, 1, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
   };
-  const auto send = [&] { node.comm().send(peer, 1, std::span<const std::byte>(x)); };
-  const auto receive = [&] { node.comm().receive(peer, 1, std::span(x)); };
+  const auto send = [&] { endpoint.comm().send(peer, 1, std::span<const std::byte>(x)); };
+  const auto receive = [&] { endpoint.comm().receive(peer, 1, std::span(x)); };
   const auto turns = [&](auto first, auto second) {
-    return [&node, first, second] { node.rank() == 0 ? (first(), second()) : (second(), first()); };
+    return [&endpoint, first, second] {
+      endpoint.rank() == 0 ? (first(), second()) : (second(), first());
+    };
   };
   Best best;
-  best.measure(node, repeats_for(bytes), turns(raw_send, raw_receive), turns(send, receive));
-  best.print(node, "one way", bytes, 0.5);
+  best.measure(endpoint, repeats_for(bytes), turns(raw_send, raw_receive), turns(send, receive));
+  best.print(endpoint, "one way", bytes, 0.5);
 }
 
-void all_reduce(Node& node, std::size_t bytes) {
+void all_reduce(Endpoint& endpoint, std::size_t bytes) {
   std::vector<float> x(bytes / sizeof(float), 0.0F);
   Best best;
   best.measure(
-      node, repeats_for(bytes),
+      endpoint, repeats_for(bytes),
       [&] {
         MPI_Allreduce(MPI_IN_PLACE, x.data(), static_cast<int>(x.size()), MPI_FLOAT, MPI_SUM,
                       MPI_COMM_WORLD);
       },
-      [&] { node.comm().all_reduce(std::span(x)); });
-  best.print(node, "all_reduce", bytes, 1);
+      [&] { endpoint.comm().all_reduce(std::span(x)); });
+  best.print(endpoint, "all_reduce", bytes, 1);
 }
 
 }  // namespace
 
 int main() {
   ClusterOptions options;
-  options.workers = mpi_rank().size;
+  ProcessGroup& ranks = processes_of("mpi");
+  options.workers = ranks.size();
   const auto cluster = make_cluster("mpi", options);
-  cluster->run([](Node& node) {
+  cluster->run([](Endpoint& endpoint) {
     constexpr std::size_t kSizes[] = {8, 4096, 65536, 1 << 20, 16 << 20, 64 << 20};
-    if (node.size() == 2) {
-      for (const std::size_t bytes : kSizes) ping_pong(node, bytes);
+    if (endpoint.size() == 2) {
+      for (const std::size_t bytes : kSizes) ping_pong(endpoint, bytes);
     }
-    for (const std::size_t bytes : kSizes) all_reduce(node, bytes);
+    for (const std::size_t bytes : kSizes) all_reduce(endpoint, bytes);
   });
-  return leave_mpi(0);
+  return ranks.leave(0);
 }

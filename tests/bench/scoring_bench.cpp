@@ -18,7 +18,7 @@
 
 #include "data/batch.hpp"
 #include "floors.hpp"
-#include "model/model.hpp"
+#include "model/mlp.hpp"
 #include "synthetic.hpp"
 #include "training/evaluation.hpp"
 
@@ -35,13 +35,12 @@ void scoring(benchmark::State& state) {
   const auto labels = static_cast<Index>(state.range(0));
   const auto cores = static_cast<int>(state.range(1));
   const DatasetPtr data = synthetic({labels / 5, labels, 76, 5, kTestRows});
-  const ModelShape shape{data->feature_count, labels, {kHidden}, Task::multilabel};
-  const auto model = make_model<float>(shape);
+  const auto model = make_mlp<float>({data->feature_count, labels}, {.hidden = {kHidden}});
   const auto device = make_cpu_device<float>(cores);
   const auto context = model->make_context(*device);
   Buffer w(*device, model->parameters());
   {
-    const auto initial = initial_parameters<float>(shape, 1, 0);
+    const auto initial = initial_parameters<float>(model->layout(), 1);
     device->upload(w.data(), initial.data(), initial.size() * sizeof(float));
   }
   Evaluator evaluator(*model, data, {.rows = kTestRows, .threads = cores});
@@ -55,7 +54,7 @@ void scoring(benchmark::State& state) {
       loss += model->step(*context, Batch(*data, rows), 0.1F, w.data());
     }
     const double trained = wall_seconds();
-    loss += evaluator.measure(w.span()).loss;
+    loss += evaluator.measure(w.span()).back().value;
     const double scored = wall_seconds();
     train_s += trained - start;
     score_s += scored - trained;

@@ -38,9 +38,9 @@ void sleep_ping_pong(benchmark::State& state) {
   std::uint64_t events = 0;
   for (auto _ : state) {
     events += cluster
-                  ->run([&](Node& node) {
-                    const Seconds period(1.0 + 1e-6 * node.rank());
-                    for (int i = 0; i < rounds; ++i) node.sleep(period);
+                  ->run([&](Endpoint& endpoint) {
+                    const Seconds period(1.0 + 1e-6 * endpoint.rank());
+                    for (int i = 0; i < rounds; ++i) endpoint.sleep(period);
                   })
                   .events;
   }
@@ -56,11 +56,11 @@ void message_ring(benchmark::State& state) {
   std::uint64_t events = 0;
   for (auto _ : state) {
     events += cluster
-                  ->run([&](Node& node) {
-                    Comm& comm = node.comm();
+                  ->run([&](Endpoint& endpoint) {
+                    Comm& comm = endpoint.comm();
                     const int to = (comm.rank() + 1) % comm.size();
                     const int from = (comm.rank() + comm.size() - 1) % comm.size();
-                    std::int64_t token = node.rank();
+                    std::int64_t token = endpoint.rank();
                     for (int i = 0; i < rounds; ++i) {
                       comm.send<std::int64_t>(to, 0, {&token, 1});
                       comm.receive<std::int64_t>(from, 0, {&token, 1});
@@ -81,9 +81,9 @@ void empty_compute(benchmark::State& state) {
   std::uint64_t events = 0;
   for (auto _ : state) {
     events += cluster
-                  ->run([&](Node& node) {
+                  ->run([&](Endpoint& endpoint) {
                     for (int i = 0; i < rounds; ++i) {
-                      node.compute({.operations = 1e6}, ComputeKind::step, [] {});
+                      endpoint.compute({.operations = 1e6}, ComputeKind::step, [] {});
                     }
                   })
                   .events;
@@ -102,8 +102,9 @@ void all_reduce(benchmark::State& state) {
   all_cores.host_threads = 0;
   const auto cluster = make_sim_cluster(all_cores);
   for (auto _ : state) {
-    cluster->run([&](Node& node) {
-      node.comm().all_reduce<float>(data[static_cast<std::size_t>(node.rank())], ReduceOp::max);
+    cluster->run([&](Endpoint& endpoint) {
+      endpoint.comm().all_reduce<float>(data[static_cast<std::size_t>(endpoint.rank())],
+                                        ReduceOp::max);
     });
   }
   // Each number is read once and written once.

@@ -18,10 +18,10 @@ struct RowShape {
 
 // Rows with log-uniform (Zipf-like, exponent 1) features and uniform labels.
 inline DatasetPtr synthetic(const RowShape& shape) {
-  auto data = std::make_shared<Dataset>();
-  data->name = "synthetic";
-  data->feature_count = shape.features;
-  data->label_count = shape.labels;
+  DatasetBuilder data;
+  data.name = "synthetic";
+  data.feature_count = shape.features;
+  data.label_count = shape.labels;
   RandomStream random(1, Purpose::test);
   const auto draw = [](std::size_t count, auto&& next, std::vector<Index>& to) {
     std::vector<Index> chosen;
@@ -40,17 +40,17 @@ inline DatasetPtr synthetic(const RowShape& shape) {
           const auto i = static_cast<Index>(std::exp(random.uniform() * log_features)) - 1;
           return std::min(i, shape.features - 1);
         },
-        data->feature_index);
+        data.sparse.index);
     draw(
         shape.labels_per_row, [&] { return static_cast<Index>(random.below(shape.labels)); },
-        data->label_index);
-    data->feature_begin.push_back(data->feature_index.size());
-    data->label_begin.push_back(data->label_index.size());
+        data.targets.index);
+    data.sparse.begin.push_back(data.sparse.index.size());
+    data.targets.begin.push_back(data.targets.index.size());
   }
-  for (std::size_t i = 0; i < data->feature_index.size(); ++i) {
-    data->feature_value.push_back(static_cast<float>(random.uniform(0.1, 1.0)));
+  for (std::size_t i = 0; i < data.sparse.index.size(); ++i) {
+    data.sparse.value.push_back(static_cast<float>(random.uniform(0.1, 1.0)));
   }
-  return data;
+  return std::move(data).share();
 }
 
 }  // namespace hetsgd

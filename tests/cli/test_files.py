@@ -14,7 +14,7 @@ READ = {"--train", "--test", "--config", "--tuned", "--profile", "--network", "-
 WRITTEN = {"--output", "--trace", "--dump-parameters", "--dump-initial-parameters"}
 NO_FILES = {"--cache-directory", "--log-dir", "--reference"}  # folders; one of the operands
 COMMANDS = ["train", "tune", "rerun", "compare", "validate", "data info", "data convert", "data generate",
-            "data verify", "algorithms", "devices", "calibrate", "calibrate network", "bench all_reduce", "doctor"]
+            "data verify", "algorithms", "models", "devices", "calibrate", "calibrate network", "bench all_reduce", "doctor"]
 RUN = ["train", "--train", "in.txt", "--epochs", "1", "--quiet"]
 KEPT = "hint: no input is ever replaced, not even with --overwrite\n"
 

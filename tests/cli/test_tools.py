@@ -207,6 +207,19 @@ class Descriptions(ProgramTest):
             self.assertIn(f"({name})", self.run_program("algorithms", name).stdout)
         self.error("algorithms", "nothing-of-this-name", code=2)
 
+    def test_models(self):
+        text = self.run_program("models").stdout
+        listed = json.loads(self.run_program("models", "--format", "json").stdout)
+        self.assertEqual([one["name"] for one in listed], ["fm", "linear", "mlp"])
+        for one in listed:
+            self.assertIn(f"{one['name']} ", text)
+            self.assertIn(f"({one['name']})", self.run_program("models", one["name"]).stdout)
+            self.assertEqual(json.loads(self.run_program("models", one["name"], "--format", "json").stdout), one)
+        self.assertIn("--hidden", [option["flag"] for option in listed[2]["options"]])
+        self.error("models", "nothing-of-this-name", code=2)
+        self.assertIn("hint: --hidden is an option of mlp, not of linear\n",
+                      self.error("train", "--train", "generate:tiny", "--model", "linear", "--hidden", "8", code=2))
+
     def test_devices(self):
         devices = json.loads(self.run_program("devices", "--json").stdout)
         self.assertIn("v100", [p["name"] for p in devices["profiles"]])

@@ -13,7 +13,7 @@ class UnknownThings(ProgramTest):
     def test_half_a_command(self):
         self.assertEqual(self.error("data", code=2),
                          "error: data: expected one of data info, data convert, data generate, "
-                         "data verify\n")
+                         "data fetch, data verify\n")
 
     def test_option_with_the_nearest_spelling(self):
         self.assertEqual(self.error("train", "--batchsize", "64", code=2),
@@ -65,9 +65,9 @@ class WrongValues(ProgramTest):
 
     def test_a_model_that_does_not_fit(self):
         message = self.error("train", *TINY, "--epochs", "1", "--hidden", "1e18", code=2)
-        self.assertRegex(message, r"^error: --hidden: the model has 5\.51e\+08T parameters and needs at least "
+        self.assertRegex(message, r"^error: --model: mlp has 5\.51e\+08T parameters of these data and needs at least "
                                   r"[0-9.e+]+ PiB of memory, this machine has [0-9.]+ [MGT]iB\n"
-                                  r"hint: fewer units need less\n$")
+                                  r"hint: .*`hetsgd models mlp` has its options\n$")
 
     def test_the_same_bounds_hold_wherever_a_value_comes_from(self):
         for text in ("-1", "18446744073709551616", "1e400", "1.5"):
@@ -83,8 +83,8 @@ class WrongValues(ProgramTest):
 
     def test_choice(self):
         self.assertEqual(self.error("train", *TINY, "--model", "mpl", code=2),
-                         'error: --model: found "mpl", expected one of mlp, linear\n'
-                         'hint: did you mean "mlp"?\n')
+                         'error: --model: found "mpl", expected one of fm, linear, mlp\n'
+                         'hint: did you mean mlp?\n')
 
     def test_missing_value(self):
         self.assertEqual(self.error("train", "--seed", code=2),

@@ -11,7 +11,6 @@
 #include <vector>
 
 #include "cluster/cluster.hpp"
-#include "cluster/mpi/mpi_cluster.hpp"
 #include "core/error.hpp"
 
 namespace hetsgd::conformance {
@@ -35,27 +34,34 @@ inline ClusterOptions options_for(int workers) {
 
 // Under mpirun the cluster to test is mpi, in the size that mpirun gave; else those of one process.
 inline std::vector<std::string> clusters_to_test() {
-  return launched_by_mpi() ? std::vector<std::string>{"mpi"} : local_cluster_names();
+  return launched() ? std::vector{default_cluster(/*is_virtual=*/false)} : local_cluster_names();
+}
+inline int size_to_test(int alone) {
+  return launched() ? processes_of(default_cluster(/*is_virtual=*/false)).size() : alone;
 }
 inline std::vector<int> sizes_to_test() {
-  return launched_by_mpi() ? std::vector<int>{mpi_rank().size} : std::vector<int>{1, 2, 3, 4, 7, 8};
+  if (!launched()) return {1, 2, 3, 4, 7, 8};
+  return {size_to_test(1)};
 }
 // Whether a rank lives in this process: what its worker writes is seen here, and rank 0's services
 // and the report of the run are here.
 inline bool is_here(const std::string& cluster, int rank) {
-  return cluster != "mpi" || mpi_rank().rank == rank;
+  ProcessGroup& processes = processes_of(cluster);
+  return processes.control() == nullptr || processes.rank() == rank;
 }
-inline int ranks_here(const std::string& cluster, int size) { return cluster == "mpi" ? 1 : size; }
+inline int ranks_here(const std::string& cluster, int size) {
+  return processes_of(cluster).control() == nullptr ? size : 1;
+}
 
 inline ClusterReport run_on(const std::string& cluster, int workers,
-                            const std::function<void(Node&)>& worker) {
+                            const std::function<void(Endpoint&)>& worker) {
   return make_cluster(cluster, options_for(workers))->run(worker);
 }
 
 // The error that the run ends with.
 template <class ErrorType>
 std::string failure_of(const std::string& cluster, int workers,
-                       const std::function<void(Node&)>& worker) {
+                       const std::function<void(Endpoint&)>& worker) {
   try {
     run_on(cluster, workers, worker);
   } catch (const ErrorType& error) {
@@ -111,9 +117,9 @@ class Gather final : public Service<Ask, Answer> {
   std::vector<Waiting> waiting_;
 };
 
-// What a worker shares with its companion.
+// What a worker shares with its background task.
 struct Channel {
-  explicit Channel(Node& node) : monitor(node.make_monitor()) {}
+  explicit Channel(Endpoint& endpoint) : monitor(endpoint.make_monitor()) {}
   std::unique_ptr<Monitor> monitor;
   std::deque<int> items;
   bool closed = false;

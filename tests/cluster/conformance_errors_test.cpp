@@ -24,12 +24,12 @@ struct Counted {
 
 TEST_P(ProcessErrorsOn, ExceptionOfOneWorkerEndsTheRunAndUnwindsTheOthers) {
   std::atomic<int> alive = 0;
-  const auto text = failure_of<Error>(cluster(), 4, [&](Node& node) {
+  const auto text = failure_of<Error>(cluster(), 4, [&](Endpoint& endpoint) {
     const Counted counted(alive);
-    node.comm().barrier();
-    if (node.rank() == 2) throw data_error("train.txt:7:3: broken");
+    endpoint.comm().barrier();
+    if (endpoint.rank() == 2) throw data_error("train.txt:7:3: broken");
     try {
-      node.comm().barrier();
+      endpoint.comm().barrier();
     } catch (const std::exception& error) {
       ADD_FAILURE() << "an algorithm must not see " << error.what();
     }
@@ -39,26 +39,26 @@ TEST_P(ProcessErrorsOn, ExceptionOfOneWorkerEndsTheRunAndUnwindsTheOthers) {
 }
 
 TEST_P(ProcessErrorsOn, ExceptionInsideOfCompute) {
-  const auto text = failure_of<Error>(cluster(), 2, [&](Node& node) {
-    if (node.rank() == 1) {
-      node.compute({.operations = 1, .bytes = 0, .launches = 1}, ComputeKind::step,
-                   [] { throw runtime_failure("not a number"); });
+  const auto text = failure_of<Error>(cluster(), 2, [&](Endpoint& endpoint) {
+    if (endpoint.rank() == 1) {
+      endpoint.compute({.operations = 1, .bytes = 0, .launches = 1}, ComputeKind::step,
+                       [] { throw runtime_failure("not a number"); });
     }
-    node.comm().barrier();
+    endpoint.comm().barrier();
   });
   EXPECT_EQ(text, "not a number");
 }
 
 TEST_P(ProcessErrorsOn, ExceptionInsideOfAFence) {
   for (const bool together : {false, true}) {
-    const auto text = failure_of<Error>(cluster(), 3, [&](Node& node) {
+    const auto text = failure_of<Error>(cluster(), 3, [&](Endpoint& endpoint) {
       const auto fail = [] { throw runtime_failure("the disk is full"); };
       if (together) {
-        node.fence_together(fail);
-      } else if (node.rank() == 1) {
-        node.fence(fail);
+        endpoint.while_paused_together(fail);
+      } else if (endpoint.rank() == 1) {
+        endpoint.while_paused(fail);
       }
-      node.comm().barrier();
+      endpoint.comm().barrier();
     });
     EXPECT_EQ(text, "the disk is full");
   }
@@ -75,36 +75,38 @@ class Forgetful final : public Service<Ask, Answer> {
 
 TEST_P(ProcessErrorsOn, ExceptionOfAService) {
   EXPECT_EQ(
-      failure_of<Error>(cluster(), 3, [](Node& node) { serve<Failing>(node, "failing").call({}); }),
+      failure_of<Error>(cluster(), 3,
+                        [](Endpoint& endpoint) { serve<Failing>(endpoint, "failing").call({}); }),
       "the server gives up");
 }
 
 TEST_P(ProcessErrorsOn, ServiceThatDropsARequestIsACheckFailure) {
   EXPECT_THAT(failure_of<CheckFailure>(
-                  cluster(), 3, [](Node& node) { serve<Forgetful>(node, "forgetful").call({}); }),
+                  cluster(), 3,
+                  [](Endpoint& endpoint) { serve<Forgetful>(endpoint, "forgetful").call({}); }),
               HasSubstr("forgetful"));
 }
 
 TEST_P(ProcessErrorsOn, ReplyOfTheWrongSizeIsACheckFailure) {
-  failure_of<CheckFailure>(cluster(), 2, [&](Node& node) {
+  failure_of<CheckFailure>(cluster(), 2, [&](Endpoint& endpoint) {
     std::vector<float> three(3);
-    serve<Gather>(node, "gather", 1).call({1}, {}, three);
+    serve<Gather>(endpoint, "gather", 1).call({1}, {}, three);
   });
 }
 
-TEST_P(ProcessErrorsOn, ExceptionOfACompanion) {
+TEST_P(ProcessErrorsOn, ExceptionOfABackgroundTask) {
   std::atomic<int> alive = 0;
-  const auto text = failure_of<Error>(cluster(), 2, [&](Node& node) {
+  const auto text = failure_of<Error>(cluster(), 2, [&](Endpoint& endpoint) {
     const Counted counted(alive);
-    auto channel = std::make_shared<Channel>(node);
-    node.companion("failing", [](Node& self) {
+    auto channel = std::make_shared<Channel>(endpoint);
+    endpoint.background_task("failing", [](Endpoint& self) {
       self.sleep(Seconds(1e-3));
-      throw runtime_failure("the companion gives up");
+      throw runtime_failure("the background task gives up");
     });
     const std::lock_guard lock(*channel->monitor);
     channel->monitor->wait([] { return false; }, "something that never comes");
   });
-  EXPECT_EQ(text, "the companion gives up");
+  EXPECT_EQ(text, "the background task gives up");
   EXPECT_EQ(alive, 0);
 }
 
@@ -117,11 +119,11 @@ TEST_P(ProcessErrorsOn, AbortFromOutside) {
   });
   std::string text;
   try {
-    made->run([&](Node& node) {
+    made->run([&](Endpoint& endpoint) {
       started = true;
       while (true) {
-        node.sleep(Seconds(1e-4));
-        node.comm().barrier();
+        endpoint.sleep(Seconds(1e-4));
+        endpoint.comm().barrier();
       }
     });
   } catch (const Error& error) {
@@ -134,8 +136,8 @@ TEST_P(ProcessErrorsOn, AbortFromOutside) {
 TEST_P(ProcessErrorsOn, AbortBeforeTheRunEndsItAtOnce) {
   const auto made = make_cluster(cluster(), options_for(2));
   made->abort(std::make_exception_ptr(runtime_failure("interrupted")));
-  EXPECT_THROW(made->run([](Node& node) {
-    while (true) node.sleep(Seconds(1e-4));
+  EXPECT_THROW(made->run([](Endpoint& endpoint) {
+    while (true) endpoint.sleep(Seconds(1e-4));
   }),
                Error);
 }
@@ -143,11 +145,11 @@ TEST_P(ProcessErrorsOn, AbortBeforeTheRunEndsItAtOnce) {
 // --- deadlocks -----------------------------------------------------------------------------------
 
 TEST_P(ProcessErrorsOn, DeadlockOfAReceiveWithoutASend) {
-  const auto text = failure_of<Error>(cluster(), 3, [](Node& node) {
+  const auto text = failure_of<Error>(cluster(), 3, [](Endpoint& endpoint) {
     int x = 0;
-    if (node.rank() == 1) node.comm().receive(2, 7, std::span(&x, 1));
-    if (node.rank() == 2) node.comm().receive(kAnySource, 9, std::span(&x, 1));
-    if (node.rank() == 0) node.comm().receive(1, 0, std::span(&x, 1));
+    if (endpoint.rank() == 1) endpoint.comm().receive(2, 7, std::span(&x, 1));
+    if (endpoint.rank() == 2) endpoint.comm().receive(kAnySource, 9, std::span(&x, 1));
+    if (endpoint.rank() == 0) endpoint.comm().receive(1, 0, std::span(&x, 1));
   });
   EXPECT_THAT(text, HasSubstr("deadlock: no process can go on"));
   EXPECT_THAT(text, HasSubstr("worker 0: receives from 1, tag 0 (since 0.00"));
@@ -156,44 +158,45 @@ TEST_P(ProcessErrorsOn, DeadlockOfAReceiveWithoutASend) {
 }
 
 TEST_P(ProcessErrorsOn, DeadlockOfACollectiveWithAMissingRank) {
-  const auto text = failure_of<Error>(cluster(), 4, [](Node& node) {
+  const auto text = failure_of<Error>(cluster(), 4, [](Endpoint& endpoint) {
     float x = 0;
-    if (node.rank() != 3) node.comm().all_reduce(std::span(&x, 1));
+    if (endpoint.rank() != 3) endpoint.comm().all_reduce(std::span(&x, 1));
   });
   EXPECT_THAT(text, HasSubstr("worker 0: waits in all_reduce (3 of 4 arrived)"));
   EXPECT_THAT(text, HasSubstr("worker 2: waits in all_reduce (3 of 4 arrived)"));
 }
 
 TEST_P(ProcessErrorsOn, DeadlockOfAServiceThatNeverAnswers) {
-  const auto text = failure_of<Error>(
-      cluster(), 2, [](Node& node) { serve<Gather>(node, "scheduler", 3).call({node.rank()}); });
+  const auto text = failure_of<Error>(cluster(), 2, [](Endpoint& endpoint) {
+    serve<Gather>(endpoint, "scheduler", 3).call({endpoint.rank()});
+  });
   EXPECT_THAT(text, HasSubstr("worker 0: waits for service \"scheduler\""));
   EXPECT_THAT(text, HasSubstr("worker 1: waits for service \"scheduler\""));
 }
 
 TEST_P(ProcessErrorsOn, DeadlockOfMonitors) {
-  const auto text = failure_of<Error>(cluster(), 1, [](Node& node) {
-    auto channel = std::make_shared<Channel>(node);
-    node.companion("comm", [channel](Node&) {
+  const auto text = failure_of<Error>(cluster(), 1, [](Endpoint& endpoint) {
+    auto channel = std::make_shared<Channel>(endpoint);
+    endpoint.background_task("comm", [channel](Endpoint&) {
       const std::lock_guard lock(*channel->monitor);
       channel->monitor->wait([&] { return channel->closed; }, "the end of training");
     });
-    node.sleep(Seconds(1e-3));
+    endpoint.sleep(Seconds(1e-3));
     const std::lock_guard lock(*channel->monitor);
     channel->monitor->wait([&] { return !channel->items.empty(); }, "a gradient");
   });
   EXPECT_THAT(text, HasSubstr("worker 0: waits: a gradient"));
-  EXPECT_THAT(text, HasSubstr("companion \"comm\" of worker 0: waits: the end of training"));
+  EXPECT_THAT(text, HasSubstr("background task \"comm\" of worker 0: waits: the end of training"));
 }
 
 TEST_P(ProcessErrorsOn, DeadlockOfTwoLocksTakenCrosswise) {
   std::shared_ptr<Channel> channels[2];
-  const auto text = failure_of<Error>(cluster(), 2, [&](Node& node) {
-    const auto mine = static_cast<std::size_t>(node.rank());
-    channels[mine] = std::make_shared<Channel>(node);
-    node.comm().barrier();
+  const auto text = failure_of<Error>(cluster(), 2, [&](Endpoint& endpoint) {
+    const auto mine = static_cast<std::size_t>(endpoint.rank());
+    channels[mine] = std::make_shared<Channel>(endpoint);
+    endpoint.comm().barrier();
     const std::lock_guard first(*channels[mine]->monitor);
-    node.comm().barrier();  // both hold their first
+    endpoint.comm().barrier();  // both hold their first
     const std::lock_guard second(*channels[1 - mine]->monitor);
   });
   EXPECT_THAT(text, HasSubstr("worker 0: waits for the lock of a monitor"));

@@ -1,6 +1,7 @@
-// Services, companions, monitors and fences: the same on every cluster.
+// Services, background tasks, monitors and pauses: the same on every cluster.
 #include <atomic>
 #include <cmath>
+#include <map>
 #include <memory>
 #include <thread>
 #include <vector>
@@ -34,16 +35,16 @@ class Doubler final : public Service<Ask, Answer> {
 
 TEST_P(ProcessesOn, ServiceAnswersEachCallerWithItsPayload) {
   int calls = 0;
-  run_on(cluster(), size(), [&](Node& node) {
-    auto doubler = serve<Doubler>(node, "doubler", &calls);
+  run_on(cluster(), size(), [&](Endpoint& endpoint) {
+    auto doubler = serve<Doubler>(endpoint, "doubler", &calls);
     for (int i = 0; i < 50; ++i) {
       const std::size_t n = i % 5 == 0 ? 3000 : static_cast<std::size_t>(i % 3);
-      const std::vector<float> x(n, static_cast<float>(100 * node.rank() + i));
+      const std::vector<float> x(n, static_cast<float>(100 * endpoint.rank() + i));
       std::vector<float> y(n);
       const Answer answer = doubler.call({i}, x, y);
       EXPECT_EQ(answer.number, 2 * i);
-      EXPECT_EQ(answer.from, node.rank());
-      EXPECT_EQ(y, std::vector<float>(n, static_cast<float>(2 * (100 * node.rank() + i))));
+      EXPECT_EQ(answer.from, endpoint.rank());
+      EXPECT_EQ(y, std::vector<float>(n, static_cast<float>(2 * (100 * endpoint.rank() + i))));
     }
   });
   EXPECT_EQ(calls, is_here(cluster(), 0) ? 50 * size() : 0);
@@ -51,14 +52,47 @@ TEST_P(ProcessesOn, ServiceAnswersEachCallerWithItsPayload) {
 
 TEST_P(ProcessesOn, ServiceDefersItsReplyUntilAllHaveAsked) {
   std::atomic<int> asked = 0;
-  run_on(cluster(), size(), [&](Node& node) {
-    auto gather = serve<Gather>(node, "gather", node.size());
+  run_on(cluster(), size(), [&](Endpoint& endpoint) {
+    auto gather = serve<Gather>(endpoint, "gather", endpoint.size());
     for (int round = 1; round <= 20; ++round) {
       ++asked;
-      const Answer answer = gather.call({node.rank() + round});
-      EXPECT_GE(asked, round * ranks_here(cluster(), node.size()));
-      EXPECT_EQ(answer.number, node.size() * (node.size() - 1) / 2 + node.size() * round);
-      EXPECT_EQ(answer.from, node.rank());
+      const Answer answer = gather.call({endpoint.rank() + round});
+      EXPECT_GE(asked, round * ranks_here(cluster(), endpoint.size()));
+      EXPECT_EQ(answer.number,
+                endpoint.size() * (endpoint.size() - 1) / 2 + endpoint.size() * round);
+      EXPECT_EQ(answer.from, endpoint.rank());
+    }
+  });
+}
+
+// Ask 0 waits until ask 2 has come, which is answered first; ask 1: does ask 0 wait?
+class Crossing final : public Service<Ask, Answer> {
+ public:
+  void handle(int from, const Ask& ask, std::span<const float>, Responder<Answer> reply) override {
+    if (ask.number == 0) {
+      waiting_[from] = std::make_unique<Responder<Answer>>(std::move(reply));
+    } else if (ask.number == 1) {
+      reply({waiting_.contains(from) ? 1 : 0, from});
+    } else {
+      reply({2, from});
+      (*waiting_[from])({0, from});
+      waiting_.erase(from);
+    }
+  }
+
+ private:
+  std::map<int, std::unique_ptr<Responder<Answer>>> waiting_;  // by rank
+};
+
+TEST_P(ProcessesOn, TwoProcessesThatShareAClientGetAnswersOfTheirOwn) {
+  run_on(cluster(), size(), [&](Endpoint& endpoint) {
+    auto client = serve<Crossing>(endpoint, "crossing");
+    for (int round = 0; round < 10; ++round) {
+      endpoint.background_task("first",
+                               [=](Endpoint&) mutable { EXPECT_EQ(client.call({0}).number, 0); });
+      while (client.call({1}).number == 0) endpoint.sleep(Seconds(1e-4));
+      EXPECT_EQ(client.call({2}).number, 2);
+      while (client.call({1}).number == 1) endpoint.sleep(Seconds(1e-4));
     }
   });
 }
@@ -90,25 +124,25 @@ class LastOne final : public Service<Ask, Answer> {
 };
 
 TEST_P(ProcessesOn, ServiceLearnsWhoHasLeft) {
-  run_on(cluster(), size(), [&](Node& node) {
+  run_on(cluster(), size(), [&](Endpoint& endpoint) {
     // The last rank leaves before the service exists.
-    if (node.rank() > 0 && node.rank() == node.size() - 1) return;
-    if (node.size() > 1) node.sleep(Seconds(2e-3));
-    auto last = serve<LastOne>(node, "last", node.size());
-    if (node.rank() == 0) {
-      EXPECT_EQ(last.call({}).number, node.size() * (node.size() - 1) / 2);
+    if (endpoint.rank() > 0 && endpoint.rank() == endpoint.size() - 1) return;
+    if (endpoint.size() > 1) endpoint.sleep(Seconds(2e-3));
+    auto last = serve<LastOne>(endpoint, "last", endpoint.size());
+    if (endpoint.rank() == 0) {
+      EXPECT_EQ(last.call({}).number, endpoint.size() * (endpoint.size() - 1) / 2);
     }
   });
 }
 
-// --- companions ----------------------------------------------------------------------------------
+// --- background tasks ----------------------------------------------------------------------------------
 
-TEST_P(ProcessesOn, CompanionAndMonitorPassEveryItemInOrder) {
+TEST_P(ProcessesOn, BackgroundTaskAndMonitorPassEveryItemInOrder) {
   std::vector<std::vector<int>> got(static_cast<std::size_t>(size()));
-  run_on(cluster(), size(), [&](Node& node) {
-    auto channel = std::make_shared<Channel>(node);
-    auto& mine = got[static_cast<std::size_t>(node.rank())];
-    node.companion("consumer", [channel, &mine, rank = node.rank()](Node& self) {
+  run_on(cluster(), size(), [&](Endpoint& endpoint) {
+    auto channel = std::make_shared<Channel>(endpoint);
+    auto& mine = got[static_cast<std::size_t>(endpoint.rank())];
+    endpoint.background_task("consumer", [channel, &mine, rank = endpoint.rank()](Endpoint& self) {
       EXPECT_EQ(self.rank(), rank);
       const std::lock_guard lock(*channel->monitor);
       while (true) {
@@ -138,12 +172,12 @@ TEST_P(ProcessesOn, CompanionAndMonitorPassEveryItemInOrder) {
   }
 }
 
-// What a companion sends, its worker has sent.
-TEST_P(ProcessesOn, CompanionsBytesAreTheirWorkers) {
+// What a background task sends, its worker has sent.
+TEST_P(ProcessesOn, BackgroundTasksBytesAreTheirWorkers) {
   if (size() == 1) GTEST_SKIP() << "nobody to send to";
-  const ClusterReport report = run_on(cluster(), size(), [](Node& node) {
-    const std::shared_ptr<Comm> comm = node.comm().split(0, node.rank());
-    node.companion("sender", [comm](Node& self) {
+  const ClusterReport report = run_on(cluster(), size(), [](Endpoint& endpoint) {
+    const std::shared_ptr<Comm> comm = endpoint.comm().split(0, endpoint.rank());
+    endpoint.background_task("sender", [comm](Endpoint& self) {
       std::vector<float> x(1000);
       if (self.rank() == 0) comm->send(1, 7, std::span<const float>(x), Traffic::gradients);
       if (self.rank() == 1) comm->receive(0, 7, std::span(x));
@@ -151,15 +185,15 @@ TEST_P(ProcessesOn, CompanionsBytesAreTheirWorkers) {
   });
   if (!is_here(cluster(), 0)) return;
   const auto gradients = static_cast<std::size_t>(Traffic::gradients);
-  EXPECT_EQ(report.workers[0].ledger.bytes_sent[gradients], 4000);
-  EXPECT_EQ(report.workers[1].ledger.bytes_received[gradients], 4000);
+  EXPECT_EQ(report.workers[0].breakdown.bytes_sent[gradients], 4000);
+  EXPECT_EQ(report.workers[1].breakdown.bytes_received[gradients], 4000);
 }
 
-// The companions' collectives on a duplicate of the group, while the workers use the group itself.
-TEST_P(ProcessesOn, CompanionsHaveCollectivesOfTheirOwn) {
-  run_on(cluster(), size(), [](Node& node) {
-    std::shared_ptr<Comm> comm = node.comm().split(0, node.rank());
-    node.companion("reduce", [comm](Node& self) {
+// The background tasks' collectives on a duplicate of the group, while the workers use the group itself.
+TEST_P(ProcessesOn, BackgroundTasksHaveCollectivesOfTheirOwn) {
+  run_on(cluster(), size(), [](Endpoint& endpoint) {
+    std::shared_ptr<Comm> comm = endpoint.comm().split(0, endpoint.rank());
+    endpoint.background_task("reduce", [comm](Endpoint& self) {
       for (int i = 0; i < 20; ++i) {
         std::int64_t x = self.rank() + i;
         comm->all_reduce(std::span(&x, 1));
@@ -168,62 +202,62 @@ TEST_P(ProcessesOn, CompanionsHaveCollectivesOfTheirOwn) {
     });
     for (int i = 0; i < 20; ++i) {
       std::int64_t x = i;
-      node.comm().all_reduce(std::span(&x, 1), ReduceOp::max);
+      endpoint.comm().all_reduce(std::span(&x, 1), ReduceOp::max);
       EXPECT_EQ(x, i);
     }
   });
 }
 
 TEST_P(ProcessesOn, ComputeCountsStepsAndTime) {
-  const auto report = run_on(cluster(), size(), [](Node& node) {
+  const auto report = run_on(cluster(), size(), [](Endpoint& endpoint) {
     double sum = 0;
-    const Seconds before = node.now();
+    const Seconds before = endpoint.now();
     for (int i = 0; i < 10; ++i) {
-      node.compute({.operations = 1e6, .bytes = 0, .launches = 1}, ComputeKind::step, [&] {
+      endpoint.compute({.operations = 1e6, .bytes = 0, .launches = 1}, ComputeKind::step, [&] {
         for (int k = 0; k < 1000; ++k) sum += std::sqrt(k);
       });
     }
-    node.compute({.operations = 1e6, .bytes = 0, .launches = 1}, ComputeKind::vector,
-                 [&] { sum += 1; });
+    endpoint.compute({.operations = 1e6, .bytes = 0, .launches = 1}, ComputeKind::vector,
+                     [&] { sum += 1; });
     EXPECT_NEAR(sum, 10 * 21065.8 + 1, 1);
-    EXPECT_GE(node.now() - before, node.ledger().compute * 0.999);
+    EXPECT_GE(endpoint.now() - before, endpoint.time_breakdown().compute * 0.999);
   });
   if (!is_here(cluster(), 0)) return;
   ASSERT_EQ(report.workers.size(), static_cast<std::size_t>(size()));
   for (int r = 0; r < size(); ++r) {
     const auto& worker = report.workers[static_cast<std::size_t>(r)];
     EXPECT_EQ(worker.rank, r);
-    EXPECT_EQ(worker.ledger.steps, 10U);
-    EXPECT_GT(worker.ledger.compute, Seconds(0));
-    EXPECT_LE(worker.ledger.compute, report.elapsed * 1.001);
+    EXPECT_EQ(worker.breakdown.steps, 10U);
+    EXPECT_GT(worker.breakdown.compute, Seconds(0));
+    EXPECT_LE(worker.breakdown.compute, report.elapsed * 1.001);
   }
 }
 
-// --- the fence -----------------------------------------------------------------------------------
+// --- the pause -----------------------------------------------------------------------------------
 
-TEST_P(ProcessesOn, FenceIsOffTheClock) {
-  const auto report = run_on(cluster(), size(), [](Node& node) {
-    node.comm().barrier();
-    const Seconds before = node.now();
-    if (node.rank() == 0) {
-      node.fence([&] {
-        const Seconds inside = node.now();
+TEST_P(ProcessesOn, PauseIsOffTheClock) {
+  const auto report = run_on(cluster(), size(), [](Endpoint& endpoint) {
+    endpoint.comm().barrier();
+    const Seconds before = endpoint.now();
+    if (endpoint.rank() == 0) {
+      endpoint.while_paused([&] {
+        const Seconds inside = endpoint.now();
         std::this_thread::sleep_for(200ms);
-        EXPECT_EQ(node.now(), inside);  // the clock stands
+        EXPECT_EQ(endpoint.now(), inside);  // the clock stands
       });
     }
-    node.comm().barrier();
-    EXPECT_LT(node.now() - before, 150ms);
+    endpoint.comm().barrier();
+    EXPECT_LT(endpoint.now() - before, 150ms);
   });
-  EXPECT_GE(report.fenced, 200ms);
-  for (const auto& worker : report.workers) EXPECT_LT(worker.ledger.wait, 150ms);
+  EXPECT_GE(report.paused, 200ms);
+  for (const auto& worker : report.workers) EXPECT_LT(worker.breakdown.wait, 150ms);
 }
 
-TEST_P(ProcessesOn, FencesOfAllWorkersTakeTurns) {
+TEST_P(ProcessesOn, PausesOfAllWorkersTakeTurns) {
   std::atomic<int> inside = 0, done = 0;
-  run_on(cluster(), size(), [&](Node& node) {
+  run_on(cluster(), size(), [&](Endpoint& endpoint) {
     for (int i = 0; i < 10; ++i) {
-      node.fence([&] {
+      endpoint.while_paused([&] {
         EXPECT_EQ(++inside, 1);
         std::this_thread::yield();
         --inside;
@@ -234,28 +268,28 @@ TEST_P(ProcessesOn, FencesOfAllWorkersTakeTurns) {
   EXPECT_EQ(done, 10 * ranks_here(cluster(), size()));
 }
 
-TEST_P(ProcessesOn, FenceTogetherRunsOnceAndOffTheClock) {
+TEST_P(ProcessesOn, PauseTogetherRunsOnceAndOffTheClock) {
   int runs = 0;
-  run_on(cluster(), size(), [&](Node& node) {
-    const Seconds before = node.now();
+  run_on(cluster(), size(), [&](Endpoint& endpoint) {
+    const Seconds before = endpoint.now();
     for (int i = 0; i < 5; ++i) {
-      node.fence_together([&] {
-        EXPECT_EQ(node.rank(), 0);
+      endpoint.while_paused_together([&] {
+        EXPECT_EQ(endpoint.rank(), 0);
         ++runs;
         std::this_thread::sleep_for(40ms);
       });
-      node.comm().barrier();
+      endpoint.comm().barrier();
     }
-    EXPECT_LT(node.now() - before, 150ms);
+    EXPECT_LT(endpoint.now() - before, 150ms);
   });
   EXPECT_EQ(runs, is_here(cluster(), 0) ? 5 : 0);
 }
 
-TEST_P(ProcessesOn, FenceStopsComputingCompanions) {
+TEST_P(ProcessesOn, PauseStopsComputingBackgroundTasks) {
   std::atomic<int> steps = 0;
-  run_on(cluster(), size(), [&](Node& node) {
-    for (int companion = 0; companion < 2; ++companion) {
-      node.companion("busy", [&](Node& self) {
+  run_on(cluster(), size(), [&](Endpoint& endpoint) {
+    for (int background_task = 0; background_task < 2; ++background_task) {
+      endpoint.background_task("busy", [&](Endpoint& self) {
         for (int i = 0; i < 20; ++i) {
           self.compute({.operations = 1e5, .bytes = 0, .launches = 1}, ComputeKind::step,
                        [&] { ++steps; });
@@ -263,7 +297,7 @@ TEST_P(ProcessesOn, FenceStopsComputingCompanions) {
         }
       });
     }
-    node.fence([&] {
+    endpoint.while_paused([&] {
       const int seen = steps;
       std::this_thread::sleep_for(2ms);
       EXPECT_EQ(steps, seen);

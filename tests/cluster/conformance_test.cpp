@@ -63,10 +63,10 @@ void check_reductions(Comm& comm) {
 }
 
 TEST_P(CommOn, ReductionsOfEveryTypeAndOperation) {
-  run_on(cluster(), size(), [](Node& node) {
-    check_reductions<float>(node.comm());
-    check_reductions<double>(node.comm());
-    check_reductions<std::int64_t>(node.comm());
+  run_on(cluster(), size(), [](Endpoint& endpoint) {
+    check_reductions<float>(endpoint.comm());
+    check_reductions<double>(endpoint.comm());
+    check_reductions<std::int64_t>(endpoint.comm());
   });
 }
 
@@ -87,12 +87,12 @@ TEST_P(CommOn, FloatSumsHaveTheBitsOfRankOrder) {
       for (std::size_t i = 0; i < n; ++i) expected[i] = expected[i] + x[r][i];
     }
     auto scattered = x;
-    run_on(cluster(), p, [&](Node& node) {
-      const auto r = static_cast<std::size_t>(node.rank());
-      node.comm().all_reduce(std::span(x[r]), ReduceOp::sum, Traffic::gradients);
+    run_on(cluster(), p, [&](Endpoint& endpoint) {
+      const auto r = static_cast<std::size_t>(endpoint.rank());
+      endpoint.comm().all_reduce(std::span(x[r]), ReduceOp::sum, Traffic::gradients);
       EXPECT_EQ(std::memcmp(x[r].data(), expected.data(), n * sizeof(float)), 0) << n << " numbers";
-      node.comm().reduce_scatter(std::span(scattered[r]));
-      const auto [begin, end] = node.comm().block_of(node.rank(), n);
+      endpoint.comm().reduce_scatter(std::span(scattered[r]));
+      const auto [begin, end] = endpoint.comm().block_of(endpoint.rank(), n);
       EXPECT_EQ(std::memcmp(scattered[r].data() + begin, expected.data() + begin,
                             (end - begin) * sizeof(float)),
                 0);
@@ -101,11 +101,11 @@ TEST_P(CommOn, FloatSumsHaveTheBitsOfRankOrder) {
 }
 
 TEST_P(CommOn, BroadcastFromEveryRoot) {
-  run_on(cluster(), size(), [](Node& node) {
+  run_on(cluster(), size(), [](Endpoint& endpoint) {
     for (const std::size_t n : kCounts) {
-      for (int root = 0; root < node.size(); ++root) {
-        auto x = input<float>(n, node.rank());
-        node.comm().broadcast(std::span(x), root, Traffic::parameters);
+      for (int root = 0; root < endpoint.size(); ++root) {
+        auto x = input<float>(n, endpoint.rank());
+        endpoint.comm().broadcast(std::span(x), root, Traffic::parameters);
         EXPECT_EQ(x, input<float>(n, root));
       }
     }
@@ -113,58 +113,61 @@ TEST_P(CommOn, BroadcastFromEveryRoot) {
 }
 
 TEST_P(CommOn, AllGather) {
-  run_on(cluster(), size(), [](Node& node) {
+  run_on(cluster(), size(), [](Endpoint& endpoint) {
     for (const std::size_t n : kCounts) {
-      const auto mine = input<double>(n, node.rank());
-      std::vector<double> all(n * static_cast<std::size_t>(node.size()), -1.0), expected;
-      for (int r = 0; r < node.size(); ++r) {
+      const auto mine = input<double>(n, endpoint.rank());
+      std::vector<double> all(n * static_cast<std::size_t>(endpoint.size()), -1.0), expected;
+      for (int r = 0; r < endpoint.size(); ++r) {
         const auto part = input<double>(n, r);
         expected.insert(expected.end(), part.begin(), part.end());
       }
-      node.comm().all_gather(std::span<const double>(mine), std::span(all));
+      endpoint.comm().all_gather(std::span<const double>(mine), std::span(all));
       EXPECT_EQ(all, expected);
     }
   });
 }
 
 TEST_P(CommOn, Agree) {
-  run_on(cluster(), size(), [](Node& node) {
+  run_on(cluster(), size(), [](Endpoint& endpoint) {
     struct Part {
       int rank;
       double x;
     };
-    const auto made =
-        node.comm().agree(Part{node.rank(), 0.5 * node.rank()}, [](std::span<const Part> parts) {
-          std::vector<double> sums;
-          for (const Part& part : parts) sums.push_back(part.x + part.rank);
-          return sums;
-        });
-    ASSERT_EQ(made->size(), static_cast<std::size_t>(node.size()));
-    for (int r = 0; r < node.size(); ++r) EXPECT_EQ((*made)[static_cast<std::size_t>(r)], 1.5 * r);
+    const auto made = endpoint.comm().agree(Part{endpoint.rank(), 0.5 * endpoint.rank()},
+                                            [](std::span<const Part> parts) {
+                                              std::vector<double> sums;
+                                              for (const Part& part : parts)
+                                                sums.push_back(part.x + part.rank);
+                                              return sums;
+                                            });
+    ASSERT_EQ(made->size(), static_cast<std::size_t>(endpoint.size()));
+    for (int r = 0; r < endpoint.size(); ++r)
+      EXPECT_EQ((*made)[static_cast<std::size_t>(r)], 1.5 * r);
   });
 }
 
 TEST_P(CommOn, BarrierIsPassedAfterAllHaveCome) {
   std::atomic<int> came = 0;
-  run_on(cluster(), size(), [&](Node& node) {
+  run_on(cluster(), size(), [&](Endpoint& endpoint) {
     for (int round = 1; round <= 5; ++round) {
-      node.sleep(Seconds(1e-4 * node.rank()));
+      endpoint.sleep(Seconds(1e-4 * endpoint.rank()));
       ++came;
-      node.comm().barrier();
-      EXPECT_EQ(came, round * ranks_here(cluster(), node.size()));
-      node.comm().barrier();
+      endpoint.comm().barrier();
+      EXPECT_EQ(came, round * ranks_here(cluster(), endpoint.size()));
+      endpoint.comm().barrier();
     }
   });
 }
 
 TEST_P(CommOn, RingPass) {
-  run_on(cluster(), size(), [](Node& node) {
-    const int p = node.size(), next = (node.rank() + 1) % p, previous = (node.rank() + p - 1) % p;
+  run_on(cluster(), size(), [](Endpoint& endpoint) {
+    const int p = endpoint.size(), next = (endpoint.rank() + 1) % p,
+              previous = (endpoint.rank() + p - 1) % p;
     for (const std::size_t n : kCounts) {
-      const auto mine = input<float>(n, node.rank());
+      const auto mine = input<float>(n, endpoint.rank());
       std::vector<float> x(n, -1.0F);
-      node.comm().send(next, 5, std::span(mine), Traffic::parameters);
-      const Envelope envelope = node.comm().receive(previous, 5, std::span(x));
+      endpoint.comm().send(next, 5, std::span(mine), Traffic::parameters);
+      const Envelope envelope = endpoint.comm().receive(previous, 5, std::span(x));
       EXPECT_EQ(x, input<float>(n, previous));
       EXPECT_EQ(envelope.source, previous);
       EXPECT_EQ(envelope.bytes, n * sizeof(float));
@@ -173,21 +176,21 @@ TEST_P(CommOn, RingPass) {
 }
 
 TEST_P(CommOn, AnySourceTakesEachMessageOnce) {
-  run_on(cluster(), size(), [](Node& node) {
+  run_on(cluster(), size(), [](Endpoint& endpoint) {
     constexpr std::size_t kNumbers = 2000;
-    if (node.rank() != 0) {
-      const auto mine = input<float>(kNumbers, node.rank());
-      return node.comm().send(0, 3, std::span(mine));
+    if (endpoint.rank() != 0) {
+      const auto mine = input<float>(kNumbers, endpoint.rank());
+      return endpoint.comm().send(0, 3, std::span(mine));
     }
     std::vector<int> seen;
-    for (int i = 1; i < node.size(); ++i) {
+    for (int i = 1; i < endpoint.size(); ++i) {
       std::vector<float> x(kNumbers);
-      const Envelope envelope = node.comm().receive(kAnySource, 3, std::span(x));
+      const Envelope envelope = endpoint.comm().receive(kAnySource, 3, std::span(x));
       EXPECT_EQ(x, input<float>(kNumbers, envelope.source));
       seen.push_back(envelope.source);
     }
     std::ranges::sort(seen);
-    std::vector<int> everybody(static_cast<std::size_t>(node.size()) - 1);
+    std::vector<int> everybody(static_cast<std::size_t>(endpoint.size()) - 1);
     std::iota(everybody.begin(), everybody.end(), 1);
     EXPECT_EQ(seen, everybody);
   });
@@ -195,21 +198,22 @@ TEST_P(CommOn, AnySourceTakesEachMessageOnce) {
 
 // One pair, one tag: in the order sent, small and large ones mixed; other tags overtake.
 TEST_P(CommOn, MessagesKeepTheirOrderPerTag) {
-  run_on(cluster(), size(), [](Node& node) {
-    const int p = node.size(), next = (node.rank() + 1) % p, previous = (node.rank() + p - 1) % p;
+  run_on(cluster(), size(), [](Endpoint& endpoint) {
+    const int p = endpoint.size(), next = (endpoint.rank() + 1) % p,
+              previous = (endpoint.rank() + p - 1) % p;
     const auto length = [](int i) { return std::size_t{1} + (i % 3 == 0 ? 5000U : 0U); };
     for (int i = 0; i < 50; ++i) {
       const std::vector<int> x(length(i), i);
-      node.comm().send(next, 1, std::span(x));
+      endpoint.comm().send(next, 1, std::span(x));
     }
     const int last = 99;
-    node.comm().send(next, 2, std::span(&last, 1));
+    endpoint.comm().send(next, 2, std::span(&last, 1));
     int got = 0;
-    node.comm().receive(previous, 2, std::span(&got, 1));
+    endpoint.comm().receive(previous, 2, std::span(&got, 1));
     EXPECT_EQ(got, last);
     for (int i = 0; i < 50; ++i) {
       std::vector<int> x(length(i));
-      node.comm().receive(i % 2 ? previous : kAnySource, 1, std::span(x));
+      endpoint.comm().receive(i % 2 ? previous : kAnySource, 1, std::span(x));
       EXPECT_EQ(x, std::vector<int>(length(i), i));
     }
   });
@@ -217,22 +221,22 @@ TEST_P(CommOn, MessagesKeepTheirOrderPerTag) {
 
 TEST_P(CommOn, PollSeesWhatReceiveWouldTake) {
   if (size() == 1) GTEST_SKIP() << "needs two workers";
-  run_on(cluster(), size(), [](Node& node) {
+  run_on(cluster(), size(), [](Endpoint& endpoint) {
     int go = 0;
-    if (node.rank() == 1) {
-      node.comm().receive(0, 9, std::span(&go, 1));
+    if (endpoint.rank() == 1) {
+      endpoint.comm().receive(0, 9, std::span(&go, 1));
       const int x = 41;
-      node.comm().send(0, 8, std::span(&x, 1));
-    } else if (node.rank() == 0) {
-      EXPECT_FALSE(node.comm().poll(1, 8));
-      node.comm().send(1, 9, std::span<const int>(&go, 1));
-      while (!node.comm().poll(kAnySource, 8)) node.sleep(Seconds(1e-4));
-      EXPECT_TRUE(node.comm().poll(1, 8));
-      EXPECT_FALSE(node.comm().poll(1, 9));
+      endpoint.comm().send(0, 8, std::span(&x, 1));
+    } else if (endpoint.rank() == 0) {
+      EXPECT_FALSE(endpoint.comm().poll(1, 8));
+      endpoint.comm().send(1, 9, std::span<const int>(&go, 1));
+      while (!endpoint.comm().poll(kAnySource, 8)) endpoint.sleep(Seconds(1e-4));
+      EXPECT_TRUE(endpoint.comm().poll(1, 8));
+      EXPECT_FALSE(endpoint.comm().poll(1, 9));
       int x = 0;
-      node.comm().receive(1, 8, std::span(&x, 1));
+      endpoint.comm().receive(1, 8, std::span(&x, 1));
       EXPECT_EQ(x, 41);
-      EXPECT_FALSE(node.comm().poll(1, 8));
+      EXPECT_FALSE(endpoint.comm().poll(1, 8));
     }
   });
 }
@@ -240,9 +244,9 @@ TEST_P(CommOn, PollSeesWhatReceiveWouldTake) {
 // Parity groups with reversed keys, then halves of each group, then one group without the first
 // rank.
 TEST_P(CommOn, SplitByColourAndKeyNested) {
-  run_on(cluster(), size(), [](Node& node) {
-    const int p = node.size(), r = node.rank();
-    const auto parity = node.comm().split(r % 2, -r);
+  run_on(cluster(), size(), [](Endpoint& endpoint) {
+    const int p = endpoint.size(), r = endpoint.rank();
+    const auto parity = endpoint.comm().split(r % 2, -r);
     const int members = (p + 1 - r % 2) / 2;
     ASSERT_EQ(parity->size(), members);
     EXPECT_EQ(parity->rank(), members - 1 - r / 2);
@@ -256,7 +260,7 @@ TEST_P(CommOn, SplitByColourAndKeyNested) {
     EXPECT_EQ(count, half->size());
     EXPECT_EQ(half->size(), 2 * parity->rank() < members ? (members + 1) / 2 : members / 2);
 
-    const auto rest = node.comm().split(r == 0 ? -1 : 0, r);
+    const auto rest = endpoint.comm().split(r == 0 ? -1 : 0, r);
     EXPECT_EQ(rest == nullptr, r == 0);
     if (rest) {
       int from_last = r;
@@ -269,7 +273,7 @@ TEST_P(CommOn, SplitByColourAndKeyNested) {
       rest->receive(kAnySource, 5, std::span(&got, 1));
       EXPECT_EQ(got, 1 + (rest->rank() + rest->size() - 1) % rest->size());
     }
-    node.comm().barrier();
+    endpoint.comm().barrier();
   });
 }
 
@@ -277,18 +281,18 @@ class CommErrorsOn : public OnEveryCluster {};
 HETSGD_ON_EVERY_CLUSTER(CommErrorsOn);
 
 TEST_P(CommErrorsOn, MismatchedCollectivesNameBothRanks) {
-  const auto lengths = failure_of<CheckFailure>(cluster(), 3, [](Node& node) {
-    std::vector<float> x(node.rank() == 2 ? 20 : 10);
-    node.comm().all_reduce(std::span(x));
+  const auto lengths = failure_of<CheckFailure>(cluster(), 3, [](Endpoint& endpoint) {
+    std::vector<float> x(endpoint.rank() == 2 ? 20 : 10);
+    endpoint.comm().all_reduce(std::span(x));
   });
   EXPECT_THAT(lengths,
               testing::ContainsRegex("rank 2 calls all_reduce .sum. of 20 float32 as control"));
   EXPECT_THAT(lengths,
               testing::ContainsRegex("rank [01] calls all_reduce .sum. of 10 float32 as control"));
-  const auto kinds = failure_of<CheckFailure>(cluster(), 2, [](Node& node) {
+  const auto kinds = failure_of<CheckFailure>(cluster(), 2, [](Endpoint& endpoint) {
     float x = 0;
-    if (node.rank() == 0) return node.comm().barrier();
-    node.comm().broadcast(std::span(&x, 1), 1);
+    if (endpoint.rank() == 0) return endpoint.comm().barrier();
+    endpoint.comm().broadcast(std::span(&x, 1), 1);
   });
   EXPECT_THAT(kinds, testing::HasSubstr("rank 0 calls barrier"));
   EXPECT_THAT(kinds, testing::HasSubstr("rank 1 calls broadcast from 1 of 4 bytes"));
@@ -296,14 +300,14 @@ TEST_P(CommErrorsOn, MismatchedCollectivesNameBothRanks) {
 
 TEST_P(CommErrorsOn, MessageOfTheWrongSize) {
   for (const bool receiver_waits : {false, true}) {
-    failure_of<CheckFailure>(cluster(), 2, [&](Node& node) {
-      std::vector<float> x(node.rank() == 0 ? 4 : 5);
-      if (node.rank() == 0) {
-        if (receiver_waits) node.sleep(Seconds(1e-2));
-        node.comm().send(1, 0, std::span<const float>(x));
+    failure_of<CheckFailure>(cluster(), 2, [&](Endpoint& endpoint) {
+      std::vector<float> x(endpoint.rank() == 0 ? 4 : 5);
+      if (endpoint.rank() == 0) {
+        if (receiver_waits) endpoint.sleep(Seconds(1e-2));
+        endpoint.comm().send(1, 0, std::span<const float>(x));
       } else {
-        if (!receiver_waits) node.sleep(Seconds(1e-2));
-        node.comm().receive(0, 0, std::span(x));
+        if (!receiver_waits) endpoint.sleep(Seconds(1e-2));
+        endpoint.comm().receive(0, 0, std::span(x));
       }
     });
   }
@@ -311,12 +315,13 @@ TEST_P(CommErrorsOn, MessageOfTheWrongSize) {
 
 TEST_P(CommErrorsOn, RanksOutsideOfTheGroup) {
   int x = 0;
+  failure_of<CheckFailure>(cluster(), 1, [&](Endpoint& endpoint) {
+    endpoint.comm().send(1, 0, std::span<const int>(&x, 1));
+  });
   failure_of<CheckFailure>(
-      cluster(), 1, [&](Node& node) { node.comm().send(1, 0, std::span<const int>(&x, 1)); });
-  failure_of<CheckFailure>(cluster(), 1,
-                           [&](Node& node) { node.comm().receive(1, 0, std::span(&x, 1)); });
-  failure_of<CheckFailure>(cluster(), 1,
-                           [&](Node& node) { node.comm().broadcast(std::span(&x, 1), 1); });
+      cluster(), 1, [&](Endpoint& endpoint) { endpoint.comm().receive(1, 0, std::span(&x, 1)); });
+  failure_of<CheckFailure>(
+      cluster(), 1, [&](Endpoint& endpoint) { endpoint.comm().broadcast(std::span(&x, 1), 1); });
 }
 
 }  // namespace

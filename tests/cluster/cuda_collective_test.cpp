@@ -217,6 +217,41 @@ void check_copies(GpuGroup& group, const std::vector<int>& gpus, std::size_t byt
   }
 }
 
+// Rank r gives (r + 2 s) % 4 times `unit` bytes to rank s.
+void check_all_to_all(GpuGroup& group, const std::vector<int>& gpus, std::size_t unit) {
+  const std::size_t p = gpus.size();
+  std::vector<std::vector<std::size_t>> out(p, std::vector<std::size_t>(p)), in = out;
+  std::vector<std::unique_ptr<OnGpu>> sent, received;
+  std::vector<AllToAll> all;
+  std::vector<Bytes> gets(p);
+  for (std::size_t r = 0; r < p; ++r) {
+    for (std::size_t s = 0; s < p; ++s) {
+      out[r][s] = (r + 2 * s) % 4 * unit;
+      in[s][r] = out[r][s];
+    }
+  }
+  for (std::size_t r = 0; r < p; ++r) {
+    Bytes gives;
+    for (std::size_t s = 0; s < p; ++s) {
+      Bytes part = bytes_of(random_numbers<std::int64_t>(out[r][s] / 8 + 1, p * r + s));
+      part.resize(out[r][s]);
+      gives.insert(gives.end(), part.begin(), part.end());
+      gets[s].insert(gets[s].end(), part.begin(), part.end());
+    }
+    sent.push_back(std::make_unique<OnGpu>(gpus[r], gives));
+  }
+  for (std::size_t r = 0; r < p; ++r) {
+    received.push_back(std::make_unique<OnGpu>(gpus[r], Bytes(gets[r].size())));
+    all.push_back({sent[r]->data(), AllToAll::sum(out[r]), out[r], received[r]->data(),
+                   gets[r].size(), in[r]});
+  }
+  std::vector<const void*> parts;
+  for (const AllToAll& one : all) parts.push_back(&one);
+  all_move(group, static_cast<int>(p), {.collective = Collective::all_to_all, .count = 1}, parts,
+           std::vector<void*>(p));
+  for (std::size_t r = 0; r < p; ++r) EXPECT_TRUE(received[r]->content() == gets[r]) << "rank " << r;
+}
+
 // Odd lengths around cache lines, partitions and pieces of 512 bytes.
 const std::size_t kLengths[] = {0, 1, 17, 1025};
 
@@ -231,6 +266,7 @@ TEST(GpuGroup, EveryNumberOfRanksOnEveryNumberOfGpus) {
                                           << n << " numbers, method " << static_cast<int>(method));
           check_reductions<float>(*group, gpus, n, ReduceOp::sum);
           check_copies(*group, gpus, n);
+          check_all_to_all(*group, gpus, n);
         }
       }
     }
@@ -283,6 +319,7 @@ TEST(GpuGroup, ThroughTheHostWherePeersDoNotReachEachOther) {
       for (const std::size_t n : {1U, 251U, 1025U}) {
         check_reductions<float>(*group, gpus, n, ReduceOp::sum);
         check_copies(*group, gpus, n);
+        check_all_to_all(*group, gpus, n);
       }
     }
   }

@@ -21,8 +21,8 @@ inline std::vector<float> random_numbers(std::size_t n, std::uint64_t stream) {
 // A vector in the memory of the node's device.
 class Vector {
  public:
-  Vector(Node& node, const std::vector<float>& x)
-      : device_(node.device()), buffer_(device_, x.size()) {
+  Vector(Endpoint& endpoint, const std::vector<float>& x)
+      : device_(endpoint.device()), buffer_(device_, x.size()) {
     device_.upload(buffer_.data(), x.data(), x.size() * sizeof(float));
   }
   std::span<float> span() { return buffer_.span(); }
@@ -39,35 +39,49 @@ class Vector {
 
 // Every collective, in an order that all ranks draw alike, over all, halves and pairs, sometimes on
 // host memory; what each rank ends with.
-inline std::vector<float> random_collectives(Node& node, std::uint64_t seed, int calls) {
+inline std::vector<float> random_collectives(Endpoint& endpoint, std::uint64_t seed, int calls) {
   std::vector<float> results;
   const auto take = [&](const std::vector<float>& x) {
     results.insert(results.end(), x.begin(), x.end());
   };
   std::vector<std::unique_ptr<Comm>> groups;
-  groups.push_back(node.comm().split(0, node.rank()));
-  groups.push_back(node.comm().split(node.rank() % 2, node.rank()));
-  groups.push_back(node.comm().split(node.rank() / 2, -node.rank()));
+  groups.push_back(endpoint.comm().split(0, endpoint.rank()));
+  groups.push_back(endpoint.comm().split(endpoint.rank() % 2, endpoint.rank()));
+  groups.push_back(endpoint.comm().split(endpoint.rank() / 2, -endpoint.rank()));
   RandomStream common(seed, Purpose::test, 1);
   for (int i = 0; i < calls; ++i) {
     Comm& comm = *groups[common.below(groups.size())];
     const std::size_t n = common.below(4) == 0 ? common.below(40'000) : common.below(300);
-    const auto mine = random_numbers(n, static_cast<std::uint64_t>(node.rank() + 100 * i));
+    const auto mine = random_numbers(n, static_cast<std::uint64_t>(endpoint.rank() + 100 * i));
     const auto op = static_cast<ReduceOp>(common.below(3));
     const int root = static_cast<int>(common.below(8)) % comm.size();
-    const std::uint64_t what = common.below(6);
+    const std::uint64_t what = common.below(7);
     if (what == 5) {
       std::vector<float> x = mine;
       comm.all_reduce(std::span(x), op);
       take(x);
       continue;
     }
-    Vector x(node, mine);
-    if (what == 0 || what == 1) comm.all_reduce(x.span(), op, Traffic::gradients);
+    Vector x(endpoint, mine);
+    if (what == 6) {  // the first part of rank r goes to rank r - 1, the second to rank r + 1
+      const auto p = static_cast<std::size_t>(comm.size()),
+                 r = static_cast<std::size_t>(comm.rank());
+      std::vector<std::size_t> out(p), in(p);
+      out[(r + p - 1) % p] += n / 3;
+      out[(r + 1) % p] += n - n / 3;
+      in[(r + 1) % p] += n / 3;
+      in[(r + p - 1) % p] += n - n / 3;
+      Vector y(endpoint, std::vector<float>(n));
+      comm.all_to_all<float>(x.span(), out, y.span(), in);
+      take(y.content());
+      continue;
+    }
+    if (what == 0) comm.all_reduce(x.span(), op, Traffic::gradients);
+    if (what == 1) comm.start(all_reduce(x.span(), op, Traffic::gradients)).wait();
     if (what == 2) comm.broadcast(x.span(), root);
     if (what == 3) comm.reduce_scatter(x.span(), op);
     if (what == 4) {
-      Vector all(node, std::vector<float>(n * static_cast<std::size_t>(comm.size())));
+      Vector all(endpoint, std::vector<float>(n * static_cast<std::size_t>(comm.size())));
       comm.all_gather<float>(x.span(), all.span());
       take(all.content());
     }

@@ -30,8 +30,8 @@ ClusterOptions on_gpus(int workers, AllReduce method = AllReduce::automatic) {
 
 std::vector<std::vector<float>> results_of(const ClusterOptions& options, std::uint64_t seed) {
   std::vector<std::vector<float>> results(static_cast<std::size_t>(options.workers));
-  make_cluster("threads", options)->run([&](Node& node) {
-    results[static_cast<std::size_t>(node.rank())] = random_collectives(node, seed, 25);
+  make_cluster("threads", options)->run([&](Endpoint& endpoint) {
+    results[static_cast<std::size_t>(endpoint.rank())] = random_collectives(endpoint, seed, 25);
   });
   return results;
 }
@@ -69,26 +69,26 @@ TEST(GpuThreads, MixedGroupsGoThroughTheHost) {
 }
 
 TEST(GpuThreads, SomeRanksMayBringHostMemory) {
-  make_cluster("threads", on_gpus(3))->run([](Node& node) {
+  make_cluster("threads", on_gpus(3))->run([](Endpoint& endpoint) {
     for (const std::size_t n : {1U, 5000U, 50'000U}) {
-      const std::vector<float> mine(n, static_cast<float>(node.rank() + 1));
+      const std::vector<float> mine(n, static_cast<float>(endpoint.rank() + 1));
       std::vector<float> host = mine;
-      Vector device(node, mine);
-      node.comm().all_reduce(node.rank() == 1 ? std::span(host) : device.span());
-      EXPECT_EQ(node.rank() == 1 ? host : device.content(), std::vector<float>(n, 6.0F));
+      Vector device(endpoint, mine);
+      endpoint.comm().all_reduce(endpoint.rank() == 1 ? std::span(host) : device.span());
+      EXPECT_EQ(endpoint.rank() == 1 ? host : device.content(), std::vector<float>(n, 6.0F));
     }
   });
 }
 
 TEST(GpuThreads, ExchangesBetweenGpus) {
   for (const AllReduce method : {AllReduce::automatic, AllReduce::host}) {
-    make_cluster("threads", on_gpus(4, method))->run([](Node& node) {
+    make_cluster("threads", on_gpus(4, method))->run([](Endpoint& endpoint) {
       for (const std::size_t n : {0U, 1U, 300U, 100'001U}) {
         for (const int distance : {1, 2, 3}) {
-          const int peer = node.rank() ^ distance;
-          Vector out(node, random_numbers(n, static_cast<std::uint64_t>(node.rank())));
-          Vector in(node, std::vector<float>(n));
-          node.comm().exchange<float>(peer, 1, out.span(), in.span());
+          const int peer = endpoint.rank() ^ distance;
+          Vector out(endpoint, random_numbers(n, static_cast<std::uint64_t>(endpoint.rank())));
+          Vector in(endpoint, std::vector<float>(n));
+          endpoint.comm().sendrecv<float>(peer, 1, out.span(), in.span());
           EXPECT_EQ(in.content(), random_numbers(n, static_cast<std::uint64_t>(peer)));
         }
       }
@@ -98,36 +98,37 @@ TEST(GpuThreads, ExchangesBetweenGpus) {
 
 // What a device still writes is complete for the others.
 TEST(GpuThreads, WaitsForTheKernelsBefore) {
-  make_cluster("threads", on_gpus(2))->run([](Node& node) {
-    Vector x(node, std::vector<float>(50'000));
+  make_cluster("threads", on_gpus(2))->run([](Endpoint& endpoint) {
+    Vector x(endpoint, std::vector<float>(50'000));
     for (int i = 0; i < 5; ++i) {
-      node.device().fill(x.span().size(), static_cast<float>(node.rank() + i), x.span().data());
-      node.comm().all_reduce(x.span());
-      node.device().axpby(x.span().size(), 2.0F, x.span().data(), 0.0F, x.span().data());
+      endpoint.device().fill(x.span().size(), static_cast<float>(endpoint.rank() + i),
+                             x.span().data());
+      endpoint.comm().all_reduce(x.span());
+      endpoint.device().axpby(x.span().size(), 2.0F, x.span().data(), 0.0F, x.span().data());
       EXPECT_EQ(x.content().back(), 2.0F * static_cast<float>(1 + 2 * i));
     }
   });
 }
 
-TEST(GpuThreads, BytesAndTimeAreInTheLedger) {
-  const ClusterReport report = make_cluster("threads", on_gpus(2))->run([](Node& node) {
-    Vector x(node, std::vector<float>(32'000));
-    node.comm().all_reduce(x.span(), ReduceOp::sum, Traffic::gradients);
-    if (node.rank() == 0) node.sleep(Seconds(0.05));
-    node.comm().all_reduce(x.span(), ReduceOp::sum, Traffic::gradients);
+TEST(GpuThreads, BytesAndTimeAreInTheTimeBreakdown) {
+  const ClusterReport report = make_cluster("threads", on_gpus(2))->run([](Endpoint& endpoint) {
+    Vector x(endpoint, std::vector<float>(32'000));
+    endpoint.comm().all_reduce(x.span(), ReduceOp::sum, Traffic::gradients);
+    if (endpoint.rank() == 0) endpoint.sleep(Seconds(0.05));
+    endpoint.comm().all_reduce(x.span(), ReduceOp::sum, Traffic::gradients);
   });
   const auto kind = static_cast<std::size_t>(Traffic::gradients);
   for (const WorkerReport& worker : report.workers) {
-    EXPECT_EQ(worker.ledger.bytes_sent[kind], 2U * 128'000);
-    EXPECT_EQ(worker.ledger.bytes_received[kind], 2U * 128'000);
-    EXPECT_GT(worker.ledger.communicate.count(), 0);
+    EXPECT_EQ(worker.breakdown.bytes_sent[kind], 2U * 128'000);
+    EXPECT_EQ(worker.breakdown.bytes_received[kind], 2U * 128'000);
+    EXPECT_GT(worker.breakdown.communicate.count(), 0);
   }
-  EXPECT_GE(report.workers[1].ledger.wait.count(), 0.03) << "rank 0 was late";
+  EXPECT_GE(report.workers[1].breakdown.wait.count(), 0.03) << "rank 0 was late";
 }
 
 // --- errors --------------------------------------------------------------------------------------
 
-std::string failure(const ClusterOptions& options, const std::function<void(Node&)>& worker) {
+std::string failure(const ClusterOptions& options, const std::function<void(Endpoint&)>& worker) {
   try {
     make_cluster("threads", options)->run(worker);
   } catch (const std::exception& error) {
@@ -139,11 +140,11 @@ std::string failure(const ClusterOptions& options, const std::function<void(Node
 
 TEST(GpuThreads, AnErrorOfOneRankEndsTheOthers) {
   for (const AllReduce method : {AllReduce::automatic, AllReduce::ring, AllReduce::tree}) {
-    const std::string text = failure(on_gpus(3, method), [](Node& node) {
-      Vector x(node, std::vector<float>(1000));
+    const std::string text = failure(on_gpus(3, method), [](Endpoint& endpoint) {
+      Vector x(endpoint, std::vector<float>(1000));
       for (int i = 0;; ++i) {
-        if (node.rank() == 2 && i == 3) throw std::runtime_error("rank 2 gives up");
-        node.comm().all_reduce(x.span());
+        if (endpoint.rank() == 2 && i == 3) throw std::runtime_error("rank 2 gives up");
+        endpoint.comm().all_reduce(x.span());
       }
     });
     EXPECT_EQ(text, "rank 2 gives up");
@@ -151,17 +152,17 @@ TEST(GpuThreads, AnErrorOfOneRankEndsTheOthers) {
 }
 
 TEST(GpuThreads, CallsThatDifferAreFoundOut) {
-  const std::string text = failure(on_gpus(2), [](Node& node) {
-    Vector x(node, std::vector<float>(node.rank() == 0 ? 1000 : 999));
-    node.comm().all_reduce(x.span());
+  const std::string text = failure(on_gpus(2), [](Endpoint& endpoint) {
+    Vector x(endpoint, std::vector<float>(endpoint.rank() == 0 ? 1000 : 999));
+    endpoint.comm().all_reduce(x.span());
   });
   EXPECT_THAT(text, HasSubstr("differ in one collective"));
 }
 
 TEST(GpuThreads, ADeadlockIsFoundOut) {
-  const std::string text = failure(on_gpus(2), [](Node& node) {
-    Vector x(node, std::vector<float>(1000));
-    if (node.rank() == 0) node.comm().all_reduce(x.span());
+  const std::string text = failure(on_gpus(2), [](Endpoint& endpoint) {
+    Vector x(endpoint, std::vector<float>(1000));
+    if (endpoint.rank() == 0) endpoint.comm().all_reduce(x.span());
   });
   EXPECT_THAT(text, HasSubstr("deadlock: no process can go on"));
   EXPECT_THAT(text, HasSubstr("all_reduce (1 of 2 arrived)"));
@@ -170,11 +171,11 @@ TEST(GpuThreads, ADeadlockIsFoundOut) {
 TEST(GpuThreads, RefusesWhatCannotBeDone) {
   ClusterOptions options = options_for(2);
   options.all_reduce = AllReduce::ring;
-  EXPECT_THAT(failure(options, [](Node&) {}), HasSubstr("no worker has a GPU"));
+  EXPECT_THAT(failure(options, [](Endpoint&) {}), HasSubstr("no worker has a GPU"));
   options = options_for(2);
   options.devices = {"cuda:0"};
   options.all_reduce = AllReduce::nccl;
-  EXPECT_THAT(failure(options, [](Node&) {}), HasSubstr("share cuda:0"));
+  EXPECT_THAT(failure(options, [](Endpoint&) {}), HasSubstr("share cuda:0"));
 }
 
 }  // namespace

@@ -63,6 +63,24 @@ const std::vector<Case>& cases() {
        [](int) {
          return std::pair{120.0, 120.0};
        }},
+      // Rank r sends 40 numbers to rank r + 1 and 10 to rank r + 2, and 1,000 to itself.
+      {"all_to_all",
+       [](Comm& comm) {
+         const auto count = [](int from, int to) -> std::size_t {
+           return std::array{1000U, 40U, 10U, 0U}[static_cast<std::size_t>((to - from + 4) % 4)];
+         };
+         std::vector<std::size_t> out, in;
+         for (int r = 0; r < 4; ++r) {
+           out.push_back(count(comm.rank(), r));
+           in.push_back(count(r, comm.rank()));
+         }
+         std::vector<float> v(1050), w(1050);
+         comm.all_to_all<float>(v, out, w, in, Traffic::gradients);
+       },
+       [](const NetworkModel& m) { return m.all_to_all_cost(4, 200); },
+       [](int) {
+         return std::pair{200.0, 200.0};
+       }},
       {"barrier", [](Comm& comm) { comm.barrier(); },
        [](const NetworkModel& m) { return m.barrier_cost(4); },
        [](int) {
@@ -77,16 +95,16 @@ TEST(SimCollective, EndsForAllWhenTheLastArrivalHasPaidTheCost) {
     SCOPED_TRACE(one.name);
     const ClusterOptions options = slow_machine(4);
     const double cost = one.cost(options.network).count();
-    const auto report = run(options, [&](Node& node) {
-      node.sleep(Seconds(node.rank()));
-      one.call(node.comm());
-      EXPECT_EQ(now(node), 3 + cost);
+    const auto report = run(options, [&](Endpoint& endpoint) {
+      endpoint.sleep(Seconds(endpoint.rank()));
+      one.call(endpoint.comm());
+      EXPECT_EQ(now(endpoint), 3 + cost);
     });
     for (int r = 0; r < 4; ++r) {
-      EXPECT_EQ(ledger(report, r).wait.count(), 3.0);  // asleep or for the last
-      EXPECT_DOUBLE_EQ(ledger(report, r).communicate.count(), cost);
-      EXPECT_EQ(ledger(report, r).bytes_sent[kGradients], one.bytes(r).first);
-      EXPECT_EQ(ledger(report, r).bytes_received[kGradients], one.bytes(r).second);
+      EXPECT_EQ(breakdown(report, r).wait.count(), 3.0);  // asleep or for the last
+      EXPECT_DOUBLE_EQ(breakdown(report, r).communicate.count(), cost);
+      EXPECT_EQ(breakdown(report, r).bytes_sent[kGradients], one.bytes(r).first);
+      EXPECT_EQ(breakdown(report, r).bytes_received[kGradients], one.bytes(r).second);
     }
   }
 }
@@ -94,39 +112,60 @@ TEST(SimCollective, EndsForAllWhenTheLastArrivalHasPaidTheCost) {
 TEST(SimCollective, ChargesFullSize) {
   ClusterOptions options = slow_machine(4);
   options.payload_scale = 10;
-  run(options, [&](Node& node) {
+  run(options, [&](Endpoint& endpoint) {
     std::vector<float> v(40);
-    node.comm().all_reduce(std::span(v), ReduceOp::sum, Traffic::parameters);
+    endpoint.comm().all_reduce(std::span(v), ReduceOp::sum, Traffic::parameters);
     const double scaled = options.network.all_reduce_cost(4, 1600).count();
-    EXPECT_EQ(now(node), scaled);
-    node.comm().all_reduce(std::span(v), ReduceOp::sum, Traffic::control);
-    EXPECT_DOUBLE_EQ(now(node), scaled + options.network.all_reduce_cost(4, 160).count());
+    EXPECT_EQ(now(endpoint), scaled);
+    endpoint.comm().all_reduce(std::span(v), ReduceOp::sum, Traffic::control);
+    EXPECT_DOUBLE_EQ(now(endpoint), scaled + options.network.all_reduce_cost(4, 160).count());
   });
 }
 
+// The busiest rank sets the time; on a shared bus all that travels does.
+TEST(SimCollective, AllToAllTakesTheTimeOfTheBusiestRank) {
+  for (const bool shared_bus : {false, true}) {
+    ClusterOptions options = slow_machine(3);
+    options.network.shared_bus = shared_bus;
+    run(options, [&](Endpoint& endpoint) {
+      // 0 sends 10 bytes to 1 and 20 to 2; 1 sends 5 to 2.
+      const std::size_t counts[3][3] = {{0, 10, 20}, {0, 0, 5}, {0, 0, 0}};
+      const auto r = static_cast<std::size_t>(endpoint.rank());
+      std::vector<std::size_t> in;
+      for (const auto& row : counts) in.push_back(row[r]);
+      const std::vector<char> send(AllToAll::sum(counts[r]));
+      std::vector<char> receive(AllToAll::sum(in));
+      endpoint.comm().all_to_all<char>(send, counts[r], receive, in);
+      const double bytes = shared_bus ? 35 : 30;
+      EXPECT_DOUBLE_EQ(now(endpoint),
+                       options.network.latency.count() + bytes / options.network.bytes_per_s);
+    });
+  }
+}
+
 TEST(SimCollective, OfOneIsFree) {
-  const auto report = run(slow_machine(1), [](Node& node) {
+  const auto report = run(slow_machine(1), [](Endpoint& endpoint) {
     std::vector<float> v{1, 2}, w(2);
-    node.comm().all_reduce(std::span(v));
-    node.comm().all_gather(std::span<const float>(v), std::span(w));
-    node.comm().barrier();
+    endpoint.comm().all_reduce(std::span(v));
+    endpoint.comm().all_gather(std::span<const float>(v), std::span(w));
+    endpoint.comm().barrier();
     EXPECT_EQ(w, v);
   });
   EXPECT_EQ(report.elapsed.count(), 0.0);
-  EXPECT_EQ(ledger(report, 0).bytes_sent[kControl], 0U);
+  EXPECT_EQ(breakdown(report, 0).bytes_sent[kControl], 0U);
 }
 
 // What a rank does to its buffer before it arrives counts, whoever came first.
 TEST(SimCollective, MovesDataAtTheLastArrival) {
   std::vector<float> shared{1};
-  run(slow_machine(2), [&](Node& node) {
-    if (node.rank() == 1) {
-      node.sleep(1s);
+  run(slow_machine(2), [&](Endpoint& endpoint) {
+    if (endpoint.rank() == 1) {
+      endpoint.sleep(1s);
       shared[0] = 5;  // rank 0 has arrived, but its buffer is its own until rank 1 comes
     }
     std::vector<float> one{2};
-    node.comm().all_reduce(node.rank() == 0 ? std::span(shared) : std::span(one));
-    EXPECT_EQ(one[0] + shared[0], node.rank() == 0 ? 9 : 14);
+    endpoint.comm().all_reduce(endpoint.rank() == 0 ? std::span(shared) : std::span(one));
+    EXPECT_EQ(one[0] + shared[0], endpoint.rank() == 0 ? 9 : 14);
   });
 }
 
@@ -137,16 +176,17 @@ TEST(SimCollective, WhatAllAgreeOnIsMadeOnceAndShared) {
   using Numbers = std::vector<int>;
   int made = 0;
   std::vector<std::shared_ptr<const Numbers>> of(kRanks);
-  run(slow_machine(kRanks), [&](Node& node) {
+  run(slow_machine(kRanks), [&](Endpoint& endpoint) {
     for (int round = 1; round <= 3; ++round) {
-      const auto all = node.comm().agree(round * node.rank(), [&](std::span<const int> numbers) {
-        ++made;
-        return Numbers(numbers.begin(), numbers.end());
-      });
+      const auto all =
+          endpoint.comm().agree(round * endpoint.rank(), [&](std::span<const int> numbers) {
+            ++made;
+            return Numbers(numbers.begin(), numbers.end());
+          });
       EXPECT_EQ(made, round);
       ASSERT_EQ(all->size(), kRanks);
       for (int r = 0; r < kRanks; ++r) EXPECT_EQ((*all)[static_cast<std::size_t>(r)], round * r);
-      of[static_cast<std::size_t>(node.rank())] = all;
+      of[static_cast<std::size_t>(endpoint.rank())] = all;
     }
   });
   for (const auto& one : of) EXPECT_EQ(one, of.front());
@@ -154,31 +194,32 @@ TEST(SimCollective, WhatAllAgreeOnIsMadeOnceAndShared) {
 
 TEST(SimCollective, WhatFailsToBeMadeFailsTheRun) {
   EXPECT_EQ(failure_of<CheckFailure>(slow_machine(3),
-                                     [](Node& node) {
-                                       node.comm().agree(node.rank(), [](auto) -> int {
+                                     [](Endpoint& endpoint) {
+                                       endpoint.comm().agree(endpoint.rank(), [](auto) -> int {
                                          throw CheckFailure("no agreement");
                                        });
                                      }),
             "no agreement");
 }
 
-TEST(SimCollective, CompanionOnTheWorkersCommIsACheckFailure) {
-  const auto text = failure_of<CheckFailure>(slow_machine(2), [](Node& node) {
-    if (node.rank() == 1) {
-      node.companion("comm", [](Node& self) {
+TEST(SimCollective, BackgroundTaskOnTheWorkersCommIsACheckFailure) {
+  const auto text = failure_of<CheckFailure>(slow_machine(2), [](Endpoint& endpoint) {
+    if (endpoint.rank() == 1) {
+      endpoint.background_task("comm", [](Endpoint& self) {
         self.sleep(1s);
         self.comm().barrier();
       });
-      node.comm().barrier();
+      endpoint.comm().barrier();
     } else {
-      node.sleep(5s);
-      node.comm().barrier();
+      endpoint.sleep(5s);
+      endpoint.comm().barrier();
     }
   });
-  EXPECT_EQ(text,
-            "rank 1 calls barrier in companion \"comm\" of worker 1 while its barrier goes on in "
-            "worker 1: give "
-            "a companion a Comm of its own (split)");
+  EXPECT_EQ(
+      text,
+      "rank 1 calls barrier in background task \"comm\" of worker 1 while its barrier goes on in "
+      "worker 1: give "
+      "a background task a Comm of its own (split)");
 }
 
 TEST(SimCollective, ThousandRanksOfAModelEach) {
@@ -189,11 +230,11 @@ TEST(SimCollective, ThousandRanksOfAModelEach) {
 #endif
   constexpr std::size_t n = 190'000;
   ClusterOptions options = slow_machine(kRanks);
-  run(options, [&](Node& node) {
+  run(options, [&](Endpoint& endpoint) {
     std::vector<float> v(n);
     for (std::size_t i = 0; i < n; ++i)
-      v[i] = static_cast<float>((i + static_cast<std::size_t>(node.rank())) % 8);
-    node.comm().all_reduce(std::span(v));
+      v[i] = static_cast<float>((i + static_cast<std::size_t>(endpoint.rank())) % 8);
+    endpoint.comm().all_reduce(std::span(v));
     // Eight consecutive ranks hold each of 0 ... 7 once.
     for (std::size_t i = 0; i < n; i += 997) {
       float sum = kRanks / 8 * 28.0F;
@@ -204,14 +245,14 @@ TEST(SimCollective, ThousandRanksOfAModelEach) {
 }
 
 TEST(SimCollective, GroupsComeAndGo) {
-  run(slow_machine(4), [](Node& node) {
+  run(slow_machine(4), [](Endpoint& endpoint) {
     for (int i = 0; i < 100; ++i) {
-      const auto half = node.comm().split(node.rank() / 2, node.rank());
+      const auto half = endpoint.comm().split(endpoint.rank() / 2, endpoint.rank());
       const auto quarter = half->split(half->rank() == 0 ? 0 : -1, 0);
       EXPECT_EQ(quarter == nullptr, half->rank() == 1);
-      std::int64_t x = node.rank();
+      std::int64_t x = endpoint.rank();
       half->all_reduce(std::span(&x, 1));
-      EXPECT_EQ(x, node.rank() < 2 ? 1 : 5);
+      EXPECT_EQ(x, endpoint.rank() < 2 ? 1 : 5);
     }
   });
 }

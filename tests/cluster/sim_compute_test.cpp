@@ -1,4 +1,4 @@
-// Computation and the ledger in virtual time.
+// Computation and the time breakdown in virtual time.
 #include <atomic>
 #include <memory>
 #include <thread>
@@ -15,15 +15,15 @@ namespace {
 TEST(SimCompute, TakesTheProfilesTimeDividedBySpeed) {
   ClusterOptions options = slow_machine(3);
   options.speed = {1, 0.5};  // the last value repeats
-  const auto report = run(options, [](Node& node) {
-    node.compute({.operations = 16, .bytes = 32, .launches = 2}, ComputeKind::step, nothing);
-    EXPECT_EQ(now(node), node.rank() == 0 ? 5.0 : 10.0);
+  const auto report = run(options, [](Endpoint& endpoint) {
+    endpoint.compute({.operations = 16, .bytes = 32, .launches = 2}, ComputeKind::step, nothing);
+    EXPECT_EQ(now(endpoint), endpoint.rank() == 0 ? 5.0 : 10.0);
   });
   for (int r = 0; r < 3; ++r) {
-    EXPECT_EQ(ledger(report, r).steps, 1U);
-    EXPECT_EQ(ledger(report, r).compute.count(), r == 0 ? 5.0 : 10.0);
-    EXPECT_EQ(ledger(report, r).delay_requested.count(), r == 0 ? 0.0 : 5.0);
-    EXPECT_EQ(ledger(report, r).delay_achieved.count(), r == 0 ? 0.0 : 5.0);
+    EXPECT_EQ(breakdown(report, r).steps, 1U);
+    EXPECT_EQ(breakdown(report, r).compute.count(), r == 0 ? 5.0 : 10.0);
+    EXPECT_EQ(breakdown(report, r).delay_requested.count(), r == 0 ? 0.0 : 5.0);
+    EXPECT_EQ(breakdown(report, r).delay_achieved.count(), r == 0 ? 0.0 : 5.0);
   }
   EXPECT_EQ(report.workers[0].device, "slow");
   EXPECT_EQ(report.workers[2].device, "slow x 0.5");
@@ -34,28 +34,28 @@ TEST(SimCompute, VectorsAreScaledButNotSlowedByStragglers) {
   options.work_scale = 4;
   options.scenario =
       std::make_shared<Scenario>(std::vector<std::string>{"kind=constant,worker=0,factor=3"}, 1, 1);
-  const auto report = run(options, [](Node& node) {
+  const auto report = run(options, [](Endpoint& endpoint) {
     const Work work{.operations = 16, .bytes = 32, .launches = 2};
-    node.compute(work, ComputeKind::vector, nothing);
-    EXPECT_EQ(now(node), 8 + 8 + 1.0);
-    node.compute(work, ComputeKind::step, nothing);
-    EXPECT_EQ(now(node), 17 + 3 * 5.0);
+    endpoint.compute(work, ComputeKind::vector, nothing);
+    EXPECT_EQ(now(endpoint), 8 + 8 + 1.0);
+    endpoint.compute(work, ComputeKind::step, nothing);
+    EXPECT_EQ(now(endpoint), 17 + 3 * 5.0);
   });
-  EXPECT_EQ(ledger(report, 0).steps, 1U);
-  EXPECT_EQ(ledger(report, 0).delay_requested.count(), 10.0);
-  EXPECT_EQ(ledger(report, 0).delay_achieved.count(), 10.0);
+  EXPECT_EQ(breakdown(report, 0).steps, 1U);
+  EXPECT_EQ(breakdown(report, 0).delay_requested.count(), 10.0);
+  EXPECT_EQ(breakdown(report, 0).delay_achieved.count(), 10.0);
 }
 
 TEST(SimCompute, ScenarioSeesRankIterationAndStart) {
   ClusterOptions options = slow_machine(2);
   options.scenario =
       std::make_shared<Scenario>(std::vector<std::string>{"kind=uniform,min=0ms,max=500ms"}, 2, 7);
-  run(options, [&](Node& node) {
+  run(options, [&](Endpoint& endpoint) {
     for (std::uint64_t i = 0; i < 5; ++i) {
-      const Seconds start = node.now();
-      const Seconds expected = options.scenario->stretched(node.rank(), i, start, Seconds(1));
-      node.compute(work_of(1), ComputeKind::step, nothing);
-      EXPECT_EQ(node.now(), start + expected);
+      const Seconds start = endpoint.now();
+      const Seconds expected = options.scenario->stretched(endpoint.rank(), i, start, Seconds(1));
+      endpoint.compute(work_of(1), ComputeKind::step, nothing);
+      EXPECT_EQ(endpoint.now(), start + expected);
     }
   });
 }
@@ -65,9 +65,9 @@ TEST(SimCompute, RunsItsFunctionOnceOnADeepStack) {
   for (const int threads : {1, 2, 4}) {
     ClusterOptions options = slow_machine(8);
     options.host_threads = threads;
-    run(options, [&](Node& node) {
+    run(options, [&](Endpoint& endpoint) {
       for (int i = 0; i < 20; ++i) {
-        node.compute(work_of(1), ComputeKind::step, [&] {
+        endpoint.compute(work_of(1), ComputeKind::step, [&] {
           volatile char large[1 << 20];  // more than a fiber has
           large[0] = 1;
           runs += large[0];
@@ -79,15 +79,15 @@ TEST(SimCompute, RunsItsFunctionOnceOnADeepStack) {
 }
 
 TEST(SimCompute, ExceptionComesOutAtItsEnd) {
-  run(slow_machine(1), [](Node& node) {
+  run(slow_machine(1), [](Endpoint& endpoint) {
     try {
-      node.compute(work_of(2), ComputeKind::step, [] { throw runtime_failure("inside"); });
+      endpoint.compute(work_of(2), ComputeKind::step, [] { throw runtime_failure("inside"); });
       ADD_FAILURE();
     } catch (const Error& error) {
       EXPECT_STREQ(error.what(), "inside");
-      node.sleep(1s);  // a process may block while it handles an exception
+      endpoint.sleep(1s);  // a process may block while it handles an exception
     }
-    EXPECT_EQ(now(node), 3.0);
+    EXPECT_EQ(now(endpoint), 3.0);
   });
 }
 
@@ -95,73 +95,92 @@ TEST(SimCompute, DevicesComputeAndSurviveTheRun) {
   const auto cluster = make_sim_cluster(slow_machine(3));
   std::vector<Device*> devices(3);
   for (int repetition = 0; repetition < 2; ++repetition) {
-    cluster->run([&](Node& node) {
-      auto& mine = devices[static_cast<std::size_t>(node.rank())];
+    cluster->run([&](Endpoint& endpoint) {
+      auto& mine = devices[static_cast<std::size_t>(endpoint.rank())];
       if (repetition == 1) {
-        EXPECT_EQ(mine, &node.device());
+        EXPECT_EQ(mine, &endpoint.device());
       }
-      mine = &node.device();
-      Buffer x(node.device(), 100);
-      node.compute({}, ComputeKind::vector, [&] { node.device().fill(100, 2.0F, x.data()); });
+      mine = &endpoint.device();
+      Buffer x(endpoint.device(), 100);
+      endpoint.compute({}, ComputeKind::vector,
+                       [&] { endpoint.device().fill(100, 2.0F, x.data()); });
       double norm = 0;
-      node.compute({}, ComputeKind::vector,
-                   [&] { norm = node.device().squared_norm(100, x.data()); });
+      endpoint.compute({}, ComputeKind::vector,
+                       [&] { norm = endpoint.device().squared_norm(100, x.data()); });
       EXPECT_EQ(norm, 400.0);
-      node.companion("other", [&mine](Node& self) { EXPECT_NE(&self.device(), mine); });
+      endpoint.background_task("other",
+                               [&mine](Endpoint& self) { EXPECT_NE(&self.device(), mine); });
     });
   }
 }
 
-// --- the ledger ----------------------------------------------------------------------------------
+// The token is cancelled at the very moment at which the computation ends; the event that cancels it is
+// handled first, since it was scheduled first.
+TEST(SimCompute, AComputationThatEndsAsItsTokenIsRaisedIsComplete) {
+  run(slow_machine(1), [](Endpoint& endpoint) {
+    const auto token = endpoint.make_cancellation_token();
+    endpoint.background_task("canceller", [&token](Endpoint& self) {
+      self.sleep(Seconds(3));
+      token->cancel();
+    });
+    endpoint.sleep(Seconds(1));
+    EXPECT_TRUE(endpoint.compute_cancellable(*token, work_of(2), ComputeKind::step, [] {}));
+    EXPECT_EQ(now(endpoint), 3.0);
+    EXPECT_FALSE(endpoint.compute_cancellable(*token, work_of(2), ComputeKind::step, [] {}));
+    EXPECT_EQ(now(endpoint), 3.0);
+  });
+}
+
+// --- the time breakdown ----------------------------------------------------------------------------------
 
 class Null final : public Service<int, int> {
   void handle(int, const int&, std::span<const float>, Responder<int> reply) override { reply(0); }
 };
 
-TEST(SimLedger, TimesAddUpToTheRun) {
-  const auto report = run(slow_machine(3), [](Node& node) {
-    auto service = serve<Null>(node, "null");
+TEST(SimTimeBreakdown, TimesAddUpToTheRun) {
+  const auto report = run(slow_machine(3), [](Endpoint& endpoint) {
+    auto service = serve<Null>(endpoint, "null");
     std::vector<float> v(100);
     for (int i = 0; i < 10; ++i) {
-      node.compute(work_of(1 + node.rank()), ComputeKind::step, nothing);
-      node.comm().all_reduce(std::span(v));
-      node.compute(work_of(0.5), ComputeKind::vector, nothing);
-      const int to = (node.rank() + 1) % 3, from = (node.rank() + 2) % 3;
-      node.comm().send<float>(to, i, v);
-      node.comm().receive<float>(from, i, v);
+      endpoint.compute(work_of(1 + endpoint.rank()), ComputeKind::step, nothing);
+      endpoint.comm().all_reduce(std::span(v));
+      endpoint.compute(work_of(0.5), ComputeKind::vector, nothing);
+      const int to = (endpoint.rank() + 1) % 3, from = (endpoint.rank() + 2) % 3;
+      endpoint.comm().send<float>(to, i, v);
+      endpoint.comm().receive<float>(from, i, v);
       service.call(i);
-      node.sleep(Seconds(0.25));
+      endpoint.sleep(Seconds(0.25));
     }
-    node.comm().barrier();
+    endpoint.comm().barrier();
   });
   for (int r = 0; r < 3; ++r) {
-    const Ledger& l = ledger(report, r);
+    const TimeBreakdown& l = breakdown(report, r);
     EXPECT_NEAR((l.compute + l.communicate + l.wait).count(), report.elapsed.count(), 1e-9);
     EXPECT_DOUBLE_EQ(l.compute.count(), 10 * (1.5 + r));
   }
 }
 
-TEST(SimLedger, CompanionsBytesAreTheWorkersAndTheirTimeIsNot) {
-  const auto report = run(slow_machine(2), [](Node& node) {
-    node.companion("comm", [](Node& self) {
+TEST(SimTimeBreakdown, BackgroundTasksBytesAreTheWorkersAndTheirTimeIsNot) {
+  const auto report = run(slow_machine(2), [](Endpoint& endpoint) {
+    endpoint.background_task("comm", [](Endpoint& self) {
       const std::vector<float> v(16);
       std::vector<float> w(16);
       self.compute(work_of(3), ComputeKind::vector, nothing);
       self.comm().send<float>(1 - self.rank(), 0, v, Traffic::gradients);
       self.comm().receive<float>(1 - self.rank(), 0, w);
-      EXPECT_EQ(self.ledger().compute.count(), 3.0);
-      EXPECT_EQ(self.ledger().communicate.count(), 1.25);
-      EXPECT_EQ(self.ledger().bytes_sent[kGradients], 0U);
+      EXPECT_EQ(self.time_breakdown().compute.count(), 3.0);
+      EXPECT_EQ(self.time_breakdown().communicate.count(), 1.25);
+      EXPECT_EQ(self.time_breakdown().bytes_sent[kGradients], 0U);
     });
-    node.compute(work_of(1), ComputeKind::step, nothing);
+    endpoint.compute(work_of(1), ComputeKind::step, nothing);
   });
   for (int r = 0; r < 2; ++r) {
-    EXPECT_EQ(ledger(report, r).compute.count(), 1.0);
-    EXPECT_EQ(ledger(report, r).communicate.count(), 0.0);
-    EXPECT_EQ(ledger(report, r).bytes_sent[kGradients], 64U);
-    EXPECT_EQ(ledger(report, r).bytes_received[kGradients], 64U);
+    EXPECT_EQ(breakdown(report, r).compute.count(), 1.0);
+    EXPECT_EQ(breakdown(report, r).communicate.count(), 0.0);
+    EXPECT_EQ(breakdown(report, r).bytes_sent[kGradients], 64U);
+    EXPECT_EQ(breakdown(report, r).bytes_received[kGradients], 64U);
   }
-  EXPECT_EQ(report.elapsed.count(), 4.25);  // companions count for the end of the run
+  EXPECT_EQ(report.elapsed.count(), 4.25);  // background tasks count for the end of the run
 }
 
 }  // namespace

@@ -49,46 +49,47 @@ class Program {
  public:
   Program(int workers, bool host_delays) : workers_(workers), host_delays_(host_delays) {}
 
-  void worker(Node& node) {
-    RandomStream random(5, Purpose::test, static_cast<std::uint64_t>(node.rank()));
-    auto server = serve<Server>(node, "server");
-    std::vector<float> x(64, 1.0F / static_cast<float>(1 + node.rank()));
-    node.companion("listener", [this](Node& self) { listen(self); });
+  void worker(Endpoint& endpoint) {
+    RandomStream random(5, Purpose::test, static_cast<std::uint64_t>(endpoint.rank()));
+    auto server = serve<Server>(endpoint, "server");
+    std::vector<float> x(64, 1.0F / static_cast<float>(1 + endpoint.rank()));
+    endpoint.background_task("listener", [this](Endpoint& self) { listen(self); });
     for (int round = 0; round < 30; ++round) {
-      compute(node, x, random.uniform(0.1, 2));
-      if (random.below(3) == 0) node.sleep(Seconds(random.uniform()));
+      compute(endpoint, x, random.uniform(0.1, 2));
+      if (random.below(3) == 0) endpoint.sleep(Seconds(random.uniform()));
       Pull pull = server.call({round}, x);
-      note(node, 1, pull.sum);
+      note(endpoint, 1, pull.sum);
       x[0] += pull.sum * 1e-6F;
       const int peer = static_cast<int>(random.below(static_cast<std::uint64_t>(workers_)));
-      node.comm().send<float>(peer, 1, x, Traffic::parameters);
+      endpoint.comm().send<float>(peer, 1, x, Traffic::parameters);
       if (round % 5 == 4) {
-        node.comm().all_reduce(std::span(x));
+        endpoint.comm().all_reduce(std::span(x));
         for (float& value : x) value /= static_cast<float>(workers_);
-        note(node, 2, x[3]);
+        note(endpoint, 2, x[3]);
       }
     }
-    node.comm().barrier();  // nobody sends any more: the listeners may stop
+    endpoint.comm().barrier();  // nobody sends any more: the listeners may stop
     const float stop = -1;
     std::vector<float> last(64, stop);
-    node.comm().send<float>(node.rank(), 1, last);
+    endpoint.comm().send<float>(endpoint.rank(), 1, last);
   }
 
   Trace trace;
 
  private:
-  void compute(Node& node, std::vector<float>& x, double seconds) {
-    node.compute({.operations = 8 * seconds, .bytes = 0, .launches = 0}, ComputeKind::step, [&] {
-      if (host_delays_) {
-        thread_local std::mt19937 host(std::random_device{}());
-        std::this_thread::sleep_for(std::chrono::microseconds(host() % 500));
-      }
-      for (float& value : x) value = value * 1.001F + 0.1F / (1 + value * value);
-    });
-    note(node, 0, x[5]);
+  void compute(Endpoint& endpoint, std::vector<float>& x, double seconds) {
+    endpoint.compute({.operations = 8 * seconds, .bytes = 0, .launches = 0}, ComputeKind::step,
+                     [&] {
+                       if (host_delays_) {
+                         thread_local std::mt19937 host(std::random_device{}());
+                         std::this_thread::sleep_for(std::chrono::microseconds(host() % 500));
+                       }
+                       for (float& value : x) value = value * 1.001F + 0.1F / (1 + value * value);
+                     });
+    note(endpoint, 0, x[5]);
   }
 
-  void listen(Node& self) {
+  void listen(Endpoint& self) {
     std::vector<float> received(64);
     while (true) {
       const auto envelope = self.comm().receive<float>(kAnySource, 1, received);
@@ -97,8 +98,8 @@ class Program {
     }
   }
 
-  void note(Node& node, int what, float value) {
-    trace.emplace_back(node.rank(), what, std::bit_cast<std::uint64_t>(node.now().count()),
+  void note(Endpoint& endpoint, int what, float value) {
+    trace.emplace_back(endpoint.rank(), what, std::bit_cast<std::uint64_t>(endpoint.now().count()),
                        std::bit_cast<std::uint32_t>(value));
   }
 
@@ -116,7 +117,7 @@ Trace trace_of(int host_threads, bool host_delays) {
                                                           "kind=lognormal,median=50ms,sigma=1"},
                                  6, 11);
   Program program(6, host_delays);
-  run(options, [&](Node& node) { program.worker(node); });
+  run(options, [&](Endpoint& endpoint) { program.worker(endpoint); });
   return program.trace;
 }
 

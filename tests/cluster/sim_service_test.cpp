@@ -41,16 +41,25 @@ class Counter final : public Service<Ask, Answer> {
 
 TEST(SimService, CallTakesBothWaysAndTheServiceTime) {
   Counter::Log log;
-  const auto report = run(slow_machine(1), [&](Node& node) {
-    auto counter = serve<Counter>(node, "counter", &log);
+  const auto report = run(slow_machine(1), [&](Endpoint& endpoint) {
+    auto counter = serve<Counter>(endpoint, "counter", &log);
     EXPECT_EQ(counter.call({.operations = 16}).number, 1);
-    EXPECT_EQ(now(node), 2 * kThere + 2.0);
+    EXPECT_EQ(now(endpoint), 2 * kThere + 2.0);
   });
-  EXPECT_EQ(ledger(report, 0).communicate.count(), 2 * kThere);
-  EXPECT_EQ(ledger(report, 0).wait.count(), 2.0);
-  EXPECT_EQ(ledger(report, 0).bytes_sent[kControl], 4U);
-  EXPECT_EQ(ledger(report, 0).bytes_received[kControl], 4U);
+  EXPECT_EQ(breakdown(report, 0).communicate.count(), 2 * kThere);
+  EXPECT_EQ(breakdown(report, 0).wait.count(), 2.0);
+  EXPECT_EQ(breakdown(report, 0).bytes_sent[kControl], 4U);
+  EXPECT_EQ(breakdown(report, 0).bytes_received[kControl], 4U);
   EXPECT_EQ(log.left, (std::vector<int>{0}));
+}
+
+TEST(SimService, AFactoryThatFailedLeavesNothingBehind) {
+  Counter::Log log;
+  run(slow_machine(1), [&](Endpoint& endpoint) {
+    const auto fails = []() -> std::unique_ptr<ServiceHandler> { throw usage_error("not now"); };
+    EXPECT_THROW(endpoint.open_service("counter", fails), Error);
+    EXPECT_EQ(serve<Counter>(endpoint, "counter", &log).call({}).number, 1);
+  });
 }
 
 // Echoes the payload.
@@ -68,27 +77,27 @@ TEST(SimService, PayloadsAndTheirWorkAreChargedAtFullSize) {
   ClusterOptions options = slow_machine(1);
   options.payload_scale = 2;
   options.work_scale = 3;
-  const auto report = run(options, [&](Node& node) {
-    auto echo = serve<Echo>(node, "echo");
+  const auto report = run(options, [&](Endpoint& endpoint) {
+    auto echo = serve<Echo>(endpoint, "echo");
     const std::vector<float> x{1, 2, 3};
     std::vector<float> y(3);
     echo.call({}, x, y, Traffic::gradients);
     EXPECT_EQ(y, x);
     const double on_link = (4 + 24) / 32.0;
     const double service = 0.5 + 3 * 48 / 16.0;  // one launch; three times the bytes
-    EXPECT_EQ(now(node), 2 * (kLatency + on_link) + service);
+    EXPECT_EQ(now(endpoint), 2 * (kLatency + on_link) + service);
   });
-  EXPECT_EQ(ledger(report, 0).bytes_sent, (std::array<std::uint64_t, 3>{0, 24, 4}));
-  EXPECT_EQ(ledger(report, 0).bytes_received, (std::array<std::uint64_t, 3>{24, 0, 4}));
+  EXPECT_EQ(breakdown(report, 0).bytes_sent, (std::array<std::uint64_t, 3>{0, 24, 4}));
+  EXPECT_EQ(breakdown(report, 0).bytes_received, (std::array<std::uint64_t, 3>{24, 0, 4}));
 }
 
 TEST(SimService, SlowerWorkerLinkSetsTheTimeOfATransfer) {
   ClusterOptions options = slow_machine(1);
   options.network.bytes_per_s = 8;  // the services' link has 32
   Counter::Log log;
-  run(options, [&](Node& node) {
-    serve<Counter>(node, "counter", &log).call({});
-    EXPECT_EQ(now(node), 2 * (kLatency + 0.5));
+  run(options, [&](Endpoint& endpoint) {
+    serve<Counter>(endpoint, "counter", &log).call({});
+    EXPECT_EQ(now(endpoint), 2 * (kLatency + 0.5));
   });
 }
 
@@ -98,14 +107,14 @@ TEST(SimService, SimultaneousRequestsAreServedByRank) {
   Counter::Log log;
   std::vector<int> called;
   std::vector<double> done(4);
-  run(slow_machine(4), [&](Node& node) {
-    auto counter = serve<Counter>(node, "counter", &log);
-    const Seconds first(1.0 - 0.25 * node.rank());
-    node.sleep(first);
-    node.sleep(Seconds(2) - first);
-    called.push_back(node.rank());
-    EXPECT_EQ(counter.call({.operations = 8}).number, node.rank() + 1);
-    done[static_cast<std::size_t>(node.rank())] = now(node);
+  run(slow_machine(4), [&](Endpoint& endpoint) {
+    auto counter = serve<Counter>(endpoint, "counter", &log);
+    const Seconds first(1.0 - 0.25 * endpoint.rank());
+    endpoint.sleep(first);
+    endpoint.sleep(Seconds(2) - first);
+    called.push_back(endpoint.rank());
+    EXPECT_EQ(counter.call({.operations = 8}).number, endpoint.rank() + 1);
+    done[static_cast<std::size_t>(endpoint.rank())] = now(endpoint);
   });
   EXPECT_EQ(called, (std::vector<int>{3, 2, 1, 0}));
   EXPECT_EQ(log.order, (std::vector<int>{0, 1, 2, 3}));
@@ -120,11 +129,11 @@ TEST(SimService, ItsLinkSerialisesRequestsAndReplies) {
   ClusterOptions options = slow_machine(3);
   options.profile.launch_overhead_s = 0;
   options.profile.bytes_per_s = 1e30;
-  run(options, [&](Node& node) {
-    auto echo = serve<Echo>(node, "echo");
+  run(options, [&](Endpoint& endpoint) {
+    auto echo = serve<Echo>(endpoint, "echo");
     std::vector<float> x(15);  // 64 bytes with the struct: 2 s each way
     echo.call({}, x, x);
-    done[static_cast<std::size_t>(node.rank())] = now(node);
+    done[static_cast<std::size_t>(endpoint.rank())] = now(endpoint);
   });
   // Requests arrive at 2.125, 4.125, 6.125; each reply takes 2.125 more and finds the other
   // direction free.
@@ -149,17 +158,17 @@ class AllAtOnce final : public Service<Ask, Answer> {
 };
 
 TEST(SimService, DeferralIsWaiting) {
-  const auto report = run(slow_machine(2), [](Node& node) {
-    auto all = serve<AllAtOnce>(node, "all", 2U);
-    node.sleep(Seconds(4.0 * node.rank()));
+  const auto report = run(slow_machine(2), [](Endpoint& endpoint) {
+    auto all = serve<AllAtOnce>(endpoint, "all", 2U);
+    endpoint.sleep(Seconds(4.0 * endpoint.rank()));
     all.call({});
     // Both are answered at 4 + kThere; the services' link sends rank 0's reply first.
-    EXPECT_EQ(now(node), 4 + 2 * kThere + node.rank() * kOnServerLink);
+    EXPECT_EQ(now(endpoint), 4 + 2 * kThere + endpoint.rank() * kOnServerLink);
   });
-  EXPECT_EQ(ledger(report, 0).wait.count(), 4.0);
-  EXPECT_EQ(ledger(report, 0).communicate.count(), 2 * kThere);
-  EXPECT_EQ(ledger(report, 1).wait.count(), 4.0);  // asleep
-  EXPECT_EQ(ledger(report, 1).communicate.count(), 2 * kThere + kOnServerLink);
+  EXPECT_EQ(breakdown(report, 0).wait.count(), 4.0);
+  EXPECT_EQ(breakdown(report, 0).communicate.count(), 2 * kThere);
+  EXPECT_EQ(breakdown(report, 1).wait.count(), 4.0);  // asleep
+  EXPECT_EQ(breakdown(report, 1).communicate.count(), 2 * kThere + kOnServerLink);
 }
 
 class Keeper final : public Service<Ask, Answer> {
@@ -176,54 +185,55 @@ class Keeper final : public Service<Ask, Answer> {
 
 TEST(SimService, RequestIsWhatItWasWhenTheCallWasMade) {
   std::vector<float> seen;
-  run(slow_machine(1), [&](Node& node) {
+  run(slow_machine(1), [&](Endpoint& endpoint) {
     std::vector<float> x{1, 2, 3};
-    node.companion("overwrites", [&](Node& self) {
+    endpoint.background_task("overwrites", [&](Endpoint& self) {
       self.sleep(Seconds(0.01));
       x.assign(3, -1.0F);
     });
-    serve<Keeper>(node, "keeper", &seen).call({}, x);
+    serve<Keeper>(endpoint, "keeper", &seen).call({}, x);
   });
   EXPECT_EQ(seen, (std::vector<float>{1, 2, 3}));
 }
 
 TEST(SimService, TwoServicesWorkSideBySideBehindOneLink) {
   Counter::Log log_a, log_b;
-  run(slow_machine(2), [&](Node& node) {
-    auto counter =
-        serve<Counter>(node, node.rank() == 0 ? "a" : "b", node.rank() == 0 ? &log_a : &log_b);
+  run(slow_machine(2), [&](Endpoint& endpoint) {
+    auto counter = serve<Counter>(endpoint, endpoint.rank() == 0 ? "a" : "b",
+                                  endpoint.rank() == 0 ? &log_a : &log_b);
     EXPECT_EQ(counter.call({.operations = 80}).number, 1);
     // 10 s each at the same time; the second request came through the link an eighth later.
-    EXPECT_EQ(now(node), 10 + 2 * kThere + node.rank() * kOnServerLink);
+    EXPECT_EQ(now(endpoint), 10 + 2 * kThere + endpoint.rank() * kOnServerLink);
   });
 }
 
 TEST(SimService, WrongReplySizesNameTheServiceAndTheCounts) {
   EXPECT_EQ(failure_of<CheckFailure>(slow_machine(2),
-                                     [](Node& node) {
+                                     [](Endpoint& endpoint) {
                                        std::vector<float> x(3), y(2);
-                                       if (node.rank() == 1)
-                                         serve<Echo>(node, "echo").call({}, x, y);
+                                       if (endpoint.rank() == 1)
+                                         serve<Echo>(endpoint, "echo").call({}, x, y);
                                      }),
-            "service \"echo\" answers rank 1 with 3 numbers, but the caller made room for 2");
+            "service \"echo\" answers rank 1 with 3 elements, but the caller made room for 2");
 }
 
 class Blocks final : public Service<Ask, Answer> {
  public:
-  explicit Blocks(Node* node) : node_(node) {}
+  explicit Blocks(Endpoint* endpoint) : endpoint_(endpoint) {}
   void handle(int, const Ask&, std::span<const float>, Responder<Answer> reply) override {
-    node_->comm().barrier();
+    endpoint_->comm().barrier();
     reply({});
   }
 
  private:
-  Node* node_;
+  Endpoint* endpoint_;
 };
 
 TEST(SimService, HandlersMustNotBlock) {
   EXPECT_EQ(failure_of<CheckFailure>(
-                slow_machine(1), [](Node& node) { serve<Blocks>(node, "blocks", &node).call({}); }),
-            "barrier was called where nothing may block: in a service's handler, in a fence, or "
+                slow_machine(1),
+                [](Endpoint& endpoint) { serve<Blocks>(endpoint, "blocks", &endpoint).call({}); }),
+            "barrier was called where nothing may block: in a service's handler, in a pause, or "
             "outside of the "
             "run");
 }

@@ -32,12 +32,14 @@ inline ClusterOptions slow_machine(int workers) {
   return options;
 }
 
-inline ClusterReport run(const ClusterOptions& options, const std::function<void(Node&)>& worker) {
+inline ClusterReport run(const ClusterOptions& options,
+                         const std::function<void(Endpoint&)>& worker) {
   return make_sim_cluster(options)->run(worker);
 }
 
 template <class ErrorType>
-std::string failure_of(const ClusterOptions& options, const std::function<void(Node&)>& worker) {
+std::string failure_of(const ClusterOptions& options,
+                       const std::function<void(Endpoint&)>& worker) {
   try {
     run(options, worker);
   } catch (const ErrorType& error) {
@@ -47,7 +49,7 @@ std::string failure_of(const ClusterOptions& options, const std::function<void(N
   return "";
 }
 
-inline double now(Node& node) { return node.now().count(); }
+inline double now(Endpoint& endpoint) { return endpoint.now().count(); }
 
 // Takes `seconds` on the slow machine at speed 1, launches aside.
 inline Work work_of(double seconds) {
@@ -55,8 +57,8 @@ inline Work work_of(double seconds) {
 }
 inline constexpr auto nothing = [] {};
 
-inline const Ledger& ledger(const ClusterReport& report, int rank) {
-  return report.workers[static_cast<std::size_t>(rank)].ledger;
+inline const TimeBreakdown& breakdown(const ClusterReport& report, int rank) {
+  return report.workers[static_cast<std::size_t>(rank)].breakdown;
 }
 
 inline constexpr auto kParameters = static_cast<std::size_t>(Traffic::parameters);

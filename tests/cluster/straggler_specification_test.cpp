@@ -146,7 +146,7 @@ TEST(StragglerSpecification, ErrorsNameWhatWasFoundAndExpected) {
       ": found kind \"unifrom\", expected constant, uniform, groups, lognormal, pareto, periodic, "
       "burst, trace or pause",
       "did you mean \"uniform\"?");
-  expect("kind=uniform,mx=1s", ": found key \"mx\", expected min, max or workers for kind uniform",
+  expect("kind=uniform,mx=1s", ": found key \"mx\", expected min, max or workers",
          "did you mean \"max\"?");
   expect("max=1s", ": found no kind, expected kind=NAME");
   expect("", ": found \"\", expected key=value pairs such as kind=uniform,min=0ms,max=50ms");
@@ -164,12 +164,13 @@ TEST(StragglerSpecification, ErrorsNameWhatWasFoundAndExpected) {
   expect("kind=periodic,period=1s,duration=2s,factor=2",
          ": duration: found \"2s\", expected a time no longer than the period");
   expect("kind=burst,on=0s,off=1s,factor=2",
-         ": on: found \"0s\", expected a time of at least 1 us");
-  expect("kind=lognormal,median=0s", ": median: found \"0s\", expected a time above 0");
+         ": on: found \"0s\", expected a time in seconds from 1e-06 to 1000000000");
+  expect("kind=lognormal,median=0s",
+         ": median: found \"0s\", expected a time in seconds above 0 and up to 1000000000");
   expect("kind=pareto,scale=1ms,shape=0",
          ": shape: found \"0\", expected a number from 0.5 to 1000");
   expect("kind=pause,at=1e300s,duration=1s",
-         ": at: found \"1e300s\", expected a time of at most 1e+09 s");
+         ": at: found \"1e300s\", expected a time in seconds from 0 to 1000000000");
   expect("kind=groups,split=5,max1=1s,max2=2s",
          ": split: found \"5\", expected a whole number from 0 to 4");
 }

@@ -1,5 +1,5 @@
 // What only the threads cluster promises: devices and cores, precise delays, a clock without
-// fences, honest bytes, and order among threads under stress.
+// pauses, honest bytes, and order among threads under stress.
 #include <atomic>
 #include <cmath>
 #include <numeric>
@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "cluster/conformance.hpp"
+#include "cluster/devices.hpp"
 #include "cluster/random_calls.hpp"
-#include "cluster/threads/devices.hpp"
 #include "core/random.hpp"
 
 namespace hetsgd::threads {
@@ -87,23 +87,23 @@ TEST(ThreadsDevices, CoresAreOwnOnesOrNone) {
 
 TEST(ThreadsDevices, ReportSaysWhereWorkersRan) {
   const auto cores = available_cores();
-  const auto one = make_cluster("threads", options_for(1))->run([&](Node&) {
+  const auto one = make_cluster("threads", options_for(1))->run([&](Endpoint&) {
     EXPECT_EQ(available_cores(), std::vector<int>{cores.front()});
   });
   EXPECT_EQ(one.workers[0].device, fmt::format("cpu:1@core{}", cores.front()));
   const auto many = make_cluster("threads", options_for(static_cast<int>(cores.size()) + 1))
-                        ->run([&](Node& node) {
+                        ->run([&](Endpoint& endpoint) {
                           EXPECT_EQ(available_cores(), cores);
-                          EXPECT_EQ(node.device().name(), "cpu:1");
+                          EXPECT_EQ(endpoint.device().name(), "cpu:1");
                         });
   EXPECT_EQ(many.workers[0].device, "cpu:1@unpinned");
 }
 
 // Threads that a pinned worker starts may use all cores.
-TEST(ThreadsDevices, CompanionsAreNotPinned) {
+TEST(ThreadsDevices, BackgroundTasksAreNotPinned) {
   const auto cores = available_cores();
-  make_cluster("threads", options_for(1))->run([&](Node& node) {
-    node.companion("free", [&](Node&) { EXPECT_EQ(available_cores(), cores); });
+  make_cluster("threads", options_for(1))->run([&](Endpoint& endpoint) {
+    endpoint.background_task("free", [&](Endpoint&) { EXPECT_EQ(available_cores(), cores); });
   });
 }
 
@@ -124,122 +124,129 @@ void busy(Seconds duration) {
   }
 }
 
-// The last delay of a run has no successor that could make up for it, so on a loaded host one time
-// slice of another program (4 ms) stays in the sum. Of five runs one must come through undisturbed.
-template <class Run>
-void expect_within_two_percent(Run run) {
-  double worst = 1;
-  for (int attempt = 0; attempt < 5 && worst > 0.02; ++attempt) worst = run();
-  EXPECT_LE(worst, 0.02);
-}
-
-// Requested delays of 0.2 ms are made within 2 % in sum, and a speed of 0.5 doubles the time of a
-// computation.
-TEST(ThreadsDelays, SpeedIsAchievedWithinTwoPercent) {
-  auto options = options_for(2);
-  options.speed = {1, 0.5};
-  expect_within_two_percent([&] {
-    const auto report = make_cluster("threads", options)->run([](Node& node) {
-      for (int i = 0; i < 500; ++i) {
-        node.compute({}, i % 2 ? ComputeKind::step : ComputeKind::vector, [] { busy(200us); });
-      }
-    });
-    EXPECT_EQ(report.workers[0].ledger.delay_requested, Seconds(0));
-    const Ledger& slow = report.workers[1].ledger;
-    EXPECT_GE(slow.delay_requested, 100ms);
-    EXPECT_GE(slow.compute, slow.delay_requested + slow.delay_achieved * 0.98);
-    return std::abs(slow.delay_achieved / slow.delay_requested - 1);
+// Runs `calls` computations of `busy_for` each; the longest call is left in `longest[rank]`.
+ClusterReport run_calls(const ClusterOptions& options, int calls, Seconds busy_for,
+                        std::vector<Seconds>& longest) {
+  longest.assign(static_cast<std::size_t>(options.workers), Seconds(0));
+  return make_cluster("threads", options)->run([&](Endpoint& endpoint) {
+    Seconds& mine = longest[static_cast<std::size_t>(endpoint.rank())];
+    for (int i = 0; i < calls; ++i) {
+      const Seconds start = endpoint.now();
+      endpoint.compute({}, i % 2 ? ComputeKind::step : ComputeKind::vector,
+                       [&] { busy(busy_for); });
+      mine = std::max(mine, endpoint.now() - start);
+    }
   });
 }
 
-TEST(ThreadsDelays, ScenarioIsAchievedWithinTwoPercent) {
-  for (const auto& [kind, iterations] : {std::pair("kind=uniform,min=0.1ms,max=0.3ms", 1000),
-                                         std::pair("kind=uniform,min=2ms,max=6ms", 60)}) {
+// What one delay takes too long the next ones make up for. Let e be the excess achieved - requested,
+// r a delay that is asked for. If e >= r the delay is left out and e falls by r; otherwise the thread
+// sleeps for r - e and wakes late by l >= 0, and then e = l, which is less than that call took. So
+// 0 <= e <= the longest call, on a host with any load; without the making up, e would be the sum of
+// all l.
+void expect_excess_of_one_call(const TimeBreakdown& breakdown, Seconds longest) {
+  const double rounding = 1e-9 * breakdown.delay_requested.count();
+  const Seconds excess = breakdown.delay_achieved - breakdown.delay_requested;
+  EXPECT_GE(excess.count(), -rounding);
+  EXPECT_LE(excess.count(), longest.count() + rounding);
+}
+
+// A speed of 0.5 doubles the time of a computation.
+TEST(ThreadsDelays, SpeedIsAchievedUpToOneCall) {
+  auto options = options_for(2);
+  options.speed = {1, 0.5};
+  std::vector<Seconds> longest;
+  const auto report = run_calls(options, 500, 200us, longest);
+  EXPECT_EQ(report.workers[0].breakdown.delay_requested, Seconds(0));
+  const TimeBreakdown& slow = report.workers[1].breakdown;
+  EXPECT_GE(slow.delay_requested, 100ms);
+  EXPECT_GE(slow.compute, slow.delay_requested + slow.delay_achieved);
+  expect_excess_of_one_call(slow, longest[1]);
+}
+
+TEST(ThreadsDelays, ScenarioIsAchievedUpToOneCall) {
+  for (const auto& [kind, steps] : {std::pair("kind=uniform,min=0.1ms,max=0.3ms", 1000),
+                                    std::pair("kind=uniform,min=2ms,max=6ms", 60)}) {
     auto options = options_for(2);
     options.scenario = std::make_shared<const Scenario>(std::vector<std::string>{kind}, 2, 3);
-    std::vector<Seconds> expected(2,
-                                  Seconds(0));  // the extra delay does not depend on when it comes
-    for (int rank = 0; rank < 2; ++rank) {
-      for (int i = 0; i < iterations; ++i) {
-        expected[static_cast<std::size_t>(rank)] += options.scenario->stretched(
-            rank, static_cast<std::uint64_t>(i), Seconds(0), Seconds(0));
+    std::vector<Seconds> longest;
+    const auto report =
+        run_calls(options, 2 * steps, 20us, longest);  // every second call is a step
+    for (std::size_t r = 0; r < 2; ++r) {
+      Seconds expected(0);  // the extra delay does not depend on when it comes
+      for (int i = 0; i < steps; ++i) {
+        expected += options.scenario->stretched(static_cast<int>(r), static_cast<std::uint64_t>(i),
+                                                Seconds(0), Seconds(0));
       }
+      const TimeBreakdown& breakdown = report.workers[r].breakdown;
+      EXPECT_NEAR(breakdown.delay_requested / expected, 1, 1e-6);
+      expect_excess_of_one_call(breakdown, longest[r]);
     }
-    expect_within_two_percent([&, n = iterations] {
-      const auto report = make_cluster("threads", options)->run([n](Node& node) {
-        for (int i = 0; i < n; ++i) node.compute({}, ComputeKind::step, [] { busy(20us); });
-      });
-      double worst = 0;
-      for (std::size_t r = 0; r < 2; ++r) {
-        const Ledger& ledger = report.workers[r].ledger;
-        EXPECT_NEAR(ledger.delay_requested / expected[r], 1, 1e-6);
-        worst = std::max(worst, std::abs(ledger.delay_achieved / expected[r] - 1));
-      }
-      return worst;
-    });
   }
 }
 
 TEST(ThreadsDelays, SleepGoesOnAfterAFence) {
-  const auto report = make_cluster("threads", options_for(2))->run([](Node& node) {
-    node.comm().barrier();
-    if (node.rank() == 0) {
-      const Seconds before = node.now();
-      node.sleep(20ms);
-      EXPECT_GE(node.now() - before, 20ms);
+  const auto report = make_cluster("threads", options_for(2))->run([](Endpoint& endpoint) {
+    endpoint.comm().barrier();
+    if (endpoint.rank() == 0) {
+      const Seconds before = endpoint.now();
+      endpoint.sleep(20ms);
+      EXPECT_GE(endpoint.now() - before, 20ms);
     } else {
-      node.sleep(5ms);
-      node.fence([] { std::this_thread::sleep_for(400ms); });
+      endpoint.sleep(5ms);
+      endpoint.while_paused([] { std::this_thread::sleep_for(400ms); });
     }
   });
   EXPECT_LT(report.elapsed, 300ms);
-  EXPECT_GE(report.fenced, 400ms);
+  EXPECT_GE(report.paused, 400ms);
 }
 
-// --- clock and ledger ----------------------------------------------------------------------------
+// --- clock and breakdown ----------------------------------------------------------------------------
 
-TEST(ThreadsLedger, BytesAreThoseOfARing) {
+TEST(ThreadsTimeBreakdown, BytesAreThoseOfARing) {
   constexpr std::size_t kNumbers = 64000;  // 256,000 bytes: two slices of 128,000
-  const auto report = make_cluster("threads", options_for(2))->run([](Node& node) {
+  const auto report = make_cluster("threads", options_for(2))->run([](Endpoint& endpoint) {
     std::vector<float> x(kNumbers), all(2 * kNumbers);
-    node.comm().all_reduce(std::span(x), ReduceOp::sum, Traffic::gradients);
-    node.comm().broadcast(std::span(x), 0, Traffic::parameters);
-    node.comm().all_gather(std::span<const float>(x), std::span(all));
-    node.comm().reduce_scatter(std::span(x));
-    if (node.rank() == 0) node.comm().send(1, 0, std::span<const float>(x), Traffic::parameters);
-    if (node.rank() == 1) node.comm().receive(0, 0, std::span(x));
+    endpoint.comm().all_reduce(std::span(x), ReduceOp::sum, Traffic::gradients);
+    endpoint.comm().broadcast(std::span(x), 0, Traffic::parameters);
+    endpoint.comm().all_gather(std::span<const float>(x), std::span(all));
+    endpoint.comm().reduce_scatter(std::span(x));
+    if (endpoint.rank() == 0)
+      endpoint.comm().send(1, 0, std::span<const float>(x), Traffic::parameters);
+    if (endpoint.rank() == 1) endpoint.comm().receive(0, 0, std::span(x));
   });
   using Bytes = std::array<std::uint64_t, 3>;  // parameters, gradients, control
-  EXPECT_EQ(report.workers[0].ledger.bytes_sent, (Bytes{512000, 256000, 384000}));
-  EXPECT_EQ(report.workers[0].ledger.bytes_received, (Bytes{0, 256000, 384000}));
-  EXPECT_EQ(report.workers[1].ledger.bytes_sent, (Bytes{0, 256000, 384000}));
-  EXPECT_EQ(report.workers[1].ledger.bytes_received, (Bytes{512000, 256000, 384000}));
+  EXPECT_EQ(report.workers[0].breakdown.bytes_sent, (Bytes{512000, 256000, 384000}));
+  EXPECT_EQ(report.workers[0].breakdown.bytes_received, (Bytes{0, 256000, 384000}));
+  EXPECT_EQ(report.workers[1].breakdown.bytes_sent, (Bytes{0, 256000, 384000}));
+  EXPECT_EQ(report.workers[1].breakdown.bytes_received, (Bytes{512000, 256000, 384000}));
 }
 
-TEST(ThreadsLedger, WaitIsTheTimeForOthersWithoutFences) {
-  const auto report = make_cluster("threads", options_for(2))->run([](Node& node) {
-    node.comm().barrier();
-    if (node.rank() == 0) {
-      node.compute({}, ComputeKind::step, [] { std::this_thread::sleep_for(30ms); });
-      node.fence([] { std::this_thread::sleep_for(400ms); });
+TEST(ThreadsTimeBreakdown, WaitIsTheTimeForOthersWithoutPauses) {
+  const auto report = make_cluster("threads", options_for(2))->run([](Endpoint& endpoint) {
+    endpoint.comm().barrier();
+    if (endpoint.rank() == 0) {
+      endpoint.compute({}, ComputeKind::step, [] { std::this_thread::sleep_for(30ms); });
+      endpoint.while_paused([] { std::this_thread::sleep_for(400ms); });
     }
-    node.comm().barrier();
+    endpoint.comm().barrier();
   });
-  EXPECT_GE(report.workers[0].ledger.compute, 30ms);
-  EXPECT_GE(report.workers[1].ledger.wait, 25ms);
-  EXPECT_LT(report.workers[1].ledger.wait, 300ms);
+  EXPECT_GE(report.workers[0].breakdown.compute, 30ms);
+  EXPECT_GE(report.workers[1].breakdown.wait, 25ms);
+  EXPECT_LT(report.workers[1].breakdown.wait, 300ms);
   EXPECT_LT(report.elapsed, 300ms);
-  EXPECT_GE(report.fenced, 400ms);
+  EXPECT_GE(report.paused, 400ms);
 }
 
 TEST(ThreadsClock, NeverRunsBackwards) {
-  make_cluster("threads", options_for(3))->run([](Node& node) {
-    Seconds last = node.now();
+  make_cluster("threads", options_for(3))->run([](Endpoint& endpoint) {
+    Seconds last = endpoint.now();
     for (int i = 0; i < 300; ++i) {
-      if (i % 10 == node.rank()) node.fence([] { std::this_thread::sleep_for(20us); });
-      node.compute({}, ComputeKind::vector, [] {});
-      EXPECT_GE(node.now(), last);
-      last = node.now();
+      if (i % 10 == endpoint.rank())
+        endpoint.while_paused([] { std::this_thread::sleep_for(20us); });
+      endpoint.compute({}, ComputeKind::vector, [] {});
+      EXPECT_GE(endpoint.now(), last);
+      last = endpoint.now();
     }
   });
 }
@@ -247,22 +254,23 @@ TEST(ThreadsClock, NeverRunsBackwards) {
 // --- misuse --------------------------------------------------------------------------------------
 
 TEST(ThreadsMisuse, VocabularyInsideOfAFence) {
-  EXPECT_THAT(failure_of<CheckFailure>("threads", 2,
-                                       [](Node& node) {
-                                         if (node.rank() == 0)
-                                           node.fence([&] { node.comm().barrier(); });
-                                         node.comm().barrier();
-                                       }),
-              HasSubstr("worker 0 uses the cluster inside of a fence"));
+  EXPECT_THAT(
+      failure_of<CheckFailure>("threads", 2,
+                               [](Endpoint& endpoint) {
+                                 if (endpoint.rank() == 0)
+                                   endpoint.while_paused([&] { endpoint.comm().barrier(); });
+                                 endpoint.comm().barrier();
+                               }),
+      HasSubstr("worker 0 uses the cluster inside of a pause"));
 }
 
 TEST(ThreadsMisuse, AForeignThread) {
   EXPECT_THAT(failure_of<CheckFailure>("threads", 1,
-                                       [](Node& node) {
+                                       [](Endpoint& endpoint) {
                                          std::exception_ptr error;
                                          std::thread([&] {
                                            try {
-                                             node.comm().barrier();
+                                             endpoint.comm().barrier();
                                            } catch (...) {
                                              error = std::current_exception();
                                            }
@@ -273,8 +281,8 @@ TEST(ThreadsMisuse, AForeignThread) {
 }
 
 TEST(ThreadsMisuse, IdleServicesAndEndedWorkersAreInADeadlockReport) {
-  const auto text = failure_of<Error>("threads", 2, [](Node& node) {
-    if (node.rank() == 0) serve<Gather>(node, "scheduler", 2).call({});
+  const auto text = failure_of<Error>("threads", 2, [](Endpoint& endpoint) {
+    if (endpoint.rank() == 0) serve<Gather>(endpoint, "scheduler", 2).call({});
   });
   EXPECT_THAT(text, HasSubstr("worker 0: waits for service \"scheduler\""));
   EXPECT_THAT(text, HasSubstr("worker 1: has ended"));
@@ -286,8 +294,8 @@ TEST(ThreadsMisuse, IdleServicesAndEndedWorkersAreInADeadlockReport) {
 void random_run(std::uint64_t seed) {
   RandomStream shape(seed, Purpose::test, 0);
   const int p = 1 + static_cast<int>(shape.below(5));
-  make_cluster("threads", options_for(p))->run([seed](Node& node) {
-    conformance::call_at_random(node, seed, 40);
+  make_cluster("threads", options_for(p))->run([seed](Endpoint& endpoint) {
+    conformance::call_at_random(endpoint, seed, 40);
   });
 }
 
@@ -302,18 +310,18 @@ TEST(ThreadsStress, RandomFailuresEnd) {
     std::atomic<int> steps = 0;
     const int last = static_cast<int>(seed % 37);
     EXPECT_EQ(failure_of<Error>("threads", 4,
-                                [&](Node& node) {
-                                  auto gather = serve<Gather>(node, "gather", 2);
+                                [&](Endpoint& endpoint) {
+                                  auto gather = serve<Gather>(endpoint, "gather", 2);
                                   std::vector<float> x(20000, 1.0F), y(x.size());
-                                  const int next = (node.rank() + 1) % node.size();
-                                  const int previous = (node.rank() + 3) % node.size();
+                                  const int next = (endpoint.rank() + 1) % endpoint.size();
+                                  const int previous = (endpoint.rank() + 3) % endpoint.size();
                                   for (int i = 0;; ++i) {
                                     if (++steps > last) throw runtime_failure("enough");
-                                    node.comm().all_reduce(std::span(x), ReduceOp::max);
+                                    endpoint.comm().all_reduce(std::span(x), ReduceOp::max);
                                     gather.call({i}, x);
-                                    node.comm().send(next, i, std::span<const float>(x));
-                                    node.comm().receive(previous, i, std::span(y));
-                                    node.comm().broadcast(std::span(y), i % 4);
+                                    endpoint.comm().send(next, i, std::span<const float>(x));
+                                    endpoint.comm().receive(previous, i, std::span(y));
+                                    endpoint.comm().broadcast(std::span(y), i % 4);
                                   }
                                 }),
               "enough");

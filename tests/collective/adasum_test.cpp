@@ -173,9 +173,9 @@ class AdasumOn : public testing::TestWithParam<std::string> {
  protected:
   std::vector<Vector> reduce(std::vector<Vector> g, const Bounds& bounds, AdasumShape shape) {
     const auto cluster = make_cluster(GetParam(), options_for(static_cast<int>(g.size())));
-    cluster->run([&](Node& node) {
-      Vector& x = g[static_cast<std::size_t>(node.rank())];
-      AdasumAllReduce all_reduce(node, node.comm(), bounds, shape);
+    cluster->run([&](Endpoint& endpoint) {
+      Vector& x = g[static_cast<std::size_t>(endpoint.rank())];
+      AdasumAllReduce all_reduce(endpoint, endpoint.comm(), bounds, shape);
       all_reduce(x, kAdasumTag);
     });
     return g;
@@ -205,9 +205,9 @@ TEST_P(AdasumOn, IsTheOperatorAppliedAtOnePlace) {
   EXPECT_LT(static_cast<double>(differences), 1e-3 * static_cast<double>(numbers));
 }
 
-// Slices of several pieces (kExchangePiece), of uneven lengths.
+// Slices of several pieces (kSendrecvPiece), of uneven lengths.
 TEST_P(AdasumOn, LongVectors) {
-  constexpr std::size_t kNumbers = 5 * kExchangePiece / sizeof(float) + 13;
+  constexpr std::size_t kNumbers = 5 * kSendrecvPiece / sizeof(float) + 13;
   for (const int workers : {2, 3, 4}) {
     const std::vector<Vector> g = inputs(workers, kNumbers);
     const Bounds bounds = {0, 17, kNumbers / 2 + 1, kNumbers};
@@ -225,17 +225,17 @@ TEST_P(AdasumOn, RepeatsWithTheSameBits) {
   const std::vector<Vector> g = inputs(6, 501);
   const Bounds bounds = tilings(501).back();
   std::vector<std::vector<Vector>> results(2, g);
-  make_cluster(GetParam(), options_for(6))->run([&](Node& node) {
+  make_cluster(GetParam(), options_for(6))->run([&](Endpoint& endpoint) {
     for (const AdasumShape shape : kShapes) {
-      AdasumAllReduce all_reduce(node, node.comm(), bounds, shape);
+      AdasumAllReduce all_reduce(endpoint, endpoint.comm(), bounds, shape);
       for (auto& result : results) {
-        Vector& x = result[static_cast<std::size_t>(node.rank())];
-        x = g[static_cast<std::size_t>(node.rank())];
+        Vector& x = result[static_cast<std::size_t>(endpoint.rank())];
+        x = g[static_cast<std::size_t>(endpoint.rank())];
         all_reduce(x, kAdasumTag);
       }
-      node.comm().barrier();
+      endpoint.comm().barrier();
       EXPECT_EQ(results[0], results[1]);
-      node.comm().barrier();
+      endpoint.comm().barrier();
     }
   });
 }
@@ -244,11 +244,11 @@ TEST_P(AdasumOn, RepeatsWithTheSameBits) {
 TEST_P(AdasumOn, ReduceScatterBySlices) {
   for (const Bounds& bounds :
        {Bounds{0, 0, 100, 101}, Bounds{0, 50, 50, 101}, Bounds{0, 0, 0, 0}}) {
-    make_cluster(GetParam(), options_for(3))->run([&](Node& node) {
-      const auto r = static_cast<std::size_t>(node.rank());
+    make_cluster(GetParam(), options_for(3))->run([&](Endpoint& endpoint) {
+      const auto r = static_cast<std::size_t>(endpoint.rank());
       Vector x(bounds.back()), scratch;
       for (std::size_t i = 0; i < x.size(); ++i) x[i] = static_cast<float>((i + 1) * (r + 1));
-      reduce_scatter_slices(node.comm(), kAdasumTag, std::span(x), bounds, scratch);
+      reduce_scatter_slices(endpoint.comm(), kAdasumTag, std::span(x), bounds, scratch);
       for (std::size_t i = 0; i < x.size(); ++i) {
         const bool mine = i >= bounds[r] && i < bounds[r + 1];
         EXPECT_EQ(x[i], static_cast<float>((i + 1) * (mine ? 6 : r + 1))) << "rank " << r;
@@ -260,12 +260,12 @@ TEST_P(AdasumOn, ReduceScatterBySlices) {
 // ((x0 + x1) + x2) + ..., to the bit.
 TEST_P(AdasumOn, ReduceScatterAddsInRankOrder) {
   constexpr std::size_t kNumbers = 300;
-  make_cluster(GetParam(), options_for(4))->run([&](Node& node) {
-    const auto r = static_cast<std::size_t>(node.rank());
+  make_cluster(GetParam(), options_for(4))->run([&](Endpoint& endpoint) {
+    const auto r = static_cast<std::size_t>(endpoint.rank());
     const Bounds bounds = {0, 10, 200, 201, kNumbers};
     Vector x = random_vector(kNumbers, r), y = x, scratch;
-    reduce_scatter_slices(node.comm(), kAdasumTag, std::span(x), bounds, scratch);
-    node.comm().all_reduce(std::span(y));
+    reduce_scatter_slices(endpoint.comm(), kAdasumTag, std::span(x), bounds, scratch);
+    endpoint.comm().all_reduce(std::span(y));
     for (std::size_t i = bounds[r]; i < bounds[r + 1]; ++i) EXPECT_EQ(x[i], y[i]) << i;
   });
 }
@@ -274,9 +274,9 @@ TEST_P(AdasumOn, ReduceScatterAddsInRankOrder) {
 
 double time_of(int workers, std::size_t n, const Bounds& bounds, AdasumShape shape) {
   return make_cluster("sim", options_for(workers))
-      ->run([&](Node& node) {
+      ->run([&](Endpoint& endpoint) {
         Vector x(n);
-        AdasumAllReduce all_reduce(node, node.comm(), bounds, shape);
+        AdasumAllReduce all_reduce(endpoint, endpoint.comm(), bounds, shape);
         all_reduce(x, kAdasumTag, Traffic::control);
       })
       .elapsed.count();

@@ -60,7 +60,7 @@ class CollectiveOn : public testing::TestWithParam<std::tuple<std::string, int, 
  protected:
   int size() const { return std::get<1>(GetParam()); }
   std::size_t count() const { return std::get<2>(GetParam()); }
-  void run(const std::function<void(Node&)>& worker) {
+  void run(const std::function<void(Endpoint&)>& worker) {
     make_cluster(std::get<0>(GetParam()), plain_cluster(size()))->run(worker);
   }
 };
@@ -82,32 +82,32 @@ void expect_reduced(const std::vector<T>& x, int size, ReduceOp op) {
 }
 
 template <class T>
-void check_all_reduces(Node& node, std::size_t n) {
+void check_all_reduces(Endpoint& endpoint, std::size_t n) {
   std::vector<T> scratch;
   for (const auto& [name, all_reduce] : all_reduces<T>()) {
     for (const ReduceOp op : {ReduceOp::sum, ReduceOp::max, ReduceOp::min}) {
       SCOPED_TRACE(name);
-      std::vector<T> x = inputs<T>(n, node.rank(), node.size());
-      all_reduce(node.comm(), kTag, x, scratch, op);
-      expect_reduced(x, node.size(), op);
+      std::vector<T> x = inputs<T>(n, endpoint.rank(), endpoint.size());
+      all_reduce(endpoint.comm(), kTag, x, scratch, op);
+      expect_reduced(x, endpoint.size(), op);
     }
   }
 }
 
 TEST_P(CollectiveOn, AllReduces) {
-  run([&](Node& node) {
-    check_all_reduces<float>(node, count());
-    check_all_reduces<double>(node, count());
-    check_all_reduces<std::int64_t>(node, count());
+  run([&](Endpoint& endpoint) {
+    check_all_reduces<float>(endpoint, count());
+    check_all_reduces<double>(endpoint, count());
+    check_all_reduces<std::int64_t>(endpoint, count());
   });
 }
 
 TEST_P(CollectiveOn, RingReduceScatterAndAllGather) {
-  run([&](Node& node) {
-    Comm& comm = node.comm();
-    std::vector<float> x = inputs<float>(count(), node.rank(), size()), scratch;
+  run([&](Endpoint& endpoint) {
+    Comm& comm = endpoint.comm();
+    std::vector<float> x = inputs<float>(count(), endpoint.rank(), size()), scratch;
     ring_reduce_scatter(comm, kTag, std::span(x), scratch);
-    const auto mine = comm.block_of(node.rank(), count());
+    const auto mine = comm.block_of(endpoint.rank(), count());
     for (std::size_t j = mine.begin; j < mine.end; ++j) {
       ASSERT_EQ(x[j], static_cast<float>(reduced(j, size(), ReduceOp::sum)));
     }
@@ -122,11 +122,11 @@ TEST_P(CollectiveOn, RingReduceScatterAndAllGather) {
 }
 
 TEST_P(CollectiveOn, BroadcastFromEveryRoot) {
-  run([&](Node& node) {
+  run([&](Endpoint& endpoint) {
     for (int root = 0; root < size(); ++root) {
       std::vector<float> x(count(), -1);
-      if (node.rank() == root) x = inputs<float>(count(), root, size());
-      binomial_broadcast(node.comm(), kTag, std::span(x), root);
+      if (endpoint.rank() == root) x = inputs<float>(count(), root, size());
+      binomial_broadcast(endpoint.comm(), kTag, std::span(x), root);
       ASSERT_EQ(x, inputs<float>(count(), root, size()));
     }
   });
@@ -134,11 +134,11 @@ TEST_P(CollectiveOn, BroadcastFromEveryRoot) {
 
 TEST_P(CollectiveOn, BarrierIsPassedWhenAllHaveCome) {
   std::atomic<int> come = 0;
-  run([&](Node& node) {
+  run([&](Endpoint& endpoint) {
     for (int round = 1; round <= 10; ++round) {
-      node.sleep(Seconds(1e-5 * ((node.rank() + round) % size())));
+      endpoint.sleep(Seconds(1e-5 * ((endpoint.rank() + round) % size())));
       ++come;
-      dissemination_barrier(node.comm(), kTag);
+      dissemination_barrier(endpoint.comm(), kTag);
       EXPECT_GE(come, round * size());
     }
   });
@@ -148,14 +148,14 @@ TEST_P(CollectiveOn, BarrierIsPassedWhenAllHaveCome) {
 TEST_P(CollectiveOn, AllRanksGetTheSameBits) {
   std::vector<std::vector<float>> results(static_cast<std::size_t>(size()));
   for (const auto& one : all_reduces<float>()) {
-    run([&](Node& node) {
-      std::vector<float>& x = results[static_cast<std::size_t>(node.rank())];
+    run([&](Endpoint& endpoint) {
+      std::vector<float>& x = results[static_cast<std::size_t>(endpoint.rank())];
       std::vector<float> scratch;
       x.assign(count(), 0);
       for (std::size_t j = 0; j < x.size(); ++j) {
-        x[j] = 1.0F / static_cast<float>(j + 1 + static_cast<std::size_t>(node.rank()));
+        x[j] = 1.0F / static_cast<float>(j + 1 + static_cast<std::size_t>(endpoint.rank()));
       }
-      one.second(node.comm(), kTag, x, scratch, ReduceOp::sum);
+      one.second(endpoint.comm(), kTag, x, scratch, ReduceOp::sum);
     });
     for (const auto& x : results) EXPECT_EQ(x, results.front()) << one.first;
   }
@@ -163,7 +163,7 @@ TEST_P(CollectiveOn, AllRanksGetTheSameBits) {
 
 // --- times on sim against the analytic costs -----------------------------------------------------
 
-double time_of(int workers, const std::function<void(Node&)>& worker) {
+double time_of(int workers, const std::function<void(Endpoint&)>& worker) {
   return make_cluster("sim", plain_cluster(workers))->run(worker).elapsed.count();
 }
 double relative(double a, double b) { return a == b ? 0 : std::abs(a - b) / std::abs(b); }
@@ -174,9 +174,9 @@ constexpr double kBytes = kNumbers * sizeof(float);
 double message_level_time(int workers, std::size_t n, const std::string& name) {
   for (const auto& [known, all_reduce] : all_reduces<float>()) {
     if (known != name) continue;
-    return time_of(workers, [&, call = all_reduce](Node& node) {
+    return time_of(workers, [&, call = all_reduce](Endpoint& endpoint) {
       std::vector<float> x(n), scratch;
-      call(node.comm(), kTag, x, scratch, ReduceOp::sum);
+      call(endpoint.comm(), kTag, x, scratch, ReduceOp::sum);
     });
   }
   ADD_FAILURE() << name;
@@ -246,21 +246,22 @@ TEST(CollectiveTime, HalvingDoublingOfUnevenHalvesIsWithinOneNumberPerStep) {
 TEST(CollectiveTime, BroadcastScatterGatherAndBarrierAreTheirAnalyticCosts) {
   for (const int p : {1, 2, 3, 4, 7, 8}) {
     const NetworkModel model = plain_cluster(p).network;
-    const double scatter = time_of(p, [](Node& node) {
+    const double scatter = time_of(p, [](Endpoint& endpoint) {
       std::vector<float> x(kNumbers), scratch;
-      ring_reduce_scatter(node.comm(), kTag, std::span(x), scratch);
+      ring_reduce_scatter(endpoint.comm(), kTag, std::span(x), scratch);
     });
     EXPECT_LE(relative(scatter, model.reduce_scatter_cost(p, kBytes).count()), 1e-12) << p;
-    const double gather = time_of(p, [](Node& node) {
+    const double gather = time_of(p, [](Endpoint& endpoint) {
       std::vector<float> x(kNumbers);
-      ring_all_gather(node.comm(), kTag, std::span(x));
+      ring_all_gather(endpoint.comm(), kTag, std::span(x));
     });
     EXPECT_LE(relative(gather, model.all_gather_cost(p, kBytes / p).count()), 1e-12) << p;
-    const double barrier = time_of(p, [](Node& node) { dissemination_barrier(node.comm(), kTag); });
+    const double barrier =
+        time_of(p, [](Endpoint& endpoint) { dissemination_barrier(endpoint.comm(), kTag); });
     EXPECT_LE(relative(barrier, model.barrier_cost(p).count()), 1e-12) << p;
-    const double broadcast = time_of(p, [](Node& node) {
+    const double broadcast = time_of(p, [](Endpoint& endpoint) {
       std::vector<float> x(kNumbers);
-      binomial_broadcast(node.comm(), kTag, std::span(x), 0);
+      binomial_broadcast(endpoint.comm(), kTag, std::span(x), 0);
     });
     EXPECT_LE(broadcast, model.broadcast_cost(p, kBytes).count() * (1 + 1e-12)) << p;
     if ((p & (p - 1)) == 0) {
@@ -269,33 +270,34 @@ TEST(CollectiveTime, BroadcastScatterGatherAndBarrierAreTheirAnalyticCosts) {
   }
 }
 
-// The ledger of the message-level functions agrees with what Comm's own collectives book.
+// The breakdown of the message-level functions agrees with what Comm's own collectives book.
 TEST(CollectiveTime, BytesAreThoseOfTheStandardCollectives) {
-  const auto bytes = [](int p, const std::function<void(Node&)>& worker) {
+  const auto bytes = [](int p, const std::function<void(Endpoint&)>& worker) {
     std::vector<std::uint64_t> sent;
     for (const auto& worker_report : make_cluster("sim", plain_cluster(p))->run(worker).workers) {
-      sent.push_back(worker_report.ledger.bytes_sent[static_cast<std::size_t>(Traffic::control)]);
+      sent.push_back(
+          worker_report.breakdown.bytes_sent[static_cast<std::size_t>(Traffic::control)]);
     }
     return sent;
   };
   for (const int p : {2, 3, 4, 7, 8}) {
     EXPECT_EQ(bytes(p,
-                    [](Node& node) {
+                    [](Endpoint& endpoint) {
                       std::vector<float> x(kNumbers), scratch;
-                      ring_all_reduce(node.comm(), kTag, std::span(x), scratch);
+                      ring_all_reduce(endpoint.comm(), kTag, std::span(x), scratch);
                     }),
-              bytes(p, [](Node& node) {
+              bytes(p, [](Endpoint& endpoint) {
                 std::vector<float> x(kNumbers);
-                node.comm().all_reduce(std::span(x));
+                endpoint.comm().all_reduce(std::span(x));
               }));
     EXPECT_EQ(bytes(p,
-                    [p](Node& node) {
+                    [p](Endpoint& endpoint) {
                       std::vector<float> x(kNumbers);
-                      binomial_broadcast(node.comm(), kTag, std::span(x), p - 1);
+                      binomial_broadcast(endpoint.comm(), kTag, std::span(x), p - 1);
                     }),
-              bytes(p, [p](Node& node) {
+              bytes(p, [p](Endpoint& endpoint) {
                 std::vector<float> x(kNumbers);
-                node.comm().broadcast(std::span(x), p - 1);
+                endpoint.comm().broadcast(std::span(x), p - 1);
               }));
   }
 }

@@ -38,16 +38,16 @@ std::vector<Vector> inputs(int workers, std::size_t n) {
 std::vector<Vector> reduce(const ClusterOptions& options, std::vector<Vector> g,
                            const std::vector<std::size_t>& bounds, AdasumShape shape,
                            bool on_device) {
-  make_cluster("threads", options)->run([&](Node& node) {
-    Vector& x = g[static_cast<std::size_t>(node.rank())];
-    AdasumAllReduce all_reduce(node, node.comm(), bounds, shape);
+  make_cluster("threads", options)->run([&](Endpoint& endpoint) {
+    Vector& x = g[static_cast<std::size_t>(endpoint.rank())];
+    AdasumAllReduce all_reduce(endpoint, endpoint.comm(), bounds, shape);
     if (!on_device) return all_reduce(x, 5);
-    Buffer memory(node.device(), x.size());
+    Buffer memory(endpoint.device(), x.size());
     for (int call = 0; call < 2; ++call) {  // the second with the memory of the first
-      node.device().upload(memory.data(), x.data(), x.size() * sizeof(float));
+      endpoint.device().upload(memory.data(), x.data(), x.size() * sizeof(float));
       all_reduce(memory.span(), 5);
     }
-    node.device().download(x.data(), memory.data(), x.size() * sizeof(float));
+    endpoint.device().download(x.data(), memory.data(), x.size() * sizeof(float));
   });
   return g;
 }
@@ -111,7 +111,7 @@ TEST(CudaAllReduceBench, EveryOperatorIsRight) {
       ASSERT_EQ(times.time_s.size(), 2U);
       EXPECT_GT(times.time_s.front(), 0);
     }
-    for (const double time_s : bench.exchange(10'000).time_s) EXPECT_GT(time_s, 0);
+    for (const double time_s : bench.sendrecv(10'000).time_s) EXPECT_GT(time_s, 0);
   }
 }
 

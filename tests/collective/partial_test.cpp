@@ -20,7 +20,7 @@ namespace {
 class PartialOn : public testing::TestWithParam<std::tuple<std::string, int>> {
  protected:
   int size() const { return std::get<1>(GetParam()); }
-  ClusterReport run(const std::function<void(Node&)>& worker) {
+  ClusterReport run(const std::function<void(Endpoint&)>& worker) {
     return make_cluster(std::get<0>(GetParam()), plain_cluster(size()))->run(worker);
   }
 };
@@ -34,7 +34,7 @@ INSTANTIATE_TEST_SUITE_P(All, PartialOn,
 
 // In call k the ranks r with r % (k + 1) == 0 contribute (r + 1) 2^j in place j.
 TEST_P(PartialOn, SumsTheContributions) {
-  run([&](Node& node) {
+  run([&](Endpoint& endpoint) {
     for (int k = 0; k < 4; ++k) {
       for (const std::size_t n : {std::size_t{0}, std::size_t{5}, std::size_t{10'000}}) {
         float sum = 0;
@@ -46,14 +46,14 @@ TEST_P(PartialOn, SumsTheContributions) {
           sum += static_cast<float>(r + 1);
           ++contributors;
         }
-        const bool mine = node.rank() % (k + 1) == 0;
+        const bool mine = endpoint.rank() % (k + 1) == 0;
         std::vector<float> data(n + kPartialTail, -1.0F);
         for (std::size_t j = 0; j < n; ++j) {
-          data[j] = mine ? static_cast<float>((node.rank() + 1) * (1 << j % 4)) : 0.0F;
+          data[j] = mine ? static_cast<float>((endpoint.rank() + 1) * (1 << j % 4)) : 0.0F;
         }
         const PartialSum result =
-            partial_all_reduce(node.comm(), node.device(), data,
-                               {.contributes = mine, .items = node.rank()}, Traffic::gradients);
+            partial_all_reduce(endpoint.comm(), endpoint.device(), data,
+                               {.contributes = mine, .items = endpoint.rank()}, Traffic::gradients);
         EXPECT_EQ(result.contributors, contributors);
         EXPECT_EQ(result.items, items);
         EXPECT_FALSE(result.last);
@@ -69,14 +69,14 @@ TEST_P(PartialOn, SumsTheContributions) {
 TEST_P(PartialOn, TheLastCallIsACommonDecision) {
   for (int leaver = 0; leaver < size(); ++leaver) {
     std::vector<int> calls(static_cast<std::size_t>(size()));
-    run([&](Node& node) {
+    run([&](Endpoint& endpoint) {
       std::vector<float> data(kPartialTail);
       PartialSum result;
       for (int k = 0; !result.last; ++k) {
-        const bool last = node.rank() == leaver && k == leaver + 2;
-        result = partial_all_reduce(node.comm(), node.device(), data, {.last = last},
+        const bool last = endpoint.rank() == leaver && k == leaver + 2;
+        result = partial_all_reduce(endpoint.comm(), endpoint.device(), data, {.last = last},
                                     Traffic::gradients);
-        ++calls[static_cast<std::size_t>(node.rank())];
+        ++calls[static_cast<std::size_t>(endpoint.rank())];
       }
     });
     EXPECT_EQ(calls, std::vector<int>(static_cast<std::size_t>(size()), leaver + 3));
@@ -87,18 +87,18 @@ TEST_P(PartialOn, TheLastCallIsACommonDecision) {
 TEST_P(PartialOn, AnyInitiatorActivatesEverybody) {
   const int p = size();
   EXPECT_EQ(activation_messages(p), p == 1 ? 0 : std::bit_width(static_cast<unsigned>(p - 1)));
-  run([&](Node& node) {
+  run([&](Endpoint& endpoint) {
     for (int initiators = 1; initiators < 1 << p; initiators += p < 4 ? 1 : 7) {
       const int tag = initiators % 2;
       int expected = activation_messages(p);
-      if ((initiators >> node.rank() & 1) == 0) {
-        receive_activation(node.comm(), tag);
+      if ((initiators >> endpoint.rank() & 1) == 0) {
+        receive_activation(endpoint.comm(), tag);
         --expected;
       }
-      pass_on_activation(node.comm(), tag);
-      for (; expected > 0; --expected) receive_activation(node.comm(), tag);
-      node.comm().barrier();
-      EXPECT_FALSE(node.comm().poll(kAnySource, tag));
+      pass_on_activation(endpoint.comm(), tag);
+      for (; expected > 0; --expected) receive_activation(endpoint.comm(), tag);
+      endpoint.comm().barrier();
+      EXPECT_FALSE(endpoint.comm().poll(kAnySource, tag));
     }
   });
 }
@@ -110,14 +110,14 @@ TEST(Partial, CostsAnAllReduceOverAllRanks) {
       const ClusterOptions options = plain_cluster(workers);
       const double expected =
           options.network.all_reduce_cost(workers, 4.0 * (kCount + kPartialTail)).count();
-      const ClusterReport report = make_cluster("sim", options)->run([&](Node& node) {
+      const ClusterReport report = make_cluster("sim", options)->run([&](Endpoint& endpoint) {
         std::vector<float> data(kCount + kPartialTail);
-        partial_all_reduce(node.comm(), node.device(), data,
-                           {.contributes = node.rank() < contributors}, Traffic::gradients);
+        partial_all_reduce(endpoint.comm(), endpoint.device(), data,
+                           {.contributes = endpoint.rank() < contributors}, Traffic::gradients);
       });
       EXPECT_DOUBLE_EQ(report.elapsed.count(), expected);
-      const auto& ledger = report.workers.back().ledger;
-      EXPECT_GT(ledger.bytes_sent[static_cast<std::size_t>(Traffic::gradients)], 4 * kCount / 2);
+      const auto& breakdown = report.workers.back().breakdown;
+      EXPECT_GT(breakdown.bytes_sent[static_cast<std::size_t>(Traffic::gradients)], 4 * kCount / 2);
     }
   }
 }
@@ -126,15 +126,15 @@ TEST(Partial, CostsAnAllReduceOverAllRanks) {
 TEST(Partial, ActivationTakesLogarithmicTime) {
   for (const int workers : {2, 3, 4, 8, 16, 100}) {
     std::vector<double> heard(static_cast<std::size_t>(workers));
-    make_cluster("sim", plain_cluster(workers))->run([&](Node& node) {
+    make_cluster("sim", plain_cluster(workers))->run([&](Endpoint& endpoint) {
       int expected = activation_messages(workers);
-      if (node.rank() != 0) {
-        receive_activation(node.comm(), 0);
+      if (endpoint.rank() != 0) {
+        receive_activation(endpoint.comm(), 0);
         --expected;
-        heard[static_cast<std::size_t>(node.rank())] = node.now().count();
+        heard[static_cast<std::size_t>(endpoint.rank())] = endpoint.now().count();
       }
-      pass_on_activation(node.comm(), 0);
-      for (; expected > 0; --expected) receive_activation(node.comm(), 0);
+      pass_on_activation(endpoint.comm(), 0);
+      for (; expected > 0; --expected) receive_activation(endpoint.comm(), 0);
     });
     const double latest = *std::ranges::max_element(heard);
     EXPECT_LE(latest, activation_messages(workers) * 1e-5 * (1 + 1e-12)) << workers;

@@ -8,49 +8,49 @@
 namespace hetsgd {
 namespace {
 
-std::string said(const TalkOptions& options, const std::function<void()>& talk) {
+std::string said(const LogOptions& options, const std::function<void()>& speak) {
   ::testing::internal::CaptureStderr();
-  start_talking(options);
-  talk();
-  start_talking({});
+  start_log(options);
+  speak();
+  start_log({});
   return ::testing::internal::GetCapturedStderr();
 }
 
 void everything() {
-  note("a {}", 1);
+  log_info("a {}", 1);
   warn("b {}", 2);
-  talk(TalkLevel::error, "c");
+  log(LogLevel::error, "c");
   show_status("d");
 }
 
-TEST(Talk, NamesTheLevel) { EXPECT_EQ(said({}, everything), "a 1\nwarning: b 2\nerror: c\nd\n"); }
+TEST(Log, NamesTheLevel) { EXPECT_EQ(said({}, everything), "a 1\nwarning: b 2\nerror: c\nd\n"); }
 
-TEST(Talk, QuietKeepsWarningsAndErrors) {
+TEST(Log, QuietKeepsWarningsAndErrors) {
   EXPECT_EQ(said({.quiet = true}, everything), "warning: b 2\nerror: c\n");
 }
 
-TEST(Talk, ColoursTheWordOnly) {
+TEST(Log, ColoursTheWordOnly) {
   EXPECT_EQ(said({.color = true}, [] { warn("b"); }), "\033[1;33mwarning:\033[0m b\n");
 }
 
 // The status line is erased, the message written, the line drawn again; "" takes it away.
-TEST(Talk, TheStatusLineStaysBelowMessages) {
+TEST(Log, TheStatusLineStaysBelowMessages) {
   const std::string text = said({.terminal = true}, [] {
     show_status("50%");
-    note("half");
+    log_info("half");
     show_status("");
-    note("done");
+    log_info("done");
   });
   EXPECT_EQ(text, "\r\033[K50%\r\033[Khalf\n50%\r\033[Kdone\n");
 }
 
-TEST(Talk, WithoutATerminalAnEmptyStatusPrintsNothing) {
+TEST(Log, WithoutATerminalAnEmptyStatusPrintsNothing) {
   EXPECT_EQ(said({}, [] { show_status(""); }), "");
 }
 
-TEST(Talk, NoTerminalMeansNoColour) {
+TEST(Log, NoTerminalMeansNoColour) {
   ::testing::internal::CaptureStderr();  // stderr is a file now
-  const TalkOptions options = detect_terminal();
+  const LogOptions options = detect_terminal();
   ::testing::internal::GetCapturedStderr();
   EXPECT_FALSE(options.terminal);
   EXPECT_FALSE(options.color);

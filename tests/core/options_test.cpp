@@ -5,6 +5,7 @@
 
 #include <cstdlib>
 #include <nlohmann/json.hpp>
+#include <optional>
 
 #include "core/error.hpp"
 
@@ -197,7 +198,7 @@ TEST_F(OptionsTest, JsonRoundTripIsExact) {
 
 TEST_F(OptionsTest, JsonHasTheTypesOfItsOptions) {
   const nlohmann::json json = set.to_json();
-  EXPECT_FALSE(json.contains("overwrite"));  // how to talk, not what to run
+  EXPECT_FALSE(json.contains("overwrite"));  // how to report, not what to run
   EXPECT_TRUE(json.at("cache").is_boolean());
   EXPECT_TRUE(json.at("workers").is_number_integer());
   EXPECT_TRUE(json.at("batch_size").is_number_unsigned());
@@ -260,6 +261,67 @@ TEST_F(OptionsTest, DescribeNamesEachSource) {
 
 TEST_F(OptionsTest, OneNameIsDeclaredOnce) {
   EXPECT_THROW(set.add("delta", values.delta, "again"), CheckFailure);
+}
+
+// What the program chooses unless it is told.
+struct Choices {
+  std::optional<int> workers;
+  std::optional<double> alpha = 0.5;
+  std::optional<std::uint64_t> rounds;
+  OptionSet set;
+  Choices() {
+    set.add("workers", workers, "number of workers").at_least(1).or_zero();
+    set.add("alpha", alpha, "share").range(0, 1);
+    set.add("rounds", rounds, "rounds").at_least(1).absent("forever");
+  }
+  void flag(const std::string& name, const std::string& text) {
+    set.set(name, {text}, OptionSource::flag, set.find(name)->flag());
+  }
+};
+
+TEST(OptionalValues, NoneIsSpelledAuto) {
+  Choices c;
+  EXPECT_EQ(c.set.to_json(),
+            nlohmann::json({{"workers", "auto"}, {"alpha", 0.5}, {"rounds", "forever"}}));
+  EXPECT_EQ(c.set.find("workers")->type_text(), "INTEGER|auto");
+  EXPECT_EQ(c.set.find("workers")->default_text, "auto");
+  EXPECT_EQ(c.set.find("alpha")->default_text, "0.5");
+  EXPECT_EQ(c.set.find("rounds")->type_text(), "COUNT|forever");
+  EXPECT_EQ(c.set.find("rounds")->default_text, "forever");
+  c.flag("workers", "3");
+  c.flag("alpha", "auto");
+  c.flag("rounds", "2K");
+  EXPECT_EQ(c.workers, 3);
+  EXPECT_EQ(c.alpha, std::nullopt);
+  EXPECT_EQ(c.rounds, 2000U);
+  Choices other;
+  const nlohmann::json json = c.set.to_json();
+  for (const auto& [key, value] : json.items()) {
+    other.set.set_json(key, value, OptionSource::config_file, key);
+  }
+  EXPECT_EQ(other.set.to_json(), json);
+}
+
+// Results of earlier versions say 0 where they meant that.
+TEST(OptionalValues, ZeroMeansNoneWhereItDid) {
+  Choices c;
+  c.flag("workers", "2");
+  c.set.set_json("workers", 0, OptionSource::flag, "old.json: workers");
+  EXPECT_EQ(c.workers, std::nullopt);
+  c.set.set_json("alpha", 0.0, OptionSource::flag, "old.json: alpha");
+  EXPECT_EQ(c.alpha, 0);
+  const auto message = [&](const std::string& name, const std::string& text) {
+    try {
+      c.flag(name, text);
+    } catch (const Error& error) {
+      return fmt::format("{} | {}", error.what(), error.hint());
+    }
+    return std::string();
+  };
+  EXPECT_EQ(message("rounds", "0"),
+            "--rounds: found \"0\", expected a whole number of at least 1 | or forever");
+  EXPECT_EQ(message("workers", "-1"),
+            "--workers: found \"-1\", expected a whole number of at least 1 | or auto");
 }
 
 }  // namespace

@@ -164,6 +164,39 @@ ncclResult_t collective(const Call& call, ncclComm_t comm, cudaStream_t stream, 
   return ncclSuccess;
 }
 
+// Between processes: by the board.
+Operation to_or_from_outside(bool sends, void* memory, std::size_t bytes,
+                             const std::tuple<int, int, std::uint64_t>& which,
+                             const std::shared_ptr<Clique>& clique) {
+  const auto [from, to, number] = which;
+  Board::Letters& letters = clique->board->letters(from, to);
+  char* const letter = clique->board->letter(from, to);
+  Operation operation{
+      .kind = Kind::library, .name = "NCCL", .touches = arena_of(memory), .run = {}, .after = {}};
+  if (sends) {
+    operation.ready = [=, &letters, number = number](Lock&) {
+      return clique->aborted || letters.taken == number;
+    };
+    operation.run = [=, &letters] {
+      if (clique->aborted) return;
+      std::memcpy(letter, memory, bytes);
+      letters.bytes = bytes;
+      ++letters.sent;
+    };
+  } else {
+    operation.ready = [=, &letters, number = number](Lock&) {
+      return clique->aborted || letters.sent > number;
+    };
+    operation.run = [=, &letters] {
+      if (clique->aborted) return;
+      if (letters.bytes != bytes) misuse("NCCL: ranks send and receive different sizes");
+      std::memcpy(memory, letter, bytes);
+      ++letters.taken;
+    };
+  }
+  return operation;
+}
+
 ncclResult_t send_or_receive(bool sends, void* memory, std::size_t bytes, int peer, ncclComm_t comm,
                              cudaStream_t stream) {
   std::shared_ptr<Queue> queue;
@@ -176,9 +209,12 @@ ncclResult_t send_or_receive(bool sends, void* memory, std::size_t bytes, int pe
   if (peer < 0 || peer >= clique->ranks() || (bytes > 0 && !on_gpu_of(comm, memory))) {
     return ncclInvalidArgument;
   }
-  if (!clique->here.contains(peer)) misuse("NCCL: sends between processes are not emulated");
   const int from = sends ? comm->rank : peer, to = sends ? peer : comm->rank;
   const std::uint64_t number = sends ? comm->sent[peer]++ : comm->received[peer]++;
+  if (!clique->here.contains(peer)) {
+    push(lock, *queue, to_or_from_outside(sends, memory, bytes, {from, to, number}, clique));
+    return ncclSuccess;
+  }
   std::shared_ptr<Mail>& slot = clique->mail[{from, to, number}];
   if (slot == nullptr) slot = std::make_shared<Mail>();
   const std::shared_ptr<Mail> mail = slot;

@@ -15,7 +15,7 @@ namespace hetsgd_emulation {
 
 namespace {
 
-constexpr std::size_t kHeaderBytes = std::size_t{64} << 10;
+constexpr std::size_t kHeaderBytes = std::size_t{256} << 10;
 
 struct Front {
   std::uint64_t mark = 0;      // as in the id: the process of an old id may have a successor
@@ -23,7 +23,8 @@ struct Front {
 };
 
 std::size_t board_bytes(int ranks) {  // address space: only what is written to takes memory
-  const auto slots = static_cast<std::size_t>(ranks) * Board::kSlots;
+  const auto p = static_cast<std::size_t>(ranks);
+  const auto slots = p * (Board::kSlots + p);
   return kHeaderBytes + slots * settings().memory_bytes;
 }
 
@@ -60,6 +61,7 @@ struct Board::Header {
   Front front;
   std::atomic<int> ranks;
   Seat seats[kMostRanks];
+  Letters letters[kMostRanks][kMostRanks];  // from, to
 };
 
 Board::Board(int file, int ranks) : ranks_(ranks), bytes_(board_bytes(ranks)) {
@@ -108,6 +110,15 @@ Board::Seat& Board::seat(int rank) const { return header_->seats[rank]; }
 
 char* Board::slot(int rank, std::uint64_t number) const {
   const std::uint64_t index = static_cast<std::uint64_t>(rank) * kSlots + number % kSlots;
+  return reinterpret_cast<char*>(header_) + kHeaderBytes + index * settings().memory_bytes;
+}
+
+Board::Letters& Board::letters(int from, int to) const { return header_->letters[from][to]; }
+
+char* Board::letter(int from, int to) const {
+  const std::size_t p = static_cast<std::size_t>(ranks_);
+  const std::size_t index =
+      p * kSlots + static_cast<std::size_t>(from) * p + static_cast<std::size_t>(to);
   return reinterpret_cast<char*>(header_) + kHeaderBytes + index * settings().memory_bytes;
 }
 

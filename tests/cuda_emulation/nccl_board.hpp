@@ -37,6 +37,12 @@ class Board {
     Form forms[kSlots];
   };
 
+  // From one rank to another: the k-th waits in a slot until it is taken.
+  struct Letters {
+    std::atomic<std::uint64_t> sent, taken;
+    std::size_t bytes;
+  };
+
   static std::unique_ptr<Board> make(int ranks);
   // That of offer_board(), in any process. Null: it is not there.
   static std::unique_ptr<Board> open(const ncclUniqueId& id, int ranks);
@@ -49,6 +55,8 @@ class Board {
   Seat& seat(int rank) const;
   Form& form(int rank, std::uint64_t number) const { return seat(rank).forms[number % kSlots]; }
   char* slot(int rank, std::uint64_t number) const;
+  Letters& letters(int from, int to) const;
+  char* letter(int from, int to) const;
   int ranks() const { return ranks_; }
 
  private:

@@ -14,6 +14,10 @@ using testing::HasSubstr;
 using testing::IsEmpty;
 using testing::StartsWith;
 
+bool is_mapped(const std::string& path) {
+  return read_file("/proc/self/maps").find(path) != std::string::npos;
+}
+
 class CacheTest : public testing::Test {
  protected:
   CacheTest() {
@@ -83,6 +87,38 @@ TEST_F(CacheTest, FitsCachedDataToTheTrainingData) {
   EXPECT_THAT(second.report.label_names, testing::ElementsAre("9", "12", "3"));
 }
 
+TEST_F(CacheTest, CachedDataLieInTheMappedFileWhichOutlivesItsName) {
+  const LoadedData parsed = load();
+  const std::string path = cache_files().front();
+  const LoadedData mapped = load();
+  if (!is_mapped(path)) GTEST_SKIP() << "files of this folder are not mapped";
+  save_dataset(path, *parse("1 1:1\n").data, {});  // another file of this name
+  expect_same_data(*mapped.data, *parsed.data);
+  EXPECT_THAT(load().report.cache_note, StartsWith("foreign cache rebuilt: "));
+  std::filesystem::remove(path);
+  expect_same_data(*mapped.data, *parsed.data);
+}
+
+TEST_F(CacheTest, WhatOthersMayWriteIsReadIntoMemory) {
+  const LoadedData parsed = load();
+  const std::string path = cache_files().front();
+  std::filesystem::permissions(path, std::filesystem::perms(0666));
+  const LoadedData read = load();
+  EXPECT_TRUE(read.report.from_cache);
+  EXPECT_FALSE(is_mapped(path));
+  write_file(path, "short");
+  expect_same_data(*read.data, *parsed.data);
+}
+
+TEST_F(CacheTest, OtherClassesLeaveTheMappedDataAlone) {
+  load();
+  const LoadedData plain = load();
+  const LoadedData fitted =
+      load_dataset(source_, options_for_test(options_, parse("12 30:1\n9 1:1\n")));
+  EXPECT_THAT(plain.data->targets.index, testing::ElementsAre(0, 1, 0));
+  EXPECT_THAT(fitted.data->targets.index, testing::ElementsAre(2, 0, 2));
+}
+
 // One flipped bit anywhere, header or payload, is noticed; so is every shorter file.
 TEST_F(CacheTest, EveryDamagedByteIsNoticedAndRebuilt) {
   const LoadedData good = load();
@@ -123,7 +159,7 @@ TEST_F(CacheTest, NotesSayWhatWasWrong) {
   other[8] = 77;  // the version
   write_file(path, other);
   EXPECT_EQ(load().report.cache_note,
-            "damaged cache rebuilt: " + path + ": format version 77, this program reads version 2");
+            "damaged cache rebuilt: " + path + ": format version 77, this program reads version 3");
   other = bytes;
   other.back() = static_cast<char>(other.back() ^ 1);
   write_file(path, other);

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
@@ -53,13 +54,13 @@ inline void expect_same_data(const Dataset& a, const Dataset& b) {
   EXPECT_EQ(a.task, b.task);
   EXPECT_EQ(a.feature_count, b.feature_count);
   EXPECT_EQ(a.label_count, b.label_count);
-  EXPECT_EQ(a.feature_begin, b.feature_begin);
-  EXPECT_EQ(a.feature_index, b.feature_index);
-  ASSERT_EQ(a.feature_value.size(), b.feature_value.size());
-  EXPECT_TRUE(a.feature_value.empty() || std::memcmp(a.feature_value.data(), b.feature_value.data(),
-                                                     a.feature_value.size() * sizeof(float)) == 0);
-  EXPECT_EQ(a.label_begin, b.label_begin);
-  EXPECT_EQ(a.label_index, b.label_index);
+  EXPECT_TRUE(std::ranges::equal(a.sparse.begin, b.sparse.begin));
+  EXPECT_TRUE(std::ranges::equal(a.sparse.index, b.sparse.index));
+  ASSERT_EQ(a.sparse.value.size(), b.sparse.value.size());
+  EXPECT_TRUE(a.sparse.value.empty() || std::memcmp(a.sparse.value.data(), b.sparse.value.data(),
+                                                    a.sparse.value.size() * sizeof(float)) == 0);
+  EXPECT_TRUE(std::ranges::equal(a.targets.begin, b.targets.begin));
+  EXPECT_TRUE(std::ranges::equal(a.targets.index, b.targets.index));
 }
 
 // "message | hint" of the Error that `action` throws; fails the test if it throws none.
@@ -80,9 +81,9 @@ inline LoadedData parse(const std::string& text, const LoadOptions& options = {}
 }
 
 // Random rows of every kind: empty, without labels, negative and tiny values.
-inline Dataset random_dataset(Task task, std::uint64_t seed, std::uint64_t rows = 200) {
+inline DatasetBuilder random_builder(Task task, std::uint64_t seed, std::uint64_t rows) {
   RandomStream random(seed, Purpose::test);
-  Dataset data;
+  DatasetBuilder data;
   data.task = task;
   data.feature_count = 50;
   data.label_count = task == Task::binary ? 1 : 7;
@@ -90,26 +91,30 @@ inline Dataset random_dataset(Task task, std::uint64_t seed, std::uint64_t rows 
     for (Index f = 0; f < data.feature_count; ++f) {
       // The last column always occurs once, so that text without a header shows all columns.
       if (random.uniform() < 0.1 || (row == 0 && f + 1 == data.feature_count)) {
-        data.feature_index.push_back(f);
-        data.feature_value.push_back(
+        data.sparse.index.push_back(f);
+        data.sparse.value.push_back(
             static_cast<float>(random.normal() * std::exp(20 * random.normal())));
       }
     }
-    data.feature_begin.push_back(data.feature_index.size());
+    data.sparse.begin.push_back(data.sparse.index.size());
     const std::uint64_t first =
         task == Task::binary ? random.below(2) : random.below(data.label_count);
     if (task == Task::binary) {
-      if (first == 1) data.label_index.push_back(0);
+      if (first == 1) data.targets.index.push_back(0);
     } else if (task == Task::multiclass) {
-      data.label_index.push_back(static_cast<Index>(row < 7 ? row : first));
+      data.targets.index.push_back(static_cast<Index>(row < 7 ? row : first));
     } else {
       for (Index l = 0; l < data.label_count; ++l) {
-        if (random.uniform() < 0.2 || row == 0) data.label_index.push_back(l);
+        if (random.uniform() < 0.2 || row == 0) data.targets.index.push_back(l);
       }
     }
-    data.label_begin.push_back(data.label_index.size());
+    data.targets.begin.push_back(data.targets.index.size());
   }
   return data;
+}
+
+inline Dataset random_dataset(Task task, std::uint64_t seed, std::uint64_t rows = 200) {
+  return random_builder(task, seed, rows).build();
 }
 
 }  // namespace hetsgd

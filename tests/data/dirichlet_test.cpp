@@ -16,18 +16,18 @@ using Counts = std::vector<std::uint64_t>;
 
 // Rows of each class in turn; class c is the label c.
 Dataset classes(const Counts& sizes) {
-  Dataset data;
+  DatasetBuilder data;
   data.task = Task::multiclass;
   data.feature_count = 1;
   data.label_count = static_cast<Index>(sizes.size());
   for (Index c = 0; c < data.label_count; ++c) {
     for (std::uint64_t i = 0; i < sizes[c]; ++i) {
-      data.label_index.push_back(c);
-      data.label_begin.push_back(data.label_index.size());
-      data.feature_begin.push_back(0);
+      data.targets.index.push_back(c);
+      data.targets.begin.push_back(data.targets.index.size());
+      data.sparse.begin.push_back(0);
     }
   }
-  return data;
+  return std::move(data).build();
 }
 
 Counts equal_slices(std::uint64_t rows, std::uint64_t workers) {

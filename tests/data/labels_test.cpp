@@ -19,7 +19,7 @@ TEST(TestData, HasTheTrainingDataAsMinimum) {
   EXPECT_EQ(test.data->task, Task::multilabel);  // alone these rows would be multi-class
   EXPECT_EQ(test.data->feature_count, 8U);
   EXPECT_EQ(test.data->label_count, 10U);
-  EXPECT_THAT(test.data->label_index, ElementsAre(1, 3));
+  EXPECT_THAT(test.data->targets.index, ElementsAre(1, 3));
 }
 
 TEST(TestData, MayShowMoreFeaturesAndLabels) {
@@ -32,7 +32,7 @@ TEST(TestData, MayShowMoreFeaturesAndLabels) {
 TEST(TestData, TakesTheIndexBaseOfTheTrainingData) {
   const LoadedData train = parse("1 0:1 3:1\n0 1:1\n");
   const LoadedData test = parse_for(train, "1 1:1\n0 2:1\n");  // alone: base 1
-  EXPECT_THAT(test.data->feature_index, ElementsAre(1, 2));
+  EXPECT_THAT(test.data->sparse.index, ElementsAre(1, 2));
   const LoadedData one = parse("1 1:1 3:1\n0 1:1\n");
   EXPECT_EQ(error_of([&] { parse_for(one, "1 1:1\n0 0:1\n"); }),
             "test:2:3: feature index 0 in '0:1', where indices count from 1 | with --index-base 0 "
@@ -43,21 +43,21 @@ TEST(TestData, KeepsTheColumnsOfTheTrainingClasses) {
   const LoadedData train = parse("3 1:1\n8 1:1\n5 1:1\n");
   const LoadedData test = parse_for(train, "8 1:1\n5 1:1\n");
   EXPECT_THAT(test.report.label_names, ElementsAre("3", "5", "8"));
-  EXPECT_THAT(test.data->label_index, ElementsAre(2, 1));
+  EXPECT_THAT(test.data->targets.index, ElementsAre(2, 1));
   EXPECT_EQ(test.data->label_count, 3U);
   // A class that the training data lacks comes after them.
   const LoadedData more = parse_for(train, "4 1:1\n8 1:1\n");
   EXPECT_THAT(more.report.label_names, ElementsAre("3", "5", "8", "4"));
-  EXPECT_THAT(more.data->label_index, ElementsAre(3, 2));
+  EXPECT_THAT(more.data->targets.index, ElementsAre(3, 2));
   // Only 0 and 1, which alone would be binary.
   const LoadedData digits = parse("0 1:1\n1 1:1\n2 1:1\n");
-  EXPECT_THAT(parse_for(digits, "1 1:1\n0 1:1\n").data->label_index, ElementsAre(1, 0));
+  EXPECT_THAT(parse_for(digits, "1 1:1\n0 1:1\n").data->targets.index, ElementsAre(1, 0));
 }
 
 TEST(TestData, BinaryLabelsMustBeTheSamePair) {
   const LoadedData train = parse("-1 1:1\n+1 1:1\n");
-  EXPECT_THAT(parse_for(train, "1 1:1\n1 1:1\n").data->label_index, ElementsAre(0, 0));
-  EXPECT_THAT(parse_for(train, "-1 1:1\n-1 1:1\n").data->label_index, IsEmpty());
+  EXPECT_THAT(parse_for(train, "1 1:1\n1 1:1\n").data->targets.index, ElementsAre(0, 0));
+  EXPECT_THAT(parse_for(train, "-1 1:1\n-1 1:1\n").data->targets.index, IsEmpty());
   EXPECT_EQ(error_of([&] { parse_for(train, "1 1:1\n0 1:1\n"); }),
             "test: labels '0' and '1', but the training data has '-1' and '1' | write both files "
             "with the same "
@@ -103,7 +103,7 @@ TEST(LoadPair, BothStateTheLargerCounts) {
     EXPECT_EQ(loaded->data->label_count, 3U);
     EXPECT_THAT(loaded->report.label_names, ElementsAre("3", "8", "9"));
   }
-  EXPECT_THAT(pair.test.data->label_index, ElementsAre(2, 0));
+  EXPECT_THAT(pair.test.data->targets.index, ElementsAre(2, 0));
 }
 
 }  // namespace

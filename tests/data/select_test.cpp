@@ -39,6 +39,24 @@ TEST(SelectRows, CopiesTheRowsInTheGivenOrder) {
   }
 }
 
+TEST(SelectRows, KeepsEveryGroup) {
+  DatasetBuilder all;
+  all.task = Task::binary;
+  all.label_count = 1;
+  all.dense = {2, {1, 2, 3, 4, 5, 6}};
+  all.fields = {{0, 3, 5}, {0, 3, 2, 4, 1, 3}};
+  all.images = {1, 1, 2, {0, 9, 255, 1, 7, 8}, {0.5F}, {0.1F}};
+  all.targets = {{0, 0, 1, 1}, {0}, {}};
+  const DatasetPtr part = select_rows(std::move(all).build(), std::vector<Index>{2, 1});
+  EXPECT_THAT(verify(*part), testing::IsEmpty());
+  EXPECT_THAT(part->dense.value, testing::ElementsAre(5, 6, 3, 4));
+  EXPECT_THAT(part->fields.category, testing::ElementsAre(1, 3, 2, 4));
+  EXPECT_THAT(part->fields.first, testing::ElementsAre(0, 3, 5));
+  EXPECT_THAT(part->images.pixel, testing::ElementsAre(7, 8, 255, 1));
+  EXPECT_THAT(part->images.mean, testing::ElementsAre(0.5F));
+  EXPECT_THAT(part->targets.begin, testing::ElementsAre(0, 0, 1));
+}
+
 TEST(SelectRows, TheHashTellsSourceAndRowsApart) {
   Dataset data = random_dataset(Task::multilabel, 3, 10);
   data.content_hash = 1;

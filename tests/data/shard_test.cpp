@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <thread>
 
-#include "data/binary.hpp"
+#include "data/binary_format.hpp"
 #include "data/sampler.hpp"
 #include "data/select.hpp"
 #include "data_test_util.hpp"
@@ -101,7 +101,7 @@ TEST_P(ShardTest, TellsOfTheWhole) {
     const LoadedData part = shard(path, options_, GetParam(), 1);
     EXPECT_EQ(part.data->totals().rows, whole_.data->rows());
     EXPECT_EQ(part.data->totals().nonzeros, whole_.data->nonzeros());
-    EXPECT_EQ(part.data->totals().labels, whole_.data->label_index.size());
+    EXPECT_EQ(part.data->totals().labels, whole_.data->targets.index.size());
     EXPECT_EQ(part.data->content_hash, whole_.data->content_hash);
     EXPECT_EQ(part.data->feature_count, whole_.data->feature_count);
     EXPECT_EQ(part.report.rows_without_labels, whole_.report.rows_without_labels);
@@ -119,8 +119,7 @@ TEST_F(ShardTest, DamageIsFoundByWhoReadsIt) {
   // The last value of the file belongs to the last row that has features.
   std::uint64_t row = whole_.data->rows() - 1;
   while (whole_.data->features(row).empty()) --row;
-  std::size_t last = good.size() - 1;
-  if (whole_.data->nonzeros() % 2 != 0) last -= 4;  // padding
+  const std::size_t last = good.size() - 1 - padding(4 * whole_.data->nonzeros());
   std::string bad = good;
   bad[last] = static_cast<char>(bad[last] ^ 1);
   write_file(binary_, bad);

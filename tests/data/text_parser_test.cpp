@@ -97,8 +97,8 @@ TEST(LibsvmText, ReadsBinaryLabels) {
     const LoadedData loaded = parse(text);
     EXPECT_EQ(loaded.data->task, Task::binary) << text;
     EXPECT_EQ(loaded.data->label_count, 1U);
-    EXPECT_THAT(loaded.data->label_begin, ElementsAre(0, 1, 1, 2));
-    EXPECT_THAT(loaded.data->label_index, ElementsAre(0, 0));
+    EXPECT_THAT(loaded.data->targets.begin, ElementsAre(0, 1, 1, 2));
+    EXPECT_THAT(loaded.data->targets.index, ElementsAre(0, 0));
     EXPECT_EQ(loaded.report.rows_without_labels, 0U);  // a negative row is not one without a label
   }
   EXPECT_THAT(parse("-1 1:1\n1 1:1\n").report.label_names, ElementsAre("-1", "1"));
@@ -109,10 +109,10 @@ TEST(LibsvmText, NumbersClassesInAscendingOrder) {
   const LoadedData loaded = parse("7 1:1\n-2 1:1\n10 1:1\n7 1:1\n");
   EXPECT_EQ(loaded.data->task, Task::multiclass);
   EXPECT_EQ(loaded.data->label_count, 3U);
-  EXPECT_THAT(loaded.data->label_index, ElementsAre(1, 0, 2, 1));
+  EXPECT_THAT(loaded.data->targets.index, ElementsAre(1, 0, 2, 1));
   EXPECT_THAT(loaded.report.label_names, ElementsAre("-2", "7", "10"));
   // Numbers too far apart for a table.
-  EXPECT_THAT(parse("2000000000 1:1\n-2000000000 1:1\n5 1:1\n").data->label_index,
+  EXPECT_THAT(parse("2000000000 1:1\n-2000000000 1:1\n5 1:1\n").data->targets.index,
               ElementsAre(2, 0, 1));
 }
 
@@ -212,7 +212,7 @@ TEST(Text, EveryLengthOfTailIsRead) {
     for (const bool newline : {true, false}) {
       const LoadedData loaded = parse(newline ? text : text.substr(0, text.size() - 1));
       ASSERT_EQ(loaded.data->rows(), row);
-      ASSERT_EQ(loaded.data->feature_value.back(), 0.5F * static_cast<float>(row));
+      ASSERT_EQ(loaded.data->sparse.value.back(), 0.5F * static_cast<float>(row));
     }
   }
 }

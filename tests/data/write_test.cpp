@@ -61,9 +61,10 @@ TEST_F(WriteTest, XcShowsBinaryDataAsTwoLabels) {
 }
 
 TEST_F(WriteTest, ARowOfNothingStaysARow) {
-  Dataset data = random_dataset(Task::multilabel, 1, 3);
-  data.feature_begin.push_back(data.feature_index.size());
-  data.label_begin.push_back(data.label_index.size());
+  DatasetBuilder builder = random_builder(Task::multilabel, 1, 3);
+  builder.sparse.begin.push_back(builder.sparse.index.size());
+  builder.targets.begin.push_back(builder.targets.index.size());
+  const Dataset data = std::move(builder).build();
   write_xc(path_, data);
   expect_same_data(data, *load_dataset(path_, options_).data);
   write_libsvm(path_, data, {});

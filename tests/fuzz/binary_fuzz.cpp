@@ -1,10 +1,8 @@
 // The .hsgd reader and the decompressors. A fuzzer cannot guess checksums, so the target corrects
 // them.
-#include <xxhash.h>
-
 #include <cstddef>
-#include <cstring>
 #include <numeric>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -20,22 +18,25 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* bytes, std::size_t siz
       hetsgd::decompress(file, compression, "fuzz");
       return 0;
     }
-    hetsgd::BinaryHeader header;
-    if (size >= sizeof header) {
-      std::memcpy(&header, file.data(), sizeof header);
-      const std::string_view payload = std::string_view(file).substr(sizeof header);
-      header.payload_hash = hetsgd::content_hash(payload);
-      const auto padded = [](std::uint64_t n) { return n + hetsgd::padding(n); };
-      const std::uint64_t head =
-          padded(header.name_bytes) + 16 * (header.rows + 1) + padded(4 * header.rows);
-      const std::uint64_t labels = padded(4 * header.labels);
-      if (head <= payload.size() && labels <= payload.size() - head) {
-        header.head_hash = hetsgd::content_hash(payload.substr(0, head));
-        header.label_hash = hetsgd::content_hash(payload.substr(head, labels));
-      }
-      header.header_hash = XXH3_64bits(&header, offsetof(hetsgd::BinaryHeader, header_hash));
-      std::memcpy(file.data(), &header, sizeof header);
+    try {
+      hetsgd::decode_binary(hetsgd::MemorySource(file), "fuzz");
+    } catch (const hetsgd::Error&) {
     }
+    // Of a whole file what is behind the seal, of anything else all.
+    const bool whole = file.starts_with(hetsgd::kBinaryMagic) && size > hetsgd::kSealBytes;
+    hetsgd::ByteReader reader(
+        std::as_bytes(std::span(file)).subspan(whole ? hetsgd::kSealBytes : 0), "fuzz");
+    auto header = reader.get<hetsgd::BinaryHeader>();
+    const std::string payload(hetsgd::text_of(reader.rest()));
+    const hetsgd::PayloadLayout places(header, 0);
+    header.payload_hash = hetsgd::content_hash(payload);
+    if (places.label_index <= places.feature_index && places.feature_index <= payload.size()) {
+      const std::string_view head = payload;
+      header.head_hash = hetsgd::content_hash(head.substr(0, places.label_index));
+      header.label_hash = hetsgd::content_hash(
+          head.substr(places.label_index, places.feature_index - places.label_index));
+    }
+    file = std::string(hetsgd::text_of(hetsgd::sealed_header(header))) + payload;
     // The same sums for both readers; those of the rows end the second one, after it has read them.
     const hetsgd::RowChoice some{.rows =
                                      [](const hetsgd::Dataset& outline) {

@@ -1,5 +1,8 @@
 // A GPU as a device: its memory, transfers and batches, and several devices on one GPU.
+#include <gmock/gmock.h>
+
 #include "linalg/cuda_compare.hpp"
+#include "linalg/host_view.hpp"
 
 namespace hetsgd::test {
 namespace {
@@ -69,14 +72,39 @@ TYPED_TEST(CudaDevice, StagedBatchesOutliveTheHostsArraysAndOneMoreBatch) {
   for (std::size_t i = 0; i < 50; ++i) identity[i * 51] = 1;
   Side<TypeParam> side{device};
   auto W = side.put(identity), Y = side.put(std::vector<float>(20 * 50));
-  device.sparse_forward(staged, 50, W.data(), nullptr, false, Y.data());
+  sparse_kernels(device).forward(staged, 50, W.data(), nullptr, false, Y.data());
   side.take(Y);
   EXPECT_EQ(side.results[0], dense);
   device.stage(other.template view<TypeParam>(true));
-  EXPECT_THROW(device.sparse_forward(staged, 50, W.data(), nullptr, false, Y.data()), CheckFailure);
-  EXPECT_THROW(device.sparse_forward(other.template view<TypeParam>(true), 50, W.data(), nullptr,
-                                     false, Y.data()),
+  EXPECT_THROW(sparse_kernels(device).forward(staged, 50, W.data(), nullptr, false, Y.data()),
                CheckFailure);
+  EXPECT_THROW(sparse_kernels(device).forward(other.template view<TypeParam>(true), 50, W.data(),
+                                              nullptr, false, Y.data()),
+               CheckFailure);
+}
+
+TEST(CudaHostView, ReadsACopyAndBringsBackWhatTheHostWrote) {
+  Side<float> side{gpu<float>()};
+  Device& device = side.device;
+  auto x = side.put({1, 2, 3});
+  HostScratch scratch;
+  const HostView read(&device, x.span(), scratch);
+  EXPECT_TRUE(read.copied());
+  EXPECT_THAT(read.floats(), ::testing::ElementsAre(1, 2, 3));
+  Seconds copying{0};
+  const HostView update(&device, HostView::Use::update, x.data(), 12, scratch, &copying);
+  EXPECT_GT(copying.count(), 0);
+  for (float& number : update.floats()) number += 4;
+  update.store(4, 12);
+  const HostView write(&device, HostView::Use::write, x.data(), 4, scratch);
+  write.floats()[0] = 9;
+  write.store();
+  side.take(x);
+  EXPECT_EQ(side.results[0], (std::vector<double>{9, 6, 7}));
+
+  std::vector<float> host{1, 2};
+  EXPECT_EQ(HostView(&device, host, scratch).floats().data(), host.data());
+  EXPECT_EQ(HostView(nullptr, host, scratch).floats().data(), host.data());
 }
 
 TYPED_TEST(CudaDevice, DevicesOfOneGpuWorkSideBySide) {

@@ -22,7 +22,7 @@ TYPED_TEST(CudaLayers, DenseLayers) {
         side.take(bias);
         side.device.bias_relu(rows, n, bias.data(), Y.data());
         side.take(Y);
-        side.device.relu_backward(rows, n, Y.data(), D.data());
+        side.device.apply(rows * n, rule::ReluGradient<Real>(), Y.data(), D.data());
         side.take(D);
       });
     }
@@ -40,15 +40,17 @@ TYPED_TEST(CudaLayers, SoftmaxAndSigmoidRows) {
         auto bias = side.put(random_vector<float>(n, 1));
         for (Real* const b : {bias.data(), static_cast<Real*>(nullptr)}) {
           auto Z = side.put(random_vector<float>(rows * n, 2, -20, 20));
-          side.take(side.device.softmax_loss(Y, n, b, Z.data()));
+          side.take(output_kernels(side.device).softmax_loss(Y, n, b, Z.data()));
           side.take(Z);
           auto G = side.put(random_vector<float>(rows * n, 2, -20, 20));
-          side.take(side.device.softmax_cross_entropy(Y, n, b, Real(0.125), G.data()));
+          side.take(
+              output_kernels(side.device).softmax_cross_entropy(Y, n, b, Real(0.125), G.data()));
           side.take(G);
-          auto z = side.put(random_vector<float>(rows, 3, -90, 90));
-          side.take(side.device.sigmoid_loss(Y, b, z.data()));
+          auto z = side.put(random_vector<float>(rows * n, 3, -90, 90));
+          side.take(output_kernels(side.device).sigmoid_loss(Y, n, b, z.data()));
           side.take(z);
-          side.take(side.device.sigmoid_cross_entropy(Y, b, Real(0.5), z.data()));
+          side.take(
+              output_kernels(side.device).sigmoid_cross_entropy(Y, n, b, Real(0.5), z.data()));
           side.take(z);
         }
       });
@@ -65,9 +67,9 @@ TYPED_TEST(CudaLayers, DivergedLogitsShowInTheLoss) {
       for (std::size_t row = 0; row < 6; ++row) logits[row * 5000 + at % 5000] = broken;
       const auto Y = side.stage(labels, false);
       auto Z = side.put(logits), G = side.put(logits);
-      EXPECT_TRUE(std::isnan(side.device.softmax_loss(Y, 5000, nullptr, Z.data())));
-      EXPECT_TRUE(
-          std::isnan(side.device.softmax_cross_entropy(Y, 5000, nullptr, TypeParam(1), G.data())));
+      EXPECT_TRUE(std::isnan(output_kernels(side.device).softmax_loss(Y, 5000, nullptr, Z.data())));
+      EXPECT_TRUE(std::isnan(output_kernels(side.device)
+                                 .softmax_cross_entropy(Y, 5000, nullptr, TypeParam(1), G.data())));
     }
   }
 }
@@ -91,18 +93,19 @@ void layer_on(S& side, const GpuLayerShape& s, const RandomSparse& labels, doubl
   auto G = side.put(std::vector<float>(W.size(), old));
   auto g = side.put(std::vector<float>(b.size(), old));
   auto dA = side.put(std::vector<float>(A.size(), kNan));
-  side.take(side.device.softmax_layer(side.stage(labels, false),
-                                      {.inputs = s.inputs,
-                                       .outputs = s.outputs,
-                                       .input = A.data(),
-                                       .weight = W.data(),
-                                       .bias = b.data(),
-                                       .scale = Real(1) / Real(8),
-                                       .alpha = Real(alpha),
-                                       .beta = Real(beta),
-                                       .weight_gradient = in_place ? W.data() : G.data(),
-                                       .bias_gradient = in_place ? b.data() : g.data(),
-                                       .input_gradient = dA.data()}));
+  side.take(output_kernels(side.device)
+                .softmax_layer(side.stage(labels, false),
+                               {.inputs = s.inputs,
+                                .outputs = s.outputs,
+                                .input = A.data(),
+                                .weight = W.data(),
+                                .bias = b.data(),
+                                .scale = Real(1) / Real(8),
+                                .alpha = Real(alpha),
+                                .beta = Real(beta),
+                                .weight_gradient = in_place ? W.data() : G.data(),
+                                .bias_gradient = in_place ? b.data() : g.data(),
+                                .input_gradient = dA.data()}));
   side.take(in_place ? W : G);
   side.take(in_place ? b : g);
   side.take(dA);
@@ -149,7 +152,8 @@ TYPED_TEST(CudaLayers, MeasuresAnOutputLayerWithoutAllItsScores) {
                                      .input = A.data(),
                                      .weight = W.data(),
                                      .bias = b.data()};
-      side.take(side.device.softmax_ranks(side.stage(labels, false), layer, s.k, top));
+      side.take(
+          output_kernels(side.device).softmax_ranks(side.stage(labels, false), layer, s.k, top));
       auto& host = tops.emplace_back(s.rows * s.k);
       side.device.download(host.data(), top, host.size() * sizeof(std::uint32_t));
       side.device.release(top);
@@ -168,13 +172,13 @@ TYPED_TEST(CudaLayers, ALossWaitsUntilItIsRead) {
   const RandomSparse labels(40, 900, 4, 1);
   const auto Y = side.stage(labels, false);
   auto Z = side.put(random_vector<float>(40 * 900, 2)), G = side.put(random_vector<float>(900, 3));
-  const DeferredSum loss = device.softmax_loss(Y, 900, nullptr, Z.data());
+  const DeferredSum loss = output_kernels(device).softmax_loss(Y, 900, nullptr, Z.data());
   for (int i = 0; i < 20; ++i) device.axpby(900, TypeParam(1), Z.data(), TypeParam(0), G.data());
   const auto expected =
       softmax_reference(40, 900, widen(random_vector<float>(40 * 900, 2)), labels.dense(false), 1);
   EXPECT_NEAR(loss, expected.loss, kClose<TypeParam> * expected.loss);
   EXPECT_EQ(double{loss}, double{loss});
-  device.softmax_loss(Y, 900, nullptr, Z.data());
+  output_kernels(device).softmax_loss(Y, 900, nullptr, Z.data());
   EXPECT_THROW(static_cast<void>(double{loss}), CheckFailure);
 }
 
@@ -210,9 +214,9 @@ TYPED_TEST(CudaLayers, TopK) {
         for (std::size_t i = 0; i < Z.size(); i += 11) Z[i] = kNan;
         Side<TypeParam> here{*cpu}, there{gpu<TypeParam>()};
         std::vector<std::uint32_t> expected(rows * k), actual(rows * k);
-        cpu->top_k(rows, n, here.put(Z).data(), k, expected.data());
+        output_kernels(*cpu).top_k(rows, n, here.put(Z).data(), k, expected.data());
         const auto logits = there.put(Z);
-        there.device.top_k(rows, n, logits.data(), k, actual.data());
+        output_kernels(there.device).top_k(rows, n, logits.data(), k, actual.data());
         EXPECT_EQ(actual, expected) << rows << "x" << n << ", k " << k;
       }
     }

@@ -65,11 +65,11 @@ TYPED_TEST(CudaProducts, SparseProducts) {
         auto W = side.put(random_vector<float>(s.columns * s.n, 1));
         auto bias = side.put(random_vector<float>(s.n, 2));
         auto Y = side.put(std::vector<float>(s.rows * s.n, kNan));
-        side.device.sparse_forward(X, s.n, W.data(), bias.data(), true, Y.data());
+        sparse_kernels(side.device).forward(X, s.n, W.data(), bias.data(), true, Y.data());
         side.take(Y);
-        side.device.sparse_forward(X, s.n, W.data(), nullptr, false, Y.data());
+        sparse_kernels(side.device).forward(X, s.n, W.data(), nullptr, false, Y.data());
         side.take(Y);
-        side.device.sparse_update(X, s.n, Real(-0.3), Y.data(), W.data());
+        sparse_kernels(side.device).update(X, s.n, Real(-0.3), Y.data(), W.data());
         side.take(W);
       });
     }

@@ -67,6 +67,25 @@ TEST(Buffer, GrowsByResetAndNeverShrinks) {
   EXPECT_EQ(moved.span().size(), 101U);
 }
 
+struct UnheardOfKernels : KernelFamily {
+  static constexpr const char* kName = "unheard-of kernels";
+};
+
+TEST(Device, FamiliesAreMadeOnceAndMissingOnesAreNamed) {
+  const auto device = make_cpu_device<float>(2);
+  EXPECT_EQ(&kernels<SparseKernels>(*device), &kernels<SparseKernels>(*device));
+  EXPECT_NE(&kernels<SparseKernels>(*device),
+            &kernels<SparseKernels>(*make_cpu_device<float>(2)));
+  try {
+    kernels<UnheardOfKernels>(*device);
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ExitCode::device);
+    EXPECT_STREQ(error.what(), "cpu:2: this device has no unheard-of kernels");
+    EXPECT_FALSE(error.hint().empty());
+  }
+}
+
 // Many devices at once, from many threads, as the workers of a simulated cluster use them.
 TEST(Device, ConcurrentDevicesDoNotDisturbEachOther) {
   const std::size_t rows = 48, inputs = 64, outputs = 700;
@@ -84,7 +103,7 @@ TEST(Device, ConcurrentDevicesDoNotDisturbEachOther) {
                               .weight_gradient = G.data(),
                               .bias_gradient = g.data(),
                               .input_gradient = dA.data()};
-    const double loss = device.softmax_layer(labels.view<float>(false), layer);
+    const double loss = output_kernels(device).softmax_layer(labels.view<float>(false), layer);
     device.gemm(Transpose::no, Transpose::yes, rows, outputs, inputs, 1, A.data(), inputs, W.data(),
                 inputs, 0, C.data(), outputs);
     G.push_back(static_cast<float>(loss));

@@ -23,7 +23,7 @@ TYPED_TEST(Layers, ReluForwardBackwardAndColumnSums) {
                  D0 = random_vector<Real>(rows * n, 3), b0 = random_vector<Real>(n, 4);
       auto Y = Y0, D = D0, b = b0;
       device->bias_relu(rows, n, bias.data(), Y.data());
-      device->relu_backward(rows, n, Y.data(), D.data());
+      device->apply(rows * n, rule::ReluGradient<Real>(), Y.data(), D.data());
       device->column_sums(rows, n, Real(0.5), D0.data(), b.data());
       std::vector<double> y(rows * n), d(rows * n), sums = widen(b0);
       for (std::size_t i = 0; i < rows * n; ++i) {
@@ -64,13 +64,13 @@ TYPED_TEST(Layers, SoftmaxCrossEntropyMatchesTheDefinition) {
         for (std::size_t i = 0; i < z.size(); ++i) z[i] = double(Z0[i]) + double(bias[i % n]);
         const auto expected = softmax_reference(rows, n, z, labels.dense(false), 0.25);
         auto Z = Z0;
-        const double loss = device->softmax_cross_entropy(labels.view<Real>(false), n, bias.data(),
-                                                          Real(0.25), Z.data());
+        const double loss = output_kernels(*device).softmax_cross_entropy(
+            labels.view<Real>(false), n, bias.data(), Real(0.25), Z.data());
         EXPECT_NEAR(loss, expected.loss, kTolerance<Real> * std::max(1.0, expected.loss));
         expect_close(Z, expected.gradient, kTolerance<Real>, "gradient");
         Z = Z0;
-        const double only =
-            device->softmax_loss(labels.view<Real>(false), n, bias.data(), Z.data());
+        const double only = output_kernels(*device).softmax_loss(labels.view<Real>(false), n,
+                                                                 bias.data(), Z.data());
         EXPECT_NEAR(only, expected.loss, kTolerance<Real> * std::max(1.0, expected.loss));
         expect_close(Z, z, kTolerance<Real>, "logits");
       }
@@ -87,16 +87,18 @@ TYPED_TEST(Layers, SoftmaxIsSafeForHugeLogitsAndShowsNaN) {
   rows.row = labelled;
   std::vector<Real> Z(50, Real(1e30));
   Z[7] = Real(-1e30);
-  EXPECT_TRUE(std::isfinite(device->softmax_loss(rows, 50, nullptr, Z.data())));
+  EXPECT_TRUE(std::isfinite(output_kernels(*device).softmax_loss(rows, 50, nullptr, Z.data())));
   for (const std::size_t at : {0UL, 20UL, 49UL}) {
     for (const Real bad :
          {std::numeric_limits<Real>::quiet_NaN(), std::numeric_limits<Real>::infinity()}) {
       std::vector<Real> broken(50, Real(0));
       broken[at] = bad;
       auto copy = broken;
-      EXPECT_TRUE(std::isnan(device->softmax_loss(rows, 50, nullptr, broken.data()))) << at;
       EXPECT_TRUE(
-          std::isnan(device->softmax_cross_entropy(rows, 50, nullptr, Real(1), copy.data())))
+          std::isnan(output_kernels(*device).softmax_loss(rows, 50, nullptr, broken.data())))
+          << at;
+      EXPECT_TRUE(std::isnan(
+          output_kernels(*device).softmax_cross_entropy(rows, 50, nullptr, Real(1), copy.data())))
           << at;
     }
   }
@@ -104,31 +106,39 @@ TYPED_TEST(Layers, SoftmaxIsSafeForHugeLogitsAndShowsNaN) {
 
 TYPED_TEST(Layers, SigmoidCrossEntropyMatchesTheDefinitionAndNeverOverflows) {
   using Real = TypeParam;
-  const auto device = make_cpu_device<Real>(1);
-  const RandomSparse labels(400, 1, 1, 10);
-  const auto Z0 = random_vector<Real>(400, 11, -40, 40);
-  const Real bias = Real(0.5);
-  double expected = 0;
-  std::vector<double> gradient(400), logits(400);
-  for (std::size_t r = 0; r < 400; ++r) {
-    const double z = double(Z0[r]) + 0.5;
-    const bool positive = labels.begin[labels.row[r]] < labels.begin[labels.row[r] + 1];
-    logits[r] = z;
-    expected += positive ? std::log1p(std::exp(-z)) : std::log1p(std::exp(z));
-    gradient[r] = 0.1 * (1 / (1 + std::exp(-z)) - (positive ? 1 : 0));
+  for (const auto& [n, cores] : {std::pair<std::size_t, int>(1, 1), {1, 3}, {7, 1}, {90, 3}}) {
+    SCOPED_TRACE(n);
+    const auto device = make_cpu_device<Real>(cores);
+    auto& kernels = output_kernels(*device);
+    const RandomSparse labels(400, n, 2, 10);
+    const auto Y = labels.view<Real>(false);
+    const auto Z0 = random_vector<Real>(400 * n, 11, -40, 40);
+    const auto bias = random_vector<Real>(n, 12, 0, 1);
+    double expected = 0;
+    std::vector<double> gradient(400 * n), logits(400 * n);
+    for (std::size_t i = 0; i < 400 * n; ++i) {
+      const std::size_t row = labels.row[i / n];
+      const double z = double(Z0[i]) + double(bias[i % n]);
+      const auto* const all = labels.index.data();
+      const bool positive =
+          std::binary_search(all + labels.begin[row], all + labels.begin[row + 1], i % n);
+      logits[i] = z;
+      expected += positive ? std::log1p(std::exp(-z)) : std::log1p(std::exp(z));
+      gradient[i] = 0.1 * (1 / (1 + std::exp(-z)) - (positive ? 1 : 0));
+    }
+    auto Z = Z0;
+    EXPECT_NEAR(kernels.sigmoid_loss(Y, n, bias.data(), Z.data()), expected,
+                kTolerance<Real> * expected);
+    expect_close(Z, logits, kTolerance<Real>, "logits");
+    Z = Z0;
+    EXPECT_NEAR(kernels.sigmoid_cross_entropy(Y, n, bias.data(), Real(0.1), Z.data()), expected,
+                kTolerance<Real> * expected);
+    expect_close(Z, gradient, kTolerance<Real>, "gradient");
+    std::vector<Real> huge(400 * n, Real(-1e30));
+    EXPECT_TRUE(std::isfinite(kernels.sigmoid_loss(Y, n, nullptr, huge.data())));
+    huge[3] = std::numeric_limits<Real>::quiet_NaN();
+    EXPECT_TRUE(std::isnan(kernels.sigmoid_loss(Y, n, nullptr, huge.data())));
   }
-  auto Z = Z0;
-  EXPECT_NEAR(device->sigmoid_loss(labels.view<Real>(false), &bias, Z.data()), expected,
-              kTolerance<Real> * expected);
-  expect_close(Z, logits, kTolerance<Real>, "logits");
-  Z = Z0;
-  EXPECT_NEAR(device->sigmoid_cross_entropy(labels.view<Real>(false), &bias, Real(0.1), Z.data()),
-              expected, kTolerance<Real> * expected);
-  expect_close(Z, gradient, kTolerance<Real>, "gradient");
-  std::vector<Real> huge(400, Real(-1e30));
-  EXPECT_TRUE(std::isfinite(device->sigmoid_loss(labels.view<Real>(false), nullptr, huge.data())));
-  huge[3] = std::numeric_limits<Real>::quiet_NaN();
-  EXPECT_TRUE(std::isnan(device->sigmoid_loss(labels.view<Real>(false), nullptr, huge.data())));
 }
 
 TYPED_TEST(Layers, TopKSortsByScoreThenLabelAndPutsNaNLast) {
@@ -141,7 +151,7 @@ TYPED_TEST(Layers, TopKSortsByScoreThenLabelAndPutsNaNLast) {
       for (std::size_t k : {1UL, 5UL, 16UL}) {
         k = std::min(k, n);
         std::vector<std::uint32_t> top(rows * k);
-        make_cpu_device<Real>(cores)->top_k(rows, n, Z.data(), k, top.data());
+        output_kernels(*make_cpu_device<Real>(cores)).top_k(rows, n, Z.data(), k, top.data());
         for (std::size_t r = 0; r < rows; ++r) {
           std::vector<std::uint32_t> order(n);
           std::iota(order.begin(), order.end(), 0U);
@@ -165,9 +175,9 @@ TYPED_TEST(Layers, TopKOfNoOrTooManyLabelsIsABrokenPromise) {
   const auto device = make_cpu_device<TypeParam>(1);
   const std::vector<TypeParam> Z(100);
   std::uint32_t top[17];
-  EXPECT_THROW(device->top_k(1, 100, Z.data(), 0, top), CheckFailure);
-  EXPECT_THROW(device->top_k(1, 100, Z.data(), 17, top), CheckFailure);
-  EXPECT_THROW(device->top_k(1, 4, Z.data(), 5, top), CheckFailure);
+  EXPECT_THROW(output_kernels(*device).top_k(1, 100, Z.data(), 0, top), CheckFailure);
+  EXPECT_THROW(output_kernels(*device).top_k(1, 100, Z.data(), 17, top), CheckFailure);
+  EXPECT_THROW(output_kernels(*device).top_k(1, 4, Z.data(), 5, top), CheckFailure);
 }
 
 }  // namespace

@@ -12,8 +12,19 @@
 
 #include "core/random.hpp"
 #include "linalg/device.hpp"
+#include "linalg/output_layer_kernels.hpp"
+#include "linalg/sparse_kernels.hpp"
 
 namespace hetsgd::test {
+
+template <class Real>
+BasicSparseKernels<Real>& sparse_kernels(BasicDevice<Real>& device) {
+  return kernels<BasicSparseKernels<Real>>(device);
+}
+template <class Real>
+BasicOutputLayerKernels<Real>& output_kernels(BasicDevice<Real>& device) {
+  return kernels<BasicOutputLayerKernels<Real>>(device);
+}
 
 // Every kernel is tested in both precisions, on one core and on three (more than the machine may
 // have).

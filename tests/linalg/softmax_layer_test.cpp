@@ -109,8 +109,8 @@ TYPED_TEST(SoftmaxLayerTest, GradientMatchesTheDefinition) {
           std::fill(p.G.begin(), p.G.end(), std::numeric_limits<Real>::quiet_NaN());
           std::fill(p.g.begin(), p.g.end(), std::numeric_limits<Real>::quiet_NaN());
         }
-        const double loss =
-            device->softmax_layer(p.labels.template view<Real>(false), p.layer(alpha, beta));
+        const double loss = output_kernels(*device).softmax_layer(
+            p.labels.template view<Real>(false), p.layer(alpha, beta));
         EXPECT_NEAR(loss, e.loss, kTolerance<Real> * std::max(1.0, e.loss));
         expect_close(p.G, combine(beta, G0, alpha, e.dW), kTolerance<Real>, "G");
         expect_close(p.g, combine(beta, g0, alpha, e.db), kTolerance<Real>, "g");
@@ -131,7 +131,8 @@ TYPED_TEST(SoftmaxLayerTest, StepMovesTheWeightsInPlaceAndHandsDownTheGradientAt
       SoftmaxLayer<Real> layer = p.layer(-0.7, 1.0);
       layer.weight_gradient = p.W.data();
       layer.bias_gradient = p.b.data();
-      make_cpu_device<Real>(cores)->softmax_layer(p.labels.template view<Real>(false), layer);
+      output_kernels(*make_cpu_device<Real>(cores))
+          .softmax_layer(p.labels.template view<Real>(false), layer);
       expect_close(p.W, combine(1, W0, -0.7, e.dW), kTolerance<Real>, "W");
       expect_close(p.b, combine(1, b0, -0.7, e.db), kTolerance<Real>, "b");
       expect_close(p.dA, e.dA, kTolerance<Real>, "dA");
@@ -143,8 +144,8 @@ TYPED_TEST(SoftmaxLayerTest, SaturatedSoftmaxStaysExact) {
   using Real = TypeParam;
   Problem<Real> p({20, 64, 1500}, 30.0);  // logits of some hundreds
   const Expected e = reference(p);
-  const double loss =
-      make_cpu_device<Real>(1)->softmax_layer(p.labels.template view<Real>(false), p.layer(1, 0));
+  const double loss = output_kernels(*make_cpu_device<Real>(1))
+                          .softmax_layer(p.labels.template view<Real>(false), p.layer(1, 0));
   EXPECT_NEAR(loss, e.loss, 10 * kTolerance<Real> * e.loss);
   // The logits themselves carry a rounding error of about 1e-5 in float.
   expect_close(p.G, e.dW, 20 * kTolerance<Real>, "G");
@@ -155,13 +156,15 @@ TYPED_TEST(SoftmaxLayerTest, SameBitsWheneverItRuns) {
   for (const int cores : kCoreCounts) {
     const auto device = make_cpu_device<Real>(cores);
     Problem<Real> first({100, 128, 3000});
-    const double loss =
-        device->softmax_layer(first.labels.template view<Real>(false), first.layer(1, 0));
+    const double loss = output_kernels(*device).softmax_layer(
+        first.labels.template view<Real>(false), first.layer(1, 0));
     for (int repeat = 0; repeat < 5; ++repeat) {
       Problem<Real> other({77, 96, 500});  // leaves different scratch behind
-      device->softmax_layer(other.labels.template view<Real>(false), other.layer(1, 0));
+      output_kernels(*device).softmax_layer(other.labels.template view<Real>(false),
+                                            other.layer(1, 0));
       Problem<Real> again({100, 128, 3000});
-      EXPECT_EQ(device->softmax_layer(again.labels.template view<Real>(false), again.layer(1, 0)),
+      EXPECT_EQ(output_kernels(*device).softmax_layer(again.labels.template view<Real>(false),
+                                                      again.layer(1, 0)),
                 loss);
       EXPECT_EQ(again.G, first.G);
       EXPECT_EQ(again.dA, first.dA);
@@ -176,8 +179,9 @@ TYPED_TEST(SoftmaxLayerTest, ABrokenLogitOfALabelledRowBreaksTheLoss) {
          {std::numeric_limits<Real>::quiet_NaN(), std::numeric_limits<Real>::infinity()}) {
       Problem<Real> p({12, 24, 1500});
       p.b[label] = bad;
-      EXPECT_TRUE(std::isnan(make_cpu_device<Real>(1)->softmax_layer(
-          p.labels.template view<Real>(false), p.layer(1, 0))));
+      EXPECT_TRUE(
+          std::isnan(output_kernels(*make_cpu_device<Real>(1))
+                         .softmax_layer(p.labels.template view<Real>(false), p.layer(1, 0))));
     }
   }
 }

@@ -37,8 +37,8 @@ struct RankProblem {
                                    .input = A.data(),
                                    .weight = W.data(),
                                    .bias = b.data()};
-    m.loss = make_cpu_device<Real>(cores)->softmax_ranks(labels.view<Real>(false), layer, shape.k,
-                                                         m.top.data());
+    m.loss = output_kernels(*make_cpu_device<Real>(cores))
+                 .softmax_ranks(labels.view<Real>(false), layer, shape.k, m.top.data());
     return m;
   }
 
@@ -50,8 +50,9 @@ struct RankProblem {
     const auto device = make_cpu_device<Real>(1);
     device->gemm(Transpose::no, Transpose::yes, rows, outputs, inputs, Real(1), A.data(), inputs,
                  W.data(), inputs, Real(0), Z.data(), outputs);
-    m.loss = device->softmax_loss(labels.view<Real>(false), outputs, b.data(), Z.data());
-    device->top_k(rows, outputs, Z.data(), k, m.top.data());
+    m.loss =
+        output_kernels(*device).softmax_loss(labels.view<Real>(false), outputs, b.data(), Z.data());
+    output_kernels(*device).top_k(rows, outputs, Z.data(), k, m.top.data());
     return m;
   }
 

@@ -38,9 +38,9 @@ TYPED_TEST(Sparse, ForwardMatchesTheDenseProduct) {
           }
           for (const int cores : kCoreCounts) {
             std::vector<Real> Y(s.rows * s.n, Real(7));
-            make_cpu_device<Real>(cores)->sparse_forward(X.view<Real>(values), s.n, W.data(),
-                                                         with_bias ? bias.data() : nullptr, relu,
-                                                         Y.data());
+            sparse_kernels(*make_cpu_device<Real>(cores))
+                .forward(X.view<Real>(values), s.n, W.data(), with_bias ? bias.data() : nullptr,
+                         relu, Y.data());
             expect_close(Y, expected, kTolerance<Real>, "Y");
           }
         }
@@ -70,8 +70,8 @@ TYPED_TEST(Sparse, UpdateMatchesTheDenseProductAndLeavesOtherRowsAlone) {
     std::vector<Real> first;
     for (const int cores : kCoreCounts) {
       auto W = W0;
-      make_cpu_device<Real>(cores)->sparse_update(X.view<Real>(true), s.n, Real(-0.3), D.data(),
-                                                  W.data());
+      sparse_kernels(*make_cpu_device<Real>(cores))
+          .update(X.view<Real>(true), s.n, Real(-0.3), D.data(), W.data());
       expect_close(W, expected, kTolerance<Real>, "W");
       for (std::size_t c = 0; c < s.columns; ++c) {
         if (touched[c]) continue;
@@ -90,8 +90,8 @@ TYPED_TEST(Sparse, NaNPassesThroughRelu) {
     auto W = random_vector<Real>(20 * n, 8);
     W[3 * n + n - 1] = std::numeric_limits<Real>::quiet_NaN();
     std::vector<Real> Y(6 * n);
-    make_cpu_device<Real>(1)->sparse_forward(X.view<Real>(true), n, W.data(), nullptr, true,
-                                             Y.data());
+    sparse_kernels(*make_cpu_device<Real>(1))
+        .forward(X.view<Real>(true), n, W.data(), nullptr, true, Y.data());
     for (std::size_t r = 0; r < 6; ++r) {
       const bool empty = X.begin[X.row[r]] == X.begin[X.row[r] + 1];
       EXPECT_EQ(std::isnan(Y[r * n + n - 1]), !empty);

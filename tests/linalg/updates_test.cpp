@@ -9,7 +9,7 @@ template <class Real>
 class Updates : public ::testing::Test {};
 TYPED_TEST_SUITE(Updates, RealTypes);
 
-// Odd sizes around vector lengths and around the block of moment_update, and one that several
+// Odd sizes around vector lengths and around the block of apply_norm, and one that several
 // cores share.
 const std::size_t kUpdateSizes[] = {0, 1, 7, 33, 1000, 1024, 1025, 200'003};
 
@@ -25,7 +25,7 @@ struct Operands {
 };
 
 template <class Real>
-MomentRule<Real> some_rule() {
+rule::Moments<Real> some_moments() {
   return {.gradient = Real(0.5),
           .decay = Real(0.125),
           .beta1 = Real(0.75),
@@ -62,11 +62,11 @@ MomentReference moment_reference(const Operands<Real>& x, double step) {
 
 TYPED_TEST(Updates, MomentumStepIsItsDefinition) {
   using Real = TypeParam;
-  const MomentumRule<Real> rule{.gradient = Real(0.5),
-                                .decay = Real(0.125),
-                                .momentum = Real(0.75),
-                                .velocity = Real(0.25),
-                                .direct = Real(0.375)};
+  const rule::MomentumStep<Real> step{.gradient = Real(0.5),
+                                      .decay = Real(0.125),
+                                      .momentum = Real(0.75),
+                                      .velocity = Real(0.25),
+                                      .direct = Real(0.375)};
   for (const int cores : kCoreCounts) {
     for (const std::size_t n : kUpdateSizes) {
       Operands<Real> x(n);
@@ -77,7 +77,7 @@ TYPED_TEST(Updates, MomentumStepIsItsDefinition) {
         expected[i] = double(x.w[i]) - 0.25 * velocity[i] - 0.375 * u;
       }
       const auto g = x.g;
-      make_cpu_device<Real>(cores)->momentum_step(n, rule, x.g.data(), x.v.data(), x.w.data());
+      make_cpu_device<Real>(cores)->apply(n, step, x.g.data(), x.v.data(), x.w.data());
       expect_close(x.v, velocity, kTolerance<Real>, "v");
       expect_close(x.w, expected, kTolerance<Real>, "w");
       EXPECT_EQ(x.g, g);
@@ -92,8 +92,8 @@ TYPED_TEST(Updates, MomentStepIsItsDefinition) {
       Operands<Real> x(n);
       const MomentReference expected = moment_reference(x, 0.5);
       const auto g = x.g;
-      make_cpu_device<Real>(cores)->moment_step(n, some_rule<Real>(), Real(0.5), x.g.data(),
-                                                x.m.data(), x.v.data(), x.w.data());
+      const rule::MomentStep<Real> step{some_moments<Real>(), Real(0.5)};
+      make_cpu_device<Real>(cores)->apply(n, step, x.g.data(), x.m.data(), x.v.data(), x.w.data());
       expect_close(x.m, expected.m, kTolerance<Real>, "m");
       expect_close(x.v, expected.v, kTolerance<Real>, "v");
       expect_close(x.w, expected.w, kTolerance<Real>, "w");
@@ -111,13 +111,14 @@ TYPED_TEST(Updates, MomentUpdateAndApplyAreTheirDefinition) {
       const MomentReference expected = moment_reference(x, 0.5);
       const auto w = x.w;
       const auto device = make_cpu_device<Real>(kCoreCounts[c]);
-      squares[c] = device->moment_update(n, some_rule<Real>(), x.g.data(), x.w.data(), x.m.data(),
-                                         x.v.data());
+      squares[c] = device->apply_norm(n, rule::MomentUpdate<Real>{some_moments<Real>()}, x.g.data(),
+                                      x.w.data(), x.m.data(), x.v.data());
       EXPECT_EQ(x.w, w);
       expect_close(x.m, expected.m, kTolerance<Real>, "m");
       expect_close(x.v, expected.v, kTolerance<Real>, "v");
       EXPECT_NEAR(squares[c], expected.squares, 1e-6 * expected.squares);
-      device->moment_apply(n, some_rule<Real>(), Real(0.5), x.m.data(), x.v.data(), x.w.data());
+      device->apply(n, rule::MomentApply<Real>{some_moments<Real>(), Real(0.5)}, x.m.data(),
+                    x.v.data(), x.w.data());
       expect_close(x.w, expected.w, kTolerance<Real>, "w");
     }
     EXPECT_EQ(squares[0], squares[1]) << "the same bits for any number of cores";
@@ -129,11 +130,11 @@ TYPED_TEST(Updates, NotANumberStaysWhereItIs) {
   Operands<Real> x(100);
   x.g[41] = std::numeric_limits<Real>::quiet_NaN();
   const auto device = make_cpu_device<Real>(1);
-  device->moment_step(100, some_rule<Real>(), Real(0.5), x.g.data(), x.m.data(), x.v.data(),
-                      x.w.data());
+  device->apply(100, rule::MomentStep<Real>{some_moments<Real>(), Real(0.5)}, x.g.data(),
+                x.m.data(), x.v.data(), x.w.data());
   for (std::size_t i = 0; i < 100; ++i) EXPECT_EQ(std::isnan(x.w[i]), i == 41) << i;
-  const double squares =
-      device->moment_update(100, some_rule<Real>(), x.g.data(), x.w.data(), x.m.data(), x.v.data());
+  const double squares = device->apply_norm(100, rule::MomentUpdate<Real>{some_moments<Real>()},
+                                            x.g.data(), x.w.data(), x.m.data(), x.v.data());
   EXPECT_TRUE(std::isnan(squares));
 }
 

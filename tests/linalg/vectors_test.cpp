@@ -78,8 +78,9 @@ TYPED_TEST(Vectors, ProductsAndCombinationAreMadeInDoubleWithTheSameBitsForAnyCo
     for (std::size_t i = 0; i < n; ++i) {
       expected[i] = static_cast<Real>(std::fma(1.0 / 3, double(x[i]), -0.7 * double(y[i])));
     }
-    shared->combine(n, 1.0 / 3, x.data(), -0.7, y.data(), z.data());
-    device->combine(n, 1.0 / 3, x.data(), -0.7, in_place.data(), in_place.data());
+    const rule::Combine<Real> rule{1.0 / 3, -0.7};
+    shared->apply(n, rule, x.data(), y.data(), z.data());
+    device->apply(n, rule, x.data(), in_place.data(), in_place.data());
     expect_close(z, std::vector<double>(expected.begin(), expected.end()), kTolerance<Real>, "z");
     EXPECT_EQ(in_place, z);
   }
@@ -92,8 +93,8 @@ TYPED_TEST(Vectors, MomentumMergeIsLines11And12OfAlgorithm2) {
       const auto merged = random_vector<Real>(n, 5), w0 = random_vector<Real>(n, 6),
                  previous0 = random_vector<Real>(n, 7);
       auto w = w0, previous = previous0;
-      make_cpu_device<Real>(cores)->momentum_merge(n, merged.data(), Real(0.9), w.data(),
-                                                   previous.data());
+      make_cpu_device<Real>(cores)->apply(n, rule::MomentumMerge<Real>{Real(0.9)}, merged.data(),
+                                          w.data(), previous.data());
       std::vector<double> expected(n);
       for (std::size_t i = 0; i < n; ++i) {
         expected[i] =
@@ -113,8 +114,8 @@ TYPED_TEST(Vectors, RowKernelsTouchTheNamedRowsAlone) {
       const auto device = make_cpu_device<Real>(cores);
       const auto x = random_vector<Real>(10 * n, 8), y0 = random_vector<Real>(10 * n, 9);
       auto y = y0, z = y0;
-      device->add_rows(rows, n, Real(2), x.data(), y.data());
-      device->fill_rows(rows, n, Real(-1), z.data());
+      device->apply_rows(rows, n, rule::AddScaled<Real>{2}, x.data(), y.data());
+      device->apply_rows(rows, n, rule::Fill<Real>{-1}, z.data());
       for (std::uint32_t r = 0; r < 10; ++r) {
         const bool named = std::find(rows.begin(), rows.end(), r) != rows.end();
         for (std::size_t i = r * n; i < (r + 1) * n; ++i) {

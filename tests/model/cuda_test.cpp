@@ -73,7 +73,8 @@ TEST(CudaModel, RanksAsScoresSay) {
     EXPECT_EQ(exact,
               problem.model->scores(*problem.context, batch, problem.w.data(), logits.data()));
     std::vector<std::uint32_t> top(40 * 5);
-    problem.device->top_k(40, problem.model->outputs(), logits.data(), 5, top.data());
+    output_kernels(*problem.device)
+        .top_k(40, problem.model->outputs(), logits.data(), 5, top.data());
     EXPECT_EQ(expected, top);
     EXPECT_NEAR(gpu.model.rank(*gpu.context, batch, gpu.w.data(), 5, actual.data()), exact,
                 1e-5 * exact);
@@ -86,6 +87,8 @@ TEST(CudaModel, TakesTheNextBatchAhead) {
   const Kind kind{"multilabel", Task::multilabel, {9}};
   Problem<float> problem(kind);
   auto data = std::make_shared<Dataset>(*problem.data);
+  std::vector<float> values(data->sparse.value.begin(), data->sparse.value.end());
+  data->sparse.value = values;
   const Batch first = batch_of(*data, 0, 20), second = batch_of(*data, 20, 20);
   OnGpu plain(problem), ahead(problem), wrong(problem);
   ahead.context->upcoming = [&] { return &second; };
@@ -98,7 +101,7 @@ TEST(CudaModel, TakesTheNextBatchAhead) {
   const double loss = plain.model.step(*plain.context, second, 0.1F, plain.w.data());
   // A wrong answer changes nothing.
   EXPECT_EQ(wrong.model.step(*wrong.context, second, 0.1F, wrong.w.data()), loss);
-  std::fill(data->feature_value.begin(), data->feature_value.end(), 0.0F);
+  std::ranges::fill(values, 0.0F);
   EXPECT_EQ(ahead.model.step(*ahead.context, second, 0.1F, ahead.w.data()), loss);
   EXPECT_EQ(ahead.parameters(), plain.parameters());
   EXPECT_EQ(wrong.parameters(), plain.parameters());
@@ -112,7 +115,7 @@ TEST(CudaModel, TakesTheNextBatchAhead) {
 TEST(CudaModel, OutOfMemoryNamesABatchThatFits) {
   const Index labels = 20'000;
   auto data = random_data(Task::multilabel, 13, labels, 1024, 5);
-  const auto model = make_model<float>({13, labels, {8}, Task::multilabel});
+  const auto model = make_mlp<float>({13, labels}, {.hidden = {8}});
   const auto device = make_cuda_device<float>(0);
   Buffer w(*device, model->parameters());
   device->fill(w.size(), 0.01F, w.data());

@@ -2,23 +2,29 @@
 
 #include <cmath>
 
-#include "model/model.hpp"
+#include "model/mlp.hpp"
 
 namespace hetsgd {
 namespace {
 
-const ModelShape kShape{3001, 401, {128, 33}, Task::multilabel};
+Layout layout_of(double init_std) {
+  MlpOptions options{.hidden = {128, 33}};
+  if (init_std > 0) options.init_std = init_std;
+  return make_mlp<double>({3001, 401}, options)->layout();
+}
 
 TEST(InitialParameters, SameBitsForAnyNumberOfThreads) {
-  const auto one = initial_parameters<float>(kShape, 7, 0, 1);
-  for (const int threads : {2, 5, 0})
-    EXPECT_EQ(initial_parameters<float>(kShape, 7, 0, threads), one);
-  EXPECT_NE(initial_parameters<float>(kShape, 8, 0, 1), one);
+  const Layout layout = layout_of(0);
+  const auto one = initial_parameters<float>(layout, 7, 1);
+  for (const std::optional<int> threads :
+       {std::optional(2), std::optional(5), std::optional<int>()})
+    EXPECT_EQ(initial_parameters<float>(layout, 7, threads), one);
+  EXPECT_NE(initial_parameters<float>(layout, 8, 1), one);
 }
 
 TEST(InitialParameters, FloatIsRoundedDouble) {
-  const auto f = initial_parameters<float>(kShape, 3, 0);
-  const auto d = initial_parameters<double>(kShape, 3, 0);
+  const auto f = initial_parameters<float>(layout_of(0), 3);
+  const auto d = initial_parameters<double>(layout_of(0), 3);
   ASSERT_EQ(f.size(), d.size());
   for (std::size_t i = 0; i < f.size(); ++i) ASSERT_EQ(f[i], static_cast<float>(d[i]));
 }
@@ -27,16 +33,16 @@ TEST(InitialParameters, FloatIsRoundedDouble) {
 // 0.6827 / 0.9545.
 TEST(InitialParameters, AreTruncatedNormalWithZeroBiases) {
   for (const double asked : {0.0, 0.05}) {
-    const auto w = initial_parameters<double>(kShape, 1, asked);
-    const Layout layout = kShape.layout();
+    const Layout layout = layout_of(asked);
+    const auto w = initial_parameters<double>(layout, 1);
     ASSERT_EQ(w.size(), layout.size);
-    for (const LayerView& view : layout.layers) {
+    for (const ParameterBlock& view : layout.blocks) {
       const double* p = w.data() + view.offset;
       if (view.name.ends_with("bias")) {
         for (std::size_t i = 0; i < view.size(); ++i) ASSERT_EQ(p[i], 0);
         continue;
       }
-      const double s = asked > 0 ? asked : 2 / std::sqrt(double(view.fan_in + view.fan_out));
+      const double s = asked > 0 ? asked : 2 / std::sqrt(double(view.rows + view.cols));
       double sum = 0, squares = 0, inside = 0;
       for (std::size_t i = 0; i < view.size(); ++i) {
         ASSERT_LT(std::abs(p[i]), 2 * s);
@@ -59,9 +65,9 @@ TEST(InitialParameters, AreTruncatedNormalWithZeroBiases) {
 
 // The whole distribution: Kolmogorov-Smirnov distance to the truncated normal's.
 TEST(InitialParameters, FollowTheDistributionFunction) {
-  const ModelShape shape{20'000, 1, {50}, Task::binary};
-  auto w = initial_parameters<double>(shape, 2, 1.0);
-  w.resize(shape.layout().layers[0].size());
+  Layout layout;
+  layout.add({.name = "weight", .rows = 20'000, .cols = 50, .init_std = 1.0});
+  auto w = initial_parameters<double>(layout, 2);
   std::sort(w.begin(), w.end());
   const auto phi = [](double x) { return 0.5 * std::erfc(-x / std::sqrt(2.0)); };
   double distance = 0;

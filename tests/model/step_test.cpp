@@ -1,6 +1,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <numeric>
 
 #include "model/problems.hpp"
 
@@ -41,18 +42,18 @@ TEST_P(StepOfEveryKind, RowsOfFeaturesThatDoNotOccurKeepTheirBits) {
   p.model->gradient(*p.context, batch, p.w.data(), g);
   p.model->step(*p.context, batch, 0.5F, stepped.data());
   apply_gradient(*p.model, *p.device, g, 0.5F, applied.data());
-  const LayerView& first = p.model->layout().layers[0];
-  bool moved = false;
-  for (Index f = 0; f < 300; ++f) {
-    for (std::size_t j = 0; j < first.cols; ++j) {
-      const std::size_t i = first.offset + f * first.cols + j;
+  for (const ParameterBlock& block : p.model->layout().blocks) {
+    if (!block.row_sparse()) continue;
+    bool moved = false;
+    for (std::size_t at = 0; at < block.size(); ++at) {
+      const std::size_t i = block.offset + at;
       moved |= stepped[i] != p.w[i];
-      if (occurs[f]) continue;
+      if (occurs[at / block.cols]) continue;
       ASSERT_EQ(stepped[i], p.w[i]);
       ASSERT_EQ(applied[i], p.w[i]);
     }
+    EXPECT_TRUE(moved) << block.name;
   }
-  EXPECT_TRUE(moved);
 }
 
 TEST_P(StepOfEveryKind, StepsBringTheLossDown) {
@@ -87,13 +88,44 @@ TEST_P(StepOfEveryKind, ContextsAreIndependentAndReusable) {
   EXPECT_EQ(a, b);
 }
 
+// By the definition, a double loop over the pairs.
+TEST(FactorisationMachine, ScoresAreSumsOverPairs) {
+  Problem<double> p({"", Task::multilabel, {}, "fm"});
+  const Batch batch = batch_of(*p.data, 0, 10);
+  const std::size_t outputs = p.model->outputs();
+  std::vector<double> logits(batch.size() * outputs);
+  p.model->scores(*p.context, batch, p.w.data(), logits.data());
+  const auto& blocks = p.model->layout().blocks;
+  const double *b = p.w.data() + blocks[0].offset, *w = p.w.data() + blocks[1].offset,
+               *v = p.w.data() + blocks[2].offset;
+  const std::size_t width = blocks[2].cols, K = width / outputs;
+  for (std::size_t r = 0; r < batch.size(); ++r) {
+    const auto index = p.data->features(batch.rows()[r]);
+    const auto x = p.data->values(batch.rows()[r]);
+    for (std::size_t l = 0; l < outputs; ++l) {
+      double z = b[l];
+      for (std::size_t i = 0; i < index.size(); ++i) {
+        z += static_cast<double>(x[i]) * w[index[i] * outputs + l];
+        for (std::size_t j = i + 1; j < index.size(); ++j) {
+          const double* const vi = v + index[i] * width + l * K;
+          const double* const vj = v + index[j] * width + l * K;
+          z += static_cast<double>(x[i]) * static_cast<double>(x[j]) *
+               std::inner_product(vi, vi + K, vj, 0.0);
+        }
+      }
+      ASSERT_NEAR(logits[r * outputs + l], z, 1e-12);
+    }
+  }
+}
+
 TEST_P(StepOfEveryKind, ScoresAreTheLogits) {
+  if (GetParam().model != "mlp") GTEST_SKIP() << "the test knows the MLP alone";
   Problem<double> p(GetParam());
   const Batch batch = batch_of(*p.data, 0, 10);
   const std::size_t outputs = p.model->outputs();
   std::vector<double> logits(batch.size() * outputs);
   p.model->scores(*p.context, batch, p.w.data(), logits.data());
-  const auto& layers = p.model->layout().layers;
+  const auto& layers = p.model->layout().blocks;
   for (std::size_t r = 0; r < batch.size(); ++r) {
     std::vector<double> x(p.shape.feature_count);
     const Index row = batch.rows()[r];
@@ -101,7 +133,7 @@ TEST_P(StepOfEveryKind, ScoresAreTheLogits) {
       x[p.data->features(row)[k]] = static_cast<double>(p.data->values(row)[k]);
     }
     for (std::size_t l = 0; 2 * l < layers.size(); ++l) {
-      const LayerView &weight = layers[2 * l], &bias = layers[2 * l + 1];
+      const ParameterBlock &weight = layers[2 * l], &bias = layers[2 * l + 1];
       std::vector<double> y(bias.cols);
       for (std::size_t o = 0; o < y.size(); ++o) {
         y[o] = p.w[bias.offset + o];

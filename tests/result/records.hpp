@@ -13,6 +13,10 @@
 
 namespace hetsgd::test {
 
+inline const Metric& metric_named(std::string_view key) {
+  return **std::ranges::find(metrics(), key, [](const Metric* metric) { return metric->key(); });
+}
+
 // A curve with one evaluation per second and 100 samples, 10 updates between them.
 inline std::vector<CurvePoint> curve_of(const std::vector<double>& p1) {
   std::vector<CurvePoint> curve;
@@ -23,8 +27,7 @@ inline std::vector<CurvePoint> curve_of(const std::vector<double>& p1) {
     point.epoch_num = static_cast<double>(i) / 10;
     point.updates = 10 * i;
     point.train_loss = i == 0 ? std::numeric_limits<double>::quiet_NaN() : 1.0;
-    point.test_loss = 2.0;
-    point.p1 = p1[i];
+    point.metrics = {{&metric_named("p1"), p1[i]}, {&metric_named(kTestLoss), 2.0}};
     curve.push_back(point);
   }
   return curve;
@@ -36,17 +39,17 @@ inline Record record_of(const std::vector<double>& p1, std::uint64_t seed = 1) {
   record.config = {{"algorithm", "adaptive"},  {"seed", seed}, {"train", "/data/train.txt"},
                    {"test", "/data/test.txt"}, {"workers", 2}, {"cluster", "sim"},
                    {"learning_rate", 0.5}};
-  auto data = std::make_shared<Dataset>();
-  data->name = "hand";
-  data->content_hash = 0x1234;
-  data->feature_count = 3;
-  data->label_count = 2;
-  data->feature_begin = {0, 1};
-  data->feature_index = {2};
-  data->feature_value = {1.0F};
-  data->label_begin = {0, 1};
-  data->label_index = {1};
-  record.train = record.test = data;
+  DatasetBuilder data;
+  data.name = "hand";
+  data.content_hash = 0x1234;
+  data.feature_count = 3;
+  data.label_count = 2;
+  data.sparse.begin = {0, 1};
+  data.sparse.index = {2};
+  data.sparse.value = {1.0F};
+  data.targets.begin = {0, 1};
+  data.targets.index = {1};
+  record.train = record.test = std::move(data).share();
   record.train_report.path = "/data/train.txt";
   record.test_report.path = "/data/test.txt";
   record.cluster = "sim";
@@ -60,8 +63,8 @@ inline Record record_of(const std::vector<double>& p1, std::uint64_t seed = 1) {
     WorkerRecord worker;
     worker.report.rank = rank;
     worker.report.device = "v100";
-    worker.report.ledger.compute = Seconds(1.5);
-    worker.report.ledger.bytes_sent = {100, 10, 1};
+    worker.report.breakdown.compute = Seconds(1.5);
+    worker.report.breakdown.bytes_sent = {100, 10, 1};
     worker.samples = samples / 2;
     record.workers.push_back(worker);
   }

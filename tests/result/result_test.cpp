@@ -50,7 +50,7 @@ TEST(ResultJson, IsValidBeforeAnythingWasMeasured) {
 TEST(ResultJson, NumbersThatAreNotFiniteBecomeNullWithAReason) {
   Record record = record_of({0.1, 0.2});
   record.curve[1].train_loss = std::numeric_limits<double>::infinity();
-  record.curve[1].test_loss = std::numeric_limits<double>::quiet_NaN();
+  record.curve[1].metrics.back().value = std::numeric_limits<double>::quiet_NaN();
   record.events[0]["norm"] = {1.0, -std::numeric_limits<double>::infinity()};
   record.status = Status::diverged;
   const json result = json_of(record);

@@ -1,7 +1,7 @@
 // Runs hetsgd's training inside a test, from options as on the command line.
 #pragma once
 
-#include <initializer_list>
+#include <algorithm>
 #include <memory>
 #include <string>
 #include <utility>
@@ -15,40 +15,88 @@ namespace hetsgd::test {
 
 using Settings = std::vector<std::pair<std::string, std::string>>;
 
-// Later settings replace earlier ones of the same key, except for lists (straggler), which collect.
-inline Record run_training(const Settings& settings, const TrainHooks& hooks = {}) {
-  std::string algorithm_name = "sgd";
-  std::vector<std::pair<std::string, std::vector<std::string>>> values;
-  for (const auto& [key, value] : settings) {
-    if (key == "algorithm") algorithm_name = value;
-    auto found =
-        std::find_if(values.begin(), values.end(), [&](const auto& v) { return v.first == key; });
-    if (found == values.end()) {
-      values.emplace_back(key, std::vector{value});
-    } else if (key == "straggler" || key == "target") {
-      found->second.push_back(value);
-    } else {
-      found->second = {value};
-    }
-  }
-  const RegisteredAlgorithm& registered = find_algorithm(algorithm_name);
-  const std::shared_ptr<Algorithm> algorithm = registered.make();
-  TrainOptions options;
-  OptionSet set;
-  options.declare(set);
-  algorithm->declare(set);
-  for (const auto& [key, texts] : values) set.set(key, texts, OptionSource::flag, "--" + key);
-  Training training(options, set, algorithm, registered.info);
-  training.load();
-  training.run(hooks);
-  if (training.failure()) std::rethrow_exception(training.failure());
-  return training.record();
-}
-
 // `base` with some settings replaced or added.
 inline Settings with(Settings base, const Settings& more) {
   base.insert(base.end(), more.begin(), more.end());
   return base;
+}
+
+// Made-up data, a small model, small batches: what most runs of tests have in common. Without a budget.
+inline Settings tiny(const std::string& algorithm, const Settings& more = {}) {
+  return with({{"train", "generate:tiny"},
+               {"test", "generate:tiny"},
+               {"cache", "false"},
+               {"hidden", "16"},
+               {"batch_size", "32"},
+               {"learning_rate", "0.5"},
+               {"algorithm", algorithm}},
+              more);
+}
+
+// The same for 100 batches with every step in the record, measured after each 20.
+inline Settings tiny_steps(const std::string& algorithm, const Settings& more = {}) {
+  return with(tiny(algorithm,
+                   {{"max_samples", "3200"}, {"record_steps", "true"}, {"evaluate_every", "640"}}),
+              more);
+}
+
+inline bool is_option_of_a_model(const std::string& key) {
+  return std::ranges::any_of(models(), [&](const RegisteredModel& registered) {
+    const auto factory = registered.make();
+    OptionSet set;
+    factory->declare(set);
+    return set.find(key) != nullptr;
+  });
+}
+
+// A run as the settings describe it. Later ones replace earlier ones of the same key, except for
+// lists (straggler, target), which collect. Options of other models than the chosen one are left out.
+class Configuration {
+ public:
+  explicit Configuration(const Settings& settings) {
+    std::vector<std::pair<std::string, std::vector<std::string>>> values;
+    for (const auto& [key, value] : settings) {
+      if (key == "algorithm") options.algorithm = value;
+      if (key == "model") options.choose_model(value);
+      auto found = std::ranges::find(values, key, [](const auto& each) { return each.first; });
+      if (found == values.end()) {
+        values.emplace_back(key, std::vector{value});
+      } else if (key == "straggler" || key == "target") {
+        found->second.push_back(value);
+      } else {
+        found->second = {value};
+      }
+    }
+    const RegisteredAlgorithm& registered = find_algorithm(options.algorithm);
+    info_ = registered.info;
+    algorithm_ = registered.make();
+    options.declare(set_);
+    algorithm_->declare(set_);
+    for (const auto& [key, texts] : values) {
+      if (!set_.find(key) && is_option_of_a_model(key)) continue;
+      set_.set(key, texts, OptionSource::flag, "--" + key);
+    }
+  }
+  Configuration(const Configuration&) = delete;
+  Configuration& operator=(const Configuration&) = delete;
+
+  RunSpec spec() const { return {options, set_, algorithm_, info_}; }
+
+  TrainOptions options;
+
+ private:
+  OptionSet set_;
+  AlgorithmInfo info_;
+  std::shared_ptr<Algorithm> algorithm_;
+};
+
+inline Record run_training(const Settings& settings, const TrainHooks& hooks = {}) {
+  const Configuration configuration(settings);
+  Training training(configuration.spec());
+  training.load();
+  training.run(hooks);
+  if (training.failure()) std::rethrow_exception(training.failure());
+  return training.record();
 }
 
 // The losses of all recorded steps, ordered by (iteration, rank).

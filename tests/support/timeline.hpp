@@ -71,7 +71,7 @@ inline std::string timeline(const Record& record) {
   std::string text;
   for (const auto& line : lines) text += line.second + "\n";
   for (const WorkerRecord& w : record.workers) {
-    const Ledger& l = w.report.ledger;
+    const TimeBreakdown& l = w.report.breakdown;
     text += fmt::format(
         "worker {}: compute {:.1f} ms, communicate {:.1f} ms, wait {:.1f} ms, {} samples, {} "
         "updates\n",
@@ -91,18 +91,12 @@ inline void expect_golden(const std::string& name, const std::string& got) {
 
 // The run of a golden timeline; the straggler is 3 times slower.
 inline Settings timeline_settings(const std::string& algorithm, int straggler = 1) {
-  return {{"straggler", fmt::format("kind=constant,worker={},factor=3", straggler)},
-          {"train", "generate:tiny"},
-          {"test", "generate:tiny"},
-          {"cache", "false"},
-          {"hidden", "16"},
-          {"algorithm", algorithm},
-          {"workers", "3"},
-          {"batch_size", "24"},
-          {"learning_rate", "0.5"},
-          {"record_steps", "true"},
-          {"profile", HETSGD_TEST_DATA "/latency_only_profile.json"},
-          {"network", HETSGD_TEST_DATA "/latency_only_network.json"}};
+  return tiny(algorithm, {{"straggler", fmt::format("kind=constant,worker={},factor=3", straggler)},
+                          {"workers", "3"},
+                          {"batch_size", "24"},
+                          {"record_steps", "true"},
+                          {"profile", HETSGD_TEST_DATA "/latency_only_profile.json"},
+                          {"network", HETSGD_TEST_DATA "/latency_only_network.json"}});
 }
 
 }  // namespace hetsgd::test

@@ -8,7 +8,7 @@
 #include <filesystem>
 #include <fstream>
 
-#include "cluster/threads/devices.hpp"
+#include "cluster/devices.hpp"
 
 namespace hetsgd {
 namespace {
@@ -26,12 +26,12 @@ TEST(Crowding, SaysHowManyCoresAreMissing) {
 }
 
 TEST(Crowding, IsSeenOnThreads) {
-  const auto cores = static_cast<int>(threads::available_cores().size());
+  const auto cores = static_cast<int>(available_cores().size());
   ClusterOptions options;
   options.workers = cores + 1;
-  const auto crowded = crowding_warnings(*make_cluster("threads", options));
-  ASSERT_EQ(crowded.size(), 1U);
-  EXPECT_THAT(crowded[0], HasSubstr(fmt::format("{0} workers want {0} cores", cores + 1)));
+  const auto oversubscribed = crowding_warnings(*make_cluster("threads", options));
+  ASSERT_EQ(oversubscribed.size(), 1U);
+  EXPECT_THAT(oversubscribed[0], HasSubstr(fmt::format("{0} workers want {0} cores", cores + 1)));
   if (cpu_quota() < 1) return;
   options.workers = 1;
   EXPECT_TRUE(crowding_warnings(*make_cluster("threads", options)).empty());

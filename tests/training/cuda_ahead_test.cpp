@@ -34,28 +34,22 @@ class ThreeRounds final : public Algorithm {
 // The losses of three rounds, with the features' values zeroed after the first or not.
 std::vector<double> losses_of(const std::function<ThreeRounds::Round(Worker&)>& start, bool zeroed,
                               const char* partition = "shared") {
-  TrainOptions options;
-  OptionSet set;
-  options.declare(set);
-  for (const auto& [key, text] :
-       std::vector<std::pair<std::string, std::string>>{{"train", "generate:tiny"},
-                                                        {"cache", "false"},
-                                                        {"hidden", "8"},
-                                                        {"cluster", "threads"},
-                                                        {"devices", "cuda:0"},
-                                                        {"max_samples", "1000"},
-                                                        {"partition", partition}}) {
-    set.set(key, {text}, OptionSource::flag, "--" + key);
-  }
-  RunData data = load_run_data(options);
-  const auto changing = std::make_shared<Dataset>(*data.train.data);
-  data.train.data = changing;
+  Configuration run(tiny("sgd", {{"hidden", "8"},
+                                 {"cluster", "threads"},
+                                 {"devices", "cuda:0"},
+                                 {"max_samples", "1000"},
+                                 {"partition", partition}}));
+  RunData data = load_run_data(run.options);
+  Dataset changing = *data.train.data;
+  std::vector<float> values(changing.sparse.value.begin(), changing.sparse.value.end());
+  changing.sparse.value = values;
+  data.train.data = std::make_shared<const Dataset>(changing);
   const auto algorithm = std::make_shared<ThreeRounds>(start, [&] {
-    if (zeroed) std::fill(changing->feature_value.begin(), changing->feature_value.end(), 0.0F);
+    if (zeroed) std::ranges::fill(values, 0.0F);
   });
   AlgorithmInfo info;
   info.name = "three-rounds";
-  Training training(options, set, algorithm, info);
+  Training training({run.options, run.spec().set, algorithm, info});
   training.load(data);
   training.run({});
   if (training.failure()) std::rethrow_exception(training.failure());
@@ -64,8 +58,10 @@ std::vector<double> losses_of(const std::function<ThreeRounds::Round(Worker&)>& 
 
 TEST(CudaAhead, TheNextBatchIsOnTheGpuBeforeItsStep) {
   const auto steps = [](Worker& self) -> ThreeRounds::Round {
-    const auto w = std::make_shared<Buffer>(self.initial_parameters());
-    return [w](Worker& worker) { return std::vector{worker.step(worker.next_batch(16), 0.1, *w)}; };
+    const auto replica = std::make_shared<Replica>(self.replica());
+    return [replica](Worker& worker) {
+      return std::vector{worker.learn(*replica, worker.batches().next(16), 0.1)};
+    };
   };
   for (const char* partition : {"shared", "iid"}) {
     const auto plain = losses_of(steps, false, partition),
@@ -79,13 +75,13 @@ TEST(CudaAhead, TheNextBatchIsOnTheGpuBeforeItsStep) {
 
 TEST(CudaAhead, SoIsThatOfTheNextLearner) {
   const auto steps = [](Worker& self) -> ThreeRounds::Round {
-    const auto learners = std::make_shared<std::vector<Learner>>();
-    for (int j = 0; j < 2; ++j) learners->push_back(self.make_learner());
+    const auto learners = std::make_shared<std::vector<Replica>>();
+    for (int j = 0; j < 2; ++j) learners->push_back(self.replica());
     return [learners](Worker& worker) {
-      const auto batches = worker.next_batches(16, {.mine = 2, .before = 0, .all = 2});
-      worker.step(batches, 0.1, *learners);
-      std::vector<double> norms;  // of the learners: the step has no losses to give
-      for (Learner& learner : *learners) norms.push_back(worker.squared_norm(learner.w));
+      const auto batches = worker.batches().next(16, {.mine = 2, .before = 0, .all = 2});
+      worker.learn(*learners, batches, 0.1);
+      std::vector<double> norms;  // learn() returns the mean of the learners' losses
+      for (Replica& learner : *learners) norms.push_back(worker.squared_norm(learner.w));
       return norms;
     };
   };
@@ -98,12 +94,12 @@ TEST(CudaAhead, SoIsThatOfTheNextLearner) {
 // Whose batches somebody else decides on finds them as they are when they are asked for.
 TEST(CudaAhead, NotWhatIsDispatched) {
   const auto steps = [](Worker& self) -> ThreeRounds::Round {
-    const auto w = std::make_shared<Buffer>(self.initial_parameters());
+    const auto replica = std::make_shared<Replica>(self.replica());
     const auto next = std::make_shared<std::uint64_t>(0);
-    return [w, next](Worker& worker) {
-      const Batch& batch = worker.batch_at({*next, 16});
+    return [replica, next](Worker& worker) {
+      const Batch& batch = worker.batches().at({*next, 16});
       *next += 16;
-      return std::vector{worker.step(batch, 0.1, *w)};
+      return std::vector{worker.learn(*replica, batch, 0.1)};
     };
   };
   const auto plain = losses_of(steps, false), zeroed = losses_of(steps, true);

@@ -9,10 +9,8 @@
 namespace hetsgd::test {
 namespace {
 
-const Settings kBase = {
-    {"train", "generate:tiny"}, {"test", "generate:tiny"}, {"cache", "false"},
-    {"hidden", "16"},           {"batch_size", "32"},      {"learning_rate", "0.5"},
-    {"cluster", "threads"},     {"record_steps", "true"},  {"evaluate_every", "320"}};
+const Settings kBase =
+    tiny("sgd", {{"cluster", "threads"}, {"record_steps", "true"}, {"evaluate_every", "320"}});
 
 // Losses step by step, then the measured ones.
 void expect_alike(const Record& cpu, const Record& gpu) {
@@ -23,7 +21,8 @@ void expect_alike(const Record& cpu, const Record& gpu) {
   }
   ASSERT_EQ(gpu.curve.size(), cpu.curve.size());
   for (std::size_t i = 0; i < cpu.curve.size(); ++i) {
-    EXPECT_NEAR(gpu.curve[i].test_loss, cpu.curve[i].test_loss, 1e-4 * cpu.curve[i].test_loss);
+    EXPECT_NEAR(gpu.curve[i].test_loss(), cpu.curve[i].test_loss(),
+                1e-4 * cpu.curve[i].test_loss());
   }
 }
 
@@ -31,7 +30,7 @@ void expect_alike(const Record& cpu, const Record& gpu) {
 TEST(CudaTraining, FollowsTheCpu) {
   for (const Settings& more :
        {Settings{}, Settings{{"hidden", "18,7"}}, Settings{{"model", "linear"}},
-        Settings{{"optimizer", "momentum"}, {"learning_rate", "0.05"}},
+        Settings{{"model", "fm"}}, Settings{{"optimizer", "momentum"}, {"learning_rate", "0.05"}},
         Settings{{"optimizer", "adam"}, {"learning_rate", "0.001"}},
         Settings{{"optimizer", "lamb"}, {"learning_rate", "0.001"}}}) {
     SCOPED_TRACE(more.empty() ? "plain" : more.front().second);
@@ -59,7 +58,7 @@ TEST(CudaTraining, SynchronousWorkersAgreeWhereverTheyRun) {
   }
 }
 
-// Their order is chance, but they end, learn, and are measured: a server, companions, replicas.
+// Their order is chance, but they end, learn, and are measured: a server, background tasks, replicas.
 TEST(CudaTraining, AsynchronousWorkersLearn) {
   for (const char* algorithm : {"adaptive", "asgd", "dc-asgd", "ssp", "esync", "adpsgd",
                                 "eager-solo", "eager-majority", "rna"}) {
@@ -71,7 +70,7 @@ TEST(CudaTraining, AsynchronousWorkersLearn) {
                                                  {"learning_rate", "0.2"},
                                                  {"devices", "cuda:0"}}));
     EXPECT_EQ(run.status, Status::completed);
-    EXPECT_LT(run.curve.back().test_loss, run.curve.front().test_loss);
+    EXPECT_LT(run.curve.back().test_loss(), run.curve.front().test_loss());
   }
 }
 

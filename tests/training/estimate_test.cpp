@@ -10,22 +10,12 @@
 namespace hetsgd::test {
 namespace {
 
-const Settings kSetup = {{"train", "generate:tiny"}, {"test", "generate:tiny"}, {"cache", "false"},
-                         {"hidden", "16"},           {"batch_size", "16"},      {"workers", "4"},
-                         {"mega_batch", "20"},       {"learning_rate", "0.1"}};
+const Settings kSetup =
+    tiny("sgd",
+         {{"batch_size", "16"}, {"workers", "4"}, {"mega_batch", "20"}, {"learning_rate", "0.1"}});
 
 nlohmann::json estimate_of(const Settings& settings, const std::string& name) {
-  const RegisteredAlgorithm& registered = find_algorithm(name);
-  const std::shared_ptr<Algorithm> algorithm = registered.make();
-  TrainOptions options;
-  OptionSet set;
-  options.declare(set);
-  algorithm->declare(set);
-  for (const auto& [key, value] : settings) {
-    set.set(key, {value}, OptionSource::flag, "--" + key);
-  }
-  options.algorithm = name;
-  return plan_of_run(options, set, algorithm, registered.info)["estimate"];
+  return plan_of_run(Configuration(with(settings, {{"algorithm", name}})).spec())["estimate"];
 }
 
 // The run is many times as long as its trial; messages and stragglers are most of its time.

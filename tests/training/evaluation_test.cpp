@@ -6,6 +6,8 @@
 
 #include "core/random.hpp"
 #include "data/generate.hpp"
+#include "model/mlp.hpp"
+#include "training/record.hpp"
 
 namespace hetsgd {
 namespace {
@@ -19,6 +21,11 @@ TEST(AreaUnderCurve, ClosedForms) {
   // Ties count half.
   const std::vector<float> tied = {5, 5, 5, 5};
   EXPECT_DOUBLE_EQ(*area_under_curve(tied, std::vector<std::uint8_t>{0, 1, 0, 1}), 0.5);
+  // A score that is no number ranks below all others, and ties with its like.
+  const float nan = std::nanf("");
+  const std::vector<float> broken{nan, 0.5F, nan, -1.0F};
+  EXPECT_DOUBLE_EQ(*area_under_curve(broken, std::vector<std::uint8_t>{0, 1, 0, 1}), 1.0);
+  EXPECT_DOUBLE_EQ(*area_under_curve(broken, std::vector<std::uint8_t>{1, 0, 0, 0}), 0.5 / 3);
   EXPECT_FALSE(area_under_curve(ascending, std::vector<std::uint8_t>{1, 1, 1, 1}).has_value());
   EXPECT_FALSE(area_under_curve(ascending, std::vector<std::uint8_t>{0, 0, 0, 0}).has_value());
 }
@@ -43,10 +50,16 @@ TEST(AreaUnderCurve, CountsPairs) {
   EXPECT_NEAR(*area_under_curve(scores, truth), right / pairs, 1e-12);
 }
 
+struct Measured {
+  explicit Measured(std::vector<MetricValue> list) : point{.metrics = std::move(list)} {}
+  std::optional<double> operator[](const char* key) const { return metric_of(point, key); }
+  CurvePoint point;
+};
+
 // A linear model whose score of label l is feature l: the ranking is known, so is P@k.
 DatasetPtr identity_data() {
-  auto data = std::make_shared<Dataset>();
-  data->feature_count = data->label_count = 6;
+  DatasetBuilder data;
+  data.feature_count = data.label_count = 6;
   // Row 0 prefers labels 5, 4, 3, ...; true {5, 3}. Row 1: 0, 1, 2, ...; true {2}. Row 2 has no
   // label.
   const std::vector<std::vector<float>> rows = {
@@ -54,19 +67,19 @@ DatasetPtr identity_data() {
   const std::vector<std::vector<Index>> labels = {{3, 5}, {2}, {}};
   for (std::size_t r = 0; r < rows.size(); ++r) {
     for (Index f = 0; f < 6; ++f) {
-      data->feature_index.push_back(f);
-      data->feature_value.push_back(rows[r][f]);
+      data.sparse.index.push_back(f);
+      data.sparse.value.push_back(rows[r][f]);
     }
-    data->feature_begin.push_back(data->feature_index.size());
-    data->label_index.insert(data->label_index.end(), labels[r].begin(), labels[r].end());
-    data->label_begin.push_back(data->label_index.size());
+    data.sparse.begin.push_back(data.sparse.index.size());
+    data.targets.index.insert(data.targets.index.end(), labels[r].begin(), labels[r].end());
+    data.targets.begin.push_back(data.targets.index.size());
   }
-  return data;
+  return std::move(data).share();
 }
 
 std::vector<float> identity_parameters(const Model& model) {
   std::vector<float> w(model.parameters(), 0.0F);
-  const LayerView& weight = model.layout().layers.front();
+  const ParameterBlock& weight = model.layout().blocks.front();
   for (std::size_t i = 0; i < 6; ++i)
     w[weight.offset + i * weight.cols + i] = 1.0F;  // square: either layout
   return w;
@@ -74,42 +87,43 @@ std::vector<float> identity_parameters(const Model& model) {
 
 TEST(Evaluator, PrecisionAtKByHand) {
   const DatasetPtr data = identity_data();
-  const auto model = make_model<float>({.feature_count = 6, .label_count = 6, .hidden = {}});
+  const auto model = make_mlp<float>({.feature_count = 6, .label_count = 6}, {.hidden = {}});
   Evaluator evaluator(*model, data, {.threads = 1});
-  const Metrics m = evaluator.measure(identity_parameters(*model));
+  const Measured m(evaluator.measure(identity_parameters(*model)));
   // Row 0: top 1 {5} hit; top 3 {5,4,3} two of three; top 5 two of five. Row 1: miss; {0,1,2} one;
   // one of five.
-  EXPECT_DOUBLE_EQ(*m.p1, 0.5);
-  EXPECT_DOUBLE_EQ(*m.p3, (2.0 / 3 + 1.0 / 3) / 2);
-  EXPECT_DOUBLE_EQ(*m.p5, (2.0 / 5 + 1.0 / 5) / 2);
-  EXPECT_FALSE(m.accuracy.has_value());
+  EXPECT_DOUBLE_EQ(*m["p1"], 0.5);
+  EXPECT_DOUBLE_EQ(*m["p3"], (2.0 / 3 + 1.0 / 3) / 2);
+  EXPECT_DOUBLE_EQ(*m["p5"], (2.0 / 5 + 1.0 / 5) / 2);
+  EXPECT_FALSE(m["accuracy"].has_value());
   // Loss: log sum exp - mean of the true scores; the row without labels adds nothing but counts.
   double lse = 0;
   for (int i = 1; i <= 6; ++i) lse += std::exp(i);
   const double expected = ((std::log(lse) - 5.0) + (std::log(lse) - 4.0)) / 3;
-  EXPECT_NEAR(m.loss, expected, 1e-5);
+  EXPECT_NEAR(*m["test_loss"], expected, 1e-5);
 }
 
 TEST(Evaluator, ThreadsDoNotChangeABit) {
   GeneratorOptions options = generator_preset("tiny");
   const DatasetPair data = generate(options);
-  const ModelShape shape{
-      .feature_count = options.features, .label_count = options.labels, .hidden = {16}};
-  const auto model = make_model<float>(shape);
-  const auto w = initial_parameters<float>(shape, 1, 0);
-  const Metrics one = Evaluator(*model, data.test, {.threads = 1}).measure(w);
-  const Metrics two = Evaluator(*model, data.test, {.threads = 2}).measure(w);
-  EXPECT_EQ(one.loss, two.loss);
-  EXPECT_EQ(one.p1, two.p1);
-  EXPECT_EQ(one.p5, two.p5);
+  const auto model = make_mlp<float>(
+      {.feature_count = options.features, .label_count = options.labels}, {.hidden = {16}});
+  const auto w = initial_parameters<float>(model->layout(), 1);
+  const auto one = Evaluator(*model, data.test, {.threads = 1}).measure(w);
+  const auto two = Evaluator(*model, data.test, {.threads = 2}).measure(w);
+  ASSERT_EQ(one.size(), 4U);
+  for (std::size_t m = 0; m < one.size(); ++m) {
+    EXPECT_EQ(one[m].metric, two[m].metric);
+    EXPECT_EQ(one[m].value, two[m].value) << one[m].metric->key();
+  }
 }
 
 TEST(Evaluator, SubSamplesEvenly) {
   const DatasetPtr data = identity_data();
-  const auto model = make_model<float>({.feature_count = 6, .label_count = 6, .hidden = {}});
+  const auto model = make_mlp<float>({.feature_count = 6, .label_count = 6}, {.hidden = {}});
   Evaluator evaluator(*model, data, {.rows = 1, .threads = 1});
   EXPECT_EQ(evaluator.rows(), 1U);
-  EXPECT_DOUBLE_EQ(*evaluator.measure(identity_parameters(*model)).p1, 1.0);
+  EXPECT_DOUBLE_EQ(*Measured(evaluator.measure(identity_parameters(*model)))["p1"], 1.0);
 }
 
 }  // namespace

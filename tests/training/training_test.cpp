@@ -1,4 +1,4 @@
-// The driver: budgets, targets, evaluation cadence, divergence, interruption, determinism.
+// The referee: budgets, targets, evaluation cadence, divergence, interruption, determinism.
 
 #include "training/training.hpp"
 
@@ -15,9 +15,31 @@
 namespace hetsgd::test {
 namespace {
 
-const Settings kBase = {
-    {"train", "generate:tiny"}, {"test", "generate:tiny"}, {"cache", "false"},    {"hidden", "16"},
-    {"batch_size", "32"},       {"learning_rate", "0.5"},  {"algorithm", "ssgd"}, {"workers", "2"}};
+const Settings kBase = tiny("ssgd", {{"workers", "2"}});
+
+// Worker 1 comes late to an asynchronous run whose result is the mean of the replicas.
+class Late final : public Algorithm {
+ public:
+  void worker(Worker& self) const override {
+    const std::uint64_t b = self.plan().batch_size;
+    Replica replica = self.replica();
+    if (self.rank() == 1) self.endpoint().sleep(Seconds(0.2));
+    self.publish(replica.w);
+    while (self.running()) {
+      self.learn(replica, self.batches().next(b), self.learning_rate(b));
+      self.evaluate_mean_here();
+    }
+    self.comm().barrier();
+  }
+};
+
+const bool late_registered = register_algorithm<Late>({.name = "late",
+                                                       .title = "",
+                                                       .idea = "",
+                                                       .paper = "",
+                                                       .cost = "",
+                                                       .result = "",
+                                                       .synchronous = false});
 
 std::vector<std::uint64_t> samples_of(const Record& record) {
   std::vector<std::uint64_t> samples;
@@ -25,7 +47,7 @@ std::vector<std::uint64_t> samples_of(const Record& record) {
   return samples;
 }
 
-TEST(Driver, EvaluatesAtEveryMultipleAndAtTheEnd) {
+TEST(Referee, EvaluatesAtEveryMultipleAndAtTheEnd) {
   const Record run =
       run_training(with(kBase, {{"evaluate_every", "320"}, {"max_samples", "1000"}}));
   EXPECT_EQ(samples_of(run), (std::vector<std::uint64_t>{0, 320, 640, 960, 1024}));
@@ -35,14 +57,27 @@ TEST(Driver, EvaluatesAtEveryMultipleAndAtTheEnd) {
   EXPECT_DOUBLE_EQ(run.curve[1].epoch_num, 320.0 / static_cast<double>(run.train->rows()));
 }
 
-TEST(Driver, EpochsAreABudgetOfSamples) {
+TEST(Referee, AReplicaThatIsNotPublishedYetIsTheInitialModel) {
+  ASSERT_TRUE(late_registered);
+  for (const char* cluster : {"sim", "threads"}) {
+    const Record run = run_training(with(kBase, {{"algorithm", "late"},
+                                                 {"cluster", cluster},
+                                                 {"evaluate_every", "32"},
+                                                 {"max_samples", "64"}}));
+    EXPECT_EQ(run.status, Status::completed);
+    EXPECT_EQ(samples_of(run), (std::vector<std::uint64_t>{0, 32, 64})) << cluster;
+    EXPECT_NE(run.curve[1].test_loss(), run.curve[0].test_loss()) << cluster;
+  }
+}
+
+TEST(Referee, EpochsAreABudgetOfSamples) {
   const Record run = run_training(with(kBase, {{"epochs", "0.5"}, {"evaluate_every", "10M"}}));
   const std::uint64_t half = run.train->rows() / 2;
   EXPECT_GE(run.curve.back().samples_count, half);
   EXPECT_LT(run.curve.back().samples_count, half + 32);
 }
 
-TEST(Driver, TheLastMegaBatchIsCutToTheBudget) {
+TEST(Referee, TheLastMegaBatchIsCutToTheBudget) {
   for (const char* algorithm : {"elastic", "adaptive"}) {
     const Record run = run_training(
         with(kBase, {{"algorithm", algorithm}, {"mega_batch", "20"}, {"max_samples", "1000"}}));
@@ -50,7 +85,7 @@ TEST(Driver, TheLastMegaBatchIsCutToTheBudget) {
   }
 }
 
-TEST(Driver, StopsByTrainingTime) {
+TEST(Referee, StopsByTrainingTime) {
   const Record run = run_training(with(kBase, {{"max_time", "20ms"}}));
   EXPECT_EQ(run.status, Status::completed);
   EXPECT_GE(run.elapsed.count(), 0.020);
@@ -58,17 +93,17 @@ TEST(Driver, StopsByTrainingTime) {
   EXPECT_EQ(run.curve.back().time, run.elapsed);
 }
 
-TEST(Driver, StopsAtTheTargetWhenAsked) {
+TEST(Referee, StopsAtTheTargetWhenAsked) {
   const Settings base = with(
       kBase, {{"target", "test_loss<=100"}, {"evaluate_every", "320"}, {"max_samples", "3200"}});
   EXPECT_EQ(run_training(base).curve.size(), 11U);
-  // The initial point is measured before the run; one iteration later the driver looks.
+  // The initial model is measured before the run, which then ends before its first step.
   const Record stopped = run_training(with(base, {{"stop_at_target", "true"}}));
   EXPECT_EQ(stopped.status, Status::target_reached);
-  EXPECT_LE(stopped.curve.size(), 2U);
+  EXPECT_EQ(stopped.curve.size(), 1U);
 }
 
-TEST(Driver, ADivergedRunKeepsItsCurve) {
+TEST(Referee, ADivergedRunKeepsItsCurve) {
   const Record run = run_training(
       with(kBase, {{"learning_rate", "1e30"}, {"evaluate_every", "64"}, {"max_samples", "64000"}}));
   EXPECT_EQ(run.status, Status::diverged);
@@ -77,7 +112,7 @@ TEST(Driver, ADivergedRunKeepsItsCurve) {
   EXPECT_LT(run.curve.back().samples_count, 64000U);
 }
 
-TEST(Driver, ASignalAbortsBothClusters) {
+TEST(Referee, ASignalAbortsBothClusters) {
   for (const char* cluster : {"sim", "threads"}) {
     std::atomic<int> signal = 0;
     TrainHooks hooks;
@@ -93,12 +128,24 @@ TEST(Driver, ASignalAbortsBothClusters) {
   }
 }
 
-TEST(Driver, AHostTimeLimitEndsTheRun) {
+TEST(Referee, AHostTimeLimitEndsTheRun) {
   const Record run = run_training(with(kBase, {{"time_limit", "200ms"}, {"max_samples", "1G"}}));
   EXPECT_EQ(run.status, Status::time_limit);
 }
 
-TEST(Driver, HostThreadsDoNotChangeABit) {
+TEST(Referee, TheFirstMeasurementShowsInTheProgress) {
+  bool seen = false;
+  TrainHooks hooks;
+  hooks.on_progress = [&](const Progress& progress) {
+    seen = seen || (progress.measuring_s > 0 && progress.samples_count == 0);
+  };
+  const Record run = run_training(
+      tiny("sgd", {{"hidden", "8192"}, {"max_samples", "32"}, {"progress_every", "1ms"}}), hooks);
+  if (run.phases.eval_s < 0.4) GTEST_SKIP() << "measured faster than the progress is looked at";
+  EXPECT_TRUE(seen);
+}
+
+TEST(Referee, HostThreadsDoNotChangeABit) {
   for (const RegisteredAlgorithm& algorithm : algorithms()) {
     if (algorithm.info.max_workers < 4) continue;
     const Settings base = with(kBase, {{"algorithm", algorithm.info.name},
@@ -122,13 +169,13 @@ TEST(Driver, HostThreadsDoNotChangeABit) {
     ASSERT_EQ(one.curve.size(), two.curve.size());
     for (std::size_t i = 0; i < one.curve.size(); ++i) {
       EXPECT_EQ(one.curve[i].time, two.curve[i].time);
-      EXPECT_EQ(one.curve[i].test_loss, two.curve[i].test_loss);
+      EXPECT_EQ(one.curve[i].test_loss(), two.curve[i].test_loss());
     }
     EXPECT_EQ(one.elapsed, two.elapsed);
   }
 }
 
-TEST(Driver, AThousandWorkersRun) {
+TEST(Referee, AThousandWorkersRun) {
   for (const char* algorithm : {"ssgd", "adaptive"}) {
     const Record run = run_training(with(kBase, {{"algorithm", algorithm},
                                                  {"workers", "1000"},
@@ -142,7 +189,7 @@ TEST(Driver, AThousandWorkersRun) {
 }
 
 // Charging the full-size model changes the clock and nothing else.
-TEST(Driver, ChargeChangesTimeOnly) {
+TEST(Referee, ChargeChangesTimeOnly) {
   const Settings base = with(kBase, {{"max_samples", "640"}, {"record_steps", "true"}});
   const Record plain = run_training(base);
   const Record charged = run_training(with(base, {{"charge", "amazon670k"}}));
@@ -151,19 +198,19 @@ TEST(Driver, ChargeChangesTimeOnly) {
   EXPECT_EQ(charged.charge["labels"], 670091);
 }
 
-TEST(Driver, WorkerTimesAddUp) {
+TEST(Referee, WorkerTimesAddUp) {
   const Record run = run_training(
       with(kBase, {{"workers", "3"}, {"max_samples", "3200"}, {"speed", "1,0.5,0.25"}}));
   for (const WorkerRecord& worker : run.workers) {
-    const Ledger& l = worker.report.ledger;
+    const TimeBreakdown& l = worker.report.breakdown;
     const double sum = l.compute.count() + l.communicate.count() + l.wait.count();
     EXPECT_NEAR(sum, run.elapsed.count(), 1e-9 + 0.01 * run.elapsed.count());
   }
-  EXPECT_GT(run.workers[2].report.ledger.compute, 3 * run.workers[0].report.ledger.compute);
+  EXPECT_GT(run.workers[2].report.breakdown.compute, 3 * run.workers[0].report.breakdown.compute);
 }
 
 // The same rows are held out for every algorithm and seed, and nobody learns from them.
-TEST(Driver, MeasuresOnHeldOutTrainingRows) {
+TEST(Referee, MeasuresOnHeldOutTrainingRows) {
   const Settings base = with(kBase, {{"test", ""}, {"validation", "0.1"}, {"epochs", "1"}});
   const Record one = run_training(base);
   EXPECT_EQ(one.train->rows(), 1800U);
@@ -177,27 +224,18 @@ TEST(Driver, MeasuresOnHeldOutTrainingRows) {
 }
 
 // Data that were loaded once serve several runs and change none of them.
-TEST(Driver, RunsShareTheirData) {
-  TrainOptions options;
-  OptionSet set;
-  options.declare(set);
-  const RegisteredAlgorithm& sgd = find_algorithm("sgd");
-  for (const auto& [key, value] : Settings{{"train", "generate:tiny"},
-                                           {"cache", "false"},
-                                           {"validation", "0.5"},
-                                           {"batch_size", "32"},
-                                           {"epochs", "1"}}) {
-    set.set(key, {value}, OptionSource::flag, key);
-  }
-  const RunData data = load_run_data(options);
+TEST(Referee, RunsShareTheirData) {
+  const Configuration run(tiny("sgd", {{"epochs", "1"}}));
+  DataCache cache;
+  const RunData& data = cache.get(run.options);
   std::vector<double> losses;
   for (int i = 0; i < 2; ++i) {
-    Training training(options, set, sgd.make(), sgd.info);
-    training.load(data);
+    Training training(run.spec());
+    training.load(&cache);
     const Record& record = training.run({});
     EXPECT_EQ(record.train, data.train.data);
     EXPECT_EQ(record.test, data.test.data);
-    losses.push_back(record.curve.back().test_loss);
+    losses.push_back(record.curve.back().test_loss());
   }
   EXPECT_EQ(losses[0], losses[1]);
 }

@@ -51,7 +51,7 @@ void Staging::copy(void* target, const void* source, std::size_t bytes, const St
   }
 }
 
-Lane::Lane(int mine, int other, Direction direction, bool direct)
+CopyStream::CopyStream(int mine, int other, Direction direction, bool direct)
     : from_(direction == Direction::pull ? other : mine),
       to_(direction == Direction::pull ? mine : other),
       direction_(direction) {
@@ -63,7 +63,7 @@ Lane::Lane(int mine, int other, Direction direction, bool direct)
   copied_ = make_on<Event>(mine);
 }
 
-void Lane::copy(void* target, const void* source, std::size_t bytes) {
+void CopyStream::copy(void* target, const void* source, std::size_t bytes) {
   if (bytes == 0) return;
   if (!staging_) {
     HETSGD_CUDA(cudaMemcpyPeerAsync(target, to_, source, from_, bytes, mine_->get()));

@@ -33,38 +33,48 @@
 
 namespace hetsgd::cuda {
 
+// Made for one communicator of the threads cluster, whose ranks share it. What a rank's thread
+// works with is made at the first call.
 class GpuGroup {
  public:
   virtual ~GpuGroup() = default;
 
-  virtual AllReduce method() const = 0;  // nccl, ring or tree
+  // How all_reduce adds: nccl, ring or tree.
+  virtual AllReduce method() const = 0;
 
-  // The share of `rank` in an all_reduce, broadcast, all_gather or reduce_scatter (Comm). All ranks
-  // call it at the same time, each from a thread of its own, when all buffers are ready: in[r] and
-  // out[r] are rank r's, in[r] == out[r] where a call is in place. The result is complete when all
-  // ranks have returned. Errors (device): no memory, a failed call; nobody is left waiting then.
+  // The share of `rank` in a collective with data (Comm). All ranks call it at the same time, each
+  // from a thread of its own, when all buffers are ready: in[r] and out[r] are rank r's, in[r] ==
+  // out[r] where a call is in place; for all_to_all in[r] is rank r's AllToAll. The result is
+  // complete when all ranks have returned. Errors (device): no memory, a failed call; nobody is
+  // left waiting then.
   virtual void move(int rank, const CollectiveCall& call, std::span<const void* const> in,
                     std::span<void* const> out) = 0;
 
-  // target, on rank's GPU, <- source, on the GPU of rank `from`. Called by rank's thread.
+  // target, on rank's GPU, <- source, on the GPU of rank `from`. Called by rank's thread while the
+  // other rank leaves its memory alone; returns when the copy is complete. Errors (device).
   virtual void fetch(int rank, int from, const void* source, void* target, std::size_t bytes) = 0;
 };
 
 struct GpuGroupOptions {
-  AllReduce method = AllReduce::automatic;         // not host
-  std::size_t piece_bytes = std::size_t{4} << 20;  // of a partition; transfers overlap by pieces
-  bool peers = true;  // false: all copies through the host, as if no GPU could reach another
+  // Not host. automatic: NCCL where it works between these GPUs, else the ring.
+  AllReduce method = AllReduce::automatic;
+  // A partition is moved in pieces of at most this size, so that transfers overlap with additions.
+  std::size_t piece_bytes = std::size_t{4} << 20;
+  // False: all copies go through the host, as if no GPU could reach another.
+  bool peers = true;
 };
 
-// More ranks than this go through host memory.
+// More ranks than this go through host memory: the operands of one addition travel as arguments of
+// a kernel.
 inline constexpr std::size_t kMostRanks = 64;
 
-// gpus: by rank, 2 to kMostRanks. Makes what it needs at the first call.
-// Errors (device): method nccl with nccl_problem().
+// gpus: by rank, 2 to kMostRanks. Makes what it needs at the first call. Errors (device): method
+// nccl where nccl_problem() is not empty.
 std::unique_ptr<GpuGroup> make_gpu_group(std::vector<int> gpus, const GpuGroupOptions& options);
 
-// Why NCCL cannot work between these GPUs; empty: it can.
+// Why NCCL cannot work between these GPUs, by rank; empty: it can.
 std::string nccl_problem(std::span<const int> gpus);
-std::string nccl_version();  // "2.28.9"; empty: it is not there
+// "2.28.9"; empty: it is not there.
+std::string nccl_version();
 
 }  // namespace hetsgd::cuda

@@ -29,6 +29,8 @@ Nccl::Nccl() {
   library.load("ncclBroadcast", broadcast);
   library.load("ncclAllGather", all_gather);
   library.load("ncclReduceScatter", reduce_scatter);
+  library.load("ncclSend", send);
+  library.load("ncclRecv", receive);
 }
 
 const Nccl& Nccl::get() {

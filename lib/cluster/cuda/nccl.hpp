@@ -1,4 +1,4 @@
-// NCCL, found when it is first asked for.
+// NCCL, found when it is first asked for: a machine without the library runs everything else.
 #pragma once
 
 #ifdef HETSGD_NCCL
@@ -8,15 +8,23 @@
 
 namespace hetsgd::cuda {
 
-// The functions of libnccl.so.2 that are used.
+// The functions of libnccl.so.2 that are used. The binary is built with NCCL's header and not
+// linked with the library, whose types the header gives. One object per process, made at the first
+// get() and never unloaded; thread-safe, as it does not change.
+//
+// Sums must have the same bits in every run, so its constructor turns NVLink SHARP off
+// (NCCL_NVLS_ENABLE=0), unless the environment says otherwise.
 class Nccl {
  public:
-  // Errors (device): there is no library.
+  // Errors (device): there is no library, or it lacks a function; the hint says what to do. The
+  // next call tries again.
   static const Nccl& get();
 
-  // Errors (device): names the call and NCCL's reason. In progress is no error.
+  // Errors (device): names the call and NCCL's reason. In progress is no error: the communicators
+  // between processes do not block, and their calls return it.
   void check(ncclResult_t result, std::string_view call) const;
 
+  // Named as in NCCL, without its prefix.
   decltype(&ncclGetVersion) version = nullptr;
   decltype(&ncclGetErrorString) error_string = nullptr;
   decltype(&ncclCommInitAll) init_all = nullptr;
@@ -32,8 +40,11 @@ class Nccl {
   decltype(&ncclBroadcast) broadcast = nullptr;
   decltype(&ncclAllGather) all_gather = nullptr;
   decltype(&ncclReduceScatter) reduce_scatter = nullptr;
+  decltype(&ncclSend) send = nullptr;
+  decltype(&ncclRecv) receive = nullptr;
 
  private:
+  // Loads the library, and every function above.
   Nccl();
 };
 

@@ -62,6 +62,8 @@ ncclResult_t NcclMember::launch(const CollectiveCall& call, const void* in, void
       return nccl_.all_gather(in, out, call.count, ncclUint8, comm_, stream);
     case Collective::reduce_scatter:
       return reduce_scatter(call, static_cast<std::byte*>(out));
+    case Collective::all_to_all:
+      return all_to_all(*static_cast<const AllToAll*>(in));
     default:
       throw CheckFailure("a collective without data between GPUs");
   }
@@ -85,6 +87,31 @@ ncclResult_t NcclMember::reduce_scatter(const CollectiveCall& call, std::byte* d
     std::byte* const part = data + block.begin * width;
     if (block.size() == 0) continue;
     result = nccl_.reduce(part, part, block.size(), type, op, root, comm_, stream_.get());
+  }
+  const ncclResult_t end = nccl_.group_end();
+  return failed() ? result : end;
+}
+
+// The own part is copied; all others travel at once.
+ncclResult_t NcclMember::all_to_all(const AllToAll& mine) {
+  const auto own = mine.room_for(rank_);
+  if (!own.empty()) {
+    HETSGD_CUDA(cudaMemcpyAsync(own.data(), mine.part_for(rank_).data(), own.size(),
+                                cudaMemcpyDeviceToDevice, stream_.get()));
+  }
+  nccl_.check(nccl_.group_start(), "ncclGroupStart");
+  ncclResult_t result = ncclSuccess;
+  const auto failed = [&] { return result != ncclSuccess && result != ncclInProgress; };
+  for (int step = 1; step < size_ && !failed(); ++step) {
+    const int to = (rank_ + step) % size_, from = (rank_ + size_ - step) % size_;
+    const auto part = mine.part_for(to);
+    const auto room = mine.room_for(from);
+    if (!part.empty()) {
+      result = nccl_.send(part.data(), part.size(), ncclUint8, to, comm_, stream_.get());
+    }
+    if (!room.empty() && !failed()) {
+      result = nccl_.receive(room.data(), room.size(), ncclUint8, from, comm_, stream_.get());
+    }
   }
   const ncclResult_t end = nccl_.group_end();
   return failed() ? result : end;

@@ -1,4 +1,10 @@
-// One rank of an NCCL communicator: its GPU, its stream and the collectives of Comm.
+// NcclMember: one rank of an NCCL communicator: its GPU, its stream and the collectives of Comm.
+//
+//              done()             start()                done()
+//    joining ---------> idle --------------> pending ------------> idle
+//       |                                       |
+//       +---------------------------------------+-----> aborted: abort(), or the destructor
+//                                                       while something is pending
 #pragma once
 
 #ifdef HETSGD_NCCL
@@ -8,31 +14,42 @@
 
 namespace hetsgd::cuda {
 
+// One thread at a time. Used by both groups of ranks: threads of one process (nccl_group.cpp) and
+// processes (rank_gpu.cpp). What it starts runs on its own stream, which waits for nobody else's:
+// the caller has waited until its buffers are ready.
 class NcclMember {
  public:
-  // Takes over `comm`, whose GPU is `gpu`; it may still be in the making (blocking = 0).
+  // Takes over `comm`, whose GPU is `gpu` and the current one; it may still be in the making
+  // (blocking = 0).
   NcclMember(ncclComm_t comm, int gpu, int rank, int size);
-  // Destroys the communicator; aborts it where a call failed or has not ended.
+  // Destroys the communicator; aborts it where a call failed or has not ended, since destroying it
+  // would wait for the other ranks.
   ~NcclMember();
   NcclMember(const NcclMember&) = delete;
   NcclMember& operator=(const NcclMember&) = delete;
 
-  // Starts the share of this rank; in and out are memory of its GPU that is ready, the same where
-  // the call is in place. Errors (device): a call failed.
+  // Starts the share of this rank; in and out as GpuGroup::move has them. Only when done(). Errors
+  // (device): a call failed.
   void start(const CollectiveCall& call, const void* in, void* out);
-  // True: the communicator is there, and what was started has ended. Errors (device): it never will.
+  // True: the communicator is there, and what was started has ended. Does not wait. Errors
+  // (device): it never will.
   bool done();
-  // From here on its kernels wait for nobody. Nothing can be started any more.
+  // From here on its kernels wait for nobody. Nothing can be started any more (checked).
   void abort() noexcept;
 
  private:
+  // Gives one collective to NCCL. Its result may be "in progress".
   ncclResult_t launch(const CollectiveCall& call, const void* in, void* out);
+  // Blocks of Comm may differ in size by one, which NCCL's own does not allow.
   ncclResult_t reduce_scatter(const CollectiveCall& call, std::byte* data);
+  ncclResult_t all_to_all(const AllToAll& mine);
 
   const Nccl& nccl_ = Nccl::get();
+  // Null: aborted.
   ncclComm_t comm_;
   const int gpu_, rank_, size_;
   const Stream stream_;
+  // True while joining, too.
   bool pending_ = true;
 };
 

@@ -15,11 +15,11 @@ class GpuExchangeMemory final : public ExchangeMemory {
  public:
   explicit GpuExchangeMemory(int gpu) : gpu_(gpu), stream_(make_on<Stream>(gpu)) {}
   ~GpuExchangeMemory() override {
-    for (const Held& room : rooms_) cudaFree(room.memory);
+    for (const Held& room : scratch_) cudaFree(room.memory);
   }
 
-  std::byte* reserve(Room which, std::size_t bytes) override {
-    Held& room = rooms_[static_cast<std::size_t>(which)];
+  std::byte* reserve(Scratch which, std::size_t bytes) override {
+    Held& room = scratch_[static_cast<std::size_t>(which)];
     if (bytes > room.capacity) {
       cudaFree(room.memory);
       room = {};
@@ -57,7 +57,7 @@ class GpuExchangeMemory final : public ExchangeMemory {
   };
   const int gpu_;
   const std::unique_ptr<Stream> stream_;
-  std::array<Held, 3> rooms_;  // by Room
+  std::array<Held, 3> scratch_;  // by Scratch
 };
 
 }  // namespace

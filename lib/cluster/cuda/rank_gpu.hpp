@@ -1,7 +1,8 @@
-// The GPU of one process of an mpi run, for exchanges with the GPUs of other processes.
+// RankGpu: the GPU of one process of an mpi run, for exchanges with the GPUs of other processes.
 //
 // Two ways go from GPU to GPU without the host: NCCL's collectives (NcclRank), and an MPI library
-// that takes pointers to GPU memory (ExchangeMemory).
+// that takes pointers to GPU memory (ExchangeMemory). cluster/mpi knows nothing of CUDA but this
+// header.
 #pragma once
 
 #include <array>
@@ -14,18 +15,22 @@
 
 namespace hetsgd::cuda {
 
-// What decides whether NCCL works between ranks; travels between them.
+// What decides whether NCCL works between ranks. Travels between them as it lies in memory.
 struct RankGpu {
-  std::array<char, 16> uuid{};  // of the GPU: the same in all processes, whatever its number there
-  int nccl_version = 0;         // 22809; 0: there is no NCCL
+  // The GPU's own: the same in all processes, whatever its number there.
+  std::array<char, 16> uuid{};
+  // 22809 for 2.28.9; 0: there is no NCCL.
+  int nccl_version = 0;
 };
+// Of GPU `gpu` of this process. Errors (device): CUDA cannot say.
 RankGpu rank_gpu(int gpu);
 
-// Why NCCL cannot work between the GPUs of these ranks; empty: it can.
+// Why NCCL cannot work between the GPUs of these ranks, by rank; empty: it can. The same on every
+// rank that asks with the same facts.
 std::string nccl_problem(std::span<const RankGpu> ranks);
 
 using NcclId = std::array<char, 128>;
-// Of a new communicator; made by one rank and given to all. Errors (device).
+// The id of a new communicator: one rank makes it and gives it to all. Errors (device).
 NcclId make_nccl_id();
 
 // One rank of a communicator between processes. No call waits for another rank: the caller asks
@@ -49,14 +54,14 @@ void make_current(int gpu);
 
 // GPU memory that is handed to MPI, and what is done with it. Not of the device's pool: only memory
 // of cudaMalloc can be opened by another process, which is how an MPI library copies from one
-// process' GPU to another's. Of one thread.
+// process' GPU to another's. Not thread-safe.
 class ExchangeMemory {
  public:
   virtual ~ExchangeMemory() = default;
   // What a call of Comm needs at the same time: what it sends, what it changes, what others bring.
-  enum class Room { source, target, contributions };
+  enum class Scratch { source, target, contributions };
   // Grows and never shrinks; contents are undefined after growth. Errors (device): no memory.
-  virtual std::byte* reserve(Room room, std::size_t bytes) = 0;
+  virtual std::byte* reserve(Scratch which, std::size_t bytes) = 0;
   // Memory that stays until the process ends: the buffers of sends, which are used again and again.
   virtual std::byte* allocate(std::size_t bytes) = 0;
   // Between any two of host memory and the GPU's; returns when `to` is complete.

@@ -59,7 +59,7 @@ void reduce_on(const Stream& stream, std::size_t n, Element element, ReduceOp op
 // what goes to others waits for `ready` of its piece.
 struct RingGroup::Member {
   struct Other {
-    Lane pull, push;
+    CopyStream pull, push;
   };
 
   Member(const RingGroup& group, int rank) : gpu(group.gpu(rank)) {
@@ -78,9 +78,9 @@ struct RingGroup::Member {
         }
       }
       if (others[static_cast<std::size_t>(j)]) continue;
-      others[static_cast<std::size_t>(j)] =
-          std::make_shared<Other>(Other{Lane(gpu, other, Lane::Direction::pull, direct),
-                                        Lane(gpu, other, Lane::Direction::push, direct)});
+      others[static_cast<std::size_t>(j)] = std::make_shared<Other>(
+          Other{CopyStream(gpu, other, CopyStream::Direction::pull, direct),
+                CopyStream(gpu, other, CopyStream::Direction::push, direct)});
     }
   }
 
@@ -152,6 +152,8 @@ void RingGroup::share(int rank, const CollectiveCall& call, Inputs in, Outputs o
       return broadcast(rank, call, in, out);
     case Collective::all_gather:
       return all_gather(rank, call.count, in, out);
+    case Collective::all_to_all:
+      return all_to_all(rank, in);
     default:
       throw CheckFailure("a collective without data between GPUs");
   }
@@ -253,6 +255,28 @@ void RingGroup::all_gather(int rank, std::size_t bytes, Inputs in, Outputs out) 
       me.others[j]->push.copy(target, in[r], bytes);
     } else if (target != in[r]) {
       HETSGD_CUDA(cudaMemcpyAsync(target, in[r], bytes, cudaMemcpyDeviceToDevice, me.adds->get()));
+    }
+  }
+  me.synchronize();
+}
+
+// Each fetches what it gets, beginning behind itself.
+void RingGroup::all_to_all(int rank, Inputs in) {
+  Member& me = member(rank);
+  const auto parts = [&](int r) -> const AllToAll& {
+    return *static_cast<const AllToAll*>(in[static_cast<std::size_t>(r)]);
+  };
+  for (int step = 0; step < size(); ++step) {
+    const int from = (rank + step) % size();
+    const std::span<std::byte> room = parts(rank).room_for(from);
+    if (room.empty()) continue;
+    const std::byte* const part = parts(from).part_for(rank).data();
+    if (const auto& other = me.others[static_cast<std::size_t>(from)]) {
+      other->pull.copy(room.data(), part, room.size());
+      other->pull.before(*me.adds);
+    } else {
+      HETSGD_CUDA(cudaMemcpyAsync(room.data(), part, room.size(), cudaMemcpyDeviceToDevice,
+                                  me.adds->get()));
     }
   }
   me.synchronize();

@@ -12,11 +12,14 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// Signs of life: rank 0 to all, all to rank 0. Messages of this kind have no content.
+// Heartbeats: rank 0 to all, all to rank 0. Messages of this kind have no content and no handler.
 constexpr int kBeat = -1000;
 constexpr Seconds kBeatInterval{0.5}, kShortestBeat{1e-3};
+// The number of heartbeats that leave in the time after which a silent rank is lost: one that is
+// late does no harm.
 constexpr int kBeatsInTimeout = 5;
 constexpr int kTag = 0;
+// The sleeps of Pace::soon and the longest ones of Pace::calm, and how fast they grow.
 constexpr Seconds kSoon{200e-6}, kCalm{1e-3};
 constexpr double kSlowing = 1.25;
 
@@ -28,6 +31,8 @@ Channel::Channel(MPI_Comm comm) : comm_(comm), beat_interval_(kBeatInterval) {
   heard_.assign(static_cast<std::size_t>(size_), Clock::now());
 }
 
+// The message is not sent here: MPI is called by the channel's thread alone, and the caller may
+// hold a mutex.
 void Channel::send(int to, int kind, std::span<const std::byte> bytes) {
   auto message = std::make_unique<Message>();
   message->peer = to;
@@ -41,10 +46,6 @@ void Channel::send(int to, int kind, std::span<const std::byte> bytes) {
   wake_.notify_one();
 }
 
-void Channel::send_to_all(int kind, std::span<const std::byte> bytes) {
-  for (int to = 0; to < size_; ++to) send(to, kind, bytes);
-}
-
 void Channel::on_message(int kind, Handler handler) {
   const std::lock_guard guard(mutex_);
   handlers_[kind] = std::move(handler);
@@ -55,6 +56,8 @@ void Channel::start(std::function<Pace()> hook, std::function<void(std::exceptio
   hook_ = std::move(hook);
   on_error_ = std::move(on_error);
   thread_ = std::thread([this] {
+    // Handlers' exceptions are caught in deliver(); what comes here is an error of MPI, or of the
+    // hook, and the thread cannot go on without either.
     try {
       loop();
     } catch (...) {
@@ -69,11 +72,13 @@ void Channel::stop() {
     const std::lock_guard guard(mutex_);
     stopping_ = true;
   }
+  // Without this the thread would see it at the end of its sleep.
   wake_.notify_one();
   thread_.join();
 }
 
 void Channel::beat_within(Seconds timeout) {
+  // Never longer than it is: the upper bound is the interval so far.
   beat_interval_ = std::clamp(timeout / kBeatsInTimeout, kShortestBeat, Seconds(beat_interval_));
 }
 
@@ -90,6 +95,7 @@ void Channel::look() {
 void Channel::loop() {
   Seconds sleep = kSoon;
   while (true) {
+    // Messages that wait for a handler come before new ones of their kind.
     bool busy = deliver_late();
     busy |= send_what_waits();
     busy |= finish(sending_, false);
@@ -101,8 +107,10 @@ void Channel::loop() {
     if (pace == Pace::at_once) sched_yield();
     if (busy || pace == Pace::at_once) continue;
     std::unique_lock guard(mutex_);
+    // Only here, with the mutex: nothing is in the outbox, and nothing is on its way out.
     if (stopping_ && outbox_.empty() && sending_.empty()) return;
     if (!outbox_.empty() || std::exchange(look_, false)) continue;
+    // A send that is on its way may need MPI to be called to advance.
     wake_.wait_for(guard, sending_.empty() ? sleep : kSoon);
   }
 }
@@ -111,11 +119,13 @@ bool Channel::send_what_waits() {
   std::deque<std::unique_ptr<Message>> out;
   {
     const std::lock_guard guard(mutex_);
+    // The mutex is not held while MPI or handlers run; these may send.
     out.swap(outbox_);
   }
   const bool any = !out.empty();
   for (auto& message : out) {
     if (message->peer == rank_) {
+      // To this rank: no MPI. It runs after what was sent before it, also to itself.
       message->bytes.erase(message->bytes.begin(), message->bytes.begin() + sizeof(int));
       deliver(std::move(message));
       continue;
@@ -136,6 +146,8 @@ bool Channel::receive() {
     int found = 0;
     MPI_Message handle;
     MPI_Status status;
+    // Matched probes: the message that was found is the one that is received, also if another
+    // thread of the process were to receive on this communicator.
     check(MPI_Improbe(MPI_ANY_SOURCE, kTag, comm_, &found, &handle, &status), "MPI_Improbe");
     if (!found) return any;
     any = true;
@@ -150,7 +162,8 @@ bool Channel::receive() {
   }
 }
 
-// In the order of their begin: one that is not complete holds back what came after it.
+// In the order of their begin: one that is not complete holds back what came after it, so that
+// handlers see the messages of a rank in the order sent. delivers: they are received ones.
 bool Channel::finish(std::deque<std::unique_ptr<Message>>& messages, bool delivers) {
   bool any = false;
   while (!messages.empty()) {
@@ -161,6 +174,7 @@ bool Channel::finish(std::deque<std::unique_ptr<Message>>& messages, bool delive
     auto message = std::move(messages.front());
     messages.pop_front();
     if (!delivers) continue;
+    // When it is found, not when it was sent: the clocks of the ranks are not compared.
     heard_[static_cast<std::size_t>(message->peer)] = Clock::now();
     std::memcpy(&message->kind, message->bytes.data(), sizeof(int));
     message->bytes.erase(message->bytes.begin(), message->bytes.begin() + sizeof(int));
@@ -178,6 +192,7 @@ void Channel::deliver(std::unique_ptr<Message> message) {
     // A handler is never removed, and only replaced before the run.
     if (found != handlers_.end()) handler = &found->second;
   }
+  // A handler may be registered while messages of its kind wait: new ones queue up behind them.
   auto& late = without_handler_[message->kind];
   if (!handler || !late.empty()) {
     late.push_back(std::move(message));
@@ -191,12 +206,14 @@ void Channel::deliver(std::unique_ptr<Message> message) {
 }
 
 bool Channel::deliver_late() {
+  // Cleared before the handlers are read: one that is registered meanwhile sets it again.
   if (!handlers_changed_.exchange(false)) return false;
   for (auto& [kind, late] : without_handler_) {
     {
       const std::lock_guard guard(mutex_);
       if (!handlers_.contains(kind)) continue;
     }
+    // deliver() looks at this queue, and must find it empty.
     auto messages = std::move(late);
     late.clear();
     for (auto& message : messages) deliver(std::move(message));
@@ -206,7 +223,8 @@ bool Channel::deliver_late() {
 
 void Channel::beat() {
   const auto now = Clock::now();
-  // Who did not listen (the process was stopped) has no right to complain of silence.
+  // This thread has not listened for long (the process was stopped): the others may have sent
+  // heartbeats that it has not read, so it must not complain of their silence.
   const Seconds interval = beat_interval_;
   if (now - beat_at_ > kBeatsInTimeout * interval) std::ranges::fill(heard_, now);
   // The interval may have become shorter.

@@ -1,4 +1,6 @@
-// The `mpi` cluster: one worker per rank, real time.
+// The `mpi` cluster: one worker per rank, real time. Every rank computes the devices and placements
+// of all ranks from the same facts (options, which are compared at the start, and the ranks'
+// places), so nothing is sent for it.
 #include <algorithm>
 #include <mutex>
 
@@ -9,9 +11,10 @@ namespace hetsgd::mpi {
 
 namespace {
 
-// A launcher may have bound each rank of a host to cores of its own.
-bool is_bound(const std::vector<MpiRank>& ranks, const MpiRank& rank) {
-  return std::ranges::any_of(ranks, [&](const MpiRank& other) {
+// A launcher may have bound each rank of a host to cores of its own: two ranks of the host differ
+// then.
+bool is_bound(const std::vector<ProcessPlace>& ranks, const ProcessPlace& rank) {
+  return std::ranges::any_of(ranks, [&](const ProcessPlace& other) {
     return other.host == rank.host && other.cores != rank.cores;
   });
 }
@@ -19,15 +22,15 @@ bool is_bound(const std::vector<MpiRank>& ranks, const MpiRank& rank) {
 // The list by rank, the last repeated. cuda:auto is the GPU of the rank's number among the ranks of
 // its host, cpu:auto the rank's equal share of the host's cores.
 std::vector<std::string> resolve(const std::vector<std::string>& entries, int workers,
-                                 const std::vector<MpiRank>& ranks) {
-  auto devices = threads::split_devices(entries);
+                                 const std::vector<ProcessPlace>& ranks) {
+  auto devices = split_devices(entries);
   if (devices.empty()) return devices;
   const auto last = devices.back();
   devices.resize(std::max(devices.size(), static_cast<std::size_t>(workers)), last);
   for (std::size_t r = 0; r < std::min(devices.size(), ranks.size()); ++r) {
-    const MpiRank& rank = ranks[r];
+    const ProcessPlace& rank = ranks[r];
     if (devices[r] == "cuda:auto") {
-      const auto gpus = threads::all_gpus(devices[r]);
+      const auto gpus = all_gpus(devices[r]);
       devices[r] = gpus[static_cast<std::size_t>(rank.local_rank) % gpus.size()];
     } else if (devices[r] == "cpu:auto") {
       const std::size_t sharers =
@@ -38,29 +41,33 @@ std::vector<std::string> resolve(const std::vector<std::string>& entries, int wo
   return devices;
 }
 
-// Where the launcher has not bound the ranks of a host, they share its cores out by local rank.
-Placement place(const std::vector<DeviceSpec>& devices, const std::vector<MpiRank>& ranks, int r) {
+// Of rank r. Where the launcher has not bound the ranks of a host, they share its cores out by
+// local rank; where it has, the rank has its own for itself. Nobody is pinned where there are too
+// few.
+Placement place(const std::vector<DeviceSpec>& devices, const std::vector<ProcessPlace>& ranks,
+                int r) {
   // The services' rank has no device; its threads take a core.
   const auto device_of = [&](int at) {
     const auto i = static_cast<std::size_t>(at);
     return i < devices.size() ? devices[i] : DeviceSpec{.text = "services"};
   };
-  const MpiRank& rank = ranks[static_cast<std::size_t>(r)];
-  Placement placement{.device = device_of(r), .pinned = {}, .cores = rank.cores};
+  const ProcessPlace& rank = ranks[static_cast<std::size_t>(r)];
+  Placement placement{.seat = {.device = device_of(r), .pinned = {}}, .cores = rank.cores};
   const bool bound = is_bound(ranks, rank);
   std::vector<DeviceSpec> sharing;
   std::size_t me = 0;
-  for (const MpiRank& other : ranks) {
+  // In the order of ranks, on every rank: so each takes another part of the same assignment.
+  for (const ProcessPlace& other : ranks) {
     if (other.host != rank.host) continue;
-    if (other.rank != r && placement.device.gpu >= 0) {
-      placement.shares_gpu |= device_of(other.rank).gpu == placement.device.gpu;
+    if (other.rank != r && placement.seat.device.gpu >= 0) {
+      placement.shares_gpu |= device_of(other.rank).gpu == placement.seat.device.gpu;
     }
     if (bound && other.rank != r) continue;
     if (other.rank == r) me = sharing.size();
     sharing.push_back(device_of(other.rank));
   }
-  placement.pinned = threads::assign_cores(sharing, placement.cores)[me];
-  placement.crowded = placement.pinned.empty();
+  placement.seat.pinned = assign_cores(sharing, placement.cores)[me];
+  placement.oversubscribed = placement.seat.pinned.empty();
   return placement;
 }
 
@@ -69,18 +76,19 @@ class MpiCluster final : public Cluster {
   explicit MpiCluster(const ClusterOptions& options)
       : options_(options),
         environment_(Environment::get()),
-        devices_(threads::parse_devices(
-            resolve(options.devices, checked_size(), environment_.ranks()), options.workers,
-            static_cast<int>(environment_.rank().cores.size()))),
-        placement_(place(devices_, environment_.ranks(), environment_.rank().rank)) {
-    threads::check_speeds(options_, "mpi");
+        devices_(parse_devices(resolve(options.devices, checked_size(), environment_.places()),
+                               options.workers,
+                               static_cast<int>(environment_.place().cores.size()))),
+        placement_(place(devices_, environment_.places(), environment_.rank())) {
+    // The constructor is called on every rank, and throws the same errors there.
+    check_speeds(options_, "mpi");
     if (options.all_reduce == AllReduce::ring || options.all_reduce == AllReduce::tree) {
       throw with_hint(usage_error("--all-reduce: found one between GPUs of a single process, and "
                                   "every rank of --cluster mpi is a process of its own"),
                       "between ranks: auto, nccl, mpi or host");
     }
     if (options.all_reduce == AllReduce::nccl || options.all_reduce == AllReduce::mpi) {
-      threads::gpus_for_all_reduce(devices_);
+      gpus_for_all_reduce(devices_);
     }
   }
 
@@ -91,19 +99,20 @@ class MpiCluster final : public Cluster {
     return rank < options_.workers ? devices_[static_cast<std::size_t>(rank)].text : "services";
   }
 
+  bool runs_here(int rank) const override { return rank == environment_.rank(); }
   WorkerReport planned(int rank) const override {
-    const MpiRank& where = environment_.ranks()[static_cast<std::size_t>(rank)];
-    const Placement placement = place(devices_, environment_.ranks(), rank);
+    const ProcessPlace& where = environment_.places()[static_cast<std::size_t>(rank)];
+    const Placement placement = place(devices_, environment_.places(), rank);
     return {.rank = rank,
-            .device = threads::device_text(placement.device, placement.pinned),
-            .ledger = {},
-            .cores = placement.pinned,
+            .device = device_text(placement.seat.device, placement.seat.pinned),
+            .breakdown = {},
+            .cores = placement.seat.pinned,
             .host = where.host,
             .pid = where.pid};
   }
 
   // A run lives until the next one, so that device memory which it leaves behind can be released.
-  ClusterReport run(const std::function<void(Node&)>& worker) override {
+  ClusterReport run(const std::function<void(Endpoint&)>& worker) override {
     run_ = std::make_unique<Run>(options_, placement_);
     return run_->run(worker);
   }
@@ -114,7 +123,7 @@ class MpiCluster final : public Cluster {
 
  private:
   int checked_size() const {
-    const int size = environment_.rank().size, extra = options_.service_rank ? 1 : 0;
+    const int size = environment_.size(), extra = options_.service_rank ? 1 : 0;
     if (size == extra) {
       throw with_hint(usage_error("--service-rank: found 1 rank, expected at least 2"),
                       "start with mpirun -n 2 or more: the last rank runs no worker");
@@ -134,8 +143,12 @@ class MpiCluster final : public Cluster {
 };
 
 const bool mpi_registered = register_cluster(
-    "mpi", "a process per worker, started by mpirun or srun, real time",
-    [](const ClusterOptions& options) { return std::make_unique<MpiCluster>(options); });
+    {.name = "mpi",
+     .help = "a process per worker, started by mpirun or srun, real time",
+     .make = [](const ClusterOptions& options) { return std::make_unique<MpiCluster>(options); },
+     .join = [](Seconds start_timeout) -> ProcessGroup& {
+       return Environment::get(start_timeout);
+     }});
 
 }  // namespace
 

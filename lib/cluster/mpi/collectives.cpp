@@ -1,31 +1,22 @@
 // The collectives of MpiComm.
 #include <algorithm>
 #include <cstring>
-#include <numeric>
-#include <tuple>
 
 #include "cluster/blocking.hpp"
+#include "cluster/group_plan.hpp"
 #include "cluster/mpi/comm.hpp"
 #include "cluster/reduce.hpp"
 #include "core/error.hpp"
 
 namespace hetsgd::mpi {
 
-using threads::HostMemory;
 using Use = HostMemory::Use;
 
 namespace {
 
-// Up to here (bytes) latency is what counts.
+// Up to here (bytes) latency is what counts, and one message per pair is cheaper than two phases.
+// The call and the data fit into a head, so that small messages have no pieces.
 constexpr std::size_t kSmall = 2048;
-
-// Phases of a collective: their messages must not be mixed up.
-enum Phase : int { kSmallPhase = 0, kScatter = 1, kGather = 2, kPhases = 4 };
-
-struct Choice {
-  int colour = 0;
-  int key = 0;
-};
 
 std::span<const std::byte> bytes_of(const CollectiveCall& call) {
   return std::as_bytes(std::span(&call, 1));
@@ -45,28 +36,25 @@ struct MpiComm::Slices {
   std::size_t bytes(int r) const { return bounds[static_cast<std::size_t>(r) + 1] - begin(r); }
 };
 
-// One collective at a time, by one process; also a safepoint at both ends.
-class MpiComm::Inside {
- public:
-  explicit Inside(MpiComm& comm) : comm_(comm) {
-    comm.world().safepoint();
-    if (comm.group_->inside.exchange(true)) {
-      throw CheckFailure(fmt::format(
-          "two processes of rank {} are in a collective of one group at once", comm.rank_));
-    }
-    ++comm.group_->calls;
+MpiComm::Inside::Inside(MpiComm& comm) : comm_(comm) {
+  comm.world().safepoint();
+  // Two processes of one rank would take each other's messages, as tags number the collectives in
+  // the order in which this rank begins them. The flag stays set for its owner: the exception is
+  // thrown before the object exists, so no destructor clears it.
+  if (comm.group_->inside.exchange(true)) {
+    throw CheckFailure(fmt::format(
+        "two processes of rank {} are in a collective of one group at once", comm.rank_));
   }
-  void leave() { comm_.world().safepoint(); }
-  ~Inside() { comm_.group_->inside = false; }
+  ++comm.group_->calls;
+}
 
- private:
-  MpiComm& comm_;
-};
-
+// [number of the collective | twin | phase]: all ranks count the same collectives, in the same
+// order.
 int MpiComm::tag(int phase) const {
   constexpr auto kNumbers = static_cast<std::uint32_t>(Tags::kUserTags / kPhases);
+  const int number = static_cast<int>(group_->calls % kNumbers);
   return transport_.tags().collective(group_->number,
-                                      static_cast<int>(group_->calls % kNumbers) * kPhases + phase);
+                                      number * kPhases + (group_->started ? kOfTwins : 0) + phase);
 }
 
 void MpiComm::check_call(const CollectiveCall& mine, int other,
@@ -74,6 +62,7 @@ void MpiComm::check_call(const CollectiveCall& mine, int other,
   CollectiveCall theirs;
   HETSGD_CHECK_GE(bytes.size(), sizeof theirs);
   std::memcpy(&theirs, bytes.data(), sizeof theirs);
+  // The lower rank first: both sides report the same text.
   if (rank_ < other) {
     check_same_call(rank_, mine, other, theirs);
   } else {
@@ -88,13 +77,16 @@ void MpiComm::send_small(int to, const CollectiveCall& call, std::span<const std
   transport_.send(world_rank(to), tag(kSmallPhase), parts, call.kind);
 }
 
-// False: the message had the call only.
+// False: the message had the call only. Messages of one sender arrive in the order sent, so several
+// small steps within one collective may use the same tag: each side takes them in the order of the
+// algorithm.
 bool MpiComm::receive_small(int from, const CollectiveCall& call, std::span<std::byte> data) {
   HeadReceive head(transport_, world_rank(from), tag(kSmallPhase), [](int source, int) {
     return fmt::format("waits in a collective for rank {}", source);
   });
-  world().poll_until(head);
+  poll_until(world(), head);
   const auto content = head.data();
+  // Before the length, which says nothing where the calls differ.
   check_call(call, from, content);
   if (head.info().bytes == sizeof call) return false;
   HETSGD_CHECK_EQ(head.info().bytes, sizeof call + data.size());
@@ -104,7 +96,8 @@ bool MpiComm::receive_small(int from, const CollectiveCall& call, std::span<std:
   return true;
 }
 
-// all: what each rank brings, by rank.
+// all: what each rank brings, by rank, mine.size() bytes each. All sends come first and do not
+// wait, as small messages are copied; then p - 1 receives.
 void MpiComm::gather_small(const CollectiveCall& call, std::span<const std::byte> mine,
                            std::span<std::byte> all) {
   for (int d = 1; d < size(); ++d) send_small(next(d), call, mine);
@@ -115,7 +108,9 @@ void MpiComm::gather_small(const CollectiveCall& call, std::span<const std::byte
   for (int d = size() - 1; d > 0; --d) receive_small(next(d), call, part(next(d)));
 }
 
-// Everybody has come when this returns. True: `mine` is true for all.
+// Everybody has come when this returns. True: `mine` is true for all. A rank passes on the
+// conjunction of what it has heard; hearing of a rank twice does no harm, so p need not be a power
+// of 2.
 bool MpiComm::rounds(const CollectiveCall& call, bool mine) {
   bool all = mine;
   for (int distance = 1; distance < size(); distance <<= 1) {
@@ -127,8 +122,8 @@ bool MpiComm::rounds(const CollectiveCall& call, bool mine) {
   return all;
 }
 
-// The same with what the root has: who has it passes it on, and as everybody hears of everybody, all
-// have it in the end.
+// The same with what the root has: a rank that has it passes it on, others send the call alone. As
+// everybody hears of everybody, all have it in the end.
 void MpiComm::spread(const CollectiveCall& call, std::span<std::byte> data) {
   bool has = rank_ == call.root;
   for (int distance = 1; distance < size(); distance <<= 1) {
@@ -149,8 +144,10 @@ void MpiComm::meet(Collective why) {
 }
 
 std::unique_ptr<Comm> MpiComm::split(int color, int key) {
-  const Choice mine{color, key};
-  std::vector<Choice> choices(members_.size());
+  // Three steps inside of one collective: all choices to all, a number from rank 0 of the world,
+  // and that number to all. The plan is then the same function of the same choices on every rank.
+  const SplitChoice mine{color, key};
+  std::vector<SplitChoice> choices(members_.size());
   const CollectiveCall call{.collective = Collective::split};
   int number = 0;
   {
@@ -163,12 +160,10 @@ std::unique_ptr<Comm> MpiComm::split(int color, int key) {
     inside.leave();
   }
   if (color < 0) return nullptr;
-  const auto choice = [&](int r) { return choices[static_cast<std::size_t>(r)]; };
-  std::vector<int> ranks;
-  for (int r = 0; r < size(); ++r) {
-    if (choice(r).colour == color) ranks.push_back(r);
-  }
-  std::ranges::sort(ranks, {}, [&](int r) { return std::tuple(choice(r).key, r); });
+  auto groups = plan_groups(choices);
+  auto& ranks = *std::ranges::find_if(groups, [&](const std::vector<int>& group) {
+    return std::ranges::find(group, rank_) != group.end();
+  });
   const int rank = static_cast<int>(std::ranges::find(ranks, rank_) - ranks.begin());
   for (int& r : ranks) r = world_rank(r);
   return std::make_unique<MpiComm>(transport_, groups_,
@@ -177,7 +172,8 @@ std::unique_ptr<Comm> MpiComm::split(int color, int key) {
 
 // --- reductions
 
-// Every rank gets all contributions and adds them up.
+// Every rank gets all contributions and adds them up in rank order, so all have the same bits. More
+// bytes than by slices, but one step of latency instead of two.
 void MpiComm::reduce_small(const CollectiveCall& call, void* data) {
   const std::size_t bytes = call.count * element_bytes(call.element);
   std::byte* all = group_->scratch.reserve(members_.size() * bytes);
@@ -187,7 +183,9 @@ void MpiComm::reduce_small(const CollectiveCall& call, void* data) {
   reduce_in_rank_order(in, {&data, 1}, 0, call.count, call.element, call.op);
 }
 
-// Afterwards the slice of this rank in `data` is the reduction over all ranks.
+// Afterwards the slice of this rank in `data` is the reduction over all ranks. The contributions of
+// the others come into scratch memory, (p-1)/p of n in all, and are added when all are here: adding
+// them as they come would make the bits depend on their order.
 void MpiComm::reduce_slices(const CollectiveCall& call, MessageMemory& memory,
                             const Slices& slices) {
   std::byte* const data = memory.data();
@@ -195,6 +193,7 @@ void MpiComm::reduce_slices(const CollectiveCall& call, MessageMemory& memory,
   std::byte* room = memory.contributions(group_->scratch, (p - 1) * mine);
   std::vector<const void*> in(p);
   {
+    // The requests end before the reduction writes to `data`, whose other slices are being sent.
     Requests requests(transport_, "reduces");
     for (int d = size() - 1; d > 0; --d, room += mine) {
       in[static_cast<std::size_t>(next(d))] = room;
@@ -204,14 +203,15 @@ void MpiComm::reduce_slices(const CollectiveCall& call, MessageMemory& memory,
       requests.send(world_rank(next(d)), tag(kScatter),
                     {data + slices.begin(next(d)), slices.bytes(next(d))});
     }
-    requests.wait(&Ledger::communicate);
+    requests.wait(&TimeBreakdown::communicate);
   }
   void* out = data + slices.begin(rank_);
   in[static_cast<std::size_t>(rank_)] = out;
   memory.reduce(in, out, mine / element_bytes(call.element), call.element, call.op);
 }
 
-// Every rank's slice to all.
+// Every rank's slice to all. Each receives into the place where the slice belongs; nothing is
+// copied.
 void MpiComm::gather_slices(const Slices& slices, std::byte* data) {
   Requests requests(transport_, "gathers");
   for (int d = size() - 1; d > 0; --d) {
@@ -222,12 +222,15 @@ void MpiComm::gather_slices(const Slices& slices, std::byte* data) {
     requests.send(world_rank(next(d)), tag(kGather),
                   {data + slices.begin(rank_), slices.bytes(rank_)});
   }
-  requests.wait(&Ledger::communicate);
+  requests.wait(&TimeBreakdown::communicate);
 }
 
 void MpiComm::all_reduce_raw(void* data, std::size_t n, Element element, ReduceOp op,
                              Traffic kind) {
   if (size() == 1) return world().safepoint();
+  // The four large collectives below have one form: count the bytes, enter, then one of three ways.
+  // The way depends on the length and on what rounds() has found out for all, so all ranks take the
+  // same one.
   const CollectiveCall call{
       .collective = Collective::all_reduce, .count = n, .element = element, .op = op, .kind = kind};
   const std::size_t unit = element_bytes(element), bytes = n * unit;
@@ -269,6 +272,7 @@ void MpiComm::reduce_scatter_raw(void* data, std::size_t n, Element element, Red
   if (bytes <= kSmall) {
     HostMemory host(Use::update, data, bytes);
     reduce_small(call, host.data());
+    // The other slices are unspecified, and not worth a copy to the GPU.
     host.store(begin, begin + mine);
   } else if (begin_large(call, data, data)) {
     by_nccl(call, data, data);
@@ -282,6 +286,9 @@ void MpiComm::reduce_scatter_raw(void* data, std::size_t n, Element element, Red
 
 // --- copies
 
+// The root sends each rank one slice, (p-1)/p of the data in all, and everybody passes its own on:
+// no link carries more than twice the data, whatever p is. The root has all slices, but takes part
+// in the gathering as the others do: it gets what it has.
 void MpiComm::broadcast_large(const CollectiveCall& call, std::span<std::byte> data) {
   const Slices slices(
       size(), [&](int r) { return r == size() ? data.size() : block_of(r, data.size()).begin; });
@@ -295,7 +302,7 @@ void MpiComm::broadcast_large(const CollectiveCall& call, std::span<std::byte> d
     } else {
       requests.receive(world_rank(call.root), tag(kScatter), slice(rank_));
     }
-    requests.wait(&Ledger::communicate);
+    requests.wait(&TimeBreakdown::communicate);
   }
   gather_slices(slices, data.data());
 }

@@ -4,21 +4,29 @@
 #include <cstring>
 
 #include "cluster/blocking.hpp"
-#include "cluster/threads/host_memory.hpp"
+#include "cluster/realtime/host_memory.hpp"
 #include "core/error.hpp"
 
 namespace hetsgd::mpi {
 
-using threads::HostMemory;
-
 void MpiComm::count(Traffic kind, std::size_t sent, std::size_t received) {
-  Ledger& ledger = World::current().ledger;
-  ledger.bytes_sent[static_cast<std::size_t>(kind)] += sent;
-  ledger.bytes_received[static_cast<std::size_t>(kind)] += received;
+  TimeBreakdown& breakdown = World::current().breakdown;
+  breakdown.bytes_sent[static_cast<std::size_t>(kind)] += sent;
+  breakdown.bytes_received[static_cast<std::size_t>(kind)] += received;
+}
+
+std::unique_ptr<PendingCall> MpiComm::start_raw(const CollectiveRequest& request) {
+  // The twin belongs to the background process that makes the calls.
+  if (!started_) {
+    started_ = std::make_unique<realtime::StartedCalls>(
+        world(), groups_, std::make_shared<MpiComm>(transport_, groups_, group_->twin(), rank_));
+  }
+  return started_->start(request);
 }
 
 int MpiComm::rank_of_world(int world_rank) const {
   const auto found = std::ranges::find(members_, world_rank);
+  // O(p), once per received message.
   return static_cast<int>(found - members_.begin());
 }
 
@@ -39,16 +47,18 @@ void MpiComm::send_bytes(int to, int tag, std::span<const std::byte> data, Traff
   HETSGD_CHECK_LT(to, size());
   check_tag(tag);
   world().safepoint();
+  // GPU memory that MPI may take goes as it is, piece by piece into buffers on the GPU; everything
+  // else is host memory, or a copy in it.
   cuda::ExchangeMemory* const gpu = exchange_for(data.data(), data.size());
   const HostMemory source(data.data(), gpu ? 0 : data.size());
   const std::span<const std::byte> part(source.data(), data.size());
   count(kind, data.size(), 0);
-  // What is copied in a blink is not worth two looks at the clock.
+  // A copy of a few bytes is not worth two looks at the clock.
   const bool timed = data.size() > kHeadData;
   const Seconds begin = timed ? world().now() : Seconds(0);
   transport_.send(world_rank(to), transport_.tags().message(group_->number, tag), {&part, 1}, kind,
                   gpu);
-  if (timed) World::current().ledger.communicate += world().now() - begin;
+  if (timed) World::current().breakdown.communicate += world().now() - begin;
   world().safepoint();
 }
 
@@ -57,14 +67,16 @@ Envelope MpiComm::receive_bytes(int from, int tag, std::span<std::byte> data) {
   HETSGD_CHECK_LT(from, size());
   check_tag(tag);
   world().safepoint();
+  // Made before the receive is posted: it may have to wait for the device.
   MessageMemory target(HostMemory::Use::write, data.data(), data.size());
   HeadReceive head(transport_, from == kAnySource ? from : world_rank(from),
                    transport_.tags().message(group_->number, tag), [](int source, int mpi_tag) {
                      return blocked_in_receive(source, mpi_tag % Tags::kUserTags);
                    });
-  world().poll_until(head);
+  poll_until(world(), head);
   const HeadInfo info = head.info();
   const Envelope envelope{rank_of_world(head.source()), info.bytes};
+  // The sender may be blocked in what follows the head; the failure of the run ends it.
   if (info.bytes != data.size()) {
     throw CheckFailure(
         fmt::format("rank {} receives {} bytes with tag {} from rank {}, which sent {} bytes",

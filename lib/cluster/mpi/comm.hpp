@@ -1,26 +1,46 @@
 // MpiComm: messages and collectives of a group of ranks.
 //
 // Collectives are made of our own messages and not of MPI's collectives, for four reasons. Sums
-// must be added in rank order. One that waits for a rank which has failed must be given up without
-// anybody writing to memory that is gone; MPI cannot cancel its own. Calls that differ between
-// ranks must be an error that names both, not a hang. And a split needs no communicator, whose
-// making blocks. Nothing is lost: the algorithms are those that MPI libraries use for non-blocking
-// collectives, and large data go from user memory to user memory without a copy. Memory of GPUs:
-// message_memory.hpp, and NCCL, whose collectives can be given up and know of no MPI.
+// must be added in rank order. A collective that waits for a rank which has failed must be given up
+// without anybody writing to memory that is gone; MPI cannot cancel its own. Calls that differ
+// between ranks must be an error that names both, not a hang. And a split needs no communicator,
+// whose making blocks. Nothing is lost: the algorithms are those that MPI libraries use for
+// non-blocking collectives, and large data go from user memory to user memory without a copy.
+// Memory of GPUs: message_memory.hpp, and NCCL, whose collectives can be given up and know of no
+// MPI.
 //   all_reduce      small: all to all, each adds everything. Large: rank r gets the r-th slice of
 //                   all, adds, and sends the result to all: 2 (p-1)/p n bytes each way.
 //   reduce_scatter  the first half of it
 //   all_gather      each to all
+//   all_to_all      each to all, the lengths first: short parts with them
 //   barrier         dissemination: ceil(log2 p) messages in a row
 //   broadcast       small: the same, with the data. Large: slices from the root, then all_gather.
+//
+// The states of one collective on a rank:
+//
+//           small messages, which carry the call
+//    begun ---------------------------------------> small: complete
+//      |    rounds of a barrier, which do too          all bring GPU memory, NCCL works
+//      +---------------------------------> all here ------------------------------> NCCL
+//                                              |  else
+//                                              +--> slices scattered --> gathered --> complete
 //
 // Differing calls. Small messages carry the caller's call, and a large collective begins with the
 // messages of a barrier: every rank hears, at least through others, of every call, and whether all
 // buffers lie in memory of GPUs. If so, and if NCCL works between these (asked once per group), it
 // does the rest.
+//
+// Steps. In step d rank r sends to rank r + d and receives from rank r - d (modulo p), so that no
+// rank is everybody's target at once. Slices are received by requests that are posted before the
+// sends of the same phase.
+//
+// Tags. A collective has the group's count of collectives in its tags (modulo 2048), and phases
+// within it have different ones. A rank can be ahead of another by one collective at most, as each
+// needs a message from every rank, at least through others; so a number is never in use twice.
 #pragma once
 
 #include <memory>
+#include <mutex>
 #include <vector>
 
 #include "cluster/collective_call.hpp"
@@ -28,32 +48,59 @@
 #include "cluster/mpi/gpu_ranks.hpp"
 #include "cluster/mpi/message_memory.hpp"
 #include "cluster/mpi/transport.hpp"
+#include "cluster/realtime/started_calls.hpp"
 
 namespace hetsgd::mpi {
 
 // What the communicators of a run share.
-class Groups {
+// Implemented by Run; outlives every communicator.
+class Groups : public realtime::BackgroundTasks {
  public:
   virtual ~Groups() = default;
-  // A number that no group of the run has had. Asked of rank 0; the caller blocks.
+  // A number that no group of the run has had. Asked of rank 0; the calling process blocks.
+  // CheckFailure: there are more groups than the library's tags can tell apart.
   virtual int new_group() = 0;
+  // This rank's GPU and its communicators of NCCL.
   virtual GpuRanks& gpus() = 0;
 };
 
-// A group as this rank knows it; shared by the communicators of its processes.
+// A group as this rank knows it; shared by the communicators of its processes. Lives as long as one
+// of those.
 struct Group {
-  Group(int its_number, std::vector<int> ranks) : number(its_number), members(std::move(ranks)) {}
+  Group(int its_number, std::vector<int> ranks, bool for_started = false)
+      : number(its_number), members(std::move(ranks)), started(for_started) {}
+  // The same ranks for the calls that they start (Comm::start_raw). The twin has tags, a count of
+  // collectives and a communicator of NCCL of its own, since the ranks make started calls and
+  // blocking ones in no common order. Any process; made at the first call.
+  const std::shared_ptr<Group>& twin() {
+    std::call_once(once, [&] { its_twin = std::make_shared<Group>(number, members, true); });
+    return its_twin;
+  }
   const int number;
-  const std::vector<int> members;        // ranks of the world, by rank in the group
-  std::atomic<std::uint32_t> calls = 0;  // collectives so far: numbers their messages
-  std::atomic<bool> inside = false;      // a process of this rank is in one
-  Room scratch;                          // of that process
-  bool knows_nccl = false;               // whether it works here
-  cuda::NcclRank* nccl = nullptr;        // null: it does not
+  // Ranks of the world, by rank in the group.
+  const std::vector<int> members;
+  // This is a twin.
+  const bool started;
+  // Collectives begun so far; it numbers their messages, so all ranks have the same count in one.
+  std::atomic<std::uint32_t> calls = 0;
+  // A process of this rank is in a collective. It guards the fields below, down to `nccl`.
+  std::atomic<bool> inside = false;
+  // What others bring to a reduction, where that lies in host memory.
+  HostScratch scratch;
+  // Whether the ranks have found out whether NCCL works between them.
+  bool knows_nccl = false;
+  // Null: it does not, or nobody knows yet. GpuRanks owns it.
+  cuda::NcclRank* nccl = nullptr;
+  std::once_flag once;
+  std::shared_ptr<Group> its_twin;
 };
 
+// Belongs to one process of a rank. Collectives of a group must not overlap on one rank (checked),
+// those of its twin may; messages may be sent and received at any time. All errors of peers and of
+// the library end the run (Transport); a run that is aborted unwinds the caller at its next wait.
 class MpiComm final : public Comm {
  public:
+  // rank: in the group. The transport and `groups` outlive it.
   MpiComm(Transport& transport, Groups& groups, std::shared_ptr<Group> group, int rank)
       : transport_(transport),
         groups_(groups),
@@ -63,45 +110,70 @@ class MpiComm final : public Comm {
 
   int rank() const override { return rank_; }
   int size() const override { return static_cast<int>(members_.size()); }
+  // A safepoint; asks the library, and does not wait.
   bool poll(int from, int tag) override;
   void barrier() override;
+  // Collective over this group. The members of all colours get one new number, since no rank is in
+  // two of the new groups.
   std::unique_ptr<Comm> split(int color, int key) override;
+  // Returns when `data` may be reused. Long data that nobody waits for are copied (transport.hpp).
   void send_bytes(int to, int tag, std::span<const std::byte> data, Traffic kind) override;
+  // CheckFailure: the message has another length.
   Envelope receive_bytes(int from, int tag, std::span<std::byte> data) override;
-  // Both say their lengths first. What is long goes straight from memory to memory, as both are
-  // there then.
-  void exchange_bytes(int peer, int tag, std::span<const std::byte> out, std::span<std::byte> in,
+  // Both sides say their lengths first, in a message that holds short data, too. What is long goes
+  // straight from memory to memory, as both are there then.
+  void sendrecv_bytes(int peer, int tag, std::span<const std::byte> out, std::span<std::byte> in,
                       Traffic kind) override;
+  // Data may lie in host memory or in that of the process' GPU, on each rank as it likes.
   void all_reduce_raw(void* data, std::size_t count, Element element, ReduceOp op,
                       Traffic kind) override;
   void broadcast_raw(void* data, std::size_t bytes, int root, Traffic kind) override;
   void all_gather_raw(const void* mine, std::size_t bytes, void* all, Traffic kind) override;
   void reduce_scatter_raw(void* data, std::size_t count, Element element, ReduceOp op,
                           Traffic kind) override;
+  void all_to_all_raw(const AllToAll& mine, Traffic kind) override;
+  // The first call starts a background process, which makes all started calls of this communicator.
+  std::unique_ptr<PendingCall> start_raw(const CollectiveRequest& request) override;
 
-  // barrier() for a fence of all: returns at once even if the world is stopped just then.
+  // barrier() for a pause of all ranks: it has no safepoint at its end, so that it returns even if
+  // the world is being stopped by then, and its caller can take part in the pause.
   void meet(Collective why);
 
  private:
   class Inside;
+  class AllToAllHere;
   struct Slices;
+  // Phases of a collective, whose messages must not be mixed up: they are the low bits of its tags.
+  enum Phase : int { kSmallPhase = 0, kScatter = 1, kGather = 2, kOfTwins = 4, kPhases = 8 };
+  // --- ranks, tags and checks
   World& world() { return transport_.world(); }
+  // Ranks of Comm are the group's, those of the transport the world's.
   int world_rank(int rank) const { return members_[static_cast<std::size_t>(rank)]; }
   int rank_of_world(int world_rank) const;
+  // The rank `distance` behind this one, around the group.
   int next(int distance) const { return (rank_ + distance) % size(); }
   int tag(int phase) const;
   void check_tag(int tag) const;
+  // theirs: begins with the CollectiveCall of rank `other`.
   void check_call(const CollectiveCall& mine, int other, std::span<const std::byte> theirs) const;
+  // Counts payload bytes in the caller's time breakdown, by the formulas above, so that they depend
+  // on neither the threshold of small data nor the way through NCCL.
   void count(Traffic kind, std::size_t sent, std::size_t received);
 
+  // --- small messages: the call, and data of at most a head's size behind it
   void send_small(int to, const CollectiveCall& call, std::span<const std::byte> data);
   bool receive_small(int from, const CollectiveCall& call, std::span<std::byte> data);
   void gather_small(const CollectiveCall& call, std::span<const std::byte> mine,
                     std::span<std::byte> all);
+  // Dissemination: after the round of distance d a rank has heard of the 2 d - 1 ranks before it.
   bool rounds(const CollectiveCall& call, bool mine = true);
+  // --- NCCL (collectives_nccl.cpp)
+  bool hopes_for_nccl() const;
   bool begin_large(const CollectiveCall& call, const void* in, const void* out);
+  bool nccl_works(const CollectiveCall& call);
   void ask_for_nccl(CollectiveCall call);
   void by_nccl(const CollectiveCall& call, const void* in, void* out);
+  // --- the parts of collectives (collectives.cpp)
   void spread(const CollectiveCall& call, std::span<std::byte> data);
   void reduce_small(const CollectiveCall& call, void* data);
   void reduce_slices(const CollectiveCall& call, MessageMemory& memory, const Slices& slices);
@@ -111,8 +183,24 @@ class MpiComm final : public Comm {
   Transport& transport_;
   Groups& groups_;
   const std::shared_ptr<Group> group_;
+  // Of group_, whose ranks do not change.
   const std::vector<int>& members_;
   const int rank_;
+  // Null until the first started call.
+  std::unique_ptr<realtime::StartedCalls> started_;
+};
+
+// The scope of one collective: one at a time per group, by one process; a safepoint at its begin,
+// and at leave() where the collective has ended well. The destructor alone runs where an exception
+// unwinds it.
+class MpiComm::Inside {
+ public:
+  explicit Inside(MpiComm& comm);
+  void leave() { comm_.world().safepoint(); }
+  ~Inside() { comm_.group_->inside = false; }
+
+ private:
+  MpiComm& comm_;
 };
 
 }  // namespace hetsgd::mpi

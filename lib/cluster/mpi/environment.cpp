@@ -8,125 +8,31 @@
 #endif
 
 #include <algorithm>
-#include <atomic>
 #include <cstdlib>
 #include <cstring>
 #include <numeric>
+#include <optional>
 #include <thread>
 
+#include "cluster/devices.hpp"
 #include "cluster/mpi/channel.hpp"
 #include "cluster/mpi/coordinator.hpp"
-#include "cluster/mpi/rank_bytes.hpp"
 #include "cluster/mpi/start_watch.hpp"
 #include "cluster/mpi/transport.hpp"
-#include "cluster/threads/devices.hpp"
+#include "core/byte_stream.hpp"
 #include "core/error.hpp"
 
-namespace hetsgd {
+namespace hetsgd::mpi {
 
 namespace {
 
-std::atomic<mpi::Environment*> environment{nullptr};
-
-}  // namespace
-
-const MpiRank& mpi_rank() { return mpi::Environment::get().rank(); }
-const std::vector<MpiRank>& mpi_ranks() { return mpi::Environment::get().ranks(); }
-Control& mpi_control() { return mpi::Environment::get().channel(); }
-
-bool mpi_cuda_aware() {
-#if defined(MPIX_CUDA_AWARE_SUPPORT)
-  mpi::Environment::get();
-  return MPIX_Query_cuda_support() == 1;
-#else
-  return false;
-#endif
-}
-
-std::string mpi_library() {
-  char text[MPI_MAX_LIBRARY_VERSION_STRING] = {};
-  int length = 0;
-  MPI_Get_library_version(text, &length);
-  return text;
-}
-
-void mpi_native_all_reduce(std::span<float> x) {
-  constexpr std::size_t kMost = std::size_t{1} << 30;  // counts are ints
-  for (std::size_t at = 0; at < x.size(); at += kMost) {
-    const auto part = x.subspan(at, std::min(kMost, x.size() - at));
-    MPI_Allreduce(MPI_IN_PLACE, part.data(), static_cast<int>(part.size()), MPI_FLOAT, MPI_SUM,
-                  MPI_COMM_WORLD);
-  }
-}
-
-double mpi_agree(const std::function<double()>& prepare, Seconds peer_timeout) {
-  mpi::Environment& here = mpi::Environment::get();
-  double answer = 0;
-  std::exception_ptr error;
-  try {
-    answer = prepare();
-  } catch (...) {
-    error = std::current_exception();
-  }
-  const int rank = here.rank().rank;
-  std::optional<mpi::Failure> failure;
-  if (error) failure = mpi::Failure::of(error, rank, rank == 0 ? 1 : here.rank().size);
-  const auto agreement = here.coordinator().agree(answer, failure, peer_timeout);
-  if (agreement.failed < 0) return agreement.answer;
-  here.note_failure();
-  if (error && agreement.failed == 0 && rank == 0)
-    std::rethrow_exception(error);  // as it was thrown
-  std::rethrow_exception(agreement.failure.exception());
-}
-
-void mpi_compare(const std::vector<Fact>& facts, Seconds peer_timeout) {
-  mpi::Environment& here = mpi::Environment::get();
-  const auto agreement = here.coordinator().agree(0, std::nullopt, peer_timeout, pack(facts));
-  if (agreement.failed >= 0) {
-    here.note_failure();
-    std::rethrow_exception(agreement.failure.exception());
-  }
-  mpi_agree(
-      [&] {
-        std::vector<std::vector<Fact>> by_rank;
-        for (const auto& bytes : agreement.said) by_rank.push_back(unpack_facts(bytes));
-        const std::string text = by_rank.empty() ? "" : difference(by_rank);
-        if (text.empty()) return 0.0;
-        throw with_hint(usage_error("the ranks are not alike: {}", text),
-                        "start every rank with the same program, options, HETSGD_ variables and "
-                        "files");
-      },
-      peer_timeout);
-}
-
-void mpi_call_the_roll(const std::vector<Fact>& facts, Seconds start_timeout,
-                       Seconds peer_timeout) {
-  const mpi::StartWatch watch(start_timeout);
-  mpi::Environment::get().channel().beat_within(peer_timeout);
-  // Who has come says nothing of how often the others give signs of life so far.
-  mpi_compare(facts, std::max(start_timeout, peer_timeout));
-}
-
-bool mpi_root_is_lost() {
-  mpi::Environment* const here = environment;
-  return here && here->coordinator().root_is_lost();
-}
-
-int leave_mpi(int exit_code) {
-  mpi::Environment* const here = environment;
-  return here ? here->leave(exit_code) : exit_code;
-}
-
-namespace mpi {
-
-namespace {
-
-// After an error the others have so long to come to their end.
+// After an error the other ranks have so long to come to their end.
 constexpr Seconds kLeaveLimit{10};
-// MPI's own end, when all have come to it.
+// MPI_Finalize has so long when all have come to it.
 constexpr Seconds kFinalizeLimit{20};
 
-// Of any length, by rank.
+// What each rank brings, of any length, by rank. Before the channel exists, so by MPI's own
+// collectives: whoever misses it leaves the others waiting, which the StartWatch ends.
 std::vector<std::vector<std::byte>> all_gather(std::span<const std::byte> mine, int size,
                                                MPI_Comm comm) {
   const auto n = static_cast<std::size_t>(size);
@@ -163,19 +69,19 @@ void check(int code, std::string_view call) {
   throw runtime_failure("{} failed: {}", call, text);
 }
 
-Environment& Environment::get() {
-  // Never destroyed: its threads and MPI's may be in use until the process ends.
-  static Environment& instance = *[] {
-    auto* made = new Environment;
-    environment = made;
-    std::atexit([] { environment.load()->leave(environment.load()->failed_ ? 1 : 0); });
+Environment& Environment::get(Seconds start_timeout) {
+  // Never destroyed: its threads and MPI's may be in use until the process ends. A program that
+  // ends by exit() still leaves its group: the other ranks would miss this one otherwise.
+  static Environment& instance = *[start_timeout] {
+    static Environment* const made = new Environment(start_timeout);
+    std::atexit([] { made->leave(made->failed_ ? 1 : 0); });
     return made;
   }();
   return instance;
 }
 
-Environment::Environment() {
-  const StartWatch watch(kStartTimeout);
+Environment::Environment(Seconds start_timeout) {
+  const StartWatch watch(start_timeout);
   int provided = MPI_THREAD_SINGLE;
   check(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_MULTIPLE, &provided), "MPI_Init_thread");
   if (provided < MPI_THREAD_MULTIPLE) {
@@ -189,11 +95,15 @@ Environment::Environment() {
         "use a library built with thread support; with MPICH_ASYNC_PROGRESS or "
         "I_MPI_THREAD_LEVEL_DEFAULT some give more");
   }
+  // Inherited by every communicator that is made from it: errors come back as codes, which check()
+  // turns into exceptions.
   check(MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN), "MPI_Comm_set_errhandler");
-  gather_ranks();
+  // The places come first: the coordinator names hosts in its errors. The hook and the handlers
+  // refer to the coordinator, so the channel starts last, when all handlers are registered.
+  gather_places();
   check(MPI_Comm_dup(MPI_COMM_WORLD, &control_), "MPI_Comm_dup");
   channel_ = std::make_unique<Channel>(control_);
-  coordinator_ = std::make_unique<Coordinator>(*channel_, ranks_);
+  coordinator_ = std::make_unique<Coordinator>(*channel_, places_);
   Sends::get().on_unfinished([this] { channel_->look(); });
   channel_->start([this] { return coordinator_->tick(); },
                   [this](std::exception_ptr error) { coordinator_->fail(std::move(error)); });
@@ -201,35 +111,134 @@ Environment::Environment() {
 
 Environment::~Environment() = default;
 
-void Environment::gather_ranks() {
-  check(MPI_Comm_rank(MPI_COMM_WORLD, &rank_.rank), "MPI_Comm_rank");
-  check(MPI_Comm_size(MPI_COMM_WORLD, &rank_.size), "MPI_Comm_size");
+void Environment::gather_places() {
+  ProcessPlace place;
+  int size = 1;
+  check(MPI_Comm_rank(MPI_COMM_WORLD, &rank_), "MPI_Comm_rank");
+  check(MPI_Comm_size(MPI_COMM_WORLD, &size), "MPI_Comm_size");
   MPI_Comm local;
-  check(
-      MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, rank_.rank, MPI_INFO_NULL, &local),
-      "MPI_Comm_split_type");
-  check(MPI_Comm_rank(local, &rank_.local_rank), "MPI_Comm_rank");
-  check(MPI_Comm_size(local, &rank_.local_size), "MPI_Comm_size");
+  // The ranks that share memory are those of one host, in the order of ranks.
+  check(MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, rank_, MPI_INFO_NULL, &local),
+        "MPI_Comm_split_type");
+  check(MPI_Comm_rank(local, &place.local_rank), "MPI_Comm_rank");
+  check(MPI_Comm_size(local, &place.local_size), "MPI_Comm_size");
   check(MPI_Comm_free(&local), "MPI_Comm_free");
-  rank_.host = host_name();
-  rank_.pid = getpid();
-  rank_.host_cores = static_cast<int>(sysconf(_SC_NPROCESSORS_ONLN));
-  rank_.cores = threads::available_cores();
-  for (const auto& bytes : all_gather(pack(rank_), rank_.size, MPI_COMM_WORLD)) {
-    ranks_.push_back(unpack_rank(bytes));
+  place.rank = rank_;
+  place.host = host_name();
+  place.pid = getpid();
+  place.host_cores = static_cast<int>(sysconf(_SC_NPROCESSORS_ONLN));
+  place.cores = available_cores();
+  for (const auto& bytes : all_gather(to_bytes(place), size, MPI_COMM_WORLD)) {
+    places_.push_back(from_bytes<ProcessPlace>(bytes, "the place of a rank"));
   }
 }
 
+Control* Environment::control() { return channel_.get(); }
+
+// --- what all agree on
+
+void Environment::agree_on(const std::function<void()>& prepare, std::span<std::byte> answer) {
+  // An error here must not end this rank alone: the others would wait for its answer.
+  std::exception_ptr error;
+  try {
+    prepare();
+  } catch (...) {
+    error = std::current_exception();
+  }
+  std::optional<Failure> failure;
+  if (error) failure = Failure::of(error, rank_, is_root() ? 1 : size());
+  // On rank 0 the text does not name the rank: it reads as the error of a single process would.
+  const auto agreement = coordinator_->agree(answer, failure, peer_timeout_);
+  if (agreement.failed < 0) {
+    HETSGD_CHECK_EQ(agreement.answer.size(), answer.size());
+    std::ranges::copy(agreement.answer, answer.begin());
+    return;
+  }
+  failed_ = true;
+  if (error && agreement.failed == 0 && is_root()) std::rethrow_exception(error);  // as it was
+  std::rethrow_exception(agreement.failure.exception());
+}
+
+void Environment::compare_within(const std::vector<Fact>& facts, Seconds peer_timeout) {
+  // Two agreements: in the first rank 0 gets the facts of all, in the second it tells all what it
+  // has found in them. On the other ranks `answers` is empty, and they find nothing.
+  const auto agreement = coordinator_->agree(to_bytes(facts), std::nullopt, peer_timeout);
+  if (agreement.failed >= 0) {
+    failed_ = true;
+    std::rethrow_exception(agreement.failure.exception());
+  }
+  agree([&] {
+    std::vector<std::vector<Fact>> by_rank;
+    for (const auto& bytes : agreement.answers) {
+      by_rank.push_back(from_bytes<std::vector<Fact>>(bytes, "the facts of a rank"));
+    }
+    const std::string text = by_rank.empty() ? "" : difference(by_rank);
+    if (text.empty()) return;
+    throw with_hint(usage_error("the ranks are not alike: {}", text),
+                    "start every rank with the same program, options, HETSGD_ variables and files");
+  });
+}
+
+void Environment::compare(const std::vector<Fact>& facts) { compare_within(facts, peer_timeout_); }
+
+void Environment::call_the_roll(const std::vector<Fact>& facts, Seconds start_timeout,
+                                Seconds peer_timeout) {
+  const StartWatch watch(start_timeout);
+  peer_timeout_ = peer_timeout;
+  // Before the comparison: other ranks may begin to watch this one as soon as that is over.
+  channel_->beat_within(peer_timeout);
+  // The patience covers the start: that a rank has come says nothing of how often it sends
+  // heartbeats so far.
+  compare_within(facts, std::max(start_timeout, peer_timeout));
+}
+
+// --- the library
+
+std::string Environment::library() const {
+  char text[MPI_MAX_LIBRARY_VERSION_STRING] = {};
+  int length = 0;
+  MPI_Get_library_version(text, &length);
+  return text;
+}
+
+bool Environment::takes_gpu_memory() const {
+#if defined(MPIX_CUDA_AWARE_SUPPORT)
+  return MPIX_Query_cuda_support() == 1;
+#else
+  return false;
+#endif
+}
+
+void Environment::library_all_reduce(std::span<float> x) {
+  constexpr std::size_t kMost = std::size_t{1} << 30;  // counts are ints
+  for (std::size_t at = 0; at < x.size(); at += kMost) {
+    const auto part = x.subspan(at, std::min(kMost, x.size() - at));
+    MPI_Allreduce(MPI_IN_PLACE, part.data(), static_cast<int>(part.size()), MPI_FLOAT, MPI_SUM,
+                  MPI_COMM_WORLD);
+  }
+}
+
+// --- the end
+
+bool Environment::root_is_lost() const { return coordinator_->root_is_lost(); }
+
 int Environment::leave(int exit_code) {
+  // exit() comes here once more, after main() has left.
   if (left_) return exit_code;
   left_ = true;
   const bool failed = failed_ || exit_code != 0;
+  // Without an error nobody is given up as long as heartbeats come: a rank may write its results
+  // for long.
   const bool together =
       coordinator_->leave(failed ? std::optional<Seconds>(kLeaveLimit) : std::nullopt);
   if (!together) {
+    // It ends all processes of the job, this one too.
     MPI_Abort(MPI_COMM_WORLD, exit_code != 0 ? exit_code : static_cast<int>(ExitCode::runtime));
   }
+  // All have come, so nobody watches anybody any more. The channel's thread must have ended before
+  // MPI_Finalize, as it calls MPI.
   channel_->stop();
+  // A library that hangs in its own end must not hang the job. The thread ends with the process.
   std::thread([exit_code] {
     std::this_thread::sleep_for(kFinalizeLimit);
     _exit(exit_code);
@@ -238,5 +247,4 @@ int Environment::leave(int exit_code) {
   return exit_code;
 }
 
-}  // namespace mpi
-}  // namespace hetsgd
+}  // namespace hetsgd::mpi

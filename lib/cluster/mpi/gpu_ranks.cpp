@@ -6,7 +6,9 @@ namespace hetsgd::mpi {
 
 namespace {
 
-class ForNccl final : public threads::Poll {
+// Asks NCCL again and again instead of blocking in it. Where the run is aborted, the communicator
+// is aborted too: its kernels would wait on the GPU for ranks that never come.
+class ForNccl final : public Poll {
  public:
   ForNccl(cuda::NcclRank& nccl, const char* what) : nccl_(nccl), what_(what) {}
   bool done() override { return nccl_.done(); }
@@ -30,20 +32,21 @@ bool GpuRanks::can_use_nccl(std::span<const cuda::RankGpu> ranks) const {
   return problem.empty();
 }
 
-cuda::NcclRank& GpuRanks::join(threads::World& world, const cuda::NcclId& id, int rank, int size) {
+cuda::NcclRank& GpuRanks::join(World& world, const cuda::NcclId& id, int rank, int size) {
   auto made = cuda::join_nccl(id, gpu_, rank, size);
   cuda::NcclRank& nccl = *made;
   {
     const std::lock_guard guard(mutex_);
+    // The list owns it before anybody waits: where the wait unwinds, close() still destroys it.
     joined_.push_back(std::move(made));
   }
   await(world, nccl, "waits for the others to join NCCL");
   return nccl;
 }
 
-void await(threads::World& world, cuda::NcclRank& nccl, const char* what) {
+void await(World& world, cuda::NcclRank& nccl, const char* what) {
   ForNccl poll(nccl, what);
-  world.poll_until(poll, &Ledger::communicate);
+  poll_until(world, poll, &TimeBreakdown::communicate);
 }
 
 }  // namespace hetsgd::mpi

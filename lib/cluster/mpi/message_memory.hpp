@@ -1,9 +1,17 @@
-// Memory of a process as MPI reaches it during one call of the vocabulary.
+// MessageMemory: memory of a process as MPI reaches it during one call of the vocabulary.
 //
-// Where the MPI library takes pointers to GPU memory, a large buffer on the process' GPU goes into
-// memory of the same GPU that other processes can open (cuda/rank_gpu.hpp: the copy runs at the
-// GPU's own bandwidth, a tenth or less of the time that the link takes), and is reduced there.
-// Everything else is HostMemory.
+//    the caller's memory        data()                              copies
+//    host                       the memory itself                   none
+//    GPU, small, or the         a copy in host memory               GPU to host, and back
+//      library takes no
+//      pointers to it
+//    GPU, large                 a copy in memory of the same GPU    within the GPU, and back
+//                                 that other processes can open
+//
+// The third way needs an MPI library that takes pointers to GPU memory. The copy within the GPU
+// runs at the GPU's own bandwidth, of which the link between GPUs has a small part, and sums are
+// made there too (cuda/rank_gpu.hpp says why the caller's own memory will not do). Everything else
+// is HostMemory.
 #pragma once
 
 #include <cstddef>
@@ -12,43 +20,57 @@
 
 #include "cluster/collective_call.hpp"
 #include "cluster/cuda/rank_gpu.hpp"
-#include "cluster/threads/host_memory.hpp"
+#include "cluster/realtime/host_memory.hpp"
 
 namespace hetsgd::mpi {
 
-// The calling process' way to hand `memory` of its GPU to MPI, after waiting until its content is
-// complete and counting it in the ledger; null: `memory` goes through the host.
+using namespace realtime;
+
+// The calling process' way to hand `memory` of its GPU to MPI; null: `memory` goes through the
+// host. Where it is not null, the device has finished with the memory on return, and the breakdown
+// counts one call of GpuPath::mpi. The result belongs to the process.
 cuda::ExchangeMemory* exchange_for(const void* memory, std::size_t bytes);
 
+// Lives during one call, on the stack of its process, which may have one that reads and one that
+// writes or updates at a time: each kind has one scratch buffer. Copies count as communication.
+// Errors (device): no memory, a failed copy.
 class MessageMemory {
  public:
-  using Use = threads::HostMemory::Use;
+  using Use = HostMemory::Use;
 
-  // As HostMemory.
+  // As HostMemory: read copies in, write copies out by store(), update does both.
   MessageMemory(Use use, void* memory, std::size_t bytes);
   MessageMemory(const void* memory, std::size_t bytes)
       : MessageMemory(Use::read, const_cast<void*>(memory), bytes) {}
 
+  // Where MPI sends from and receives into.
   std::byte* data() const { return data_; }
   std::size_t size() const { return bytes_; }
-  // data() is memory of the GPU: the host must not touch it.
+  // Not null: data() is memory of the GPU, and the host must not touch it.
   cuda::ExchangeMemory* gpu() const { return gpu_; }
+  // After write and update: the caller's memory has what lies at bytes [begin, end) of data().
   void store() { store(0, bytes_); }
   void store(std::size_t begin, std::size_t end);
 
-  // data()[begin...] <- other.data().
-  void put(std::size_t begin, const MessageMemory& other);
-  // Room where data() lies, for what others bring; `host` where that is the host.
-  std::byte* contributions(threads::Room& host, std::size_t bytes) const;
-  // out = in reduced in order; all of them lie where data() does.
+  // data()[begin...] <- other.data(), in whichever memories they are.
+  void put(std::size_t begin, const MessageMemory& other) { put(begin, other, 0, other.size()); }
+  // ... <- other.data()[from, from + bytes).
+  void put(std::size_t begin, const MessageMemory& other, std::size_t from, std::size_t bytes);
+  // Room in the memory where data() lies, for what other ranks bring; that of `host` where it is
+  // the host. Contents are undefined; valid until the next call.
+  std::byte* contributions(HostScratch& host, std::size_t bytes) const;
+  // out = in reduced in order (cluster/reduce.hpp), n elements each; all of them lie where data()
+  // does.
   void reduce(std::span<const void* const> in, void* out, std::size_t n, Element element,
               ReduceOp op) const;
 
  private:
+  // The caller's memory, and how long it is.
   std::byte* const memory_;
   const std::size_t bytes_;
+  // Null: host_ has the view, else it is empty.
   cuda::ExchangeMemory* const gpu_;
-  std::optional<threads::HostMemory> host_;
+  std::optional<HostMemory> host_;
   std::byte* data_;
 };
 

@@ -6,70 +6,94 @@
 #include <numeric>
 
 #include "cluster/blocking.hpp"
+#include "core/byte_stream.hpp"
 #include "core/error.hpp"
 
 namespace hetsgd::mpi {
 
-using threads::ProcessKind;
-using threads::Until;
-
 namespace {
 
-// Round trips in which a clock's offset is measured; the fastest one counts.
+// Round trips in which a clock's offset is measured. The fastest one counts: its error is at most
+// half of its length.
 constexpr int kOffsetTrips = 32;
-// Unfinished sends get the channel's thread to themselves while they advance.
+// Unfinished sends get the channel's thread to themselves while they advance: since the last that
+// completed no more than this has passed.
 constexpr auto kAdvancing = std::chrono::microseconds(300);
+// At most this number of them is looked after at once, so that a look stays short.
 constexpr std::size_t kReapedByTick = 64;
 
-// What a rank reports of its run; its cores and its device, as text, follow.
+// What a rank reports of its run.
 struct RankReport {
-  Ledger ledger;
-  std::size_t cores = 0;
-  Seconds elapsed{0}, fenced{0}, clock_offset{0};
+  TimeBreakdown breakdown{};
+  std::vector<int> cores{};
+  std::string device{};
+  Seconds elapsed{0}, paused{0}, clock_offset{0};
+
+  static constexpr auto members() {
+    using R = RankReport;
+    return std::tuple(&R::breakdown, &R::cores, &R::device, &R::elapsed, &R::paused,
+                      &R::clock_offset);
+  }
 };
 
 }  // namespace
 
 Run::Run(const ClusterOptions& options, const Placement& placement)
-    : environment_(Environment::get()),
+    : LocalRun(options, placement.cores,
+               std::max(1, static_cast<int>(placement.cores.size()) /
+                               Environment::get().place().local_size)),
+      environment_(Environment::get()),
       coordinator_(environment_.coordinator()),
-      options_(options),
       placement_(placement),
-      rank_(environment_.rank().rank),
-      size_(environment_.rank().size),
+      rank_(environment_.rank()),
+      size_(environment_.size()),
       workers_(options.workers),
       host_(options.service_rank ? size_ - 1 : 0),
-      world_(
-          std::max(1, static_cast<int>(placement.cores.size()) / environment_.rank().local_size)),
-      gpus_(options.all_reduce, placement.device.gpu),
+      gpus_(options.all_reduce, placement.seat.device.gpu),
       gives_gpu_memory_(gives_gpu_memory()) {
-  world_.set_crowded(placement.crowded);
+  world_.set_oversubscribed(placement.oversubscribed);
   std::vector<int> all(static_cast<std::size_t>(workers_));
+  // A rank of services is in no group: it makes no call of Comm.
   std::iota(all.begin(), all.end(), 0);
   everybody_ = std::make_shared<Group>(0, std::move(all));
 }
 
 // A communicator of its own for each run: a message that nobody received is none of the next run's.
-// It is never freed: who frees it can get its number again, and with it such messages.
-ClusterReport Run::run(const std::function<void(Node&)>& worker) {
+// It is never freed: a later communicator could get its number again, and with it such messages.
+//
+// Every way through this function comes to end() and end_run(), on every rank: an error before the
+// workers start aborts the World, whose run() then returns with it.
+ClusterReport Run::run(const std::function<void(Endpoint&)>& worker) {
   struct Ended {  // handlers may refer to what the caller owns
-    std::vector<std::shared_ptr<MpiService>>& services;
+    ServiceList<MpiService>& services;
     ~Ended() { services.clear(); }
   } ended{services_};
   std::exception_ptr error;
+  // The caller's thread calls MPI below.
   enter_thread();
   if (coordinator_.begin(*this, options_.peer_timeout)) {
     try {
+      // These calls block inside of MPI, where no error reaches them: hence begin(), to which all
+      // ranks have come.
       check(MPI_Comm_dup(MPI_COMM_WORLD, &messages_), "MPI_Comm_dup");
       offset_ns_ = measure_offset();
       transport_ =
           std::make_unique<Transport>(messages_, world_, rank_, coordinator_.everybody_quiet());
       started_ = transport_.get();
-      if (rank_ < workers_) start_worker(worker);
+      if (rank_ < workers_) {
+        start_worker(rank_, placement_.seat, [this, &worker](Process& me) {
+          MpiEndpoint endpoint(*this, me);
+          worker(endpoint);
+          // Not reached where the worker is unwound: the whole run ends then.
+          coordinator_.services().worker_left(host_);
+        });
+      }
     } catch (...) {
       world_.abort(std::current_exception());
     }
     try {
+      // In here: start_clock() when the worker is set up, finish() when nothing but services is
+      // left. aborted is called with the world's mutex held.
       world_.run(rank_ < workers_ ? 1 : 0,
                  {.start = [this] { return start_clock(); },
                   .ended = [this] { finish(); },
@@ -81,6 +105,8 @@ ClusterReport Run::run(const std::function<void(Node&)>& worker) {
     finish();
   }
   gpus_.close();  // where it failed before all had come to the end
+  // `error` is this rank's own, or the failure that the coordinator gave the World. What counts is
+  // the failure on which all agree; it is missing only where this error came too late to be told.
   const auto failure = coordinator_.end_run();
   if (failure || error) environment_.note_failure();
   if (error && size_ == 1) std::rethrow_exception(error);  // as it was thrown
@@ -89,18 +115,21 @@ ClusterReport Run::run(const std::function<void(Node&)>& worker) {
   return report();
 }
 
-// The clocks of one host are one clock.
+// Cristian's algorithm: a rank sends to rank 0, which answers with its time, and takes it for the
+// middle of the round trip. Ranks take turns at rank 0. The clocks of one host are one clock.
+// Measured once: what the clocks drift apart during the run is not corrected.
 std::int64_t Run::measure_offset() {
-  const auto& ranks = environment_.ranks();
+  const auto& ranks = environment_.places();
+  // One side of a round trip. Returns the time that the peer sent; rank 0 ignores it.
   const auto trip = [&](int peer, bool asks) {
-    std::int64_t time = World::monotonic_ns();
+    std::int64_t time = TrainingClock::monotonic_ns();
     const auto send = [&] {
       check(MPI_Send(&time, 1, MPI_INT64_T, peer, 0, messages_), "MPI_Send");
     };
     if (asks) send();
     std::int64_t other = 0;
     check(MPI_Recv(&other, 1, MPI_INT64_T, peer, 0, messages_, MPI_STATUS_IGNORE), "MPI_Recv");
-    time = World::monotonic_ns();
+    time = TrainingClock::monotonic_ns();
     if (!asks) send();
     return other;
   };
@@ -111,12 +140,13 @@ std::int64_t Run::measure_offset() {
     }
     return 0;
   }
-  if (environment_.rank().host == ranks[0].host) return 0;
+  if (environment_.place().host == ranks[0].host) return 0;
   std::int64_t best = std::numeric_limits<std::int64_t>::max(), offset = 0;
   for (int i = 0; i < kOffsetTrips; ++i) {
-    const std::int64_t begin = World::monotonic_ns();
+    const std::int64_t begin = TrainingClock::monotonic_ns();
     const std::int64_t theirs = trip(0, true);
-    const std::int64_t end = World::monotonic_ns();
+    const std::int64_t end = TrainingClock::monotonic_ns();
+    // The rest of a long trip is waiting in one direction or the other, which moves the middle.
     if (end - begin >= best) continue;
     best = end - begin;
     offset = begin + (end - begin) / 2 - theirs;
@@ -126,90 +156,72 @@ std::int64_t Run::measure_offset() {
 
 std::int64_t Run::start_clock() {
   const std::int64_t at = coordinator_.set_up(offset_ns_);
-  std::this_thread::sleep_for(std::chrono::nanoseconds(at - World::monotonic_ns()));
+  // The start lies in the future by a short notice, unless the run has failed.
+  std::this_thread::sleep_for(std::chrono::nanoseconds(at - TrainingClock::monotonic_ns()));
   return at;
 }
 
 void Run::finish() {
   reports_ = coordinator_.end(report_of_this_rank());
+  // All ranks have ended, or the run has failed: no communicator of NCCL is in use. Services, which
+  // use none, go on until ended_ is set.
   gpus_.close();
   ended_ = true;
 }
 
 // --- processes
 
-void Run::set_up(Process& me, bool pin) {
-  auto pinned = pin ? placement_.pinned : std::vector<int>();
-  if (!pinned.empty() && !threads::pin_to(pinned)) pinned.clear();
-  // A thread starts with the mask of its maker, which may be pinned.
-  if (pinned.empty()) threads::pin_to(placement_.cores);
-  if (pin) pinned_ = pinned;
-  me.device = threads::make_device(placement_.device, options_.precision);
-  me.device_text = threads::device_text(placement_.device, pinned);
-  if (gives_gpu_memory_) me.exchange = cuda::make_exchange_memory(placement_.device.gpu);
-  if (placement_.device.gpu < 0 || gives_gpu_memory_ || options_.all_reduce != AllReduce::mpi)
+void Run::prepare(Process& me) {
+  if (gives_gpu_memory_) me.exchange = cuda::make_exchange_memory(placement_.seat.device.gpu);
+  if (placement_.seat.device.gpu < 0 || gives_gpu_memory_ || options_.all_reduce != AllReduce::mpi)
     return;
   throw with_hint(
       device_error("--all-reduce mpi: this MPI library takes no pointers to GPU memory"),
       "use --all-reduce auto, or an MPI library built with CUDA (mpirun hetsgd doctor tells)");
 }
 
-// Copies between processes that take turns on one GPU cost a turn each; the way through the host
-// has fewer of them. Two ranks on one H200, ssgd on Delicious (0.76 MB of gradients), 101 steps: 0.25 s
-// through the host, 0.34 s by a CUDA-aware Open MPI 4.1.4 (results/gpu.md).
+// Copies between processes that take turns on one GPU cost a turn each, and the way through the
+// host has fewer of them: so ranks that share a GPU take that way (results/gpu.md), unless
+// --all-reduce mpi asks for the other one.
 bool Run::gives_gpu_memory() const {
   const AllReduce way = options_.all_reduce;
-  if (placement_.device.gpu < 0 || way == AllReduce::host) return false;
-  return (way == AllReduce::mpi || !placement_.shares_gpu) && mpi_cuda_aware();
+  if (placement_.seat.device.gpu < 0 || way == AllReduce::host) return false;
+  return (way == AllReduce::mpi || !placement_.shares_gpu) && environment_.takes_gpu_memory();
 }
 
-// MPI makes progress in whichever thread calls it.
+// MPI makes progress in whichever thread calls it, and may copy GPU memory of other threads'
+// messages there: so that thread needs the GPU as its current one.
 void Run::enter_thread() const {
-  if (gives_gpu_memory_) cuda::make_current(placement_.device.gpu);
+  if (gives_gpu_memory_) cuda::make_current(placement_.seat.device.gpu);
 }
 
-void Run::start_worker(const std::function<void(Node&)>& worker) {
-  auto process = std::make_unique<Process>();
-  process->name = worker_name(rank_);
-  process->rank = rank_;
-  world_.start(std::move(process), [this, &worker](Process& me) {
-    set_up(me, true);
-    MpiNode node(*this, me);
-    world_.await_start();
-    worker(node);
-    coordinator_.worker_left(host_);
-  });
-}
-
-void Run::start_companion(Process& parent, const std::string& name, std::function<void(Node&)> fn) {
-  auto process = std::make_unique<Process>();
-  process->name = companion_name(name, rank_);
-  process->kind = ProcessKind::companion;
-  process->rank = rank_;
-  process->parent = &parent;
-  world_.start(std::move(process), [this, fn = std::move(fn)](Process& me) {
-    set_up(me, false);
-    MpiNode node(*this, me);
-    fn(node);
-  });
+Process& Run::start_background_task(Process& parent, const std::string& name,
+                                    std::function<void(Endpoint&)> fn, ProcessKind kind) {
+  return start_background_task_on(placement_.seat.device, parent, name, kind,
+                                  [this, fn = std::move(fn)](Process& me) {
+                                    MpiEndpoint endpoint(*this, me);
+                                    fn(endpoint);
+                                  });
 }
 
 // --- groups
 
 int Run::new_group() {
-  class ForNumber final : public threads::Poll {
+  class ForNumber final : public Poll {
    public:
-    explicit ForNumber(Coordinator& coordinator) : coordinator_(coordinator) {}
-    bool done() override { return (number = coordinator_.take_group()) != 0; }
+    explicit ForNumber(GroupNumbers& numbers) : numbers_(numbers) {}
+    // A 0 stands for no answer yet.
+    bool done() override { return (number = numbers_.take()) != 0; }
     void cancel() override {}
     std::string describe() const override { return "waits for rank 0"; }
     int number = 0;
 
    private:
-    Coordinator& coordinator_;
-  } number(coordinator_);
-  coordinator_.ask_for_group();
-  world_.poll_until(number);
+    GroupNumbers& numbers_;
+  } number(coordinator_.groups());
+  coordinator_.groups().ask();
+  poll_until(world_, number);
+  // All ranks of the new group get this number, and the rank that asked throws for all.
   if (number.number >= transport_->tags().groups()) {
     throw CheckFailure(
         fmt::format("more than {} groups in one run", transport_->tags().groups() - 1));
@@ -217,59 +229,72 @@ int Run::new_group() {
   return number.number;
 }
 
-// --- fences
+// --- pauses
 
-void Run::fence(FunctionRef fn) {
-  if (size_ == 1) return world_.fence(fn);
+void Run::while_paused(FunctionRef fn) {
+  if (size_ == 1) return world_.while_paused(fn);
   auto lock = world_.enter();
-  fenced_by_me(lock, false, fn);
+  // The calling process blocks in pause_for_me, and counts as stopped like all others.
+  pause_for_me(lock, false, fn);
   world_.park(lock);
 }
 
-void Run::fence_together(MpiComm& comm, FunctionRef fn) {
-  if (size_ == 1) return world_.fence(fn);
-  comm.meet(Collective::fence_together);
+void Run::while_paused_together(MpiComm& comm, FunctionRef fn) {
+  if (size_ == 1) return world_.while_paused(fn);
+  // Workers stand here together, so that no one of them is on the clock while another waits for it.
+  comm.meet(Collective::while_paused_together);
   auto lock = world_.lock();
   const std::uint64_t mine = ++together_begun_;
-  // From here on the clock is to stand; rank 0's word that all have stopped comes later. Or it has
-  // come already and the fence is over: it may have caught this worker in its last look for a
-  // message.
+  // From here on the clock is to stand; rank 0's word that all have stopped comes later. Or the
+  // word has come already and the pause is over: it may have caught this worker in its last look
+  // for a message.
   if (together_done_ < mine) world_.stop_from_outside(lock);
-  if (rank_ == 0) fenced_by_me(lock, true, fn);
+  if (rank_ == 0) pause_for_me(lock, true, fn);
+  // The owner, on rank 0, comes here too: its fn has ended, but the clock stands until all resume.
   const Until done([&] { return together_done_ >= mine; },
-                   [] { return "waits for the end of a common fence"; });
+                   [] { return "waits for the end of a common pause"; });
   world_.block_for_others(lock, done);
 }
 
-void Run::fenced_by_me(World::Lock& lock, bool together, FunctionRef fn) {
-  FenceRequest request{&World::current()};
+void Run::pause_for_me(World::Lock& lock, bool together, FunctionRef fn) {
+  PauseRequest request{&World::current()};
   struct Enlisted {  // the mutex is held at both ends
-    std::deque<FenceRequest*>& list;
-    FenceRequest* request;
+    std::deque<PauseRequest*>& list;
+    PauseRequest* request;
     ~Enlisted() { std::erase(list, request); }
   };
   {
-    fence_requests_.push_back(&request);
-    const Enlisted enlisted{fence_requests_, &request};
-    coordinator_.ask_for_fence(together);
-    const Until granted([&] { return request.granted; }, [] { return "waits for a fence"; });
+    pause_requests_.push_back(&request);
+    const Enlisted enlisted{pause_requests_, &request};
+    // With the world's mutex held: the order of this list is the order in which rank 0 hears of
+    // them.
+    coordinator_.pause().ask(together);
+    const Until granted([&] { return request.granted; }, [] { return "waits for a pause"; });
     world_.block_for_others(lock, granted);
   }
-  world_.run_granted(lock, fn);
-  coordinator_.fence_done();
+  // Without the mutex: fn may take its time. The clock goes on only when rank 0 has told all.
+  try {
+    world_.run_granted(lock, fn);
+  } catch (...) {  // the algorithm may catch it and go on
+    coordinator_.pause().done();
+    throw;
+  }
+  coordinator_.pause().done();
 }
 
 void Run::grant() {
   const auto lock = world_.lock();
-  if (fence_requests_.empty()) return;  // unwound
-  FenceRequest& request = *fence_requests_.front();
-  fence_requests_.pop_front();
+  // The process that asked has been unwound; the run has failed, and nobody resumes.
+  if (pause_requests_.empty()) return;
+  PauseRequest& request = *pause_requests_.front();
+  pause_requests_.pop_front();
   request.granted = true;
   world_.grant(*request.process);
 }
 
 void Run::resume(std::int64_t at, bool together) {
   auto lock = world_.lock();
+  // Before the threads go on: those that wait for it look at it then.
   if (together) ++together_done_;
   world_.resume_from_outside(lock, at);
 }
@@ -279,11 +304,13 @@ Pace Run::pace() {
   const bool openers_wait = answer_openers();
   Sends& sends = Sends::get();
   const auto now = std::chrono::steady_clock::now();
+  // Nothing is on its way: the channel need not hurry.
   if (sends.idle()) {
     progress_ = now;
     return openers_wait ? Pace::soon : Pace::calm;
   }
   if (sends.reap(kReapedByTick)) progress_ = now;
+  // Sends that do not advance wait for their receivers, which may take any time.
   return now - progress_ < kAdvancing ? Pace::at_once : Pace::soon;
 }
 
@@ -295,47 +322,30 @@ std::optional<Seconds> Run::blocked(std::vector<BlockedProcess>& waiting) {
 // --- the report
 
 std::vector<std::byte> Run::report_of_this_rank() const {
-  RankReport mine;
-  std::string device;
-  for (const auto& process : world_.processes()) {
-    if (process->kind == ProcessKind::service) continue;  // ends after the run
-    mine.elapsed = std::max(mine.elapsed, process->since);
-    if (process->kind != ProcessKind::worker) continue;
-    mine.ledger = process->ledger;
-    device = process->device_text;
-  }
-  for (const auto& process : world_.processes()) {
-    if (process->kind == ProcessKind::companion) mine.ledger.add_traffic(process->ledger);
-  }
-  mine.fenced = world_.fenced();
-  mine.clock_offset = std::chrono::nanoseconds(offset_ns_);
-  mine.cores = pinned_.size();
-  std::vector<std::byte> bytes;
-  detail::put(bytes, &mine, sizeof mine);
-  detail::put(bytes, pinned_.data(), pinned_.size() * sizeof(int));
-  detail::put(bytes, device.data(), device.size());
-  return bytes;
+  ClusterReport local = local_report();
+  // A rank of services reports an empty worker, which report() leaves out.
+  if (local.workers.empty()) local.workers.emplace_back();
+  const WorkerReport& worker = local.workers.front();
+  return to_bytes(RankReport{.breakdown = worker.breakdown,
+                             .cores = worker.cores,
+                             .device = worker.device,
+                             .elapsed = local.elapsed,
+                             .paused = local.paused,
+                             .clock_offset = std::chrono::nanoseconds(offset_ns_)});
 }
 
 ClusterReport Run::report() const {
   ClusterReport report;
-  report.fenced = world_.fenced();
+  report.paused = world_.paused();
+  // On the other ranks reports_ is empty, and so is the list.
   for (std::size_t r = 0; r < std::min(reports_.size(), static_cast<std::size_t>(workers_)); ++r) {
-    std::span<const std::byte> bytes = reports_[r];
-    RankReport one;
-    HETSGD_CHECK_GE(bytes.size(), sizeof one);
-    std::memcpy(&one, bytes.data(), sizeof one);
-    bytes = bytes.subspan(sizeof one);
-    std::vector<int> cores(one.cores);
-    HETSGD_CHECK_GE(bytes.size(), one.cores * sizeof(int));
-    if (one.cores > 0) std::memcpy(cores.data(), bytes.data(), one.cores * sizeof(int));
-    bytes = bytes.subspan(one.cores * sizeof(int));
+    auto one = from_bytes<RankReport>(reports_[r], fmt::format("the report of rank {}", r));
     report.elapsed = std::max(report.elapsed, one.elapsed);
-    const MpiRank& rank = environment_.ranks()[r];
+    const ProcessPlace& rank = environment_.places()[r];
     report.workers.push_back({.rank = static_cast<int>(r),
-                              .device = {reinterpret_cast<const char*>(bytes.data()), bytes.size()},
-                              .ledger = one.ledger,
-                              .cores = std::move(cores),
+                              .device = std::move(one.device),
+                              .breakdown = one.breakdown,
+                              .cores = std::move(one.cores),
                               .host = rank.host,
                               .pid = rank.pid,
                               .clock_offset = one.clock_offset});
@@ -343,26 +353,25 @@ ClusterReport Run::report() const {
   return report;
 }
 
-// --- the node
+// --- the endpoint
 
-MpiNode::MpiNode(Run& run, Process& process)
-    : ProcessNode(run.world_, run.options_, process),
+MpiEndpoint::MpiEndpoint(Run& run, Process& process)
+    : ProcessEndpoint(run.world_, run.options_, process),
       run_(run),
-      comm_(*run.transport_, run, run.everybody_, run.rank_),
-      caller_(run.callers_++ % Tags::kUserTags) {}
+      comm_(*run.transport_, run, run.everybody_, run.rank_) {}
 
-void MpiNode::companion(std::string name, std::function<void(Node&)> fn) {
+void MpiEndpoint::background_task(std::string name, std::function<void(Endpoint&)> fn) {
   world_.safepoint();
-  process_.device->synchronize();  // the companion's device may go on where this one stands
-  run_.start_companion(process_, name, std::move(fn));
+  process_.device->synchronize();  // the background task's device may go on where this one stands
+  run_.start_background_task(process_, name, std::move(fn), ProcessKind::background_task);
 }
 
-std::shared_ptr<ServicePort> MpiNode::open_portable_service(
+std::shared_ptr<ServicePort> MpiEndpoint::open_serialisable_service(
     const std::string& name, const std::function<std::unique_ptr<ServiceHandler>()>& factory,
-    const std::function<ServiceRecipe()>& recipe) {
+    const std::function<SerialisedFactory()>& serialised_factory) {
   world_.safepoint();
-  run_.open_service(name, factory, recipe);
-  return std::make_shared<MpiPort>(*run_.transport_, name, caller_, run_.host_);
+  run_.open_service(name, factory, serialised_factory);
+  return std::make_shared<MpiPort>(*run_.transport_, name, run_.callers_, run_.host_);
 }
 
 }  // namespace hetsgd::mpi

@@ -1,5 +1,19 @@
-// One run of the mpi cluster in this process: its worker, the worker's companions, the node that
-// they see, and the services, which run beside rank 0 or in a rank of their own, the last.
+// One run of the mpi cluster in this process: its worker, the worker's background tasks, the
+// endpoint that each of them sees, and the services, which run beside rank 0's worker or in a rank
+// of their own, the last.
+//
+//   the caller of run()        the channel's thread           threads of the run (Process)
+//   --------------------       -----------------------        ------------------------------------
+//   begin, clock offset   -->  kMet(begin)
+//   World::run            -->                                 the worker sets up its device
+//     start_clock()       -->  kMet(set_up)              -->  the worker's function, its background
+//                              pace(), pauses, services       tasks; the services on their rank
+//     finish()            -->  kMet(ended)               <--  all have returned
+//   end_run, the report
+//
+// A failure may come at any point, from a thread of the run, from another rank or from outside. It
+// aborts the World, whose threads unwind; the caller still comes to finish(), so that no rank frees
+// memory which another one uses, and then throws the error on which all ranks agree.
 #pragma once
 
 #include <deque>
@@ -10,140 +24,189 @@
 #include <vector>
 
 #include "cluster/cluster.hpp"
+#include "cluster/devices.hpp"
 #include "cluster/mpi/comm.hpp"
 #include "cluster/mpi/coordinator.hpp"
 #include "cluster/mpi/service.hpp"
-#include "cluster/threads/devices.hpp"
-#include "cluster/threads/process_node.hpp"
+#include "cluster/realtime/local_run.hpp"
+#include "cluster/realtime/process_endpoint.hpp"
 
 namespace hetsgd::mpi {
 
-using threads::DeviceSpec;
-using threads::Process;
+using namespace realtime;
 
 // Where this rank computes.
+// The same function of the same facts gives it for every rank on every rank (cluster.cpp).
 struct Placement {
-  DeviceSpec device;
-  std::vector<int> pinned;  // empty: not pinned
-  std::vector<int> cores;   // of the process
-  bool crowded = false;     // the ranks of this host have more threads to run than cores
-  bool shares_gpu = false;  // with another rank of this host
+  Seat seat;
+  // That this process may use; the seat's cores are some of them.
+  std::vector<int> cores;
+  // The ranks of this host have more threads to run than cores: nobody spins.
+  bool oversubscribed = false;
+  // With another rank of this host.
+  bool shares_gpu = false;
 };
 
-class Run final : public Local, public Groups {
+// The cluster keeps a run until its next one. Public functions below run() are called by the
+// channel's thread, one at a time, between begin() and end_run() of the Coordinator, but for gpus()
+// and new_group(), which processes call.
+class Run final : public Local, public Groups, private LocalRun {
  public:
+  // All references must outlive the run. Not collective.
   Run(const ClusterOptions& options, const Placement& placement);
 
-  ClusterReport run(const std::function<void(Node&)>& worker);
+  // Collective, once per object: `worker` is called on this rank's worker thread, where it has one.
+  // Returns the report, complete on rank 0. Throws the run's error, the same on every rank.
+  ClusterReport run(const std::function<void(Endpoint&)>& worker);
 
-  // Of the coordinator.
+  // --- Local, for the Coordinator
   void fail(std::exception_ptr error) override { world_.abort(std::move(error)); }
   void stop() override { world_.stop_from_outside(); }
   std::int64_t stopped_at() override { return world_.stopped_at(); }
   void freeze(std::int64_t at) override { world_.freeze_from_outside(at); }
+  // The pause that a process of this rank has asked for first is its own now.
   void grant() override;
+  // The clock of all ranks goes on since `at`, in ns of this rank's monotonic clock.
   void resume(std::int64_t at, bool together) override;
-  void left(int rank) override;
+  void left(int rank) override { services_.left(rank); }
+  // On the services' rank: `from` opens a service, which it is told to make or not
+  // (run_services.cpp).
   void opened(int from, const std::string& name) override;
-  void make(const std::string& name, const ServiceRecipe& recipe) override;
+  void make(const std::string& name, const SerialisedFactory& serialised_factory) override;
+  // What the channel's thread does for the run at each of its looks: it drives unfinished sends and
+  // answers openers.
   Pace pace() override;
+  // Some process has receives posted. False before the transport exists.
   bool still_receives() override {
     const Transport* const transport = started_;
     return transport && transport->still_receives();
   }
+  // For DeadlockVote.
   std::optional<Seconds> blocked(std::vector<BlockedProcess>& waiting) override;
+  // --- Groups, called by processes
   int new_group() override;
   GpuRanks& gpus() override { return gpus_; }
 
  private:
-  friend class MpiNode;
-  struct FenceRequest {
+  friend class MpiEndpoint;
+  // A process that has asked for a pause; on its stack.
+  struct PauseRequest {
     Process* process = nullptr;
     bool granted = false;
   };
-  void start_worker(const std::function<void(Node&)>& worker);
-  void start_companion(Process& parent, const std::string& name, std::function<void(Node&)> fn);
+  Process& start_background_task(Process& parent, const std::string& name,
+                                 std::function<void(Endpoint&)> fn, ProcessKind kind) override;
+  // A process opens a service: makes it where it runs in this rank, else offers its serialised
+  // factory.
   void open_service(const std::string& name,
                     const std::function<std::unique_ptr<ServiceHandler>()>& factory,
-                    const std::function<ServiceRecipe()>& recipe);
+                    const std::function<SerialisedFactory()>& serialised_factory);
+  // On the services' rank: starts the service, unless one of that name exists. Any thread.
   void make_service(const std::string& name,
                     const std::function<std::unique_ptr<ServiceHandler>()>& factory);
-  bool has_service(const std::string& name) const;  // services' mutex held
+  // On the services' rank: tells those whose time has come. True: some are left.
   bool answer_openers();
-  void fence(FunctionRef fn);
-  void fence_together(MpiComm& comm, FunctionRef fn);
-  void fenced_by_me(World::Lock& lock, bool together, FunctionRef fn);
-  void set_up(Process& me, bool pin);
+  // fn, of the calling process, while the clocks of all ranks stand. The second form is collective
+  // over all workers, and fn runs on rank 0 alone.
+  void while_paused(FunctionRef fn);
+  void while_paused_together(MpiComm& comm, FunctionRef fn);
+  // The world's mutex is held at both ends: asks for a pause, waits for it, runs fn, and gives it
+  // back.
+  void pause_for_me(World::Lock& lock, bool together, FunctionRef fn);
+  // For a process that has just made its device. Errors (device): --all-reduce mpi cannot work
+  // here.
+  void prepare(Process& me) override;
+  // Whether this rank's GPU memory is handed to the MPI library.
   bool gives_gpu_memory() const;
+  // Called first in every thread that calls MPI.
   void enter_thread() const;
+  // Collective, before the clock runs. Returns this rank's monotonic clock minus rank 0's, in ns.
   std::int64_t measure_offset();
+  // All workers are set up. Returns the instant, in ns, at which the clocks of all ranks start.
   std::int64_t start_clock();
+  // Nothing of this rank runs any more but services: waits for the other ranks, and gathers the
+  // reports.
   void finish();
   std::vector<std::byte> report_of_this_rank() const;
   ClusterReport report() const;
 
   Environment& environment_;
   Coordinator& coordinator_;
-  const ClusterOptions& options_;
   const Placement& placement_;
   const int rank_, size_;
-  const int workers_;  // ranks that run one: the first
-  const int host_;     // rank of the services
-  World world_;
-  std::int64_t offset_ns_ = 0;  // of this rank's monotonic clock to rank 0's
+  // Ranks that run a worker: the first ones.
+  const int workers_;
+  // The rank of the services.
+  const int host_;
+  // This rank's monotonic clock minus rank 0's.
+  std::int64_t offset_ns_ = 0;
+  // The run's own communicator; never freed (run.cpp).
   MPI_Comm messages_ = MPI_COMM_NULL;
   std::unique_ptr<Transport> transport_;
-  std::atomic<const Transport*> started_ = nullptr;  // for the channel's thread
+  // transport_, once it exists, for the channel's thread.
+  std::atomic<const Transport*> started_ = nullptr;
+  // Outlives every group that refers to its communicators.
   GpuRanks gpus_;
-  const bool gives_gpu_memory_;   // to MPI, which takes pointers to it
-  bool channel_entered_ = false;  // the channel's thread's
+  // To MPI, which takes pointers to it.
+  const bool gives_gpu_memory_;
+  // The channel's thread has called enter_thread(). That thread only.
+  bool channel_entered_ = false;
+  // The group of all workers, number 0.
   std::shared_ptr<Group> everybody_;
-  std::atomic<int> callers_ = 0;  // nodes so far
+  CallerNumbers callers_;
+  // All processes of all ranks have ended: services stop.
   std::atomic<bool> ended_ = false;
-  std::vector<int> pinned_;  // the worker's cores, as they are
+  // On rank 0, by rank: RankReport as bytes.
   std::vector<std::vector<std::byte>> reports_;
 
-  // Guarded by the world's mutex.
-  std::deque<FenceRequest*> fence_requests_;
+  // Guarded by the world's mutex. pause_requests_: in the order of asking, which is the order in
+  // which rank 0 grants this rank's pauses. together_*: how many common pauses this rank's worker
+  // has come to, and how many are over.
+  std::deque<PauseRequest*> pause_requests_;
   std::uint64_t together_begun_ = 0, together_done_ = 0;
 
-  std::mutex services_mutex_;  // guards the list and the making of services
-  std::vector<std::shared_ptr<MpiService>> services_;
-  std::vector<int> left_;  // workers that have ended
-  struct Opener {
+  // Of this rank; empty but on the services' rank.
+  ServiceList<MpiService> services_;
+  // Guards the next two. It is taken before the mutex of services_.
+  std::mutex openers_mutex_;
+  struct PendingOpen {
     int rank = 0;
     std::string name;
-    std::chrono::steady_clock::time_point until{};  // so long the host may open it itself
+    // Until then the worker beside the services may open it itself.
+    std::chrono::steady_clock::time_point until{};
   };
-  std::vector<Opener> openers_;                       // not answered yet
-  std::set<std::string> announced_;                   // services whose recipe is on its way
-  std::chrono::steady_clock::time_point progress_{};  // of unfinished sends; the channel's thread's
+  // Not answered yet.
+  std::vector<PendingOpen> openers_;
+  // Services whose serialised factory is on its way.
+  std::set<std::string> announced_;
+  // When unfinished sends last advanced. The channel's thread only.
+  std::chrono::steady_clock::time_point progress_{};
 };
 
-class MpiNode final : public threads::ProcessNode {
+// A worker's or a background task's handle, on the stack of its thread. Not thread-safe.
+class MpiEndpoint final : public ProcessEndpoint {
  public:
-  MpiNode(Run& run, Process& process);
+  MpiEndpoint(Run& run, Process& process);
 
   int size() const override { return comm_.size(); }
   Comm& comm() override { return comm_; }
-  void companion(std::string name, std::function<void(Node&)> fn) override;
-  // The service is made when its rank opens it; where that rank does not, by the recipe of the first
-  // that has opened it.
+  void background_task(std::string name, std::function<void(Endpoint&)> fn) override;
+  // A service is made when the worker of its rank opens it; where that worker does not, by the
+  // serialised factory of the first rank that has opened it.
   std::shared_ptr<ServicePort> open_service(
       const std::string& name,
       const std::function<std::unique_ptr<ServiceHandler>()>& factory) override {
-    return open_portable_service(name, factory, {});
+    return open_serialisable_service(name, factory, {});
   }
-  std::shared_ptr<ServicePort> open_portable_service(
+  std::shared_ptr<ServicePort> open_serialisable_service(
       const std::string& name, const std::function<std::unique_ptr<ServiceHandler>()>& factory,
-      const std::function<ServiceRecipe()>& recipe) override;
-  void fence(FunctionRef fn) override { run_.fence(fn); }
-  void fence_together(FunctionRef fn) override { run_.fence_together(comm_, fn); }
+      const std::function<SerialisedFactory()>& serialised_factory) override;
+  void while_paused(FunctionRef fn) override { run_.while_paused(fn); }
+  void while_paused_together(FunctionRef fn) override { run_.while_paused_together(comm_, fn); }
 
  private:
   Run& run_;
   MpiComm comm_;
-  const int caller_;
 };
 
 }  // namespace hetsgd::mpi

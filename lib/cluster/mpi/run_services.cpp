@@ -1,4 +1,12 @@
 // Services of a run: made by whoever opens one first, in the rank that runs them.
+//
+//    the worker beside the services opens it:   made at once
+//    another rank opens it:                     kAskService to the host
+//      it exists, or its factory is on its way: kServiceWanted(no)
+//      else, when the patience is over:         kServiceWanted(yes), then kFactory, then made
+//
+// The host's openers_ hold those who wait. Making a service holds the mutex of services_, so two
+// openers never make it twice.
 #include <algorithm>
 
 #include "cluster/blocking.hpp"
@@ -7,103 +15,95 @@
 
 namespace hetsgd::mpi {
 
-using threads::ProcessKind;
-
 namespace {
 
-// So long the worker beside the services may take to open one that others have opened.
+// The worker beside the services may take so long to open one that others have opened.
 constexpr std::chrono::milliseconds kOpenPatience{200};
 
 }  // namespace
 
-bool Run::has_service(const std::string& name) const {
-  return std::ranges::any_of(services_, [&](const auto& each) { return each->name() == name; });
-}
-
 void Run::make_service(const std::string& name,
                        const std::function<std::unique_ptr<ServiceHandler>()>& factory) {
-  const std::lock_guard guard(services_mutex_);
-  if (ended_ || has_service(name)) return;
-  for (const auto& service : services_) {
-    if (service_number(service->name()) == service_number(name)) {
-      throw CheckFailure(fmt::format("services \"{}\" and \"{}\" have the same number: rename one",
-                                     service->name(), name));
+  // A factory that comes after the end has nobody to serve.
+  if (ended_) return;
+  // Names are tags: two names with one number would take each other's requests.
+  services_.open(name, [&](const auto& others) {
+    for (const auto& other : others) {
+      if (service_number(other->name()) == service_number(name)) {
+        throw CheckFailure(fmt::format(
+            "services \"{}\" and \"{}\" have the same number: rename one", other->name(), name));
+      }
     }
-  }
-  auto service = std::make_shared<MpiService>(*transport_, name, factory(), ended_);
-  for (const int rank : left_) service->left(rank);
-  auto process = std::make_unique<Process>();
-  process->name = service_name(name);
-  process->kind = ProcessKind::service;
-  world_.start(std::move(process), [this, service = service.get()](Process&) {
-    threads::pin_to(placement_.cores);
-    enter_thread();
-    service->serve();
+    auto service = std::make_shared<MpiService>(*transport_, name, factory(), ended_);
+    // Its thread posts the first receive; requests that have come before wait in MPI.
+    start_service(name, [this, service = service.get()](Process&) {
+      enter_thread();
+      service->serve();
+    });
+    return service;
   });
-  services_.push_back(service);
 }
 
 void Run::open_service(const std::string& name,
                        const std::function<std::unique_ptr<ServiceHandler>()>& factory,
-                       const std::function<ServiceRecipe()>& recipe) {
+                       const std::function<SerialisedFactory()>& serialised_factory) {
   if (rank_ == host_) return make_service(name, factory);
-  if (!recipe) {
-    if (host_ < workers_) return;  // the worker there must open it
+  if (!serialised_factory) {
+    // The worker there must open it: a handler that cannot be sent can be made there alone.
+    if (host_ < workers_) return;
     throw CheckFailure(fmt::format(
         "{} is opened by rank {} and would run in rank {}, but its arguments do not travel",
         service_name(name), rank_, host_));
   }
-  class ForAnswer final : public threads::Poll {
+  // The answer comes on the channel's thread; the process polls, so that a pause or an abort
+  // reaches it.
+  class ForAnswer final : public Poll {
    public:
-    ForAnswer(Coordinator& coordinator, const std::string& name)
-        : coordinator_(coordinator), name_(name) {}
-    bool done() override { return (wanted = coordinator_.take_wanted(name_)).has_value(); }
+    ForAnswer(ServiceDirectory& directory, const std::string& name)
+        : directory_(directory), name_(name) {}
+    bool done() override { return (wanted = directory_.take_wanted(name_)).has_value(); }
     void cancel() override {}
     std::string describe() const override { return "opens " + service_name(name_); }
     std::optional<bool> wanted;
 
    private:
-    Coordinator& coordinator_;
+    ServiceDirectory& directory_;
     const std::string& name_;
-  } answer(coordinator_, name);
-  coordinator_.ask_for_service(host_, name);
-  world_.poll_until(answer);
+  } answer(coordinator_.services(), name);
+  coordinator_.services().ask(host_, name);
+  poll_until(world_, answer);
   if (!*answer.wanted) return;
-  coordinator_.send_recipe(host_, name, recipe());
+  coordinator_.services().send_factory(host_, name, serialised_factory());
 }
 
-// Beside a worker it is most likely that this worker opens the same service.
+// On the channel's thread. Beside a worker it is most likely that this worker opens the same
+// service.
 void Run::opened(int from, const std::string& name) {
   const auto patience = host_ < workers_ ? kOpenPatience : std::chrono::milliseconds(0);
   {
-    const std::lock_guard guard(services_mutex_);
+    const std::lock_guard guard(openers_mutex_);
     openers_.push_back({from, name, std::chrono::steady_clock::now() + patience});
   }
   answer_openers();
 }
 
-// Some are left.
+// On the channel's thread, at each of its looks. True: some are left.
 bool Run::answer_openers() {
-  const std::lock_guard guard(services_mutex_);
+  const std::lock_guard guard(openers_mutex_);
   const auto now = std::chrono::steady_clock::now();
-  std::erase_if(openers_, [&](const Opener& opener) {
-    const bool exists = has_service(opener.name) || announced_.contains(opener.name);
+  std::erase_if(openers_, [&](const PendingOpen& opener) {
+    const bool exists = services_.has(opener.name) || announced_.contains(opener.name);
     if (!exists && now < opener.until) return false;
+    // Only the first opener of a name is asked for its factory.
     if (!exists) announced_.insert(opener.name);
-    coordinator_.say_wanted(opener.rank, opener.name, !exists);
+    coordinator_.services().say_wanted(opener.rank, opener.name, !exists);
     return true;
   });
   return !openers_.empty();
 }
 
-void Run::make(const std::string& name, const ServiceRecipe& recipe) {
-  make_service(name, [&] { return make_service_handler(recipe); });
-}
-
-void Run::left(int rank) {
-  const std::lock_guard guard(services_mutex_);
-  left_.push_back(rank);
-  for (const auto& service : services_) service->left(rank);
+void Run::make(const std::string& name, const SerialisedFactory& serialised_factory) {
+  make_service(name, [&] { return make_service_handler(serialised_factory); });
 }
 
 }  // namespace hetsgd::mpi

@@ -1,4 +1,4 @@
-// Buffers on their way.
+// Buffers on their way (Sends).
 #include <algorithm>
 #include <bit>
 
@@ -18,6 +18,7 @@ Sends& Sends::get() {
 }
 
 std::unique_ptr<Sends::Buffer> Sends::take(std::size_t bytes, cuda::ExchangeMemory* gpu) {
+  // At most half of a buffer is unused, and one size serves many messages.
   const std::size_t capacity = std::bit_ceil(std::max(bytes, std::size_t{256}));
   {
     const std::lock_guard guard(mutex_);
@@ -41,6 +42,8 @@ void Sends::give(std::unique_ptr<Buffer> buffer) {
 }
 
 void Sends::watch(std::unique_ptr<Buffer> buffer) {
+  // Most small messages have left already: they need no place in the list. MPI is called without
+  // the mutex, as it may take its time.
   const bool complete = test(buffer->request);
   bool first = false;
   {
@@ -50,6 +53,8 @@ void Sends::watch(std::unique_ptr<Buffer> buffer) {
     unfinished_ = on_their_way_.size();
     first = unfinished_ == 1;
   }
+  // Without the mutex. Only the change from none to one is told: from then on the channel's thread
+  // looks by itself until none is left.
   if (first) tell_();
 }
 
@@ -58,12 +63,14 @@ bool Sends::reap(std::size_t count) {
   const std::lock_guard guard(mutex_);
   bool any = false;
   for (std::size_t i = std::min(count, on_their_way_.size()); i > 0; --i) {
+    // In turns, so that the first ones in the list do not hide the others.
     if (next_ >= on_their_way_.size()) next_ = 0;
     if (!test(on_their_way_[next_]->request)) {
       ++next_;
       continue;
     }
     any = true;
+    // The order of the list does not matter: the last one takes the place.
     std::swap(on_their_way_[next_], on_their_way_.back());
     give(std::move(on_their_way_.back()));
     on_their_way_.pop_back();

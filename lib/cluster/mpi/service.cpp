@@ -1,46 +1,38 @@
 #include "cluster/mpi/service.hpp"
 
 #include <cstring>
+#include <optional>
 
 #include "cluster/blocking.hpp"
-#include "cluster/threads/host_memory.hpp"
+#include "cluster/realtime/host_memory.hpp"
+#include "cluster/realtime/service_token.hpp"
 #include "core/error.hpp"
 
 namespace hetsgd::mpi {
 
-using threads::HostMemory;
-using threads::ProcessKind;
-
 namespace {
 
-// Payloads begin at multiples of this in a message, for vector loads.
+// Payloads begin at multiples of this in a message.
 constexpr std::size_t kAlignment = 64;
 
 std::size_t padding(std::size_t bytes) { return (kAlignment - bytes % kAlignment) % kAlignment; }
 
-// The answer that a handler owes.
+// The answer that a handler owes. It lives as long as the handler keeps it, and is used on the
+// service's process; the transport and the service's name outlive it.
 class Token final : public ReplyToken {
  public:
   Token(Transport& transport, const std::string& service, int from, const RequestInfo& request)
       : transport_(transport), service_(service), from_(from), request_(request) {}
 
   ~Token() override {
-    World& world = transport_.world();
-    // When the handler throws, that is the error to report.
-    if (answered_ || world.aborting() || std::uncaught_exceptions() > 0) return;
-    world.abort(std::make_exception_ptr(CheckFailure(fmt::format(
-        "{} dropped a request of rank {} without an answer", service_name(service_), from_))));
+    // The caller would wait for ever.
+    if (!answered_) end_run_of_dropped_request(transport_.world(), service_, from_);
   }
 
   void answer(std::span<const std::byte> reply, std::span<const float> payload,
               Traffic kind) override {
-    if (reply.size() != static_cast<std::size_t>(request_.reply_bytes) ||
-        payload.size() != request_.reply_payload_count) {
-      throw CheckFailure(fmt::format(
-          "{} answers rank {} with {} bytes and {} numbers, which expects {} bytes and {}",
-          service_name(service_), from_, reply.size(), payload.size(), request_.reply_bytes,
-          request_.reply_payload_count));
-    }
+    check_answer(service_, from_, {reply.size(), payload.size()},
+                 {static_cast<std::size_t>(request_.reply_bytes), request_.reply_payload_count});
     const std::span<const std::byte> parts[] = {reply, std::as_bytes(payload)};
     transport_.send(from_, transport_.tags().answer(request_.caller), parts, kind);
     answered_ = true;
@@ -56,7 +48,7 @@ class Token final : public ReplyToken {
 
 }  // namespace
 
-// FNV-1a.
+// FNV-1a, folded to the bits of a tag.
 int service_number(const std::string& name) {
   std::uint32_t hash = 2166136261U;
   for (const char c : name) hash = (hash ^ static_cast<unsigned char>(c)) * 16777619U;
@@ -86,6 +78,7 @@ bool MpiService::handle_notices() {
   std::deque<int> left;
   {
     const std::lock_guard guard(mutex_);
+    // The handler runs without the mutex, which the channel's thread takes.
     left.swap(left_);
     notices_ = false;
   }
@@ -93,8 +86,9 @@ bool MpiService::handle_notices() {
   return true;
 }
 
-// A request, a notice or the end, whichever comes first.
-class MpiService::Idle final : public threads::Poll {
+// A request, a notice or the end, whichever comes first. A request goes first: its caller waits,
+// and nobody waits for a notice to be handled before.
+class MpiService::Idle final : public Poll {
  public:
   Idle(MpiService& service, HeadReceive& head) : service_(service), head_(head) {}
   bool done() override {
@@ -111,14 +105,20 @@ class MpiService::Idle final : public threads::Poll {
   HeadReceive& head_;
 };
 
+//              head complete             handle() has returned
+//    idle -------------------> handling ----------------------> idle, with a new receive
+//      |  a worker has left: the handler is told; the receive stays posted
+//      |  all have ended, and no notice is left
+//      +---------------------> returns, and cancels the receive
 void MpiService::serve() {
   World& world = transport_.world();
   while (true) {
+    // One receive at a time: requests that come meanwhile wait in MPI, in the order of arrival.
     HeadReceive head(transport_, kAnySource, transport_.tags().request(number_),
                      [](int, int) { return std::string(kServiceIdle); });
     Idle idle(*this, head);
     while (!idle.requested) {
-      world.poll_until(idle, nullptr);
+      poll_until(world, idle, nullptr);
       if (!idle.requested && !handle_notices() && ended_) return;
     }
     handle(head);
@@ -126,6 +126,8 @@ void MpiService::serve() {
 }
 
 void MpiService::handle(HeadReceive& head) {
+  // The whole request, its payload included, comes into memory that is used again for the next one:
+  // a handler must copy what it keeps.
   const std::size_t bytes = head.info().bytes;
   std::byte* message = message_.reserve(bytes);
   head.take(std::span(message, bytes));
@@ -140,54 +142,136 @@ void MpiService::handle(HeadReceive& head) {
 
 // --- the caller
 
+// One call, from the request's leaving to the answer.
+class MpiPort::Call {
+ public:
+  // waits: the caller waits from now on, so the receive is posted first, and the answer finds it.
+  // Else the receive is posted by await(): the sender of an answer takes a posted receive for
+  // somebody who waits, and would wait for a process that computes.
+  Call(MpiPort& port, int caller, bool waits, std::span<const std::byte> request,
+       std::span<const std::byte> payload, Traffic kind, std::span<std::byte> reply,
+       std::span<std::byte> reply_payload)
+      : transport_(port.transport_),
+        host_(port.host_),
+        caller_(caller),
+        reply_(reply),
+        reply_payload_(reply_payload) {
+    Process& me = World::current();
+    // Before the request leaves: its answer may come at once.
+    if (waits) post_receive();
+    const RequestInfo info{.caller = caller,
+                           .request_bytes = static_cast<std::int32_t>(request.size()),
+                           .payload_count = payload.size() / sizeof(float),
+                           .reply_payload_count = reply_payload.size() / sizeof(float),
+                           .reply_bytes = static_cast<std::int32_t>(reply.size())};
+    static constexpr std::byte kZeros[kAlignment] = {};
+    const std::span<const std::byte> parts[] = {
+        std::as_bytes(std::span(&info, 1)), request,
+        std::span(kZeros).first(padding(sizeof info + request.size())), payload};
+    add(me.breakdown.bytes_sent, Traffic::control, request.size());
+    add(me.breakdown.bytes_sent, kind, payload.size());
+    World& world = port.transport_.world();
+    begin_ = world.now();
+    port.transport_.send(port.host_, port.transport_.tags().request(port.number_), parts, kind);
+    me.breakdown.communicate += world.now() - begin_;
+  }
+
+  // Returns when the answer is here. The reply lies in the head, as it is small; most of the
+  // payload goes straight to its place.
+  void await() {
+    if (!receive_) post_receive();
+    HeadReceive& head = *receive_;
+    poll_until(transport_.world(), head);
+    const auto first = head.data();
+    // The answer's size was checked by the sender's Token against the request.
+    HETSGD_CHECK_GE(kHeadData, reply_.size());
+    HETSGD_CHECK_EQ(head.info().bytes, reply_.size() + reply_payload_.size());
+    if (!reply_.empty()) std::memcpy(reply_.data(), first.data(), reply_.size());
+    const auto begun = first.subspan(reply_.size());
+    if (!begun.empty()) std::memcpy(reply_payload_.data(), begun.data(), begun.size());
+    head.take_rest(reply_payload_.subspan(begun.size()));
+    auto& received = World::current().breakdown.bytes_received;
+    add(received, Traffic::control, reply_.size());
+    add(received, static_cast<Traffic>(head.info().kind), reply_payload_.size());
+  }
+  Seconds begin() const { return begin_; }
+
+ private:
+  void post_receive() {
+    receive_.emplace(transport_, host_, transport_.tags().answer(caller_),
+                     [](int, int) { return std::string("waits for a service"); });
+  }
+  static void add(std::array<std::uint64_t, 3>& bytes, Traffic of, std::size_t n) {
+    bytes[static_cast<std::size_t>(of)] += n;
+  }
+
+  Transport& transport_;
+  const int host_, caller_;
+  const std::span<std::byte> reply_, reply_payload_;
+  std::optional<HeadReceive> receive_;  // of the answer's head
+  Seconds begin_{0};
+};
+
 void MpiPort::call_raw(std::span<const std::byte> request, std::span<const float> payload,
                        Traffic kind, std::span<std::byte> reply, std::span<float> reply_payload) {
   World& world = transport_.world();
-  threads::Process& me = World::current();
-  HETSGD_CHECK(me.kind != ProcessKind::service);  // a handler must not block
+  const Process& me = World::current();
+  // A handler must not block: the service that it calls could be its own.
+  HETSGD_CHECK(me.kind != ProcessKind::service);
   world.safepoint();
   const HostMemory source(payload.data(), payload.size_bytes());
   HostMemory target(HostMemory::Use::write, reply_payload.data(), reply_payload.size_bytes());
-  const RequestInfo info{.caller = caller_,
-                         .request_bytes = static_cast<std::int32_t>(request.size()),
-                         .payload_count = payload.size(),
-                         .reply_payload_count = reply_payload.size(),
-                         .reply_bytes = static_cast<std::int32_t>(reply.size())};
-  static constexpr std::byte kZeros[kAlignment] = {};
-  const std::span<const std::byte> parts[] = {
-      std::as_bytes(std::span(&info, 1)),
-      request,
-      std::span(kZeros).first(padding(sizeof info + request.size())),
-      {source.data(), payload.size_bytes()}};
-  const auto add = [](auto& bytes, Traffic of, std::size_t n) {
-    bytes[static_cast<std::size_t>(of)] += n;
-  };
-  add(me.ledger.bytes_sent, Traffic::control, request.size());
-  add(me.ledger.bytes_sent, kind, payload.size_bytes());
-  // The receive is posted first, so that the answer finds it.
-  HeadReceive head(transport_, host_, transport_.tags().answer(caller_),
-                   [](int, int) { return std::string("waits for a service"); });
-  const Seconds begin = world.now();
-  transport_.send(host_, transport_.tags().request(number_), parts, kind);
-  me.ledger.communicate += world.now() - begin;
-  world.poll_until(head);
-  receive_answer(head, reply, {target.data(), reply_payload.size_bytes()});
-  add(me.ledger.bytes_received, Traffic::control, reply.size());
-  add(me.ledger.bytes_received, static_cast<Traffic>(head.info().kind), reply_payload.size_bytes());
+  Call(*this, CallerNumbers::of_process(me.number), true, request,
+       {source.data(), payload.size_bytes()}, kind, reply,
+       {target.data(), reply_payload.size_bytes()})
+      .await();
   target.store();
   world.safepoint();
 }
 
-// The reply lies in the head; most of the payload goes straight to its place.
-void MpiPort::receive_answer(HeadReceive& head, std::span<std::byte> reply,
-                             std::span<std::byte> payload) {
-  const auto first = head.data();
-  HETSGD_CHECK_GE(kHeadData, reply.size());
-  HETSGD_CHECK_EQ(head.info().bytes, reply.size() + payload.size());
-  if (!reply.empty()) std::memcpy(reply.data(), first.data(), reply.size());
-  const auto begun = first.subspan(reply.size());
-  if (!begun.empty()) std::memcpy(payload.data(), begun.data(), begun.size());
-  head.take_rest(payload.subspan(begun.size()));
+class MpiPort::Posted final : public PendingCall {
+ public:
+  Posted(MpiPort& port, std::span<const std::byte> request, std::span<const float> payload,
+         Traffic kind, std::span<std::byte> reply, std::span<float> reply_payload)
+      : world_(port.transport_.world()),
+        // The target outlives this call, so it has scratch memory of its own; the source is sent,
+        // or copied, when the constructor returns.
+        target_(HostMemory::Use::write, reply_payload.data(), reply_payload.size_bytes(), &room_),
+        call_(port, port.callers_.of_post(), false, request,
+              {HostMemory(payload.data(), payload.size_bytes()).data(), payload.size_bytes()}, kind,
+              reply, {target_.data(), reply_payload.size_bytes()}) {}
+
+  CallTime wait() override {
+    world_.safepoint();
+    call_.await();
+    target_.store();
+    world_.safepoint();
+    return {call_.begin(), world_.now()};
+  }
+  // Nothing is written to the reply before somebody waits for it, so a failing run need not wait
+  // here.
+  void settle(bool failing) noexcept override {
+    if (failing) return;
+    try {
+      wait();
+    } catch (...) {  // the run has failed, and the next call of the vocabulary says so
+    }
+  }
+
+ private:
+  World& world_;
+  HostScratch room_;
+  HostMemory target_;
+  Call call_;
+};
+
+std::unique_ptr<PendingCall> MpiPort::post_raw(std::span<const std::byte> request,
+                                               std::span<const float> payload, Traffic kind,
+                                               std::span<std::byte> reply,
+                                               std::span<float> reply_payload) {
+  HETSGD_CHECK(World::current().kind != ProcessKind::service);
+  transport_.world().safepoint();
+  return std::make_unique<Posted>(*this, request, payload, kind, reply, reply_payload);
 }
 
 }  // namespace hetsgd::mpi

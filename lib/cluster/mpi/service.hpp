@@ -1,9 +1,16 @@
 // A service of the mpi cluster: a process beside rank 0's worker, or in a rank of its own. Requests
 // and answers are messages, also those of the same rank.
 //
+//    caller (MpiPort)                            the service's process (MpiService)
+//    posts the receive of the answer             has posted the receive of any request's head
+//    request [info | request | pad | payload] -> takes it, calls the handler with a Token
+//    waits                                       the handler keeps the Token or uses it
+//    reply [reply | payload]              <----- Token::answer, now or in a later request
+//
 // A request names the caller's number, which is the tag of the answer, and how long the answer must
 // be. The name of a service is its tag: ranks need not agree on an order of opening, and a request
-// that comes before the service is made waits for it.
+// that comes before the service is made waits for it. A handler runs one request at a time and must
+// not block; a Token that is dropped without an answer ends the run.
 #pragma once
 
 #include <atomic>
@@ -18,67 +25,110 @@
 
 namespace hetsgd::mpi {
 
+// The front of a request. All ranks run the same program, so it travels as it lies in memory.
 struct RequestInfo {
+  // Of CallerNumbers.
   std::int32_t caller = 0;
+  // What follows: the request's bytes, padding, and so many floats.
   std::int32_t request_bytes = 0;
   std::uint64_t payload_count = 0;
+  // What the caller has room for: the answer must have exactly this size (floats, bytes).
   std::uint64_t reply_payload_count = 0;
   std::int32_t reply_bytes = 0;
+  // No byte of the struct is left uninitialised.
   std::int32_t unused = 0;
 };
 
-// The tag number of a service: a hash of its name.
+// Numbers of those of this rank who wait for an answer at the same time: they are the answers'
+// tags, so no two of them may be equal. Blocking calls have even numbers, posted ones odd ones.
+// Thread-safe.
+class CallerNumbers {
+ public:
+  // A process', for its blocking calls; process: Process::number. It is the process' and not the
+  // port's: two processes of a worker may share a port, and answers come in the order of the
+  // handler's choice.
+  static int of_process(int process) { return 2 * (process % kEach); }
+  // One posted call's. Numbers repeat after kEach calls: by then the earlier one must be complete.
+  int of_post() { return 2 * static_cast<int>(posts_++ % unsigned{kEach}) + 1; }
+
+ private:
+  static constexpr int kEach = Tags::kUserTags / 2;
+  std::atomic<unsigned> posts_ = 0;
+};
+
+// The tag number of a service: a hash of its name, in [0, kUserTags). Names that collide are a
+// CheckFailure where the second one is made.
 int service_number(const std::string& name);
 
-// On the services' rank.
+// On the services' rank. Lives until the end of the run, since answers that its handler keeps refer
+// to it.
 class MpiService {
  public:
-  // ended: all processes of all ranks have ended.
+  // ended: becomes true when all processes of all ranks have ended. All references outlive the
+  // service.
   MpiService(Transport& transport, std::string name, std::unique_ptr<ServiceHandler> handler,
              const std::atomic<bool>& ended);
 
   const std::string& name() const { return name_; }
-  // The service's process: handles until all have ended.
+  // The service's process: handles requests until all have ended. What a handler throws ends the
+  // run.
   void serve();
-  void left(int rank);  // any thread
+  // Worker `rank` has ended. Any thread: the handler is told by the service's process, which
+  // serve() wakes at its next look.
+  void left(int rank);
   Transport& transport() { return transport_; }
 
  private:
   class Idle;
+  // Takes the request, whose head is complete, and calls the handler.
   void handle(HeadReceive& head);
+  // Tells the handler which workers have left. False: there is no news.
   bool handle_notices();
 
   Transport& transport_;
   const std::string name_;
   const int number_;
   const std::atomic<bool>& ended_;
-  Room message_;
-  std::mutex mutex_;  // guards left_
+  // The request that is being handled.
+  HostScratch message_;
+  // Guards left_.
+  std::mutex mutex_;
   std::deque<int> left_;
+  // left_ is not empty, for a look without the mutex.
   std::atomic<bool> notices_ = false;
-  std::unique_ptr<ServiceHandler> handler_;  // last: answers that it keeps refer to the rest
+  // The last member, and so the first to be destroyed: answers that it keeps refer to the rest.
+  std::unique_ptr<ServiceHandler> handler_;
 };
 
+// A worker's side of a service. Its processes may share it. Calls are counted in the caller's time
+// breakdown: the sending of a request and the transfer of a long answer are communication, the rest
+// is waiting.
 class MpiPort final : public ServicePort {
  public:
-  // caller: unique among the processes of this rank. host: the service's rank.
-  MpiPort(Transport& transport, std::string name, int caller, int host)
+  // callers: numbers its callers, of all ports of this rank. host: the service's rank.
+  MpiPort(Transport& transport, std::string name, CallerNumbers& callers, int host)
       : transport_(transport),
         name_(std::move(name)),
         number_(service_number(name_)),
-        caller_(caller),
+        callers_(callers),
         host_(host) {}
-  // The payloads may be memory of the caller's device.
+  // The payloads may be memory of the caller's device. CheckFailure: a service calls a service.
   void call_raw(std::span<const std::byte> request, std::span<const float> payload, Traffic kind,
                 std::span<std::byte> reply, std::span<float> reply_payload) override;
+  std::unique_ptr<PendingCall> post_raw(std::span<const std::byte> request,
+                                        std::span<const float> payload, Traffic kind,
+                                        std::span<std::byte> reply,
+                                        std::span<float> reply_payload) override;
 
  private:
-  void receive_answer(HeadReceive& head, std::span<std::byte> reply, std::span<std::byte> payload);
+  // One call, and one that was posted; both in service.cpp.
+  class Call;
+  class Posted;
 
   Transport& transport_;
   const std::string name_;
   const int number_;
-  const int caller_;
+  CallerNumbers& callers_;
   const int host_;
 };
 

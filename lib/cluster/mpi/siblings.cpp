@@ -13,7 +13,7 @@
 #include <string_view>
 #include <vector>
 
-#include "cluster/mpi/mpi_cluster.hpp"
+#include "cluster/process_group.hpp"
 #include "core/error.hpp"
 #include "core/text.hpp"
 
@@ -22,7 +22,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// What names the job among those of a host, as far as the launcher says it.
+// What names the job among those of a host, as far as the launcher says it. Both processes must
+// have a variable with one value, or both none.
 constexpr std::array kJob = {"PMIX_NAMESPACE", "PMI_JOBID", "PMI_PORT", "SLURM_JOB_ID",
                              "SLURM_STEP_ID"};
 
@@ -65,6 +66,7 @@ int rank_in(const std::string& environment) {
   return -1;
 }
 
+// A thread of the process has the name that a StartWatch gives to its own.
 bool has_mark(const fs::path& process) {
   std::error_code ended;
   for (const auto& thread : fs::directory_iterator(process / "task", ended)) {
@@ -88,6 +90,7 @@ std::map<int, RankProcess> processes_of_job() {
   for (const auto& entry : fs::directory_iterator("/proc", ended)) {
     const std::string name = entry.path().filename().string();
     long pid = 0;
+    // Only folders whose whole name is a number are processes.
     if (std::from_chars(name.data(), name.data() + name.size(), pid).ptr !=
         name.data() + name.size()) {
       continue;
@@ -97,6 +100,7 @@ std::map<int, RankProcess> processes_of_job() {
     if (rank < 0) continue;
     RankProcess& process = found[rank];
     process.started |= has_mark(entry.path());
+    // Process numbers grow as long as they do not wrap, so the greatest is the youngest.
     if (pid < process.pid) continue;
     process.pid = pid;
     process.command = command_of(entry.path());
@@ -104,7 +108,8 @@ std::map<int, RankProcess> processes_of_job() {
   return found;
 }
 
-// Of the variables that say how many ranks there are, here or in all; -1: none does.
+// The value of the first of these variables that is set, which all say how many ranks there are,
+// here or in all; -1: none is set.
 int number_in(std::initializer_list<const char*> names) {
   for (const char* const name : names) {
     const char* const text = std::getenv(name);
@@ -132,6 +137,8 @@ StartState state_of_start() {
       state.is_first = false;
     }
   }
+  // If all ranks are on this host their numbers are known, and those without a process can be
+  // named; else they can only be counted.
   const int ended = here - static_cast<int>(processes.size());
   if (here > 0 && here == all) {
     for (int rank = 0; rank < all; ++rank) {

@@ -11,19 +11,22 @@ namespace hetsgd::mpi {
 
 namespace {
 
+// Pieces grow by factors of 4 from the first to the largest size.
 constexpr std::size_t kFirstPiece = std::size_t{16} << 10;
 constexpr std::size_t kLargestPiece = std::size_t{4} << 20;
 // MPI counts in int.
 constexpr std::size_t kLargestRequest = std::size_t{1} << 30;
 // A rank that is lost does not complete what it has begun; after so long nobody touches the memory.
 constexpr Seconds kSettleLimit{5};
-// Who waits already for a message answers its head in a microsecond or two. Copying what is longer
-// than this takes longer than to wait so long for the answer.
+// A receiver that waits already answers a head at once. Copying what is longer than this takes
+// longer than to wait for that answer, for at most kProbeWait.
 constexpr std::size_t kWorthWaiting = std::size_t{128} << 10;
 constexpr Seconds kProbeWait{10e-6};
 // Unfinished sends that each send looks after.
 constexpr std::size_t kReapedBySend = 4;
 
+// fn(begin, bytes) for each piece. Sender and receiver cut a message alike, as both know its
+// length.
 template <class Fn>
 void for_each_piece(std::size_t bytes, Fn fn) {
   std::size_t size = kFirstPiece;
@@ -33,7 +36,8 @@ void for_each_piece(std::size_t bytes, Fn fn) {
   }
 }
 
-// Returns when `done`, or after the limit.
+// Returns when `done`, or after the limit. Only where nothing can be waited for by poll_until: a
+// look of a few microseconds, and teardown.
 template <class Done>
 void settle(Seconds limit, Done done) {
   const auto end = std::chrono::steady_clock::now() + limit;
@@ -42,7 +46,7 @@ void settle(Seconds limit, Done done) {
 
 }  // namespace
 
-// The bytes of several parts, read on and on.
+// The bytes of several parts, read on and on. The parts are the caller's.
 class Transport::Reader {
  public:
   Reader(std::span<const std::span<const std::byte>> parts, cuda::ExchangeMemory* gpu)
@@ -81,6 +85,8 @@ Tags::Tags() {
   void* value = nullptr;
   int found = 0;
   check(MPI_Comm_get_attr(MPI_COMM_WORLD, MPI_TAG_UB, &value, &found), "MPI_Comm_get_attr");
+  // MPI promises tags up to 32767 and no more. The tag's bits are those whose every value is
+  // allowed.
   const unsigned limit = found ? *static_cast<unsigned*>(value) : 32767U;
   bits_ = std::bit_width(limit + 1) - 1;
   if (bits_ < 2 + kUserBits + 4) {
@@ -94,6 +100,7 @@ Tags::Tags() {
 
 void Transport::send(int to, int tag, std::span<const std::span<const std::byte>> parts,
                      Traffic kind, cuda::ExchangeMemory* gpu) {
+  // Transport::send and HeadReceive::take_rest are the two ends of one protocol (transport.hpp).
   Sends& sends = Sends::get();
   std::size_t bytes = 0;
   for (const auto part : parts) bytes += part.size();
@@ -104,12 +111,14 @@ void Transport::send(int to, int tag, std::span<const std::span<const std::byte>
   std::memcpy(head->data, &info, sizeof info);
   reader.read(head->data + sizeof info, first);
   const std::size_t rest = bytes - first;
+  // Only what can go from the caller's memory in one request is worth asking for.
   const bool asks = rest >= kWorthWaiting && rest <= kLargestRequest && reader.can_skip();
   check((asks ? MPI_Issend : MPI_Isend)(head->data, static_cast<int>(sizeof info + first), MPI_BYTE,
                                         to, tag, comm_, &head->request),
         "MPI_Isend");
   if (asks) settle(kProbeWait, [&] { return test(head->request); });
   const bool awaited = asks && head->request == MPI_REQUEST_NULL;
+  // Complete or not: an unfinished head leaves when its receiver comes.
   sends.watch(std::move(head));
   if (awaited) {
     Requests direct(*this, "sends");
@@ -118,20 +127,26 @@ void Transport::send(int to, int tag, std::span<const std::span<const std::byte>
   } else if (rest > 0) {
     send_pieces(to, tags_.piece(info.number), reader, rest);
   }
+  // Every send cleans up a little, so buffers come back even where the channel's thread gets no
+  // core.
   sends.reap(kReapedBySend);
 }
 
+// The first piece is the probe; once it is matched the rest goes directly. Requests are made then
+// only: they count as receiving, and can be awaited.
 void Transport::send_pieces(int to, int tag, Reader& reader, std::size_t bytes) {
   Sends& sends = Sends::get();
   std::unique_ptr<Sends::Buffer> probe;
   std::optional<Requests> direct;
   for_each_piece(bytes, [&](std::size_t at, std::size_t n) {
+    // Asked before each piece, at the cost of one MPI_Test.
     if (!direct && probe && reader.can_skip() && test(probe->request)) {
       direct.emplace(*this, "sends");
     }
     if (direct) return direct->send(to, tag, reader.skip(n));
     auto piece = sends.take(n, reader.gpu());
     reader.read(piece->data, n);
+    // A single piece has nothing behind it that it could speed up.
     const bool probes = at == 0 && n < bytes;
     check((probes ? MPI_Issend : MPI_Isend)(piece->data, static_cast<int>(n), MPI_BYTE, to, tag,
                                             comm_, &piece->request),
@@ -154,6 +169,8 @@ bool Transport::poll(int from, int tag) {
   return found != 0;
 }
 
+// First counted, then tested: an abort that comes in between sees the count, so still_receives() is
+// never false while a receive is about to be posted.
 void Transport::begin_receiving() {
   ++receivers_;
   if (!world_.aborting()) [[likely]]
@@ -186,6 +203,7 @@ bool HeadReceive::done() {
 
 void HeadReceive::cancel() {
   if (!open_) return;
+  // The receive is complete afterwards, cancelled or not; either ends MPI's use of the buffer.
   MPI_Cancel(&request_);
   settle(kSettleLimit, [&] { return test(request_); });
   open_ = false;
@@ -220,11 +238,13 @@ void HeadReceive::take(const MessageMemory& message) {
 void HeadReceive::take_rest(std::span<std::byte> rest) {
   if (rest.empty()) return;
   const int tag = transport_.tags().piece(info().number);
+  // The sender may have sent all of the rest as one message, or the first piece of it: one receive
+  // takes either, and its length tells. Shorter or longer rests always come in pieces.
   std::size_t whole = rest.size();
   if (whole >= kWorthWaiting && whole <= kLargestRequest) {
     Requests first(transport_, describe());
     first.receive_up_to(source(), tag, rest, whole);
-    first.wait(&Ledger::communicate);
+    first.wait(&TimeBreakdown::communicate);
     if (whole == rest.size()) return;
   } else {
     whole = 0;
@@ -233,7 +253,7 @@ void HeadReceive::take_rest(std::span<std::byte> rest) {
   for_each_piece(rest.size(), [&](std::size_t at, std::size_t n) {
     if (at >= whole) requests.receive(source(), tag, rest.subspan(at, n));
   });
-  requests.wait(&Ledger::communicate);
+  requests.wait(&TimeBreakdown::communicate);
 }
 
 // --- requests
@@ -281,11 +301,13 @@ void Requests::send(int to, int tag, std::span<const std::byte> data) {
   } while (!data.empty());
 }
 
-void Requests::wait(Seconds Ledger::*account) {
+void Requests::wait(Seconds TimeBreakdown::*account) {
   World& world = transport_.world();
   try {
-    world.poll_until(*this, account);
+    poll_until(world, *this, account);
   } catch (...) {
+    // Before the requests are cancelled by the destructor: the other side must be told, so that it
+    // lets go.
     world.abort(std::current_exception());
     throw;
   }
@@ -304,7 +326,7 @@ void Requests::check_received(const Receive& receive, int code, const MPI_Status
       bytes < 0 ? "more" : std::to_string(bytes)));
 }
 
-// In the order posted; the first that is open drives them all.
+// In the order posted; a look at the first that is open drives them all.
 bool Requests::receives_done() {
   for (; received_ < receives_.size(); ++received_) {
     Receive& receive = receives_[received_];
@@ -331,6 +353,8 @@ bool Requests::done() {
 
 void Requests::cancel() {
   if (!open_) return;
+  // Receives first, since others write to this memory. Then the count goes down, which is what the
+  // other ranks' direct sends wait for (`quiet`), and only then this rank waits for its own sends.
   for (Receive& receive : receives_) {
     if (receive.request == MPI_REQUEST_NULL) continue;
     MPI_Cancel(&receive.request);

@@ -11,6 +11,13 @@ namespace hetsgd::sim {
 namespace {
 
 // An event's order: arrival (1 bit), rank (20 bits), sequence (43 bits).
+//
+//   63        62 .. 43          42 .. 0
+//   arrival   rank (arrivals)   sequence
+//
+// One whole number orders arrivals after everything else of that time, then by rank, then first
+// come first served. The sequence makes it unique, so the heap's order is total and the same
+// everywhere.
 constexpr int kSequenceBits = 43;
 constexpr int kRankBits = 20;
 constexpr std::uint64_t kArrival = std::uint64_t{1} << (kSequenceBits + kRankBits);
@@ -18,7 +25,7 @@ constexpr std::uint64_t kArrival = std::uint64_t{1} << (kSequenceBits + kRankBit
 }  // namespace
 
 std::string Process::name() const {
-  return companion.empty() ? worker_name(rank) : companion_name(companion, rank);
+  return background_task.empty() ? worker_name(rank) : background_task_name(background_task, rank);
 }
 
 Engine::Engine(int host_threads, std::function<void(Process&)> ended)
@@ -27,6 +34,8 @@ Engine::Engine(int host_threads, std::function<void(Process&)> ended)
 Engine::~Engine() { tear_down(); }
 
 void Engine::push(double time, std::uint64_t order, Handler handler, void* object) {
+  // Time may not run backwards, and at infinity it would end: `now + x` could not tell events
+  // apart.
   HETSGD_CHECK_GE(time, now_);  // fails for NaN, too
   HETSGD_CHECK(std::isfinite(time));
   queue_.push(time, order | sequence_++, handler, object);
@@ -38,13 +47,15 @@ void Engine::at_arrival(double time, int rank, Handler handler, void* object) {
   push(time, kArrival | static_cast<std::uint64_t>(rank) << kSequenceBits, handler, object);
 }
 
-Process& Engine::spawn(int rank, std::string companion, Ledger* ledger,
+Process& Engine::spawn(int rank, std::string background_task, TimeBreakdown* breakdown,
                        std::function<void()> body) {
   HETSGD_CHECK_LT(rank, 1 << kRankBits);
-  auto process = std::make_unique<Process>(stacks_, rank, std::move(companion), std::move(body));
-  process->ledger = ledger;
+  auto process =
+      std::make_unique<Process>(stacks_, rank, std::move(background_task), std::move(body));
+  process->breakdown = breakdown;
   process->index = processes_.size();
   process->since = now_;
+  // By pointer: events and the waiting lists of mailboxes and monitors refer to the process.
   processes_.push_back(std::move(process));
   wake(*processes_.back());
   return *processes_.back();
@@ -52,7 +63,7 @@ Process& Engine::spawn(int rank, std::string companion, Ledger* ledger,
 
 void Engine::refuse(std::string_view call) {
   throw CheckFailure(
-      fmt::format("{} was called where nothing may block: in a service's handler, in a fence, or "
+      fmt::format("{} was called where nothing may block: in a service's handler, in a pause, or "
                   "outside of the run",
                   call));
 }
@@ -65,8 +76,11 @@ void Engine::count_idle_call(std::string_view call) {
       current(call).name(), call, kLimit));
 }
 
+// A null handler is the commonest event, and the loop resumes without a call through a pointer.
 void Engine::wake_at(double time, Process& process) { at(time, nullptr, &process); }
 
+// The loop is for pauses: a process that wants one suspends with off_the_clock_ set, its function
+// runs here, on the stack of the thread, and the process goes on at once, within the same event.
 void Engine::resume(Process& process) {
   for (;;) {
     current_ = &process;
@@ -74,6 +88,7 @@ void Engine::resume(Process& process) {
     try {
       alive = process.fiber.resume();
     } catch (...) {
+      // The exception left the process's body. It ends the run: run() tears down.
       current_ = nullptr;
       throw;
     }
@@ -90,13 +105,16 @@ void Engine::resume(Process& process) {
   }
 }
 
+// `fn` lies in the frame of the process, which stands still until resume() has called it.
 void Engine::off_the_clock(FunctionRef fn) {
-  current("fence");
+  current("while_paused");
   off_the_clock_ = &fn;
-  block([] { return "in a fence"; });
+  block([] { return "in a pause"; });
   if (off_the_clock_error_) std::rethrow_exception(std::exchange(off_the_clock_error_, nullptr));
 }
 
+// ended_ comes first: it tells services that a worker is gone, which may answer others and schedule
+// events. The last process takes the free place, so that the end of one costs O(1).
 void Engine::end(Process& process) {
   ended_(process);
   const std::size_t index = process.index;
@@ -105,6 +123,8 @@ void Engine::end(Process& process) {
   processes_.pop_back();
 }
 
+// With the last process the run ends, at its time: a message still in flight, or the alarm of a
+// computation that was cut short, would only make the run look longer.
 void Engine::loop() {
   while (!processes_.empty()) {
     if (aborted_.load(std::memory_order_relaxed)) [[unlikely]] {
@@ -115,8 +135,8 @@ void Engine::loop() {
     const Event event = queue_.pop();
     now_ = event.seconds();
     ++events_;
-    // While this event is handled the next one's stack comes in: half of the time with 1,000
-    // fibers.
+    // While this event is handled the next one's stack comes in. With a thousand fibers, whose
+    // stacks do not fit into the caches together, waiting for it would dominate the simulation.
     if (!queue_.empty() && queue_.top().handler == nullptr) {
       static_cast<const Process*>(queue_.top().object)->fiber.prefetch();
     }
@@ -128,6 +148,8 @@ void Engine::loop() {
   }
 }
 
+// Here and not only in the destructor: the fibers use what the caller of run() owns, and shall be
+// gone when the exception reaches it.
 void Engine::run() {
   try {
     loop();
@@ -137,12 +159,26 @@ void Engine::run() {
   }
 }
 
+// Relaxed: the mutex orders the error itself, and a flag that is seen one event late does no harm.
 void Engine::abort(std::exception_ptr error) {
   const std::lock_guard lock(abort_mutex_);
   if (!abort_error_) abort_error_ = std::move(error);
   aborted_.store(true, std::memory_order_relaxed);
 }
 
+// Of the running process. This error is seen only if the exception that unwinds the process is
+// caught on the way: else that one leaves the body and ends the run first.
+void Engine::fail_for(const std::string& left_behind) {
+  abort(std::make_exception_ptr(CheckFailure(
+      fmt::format("{} has caught an exception past a call that it never waited for: it {}",
+                  current("settle").name(), left_behind))));
+}
+
+// In this order: from now on the vocabulary does nothing and blocks for nothing; no thread touches
+// buffers of a fiber; then the fibers go, each by FiberUnwind. All are unwound before the first is
+// destroyed, because the destructors of one may still wake another, which only schedules an event
+// that nobody handles. Mailboxes, monitors and rendezvous keep pointers into stacks that are gone,
+// which nobody follows any more.
 void Engine::tear_down() noexcept {
   tearing_down_ = true;
   pool_.cancel_all();  // first: tasks use what the fibers own
@@ -154,11 +190,13 @@ void Engine::tear_down() noexcept {
   processes_.clear();
 }
 
+// No event is left, so every process is blocked and nobody can wake another. Sorted, because
+// processes_ is in no order that a reader could use.
 Error Engine::deadlock() const {
   std::vector<const Process*> blocked;
   for (const auto& process : processes_) blocked.push_back(process.get());
   std::sort(blocked.begin(), blocked.end(), [](const Process* a, const Process* b) {
-    return std::tie(a->rank, a->companion) < std::tie(b->rank, b->companion);
+    return std::tie(a->rank, a->background_task) < std::tie(b->rank, b->background_task);
   });
   std::vector<BlockedProcess> report;
   for (const Process* process : blocked) {

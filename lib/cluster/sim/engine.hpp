@@ -5,6 +5,31 @@
 // scheduled, except for arrivals of messages and requests: at equal times these come after all
 // other events, lowest rank first. Virtual time never depends on the host: not on its load, not on
 // its number of threads.
+//
+// A process:
+//
+//                 its event              block()
+//   scheduled -----------------> running -----------> blocked
+//    ^     ^                     |    ^                |    |
+//    |     |                     |    +----------------+    |
+//  spawn() |                     |     a handler's resume() |
+//          |                     v its body returns         |
+//          |                   ended, destroyed             |
+//          +------------------------------------------------+
+//                         wake(), wake_at()
+//
+// A blocked process has at most one event or object that resumes it: whoever wakes it forgets it
+// first (a mailbox its receiver, a monitor its waiter). So no event outlives its process.
+//
+// The run:
+//
+//   loop --(all processes have ended)--> run() returns; events that are left are never handled
+//     |
+//     +--(an exception, abort(), no event left: deadlock)--> tear_down: computations are forgotten,
+//        fibers unwound in any order --> run() rethrows
+//
+// Threads: the event loop, the processes and all handlers are one thread, so nothing here is locked
+// but what abort() writes. Only functions of computations run elsewhere (host_pool.hpp).
 #pragma once
 
 #include <atomic>
@@ -18,36 +43,39 @@
 #include <vector>
 
 #include "cluster/blocking.hpp"
-#include "cluster/ledger.hpp"
-#include "cluster/node.hpp"
+#include "cluster/endpoint.hpp"
 #include "cluster/sim/event_queue.hpp"
 #include "cluster/sim/fiber.hpp"
 #include "cluster/sim/host_pool.hpp"
+#include "cluster/time_breakdown.hpp"
 
 namespace hetsgd::sim {
 
-// One simulated process. Its fields are the engine's, except `ledger`.
+// One simulated process, owned by the engine from spawn() to its end. Its fields are the engine's,
+// except `breakdown`, which whoever makes the process wait or compute adds to.
 class alignas(64) Process {
  public:
-  Process(StackPool& stacks, int rank_, std::string companion_, std::function<void()> body)
-      : fiber(stacks, std::move(body)), rank(rank_), companion(std::move(companion_)) {}
+  Process(StackPool& stacks, int rank_, std::string background_task_, std::function<void()> body)
+      : fiber(stacks, std::move(body)), rank(rank_), background_task(std::move(background_task_)) {}
 
   std::string name() const;
 
  private:
   friend class Engine;
-  // Why it is blocked: a callable on its own stack, asked only for a deadlock report. These and the
-  // fiber's first fields share a cache line.
+  // Why it is blocked: a callable on its own stack, asked only for a deadlock report, so that
+  // blocking builds no text. Valid from its first block() on; every live process has called it when
+  // there is no event left. These and the fiber's first fields share a cache line: all that a
+  // switch touches.
   const void* reason = nullptr;
   std::string (*describe)(const void* reason) = nullptr;
-  double since = 0;
+  double since = 0;  // virtual seconds
   Fiber fiber;
   std::size_t index = 0;  // in Engine::processes_
 
  public:
   const int rank;
-  const std::string companion;  // empty: the worker's main process
-  Ledger* ledger = nullptr;     // where its time goes
+  const std::string background_task;   // empty: the worker's main process
+  TimeBreakdown* breakdown = nullptr;  // where its time goes
 };
 
 // What a switch passes through is inline: after a switch the processor mispredicts every return.
@@ -56,27 +84,35 @@ class Engine {
   using Handler = void (*)(void* object);
 
   // host_threads as in ClusterOptions. `ended(process)` is called on the event loop when a process
-  // has returned, before it is destroyed.
+  // has returned, before it is destroyed; not for one that is unwound or that throws.
   Engine(int host_threads, std::function<void(Process&)> ended);
   ~Engine();
   Engine(const Engine&) = delete;
   Engine& operator=(const Engine&) = delete;
 
+  // Virtual seconds since the start of the run. Stands while a handler or a process runs.
   double now() const { return now_; }
   std::uint64_t events() const { return events_; }
   HostPool& pool() { return pool_; }
 
   // --- events --------------------------------------------------------------------------------
-  // Calls handler(object) at `time` >= now(), on the event loop.
+  // Calls handler(object) at `time` >= now() (checked, and finite), on the event loop. An event
+  // cannot be taken back: `object` must live until then, or until the run has ended; what may
+  // become void is told so by a field of the object (Alarm in world.hpp). O(log n) of n events.
   void at(double time, Handler handler, void* object);
-  // The same for an arrival: after all others of that time, by rank. Rank < 2^20.
+  // The same for an arrival: after all others of that time, by rank. Rank < 2^20. By rank, because
+  // the sequence in which equal senders come to send depends on who was resumed first, which a
+  // change elsewhere in the algorithm would reverse.
   void at_arrival(double time, int rank, Handler handler, void* object);
 
   // --- processes -----------------------------------------------------------------------------
-  // A process that starts now. Its body runs when the event loop comes to it.
-  Process& spawn(int rank, std::string companion, Ledger* ledger, std::function<void()> body);
+  // A process that starts now. Its body runs when the event loop comes to it. `breakdown` lives as
+  // long as its body; `background_task` is empty for the worker's main process. Called from
+  // anywhere on the event loop's thread.
+  Process& spawn(int rank, std::string background_task, TimeBreakdown* breakdown,
+                 std::function<void()> body);
   // The running process. Checked: there is none on the event loop, as in a service's handler or a
-  // fence; `call` names the vocabulary's call that is not possible there.
+  // pause; `call` names the vocabulary's call that is not possible there.
   Process& current(std::string_view call) {
     if (current_ == nullptr) [[unlikely]] {
       refuse(call);
@@ -84,7 +120,9 @@ class Engine {
     return *current_;
   }
   // Stops the running process until wake() or an event of its own resumes it. `describe()` says in
-  // words where it is blocked.
+  // words where it is blocked. Throws FiberUnwind when the run is torn down, but returns at once in
+  // a destructor that runs then (Fiber::suspend): a caller must not take its return for the answer
+  // that it waited for, unless tearing_down() is false.
   template <class Describe>
   void block(const Describe& describe) {
     Process& self = current("a blocking call");
@@ -96,10 +134,13 @@ class Engine {
     idle_calls_ = 0;
     self.fiber.suspend();
   }
-  // Schedules the blocked process to go on now.
+  // Schedules the blocked process to go on now, after the events that are already due at this time.
+  // Once: a second wake for one block would resume it out of its next one.
   void wake(Process& process) { wake_at(now_, process); }
   void wake_at(double time, Process& process);
-  // From an event's handler: runs the blocked process until it blocks again or ends.
+  // From an event's handler: runs the blocked process until it blocks again or ends. Saves the
+  // event that wake() would take; what the process leads to comes within the current one. Not from
+  // a process: fibers do not nest. Throws what leaves the body.
   void resume(Process& process);
   // Stops the running process until `time`.
   void sleep_until(double time) {
@@ -112,25 +153,45 @@ class Engine {
   void count_idle_call(std::string_view call);
 
   // Runs fn on the event loop's stack, which is as deep as the thread's, while the process waits.
-  // Virtual time does not move; all computations that have started are finished before.
+  // Virtual time does not move; all computations that have started are finished before, so that fn
+  // sees every worker's memory at rest (even those whose computations are due only later). fn must
+  // not block: there is no current process meanwhile. What it throws comes out here.
   void off_the_clock(FunctionRef fn);
 
   // --- the run -------------------------------------------------------------------------------
   // Returns when all processes have. Rethrows the first error; the others are unwound then.
   void run();
-  // Any thread: run() throws `error` before its next event.
+  // Any thread: run() throws `error` before its next event. The first one counts; without effect
+  // when all processes have returned. The process that is running goes on until it blocks.
   void abort(std::exception_ptr error);
   // Processes are being unwound: nothing blocks any more, and nobody else runs.
   bool tearing_down() const { return tearing_down_; }
+  // The end of what goes on behind the running process, which uses memory of its caller
+  // (PendingCall::settle). Not complete: wait() blocks for it; or the run fails before its next
+  // event, with the exception that unwinds the process unless it is caught. Before its next event,
+  // so that no handler meets the memory that is gone. The exception that unwinds the process leaves
+  // its body first and wins over the one given to abort().
+  template <class Wait, class Describe>
+  void settle(bool complete, bool failing, const Wait& wait, const Describe& describe) noexcept {
+    if (complete || tearing_down_) return;
+    if (failing) return fail_for(describe());
+    try {
+      wait();
+    } catch (...) {  // torn down: the next blocking call throws again
+    }
+  }
 
  private:
+  // `order` without its sequence, which is added here.
   void push(double time, std::uint64_t order, Handler handler, void* object);
+  void fail_for(const std::string& left_behind);
   [[noreturn]] static void refuse(std::string_view call);
   void end(Process& process);
   void loop();
   void tear_down() noexcept;
   Error deadlock() const;
 
+  // The order matters at the end: processes give their stacks back, and their tasks leave the pool.
   HostPool pool_;
   std::function<void(Process&)> ended_;
   StackPool stacks_;
@@ -139,11 +200,12 @@ class Engine {
   double now_ = 0;
   std::uint64_t sequence_ = 0;
   std::uint64_t events_ = 0;
-  int idle_calls_ = 0;
-  Process* current_ = nullptr;
+  int idle_calls_ = 0;                          // of the running process: block() resets it
+  Process* current_ = nullptr;                  // null on the event loop itself
   const FunctionRef* off_the_clock_ = nullptr;  // what the process that just stopped wants run
   std::exception_ptr off_the_clock_error_;
-  bool tearing_down_ = false;
+  bool tearing_down_ = false;  // from then on for ever
+  // Read before every event, hence apart from the mutex, which guards the error alone.
   std::atomic<bool> aborted_ = false;
   std::mutex abort_mutex_;
   std::exception_ptr abort_error_;

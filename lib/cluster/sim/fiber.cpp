@@ -39,6 +39,8 @@ namespace context = boost::context::detail;
 
 namespace {
 
+// Cache colouring, see Fiber::start: so many different beginnings of stacks, so many bytes apart.
+// All of them together stay within one page, and each keeps the alignment to a cache line.
 constexpr std::size_t kColors = 16;
 constexpr std::size_t kColorBytes = 192;
 
@@ -62,10 +64,14 @@ StackPool::Stack StackPool::take() {
     free_.pop_back();
     return {bottom, bytes_};
   }
+  // MAP_NORESERVE: ten thousand stacks are promised far more memory than they ever touch, which
+  // shall not count against what the system is ready to promise. The stack grows downwards, so the
+  // guard is the lowest page.
   const std::size_t guard = page_bytes();
   void* memory = mmap(nullptr, bytes_ + guard, PROT_READ | PROT_WRITE,
                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_STACK, -1, 0);
   if (memory == MAP_FAILED || mprotect(memory, guard, PROT_NONE) != 0) {
+    // munmap may overwrite errno.
     const int error = errno;
     if (memory != MAP_FAILED) munmap(memory, bytes_ + guard);
     throw with_hint(
@@ -79,6 +85,8 @@ StackPool::Stack StackPool::take() {
 }
 
 void StackPool::give_back(Stack stack) noexcept {
+  // Frames that were left without returning keep their red zones poisoned, and the next fiber on
+  // this stack would be reported for touching them.
 #ifdef HETSGD_ASAN
   ASAN_UNPOISON_MEMORY_REGION(stack.bottom, stack.bytes);
 #endif
@@ -86,17 +94,34 @@ void StackPool::give_back(Stack stack) noexcept {
 }
 
 // The switches themselves. Nothing is instrumented between an announcement and its jump.
+//
+//   owner's stack                         fiber's stack
+//   into(): swap exception records
+//           announce, jump_fcontext --->  entry() the first time, else the end of out():
+//                                         arrived() notes where the owner stands
+//                                         ... runs ...
+//           jump_fcontext returns   <---  out(): announce, jump_fcontext
+//           swap the records back
+//
+// jump_fcontext saves the registers on the stack that it leaves and returns, on the other side, the
+// context of the side that jumped. Either context is valid for one jump only, which is why both are
+// noted anew on every switch.
 struct Fiber::Switch {
   static void into(Fiber& fiber) {
-    // Swapping exceptions' records costs one thread-local look-up; see the header for why.
+    // Swapping exceptions' records costs one thread-local look-up; see the header for why. The
+    // owner's record waits in this frame. It need not be empty: an unwinding starts in the owner's
+    // catch block.
     auto* globals = reinterpret_cast<ExceptionState*>(abi::__cxa_get_globals());
     const ExceptionState owner_exceptions = *globals;
     *globals = fiber.exceptions_;
 #ifdef HETSGD_ASAN
+    // Tells where the stack pointer is about to be, and puts the owner's fake stack (where
+    // AddressSanitizer keeps locals to detect their use after return) aside.
     __sanitizer_start_switch_fiber(&fiber.owner_fake_stack_, fiber.stack_.bottom,
                                    fiber.stack_.bytes);
 #endif
 #ifdef HETSGD_TSAN
+    // Flags 0: the switch also orders memory, so what the owner wrote before it is no race.
     fiber.owner_handle_ = __tsan_get_current_fiber();
     __tsan_switch_to_fiber(fiber.fiber_handle_, 0);
 #endif
@@ -121,6 +146,7 @@ struct Fiber::Switch {
     arrived(fiber, context::jump_fcontext(fiber.owner_, nullptr).fctx);
   }
 
+  // On the fiber's stack, first after every switch to it.
   static void arrived(Fiber& fiber, void* owner) {
     fiber.owner_ = owner;
 #ifdef HETSGD_ASAN
@@ -129,6 +155,8 @@ struct Fiber::Switch {
 #endif
   }
 
+  // The first function on a fresh stack. It must never return, as there is no frame below it: the
+  // jump of out(last) is the end, and the stack is given back by the owner.
   static void entry(context::transfer_t from) {
     auto& fiber = *static_cast<Fiber*>(from.data);
     arrived(fiber, from.fctx);
@@ -140,6 +168,7 @@ struct Fiber::Switch {
 Fiber::Fiber(StackPool& stacks, std::function<void()> body)
     : stacks_(stacks), body_(std::move(body)) {}
 
+// A suspended fiber is unwound first: its frames hold objects whose destructors must run.
 Fiber::~Fiber() {
   unwind();
   if (stack_.bottom != nullptr) stacks_.give_back(stack_);
@@ -158,6 +187,8 @@ void Fiber::start() {
                                     &Switch::entry);
 }
 
+// No exception may pass entry(), below which there is nothing to unwind to; so each is caught here,
+// on the fiber's stack, and rethrown on the owner's.
 void Fiber::enter() {
   try {
     body_();
@@ -165,14 +196,17 @@ void Fiber::enter() {
   } catch (...) {
     error_ = std::current_exception();
   }
+  // Here and not in the destructor: what the body has captured (a background task's endpoint) ends
+  // with the fiber, and its destructors may still call the vocabulary.
   body_ = nullptr;
   state_ = State::ended;
 }
 
+// When no stack can be had start() throws; the fiber is then still fresh.
 bool Fiber::resume() {
   HETSGD_CHECK(state_ == State::fresh || state_ == State::suspended);
   if (state_ == State::fresh) start();
-  state_ = State::running;
+  state_ = State::running;  // suspend() and enter() say how it came back
   Switch::into(*this);
   if (state_ != State::ended) return true;
 #ifdef HETSGD_TSAN
@@ -196,6 +230,9 @@ void Fiber::unwind() noexcept {
   }
 }
 
+// Whether to throw depends on uncaught_exceptions() of this fiber's own record: it counts what is
+// on its way through these frames, FiberUnwind itself included, and not what goes on in the owner.
+// Where it is not 0 a destructor has called: it gets an answer at once, whatever it waits for.
 void Fiber::suspend() {
   if (!unwinding_) {
     state_ = State::suspended;

@@ -1,5 +1,13 @@
 // Fiber: a piece of blocking code with a stack of its own, which its owner resumes and which
-// suspends itself. Built on Boost.Context's context switch (about 5 ns).
+// suspends itself. Built on Boost.Context's context switch.
+//
+//            resume()                 suspend()
+//   fresh ------------> running ------------------> suspended
+//     |                  |   ^                          |
+//     | unwind():        |   +--------------------------+
+//     | the body         |     resume(), or unwind(), after which suspend() throws FiberUnwind
+//     | never runs       | the body has returned, or an exception has left it
+//     +-------> ended <--+
 //
 // Sanitizers  : every switch is announced to AddressSanitizer and ThreadSanitizer when built with
 //               them, so that both see fibers as what they are.
@@ -8,6 +16,8 @@
 // Teardown    : unwind() throws FiberUnwind inside a suspended fiber, so that its destructors run.
 //               It is no std::exception; code that catches everything must rethrow it.
 // Thread      : a fiber is resumed by one thread, always the same one.
+// Memory      : the stack is taken at the first resume() and given back when the fiber ends: those
+//               that have not started, and those that have ended, hold none.
 #pragma once
 
 #include <cstddef>
@@ -17,9 +27,10 @@
 
 namespace hetsgd::sim {
 
-// Stacks of one size, reused; each a mapping of its own below which lies an inaccessible guard
-// page: an overflow is a crash and not a silent overwrite. Memory is touched lazily: a stack costs
-// what its fiber uses (two pages at least). Linux allows 65,530 mappings by default, so 32,000.
+// Stacks of one size, reused; each is a mapping of its own whose lowest page is an inaccessible
+// guard: an overflow is a crash and not a silent overwrite. Memory is touched lazily: a stack costs
+// what its fiber uses (two pages at least). The guard splits a mapping in two, and Linux allows
+// 65,530 by default (vm.max_map_count), so there can be some 32,000 stacks. Not thread-safe.
 class StackPool {
  public:
   static constexpr std::size_t kDefaultBytes = std::size_t{256} << 10;
@@ -33,17 +44,22 @@ class StackPool {
     std::byte* bottom = nullptr;  // lowest usable address
     std::size_t bytes = 0;
   };
-  // Errors: runtime, when the system gives no more memory or mappings.
+  // The stack that was given back last, as its pages are the warmest; else a new mapping. Errors:
+  // runtime, when the system gives no more memory or mappings.
   Stack take();
+  // Never fails: take() has made room in the list. It is called while exceptions pass through.
   void give_back(Stack stack) noexcept;
 
  private:
-  std::size_t bytes_;  // usable, whole pages
-  std::size_t mapped_ = 0;
+  std::size_t bytes_;       // usable, whole pages
+  std::size_t mapped_ = 0;  // stacks that exist, in use or free
+  // Bottoms of the free stacks. Only these are unmapped by the destructor: all fibers are gone by
+  // then.
   std::vector<std::byte*> free_;
 };
 
-// Thrown inside a fiber by unwind().
+// Thrown inside a fiber by suspend() when its owner unwinds it. An empty type of its own, so that
+// no handler of the algorithm's own errors matches it by chance.
 struct FiberUnwind {};
 
 class Fiber {
@@ -66,7 +82,10 @@ class Fiber {
   // the program.
   void suspend();
 
-  // Owner: this suspended fiber is resumed soon. Brings the end of its stack into the cache.
+  // Owner: this suspended fiber is resumed soon. Brings the end of its stack into the cache: the
+  // registers that the switch restores, and the frames of the calls that it returns through. The
+  // context of a suspended fiber is its stack pointer. A hint only: harmless for a fresh fiber,
+  // whose context is null, as a prefetch never faults.
   void prefetch() const {
     constexpr std::ptrdiff_t kLines = 8;
     const auto* stack = static_cast<const std::byte*>(context_);
@@ -77,29 +96,32 @@ class Fiber {
 
  private:
   enum class State { fresh, running, suspended, ended };
-  // The Itanium C++ ABI's __cxa_eh_globals: caught exceptions and the number in flight.
+  // The Itanium C++ ABI's __cxa_eh_globals: caught exceptions and the number in flight. The runtime
+  // keeps one record per thread; without one per fiber, a fiber that suspends in a catch block
+  // would leave its exception on top of those of the next fiber, which `throw;` would then rethrow.
   struct ExceptionState {
     void* caught = nullptr;
     unsigned in_flight = 0;
   };
 
   struct Switch;  // the entry point of a context, and the announcements to the sanitizers
-  void enter();
-  void start();
+  void enter();   // runs the body, on the fiber's stack
+  void start();   // gives it a stack and a context
 
-  // What every switch touches stands first, together.
+  // What every switch touches stands first, together, so that it shares a cache line with the
+  // fields before the fiber in Process (engine.hpp).
   void* context_ = nullptr;  // of the fiber while suspended
   void* owner_ = nullptr;    // of the owner while the fiber runs
   ExceptionState exceptions_;
   State state_ = State::fresh;
-  bool unwinding_ = false;
+  bool unwinding_ = false;  // never reset: an unwound fiber only ever goes on to its end
 
   StackPool& stacks_;
   StackPool::Stack stack_;
   std::function<void()> body_;
-  std::exception_ptr error_;
+  std::exception_ptr error_;  // left the body; handed over to resume()
   // AddressSanitizer: the two sides' fake stacks and the owner's stack bounds; ThreadSanitizer:
-  // handles.
+  // handles. They exist in every build, so that the layout does not depend on it.
   void* fiber_fake_stack_ = nullptr;
   void* owner_fake_stack_ = nullptr;
   const void* owner_stack_bottom_ = nullptr;

@@ -14,6 +14,8 @@ void HostTask::run() noexcept {
   }
 }
 
+// Runs during the unwinding of a fiber, too. withdraw() may block the whole event loop until the
+// function has ended, but never for virtual time.
 HostTask::~HostTask() {
   if (pool_ != nullptr) pool_->withdraw(*this);
 }
@@ -21,6 +23,7 @@ HostTask::~HostTask() {
 HostPool::HostPool(int threads) {
   if (threads == 0) threads = std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
   HETSGD_CHECK_GE(threads, 1);
+  // The caller's thread counts as one: while it waits in finish() it works as well.
   threads_.reserve(static_cast<std::size_t>(threads) - 1);
   for (int i = 1; i < threads; ++i) threads_.emplace_back([this] { work(); });
 }
@@ -42,6 +45,8 @@ void HostPool::link(HostTask& task) {
   task.state_ = HostTask::State::queued;
 }
 
+// Whoever takes a task out of the queue is about to run it, hence the state; the callers that only
+// forget it set it back to idle before they give the mutex back.
 void HostPool::unlink(HostTask& task) {
   (task.previous_ != nullptr ? task.previous_->next_ : first_) = task.next_;
   (task.next_ != nullptr ? task.next_->previous_ : last_) = task.previous_;
@@ -57,6 +62,8 @@ void HostPool::run_unlocked(HostTask& task, std::unique_lock<std::mutex>& lock) 
   task.state_ = HostTask::State::done;
 }
 
+// Notified without the mutex, so that the woken thread does not run into it. idle_ is read under
+// it: a thread that is about to sleep has counted itself before it gave the mutex back.
 void HostPool::submit(HostTask& task) {
   bool wake = false;
   {
@@ -80,10 +87,15 @@ void HostPool::work() {
     ++running_;
     run_unlocked(*first_, lock);
     --running_;
+    // One is enough, as only the event loop's thread waits for this. From here on the task may be
+    // gone: its owner destroys it once it is done.
     done_.notify_one();
   }
 }
 
+// The wanted task comes first. While a pool thread runs that, this one takes the oldest of the
+// others rather than sleep: it is due next in most cases. It may so come back somewhat later than
+// `task` is done, which costs host time only.
 void HostPool::finish(HostTask& task) {
   std::unique_lock lock(mutex_);
   while (task.state_ != HostTask::State::done) {
@@ -104,6 +116,7 @@ void HostPool::finish_all() {
   done_.wait(lock, [this] { return running_ == 0; });
 }
 
+// A task that is cancelled is idle again, with pool_ set: its destructor finds nothing to wait for.
 void HostPool::cancel_all() {
   std::unique_lock lock(mutex_);
   while (first_ != nullptr) {

@@ -23,12 +23,16 @@ Message* Mailbox::take(Engine& engine, int from, int tag) {
     messages_.erase(found);
     return message;
   }
+  // In this frame: put() fills it and takes it out of the list before this process goes on. Only a
+  // torn down run leaves it in the list, and then nobody puts any more.
   Receiver self{from, tag, &engine.current("receive"), nullptr};
   receivers_.push_back(&self);
   engine.block([&] { return blocked_in_receive(from, tag); });
   return self.message;
 }
 
+// The message is handed over here and not when the receiver runs: between the two another process
+// of the rank could take it, and the receiver would wake up in vain.
 void Mailbox::put(Engine& engine, Message* message) {
   for (auto it = receivers_.begin(); it != receivers_.end(); ++it) {
     Receiver& receiver = **it;
@@ -43,6 +47,7 @@ void Mailbox::put(Engine& engine, Message* message) {
 
 namespace {
 
+// The message's last byte is through the receiver's link.
 void arrive(void* object) {
   auto* message = static_cast<Message*>(object);
   Group& group = *message->group;
@@ -50,7 +55,9 @@ void arrive(void* object) {
   group.mailbox(message->to).put(group.world.engine, message);
 }
 
-// The message's head is at the receiver's link.
+// The message's head is at the receiver's link. An event of its own, because the link serves
+// messages in the order of their heads: at the time of sending it is not known who else will be
+// there first.
 void enter_link(void* object) {
   auto* message = static_cast<Message*>(object);
   World& world = message->group->world;
@@ -71,6 +78,7 @@ void send_message(const std::shared_ptr<Group>& group, int source, int to, int t
   HETSGD_CHECK_GE(tag, 0);
   if (engine.tearing_down()) return;
 
+  // From the free list: every field is set.
   Message* message = world.messages.take();
   message->group = group;
   message->source = source;
@@ -82,12 +90,14 @@ void send_message(const std::shared_ptr<Group>& group, int source, int to, int t
   message->payload.assign(data);
   if (to == source) return group->mailbox(to).put(engine, message);
 
+  // The links and the breakdown are the worker's, whichever group the message belongs to.
   const int worker = group->worker(source);
   const double called = engine.now();
   message->charged = world.network.charged(data.size(), kind);
   const auto slot = world.network.egress(worker, called, message->charged);
   message->started = slot.start;
   const double latency = world.network.model().latency.count();
+  // Scheduled before the sender sleeps: the message's travel does not depend on what becomes of it.
   if (world.network.model().shared_bus) {
     engine.at_arrival(slot.end + latency, worker, arrive, message);
   } else {
@@ -95,7 +105,7 @@ void send_message(const std::shared_ptr<Group>& group, int source, int to, int t
   }
   world.count_sent(worker, kind, message->charged);
   if (slot.end > called) engine.sleep_until(slot.end);
-  self.ledger->communicate += Seconds(slot.end - called);
+  self.breakdown->communicate += Seconds(slot.end - called);
 }
 
 Envelope receive_message(Group& group, int rank, int from, int tag, std::span<std::byte> data) {
@@ -114,9 +124,10 @@ Envelope receive_message(Group& group, int rank, int from, int tag, std::span<st
                     data.size(), envelope.source, tag, envelope.bytes));
   }
   if (!data.empty()) std::memcpy(data.data(), message->payload.bytes().data(), data.size());
+  // A message that was under way before the call has no lateness; one to oneself no transfer.
   const double wait = std::clamp(message->started - called, 0.0, engine.now() - called);
-  self.ledger->wait += Seconds(wait);
-  self.ledger->communicate += Seconds(engine.now() - called - wait);
+  self.breakdown->wait += Seconds(wait);
+  self.breakdown->communicate += Seconds(engine.now() - called - wait);
   message->payload.clear();
   message->group.reset();
   world.messages.give_back(message);

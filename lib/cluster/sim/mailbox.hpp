@@ -1,4 +1,17 @@
 // Messages: how they travel, and where they wait for their receiver.
+//
+//   sender              links (network.hpp)                     receiver's mailbox
+//   send_message()      egress of the sender from `start`
+//     | sleeps until    head travels for a latency
+//     v the last byte   enter_link: ingress of the receiver
+//   returns             arrive --------------------------->  put(): to a blocked receiver, or kept
+//                                                            take(): the first that matches
+//
+// The order that Comm promises (messages of one pair and tag arrive as sent) follows from the
+// links: a sender's egress and a receiver's ingress serve one message after the other, and events
+// of equal time and sender keep the sequence in which they were scheduled. On a shared bus the bus
+// does the same, and enter_link is left out. A message is sent eagerly: there is no limit to what
+// lies in a mailbox, and no sender waits for a receiver.
 #pragma once
 
 #include <cstddef>
@@ -12,17 +25,24 @@
 
 namespace hetsgd::sim {
 
-// One rank's messages in one group, in order of arrival (equal times: lowest source first).
+// One rank's messages in one group, in order of arrival (equal times: lowest source first, by the
+// sender's rank in the run). Several processes of a rank may receive at once: each message goes to
+// the one that has waited longest among those that it matches. There is never a message here that
+// a blocked receiver waits for.
+//
+// Linear search: mailboxes are short, as a rank usually receives what it is sent before long.
 class Mailbox {
  public:
   // The first message with this tag from this source (or kAnySource), or null. Does not take it.
   const Message* find(int from, int tag) const;
-  // Takes that message; blocks the running process until it is there.
+  // Takes that message; blocks the running process until it is there. The message is then the
+  // caller's, to be given back to World::messages. Null only in a destructor during teardown.
   Message* take(Engine& engine, int from, int tag);
   // A message has arrived: goes to the receiver that waits for it, or stays.
   void put(Engine& engine, Message* message);
 
  private:
+  // A blocked take(); `message` is the answer.
   struct Receiver {
     int from, tag;
     Process* process;
@@ -36,12 +56,15 @@ class Mailbox {
   std::vector<Receiver*> receivers_;  // on their stacks, longest waiting first
 };
 
-// Sends `data`; returns when it has left the sender's link. A message to oneself takes no time and
-// no link.
+// Sends a copy of `data`; returns when it has left the sender's link, not later than it arrives. A
+// message to oneself takes no time and no link. Ranks are those of the group. Errors: check
+// failure, a rank that is not in the group, a tag below 0. Does nothing while the run is torn down.
 void send_message(const std::shared_ptr<Group>& group, int source, int to, int tag,
                   std::span<const std::byte> data, Traffic kind);
 
-// Receives into `data`, whose size must be the message's (checked).
+// Receives into `data`, whose size must be the message's (checked). Of the time that it blocks,
+// what came before the message went onto its link is the sender's lateness (wait), the rest is
+// transfer (communicate): so the breakdown tells a slow peer from a slow network.
 Envelope receive_message(Group& group, int rank, int from, int tag, std::span<std::byte> data);
 
 }  // namespace hetsgd::sim

@@ -4,6 +4,7 @@
 
 namespace hetsgd::sim {
 
+// After block() the process is the owner already: release() has made it so.
 void SimMonitor::acquire(Process& self) {
   if (owner_ == nullptr) {
     owner_ = &self;
@@ -29,7 +30,7 @@ void SimMonitor::lock() {
   HETSGD_CHECK(owner_ != &self);  // not recursive
   const double called = engine_.now();
   acquire(self);
-  self.ledger->wait += Seconds(engine_.now() - called);
+  self.breakdown->wait += Seconds(engine_.now() - called);
 }
 
 void SimMonitor::unlock() {
@@ -38,6 +39,9 @@ void SimMonitor::unlock() {
   release();
 }
 
+// Into the list before the lock is given up: a notification that follows is not lost. When the run
+// is torn down, block() throws, or, in a destructor, returns; then wait() does too, although
+// ready() may be false. The caller of notify_all() need not hold the lock.
 void SimMonitor::wait(const std::function<bool()>& ready, std::string_view what) {
   Process& self = engine_.current("Monitor::wait");
   HETSGD_CHECK(owner_ == &self || engine_.tearing_down());
@@ -48,9 +52,10 @@ void SimMonitor::wait(const std::function<bool()>& ready, std::string_view what)
     engine_.block([what] { return blocked_in_monitor(what); });
     acquire(self);
   }
-  self.ledger->wait += Seconds(engine_.now() - called);
+  self.breakdown->wait += Seconds(engine_.now() - called);
 }
 
+// All of them, as they may wait for different conditions; each asks its own under the lock.
 void SimMonitor::notify_all() {
   for (Process* process : waiting_) engine_.wake(*process);
   waiting_.clear();

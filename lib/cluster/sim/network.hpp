@@ -10,15 +10,24 @@
 // server_bytes_per_s) at the other end. The slower of the two links sets the time of one transfer;
 // each is occupied for what it needs itself.
 //
-// Standard collectives cost what NetworkModel says and do not occupy links.
+//   worker a's egress   |=====message=====|
+//   worker b's ingress  .   |=====message=====|          the head is a latency behind
+//                       start                 arrived
+//
+// Standard collectives cost what NetworkModel says and do not occupy links: a message that is sent
+// during one is not slowed by it.
+//
+// Times are virtual seconds, sizes are charged bytes (doubles, as --charge scales them). Every call
+// occupies a link from then on, so each is made exactly once per transfer, and in the order of
+// time; both hold because the event loop makes them. O(1) each.
 #pragma once
 
 #include <algorithm>
 #include <span>
 #include <vector>
 
-#include "cluster/ledger.hpp"
 #include "cluster/profile.hpp"
+#include "cluster/time_breakdown.hpp"
 
 namespace hetsgd::sim {
 
@@ -32,11 +41,13 @@ class Network {
   const NetworkModel& model() const { return model_; }
 
   // What `bytes` of this kind are charged as: control as they are, others at full model size.
+  // Control traffic (a token, a request's struct) does not grow with the model.
   double charged(std::size_t bytes, Traffic kind) const {
     const auto real = static_cast<double>(bytes);
     return kind == Traffic::control ? real : real * payload_scale_;
   }
 
+  // When the first and the last byte pass one end of a link.
   struct Slot {
     double start = 0, end = 0;
   };
@@ -45,11 +56,13 @@ class Network {
     return occupy(model_.shared_bus ? bus_ : link(rank).egress, now, bytes / model_.bytes_per_s);
   }
   // Their head is at the receiver's link at `head`: when the message is through. Called in the
-  // order of heads.
+  // order of heads. With a shared bus only replies of services come here (a message between workers
+  // has passed the bus by then), and take their turn on it.
   double ingress(int rank, double head, double bytes) {
     return occupy(model_.shared_bus ? bus_ : link(rank).ingress, head, bytes / model_.bytes_per_s)
         .end;
   }
+  // The same at the services' host, whose one link serves all services and workers.
   Slot server_egress(double now, double bytes) {
     return occupy(server_.egress, now, bytes / model_.server_bytes_per_s);
   }
@@ -63,6 +76,7 @@ class Network {
     double egress = 0, ingress = 0;
   };
 
+  // First come, first served: a link has no queue but the time until which it is taken.
   static Slot occupy(double& free, double now, double seconds) {
     const double start = std::max(now, free);
     free = start + seconds;
@@ -74,7 +88,7 @@ class Network {
   double payload_scale_;
   std::vector<Link> links_;
   Link server_;
-  double bus_ = 0;
+  double bus_ = 0;  // with a shared bus instead of the workers' links
 };
 
 }  // namespace hetsgd::sim

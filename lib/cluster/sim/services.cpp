@@ -10,22 +10,26 @@ namespace hetsgd::sim {
 
 namespace {
 
-// One call, from the client's process and back. Lies on that process's stack.
+// One call, from the client's process and back. Belongs to the caller: on the stack of a blocking
+// one, in the pending call of a posted one. Events, the queue and the answer's token refer to it
+// until it is delivered, so neither ends before that, or the run fails before its next event.
 struct Call {
   SimService* service = nullptr;
-  Process* process = nullptr;
+  Process* process = nullptr;  // waits; null: not yet
   int rank = 0;
-  // The request, copied when the call was made.
-  Payload request;
-  Payload numbers;
+  // The request, copied when the call was made: it is handled later, and then must be what it was.
+  Payload request{};
+  Payload numbers{};
   double charged = 0;
   double sent = 0;  // when its last byte has left the worker's link
   // Where the reply goes.
   std::span<std::byte> reply;
   std::span<float> reply_numbers;
-  // The reply's bytes on the wire, and its times.
+  // The reply's bytes on the wire, and its times. called <= arrived <= answered <= delivered.
+  double called = 0;
   double arrived = 0;
   double answered = 0;
+  double delivered = -1;  // not yet
   double reply_struct_bytes = 0;
   double reply_numbers_bytes = 0;
   Traffic reply_kind = Traffic::control;
@@ -52,12 +56,17 @@ class SimService {
     handler_->set_clock([&engine = world.engine] { return Seconds(engine.now()); });
   }
 
-  void call(int rank, std::span<const std::byte> request, std::span<const float> numbers,
-            Traffic kind, std::span<std::byte> reply, std::span<float> reply_numbers);
+  // The request leaves; the call is filled but for where the reply goes.
+  void send(Call& call, int rank, std::span<const std::byte> request,
+            std::span<const float> numbers, Traffic kind);
+  // Returns when the reply is here.
+  void await(Call& call);
   void answer(Call& call, std::span<const std::byte> reply, std::span<const float> numbers,
               Traffic kind);
   void dropped(int rank);
+  std::string text() const { return blocked_in_call(name_); }
   ServiceHandler& handler() { return *handler_; }
+  World& world() { return world_; }
 
  private:
   // The stations of a call, each an event.
@@ -73,11 +82,13 @@ class SimService {
   double work_scale_;
   std::string name_;
   std::deque<Call*> queue_;  // the first is being served
+  // Last, so that it goes first: tokens that it has kept call dropped() in their destructors.
   std::unique_ptr<ServiceHandler> handler_;
 };
 
 namespace {
 
+// The right and duty to answer one call, which the handler may keep for a later request.
 class SimReply final : public ReplyToken {
  public:
   SimReply(SimService& service, Call& call) : service_(service), rank_(call.rank), call_(&call) {}
@@ -102,52 +113,89 @@ class SimPort final : public ServicePort {
   SimPort(SimService& service, int rank) : service_(service), rank_(rank) {}
   void call_raw(std::span<const std::byte> request, std::span<const float> payload, Traffic kind,
                 std::span<std::byte> reply, std::span<float> reply_payload) override {
-    service_.call(rank_, request, payload, kind, reply, reply_payload);
+    Call call{.reply = reply, .reply_numbers = reply_payload};
+    Engine& engine = service_.world().engine;
+    Process& self = engine.current("a service call");
+    service_.send(call, rank_, request, payload, kind);
+    service_.await(call);
+    // In a destructor while the run is torn down await() returns without an answer.
+    if (call.answered < call.arrived || engine.tearing_down()) return;
+    self.breakdown->wait += Seconds(call.answered - call.arrived);
+    self.breakdown->communicate +=
+        Seconds(call.arrived - call.called + engine.now() - call.answered);
+  }
+  std::unique_ptr<PendingCall> post_raw(std::span<const std::byte> request,
+                                        std::span<const float> payload, Traffic kind,
+                                        std::span<std::byte> reply,
+                                        std::span<float> reply_payload) override {
+    service_.world().engine.current("a service call");
+    auto posted = std::make_unique<Posted>(service_);
+    posted->call.reply = reply;
+    posted->call.reply_numbers = reply_payload;
+    service_.send(posted->call, rank_, request, payload, kind);
+    return posted;
   }
 
  private:
+  // Only the time that wait() blocks is the process's; the call's own times are in CallTime.
+  struct Posted final : PendingCall {
+    explicit Posted(SimService& its_service) : service(its_service) {}
+    CallTime wait() override {
+      Engine& engine = service.world().engine;
+      Process& self = engine.current("wait");
+      const double since = engine.now();
+      service.await(call);
+      self.breakdown->wait += Seconds(engine.now() - since);
+      return {Seconds(call.called), Seconds(call.delivered)};
+    }
+    void settle(bool failing) noexcept override {
+      service.world().engine.settle(
+          call.delivered >= 0, failing, [this] { wait(); }, [this] { return service.text(); });
+    }
+    SimService& service;
+    Call call;
+  };
+
   SimService& service_;
   int rank_;
 };
 
 }  // namespace
 
-void SimService::call(int rank, std::span<const std::byte> request, std::span<const float> numbers,
-                      Traffic kind, std::span<std::byte> reply, std::span<float> reply_numbers) {
+void SimService::send(Call& call, int rank, std::span<const std::byte> request,
+                      std::span<const float> numbers, Traffic kind) {
   Engine& engine = world_.engine;
   Network& network = world_.network;
-  Process& self = engine.current("a service call");
-  if (engine.tearing_down()) return engine.block([] { return std::string(); });
-
-  Call call;
+  if (engine.tearing_down()) return;
   call.service = this;
-  call.process = &self;
   call.rank = rank;
   call.request.assign(request);
   call.numbers.assign(std::as_bytes(numbers));
-  call.reply = reply;
-  call.reply_numbers = reply_numbers;
-
-  const double called = engine.now();
+  call.called = engine.now();
   const double numbers_bytes = network.charged(numbers.size_bytes(), kind);
   call.charged = network.charged(request.size(), Traffic::control) + numbers_bytes;
   world_.count_sent(rank, Traffic::control, call.charged - numbers_bytes);
   world_.count_sent(rank, kind, numbers_bytes);
-  const auto slot = network.egress(rank, called, call.charged);
+  const auto slot = network.egress(rank, call.called, call.charged);
   call.sent = slot.end;
+  // Unlike a message, a request does not hold up its sender until it has left: a caller blocks for
+  // the answer anyway, and post() is there to compute meanwhile.
   engine.at_arrival(slot.start + network.model().server_latency.count(), rank, enter_server_link,
                     &call);
-  engine.block([this] { return blocked_in_call(name_); });
+}
 
-  if (call.answered < call.arrived || engine.tearing_down()) return;
-  self.ledger->wait += Seconds(call.answered - call.arrived);
-  self.ledger->communicate += Seconds(call.arrived - called + engine.now() - call.answered);
+// deliver() resumes the process directly; from a posted call it may have come before, to nobody.
+void SimService::await(Call& call) {
+  if (call.delivered >= 0) return;
+  call.process = &world_.engine.current("a service call");
+  world_.engine.block([this] { return text(); });
 }
 
 void SimService::enter_server_link(void* object) {
   Call& call = *static_cast<Call*>(object);
   World& world = call.service->world_;
   const double latency = world.network.model().server_latency.count();
+  // Two links of different speed: it is here when the slower has passed its last byte.
   const double through = world.network.server_ingress(world.engine.now(), call.charged);
   world.engine.at_arrival(std::max(through, call.sent + latency), call.rank, arrive, &call);
 }
@@ -160,6 +208,8 @@ void SimService::arrive(void* object) {
   if (self.queue_.size() == 1) self.serve_next();
 }
 
+// The service time comes before the handler: an answer that it gives at once leaves at the end of
+// it.
 void SimService::serve_next() {
   if (queue_.empty()) return;
   Call& call = *queue_.front();
@@ -186,10 +236,11 @@ void SimService::answer(Call& call, std::span<const std::byte> reply,
   HETSGD_CHECK_EQ(reply.size(), call.reply.size());
   if (numbers.size() != call.reply_numbers.size()) {
     throw CheckFailure(fmt::format(
-        "service \"{}\" answers rank {} with {} numbers, but the caller made room for {}", name_,
+        "service \"{}\" answers rank {} with {} elements, but the caller made room for {}", name_,
         call.rank, numbers.size(), call.reply_numbers.size()));
   }
-  // The caller is blocked and these are its buffers: they can be filled before it is woken.
+  // The buffers are the call's until it is delivered, so they can be filled before the reply has
+  // travelled: nobody may look at them earlier.
   std::memcpy(call.reply.data(), reply.data(), reply.size());
   if (!numbers.empty())
     std::memcpy(call.reply_numbers.data(), numbers.data(), numbers.size_bytes());
@@ -216,15 +267,19 @@ void SimService::deliver(void* object) {
   World& world = call.service->world_;
   world.count_received(call.rank, Traffic::control, call.reply_struct_bytes);
   world.count_received(call.rank, call.reply_kind, call.reply_numbers_bytes);
-  world.engine.resume(*call.process);
+  call.delivered = world.engine.now();
+  if (call.process != nullptr) world.engine.resume(*call.process);
 }
 
+// From a destructor, which may not throw: the run fails before its next event instead. Without it
+// the caller would wait for ever, and the deadlock's report would not say why.
 void SimService::dropped(int rank) {
   if (world_.engine.tearing_down()) return;
   world_.engine.abort(std::make_exception_ptr(CheckFailure(fmt::format(
       "service \"{}\" dropped the request of rank {} without an answer", name_, rank))));
 }
 
+// The profile is copied, as the services refer to it.
 Services::Services(World& world, DeviceProfile profile, double work_scale)
     : world_(world), profile_(std::move(profile)), work_scale_(work_scale) {}
 
@@ -233,14 +288,16 @@ Services::~Services() = default;
 std::shared_ptr<ServicePort> Services::open(
     int rank, const std::string& name,
     const std::function<std::unique_ptr<ServiceHandler>()>& factory) {
-  auto& service = services_[name];
-  if (!service) {
-    service = std::make_unique<SimService>(world_, profile_, work_scale_, name, factory());
-    for (const int gone : left_) service->handler().left(gone);
+  auto found = services_.find(name);
+  if (found == services_.end()) {  // made before it is listed: the factory may throw
+    auto made = std::make_unique<SimService>(world_, profile_, work_scale_, name, factory());
+    for (const int gone : left_) made->handler().left(gone);
+    found = services_.emplace(name, std::move(made)).first;
   }
-  return std::make_shared<SimPort>(*service, rank);
+  return std::make_shared<SimPort>(*found->second, rank);
 }
 
+// On the event loop (the engine's `ended`): handlers may answer others whom that worker held up.
 void Services::left(int rank) {
   left_.push_back(rank);
   for (auto& [name, service] : services_) service->handler().left(rank);

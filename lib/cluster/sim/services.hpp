@@ -1,9 +1,25 @@
 // Services of a simulated run: serial servers behind one link of their own.
 //
+//   worker's process          links                   service (events)
+//   call, post: send() -----> worker's egress
+//      |                      latency
+//      |                      enter_server_link ----> arrive: into the queue
+//      |                                              serve_next: service time of the first
+//      |                                              serve: the handler; then the next one
+//      |                                                |  now, in a later request, or
+//      |                                                v  when a worker leaves
+//      |                      server's egress <------ answer()
+//      |                      latency
+//   deliver: resumes it <---- enter_worker_link
+//
+// The time from arrive to answer is the caller's `wait`, the rest its `communicate`.
+//
 // A request travels (network.hpp), queues behind those that arrived before it (equal times: lowest
 // rank first), takes its service time on a device of the run's profile at speed 1, and is then
 // handled on the event loop. Service time is stated work (Service::work) times the work scale, as
-// for vectors.
+// for vectors. The server computes nothing on the host pool: a handler runs within its event, so it
+// may touch what it owns without a lock, and must not block (Engine::current checks). All services
+// share one host and so one link; each has its own queue, and otherwise they do not interact.
 #pragma once
 
 #include <functional>
@@ -20,12 +36,14 @@ namespace hetsgd::sim {
 
 class SimService;
 
+// Owned by the run, and gone before the world, with the handlers and what answers they still hold.
 class Services {
  public:
   Services(World& world, DeviceProfile profile, double work_scale);
   ~Services();
 
-  // As Node::open_service.
+  // As Endpoint::open_service. The first call of a name makes the service, on the caller's stack,
+  // and takes no virtual time. The port refers to it, and may not be called after the run.
   std::shared_ptr<ServicePort> open(
       int rank, const std::string& name,
       const std::function<std::unique_ptr<ServiceHandler>()>& factory);

@@ -1,6 +1,6 @@
 #include "cluster/sim/sim_cluster.hpp"
 
-#include "cluster/sim/node.hpp"
+#include "cluster/sim/endpoint.hpp"
 #include "core/error.hpp"
 
 namespace hetsgd {
@@ -13,6 +13,8 @@ void check_positive(std::string_view option, double value) {
   throw usage_error("{}: found {}, expected a number above 0", option, value);
 }
 
+// run() may be called several times, each run from virtual time 0 on the same devices. It blocks
+// its thread, which becomes the event loop; abort() comes from any other.
 class SimCluster final : public Cluster {
  public:
   explicit SimCluster(const ClusterOptions& options)
@@ -35,32 +37,36 @@ class SimCluster final : public Cluster {
     const double speed = options_.speed_of(rank);
     return speed == 1 ? name : fmt::format("{} x {}", name, speed);
   }
-  ClusterReport run(const std::function<void(Node&)>& worker) override;
+  ClusterReport run(const std::function<void(Endpoint&)>& worker) override;
   void abort(std::exception_ptr error) override;
 
  private:
   ClusterOptions options_;
   SimDevices devices_;
   std::mutex mutex_;  // guards the two below
+  // Of the run that is on; null between runs. aborted_ stays: an abort that comes before a run ends
+  // it before its first event.
   Engine* engine_ = nullptr;
   std::exception_ptr aborted_;
 };
 
-ClusterReport SimCluster::run(const std::function<void(Node&)>& worker) {
+ClusterReport SimCluster::run(const std::function<void(Endpoint&)>& worker) {
   SimRun run(options_, devices_);
-  // After the run: fibers are gone before the nodes that they use.
-  std::vector<std::unique_ptr<SimNode>> nodes;
+  // After the run: fibers are gone before the endpoints that they use.
+  std::vector<std::unique_ptr<SimEndpoint>> endpoints;
   for (int rank = 0; rank < options_.workers; ++rank) {
-    nodes.push_back(std::make_unique<SimNode>(run, rank, false));
-    SimNode& node = *nodes.back();
-    run.world.workers.push_back(&node.ledger());
-    run.engine.spawn(rank, "", &node.ledger(), [&worker, &node] { worker(node); });
+    endpoints.push_back(std::make_unique<SimEndpoint>(run, rank, false));
+    SimEndpoint& endpoint = *endpoints.back();
+    run.world.workers.push_back(&endpoint.time_breakdown());
+    run.engine.spawn(rank, "", &endpoint.time_breakdown(),
+                     [&worker, &endpoint] { worker(endpoint); });
   }
   {
     const std::lock_guard lock(mutex_);
     engine_ = &run.engine;
     if (aborted_) engine_->abort(aborted_);
   }
+  // Also when the run throws: abort() must not reach an engine that is gone.
   struct Detach {
     SimCluster& self;
     ~Detach() {
@@ -74,10 +80,10 @@ ClusterReport SimCluster::run(const std::function<void(Node&)>& worker) {
   ClusterReport report;
   for (int rank = 0; rank < options_.workers; ++rank) {
     report.workers.push_back(
-        {rank, device_name(rank), nodes[static_cast<std::size_t>(rank)]->ledger()});
+        {rank, device_name(rank), endpoints[static_cast<std::size_t>(rank)]->time_breakdown()});
   }
   report.elapsed = Seconds(run.engine.now());
-  report.fenced = Seconds(run.fenced_s);
+  report.paused = Seconds(run.paused_s);
   report.events = run.engine.events();
   return report;
 }
@@ -88,9 +94,10 @@ void SimCluster::abort(std::exception_ptr error) {
   if (engine_ != nullptr) engine_->abort(std::move(error));
 }
 
-const bool sim_registered =
-    register_cluster("sim", "simulated workers on a virtual clock",
-                     [](const ClusterOptions& options) { return make_sim_cluster(options); });
+const bool sim_registered = register_cluster({.name = "sim",
+                                              .help = "simulated workers on a virtual clock",
+                                              .make = make_sim_cluster,
+                                              .is_virtual = true});
 
 }  // namespace
 }  // namespace sim

@@ -1,14 +1,19 @@
 // World: what all processes and groups of one simulated run share.
+//
+// Everything here belongs to the event loop's thread and lives as long as the run. Messages and
+// alarms are passed to events as bare pointers and come back to their free lists when the event
+// that ends them is handled; those whose event never comes (the run has ended) are freed with the
+// world.
 #pragma once
 
 #include <cmath>
 #include <memory>
 #include <vector>
 
-#include "cluster/ledger.hpp"
 #include "cluster/sim/engine.hpp"
 #include "cluster/sim/network.hpp"
 #include "cluster/sim/payload.hpp"
+#include "cluster/time_breakdown.hpp"
 
 namespace hetsgd::sim {
 
@@ -16,6 +21,8 @@ struct Group;
 struct World;
 
 // A message in flight or in a mailbox.
+//
+//   taken (send_message) -> in flight -> in a mailbox -> given back (receive_message)
 struct Message {
   std::shared_ptr<Group> group;     // keeps it alive while the message travels
   int source = 0, to = 0, tag = 0;  // ranks in the group
@@ -25,31 +32,40 @@ struct Message {
   Payload payload;
 };
 
-class SimInterrupt;
+class SimCancellationToken;
 
-// The end of a computation that may be cut short.
+// The end of a computation that may be cut short. It lives until its event has been handled, which
+// is later than the end of the computation where that is cut short: hence the pointer and not the
+// token itself in the event.
 struct Alarm {
   World* world = nullptr;
-  SimInterrupt* of = nullptr;  // null: cut short, nobody waits any more
+  SimCancellationToken* of = nullptr;  // null: cut short, nobody waits any more
 };
 
 struct World {
   Engine& engine;
   Network network;
-  // By rank: bytes are the worker's, whichever of its processes moves them.
-  std::vector<Ledger*> workers = {};
+  // By rank: bytes are the worker's, whichever of its processes moves them. (Times are each
+  // process's own: Process::breakdown.) Those of the workers' endpoints; filled before the run
+  // starts.
+  std::vector<TimeBreakdown*> workers = {};
   FreeList<Message> messages = {};
   FreeList<Alarm> alarms = {};
 
+  // `worker`: the rank in the run, not in a group. `bytes` as charged (Network::charged). Sent
+  // bytes count when the call is made, received ones when they arrive: what is in flight when the
+  // run ends was sent and not received.
   void count_sent(int worker, Traffic kind, double bytes) {
-    ledger(worker).bytes_sent[static_cast<std::size_t>(kind)] += whole(bytes);
+    breakdown(worker).bytes_sent[static_cast<std::size_t>(kind)] += whole(bytes);
   }
   void count_received(int worker, Traffic kind, double bytes) {
-    ledger(worker).bytes_received[static_cast<std::size_t>(kind)] += whole(bytes);
+    breakdown(worker).bytes_received[static_cast<std::size_t>(kind)] += whole(bytes);
   }
 
  private:
-  Ledger& ledger(int worker) { return *workers[static_cast<std::size_t>(worker)]; }
+  TimeBreakdown& breakdown(int worker) { return *workers[static_cast<std::size_t>(worker)]; }
+  // Charges are not whole under --charge. Rounded each, so the sum may be off by half a byte per
+  // call.
   static std::uint64_t whole(double bytes) {
     return static_cast<std::uint64_t>(std::llround(bytes));
   }

@@ -3,13 +3,20 @@
 #include <mutex>
 
 #include "cluster/cuda/gpu_group.hpp"
-#include "cluster/threads/node.hpp"
+#include "cluster/threads/endpoint.hpp"
 #include "core/error.hpp"
 
 namespace hetsgd::threads {
 
 namespace {
 
+// May be run several times, one run after the other, and aborted from any thread at any time:
+//
+//              abort(e): kept in pending_          abort(e): passed on to the run
+//   between runs ------------- run() -------------> running ------------- end ----> between runs
+//                 begins with pending_, if any
+//
+// mutex_ guards the last three members. It is taken before the world's, which Run::abort takes.
 class ThreadsCluster final : public Cluster {
  public:
   explicit ThreadsCluster(const ClusterOptions& options)
@@ -27,7 +34,9 @@ class ThreadsCluster final : public Cluster {
     return devices_[static_cast<std::size_t>(rank)].text;
   }
 
-  ClusterReport run(const std::function<void(Node&)>& worker) override {
+  // The run before is destroyed here. `run` keeps this one until it has ended, and run_ beyond
+  // that, for the device memory that the caller still holds.
+  ClusterReport run(const std::function<void(Endpoint&)>& worker) override {
     std::shared_ptr<Run> run;
     {
       const std::lock_guard guard(mutex_);
@@ -55,7 +64,8 @@ class ThreadsCluster final : public Cluster {
   }
 
  private:
-  // What was asked for can be done.
+  // What was asked for can be done: found out when the cluster is made, before any data are loaded.
+  // Ring and tree only need that some worker has a GPU; nccl has conditions of its own.
   void check_all_reduce() const {
     if (options_.all_reduce == AllReduce::automatic || options_.all_reduce == AllReduce::host) {
       return;
@@ -80,9 +90,12 @@ class ThreadsCluster final : public Cluster {
   std::exception_ptr pending_;
 };
 
-const bool threads_registered = register_cluster(
-    "threads", "a thread per worker, real time",
-    [](const ClusterOptions& options) { return std::make_unique<ThreadsCluster>(options); });
+const bool threads_registered =
+    register_cluster({.name = "threads",
+                      .help = "a thread per worker, real time",
+                      .make = [](const ClusterOptions& options) {
+                        return std::make_unique<ThreadsCluster>(options);
+                      }});
 
 }  // namespace
 

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "cluster/blocking.hpp"
-#include "cluster/threads/host_memory.hpp"
+#include "cluster/realtime/host_memory.hpp"
 #include "core/error.hpp"
 
 namespace hetsgd::threads {
@@ -13,6 +13,8 @@ namespace {
 // Up to here a copy under the mutex is cheaper than giving the mutex up and taking it again.
 constexpr std::size_t kSmallMessage = 1024;
 
+// Null: all buffers go through host memory, which every rank reaches. One rank without a GPU is
+// reason enough, as then not all buffers of a collective can lie on GPUs.
 std::unique_ptr<cuda::GpuGroup> make_between_gpus(const std::vector<int>& gpus,
                                                   AllReduce all_reduce) {
   const bool everywhere = std::ranges::none_of(gpus, [](int gpu) { return gpu < 0; });
@@ -23,16 +25,17 @@ std::unique_ptr<cuda::GpuGroup> make_between_gpus(const std::vector<int>& gpus,
 
 }  // namespace
 
-Group::Group(World& the_world, MessagePool& the_pool, std::vector<int> its_gpus,
-             AllReduce its_all_reduce)
+Group::Group(World& the_world, MessagePool& the_pool, BackgroundTasks& its_background_tasks,
+             std::vector<int> its_gpus, AllReduce its_all_reduce)
     : world(the_world),
       pool(the_pool),
+      background_tasks(its_background_tasks),
       size(static_cast<int>(its_gpus.size())),
       gpus(std::move(its_gpus)),
       all_reduce(its_all_reduce),
       between_gpus(make_between_gpus(gpus, all_reduce)),
       mailboxes(gpus.size()),
-      exchanges(gpus.size()),
+      sendrecvs(gpus.size()),
       passed(mailboxes.size()),
       inside(mailboxes.size()) {
   const std::size_t p = mailboxes.size();
@@ -43,10 +46,28 @@ Group::Group(World& the_world, MessagePool& the_pool, std::vector<int> its_gpus,
   }
 }
 
+// The twin refers to the world and the pool, not to this group: a cycle of owners would free
+// neither.
+const std::shared_ptr<Group>& Group::twin() {
+  const auto lock = world.lock();
+  if (!twin_) twin_ = std::make_shared<Group>(world, pool, background_tasks, gpus, all_reduce);
+  return twin_;
+}
+
+// The background process is made for the first call: most communicators never start one. It gets a
+// ThreadsComm of its own, on the twin, so that this one stays free for blocking calls.
+std::unique_ptr<PendingCall> ThreadsComm::start_raw(const CollectiveRequest& request) {
+  if (!started_) {
+    started_ = std::make_unique<StartedCalls>(group_->world, group_->background_tasks,
+                                              std::make_shared<ThreadsComm>(group_->twin(), rank_));
+  }
+  return started_->start(request);
+}
+
 void ThreadsComm::count(Traffic kind, std::size_t sent, std::size_t received) {
-  Ledger& ledger = World::current().ledger;
-  ledger.bytes_sent[static_cast<std::size_t>(kind)] += sent;
-  ledger.bytes_received[static_cast<std::size_t>(kind)] += received;
+  TimeBreakdown& breakdown = World::current().breakdown;
+  breakdown.bytes_sent[static_cast<std::size_t>(kind)] += sent;
+  breakdown.bytes_received[static_cast<std::size_t>(kind)] += received;
 }
 
 bool ThreadsComm::poll(int from, int tag) {
@@ -54,6 +75,9 @@ bool ThreadsComm::poll(int from, int tag) {
   return group_->mailboxes[static_cast<std::size_t>(rank_)].find(from, tag) != nullptr;
 }
 
+// Straight into a receive that waits, else by way of a message of the pool. The message belongs to
+// this process while it is filled, so the mutex is given up for it; no sender waits for a receiver,
+// and so a send is never a blocking point of a deadlock.
 void ThreadsComm::send_bytes(int to, int tag, std::span<const std::byte> data, Traffic kind) {
   HETSGD_CHECK_GE(to, 0);
   HETSGD_CHECK_LT(to, size());
@@ -75,9 +99,11 @@ void ThreadsComm::send_bytes(int to, int tag, std::span<const std::byte> data, T
     message->kind = kind;
     copy_bytes(message->data.get(), data.data(), data.size());
     if (!small) {
-      World::current().ledger.communicate += world.now() - begin;
+      World::current().breakdown.communicate += world.now() - begin;
       lock = world.lock();
     }
+    // The mutex was taken by lock(), not enter(): what has been copied is delivered, abort or not.
+    // A receive that was posted during the copy finds the message when it is woken.
     Mailbox& mailbox = group_->mailboxes[static_cast<std::size_t>(to)];
     mailbox.push(std::move(message));
     mailbox.wake_receivers(world, rank_, tag);
@@ -86,7 +112,9 @@ void ThreadsComm::send_bytes(int to, int tag, std::span<const std::byte> data, T
   world.safepoint();
 }
 
-// Copies straight into a receive that waits. False: there is none.
+// Copies straight into a receive that waits. False: there is none. While the state is `filling` the
+// receiver cannot leave, so its memory, and the PostedReceive on its stack, stay good without the
+// mutex. After `done` and the release of the mutex both may be gone.
 bool ThreadsComm::deliver(World::Lock& lock, int to, int tag, std::span<const std::byte> data,
                           Traffic kind) {
   World& world = group_->world;
@@ -101,7 +129,7 @@ bool ThreadsComm::deliver(World::Lock& lock, int to, int tag, std::span<const st
   if (!small) lock.unlock();
   copy_bytes(receive->data.data(), data.data(), data.size());
   if (!small) {
-    World::current().ledger.communicate += world.now() - receive->filled_from;
+    World::current().breakdown.communicate += world.now() - receive->filled_from;
     lock = world.lock();
   }
   receive->state = PostedReceive::State::done;
@@ -109,6 +137,8 @@ bool ThreadsComm::deliver(World::Lock& lock, int to, int tag, std::span<const st
   return true;
 }
 
+// The look into the mailbox and the posting of the receive are one critical section, so that no
+// message can come between the two unseen.
 Envelope ThreadsComm::receive_bytes(int from, int tag, std::span<std::byte> data) {
   HETSGD_CHECK_GE(from, kAnySource);
   HETSGD_CHECK_LT(from, size());
@@ -126,6 +156,8 @@ Envelope ThreadsComm::receive_bytes(int from, int tag, std::span<std::byte> data
   return envelope;
 }
 
+// The message is there, and the mutex held since it was found: another process of this rank cannot
+// take it in between. Once popped it belongs to this process, which gives its buffer to the pool.
 Envelope ThreadsComm::take_message(World::Lock& lock, int from, int tag,
                                    std::span<std::byte> data) {
   World& world = group_->world;
@@ -142,18 +174,22 @@ Envelope ThreadsComm::take_message(World::Lock& lock, int from, int tag,
   const Seconds begin = small ? Seconds(0) : world.now();
   copy_bytes(data.data(), message->data.get(), data.size());
   if (!small) {
-    World::current().ledger.communicate += world.now() - begin;
+    World::current().breakdown.communicate += world.now() - begin;
     lock = world.lock();
   }
   group_->pool.give(std::move(message));
   return envelope;
 }
 
+// Ends in one of two ways: a sender has filled the receive (done), or a message has come by way of
+// the mailbox and is taken from there, because it had another size, another message before it or
+// was being copied when the receive was posted. The time until the copy began is `wait`, the rest
+// `communicate`.
 Envelope ThreadsComm::wait_for_message(World::Lock& lock, int from, int tag,
                                        std::span<std::byte> data) {
   World& world = group_->world;
   Mailbox& mailbox = group_->mailboxes[static_cast<std::size_t>(rank_)];
-  Ledger& ledger = World::current().ledger;
+  TimeBreakdown& breakdown = World::current().breakdown;
   PostedReceive receive{.from = from, .tag = tag, .data = data, .process = &World::current()};
 
   struct Posted {  // withdrawn however the wait ends; the mutex is held then
@@ -189,11 +225,11 @@ Envelope ThreadsComm::wait_for_message(World::Lock& lock, int from, int tag,
     world.block(lock, ForMessage(mailbox, receive), nullptr);
   }
   if (receive.state != PostedReceive::State::done) {
-    ledger.wait += world.now() - since;
+    breakdown.wait += world.now() - since;
     return take_message(lock, from, tag, data);
   }
-  ledger.wait += receive.filled_from - since;
-  ledger.communicate += world.now() - receive.filled_from;
+  breakdown.wait += receive.filled_from - since;
+  breakdown.communicate += world.now() - receive.filled_from;
   count(receive.kind, 0, data.size());
   return {receive.source, data.size()};
 }

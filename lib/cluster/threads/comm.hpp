@@ -8,15 +8,34 @@
 // of all cores together). Small collectives are done by the last rank to arrive, on behalf of all,
 // and nobody has to meet twice.
 //
+// A rank in a collective (CollectiveScope in collectives.cpp):
+//
+//             join: same call?        all are here               leave()
+//   outside ------------------> arrived ---------> moves its share -----> departed ------> outside
+//                               |                  (mutex given up)       until all have
+//                               | abort: unwound,                         left, if others
+//                               v no data have moved                      need its buffers
+//
+// A rank may be unwound while it has arrived and others are missing, since nobody touches its
+// buffers before the last one comes, and after an abort nobody comes: arriving and the safepoint
+// before it are one critical section. From the last arrival on nothing is interruptible: an abort
+// takes effect at the safepoint with which each collective ends.
+//
+// Which collective it is: every rank numbers the collectives that it has passed through. Two ranks
+// with the same number are in the same collective, and must have asked for the same thing.
+//
+// Messages. send() returns when its data are copied, and never waits for the receiver. The protocol
+// is in mailbox.hpp, that of sendrecv() in sendrecv.hpp.
+//
 // GPUs. In a group whose ranks all have GPUs, their buffers are moved between these by a GpuGroup
 // (cluster/cuda), each rank its share, in place of host memory; where not all bring device memory
 // to a call, and in mixed groups, every process copies its own to the host first and back
 // afterwards (HostMemory).
 //
-// Bytes in the ledger. A rank has received what it read from others' memory and what others stored
-// in its own; it has sent what others read from its memory and what it stored in theirs. For an
-// all_reduce of n bytes that is 2 (p-1)/p n each way, the same as on a ring. They are counted alike
-// for small collectives, whoever does the work.
+// Bytes in the time breakdown. A rank has received what it read from others' memory and what others
+// stored in its own; it has sent what others read from its memory and what it stored in theirs. For
+// an all_reduce of n bytes that is 2 (p-1)/p n each way, the same as on a ring. They are counted
+// alike for small collectives, whoever does the work.
 #pragma once
 
 #include <array>
@@ -26,9 +45,10 @@
 #include "cluster/collective_call.hpp"
 #include "cluster/comm.hpp"
 #include "cluster/cuda/gpu_group.hpp"
-#include "cluster/threads/exchange.hpp"
+#include "cluster/realtime/started_calls.hpp"
+#include "cluster/realtime/world.hpp"
 #include "cluster/threads/mailbox.hpp"
-#include "cluster/threads/world.hpp"
+#include "cluster/threads/sendrecv.hpp"
 
 namespace hetsgd::threads {
 
@@ -36,40 +56,67 @@ class Group;
 
 // One collective in progress. A group has two, used in turn: a rank can be in the next collective
 // while others still finish this one, but not further, because it needs them to arrive.
+//
+// The first rank to arrive makes the round its own (number, call) and clears the counters; nobody
+// clears it at the end. The pointers of a rank are valid from its arrival until it departs; those
+// of a former round stay where they are, so only ranks that are known to have arrived are looked
+// at.
 struct Round {
-  std::uint64_t number = 0;
+  std::uint64_t number = 0;  // of the collective, from 1 on
   int arrived = 0;
   int departed = 0;
   int first = 0;  // the rank that came first, with its call
   CollectiveCall call;
   int on_device = 0;            // ranks that brought device memory
-  std::vector<const void*> in;  // by rank
+  std::size_t bytes = 0;        // that the ranks get, all together
+  std::vector<const void*> in;  // by rank; of all_to_all its AllToAll
   std::vector<void*> out;
-  std::vector<Process*> processes;
+  std::vector<Process*> processes;  // by rank: who came for it, to be woken
 };
 
-// What the ranks of a communicator share. Guarded by the world's mutex.
+// What the ranks of a communicator share: each rank's ThreadsComm holds a reference, and the last
+// one frees it. Guarded by the world's mutex, but for what is constant.
+//
+// A twin is a group of its own with mailboxes and rounds of its own. So what the background
+// processes of started calls do there is matched with nothing that the ranks do in this one.
 class Group {
  public:
-  // gpus: of each rank, -1: none. all_reduce: how collectives run between them.
-  Group(World& world, MessagePool& pool, std::vector<int> gpus, AllReduce all_reduce);
+  // gpus: of each rank, -1: none. all_reduce: how collectives run between them. The first three
+  // must outlive the group. Errors (device): what make_gpu_group() says.
+  Group(World& world, MessagePool& pool, BackgroundTasks& background_tasks, std::vector<int> gpus,
+        AllReduce all_reduce);
+  // The same ranks for the calls that they start. Any process, without the mutex; the first call
+  // makes it, for all ranks.
+  const std::shared_ptr<Group>& twin();
 
   World& world;
   MessagePool& pool;
+  BackgroundTasks& background_tasks;
   const int size;
   const std::vector<int> gpus;
   const AllReduce all_reduce;
   const std::unique_ptr<cuda::GpuGroup> between_gpus;  // null: through host memory
+  // Where there is a between_gpus.
   GpuPath gpu_path() const {
     return between_gpus->method() == AllReduce::nccl ? GpuPath::nccl : GpuPath::peers;
   }
-  std::vector<Mailbox> mailboxes;     // by rank
-  std::vector<Exchanges> exchanges;   // by rank
-  std::vector<std::uint64_t> passed;  // collectives that each rank has completed
-  std::vector<char> inside;           // a process of the rank is in a collective
+  std::vector<Mailbox> mailboxes;           // by rank
+  std::vector<PendingSendrecvs> sendrecvs;  // by rank
+  std::vector<std::uint64_t> passed;        // collectives that each rank has completed
+  std::vector<char> inside;                 // a process of the rank is in a collective
   std::array<Round, 2> rounds;
+
+ private:
+  std::shared_ptr<Group> twin_;  // null until it is asked for
 };
 
+// One rank's end of a group, used by the processes of that rank. Messages and sendrecvs may be
+// under way from several of its processes at once, a collective from one (checked).
+//
+// Every call begins with a safepoint, and ends with one if it moves data. It takes memory of the
+// host or of the process' device, and counts its bytes and times in the breakdown of the calling
+// process. Errors: check, arguments out of range, and ranks that do not ask for the same; device, a
+// copy that failed.
 class ThreadsComm final : public Comm {
  public:
   ThreadsComm(std::shared_ptr<Group> group, int rank) : group_(std::move(group)), rank_(rank) {}
@@ -81,8 +128,8 @@ class ThreadsComm final : public Comm {
   std::unique_ptr<Comm> split(int color, int key) override;
   void send_bytes(int to, int tag, std::span<const std::byte> data, Traffic kind) override;
   Envelope receive_bytes(int from, int tag, std::span<std::byte> data) override;
-  // Each copies straight from the other's memory, once both are here.
-  void exchange_bytes(int peer, int tag, std::span<const std::byte> out, std::span<std::byte> in,
+  // Each copies straight from the other's memory, once both are here. peer: another rank.
+  void sendrecv_bytes(int peer, int tag, std::span<const std::byte> out, std::span<std::byte> in,
                       Traffic kind) override;
   void all_reduce_raw(void* data, std::size_t count, Element element, ReduceOp op,
                       Traffic kind) override;
@@ -90,30 +137,43 @@ class ThreadsComm final : public Comm {
   void all_gather_raw(const void* mine, std::size_t bytes, void* all, Traffic kind) override;
   void reduce_scatter_raw(void* data, std::size_t count, Element element, ReduceOp op,
                           Traffic kind) override;
+  void all_to_all_raw(const AllToAll& mine, Traffic kind) override;
+  std::unique_ptr<PendingCall> start_raw(const CollectiveRequest& request) override;
 
-  // The world stops when all ranks are here; rank 0 runs fn; then all go on.
-  void fence_together(FunctionRef fn);
+  // The world stops when all ranks are here; rank 0 runs fn; then all go on. Waiting for the others
+  // to come is on the clock, what follows is not. What fn throws comes out at rank 0.
+  void while_paused_together(FunctionRef fn);
 
  private:
-  class Passage;
-  // What a rank brings to a collective: memory of the host or of its device.
+  class CollectiveScope;
+  // What a rank brings to a collective: memory of the host or of its device. Bytes of `in_place`
+  // buffers are those of one of them.
   struct Buffers {
     const void* in = nullptr;
     std::size_t in_bytes = 0;
     void* out = nullptr;
     std::size_t out_bytes = 0;
-    bool in_place = false;   // out is in
-    Block changed{0, kAll};  // bytes of out
+    bool in_place = false;  // out is in
+    // The bytes of out that the call defines: only they are stored to a device.
+    Block changed{0, kAll};
     static constexpr std::size_t kAll = ~std::size_t{0};
   };
+  // As the others see it: pointers that they may follow; the bytes are those that the rank gets.
+  struct Contribution {
+    const void* in = nullptr;
+    void* out = nullptr;
+    std::size_t bytes = 0;
+    bool on_device = false;
+  };
   static Buffers in_place(void* data, std::size_t bytes);
+  // The two levels of a collective. collective() decides where the data lie, on the devices or on
+  // the host; meet() is one meeting of the ranks, and knows nothing of copies to the host.
   template <class Move>
-  void collective(const CollectiveCall& call, const Buffers& mine, std::size_t total_bytes,
-                  bool others_need_me, Move move);
+  void collective(const CollectiveCall& call, const Buffers& mine, bool others_need_me, Move move);
   template <class Move>
-  bool meet(const CollectiveCall& call, const void* in, void* out, bool on_device,
-            std::size_t total_bytes, bool others_need_me, Move move);
-  void finish_exchange(World::Lock& lock, PostedExchange& mine, Traffic kind);
+  bool meet(const CollectiveCall& call, const Contribution& mine, bool others_need_me, Move move);
+  // In all four: the mutex is held before and after, and given up for large copies.
+  void finish_sendrecv(World::Lock& lock, PostedSendrecv& mine, Traffic kind);
   bool deliver(World::Lock& lock, int to, int tag, std::span<const std::byte> data, Traffic kind);
   Envelope take_message(World::Lock& lock, int from, int tag, std::span<std::byte> data);
   Envelope wait_for_message(World::Lock& lock, int from, int tag, std::span<std::byte> data);
@@ -121,6 +181,7 @@ class ThreadsComm final : public Comm {
 
   std::shared_ptr<Group> group_;
   int rank_;
+  std::unique_ptr<StartedCalls> started_;  // null until the first
 };
 
 }  // namespace hetsgd::threads

@@ -19,13 +19,15 @@ bool matches(const Message& message, int from, int tag) {
   return message.tag == tag && (from == kAnySource || from == message.source);
 }
 
-// Frees a list without recursion, however long it is.
+// Frees a list without recursion, however long it is: the destructor of a unique_ptr would call
+// that of the next one, a stack frame for each message.
 void free_list(std::unique_ptr<Message> first) {
   while (first) first = std::move(first->next);
 }
 
 }  // namespace
 
+// The last one that was given back, which is most likely still in a cache.
 std::unique_ptr<Message> MessagePool::take(std::size_t bytes) {
   auto& list = free_[size_class(capacity_of(bytes))];
   auto message = std::move(list);
@@ -33,6 +35,7 @@ std::unique_ptr<Message> MessagePool::take(std::size_t bytes) {
   return message;
 }
 
+// The data are not initialised: the sender writes all of what the receiver reads.
 std::unique_ptr<Message> MessagePool::make(std::size_t bytes) {
   auto message = std::make_unique<Message>();
   message->capacity = capacity_of(bytes);
@@ -64,6 +67,8 @@ const Message* Mailbox::find(int from, int tag) const {
   return message;
 }
 
+// `link` is what owns the message at hand, so that taking it out is the same at the beginning and
+// in the middle; `before` becomes the last one if it was.
 std::unique_ptr<Message> Mailbox::pop(int from, int tag) {
   std::unique_ptr<Message>* link = &first_;
   Message* before = nullptr;
@@ -78,6 +83,8 @@ std::unique_ptr<Message> Mailbox::pop(int from, int tag) {
   return found;
 }
 
+// Only the first receive that matches counts: a later one of another process must not get a message
+// that this one has waited for longer.
 PostedReceive* Mailbox::open_receive(int source, int tag, std::size_t bytes) const {
   for (PostedReceive* receive : posted_) {
     if (receive->state != PostedReceive::State::open || !receive->matches(source, tag)) continue;
@@ -89,6 +96,7 @@ PostedReceive* Mailbox::open_receive(int source, int tag, std::size_t bytes) con
   return nullptr;
 }
 
+// All of them, since it is not known which will run first; who finds the message gone sleeps again.
 void Mailbox::wake_receivers(World& world, int source, int tag) const {
   for (PostedReceive* receive : posted_) {
     if (receive->matches(source, tag)) world.wake(*receive->process);

@@ -3,7 +3,21 @@
 //
 // A message that meets a waiting receive is copied once, from the sender's memory into the
 // receiver's; any other is copied into a buffer of the run's pool and out of it. All members of
-// these classes are called under the world's mutex; the copies happen outside of it.
+// these classes are called under the world's mutex; large copies happen outside of it.
+//
+// A sender looks for a receive, a receiver for a message, and whoever comes second finds the other:
+//
+//   sender first     send: copied to a Message, push() ---> receive: pop(), copied out of it
+//
+//   receiver first   receive: post(), blocks
+//                      open --(send: open_receive() finds it)--> filling --(copied)--> done
+//                        |                                       not interruptible: the sender
+//                        | a Message came by the long way        writes to the receiver's memory
+//                        v
+//                    pop(), as above
+//
+// Order: messages of one source with one tag are received in the order sent. So a message goes
+// straight into a receive only where none that this receive would take is still in the mailbox.
 #pragma once
 
 #include <array>
@@ -13,22 +27,27 @@
 #include <vector>
 
 #include "cluster/comm.hpp"
-#include "cluster/threads/world.hpp"
+#include "cluster/realtime/world.hpp"
 
 namespace hetsgd::threads {
 
+using namespace realtime;
+
+// A message that nobody has received yet. Owned by the list that it is in, a mailbox' or the
+// pool's, and in between by the process that fills or empties it, without the mutex.
 struct Message {
   int source = 0;
   int tag = 0;
   std::size_t bytes = 0;
   Traffic kind = Traffic::control;
-  std::size_t capacity = 0;
+  std::size_t capacity = 0;  // of data, at least `bytes`: a power of two, the pool's size class
   std::unique_ptr<std::byte[]> data;
-  std::unique_ptr<Message> next;
+  std::unique_ptr<Message> next;  // in the list
 };
 
 // Buffers of past messages by size class (powers of two from 256 bytes), kept until the end of the
-// run.
+// run. It holds no more than were on their way at one time, so a loop with the same messages in
+// every iteration soon allocates nothing.
 class MessagePool {
  public:
   // A message with room for `bytes`, or null when there is none: then make() one, outside of the
@@ -39,11 +58,13 @@ class MessagePool {
   ~MessagePool();
 
  private:
-  std::array<std::unique_ptr<Message>, 64> free_;
+  std::array<std::unique_ptr<Message>, 64> free_;  // by the capacity's power of two
 };
 
-// A receive that waits. On the receiver's stack.
+// A receive that waits. On the receiver's stack, which the mailbox refers to until withdraw().
 struct PostedReceive {
+  // open: waits for a sender. filling: one writes to `data`, and the receiver must stay. done: the
+  // message is here, and the receiver has been woken.
   enum class State { open, filling, done };
   int from = 0;
   int tag = 0;
@@ -59,15 +80,19 @@ struct PostedReceive {
   }
 };
 
+// The messages are one list in the order of arrival, searched from its beginning: algorithms have
+// few messages waiting at a time, and kAnySource needs that order across all sources.
 class Mailbox {
  public:
   ~Mailbox();
   void push(std::unique_ptr<Message> message);
   // The earliest message with this tag from `from` (or kAnySource); null: none.
   const Message* find(int from, int tag) const;
+  // Takes it out of the mailbox.
   std::unique_ptr<Message> pop(int from, int tag);
 
-  // The first open receive that a message of `bytes` bytes completes; null: none.
+  // The first open receive that a message of `bytes` bytes completes; null: none, and the message
+  // has to be pushed.
   PostedReceive* open_receive(int source, int tag, std::size_t bytes) const;
   void post(PostedReceive& receive) { posted_.push_back(&receive); }
   void withdraw(PostedReceive& receive) { std::erase(posted_, &receive); }
@@ -76,8 +101,8 @@ class Mailbox {
 
  private:
   std::unique_ptr<Message> first_;
-  Message* last_ = nullptr;
-  std::vector<PostedReceive*> posted_;
+  Message* last_ = nullptr;             // good only if there is a first
+  std::vector<PostedReceive*> posted_;  // of any state, in the order of posting
 };
 
 }  // namespace hetsgd::threads

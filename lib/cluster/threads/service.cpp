@@ -1,22 +1,43 @@
 #include "cluster/threads/service.hpp"
 
+#include <algorithm>
 #include <cstring>
 
 #include "cluster/blocking.hpp"
-#include "cluster/threads/host_memory.hpp"
+#include "cluster/realtime/host_memory.hpp"
+#include "cluster/realtime/service_token.hpp"
 #include "core/error.hpp"
 
 namespace hetsgd::threads {
 
 namespace {
 
-// Up to here an answer's payload is copied under the mutex.
+// Up to here (bytes) an answer's payload is copied under the mutex: that takes less than giving the
+// mutex up and taking it again.
 constexpr std::size_t kSmallPayload = 1024;
+
+void add_bytes(std::array<std::uint64_t, 3>& bytes, Traffic kind, std::size_t n) {
+  bytes[static_cast<std::size_t>(kind)] += n;
+}
+
+// By the caller, in whose own breakdown it counts: the answering thread must not write to it.
+void count_received(const QueueEntry& entry) {
+  auto& received = World::current().breakdown.bytes_received;
+  add_bytes(received, Traffic::control, entry.reply.size());
+  add_bytes(received, entry.reply_kind, entry.reply_payload.size_bytes());
+}
 
 }  // namespace
 
 // The answer that a handler owes. Outlives its request only when the caller was unwound; then it
 // answers nobody.
+//
+//   owed (entry_ set) --answer()--> answered (entry_ null)
+//     |    |
+//     |    +--forget_caller(): the caller was unwound--> void (entry_ null), answer() does nothing
+//     +--destroyed--> the run ends with an error, unless it ends anyway
+//
+// Whichever thread has it may answer or destroy it; entry_ is guarded by the world's mutex.
 class Token final : public ReplyToken {
  public:
   // Mutex held, as wherever entry_ is used.
@@ -24,18 +45,15 @@ class Token final : public ReplyToken {
     entry.token = this;
   }
 
+  // The error is raised without the mutex, which World::abort() takes itself. The entry is no
+  // longer touched then: the abort lets the caller go, and the entry with it.
   ~Token() override {
-    World& world = service_.world();
     {
-      const auto lock = world.lock();
+      const auto lock = service_.world().lock();
       if (!entry_) return;
       entry_->token = nullptr;
-      // When the handler throws, that is the error to report.
-      if (world.aborting() || std::uncaught_exceptions() > 0) return;
     }
-    world.abort(std::make_exception_ptr(
-        CheckFailure(fmt::format("{} dropped a request of rank {} without an answer",
-                                 service_name(service_.name()), from_))));
+    end_run_of_dropped_request(service_.world(), service_.name(), from_);
   }
 
   void answer(std::span<const std::byte> reply, std::span<const float> payload,
@@ -44,21 +62,21 @@ class Token final : public ReplyToken {
 
  private:
   ThreadsService& service_;
-  QueueEntry* entry_;
-  int from_ = entry_->from;
+  QueueEntry* entry_;        // null: nobody is to be answered
+  int from_ = entry_->from;  // kept for messages when the entry may be gone
 };
 
+// The reply is small and copied under the mutex. A large payload is copied without it; `users` then
+// keeps the caller where it is, even if the run is aborted meanwhile, which is why an abort has to
+// be looked for at the end. Before the handler has returned the caller is not woken: it could not
+// go on, and would only look twice.
 void Token::answer(std::span<const std::byte> reply, std::span<const float> payload, Traffic kind) {
   World& world = service_.world();
   auto lock = world.lock();
   if (!entry_) return;
   QueueEntry& entry = *entry_;
-  if (reply.size() != entry.reply.size() || payload.size() != entry.reply_payload.size()) {
-    throw CheckFailure(fmt::format(
-        "{} answers rank {} with {} bytes and {} numbers, which expects {} bytes and {}",
-        service_name(service_.name()), from_, reply.size(), payload.size(), entry.reply.size(),
-        entry.reply_payload.size()));
-  }
+  check_answer(service_.name(), from_, {reply.size(), payload.size()},
+               {entry.reply.size(), entry.reply_payload.size()});
   if (!reply.empty()) std::memcpy(entry.reply.data(), reply.data(), reply.size());
   if (payload.size_bytes() > kSmallPayload) {
     ++entry.users;
@@ -79,12 +97,15 @@ void Token::answer(std::span<const std::byte> reply, std::span<const float> payl
   if (entry.handled || world.aborting()) world.wake(*entry.caller);
 }
 
+// The handler lives as long as the service, which does not outlive the run and its world.
 ThreadsService::ThreadsService(World& world, std::string name,
                                std::unique_ptr<ServiceHandler> handler)
     : world_(world), name_(std::move(name)), handler_(std::move(handler)) {
   handler_->set_clock([&world] { return world.now(); });
 }
 
+// The queue is a list through the entries themselves: a request allocates nothing, and takes the
+// mutex for a few instructions. Requests that come before the service's thread serves wait there.
 void ThreadsService::push(QueueEntry& entry) {
   (first_ ? last_->next : first_) = &entry;
   last_ = &entry;
@@ -98,6 +119,7 @@ QueueEntry* ThreadsService::pop() {
   return entry;
 }
 
+// For an unwound caller, so its cost does not matter.
 void ThreadsService::remove(const QueueEntry& entry) {
   QueueEntry* before = nullptr;
   for (QueueEntry** link = &first_; *link; link = &(*link)->next) {
@@ -110,6 +132,9 @@ void ThreadsService::remove(const QueueEntry& entry) {
   }
 }
 
+// A notice goes through the queue, behind the worker's own requests: when the handler hears that a
+// worker has ended it has handled all that this worker asked for. lock(), not enter(): the caller
+// holds the mutex of the list of services, with which it must not stop for a pause.
 void ThreadsService::left(int rank) {
   const auto lock = world_.lock();
   notices_.push_back(std::make_unique<QueueEntry>());
@@ -118,6 +143,12 @@ void ThreadsService::left(int rank) {
   push(*notices_.back());
 }
 
+// The mutex is held but for the handler. For pauses a service that handles is at large, so the
+// world stops only between requests; one that waits for work is blocked. An abort ends it there:
+// what is still queued is never handled, and its callers forget it.
+//
+// The entry is marked as in use before the mutex is given up, and released by Finished, after which
+// it must not be touched: the caller may be gone.
 void ThreadsService::serve(Process& me) {
   const Until work([&] { return first_ || world_.finishing(); }, [] { return kServiceIdle; });
   auto lock = world_.enter();
@@ -149,16 +180,45 @@ void ThreadsService::serve(Process& me) {
   }
 }
 
-void ThreadsService::call(int from, std::span<const std::byte> request,
-                          std::span<const float> payload, Traffic kind, std::span<std::byte> reply,
-                          std::span<float> reply_payload) {
+// Once the entry is in the queue the service has a pointer to it: its owner must not let it go
+// without await() or settle(), whatever is thrown.
+void ThreadsService::send(QueueEntry& entry, Traffic kind) {
+  const auto lock = world_.enter();
+  enqueue(entry, kind);
+}
+
+// One critical section for both: a service that wakes up in between would meet the mutex taken
+// again by its caller.
+void ThreadsService::call(QueueEntry& entry, Traffic kind) {
+  auto lock = world_.enter();
+  enqueue(entry, kind);
+  await(entry, lock);
+}
+
+void ThreadsService::enqueue(QueueEntry& entry, Traffic kind) {
   Process& me = World::current();
   HETSGD_CHECK(me.kind != ProcessKind::service);  // a handler must not block
+  entry.caller = &me;
+  entry.since = world_.now();
+  add_bytes(me.breakdown.bytes_sent, Traffic::control, entry.request.size());
+  add_bytes(me.breakdown.bytes_sent, kind, entry.payload.size_bytes());
+  push(entry);
+}
+
+// Waiting is charged by hand, because a part of it is the copying of the answer: that is transfer,
+// not waiting for somebody. The breakdown gets both or, if the run is aborted, neither.
+void ThreadsService::await(QueueEntry& entry) {
+  // lock(), not enter(): from here on block() unwinds, and the entry must be forgotten then.
+  auto lock = world_.lock();
+  await(entry, lock);
+}
+
+void ThreadsService::await(QueueEntry& entry, World::Lock& lock) {
   class ForAnswer final : public Wait {
    public:
     ForAnswer(const QueueEntry& entry, const std::string& service)
         : entry_(entry), service_(service) {}
-    bool ready() const override { return entry_.answered && entry_.handled; }
+    bool ready() const override { return entry_.complete(); }
     bool interruptible() const override { return entry_.users == 0; }
     std::string describe() const override { return blocked_in_call(service_); }
 
@@ -166,43 +226,118 @@ void ThreadsService::call(int from, std::span<const std::byte> request,
     const QueueEntry& entry_;
     const std::string& service_;
   };
-  QueueEntry entry{.from = from,
-                   .caller = &me,
-                   .request = request,
-                   .payload = payload,
-                   .reply = reply,
-                   .reply_payload = reply_payload};
-  const auto add = [](auto& bytes, Traffic of, std::size_t n) {
-    bytes[static_cast<std::size_t>(of)] += n;
-  };
-  auto lock = world_.enter();
+  Process& me = World::current();
+  entry.caller = &me;
   const Seconds since = world_.now();
-  add(me.ledger.bytes_sent, Traffic::control, request.size());
-  add(me.ledger.bytes_sent, kind, payload.size_bytes());
-  push(entry);
   try {
     world_.block(lock, ForAnswer(entry, name_), nullptr);
   } catch (...) {
-    remove(entry);
-    if (entry.token) entry.token->forget_caller();
+    forget(entry);
     throw;
   }
   lock.unlock();
-  add(me.ledger.bytes_received, Traffic::control, reply.size());
-  add(me.ledger.bytes_received, entry.reply_kind, reply_payload.size_bytes());
-  me.ledger.communicate += entry.copying;
-  me.ledger.wait += world_.now() - since - entry.copying;
+  count_received(entry);
+  // The copy of a posted call's answer may have been made before this wait began: it then cost the
+  // caller nothing.
+  const Seconds blocked = world_.now() - since, copying = std::min(entry.copying, blocked);
+  me.breakdown.communicate += copying;
+  me.breakdown.wait += blocked - copying;
   world_.safepoint();
 }
 
+// Mutex held, the run has failed, and nobody uses the entry. Afterwards nothing refers to it:
+// neither the queue nor a token, if the handler has kept one.
+void ThreadsService::forget(QueueEntry& entry) {
+  remove(entry);
+  if (entry.token) entry.token->forget_caller();
+}
+
+// What a posted call ends with that nobody waited for, or whose wait has thrown. Not interruptible,
+// since an exception may already be on its way; instead an abort makes it ready once the entry is
+// not in use. The handler wakes the caller when it returns, an answer when it finds the abort.
+void ThreadsService::settle(QueueEntry& entry, bool failing) noexcept {
+  class Unused final : public Wait {
+   public:
+    Unused(const World& world, const QueueEntry& entry, const std::string& service)
+        : world_(world), entry_(entry), service_(service) {}
+    bool ready() const override {
+      return entry_.complete() || (world_.aborting() && entry_.users == 0);
+    }
+    bool interruptible() const override { return false; }
+    std::string describe() const override { return blocked_in_call(service_); }
+
+   private:
+    const World& world_;
+    const QueueEntry& entry_;
+    const std::string& service_;
+  };
+  auto lock = world_.lock();
+  if (failing && !entry.complete()) world_.fail_with_what_unwinds();
+  entry.caller = &World::current();
+  world_.block(lock, Unused(world_, entry, name_));
+  entry.complete() ? count_received(entry) : forget(entry);
+}
+
+// The request is handled where it lies: views on the host of device payloads, and the entry itself,
+// stay on this stack until await() has returned.
 void ThreadsPort::call_raw(std::span<const std::byte> request, std::span<const float> payload,
                            Traffic kind, std::span<std::byte> reply,
                            std::span<float> reply_payload) {
   const HostMemory source(payload.data(), payload.size_bytes());
   HostMemory target(HostMemory::Use::write, reply_payload.data(), reply_payload.size_bytes());
-  service_->call(rank_, request, {reinterpret_cast<const float*>(source.data()), payload.size()},
-                 kind, reply, {reinterpret_cast<float*>(target.data()), reply_payload.size()});
+  QueueEntry entry{
+      .from = rank_,
+      .request = request,
+      .payload = {reinterpret_cast<const float*>(source.data()), payload.size()},
+      .reply = reply,
+      .reply_payload = {reinterpret_cast<float*>(target.data()), reply_payload.size()}};
+  service_->call(entry, kind);
   target.store();
+}
+
+// A call that goes on while its caller computes: what call_raw() has on its stack, on the heap. The
+// request is copied, as the caller's may be gone by then; views of device payloads have scratch
+// memory of their own, since the process' staging is used by its next call. The payload to send is
+// copied from the device when the call is posted, the answer's to it in wait().
+class ThreadsPort::Posted final : public PendingCall {
+ public:
+  Posted(std::shared_ptr<ThreadsService> service, int rank, std::span<const std::byte> request,
+         std::span<const float> payload, std::span<std::byte> reply, std::span<float> reply_payload)
+      : service_(std::move(service)),
+        request_(request.begin(), request.end()),
+        source_(HostMemory::Use::read, const_cast<float*>(payload.data()), payload.size_bytes(),
+                &scratch_[0]),
+        target_(HostMemory::Use::write, reply_payload.data(), reply_payload.size_bytes(),
+                &scratch_[1]),
+        entry_{.from = rank,
+               .request = request_,
+               .payload = {reinterpret_cast<const float*>(source_.data()), payload.size()},
+               .reply = reply,
+               .reply_payload = {reinterpret_cast<float*>(target_.data()), reply_payload.size()}} {}
+  void send(Traffic kind) { service_->send(entry_, kind); }
+
+  CallTime wait() override {
+    service_->await(entry_);
+    target_.store();
+    return {entry_.since, service_->world().now()};
+  }
+  void settle(bool failing) noexcept override { service_->settle(entry_, failing); }
+
+ private:
+  const std::shared_ptr<ThreadsService> service_;
+  const std::vector<std::byte> request_;
+  std::array<HostScratch, 2> scratch_;
+  HostMemory source_, target_;
+  QueueEntry entry_;
+};
+
+std::unique_ptr<PendingCall> ThreadsPort::post_raw(std::span<const std::byte> request,
+                                                   std::span<const float> payload, Traffic kind,
+                                                   std::span<std::byte> reply,
+                                                   std::span<float> reply_payload) {
+  auto posted = std::make_unique<Posted>(service_, rank_, request, payload, reply, reply_payload);
+  posted->send(kind);
+  return posted;
 }
 
 }  // namespace hetsgd::threads

@@ -1,41 +1,130 @@
-// The CPU as a device: the kernels of this folder behind BasicDevice.
+// The CPU as a device: memory, vectors, element-wise rules and dense products. Vectors are
+// memory-bound, one pass each; sums are in double over fixed chunks, added in order: the same bits
+// for every number of cores.
 #include "linalg/device.hpp"
 
+#include <algorithm>
 #include <cstring>
 
 #include "linalg/cpu/cores.hpp"
 #include "linalg/cpu/gemm.hpp"
-#include "linalg/cpu/layers.hpp"
 #include "linalg/cpu/memory.hpp"
-#include "linalg/cpu/softmax_layer.hpp"
-#include "linalg/cpu/softmax_ranks.hpp"
-#include "linalg/cpu/sparse.hpp"
-#include "linalg/cpu/updates.hpp"
-#include "linalg/cpu/vectors.hpp"
+#include "linalg/cpu/simd.hpp"
 
-namespace hetsgd {
+namespace hetsgd::cpu {
 
 namespace {
 
+constexpr std::size_t kLeast = std::size_t{1} << 15;  // numbers that are worth a second core
+constexpr std::size_t kChunk = std::size_t{1} << 16;  // numbers per partial sum
+constexpr std::size_t kBlock = 1024;                  // numbers that stay in the first cache
+
 template <class Real>
-struct CpuScratch {
-  cpu::Scratch<Real> pack;
-  cpu::Scratch<double> doubles;
-  cpu::SoftmaxLayerKernel<Real> softmax_layer;
-  cpu::SoftmaxRanksKernel<Real> softmax_ranks;
-};
+HETSGD_INLINE Vec<double> widen(const Real* p) {
+  if constexpr (sizeof(Real) == sizeof(double)) {
+    return load(p);
+  } else {
+    Vec<double> v;
+    for (std::size_t i = 0; i < kLanes<double>; ++i) v[i] = static_cast<double>(p[i]);
+    return v;
+  }
+}
+
+template <class Real>
+double chunk_dot(std::size_t n, const Real* x, const Real* y) {
+  constexpr std::size_t kWidth = kLanes<double>;
+  constexpr std::size_t kSums = 4;  // independent sums, to hide the latency of the additions
+  Vec<double> sum[kSums] = {};
+  std::size_t i = 0;
+  for (; i + kSums * kWidth <= n; i += kSums * kWidth) {
+#pragma GCC unroll 4
+    for (std::size_t s = 0; s < kSums; ++s) {
+      sum[s] += widen(x + i + s * kWidth) * widen(y + i + s * kWidth);
+    }
+  }
+  double rest = 0;
+  for (; i < n; ++i) rest += static_cast<double>(x[i]) * static_cast<double>(y[i]);
+  return horizontal_sum<double>((sum[0] + sum[1]) + (sum[2] + sum[3])) + rest;
+}
+
+Products& operator+=(Products& sum, const Products& more) {
+  sum.xy += more.xy;
+  sum.xx += more.xx;
+  sum.yy += more.yy;
+  return sum;
+}
+
+// Six independent sums hide the latency of the additions.
+template <class Real>
+Products chunk_products(std::size_t n, const Real* x, const Real* y) {
+  constexpr std::size_t kWidth = kLanes<double>;
+  constexpr std::size_t kSums = 2;
+  Vec<double> xy[kSums] = {}, xx[kSums] = {}, yy[kSums] = {};
+  std::size_t i = 0;
+  for (; i + kSums * kWidth <= n; i += kSums * kWidth) {
+#pragma GCC unroll 2
+    for (std::size_t s = 0; s < kSums; ++s) {
+      const Vec<double> a = widen(x + i + s * kWidth), b = widen(y + i + s * kWidth);
+      xy[s] += a * b;
+      xx[s] += a * a;
+      yy[s] += b * b;
+    }
+  }
+  Products sum{horizontal_sum<double>(xy[0] + xy[1]), horizontal_sum<double>(xx[0] + xx[1]),
+               horizontal_sum<double>(yy[0] + yy[1])};
+  for (; i < n; ++i) {
+    const auto a = static_cast<double>(x[i]), b = static_cast<double>(y[i]);
+    sum.xy += a * b;
+    sum.xx += a * a;
+    sum.yy += b * b;
+  }
+  return sum;
+}
+
+// A call is taken by value: then the compiler knows that no store changes its factors. Element i
+// depends on elements i alone (ivdep), also where operands are the same memory.
+template <class Call>
+void run_range(const Call call, Range range) {
+#pragma GCC ivdep
+  for (std::size_t i = range.begin; i < range.end; ++i) call.store(i, call.load(i));
+}
+
+// Four sums hide the latency of the additions.
+template <class Real>
+double sum_of_squares(std::size_t n, const Real* r) {
+  double sum[4] = {};
+  std::size_t i = 0;
+  for (; i + 4 <= n; i += 4) {
+    for (std::size_t s = 0; s < 4; ++s) {
+      sum[s] += static_cast<double>(r[i + s]) * static_cast<double>(r[i + s]);
+    }
+  }
+  for (; i < n; ++i) sum[0] += static_cast<double>(r[i]) * static_cast<double>(r[i]);
+  return (sum[0] + sum[1]) + (sum[2] + sum[3]);
+}
+
+template <class Real, class Call>
+double norm_of_range(const Call call, Range range) {
+  Real r[kBlock];
+  double sum = 0;
+  for (std::size_t begin = range.begin; begin < range.end; begin += kBlock) {
+    const std::size_t count = std::min(kBlock, range.end - begin);
+#pragma GCC ivdep
+    for (std::size_t j = 0; j < count; ++j) r[j] = call.update(begin + j, call.load(begin + j));
+    sum += sum_of_squares(count, r);
+  }
+  return sum;
+}
 
 template <class Real>
 class CpuDevice final : public BasicDevice<Real> {
  public:
-  explicit CpuDevice(int cores) : cores_(cores) {
-    if (cores > 1) shared_ = std::make_unique<CpuScratch<Real>>();
-  }
+  explicit CpuDevice(int cores) : cores_(cores), pack_(cores_), partial_(cores_) {}
 
   std::string name() const override { return fmt::format("cpu:{}", cores_.count()); }
 
-  void* allocate(std::size_t bytes) override { return cpu::allocate_aligned(bytes); }
-  void release(void* memory) noexcept override { cpu::release_aligned(memory); }
+  void* allocate(std::size_t bytes) override { return allocate_aligned(bytes); }
+  void release(void* memory) noexcept override { release_aligned(memory); }
   void upload(void* device, const void* host, std::size_t bytes) override {
     transfer(device, host, bytes);
   }
@@ -47,51 +136,15 @@ class CpuDevice final : public BasicDevice<Real> {
   SparseRows<Real> stage(const SparseRows<Real>& batch) override { return batch; }
   bool stages_copies() const override { return false; }
 
-  void fill(std::size_t n, Real a, Real* y) override { cpu::fill(cores_, n, a, y); }
   void copy(std::size_t n, const Real* x, Real* y) override { transfer(y, x, n * sizeof(Real)); }
-  void axpby(std::size_t n, Real a, const Real* x, Real b, Real* y) override {
-    cpu::axpby(cores_, n, a, x, b, y);
-  }
   double dot(std::size_t n, const Real* x, const Real* y) override {
-    return cpu::dot(cores_, n, x, y, scratch().doubles);
-  }
-  double squared_norm(std::size_t n, const Real* x) override {
-    return cpu::dot(cores_, n, x, x, scratch().doubles);
+    return add_chunks<double>(
+        n, [&](std::size_t at, std::size_t count) { return chunk_dot(count, x + at, y + at); });
   }
   Products products(std::size_t n, const Real* x, const Real* y) override {
-    return cpu::products(cores_, n, x, y, scratch().doubles);
-  }
-  void combine(std::size_t n, double a, const Real* x, double b, const Real* y, Real* z) override {
-    cpu::combine(cores_, n, a, x, b, y, z);
-  }
-  void momentum_merge(std::size_t n, const Real* merged, Real gamma, Real* w,
-                      Real* previous) override {
-    cpu::momentum_merge(cores_, n, merged, gamma, w, previous);
-  }
-
-  void momentum_step(std::size_t n, const MomentumRule<Real>& rule, const Real* g, Real* v,
-                     Real* w) override {
-    cpu::momentum_step(cores_, n, rule, g, v, w);
-  }
-  void moment_step(std::size_t n, const MomentRule<Real>& rule, Real step, const Real* g, Real* m,
-                   Real* v, Real* w) override {
-    cpu::moment_step(cores_, n, rule, step, g, m, v, w);
-  }
-  double moment_update(std::size_t n, const MomentRule<Real>& rule, const Real* g, const Real* w,
-                       Real* m, Real* v) override {
-    return cpu::moment_update(cores_, n, rule, g, w, m, v, scratch().doubles);
-  }
-  void moment_apply(std::size_t n, const MomentRule<Real>& rule, Real step, const Real* m,
-                    const Real* v, Real* w) override {
-    cpu::moment_apply(cores_, n, rule, step, m, v, w);
-  }
-
-  void fill_rows(std::span<const std::uint32_t> rows, std::size_t n, Real a, Real* Y) override {
-    cpu::fill_rows(cores_, rows, n, a, Y);
-  }
-  void add_rows(std::span<const std::uint32_t> rows, std::size_t n, Real a, const Real* X,
-                Real* Y) override {
-    cpu::add_rows(cores_, rows, n, a, X, Y);
+    return add_chunks<Products>(n, [&](std::size_t at, std::size_t count) {
+      return chunk_products(count, x + at, y + at);
+    });
   }
 
   void gemm(Transpose a, Transpose b, std::size_t m, std::size_t n, std::size_t k, Real alpha,
@@ -99,87 +152,117 @@ class CpuDevice final : public BasicDevice<Real> {
             std::size_t ldc) override {
     const bool at = a == Transpose::yes, bt = b == Transpose::yes;
     cpu::gemm(cores_,
-              cpu::GemmArguments<Real>{m, n, k, alpha, A, at ? 1 : lda, at ? lda : 1, B,
-                                       bt ? 1 : ldb, bt ? ldb : 1, beta, C, ldc},
-              scratch().pack);
-  }
-
-  void sparse_forward(const SparseRows<Real>& X, std::size_t n, const Real* W, const Real* bias,
-                      bool relu, Real* Y) override {
-    cpu::sparse_forward(cores_, X, n, W, bias, relu, Y);
-  }
-  void sparse_update(const SparseRows<Real>& X, std::size_t n, Real alpha, const Real* D,
-                     Real* W) override {
-    cpu::sparse_update(cores_, X, n, alpha, D, W);
+              GemmArguments<Real>{m, n, k, alpha, A, at ? 1 : lda, at ? lda : 1, B, bt ? 1 : ldb,
+                                  bt ? ldb : 1, beta, C, ldc},
+              pack_.get());
   }
 
   void bias_relu(std::size_t rows, std::size_t n, const Real* bias, Real* Y) override {
-    cpu::bias_relu(cores_, rows, n, bias, Y);
-  }
-  void relu_backward(std::size_t rows, std::size_t n, const Real* Y, Real* D) override {
-    cpu::relu_backward(cores_, rows, n, Y, D);
+    cores_.split(rows, 1, kLeast / std::max<std::size_t>(n, 1) + 1, [&](Range range) {
+      for (std::size_t r = range.begin; r < range.end; ++r) {
+        Real* y = Y + r * n;
+        for (std::size_t j = 0; j < n; ++j) {
+          const Real x = y[j] + bias[j];
+          y[j] = x < Real(0) ? Real(0) : x;  // NaN stays NaN
+        }
+      }
+    });
   }
   void column_sums(std::size_t rows, std::size_t n, Real alpha, const Real* D, Real* b) override {
-    cpu::column_sums(cores_, rows, n, alpha, D, b);
+    constexpr std::size_t kColumns = 1024;  // columns whose sums stay in L1
+    cores_.split(n, 16, kLeast / (rows + 1) + 16, [&](Range columns) {
+      Real sum[kColumns];
+      for (std::size_t j0 = columns.begin; j0 < columns.end; j0 += kColumns) {
+        const std::size_t width = std::min(kColumns, columns.end - j0);
+        std::fill_n(sum, width, Real(0));
+        for (std::size_t r = 0; r < rows; ++r) {
+          const Real* d = D + r * n + j0;
+          for (std::size_t j = 0; j < width; ++j) sum[j] += d[j];
+        }
+        for (std::size_t j = 0; j < width; ++j) b[j0 + j] += alpha * sum[j];
+      }
+    });
   }
 
-  DeferredSum softmax_cross_entropy(const SparseRows<Real>& labels, std::size_t n, const Real* bias,
-                                    Real scale, Real* Z) override {
-    return cpu::softmax_rows(cores_, labels, n, bias, true, scale, Z, scratch().doubles);
-  }
-  DeferredSum softmax_loss(const SparseRows<Real>& labels, std::size_t n, const Real* bias,
-                           Real* Z) override {
-    return cpu::softmax_rows(cores_, labels, n, bias, false, Real(1), Z, scratch().doubles);
-  }
-  DeferredSum softmax_layer(const SparseRows<Real>& labels,
-                            const SoftmaxLayer<Real>& layer) override {
-    return scratch().softmax_layer.run(cores_, labels, layer);
-  }
-  DeferredSum softmax_ranks(const SparseRows<Real>& labels, const SoftmaxLayer<Real>& layer,
-                            std::size_t k, std::uint32_t* top) override {
-    return scratch().softmax_ranks.run(cores_, labels, layer, k, top);
-  }
-  DeferredSum sigmoid_cross_entropy(const SparseRows<Real>& labels, const Real* bias, Real scale,
-                                    Real* Z) override {
-    return cpu::sigmoid_rows(labels, bias, true, scale, Z);
-  }
-  DeferredSum sigmoid_loss(const SparseRows<Real>& labels, const Real* bias, Real* Z) override {
-    return cpu::sigmoid_rows(labels, bias, false, Real(1), Z);
-  }
-
-  void top_k(std::size_t rows, std::size_t n, const Real* Z, std::size_t k,
-             std::uint32_t* top) override {
-    cpu::top_k(cores_, rows, n, Z, k, top);
+  KernelFamily* family(std::type_index interface) override {
+    return families_.find(cores_, interface);
   }
 
  private:
+  void run_rule(std::size_t n, const ElementRule<Real>& rule) override {
+    std::visit(
+        [&](const auto& call) {
+          cores_.split(n, 16, kLeast, [&](Range range) { run_range(call, range); });
+        },
+        rule);
+  }
+  void run_rule_on_rows(std::span<const std::uint32_t> rows, std::size_t n,
+                        const ElementRule<Real>& rule) override {
+    std::visit(
+        [&](const auto& call) {
+          cores_.split(rows.size(), 1, kLeast / (n + 1) + 1, [&](Range range) {
+            for (std::size_t i = range.begin; i < range.end; ++i) {
+              run_range(call, {rows[i] * n, (rows[i] + std::size_t{1}) * n});
+            }
+          });
+        },
+        rule);
+  }
+  double run_norm_rule(std::size_t n, const NormRule<Real>& rule) override {
+    return add_chunks<double>(n, [&](std::size_t at, std::size_t count) {
+      return std::visit(
+          [&](const auto& call) {
+            return norm_of_range<Real>(call, {at, at + count});
+          },
+          rule);
+    });
+  }
+
+  // chunk(at, count) for every chunk of 0..n, added up in their order.
+  template <class Sum, class Chunk>
+  Sum add_chunks(std::size_t n, const Chunk& chunk) {
+    const std::size_t chunks = (n + kChunk - 1) / kChunk;
+    const auto sum_of = [&](std::size_t c) {
+      return chunk(c * kChunk, std::min(kChunk, n - c * kChunk));
+    };
+    Sum sum{};
+    if (cores_.count() == 1 || chunks < 2) {
+      for (std::size_t c = 0; c < chunks; ++c) sum += sum_of(c);
+      return sum;
+    }
+    auto* const sums = reinterpret_cast<Sum*>(partial_.get().reserve(chunks * sizeof(Sum)));
+    cores_.split(chunks, 1, 1, [&](Range r) {
+      for (std::size_t c = r.begin; c < r.end; ++c) sums[c] = sum_of(c);
+    });
+    for (std::size_t c = 0; c < chunks; ++c) sum += sums[c];
+    return sum;
+  }
+
   void transfer(void* to, const void* from, std::size_t bytes) const {
-    cores_.split(bytes, 64, std::size_t{1} << 17, [&](cpu::Range r) {
+    cores_.split(bytes, 64, std::size_t{1} << 17, [&](Range r) {
       std::memcpy(static_cast<char*>(to) + r.begin, static_cast<const char*>(from) + r.begin,
                   r.size());
     });
   }
 
-  // No call keeps anything in scratch for the next one, so devices of one core share their
-  // thread's.
-  CpuScratch<Real>& scratch() {
-    if (shared_) return *shared_;
-    thread_local CpuScratch<Real> own;
-    return own;
-  }
-
-  cpu::Cores cores_;
-  std::unique_ptr<CpuScratch<Real>> shared_;  // of a device with several cores
+  Cores cores_;
+  DeviceScratch<Scratch<Real>> pack_;
+  DeviceScratch<Scratch<std::byte>> partial_;
+  KernelFamilies<Cores> families_;
 };
 
 }  // namespace
+
+}  // namespace hetsgd::cpu
+
+namespace hetsgd {
 
 template <class Real>
 std::unique_ptr<BasicDevice<Real>> make_cpu_device(int cores) {
   if (cores < 1 || cores > 1024) {
     throw device_error("cpu:{}: a CPU device takes 1 to 1024 cores", cores);
   }
-  return std::make_unique<CpuDevice<Real>>(cores);
+  return std::make_unique<cpu::CpuDevice<Real>>(cores);
 }
 
 template std::unique_ptr<BasicDevice<float>> make_cpu_device<float>(int);

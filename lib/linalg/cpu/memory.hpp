@@ -2,7 +2,10 @@
 #pragma once
 
 #include <cstddef>
+#include <memory>
 #include <utility>
+
+#include "linalg/cpu/cores.hpp"
 
 namespace hetsgd::cpu {
 
@@ -34,6 +37,24 @@ class Scratch {
  private:
   T* data_ = nullptr;
   std::size_t capacity_ = 0;
+};
+
+// What a device's kernels of one kind work in. A device with several cores has its own; devices of
+// one core share their thread's, since no call keeps anything in scratch for the next one.
+template <class T>
+class DeviceScratch {
+ public:
+  explicit DeviceScratch(const Cores& cores)
+      : own_(cores.count() > 1 ? std::make_unique<T>() : nullptr) {}
+
+  T& get() {
+    if (own_) return *own_;
+    thread_local T shared;
+    return shared;
+  }
+
+ private:
+  std::unique_ptr<T> own_;
 };
 
 }  // namespace hetsgd::cpu

@@ -24,14 +24,14 @@
 #include "linalg/cpu/cores.hpp"
 #include "linalg/cpu/memory.hpp"
 #include "linalg/cpu/simd.hpp"
-#include "linalg/device.hpp"
+#include "linalg/output_layer_kernels.hpp"
 
 namespace hetsgd::cpu {
 
 template <class Real>
 class SoftmaxLayerKernel {
  public:
-  // See BasicDevice::softmax_layer.
+  // See BasicOutputLayerKernels::softmax_layer.
   double run(const Cores& cores, const SparseRows<Real>& labels, const SoftmaxLayer<Real>& layer);
 
  private:

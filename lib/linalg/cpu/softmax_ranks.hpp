@@ -9,7 +9,7 @@
 // panel are all that is ever in memory. The samples are in the lanes of the vectors, as in
 // softmax_layer.hpp.
 //
-// A block is as wide as a partial sum of softmax_rows (layers.cpp), and its additions have the same
+// A block is as wide as a partial sum of softmax_row (output_layer.cpp), and its additions have the same
 // order: where all labels fit in one block the bits are those of gemm, softmax_loss and top_k.
 #pragma once
 
@@ -21,14 +21,14 @@
 #include "linalg/cpu/cores.hpp"
 #include "linalg/cpu/memory.hpp"
 #include "linalg/cpu/simd.hpp"
-#include "linalg/operands.hpp"
+#include "linalg/output_layer_kernels.hpp"
 
 namespace hetsgd::cpu {
 
 template <class Real>
 class SoftmaxRanksKernel {
  public:
-  // See BasicDevice::softmax_ranks. Bits do not depend on the number of cores: each takes some of
+  // See BasicOutputLayerKernels::softmax_ranks. Bits do not depend on the number of cores: each takes some of
   // the samples.
   double run(const Cores& cores, const SparseRows<Real>& labels, const SoftmaxLayer<Real>& layer,
              std::size_t k, std::uint32_t* top);

@@ -1,8 +1,7 @@
-#include "linalg/cpu/sparse.hpp"
-
-#include <algorithm>
-
+// The sparse kernels of the CPU.
+#include "linalg/cpu/cores.hpp"
 #include "linalg/cpu/simd.hpp"
+#include "linalg/sparse_kernels.hpp"
 
 namespace hetsgd::cpu {
 
@@ -59,55 +58,57 @@ HETSGD_INLINE void update_row(std::size_t width, Real x, const Real* d, Real* w)
   for (; j < width; ++j) w[j] += d[j] * x;
 }
 
-}  // namespace
-
 template <class Real>
-void sparse_forward(const Cores& cores, const SparseRows<Real>& X, std::size_t n, const Real* W,
-                    const Real* bias, bool relu, Real* Y) {
-  constexpr std::size_t kWidth = kLanes<Real>;
-  cores.split(X.rows, 1, 8, [&](Range rows) {
-    for (std::size_t r = rows.begin; r < rows.end; ++r) {
-      const std::size_t source = X.source_row(r);
-      const Range at{X.begin[source], X.begin[source + 1]};
-      Real* y = Y + r * n;
-      const auto b = [bias](std::size_t j) { return bias ? bias + j : nullptr; };
-      std::size_t j = 0;
-      for (; j + 8 * kWidth <= n; j += 8 * kWidth)
-        forward_chunk<Real, 8>(X, at, n, W + j, b(j), relu, y + j);
-      for (; j + 2 * kWidth <= n; j += 2 * kWidth)
-        forward_chunk<Real, 2>(X, at, n, W + j, b(j), relu, y + j);
-      for (; j + kWidth <= n; j += kWidth)
-        forward_chunk<Real, 1>(X, at, n, W + j, b(j), relu, y + j);
-      for (; j < n; ++j) forward_column(X, at, n, W + j, b(j), relu, y + j);
-    }
-  });
-}
+class CpuSparseKernels final : public BasicSparseKernels<Real> {
+ public:
+  explicit CpuSparseKernels(const Cores& cores) : cores_(cores) {}
 
-template <class Real>
-void sparse_update(const Cores& cores, const SparseRows<Real>& X, std::size_t n, Real alpha,
-                   const Real* D, Real* W) {
-  constexpr std::size_t kLeast = 16;  // columns per core
-  cores.split(n, kLanes<Real>, kLeast, [&](Range columns) {
-    for (std::size_t r = 0; r < X.rows; ++r) {
-      const std::size_t source = X.source_row(r);
-      const std::uint64_t end = X.begin[source + 1];
-      const Real* d = D + r * n + columns.begin;
-      for (std::uint64_t k = X.begin[source]; k < end; ++k) {
-        if (k + kAhead < end)
-          prefetch_row(W + X.index[k + kAhead] * n + columns.begin, columns.size());
-        update_row(columns.size(), alpha * value_of(X, k), d, W + X.index[k] * n + columns.begin);
+  // Split by rows.
+  void forward(const SparseRows<Real>& X, std::size_t n, const Real* W, const Real* bias, bool relu,
+               Real* Y) override {
+    constexpr std::size_t kWidth = kLanes<Real>;
+    cores_.split(X.rows, 1, 8, [&](Range rows) {
+      for (std::size_t r = rows.begin; r < rows.end; ++r) {
+        const std::size_t source = X.source_row(r);
+        const Range at{X.begin[source], X.begin[source + 1]};
+        Real* y = Y + r * n;
+        const auto b = [bias](std::size_t j) { return bias ? bias + j : nullptr; };
+        std::size_t j = 0;
+        for (; j + 8 * kWidth <= n; j += 8 * kWidth)
+          forward_chunk<Real, 8>(X, at, n, W + j, b(j), relu, y + j);
+        for (; j + 2 * kWidth <= n; j += 2 * kWidth)
+          forward_chunk<Real, 2>(X, at, n, W + j, b(j), relu, y + j);
+        for (; j + kWidth <= n; j += kWidth)
+          forward_chunk<Real, 1>(X, at, n, W + j, b(j), relu, y + j);
+        for (; j < n; ++j) forward_column(X, at, n, W + j, b(j), relu, y + j);
       }
-    }
-  });
-}
+    });
+  }
 
-#define HETSGD_INSTANTIATE(Real)                                                              \
-  template void sparse_forward<Real>(const Cores&, const SparseRows<Real>&, std::size_t,      \
-                                     const Real*, const Real*, bool, Real*);                  \
-  template void sparse_update<Real>(const Cores&, const SparseRows<Real>&, std::size_t, Real, \
-                                    const Real*, Real*);
-HETSGD_INSTANTIATE(float)
-HETSGD_INSTANTIATE(double)
-#undef HETSGD_INSTANTIATE
+  // Split by columns, so that no two cores meet in a row of W and every sum has one order.
+  void update(const SparseRows<Real>& X, std::size_t n, Real alpha, const Real* D,
+              Real* W) override {
+    constexpr std::size_t kLeast = 16;  // columns per core
+    cores_.split(n, kLanes<Real>, kLeast, [&](Range columns) {
+      for (std::size_t r = 0; r < X.rows; ++r) {
+        const std::size_t source = X.source_row(r);
+        const std::uint64_t end = X.begin[source + 1];
+        const Real* d = D + r * n + columns.begin;
+        for (std::uint64_t k = X.begin[source]; k < end; ++k) {
+          if (k + kAhead < end)
+            prefetch_row(W + X.index[k + kAhead] * n + columns.begin, columns.size());
+          update_row(columns.size(), alpha * value_of(X, k), d, W + X.index[k] * n + columns.begin);
+        }
+      }
+    });
+  }
+
+ private:
+  const Cores& cores_;
+};
+
+const RegisterKernels<Cores, BasicSparseKernels, CpuSparseKernels> sparse_kernels;
+
+}  // namespace
 
 }  // namespace hetsgd::cpu

@@ -40,12 +40,12 @@ std::string hint_for(cudaError_t status) {
   }
 }
 
-struct Room {
+struct FreeMemory {
   std::size_t free = 0, total = 0;  // 0: not known
 };
 
-Room room() {
-  Room found;
+FreeMemory free_memory() {
+  FreeMemory found;
   if (cudaMemGetInfo(&found.free, &found.total) != cudaSuccess) {
     static_cast<void>(cudaGetLastError());
     return {};
@@ -93,7 +93,7 @@ bool gives(std::size_t bytes, cudaStream_t stream) {
 }
 
 // The largest piece that the pool gives when it refused `refused` bytes, up to a sixty-fourth less.
-std::size_t largest_piece(std::size_t refused, const Room& of_gpu, cudaStream_t stream) {
+std::size_t largest_piece(std::size_t refused, const FreeMemory& of_gpu, cudaStream_t stream) {
   const PoolUnderTrial pool;
   std::size_t most = std::min(refused, of_gpu.free + pool.idle()), least = 0;
   if (most > 0 && most < refused && gives(most, stream)) return most;
@@ -123,7 +123,7 @@ void fail(cudaError_t status, const char* call) {
 
 void fail_memory(cudaError_t status, std::size_t bytes, const char* purpose, std::size_t held) {
   static_cast<void>(cudaGetLastError());
-  const Room of_gpu = room();
+  const FreeMemory of_gpu = free_memory();
   fail_memory(status, bytes, purpose,
               fmt::format("; {} of {} are free", format_bytes(static_cast<double>(of_gpu.free)),
                           format_bytes(static_cast<double>(of_gpu.total))),
@@ -133,7 +133,7 @@ void fail_memory(cudaError_t status, std::size_t bytes, const char* purpose, std
 void fail_pool(cudaError_t status, std::size_t bytes, const char* purpose, std::size_t held,
                cudaStream_t stream) {
   static_cast<void>(cudaGetLastError());
-  const Room of_gpu = room();
+  const FreeMemory of_gpu = free_memory();
   const std::size_t largest = largest_piece(bytes, of_gpu, stream);
   fail_memory(status, bytes, purpose,
               fmt::format("; of {}, {} are left in one piece",

@@ -8,11 +8,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#ifdef __CUDACC__
-#define HETSGD_HOST_DEVICE __host__ __device__
-#else
-#define HETSGD_HOST_DEVICE
-#endif
+#include "linalg/host_device.hpp"
 
 namespace hetsgd::cuda {
 
@@ -60,7 +56,7 @@ HETSGD_HOST_DEVICE constexpr Tile tile_of(std::size_t task, std::size_t columns,
 }
 
 // --- sums ----------------------------------------------------------------------------------------
-// A reduction of n numbers goes through this many partial sums.
+// A reduction of n elements goes through this many partial sums.
 inline constexpr std::size_t kMostPartials = 1024;
 HETSGD_HOST_DEVICE constexpr std::size_t partial_sums(std::size_t n) {
   return smaller(ceil_divide(n, kThreads * 16), kMostPartials);

@@ -269,6 +269,33 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
+// A warp per row; its lanes' losses are added in a fixed order.
+template <class Real>
+__global__ void __launch_bounds__(kThreads)
+    sigmoid_kernel(SparseRows<Real> labels, std::size_t n, const Real* __restrict__ bias,
+                   bool gradient, Real scale, Real* __restrict__ Z, double* __restrict__ losses) {
+  const std::size_t lane = threadIdx.x % kWarp;
+  for (std::size_t r = blockIdx.x * kWarps + threadIdx.x / kWarp; r < labels.rows;
+       r += gridDim.x * kWarps) {
+    double loss = 0;
+    for (std::size_t l = lane; l < n; l += kWarp) {
+      const std::uint64_t end = labels.begin[r + 1];
+      const std::uint64_t at = lower_bound(labels.index, labels.begin[r], end, l);
+      const bool positive = at < end && labels.index[at] == l;
+      const Real logit = bias != nullptr ? Z[r * n + l] + bias[l] : Z[r * n + l];
+      const auto z = static_cast<double>(logit);
+      // log(1 + e^-z) = max(-z, 0) + log(1 + e^-|z|): nothing overflows. NaN is not below 0.
+      const double margin = positive ? -z : z;
+      const double small = exp(-fabs(z));
+      loss += (margin < 0 ? 0.0 : margin) + log1p(small);
+      const double sigmoid = z < 0 ? small / (1 + small) : 1 / (1 + small);
+      Z[r * n + l] = gradient ? scale * static_cast<Real>(positive ? sigmoid - 1 : sigmoid) : logit;
+    }
+    loss = reduce_warp(loss, Sum());
+    if (lane == 0) losses[r] = loss;
+  }
+}
+
 template <class Real>
 bool packs_fit(const LogitBlock<Real>& block) {
   return block.stride % kPackOf<Real> == 0 && is_aligned(block.Z);
@@ -327,6 +354,15 @@ void softmax_gradient(cudaStream_t stream, const SparseRows<Real>& labels,
   check_launch("kernel softmax_gradient");
 }
 
+template <class Real>
+void sigmoid_rows(cudaStream_t stream, const SparseRows<Real>& labels, std::size_t n,
+                  const Real* bias, bool gradient, Real scale, Real* Z, double* losses) {
+  if (labels.rows == 0) return;
+  const auto blocks = static_cast<unsigned>(blocks_for(labels.rows, kWarps));
+  sigmoid_kernel<<<blocks, kThreads, 0, stream>>>(labels, n, bias, gradient, scale, Z, losses);
+  check_launch("kernel sigmoid_rows");
+}
+
 #define HETSGD_INSTANTIATE(Real)                                                                   \
   template void softmax_statistics<Real>(cudaStream_t, const SparseRows<Real>&,                    \
                                          const LogitBlock<Real>&, bool, const SoftmaxRows<Real>&); \
@@ -334,7 +370,9 @@ void softmax_gradient(cudaStream_t stream, const SparseRows<Real>& labels,
                                       const SoftmaxRows<Real>&);                                   \
   template void softmax_gradient<Real>(cudaStream_t, const SparseRows<Real>&,                      \
                                        const LogitBlock<Real>&, Real, const SoftmaxRows<Real>&,    \
-                                       std::size_t, std::size_t, Real*);
+                                       std::size_t, std::size_t, Real*);                           \
+  template void sigmoid_rows<Real>(cudaStream_t, const SparseRows<Real>&, std::size_t,             \
+                                   const Real*, bool, Real, Real*, double*);
 HETSGD_INSTANTIATE(float)
 HETSGD_INSTANTIATE(double)
 #undef HETSGD_INSTANTIATE

@@ -1,4 +1,5 @@
-// Launchers of softmax cross-entropy over a block of columns of the logits.
+// Launchers of softmax cross-entropy over a block of columns of the logits, and of the sigmoid's
+// over one logit per row.
 //
 // Logits Z are [rows x columns] of labels first_label, first_label + 1, ...; the bias is not in
 // them and is added at each reading. Four kernels:
@@ -56,5 +57,11 @@ template <class Real>
 void softmax_gradient(cudaStream_t stream, const SparseRows<Real>& labels,
                       const LogitBlock<Real>& block, Real scale, const SoftmaxRows<Real>& rows,
                       std::size_t groups, std::size_t stride, Real* partials);
+
+// Z [rows x n]. gradient: Z <- scale (sigmoid(Z + bias) - T); else Z + bias. losses: [rows], each
+// row's. bias may be null.
+template <class Real>
+void sigmoid_rows(cudaStream_t stream, const SparseRows<Real>& labels, std::size_t n,
+                  const Real* bias, bool gradient, Real scale, Real* Z, double* losses);
 
 }  // namespace hetsgd::cuda

@@ -1,6 +1,5 @@
 #include "linalg/cuda/softmax_layer.hpp"
 
-#include "linalg/cuda/layers.hpp"
 #include "linalg/cuda/vectors.hpp"
 #include "linalg/device.hpp"
 

@@ -17,7 +17,7 @@
 #include "linalg/cuda/ranking.hpp"
 #include "linalg/cuda/resources.hpp"
 #include "linalg/cuda/softmax.hpp"
-#include "linalg/operands.hpp"
+#include "linalg/output_layer_kernels.hpp"
 
 namespace hetsgd::cuda {
 

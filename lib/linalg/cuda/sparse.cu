@@ -1,9 +1,12 @@
+// The sparse kernels of a GPU.
 #include <cub/device/device_radix_sort.cuh>
 
+#include "linalg/cuda/backend.hpp"
 #include "linalg/cuda/block.cuh"
 #include "linalg/cuda/check.hpp"
 #include "linalg/cuda/pack.cuh"
 #include "linalg/cuda/sparse.hpp"
+#include "linalg/sparse_kernels.hpp"
 
 namespace hetsgd::cuda {
 
@@ -201,8 +204,8 @@ __global__ void __launch_bounds__(kThreads)
 }
 
 template <class Real, bool kPacked>
-void update(cudaStream_t stream, const ByColumn& X, std::size_t n, Real alpha, const Real* D,
-            Real* W, Real* sums) {
+void launch_update(cudaStream_t stream, const ByColumn& X, std::size_t n, Real alpha, const Real* D,
+                   Real* W, Real* sums) {
   const std::size_t pieces = ceil_divide(n, kPiece);
   const auto blocks = [&](std::size_t rows) {
     return static_cast<unsigned>(blocks_for(rows * pieces, kWarps));
@@ -223,20 +226,56 @@ cudaError_t sort(void* work, std::size_t& bytes, std::size_t nonzeros, std::size
                                          key_bits(columns), stream);
 }
 
-}  // namespace
-
+// Own kernels and not cuSPARSE's: they add the bias, apply ReLU and accumulate into W on the way,
+// and touch the rows of W that occur and nothing else.
 template <class Real>
-void sparse_forward(cudaStream_t stream, const SparseRows<Real>& X, std::size_t n, const Real* W,
-                    const Real* bias, bool relu, Real* Y) {
-  if (X.rows == 0 || n == 0) return;
-  const auto blocks = static_cast<unsigned>(blocks_for(X.rows * ceil_divide(n, kPiece), 1));
-  if (n % kPerLane == 0 && is_aligned(W)) {
-    sparse_forward_kernel<Real, true><<<blocks, kThreads, 0, stream>>>(X, n, W, bias, relu, Y);
-  } else {
-    sparse_forward_kernel<Real, false><<<blocks, kThreads, 0, stream>>>(X, n, W, bias, relu, Y);
+class CudaSparseKernels final : public BasicSparseKernels<Real> {
+ public:
+  explicit CudaSparseKernels(Backend& backend) : backend_(backend), sums_(backend.stream) {}
+
+  // Floor, for z nonzeros: 8z + (4 or 8)zn bytes of indices, values and rows of W; Y written once.
+  void forward(const SparseRows<Real>& X, std::size_t n, const Real* W, const Real* bias, bool relu,
+               Real* Y) override {
+    backend_.batches.check(X);
+    if (X.rows == 0 || n == 0) return;
+    const cudaStream_t stream = backend_.use();
+    const auto blocks = static_cast<unsigned>(blocks_for(X.rows * ceil_divide(n, kPiece), 1));
+    if (n % kPerLane == 0 && is_aligned(W)) {
+      sparse_forward_kernel<Real, true><<<blocks, kThreads, 0, stream>>>(X, n, W, bias, relu, Y);
+    } else {
+      sparse_forward_kernel<Real, false><<<blocks, kThreads, 0, stream>>>(X, n, W, bias, relu, Y);
+    }
+    check_launch("kernel sparse_forward");
   }
-  check_launch("kernel sparse_forward");
-}
+
+  // In a fixed order of additions. Atomic additions would be simpler, but arrive in another order
+  // each time. So every row of W has one owner, which adds up its column's nonzeros and writes that
+  // row of W. Frequent features have nonzeros in most samples: their columns are cut into runs of
+  // 32, whose sums are added up afterwards in their order.
+  // Floor, for z nonzeros in u columns: rows of D read z times (from the L2 cache, as a batch's D
+  // fits), rows of W read and written once, 2un numbers.
+  void update(const SparseRows<Real>& X, std::size_t n, Real alpha, const Real* D,
+              Real* W) override {
+    const cudaStream_t stream = backend_.use();
+    const ByColumn sorted = backend_.batches.by_column(X);
+    if (sorted.nonzeros == 0 || n == 0) return;
+    auto* const sums = sums_.reserve<Real>(2 * ceil_divide(sorted.nonzeros, kWarp) * n,
+                                           "the sums of frequent features");
+    if (n % kPerLane == 0 && is_aligned(D) && is_aligned(W) && is_aligned(sums)) {
+      launch_update<Real, true>(stream, sorted, n, alpha, D, W, sums);
+    } else {
+      launch_update<Real, false>(stream, sorted, n, alpha, D, W, sums);
+    }
+  }
+
+ private:
+  Backend& backend_;
+  DeviceMemory sums_;
+};
+
+const RegisterKernels<Backend, BasicSparseKernels, CudaSparseKernels> sparse_kernels;
+
+}  // namespace
 
 std::size_t sort_bytes(std::size_t nonzeros, std::size_t columns) {
   std::size_t bytes = 0;
@@ -258,30 +297,9 @@ ByColumn sort_by_column(cudaStream_t stream, const SparseRows<Real>& X, std::siz
   return sorted;
 }
 
-std::size_t update_sums(std::size_t nonzeros, std::size_t n) {
-  return 2 * ceil_divide(nonzeros, kWarp) * n;
-}
-
-template <class Real>
-void sparse_update(cudaStream_t stream, const ByColumn& X, std::size_t n, Real alpha, const Real* D,
-                   Real* W, Real* sums) {
-  if (X.nonzeros == 0 || n == 0) return;
-  if (n % kPerLane == 0 && is_aligned(D) && is_aligned(W) && is_aligned(sums)) {
-    update<Real, true>(stream, X, n, alpha, D, W, sums);
-  } else {
-    update<Real, false>(stream, X, n, alpha, D, W, sums);
-  }
-}
-
-#define HETSGD_INSTANTIATE(Real)                                                                   \
-  template void sparse_forward<Real>(cudaStream_t, const SparseRows<Real>&, std::size_t,           \
-                                     const Real*, const Real*, bool, Real*);                       \
-  template ByColumn sort_by_column<Real>(cudaStream_t, const SparseRows<Real>&, std::size_t,       \
-                                         const SortMemory&);                                       \
-  template void sparse_update<Real>(cudaStream_t, const ByColumn&, std::size_t, Real, const Real*, \
-                                    Real*, Real*);
-HETSGD_INSTANTIATE(float)
-HETSGD_INSTANTIATE(double)
-#undef HETSGD_INSTANTIATE
+template ByColumn sort_by_column<float>(cudaStream_t, const SparseRows<float>&, std::size_t,
+                                        const SortMemory&);
+template ByColumn sort_by_column<double>(cudaStream_t, const SparseRows<double>&, std::size_t,
+                                         const SortMemory&);
 
 }  // namespace hetsgd::cuda

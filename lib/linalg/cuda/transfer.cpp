@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cstring>
 
+#include "core/error.hpp"
+
 namespace hetsgd::cuda {
 
 namespace {
@@ -42,6 +44,12 @@ void Transfer::download(void* host, const void* device, std::size_t bytes) {
                 chunk.memory.reserve(std::min(bytes, kChunk), kPurpose),
                 std::min(bytes - at, kChunk));
   }
+}
+
+double Result::await(std::uint64_t call) const {
+  HETSGD_CHECK_EQ(call, calls_);
+  sent_.wait();
+  return *host_;
 }
 
 }  // namespace hetsgd::cuda

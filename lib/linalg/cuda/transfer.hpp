@@ -4,8 +4,10 @@
 
 #include <array>
 #include <cstddef>
+#include <cstdint>
 
 #include "linalg/cuda/resources.hpp"
+#include "linalg/deferred_sum.hpp"
 
 namespace hetsgd::cuda {
 
@@ -28,6 +30,37 @@ class Transfer {
   const Stream& stream_;
   std::array<Chunk, 2> chunks_;
   std::size_t next_ = 0;
+};
+
+// One number on its way back to the host.
+class Result final : public DeferredSum::Source {
+ public:
+  explicit Result(const Stream& stream)
+      : stream_(stream),
+        memory_(stream),
+        device_(memory_.reserve<double>(1, kPurpose)),
+        host_(reinterpret_cast<double*>(pinned_.reserve(sizeof(double), kPurpose))) {}
+
+  double* device() const { return device_; }
+  // Sends the number after what the stream has been given so far.
+  DeferredSum send() {
+    HETSGD_CUDA(
+        cudaMemcpyAsync(host_, device_, sizeof(double), cudaMemcpyDeviceToHost, stream_.get()));
+    sent_.record(stream_);
+    return {*this, ++calls_};
+  }
+  // Checked: `call` was the last one.
+  double await(std::uint64_t call) const override;
+
+ private:
+  static constexpr const char* kPurpose = "a result";
+  const Stream& stream_;
+  DeviceMemory memory_;
+  Pinned pinned_;
+  Event sent_;
+  std::uint64_t calls_ = 0;
+  double* device_;
+  double* host_;
 };
 
 }  // namespace hetsgd::cuda

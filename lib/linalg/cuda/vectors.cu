@@ -1,149 +1,11 @@
 #include "linalg/cuda/block.cuh"
 #include "linalg/cuda/check.hpp"
+#include "linalg/cuda/rowwise.cuh"
 #include "linalg/cuda/vectors.hpp"
 
 namespace hetsgd::cuda {
 
 namespace {
-
-// --- element by element --------------------------------------------------------------------------
-// A kernel is a functor with load(i), which reads element i's operands, and store(i, operands).
-// Each thread loads four elements before it stores any: bytes in flight are what bandwidth needs.
-
-constexpr std::size_t kUnroll = 4;
-constexpr std::size_t kBlockElements = kThreads * kUnroll;
-
-template <class F>
-__global__ void __launch_bounds__(kThreads) elementwise(std::size_t n, F f) {
-  const std::size_t step = gridDim.x * kBlockElements;
-  for (std::size_t base = blockIdx.x * kBlockElements; base < n; base += step) {
-    typename F::Operands x[kUnroll];
-#pragma unroll
-    for (std::size_t u = 0; u < kUnroll; ++u) {
-      const std::size_t i = base + u * kThreads + threadIdx.x;
-      if (i < n) x[u] = f.load(i);
-    }
-#pragma unroll
-    for (std::size_t u = 0; u < kUnroll; ++u) {
-      const std::size_t i = base + u * kThreads + threadIdx.x;
-      if (i < n) f.store(i, x[u]);
-    }
-  }
-}
-
-template <class F>
-void launch_elementwise(cudaStream_t stream, std::size_t n, const F& f, const char* name) {
-  if (n == 0) return;
-  const auto blocks = static_cast<unsigned>(blocks_for(n, kBlockElements));
-  elementwise<<<blocks, kThreads, 0, stream>>>(n, f);
-  check_launch(name);
-}
-
-template <class Real>
-struct Fill {
-  Real a;
-  Real* y;
-  struct Operands {};
-  __device__ Operands load(std::size_t) const { return {}; }
-  __device__ void store(std::size_t i, Operands) const { y[i] = a; }
-};
-
-template <class Real>
-struct Axpby {
-  Real a;
-  const Real* x;
-  Real b;
-  Real* y;
-  struct Operands {
-    Real x, y;
-  };
-  __device__ Operands load(std::size_t i) const { return {x[i], b != Real(0) ? y[i] : Real(0)}; }
-  __device__ void store(std::size_t i, Operands o) const {
-    y[i] = b != Real(0) ? a * o.x + b * o.y : a * o.x;
-  }
-};
-
-template <class Real>
-struct MomentumMerge {
-  const Real* merged;
-  Real gamma;
-  Real* w;
-  Real* previous;
-  struct Operands {
-    Real merged, w, previous;
-  };
-  __device__ Operands load(std::size_t i) const { return {merged[i], w[i], previous[i]}; }
-  __device__ void store(std::size_t i, Operands o) const {
-    previous[i] = o.w;
-    w[i] = o.merged + gamma * (o.w - o.previous);
-  }
-};
-
-template <class Real>
-struct MomentumStep {
-  MomentumRule<Real> rule;
-  const Real* g;
-  Real* v;
-  Real* w;
-  struct Operands {
-    Real g, v, w;
-  };
-  __device__ Operands load(std::size_t i) const { return {g[i], v[i], w[i]}; }
-  __device__ void store(std::size_t i, Operands o) const {
-    const Real u = rule.gradient * o.g + rule.decay * o.w;
-    const Real next = rule.momentum * o.v + u;
-    v[i] = next;
-    w[i] = o.w - (rule.velocity * next + rule.direct * u);
-  }
-};
-
-template <class Real>
-__device__ void take_moments(const MomentRule<Real>& rule, Real g, Real w, Real& m, Real& v) {
-  const Real u = rule.gradient * g + rule.decay * w;
-  m = rule.beta1 * m + rule.fresh1 * u;
-  v = rule.beta2 * v + rule.fresh2 * (u * u);
-}
-
-template <class Real>
-__device__ Real direction(const MomentRule<Real>& rule, Real m, Real v, Real w) {
-  return rule.first * m / (sqrt(rule.second * v) + rule.epsilon) + rule.shrink * w;
-}
-
-template <class Real>
-struct MomentStep {
-  MomentRule<Real> rule;
-  Real step;
-  const Real* g;
-  Real* m;
-  Real* v;
-  Real* w;
-  struct Operands {
-    Real g, m, v, w;
-  };
-  __device__ Operands load(std::size_t i) const { return {g[i], m[i], v[i], w[i]}; }
-  __device__ void store(std::size_t i, Operands o) const {
-    take_moments(rule, o.g, o.w, o.m, o.v);
-    m[i] = o.m;
-    v[i] = o.v;
-    w[i] = o.w - step * direction(rule, o.m, o.v, o.w);
-  }
-};
-
-template <class Real>
-struct MomentApply {
-  MomentRule<Real> rule;
-  Real step;
-  const Real* m;
-  const Real* v;
-  Real* w;
-  struct Operands {
-    Real m, v, w;
-  };
-  __device__ Operands load(std::size_t i) const { return {m[i], v[i], w[i]}; }
-  __device__ void store(std::size_t i, Operands o) const {
-    w[i] = o.w - step * direction(rule, o.m, o.v, o.w);
-  }
-};
 
 // --- sums ----------------------------------------------------------------------------------------
 // Block b adds up every gridDim.x-th piece of kThreads terms, the grid's size follows from n alone,
@@ -165,15 +27,19 @@ __global__ void __launch_bounds__(kThreads) reduce(std::size_t n, F f, double* p
   if (threadIdx.x == 0) partials[blockIdx.x] = total;
 }
 
+// Sum b of `count` partials each.
 __global__ void __launch_bounds__(kThreads)
-    add_up_kernel(std::size_t n, const double* x, double* result) {
+    add_up_kernel(std::size_t count, const double* partials, double* sums) {
   __shared__ double scratch[kWarps];
   double sum = 0;
-  for (std::size_t i = threadIdx.x; i < n; i += kThreads) sum += x[i];
+  for (std::size_t i = threadIdx.x; i < count; i += kThreads) {
+    sum += partials[blockIdx.x * count + i];
+  }
   sum = reduce_block(sum, Sum(), scratch);
-  if (threadIdx.x == 0) *result = sum;
+  if (threadIdx.x == 0) sums[blockIdx.x] = sum;
 }
 
+// *sum <- f(0) + ... + f(n - 1). `partials` has room for kMostPartials numbers.
 template <class F>
 void launch_reduce(cudaStream_t stream, std::size_t n, const F& f, double* partials, double* sum,
                    const char* name) {
@@ -194,123 +60,147 @@ struct Product {
   }
 };
 
+// Two elements are on their way per turn, six sums hide the latency of the additions.
 template <class Real>
-struct MomentUpdate {
-  MomentRule<Real> rule;
-  const Real* g;
-  const Real* w;
-  Real* m;
-  Real* v;
-  __device__ double operator()(std::size_t i) const {
-    Real mi = m[i], vi = v[i];
-    const Real wi = w[i];
-    take_moments(rule, g[i], wi, mi, vi);
-    m[i] = mi;
-    v[i] = vi;
-    const auto r = static_cast<double>(direction(rule, mi, vi, wi));
-    return r * r;
+__global__ void __launch_bounds__(kThreads)
+    products_kernel(std::size_t n, const Real* x, const Real* y, double* partials) {
+  __shared__ double scratch[kWarps];
+  double xy[2] = {}, xx[2] = {}, yy[2] = {};
+  const std::size_t step = gridDim.x * kThreads;
+  for (std::size_t i = blockIdx.x * kThreads + threadIdx.x; i < n; i += 2 * step) {
+    const bool both = i + step < n;
+    const double a[2] = {static_cast<double>(x[i]), both ? static_cast<double>(x[i + step]) : 0};
+    const double b[2] = {static_cast<double>(y[i]), both ? static_cast<double>(y[i + step]) : 0};
+#pragma unroll
+    for (int s = 0; s < 2; ++s) {
+      xy[s] += a[s] * b[s];
+      xx[s] += a[s] * a[s];
+      yy[s] += b[s] * b[s];
+    }
   }
-};
-
-// --- rows ----------------------------------------------------------------------------------------
-// A warp per piece of a row, so that a few long rows keep as many threads busy as many short ones.
-
-constexpr std::size_t kPiece = kWarp * 16;
-
-// f(row, column) for all columns of `count` rows.
-template <class F>
-__global__ void __launch_bounds__(kThreads) rowwise(std::size_t count, std::size_t n, F f) {
-  const std::size_t tasks = count * ceil_divide(n, kPiece);
-  const std::size_t lane = threadIdx.x % kWarp;
-  for (std::size_t task = blockIdx.x * kWarps + threadIdx.x / kWarp; task < tasks;
-       task += gridDim.x * kWarps) {
-    const Tile tile = tile_of(task, n, kPiece);
-    const std::size_t row = f.row(tile.row);
-#pragma unroll 4
-    for (std::size_t j = tile.columns.begin + lane; j < tile.columns.end; j += kWarp) f(row, j);
-  }
+  const double total[3] = {reduce_block(xy[0] + xy[1], Sum(), scratch),
+                           reduce_block(xx[0] + xx[1], Sum(), scratch),
+                           reduce_block(yy[0] + yy[1], Sum(), scratch)};
+  if (threadIdx.x < 3) partials[threadIdx.x * gridDim.x + blockIdx.x] = total[threadIdx.x];
 }
-
-template <class F>
-void launch_rowwise(cudaStream_t stream, std::size_t count, std::size_t n, const F& f,
-                    const char* name) {
-  if (count == 0 || n == 0) return;
-  const std::size_t blocks = blocks_for(count * ceil_divide(n, kPiece), kWarps);
-  rowwise<<<static_cast<unsigned>(blocks), kThreads, 0, stream>>>(count, n, f);
-  check_launch(name);
-}
-
-template <class Real>
-struct FillRows {
-  const std::uint32_t* rows;
-  std::size_t n;
-  Real a;
-  Real* Y;
-  __device__ std::size_t row(std::size_t i) const { return rows[i]; }
-  __device__ void operator()(std::size_t row, std::size_t j) const { Y[row * n + j] = a; }
-};
-
-template <class Real>
-struct AddRows {
-  const std::uint32_t* rows;
-  std::size_t n;
-  Real a;
-  const Real* __restrict__ X;
-  Real* __restrict__ Y;
-  __device__ std::size_t row(std::size_t i) const { return rows[i]; }
-  __device__ void operator()(std::size_t row, std::size_t j) const {
-    Y[row * n + j] += a * X[row * n + j];
-  }
-};
 
 template <class Real>
 struct ScaleMatrix {
   Real beta;
   Real* C;
   std::size_t ldc;
-  __device__ std::size_t row(std::size_t i) const { return i; }
   __device__ void operator()(std::size_t row, std::size_t j) const {
     Real& c = C[row * ldc + j];
     c = beta != Real(0) ? beta * c : Real(0);
   }
 };
 
+template <class Real>
+struct BiasRelu {
+  const Real* __restrict__ bias;
+  std::size_t n;
+  Real* __restrict__ Y;
+  __device__ void operator()(std::size_t row, std::size_t j) const {
+    Real& y = Y[row * n + j];
+    const Real x = y + bias[j];
+    y = x < Real(0) ? Real(0) : x;  // NaN stays NaN
+  }
+};
+
+// A block per kThreads columns and group of rows.
+template <class Real>
+__global__ void __launch_bounds__(kThreads)
+    column_sums_kernel(std::size_t rows, std::size_t n, std::size_t groups,
+                       const Real* __restrict__ D, Real* __restrict__ partials) {
+  const std::size_t tiles = ceil_divide(n, kThreads);
+  for (std::size_t task = blockIdx.x; task < tiles * groups; task += gridDim.x) {
+    const std::size_t column = task % tiles * kThreads + threadIdx.x, group = task / tiles;
+    if (column >= n) continue;
+    const Range range = group_of(rows, groups, group);
+    Real sum = 0;
+#pragma unroll 8
+    for (std::size_t r = range.begin; r < range.end; ++r) sum += D[r * n + column];
+    partials[group * n + column] = sum;
+  }
+}
+
+template <class Real>
+__global__ void __launch_bounds__(kThreads)
+    add_groups_kernel(std::size_t groups, std::size_t n, Real alpha,
+                      const Real* __restrict__ partials, Real beta, Real* __restrict__ b) {
+  const std::size_t step = gridDim.x * kThreads;
+  for (std::size_t j = blockIdx.x * kThreads + threadIdx.x; j < n; j += step) {
+    Real sum = 0;
+#pragma unroll 8
+    for (std::size_t g = 0; g < groups; ++g) sum += partials[g * n + j];
+    b[j] = beta != Real(0) ? beta * b[j] + alpha * sum : alpha * sum;
+  }
+}
+
+// --- element-wise rules --------------------------------------------------------------------------
+
+// Each thread loads four elements before it stores any: bytes in flight are what bandwidth needs.
+constexpr std::size_t kUnroll = 4;
+constexpr std::size_t kBlockElements = kThreads * kUnroll;
+
+template <class Call>
+__global__ void __launch_bounds__(kThreads) elementwise(std::size_t n, Call call) {
+  const std::size_t step = gridDim.x * kBlockElements;
+  for (std::size_t base = blockIdx.x * kBlockElements; base < n; base += step) {
+    typename Call::Operands x[kUnroll];
+#pragma unroll
+    for (std::size_t u = 0; u < kUnroll; ++u) {
+      const std::size_t i = base + u * kThreads + threadIdx.x;
+      if (i < n) x[u] = call.load(i);
+    }
+#pragma unroll
+    for (std::size_t u = 0; u < kUnroll; ++u) {
+      const std::size_t i = base + u * kThreads + threadIdx.x;
+      if (i < n) call.store(i, x[u]);
+    }
+  }
+}
+
+template <class Call>
+struct OnRows {
+  const std::uint32_t* rows;
+  std::size_t n;
+  Call call;
+  __device__ void operator()(std::size_t r, std::size_t j) const {
+    const std::size_t i = rows[r] * n + j;
+    call.store(i, call.load(i));
+  }
+};
+
+template <class Call>
+struct SquareOf {
+  Call call;
+  __device__ double operator()(std::size_t i) const {
+    const auto r = static_cast<double>(call.update(i, call.load(i)));
+    return r * r;
+  }
+};
+
+template <class Call>
+void launch_elementwise(cudaStream_t stream, std::size_t n, const Call& call) {
+  const auto blocks = static_cast<unsigned>(blocks_for(n, kBlockElements));
+  elementwise<<<blocks, kThreads, 0, stream>>>(n, call);
+  check_launch("kernel elementwise");
+}
+
+template <class Call>
+void launch_on_rows(cudaStream_t stream, std::size_t count, const std::uint32_t* rows,
+                    std::size_t n, const Call& call) {
+  launch_rowwise(stream, count, n, OnRows<Call>{rows, n, call}, "kernel elementwise on rows");
+}
+
+template <class Call>
+void launch_norm(cudaStream_t stream, std::size_t n, const Call& call, double* partials,
+                 double* sum) {
+  launch_reduce(stream, n, SquareOf<Call>{call}, partials, sum, "kernel elementwise norm");
+}
+
 }  // namespace
-
-template <class Real>
-void fill(cudaStream_t stream, std::size_t n, Real a, Real* y) {
-  launch_elementwise(stream, n, Fill<Real>{a, y}, "kernel fill");
-}
-
-template <class Real>
-void axpby(cudaStream_t stream, std::size_t n, Real a, const Real* x, Real b, Real* y) {
-  launch_elementwise(stream, n, Axpby<Real>{a, x, b, y}, "kernel axpby");
-}
-
-template <class Real>
-void momentum_merge(cudaStream_t stream, std::size_t n, const Real* merged, Real gamma, Real* w,
-                    Real* previous) {
-  launch_elementwise(stream, n, MomentumMerge<Real>{merged, gamma, w, previous},
-                     "kernel momentum_merge");
-}
-
-template <class Real>
-void momentum_step(cudaStream_t stream, std::size_t n, const MomentumRule<Real>& rule,
-                   const Real* g, Real* v, Real* w) {
-  launch_elementwise(stream, n, MomentumStep<Real>{rule, g, v, w}, "kernel momentum_step");
-}
-
-template <class Real>
-void moment_step(cudaStream_t stream, std::size_t n, const MomentRule<Real>& rule, Real step,
-                 const Real* g, Real* m, Real* v, Real* w) {
-  launch_elementwise(stream, n, MomentStep<Real>{rule, step, g, m, v, w}, "kernel moment_step");
-}
-
-template <class Real>
-void moment_apply(cudaStream_t stream, std::size_t n, const MomentRule<Real>& rule, Real step,
-                  const Real* m, const Real* v, Real* w) {
-  launch_elementwise(stream, n, MomentApply<Real>{rule, step, m, v, w}, "kernel moment_apply");
-}
 
 void add_up(cudaStream_t stream, std::size_t n, const double* x, double* sum) {
   add_up_kernel<<<1, kThreads, 0, stream>>>(n, x, sum);
@@ -324,22 +214,33 @@ void dot(cudaStream_t stream, std::size_t n, const Real* x, const Real* y, doubl
 }
 
 template <class Real>
-void moment_update(cudaStream_t stream, std::size_t n, const MomentRule<Real>& rule, const Real* g,
-                   const Real* w, Real* m, Real* v, double* partials, double* sum) {
-  launch_reduce(stream, n, MomentUpdate<Real>{rule, g, w, m, v}, partials, sum,
-                "kernel moment_update");
+void products(cudaStream_t stream, std::size_t n, const Real* x, const Real* y, double* partials,
+              double* sums) {
+  const std::size_t blocks = partial_sums(n);
+  if (blocks > 0) {
+    products_kernel<<<static_cast<unsigned>(blocks), kThreads, 0, stream>>>(n, x, y, partials);
+    check_launch("kernel products");
+  }
+  add_up_kernel<<<3, kThreads, 0, stream>>>(blocks, partials, sums);
+  check_launch("kernel add_up");
 }
 
 template <class Real>
-void fill_rows(cudaStream_t stream, std::size_t count, const std::uint32_t* rows, std::size_t n,
-               Real a, Real* Y) {
-  launch_rowwise(stream, count, n, FillRows<Real>{rows, n, a, Y}, "kernel fill_rows");
+void run_rule(cudaStream_t stream, std::size_t n, const ElementRule<Real>& rule) {
+  if (n == 0) return;
+  std::visit([&](const auto& call) { launch_elementwise(stream, n, call); }, rule);
 }
 
 template <class Real>
-void add_rows(cudaStream_t stream, std::size_t count, const std::uint32_t* rows, std::size_t n,
-              Real a, const Real* X, Real* Y) {
-  launch_rowwise(stream, count, n, AddRows<Real>{rows, n, a, X, Y}, "kernel add_rows");
+void run_rule_on_rows(cudaStream_t stream, std::size_t count, const std::uint32_t* rows,
+                      std::size_t n, const ElementRule<Real>& rule) {
+  std::visit([&](const auto& call) { launch_on_rows(stream, count, rows, n, call); }, rule);
+}
+
+template <class Real>
+void run_norm_rule(cudaStream_t stream, std::size_t n, const NormRule<Real>& rule, double* partials,
+                   double* sum) {
+  std::visit([&](const auto& call) { launch_norm(stream, n, call, partials, sum); }, rule);
 }
 
 template <class Real>
@@ -348,30 +249,55 @@ void scale_matrix(cudaStream_t stream, std::size_t m, std::size_t n, Real beta, 
   launch_rowwise(stream, m, n, ScaleMatrix<Real>{beta, C, ldc}, "kernel scale_matrix");
 }
 
+template <class Real>
+void bias_relu(cudaStream_t stream, std::size_t rows, std::size_t n, const Real* bias, Real* Y) {
+  launch_rowwise(stream, rows, n, BiasRelu<Real>{bias, n, Y}, "kernel bias_relu");
+}
+
+template <class Real>
+void column_sums(cudaStream_t stream, std::size_t rows, std::size_t n, Real alpha, const Real* D,
+                 Real beta, Real* b, Real* partials) {
+  if (n == 0) return;
+  const std::size_t groups = row_groups(rows, n);
+  if (groups > 0) {
+    const std::size_t blocks = blocks_for(ceil_divide(n, kThreads) * groups, 1);
+    column_sums_kernel<<<static_cast<unsigned>(blocks), kThreads, 0, stream>>>(rows, n, groups, D,
+                                                                               partials);
+    check_launch("kernel column_sums");
+  }
+  add_groups(stream, groups, n, alpha, partials, beta, b);
+}
+
+template <class Real>
+void add_groups(cudaStream_t stream, std::size_t groups, std::size_t n, Real alpha,
+                const Real* partials, Real beta, Real* b) {
+  if (n == 0) return;
+  const auto blocks = static_cast<unsigned>(blocks_for(n, kThreads));
+  add_groups_kernel<<<blocks, kThreads, 0, stream>>>(groups, n, alpha, partials, beta, b);
+  check_launch("kernel add_groups");
+}
+
 void check_kernels() {
   cudaFuncAttributes attributes;
   HETSGD_CUDA(cudaFuncGetAttributes(&attributes, add_up_kernel));
 }
 
 #define HETSGD_INSTANTIATE(Real)                                                                   \
-  template void fill<Real>(cudaStream_t, std::size_t, Real, Real*);                                \
-  template void axpby<Real>(cudaStream_t, std::size_t, Real, const Real*, Real, Real*);            \
-  template void momentum_merge<Real>(cudaStream_t, std::size_t, const Real*, Real, Real*, Real*);  \
-  template void momentum_step<Real>(cudaStream_t, std::size_t, const MomentumRule<Real>&,          \
-                                    const Real*, Real*, Real*);                                    \
-  template void moment_step<Real>(cudaStream_t, std::size_t, const MomentRule<Real>&, Real,        \
-                                  const Real*, Real*, Real*, Real*);                               \
-  template void moment_apply<Real>(cudaStream_t, std::size_t, const MomentRule<Real>&, Real,       \
-                                   const Real*, const Real*, Real*);                               \
+  template void run_rule<Real>(cudaStream_t, std::size_t, const ElementRule<Real>&);               \
+  template void run_rule_on_rows<Real>(cudaStream_t, std::size_t, const std::uint32_t*,            \
+                                       std::size_t, const ElementRule<Real>&);                     \
+  template void run_norm_rule<Real>(cudaStream_t, std::size_t, const NormRule<Real>&, double*,     \
+                                    double*);                                                      \
   template void dot<Real>(cudaStream_t, std::size_t, const Real*, const Real*, double*, double*);  \
-  template void moment_update<Real>(cudaStream_t, std::size_t, const MomentRule<Real>&,            \
-                                    const Real*, const Real*, Real*, Real*, double*, double*);     \
-  template void fill_rows<Real>(cudaStream_t, std::size_t, const std::uint32_t*, std::size_t,      \
-                                Real, Real*);                                                      \
-  template void add_rows<Real>(cudaStream_t, std::size_t, const std::uint32_t*, std::size_t, Real, \
-                               const Real*, Real*);                                                \
+  template void products<Real>(cudaStream_t, std::size_t, const Real*, const Real*, double*,       \
+                               double*);                                                           \
   template void scale_matrix<Real>(cudaStream_t, std::size_t, std::size_t, Real, Real*,            \
-                                   std::size_t);
+                                   std::size_t);                                                   \
+  template void bias_relu<Real>(cudaStream_t, std::size_t, std::size_t, const Real*, Real*);       \
+  template void column_sums<Real>(cudaStream_t, std::size_t, std::size_t, Real, const Real*, Real, \
+                                  Real*, Real*);                                                   \
+  template void add_groups<Real>(cudaStream_t, std::size_t, std::size_t, Real, const Real*, Real,  \
+                                 Real*);
 HETSGD_INSTANTIATE(float)
 HETSGD_INSTANTIATE(double)
 #undef HETSGD_INSTANTIATE

@@ -1,6 +1,6 @@
-// Launchers of the kernels on vectors and on some rows of matrices. All of them stream their
-// operands once, so the floor of a call is its operands' bytes over the memory's bandwidth. n = 0
-// launches nothing. The contracts are those of BasicDevice.
+// Launchers of sums over vectors, of element-wise rules, and of the kernels on dense matrices. All
+// of them stream their operands once, so the floor of a call is its operands' bytes over the
+// memory's bandwidth. n = 0 launches nothing. The contracts are those of BasicDevice.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -8,48 +8,48 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "linalg/operands.hpp"
+#include "linalg/element_rules.hpp"
 
 namespace hetsgd::cuda {
-
-template <class Real>
-void fill(cudaStream_t stream, std::size_t n, Real a, Real* y);
-template <class Real>
-void axpby(cudaStream_t stream, std::size_t n, Real a, const Real* x, Real b, Real* y);
-template <class Real>
-void momentum_merge(cudaStream_t stream, std::size_t n, const Real* merged, Real gamma, Real* w,
-                    Real* previous);
-template <class Real>
-void momentum_step(cudaStream_t stream, std::size_t n, const MomentumRule<Real>& rule,
-                   const Real* g, Real* v, Real* w);
-template <class Real>
-void moment_step(cudaStream_t stream, std::size_t n, const MomentRule<Real>& rule, Real step,
-                 const Real* g, Real* m, Real* v, Real* w);
-template <class Real>
-void moment_apply(cudaStream_t stream, std::size_t n, const MomentRule<Real>& rule, Real step,
-                  const Real* m, const Real* v, Real* w);
 
 // Sums: `partials` has room for kMostPartials numbers; *sum is device memory. n = 0: *sum is 0.
 template <class Real>
 void dot(cudaStream_t stream, std::size_t n, const Real* x, const Real* y, double* partials,
          double* sum);
-template <class Real>
-void moment_update(cudaStream_t stream, std::size_t n, const MomentRule<Real>& rule, const Real* g,
-                   const Real* w, Real* m, Real* v, double* partials, double* sum);
 // *sum <- x[0] + ... + x[n-1].
 void add_up(cudaStream_t stream, std::size_t n, const double* x, double* sum);
+// sums[0..2] <- x.y, ||x||^2, ||y||^2, in double, over n in a fixed order. `partials` has room for
+// 3 kMostPartials numbers; both are device memory.
+template <class Real>
+void products(cudaStream_t stream, std::size_t n, const Real* x, const Real* y, double* partials,
+              double* sums);
 
-// `rows`: [count] in device memory, without repetitions.
+// Element-wise rules. `rows`: [count] in device memory, without repetitions.
 template <class Real>
-void fill_rows(cudaStream_t stream, std::size_t count, const std::uint32_t* rows, std::size_t n,
-               Real a, Real* Y);
+void run_rule(cudaStream_t stream, std::size_t n, const ElementRule<Real>& rule);
 template <class Real>
-void add_rows(cudaStream_t stream, std::size_t count, const std::uint32_t* rows, std::size_t n,
-              Real a, const Real* X, Real* Y);
+void run_rule_on_rows(cudaStream_t stream, std::size_t count, const std::uint32_t* rows,
+                      std::size_t n, const ElementRule<Real>& rule);
+template <class Real>
+void run_norm_rule(cudaStream_t stream, std::size_t n, const NormRule<Real>& rule, double* partials,
+                   double* sum);
+
 // C[m x n] <- beta C with rows of ldc numbers: a product over nothing. beta = 0 never reads C.
 template <class Real>
 void scale_matrix(cudaStream_t stream, std::size_t m, std::size_t n, Real beta, Real* C,
                   std::size_t ldc);
+template <class Real>
+void bias_relu(cudaStream_t stream, std::size_t rows, std::size_t n, const Real* bias, Real* Y);
+// b <- beta b + alpha sum over rows of D. `partials` has room for row_groups(rows, n) * n elements.
+// Each thread adds up a group of rows of its column, then one thread the groups: a fixed order.
+// beta = 0 never reads b.
+template <class Real>
+void column_sums(cudaStream_t stream, std::size_t rows, std::size_t n, Real alpha, const Real* D,
+                 Real beta, Real* b, Real* partials);
+// The second half alone: partials is [groups x n].
+template <class Real>
+void add_groups(cudaStream_t stream, std::size_t groups, std::size_t n, Real alpha,
+                const Real* partials, Real beta, Real* b);
 
 // Fails as a launch would if this binary has no code for the current device.
 void check_kernels();

@@ -17,8 +17,9 @@ using testing::HasSubstr;
 
 constexpr std::size_t kLarge = 100'000;
 
-int size() { return mpi_rank().size; }
-int me() { return mpi_rank().rank; }
+ProcessGroup& ranks() { return processes_of("mpi"); }
+int size() { return ranks().size(); }
+int me() { return ranks().rank(); }
 int last() { return size() - 1; }
 
 ClusterOptions on_gpus(AllReduce method = AllReduce::automatic) {
@@ -36,11 +37,11 @@ GpuPath expected_path(AllReduce method) {
 }
 // What there is to try here.
 std::vector<AllReduce> methods() {
-  if (!mpi_cuda_aware()) return {AllReduce::automatic, AllReduce::host};
+  if (!ranks().takes_gpu_memory()) return {AllReduce::automatic, AllReduce::host};
   return {AllReduce::automatic, AllReduce::mpi, AllReduce::host};
 }
 
-std::string failure(const ClusterOptions& options, const std::function<void(Node&)>& worker) {
+std::string failure(const ClusterOptions& options, const std::function<void(Endpoint&)>& worker) {
   try {
     make_cluster("mpi", options)->run(worker);
   } catch (const std::exception& error) {
@@ -52,12 +53,12 @@ std::string failure(const ClusterOptions& options, const std::function<void(Node
 
 void expect_like_cores(const ClusterOptions& options, std::uint64_t seed, bool exact) {
   std::vector<float> expected, results;
-  make_cluster("threads", options_for(size()))->run([&](Node& node) {
-    auto mine = conformance::random_collectives(node, seed, 40);
-    if (node.rank() == me()) expected = std::move(mine);
+  make_cluster("threads", options_for(size()))->run([&](Endpoint& endpoint) {
+    auto mine = conformance::random_collectives(endpoint, seed, 40);
+    if (endpoint.rank() == me()) expected = std::move(mine);
   });
-  make_cluster("mpi", options)->run([&](Node& node) {
-    results = conformance::random_collectives(node, seed, 40);
+  make_cluster("mpi", options)->run([&](Endpoint& endpoint) {
+    results = conformance::random_collectives(endpoint, seed, 40);
   });
   ASSERT_EQ(results.size(), expected.size());
   for (std::size_t i = 0; i < expected.size(); ++i) {
@@ -83,15 +84,15 @@ TEST(GpuMpi, RanksOnCoresAndGpus) {
 
 TEST(GpuMpi, LargeBuffersTravelByTheExpectedWay) {
   for (const AllReduce method : methods()) {
-    const ClusterReport report = make_cluster("mpi", on_gpus(method))->run([](Node& node) {
-      Vector x(node, std::vector<float>(kLarge, 1));
-      node.comm().all_reduce(x.span(), ReduceOp::sum, Traffic::gradients);
-      node.comm().broadcast(x.span(), 0);
+    const ClusterReport report = make_cluster("mpi", on_gpus(method))->run([](Endpoint& endpoint) {
+      Vector x(endpoint, std::vector<float>(kLarge, 1));
+      endpoint.comm().all_reduce(x.span(), ReduceOp::sum, Traffic::gradients);
+      endpoint.comm().broadcast(x.span(), 0);
     });
     if (me() != 0) continue;
     for (const WorkerReport& worker : report.workers) {
       for (std::size_t path = 0; path < kGpuPathNames.size(); ++path) {
-        EXPECT_EQ(worker.ledger.gpu_buffers[path] > 0,
+        EXPECT_EQ(worker.breakdown.gpu_buffers[path] > 0,
                   path == static_cast<std::size_t>(expected_path(method)))
             << kGpuPathNames[path] << ", method " << static_cast<int>(method);
       }
@@ -102,18 +103,19 @@ TEST(GpuMpi, LargeBuffersTravelByTheExpectedWay) {
 // Where the other side's memory lies does not matter.
 TEST(GpuMpi, MessagesBetweenGpusAndHosts) {
   for (const AllReduce method : methods()) {
-    make_cluster("mpi", on_gpus(method))->run([](Node& node) {
+    make_cluster("mpi", on_gpus(method))->run([](Endpoint& endpoint) {
       for (const std::size_t n :
            {std::size_t{0}, std::size_t{300}, std::size_t{5000}, kLarge, 11 * kLarge}) {
-        const int to = (node.rank() + 1) % node.size(), from = (node.rank() + last()) % node.size();
+        const int to = (endpoint.rank() + 1) % endpoint.size(),
+                  from = (endpoint.rank() + last()) % endpoint.size();
         for (const int way : {0, 1, 2, 3}) {
-          const auto mine = random_numbers(n, static_cast<std::uint64_t>(node.rank()));
+          const auto mine = random_numbers(n, static_cast<std::uint64_t>(endpoint.rank()));
           const auto theirs = random_numbers(n, static_cast<std::uint64_t>(from));
-          Vector out(node, mine), in(node, std::vector<float>(n));
+          Vector out(endpoint, mine), in(endpoint, std::vector<float>(n));
           std::vector<float> host_in(n);
           const bool from_host = way % 2 == 1, to_host = way / 2 == 1;
-          node.comm().send(to, 1, from_host ? std::span<const float>(mine) : out.span());
-          node.comm().receive(from, 1, to_host ? std::span(host_in) : in.span());
+          endpoint.comm().send(to, 1, from_host ? std::span<const float>(mine) : out.span());
+          endpoint.comm().receive(from, 1, to_host ? std::span(host_in) : in.span());
           EXPECT_EQ(to_host ? host_in : in.content(), theirs) << n << " numbers, way " << way;
         }
       }
@@ -123,20 +125,20 @@ TEST(GpuMpi, MessagesBetweenGpusAndHosts) {
 
 TEST(GpuMpi, GathersBetweenGpusAndHosts) {
   for (const AllReduce method : methods()) {
-    make_cluster("mpi", on_gpus(method))->run([](Node& node) {
-      const auto p = static_cast<std::size_t>(node.size());
+    make_cluster("mpi", on_gpus(method))->run([](Endpoint& endpoint) {
+      const auto p = static_cast<std::size_t>(endpoint.size());
       std::vector<float> expected;
       for (std::size_t r = 0; r < p; ++r) {
         const auto part = random_numbers(kLarge, r);
         expected.insert(expected.end(), part.begin(), part.end());
       }
-      const auto mine = random_numbers(kLarge, static_cast<std::uint64_t>(node.rank()));
+      const auto mine = random_numbers(kLarge, static_cast<std::uint64_t>(endpoint.rank()));
       for (const int way : {0, 1, 2, 3}) {
-        Vector in(node, mine), out(node, std::vector<float>(p * kLarge));
+        Vector in(endpoint, mine), out(endpoint, std::vector<float>(p * kLarge));
         std::vector<float> host_out(p * kLarge);
         const bool from_host = way % 2 == 1, to_host = way / 2 == 1;
-        node.comm().all_gather(from_host ? std::span<const float>(mine) : in.span(),
-                               to_host ? std::span(host_out) : out.span());
+        endpoint.comm().all_gather(from_host ? std::span<const float>(mine) : in.span(),
+                                   to_host ? std::span(host_out) : out.span());
         EXPECT_EQ(to_host ? host_out : out.content(), expected) << "way " << way;
       }
     });
@@ -146,12 +148,12 @@ TEST(GpuMpi, GathersBetweenGpusAndHosts) {
 TEST(GpuMpi, ExchangesBetweenGpus) {
   if (size() % 2 != 0) GTEST_SKIP() << "needs pairs";
   for (const AllReduce method : methods()) {
-    make_cluster("mpi", on_gpus(method))->run([](Node& node) {
+    make_cluster("mpi", on_gpus(method))->run([](Endpoint& endpoint) {
       for (const std::size_t n : {std::size_t{1}, std::size_t{5000}, kLarge}) {
-        const int peer = node.rank() ^ 1;
-        Vector out(node, random_numbers(n, static_cast<std::uint64_t>(node.rank())));
-        Vector in(node, std::vector<float>(n));
-        node.comm().exchange<float>(peer, 1, out.span(), in.span());
+        const int peer = endpoint.rank() ^ 1;
+        Vector out(endpoint, random_numbers(n, static_cast<std::uint64_t>(endpoint.rank())));
+        Vector in(endpoint, std::vector<float>(n));
+        endpoint.comm().sendrecv<float>(peer, 1, out.span(), in.span());
         EXPECT_EQ(in.content(), random_numbers(n, static_cast<std::uint64_t>(peer)));
       }
     });
@@ -161,13 +163,13 @@ TEST(GpuMpi, ExchangesBetweenGpus) {
 // What the device still writes is complete for the others.
 TEST(GpuMpi, WaitsForTheKernelsBefore) {
   for (const AllReduce method : methods()) {
-    make_cluster("mpi", on_gpus(method))->run([](Node& node) {
-      Vector x(node, std::vector<float>(kLarge));
-      const int ranks = node.size();
+    make_cluster("mpi", on_gpus(method))->run([](Endpoint& endpoint) {
+      Vector x(endpoint, std::vector<float>(kLarge));
+      const int ranks = endpoint.size();
       for (int i = 0; i < 5; ++i) {
-        node.device().fill(kLarge, static_cast<float>(node.rank() + i), x.span().data());
-        node.comm().all_reduce(x.span());
-        node.device().axpby(kLarge, 2.0F, x.span().data(), 0.0F, x.span().data());
+        endpoint.device().fill(kLarge, static_cast<float>(endpoint.rank() + i), x.span().data());
+        endpoint.comm().all_reduce(x.span());
+        endpoint.device().axpby(kLarge, 2.0F, x.span().data(), 0.0F, x.span().data());
         EXPECT_EQ(x.content().back(), static_cast<float>(ranks * (ranks - 1) + 2 * i * ranks));
       }
     });
@@ -175,20 +177,21 @@ TEST(GpuMpi, WaitsForTheKernelsBefore) {
 }
 
 // Two groups of the same ranks at once, from two processes of each.
-TEST(GpuMpi, ACompanionReducesBesideItsWorker) {
+TEST(GpuMpi, ABackgroundTaskReducesBesideItsWorker) {
   for (const AllReduce method : methods()) {
-    make_cluster("mpi", on_gpus(method))->run([](Node& node) {
-      const auto reduce = [](Node& self, Comm& comm, int calls) {
+    make_cluster("mpi", on_gpus(method))->run([](Endpoint& endpoint) {
+      const auto reduce = [](Endpoint& self, Comm& comm, int calls) {
         for (int i = 0; i < calls; ++i) {
           Vector x(self, std::vector<float>(8000U * static_cast<unsigned>(i % 3 + 1), 1.0F));
           comm.all_reduce(x.span());
           ASSERT_EQ(x.content(), std::vector<float>(x.span().size(), static_cast<float>(size())));
         }
       };
-      std::shared_ptr<Comm> own = node.comm().split(0, node.rank());
-      node.companion("reduce", [&reduce, own](Node& self) { reduce(self, *own, 10); });
-      reduce(node, node.comm(), 20);
-      node.comm().barrier();
+      std::shared_ptr<Comm> own = endpoint.comm().split(0, endpoint.rank());
+      endpoint.background_task("reduce",
+                               [&reduce, own](Endpoint& self) { reduce(self, *own, 10); });
+      reduce(endpoint, endpoint.comm(), 20);
+      endpoint.comm().barrier();
       own.reset();
     });
   }
@@ -199,20 +202,20 @@ TEST(GpuMpi, ACompanionReducesBesideItsWorker) {
 TEST(GpuMpi, AnErrorOfOneRankEndsTheOthers) {
   for (const AllReduce method : methods()) {
     for (const int calls : {0, 1, 3}) {
-      const std::string text = failure(on_gpus(method), [&](Node& node) {
-        Vector x(node, std::vector<float>(kLarge));
+      const std::string text = failure(on_gpus(method), [&](Endpoint& endpoint) {
+        Vector x(endpoint, std::vector<float>(kLarge));
         for (int i = 0;; ++i) {
-          if (node.rank() == last() && i == calls) throw data_error("rank {} gives up", last());
-          node.comm().all_reduce(x.span());
+          if (endpoint.rank() == last() && i == calls) throw data_error("rank {} gives up", last());
+          endpoint.comm().all_reduce(x.span());
         }
       });
       const std::string whose = size() == 1 ? "" : fmt::format("rank {}: ", last());
       EXPECT_EQ(text, fmt::format("{}rank {} gives up", whose, last()));
     }
     // The next run is a run like any other.
-    make_cluster("mpi", on_gpus(method))->run([](Node& node) {
-      Vector x(node, std::vector<float>(kLarge, 1));
-      node.comm().all_reduce(x.span());
+    make_cluster("mpi", on_gpus(method))->run([](Endpoint& endpoint) {
+      Vector x(endpoint, std::vector<float>(kLarge, 1));
+      endpoint.comm().all_reduce(x.span());
       EXPECT_EQ(x.content(), std::vector<float>(kLarge, static_cast<float>(size())));
     });
   }
@@ -223,17 +226,17 @@ TEST(GpuMpi, AnErrorBesideATransferEndsIt) {
   const auto begin = std::chrono::steady_clock::now();
   for (const AllReduce method : methods()) {
     for (const double pause_s : {0.0, 0.003, 0.01}) {
-      const std::string text = failure(on_gpus(method), [&](Node& node) {
-        if (node.rank() == last()) {
-          node.companion("failing", [&](Node& self) {
+      const std::string text = failure(on_gpus(method), [&](Endpoint& endpoint) {
+        if (endpoint.rank() == last()) {
+          endpoint.background_task("failing", [&](Endpoint& self) {
             self.sleep(Seconds(pause_s));
-            throw runtime_failure("the companion gives up");
+            throw runtime_failure("the background task gives up");
           });
         }
-        Vector x(node, std::vector<float>(4 * kLarge));
-        while (true) node.comm().all_reduce(x.span());
+        Vector x(endpoint, std::vector<float>(4 * kLarge));
+        while (true) endpoint.comm().all_reduce(x.span());
       });
-      EXPECT_THAT(text, HasSubstr("the companion gives up"));
+      EXPECT_THAT(text, HasSubstr("the background task gives up"));
     }
   }
   EXPECT_LT(std::chrono::steady_clock::now() - begin, Seconds(30));
@@ -242,11 +245,11 @@ TEST(GpuMpi, AnErrorBesideATransferEndsIt) {
 TEST(GpuMpi, CallsThatDifferAreFoundOut) {
   if (size() < 2) GTEST_SKIP() << "needs two ranks";
   for (const AllReduce method : methods()) {
-    const std::string text = failure(on_gpus(method), [](Node& node) {
-      Vector x(node, std::vector<float>(node.rank() == 0 ? kLarge : kLarge - 1));
-      Vector same(node, std::vector<float>(kLarge));
-      node.comm().all_reduce(same.span());
-      node.comm().all_reduce(x.span());
+    const std::string text = failure(on_gpus(method), [](Endpoint& endpoint) {
+      Vector x(endpoint, std::vector<float>(endpoint.rank() == 0 ? kLarge : kLarge - 1));
+      Vector same(endpoint, std::vector<float>(kLarge));
+      endpoint.comm().all_reduce(same.span());
+      endpoint.comm().all_reduce(x.span());
     });
     EXPECT_THAT(text, HasSubstr(fmt::format("calls all_reduce (sum) of {} float32", kLarge - 1)));
   }
@@ -256,28 +259,28 @@ TEST(GpuMpi, ARankThatStaysAwayIsADeadlock) {
   if (size() < 2) GTEST_SKIP() << "needs two ranks";
   ClusterOptions options = on_gpus();
   options.peer_timeout = Seconds(1);
-  const std::string text = failure(options, [](Node& node) {
-    Vector x(node, std::vector<float>(kLarge));
-    node.comm().all_reduce(x.span());
-    if (node.rank() != 0) return node.comm().all_reduce(x.span());
+  const std::string text = failure(options, [](Endpoint& endpoint) {
+    Vector x(endpoint, std::vector<float>(kLarge));
+    endpoint.comm().all_reduce(x.span());
+    if (endpoint.rank() != 0) return endpoint.comm().all_reduce(x.span());
     float never = 0;
-    node.comm().receive(last(), 9, std::span(&never, 1));
+    endpoint.comm().receive(last(), 9, std::span(&never, 1));
   });
   EXPECT_THAT(text, HasSubstr("deadlock: no rank can go on"));
 }
 
 TEST(GpuMpi, RefusesWhatCannotBeDone) {
   if (size() < 2) GTEST_SKIP() << "needs two ranks";
-  const auto reduce = [](Node& node) {
-    Vector x(node, std::vector<float>(kLarge));
-    node.comm().all_reduce(x.span());
+  const auto reduce = [](Endpoint& endpoint) {
+    Vector x(endpoint, std::vector<float>(kLarge));
+    endpoint.comm().all_reduce(x.span());
   };
   if (gpus_are_shared()) {
     EXPECT_THAT(failure(on_gpus(AllReduce::nccl), reduce), HasSubstr("share a GPU"));
   } else {
     make_cluster("mpi", on_gpus(AllReduce::nccl))->run(reduce);
   }
-  if (!mpi_cuda_aware()) {
+  if (!ranks().takes_gpu_memory()) {
     EXPECT_THAT(failure(on_gpus(AllReduce::mpi), reduce), HasSubstr("--all-reduce mpi"));
   }
 }
@@ -287,12 +290,12 @@ TEST(GpuMpi, RefusesWhatCannotBeDone) {
 
 int main(int argc, char** argv) {
   testing::InitGoogleTest(&argc, argv);
-  hetsgd::mpi_rank();
+  hetsgd::processes_of("mpi");
   int result = hetsgd::test::kSkipped;
   if (const auto platform = hetsgd::cuda_platform(); platform.gpus.empty()) {
     fmt::print("skipped: {}\n", platform.problem);
   } else {
     result = RUN_ALL_TESTS();
   }
-  return hetsgd::leave_mpi(result);
+  return hetsgd::processes_of("mpi").leave(result);
 }

@@ -17,7 +17,8 @@ using conformance::Gather;
 using conformance::options_for;
 using testing::HasSubstr;
 
-int size() { return mpi_rank().size; }
+ProcessGroup& ranks() { return processes_of("mpi"); }
+int size() { return ranks().size(); }
 int last() { return size() - 1; }
 // An error of one rank as all see it; alone it says nothing of ranks.
 std::string of_rank(int rank, const std::string& text) {
@@ -25,7 +26,7 @@ std::string of_rank(int rank, const std::string& text) {
 }
 
 template <class ErrorType>
-std::string failure(const std::function<void(Node&)>& worker) {
+std::string failure(const std::function<void(Endpoint&)>& worker) {
   return conformance::failure_of<ErrorType>("mpi", size(), worker);
 }
 
@@ -37,27 +38,27 @@ struct Counted {
 };
 
 TEST(MpiErrors, AreThrownByEveryRank) {
-  for (const auto& wait : std::vector<std::function<void(Node&)>>{
-           [](Node& node) { node.comm().barrier(); },
-           [](Node& node) {
+  for (const auto& wait : std::vector<std::function<void(Endpoint&)>>{
+           [](Endpoint& endpoint) { endpoint.comm().barrier(); },
+           [](Endpoint& endpoint) {
              std::vector<float> x(300000);
-             node.comm().all_reduce(std::span(x));
+             endpoint.comm().all_reduce(std::span(x));
            },
-           [](Node& node) {
+           [](Endpoint& endpoint) {
              std::vector<float> x(300000);
-             node.comm().receive(kAnySource, 1, std::span(x));
+             endpoint.comm().receive(kAnySource, 1, std::span(x));
            },
-           [](Node& node) { node.sleep(Seconds(100)); },
-           [](Node& node) { serve<Gather>(node, "gather", 100).call({1}); },
-           [](Node& node) { node.fence_together([] {}); },
+           [](Endpoint& endpoint) { endpoint.sleep(Seconds(100)); },
+           [](Endpoint& endpoint) { serve<Gather>(endpoint, "gather", 100).call({1}); },
+           [](Endpoint& endpoint) { endpoint.while_paused_together([] {}); },
        }) {
     std::atomic<int> alive = 0;
     try {
-      conformance::run_on("mpi", size(), [&](Node& node) {
+      conformance::run_on("mpi", size(), [&](Endpoint& endpoint) {
         const Counted counted(alive);
-        node.comm().barrier();
-        if (node.rank() == last()) throw data_error("train.txt:7:3: broken");
-        wait(node);
+        endpoint.comm().barrier();
+        if (endpoint.rank() == last()) throw data_error("train.txt:7:3: broken");
+        wait(endpoint);
       });
       ADD_FAILURE() << "the run did not fail";
     } catch (const Error& error) {
@@ -70,21 +71,21 @@ TEST(MpiErrors, AreThrownByEveryRank) {
 
 TEST(MpiErrors, ExchangesThatDiffer) {
   if (size() < 2) GTEST_SKIP() << "needs two ranks";
-  const auto text = failure<CheckFailure>([](Node& node) {
-    if (node.rank() > 1) return node.comm().barrier();
+  const auto text = failure<CheckFailure>([](Endpoint& endpoint) {
+    if (endpoint.rank() > 1) return endpoint.comm().barrier();
     const std::vector<float> out(1000);
-    std::vector<float> in(node.rank() == 0 ? 1000 : 999);
-    node.comm().exchange<float>(1 - node.rank(), 4, out, in);
+    std::vector<float> in(endpoint.rank() == 0 ? 1000 : 999);
+    endpoint.comm().sendrecv<float>(1 - endpoint.rank(), 4, out, in);
   });
   EXPECT_THAT(text, HasSubstr("bytes with tag 4 with rank"));
 }
 
 TEST(MpiErrors, OfTheOneOutsideOfAnExchange) {
   if (size() < 3) GTEST_SKIP() << "needs three ranks";
-  const auto text = failure<Error>([](Node& node) {
-    if (node.rank() == last()) throw runtime_failure("no partner");
+  const auto text = failure<Error>([](Endpoint& endpoint) {
+    if (endpoint.rank() == last()) throw runtime_failure("no partner");
     std::vector<float> x(300000), y(300000);
-    while (true) node.comm().exchange<float>(last(), 1, x, y);
+    while (true) endpoint.comm().sendrecv<float>(last(), 1, x, y);
   });
   EXPECT_EQ(text, of_rank(last(), "no partner"));
 }
@@ -92,35 +93,35 @@ TEST(MpiErrors, OfTheOneOutsideOfAnExchange) {
 TEST(MpiErrors, InsideOfAFence) {
   for (const bool together : {false, true}) {
     const int failing = together ? 0 : last();
-    const auto text = failure<Error>([&](Node& node) {
+    const auto text = failure<Error>([&](Endpoint& endpoint) {
       const auto fail = [] { throw runtime_failure("the disk is full"); };
       if (together) {
-        node.fence_together(fail);
-      } else if (node.rank() == failing) {
-        node.fence(fail);
+        endpoint.while_paused_together(fail);
+      } else if (endpoint.rank() == failing) {
+        endpoint.while_paused(fail);
       }
-      while (true) node.comm().barrier();
+      while (true) endpoint.comm().barrier();
     });
     EXPECT_EQ(text, of_rank(failing, "the disk is full"));
   }
 }
 
-TEST(MpiErrors, OfACompanion) {
-  const auto text = failure<Error>([&](Node& node) {
-    auto channel = std::make_shared<Channel>(node);
-    if (node.rank() == last()) {
-      node.companion("failing", [](Node& self) {
+TEST(MpiErrors, OfABackgroundTask) {
+  const auto text = failure<Error>([&](Endpoint& endpoint) {
+    auto channel = std::make_shared<Channel>(endpoint);
+    if (endpoint.rank() == last()) {
+      endpoint.background_task("failing", [](Endpoint& self) {
         self.sleep(Seconds(1e-3));
-        throw runtime_failure("the companion gives up");
+        throw runtime_failure("the background task gives up");
       });
     }
     const std::lock_guard lock(*channel->monitor);
-    if (node.rank() == last()) {
+    if (endpoint.rank() == last()) {
       channel->monitor->wait([] { return false; }, "something that never comes");
     }
-    node.comm().barrier();
+    endpoint.comm().barrier();
   });
-  EXPECT_EQ(text, of_rank(last(), "the companion gives up"));
+  EXPECT_EQ(text, of_rank(last(), "the background task gives up"));
 }
 
 class Failing final : public Service<Ask, Answer> {
@@ -133,14 +134,15 @@ class Forgetful final : public Service<Ask, Answer> {
 };
 
 TEST(MpiErrors, OfServices) {
-  EXPECT_EQ(failure<Error>([](Node& node) { serve<Failing>(node, "failing").call({}); }),
-            of_rank(0, "the server gives up"));
-  EXPECT_THAT(
-      failure<CheckFailure>([](Node& node) { serve<Forgetful>(node, "forgetful").call({}); }),
-      HasSubstr("service \"forgetful\" dropped a request of rank"));
-  EXPECT_THAT(failure<CheckFailure>([](Node& node) {
+  EXPECT_EQ(
+      failure<Error>([](Endpoint& endpoint) { serve<Failing>(endpoint, "failing").call({}); }),
+      of_rank(0, "the server gives up"));
+  EXPECT_THAT(failure<CheckFailure>(
+                  [](Endpoint& endpoint) { serve<Forgetful>(endpoint, "forgetful").call({}); }),
+              HasSubstr("service \"forgetful\" dropped a request of rank"));
+  EXPECT_THAT(failure<CheckFailure>([](Endpoint& endpoint) {
                 std::vector<float> three(3);
-                serve<Gather>(node, "gather", 1).call({1}, {}, three);
+                serve<Gather>(endpoint, "gather", 1).call({1}, {}, three);
               }),
               HasSubstr("answers rank"));
 }
@@ -149,16 +151,16 @@ TEST(MpiErrors, AbortFromOutside) {
   const auto made = make_cluster("mpi", options_for(size()));
   std::atomic<bool> started = false;
   std::thread outside;
-  if (mpi_rank().rank == last()) {
+  if (ranks().rank() == last()) {
     outside = std::thread([&] {
       while (!started) std::this_thread::yield();
       made->abort(std::make_exception_ptr(Error(ExitCode::time_limit, "interrupted")));
     });
   }
   try {
-    made->run([&](Node& node) {
+    made->run([&](Endpoint& endpoint) {
       started = true;
-      while (true) node.comm().barrier();
+      while (true) endpoint.comm().barrier();
     });
     ADD_FAILURE() << "the run did not fail";
   } catch (const Error& error) {
@@ -173,12 +175,12 @@ TEST(MpiErrors, AnInterruptionIsOneOnEveryRank) {
   for (const int signal : {SIGTERM, 0}) {
     const auto made = make_cluster("mpi", options_for(size()));
     try {
-      made->run([&](Node& node) {
-        node.comm().barrier();
-        if (node.rank() == last()) {
+      made->run([&](Endpoint& endpoint) {
+        endpoint.comm().barrier();
+        if (endpoint.rank() == last()) {
           made->abort(std::make_exception_ptr(Interrupted(signal, "from outside")));
         }
-        while (true) node.comm().barrier();
+        while (true) endpoint.comm().barrier();
       });
       ADD_FAILURE() << "the run did not fail";
     } catch (const Interrupted& interrupted) {
@@ -190,12 +192,12 @@ TEST(MpiErrors, AnInterruptionIsOneOnEveryRank) {
 
 TEST(MpiErrors, AbortBeforeTheRun) {
   const auto made = make_cluster("mpi", options_for(size()));
-  if (mpi_rank().rank == last()) {
+  if (ranks().rank() == last()) {
     made->abort(std::make_exception_ptr(data_error("no such file")));
   }
   try {
-    made->run([](Node& node) {
-      while (true) node.comm().barrier();
+    made->run([](Endpoint& endpoint) {
+      while (true) endpoint.comm().barrier();
     });
     ADD_FAILURE() << "the run did not fail";
   } catch (const Error& error) {
@@ -206,19 +208,19 @@ TEST(MpiErrors, AbortBeforeTheRun) {
 TEST(MpiErrors, CollectivesThatDifferNameBothRanks) {
   if (size() < 2) GTEST_SKIP() << "needs two ranks";
   for (const std::size_t n : {std::size_t{10}, std::size_t{100000}}) {
-    const auto lengths = failure<CheckFailure>([n](Node& node) {
-      std::vector<float> x(node.rank() == last() ? 2 * n : n);
-      node.comm().all_reduce(std::span(x));
+    const auto lengths = failure<CheckFailure>([n](Endpoint& endpoint) {
+      std::vector<float> x(endpoint.rank() == last() ? 2 * n : n);
+      endpoint.comm().all_reduce(std::span(x));
     });
     EXPECT_THAT(lengths, HasSubstr(fmt::format("rank {} calls all_reduce (sum) of {} float32",
                                                last(), 2 * n)));
     EXPECT_THAT(lengths, HasSubstr(fmt::format("calls all_reduce (sum) of {} float32", n)));
   }
-  const auto kinds = failure<CheckFailure>([](Node& node) {
+  const auto kinds = failure<CheckFailure>([](Endpoint& endpoint) {
     float x = 0;
-    if (node.rank() == 0) return node.comm().barrier();
-    node.comm().broadcast(std::span(&x, 1), 1);
-    while (true) node.comm().barrier();
+    if (endpoint.rank() == 0) return endpoint.comm().barrier();
+    endpoint.comm().broadcast(std::span(&x, 1), 1);
+    while (true) endpoint.comm().barrier();
   });
   EXPECT_THAT(kinds, HasSubstr("rank 0 calls barrier"));
   EXPECT_THAT(kinds, HasSubstr("calls broadcast from 1 of 4 bytes"));
@@ -231,11 +233,11 @@ TEST(MpiErrors, MessagesOfTheWrongSize) {
                                        {4, 500000},
                                        {500000, 4},
                                        {500000, 400000}}) {
-    const auto text = failure<CheckFailure>([&, s = sent, e = expected](Node& node) {
-      std::vector<std::byte> x(node.rank() == 0 ? s : e);
-      if (node.rank() == 0) node.comm().send(1, 0, std::span<const std::byte>(x));
-      if (node.rank() == 1) node.comm().receive(0, 0, std::span(x));
-      node.comm().barrier();
+    const auto text = failure<CheckFailure>([&, s = sent, e = expected](Endpoint& endpoint) {
+      std::vector<std::byte> x(endpoint.rank() == 0 ? s : e);
+      if (endpoint.rank() == 0) endpoint.comm().send(1, 0, std::span<const std::byte>(x));
+      if (endpoint.rank() == 1) endpoint.comm().receive(0, 0, std::span(x));
+      endpoint.comm().barrier();
     });
     EXPECT_THAT(text, HasSubstr(fmt::format("receives {} bytes with tag 0 from rank 0, which sent "
                                             "{} bytes",
@@ -249,10 +251,10 @@ TEST(MpiErrors, ADeadlockAcrossRanksNamesWhoWaitsForWhat) {
   options.peer_timeout = Seconds(1);
   const auto begin = std::chrono::steady_clock::now();
   try {
-    make_cluster("mpi", options)->run([](Node& node) {
-      if (node.rank() == 0) node.sleep(Seconds(1.5));  // long, but no wait
+    make_cluster("mpi", options)->run([](Endpoint& endpoint) {
+      if (endpoint.rank() == 0) endpoint.sleep(Seconds(1.5));  // long, but no wait
       float x = 0;
-      node.comm().receive((node.rank() + 1) % node.size(), 9, std::span(&x, 1));
+      endpoint.comm().receive((endpoint.rank() + 1) % endpoint.size(), 9, std::span(&x, 1));
     });
     ADD_FAILURE() << "the run did not fail";
   } catch (const Error& error) {
@@ -270,18 +272,37 @@ TEST(MpiErrors, ADeadlockAcrossRanksNamesWhoWaitsForWhat) {
 
 TEST(MpiAgreement, IsWhatRank0Says) {
   for (int i = 0; i < 20; ++i) {
-    EXPECT_EQ(mpi_agree([i] { return i + 100.0 * mpi_rank().rank; }, Seconds(60)), i);
+    EXPECT_EQ(ranks().agree([i] { return i + 100.0 * ranks().rank(); }), i);
   }
+}
+
+TEST(MpiAgreement, IsOfAnyPlainType) {
+  struct Plan {
+    int steps = 0;
+    bool warm = false;
+    std::array<std::uint64_t, 40> seeds{};
+  };
+  const Plan plan = ranks().agree([] {
+    Plan mine{.steps = 10 + ranks().rank(), .warm = ranks().is_root(), .seeds = {}};
+    mine.seeds.back() = (std::uint64_t{1} << 63) + static_cast<std::uint64_t>(ranks().rank());
+    return mine;
+  });
+  EXPECT_EQ(plan.steps, 10);
+  EXPECT_TRUE(plan.warm);
+  EXPECT_EQ(plan.seeds.back(), std::uint64_t{1} << 63);
+  int calls = 0;
+  ranks().agree([&] { ++calls; });
+  EXPECT_EQ(calls, 1);
 }
 
 TEST(MpiAgreement, TheErrorOfTheLowestRankIsThatOfAll) {
   for (int lowest = 0; lowest < size(); ++lowest) {
     const auto fails = [lowest]() -> double {
-      if (mpi_rank().rank < lowest) return 0;
-      throw with_hint(data_error("part {} is broken", mpi_rank().rank), "mend it");
+      if (ranks().rank() < lowest) return 0;
+      throw with_hint(data_error("part {} is broken", ranks().rank()), "mend it");
     };
     try {
-      mpi_agree(fails, Seconds(60));
+      ranks().agree(fails);
       ADD_FAILURE() << "no error";
     } catch (const Error& error) {
       EXPECT_EQ(error.code(), ExitCode::data);
@@ -293,22 +314,21 @@ TEST(MpiAgreement, TheErrorOfTheLowestRankIsThatOfAll) {
 }
 
 TEST(MpiAgreement, WhoIsBusyForLongerThanThePeerTimeoutIsAlive) {
-  const Seconds timeout{0.45};  // signs of life are rarer by default
-  mpi_call_the_roll({{"--seed", "1"}}, Seconds(60), timeout);
-  EXPECT_EQ(mpi_agree(
-                [] {
-                  if (mpi_rank().rank == last()) std::this_thread::sleep_for(Seconds(1));
-                  return 7.0;
-                },
-                timeout),
+  const Seconds timeout{0.45};  // heartbeats are rarer by default
+  ranks().call_the_roll({{"--seed", "1"}}, Seconds(60), timeout);
+  EXPECT_EQ(ranks().agree([] {
+    if (ranks().rank() == last()) std::this_thread::sleep_for(Seconds(1));
+    return 7.0;
+  }),
             7);
+  ranks().call_the_roll({}, kStartTimeout, kPeerTimeout);
 }
 
 TEST(MpiAgreement, RanksThatDifferSayInWhat) {
-  mpi_compare({{"--seed", "1"}}, Seconds(60));
+  ranks().compare({{"--seed", "1"}});
   if (size() == 1) return;
   try {
-    mpi_compare({{"--seed", mpi_rank().rank == last() ? "2" : "1"}}, Seconds(60));
+    ranks().compare({{"--seed", ranks().rank() == last() ? "2" : "1"}});
     ADD_FAILURE() << "no error";
   } catch (const Error& error) {
     EXPECT_EQ(error.code(), ExitCode::usage);
@@ -318,32 +338,33 @@ TEST(MpiAgreement, RanksThatDifferSayInWhat) {
 }
 
 TEST(MpiErrors, MisuseInsideOfAFence) {
-  EXPECT_THAT(failure<CheckFailure>([](Node& node) {
-                if (node.rank() == last()) node.fence([&] { node.comm().barrier(); });
-                while (true) node.comm().barrier();
+  EXPECT_THAT(failure<CheckFailure>([](Endpoint& endpoint) {
+                if (endpoint.rank() == last())
+                  endpoint.while_paused([&] { endpoint.comm().barrier(); });
+                while (true) endpoint.comm().barrier();
               }),
-              HasSubstr("uses the cluster inside of a fence"));
+              HasSubstr("uses the cluster inside of a pause"));
 }
 
 // Failures at random places end the run, and nobody touches memory of who has gone.
 TEST(MpiErrors, AtRandomPlacesEndTheRun) {
   for (int seed = 0; seed < 40; ++seed) {
     const int failing = seed % size(), when = seed % 7;
-    EXPECT_EQ(failure<Error>([&](Node& node) {
-                auto gather = serve<Gather>(node, "gather", node.size());
+    EXPECT_EQ(failure<Error>([&](Endpoint& endpoint) {
+                auto gather = serve<Gather>(endpoint, "gather", endpoint.size());
                 std::vector<float> x(20000, 1.0F), y(x.size());
-                const int next = (node.rank() + 1) % node.size();
-                const int previous = (node.rank() + node.size() - 1) % node.size();
+                const int next = (endpoint.rank() + 1) % endpoint.size();
+                const int previous = (endpoint.rank() + endpoint.size() - 1) % endpoint.size();
                 for (int i = 0;; ++i) {
-                  if (node.rank() == failing && i == when / 2) {
-                    if (when % 2 == 1) node.sleep(Seconds(1e-3));
+                  if (endpoint.rank() == failing && i == when / 2) {
+                    if (when % 2 == 1) endpoint.sleep(Seconds(1e-3));
                     throw runtime_failure("enough");
                   }
-                  node.comm().all_reduce(std::span(x), ReduceOp::max);
+                  endpoint.comm().all_reduce(std::span(x), ReduceOp::max);
                   gather.call({i}, x);
-                  node.comm().send(next, i, std::span<const float>(x));
-                  node.comm().receive(previous, i, std::span(y));
-                  node.comm().broadcast(std::span(y), i % node.size());
+                  endpoint.comm().send(next, i, std::span<const float>(x));
+                  endpoint.comm().receive(previous, i, std::span(y));
+                  endpoint.comm().broadcast(std::span(y), i % endpoint.size());
                 }
               }),
               of_rank(failing, "enough"));
@@ -358,18 +379,18 @@ TEST(MpiLost, RankIsNamedWithinTheTimeout) {
   options.peer_timeout = Seconds(2);
   const auto begin = std::chrono::steady_clock::now();
   try {
-    make_cluster("mpi", options)->run([](Node& node) {
-      node.comm().barrier();
-      if (node.rank() == 1) std::raise(SIGSTOP);
-      node.comm().barrier();
+    make_cluster("mpi", options)->run([](Endpoint& endpoint) {
+      endpoint.comm().barrier();
+      if (endpoint.rank() == 1) std::raise(SIGSTOP);
+      endpoint.comm().barrier();
     });
     ADD_FAILURE() << "the run did not fail";
   } catch (const Error& error) {
-    EXPECT_THAT(error.what(),
-                HasSubstr(fmt::format("rank 1 ({}) has given no sign of life", mpi_rank().host)));
+    EXPECT_THAT(error.what(), HasSubstr(fmt::format("rank 1 ({}) has given no sign of life",
+                                                    ranks().place().host)));
     EXPECT_LT(std::chrono::steady_clock::now() - begin, 20s);
     // What the launcher shows; its exit code is the aborted one's.
-    if (mpi_rank().rank == 0 && !HasFailure()) fmt::print("rank 1 was missed\n");
+    if (ranks().rank() == 0 && !HasFailure()) fmt::print("rank 1 was missed\n");
   }
 }
 

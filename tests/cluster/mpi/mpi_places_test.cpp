@@ -4,8 +4,8 @@
 #include <thread>
 
 #include "cluster/conformance.hpp"
-#include "cluster/mpi/rank_bytes.hpp"
-#include "cluster/threads/devices.hpp"
+#include "cluster/devices.hpp"
+#include "core/byte_stream.hpp"
 #include "core/error.hpp"
 
 namespace hetsgd::mpi {
@@ -15,8 +15,9 @@ using conformance::Answer;
 using conformance::Ask;
 using conformance::options_for;
 
-int size() { return mpi_rank().size; }
-bool is_root() { return mpi_rank().rank == 0; }
+ProcessGroup& ranks() { return processes_of("mpi"); }
+int size() { return ranks().size(); }
+bool is_root() { return ranks().rank() == 0; }
 
 // --- services ------------------------------------------------------------------------------------
 
@@ -37,7 +38,7 @@ class Teller final : public Service<Ask, Told> {
   Teller(const Parts& parts, std::span<const float> more, Mode mode, bool flag)
       : told_{.letters = static_cast<std::int64_t>(parts.text.size()),
               .mode = static_cast<std::int32_t>(mode) + (flag ? 10 : 0),
-              .rank = mpi_rank().rank} {
+              .rank = ranks().rank()} {
     for (const double x : parts.numbers) told_.sum += x;
     for (const float x : more) told_.sum += static_cast<double>(x);
   }
@@ -49,9 +50,9 @@ class Teller final : public Service<Ask, Told> {
   Told told_;
 };
 
-Told ask_teller(Node& node, const std::string& name) {
+Told ask_teller(Endpoint& endpoint, const std::string& name) {
   const std::vector<float> more{0.5F, 0.25F};
-  return serve<Teller>(node, name, Parts{{1, 2, 3}, "four"}, std::span(more), Mode::fast, true)
+  return serve<Teller>(endpoint, name, Parts{{1, 2, 3}, "four"}, std::span(more), Mode::fast, true)
       .call({});
 }
 
@@ -62,12 +63,12 @@ void expect_told(const Told& told, int rank) {
   EXPECT_EQ(told.rank, rank);
 }
 
-// Rank 0 never opens it: it is made there by the recipe of those who do.
+// Rank 0 never opens it: it is made there by the serialised factory of those who do.
 TEST(MpiServices, MayBeOpenedByOthersOnly) {
   if (size() < 2) GTEST_SKIP() << "needs two ranks";
-  conformance::run_on("mpi", size(), [](Node& node) {
-    if (node.rank() > 0) expect_told(ask_teller(node, "teller"), 0);
-    node.comm().barrier();
+  conformance::run_on("mpi", size(), [](Endpoint& endpoint) {
+    if (endpoint.rank() > 0) expect_told(ask_teller(endpoint, "teller"), 0);
+    endpoint.comm().barrier();
   });
 }
 
@@ -81,22 +82,22 @@ TEST(MpiServiceRank, RunsServicesAndNoWorker) {
   EXPECT_EQ(cluster->size(), services);
   for (int i = 0; i < 3; ++i) {
     workers = 0;
-    const auto report = cluster->run([&](Node& node) {
+    const auto report = cluster->run([&](Endpoint& endpoint) {
       ++workers;
-      EXPECT_EQ(node.size(), services);
-      EXPECT_LT(node.rank(), services);
-      expect_told(ask_teller(node, "teller"), services);
-      auto gather = serve<conformance::Gather>(node, "gather", node.size());
+      EXPECT_EQ(endpoint.size(), services);
+      EXPECT_LT(endpoint.rank(), services);
+      expect_told(ask_teller(endpoint, "teller"), services);
+      auto gather = serve<conformance::Gather>(endpoint, "gather", endpoint.size());
       for (int k = 1; k < 20; ++k) {
-        EXPECT_EQ(gather.call({k}).number, k * node.size());
-        if (k % 7 == 0) node.fence_together([] {});
-        if (k % 5 == node.rank()) node.fence([] {});
+        EXPECT_EQ(gather.call({k}).number, k * endpoint.size());
+        if (k % 7 == 0) endpoint.while_paused_together([] {});
+        if (k % 5 == endpoint.rank()) endpoint.while_paused([] {});
       }
       std::int64_t sum = 1;
-      node.comm().all_reduce(std::span(&sum, 1));
+      endpoint.comm().all_reduce(std::span(&sum, 1));
       EXPECT_EQ(sum, services);
     });
-    EXPECT_EQ(workers, mpi_rank().rank < services ? 1 : 0);
+    EXPECT_EQ(workers, ranks().rank() < services ? 1 : 0);
     if (is_root()) {
       EXPECT_EQ(report.workers.size(), static_cast<std::size_t>(services));
     }
@@ -118,9 +119,9 @@ TEST(MpiServiceRank, ArgumentsThatDoNotTravelAreAnError) {
   auto options = options_for(size() - 1);
   options.service_rank = true;
   try {
-    make_cluster("mpi", options)->run([](Node& node) {
+    make_cluster("mpi", options)->run([](Endpoint& endpoint) {
       int number = 7;
-      serve<Local>(node, "local", &number).call({});
+      serve<Local>(endpoint, "local", &number).call({});
     });
     ADD_FAILURE() << "no error";
   } catch (const CheckFailure& error) {
@@ -139,11 +140,11 @@ TEST(MpiServiceRank, FailsWithTheErrorOfAWorkerOrAService) {
   options.service_rank = true;
   for (const bool service : {false, true}) {
     try {
-      make_cluster("mpi", options)->run([service](Node& node) {
-        auto failing = serve<Failing>(node, "failing");
-        if (!service && node.rank() == 0) throw data_error("broken");
+      make_cluster("mpi", options)->run([service](Endpoint& endpoint) {
+        auto failing = serve<Failing>(endpoint, "failing");
+        if (!service && endpoint.rank() == 0) throw data_error("broken");
         if (service) failing.call({});
-        node.comm().receive(kAnySource, 1, std::span<int>());
+        endpoint.comm().receive(kAnySource, 1, std::span<int>());
       });
       ADD_FAILURE() << "no error";
     } catch (const Error& error) {
@@ -154,18 +155,16 @@ TEST(MpiServiceRank, FailsWithTheErrorOfAWorkerOrAService) {
 }
 
 TEST(MpiRanks, TravelWhole) {
-  MpiRank rank{.rank = 3,
-               .size = 9,
-               .local_rank = 1,
-               .local_size = 4,
-               .host = std::string(1000, 'h'),
-               .pid = std::int64_t{1} << 40,
-               .cores = {},
-               .host_cores = 5000};
+  ProcessPlace rank{.rank = 3,
+                    .local_rank = 1,
+                    .local_size = 4,
+                    .host = std::string(1000, 'h'),
+                    .pid = std::int64_t{1} << 40,
+                    .cores = {},
+                    .host_cores = 5000};
   for (int core = 0; core < 5000; ++core) rank.cores.push_back(core);
-  const MpiRank got = unpack_rank(pack(rank));
+  const ProcessPlace got = from_bytes<ProcessPlace>(to_bytes(rank), "a place");
   EXPECT_EQ(got.rank, 3);
-  EXPECT_EQ(got.size, 9);
   EXPECT_EQ(got.local_rank, 1);
   EXPECT_EQ(got.local_size, 4);
   EXPECT_EQ(got.host, rank.host);
@@ -180,9 +179,10 @@ TEST(MpiDevices, AutoIsAnEqualShareOfTheCores) {
   auto options = options_for(size());
   options.devices = {"cpu:auto"};
   const auto cluster = make_cluster("mpi", options);
-  const auto& me = mpi_rank();
+  const ProcessPlace& me = ranks().place();
   std::set<int> all;  // whether or not the launcher has shared them out already
-  for (const MpiRank& rank : mpi_ranks()) all.insert(rank.cores.begin(), rank.cores.end());
+  for (const ProcessPlace& rank : ranks().places())
+    all.insert(rank.cores.begin(), rank.cores.end());
   const std::size_t cores = std::max<std::size_t>(1, all.size() / static_cast<std::size_t>(size()));
   EXPECT_EQ(cluster->device_name(me.rank), fmt::format("cpu:{}", cores));
   std::set<int> used;
@@ -194,9 +194,9 @@ TEST(MpiDevices, AutoIsAnEqualShareOfTheCores) {
     EXPECT_EQ(planned.cores.size(), fits ? cores : 0);
     for (const int core : planned.cores) EXPECT_TRUE(used.insert(core).second) << core;
   }
-  cluster->run([&](Node& node) {
-    const auto planned = cluster->planned(node.rank()).cores;
-    EXPECT_EQ(threads::available_cores(), planned.empty() ? me.cores : planned);
+  cluster->run([&](Endpoint& endpoint) {
+    const auto planned = cluster->planned(endpoint.rank()).cores;
+    EXPECT_EQ(available_cores(), planned.empty() ? me.cores : planned);
   });
 }
 

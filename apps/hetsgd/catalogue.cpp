@@ -1,0 +1,242 @@
+// hetsgd algorithms [NAME], hetsgd models [NAME]: the table, or one of them in detail, from the
+// declarations.
+#include <fmt/format.h>
+
+#include <nlohmann/json.hpp>
+
+#include "algorithm/algorithm.hpp"
+#include "commands.hpp"
+#include "help.hpp"
+#include "model/registry.hpp"
+#include "result/table.hpp"
+#include "train_session.hpp"
+
+namespace hetsgd {
+namespace {
+
+using Json = nlohmann::json;
+
+enum class ListFormat { text, markdown, json };
+
+// An algorithm or a model, with its options as declared.
+struct Described {
+  std::string name, title, idea, paper;
+  std::string kind;  // column of the text table; "": no column
+  std::vector<std::pair<std::string, std::string>> facts;  // before the options: heading, text
+  Json json;                                               // all but the options
+  std::shared_ptr<void> owner;                             // of the options' variables
+  OptionSet set;
+};
+
+template <class Registered>
+Described described_options(const Registered& registered) {
+  const auto& info = registered.info;
+  Described one{.name = info.name,
+                .title = info.title,
+                .idea = info.idea,
+                .paper = info.paper,
+                .kind = "",
+                .facts = {},
+                .json = {},
+                .owner = nullptr,
+                .set = {}};
+  one.json = {
+      {"name", info.name}, {"title", info.title}, {"idea", info.idea}, {"paper", info.paper}};
+  auto owner = registered.make();
+  owner->declare(one.set);
+  one.owner = std::move(owner);
+  return one;
+}
+
+Described described(const RegisteredAlgorithm& registered) {
+  const AlgorithmInfo& info = registered.info;
+  Described one = described_options(registered);
+  one.kind = info.synchronous ? "sync" : "async";
+  one.facts = {
+      {"Paper", info.paper},
+      {"Kind", info.synchronous ? "synchronous: all workers go from round to round together"
+                                : "asynchronous: every worker at its own pace"},
+      {"Result", info.result},
+      {"Cost", info.cost},
+      {"Identities", info.identities},
+      {"Workers", info.max_workers < AlgorithmInfo().max_workers
+                      ? fmt::format("at most {}", info.max_workers)
+                      : "any number"},
+      {"Optimizers", info.plain_sgd_only.empty() ? "all" : "sgd alone: " + info.plain_sgd_only}};
+  one.json.update({{"cost", info.cost},
+                   {"result", info.result},
+                   {"identities", info.identities},
+                   {"synchronous", info.synchronous},
+                   {"max_workers", info.max_workers},
+                   {"plain_sgd_only", info.plain_sgd_only}});
+  return one;
+}
+
+Described described(const RegisteredModel& registered) {
+  const ModelInfo& info = registered.info;
+  Described one = described_options(registered);
+  one.facts = {{"Paper", info.paper},
+               {"Objective", info.objective},
+               {"Blocks", info.blocks},
+               {"Cost", info.cost}};
+  one.json.update({{"objective", info.objective}, {"blocks", info.blocks}, {"cost", info.cost}});
+  return one;
+}
+
+std::string detail_text(const Described& one) {
+  std::string text = fmt::format("{} ({})\n\n{}\n\n", one.title, one.name, wrapped(one.idea, 0));
+  for (const auto& [heading, fact] : one.facts) {
+    if (!fact.empty()) text += fmt::format("{:<12}{}\n", heading, wrapped(fact, 12));
+  }
+  text += one.set.options().empty() ? "\nNo options of its own.\n" : "\nOptions:\n";
+  for (const Option& option : one.set.options()) text += option_help(option);
+  return text;
+}
+
+std::string markdown_row(const std::vector<std::string>& cells) {
+  std::string row = "|";
+  for (const std::string& cell : cells) {
+    row += ' ';
+    for (const char c : cell) row += c == '|' ? std::string("\\|") : std::string(1, c);
+    row += " |";
+  }
+  return row + "\n";
+}
+
+std::string code(const std::string& text) { return text.empty() ? "" : "`" + text + "`"; }
+
+std::string detail_markdown(const Described& one) {
+  std::string text = fmt::format("# {} (`{}`)\n\n{}\n\n", one.title, one.name, one.idea);
+  for (const auto& [heading, fact] : one.facts) {
+    if (!fact.empty()) text += fmt::format("- {}: {}\n", heading, fact);
+  }
+  if (one.set.options().empty()) return text + "\nNo options of its own.\n";
+  text += "\n| option | default | range | unit | symbol | meaning |\n|---|---|---|---|---|---|\n";
+  for (const Option& option : one.set.options()) {
+    text += markdown_row({code(option.flag()), code(option.default_text), code(option.range_text()),
+                          option.unit, option.symbol, option.help});
+  }
+  return text;
+}
+
+Json detail_json(const Described& one) {
+  Json options = Json::array();
+  for (const Option& option : one.set.options()) {
+    options.push_back({{"name", option.name},
+                       {"flag", option.flag()},
+                       {"help", option.help},
+                       {"default", option.to_json()},
+                       {"choices", option.choices},
+                       {"range", option.range_text()},
+                       {"unit", option.unit},
+                       {"symbol", option.symbol}});
+  }
+  Json result = one.json;
+  result["options"] = std::move(options);
+  return result;
+}
+
+std::string text_table(const std::vector<Described>& all) {
+  const bool kinds = !all.front().kind.empty();
+  Table table(kinds ? std::vector<std::string>{"name", "title", "kind", "paper"}
+                    : std::vector<std::string>{"name", "title", "paper"});
+  for (const Described& one : all) {
+    table.add(kinds ? std::vector{one.name, one.title, one.kind, one.paper}
+                    : std::vector{one.name, one.title, one.paper});
+  }
+  return table.format(TableFormat::text);
+}
+
+// The README's table, as scripts/update-readme.sh puts it there.
+std::string markdown_table(const std::vector<Described>& all) {
+  std::string text = "| name | idea | paper | options of its own |\n|---|---|---|---|\n";
+  for (const Described& one : all) {
+    std::string flags;
+    for (const Option& option : one.set.options()) {
+      flags += (flags.empty() ? "" : ", ") + code(option.flag());
+    }
+    text += markdown_row({code(one.name), one.idea, one.paper, flags});
+  }
+  return text;
+}
+
+// The command over one registry: all of it, and the entry of a name.
+template <class Registered>
+class Catalogue final : public Command {
+ public:
+  using All = const std::vector<Registered>& (*)();
+  using Find = const Registered& (*)(const std::string&);
+  Catalogue(CommandInfo info, All all, Find find)
+      : info_(std::move(info)), all_(all), find_(find) {}
+
+  CommandInfo info() const override { return info_; }
+
+  void look_ahead(const std::vector<std::string>& arguments) override { load_plugins(arguments); }
+
+  void declare(OptionSet& set) override {
+    set.add("plugin", plugins_,
+            fmt::format("with the {} of this shared library; repeat for several", info_.name))
+        .reads_file();
+    set.add_choice("format", format_,
+                   {{"text", ListFormat::text},
+                    {"markdown", ListFormat::markdown},
+                    {"json", ListFormat::json}},
+                   "how to print");
+  }
+
+  int run(OptionSet&, const std::vector<std::string>& operands) override {
+    fmt::print("{}", operands.empty() ? table() : detail(described(find_(operands[0]))));
+    return 0;
+  }
+
+ private:
+  std::string table() const {
+    std::vector<Described> all;
+    for (const Registered& each : all_()) all.push_back(described(each));
+    if (format_ == ListFormat::text) return text_table(all);
+    if (format_ == ListFormat::markdown) return markdown_table(all);
+    Json list = Json::array();
+    for (const Described& one : all) list.push_back(detail_json(one));
+    return list.dump(2) + "\n";
+  }
+
+  std::string detail(const Described& one) const {
+    if (format_ == ListFormat::text) return detail_text(one);
+    if (format_ == ListFormat::markdown) return detail_markdown(one);
+    return detail_json(one).dump(2) + "\n";
+  }
+
+  CommandInfo info_;
+  All all_;
+  Find find_;
+  std::vector<std::string> plugins_;
+  ListFormat format_ = ListFormat::text;
+};
+
+CommandInfo catalogue_info(const std::string& name, const std::string& summary,
+                           const std::string& example) {
+  return {.name = name,
+          .summary = summary,
+          .examples = {"hetsgd " + name, fmt::format("hetsgd {} {}", name, example),
+                       fmt::format("hetsgd {} --format markdown", name)},
+          .operands = "[NAME]",
+          .minimum_operands = 0,
+          .maximum_operands = 1};
+}
+
+}  // namespace
+
+std::unique_ptr<Command> make_algorithms() {
+  return std::make_unique<Catalogue<RegisteredAlgorithm>>(
+      catalogue_info("algorithms", "the synchronisation methods, or one of them in detail",
+                     "adaptive"),
+      &algorithms, &find_algorithm);
+}
+
+std::unique_ptr<Command> make_models() {
+  return std::make_unique<Catalogue<RegisteredModel>>(
+      catalogue_info("models", "what can be trained, or one of the models in detail", "mlp"),
+      &models, &find_model);
+}
+
+}  // namespace hetsgd

@@ -1,0 +1,230 @@
+// Adasum (ssgd --reduce adasum): every worker's own optimizer makes an update of its gradient, and
+// the updates are combined by how much they agree: orthogonal ones add up, equal ones count once.
+//
+// Paper:      001 (Adasum), section 4 (updates after the optimizer; inside a node a mean, across
+//             nodes Adasum; optimizer state partitioned by layers), section 3.5 (per layer), figure
+//             2 (orthogonality). AS itself, equations 8 and 9 and algorithm 1: collective/adasum.
+// Implements: inside a node of m workers   g   = sum_i (b_i / b_node) g_i
+//             every node                   d_k = what its optimizer makes of w with g, less w
+//             across nodes                 w  <- w + AS(d_0, d_1, ...)
+// Symbols:    m --node-size, b_i worker i's part of its node's batch b_node.
+// Cost:       the bytes of the all_reduce, log2 P small sums, and two passes over (P-1)/P n elements
+//             for products and combinations.
+// Deviations: the paper leaves open how nodes and layers are assigned. Nodes are runs of m
+//             consecutive ranks; with m = 1 every worker is one. All ranks of a node have the same
+//             g, d and optimizer state (replicated), or each makes the d of its own consecutive
+//             layers (partitioned): AS then combines the parts of one rank of every node, and the
+//             results are broadcast inside the nodes. The learning rate is that of what one
+//             optimizer sees (Common rule): lr b_node/b_max for a node's part of a split batch, lr
+//             for full batches.
+
+#include "algorithm/adasum.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "collective/slices.hpp"
+#include "core/error.hpp"
+#include "core/limits.hpp"
+
+namespace hetsgd {
+
+namespace {
+
+constexpr int kTag = 0;  // the groups are this step's own, except for the one of all workers
+
+// Where each rank's layers begin: a layer belongs to the rank in whose m-th of the vector its
+// middle lies. Layers stay whole, and a rank's layers together.
+std::vector<std::size_t> layer_slices(const Layout& layout, int m) {
+  std::vector<std::size_t> bounds(static_cast<std::size_t>(m) + 1, layout.size);
+  for (auto layer = layout.blocks.rbegin(); layer != layout.blocks.rend(); ++layer) {
+    const std::size_t twice_middle = 2 * layer->offset + layer->size();
+    const std::size_t owner = std::min(
+        twice_middle * static_cast<std::size_t>(m) / std::max<std::size_t>(2 * layout.size, 1),
+        static_cast<std::size_t>(m) - 1);
+    std::fill_n(bounds.begin(), owner + 1, layer->offset);
+  }
+  return bounds;
+}
+
+}  // namespace
+
+void AdasumOptions::declare(OptionSet& set) {
+  set.add_choice("adasum_shape", shape,
+                 {{"tree", AdasumShape::tree}, {"linear", AdasumShape::linear}},
+                 "reduce adasum: pairs of pairs, or one worker after the other");
+  set.add_choice("adasum_scope", scope, {{"tensor", Scope::tensor}, {"model", Scope::model}},
+                 "reduce adasum: what is compared, each tensor by itself or the whole model");
+  set.add("node_size", node_size,
+          "reduce adasum: workers of a node, consecutive ranks; mean inside, Adasum across "
+          "nodes")
+      .unit("workers")
+      .at_least(1);
+  set.add_choice("optimizer_state", state,
+                 {{"replicated", State::replicated}, {"partitioned", State::partitioned}},
+                 "reduce adasum: every worker's optimizer updates the whole model, or the layers "
+                 "of a node are spread over its workers");
+  set.add("orthogonality_every", orthogonality_every,
+          "reduce adasum: record the updates' orthogonality every so many iterations; 0: never")
+      .unit("iterations")
+      .range(0, kLargestRound);
+}
+
+void AdasumOptions::check(const Plan& plan) const {
+  if (plan.workers % node_size != 0) {
+    throw with_hint(usage_error("--node-size: found {}, expected a divisor of --workers {}",
+                                node_size, plan.workers),
+                    "all nodes have the same number of workers");
+  }
+  if (state == State::replicated) return;
+  if (node_size == 1) {
+    throw with_hint(
+        usage_error("--optimizer-state: found partitioned with --node-size 1, expected nodes of "
+                    "several workers"),
+        "the state is spread over the workers of one node; add for example --node-size 2");
+  }
+  if (scope == Scope::model) {
+    throw with_hint(
+        usage_error("--adasum-scope: found model with --optimizer-state partitioned, where no "
+                    "worker has the whole update"),
+        "use --adasum-scope tensor or --optimizer-state replicated");
+  }
+  if (plan.optimizer.clip_norm > 0) {
+    throw with_hint(
+        usage_error("--clip-norm: found {} with --optimizer-state partitioned, where no worker "
+                    "has the whole gradient whose norm it bounds",
+                    plan.optimizer.clip_norm),
+        "use --clip-norm 0 or --optimizer-state replicated");
+  }
+}
+
+AdasumStep::AdasumStep(Worker& self, Replica& replica, const AdasumOptions& options, double weight)
+    : o_(options), weight_(weight), delta_(self.vector()) {
+  const Layout& layout = self.model().layout();
+  const int m = o_.node_size, index = self.rank() % m;
+  slices_ = {0, layout.size};
+  if (m > 1) {
+    node_ = self.comm().split(self.rank() / m, self.rank());
+    across_ = self.comm().split(index, self.rank());
+    mean_ = self.vector();
+  }
+  const bool partitioned = o_.state == AdasumOptions::State::partitioned;
+  if (partitioned) slices_ = layer_slices(layout, m);
+  const auto slice = static_cast<std::size_t>(partitioned ? index : 0);
+  begin_ = slices_[slice];
+  end_ = slices_[slice + 1];
+
+  std::vector<Tensor> tensors;
+  for (const ParameterBlock& layer : layout.blocks) {
+    if (layer.offset < begin_) ++first_tensor_;
+    if (layer.offset < begin_ || layer.offset >= end_) continue;
+    tensors_.push_back(layer.offset - begin_);
+    tensors.push_back({layer.offset - begin_, layer.size()});
+  }
+  tensors_.push_back(end_ - begin_);
+  if (partitioned && begin_ < end_) {
+    replica.optimizer =
+        make_optimizer(self.plan().optimizer, self.device(), end_ - begin_, tensors);
+  }
+  const bool whole = o_.scope == AdasumOptions::Scope::model;
+  all_reduce_ = std::make_unique<AdasumAllReduce>(
+      self.endpoint(), across_ ? *across_ : self.comm(),
+      whole ? std::vector<std::size_t>{0, end_ - begin_} : tensors_, o_.shape);
+}
+
+void AdasumStep::operator()(Worker& self, Replica& replica, double learning_rate) {
+  if (o_.node_size > 1) self.axpby(weight_, replica.gradient.flat, 0, mean_);
+  if (o_.state == AdasumOptions::State::partitioned) {
+    make_part(self, replica, learning_rate);
+  } else {
+    make_delta(self, replica, learning_rate);
+  }
+  const bool record = o_.orthogonality_every > 0 && iteration_ % o_.orthogonality_every == 0;
+  std::vector<double> inputs;
+  if (record) inputs = norms(self, part());
+  (*all_reduce_)(part(), kTag, Traffic::gradients);
+  if (record) record_orthogonality(self, std::move(inputs), norms(self, part()));
+  if (o_.state == AdasumOptions::State::partitioned) share_parts();
+  self.axpby(1, delta_, 1, replica.w);
+  ++iteration_;
+}
+
+// delta <- what this worker's optimizer adds to w.
+void AdasumStep::make_delta(Worker& self, Replica& replica, double learning_rate) {
+  self.copy(replica.w, delta_);
+  std::swap(replica.w, delta_);  // the optimizer moves the copy
+  if (node_) {
+    node_->all_reduce(mean_.span(), ReduceOp::sum, Traffic::gradients);
+    self.apply(replica, mean_.span(), learning_rate);
+  } else {
+    self.apply(replica, learning_rate);
+  }
+  std::swap(replica.w, delta_);
+  self.axpby(-1, replica.w, 1, delta_);
+}
+
+// The same for this rank's layers alone.
+void AdasumStep::make_part(Worker& self, Replica& replica, double learning_rate) {
+  const HostView mean(&self.device(), HostView::Use::update, mean_.data(),
+                      mean_.size() * sizeof(float), host_);
+  reduce_scatter_slices(*node_, kTag, mean.floats(), slices_, scratch_, Traffic::gradients);
+  mean.store();
+  if (begin_ < end_) {
+    const std::size_t n = end_ - begin_;
+    const float* old = replica.w.data() + begin_;
+    self.compute_vectors(part_passes(5 + replica.optimizer->passes()), [&] {
+      Device& device = self.device();
+      device.copy(n, old, part().data());
+      replica.optimizer->update(device, learning_rate, mean_.span().subspan(begin_, n), part());
+      device.axpby(n, -1.0F, old, 1.0F, part().data());
+    });
+  }
+  self.count_shared_update();
+}
+
+void AdasumStep::share_parts() {
+  for (int r = 0; r < node_->size(); ++r) {
+    const auto i = static_cast<std::size_t>(r);
+    const auto layers = delta_.span().subspan(slices_[i], slices_[i + 1] - slices_[i]);
+    if (!layers.empty()) node_->broadcast(layers, r, Traffic::gradients);
+  }
+}
+
+std::vector<double> AdasumStep::norms(Worker& self, std::span<const float> delta) {
+  std::vector<double> squared;
+  self.compute_vectors(part_passes(1),
+                       [&] { squared = squared_norms(self.device(), tensors_, delta); });
+  return squared;
+}
+
+void AdasumStep::record_orthogonality(Worker& self, std::vector<double> inputs,
+                                      const std::vector<double>& results) {
+  (across_ ? *across_ : self.comm()).all_reduce(std::span(inputs));
+  const auto& layers = self.model().layout().blocks;
+  std::vector<double> all(2 * layers.size());  // inputs and results of every layer
+  for (std::size_t t = 0; t < inputs.size(); ++t) {
+    all[2 * (first_tensor_ + t)] = inputs[t];
+    all[2 * (first_tensor_ + t) + 1] = results[t];
+  }
+  if (o_.state == AdasumOptions::State::partitioned) node_->all_reduce(std::span(all));
+  if (self.rank() != 0) return;
+  nlohmann::json names = nlohmann::json::array(), values = nlohmann::json::array();
+  for (std::size_t t = 0; t < layers.size(); ++t) {
+    names.push_back(layers[t].name);
+    values.push_back(all[2 * t] > 0 ? all[2 * t + 1] / all[2 * t]
+                                    : std::numeric_limits<double>::quiet_NaN());  // null
+  }
+  self.record({{"type", "orthogonality"},
+               {"iteration", iteration_},
+               {"tensor", std::move(names)},
+               {"value", std::move(values)}});
+}
+
+double AdasumStep::part_passes(double passes) const {
+  return passes * static_cast<double>(end_ - begin_) / static_cast<double>(slices_.back());
+}
+
+}  // namespace hetsgd

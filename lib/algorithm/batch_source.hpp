@@ -1,0 +1,82 @@
+// BatchSource: where a worker's samples come from. It keeps the worker's cursor in its shard or in
+// the shared pool, and gathers the batch after the current one while a GPU is at work.
+//
+// A batch is a list of row numbers, a pure function of the position in the pool or shard (Sampler),
+// so the same positions are the same samples on every cluster, and a cursor is all that is kept of
+// an epoch:
+//
+//   partition shared, synchronous, P = 3, size b       others: the worker's own shard
+//   pool   | r0 | r1 | r2 | r0 | r1 | r2 | ...         shard  | b | b | b | ...
+//          cursor += 3 b at each call                         cursor += b
+//
+// A batch stays valid until the next call that makes one. Not thread-safe.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "algorithm/run.hpp"
+
+namespace hetsgd {
+
+// The learners of one device among those of all devices, which count in the order of ranks. All
+// devices must hold shares of the same division when they draw, or batches would overlap: it
+// changes only where all workers agree on it (sma's tuner).
+struct LearnerShare {
+  int mine = 1;
+  int before = 0;  // on devices of lower ranks
+  int all = 1;
+};
+
+class BatchSource {
+ public:
+  // Of worker `rank` among `size`. The run outlives the source.
+  BatchSource(Run& run, int rank, int size);
+
+  // The next `size` samples of this worker. Partition shared: synchronous algorithms interleave the
+  // pool by rank (the k-th call of all workers, with equal sizes, takes the next P * size samples
+  // in rank order); asynchronous ones are served first come first served, by Run::draw(). Other
+  // partitions: this worker's shard.
+  const Batch& next(std::uint64_t size);
+  // The next `size` samples of each learner of this device, for synchronous algorithms. Partition
+  // shared: the learners of all devices interleave the pool in the order of `share`, which must be
+  // the same everywhere. Other partitions: batch after batch of this worker's shard.
+  std::span<const Batch> next(std::uint64_t size, const LearnerShare& share);
+  // The samples at `range` of the shared pool, for algorithms that deal batches themselves. The
+  // cursor stays where it is, and nothing is prefetched after it.
+  const Batch& at(SampleRange range);
+
+  // What next() will give if it is called as it was last time; null where others have a say in it.
+  // A guess that proves wrong (another size) costs the gathering and nothing else: next() compares
+  // positions, and the model's context compares the rows that it has sent off.
+  //
+  // A GPU's kernels are launched long before they are through. In that time the worker gathers the
+  // next batch and sends it off (a Model's context asks for it), so that the next step finds its
+  // batch on the GPU. It happens inside compute(), which still returns when the step is done: the
+  // blocking vocabulary and the clock keep their meaning, and what gathering takes longer than the
+  // step shows as time of that step.
+  const Batch* upcoming();
+
+ private:
+  // The next `size` samples at cursor_, where no other worker has a say in them.
+  // Empty under partition shared with an asynchronous algorithm: only the pool's cursor knows.
+  std::optional<SampleRange> own_range(std::uint64_t size) const;
+
+  Run& run_;
+  const int rank_;
+  const std::uint64_t workers_;
+  const bool shared_;  // one pool for all workers
+  // In the shard, or in the pool: there it is where rank 0's next batch begins, the same number on
+  // all workers of a synchronous algorithm.
+  std::uint64_t cursor_ = 0;
+  Batch batch_;
+  std::vector<Batch> batches_;  // of several learners
+  // Apart from batch_, which its caller still uses while the next one is gathered.
+  Batch prefetched_;
+  // What upcoming() would gather, and what prefetched_ holds.
+  std::optional<SampleRange> expected_, prefetched_range_;
+};
+
+}  // namespace hetsgd

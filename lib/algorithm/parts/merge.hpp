@@ -1,0 +1,71 @@
+// Model merging once per mega-batch: what elastic and adaptive have in common (paper 000, section
+// 2.2 and algorithm 2, lines 11 and 12).
+//
+//   every worker   trains w_i for one mega-batch
+//        -> agree  u_i, norms -> weights alpha_i, the same on all ranks (adaptive; elastic: 1/P)
+//        -> merge  w <- sum_i alpha_i w_i + gamma (w - w_p), on every rank the same bits
+//        -> w_i <- w, and the next mega-batch begins
+#pragma once
+
+#include <cmath>
+#include <cstdint>
+#include <nlohmann/json.hpp>
+#include <vector>
+
+#include "algorithm/worker.hpp"
+
+namespace hetsgd {
+
+// One merge as the result shows it, beside the learning rates lr_i at the merge; element i belongs
+// to worker i. Complete: an outside script can recompute algorithms 1 and 2 of paper 000 from it.
+// Made by Comm::agree: workers that share memory share one.
+struct Merge {
+  std::vector<std::uint64_t> batch_size;  // b_i of the finished mega-batch
+  std::vector<std::uint64_t> updates;     // u_i
+  std::vector<double> weight{};           // alpha_i, after perturbation
+  std::vector<double> norm;               // regularity of w_i: ||w_i||_2 / |w|, or its rms
+  bool perturbed = false;
+};
+
+// Appends the event; rank 0 records for all. The rates are those of the schedule at the merge, so
+// this is called before the epoch moves on, at the same place in every round.
+inline void record(Worker& self, const Merge& merge) {
+  if (self.rank() != 0) return;
+  double sum = 0;
+  for (const double alpha : merge.weight) sum += alpha;
+  std::vector<double> learning_rate;
+  for (const std::uint64_t b : merge.batch_size) learning_rate.push_back(self.learning_rate(b));
+  self.record({{"type", "merge"},
+               {"batch_size", merge.batch_size},
+               {"learning_rate", learning_rate},
+               {"updates", merge.updates},
+               {"weight", merge.weight},
+               {"weight_sum", sum},
+               {"norm", merge.norm},
+               {"perturbed", merge.perturbed}});
+}
+
+// The global model and the one before it, a copy of both on every worker. The copies need no
+// message to stay alike: they begin with the same bits, and all_reduce gives the same bits
+// everywhere. Before the first merge w_p = w, so that it has no momentum.
+class GlobalModel {
+ public:
+  explicit GlobalModel(Worker& self)
+      : w_(self.initial_parameters()), previous_(self.initial_parameters()) {}
+
+  // w' = sum_i alpha_i w_i + gamma (w - w_p);  w_p <- w;  w <- w';  w_i <- w.   (paper 000,
+  // algorithm 2, lines 11, 12)
+  // Collective. w_i serves as scratch on the way, so there is no vector for the sum. The alphas
+  // need not add up to 1: perturbed ones do not, and they are not normalised again.
+  void merge(Worker& self, Buffer& w_i, double alpha_i, double gamma) {
+    if (alpha_i != 1.0) self.scale(alpha_i, w_i);
+    if (self.size() > 1) self.all_reduce(w_i, Traffic::parameters);
+    self.momentum_merge(w_i, gamma, w_, previous_);
+    self.copy(w_, w_i);
+  }
+
+ private:
+  Buffer w_, previous_;
+};
+
+}  // namespace hetsgd

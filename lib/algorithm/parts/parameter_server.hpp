@@ -1,0 +1,123 @@
+// A parameter server: what asgd, dc-asgd and ssp have in common. The server holds the parameters
+// and applies gradients to them; one message brings a gradient and takes the parameters back.
+//
+// The version of the parameters is the number of updates that they have had. Staleness of a push:
+// the updates that others made between the worker's pull and the application of its gradient.
+//
+//   worker a      w_0  --- g(w_0) ---------------> pushes           gets w_2
+//   worker b      w_0  --- g(w_0) ---> pushes      |                ^
+//   server        version 0            1: w_1      2: w_2 ---------'
+//   staleness                          0           1 = applied - 1 - version pulled
+//
+// The server is a Service: it handles one request after the other, in the order of arrival, on the
+// process that runs it. So nothing here needs a lock, and versions number the pushes. Its time for
+// an update is charged to the server (work()), and its link carries all pushes and pulls: it is the
+// bottleneck that the papers compare with.
+#pragma once
+
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <utility>
+#include <vector>
+
+#include "algorithm/parts/server_start.hpp"
+
+namespace hetsgd {
+
+struct Push {  // carries the gradient
+  double learning_rate;
+  std::uint64_t version;  // of the parameters that it was computed at
+};
+struct Pull {             // carries the parameters
+  std::uint64_t version;  // theirs
+  std::uint64_t applied;  // the version that the push made
+  std::uint64_t lead;     // ssp: clocks that the worker is ahead of the slowest
+};
+
+// Applies every push at once and answers at once: the server of asgd. Serial, on a host core.
+// Others derive from it: dc-asgd changes the gradient before it is applied, ssp answers later.
+class ParameterServer : public Service<Push, Pull> {
+ public:
+  explicit ParameterServer(const ServerStart& start)
+      : device_(make_cpu_device<float>(1)),
+        w_(start.w),
+        optimizer_(start.make_optimizer(*device_)) {}
+
+  void handle(int, const Push& push, std::span<const float> g, Responder<Pull> reply) override {
+    apply(push, g);
+    answer({.version = version_, .applied = version_, .lead = 0}, reply);
+  }
+
+  // An update streams `passes` vectors of n elements. What a deferred answer waits for is not part
+  // of it: the server is free meanwhile.
+  Work work(const Push&, std::size_t n) const override {
+    const double numbers = passes() * static_cast<double>(n);
+    return {.operations = numbers, .bytes = 4 * numbers, .launches = 1};
+  }
+
+ protected:
+  virtual double passes() const { return optimizer_->passes(); }
+
+  // w <- w - lr g, or the update of --optimizer. One version more.
+  void apply(const Push& push, std::span<const float> g) {
+    optimizer_->update(*device_, push.learning_rate, g, w_);
+    ++version_;
+  }
+  // Sends the parameters as they are now, which may be more than the push's own version: so both
+  // numbers travel. Each reply is answered exactly once.
+  void answer(const Pull& pull, Responder<Pull>& reply) const {
+    reply(pull, w_, Traffic::parameters);
+  }
+  std::uint64_t version() const { return version_; }
+  std::span<const float> parameters() const { return w_; }
+
+ private:
+  std::unique_ptr<Device> device_;
+  std::vector<float> w_;
+  std::unique_ptr<Optimizer> optimizer_;
+  std::uint64_t version_ = 0;
+};
+
+// A worker's end. Everybody starts with the same parameters, version 0: nobody pulls first. The
+// worker outlives it; one per worker, used by its main process.
+class ParameterClient {
+ public:
+  template <class Server, class... Args>
+  static ParameterClient open(Worker& self, const Args&... args) {
+    const auto start = ServerStart::of(self, self.initial_parameters());
+    return ParameterClient(self, self.serve<Server>("parameters", start, args...));
+  }
+
+  // Pushes the replica's gradient and pulls its w. The gradient travels as a whole vector, the rows
+  // that no sample touched as zeros: that is what the papers' servers take, and what their
+  // bandwidth is charged for. Blocks until the answer is here, under ssp until the slowest worker
+  // has moved. Counts one update of the run. Records the staleness, and under
+  // --record-steps the event {"type": "push", rank, version (after it), staleness}: their order is
+  // the order in which the server applied the gradients. Returns ssp's lead.
+  std::uint64_t push_and_pull(double learning_rate, Replica& replica) {
+    const Pull pull =
+        server_.call({learning_rate, version_}, replica.gradient.flat.span(), replica.w.span());
+    const std::uint64_t staleness = pull.applied - 1 - version_;
+    version_ = pull.version;
+    self_.count_own_update();
+    self_.observe("staleness", static_cast<std::int64_t>(staleness));
+    if (self_.plan().record_steps) {
+      self_.record({{"type", "push"},
+                    {"rank", self_.rank()},
+                    {"version", pull.applied},
+                    {"pulled", pull.version},
+                    {"staleness", staleness}});
+    }
+    return pull.lead;
+  }
+
+ private:
+  ParameterClient(Worker& self, ServiceClient<Push, Pull> server)
+      : self_(self), server_(std::move(server)) {}
+
+  Worker& self_;
+  ServiceClient<Push, Pull> server_;
+  std::uint64_t version_ = 0;
+};
+
+}  // namespace hetsgd

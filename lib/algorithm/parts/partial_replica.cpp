@@ -1,0 +1,180 @@
+#include "algorithm/parts/partial_replica.hpp"
+
+#include <algorithm>
+#include <mutex>
+#include <nlohmann/json.hpp>
+
+namespace hetsgd {
+
+using Guard = std::lock_guard<Monitor>;
+
+PartialReplica::PartialReplica(Worker& self, const LocalRules& rules)
+    : rules_(rules),
+      monitor_(self.make_monitor()),
+      x_(self.replica()),
+      sum_(self.device(), x_.w.size() + kPartialTail) {}
+
+void PartialReplica::compute(Worker& self, Activation& activation) {
+  const std::uint64_t b = self.plan().batch_size;
+  Buffer w = self.vector();   // the snapshot
+  std::int64_t at = -1;       // its round
+  std::int64_t computed = 0;  // gradients at it
+  for (std::uint64_t iteration = 0; self.running(); ++iteration) {
+    Pending next;
+    next.iteration = iteration;
+    {
+      const Guard guard(*monitor_);
+      monitor_->wait([&] { return !updating_; }, "the update of the model");
+      if (at != round_) {
+        self.copy(x_.w, w);
+        at = round_;
+        computed = 0;
+      }
+      if (!free_.empty()) {
+        next.g = std::move(free_.back());
+        free_.pop_back();
+      }
+      started_ = self.now();
+      in_iteration_ = true;
+    }
+    if (next.g.flat.size() == 0) next.g = self.make_gradient();
+    next.round = at;
+    const Seconds start = self.now();
+    self.gradient(w, self.batches().next(b), next.g);
+    ++computed;
+    const bool fresh = deposit(self, std::move(next), self.now() - start);
+    activation.offer(*this, fresh);
+    const Guard guard(*monitor_);
+    monitor_->wait([&] { return round_ != at || computed < rules_.ahead || ended_; },
+                   "the next model");
+  }
+  {
+    const Guard guard(*monitor_);
+    leaving_ = true;
+  }
+  activation.leave(*this);
+  const Guard guard(*monitor_);
+  monitor_->wait([&] { return ended_; }, "the last round");
+}
+
+// True: the gradient was computed at the newest model.
+bool PartialReplica::deposit(Worker& self, Pending done, Seconds took) {
+  const Guard guard(*monitor_);
+  const bool fresh = done.round == round_;
+  computing_ += took;
+  ++iterations_;
+  in_iteration_ = false;
+  pending_.push_back(std::move(done));
+  ++unaccounted_;
+  drop_old(self);
+  return fresh;
+}
+
+void PartialReplica::drop_old(Worker& self) {
+  const auto too_old = [&] {
+    return static_cast<std::int64_t>(pending_.size()) > rules_.keep ||
+           round_ - pending_.front().round > rules_.max_age;
+  };
+  while (!pending_.empty() && too_old()) {
+    self.observe("dropped", round_ - pending_.front().round);
+    free_.push_back(std::move(pending_.front().g));
+    pending_.pop_front();
+  }
+}
+
+std::vector<PartialReplica::Pending> PartialReplica::take(Worker& self, PartialShare& share) {
+  const Guard guard(*monitor_);
+  drop_old(self);
+  std::vector<Pending> ready(std::make_move_iterator(pending_.begin()),
+                             std::make_move_iterator(pending_.end()));
+  pending_.clear();
+  share = {.contributes = !ready.empty(), .items = unaccounted_, .last = leaving_};
+  unaccounted_ = 0;
+  for (const Pending& g : ready) self.observe("staleness", round_ - g.round);
+  if (self.plan().record_steps && !ready.empty()) record_event(self, ready);
+  return ready;
+}
+
+void PartialReplica::record_event(Worker& self, std::span<const Pending> ready) const {
+  nlohmann::json iterations = nlohmann::json::array(), staleness = nlohmann::json::array();
+  for (const Pending& g : ready) {
+    iterations.push_back(g.iteration);
+    staleness.push_back(round_ - g.round);
+  }
+  self.record({{"type", "contribution"},
+               {"rank", self.rank()},
+               {"round", round_},
+               {"iterations", iterations},
+               {"staleness", staleness}});
+}
+
+// sum <- g' / p.
+void PartialReplica::combine(Worker& self, std::span<const Pending> ready, int p) {
+  const auto weight = [&](const Pending& g) {
+    return rules_.weight ? rules_.weight(g.round, ready.front().round) : 1.0;
+  };
+  double total = rules_.weight ? 0 : 1;
+  for (const Pending& g : ready) total += rules_.weight ? weight(g) : 0;
+  const std::span<float> sum = scratch();
+  const double passes = ready.empty() ? 1 : 3 * static_cast<double>(ready.size()) - 1;
+  self.compute_vectors(passes, [&] {
+    if (ready.empty()) return self.device().fill(sum.size(), 0.0F, sum.data());
+    float old = 0;
+    for (const Pending& g : ready) {
+      const double a = weight(g) / (total * p);
+      self.device().axpby(sum.size(), static_cast<float>(a), g.g.flat.data(), old, sum.data());
+      old = 1;
+    }
+  });
+}
+
+// The schedule follows the gradients that all workers have accounted for before this round: the
+// rate must be the same everywhere.
+double PartialReplica::learning_rate(Worker& self) const {
+  const Plan& plan = self.plan();
+  const double epoch = static_cast<double>(gradients_) * static_cast<double>(plan.batch_size) /
+                       static_cast<double>(plan.rows);
+  return plan.learning_rate * plan.schedule.factor(epoch);
+}
+
+PartialSum PartialReplica::reduce(Worker& self, Comm& group) {
+  PartialShare share;
+  std::vector<Pending> ready = take(self, share);
+  combine(self, ready, group.size());
+  {
+    const Guard guard(*monitor_);
+    for (Pending& used : ready) free_.push_back(std::move(used.g));
+  }
+  const PartialSum result =
+      partial_all_reduce(group, self.device(), sum_.span(), share, Traffic::gradients);
+  const double lr = learning_rate(self);
+  gradients_ += result.items;  // what other groups do meanwhile, replace() tells
+  if (group.rank() == 0) self.observe("contributors", result.contributors);
+  {
+    const Guard guard(*monitor_);
+    updating_ = true;
+  }
+  if (result.contributors > 0) self.apply(x_, scratch(), lr);
+  return result;
+}
+
+void PartialReplica::replace(Worker& self, std::span<const float> model, std::int64_t gradients) {
+  gradients_ = gradients;
+  self.compute_vectors(2, [&] { self.device().copy(x_.w.size(), model.data(), x_.w.data()); });
+}
+
+void PartialReplica::finish_round(bool last) {
+  const Guard guard(*monitor_);
+  ++round_;
+  updating_ = false;
+  ended_ = last;
+  monitor_->notify_all();
+}
+
+Seconds PartialReplica::iteration_time(Seconds now) {
+  const Guard guard(*monitor_);
+  const Seconds mean = iterations_ > 0 ? computing_ / static_cast<double>(iterations_) : Seconds(0);
+  return in_iteration_ ? std::max(mean, now - started_) : mean;
+}
+
+}  // namespace hetsgd

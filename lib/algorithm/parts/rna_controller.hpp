@@ -1,0 +1,112 @@
+// RNA's controller: chooses by random probes who starts a round (paper 004, sections 5.1.2, 5.4).
+//
+// Per round it probes q distinct random workers. A probed worker answers as soon as it has a
+// gradient; the first answer makes that worker the round's initiator and activates the round for
+// all, and the other probes expire. Answers that arrive at the same time: lowest rank.
+//
+// The controller is a Service, which cannot send of its own accord: a probe is the answer to a
+// request that the worker's background task has left with it. The controller's states in a round,
+// and what a member's `next` gets in each:
+//
+//              open(k): q members drawn            first `ready` of round k,
+//              from (seed, k, group)               or any `leave`
+//   ── next of round k ──>  PROBING  ──────────────────────────────>  ACTIVATED (initiator)
+//                           drawn, not told yet: probe                go
+//                           else: kept waiting                        all who wait: go
+//          ^                                                              |
+//          └──────────────────── next of round k + 1 ────────────────────┘
+//
+// The background task of a member:
+//
+//   next(k) ── go ───────────────────────────────────────────> the round
+//      └ probe ─┬ a gradient is pending: ready(k), next(k) ──> go
+//               └ none: probed_, next(k) ── waits ───────────> go
+//                  (main process, after a deposit: ready(k))
+//
+// A `ready` that comes after the activation, or in a later round, has expired and is only noted. A
+// round needs every member, so when one asks for round k + 1 nobody waits in round k any more.
+// After a `leave` every round begins at the first request: workers that still compute are not
+// waited for.
+//
+// Messages per round and worker: one request and its deferred answer, "go"; per probe two more (the
+// probe, and the request after it) and an answer with its receipt.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "algorithm/parts/partial_replica.hpp"
+
+namespace hetsgd {
+
+enum class Ask : std::int32_t {
+  next,   // a background task waits for this round, or to be probed in it
+  ready,  // a probed worker has a gradient
+  leave,  // a worker's loop is over: begin all further rounds at once
+};
+// Plain bytes: they travel between processes.
+struct AskController {
+  Ask ask;
+  std::int32_t member;  // rank in the group
+  std::int64_t round;
+  bool leaving;  // with next: the worker's loop is over
+};
+struct ControllerSays {
+  // noted: the receipt of ready and leave. probe: say so as soon as there is a gradient.
+  enum : std::int32_t { noted, probe, go } what;
+  std::int32_t initiator;  // with go: its rank in the group
+};
+
+// One per group. Serial, as every Service: its state needs no lock.
+class Controller final : public Service<AskController, ControllerSays> {
+ public:
+  // q probes among `members` workers; `group` sets the draws of several controllers apart.
+  Controller(int members, int probes, std::uint64_t seed, int group);
+
+  void handle(int, const AskController& ask, std::span<const float>,
+              Responder<ControllerSays> reply) override;
+
+ private:
+  // PROBING, with new draws: a pure function of (seed, round, group), so that sim repeats a run.
+  void open(std::int64_t round);
+  void next(int member, Responder<ControllerSays> reply);
+  void activate(int initiator);
+  void go(Responder<ControllerSays>& reply) const;
+
+  const int members_, probes_;
+  const std::uint64_t seed_;
+  const int group_;
+  std::int64_t round_ = 0;
+  int initiator_ = -1;       // -1: not activated yet
+  std::vector<int> probed_;  // members still to be told
+  bool hurry_ = false;       // a worker's loop is over; for good
+  std::vector<std::optional<Responder<ControllerSays>>> waiting_;  // by member
+};
+
+// A worker's side. Its main process and its background task share it: the lock is the replica's
+// monitor, which no call of the controller is made under, since the answer may take a round.
+class Probing final : public Activation {
+ public:
+  // The reducing background task, before a round: from now on this controller decides. A probe of
+  // the controller before is forgotten: its group has no further round.
+  void join(Worker& self, PartialReplica& replica, int group, int member, int members, int probes,
+            const std::string& service);
+
+  // Answers a probe that waits for a gradient, else nothing. Whether it is fresh plays no part: a
+  // late gradient counts as ready.
+  void offer(PartialReplica& replica, bool fresh) override;
+  // Before the background task has joined, or once it joins another group, its next request says
+  // it.
+  void leave(PartialReplica& replica) override;
+  int await(PartialReplica& replica, std::int64_t round) override;
+
+ private:
+  using Client = ServiceClient<AskController, ControllerSays>;
+  std::optional<Client> client_;  // written with the replica's monitor held, by the background task
+  std::int32_t member_ = 0;
+  bool probed_ = false;  // guarded by the replica's monitor: a probe waits for a gradient
+};
+
+}  // namespace hetsgd

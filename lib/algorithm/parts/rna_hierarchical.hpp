@@ -1,0 +1,100 @@
+// Hierarchical RNA: the parameter server between groups (paper 004, sections 5.2, 5.4).
+//
+// It starts with the common model from which the groups start. A group pushes its parameters and
+// pulls the server's; nobody waits for another group. What the server makes of a push is its rule,
+// --group-server; s_g is group g's share of all workers:
+//   increment  x <- x + s_g (x_g - p_g);  p_g <- x    p_g what group g pulled last. The server adds
+//              up the groups' progress: each counts as it was made, whatever the others' pace.
+//   last       x_g is kept, x <- sum_g s_g x_g. A group that is seldom heard of keeps pulling all
+//              back to its old model.
+//
+//   group g     rounds ──> x_g ── push ─┐          ┌─ pull ──> broadcast in the group ──> rounds
+//   server                              └─ rule, x ┘
+//
+// `increment` loses nothing and counts nothing twice: summed over all pushes, x has moved by
+// sum_g s_g (what group g's rounds have moved its model by), in whatever order they came. p_g must
+// therefore be exactly what the group went on with: it is set when the answer is given, the group
+// replaces its model by that answer on all its ranks, and it has at most one push under way.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "algorithm/worker.hpp"
+
+namespace hetsgd {
+
+enum class GroupRule { increment, last };
+
+// The counts of gradients are what the schedule of the learning rate goes by: without them a group
+// would see its own progress alone, and the groups' rates would drift apart.
+struct PushGroup {  // carries the group's parameters
+  std::int32_t group;
+  std::int64_t gradients;  // that the group has accounted for since its last push
+};
+struct PullGroups {        // carries the server's parameters
+  std::int64_t gradients;  // of all groups, as far as they were pushed
+};
+
+// Serial, as every Service. All its vectors are host memory of the process that runs it: one for x
+// and one for each group.
+class GroupServer final : public Service<PushGroup, PullGroups> {
+ public:
+  // sizes: workers of each group; start: the common model, learnt from so many gradients.
+  GroupServer(GroupRule rule, const std::vector<int>& sizes, std::span<const float> start,
+              std::int64_t gradients)
+      : device_(make_cpu_device<float>(1)),
+        rule_(rule),
+        x_(start.begin(), start.end()),
+        known_(sizes.size(), x_),
+        gradients_(gradients) {
+    double workers = 0;
+    for (const int size : sizes) workers += size;
+    for (const int size : sizes) share_.push_back(static_cast<float>(size / workers));
+  }
+
+  void handle(int, const PushGroup& push, std::span<const float> x_g,
+              Responder<PullGroups> reply) override {
+    const auto g = static_cast<std::size_t>(push.group);
+    rule_ == GroupRule::increment ? add(g, x_g) : average(g, x_g);
+    gradients_ += push.gradients;
+    reply({gradients_}, x_, Traffic::parameters);
+  }
+
+  // increment: x_g - p_g, its addition and a copy; last: a copy, and all groups' models added up.
+  Work work(const PushGroup&, std::size_t numbers) const override {
+    const auto groups = static_cast<double>(known_.size());
+    const auto n = static_cast<double>(numbers);
+    if (rule_ == GroupRule::increment) {
+      return {.operations = 4 * n, .bytes = 4 * n * 8, .launches = 0};
+    }
+    return {.operations = 2 * groups * n, .bytes = 4 * n * (2 + 3 * groups)};
+  }
+
+ private:
+  // In place: p_g holds x_g - p_g on the way, then the new x.
+  void add(std::size_t g, std::span<const float> x_g) {
+    std::vector<float>& p_g = known_[g];
+    device_->axpby(x_.size(), 1.0F, x_g.data(), -1.0F, p_g.data());
+    device_->axpby(x_.size(), share_[g], p_g.data(), 1.0F, x_.data());
+    p_g = x_;
+  }
+
+  // From scratch each time, so that rounding does not add up over a run.
+  void average(std::size_t g, std::span<const float> x_g) {
+    known_[g].assign(x_g.begin(), x_g.end());
+    for (std::size_t i = 0; i < known_.size(); ++i) {
+      device_->axpby(x_.size(), share_[i], known_[i].data(), i == 0 ? 0.0F : 1.0F, x_.data());
+    }
+  }
+
+  std::unique_ptr<Device> device_;
+  GroupRule rule_;
+  std::vector<float> x_;
+  std::vector<std::vector<float>> known_;  // by group: p_g, or the last x_g
+  std::vector<float> share_;               // s_g
+  std::int64_t gradients_;
+};
+
+}  // namespace hetsgd

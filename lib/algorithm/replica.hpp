@@ -1,0 +1,29 @@
+// Replica: one copy of the parameters with the state that learning keeps beside it. State lies
+// where the weights are: two replicas of one worker share nothing, and to save a replica or to hand
+// it to another worker is to save or hand over these members.
+//
+// Worker makes the members when they are first needed, so a method has only the memory that it
+// uses: a replica that takes fused steps of plain SGD has neither a gradient nor an optimizer.
+//
+// All of it is memory of one device, which must outlive the replica. Move-only, as its buffers are;
+// nothing in it is guarded: a replica that two processes share needs a Monitor of theirs.
+#pragma once
+
+#include <memory>
+
+#include "model/model.hpp"
+#include "optimizer/optimizer.hpp"
+
+namespace hetsgd {
+
+struct Replica {
+  Buffer w;                              // [n]
+  std::unique_ptr<Optimizer> optimizer;  // null: its next update begins with a fresh state
+  Gradient gradient;                     // the last one of this replica; empty: none was built
+  // A sum over workers has filled rows that no batch of this replica has touched. The next gradient
+  // must clear them first, since models promise to write the touched rows alone; and an update must
+  // take all rows, not only gradient.rows.
+  bool gradient_is_dense = false;
+};
+
+}  // namespace hetsgd

@@ -1,0 +1,78 @@
+// Run: what a run's client (training/) gives to its workers. Everything about stopping,
+// evaluating and recording is the referee's business; workers reach it through this interface.
+//
+// An interface, because training/ is a layer above: algorithms know neither the referee nor whether
+// it lives in their process. Where workers share memory one client serves all of them; where each
+// is a process of its own every process has a client, which reaches the referee by message.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <nlohmann/json_fwd.hpp>
+#include <optional>
+#include <span>
+#include <string>
+
+#include "algorithm/plan.hpp"
+#include "data/sampler.hpp"
+#include "linalg/device.hpp"
+#include "model/model.hpp"
+
+namespace hetsgd {
+
+class Worker;
+
+// The referee's answer to one call of running().
+struct LoopDecision {
+  bool yes = false;
+  std::uint64_t samples = 0;  // learnt from so far, by all workers
+};
+
+// One per run in sim and threads, one per rank under mpi. Thread-safe: workers and their background
+// tasks call it at any time. What it hands out by reference outlives every worker.
+class Run {
+ public:
+  virtual ~Run() = default;
+
+  virtual const Plan& plan() const = 0;
+  virtual const Model& model() const = 0;
+  virtual const Sampler& sampler() const = 0;
+  virtual std::span<const float> initial_parameters() const = 0;  // host memory
+  virtual bool synchronous() const = 0;
+
+  // The charged work of one step: of the real model, or of the full-size one under --charge. Vector
+  // operations are not asked for here; the cluster scales them itself.
+  virtual Work gradient_work(const BatchShape& batch) const = 0;
+
+  // The loop guard, as Worker::running(). Under mpi it may block, but only while a diverged run
+  // finds the point at which all ranks stop.
+  virtual LoopDecision running(Worker& worker) = 0;
+  // The algorithm's own budget is used up: the next evaluation is due, and the last one.
+  virtual void end_budget() = 0;
+  // Under mpi a round trip to a service, on the training clock: the pool is in one place.
+  virtual std::uint64_t draw(std::uint64_t count) = 0;  // asynchronous: the shared pool's cursor
+  // A batch was learnt from: its size, mean loss, and when its computation began. Never waits. A
+  // loss that is not finite ends the run.
+  virtual void completed(Worker& worker, std::uint64_t samples, double loss, Seconds started) = 0;
+  // The worker's model moved. counts_for_run: false where another worker reports the same update.
+  virtual void updated(Worker& worker, bool counts_for_run) = 0;
+  // `model` is called inside the pause, if an evaluation is due: at most once, and under a
+  // synchronous algorithm on rank 0 alone. Its result must stay good until the pause ends.
+  // `samples`: see Worker::evaluate_here; empty: as many as all workers have completed.
+  virtual void evaluate_here(Worker& worker, std::optional<std::uint64_t> samples,
+                             const std::function<std::span<const float>()>& model) = 0;
+  virtual std::optional<double> best_accuracy(std::uint64_t from, std::uint64_t to) const = 0;
+  // `replica` is memory of `device`, both of which outlive the run's last evaluation. Until a
+  // worker publishes, the initial model stands for its replica.
+  virtual void publish(int rank, Device& device, std::span<const float> replica) = 0;
+  // Inside a pause alone, when all replicas are whole. The result is the run's memory, good until
+  // the next call.
+  virtual std::span<const float> mean_of_published() = 0;
+  // Into the result, off the clock. Under mpi they travel with the rank's next report, so they cost
+  // the training no message of their own.
+  virtual void record(Seconds time, nlohmann::json event) = 0;
+  virtual void observe(const std::string& histogram, std::int64_t value) = 0;
+  virtual void warn(const std::string& text) = 0;
+};
+
+}  // namespace hetsgd

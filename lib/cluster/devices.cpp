@@ -1,0 +1,168 @@
+#include "cluster/devices.hpp"
+
+#include <sched.h>
+
+#include <charconv>
+
+#include "core/error.hpp"
+#include "core/text.hpp"
+#include "linalg/cuda/cuda_device.hpp"
+
+namespace hetsgd {
+
+namespace {
+
+// The kernel's masks can be larger than cpu_set_t on big machines; this many cores are looked at.
+constexpr int kMaxCores = 8192;
+
+constexpr int kMostGpus = 1024;
+
+DeviceSpec parse_gpu(std::string_view number) {
+  const auto gpu = static_cast<int>(parse_integer("--devices cuda:N", number, 0, kMostGpus));
+  try {
+    return {.text = cuda_device_name(gpu), .cores = 1, .gpu = gpu};
+  } catch (const Error& error) {
+    throw Error(error.code(), fmt::format("--devices: {}", error.what()), error.hint());
+  }
+}
+
+DeviceSpec parse_device(std::string_view text, int available) {
+  const auto parts = split(text, ':');
+  const std::string_view kind = parts.front();
+  if (kind == "cuda" && parts.size() == 2) return parse_gpu(parts[1]);
+  if (kind != "cpu" || parts.size() > 2) {
+    const std::vector<std::string> kinds{"cpu", "cuda"};
+    throw with_hint(usage_error("--devices: found {}, expected cpu:N (N cores), cuda:N or cuda:all",
+                                quote(text)),
+                    did_you_mean(kind, kinds));
+  }
+  DeviceSpec spec;
+  if (parts.size() == 2)
+    spec.cores = static_cast<int>(parse_integer("--devices cpu:N", parts[1], 1, kMaxCores));
+  spec.text = fmt::format("cpu:{}", spec.cores);
+  if (spec.cores > available) {
+    throw with_hint(
+        device_error("--devices: {} asks for {} cores, this process may use {}", spec.text,
+                     spec.cores, available),
+        "ask for fewer cores, or widen the affinity mask (taskset, the job's allocation)");
+  }
+  return spec;
+}
+
+}  // namespace
+
+std::vector<std::string> all_gpus(std::string_view entry) {
+  const CudaPlatform platform = cuda_platform();
+  if (platform.gpus.empty()) {
+    throw with_hint(device_error("--devices: {}: {}", entry, platform.problem),
+                    "use cpu:N here; `hetsgd devices` lists what there is");
+  }
+  std::vector<std::string> devices;
+  for (const CudaGpu& gpu : platform.gpus) devices.push_back(fmt::format("cuda:{}", gpu.ordinal));
+  return devices;
+}
+
+std::vector<int> gpus_for_all_reduce(const std::vector<DeviceSpec>& devices) {
+  std::vector<int> gpus;
+  for (const DeviceSpec& device : devices) {
+    if (device.gpu >= 0) gpus.push_back(device.gpu);
+  }
+  if (gpus.empty()) {
+    throw with_hint(usage_error("--all-reduce: found one between GPUs, and no worker has a GPU"),
+                    "name them: --devices cuda:0,cuda:1");
+  }
+  return gpus;
+}
+
+std::vector<std::string> split_devices(const std::vector<std::string>& entries) {
+  std::vector<std::string> devices;
+  for (const std::string& entry : entries) {
+    for (const std::string_view part : split(entry, ',')) {
+      const std::string_view text = trim(part);
+      if (text != "cuda:all") {
+        devices.emplace_back(text);
+        continue;
+      }
+      for (std::string& gpu : all_gpus(text)) devices.push_back(std::move(gpu));
+    }
+  }
+  return devices;
+}
+
+std::vector<DeviceSpec> parse_devices(const std::vector<std::string>& entries, int workers,
+                                      int available) {
+  std::vector<DeviceSpec> devices;
+  for (const std::string& text : split_devices(entries)) {
+    devices.push_back(parse_device(text, available));
+  }
+  if (devices.empty()) devices.push_back(parse_device("cpu:1", available));
+  const auto p = static_cast<std::size_t>(workers);
+  if (devices.size() > p) {
+    throw with_hint(
+        usage_error("--devices: found {} devices for {} workers", devices.size(), workers),
+        fmt::format("set --workers {}", devices.size()));
+  }
+  const DeviceSpec last = devices.back();
+  devices.resize(p, last);
+  return devices;
+}
+
+std::unique_ptr<Device> make_device(const DeviceSpec& spec, Precision precision) {
+  return spec.gpu < 0 ? make_cpu_device<float>(spec.cores)
+                      : make_cuda_device<float>(spec.gpu, {.precision = precision});
+}
+
+int gpu_of(std::string_view text) {
+  constexpr std::string_view kKind = "cuda:";
+  int gpu = -1;
+  if (text.starts_with(kKind)) {
+    std::from_chars(text.data() + kKind.size(), text.data() + text.size(), gpu);
+  }
+  return gpu;
+}
+
+std::vector<int> available_cores() {
+  const std::size_t bytes = CPU_ALLOC_SIZE(kMaxCores);
+  cpu_set_t* mask = CPU_ALLOC(kMaxCores);
+  CPU_ZERO_S(bytes, mask);
+  std::vector<int> cores;
+  if (sched_getaffinity(0, bytes, mask) == 0) {
+    for (int core = 0; core < kMaxCores; ++core) {
+      if (CPU_ISSET_S(static_cast<std::size_t>(core), bytes, mask)) cores.push_back(core);
+    }
+  }
+  CPU_FREE(mask);
+  if (cores.empty()) cores.push_back(0);
+  return cores;
+}
+
+std::vector<std::vector<int>> assign_cores(const std::vector<DeviceSpec>& devices,
+                                           const std::vector<int>& cores) {
+  std::vector<std::vector<int>> assigned(devices.size());
+  std::size_t wanted = 0;
+  for (const auto& device : devices) wanted += static_cast<std::size_t>(device.cores);
+  if (wanted > cores.size()) return assigned;
+  auto next = cores.begin();
+  for (std::size_t i = 0; i < devices.size(); ++i) {
+    assigned[i].assign(next, next + devices[i].cores);
+    next += devices[i].cores;
+  }
+  return assigned;
+}
+
+bool pin_to(const std::vector<int>& cores) {
+  const std::size_t bytes = CPU_ALLOC_SIZE(kMaxCores);
+  cpu_set_t* mask = CPU_ALLOC(kMaxCores);
+  CPU_ZERO_S(bytes, mask);
+  for (const int core : cores) CPU_SET_S(static_cast<std::size_t>(core), bytes, mask);
+  const bool done = sched_setaffinity(0, bytes, mask) == 0;
+  CPU_FREE(mask);
+  return done;
+}
+
+std::string device_text(const DeviceSpec& spec, const std::vector<int>& pinned) {
+  if (pinned.empty()) return spec.text + "@unpinned";
+  return fmt::format("{}@core{}", spec.text, fmt::join(pinned, ","));
+}
+
+}  // namespace hetsgd

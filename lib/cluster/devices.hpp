@@ -1,0 +1,57 @@
+// Devices of clusters in real time: the --devices list, and which cores each worker gets.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "linalg/device.hpp"
+
+namespace hetsgd {
+
+struct DeviceSpec {
+  std::string text;  // "cpu:2", "cuda:0 (NVIDIA H200)"
+  int cores = 1;     // a GPU's host side takes one
+  int gpu = -1;      // -1: a CPU device
+};
+
+// "cuda:0", "cuda:1", ...: every GPU, for `entry` of --devices, which the error names. Errors:
+// device (there is none).
+std::vector<std::string> all_gpus(std::string_view entry);
+
+// The GPUs of those workers that have one, for an --all-reduce between GPUs. Errors: usage (no
+// worker has one).
+std::vector<int> gpus_for_all_reduce(const std::vector<DeviceSpec>& devices);
+
+// The devices named in entries such as "cpu:2" or "cpu:1,cuda:0" (commas split an entry), one text
+// each; "cuda:all" becomes every GPU. Errors: device (cuda:all without a GPU).
+std::vector<std::string> split_devices(const std::vector<std::string>& entries);
+
+// One device per worker from entries as above: cpu, cpu:N, cuda:N, the same GPU as often as wanted;
+// fewer devices than workers repeat the last, none at all is cpu:1. Errors: usage (another kind, a
+// bad number, more devices than workers); device (a GPU that is not there, or more cores for one
+// worker than `available_cores`).
+std::vector<DeviceSpec> parse_devices(const std::vector<std::string>& entries, int workers,
+                                      int available_cores);
+
+std::unique_ptr<Device> make_device(const DeviceSpec& spec, Precision precision);
+
+// The GPU's number in a text such as "cuda:1 (NVIDIA H200)"; -1: not a GPU.
+int gpu_of(std::string_view text);
+
+// The cores that this process may use (its affinity mask), ascending.
+std::vector<int> available_cores();
+
+// Which cores each worker is pinned to: its own ones in the order of `cores`, none shared. All
+// empty when the workers ask for more cores than there are: then nobody is pinned.
+std::vector<std::vector<int>> assign_cores(const std::vector<DeviceSpec>& devices,
+                                           const std::vector<int>& cores);
+
+// Restricts the calling thread to `cores`. False: the system refused.
+bool pin_to(const std::vector<int>& cores);
+
+// "cpu:1@core0", "cpu:2@core0,1", "cpu:1@unpinned".
+std::string device_text(const DeviceSpec& spec, const std::vector<int>& pinned);
+
+}  // namespace hetsgd

@@ -1,0 +1,159 @@
+// Endpoint: what one worker (or its background task) sees of the cluster that it runs on.
+//
+// An algorithm is blocking code over this vocabulary; it never learns which cluster it is on.
+//
+// Contract of compute (what makes `sim` exact and parallel): between the start of a compute and its
+// completion, its function touches only buffers that nobody else touches. A worker that others read
+// while it computes works on a snapshot, or takes what came in at its next step boundary.
+//
+// Processes: a worker has its main process, which runs the cluster's worker function, and as many
+// background tasks as it starts. Each process has an Endpoint of its own and uses no other; what
+// they share they guard by a Monitor. A process is a fiber in sim and a thread elsewhere, so code
+// that is right under threads is right everywhere; code that relies on fibers is not.
+//
+// When the run fails, every blocking call of the others throws a cluster-internal exception that
+// is no std::exception. Code that catches everything must rethrow it. Destructors that run on the
+// way may unlock a Monitor and end a Pending; another call would throw again in threads and mpi.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <type_traits>
+#include <utility>
+
+#include "cluster/comm.hpp"
+#include "cluster/pending.hpp"
+#include "cluster/serialised_factory.hpp"
+#include "cluster/service.hpp"
+#include "cluster/time_breakdown.hpp"
+#include "core/units.hpp"
+#include "linalg/device.hpp"
+
+namespace hetsgd {
+
+// Which slowdowns a computation is subject to.
+enum class ComputeKind {
+  step,    // one batch: counts as an iteration; the straggler scenario slows it
+  vector,  // merges, norms, copies: slowed by the worker's speed only
+};
+
+// A reference to a callable that outlives the call that it is passed to: a lambda in the argument
+// list does. Not to be kept after that call. No allocation, unlike std::function.
+class FunctionRef {
+ public:
+  template <class F, class = std::enable_if_t<!std::is_same_v<std::decay_t<F>, FunctionRef>>>
+  FunctionRef(F&& f)  // NOLINT: implicit, so that lambdas can be passed
+      : object_(const_cast<void*>(static_cast<const void*>(std::addressof(f)))),
+        call_([](void* object) { (*static_cast<std::remove_reference_t<F>*>(object))(); }) {}
+  void operator()() const { call_(object_); }
+
+ private:
+  void* object_;
+  void (*call_)(void*);
+};
+
+// Lock and condition between a worker's processes, or between workers of one address space (sim,
+// threads). A call that blocks with the lock held is allowed, but keeps the others out. Not
+// recursive. Meets BasicLockable: std::lock_guard<Monitor> and std::unique_lock<Monitor> work.
+class Monitor {
+ public:
+  virtual ~Monitor() = default;
+  virtual void lock() = 0;
+  virtual void unlock() = 0;
+  // Called with the lock held; returns with it held and ready() true. ready() is evaluated under
+  // the lock, at once and after each notify_all; it must not block. `what` names the wait in a
+  // deadlock report, and outlives the call.
+  virtual void wait(const std::function<bool()>& ready, std::string_view what) = 0;
+  virtual void notify_all() = 0;
+};
+
+// Cuts a computation of one process short from another process of the same worker: an answer that
+// arrives while the worker trains on. One computation at a time waits for a token.
+//
+//   ready     --cancel()--> cancelled: what computes is cut, what would begin does not
+//   cancelled --reset()---> ready:     the next computation begins
+class CancellationToken {
+ public:
+  virtual ~CancellationToken() = default;
+  // Stays cancelled until reset().
+  virtual void cancel() = 0;
+  virtual void reset() = 0;
+};
+
+class Endpoint {
+ public:
+  virtual ~Endpoint() = default;
+
+  virtual int rank() const = 0;
+  virtual int size() const = 0;
+  // The training clock: 0 at the start of run(), without pauses.
+  virtual Seconds now() const = 0;
+
+  virtual Device& device() = 0;
+  virtual Comm& comm() = 0;  // all workers
+
+  // Runs `fn` on this worker's device; takes the time of `work` on its profile (sim) or as long as
+  // it takes (threads, mpi), then the straggler scenario's delay. An exception of fn comes out
+  // here. fn makes no call of this vocabulary but device(): in sim it runs on another thread, at
+  // another time.
+  virtual void compute(const Work& work, ComputeKind kind, FunctionRef fn) = 0;
+  // The same until `token` is cancelled (also before): then it returns false at once, and what fn
+  // wrote counts for nothing. A computation that ends at that very moment is complete. In sim the
+  // cut is exact; in threads and mpi a kernel cannot be stopped: fn runs to its end, and the delay
+  // is cut.
+  virtual bool compute_cancellable(CancellationToken& token, const Work& work, ComputeKind kind,
+                                   FunctionRef fn) = 0;
+  virtual std::unique_ptr<CancellationToken> make_cancellation_token() = 0;
+  virtual void sleep(Seconds duration) = 0;
+
+  // Starts another process of this worker, with an Endpoint of its own (same rank, own time
+  // breakdown: its time is not the worker's, but what it sends is). The run ends when all processes
+  // have returned, so the algorithm must tell it to. `fn` is copied and kept until it has returned.
+  virtual void background_task(std::string name, std::function<void(Endpoint&)> fn) = 0;
+  virtual std::unique_ptr<Monitor> make_monitor() = 0;
+
+  // The port to the service `name`. The first call in the run makes the service with `factory` (one
+  // per run, beside rank 0); every rank that uses it calls open_service with the same name, and its
+  // factory is ignored if the service exists. The service lives as long as the run.
+  virtual std::shared_ptr<ServicePort> open_service(
+      const std::string& name, const std::function<std::unique_ptr<ServiceHandler>()>& factory) = 0;
+
+  // The same where a service may live in another process, which makes it by its serialised factory.
+  // Clusters whose workers share memory need none; it is empty where the arguments do not travel.
+  virtual std::shared_ptr<ServicePort> open_serialisable_service(
+      const std::string& name, const std::function<std::unique_ptr<ServiceHandler>()>& factory,
+      const std::function<SerialisedFactory()>& serialised_factory) {
+    static_cast<void>(serialised_factory);
+    return open_service(name, factory);
+  }
+
+  // --- off the clock -----------------------------------------------------------------------------
+  // Stops the world, runs fn, and lets it go on; the clock does not see it. The others stop at
+  // their next call of this vocabulary; a process that is blocked counts as stopped. In sim virtual
+  // time simply does not move. No computation is under way while fn runs, so it may read all memory
+  // of this address space. It makes no call of the vocabulary that can block (sim refuses it).
+  virtual void while_paused(FunctionRef fn) = 0;
+  // The same for algorithms whose workers all come to this point: rank 0 runs fn when all are here
+  // (sim: when rank 0 is here), the others wait off the clock. Collective.
+  virtual void while_paused_together(FunctionRef fn) = 0;
+
+  virtual TimeBreakdown& time_breakdown() = 0;
+};
+
+// Opens service S; constructed once with args...: `auto server = serve<Server>(endpoint, "server",
+// dim, lr);`. Every rank passes the same arguments: which rank's are used is not defined. Which of
+// them can travel between processes: serialised_factory.hpp.
+template <class S, class... Args>
+ServiceClient<typename S::Request, typename S::Reply> serve(Endpoint& endpoint,
+                                                            const std::string& name,
+                                                            const Args&... args) {
+  std::function<SerialisedFactory()> serialised_factory;
+  if constexpr (kSerialisable<Args...>)
+    serialised_factory = [&] { return serialise_factory<S, Args...>(args...); };
+  return ServiceClient<typename S::Request, typename S::Reply>(endpoint.open_serialisable_service(
+      name, [&] { return std::make_unique<S>(args...); }, serialised_factory));
+}
+
+}  // namespace hetsgd

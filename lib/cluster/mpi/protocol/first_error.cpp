@@ -1,0 +1,91 @@
+#include "cluster/mpi/protocol/first_error.hpp"
+
+#include "cluster/mpi/protocol/messages.hpp"
+
+namespace hetsgd::mpi {
+
+FirstError::FirstError(Control& control, std::function<void(std::exception_ptr)> fail_run)
+    : control_(control), fail_run_(std::move(fail_run)) {
+  // On rank 0, from any rank.
+  on_value<RunFailure>(control_, kFailed,
+                       [this](int, const RunFailure& told) { decide(told.epoch, told.failure); });
+  // On all other ranks, from rank 0.
+  on_value<RunFailure>(control_, kFailure, [this](int, const RunFailure& told) {
+    on_failure(told.epoch, told.failure);
+  });
+}
+
+// It goes through rank 0 even on rank 0: only the order of arrival there decides which error is
+// first. The epoch is read without holding the mutex over the send; an error of a run that ends
+// meanwhile is dropped by decide(), because its epoch is over.
+void FirstError::fail(std::exception_ptr error) {
+  const Failure failure = Failure::of(std::move(error), control_.rank(), control_.size());
+  send_value(control_, 0, kFailed, RunFailure{epoch(), failure});
+}
+
+void FirstError::fail_all(const Failure& failure) { decide(epoch(), failure); }
+
+// On rank 0, by the thread of `control`. An error of an older epoch came too late to be anybody's;
+// one of a later epoch is of a rank that has ended the run before this one did. The test and the
+// entry in on_failure() are two critical sections, but this thread alone writes failures_.
+void FirstError::decide(int epoch, const Failure& failure) {
+  {
+    const Lock guard = lock();
+    if (epoch < epoch_ || epoch <= over_ || failures_.contains(epoch)) return;
+  }
+  on_failure(epoch, failure);
+  const auto told = to_bytes(RunFailure{epoch, failure});
+  // Rank 0 itself has acted already: it does not wait for a message to itself.
+  for (int to = 1; to < control_.size(); ++to) control_.send(to, kFailure, told);
+}
+
+// Every rank. Records the error and wakes all waits. The run is told only where the error is of
+// this rank's own epoch: a later epoch's run finds it at its begin.
+void FirstError::on_failure(int epoch, const Failure& failure) {
+  bool now = false;
+  {
+    const Lock guard = lock();
+    failures_.emplace(epoch, failure);
+    now = epoch == epoch_;
+    notify();
+  }
+  // Without the mutex: the run wakes its threads, and these may call fail().
+  if (now) fail_run_(failure.exception());
+}
+
+void FirstError::lose_a_rank(const Failure& why) {
+  {
+    const Lock guard = lock();
+    lost_ = why;
+    lost_rank_ = true;
+    notify();
+  }
+  // Other ranks are alive as far as rank 0 knows; without rank 0 nobody can be told anything.
+  control_.rank() == 0 ? decide(epoch(), why) : on_failure(epoch(), why);
+}
+
+int FirstError::epoch() const {
+  const Lock guard = lock();
+  return epoch_;
+}
+
+void FirstError::over(int epoch) {
+  const Lock guard = lock();
+  over_ = epoch;
+}
+
+std::optional<Failure> FirstError::end_epoch() {
+  const Lock guard = lock();
+  // The epoch ends and is read in one step: an error that arrives after this is the next run's.
+  const auto found = failures_.find(epoch_++);
+  return found == failures_.end() ? std::nullopt : std::optional(found->second);
+}
+
+const Failure* FirstError::between_runs() const {
+  // A loss comes first: it says why the rest cannot go on.
+  if (lost_) return &*lost_;
+  const auto found = failures_.find(epoch_);
+  return found == failures_.end() || found->second.interrupted >= 0 ? nullptr : &found->second;
+}
+
+}  // namespace hetsgd::mpi

@@ -1,0 +1,52 @@
+// Heartbeats: which ranks are alive. The channel sends one often enough, whatever the rank does
+// (its thread needs no other thread of the process); here is the watch over them. Rank 0 listens to
+// all, and all listen to rank 0:
+//
+//      any message: the silence begins anew
+//        +----+
+//        |    v       silence >= timeout
+//        alive ---------------------------> lost
+//
+// "Lost" is final, and the first loss ends the run: FirstError then ends every wait, and the ranks
+// leave without each other. Any message counts as a heartbeat, not only those that are sent for it.
+// Two ranks other than rank 0 do not watch each other, so the traffic is 2 (p - 1) messages per
+// interval.
+#pragma once
+
+#include <atomic>
+#include <functional>
+#include <vector>
+
+#include "cluster/mpi/protocol/first_error.hpp"
+#include "cluster/process_group.hpp"
+#include "core/units.hpp"
+
+namespace hetsgd::mpi {
+
+class Heartbeats {
+ public:
+  // silence(rank): how long ago the last message of a rank came. It is called by the thread of
+  // `control`. All references must outlive this object; `places` gives the hosts' names for the
+  // error.
+  Heartbeats(Control& control, FirstError& errors, const std::vector<ProcessPlace>& places,
+             std::function<Seconds(int rank)> silence)
+      : control_(control), errors_(errors), places_(places), silence_(std::move(silence)) {}
+
+  // Any thread. The silence after which a rank is lost; the default is kPeerTimeout.
+  void set_timeout(Seconds timeout) { timeout_ = timeout; }
+  Seconds timeout() const { return timeout_; }
+  // On the thread of `control`, between its other work, and outside of runs only while this rank
+  // waits for another one: a rank that has been silent for too long is lost, and named together
+  // with its host. It does nothing after the first loss. Must not be called from inside of
+  // Attached::call, since a loss fails the run.
+  void look();
+
+ private:
+  Control& control_;
+  FirstError& errors_;
+  const std::vector<ProcessPlace>& places_;
+  const std::function<Seconds(int)> silence_;
+  std::atomic<Seconds> timeout_{kPeerTimeout};
+};
+
+}  // namespace hetsgd::mpi

@@ -1,0 +1,81 @@
+// Messages: what the protocols between ranks have in common, which is their kinds of message, and
+// values (core/byte_stream.hpp) as the content of one.
+//
+// The protocols know a Control and not MPI, so that each can be tested alone: a test gives them a
+// Control that carries messages between objects of one process. They rely on three things that
+// Control promises: messages of one pair of ranks arrive in the order sent, those that a rank sends
+// to itself included; handlers run one at a time on one thread (below, "the thread of `control`");
+// and send() never waits for the receiver, so a handler may send. Nothing is promised about the
+// order of messages that come from different ranks.
+#pragma once
+
+#include <span>
+
+#include "cluster/control.hpp"
+#include "core/byte_stream.hpp"
+
+namespace hetsgd::mpi {
+
+// Kinds below 0 are the cluster's own; users of Control take others. Each kind belongs to one
+// protocol, which registers its handler in its constructor. The comments say who sends it to whom,
+// and what it holds.
+enum Kind : int {
+  // RankBarrier. Any rank to rank 0: the epoch, the point and what the rank brings.
+  kCome = -1,
+  // RankBarrier. Rank 0 to all: the epoch, the point and the instant.
+  kMet = -2,
+  // FirstError. Any rank to rank 0: the epoch and the error that the rank has.
+  kFailed = -3,
+  // FirstError. Rank 0 to all others: the epoch and the error that counts.
+  kFailure = -4,
+  // ServiceDirectory. Any worker to the host of the services, without content.
+  kLeft = -5,
+  // ClockPause: kAskPause, kStopped and kDone go from a rank to rank 0, the others from rank 0 to
+  // all.
+  kAskPause = -6,
+  kStop = -7,
+  kStopped = -8,
+  kGo = -9,
+  kDone = -10,
+  kResume = -11,
+  // GroupNumbers. Any rank to rank 0, and the answer.
+  kAskGroup = -12,
+  kGroup = -13,
+  // Agreement. Any rank to rank 0, and rank 0 to all.
+  kAgree = -14,
+  kAgreed = -15,
+  // DeadlockVote. Any rank to rank 0: a text, which is empty where the rank takes its vote back.
+  kBlocked = -16,
+  // ServiceDirectory. Opener to host, host to opener, opener to host.
+  kAskService = -17,
+  kServiceWanted = -18,
+  kFactory = -19,
+};
+
+// Sends `value` to rank `to`, which may be the own one. Any thread; does not wait.
+template <class T>
+void send_value(Control& control, int to, Kind kind, const T& value) {
+  control.send(to, kind, to_bytes(value));
+}
+
+// To every rank, the own one included: its handler runs later, like those of the others, and not
+// inside of this call. A protocol therefore has one code path for rank 0 and for the rest.
+inline void send_to_all(Control& control, Kind kind, std::span<const std::byte> bytes) {
+  for (int to = 0; to < control.size(); ++to) control.send(to, kind, bytes);
+}
+
+template <class T>
+void send_value_to_all(Control& control, Kind kind, const T& value) {
+  send_to_all(control, kind, to_bytes(value));
+}
+
+// Registers fn(from, value) as the handler of `kind`. It is called by the thread of `control`.
+// Bytes that are no T are an Error(data), which the channel reports as the failure of the run.
+template <class T, class Fn>
+void on_value(Control& control, Kind kind, Fn fn) {
+  control.on_message(kind, [fn](int from, std::span<const std::byte> bytes) {
+    fn(from, from_bytes<T>(bytes, "a message between ranks"));
+  });
+}
+
+}  // namespace hetsgd::mpi

@@ -1,0 +1,128 @@
+// ProcessGroup: the operating-system processes that carry out one command together, whichever
+// cluster they belong to.
+//
+// A cluster whose workers share one process has the group of that process alone, which is this
+// class itself: rank 0 of 1, and every agreement is with itself. A cluster whose workers are
+// processes provides its own (processes_of in cluster.hpp). So nobody above cluster/ asks which
+// cluster runs: it asks its group.
+//
+//   processes_of() --> joined --call_the_roll()--> agreed --leave()--> left
+//                                                  |    ^
+//                                  compare(), agree(),  a cluster's run()
+//
+// All processes make the same collective calls in the same order, from one thread each. From
+// call_the_roll() on they watch each other's heartbeats: a process that is lost ends the others
+// with an error and not with a hang.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <string>
+#include <tuple>
+#include <type_traits>
+#include <vector>
+
+#include "cluster/control.hpp"
+#include "cluster/roll_call.hpp"
+#include "core/units.hpp"
+
+namespace hetsgd {
+
+// How long processes wait for each other to come to the start, and for a heartbeat later, where
+// nobody says it.
+inline constexpr Seconds kStartTimeout{60};
+inline constexpr Seconds kPeerTimeout{60};
+
+// Where a process of a group runs.
+struct ProcessPlace {
+  int rank = 0;
+  int local_rank = 0;  // among the processes of this host
+  int local_size = 1;
+  std::string host{};  // empty: the process is alone
+  std::int64_t pid = 0;
+  std::vector<int> cores{};  // that it may use, as the launcher has bound it
+  int host_cores = 0;        // online
+
+  static constexpr auto members() {
+    using P = ProcessPlace;
+    return std::tuple(&P::rank, &P::local_rank, &P::local_size, &P::host, &P::pid, &P::cores,
+                      &P::host_cores);
+  }
+};
+
+class ProcessGroup {
+ public:
+  virtual ~ProcessGroup() = default;
+
+  // Of all, by rank.
+  virtual const std::vector<ProcessPlace>& places() const;
+  virtual int rank() const { return 0; }
+  int size() const { return static_cast<int>(places().size()); }
+  // The one that writes files and reports for all.
+  bool is_root() const { return rank() == 0; }
+  const ProcessPlace& place() const { return places()[static_cast<std::size_t>(rank())]; }
+  // Messages between the processes, beside the training. Null: the workers share the memory of one
+  // process.
+  virtual Control* control() { return nullptr; }
+
+  // Collective, and the first thing that the processes do together: compares what they say of
+  // themselves. From here on a process sends heartbeats often enough for `peer_timeout`, and
+  // agreements wait so long for one. When not all have come after `start_timeout` the process ends
+  // itself, with a message that says who is missing. Errors: as compare().
+  virtual void call_the_roll(const std::vector<Fact>& facts, Seconds start_timeout,
+                             Seconds peer_timeout);
+  // Collective: the comparison alone, at any later point outside of a cluster's run(). Errors:
+  // usage, the processes differ; runtime, one of them is lost.
+  virtual void compare(const std::vector<Fact>& facts);
+
+  // Collective, outside of a cluster's run(): every process runs `prepare`, whose result is nothing
+  // or plain bytes of one size; when all have done, everybody has the result of rank 0. Where
+  // `prepare` throws, every process throws the error of the lowest rank on which it did; the text
+  // names the rank, unless it is rank 0. Errors: runtime, a process has sent no heartbeat for the
+  // peer timeout.
+  template <class Prepare>
+  auto agree(Prepare&& prepare) {
+    using Answer = std::remove_cvref_t<std::invoke_result_t<Prepare&>>;
+    if constexpr (std::is_void_v<Answer>) {
+      agree_on(prepare, {});
+    } else {
+      static_assert(std::is_trivially_copyable_v<Answer>);
+      Answer answer{};
+      agree_on([&] { answer = prepare(); }, std::as_writable_bytes(std::span(&answer, 1)));
+      return answer;
+    }
+  }
+
+  // The communication library of the processes, as it names itself; "": there is none.
+  virtual std::string library() const { return ""; }
+  // That library takes pointers to GPU memory.
+  virtual bool takes_gpu_memory() const { return false; }
+  // In place, the sum over all processes by the library's own all_reduce: what ours is compared
+  // with. Inside of a run, called by every worker.
+  virtual void library_all_reduce(std::span<float> x);
+
+  // Rank 0, which reports for all, has stopped sending heartbeats.
+  virtual bool root_is_lost() const { return false; }
+  // The last thing that a program does with its group: waits until all have come here, and returns
+  // the exit code. Where a process cannot come any more (it was lost, or does not follow within
+  // 10 s of an error) it ends all of them with the exit code instead. A program that exits without
+  // it does it in exit().
+  virtual int leave(int exit_code) { return exit_code; }
+
+ protected:
+  virtual void agree_on(const std::function<void()>& prepare, std::span<std::byte> answer);
+};
+
+// True if a launcher (mpirun, srun, ...) started this process as one of several or as the only one.
+// Read from the environment variables that launchers set: joins no group.
+bool launched();
+// The rank as the launcher says it in the environment; 0 where it does not.
+int launched_rank();
+// The variables in which launchers say it.
+inline constexpr std::array kRankVariables = {"OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK",
+                                              "SLURM_PROCID"};
+
+}  // namespace hetsgd

@@ -1,0 +1,21 @@
+#include "cluster/realtime/host_memory.hpp"
+
+namespace hetsgd::realtime {
+
+// A service has no device, and what it handles is always host memory. Empty buffers belong to no
+// side: their pointer may be null.
+bool is_device_memory(const void* memory, std::size_t bytes) {
+  const Process& me = World::current();
+  return bytes > 0 && me.device && !me.device->host_accessible(memory);
+}
+
+HostMemory::HostMemory(Use use, void* memory, std::size_t bytes, HostScratch* room)
+    : HostView(World::current().device.get(), use, memory, bytes,
+               room ? *room : World::current().staging[use == Use::read ? 0 : 1],
+               &World::current().breakdown.communicate) {
+  // Only a view that copies is a call through the host; one of memory that the host reaches is
+  // none.
+  if (copied()) World::current().breakdown.count(GpuPath::host);
+}
+
+}  // namespace hetsgd::realtime

@@ -1,0 +1,54 @@
+// Device memory as the host sees it during one call of the vocabulary.
+//
+// The cluster moves bytes between processes on the host. Where the host does not reach a process'
+// device memory, the process copies it out before the call, or in after it: algorithms hand over
+// their buffers, wherever these lie. On a CPU nothing is copied.
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <cstring>
+#include <span>
+
+#include "cluster/realtime/world.hpp"
+#include "linalg/host_view.hpp"
+
+namespace hetsgd::realtime {
+
+// Runs `copy`, whose time is communication of the calling process. The time is that of the host,
+// not of the training clock: a process that copies is at large, so no pause can fall into the copy.
+template <class Copy>
+void communicating(Copy&& copy) {
+  using Clock = std::chrono::steady_clock;
+  const auto begin = Clock::now();
+  copy();
+  World::current().breakdown.communicate += Clock::now() - begin;
+}
+
+// Copies `bytes` bytes, none of which overlap unless both sides are the same memory. With 0 bytes
+// either pointer may be null, which std::memcpy does not allow.
+inline void copy_bytes(void* to, const void* from, std::size_t bytes) {
+  if (bytes > 0 && to != from) std::memcpy(to, from, bytes);
+}
+
+// True if the calling process has a device and the host does not reach `memory`, of `bytes` > 0.
+bool is_device_memory(const void* memory, std::size_t bytes);
+
+// A view by the calling process' device, counted in its breakdown: the time of copying is
+// communication.
+//
+// Its copy lies in Process::staging, which is reused by the next call: element 0 for `read`, 1 for
+// `write` and `update`. So a process may have one view of each sort at a time, one for what it
+// sends and one for what it receives. The views lie on the stack of the call, and their destruction
+// stores nothing: after `write` and `update` the call itself calls store(), when the data are
+// there. A call that is unwound leaves the device memory as it was.
+class HostMemory : public HostView {
+ public:
+  // room: in place of the staging, for a view that outlives a call of the vocabulary; it must live
+  // as long as the view. Errors: those of the device's copy.
+  HostMemory(Use use, void* memory, std::size_t bytes, HostScratch* room = nullptr);
+  HostMemory(const void* memory, std::size_t bytes)
+      : HostMemory(Use::read, const_cast<void*>(memory), bytes) {}
+};
+
+}  // namespace hetsgd::realtime

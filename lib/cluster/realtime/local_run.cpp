@@ -1,0 +1,84 @@
+#include "cluster/realtime/local_run.hpp"
+
+#include <algorithm>
+
+#include "cluster/blocking.hpp"
+
+namespace hetsgd::realtime {
+
+// Pins the calling thread and makes its device, whose own threads inherit the pinning.
+void LocalRun::set_up(Process& me, Seat seat) {
+  // Where the system refuses the worker runs unpinned, and the report says so.
+  if (!seat.pinned.empty() && !pin_to(seat.pinned)) seat.pinned.clear();
+  // A thread starts with the mask of its maker, which may be a pinned worker.
+  if (seat.pinned.empty()) pin_to(cores_);
+  me.device = make_device(seat.device, options_.precision);
+  me.device_text = device_text(seat.device, seat.pinned);
+  me.pinned = std::move(seat.pinned);
+  prepare(me);
+}
+
+void LocalRun::start_worker(int rank, const Seat& seat, Body body) {
+  auto process = std::make_unique<Process>();
+  process->name = worker_name(rank);
+  process->rank = rank;
+  // Devices are made before the clock runs, all of them at once: each by its own thread, and what
+  // that takes is no time of training.
+  world_.start(std::move(process), [this, seat, body = std::move(body)](Process& me) {
+    set_up(me, seat);
+    world_.await_start();
+    body(me);
+  });
+}
+
+// It starts in the middle of a run, so there is no await_start(). The parent is set before the
+// thread exists: from then on an unwound parent waits for this process.
+Process& LocalRun::start_background_task_on(const DeviceSpec& device, Process& parent,
+                                            const std::string& name, ProcessKind kind, Body body) {
+  auto process = std::make_unique<Process>();
+  process->name = background_task_name(name, parent.rank);
+  process->kind = kind;
+  process->rank = parent.rank;
+  process->parent = &parent;
+  return world_.start(std::move(process), [this, device, body = std::move(body)](Process& me) {
+    set_up(me, {device, {}});
+    body(me);
+  });
+}
+
+// A service starts with the mask of the worker that happens to open it first, which would share its
+// cores with that worker for the whole run: hence pin_to(cores_).
+void LocalRun::start_service(const std::string& name, Body body) {
+  auto process = std::make_unique<Process>();
+  process->name = service_name(name);
+  process->kind = ProcessKind::service;
+  world_.start(std::move(process), [this, body = std::move(body)](Process& me) {
+    pin_to(cores_);
+    body(me);
+  });
+}
+
+// The run ends when its last worker or background task does; services are ended by that.
+// Process::since of a process that has ended is the instant of its end, on the training clock.
+ClusterReport LocalRun::local_report() const {
+  ClusterReport report;
+  for (const auto& process : world_.processes()) {
+    if (!keeps_run(process->kind)) continue;  // ends after the run
+    report.elapsed = std::max(report.elapsed, process->since);
+    if (process->kind != ProcessKind::worker) continue;
+    report.workers.push_back({.rank = process->rank,
+                              .device = process->device_text,
+                              .breakdown = process->breakdown,
+                              .cores = process->pinned});
+  }
+  // What a background task sends, its worker has sent. Its times are no times of the worker.
+  for (const auto& process : world_.processes()) {
+    if (process->kind == ProcessKind::worker || process->kind == ProcessKind::service) continue;
+    const auto worker = std::ranges::find(report.workers, process->rank, &WorkerReport::rank);
+    worker->breakdown.add_traffic(process->breakdown);
+  }
+  report.paused = world_.paused();
+  return report;
+}
+
+}  // namespace hetsgd::realtime

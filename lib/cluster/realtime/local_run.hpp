@@ -1,0 +1,122 @@
+// LocalRun: what one operating-system process does for a run in real time, whichever cluster it
+// belongs to. It starts the threads of its workers, of their background tasks and of services,
+// gives each its cores and its device, and reports what the workers did.
+//
+// The life of each kind of thread:
+//
+//   worker           start_worker() --> pinned, device made --> await_start() --> body --> ended
+//   background task  started by a worker --> its own device made, on the clock --> body --> ended
+//   service          start_service() --> body, without a device --> ended, when only services are
+//                                                                   left
+//
+// Every thread makes its own device, after it was pinned: the threads that a device starts inherit
+// the pinning, and a GPU's context becomes current in the thread that uses it.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "cluster/cluster.hpp"
+#include "cluster/devices.hpp"
+#include "cluster/realtime/world.hpp"
+
+namespace hetsgd::realtime {
+
+// Where a worker computes. A service and a background task have none: they may run on every core of
+// the process, so that they do not take turns with one pinned worker.
+struct Seat {
+  DeviceSpec device;
+  std::vector<int> pinned;  // its cores; empty: it is pinned to none
+};
+
+class LocalRun {
+ protected:
+  using Body = std::function<void(Process&)>;
+
+  // options: must outlive the run. cores: of this process. at_once: how many threads of this run
+  // can run at once, which is less than the cores where other ranks share them.
+  LocalRun(const ClusterOptions& options, std::vector<int> cores, int at_once)
+      : options_(options), cores_(std::move(cores)), world_(at_once) {}
+  ~LocalRun() = default;
+
+  // Starts the worker's thread, which calls `body` when the training clock runs. Called by the
+  // run's owner before World::run(). In all three, an exception of the thread, set-up included,
+  // aborts the run; Error(runtime) of the call itself: no thread to be had.
+  void start_worker(int rank, const Seat& seat, Body body);
+  // Of the same worker, with a device of its own. It is pinned to no core. Called by `parent`, or
+  // by another process of the run; `kind`: background_task or background.
+  Process& start_background_task_on(const DeviceSpec& device, Process& parent,
+                                    const std::string& name, ProcessKind kind, Body body);
+  // Any thread, while the run goes on.
+  void start_service(const std::string& name, Body body);
+  // Called by a thread that has just made its device, for what a cluster needs besides.
+  virtual void prepare(Process& me) { static_cast<void>(me); }
+
+  // Of the workers in this process: times, and what they and their background tasks have sent. Only
+  // when all workers and background tasks have ended (World::run's hook `ended`, or after it):
+  // their breakdowns are written without a lock by their own threads.
+  ClusterReport local_report() const;
+
+  const ClusterOptions& options_;
+  const std::vector<int> cores_;
+  // A derived run's members that processes use are destroyed before the world: no thread is left by
+  // then, since World::run() joins them all.
+  World world_;
+
+ private:
+  void set_up(Process& me, Seat seat);
+};
+
+// The services of a run in this process, and the workers that have left them. Any thread. S has
+// name() and left(rank).
+//
+// The mutex is held while a service is made, so that two ranks that open one name at once get one
+// service, and while workers leave, so that no service misses one of them or is told twice. It is
+// taken before the world's mutex (making a service starts its thread, left() puts a notice into its
+// queue); a thread that holds the world's must not come here. What makes a service must not block:
+// whoever waits for this mutex is at large, and no pause could begin.
+template <class S>
+class ServiceList {
+ public:
+  using Services = std::vector<std::shared_ptr<S>>;
+
+  // The one of this name. The first call makes it: make(services so far) returns it. If that throws
+  // there is no service of this name, and the next call tries again.
+  template <class Make>
+  std::shared_ptr<S> open(const std::string& name, Make make) {
+    const std::lock_guard guard(mutex_);
+    for (const auto& service : services_) {
+      if (service->name() == name) return service;
+    }
+    services_.push_back(make(std::as_const(services_)));
+    for (const int rank : left_) services_.back()->left(rank);
+    return services_.back();
+  }
+
+  bool has(const std::string& name) const {
+    const std::lock_guard guard(mutex_);
+    return std::ranges::any_of(services_, [&](const auto& each) { return each->name() == name; });
+  }
+
+  // Worker `rank` has ended: tells every service, those too that are opened later.
+  void left(int rank) {
+    const std::lock_guard guard(mutex_);
+    left_.push_back(rank);
+    for (const auto& service : services_) service->left(rank);
+  }
+
+  // At the end of a run: handlers may refer to what its caller owns. Without the mutex, since no
+  // thread of the run is left.
+  void clear() { services_.clear(); }
+
+ private:
+  mutable std::mutex mutex_;  // guards all below
+  Services services_;
+  std::vector<int> left_;  // in the order in which they ended
+};
+
+}  // namespace hetsgd::realtime

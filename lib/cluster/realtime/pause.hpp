@@ -1,0 +1,74 @@
+// Pause: the state of a world whose clock is to stand while one thread runs, or none. It decides
+// who may run; the world acts on it. All members are called under the world's mutex.
+//
+// A pause of this process's own:
+//
+//        begin(holder)             nobody else runs            end
+//   off ---------------> stopping ------------------> standing ---> off
+//                                                     the holder runs
+//
+// One of all ranks (mpi), which begins and ends from outside; here nobody holds it, but the owner's
+// rank grants it to the owner for a time:
+//
+//        begin_outside             nobody runs           freeze                end
+//   off ---------------> stopping -------------> stopped -------> standing ---------> off
+//                                (since when is told             |      ^
+//                                 to rank 0)                grant v      | give_back
+//                                                              granted --+
+//
+// From `stopping` on nobody but the holder starts anything new, but the clock still runs: what the
+// others do until they come to their next blocking call is training and is paid for. It stops at
+// the instant at which the last of them did, for the ranks of mpi at the latest such instant.
+//
+// An abort ends a pause from whichever state it is in, since nobody can be relied on to do so: the
+// world calls end() for one from outside, the unwound or returning holder for one of its own.
+#pragma once
+
+#include <cstdint>
+
+#include "cluster/realtime/process.hpp"
+#include "cluster/realtime/training_clock.hpp"
+
+namespace hetsgd::realtime {
+
+class Pause {
+ public:
+  explicit Pause(TrainingClock& clock) : clock_(clock) {}
+
+  bool is_on() const { return state_ != State::off; }
+  // `me` must not run.
+  bool holds_back(const Process& me) const { return is_on() && holder_ != &me; }
+  bool is_held_by(const Process& me) const { return is_on() && holder_ == &me; }
+  // It came from outside, and no process here may run.
+  bool is_outside() const { return is_on() && !holder_; }
+  // Since when nobody here runs, as rank 0 is told; 0: somebody does.
+  std::int64_t stopped_at() const { return stopped_at_ns_; }
+  // The clock stands, and the holder may run.
+  bool stands() const { return clock_.stands(); }
+
+  // No pause may be on (checked): World::enter() has waited for the end of another one.
+  void begin(Process& holder);
+  // No pause may be on, and the holder stays null.
+  void begin_outside() { state_ = State::stopping; }
+  // Nobody but the holder runs any more. Returns the holder that may go on now; null: none. It does
+  // nothing where no pause is stopping, as the world calls it whenever its last process stops.
+  Process* all_stopped();
+  // The clock has stood since the instant `at`, which rank 0 chose: not before stopped_at().
+  void freeze(std::int64_t at);
+  // From `standing` of a pause from outside, and back to it. In between held back are all but `to`.
+  void grant(Process& to);
+  void give_back();
+  // The clock goes on at the instant `at`, if it stood.
+  void end(std::int64_t at);
+
+ private:
+  enum class State { off, stopping, stopped, standing, granted };
+
+  TrainingClock& clock_;
+  State state_ = State::off;
+  // Who may run; null: nobody. Only a pause from outside is on with a null holder.
+  Process* holder_ = nullptr;
+  std::int64_t stopped_at_ns_ = 0;  // monotonic; 0: none from outside has stopped everybody
+};
+
+}  // namespace hetsgd::realtime

@@ -1,0 +1,133 @@
+// Process: a thread of a run in real time, and its reasons to wait.
+//
+// A process waits in one of two ways. For a Wait somebody in this address space makes ready() true
+// and wakes it; while nobody does it takes no time of any core, and the world knows that it is
+// blocked. A Poll has to look again and again, as messages of other ranks wake nobody; for the
+// detection of deadlocks in this address space it counts as running.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <condition_variable>
+#include <cstddef>
+#include <memory>
+#include <optional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "cluster/blocking.hpp"
+#include "cluster/endpoint.hpp"
+#include "cluster/time_breakdown.hpp"
+#include "core/units.hpp"
+#include "linalg/host_view.hpp"
+
+namespace hetsgd::cuda {
+class ExchangeMemory;
+}
+
+namespace hetsgd::realtime {
+
+// Ends a process whose run is aborted: it passes through the algorithm's frames, whose destructors
+// run, and is caught at the top of the thread. Not a std::exception, so that algorithm code does
+// not catch it by chance.
+struct Unwind {};
+
+// A reason to block. Lives on the blocked process's stack; all members are called under the world's
+// mutex.
+class Wait {
+ public:
+  // Must be cheap, as it is called at every wake-up, and must not block. Whoever changes what it
+  // reads calls World::wake().
+  virtual bool ready() const = 0;
+  virtual std::string describe() const = 0;  // for the deadlock report
+  // False: somebody is using memory of this process; an abort waits for ready(). That must then
+  // come true without any process starting a call, for after an abort none does.
+  virtual bool interruptible() const { return true; }
+
+ protected:
+  ~Wait() = default;
+};
+
+// A Wait from lambdas: `Until wait([&] { return ...; }, [&] { return blocked_in_...; });`
+template <class Ready, class Describe>
+class Until final : public Wait {
+ public:
+  Until(Ready is_ready, Describe text) : ready_(is_ready), describe_(text) {}
+  bool ready() const override { return ready_(); }
+  std::string describe() const override { return std::string(describe_()); }
+
+ private:
+  Ready ready_;
+  Describe describe_;
+};
+
+// Something that happens outside of this operating-system process and announces itself to nobody: a
+// message of another rank. Its waiter asks again and again. All members but describe() are called
+// by the waiting thread, without the mutex.
+class Poll {
+ public:
+  // Looks once. After true it is not called again.
+  virtual bool done() = 0;
+  // The run is aborted: returns when nobody outside touches memory of this process any more. Called
+  // at most once, in place of further looks.
+  virtual void cancel() = 0;
+  virtual std::string describe() const = 0;
+  // The other side is there, and bytes are on their way.
+  virtual bool transfers() const { return false; }
+
+ protected:
+  ~Poll() = default;
+};
+
+// What a process is to the run:
+//   worker           runs the algorithm on its rank; the run's times are those of workers
+//   background_task  a second process of a worker, started by the algorithm
+//   background       makes calls that another process has started (started_calls.hpp), and like a
+//                    service ends when nobody is left to start any
+//   service          handles requests; has no device and calls no Comm
+enum class ProcessKind { worker, background_task, background, service };
+// The run lasts as long as one of these goes on.
+inline bool keeps_run(ProcessKind kind) {
+  return kind == ProcessKind::worker || kind == ProcessKind::background_task;
+}
+
+// A thread of the run. The world owns it from its start until the end of the run, longer than its
+// thread, so that reports and wake-ups may refer to processes that have ended.
+struct Process {
+  std::string name;  // blocking.hpp
+  ProcessKind kind = ProcessKind::worker;
+  int rank = 0;
+  int number = 0;                      // of the processes of this address space, from 0 on
+  Process* parent = nullptr;           // of a background task: its worker
+  std::unique_ptr<Device> device;      // made by its own thread; null for services
+  std::string device_text;             // WorkerReport.device
+  std::vector<int> pinned;             // to these cores; empty: to none
+  std::array<HostScratch, 2> staging;  // host_memory.hpp
+  // Where MPI takes pointers to GPU memory and the device is a GPU (mpi/message_memory.hpp).
+  std::shared_ptr<cuda::ExchangeMemory> exchange;
+  TimeBreakdown breakdown;  // written by its own thread only
+  Seconds delay_owed{0};    // straggler delay asked for and not yet made; < 0: made in excess
+  std::thread thread;
+
+  // Guarded by the world's mutex.
+  std::condition_variable woken;  // only the process itself waits on it: notify_one suffices
+  // What a waker looks at and writes lies in one line of the cache, with nothing that the process
+  // writes while it runs.
+  alignas(64) const Wait* wait = nullptr;  // null: not blocked
+  const Poll* poll = nullptr;              // null: does not poll
+  // wait may be ready. It is read without the mutex while spinning, only to decide when to take the
+  // mutex, which orders everything else: so relaxed accesses are enough.
+  std::atomic<bool> signalled = false;
+  bool in_condition_wait = false;  // else it spins, and a wake-up saves the call of the kernel
+  // Processes whose parent this is, of both background kinds. An unwound process waits for them.
+  int live_background_tasks = 0;
+  Seconds since{0};  // blocked or ended since
+  bool ended = false;
+  bool in_pause = false;  // runs the function of a pause; its own thread's
+
+  // What it waits for; nothing: it can go on. Under the world's mutex.
+  std::optional<BlockedProcess> blocked() const;
+};
+
+}  // namespace hetsgd::realtime

@@ -1,0 +1,72 @@
+// ProcessEndpoint: what an endpoint of the threads cluster and one of the mpi cluster have in
+// common: one thread that computes on its own device, delays that are made in real time, monitors
+// and cancellation tokens between the processes of one address space.
+//
+// A computation on the training clock, its account being `compute` as a whole:
+//
+//   safepoint --> fn(), device done --> delay of the straggler scenario and --speed --> safepoint
+//                 |<-- duration -->|    |<-- a pause may fall into it, and moves its end -->|
+#pragma once
+
+#include <atomic>
+#include <memory>
+
+#include "cluster/cluster.hpp"
+#include "cluster/endpoint.hpp"
+#include "cluster/realtime/world.hpp"
+
+namespace hetsgd::realtime {
+
+// A flag that the computing process looks at before its computation and during its delay. Raising
+// it needs no mutex and wakes nobody: the delay is slept in slices (waiting.cpp).
+class ThreadsCancellationToken final : public CancellationToken {
+ public:
+  void cancel() override { cancelled_.store(true, std::memory_order_release); }
+  void reset() override { cancelled_.store(false, std::memory_order_release); }
+  const std::atomic<bool>& cancelled() const { return cancelled_; }
+
+ private:
+  std::atomic<bool> cancelled_ = false;
+};
+
+class ProcessEndpoint : public Endpoint {
+ public:
+  // Made by the thread of `process`, which alone uses it. All three must outlive it.
+  ProcessEndpoint(World& world, const ClusterOptions& options, Process& process);
+
+  int rank() const override { return process_.rank; }
+  Seconds now() const override { return world_.now(); }
+  Device& device() override { return *process_.device; }
+  TimeBreakdown& time_breakdown() override { return process_.breakdown; }
+
+  // On the calling thread; `work` is not looked at. Returns when the device has the results.
+  // Delays are made precise in the sum: by what one delay takes too long, the next is shorter.
+  void compute(const Work& work, ComputeKind kind, FunctionRef fn) override;
+  // False, and no step is counted, if the token was cancelled before. If it was cancelled meanwhile fn
+  // has run to its end, and the rest of the delay was dropped.
+  bool compute_cancellable(CancellationToken& token, const Work& work, ComputeKind kind,
+                           FunctionRef fn) override;
+  std::unique_ptr<CancellationToken> make_cancellation_token() override;
+  void sleep(Seconds duration) override;
+  std::unique_ptr<Monitor> make_monitor() override;
+
+ protected:
+  World& world_;
+  Process& process_;
+
+ private:
+  void run_to_the_end(FunctionRef fn);
+  // The delay to add. Counts a step, so it is called once for each computation.
+  Seconds straggle(ComputeKind kind, Seconds start, Seconds duration);
+  // Returns `requested` after the instant `from`, less what earlier delays took too long. False if
+  // `unless` became true before its end.
+  bool delay(Seconds from, Seconds requested, const std::atomic<bool>* unless = nullptr);
+
+  const ClusterOptions& options_;
+  double speed_ = 1;
+};
+
+// Errors: usage, a speed that is not above 0, or above 1: real time can be stretched only.
+void check_speeds(const ClusterOptions& options, std::string_view cluster);
+
+}  // namespace hetsgd::realtime

@@ -1,0 +1,128 @@
+#include "cluster/realtime/started_calls.hpp"
+
+#include <deque>
+
+#include "cluster/blocking.hpp"
+
+namespace hetsgd::realtime {
+
+// What the communicator, its calls and the background process share; the last of them frees it.
+// Guarded by the world's mutex.
+struct StartedCalls::Queue {
+  World& world;
+  std::deque<Call*> open = {};         // the first is being made
+  Process* background_task = nullptr;  // touches no call any more when it has ended
+  bool closed = false;                 // nothing more is started
+};
+
+// Lives until it is complete or the background process has ended, although the queue does not own
+// it: what settle() waits for. `complete` and `caller` are guarded by the world's mutex; `time` is
+// written by the background process before `complete`, and read after it.
+class StartedCalls::Call final : public PendingCall {
+ public:
+  Call(std::shared_ptr<Queue> queue, const CollectiveRequest& what)
+      : request(what), queue_(std::move(queue)) {}
+
+  // If the run is aborted this throws Unwind, and the Pending's destructor settles: the call's
+  // memory may still be in use.
+  CallTime wait() override {
+    World& world = queue_->world;
+    auto lock = world.enter();
+    caller = &World::current();
+    world.block(lock, Until([&] { return complete; }, [&] { return describe(); }));
+    lock.unlock();
+    world.safepoint();
+    return time;
+  }
+
+  // Not interruptible, as the background process reads and writes the call's memory until one of
+  // the two has happened. It cannot wait for ever: with `failing` the run is aborted here, and the
+  // background process is unwound as soon as its own peers let go of that memory.
+  void settle(bool failing) noexcept override {
+    class Settled final : public Wait {
+     public:
+      explicit Settled(const Call& call) : call_(call) {}
+      bool ready() const override { return call_.complete || call_.queue_->background_task->ended; }
+      bool interruptible() const override { return false; }
+      std::string describe() const override { return call_.describe(); }
+
+     private:
+      const Call& call_;
+    };
+    World& world = queue_->world;
+    auto lock = world.lock();
+    if (complete) return;
+    if (failing) world.fail_with_what_unwinds();
+    caller = &World::current();
+    world.block(lock, Settled(*this));
+  }
+
+  const CollectiveRequest request;
+  Process* caller = nullptr;  // waits
+  bool complete = false;
+  CallTime time;
+
+ private:
+  std::string describe() const {
+    return blocked_in_started(collective_name(request.call.collective));
+  }
+
+  const std::shared_ptr<Queue> queue_;
+};
+
+StartedCalls::StartedCalls(World& world, BackgroundTasks& background_tasks,
+                           std::shared_ptr<Comm> twin)
+    : queue_(std::make_shared<Queue>(world)) {
+  queue_->background_task = &background_tasks.start_background_task(
+      World::current(), "started calls",
+      [queue = queue_, twin = std::move(twin)](Endpoint&) { make_all(*queue, *twin); },
+      ProcessKind::background);
+}
+
+// Does not wait: an endpoint ends with its communicator, and calls whose Pending lives on are still
+// made.
+StartedCalls::~StartedCalls() {
+  const auto lock = queue_->world.lock();
+  queue_->closed = true;
+  queue_->world.wake(*queue_->background_task);
+}
+
+std::unique_ptr<PendingCall> StartedCalls::start(const CollectiveRequest& request) {
+  World& world = queue_->world;
+  // The background process has a device of its own, whose work is in no order with this one's.
+  World::current().device->synchronize();
+  auto call = std::make_unique<Call>(queue_, request);
+  // enter() may throw. So the call joins the queue last, when nothing can destroy it any more but
+  // its Pending.
+  {
+    const auto lock = world.enter();
+    queue_->open.push_back(call.get());
+    world.wake(*queue_->background_task);
+  }
+  return call;
+}
+
+// Until the communicator is gone (closed) or only services are left (finishing), and everything
+// that was started has been made. A call stays in the queue while it is made: should it throw, it
+// is left behind there with those after it, and nobody looks at them again.
+void StartedCalls::make_all(Queue& queue, Comm& twin) {
+  World& world = queue.world;
+  auto lock = world.enter();
+  const Until next([&] { return !queue.open.empty() || queue.closed || world.finishing(); },
+                   [] { return kServiceIdle; });
+  while (true) {
+    world.block(lock, next);
+    if (queue.open.empty()) return;
+    Call& call = *queue.open.front();
+    lock.unlock();
+    call.time.begin = world.now();
+    call_now(twin, call.request);
+    call.time.end = world.now();
+    lock = world.lock();
+    queue.open.pop_front();
+    call.complete = true;
+    if (call.caller) world.wake(*call.caller);
+  }
+}
+
+}  // namespace hetsgd::realtime

@@ -1,0 +1,64 @@
+// The calls that are started on one communicator of this rank (pending.hpp): a background process
+// of the process that starts the first makes them, one after the other, on a twin of the
+// communicator whose calls meet those of other twins alone. So a started call and a blocking one of
+// the same group cannot be taken for each other, whichever comes first on a rank.
+//
+// A call, between its caller and the background process:
+//
+//   start()              its turn                    call_now() has returned
+//     |  open, queued ------------> open, being made -----------------------> complete
+//     |        |                           |                                     |
+//     |        +-------- abort ------------+--> left behind: the background      v
+//     v                                         process has ended            wait() or settle()
+//   the caller computes                                                      returns
+//
+// A call is owned by its caller, and the queue refers to it. That is safe because the caller's
+// Pending destroys it only after wait() has returned or after settle(), which follows a wait() that
+// has thrown: then the call is complete or the background process has ended.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "cluster/endpoint.hpp"
+#include "cluster/realtime/world.hpp"
+
+namespace hetsgd::realtime {
+
+// Where background tasks come from: a run.
+class BackgroundTasks {
+ public:
+  // Starts a process of the same rank as `parent`, with an endpoint of its own for fn.
+  // Error(runtime): no thread to be had.
+  virtual Process& start_background_task(Process& parent, const std::string& name,
+                                         std::function<void(Endpoint&)> fn, ProcessKind kind) = 0;
+
+ protected:
+  ~BackgroundTasks() = default;
+};
+
+class StartedCalls {
+ public:
+  // From a process of the run, which becomes the parent of the background process. That one ends
+  // after what was started before the destruction of this object; nobody waits for it here.
+  StartedCalls(World& world, BackgroundTasks& background_tasks, std::shared_ptr<Comm> twin);
+  ~StartedCalls();
+  StartedCalls(const StartedCalls&) = delete;
+  StartedCalls& operator=(const StartedCalls&) = delete;
+
+  // As Comm::start_raw. Returns when what the caller's device still writes is there, since another
+  // device reads it next.
+  std::unique_ptr<PendingCall> start(const CollectiveRequest& request);
+
+ private:
+  struct Queue;
+  class Call;
+  // The body of the background process.
+  static void make_all(Queue& queue, Comm& twin);
+
+  // Shared with the background process and the calls, each of which may be the last to use it.
+  const std::shared_ptr<Queue> queue_;
+};
+
+}  // namespace hetsgd::realtime

@@ -1,0 +1,44 @@
+// TrainingClock: the time of a run in real time. It is the monotonic time since the start of the
+// run without the intervals in which it stood (pauses).
+//
+//             start(at)          stop(at)           go_on(at)
+//   not begun ---------> runs <-----------> stands           now() = instant - origin - paused;
+//   now() = 0                                                while it stands the instant is `at`
+//
+// The instants come from the caller, as they may be those that rank 0 has chosen for all ranks: a
+// clock may be stopped or go on as of an instant that lies somewhat before or after the call.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+
+#include "core/units.hpp"
+
+namespace hetsgd::realtime {
+
+class TrainingClock {
+ public:
+  // CLOCK_MONOTONIC of this host, in ns. All instants below are of it, and are not 0.
+  static std::int64_t monotonic_ns();
+
+  // Any thread. 0 before the start.
+  Seconds now() const;
+  // How long it has stood, in all.
+  Seconds paused() const;
+
+  // The rest by one thread at a time (the world's mutex is held).
+  void start(std::int64_t at) { origin_ns_ = at; }
+  bool stands() const { return stands_since_ns_ != 0; }
+  void stop(std::int64_t at) { stands_since_ns_ = at; }
+  // Nothing if it runs.
+  void go_on(std::int64_t at);
+
+ private:
+  // Atomics, for now() is called without the mutex. Three stores are not one change, but those who
+  // could see them in between are stopped (now(), in the .cpp).
+  std::atomic<std::int64_t> origin_ns_ = 0;
+  std::atomic<std::int64_t> paused_ns_ = 0;
+  std::atomic<std::int64_t> stands_since_ns_ = 0;  // 0: it runs
+};
+
+}  // namespace hetsgd::realtime

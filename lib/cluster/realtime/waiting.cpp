@@ -1,0 +1,123 @@
+#include "cluster/realtime/waiting.hpp"
+
+#include <sched.h>
+#include <time.h>
+
+#include <algorithm>
+#include <thread>
+
+#include "cluster/realtime/spin.hpp"
+
+namespace hetsgd::realtime {
+
+namespace {
+
+// The end of a timed sleep is spun, because the kernel's wake-ups are late by less than this, but
+// by more than a delay may be wrong.
+constexpr Seconds kFineSleep{100e-6};
+// A timed sleep looks for pauses and aborts this often.
+constexpr Seconds kSleepSlice{2e-3};
+// One that may be cut short looks for that so often.
+constexpr Seconds kCutSlice{0.2e-3};
+
+// A poll goes through three stages, from the quickest to the cheapest:
+//
+//   spin, at large --(kPollSpinNs)--> yield, aside --(kYieldNs)--> sleep, aside: longer and longer
+//
+// A message inside of one host comes within the first stage. In the other two the process counts as
+// stopped, so that a pause can begin, and as blocked for the vote of the ranks about a deadlock.
+constexpr std::int64_t kPollSpinNs = 10'000;
+constexpr std::int64_t kYieldNs = 200'000;
+// Then it sleeps for an eighth of the time that it has waited, so that no wait is more than an
+// eighth too long, but never so long that it costs more than a percent or so of a core to keep on.
+constexpr std::int64_t kMaxSleepNs = 200'000;
+// Bytes that are on their way already come at their pace: a sleep would only add to it.
+constexpr std::int64_t kTransferYieldNs = 5'000'000;
+
+void back_off(std::int64_t waited_ns, bool transfers) {
+  if (waited_ns < (transfers ? kTransferYieldNs : kYieldNs)) {
+    sched_yield();
+    return;
+  }
+  const timespec nap{0, std::min(waited_ns / (transfers ? 64 : 8), kMaxSleepNs)};
+  nanosleep(&nap, nullptr);
+}
+
+// False: the run is aborted. The process is aside from the first critical section to come_back(),
+// which is called on every path: an exception, too, must leave the counters as they were, and must
+// not leave a poll on the caller's stack in the sight of the deadlock report.
+bool polled_to_the_end(World& world, Poll& poll, std::int64_t begin) {
+  World::Lock guard = world.lock();
+  World::current().poll = &poll;
+  world.step_aside(guard);
+  guard.unlock();
+  const auto come_back = [&] {
+    if (!guard.owns_lock()) guard = world.lock();
+    world.come_back(guard);
+    World::current().poll = nullptr;
+  };
+  bool done = false;
+  try {  // cancel() waits for those outside who still use memory of this process
+    while (!world.aborting() && !(done = poll.done())) {
+      back_off(TrainingClock::monotonic_ns() - begin, poll.transfers());
+    }
+    if (!done) poll.cancel();
+  } catch (...) {
+    come_back();
+    throw;
+  }
+  come_back();
+  return done && !world.aborting();
+}
+
+}  // namespace
+
+// aside --> [ no pause? time left? --> the mutex is given up, one slice of sleep ]... --> at large
+//
+// The time left is computed anew after each slice, since a pause, during which the clock stands,
+// may have begun and ended within it.
+bool sleep_until(World& world, Seconds deadline, const std::atomic<bool>* unless) {
+  const auto cut = [&] { return unless && unless->load(std::memory_order_acquire); };
+  const Seconds slice = unless ? kCutSlice : kSleepSlice;
+  if (deadline - world.now() > kFineSleep) {
+    World::Lock guard = world.enter();
+    world.step_aside(guard);
+    while (true) {
+      // A pause moves the deadline, which is one of the training clock, by its own length.
+      world.await_end_of_pause(guard);
+      const Seconds left = deadline - world.now() - kFineSleep;
+      if (left <= Seconds(0) || world.aborting() || cut()) break;
+      guard.unlock();
+      std::this_thread::sleep_for(std::min(left, slice));
+      guard = world.lock();
+    }
+    world.come_back(guard);
+    if (world.aborting()) world.unwind(guard);
+  }
+  // So short that a pause or an abort can wait for it.
+  while (world.now() < deadline) {
+    if (cut()) return false;
+    relax();
+  }
+  return true;
+}
+
+void poll_until(World& world, Poll& poll, Seconds TimeBreakdown::*account) {
+  // Most messages are there already: no clock is read for them. During a pause or an abort the
+  // process steps aside first, as the others wait for it to stop.
+  if (!world.wants_attention() && poll.done()) return;
+  const Seconds since = world.now();
+  const std::int64_t begin = TrainingClock::monotonic_ns();
+  bool done = false;
+  while (!done && !world.wants_attention()) {
+    if (world.oversubscribed() || TrainingClock::monotonic_ns() - begin > kPollSpinNs) break;
+    done = poll.done();
+  }
+  if (!done) done = polled_to_the_end(world, poll, begin);
+  if (account) World::current().breakdown.*account += world.now() - since;
+  if (done) return;
+  World::Lock guard = world.lock();
+  world.unwind(guard);
+}
+
+}  // namespace hetsgd::realtime

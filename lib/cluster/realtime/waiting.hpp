@@ -1,0 +1,24 @@
+// Waits of a thread that nobody in this process ends: a sleep, and a look at what happens in other
+// processes. For a pause the thread counts as stopped meanwhile, and goes on waiting; it returns
+// after the pause. For the detection of deadlocks it runs.
+//
+// Unless the wait is over in a moment, both stop for a pause, and throw Unwind when the run is
+// aborted. The caller does not hold the mutex. Nobody wakes them: they look for aborts and pauses
+// between slices of sleep, which bounds how long an abort takes.
+#pragma once
+
+#include <atomic>
+
+#include "cluster/realtime/world.hpp"
+
+namespace hetsgd::realtime {
+
+// Returns at `deadline` of the training clock, with true; a pause moves it by its own length. With
+// `unless` it ends early, with false, soon after that has become true.
+bool sleep_until(World& world, Seconds deadline, const std::atomic<bool>* unless = nullptr);
+
+// Returns when poll.done(). The time is added to breakdown.*account unless that is null. When the
+// run is aborted poll.cancel() has returned before Unwind is thrown. What `poll` throws comes out.
+void poll_until(World& world, Poll& poll, Seconds TimeBreakdown::*account = &TimeBreakdown::wait);
+
+}  // namespace hetsgd::realtime

@@ -1,0 +1,196 @@
+#include "cluster/sim/endpoint.hpp"
+
+#include <algorithm>
+#include <chrono>
+#include <numeric>
+
+#include "cluster/sim/cancellation.hpp"
+#include "cluster/sim/monitor.hpp"
+#include "cluster/sim/work.hpp"
+#include "core/error.hpp"
+
+namespace hetsgd::sim {
+
+// Made on first use: a worker that never computes costs no device.
+Device& SimDevices::of_worker(int rank) {
+  const std::lock_guard lock(mutex_);
+  auto& device = workers_[static_cast<std::size_t>(rank)];
+  if (!device) device = make_cpu_device<float>(1);
+  return *device;
+}
+
+std::unique_ptr<Device> SimDevices::take() {
+  const std::lock_guard lock(mutex_);
+  if (free_.empty()) return make_cpu_device<float>(1);
+  auto device = std::move(free_.back());
+  free_.pop_back();
+  return device;
+}
+
+void SimDevices::give_back(std::unique_ptr<Device> device) {
+  const std::lock_guard lock(mutex_);
+  free_.push_back(std::move(device));
+}
+
+namespace {
+
+std::vector<int> ranks(int size) {
+  std::vector<int> all(static_cast<std::size_t>(size));
+  std::iota(all.begin(), all.end(), 0);
+  return all;
+}
+
+}  // namespace
+
+SimRun::SimRun(const ClusterOptions& options_, SimDevices& devices_)
+    // When a worker's main process has returned the services hear of it: nobody must wait for that
+    // worker any more. The end of a background task says nothing of its worker.
+    : options(options_),
+      devices(devices_),
+      engine(options_.host_threads,
+             [this](Process& process) {
+               if (process.background_task.empty()) services.left(process.rank);
+             }),
+      world{engine, Network(options_.network, options_.workers, options_.payload_scale)},
+      services(world, options_.profile, options_.work_scale),
+      everybody(std::make_shared<Group>(world, ranks(options_.workers))) {}
+
+SimEndpoint::SimEndpoint(SimRun& run, int rank, bool background_task)
+    : run_(run), rank_(rank), is_background_task_(background_task), comm_(run.everybody, rank) {}
+
+SimEndpoint::~SimEndpoint() {
+  if (device_) run_.devices.give_back(std::move(device_));
+}
+
+Device& SimEndpoint::device() {
+  if (!is_background_task_) return run_.devices.of_worker(rank_);
+  if (!device_) device_ = run_.devices.take();
+  return *device_;
+}
+
+// Steps state their work as charged already, vector operations state it for the real size: hence
+// the scale. The speed divides the whole time, overhead of launches included; the scenario
+// stretches what is left, from the present time on, as its slow phases are intervals of the clock.
+SimEndpoint::Duration SimEndpoint::duration(const Work& work, ComputeKind kind) {
+  const bool step = kind == ComputeKind::step;
+  const DeviceProfile& profile = run_.options.profile;
+  const Seconds at_full_speed =
+      profile.seconds(step ? work : scaled(work, run_.options.work_scale));
+  Seconds time = at_full_speed / run_.options.speed_of(rank_);
+  if (step) {
+    if (run_.options.scenario) {
+      time = run_.options.scenario->stretched(rank_, breakdown_.steps, now(), time);
+    }
+    ++breakdown_.steps;
+  }
+  return {time, std::max(time - at_full_speed, Seconds(0))};
+}
+
+// A simulated delay is exact, so what was achieved is what was requested.
+void SimEndpoint::account(const Duration& spent) {
+  breakdown_.delay_requested += spent.delay;
+  breakdown_.delay_achieved += spent.delay;
+  breakdown_.compute += spent.time;
+}
+
+void SimEndpoint::compute(const Work& work, ComputeKind kind, FunctionRef fn) {
+  // On the fiber's stack, which the event refers to. That is safe: the fiber cannot leave this
+  // function before the event, except by being unwound, and then no event is handled any more. The
+  // task's destructor waits for a thread that still runs fn.
+  struct Computation {
+    Engine& engine;
+    Process& process;
+    HostTask task;
+  };
+  Engine& engine = run_.engine;
+  Computation computation{engine, engine.current("compute"), HostTask(fn)};
+  if (!engine.tearing_down()) {
+    // Accounted at the start: nothing can cut it short.
+    const Duration whole = duration(work, kind);
+    account(whole);
+    engine.pool().submit(computation.task);
+    engine.at(
+        engine.now() + whole.time.count(),
+        // On the event loop's stack: where no pool thread has begun it, fn runs here, and may need
+        // more stack than a fiber has.
+        [](void* object) {
+          auto& due = *static_cast<Computation*>(object);
+          due.engine.pool().finish(due.task);
+          due.engine.resume(due.process);
+        },
+        &computation);
+  }
+  engine.block([] { return "computes"; });
+  if (computation.task.error()) std::rethrow_exception(computation.task.error());
+}
+
+bool SimEndpoint::compute_cancellable(CancellationToken& token, const Work& work, ComputeKind kind,
+                                      FunctionRef fn) {
+  // fn is handed to the pool although it may be cut short: the host works ahead, and whether the
+  // token will be cancelled is known only when virtual time comes to it.
+  auto& stop = static_cast<SimCancellationToken&>(token);
+  Engine& engine = run_.engine;
+  engine.current("compute_cancellable");
+  if (stop.cancelled()) return false;
+  HostTask task(fn);  // cut short: forgotten where it goes out of scope, or waited for if it runs
+  const Seconds start = now();
+  const Duration whole = duration(work, kind);
+  if (!engine.tearing_down()) engine.pool().submit(task);
+  const bool complete = stop.sleep_until((start + whole.time).count(), task);
+  const Seconds time = complete ? whole.time : now() - start;
+  // The delay comes after the computation: of a cut one, what had passed of it.
+  account({time, std::max(Seconds(0), time - (whole.time - whole.delay))});
+  if (!complete) return false;
+  if (task.error()) std::rethrow_exception(task.error());
+  return true;
+}
+
+std::unique_ptr<CancellationToken> SimEndpoint::make_cancellation_token() {
+  return std::make_unique<SimCancellationToken>(run_.world);
+}
+
+// An event even for a duration of 0: others that are due now run first, as after a yield.
+void SimEndpoint::sleep(Seconds duration) {
+  HETSGD_CHECK_GE(duration.count(), 0.0);
+  Engine& engine = run_.engine;
+  const double called = engine.now();
+  engine.sleep_until(called + duration.count());
+  breakdown_.wait += Seconds(engine.now() - called);
+}
+
+void SimEndpoint::background_task(std::string name, std::function<void(Endpoint&)> fn) {
+  HETSGD_CHECK(!name.empty());
+  run_.engine.current("background_task");
+  if (run_.engine.tearing_down()) return;
+  // The endpoint belongs to the body and ends with it; shared, as a std::function is copyable.
+  auto endpoint = std::make_shared<SimEndpoint>(run_, rank_, true);
+  TimeBreakdown* breakdown = &endpoint->breakdown_;
+  run_.engine.spawn(rank_, std::move(name), breakdown,
+                    [endpoint = std::move(endpoint), fn = std::move(fn)] { fn(*endpoint); });
+}
+
+std::unique_ptr<Monitor> SimEndpoint::make_monitor() {
+  return std::make_unique<SimMonitor>(run_.engine);
+}
+
+std::shared_ptr<ServicePort> SimEndpoint::open_service(
+    const std::string& name, const std::function<std::unique_ptr<ServiceHandler>()>& factory) {
+  return run_.services.open(rank_, name, factory);
+}
+
+// The only host clock of this cluster. It measures what the pause cost the user, computations of
+// others that were finished first included, and goes into the report alone: never into virtual
+// time.
+void SimEndpoint::while_paused(FunctionRef fn) {
+  const auto start = std::chrono::steady_clock::now();
+  run_.engine.off_the_clock(fn);
+  run_.paused_s += Seconds(std::chrono::steady_clock::now() - start).count();
+}
+
+// The others need not wait: virtual time stands while rank 0 runs fn, so nobody can tell whether
+// they were "here". They go on at their own next event.
+void SimEndpoint::while_paused_together(FunctionRef fn) {
+  if (rank_ == 0) while_paused(fn);
+}
+
+}  // namespace hetsgd::sim

@@ -1,0 +1,108 @@
+// SimEndpoint: what one simulated process sees of its cluster.
+//
+// compute() in virtual time and on the host:
+//
+//   virtual time   call |------- duration(work) -------| due: the process goes on
+//   host           submit ...  fn on a pool thread ... | finish(): waits for fn, or runs it now
+//
+// The event at the due time is scheduled before fn has run, so its time cannot depend on the host.
+// What fn throws comes out of compute() at the due time, too.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "cluster/cluster.hpp"
+#include "cluster/endpoint.hpp"
+#include "cluster/sim/comm.hpp"
+#include "cluster/sim/services.hpp"
+#include "cluster/sim/world.hpp"
+
+namespace hetsgd::sim {
+
+// One-core devices, made on first use: those of workers by rank, and those of background tasks,
+// reused. Host threads ask for them, too (device() inside a compute), hence the lock. One core
+// each, as the parallelism is between workers; a device with threads of its own would oversubscribe
+// the host.
+//
+// They belong to the cluster and not to a run: buffers that an algorithm leaves behind, such as the
+// final model, may outlive the run that made them.
+class SimDevices {
+ public:
+  explicit SimDevices(int workers) : workers_(static_cast<std::size_t>(workers)) {}
+  // The reference is valid as long as this object.
+  Device& of_worker(int rank);
+  // Until give_back() the device is the caller's alone.
+  std::unique_ptr<Device> take();
+  void give_back(std::unique_ptr<Device> device);
+
+ private:
+  std::mutex mutex_;
+  std::vector<std::unique_ptr<Device>> workers_;
+  std::vector<std::unique_ptr<Device>> free_;
+};
+
+// What the endpoints of one run share. The members' order is that of their dependence: services and
+// groups refer to the world, the world to the engine, so the engine goes last. Outlives all
+// endpoints.
+struct SimRun {
+  SimRun(const ClusterOptions& options_, SimDevices& devices_);
+
+  const ClusterOptions& options;
+  SimDevices& devices;
+  Engine engine;
+  World world;
+  Services services;
+  std::shared_ptr<Group> everybody;  // the group of Endpoint::comm()
+  double paused_s = 0;               // host time
+};
+
+// One per process: those of workers belong to the cluster's run(), that of a background task to its
+// body. All members but device() are called by fibers, one at a time, so nothing is locked.
+class SimEndpoint final : public Endpoint {
+ public:
+  SimEndpoint(SimRun& run, int rank, bool background_task);
+  ~SimEndpoint() override;
+
+  int rank() const override { return rank_; }
+  int size() const override { return run_.options.workers; }
+  Seconds now() const override { return Seconds(run_.engine.now()); }
+  Device& device() override;
+  Comm& comm() override { return comm_; }
+  void compute(const Work& work, ComputeKind kind, FunctionRef fn) override;
+  bool compute_cancellable(CancellationToken& token, const Work& work, ComputeKind kind,
+                           FunctionRef fn) override;
+  std::unique_ptr<CancellationToken> make_cancellation_token() override;
+  void sleep(Seconds duration) override;
+  void background_task(std::string name, std::function<void(Endpoint&)> fn) override;
+  std::unique_ptr<Monitor> make_monitor() override;
+  std::shared_ptr<ServicePort> open_service(
+      const std::string& name,
+      const std::function<std::unique_ptr<ServiceHandler>()>& factory) override;
+  void while_paused(FunctionRef fn) override;
+  void while_paused_together(FunctionRef fn) override;
+  TimeBreakdown& time_breakdown() override { return breakdown_; }
+
+ private:
+  // How long a computation that starts now takes, and what of it is a delay: what it takes longer
+  // than at speed 1 without stragglers, at least 0.
+  struct Duration {
+    Seconds time, delay;
+  };
+  // Of kind `step`: also begins the next iteration, the one that the scenario draws for. Each
+  // process counts its own iterations.
+  Duration duration(const Work& work, ComputeKind kind);
+  void account(const Duration& spent);
+
+  SimRun& run_;
+  int rank_;
+  bool is_background_task_;
+  SimComm comm_;
+  TimeBreakdown breakdown_;
+  std::unique_ptr<Device> device_;  // of a background task
+};
+
+}  // namespace hetsgd::sim

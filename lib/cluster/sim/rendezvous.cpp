@@ -1,0 +1,331 @@
+#include "cluster/sim/rendezvous.hpp"
+
+#include <algorithm>
+#include <cstring>
+
+#include "cluster/reduce.hpp"
+#include "cluster/sim/comm.hpp"
+#include "core/error.hpp"
+
+namespace hetsgd::sim {
+
+namespace {
+
+// Below this the host pool's hand-over costs more than the work; above it, what one task gets at
+// least.
+constexpr std::size_t kTaskBytes = std::size_t{256} << 10;
+// A window of all ranks' vectors that stays in the second cache between its reading and its
+// writing.
+constexpr std::size_t kWindowBytes = std::size_t{1} << 20;
+// What split exchanges per rank: colour and key.
+constexpr double kSplitBytes = 8;
+
+// As hetsgd::block_of: the blocks of reduce_scatter, the larger ones first.
+Comm::Block block_of(std::size_t rank, std::size_t size, std::size_t n) {
+  const std::size_t base = n / size, extra = n % size;
+  const std::size_t begin = rank * base + std::min(rank, extra);
+  return {begin, begin + base + (rank < extra ? 1 : 0)};
+}
+
+// Messages that `rank` sends in a binomial broadcast. Counted from the root, a rank sends to itself
+// plus 1, 2, 4, ... below its own lowest set bit (the root, which has none, to all of them): p - 1
+// in all.
+int broadcast_sends(int rank, int root, int size) {
+  const int relative = (rank - root + size) % size;
+  int sends = 0;
+  for (int bit = 1; bit < size && (relative & bit) == 0; bit <<= 1) {
+    if (relative + bit < size) ++sends;
+  }
+  return sends;
+}
+
+}  // namespace
+
+Rendezvous::Rendezvous(World& world, std::vector<int> workers, CollectiveOrder* order)
+    : world_(world),
+      workers_(std::move(workers)),
+      order_(order),
+      attendance_(workers_.size()),
+      arrival_(workers_.size()),
+      in_(workers_.size()),
+      out_(workers_.size()) {}
+
+// While the run is torn down (a destructor calls) the rank does not join: others' memory may be
+// gone. block() then throws or returns, and the result is unspecified.
+void Rendezvous::attend(int rank, const CollectiveCall& call, const void* in, void* out) {
+  Engine& engine = world_.engine;
+  Attendance mine{.process = &engine.current(collective_name(call.collective))};
+  if (!engine.tearing_down()) join(rank, call, in, out, mine);
+  engine.block([this] {
+    return blocked_in_collective(collective_name(call_.collective), arrived_, size());
+  });
+}
+
+void Rendezvous::join(int rank, const CollectiveCall& call, const void* in, void* out,
+                      Attendance& mine) {
+  // All checks come before the first change, so that one that fails leaves the others as they are.
+  const auto r = static_cast<std::size_t>(rank);
+  if (attendance_[r] != nullptr) {
+    throw CheckFailure(fmt::format(
+        "rank {} calls {} in {} while its {} goes on in {}: give a background task a Comm of "
+        "its own (split)",
+        rank, describe(call), mine.process->name(), describe(call_),
+        attendance_[r]->process->name()));
+  }
+  if (arrived_ == 0) {
+    call_ = call;
+    first_ = rank;
+  } else {
+    check_same_call(first_, call_, rank, call);
+  }
+  // Each pair is compared once, when the second of the two comes: p^2 / 2 comparisons per call.
+  for (int other = 0; call.collective == Collective::all_to_all && other < size(); ++other) {
+    const auto o = static_cast<std::size_t>(other);
+    if (attendance_[o] == nullptr) continue;
+    check_same_parts(other, parts(o), rank, *static_cast<const AllToAll*>(in));
+  }
+  attendance_[r] = &mine;
+  arrival_[r] = world_.engine.now();
+  in_[r] = in;
+  out_[r] = out;
+  if (++arrived_ == size() && (order_ == nullptr || order_->may_begin(*this))) start();
+}
+
+// All may be here for long by then, or some not yet: then the last one to join starts it.
+void Rendezvous::take_turn() {
+  turn_ = world_.engine.now();
+  if (arrived_ == size()) start();
+}
+
+// last_arrival_ is the time at which it begins; for a started call that is the turn, where it comes
+// after the last arrival. The cost is known before any byte has moved: it depends on sizes alone.
+void Rendezvous::start() {
+  last_arrival_ = world_.engine.now();
+  start_moving();
+  count_bytes();
+  world_.engine.at(
+      last_arrival_ + cost(), [](void* object) { static_cast<Rendezvous*>(object)->complete(); },
+      this);
+}
+
+void Rendezvous::finish_moving() {
+  for (auto& task : tasks_) world_.engine.pool().finish(task);
+}
+
+// The event at the end. The order of its steps matters: the data are there before anybody is woken,
+// the rendezvous is empty before the order may use it again, and the order comes last.
+void Rendezvous::complete() {
+  Engine& engine = world_.engine;
+  finish_moving();
+  for (auto& task : tasks_) {
+    if (task.error()) std::rethrow_exception(task.error());
+  }
+  tasks_.clear();
+  if (call_.collective == Collective::split) form_groups();
+  if (call_.collective == Collective::agree) make_for_all();
+  arrived_ = 0;
+  for (std::size_t r = 0; r < attendance_.size(); ++r) {
+    // Woken and not resumed: all of them go on after this event, in the order of ranks.
+    Attendance& rank = *std::exchange(attendance_[r], nullptr);
+    rank.complete = true;
+    rank.begin = std::max(arrival_[r], turn_);
+    rank.end = engine.now();
+    if (!rank.started) {
+      rank.process->breakdown->wait += Seconds(last_arrival_ - arrival_[r]);
+      rank.process->breakdown->communicate += Seconds(engine.now() - last_arrival_);
+    }
+    if (rank.process != nullptr) engine.wake(*rank.process);
+  }
+  if (order_ != nullptr) order_->ended();
+}
+
+double Rendezvous::charged() const {
+  return world_.network.charged(call_.count * element_bytes(call_.element), call_.kind);
+}
+
+// Of an all_to_all: as NetworkModel::all_to_all_cost wants them. A rank's link is full duplex, so
+// the larger of what it sends and receives counts; what it keeps for itself passes no link.
+double Rendezvous::busiest_bytes() const {
+  std::size_t most = 0, all = 0;
+  for (int r = 0; r < size(); ++r) {
+    const AllToAll& mine = parts(static_cast<std::size_t>(r));
+    const std::size_t out = mine.bytes_out(r);
+    most = std::max({most, out, mine.bytes_in(r)});
+    all += out;
+  }
+  const Network& network = world_.network;
+  return network.charged(network.model().shared_bus ? all : most, call_.kind);
+}
+
+// A split gathers everybody's choice. while_paused_together never comes here: in this cluster
+// nobody waits for it (SimEndpoint).
+double Rendezvous::cost() const {
+  const NetworkModel& model = world_.network.model();
+  switch (call_.collective) {
+    case Collective::all_reduce:
+      return model.all_reduce_cost(size(), charged()).count();
+    case Collective::broadcast:
+      return model.broadcast_cost(size(), charged()).count();
+    case Collective::all_gather:
+    case Collective::agree:
+      return model.all_gather_cost(size(), charged()).count();
+    case Collective::reduce_scatter:
+      return model.reduce_scatter_cost(size(), charged()).count();
+    case Collective::all_to_all:
+      return model.all_to_all_cost(size(), busiest_bytes()).count();
+    case Collective::split:
+      return model.all_gather_cost(size(), kSplitBytes).count();
+    case Collective::barrier:
+    case Collective::while_paused_together:
+      break;
+  }
+  return model.barrier_cost(size()).count();
+}
+
+// The same algorithms as cost(): ring, binomial tree, dissemination (whose messages are empty).
+void Rendezvous::count_bytes() const {
+  const int p = size();
+  for (int r = 0; r < p; ++r) {
+    double sent = 0;
+    double received = 0;
+    switch (call_.collective) {
+      case Collective::all_reduce:
+        sent = received = world_.network.model().all_reduce_bytes_sent(p, charged());
+        break;
+      case Collective::broadcast:
+        sent = broadcast_sends(r, call_.root, p) * charged();
+        received = r == call_.root ? 0 : charged();
+        break;
+      case Collective::all_gather:
+      case Collective::agree:
+        sent = received = (p - 1) * charged();
+        break;
+      case Collective::reduce_scatter:
+        sent = received = (p - 1) * charged() / p;
+        break;
+      case Collective::all_to_all: {
+        const AllToAll& mine = parts(static_cast<std::size_t>(r));
+        sent = world_.network.charged(mine.bytes_out(r), call_.kind);
+        received = world_.network.charged(mine.bytes_in(r), call_.kind);
+        break;
+      }
+      case Collective::split:
+        sent = received = (p - 1) * kSplitBytes;
+        break;
+      case Collective::barrier:
+      case Collective::while_paused_together:
+        break;
+    }
+    world_.count_sent(workers_[static_cast<std::size_t>(r)], call_.kind, sent);
+    world_.count_received(workers_[static_cast<std::size_t>(r)], call_.kind, received);
+  }
+}
+
+// Small calls are moved here and now, by the fiber of the last rank (or the event of the call
+// before): its stack must do, which holds one block of 8 KiB in reduce_in_rank_order. Calls without
+// data to move are done in complete(), as they make objects and not bytes.
+void Rendezvous::start_moving() {
+  if (call_.collective == Collective::barrier || call_.collective == Collective::split) return;
+  if (call_.collective == Collective::agree) return;
+  std::size_t n = call_.count;
+  std::size_t bytes = n * element_bytes(call_.element) * attendance_.size();
+  if (call_.collective == Collective::all_to_all) {  // ranges of receivers
+    n = attendance_.size();
+    bytes = 0;
+    for (std::size_t r = 0; r < n; ++r) bytes += parts(r).send_bytes();
+  }
+  const auto threads = static_cast<std::size_t>(world_.engine.pool().threads());
+  const std::size_t tasks = std::min(threads, bytes / kTaskBytes);
+  if (tasks == 0) return move(0, n);
+  // First all ranges and then the tasks: a task refers to its range, which may not move any more.
+  // The tasks lie in a deque for the same reason. Every element belongs to one range, so the ranges
+  // need no lock, and how many there are changes no bit: sums are per element, in rank order.
+  ranges_.clear();
+  for (std::size_t i = 0; i < tasks; ++i)
+    ranges_.push_back({this, n * i / tasks, n * (i + 1) / tasks});
+  for (const Range& range : ranges_) world_.engine.pool().submit(tasks_.emplace_back(range));
+}
+
+void Rendezvous::move(std::size_t begin, std::size_t end) const {
+  if (begin == end) return;
+  if (call_.collective == Collective::all_to_all) return move_parts(in_, begin, end);
+  const std::size_t n = end - begin;
+  const auto from = [&](std::size_t r) { return static_cast<const std::byte*>(in_[r]) + begin; };
+  switch (call_.collective) {
+    case Collective::all_reduce:
+      return reduce_all(begin, end);
+    case Collective::reduce_scatter:
+      return reduce_blocks(begin, end);
+    case Collective::broadcast: {
+      const auto root = static_cast<std::size_t>(call_.root);
+      for (std::size_t r = 0; r < out_.size(); ++r) {
+        if (r != root) std::memcpy(static_cast<std::byte*>(out_[r]) + begin, from(root), n);
+      }
+      return;
+    }
+    // A rank's own part may lie in its place already.
+    case Collective::all_gather:
+      for (std::size_t source = 0; source < in_.size(); ++source) {
+        for (void* all : out_) {
+          auto* to = static_cast<std::byte*>(all) + source * call_.count + begin;
+          if (to != from(source)) std::memcpy(to, from(source), n);
+        }
+      }
+      return;
+    default:
+      return;
+  }
+}
+
+// Window by window, so that what is read is still in the cache when it is overwritten: inputs and
+// outputs are the same memory. A window is whole cache lines, four at least. It is shorter than the
+// block of reduce_in_rank_order where there are more than 128 ranks, and else does not matter.
+void Rendezvous::reduce_all(std::size_t begin, std::size_t end) const {
+  const std::size_t line = 64 / element_bytes(call_.element);
+  const std::size_t window = std::max(line * 4, kWindowBytes / (64 * in_.size()) * line);
+  for (std::size_t at = begin; at < end; at += window) {
+    reduce_in_rank_order(in_, out_, at, std::min(at + window, end), call_.element, call_.op);
+  }
+}
+
+// In place and without a copy: an element's result goes to the one rank that owns its block, whose
+// own contribution of that element has been read by then.
+void Rendezvous::reduce_blocks(std::size_t begin, std::size_t end) const {
+  for (std::size_t r = 0; r < out_.size(); ++r) {
+    const auto block = block_of(r, out_.size(), call_.count);
+    reduce_in_rank_order(in_, {&out_[r], 1}, std::max(begin, block.begin), std::min(end, block.end),
+                         call_.element, call_.op);
+  }
+}
+
+// The new groups' workers are named by their ranks in the run, also where this group is itself a
+// part. A rank that joins none keeps its null group.
+void Rendezvous::form_groups() const {
+  const auto part = [&](int r) -> SplitPart& {
+    return *static_cast<SplitPart*>(out_[static_cast<std::size_t>(r)]);
+  };
+  std::vector<SplitChoice> choices;
+  for (int r = 0; r < size(); ++r) choices.push_back(part(r).choice);
+  for (const std::vector<int>& ranks : plan_groups(choices)) {
+    std::vector<int> workers;
+    for (const int r : ranks) workers.push_back(workers_[static_cast<std::size_t>(r)]);
+    const auto group = std::make_shared<Group>(world_, std::move(workers));
+    for (std::size_t i = 0; i < ranks.size(); ++i) {
+      part(ranks[i]).group = group;
+      part(ranks[i]).rank = static_cast<int>(i);
+    }
+  }
+}
+
+// On the event loop, with no current process: `make` must not block (Comm::agree), and is checked.
+void Rendezvous::make_for_all() const {
+  std::vector<std::byte> all(in_.size() * call_.count);
+  for (std::size_t r = 0; r < in_.size(); ++r) {
+    std::memcpy(all.data() + r * call_.count, in_[r], call_.count);
+  }
+  const auto part = [&](std::size_t r) -> AgreePart& { return *static_cast<AgreePart*>(out_[r]); };
+  const auto made = (*part(0).make)(all.data());
+  for (std::size_t r = 0; r < out_.size(); ++r) part(r).made = made;
+}
+
+}  // namespace hetsgd::sim

@@ -1,0 +1,140 @@
+// Rendezvous: one group's collectives, one at a time. Every rank arrives; the last one starts it;
+// all go on when the analytic cost of the network's topology has passed.
+//
+//                 the last rank joins, and
+//                 (with a CollectiveOrder) its turn          cost() later
+//   gathering --------------------------------------> moving ------------> complete
+//    ^  0 < arrived_ < size                        host tasks run       finish_moving()
+//    |                                             in host time               |
+//    +------------------------------------------------------------------------+
+//       arrived_ = 0, every rank is told and woken, the next in order takes its turn
+//
+// From the last arrival to the completion the contributions belong to the collective; the host pool
+// moves the data meanwhile: reductions in rank order, each input read once, each output written
+// once. That results are not seen before the completion is the ranks' part of the contract: who
+// looked earlier would find whatever the host has moved so far.
+//
+// All ranks leave a collective at the same time, whatever their place in its topology. Nothing here
+// is locked: everything but move() runs on the event loop's thread.
+#pragma once
+
+#include <cstddef>
+#include <deque>
+#include <memory>
+#include <vector>
+
+#include "cluster/collective_call.hpp"
+#include "cluster/group_plan.hpp"
+#include "cluster/sim/world.hpp"
+
+namespace hetsgd::sim {
+
+class Rendezvous;
+
+// What a rank brings to split, and what it gets.
+struct SplitPart {
+  SplitChoice choice;
+  std::shared_ptr<Group> group;  // null: none
+  int rank = 0;
+};
+
+// What a rank brings to agree, and what it gets: the same object as all others.
+struct AgreePart {
+  const Comm::Maker* make = nullptr;
+  std::shared_ptr<const void> made;
+};
+
+// A rank in a collective, from its arrival to the completion. It lies on the stack of a process
+// that waits in the rendezvous, or in a started call, and outlives the completion, or the run fails
+// before another event (Engine::settle).
+struct Attendance {
+  Process* process = nullptr;  // is woken at the completion; null: nobody waits yet
+  bool started = false;        // goes on by itself: no time of its process is counted
+  bool complete = false;
+  double begin = 0, end = 0;  // then: as CallTime
+};
+
+// The order of several rendezvous of one group that go on one after the other: whose turn it is.
+class CollectiveOrder {
+ public:
+  // Asked when the last rank has joined.
+  virtual bool may_begin(const Rendezvous& rendezvous) const = 0;
+  // The one that might begin is complete. Called last in its completion event: it may be reused at
+  // once, and the next one may start within this call.
+  virtual void ended() = 0;
+
+ protected:
+  ~CollectiveOrder() = default;
+};
+
+class Rendezvous {
+ public:
+  // `workers`: the members' ranks in the world. order: null where ranks wait in the rendezvous, and
+  // so come to the next call only after this one. It outlives the rendezvous.
+  Rendezvous(World& world, std::vector<int> workers, CollectiveOrder* order = nullptr);
+
+  const std::vector<int>& workers() const { return workers_; }
+  int size() const { return static_cast<int>(workers_.size()); }
+
+  // Returns when the collective is complete. in: what the rank contributes; out: where its result
+  // goes (a SplitPart for split, an AgreePart for agree; of all_to_all `in` is the AllToAll).
+  // Checked: all ranks make the same call, and no rank is here twice. The time until the last
+  // arrival is `wait` in the breakdown, that from then on `communicate`.
+  void attend(int rank, const CollectiveCall& call, const void* in, void* out);
+  // The same without waiting: `mine` is complete later. The memory behind in and out is the
+  // collective's until then. When it throws, this rank has not joined.
+  void join(int rank, const CollectiveCall& call, const void* in, void* out, Attendance& mine);
+  // From now on it may begin. Called by the order, once for every call that had to wait for its
+  // turn.
+  void take_turn();
+  // When it returns no host thread touches the contributions any more. Blocks in host time only.
+  // Also for a rank that is unwound with the collective under way, whose memory is about to go.
+  void finish_moving();
+  int arrived() const { return arrived_; }
+
+ private:
+  struct Range {  // of elements: one task for the host pool
+    Rendezvous* rendezvous;
+    std::size_t begin, end;
+    void operator()() const { rendezvous->move(begin, end); }
+  };
+
+  void start();         // all are here, and it has its turn
+  void complete();      // the event at the end
+  void start_moving();  // splits the data into tasks for the pool
+  // Elements [begin, end) (bytes where nothing is reduced; receivers of an all_to_all). On a pool
+  // thread: reads the call and the ranks' memory, writes to disjoint parts of the outputs.
+  void move(std::size_t begin, std::size_t end) const;
+  void reduce_all(std::size_t begin, std::size_t end) const;
+  void reduce_blocks(std::size_t begin, std::size_t end) const;
+  // Virtual seconds of the call on the network, and the bytes on which it is based.
+  double cost() const;
+  double charged() const;
+  double busiest_bytes() const;
+  const AllToAll& parts(std::size_t rank) const { return *static_cast<const AllToAll*>(in_[rank]); }
+  void count_bytes() const;
+  void form_groups() const;
+  void make_for_all() const;
+
+  World& world_;
+  std::vector<int> workers_;
+  CollectiveOrder* const order_;
+  // Since when it may begin. From an earlier call where this one did not have to wait; an arrival
+  // is later than that.
+  double turn_ = 0;
+
+  CollectiveCall call_;  // of the rank that came first
+  int arrived_ = 0;
+  int first_ = 0;  // the rank that came first
+  double last_arrival_ = 0;
+  // By rank.
+  std::vector<Attendance*> attendance_;  // null: not here yet
+  std::vector<double> arrival_;
+  std::vector<const void*> in_;
+  std::vector<void*> out_;
+  // Data movement. Tasks refer to ranges, so these come first.
+  std::vector<Range> ranges_;
+  std::deque<HostTask> tasks_;
+};
+
+}  // namespace hetsgd::sim

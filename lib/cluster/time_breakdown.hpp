@@ -1,0 +1,56 @@
+// Where a worker's time and bytes went. Filled by the cluster, read by training/ for the result.
+//
+//   run   |== compute ==|communicate|-- wait --|== compute ==| ... | idle rest |
+//          with the delays of the straggler scenario and of --speed
+//
+// Every process has one; a background task's times are its own, its bytes go to its worker's
+// (add_traffic, or at once in sim). Only the process that it belongs to, or the cluster for it,
+// writes to it, so nothing here is locked.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string_view>
+
+#include "core/units.hpp"
+
+namespace hetsgd {
+
+// What a message carries. Parameters and gradients are charged at the full-size model under
+// --charge.
+enum class Traffic : int { parameters = 0, gradients = 1, control = 2 };
+inline constexpr std::array<std::string_view, 3> kTrafficNames = {"parameters", "gradients",
+                                                                  "control"};
+
+// How buffers in GPU memory travelled: NCCL, straight between GPUs of one process (ring and tree),
+// an MPI library that takes pointers to GPU memory, through host memory.
+enum class GpuPath : int { nccl = 0, peers = 1, mpi = 2, host = 3 };
+inline constexpr std::array<std::string_view, 4> kGpuPathNames = {"nccl", "peers", "mpi", "host"};
+
+// Times of one worker's main process on the training clock; compute, communicate, wait and the idle
+// rest add up to the run. The delays are parts of compute and not added again.
+struct TimeBreakdown {
+  Seconds compute{0};      // gradients, steps and vector operations, straggler delays included
+  Seconds communicate{0};  // bytes on the wire: transfer of messages and collectives
+  Seconds wait{0};         // blocked for somebody else: late peers, a deferred reply, a queue
+  Seconds delay_requested{
+      0};  // what the straggler scenario and --speed asked for on top of the compute
+  Seconds delay_achieved{0};  // what was measured (threads, mpi); equals the request in sim
+  std::uint64_t steps = 0;    // compute calls of kind `step`
+  std::array<std::uint64_t, 3> bytes_sent{};  // by Traffic, as charged
+  std::array<std::uint64_t, 3> bytes_received{};
+  // Calls of Comm with a buffer in GPU memory, by GpuPath; what a call sends and what it receives
+  // are counted apart where each goes through the host.
+  std::array<std::uint64_t, 4> gpu_buffers{};
+  void count(GpuPath path) { ++gpu_buffers[static_cast<std::size_t>(path)]; }
+  // What has travelled, not the times: what a background task sends, its worker has sent.
+  void add_traffic(const TimeBreakdown& other) {
+    for (std::size_t i = 0; i < bytes_sent.size(); ++i) {
+      bytes_sent[i] += other.bytes_sent[i];
+      bytes_received[i] += other.bytes_received[i];
+    }
+    for (std::size_t i = 0; i < gpu_buffers.size(); ++i) gpu_buffers[i] += other.gpu_buffers[i];
+  }
+};
+
+}  // namespace hetsgd

@@ -1,0 +1,13 @@
+# hetsgd_hash_headers(FOLDER VARIABLE): one hash of the names and contents of all headers below FOLDER.
+function(hetsgd_hash_headers folder variable)
+  file(GLOB_RECURSE headers RELATIVE ${folder} ${folder}/*.hpp)
+  list(SORT headers)
+  set(all "")
+  foreach(header IN LISTS headers)
+    file(SHA256 ${folder}/${header} hash)
+    string(APPEND all "${header} ${hash}\n")
+  endforeach()
+  string(SHA256 hash "${all}")
+  string(SUBSTRING ${hash} 0 12 hash)
+  set(${variable} ${hash} PARENT_SCOPE)
+endfunction()

@@ -1,0 +1,41 @@
+// Values in one text, "kind=uniform,min=0ms,max=50ms" or "scale=0.1&seed=2": each key is an option of an
+// OptionSet, so that types, ranges and messages are those of the command line.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "core/options.hpp"
+
+namespace hetsgd {
+
+// Errors (usage) open with the place: `--straggler "max=5x": max: found "5x", expected a time ...`.
+class KeyValues {
+ public:
+  using Pair = std::pair<std::string, std::string>;
+  // `place` opens messages, `example` shows a good text; `also`: other names of keys. Errors: a part
+  // without '=', a key twice.
+  KeyValues(std::string_view text, char separator, std::string place, std::string_view example,
+            const std::vector<Pair>& also = {});
+
+  // The value of a key, which is taken out; empty if it is not there.
+  std::string take(std::string_view key);
+  // Sets the options that the remaining keys name. Errors: a key that is none, with the nearest
+  // spelling; a value that is not taken; an option that requires a value and has none.
+  void set(OptionSet& options) const;
+  // Throws "PLACE: KEY: found ITS VALUE, expected EXPECTED".
+  [[noreturn]] void fail(std::string_view key, std::string_view expected) const;
+  const std::string& place() const { return place_; }
+
+ private:
+  std::string place_;
+  std::vector<Pair> values_;  // in order
+};
+
+// "min=0s,max=0.05s": every option with its value, in the order of their declaration. Reads back as
+// the same.
+std::string key_values(const OptionSet& options, char separator);
+
+}  // namespace hetsgd

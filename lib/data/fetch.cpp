@@ -1,0 +1,209 @@
+#include "data/fetch.hpp"
+
+#include <spawn.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "core/error.hpp"
+#include "core/input_file.hpp"
+#include "core/output_file.hpp"
+#include "core/sha256.hpp"
+
+extern "C" char** environ;  // NOLINT: posix_spawn takes it
+
+namespace hetsgd {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+// A folder that vanishes unless it is kept under another name.
+class NewFolder {
+ public:
+  explicit NewFolder(std::string final_path)
+      : final_path_(std::move(final_path)),
+        path_(fmt::format("{}.fetching-{}", final_path_, getpid())) {
+    fs::remove_all(path_);
+    fs::create_directories(path_);
+  }
+  ~NewFolder() {
+    std::error_code ignored;
+    fs::remove_all(path_, ignored);
+  }
+  NewFolder(const NewFolder&) = delete;
+  NewFolder& operator=(const NewFolder&) = delete;
+
+  void keep() {
+    fs::remove_all(final_path_);
+    fs::rename(path_, final_path_);
+  }
+  const std::string& path() const { return path_; }
+
+ private:
+  std::string final_path_, path_;
+};
+
+constexpr std::size_t kCopied = std::size_t{1} << 20;
+
+FetchedFile hash_of(const std::string& path, const std::string& source) {
+  InputFile file(path, {.noun = "data file"});
+  std::vector<char> piece(kCopied);
+  FetchedFile result{.path = path, .source = source};
+  Sha256 hash;
+  while (const std::size_t got = file.next(piece)) {
+    hash.add({piece.data(), got});
+    result.bytes += got;
+  }
+  result.sha256 = hash.value();
+  return result;
+}
+
+void copy(const std::string& from, const std::string& to) {
+  InputFile in(from, {.noun = "data file"});
+  OutputFile out(to, {.what = "the data set"});
+  std::vector<char> piece(kCopied);
+  while (const std::size_t got = in.next(piece)) out.write({piece.data(), got});
+  out.commit();
+}
+
+// With the program curl, which knows proxies, certificates and mirrors as its user does.
+void download(const std::string& address, const std::string& to) {
+  const char* const arguments[] = {"curl",          "--fail",   "--location", "--silent",
+                                   "--show-error",  "--output", to.c_str(),   "--",
+                                   address.c_str(), nullptr};
+  pid_t child = 0;
+  const int failed = posix_spawnp(&child, arguments[0], nullptr, nullptr,
+                                  const_cast<char* const*>(arguments), environ);
+  constexpr const char* kByHand = "download it by hand, and name the file: --from FILE";
+  if (failed != 0) {
+    throw with_hint(runtime_failure("cannot start curl, which downloads {}: {}", address,
+                                    std::strerror(failed)),
+                    fmt::format("install curl, or {}", kByHand));
+  }
+  int status = 0;
+  while (waitpid(child, &status, 0) < 0 && errno == EINTR) {
+  }
+  if (WIFEXITED(status) && WEXITSTATUS(status) == 0) return;
+  throw with_hint(runtime_failure("cannot download {}: curl ended with {}", address,
+                                  WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status)),
+                  fmt::format("try again, or {}", kByHand));
+}
+
+// The file of this name in --from; empty: none.
+std::string find_source(const ManifestFile& file, const std::vector<std::string>& from) {
+  for (const std::string& place : from) {
+    const fs::path path = fs::is_directory(place) ? fs::path(place) / file.name : fs::path(place);
+    if (path.filename() == file.name && fs::exists(path)) return path.string();
+  }
+  return "";
+}
+
+FetchedFile bring(const Manifest& manifest, const ManifestFile& file, const FetchOptions& options,
+                  const std::string& folder) {
+  const std::string to = folder + "/" + file.name;
+  std::string source = find_source(file, options.from);
+  if (!source.empty()) {
+    copy(source, to);
+  } else if (!options.from.empty()) {
+    throw with_hint(data_error("{}: found no {} in {}", manifest.name, file.name,
+                               fmt::join(options.from, ", ")),
+                    manifest.preparation);
+  } else if (!file.address) {
+    throw with_hint(usage_error("{}: no address that a program can fetch; see {}", manifest.name,
+                                manifest.page),
+                    fmt::format("{}; then: hetsgd data fetch {} --from FOLDER",
+                                manifest.preparation, manifest.name));
+  } else {
+    source = *file.address;
+    download(source, to);
+  }
+  FetchedFile result = hash_of(to, source);
+  const char* const hint = "the file is cut off, damaged or of another version";
+  if (file.bytes && result.bytes != *file.bytes) {
+    throw with_hint(
+        data_error("{}: found {} bytes, expected {}", source, result.bytes, *file.bytes), hint);
+  }
+  if (file.sha256 && result.sha256 != *file.sha256) {
+    throw with_hint(
+        data_error("{}: found SHA-256 {}, expected {}", source, result.sha256, *file.sha256), hint);
+  }
+  return result;
+}
+
+// Both files are read once, as a run will read them.
+void check_content(const Manifest& manifest, const std::string& folder,
+                   std::optional<int> threads) {
+  LoadOptions load;
+  load.format = manifest.format;
+  load.cache = CacheMode::off;
+  load.threads = threads;
+  const LoadedPair pair =
+      load_pair(folder + "/" + manifest.train.name, folder + "/" + manifest.test.name, load);
+  const auto check = [&](std::uint64_t found, std::optional<std::uint64_t> expected,
+                         std::string_view what) {
+    if (!expected || found == *expected) return;
+    throw with_hint(
+        data_error("{}: found {} {}, expected {}", manifest.name, found, what, *expected),
+        manifest.preparation);
+  };
+  const Dataset &train = *pair.train.data, &test = *pair.test.data;
+  if (train.task != manifest.task) {
+    throw with_hint(data_error("{}: found a {} task, expected {}", manifest.name,
+                               to_string(train.task), to_string(manifest.task)),
+                    manifest.preparation);
+  }
+  check(train.rows(), manifest.train.rows, "training rows");
+  check(test.rows(), manifest.test.rows, "test rows");
+  check(train.feature_count, manifest.features, "features");
+  check(train.label_count, manifest.labels, "labels");
+  check(train.nonzeros(), manifest.train.nonzeros, "nonzeros of training rows");
+  check(test.nonzeros(), manifest.test.nonzeros, "nonzeros of test rows");
+}
+
+void record(const Manifest& manifest, const std::vector<FetchedFile>& files,
+            const std::string& folder) {
+  nlohmann::json list = nlohmann::json::array();
+  for (const FetchedFile& file : files) {
+    list.push_back({{"name", fs::path(file.path).filename().string()},
+                    {"source", file.source},
+                    {"bytes", file.bytes},
+                    {"sha256", file.sha256}});
+  }
+  OutputFile out(folder + "/fetched.json", {.what = "what was fetched"});
+  out.write(nlohmann::json{{"name", manifest.name}, {"files", list}}.dump(2) + "\n");
+  out.commit();
+}
+
+}  // namespace
+
+std::vector<FetchedFile> fetch(const Manifest& manifest, const FetchOptions& options) {
+  const std::string place = folder_of(manifest);
+  if (fs::exists(place) && !options.overwrite) {
+    throw with_hint(usage_error("{}: the data set is here already", place),
+                    "--overwrite fetches it again");
+  }
+  try {
+    NewFolder folder(place);
+    std::vector<FetchedFile> files;
+    for (const ManifestFile* file : {&manifest.train, &manifest.test}) {
+      files.push_back(bring(manifest, *file, options, folder.path()));
+    }
+    check_content(manifest, folder.path(), options.threads);
+    record(manifest, files, folder.path());
+    folder.keep();
+    for (FetchedFile& file : files) {
+      file.path = place + "/" + fs::path(file.path).filename().string();
+    }
+    return files;
+  } catch (const fs::filesystem_error& error) {
+    throw runtime_failure("{}: cannot write the data set: {}", place, error.code().message());
+  }
+}
+
+}  // namespace hetsgd

@@ -1,0 +1,117 @@
+#include "data/manifest.hpp"
+
+#include <algorithm>
+#include <cstdlib>
+#include <filesystem>
+
+#include "core/builtin_file.hpp"
+#include "core/error.hpp"
+#include "core/json_fields.hpp"
+
+namespace hetsgd {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr FieldRange kCounts{0, 1e15, ""};
+constexpr FieldRange kRowCounts{1, 4294967295.0, ""};
+
+const std::vector<std::string> kFileKeys = {"name",  "address", "sha256",
+                                            "bytes", "rows",    "nonzeros"};
+const std::vector<std::string> kKeys = {"name",   "title", "task", "features",    "labels",
+                                        "format", "split", "page", "preparation", "licence",
+                                        "paper",  "train", "test"};
+
+std::optional<std::uint64_t> count_or_null(const JsonFields& fields, const std::string& key) {
+  if (fields.is_null(key)) return std::nullopt;
+  return static_cast<std::uint64_t>(fields.number(key, kCounts));
+}
+
+std::optional<std::string> text_or_null(const JsonFields& fields, const std::string& key) {
+  return fields.is_null(key) ? std::nullopt : std::optional(fields.text(key));
+}
+
+ManifestFile read_file_of(const JsonFields& fields) {
+  fields.allow(kFileKeys);
+  ManifestFile file{.name = fields.text("name"),
+                    .address = text_or_null(fields, "address"),
+                    .sha256 = text_or_null(fields, "sha256"),
+                    .bytes = count_or_null(fields, "bytes"),
+                    .rows = static_cast<std::uint64_t>(fields.number("rows", kRowCounts)),
+                    .nonzeros = count_or_null(fields, "nonzeros")};
+  if (file.name.empty() || file.name != fs::path(file.name).filename()) {
+    fields.refuse("name", "the name of a file without its folder");
+  }
+  const auto is_digit = [](char c) { return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f'); };
+  if (file.sha256 && (file.sha256->size() != 64 || !std::ranges::all_of(*file.sha256, is_digit))) {
+    fields.refuse("sha256", "64 hexadecimal digits in lower case, or null");
+  }
+  return file;
+}
+
+std::string of_environment(const char* name) {
+  const char* const value = std::getenv(name);
+  return value ? value : "";
+}
+
+}  // namespace
+
+std::vector<std::string> manifest_names() { return names_of(builtin_manifest_files()); }
+
+bool is_manifest(const std::string& text) {
+  if (text.ends_with(".json")) return true;
+  const std::vector<std::string> names = manifest_names();
+  std::error_code ignored;
+  return std::ranges::find(names, text) != names.end() && !fs::exists(text, ignored);
+}
+
+Manifest read_manifest(const std::string& name_or_path) {
+  const JsonFields fields =
+      find_json_file("data set", "data set", name_or_path, builtin_manifest_files());
+  fields.allow(kKeys);
+  const std::vector<std::string> formats = {"xc", "libsvm"};
+  const std::vector<std::string> tasks = {"multilabel", "multiclass", "binary"};
+  Manifest manifest;
+  manifest.name = fields.text("name");
+  if (manifest.name.empty() || manifest.name != fs::path(manifest.name).filename()) {
+    fields.refuse("name", "a name that a folder can have");
+  }
+  manifest.page = fields.text("page");
+  manifest.preparation = fields.text("preparation");
+  manifest.format = fields.choice("format", formats, 0) == 0 ? DataFormat::xc : DataFormat::libsvm;
+  manifest.task = static_cast<Task>(fields.choice("task", tasks, 0));
+  manifest.features = static_cast<std::uint64_t>(fields.number("features", kRowCounts));
+  manifest.labels = static_cast<std::uint64_t>(fields.number("labels", kRowCounts));
+  manifest.train = read_file_of(fields.object("train"));
+  manifest.test = read_file_of(fields.object("test"));
+  return manifest;
+}
+
+std::string datasets_folder() {
+  if (const std::string own = of_environment("HETSGD_DATASETS_DIR"); !own.empty()) return own;
+  if (const std::string data = of_environment("XDG_DATA_HOME"); !data.empty()) {
+    return data + "/hetsgd";
+  }
+  if (const std::string home = of_environment("HOME"); !home.empty()) {
+    return home + "/.local/share/hetsgd";
+  }
+  throw with_hint(usage_error("no folder for data sets: HETSGD_DATASETS_DIR and HOME are not set"),
+                  "set HETSGD_DATASETS_DIR to a folder");
+}
+
+std::string folder_of(const Manifest& manifest) { return datasets_folder() + "/" + manifest.name; }
+
+std::string fetched_path(const Manifest& manifest, DataPart part) {
+  return folder_of(manifest) + "/" + manifest.part(part).name;
+}
+
+std::string fetched_file(const Manifest& manifest, DataPart part) {
+  std::string path = fetched_path(manifest, part);
+  std::error_code ignored;
+  if (fs::exists(path, ignored)) return path;
+  throw with_hint(data_error("{}: the data set is not here: found no {}", manifest.name, path),
+                  fmt::format("hetsgd data fetch {}", manifest.name));
+}
+
+}  // namespace hetsgd

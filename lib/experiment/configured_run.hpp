@@ -1,0 +1,42 @@
+// A run described by settings rather than by a command line: what experiments of many runs are made of.
+#pragma once
+
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "core/options.hpp"
+#include "training/training.hpp"
+
+namespace hetsgd {
+
+// An option that was given. Algorithms that do not know it run without it.
+struct Setting {
+  std::string name;
+  nlohmann::json value;
+  OptionSource source = OptionSource::flag;
+  std::string place;
+};
+
+// Owns what a RunSpec refers to. The set of options refers to the options, so it stays where it was
+// made.
+class ConfiguredRun {
+ public:
+  // Errors: usage (unknown algorithm, a value that an option does not take).
+  ConfiguredRun(const std::string& algorithm, const std::vector<Setting>& settings);
+  ConfiguredRun(const ConfiguredRun&) = delete;
+  ConfiguredRun& operator=(const ConfiguredRun&) = delete;
+
+  void set(const Setting& setting);
+  RunSpec spec() const { return {options_, set_, algorithm_, info_}; }
+  TrainOptions& options() { return options_; }
+
+ private:
+  TrainOptions options_;
+  OptionSet set_;
+  AlgorithmInfo info_;
+  std::shared_ptr<Algorithm> algorithm_;
+};
+
+}  // namespace hetsgd

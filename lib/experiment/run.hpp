@@ -1,0 +1,41 @@
+// One run and its file: loads the data, trains, keeps the result file up to date, and says how it
+// ended. `train`, `rerun`, the trials of `tune` and whoever runs many experiments call it; nothing
+// here prints but for warnings and notes (core/logging.hpp).
+//
+//   resolve options ─> the file has this result already (--resume) ──────────────────> Outcome
+//          └─> load data ─> train, writing the file after every evaluation ─> last write ─┘
+#pragma once
+
+#include <exception>
+
+#include "result/result.hpp"
+#include "result/summary.hpp"
+#include "training/training.hpp"
+
+namespace hetsgd {
+
+struct Outcome {
+  bool already_done = false;  // --resume found the result; the rest is empty
+  Record record;
+  Summary summary;
+  // 0; 3: a target was missed under --require-target; 6: --time-limit; 128 + signal. A run that
+  // diverged is a result like any other: 0.
+  int exit_code = 0;
+  // What made the run fail (record.status is `failed`), or else what went wrong with its files.
+  std::exception_ptr error;
+};
+
+// Runs `spec` and writes its result to options.output, if that names a file, and its trace. What
+// `result` says stands in the file too. Of `hooks`, on_record is called when the file was written,
+// and `trace` is not looked at. `cache`: data to share with other runs of this process; null: read
+// them for this run. With several processes every one calls it.
+//
+// The file is whole at every moment: it is replaced after every evaluation, at most twice a second,
+// so that a process that is killed leaves a valid result with status `running`.
+//
+// Errors: what is wrong before the training begins (usage, data, device, runtime). From there on
+// they are the outcome's.
+Outcome run_one(const RunSpec& spec, const ResultOptions& result, TrainHooks hooks,
+                DataCache* cache = nullptr);
+
+}  // namespace hetsgd

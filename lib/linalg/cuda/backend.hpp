@@ -1,0 +1,47 @@
+// What the kernels of one GPU device share, whatever family they are of: its streams and what works
+// on them. Free of fmt: CUDA sources include this.
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include <cstddef>
+
+#include "linalg/cuda/batch.hpp"
+#include "linalg/cuda/blas.hpp"
+#include "linalg/cuda/resources.hpp"
+#include "linalg/cuda/transfer.hpp"
+
+namespace hetsgd::cuda {
+
+// Of the device that was current when it was made. Everything goes to one stream (but batches on
+// their way: a second one).
+struct Backend {
+  Backend(int its_ordinal, Precision precision, std::size_t its_logit_budget,
+          std::size_t its_logit_block)
+      : ordinal(its_ordinal),
+        logit_budget(its_logit_budget),
+        logit_block(its_logit_block),
+        blas(stream, precision),
+        transfer(stream),
+        batches(stream),
+        result(stream) {
+    stream.keep_what_is_held();
+  }
+
+  // The stream, after making the GPU the current one: at each call, since calls may come from any
+  // thread.
+  cudaStream_t use() const {
+    HETSGD_CUDA(cudaSetDevice(ordinal));
+    return stream.get();
+  }
+
+  const int ordinal;
+  const std::size_t logit_budget, logit_block;  // bytes, see CudaDeviceOptions
+  Stream stream;
+  Blas blas;
+  Transfer transfer;
+  BatchStage batches;
+  Result result;
+};
+
+}  // namespace hetsgd::cuda

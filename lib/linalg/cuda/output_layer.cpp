@@ -1,0 +1,122 @@
+// The output layer kernels of a GPU, on the launchers of softmax.hpp, softmax_layer.hpp and
+// ranking.hpp.
+#include "core/error.hpp"
+#include "linalg/cuda/backend.hpp"
+#include "linalg/cuda/index.hpp"
+#include "linalg/cuda/ranking.hpp"
+#include "linalg/cuda/softmax.hpp"
+#include "linalg/cuda/softmax_layer.hpp"
+#include "linalg/cuda/vectors.hpp"
+#include "linalg/output_layer_kernels.hpp"
+
+namespace hetsgd::cuda {
+
+namespace {
+
+template <class Real>
+class CudaOutputLayerKernels final : public BasicOutputLayerKernels<Real> {
+ public:
+  explicit CudaOutputLayerKernels(Backend& backend)
+      : backend_(backend),
+        softmax_(backend.stream),
+        ranking_(backend.stream),
+        layer_(backend.stream, backend.blas, ranking_, backend.logit_budget, backend.logit_block),
+        losses_(backend.stream),
+        best_(backend.stream) {}
+
+  DeferredSum softmax_cross_entropy(const SparseRows<Real>& labels, std::size_t n, const Real* bias,
+                                    Real scale, Real* Z) override {
+    const LogitBlock<Real> block{.columns = n, .stride = n, .Z = Z, .bias = bias};
+    const SoftmaxRows<Real> rows = forward(labels, block, false, scale);
+    const DeferredSum loss = send_sum(labels.rows, rows.loss);
+    softmax_gradient(backend_.stream.get(), labels, block, scale, rows,
+                     gradient_groups(labels.rows, n), n, static_cast<Real*>(nullptr));
+    return loss;
+  }
+  DeferredSum softmax_loss(const SparseRows<Real>& labels, std::size_t n, const Real* bias,
+                           Real* Z) override {
+    const LogitBlock<Real> block{.columns = n, .stride = n, .Z = Z, .bias = bias};
+    return send_sum(labels.rows, forward(labels, block, true, Real(1)).loss);
+  }
+  DeferredSum softmax_layer(const SparseRows<Real>& labels,
+                            const SoftmaxLayer<Real>& layer) override {
+    begin(labels);
+    const DeferredSum loss = send_sum(labels.rows, layer_.forward(labels, layer));
+    layer_.backward(labels, layer);
+    return loss;
+  }
+  DeferredSum softmax_ranks(const SparseRows<Real>& labels, const SoftmaxLayer<Real>& layer,
+                            std::size_t k, std::uint32_t* top) override {
+    check_top(layer.outputs, k);
+    begin(labels);
+    return send_sum(labels.rows, layer_.rank(labels, layer, k, top));
+  }
+  DeferredSum sigmoid_cross_entropy(const SparseRows<Real>& labels, std::size_t n, const Real* bias,
+                                    Real scale, Real* Z) override {
+    return sigmoid(labels, n, bias, true, scale, Z);
+  }
+  DeferredSum sigmoid_loss(const SparseRows<Real>& labels, std::size_t n, const Real* bias,
+                           Real* Z) override {
+    return sigmoid(labels, n, bias, false, Real(1), Z);
+  }
+
+  void top_k(std::size_t rows, std::size_t n, const Real* Z, std::size_t k,
+             std::uint32_t* top) override {
+    check_top(n, k);
+    if (rows == 0) return;
+    const cudaStream_t stream = backend_.use();
+    const Candidates<Real> candidates = ranking_.reserve(rows, top_parts(n), k);
+    const LogitBlock<const Real> block{.columns = n, .stride = n, .Z = Z};
+    top_of_block(stream, rows, block, 0, candidates);
+    auto* const best = best_.reserve<std::uint32_t>(rows * k, "the best labels of a batch");
+    top_of_all(stream, rows, candidates, k, best);
+    backend_.transfer.download(top, best, rows * k * sizeof(std::uint32_t));
+  }
+
+ private:
+  static void check_top(std::size_t n, std::size_t k) {
+    HETSGD_CHECK_LE(std::size_t{1}, k);
+    HETSGD_CHECK_LE(k, std::size_t{16});
+    HETSGD_CHECK_LE(k, n);
+    HETSGD_CHECK_LT(n, std::size_t{kNoLabel});
+  }
+  cudaStream_t begin(const SparseRows<Real>& labels) {
+    backend_.batches.check(labels);
+    return backend_.use();
+  }
+  DeferredSum send_sum(std::size_t rows, const double* losses) {
+    add_up(backend_.stream.get(), rows, losses, backend_.result.device());
+    return backend_.result.send();
+  }
+
+  // Statistics and losses of logits that are all in one block.
+  SoftmaxRows<Real> forward(const SparseRows<Real>& labels, const LogitBlock<Real>& block,
+                            bool keep_bias, Real scale) {
+    const cudaStream_t stream = begin(labels);
+    const SoftmaxRows<Real> rows = softmax_.reserve(labels.rows, ceil_divide(block.columns, kPart));
+    softmax_statistics(stream, labels, block, keep_bias, rows);
+    softmax_combine(stream, labels, scale, rows);
+    return rows;
+  }
+
+  DeferredSum sigmoid(const SparseRows<Real>& labels, std::size_t n, const Real* bias,
+                      bool gradient, Real scale, Real* Z) {
+    const cudaStream_t stream = begin(labels);
+    auto* const losses = losses_.reserve<double>(labels.rows, "the losses of a batch");
+    sigmoid_rows(stream, labels, n, bias, gradient, scale, Z, losses);
+    return send_sum(labels.rows, losses);
+  }
+
+  Backend& backend_;
+  SoftmaxScratch<Real> softmax_;
+  Ranking<Real> ranking_;
+  SoftmaxLayerRun<Real> layer_;
+  DeviceMemory losses_, best_;
+};
+
+const RegisterKernels<Backend, BasicOutputLayerKernels, CudaOutputLayerKernels>
+    output_layer_kernels;
+
+}  // namespace
+
+}  // namespace hetsgd::cuda

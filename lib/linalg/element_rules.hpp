@@ -1,0 +1,224 @@
+// Element-wise rules: what BasicDevice::apply does to element i of its operands, for every i.
+//
+// A rule is one functor over numbers, which both backends compile: operands that it takes by value
+// are read, those that it takes by reference are read and written, and what it returns is written
+// to one more operand (or, in apply_norm, squared and added up). Element i of a result depends on
+// elements i alone, so operands may be the same memory; other overlaps are not allowed.
+//
+// A new rule is its functor here and its name in ElementRule, at the end of this file.
+//
+// Free of fmt and of C++20: CUDA sources include this.
+#pragma once
+
+#include <cmath>
+#include <cstddef>
+#include <type_traits>
+#include <utility>
+#include <variant>
+
+#include "linalg/host_device.hpp"
+
+namespace hetsgd {
+
+namespace rule {
+
+// y = a
+template <class Real>
+struct Fill {
+  Real a = 0;
+  HETSGD_HOST_DEVICE Real operator()() const { return a; }
+};
+
+// y = a x
+template <class Real>
+struct Scale {
+  Real a = 1;
+  HETSGD_HOST_DEVICE Real operator()(Real x) const { return a * x; }
+};
+
+// y <- y + a x
+template <class Real>
+struct AddScaled {
+  Real a = 1;
+  HETSGD_HOST_DEVICE void operator()(Real x, Real& y) const { y += a * x; }
+};
+
+// y <- a x + b y
+template <class Real>
+struct Axpby {
+  Real a = 1, b = 1;
+  HETSGD_HOST_DEVICE void operator()(Real x, Real& y) const { y = a * x + b * y; }
+};
+
+// z = a x + b y, made in double and rounded once.
+template <class Real>
+struct Combine {
+  double a = 1, b = 1;
+  HETSGD_HOST_DEVICE Real operator()(Real x, Real y) const {
+    return static_cast<Real>(a * static_cast<double>(x) + b * static_cast<double>(y));
+  }
+};
+
+// d <- 0 where the activation y <= 0: the gradient of ReLU.
+template <class Real>
+struct ReluGradient {
+  HETSGD_HOST_DEVICE void operator()(Real y, Real& d) const { d = y <= Real(0) ? Real(0) : d; }
+};
+
+// w' = merged + gamma (w - previous); previous <- w; w <- w': the momentum merge of paper 000,
+// algorithm 2, lines 11 and 12.
+template <class Real>
+struct MomentumMerge {
+  Real gamma = 0;
+  HETSGD_HOST_DEVICE void operator()(Real merged, Real& w, Real& previous) const {
+    const Real next = merged + gamma * (w - previous);
+    previous = w;
+    w = next;
+  }
+};
+
+// An update with momentum:
+//   u = gradient g + decay w,  v <- momentum v + u,  w <- w - velocity v - direct u
+template <class Real>
+struct MomentumStep {
+  Real gradient = 1, decay = 0;
+  Real momentum = 0;
+  Real velocity = 0, direct = 0;
+  HETSGD_HOST_DEVICE void operator()(Real g, Real& v, Real& w) const {
+    const Real u = gradient * g + decay * w;
+    v = momentum * v + u;
+    w -= velocity * v + direct * u;
+  }
+};
+
+// The factors of updates by the gradient's first two moments:
+//   u = gradient g + decay w,  m <- beta1 m + fresh1 u,  v <- beta2 v + fresh2 u^2
+//   r = (first m) / (sqrt(second v) + epsilon) + shrink w
+template <class Real>
+struct Moments {
+  Real gradient = 1, decay = 0;
+  Real beta1 = 0, beta2 = 0;
+  Real fresh1 = 1, fresh2 = 1;  // 1 - beta1, 1 - beta2; subtracted in float they lose four digits
+  Real first = 1, second = 1;   // the corrections of the moments' bias
+  Real epsilon = 0;
+  Real shrink = 0;  // decoupled weight decay
+
+  HETSGD_HOST_DEVICE void take(Real g, Real w, Real& m, Real& v) const {
+    const Real u = gradient * g + decay * w;
+    m = beta1 * m + fresh1 * u;
+    v = beta2 * v + fresh2 * (u * u);
+  }
+  HETSGD_HOST_DEVICE Real direction(Real m, Real v, Real w) const {
+    return first * m / (std::sqrt(second * v) + epsilon) + shrink * w;
+  }
+};
+
+// m and v, then w <- w - step r.
+template <class Real>
+struct MomentStep {
+  Moments<Real> moments;
+  Real step = 0;
+  HETSGD_HOST_DEVICE void operator()(Real g, Real& m, Real& v, Real& w) const {
+    moments.take(g, w, m, v);
+    w -= step * moments.direction(m, v, w);
+  }
+};
+
+// The same in two calls, for a step that depends on r: m and v, returns r; then w.
+template <class Real>
+struct MomentUpdate {
+  Moments<Real> moments;
+  HETSGD_HOST_DEVICE Real operator()(Real g, Real w, Real& m, Real& v) const {
+    moments.take(g, w, m, v);
+    return moments.direction(m, v, w);
+  }
+};
+template <class Real>
+struct MomentApply {
+  Moments<Real> moments;
+  Real step = 0;
+  HETSGD_HOST_DEVICE void operator()(Real m, Real v, Real& w) const {
+    w -= step * moments.direction(m, v, w);
+  }
+};
+
+}  // namespace rule
+
+// A rule with its operands. A backend loads an element of them, then applies the rule: apart, so
+// that a GPU has several elements on their way.
+template <class Rule, class Operator = decltype(&Rule::operator())>
+class ElementCall;
+
+template <template <class> class Rule, class Real, class Result, class... Parameters>
+class ElementCall<Rule<Real>, Result (Rule<Real>::*)(Parameters...) const> {
+  template <class Parameter>
+  using Pointer = std::conditional_t<std::is_reference_v<Parameter>, Real*, const Real*>;
+  using Indices = std::index_sequence_for<Parameters...>;
+
+ public:
+  static constexpr bool kReturns = !std::is_void_v<Result>;
+  static constexpr std::size_t kParameters = sizeof...(Parameters);
+  struct Operands {
+    Real at[kParameters > 0 ? kParameters : 1];
+  };
+
+  explicit ElementCall(const Rule<Real>& rule, Pointer<Parameters>... operands,
+                       Real* result = nullptr)
+      : rule_(rule), operand_{const_cast<Real*>(operands)...}, result_(result) {}
+
+  HETSGD_HOST_DEVICE Operands load(std::size_t i) const { return load(i, Indices()); }
+  // Applies the rule to element i, of which x was loaded, and returns what the rule returns.
+  HETSGD_HOST_DEVICE Result update(std::size_t i, Operands x) const {
+    return update(i, x, Indices());
+  }
+  // The same, and stores what the rule returns.
+  HETSGD_HOST_DEVICE void store(std::size_t i, const Operands& x) const {
+    if constexpr (kReturns) {
+      result_[i] = update(i, x);
+    } else {
+      update(i, x);
+    }
+  }
+
+ private:
+  template <std::size_t... I>
+  HETSGD_HOST_DEVICE Operands load([[maybe_unused]] std::size_t i,
+                                   std::index_sequence<I...>) const {
+    return {{operand_[I][i]...}};
+  }
+  template <std::size_t... I>
+  HETSGD_HOST_DEVICE Result update([[maybe_unused]] std::size_t i, [[maybe_unused]] Operands& x,
+                                   std::index_sequence<I...>) const {
+    if constexpr (kReturns) {
+      const Result result = rule_(x.at[I]...);
+      (write<Parameters, I>(i, x), ...);
+      return result;
+    } else {
+      rule_(x.at[I]...);
+      (write<Parameters, I>(i, x), ...);
+    }
+  }
+  template <class Parameter, std::size_t I>
+  HETSGD_HOST_DEVICE void write([[maybe_unused]] std::size_t i,
+                                [[maybe_unused]] const Operands& x) const {
+    if constexpr (std::is_reference_v<Parameter>) operand_[I][i] = x.at[I];
+  }
+
+  Rule<Real> rule_;
+  Real* operand_[kParameters > 0 ? kParameters : 1];
+  Real* result_;
+};
+
+template <class Real, template <class> class... Rules>
+using AnyElementCall = std::variant<ElementCall<Rules<Real>>...>;
+
+// Every rule that BasicDevice::apply and apply_rows take.
+template <class Real>
+using ElementRule = AnyElementCall<Real, rule::Fill, rule::Scale, rule::AddScaled, rule::Axpby,
+                                   rule::Combine, rule::ReluGradient, rule::MomentumMerge,
+                                   rule::MomentumStep, rule::MomentStep, rule::MomentApply>;
+// Every rule that BasicDevice::apply_norm takes.
+template <class Real>
+using NormRule = AnyElementCall<Real, rule::MomentUpdate>;
+
+}  // namespace hetsgd

@@ -1,0 +1,182 @@
+#include "model/metric.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <numeric>
+
+#include "core/error.hpp"
+
+namespace hetsgd {
+
+namespace {
+
+// The share of the k top-scored labels that are true, mean over rows with labels.
+class PrecisionAtK final : public Metric {
+ public:
+  explicit PrecisionAtK(std::size_t k) : k_(k) {}
+  std::string key() const override { return fmt::format("p{}", k_); }
+  bool applies(const DataShape& data) const override {
+    return data.task != Task::binary && data.label_count >= k_;
+  }
+  std::string why_not(const DatasetTotals& test) const override {
+    return test.labels == 0 ? fmt::format("no test row has a label, expected some for {}", key())
+                            : "";
+  }
+  std::size_t best_labels() const override { return k_; }
+  void add(const Batch& batch, const ScoredRows& rows, double, MetricSums& sums) const override {
+    for (std::size_t i = 0; i < batch.size(); ++i) {
+      const auto labels = batch.data().labels(batch.rows()[i]);
+      if (labels.empty()) continue;
+      std::size_t hits = 0;
+      for (const std::uint32_t label : rows.top.subspan(i * rows.k, k_)) {
+        hits += std::ranges::binary_search(labels, label) ? 1 : 0;
+      }
+      sums[0] += static_cast<double>(hits) / static_cast<double>(k_);
+      sums[1] += 1;
+    }
+  }
+  std::optional<double> value(const MetricSums& sums, double, const ScoredRows&) const override {
+    if (sums[1] == 0) return std::nullopt;
+    return sums[0] / sums[1];
+  }
+
+ private:
+  std::size_t k_;
+};
+
+// The share of all rows whose best label is true.
+class MulticlassAccuracy final : public Metric {
+ public:
+  std::string key() const override { return "accuracy"; }
+  bool applies(const DataShape& data) const override { return data.task == Task::multiclass; }
+  std::size_t best_labels() const override { return 1; }
+  void add(const Batch& batch, const ScoredRows& rows, double, MetricSums& sums) const override {
+    for (std::size_t i = 0; i < batch.size(); ++i) {
+      const auto labels = batch.data().labels(batch.rows()[i]);
+      sums[0] += std::ranges::binary_search(labels, rows.top[i * rows.k]) ? 1 : 0;
+    }
+  }
+  std::optional<double> value(const MetricSums& sums, double n, const ScoredRows&) const override {
+    return sums[0] / n;
+  }
+};
+
+// The share of all rows whose score has the right sign.
+class BinaryAccuracy final : public Metric {
+ public:
+  std::string key() const override { return "accuracy"; }
+  bool applies(const DataShape& data) const override { return data.task == Task::binary; }
+  bool needs_score() const override { return true; }
+  void add(const Batch&, const ScoredRows& rows, double, MetricSums& sums) const override {
+    for (std::size_t i = 0; i < rows.score.size(); ++i) {
+      sums[0] += (rows.score[i] > 0) == (rows.truth[i] == 1) ? 1 : 0;
+    }
+  }
+  std::optional<double> value(const MetricSums& sums, double n, const ScoredRows&) const override {
+    return sums[0] / n;
+  }
+};
+
+class Auc final : public Metric {
+ public:
+  std::string key() const override { return "auc"; }
+  bool applies(const DataShape& data) const override { return data.task == Task::binary; }
+  std::string why_not(const DatasetTotals& test) const override {
+    return test.labels == 0 || test.labels == test.rows
+               ? "all test rows are of one class, expected both for auc"
+               : "";
+  }
+  bool needs_score() const override { return true; }
+  void add(const Batch&, const ScoredRows&, double, MetricSums&) const override {}
+  std::optional<double> value(const MetricSums&, double, const ScoredRows& all) const override {
+    return area_under_curve(all.score, all.truth);
+  }
+};
+
+// The mean of the objective over all rows; of binary data the log loss.
+class MeanLoss final : public Metric {
+ public:
+  std::string key() const override { return kTestLoss; }
+  bool higher_is_better() const override { return false; }
+  bool applies(const DataShape&) const override { return true; }
+  void add(const Batch&, const ScoredRows&, double loss, MetricSums& sums) const override {
+    sums[0] += loss;
+  }
+  std::optional<double> value(const MetricSums& sums, double n, const ScoredRows&) const override {
+    return sums[0] / n;
+  }
+};
+
+}  // namespace
+
+std::string Metric::why_not(const DatasetTotals&) const { return ""; }
+
+const std::vector<const Metric*>& metrics() {
+  static const PrecisionAtK p1(1), p3(3), p5(5);
+  static const MulticlassAccuracy multiclass_accuracy;
+  static const BinaryAccuracy binary_accuracy;
+  static const Auc auc;
+  static const MeanLoss loss;
+  static const std::vector<const Metric*> all = {
+      &p1, &p3, &p5, &multiclass_accuracy, &binary_accuracy, &auc, &loss};
+  return all;
+}
+
+std::vector<const Metric*> metrics_of(const DataShape& data) {
+  std::vector<const Metric*> those;
+  for (const Metric* metric : metrics()) {
+    if (metric->applies(data)) those.push_back(metric);
+  }
+  return those;
+}
+
+const std::vector<std::string>& metric_names() {
+  static const std::vector<std::string> names = [] {
+    std::vector<std::string> keys;
+    for (const Metric* metric : metrics()) {
+      if (std::ranges::find(keys, metric->key()) == keys.end()) keys.push_back(metric->key());
+    }
+    keys.emplace_back(kTrainLoss);
+    return keys;
+  }();
+  return names;
+}
+
+bool higher_is_better(std::string_view name) {
+  for (const Metric* metric : metrics()) {
+    if (metric->key() == name) return metric->higher_is_better();
+  }
+  HETSGD_CHECK_EQ(name, kTrainLoss);
+  return false;
+}
+
+std::optional<double> area_under_curve(std::span<const float> scores,
+                                       std::span<const std::uint8_t> truth) {
+  std::vector<std::uint32_t> order(scores.size());
+  std::iota(order.begin(), order.end(), 0U);
+  // A score that is no number ranks below all others: < alone would not order it.
+  const auto score = [&](std::uint32_t i) {
+    return std::isnan(scores[i]) ? -std::numeric_limits<float>::infinity() : scores[i];
+  };
+  std::ranges::sort(order, {}, score);
+  double rank_sum = 0;
+  std::uint64_t positives = 0;
+  for (std::size_t begin = 0, end = 0; begin < order.size(); begin = end) {
+    while (end < order.size() && score(order[end]) == score(order[begin])) ++end;
+    const double mid_rank = 0.5 * static_cast<double>(begin + 1 + end);
+    for (std::size_t i = begin; i < end; ++i) {
+      if (!truth[order[i]]) continue;
+      rank_sum += mid_rank;
+      ++positives;
+    }
+  }
+  const std::uint64_t negatives = order.size() - positives;
+  if (positives == 0 || negatives == 0) return std::nullopt;
+  const auto p = static_cast<double>(positives);
+  return (rank_sum - p * (p + 1) / 2) / (p * static_cast<double>(negatives));
+}
+
+}  // namespace hetsgd

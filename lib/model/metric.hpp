@@ -1,0 +1,90 @@
+// Metrics: what a measurement on the test set says of a model, each an object that knows its key in
+// the result, whether more is better, and what it needs of the scores.
+//
+// A metric is a ratio of sums over rows, or a function of all scores. Sums are formed per chunk of
+// rows and added in chunk order, so that the number of threads never changes a bit.
+//
+// A measurement (training/evaluation.cpp) goes through each metric of the data like this:
+//
+//   which rows' scores?     per chunk, on any thread          once, on the sums of all chunks
+//   best_labels(),    -->   add(batch, its scores, its  -->   value(sums, rows, all scores)
+//   needs_score()           loss, the chunk's sums)
+//
+// Metrics are const and shared, so add() may run for several chunks at once.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "model/model.hpp"
+
+namespace hetsgd {
+
+// Some rows with their scores: those of one chunk, or of the whole test set. Refers to host memory
+// of the measurement. A row has as many labels in `top` as the metric that asks for the most; one
+// that wants fewer takes the first of them.
+struct ScoredRows {
+  std::size_t k = 0;                      // 0: not asked for
+  std::span<const std::uint32_t> top{};   // [rows x k] best labels, the best first
+  std::span<const float> score{};         // [rows], of models with one score per row, if asked for
+  std::span<const std::uint8_t> truth{};  // [rows] beside them: 1 = the row has a label
+};
+
+// A metric's sums over rows, zero at first; which sum is what is the metric's own affair.
+using MetricSums = std::array<double, 2>;
+
+class Metric {
+ public:
+  virtual ~Metric() = default;
+  virtual std::string key() const = 0;  // in the result and in targets: "p1"
+  virtual bool higher_is_better() const { return true; }
+  // Whether models of such data have it.
+  virtual bool applies(const DataShape& data) const = 0;
+  // Why these test rows do not show it, "all test rows are of one class, expected both"; "": they
+  // do.
+  virtual std::string why_not(const DatasetTotals& test) const;
+
+  // What it needs: the k best labels of each row (0: none), or the row's only score.
+  virtual std::size_t best_labels() const { return 0; }
+  virtual bool needs_score() const { return false; }
+
+  // sums += what these rows, the batch of a chunk with the sum of their losses, add.
+  virtual void add(const Batch& batch, const ScoredRows& rows, double loss,
+                   MetricSums& sums) const = 0;
+  // From the sums over `n` rows, and the scores of all of them (empty: nobody needs them). Empty:
+  // these rows do not show it.
+  virtual std::optional<double> value(const MetricSums& sums, double n,
+                                      const ScoredRows& all) const = 0;
+};
+
+// All metrics, the most telling first; the loss comes last. Several with the same key apply to
+// different data.
+const std::vector<const Metric*>& metrics();
+// Those that models of such data have.
+std::vector<const Metric*> metrics_of(const DataShape& data);
+// The keys of all metrics, and "train_loss", which training itself measures.
+const std::vector<std::string>& metric_names();
+// Whether more is better of the metric, which must exist.
+bool higher_is_better(std::string_view metric);
+
+// Key of the objective's mean over all rows: every measurement has it.
+inline constexpr const char* kTestLoss = "test_loss";
+inline constexpr const char* kTrainLoss = "train_loss";
+
+struct MetricValue {
+  const Metric* metric = nullptr;
+  double value = 0;
+};
+
+// Area under the ROC curve of scores against truth (1 = positive), as a rank sum with mid-ranks for
+// ties (the Mann-Whitney U statistic over positives x negatives); empty when one class is missing.
+// Both have one entry per row. n log n for n rows.
+std::optional<double> area_under_curve(std::span<const float> scores,
+                                       std::span<const std::uint8_t> truth);
+
+}  // namespace hetsgd

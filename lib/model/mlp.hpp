@@ -1,0 +1,52 @@
+// The sparse-input MLP with ReLU hidden layers, and without hidden layers: logistic and softmax
+// regression.
+//
+// Blocks: layer0.weight [features x H] (a row per feature, row-sparse), layer0.bias, then for every
+// further layer its weight [outputs x inputs] and bias. A linear model has layer 0 alone,
+// [features x outputs]. Why [outputs x inputs]: the softmax layer visits the labels block by block,
+// and so a block's weights are one contiguous piece of memory (linalg/cpu/softmax_layer.hpp). Of
+// the plain products (OpenBLAS) both backward ones, D^T A and D W, gain by that order, too; the
+// forward one loses.
+//
+// Work of a step with n samples and z nonzeros, elements of 4 bytes, dense layers of a inputs and b
+// outputs (floating-point operations; bytes that kernels move which keep nothing in a cache; kernel
+// launches of a GPU):
+//   layer 0       forward   2zH          8z + 4zH + 4nH        1
+//                 backward  2zH + nH     8z + 8zH + 8nH        2  update, bias sums
+//   dense layer   forward   2nab         4(ab + na + nb)       1
+//                 backward  4nab + nb    4(3ab + 2na + 3nb)    3  dX, update (reads, writes), bias
+//   hidden layer  forward   2nH          8nH (0 for layer 0)   1 (0 for layer 0: on the way)
+//                 backward  nH           12nH                  1
+//   loss                    5nb          8nb + 4 labels        1
+// All are affine in (samples, nonzeros, labels): two batches cost as much as the joint one plus
+// once more the weights' bytes and the launches. The fused softmax layer of the CPU moves less than
+// this; a calibrated profile has that in its effective bandwidth.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "core/options.hpp"
+#include "model/model.hpp"
+
+namespace hetsgd {
+
+// Options of both models; the linear one declares init_std alone.
+struct MlpOptions {
+  std::vector<std::uint64_t> hidden{128};  // empty: a linear model
+  std::optional<double> init_std = {};     // none: 2 / sqrt(fan_in + fan_out)
+
+  void declare(OptionSet& set);
+  void declare_init(OptionSet& set);  // init_std alone
+  // Errors: usage, no hidden layer (that is --model linear) or one without units.
+  void validate() const;
+};
+
+// The model itself, without the registry and without validate(): `hidden` may be empty here, which
+// makes it linear. Instantiated for float and double.
+template <class Real>
+std::unique_ptr<BasicModel<Real>> make_mlp(const DataShape& data, const MlpOptions& options);
+
+}  // namespace hetsgd

@@ -1,0 +1,221 @@
+#include "model/model.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "linalg/output_layer_kernels.hpp"
+
+namespace hetsgd {
+
+template <class Real>
+typename BasicModelContext<Real>::Staged BasicModelContext<Real>::bring(const Batch& batch) const {
+  const Dataset& d = batch.data();
+  const Index* const rows = batch.rows().data();
+  Staged staged;
+  staged.features = device_.stage({batch.size(), d.feature_count, rows, d.sparse.begin.data(),
+                                   d.sparse.index.data(), d.sparse.value.data()});
+  staged.labels = device_.stage(
+      {batch.size(), d.label_count, rows, d.targets.begin.data(), d.targets.index.data(), nullptr});
+  return staged;
+}
+
+template <class Real>
+void BasicModelContext<Real>::stage(const Batch& batch) {
+  const bool ahead = ahead_data_ == &batch.data() && std::ranges::equal(ahead_rows_, batch.rows());
+  ahead_data_ = nullptr;
+  staged_ = ahead ? ahead_ : bring(batch);
+}
+
+// What the kernels under way read stays good until they are through.
+template <class Real>
+void BasicModelContext<Real>::stage_ahead() {
+  if (!upcoming || !device_.stages_copies()) return;
+  const Batch* const next = upcoming();
+  if (next == nullptr || next->empty()) return;
+  ahead_ = bring(*next);
+  ahead_data_ = &next->data();
+  ahead_rows_.assign(next->rows().begin(), next->rows().end());
+}
+
+template <class Real>
+TouchedRows& BasicModelContext<Real>::touched(Index feature_count) {
+  if (!touched_) touched_.emplace(feature_count);
+  return *touched_;
+}
+
+template <class Real>
+BasicModel<Real>::BasicModel(const DataShape& data) : data_(data) {
+  HETSGD_CHECK_LT(0U, data.feature_count);
+  HETSGD_CHECK(data.outputs() > 0);
+}
+
+template <class Real>
+std::unique_ptr<BasicModelContext<Real>> BasicModel<Real>::make_context(
+    BasicDevice<Real>& device) const {
+  return std::make_unique<Context>(device);
+}
+
+template <class Real>
+void BasicModel<Real>::check(const Batch& batch) const {
+  HETSGD_CHECK(!batch.empty());
+  HETSGD_CHECK_LE(batch.data().feature_count, data_.feature_count);
+  HETSGD_CHECK(data_.task == Task::binary || batch.data().label_count <= data_.label_count);
+}
+
+// call(), and if the device has no room for it: which batch size does have room.
+template <class Real>
+template <class Call>
+double BasicModel<Real>::fitting(const Context& context, const Batch& batch,
+                                 const Call& call) const {
+  try {
+    return call();
+  } catch (const MemoryError& error) {
+    const auto available = static_cast<double>(error.available() + context.batch_bytes());
+    // Memory is taken with a quarter to spare, and in pieces that leave gaps.
+    const double fits = std::floor(available / (1.5 * sample_bytes(batch.shape())));
+    if (fits >= static_cast<double>(batch.size())) throw;
+    const std::string what =
+        fmt::format("{} (in a batch of {} samples)", error.what(), batch.size());
+    throw MemoryError(what,
+                      fits < 1 ? "not even one sample fits beside the model: a larger GPU, fewer "
+                                 "workers on this one or fewer hidden units would help"
+                               : fmt::format("--batch-size {:.0f} fits", fits),
+                      error.available());
+  }
+}
+
+template <class Real>
+double BasicModel<Real>::gradient(Context& context, const Batch& batch, const Real* w,
+                                  BasicGradient<Real>& g) const {
+  check(batch);
+  HETSGD_CHECK_EQ(g.flat.size(), layout_.size);
+  HETSGD_CHECK_EQ(g.rows.size(), layout_.sparse);
+  return fitting(context, batch, [&] {
+    std::size_t s = 0;
+    for (const ParameterBlock& block : layout_.blocks) {
+      if (!block.row_sparse()) continue;
+      context.device().apply_rows(g.rows[s++], block.cols, rule::Fill<Real>{0},
+                                  g.flat.data() + block.offset);
+    }
+    const DeferredSum loss = learn(context, batch, w, {g.flat.data(), Real(1), Real(0)});
+    touch(context, batch, g.rows);
+    context.stage_ahead();
+    return loss / static_cast<double>(batch.size());
+  });
+}
+
+template <class Real>
+double BasicModel<Real>::step(Context& context, const Batch& batch, Real learning_rate,
+                              Real* w) const {
+  check(batch);
+  return fitting(context, batch, [&] {
+    const DeferredSum loss = learn(context, batch, w, {w, -learning_rate, Real(1)});
+    context.stage_ahead();
+    return loss / static_cast<double>(batch.size());
+  });
+}
+
+template <class Real>
+double BasicModel<Real>::scores(Context& context, const Batch& batch, const Real* w,
+                                Real* logits) const {
+  check(batch);
+  return fitting(context, batch, [&] {
+    const DeferredSum loss = score(context, batch, w, logits);
+    context.stage_ahead();
+    return double{loss};
+  });
+}
+
+template <class Real>
+double BasicModel<Real>::rank(Context& context, const Batch& batch, const Real* w, std::size_t k,
+                              std::uint32_t* top) const {
+  check(batch);
+  HETSGD_CHECK(data_.task != Task::binary);
+  return fitting(context, batch, [&] { return rank_batch(context, batch, w, k, top); });
+}
+
+template <class Real>
+double BasicModel<Real>::rank_batch(Context& context, const Batch& batch, const Real* w,
+                                    std::size_t k, std::uint32_t* top) const {
+  context.output.reset(context.device(), batch.size() * outputs());
+  const DeferredSum loss = score(context, batch, w, context.output.data());
+  context.stage_ahead();
+  kernels<BasicOutputLayerKernels<Real>>(context.device())
+      .top_k(batch.size(), outputs(), context.output.data(), k, top);
+  return loss;
+}
+
+template <class Real>
+void BasicModel<Real>::touch(Context& context, const Batch& batch,
+                             std::vector<std::vector<Index>>& rows) const {
+  if (rows.empty()) return;
+  context.touched(data_.feature_count).collect(batch, rows.front());
+  for (std::size_t s = 1; s < rows.size(); ++s) rows[s] = rows.front();
+}
+
+template <class Real>
+double BasicModel<Real>::sample_bytes(const BatchShape& batch) const {
+  // Two copies of index and value; sorted: number, row and value twice, and as much to work with.
+  constexpr double kNonzero = 2 * 8 + 4 + 2 * 8 + 12, kLabel = 2 * 4, kOffsets = 2 * 2 * 8;
+  constexpr double kElement = 4;
+  return kOffsets + (kNonzero * batch.nonzeros + kLabel * batch.labels) / batch.samples +
+         kElement * (sample_scratch() + static_cast<double>(outputs()));
+}
+
+template <class Real>
+std::vector<std::uint64_t> BasicModel<Real>::layer_sizes() const {
+  return {data_.feature_count, outputs()};
+}
+
+template <class Real>
+BasicGradient<Real> make_gradient(const BasicModel<Real>& model, BasicDevice<Real>& device) {
+  BasicGradient<Real> g;
+  g.flat.reset(device, model.parameters());
+  device.fill(model.parameters(), Real(0), g.flat.data());
+  g.rows.resize(model.layout().sparse);
+  return g;
+}
+
+template <class Real>
+void clear_rows(const BasicModel<Real>& model, BasicDevice<Real>& device, BasicGradient<Real>& g) {
+  for (const ParameterBlock& block : model.layout().blocks) {
+    if (block.row_sparse()) device.fill(block.size(), Real(0), g.flat.data() + block.offset);
+  }
+  for (std::vector<Index>& rows : g.rows) rows.clear();
+}
+
+template <class Real>
+void apply_gradient(const BasicModel<Real>& model, BasicDevice<Real>& device,
+                    const BasicGradient<Real>& g, Real learning_rate, Real* w) {
+  const Layout& layout = model.layout();
+  std::size_t begin = 0;  // of the dense blocks at hand: one call for all that are neighbours
+  const auto add_dense = [&](std::size_t end) {
+    if (begin == end) return;
+    device.axpby(end - begin, -learning_rate, g.flat.data() + begin, Real(1), w + begin);
+  };
+  std::size_t s = 0;
+  for (const ParameterBlock& block : layout.blocks) {
+    if (!block.row_sparse()) continue;
+    add_dense(block.offset);
+    device.apply_rows(g.rows[s++], block.cols, rule::AddScaled<Real>{-learning_rate},
+                      g.flat.data() + block.offset, w + block.offset);
+    begin = block.offset + block.size();
+  }
+  add_dense(layout.size);
+}
+
+#define HETSGD_INSTANTIATE(Real)                                                                 \
+  template class BasicModelContext<Real>;                                                        \
+  template class BasicModel<Real>;                                                               \
+  template BasicGradient<Real> make_gradient<Real>(const BasicModel<Real>&, BasicDevice<Real>&); \
+  template void clear_rows<Real>(const BasicModel<Real>&, BasicDevice<Real>&,                    \
+                                 BasicGradient<Real>&);                                          \
+  template void apply_gradient<Real>(const BasicModel<Real>&, BasicDevice<Real>&,                \
+                                     const BasicGradient<Real>&, Real, Real*);
+HETSGD_INSTANTIATE(float)
+HETSGD_INSTANTIATE(double)
+#undef HETSGD_INSTANTIATE
+
+}  // namespace hetsgd

@@ -1,0 +1,76 @@
+// Which models there are: a name, options, and how to make one for some data. One file per model,
+// which ends with one registration line. See README.md of this folder for the shape of a file.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "core/options.hpp"
+#include "model/model.hpp"
+
+namespace hetsgd {
+
+// The part of the header block that `hetsgd models` prints.
+struct ModelInfo {
+  std::string name;       // --model
+  std::string title;      // for tables and plots
+  std::string idea;       // two sentences
+  std::string paper;      // where it comes from
+  std::string objective;  // what it is trained with, by task
+  std::string blocks;     // its parameters: names, shapes, which are row-sparse
+  std::string cost;       // operations of a step
+};
+
+// A kind of model with the values of its options: declared, then set by the parser, then validated,
+// then used to make any number of models, also for data of another shape (--charge).
+class ModelFactory {
+ public:
+  virtual ~ModelFactory() = default;
+  virtual void declare(OptionSet& options) = 0;
+  // Refuses values that make no sense (usage errors naming the option), before anything is loaded.
+  virtual void validate() const = 0;
+  virtual std::unique_ptr<BasicModel<float>> make(const DataShape& data) const = 0;
+  // The same model in double, for checks of gradients.
+  virtual std::unique_ptr<BasicModel<double>> make_double(const DataShape& data) const = 0;
+};
+
+struct RegisteredModel {
+  ModelInfo info;
+  std::function<std::unique_ptr<ModelFactory>()> make;
+};
+
+// A model is a class template over the number type, made of (DataShape, Options). Options has
+// declare(OptionSet&), which keeps references to its members, and validate() const.
+template <template <class> class M, class Options>
+class FactoryOf final : public ModelFactory {
+ public:
+  void declare(OptionSet& set) override { options_.declare(set); }
+  void validate() const override { options_.validate(); }
+  std::unique_ptr<BasicModel<float>> make(const DataShape& data) const override {
+    return std::make_unique<M<float>>(data, options_);
+  }
+  std::unique_ptr<BasicModel<double>> make_double(const DataShape& data) const override {
+    return std::make_unique<M<double>>(data, options_);
+  }
+
+ private:
+  Options options_;
+};
+
+// In a model's own file: `const bool mlp_registered = register_model<Mlp, MlpOptions>({...});`
+bool register_model_raw(RegisteredModel model);
+template <template <class> class M, class Options>
+bool register_model(ModelInfo info) {
+  return register_model_raw(
+      {std::move(info), [] { return std::make_unique<FactoryOf<M, Options>>(); }});
+}
+
+// All models, sorted by name.
+const std::vector<RegisteredModel>& models();
+// Errors: usage; lists the known names, nearest spelling first.
+const RegisteredModel& find_model(const std::string& name);
+
+}  // namespace hetsgd

@@ -1,0 +1,81 @@
+#include "result/summary.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+namespace hetsgd {
+namespace {
+
+std::vector<Evaluation> evaluations_of_record(const Record& record, const std::string& metric) {
+  std::vector<Evaluation> result;
+  for (const CurvePoint& point : record.curve) {
+    if (const auto value = metric_of(point, metric)) {
+      result.push_back({point.time.count(), point.samples_count, point.updates, *value});
+    }
+  }
+  return result;
+}
+
+std::optional<Evaluation> best_of(const Record& record, const std::string& metric) {
+  const bool higher = higher_is_better(metric);
+  std::optional<Evaluation> best;
+  for (const Evaluation& each : evaluations_of_record(record, metric)) {
+    if (!std::isfinite(each.value)) continue;
+    if (!best || (higher ? each.value > best->value : each.value < best->value)) {
+      best = each;
+    }
+  }
+  return best;
+}
+
+}  // namespace
+
+std::map<std::string, double> metrics_at(const CurvePoint& point) {
+  std::map<std::string, double> metrics;
+  for (const MetricValue& each : point.metrics) metrics[each.metric->key()] = each.value;
+  return metrics;
+}
+
+TimeToAccuracy time_to(const Record& record, const Target& target) {
+  return time_to_accuracy(evaluations_of_record(record, target.metric), target);
+}
+
+std::uint64_t total_bytes(const std::array<std::uint64_t, 3>& by_kind) {
+  return std::accumulate(by_kind.begin(), by_kind.end(), std::uint64_t{0});
+}
+
+bool Summary::reached_all_targets() const {
+  return std::ranges::all_of(targets,
+                             [](const TargetSummary& each) { return each.time.first.has_value(); });
+}
+
+Summary summarise(const Record& record) {
+  Summary summary;
+  if (!record.curve.empty()) {
+    summary.last = record.curve.back();
+    summary.final_metrics = metrics_at(summary.last);
+    for (const auto& [metric, value] : summary.final_metrics) {
+      if (const auto best = best_of(record, metric)) summary.best[metric] = *best;
+    }
+  }
+  for (const Target& target : record.targets) {
+    summary.targets.push_back({target, time_to(record, target)});
+  }
+  double compute_s = 0;
+  for (const WorkerRecord& worker : record.workers) {
+    const TimeBreakdown& breakdown = worker.report.breakdown;
+    compute_s += breakdown.compute.count();
+    summary.bytes_sent += total_bytes(breakdown.bytes_sent);
+    summary.bytes_received += total_bytes(breakdown.bytes_received);
+  }
+  summary.elapsed_s = std::max(record.elapsed, summary.last.time).count();
+  if (summary.elapsed_s > 0) {
+    summary.samples_per_s = static_cast<double>(summary.last.samples_count) / summary.elapsed_s;
+  }
+  const double worker_s = summary.elapsed_s * static_cast<double>(record.workers.size());
+  if (worker_s > 0) summary.computing_ratio = compute_s / worker_s;
+  return summary;
+}
+
+}  // namespace hetsgd

@@ -1,0 +1,42 @@
+// What a run came to, computed once from its record: for the result file, for the last words of
+// `train`, and for the trials of a tuning.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "result/time_to_accuracy.hpp"
+#include "training/record.hpp"
+
+namespace hetsgd {
+
+struct TargetSummary {
+  Target target;
+  TimeToAccuracy time;
+};
+
+struct Summary {
+  CurvePoint last;                              // the last evaluation; all 0 before the first
+  std::map<std::string, double> final_metrics;  // its metrics by name; empty before the first
+  std::map<std::string, Evaluation> best;       // of each metric that has a finite value; the first
+  std::vector<TargetSummary> targets;           // as the run was given them
+  double elapsed_s = 0;                         // training clock
+  std::optional<double> samples_per_s;          // none: no time has passed
+  std::optional<double> computing_ratio;        // share of the workers' time; none: as above
+  std::uint64_t bytes_sent = 0, bytes_received = 0;  // by all workers
+
+  bool reached_all_targets() const;
+};
+
+Summary summarise(const Record& record);
+
+// The metrics of a point that apply to the task, by name; they may be NaN.
+std::map<std::string, double> metrics_at(const CurvePoint& point);
+TimeToAccuracy time_to(const Record& record, const Target& target);
+// Over all kinds of traffic.
+std::uint64_t total_bytes(const std::array<std::uint64_t, 3>& by_kind);
+
+}  // namespace hetsgd

@@ -1,0 +1,68 @@
+#include "training/client.hpp"
+
+#include <algorithm>
+
+namespace hetsgd {
+
+Work Client::gradient_work(const BatchShape& batch) const {
+  if (!setup_.charged_model) return setup_.model.gradient_work(batch);
+  return setup_.charged_model->gradient_work({.samples = batch.samples,
+                                              .nonzeros = batch.nonzeros * setup_.charged_nonzeros,
+                                              .labels = batch.labels * setup_.charged_labels});
+}
+
+void mean_of(std::span<const std::span<const float>> replicas, std::span<float> mean) {
+  for (std::size_t i = 0; i < mean.size(); ++i) {
+    double sum = 0;
+    for (const auto& replica : replicas) sum += static_cast<double>(replica[i]);
+    mean[i] = static_cast<float>(sum / static_cast<double>(replicas.size()));
+  }
+}
+
+SharedClient::SharedClient(Referee& referee, const RunSetup& setup)
+    : Client(referee, setup), published_(static_cast<std::size_t>(referee.rules().plan.workers)) {
+  for (Published& each : published_) each.replica = setup.initial;
+}
+
+void SharedClient::updated(Worker&, bool counts_for_run) {
+  if (counts_for_run) referee_.updated();
+}
+
+void SharedClient::evaluate_here(Worker& worker, std::optional<std::uint64_t> samples,
+                                 const std::function<std::span<const float>()>& model) {
+  const std::uint64_t call = worker.count_evaluate_call();
+  const Referee::Point point = referee_.evaluation_point(
+      worker.now(), samples, synchronous() ? std::optional(call) : std::nullopt);
+  if (!point.due) return;
+  if (synchronous()) {
+    worker.endpoint().while_paused_together(
+        [&] { referee_.measure(worker.now(), point.samples, model()); });
+  } else {
+    worker.endpoint().while_paused([&] {
+      // Who was due later may have come to the pause first: the model has those samples too.
+      const std::uint64_t learnt = std::max(point.samples, referee_.measured_samples());
+      referee_.measure(worker.now(), learnt, model());
+    });
+  }
+}
+
+void SharedClient::publish(int rank, Device& device, std::span<const float> replica) {
+  const std::lock_guard lock(mutex_);
+  published_[static_cast<std::size_t>(rank)] = {.device = &device, .replica = replica, .copy = {}};
+}
+
+std::span<const float> SharedClient::mean_of_published() {
+  const std::lock_guard lock(mutex_);
+  mean_.resize(model().parameters());
+  std::vector<std::span<const float>> replicas;
+  for (Published& each : published_) replicas.push_back(each.on_host());
+  mean_of(replicas, mean_);
+  return mean_;
+}
+
+void SharedClient::record(Seconds time, nlohmann::json event) {
+  event["time_s"] = time.count();
+  referee_.record(std::move(event));
+}
+
+}  // namespace hetsgd

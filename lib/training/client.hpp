@@ -1,0 +1,108 @@
+// How a run's workers reach its referee (implements Run): directly, where they share its memory.
+// rank_client.hpp is the client of a worker that is a process of its own.
+//
+//   Worker ── Run ──┬─ SharedClient ───────────────────────── Referee    sim, threads
+//                   └─ RankClient ── control messages ──> rank 0's RankClient ── Referee    mpi
+//
+// A client decides nothing about the rules of a run; those are RunRules, which every process has,
+// and the Referee, which is one per run. It lives from before the first worker to after the last.
+#pragma once
+
+#include <atomic>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "linalg/host_view.hpp"
+#include "training/referee.hpp"
+
+namespace hetsgd {
+
+// What does not change in a run, for every client alike. What it refers to outlives the run. Read
+// by all workers without a lock, since nobody writes it after it was made.
+struct RunSetup {
+  const Model& model;
+  const Sampler& sampler;
+  std::vector<float> initial;
+  // Full-size model and counts per real nonzero and label under --charge; null: the real model's
+  // work.
+  std::shared_ptr<const Model> charged_model = {};
+  double charged_nonzeros = 1, charged_labels = 1;
+};
+
+class Client : public Run {
+ public:
+  Client(Referee& referee, const RunSetup& setup)
+      : referee_(referee), rules_(referee.rules()), setup_(setup) {}
+
+  const Plan& plan() const final { return rules_.plan; }
+  const Model& model() const final { return setup_.model; }
+  const Sampler& sampler() const final { return setup_.sampler; }
+  std::span<const float> initial_parameters() const final { return setup_.initial; }
+  bool synchronous() const final { return rules_.synchronous; }
+  // Under --charge that of the full-size model for a batch of as many samples, whose nonzeros and
+  // labels are scaled to the full-size data's averages.
+  Work gradient_work(const BatchShape& batch) const final;
+
+ protected:
+  Referee& referee_;
+  const RunRules& rules_;
+  const RunSetup& setup_;
+};
+
+// A replica that its worker has published, where it lies on a device. Until then it is the initial
+// model: a measurement does not wait for a worker that starts late.
+struct Published {
+  Device* device = nullptr;  // null: the replica is in host memory
+  std::span<const float> replica;
+  HostScratch copy;  // where the host does not reach the replica
+
+  // Only while the world is stopped: a device takes one call at a time, and the replica must be
+  // whole. Good until the next call for this replica.
+  std::span<const float> on_host() { return HostView(device, replica, copy).floats(); }
+};
+
+// The mean of the replicas, added in rank order, in double: the same bits whatever the order of
+// arrival, and on every cluster. At least one replica; all of mean.size() numbers, in host memory.
+void mean_of(std::span<const std::span<const float>> replicas, std::span<float> mean);
+
+// One for all workers of a process. Thread-safe: the referee locks for itself, the pool's cursor is
+// atomic, and what is published is guarded by the client's own mutex, under which nothing is asked
+// of the referee.
+class SharedClient final : public Client {
+ public:
+  SharedClient(Referee& referee, const RunSetup& setup);
+
+  LoopDecision running(Worker& worker) override { return referee_.running(worker); }
+  void end_budget() override { referee_.end_budget(); }
+  // First come first served: in sim by virtual time, so that a run repeats.
+  std::uint64_t draw(std::uint64_t count) override { return cursor_.fetch_add(count); }
+  void completed(Worker& worker, std::uint64_t samples, double loss, Seconds started) override {
+    referee_.completed(worker, samples, loss, started);
+  }
+  void updated(Worker& worker, bool counts_for_run) override;
+  // Synchronous: the first worker to make its k-th call decides for all, and rank 0 measures with
+  // all others waiting. Asynchronous: the worker that finds an evaluation due stops the world for
+  // it. Two may find two of them due before either has stopped it; the pauses follow each other,
+  // and a point's samples never fall behind those of the point before.
+  void evaluate_here(Worker& worker, std::optional<std::uint64_t> samples,
+                     const std::function<std::span<const float>()>& model) override;
+  std::optional<double> best_accuracy(std::uint64_t from, std::uint64_t to) const override {
+    return referee_.best_accuracy(from, to);
+  }
+  void publish(int rank, Device& device, std::span<const float> replica) override;
+  std::span<const float> mean_of_published() override;
+  void record(Seconds time, nlohmann::json event) override;
+  void observe(const std::string& histogram, std::int64_t value) override {
+    referee_.observe(histogram, value);
+  }
+  void warn(const std::string& text) override { referee_.warn(text); }
+
+ private:
+  std::atomic<std::uint64_t> cursor_{0};  // of the shared pool
+  std::mutex mutex_;                      // guards all below
+  std::vector<Published> published_;      // by rank
+  std::vector<float> mean_;
+};
+
+}  // namespace hetsgd

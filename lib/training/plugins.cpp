@@ -1,0 +1,180 @@
+#include "training/plugins.hpp"
+
+#include <cxxabi.h>
+#include <dlfcn.h>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <filesystem>
+#include <iterator>
+#include <memory>
+
+#include "algorithm/algorithm.hpp"
+#include "core/error.hpp"
+#include "core/input_file.hpp"
+#include "core/text.hpp"
+#include "data/source.hpp"
+#include "model/registry.hpp"
+
+namespace hetsgd {
+namespace {
+
+constexpr std::uint64_t kMostPluginBytes = std::uint64_t{1} << 31;
+constexpr std::string_view kElfMagic =
+    "\x7f"
+    "ELF";
+// What cmake/package/plugin_stamp.cpp begins with.
+constexpr std::string_view kStampMark =
+    "\x7f"
+    "hetsgd plugin\nname: ";
+constexpr const char* kHowToBuild =
+    "hetsgd_add_plugin of find_package(hetsgd) builds one; lib/algorithm/README.md shows how";
+
+std::vector<Plugin>& plugins() {
+  static std::vector<Plugin> list;
+  return list;
+}
+
+template <class... Args>
+Error plugin_error(const PluginSource& source, const std::string& hint,
+                   fmt::format_string<Args...> text, Args&&... args) {
+  return with_hint(usage_error("{}: {}: {}", source.place, source.path,
+                               fmt::format(text, std::forward<Args>(args)...)),
+                   hint);
+}
+
+std::string bytes_of(const PluginSource& source) {
+  try {
+    const char* const elsewhere = "--plugin FILE names where the file is now";
+    return read_text_file(
+        source.path, {.noun = "plugin", .missing = source.expected_hash.empty() ? "" : elsewhere},
+        kMostPluginBytes);
+  } catch (const Error& error) {
+    throw Error(error.code(), fmt::format("{}: {}", source.place, error.what()), error.hint());
+  }
+}
+
+struct Stamp {
+  std::string name;
+  std::string build;  // lines as those of build_stamp()
+};
+
+Stamp stamp_in(const std::string& bytes, const PluginSource& source) {
+  if (!bytes.starts_with(kElfMagic)) {
+    throw plugin_error(source, kHowToBuild,
+                       "found a file that is no shared library (ELF), expected a plugin");
+  }
+  const std::size_t mark = bytes.find(kStampMark);
+  const std::size_t name = mark + kStampMark.size();
+  const std::size_t end = mark == std::string::npos ? mark : bytes.find('\0', name);
+  const std::size_t name_end = end == std::string::npos ? end : bytes.find('\n', name);
+  if (name_end == std::string::npos || name_end >= end) {
+    throw plugin_error(source, kHowToBuild,
+                       "found an ELF file without hetsgd's stamp, expected a plugin");
+  }
+  return {bytes.substr(name, name_end - name), bytes.substr(name_end + 1, end - name_end - 1)};
+}
+
+// The value of a line "key: value"; "nothing" where there is none.
+std::string_view value_of(std::string_view stamp, std::string_view key) {
+  for (const std::string_view line : split(stamp, '\n')) {
+    if (line.starts_with(key) && line.substr(key.size()).starts_with(": ")) {
+      return line.substr(key.size() + 2);
+    }
+  }
+  return "nothing";
+}
+
+void check_stamp(const Stamp& stamp, std::string_view expected, const PluginSource& source) {
+  std::vector<std::string> differences;
+  for (const std::string_view line : split(expected, '\n')) {
+    if (line.empty()) continue;
+    const std::string_view key = line.substr(0, line.find(": "));
+    const std::string_view found = value_of(stamp.build, key), wanted = value_of(expected, key);
+    if (found == wanted) continue;
+    differences.push_back(fmt::format("found {} {}, expected {}", key, found, wanted));
+  }
+  if (differences.empty()) return;
+  throw plugin_error(source, "build the plugin again with this hetsgd's package and its compiler",
+                     "the plugin {} was built for another program: {}", stamp.name,
+                     fmt::join(differences, "; "));
+}
+
+// What dlerror() says, with the missing symbol as it is written in C++.
+std::string reason_of_failure(const std::string& path) {
+  const char* const text = dlerror();
+  std::string reason = text == nullptr ? "unknown reason" : text;
+  if (reason.starts_with(path + ": ")) reason.erase(0, path.size() + 2);
+  const std::size_t symbol = reason.rfind("_Z");
+  if (symbol == std::string::npos) return reason;
+  int status = 0;
+  const std::unique_ptr<char, void (*)(void*)> readable(
+      abi::__cxa_demangle(reason.c_str() + symbol, nullptr, nullptr, &status), std::free);
+  return readable ? reason.substr(0, symbol) + readable.get() : reason;
+}
+
+// Sorted; a name that was registered twice stands there twice.
+std::vector<std::string> registered_names() {
+  std::vector<std::string> names;
+  for (const RegisteredAlgorithm& each : algorithms()) {
+    names.push_back("algorithm " + each.info.name);
+  }
+  for (const RegisteredModel& each : models()) names.push_back("model " + each.info.name);
+  std::ranges::sort(names);
+  return names;
+}
+
+void check_registrations(const std::vector<std::string>& before, const PluginSource& source) {
+  const std::vector<std::string> after = registered_names();
+  std::vector<std::string> added;
+  std::ranges::set_difference(after, before, std::back_inserter(added));
+  if (added.empty()) {
+    throw plugin_error(source, "the last lines of an algorithm's file register it",
+                       "found no registration, expected at least one algorithm or model");
+  }
+  const auto twice = std::ranges::adjacent_find(after);
+  if (twice == after.end()) return;
+  throw plugin_error(source, "give it another .name",
+                     "found the {}, which exists already, expected a new name", *twice);
+}
+
+void open_library(const PluginSource& source) {
+  const std::vector<std::string> before = registered_names();
+  // With a slash, so that it is this file and none of the library path.
+  const std::string path = std::filesystem::absolute(source.path);
+  if (dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL) == nullptr) {
+    throw plugin_error(source,
+                       "is a source file missing in hetsgd_add_plugin, or a library in "
+                       "target_link_libraries?",
+                       "found a plugin that cannot be loaded: {}", reason_of_failure(path));
+  }
+  check_registrations(before, source);
+}
+
+}  // namespace
+
+std::string Plugin::hash_text() const { return fmt::format("xxh3:{:016x}", file_hash); }
+
+void load_plugin(const PluginSource& source, std::string_view stamp) {
+  const std::string bytes = bytes_of(source);
+  Plugin plugin{.name = "", .path = source.path, .file_hash = content_hash(bytes)};
+  if (!source.expected_hash.empty() && plugin.hash_text() != source.expected_hash) {
+    throw plugin_error(source,
+                       "it was built again since; --plugin FILE runs with the file that it names, "
+                       "as another run",
+                       "found {}, expected {}, the file of that run", plugin.hash_text(),
+                       source.expected_hash);
+  }
+  if (std::ranges::find(plugins(), plugin.file_hash, &Plugin::file_hash) != plugins().end()) return;
+  const Stamp found = stamp_in(bytes, source);
+  check_stamp(found, stamp, source);
+  open_library(source);
+  plugin.name = found.name;
+  plugins().push_back(std::move(plugin));
+}
+
+const std::vector<Plugin>& loaded_plugins() { return plugins(); }
+
+}  // namespace hetsgd

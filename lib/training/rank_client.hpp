@@ -1,0 +1,192 @@
+// The client of a worker that is a process of its own (mpi): it reaches the referee, which is on
+// rank 0, by message, and decides what the rules let every rank decide alike.
+//
+// Synchronous algorithms. Whether an evaluation is due follows from the number of samples, which
+// all ranks know at evaluate_here(), so nobody has to ask: between two evaluations not a byte is
+// exchanged for the run. (An algorithm that does not state its samples costs one all_reduce of one
+// number per call, --max-time another one: the latest clock counts for all.) At an evaluation the
+// ranks meet off the clock anyway, and leave with the referee's answer whether to go on:
+//
+//   all ranks   report ──> meet in the pause ─────────────┬─> broadcast of State ──> on, or stop
+//   rank 0                   └ await all reports, measure ┘
+//
+// A rank whose loss is not finite says so at once, and the referee finds the first point that no
+// rank has begun:
+//
+//   any rank ── report (diverged) ─> rank 0 ── halt ─> all: begin no further point
+//        all ── stand: points begun ─> rank 0 ── stop at the largest ─> all: go on, and stop there
+//
+//   a rank:  free ── halt ──> halting: a new point waits ── stop point p ──> points < p are begun
+//             └──────── State with stop (an evaluation came first) ────────> no further point
+//
+// Why not at once: a rank that left where it stands would leave the others alone in a collective.
+//
+// Asynchronous algorithms. Every step is reported to rank 0 in one message, for which nobody waits.
+// When rank 0 finds an evaluation due it tells all; the first that comes to its evaluate_here()
+// stops the world and sends its model. When rank 0 finds that the run stops it tells all. The
+// shared pool of samples is a service.
+//
+//   no evaluation ── reports make one due ──> due = n, announced ── first rank: pause ──> measuring
+//        ^                                                                                   |
+//        └── due = 0, announced <── rank 0 has measured (in a thread of its own) <── model ──┘
+//
+// A rank that comes to the pause second finds due = 0 and goes on. A model with an older number
+// than the one that is due is answered and not measured.
+//
+// Reports, models and announced decisions are control messages: on no breakdown. They arrive on the
+// control thread, one at a time, which must not block: it also carries the heartbeats. The
+// broadcast of State and the all_reduces above are the workers' own messages, on the training
+// clock.
+//
+// Locks, in this order: the handlers' guard, mutex_, the referee's. No message is sent with mutex_
+// held.
+#pragma once
+
+#include <condition_variable>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "cluster/control.hpp"
+#include "training/client.hpp"
+
+namespace hetsgd {
+
+class RankClient final : public Client {
+ public:
+  // `referee`: on rank 0 the run's; elsewhere one whose record nobody reads. All ranks make their
+  // clients in the same order: the n-th of one talks to the n-th of the others, by kinds of
+  // messages of their own. What goes wrong on a thread of its own ends the cluster's run. All
+  // arguments outlive it.
+  RankClient(Control& control, Referee& referee, const RunSetup& setup, Cluster& cluster,
+             Seconds peer_timeout);
+  // After this no handler touches the client; messages that still come are dropped.
+  ~RankClient() override;
+
+  // Called by the rank's worker before its algorithm begins, and after it has ended. begin() waits
+  // for rank 0's first state: so every rank knows the accuracy of the initial model. end() sends
+  // the last report, and waits for nobody.
+  void begin(Worker& worker);
+  void end(Worker& worker);
+  // After the run: on rank 0 returns when everybody's last report is in the record, with the events
+  // in the order of their times. Error(runtime) if one does not come for the peer timeout.
+  void await_reports();
+
+  LoopDecision running(Worker& worker) override;
+  void end_budget() override;
+  std::uint64_t draw(std::uint64_t count) override;
+  void completed(Worker& worker, std::uint64_t samples, double loss, Seconds started) override;
+  void updated(Worker& worker, bool counts_for_run) override;
+  void evaluate_here(Worker& worker, std::optional<std::uint64_t> samples,
+                     const std::function<std::span<const float>()>& model) override;
+  std::optional<double> best_accuracy(std::uint64_t from, std::uint64_t to) const override;
+  void publish(int rank, Device& device, std::span<const float> replica) override;
+  std::span<const float> mean_of_published() override;
+  void record(Seconds time, nlohmann::json event) override;
+  void observe(const std::string& histogram, std::int64_t value) override;
+  void warn(const std::string& text) override;
+
+ private:
+  // What rank 0 has decided, and the last point of the curve. Plain bytes: synchronous algorithms
+  // get it by broadcast at an evaluation, asynchronous ones by message whenever something has
+  // changed.
+  struct State {
+    std::int32_t stop = 0;
+    std::int32_t due = 0;       // number of the evaluation that is due; 0: none
+    std::uint64_t samples = 0;  // learnt from by all, as far as rank 0 knows
+    double accuracy = 0;        // of the point at `measured`; NaN: there is none
+    std::uint64_t measured = 0;
+  };
+  // Why a report is sent: a step (or a loss that is not finite), an evaluation that waits for it,
+  // the end of the worker.
+  enum class Report { step, evaluation, last };
+
+  // Handlers stay with the control channel for good. The guard, which they share, lets them in
+  // while the client lives: closing it waits for the one that is inside.
+  class HandlerGuard;
+  template <class Handle>
+  void on(int message, Handle handle);
+  int kind(int message) const { return first_kind_ + message; }
+  void to_all(int message, std::span<const std::byte> bytes);
+  // What has piled up since the last report goes out, and is forgotten here.
+  void report(Worker& worker, Report kind);
+  // Rank 0: a report comes in, which may make an evaluation due or end the run. On the control
+  // thread, or on the worker's for rank 0's own reports.
+  void absorb(int from, std::span<const std::byte> bytes);
+  void announce();
+  void take(const State& state);
+  // Begins a point of a synchronous algorithm: the drawing of a rank, above. Mutex held.
+  bool stops_here(std::unique_lock<std::mutex>& lock);
+  void on_stand(std::uint64_t points);
+  void evaluate_together(Worker& worker, Seconds now, std::uint64_t samples,
+                         const std::function<std::span<const float>()>& model);
+  void evaluate_alone(Worker& worker, const std::function<std::span<const float>()>& model);
+  // Rank 0, with the world stopped: `model` becomes a point if it is due, and State says what
+  // follows.
+  void measure(Seconds time, const Referee::Point& point, std::span<const float> model);
+  void measure_alone(Seconds time, std::span<const float> model);
+  // The rank that sent the model is the owner of the pause, and waits for the answer. One model is
+  // under way at a time, so the thread of the one before is at its end.
+  void on_model(int from, std::span<const std::byte> bytes);
+  void send_replica(int to);
+  // Mutex held, given up while it waits. Error(runtime), naming `what`, when the run fails, or
+  // `limit` of host time has passed. It looks for a failure now and then: nobody wakes those who
+  // wait for one.
+  void await(std::unique_lock<std::mutex>& lock, const char* what, Seconds limit,
+             const std::function<bool()>& ready);
+
+  Control& control_;
+  Cluster& cluster_;
+  const Seconds peer_timeout_;
+  const int rank_, size_;  // size: the workers
+  const int first_kind_;   // of this client's control messages
+  const std::shared_ptr<HandlerGuard> handler_guard_;
+
+  mutable std::mutex mutex_;  // guards all below
+  std::condition_variable changed_;
+  Referee::Counters pending_;  // not reported yet
+  nlohmann::json events_ = nlohmann::json::array();
+  std::map<std::string, std::map<std::int64_t, std::uint64_t>> histograms_;
+  std::vector<std::string> warnings_;
+  State state_;
+  bool started_ = false;       // rank 0's first state has come
+  bool diverged_ = false;      // this rank has said so
+  bool budget_ended_ = false;  // by the algorithm
+  // The stop of a synchronous run without an evaluation: see the drawing.
+  std::uint64_t points_ = 0;  // begun by this rank's worker
+  bool halting_ = false;      // no point is begun until stop_point_ is known
+  std::optional<std::uint64_t> stop_point_;
+  // Between two states a rank extrapolates: what it has learnt since, times the workers.
+  std::uint64_t own_samples_ = 0, own_steps_ = 0;
+  std::uint64_t own_samples_at_state_ = 0;
+  Accuracies accuracies_;
+  std::uint64_t next_evaluation_;
+  std::uint64_t stated_samples_ = 0;
+  std::uint64_t last_evaluation_ = 0;   // number of the last one that this rank came to
+  std::vector<std::uint64_t> reports_;  // rank 0: the last one's number, by rank
+  int ended_ = 0;                       // rank 0: ranks whose last report is here
+  int evaluations_ = 0;                 // rank 0: that were due so far
+  bool stop_told_ = false;              // rank 0: all know or will be told that the run stops
+  int stands_ = 0;                      // rank 0: ranks that have said where they stand
+  std::uint64_t furthest_ = 0;          // rank 0: the most points that one of them has begun
+  bool measured_ = false;               // the answer to a model sent to rank 0
+  Published replica_;
+  // mean_of_published(): the replicas by rank, as they come.
+  std::vector<std::vector<float>> gathered_;
+  int gathered_count_ = 0;
+  std::vector<float> mean_;
+
+  // Declared after all that it uses, so that it is joined before they go.
+  std::jthread evaluation_;  // rank 0: measures what another rank has sent
+  class Pool;
+  std::optional<ServiceClient<std::uint64_t, std::uint64_t>> pool_;
+};
+
+}  // namespace hetsgd

@@ -1,0 +1,162 @@
+// RankClient's evaluations: all ranks together, or one of them with the world stopped.
+#include <algorithm>
+#include <cmath>
+
+#include "core/error.hpp"
+#include "training/rank_client.hpp"
+#include "training/rank_messages.hpp"
+
+namespace hetsgd {
+
+using namespace rank_messages;  // NOLINT: the words of this file
+
+void RankClient::evaluate_here(Worker& worker, std::optional<std::uint64_t> samples,
+                               const std::function<std::span<const float>()>& model) {
+  if (!synchronous()) return evaluate_alone(worker, model);
+  {
+    std::unique_lock lock(mutex_);
+    if (stops_here(lock)) return;
+  }
+  std::uint64_t n = samples.value_or(worker.samples());
+  if (!samples && size_ > 1) {
+    std::int64_t sum = static_cast<std::int64_t>(n);
+    worker.comm().all_reduce(std::span(&sum, 1));
+    n = static_cast<std::uint64_t>(sum);
+  }
+  double now_s = worker.now().count();
+  if (rules_.max_time.count() > 0 && size_ > 1) {
+    worker.comm().all_reduce(std::span(&now_s, 1), ReduceOp::max);
+  }
+  bool due = false;
+  {
+    const std::lock_guard lock(mutex_);
+    stated_samples_ = n;
+    due = n >= next_evaluation_ || rules_.used_up(Seconds(now_s), n, budget_ended_);
+    if (due) next_evaluation_ = rules_.evaluation_after(n);
+  }
+  if (due) evaluate_together(worker, Seconds(now_s), n, model);
+}
+
+void RankClient::evaluate_together(Worker& worker, Seconds now, std::uint64_t samples,
+                                   const std::function<std::span<const float>()>& model) {
+  report(worker, Report::evaluation);
+  worker.endpoint().while_paused_together([&] {  // rank 0
+    std::unique_lock lock(mutex_);
+    await(lock, "the reports of all ranks", peer_timeout_, [&] {
+      return std::all_of(reports_.begin(), reports_.end(),
+                         [&](std::uint64_t number) { return number >= last_evaluation_; });
+    });
+    lock.unlock();
+    const Referee::Point point = referee_.evaluation_point(now, samples);
+    measure(worker.now(), point, point.due ? model() : std::span<const float>());
+  });
+  State state;
+  {
+    const std::lock_guard lock(mutex_);
+    state = state_;
+  }
+  worker.comm().broadcast(std::span(&state, 1), 0);
+  const std::lock_guard lock(mutex_);
+  take(state);
+}
+
+// Rank 0, with the world stopped. Not due: what the reports say has ended the run.
+void RankClient::measure(Seconds time, const Referee::Point& point, std::span<const float> model) {
+  std::optional<CurvePoint> measured;
+  if (point.due) measured = referee_.measure(time, point.samples, model);
+  const std::lock_guard lock(mutex_);
+  state_.stop = referee_.stopped().has_value();
+  stop_told_ = stop_told_ || state_.stop != 0;
+  state_.due = 0;
+  state_.samples = point.samples;
+  if (!measured) return;
+  state_.measured = point.samples;
+  state_.accuracy = Accuracies::of(*measured);
+}
+
+void RankClient::evaluate_alone(Worker& worker,
+                                const std::function<std::span<const float>()>& model) {
+  const auto due = [&] {
+    const std::lock_guard lock(mutex_);
+    return state_.stop == 0 ? state_.due : 0;
+  };
+  if (due() == 0) return;
+  worker.endpoint().while_paused([&] {
+    const std::int32_t number = due();  // somebody else may have been first
+    if (number == 0) return;
+    const std::span<const float> result = model();
+    if (rank_ == 0) {
+      measure_alone(worker.now(), result);
+      return;
+    }
+    const auto bytes =
+        to_bytes(SentModel{.time_s = worker.now().count(), .due = number, .parameters = result});
+    std::unique_lock lock(mutex_);
+    measured_ = false;
+    lock.unlock();
+    control_.send(0, kind(kModel), bytes);
+    lock.lock();
+    // However long it takes: a rank 0 that is lost fails the run.
+    await(lock, "rank 0 to measure a model", Seconds::max(), [&] { return measured_; });
+  });
+}
+
+void RankClient::measure_alone(Seconds time, std::span<const float> model) {
+  measure(time, referee_.evaluation_point(time, {}), model);
+  announce();
+}
+
+// On the control thread of rank 0. Measuring takes long, and that thread sends the heartbeats:
+// it has a thread of its own.
+void RankClient::on_model(int from, std::span<const std::byte> bytes) {
+  auto model = from_bytes<ReceivedModel>(bytes, fmt::format("the model of rank {}", from));
+  bool current = false;
+  {
+    const std::lock_guard lock(mutex_);
+    current = state_.due == model.due;
+  }
+  if (evaluation_.joinable()) evaluation_.join();
+  evaluation_ = std::jthread([this, from, current, model = std::move(model)] {
+    try {
+      if (current) measure_alone(Seconds(model.time_s), model.parameters);
+    } catch (...) {
+      return cluster_.abort(std::current_exception());
+    }
+    control_.send(from, kind(kMeasured), {});
+  });
+}
+
+void RankClient::publish(int, Device& device, std::span<const float> replica) {
+  const std::lock_guard lock(mutex_);
+  replica_ = {.device = &device, .replica = replica, .copy = {}};
+}
+
+// On the control thread, with the world stopped: the replica is whole.
+void RankClient::send_replica(int to) {
+  std::span<const float> replica;
+  {
+    const std::lock_guard lock(mutex_);
+    replica = replica_.on_host();
+  }
+  control_.send(to, kind(kReplica), to_bytes(replica));
+}
+
+std::span<const float> RankClient::mean_of_published() {
+  std::unique_lock lock(mutex_);
+  gathered_count_ = 0;
+  lock.unlock();
+  for (int to = 0; to < size_; ++to) control_.send(to, kind(kAskReplica), {});
+  lock.lock();
+  await(lock, "the replicas of all ranks", peer_timeout_, [&] { return gathered_count_ == size_; });
+  mean_.resize(model().parameters());
+  std::vector<std::span<const float>> replicas(gathered_.begin(), gathered_.end());
+  mean_of(replicas, mean_);
+  return mean_;
+}
+
+std::optional<double> RankClient::best_accuracy(std::uint64_t from, std::uint64_t to) const {
+  const std::lock_guard lock(mutex_);
+  return accuracies_.best(from, to);
+}
+
+}  // namespace hetsgd

@@ -1,0 +1,333 @@
+#include "training/referee.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+#include "core/error.hpp"
+#include "core/host_clock.hpp"
+
+namespace hetsgd {
+
+template <class Decide>
+Referee::Decision Referee::Decisions::get(std::uint64_t k, int readers, Decide&& decide) {
+  HETSGD_CHECK_GE(k, first_);
+  HETSGD_CHECK_LE(k, first_ + entries_.size());  // nobody is more than one call ahead of the first
+  if (k == first_ + entries_.size()) entries_.push_back(decide());
+  Decision& entry = entries_[k - first_];
+  ++entry.seen;
+  const Decision answer = entry;
+  while (!entries_.empty() && entries_.front().seen == readers) {
+    entries_.pop_front();
+    ++first_;
+  }
+  return answer;
+}
+
+bool RunRules::used_up(Seconds now, std::uint64_t samples, bool ended) const {
+  return ended || (plan.max_samples > 0 && samples >= plan.max_samples) ||
+         (max_time.count() > 0 && now >= max_time);
+}
+
+void Accuracies::add(std::uint64_t samples, double accuracy) {
+  const bool known = !points_.empty() && points_.back().first == samples;
+  if (!known && !std::isnan(accuracy)) points_.emplace_back(samples, accuracy);
+}
+
+std::optional<double> Accuracies::best(std::uint64_t from, std::uint64_t to) const {
+  std::optional<double> best;
+  for (const auto& [samples, accuracy] : points_) {
+    if (samples < from || samples > to) continue;
+    if (!best || accuracy > *best) best = accuracy;
+  }
+  return best;
+}
+
+double Accuracies::of(const CurvePoint& point) { return accuracy_of(point).value_or(std::nan("")); }
+
+Referee::Referee(const RunRules& rules, Evaluator& evaluator, Record& record,
+                 const TrainHooks& hooks)
+    : rules_(rules),
+      evaluator_(evaluator),
+      record_(record),
+      hooks_(hooks),
+      next_evaluation_(rules.evaluate_every) {
+  const auto p = static_cast<std::size_t>(rules.plan.workers);
+  record_.workers.resize(p);
+  step_time_.resize(p);
+  steps_.resize(p);
+}
+
+void Referee::request_stop(Status status, const std::string& reason) {
+  const std::lock_guard lock(mutex_);
+  if (!stop_) stop_ = {status, reason};
+}
+
+void note_interruption(const Interrupted& interruption, Record& record) {
+  record.status = interruption.signal() != 0 ? Status::aborted : Status::time_limit;
+  record.status_reason = interruption.what();
+  record.signal = interruption.signal();
+  record.finished_at = utc_now();
+}
+
+void Referee::interrupted(const Interrupted& interruption) {
+  const std::lock_guard lock(mutex_);
+  note_interruption(interruption, record_);
+  if (hooks_.on_record) hooks_.on_record(record_);
+}
+
+std::optional<std::pair<Status, std::string>> Referee::stopped() const {
+  const std::lock_guard lock(mutex_);
+  return stop_;
+}
+
+LoopDecision Referee::running(Worker& worker) {
+  const std::lock_guard lock(mutex_);
+  const auto decide = [&] { return Decision{.yes = !stop_, .samples = samples_}; };
+  const Decision decision = rules_.synchronous
+                                ? running_.get(worker.running_calls(), rules_.plan.workers, decide)
+                                : decide();
+  take_note(worker);
+  return {.yes = decision.yes, .samples = decision.samples};
+}
+
+void Referee::end_budget() {
+  const std::lock_guard lock(mutex_);
+  budget_ended_ = true;
+}
+
+nlohmann::json step_event(Worker& worker, std::uint64_t iteration, std::uint64_t samples,
+                          double loss, Seconds now, Seconds started) {
+  return {{"type", "step"},        {"time_s", now.count()},  {"start_s", started.count()},
+          {"rank", worker.rank()}, {"iteration", iteration}, {"samples", samples},
+          {"loss", loss}};
+}
+
+void Referee::Counters::add_step(std::uint64_t step_samples, double loss, Seconds now,
+                                 Seconds started) {
+  samples += step_samples;
+  ++steps;
+  loss_sum += loss;
+  last_loss = loss;
+  step_time_s += (now - started).count();
+  time_s = now.count();
+}
+
+void Referee::completed(Worker& worker, std::uint64_t samples, double loss, Seconds started) {
+  const Seconds now = worker.now();
+  Counters step;
+  step.add_step(samples, loss, now, started);
+  const std::lock_guard lock(mutex_);
+  if (rules_.plan.record_steps) {
+    const std::uint64_t iteration = steps_[static_cast<std::size_t>(worker.rank())];
+    record_.events.push_back(step_event(worker, iteration, samples, loss, now, started));
+  }
+  count(worker.rank(), step);
+}
+
+void Referee::count(int rank, const Counters& done) {
+  samples_ += done.samples;
+  step_time_[static_cast<std::size_t>(rank)] += Seconds(done.step_time_s);
+  steps_[static_cast<std::size_t>(rank)] += done.steps;
+  if (done.steps == 0) return;
+  loss_sum_ += done.loss_sum;
+  loss_count_ += done.steps;
+  last_loss_ = done.last_loss;
+  last_time_ = Seconds(done.time_s);
+  if (!std::isfinite(done.loss_sum) && !stop_) {
+    stop_ = {Status::diverged, fmt::format("the loss of worker {} became {} at {} samples", rank,
+                                           done.loss_sum, samples_)};
+  }
+}
+
+void Referee::absorb(int rank, const Counters& counters) {
+  const std::lock_guard lock(mutex_);
+  count(rank, counters);
+  updates_ += counters.updates;
+  budget_ended_ = budget_ended_ || counters.budget_ended;
+  WorkerRecord& worker = record_.workers[static_cast<std::size_t>(rank)];
+  worker.samples = counters.worker_samples;
+  worker.updates = counters.worker_updates;
+  worker.report.breakdown = counters.breakdown;
+}
+
+void Referee::absorb(const nlohmann::json& extra) {
+  const std::lock_guard lock(mutex_);
+  for (const auto& event : extra.value("events", nlohmann::json::array())) {
+    record_.events.push_back(event);
+  }
+  if (extra.contains("histograms")) {
+    for (const auto& [name, counts] :
+         extra["histograms"].get<std::map<std::string, std::map<std::int64_t, std::uint64_t>>>()) {
+      for (const auto& [value, count] : counts) record_.histograms[name][value] += count;
+    }
+  }
+  for (const auto& text : extra.value("warnings", nlohmann::json::array())) {
+    record_.warnings.push_back(text);
+  }
+}
+
+void Referee::updated() {
+  const std::lock_guard lock(mutex_);
+  ++updates_;
+}
+
+Referee::Point Referee::evaluation_point(Seconds now, std::optional<std::uint64_t> samples,
+                                         std::optional<std::uint64_t> call) {
+  const std::lock_guard lock(mutex_);
+  const auto decide = [&] {
+    const std::uint64_t n = samples.value_or(samples_);
+    const bool due = due_at(now, n);
+    if (due) next_evaluation_ = rules_.evaluation_after(n);
+    if (!stop_ && rules_.used_up(now, n, budget_ended_)) stop_ = {Status::completed, ""};
+    return Decision{.yes = due, .samples = n};
+  };
+  const Decision decision = call ? evaluating_.get(*call, rules_.plan.workers, decide) : decide();
+  return {.due = decision.yes, .samples = decision.samples};
+}
+
+// Mutex held.
+bool Referee::due_at(Seconds now, std::uint64_t samples) const {
+  return !stop_ && (samples >= next_evaluation_ || rules_.used_up(now, samples, budget_ended_));
+}
+
+std::uint64_t Referee::measured_samples() const {
+  const std::lock_guard lock(mutex_);
+  return record_.curve.empty() ? 0 : record_.curve.back().samples_count;
+}
+
+bool Referee::due(Seconds now) const {
+  const std::lock_guard lock(mutex_);
+  return due_at(now, samples_);
+}
+
+void Referee::measure_initial(std::span<const float> initial) {
+  measure(Seconds(0), 0, initial);
+  const std::lock_guard lock(mutex_);
+  initial_off_clock_s_ = record_.phases.eval_s + record_.phases.record_s;
+}
+
+CurvePoint Referee::measure(Seconds time, std::uint64_t samples, std::span<const float> model) {
+  const auto start = std::chrono::steady_clock::now();
+  {
+    const std::lock_guard lock(mutex_);
+    measuring_since_ = start;
+  }
+  std::vector<MetricValue> metrics = evaluator_.measure(model);
+  CurvePoint point{
+      .time = time,
+      .samples_count = samples,
+      .epoch_num = static_cast<double>(samples) / static_cast<double>(rules_.plan.rows),
+      .train_loss = std::nan(""),
+      .metrics = std::move(metrics)};
+  // Under the mutex: reports of other ranks come in, and the watcher may write too.
+  const std::lock_guard lock(mutex_);
+  point.updates = updates_;
+  if (loss_count_ > 0) point.train_loss = loss_sum_ / static_cast<double>(loss_count_);
+  loss_sum_ = 0;
+  loss_count_ = 0;
+  add(point, model);
+  record_.phases.eval_s += seconds_since(start);
+  if (hooks_.on_record) {
+    const auto record_start = std::chrono::steady_clock::now();
+    hooks_.on_record(record_);
+    record_.phases.record_s += seconds_since(record_start);
+  }
+  measuring_since_.reset();
+  return point;
+}
+
+void Referee::add(const CurvePoint& point, std::span<const float> model) {
+  record_.curve.push_back(point);
+  accuracies_.add(point.samples_count, Accuracies::of(point));
+  record_.evaluation_device = evaluator_.device();
+  record_.elapsed = point.time;
+  if (rules_.keep_model) model_copy_.assign(model.begin(), model.end());
+  bool all_reached = !record_.targets.empty();
+  for (const Target& target : record_.targets) {
+    const auto value = metric_of(point, target.metric);
+    all_reached = all_reached && value && reached(target, *value);
+  }
+  if (all_reached && rules_.stop_at_target && (!stop_ || stop_->first == Status::completed)) {
+    stop_ = {Status::target_reached, ""};
+  }
+  if (const double loss = point.test_loss();
+      !std::isfinite(loss) && (!stop_ || stop_->first == Status::completed)) {
+    stop_ = {Status::diverged,
+             fmt::format("the test loss became {} at {} samples", loss, point.samples_count)};
+  }
+}
+
+void Referee::record(nlohmann::json event) {
+  const std::lock_guard lock(mutex_);
+  record_.events.push_back(std::move(event));
+}
+
+void Referee::observe(const std::string& histogram, std::int64_t value) {
+  const std::lock_guard lock(mutex_);
+  ++record_.histograms[histogram][value];
+}
+
+void Referee::warn(const std::string& text) {
+  const std::lock_guard lock(mutex_);
+  record_.warnings.push_back(text);
+}
+
+void Referee::sort_events() {
+  const std::lock_guard lock(mutex_);
+  std::stable_sort(record_.events.begin(), record_.events.end(),
+                   [](const nlohmann::json& a, const nlohmann::json& b) {
+                     return a["time_s"].get<double>() < b["time_s"].get<double>();
+                   });
+}
+
+std::optional<double> Referee::best_accuracy(std::uint64_t from, std::uint64_t to) const {
+  const std::lock_guard lock(mutex_);
+  return accuracies_.best(from, to);
+}
+
+void Referee::observe(Worker& worker) {
+  const std::lock_guard lock(mutex_);
+  take_note(worker);
+}
+
+void Referee::take_note(Worker& worker) {
+  WorkerRecord& mine = record_.workers[static_cast<std::size_t>(worker.rank())];
+  mine.report.rank = worker.rank();
+  mine.report.breakdown = worker.endpoint().time_breakdown();
+  mine.samples = worker.samples();
+  mine.updates = worker.updates();
+}
+
+Progress Referee::progress(double host_s) const {
+  const std::lock_guard lock(mutex_);
+  Progress p;
+  p.time = last_time_;
+  p.samples_count = samples_;
+  p.max_samples = rules_.plan.max_samples;
+  p.max_time = rules_.max_time;
+  p.epoch_num = static_cast<double>(samples_) / static_cast<double>(rules_.plan.rows);
+  p.updates = updates_;
+  p.train_loss = loss_count_ > 0 ? loss_sum_ / static_cast<double>(loss_count_) : last_loss_;
+  if (!record_.curve.empty()) p.last = record_.curve.back();
+  const double off_clock_s = record_.phases.eval_s + record_.phases.record_s;
+  if (measuring_since_) p.measuring_s = seconds_since(*measuring_since_);
+  p.host_s = std::max(0.0, host_s - (off_clock_s - initial_off_clock_s_) - p.measuring_s);
+  p.measurement_s = off_clock_s / std::max<double>(1, static_cast<double>(record_.curve.size()));
+  if (p.max_samples > p.samples_count) {
+    p.measurements_left = std::ceil(static_cast<double>(p.max_samples - p.samples_count) /
+                                    static_cast<double>(rules_.evaluate_every));
+  }
+  bool first = true;
+  for (std::size_t r = 0; r < steps_.size(); ++r) {
+    if (steps_[r] == 0) continue;
+    const double mean = step_time_[r].count() / static_cast<double>(steps_[r]);
+    if (first || mean > p.slowest_step_s)
+      p.slowest_step_s = mean, p.slowest_rank = static_cast<int>(r);
+    if (first || mean < p.fastest_step_s)
+      p.fastest_step_s = mean, p.fastest_rank = static_cast<int>(r);
+    first = false;
+  }
+  return p;
+}
+
+}  // namespace hetsgd

@@ -1,0 +1,228 @@
+// The referee of a run: the one place that keeps its record, knows its budget, says when the model
+// is measured and when the run stops. Workers reach it through a client (client.hpp): directly
+// where they share its memory, by message where each is a process of its own.
+//
+// The rules, on every cluster the same:
+//
+//   what ends a run               when the workers leave                     status
+//   budget of samples or time,    at the evaluation that finds it used up,   completed
+//     or the algorithm's own        which measures the model
+//   all targets reached, with     at the evaluation that reaches them        target_reached
+//     --stop-at-target
+//   a loss that is not finite     at the next point, without measuring       diverged
+//   --time-limit, a signal        at once: the cluster is aborted            time_limit, aborted
+//
+// A point is a call of running() or evaluate_here(). A synchronous algorithm's workers must all
+// leave at the same one, though their clocks differ: the first that no worker has begun when the
+// run stops. Workers of asynchronous algorithms leave at their own next one. Budgets are looked at
+// where the model can be measured, so that every run that completes ends with a measured model.
+//
+//   running ──┬─ budget used up at an evaluation ──> completed ──┬─ all targets ──> target_reached
+//             |                                                  └─ test loss ────> diverged
+//             ├─ evaluation reaches all targets ───────────────────────────────> target_reached
+//             └─ a loss is not finite ─────────────────────────────────────────> diverged
+//
+// The first reason stays, with one exception: `completed` is decided before the last model has been
+// measured, and what that measurement finds says more. Why that order: the point must be due for
+// all before anybody measures.
+//
+// One lock guards all of the state; the measurement itself runs outside of it, with the world
+// stopped, since reports and the progress line need the lock meanwhile. The record is written to
+// its file with the lock held: nobody may change it then.
+#pragma once
+
+#include <chrono>
+#include <deque>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "algorithm/worker.hpp"
+#include "training/evaluation.hpp"
+#include "training/record.hpp"
+#include "training/training.hpp"
+
+namespace hetsgd {
+
+// The rules with the run's numbers. Every process has them, so that under mpi a rank can decide for
+// itself what follows from numbers that all ranks know.
+struct RunRules {
+  Plan plan;
+  bool synchronous = true;
+  std::uint64_t evaluate_every = 0;  // samples, > 0
+  Seconds max_time{0};               // 0: none
+  bool stop_at_target = false;
+  bool keep_model = false;  // keep a host copy of the last measured model
+
+  // Whether the budget is used up: of samples (reached or passed), of time on the training clock,
+  // or `ended`: by the algorithm's own account.
+  bool used_up(Seconds now, std::uint64_t samples, bool ended) const;
+  // Samples at which the evaluation after one at `samples` is due: the next multiple, so that
+  // points of different algorithms lie at the same samples, and one late evaluation does not shift
+  // all others.
+  std::uint64_t evaluation_after(std::uint64_t samples) const {
+    return (samples / evaluate_every + 1) * evaluate_every;
+  }
+};
+
+// The accuracies that were measured, by samples. Not thread-safe. Under mpi every rank has a copy,
+// which grows by what rank 0 announces.
+class Accuracies {
+ public:
+  // Of a later point than all before, or of the last one again; NaN: the task has none.
+  void add(std::uint64_t samples, double accuracy);
+  // The best from `from` to `to` samples, both included.
+  std::optional<double> best(std::uint64_t from, std::uint64_t to) const;
+  // P@1 where the task has it; NaN: neither.
+  static double of(const CurvePoint& point);
+
+ private:
+  std::vector<std::pair<std::uint64_t, double>> points_;
+};
+
+// Status, reason and end of a run that was interrupted: aborted by a signal, or at its time limit.
+// The caller holds whatever guards the record.
+void note_interruption(const Interrupted& interruption, Record& record);
+
+// Event "step" of --record-steps. Its `iteration` counts the rank's steps, whichever client it has.
+nlohmann::json step_event(Worker& worker, std::uint64_t iteration, std::uint64_t samples,
+                          double loss, Seconds now, Seconds started);
+
+// Thread-safe. Calls come from workers, from the control thread (reports), from a measuring thread
+// and from the watcher. Under mpi every rank has one, and that of rank 0 alone counts.
+class Referee {
+ public:
+  // All outlive it. From here on the record is the referee's until the run is over.
+  Referee(const RunRules& rules, Evaluator& evaluator, Record& record, const TrainHooks& hooks);
+
+  // Measures the initial model: the first point of every curve, at time 0.
+  void measure_initial(std::span<const float> initial);
+  // Ends the run at the next point. Does nothing if it has ended: the first reason stays.
+  void request_stop(Status status, const std::string& reason);
+  // The record shows from now on that the run was interrupted, and is written as it stands. From
+  // any thread: the process may be killed before the workers are through. No stop of the rules: who
+  // interrupts aborts the cluster.
+  void interrupted(const Interrupted& interruption);
+  // Why the run ended; empty: it goes on.
+  std::optional<std::pair<Status, std::string>> stopped() const;
+  // `host_s`: host time since the start of training, with measuring and recording.
+  Progress progress(double host_s = 0) const;
+  const std::vector<float>& model_copy() const { return model_copy_; }
+  const RunRules& rules() const { return rules_; }
+
+  // --- what a client that shares its memory asks for its workers --------------------------------
+  // Synchronous: the same answer for the k-th call of every worker, decided by the first of them.
+  // Asynchronous: whether the run goes on now.
+  LoopDecision running(Worker& worker);
+  // A loss that is not finite ends the run, but does not interrupt it: synchronous workers that
+  // wait for each other in a collective must all come through.
+  void completed(Worker& worker, std::uint64_t samples, double loss, Seconds started);
+  // Takes the worker's counters and breakdown into the record, so that a killed run's file has
+  // them.
+  void observe(Worker& worker);
+
+  // --- what any client asks ----------------------------------------------------------------------
+  struct Point {
+    bool due = false;           // the caller measures the model, or lets it be measured
+    std::uint64_t samples = 0;  // that it has learnt from
+  };
+  // At a call of evaluate_here(). `samples`: unset: as many as all workers have completed. `call`:
+  // synchronous algorithms, the number of the worker's call: all get the answer of the first. Who
+  // is told that the point is due must see to it that it is measured: the next one is set already.
+  // This is where a budget that is used up ends the run. Never due once the run has ended
+  // otherwise.
+  Point evaluation_point(Seconds now, std::optional<std::uint64_t> samples,
+                         std::optional<std::uint64_t> call = {});
+  // While the clock stands still: `model` becomes the curve's next point, and may end the run.
+  // Takes the mean train loss since the last point, and starts the next mean. Its own host time is
+  // counted as eval_s, that of writing the record as record_s. One at a time.
+  CurvePoint measure(Seconds time, std::uint64_t samples, std::span<const float> model);
+  std::uint64_t measured_samples() const;  // of the last point of the curve
+  std::optional<double> best_accuracy(std::uint64_t from, std::uint64_t to) const;
+  void end_budget();
+  void updated();
+  void record(nlohmann::json event);
+  void observe(const std::string& histogram, std::int64_t value);
+  void warn(const std::string& text);
+
+  // --- what arrives in messages ------------------------------------------------------------------
+  // What one rank has done since its last report. Plain bytes: it travels as it is. The first two
+  // lines are differences, which rank 0 adds up; worker_samples, worker_updates and the breakdown
+  // are totals, which replace those of the report before. So no report may be lost or come twice.
+  struct Counters {
+    std::uint64_t samples = 0, updates = 0, steps = 0;
+    double loss_sum = 0, last_loss = 0, step_time_s = 0;
+    double time_s = 0;                                     // the rank's clock
+    std::uint64_t worker_samples = 0, worker_updates = 0;  // from the start
+    std::uint64_t evaluation = 0;                          // number of the one it stands before
+    bool budget_ended = false;                             // by the algorithm
+    bool last = false;                                     // the worker has ended
+    TimeBreakdown breakdown;                               // the worker's so far
+    void add_step(std::uint64_t samples, double loss, Seconds now, Seconds started);
+  };
+  // Reports of one rank in the order in which it made them; those of several in any order.
+  void absorb(int rank, const Counters& counters);
+  // {"events": [...], "histograms": {...}, "warnings": [...]}, all optional.
+  void absorb(const nlohmann::json& extra);
+  void sort_events();  // by time; equal ones as they came
+  // An evaluation is due, as far as the reports tell. Asynchronous algorithms; decides nothing.
+  bool due(Seconds now) const;
+
+ private:
+  // What the first worker to make a call decided for all; dropped when all have seen it. Workers
+  // make calls 0, 1, 2, ... each, so the entries at hand are those between the slowest and the
+  // fastest:
+  //
+  //   k: seen by all 4, dropped     first_ ─> | k+1: seen by 3 | k+2: seen by 1 |
+  struct Decision {
+    bool yes = false;
+    std::uint64_t samples = 0;
+    int seen = 0;
+  };
+  class Decisions {
+   public:
+    // The entry of call k, made by `decide` if this is its first reader. Mutex held. A call beyond
+    // the next one fails a check: every worker makes them one by one.
+    template <class Decide>
+    Decision get(std::uint64_t k, int readers, Decide&& decide);
+
+   private:
+    std::uint64_t first_ = 0;
+    std::deque<Decision> entries_;
+  };
+
+  // The worker's counters and breakdown into its part of the record.
+  void take_note(Worker& worker);              // mutex held
+  void count(int rank, const Counters& step);  // mutex held
+  // Mutex held.
+  bool due_at(Seconds now, std::uint64_t samples) const;
+  // The measured point goes into the record, and may end the run. Mutex held.
+  void add(const CurvePoint& point, std::span<const float> model);
+
+  const RunRules rules_;
+  Evaluator& evaluator_;
+  Record& record_;
+  const TrainHooks& hooks_;
+
+  mutable std::mutex mutex_;  // guards all below
+  std::uint64_t samples_ = 0;
+  std::uint64_t updates_ = 0;
+  std::uint64_t next_evaluation_;
+  double loss_sum_ = 0;  // over batches since the last point
+  std::uint64_t loss_count_ = 0;
+  double last_loss_ = 0;
+  Seconds last_time_{0};
+  std::optional<std::chrono::steady_clock::time_point> measuring_since_;
+  double initial_off_clock_s_ = 0;  // measuring and recording before the first step
+  bool budget_ended_ = false;       // by the algorithm
+  std::optional<std::pair<Status, std::string>> stop_;
+  Decisions running_, evaluating_;
+  std::vector<Seconds> step_time_;  // by rank, sum
+  std::vector<std::uint64_t> steps_;
+  std::vector<float> model_copy_;
+  Accuracies accuracies_;
+};
+
+}  // namespace hetsgd

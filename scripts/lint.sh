@@ -1,0 +1,63 @@
+#!/usr/bin/env bash
+# Runs clang-tidy (.clang-tidy) on the source files of lib/ and apps/ that differ from a revision.
+#
+#   ./scripts/lint.sh [--build DIR] [--seconds N] [REVISION]
+#
+#   REVISION      what to compare the files with (default: where the branch left origin/main, or HEAD~1)
+#   --build DIR   a build of these sources, which knows the flags (default: build/release)
+#   --seconds N   no new file is begun after so long (default: 60); what was left out is named
+#
+# A header counts through the .cpp file of its name. Exit code 1: something was found; 77: no clang-tidy-14, or no revision to compare with.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+build=build/release seconds=60 base=""
+while (($#)); do
+  case "$1" in
+    --build|--seconds)
+      [[ $# -ge 2 ]] || { echo "lint.sh: $1: expected a value" >&2; exit 2; }
+      declare "${1#--}=$2"; shift ;;
+    -h|--help) sed -n '2,10s/^# \{0,1\}//p' "$0"; exit 0 ;;
+    -*) echo "lint.sh: found option \"$1\", expected --build, --seconds or a revision" >&2; exit 2 ;;
+    *) base=$1 ;;
+  esac
+  shift
+done
+[[ -f $build/compile_commands.json ]] || { echo "lint.sh: found no $build/compile_commands.json, expected a build: cmake --preset release" >&2; exit 2; }
+
+command -v clang-tidy-14 >/dev/null || { echo "lint.sh: found no clang-tidy-14, skipped; setup-debian.sh installs it"; exit 77; }
+head=$(git rev-parse --verify -q HEAD || true)
+if [[ -z $base ]]; then
+  base=$(git merge-base HEAD origin/main 2>/dev/null || true)
+  [[ -n $base && $base != "$head" ]] || base=$(git rev-parse --verify -q HEAD~1 || true)
+fi
+[[ -n $base ]] || { echo "lint.sh: found no revision to compare with, skipped"; exit 77; }
+
+mapfile -t files < <(git diff --name-only --diff-filter=d "$base" -- 'lib/*.cpp' 'apps/*.cpp' 'lib/*.hpp' 'apps/*.hpp' |
+  sed 's/\.hpp$/.cpp/' | sort -u | while read -r file; do [[ -f $file ]] && echo "$file"; done)
+echo "clang-tidy on ${#files[@]} files that differ from ${base:0:12}"
+((${#files[@]})) || exit 0
+
+# Each file with the command of its folder's first one: a unity build has no command for a file alone.
+commands=$(mktemp -d)
+trap 'rm -rf "$commands"' EXIT
+/usr/bin/python3 - "$build" "${files[@]}" >"$commands/compile_commands.json" <<'END'
+import json, os, sys
+build, files = sys.argv[1], sys.argv[2:]
+with open(f"{build}/compile_commands.json", encoding="utf-8") as file:
+    entries = [entry for entry in json.load(file) if not entry["file"].endswith(".cu")]
+def entry_of(path):
+    folder = "hetsgd" if path.startswith("apps/") else "hetsgd_" + path.split("/")[1]
+    known = next(entry for entry in entries if f"/{folder}.dir/" in entry["command"])
+    path = os.path.abspath(path)
+    return {"directory": known["directory"], "file": path, "command": known["command"].replace(known["file"], path)}
+json.dump([entry_of(path) for path in files], sys.stdout)
+END
+
+# What clang 14 itself does not understand is no finding: parts of the ranges of GCC 12's library.
+export commands deadline=$((EPOCHSECONDS + seconds))
+printf '%s\n' "${files[@]}" | xargs -P "$(nproc)" -I{} bash -c '
+  if ((EPOCHSECONDS >= deadline)); then echo "$1: left out, the time is up"; exit 0; fi
+  found=$(clang-tidy-14 --quiet -p "$commands" --extra-arg=-Wno-everything "$1" 2>/dev/null |
+          grep -A 5 -e ",-warnings-as-errors\]$" | grep -v clang-diagnostic)
+  [[ -z $found ]] || { printf "%s\n" "$found"; exit 1; }' _ {} || exit 1

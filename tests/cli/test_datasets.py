@@ -1,0 +1,161 @@
+"""hetsgd data fetch: from a folder, from a server, and everything that may be wrong with what comes."""
+
+import functools
+import hashlib
+import http.server
+import json
+import os
+import pathlib
+import shutil
+import threading
+import unittest
+
+from program import ProgramTest
+
+SAMPLES = pathlib.Path(__file__).resolve().parents[2] / "datasets" / "samples"
+
+
+class Quiet(http.server.SimpleHTTPRequestHandler):
+    def log_message(self, *arguments):
+        pass
+
+
+class Cutting(Quiet):
+    """Promises a whole file and sends half of it."""
+
+    def copyfile(self, source, outputfile):
+        content = source.read()
+        outputfile.write(content[:len(content) // 2])
+
+
+class Datasets(ProgramTest):
+    def setUp(self):
+        super().setUp()
+        self.home = self.folder / "datasets"
+        self.source = self.folder / "source"
+        self.source.mkdir()
+        for name in ("train.txt", "test.txt"):
+            shutil.copy(SAMPLES / f"tiny_{name}", self.source / name)
+
+    def environment(self, extra=None):
+        return {**super().environment(extra), "HETSGD_DATASETS_DIR": str(self.home)}
+
+    def manifest(self, address=None, **changes):
+        """mine.json, of the files in self.source as they should be."""
+        document = json.loads((SAMPLES / "tiny.json").read_text())
+        document.update({"name": "mine"})
+        for part in ("train", "test"):
+            content = (SAMPLES / f"tiny_{part}.txt").read_bytes()
+            document[part].update({"name": f"{part}.txt", "bytes": len(content),
+                                   "sha256": hashlib.sha256(content).hexdigest(),
+                                   "address": f"{address}/{part}.txt" if address else None})
+        for key, value in changes.items():
+            part, _, inner = key.partition("_")
+            if inner:
+                document[part][inner] = value
+            else:
+                document[key] = value
+        (self.folder / "mine.json").write_text(json.dumps(document))
+        return document
+
+    def serve(self, handler=Quiet):
+        server = http.server.ThreadingHTTPServer(
+            ("127.0.0.1", 0), functools.partial(handler, directory=self.source))
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        self.addCleanup(thread.join)
+        self.addCleanup(server.server_close)
+        self.addCleanup(server.shutdown)
+        return f"http://127.0.0.1:{server.server_port}"
+
+    def refuse(self, *arguments, code, text):
+        """The fetch fails with this text, and leaves nothing behind."""
+        self.assertIn(text, self.error("data", "fetch", "mine.json", *arguments, code=code))
+        self.assertEqual(os.listdir(self.home) if self.home.exists() else [], [])
+
+    def check_fetched(self, sources):
+        fetched = json.loads((self.home / "mine" / "fetched.json").read_text())
+        self.assertEqual([file["source"] for file in fetched["files"]], sources)
+        for file, part in zip(fetched["files"], ("train", "test")):
+            content = (SAMPLES / f"tiny_{part}.txt").read_bytes()
+            self.assertEqual((self.home / "mine" / file["name"]).read_bytes(), content)
+            self.assertEqual(file["sha256"], hashlib.sha256(content).hexdigest())
+            self.assertEqual(file["bytes"], len(content))
+        self.assertEqual(sorted(os.listdir(self.home)), ["mine"])
+
+    def test_a_fetched_data_set_trains_by_its_name(self):
+        self.manifest()
+        self.assertIn("hint: hetsgd data fetch mine",
+                      self.error("data", "info", "mine.json", code=4))
+        self.run_program("data", "fetch", "mine.json", "--from", "source")
+        self.check_fetched(["source/train.txt", "source/test.txt"])
+        info = json.loads(self.run_program("data", "info", "--json", "mine.json").stdout)
+        self.assertEqual((info["name"], info["rows"]), ("mine", 20))
+        self.run_program("train", "--train", "mine.json", "--test", "mine.json", "--epochs", "1",
+                         "--hidden", "4", "--batch-size", "4", "-o", "r.json")
+        dataset = self.result("r.json")["dataset"]
+        self.assertEqual((dataset["train"]["rows"], dataset["test"]["rows"]), (20, 10))
+        self.run_program("rerun", "r.json", "-o", "again.json")
+        # It is no output, and is not replaced unasked.
+        self.assertIn("which --train reads as", self.error(
+            "train", "--train", "mine.json", "--epochs", "1", "--overwrite",
+            "-o", str(self.home / "mine" / "train.txt"), code=2))
+        self.assertIn("is here already",
+                      self.error("data", "fetch", "mine.json", "--from", "source", code=2))
+        self.run_program("data", "fetch", "mine.json", "--from", "source/train.txt",
+                         "--from", "source/test.txt", "--overwrite")
+        self.check_fetched(["source/train.txt", "source/test.txt"])
+
+    @unittest.skipUnless(shutil.which("curl"), "no curl here")
+    def test_a_server_is_asked(self):
+        address = self.serve()
+        self.manifest(address)
+        self.run_program("data", "fetch", "mine.json")
+        self.check_fetched([f"{address}/train.txt", f"{address}/test.txt"])
+
+    @unittest.skipUnless(shutil.which("curl"), "no curl here")
+    def test_what_a_server_may_do_wrong(self):
+        self.manifest(self.serve(Cutting))
+        self.refuse(code=1, text="cannot download")
+        address = self.serve()
+        self.manifest(address)
+        (self.source / "test.txt").unlink()
+        self.refuse(code=1, text=f"cannot download {address}/test.txt: curl ended with 22")
+        self.manifest("http://127.0.0.1:1")
+        self.refuse(code=1, text="--from FILE")
+
+    def test_what_a_file_may_be(self):
+        whole = (self.source / "train.txt").read_bytes()
+        self.manifest()
+        (self.source / "train.txt").write_bytes(whole[:len(whole) // 2])
+        self.refuse("--from", "source", code=4,
+                    text=f"found {len(whole) // 2} bytes, expected {len(whole)}")
+        (self.source / "train.txt").write_bytes(whole.replace(b":", b";", 1))
+        self.refuse("--from", "source", code=4, text="found SHA-256 ")
+        (self.source / "train.txt").unlink()
+        self.refuse("--from", "source", code=4, text="found no train.txt in source")
+        self.refuse(code=2, text="no address that a program can fetch")
+
+    def test_what_nobody_has_measured_is_compared_with_its_shape(self):
+        self.manifest(train_sha256=None, train_bytes=None, train_rows=21)
+        self.refuse("--from", "source", code=4, text="mine: found 20 training rows, expected 21")
+        self.manifest(features=499)
+        self.refuse("--from", "source", code=4, text="expected 499")
+        self.manifest(train_sha256=None, train_bytes=None)
+        self.run_program("data", "fetch", "mine.json", "--from", "source")
+        self.check_fetched(["source/train.txt", "source/test.txt"])
+
+    def test_a_manifest_may_be_wrong(self):
+        for changes, text in (({"train_sha256": "ab"}, "mine.json: train: sha256: found"),
+                              ({"train_name": "../x"}, "mine.json: train: name: found"),
+                              ({"task": "guess"}, "mine.json: task: found"),
+                              ({"train_rows": 0}, "mine.json: train: rows: found 0")):
+            self.manifest(**changes)
+            self.refuse("--from", "source", code=4, text=text)
+        self.assertIn("did you mean \"news20\"?", self.error("data", "fetch", "news2", code=2))
+
+    def test_every_manifest_of_the_program_is_one(self):
+        names = [path.stem for path in SAMPLES.parent.glob("*.json")]
+        self.assertIn("a9a", names)
+        for name in names:
+            self.assertIn(f"{name}: the data set is not here", self.error("data", "info", name, code=4))

@@ -1,0 +1,190 @@
+"""Algorithms and models from outside the tree: the examples of their READMEs, built against an installed hetsgd."""
+
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import tempfile
+import unittest
+
+from mpi_program import MpiTest, has_mpi, version
+from program import BINARY, TINY, without_host
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+BUILD = os.environ.get("HETSGD_BUILD_DIR", "")
+COMPILER = os.environ.get("HETSGD_COMPILER", "c++")
+RUN = ["--algorithm", "averaging", "--workers", "2", "--mega-batch", "5"]
+
+
+def blocks(language, folder="algorithm"):
+    """The fenced blocks of a folder's README in one language."""
+    text = (ROOT / "lib" / folder / "README.md").read_text()
+    return re.findall(rf"^```{language}\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
+
+
+@unittest.skipUnless(BUILD and shutil.which("cmake"), "needs HETSGD_BUILD_DIR, the folder of a build, and cmake")
+class Plugin(MpiTest):
+    @classmethod
+    def setUpClass(cls):
+        folder = tempfile.TemporaryDirectory(prefix="hetsgd-plugin-")
+        cls.addClassCleanup(folder.cleanup)
+        cls.prefix = pathlib.Path(folder.name) / "prefix"
+        source, build = pathlib.Path(folder.name) / "source", pathlib.Path(folder.name) / "build"
+        source.mkdir()
+        (source / "averaging.cpp").write_text(blocks("cpp")[0])
+        more = ""
+        if has_mpi():
+            (source / "visiting.cpp").write_text(blocks("cpp")[1])
+            more = "hetsgd_add_plugin(visiting visiting.cpp)\n"
+        scaled, = [block for block in blocks("cpp", "model") if "scaled-mlp" in block]
+        (source / "scaled_mlp.cpp").write_text(scaled)
+        more += "hetsgd_add_plugin(scaled_mlp scaled_mlp.cpp)\n"
+        (source / "unregistered.cpp").write_text("")
+        (source / "unfinished.cpp").write_text("void missing(int);\nconst int value = (missing(1), 1);\n")
+        (source / "CMakeLists.txt").write_text(blocks("cmake")[0] + more +
+                                               "hetsgd_add_plugin(unregistered unregistered.cpp)\n"
+                                               "hetsgd_add_plugin(unfinished unfinished.cpp)\n")
+        for command in (["cmake", "--install", BUILD, "--prefix", cls.prefix],
+                        ["cmake", "-G", "Ninja", "-S", source, "-B", build, f"-DCMAKE_PREFIX_PATH={cls.prefix}",
+                         f"-DCMAKE_CXX_COMPILER={COMPILER}"],
+                        ["cmake", "--build", build]):
+            done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
+            if done.returncode != 0:
+                raise AssertionError(f"{command}\n{done.stdout}")
+        cls.built = build
+        cls.plugin = build / "libaveraging.so"
+
+    def copy(self, name, *replaced):
+        """The plugin with other bytes: (old, new) of the same length."""
+        data = self.plugin.read_bytes()
+        for old, new in replaced:
+            self.assertEqual((len(old), data.count(old)), (len(new), 1), old)
+            data = data.replace(old, new)
+        (self.folder / name).write_bytes(data)
+        return name
+
+    def refusal(self, file, code=2):
+        return self.error("train", *TINY, *RUN, "--epochs", "1", "--plugin", str(file), code=code)
+
+    def test_the_installed_program_runs(self):
+        done = subprocess.run([self.prefix / "bin" / "hetsgd", "--version"], stdout=subprocess.PIPE, text=True, check=True)
+        self.assertEqual(done.stdout, self.run_program("--version").stdout)
+
+    def test_a_model_runs_as_one_of_the_tree_does(self):
+        plugin = ["--plugin", str(self.built / "libscaled_mlp.so")]
+        self.assertIn("--width-factor", self.run_program("models", "scaled-mlp", *plugin).stdout)
+        run = ["--algorithm", "elastic", "--workers", "2", "--mega-batch", "5", *plugin, "--model", "scaled-mlp"]
+        self.train("scaled.json", *run, "--width-factor", "2")
+        self.run_program("validate", "scaled.json")
+        result = self.result("scaled.json")
+        self.assertEqual((result["config"]["model"], result["config"]["width_factor"]), ("scaled-mlp", 2))
+        self.assertEqual([entry["name"] for entry in result["plugins"]], ["scaled_mlp"])
+
+    def test_runs_as_an_algorithm_of_the_tree_does(self):
+        plugin = ["--plugin", str(self.plugin)]
+        self.train("sim.json", *plugin, *RUN, "--keep", "0.25")
+        self.train("threads.json", *plugin, *RUN, "--cluster", "threads", "--devices", "cpu:1")
+        self.train("environment.json", *RUN, "--keep", "0.25", env={"HETSGD_PLUGIN": str(self.plugin)})
+        self.run_program("validate", "sim.json", "threads.json")
+        result = self.result("sim.json")
+        self.assertEqual((result["config"]["algorithm"], result["config"]["keep"]), ("averaging", 0.25))
+        entry, = result["plugins"]
+        self.assertEqual((entry["name"], entry["path"]), ("averaging", str(self.plugin)))
+        self.assertRegex(entry["file_hash"], "^xxh3:[0-9a-f]{16}$")
+        self.assertLess(result["curve"][-1]["test_loss"], result["curve"][0]["test_loss"])
+        self.assertEqual(result["curve"], self.result("environment.json")["curve"])
+        # a result as configuration brings the plugin along
+        self.train("config.json", "--config", "sim.json")
+        self.assertEqual(result["curve"], self.result("config.json")["curve"])
+
+    def test_is_described_and_completed(self):
+        plugin = ["--plugin", str(self.plugin)]
+        self.assertRegex(self.run_program("algorithms", *plugin).stdout, "(?m)^averaging ")
+        self.assertNotRegex(self.run_program("algorithms").stdout, "(?m)^averaging ")
+        self.assertIn("--keep", self.run_program("algorithms", "averaging", *plugin).stdout)
+        self.assertIn("--keep NUMBER", self.run_program("train", *plugin, *RUN, "--help").stdout)
+        self.assertIn(" averaging ", self.run_program("completion", "bash", *plugin).stdout)
+        self.assertIn("found \"averaging\", expected one of", self.error("train", *TINY, *RUN, code=2))
+
+    @unittest.skipUnless(has_mpi(), "no mpirun, or built without MPI")
+    def test_runs_under_mpirun(self):
+        run = ["train", *TINY, *RUN[:2], "--mega-batch", "5", "--epochs", "1", "--plugin"]
+        self.finished(self.mpirun(2, *run, str(self.plugin), "-o", "mpi.json"), 0)
+        self.train("sim.json", *RUN, "--plugin", str(self.plugin))
+        losses = [[point["test_loss"] for point in self.result(name)["curve"]] for name in ("mpi.json", "sim.json")]
+        self.assertEqual(losses[0], losses[1])
+        other = self.copy("other.so", (b"Workers step alone", b"Workers walk alone"))
+        both = [BINARY, *run, str(self.plugin), ":", "-n", "1", BINARY, *run, other]
+        self.assertRegex(self.finished(self.launch(1, both), 2),
+                         r"not alike: the content of --plugin is averaging xxh3:\w+ on rank 0, averaging xxh3:\w+ on rank 1")
+        none = [BINARY, *run, str(self.plugin), ":", "-n", "1", BINARY, *run[:-1]]
+        self.finished(self.launch(1, none), 2)
+
+    @unittest.skipUnless(has_mpi(), "no mpirun, or built without MPI")
+    def test_a_service_is_made_in_another_process(self):
+        plugin = ["--plugin", str(self.built / "libvisiting.so"), "--algorithm", "visiting"]
+        self.train("sim.json", *plugin, "--workers", "2")
+        run = ["train", *TINY, *plugin, "--epochs", "1", "--service-rank", "-o", "mpi.json"]
+        self.finished(self.mpirun(3, *run), 0)
+        for name in ("sim.json", "mpi.json"):
+            curve = self.result(name)["curve"]
+            self.assertLess(curve[-1]["test_loss"], curve[0]["test_loss"])
+
+    def test_rerun_wants_the_same_file(self):
+        self.copy("mine.so")
+        self.train("first.json", *RUN, "--plugin", "mine.so")
+        self.run_program("rerun", "first.json", "-o", "again.json")
+        first, again = (without_host(self.result(name)) for name in ("first.json", "again.json"))
+        self.assertEqual(first, again)
+        other = self.copy("other.so", (b"Workers step alone", b"Workers walk alone"))
+        (self.folder / "mine.so").rename(self.folder / "moved.so")
+        self.assertIn("first.json: plugins: mine.so: cannot open the plugin: No such file",
+                      self.error("rerun", "first.json", "-o", "r.json", code=4))
+        self.assertNotIn("warning", self.error("rerun", "first.json", "--plugin", "moved.so", "-o", "r.json", code=0))
+        self.assertIn("first.json: that run had the plugin averaging",
+                      self.error("rerun", "first.json", "--plugin", other, "-o", "r2.json", code=0))
+        (self.folder / other).rename(self.folder / "mine.so")
+        self.assertRegex(self.error("rerun", "first.json", "-o", "r3.json", code=2),
+                         r"first.json: plugins: mine.so: found xxh3:\w+, expected xxh3:\w+, the file of that run")
+
+    def test_is_tuned_and_compared(self):
+        plugin = ["--plugin", str(self.plugin)]
+        setup = ["--train", "generate:tiny", "--batch-size", "64", "--workers", "2", "--mega-batch", "5", "--epochs", "1"]
+        self.run_program("tune", *setup, *plugin, "--algorithms", "averaging,ssgd", "--grid", "0.1,1", "-o", "t.json")
+        for algorithm in ("averaging", "ssgd"):
+            self.run_program("train", *setup, *plugin, "--test", "generate:tiny", "--algorithm", algorithm, "--tuned", "t.json",
+                             "-o", f"{algorithm}.json")
+        self.copy("copy.so")
+        self.run_program("rerun", "averaging.json", "--plugin", "copy.so", "--seed", "2", "-o", "averaging2.json")
+        table = self.run_program("compare", "averaging.json", "averaging2.json", "ssgd.json", "--target", "p1>=0.01").stdout
+        self.assertEqual(len(re.findall(r"^(averaging|ssgd) ", table, re.MULTILINE)), 2, table)
+        self.assertRegex(table, r"averaging +2/2")
+
+    def test_what_is_no_plugin_for_this_program_is_refused_before_it_runs(self):
+        revision = version()["git_revision"].encode()
+        other = self.copy("revision.so", (b"revision: " + revision, b"revision: " + b"0" * len(revision)))
+        self.assertIn(f"--plugin: revision.so: the plugin averaging was built for another program: found revision "
+                      f"{'0' * len(revision)}", self.refusal(other))
+        other = self.copy("compiler.so", (b"\ncompiler: G", b"\ncompiler: X"))
+        self.assertRegex(self.refusal(other), r"found compiler XNU [^;]*, expected GNU .*\nhint: build the plugin again")
+        (self.folder / "text.so").write_text("no library")
+        self.assertIn("--plugin: text.so: found a file that is no shared library (ELF)", self.refusal("text.so"))
+        self.assertIn("found an ELF file without hetsgd's stamp", self.refusal(shutil.which("cmake")))
+        self.assertIn("--plugin: none.so: cannot open the plugin: No such file", self.refusal("none.so", code=4))
+
+    def test_what_cannot_be_used_says_why(self):
+        self.assertIn("found no registration, expected at least one algorithm or model",
+                      self.refusal(self.built / "libunregistered.so"))
+        self.assertIn("cannot be loaded: undefined symbol: missing(int)", self.refusal(self.built / "libunfinished.so"))
+        other = self.copy("other.so", (b"Workers step alone", b"Workers walk alone"))
+        twice = self.error("train", *TINY, *RUN, "--plugin", str(self.plugin), "--plugin", other, code=2)
+        self.assertIn("--plugin: other.so: found the algorithm averaging, which exists already", twice)
+        # the same file under two names is one plugin
+        self.copy("same.so")
+        self.train("r.json", *RUN, "--plugin", str(self.plugin), "--plugin", "same.so")
+        self.assertEqual(len(self.result("r.json")["plugins"]), 1)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,486 @@
+// The protocols between the ranks of the mpi cluster, each alone: ranks are objects of this process,
+// and messages lie in a queue until they are delivered.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <deque>
+#include <map>
+#include <memory>
+#include <thread>
+#include <vector>
+
+#include "cluster/mpi/protocol/agreement.hpp"
+#include "cluster/mpi/protocol/clock_pause.hpp"
+#include "cluster/mpi/protocol/deadlock_vote.hpp"
+#include "cluster/mpi/protocol/first_error.hpp"
+#include "cluster/mpi/protocol/group_numbers.hpp"
+#include "cluster/mpi/protocol/heartbeats.hpp"
+#include "cluster/mpi/protocol/rank_barrier.hpp"
+#include "cluster/mpi/protocol/service_directory.hpp"
+#include "core/error.hpp"
+
+namespace hetsgd::mpi {
+namespace {
+
+using testing::HasSubstr;
+
+class Network {
+ public:
+  class Rank final : public Control {
+   public:
+    Rank(Network& network, int rank) : network_(network), rank_(rank) {}
+    int rank() const override { return rank_; }
+    int size() const override { return static_cast<int>(network_.ranks_.size()); }
+    void send(int to, int kind, std::span<const std::byte> bytes) override {
+      const std::lock_guard guard(network_.mutex_);
+      network_.queue_.push_back({rank_, to, kind, {bytes.begin(), bytes.end()}});
+    }
+    void on_message(int kind, Handler handler) override { handlers_[kind] = std::move(handler); }
+    bool failing() const override { return false; }
+
+   private:
+    friend class Network;
+    Network& network_;
+    const int rank_;
+    std::map<int, Handler> handlers_;
+  };
+
+  explicit Network(int size) {
+    for (int rank = 0; rank < size; ++rank) ranks_.push_back(std::make_unique<Rank>(*this, rank));
+  }
+  Control& operator[](int rank) { return *ranks_[static_cast<std::size_t>(rank)]; }
+  int size() const { return static_cast<int>(ranks_.size()); }
+
+  // Delivers what was sent, and what is sent on its account. `to`: only to this rank.
+  int deliver(int to = -1) {
+    int count = 0;
+    while (true) {
+      Message message;
+      {
+        const std::lock_guard guard(mutex_);
+        const auto next = std::ranges::find_if(
+            queue_, [to](const Message& each) { return to < 0 || each.to == to; });
+        if (next == queue_.end()) return count;
+        message = std::move(*next);
+        queue_.erase(next);
+      }
+      ++count;
+      ranks_[static_cast<std::size_t>(message.to)]->handlers_.at(message.kind)(message.from,
+                                                                               message.bytes);
+    }
+  }
+  // Every rank runs fn(rank) on a thread; messages are delivered until all have returned.
+  template <class Fn>
+  void run_all(Fn fn) {
+    std::atomic<int> running = size();
+    std::vector<std::jthread> threads;
+    for (int rank = 0; rank < size(); ++rank) {
+      threads.emplace_back([&, rank] {
+        fn(rank);
+        --running;
+      });
+    }
+    while (running > 0) {
+      if (deliver() == 0) std::this_thread::yield();
+    }
+  }
+
+ private:
+  struct Message {
+    int from = 0, to = 0, kind = 0;
+    std::vector<std::byte> bytes;
+  };
+  std::vector<std::unique_ptr<Rank>> ranks_;
+  std::mutex mutex_;
+  std::deque<Message> queue_;
+};
+
+std::string text_of(const std::exception_ptr& error) {
+  try {
+    std::rethrow_exception(error);
+  } catch (const std::exception& e) {
+    return e.what();
+  }
+}
+
+// Every rank's FirstError, and with what each has failed.
+struct Errors {
+  explicit Errors(Network& network) {
+    for (int rank = 0; rank < network.size(); ++rank) {
+      seen.emplace_back();
+      each.push_back(std::make_unique<FirstError>(
+          network[rank],
+          [&mine = seen.back()](std::exception_ptr e) { mine.push_back(text_of(e)); }));
+    }
+  }
+  FirstError& operator[](int rank) { return *each[static_cast<std::size_t>(rank)]; }
+  std::deque<std::vector<std::string>> seen;  // by rank
+  std::vector<std::unique_ptr<FirstError>> each;
+};
+
+std::exception_ptr error(const char* text) {
+  return std::make_exception_ptr(runtime_failure("{}", text));
+}
+
+// --- first error
+
+TEST(FirstError, WhatReachesRank0FirstIsThatOfAll) {
+  Network network(3);
+  Errors errors(network);
+  errors[2].fail(error("late disk"));
+  errors[1].fail(error("no memory"));
+  network.deliver();
+  for (int rank = 0; rank < 3; ++rank) {
+    EXPECT_EQ(errors.seen[static_cast<std::size_t>(rank)],
+              std::vector<std::string>{"rank 2: late disk"});
+    EXPECT_EQ(errors[rank].end_epoch()->text, "rank 2: late disk");
+    EXPECT_FALSE(errors[rank].end_epoch().has_value());  // it was none of the next run's
+  }
+}
+
+TEST(FirstError, AfterTheEndOfARunIsNone) {
+  Network network(2);
+  Errors errors(network);
+  errors[1].fail(error("too late"));
+  for (int rank = 0; rank < 2; ++rank) errors[rank].over(1);
+  network.deliver();
+  EXPECT_TRUE(errors.seen[0].empty());
+  EXPECT_FALSE(errors[0].end_epoch().has_value());
+}
+
+TEST(FirstError, BetweenRunsIsTheNextOnes) {
+  Network network(2);
+  Errors errors(network);
+  for (int rank = 0; rank < 2; ++rank) errors[rank].end_epoch();
+  errors[1].fail(error("early"));
+  network.deliver();
+  EXPECT_EQ(errors[0].end_epoch()->text, "rank 1: early");
+}
+
+// --- barrier
+
+TEST(RankBarrier, EndsWhenAllHaveComeAndKeepsWhatTheyBrought) {
+  Network network(3);
+  Errors errors(network);
+  std::vector<std::unique_ptr<RankBarrier>> barriers;
+  std::atomic<int> told = 0;
+  for (int rank = 0; rank < 3; ++rank) {
+    barriers.push_back(std::make_unique<RankBarrier>(
+        network[rank], errors[rank], [&told](RankBarrier::Point, int epoch, std::int64_t at) {
+          EXPECT_EQ(epoch, 1);
+          EXPECT_GT(at, 0);
+          ++told;
+        }));
+  }
+  network.run_all([&](int rank) {
+    RankBarrier& barrier = *barriers[static_cast<std::size_t>(rank)];
+    const auto mine = static_cast<std::byte>(10 + rank);
+    for (const auto point : {RankBarrier::Point::begin, RankBarrier::Point::ended}) {
+      barrier.come(point, std::span(&mine, 1));
+      EXPECT_TRUE(barrier.await(point));
+    }
+  });
+  EXPECT_EQ(told, 6);
+  const auto contents = barriers[0]->take_contents();
+  ASSERT_EQ(contents.size(), 3U);
+  EXPECT_EQ(contents[2], std::vector{std::byte{12}});
+}
+
+TEST(RankBarrier, AnErrorEndsTheWait) {
+  Network network(2);
+  Errors errors(network);
+  RankBarrier barrier(network[0], errors[0], [](auto...) {});
+  network.run_all([&](int rank) {
+    if (rank == 1) return errors[1].fail(error("broken"));
+    barrier.come(RankBarrier::Point::begin);
+    EXPECT_FALSE(barrier.await(RankBarrier::Point::begin));
+  });
+}
+
+// --- agreement
+
+struct Agreements {
+  explicit Agreements(Network& network) : errors(network) {
+    for (int rank = 0; rank < network.size(); ++rank) {
+      each.push_back(std::make_unique<Agreement>(network[rank], errors[rank]));
+    }
+  }
+  Agreement::Result agree(int rank, std::string_view answer, const char* fails = nullptr) {
+    std::optional<Failure> failure;
+    if (fails) failure = Failure::of(error(fails), rank, 1);
+    return each[static_cast<std::size_t>(rank)]->agree(std::as_bytes(std::span(answer)), failure);
+  }
+  Errors errors;
+  std::vector<std::unique_ptr<Agreement>> each;
+};
+
+std::string text_of(const std::vector<std::byte>& bytes) {
+  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
+}
+
+TEST(Agreement, IsWhatRank0Says) {
+  Network network(3);
+  Agreements agreements(network);
+  network.run_all([&](int rank) {
+    for (const char* answer : {"one", "", "three"}) {
+      const auto result =
+          agreements.agree(rank, rank == 0 ? std::string(answer) : "not " + std::to_string(rank));
+      EXPECT_EQ(result.failed, -1);
+      EXPECT_EQ(text_of(result.answer), answer);
+      if (rank > 0) continue;
+      ASSERT_EQ(result.answers.size(), 3U);
+      EXPECT_EQ(text_of(result.answers[2]), "not 2");
+    }
+  });
+}
+
+TEST(Agreement, TheFailureOfTheLowestRankIsThatOfAll) {
+  Network network(4);
+  Agreements agreements(network);
+  network.run_all([&](int rank) {
+    const auto result = agreements.agree(rank, "x", rank % 2 == 1 ? "odd" : nullptr);
+    EXPECT_EQ(result.failed, 1);
+    EXPECT_EQ(result.failure.text, "odd");
+    EXPECT_TRUE(result.answers.empty());
+    EXPECT_EQ(agreements.agree(rank, "y").failed, -1);  // the next one knows nothing of it
+  });
+}
+
+TEST(Agreement, WhoIsLostIsNotWaitedFor) {
+  Network network(2);
+  Agreements agreements(network);
+  network.run_all([&](int rank) {
+    if (rank == 1) return agreements.errors[0].lose_a_rank({.text = "rank 1 is lost"});
+    EXPECT_EQ(agreements.agree(0, "x").failure.text, "rank 1 is lost");
+  });
+}
+
+// --- heartbeats
+
+TEST(Heartbeats, ASilentRankIsNamedToAll) {
+  Network network(3);
+  Errors errors(network);
+  std::vector<ProcessPlace> places(3);
+  places[2].host = "blue";
+  Heartbeats watch(network[0], errors[0], places,
+                   [](int rank) { return Seconds(rank == 2 ? 9.0 : 0.1); });
+  watch.set_timeout(Seconds(10));
+  watch.look();
+  EXPECT_FALSE(errors[0].lost());
+  watch.set_timeout(Seconds(5));
+  watch.look();
+  network.deliver();
+  EXPECT_TRUE(errors[0].lost());
+  for (const auto& seen : errors.seen) {
+    ASSERT_EQ(seen.size(), 1U);
+    EXPECT_THAT(seen[0], HasSubstr("rank 2 (blue)"));
+  }
+}
+
+TEST(Heartbeats, OtherRanksListenToRank0Alone) {
+  Network network(3);
+  Errors errors(network);
+  const std::vector<ProcessPlace> places(3);
+  Heartbeats watch(network[1], errors[1], places,
+                   [](int rank) { return Seconds(rank == 0 ? 1.0 : 1000.0); });
+  watch.set_timeout(Seconds(2));
+  watch.look();
+  EXPECT_FALSE(errors[1].lost());
+}
+
+// --- deadlocks
+
+TEST(DeadlockVote, IsOneWhenAllRanksSaySo) {
+  Network network(2);
+  Errors errors(network);
+  DeadlockVote first(network[0], errors[0]), second(network[1], errors[1]);
+  const auto blocked = [](std::vector<BlockedProcess>& waiting) {
+    waiting.push_back({"worker", "receives", Seconds(1)});
+    return std::optional(Seconds(3));
+  };
+  first.look(blocked, Seconds(2));
+  network.deliver();
+  EXPECT_TRUE(errors.seen[0].empty());
+  second.look(blocked, Seconds(2));
+  network.deliver();
+  for (const auto& seen : errors.seen) {
+    ASSERT_EQ(seen.size(), 1U);
+    EXPECT_EQ(seen[0],
+              "deadlock: no rank can go on\n  rank 0: worker receives (since 1.000 s);\n"
+              "  rank 1: worker receives (since 1.000 s);");
+  }
+}
+
+TEST(DeadlockVote, CountsNobodyWhoHasNotWaitedLongEnough) {
+  Network network(1);
+  Errors errors(network);
+  DeadlockVote vote(network[0], errors[0]);
+  vote.look([](auto&) { return std::optional(Seconds(1)); }, Seconds(2));
+  EXPECT_EQ(network.deliver(), 0);
+}
+
+// --- group numbers
+
+TEST(GroupNumbers, AreNeverTheSame) {
+  Network network(2);
+  GroupNumbers first(network[0]), second(network[1]);
+  EXPECT_EQ(second.take(), 0);
+  first.ask();
+  second.ask();
+  second.ask();
+  network.deliver();
+  std::array numbers{first.take(), second.take(), second.take()};
+  std::ranges::sort(numbers);
+  EXPECT_THAT(numbers, testing::ElementsAre(1, 2, 3));
+  EXPECT_EQ(second.take(), 0);
+}
+
+// --- services
+
+class Host final : public ServiceHost {
+ public:
+  void left(int rank) override { events.push_back("left " + std::to_string(rank)); }
+  void opened(int from, const std::string& name) override {
+    events.push_back(name + " from " + std::to_string(from));
+  }
+  void make(const std::string& name, const SerialisedFactory& serialised_factory) override {
+    events.push_back(name + " by " + serialised_factory.key + " of " +
+                     std::to_string(serialised_factory.arguments.size()) + " bytes");
+  }
+  std::vector<std::string> events;
+};
+
+TEST(ServiceDirectory, CarriesFactoriesToTheHost) {
+  Network network(2);
+  ServiceDirectory opener(network[0]), host(network[1]);
+  Host run;
+  host.attach(&run);
+  opener.ask(1, "server");
+  network.deliver();
+  EXPECT_FALSE(opener.take_wanted("server").has_value());
+  host.say_wanted(0, "server", true);
+  network.deliver();
+  EXPECT_FALSE(opener.take_wanted("other").has_value());
+  EXPECT_EQ(opener.take_wanted("server"), true);
+  opener.send_factory(1, "server", {.key = "Server", .arguments = {std::byte{1}, std::byte{2}}});
+  opener.worker_left(1);
+  network.deliver();
+  host.attach(nullptr);
+  opener.worker_left(1);
+  network.deliver();
+  EXPECT_THAT(run.events,
+              testing::ElementsAre("server from 0", "server by Server of 2 bytes", "left 0"));
+}
+
+// --- the clock's pause
+
+class Clock final : public PausableWorld {
+ public:
+  void stop() override { stopping = true; }
+  std::int64_t stopped_at() override { return stopping ? stops_at : 0; }
+  void freeze(std::int64_t at) override { frozen_at = at; }
+  void grant() override { ++granted; }
+  void resume(std::int64_t at, bool together) override {
+    paused_ns += at - frozen_at;
+    were_together.push_back(together);
+    frozen_at = 0;
+    stopping = false;
+  }
+  bool stopping = false;
+  std::int64_t stops_at = 0;  // 0: somebody still runs
+  std::int64_t frozen_at = 0;
+  std::int64_t paused_ns = 0;
+  int granted = 0;
+  std::vector<bool> were_together;
+};
+
+struct Pauses {
+  explicit Pauses(int size) : network(size), clocks(static_cast<std::size_t>(size)) {
+    for (int rank = 0; rank < size; ++rank) {
+      each.push_back(std::make_unique<ClockPause>(network[rank]));
+      each.back()->attach(&clocks[static_cast<std::size_t>(rank)]);
+    }
+  }
+  // Until no message is under way and nobody is about to go on.
+  void settle() {
+    bool busy = true;
+    while (busy) {
+      for (auto& pause : each) pause->tick();
+      busy = network.deliver() > 0;
+      for (const auto& pause : each) busy = busy || pause->resumes();
+    }
+  }
+  Network network;
+  std::vector<Clock> clocks;
+  std::vector<std::unique_ptr<ClockPause>> each;
+};
+
+TEST(ClockPause, BeginsWhenTheLastRankHasStopped) {
+  Pauses pauses(2);
+  pauses.each[1]->set_offset(5);
+  pauses.clocks[0].stops_at = 100;
+  pauses.each[1]->ask(true);
+  pauses.settle();
+  EXPECT_TRUE(pauses.clocks[1].stopping);
+  EXPECT_TRUE(pauses.each[0]->is_on());
+  EXPECT_EQ(pauses.clocks[0].frozen_at, 0);  // rank 1 still runs
+  pauses.clocks[1].stops_at = 205;           // 200 of rank 0's clock
+  pauses.settle();
+  EXPECT_EQ(pauses.clocks[0].frozen_at, 200);
+  EXPECT_EQ(pauses.clocks[1].frozen_at, 205);
+  EXPECT_EQ(pauses.clocks[0].granted, 0);
+  EXPECT_EQ(pauses.clocks[1].granted, 1);
+  pauses.each[1]->done();
+  pauses.settle();
+  EXPECT_EQ(pauses.clocks[0].paused_ns, pauses.clocks[1].paused_ns);
+  EXPECT_GT(pauses.clocks[0].paused_ns, 0);
+  EXPECT_EQ(pauses.clocks[0].were_together, std::vector{true});
+  EXPECT_FALSE(pauses.each[0]->is_on());
+}
+
+TEST(ClockPause, AreGrantedOneAfterTheOther) {
+  Pauses pauses(3);
+  for (Clock& clock : pauses.clocks) clock.stops_at = 100;
+  for (int rank = 0; rank < 3; ++rank) pauses.each[static_cast<std::size_t>(rank)]->ask(false);
+  int done = 0;
+  while (done < 3) {
+    pauses.settle();
+    int owner = -1;
+    for (int rank = 0; rank < 3; ++rank) {
+      if (pauses.clocks[static_cast<std::size_t>(rank)].granted == 0) continue;
+      EXPECT_EQ(owner, -1) << "two at once";
+      owner = rank;
+    }
+    ASSERT_EQ(owner, done);  // in the order in which they asked
+    pauses.clocks[static_cast<std::size_t>(owner)].granted = 0;
+    pauses.each[static_cast<std::size_t>(owner)]->done();
+    ++done;
+  }
+  pauses.settle();
+  for (const Clock& clock : pauses.clocks) {
+    EXPECT_EQ(clock.paused_ns, pauses.clocks[0].paused_ns);
+    EXPECT_EQ(clock.were_together.size(), 3U);
+  }
+}
+
+TEST(ClockPause, ResetForgetsAFailedRun) {
+  Pauses pauses(2);
+  pauses.each[1]->ask(false);
+  pauses.settle();  // nobody stops
+  for (auto& pause : pauses.each) pause->reset();
+  for (Clock& clock : pauses.clocks) {
+    clock = Clock();
+    clock.stops_at = 50;
+  }
+  EXPECT_FALSE(pauses.each[0]->is_on());
+  pauses.each[0]->ask(false);
+  pauses.settle();
+  EXPECT_EQ(pauses.clocks[0].granted, 1);
+  EXPECT_EQ(pauses.clocks[1].granted, 0);
+}
+
+}  // namespace
+}  // namespace hetsgd::mpi

@@ -1,0 +1,38 @@
+#include "core/sha256.hpp"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+namespace hetsgd {
+namespace {
+
+std::string hash_of(std::string_view text, std::size_t piece) {
+  Sha256 hash;
+  for (std::size_t at = 0; at < text.size(); at += piece) hash.add(text.substr(at, piece));
+  return hash.value();
+}
+
+// The examples of FIPS 180, and the million of a's.
+TEST(Sha256, PublishedExamples) {
+  EXPECT_EQ(hash_of("", 1), "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855");
+  EXPECT_EQ(hash_of("abc", 3), "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
+  EXPECT_EQ(hash_of("abcdbcdecdefdefgefghfghighijhijkijkljklmklmnlmnomnopnopq", 5),
+            "248d6a61d20638b8e5c026930c3e6039a33ce45964ff2167f6ecedd419db06c1");
+  EXPECT_EQ(hash_of(std::string(1'000'000, 'a'), 1000),
+            "cdc76e5c9914fb9281a1c7e284d73e67f1809a48a497200e046d39ccc7112cd0");
+}
+
+TEST(Sha256, PiecesDoNotMatter) {
+  std::string text;
+  for (int i = 0; i < 300; ++i) text += static_cast<char>(i * 7);
+  for (std::size_t size = 0; size <= 200; ++size) {
+    const std::string_view part = std::string_view(text).substr(0, size);
+    for (const std::size_t piece : {1UL, 3UL, 63UL, 64UL, 65UL}) {
+      ASSERT_EQ(hash_of(part, piece), hash_of(part, std::max<std::size_t>(size, 1)));
+    }
+  }
+}
+
+}  // namespace
+}  // namespace hetsgd

@@ -1,0 +1,78 @@
+#!/usr/bin/python3
+"""scripts/same_results.py finds a difference in each part of a result, and none between equal runs.
+
+The binaries are stand-ins that write a result of their own; one real configuration of each algorithm shows that
+the program takes the options.
+"""
+
+import contextlib
+import io
+import os
+import pathlib
+import sys
+import tempfile
+import unittest
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path[:0] = [str(ROOT / "scripts")]
+import same_results  # noqa: E402
+
+STAND_IN = """#!/usr/bin/python3
+import json, sys
+value = lambda name: sys.argv[sys.argv.index(name) + 1]
+result = {"status": "completed", "curve": [{"time_s": 1.0, "p1": 0.5}], "events": [], "histograms": {},
+          "started_at": "%(started)s"}
+result.update(%(changes)s)
+open(value("-o"), "w").write(json.dumps(result))
+open(value("--dump-parameters"), "wb").write(%(parameters)s)
+"""
+
+
+class SameResults(unittest.TestCase):
+    def setUp(self):
+        self.temporary = tempfile.TemporaryDirectory()
+        self.addCleanup(self.temporary.cleanup)
+        self.old = self.stand_in("old")
+
+    def stand_in(self, name, changes="{}", parameters="b'1234'"):
+        path = pathlib.Path(self.temporary.name) / name
+        path.write_text(STAND_IN % {"started": name, "changes": changes, "parameters": parameters})
+        path.chmod(0o755)
+        return str(path)
+
+    def compare(self, new, only="^sgd/base$", old=None):
+        said = io.StringIO()
+        sys.argv = ["same_results.py", old or self.old, new, "--only", only]
+        with contextlib.redirect_stdout(said):
+            code = same_results.main()
+        return code, said.getvalue()
+
+    def test_equal_runs(self):
+        code, said = self.compare(self.stand_in("new"))
+        self.assertEqual((code, said), (0, "1 configurations: 1 equal, 0 differ\n"))
+
+    def test_the_last_bit_of_a_number(self):
+        code, said = self.compare(self.stand_in("new", "{'curve': [{'time_s': 1.0000000000000002, 'p1': 0.5}]}"))
+        self.assertEqual(code, 1)
+        self.assertIn("curve[0].time_s: 1.0 -> 1.0000000000000002", said)
+
+    def test_parameters_and_events(self):
+        code, said = self.compare(self.stand_in("new", "{'events': [{}]}", "b'1235'"))
+        self.assertEqual(code, 1)
+        self.assertIn("parameters: ", said)
+        self.assertIn("events: 0 -> 1 elements", said)
+
+    def test_a_lost_part(self):
+        code, said = self.compare(self.stand_in("new", "{'histograms': None}"))
+        self.assertEqual(code, 1)
+        self.assertIn("histograms: {} -> null", said)
+
+    def test_program(self):
+        binary = os.environ["HETSGD_BINARY"]
+        code, said = self.compare(binary, "/base$", binary)
+        algorithms = len(same_results.ALGORITHMS)
+        self.assertEqual((code, said), (0, f"{algorithms} configurations: {algorithms} equal, 0 differ\n"))
+
+
+if __name__ == "__main__":
+    unittest.main()

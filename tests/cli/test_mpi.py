@@ -177,7 +177,7 @@ class Mpi(MpiTest):
         os.kill(self.pid_of_rank(process, 1), signal.SIGSTOP)
         stderr = self.finished(process, 1)
         self.assertLess(time.monotonic() - begin, 25)
-        self.assertRegex(stderr, r"error: rank 1 \([^)]+\) has given no sign of life for \d s")
+        self.assertRegex(stderr, r"error: rank 1 \([^)]+\) has sent no heartbeat for \d s")
         self.check_cut("silent.json", "failed")
 
     def test_every_rank_writes_its_trace(self):

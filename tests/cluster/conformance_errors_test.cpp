@@ -49,7 +49,7 @@ TEST_P(ProcessErrorsOn, ExceptionInsideOfCompute) {
   EXPECT_EQ(text, "not a number");
 }
 
-TEST_P(ProcessErrorsOn, ExceptionInsideOfAFence) {
+TEST_P(ProcessErrorsOn, ExceptionInsideOfAPause) {
   for (const bool together : {false, true}) {
     const auto text = failure_of<Error>(cluster(), 3, [&](Endpoint& endpoint) {
       const auto fail = [] { throw runtime_failure("the disk is full"); };

@@ -304,7 +304,7 @@ std::optional<Seconds> World::blocked_since(std::vector<BlockedProcess>& waiting
 void World::while_paused(FunctionRef fn) {
   Lock guard = enter();  // returns when no other pause is on
   stop_for(current());
-  run_fenced(guard, fn);
+  run_stopped(guard, fn);
 }
 
 void World::stop_for(Process& owner) {
@@ -323,7 +323,7 @@ void World::end_pause(std::int64_t at) {
   wake_all();
 }
 
-void World::run_fenced(Lock& guard, FunctionRef fn) {
+void World::run_stopped(Lock& guard, FunctionRef fn) {
   const Until stopped([&] { return pause_.stands(); },
                       [] { return "waits for the others to stop"; });
   block(guard, stopped);

@@ -160,9 +160,9 @@ class World {
   // the others to stop. What fn throws comes out here, after the pause.
   void while_paused(FunctionRef fn);
   // For a collective pause. stop_for, mutex held: from now on only `owner` may run; the clock stops
-  // as soon as everybody else has stopped. The owner then calls run_fenced; others call park.
+  // as soon as everybody else has stopped. The owner then calls run_stopped; others call park.
   void stop_for(Process& owner);
-  void run_fenced(Lock& lock, FunctionRef fn);
+  void run_stopped(Lock& lock, FunctionRef fn);
   void park(Lock& lock);
 
   // --- pauses of all ranks (mpi), driven by a thread that is no process of this run --------------

@@ -387,7 +387,7 @@ void ThreadsComm::while_paused_together(FunctionRef fn) {
                         [&](Round& round) { world.stop_for(*round.processes[0]); });
   scope.leave(false);
   if (rank_ == 0) {
-    world.run_fenced(scope.lock(), fn);
+    world.run_stopped(scope.lock(), fn);
   } else {
     world.park(scope.lock());
   }

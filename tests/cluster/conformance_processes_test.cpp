@@ -295,7 +295,10 @@ TEST_P(ProcessesOn, PauseTogetherRunsOnceAndOffTheClock) {
       });
       endpoint.comm().barrier();
     }
-    EXPECT_GE(off_the_clock.so_far(), 199ms);
+    // In sim the others begin when rank 0 is in its first pause already.
+    if (endpoint.rank() == 0) {
+      EXPECT_GE(off_the_clock.so_far(), 199ms);
+    }
   });
   EXPECT_EQ(runs, is_here(cluster(), 0) ? 5 : 0);
 }

@@ -1,4 +1,5 @@
 // Services, background tasks, monitors and pauses: the same on every cluster.
+#include <array>
 #include <atomic>
 #include <chrono>
 #include <cmath>
@@ -234,6 +235,26 @@ TEST_P(ProcessesOn, ComputeCountsStepsAndTime) {
   }
 }
 
+TEST_P(ProcessesOn, BytesAreThoseOfARing) {
+  if (size() != 2) GTEST_SKIP() << "for two workers";
+  constexpr std::size_t kElements = 64000;  // 256,000 bytes: two slices of 128,000
+  const auto report = run_on(cluster(), size(), [](Endpoint& endpoint) {
+    std::vector<float> x(kElements), all(2 * kElements);
+    endpoint.comm().all_reduce(std::span(x), ReduceOp::sum, Traffic::gradients);
+    endpoint.comm().broadcast(std::span(x), 0, Traffic::parameters);
+    endpoint.comm().all_gather(x, std::span(all));
+    endpoint.comm().reduce_scatter(std::span(x));
+    if (endpoint.rank() == 0) endpoint.comm().send(1, 0, std::span(x), Traffic::parameters);
+    if (endpoint.rank() == 1) endpoint.comm().receive(0, 0, std::span(x));
+  });
+  if (!is_here(cluster(), 0)) return;
+  using Bytes = std::array<std::uint64_t, 3>;  // parameters, gradients, control
+  EXPECT_EQ(report.workers[0].breakdown.bytes_sent, (Bytes{512000, 256000, 384000}));
+  EXPECT_EQ(report.workers[0].breakdown.bytes_received, (Bytes{0, 256000, 384000}));
+  EXPECT_EQ(report.workers[1].breakdown.bytes_sent, (Bytes{0, 256000, 384000}));
+  EXPECT_EQ(report.workers[1].breakdown.bytes_received, (Bytes{512000, 256000, 384000}));
+}
+
 // --- the pause -----------------------------------------------------------------------------------
 
 // What the host's clock has gained on the training clock since this was made.
@@ -265,7 +286,8 @@ TEST_P(ProcessesOn, PauseIsOffTheClock) {
     EXPECT_GE(off_the_clock.so_far(), 199ms);
   });
   EXPECT_GE(report.paused, 200ms);
-  for (const auto& worker : report.workers) EXPECT_LE(worker.breakdown.wait, report.elapsed * 1.001);
+  for (const auto& worker : report.workers)
+    EXPECT_LE(worker.breakdown.wait, report.elapsed * 1.001);
 }
 
 TEST_P(ProcessesOn, PausesOfAllWorkersTakeTurns) {

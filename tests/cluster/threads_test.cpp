@@ -207,25 +207,6 @@ TEST(ThreadsDelays, SleepGoesOnAfterAPause) {
 
 // --- clock and breakdown ----------------------------------------------------------------------------
 
-TEST(ThreadsTimeBreakdown, BytesAreThoseOfARing) {
-  constexpr std::size_t kElements = 64000;  // 256,000 bytes: two slices of 128,000
-  const auto report = make_cluster("threads", options_for(2))->run([](Endpoint& endpoint) {
-    std::vector<float> x(kElements), all(2 * kElements);
-    endpoint.comm().all_reduce(std::span(x), ReduceOp::sum, Traffic::gradients);
-    endpoint.comm().broadcast(std::span(x), 0, Traffic::parameters);
-    endpoint.comm().all_gather(std::span<const float>(x), std::span(all));
-    endpoint.comm().reduce_scatter(std::span(x));
-    if (endpoint.rank() == 0)
-      endpoint.comm().send(1, 0, std::span<const float>(x), Traffic::parameters);
-    if (endpoint.rank() == 1) endpoint.comm().receive(0, 0, std::span(x));
-  });
-  using Bytes = std::array<std::uint64_t, 3>;  // parameters, gradients, control
-  EXPECT_EQ(report.workers[0].breakdown.bytes_sent, (Bytes{512000, 256000, 384000}));
-  EXPECT_EQ(report.workers[0].breakdown.bytes_received, (Bytes{0, 256000, 384000}));
-  EXPECT_EQ(report.workers[1].breakdown.bytes_sent, (Bytes{0, 256000, 384000}));
-  EXPECT_EQ(report.workers[1].breakdown.bytes_received, (Bytes{512000, 256000, 384000}));
-}
-
 TEST(ThreadsTimeBreakdown, WaitIsTheTimeForOthersWithoutPauses) {
   std::array<Seconds, 2> come;
   const auto begin = std::chrono::steady_clock::now();

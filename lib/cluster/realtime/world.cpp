@@ -6,6 +6,7 @@
 #include <system_error>
 
 #include "cluster/blocking.hpp"
+#include "cluster/computation.hpp"
 #include "cluster/realtime/spin.hpp"
 #include "core/error.hpp"
 
@@ -153,19 +154,18 @@ World::Lock World::lock() {
 
 World::Lock World::enter() {
   Process& me = current();
+  if (InComputation::now())
+    throw CheckFailure(me.name + " uses the cluster inside of a computation");
   Lock guard = lock();
   if (attention_.load(std::memory_order_relaxed)) {
-    if (me.in_pause) {
-      throw CheckFailure(me.name +
-                         " uses the cluster inside of a pause, in which the world is stopped");
-    }
+    if (me.in_pause) throw CheckFailure(me.name + " uses the cluster inside of a pause");
     park(guard);
   }
   return guard;
 }
 
 void World::safepoint() {
-  if (attention_.load(std::memory_order_relaxed)) [[unlikely]]
+  if (attention_.load(std::memory_order_relaxed) || InComputation::now()) [[unlikely]]
     static_cast<void>(enter());
 }
 

@@ -115,7 +115,7 @@ class World {
   // --- blocking ----------------------------------------------------------------------------------
   // The begin of every call of the vocabulary: takes the mutex, waits while the world is stopped.
   // Throws Unwind when the run is aborted, so a caller must not yet have lent its memory to others;
-  // CheckFailure in the function of a pause, where nobody could answer the call.
+  // CheckFailure in the function of a pause or of a computation, where nobody answers.
   Lock enter();
   // The end of one, and where no mutex is needed. Without an abort or a pause it is one load.
   void safepoint();

@@ -61,27 +61,6 @@ TEST(MpiReport, IsCompleteOnRank0) {
   }
 }
 
-TEST(MpiTimeBreakdown, BytesAreThoseOfARing) {
-  if (size() != 2) GTEST_SKIP() << "for two ranks";
-  constexpr std::size_t kElements = 64000;
-  const auto report = run([](Endpoint& endpoint) {
-    std::vector<float> x(kElements), all(2 * kElements);
-    endpoint.comm().all_reduce(std::span(x), ReduceOp::sum, Traffic::gradients);
-    endpoint.comm().broadcast(std::span(x), 0, Traffic::parameters);
-    endpoint.comm().all_gather(std::span<const float>(x), std::span(all));
-    endpoint.comm().reduce_scatter(std::span(x));
-    if (endpoint.rank() == 0)
-      endpoint.comm().send(1, 0, std::span<const float>(x), Traffic::parameters);
-    if (endpoint.rank() == 1) endpoint.comm().receive(0, 0, std::span(x));
-  });
-  if (!is_root()) return;
-  using Bytes = std::array<std::uint64_t, 3>;  // parameters, gradients, control
-  EXPECT_EQ(report.workers[0].breakdown.bytes_sent, (Bytes{512000, 256000, 384000}));
-  EXPECT_EQ(report.workers[0].breakdown.bytes_received, (Bytes{0, 256000, 384000}));
-  EXPECT_EQ(report.workers[1].breakdown.bytes_sent, (Bytes{0, 256000, 384000}));
-  EXPECT_EQ(report.workers[1].breakdown.bytes_received, (Bytes{512000, 256000, 384000}));
-}
-
 // --- messages ------------------------------------------------------------------------------------
 
 // Every length around the places where a message is cut: all ranks send before they receive.

@@ -157,7 +157,7 @@ class Datasets(ProgramTest):
     def test_samples_hold_the_same_rows_in_every_format(self):
         def facts(name):
             info = json.loads(self.run_program("data", "info", "--json", str(SAMPLES / name)).stdout)
-            return {key: info[key] for key in ("content_hash", "rows", "features", "labels", "nonzeros")}
+            return {key: info[key] for key in ("content_hash", "rows", "features", "labels", "density")}
 
         self.assertEqual(facts("tiny_train.hsgd"), facts("tiny_train.txt"))
         self.assertEqual(facts("tiny.svm.gz"), facts("tiny.svm"))

@@ -145,7 +145,8 @@ TEST(SimFailure, DeadlockNamesEveryProcessInOrder) {
       "  background task \"comm\" of worker 1: waits: a gradient in the inbox (since 0.500 s)\n"
       "  worker 2: waits in all_reduce (2 of 5 arrived) (since 1.000 s)\n"
       "  worker 3: waits in all_reduce (2 of 5 arrived) (since 1.500 s)\n"
-      "  worker 4: waits for service \"scheduler\" (since 2.000 s)");
+      "  worker 4: waits for service \"scheduler\" (since 2.000 s)\n"
+      "  worker 0: has ended (since 0.000 s)");
 }
 
 TEST(SimFailure, FirstExceptionEndsTheRunWithComputationsUnderWay) {

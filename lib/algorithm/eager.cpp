@@ -6,7 +6,8 @@
 //             deep learning with partial collective operations", PPoPP 2020 (a baseline of 004,
 //             section 5.5.3).
 // Implements: w <- w - lr (1/P) sum_i G_i, G_i what worker i has ready: its gradient, and late ones
-//             from before; 0 when it has none (parts/partial_replica.hpp). On average P/2
+//             from before; 0 when it has none (parts/partial_replica.hpp). The optimizer takes
+//             (1/P) sum_i G_i as its gradient, however many of them are null. On average P/2
 //             workers or more have their gradient when a random one has.
 // Symbols:    P --workers, lr --learning-rate, b --batch-size (every worker's), late --late.
 // Cost:       per round one all_reduce of n + 3 numbers, in which all take part, and

@@ -11,7 +11,9 @@
 //             groups: zeta > v splits at v, recursively (section 5.2; parts/rna_grouping.hpp)
 //             server: x <- x + s_g (x_g - p_g), what the group pulls then
 //             (parts/rna_hierarchical.hpp)
-//             Product of the first two: x - lr (1/P) sum_i w_i g'_i (parts/partial_replica.hpp).
+//             With plain SGD the first two make x - lr (1/P) sum_i w_i g'_i. Momentum, Adam and
+//             the like take g_k as their gradient and gamma_k as their rate: how many contribute
+//             never scales a gradient (parts/partial_replica.hpp).
 // Symbols:    w_i 1 if worker i has a gradient, else 0; gamma lr of one worker's share, so that
 //             P gamma = lr, --learning-rate; q --probes; eta --eta; H --exchange-every; zeta, v
 //             spread and mean of the workers' iteration times; s_g group g's share of the workers,
@@ -217,7 +219,8 @@ class Rna final : public Algorithm {
     const LocalRules rules{.weight = o_.local == Local::weighted ? linear_weight : nullptr,
                            .keep = o_.eta,
                            .max_age = o_.bound == Bound::age ? o_.eta : kNoBound,
-                           .ahead = o_.ahead > 0 ? o_.ahead : kNoBound};
+                           .ahead = o_.ahead > 0 ? o_.ahead : kNoBound,
+                           .share = Share::rate};
     const auto replica = std::make_shared<PartialReplica>(self, rules);
     const auto probing = std::make_shared<Probing>();
     self.background_task(

@@ -46,6 +46,50 @@ TEST(Rna, OneWorkerIsSgd) {
   expect_close_curves(sgd, rna, 1e-5);
 }
 
+std::vector<double> losses_of(const Record& run, int rank) {
+  std::vector<double> losses;
+  for (const auto& e : events_of(run, "step")) {
+    if (e["rank"] == rank) losses.push_back(e["loss"].get<double>());
+  }
+  return losses;
+}
+
+// The share of contributors is a factor of the rate and not of the gradient (algorithm 5, line 5).
+// One of P workers contributes, and every batch is the whole data set, so that it does not matter
+// whose it is: g_k = (1/1) g at the rate lr (1/P), whatever the optimizer makes of them. That is
+// sgd at lr/P. (With g/P at the rate lr Adam, lars and clipping would be up to P times as fast.)
+TEST(Rna, TheShareOfContributorsScalesTheRate) {
+  const std::string data = "generate:tiny?rows_train=32&rows_test=8";
+  const Settings base =
+      with(with(kRna, kEqualRna), {{"train", data}, {"test", data}, {"order", "sequential"}});
+  const Settings one_of_four = {{"workers", "4"},
+                                {"probes", "4"},
+                                {"straggler", "kind=constant,workers=1-3,factor=100000"}};
+  struct Case {
+    Settings settings;
+    std::string lr, lr_of_one;
+  };
+  for (const auto& [optimizer, lr, lr_of_one] : std::vector<Case>{
+           {{{"optimizer", "momentum"}, {"weight_decay", "0.001"}}, "0.4", "0.1"},
+           {{{"optimizer", "nesterov"}, {"momentum", "0.5"}}, "0.4", "0.1"},
+           {{{"optimizer", "adam"}, {"beta2", "0.99"}}, "0.04", "0.01"},
+           {{{"optimizer", "lars"}, {"momentum", "0.5"}}, "20", "5"},
+           {{{"optimizer", "sgd"}, {"clip_norm", "0.01"}}, "0.4", "0.1"},
+           {{{"optimizer", "sgd"}, {"clip_norm", "0"}}, "0.4", "0.1"}}) {
+    SCOPED_TRACE(optimizer.front().second + ", " + optimizer.back().first);
+    const Settings mine = with(base, optimizer);
+    const Record rna = run_training(with(with(mine, one_of_four), {{"learning_rate", lr}}));
+    const Record sgd =
+        run_training(with(mine, {{"algorithm", "sgd"}, {"learning_rate", lr_of_one}}));
+    std::vector<double> got = losses_of(rna, 0), expected = step_losses(sgd);
+    ASSERT_GE(std::min(got.size(), expected.size()), 90U);
+    got.resize(90);
+    expected.resize(90);
+    expect_close(expected, got, 1e-4);
+    EXPECT_GE(rna.histograms.at("contributors").at(1), 90U);
+  }
+}
+
 // One group by hand is no group: the same bits as flat. Equal workers are one group by time, too.
 TEST(Rna, OneGroupIsFlat) {
   const Settings base = with(with(kRna, kEqualRna), {{"workers", "4"}});

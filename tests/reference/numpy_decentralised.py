@@ -6,6 +6,7 @@
 Who contributed what to which round, and who averaged with whom when, is taken from the recorded events; losses, models,
 weights and means come from the papers' formulas.
 """
+import collections
 import json
 
 import numpy as np
@@ -37,8 +38,9 @@ class Decentralised(reference_support.Reference):
         self.expected.append(loss)
         return g
 
-    def update(self, mlp, models, contributions, workers, weighted):
-        """One round: models[k] is the common model after k rounds; appends the next."""
+    def update(self, mlp, models, contributions, workers, weighted, momentum=0.0):
+        """One round: models[k] is the common model after k rounds; appends the next. Algorithm 5: the mean of the
+        contributions at the rate LR times the contributors' share; without momentum eager does the same."""
         k, total = len(models) - 1, [np.zeros_like(p) for p in models[0]]
         for c in contributions:
             self.assertEqual(c["round"], k)
@@ -51,15 +53,23 @@ class Decentralised(reference_support.Reference):
             else:
                 weight = [1.0] * len(gradients)
             total = axpy(1.0, weighted_sum(weight, gradients), total)
-        models.append(axpy(-LR / workers, total, models[k]))
+        if not contributions:
+            models.append(models[k])
+            return
+        mean = [p / len(contributions) for p in total]
+        self.velocity = axpy(momentum, self.velocity, mean) if momentum else mean
+        models.append(axpy(-LR * len(contributions) / workers, self.velocity, models[k]))
 
-    def check_rounds(self, weighted, *arguments):
+    def check_rounds(self, weighted, *arguments, momentum=0.0):
         workers = 4
+        if momentum:
+            arguments += ("--optimizer", "momentum", "--momentum", str(momentum))
         mlp, events = self.start(*arguments[:1], workers, *arguments[1:])
         contributions = events["contribution"]
         models = [mlp.w0]
+        self.velocity = [np.zeros_like(p) for p in mlp.w0]
         for k in range(max(c["round"] for c in contributions) + 1):
-            self.update(mlp, models, [c for c in contributions if c["round"] == k], workers, weighted)
+            self.update(mlp, models, [c for c in contributions if c["round"] == k], workers, weighted, momentum)
         self.assert_losses(self.got, self.expected)
         return contributions
 
@@ -78,6 +88,11 @@ class Decentralised(reference_support.Reference):
     def test_rna(self):
         contributions = self.check_rounds(True, "rna")
         self.assertTrue(any(len(set(c["staleness"])) > 1 for c in contributions), "weights must have differed")
+
+    def test_rna_with_momentum(self):
+        contributions = self.check_rounds(True, "rna", momentum=0.6)
+        of_round = collections.Counter(c["round"] for c in contributions)
+        self.assertTrue(any(n < 4 for n in of_round.values()), "some must have been missing")
 
     def test_rna_sums_local_gradients(self):
         contributions = self.check_rounds(False, "rna", "--local", "sum", "--ahead", "3", "--probes", "1")

@@ -154,8 +154,24 @@ PartialSum PartialReplica::reduce(Worker& self, Comm& group) {
     const Guard guard(*monitor_);
     updating_ = true;
   }
-  if (result.contributors > 0) self.apply(x_, scratch(), lr);
+  if (result.contributors > 0) {
+    update(self, static_cast<double>(result.contributors) / group.size(), lr);
+  }
   return result;
+}
+
+// `share`: c/P. The sum has the factor 1/P already; the mean of the contributions has 1/c. Plain
+// SGD is linear in the gradient: there the factor need not move from one to the other.
+void PartialReplica::update(Worker& self, double share, double lr) {
+  if (rules_.share == Share::rate && share < 1 && !self.plan().optimizer.plain()) {
+    const std::span<float> sum = scratch();
+    self.compute_vectors(2, [&] {
+      const auto inverse = static_cast<float>(1 / share);
+      self.device().axpby(sum.size(), inverse, sum.data(), 0.0F, sum.data());
+    });
+    lr *= share;
+  }
+  self.apply(x_, scratch(), lr);
 }
 
 void PartialReplica::replace(Worker& self, std::span<const float> model, std::int64_t gradients) {

@@ -5,17 +5,20 @@
 // The main process computes gradients, each at a snapshot of the replica x. A background task
 // reduces what is there, whenever a round is activated, and so never waits for a gradient that is
 // still being computed. In round k every worker i of a group of P adds up what it has ready to one
-// contribution g'_i (nothing: the null contribution), and all make the same update:
-//   x_{k+1} = x_k - lr (1/P) sum_i g'_i
-// which is lr (contributors/P) times the mean of the contributions. When all are ready it is the
-// update of synchronous SGD. Replicas are the same on all workers of a group after the same number
-// of rounds; how a round is activated makes the methods differ (Activation).
+// contribution g'_i (nothing: the null contribution), and all make the same update, with c the
+// number of contributors:
+//   LocalRules::share gradient    the optimizer's update with (1/P) sum_i g'_i at the rate lr
+//                     rate        the same with (1/c) sum_i g'_i at the rate lr c/P
+// Both are x_{k+1} = x_k - lr (1/P) sum_i g'_i for plain SGD, where the factors of gradient and
+// rate are one; momentum remembers the one of the gradient, and Adam divides by it. When all are
+// ready both are the update of synchronous SGD. Replicas are the same on all workers of a group
+// after the same number of rounds; how a round is activated makes the methods differ (Activation).
 //
 //   main process                                 reducing background task, round k
 //     ┌> running() ── false ──> leave ──┐           ┌> await: the activation of round k
 //     |  x -> snapshot w (not while     |           |  take: pending -> contribution
 //     |        x is updated)            |           |  combine, partial_all_reduce of the group
-//     |  gradient at w                  |           |  updating: x <- x - lr sum / P
+//     |  gradient at w                  |           |  updating: the update of x
 //     |  deposit: -> pending            |           |    (between groups: replace)
 //     |  offer: asks for a round        |           |  evaluate_here, on one rank
 //     └─ wait: next model, or --ahead   |           |  finish_round: round k + 1, not updating
@@ -49,6 +52,9 @@ namespace hetsgd {
 
 inline constexpr std::int64_t kNoBound = std::numeric_limits<std::int64_t>::max();
 
+// What the share c/P of contributors scales (see above).
+enum class Share { gradient, rate };
+
 // What becomes of a worker's gradients. The bounds apply when a gradient is deposited and again
 // when a round takes them; what is dropped is observed as "dropped", by its age in rounds.
 struct LocalRules {
@@ -58,6 +64,7 @@ struct LocalRules {
   std::int64_t keep = kNoBound;     // at most so many, the newest; older ones are dropped
   std::int64_t max_age = kNoBound;  // at most so many rounds between its model and its reduction
   std::int64_t ahead = 1;  // gradients at one model before the worker waits for the next model
+  Share share = Share::gradient;
 };
 
 class PartialReplica;
@@ -125,6 +132,7 @@ class PartialReplica {
   void drop_old(Worker& self);
   std::vector<Pending> take(Worker& self, PartialShare& share);
   void combine(Worker& self, std::span<const Pending> ready, int p);
+  void update(Worker& self, double share, double lr);
   double learning_rate(Worker& self) const;
   void record_event(Worker& self, std::span<const Pending> ready) const;
 

@@ -27,15 +27,26 @@
 //             {rank, round, iterations, staleness} and "exchange" {group, rank, round}.
 // Deviations: a worker computes one gradient per model and waits for the next model unless
 //             --ahead allows more (figure 5.1's w_1 at t + 2 is --ahead 2): so full participation
-//             equals ssgd. --local sum adds up local gradients (section 5.4). The bound keeps
-//             the eta newest gradients; --bound age also drops those older than eta rounds
-//             (assumption 2). Groups come from the first --group-after rounds; a worker that has
-//             finished no iteration by then counts with the time since its iteration began.
+//             equals ssgd. Which gradients answer a probe is read from the text in two ways:
+//             --trigger any    any that waits ("when they have ready gradients", 5.1.2; "when the
+//                              initiator has tensors ready", 5.4): leftovers can begin a round in
+//                              which no gradient is of the newest model.
+//             --trigger fresh  one of the newest model ("finish propagation for the current
+//                              iteration", "the probe is attached to the iteration
+//                              identification", 5.1.2; in figure 5.1 w_1 has a leftover and the
+//                              round waits for w_0). Leftovers contribute all the same.
+//             --local sum adds up local gradients (section 5.4). The bound keeps the eta newest
+//             gradients; --bound age also drops those older than eta rounds (assumption 2), and
+//             all stale ones with --eta 0 ("ignoring the staled contribution", 5.6.3). Groups come
+//             from the first --group-after rounds; a worker that has finished no iteration by then
+//             counts with the time since its iteration began.
 //             Between groups the text has the averaged gradients "applied to update models using
 //             parameter server", a group being a node of it (end of section 5.2): the server adds
 //             what a group has gained since its last pull. It also has the parameters "averaged":
 //             --group-server last, where a slow group holds back the others. Both weigh a group by
-//             its size (the text: not at all), and H is 1 unless set (the text leaves it open).
+//             its size (the text: not at all). A group of P_g workers steps with lr c/P_g, as if
+//             it were alone. Groups exchange "periodically", every H of their rounds; H is 1 unless
+//             set (the text leaves it open).
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
@@ -56,6 +67,7 @@ struct RnaOptions {
   int eta = 4;
   Local local = Local::weighted;
   Bound bound = Bound::count;
+  Trigger trigger = Trigger::any;
   int ahead = 1;
   bool hierarchical = false;
   std::string groups;
@@ -175,9 +187,15 @@ class Rna final : public Algorithm {
         .symbol("q")
         .unit("workers")
         .at_least(1);
-    options.add("eta", o_.eta, "gradients that a worker keeps for its next contribution")
+    options.add_choice("trigger", o_.trigger, {{"any", Trigger::any}, {"fresh", Trigger::fresh}},
+                       "what a probed worker answers with: any gradient that waits, or only one "
+                       "that was computed at the newest model");
+    options
+        .add("eta", o_.eta,
+             "gradients that a worker keeps for its next contribution; 0, with --bound age: one, "
+             "and only while no round has passed it by")
         .symbol("eta")
-        .at_least(1);
+        .at_least(0);
     options.add_choice("local", o_.local, {{"weighted", Local::weighted}, {"sum", Local::sum}},
                        "several gradients of a worker: mean with weights that grow linearly with "
                        "their iteration, or sum");
@@ -207,6 +225,10 @@ class Rna final : public Algorithm {
   }
 
   void check(const Plan& plan) const override {
+    if (o_.eta == 0 && o_.bound == Bound::count) {
+      throw with_hint(usage_error("--eta: found 0 with --bound count, expected 1 or more"),
+                      "--bound age --eta 0 drops every gradient that a round has passed by");
+    }
     if (o_.groups.empty()) return;
     if (!o_.hierarchical) {
       throw with_hint(usage_error("--groups: found {} without --hierarchical", quote(o_.groups)),
@@ -217,12 +239,12 @@ class Rna final : public Algorithm {
 
   void worker(Worker& self) const override {
     const LocalRules rules{.weight = o_.local == Local::weighted ? linear_weight : nullptr,
-                           .keep = o_.eta,
+                           .keep = std::max(o_.eta, 1),
                            .max_age = o_.bound == Bound::age ? o_.eta : kNoBound,
                            .ahead = o_.ahead > 0 ? o_.ahead : kNoBound,
                            .share = Share::rate};
     const auto replica = std::make_shared<PartialReplica>(self, rules);
-    const auto probing = std::make_shared<Probing>();
+    const auto probing = std::make_shared<Probing>(o_.trigger);
     self.background_task(
         "reduce", [=, this](Worker& reducer) { Reducer(o_, reducer, *replica, *probing).run(); });
     replica->compute(self, *probing);

@@ -39,6 +39,88 @@ TEST(Rna, AllReadyIsSsgd) {
   }
 }
 
+// Nobody is late: there are no leftovers that `fresh` and --eta 0 could treat differently.
+TEST(Rna, AllReadyIsSsgdWhateverTheTrigger) {
+  for (const Settings& reading : {Settings{{"trigger", "fresh"}, {"local", "sum"}},
+                                  Settings{{"trigger", "any"}, {"bound", "age"}, {"eta", "0"}}}) {
+    for (const std::string workers : {"1", "3", "8"}) {
+      SCOPED_TRACE(reading[0].second + ", " + workers + " workers");
+      const Settings base = with(with(kRna, kEqualRna), {{"workers", workers}});
+      const Record ssgd =
+          run_training(with(base, {{"algorithm", "ssgd"}, {"per_worker_batch", "full"}}));
+      const Record rna = run_training(with(base, reading));
+      expect_same_bits(ssgd, rna);
+      EXPECT_EQ(rna.histograms.at("contributors").rbegin()->first, std::stoi(workers));
+      EXPECT_EQ(rna.histograms.at("staleness"), (std::map<std::int64_t, std::uint64_t>{
+                                                    {0, total(rna, "staleness")}}));
+      EXPECT_FALSE(rna.histograms.contains("dropped"));
+    }
+  }
+}
+
+// Computing takes 9 to 29 ms, an all_reduce 60 ms: every round leaves gradients behind.
+const Settings kLeftovers = with(with(kRna, kEqualRna),
+                                 {{"network", HETSGD_TEST_DATA "/latency_only_network.json"},
+                                  {"straggler", "kind=uniform,min=0ms,max=20ms"},
+                                  {"workers", "4"},
+                                  {"max_samples", "9600"}});
+
+struct BegunRounds {
+  int all = 0;
+  int without_fresh = 0;  // no gradient at the newest model was in it
+};
+
+// Without the last ones, which begin because workers leave.
+BegunRounds begun_rounds(const Record& run) {
+  std::map<int, bool> fresh;
+  for (const auto& e : events_of(run, "contribution")) {
+    for (const auto& age : e["staleness"]) fresh[e["round"].get<int>()] |= age == 0;
+  }
+  BegunRounds rounds{.all = fresh.rbegin()->first - 2};
+  for (int round = 0; round < rounds.all; ++round) rounds.without_fresh += !fresh[round];
+  return rounds;
+}
+
+// A leftover answers a probe at once, and while its round is reduced the others become leftovers:
+// rounds follow each other with gradients that are one round old. `fresh` waits for a new one.
+TEST(Rna, ALeftoverBeginsNoRoundOfTheFreshTrigger) {
+  const Record any = run_training(kLeftovers);
+  EXPECT_GE(begun_rounds(any).all, 40);
+  EXPECT_GE(2 * begun_rounds(any).without_fresh, begun_rounds(any).all);
+  EXPECT_GT(any.histograms.at("staleness").at(1), any.histograms.at("staleness").at(0));
+
+  const Record fresh = run_training(with(kLeftovers, {{"trigger", "fresh"}}));
+  EXPECT_GE(begun_rounds(fresh).all, 40);
+  EXPECT_EQ(begun_rounds(fresh).without_fresh, 0);
+  EXPECT_GE(fresh.histograms.at("staleness").at(1), 10U);  // leftovers contribute all the same
+  EXPECT_FALSE(fresh.histograms.contains("dropped"));
+}
+
+// --eta 0: a gradient that a round has passed by is dropped and counted, and so it begins none
+// either, whatever the trigger. Each gradient is reduced or dropped, but those of the end.
+TEST(Rna, StaleGradientsAreDropped) {
+  const Settings base = with(kLeftovers, {{"bound", "age"}, {"eta", "0"}});
+  const Record run = run_training(base);
+  EXPECT_EQ(begun_rounds(run).without_fresh, 0);
+  EXPECT_EQ(run.histograms.at("staleness").rbegin()->first, 0);
+  EXPECT_EQ(run.histograms.at("dropped").begin()->first, 1);
+  EXPECT_GE(total(run, "dropped"), 10U);
+  EXPECT_NEAR(static_cast<double>(total(run, "staleness") + total(run, "dropped")), 9600.0 / 32, 8);
+  expect_same_bits(run, run_training(with(base, {{"trigger", "fresh"}})));
+  EXPECT_EQ(run_training(with(base, {{"eta", "1"}})).histograms.at("staleness").rbegin()->first, 1);
+}
+
+TEST(Rna, AnEtaOfZeroNeedsTheBoundOfAge) {
+  try {
+    run_training(with(kRna, {{"eta", "0"}}));
+    ADD_FAILURE() << "accepted";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ExitCode::usage);
+    EXPECT_EQ(std::string(error.what()), "--eta: found 0 with --bound count, expected 1 or more");
+    EXPECT_EQ(error.hint(), "--bound age --eta 0 drops every gradient that a round has passed by");
+  }
+}
+
 TEST(Rna, OneWorkerIsSgd) {
   const Record sgd = run_training(with(kRna, {{"algorithm", "sgd"}}));
   const Record rna = run_training(kRna);

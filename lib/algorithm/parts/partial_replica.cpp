@@ -70,6 +70,13 @@ bool PartialReplica::deposit(Worker& self, Pending done, Seconds took) {
   return fresh;
 }
 
+// The newest decides, which comes last.
+bool PartialReplica::ready(Trigger trigger) const {
+  if (pending_.empty()) return false;
+  const std::int64_t age = round_ - pending_.back().round;
+  return age <= (trigger == Trigger::fresh ? 0 : rules_.max_age);
+}
+
 void PartialReplica::drop_old(Worker& self) {
   const auto too_old = [&] {
     return static_cast<std::int64_t>(pending_.size()) > rules_.keep ||

@@ -55,6 +55,10 @@ inline constexpr std::int64_t kNoBound = std::numeric_limits<std::int64_t>::max(
 // What the share c/P of contributors scales (see above).
 enum class Share { gradient, rate };
 
+// Which gradients make a worker ready for a round: any that it may contribute, or those alone that
+// were computed at the newest model.
+enum class Trigger { any, fresh };
+
 // What becomes of a worker's gradients. The bounds apply when a gradient is deposited and again
 // when a round takes them; what is dropped is observed as "dropped", by its age in rounds.
 struct LocalRules {
@@ -74,7 +78,7 @@ class PartialReplica;
 class Activation {
  public:
   virtual ~Activation() = default;
-  // Main process: a gradient has come. `fresh`: it was computed at the newest model.
+  // Main process: a gradient has come. `fresh`: it was computed at the newest model of that moment.
   virtual void offer(PartialReplica& replica, bool fresh) = 0;
   // Main process: its loop is over, replica.leaving() is true from now on. A round must come.
   virtual void leave(PartialReplica& replica) = 0;
@@ -115,8 +119,11 @@ class PartialReplica {
 
   // --- all processes; with the monitor held
   Monitor& monitor() { return *monitor_; }
-  std::int64_t round() const { return round_; }     // rounds that x has seen
-  bool ready() const { return !pending_.empty(); }  // something to contribute
+  std::int64_t round() const { return round_; }  // rounds that x has seen
+  // Something to contribute. A gradient that the round would drop for its age is nothing: a round
+  // that it began could end without a contribution, and make the gradients that are under way too
+  // old as well, for ever.
+  bool ready(Trigger trigger) const;
   bool leaving() const { return leaving_; }
   bool ended() const { return ended_; }
 

@@ -27,7 +27,14 @@
 //             {rank, round, iterations, staleness} and "exchange" {group, rank, round}.
 // Deviations: a worker computes one gradient per model and waits for the next model unless
 //             --ahead allows more (figure 5.1's w_1 at t + 2 is --ahead 2): so full participation
-//             equals ssgd. Which gradients answer a probe is read from the text in two ways:
+//             equals ssgd. The text also has "local gradients used to fit the model" while nothing
+//             is reduced (ReadOp, 5.4): --local-training lets a worker go on at its own copy of
+//             x_k, moved by gamma g for each of its gradients, the round that it alone would make.
+//             x_{k+1} replaces the copy, as the reduced gradients "replace the local" ones: x
+//             changes by lines 3 to 5 alone, which have every gradient once, and line 2's x_{k,i}
+//             is the copy. (To keep both the local steps and their mean would count gradients
+//             twice, and replicas would part for good, where line 5 has one x_{k+1}.) Which
+//             gradients answer a probe is read from the text in two ways:
 //             --trigger any    any that waits ("when they have ready gradients", 5.1.2; "when the
 //                              initiator has tensors ready", 5.4): leftovers can begin a round in
 //                              which no gradient is of the newest model.
@@ -68,7 +75,8 @@ struct RnaOptions {
   Local local = Local::weighted;
   Bound bound = Bound::count;
   Trigger trigger = Trigger::any;
-  int ahead = 1;
+  std::optional<int> ahead;
+  bool local_training = false;
   bool hierarchical = false;
   std::string groups;
   int group_after = 10;
@@ -204,9 +212,13 @@ class Rna final : public Algorithm {
         "what eta bounds: the number of gradients kept, or also their age in rounds");
     options
         .add("ahead", o_.ahead,
-             "gradients that a worker computes at one model before it waits; 0: never waits")
+             "gradients that a worker computes at one model before it waits; 0: never waits; auto: "
+             "1, or 0 with --local-training")
         .unit("gradients")
         .at_least(0);
+    options.add("local_training", o_.local_training,
+                "a worker that computes on without a new model does so at its own copy of the last "
+                "one, which its gradients move on until the next comes");
     options.add("hierarchical", o_.hierarchical,
                 "groups of workers of one pace, and a parameter server between them");
     options.add("groups", o_.groups,
@@ -238,10 +250,12 @@ class Rna final : public Algorithm {
   }
 
   void worker(Worker& self) const override {
+    const int ahead = o_.ahead.value_or(o_.local_training ? 0 : 1);
     const LocalRules rules{.weight = o_.local == Local::weighted ? linear_weight : nullptr,
                            .keep = std::max(o_.eta, 1),
                            .max_age = o_.bound == Bound::age ? o_.eta : kNoBound,
-                           .ahead = o_.ahead > 0 ? o_.ahead : kNoBound,
+                           .ahead = ahead > 0 ? ahead : kNoBound,
+                           .local_training = o_.local_training,
                            .share = Share::rate};
     const auto replica = std::make_shared<PartialReplica>(self, rules);
     const auto probing = std::make_shared<Probing>(o_.trigger);

@@ -51,19 +51,19 @@ TEST(Rna, AllReadyIsSsgdWhateverTheTrigger) {
       const Record rna = run_training(with(base, reading));
       expect_same_bits(ssgd, rna);
       EXPECT_EQ(rna.histograms.at("contributors").rbegin()->first, std::stoi(workers));
-      EXPECT_EQ(rna.histograms.at("staleness"), (std::map<std::int64_t, std::uint64_t>{
-                                                    {0, total(rna, "staleness")}}));
+      EXPECT_EQ(rna.histograms.at("staleness"),
+                (std::map<std::int64_t, std::uint64_t>{{0, total(rna, "staleness")}}));
       EXPECT_FALSE(rna.histograms.contains("dropped"));
     }
   }
 }
 
 // Computing takes 9 to 29 ms, an all_reduce 60 ms: every round leaves gradients behind.
-const Settings kLeftovers = with(with(kRna, kEqualRna),
-                                 {{"network", HETSGD_TEST_DATA "/latency_only_network.json"},
-                                  {"straggler", "kind=uniform,min=0ms,max=20ms"},
-                                  {"workers", "4"},
-                                  {"max_samples", "9600"}});
+const Settings kLeftovers =
+    with(with(kRna, kEqualRna), {{"network", HETSGD_TEST_DATA "/latency_only_network.json"},
+                                 {"straggler", "kind=uniform,min=0ms,max=20ms"},
+                                 {"workers", "4"},
+                                 {"max_samples", "9600"}});
 
 struct BegunRounds {
   int all = 0;
@@ -144,20 +144,19 @@ TEST(Rna, TheShareOfContributorsScalesTheRate) {
   const std::string data = "generate:tiny?rows_train=32&rows_test=8";
   const Settings base =
       with(with(kRna, kEqualRna), {{"train", data}, {"test", data}, {"order", "sequential"}});
-  const Settings one_of_four = {{"workers", "4"},
-                                {"probes", "4"},
-                                {"straggler", "kind=constant,workers=1-3,factor=100000"}};
+  const Settings one_of_four = {
+      {"workers", "4"}, {"probes", "4"}, {"straggler", "kind=constant,workers=1-3,factor=100000"}};
   struct Case {
     Settings settings;
     std::string lr, lr_of_one;
   };
-  for (const auto& [optimizer, lr, lr_of_one] : std::vector<Case>{
-           {{{"optimizer", "momentum"}, {"weight_decay", "0.001"}}, "0.4", "0.1"},
-           {{{"optimizer", "nesterov"}, {"momentum", "0.5"}}, "0.4", "0.1"},
-           {{{"optimizer", "adam"}, {"beta2", "0.99"}}, "0.04", "0.01"},
-           {{{"optimizer", "lars"}, {"momentum", "0.5"}}, "20", "5"},
-           {{{"optimizer", "sgd"}, {"clip_norm", "0.01"}}, "0.4", "0.1"},
-           {{{"optimizer", "sgd"}, {"clip_norm", "0"}}, "0.4", "0.1"}}) {
+  for (const auto& [optimizer, lr, lr_of_one] :
+       std::vector<Case>{{{{"optimizer", "momentum"}, {"weight_decay", "0.001"}}, "0.4", "0.1"},
+                         {{{"optimizer", "nesterov"}, {"momentum", "0.5"}}, "0.4", "0.1"},
+                         {{{"optimizer", "adam"}, {"beta2", "0.99"}}, "0.04", "0.01"},
+                         {{{"optimizer", "lars"}, {"momentum", "0.5"}}, "20", "5"},
+                         {{{"optimizer", "sgd"}, {"clip_norm", "0.01"}}, "0.4", "0.1"},
+                         {{{"optimizer", "sgd"}, {"clip_norm", "0"}}, "0.4", "0.1"}}) {
     SCOPED_TRACE(optimizer.front().second + ", " + optimizer.back().first);
     const Settings mine = with(base, optimizer);
     const Record rna = run_training(with(with(mine, one_of_four), {{"learning_rate", lr}}));
@@ -261,6 +260,46 @@ TEST(Rna, AheadAccumulatesUpToEta) {
   EXPECT_GT(total(ahead, "dropped"), 0U);
   EXPECT_EQ(most(run_training(with(base, {{"ahead", "0"}, {"eta", "2"}}))), 2U);
   EXPECT_EQ(most(run_training(with(base, {{"ahead", "3"}, {"eta", "100"}}))), 4U);  // one late
+}
+
+// A worker that waits for the next model after every gradient has nothing to train locally: a round
+// follows each gradient, and the rounds are those without.
+TEST(Rna, LocalTrainingChangesNothingWhereEveryGradientIsReduced) {
+  for (const Settings& base :
+       {with(kLeftovers, {{"ahead", "1"}}), with(with(kRna, kEqualRna), {{"ahead", "1"}})}) {
+    const Record without = run_training(base);
+    expect_same_bits(without, run_training(with(base, {{"local_training", "true"}})));
+  }
+}
+
+// The first round takes 80 ms, a step 9 and a local one 1: until the first model comes every worker
+// makes steps of its own, each worth its share of the rate. With the whole data set in each batch
+// these are sgd at lr/P. Without local training all its gradients are of one model.
+TEST(Rna, LocalTrainingIsSgdAtAWorkersShareOfTheRate) {
+  const std::string data = "generate:tiny?rows_train=32&rows_test=8";
+  const Settings base =
+      with(with(kRna, kEqualRna), {{"network", HETSGD_TEST_DATA "/latency_only_network.json"},
+                                   {"train", data},
+                                   {"test", data},
+                                   {"order", "sequential"}});
+  const auto first = [](std::vector<double> losses) {
+    losses.resize(6);
+    return losses;
+  };
+  const std::vector<double> sgd = first(
+      step_losses(run_training(with(base, {{"algorithm", "sgd"}, {"learning_rate", "0.125"}}))));
+  const Settings four = with(base, {{"workers", "4"}, {"learning_rate", "0.5"}});
+  const Record local = run_training(with(four, {{"local_training", "true"}}));
+  const Record ahead = run_training(with(four, {{"ahead", "0"}}));
+  for (int rank = 0; rank < 4; ++rank) {
+    const std::vector<double> got = first(losses_of(local, rank));
+    const std::vector<double> same = first(losses_of(ahead, rank));
+    for (std::size_t i = 0; i < 6; ++i) {
+      EXPECT_NEAR(got[i], sgd[i], 1e-5 * sgd[i]) << "rank " << rank << ", step " << i;
+      EXPECT_EQ(same[i], same[0]);
+    }
+    EXPECT_LT(got[5], got[0]);
+  }
 }
 
 // zeta = max - min > v = mean splits at v; times by hand.
@@ -482,6 +521,8 @@ TEST(Rna, LearnsOnBothClusters) {
                                     {"record_steps", "false"},
                                     {"straggler", "kind=uniform,min=0ms,max=1ms"}});
   expect_learns_everywhere(base);
+  expect_learns_everywhere(
+      with(base, {{"local_training", "true"}, {"ahead", "2"}, {"trigger", "fresh"}}));
   expect_learns_everywhere(with(base, {{"hierarchical", "true"},
                                        {"group_after", "3"},
                                        {"straggler", "kind=constant,worker=0,factor=6"}}));

@@ -29,6 +29,7 @@ class Decentralised(reference_support.Reference):
         self.shards = [by_label[cuts[rank]:cuts[rank + 1]] for rank in range(workers)]
         self.loss = {(s["rank"], s["iteration"]): s["loss"] for s in events["step"]}
         self.got, self.expected = [], []
+        self.local_training, self.copies = "--local-training" in options, {}  # by rank: round and copy of the model
         return mlp, events
 
     def gradient(self, mlp, rank, iteration, model):
@@ -38,14 +39,24 @@ class Decentralised(reference_support.Reference):
         self.expected.append(loss)
         return g
 
+    def gradients(self, mlp, models, c, workers):
+        """Of one contribution. With local training a worker goes on at its own copy of a model, moved by LR / P times
+        each gradient, until it has another one."""
+        for iteration, age in zip(c["iterations"], c["staleness"]):
+            at = c["round"] - age
+            if not self.local_training or self.copies.get(c["rank"], (None,))[0] != at:
+                self.copies[c["rank"]] = at, models[at]
+            g = self.gradient(mlp, c["rank"], iteration, self.copies[c["rank"]][1])
+            self.copies[c["rank"]] = at, axpy(-LR / workers, g, self.copies[c["rank"]][1])
+            yield g
+
     def update(self, mlp, models, contributions, workers, weighted, momentum=0.0):
         """One round: models[k] is the common model after k rounds; appends the next. Algorithm 5: the mean of the
         contributions at the rate LR times the contributors' share; without momentum eager does the same."""
         k, total = len(models) - 1, [np.zeros_like(p) for p in models[0]]
         for c in contributions:
             self.assertEqual(c["round"], k)
-            gradients = [self.gradient(mlp, c["rank"], i, models[k - age])
-                         for i, age in zip(c["iterations"], c["staleness"])]
+            gradients = list(self.gradients(mlp, models, c, workers))
             self.assertEqual(sorted(c["staleness"], reverse=True), c["staleness"])
             if weighted:
                 weight = [c["staleness"][0] - age + 1 for age in c["staleness"]]
@@ -97,6 +108,11 @@ class Decentralised(reference_support.Reference):
     def test_rna_sums_local_gradients(self):
         contributions = self.check_rounds(False, "rna", "--local", "sum", "--ahead", "3", "--probes", "1")
         self.assertTrue(any(len(c["iterations"]) > 2 for c in contributions))
+
+    def test_rna_trains_locally(self):
+        contributions = self.check_rounds(False, "rna", "--local-training", "--local", "sum", "--ahead", "3", "--eta", "100",
+                                          "--probes", "1")
+        self.assertTrue(any(len(c["iterations"]) - len(set(c["staleness"])) > 1 for c in contributions))
 
     def test_rna_ahead(self):
         contributions = self.check_rounds(True, "rna", "--ahead", "0", "--eta", "3", "--probes", "1")

@@ -12,11 +12,12 @@ PartialReplica::PartialReplica(Worker& self, const LocalRules& rules)
     : rules_(rules),
       monitor_(self.make_monitor()),
       x_(self.replica()),
-      sum_(self.device(), x_.w.size() + kPartialTail) {}
+      sum_(self.device(), x_.w.size() + kPartialTail),
+      members_(self.size()) {}
 
 void PartialReplica::compute(Worker& self, Activation& activation) {
   const std::uint64_t b = self.plan().batch_size;
-  Buffer w = self.vector();   // the snapshot
+  Buffer w = self.vector();   // the snapshot, with the local steps since
   std::int64_t at = -1;       // its round
   std::int64_t computed = 0;  // gradients at it
   for (std::uint64_t iteration = 0; self.running(); ++iteration) {
@@ -42,11 +43,14 @@ void PartialReplica::compute(Worker& self, Activation& activation) {
     const Seconds start = self.now();
     self.gradient(w, self.batches().next(b), next.g);
     ++computed;
+    const std::span<const float> g = next.g.flat.span();
     const bool fresh = deposit(self, std::move(next), self.now() - start);
     activation.offer(*this, fresh);
-    const Guard guard(*monitor_);
-    monitor_->wait([&] { return round_ != at || computed < rules_.ahead || ended_; },
-                   "the next model");
+    if (const auto lr = await_model(self, at, computed)) {
+      self.compute_vectors(3, [&] {
+        self.device().axpby(w.size(), static_cast<float>(-*lr), g.data(), 1.0F, w.data());
+      });
+    }
   }
   {
     const Guard guard(*monitor_);
@@ -55,6 +59,17 @@ void PartialReplica::compute(Worker& self, Activation& activation) {
   activation.leave(*this);
   const Guard guard(*monitor_);
   monitor_->wait([&] { return ended_; }, "the last round");
+}
+
+// Main process: waits until it may compute on. The rate of the local step before it does, if it is
+// to make one: not where a new model is there, or about to be.
+std::optional<double> PartialReplica::await_model(Worker& self, std::int64_t at,
+                                                  std::int64_t computed) {
+  const Guard guard(*monitor_);
+  monitor_->wait([&] { return round_ != at || computed < rules_.ahead || ended_; },
+                 "the next model");
+  if (!rules_.local_training || round_ != at || updating_) return std::nullopt;
+  return learning_rate(self) / members_;
 }
 
 // True: the gradient was computed at the newest model.
@@ -155,11 +170,12 @@ PartialSum PartialReplica::reduce(Worker& self, Comm& group) {
   const PartialSum result =
       partial_all_reduce(group, self.device(), sum_.span(), share, Traffic::gradients);
   const double lr = learning_rate(self);
-  gradients_ += result.items;  // what other groups do meanwhile, replace() tells
   if (group.rank() == 0) self.observe("contributors", result.contributors);
   {
     const Guard guard(*monitor_);
     updating_ = true;
+    members_ = group.size();
+    gradients_ += result.items;  // what other groups do meanwhile, replace() tells
   }
   if (result.contributors > 0) {
     update(self, static_cast<double>(result.contributors) / group.size(), lr);

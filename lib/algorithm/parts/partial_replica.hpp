@@ -21,8 +21,9 @@
 //     |  gradient at w                  |           |  updating: the update of x
 //     |  deposit: -> pending            |           |    (between groups: replace)
 //     |  offer: asks for a round        |           |  evaluate_here, on one rank
-//     └─ wait: next model, or --ahead   |           |  finish_round: round k + 1, not updating
-//        wait: ended  <─────────────────┘           └─ until last: then ended
+//     |  wait: next model, or ahead     |           |  finish_round: round k + 1, not updating
+//     └─ local step: w <- w - lr g / P  |           └─ until last: then ended
+//        wait: ended  <─────────────────┘
 //
 // A gradient is owned by one of three places: `pending_` (oldest first), the contribution that is
 // being reduced, and `free_`, whose memory the next gradient takes. It moves between them with the
@@ -33,6 +34,12 @@
 // and writes x without it. The main process copies x with the monitor held while the flag is clear,
 // so that no snapshot is half of two rounds.
 //
+// Local training (LocalRules): a worker that goes on without a new model moves its snapshot by what
+// the gradient would do in a round of its own, w <- w - lr (1/P) g, and computes the next one
+// there. The next model replaces the snapshot: x sees these gradients in rounds alone, each once.
+// The step is plain SGD whatever the optimizer, whose state is that of x. The gradient may be in a
+// contribution by then: both only read it, and its memory comes back to this process alone.
+//
 // End: a worker whose loop is over asks for one more round, and says in it that it is the last
 // (partial_all_reduce): all background tasks end with the same round, so none is left in a
 // collective. A gradient that is deposited after that is never reduced.
@@ -42,6 +49,7 @@
 #include <deque>
 #include <limits>
 #include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -68,6 +76,8 @@ struct LocalRules {
   std::int64_t keep = kNoBound;     // at most so many, the newest; older ones are dropped
   std::int64_t max_age = kNoBound;  // at most so many rounds between its model and its reduction
   std::int64_t ahead = 1;  // gradients at one model before the worker waits for the next model
+  bool local_training =
+      false;  // what it computes beyond the first: at a snapshot that it trains on
   Share share = Share::gradient;
 };
 
@@ -136,6 +146,7 @@ class PartialReplica {
   };
 
   bool deposit(Worker& self, Pending done, Seconds took);
+  std::optional<double> await_model(Worker& self, std::int64_t at, std::int64_t computed);
   void drop_old(Worker& self);
   std::vector<Pending> take(Worker& self, PartialShare& share);
   void combine(Worker& self, std::span<const Pending> ready, int p);
@@ -147,11 +158,13 @@ class PartialReplica {
   std::unique_ptr<Monitor> monitor_;
   Replica x_;   // x_.w: written by the reducing background task, while updating_ is set
   Buffer sum_;  // [n + tail]; the reducing background task's
-  std::int64_t gradients_ = 0;  // all workers'; the reducing background task's
+  // All workers'; written by the reducing background task, while updating_ is set.
+  std::int64_t gradients_ = 0;
   // Guarded by the monitor.
   std::int64_t round_ = 0;
   std::deque<Pending> pending_;  // oldest first
   std::vector<Gradient> free_;
+  int members_;          // P: of the group, as far as a round has told
   int unaccounted_ = 0;  // gradients computed since the last contribution, dropped ones too
   Seconds computing_{0}, started_{0};
   std::uint64_t iterations_ = 0;

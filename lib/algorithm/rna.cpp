@@ -45,7 +45,9 @@
 //             --local sum adds up local gradients (section 5.4). The bound keeps the eta newest
 //             gradients; --bound age also drops those older than eta rounds (assumption 2), and
 //             all stale ones with --eta 0 ("ignoring the staled contribution", 5.6.3). Groups come
-//             from the first --group-after rounds; a worker that has finished no iteration by then
+//             from the first --group-after rounds. zeta > v never splits delays of 0 to 50 and of
+//             50 to 100 ms (5.5), which the text has in two groups: --group-by gap does, a rule of
+//             ours, and --groups by hand. A worker that has finished no iteration by then
 //             counts with the time since its iteration began.
 //             Between groups the text has the averaged gradients "applied to update models using
 //             parameter server", a group being a node of it (end of section 5.2): the server adds
@@ -79,6 +81,7 @@ struct RnaOptions {
   bool local_training = false;
   bool hierarchical = false;
   std::string groups;
+  GroupBy group_by = GroupBy::spread;
   int group_after = 10;
   int exchange_every = 1;
   GroupRule group_server = GroupRule::increment;
@@ -151,9 +154,10 @@ class Reducer {
 
   // All background tasks are in the same round here.
   void regroup() {
-    const double mine = replica_.iteration_time(self_.now()).count();
-    form(place_in(*self_.comm().agree(mine, [](std::span<const double> time_s) {
-      return Grouping(groups_by_time(time_s), time_s);
+    const auto [mean, error] = replica_.iteration_time(self_.now());
+    const Pace mine{mean.count(), error.count()};
+    form(place_in(*self_.comm().agree(mine, [rule = o_.group_by](std::span<const Pace> paces) {
+      return Grouping(groups_by_pace(rule, paces), paces);
     })));
   }
 
@@ -223,6 +227,11 @@ class Rna final : public Algorithm {
                 "groups of workers of one pace, and a parameter server between them");
     options.add("groups", o_.groups,
                 "groups by hand, e.g. 0-3:4-7 or 0;2:1;3; empty: by iteration time");
+    options.add_choice("group_by", o_.group_by,
+                       {{"spread", GroupBy::spread}, {"gap", GroupBy::gap}},
+                       "which workers are of one pace: those whose times spread by no more than "
+                       "their mean, or those that no gap parts which is wider than the spread on "
+                       "either side of it");
     options.add("group_after", o_.group_after, "rounds before workers are grouped by time")
         .unit("rounds")
         .at_least(1);

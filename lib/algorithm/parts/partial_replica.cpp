@@ -1,6 +1,7 @@
 #include "algorithm/parts/partial_replica.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <mutex>
 #include <nlohmann/json.hpp>
 
@@ -77,6 +78,7 @@ bool PartialReplica::deposit(Worker& self, Pending done, Seconds took) {
   const Guard guard(*monitor_);
   const bool fresh = done.round == round_;
   computing_ += took;
+  computing_squares_ += took.count() * took.count();
   ++iterations_;
   in_iteration_ = false;
   pending_.push_back(std::move(done));
@@ -210,10 +212,13 @@ void PartialReplica::finish_round(bool last) {
   monitor_->notify_all();
 }
 
-Seconds PartialReplica::iteration_time(Seconds now) {
+PartialReplica::IterationTime PartialReplica::iteration_time(Seconds now) {
   const Guard guard(*monitor_);
-  const Seconds mean = iterations_ > 0 ? computing_ / static_cast<double>(iterations_) : Seconds(0);
-  return in_iteration_ ? std::max(mean, now - started_) : mean;
+  const auto n = static_cast<double>(iterations_);
+  const double mean = n > 0 ? computing_.count() / n : 0;
+  const double squares = std::max(0.0, computing_squares_ - n * mean * mean);
+  const Seconds error(n > 1 ? std::sqrt(squares / (n - 1) / n) : 0);
+  return {in_iteration_ ? std::max(Seconds(mean), now - started_) : Seconds(mean), error};
 }
 
 }  // namespace hetsgd

@@ -123,9 +123,13 @@ class PartialReplica {
   const Buffer& x() const { return x_.w; }
   // Room for a model; free between reduce() calls.
   std::span<float> scratch() { return sum_.span().first(x_.w.size()); }
-  // Mean time of this worker's iterations, and at least that of the one under way: a worker that
-  // has finished none yet is as slow as it has been so far. Training clock.
-  Seconds iteration_time(Seconds now);
+  // Of this worker's iterations the mean time, and at least that of the one under way: a worker that
+  // has finished none yet is as slow as it has been so far; and the mean's standard error, 0 where
+  // fewer than two are finished. Training clock.
+  struct IterationTime {
+    Seconds mean, error;
+  };
+  IterationTime iteration_time(Seconds now);
 
   // --- all processes; with the monitor held
   Monitor& monitor() { return *monitor_; }
@@ -167,6 +171,7 @@ class PartialReplica {
   int members_;          // P: of the group, as far as a round has told
   int unaccounted_ = 0;  // gradients computed since the last contribution, dropped ones too
   Seconds computing_{0}, started_{0};
+  double computing_squares_ = 0;  // sum of the squares of the iterations' seconds
   std::uint64_t iterations_ = 0;
   bool in_iteration_ = false;
   bool updating_ = false;  // x is between two rounds

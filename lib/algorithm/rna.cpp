@@ -19,43 +19,46 @@
 //             spread and mean of the workers' iteration times; s_g group g's share of the workers,
 //             x_g its model, p_g what it pulled last.
 // Cost:       per round one all_reduce of n + 3 numbers, in which all (of the group) take part, and
-//             2 P + 4 q control messages with the controller; hierarchical: every H rounds of a
-//             group n elements to the server and back, and a broadcast of n + 1 numbers in it.
+//             2 P + 4 q control messages with the controller; in sim also 4 n bytes from each
+//             contributor's GPU to its host and 4 n back to every GPU (--staging; 5.6.5, table
+//             5.5); hierarchical: every H rounds of a group n elements to the server and back, and
+//             a broadcast of n + 1 numbers in it.
 // Records:    histograms "contributors" per round, "staleness" (rounds between the model that a
 //             gradient was computed at and its reduction), "dropped" (the same of dropped ones);
 //             event "groups" {groups, iteration_s}; under --record-steps events "contribution"
 //             {rank, round, iterations, staleness} and "exchange" {group, rank, round}.
 // Deviations: a worker computes one gradient per model and waits for the next model unless
 //             --ahead allows more (figure 5.1's w_1 at t + 2 is --ahead 2): so full participation
-//             equals ssgd. The text also has "local gradients used to fit the model" while nothing
-//             is reduced (ReadOp, 5.4): --local-training lets a worker go on at its own copy of
-//             x_k, moved by gamma g for each of its gradients, the round that it alone would make.
-//             x_{k+1} replaces the copy, as the reduced gradients "replace the local" ones: x
-//             changes by lines 3 to 5 alone, which have every gradient once, and line 2's x_{k,i}
-//             is the copy. (To keep both the local steps and their mean would count gradients
-//             twice, and replicas would part for good, where line 5 has one x_{k+1}.) Which
-//             gradients answer a probe is read from the text in two ways:
-//             --trigger any    any that waits ("when they have ready gradients", 5.1.2; "when the
-//                              initiator has tensors ready", 5.4): leftovers can begin a round in
-//                              which no gradient is of the newest model.
-//             --trigger fresh  one of the newest model ("finish propagation for the current
-//                              iteration", "the probe is attached to the iteration
-//                              identification", 5.1.2; in figure 5.1 w_1 has a leftover and the
-//                              round waits for w_0). Leftovers contribute all the same.
+//             equals ssgd.
+//             Which gradients answer a probe is read from the text in two ways, --trigger:
+//               any    any that waits ("when they have ready gradients", 5.1.2; "when the initiator
+//                      has tensors ready", 5.4): leftovers can begin a round in which no gradient
+//                      is of the newest model.
+//               fresh  one of the newest model ("finish propagation for the current iteration",
+//                      "the probe is attached to the iteration identification", 5.1.2; in figure
+//                      5.1 w_1 has a leftover and the round waits for w_0). Leftovers contribute
+//                      all the same.
 //             --local sum adds up local gradients (section 5.4). The bound keeps the eta newest
 //             gradients; --bound age also drops those older than eta rounds (assumption 2), and
-//             all stale ones with --eta 0 ("ignoring the staled contribution", 5.6.3). Groups come
-//             from the first --group-after rounds. zeta > v never splits delays of 0 to 50 and of
-//             50 to 100 ms (5.5), which the text has in two groups: --group-by gap does, a rule of
-//             ours, and --groups by hand. A worker that has finished no iteration by then
-//             counts with the time since its iteration began.
+//             all stale ones with --eta 0 ("ignoring the staled contribution", 5.6.3).
+//             While nothing is reduced "local gradients are used to fit the deep learning model"
+//             (ReadOp, 5.4): with --local-training a worker goes on at its own copy of x_k, which
+//             each of its gradients moves by gamma g, the round that it alone would make. x_{k+1}
+//             replaces the copy, as reduced gradients "replace the local gradients": x changes by
+//             lines 3 to 5 alone, with every gradient once, and line 2's x_{k,i} is the copy. (Who
+//             kept local steps and took their mean as well would count gradients twice, and
+//             replicas would part for good, where line 5 has one x_{k+1}.)
+//             Groups come from the first --group-after rounds; a worker that has finished no
+//             iteration by then counts with the time since its iteration began. zeta > v cannot
+//             split delays of 0 to 50 and of 50 to 100 ms, which the text has in two groups (5.6.1):
+//             --groups does by hand, and --group-by gap, a rule of ours.
 //             Between groups the text has the averaged gradients "applied to update models using
 //             parameter server", a group being a node of it (end of section 5.2): the server adds
 //             what a group has gained since its last pull. It also has the parameters "averaged":
 //             --group-server last, where a slow group holds back the others. Both weigh a group by
-//             its size (the text: not at all). A group of P_g workers steps with lr c/P_g, as if
-//             it were alone. Groups exchange "periodically", every H of their rounds; H is 1 unless
-//             set (the text leaves it open).
+//             its size (the text: not at all). A group of P_g workers makes steps of lr c/P_g, as
+//             if it were alone. Groups exchange "periodically" (5.4), every H of their rounds; the
+//             text leaves H open, and it is 1 unless set.
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
@@ -85,6 +88,7 @@ struct RnaOptions {
   int group_after = 10;
   int exchange_every = 1;
   GroupRule group_server = GroupRule::increment;
+  bool staging = true;
 };
 
 // Section 5.1.3: of a gradient computed at round t's model, t_0 the oldest one's.
@@ -243,6 +247,7 @@ class Rna final : public Algorithm {
                        {{"increment", GroupRule::increment}, {"last", GroupRule::last}},
                        "what the server between groups does: adds what each has gained since its "
                        "last pull, or averages what each pushed last");
+    declare_staging(options, o_.staging);
   }
 
   void check(const Plan& plan) const override {
@@ -258,15 +263,10 @@ class Rna final : public Algorithm {
     parse_groups(o_.groups, plan.workers);
   }
 
+  double model_vectors(const Plan&) const override { return PartialReplica::vectors(rules()); }
+
   void worker(Worker& self) const override {
-    const int ahead = o_.ahead.value_or(o_.local_training ? 0 : 1);
-    const LocalRules rules{.weight = o_.local == Local::weighted ? linear_weight : nullptr,
-                           .keep = std::max(o_.eta, 1),
-                           .max_age = o_.bound == Bound::age ? o_.eta : kNoBound,
-                           .ahead = ahead > 0 ? ahead : kNoBound,
-                           .local_training = o_.local_training,
-                           .share = Share::rate};
-    const auto replica = std::make_shared<PartialReplica>(self, rules);
+    const auto replica = std::make_shared<PartialReplica>(self, rules());
     const auto probing = std::make_shared<Probing>(o_.trigger);
     self.background_task(
         "reduce", [=, this](Worker& reducer) { Reducer(o_, reducer, *replica, *probing).run(); });
@@ -274,6 +274,17 @@ class Rna final : public Algorithm {
   }
 
  private:
+  LocalRules rules() const {
+    const int ahead = o_.ahead.value_or(o_.local_training ? 0 : 1);
+    return {.weight = o_.local == Local::weighted ? linear_weight : nullptr,
+            .keep = std::max(o_.eta, 1),
+            .max_age = o_.bound == Bound::age ? o_.eta : kNoBound,
+            .ahead = ahead > 0 ? ahead : kNoBound,
+            .local_training = o_.local_training,
+            .share = Share::rate,
+            .staging = o_.staging};
+  }
+
   RnaOptions o_;
 };
 
@@ -284,8 +295,10 @@ const bool rna_registered = register_algorithm<Rna>({
             "the averaging; who has none adds nothing. Groups of workers of the same pace can do "
             "so on their own, and a parameter server between them adds up their progress.",
     .paper = "004 chapter 5, algorithm 5",
-    .cost = "one all_reduce of n elements and 2 P + 4 q control messages per round; hierarchical: "
-            "also n elements to the server and back and a broadcast per exchange of a group",
+    .cost =
+        "one all_reduce of n elements, 2 n elements between GPU and host, and 2 P + 4 q control "
+        "messages per round; hierarchical: also n elements to the server and back and a broadcast "
+        "per exchange of a group",
     .result =
         "the replicas' common model; hierarchical: the server's, as a group has just received it",
     .identities = "all gradients ready = ssgd with full per-worker batches; one group = flat",

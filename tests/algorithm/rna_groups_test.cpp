@@ -104,13 +104,13 @@ TEST(RnaGroups, GapSplitsTheMixedScenario) {
 TEST(RnaGroups, AutomaticGroupsByGap) {
   const Settings mixed =
       with(kRnaGroups, {{"workers", "8"},
-                              {"network", "ideal"},
-                              {"straggler", "kind=uniform,workers=0-3,min=0ms,max=50ms"},
-                              {"straggler", "kind=uniform,workers=4-7,min=50ms,max=100ms"},
-                              {"hierarchical", "true"},
-                              {"trigger", "fresh"},
-                              {"group_after", "20"},
-                              {"max_samples", "12800"}});
+                        {"network", "ideal"},
+                        {"straggler", "kind=uniform,workers=0-3,min=0ms,max=50ms"},
+                        {"straggler", "kind=uniform,workers=4-7,min=50ms,max=100ms"},
+                        {"hierarchical", "true"},
+                        {"trigger", "fresh"},
+                        {"group_after", "20"},
+                        {"max_samples", "12800"}});
   const auto groups = [&](const std::string& rule) {
     return events_of(run_training(with(mixed, {{"group_by", rule}})), "groups").at(0)["groups"];
   };
@@ -142,13 +142,12 @@ TEST(RnaGroups, GroupsByHandAreRead) {
 
 // Two paces: the groups form themselves, and the fast group is not held up by the slow one.
 TEST(RnaGroups, AutomaticGroupsSeparateTwoPaces) {
-  const Settings paces =
-      with(kRnaGroups, {{"workers", "6"},
-                              {"network", "ideal"},
-                              {"straggler", "kind=constant,workers=1;4,factor=20"},
-                              {"hierarchical", "true"},
-                              {"group_after", "5"},
-                              {"max_samples", "12800"}});
+  const Settings paces = with(kRnaGroups, {{"workers", "6"},
+                                           {"network", "ideal"},
+                                           {"straggler", "kind=constant,workers=1;4,factor=20"},
+                                           {"hierarchical", "true"},
+                                           {"group_after", "5"},
+                                           {"max_samples", "12800"}});
   const Record run = run_training(paces);
   ASSERT_EQ(events_of(run, "groups").size(), 1U);
   EXPECT_EQ(events_of(run, "groups")[0]["groups"], nlohmann::json({{0, 2, 3, 5}, {1, 4}}));
@@ -250,8 +249,8 @@ TEST(RnaGroups, TheGroupServerReturnsALoneGroupsModel) {
 // A group that never comes costs its share and no more: x - lr s_g g, which is what flat RNA makes
 // of a worker that never has its gradient. (Two probes of two: nobody waits for it there either.)
 TEST(RnaGroups, AFrozenGroupHoldsNobodyBack) {
-  const Settings base = with(
-      kRnaGroups, {{"workers", "2"}, {"straggler", "kind=constant,worker=1,factor=100000"}});
+  const Settings base =
+      with(kRnaGroups, {{"workers", "2"}, {"straggler", "kind=constant,worker=1,factor=100000"}});
   const Record flat = run_training(base);
   const Record groups = run_training(with(base, {{"hierarchical", "true"}, {"groups", "0:1"}}));
   expect_close(step_losses(flat), step_losses(groups), 1e-5);
@@ -260,17 +259,16 @@ TEST(RnaGroups, AFrozenGroupHoldsNobodyBack) {
 // The schedule follows the work of all groups: one that is five times as fast is not five times
 // as far in it.
 TEST(RnaGroups, GroupsShareTheSchedule) {
-  const Settings base =
-      with(kRnaGroups, {{"train", "generate:tiny?rows_train=320&rows_test=32"},
-                              {"test", "generate:tiny?rows_train=320&rows_test=32"},
-                              {"workers", "2"},
-                              {"straggler", "kind=constant,worker=1,factor=5"},
-                              {"hierarchical", "true"},
-                              {"groups", "0:1"},
-                              {"evaluate_every", "160"},
-                              {"schedule", "step"},
-                              {"step_epochs", "5"},
-                              {"step_factor", "0"}});
+  const Settings base = with(kRnaGroups, {{"train", "generate:tiny?rows_train=320&rows_test=32"},
+                                          {"test", "generate:tiny?rows_train=320&rows_test=32"},
+                                          {"workers", "2"},
+                                          {"straggler", "kind=constant,worker=1,factor=5"},
+                                          {"hierarchical", "true"},
+                                          {"groups", "0:1"},
+                                          {"evaluate_every", "160"},
+                                          {"schedule", "step"},
+                                          {"step_epochs", "5"},
+                                          {"step_factor", "0"}});
   const Record run = run_training(base);
   ASSERT_GE(run.curve.size(), 15U);
   for (std::size_t i = 1; i + 1 < run.curve.size(); ++i) {

@@ -38,9 +38,9 @@ TEST(RnaReadings, AllReadyIsSsgdWhateverTheTrigger) {
 // Computing takes 9 to 29 ms, an all_reduce 60 ms: every round leaves gradients behind.
 const Settings kRnaLeftovers =
     with(kRnaReadings, {{"network", HETSGD_TEST_DATA "/latency_only_network.json"},
-                                {"straggler", "kind=uniform,min=0ms,max=20ms"},
-                                {"workers", "4"},
-                                {"max_samples", "9600"}});
+                        {"straggler", "kind=uniform,min=0ms,max=20ms"},
+                        {"workers", "4"},
+                        {"max_samples", "9600"}});
 
 struct BegunRounds {
   int all = 0;
@@ -159,9 +159,9 @@ TEST(RnaReadings, LocalTrainingIsSgdAtAWorkersShareOfTheRate) {
   const std::string data = "generate:tiny?rows_train=32&rows_test=8";
   const Settings base =
       with(kRnaReadings, {{"network", HETSGD_TEST_DATA "/latency_only_network.json"},
-                                  {"train", data},
-                                  {"test", data},
-                                  {"order", "sequential"}});
+                          {"train", data},
+                          {"test", data},
+                          {"order", "sequential"}});
   const auto first = [](std::vector<double> losses) {
     losses.resize(6);
     return losses;
@@ -180,6 +180,44 @@ TEST(RnaReadings, LocalTrainingIsSgdAtAWorkersShareOfTheRate) {
     }
     EXPECT_LT(got[5], got[0]);
   }
+}
+
+// Table 5.5: what a round copies between GPU and host is 4 n bytes from every contributor, at the
+// same time, and 4 n back to all. All are ready here, but in the last round, whose workers leave.
+TEST(RnaReadings, StagingCostsTwoCopiesPerRound) {
+  for (const std::string algorithm : {"rna", "eager-solo", "eager-majority"}) {
+    SCOPED_TRACE(algorithm);
+    const Settings base = with(kRnaReadings, {{"algorithm", algorithm}, {"workers", "4"}});
+    const Settings linked = with(base, {{"profile", HETSGD_TEST_DATA "/host_link_profile.json"}});
+    const Record unstaged = run_training(with(linked, {{"staging", "false"}}));
+    const Record staged = run_training(linked);
+    expect_same_bits(unstaged, staged);
+    EXPECT_EQ(unstaged.histograms, staged.histograms);
+    const auto& contributors = staged.histograms.at("contributors");
+    const double with_none =
+        contributors.contains(0) ? static_cast<double>(contributors.at(0)) : 0.0;
+    const double rounds = static_cast<double>(gradients_in(staged, "contributors"));
+    EXPECT_GE(rounds, 25);
+    const double copy_s = 4.0 * static_cast<double>(staged.parameters) / 1e6;
+    EXPECT_NEAR((staged.elapsed - unstaged.elapsed).count(), (2 * rounds - with_none) * copy_s,
+                1e-6);
+    // A device whose memory is the host's copies nothing.
+    EXPECT_EQ(run_training(base).elapsed, unstaged.elapsed);
+  }
+}
+
+// x, the snapshot, the sum; a late gradient and a new one. Who never waits may have eta gradients
+// that are reduced, eta that wait, and one that is computed.
+TEST(RnaReadings, TheEstimateOfMemoryCountsGradients) {
+  const auto vectors = [](const std::string& algorithm, const Settings& settings) {
+    const Configuration configuration(with({{"algorithm", algorithm}}, settings));
+    return configuration.spec().algorithm->model_vectors(Plan());
+  };
+  EXPECT_EQ(vectors("rna", {}), 5);
+  EXPECT_EQ(vectors("eager-solo", {}), 5);
+  EXPECT_EQ(vectors("rna", {{"ahead", "3"}}), 3 + 6);
+  EXPECT_EQ(vectors("rna", {{"ahead", "0"}}), 3 + 9);
+  EXPECT_EQ(vectors("rna", {{"local_training", "true"}, {"eta", "2"}}), 3 + 5);
 }
 
 }  // namespace

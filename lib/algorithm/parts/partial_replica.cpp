@@ -16,6 +16,18 @@ PartialReplica::PartialReplica(Worker& self, const LocalRules& rules)
       sum_(self.device(), x_.w.size() + kPartialTail),
       members_(self.size()) {}
 
+double PartialReplica::vectors(const LocalRules& rules) {
+  return 3 +
+         std::min(2 * static_cast<double>(rules.ahead), 2 * static_cast<double>(rules.keep) + 1);
+}
+
+void declare_staging(OptionSet& options, bool& staging) {
+  options.add(
+      "staging", staging,
+      "sim: reductions are the hosts' work, so that contributions are copied to host memory "
+      "and sums back, over the link of the device's profile, if it has one");
+}
+
 void PartialReplica::compute(Worker& self, Activation& activation) {
   const std::uint64_t b = self.plan().batch_size;
   Buffer w = self.vector();   // the snapshot, with the local steps since
@@ -169,8 +181,10 @@ PartialSum PartialReplica::reduce(Worker& self, Comm& group) {
     const Guard guard(*monitor_);
     for (Pending& used : ready) free_.push_back(std::move(used.g));
   }
+  if (rules_.staging && share.contributes) self.charge_host_copy();
   const PartialSum result =
       partial_all_reduce(group, self.device(), sum_.span(), share, Traffic::gradients);
+  if (rules_.staging) self.charge_host_copy();
   const double lr = learning_rate(self);
   if (group.rank() == 0) self.observe("contributors", result.contributors);
   {

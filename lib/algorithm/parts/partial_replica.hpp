@@ -76,10 +76,13 @@ struct LocalRules {
   std::int64_t keep = kNoBound;     // at most so many, the newest; older ones are dropped
   std::int64_t max_age = kNoBound;  // at most so many rounds between its model and its reduction
   std::int64_t ahead = 1;  // gradients at one model before the worker waits for the next model
-  bool local_training =
-      false;  // what it computes beyond the first: at a snapshot that it trains on
+  bool local_training = false;  // those after the first, at a snapshot that they move on
   Share share = Share::gradient;
+  bool staging = true;  // the hosts reduce: a contribution is copied to them, and the sum back
 };
+
+// --staging, for both methods.
+void declare_staging(OptionSet& options, bool& staging);
 
 class PartialReplica;
 
@@ -101,6 +104,10 @@ class PartialReplica {
  public:
   // Shared by the processes: make_shared, and a copy for each.
   PartialReplica(Worker& self, const LocalRules& rules);
+  // Model-sized vectors of one at most: x, the snapshot, the sum, and gradients. Of these are late,
+  // at a model before, and new as many as the rules let it compute at one model; or as many wait
+  // and are reduced as it may keep, beside the one that it computes.
+  static double vectors(const LocalRules& rules);
 
   // --- main process
   // The worker's whole life; returns when its reducing background task has ended: until then the

@@ -8,7 +8,7 @@
 //          1 1 2             zeta = 1 <= v = 1.3     one group
 //          9 10              zeta = 1 <= v = 9.5     one group
 //
-// It never splits the text's own mixed scenario (5.5), delays of 0 to 50 and of 50 to 100 ms above
+// It never splits the text's own mixed scenario (5.6.1), delays of 0 to 50 and of 50 to 100 ms above
 // a computation of X ms: there zeta = 50 and v = X + 50. A second rule, `gap`, is ours: it splits
 // at the largest gap between neighbours in the order of their times, where that is larger than the
 // spread on either side of it; than a tenth of v, or it would be worth no group; and than three

@@ -50,8 +50,8 @@
 //             replicas would part for good, where line 5 has one x_{k+1}.)
 //             Groups come from the first --group-after rounds; a worker that has finished no
 //             iteration by then counts with the time since its iteration began. zeta > v cannot
-//             split delays of 0 to 50 and of 50 to 100 ms, which the text has in two groups (5.6.1):
-//             --groups does by hand, and --group-by gap, a rule of ours.
+//             split delays of 0 to 50 and of 50 to 100 ms, which the text has in two groups
+//             (5.6.1): --groups does by hand, and --group-by gap, a rule of ours.
 //             Between groups the text has the averaged gradients "applied to update models using
 //             parameter server", a group being a node of it (end of section 5.2): the server adds
 //             what a group has gained since its last pull. It also has the parameters "averaged":

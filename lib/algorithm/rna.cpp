@@ -159,10 +159,11 @@ class Reducer {
   // All background tasks are in the same round here.
   void regroup() {
     const auto [mean, error] = replica_.iteration_time(self_.now());
-    const Pace mine{mean.count(), error.count()};
-    form(place_in(*self_.comm().agree(mine, [rule = o_.group_by](std::span<const Pace> paces) {
-      return Grouping(groups_by_pace(rule, paces), paces);
-    })));
+    const WorkerPace mine{mean.count(), error.count()};
+    form(
+        place_in(*self_.comm().agree(mine, [rule = o_.group_by](std::span<const WorkerPace> paces) {
+          return Grouping(groups_by_pace(rule, paces), paces);
+        })));
   }
 
   Place place_in(const Grouping& grouping) {

@@ -16,8 +16,8 @@ namespace {
 const Settings kRnaGroups =
     tiny_steps("rna", {{"profile", HETSGD_TEST_DATA "/latency_only_profile.json"}});
 
-std::vector<Pace> exact_paces(const std::vector<double>& times) {
-  std::vector<Pace> paces;
+std::vector<WorkerPace> exact_paces(const std::vector<double>& times) {
+  std::vector<WorkerPace> paces;
   for (const double time : times) paces.push_back({.time_s = time, .error_s = 0});
   return paces;
 }
@@ -60,9 +60,9 @@ TEST(RnaGroups, GroupsByGap) {
   EXPECT_EQ(groups({100, 110}), (Groups{{0, 1}}));
   EXPECT_EQ(groups({100, 112}), (Groups{{0}, {1}}));
   // Three standard errors of the difference are none: 3 hypot(3, 4) = 15.
-  EXPECT_EQ(groups_by_pace(GroupBy::gap, std::vector<Pace>{{100, 3}, {114.9, 4}}),
+  EXPECT_EQ(groups_by_pace(GroupBy::gap, std::vector<WorkerPace>{{100, 3}, {114.9, 4}}),
             (Groups{{0, 1}}));
-  EXPECT_EQ(groups_by_pace(GroupBy::gap, std::vector<Pace>{{100, 3}, {115.1, 4}}),
+  EXPECT_EQ(groups_by_pace(GroupBy::gap, std::vector<WorkerPace>{{100, 3}, {115.1, 4}}),
             (Groups{{0}, {1}}));
 }
 
@@ -78,7 +78,7 @@ TEST(RnaGroups, GapSplitsTheMixedScenario) {
     for (std::uint64_t seed = 1; seed <= kRuns; ++seed) {
       RandomStream random(seed, Purpose::test);
       const auto paces = [&](double slow_ms) {
-        std::vector<Pace> all(8);
+        std::vector<WorkerPace> all(8);
         for (std::size_t rank = 0; rank < all.size(); ++rank) {
           std::vector<double> times(10);
           for (double& t : times) t = x_ms + (rank < 4 ? 0 : slow_ms) + random.uniform(0, 50);
@@ -89,14 +89,16 @@ TEST(RnaGroups, GapSplitsTheMixedScenario) {
         }
         return all;
       };
-      const std::vector<Pace> mixed = paces(50);
+      const std::vector<WorkerPace> mixed = paces(50);
       split += groups_by_pace(GroupBy::gap, mixed) == halves;
       split_by_spread += groups_by_pace(GroupBy::spread, mixed) != one;
       equal_split += groups_by_pace(GroupBy::gap, paces(0)) != one;
     }
     EXPECT_GE(split, kRuns * 98 / 100) << x_ms;
     EXPECT_LE(equal_split, kRuns * 2 / 100) << x_ms;
-    if (x_ms > 20) EXPECT_EQ(split_by_spread, 0) << x_ms;
+    if (x_ms > 20) {
+      EXPECT_EQ(split_by_spread, 0) << x_ms;
+    }
   }
 }
 

@@ -38,7 +38,7 @@ namespace hetsgd {
 using Groups = std::vector<std::vector<int>>;  // ranks, ascending in each group
 
 // Of a worker's iterations. Plain bytes: ranks exchange them.
-struct Pace {
+struct WorkerPace {
   double time_s = 0;   // mean
   double error_s = 0;  // standard error of the mean; 0 where fewer than two are known
 };
@@ -46,9 +46,9 @@ struct Pace {
 // Groups as their members want to know them. As long as there are workers, so one process keeps one
 // and its workers copy what they need of it. The groups must hold every rank exactly once.
 struct Grouping {
-  explicit Grouping(Groups its_groups, std::span<const Pace> paces = {})
+  explicit Grouping(Groups its_groups, std::span<const WorkerPace> paces = {})
       : groups(std::move(its_groups)) {
-    for (const Pace& pace : paces) time_s.push_back(pace.time_s);
+    for (const WorkerPace& pace : paces) time_s.push_back(pace.time_s);
     std::size_t workers = 0;
     for (const auto& group : groups) workers += group.size();
     number.resize(workers);
@@ -76,18 +76,18 @@ using Split = std::optional<double>;
 
 // The mean v, where the slowest and the fastest differ by more than that. The slowest is above it
 // and the fastest is not, so both parts are smaller. Times that are not numbers split nothing.
-inline Split split_by_spread(std::span<const Pace> paces) {
+inline Split split_by_spread(std::span<const WorkerPace> paces) {
   double v = 0;
-  for (const Pace& pace : paces) v += pace.time_s / static_cast<double>(paces.size());
-  const auto [fastest, slowest] = std::ranges::minmax(paces, {}, &Pace::time_s);
+  for (const WorkerPace& pace : paces) v += pace.time_s / static_cast<double>(paces.size());
+  const auto [fastest, slowest] = std::ranges::minmax(paces, {}, &WorkerPace::time_s);
   const double zeta = slowest.time_s - fastest.time_s;
   return zeta > v ? Split(v) : std::nullopt;
 }
 
 // The time before the largest gap, if that is one (see above).
-inline Split split_by_gap(std::span<const Pace> paces) {
-  std::vector<Pace> sorted(paces.begin(), paces.end());
-  std::ranges::sort(sorted, {}, &Pace::time_s);
+inline Split split_by_gap(std::span<const WorkerPace> paces) {
+  std::vector<WorkerPace> sorted(paces.begin(), paces.end());
+  std::ranges::sort(sorted, {}, &WorkerPace::time_s);
   double gap = 0, v = 0;
   std::size_t behind = 0;  // the first of the slow part
   for (std::size_t i = 0; i < sorted.size(); ++i) {
@@ -97,7 +97,7 @@ inline Split split_by_gap(std::span<const Pace> paces) {
     behind = i;
   }
   if (behind == 0) return std::nullopt;
-  const Pace &fast = sorted[behind - 1], &slow = sorted[behind];
+  const WorkerPace &fast = sorted[behind - 1], &slow = sorted[behind];
   const double spread = std::max(fast.time_s - sorted.front().time_s,  // of either side
                                  sorted.back().time_s - slow.time_s);
   const double least = std::max(0.1 * v, 3 * std::hypot(fast.error_s, slow.error_s));
@@ -105,9 +105,9 @@ inline Split split_by_gap(std::span<const Pace> paces) {
 }
 
 // Ranks stay ascending in each part.
-inline void split_by_pace(GroupBy rule, std::span<const Pace> paces, const std::vector<int>& ranks,
-                          Groups& groups) {
-  std::vector<Pace> theirs;
+inline void split_by_pace(GroupBy rule, std::span<const WorkerPace> paces,
+                          const std::vector<int>& ranks, Groups& groups) {
+  std::vector<WorkerPace> theirs;
   for (const int rank : ranks) theirs.push_back(paces[static_cast<std::size_t>(rank)]);
   const Split split = rule == GroupBy::spread ? split_by_spread(theirs) : split_by_gap(theirs);
   if (!split) return groups.push_back(ranks);
@@ -122,7 +122,7 @@ inline void split_by_pace(GroupBy rule, std::span<const Pace> paces, const std::
 }  // namespace detail
 
 // paces: by rank. The fastest group comes first.
-inline Groups groups_by_pace(GroupBy rule, std::span<const Pace> paces) {
+inline Groups groups_by_pace(GroupBy rule, std::span<const WorkerPace> paces) {
   std::vector<int> all(paces.size());
   std::iota(all.begin(), all.end(), 0);
   Groups groups;

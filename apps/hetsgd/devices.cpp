@@ -135,13 +135,15 @@ std::string devices_text() {
       host["cpu_model"].is_string() ? host["cpu_model"].get<std::string>() : "an unknown processor",
       host["cores_available"].dump(), host["cores"].dump(),
       format_bytes(host["memory_bytes"].get<double>()), cuda_text(cuda_platform()));
-  Table profiles({"--profile", "TFLOP/s", "GB/s", "launch us", "memory GiB"});
+  Table profiles({"--profile", "TFLOP/s", "GB/s", "launch us", "memory GiB", "host GB/s"});
   for (const std::string& name : builtin_device_profiles()) {
     const DeviceProfile p = load_device_profile(name);
-    profiles.add({name, fmt::format("{:.3g}", p.operations_per_s / 1e12),
-                  fmt::format("{:.3g}", p.bytes_per_s / 1e9),
-                  fmt::format("{:.3g}", p.launch_overhead_s * 1e6),
-                  fmt::format("{:.3g}", p.memory_bytes / 0x1p30)});
+    profiles.add(
+        {name, fmt::format("{:.3g}", p.operations_per_s / 1e12),
+         fmt::format("{:.3g}", p.bytes_per_s / 1e9),
+         fmt::format("{:.3g}", p.launch_overhead_s * 1e6),
+         fmt::format("{:.3g}", p.memory_bytes / 0x1p30),
+         p.host_link_bytes_per_s ? fmt::format("{:.3g}", *p.host_link_bytes_per_s / 1e9) : "-"});
   }
   Table networks({"--network", "GB/s", "latency us", "server GB/s"});
   for (const std::string& name : builtin_network_models()) {

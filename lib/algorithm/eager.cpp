@@ -6,11 +6,13 @@
 //             deep learning with partial collective operations", PPoPP 2020 (a baseline of 004,
 //             section 5.5.3).
 // Implements: w <- w - lr (1/P) sum_i G_i, G_i what worker i has ready: its gradient, and late ones
-//             from before; 0 when it has none (parts/partial_replica.hpp). On average P/2
+//             from before; 0 when it has none (parts/partial_replica.hpp). The optimizer takes
+//             (1/P) sum_i G_i as its gradient, however many of them are null. On average P/2
 //             workers or more have their gradient when a random one has.
 // Symbols:    P --workers, lr --learning-rate, b --batch-size (every worker's), late --late.
 // Cost:       per round one all_reduce of n + 3 numbers, in which all take part, and
-//             P ceil(log2 P) messages without content, which activate it.
+//             P ceil(log2 P) messages without content, which activate it; the hosts reduce, as
+//             RNA's do (--staging): 4 n bytes from a contributor's GPU to its host, and 4 n back.
 // Records:    histograms "contributors" per round, "staleness" (rounds between the model that a
 //             gradient was computed at and its reduction), "dropped" (the same of dropped ones);
 //             event "contribution" {rank, round, iterations, staleness} under --record-steps.
@@ -105,11 +107,13 @@ class Eager final : public Algorithm {
     options.add_choice("late", late_, {{"accumulate", Late::accumulate}, {"drop", Late::drop}},
                        "what becomes of a gradient that missed its round: added to the worker's "
                        "next contribution, or nothing");
+    declare_staging(options, staging_);
   }
 
+  double model_vectors(const Plan&) const override { return PartialReplica::vectors(rules()); }
+
   void worker(Worker& self) const override {
-    const auto replica = std::make_shared<PartialReplica>(
-        self, LocalRules{.max_age = late_ == Late::drop ? 0 : kNoBound});
+    const auto replica = std::make_shared<PartialReplica>(self, rules());
     const auto activation = std::make_shared<Flood>(self, initiator);
     self.background_task("listen",
                          [=](Worker& listener) { activation->listen(listener.comm(), *replica); });
@@ -130,7 +134,12 @@ class Eager final : public Algorithm {
     }
   }
 
+  LocalRules rules() const {
+    return {.max_age = late_ == Late::drop ? 0 : kNoBound, .staging = staging_};
+  }
+
   Late late_ = Late::accumulate;
+  bool staging_ = true;
 };
 
 AlgorithmInfo info(const std::string& name, const std::string& title, const std::string& idea) {
@@ -139,7 +148,9 @@ AlgorithmInfo info(const std::string& name, const std::string& title, const std:
       .title = title,
       .idea = idea,
       .paper = "Li et al. 2020 (eager-SGD); baseline of 004 section 5.5.3",
-      .cost = "one all_reduce of n elements and P log2 P empty messages per round",
+      .cost =
+          "one all_reduce of n elements, 2 n elements between GPU and host, and P log2 P empty "
+          "messages per round",
       .result = "the replicas' common model",
       .identities = "all gradients ready = ssgd with full per-worker batches",
       .synchronous = false,

@@ -11,29 +11,54 @@
 //             groups: zeta > v splits at v, recursively (section 5.2; parts/rna_grouping.hpp)
 //             server: x <- x + s_g (x_g - p_g), what the group pulls then
 //             (parts/rna_hierarchical.hpp)
-//             Product of the first two: x - lr (1/P) sum_i w_i g'_i (parts/partial_replica.hpp).
+//             With plain SGD the first two make x - lr (1/P) sum_i w_i g'_i. Momentum, Adam and
+//             the like take g_k as their gradient and gamma_k as their rate: how many contribute
+//             never scales a gradient (parts/partial_replica.hpp).
 // Symbols:    w_i 1 if worker i has a gradient, else 0; gamma lr of one worker's share, so that
 //             P gamma = lr, --learning-rate; q --probes; eta --eta; H --exchange-every; zeta, v
 //             spread and mean of the workers' iteration times; s_g group g's share of the workers,
 //             x_g its model, p_g what it pulled last.
 // Cost:       per round one all_reduce of n + 3 numbers, in which all (of the group) take part, and
-//             2 P + 4 q control messages with the controller; hierarchical: every H rounds of a
-//             group n elements to the server and back, and a broadcast of n + 1 numbers in it.
+//             2 P + 4 q control messages with the controller; in sim also 4 n bytes from each
+//             contributor's GPU to its host and 4 n back to every GPU (--staging; 5.6.5, table
+//             5.5); hierarchical: every H rounds of a group n elements to the server and back, and
+//             a broadcast of n + 1 numbers in it.
 // Records:    histograms "contributors" per round, "staleness" (rounds between the model that a
 //             gradient was computed at and its reduction), "dropped" (the same of dropped ones);
 //             event "groups" {groups, iteration_s}; under --record-steps events "contribution"
 //             {rank, round, iterations, staleness} and "exchange" {group, rank, round}.
 // Deviations: a worker computes one gradient per model and waits for the next model unless
 //             --ahead allows more (figure 5.1's w_1 at t + 2 is --ahead 2): so full participation
-//             equals ssgd. --local sum adds up local gradients (section 5.4). The bound keeps
-//             the eta newest gradients; --bound age also drops those older than eta rounds
-//             (assumption 2). Groups come from the first --group-after rounds; a worker that has
-//             finished no iteration by then counts with the time since its iteration began.
+//             equals ssgd.
+//             Which gradients answer a probe is read from the text in two ways, --trigger:
+//               any    any that waits ("when they have ready gradients", 5.1.2; "when the initiator
+//                      has tensors ready", 5.4): leftovers can begin a round in which no gradient
+//                      is of the newest model.
+//               fresh  one of the newest model ("finish propagation for the current iteration",
+//                      "the probe is attached to the iteration identification", 5.1.2; in figure
+//                      5.1 w_1 has a leftover and the round waits for w_0). Leftovers contribute
+//                      all the same.
+//             --local sum adds up local gradients (section 5.4). The bound keeps the eta newest
+//             gradients; --bound age also drops those older than eta rounds (assumption 2), and
+//             all stale ones with --eta 0 ("ignoring the staled contribution", 5.6.3).
+//             While nothing is reduced "local gradients are used to fit the deep learning model"
+//             (ReadOp, 5.4): with --local-training a worker goes on at its own copy of x_k, which
+//             each of its gradients moves by gamma g, the round that it alone would make. x_{k+1}
+//             replaces the copy, as reduced gradients "replace the local gradients": x changes by
+//             lines 3 to 5 alone, with every gradient once, and line 2's x_{k,i} is the copy. (Who
+//             kept local steps and took their mean as well would count gradients twice, and
+//             replicas would part for good, where line 5 has one x_{k+1}.)
+//             Groups come from the first --group-after rounds; a worker that has finished no
+//             iteration by then counts with the time since its iteration began. zeta > v cannot
+//             split delays of 0 to 50 and of 50 to 100 ms, which the text has in two groups
+//             (5.6.1): --groups does by hand, and --group-by gap, a rule of ours.
 //             Between groups the text has the averaged gradients "applied to update models using
 //             parameter server", a group being a node of it (end of section 5.2): the server adds
 //             what a group has gained since its last pull. It also has the parameters "averaged":
 //             --group-server last, where a slow group holds back the others. Both weigh a group by
-//             its size (the text: not at all), and H is 1 unless set (the text leaves it open).
+//             its size (the text: not at all). A group of P_g workers makes steps of lr c/P_g, as
+//             if it were alone. Groups exchange "periodically" (5.4), every H of their rounds; the
+//             text leaves H open, and it is 1 unless set.
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
@@ -54,12 +79,16 @@ struct RnaOptions {
   int eta = 4;
   Local local = Local::weighted;
   Bound bound = Bound::count;
-  int ahead = 1;
+  Trigger trigger = Trigger::any;
+  std::optional<int> ahead;
+  bool local_training = false;
   bool hierarchical = false;
   std::string groups;
+  GroupBy group_by = GroupBy::spread;
   int group_after = 10;
   int exchange_every = 1;
   GroupRule group_server = GroupRule::increment;
+  bool staging = true;
 };
 
 // Section 5.1.3: of a gradient computed at round t's model, t_0 the oldest one's.
@@ -129,10 +158,12 @@ class Reducer {
 
   // All background tasks are in the same round here.
   void regroup() {
-    const double mine = replica_.iteration_time(self_.now()).count();
-    form(place_in(*self_.comm().agree(mine, [](std::span<const double> time_s) {
-      return Grouping(groups_by_time(time_s), time_s);
-    })));
+    const auto [mean, error] = replica_.iteration_time(self_.now());
+    const WorkerPace mine{mean.count(), error.count()};
+    form(
+        place_in(*self_.comm().agree(mine, [rule = o_.group_by](std::span<const WorkerPace> paces) {
+          return Grouping(groups_by_pace(rule, paces), paces);
+        })));
   }
 
   Place place_in(const Grouping& grouping) {
@@ -173,9 +204,15 @@ class Rna final : public Algorithm {
         .symbol("q")
         .unit("workers")
         .at_least(1);
-    options.add("eta", o_.eta, "gradients that a worker keeps for its next contribution")
+    options.add_choice("trigger", o_.trigger, {{"any", Trigger::any}, {"fresh", Trigger::fresh}},
+                       "what a probed worker answers with: any gradient that waits, or only one "
+                       "that was computed at the newest model");
+    options
+        .add("eta", o_.eta,
+             "gradients that a worker keeps for its next contribution; 0, with --bound age: one, "
+             "and only while no round has passed it by")
         .symbol("eta")
-        .at_least(1);
+        .at_least(0);
     options.add_choice("local", o_.local, {{"weighted", Local::weighted}, {"sum", Local::sum}},
                        "several gradients of a worker: mean with weights that grow linearly with "
                        "their iteration, or sum");
@@ -184,13 +221,22 @@ class Rna final : public Algorithm {
         "what eta bounds: the number of gradients kept, or also their age in rounds");
     options
         .add("ahead", o_.ahead,
-             "gradients that a worker computes at one model before it waits; 0: never waits")
+             "gradients that a worker computes at one model before it waits; 0: never waits; auto: "
+             "1, or 0 with --local-training")
         .unit("gradients")
         .at_least(0);
+    options.add("local_training", o_.local_training,
+                "a worker that computes on without a new model does so at its own copy of the last "
+                "one, which its gradients move on until the next comes");
     options.add("hierarchical", o_.hierarchical,
                 "groups of workers of one pace, and a parameter server between them");
     options.add("groups", o_.groups,
                 "groups by hand, e.g. 0-3:4-7 or 0;2:1;3; empty: by iteration time");
+    options.add_choice("group_by", o_.group_by,
+                       {{"spread", GroupBy::spread}, {"gap", GroupBy::gap}},
+                       "which workers are of one pace: those whose times spread by no more than "
+                       "their mean, or those that no gap parts which is wider than the spread on "
+                       "either side of it");
     options.add("group_after", o_.group_after, "rounds before workers are grouped by time")
         .unit("rounds")
         .at_least(1);
@@ -202,9 +248,14 @@ class Rna final : public Algorithm {
                        {{"increment", GroupRule::increment}, {"last", GroupRule::last}},
                        "what the server between groups does: adds what each has gained since its "
                        "last pull, or averages what each pushed last");
+    declare_staging(options, o_.staging);
   }
 
   void check(const Plan& plan) const override {
+    if (o_.eta == 0 && o_.bound == Bound::count) {
+      throw with_hint(usage_error("--eta: found 0 with --bound count, expected 1 or more"),
+                      "--bound age --eta 0 drops every gradient that a round has passed by");
+    }
     if (o_.groups.empty()) return;
     if (!o_.hierarchical) {
       throw with_hint(usage_error("--groups: found {} without --hierarchical", quote(o_.groups)),
@@ -213,19 +264,28 @@ class Rna final : public Algorithm {
     parse_groups(o_.groups, plan.workers);
   }
 
+  double model_vectors(const Plan&) const override { return PartialReplica::vectors(rules()); }
+
   void worker(Worker& self) const override {
-    const LocalRules rules{.weight = o_.local == Local::weighted ? linear_weight : nullptr,
-                           .keep = o_.eta,
-                           .max_age = o_.bound == Bound::age ? o_.eta : kNoBound,
-                           .ahead = o_.ahead > 0 ? o_.ahead : kNoBound};
-    const auto replica = std::make_shared<PartialReplica>(self, rules);
-    const auto probing = std::make_shared<Probing>();
+    const auto replica = std::make_shared<PartialReplica>(self, rules());
+    const auto probing = std::make_shared<Probing>(o_.trigger);
     self.background_task(
         "reduce", [=, this](Worker& reducer) { Reducer(o_, reducer, *replica, *probing).run(); });
     replica->compute(self, *probing);
   }
 
  private:
+  LocalRules rules() const {
+    const int ahead = o_.ahead.value_or(o_.local_training ? 0 : 1);
+    return {.weight = o_.local == Local::weighted ? linear_weight : nullptr,
+            .keep = std::max(o_.eta, 1),
+            .max_age = o_.bound == Bound::age ? o_.eta : kNoBound,
+            .ahead = ahead > 0 ? ahead : kNoBound,
+            .local_training = o_.local_training,
+            .share = Share::rate,
+            .staging = o_.staging};
+  }
+
   RnaOptions o_;
 };
 
@@ -236,8 +296,10 @@ const bool rna_registered = register_algorithm<Rna>({
             "the averaging; who has none adds nothing. Groups of workers of the same pace can do "
             "so on their own, and a parameter server between them adds up their progress.",
     .paper = "004 chapter 5, algorithm 5",
-    .cost = "one all_reduce of n elements and 2 P + 4 q control messages per round; hierarchical: "
-            "also n elements to the server and back and a broadcast per exchange of a group",
+    .cost =
+        "one all_reduce of n elements, 2 n elements between GPU and host, and 2 P + 4 q control "
+        "messages per round; hierarchical: also n elements to the server and back and a broadcast "
+        "per exchange of a group",
     .result =
         "the replicas' common model; hierarchical: the server's, as a group has just received it",
     .identities = "all gradients ready = ssgd with full per-worker batches; one group = flat",

@@ -242,6 +242,11 @@ void Worker::compute_vectors(double passes, FunctionRef fn, int learners) {
   endpoint_.compute(vector_work(passes, model().parameters(), learners), ComputeKind::vector, fn);
 }
 
+void Worker::charge_host_copy() {
+  const double bytes = 4.0 * static_cast<double>(model().parameters());
+  endpoint_.compute({.host_link_bytes = bytes}, ComputeKind::vector, [] {});
+}
+
 void Worker::copy(const Buffer& x, Buffer& y) {
   HETSGD_CHECK_EQ(x.size(), y.size());
   compute_vectors(2, [&] { device().copy(x.size(), x.data(), y.data()); });

@@ -163,6 +163,10 @@ class Worker {
   // Any other computation that streams `passes` model-sized vectors; for several learners, that
   // does so for each of them at once.
   void compute_vectors(double passes, FunctionRef fn, int learners = 1);
+  // The time of copying a vector from the device's memory to the host's, or back, for methods whose
+  // reductions are made by the hosts. A charge and nothing else: real clusters reduce what lies
+  // where it lies, and there it is free.
+  void charge_host_copy();
   // Not charged: set-up.
   Buffer vector();              // model-sized, zero
   Buffer initial_parameters();  // as a replica's w

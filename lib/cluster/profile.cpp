@@ -11,8 +11,9 @@
 namespace hetsgd {
 
 Seconds DeviceProfile::seconds(const Work& work) const {
+  const double copies = host_link_bytes_per_s ? work.host_link_bytes / *host_link_bytes_per_s : 0;
   const double one = work.launches * launch_overhead_s + work.operations / operations_per_s +
-                     work.bytes / bytes_per_s;
+                     work.bytes / bytes_per_s + copies;
   return Seconds(one * work.learners / throughput(work.learners));
 }
 
@@ -22,9 +23,9 @@ double DeviceProfile::throughput(int learners) const {
 }
 
 DeviceProfile load_device_profile(const std::string& name_or_path) {
-  static const std::array<std::string, 7> kKeys{
-      "name",        "source",       "launch_overhead_s", "operations_per_s",
-      "bytes_per_s", "memory_bytes", "saturation"};
+  static const std::array<std::string, 8> kKeys{
+      "name",        "source",       "launch_overhead_s",     "operations_per_s",
+      "bytes_per_s", "memory_bytes", "host_link_bytes_per_s", "saturation"};
   const JsonFields fields =
       find_json_file("--profile", "profile", name_or_path, builtin_profile_files());
   fields.allow(kKeys);
@@ -35,6 +36,9 @@ DeviceProfile load_device_profile(const std::string& name_or_path) {
   profile.operations_per_s = fields.number("operations_per_s", kOperationRates);
   profile.bytes_per_s = fields.number("bytes_per_s", kByteRates);
   profile.memory_bytes = fields.number("memory_bytes", kSizes);
+  if (!fields.is_null("host_link_bytes_per_s")) {
+    profile.host_link_bytes_per_s = fields.number("host_link_bytes_per_s", kByteRates);
+  }
   profile.saturation = fields.numbers("saturation", kRatios, {1.0});
   return profile;
 }
@@ -49,6 +53,7 @@ std::string to_json_text(const DeviceProfile& profile) {
   json["operations_per_s"] = profile.operations_per_s;
   json["bytes_per_s"] = profile.bytes_per_s;
   json["memory_bytes"] = profile.memory_bytes;
+  if (profile.host_link_bytes_per_s) json["host_link_bytes_per_s"] = *profile.host_link_bytes_per_s;
   json["saturation"] = profile.saturation;
   return json.dump(2) + "\n";
 }

@@ -3,6 +3,7 @@
 // number with its derivation under `source`.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -13,7 +14,7 @@ namespace hetsgd {
 // A rate that costs nothing; JSON has no infinity.
 inline constexpr double kUnlimitedPerSecond = 1e18;
 
-// A device as three rates. Additive: launches, operations and memory traffic do not overlap.
+// A device as rates. Additive: launches, operations, memory traffic and copies do not overlap.
 struct DeviceProfile {
   std::string name;
   std::string source;            // where the numbers come from
@@ -21,12 +22,14 @@ struct DeviceProfile {
   double operations_per_s = 0;   // effective, on this class of models
   double bytes_per_s = 0;        // effective memory bandwidth
   double memory_bytes = 0;
+  // Effective, of one copy to the host's memory or from it; empty: the memory is the host's.
+  std::optional<double> host_link_bytes_per_s = std::nullopt;
   // Throughput of m concurrent learners relative to one: saturation[m-1]; beyond the end the last
   // value holds.
   std::vector<double> saturation{1.0};
 
-  // launches * overhead + operations / rate + bytes / bandwidth; for m concurrent learners m times
-  // that, divided by throughput(m).
+  // launches * overhead + operations / rate + bytes / bandwidth + bytes of the host link / its
+  // bandwidth; for m concurrent learners m times that, divided by throughput(m).
   Seconds seconds(const Work& work) const;
   // The throughput of `learners` >= 1 concurrent learners relative to one.
   double throughput(int learners) const;

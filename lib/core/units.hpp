@@ -13,7 +13,8 @@ using Seconds = std::chrono::duration<double>;
 using namespace std::chrono_literals;  // NOLINT: 50ms, 1.5s read as in the papers
 
 // What a piece of computation costs a device: floating-point operations, bytes moved through its
-// memory, kernel launches. A device profile turns it into seconds (cluster/profile.hpp).
+// memory, kernel launches, bytes between its memory and the host's. A device profile turns it into
+// seconds (cluster/profile.hpp).
 struct Work {
   double operations = 0;
   double bytes = 0;
@@ -21,11 +22,13 @@ struct Work {
   // So many equal pieces of this work run at once and share the device (learners, paper 002). A sum
   // has those of its left side.
   int learners = 1;
+  double host_link_bytes = 0;  // costs nothing where the device's memory is the host's
 
   Work& operator+=(const Work& other) {
     operations += other.operations;
     bytes += other.bytes;
     launches += other.launches;
+    host_link_bytes += other.host_link_bytes;
     return *this;
   }
   friend Work operator+(Work a, const Work& b) { return a += b; }

@@ -1,8 +1,6 @@
-// RNA: identity, probes, local accumulation, groups, records, timelines, and learning everywhere.
+// RNA: identity, probes, local accumulation, records, timelines, and learning everywhere.
 // Its losses are checked against tests/reference/numpy_decentralised.py.
 
-#include "algorithm/parts/rna_grouping.hpp"
-#include "algorithm/parts/rna_hierarchical.hpp"
 #include "support/compare.hpp"
 #include "support/timeline.hpp"
 
@@ -137,210 +135,6 @@ TEST(Rna, AheadAccumulatesUpToEta) {
   EXPECT_EQ(most(run_training(with(base, {{"ahead", "3"}, {"eta", "100"}}))), 4U);  // one late
 }
 
-// zeta = max - min > v = mean splits at v; times by hand.
-TEST(Rna, GroupsByTime) {
-  const auto groups = [](std::vector<double> times) { return groups_by_time(times); };
-  EXPECT_EQ(groups({1, 1, 1, 1}), (Groups{{0, 1, 2, 3}}));
-  EXPECT_EQ(groups({5}), (Groups{{0}}));
-  // v = 1.5, zeta = 1: homogeneous. v = 2, zeta = 2: not above v. v = 2.5, zeta = 3: split.
-  EXPECT_EQ(groups({1, 2}), (Groups{{0, 1}}));
-  EXPECT_EQ(groups({1, 3}), (Groups{{0, 1}}));
-  EXPECT_EQ(groups({4, 1}), (Groups{{1}, {0}}));
-  // v = 4, zeta = 8: {1, 1, 2} and {8, 8}... ; then {1, 1, 2} has v = 4/3, zeta = 1.
-  EXPECT_EQ(groups({8, 1, 1, 8, 2}), (Groups{{1, 2, 4}, {0, 3}}));
-  // Recursively: v = 37, zeta = 99: {1, 1, 10, ...} and {100}; then v = 22/5, zeta = 9.
-  EXPECT_EQ(groups({1, 100, 1, 10, 100, 10}), (Groups{{0, 2}, {3, 5}, {1, 4}}));
-  // Exactly the mean is fast.
-  EXPECT_EQ(groups({0, 2, 4}), (Groups{{0}, {1}, {2}}));
-}
-
-TEST(Rna, GroupsByHandAreRead) {
-  EXPECT_EQ(parse_groups("0-3:4-7", 8), (Groups{{0, 1, 2, 3}, {4, 5, 6, 7}}));
-  EXPECT_EQ(parse_groups("1;3:0;2", 4), (Groups{{1, 3}, {0, 2}}));
-  const auto message = [](const std::string& text, int workers) {
-    try {
-      parse_groups(text, workers);
-    } catch (const Error& error) {
-      EXPECT_EQ(error.code(), ExitCode::usage);
-      return std::string(error.what());
-    }
-    return std::string();
-  };
-  EXPECT_EQ(message("0-2:2-3", 4),
-            "--groups: found worker 2 twice in \"0-2:2-3\", expected every worker once");
-  EXPECT_EQ(message("0:1", 3),
-            "--groups: worker 2 of 3 is in none of \"0:1\", expected every worker once");
-  EXPECT_NE(message("0-9", 3).find("--groups"), std::string::npos);
-  EXPECT_THROW(run_training(with(kRna, {{"workers", "4"}, {"groups", "0-1:2-3"}})), Error);
-}
-
-// Two paces: the groups form themselves, and the fast group is not held up by the slow one.
-TEST(Rna, AutomaticGroupsSeparateTwoPaces) {
-  const Settings paces =
-      with(with(kRna, kEqualRna), {{"workers", "6"},
-                                   {"network", "ideal"},
-                                   {"straggler", "kind=constant,workers=1;4,factor=20"},
-                                   {"hierarchical", "true"},
-                                   {"group_after", "5"},
-                                   {"max_samples", "12800"}});
-  const Record run = run_training(paces);
-  ASSERT_EQ(events_of(run, "groups").size(), 1U);
-  EXPECT_EQ(events_of(run, "groups")[0]["groups"], nlohmann::json({{0, 2, 3, 5}, {1, 4}}));
-  std::map<int, int> exchanges;
-  for (const auto& e : events_of(run, "exchange")) ++exchanges[e["group"].get<int>()];
-  EXPECT_GE(exchanges[0], 10 * exchanges[1]);
-  EXPECT_GE(exchanges[1], 3);
-  EXPECT_LT(run.curve.back().test_loss(), run.curve.front().test_loss());
-}
-
-// With equal workers in equal groups that exchange after every round the first exchanges follow
-// the formula: checked in NumPy. Here: H sets how often.
-TEST(Rna, ExchangeEveryH) {
-  const Settings base =
-      with(kRna, {{"workers", "4"}, {"hierarchical", "true"}, {"groups", "0;2:1;3"}});
-  for (const int every : {1, 3}) {
-    const Record run = run_training(with(base, {{"exchange_every", std::to_string(every)}}));
-    const auto exchanges = events_of(run, "exchange");
-    ASSERT_GE(exchanges.size(), 10U);
-    std::map<int, int> next = {{0, every - 1}, {1, every - 1}};
-    for (const auto& e : exchanges) {
-      int& expected = next[e["group"].get<int>()];
-      EXPECT_EQ(e["round"].get<int>(), expected);
-      expected += every;
-      EXPECT_EQ(e["rank"].get<int>() % 2, e["group"].get<int>());
-    }
-  }
-}
-
-// The server between groups, called directly: what it answers to a push.
-class GroupPushes {
- public:
-  GroupPushes(GroupRule rule, const std::vector<int>& sizes)
-      : server_(rule, sizes, std::vector<float>{0}, 100) {}
-
-  // Group g has moved by `step` since its last pull; it pulls. Returns x.
-  float gain(int g, float step) {
-    float& x_g = x_[g];
-    x_g += step;
-    const PushGroup push{.group = g, .gradients = 3};
-    server_.handle(g, push, std::span(&x_g, 1),
-                   Responder<PullGroups>(std::make_unique<Answer>(x_g, gradients_)));
-    return x_g;
-  }
-  std::int64_t gradients() const { return gradients_; }
-
- private:
-  struct Answer final : ReplyToken {
-    Answer(float& x_to, std::int64_t& gradients_to) : x(x_to), gradients(gradients_to) {}
-    void answer(std::span<const std::byte> reply, std::span<const float> payload,
-                Traffic) override {
-      ASSERT_EQ(payload.size(), 1U);
-      x = payload.front();
-      ASSERT_EQ(reply.size(), sizeof(PullGroups));
-      std::memcpy(&gradients, reply.data(), sizeof(PullGroups));
-    }
-    float& x;
-    std::int64_t& gradients;
-  };
-
-  GroupServer server_;
-  std::map<int, float> x_;
-  std::int64_t gradients_ = 0;
-};
-
-// A constant gradient: every step is 1. The server adds up all of the groups' work, weighted by
-// their sizes, whatever their paces: s_f n_f + s_s n_s. (All numbers are exact.)
-TEST(Rna, TheGroupServerAddsUpAllProgress) {
-  for (const auto& sizes : {std::vector{4, 4}, std::vector{7, 1}}) {
-    const double fast = sizes[0] / 8.0, slow = sizes[1] / 8.0;
-    for (const int pace : {1, 2, 10, 70, 1000}) {
-      SCOPED_TRACE(fmt::format("{} + {}, pace {}", sizes[0], sizes[1], pace));
-      GroupPushes increment(GroupRule::increment, sizes), last(GroupRule::last, sizes);
-      for (int n = 1; n <= 20; ++n) {
-        double kept = 0;
-        for (int k = 0; k < pace; ++k) {
-          increment.gain(0, 1);
-          kept = last.gain(0, 1);
-        }
-        EXPECT_EQ(increment.gain(1, 1), fast * pace * n + slow * n);
-        // The mean of what was pushed last: the fast group gets no further than s_f / s_s steps
-        // ahead of what the slow one pushed.
-        const double before = last.gain(1, 0);
-        EXPECT_LE(kept, before + fast / slow);
-        last.gain(1, 1);
-      }
-      EXPECT_EQ(increment.gradients(), 100 + 3 * 20 * (pace + 1));
-    }
-  }
-}
-
-TEST(Rna, TheGroupServerReturnsALoneGroupsModel) {
-  for (const GroupRule rule : {GroupRule::increment, GroupRule::last}) {
-    GroupPushes alone(rule, {3});
-    for (int n = 1; n <= 10; ++n) EXPECT_EQ(alone.gain(0, 0.5F), 0.5F * static_cast<float>(n));
-  }
-}
-
-// A group that never comes costs its share and no more: x - lr s_g g, which is what flat RNA makes
-// of a worker that never has its gradient. (Two probes of two: nobody waits for it there either.)
-TEST(Rna, AFrozenGroupHoldsNobodyBack) {
-  const Settings base =
-      with(with(kRna, kEqualRna),
-           {{"workers", "2"}, {"straggler", "kind=constant,worker=1,factor=100000"}});
-  const Record flat = run_training(base);
-  const Record groups = run_training(with(base, {{"hierarchical", "true"}, {"groups", "0:1"}}));
-  expect_close(step_losses(flat), step_losses(groups), 1e-5);
-}
-
-// The schedule follows the work of all groups: one that is five times as fast is not five times
-// as far in it.
-TEST(Rna, GroupsShareTheSchedule) {
-  const Settings base =
-      with(with(kRna, kEqualRna), {{"train", "generate:tiny?rows_train=320&rows_test=32"},
-                                   {"test", "generate:tiny?rows_train=320&rows_test=32"},
-                                   {"workers", "2"},
-                                   {"straggler", "kind=constant,worker=1,factor=5"},
-                                   {"hierarchical", "true"},
-                                   {"groups", "0:1"},
-                                   {"evaluate_every", "160"},
-                                   {"schedule", "step"},
-                                   {"step_epochs", "5"},
-                                   {"step_factor", "0"}});
-  const Record run = run_training(base);
-  ASSERT_GE(run.curve.size(), 15U);
-  for (std::size_t i = 1; i + 1 < run.curve.size(); ++i) {
-    const std::uint64_t samples = run.curve[i].samples_count;
-    const bool same = run.curve[i].test_loss() == run.curve[i - 1].test_loss();
-    if (samples >= 5 * 320 && samples <= 5 * 320 + 2 * 160) continue;
-    EXPECT_EQ(same, samples > 5 * 320) << samples;
-  }
-}
-
-// Runs that end while groups form, with a worker that leaves its loop just then and has nothing to
-// contribute (its gradient is too old): its farewell must reach the controller that it gets.
-TEST(Rna, EndsWhileGroupsForm) {
-  const std::string data = "generate:tiny?rows_train=64&rows_test=8";
-  for (int factor = 5; factor <= 30; ++factor) {
-    for (int batches = 6; batches <= 8; ++batches) {
-      SCOPED_TRACE(fmt::format("factor {}, {} batches", factor, batches));
-      const Record run = run_training(
-          with(kRna, {{"train", data},
-                      {"test", data},
-                      {"workers", "3"},
-                      {"profile", HETSGD_TEST_DATA "/latency_only_profile.json"},
-                      {"network", HETSGD_TEST_DATA "/latency_only_network.json"},
-                      {"straggler", fmt::format("kind=constant,worker=1,factor={}", factor)},
-                      {"hierarchical", "true"},
-                      {"bound", "age"},
-                      {"eta", "1"},
-                      {"group_after", "3"},
-                      {"evaluate_every", "32"},
-                      {"max_samples", std::to_string(32 * batches)}}));
-      EXPECT_EQ(run.status, Status::completed);
-    }
-  }
-}
-
 TEST(Rna, Timelines) {
   expect_golden("rna",
                 timeline(run_training(with(timeline_settings("rna"), {{"max_samples", "240"}}))));
@@ -356,6 +150,8 @@ TEST(Rna, LearnsOnBothClusters) {
                                     {"record_steps", "false"},
                                     {"straggler", "kind=uniform,min=0ms,max=1ms"}});
   expect_learns_everywhere(base);
+  expect_learns_everywhere(
+      with(base, {{"local_training", "true"}, {"ahead", "2"}, {"trigger", "fresh"}}));
   expect_learns_everywhere(with(base, {{"hierarchical", "true"},
                                        {"group_after", "3"},
                                        {"straggler", "kind=constant,worker=0,factor=6"}}));

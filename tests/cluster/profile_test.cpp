@@ -69,6 +69,21 @@ TEST(DeviceProfile, LearnersShareTheDevice) {
   EXPECT_DOUBLE_EQ(profile.seconds(work).count(), one * 6 / 1.5);
 }
 
+// Copies between the device's memory and the host's take time where these are two.
+TEST(DeviceProfile, TheHostLinkIsCharged) {
+  DeviceProfile profile;
+  profile.launch_overhead_s = 1;
+  profile.operations_per_s = profile.bytes_per_s = kUnlimitedPerSecond;
+  const Work work = Work{.launches = 2, .host_link_bytes = 5} + Work{.host_link_bytes = 7};
+  EXPECT_EQ(profile.seconds(work).count(), 2);
+  profile.host_link_bytes_per_s = 4;
+  EXPECT_EQ(profile.seconds(work).count(), 2 + 12.0 / 4);
+  for (const std::string& name : builtin_device_profiles()) {
+    const bool host = name == "cpu" || name.starts_with("xeon");
+    EXPECT_EQ(load_device_profile(name).host_link_bytes_per_s.has_value(), !host) << name;
+  }
+}
+
 TEST(DeviceProfile, BuiltinOnesAreComplete) {
   EXPECT_THAT(builtin_device_profiles(), Contains("v100"));
   EXPECT_THAT(builtin_device_profiles(), Contains("cpu"));
@@ -103,6 +118,9 @@ TEST(DeviceProfile, WritesWhatItReads) {
   EXPECT_EQ(to_json_text(again), to_json_text(profile));
   EXPECT_EQ(again.launch_overhead_s, 1.0 / 3);
   EXPECT_EQ(again.saturation, profile.saturation);
+  EXPECT_EQ(again.host_link_bytes_per_s, 1.2e10);
+  const File cpu(to_json_text(load_device_profile("cpu")));
+  EXPECT_EQ(load_device_profile(cpu.path()).host_link_bytes_per_s, std::nullopt);
 }
 
 TEST(DeviceProfile, UnknownNamesGetASuggestion) {
@@ -145,7 +163,7 @@ TEST(DeviceProfile, ErrorsNameFileKeyFoundAndExpected) {
          ": launch_overhead_s: found -1, expected a number from 0 to 1000000 s");
   expect("{\"operation_per_s\":1}",
          ": found key \"operation_per_s\", expected name, source, launch_overhead_s, "
-         "operations_per_s, bytes_per_s, memory_bytes or saturation",
+         "operations_per_s, bytes_per_s, memory_bytes, host_link_bytes_per_s or saturation",
          "did you mean \"operations_per_s\"?");
   const std::size_t number = good.size() + 22;
   expect("{" + good + ",\"operations_per_s\":1e999}",
@@ -185,6 +203,8 @@ TEST(DeviceProfile, EveryNumberHasItsRangeAndUnit) {
   }
   EXPECT_EQ(message("launch_overhead_s", "1e7", false),
             ": launch_overhead_s: found 10000000.0, expected a number from 0 to 1000000 s");
+  EXPECT_EQ(message("host_link_bytes_per_s", "0", false),
+            ": host_link_bytes_per_s: found 0, expected a number from 1 to 1e+30 bytes/s");
   EXPECT_EQ(message("memory_bytes", "1e19", false),
             ": memory_bytes: found 1e+19, expected a number from 0 to 1e+18 bytes");
   for (const char* key : {"latency_s", "server_latency_s"}) {

@@ -6,6 +6,7 @@
 Who contributed what to which round, and who averaged with whom when, is taken from the recorded events; losses, models,
 weights and means come from the papers' formulas.
 """
+import collections
 import json
 
 import numpy as np
@@ -28,6 +29,7 @@ class Decentralised(reference_support.Reference):
         self.shards = [by_label[cuts[rank]:cuts[rank + 1]] for rank in range(workers)]
         self.loss = {(s["rank"], s["iteration"]): s["loss"] for s in events["step"]}
         self.got, self.expected = [], []
+        self.local_training, self.copies = "--local-training" in options, {}  # by rank: round and copy of the model
         return mlp, events
 
     def gradient(self, mlp, rank, iteration, model):
@@ -37,13 +39,24 @@ class Decentralised(reference_support.Reference):
         self.expected.append(loss)
         return g
 
-    def update(self, mlp, models, contributions, workers, weighted):
-        """One round: models[k] is the common model after k rounds; appends the next."""
+    def gradients(self, mlp, models, c, workers):
+        """Of one contribution. With local training a worker goes on at its own copy of a model, moved by LR / P times
+        each gradient, until it has another one."""
+        for iteration, age in zip(c["iterations"], c["staleness"]):
+            at = c["round"] - age
+            if not self.local_training or self.copies.get(c["rank"], (None,))[0] != at:
+                self.copies[c["rank"]] = at, models[at]
+            g = self.gradient(mlp, c["rank"], iteration, self.copies[c["rank"]][1])
+            self.copies[c["rank"]] = at, axpy(-LR / workers, g, self.copies[c["rank"]][1])
+            yield g
+
+    def update(self, mlp, models, contributions, workers, weighted, momentum=0.0):
+        """One round: models[k] is the common model after k rounds; appends the next. Algorithm 5: the mean of the
+        contributions at the rate LR times the contributors' share; without momentum eager does the same."""
         k, total = len(models) - 1, [np.zeros_like(p) for p in models[0]]
         for c in contributions:
             self.assertEqual(c["round"], k)
-            gradients = [self.gradient(mlp, c["rank"], i, models[k - age])
-                         for i, age in zip(c["iterations"], c["staleness"])]
+            gradients = list(self.gradients(mlp, models, c, workers))
             self.assertEqual(sorted(c["staleness"], reverse=True), c["staleness"])
             if weighted:
                 weight = [c["staleness"][0] - age + 1 for age in c["staleness"]]
@@ -51,15 +64,23 @@ class Decentralised(reference_support.Reference):
             else:
                 weight = [1.0] * len(gradients)
             total = axpy(1.0, weighted_sum(weight, gradients), total)
-        models.append(axpy(-LR / workers, total, models[k]))
+        if not contributions:
+            models.append(models[k])
+            return
+        mean = [p / len(contributions) for p in total]
+        self.velocity = axpy(momentum, self.velocity, mean) if momentum else mean
+        models.append(axpy(-LR * len(contributions) / workers, self.velocity, models[k]))
 
-    def check_rounds(self, weighted, *arguments):
+    def check_rounds(self, weighted, *arguments, momentum=0.0):
         workers = 4
+        if momentum:
+            arguments += ("--optimizer", "momentum", "--momentum", str(momentum))
         mlp, events = self.start(*arguments[:1], workers, *arguments[1:])
         contributions = events["contribution"]
         models = [mlp.w0]
+        self.velocity = [np.zeros_like(p) for p in mlp.w0]
         for k in range(max(c["round"] for c in contributions) + 1):
-            self.update(mlp, models, [c for c in contributions if c["round"] == k], workers, weighted)
+            self.update(mlp, models, [c for c in contributions if c["round"] == k], workers, weighted, momentum)
         self.assert_losses(self.got, self.expected)
         return contributions
 
@@ -79,9 +100,19 @@ class Decentralised(reference_support.Reference):
         contributions = self.check_rounds(True, "rna")
         self.assertTrue(any(len(set(c["staleness"])) > 1 for c in contributions), "weights must have differed")
 
+    def test_rna_with_momentum(self):
+        contributions = self.check_rounds(True, "rna", momentum=0.6)
+        of_round = collections.Counter(c["round"] for c in contributions)
+        self.assertTrue(any(n < 4 for n in of_round.values()), "some must have been missing")
+
     def test_rna_sums_local_gradients(self):
         contributions = self.check_rounds(False, "rna", "--local", "sum", "--ahead", "3", "--probes", "1")
         self.assertTrue(any(len(c["iterations"]) > 2 for c in contributions))
+
+    def test_rna_trains_locally(self):
+        contributions = self.check_rounds(False, "rna", "--local-training", "--local", "sum", "--ahead", "3", "--eta", "100",
+                                          "--probes", "1")
+        self.assertTrue(any(len(c["iterations"]) - len(set(c["staleness"])) > 1 for c in contributions))
 
     def test_rna_ahead(self):
         contributions = self.check_rounds(True, "rna", "--ahead", "0", "--eta", "3", "--probes", "1")

@@ -1,6 +1,7 @@
 #include "algorithm/parts/partial_replica.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <mutex>
 #include <nlohmann/json.hpp>
 
@@ -12,11 +13,24 @@ PartialReplica::PartialReplica(Worker& self, const LocalRules& rules)
     : rules_(rules),
       monitor_(self.make_monitor()),
       x_(self.replica()),
-      sum_(self.device(), x_.w.size() + kPartialTail) {}
+      sum_(self.device(), x_.w.size() + kPartialTail),
+      members_(self.size()) {}
+
+double PartialReplica::vectors(const LocalRules& rules) {
+  return 3 +
+         std::min(2 * static_cast<double>(rules.ahead), 2 * static_cast<double>(rules.keep) + 1);
+}
+
+void declare_staging(OptionSet& options, bool& staging) {
+  options.add(
+      "staging", staging,
+      "sim: reductions are the hosts' work, so that contributions are copied to host memory "
+      "and sums back, over the link of the device's profile, if it has one");
+}
 
 void PartialReplica::compute(Worker& self, Activation& activation) {
   const std::uint64_t b = self.plan().batch_size;
-  Buffer w = self.vector();   // the snapshot
+  Buffer w = self.vector();   // the snapshot, with the local steps since
   std::int64_t at = -1;       // its round
   std::int64_t computed = 0;  // gradients at it
   for (std::uint64_t iteration = 0; self.running(); ++iteration) {
@@ -42,11 +56,14 @@ void PartialReplica::compute(Worker& self, Activation& activation) {
     const Seconds start = self.now();
     self.gradient(w, self.batches().next(b), next.g);
     ++computed;
+    const std::span<const float> g = next.g.flat.span();
     const bool fresh = deposit(self, std::move(next), self.now() - start);
     activation.offer(*this, fresh);
-    const Guard guard(*monitor_);
-    monitor_->wait([&] { return round_ != at || computed < rules_.ahead || ended_; },
-                   "the next model");
+    if (const auto lr = await_model(self, at, computed)) {
+      self.compute_vectors(3, [&] {
+        self.device().axpby(w.size(), static_cast<float>(-*lr), g.data(), 1.0F, w.data());
+      });
+    }
   }
   {
     const Guard guard(*monitor_);
@@ -57,17 +74,36 @@ void PartialReplica::compute(Worker& self, Activation& activation) {
   monitor_->wait([&] { return ended_; }, "the last round");
 }
 
+// Main process: waits until it may compute on. The rate of the local step before it does, if it is
+// to make one: not where a new model is there, or about to be.
+std::optional<double> PartialReplica::await_model(Worker& self, std::int64_t at,
+                                                  std::int64_t computed) {
+  const Guard guard(*monitor_);
+  monitor_->wait([&] { return round_ != at || computed < rules_.ahead || ended_; },
+                 "the next model");
+  if (!rules_.local_training || round_ != at || updating_) return std::nullopt;
+  return learning_rate(self) / members_;
+}
+
 // True: the gradient was computed at the newest model.
 bool PartialReplica::deposit(Worker& self, Pending done, Seconds took) {
   const Guard guard(*monitor_);
   const bool fresh = done.round == round_;
   computing_ += took;
+  computing_squares_ += took.count() * took.count();
   ++iterations_;
   in_iteration_ = false;
   pending_.push_back(std::move(done));
   ++unaccounted_;
   drop_old(self);
   return fresh;
+}
+
+// The newest decides, which comes last.
+bool PartialReplica::ready(Trigger trigger) const {
+  if (pending_.empty()) return false;
+  const std::int64_t age = round_ - pending_.back().round;
+  return age <= (trigger == Trigger::fresh ? 0 : rules_.max_age);
 }
 
 void PartialReplica::drop_old(Worker& self) {
@@ -145,17 +181,36 @@ PartialSum PartialReplica::reduce(Worker& self, Comm& group) {
     const Guard guard(*monitor_);
     for (Pending& used : ready) free_.push_back(std::move(used.g));
   }
+  if (rules_.staging && share.contributes) self.charge_host_copy();
   const PartialSum result =
       partial_all_reduce(group, self.device(), sum_.span(), share, Traffic::gradients);
+  if (rules_.staging) self.charge_host_copy();
   const double lr = learning_rate(self);
-  gradients_ += result.items;  // what other groups do meanwhile, replace() tells
   if (group.rank() == 0) self.observe("contributors", result.contributors);
   {
     const Guard guard(*monitor_);
     updating_ = true;
+    members_ = group.size();
+    gradients_ += result.items;  // what other groups do meanwhile, replace() tells
   }
-  if (result.contributors > 0) self.apply(x_, scratch(), lr);
+  if (result.contributors > 0) {
+    update(self, static_cast<double>(result.contributors) / group.size(), lr);
+  }
   return result;
+}
+
+// `share`: c/P. The sum has the factor 1/P already; the mean of the contributions has 1/c. Plain
+// SGD is linear in the gradient: there the factor need not move from one to the other.
+void PartialReplica::update(Worker& self, double share, double lr) {
+  if (rules_.share == Share::rate && share < 1 && !self.plan().optimizer.plain()) {
+    const std::span<float> sum = scratch();
+    self.compute_vectors(2, [&] {
+      const auto inverse = static_cast<float>(1 / share);
+      self.device().axpby(sum.size(), inverse, sum.data(), 0.0F, sum.data());
+    });
+    lr *= share;
+  }
+  self.apply(x_, scratch(), lr);
 }
 
 void PartialReplica::replace(Worker& self, std::span<const float> model, std::int64_t gradients) {
@@ -171,10 +226,13 @@ void PartialReplica::finish_round(bool last) {
   monitor_->notify_all();
 }
 
-Seconds PartialReplica::iteration_time(Seconds now) {
+PartialReplica::IterationTime PartialReplica::iteration_time(Seconds now) {
   const Guard guard(*monitor_);
-  const Seconds mean = iterations_ > 0 ? computing_ / static_cast<double>(iterations_) : Seconds(0);
-  return in_iteration_ ? std::max(mean, now - started_) : mean;
+  const auto n = static_cast<double>(iterations_);
+  const double mean = n > 0 ? computing_.count() / n : 0;
+  const double squares = std::max(0.0, computing_squares_ - n * mean * mean);
+  const Seconds error(n > 1 ? std::sqrt(squares / (n - 1) / n) : 0);
+  return {in_iteration_ ? std::max(Seconds(mean), now - started_) : Seconds(mean), error};
 }
 
 }  // namespace hetsgd

@@ -75,12 +75,13 @@ void Probing::join(Worker& self, PartialReplica& replica, int group, int member,
   probed_ = false;
 }
 
+// Whether the gradient is fresh is asked of the replica, under the lock that guards the probe.
 void Probing::offer(PartialReplica& replica, bool) {
   std::optional<Client> client;
   AskController ask{Ask::ready, 0, 0, false};
   {
     const std::lock_guard guard(replica.monitor());
-    if (!probed_ || !replica.ready()) return;
+    if (!probed_ || !replica.ready(trigger_)) return;
     probed_ = false;
     client = client_;
     ask.member = member_;
@@ -112,7 +113,7 @@ int Probing::await(PartialReplica& replica, std::int64_t round) {
     const bool probe = said.what == ControllerSays::probe;
     {
       const std::lock_guard guard(replica.monitor());
-      probed_ = probe && !replica.ready();
+      probed_ = probe && !replica.ready(trigger_);
       if (!probe) return said.initiator;
       if (probed_) continue;
     }

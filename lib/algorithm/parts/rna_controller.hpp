@@ -1,8 +1,9 @@
 // RNA's controller: chooses by random probes who starts a round (paper 004, sections 5.1.2, 5.4).
 //
 // Per round it probes q distinct random workers. A probed worker answers as soon as it has a
-// gradient; the first answer makes that worker the round's initiator and activates the round for
-// all, and the other probes expire. Answers that arrive at the same time: lowest rank.
+// gradient, which Trigger says what counts as; the first answer makes that worker the round's
+// initiator and activates the round for all, and the other probes expire. Answers that arrive at
+// the same time: lowest rank.
 //
 // The controller is a Service, which cannot send of its own accord: a probe is the answer to a
 // request that the worker's background task has left with it. The controller's states in a round,
@@ -19,9 +20,13 @@
 // The background task of a member:
 //
 //   next(k) ── go ───────────────────────────────────────────> the round
-//      └ probe ─┬ a gradient is pending: ready(k), next(k) ──> go
-//               └ none: probed_, next(k) ── waits ───────────> go
-//                  (main process, after a deposit: ready(k))
+//      └ probe ─┬ it is ready: ready(k), next(k) ────────────> go
+//               └ it is not: probed_, next(k) ── waits ──────> go
+//                  (main process, after a deposit that makes it so: ready(k))
+//
+// Every probe is answered, with the trigger `fresh` too: a main process that waits has deposited a
+// gradient at the model that it waits at, which is the newest one, and one that goes on takes the
+// newest model first. (Its loop is over: leave.)
 //
 // A `ready` that comes after the activation, or in a later round, has expired and is only noted. A
 // round needs every member, so when one asks for round k + 1 nobody waits in round k any more.
@@ -89,13 +94,14 @@ class Controller final : public Service<AskController, ControllerSays> {
 // monitor, which no call of the controller is made under, since the answer may take a round.
 class Probing final : public Activation {
  public:
+  explicit Probing(Trigger trigger) : trigger_(trigger) {}
+
   // The reducing background task, before a round: from now on this controller decides. A probe of
   // the controller before is forgotten: its group has no further round.
   void join(Worker& self, PartialReplica& replica, int group, int member, int members, int probes,
             const std::string& service);
 
-  // Answers a probe that waits for a gradient, else nothing. Whether it is fresh plays no part: a
-  // late gradient counts as ready.
+  // Answers a probe that waits for a gradient like this one, else nothing.
   void offer(PartialReplica& replica, bool fresh) override;
   // Before the background task has joined, or once it joins another group, its next request says
   // it.
@@ -104,6 +110,7 @@ class Probing final : public Activation {
 
  private:
   using Client = ServiceClient<AskController, ControllerSays>;
+  const Trigger trigger_;
   std::optional<Client> client_;  // written with the replica's monitor held, by the background task
   std::int32_t member_ = 0;
   bool probed_ = false;  // guarded by the replica's monitor: a probe waits for a gradient

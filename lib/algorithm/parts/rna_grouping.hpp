@@ -1,18 +1,30 @@
 // Groups of hierarchical RNA: workers of about the same pace (paper 004, section 5.2).
 //
-// zeta is the spread of the mean iteration times of some workers, v their mean. A worker that is
-// slow by more than what the others need for an iteration on average would miss round after round:
+// The text's rule, `spread`: zeta is the spread of the mean iteration times of some workers, v
+// their mean. A worker that is slow by more than what the others need for an iteration on average
+// would miss round after round:
 //
 //   times  1 1 2 | 9 10      zeta = 9 > v = 4.6      fast {1 1 2}, slow {9 10}
 //          1 1 2             zeta = 1 <= v = 1.3     one group
 //          9 10              zeta = 1 <= v = 9.5     one group
 //
-// All functions are pure. Ranks need the same grouping, so one of them makes it from everybody's
-// times (Comm::agree), or all parse the same text.
+// It never splits the text's own mixed scenario (5.6.1), delays of 0 to 50 and of 50 to 100 ms above
+// a computation of X ms: there zeta = 50 and v = X + 50. A second rule, `gap`, is ours: it splits
+// at the largest gap between neighbours in the order of their times, where that is larger than the
+// spread on either side of it; than a tenth of v, or it would be worth no group; and than three
+// times the standard error of the two neighbours' difference, or it could be chance:
+//
+//   times  35 37 40 | 84 86 90     gap 44 > spreads 5 and 6     two groups (v = 62, zeta = 55)
+//          35 37 40 44 48          gap 4 < spread 9             one group
+//
+// Both go on in each part. All functions are pure. Ranks need the same grouping, so one of them
+// makes it from everybody's times (Comm::agree), or all parse the same text.
 #pragma once
 
 #include <algorithm>
+#include <cmath>
 #include <numeric>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -25,11 +37,18 @@ namespace hetsgd {
 
 using Groups = std::vector<std::vector<int>>;  // ranks, ascending in each group
 
+// Of a worker's iterations. Plain bytes: ranks exchange them.
+struct WorkerPace {
+  double time_s = 0;   // mean
+  double error_s = 0;  // standard error of the mean; 0 where fewer than two are known
+};
+
 // Groups as their members want to know them. As long as there are workers, so one process keeps one
 // and its workers copy what they need of it. The groups must hold every rank exactly once.
 struct Grouping {
-  explicit Grouping(Groups its_groups, std::span<const double> its_time_s = {})
-      : groups(std::move(its_groups)), time_s(its_time_s.begin(), its_time_s.end()) {
+  explicit Grouping(Groups its_groups, std::span<const WorkerPace> paces = {})
+      : groups(std::move(its_groups)) {
+    for (const WorkerPace& pace : paces) time_s.push_back(pace.time_s);
     std::size_t workers = 0;
     for (const auto& group : groups) workers += group.size();
     number.resize(workers);
@@ -47,36 +66,67 @@ struct Grouping {
   std::vector<int> sizes;      // by group
 };
 
+// Which rule makes groups.
+enum class GroupBy { spread, gap };
+
 namespace detail {
 
-// With v the mean time of `ranks` and zeta the difference between the slowest and the fastest:
-// zeta > v splits them into those with t <= v and those with t > v, and so on in both. It ends:
-// with zeta > v >= 0 the slowest is above the mean and the fastest is not, so both parts are
-// smaller. Times that are not numbers compare false and split nothing. Ranks stay ascending in each
-// part.
-inline void split_by_time(std::span<const double> time_s, const std::vector<int>& ranks,
-                          Groups& groups) {
-  const auto time = [&](int rank) { return time_s[static_cast<std::size_t>(rank)]; };
+// The fast part of some workers is all with a time up to this; empty: they stay together.
+using Split = std::optional<double>;
+
+// The mean v, where the slowest and the fastest differ by more than that. The slowest is above it
+// and the fastest is not, so both parts are smaller. Times that are not numbers split nothing.
+inline Split split_by_spread(std::span<const WorkerPace> paces) {
   double v = 0;
-  for (const int rank : ranks) v += time(rank) / static_cast<double>(ranks.size());
-  const auto [fastest, slowest] = std::ranges::minmax(ranks, {}, time);
-  const double zeta = time(slowest) - time(fastest);
-  if (!(zeta > v)) return groups.push_back(ranks);
+  for (const WorkerPace& pace : paces) v += pace.time_s / static_cast<double>(paces.size());
+  const auto [fastest, slowest] = std::ranges::minmax(paces, {}, &WorkerPace::time_s);
+  const double zeta = slowest.time_s - fastest.time_s;
+  return zeta > v ? Split(v) : std::nullopt;
+}
+
+// The time before the largest gap, if that is one (see above).
+inline Split split_by_gap(std::span<const WorkerPace> paces) {
+  std::vector<WorkerPace> sorted(paces.begin(), paces.end());
+  std::ranges::sort(sorted, {}, &WorkerPace::time_s);
+  double gap = 0, v = 0;
+  std::size_t behind = 0;  // the first of the slow part
+  for (std::size_t i = 0; i < sorted.size(); ++i) {
+    v += sorted[i].time_s / static_cast<double>(sorted.size());
+    if (i == 0 || !(sorted[i].time_s - sorted[i - 1].time_s > gap)) continue;
+    gap = sorted[i].time_s - sorted[i - 1].time_s;
+    behind = i;
+  }
+  if (behind == 0) return std::nullopt;
+  const WorkerPace &fast = sorted[behind - 1], &slow = sorted[behind];
+  const double spread = std::max(fast.time_s - sorted.front().time_s,  // of either side
+                                 sorted.back().time_s - slow.time_s);
+  const double least = std::max(0.1 * v, 3 * std::hypot(fast.error_s, slow.error_s));
+  return gap > spread && gap > least ? Split(fast.time_s) : std::nullopt;
+}
+
+// Ranks stay ascending in each part.
+inline void split_by_pace(GroupBy rule, std::span<const WorkerPace> paces,
+                          const std::vector<int>& ranks, Groups& groups) {
+  std::vector<WorkerPace> theirs;
+  for (const int rank : ranks) theirs.push_back(paces[static_cast<std::size_t>(rank)]);
+  const Split split = rule == GroupBy::spread ? split_by_spread(theirs) : split_by_gap(theirs);
+  if (!split) return groups.push_back(ranks);
   std::vector<int> fast, slow;
-  for (const int rank : ranks) (time(rank) <= v ? fast : slow).push_back(rank);
-  split_by_time(time_s, fast, groups);
-  split_by_time(time_s, slow, groups);
+  for (std::size_t i = 0; i < ranks.size(); ++i) {
+    (theirs[i].time_s <= *split ? fast : slow).push_back(ranks[i]);
+  }
+  split_by_pace(rule, paces, fast, groups);
+  split_by_pace(rule, paces, slow, groups);
 }
 
 }  // namespace detail
 
-// time_s: mean time of an iteration by rank, in seconds. The fastest group comes first. Two groups
-// at least where one worker is slower than another by more than the mean, else one.
-inline Groups groups_by_time(std::span<const double> time_s) {
-  std::vector<int> all(time_s.size());
+// paces: by rank. The fastest group comes first.
+inline Groups groups_by_pace(GroupBy rule, std::span<const WorkerPace> paces) {
+  std::vector<int> all(paces.size());
   std::iota(all.begin(), all.end(), 0);
   Groups groups;
-  detail::split_by_time(time_s, all, groups);
+  detail::split_by_pace(rule, paces, all, groups);
   return groups;
 }
 

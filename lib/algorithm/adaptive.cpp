@@ -43,7 +43,8 @@
 //             that, the u_i differ, by at least 1: e >= delta b_max / M. Warned if the model has
 //             doubled by that e before the run's samples end, and the threshold, which stops it at
 //             pert_thr over the initial norm, lies above 2. (Scaled batches may find equal u_i all
-//             the same: then it was a false alarm.)
+//             the same: then it was a false alarm. Of equal workers with 100 batches 3 and 6 find
+//             them, 8 do not.)
 //             During a run, once, when the merges alone have doubled the model by the u_i that
 //             were: from there on more of it comes from merging than from learning. Runs whose u
 //             become equal, or differ by one for some tens of merges, stay below it.

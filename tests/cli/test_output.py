@@ -236,7 +236,8 @@ class Rerun(ProgramTest):
 
     def test_another_algorithm_leaves_the_options_of_the_old_one_out(self):
         self.train("r.json", "--algorithm", "adaptive", "--workers", "2", "--delta", "0.2", "--gamma", "0.8")
-        told = "r.json: left out, as options of adaptive that esync does not have: adaptive_warmup_epochs, batch_min, beta, bounds, delta, gamma"
+        told = ("r.json: left out, as options of adaptive that esync does not have: adaptive_warmup_epochs, batch_min, beta, "
+                "bounds, delta, gamma")
         done = self.run_program("rerun", "r.json", "--algorithm", "esync", "-o", "e.json")
         self.assertIn(told, done.stderr)
         fresh = {**self.result("r.json")["config"], "algorithm": "esync"}

@@ -49,10 +49,14 @@
 //             were: from there on more of it comes from merging than from learning. Runs whose u
 //             become equal, or differ by one for some tens of merges, stay below it.
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
 #include <numeric>
 #include <optional>
+#include <string>
+#include <vector>
 
 #include "algorithm/algorithm.hpp"
 #include "algorithm/parts/inflation.hpp"

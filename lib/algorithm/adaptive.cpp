@@ -7,29 +7,62 @@
 // Implements: algorithms 1 and 2 in full; see the functions of these names.
 // Symbols:    b_i, lr_i, u_i batch size, learning rate, updates since the last merge of worker i;
 //             b_max --batch-size, b_min --batch-min, beta --beta, delta --delta,
-//             pert_thr --pert-threshold, gamma --gamma.
+//             pert_thr --pert-threshold, gamma --gamma; w, w_p the global model and the one before.
 // Cost:       two control messages per batch; one all_reduce of n elements and two all_gathers of
 //             one number per mega-batch.
 // Deviations: algorithm 1 compares P u_i with sum(u) exactly and rounds the new b_i half up; a b_i
 //             out of bounds stays as it was (--bounds clamp moves it to the bound). With all u_i
 //             equal there is no most-updated replica, so no perturbation. Ties of argmax and
-//             argmin: lowest rank. --pert-norm rms divides the norm by sqrt(|w|), the reading under
-//             which thresholds of 0.05 and 0.10 differ.
-// Warns:      once, when the merges alone have doubled the model (parts/inflation.hpp). The weights
-//             of a perturbed merge add up to 1 + delta (u_max - u_min) / sum(u), and gamma carries
-//             each such stretch on; while the norms stay below pert_thr nothing ends it. From the factor
-//             2 on more of the model comes from merging than from learning. Runs whose u become
-//             equal, or differ by one for some tens of merges, stay below it.
+//             argmin: lowest rank. w_p = w before the first merge. Lines 11 and 12, the momentum,
+//             are computed on every worker, to the same bits, as in the authors' code (section 4:
+//             on the scheduler, "because it requires fewer data transfers"): five streams of n
+//             elements on each device, and no message. --pert-norm rms divides the norm by
+//             sqrt(|w|), the reading under which thresholds of 0.05 and 0.10 differ. A batch is
+//             never cut, so a mega-batch may have part of a batch more than asked for;
+//             --whole-rounds rounds it up to a multiple of P b_max, elastic's samples per merge.
+// Scaling:    "the frequency at which scaling is performed can be increased" once it oscillates
+//             (section 3.1) is read as a longer period: --scaling-every N merges, each with the u_i
+//             of the last mega-batch alone, so the gain below is that of one scaling.
+// Warm-up:    --adaptive-warmup-epochs E is in the authors' code, not in the paper: until epoch E,
+//             looked at after merges, all take batches of b_min at lr b_min/b_max, without scaling
+//             and without perturbation; then all begin at b_max. The code lets the rate rise over
+//             these epochs (--warmup-epochs E does, from 0 where it has 1/100) and counts its decay
+//             from there. None by default, because the paper has none.
+// Warns:      Before a run, (a) of a loop that swings. Let batches take times proportional to their
+//             size, on P equal workers. Then u_i = M / (P b_i) for a mega-batch of M samples with
+//             all b_i near b, and d(u_i)/d(b_i) = -u/b: line 5 or 8 turns a deviation d of b_i from
+//             the mean into (1 - g) d, with the gain g = beta u/b = beta M / (P b^2). It shrinks
+//             for 0 < g < 2 and grows beyond. Warned if g > 2 at b_max, where it is smallest. Not
+//             all that is bad is told: at b the gain is (b_max/b)^2 times as large, so the smaller
+//             batches of slow workers may swing although there is no warning. With a fixed cost per
+//             batch only the share phi of its time that follows b counts, and the gain is phi g:
+//             then the warning comes early, by the factor 1 / phi.
+//             (b) of perturbation that does not end. The weights of a perturbed merge add up to 1 +
+//             e, e = delta (u_max - u_min) / sum(u), and gamma carries each such stretch on
+//             (parts/inflation.hpp). Batches of b_max make M / b_max updates; if P does not divide
+//             that, the u_i differ, by at least 1: e >= delta b_max / M. Warned if the model has
+//             doubled by that e before the run's samples end, and the threshold, which stops it at
+//             pert_thr over the initial norm, lies above 2. (Scaled batches may find equal u_i all
+//             the same: then it was a false alarm. Of equal workers with 100 batches 3 and 6 find
+//             them, 8 do not.)
+//             During a run, once, when the merges alone have doubled the model by the u_i that
+//             were: from there on more of it comes from merging than from learning. Runs whose u
+//             become equal, or differ by one for some tens of merges, stay below it.
+
+#include <fmt/format.h>
 
 #include <algorithm>
 #include <cmath>
 #include <numeric>
 #include <optional>
+#include <string>
+#include <vector>
 
 #include "algorithm/algorithm.hpp"
 #include "algorithm/parts/inflation.hpp"
 #include "algorithm/parts/merge.hpp"
 #include "core/error.hpp"
+#include "core/limits.hpp"
 
 namespace hetsgd {
 namespace {
@@ -80,30 +113,51 @@ struct AdaptiveOptions {
   double gamma = 0.9;
   Bounds bounds = Bounds::skip;
   PertNorm pert_norm = PertNorm::l2_over_n;
+  std::uint64_t scaling_every = 1;  // merges
+  std::optional<double> warmup_epochs;
+  bool whole_rounds = false;
 };
 
-// Algorithm 1. Returns the new b_i of one worker; lr_i follows by linear scaling.
-std::uint64_t scaled_batch_size(std::uint64_t b, std::uint64_t u, std::uint64_t sum_u,
-                                std::uint64_t p, double b_min, double b_max, double beta,
-                                Bounds bounds) {
-  if (p * u == sum_u) return b;  // u_i == mu, compared exactly
-  const double mu = static_cast<double>(sum_u) / static_cast<double>(p);        // line 1
-  double next = static_cast<double>(b) + beta * (static_cast<double>(u) - mu);  // lines 5, 8
-  const bool out = p * u > sum_u ? next > b_max : next < b_min;                 // lines 3, 6
-  if (out && bounds == Bounds::skip) return b;
-  if (out) next = std::clamp(next, b_min, b_max);
-  return std::max<std::uint64_t>(1, static_cast<std::uint64_t>(std::floor(next + 0.5)));
+std::uint64_t rounded_batch_size(double b) {
+  return std::max<std::uint64_t>(1, static_cast<std::uint64_t>(std::floor(b + 0.5)));
 }
+
+// What algorithm 1 scales with.
+struct Scaling {
+  double b_min, b_max, beta;
+  Bounds bounds;
+
+  static Scaling of(const Plan& plan, const AdaptiveOptions& o) {
+    const auto b_max = static_cast<double>(plan.batch_size);
+    const double b_min = o.batch_min ? static_cast<double>(*o.batch_min) : b_max / 8;
+    return {b_min, b_max, o.beta.value_or(b_min / 2), o.bounds};
+  }
+
+  // Algorithm 1. Returns the new b_i of one worker; lr_i follows by linear scaling.
+  std::uint64_t operator()(std::uint64_t b, std::uint64_t u, std::uint64_t sum_u,
+                           std::uint64_t p) const {
+    if (p * u == sum_u) return b;  // u_i == mu, compared exactly
+    const double mu = static_cast<double>(sum_u) / static_cast<double>(p);        // line 1
+    double next = static_cast<double>(b) + beta * (static_cast<double>(u) - mu);  // lines 5, 8
+    const bool out = p * u > sum_u ? next > b_max : next < b_min;                 // lines 3, 6
+    if (out && bounds == Bounds::skip) return b;
+    if (out) next = std::clamp(next, b_min, b_max);
+    return rounded_batch_size(next);
+  }
+
+  // beta u / b at b_max, of `updates` in all on p equal workers.
+  double gain(double updates, int p) const { return beta * updates / p / b_max; }
+};
 
 // A merge and what follows from it. All workers know it alike.
 struct Agreed {
-  Merge merge;
-  std::vector<std::uint64_t> b;  // b_i from now on
-  std::uint64_t samples = 0;     // of the finished mega-batch, of all workers
+  Merge merge = {};
+  std::vector<std::uint64_t> b = {};  // b_i from now on, or from the end of the warm-up
+  std::uint64_t samples = 0;          // of the finished mega-batch, of all workers
 };
 
 // Algorithm 2, lines 2 to 10: weights and perturbation from b_i, u_i and the norms.
-void weigh(Merge& merge, const AdaptiveOptions& o) {
+void weigh(Merge& merge, const AdaptiveOptions& o, bool warm_up) {
   const std::size_t p = merge.updates.size();
   const auto& u = merge.updates;
   const bool equal = std::ranges::all_of(u, [&](std::uint64_t x) { return x == u.front(); });
@@ -113,7 +167,7 @@ void weigh(Merge& merge, const AdaptiveOptions& o) {
   for (std::size_t i = 0; i < p; ++i) merge.weight.push_back(static_cast<double>(share[i]) / sum);
   const bool regular =
       std::ranges::all_of(merge.norm, [&](double x) { return x < o.pert_threshold; });
-  if (equal || !regular) return;
+  if (equal || !regular || warm_up) return;
   merge.weight[static_cast<std::size_t>(std::ranges::max_element(u) - u.begin())] *=
       1 + o.delta;  // r
   merge.weight[static_cast<std::size_t>(std::ranges::min_element(u) - u.begin())] *=
@@ -148,6 +202,18 @@ class Adaptive final : public Algorithm {
     options.add_choice(
         "pert_norm", o_.pert_norm, {{"l2_over_n", PertNorm::l2_over_n}, {"rms", PertNorm::rms}},
         "regularity of a replica: ||w||_2 / n (the paper's text) or ||w||_2 / sqrt(n)");
+    options.add("scaling_every", o_.scaling_every, "merges from one scaling of batches to the next")
+        .unit("merges")
+        .range(1, kLargestRound);
+    options
+        .add("adaptive_warmup_epochs", o_.warmup_epochs,
+             "epochs of batches of b_min on all workers, without scaling and perturbation")
+        .unit("epochs")
+        .above(0)
+        .absent("none")
+        .or_zero();
+    options.add("whole_rounds", o_.whole_rounds,
+                "round a mega-batch up to a multiple of P b_max, as elastic does");
   }
 
   void check(const Plan& plan) const override {
@@ -161,23 +227,35 @@ class Adaptive final : public Algorithm {
     }
   }
 
+  std::vector<std::string> warnings(const Plan& plan, const Layout& layout) const override {
+    std::vector<std::string> texts;
+    if (plan.workers == 1) return texts;
+    const std::uint64_t mega_batch = samples_per_merge(plan.mega_batch_samples(), plan);
+    warn_of_swinging(plan, mega_batch, texts);
+    warn_of_inflation(plan, mega_batch, initial_norm(layout), texts);
+    return texts;
+  }
+
   void worker(Worker& self) const override {
     const auto p = static_cast<std::size_t>(self.size());
-    const auto b_max = static_cast<double>(self.plan().batch_size);
-    const double b_min = o_.batch_min ? static_cast<double>(*o_.batch_min) : b_max / 8;
-    const double beta = o_.beta.value_or(b_min / 2);
+    const auto i = static_cast<std::size_t>(self.rank());
+    const std::uint64_t b_max = self.plan().batch_size;
+    const Scaling scaling = Scaling::of(self.plan(), o_);
+    const std::uint64_t b_warm_up = rounded_batch_size(scaling.b_min);
 
     Replica replica = self.replica();
     Buffer& w_i = replica.w;
     GlobalModel global(self);
     auto scheduler = self.serve<Scheduler>("scheduler", self.size());
-    std::uint64_t b_i = self.plan().batch_size;
     std::shared_ptr<const Agreed> agreed;  // at the last merge
 
     InflationWarning inflation(o_.gamma);
     std::uint64_t samples = 0;  // of all workers
+    std::uint64_t merges = 0;   // since the warm-up
     while (self.running()) {
-      const std::uint64_t mega_batch = self.mega_batch_samples();
+      const bool warm_up = self.epoch() < o_.warmup_epochs.value_or(0);
+      const std::uint64_t b_i = warm_up ? b_warm_up : agreed ? agreed->b[i] : b_max;
+      const std::uint64_t mega_batch = samples_per_merge(self.mega_batch_samples(), self.plan());
       std::uint64_t u_i = 0;
       for (Grant grant; (grant = scheduler.call({b_i, mega_batch})).range.count > 0; ++u_i) {
         self.learn(replica, self.batches().at(grant.range), self.learning_rate(b_i));
@@ -185,42 +263,85 @@ class Adaptive final : public Algorithm {
 
       const auto updates = self.comm().agree(
           u_i, [](std::span<const std::uint64_t> u) { return std::vector(u.begin(), u.end()); });
-      const double norm_i = norm(self, w_i);
+      const double norm_i = norm(std::sqrt(self.squared_norm(w_i)), w_i.size());
+      if (!warm_up) ++merges;
+      const bool scales = !warm_up && merges % o_.scaling_every == 0;
       agreed = self.comm().agree(norm_i, [&](std::span<const double> norms) {
-        Merge merge{.batch_size = agreed ? agreed->b : std::vector(p, self.plan().batch_size),
+        const std::vector<std::uint64_t> b = agreed ? agreed->b : std::vector(p, b_max);
+        Merge merge{.batch_size = warm_up ? std::vector(p, b_warm_up) : b,
                     .updates = *updates,
                     .norm = {norms.begin(), norms.end()}};
-        weigh(merge, o_);
-        return scaled(std::move(merge), b_min, b_max, beta);
+        weigh(merge, o_, warm_up);
+        const std::uint64_t learnt = merge.samples();
+        auto next = scales ? scaled(merge, scaling) : b;
+        return Agreed{.merge = std::move(merge), .b = std::move(next), .samples = learnt};
       });
-      const auto i = static_cast<std::size_t>(self.rank());
       global.merge(self, w_i, agreed->merge.weight[i], o_.gamma);
       record(self, agreed->merge);
       inflation.merged(self, agreed->merge);
-      b_i = agreed->b[i];
       samples += agreed->samples;
       self.evaluate_here(w_i, samples);
     }
   }
 
  private:
-  double norm(Worker& self, const Buffer& w) const {
-    const auto n = static_cast<double>(w.size());
-    return std::sqrt(self.squared_norm(w)) / (o_.pert_norm == PertNorm::rms ? std::sqrt(n) : n);
+  // Regularity of a replica of n parameters with this ||w||_2.
+  double norm(double length, std::size_t n) const {
+    const auto size = static_cast<double>(n);
+    return length / (o_.pert_norm == PertNorm::rms ? std::sqrt(size) : size);
+  }
+  double initial_norm(const Layout& layout) const {
+    return norm(initial_rms(layout) * std::sqrt(static_cast<double>(layout.size)), layout.size);
+  }
+
+  std::uint64_t samples_per_merge(std::uint64_t samples, const Plan& plan) const {
+    if (!o_.whole_rounds) return samples;
+    const std::uint64_t round = static_cast<std::uint64_t>(plan.workers) * plan.batch_size;
+    return whole_rounds(samples, round) * round;
   }
 
   // Algorithm 1 for all workers.
-  Agreed scaled(Merge merge, double b_min, double b_max, double beta) const {
+  static std::vector<std::uint64_t> scaled(const Merge& merge, const Scaling& scaling) {
     const auto &b = merge.batch_size, &u = merge.updates;
     const auto sum_u = std::accumulate(u.begin(), u.end(), std::uint64_t{0});
-    Agreed agreed;
+    std::vector<std::uint64_t> next;
     for (std::size_t i = 0; i < b.size(); ++i) {
-      agreed.samples += u[i] * b[i];
-      agreed.b.push_back(
-          scaled_batch_size(b[i], u[i], sum_u, b.size(), b_min, b_max, beta, o_.bounds));
+      next.push_back(scaling(b[i], u[i], sum_u, b.size()));
     }
-    agreed.merge = std::move(merge);
-    return agreed;
+    return next;
+  }
+
+  // (a) of the header.
+  void warn_of_swinging(const Plan& plan, std::uint64_t mega_batch,
+                        std::vector<std::string>& texts) const {
+    const Scaling scaling = Scaling::of(plan, o_);
+    const double updates = static_cast<double>(mega_batch) / scaling.b_max;
+    const double gain = scaling.gain(updates, plan.workers);
+    if (gain <= 2 || scaling.b_min >= scaling.b_max) return;
+    texts.push_back(
+        fmt::format("batch size scaling will swing: one update off the average changes a batch "
+                    "{:.3g} times as much as would make up for it, and it settles below 2 only; "
+                    "see --beta (below {:.4g}) or a smaller --mega-batch",
+                    gain, scaling.beta * 2 / gain));
+  }
+
+  // (b) of the header.
+  void warn_of_inflation(const Plan& plan, std::uint64_t mega_batch, double initial_norm,
+                         std::vector<std::string>& texts) const {
+    const std::uint64_t round = static_cast<std::uint64_t>(plan.workers) * plan.batch_size;
+    if (mega_batch % round == 0) return;
+    if (kInflationBound * initial_norm >= o_.pert_threshold) return;
+    const double warm_up = o_.warmup_epochs.value_or(0) * static_cast<double>(plan.rows);
+    const double merges =
+        (static_cast<double>(plan.max_samples) - warm_up) / static_cast<double>(mega_batch);
+    const double updates = static_cast<double>(mega_batch) / static_cast<double>(plan.batch_size);
+    const auto doubled = merges_to_inflate(1 + o_.delta / updates, o_.gamma, merges);
+    if (!doubled) return;
+    texts.push_back(fmt::format(
+        "{:.4g} batches per merge leave {} workers with unequal updates: perturbed weights add up "
+        "to more than 1, and with gamma {} {} merges alone may double the model; see "
+        "--whole-rounds, --delta 0, --pert-norm rms or --gamma 0",
+        updates, plan.workers, o_.gamma, *doubled));
   }
 
   AdaptiveOptions o_;
@@ -236,7 +357,8 @@ const bool adaptive_registered = register_algorithm<Adaptive>({
     .paper = "000 section 3, algorithms 1 and 2",
     .cost = "two control messages per batch; one all_reduce of n elements per mega-batch",
     .result = "the merged model",
-    .identities = "one worker = elastic with one worker; equal workers keep equal batches",
+    .identities = "one worker = elastic with one worker; equal workers keep equal batches, and are "
+                  "elastic then (--whole-rounds, if P does not divide a mega-batch)",
 });
 
 }  // namespace

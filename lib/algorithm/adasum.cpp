@@ -16,7 +16,11 @@
 //             layers (partitioned): AS then combines the parts of one rank of every node, and the
 //             results are broadcast inside the nodes. The learning rate is that of what one
 //             optimizer sees (Common rule): lr b_node/b_max for a node's part of a split batch, lr
-//             for full batches.
+//             for full batches. The paper compares "per layer"; here per parameter tensor by
+//             default, a bias apart from its weight (--adasum-scope layer: together). Its recursion
+//             wants 2^m nodes; other numbers are folded to the next smaller power of two first
+//             (collective/adasum). Tensors are not fused into buckets of 64 MB, and fp16 with its
+//             dynamic scaling is left out.
 
 #include "algorithm/adasum.hpp"
 
@@ -24,6 +28,7 @@
 #include <cmath>
 #include <limits>
 #include <nlohmann/json.hpp>
+#include <string_view>
 #include <utility>
 
 #include "collective/slices.hpp"
@@ -36,18 +41,34 @@ namespace {
 
 constexpr int kTag = 0;  // the groups are this step's own, except for the one of all workers
 
-// Where each rank's layers begin: a layer belongs to the rank in whose m-th of the vector its
-// middle lies. Layers stay whole, and a rank's layers together.
-std::vector<std::size_t> layer_slices(const Layout& layout, int m) {
-  std::vector<std::size_t> bounds(static_cast<std::size_t>(m) + 1, layout.size);
-  for (auto layer = layout.blocks.rbegin(); layer != layout.blocks.rend(); ++layer) {
-    const std::size_t twice_middle = 2 * layer->offset + layer->size();
-    const std::size_t owner = std::min(
-        twice_middle * static_cast<std::size_t>(m) / std::max<std::size_t>(2 * layout.size, 1),
-        static_cast<std::size_t>(m) - 1);
-    std::fill_n(bounds.begin(), owner + 1, layer->offset);
+// Where what AS compares begins, and the end. The blocks of a layer are neighbours and have its
+// name before a dot: layer0.weight, layer0.bias.
+std::vector<std::size_t> scope_bounds(const Layout& layout, AdasumOptions::Scope scope) {
+  using Scope = AdasumOptions::Scope;
+  std::vector<std::size_t> bounds;
+  std::string_view last;
+  for (const ParameterBlock& block : layout.blocks) {
+    const std::string_view layer = std::string_view(block.name).substr(0, block.name.find('.'));
+    const bool same = scope == Scope::model || (scope == Scope::layer && layer == last);
+    if (bounds.empty() || !same) bounds.push_back(block.offset);
+    last = layer;
   }
+  bounds.push_back(layout.size);
   return bounds;
+}
+
+// Where each rank's part begins: what lies between two `bounds` belongs to the rank in whose m-th
+// of the vector its middle lies. It stays whole, and what a rank has together.
+std::vector<std::size_t> rank_slices(const std::vector<std::size_t>& bounds, int m) {
+  const std::size_t size = bounds.back(), ranks = static_cast<std::size_t>(m);
+  std::vector<std::size_t> slices(ranks + 1, size);
+  for (std::size_t i = bounds.size() - 1; i-- > 0;) {
+    const std::size_t twice_middle = bounds[i] + bounds[i + 1];
+    const std::size_t owner =
+        std::min(twice_middle * ranks / std::max<std::size_t>(2 * size, 1), ranks - 1);
+    std::fill_n(slices.begin(), owner + 1, bounds[i]);
+  }
+  return slices;
 }
 
 }  // namespace
@@ -56,8 +77,10 @@ void AdasumOptions::declare(OptionSet& set) {
   set.add_choice("adasum_shape", shape,
                  {{"tree", AdasumShape::tree}, {"linear", AdasumShape::linear}},
                  "reduce adasum: pairs of pairs, or one worker after the other");
-  set.add_choice("adasum_scope", scope, {{"tensor", Scope::tensor}, {"model", Scope::model}},
-                 "reduce adasum: what is compared, each tensor by itself or the whole model");
+  set.add_choice("adasum_scope", scope,
+                 {{"tensor", Scope::tensor}, {"layer", Scope::layer}, {"model", Scope::model}},
+                 "reduce adasum: what is compared, each tensor by itself, each layer's weight with "
+                 "its bias, or the whole model");
   set.add("node_size", node_size,
           "reduce adasum: workers of a node, consecutive ranks; mean inside, Adasum across "
           "nodes")
@@ -90,7 +113,7 @@ void AdasumOptions::check(const Plan& plan) const {
     throw with_hint(
         usage_error("--adasum-scope: found model with --optimizer-state partitioned, where no "
                     "worker has the whole update"),
-        "use --adasum-scope tensor or --optimizer-state replicated");
+        "use --adasum-scope layer or tensor, or --optimizer-state replicated");
   }
   if (plan.optimizer.clip_norm > 0) {
     throw with_hint(
@@ -112,7 +135,8 @@ AdasumStep::AdasumStep(Worker& self, Replica& replica, const AdasumOptions& opti
     mean_ = self.vector();
   }
   const bool partitioned = o_.state == AdasumOptions::State::partitioned;
-  if (partitioned) slices_ = layer_slices(layout, m);
+  const std::vector<std::size_t> compared = scope_bounds(layout, o_.scope);
+  if (partitioned) slices_ = rank_slices(compared, m);
   const auto slice = static_cast<std::size_t>(partitioned ? index : 0);
   begin_ = slices_[slice];
   end_ = slices_[slice + 1];
@@ -129,10 +153,13 @@ AdasumStep::AdasumStep(Worker& self, Replica& replica, const AdasumOptions& opti
     replica.optimizer =
         make_optimizer(self.plan().optimizer, self.device(), end_ - begin_, tensors);
   }
-  const bool whole = o_.scope == AdasumOptions::Scope::model;
-  all_reduce_ = std::make_unique<AdasumAllReduce>(
-      self.endpoint(), across_ ? *across_ : self.comm(),
-      whole ? std::vector<std::size_t>{0, end_ - begin_} : tensors_, o_.shape);
+  std::vector<std::size_t> part;  // of what is compared
+  for (const std::size_t bound : compared) {
+    if (bound >= begin_ && bound < end_) part.push_back(bound - begin_);
+  }
+  part.push_back(end_ - begin_);
+  all_reduce_ = std::make_unique<AdasumAllReduce>(self.endpoint(), across_ ? *across_ : self.comm(),
+                                                  part, o_.shape);
 }
 
 void AdasumStep::operator()(Worker& self, Replica& replica, double learning_rate) {

@@ -35,9 +35,10 @@
 namespace hetsgd {
 
 struct AdasumOptions {
-  // What AS compares: each tensor by itself (section 3.5), or the vector of all of them; and where
-  // the optimizer's state lies: all of it on every rank, or each layer's on one rank of a node.
-  enum class Scope { tensor, model };
+  // What AS compares: each parameter tensor by itself, each layer (a layer's weight with its bias,
+  // section 3.5), or the vector of all of them; and where the optimizer's state lies: all of it on
+  // every rank, or each scope's own on one rank of a node.
+  enum class Scope { tensor, layer, model };
   enum class State { replicated, partitioned };
 
   AdasumShape shape = AdasumShape::tree;

@@ -8,6 +8,7 @@
 //     -> made           one object, which all workers of this process share
 //     -> declare()      the command line, the environment and configuration files set its options
 //     -> check(plan)    everything but the data is known; the last call that may refuse
+//     -> warnings(...)  the data and the model's shape are known, too
 //     -> worker(self)   once per worker, at the same time on all of them
 #pragma once
 
@@ -50,6 +51,14 @@ class Algorithm {
   virtual void declare(OptionSet& options) { static_cast<void>(options); }
   // Refuses a plan that makes no sense (usage errors naming the option), before anything is loaded.
   virtual void check(const Plan& plan) const { static_cast<void>(plan); }
+  // What the plan lets one foresee and a user should know before the run: settings that may work but
+  // are likely not to, one sentence each. They become warnings of the result. Called once, with the
+  // complete plan and the layout of the model that will be trained.
+  virtual std::vector<std::string> warnings(const Plan& plan, const Layout& layout) const {
+    static_cast<void>(plan);
+    static_cast<void>(layout);
+    return {};
+  }
   // Model-sized vectors that a worker holds at most, for the estimate of a run's memory: as a rule
   // a replica, two global models and a gradient.
   virtual double model_vectors(const Plan& plan) const {

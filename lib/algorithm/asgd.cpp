@@ -10,7 +10,10 @@
 //             the server's time for one update.
 // Records:    histogram "staleness": updates by others between a worker's pull and the application
 //             of its gradient; event "push" (parameter_server.hpp) under --record-steps.
-// Deviations: the pull is the answer to the push.
+// Deviations: the pull is the answer to the push. One server holds all parameters, where the source
+//             spreads them over several. --optimizer has one state, the server's, for the gradients
+//             of all workers. The source has Adagrad there; 003 names no optimizer, so the default
+//             is plain SGD.
 
 #include "algorithm/algorithm.hpp"
 #include "algorithm/parts/parameter_server.hpp"

@@ -10,9 +10,10 @@
 // Cost:       messages as asgd; an update streams 9 vectors instead of 3 (11 adaptive), and the
 //             server keeps a backup per worker.
 // Records:    as asgd.
-// Deviations: --dc-backup server keeps one backup, the parameters before the last update, as some
-//             systems do; it compensates for one update only, whatever the staleness. One
-//             MeanSquare for all workers, which takes up g before it is used.
+// Deviations: as asgd, of plain SGD alone. --dc-backup server keeps one backup, the parameters
+//             before the last update, as some systems do; it compensates for one update only,
+//             whatever the staleness. One MeanSquare for all workers, which takes up g before it is
+//             used.
 
 #include <cmath>
 #include <utility>

@@ -7,7 +7,11 @@
 // Symbols:    K mega_batch / (P b_max), rounded up; gamma --gamma; w the global model, w_p the one
 //             before it (the initial model before the first merge).
 // Cost:       one all_reduce of n elements per mega-batch.
-// Deviations: none.
+// Deviations: K is rounded up, so a merge comes after up to P - 1 batches more than --mega-batch
+//             says: after 104 of 100 at P = 8. adaptive --whole-rounds merges after as many. The
+//             paper's figure 3 has the mean alone; the momentum is that of algorithm 2, because
+//             "use the same model update rule" is said of both (section 5.2), and is computed on
+//             every worker, as there.
 
 #include <cmath>
 
@@ -32,7 +36,7 @@ class Elastic final : public Algorithm {
     GlobalModel global(self);
     std::uint64_t samples = 0;  // of all workers
     while (self.running()) {
-      const std::uint64_t k = (self.mega_batch_samples() + p * b - 1) / (p * b);
+      const std::uint64_t k = whole_rounds(self.mega_batch_samples(), p * b);
       for (std::uint64_t step = 0; step < k; ++step) {
         self.learn(replica, self.batches().next(b), self.learning_rate(b));
       }

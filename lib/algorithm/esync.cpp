@@ -10,22 +10,35 @@
 //             per iteration, t_e end of the last one, T --rounds, epsilon --update-scale, eps
 //             --time-slack, b --batch-size, lr --learning-rate.
 // Cost:       one query (two control messages) per local iteration and one more per round; one
-//             all_reduce of n elements per round; one step at the start, for the first c.
+//             all_reduce of n elements per round, or (--aggregate server) n elements from each
+//             worker to a server and n back, over the server's one link, and its time for P sums;
+//             one step at the start, for the first c.
 // Records:    histograms "local_steps" (n_i) and "state_server_decision" (StateRule); event "query"
 //             under --record-steps: rank, round, k, c_s, finished_s (t_e), decided_s, slowest,
 //             rule, ready.
 // Deviations: exactly T rounds (algorithm 1 makes T + 1), or as many as the run's budget gives. The
 //             first query of a round replaces RESET-STATE-SERVER. Nobody is ready before everybody
-//             has sent a query. --weight steps weighs dw_i by n_i / sum n instead of 1 / P.
-//             --ack delayed: a NOT-READY is sent, too, though nobody waits for it; c includes the
-//             last round trip; an update that has begun when READY arrives is completed; the batch
-//             of an aborted iteration is taken again in the next round.
+//             has sent a query. --weight steps weighs dw_i by n_i / sum n instead of 1 / P. --ack
+//             delayed: a NOT-READY is sent, too, though nobody waits for it; c includes the last
+//             round trip; an update that has begun when READY arrives is completed; the batch of an
+//             aborted iteration is taken again in the next round. eps, "a small constant to avoid
+//             boundary error", has no value in the paper: 0 by default, on all clusters. In sim
+//             that is exact, as times are. On a real clock a worker whose next iteration would end
+//             about when the slowest's does is let on in half of the cases, and is then late by
+//             what its iterations differ; eps of that size ends it. The aggregation is an
+//             all_reduce by default, because the paper offers both; its own system pushes the dw_i
+//             to a server that adds them and pulls the sum (--aggregate server), for every method
+//             that it compares, so compare with ssgd --storage central then.
 //
 // On equal workers everybody makes one iteration per round: with epsilon 1 and equal weights this
 // is ssgd --per-worker-batch full, w - lr mean_i g_i, up to the rounding of (w_i - w) + w.
 
+#include <algorithm>
+#include <functional>
 #include <numeric>
 #include <optional>
+#include <utility>
+#include <vector>
 
 #include "algorithm/algorithm.hpp"
 #include "algorithm/parts/state_server.hpp"
@@ -36,6 +49,35 @@ namespace {
 
 enum class Weight { equal, steps };
 enum class Ack { immediate, delayed };
+enum class Aggregate { all_reduce, server };
+
+struct PushedUpdate {};
+struct SummedUpdates {};
+
+// GLOBAL-SUM-UPDATES at a server: waits for the weighted dw_i of all, adds them in rank order, so
+// that the sum has the bits of an all_reduce, and answers everybody.
+class UpdateServer final : public Service<PushedUpdate, SummedUpdates> {
+ public:
+  explicit UpdateServer(int workers) : update_(static_cast<std::size_t>(workers)) {}
+
+  void handle(int from, const PushedUpdate&, std::span<const float> update,
+              Responder<SummedUpdates> reply) override {
+    update_[static_cast<std::size_t>(from)].assign(update.begin(), update.end());
+    waiting_.push_back(std::move(reply));
+    if (waiting_.size() < update_.size()) return;
+    std::vector<float>& sum = update_.front();
+    for (std::size_t r = 1; r < update_.size(); ++r) {
+      std::ranges::transform(sum, update_[r], sum.begin(), std::plus<>());
+    }
+    for (auto& answer : waiting_) answer({}, sum, Traffic::parameters);
+    waiting_.clear();
+  }
+
+ private:
+  std::vector<std::vector<float>> update_;  // by rank
+  std::vector<Responder<SummedUpdates>> waiting_;
+};
+using UpdateClient = ServiceClient<PushedUpdate, SummedUpdates>;
 
 class Esync final : public Algorithm {
  public:
@@ -58,12 +100,19 @@ class Esync final : public Algorithm {
                        "weight of a worker's update: 1/P, or its share of all local iterations");
     options.add_choice("ack", ack_, {{"immediate", Ack::immediate}, {"delayed", Ack::delayed}},
                        "wait for the state server's answer, or train on until it says ready");
+    options.add_choice("aggregate", aggregate_,
+                       {{"all_reduce", Aggregate::all_reduce}, {"server", Aggregate::server}},
+                       "who adds the workers' updates: they, or a parameter server");
   }
 
   void worker(Worker& self) const override {
     const std::uint64_t b = self.plan().batch_size;
     Local local{.replica = self.replica()};
     Buffer w = self.initial_parameters();
+    std::optional<Adder> adder;
+    if (aggregate_ == Aggregate::server) {
+      adder = Adder{self.serve<UpdateServer>("updates", self.size()), self.vector()};
+    }
     auto server = self.serve<StateServer>("state", self.size(), time_slack_.count());
     std::optional<DelayedQueries> delayed;
     if (ack_ == Ack::delayed) delayed.emplace(self, server);
@@ -75,7 +124,7 @@ class Esync final : public Algorithm {
       const std::int64_t n_i =
           delayed ? train_on(self, *delayed, t, local) : train(self, server, t, local);
       self.observe("local_steps", n_i);
-      aggregate(self, n_i, local.replica.w, w);
+      aggregate(self, n_i, adder, local.replica.w, w);
       if (static_cast<std::uint64_t>(t) + 1 == rounds_) self.end_budget();
       self.evaluate_here(w);
     }
@@ -87,6 +136,10 @@ class Esync final : public Algorithm {
     Replica replica;               // w_{t,k}
     double c_s = 0;                // c
     const Batch* batch = nullptr;  // of an aborted iteration
+  };
+  struct Adder {  // --aggregate server
+    UpdateClient client;
+    Buffer sum;
   };
 
   // Algorithm 1, lines 8 to 16. Returns n_i.
@@ -123,7 +176,8 @@ class Esync final : public Algorithm {
   }
 
   // w <- w + epsilon sum_i weight_i (w_i - w). Leaves w_i as scratch.
-  void aggregate(Worker& self, std::int64_t n_i, Buffer& w_i, Buffer& w) const {
+  void aggregate(Worker& self, std::int64_t n_i, std::optional<Adder>& adder, Buffer& w_i,
+                 Buffer& w) const {
     double weight = 1.0 / self.size();
     if (weight_ == Weight::steps) {
       const auto sum = self.comm().agree(n_i, [](std::span<const std::int64_t> n) {
@@ -131,9 +185,13 @@ class Esync final : public Algorithm {
       });
       weight = static_cast<double>(n_i) / static_cast<double>(*sum);
     }
-    self.axpby(-weight, w, weight, w_i);                             // (6), (7)
-    if (self.size() > 1) self.all_reduce(w_i, Traffic::parameters);  // (7)
-    self.axpby(update_scale_, w_i, 1, w);                            // (8)
+    self.axpby(-weight, w, weight, w_i);  // (6), (7)
+    if (adder) {
+      adder->client.call({}, w_i.span(), adder->sum.span(), Traffic::parameters);  // (7)
+    } else if (self.size() > 1) {
+      self.all_reduce(w_i, Traffic::parameters);  // (7)
+    }
+    self.axpby(update_scale_, adder ? adder->sum : w_i, 1, w);  // (8)
   }
 
   std::optional<std::uint64_t> rounds_;
@@ -141,6 +199,7 @@ class Esync final : public Algorithm {
   Seconds time_slack_{0};
   Weight weight_ = Weight::equal;
   Ack ack_ = Ack::immediate;
+  Aggregate aggregate_ = Aggregate::all_reduce;
 };
 
 const bool esync_registered = register_algorithm<Esync>({
@@ -150,11 +209,12 @@ const bool esync_registered = register_algorithm<Esync>({
             "the slowest worker has done one; a state server tells it when. Then all average their "
             "model updates, so nobody waits long and no gradient is old.",
     .paper = "003, algorithms 1 and 2",
-    .cost = "two control messages per local iteration; one all_reduce of n elements per round",
+    .cost = "two control messages per local iteration; one all_reduce of n elements per round, or "
+            "n elements to a server and n back",
     .result = "the averaged model",
     .identities =
         "on equal workers ssgd with full per-worker batches, up to rounding; one worker = "
-        "sgd, up to rounding",
+        "sgd, up to rounding; aggregated by a server or by all_reduce the same to the bit",
 });
 
 }  // namespace

@@ -36,7 +36,10 @@
 //             A restart happens at a step of --schedule step, if what was measured since the step
 //             before is no better than all before that one (the paper restarts as soon as a step
 //             is seen not to have helped); without a measurement in between it does not happen.
-//             Optimizers forget their state then.
+//             Optimizers forget their state then. The learners' own momentum and weight decay are
+//             those of --optimizer, with a state for each learner, also of several on a device.
+//             Algorithm 1 has none, and so the default has none; the authors' runs have momentum
+//             0.9: --optimizer momentum, with --learners-per-device 2 or 4.
 
 #include <algorithm>
 #include <nlohmann/json.hpp>

@@ -13,7 +13,9 @@
 //             central: n elements from each worker to the server and n back, over the server's one
 //             link; adasum: see adasum.cpp.
 // Records:    adasum: event "orthogonality", see adasum.hpp.
-// Deviations: none of the mean.
+// Deviations: of the mean, one global batch of b_max is split over the workers by default, as
+//             TensorFlow does it in paper 000; where each worker has a batch of its own, as with
+//             Horovod in papers 001 and 004, it is --per-worker-batch full.
 
 #include <optional>
 

@@ -7,8 +7,8 @@
 // Symbols:    s --staleness, c a worker's clock, m the workers that still train.
 // Cost:       as asgd; the answer to a push may be deferred.
 // Records:    as asgd; histogram "lead": c - min_m c_m of a worker when it goes on, at most s.
-// Deviations: the server has one copy of the parameters, so a read sees everything applied so far
-//             and not only the clocks up to c - s; caches of workers are left out.
+// Deviations: as asgd; the server has one copy of the parameters, so a read sees everything applied
+//             so far and not only the clocks up to c - s; caches of workers are left out.
 //
 // Learning rate: every push is an update of its own. With s = 0 a read at clock c sees exactly the
 // pushes of all clocks below c: w <- w - lr sum_m g_m, which is ssgd with --per-worker-batch full

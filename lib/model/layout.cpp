@@ -55,6 +55,9 @@ class TruncatedNormal {
   std::array<double, kIntervals + 1> slope_{};
 };
 
+// The variance of N(0, 1) truncated to [-2, 2]: 1 - 2 * 2 density(2) / (Phi(2) - Phi(-2)).
+constexpr double kTruncatedVariance = 0.7737413035499232;
+
 // Number i of the flat vector takes word i % 4 of the block at counter i / 4.
 constexpr std::size_t kWords = 4;
 constexpr std::size_t kChunk = std::size_t{1} << 16;  // numbers per task
@@ -67,6 +70,14 @@ void Layout::add(ParameterBlock block) {
   real_size += static_cast<double>(block.rows) * static_cast<double>(block.cols);
   sparse += block.row_sparse() ? 1 : 0;
   blocks.push_back(std::move(block));
+}
+
+double initial_rms(const Layout& layout) {
+  double squares = 0;
+  for (const ParameterBlock& block : layout.blocks) {
+    squares += static_cast<double>(block.size()) * block.init_std * block.init_std;
+  }
+  return std::sqrt(kTruncatedVariance * squares / static_cast<double>(layout.size));
 }
 
 template <class Real>

@@ -49,12 +49,11 @@ class Mlp : public BasicModel<Real> {
     for (std::size_t layer = 0; layer < layer_count(); ++layer) {
       const std::size_t in = inputs(layer), out = width(layer);
       HETSGD_CHECK_LT(0U, out);
-      const double fans = static_cast<double>(in) + static_cast<double>(out);
       this->add_block({.name = fmt::format("layer{}.weight", layer),
                        .rows = layer == 0 ? in : out,
                        .cols = layer == 0 ? out : in,
                        .kind = layer == 0 ? BlockKind::row_sparse : BlockKind::dense,
-                       .init_std = options.init_std.value_or(2.0 / std::sqrt(fans))});
+                       .init_std = options.initial_std(widths_, layer)});
       this->add_block({.name = fmt::format("layer{}.bias", layer), .cols = out});
     }
   }
@@ -248,7 +247,7 @@ struct LinearOptions {
   MlpOptions mlp{.hidden = {}};
 
   void declare(OptionSet& set) { mlp.declare_init(set); }
-  void validate() const {}
+  void validate() const { mlp.validate_init(); }
 };
 
 template <class Real>
@@ -289,13 +288,44 @@ void MlpOptions::declare(OptionSet& set) {
 }
 
 void MlpOptions::declare_init(OptionSet& set) {
+  set.add_choice("init", init,
+                 {{"fans", InitialLaw::fans},
+                  {"fan_in", InitialLaw::fan_in},
+                  {"cpu_gpu_sgd", InitialLaw::cpu_gpu_sgd}},
+                 "standard deviation of a layer's initial weights, f = fan_in + fan_out: "
+                 "2 / sqrt(f), 1 / sqrt(fan_in), or sqrt(2 s / f) with s = floor(sqrt(f of layer "
+                 "0)) + 1, the law of a program of paper 000's authors");
   set.add("init_std", init_std,
-          "standard deviation of the initial weights; auto: 2 / sqrt(fan_in + fan_out)")
+          "standard deviation of the initial weights of all layers; auto: by --init")
       .above(0)
       .or_zero();
 }
 
+void MlpOptions::validate_init() const {
+  if (!init_std || init == InitialLaw::fans) return;
+  throw with_hint(
+      usage_error("--init-std: found {} beside --init, which gives each layer its own", *init_std),
+      "leave out one of the two");
+}
+
+double MlpOptions::initial_std(const std::vector<std::uint64_t>& units, std::size_t layer) const {
+  if (init_std) return *init_std;
+  const auto fans = [&](std::size_t i) {
+    return static_cast<double>(units[i]) + static_cast<double>(units[i + 1]);
+  };
+  switch (init) {
+    case InitialLaw::fans:
+      break;
+    case InitialLaw::fan_in:
+      return 1 / std::sqrt(std::max(1.0, static_cast<double>(units[layer])));
+    case InitialLaw::cpu_gpu_sgd:
+      return std::sqrt(2 * (std::floor(std::sqrt(fans(0))) + 1) / fans(layer));
+  }
+  return 2 / std::sqrt(fans(layer));
+}
+
 void MlpOptions::validate() const {
+  validate_init();
   if (hidden.empty()) {
     throw with_hint(usage_error("--hidden: found no layer, expected at least one for --model mlp"),
                     "use --model linear for a model without hidden layers");

@@ -109,7 +109,9 @@ json plan_of_run(const RunSpec& spec) {
   DataCache data;
   Training whole(spec);
   whole.load(&data);
-  json plan = {{"config", whole.record().config}, {"estimate", whole.estimate()}};
+  json plan = {{"config", whole.record().config},
+               {"estimate", whole.estimate()},
+               {"warnings", whole.record().warnings}};
   json& estimate = plan["estimate"];
   if (options.processes().control() != nullptr) {
     estimate["no_time"] = fmt::format(

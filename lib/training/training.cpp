@@ -151,6 +151,9 @@ void Training::Impl::build_model() {
     charge = make_charge(options.charge, *record.train, *options.model_factory, *model);
     record.charge = to_json(*charge);
   }
+  for (std::string& text : algorithm->warnings(plan, model->layout())) {
+    record.warnings.push_back(std::move(text));
+  }
 }
 
 ClusterOptions Training::Impl::cluster_options() const {

@@ -103,6 +103,32 @@ TEST(AdasumStep, PartitionedStateIsReplicatedState) {
   }
 }
 
+// A linear model is one layer, its weight with its bias: layers are the model, to the bit, and
+// tensors are something else. Of two layers both are.
+TEST(AdasumStep, ALayerIsItsWeightAndItsBias) {
+  const Settings base = with(kAdasum, {{"workers", "4"}, {"per_worker_batch", "full"}});
+  const auto run = [&](const char* model, const char* scope) {
+    return run_training(with(base, {{"model", model}, {"adasum_scope", scope}}));
+  };
+  expect_same_bits(run("linear", "layer"), run("linear", "model"));
+  EXPECT_NE(step_losses(run("linear", "layer")), step_losses(run("linear", "tensor")));
+  EXPECT_NE(step_losses(run("mlp", "layer")), step_losses(run("mlp", "tensor")));
+  EXPECT_NE(step_losses(run("mlp", "layer")), step_losses(run("mlp", "model")));
+}
+
+// Layers of a node on several workers stay whole: the same updates again.
+TEST(AdasumStep, PartitionedLayersAreReplicatedLayers) {
+  const Settings layers = with(kAdasum, {{"workers", "4"},
+                                         {"node_size", "2"},
+                                         {"adasum_scope", "layer"},
+                                         {"optimizer", "momentum"},
+                                         {"learning_rate", "0.05"}});
+  const Record a = run_training(layers);
+  const Record b = run_training(with(layers, {{"optimizer_state", "partitioned"}}));
+  expect_close(step_losses(a), step_losses(b), 1e-5);
+  expect_close_curves(a, b, 1e-5);
+}
+
 TEST(AdasumStep, SameBitsOnThreadsAndSim) {
   for (const char* state : {"replicated", "partitioned"}) {
     const Settings base = with(kAdasum, {{"workers", "6"},

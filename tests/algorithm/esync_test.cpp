@@ -232,6 +232,36 @@ TEST(Esync, DelayedAnswersLetWorkersTrainOn) {
   EXPECT_EQ(delayed.workers[0].report.breakdown.wait.count(), 0.0);
 }
 
+// The server adds the same vectors in the order of ranks, as an all_reduce does: the same bits as
+// long as everybody makes as many iterations, which equal workers do. Only the time differs: n
+// elements go P times to the server and P times back over its one link.
+TEST(Esync, AServerAddsWhatAnAllReduceAdds) {
+  for (const char* weight : {"equal", "steps"}) {
+    for (const char* workers : {"1", "4"}) {
+      const Settings base =
+          with(kEsync, {{"workers", workers},
+                        {"weight", weight},
+                        {"update_scale", "0.9"},
+                        {"profile", HETSGD_TEST_DATA "/latency_only_profile.json"},
+                        {"network", "ethernet-1g"}});
+      const Record ring = run_training(base);
+      const Record server = run_training(with(base, {{"aggregate", "server"}}));
+      expect_same_bits(ring, server);
+      EXPECT_GT(server.elapsed, ring.elapsed);
+    }
+  }
+}
+
+TEST(Esync, AServerOnBothClusters) {
+  const Settings base = with(kEsync, {{"batch_size", "16"},
+                                      {"aggregate", "server"},
+                                      {"max_samples", "24000"},
+                                      {"evaluate_every", "4000"},
+                                      {"record_steps", "false"}});
+  expect_learns_everywhere(base);
+  expect_learns_everywhere(with(base, {{"ack", "delayed"}}));
+}
+
 TEST(Esync, Timeline) {
   expect_golden("esync",
                 timeline(run_training(with(timeline_settings("esync"), {{"max_samples", "240"}}))));

@@ -36,6 +36,16 @@ TEST(Inflation, MomentumMultipliesIt) {
   }
 }
 
+// Without momentum the product of the sums: 1.25^4 = 2.44, 1.25^3 = 1.95.
+TEST(Inflation, MergesUntilTheModelHasDoubled) {
+  EXPECT_EQ(merges_to_inflate(1.25, 0, 100), 4U);
+  EXPECT_EQ(merges_to_inflate(1.25, 0, 4), 4U);
+  EXPECT_EQ(merges_to_inflate(1.25, 0, 3.9), std::nullopt);
+  EXPECT_EQ(merges_to_inflate(1, 0.9, 1e18), std::nullopt);
+  EXPECT_EQ(merges_to_inflate(1.25, 0, -7), std::nullopt);
+  EXPECT_LT(merges_to_inflate(1.01, 0.9, 100).value(), merges_to_inflate(1.01, 0, 100).value());
+}
+
 const Settings kFour = {{"train", "generate:tiny?rows_train=640&rows_test=32"},
                         {"test", "generate:tiny?rows_train=640&rows_test=32"},
                         {"cache", "false"},

@@ -61,9 +61,11 @@ TEST(Sma, AlphaZeroIsIndependentSgd) {
       const Settings sma = with(base, {{"alpha", "0"}, {"sma", averaging}});
       const Record one = run_training(sma);
       EXPECT_EQ(learner_losses(one, 1), expected);
-      EXPECT_EQ(learner_losses(
-                    run_training(with(sma, {{"workers", "2"}, {"learners_per_device", "2"}})), 2),
-                expected);
+      for (const int devices : {1, 2}) {
+        const Settings learners = {{"workers", std::to_string(devices)},
+                                   {"learners_per_device", std::to_string(4 / devices)}};
+        EXPECT_EQ(learner_losses(run_training(with(sma, learners)), 4 / devices), expected);
+      }
       EXPECT_EQ(one.curve.back().test_loss(), one.curve.front().test_loss());
     }
     EXPECT_EQ(learner_losses(run_training(with(base, {{"algorithm", "easgd"}, {"alpha", "0"}})), 1),
@@ -96,19 +98,23 @@ TEST(Sma, HierarchicalWithOneLearnerPerDeviceIsFlat) {
   }
 }
 
-// k learners see the same batches and the same z wherever they live; only the order in which their
-// corrections are added differs.
+// k learners see the same batches and the same z wherever they live, and each has a momentum of its
+// own (a common one of a device's learners would differ with their number); only the order in which
+// their corrections are added differs.
 TEST(Sma, FlatDoesNotDependOnWhereLearnersLive) {
-  const Record spread = run_training(kSma);
-  const auto expected = learner_losses(spread, 1);
-  for (const int devices : {1, 2}) {
-    const int m = 4 / devices;
-    const Record run = run_training(with(
-        kSma, {{"workers", std::to_string(devices)}, {"learners_per_device", std::to_string(m)}}));
-    const auto got = learner_losses(run, m);
-    ASSERT_EQ(got.size(), expected.size());
-    for (const auto& [key, loss] : expected) EXPECT_NEAR(got.at(key), loss, 1e-5 * loss);
-    expect_close_curves(spread, run, 1e-5);
+  const Settings momentum = {{"optimizer", "momentum"}, {"learning_rate", "0.05"}};
+  for (const Settings& base : {kSma, with(kSma, momentum)}) {
+    const Record spread = run_training(base);
+    const auto expected = learner_losses(spread, 1);
+    for (const int devices : {1, 2}) {
+      const int m = 4 / devices;
+      const Record run = run_training(with(base, {{"workers", std::to_string(devices)},
+                                                  {"learners_per_device", std::to_string(m)}}));
+      const auto got = learner_losses(run, m);
+      ASSERT_EQ(got.size(), expected.size());
+      for (const auto& [key, loss] : expected) EXPECT_NEAR(got.at(key), loss, 1e-5 * loss);
+      expect_close_curves(spread, run, 1e-5);
+    }
   }
 }
 

@@ -236,7 +236,8 @@ class Rerun(ProgramTest):
 
     def test_another_algorithm_leaves_the_options_of_the_old_one_out(self):
         self.train("r.json", "--algorithm", "adaptive", "--workers", "2", "--delta", "0.2", "--gamma", "0.8")
-        told = "r.json: left out, as options of adaptive that esync does not have: batch_min, beta, bounds, delta, gamma"
+        told = ("r.json: left out, as options of adaptive that esync does not have: adaptive_warmup_epochs, batch_min, beta, "
+                "bounds, delta, gamma")
         done = self.run_program("rerun", "r.json", "--algorithm", "esync", "-o", "e.json")
         self.assertIn(told, done.stderr)
         fresh = {**self.result("r.json")["config"], "algorithm": "esync"}
@@ -244,8 +245,8 @@ class Rerun(ProgramTest):
         self.assertNotIn("delta", config)
         self.assertEqual({k: v for k, v in config.items() if k in fresh}, {k: v for k, v in fresh.items() if k in config})
         done = self.run_program("train", "--config", "r.json", "--algorithm", "elastic", "-o", "l.json")
-        self.assertIn("left out, as options of adaptive that elastic does not have: batch_min, beta, bounds, delta, pert",
-                      done.stderr)
+        self.assertIn("left out, as options of adaptive that elastic does not have: adaptive_warmup_epochs, batch_min, beta, "
+                      "bounds, delta, pert", done.stderr)
         self.assertEqual(self.result("l.json")["config"]["gamma"], 0.8)  # which both have
         (self.folder / "c.json").write_text('{"algorithm": "adaptive", "staleness": 3}')
         self.assertIn("error: c.json: staleness: unknown option",

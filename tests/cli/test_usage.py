@@ -217,7 +217,16 @@ class Configuration(ProgramTest):
         plan = json.loads(done.stdout)
         self.assertEqual(plan["config"]["epochs"], 2)
         self.assertGreater(plan["estimate"]["parameters"], 0)
+        self.assertEqual(plan["warnings"], [])
         self.assertFalse((self.folder / "r.json").exists())
+
+    def test_the_plan_has_the_warnings_that_can_be_foreseen(self):
+        import json
+        run = ["train", *TINY, "--epochs", "2", "--algorithm", "adaptive", "--workers", "2"]
+        warnings = json.loads(self.run_program(*run, "--dry-run").stdout)["warnings"]
+        self.assertEqual(len(warnings), 1)
+        self.assertIn("batch size scaling will swing", warnings[0])
+        self.assertIn(f"warning: {warnings[0]}\n", self.run_program(*run).stderr)
 
     def test_the_plan_writes_nothing(self):
         self.run_program("train", *TINY, "--epochs", "1", "--dry-run", "--dump-parameters", "p.bin", "--trace", "t.json",

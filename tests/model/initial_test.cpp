@@ -2,15 +2,23 @@
 
 #include <cmath>
 
+#include "core/error.hpp"
 #include "model/mlp.hpp"
 
 namespace hetsgd {
 namespace {
 
-Layout layout_of(double init_std) {
-  MlpOptions options{.hidden = {128, 33}};
+Layout layout_of(double init_std, InitialLaw init = InitialLaw::fans) {
+  MlpOptions options{.hidden = {128, 33}, .init = init};
   if (init_std > 0) options.init_std = init_std;
   return make_mlp<double>({3001, 401}, options)->layout();
+}
+
+// Of N(0, 1) truncated at 2.
+double truncated_variance() {
+  const double density = std::exp(-2.0) / std::sqrt(2 * 3.14159265358979),
+               mass = std::erf(2 / std::sqrt(2.0));
+  return 1 - 2 * 2 * density / mass;
 }
 
 TEST(InitialParameters, SameBitsForAnyNumberOfThreads) {
@@ -51,9 +59,7 @@ TEST(InitialParameters, AreTruncatedNormalWithZeroBiases) {
         inside += std::abs(p[i]) < s ? 1 : 0;
       }
       const auto n = double(view.size());
-      const double density = std::exp(-2.0) / std::sqrt(2 * 3.14159265358979),
-                   mass = std::erf(2 / std::sqrt(2.0));
-      const double variance = 1 - 2 * 2 * density / mass;
+      const double mass = std::erf(2 / std::sqrt(2.0)), variance = truncated_variance();
       // Five standard errors.
       EXPECT_NEAR(sum / n / s, 0, 5 * std::sqrt(variance / n)) << view.name;
       EXPECT_NEAR(squares / n / s / s, variance, 5 / std::sqrt(n)) << view.name;
@@ -61,6 +67,60 @@ TEST(InitialParameters, AreTruncatedNormalWithZeroBiases) {
           << view.name;
     }
   }
+}
+
+// Layers 3001 -> 128 -> 33 -> 401. Of n draws the mean square is the law's within five standard
+// errors (a square's standard deviation is below its range's, 1 s^2).
+TEST(InitialParameters, FollowTheirLaw) {
+  const double in[] = {3001, 128, 33}, out[] = {128, 33, 401};
+  for (const InitialLaw law : {InitialLaw::fans, InitialLaw::fan_in, InitialLaw::cpu_gpu_sgd}) {
+    const Layout layout = layout_of(0, law);
+    const auto w = initial_parameters<double>(layout, 5);
+    double sum = 0, expected = 0, error = 0;
+    for (std::size_t layer = 0; layer < 3; ++layer) {
+      const ParameterBlock& block = layout.blocks[2 * layer];
+      double std = 2 / std::sqrt(in[layer] + out[layer]);
+      if (law == InitialLaw::fan_in) std = 1 / std::sqrt(in[layer]);
+      // sqrt(3129) = 55.9: s = 56.
+      if (law == InitialLaw::cpu_gpu_sgd) std = std::sqrt(2 * 56 / (in[layer] + out[layer]));
+      double squares = 0;
+      for (std::size_t i = 0; i < block.size(); ++i) {
+        squares += w[block.offset + i] * w[block.offset + i];
+      }
+      const auto n = static_cast<double>(block.size());
+      EXPECT_NEAR(squares / n / std / std, truncated_variance(), 5 / std::sqrt(n)) << layer;
+      sum += squares;
+      expected += truncated_variance() * n * std * std;
+      error += n * std * std * std * std;
+    }
+    EXPECT_NEAR(sum, expected, 5 * std::sqrt(error));
+    const double rms = std::sqrt(expected / static_cast<double>(layout.size));
+    EXPECT_NEAR(initial_rms(layout), rms, 1e-12);
+  }
+}
+
+// The audit's figures for paper 000's models, before truncation: features -> 128 -> labels.
+TEST(InitialParameters, LawsOfThePapersModels) {
+  const DataShape amazon{135'909, 670'091}, delicious{782'585, 205'443};
+  const auto rms = [](const DataShape& data, InitialLaw law) {
+    return initial_rms(make_mlp<float>(data, {.hidden = {128}, .init = law})->layout()) /
+           std::sqrt(truncated_variance());
+  };
+  EXPECT_NEAR(rms(amazon, InitialLaw::fan_in), 0.080, 0.0005);
+  EXPECT_NEAR(rms(delicious, InitialLaw::fan_in), 0.040, 0.0005);
+  EXPECT_NEAR(rms(amazon, InitialLaw::cpu_gpu_sgd), 0.043, 0.0005);
+  EXPECT_NEAR(rms(delicious, InitialLaw::cpu_gpu_sgd), 0.060, 0.0005);
+  EXPECT_NEAR(rms(amazon, InitialLaw::fans), 0.003, 0.0005);
+  EXPECT_NEAR(rms(delicious, InitialLaw::fans), 0.003, 0.0005);
+}
+
+TEST(InitialParameters, OneLawOnly) {
+  MlpOptions options{.init = InitialLaw::fan_in};
+  options.validate();
+  options.init_std = 0.1;
+  EXPECT_THROW(options.validate(), Error);
+  options.init = InitialLaw::fans;
+  options.validate();
 }
 
 // The whole distribution: Kolmogorov-Smirnov distance to the truncated normal's.

@@ -71,11 +71,14 @@ class PaperZero(Reference):
         self.assert_losses([s["loss"] for s in steps], [losses[key] for key in sorted(losses)])
         self.assertEqual(len(merges), 5)
 
-    def check_adaptive(self, rms):
+    def check_adaptive(self, rms, scaling_every=1, warm_up_samples=0):
         """Follows the recorded dispatch order; losses, weights, perturbation and batch sizes come from the papers' rules."""
         p, b_max, lr, gamma, delta, mega = 3, 32, 0.5, 0.9, 0.1, 12 * 32
         b_min, beta = b_max / 8, b_max / 16
         options = ["--pert-norm", "rms", "--pert-threshold", "0.25"] if rms else []
+        options += ["--scaling-every", str(scaling_every)]
+        if warm_up_samples:
+            options += ["--adaptive-warmup-epochs", str(warm_up_samples / 2000)]
         threshold = 0.25 if rms else 0.1
         mlp, steps, merges = self.run_hetsgd("--algorithm", "adaptive", "--workers", "3", "--batch-size", "32",
                                              "--mega-batch", "12", "--learning-rate", "0.5", "--max-samples", "3200",
@@ -84,8 +87,14 @@ class PaperZero(Reference):
         # Dispatch order: by start; ties at the start of a mega-batch: lowest rank.
         steps.sort(key=lambda s: (s["start_s"], s["rank"]))
         b, w, previous, begin, at = [b_max] * p, mlp.w0, mlp.w0, 0, 0
-        got, expected, perturbed = [], [], []
+        got, expected, perturbed, adapted = [], [], [], 0
         for number, merge in enumerate(merges):
+            warm_up = begin < warm_up_samples
+            adapted += not warm_up
+            if warm_up:
+                b = [int(b_min)] * p
+            elif adapted == 1:
+                b = [b_max] * p
             replicas, u, dispatched = [w] * p, [0] * p, 0
             budget = min(mega, max(1, 3200 - begin))
             while dispatched < budget:
@@ -103,7 +112,7 @@ class PaperZero(Reference):
             norms = [np.sqrt(sum((q ** 2).sum() for q in r)) / (np.sqrt(n) if rms else n) for r in replicas]
             equal = len(set(u)) == 1
             alpha = [x / sum(b) for x in b] if equal else [x / sum(u) for x in u]
-            perturb = not equal and max(norms) < threshold
+            perturb = not equal and max(norms) < threshold and not warm_up
             if perturb:
                 alpha[u.index(max(u))] *= 1 + delta
                 alpha[u.index(min(u))] *= 1 - delta
@@ -117,6 +126,8 @@ class PaperZero(Reference):
             mean = weighted_sum(alpha, replicas)
             w, previous = [m + gamma * (a - c) for m, a, c in zip(mean, w, previous)], w
             mu = sum(u) / p
+            if warm_up or adapted % scaling_every:
+                continue
             for i in range(p):
                 moved = b[i] + beta * (u[i] - mu)
                 if p * u[i] != sum(u) and (moved <= b_max if u[i] > mu else moved >= b_min):
@@ -128,6 +139,9 @@ class PaperZero(Reference):
 
     def test_adaptive(self):
         self.assertTrue(any(self.check_adaptive(rms=False)), "some merge must have been perturbed")
+
+    def test_adaptive_scaling_every_other_merge_after_a_warm_up(self):
+        self.assertTrue(any(self.check_adaptive(rms=False, scaling_every=2, warm_up_samples=800)))
 
     def test_adaptive_rms(self):
         self.check_adaptive(rms=True)

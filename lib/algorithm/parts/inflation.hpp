@@ -11,6 +11,7 @@
 
 #include <cstdint>
 #include <numeric>
+#include <optional>
 
 #include "algorithm/parts/merge.hpp"
 #include "algorithm/worker.hpp"
@@ -42,8 +43,23 @@ class Inflation {
   std::uint64_t merges_ = 0;
 };
 
-// Adds one warning to the result once merging destroys the model, in place of silence. Warned at
-// factor 2, since from there on more of the model comes from merging than from learning.
+// A model that merges have made so many times as long is told of: from there on more of it comes
+// from merging than from learning.
+constexpr double kInflationBound = 2;
+
+// The number of merges, of at most `most`, after which weights that add up to `weight_sum` each
+// time have made the model kInflationBound times as long; none: they do not.
+inline std::optional<std::uint64_t> merges_to_inflate(double weight_sum, double gamma,
+                                                      double most) {
+  Inflation inflation(gamma);
+  while (weight_sum > 1 && static_cast<double>(inflation.merges()) + 1 <= most) {
+    inflation.merge(weight_sum);
+    if (inflation.growth() >= kInflationBound) return inflation.merges();
+  }
+  return std::nullopt;
+}
+
+// Adds one warning to the result once merging destroys the model, in place of silence.
 class InflationWarning {
  public:
   explicit InflationWarning(double gamma) : inflation_(gamma) {}
@@ -53,7 +69,7 @@ class InflationWarning {
   void merged(Worker& self, const Merge& merge) {
     if (self.rank() != 0 || warned_) return;
     inflation_.merge(std::accumulate(merge.weight.begin(), merge.weight.end(), 0.0));
-    if (inflation_.growth() < kBound) return;
+    if (inflation_.growth() < kInflationBound) return;
     warned_ = true;
     self.warn(
         fmt::format("{} merges alone have made the model {:.3g} times as long, {:.2g} % by the "
@@ -63,7 +79,6 @@ class InflationWarning {
   }
 
  private:
-  static constexpr double kBound = 2;
   Inflation inflation_;
   bool warned_ = false;
 };

@@ -25,7 +25,20 @@ struct Merge {
   std::vector<double> weight{};           // alpha_i, after perturbation
   std::vector<double> norm;               // regularity of w_i: ||w_i||_2 / |w|, or its rms
   bool perturbed = false;
+
+  // Of the finished mega-batch, of all workers.
+  std::uint64_t samples() const {
+    std::uint64_t sum = 0;
+    for (std::size_t i = 0; i < updates.size(); ++i) sum += updates[i] * batch_size[i];
+    return sum;
+  }
 };
+
+// Rounds of `round` samples each (a batch of b_max on every worker) that have at least `samples`:
+// elastic's K.
+inline std::uint64_t whole_rounds(std::uint64_t samples, std::uint64_t round) {
+  return (samples + round - 1) / round;
+}
 
 // Appends the event; rank 0 records for all. The rates are those of the schedule at the merge, so
 // this is called before the epoch moves on, at the same place in every round.

@@ -1,0 +1,180 @@
+// adaptive and elastic: what is foreseen before a run, whole rounds, the period of scaling, the
+// warm-up. Algorithms 1 and 2 themselves are checked by tests/reference/numpy_reference.py.
+
+#include <gmock/gmock.h>
+
+#include "support/compare.hpp"
+
+namespace hetsgd::test {
+namespace {
+
+const Settings kAdaptive = tiny(
+    "adaptive",
+    {{"batch_size", "16"}, {"hidden", "8"}, {"max_samples", "1600"}, {"learning_rate", "0.1"}});
+
+// Those that are there before the run.
+std::vector<std::string> foreseen(const Settings& more) {
+  const Configuration configuration(with(kAdaptive, more));
+  Training training(configuration.spec());
+  training.load();
+  return training.record().warnings;
+}
+
+// b_max 16, b_min 2, beta 1: the gain beta u / b is mega / (16 P).
+TEST(AdaptiveForesees, BatchSizesThatSwing) {
+  const auto two = foreseen({{"workers", "2"}});  // 100 batches: 3.125
+  ASSERT_EQ(two.size(), 1U);
+  EXPECT_THAT(two[0], testing::HasSubstr("3.12 times as much"));
+  EXPECT_THAT(two[0], testing::HasSubstr("--beta (below 0.64)"));
+  EXPECT_TRUE(foreseen({{"workers", "2"}, {"beta", "0.63"}}).empty());
+  EXPECT_TRUE(foreseen({{"workers", "2"}, {"mega_batch", "64"}}).empty());  // 2
+  EXPECT_EQ(foreseen({{"workers", "2"}, {"mega_batch", "66"}}).size(), 1U);
+  EXPECT_TRUE(foreseen({{"workers", "4"}}).empty());                       // 1.5625
+  EXPECT_EQ(foreseen({{"workers", "4"}, {"beta", "1.3"}}).size(), 1U);     // 2.03
+  EXPECT_TRUE(foreseen({{"workers", "2"}, {"batch_min", "16"}}).empty());  // nothing to scale
+  EXPECT_TRUE(foreseen({{"workers", "1"}}).empty());
+  EXPECT_TRUE(foreseen({{"workers", "2"}, {"algorithm", "elastic"}}).empty());
+}
+
+// 100 batches on 8 workers: u is 12 or 13, and the weights add up to 1 + 0.1 / 100.
+TEST(AdaptiveForesees, PerturbationThatDoublesTheModel) {
+  int merges = 0;
+  for (double g = 1, before = 1; g < 2; ++merges) {
+    const double next = 1.001 * g + 0.9 * (g - before);
+    before = g;
+    g = next;
+  }
+  EXPECT_NEAR(merges, 80, 10);  // ln 2 (1 - gamma) / e = 69, and some for the momentum to rise
+  const auto samples = [](int merges) {
+    return std::pair<std::string, std::string>{"max_samples", std::to_string(1600 * merges)};
+  };
+  const Settings eight = {{"workers", "8"}, samples(merges)};
+  const auto warnings = foreseen(eight);
+  ASSERT_EQ(warnings.size(), 1U);
+  EXPECT_THAT(warnings[0], testing::HasSubstr(fmt::format("{} merges alone", merges)));
+  EXPECT_THAT(warnings[0], testing::HasSubstr("--whole-rounds"));
+  EXPECT_TRUE(foreseen({{"workers", "8"}, samples(merges - 1)}).empty());
+  EXPECT_TRUE(foreseen({{"workers", "8"}, {"max_samples", "0"}, {"max_time", "1h"}}).empty());
+  for (const Settings& cure : std::vector<Settings>{{{"whole_rounds", "true"}},
+                                                    {{"mega_batch", "104"}},
+                                                    {{"delta", "0"}},
+                                                    {{"gamma", "0"}},
+                                                    {{"adaptive_warmup_epochs", "1"}}}) {
+    EXPECT_TRUE(foreseen(with(eight, cure)).empty()) << cure[0].first;
+  }
+  // The threshold ends it before factor 2 if the initial norm is above half of it.
+  const Settings rms = with(eight, {{"pert_norm", "rms"}, {"pert_threshold", "0.1"}});
+  const double half = 0.05 / 0.87963;  // of the law, before it is truncated
+  EXPECT_EQ(foreseen(with(rms, {{"init_std", std::to_string(0.98 * half)}})).size(), 1U);
+  EXPECT_TRUE(foreseen(with(rms, {{"init_std", std::to_string(1.02 * half)}})).empty());
+}
+
+const Settings kEqual =
+    tiny_steps("adaptive", {{"workers", "4"},
+                            {"profile", HETSGD_TEST_DATA "/latency_only_profile.json"},
+                            {"network", "ideal"}});
+
+std::vector<std::uint64_t> samples_of_merges(const Record& run) {
+  std::vector<std::uint64_t> samples;
+  for (const auto& merge : merges(run)) {
+    samples.push_back(0);
+    for (std::size_t i = 0; i < merge["updates"].size(); ++i) {
+      samples.back() +=
+          merge["updates"][i].get<std::uint64_t>() * merge["batch_size"][i].get<std::uint64_t>();
+    }
+  }
+  return samples;
+}
+
+// Equal workers take the batches in turn, all u_i are K, so alpha_i = 1 / P, and nothing is scaled
+// or perturbed. 10 batches for 4 workers: K = 3. To the bit.
+TEST(Adaptive, WholeRoundsOnEqualWorkersAreElastic) {
+  const Settings ten = with(kEqual, {{"mega_batch", "10"}});
+  const Record elastic = run_training(with(ten, {{"algorithm", "elastic"}}));
+  const Record whole = run_training(with(ten, {{"whole_rounds", "true"}}));
+  expect_same_bits(elastic, whole);
+  EXPECT_EQ(samples_of_merges(whole), samples_of_merges(elastic));
+  EXPECT_EQ(samples_of_merges(whole).front(), 12U * 32);
+  EXPECT_EQ(samples_of_merges(run_training(ten)).front(), 10U * 32);
+}
+
+// Batches of b_min at lr b_min / b_max, neither scaled nor perturbed: what --batch-size b_min gives
+// with all of that off. The mega-batch is as many samples.
+TEST(Adaptive, AWarmUpIsARunOfSmallBatches) {
+  const Settings base = with(kEqual, {{"speed", "1,0.8,0.6,0.5"},
+                                      {"profile", HETSGD_TEST_DATA "/compute_only_profile.json"}});
+  const Record warm_up =
+      run_training(with(base, {{"mega_batch", "20"}, {"adaptive_warmup_epochs", "1000"}}));
+  const Record small = run_training(with(base, {{"batch_size", "4"},
+                                                {"learning_rate", "0.0625"},
+                                                {"mega_batch", "160"},
+                                                {"delta", "0"},
+                                                {"scaling_every", "1000"}}));
+  EXPECT_GE(step_losses(small).size(), 800U);
+  expect_same_bits(warm_up, small);
+  EXPECT_EQ(warm_up.elapsed, small.elapsed);
+}
+
+// Until epoch 0.8 of 2000 rows: the merge that begins with 1600 samples or more is the first one
+// after it, with batches of b_max; then everything is as it always is.
+TEST(Adaptive, TheWarmUpEndsWithBatchesOfBMax) {
+  const Record run =
+      run_training(with(kEqual, {{"speed", "1,0.8,0.6,0.5"},
+                                 {"profile", HETSGD_TEST_DATA "/compute_only_profile.json"},
+                                 {"mega_batch", "12"},
+                                 {"max_samples", "6400"},
+                                 {"adaptive_warmup_epochs", "0.8"}}));
+  const auto samples = samples_of_merges(run);
+  std::uint64_t begin = 0;
+  std::size_t warm = 0, perturbed = 0;
+  bool first = true;
+  for (std::size_t k = 0; k < samples.size(); begin += samples[k++]) {
+    const auto merge = merges(run)[k];
+    if (begin < 1600) {
+      EXPECT_EQ(merge["batch_size"], nlohmann::json({4, 4, 4, 4}));
+      EXPECT_DOUBLE_EQ(merge["learning_rate"][0].get<double>(), 0.5 / 8);
+      EXPECT_NE(merge["updates"][0], merge["updates"][3]);
+      EXPECT_FALSE(merge["perturbed"].get<bool>());
+      ++warm;
+      continue;
+    }
+    if (first) EXPECT_EQ(merge["batch_size"], nlohmann::json({32, 32, 32, 32}));
+    first = false;
+    perturbed += merge["perturbed"].get<bool>();
+  }
+  EXPECT_EQ(warm, 5U);
+  EXPECT_GE(perturbed, 1U);
+  EXPECT_NE(merges(run).back()["batch_size"], nlohmann::json({32, 32, 32, 32}));
+}
+
+// After every third merge b_i moves by beta (u_i - mu) of that merge, within b_min and b_max.
+TEST(Adaptive, ScalingEveryThirdMerge) {
+  const Record run =
+      run_training(with(kEqual, {{"speed", "1,0.8,0.6,0.5"},
+                                 {"profile", HETSGD_TEST_DATA "/compute_only_profile.json"},
+                                 {"mega_batch", "16"},
+                                 {"max_samples", "8000"},
+                                 {"beta", "2"},
+                                 {"scaling_every", "3"}}));
+  const auto events = merges(run);
+  ASSERT_GE(events.size(), 12U);
+  std::size_t moved = 0;
+  for (std::size_t k = 0; k + 1 < events.size(); ++k) {
+    auto expected = events[k]["batch_size"].get<std::vector<int>>();
+    if ((k + 1) % 3 == 0) {
+      const auto u = events[k]["updates"].get<std::vector<int>>();
+      const double mu = (u[0] + u[1] + u[2] + u[3]) / 4.0;
+      for (std::size_t i = 0; i < 4; ++i) {
+        const double next = expected[i] + 2 * (u[i] - mu);
+        if (u[i] == mu || (u[i] > mu ? next > 32 : next < 4)) continue;
+        expected[i] = static_cast<int>(std::floor(next + 0.5));
+        ++moved;
+      }
+    }
+    EXPECT_EQ(events[k + 1]["batch_size"].get<std::vector<int>>(), expected) << "after " << k;
+  }
+  EXPECT_GE(moved, 4U);
+}
+
+}  // namespace
+}  // namespace hetsgd::test

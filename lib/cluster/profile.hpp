@@ -4,6 +4,7 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "core/units.hpp"
@@ -33,8 +34,10 @@ struct DeviceProfile {
 };
 
 // A built-in name or a JSON file. Errors: usage (unknown name: lists the names), data (broken file:
-// names the file, the key, what was found and what was expected).
-DeviceProfile load_device_profile(const std::string& name_or_path);
+// names the file, the key, what was found and what was expected). `option` opens the message of an
+// unknown name.
+DeviceProfile load_device_profile(const std::string& name_or_path,
+                                  std::string_view option = "--profile");
 std::vector<std::string> builtin_device_profiles();
 // The file's text, as load_device_profile reads it.
 std::string to_json_text(const DeviceProfile& profile);

@@ -52,7 +52,7 @@ SimRun::SimRun(const ClusterOptions& options_, SimDevices& devices_)
                if (process.background_task.empty()) services.left(process.rank);
              }),
       world{engine, Network(options_.network, options_.workers, options_.payload_scale)},
-      services(world, options_.profile, options_.work_scale),
+      services(world, options_.server_profile.value_or(options_.profile), options_.work_scale),
       everybody(std::make_shared<Group>(world, ranks(options_.workers))) {}
 
 SimEndpoint::SimEndpoint(SimRun& run, int rank, bool background_task)

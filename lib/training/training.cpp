@@ -197,6 +197,7 @@ RunSetup Training::Impl::setup(std::vector<float> initial) const {
     result.charged_model = charge->model;
     result.charged_nonzeros = charge->nonzeros_per_real;
     result.charged_labels = charge->labels_per_real;
+    result.charged_parameters = charge->parameter_ratio;
   }
   return result;
 }

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 #include <numeric>
+#include <optional>
 
 #include "cluster/sim/cancellation.hpp"
 #include "cluster/sim/monitor.hpp"
@@ -72,16 +73,17 @@ Device& SimEndpoint::device() {
 // the scale. The speed divides the whole time, overhead of launches included; the scenario
 // stretches what is left, from the present time on, as its slow phases are intervals of the clock.
 SimEndpoint::Duration SimEndpoint::duration(const Work& work, ComputeKind kind) {
-  const bool step = kind == ComputeKind::step;
+  const bool vector = kind == ComputeKind::vector;
   const DeviceProfile& profile = run_.options.profile;
   const Seconds at_full_speed =
-      profile.seconds(step ? work : scaled(work, run_.options.work_scale));
+      profile.seconds(vector ? scaled(work, run_.options.work_scale) : work);
   Seconds time = at_full_speed / run_.options.speed_of(rank_);
-  if (step) {
+  if (!vector) {
+    std::optional<std::uint64_t> iteration;
+    if (kind == ComputeKind::step) iteration = breakdown_.steps++;
     if (run_.options.scenario) {
-      time = run_.options.scenario->stretched(rank_, breakdown_.steps, now(), time);
+      time = run_.options.scenario->stretched(rank_, iteration, now(), time);
     }
-    ++breakdown_.steps;
   }
   return {time, std::max(time - at_full_speed, Seconds(0))};
 }

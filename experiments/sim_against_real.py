@@ -80,7 +80,9 @@ def main():
     for number, (scenario, straggler) in enumerate(SCENARIOS.items()):
         for algorithm, settings in ALGORITHMS.items():
             options = base + straggler + ["--algorithm", algorithm, "--workers", "2"] + settings
-            sim = common.train(options + ["--cluster", "sim", "--profile", real.profile, "--network", real.network],
+            # Services run on cores like the workers'.
+            sim = common.train(options + ["--cluster", "sim", "--profile", real.profile, "--server-profile", real.profile,
+                                          "--network", real.network],
                                runs / f"sim-{algorithm}-{number}.json")
             measured = real.measured(options, f"real-{algorithm}-{number}", arguments.repeat)
             lines.append(row(scenario, algorithm, sim, measured))

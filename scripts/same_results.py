@@ -1,10 +1,14 @@
 #!/usr/bin/env python3
-"""Compares the simulated results of two binaries: same_results.py OLD NEW [--jobs N] [--only REGEX]
+"""Compares the simulated results of two binaries: same_results.py OLD NEW [--jobs N] [--only REGEX] [--new-options OPTIONS]
 
 Runs every configuration below (each algorithm with stragglers, optimizers, schedules, partitions, models,
 networks, profiles and options of its own; all short, on small made-up data) with both binaries and compares
 curve, events, histograms, workers, summary, time to accuracy, status, warnings and the final parameters, to
 the byte. Prints a row for each configuration that differs, with the first difference of each part.
+
+--new-options: what the new binary gets besides, where an option that the old one lacks restores the old
+results; {profile} stands for the configuration's device profile. Services that compute on the workers' devices,
+as before there was --server-profile: --new-options='--server-profile {profile}'.
 
 Exit code 0: all equal; 1: something differs; 2: a binary is missing, or no configuration matches --only.
 """
@@ -173,6 +177,12 @@ def arguments(text, **places):
     return flat + repeated
 
 
+def profile_of(text):
+    """The device profile of a configuration."""
+    words = text.split()
+    return words[words.index("--profile") + 1] if "--profile" in words else "v100"
+
+
 def write_data(folder):
     """libSVM files whose rows a linear model can tell apart: two classes, and seven."""
     for name, classes in (("binary", (-1, 1)), ("classes", range(7))):
@@ -231,9 +241,9 @@ def differences(old, new):
 
 
 def compare(arguments_):
-    number, name, options, binaries, folder = arguments_
-    old, new = (run(binary, options, folder / f"{number}-{which}", folder)
-                for which, binary in zip(("old", "new"), binaries))
+    number, name, options, more, binaries, folder = arguments_
+    old, new = (run(binary, f"{options} {besides}", folder / f"{number}-{which}", folder)
+                for which, binary, besides in zip(("old", "new"), binaries, ("", more)))
     return name, options, old, differences(old, new)
 
 
@@ -243,6 +253,7 @@ def main():
     parser.add_argument("new")
     parser.add_argument("--jobs", type=int, default=2, help="runs at the same time (default 2)")
     parser.add_argument("--only", default="", metavar="REGEX", help="configurations whose name matches")
+    parser.add_argument("--new-options", default="", metavar="OPTIONS", help="for the new binary alone; see above")
     parser.add_argument("--list", action="store_true", help="print the configurations and end")
     options = parser.parse_args()
     chosen = [(name, text) for name, text in configurations() if re.search(options.only, name)]
@@ -262,7 +273,8 @@ def main():
     with tempfile.TemporaryDirectory() as temporary:
         folder = pathlib.Path(temporary)
         write_data(folder)
-        work = [(i, name, text, binaries, folder) for i, (name, text) in enumerate(chosen)]
+        work = [(i, name, text, options.new_options.replace("{profile}", profile_of(text)), binaries, folder)
+                for i, (name, text) in enumerate(chosen)]
         with concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:
             for name, text, old, lines in pool.map(compare, work):
                 if "stderr" in old:

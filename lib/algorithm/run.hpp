@@ -43,6 +43,10 @@ class Run {
   // The charged work of one step: of the real model, or of the full-size one under --charge. Vector
   // operations are not asked for here; the cluster scales them itself.
   virtual Work gradient_work(const BatchShape& batch) const = 0;
+  // The same of the first parts of a gradient (Model::partial_gradient_work).
+  virtual Work partial_gradient_work(const BatchShape& batch, std::size_t parts) const = 0;
+  // Charged parameters per real one; 1 without --charge.
+  virtual double parameter_ratio() const = 0;
 
   // The loop guard, as Worker::running(). Under mpi it may block, but only while a diverged run
   // finds the point at which all ranks stop.

@@ -4,6 +4,7 @@
 //
 // Paper:      000 section 2.2, figure 2 (gradient aggregation) and section 2.3 (mirrored and
 //             central storage); TensorFlow's mirrored strategy, Horovod. 001 (Adasum): adasum.cpp.
+//             --overlap: parts/overlapped_sum.hpp.
 // Implements: mean    g = sum_i (b_i / b) g_i;  w <- w - lr g, or the update of --optimizer.
 //             adasum  d_i = the update that worker i's own optimizer makes of g_i;
 //                     w <- w + AS(d_1, ..., d_P).
@@ -11,16 +12,21 @@
 //             mu --momentum, lambda --weight-decay.
 // Cost:       mirrored: one all_reduce of the gradient (n elements) per iteration;
 //             central: n elements from each worker to the server and n back, over the server's one
-//             link; adasum: see adasum.cpp.
+//             link; adasum: see adasum.cpp. With --overlap as many all_reduces as buckets, which
+//             the backward pass of the layers below hides as far as it lasts.
 // Records:    adasum: event "orthogonality", see adasum.hpp.
 // Deviations: of the mean, one global batch of b_max is split over the workers by default, as
 //             TensorFlow does it in paper 000; where each worker has a batch of its own, as with
 //             Horovod in papers 001 and 004, it is --per-worker-batch full.
+//             --overlap is not the default, though Horovod overlaps: it changes no number but
+//             times. The delays that a straggler scenario adds to an iteration come before its
+//             first bucket is sent, so that no communication hides behind them.
 
 #include <optional>
 
 #include "algorithm/adasum.hpp"
 #include "algorithm/algorithm.hpp"
+#include "algorithm/parts/overlapped_sum.hpp"
 #include "algorithm/parts/server_start.hpp"
 #include "core/error.hpp"
 
@@ -79,11 +85,21 @@ class Ssgd final : public Algorithm {
     options.add_choice("reduce", reduce_, {{"mean", Reduce::mean}, {"adasum", Reduce::adasum}},
                        "how workers are combined: the mean of their gradients, or Adasum of the "
                        "updates that their optimizers make");
+    options.add("overlap", overlap_,
+                "reduce the gradients of the upper layers while those below are computed: the same "
+                "numbers in less time");
+    options
+        .add("bucket", bucket_,
+             "with --overlap: gradients of neighbouring layers are reduced together up to this "
+             "size, e.g. 64MiB")
+        .unit("bytes")
+        .at_least(1);
     adasum_.declare(options);
   }
 
   void check(const Plan& plan) const override {
     check_reduce(plan);
+    check_overlap();
     if (per_worker_batch_ == PerWorkerBatch::full) return;
     if (plan.batch_size >= static_cast<std::uint64_t>(plan.workers)) return;
     throw with_hint(
@@ -113,12 +129,18 @@ class Ssgd final : public Algorithm {
       adasum.emplace(self, replica, adasum_, share_of(b_i, b_node));
     }
 
+    std::optional<OverlappedSum> overlapped;
+    if (overlap_ && p > 1) overlapped.emplace(self, bucket_);
+
     const bool shared = self.plan().partition == Partition::shared;
     BatchSource& batches = self.batches();
     for (std::uint64_t begin = 0; self.running(); begin += b) {
       const double lr = self.learning_rate(seen);
-      self.gradient(replica, shared ? batches.at({begin + part.begin, b_i}) : batches.next(b_i));
-      if (adasum) {
+      const Batch& batch = shared ? batches.at({begin + part.begin, b_i}) : batches.next(b_i);
+      if (overlapped) {
+        (*overlapped)(self, replica, batch, share_of(b_i, b));
+        self.apply(replica, lr);
+      } else if (self.gradient(replica, batch); adasum) {
         (*adasum)(self, replica, lr);
       } else {
         if (p > 1) self.scale(share_of(b_i, b), replica.gradient.flat);
@@ -161,6 +183,14 @@ class Ssgd final : public Algorithm {
     adasum_.check(plan);
   }
 
+  void check_overlap() const {
+    if (!overlap_ || (storage_ == Storage::mirrored && reduce_ == Reduce::mean)) return;
+    throw with_hint(
+        usage_error("--overlap: found with {}, expected the mean of mirrored gradients",
+                    reduce_ == Reduce::adasum ? "--reduce adasum" : "--storage central"),
+        "leave out one of the two");
+  }
+
   // Samples of a global batch of b that this worker's node takes.
   std::uint64_t node_batch(Worker& self, std::uint64_t b) const {
     const int m = adasum_.node_size, first = self.rank() / m * m;
@@ -171,6 +201,8 @@ class Ssgd final : public Algorithm {
   Storage storage_ = Storage::mirrored;
   Reduce reduce_ = Reduce::mean;
   AdasumOptions adasum_;
+  bool overlap_ = false;
+  std::uint64_t bucket_ = std::uint64_t{64} << 20;
 };
 
 const bool ssgd_registered = register_algorithm<Ssgd>({
@@ -180,12 +212,13 @@ const bool ssgd_registered = register_algorithm<Ssgd>({
         "The workers average the gradients of one global batch every iteration. All make the same "
         "update, so there is one model, and the slowest worker sets the pace.",
     .paper = "000 sections 2.2 and 2.3 (gradient aggregation); 001 (Adasum)",
-    .cost =
-        "mirrored: one all_reduce of n elements per iteration; central: n elements to the server "
-        "and n back per worker; adasum: as mirrored, and log2 P sums of products",
+    .cost = "mirrored: one all_reduce of n elements per iteration (overlap: one per bucket); "
+            "central: n elements to the server and n back per worker; adasum: as mirrored, and "
+            "log2 P sums of products",
     .result = "the common model",
-    .identities = "one worker = sgd; P workers = sgd on the global batch, up to rounding; adasum "
-                  "of equal gradients = that gradient, of orthogonal ones = their sum",
+    .identities = "one worker = sgd; P workers = sgd on the global batch, up to rounding; overlap "
+                  "on = off, to the bit; adasum of equal gradients = that gradient, of orthogonal "
+                  "ones = their sum",
 });
 
 }  // namespace

@@ -174,6 +174,29 @@ double Worker::gradient(const Buffer& w, const Batch& batch, Gradient& g) {
   return compute_step(batch, [&] { return model().gradient(*context_, batch, w.data(), g); });
 }
 
+double Worker::gradient_in_pieces(Replica& replica, const Batch& batch,
+                                  std::span<const Extent> pieces,
+                                  const std::function<void(std::size_t)>& complete) {
+  HETSGD_CHECK(!pieces.empty());
+  make_gradient(replica);
+  const Seconds started = now();
+  double loss = 0;
+  Work before;  // of the pieces that are complete
+  for (std::size_t i = 0; i < pieces.size(); ++i) {
+    const Work until = run_.partial_gradient_work(batch.shape(), pieces[i].end);
+    const auto kind = i == 0 ? ComputeKind::step : ComputeKind::part;
+    endpoint_.compute(until - before, kind, [&] {
+      if (i == 0) clear_foreign_rows(replica);
+      loss +=
+          model().partial_gradient(*context_, batch, replica.w.data(), replica.gradient, pieces[i]);
+    });
+    before = until;
+    if (i + 1 == pieces.size()) completed(batch, loss, started);
+    complete(i);
+  }
+  return loss;
+}
+
 bool Worker::gradient_cancellable(CancellationToken& token, Replica& replica, const Batch& batch) {
   make_gradient(replica);
   double loss = 0;
@@ -255,6 +278,13 @@ void Worker::copy(const Buffer& x, Buffer& y) {
 void Worker::scale(double a, Buffer& x) {
   compute_vectors(
       2, [&] { device().axpby(x.size(), static_cast<float>(a), x.data(), 0.0F, x.data()); });
+}
+
+void Worker::scale(double a, std::span<float> x) {
+  const double passes =
+      2 * static_cast<double>(x.size()) / static_cast<double>(model().parameters());
+  compute_vectors(
+      passes, [&] { device().axpby(x.size(), static_cast<float>(a), x.data(), 0.0F, x.data()); });
 }
 
 void Worker::axpby(double a, const Buffer& x, double b, Buffer& y) {

@@ -131,6 +131,17 @@ class Worker {
   // zero, as the last call has left them: nobody sums other workers' gradients into g.
   double gradient(const Buffer& w, const Batch& batch, Gradient& g);
   Gradient make_gradient() { return hetsgd::make_gradient(model(), device()); }
+  // One iteration, as gradient(replica, batch), with the backward pass in pieces: ranges of the
+  // model's parts that follow each other and make up all of them. complete(i) is called when piece
+  // i is there, before the next one is computed: it may start a collective on these elements of the
+  // gradient. One piece is the whole call to the bit and the second, then complete(0). Injected
+  // delays come with the first piece.
+  double gradient_in_pieces(Replica& replica, const Batch& batch, std::span<const Extent> pieces,
+                            const std::function<void(std::size_t)>& complete);
+  // What so many parameters are charged as when they are sent.
+  double charged_bytes(std::size_t parameters) const {
+    return 4.0 * static_cast<double>(parameters) * run_.parameter_ratio();
+  }
 
   // The update alone, of replica.w by replica.gradient, or by the vector g [n], which a collective
   // has summed. All workers make the same one: it counts once for the run. A gradient that is still
@@ -156,6 +167,7 @@ class Worker {
   // and n operations for each one read or written, one launch. Scalars are rounded to float first.
   void copy(const Buffer& x, Buffer& y);                       // y <- x
   void scale(double a, Buffer& x);                             // x <- a x
+  void scale(double a, std::span<float> x);  // of any length, which it is charged by
   void axpby(double a, const Buffer& x, double b, Buffer& y);  // y <- a x + b y
   double squared_norm(const Buffer& x);                        // ||x||^2, in double
   // w' = merged + gamma (w - previous); previous <- w; w <- w'.

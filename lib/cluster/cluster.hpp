@@ -8,6 +8,7 @@
 #include <exception>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <stdexcept>
 #include <string>
 #include <vector>
@@ -54,6 +55,8 @@ struct ClusterOptions {
   std::shared_ptr<const Scenario> scenario;  // null: no stragglers
   // sim
   DeviceProfile profile;
+  // Of the host on which the services compute; none: as the workers'.
+  std::optional<DeviceProfile> server_profile = {};
   NetworkModel network;
   double payload_scale = 1;  // charged bytes per real byte of parameters and gradients (--charge)
   // Charged work per stated work of kind `vector` (--charge); steps state theirs charged.

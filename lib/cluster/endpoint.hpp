@@ -36,6 +36,7 @@ namespace hetsgd {
 // Which slowdowns a computation is subject to.
 enum class ComputeKind {
   step,    // one batch: counts as an iteration; the straggler scenario slows it
+  part,    // of the last step, of which it is more: slowed as that, which has had its extra delays
   vector,  // merges, norms, copies: slowed by the worker's speed only
 };
 
@@ -94,8 +95,8 @@ class Endpoint {
   virtual Device& device() = 0;
   virtual Comm& comm() = 0;  // all workers
 
-  // Runs `fn` on this worker's device; takes the time of `work` on its profile (sim) or as long as
-  // it takes (threads, mpi), then the straggler scenario's delay. An exception of fn comes out
+  // Runs `fn` on this worker's device, which its processes share; takes the time of `work` on its
+  // profile (sim) or as long as it takes (threads, mpi), then the straggler scenario's delay. An exception of fn comes out
   // here. fn makes no call of this vocabulary but device(): in sim it runs on another thread, at
   // another time.
   virtual void compute(const Work& work, ComputeKind kind, FunctionRef fn) = 0;

@@ -47,10 +47,25 @@ Seconds NetworkModel::all_reduce_cost(int p, double bytes) const {
   return Seconds(0);
 }
 
-Seconds NetworkModel::broadcast_cost(int p, double bytes) const {
+Seconds NetworkModel::tree_broadcast_cost(int p, double bytes) const {
   HETSGD_CHECK_LT(0, p);
   const double transfers = shared_bus ? p - 1.0 : depth(p);
   return depth(p) * latency + Seconds(transfers * bytes / bytes_per_s);
+}
+
+// The slices leave the root one behind the other, so the scatter has one latency.
+Seconds NetworkModel::scattered_broadcast_cost(int p, double bytes) const {
+  const double n = p;
+  return latency + Seconds((n - 1) / n * bytes / bytes_per_s) + all_gather_cost(p, bytes / n);
+}
+
+bool NetworkModel::broadcast_scatters(int p, double bytes) const {
+  return !shared_bus && scattered_broadcast_cost(p, bytes) < tree_broadcast_cost(p, bytes);
+}
+
+Seconds NetworkModel::broadcast_cost(int p, double bytes) const {
+  return broadcast_scatters(p, bytes) ? scattered_broadcast_cost(p, bytes)
+                                      : tree_broadcast_cost(p, bytes);
 }
 
 Seconds NetworkModel::all_gather_cost(int p, double bytes) const {

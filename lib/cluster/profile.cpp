@@ -22,12 +22,12 @@ double DeviceProfile::throughput(int learners) const {
   return saturation[std::min(static_cast<std::size_t>(learners), saturation.size()) - 1];
 }
 
-DeviceProfile load_device_profile(const std::string& name_or_path) {
+DeviceProfile load_device_profile(const std::string& name_or_path, std::string_view option) {
   static const std::array<std::string, 8> kKeys{
       "name",        "source",       "launch_overhead_s",     "operations_per_s",
       "bytes_per_s", "memory_bytes", "host_link_bytes_per_s", "saturation"};
   const JsonFields fields =
-      find_json_file("--profile", "profile", name_or_path, builtin_profile_files());
+      find_json_file(option, "profile", name_or_path, builtin_profile_files());
   fields.allow(kKeys);
   DeviceProfile profile;
   profile.name = fields.text("name");

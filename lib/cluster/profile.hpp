@@ -5,6 +5,7 @@
 
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "core/units.hpp"
@@ -36,8 +37,10 @@ struct DeviceProfile {
 };
 
 // A built-in name or a JSON file. Errors: usage (unknown name: lists the names), data (broken file:
-// names the file, the key, what was found and what was expected).
-DeviceProfile load_device_profile(const std::string& name_or_path);
+// names the file, the key, what was found and what was expected). `option` opens the message of an
+// unknown name.
+DeviceProfile load_device_profile(const std::string& name_or_path,
+                                  std::string_view option = "--profile");
 std::vector<std::string> builtin_device_profiles();
 // The file's text, as load_device_profile reads it.
 std::string to_json_text(const DeviceProfile& profile);
@@ -67,7 +70,11 @@ struct NetworkModel {
   //                     fold the p - q extra workers in and out
   //   star              2(server_latency + p n/B_server)
   Seconds all_reduce_cost(int p, double bytes) const;
-  Seconds broadcast_cost(int p, double bytes) const;       // binomial tree
+  // The faster of two ways, which the length decides: a binomial tree, d (latency + n/B), or slices
+  // from the root to each rank and a ring all_gather of these, p latency + 2(p-1)/p n/B. On a shared
+  // bus the tree, whose bytes are the fewest.
+  Seconds broadcast_cost(int p, double bytes) const;
+  bool broadcast_scatters(int p, double bytes) const;      // takes the second way
   Seconds all_gather_cost(int p, double bytes) const;      // ring; bytes per rank
   Seconds reduce_scatter_cost(int p, double bytes) const;  // ring; bytes of the whole vector
   // All parts leave one behind the other: latency + n/B, n being the bytes that the busiest rank
@@ -77,6 +84,10 @@ struct NetworkModel {
   // Bytes that one rank puts on the wire in an all_reduce, for the time breakdown: mean over the
   // ranks.
   double all_reduce_bytes_sent(int p, double bytes) const;
+
+ private:
+  Seconds tree_broadcast_cost(int p, double bytes) const;
+  Seconds scattered_broadcast_cost(int p, double bytes) const;
 };
 
 // Like load_device_profile.

@@ -137,14 +137,16 @@ Scenario::~Scenario() = default;
 Scenario::Scenario(Scenario&&) noexcept = default;
 Scenario& Scenario::operator=(Scenario&&) noexcept = default;
 
-Seconds Scenario::stretched(int rank, std::uint64_t iteration, Seconds start,
+Seconds Scenario::stretched(int rank, std::optional<std::uint64_t> iteration, Seconds start,
                             Seconds compute) const {
   HETSGD_CHECK(rank >= 0 && static_cast<std::size_t>(rank) < impl_->ranks.size());
   HETSGD_CHECK(start >= Seconds(0) && std::isfinite(start.count()));
   HETSGD_CHECK(compute >= Seconds(0) && std::isfinite(compute.count()));
   const RankEffects& effects = impl_->ranks[static_cast<std::size_t>(rank)];
   double delay_s = 0;
-  for (const DelaySource* source : effects.delays) delay_s += source->delay_s(rank, iteration);
+  if (iteration) {
+    for (const DelaySource* source : effects.delays) delay_s += source->delay_s(rank, *iteration);
+  }
   const double work_s = compute.count() * effects.factor;
   if (effects.slow.empty() && effects.pauses.empty()) return Seconds(work_s + delay_s);
   Interval interval(effects, rank, start.count());

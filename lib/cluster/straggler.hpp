@@ -23,6 +23,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -46,8 +47,10 @@ class Scenario {
   // How long iteration `iteration` of worker `rank`, which starts at `start` and would take
   // `compute` undisturbed, takes with all stragglers: >= compute. Factors multiply and hold while
   // their phase lasts (a step that leaves a slow phase is slowed in its first part only); extra
-  // delays add after the compute and are not slowed; in a pause nothing moves. Thread-safe.
-  Seconds stretched(int rank, std::uint64_t iteration, Seconds start, Seconds compute) const;
+  // delays add after the compute and are not slowed; in a pause nothing moves. No iteration: more of
+  // one that has begun, whose extra delays its first part has had. Thread-safe.
+  Seconds stretched(int rank, std::optional<std::uint64_t> iteration, Seconds start,
+                    Seconds compute) const;
 
   bool empty() const;
   // The specifications with defaults filled in, for the result; they parse to the same scenario.

@@ -80,7 +80,8 @@ struct OptionTraits<std::uint64_t> {
   static constexpr OptionType kType = OptionType::count;
   static std::uint64_t parse(const Option& option, const std::string& place,
                              const std::string& text) {
-    const std::uint64_t value = parse_count(place, text);
+    const std::uint64_t value =
+        option.unit == "bytes" ? parse_bytes(place, text) : parse_count(place, text);
     return within_range(option, place, text, value, static_cast<double>(value), "a whole number");
   }
 };

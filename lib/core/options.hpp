@@ -169,8 +169,8 @@ class OptionSet {
   // Options added from now on stand under this heading.
   void group(std::string heading) { group_ = std::move(heading); }
 
-  // T: bool, int, double, std::string; std::uint64_t, which takes 10K, 1M; std::uint32_t, if the
-  // range says so; Seconds, which takes 50ms, 1.5h; std::optional of numbers, whose empty value is
+  // T: bool, int, double, std::string; std::uint64_t, which takes 10K, 1M, and of unit "bytes" 64K,
+  // 64MiB, powers of two; std::uint32_t, if the range says so; Seconds, which takes 50ms, 1.5h; std::optional of numbers, whose empty value is
   // spelled "auto"; vectors of double and std::uint64_t, "1,0.5", and of std::string: repeated flags,
   // one text each, and no comma splits.
   template <class T>

@@ -32,6 +32,10 @@ struct Work {
     return *this;
   }
   friend Work operator+(Work a, const Work& b) { return a += b; }
+  // What is left of `a` when its part `b` is done.
+  friend Work operator-(const Work& a, const Work& b) {
+    return {a.operations - b.operations, a.bytes - b.bytes, a.launches - b.launches, a.learners};
+  }
 };
 
 }  // namespace hetsgd

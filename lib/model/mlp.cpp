@@ -81,26 +81,48 @@ class Mlp : public BasicModel<Real> {
     return work;
   }
 
+  // A part is a layer, from the output layer down.
+  std::size_t gradient_parts() const override { return layer_count(); }
+  Extent gradient_part(std::size_t part) const override {
+    const ParameterBlock* const blocks = &this->layout().blocks.at(2 * layer_of(part));
+    return {blocks[0].offset, blocks[1].offset + blocks[1].size()};
+  }
+  Work partial_gradient_work(const BatchShape& batch, std::size_t parts) const override {
+    Work work = gradient_work(batch);
+    for (std::size_t layer = 0; layer + parts < layer_count(); ++layer) {
+      work = work - backward_work(batch, layer);
+    }
+    return work;
+  }
+
  protected:
   DeferredSum learn(Context& context, const Batch& batch, const Real* w,
                     Sink<Real> sink) const override {
+    const DeferredSum loss = learn_part(context, batch, w, sink, 0);
+    for (std::size_t part = 1; part < layer_count(); ++part) {
+      learn_part(context, batch, w, sink, part);
+    }
+    return loss;
+  }
+
+  DeferredSum learn_part(Context& context, const Batch& batch, const Real* w, Sink<Real> sink,
+                         std::size_t part) const override {
     auto& scratch = static_cast<MlpContext<Real>&>(context);
     BasicDevice<Real>& device = scratch.device();
-    scratch.stage(batch);
-    forward_hidden(scratch, batch, w);
-    const std::size_t last = layer_count() - 1;
-    for (std::size_t layer = 0; layer < last; ++layer) {
-      scratch.delta[layer].reset(device, batch.size() * width(layer));
-    }
-    const DeferredSum loss =
-        fused() ? learn_fused(scratch, batch, w, sink) : learn_scores(scratch, batch, w, sink);
-    for (std::size_t layer = last; layer-- > 0;) {
+    const std::size_t layer = layer_of(part);
+    if (part > 0) {
       Real* D = scratch.delta[layer].data();
       device.apply(batch.size() * width(layer), rule::ReluGradient<Real>(),
                    scratch.activation[layer].data(), D);
       backward(scratch, batch, w, layer, D, sink);
+      return 0.0;
     }
-    return loss;
+    scratch.stage(batch);
+    forward_hidden(scratch, batch, w);
+    for (std::size_t below = 0; below < layer; ++below) {
+      scratch.delta[below].reset(device, batch.size() * width(below));
+    }
+    return fused() ? learn_fused(scratch, batch, w, sink) : learn_scores(scratch, batch, w, sink);
   }
 
   DeferredSum score(Context& context, const Batch& batch, const Real* w,
@@ -143,6 +165,7 @@ class Mlp : public BasicModel<Real> {
 
  private:
   std::size_t layer_count() const { return widths_.size() - 1; }
+  std::size_t layer_of(std::size_t part) const { return layer_count() - 1 - part; }
   std::size_t inputs(std::size_t layer) const { return widths_[layer]; }
   std::size_t width(std::size_t layer) const { return widths_[layer + 1]; }
   template <class Pointer>
@@ -153,6 +176,18 @@ class Mlp : public BasicModel<Real> {
   Pointer bias(Pointer w, std::size_t layer) const {
     return w + this->layout().blocks[2 * layer + 1].offset;
   }
+  // Of a layer below the output layer: its ReLU and its own products.
+  Work backward_work(const BatchShape& batch, std::size_t layer) const {
+    constexpr double kBytes = 4;
+    const double n = batch.samples, z = batch.nonzeros;
+    const auto a = static_cast<double>(inputs(layer)), b = static_cast<double>(width(layer));
+    const Work relu{n * b, kBytes * 3 * n * b, 1};
+    if (layer == 0) {
+      return relu + Work{2 * z * b + n * b, 8 * z + kBytes * (2 * z * b + 2 * n * b), 2};
+    }
+    return relu + Work{4 * n * a * b + n * b, kBytes * (3 * a * b + 2 * n * a + 3 * n * b), 3};
+  }
+
   // The output layer is dense, and its scores need not be in memory.
   bool fused() const { return layer_count() > 1 && objective_.fuses_layer(); }
 

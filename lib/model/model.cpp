@@ -89,21 +89,59 @@ double BasicModel<Real>::fitting(const Context& context, const Batch& batch,
 template <class Real>
 double BasicModel<Real>::gradient(Context& context, const Batch& batch, const Real* w,
                                   BasicGradient<Real>& g) const {
+  return partial_gradient(context, batch, w, g, {0, gradient_parts()});
+}
+
+// The loss is read last: that waits for the device.
+template <class Real>
+double BasicModel<Real>::partial_gradient(Context& context, const Batch& batch, const Real* w,
+                                          BasicGradient<Real>& g, Extent parts) const {
   check(batch);
   HETSGD_CHECK_EQ(g.flat.size(), layout_.size);
   HETSGD_CHECK_EQ(g.rows.size(), layout_.sparse);
+  HETSGD_CHECK_LT(parts.begin, parts.end);
+  HETSGD_CHECK_LE(parts.end, gradient_parts());
   return fitting(context, batch, [&] {
-    std::size_t s = 0;
-    for (const ParameterBlock& block : layout_.blocks) {
-      if (!block.row_sparse()) continue;
-      context.device().apply_rows(g.rows[s++], block.cols, rule::Fill<Real>{0},
-                                  g.flat.data() + block.offset);
+    if (parts.begin == 0) clear_touched_rows(context.device(), g);
+    const Sink<Real> sink{g.flat.data(), Real(1), Real(0)};
+    const DeferredSum loss = learn_part(context, batch, w, sink, parts.begin);
+    for (std::size_t part = parts.begin + 1; part < parts.end; ++part) {
+      learn_part(context, batch, w, sink, part);
     }
-    const DeferredSum loss = learn(context, batch, w, {g.flat.data(), Real(1), Real(0)});
-    touch(context, batch, g.rows);
-    context.stage_ahead();
+    if (parts.end == gradient_parts()) {
+      touch(context, batch, g.rows);
+      context.stage_ahead();
+    }
     return loss / static_cast<double>(batch.size());
   });
+}
+
+template <class Real>
+void BasicModel<Real>::clear_touched_rows(BasicDevice<Real>& device, BasicGradient<Real>& g) const {
+  std::size_t s = 0;
+  for (const ParameterBlock& block : layout_.blocks) {
+    if (!block.row_sparse()) continue;
+    device.apply_rows(g.rows[s++], block.cols, rule::Fill<Real>{0}, g.flat.data() + block.offset);
+  }
+}
+
+template <class Real>
+Extent BasicModel<Real>::gradient_part(std::size_t part) const {
+  HETSGD_CHECK_EQ(part, 0U);
+  return {0, layout_.size};
+}
+
+template <class Real>
+Work BasicModel<Real>::partial_gradient_work(const BatchShape& batch, std::size_t parts) const {
+  HETSGD_CHECK_EQ(parts, 1U);
+  return gradient_work(batch);
+}
+
+template <class Real>
+DeferredSum BasicModel<Real>::learn_part(Context& context, const Batch& batch, const Real* w,
+                                         Sink<Real> sink, std::size_t part) const {
+  HETSGD_CHECK_EQ(part, 0U);
+  return learn(context, batch, w, sink);
 }
 
 template <class Real>

@@ -60,6 +60,12 @@ struct BasicGradient {
 };
 using Gradient = BasicGradient<float>;
 
+// [begin, end), of parts of a gradient or of elements of the flat vector.
+struct Extent {
+  std::size_t begin = 0, end = 0;
+  std::size_t size() const { return end - begin; }
+};
+
 // Where a backward pass puts the gradient: to <- beta to + alpha gradient, dense blocks; to <- to +
 // alpha gradient, touched rows of row-sparse ones. A gradient is (g, 1, 0) with row-sparse blocks
 // zero before, a step (w, -lr, 1).
@@ -146,6 +152,18 @@ class BasicModel {
   double gradient(Context& context, const Batch& batch, const Real* w,
                   BasicGradient<Real>& g) const;
 
+  // A gradient in parts, so that what is complete can be sent while the rest is computed: the
+  // backward pass completes part 0 first. A part is a run of neighbouring blocks, and each block is
+  // in one part. Here: one part, everything.
+  virtual std::size_t gradient_parts() const { return 1; }
+  virtual Extent gradient_part(std::size_t part) const;  // its elements of the flat vector
+  // As gradient(), but computes `parts` alone: then these hold what gradient() makes of them, to
+  // the bit. Calls go through all parts in order, with the same batch, w and g and no other call of
+  // this context between them; who has a part may change it in g meanwhile, since none depends on
+  // another. Returns the mean loss with part 0, else 0; g.rows is set with the last part.
+  double partial_gradient(Context& context, const Batch& batch, const Real* w,
+                          BasicGradient<Real>& g, Extent parts) const;
+
   // w <- w - learning_rate * gradient; returns the mean loss before the step.
   double step(Context& context, const Batch& batch, Real learning_rate, Real* w) const;
 
@@ -165,6 +183,8 @@ class BasicModel {
   // clock charges. That of a full-size model is asked for, too (--charge): it depends on the layout
   // alone. Affine in (samples, nonzeros, labels).
   virtual Work gradient_work(const BatchShape& batch) const = 0;
+  // Of its first `parts` parts, with all that must come before them; of all: gradient_work().
+  virtual Work partial_gradient_work(const BatchShape& batch, std::size_t parts) const;
   // Device memory that grows with a batch, per sample of a batch like this one.
   double sample_bytes(const BatchShape& batch) const;
   // The widths from the features to the scores, as the result shows them.
@@ -178,6 +198,10 @@ class BasicModel {
   // SUM of its losses. `sink.to` may be `w`: whatever is read of a block is read before it moves.
   virtual DeferredSum learn(Context& context, const Batch& batch, const Real* w,
                             Sink<Real> sink) const = 0;
+  // The same of one part, called in the order of parts; the losses with part 0, else 0. Here:
+  // learn(). Who has several parts implements learn() by them.
+  virtual DeferredSum learn_part(Context& context, const Batch& batch, const Real* w,
+                                 Sink<Real> sink, std::size_t part) const;
   // As scores().
   virtual DeferredSum score(Context& context, const Batch& batch, const Real* w,
                             Real* logits) const = 0;
@@ -194,6 +218,8 @@ class BasicModel {
 
  private:
   void check(const Batch& batch) const;
+  // Zeroes what the last call has left in the row-sparse blocks.
+  void clear_touched_rows(BasicDevice<Real>& device, BasicGradient<Real>& g) const;
   template <class Call>
   double fitting(const Context& context, const Batch& batch, const Call& call) const;
 

@@ -23,6 +23,7 @@ void warn_about_workloads(const std::vector<LoadedResult>& results, Comparison& 
       {"the model's layers", "/model/layer_sizes"},
       {"the cluster", "/cluster/name"},
       {"the device profile", "/cluster/device_profile"},
+      {"the server's profile", "/cluster/server_profile"},
       {"the network", "/cluster/network"},
       {"the charged sizes", "/cluster/charge"},
       {"the stragglers", "/stragglers"},

@@ -232,6 +232,7 @@ json result_json(const Record& record, const ResultOptions& options) {
        {{"name", record.cluster},
         {"virtual_time", record.virtual_time},
         {"device_profile", record.device_profile},
+        {"server_profile", record.server_profile},
         {"network", record.network},
         {"charge", record.charge}}},
       {"stragglers", record.stragglers},

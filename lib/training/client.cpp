@@ -4,11 +4,19 @@
 
 namespace hetsgd {
 
+BatchShape Client::charged(const BatchShape& batch) const {
+  return {.samples = batch.samples,
+          .nonzeros = batch.nonzeros * setup_.charged_nonzeros,
+          .labels = batch.labels * setup_.charged_labels};
+}
+
 Work Client::gradient_work(const BatchShape& batch) const {
-  if (!setup_.charged_model) return setup_.model.gradient_work(batch);
-  return setup_.charged_model->gradient_work({.samples = batch.samples,
-                                              .nonzeros = batch.nonzeros * setup_.charged_nonzeros,
-                                              .labels = batch.labels * setup_.charged_labels});
+  return charged_model().gradient_work(charged(batch));
+}
+
+// Both models are of one kind and have the same options, and so as many parts.
+Work Client::partial_gradient_work(const BatchShape& batch, std::size_t parts) const {
+  return charged_model().partial_gradient_work(charged(batch), parts);
 }
 
 void mean_of(std::span<const std::span<const float>> replicas, std::span<float> mean) {

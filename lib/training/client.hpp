@@ -24,10 +24,10 @@ struct RunSetup {
   const Model& model;
   const Sampler& sampler;
   std::vector<float> initial;
-  // Full-size model and counts per real nonzero and label under --charge; null: the real model's
-  // work.
+  // Full-size model and counts per real nonzero, label and parameter under --charge; null: the real
+  // model's work.
   std::shared_ptr<const Model> charged_model = {};
-  double charged_nonzeros = 1, charged_labels = 1;
+  double charged_nonzeros = 1, charged_labels = 1, charged_parameters = 1;
 };
 
 class Client : public Run {
@@ -43,11 +43,19 @@ class Client : public Run {
   // Under --charge that of the full-size model for a batch of as many samples, whose nonzeros and
   // labels are scaled to the full-size data's averages.
   Work gradient_work(const BatchShape& batch) const final;
+  Work partial_gradient_work(const BatchShape& batch, std::size_t parts) const final;
+  double parameter_ratio() const final { return setup_.charged_parameters; }
 
  protected:
   Referee& referee_;
   const RunRules& rules_;
   const RunSetup& setup_;
+
+ private:
+  const Model& charged_model() const {
+    return setup_.charged_model ? *setup_.charged_model : setup_.model;
+  }
+  BatchShape charged(const BatchShape& batch) const;
 };
 
 // A replica that its worker has published, where it lies on a device. Until then it is the initial

@@ -83,9 +83,10 @@ struct Record {
   DatasetPtr train, test;
   std::string cluster;
   bool virtual_time = false;
-  nlohmann::json device_profile, network, charge;  // sim: what was charged; null otherwise
-  nlohmann::json machine;                          // mpi: hosts with their ranks; null otherwise
-  std::vector<std::string> stragglers;             // with defaults filled in
+  // sim: what was charged; null otherwise
+  nlohmann::json device_profile, server_profile, network, charge;
+  nlohmann::json machine;               // mpi: hosts with their ranks; null otherwise
+  std::vector<std::string> stragglers;  // with defaults filled in
   std::vector<std::uint64_t> layer_sizes;
   std::uint64_t parameters = 0;
 

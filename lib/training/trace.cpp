@@ -229,7 +229,7 @@ class TracedEndpoint final : public Endpoint {
 
  private:
   static const char* name_of(ComputeKind kind) {
-    return kind == ComputeKind::step ? "step" : "vector";
+    return kind == ComputeKind::vector ? "vector" : kind == ComputeKind::step ? "step" : "part";
   }
   std::shared_ptr<ServicePort> traced(const std::string& name, std::shared_ptr<ServicePort> port) {
     return std::make_shared<TracedPort>(endpoint_, lines_, name, std::move(port));

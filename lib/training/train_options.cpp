@@ -133,6 +133,9 @@ void declare_cluster(OptionSet& set, TrainOptions& o) {
       "of a GPU's dense products: factors of 24, 11 or 8 bits, sums of 24; a measurement "
       "is fp32 always");
   set.add("profile", o.profile, "sim: device profile, built-in name or JSON file").reads_file();
+  set.add("server_profile", o.server_profile,
+          "sim: device profile of the host that services compute on (parameter servers)")
+      .reads_file();
   set.add("network", o.network, "sim: network model, built-in name or JSON file").reads_file();
   set.add("speed", o.speed,
           "relative speed of each worker, e.g. 1,0.92,0.84,0.76; the last repeats")

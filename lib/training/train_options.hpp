@@ -60,6 +60,7 @@ struct TrainOptions {
   Precision precision = Precision::fp32;
   AllReduce all_reduce = AllReduce::automatic;
   std::string profile = "v100";
+  std::string server_profile = "xeon-e5-2650v4";
   std::string network = "pcie3";
   std::vector<double> speed;
   std::vector<std::string> straggler;

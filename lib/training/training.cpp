@@ -73,7 +73,7 @@ struct Training::Impl {
   Plan plan;
   std::vector<std::string> devices;
   std::shared_ptr<const Scenario> scenario;
-  DeviceProfile profile;
+  DeviceProfile profile, server_profile;
   NetworkModel network;
   std::unique_ptr<Model> model;
   std::unique_ptr<Sampler> sampler;
@@ -106,6 +106,7 @@ void Training::Impl::resolve() {
   check_plan(options, set, plan, devices, info, *algorithm);
   scenario = std::make_shared<const Scenario>(options.straggler, plan.workers, options.seed);
   profile = load_device_profile(options.profile);
+  server_profile = load_device_profile(options.server_profile, "--server-profile");
   network = load_network_model(options.network);
 
   record.config = set.to_json();
@@ -114,6 +115,7 @@ void Training::Impl::resolve() {
   record.cluster = options.cluster;
   if (cluster_kind(options.cluster).is_virtual) {
     record.device_profile = nlohmann::json::parse(to_json_text(profile));
+    record.server_profile = nlohmann::json::parse(to_json_text(server_profile));
     record.network = nlohmann::json::parse(to_json_text(network));
   }
   record.stragglers = scenario->specifications();
@@ -163,6 +165,7 @@ ClusterOptions Training::Impl::cluster_options() const {
   result.speed = options.speed;
   result.scenario = scenario;
   result.profile = profile;
+  result.server_profile = server_profile;
   result.network = network;
   if (charge) result.payload_scale = result.work_scale = charge->parameter_ratio;
   result.host_threads = options.host_threads.value_or(0);
@@ -198,6 +201,7 @@ RunSetup Training::Impl::setup(std::vector<float> initial) const {
     result.charged_model = charge->model;
     result.charged_nonzeros = charge->nonzeros_per_real;
     result.charged_labels = charge->labels_per_real;
+    result.charged_parameters = charge->parameter_ratio;
   }
   return result;
 }

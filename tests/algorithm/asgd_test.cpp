@@ -65,6 +65,20 @@ TEST(Asgd, Timeline) {
                 timeline(run_training(with(timeline_settings("asgd"), {{"max_samples", "240"}}))));
 }
 
+// An update takes its time on the host, here 1 operation per ns and 3 n of them. The worker's step
+// and the way to the server and back are those of the golden timelines: 9 ms and 10 ms. With the
+// worker's profile for the host the golden timelines stay as they were (timeline_settings).
+TEST(Asgd, UpdatesTakeTheirTimeOnTheHost) {
+  const Record run = run_training(
+      with(tiny("asgd"), {{"batch_size", "24"},
+                          {"max_samples", "240"},
+                          {"profile", HETSGD_TEST_DATA "/latency_only_profile.json"},
+                          {"server_profile", HETSGD_TEST_DATA "/compute_only_profile.json"},
+                          {"network", HETSGD_TEST_DATA "/latency_only_network.json"}}));
+  const double update_s = 3e-9 * static_cast<double>(run.parameters);
+  EXPECT_NEAR(run.elapsed.count(), 10 * (0.009 + 0.010 + update_s), 1e-9);
+}
+
 TEST(Asgd, LearnsOnBothClusters) {
   expect_learns_everywhere(with(kAsgd, {{"batch_size", "16"},
                                         {"learning_rate", "0.3"},

@@ -10,7 +10,7 @@ from program import BINARY, ProgramTest, TINY, without_host
 
 # Options that name files, by what is done with them. A new one belongs here and needs its role
 # (OptionRefiner::reads_file, writes_file), or the tests below find it.
-READ = {"--train", "--test", "--config", "--tuned", "--profile", "--network", "--straggler"}
+READ = {"--train", "--test", "--config", "--tuned", "--profile", "--server-profile", "--network", "--straggler"}
 WRITTEN = {"--output", "--trace", "--dump-parameters", "--dump-initial-parameters"}
 NO_FILES = {"--cache-directory", "--log-dir", "--reference"}  # folders; one of the operands
 COMMANDS = ["train", "tune", "rerun", "compare", "validate", "data info", "data convert", "data generate",
@@ -55,7 +55,7 @@ class Inputs(FilesTest):
 
     def test_no_output_replaces_a_model_a_scenario_or_a_configuration(self):
         (self.folder / "c.json").write_text('{"epochs": 1}')
-        for option in ("--test", "--config", "--tuned", "--profile", "--network"):
+        for option in ("--test", "--config", "--tuned", "--profile", "--server-profile", "--network"):
             message = self.refused("train", "--train", "generate:tiny", "--epochs", "1", option, "in.txt" if
                                    option == "--test" else "c.json", "-o", "in.txt" if option == "--test" else
                                    "./c.json", "--overwrite")

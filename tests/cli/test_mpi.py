@@ -45,6 +45,16 @@ class Mpi(MpiTest):
                     self.assertGreater(last["p1"], expected["p1"] - 0.2)
                     self.assertGreater(last["p1"], real["curve"][0]["p1"] + 0.1)
 
+    def test_sums_behind_the_backward_pass_have_the_same_bits(self):
+        keys = ("samples_count", "test_loss", "p1", "updates")
+        for bucket in ("1", "64MiB"):
+            run = [*RUN, "--algorithm", "ssgd", "--epochs", "1", "--overwrite"]
+            self.finished(self.mpirun(3, *run, "--overlap", "--bucket", bucket, "-o", "mpi.json"), 0)
+            self.run_program(*run, "--workers", "3", "-o", "sim.json")
+            with self.subTest(bucket=bucket):
+                self.assertEqual(*([[point[key] for key in keys] for point in self.result(name)["curve"]]
+                                   for name in ("mpi.json", "sim.json")))
+
     def test_ranks_that_load_their_shard_alone_learn_the_same(self):
         self.run_program("data", "generate", "tiny", "tiny")
         keys = ("samples_count", "test_loss", "p1", "updates")

@@ -257,7 +257,13 @@ class Descriptions(ProgramTest):
         self.assertIn("% in the median", profile["source"])
         self.assertIn("predicted_ms", done.stderr)
         self.train("r.json", "--profile", "here.json")
-        self.assertEqual(self.result("r.json")["cluster"]["device_profile"]["name"], "cpu:1")
+        cluster = self.result("r.json")["cluster"]
+        self.assertEqual(cluster["device_profile"]["name"], "cpu:1")
+        self.assertEqual(cluster["server_profile"]["name"], "xeon-e5-2650v4")
+        self.train("s.json", "--server-profile", "here.json")
+        self.assertEqual(self.result("s.json")["cluster"]["server_profile"]["name"], "cpu:1")
+        self.assertIn("error: --server-profile: found \"here\", expected ",
+                      self.train("t.json", "--server-profile", "here", code=2).stderr)
         self.error("calibrate", "-o", "here.json", code=2)
         self.error("calibrate", "--device", "gpu", code=2)
 

@@ -262,7 +262,7 @@ TEST(NetworkModel, SharedBusCarriesTheBytesOfAll) {
 
 TEST(NetworkModel, OtherCollectives) {
   const NetworkModel link = network(Topology::ring), bus = network(Topology::ring, true);
-  EXPECT_DOUBLE_EQ(link.broadcast_cost(5, 120).count(), 3 * (1e-3 + 0.12));
+  EXPECT_DOUBLE_EQ(link.broadcast_cost(5, 1).count(), 3 * (1e-3 + 0.001));
   EXPECT_DOUBLE_EQ(bus.broadcast_cost(5, 120).count(), 3e-3 + 4 * 0.12);
   EXPECT_DOUBLE_EQ(link.all_gather_cost(4, 30).count(), 3 * (1e-3 + 0.03));
   EXPECT_DOUBLE_EQ(bus.all_gather_cost(4, 30).count(), 3 * (1e-3 + 0.12));
@@ -273,6 +273,19 @@ TEST(NetworkModel, OtherCollectives) {
   // A ring all_reduce is a reduce_scatter and an all_gather.
   EXPECT_NEAR(link.all_reduce_cost(4, 120).count(),
               (link.reduce_scatter_cost(4, 120) + link.all_gather_cost(4, 30)).count(), 1e-15);
+}
+
+// A tree takes d (L + n/B), slices p L + 2(p-1)/p n/B: with L = 1 ms, B = 1,000 bytes/s and p = 5 the
+// tree is faster up to (p - d) L B / (d - 2(p-1)/p) = 2 / 1.4 bytes.
+TEST(NetworkModel, LongVectorsAreBroadcastInSlices) {
+  const NetworkModel link = network(Topology::ring);
+  EXPECT_DOUBLE_EQ(link.broadcast_cost(5, 120).count(), 5e-3 + 1.6 * 0.12);
+  EXPECT_FALSE(link.broadcast_scatters(5, 1.42));
+  EXPECT_TRUE(link.broadcast_scatters(5, 1.43));
+  EXPECT_FALSE(link.broadcast_scatters(2, 1e9));  // one message does it
+  EXPECT_FALSE(network(Topology::ring, true).broadcast_scatters(5, 1e9));
+  // 7 ranks, a long vector: 12/7 transfers for 3.
+  EXPECT_NEAR(link.broadcast_cost(7, 1e9).count() / 1e6, 12.0 / 7, 1e-6);
 }
 
 TEST(NetworkModel, OneWorkerPaysNothing) {

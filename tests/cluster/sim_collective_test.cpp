@@ -26,15 +26,25 @@ const std::vector<Case>& cases() {
        [](int) {
          return std::pair{240.0, 240.0};
        }},
-      {"broadcast",
+      {"short broadcast",
+       [](Comm& comm) {
+         std::vector<float> v(4);
+         comm.broadcast(std::span(v), 1, Traffic::gradients);
+       },
+       [](const NetworkModel&) { return Seconds(2 * (0.25 + 16 / 64.0)); },
+       // Binomial from 1: 1 sends to 3 and 2, 3 sends to 0.
+       [](int rank) {
+         return std::pair{rank == 1 ? 32.0 : rank == 3 ? 16.0 : 0.0, rank == 1 ? 0.0 : 16.0};
+       }},
+      {"long broadcast",
        [](Comm& comm) {
          std::vector<float> v(40);
          comm.broadcast(std::span(v), 1, Traffic::gradients);
        },
-       [](const NetworkModel& m) { return m.broadcast_cost(4, 160); },
-       // Binomial from 1: 1 sends to 3 and 2, 3 sends to 0.
+       [](const NetworkModel&) { return Seconds(4 * 0.25 + 2 * 0.75 * 160 / 64); },
+       // A slice of 40 bytes to each other rank, then all pass on three.
        [](int rank) {
-         return std::pair{rank == 1 ? 320.0 : rank == 3 ? 160.0 : 0.0, rank == 1 ? 0.0 : 160.0};
+         return std::pair{rank == 1 ? 240.0 : 120.0, rank == 1 ? 120.0 : 160.0};
        }},
       {"all_gather",
        [](Comm& comm) {

@@ -91,6 +91,22 @@ TEST(SimService, PayloadsAndTheirWorkAreChargedAtFullSize) {
   EXPECT_EQ(breakdown(report, 0).bytes_received, (std::array<std::uint64_t, 3>{24, 0, 4}));
 }
 
+// The host has a profile of its own, and no worker's speed; computations keep the workers'.
+TEST(SimService, ServicesComputeOnTheHost) {
+  ClusterOptions options = slow_machine(1);
+  options.server_profile = options.profile;
+  options.server_profile->operations_per_s = 2;
+  options.speed = {0.5};
+  Counter::Log log;
+  run(options, [&](Endpoint& endpoint) {
+    auto counter = serve<Counter>(endpoint, "counter", &log);
+    counter.call({.operations = 16});
+    EXPECT_EQ(now(endpoint), 2 * kThere + 8.0);
+    endpoint.compute(work_of(1), ComputeKind::vector, nothing);
+    EXPECT_EQ(now(endpoint), 2 * kThere + 10.0);
+  });
+}
+
 TEST(SimService, SlowerWorkerLinkSetsTheTimeOfATransfer) {
   ClusterOptions options = slow_machine(1);
   options.network.bytes_per_s = 8;  // the services' link has 32

@@ -49,6 +49,7 @@ TEST(Straggler, UniformHasItsMoments) {
   EXPECT_EQ(delay(s, 0, 0), 0.0);
   EXPECT_NE(delay(s, 1, 0), delay(s, 3, 0));
   EXPECT_EQ(s.stretched(1, 7, 5s, 1s).count(), 1.0 + delay(s, 1, 7));
+  EXPECT_EQ(s.stretched(1, std::nullopt, 5s, 1s), 1s);  // more of an iteration that has had it
 }
 
 TEST(Straggler, GroupsDrawFromTheirOwnRange) {

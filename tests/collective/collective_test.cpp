@@ -170,6 +170,7 @@ double relative(double a, double b) { return a == b ? 0 : std::abs(a - b) / std:
 
 constexpr std::size_t kElements = 1680;  // divisible by every size up to 8
 constexpr double kBytes = kElements * sizeof(float);
+constexpr std::size_t kMany = 64 * kElements;  // worth slices in a broadcast
 
 double message_level_time(int workers, std::size_t n, const std::string& name) {
   for (const auto& [known, all_reduce] : all_reduces<float>()) {
@@ -243,7 +244,23 @@ TEST(CollectiveTime, HalvingDoublingOfUnevenHalvesIsWithinOneNumberPerStep) {
   }
 }
 
-TEST(CollectiveTime, BroadcastScatterGatherAndBarrierAreTheirAnalyticCosts) {
+// From rank 0: a slice to each rank; when all have theirs a ring passes the slices on.
+void broadcast_in_slices(Endpoint& endpoint, int p) {
+  std::vector<float> x(kMany);
+  Comm& comm = endpoint.comm();
+  const auto slice = [&](int r) {
+    const Block block = block_of(r, p, x.size());
+    return std::span(x).subspan(block.begin, block.size());
+  };
+  for (int r = 1; endpoint.rank() == 0 && r < p; ++r) {
+    comm.send(r, kTag, std::span<const float>(slice(r)));
+  }
+  if (endpoint.rank() != 0) comm.receive(0, kTag, slice(endpoint.rank()));
+  comm.barrier();
+  ring_all_gather(comm, kTag, std::span(x));
+}
+
+TEST(CollectiveTime, ScatterGatherAndBarrierAreTheirAnalyticCosts) {
   for (const int p : {1, 2, 3, 4, 7, 8}) {
     const NetworkModel model = plain_cluster(p).network;
     const double scatter = time_of(p, [](Endpoint& endpoint) {
@@ -259,14 +276,28 @@ TEST(CollectiveTime, BroadcastScatterGatherAndBarrierAreTheirAnalyticCosts) {
     const double barrier =
         time_of(p, [](Endpoint& endpoint) { dissemination_barrier(endpoint.comm(), kTag); });
     EXPECT_LE(relative(barrier, model.barrier_cost(p).count()), 1e-12) << p;
-    const double broadcast = time_of(p, [](Endpoint& endpoint) {
-      std::vector<float> x(kElements);
+  }
+}
+
+// The two ways of a broadcast: one number goes down the tree, many go in slices.
+TEST(CollectiveTime, BroadcastIsTheFasterOfItsTwoWays) {
+  for (const int p : {1, 2, 3, 4, 7, 8}) {
+    const NetworkModel model = plain_cluster(p).network;
+    const double one = time_of(p, [](Endpoint& endpoint) {
+      std::vector<float> x(1);
       binomial_broadcast(endpoint.comm(), kTag, std::span(x), 0);
     });
-    EXPECT_LE(broadcast, model.broadcast_cost(p, kBytes).count() * (1 + 1e-12)) << p;
-    if ((p & (p - 1)) == 0) {
-      EXPECT_LE(relative(broadcast, model.broadcast_cost(p, kBytes).count()), 1e-12) << p;
-    }
+    const double cost = model.broadcast_cost(p, sizeof(float)).count();
+    EXPECT_FALSE(model.broadcast_scatters(p, sizeof(float))) << p;
+    EXPECT_LE(one, cost * (1 + 1e-12)) << p;
+    if ((p & (p - 1)) == 0) EXPECT_LE(relative(one, cost), 1e-12) << p;
+    if (p < 3) continue;
+    const double bytes = kMany * sizeof(float);
+    EXPECT_TRUE(model.broadcast_scatters(p, bytes)) << p;
+    const double many = time_of(p, [p](Endpoint& endpoint) { broadcast_in_slices(endpoint, p); });
+    EXPECT_LE(relative(many, (model.broadcast_cost(p, bytes) + model.barrier_cost(p)).count()),
+              1e-12)
+        << p;
   }
 }
 
@@ -292,12 +323,18 @@ TEST(CollectiveTime, BytesAreThoseOfTheStandardCollectives) {
               }));
     EXPECT_EQ(bytes(p,
                     [p](Endpoint& endpoint) {
-                      std::vector<float> x(kElements);
+                      std::vector<float> x(1);
                       binomial_broadcast(endpoint.comm(), kTag, std::span(x), p - 1);
                     }),
               bytes(p, [p](Endpoint& endpoint) {
-                std::vector<float> x(kElements);
+                std::vector<float> x(1);
                 endpoint.comm().broadcast(std::span(x), p - 1);
+              }));
+    if (p < 3) continue;
+    EXPECT_EQ(bytes(p, [p](Endpoint& endpoint) { broadcast_in_slices(endpoint, p); }),
+              bytes(p, [](Endpoint& endpoint) {
+                std::vector<float> x(kMany);
+                endpoint.comm().broadcast(std::span(x), 0);
               }));
   }
 }

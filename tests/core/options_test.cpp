@@ -74,6 +74,18 @@ TEST_F(OptionsTest, OneNameHasThreeSpellings) {
   EXPECT_EQ(set.find("batch-size"), nullptr);
 }
 
+TEST_F(OptionsTest, CountsOfBytesScaleByPowersOfTwo) {
+  std::uint64_t bucket = 1, window = 1;
+  set.add("bucket", bucket, "a size").unit("bytes");
+  set.add("window", window, "a size").unit("bytes");
+  flag("bucket", {"64MiB"});
+  flag("window", {"10K"});
+  EXPECT_EQ(bucket, 64U << 20);
+  EXPECT_EQ(window, 10U << 10);
+  EXPECT_EQ(error_of("bucket", {"64Mb"}),
+            "--bucket: found \"64Mb\", expected a size in bytes such as 4096, 64K or 8G");
+}
+
 TEST_F(OptionsTest, EveryTypeParsesItsText) {
   flag("overwrite", {"true"});
   flag("cache", {"off"});

@@ -2,6 +2,7 @@
 
 #include <cmath>
 #include <limits>
+#include <tuple>
 
 #include "model/problems.hpp"
 
@@ -80,6 +81,56 @@ TEST_P(EveryKind, AGradientDoesNotDependOnTheOneBefore) {
   p.model->gradient(*p.context, batch, p.w.data(), fresh);
   EXPECT_TRUE(
       std::equal(used.flat.span().begin(), used.flat.span().end(), fresh.flat.span().begin()));
+}
+
+// Parts are the layout, each element once; computed in any ranges they are the whole gradient to the
+// bit, with the loss in the first; their work adds up.
+TEST_P(EveryKind, PartsMakeTheWholeGradient) {
+  Problem<double> p(GetParam());
+  const auto& model = *p.model;
+  const std::size_t parts = model.gradient_parts();
+  std::vector<int> covered(model.parameters());
+  for (std::size_t part = 0; part < parts; ++part) {
+    const Extent e = model.gradient_part(part);
+    for (std::size_t i = e.begin; i < e.end; ++i) ++covered[i];
+  }
+  EXPECT_EQ(covered, std::vector<int>(model.parameters(), 1));
+
+  const Batch batch = batch_of(*p.data, 0, 8);
+  auto whole = make_gradient(model, *p.device), pieces = make_gradient(model, *p.device);
+  const double loss = model.gradient(*p.context, batch, p.w.data(), whole);
+  for (std::size_t cut = 0; cut < parts; ++cut) {
+    model.gradient(*p.context, batch_of(*p.data, 20, 30), p.w.data(), pieces);
+    double sum = 0;
+    const std::vector<Extent> ranges =
+        cut == 0 ? std::vector<Extent>{{0, parts}} : std::vector<Extent>{{0, cut}, {cut, parts}};
+    for (const Extent& range : ranges) {
+      sum += model.partial_gradient(*p.context, batch, p.w.data(), pieces, range);
+      for (std::size_t part = range.begin; part < range.end; ++part) {
+        const Extent e = model.gradient_part(part);
+        EXPECT_TRUE(std::equal(whole.flat.data() + e.begin, whole.flat.data() + e.end,
+                               pieces.flat.data() + e.begin));
+      }
+    }
+    EXPECT_EQ(sum, loss);
+    EXPECT_EQ(pieces.rows, whole.rows);
+  }
+}
+
+TEST_P(EveryKind, WorkOfPartsGrowsToThatOfTheGradient) {
+  Problem<double> p(GetParam());
+  const BatchShape batch{.samples = 8, .nonzeros = 21, .labels = 11};
+  Work before;
+  for (std::size_t parts = 1; parts <= p.model->gradient_parts(); ++parts) {
+    const Work work = p.model->partial_gradient_work(batch, parts);
+    EXPECT_LT(before.operations, work.operations);
+    EXPECT_LT(before.bytes, work.bytes);
+    EXPECT_LT(before.launches, work.launches);
+    before = work;
+  }
+  const Work all = p.model->gradient_work(batch);
+  EXPECT_EQ(std::tie(before.operations, before.bytes, before.launches),
+            std::tie(all.operations, all.bytes, all.launches));
 }
 
 TEST_P(EveryKind, FloatFollowsDouble) {

@@ -40,9 +40,9 @@ class SameResults(unittest.TestCase):
         path.chmod(0o755)
         return str(path)
 
-    def compare(self, new, only="^sgd/base$", old=None):
+    def compare(self, new, only="^sgd/base$", old=None, more=()):
         said = io.StringIO()
-        sys.argv = ["same_results.py", old or self.old, new, "--only", only]
+        sys.argv = ["same_results.py", old or self.old, new, "--only", only, *more]
         with contextlib.redirect_stdout(said):
             code = same_results.main()
         return code, said.getvalue()
@@ -66,6 +66,12 @@ class SameResults(unittest.TestCase):
         code, said = self.compare(self.stand_in("new", "{'histograms': None}"))
         self.assertEqual(code, 1)
         self.assertIn("histograms: {} -> null", said)
+
+    def test_options_of_the_new_binary_alone(self):
+        new = self.stand_in("new", "{'warnings': [value('--server-profile')]}")
+        more = ["--new-options=--server-profile {profile}"]
+        self.assertIn("warnings: null -> [\"v100\"]", self.compare(new, more=more)[1])
+        self.assertIn("warnings: null -> [\"cpu\"]", self.compare(new, "^sgd/cpu$", more=more)[1])
 
     def test_program(self):
         binary = os.environ["HETSGD_BINARY"]

@@ -96,6 +96,7 @@ inline Settings timeline_settings(const std::string& algorithm, int straggler = 
                           {"batch_size", "24"},
                           {"record_steps", "true"},
                           {"profile", HETSGD_TEST_DATA "/latency_only_profile.json"},
+                          {"server_profile", HETSGD_TEST_DATA "/latency_only_profile.json"},
                           {"network", HETSGD_TEST_DATA "/latency_only_network.json"}});
 }
 

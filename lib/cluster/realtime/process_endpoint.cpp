@@ -1,6 +1,7 @@
 #include "cluster/realtime/process_endpoint.hpp"
 
 #include <algorithm>
+#include <optional>
 
 #include "cluster/computation.hpp"
 #include "cluster/realtime/monitor.hpp"
@@ -64,7 +65,8 @@ std::unique_ptr<CancellationToken> ProcessEndpoint::make_cancellation_token() {
 Seconds ProcessEndpoint::straggle(ComputeKind kind, Seconds start, Seconds duration) {
   const Seconds slowed = duration / speed_;
   if (kind == ComputeKind::vector) return slowed - duration;
-  const std::uint64_t iteration = process_.breakdown.steps++;
+  std::optional<std::uint64_t> iteration;
+  if (kind == ComputeKind::step) iteration = process_.breakdown.steps++;
   if (!options_.scenario) return slowed - duration;
   return options_.scenario->stretched(process_.rank, iteration, start, slowed) - duration;
 }

@@ -56,7 +56,7 @@ class ProcessEndpoint : public Endpoint {
 
  private:
   void run_to_the_end(FunctionRef fn);
-  // The delay to add. Counts a step, so it is called once for each computation.
+  // The delay to add. Counts a step of kind `step`, so it is called once for each computation.
   Seconds straggle(ComputeKind kind, Seconds start, Seconds duration);
   // Returns `requested` after the instant `from`, less what earlier delays took too long. False if
   // `unless` became true before its end.

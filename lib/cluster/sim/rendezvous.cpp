@@ -182,7 +182,8 @@ double Rendezvous::cost() const {
   return model.barrier_cost(size()).count();
 }
 
-// The same algorithms as cost(): ring, binomial tree, dissemination (whose messages are empty).
+// The same algorithms as cost(): ring, binomial tree or slices, dissemination (whose messages are
+// empty).
 void Rendezvous::count_bytes() const {
   const int p = size();
   for (int r = 0; r < p; ++r) {
@@ -193,6 +194,13 @@ void Rendezvous::count_bytes() const {
         sent = received = world_.network.model().all_reduce_bytes_sent(p, charged());
         break;
       case Collective::broadcast:
+        if (world_.network.model().broadcast_scatters(p, charged())) {
+          // Everybody passes on what is not its own slice; the root has sent each the slice before.
+          const double others = (p - 1) * charged() / p;
+          sent = r == call_.root ? 2 * others : others;
+          received = r == call_.root ? others : charged();
+          break;
+        }
         sent = broadcast_sends(r, call_.root, p) * charged();
         received = r == call_.root ? 0 : charged();
         break;

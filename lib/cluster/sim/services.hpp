@@ -15,9 +15,9 @@
 // The time from arrive to answer is the caller's `wait`, the rest its `communicate`.
 //
 // A request travels (network.hpp), queues behind those that arrived before it (equal times: lowest
-// rank first), takes its service time on a device of the run's profile at speed 1, and is then
-// handled on the event loop. Service time is stated work (Service::work) times the work scale, as
-// for vectors. The server computes nothing on the host pool: a handler runs within its event, so it
+// rank first), takes its service time on the host's profile (ClusterOptions::server_profile, speed
+// 1), and is then handled on the event loop. Service time is stated work (Service::work) times the
+// work scale, as for vectors. The server computes nothing on the host pool: a handler runs within its event, so it
 // may touch what it owns without a lock, and must not block (Engine::current checks). All services
 // share one host and so one link; each has its own queue, and otherwise they do not interact.
 #pragma once
@@ -39,6 +39,7 @@ class SimService;
 // Owned by the run, and gone before the world, with the handlers and what answers they still hold.
 class Services {
  public:
+  // profile: of the host.
   Services(World& world, DeviceProfile profile, double work_scale);
   ~Services();
 

@@ -25,6 +25,10 @@ class SimCluster final : public Cluster {
     // Rates come from profiles, whose readers refuse others.
     HETSGD_CHECK_LT(0.0, options.profile.operations_per_s);
     HETSGD_CHECK_LT(0.0, options.profile.bytes_per_s);
+    if (options.server_profile) {
+      HETSGD_CHECK_LT(0.0, options.server_profile->operations_per_s);
+      HETSGD_CHECK_LT(0.0, options.server_profile->bytes_per_s);
+    }
     HETSGD_CHECK_LT(0.0, options.network.bytes_per_s);
     HETSGD_CHECK_LT(0.0, options.network.server_bytes_per_s);
   }

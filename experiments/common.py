@@ -10,6 +10,18 @@ import sys
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 HETSGD = os.environ.get("HETSGD", str(ROOT / "build" / "release" / "apps" / "hetsgd" / "hetsgd"))
 
+# Eight RTX 2080 Ti on EDR InfiniBand, paper 004's machines, with a clock for a model of 103 million parameters.
+EIGHT_GPUS = ["--cluster", "sim", "--workers", "8", "--profile", "rtx-2080ti", "--network", "infiniband-edr",
+              "--charge", "amazon670k", "--model", "mlp", "--hidden", "128", "--batch-size", "64", "--host-threads", "1"]
+# Name -> (title, options) of the straggler scenarios; straggler_scenarios.py says where they come from.
+STRAGGLERS = {
+    "a": ("none", []),
+    "b": ("0-50 ms", ["--straggler", "kind=uniform,min=0ms,max=50ms"]),
+    "c": ("0-50 / 50-100 ms", ["--straggler", "kind=uniform,workers=0-3,min=0ms,max=50ms",
+                               "--straggler", "kind=uniform,workers=4-7,min=50ms,max=100ms"]),
+    "d": ("worker 7 70x slower", ["--straggler", "kind=constant,worker=7,factor=70"]),
+}
+
 
 def data_dir():
     folder = os.environ.get("HETSGD_DATA_DIR")

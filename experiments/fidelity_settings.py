@@ -39,13 +39,9 @@ class Part:
     readings: tuple = ()             # of READINGS in fidelity.py, in the tables beside what is compared
 
 
-UNIFORM = "kind=uniform,min=0ms,max=50ms"
-EIGHT = [*DELICIOUS, *FULL_SIZE, "--cluster", "sim", "--workers", "8", "--profile", "rtx-2080ti", "--network", "infiniband-edr",
-         "--batch-size", "64", "--mega-batch", "104"]
-DELAYS = {"a": [], "b": ["--straggler", UNIFORM],
-          "c": ["--straggler", "kind=uniform,workers=0-3,min=0ms,max=50ms",
-                "--straggler", "kind=uniform,workers=4-7,min=50ms,max=100ms"],
-          "d": ["--straggler", "kind=constant,worker=7,factor=70"]}
+EIGHT = [*common.EIGHT_GPUS, "--evaluate-every", "3200", "--mega-batch", "104"]
+DELAYS = {name: options for name, (_, options) in common.STRAGGLERS.items()}
+UNIFORM = DELAYS["b"]
 # Paper 004 trains with momentum 0.9 and steps of the rate.
 MOMENTUM = ["--optimizer", "momentum", "--momentum", "0.9", "--schedule", "step", "--step-epochs", "8,14"]
 HETEROGPU = ["--config", MACHINES / "heterogpu.json", *FULL_SIZE]
@@ -61,7 +57,7 @@ SLOW_SERVER = [*MODEL, "--hidden", "16", *FULL_SIZE, "--config", MACHINES / "esy
 ADASUM = [*DELICIOUS, *FULL_SIZE, "--cluster", "sim", "--profile", "v100", "--network", "infiniband-edr", "--batch-size", "32",
           "--optimizer", "momentum", "--momentum", "0.9", "--schedule", "linear", "--warmup-epochs", "0.7", "--decay-epochs", "4"]
 SCALE = [*MODEL, "--hidden", "128", *FULL_SIZE, "--cluster", "sim", "--profile", "gtx-1080ti", "--network", "infiniband-edr",
-         "--batch-size", "16", "--mega-batch", "100", "--straggler", UNIFORM]
+         "--batch-size", "16", "--mega-batch", "100", *UNIFORM]
 PROBES = [*MODEL, "--hidden", "4", "--cluster", "sim", "--workers", "100", "--network", "ideal", "--batch-size", "1",
           "--mega-batch", "1000", "--straggler", "kind=uniform,min=10ms,max=50ms"]
 
@@ -88,11 +84,11 @@ SENTENCES = ["--straggler", "kind=lognormal,median=20ms,sigma=0.7"]
 SETUPS = {
     **{name: Setup([*EIGHT, *delays]) for name, delays in DELAYS.items()},
     **{f"{name}-momentum": Setup([*EIGHT, *DELAYS[name], *MOMENTUM], grid=GRID_MOMENTUM) for name in "bc"},
-    "1080ti": Setup([*EIGHT, *DELAYS["b"], "--profile", "gtx-1080ti"]),
-    "1080ti-slow": Setup([*EIGHT, *DELAYS["b"], "--profile", "gtx-1080ti", "--network", NETWORKS / "infiniband-quarter.json"]),
+    "1080ti": Setup([*EIGHT, *UNIFORM, "--profile", "gtx-1080ti"]),
+    "1080ti-slow": Setup([*EIGHT, *UNIFORM, "--profile", "gtx-1080ti", "--network", NETWORKS / "infiniband-quarter.json"]),
     "transformer": sixteen("rna-1080ti.json", *SENTENCES),
-    "transformer-delays": sixteen("rna-1080ti.json", *SENTENCES, "--straggler", UNIFORM),
-    "mixed": sixteen("rna-mixed.json", "--straggler", UNIFORM),
+    "transformer-delays": sixteen("rna-1080ti.json", *SENTENCES, *UNIFORM),
+    "mixed": sixteen("rna-mixed.json", *UNIFORM),
     **{f"scale-{p}": Setup([*SCALE, "--workers", p], epochs=4, rate="0.1") for p in (4, 8, 16, 32)},
     "probes": Setup(PROBES, epochs=5, rate="0.01", target="p1>=0.1", data="generate:tiny"),
     "server": Setup([*SERVER, "--batch-size", "256", "--mega-batch", "100"], epochs=30, tune_epochs=20),
@@ -143,6 +139,7 @@ METHODS = {
     "rna groups last": [*FRESH, "--local", "sum", *BY_HAND, "--exchange-every", "8", "--group-server", "last"],
     "rna auto groups": AUTO_GROUPS,
     **{f"rna probes {q}": [*FRESH, "--probes", q] for q in (1, 2, 4, 8)},
+    **{f"rna any probes {q}": ["rna", "--trigger", "any", "--probes", q] for q in (1, 2)},
     **{f"rna any at {rate}": ["rna", "--trigger", "any", "--learning-rate", rate] for rate in ("1", "1.78", "3.16", "5.62")},
     **{f"ssgd at {rate}": [*FULL, "--learning-rate", rate] for rate in ("1", "1.78", "3.16", "5.62", "10", "17.8")},
     "elastic": ["elastic"],
@@ -206,7 +203,7 @@ PARTS = {
     "rna-scale": Part("Throughput over the number of workers.", [f"scale-{p}" for p in (4, 8, 16, 32)],
                       ["ssgd", "eager-majority", "adpsgd", "rna fresh sum"], "ssgd"),
     "rna-probes": Part("Rounds of 100 workers, 10 to 50 ms each, over the number of probes.", ["probes"],
-                       [f"rna probes {q}" for q in (1, 2, 4, 8)], "rna probes 1"),
+                       [*(f"rna probes {q}" for q in (1, 2, 4, 8)), "rna any probes 1", "rna any probes 2"], "rna probes 1"),
     "adaptive-parts": Part(
         "Perturbation, momentum, merging period and step of the scaling (Adaptive SGD, checks 1 and 2).", ["server"],
         ["ssgd split", "elastic", "elastic gamma 0", "adaptive", "adaptive rms", "adaptive rms 0.05", "adaptive delta 0",

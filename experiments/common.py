@@ -10,6 +10,18 @@ import sys
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 HETSGD = os.environ.get("HETSGD", str(ROOT / "build" / "release" / "apps" / "hetsgd" / "hetsgd"))
 
+# Eight RTX 2080 Ti on EDR InfiniBand, paper 004's machines, with a clock for a model of 103 million parameters.
+EIGHT_GPUS = ["--cluster", "sim", "--workers", "8", "--profile", "rtx-2080ti", "--network", "infiniband-edr",
+              "--charge", "amazon670k", "--model", "mlp", "--hidden", "128", "--batch-size", "64", "--host-threads", "1"]
+# Name -> (title, options) of the straggler scenarios; straggler_scenarios.py says where they come from.
+STRAGGLERS = {
+    "a": ("none", []),
+    "b": ("0-50 ms", ["--straggler", "kind=uniform,min=0ms,max=50ms"]),
+    "c": ("0-50 / 50-100 ms", ["--straggler", "kind=uniform,workers=0-3,min=0ms,max=50ms",
+                               "--straggler", "kind=uniform,workers=4-7,min=50ms,max=100ms"]),
+    "d": ("worker 7 70x slower", ["--straggler", "kind=constant,worker=7,factor=70"]),
+}
+
 
 def data_dir():
     folder = os.environ.get("HETSGD_DATA_DIR")
@@ -18,12 +30,26 @@ def data_dir():
     return pathlib.Path(folder)
 
 
-def delicious_train():
-    return ["--train", str(data_dir() / "delicious_train.txt")]
+def delicious_files():
+    """The training and the test file."""
+    return [str(data_dir() / f"delicious_{part}.txt") for part in ("train", "test")]
 
 
 def delicious():
-    return delicious_train() + ["--test", str(data_dir() / "delicious_test.txt")]
+    train_file, test_file = delicious_files()
+    return ["--train", train_file, "--test", test_file]
+
+
+def generated_files(specification, folder):
+    """The training and the test file of a generate:... specification, written into the folder if they are not there."""
+    folder.mkdir(parents=True, exist_ok=True)
+    files = []
+    for part in ("train", "test"):
+        path = folder / f"{part}.hsgd"
+        if not path.exists():
+            hetsgd("data", ["convert", "--part", part, specification, path])
+        files.append(str(path))
+    return files
 
 
 def mpi_environment():
@@ -65,15 +91,23 @@ def run_path(folder, seed):
     return folder / f"seed{seed}.json"
 
 
-def tune_and_train(folder, setup, algorithm, *, grid, goal, tune_seeds, tune_epochs, seeds, epochs):
-    """One algorithm on Delicious, as every comparison treats it. `hetsgd tune` tries the rates of the grid with `tune_seeds`
-    for `tune_epochs` on a held-out tenth of the training rows; the chosen rate trains for `epochs` with every one of `seeds`
-    on all training rows and is measured on the test rows. algorithm: its name and options. Writes choice_path and run_path."""
-    tune(delicious_train() + setup + ["--algorithm", *algorithm, "--grid", grid, "--tune-seeds", tune_seeds,
-                                      "--validation", "0.1", "--goal", goal, "--epochs", tune_epochs], choice_path(folder))
+def train_seeds(folder, setup, algorithm, *, rate, target, seeds, epochs, files):
+    """One algorithm with every one of the seeds on all rows of the training file, measured on the test file. algorithm: its name
+    and options; rate: options that give the learning rate. Writes run_path."""
     for seed in seeds:
-        train(delicious() + setup + ["--algorithm", *algorithm, "--tuned", choice_path(folder), "--target", goal,
-                                     "--epochs", epochs, "--seed", seed], run_path(folder, seed))
+        train(["--train", files[0], "--test", files[1]] + setup +
+              ["--algorithm", *algorithm, *rate, "--target", target, "--epochs", epochs, "--seed", seed], run_path(folder, seed))
+
+
+def tune_and_train(folder, setup, algorithm, *, grid, goal, tune_seeds, tune_epochs, seeds, epochs, target=None, files=None):
+    """One algorithm, as every comparison treats it. `hetsgd tune` tries the rates of the grid with `tune_seeds` for `tune_epochs`
+    on a held-out tenth of the training rows; the chosen rate trains by train_seeds. files: training and test file, those of
+    Delicious unless given; target: what the runs are to reach, the goal unless given. Writes choice_path too."""
+    files = files or delicious_files()
+    tune(["--train", files[0]] + setup + ["--algorithm", *algorithm, "--grid", grid, "--tune-seeds", tune_seeds,
+                                          "--validation", "0.1", "--goal", goal, "--epochs", tune_epochs], choice_path(folder))
+    train_seeds(folder, setup, algorithm, rate=["--tuned", choice_path(folder)], target=target or goal, seeds=seeds,
+                epochs=epochs, files=files)
 
 
 def in_parallel(calls):

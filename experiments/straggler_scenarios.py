@@ -34,16 +34,8 @@ import common  # noqa: E402
 
 METRIC, TARGET = "p1", 0.60
 GOAL = f"{METRIC}>={TARGET}"
-SERVER = ["--cluster", "sim", "--workers", "8", "--profile", "rtx-2080ti", "--network", "infiniband-edr",
-          "--charge", "amazon670k", "--model", "mlp", "--hidden", "128", "--batch-size", "64", "--mega-batch", "100",
-          "--host-threads", "1"]
-SCENARIOS = {
-    "a": ("none", []),
-    "b": ("0-50 ms", ["--straggler", "kind=uniform,min=0ms,max=50ms"]),
-    "c": ("0-50 / 50-100 ms", ["--straggler", "kind=uniform,workers=0-3,min=0ms,max=50ms",
-                               "--straggler", "kind=uniform,workers=4-7,min=50ms,max=100ms"]),
-    "d": ("worker 7 70x slower", ["--straggler", "kind=constant,worker=7,factor=70"]),
-}
+SERVER = [*common.EIGHT_GPUS, "--mega-batch", "100"]
+SCENARIOS = common.STRAGGLERS
 # Name in the tables -> options. Synchronous gradient averaging takes a batch of 64 per worker, as the others do.
 ALGORITHMS = {
     "ssgd": ["ssgd", "--per-worker-batch", "full"],

@@ -42,6 +42,13 @@ double final_value(const json& result, const std::string& metric) {
   return higher_is_better(metric) ? -kMissed : kMissed;
 }
 
+double updates_per_s(const json& result) {
+  if (result["curve"].empty()) return kNone;
+  const json& last = result["curve"].back();
+  const double time_s = last["time_s"];
+  return time_s > 0 ? last["updates"].get<double>() / time_s : kNone;
+}
+
 // A target that no evaluation can tell about is a mistake, not a miss. A run that failed before its
 // first evaluation may have had any metric.
 void check_measured(const LoadedResult& result, const Target& target) {
@@ -88,6 +95,7 @@ RunRow run_row(const LoadedResult& loaded, const Comparison& comparison) {
   run.status = result["status"];
   run.seed = result["config"]["seed"];
   run.samples_per_s = number_or_none(result["summary"], "samples_per_s");
+  run.updates_per_s = updates_per_s(result);
   run.final_value = final_value(result, comparison.metric);
   run.tuning = result.value("tuning", json(nullptr));
   for (const Target& target : comparison.targets) {

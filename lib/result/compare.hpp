@@ -37,9 +37,18 @@ struct RunRow {
   std::string path, label, algorithm, status;
   std::uint64_t seed = 0;
   double samples_per_s = 0;        // NaN: no time passed
+  double updates_per_s = 0;        // until the last evaluation; NaN: no time passed
   double final_value = 0;          // of the comparison's metric; NaN: not measured
   std::vector<RunTarget> targets;  // by target
   nlohmann::json tuning;           // the result's `tuning`; null: not tuned
+};
+
+// A quantity of a group beside the reference's: the ratio of the medians, this one's over the
+// reference's, with its bootstrap interval (statistics.hpp), and the Mann-Whitney U test of the two.
+// For the reference itself the ratio is 1 and the p-value NaN; NaN also where a run lacks the value.
+struct Relation {
+  Interval ratio;
+  double p_value = 0;
 };
 
 // Against the reference: time = samples to the target / samples per second until then, so
@@ -55,6 +64,7 @@ struct GroupTarget {
   double statistical = 0;  // the reference's samples to the target over this one's
   double hardware = 0;     // this one's samples per second until the target over the reference's
   double p_value = 0;      // Mann-Whitney U test of the times; NaN for the reference itself
+  Relation smoothed_time_relation, samples_relation, updates_relation;
 };
 
 // Runs that differ in their seed alone.
@@ -66,6 +76,7 @@ struct GroupRow {
   std::vector<std::size_t> runs;        // places in Comparison::runs
   std::size_t diverged = 0;             // runs that did
   Interval samples_per_s, final_value;  // medians NaN if a run lacks the value
+  Relation samples_per_s_relation, updates_per_s_relation, final_relation;
   nlohmann::json tuning;                // of its first run
   std::vector<GroupTarget> targets;
 };

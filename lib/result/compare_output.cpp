@@ -31,6 +31,10 @@ json interval_json(const Interval& interval) {
   return {{"median", interval.median}, {"low", interval.low}, {"high", interval.high}};
 }
 
+json relation_json(const Relation& relation) {
+  return {{"ratio", interval_json(relation.ratio)}, {"p_value", relation.p_value}};
+}
+
 json group_target_json(const Comparison& comparison, const GroupRow& group, std::size_t t) {
   const GroupTarget& target = group.targets[t];
   json samples = json::array();
@@ -48,7 +52,10 @@ json group_target_json(const Comparison& comparison, const GroupRow& group, std:
           {"speedup", interval_json(target.speedup)},
           {"statistical_efficiency_ratio", target.statistical},
           {"hardware_efficiency_ratio", target.hardware},
-          {"p_value", target.p_value}};
+          {"p_value", target.p_value},
+          {"smoothed_time_relation", relation_json(target.smoothed_time_relation)},
+          {"samples_relation", relation_json(target.samples_relation)},
+          {"updates_relation", relation_json(target.updates_relation)}};
 }
 
 json run_json(const Comparison& comparison, const RunRow& run) {
@@ -74,6 +81,9 @@ json group_json(const Comparison& comparison, const GroupRow& group) {
               {"diverged", group.diverged},
               {"samples_per_s", interval_json(group.samples_per_s)},
               {"final", interval_json(group.final_value)},
+              {"samples_per_s_relation", relation_json(group.samples_per_s_relation)},
+              {"updates_per_s_relation", relation_json(group.updates_per_s_relation)},
+              {"final_relation", relation_json(group.final_relation)},
               {"tuning", group.tuning},
               {"targets", json::array()}};
   for (std::size_t t = 0; t < group.targets.size(); ++t) {

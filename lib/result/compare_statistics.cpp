@@ -9,12 +9,13 @@
 namespace hetsgd {
 namespace {
 
+bool any_none(const std::vector<double>& values) {
+  return std::any_of(values.begin(), values.end(), [](double x) { return std::isnan(x); });
+}
+
 // NaN as soon as one of the values is.
 Interval interval_of(const std::vector<double>& values) {
-  if (std::any_of(values.begin(), values.end(), [](double x) { return std::isnan(x); })) {
-    return {kNone, kNone, kNone};
-  }
-  return bootstrap_median(values);
+  return any_none(values) ? Interval{kNone, kNone, kNone} : bootstrap_median(values);
 }
 
 template <class Value>
@@ -57,6 +58,20 @@ void fill_group(const Comparison& comparison, GroupRow& group) {
   }
 }
 
+Relation relation(const GroupRow& group, const std::vector<double>& values,
+                  const std::vector<double>& base) {
+  if (any_none(values) || any_none(base)) return {{kNone, kNone, kNone}, kNone};
+  if (group.reference) return {{1, 1, 1}, kNone};
+  return {bootstrap_ratio(values, base), mann_whitney(values, base).p_value};
+}
+
+template <class Value>
+Relation run_relation(const Comparison& comparison, const GroupRow& reference,
+                      const GroupRow& group, Value value) {
+  return relation(group, values_of(comparison, group, value),
+                  values_of(comparison, reference, value));
+}
+
 // a / b where both are positive and finite.
 double factor(double a, double b) {
   return a > 0 && b > 0 && std::isfinite(a) && std::isfinite(b) ? a / b : kNone;
@@ -66,6 +81,13 @@ void relate(const Comparison& comparison, const GroupRow& reference, GroupRow& g
             std::size_t t) {
   const GroupTarget& base = reference.targets[t];
   GroupTarget& target = group.targets[t];
+  const auto relation_of = [&](double RunTarget::*member) {
+    return relation(group, target_values(comparison, group, t, member),
+                    target_values(comparison, reference, t, member));
+  };
+  target.smoothed_time_relation = relation_of(&RunTarget::smoothed_time_s);
+  target.samples_relation = relation_of(&RunTarget::samples);
+  target.updates_relation = relation_of(&RunTarget::updates);
   target.ratio = ratio_of_times(target.time_s.median, base.time_s.median);
   target.statistical = factor(base.samples, target.samples);
   target.hardware = factor(factor(target.samples, target.time_s.median),
@@ -91,6 +113,12 @@ void fill_groups(Comparison& comparison) {
 void relate_groups(Comparison& comparison) {
   const GroupRow& reference = comparison.reference();
   for (GroupRow& group : comparison.groups) {
+    group.samples_per_s_relation = run_relation(
+        comparison, reference, group, [](const RunRow& run) { return run.samples_per_s; });
+    group.updates_per_s_relation = run_relation(
+        comparison, reference, group, [](const RunRow& run) { return run.updates_per_s; });
+    group.final_relation = run_relation(comparison, reference, group,
+                                        [](const RunRow& run) { return run.final_value; });
     for (std::size_t t = 0; t < group.targets.size(); ++t) relate(comparison, reference, group, t);
   }
 }

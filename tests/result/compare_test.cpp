@@ -79,6 +79,53 @@ TEST(Compare, SpeedUpIsStatisticalTimesHardware) {
   EXPECT_EQ(comparison.groups[1].targets[0].statistical, 1);
 }
 
+// A quarter of the samples, an eighth of the updates, half of both per second, equal final values;
+// medians of five evaluations pass the target at 6 s, 0.1 0.1 0.6 0.6 0.6, and at 4 s, 0.1 0.6 0.6 0.6 0.6.
+TEST(Compare, RelatesSamplesUpdatesThroughputAndFinalValuesToTheReference) {
+  std::vector<LoadedResult> results;
+  for (std::uint64_t seed = 1; seed <= 5; ++seed) {
+    results.push_back(result_of("a" + std::to_string(seed), "ssgd", seed, 4));
+    results.push_back(result_of("b" + std::to_string(seed), "asgd", seed, 1));
+    results.back().json["summary"]["samples_per_s"] = 50;
+    for (json& point : results.back().json["curve"]) {
+      point["updates"] = point["updates"].get<double>() / 2;
+    }
+  }
+  const Comparison comparison = compare(results, {});
+  const GroupRow& asgd = comparison.groups[0];
+  const GroupRow& reference = comparison.groups[1];
+  ASSERT_EQ(asgd.label, "asgd");
+  const GroupTarget& target = asgd.targets[0];
+  EXPECT_EQ(target.samples_relation.ratio.median, 0.25);
+  EXPECT_EQ(target.samples_relation.ratio.low, 0.25);
+  EXPECT_EQ(target.samples_relation.ratio.high, 0.25);
+  EXPECT_NEAR(target.samples_relation.p_value, 0.003976752, 1e-8);  // as of five times above
+  EXPECT_EQ(target.updates_relation.ratio.median, 0.125);
+  EXPECT_EQ(target.smoothed_time_relation.ratio.median, 4.0 / 6);
+  EXPECT_EQ(asgd.samples_per_s_relation.ratio.median, 0.5);
+  EXPECT_EQ(asgd.updates_per_s_relation.ratio.median, 0.5);
+  EXPECT_EQ(asgd.final_relation.ratio.median, 1);
+  EXPECT_EQ(asgd.final_relation.p_value, 1);
+  EXPECT_EQ(reference.final_relation.ratio.median, 1);
+  EXPECT_TRUE(std::isnan(reference.final_relation.p_value));
+  EXPECT_TRUE(std::isnan(reference.targets[0].samples_relation.p_value));
+  const json row = comparison_json(comparison)["groups"][1];
+  EXPECT_EQ(row["targets"][0]["updates_relation"]["ratio"]["high"], 0.125);
+  EXPECT_EQ(row["final_relation"]["p_value"], 1);
+}
+
+// Who misses the target needs infinitely many samples; a run without a throughput leaves no ratio.
+TEST(Compare, ARelationOfMissedOrUnknownValues) {
+  std::vector<LoadedResult> results = {result_of("a", "ssgd", 1, 4), result_of("b", "asgd", 1, 0)};
+  results[1].json["summary"]["samples_per_s"] = nullptr;
+  const Comparison comparison = compare(results, {});
+  const GroupRow& asgd = comparison.groups[1];
+  ASSERT_EQ(asgd.label, "asgd");
+  EXPECT_EQ(asgd.targets[0].samples_relation.ratio.median, kMissed);
+  EXPECT_TRUE(std::isnan(asgd.samples_per_s_relation.ratio.median));
+  EXPECT_TRUE(std::isnan(asgd.samples_per_s_relation.p_value));
+}
+
 TEST(Compare, SortsByTimeThenByFinalValue) {
   std::vector<LoadedResult> results = {
       result_of("never", "sgd", 1, 0), result_of("late", "ssgd", 1, 4),

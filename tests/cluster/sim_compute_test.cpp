@@ -218,6 +218,20 @@ TEST(SimDevice, HoldsUpWhatCanBeCancelled) {
   }
 }
 
+TEST(SimDevice, IsFreeWhileAVectorIsCopiedToTheHost) {
+  ClusterOptions options = slow_machine(1);
+  options.profile.host_link_bytes_per_s = 1;
+  run(options, [](Endpoint& endpoint) {
+    endpoint.background_task("copies", [](Endpoint& self) {
+      self.compute({.launches = 0, .host_link_bytes = 3}, ComputeKind::vector, nothing);
+      EXPECT_EQ(now(self), 3.0);
+    });
+    endpoint.compute(work_of(2), ComputeKind::vector, nothing);
+    endpoint.compute(work_of(10), ComputeKind::step, nothing);
+    EXPECT_EQ(now(endpoint), 12.0);
+  });
+}
+
 // Other workers have devices of their own.
 TEST(SimDevice, BelongsToOneWorker) {
   run(slow_machine(2), [](Endpoint& endpoint) {

@@ -9,8 +9,8 @@
 //   main process      |= step =|........|=====|........|=  step  |- injected delay -|
 //                     start                              start + step + v1 + v2
 //
-// The device rests in the extra delays that a straggler scenario adds to a step: vector operations
-// that come then take nothing of it. Two steps at once, which no algorithm computes, do not slow
+// The device rests in the extra delays that a straggler scenario adds to a step, and while a vector
+// is copied to the host or back: vector operations that come then take nothing of it. Two steps at once, which no algorithm computes, do not slow
 // each other down.
 #pragma once
 
@@ -35,7 +35,7 @@ class DeviceTimeline {
       busy_until_ = now + waited_ + busy;
       end_ = now + waited_ + whole;
       if (kind == ComputeKind::vector) {
-        device.hold_up_steps(now, busy, end_);
+        device.hold_up_steps(now, busy, busy_until_);
       } else {
         next_ = std::exchange(device.steps_, this);
       }

@@ -76,10 +76,17 @@ Device& SimEndpoint::device() {
 SimEndpoint::Duration SimEndpoint::duration(const Work& work, ComputeKind kind) {
   const bool vector = kind == ComputeKind::vector;
   const DeviceProfile& profile = run_.options.profile;
-  const Seconds at_full_speed =
-      profile.seconds(vector ? scaled(work, run_.options.work_scale) : work);
-  Seconds time = at_full_speed / run_.options.speed_of(rank_);
-  Seconds busy = time;
+  const double speed = run_.options.speed_of(rank_);
+  const auto seconds = [&](const Work& part) {
+    return profile.seconds(vector ? scaled(part, run_.options.work_scale) : part);
+  };
+  const Seconds at_full_speed = seconds(work);
+  Seconds time = at_full_speed / speed, busy = time;
+  if (work.host_link_bytes > 0) {  // another engine copies: the device is free meanwhile
+    Work computed = work;
+    computed.host_link_bytes = 0;
+    busy = seconds(computed) / speed;
+  }
   if (!vector) {
     std::optional<std::uint64_t> iteration;
     if (kind == ComputeKind::step) iteration = breakdown_.steps++;

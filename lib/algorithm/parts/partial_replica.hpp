@@ -75,7 +75,7 @@ struct LocalRules {
   double (*weight)(std::int64_t t, std::int64_t t_0) = nullptr;
   std::int64_t keep = kNoBound;     // at most so many, the newest; older ones are dropped
   std::int64_t max_age = kNoBound;  // at most so many rounds between its model and its reduction
-  std::int64_t ahead = 1;  // gradients at one model before the worker waits for the next model
+  std::int64_t ahead = 1;       // gradients at one model before the worker waits for the next model
   bool local_training = false;  // those after the first, at a snapshot that they move on
   Share share = Share::gradient;
   bool staging = true;  // the hosts reduce: a contribution is copied to them, and the sum back

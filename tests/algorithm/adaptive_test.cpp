@@ -64,7 +64,7 @@ TEST(AdaptiveForesees, PerturbationThatDoublesTheModel) {
   }
   // One update is missing to 13 of each: it is made from the second merge on. Unless the batch
   // shrinks below b_min, or by so much that 14 are made.
-  const Settings lacks_one = with(eight, {{"mega_batch", "103"}});
+  const Settings lacks_one = with(eight, {{"mega_batch", "103"}, samples(2 * merges)});
   EXPECT_TRUE(foreseen(lacks_one).empty());
   EXPECT_EQ(foreseen(with(lacks_one, {{"beta", "1.5"}})).size(), 1U);  // 13 * 1.5 * 7 / 8 > 16
   EXPECT_EQ(foreseen(with(lacks_one, {{"batch_min", "16"}})).size(), 1U);

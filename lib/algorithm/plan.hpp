@@ -26,6 +26,8 @@ struct Plan {
   OptimizerOptions optimizer;  // of each replica
   Schedule schedule;           // factor on the learning rate
   bool record_steps = false;   // every gradient and step becomes an event
+  // As far as the options say, no worker is slower than another: no unequal speeds, no straggler.
+  bool equal_workers = true;
 
   // Of all workers together: the distance between two merges, and by default between evaluations.
   std::uint64_t mega_batch_samples() const { return mega_batch * batch_size; }

@@ -1,5 +1,6 @@
 #include "training/training.hpp"
 
+#include <algorithm>
 #include <chrono>
 #include <cmath>
 #include <cstdio>
@@ -35,6 +36,13 @@ void write_parameters(const std::string& path, std::span<const float> parameters
   OutputFile file(path, {.what = what});
   file.write({reinterpret_cast<const char*>(parameters.data()), parameters.size_bytes()});
   file.commit();
+}
+
+// Those of the workers beyond the list are 1.
+bool speeds_are_equal(const std::vector<double>& speeds, int workers) {
+  if (speeds.empty()) return true;
+  const double first = speeds.size() < static_cast<std::size_t>(workers) ? 1.0 : speeds.front();
+  return std::ranges::all_of(speeds, [&](double speed) { return speed == first; });
 }
 
 }  // namespace
@@ -101,6 +109,7 @@ void Training::Impl::resolve() {
   plan.seed = options.seed;
   plan.partition = options.partition;
   plan.record_steps = options.record_steps;
+  plan.equal_workers = options.straggler.empty() && speeds_are_equal(options.speed, plan.workers);
   plan.optimizer = options.optimizer;
   plan.schedule = options.schedule;
   check_plan(options, set, plan, devices, info, *algorithm);

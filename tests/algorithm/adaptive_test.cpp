@@ -62,11 +62,43 @@ TEST(AdaptiveForesees, PerturbationThatDoublesTheModel) {
                                                     {{"adaptive_warmup_epochs", "1"}}}) {
     EXPECT_TRUE(foreseen(with(eight, cure)).empty()) << cure[0].first;
   }
+  // One update is missing to 13 of each: it is made from the second merge on. Unless the batch
+  // shrinks below b_min, or by so much that 14 are made.
+  const Settings lacks_one = with(eight, {{"mega_batch", "103"}, samples(2 * merges)});
+  EXPECT_TRUE(foreseen(lacks_one).empty());
+  EXPECT_EQ(foreseen(with(lacks_one, {{"beta", "1.5"}})).size(), 1U);  // 13 * 1.5 * 7 / 8 > 16
+  EXPECT_EQ(foreseen(with(lacks_one, {{"batch_min", "16"}})).size(), 1U);
+  // Unequal workers find their own batches.
+  EXPECT_TRUE(foreseen(with(eight, {{"speed", "1,0.9"}})).empty());
+  EXPECT_TRUE(foreseen(with(eight, {{"straggler", "kind=constant,factor=2,worker=1"}})).empty());
+  EXPECT_EQ(foreseen(with(eight, {{"speed", "2,2,2,2,2,2,2,2"}})).size(), 1U);
   // The threshold ends it before factor 2 if the initial norm is above half of it.
   const Settings rms = with(eight, {{"pert_norm", "rms"}, {"pert_threshold", "0.1"}});
   const double half = 0.05 / 0.87963;  // of the law, before it is truncated
   EXPECT_EQ(foreseen(with(rms, {{"init_std", std::to_string(0.98 * half)}})).size(), 1U);
   EXPECT_TRUE(foreseen(with(rms, {{"init_std", std::to_string(1.02 * half)}})).empty());
+}
+
+// With 25 batches 4 workers lack 3 of 28, which they do not make up for; with 27 one, which it
+// does.
+TEST(AdaptiveForesees, WhatEqualWorkersDo) {
+  for (const auto& [batches, become_equal] : {std::pair{"25", false}, {"27", true}, {"28", true}}) {
+    const Record run =
+        run_training(with(kAdaptive, {{"workers", "4"},
+                                      {"mega_batch", batches},
+                                      {"max_samples", "16000"},
+                                      {"profile", HETSGD_TEST_DATA "/compute_only_profile.json"},
+                                      {"network", "ideal"}}));
+    const auto events = merges(run);
+    ASSERT_GE(events.size(), 30U);
+    std::size_t equal = 0;
+    for (std::size_t k = 1; k + 1 < events.size(); ++k) {
+      const auto u = events[k]["updates"].get<std::vector<int>>();
+      equal += std::ranges::count(u, u[0]) == 4;
+    }
+    if (become_equal) EXPECT_EQ(equal, events.size() - 2) << batches;
+    if (!become_equal) EXPECT_LT(equal, events.size() / 4) << batches;
+  }
 }
 
 const Settings kEqual =

@@ -1,7 +1,11 @@
 // Computation and the time breakdown in virtual time.
 #include <atomic>
+#include <functional>
 #include <memory>
+#include <string>
 #include <thread>
+#include <utility>
+#include <vector>
 
 #include "cluster/sim_support.hpp"
 
@@ -136,6 +140,96 @@ TEST(SimCompute, AComputationThatEndsAsItsTokenIsRaisedIsComplete) {
 class Null final : public Service<int, int> {
   void handle(int, const int&, std::span<const float>, Responder<int> reply) override { reply(0); }
 };
+
+// --- a device of several processes ---------------------------------------------------------------
+
+// Runs `work` on worker 0 of one, beside a background task that computes vectors from the given times
+// on, one after the other. Returns when each ended; `work` appends when it did.
+std::vector<double> beside_vectors(const std::vector<std::pair<double, double>>& start_and_length,
+                                   const std::function<void(Endpoint&, std::vector<double>&)>& work,
+                                   const std::vector<std::string>& scenario = {}) {
+  ClusterOptions options = slow_machine(1);
+  options.scenario = std::make_shared<Scenario>(scenario, 1, 1);
+  auto ends = std::make_shared<std::vector<double>>();
+  run(options, [&](Endpoint& endpoint) {
+    endpoint.background_task("vectors", [=](Endpoint& self) {
+      for (const auto& [start, length] : start_and_length) {
+        if (start > now(self)) self.sleep(Seconds(start) - self.now());
+        self.compute(work_of(length), ComputeKind::vector, nothing);
+        ends->push_back(now(self));
+      }
+    });
+    work(endpoint, *ends);
+  });
+  return *ends;
+}
+
+//   vectors   ..|3s3s3s|1s|....
+//   step      ==|......|..|========    10 s of its own from 0 to 14
+TEST(SimDevice, VectorsGoFirstAndTheStepTakesLonger) {
+  const auto ends = beside_vectors({{2, 3}, {2, 1}}, [](Endpoint& endpoint, auto& all) {
+    endpoint.compute(work_of(10), ComputeKind::step, nothing);
+    all.push_back(now(endpoint));
+    EXPECT_EQ(endpoint.time_breakdown().compute.count(), 10.0);
+    EXPECT_EQ(endpoint.time_breakdown().wait.count(), 4.0);
+  });
+  EXPECT_EQ(ends, (std::vector<double>{5, 6, 14}));
+}
+
+TEST(SimDevice, VectorsQueueAndAStepThatBeginsBehindThemWaits) {
+  const auto ends = beside_vectors({{1, 2}, {8, 1}}, [](Endpoint& endpoint, auto& all) {
+    endpoint.compute(work_of(4), ComputeKind::vector, nothing);  // 0 .. 4: the other begins at 4
+    all.push_back(now(endpoint));
+    endpoint.compute(work_of(3), ComputeKind::step, nothing);  // 6 .. 8 and 9 .. 10
+    all.push_back(now(endpoint));
+  });
+  EXPECT_EQ(ends, (std::vector<double>{4, 6, 9, 10}));
+}
+
+// The device rests in an injected delay (from 1 to 3 here), but not in a step that is slowed.
+TEST(SimDevice, RestsInExtraDelaysAlone) {
+  const auto step = [](Endpoint& endpoint, std::vector<double>& all) {
+    endpoint.compute(work_of(1), ComputeKind::step, nothing);
+    all.push_back(now(endpoint));
+  };
+  const std::vector<std::string> delay{"kind=uniform,min=2s,max=2s"},
+      slow{"kind=constant,factor=3"};
+  EXPECT_EQ(beside_vectors({{1.5, 1}}, step, delay), (std::vector<double>{2.5, 3}));
+  EXPECT_EQ(beside_vectors({{0.5, 1}}, step, delay), (std::vector<double>{1.5, 4}));
+  EXPECT_EQ(beside_vectors({{1.5, 1}}, step, slow), (std::vector<double>{2.5, 4}));
+}
+
+TEST(SimDevice, HoldsUpWhatCanBeCancelled) {
+  for (const bool cut : {false, true}) {
+    const auto ends = beside_vectors({{2, 3}}, [cut](Endpoint& endpoint, auto& all) {
+      std::shared_ptr<CancellationToken> token = endpoint.make_cancellation_token();
+      endpoint.background_task("cancels", [=](Endpoint& self) {
+        self.sleep(Seconds(cut ? 12 : 20));
+        token->cancel();
+      });
+      EXPECT_EQ(endpoint.compute_cancellable(*token, work_of(10), ComputeKind::step, nothing),
+                !cut);
+      all.push_back(now(endpoint));
+      endpoint.compute(work_of(10), ComputeKind::step, nothing);  // nothing is left of the first
+      all.push_back(now(endpoint));
+    });
+    const double end = cut ? 12 : 13;
+    EXPECT_EQ(ends, (std::vector<double>{5, end, end + 10}));
+  }
+}
+
+// Other workers have devices of their own.
+TEST(SimDevice, BelongsToOneWorker) {
+  run(slow_machine(2), [](Endpoint& endpoint) {
+    if (endpoint.rank() == 0) {
+      endpoint.background_task("vectors", [](Endpoint& self) {
+        self.compute(work_of(3), ComputeKind::vector, nothing);
+      });
+    }
+    endpoint.compute(work_of(10), ComputeKind::step, nothing);
+    EXPECT_EQ(now(endpoint), endpoint.rank() == 0 ? 13.0 : 10.0);
+  });
+}
 
 TEST(SimTimeBreakdown, TimesAddUpToTheRun) {
   const auto report = run(slow_machine(3), [](Endpoint& endpoint) {

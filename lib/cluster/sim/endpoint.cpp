@@ -48,6 +48,7 @@ SimRun::SimRun(const ClusterOptions& options_, SimDevices& devices_)
     // worker any more. The end of a background task says nothing of its worker.
     : options(options_),
       devices(devices_),
+      timelines(static_cast<std::size_t>(options_.workers)),
       engine(options_.host_threads,
              [this](Process& process) {
                if (process.background_task.empty()) services.left(process.rank);
@@ -78,21 +79,23 @@ SimEndpoint::Duration SimEndpoint::duration(const Work& work, ComputeKind kind) 
   const Seconds at_full_speed =
       profile.seconds(vector ? scaled(work, run_.options.work_scale) : work);
   Seconds time = at_full_speed / run_.options.speed_of(rank_);
+  Seconds busy = time;
   if (!vector) {
     std::optional<std::uint64_t> iteration;
     if (kind == ComputeKind::step) iteration = breakdown_.steps++;
-    if (run_.options.scenario) {
-      time = run_.options.scenario->stretched(rank_, iteration, now(), time);
+    if (const Scenario* scenario = run_.options.scenario.get()) {
+      busy = scenario->stretched(rank_, std::nullopt, now(), time);
+      time = scenario->stretched(rank_, iteration, now(), time);
     }
   }
-  return {time, std::max(time - at_full_speed, Seconds(0))};
+  return {time, std::max(time - at_full_speed, Seconds(0)), busy};
 }
 
 // A simulated delay is exact, so what was achieved is what was requested.
-void SimEndpoint::account(const Duration& spent) {
-  breakdown_.delay_requested += spent.delay;
-  breakdown_.delay_achieved += spent.delay;
-  breakdown_.compute += spent.time;
+void SimEndpoint::account(Seconds time, Seconds delay) {
+  breakdown_.delay_requested += delay;
+  breakdown_.delay_achieved += delay;
+  breakdown_.compute += time;
 }
 
 void SimEndpoint::compute(const Work& work, ComputeKind kind, FunctionRef fn) {
@@ -103,26 +106,29 @@ void SimEndpoint::compute(const Work& work, ComputeKind kind, FunctionRef fn) {
     Engine& engine;
     Process& process;
     HostTask task;
+    std::optional<DeviceTimeline::Use> use = {};
+
+    // On the event loop's stack: where no pool thread has begun it, fn runs here, and may need more
+    // stack than a fiber has.
+    static void due(void* object) {
+      auto& self = *static_cast<Computation*>(object);
+      if (self.use->end() > self.engine.now()) return self.engine.at(self.use->end(), due, object);
+      self.engine.pool().finish(self.task);
+      self.engine.resume(self.process);
+    }
   };
   Engine& engine = run_.engine;
   Computation computation{engine, engine.current("compute"), HostTask(fn)};
   if (!engine.tearing_down()) {
     // Accounted at the start: nothing can cut it short.
     const Duration whole = duration(work, kind);
-    account(whole);
+    account(whole.time, whole.delay);
     engine.pool().submit(computation.task);
-    engine.at(
-        engine.now() + whole.time.count(),
-        // On the event loop's stack: where no pool thread has begun it, fn runs here, and may need
-        // more stack than a fiber has.
-        [](void* object) {
-          auto& due = *static_cast<Computation*>(object);
-          due.engine.pool().finish(due.task);
-          due.engine.resume(due.process);
-        },
-        &computation);
+    computation.use.emplace(timeline(), engine.now(), kind, whole.busy.count(), whole.time.count());
+    engine.at(computation.use->end(), Computation::due, &computation);
   }
   engine.block([] { return "computes"; });
+  if (computation.use) breakdown_.wait += Seconds(computation.use->waited());
   if (computation.task.error()) std::rethrow_exception(computation.task.error());
 }
 
@@ -138,10 +144,13 @@ bool SimEndpoint::compute_cancellable(CancellationToken& token, const Work& work
   const Seconds start = now();
   const Duration whole = duration(work, kind);
   if (!engine.tearing_down()) engine.pool().submit(task);
-  const bool complete = stop.sleep_until((start + whole.time).count(), task);
+  DeviceTimeline::Use use(timeline(), start.count(), kind, whole.busy.count(), whole.time.count());
+  bool complete = stop.sleep_until(use.end(), task);
+  while (complete && use.end() > engine.now()) complete = stop.sleep_until(use.end(), task);
   const Seconds time = complete ? whole.time : now() - start;
   // The delay comes after the computation: of a cut one, what had passed of it.
-  account({time, std::max(Seconds(0), time - (whole.time - whole.delay))});
+  account(time, std::max(Seconds(0), time - (whole.time - whole.delay)));
+  if (complete) breakdown_.wait += Seconds(use.waited());
   if (!complete) return false;
   if (task.error()) std::rethrow_exception(task.error());
   return true;

@@ -5,6 +5,9 @@
 //   virtual time   call |------- duration(work) -------| due: the process goes on
 //   host           submit ...  fn on a pool thread ... | finish(): waits for fn, or runs it now
 //
+// Where other processes of the worker compute meanwhile it takes longer (device_timeline.hpp): an
+// event that finds that its computation's end has moved waits for that.
+//
 // The event at the due time is scheduled before fn has run, so its time cannot depend on the host.
 // What fn throws comes out of compute() at the due time, too.
 #pragma once
@@ -18,6 +21,7 @@
 #include "cluster/cluster.hpp"
 #include "cluster/endpoint.hpp"
 #include "cluster/sim/comm.hpp"
+#include "cluster/sim/device_timeline.hpp"
 #include "cluster/sim/services.hpp"
 #include "cluster/sim/world.hpp"
 
@@ -53,6 +57,7 @@ struct SimRun {
 
   const ClusterOptions& options;
   SimDevices& devices;
+  std::vector<DeviceTimeline> timelines;  // by rank; computations of fibers that are unwound use it
   Engine engine;
   World world;
   Services services;
@@ -87,15 +92,17 @@ class SimEndpoint final : public Endpoint {
   TimeBreakdown& time_breakdown() override { return breakdown_; }
 
  private:
-  // How long a computation that starts now takes, and what of it is a delay: what it takes longer
-  // than at speed 1 without stragglers, at least 0.
+  // How long a computation that starts now takes alone; what of it is a delay: what it takes longer
+  // than at speed 1 without stragglers, at least 0; and for how long it has the device: all but the
+  // extra delays.
   struct Duration {
-    Seconds time, delay;
+    Seconds time, delay, busy;
   };
   // Of kind `step`: also begins the next iteration, the one that the scenario draws for. Each
   // process counts its own iterations.
   Duration duration(const Work& work, ComputeKind kind);
-  void account(const Duration& spent);
+  void account(Seconds time, Seconds delay);
+  DeviceTimeline& timeline() { return run_.timelines[static_cast<std::size_t>(rank_)]; }
 
   SimRun& run_;
   int rank_;

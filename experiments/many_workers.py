@@ -30,7 +30,7 @@ SERVER = ["--cluster", "sim", "--profile", "v100", "--network", "infiniband-edr"
 
 
 # Options under which workers tell each other more, beside ALGORITHMS.
-TALKATIVE = {
+CHATTY = {
     "ssgd central": ["ssgd", "--per-worker-batch", "full", "--storage", "central"],
     "sma auto": ["sma", "--learners-per-device", "auto", "--tuner-every", "1"],
     "local-sgd": ["local-sgd", "--local-steps", "1"],
@@ -117,7 +117,7 @@ def growth(arguments):
     few, many, most = arguments.few, arguments.many, arguments.most
     lines = [f"| algorithm | ms per round, {few} workers | {many} workers | ratio | {most} workers, {ROUNDS} rounds: host s | "
              "rounds | peak memory, MiB |", "|---|---|---|---|---|---|---|"]
-    for name, options in {**ALGORITHMS, **TALKATIVE}.items():
+    for name, options in {**ALGORITHMS, **CHATTY}.items():
         if arguments.algorithm and name not in arguments.algorithm:
             continue
         small, large = per_round(options, few, 3 * many // few), per_round(options, many, 3)

@@ -165,7 +165,7 @@ template <class Registered>
 class Catalogue final : public Command {
  public:
   using All = const std::vector<Registered>& (*)();
-  using Find = const Registered& (*)(const std::string&);
+  using Find = const Registered& (*)(const std::string& name, const std::string& where);
   Catalogue(CommandInfo info, All all, Find find)
       : info_(std::move(info)), all_(all), find_(find) {}
 
@@ -185,7 +185,7 @@ class Catalogue final : public Command {
   }
 
   int run(OptionSet&, const std::vector<std::string>& operands) override {
-    fmt::print("{}", operands.empty() ? table() : detail(described(find_(operands[0]))));
+    fmt::print("{}", operands.empty() ? table() : detail(described(find_(operands[0], "NAME"))));
     return 0;
   }
 

@@ -35,12 +35,13 @@ class Command {
     static_cast<void>(flag);
     return "";
   }
-  // Several processes run it together: rank 0 talks, and an error of one is an error of all.
+  // Several processes run it together: rank 0 speaks for all, and an error of one is an error of
+  // all.
   virtual bool runs_together() const { return false; }
   // After the flags: what else sets options (configuration file, environment).
   virtual void settle(OptionSet& set) { static_cast<void>(set); }
   // Several processes run it together: how long they wait for each other at the start, and for a
-  // sign of life later.
+  // heartbeat later.
   virtual Patience patience() const { return {}; }
   // The files that operands name: each is read, unless a command says otherwise. Those of the
   // options are known from their declarations.

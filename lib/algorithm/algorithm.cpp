@@ -19,8 +19,8 @@ bool register_algorithm_raw(RegisteredAlgorithm algorithm) {
 
 const std::vector<RegisteredAlgorithm>& algorithms() { return algorithm_registry().all(); }
 
-const RegisteredAlgorithm& find_algorithm(const std::string& name) {
-  return algorithm_registry().find(name, "--algorithm", "hetsgd algorithms");
+const RegisteredAlgorithm& find_algorithm(const std::string& name, const std::string& where) {
+  return algorithm_registry().find(name, where, "hetsgd algorithms");
 }
 
 }  // namespace hetsgd

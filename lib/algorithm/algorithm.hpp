@@ -79,7 +79,9 @@ bool register_algorithm(AlgorithmInfo info) {
 
 // All algorithms, sorted by name. Good until the next registration.
 const std::vector<RegisteredAlgorithm>& algorithms();
-// Errors: usage; lists the known names, nearest spelling first.
-const RegisteredAlgorithm& find_algorithm(const std::string& name);
+// Errors: usage, named after `where` the name was given; lists the known names, nearest spelling
+// first.
+const RegisteredAlgorithm& find_algorithm(const std::string& name,
+                                          const std::string& where = "--algorithm");
 
 }  // namespace hetsgd

@@ -28,7 +28,22 @@ Worker::Worker(Endpoint& endpoint, Run& run)
   context_->upcoming = [this] { return next_replicas_ ? next_replicas_ : batches_.upcoming(); };
 }
 
+// Computing, sending and waiting all add to the breakdown; where nothing was added since the last
+// call the loop's body has done nothing that could ever end the run.
+void Worker::count_idle_call() {
+  constexpr int kLimit = 1'000'000;
+  const TimeBreakdown& spent = endpoint_.time_breakdown();
+  const std::pair done(samples_, spent.compute + spent.communicate + spent.wait);
+  if (done != std::exchange(done_at_last_call_, done)) idle_calls_ = 0;
+  if (++idle_calls_ < kLimit) return;
+  throw CheckFailure(
+      fmt::format("worker {} calls running() for the {}th time without doing anything in its loop: "
+                  "learn from a batch, or wait for others",
+                  rank(), kLimit));
+}
+
 bool Worker::running() {
+  count_idle_call();
   decision_ = run_.running(*this);
   samples_at_decision_ = samples_;
   ++running_calls_;

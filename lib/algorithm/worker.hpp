@@ -58,8 +58,12 @@ class Worker {
   // --- the loop ---------------------------------------------------------------------------------
   // The only loop guard: false when the budget is used up, a target stops the run, it diverged or
   // was aborted. Once false, it stays false. Workers of a synchronous algorithm get the same answer
-  // to their k-th call, whenever they make it, so that none is left alone in a collective.
+  // to their k-th call, whenever they make it, so that none is left alone in a collective: all of
+  // them make the same number of calls. Errors: check, a million calls between which the worker has
+  // done nothing, a loop that would never end.
   bool running();
+  // Whether the worker may return now: running() has answered false.
+  bool may_leave() const { return running_calls_ > 0 && !decision_.yes; }
   // The algorithm's own budget (a number of rounds) is used up: the next evaluate_here() measures
   // the model and ends the run. Synchronous algorithms: called by all workers.
   void end_budget() { run_.end_budget(); }
@@ -118,9 +122,9 @@ class Worker {
   // batch's mean loss. Where a collective has filled the last gradient beyond its touched rows
   // these are cleared first, inside the computation.
   double gradient(Replica& replica, const Batch& batch);
-  // The same until `token` is cancelled: then nothing counts, and the answer is false. The time until
-  // then has passed all the same, and replica.gradient holds no gradient. The batch has not been
-  // learnt from: who wants its samples counted passes it again.
+  // The same until `token` is cancelled: then nothing counts, and the answer is false. The time
+  // until then has passed all the same, and replica.gradient holds no gradient. The batch has not
+  // been learnt from: who wants its samples counted passes it again.
   bool gradient_cancellable(CancellationToken& token, Replica& replica, const Batch& batch);
   // The same at a snapshot w of the parameters, into a gradient of its own, for methods whose
   // replica other processes change meanwhile. Outside of g.rows the row-sparse blocks of g must be
@@ -244,6 +248,7 @@ class Worker {
   // after the computation and before the update, so that a loss that is not finite is known even
   // where the update waits for others.
   void completed(const Batch& batch, double loss, Seconds started);
+  void count_idle_call();
   template <class Fn>
   double compute_step(const Batch& batch, Fn&& fn);
   // Members of a replica are made at their first use, outside of the clock.
@@ -271,6 +276,9 @@ class Worker {
       std::make_shared<std::atomic<std::uint64_t>>(0);
   std::uint64_t running_calls_ = 0;
   std::uint64_t evaluate_calls_ = 0;
+  // Calls of running() since the worker had done more than this: samples, and time spent.
+  int idle_calls_ = 0;
+  std::pair<std::uint64_t, Seconds> done_at_last_call_{0, -1};
 };
 
 }  // namespace hetsgd

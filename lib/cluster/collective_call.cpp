@@ -25,7 +25,7 @@ std::string_view collective_name(Collective collective) {
     case Collective::split:
       return "split";
     case Collective::while_paused_together:
-      return "while_paused_together";
+      return "the pause of all workers (evaluate_here)";
   }
   return "?";
 }

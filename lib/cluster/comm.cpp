@@ -3,7 +3,14 @@
 #include <algorithm>
 #include <vector>
 
+#include "core/error.hpp"
+
 namespace hetsgd {
+
+void check_rank(int rank, int size) {
+  if (rank >= 0 && rank < size) return;
+  throw CheckFailure(fmt::format("rank {} is named in a group of {}", rank, size));
+}
 
 void Comm::sendrecv_bytes(int peer, int tag, std::span<const std::byte> out,
                           std::span<std::byte> in, Traffic kind) {

@@ -25,6 +25,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <ranges>
 #include <span>
 #include <type_traits>
 
@@ -64,6 +65,9 @@ inline Block block_of(int rank, int size, std::size_t n) {
   return {begin, begin + base + (r < extra ? 1 : 0)};
 }
 
+// Errors: check, the rank is none of a group of `size`.
+void check_rank(int rank, int size);
+
 // Of a message that was received: from whom (the rank in this group), and its length.
 struct Envelope {
   int source = 0;
@@ -88,6 +92,12 @@ class Comm {
   void send(int to, int tag, std::span<const T> data, Traffic kind = Traffic::control) {
     send_bytes(to, tag, std::as_bytes(data), kind);
   }
+  // The same of elements that the caller may write: T of the form above is not deduced from them.
+  template <std::ranges::contiguous_range Mutable>
+  requires std::is_same_v<Mutable, std::span<std::ranges::range_value_t<Mutable>>>
+  void send(int to, int tag, Mutable data, Traffic kind = Traffic::control) {
+    send_bytes(to, tag, std::as_bytes(data), kind);
+  }
   // Blocks until a message with this tag from `from` (or kAnySource: the earliest arrival, ties
   // lowest rank) is here. It must have exactly data.size() elements (checked).
   template <class T>
@@ -100,7 +110,7 @@ class Comm {
   // peer and tag. A tag that is used by sendrecv is not used by send and receive: whether they
   // would meet depends on the cluster. Cannot deadlock as a send that waits for its receiver could.
   template <class T>
-  void sendrecv(int peer, int tag, std::span<const T> out, std::span<T> in,
+  void sendrecv(int peer, int tag, std::span<const std::type_identity_t<T>> out, std::span<T> in,
                 Traffic kind = Traffic::control) {
     sendrecv_bytes(peer, tag, std::as_bytes(out), std::as_writable_bytes(in), kind);
   }
@@ -122,7 +132,8 @@ class Comm {
   }
   // all: [size() * mine.size()], rank r's part at r * mine.size().
   template <class T>
-  void all_gather(std::span<const T> mine, std::span<T> all, Traffic kind = Traffic::control) {
+  void all_gather(std::span<const std::type_identity_t<T>> mine, std::span<T> all,
+                  Traffic kind = Traffic::control) {
     all_gather_raw(mine.data(), mine.size() * sizeof(T), all.data(), kind);
   }
   // What all ranks make of one T of each: make(all), all[r] being rank r's. It must be the same on
@@ -152,9 +163,9 @@ class Comm {
   // MPI_Alltoallv). What a rank sends to another is what that one expects (checked: the error names
   // both).
   template <class T>
-  void all_to_all(std::span<const T> send, std::span<const std::size_t> send_counts,
-                  std::span<T> receive, std::span<const std::size_t> receive_counts,
-                  Traffic kind = Traffic::control) {
+  void all_to_all(std::span<const std::type_identity_t<T>> send,
+                  std::span<const std::size_t> send_counts, std::span<T> receive,
+                  std::span<const std::size_t> receive_counts, Traffic kind = Traffic::control) {
     const AllToAll mine = all_to_all_parts(send, send_counts, receive, receive_counts);
     check_parts(mine, rank(), size());
     all_to_all_raw(mine, kind);

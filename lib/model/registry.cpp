@@ -17,8 +17,8 @@ bool register_model_raw(RegisteredModel model) { return model_registry().add(std
 
 const std::vector<RegisteredModel>& models() { return model_registry().all(); }
 
-const RegisteredModel& find_model(const std::string& name) {
-  return model_registry().find(name, "--model", "hetsgd models");
+const RegisteredModel& find_model(const std::string& name, const std::string& where) {
+  return model_registry().find(name, where, "hetsgd models");
 }
 
 }  // namespace hetsgd

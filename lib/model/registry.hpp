@@ -70,7 +70,8 @@ bool register_model(ModelInfo info) {
 
 // All models, sorted by name.
 const std::vector<RegisteredModel>& models();
-// Errors: usage; lists the known names, nearest spelling first.
-const RegisteredModel& find_model(const std::string& name);
+// Errors: usage, named after `where` the name was given; lists the known names, nearest spelling
+// first.
+const RegisteredModel& find_model(const std::string& name, const std::string& where = "--model");
 
 }  // namespace hetsgd

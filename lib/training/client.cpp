@@ -38,7 +38,7 @@ void SharedClient::updated(Worker&, bool counts_for_run) {
 
 void SharedClient::evaluate_here(Worker& worker, std::optional<std::uint64_t> samples,
                                  const std::function<std::span<const float>()>& model) {
-  const std::uint64_t call = worker.count_evaluate_call();
+  const Referee::Call call{worker.count_evaluate_call(), worker.running_calls()};
   const Referee::Point point = referee_.evaluation_point(
       worker.now(), samples, synchronous() ? std::optional(call) : std::nullopt);
   if (!point.due) return;

@@ -172,16 +172,23 @@ void Referee::updated() {
 }
 
 Referee::Point Referee::evaluation_point(Seconds now, std::optional<std::uint64_t> samples,
-                                         std::optional<std::uint64_t> call) {
+                                         std::optional<Call> call) {
   const std::lock_guard lock(mutex_);
   const auto decide = [&] {
     const std::uint64_t n = samples.value_or(samples_);
     const bool due = due_at(now, n);
     if (due) next_evaluation_ = rules_.evaluation_after(n);
     if (!stop_ && rules_.used_up(now, n, budget_ended_)) stop_ = {Status::completed, ""};
-    return Decision{.yes = due, .samples = n};
+    return Decision{.yes = due, .samples = n, .running_calls = call ? call->running_calls : 0};
   };
-  const Decision decision = call ? evaluating_.get(*call, rules_.plan.workers, decide) : decide();
+  const Decision decision =
+      call ? evaluating_.get(call->number, rules_.plan.workers, decide) : decide();
+  if (call && decision.running_calls != call->running_calls) {
+    throw CheckFailure(fmt::format(
+        "a worker has called running() {} times before its {}th evaluate_here(), another one {} "
+        "times: all workers of a synchronous algorithm make the same calls",
+        call->running_calls, call->number + 1, decision.running_calls));
+  }
   return {.due = decision.yes, .samples = decision.samples};
 }
 

@@ -128,13 +128,19 @@ class Referee {
     bool due = false;           // the caller measures the model, or lets it be measured
     std::uint64_t samples = 0;  // that it has learnt from
   };
+  // A call of evaluate_here() by a worker of a synchronous algorithm: its number, and how often the
+  // worker has called running() before it.
+  struct Call {
+    std::uint64_t number = 0, running_calls = 0;
+  };
   // At a call of evaluate_here(). `samples`: unset: as many as all workers have completed. `call`:
-  // synchronous algorithms, the number of the worker's call: all get the answer of the first. Who
+  // synchronous algorithms: all get the answer of the first. Errors: check, two workers have called
+  // running() another number of times before one call: they would leave their loops apart. Who
   // is told that the point is due must see to it that it is measured: the next one is set already.
   // This is where a budget that is used up ends the run. Never due once the run has ended
   // otherwise.
   Point evaluation_point(Seconds now, std::optional<std::uint64_t> samples,
-                         std::optional<std::uint64_t> call = {});
+                         std::optional<Call> call = {});
   // While the clock stands still: `model` becomes the curve's next point, and may end the run.
   // Takes the mean train loss since the last point, and starts the next mean. Its own host time is
   // counted as eval_s, that of writing the record as record_s. One at a time.
@@ -179,6 +185,7 @@ class Referee {
   struct Decision {
     bool yes = false;
     std::uint64_t samples = 0;
+    std::uint64_t running_calls = 0;  // of evaluate_here: its first caller's
     int seen = 0;
   };
   class Decisions {

@@ -275,7 +275,8 @@ bool trace_has_nvtx() {
 #endif
 }
 
-void with_traced_node(Endpoint& endpoint, Trace& trace, const std::function<void(Endpoint&)>& fn) {
+void with_traced_endpoint(Endpoint& endpoint, Trace& trace,
+                          const std::function<void(Endpoint&)>& fn) {
   TracedEndpoint traced(endpoint, trace, "");
   fn(traced);
 }

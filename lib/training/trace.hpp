@@ -58,6 +58,7 @@ bool trace_has_nvtx();
 // Calls fn with an endpoint that notes what it is asked for in a line of `trace`, and passes it on.
 // Background tasks that fn starts get a line of their own. The clock and the results are those of a
 // run without trace.
-void with_traced_node(Endpoint& endpoint, Trace& trace, const std::function<void(Endpoint&)>& fn);
+void with_traced_endpoint(Endpoint& endpoint, Trace& trace,
+                          const std::function<void(Endpoint&)>& fn);
 
 }  // namespace hetsgd

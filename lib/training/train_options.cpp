@@ -155,7 +155,7 @@ void declare_cluster(OptionSet& set, TrainOptions& o) {
       .above(0)
       .not_in_config();
   set.add("peer_timeout", o.peer_timeout,
-          "mpi: a rank without a sign of life for so long, or all waiting for each other for so "
+          "mpi: a rank without a heartbeat for so long, or all waiting for each other for so "
           "long, ends the run")
       .unit("s")
       .above(0)

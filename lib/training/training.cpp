@@ -61,6 +61,7 @@ struct Training::Impl {
   RunSetup setup(std::vector<float> initial) const;
   void prepare(const TrainHooks& hooks, Parts& parts);
   void drive(const TrainHooks& hooks, Parts& parts);
+  void run_algorithm(Worker& worker);
   ClusterReport run_workers(Parts& parts, Trace* trace);
   void finish(const TrainHooks& hooks, const Referee& referee);
 
@@ -253,18 +254,29 @@ nlohmann::json Training::estimate() const {
   return result;
 }
 
+// One worker's life. A worker that leaves on its own account would leave the others in a collective
+// or the run without its samples, and nobody would learn why.
+void Training::Impl::run_algorithm(Worker& worker) {
+  algorithm->worker(worker);
+  if (worker.may_leave()) return;
+  throw CheckFailure(
+      fmt::format("{}: worker {} has left while running() was true, after {} calls of it: its loop "
+                  "is while (self.running())",
+                  info.name, worker.rank(), worker.running_calls()));
+}
+
 ClusterReport Training::Impl::run_workers(Parts& parts, Trace* trace) {
   const auto run = [&](const std::function<void(Endpoint&)>& work) {
     if (trace == nullptr) return parts.cluster->run(work);
     return parts.cluster->run(
-        [&](Endpoint& endpoint) { with_traced_node(endpoint, *trace, work); });
+        [&](Endpoint& endpoint) { with_traced_endpoint(endpoint, *trace, work); });
   };
   Control* const control = options.processes().control();
   if (control == nullptr) {
     SharedClient client(*parts.referee, *parts.setup);
     return run([&](Endpoint& endpoint) {
       Worker worker(endpoint, client);
-      algorithm->worker(worker);
+      run_algorithm(worker);
       parts.referee->observe(worker);
     });
   }
@@ -272,7 +284,7 @@ ClusterReport Training::Impl::run_workers(Parts& parts, Trace* trace) {
   ClusterReport report = run([&](Endpoint& endpoint) {
     Worker worker(endpoint, client);
     client.begin(worker);
-    algorithm->worker(worker);
+    run_algorithm(worker);
     client.end(worker);
   });
   client.await_reports();

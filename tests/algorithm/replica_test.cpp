@@ -12,7 +12,14 @@ namespace {
 class OneFunction final : public Algorithm {
  public:
   explicit OneFunction(std::function<void(Worker&)> fn) : fn_(std::move(fn)) {}
-  void worker(Worker& self) const override { fn_(self); }
+  void worker(Worker& self) const override {
+    fn_(self);
+    const Buffer w = self.initial_parameters();
+    while (self.running()) {
+      self.end_budget();
+      self.evaluate_here(w);
+    }
+  }
 
  private:
   std::function<void(Worker&)> fn_;

@@ -8,6 +8,8 @@ import subprocess
 from program import BINARY, ProgramTest
 
 MPI = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1", "OMPI_MCA_rmaps_base_oversubscribe": "1"}
+RUN = ["train", "--train", "generate:tiny", "--test", "generate:tiny", "--hidden", "32", "--batch-size", "32",
+       "--mega-batch", "40", "--learning-rate", "0.3"]
 
 
 def version():
@@ -24,6 +26,9 @@ class MpiTest(ProgramTest):
         return subprocess.Popen(["mpirun", "-n", str(ranks), *command], cwd=self.folder,
                                 env=self.environment({**MPI, **(env or {})}), stdout=subprocess.PIPE,
                                 stderr=subprocess.PIPE, text=True)
+
+    def shell(self, ranks, command):
+        return self.launch(ranks, ["sh", "-c", command])
 
     def mpirun(self, ranks, *arguments, env=None):
         return self.launch(ranks, [BINARY, *arguments], env)

@@ -136,7 +136,7 @@ class GpusOfRanks(MpiTest):
         os.kill(self.pid_of_rank(process, 1), signal.SIGSTOP)
         stderr = self.finished(process, 1)
         self.assertLess(time.monotonic() - begin, 25)
-        self.assertRegex(stderr, r"error: rank 1 \([^)]+\) has given no sign of life for \d s")
+        self.assertRegex(stderr, r"error: rank 1 \([^)]+\) has sent no heartbeat for \d s")
 
     def test_a_gpu_that_is_missing_ends_all_ranks_with_one_message(self):
         run = [*RUN, "--algorithm", "ssgd", "--epochs", "1", "--devices", "cuda:0,cuda:2"]

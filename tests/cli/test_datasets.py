@@ -154,6 +154,15 @@ class Datasets(ProgramTest):
             self.refuse("--from", "source", code=4, text=text)
         self.assertIn("did you mean \"news20\"?", self.error("data", "fetch", "news2", code=2))
 
+    def test_samples_hold_the_same_rows_in_every_format(self):
+        def facts(name, *more):
+            info = json.loads(self.run_program("data", "info", "--json", str(SAMPLES / name)).stdout)
+            return {key: info[key] for key in ("rows", "features", "labels", "density", "value_max", *more)}
+
+        # The binary form keeps the hash of the text that it was made from.
+        self.assertEqual(facts("tiny_train.hsgd", "content_hash"), facts("tiny_train.txt", "content_hash"))
+        self.assertEqual(facts("tiny.svm.gz"), facts("tiny.svm"))
+
     def test_every_manifest_of_the_program_is_one(self):
         names = [path.stem for path in SAMPLES.parent.glob("*.json")]
         self.assertIn("a9a", names)

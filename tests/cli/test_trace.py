@@ -21,8 +21,8 @@ class Trace(ProgramTest):
             self.assertGreaterEqual(event["ts"], 0)
             self.assertLessEqual(event["ts"] + event["dur"], elapsed_us * (1 + 1e-9))
         steps = [e for e in ranges if e["name"] == "step"]
-        ledgers = [w["steps"] for w in self.result("r.json")["workers"]]
-        self.assertEqual(len(steps), sum(ledgers))
+        charged_steps = [w["steps"] for w in self.result("r.json")["workers"]]
+        self.assertEqual(len(steps), sum(charged_steps))
 
     def test_a_folder_that_is_not_there_is_said_before_the_run(self):
         self.assertIn("no/t.json", self.error("train", "--train", "generate:tiny", "--test",

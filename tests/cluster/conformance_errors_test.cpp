@@ -49,7 +49,51 @@ TEST_P(ProcessErrorsOn, ExceptionInsideOfCompute) {
   EXPECT_EQ(text, "not a number");
 }
 
-TEST_P(ProcessErrorsOn, ExceptionInsideOfAFence) {
+// In sim the function runs at another time and on another thread: what would work elsewhere by
+// chance is refused everywhere.
+TEST_P(ProcessErrorsOn, VocabularyInsideOfAComputation) {
+  const std::vector<std::function<void(Endpoint&)>> calls = {
+      [](Endpoint& endpoint) { endpoint.comm().barrier(); },
+      [](Endpoint& endpoint) { endpoint.sleep(Seconds(1e-3)); },
+      [](Endpoint& endpoint) { endpoint.compute({}, ComputeKind::vector, [] {}); },
+      [](Endpoint& endpoint) { endpoint.while_paused([] {}); },
+      [](Endpoint& endpoint) {
+        const int x = 1;
+        endpoint.comm().send(0, 0, std::span(&x, 1));
+      }};
+  for (const auto& call : calls) {
+    EXPECT_THAT(failure_of<CheckFailure>(cluster(), 2,
+                                         [&](Endpoint& endpoint) {
+                                           endpoint.compute({}, ComputeKind::step,
+                                                            [&] { call(endpoint); });
+                                         }),
+                HasSubstr("a computation"));
+  }
+}
+
+TEST_P(ProcessErrorsOn, ARankOutsideOfTheGroup) {
+  for (const int rank : {-2, 2}) {
+    const std::vector<std::function<void(Endpoint&)>> calls = {
+        [&](Endpoint& endpoint) {
+          int x = 1;
+          endpoint.comm().send(rank, 0, std::span(&x, 1));
+        },
+        [&](Endpoint& endpoint) {
+          int x = 1;
+          endpoint.comm().receive(rank, 0, std::span(&x, 1));
+        },
+        [&](Endpoint& endpoint) {
+          int x = 1;
+          endpoint.comm().broadcast(std::span(&x, 1), rank);
+        }};
+    for (const auto& call : calls) {
+      EXPECT_EQ(failure_of<CheckFailure>(cluster(), 2, call),
+                fmt::format("rank {} is named in a group of 2", rank));
+    }
+  }
+}
+
+TEST_P(ProcessErrorsOn, ExceptionInsideOfAPause) {
   for (const bool together : {false, true}) {
     const auto text = failure_of<Error>(cluster(), 3, [&](Endpoint& endpoint) {
       const auto fail = [] { throw runtime_failure("the disk is full"); };

@@ -1,5 +1,7 @@
 // Services, background tasks, monitors and pauses: the same on every cluster.
+#include <array>
 #include <atomic>
+#include <chrono>
 #include <cmath>
 #include <map>
 #include <memory>
@@ -233,12 +235,46 @@ TEST_P(ProcessesOn, ComputeCountsStepsAndTime) {
   }
 }
 
+TEST_P(ProcessesOn, BytesAreThoseOfARing) {
+  if (size() != 2) GTEST_SKIP() << "for two workers";
+  constexpr std::size_t kElements = 64000;  // 256,000 bytes: two slices of 128,000
+  const auto report = run_on(cluster(), size(), [](Endpoint& endpoint) {
+    std::vector<float> x(kElements), all(2 * kElements);
+    endpoint.comm().all_reduce(std::span(x), ReduceOp::sum, Traffic::gradients);
+    endpoint.comm().broadcast(std::span(x), 0, Traffic::parameters);
+    endpoint.comm().all_gather(x, std::span(all));
+    endpoint.comm().reduce_scatter(std::span(x));
+    if (endpoint.rank() == 0) endpoint.comm().send(1, 0, std::span(x), Traffic::parameters);
+    if (endpoint.rank() == 1) endpoint.comm().receive(0, 0, std::span(x));
+  });
+  if (!is_here(cluster(), 0)) return;
+  using Bytes = std::array<std::uint64_t, 3>;  // parameters, gradients, control
+  EXPECT_EQ(report.workers[0].breakdown.bytes_sent, (Bytes{512000, 256000, 384000}));
+  EXPECT_EQ(report.workers[0].breakdown.bytes_received, (Bytes{0, 256000, 384000}));
+  EXPECT_EQ(report.workers[1].breakdown.bytes_sent, (Bytes{0, 256000, 384000}));
+  EXPECT_EQ(report.workers[1].breakdown.bytes_received, (Bytes{512000, 256000, 384000}));
+}
+
 // --- the pause -----------------------------------------------------------------------------------
+
+// What the host's clock has gained on the training clock since this was made.
+class OffTheClock {
+ public:
+  explicit OffTheClock(Endpoint& endpoint) : endpoint_(endpoint) {}
+  Seconds so_far() const {
+    return std::chrono::steady_clock::now() - host_begin_ - (endpoint_.now() - begin_);
+  }
+
+ private:
+  Endpoint& endpoint_;
+  const std::chrono::steady_clock::time_point host_begin_ = std::chrono::steady_clock::now();
+  const Seconds begin_ = endpoint_.now();
+};
 
 TEST_P(ProcessesOn, PauseIsOffTheClock) {
   const auto report = run_on(cluster(), size(), [](Endpoint& endpoint) {
+    const OffTheClock off_the_clock(endpoint);
     endpoint.comm().barrier();
-    const Seconds before = endpoint.now();
     if (endpoint.rank() == 0) {
       endpoint.while_paused([&] {
         const Seconds inside = endpoint.now();
@@ -247,10 +283,11 @@ TEST_P(ProcessesOn, PauseIsOffTheClock) {
       });
     }
     endpoint.comm().barrier();
-    EXPECT_LT(endpoint.now() - before, 150ms);
+    EXPECT_GE(off_the_clock.so_far(), 199ms);
   });
   EXPECT_GE(report.paused, 200ms);
-  for (const auto& worker : report.workers) EXPECT_LT(worker.breakdown.wait, 150ms);
+  for (const auto& worker : report.workers)
+    EXPECT_LE(worker.breakdown.wait, report.elapsed * 1.001);
 }
 
 TEST_P(ProcessesOn, PausesOfAllWorkersTakeTurns) {
@@ -271,7 +308,7 @@ TEST_P(ProcessesOn, PausesOfAllWorkersTakeTurns) {
 TEST_P(ProcessesOn, PauseTogetherRunsOnceAndOffTheClock) {
   int runs = 0;
   run_on(cluster(), size(), [&](Endpoint& endpoint) {
-    const Seconds before = endpoint.now();
+    const OffTheClock off_the_clock(endpoint);
     for (int i = 0; i < 5; ++i) {
       endpoint.while_paused_together([&] {
         EXPECT_EQ(endpoint.rank(), 0);
@@ -280,7 +317,10 @@ TEST_P(ProcessesOn, PauseTogetherRunsOnceAndOffTheClock) {
       });
       endpoint.comm().barrier();
     }
-    EXPECT_LT(endpoint.now() - before, 150ms);
+    // In sim the others begin when rank 0 is in its first pause already.
+    if (endpoint.rank() == 0) {
+      EXPECT_GE(off_the_clock.so_far(), 199ms);
+    }
   });
   EXPECT_EQ(runs, is_here(cluster(), 0) ? 5 : 0);
 }

@@ -177,16 +177,16 @@ TEST_P(CommOn, RingPass) {
 
 TEST_P(CommOn, AnySourceTakesEachMessageOnce) {
   run_on(cluster(), size(), [](Endpoint& endpoint) {
-    constexpr std::size_t kNumbers = 2000;
+    constexpr std::size_t kElements = 2000;
     if (endpoint.rank() != 0) {
-      const auto mine = input<float>(kNumbers, endpoint.rank());
+      const auto mine = input<float>(kElements, endpoint.rank());
       return endpoint.comm().send(0, 3, std::span(mine));
     }
     std::vector<int> seen;
     for (int i = 1; i < endpoint.size(); ++i) {
-      std::vector<float> x(kNumbers);
+      std::vector<float> x(kElements);
       const Envelope envelope = endpoint.comm().receive(kAnySource, 3, std::span(x));
-      EXPECT_EQ(x, input<float>(kNumbers, envelope.source));
+      EXPECT_EQ(x, input<float>(kElements, envelope.source));
       seen.push_back(envelope.source);
     }
     std::ranges::sort(seen);

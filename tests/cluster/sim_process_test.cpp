@@ -66,7 +66,7 @@ TEST(SimMonitor, MisuseIsACheckFailure) {
 
 // A computation that has begun is done when a pause looks, so what a pause sees does not depend on
 // the host.
-TEST(SimFence, SeesFinishedComputations) {
+TEST(SimPause, SeesFinishedComputations) {
   for (const int threads : {1, 3}) {
     ClusterOptions options = slow_machine(3);
     options.host_threads = threads;
@@ -87,7 +87,7 @@ TEST(SimFence, SeesFinishedComputations) {
   }
 }
 
-TEST(SimFence, RunsOnADeepStackAndMustNotBlock) {
+TEST(SimPause, RunsOnADeepStackAndMustNotBlock) {
   run(slow_machine(1), [](Endpoint& endpoint) {
     int sum = 0;
     endpoint.while_paused([&] {
@@ -103,7 +103,7 @@ TEST(SimFence, RunsOnADeepStackAndMustNotBlock) {
               testing::HasSubstr("was called where nothing may block"));
 }
 
-TEST(SimFence, TogetherLetsNobodyWait) {
+TEST(SimPause, TogetherLetsNobodyWait) {
   std::vector<double> seen;
   run(slow_machine(3), [&](Endpoint& endpoint) {
     endpoint.sleep(Seconds(endpoint.rank()));
@@ -145,7 +145,8 @@ TEST(SimFailure, DeadlockNamesEveryProcessInOrder) {
       "  background task \"comm\" of worker 1: waits: a gradient in the inbox (since 0.500 s)\n"
       "  worker 2: waits in all_reduce (2 of 5 arrived) (since 1.000 s)\n"
       "  worker 3: waits in all_reduce (2 of 5 arrived) (since 1.500 s)\n"
-      "  worker 4: waits for service \"scheduler\" (since 2.000 s)");
+      "  worker 4: waits for service \"scheduler\" (since 2.000 s)\n"
+      "  worker 0: has ended (since 0.000 s)");
 }
 
 TEST(SimFailure, FirstExceptionEndsTheRunWithComputationsUnderWay) {

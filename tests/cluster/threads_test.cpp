@@ -1,6 +1,8 @@
 // What only the threads cluster promises: devices and cores, precise delays, a clock without
 // pauses, honest bytes, and order among threads under stress.
+#include <array>
 #include <atomic>
+#include <chrono>
 #include <cmath>
 #include <numeric>
 #include <thread>
@@ -185,7 +187,8 @@ TEST(ThreadsDelays, ScenarioIsAchievedUpToOneCall) {
   }
 }
 
-TEST(ThreadsDelays, SleepGoesOnAfterAFence) {
+TEST(ThreadsDelays, SleepGoesOnAfterAPause) {
+  const auto begin = std::chrono::steady_clock::now();
   const auto report = make_cluster("threads", options_for(2))->run([](Endpoint& endpoint) {
     endpoint.comm().barrier();
     if (endpoint.rank() == 0) {
@@ -197,44 +200,30 @@ TEST(ThreadsDelays, SleepGoesOnAfterAFence) {
       endpoint.while_paused([] { std::this_thread::sleep_for(400ms); });
     }
   });
-  EXPECT_LT(report.elapsed, 300ms);
+  // What the host's clock has more than the training clock is the pause, and more.
+  EXPECT_GE(std::chrono::steady_clock::now() - begin - report.elapsed, 400ms);
   EXPECT_GE(report.paused, 400ms);
 }
 
 // --- clock and breakdown ----------------------------------------------------------------------------
 
-TEST(ThreadsTimeBreakdown, BytesAreThoseOfARing) {
-  constexpr std::size_t kNumbers = 64000;  // 256,000 bytes: two slices of 128,000
-  const auto report = make_cluster("threads", options_for(2))->run([](Endpoint& endpoint) {
-    std::vector<float> x(kNumbers), all(2 * kNumbers);
-    endpoint.comm().all_reduce(std::span(x), ReduceOp::sum, Traffic::gradients);
-    endpoint.comm().broadcast(std::span(x), 0, Traffic::parameters);
-    endpoint.comm().all_gather(std::span<const float>(x), std::span(all));
-    endpoint.comm().reduce_scatter(std::span(x));
-    if (endpoint.rank() == 0)
-      endpoint.comm().send(1, 0, std::span<const float>(x), Traffic::parameters);
-    if (endpoint.rank() == 1) endpoint.comm().receive(0, 0, std::span(x));
-  });
-  using Bytes = std::array<std::uint64_t, 3>;  // parameters, gradients, control
-  EXPECT_EQ(report.workers[0].breakdown.bytes_sent, (Bytes{512000, 256000, 384000}));
-  EXPECT_EQ(report.workers[0].breakdown.bytes_received, (Bytes{0, 256000, 384000}));
-  EXPECT_EQ(report.workers[1].breakdown.bytes_sent, (Bytes{0, 256000, 384000}));
-  EXPECT_EQ(report.workers[1].breakdown.bytes_received, (Bytes{512000, 256000, 384000}));
-}
-
 TEST(ThreadsTimeBreakdown, WaitIsTheTimeForOthersWithoutPauses) {
-  const auto report = make_cluster("threads", options_for(2))->run([](Endpoint& endpoint) {
-    endpoint.comm().barrier();
+  std::array<Seconds, 2> come;
+  const auto begin = std::chrono::steady_clock::now();
+  const auto report = make_cluster("threads", options_for(2))->run([&](Endpoint& endpoint) {
     if (endpoint.rank() == 0) {
       endpoint.compute({}, ComputeKind::step, [] { std::this_thread::sleep_for(30ms); });
       endpoint.while_paused([] { std::this_thread::sleep_for(400ms); });
     }
+    come[static_cast<std::size_t>(endpoint.rank())] = endpoint.now();
     endpoint.comm().barrier();
   });
   EXPECT_GE(report.workers[0].breakdown.compute, 30ms);
-  EXPECT_GE(report.workers[1].breakdown.wait, 25ms);
-  EXPECT_LT(report.workers[1].breakdown.wait, 300ms);
-  EXPECT_LT(report.elapsed, 300ms);
+  // It waits from when it comes to when the other one does, and not in the pause; the rest of the
+  // barrier is short of what a pause would add.
+  EXPECT_GE(report.workers[1].breakdown.wait, come[0] - come[1] - 1ms);
+  EXPECT_LE(report.workers[1].breakdown.wait, report.elapsed);
+  EXPECT_GE(std::chrono::steady_clock::now() - begin - report.elapsed, 400ms);
   EXPECT_GE(report.paused, 400ms);
 }
 
@@ -253,7 +242,7 @@ TEST(ThreadsClock, NeverRunsBackwards) {
 
 // --- misuse --------------------------------------------------------------------------------------
 
-TEST(ThreadsMisuse, VocabularyInsideOfAFence) {
+TEST(ThreadsMisuse, VocabularyInsideOfAPause) {
   EXPECT_THAT(
       failure_of<CheckFailure>("threads", 2,
                                [](Endpoint& endpoint) {

@@ -207,14 +207,14 @@ TEST_P(AdasumOn, IsTheOperatorAppliedAtOnePlace) {
 
 // Slices of several pieces (kSendrecvPiece), of uneven lengths.
 TEST_P(AdasumOn, LongVectors) {
-  constexpr std::size_t kNumbers = 5 * kSendrecvPiece / sizeof(float) + 13;
+  constexpr std::size_t kElements = 5 * kSendrecvPiece / sizeof(float) + 13;
   for (const int workers : {2, 3, 4}) {
-    const std::vector<Vector> g = inputs(workers, kNumbers);
-    const Bounds bounds = {0, 17, kNumbers / 2 + 1, kNumbers};
+    const std::vector<Vector> g = inputs(workers, kElements);
+    const Bounds bounds = {0, 17, kElements / 2 + 1, kElements};
     for (const AdasumShape shape : kShapes) {
       const std::vector<Vector> results = reduce(g, bounds, shape);
       const Vector expected = adasum_of(g, bounds, shape);
-      EXPECT_LT(count_differences(results.front(), expected, workers), kNumbers / 100);
+      EXPECT_LT(count_differences(results.front(), expected, workers), kElements / 100);
       for (const Vector& x : results) ASSERT_EQ(x, results.front());
     }
   }
@@ -259,11 +259,11 @@ TEST_P(AdasumOn, ReduceScatterBySlices) {
 
 // ((x0 + x1) + x2) + ..., to the bit.
 TEST_P(AdasumOn, ReduceScatterAddsInRankOrder) {
-  constexpr std::size_t kNumbers = 300;
+  constexpr std::size_t kElements = 300;
   make_cluster(GetParam(), options_for(4))->run([&](Endpoint& endpoint) {
     const auto r = static_cast<std::size_t>(endpoint.rank());
-    const Bounds bounds = {0, 10, 200, 201, kNumbers};
-    Vector x = random_vector(kNumbers, r), y = x, scratch;
+    const Bounds bounds = {0, 10, 200, 201, kElements};
+    Vector x = random_vector(kElements, r), y = x, scratch;
     reduce_scatter_slices(endpoint.comm(), kAdasumTag, std::span(x), bounds, scratch);
     endpoint.comm().all_reduce(std::span(y));
     for (std::size_t i = bounds[r]; i < bounds[r + 1]; ++i) EXPECT_EQ(x[i], y[i]) << i;
@@ -285,16 +285,16 @@ double time_of(int workers, std::size_t n, const Bounds& bounds, AdasumShape sha
 // p = 2^m, p divides n: 2 (m L + (p-1)/p n/B), the sums of products m (m+1)/2 (L + 24 T/B), and 20
 // bytes of device memory per number of each slice: 20 (p-1)/p n / 1e12.
 TEST(AdasumTime, TreeIsItsStatedCost) {
-  constexpr std::size_t kNumbers = 1 << 14;
+  constexpr std::size_t kElements = 1 << 14;
   for (const auto& [p, m] : {std::pair{2, 1}, {4, 2}, {8, 3}, {16, 4}}) {
     for (const std::size_t tensors : {1U, 4U}) {
       Bounds bounds;
-      for (std::size_t t = 0; t <= tensors; ++t) bounds.push_back(t * kNumbers / tensors);
-      const double latency = 1e-5, share = (p - 1.0) / p * kNumbers;
+      for (std::size_t t = 0; t <= tensors; ++t) bounds.push_back(t * kElements / tensors);
+      const double latency = 1e-5, share = (p - 1.0) / p * kElements;
       const double expected =
           2 * (m * latency + 4 * share / 1e9) +
           m * (m + 1) / 2 * (latency + 24 * static_cast<double>(tensors) / 1e9) + 20 * share / 1e12;
-      EXPECT_NEAR(time_of(p, kNumbers, bounds, AdasumShape::tree), expected, 1e-9 * expected)
+      EXPECT_NEAR(time_of(p, kElements, bounds, AdasumShape::tree), expected, 1e-9 * expected)
           << p << " workers, " << tensors << " tensors";
     }
   }
@@ -303,13 +303,13 @@ TEST(AdasumTime, TreeIsItsStatedCost) {
 // p divides n: (p-1) (2 L + 2 n/(p B)), p - 1 all_reduces of 3 T doubles, and (p-1)/p n times 20
 // bytes of device memory.
 TEST(AdasumTime, LinearIsItsStatedCost) {
-  constexpr std::size_t kNumbers = 1680;
+  constexpr std::size_t kElements = 1680;
   for (const int p : {2, 3, 5, 8}) {
-    const double latency = 1e-5, share = (p - 1.0) / p * kNumbers;
+    const double latency = 1e-5, share = (p - 1.0) / p * kElements;
     const double small = options_for(p).network.all_reduce_cost(p, 24).count();
     const double expected =
         (p - 1) * (2 * latency + small) + 2 * 4 * share / 1e9 + 20 * share / 1e12;
-    EXPECT_NEAR(time_of(p, kNumbers, {0, kNumbers}, AdasumShape::linear), expected, 1e-9 * expected)
+    EXPECT_NEAR(time_of(p, kElements, {0, kElements}, AdasumShape::linear), expected, 1e-9 * expected)
         << p;
   }
 }

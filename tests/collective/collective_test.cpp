@@ -168,9 +168,9 @@ double time_of(int workers, const std::function<void(Endpoint&)>& worker) {
 }
 double relative(double a, double b) { return a == b ? 0 : std::abs(a - b) / std::abs(b); }
 
-constexpr std::size_t kNumbers = 1680;  // divisible by every size up to 8
-constexpr double kBytes = kNumbers * sizeof(float);
-constexpr std::size_t kMany = 64 * kNumbers;  // worth slices in a broadcast
+constexpr std::size_t kElements = 1680;  // divisible by every size up to 8
+constexpr double kBytes = kElements * sizeof(float);
+constexpr std::size_t kMany = 64 * kElements;  // worth slices in a broadcast
 
 double message_level_time(int workers, std::size_t n, const std::string& name) {
   for (const auto& [known, all_reduce] : all_reduces<float>()) {
@@ -191,8 +191,8 @@ double analytic_time(int workers, std::size_t n, Topology topology) {
 
 TEST(CollectiveTime, RingIsItsAnalyticCost) {
   for (const int p : {1, 2, 3, 4, 5, 7, 8}) {
-    EXPECT_LE(relative(message_level_time(p, kNumbers, "ring"),
-                       analytic_time(p, kNumbers, Topology::ring)),
+    EXPECT_LE(relative(message_level_time(p, kElements, "ring"),
+                       analytic_time(p, kElements, Topology::ring)),
               1e-12)
         << p;
   }
@@ -213,22 +213,22 @@ TEST(CollectiveTime, RingOfUnevenBlocksIsWithinOneNumberPerStep) {
 
 TEST(CollectiveTime, TreeIsItsAnalyticCostForPowersOfTwoAndAtMostThatElse) {
   for (const int p : {1, 2, 4, 8, 16}) {
-    EXPECT_LE(relative(message_level_time(p, kNumbers, "tree"),
-                       analytic_time(p, kNumbers, Topology::tree)),
+    EXPECT_LE(relative(message_level_time(p, kElements, "tree"),
+                       analytic_time(p, kElements, Topology::tree)),
               1e-12)
         << p;
   }
   for (const int p : {3, 5, 6, 7, 12}) {
-    const double analytic = analytic_time(p, kNumbers, Topology::tree);
-    EXPECT_LE(message_level_time(p, kNumbers, "tree"), analytic * (1 + 1e-12)) << p;
-    EXPECT_GE(message_level_time(p, kNumbers, "tree"), analytic / 2) << p;
+    const double analytic = analytic_time(p, kElements, Topology::tree);
+    EXPECT_LE(message_level_time(p, kElements, "tree"), analytic * (1 + 1e-12)) << p;
+    EXPECT_GE(message_level_time(p, kElements, "tree"), analytic / 2) << p;
   }
 }
 
 TEST(CollectiveTime, HalvingDoublingIsItsAnalyticCost) {
   for (const int p : {1, 2, 3, 4, 5, 7, 8}) {
-    EXPECT_LE(relative(message_level_time(p, kNumbers, "halving_doubling"),
-                       analytic_time(p, kNumbers, Topology::halving_doubling)),
+    EXPECT_LE(relative(message_level_time(p, kElements, "halving_doubling"),
+                       analytic_time(p, kElements, Topology::halving_doubling)),
               1e-12)
         << p;
   }
@@ -264,12 +264,12 @@ TEST(CollectiveTime, ScatterGatherAndBarrierAreTheirAnalyticCosts) {
   for (const int p : {1, 2, 3, 4, 7, 8}) {
     const NetworkModel model = plain_cluster(p).network;
     const double scatter = time_of(p, [](Endpoint& endpoint) {
-      std::vector<float> x(kNumbers), scratch;
+      std::vector<float> x(kElements), scratch;
       ring_reduce_scatter(endpoint.comm(), kTag, std::span(x), scratch);
     });
     EXPECT_LE(relative(scatter, model.reduce_scatter_cost(p, kBytes).count()), 1e-12) << p;
     const double gather = time_of(p, [](Endpoint& endpoint) {
-      std::vector<float> x(kNumbers);
+      std::vector<float> x(kElements);
       ring_all_gather(endpoint.comm(), kTag, std::span(x));
     });
     EXPECT_LE(relative(gather, model.all_gather_cost(p, kBytes / p).count()), 1e-12) << p;
@@ -316,11 +316,11 @@ TEST(CollectiveTime, BytesAreThoseOfTheStandardCollectives) {
   for (const int p : {2, 3, 4, 7, 8}) {
     EXPECT_EQ(bytes(p,
                     [](Endpoint& endpoint) {
-                      std::vector<float> x(kNumbers), scratch;
+                      std::vector<float> x(kElements), scratch;
                       ring_all_reduce(endpoint.comm(), kTag, std::span(x), scratch);
                     }),
               bytes(p, [](Endpoint& endpoint) {
-                std::vector<float> x(kNumbers);
+                std::vector<float> x(kElements);
                 endpoint.comm().all_reduce(std::span(x));
               }));
     EXPECT_EQ(bytes(p,

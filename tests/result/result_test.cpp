@@ -85,7 +85,7 @@ TEST(ResultJson, TimeToAccuracyIsTheFirstPointAndTheSmoothedOne) {
   EXPECT_EQ(targets[2]["smoothed_time_s"], 4.0);  // needs five evaluations
 }
 
-TEST(ResultJson, SummaryFollowsFromCurveAndLedgers) {
+TEST(ResultJson, SummaryFollowsFromCurveAndBreakdowns) {
   const json summary = json_of(record_of({0.1, 0.7, 0.6}))["summary"];
   EXPECT_EQ(summary["elapsed_s"], 2.0);
   EXPECT_EQ(summary["samples_count"], 200);
@@ -179,11 +179,11 @@ TEST(ResultJson, RedactReachesMessages) {
   record.machine["mpi_library"] = "Open MPI v4.1.4, package: Open MPI me@red Distribution, ident";
   record.warnings = {"red: 2 workers at 5 samples/s", "secret/folder/train.txt:3: redder than blue",
                      "cannot write '/home/me/x.json'"};
-  record.status_reason = "rank 1 (blue) has given no sign of life";
+  record.status_reason = "rank 1 (blue) has sent no heartbeat";
   const json result = result_json(record, {.args = {"--log-dir=/home/me/logs"}, .redact = true});
   EXPECT_EQ(result["warnings"], json({"host 0: 2 workers at 5 samples/s",
                                       "train.txt:3: redder than host 1", "cannot write 'x.json'"}));
-  EXPECT_EQ(result["status_reason"], "rank 1 (host 1) has given no sign of life");
+  EXPECT_EQ(result["status_reason"], "rank 1 (host 1) has sent no heartbeat");
   EXPECT_EQ(result["cluster"]["machine"]["mpi_library"], "Open MPI v4.1.4");
   const std::string text = result_text(result);
   for (const char* secret : {"/home", "folder", "me@red"}) {

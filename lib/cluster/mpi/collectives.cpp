@@ -308,8 +308,7 @@ void MpiComm::broadcast_large(const CollectiveCall& call, std::span<std::byte> d
 }
 
 void MpiComm::broadcast_raw(void* data, std::size_t bytes, int root, Traffic kind) {
-  HETSGD_CHECK_GE(root, 0);
-  HETSGD_CHECK_LT(root, size());
+  check_rank(root, size());
   if (size() == 1) return world().safepoint();
   const CollectiveCall call{
       .collective = Collective::broadcast, .count = bytes, .root = root, .kind = kind};

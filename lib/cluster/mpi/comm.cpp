@@ -43,8 +43,7 @@ bool MpiComm::poll(int from, int tag) {
 }
 
 void MpiComm::send_bytes(int to, int tag, std::span<const std::byte> data, Traffic kind) {
-  HETSGD_CHECK_GE(to, 0);
-  HETSGD_CHECK_LT(to, size());
+  check_rank(to, size());
   check_tag(tag);
   world().safepoint();
   // GPU memory that MPI may take goes as it is, piece by piece into buffers on the GPU; everything
@@ -63,8 +62,7 @@ void MpiComm::send_bytes(int to, int tag, std::span<const std::byte> data, Traff
 }
 
 Envelope MpiComm::receive_bytes(int from, int tag, std::span<std::byte> data) {
-  HETSGD_CHECK_GE(from, kAnySource);
-  HETSGD_CHECK_LT(from, size());
+  if (from != kAnySource) check_rank(from, size());
   check_tag(tag);
   world().safepoint();
   // Made before the receive is posted: it may have to wait for the device.

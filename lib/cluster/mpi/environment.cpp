@@ -82,6 +82,11 @@ Environment& Environment::get(Seconds start_timeout) {
 
 Environment::Environment(Seconds start_timeout) {
   const StartWatch watch(start_timeout);
+  // With more ranks than cores Open MPI gives its core away in every look for a message, ours too.
+  // Whoever waits here has a way of its own (realtime/waiting.hpp), which sleeps in the end; where
+  // another program computes, each time that a core is given away costs one of its time slices, and
+  // a look for a message takes milliseconds. Who has set it otherwise keeps that.
+  setenv("OMPI_MCA_mpi_yield_when_idle", "0", 0);
   int provided = MPI_THREAD_SINGLE;
   check(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_MULTIPLE, &provided), "MPI_Init_thread");
   if (provided < MPI_THREAD_MULTIPLE) {

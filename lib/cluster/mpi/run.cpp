@@ -75,7 +75,7 @@ ClusterReport Run::run(const std::function<void(Endpoint&)>& worker) {
     try {
       // These calls block inside of MPI, where no error reaches them: hence begin(), to which all
       // ranks have come.
-      check(MPI_Comm_dup(MPI_COMM_WORLD, &messages_), "MPI_Comm_dup");
+      duplicate_world();
       offset_ns_ = measure_offset();
       transport_ =
           std::make_unique<Transport>(messages_, world_, rank_, coordinator_.everybody_quiet());
@@ -113,6 +113,14 @@ ClusterReport Run::run(const std::function<void(Endpoint&)>& worker) {
   if (failure) std::rethrow_exception(failure->exception());
   if (error) std::rethrow_exception(error);
   return report();
+}
+
+// Not by MPI_Comm_dup, which keeps its core while it waits, and which other ranks may need in order
+// to come.
+void Run::duplicate_world() {
+  MPI_Request request;
+  check(MPI_Comm_idup(MPI_COMM_WORLD, &messages_, &request), "MPI_Comm_idup");
+  while (!test(request)) std::this_thread::yield();
 }
 
 // Cristian's algorithm: a rank sends to rank 0, which answers with its time, and takes it for the

@@ -120,6 +120,8 @@ class Run final : public Local, public Groups, private LocalRun {
   bool gives_gpu_memory() const;
   // Called first in every thread that calls MPI.
   void enter_thread() const;
+  // Collective: makes messages_, a group of its own for this run's messages.
+  void duplicate_world();
   // Collective, before the clock runs. Returns this rank's monotonic clock minus rank 0's, in ns.
   std::int64_t measure_offset();
   // All workers are set up. Returns the instant, in ns, at which the clocks of all ranks start.

@@ -20,8 +20,7 @@ bool is_long(std::size_t bytes) { return bytes > kShort; }
 //    long data both ways at once, straight from memory to memory
 void MpiComm::sendrecv_bytes(int peer, int tag, std::span<const std::byte> out,
                              std::span<std::byte> in, Traffic kind) {
-  HETSGD_CHECK_GE(peer, 0);
-  HETSGD_CHECK_LT(peer, size());
+  check_rank(peer, size());
   HETSGD_CHECK(peer != rank_);
   check_tag(tag);
   world().safepoint();

@@ -11,7 +11,7 @@ void Pause::begin(Process& holder) {
 }
 
 // Called whenever the last process at large stops, in a pause or not. The holder, too, is blocked
-// by then (World::run_fenced), and is woken by the caller; a pause from outside has no holder yet,
+// by then (World::run_stopped), and is woken by the caller; a pause from outside has no holder yet,
 // and waits for freeze().
 Process* Pause::all_stopped() {
   if (state_ != State::stopping) return nullptr;

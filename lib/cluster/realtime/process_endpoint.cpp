@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <optional>
 
+#include "cluster/computation.hpp"
 #include "cluster/realtime/monitor.hpp"
 #include "cluster/realtime/waiting.hpp"
 #include "core/error.hpp"
@@ -14,7 +15,10 @@ ProcessEndpoint::ProcessEndpoint(World& world, const ClusterOptions& options, Pr
 
 // A computation has ended when its results are there, for the clock and for everybody else.
 void ProcessEndpoint::run_to_the_end(FunctionRef fn) {
-  fn();
+  {
+    const InComputation in_computation;
+    fn();
+  }
   process_.device->synchronize();
 }
 

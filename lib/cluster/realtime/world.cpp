@@ -6,6 +6,7 @@
 #include <system_error>
 
 #include "cluster/blocking.hpp"
+#include "cluster/computation.hpp"
 #include "cluster/realtime/spin.hpp"
 #include "core/error.hpp"
 
@@ -153,19 +154,18 @@ World::Lock World::lock() {
 
 World::Lock World::enter() {
   Process& me = current();
+  if (InComputation::now())
+    throw CheckFailure(me.name + " uses the cluster inside of a computation");
   Lock guard = lock();
   if (attention_.load(std::memory_order_relaxed)) {
-    if (me.in_pause) {
-      throw CheckFailure(me.name +
-                         " uses the cluster inside of a pause, in which the world is stopped");
-    }
+    if (me.in_pause) throw CheckFailure(me.name + " uses the cluster inside of a pause");
     park(guard);
   }
   return guard;
 }
 
 void World::safepoint() {
-  if (attention_.load(std::memory_order_relaxed)) [[unlikely]]
+  if (attention_.load(std::memory_order_relaxed) || InComputation::now()) [[unlikely]]
     static_cast<void>(enter());
 }
 
@@ -304,7 +304,7 @@ std::optional<Seconds> World::blocked_since(std::vector<BlockedProcess>& waiting
 void World::while_paused(FunctionRef fn) {
   Lock guard = enter();  // returns when no other pause is on
   stop_for(current());
-  run_fenced(guard, fn);
+  run_stopped(guard, fn);
 }
 
 void World::stop_for(Process& owner) {
@@ -323,7 +323,7 @@ void World::end_pause(std::int64_t at) {
   wake_all();
 }
 
-void World::run_fenced(Lock& guard, FunctionRef fn) {
+void World::run_stopped(Lock& guard, FunctionRef fn) {
   const Until stopped([&] { return pause_.stands(); },
                       [] { return "waits for the others to stop"; });
   block(guard, stopped);

@@ -115,7 +115,7 @@ class World {
   // --- blocking ----------------------------------------------------------------------------------
   // The begin of every call of the vocabulary: takes the mutex, waits while the world is stopped.
   // Throws Unwind when the run is aborted, so a caller must not yet have lent its memory to others;
-  // CheckFailure in the function of a pause, where nobody could answer the call.
+  // CheckFailure in the function of a pause or of a computation, where nobody answers.
   Lock enter();
   // The end of one, and where no mutex is needed. Without an abort or a pause it is one load.
   void safepoint();
@@ -160,9 +160,9 @@ class World {
   // the others to stop. What fn throws comes out here, after the pause.
   void while_paused(FunctionRef fn);
   // For a collective pause. stop_for, mutex held: from now on only `owner` may run; the clock stops
-  // as soon as everybody else has stopped. The owner then calls run_fenced; others call park.
+  // as soon as everybody else has stopped. The owner then calls run_stopped; others call park.
   void stop_for(Process& owner);
-  void run_fenced(Lock& lock, FunctionRef fn);
+  void run_stopped(Lock& lock, FunctionRef fn);
   void park(Lock& lock);
 
   // --- pauses of all ranks (mpi), driven by a thread that is no process of this run --------------

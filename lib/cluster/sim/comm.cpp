@@ -1,13 +1,6 @@
 #include "cluster/sim/comm.hpp"
 
-#include "core/error.hpp"
-
 namespace hetsgd::sim {
-
-void Group::check_rank(int rank) const {
-  if (rank >= 0 && rank < size()) return;
-  throw CheckFailure(fmt::format("rank {} is named in a group of {}", rank, size()));
-}
 
 // Only misses count: a loop that finds a message each time takes it and so comes to an end.
 bool SimComm::poll(int from, int tag) {
@@ -52,7 +45,7 @@ void SimComm::all_reduce_raw(void* data, std::size_t count, Element element, Red
 
 // The root is checked here, by each rank, as the rendezvous only compares the ranks' calls.
 void SimComm::broadcast_raw(void* data, std::size_t bytes, int root, Traffic kind) {
-  group_->check_rank(root);
+  check_rank(root, size());
   group_->rendezvous.attend(
       rank_, {.collective = Collective::broadcast, .count = bytes, .root = root, .kind = kind},
       data, data);

@@ -30,8 +30,6 @@ struct Group {
   // `rank` in range, which callers have checked.
   int worker(int rank) const { return rendezvous.workers()[static_cast<std::size_t>(rank)]; }
   Mailbox& mailbox(int rank) { return mailboxes[static_cast<std::size_t>(rank)]; }
-  // Throws CheckFailure unless the rank is in the group.
-  void check_rank(int rank) const;
 
   World& world;
   std::vector<Mailbox> mailboxes;  // by rank

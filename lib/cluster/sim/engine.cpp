@@ -62,10 +62,10 @@ Process& Engine::spawn(int rank, std::string background_task, TimeBreakdown* bre
 }
 
 void Engine::refuse(std::string_view call) {
-  throw CheckFailure(
-      fmt::format("{} was called where nothing may block: in a service's handler, in a pause, or "
-                  "outside of the run",
-                  call));
+  throw CheckFailure(fmt::format(
+      "{} was called where nothing may block: {}", call,
+      InComputation::now() ? "in a computation"
+                           : "in a service's handler, in a pause, or outside of the run"));
 }
 
 void Engine::count_idle_call(std::string_view call) {
@@ -117,6 +117,9 @@ void Engine::off_the_clock(FunctionRef fn) {
 // events. The last process takes the free place, so that the end of one costs O(1).
 void Engine::end(Process& process) {
   ended_(process);
+  if (process.background_task.empty()) {
+    ended_workers_.push_back({process.name(), std::string(kEnded), Seconds(now_)});
+  }
   const std::size_t index = process.index;
   std::swap(processes_[index], processes_.back());
   processes_[index]->index = index;
@@ -203,6 +206,7 @@ Error Engine::deadlock() const {
     report.push_back(
         {process->name(), process->describe(process->reason), Seconds(process->since)});
   }
+  report.insert(report.end(), ended_workers_.begin(), ended_workers_.end());
   return deadlock_error(report);
 }
 

@@ -43,6 +43,7 @@
 #include <vector>
 
 #include "cluster/blocking.hpp"
+#include "cluster/computation.hpp"
 #include "cluster/endpoint.hpp"
 #include "cluster/sim/event_queue.hpp"
 #include "cluster/sim/fiber.hpp"
@@ -112,9 +113,10 @@ class Engine {
   Process& spawn(int rank, std::string background_task, TimeBreakdown* breakdown,
                  std::function<void()> body);
   // The running process. Checked: there is none on the event loop, as in a service's handler or a
-  // pause; `call` names the vocabulary's call that is not possible there.
+  // pause, nor in the function of a computation, whichever thread it is on; `call` names the
+  // vocabulary's call that is not possible there.
   Process& current(std::string_view call) {
-    if (current_ == nullptr) [[unlikely]] {
+    if (InComputation::now() || current_ == nullptr) [[unlikely]] {
       refuse(call);
     }
     return *current_;
@@ -196,6 +198,7 @@ class Engine {
   std::function<void(Process&)> ended_;
   StackPool stacks_;
   std::vector<std::unique_ptr<Process>> processes_;  // alive ones, in no order
+  std::vector<BlockedProcess> ended_workers_;        // main processes, for a deadlock report
   EventQueue queue_;                                 // a null handler: resume the process `object`
   double now_ = 0;
   std::uint64_t sequence_ = 0;

@@ -2,11 +2,13 @@
 
 #include <algorithm>
 
+#include "cluster/computation.hpp"
 #include "core/error.hpp"
 
 namespace hetsgd::sim {
 
 void HostTask::run() noexcept {
+  const InComputation in_computation;
   try {
     fn_();
   } catch (...) {

@@ -74,7 +74,7 @@ void send_message(const std::shared_ptr<Group>& group, int source, int to, int t
   World& world = group->world;
   Engine& engine = world.engine;
   Process& self = engine.current("send");
-  group->check_rank(to);
+  check_rank(to, group->size());
   HETSGD_CHECK_GE(tag, 0);
   if (engine.tearing_down()) return;
 
@@ -112,7 +112,7 @@ Envelope receive_message(Group& group, int rank, int from, int tag, std::span<st
   World& world = group.world;
   Engine& engine = world.engine;
   Process& self = engine.current("receive");
-  if (from != kAnySource) group.check_rank(from);
+  if (from != kAnySource) check_rank(from, group.size());
   const double called = engine.now();
   Message* message = group.mailbox(rank).take(engine, from, tag);
   if (message == nullptr) return {from, 0};  // torn down, in a destructor

@@ -303,8 +303,7 @@ void ThreadsComm::reduce_scatter_raw(void* data, std::size_t n, Element element,
 // The root brings a source and no target, the others the reverse. Each copies for itself; only the
 // root has to stay until all have.
 void ThreadsComm::broadcast_raw(void* data, std::size_t bytes, int root, Traffic kind) {
-  HETSGD_CHECK_GE(root, 0);
-  HETSGD_CHECK_LT(root, size());
+  check_rank(root, size());
   if (size() == 1) return group_->world.safepoint();
   const CollectiveCall call{
       .collective = Collective::broadcast, .count = bytes, .root = root, .kind = kind};
@@ -387,7 +386,7 @@ void ThreadsComm::while_paused_together(FunctionRef fn) {
                         [&](Round& round) { world.stop_for(*round.processes[0]); });
   scope.leave(false);
   if (rank_ == 0) {
-    world.run_fenced(scope.lock(), fn);
+    world.run_stopped(scope.lock(), fn);
   } else {
     world.park(scope.lock());
   }

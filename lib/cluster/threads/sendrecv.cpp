@@ -60,8 +60,7 @@ PostedSendrecv* PendingSendrecvs::find(int peer, int tag) const {
 // is taken and stored after it was given up.
 void ThreadsComm::sendrecv_bytes(int peer, int tag, std::span<const std::byte> out,
                                  std::span<std::byte> in, Traffic kind) {
-  HETSGD_CHECK_GE(peer, 0);
-  HETSGD_CHECK_LT(peer, size());
+  check_rank(peer, size());
   HETSGD_CHECK(peer != rank_);
   HETSGD_CHECK_GE(tag, 0);
   World& world = group_->world;

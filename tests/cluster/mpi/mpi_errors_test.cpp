@@ -90,7 +90,7 @@ TEST(MpiErrors, OfTheOneOutsideOfAnExchange) {
   EXPECT_EQ(text, of_rank(last(), "no partner"));
 }
 
-TEST(MpiErrors, InsideOfAFence) {
+TEST(MpiErrors, InsideOfAPause) {
   for (const bool together : {false, true}) {
     const int failing = together ? 0 : last();
     const auto text = failure<Error>([&](Endpoint& endpoint) {
@@ -337,7 +337,7 @@ TEST(MpiAgreement, RanksThatDifferSayInWhat) {
   }
 }
 
-TEST(MpiErrors, MisuseInsideOfAFence) {
+TEST(MpiErrors, MisuseInsideOfAPause) {
   EXPECT_THAT(failure<CheckFailure>([](Endpoint& endpoint) {
                 if (endpoint.rank() == last())
                   endpoint.while_paused([&] { endpoint.comm().barrier(); });
@@ -386,7 +386,7 @@ TEST(MpiLost, RankIsNamedWithinTheTimeout) {
     });
     ADD_FAILURE() << "the run did not fail";
   } catch (const Error& error) {
-    EXPECT_THAT(error.what(), HasSubstr(fmt::format("rank 1 ({}) has given no sign of life",
+    EXPECT_THAT(error.what(), HasSubstr(fmt::format("rank 1 ({}) has sent no heartbeat",
                                                     ranks().place().host)));
     EXPECT_LT(std::chrono::steady_clock::now() - begin, 20s);
     // What the launcher shows; its exit code is the aborted one's.

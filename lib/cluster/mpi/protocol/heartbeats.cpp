@@ -13,7 +13,7 @@ void Heartbeats::look() {
     if (silence < timeout() || errors_.lost()) continue;  // one loss ends the run, more say nothing
     errors_.lose_a_rank(
         {.code = static_cast<int>(ExitCode::runtime),
-         .text = fmt::format("rank {} ({}) has given no sign of life for {:.0f} s", peer,
+         .text = fmt::format("rank {} ({}) has sent no heartbeat for {:.0f} s", peer,
                              places_[static_cast<std::size_t>(peer)].host, silence.count()),
          .hint =
              "look for its end in its host's log; --peer-timeout sets the time that is waited"});

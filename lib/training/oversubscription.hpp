@@ -6,7 +6,7 @@
 //   available  the cores that the host's processes are bound to, together; on this host no more
 //              than its control groups grant
 //
-// Of other hosts' control groups nothing is known here, so a crowded one may go unnoticed there.
+// Of other hosts' control groups nothing is known here, so an oversubscribed host may go unnoticed there.
 #pragma once
 
 #include <string>
@@ -23,11 +23,11 @@ struct HostShare {
   double available = 0;  // that the processes may use
 };
 // The warning, in the wording of the result; "": everybody has its cores.
-std::string crowding_of(const HostShare& share);
+std::string oversubscription_of(const HostShare& share);
 
 // For a cluster in real time, host by host; {} for a simulated one, whose clock no core slows.
 // Needs no message: what the processes know of each other was exchanged when they joined.
-std::vector<std::string> crowding_warnings(const Cluster& cluster);
+std::vector<std::string> oversubscription_warnings(const Cluster& cluster);
 
 // So many cores the control group of this process gives it (cpu.max, cpu.cfs_quota_us), or
 // infinity. Quota over period, the least of all groups up to the root of the hierarchy, of version

@@ -1,4 +1,4 @@
-#include "training/crowding.hpp"
+#include "training/oversubscription.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -16,25 +16,25 @@ namespace {
 namespace fs = std::filesystem;
 using testing::HasSubstr;
 
-TEST(Crowding, SaysHowManyCoresAreMissing) {
-  EXPECT_EQ(crowding_of({.host = "", .workers = 2, .wanted = 4, .available = 4}), "");
-  EXPECT_EQ(crowding_of({.host = "red", .workers = 4, .wanted = 8, .available = 2}),
+TEST(Oversubscription, SaysHowManyCoresAreMissing) {
+  EXPECT_EQ(oversubscription_of({.host = "", .workers = 2, .wanted = 4, .available = 4}), "");
+  EXPECT_EQ(oversubscription_of({.host = "red", .workers = 4, .wanted = 8, .available = 2}),
             "red: 4 workers want 8 cores and may use 2: they take turns, and the times of this run "
             "are no measurement");
-  EXPECT_THAT(crowding_of({.host = "", .workers = 2, .wanted = 2, .available = 1.5}),
+  EXPECT_THAT(oversubscription_of({.host = "", .workers = 2, .wanted = 2, .available = 1.5}),
               HasSubstr("may use 1.5:"));
 }
 
-TEST(Crowding, IsSeenOnThreads) {
+TEST(Oversubscription, IsSeenOnThreads) {
   const auto cores = static_cast<int>(available_cores().size());
   ClusterOptions options;
   options.workers = cores + 1;
-  const auto oversubscribed = crowding_warnings(*make_cluster("threads", options));
+  const auto oversubscribed = oversubscription_warnings(*make_cluster("threads", options));
   ASSERT_EQ(oversubscribed.size(), 1U);
   EXPECT_THAT(oversubscribed[0], HasSubstr(fmt::format("{0} workers want {0} cores", cores + 1)));
   if (cpu_quota() < 1) return;
   options.workers = 1;
-  EXPECT_TRUE(crowding_warnings(*make_cluster("threads", options)).empty());
+  EXPECT_TRUE(oversubscription_warnings(*make_cluster("threads", options)).empty());
 }
 
 class Quota : public testing::Test {

@@ -1,4 +1,4 @@
-#include "training/crowding.hpp"
+#include "training/oversubscription.hpp"
 
 #include <fmt/format.h>
 
@@ -84,7 +84,7 @@ std::vector<HostShare> shares_of(const Cluster& cluster) {
 
 }  // namespace
 
-std::string crowding_of(const HostShare& share) {
+std::string oversubscription_of(const HostShare& share) {
   if (share.wanted <= share.available) return "";
   return fmt::format(
       "{}{} workers want {} cores and may use {:.3g}: they take turns, and the times "
@@ -92,11 +92,11 @@ std::string crowding_of(const HostShare& share) {
       share.host.empty() ? "" : share.host + ": ", share.workers, share.wanted, share.available);
 }
 
-std::vector<std::string> crowding_warnings(const Cluster& cluster) {
+std::vector<std::string> oversubscription_warnings(const Cluster& cluster) {
   if (cluster.is_virtual()) return {};
   std::vector<std::string> warnings;
   for (const HostShare& share : shares_of(cluster)) {
-    if (std::string text = crowding_of(share); !text.empty()) warnings.push_back(std::move(text));
+    if (std::string text = oversubscription_of(share); !text.empty()) warnings.push_back(std::move(text));
   }
   return warnings;
 }

@@ -1,0 +1,92 @@
+"""mpirun hetsgd train: errors, silence and signals end all ranks, and leave a result that is valid."""
+
+import os
+import signal
+import time
+import unittest
+
+from mpi_program import RUN, MpiTest, has_mpi
+from program import BINARY
+
+
+@unittest.skipUnless(has_mpi(), "no mpirun, or built without MPI")
+class MpiErrors(MpiTest):
+    def test_an_error_ends_all_ranks_with_its_exit_code_and_is_said_once(self):
+        run = [*RUN, "--algorithm", "ssgd", "--epochs", "1"]
+        for arguments, code, text in (
+                (["train", "--algorithm", "ssgd", "--train", "missing.txt", "--epochs", "1"], 4, "missing.txt: cannot open"),
+                ([*run, "--workers", "3"], 2, "--workers: found 3, but MPI started 2 ranks"),
+                ([*run, "--bogus", "3"], 2, "--bogus: unknown option"),
+                ([*run, "-o", "no/such/folder.json"], 2, "no/such/folder.json: cannot write"),
+                ([*run, "--devices", "cpu:5000"], 5, "asks for 5000 cores"),
+                ([*run, "--all-reduce", "mpi"], 2, "--all-reduce: found one between GPUs, and no worker has a GPU"),
+                ([*run, "--all-reduce", "tree"], 2, "between ranks: auto, nccl, mpi or host")):
+            with self.subTest(text):
+                begin = time.monotonic()
+                stderr = self.finished(self.mpirun(2, *arguments), code)
+                self.assertLess(time.monotonic() - begin, 9)
+                self.assertEqual(stderr.count(text), 1, stderr)
+                self.assertEqual(stderr.count("error:"), 1, stderr)
+
+    def test_an_error_of_one_rank_is_that_of_all(self):
+        # Each rank reads a file of its own name: only rank 1's is broken.
+        (self.folder / "train.0").write_text("0 1:1\n1 2:1\n")
+        (self.folder / "train.1").write_text("0 1:1\n1 2:x\n")
+        process = self.shell(2, f"'{BINARY}' train --algorithm ssgd --train train.$OMPI_COMM_WORLD_RANK --epochs 1")
+        stderr = self.finished(process, 4)
+        self.assertEqual(stderr.count("error: rank 1: train.1:2:"), 1, stderr)
+        self.assertEqual(stderr.count("error:"), 1, stderr)
+
+    def test_a_silent_rank_is_named_within_the_peer_timeout(self):
+        process = self.start_endless(2, "silent.json", "--algorithm", "asgd", "--peer-timeout", "2")
+        self.wait_for_curve("silent.json")
+        begin = time.monotonic()
+        os.kill(self.pid_of_rank(process, 1), signal.SIGSTOP)
+        stderr = self.finished(process, 1)
+        self.assertLess(time.monotonic() - begin, 25)
+        self.assertRegex(stderr, r"error: rank 1 \([^)]+\) has sent no heartbeat for \d s")
+        self.check_cut("silent.json", "failed")
+
+    def start_endless(self, ranks, output, *more):
+        process = self.mpirun(ranks, *RUN, "--epochs", "1000000", "-o", output, *more)
+        self.wait_for(lambda: (self.folder / output).exists(), "the first evaluation")
+        return process
+
+    def check_cut(self, output, status, reason=None):
+        self.run_program("validate", output)
+        result = self.result(output)
+        self.assertEqual(result["status"], status)
+        if reason:
+            self.assertEqual(result["status_reason"], reason)
+        self.assertGreater(len(result["curve"]), 0)
+        self.assertGreater(result["summary"]["samples_count"], 0)
+        self.assertGreater(min(worker["compute_s"] for worker in result["workers"]), 0)
+
+    def test_a_signal_leaves_a_valid_result(self):
+        process = self.start_endless(2, "cut.json", "--algorithm", "ssgd")
+        self.wait_for_curve("cut.json")
+        os.kill(process.pid, signal.SIGTERM)
+        process.communicate(timeout=60)
+        self.assertNotEqual(process.returncode, 0)
+        self.check_cut("cut.json", "aborted", f"signal {signal.SIGTERM.value}")
+
+    def test_a_signal_to_one_rank_ends_all_with_it(self):
+        for rank in (0, 1):
+            process = self.start_endless(2, f"cut-{rank}.json", "--algorithm", "asgd")
+            self.wait_for_curve(f"cut-{rank}.json")
+            os.kill(self.pid_of_rank(process, rank), signal.SIGINT)
+            self.finished(process, 128 + signal.SIGINT)
+            self.check_cut(f"cut-{rank}.json", "aborted", f"signal {signal.SIGINT.value}")
+
+    def test_a_killed_rank_leaves_a_valid_result(self):
+        process = self.start_endless(3, "killed.json", "--algorithm", "ssgd")
+        self.wait_for_curve("killed.json")
+        os.kill(self.pid_of_rank(process, 2), signal.SIGKILL)
+        process.communicate(timeout=60)
+        self.assertNotEqual(process.returncode, 0)
+        # The launcher sees the end and sends rank 0 a signal.
+        self.check_cut("killed.json", "aborted")
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -290,7 +290,9 @@ TEST(CollectiveTime, BroadcastIsTheFasterOfItsTwoWays) {
     const double cost = model.broadcast_cost(p, sizeof(float)).count();
     EXPECT_FALSE(model.broadcast_scatters(p, sizeof(float))) << p;
     EXPECT_LE(one, cost * (1 + 1e-12)) << p;
-    if ((p & (p - 1)) == 0) EXPECT_LE(relative(one, cost), 1e-12) << p;
+    if ((p & (p - 1)) == 0) {
+      EXPECT_LE(relative(one, cost), 1e-12) << p;
+    }
     if (p < 3) continue;
     const double bytes = kMany * sizeof(float);
     EXPECT_TRUE(model.broadcast_scatters(p, bytes)) << p;

@@ -3,7 +3,8 @@
 // so each line of tests/algorithm/golden can be checked by hand:
 //   a step of the MLP is 9 launches = 9 ms (27 ms on the straggler); a vector operation 1 ms; a
 //   ring over 3 workers 2 (P - 1) 10 ms = 40 ms for an all_reduce, 20 ms for an all_gather; a
-//   service call 2 * 5 ms and the service time.
+//   service call 2 * 5 ms and the service time, on a host with the workers' profile; a vector
+//   operation of a background task makes the step that it falls into 1 ms longer.
 // HETSGD_UPDATE_GOLDEN=1 rewrites the files; read the difference before you commit it.
 #pragma once
 

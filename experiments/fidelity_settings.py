@@ -57,7 +57,8 @@ SLOW_SERVER = [*MODEL, "--hidden", "16", *FULL_SIZE, "--config", MACHINES / "esy
                "--mega-batch", "104", "--straggler", "kind=uniform,workers=0-6,min=28ms,max=28ms",
                "--straggler", "kind=uniform,worker=7,min=3.4s,max=3.4s", *EVALUATE]
 ADASUM = [*MODEL, "--hidden", "128", "--evaluate-every", "1024", *FULL_SIZE, "--cluster", "sim",
-          "--profile", "v100", "--network", "infiniband-edr", "--batch-size", "32", "--optimizer", "momentum", "--momentum", "0.9", "--schedule", "linear", "--warmup-epochs", "0.7", "--decay-epochs", "4"]
+          "--profile", "v100", "--network", "infiniband-edr", "--batch-size", "32", "--optimizer", "momentum",
+          "--momentum", "0.9", "--schedule", "linear", "--warmup-epochs", "0.7", "--decay-epochs", "4"]
 SCALE = [*MODEL, "--hidden", "128", *FULL_SIZE, "--cluster", "sim", "--profile", "gtx-1080ti", "--network", "infiniband-edr",
          "--batch-size", "16", "--mega-batch", "100", *UNIFORM]
 PROBES = [*MODEL, "--hidden", "4", "--cluster", "sim", "--workers", "100", "--network", "ideal", "--batch-size", "1",

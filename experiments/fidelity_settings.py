@@ -14,6 +14,8 @@ TUNE_SEEDS = "101,102,103"
 # Paper 000's data at 64,000 of 490,449 rows: a mega-batch of 100 batches of 64 is a tenth of an epoch.
 AMAZON = "generate:amazon670k?scale=0.1305&rows_train=64000&rows_test=2000&labels=20000&noise=0.05"
 MODEL = ["--model", "mlp", "--host-threads", "1"]
+# Where replicas are merged, they are measured at merges alone: other methods more often, but for those setups whose subject
+# merging is, which measure all methods once per merge of the paper's mega-batch.
 EVALUATE = ["--evaluate-every", "4000"]
 DELICIOUS = [*MODEL, "--hidden", "128", *EVALUATE]
 FULL_SIZE = ["--charge", "amazon670k"]
@@ -48,7 +50,7 @@ MOMENTUM = ["--optimizer", "momentum", "--momentum", "0.9", "--schedule", "step"
 HETEROGPU = ["--config", MACHINES / "heterogpu.json", *FULL_SIZE]
 SERVER = [*MODEL, "--hidden", "128", *HETEROGPU]
 # With 32 hidden units the clock's model has 26 million parameters, a quarter of the paper's: computing and sending shrink alike.
-SERVER_AMAZON = [*MODEL, "--hidden", "32", "--batch-size", "64", "--mega-batch", "100"]
+SERVER_AMAZON = [*MODEL, "--hidden", "32", "--batch-size", "64", "--mega-batch", "100", "--evaluate-every", "6400"]
 AMAZON_TARGET = "p1>=0.2"
 TITANS = [*DELICIOUS, "--cluster", "sim", "--profile", "titan-x-pascal", "--network", "pcie3", "--batch-size", "16",
           "--mega-batch", "100", *MOMENTUM, "6,10"]
@@ -94,9 +96,9 @@ SETUPS = {
     "mixed": sixteen("rna-mixed.json", *UNIFORM),
     **{f"scale-{p}": Setup([*SCALE, "--workers", p], epochs=4, rate="0.1") for p in (4, 8, 16, 32)},
     "probes": Setup(PROBES, epochs=5, rate="0.01", target="p1>=0.1", data="generate:tiny"),
-    "server": Setup([*SERVER, "--batch-size", "256", "--mega-batch", "100"], epochs=30, tune_epochs=20),
-    "server-small-batches": Setup([*SERVER, "--batch-size", "32", "--mega-batch", "52", "--warmup-epochs", "5", "--schedule",
-                                   "inverse_time", "--inverse-rate", "0.1"]),
+    "server": Setup([*SERVER, "--batch-size", "256", "--mega-batch", "100", "--evaluate-every", "25600"], epochs=30, tune_epochs=20),
+    "server-small-batches": Setup([*SERVER, "--batch-size", "32", "--mega-batch", "52", "--evaluate-every", "3328",
+                                   "--warmup-epochs", "5", "--schedule", "inverse_time", "--inverse-rate", "0.1"]),
     "amazon": amazon(*HETEROGPU),
     "amazon-fan-in": amazon(*HETEROGPU, "--init", "fan_in"),
     "amazon-1": fewer_gpus(["1"]),

@@ -164,8 +164,8 @@ def perturbed_share(result):
 
 
 def orthogonality_rise(result):
-    """From the first record of a run to the last, each the mean over the tensors."""
-    means = [sum(event["value"]) / len(event["value"]) for event in events(result, "orthogonality")]
+    """From the first record of a run to the last, each the mean over the tensors; a record of updates that are zero has none."""
+    means = [sum(event["value"]) / len(event["value"]) for event in events(result, "orthogonality") if None not in event["value"]]
     return means[-1] - means[0] if means else None
 
 

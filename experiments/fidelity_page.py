@@ -103,8 +103,8 @@ def setup_table(setup, reference, rows):
 
 
 LEGEND = """Medians over the seeds [95 % bootstrap interval]. speed-up: {0}'s time over the row's; the columns from "smoothed
-time" to "iterations/s": the row's over {0}'s. p: two-sided Mann-Whitney U test against {0}. A missed target is infinity ("never"). A
-star: the rate is at the edge of the grid. Readings: median [smallest, largest].
+time" to "iterations/s": the row's over {0}'s. p: two-sided Mann-Whitney U test against {0}. A missed target is infinity
+("never"). A star: the rate is at the edge of the grid. Readings: median [smallest, largest].
 """
 
 

@@ -77,7 +77,7 @@ struct GroupRow {
   std::size_t diverged = 0;             // runs that did
   Interval samples_per_s, final_value;  // medians NaN if a run lacks the value
   Relation samples_per_s_relation, updates_per_s_relation, final_relation;
-  nlohmann::json tuning;                // of its first run
+  nlohmann::json tuning;  // of its first run
   std::vector<GroupTarget> targets;
 };
 

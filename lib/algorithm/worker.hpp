@@ -165,8 +165,8 @@ class Worker {
   // --- vectors, charged likewise ----------------------------------------------------------------
   // Vectors have the model's size n. A call is charged by the vectors that it streams: 4 n bytes
   // and n operations for each one read or written, one launch. Scalars are rounded to float first.
-  void copy(const Buffer& x, Buffer& y);                       // y <- x
-  void scale(double a, Buffer& x);                             // x <- a x
+  void copy(const Buffer& x, Buffer& y);     // y <- x
+  void scale(double a, Buffer& x);           // x <- a x
   void scale(double a, std::span<float> x);  // of any length, which it is charged by
   void axpby(double a, const Buffer& x, double b, Buffer& y);  // y <- a x + b y
   double squared_norm(const Buffer& x);                        // ||x||^2, in double

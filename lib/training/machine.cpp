@@ -36,7 +36,8 @@ nlohmann::json machine_json(const ProcessGroup& processes, bool service_rank) {
 void describe_machine(const Cluster& cluster, bool service_rank, Record& record) {
   ProcessGroup& processes = processes_of(cluster.name());
   if (processes.control() != nullptr) record.machine = machine_json(processes, service_rank);
-  for (std::string& text : oversubscription_warnings(cluster)) record.warnings.push_back(std::move(text));
+  for (std::string& text : oversubscription_warnings(cluster))
+    record.warnings.push_back(std::move(text));
 }
 
 }  // namespace hetsgd

@@ -96,7 +96,8 @@ std::vector<std::string> oversubscription_warnings(const Cluster& cluster) {
   if (cluster.is_virtual()) return {};
   std::vector<std::string> warnings;
   for (const HostShare& share : shares_of(cluster)) {
-    if (std::string text = oversubscription_of(share); !text.empty()) warnings.push_back(std::move(text));
+    if (std::string text = oversubscription_of(share); !text.empty())
+      warnings.push_back(std::move(text));
   }
   return warnings;
 }

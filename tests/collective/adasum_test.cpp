@@ -309,7 +309,8 @@ TEST(AdasumTime, LinearIsItsStatedCost) {
     const double small = options_for(p).network.all_reduce_cost(p, 24).count();
     const double expected =
         (p - 1) * (2 * latency + small) + 2 * 4 * share / 1e9 + 20 * share / 1e12;
-    EXPECT_NEAR(time_of(p, kElements, {0, kElements}, AdasumShape::linear), expected, 1e-9 * expected)
+    EXPECT_NEAR(time_of(p, kElements, {0, kElements}, AdasumShape::linear), expected,
+                1e-9 * expected)
         << p;
   }
 }

@@ -386,8 +386,8 @@ TEST(MpiLost, RankIsNamedWithinTheTimeout) {
     });
     ADD_FAILURE() << "the run did not fail";
   } catch (const Error& error) {
-    EXPECT_THAT(error.what(), HasSubstr(fmt::format("rank 1 ({}) has sent no heartbeat",
-                                                    ranks().place().host)));
+    EXPECT_THAT(error.what(),
+                HasSubstr(fmt::format("rank 1 ({}) has sent no heartbeat", ranks().place().host)));
     EXPECT_LT(std::chrono::steady_clock::now() - begin, 20s);
     // What the launcher shows; its exit code is the aborted one's.
     if (ranks().rank() == 0 && !HasFailure()) fmt::print("rank 1 was missed\n");

@@ -14,11 +14,7 @@ class OneFunction final : public Algorithm {
   explicit OneFunction(std::function<void(Worker&)> fn) : fn_(std::move(fn)) {}
   void worker(Worker& self) const override {
     fn_(self);
-    const Buffer w = self.initial_parameters();
-    while (self.running()) {
-      self.end_budget();
-      self.evaluate_here(w);
-    }
+    end_run(self);
   }
 
  private:

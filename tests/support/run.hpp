@@ -99,6 +99,15 @@ inline Record run_training(const Settings& settings, const TrainHooks& hooks = {
   return training.record();
 }
 
+// The end of a worker whose life is no loop: by the rules, where the initial model is measured.
+inline void end_run(Worker& self) {
+  const Buffer w = self.initial_parameters();
+  while (self.running()) {
+    self.end_budget();
+    self.evaluate_here(w);
+  }
+}
+
 // The losses of all recorded steps, ordered by (iteration, rank).
 inline std::vector<double> step_losses(const Record& record) {
   std::vector<std::tuple<int, int, double>> steps;

@@ -22,6 +22,7 @@ class ThreeRounds final : public Algorithm {
       for (const double loss : round(self)) losses.push_back(loss);
       if (i == 0) between_();
     }
+    end_run(self);
   }
 
   mutable std::vector<double> losses;

@@ -47,10 +47,10 @@ build_emulation() {
   cmake --preset cuda-emulation -DHETSGD_UNITY=ON && cmake --build --preset cuda-emulation -j "$cores"
 }
 
-# Tests of one preset; without the build there is nothing to run.
+# Tests of one preset, so many at once; without the build there is nothing to run.
 build_and_test() {
   if part "$1: build" build "$1"; then
-    part "$1: tests" ctest --preset "$1" -j "$cores" || true
+    part "$1: tests" ctest --preset "$1" -j "$2" || true
   fi
 }
 
@@ -78,14 +78,15 @@ fuzz() {
 }
 
 if $setup; then part "Debian packages" ./scripts/setup-debian.sh --no-torch || true; fi
-build_and_test release
+# Where ranks start and stop they mostly wait for each other, so twice as many tests as cores.
+build_and_test release $((2 * cores))
 if ! $quick; then
   part "clang-tidy on what changed" lint || true
   # GPU code where no GPU is: the same sources on an emulated CUDA runtime.
   if part "cuda emulation: build" build_emulation; then
-    part "cuda emulation: tests" ctest --preset cuda-emulation -j "$cores" || true
+    part "cuda emulation: tests" ctest --preset cuda-emulation -j $((2 * cores)) || true
   fi
-  build_and_test asan-ubsan
+  build_and_test asan-ubsan "$cores"
   # ThreadSanitizer: what has threads; the rest runs on one, and would only make the run longer
   # (training/estimate as well: it tries out models in sim).
   if part "tsan: build" build tsan --target test_{cluster,collective,algorithm,training}; then

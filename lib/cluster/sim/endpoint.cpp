@@ -171,6 +171,7 @@ std::unique_ptr<CancellationToken> SimEndpoint::make_cancellation_token() {
 void SimEndpoint::sleep(Seconds duration) {
   HETSGD_CHECK_GE(duration.count(), 0.0);
   Engine& engine = run_.engine;
+  engine.current("sleep");  // before the clock is read: in a computation that is another thread's
   const double called = engine.now();
   engine.sleep_until(called + duration.count());
   breakdown_.wait += Seconds(engine.now() - called);

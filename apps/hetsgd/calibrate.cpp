@@ -104,8 +104,8 @@ Seconds clock_of(const Target& target) {
 Point measure(const Target& target, const DatasetPtr& data, std::size_t hidden,
               std::size_t batch_size, Seconds point_time) {
   BasicDevice<float>& device = *target.device;
-  const auto model = make_mlp<float>({data->feature_count, data->label_count, data->task},
-                                     {.hidden = {hidden}});
+  const auto model =
+      make_mlp<float>({data->feature_count, data->label_count, data->task}, {.hidden = {hidden}});
   const auto context = model->make_context(device);
   const std::vector<float> initial = initial_parameters<float>(model->layout(), 1);
   Buffer w(device, initial.size());

@@ -47,8 +47,9 @@ class CalibrateNetwork final : public Command {
 
   int run(OptionSet&, const std::vector<std::string>&) override {
     if (cluster_kind(cluster_).is_virtual) {
-      throw with_hint(usage_error("--cluster: found {}, whose network is a model already", cluster_),
-                      "threads and mpi can be measured");
+      throw with_hint(
+          usage_error("--cluster: found {}, whose network is a model already", cluster_),
+          "threads and mpi can be measured");
     }
     ProcessGroup& processes = processes_of(cluster_);
     workers_ = wanted_workers_.value_or(processes.control() != nullptr ? processes.size() : 2);

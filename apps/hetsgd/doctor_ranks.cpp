@@ -17,8 +17,9 @@ std::vector<std::pair<std::string, std::string>> describe_ranks(
   options.devices = devices;
   const auto cluster = make_cluster(name, options);
   std::vector<std::pair<std::string, std::string>> lines;
-  lines.emplace_back(name, fmt::format("{}; MPI_THREAD_MULTIPLE; {} pointers to GPU memory",
-                                        processes.library(), processes.takes_gpu_memory() ? "takes" : "takes no"));
+  lines.emplace_back(
+      name, fmt::format("{}; MPI_THREAD_MULTIPLE; {} pointers to GPU memory", processes.library(),
+                        processes.takes_gpu_memory() ? "takes" : "takes no"));
   for (const ProcessPlace& rank : processes.places()) {
     lines.emplace_back(
         fmt::format("rank {}", rank.rank),

@@ -24,9 +24,10 @@ void check_parts(const AllToAll& mine, int rank, int size) {
 
 void check_same_part(int from, std::size_t sent, int to, std::size_t expected) {
   if (sent == expected) return;
-  throw CheckFailure(fmt::format(
-      "ranks {} and {} differ in an all_to_all: rank {} sends {} bytes to rank {}, which expects {}",
-      from, to, from, sent, to, expected));
+  throw CheckFailure(
+      fmt::format("ranks {} and {} differ in an all_to_all: rank {} sends {} bytes to rank {}, "
+                  "which expects {}",
+                  from, to, from, sent, to, expected));
 }
 
 void check_same_parts(int rank_a, const AllToAll& a, int rank_b, const AllToAll& b) {

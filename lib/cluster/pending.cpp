@@ -18,8 +18,7 @@ void call_now(Comm& comm, const CollectiveRequest& request) {
     case Collective::all_to_all:
       return comm.all_to_all_raw(request.parts, call.kind);
     default:
-      throw CheckFailure(
-          fmt::format("{} cannot be started", collective_name(call.collective)));
+      throw CheckFailure(fmt::format("{} cannot be started", collective_name(call.collective)));
   }
 }
 

@@ -87,7 +87,9 @@ class ByteReader {
 namespace detail {
 
 template <class T>
-concept ListsMembers = requires { T::members(); };
+concept ListsMembers = requires {
+  T::members();
+};
 
 template <class T>
 concept PlainBytes = std::is_trivially_copyable_v<T> && !ListsMembers<T> &&
@@ -124,7 +126,9 @@ struct ByteSequence {
 
 // Whether a T has a form in bytes.
 template <class T>
-concept HasByteForm = requires { typename ByteForm<T>::Stored; };
+concept HasByteForm = requires {
+  typename ByteForm<T>::Stored;
+};
 
 template <detail::PlainBytes T>
 struct ByteForm<T> {
@@ -178,9 +182,7 @@ struct ByteForm<std::optional<T>> {
     out.put(value.has_value());
     if (value) out.put(*value);
   }
-  static Stored read(ByteReader& in) {
-    return in.take_bool() ? Stored(in.get<T>()) : std::nullopt;
-  }
+  static Stored read(ByteReader& in) { return in.take_bool() ? Stored(in.get<T>()) : std::nullopt; }
 };
 
 template <HasByteForm T>

@@ -61,7 +61,7 @@ struct Payload {
 std::shared_ptr<const char> read_payload(const ByteSource& file, std::uint64_t begin,
                                          std::uint64_t size, std::uint64_t& sum) {
   constexpr std::uint64_t kSummed = std::uint64_t{1} << 19;  // still in the cache when it is summed
-  using Word = std::uint64_t;  // what is aligned like it
+  using Word = std::uint64_t;                                // what is aligned like it
   const auto words =
       std::make_shared_for_overwrite<Word[]>((size + sizeof(Word) - 1) / sizeof(Word));
   advise_huge_pages(words.get(), size);

@@ -42,9 +42,7 @@ std::vector<double> geometric_grid(const std::string& text, const std::string& p
 
 }  // namespace
 
-bool Goal::larger_is_better() const {
-  return target ? target->at_least : higher_is_better(metric);
-}
+bool Goal::larger_is_better() const { return target ? target->at_least : higher_is_better(metric); }
 
 std::string Goal::text() const { return target ? target->text() : metric; }
 

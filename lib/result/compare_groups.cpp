@@ -19,9 +19,8 @@ using nlohmann::json;
 // Options that tell no groups apart: the seed; paths (the content hash counts); and what cannot
 // change a result.
 const std::set<std::string>& ignored_options() {
-  static const std::set<std::string> keys = {"seed",   "train", "test",
-                                             "plugin", "cache", "cache_directory",
-                                             "host_threads"};
+  static const std::set<std::string> keys = {"seed",  "train",           "test",        "plugin",
+                                             "cache", "cache_directory", "host_threads"};
   return keys;
 }
 

@@ -113,8 +113,8 @@ void redact(json& result) {
   collect_paths(result["args"], names);
   collect_paths(result["config"], names);
   // What is an option's value; "samples/s" in a message is no path.
-  for (const char* key : {"args", "config", "plugins", "dataset", "stragglers", "cluster",
-                          "tuning"}) {
+  for (const char* key :
+       {"args", "config", "plugins", "dataset", "stragglers", "cluster", "tuning"}) {
     redact_paths(result[key]);
   }
   redact_paths(result["environment"]["variables"]);

@@ -11,11 +11,9 @@ namespace hetsgd {
 
 Watcher::Watcher(const TrainOptions& options, const TrainHooks& hooks, Referee& referee,
                  Cluster& cluster)
-    : options_(options),
-      hooks_(hooks),
-      referee_(referee),
-      cluster_(cluster),
-      thread_([this] { watch(); }) {}
+    : options_(options), hooks_(hooks), referee_(referee), cluster_(cluster), thread_([this] {
+        watch();
+      }) {}
 
 Watcher::~Watcher() { stop({}); }
 

@@ -31,7 +31,8 @@ TEST(Identities, SsgdWithPWorkersIsSgdOnTheGlobalBatch) {
     ASSERT_EQ(sgd.curve.size(), ssgd.curve.size());
     for (std::size_t i = 0; i < sgd.curve.size(); ++i) {
       EXPECT_EQ(sgd.curve[i].samples_count, ssgd.curve[i].samples_count);
-      EXPECT_NEAR(sgd.curve[i].test_loss(), ssgd.curve[i].test_loss(), 1e-5 * sgd.curve[i].test_loss());
+      EXPECT_NEAR(sgd.curve[i].test_loss(), ssgd.curve[i].test_loss(),
+                  1e-5 * sgd.curve[i].test_loss());
     }
   }
 }

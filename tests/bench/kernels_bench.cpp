@@ -234,9 +234,8 @@ void sigmoid_cross_entropy(benchmark::State& state) {
   const Csr labels(rows, 1, 1);
   Buffer Z = random_buffer(*device, rows);
   for (auto _ : state) {
-    benchmark::DoNotOptimize(
-        output_kernels(*device).sigmoid_cross_entropy(labels.view(false), 1, nullptr, 1.0F,
-                                                      Z.data()));
+    benchmark::DoNotOptimize(output_kernels(*device).sigmoid_cross_entropy(
+        labels.view(false), 1, nullptr, 1.0F, Z.data()));
   }
   report(state, 6 * numbers(rows), 8 * numbers(rows));
 }

@@ -249,7 +249,8 @@ void check_all_to_all(GpuGroup& group, const std::vector<int>& gpus, std::size_t
   for (const AllToAll& one : all) parts.push_back(&one);
   all_move(group, static_cast<int>(p), {.collective = Collective::all_to_all, .count = 1}, parts,
            std::vector<void*>(p));
-  for (std::size_t r = 0; r < p; ++r) EXPECT_TRUE(received[r]->content() == gets[r]) << "rank " << r;
+  for (std::size_t r = 0; r < p; ++r)
+    EXPECT_TRUE(received[r]->content() == gets[r]) << "rank " << r;
 }
 
 // Odd lengths around cache lines, partitions and pieces of 512 bytes.

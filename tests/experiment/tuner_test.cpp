@@ -91,8 +91,9 @@ TEST(TunerTest, ATrialIsARunOfTrain) {
   EXPECT_EQ(trial.value, metric_of(record.curve.back(), "p1"));
   EXPECT_EQ(trial.samples_count, record.curve.back().samples_count);
   EXPECT_EQ(trial.train_s, record.elapsed.count());
-  const auto first = std::find_if(record.curve.begin(), record.curve.end(),
-                                  [](const CurvePoint& point) { return *metric_of(point, "p1") >= 0.2; });
+  const auto first =
+      std::find_if(record.curve.begin(), record.curve.end(),
+                   [](const CurvePoint& point) { return *metric_of(point, "p1") >= 0.2; });
   ASSERT_NE(first, record.curve.end());
   EXPECT_EQ(trial.time_to_target_s, first->time.count());
 }

@@ -74,8 +74,7 @@ struct UnheardOfKernels : KernelFamily {
 TEST(Device, FamiliesAreMadeOnceAndMissingOnesAreNamed) {
   const auto device = make_cpu_device<float>(2);
   EXPECT_EQ(&kernels<SparseKernels>(*device), &kernels<SparseKernels>(*device));
-  EXPECT_NE(&kernels<SparseKernels>(*device),
-            &kernels<SparseKernels>(*make_cpu_device<float>(2)));
+  EXPECT_NE(&kernels<SparseKernels>(*device), &kernels<SparseKernels>(*make_cpu_device<float>(2)));
   try {
     kernels<UnheardOfKernels>(*device);
     FAIL();

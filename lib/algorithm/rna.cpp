@@ -209,8 +209,9 @@ class Rna final : public Algorithm {
                        "that was computed at the newest model");
     options
         .add("eta", o_.eta,
-             "gradients that a worker keeps for its next contribution; 0, with --bound age: one, "
-             "and only while no round has passed it by")
+             "gradients that a worker keeps for its next contribution; 0, with --bound age: only "
+             "one "
+             "computed at the newest model")
         .symbol("eta")
         .at_least(0);
     options.add_choice("local", o_.local, {{"weighted", Local::weighted}, {"sum", Local::sum}},
@@ -226,17 +227,16 @@ class Rna final : public Algorithm {
         .unit("gradients")
         .at_least(0);
     options.add("local_training", o_.local_training,
-                "a worker that computes on without a new model does so at its own copy of the last "
-                "one, which its gradients move on until the next comes");
+                "a worker without a new model goes on at its own copy of the last one, which its "
+                "gradients move until the next model comes");
     options.add("hierarchical", o_.hierarchical,
                 "groups of workers of one pace, and a parameter server between them");
     options.add("groups", o_.groups,
                 "groups by hand, e.g. 0-3:4-7 or 0;2:1;3; empty: by iteration time");
     options.add_choice("group_by", o_.group_by,
                        {{"spread", GroupBy::spread}, {"gap", GroupBy::gap}},
-                       "which workers are of one pace: those whose times spread by no more than "
-                       "their mean, or those that no gap parts which is wider than the spread on "
-                       "either side of it");
+                       "how groups are found: split where the times of iterations spread by more "
+                       "than their mean, or at a gap wider than the spread on either side of it");
     options.add("group_after", o_.group_after, "rounds before workers are grouped by time")
         .unit("rounds")
         .at_least(1);

@@ -16,7 +16,7 @@ namespace {
 
 constexpr std::string_view kTimeExample = "a time such as 90s, 50ms or 1.5h";
 constexpr std::string_view kCountExample = "a count such as 500, 10K or 1.5M";
-constexpr std::string_view kBytesExample = "a size in bytes such as 4096, 64K or 8G";
+constexpr std::string_view kBytesExample = "a size in bytes such as 4096, 64K or 64MiB";
 
 char lower(char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; }
 

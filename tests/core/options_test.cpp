@@ -83,7 +83,7 @@ TEST_F(OptionsTest, CountsOfBytesScaleByPowersOfTwo) {
   EXPECT_EQ(bucket, 64U << 20);
   EXPECT_EQ(window, 10U << 10);
   EXPECT_EQ(error_of("bucket", {"64Mb"}),
-            "--bucket: found \"64Mb\", expected a size in bytes such as 4096, 64K or 8G");
+            "--bucket: found \"64Mb\", expected a size in bytes such as 4096, 64K or 64MiB");
 }
 
 TEST_F(OptionsTest, EveryTypeParsesItsText) {

@@ -83,7 +83,7 @@ TEST(ParseBytes, IsBinary) {
   EXPECT_EQ(parse_bytes("--b", "512B"), 512U);
   EXPECT_EQ(parse_bytes("--b", "4096"), 4096U);
   EXPECT_EQ(message_of([] { parse_bytes("--b", "8KB"); }),
-            "--b: found \"8KB\", expected a size in bytes such as 4096, 64K or 8G");
+            "--b: found \"8KB\", expected a size in bytes such as 4096, 64K or 64MiB");
 }
 
 TEST(ParseNumbers, CheckTheRange) {

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "result/statistics.hpp"
@@ -92,6 +93,9 @@ struct Comparison {
   // The largest ratio of all groups and targets; 0 if there is none.
   double worst_ratio() const;
 };
+
+// The options that tell no groups apart, as a JSON list of names (ungrouped_options.json).
+std::string_view ungrouped_options();
 
 // Errors: usage (no results, a reference that is not among them).
 Comparison compare(const std::vector<LoadedResult>& results, const CompareOptions& options);

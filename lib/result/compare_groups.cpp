@@ -17,10 +17,10 @@ namespace {
 using nlohmann::json;
 
 // Options that tell no groups apart: the seed; paths (the content hash counts); and what cannot
-// change a result.
+// change a result. scripts/hetsgd_results.py reads the same file.
 const std::set<std::string>& ignored_options() {
-  static const std::set<std::string> keys = {"seed",  "train",           "test",        "plugin",
-                                             "cache", "cache_directory", "host_threads"};
+  static const std::set<std::string> keys =
+      json::parse(ungrouped_options()).get<std::set<std::string>>();
   return keys;
 }
 

@@ -21,4 +21,5 @@ endfunction()
 
 hetsgd_embed_schema(result schema.json result_schema result/validate.hpp)
 hetsgd_embed_schema(result file_kinds.json file_kinds result/validate.hpp)
+hetsgd_embed_schema(result ungrouped_options.json ungrouped_options result/compare.hpp)
 target_include_directories(hetsgd_result SYSTEM PRIVATE ${VALIJSON_INCLUDE})

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Compares the simulated results of two binaries: same_results.py OLD NEW [--jobs N] [--only REGEX] [--new-options OPTIONS]
+"""Compares the simulated results of two binaries: same_results.py OLD NEW [--jobs N] [--only REGEX] [--new-options OPTIONS] [--new-keys KEYS]
 
 Runs every configuration below (each algorithm with stragglers, optimizers, schedules, partitions, models,
 networks, profiles and options of its own; all short, on small made-up data) with both binaries and compares
@@ -9,6 +9,8 @@ the byte. Prints a row for each configuration that differs, with the first diffe
 --new-options: what the new binary gets besides, where an option that the old one lacks restores the old
 results; {profile} stands for the configuration's device profile. Services that compute on the workers' devices,
 as before there was --server-profile: --new-options='--server-profile {profile}'.
+
+--new-keys: keys, separated by commas, that only the new binary writes; they are not compared.
 
 Exit code 0: all equal; 1: something differs; 2: a binary is missing, or no configuration matches --only.
 """
@@ -240,11 +242,18 @@ def differences(old, new):
     return [line for line in found if line]
 
 
+def without(keys, value):
+    """A JSON value without these keys of its objects."""
+    if isinstance(value, dict):
+        return {key: without(keys, each) for key, each in value.items() if key not in keys}
+    return [without(keys, each) for each in value] if isinstance(value, list) else value
+
+
 def compare(arguments_):
-    number, name, options, more, binaries, folder = arguments_
+    number, name, options, more, new_keys, binaries, folder = arguments_
     old, new = (run(binary, f"{options} {besides}", folder / f"{number}-{which}", folder)
                 for which, binary, besides in zip(("old", "new"), binaries, ("", more)))
-    return name, options, old, differences(old, new)
+    return name, options, old, differences(old, without(new_keys, new))
 
 
 def main():
@@ -254,6 +263,7 @@ def main():
     parser.add_argument("--jobs", type=int, default=2, help="runs at the same time (default 2)")
     parser.add_argument("--only", default="", metavar="REGEX", help="configurations whose name matches")
     parser.add_argument("--new-options", default="", metavar="OPTIONS", help="for the new binary alone; see above")
+    parser.add_argument("--new-keys", default="", metavar="KEYS", help="of the new binary alone; see above")
     parser.add_argument("--list", action="store_true", help="print the configurations and end")
     options = parser.parse_args()
     chosen = [(name, text) for name, text in configurations() if re.search(options.only, name)]
@@ -273,7 +283,9 @@ def main():
     with tempfile.TemporaryDirectory() as temporary:
         folder = pathlib.Path(temporary)
         write_data(folder)
-        work = [(i, name, text, options.new_options.replace("{profile}", profile_of(text)), binaries, folder)
+        new_keys = set(options.new_keys.split(","))
+        work = [(i, name, text, options.new_options.replace("{profile}", profile_of(text)), new_keys, binaries,
+                 folder)
                 for i, (name, text) in enumerate(chosen)]
         with concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:
             for name, text, old, lines in pool.map(compare, work):

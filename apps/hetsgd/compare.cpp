@@ -35,6 +35,15 @@ class Compare final : public Command {
     set.add("reference", reference_,
             "algorithm, or one of the files, with whose group the others are compared; default: "
             "the first file's group that reached the targets");
+    set.add_choice(
+        "clock", clock_,
+        {{"training", RunClock::training},
+         {"algoperf", RunClock::algoperf},
+         {"mlperf", RunClock::mlperf},
+         {"dawnbench", RunClock::dawnbench}},
+        "of the times to targets: the run's own clock; that and the making of the "
+        "measured models; host time since the first touch of the training data; loading, "
+        "initialisation and the run's own clock");
     set.add_choice("format", format_,
                    {{"text", CompareFormat::text},
                     {"markdown", CompareFormat::markdown},
@@ -51,6 +60,7 @@ class Compare final : public Command {
   int run(OptionSet&, const std::vector<std::string>& paths) override {
     CompareOptions options;
     options.reference = reference_;
+    options.clock = clock_;
     for (const std::string& text : targets_) {
       options.targets.push_back(parse_target(text, "--target"));
     }
@@ -101,6 +111,7 @@ class Compare final : public Command {
 
   std::vector<std::string> targets_;
   std::string reference_;
+  RunClock clock_ = RunClock::training;
   CompareFormat format_ = CompareFormat::text;
   bool runs_ = false;
   double fail_if_slower_ = 0;

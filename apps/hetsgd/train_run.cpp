@@ -49,7 +49,7 @@ void print_summary(const Outcome& outcome, const std::string& output) {
   }
   log_info("{}{} after {:.4g} epochs, {} of {} time ({} of host time)", to_string(record.status),
            metrics, summary.last.epoch_num, time_text(summary.elapsed_s),
-           record.virtual_time ? "simulated" : "training", time_text(record.phases.total_s()));
+           record.virtual_time ? "simulated" : "training", time_text(record.phases.total_s));
   if (output.empty()) {
     log_info("no result was kept: name a file with -o");
   } else if (output != "-") {

@@ -151,7 +151,9 @@ class Tune final : public Command {
         {"require_target", "--goal decides"},
         {"dump_parameters", "hetsgd train --tuned repeats a trial and writes its model"},
         {"dump_initial_parameters", "hetsgd train writes it"},
-        {"trace", "hetsgd train --tuned repeats a trial and writes its trace"}};
+        {"trace", "hetsgd train --tuned repeats a trial and writes its trace"},
+        {"mllog", "hetsgd train --tuned repeats a trial and writes its log"},
+        {"tensorboard", "hetsgd train --tuned repeats a trial and writes its event file"}};
     for (const auto& [name, instead] : kInstead) {
       const Option& option = *set.find(name);
       if (option.source != OptionSource::flag) continue;

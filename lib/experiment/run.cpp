@@ -8,6 +8,8 @@
 #include "core/error.hpp"
 #include "core/output_file.hpp"
 #include "experiment/result_file.hpp"
+#include "result/event_file.hpp"
+#include "result/mllog.hpp"
 #include "result/output.hpp"
 #include "result/trace.hpp"
 #include "training/trace.hpp"
@@ -18,6 +20,13 @@ namespace {
 // Where this process's trace goes.
 std::string own_trace_file(const TrainOptions& options) {
   return trace_file(options.trace, options.processes().rank());
+}
+
+// Its learning rate is that of a batch of b_max.
+EventFile event_file_of(const TrainOptions& options) {
+  return EventFile(event_file(options.tensorboard), [&options](double epoch) {
+    return options.learning_rate * options.schedule.factor(epoch);
+  });
 }
 
 // Of a run that has not failed.
@@ -55,12 +64,17 @@ Outcome run_one(const RunSpec& spec, const ResultOptions& result, TrainHooks hoo
     return processes.is_root() && file.has_result_of(training->record().config);
   });
   if (outcome.already_done) return outcome;
-  processes.agree([&] { training->load(cache); });
+  std::optional<EventFile> events;
+  processes.agree([&] {
+    if (processes.is_root() && !options.tensorboard.empty()) events.emplace(event_file_of(options));
+    training->load(cache);
+  });
   check_data(processes, training->record());
 
   if (processes.is_root()) {
-    hooks.on_record = [&file, then = hooks.on_record](const Record& record) {
+    hooks.on_record = [&file, &events, then = hooks.on_record](const Record& record) {
       file.write(record);
+      if (events) events->write(record);
       if (then) then(record);
     };
   } else {
@@ -74,8 +88,12 @@ Outcome run_one(const RunSpec& spec, const ResultOptions& result, TrainHooks hoo
   try {
     outcome.exit_code = processes.agree([&] {
       if (hooks.trace) write_text(own_trace_file(options), trace_json(trace).dump() + "\n");
+      if (processes.is_root() && !options.mllog.empty()) {
+        write_text(options.mllog, mllog_text(outcome.record));
+      }
       if (outcome.record.status == Status::failed) std::rethrow_exception(training->failure());
       file.check();
+      if (events) events->check();
       return exit_code_of(options, outcome);
     });
   } catch (...) {

@@ -17,8 +17,25 @@ using nlohmann::json;
 
 constexpr double kMissed = std::numeric_limits<double>::infinity();
 
-RunTarget run_target(const json& result, const Target& target) {
-  const TimeToAccuracy found = time_to_accuracy(evaluations_of(result, target.metric), target);
+// With the times of that clock.
+std::vector<Evaluation> evaluations_on(RunClock clock, const LoadedResult& result,
+                                       const std::string& metric) {
+  std::vector<Evaluation> all = evaluations_of(result.json, metric);
+  const RunStart start = RunStart::of(result.json);
+  for (Evaluation& each : all) {
+    const auto time = time_on(clock, each, start);
+    if (!time) {
+      throw usage_error("--clock: found {}, which {} does not have ({})", to_string(clock),
+                        result.path, no_time_reason(start));
+    }
+    each.time_s = *time;
+  }
+  return all;
+}
+
+RunTarget run_target(RunClock clock, const LoadedResult& result, const Target& target) {
+  const TimeToAccuracy found =
+      time_to_accuracy(evaluations_on(clock, result, target.metric), target);
   RunTarget row{kMissed, kMissed, kMissed, kMissed};
   if (found.first) {
     row.time_s = found.first->time_s;
@@ -99,7 +116,7 @@ RunRow run_row(const LoadedResult& loaded, const Comparison& comparison) {
   run.final_value = final_value(result, comparison.metric);
   run.tuning = result.value("tuning", json(nullptr));
   for (const Target& target : comparison.targets) {
-    run.targets.push_back(run_target(result, target));
+    run.targets.push_back(run_target(comparison.clock, loaded, target));
   }
   return run;
 }
@@ -127,6 +144,7 @@ Comparison compare(const std::vector<LoadedResult>& results, const CompareOption
   if (results.empty()) throw usage_error("compare: found no result files, expected at least one");
   Comparison comparison;
   comparison.targets = options.targets.empty() ? targets_of(results) : options.targets;
+  comparison.clock = options.clock;
   comparison.metric = metric_of_comparison(results, comparison.targets);
   for (const LoadedResult& result : results) {
     for (const Target& target : comparison.targets) check_measured(result, target);

@@ -10,6 +10,7 @@
 #include <string_view>
 #include <vector>
 
+#include "result/clocks.hpp"
 #include "result/statistics.hpp"
 #include "result/table.hpp"
 #include "training/record.hpp"
@@ -22,10 +23,11 @@ struct LoadedResult {
 };
 
 struct CompareOptions {
-  std::vector<Target> targets;  // empty: every target that one of the results names
+  std::vector<Target> targets{};  // empty: every target that one of the results names
   // One of the paths, or an algorithm that has one group; empty: the first group, in the order of
   // the files, that reached the most targets (at the median), with a warning if it is not the first.
-  std::string reference;
+  std::string reference{};
+  RunClock clock = RunClock::training;  // of all times to targets
 };
 
 // Infinity: not reached.
@@ -84,7 +86,8 @@ struct GroupRow {
 
 struct Comparison {
   std::vector<Target> targets;
-  std::string metric;            // of final_value
+  std::string metric;  // of final_value
+  RunClock clock = RunClock::training;
   std::vector<RunRow> runs;      // in the order of the files
   std::vector<GroupRow> groups;  // by median time to the first target, then by final value
   std::vector<std::string> warnings;
@@ -97,7 +100,7 @@ struct Comparison {
 // The options that tell no groups apart, as a JSON list of names (ungrouped_options.json).
 std::string_view ungrouped_options();
 
-// Errors: usage (no results, a reference that is not among them).
+// Errors: usage (no results, a reference that is not among them, a clock that one of them lacks).
 Comparison compare(const std::vector<LoadedResult>& results, const CompareOptions& options);
 
 // For programs: one row per run, and one per group and target. Times in seconds. The tables have

@@ -166,6 +166,7 @@ Table groups_table(const Comparison& comparison) {
 
 json comparison_json(const Comparison& comparison) {
   json result = {{"metric", comparison.metric},
+                 {"clock", to_string(comparison.clock)},
                  {"reference", comparison.reference().label},
                  {"runs", json::array()},
                  {"groups", json::array()},

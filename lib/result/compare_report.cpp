@@ -132,6 +132,9 @@ class Report {
           "speedup over {0} = stat (fewer samples to the target) x hw (more samples per second).\n"
           "p: two-sided Mann-Whitney U test of the times against {0}.\n",
           name);
+      if (comparison_.clock != RunClock::training) {
+        text += fmt::format("Times are those of the clock {}.\n", to_string(comparison_.clock));
+      }
     }
     if (tuned_) text += "tuning_s: training time spent on choosing the learning rate.\n";
     for (std::size_t i = 0; i < notes_.size(); ++i) {

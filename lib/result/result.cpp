@@ -8,6 +8,7 @@
 #include "core/bytes.hpp"
 #include "core/error.hpp"
 #include "core/version.hpp"
+#include "result/clocks.hpp"
 #include "result/environment.hpp"
 #include "result/redact.hpp"
 #include "result/summary.hpp"
@@ -54,13 +55,15 @@ json plugins_json(const std::vector<Plugin>& plugins) {
   return result;
 }
 
-json point_json(const CurvePoint& point, bool first) {
+json point_json(const CurvePoint& point, bool first, bool virtual_time) {
   json result = metrics_at(point);
   result["time_s"] = seconds(point.time);
   result["samples_count"] = point.samples_count;
   result["epoch_num"] = point.epoch_num;
   result["updates"] = point.updates;
   result["train_loss"] = point.train_loss;
+  result["prepare_s"] = seconds(point.prepare);
+  if (!virtual_time) result["wall_s"] = point.wall_s;
   if (first && std::isnan(point.train_loss)) {
     result["train_loss"] = nullptr;
     result["train_loss_reason"] = "no batch yet";
@@ -125,19 +128,19 @@ json evaluation_json(const Evaluation& evaluation) {
           {"updates", evaluation.updates}};
 }
 
-json targets_json(const Summary& summary) {
+json targets_json(const Summary& summary, const RunStart& start) {
   json result = json::array();
   for (const auto& [target, time] : summary.targets) {
-    json entry = {{"target", target.text()},
-                  {"metric", target.metric},
-                  {"at_least", target.at_least},
-                  {"value", target.value},
-                  {"time_s", nullptr},
-                  {"samples_count", nullptr},
-                  {"updates", nullptr},
-                  {"smoothed_time_s", nullptr},
-                  {"status", time.first ? "reached" : "not_reached"}};
-    if (time.first) entry.update(evaluation_json(*time.first));
+    json entry = {
+        {"target", target.text()},     {"metric", target.metric},
+        {"at_least", target.at_least}, {"value", target.value},
+        {"time_s", nullptr},           {"samples_count", nullptr},
+        {"updates", nullptr},          {"smoothed_time_s", nullptr},
+        {"clocks", nullptr},           {"status", time.first ? "reached" : "not_reached"}};
+    if (time.first) {
+      entry.update(evaluation_json(*time.first));
+      entry["clocks"] = clocks_json(*time.first, start);
+    }
     if (time.smoothed) entry["smoothed_time_s"] = time.smoothed->time_s;
     result.push_back(std::move(entry));
   }
@@ -173,9 +176,10 @@ json wall_json(const Record& record) {
       {"load_s", phases.load_s},
       {"init_s", phases.init_s},
       {"train_s", phases.train_s},
+      {"prepare_s", phases.prepare_s},
       {"eval_s", phases.eval_s},
       {"record_s", phases.record_s},
-      {"total_s", phases.total_s()},
+      {"total_s", phases.total_s},
       {"loading",
        {{"train", loading_json(record.train_report)}, {"test", loading_json(record.test_report)}}}};
 }
@@ -189,7 +193,7 @@ json environment_of(const Record& record) {
 json curve_json(const Record& record) {
   json curve = json::array();
   for (std::size_t i = 0; i < record.curve.size(); ++i) {
-    curve.push_back(point_json(record.curve[i], i == 0));
+    curve.push_back(point_json(record.curve[i], i == 0, record.virtual_time));
   }
   return curve;
 }
@@ -240,7 +244,7 @@ json result_json(const Record& record, const ResultOptions& options) {
       {"curve", curve_json(record)},
       {"events", record.events},
       {"histograms", histograms_json(record)},
-      {"time_to_accuracy", targets_json(summary)},
+      {"time_to_accuracy", targets_json(summary, RunStart::of(record))},
       {"summary", summary_json(record, summary)},
       {"wall", wall_json(record)},
       {"warnings", record.warnings},

@@ -2,10 +2,12 @@
 
 #include <fmt/format.h>
 
+#include <cmath>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <string>
 
+#include "result/clocks.hpp"
 #include "result/time_to_accuracy.hpp"
 
 namespace hetsgd {
@@ -24,6 +26,7 @@ class Checker {
     check_machine();
     check_events();
     check_targets();
+    check_ledger();
     check_samples();
     check_status();
     check_tuning();
@@ -39,7 +42,9 @@ class Checker {
   void check_curve() {
     const json& curve = result_["curve"];
     for (std::size_t i = 1; i < curve.size(); ++i) {
-      for (const char* key : {"time_s", "samples_count", "epoch_num", "updates"}) {
+      for (const char* key :
+           {"time_s", "samples_count", "epoch_num", "updates", "prepare_s", "wall_s"}) {
+        if (!curve[i].contains(key) || !curve[i - 1].contains(key)) continue;
         const double before = curve[i - 1][key].get<double>(), now = curve[i][key].get<double>();
         if (now < before) {
           find(fmt::format("/curve/{}/{}", i, key), "found {} after {}, expected no decrease", now,
@@ -136,6 +141,29 @@ class Checker {
       if ((target["status"] == "reached") != found.first.has_value()) {
         find(place + "/status", "found {}, but the curve says otherwise", target["status"].dump());
       }
+      if (target.contains("clocks")) check_clocks(target["clocks"], place + "/clocks", found);
+    }
+  }
+
+  void check_clocks(const json& clocks, const std::string& place, const TimeToAccuracy& found) {
+    const json expected =
+        found.first ? clocks_json(*found.first, RunStart::of(result_)) : json(nullptr);
+    if (clocks != expected) {
+      find(place, "found {}, but by curve and wall it is {}", clocks.dump(), expected.dump());
+    }
+  }
+
+  // The phases of a run leave no host time out and count none twice.
+  void check_ledger() {
+    const json& wall = result_["wall"];
+    if (!wall.contains("prepare_s")) return;  // then total_s was their sum
+    double sum = 0;
+    for (const char* key : {"load_s", "init_s", "train_s", "prepare_s", "eval_s", "record_s"}) {
+      sum += wall[key].get<double>();
+    }
+    const double total = wall["total_s"];
+    if (std::abs(sum - total) > 0.01 * total + 0.02) {
+      find("/wall/total_s", "found {}, but the phases add up to {}", total, sum);
     }
   }
 

@@ -11,7 +11,10 @@ std::vector<Evaluation> evaluations_of_record(const Record& record, const std::s
   std::vector<Evaluation> result;
   for (const CurvePoint& point : record.curve) {
     if (const auto value = metric_of(point, metric)) {
-      result.push_back({point.time.count(), point.samples_count, point.updates, *value});
+      Evaluation evaluation{point.time.count(), point.samples_count, point.updates, *value,
+                            point.prepare.count()};
+      if (!record.virtual_time) evaluation.wall_s = point.wall_s;
+      result.push_back(evaluation);
     }
   }
   return result;

@@ -34,7 +34,10 @@ std::vector<Evaluation> evaluations_of(const nlohmann::json& result, const std::
   std::vector<Evaluation> all;
   for (const nlohmann::json& point : result["curve"]) {
     if (!point.contains(metric) || !point[metric].is_number()) continue;
-    all.push_back({point["time_s"], point["samples_count"], point["updates"], point[metric]});
+    Evaluation evaluation{point["time_s"], point["samples_count"], point["updates"], point[metric]};
+    if (point.contains("prepare_s")) evaluation.prepare_s = point["prepare_s"].get<double>();
+    if (point.contains("wall_s")) evaluation.wall_s = point["wall_s"].get<double>();
+    all.push_back(evaluation);
   }
   return all;
 }

@@ -17,6 +17,10 @@ struct Evaluation {
   std::uint64_t samples_count = 0;
   std::uint64_t updates = 0;
   double value = 0;  // of the metric in question
+  // For the other clocks (clocks.hpp). prepare_s: making the measured models so far; none: a result
+  // from before it was measured. wall_s: host time since the first touch of the training data at
+  // its end; none: simulated, or as above.
+  std::optional<double> prepare_s = {}, wall_s = {};
 };
 
 struct TimeToAccuracy {

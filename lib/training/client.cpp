@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "core/host_clock.hpp"
+
 namespace hetsgd {
 
 BatchShape Client::charged(const BatchShape& batch) const {
@@ -17,6 +19,13 @@ Work Client::gradient_work(const BatchShape& batch) const {
 // Both models are of one kind and have the same options, and so as many parts.
 Work Client::partial_gradient_work(const BatchShape& batch, std::size_t parts) const {
   return charged_model().partial_gradient_work(charged(batch), parts);
+}
+
+PreparedModel Client::prepare(const std::function<std::span<const float>()>& model) {
+  const auto start = HostClock::now();
+  replicas_read_ = 1;
+  const std::span<const float> parameters = model();
+  return {.parameters = parameters, .host_s = seconds_since(start), .passes = replicas_read_};
 }
 
 void mean_of(std::span<const std::span<const float>> replicas, std::span<float> mean) {
@@ -44,12 +53,12 @@ void SharedClient::evaluate_here(Worker& worker, std::optional<std::uint64_t> sa
   if (!point.due) return;
   if (synchronous()) {
     worker.endpoint().while_paused_together(
-        [&] { referee_.measure(worker.now(), point.samples, model()); });
+        [&] { referee_.measure(worker.now(), point.samples, prepare(model)); });
   } else {
     worker.endpoint().while_paused([&] {
       // Who was due later may have come to the pause first: the model has those samples too.
       const std::uint64_t learnt = std::max(point.samples, referee_.measured_samples());
-      referee_.measure(worker.now(), learnt, model());
+      referee_.measure(worker.now(), learnt, prepare(model));
     });
   }
 }
@@ -64,6 +73,7 @@ std::span<const float> SharedClient::mean_of_published() {
   mean_.resize(model().parameters());
   std::vector<std::span<const float>> replicas;
   for (Published& each : published_) replicas.push_back(each.on_host());
+  replicas_read_ = replicas.size();
   mean_of(replicas, mean_);
   return mean_;
 }

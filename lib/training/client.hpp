@@ -47,9 +47,14 @@ class Client : public Run {
   double parameter_ratio() const final { return setup_.charged_parameters; }
 
  protected:
+  // Makes the model that is to be measured, and takes the time of that. Only while the world is
+  // stopped.
+  PreparedModel prepare(const std::function<std::span<const float>()>& model);
+
   Referee& referee_;
   const RunRules& rules_;
   const RunSetup& setup_;
+  std::size_t replicas_read_ = 1;  // by the model that is being made
 
  private:
   const Model& charged_model() const {

@@ -130,8 +130,8 @@ class RankClient final : public Client {
   void evaluate_alone(Worker& worker, const std::function<std::span<const float>()>& model);
   // Rank 0, with the world stopped: `model` becomes a point if it is due, and State says what
   // follows.
-  void measure(Seconds time, const Referee::Point& point, std::span<const float> model);
-  void measure_alone(Seconds time, std::span<const float> model);
+  void measure(Seconds time, const Referee::Point& point, const PreparedModel& model);
+  void measure_alone(Seconds time, const PreparedModel& model);
   // The rank that sent the model is the owner of the pause, and waits for the answer. One model is
   // under way at a time, so the thread of the one before is at its end.
   void on_model(int from, std::span<const std::byte> bytes);

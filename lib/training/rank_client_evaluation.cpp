@@ -48,7 +48,7 @@ void RankClient::evaluate_together(Worker& worker, Seconds now, std::uint64_t sa
     });
     lock.unlock();
     const Referee::Point point = referee_.evaluation_point(now, samples);
-    measure(worker.now(), point, point.due ? model() : std::span<const float>());
+    measure(worker.now(), point, point.due ? prepare(model) : PreparedModel());
   });
   State state;
   {
@@ -61,7 +61,7 @@ void RankClient::evaluate_together(Worker& worker, Seconds now, std::uint64_t sa
 }
 
 // Rank 0, with the world stopped. Not due: what the reports say has ended the run.
-void RankClient::measure(Seconds time, const Referee::Point& point, std::span<const float> model) {
+void RankClient::measure(Seconds time, const Referee::Point& point, const PreparedModel& model) {
   std::optional<CurvePoint> measured;
   if (point.due) measured = referee_.measure(time, point.samples, model);
   const std::lock_guard lock(mutex_);
@@ -84,13 +84,15 @@ void RankClient::evaluate_alone(Worker& worker,
   worker.endpoint().while_paused([&] {
     const std::int32_t number = due();  // somebody else may have been first
     if (number == 0) return;
-    const std::span<const float> result = model();
+    const PreparedModel result = prepare(model);
     if (rank_ == 0) {
       measure_alone(worker.now(), result);
       return;
     }
-    const auto bytes =
-        to_bytes(SentModel{.time_s = worker.now().count(), .due = number, .parameters = result});
+    const auto bytes = to_bytes(SentModel{.time_s = worker.now().count(),
+                                          .prepare_s = result.host_s,
+                                          .due = number,
+                                          .parameters = result.parameters});
     std::unique_lock lock(mutex_);
     measured_ = false;
     lock.unlock();
@@ -101,7 +103,7 @@ void RankClient::evaluate_alone(Worker& worker,
   });
 }
 
-void RankClient::measure_alone(Seconds time, std::span<const float> model) {
+void RankClient::measure_alone(Seconds time, const PreparedModel& model) {
   measure(time, referee_.evaluation_point(time, {}), model);
   announce();
 }
@@ -118,7 +120,8 @@ void RankClient::on_model(int from, std::span<const std::byte> bytes) {
   if (evaluation_.joinable()) evaluation_.join();
   evaluation_ = std::jthread([this, from, current, model = std::move(model)] {
     try {
-      if (current) measure_alone(Seconds(model.time_s), model.parameters);
+      const PreparedModel prepared{.parameters = model.parameters, .host_s = model.prepare_s};
+      if (current) measure_alone(Seconds(model.time_s), prepared);
     } catch (...) {
       return cluster_.abort(std::current_exception());
     }

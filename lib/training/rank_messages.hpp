@@ -45,11 +45,12 @@ enum Message : int {
 template <class Parameters>
 struct Model {
   double time_s = 0;
+  double prepare_s = 0;  // host time that making it took
   std::int32_t due = 0;
   Parameters parameters{};
 
   static constexpr auto members() {
-    return std::tuple(&Model::time_s, &Model::due, &Model::parameters);
+    return std::tuple(&Model::time_s, &Model::prepare_s, &Model::due, &Model::parameters);
   }
 };
 using SentModel = Model<std::span<const float>>;

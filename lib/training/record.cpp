@@ -1,5 +1,6 @@
 #include "training/record.hpp"
 
+#include <algorithm>
 #include <array>
 #include <chrono>
 #include <ctime>
@@ -54,6 +55,29 @@ std::optional<double> accuracy_of(const CurvePoint& point) {
 
 bool reached(const Target& target, double value) {
   return target.at_least ? value >= target.value : value <= target.value;
+}
+
+void PhaseTimes::loaded(double seconds) {
+  load_s = seconds;
+  loaded_at_ = HostClock::now();
+  const auto now = std::chrono::system_clock::now().time_since_epoch();
+  began_unix_s = std::chrono::duration<double>(now).count() - seconds;
+}
+
+void PhaseTimes::begin_training() {
+  settle();
+  training_ = true;
+}
+
+void PhaseTimes::settle() {
+  total_s = wall_s(HostClock::now());
+  double& running = training_ ? train_s : init_s;
+  // At least 0: sums of doubles round.
+  running = std::max(0.0, total_s - (sum_s() - running));
+}
+
+double PhaseTimes::wall_s(HostClock::time_point now) const {
+  return load_s + std::chrono::duration<double>(now - loaded_at_).count();
 }
 
 std::string utc_now() {

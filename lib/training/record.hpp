@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "cluster/cluster.hpp"
+#include "core/host_clock.hpp"
 #include "core/units.hpp"
 #include "data/load.hpp"
 #include "model/metric.hpp"
@@ -32,6 +33,11 @@ struct CurvePoint {
       0;  // model updates (ssgd: one per iteration; local steps: one per step of each replica)
   double train_loss = 0;  // mean over the batches since the last point; NaN at the first point
   std::vector<MetricValue> metrics;  // that apply to the data, the most telling first
+  // What making the models that were measured so far took, this one's included: host time, in sim
+  // what was charged for it (RunRules::prepare_pass).
+  Seconds prepare{0};
+  // Begin and end of the measurement, in host time since the first touch of the training data.
+  double measure_begin_s = 0, wall_s = 0;
 
   double test_loss() const;  // NaN: not measured
 };
@@ -61,12 +67,36 @@ struct WorkerRecord {
   std::uint64_t updates = 0;
 };
 
-// Host seconds; they add up to the wall time of a real run. Under `sim` train_s is what the
-// simulation took. load: reading the data; init: model, cluster, evaluator; eval: measurements, the
-// initial one too; record: writing the result meanwhile; train: the rest of the run.
+// Host seconds since the first touch of the training data. Under `sim` train_s is what the
+// simulation took. load: reading the data; init: model, cluster, evaluator, until all processes are
+// ready; prepare: making the models that are measured, with the clock stopped (mean of replicas,
+// copies from GPUs); eval: measurements, the initial one too; record: writing the result meanwhile;
+// train: the rest of the run.
+//
+//   loaded() ── init ──> begin_training() ── train ──> the end        prepare, eval, record inside
+//
+// Every moment belongs to one phase: what prepare, eval and record have not taken is of the phase
+// that runs. So the six add up to total_s at every settle().
 struct PhaseTimes {
-  double load_s = 0, init_s = 0, train_s = 0, eval_s = 0, record_s = 0;
-  double total_s() const { return load_s + init_s + train_s + eval_s + record_s; }
+  double load_s = 0, init_s = 0, train_s = 0, prepare_s = 0, eval_s = 0, record_s = 0;
+  double total_s = 0;       // as of the last settle()
+  double began_unix_s = 0;  // the first touch of the training data, since 1970
+
+  // The data are there, and reading them took so long.
+  void loaded(double seconds);
+  // Init ends here.
+  void begin_training();
+  // Takes the time up to now into init_s or train_s, and into total_s.
+  void settle();
+  // Host time since the first touch of the training data.
+  double wall_s(HostClock::time_point now) const;
+  // Within training, the clock stands for these.
+  double off_clock_s() const { return prepare_s + eval_s + record_s; }
+  double sum_s() const { return load_s + init_s + train_s + off_clock_s(); }
+
+ private:
+  HostClock::time_point loaded_at_{};
+  bool training_ = false;
 };
 
 // running: what a file shows that was written before the end. A run that ends in any other way than

@@ -72,6 +72,7 @@ void note_interruption(const Interrupted& interruption, Record& record) {
 void Referee::interrupted(const Interrupted& interruption) {
   const std::lock_guard lock(mutex_);
   note_interruption(interruption, record_);
+  record_.phases.settle();
   if (hooks_.on_record) hooks_.on_record(record_);
 }
 
@@ -208,18 +209,18 @@ bool Referee::due(Seconds now) const {
 }
 
 void Referee::measure_initial(std::span<const float> initial) {
-  measure(Seconds(0), 0, initial);
+  measure(Seconds(0), 0, {.parameters = initial});
   const std::lock_guard lock(mutex_);
-  initial_off_clock_s_ = record_.phases.eval_s + record_.phases.record_s;
+  initial_off_clock_s_ = record_.phases.off_clock_s();
 }
 
-CurvePoint Referee::measure(Seconds time, std::uint64_t samples, std::span<const float> model) {
-  const auto start = std::chrono::steady_clock::now();
+CurvePoint Referee::measure(Seconds time, std::uint64_t samples, const PreparedModel& model) {
+  const auto start = HostClock::now();
   {
     const std::lock_guard lock(mutex_);
     measuring_since_ = start;
   }
-  std::vector<MetricValue> metrics = evaluator_.measure(model);
+  std::vector<MetricValue> metrics = evaluator_.measure(model.parameters);
   CurvePoint point{
       .time = time,
       .samples_count = samples,
@@ -232,10 +233,17 @@ CurvePoint Referee::measure(Seconds time, std::uint64_t samples, std::span<const
   if (loss_count_ > 0) point.train_loss = loss_sum_ / static_cast<double>(loss_count_);
   loss_sum_ = 0;
   loss_count_ = 0;
-  add(point, model);
+  prepared_ += rules_.prepare_pass ? *rules_.prepare_pass * static_cast<double>(model.passes)
+                                   : Seconds(model.host_s);
+  point.prepare = prepared_;
+  point.measure_begin_s = record_.phases.wall_s(start);
+  point.wall_s = record_.phases.wall_s(HostClock::now());
+  add(point, model.parameters);
+  record_.phases.prepare_s += model.host_s;
   record_.phases.eval_s += seconds_since(start);
   if (hooks_.on_record) {
-    const auto record_start = std::chrono::steady_clock::now();
+    const auto record_start = HostClock::now();
+    record_.phases.settle();
     hooks_.on_record(record_);
     record_.phases.record_s += seconds_since(record_start);
   }
@@ -316,7 +324,7 @@ Progress Referee::progress(double host_s) const {
   p.updates = updates_;
   p.train_loss = loss_count_ > 0 ? loss_sum_ / static_cast<double>(loss_count_) : last_loss_;
   if (!record_.curve.empty()) p.last = record_.curve.back();
-  const double off_clock_s = record_.phases.eval_s + record_.phases.record_s;
+  const double off_clock_s = record_.phases.off_clock_s();
   if (measuring_since_) p.measuring_s = seconds_since(*measuring_since_);
   p.host_s = std::max(0.0, host_s - (off_clock_s - initial_off_clock_s_) - p.measuring_s);
   p.measurement_s = off_clock_s / std::max<double>(1, static_cast<double>(record_.curve.size()));

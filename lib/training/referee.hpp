@@ -55,6 +55,9 @@ struct RunRules {
   Seconds max_time{0};               // 0: none
   bool stop_at_target = false;
   bool keep_model = false;  // keep a host copy of the last measured model
+  // sim: the time of one pass over the parameters on the host that makes the measured model; it
+  // takes as many as there are replicas in it. None: real time, and host time is measured.
+  std::optional<Seconds> prepare_pass = {};
 
   // Whether the budget is used up: of samples (reached or passed), of time on the training clock,
   // or `ended`: by the algorithm's own account.
@@ -80,6 +83,13 @@ class Accuracies {
 
  private:
   std::vector<std::pair<std::uint64_t, double>> points_;
+};
+
+// A model to be measured, and what it took to make it, with the clock stopped.
+struct PreparedModel {
+  std::span<const float> parameters{};  // in host memory
+  double host_s = 0;                    // of the process that made it
+  std::size_t passes = 0;               // over all parameters: as many as replicas were read
 };
 
 // Status, reason and end of a run that was interrupted: aborted by a signal, or at its time limit.
@@ -143,8 +153,9 @@ class Referee {
                          std::optional<Call> call = {});
   // While the clock stands still: `model` becomes the curve's next point, and may end the run.
   // Takes the mean train loss since the last point, and starts the next mean. Its own host time is
-  // counted as eval_s, that of writing the record as record_s. One at a time.
-  CurvePoint measure(Seconds time, std::uint64_t samples, std::span<const float> model);
+  // counted as eval_s, that of making the model as prepare_s, that of writing the record as
+  // record_s. One at a time.
+  CurvePoint measure(Seconds time, std::uint64_t samples, const PreparedModel& model);
   std::uint64_t measured_samples() const;  // of the last point of the curve
   std::optional<double> best_accuracy(std::uint64_t from, std::uint64_t to) const;
   void end_budget();
@@ -223,6 +234,7 @@ class Referee {
   Seconds last_time_{0};
   std::optional<std::chrono::steady_clock::time_point> measuring_since_;
   double initial_off_clock_s_ = 0;  // measuring and recording before the first step
+  Seconds prepared_{0};             // making the models that were measured so far
   bool budget_ended_ = false;       // by the algorithm
   std::optional<std::pair<Status, std::string>> stop_;
   Decisions running_, evaluating_;

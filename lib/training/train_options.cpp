@@ -212,6 +212,19 @@ void declare_measuring(OptionSet& set, TrainOptions& o) {
                      return files_of_ranks(o, [&](int rank) { return trace_file(text, rank); });
                    })
       .not_in_config();
+  set.add("mllog", o.mllog,
+          "write the run here, when it has ended, in the format of MLPerf logging; time_ms is the "
+          "host's, sim: that of the first touch of the training data plus simulated time")
+      .writes_file("the log of the run")
+      .not_in_config();
+  set.add("tensorboard", o.tensorboard,
+          "follow the curve in TensorBoard: an event file in this directory, which exists, with "
+          "losses, metrics, learning rate and samples/s by samples learnt from; wall_time as "
+          "time_ms "
+          "of --mllog")
+      .writes_file("the event file",
+                   [](const std::string& folder) { return std::vector{event_file(folder)}; })
+      .not_in_config();
 }
 
 void declare_output(OptionSet& set, TrainOptions& o) {
@@ -249,6 +262,8 @@ std::string trace_file(const std::string& trace, int rank) {
   path.replace_extension(fmt::format("{}{}", rank, path.extension().string()));
   return path.string();
 }
+
+std::string event_file(const std::string& folder) { return folder + "/events.out.tfevents.hetsgd"; }
 
 std::string log_file(const std::string& folder, int rank) {
   return fmt::format("{}/rank_{}.log", folder, rank);

@@ -84,6 +84,8 @@ struct TrainOptions {
   std::string dump_initial_parameters;  // file: raw little-endian float32, for outside references
   std::string dump_parameters;          // file: the final model, likewise
   std::string trace;                    // file of what each worker did when
+  std::string mllog;                    // file: the run in the format of MLPerf logging
+  std::string tensorboard;              // folder of an event file, written while the run goes on
   // output: how to report, not what to run
   std::string output;
   bool overwrite = false;
@@ -106,6 +108,8 @@ struct TrainOptions {
   ProcessGroup& processes() const { return processes_of(cluster, start_timeout); }
 };
 
+// The event file in the folder of --tensorboard.
+std::string event_file(const std::string& folder);
 // Where rank `rank` writes its part of --trace and --log-dir: NAME.json for rank 0, NAME.R.json for
 // rank R; rank_R.log in the folder.
 std::string trace_file(const std::string& trace, int rank);

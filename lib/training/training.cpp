@@ -7,7 +7,6 @@
 
 #include "cluster/devices.hpp"
 #include "core/error.hpp"
-#include "core/host_clock.hpp"
 #include "core/memory.hpp"
 #include "core/output_file.hpp"
 #include "core/text.hpp"
@@ -58,6 +57,7 @@ struct Training::Impl {
   ClusterOptions cluster_options() const;
   int evaluating_gpu(const Cluster& cluster) const;
   RunRules rules() const;
+  std::optional<Seconds> prepare_pass() const;
   // What a run is driven with; each refers to those before it.
   struct Parts {
     std::unique_ptr<Cluster> cluster;
@@ -201,7 +201,16 @@ RunRules Training::Impl::rules() const {
           .evaluate_every = options.evaluate_every.value_or(plan.mega_batch_samples()),
           .max_time = options.max_time,
           .stop_at_target = options.stop_at_target,
-          .keep_model = !options.dump_parameters.empty()};
+          .keep_model = !options.dump_parameters.empty(),
+          .prepare_pass = prepare_pass()};
+}
+
+// A replica is read and added to the sum, on the host.
+std::optional<Seconds> Training::Impl::prepare_pass() const {
+  if (!cluster_kind(options.cluster).is_virtual) return std::nullopt;
+  const double n =
+      static_cast<double>(model->parameters()) * (charge ? charge->parameter_ratio : 1);
+  return server_profile.seconds({.operations = n, .bytes = n * sizeof(float), .launches = 1});
 }
 
 RunSetup Training::Impl::setup(std::vector<float> initial) const {
@@ -233,11 +242,9 @@ void Training::load(const RunData& data) {
   record.test = data.test.data;
   record.test_report = data.test.report;
   record.warnings.insert(record.warnings.end(), data.warnings.begin(), data.warnings.end());
-  record.phases.load_s = data.load_s;
+  record.phases.loaded(data.load_s);
   impl_->check_targets();
-  const auto init = HostClock::now();
   impl_->build_model();
-  record.phases.init_s = seconds_since(init);
 }
 
 nlohmann::json Training::estimate() const {
@@ -340,6 +347,7 @@ void Training::Impl::drive(const TrainHooks& hooks, Parts& parts) {
 
 void Training::Impl::finish(const TrainHooks& hooks, const Referee& referee) {
   record.finished_at = utc_now();
+  record.phases.settle();
   if (hooks.on_record) hooks.on_record(record);  // first: the result is worth more than a copy
   if (options.processes().is_root() && !options.dump_parameters.empty() &&
       !referee.model_copy().empty()) {
@@ -348,7 +356,6 @@ void Training::Impl::finish(const TrainHooks& hooks, const Referee& referee) {
 }
 
 void Training::Impl::prepare(const TrainHooks& hooks, Parts& parts) {
-  const auto start = HostClock::now();
   parts.setup.emplace(setup(initial_parameters<float>(model->layout(), options.seed)));
   if (options.processes().is_root() && !options.dump_initial_parameters.empty()) {
     write_parameters(options.dump_initial_parameters, parts.setup->initial, "the initial model");
@@ -373,7 +380,6 @@ void Training::Impl::prepare(const TrainHooks& hooks, Parts& parts) {
     worker.report = parts.cluster->planned(rank);
     worker.shard_rows = sampler->shard_size(rank);
   }
-  record.phases.init_s += seconds_since(start);
   parts.watcher.emplace(options, hooks, *parts.referee, *parts.cluster);
   parts.referee->measure_initial(parts.setup->initial);
 }
@@ -383,11 +389,8 @@ const Record& Training::run(const TrainHooks& hooks) {
   Impl::Parts parts;
   ProcessGroup& processes = s.options.processes();
   processes.agree([&] { s.prepare(hooks, parts); });
-  const double off_clock = s.record.phases.eval_s + s.record.phases.record_s;
-  const auto train_start = HostClock::now();
+  s.record.phases.begin_training();
   s.drive(hooks, parts);
-  const double inside = s.record.phases.eval_s + s.record.phases.record_s - off_clock;
-  s.record.phases.train_s = seconds_since(train_start) - inside;
   processes.agree([&] { s.finish(hooks, *parts.referee); });
   return s.record;
 }

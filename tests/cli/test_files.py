@@ -11,8 +11,8 @@ from program import BINARY, ProgramTest, TINY, without_host
 # Options that name files, by what is done with them. A new one belongs here and needs its role
 # (OptionRefiner::reads_file, writes_file), or the tests below find it.
 READ = {"--train", "--test", "--config", "--tuned", "--profile", "--server-profile", "--network", "--straggler"}
-WRITTEN = {"--output", "--trace", "--dump-parameters", "--dump-initial-parameters"}
-NO_FILES = {"--cache-directory", "--log-dir", "--reference"}  # folders; one of the operands
+WRITTEN = {"--output", "--trace", "--mllog", "--dump-parameters", "--dump-initial-parameters"}
+NO_FILES = {"--cache-directory", "--log-dir", "--tensorboard", "--reference"}  # folders; one of the operands
 COMMANDS = ["train", "tune", "rerun", "compare", "validate", "data info", "data convert", "data generate",
             "data verify", "algorithms", "models", "devices", "calibrate", "calibrate network", "bench all_reduce", "doctor"]
 RUN = ["train", "--train", "in.txt", "--epochs", "1", "--quiet"]

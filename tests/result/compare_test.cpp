@@ -56,6 +56,44 @@ TEST(Compare, GroupsSeedsAndTakesMedians) {
   EXPECT_THAT(comparison.warnings, ::testing::IsEmpty());
 }
 
+// Of two real runs that reach the target after 4 s of training, one has loaded for 1 s and one for
+// 9 s, and each evaluation, the initial one too, has taken 2 s.
+TEST(Compare, TimesAreThoseOfTheChosenClock) {
+  const auto real = [](const std::string& path, double load_s) {
+    Record record = record_of({0.1, 0.1, 0.1, 0.1, 0.6});
+    record.config["algorithm"] = path;
+    record.virtual_time = false;
+    record.phases.load_s = record.phases.total_s = load_s;
+    for (std::size_t i = 0; i < record.curve.size(); ++i) {
+      record.curve[i].prepare = Seconds(0.5 * static_cast<double>(i));
+      record.curve[i].wall_s =
+          load_s + static_cast<double>(i) * 1.5 + 2 * static_cast<double>(i + 1);
+    }
+    return LoadedResult{path, json_of(record)};
+  };
+  const std::vector<LoadedResult> results = {real("a", 1), real("b", 9)};
+  const auto times = [&](RunClock clock) {
+    const Comparison comparison = compare(results, {.clock = clock});
+    EXPECT_EQ(comparison_json(comparison)["clock"], to_string(clock));
+    return std::pair(comparison.runs[0].targets[0].time_s, comparison.runs[1].targets[0].time_s);
+  };
+  EXPECT_EQ(times(RunClock::training), std::pair(4.0, 4.0));
+  EXPECT_EQ(times(RunClock::algoperf), std::pair(6.0, 6.0));
+  EXPECT_EQ(times(RunClock::mlperf), std::pair(17.0, 25.0));
+  EXPECT_EQ(times(RunClock::dawnbench), std::pair(5.0, 13.0));
+  EXPECT_EQ(
+      compare({result_of("c", "c", 1, 4)}, {.clock = RunClock::algoperf}).runs[0].targets[0].time_s,
+      4.0);
+  try {
+    compare({result_of("c.json", "c", 1, 4)}, {.clock = RunClock::mlperf});
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_STREQ(error.what(),
+                 "--clock: found mlperf, which c.json does not have (simulated: its "
+                 "time is not the host's)");
+  }
+}
+
 // 4 s and 400 samples against 2 s and 100 samples: half the rate, a quarter of the samples.
 TEST(Compare, SpeedUpIsStatisticalTimesHardware) {
   std::vector<LoadedResult> results;

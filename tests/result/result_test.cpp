@@ -12,6 +12,7 @@ namespace {
 using nlohmann::json;
 using test::json_of;
 using test::record_of;
+using ::testing::HasSubstr;
 
 std::string all(const std::vector<Finding>& findings) {
   std::string text;
@@ -85,6 +86,77 @@ TEST(ResultJson, TimeToAccuracyIsTheFirstPointAndTheSmoothedOne) {
   EXPECT_EQ(targets[2]["smoothed_time_s"], 4.0);  // needs five evaluations
 }
 
+// A real run: loading 1 s, initialisation 2 s, and the evaluation at 1 s of training after 10 s of
+// host time, 0.25 s of them for making its model.
+Record timed_record() {
+  Record record = record_of({0.1, 0.5});
+  record.virtual_time = false;
+  record.phases.load_s = 1;
+  record.phases.init_s = 2;
+  record.phases.total_s = 3;
+  record.curve[0].wall_s = 3;
+  record.curve[1].wall_s = 10;
+  record.curve[1].prepare = Seconds(0.25);
+  return record;
+}
+
+TEST(ResultJson, ClocksContainWhatTheirBenchmarksTime) {
+  const auto clocks = [](const Record& record) {
+    const json result = json_of(record);
+    EXPECT_EQ(all(validate_result(result)), "");
+    return result["time_to_accuracy"][0]["clocks"];
+  };
+  Record record = timed_record();
+  EXPECT_EQ(clocks(record), json({{"algoperf_s", 1.25}, {"mlperf_s", 10.0}, {"dawnbench_s", 4.0}}));
+  // 100 s more of loading or initialisation lie in both clocks that begin before training ...
+  record.phases.load_s += 100;
+  record.phases.total_s += 100;
+  for (CurvePoint& point : record.curve) point.wall_s += 100;
+  EXPECT_EQ(clocks(record),
+            json({{"algoperf_s", 1.25}, {"mlperf_s", 110.0}, {"dawnbench_s", 104.0}}));
+  // ... of making the model in AlgoPerf's and MLPerf's, of the evaluation in MLPerf's alone.
+  record = timed_record();
+  record.curve[1].prepare += Seconds(100);
+  record.curve[1].wall_s += 100;
+  EXPECT_EQ(clocks(record),
+            json({{"algoperf_s", 101.25}, {"mlperf_s", 110.0}, {"dawnbench_s", 4.0}}));
+  record = timed_record();
+  record.curve[1].wall_s += 100;
+  EXPECT_EQ(clocks(record),
+            json({{"algoperf_s", 1.25}, {"mlperf_s", 110.0}, {"dawnbench_s", 4.0}}));
+  record.targets = {{"p1", true, 0.9}};
+  EXPECT_EQ(clocks(record), json(nullptr));
+}
+
+TEST(ResultJson, ASimulatedRunHasTheClockOfAlgoPerfAlone) {
+  Record record = timed_record();
+  record.virtual_time = true;
+  const json result = json_of(record);
+  EXPECT_EQ(all(validate_result(result)), "");
+  const char* reason = "simulated: its time is not the host's";
+  EXPECT_EQ(result["time_to_accuracy"][0]["clocks"], json({{"algoperf_s", 1.25},
+                                                           {"mlperf_s", nullptr},
+                                                           {"mlperf_s_reason", reason},
+                                                           {"dawnbench_s", nullptr},
+                                                           {"dawnbench_s_reason", reason}}));
+  EXPECT_FALSE(result["curve"][1].contains("wall_s"));
+}
+
+TEST(ValidateResult, ChecksClocksAndTheLedger) {
+  const json good = json_of(timed_record());
+  const auto complaint = [&](const char* pointer, const json& value) {
+    json bad = good;
+    bad[json::json_pointer(pointer)] = value;
+    return all(validate_result(bad));
+  };
+  EXPECT_THAT(complaint("/time_to_accuracy/0/clocks/mlperf_s", 9.0),
+              HasSubstr("/time_to_accuracy/0/clocks: found"));
+  EXPECT_THAT(complaint("/wall/load_s", 1.5), HasSubstr("/time_to_accuracy/0/clocks: found"));
+  EXPECT_THAT(complaint("/wall/total_s", 3.1), HasSubstr("/wall/total_s: found 3.1"));
+  EXPECT_EQ(complaint("/wall/total_s", 3.04), "");  // 1 % and 20 ms
+  EXPECT_THAT(complaint("/curve/1/wall_s", 2.0), HasSubstr("/curve/1/wall_s: found 2 after 3"));
+}
+
 TEST(ResultJson, SummaryFollowsFromCurveAndBreakdowns) {
   const json summary = json_of(record_of({0.1, 0.7, 0.6}))["summary"];
   EXPECT_EQ(summary["elapsed_s"], 2.0);
@@ -100,14 +172,21 @@ TEST(ResultJson, SummaryFollowsFromCurveAndBreakdowns) {
 TEST(ResultJson, HostTimeStandsInItsOwnPlacesOnly) {
   Record record = record_of({0.1, 0.4});
   const json first = json_of(record);
-  record.phases = {1, 2, 3, 4, 5};
+  record.phases.load_s = 1;
+  record.phases.init_s = 2;
+  record.phases.train_s = 3;
+  record.phases.prepare_s = 4;
+  record.phases.eval_s = 5;
+  record.phases.record_s = 6;
+  record.phases.total_s = 21;
+  for (CurvePoint& point : record.curve) point.wall_s = 7;
   record.train_report.seconds = 9;
   record.train_report.from_cache = true;
   record.train_report.cache_note = "rebuilt";
   record.started_at = "2027-01-01T00:00:00Z";
   record.finished_at = "2027-01-01T00:00:01Z";
   json second = json_of(record);
-  EXPECT_EQ(second["wall"]["total_s"], 15.0);
+  EXPECT_EQ(second["wall"]["total_s"], 21.0);
   EXPECT_NE(second, first);
   for (const char* key : {"environment", "wall", "started_at", "finished_at"})
     second[key] = first[key];

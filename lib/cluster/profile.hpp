@@ -61,8 +61,8 @@ struct NetworkModel {
   bool shared_bus = false;        // all workers' transfers share one medium of bytes_per_s
   Topology all_reduce = Topology::ring;
 
-  // Analytic cost of the standard collectives for p workers and n bytes (p = 1: 0), with link
-  // bandwidth B, d = ceil(log2 p) and, on a shared bus, B divided by the number of senders of a
+  // Analytic cost of the standard collectives for p workers and n bytes (p = 1: 0) on links that
+  // carry nothing else (sim/transfer.hpp: what else is on them), with link bandwidth B, d = ceil(log2 p) and, on a shared bus, B divided by the number of senders of a
   // step:
   //   ring              2(p-1)(latency + n/(p B))
   //   tree              2 d (latency + n/B)
@@ -74,9 +74,11 @@ struct NetworkModel {
   // from the root to each rank and a ring all_gather of these, p latency + 2(p-1)/p n/B. On a shared
   // bus the tree, whose bytes are the fewest.
   Seconds broadcast_cost(int p, double bytes) const;
-  bool broadcast_scatters(int p, double bytes) const;      // takes the second way
-  Seconds all_gather_cost(int p, double bytes) const;      // ring; bytes per rank
-  Seconds reduce_scatter_cost(int p, double bytes) const;  // ring; bytes of the whole vector
+  Seconds tree_broadcast_cost(int p, double bytes) const;
+  Seconds scattered_broadcast_cost(int p, double bytes) const;  // p > 1
+  bool broadcast_scatters(int p, double bytes) const;           // takes the second way
+  Seconds all_gather_cost(int p, double bytes) const;           // ring; bytes per rank
+  Seconds reduce_scatter_cost(int p, double bytes) const;       // ring; bytes of the whole vector
   // All parts leave one behind the other: latency + n/B, n being the bytes that the busiest rank
   // sends to or gets from others; on a shared bus those of all ranks.
   Seconds all_to_all_cost(int p, double bytes) const;
@@ -84,10 +86,6 @@ struct NetworkModel {
   // Bytes that one rank puts on the wire in an all_reduce, for the time breakdown: mean over the
   // ranks.
   double all_reduce_bytes_sent(int p, double bytes) const;
-
- private:
-  Seconds tree_broadcast_cost(int p, double bytes) const;
-  Seconds scattered_broadcast_cost(int p, double bytes) const;
 };
 
 // Like load_device_profile.

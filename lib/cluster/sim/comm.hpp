@@ -1,8 +1,9 @@
 // SimComm: Comm on the virtual network.
 //
-// Messages travel one by one over the links (mailbox.hpp). Collectives do not: all ranks meet in a
-// Rendezvous, which moves the data at once and charges the analytic cost. Calls that are started
-// have rendezvous of their own (started.hpp), so they and the blocking ones are matched apart.
+// Messages travel one by one over the links (mailbox.hpp), those of a collective do not: all ranks
+// meet in a Rendezvous, which moves the data at once and charges the analytic cost, and more where
+// the links are taken. Calls that are started have rendezvous of their own (started.hpp), so they
+// and the blocking ones are matched apart.
 #pragma once
 
 #include <memory>
@@ -22,16 +23,18 @@ namespace hetsgd::sim {
 struct Group {
   Group(World& world_, std::vector<int> workers)
       : world(world_),
-        mailboxes(workers.size()),
-        rendezvous(world_, std::move(workers)),
+        members(world_, std::move(workers)),
+        mailboxes(members.workers.size()),
+        rendezvous(world_, members),
         started(world_) {}
 
-  int size() const { return rendezvous.size(); }
+  int size() const { return members.size(); }
   // `rank` in range, which callers have checked.
-  int worker(int rank) const { return rendezvous.workers()[static_cast<std::size_t>(rank)]; }
+  int worker(int rank) const { return members.workers[static_cast<std::size_t>(rank)]; }
   Mailbox& mailbox(int rank) { return mailboxes[static_cast<std::size_t>(rank)]; }
 
   World& world;
+  const Members members;
   std::vector<Mailbox> mailboxes;  // by rank
   Rendezvous rendezvous;           // of the blocking collectives
   StartedCalls started;

@@ -62,8 +62,8 @@ void enter_link(void* object) {
   auto* message = static_cast<Message*>(object);
   World& world = message->group->world;
   Engine& engine = world.engine;
-  const double through =
-      world.network.ingress(message->group->worker(message->to), engine.now(), message->charged);
+  Link& link = world.network.link(message->group->worker(message->to));
+  const double through = link.pass(Direction::in, engine.now(), message->charged).end;
   engine.at_arrival(through, message->group->worker(message->source), arrive, message);
 }
 
@@ -94,7 +94,7 @@ void send_message(const std::shared_ptr<Group>& group, int source, int to, int t
   const int worker = group->worker(source);
   const double called = engine.now();
   message->charged = world.network.charged(data.size(), kind);
-  const auto slot = world.network.egress(worker, called, message->charged);
+  const auto slot = world.network.link(worker).pass(Direction::out, called, message->charged);
   message->started = slot.start;
   const double latency = world.network.model().latency.count();
   // Scheduled before the sender sleeps: the message's travel does not depend on what becomes of it.

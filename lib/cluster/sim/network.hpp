@@ -1,4 +1,5 @@
-// Network: when bytes arrive. The links of a simulated run and who occupies them until when.
+// Network: when bytes arrive. The links of a simulated run, and how messages and collectives take
+// them.
 //
 // Worker to worker: the sender's link carries the message from start = max(now, egress free) to
 // start + bytes/B. Its head reaches the receiver's link a latency later; that link is taken, in the
@@ -14,19 +15,20 @@
 //   worker b's ingress  .   |=====message=====|          the head is a latency behind
 //                       start                 arrived
 //
-// Standard collectives cost what NetworkModel says and do not occupy links: a message that is sent
-// during one is not slowed by it.
+// A collective takes the links of its members, or the bus, and in a star the services' link too, in
+// both directions and from its start to its end. It costs what NetworkModel says, and longer where
+// messages pass on these links or other collectives take them (link.hpp, transfer.hpp).
 //
-// Times are virtual seconds, sizes are charged bytes (doubles, as --charge scales them). Every call
-// occupies a link from then on, so each is made exactly once per transfer, and in the order of
-// time; both hold because the event loop makes them. O(1) each.
+// Times are virtual seconds, sizes are charged bytes (doubles, as --charge scales them).
 #pragma once
 
-#include <algorithm>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "cluster/profile.hpp"
+#include "cluster/sim/link.hpp"
+#include "cluster/sim/transfer.hpp"
 #include "cluster/time_breakdown.hpp"
 
 namespace hetsgd::sim {
@@ -36,7 +38,9 @@ class Network {
   Network(NetworkModel model, int workers, double payload_scale)
       : model_(std::move(model)),
         payload_scale_(payload_scale),
-        links_(static_cast<std::size_t>(workers)) {}
+        links_(model_.shared_bus ? 1 : static_cast<std::size_t>(workers),
+               Link(model_.bytes_per_s, model_.shared_bus)),
+        server_(model_.server_bytes_per_s) {}
 
   const NetworkModel& model() const { return model_; }
 
@@ -47,48 +51,31 @@ class Network {
     return kind == Traffic::control ? real : real * payload_scale_;
   }
 
-  // When the first and the last byte pass one end of a link.
-  struct Slot {
-    double start = 0, end = 0;
-  };
-  // A worker's bytes go out as soon after `now` as its link is free.
-  Slot egress(int rank, double now, double bytes) {
-    return occupy(model_.shared_bus ? bus_ : link(rank).egress, now, bytes / model_.bytes_per_s);
+  // Of a worker (rank in the run); with a shared bus that of all.
+  Link& link(int worker) {
+    return links_[model_.shared_bus ? 0 : static_cast<std::size_t>(worker)];
   }
-  // Their head is at the receiver's link at `head`: when the message is through. Called in the
-  // order of heads. With a shared bus only replies of services come here (a message between workers
-  // has passed the bus by then), and take their turn on it.
-  double ingress(int rank, double head, double bytes) {
-    return occupy(model_.shared_bus ? bus_ : link(rank).ingress, head, bytes / model_.bytes_per_s)
-        .end;
-  }
-  // The same at the services' host, whose one link serves all services and workers.
-  Slot server_egress(double now, double bytes) {
-    return occupy(server_.egress, now, bytes / model_.server_bytes_per_s);
-  }
-  double server_ingress(double head, double bytes) {
-    return occupy(server_.ingress, head, bytes / model_.server_bytes_per_s).end;
+  // Of the services' host, which serves all services and workers.
+  Link& server() { return server_; }
+
+  // What the collectives of these workers take; nothing for one alone.
+  std::vector<Hop> hops(std::span<const int> workers) {
+    std::vector<Hop> hops;
+    if (workers.size() < 2) return hops;
+    if (model_.shared_bus) {
+      hops.push_back({&links_.front(), 1});
+    } else {
+      for (const int worker : workers) hops.push_back({&link(worker), 1});
+    }
+    if (model_.all_reduce == Topology::star) hops.push_back({&server_, 1});
+    return hops;
   }
 
  private:
-  // The time until which each direction is taken.
-  struct Link {
-    double egress = 0, ingress = 0;
-  };
-
-  // First come, first served: a link has no queue but the time until which it is taken.
-  static Slot occupy(double& free, double now, double seconds) {
-    const double start = std::max(now, free);
-    free = start + seconds;
-    return {start, free};
-  }
-  Link& link(int rank) { return links_[static_cast<std::size_t>(rank)]; }
-
   NetworkModel model_;
   double payload_scale_;
   std::vector<Link> links_;
   Link server_;
-  double bus_ = 0;  // with a shared bus instead of the workers' links
 };
 
 }  // namespace hetsgd::sim

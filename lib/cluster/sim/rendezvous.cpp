@@ -41,14 +41,14 @@ int broadcast_sends(int rank, int root, int size) {
 
 }  // namespace
 
-Rendezvous::Rendezvous(World& world, std::vector<int> workers, CollectiveOrder* order)
+Rendezvous::Rendezvous(World& world, const Members& members, CollectiveOrder* order)
     : world_(world),
-      workers_(std::move(workers)),
+      members_(members),
       order_(order),
-      attendance_(workers_.size()),
-      arrival_(workers_.size()),
-      in_(workers_.size()),
-      out_(workers_.size()) {}
+      attendance_(members.workers.size()),
+      arrival_(members.workers.size()),
+      in_(members.workers.size()),
+      out_(members.workers.size()) {}
 
 // While the run is torn down (a destructor calls) the rank does not join: others' memory may be
 // gone. block() then throws or returns, and the result is unspecified.
@@ -103,9 +103,11 @@ void Rendezvous::start() {
   last_arrival_ = world_.engine.now();
   start_moving();
   count_bytes();
-  world_.engine.at(
-      last_arrival_ + cost(), [](void* object) { static_cast<Rendezvous*>(object)->complete(); },
-      this);
+  const double seconds = cost(bytes()), latencies = cost(0);
+  transfer_ = world_.transfers.take();
+  transfer_->begin(
+      world_.engine, members_.hops, seconds, seconds > 0 ? (seconds - latencies) / seconds : 0,
+      [](void* object) { static_cast<Rendezvous*>(object)->complete(); }, this);
 }
 
 void Rendezvous::finish_moving() {
@@ -116,6 +118,7 @@ void Rendezvous::finish_moving() {
 // the rendezvous is empty before the order may use it again, and the order comes last.
 void Rendezvous::complete() {
   Engine& engine = world_.engine;
+  world_.transfers.give_back(std::exchange(transfer_, nullptr));
   finish_moving();
   for (auto& task : tasks_) {
     if (task.error()) std::rethrow_exception(task.error());
@@ -157,24 +160,31 @@ double Rendezvous::busiest_bytes() const {
   return network.charged(network.model().shared_bus ? all : most, call_.kind);
 }
 
-// A split gathers everybody's choice. while_paused_together never comes here: in this cluster
-// nobody waits for it (SimEndpoint).
-double Rendezvous::cost() const {
+// A split gathers everybody's choice.
+double Rendezvous::bytes() const {
+  if (call_.collective == Collective::all_to_all) return busiest_bytes();
+  return call_.collective == Collective::split ? kSplitBytes : charged();
+}
+
+// while_paused_together never comes here: in this cluster nobody waits for it (SimEndpoint).
+double Rendezvous::cost(double bytes) const {
   const NetworkModel& model = world_.network.model();
   switch (call_.collective) {
     case Collective::all_reduce:
-      return model.all_reduce_cost(size(), charged()).count();
+      return model.all_reduce_cost(size(), bytes).count();
     case Collective::broadcast:
-      return model.broadcast_cost(size(), charged()).count();
+      return (model.broadcast_scatters(size(), charged())
+                  ? model.scattered_broadcast_cost(size(), bytes)
+                  : model.tree_broadcast_cost(size(), bytes))
+          .count();
     case Collective::all_gather:
     case Collective::agree:
-      return model.all_gather_cost(size(), charged()).count();
-    case Collective::reduce_scatter:
-      return model.reduce_scatter_cost(size(), charged()).count();
-    case Collective::all_to_all:
-      return model.all_to_all_cost(size(), busiest_bytes()).count();
     case Collective::split:
-      return model.all_gather_cost(size(), kSplitBytes).count();
+      return model.all_gather_cost(size(), bytes).count();
+    case Collective::reduce_scatter:
+      return model.reduce_scatter_cost(size(), bytes).count();
+    case Collective::all_to_all:
+      return model.all_to_all_cost(size(), bytes).count();
     case Collective::barrier:
     case Collective::while_paused_together:
       break;
@@ -224,8 +234,9 @@ void Rendezvous::count_bytes() const {
       case Collective::while_paused_together:
         break;
     }
-    world_.count_sent(workers_[static_cast<std::size_t>(r)], call_.kind, sent);
-    world_.count_received(workers_[static_cast<std::size_t>(r)], call_.kind, received);
+    const int worker = members_.workers[static_cast<std::size_t>(r)];
+    world_.count_sent(worker, call_.kind, sent);
+    world_.count_received(worker, call_.kind, received);
   }
 }
 
@@ -316,7 +327,7 @@ void Rendezvous::form_groups() const {
   for (int r = 0; r < size(); ++r) choices.push_back(part(r).choice);
   for (const std::vector<int>& ranks : plan_groups(choices)) {
     std::vector<int> workers;
-    for (const int r : ranks) workers.push_back(workers_[static_cast<std::size_t>(r)]);
+    for (const int r : ranks) workers.push_back(members_.workers[static_cast<std::size_t>(r)]);
     const auto group = std::make_shared<Group>(world_, std::move(workers));
     for (std::size_t i = 0; i < ranks.size(); ++i) {
       part(ranks[i]).group = group;

@@ -1,8 +1,8 @@
 // Rendezvous: one group's collectives, one at a time. Every rank arrives; the last one starts it;
-// all go on when the analytic cost of the network's topology has passed.
+// all go on when it has been over the network.
 //
 //                 the last rank joins, and
-//                 (with a CollectiveOrder) its turn          cost() later
+//                 (with a CollectiveOrder) its turn          the transfer's end
 //   gathering --------------------------------------> moving ------------> complete
 //    ^  0 < arrived_ < size                        host tasks run       finish_moving()
 //    |                                             in host time               |
@@ -14,8 +14,9 @@
 // once. That results are not seen before the completion is the ranks' part of the contract: who
 // looked earlier would find whatever the host has moved so far.
 //
-// All ranks leave a collective at the same time, whatever their place in its topology. Nothing here
-// is locked: everything but move() runs on the event loop's thread.
+// It takes its members' links (transfer.hpp), where it may meet messages and other groups'
+// collectives; alone it takes cost(). All ranks leave it at the same time, whatever their place in
+// its topology. Nothing here is locked: everything but move() runs on the event loop's thread.
 #pragma once
 
 #include <cstddef>
@@ -30,6 +31,16 @@
 namespace hetsgd::sim {
 
 class Rendezvous;
+
+// Who is in a group: the ranks in the world, by rank in the group, and the links that they take.
+struct Members {
+  Members(World& world, std::vector<int> workers_)
+      : workers(std::move(workers_)), hops(world.network.hops(workers)) {}
+  int size() const { return static_cast<int>(workers.size()); }
+
+  const std::vector<int> workers;
+  const std::vector<Hop> hops;
+};
 
 // What a rank brings to split, and what it gets.
 struct SplitPart {
@@ -69,12 +80,11 @@ class CollectiveOrder {
 
 class Rendezvous {
  public:
-  // `workers`: the members' ranks in the world. order: null where ranks wait in the rendezvous, and
-  // so come to the next call only after this one. It outlives the rendezvous.
-  Rendezvous(World& world, std::vector<int> workers, CollectiveOrder* order = nullptr);
+  // order: null where ranks wait in the rendezvous, and so come to the next call only after this
+  // one. Members and order outlive the rendezvous.
+  Rendezvous(World& world, const Members& members, CollectiveOrder* order = nullptr);
 
-  const std::vector<int>& workers() const { return workers_; }
-  int size() const { return static_cast<int>(workers_.size()); }
+  int size() const { return members_.size(); }
 
   // Returns when the collective is complete. in: what the rank contributes; out: where its result
   // goes (a SplitPart for split, an AgreePart for agree; of all_to_all `in` is the AllToAll).
@@ -107,8 +117,10 @@ class Rendezvous {
   void move(std::size_t begin, std::size_t end) const;
   void reduce_all(std::size_t begin, std::size_t end) const;
   void reduce_blocks(std::size_t begin, std::size_t end) const;
-  // Virtual seconds of the call on the network, and the bytes on which it is based.
-  double cost() const;
+  // Virtual seconds of the call alone on the network with so many of its bytes(): the topology is
+  // that of all of them. With none: the latencies.
+  double cost(double bytes) const;
+  double bytes() const;
   double charged() const;
   double busiest_bytes() const;
   const AllToAll& parts(std::size_t rank) const { return *static_cast<const AllToAll*>(in_[rank]); }
@@ -117,8 +129,9 @@ class Rendezvous {
   void make_for_all() const;
 
   World& world_;
-  std::vector<int> workers_;
+  const Members& members_;
   CollectiveOrder* const order_;
+  Transfer* transfer_ = nullptr;  // while it is under way
   // Since when it may begin. From an earlier call where this one did not have to wait; an arrival
   // is later than that.
   double turn_ = 0;

@@ -176,7 +176,7 @@ void SimService::send(Call& call, int rank, std::span<const std::byte> request,
   call.charged = network.charged(request.size(), Traffic::control) + numbers_bytes;
   world_.count_sent(rank, Traffic::control, call.charged - numbers_bytes);
   world_.count_sent(rank, kind, numbers_bytes);
-  const auto slot = network.egress(rank, call.called, call.charged);
+  const auto slot = network.link(rank).pass(Direction::out, call.called, call.charged);
   call.sent = slot.end;
   // Unlike a message, a request does not hold up its sender until it has left: a caller blocks for
   // the answer anyway, and post() is there to compute meanwhile.
@@ -196,7 +196,8 @@ void SimService::enter_server_link(void* object) {
   World& world = call.service->world_;
   const double latency = world.network.model().server_latency.count();
   // Two links of different speed: it is here when the slower has passed its last byte.
-  const double through = world.network.server_ingress(world.engine.now(), call.charged);
+  const double through =
+      world.network.server().pass(Direction::in, world.engine.now(), call.charged).end;
   world.engine.at_arrival(std::max(through, call.sent + latency), call.rank, arrive, &call);
 }
 
@@ -248,7 +249,7 @@ void SimService::answer(Call& call, std::span<const std::byte> reply,
   call.reply_kind = kind;
   call.reply_struct_bytes = network.charged(reply.size(), Traffic::control);
   call.reply_numbers_bytes = network.charged(numbers.size_bytes(), kind);
-  const auto slot = network.server_egress(engine.now(), call.reply_charged());
+  const auto slot = network.server().pass(Direction::out, engine.now(), call.reply_charged());
   call.reply_sent = slot.end;
   engine.at_arrival(slot.start + network.model().server_latency.count(), call.rank,
                     enter_worker_link, &call);
@@ -258,7 +259,8 @@ void SimService::enter_worker_link(void* object) {
   Call& call = *static_cast<Call*>(object);
   World& world = call.service->world_;
   const double latency = world.network.model().server_latency.count();
-  const double through = world.network.ingress(call.rank, world.engine.now(), call.reply_charged());
+  Link& link = world.network.link(call.rank);
+  const double through = link.pass(Direction::in, world.engine.now(), call.reply_charged()).end;
   world.engine.at_arrival(std::max(through, call.reply_sent + latency), call.rank, deliver, &call);
 }
 

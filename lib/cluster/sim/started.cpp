@@ -71,7 +71,7 @@ Rendezvous& StartedCalls::rendezvous_of(const Group& group, std::uint64_t number
   const auto index = static_cast<std::size_t>(number - completed_);
   if (index == open_.size()) {
     if (free_.empty()) {
-      free_.push_back(std::make_unique<Rendezvous>(world_, group.rendezvous.workers(), this));
+      free_.push_back(std::make_unique<Rendezvous>(world_, group.members, this));
     }
     open_.push_back(std::move(free_.back()));
     free_.pop_back();

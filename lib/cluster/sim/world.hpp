@@ -1,9 +1,9 @@
 // World: what all processes and groups of one simulated run share.
 //
-// Everything here belongs to the event loop's thread and lives as long as the run. Messages and
-// alarms are passed to events as bare pointers and come back to their free lists when the event
-// that ends them is handled; those whose event never comes (the run has ended) are freed with the
-// world.
+// Everything here belongs to the event loop's thread and lives as long as the run. Messages,
+// transfers and alarms are passed to events as bare pointers and come back to their free lists when
+// the event that ends them is handled; those whose event never comes (the run has ended) are freed
+// with the world.
 #pragma once
 
 #include <cmath>
@@ -50,6 +50,7 @@ struct World {
   // starts.
   std::vector<TimeBreakdown*> workers = {};
   FreeList<Message> messages = {};
+  FreeList<Transfer> transfers = {};
   FreeList<Alarm> alarms = {};
 
   // `worker`: the rank in the run, not in a group. `bytes` as charged (Network::charged). Sent

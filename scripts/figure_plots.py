@@ -190,7 +190,7 @@ def bars(figure, plot):
         for number, value in enumerate(values):
             draw_bar(axis, number, value, largest, log)
         axis.set_yticks(range(len(cases)), cases, fontsize=8)
-        axis.invert_yaxis()
+        axis.set_ylim(most - 0.4, -0.6)
         axis.grid(axis="y", visible=False)
         axis.set_xlabel(value_label(plot))
         if not log and largest >= 10000:

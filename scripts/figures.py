@@ -56,6 +56,8 @@ def show(value, digits=3):
     if value is None:
         return "-"
     value = float(value)
+    if math.isnan(value):
+        return "-"
     if math.isinf(value):
         return "never" if value > 0 else "-inf"
     return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.{digits}g}"
@@ -271,7 +273,7 @@ def main():
                if name in asked or arguments.command in ("show", "pages")}
     if arguments.command == "list":
         for name, figure in figures.items():
-            print(f"{name:22}{figure.figure['takes'] if 'takes' in figure.figure else '':32}{figure.spec['about']}")
+            print(f"{name:22}{figure.figure['takes']:8}{figure.spec['about']}")
     elif arguments.command == "smoke":
         write_tiny(figures.values(), pathlib.Path(arguments.names[0]))
     elif arguments.command == "bench":

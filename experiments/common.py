@@ -1,5 +1,4 @@
-"""What the experiment scripts share: running hetsgd many times, reading results, statistics over seeds."""
-import concurrent.futures
+"""What the scripts that measure the host share: running hetsgd, reading results."""
 import json
 import math
 import os
@@ -10,46 +9,12 @@ import sys
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 HETSGD = os.environ.get("HETSGD", str(ROOT / "build" / "release" / "apps" / "hetsgd" / "hetsgd"))
 
-# Eight RTX 2080 Ti on EDR InfiniBand, paper 004's machines, with a clock for a model of 103 million parameters.
-EIGHT_GPUS = ["--cluster", "sim", "--workers", "8", "--profile", "rtx-2080ti", "--network", "infiniband-edr",
-              "--charge", "amazon670k", "--model", "mlp", "--hidden", "128", "--batch-size", "64", "--host-threads", "1"]
-# Name -> (title, options) of the straggler scenarios; straggler_scenarios.py says where they come from.
-STRAGGLERS = {
-    "a": ("none", []),
-    "b": ("0-50 ms", ["--straggler", "kind=uniform,min=0ms,max=50ms"]),
-    "c": ("0-50 / 50-100 ms", ["--straggler", "kind=uniform,workers=0-3,min=0ms,max=50ms",
-                               "--straggler", "kind=uniform,workers=4-7,min=50ms,max=100ms"]),
-    "d": ("worker 7 70x slower", ["--straggler", "kind=constant,worker=7,factor=70"]),
-}
 
-
-def data_dir():
+def delicious():
     folder = os.environ.get("HETSGD_DATA_DIR")
     if not folder:
         sys.exit("HETSGD_DATA_DIR is not set: name the folder with delicious_train.txt and delicious_test.txt")
-    return pathlib.Path(folder)
-
-
-def delicious_files():
-    """The training and the test file."""
-    return [str(data_dir() / f"delicious_{part}.txt") for part in ("train", "test")]
-
-
-def delicious():
-    train_file, test_file = delicious_files()
-    return ["--train", train_file, "--test", test_file]
-
-
-def generated_files(specification, folder):
-    """The training and the test file of a generate:... specification, written into the folder if they are not there."""
-    folder.mkdir(parents=True, exist_ok=True)
-    files = []
-    for part in ("train", "test"):
-        path = folder / f"{part}.hsgd"
-        if not path.exists():
-            hetsgd("data", ["convert", "--part", part, specification, path])
-        files.append(str(path))
-    return files
+    return [text for part in ("train", "test") for text in (f"--{part}", f"{folder}/delicious_{part}.txt")]
 
 
 def mpi_environment():
@@ -68,62 +33,11 @@ def hetsgd(command, options, good=(0,), launch=(HETSGD,)):
     return done.stdout
 
 
-def resumed(command, options, output, launch=(HETSGD,)):
-    """What `output` holds after the command; finished work of the same configuration is kept (--resume)."""
-    output.parent.mkdir(parents=True, exist_ok=True)
-    hetsgd(command, ["--quiet", "--resume", "-o", output, *options], good=(0, 3), launch=launch)
-    return json.loads(output.read_text())
-
-
 def train(options, output, launch=(HETSGD,)):
-    return resumed("train", ["--redact", *options], output, launch)
-
-
-def tune(options, output):
-    return resumed("tune", options, output)
-
-
-def choice_path(folder):
-    return folder / "choice.json"
-
-
-def run_path(folder, seed):
-    return folder / f"seed{seed}.json"
-
-
-def train_seeds(folder, setup, algorithm, *, rate, target, seeds, epochs, files):
-    """One algorithm with every one of the seeds on all rows of the training file, measured on the test file. algorithm: its name
-    and options; rate: options that give the learning rate. Writes run_path."""
-    for seed in seeds:
-        train(["--train", files[0], "--test", files[1]] + setup +
-              ["--algorithm", *algorithm, *rate, "--target", target, "--epochs", epochs, "--seed", seed], run_path(folder, seed))
-
-
-def tune_and_train(folder, setup, algorithm, *, grid, goal, tune_seeds, tune_epochs, seeds, epochs, target=None, files=None):
-    """One algorithm, as every comparison treats it. `hetsgd tune` tries the rates of the grid with `tune_seeds` for `tune_epochs`
-    on a held-out tenth of the training rows; the chosen rate trains by train_seeds. files: training and test file, those of
-    Delicious unless given; target: what the runs are to reach, the goal unless given. Writes choice_path too."""
-    files = files or delicious_files()
-    tune(["--train", files[0]] + setup + ["--algorithm", *algorithm, "--grid", grid, "--tune-seeds", tune_seeds,
-                                          "--validation", "0.1", "--goal", goal, "--epochs", tune_epochs], choice_path(folder))
-    train_seeds(folder, setup, algorithm, rate=["--tuned", choice_path(folder)], target=target or goal, seeds=seeds,
-                epochs=epochs, files=files)
-
-
-def in_parallel(calls):
-    """Makes the calls (functions without arguments) on all cores; an error of one ends the script. Simulated runs may share
-    the host: it changes no byte of them."""
-    with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
-        jobs = [pool.submit(call) for call in calls]
-        for number, job in enumerate(concurrent.futures.as_completed(jobs), 1):
-            job.result()
-            print(f"\r{number}/{len(jobs)} algorithms", end="", file=sys.stderr)
-    print(file=sys.stderr)
-
-
-def compare(files, target, reference):
-    """`hetsgd compare` as JSON: one group per family of seeds, in the order of the files."""
-    return json.loads(hetsgd("compare", [*files, "--target", target, "--reference", reference, "--format", "json"]))
+    """The result in `output`; a finished run of the same configuration is kept (--resume)."""
+    output.parent.mkdir(parents=True, exist_ok=True)
+    hetsgd("train", ["--quiet", "--resume", "-o", output, "--redact", *options], good=(0, 3), launch=launch)
+    return json.loads(output.read_text())
 
 
 def time_to(result, metric, value):

@@ -1,0 +1,329 @@
+"""The plots of a figure ([[figure.plots]] of its specification), in the paper's own axes. All have `kind` and `name` (of the
+files), and may have setups, cases (all that have runs), title.
+
+  curves    y (a metric) over x: time_s, epoch_num, samples_count or mega_batches; a panel per setup, or per case
+            (panel = "case"). Median over the seeds, with the middle half of them as a band.
+  bars      y (figure_runs.VALUES, or speedup, updates_ratio, updates_per_s_ratio over the figure's reference) of each case;
+            a panel per setup. Medians with intervals; what is missed is said.
+  lines     y over an option x, which differs by setup (one panel) or by case (a panel per setup). series: [{label, cases}], each
+            case by default. relative = "first": to the first point of the series.
+  events    y of each worker (tensor) in the events of a kind, one run; a panel per setup and case.
+  workers   share of computing (y = "computing") of each worker by case; a panel per setup.
+  bench     latency over sizes, a line per operator.
+
+Axes of time (curves) and of values (bars) are logarithmic where what they show differs by more than WIDE. figure.labels names
+the setups.
+"""
+import math
+import textwrap
+
+import matplotlib
+import matplotlib.ticker
+import numpy as np
+
+import figure_runs
+import hetsgd_results
+
+matplotlib.use("Agg")
+import matplotlib.pyplot as plt  # noqa: E402
+
+# Okabe and Ito's colours, which are told apart with any colour vision; line styles and markers tell what is left.
+COLOURS = ["#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000"]
+STYLES = ["-", "--", ":", "-."]
+MARKERS = ["o", "s", "^", "D", "v", "P", "X", "*"]
+NAMES = {
+    "time_s": "time, s", "epoch_num": "epochs", "samples_count": "samples", "mega_batches": "mega-batches", "p1": "P@1",
+    "smoothed_time_s": "smoothed time to the target, s", "samples": "samples to the target", "samples_per_s": "samples/s",
+    "updates": "iterations to the target", "updates_per_s": "iterations/s", "update_s": "time of a round, s",
+    "epochs": "epochs to the target", "final": "final P@1", "speedup": "speed-up to the target",
+    "updates_ratio": "iterations to the target, ratio",
+    "updates_per_s_ratio": "iterations/s, ratio", "bytes_per_s": "bytes sent/s", "learners_per_device": "learners per GPU"}
+EVENT_NAMES = {"value": "orthogonality", "weight": "merge weight", "learners": "learners of a GPU"}
+RATIOS = {"speedup": "speedup", "updates_ratio": "updates_relation", "updates_per_s_ratio": "updates_per_s_relation"}
+POINTS = 100  # of a curve
+WIDE = 10     # beyond this ratio an axis is logarithmic
+
+plt.rcParams.update({"font.size": 9, "axes.spines.top": False, "axes.spines.right": False, "axes.grid": True,
+                     "grid.color": "#DDDDDD", "grid.linewidth": 0.6, "svg.hashsalt": "hetsgd", "svg.fonttype": "none",
+                     "legend.frameon": False, "axes.axisbelow": True})
+
+
+def look(number):
+    return {"color": COLOURS[number % len(COLOURS)], "linestyle": STYLES[number // len(COLOURS) % len(STYLES)]}
+
+
+def named(name):
+    return NAMES.get(name, name.replace("_", " "))
+
+
+def wide(values):
+    """Whether an axis for these positive numbers has to be logarithmic."""
+    return bool(values) and min(values) > 0 and max(values) > WIDE * min(values)
+
+
+def number_case(figure, case):
+    """The place of a case among those of the specification, which gives it its look in all plots of the figure."""
+    return [each["name"] for each in figure.spec["cases"]].index(case)
+
+
+def titled(figure, setup):
+    return figure.labels.get(setup, setup)
+
+
+def value_label(plot):
+    if plot["y"] == "time_s":
+        return "time to the target, s"
+    return named(plot["y"]) + (", relative to the first" if plot.get("relative") else "")
+
+
+def chosen(figure, plot):
+    """{setup: cases with runs}, of those that the plot asks for."""
+    wanted = plot.get("setups", list(figure.pairs))
+    cases = {setup: [case for case in figure.there(setup) if case in plot.get("cases", figure.there(setup))] for setup in wanted}
+    return {setup: each for setup, each in cases.items() if each}
+
+
+def panels(titles, columns=3, size=(4.0, 3.1)):
+    """A figure and its axes, one for each title."""
+    columns = min(columns, len(titles))
+    rows = math.ceil(len(titles) / columns)
+    figure, axes = plt.subplots(rows, columns, figsize=(size[0] * columns, size[1] * rows), squeeze=False, layout="constrained")
+    for axis, title in zip(axes.flat, titles):
+        axis.set_title(textwrap.fill(title, 44), fontsize=10)
+    for axis in axes.flat[len(titles):]:
+        axis.set_visible(False)
+    return figure, list(axes.flat[:len(titles)])
+
+
+def legend(figure, axes):
+    entries = {label: handle for axis in axes for handle, label in zip(*axis.get_legend_handles_labels())}
+    if entries:
+        figure.legend(entries.values(), entries.keys(), loc="upper center", bbox_to_anchor=(0.5, 0), fontsize=8,
+                      ncols=min(len(entries), int(figure.get_figwidth() // 2)))
+
+
+def abscissa(result, x):
+    points = result["curve"]
+    if x == "mega_batches":
+        mega_batch = result["config"]["batch_size"] * result["config"]["mega_batch"]
+        return [point["samples_count"] / mega_batch for point in points]
+    return [point[x] for point in points]
+
+
+def draw_curve(axis, results, plot, label, number):
+    """Median and middle half of the curves, each between its first and last measurement; on a logarithmic axis from the first one
+    after the start."""
+    lines = [(abscissa(result, plot["x"]), [hetsgd_results.number(point, plot["y"]) for point in result["curve"]])
+             for result in results]
+    end = min(x[-1] for x, _ in lines)
+    log = axis.get_xscale() == "log"
+    grid = np.geomspace(max(x[1] for x, _ in lines), end, POINTS) if log else np.linspace(0, end, POINTS)
+    values = np.array([np.interp(grid, x, y) for x, y in lines])
+    low, middle, high = np.nanquantile(values, (0.25, 0.5, 0.75), axis=0)
+    axis.plot(grid, middle, label=label, linewidth=1.5, **look(number))
+    axis.fill_between(grid, low, high, color=look(number)["color"], alpha=0.15, linewidth=0)
+
+
+def curves(figure, plot):
+    pairs = [(setup, case) for setup, cases in chosen(figure, plot).items() for case in cases if
+             len(figure.results[setup, case][0]["curve"]) > 1]
+    by_case = plot.get("panel") == "case"
+    titles = list(dict.fromkeys(case if by_case else setup for setup, case in pairs))
+    drawing, axes = panels(titles if by_case else [titled(figure, title) for title in titles])
+    for title, axis in zip(titles, axes):
+        inside = [pair for pair in pairs if title == pair[1 if by_case else 0]]
+        if wide([abscissa(figure.results[pair][0], plot["x"])[-1] for pair in inside]):
+            axis.set_xscale("log")
+        for setup, case in inside:
+            label = titled(figure, setup) if by_case else case
+            number = list(figure.pairs).index(setup) if by_case else number_case(figure, case)
+            draw_curve(axis, figure.results[setup, case], plot, label, number)
+        if axis.get_xscale() == "linear":
+            axis.set_xlim(left=0)
+        axis.set_xlabel(named(plot["x"]))
+        axis.set_ylabel(named(plot["y"]))
+    legend(drawing, axes)
+    return drawing
+
+
+def bar_values(figure, plot, setup, cases):
+    if plot["y"] not in RATIOS:
+        return [figure.value(setup, case, plot["y"]) for case in cases]
+    rows = figure.rows(setup, figure.figure["reference"])
+    ratios = [rows[case][RATIOS[plot["y"]]] for case in cases]
+    return [ratio.get("ratio", ratio) for ratio in ratios]
+
+
+def finite(values, *keys):
+    return [value[key] for value in values if value for key in keys if value[key] is not None and math.isfinite(value[key])]
+
+
+def draw_bar(axis, y, value, largest, log):
+    if not finite([value], "median"):
+        axis.annotate(" not reached", (axis.get_xlim()[0], y), va="center", fontsize=8, color="#555555")
+        return
+    middle, low = value["median"], value["low"] or 0
+    high = min(value["high"], largest) if value["high"] is not None else largest
+    if not log:
+        axis.barh(y, middle, color="#9CC9E3", height=0.7)
+    axis.plot([low, high], [y, y], color="#0072B2", linewidth=1.5)
+    axis.plot(middle, y, "o", color="#0072B2", markersize=4)
+    if value["high"] is not None and value["high"] > largest:
+        axis.plot(high, y, ">", color="#0072B2", markersize=5)
+
+
+def bars(figure, plot):
+    pairs = chosen(figure, plot)
+    most = max(map(len, pairs.values()))
+    drawing, axes = panels([titled(figure, setup) for setup in pairs], 3, (4.2, 0.9 + 0.24 * max(most, 5)))
+    for axis, (setup, cases) in zip(axes, pairs.items()):
+        values = bar_values(figure, plot, setup, cases)
+        medians, ends = finite(values, "median"), finite(values, "median", "high")
+        largest = min(max(ends, default=1), 3 * max(medians, default=1))
+        log = wide(medians)
+        if log:
+            axis.set_xscale("log")
+            lows = [low for low in finite(values, "low") if low > 0]
+            axis.set_xlim(0.8 * min([*medians, *lows]), 1.15 * largest)
+        else:
+            axis.set_xlim(0, 1.08 * largest or 1)
+        for number, value in enumerate(values):
+            draw_bar(axis, number, value, largest, log)
+        axis.set_yticks(range(len(cases)), cases, fontsize=8)
+        axis.set_ylim(most - 0.4, -0.6)
+        axis.grid(axis="y", visible=False)
+        axis.set_xlabel(value_label(plot))
+        if not log and largest >= 10000:
+            axis.xaxis.set_major_formatter(matplotlib.ticker.EngFormatter())
+        if plot["y"] in RATIOS:
+            axis.axvline(1, color="#D55E00", linewidth=1)
+    return drawing
+
+
+def series_of(figure, plot, pairs):
+    """[(label, [(setup, case)])]"""
+    given = plot.get("series") or [{"label": case, "cases": [case]} for case in dict.fromkeys(sum(pairs.values(), []))]
+    return [(each["label"], [(setup, case) for setup, cases in pairs.items() for case in cases if case in each["cases"]])
+            for each in given]
+
+
+def draw_line(axis, figure, plot, points, label, number):
+    rows = sorted((figure.setting(*pair, plot["x"]), figure.value(*pair, plot["y"])) for pair in points) if points else []
+    rows = [(x, value) for x, value in rows if isinstance(x, (int, float)) and value and math.isfinite(value["median"])]
+    if not rows:
+        return []
+    base = rows[0][1]["median"] if plot.get("relative") else 1
+    x = [each for each, _ in rows]
+    y, low, high = ([value[key] / base for _, value in rows] for key in ("median", "low", "high"))
+    high = [min(end, 3 * middle) for end, middle in zip(high, y)]  # a missed target is no length on paper
+    error = [[middle - end for middle, end in zip(y, low)], [end - middle for middle, end in zip(y, high)]]
+    axis.errorbar(x, y, yerr=error, label=label, marker=MARKERS[number % len(MARKERS)], markersize=5, capsize=2.5, linewidth=1.5,
+                  **look(number))
+    return x
+
+
+def lines(figure, plot):
+    pairs = chosen(figure, plot)
+    by_case = any(len({str(figure.setting(setup, case, plot["x"])) for case in cases}) > 1 for setup, cases in pairs.items())
+    parts = [{setup: cases} for setup, cases in pairs.items()] if by_case else [pairs]
+    drawing, axes = panels([titled(figure, next(iter(part))) if by_case else "" for part in parts], size=(4.6, 3.4))
+    for axis, part in zip(axes, parts):
+        ticks = set()
+        for number, (label, points) in enumerate(series_of(figure, plot, part)):
+            ticks.update(draw_line(axis, figure, plot, points, label, number))
+        if ticks and min(ticks) > 0:
+            axis.set_xscale("log", base=2)
+        axis.set_xticks(sorted(ticks), [f"{tick:g}" for tick in sorted(ticks)])
+        axis.minorticks_off()
+        if plot.get("relative"):
+            axis.plot(sorted(ticks), [tick / min(ticks) for tick in sorted(ticks)], color="#999999", linewidth=1, label="linear")
+        axis.set_ylim(bottom=0)
+        axis.set_xlabel(named(plot["x"]))
+        axis.set_ylabel(value_label(plot))
+    legend(drawing, axes)
+    return drawing
+
+
+def event_series(found, y):
+    """{label: values over the events}: of each tensor or worker."""
+    names = found[0].get("tensor") or [f"worker {rank}" for rank in range(len(found[0][y]))]
+    return {name: [np.nan if event[y][place] is None else event[y][place] for event in found] for place, name in enumerate(names)}
+
+
+def draw_events(axis, plot, found):
+    rows = event_series(found, plot["y"])
+    steps = [event.get("iteration", place) for place, event in enumerate(found, 1)]
+    for number, (name, values) in enumerate(rows.items()):
+        axis.plot(steps, values, label=name, linewidth=1.2, marker=MARKERS[number % len(MARKERS)], markersize=3, **look(number))
+    if "tensor" in found[0]:
+        axis.plot(steps, np.mean(list(rows.values()), axis=0), label="mean", color="#CC0000", linewidth=3)
+    marked = [step for step, event in zip(steps, found) if event.get("perturbed")]
+    if marked:
+        axis.plot(marked, np.full(len(marked), 0.02), "|", color="#000000", markersize=6, label="perturbed merge",
+                  transform=axis.get_xaxis_transform())
+
+
+def of_events(figure, plot):
+    found = {(setup, case): figure_runs.events(figure.results[setup, case][0], plot["event"])
+             for setup, cases in chosen(figure, plot).items() for case in cases}
+    found = {pair: each for pair, each in found.items() if each}
+    if not found:
+        return None
+    drawing, axes = panels([f"{titled(figure, setup)}: {case}" for setup, case in found])
+    for axis, each in zip(axes, found.values()):
+        draw_events(axis, plot, each)
+        axis.set_xlabel("iteration" if "iteration" in each[0] else f"{plot['event']} of the run")
+        axis.set_ylabel(EVENT_NAMES.get(plot["y"], plot["y"].replace("_", " ")))
+        axis.xaxis.set_major_locator(matplotlib.ticker.MaxNLocator(integer=True))
+    legend(drawing, axes)
+    return drawing
+
+
+def of_workers(figure, plot):
+    pairs = chosen(figure, plot)
+    drawing, axes = panels([titled(figure, setup) for setup in pairs], size=(6.5, 3.2))
+    for axis, (setup, cases) in zip(axes, pairs.items()):
+        width = 0.8 / len(cases)
+        for number, case in enumerate(cases):
+            shares = np.median([figure_runs.computing_of_workers(result) for result in figure.results[setup, case]], axis=0)
+            axis.bar(np.arange(len(shares)) + (number - (len(cases) - 1) / 2) * width, shares, width, label=case,
+                     color=COLOURS[number_case(figure, case) % len(COLOURS)])
+        axis.set_xticks(range(len(shares)))
+        axis.set_xlabel("worker")
+        axis.set_ylabel("share of the time computing")
+        axis.set_ylim(0, 1)
+        axis.grid(axis="x", visible=False)
+    legend(drawing, axes)
+    return drawing
+
+
+def bench(figure, plot):
+    drawing, axes = panels([plot.get("title", "")], size=(5.6, 3.8))
+    for number, (name, row) in enumerate(figure.bench().items()):
+        axes[0].plot(list(row), [1000 * seconds for seconds in row.values()], label=name, marker=MARKERS[number], markersize=4,
+                     linewidth=1.5, **look(number))
+    axes[0].set_xscale("log", base=2)
+    axes[0].set_yscale("log")
+    axes[0].set_xlabel("message, bytes")
+    axes[0].set_ylabel("latency, ms")
+    legend(drawing, axes)
+    return drawing
+
+
+KINDS = {"curves": curves, "bars": bars, "lines": lines, "events": of_events, "workers": of_workers, "bench": bench}
+
+
+def draw(figure, folder):
+    """Writes NAME.svg and NAME.png of each plot that has runs; the names."""
+    names = []
+    for plot in figure.figure.get("plots", []):
+        if not (figure.bench() or chosen(figure, plot)):
+            continue
+        drawing = KINDS[plot["kind"]](figure, plot)
+        if drawing is None:
+            continue
+        drawing.savefig(folder / f"{plot['name']}.svg", bbox_inches="tight", metadata={"Date": None})
+        drawing.savefig(folder / f"{plot['name']}.png", bbox_inches="tight", dpi=110, metadata={"Software": None})
+        plt.close(drawing)
+        names.append(plot["name"])
+    return names

@@ -1,0 +1,236 @@
+"""What figures.py knows of a figure: its specification (experiments/ID.toml), its runs, and what was measured of them.
+
+Keys of a specification that `hetsgd sweep` keeps and ignores:
+
+  about, paper, expectation   texts
+  [figure]                    number (in the paper), machine, takes; reference (case of the tables), readings (of READINGS, in the
+                              tables), labels (of setups), [[figure.plots]] (see figure_plots.py)
+  [[claims]]                  see figure_verdicts.py
+  [bench]                     in place of all that a sweep needs: options of `hetsgd bench all_reduce`
+"""
+import functools
+import json
+import math
+import os
+import pathlib
+import subprocess
+import sys
+import tomllib
+
+import hetsgd_results
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+EXPERIMENTS = ROOT / "experiments"
+HETSGD = os.environ.get("HETSGD", str(ROOT / "build" / "release" / "apps" / "hetsgd" / "hetsgd"))
+
+
+def hetsgd(*options):
+    """stdout of a call; ends the script with its message if it fails."""
+    call = [HETSGD, *map(str, options)]
+    done = subprocess.run(call, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    if done.returncode:
+        sys.exit(f"{' '.join(call)}\nended with {done.returncode}:\n{done.stderr}")
+    return done.stdout
+
+
+def share(histogram, meant):
+    total = sum(histogram.values())
+    return sum(count for value, count in histogram.items() if meant(int(value))) / total if total else None
+
+
+def mean_of(histogram):
+    total = sum(histogram.values())
+    return sum(int(value) * count for value, count in histogram.items()) / total if total else None
+
+
+def histogram(result, name):
+    return result["histograms"].get(name, {})
+
+
+def events(result, kind):
+    return [event for event in result["events"] if event["type"] == kind]
+
+
+def last_of(result, kind, key, pick):
+    found = events(result, kind)
+    return pick(found[-1][key]) if found and found[-1].get(key) else None
+
+
+def perturbed_share(result):
+    merges = events(result, "merge")
+    return sum(merge["perturbed"] for merge in merges) / len(merges) if merges else None
+
+
+def orthogonality_rise(result):
+    """From the first record of a run to the last, each the mean over the tensors; a record of updates that are zero has none."""
+    means = [sum(event["value"]) / len(event["value"]) for event in events(result, "orthogonality") if None not in event["value"]]
+    return means[-1] - means[0] if means else None
+
+
+def dropped_share(result):
+    dropped, kept = (sum(histogram(result, name).values()) for name in ("dropped", "staleness"))
+    return dropped / (dropped + kept) if kept else None
+
+
+def computing_of_workers(result):
+    """Each worker's share of the time for which it computes, delays of stragglers included: those are slow computation."""
+    return [worker["compute_s"] / result["summary"]["elapsed_s"] for worker in result["workers"]]
+
+
+# What a result tells beside what `compare` compares: name -> number or None.
+READINGS = {
+    "computing_ratio": lambda result: result["summary"]["computing_ratio"],
+    "least_computing_ratio": lambda result: min(computing_of_workers(result)),
+    "bytes_per_s": lambda result: result["summary"]["bytes_sent"] / result["summary"]["elapsed_s"],
+    "contributors": lambda result: mean_of(histogram(result, "contributors")),
+    "stale_share": lambda result: share(histogram(result, "staleness"), lambda rounds: rounds > 0),
+    "dropped_share": dropped_share,
+    "perturbed_share": perturbed_share,
+    "smallest_batch": functools.partial(last_of, kind="merge", key="batch_size", pick=min),
+    "largest_batch": functools.partial(last_of, kind="merge", key="batch_size", pick=max),
+    "learners_at_end": functools.partial(last_of, kind="learners", key="learners", pick=max),
+    "orthogonality_rise": orthogonality_rise,
+}
+
+
+def of_target(result, key):
+    return next(hetsgd_results.target_rows(result))[key]
+
+
+def final(result):
+    metric = result["time_to_accuracy"][0]["metric"]
+    return hetsgd_results.number(result["summary"]["final"], metric)
+
+
+# What has a unit of its own, one number a run: of the first target of the run, or of all of it.
+VALUES = {
+    "time_s": lambda result: of_target(result, "time_s"),
+    "smoothed_time_s": lambda result: of_target(result, "smoothed_time_s"),
+    "samples": lambda result: of_target(result, "samples_count"),
+    "updates": lambda result: of_target(result, "updates"),
+    "epochs": lambda result: of_target(result, "samples_count") / result["dataset"]["train"]["rows"],
+    "samples_per_s": lambda result: result["summary"]["samples_per_s"],
+    "updates_per_s": lambda result: result["summary"]["updates"] / result["summary"]["elapsed_s"],
+    "update_s": lambda result: result["summary"]["elapsed_s"] / result["summary"]["updates"],
+    "final": final,
+    **READINGS,
+}
+
+
+def as_ends(values):
+    return dict(zip(("median", "low", "high"), values, strict=True))
+
+
+def with_infinities(node):
+    """The document with null, explained as an infinity beside it, read as that number."""
+    if isinstance(node, list):
+        return [with_infinities(each) for each in node]
+    if not isinstance(node, dict):
+        return node
+    read = {key: with_infinities(value) for key, value in node.items() if not key.endswith("_reason")}
+    for key, value in read.items():
+        if value is None:
+            read[key] = {"inf": math.inf, "-inf": -math.inf}.get(node.get(key + "_reason"))
+    return read
+
+
+def quotient(value, base):
+    """The ratio of two figures; its ends are those that the ends of both allow."""
+    return {"median": value["median"] / base["median"], "low": value["low"] / base["high"], "high": value["high"] / base["low"]}
+
+
+def configuration(result):
+    return json.dumps({**result["config"], "seed": None}, sort_keys=True)
+
+
+def read_index(path):
+    """{(setup, case): {seed: file}} of the final runs that are there; the last line of a run counts."""
+    runs = {}
+    for text in path.read_text(encoding="utf-8").splitlines() if path.exists() else []:
+        try:
+            line = json.loads(text)
+        except ValueError:
+            continue  # a line that was cut off: its run comes again
+        if line.get("stage") == "final" and line.get("file"):
+            file = path.parent / line["file"]
+            if file.exists():
+                runs.setdefault((line["setup"], line["case"]), {})[line["seed"]] = file
+    return runs
+
+
+class Figure:
+    """A specification with its runs. folder: that of `hetsgd sweep`, and of the benchmark's file."""
+
+    def __init__(self, path, folder):
+        self.path = path
+        self.spec = tomllib.loads(path.read_text()) if path.suffix == ".toml" else json.loads(path.read_text())
+        self.id, self.folder = self.spec["name"], folder
+        self.figure, self.claims = self.spec["figure"], self.spec.get("claims", [])
+        self.labels = self.figure.get("labels", {})
+        self.files = read_index(folder / f"{self.id}.index.jsonl")
+        self.compared = {}
+
+    @functools.cached_property
+    def results(self):
+        """{(setup, case): its results, by seed}"""
+        return {pair: [hetsgd_results.read(seeds[seed]) for seed in sorted(seeds)] for pair, seeds in self.files.items()}
+
+    @property
+    def pairs(self):
+        """{setup: its cases}, as the specification has them."""
+        cases = [case["name"] for case in self.spec.get("cases", [])]
+        setups = [setup["name"] for setup in self.spec.get("setups", [])]
+        only = {each["setup"]: each.get("cases", cases) for each in self.spec.get("only", [])}
+        return {setup: only[setup] for setup in setups if setup in only} if only else dict.fromkeys(setups, cases)
+
+    def there(self, setup):
+        """The cases of a setup that have runs."""
+        return [case for case in self.pairs[setup] if (setup, case) in self.files]
+
+    @property
+    def bench_file(self):
+        return self.folder / f"{self.id}.bench.json"
+
+    def bench(self):
+        """{operator: {bytes: seconds}}; empty before the benchmark has run."""
+        rows = {}
+        if self.bench_file.exists():
+            for row in json.loads(self.bench_file.read_text())["results"]:
+                rows.setdefault(row["redop"], {})[row["size_bytes"]] = row["time_s"]["median"]
+        return rows
+
+    def setting(self, setup, case, key):
+        """What the runs of a case had for an option."""
+        return self.results[setup, case][0]["config"][key]
+
+    def values(self, setup, case, name):
+        """Of VALUES, one for each run that has it."""
+        return [value for value in map(VALUES[name], self.results[setup, case]) if value is not None]
+
+    def value(self, setup, case, name):
+        """{median, low, high}; readings have the smallest and the largest as ends, values the bootstrap interval of 95 %."""
+        values = self.values(setup, case, name)
+        if not values:
+            return None
+        ends = hetsgd_results.interval(values)
+        return as_ends((ends[0], min(values), max(values)) if name in READINGS else ends)
+
+    def rows(self, setup, reference):
+        """{case: its group of `hetsgd compare` against the reference}. Two cases of one configuration, as two rates that happen
+        to be equal, are one group."""
+        if (setup, reference) not in self.compared:
+            self.compared[setup, reference] = self.compare(setup, reference)
+        return self.compared[setup, reference]
+
+    def compare(self, setup, reference):
+        first_with, same_as = {}, {}
+        for case in self.there(setup):
+            same_as[case] = first_with.setdefault(configuration(self.results[setup, case][0]), case)
+        apart = list(first_with.values())
+        files = [list(self.files[setup, case].values()) for case in apart]
+        target = self.results[setup, apart[0]][0]["config"]["target"][0]
+        comparison = with_infinities(json.loads(hetsgd(
+            "compare", *(file for each in files for file in each), "--target", target, "--reference",
+            files[apart.index(same_as[reference])][0], "--format", "json")))
+        groups = dict(zip(apart, comparison["groups"], strict=True))
+        return {case: {**groups[same_as[case]], **groups[same_as[case]]["targets"][0]} for case in same_as}

@@ -1,0 +1,289 @@
+#!/usr/bin/python3
+"""Verdicts, tables and plots of the papers' figures, from the runs of `hetsgd sweep`. scripts/reproduce.sh runs all of it.
+
+    scripts/figures.py list                       # ids, times, titles
+    scripts/figures.py show a6 r3 [--runs DIR]    # results/ID/, expected beside found on stdout, and the pages
+    scripts/figures.py pages                      # results/fidelity.md and the index in results/README.md alone
+    scripts/figures.py bench d1                   # the benchmark of a specification that has one in place of runs
+    scripts/figures.py smoke OUT                  # every specification, tiny, as OUT/ID.json
+
+`show` writes results/ID/README.md (claims, plots, tables), verdicts.json and the plots; from what is there: claims without runs
+are "not run". A verdict changes no exit code.
+"""
+import argparse
+import json
+import math
+import pathlib
+import sys
+
+import figure_plots
+import figure_runs
+import figure_verdicts
+
+PAPERS = {"000": "Adaptive SGD (000)", "001": "Adasum (001)", "002": "CROSSBOW (002)", "003": "ESync (003)",
+          "004": "RNA (004, chapter 5)", "all": "All papers"}
+RELATIONS = ("smoothed_time", "samples", "updates", "samples_per_s", "updates_per_s")
+INDEX = ("<!-- figures: written by scripts/figures.py -->", "<!-- end of figures -->")
+
+LEGEND = """Medians over the seeds [95 % bootstrap interval]. speed-up: {0}'s time over the row's; the columns from "smoothed
+time" to "iterations/s": the row's over {0}'s. p: two-sided Mann-Whitney U test against {0}. A missed target is infinity
+("never"). A star: the rate is at the edge of the grid. Readings: median [smallest, largest]."""
+
+HEAD = """# The methods against their papers
+
+Made by `scripts/reproduce.sh` (simulated, the same on any machine) from the specifications in `experiments/`, which say how rates
+are tuned, what runs where, and what the papers claim with the places in their texts. Medians over the seeds [95 % bootstrap
+interval]; p of a two-sided Mann-Whitney U test. A ratio holds if it lies on the paper's side of 1 with p at most 0.05 (between
+setups, where there is no p: with its whole interval) and its interval reaches the paper's figure, where there is one; it holds in
+direction if it does not reach it. A claim of equality holds if the interval lies within 5 % of 1, one of an upper limit if the
+interval stays below it (in direction if the median does). Where no difference is shown a claim does not hold, and neither is its
+opposite shown. Readings are medians [smallest, largest].
+"""
+
+
+def writable(node):
+    """The document with infinities as strings, which JSON lacks, and six digits of every number."""
+    if isinstance(node, dict):
+        return {key: writable(value) for key, value in node.items()}
+    if isinstance(node, list):
+        return [writable(each) for each in node]
+    if not isinstance(node, float):
+        return node
+    return float(f"{node:.6g}") if math.isfinite(node) else str(node)
+
+
+def show(value, digits=3):
+    if value is None:
+        return "-"
+    value = float(value)
+    if math.isnan(value):
+        return "-"
+    if math.isinf(value):
+        return "never" if value > 0 else "-inf"
+    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.{digits}g}"
+
+
+def interval(node):
+    return f"{show(node['median'])} [{show(node['low'])}, {show(node['high'])}]" if node else "-"
+
+
+def probability(p):
+    if p is None:
+        return "-"
+    return "< 0.0001" if p < 0.0001 else f"{p:.2g}"
+
+
+def related(relation):
+    return f"{interval(relation['ratio'])}, {probability(relation['p_value'])}"
+
+
+def found_text(record):
+    if not record["found"]:
+        return "-"
+    tail = "" if record["p_value"] is None else f", p {probability(record['p_value'])}"
+    return f"{interval(record['found'])}{tail} ({record['of']})"
+
+
+def tally(records):
+    return ", ".join(f"{count} {name}" for name, count in figure_verdicts.counts(records).items()) or "no claims"
+
+
+def claims_table(records, linked):
+    """linked: the last column names the figure that has the runs."""
+    head = ["figure", "claim", "the paper", "ours", "verdict", "cause, evidence"] + (["runs"] if linked else [])
+    rows = [[record["figure"], record["claim"], record["expected"], found_text(record), record["verdict"],
+             record.get("cause", "")] + ([f"[{record['id']}]({record['id']}/README.md)"] if linked else []) for record in records]
+    return ["| " + " | ".join(head) + " |", "|---" * len(head) + "|", *("| " + " | ".join(row) + " |" for row in rows)]
+
+
+def case_row(figure, setup, case, row):
+    rate = figure.setting(setup, case, "learning_rate")
+    star = "*" if row["tuning"] and row["tuning"]["edge_of_grid"] else ""
+    readings = [f"{name} {interval(figure.value(setup, case, name))}" for name in figure.figure.get("readings", [])
+                if figure.value(setup, case, name)]
+    cells = [case, f"{rate:.3g}{star}", f"{row['reached']}/{row['n']}", interval(row["time_s"]), interval(row["smoothed_time_s"]),
+             f"{interval(row['speedup'])}, {probability(row['p_value'])}",
+             *(related(row[f"{name}_relation"]) for name in RELATIONS),
+             interval(row["final"]), probability(row["final_relation"]["p_value"]), "; ".join(readings) or "-"]
+    return "| " + " | ".join(cells) + " |"
+
+
+def setup_table(figure, setup):
+    cases = figure.there(setup)
+    reference = figure.figure["reference"] if figure.figure["reference"] in cases else cases[0]
+    rows = figure.rows(setup, reference)
+    head = ["case", "rate", "reached", f"time to {next(iter(rows.values()))['target']}, s", "smoothed, s",
+            f"speed-up over {reference}, p", "smoothed time, p", "samples, p", "iterations, p", "samples/s, p", "iterations/s, p",
+            "final", "p", "readings"]
+    return ["", f"### {setup}", "", LEGEND.format(reference), "", "| " + " | ".join(head) + " |", "|---" * len(head) + "|",
+            *(case_row(figure, setup, case, row) for case, row in rows.items())]
+
+
+def bench_table(figure):
+    rows = figure.bench()
+    sizes = list(next(iter(rows.values())))
+    return ["", "| bytes | " + " | ".join(f"{name}, ms" for name in rows) + " |", "|--:" * (1 + len(rows)) + "|",
+            *(f"| {size:,} | " + " | ".join(f"{1000 * row[size]:.4g}" for row in rows.values()) + " |" for size in sizes)]
+
+
+def heading(spec):
+    if spec["paper"] == "all":
+        return PAPERS["all"]
+    return f"Figures and tables {spec['figure']['number']} of {PAPERS[spec['paper']]}"
+
+
+def page(figure, records, plots):
+    spec = figure.spec
+    missing = [f"{setup}: {case}" for setup, cases in figure.pairs.items() for case in cases if (setup, case) not in figure.files]
+    text = [f"# {figure.id}: {spec['about']}", "", f"{heading(spec)}. `scripts/reproduce.sh {figure.id}` runs",
+            f"[`experiments/{figure.id}.toml`](../../experiments/{figure.id}.toml) and writes this page.", "",
+            f"- Expected: {spec['expectation']}", f"- Machine: {figure.figure['machine']}", f"- Found: {tally(records)}"]
+    if missing:
+        text.append(f"- Not run: {', '.join(missing)}")
+    if records:
+        text += ["", "## Claims", "", *claims_table(records, linked=False)]
+    if plots:
+        text += ["", "## Plots"]
+        text += [line for name in plots for line in ("", f"[![{name.replace('_', ' ')}]({name}.png)]({name}.svg)")]
+    if figure.bench():
+        text += ["", "## Numbers", *bench_table(figure)]
+    elif figure.files:
+        text += ["", "## Numbers"]
+        text += [line for setup in figure.pairs if figure.there(setup) for line in setup_table(figure, setup)]
+    return "\n".join(text) + "\n"
+
+
+def print_records(figure, records):
+    print(f"\n{figure.id}: {figure.spec['about']}\n  expected: {figure.spec['expectation']}")
+    for record in records:
+        print(f"  [{record['verdict']}] {record['claim']}\n      paper: {record['expected']}   found: {found_text(record)}")
+
+
+def write(figure, results):
+    folder = results / figure.id
+    folder.mkdir(parents=True, exist_ok=True)
+    records = figure_verdicts.decide_all(figure)
+    plots = figure_plots.draw(figure, folder)
+    (folder / "verdicts.json").write_text(json.dumps(writable(records), indent=1, allow_nan=False) + "\n")
+    (folder / "README.md").write_text(page(figure, records, plots))
+    print_records(figure, records)
+
+
+def specifications(folder):
+    """{id: path}, in the order of the papers."""
+    paths = {path.stem: path for path in sorted(folder.glob("*.toml")) + sorted(folder.glob("*.json"))}
+    return dict(sorted(paths.items(), key=lambda item: order_of(item[0])))
+
+
+def order_of(name):
+    """a6 before a10; what is no figure after those that are."""
+    number = "".join(filter(str.isdigit, name))
+    return (name[0], not name[1:].isdigit(), int(number) if name[1:].isdigit() else 0, name)
+
+
+def stored(results, name):
+    path = results / name / "verdicts.json"
+    return json.loads(path.read_text()) if path.exists() else None
+
+
+def index_table(figures, results):
+    rows = ["| id | paper, figure | what | verdicts |", "|---" * 4 + "|"]
+    for figure in figures:
+        spec, records = figure.spec, stored(results, figure.id)
+        name = figure.id if records is None else f"[{figure.id}]({figure.id}/README.md)"
+        place = spec["paper"] if spec["paper"] == "all" else f"{spec['paper']}, {spec['figure']['number']}"
+        rows.append(f"| {name} | {place} | {spec['about']} | {'not run' if records is None else tally(records)} |")
+    return "\n".join(rows)
+
+
+def write_pages(figures, results):
+    """results/fidelity.md; and the index in results/README.md, where its markers stand."""
+    records = [record for figure in figures for record in stored(results, figure.id) or figure_verdicts.decide_all(figure)]
+    text = [HEAD, f"Of {len(records)} claims: {tally(records)}.\n"]
+    for paper, title in PAPERS.items():
+        of_paper = [record for record in records if record["paper"] == paper]
+        if of_paper:
+            text += [f"## {title}\n", *claims_table(of_paper, linked=True), ""]
+    results.mkdir(parents=True, exist_ok=True)
+    (results / "fidelity.md").write_text("\n".join(text))
+    readme = results / "README.md"
+    if readme.exists():
+        before, _, rest = readme.read_text().partition(INDEX[0])
+        after = rest.partition(INDEX[1])[2]
+        readme.write_text(f"{before}{INDEX[0]}\n{index_table(figures, results)}\n{INDEX[1]}{after}")
+
+
+def run_bench(figure):
+    if "bench" not in figure.spec:
+        sys.exit(f"{figure.path}: found no [bench], expected one")
+    options = [text for key, value in figure.spec["bench"].items() for text in (f"--{key.replace('_', '-')}", value)]
+    figure.folder.mkdir(parents=True, exist_ok=True)
+    figure_runs.hetsgd("bench", "all_reduce", *options, "--format", "json", "-o", figure.bench_file, "--overwrite")
+
+
+def absolute(value, folder):
+    """Texts that name a file beside the specification, as paths from anywhere."""
+    if isinstance(value, dict):
+        return {key: absolute(each, folder) for key, each in value.items()}
+    if isinstance(value, str) and "/" in value and (folder / value).exists():
+        return str((folder / value).resolve())
+    return value
+
+
+def tiny(figure):
+    """The specification with made-up data of 2,000 rows, one seed, and a fraction of an epoch: all that it says is run, and no
+    number of it means anything."""
+    spec = absolute(figure.spec, figure.path.parent)
+    if "bench" in spec:
+        return {**spec, "bench": {**spec["bench"], "workers": 4, "max_bytes": "16K"}}
+    data = {"train": "generate:tiny", "test": "generate:tiny"}
+    budget = {"epochs": 0.5, "evaluate_every": 500, "mega_batch": 8}
+    spec.update(seeds="1", settings={**spec["settings"], **data, **budget})
+    spec["setups"] = [absolute(setup, figure.path.parent) for setup in spec["setups"]]
+    for setup in spec["setups"]:
+        setup["settings"] = {**setup.get("settings", {}), **data, **budget}
+    if "tuning" in spec:
+        parameters = {"learning_rate": {"values": [1]}}
+        spec["tuning"] = {**spec["tuning"], "epochs": 0.25, "seeds": [101], "parameters": parameters}
+        for setup in spec["setups"]:
+            setup.pop("tuning", None)
+    return spec
+
+
+def write_tiny(figures, folder):
+    folder.mkdir(parents=True, exist_ok=True)
+    for figure in figures:
+        (folder / f"{figure.id}.json").write_text(json.dumps(tiny(figure), indent=1) + "\n")
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("command", choices=["list", "show", "pages", "bench", "smoke"])
+    parser.add_argument("names", nargs="*", metavar="ID", help="of show and bench; all of them without any. smoke: the folder")
+    parser.add_argument("--experiments", type=pathlib.Path, default=figure_runs.EXPERIMENTS, help="folder of the specifications")
+    parser.add_argument("--runs", type=pathlib.Path, default=figure_runs.ROOT / "runs" / "figures", help="what sweep wrote")
+    parser.add_argument("--results", type=pathlib.Path, default=figure_runs.ROOT / "results")
+    arguments = parser.parse_args()
+    paths = specifications(arguments.experiments)
+    asked = list(paths) if arguments.command == "smoke" else arguments.names or list(paths)
+    unknown = [name for name in asked if name not in paths]
+    if unknown:
+        sys.exit(f"found {', '.join(unknown)}, expected of {', '.join(paths)}")
+    figures = {name: figure_runs.Figure(path, arguments.runs) for name, path in paths.items()
+               if name in asked or arguments.command in ("show", "pages")}
+    if arguments.command == "list":
+        for name, figure in figures.items():
+            print(f"{name:22}{figure.figure['takes']:8}{figure.spec['about']}")
+    elif arguments.command == "smoke":
+        write_tiny(figures.values(), pathlib.Path(arguments.names[0]))
+    elif arguments.command == "bench":
+        for name in asked:
+            run_bench(figures[name])
+    else:
+        for name in asked if arguments.command == "show" else []:
+            write(figures[name], arguments.results)
+        write_pages(figures.values(), arguments.results)
+
+
+if __name__ == "__main__":
+    main()

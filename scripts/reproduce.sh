@@ -1,0 +1,60 @@
+#!/usr/bin/env bash
+# Runs the papers' figures and shows what was found beside what the papers say.
+#
+#   scripts/reproduce.sh [--jobs N] ID...|all      e.g. scripts/reproduce.sh a6 r3
+#   scripts/reproduce.sh --smoke                   all of them on tiny data: whether they run, no number means anything
+#   scripts/reproduce.sh --list                    ids, times, titles
+#
+# Each ID is a specification, experiments/ID.toml. Runs go to runs/figures, where figures share them; what is done is not run
+# again, so that a call goes on where another was cut off. Writes results/ID/ (claims, plots, tables), results/fidelity.md and the
+# index in results/README.md. A verdict changes no exit code; a run that fails does.
+#
+# Environment: HETSGD_DATA_DIR  folder with delicious_{train,test}.txt (hetsgd data fetch delicious); not for --smoke
+#              HETSGD           the program (build/release/apps/hetsgd/hetsgd)
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+export HETSGD=${HETSGD:-build/release/apps/hetsgd/hetsgd}
+figures=(/usr/bin/python3 -B scripts/figures.py)
+jobs=$(nproc)
+smoke=false
+ids=()
+while (($#)); do
+  case "$1" in
+    --jobs) jobs=${2:?"--jobs needs a number"}; shift ;;
+    --smoke) smoke=true ;;
+    --list) exec "${figures[@]}" list ;;
+    -h|--help) sed -n '2,13s/^# \{0,1\}//p' "$0"; exit 0 ;;
+    -*) echo "reproduce.sh: found option \"$1\", expected --jobs, --smoke or --list" >&2; exit 2 ;;
+    *) ids+=("$1") ;;
+  esac
+  shift
+done
+
+specs=experiments runs=runs/figures results=results
+if $smoke; then
+  runs=$(mktemp -d)
+  trap 'rm -rf "$runs"' EXIT
+  specs=$runs/specs results=$runs/results
+  "${figures[@]}" smoke "$specs"
+  ids=(all)
+fi
+((${#ids[@]})) || { sed -n '2,13s/^# \{0,1\}//p' "$0"; exit 2; }
+if [[ ${ids[*]} == all ]]; then mapfile -t ids < <("${figures[@]}" --experiments "$specs" list | cut -d' ' -f1); fi
+
+failed=()
+for id in "${ids[@]}"; do
+  spec=$(ls "$specs/$id".{toml,json} 2>/dev/null || true)
+  [[ $spec ]] || { echo "reproduce.sh: found \"$id\", expected an id of --list" >&2; exit 2; }
+  if grep -q -e '^\[bench\]' -e '^ "bench"' "$spec"; then
+    "${figures[@]}" --experiments "$specs" --runs "$runs" bench "$id" || failed+=("$id")
+  else
+    "$HETSGD" sweep "$spec" -o "$runs" --jobs "$jobs" || failed+=("$id")
+  fi
+done
+"${figures[@]}" --experiments "$specs" --runs "$runs" --results "$results" show "${ids[@]}"
+if $smoke && grep -l '"verdict": "not run"' "$results"/*/verdicts.json; then failed+=("claims without runs"); fi
+if ((${#failed[@]})); then
+  echo "reproduce.sh: failed: ${failed[*]}" >&2
+  exit 1
+fi

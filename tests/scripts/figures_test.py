@@ -1,0 +1,253 @@
+#!/usr/bin/python3
+"""experiments/*.toml and scripts/figures.py: claims name what there is, runs are shared, verdicts follow their rules, pages and
+plots come from an index of runs."""
+import contextlib
+import io
+import json
+import math
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+import unittest
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path[:0] = [str(ROOT / "scripts")]
+os.environ["HETSGD"] = os.environ.get("HETSGD_BINARY", str(ROOT / "build/release/apps/hetsgd/hetsgd"))
+import figure_plots  # noqa: E402
+import figure_runs  # noqa: E402
+import figure_verdicts  # noqa: E402
+import figures  # noqa: E402
+
+NOWHERE = pathlib.Path("/nonexistent")
+FIGURES = {name: figure_runs.Figure(path, NOWHERE) for name, path in figures.specifications(ROOT / "experiments").items()}
+WANTED = "a6 a8 a9 a10 a11 a12 d1 d2 d4 c2 c3 c12 c13 c14 c15 c16 c17 e3 e4 e5 r3 r5 r6 r7".split()
+
+
+def ratio(low, median, high):
+    return {"median": median, "low": low, "high": high}
+
+
+class Specifications(unittest.TestCase):
+    def test_every_figure_is_there_and_says_what_it_is(self):
+        self.assertLessEqual(set(WANTED), set(FIGURES))
+        for name, figure in FIGURES.items():
+            self.assertEqual(figure.id, name)
+            self.assertIn(figure.spec["paper"], figures.PAPERS, name)
+            texts = [figure.spec["about"], figure.spec["expectation"], *map(figure.figure.get, ("number", "machine", "takes"))]
+            self.assertTrue(all(texts), name)
+
+    def test_claims_name_what_there_is(self):
+        for figure in FIGURES.values():
+            figure_verdicts.check(figure)
+        claims = [claim for figure in FIGURES.values() for claim in figure.claims]
+        self.assertEqual(len({(claim["claim"], claim["figure"]) for claim in claims}), len(claims))
+
+    def test_a_claim_about_what_there_is_not_is_refused(self):
+        figure = figure_runs.Figure(ROOT / "experiments" / "r7.toml", NOWHERE)
+        figure.claims[0]["case"] = "rna probes 3"
+        with self.assertRaises(SystemExit) as refusal:
+            figure_verdicts.check(figure)
+        self.assertIn("found no case rna probes 3 under a setup probes", str(refusal.exception))
+
+    def test_equal_names_are_equal_runs(self):
+        seen = {}
+        for figure in FIGURES.values():
+            spec = figure.spec
+            for setup in spec.get("setups", []):
+                parts = [{**spec.get(key, {}), **setup.get(key, {})} for key in ("settings", "metric", "tuning")]
+                first = seen.setdefault(("setup", setup["name"]), (figure.id, parts))
+                self.assertEqual(first[1], parts, f"setup {setup['name']} of {first[0]} and {figure.id}")
+            for case in spec.get("cases", []):
+                first = seen.setdefault(("case", case["name"]), (figure.id, case))
+                self.assertEqual(first[1], case, f"case of {first[0]} and {figure.id}")
+
+    def test_plots_tables_and_rates_name_what_there_is(self):
+        for name, figure in FIGURES.items():
+            cases = {case for each in figure.pairs.values() for case in each}
+            self.assertEqual(cases, {case["name"] for case in figure.spec.get("cases", [])}, name)
+            self.assertLessEqual(set(figure.labels), set(figure.pairs), name)
+            self.assertLessEqual(set(figure.figure.get("readings", [])), set(figure_runs.READINGS), name)
+            if cases:
+                self.assertIn(figure.figure["reference"], cases, name)
+            for plot in figure.figure["plots"]:
+                self.assertIn(plot["kind"], figure_plots.KINDS, name)
+                drawn = plot.get("cases", []) + [case for each in plot.get("series", []) for case in each["cases"]]
+                self.assertLessEqual(set(drawn), cases, name)
+            for case in figure.spec.get("cases", []):
+                if "rate_from" in case:
+                    self.assertIn(case["rate_from"]["case"], figure.pairs[case["rate_from"]["setup"]], name)
+
+
+class Verdicts(unittest.TestCase):
+    def verdict(self, value, p=0.01, **claim):
+        return figure_verdicts.verdict({"measure": "speedup", **claim}, value, p).split(" (")[0]
+
+    def test_a_figure_of_the_paper(self):
+        # the paper: at least 1.4 times as fast
+        claim = {"side": "above", "at_least": 1.4}
+        self.assertEqual(self.verdict(ratio(1.2, 1.3, 1.5), **claim), "holds")
+        self.assertEqual(self.verdict(ratio(2.0, 2.1, 2.2), **claim), "holds")
+        self.assertEqual(self.verdict(ratio(1.1, 1.2, 1.3), **claim), "holds in direction")
+        self.assertEqual(self.verdict(ratio(0.7, 0.8, 0.9), **claim), "does not hold")
+
+    def test_no_difference_is_claimed_above_the_limit_of_p(self):
+        self.assertEqual(self.verdict(ratio(0.9, 1.5, 2.0), p=0.06, side="above"), "does not hold")
+        self.assertEqual(self.verdict(ratio(0.9, 1.5, 2.0), p=0.05, side="above"), "holds")
+
+    def test_between_setups_the_whole_interval_decides(self):
+        self.assertEqual(self.verdict(ratio(0.9, 1.5, 2.0), p=None, side="above"), "does not hold")
+        self.assertEqual(self.verdict(ratio(1.1, 1.5, 2.0), p=None, side="above"), "holds")
+        self.assertEqual(self.verdict(ratio(0.7, 0.8, 0.9), p=None, side="above"), "does not hold")
+
+    def test_equality_and_upper_limits(self):
+        self.assertEqual(self.verdict(ratio(0.97, 1.0, 1.04), p=0.5, side="equal"), "holds")
+        self.assertEqual(self.verdict(ratio(0.90, 1.0, 1.04), p=0.5, side="equal"), "does not hold")
+        limit = {"side": "at_most", "at_most": 1.31}
+        self.assertEqual(self.verdict(ratio(1.1, 1.2, 1.3), **limit), "holds")
+        self.assertEqual(self.verdict(ratio(1.1, 1.3, 1.5), **limit), "holds in direction")
+        self.assertEqual(self.verdict(ratio(1.3, 1.5, math.inf), **limit), "does not hold")
+
+    def test_nobody_reaches_the_target(self):
+        self.assertEqual(self.verdict(ratio(None, None, None), p=1.0, side="above"), "does not hold")
+
+    def test_quotients_have_the_ends_of_both(self):
+        self.assertEqual(figure_runs.quotient(ratio(1, 2, 3), ratio(4, 5, 8)), ratio(1 / 8, 2 / 5, 3 / 4))
+
+
+SPEC = """
+name = "x1"
+about = "two methods"
+paper = "004"
+expectation = "less waiting"
+[figure]
+number = "1"
+machine = "simulated"
+takes = "1 s"
+reference = "one"
+readings = ["computing_ratio"]
+[[figure.plots]]
+kind = "curves"
+name = "curve"
+x = "time_s"
+y = "p1"
+[[figure.plots]]
+kind = "bars"
+name = "bar"
+y = "samples_per_s"
+[[figure.plots]]
+kind = "lines"
+name = "line"
+x = "workers"
+y = "final"
+[[setups]]
+name = "two"
+[[setups]]
+name = "four"
+[[cases]]
+name = "one"
+[[cases]]
+name = "other"
+[[claims]]
+figure = "1"
+claim = "without waiting there are more samples per second"
+expected = "more"
+setup = "two"
+case = "other"
+reference = "one"
+measure = "samples_per_s"
+side = "above"
+[[claims]]
+figure = "1"
+claim = "four workers make more samples per second than two"
+expected = "2"
+setup = "four"
+case = "other"
+reference_setup = "two"
+reference = "other"
+measure = "samples_per_s"
+side = "above"
+at_least = 1.5
+[[claims]]
+figure = "1"
+claim = "a case that has not run"
+expected = "-"
+setup = "four"
+case = "one"
+reference = "other"
+measure = "final"
+side = "above"
+"""
+
+
+def train(folder, workers, algorithm, seed):
+    file = folder / "runs" / f"{workers}{algorithm}{seed}.json"
+    options = ("--train generate:tiny --test generate:tiny --epochs 1 --cluster sim --batch-size 32 --mega-batch 8 --speed 1,0.3 "
+               f"--target p1>=0.1 --workers {workers} --algorithm {algorithm} --seed {seed}").split()
+    subprocess.run([os.environ["HETSGD"], "train", "--quiet", *options, "-o", file], check=True, capture_output=True)
+    return file.relative_to(folder)
+
+
+class Pages(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        """ssgd waits for the slow worker, asgd does not; four workers and `one` have not run."""
+        cls.temporary = tempfile.TemporaryDirectory()
+        cls.folder = pathlib.Path(cls.temporary.name)
+        (cls.folder / "runs").mkdir()
+        (cls.folder / "experiments").mkdir()
+        (cls.folder / "experiments" / "x1.toml").write_text(SPEC)
+        runs = [("two", "one", 2, "ssgd"), ("two", "other", 2, "asgd"), ("four", "other", 4, "asgd")]
+        lines = [{"id": f"{setup}{case}{seed}", "setup": setup, "case": case, "seed": seed, "stage": "final",
+                  "status": "completed", "file": str(train(cls.folder, workers, algorithm, seed))}
+                 for setup, case, workers, algorithm in runs for seed in (1, 2, 3, 4)]
+        lines[0], first = {**lines[0], "file": "runs/gone.json"}, lines[0]
+        text = "".join(json.dumps(line) + "\n" for line in [*lines, first])
+        (cls.folder / "x1.index.jsonl").write_text(text + '{"id": "cut off')
+        (cls.folder / "results").mkdir()
+        (cls.folder / "results" / "README.md").write_text("before\n" + "\nstale row\n".join(figures.INDEX) + "\nafter\n")
+        sys.argv = ["figures.py", "show", "--experiments", str(cls.folder / "experiments"), "--runs", str(cls.folder),
+                    "--results", str(cls.folder / "results")]
+        cls.talk = io.StringIO()
+        with contextlib.redirect_stdout(cls.talk):
+            figures.main()
+        cls.records = json.loads((cls.folder / "results" / "x1" / "verdicts.json").read_text())
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.temporary.cleanup()
+
+    def test_verdicts(self):
+        self.assertEqual([record["verdict"] for record in self.records], ["holds", "holds", "not run"])
+        self.assertGreater(self.records[0]["found"]["median"], 1)
+        self.assertIn("[holds] without waiting", self.talk.getvalue())
+
+    def test_pages(self):
+        page = (self.folder / "results" / "x1" / "README.md").read_text()
+        self.assertIn("- Not run: four: one", page)
+        self.assertIn("| 1 | four workers make more samples per second than two | 2 | ", page)
+        fidelity = (self.folder / "results" / "fidelity.md").read_text()
+        self.assertIn("Of 3 claims: 2 holds, 1 not run.", fidelity)
+        readme = (self.folder / "results" / "README.md").read_text()
+        self.assertTrue(readme.startswith("before\n") and readme.endswith("\nafter\n"), readme)
+        self.assertIn("| [x1](x1/README.md) | 004, 1 | two methods | 2 holds, 1 not run |", readme)
+        self.assertNotIn("stale", readme)
+
+    def test_plots(self):
+        for name in ("curve", "bar", "line"):
+            for ending in ("svg", "png"):
+                self.assertGreater((self.folder / "results" / "x1" / f"{name}.{ending}").stat().st_size, 1000)
+
+
+class Tiny(unittest.TestCase):
+    def test_it_shrinks_everything_and_finds_files_from_anywhere(self):
+        spec = figures.tiny(FIGURES["a6"])
+        setup = {each["name"]: {**spec["settings"], **each["settings"]} for each in spec["setups"]}["server"]
+        self.assertEqual((spec["seeds"], setup["train"], setup["epochs"]), ("1", "generate:tiny", 0.5))
+        self.assertTrue(pathlib.Path(setup["config"]).is_absolute() and pathlib.Path(setup["config"]).exists())
+        self.assertEqual(spec["cases"], FIGURES["a6"].spec["cases"])
+
+
+if __name__ == "__main__":
+    unittest.main()

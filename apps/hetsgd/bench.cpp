@@ -81,7 +81,9 @@ class BenchAllReduce final : public Command {
     set.add("devices", devices_,
             "threads, mpi: a device per worker, e.g. cpu:1, cuda:0,cuda:1 or cuda:all; the last "
             "repeats");
-    set.add("profile", profile_, "sim: device profile, built-in name or JSON file").reads_file();
+    set.add("profile", profile_,
+            "sim: device profile, built-in name or JSON file, or a list of them")
+        .reads_file(device_profile_names);
     set.add("network", network_, "sim: network model, built-in name or JSON file").reads_file();
     set.add_choice("format", format_,
                    {{"text", Format::text},
@@ -217,7 +219,7 @@ class BenchAllReduce final : public Command {
   ClusterOptions cluster_options() const {
     ClusterOptions options;
     options.workers = workers_;
-    options.profile = load_device_profile(profile_);
+    options.profiles = load_device_profiles(profile_, workers_);
     options.network = load_network_model(network_);
     options.devices = list_;
     return options;

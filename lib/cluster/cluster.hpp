@@ -54,8 +54,12 @@ struct ClusterOptions {
   }
   std::shared_ptr<const Scenario> scenario;  // null: no stragglers
   // sim
-  DeviceProfile profile;
-  // Of the host on which the services compute; none: as the workers'.
+  // One per worker, at least one; shorter lists repeat their last.
+  std::vector<DeviceProfile> profiles{1};
+  const DeviceProfile& profile_of(int rank) const {
+    return profiles[std::min(static_cast<std::size_t>(rank), profiles.size() - 1)];
+  }
+  // Of the host on which the services compute; none: as the first worker's.
   std::optional<DeviceProfile> server_profile = {};
   NetworkModel network;
   double payload_scale = 1;  // charged bytes per real byte of parameters and gradients (--charge)
@@ -79,6 +83,7 @@ struct WorkerReport {
   int rank = 0;
   std::string device;
   TimeBreakdown breakdown;
+  std::string profile{};     // sim: the name of its device profile
   std::vector<int> cores{};  // pinned to these; empty: to none
   // mpi:
   std::string host{};

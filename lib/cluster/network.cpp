@@ -7,6 +7,7 @@
 #include "core/bytes.hpp"
 #include "core/error.hpp"
 #include "core/json_fields.hpp"
+#include "core/text.hpp"
 
 namespace hetsgd {
 namespace {
@@ -99,11 +100,74 @@ double NetworkModel::all_reduce_bytes_sent(int p, double bytes) const {
   return 2 * (p - 1.0) / p * bytes;
 }
 
+namespace {
+
+InnerNetwork inner_network(const JsonFields& fields) {
+  return {.name = fields.text("name", ""),
+          .latency = Seconds(fields.number("latency_s", kDurations)),
+          .bytes_per_s = fields.number("bytes_per_s", kByteRates),
+          .shared_bus = fields.boolean("shared_bus", false)};
+}
+
+// No file: a network is in one file, so that results hold all of it.
+InnerNetwork load_inner_network(const JsonFields& node) {
+  if (!node.is_text("inside")) {
+    static const std::array<std::string, 4> kKeys{"name", "latency_s", "bytes_per_s", "shared_bus"};
+    const JsonFields fields = node.object("inside");
+    fields.allow(kKeys);
+    return inner_network(fields);
+  }
+  const std::string name = node.text("inside");
+  for (const BuiltinFile& file : builtin_network_files()) {
+    if (file.name == name) {
+      return inner_network({fmt::format("built-in network {}", name), file.text});
+    }
+  }
+  std::vector<std::string> expected = builtin_network_models();
+  expected.emplace_back("an object");
+  node.refuse("inside", alternatives(expected));
+}
+
+NetworkNode load_node(const JsonFields& fields) {
+  static const std::array<std::string, 5> kKeys{"times", "workers", "latency_s", "bytes_per_s",
+                                                "inside"};
+  fields.allow(kKeys);
+  NetworkNode node{.times = fields.whole_number("times", kCounts, 1),
+                   .workers = fields.whole_number("workers", kCounts, 1)};
+  if (!fields.is_null("latency_s")) node.latency = Seconds(fields.number("latency_s", kDurations));
+  if (!fields.is_null("bytes_per_s")) node.bytes_per_s = fields.number("bytes_per_s", kByteRates);
+  if (!fields.is_null("inside")) {
+    node.inside = load_inner_network(fields);
+  } else if (node.workers > 1) {
+    fields.refuse("inside", fmt::format("the network among the {} workers of the node: a built-in "
+                                        "name or an object",
+                                        node.workers));
+  }
+  return node;
+}
+
+nlohmann::ordered_json node_json(const NetworkNode& node) {
+  nlohmann::ordered_json json;
+  json["times"] = node.times;
+  json["workers"] = node.workers;
+  if (node.latency) json["latency_s"] = node.latency->count();
+  if (node.bytes_per_s) json["bytes_per_s"] = *node.bytes_per_s;
+  if (node.inside) {
+    json["inside"] = {{"name", json_text(node.inside->name)},
+                      {"latency_s", node.inside->latency.count()},
+                      {"bytes_per_s", node.inside->bytes_per_s},
+                      {"shared_bus", node.inside->shared_bus}};
+  }
+  return json;
+}
+
+}  // namespace
+
 NetworkModel load_network_model(const std::string& name_or_path) {
-  static const std::array<std::string, 8> kKeys{
-      "name",        "source",           "latency_s",
-      "bytes_per_s", "server_latency_s", "server_bytes_per_s",
-      "shared_bus",  "all_reduce"};
+  static const std::array<std::string, 9> kKeys{
+      "name",      "source",           "latency_s",          "bytes_per_s",
+      "nodes",     "server_latency_s", "server_bytes_per_s", "shared_bus",
+      "all_reduce"};
   const JsonFields fields =
       find_json_file("--network", "network", name_or_path, builtin_network_files());
   fields.allow(kKeys);
@@ -116,6 +180,9 @@ NetworkModel load_network_model(const std::string& name_or_path) {
   network.server_bytes_per_s = fields.number("server_bytes_per_s", kByteRates);
   network.shared_bus = fields.boolean("shared_bus", false);
   network.all_reduce = static_cast<Topology>(fields.choice("all_reduce", kTopologyNames, 0));
+  if (fields.is_null("nodes")) return network;
+  if (network.shared_bus) fields.refuse("nodes", "none on a shared bus, on which all workers are");
+  for (const JsonFields& node : fields.objects("nodes")) network.nodes.push_back(load_node(node));
   return network;
 }
 
@@ -131,6 +198,7 @@ std::string to_json_text(const NetworkModel& network) {
   json["server_bytes_per_s"] = network.server_bytes_per_s;
   json["shared_bus"] = network.shared_bus;
   json["all_reduce"] = kTopologyNames[static_cast<std::size_t>(network.all_reduce)];
+  for (const NetworkNode& node : network.nodes) json["nodes"].push_back(node_json(node));
   return json.dump(2) + "\n";
 }
 

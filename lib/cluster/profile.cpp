@@ -2,11 +2,13 @@
 
 #include <algorithm>
 #include <array>
+#include <filesystem>
 #include <nlohmann/json.hpp>
 
 #include "core/bytes.hpp"
 #include "core/error.hpp"
 #include "core/json_fields.hpp"
+#include "core/text.hpp"
 
 namespace hetsgd {
 
@@ -41,6 +43,52 @@ DeviceProfile load_device_profile(const std::string& name_or_path, std::string_v
   }
   profile.saturation = fields.numbers("saturation", kRatios, {1.0});
   return profile;
+}
+
+namespace {
+
+struct ListedProfile {
+  std::string name;
+  std::int64_t times;
+};
+
+std::vector<ListedProfile> listed_profiles(const std::string& list) {
+  constexpr std::int64_t kMostTimes = 1'000'000;
+  if (std::filesystem::exists(list)) return {{list, 1}};  // whatever its name has in it
+  std::vector<ListedProfile> profiles;
+  for (const std::string_view part : split(list, ',')) {
+    const std::size_t star = part.rfind('*');
+    const bool repeats = star != std::string_view::npos;
+    profiles.push_back(
+        {std::string(trim(part.substr(0, star))),
+         repeats ? parse_integer("--profile", trim(part.substr(star + 1)), 1, kMostTimes) : 1});
+  }
+  return profiles;
+}
+
+}  // namespace
+
+std::vector<std::string> device_profile_names(const std::string& list) {
+  std::vector<std::string> names;
+  for (ListedProfile& listed : listed_profiles(list)) names.push_back(std::move(listed.name));
+  return names;
+}
+
+std::vector<DeviceProfile> load_device_profiles(const std::string& list, int workers) {
+  std::vector<DeviceProfile> profiles;
+  std::int64_t count = 0;
+  for (const ListedProfile& listed : listed_profiles(list)) {
+    const DeviceProfile profile = load_device_profile(listed.name);
+    count += listed.times;
+    if (count <= workers) {
+      profiles.insert(profiles.end(), static_cast<std::size_t>(listed.times), profile);
+    }
+  }
+  if (count > workers) {
+    throw with_hint(usage_error("--profile: found {} profiles for {} workers", count, workers),
+                    fmt::format("set --workers {}", count));
+  }
+  return profiles;
 }
 
 std::vector<std::string> builtin_device_profiles() { return names_of(builtin_profile_files()); }

@@ -32,6 +32,7 @@ struct DeviceProfile {
   // launches * overhead + operations / rate + bytes / bandwidth + bytes of the host link / its
   // bandwidth; for m concurrent learners m times that, divided by throughput(m).
   Seconds seconds(const Work& work) const;
+  bool operator==(const DeviceProfile&) const = default;
   // The throughput of `learners` >= 1 concurrent learners relative to one.
   double throughput(int learners) const;
 };
@@ -41,6 +42,12 @@ struct DeviceProfile {
 // unknown name.
 DeviceProfile load_device_profile(const std::string& name_or_path,
                                   std::string_view option = "--profile");
+// Of the workers, in the order of ranks: "v100*4,gtx-1080ti" is a list of the above, each as often
+// as it says; the last repeats. At least one and at most `workers` long. Errors of --profile: as
+// above, and usage (a bad number, more profiles than workers).
+std::vector<DeviceProfile> load_device_profiles(const std::string& list, int workers);
+// The names and paths in such a list.
+std::vector<std::string> device_profile_names(const std::string& list);
 std::vector<std::string> builtin_device_profiles();
 // The file's text, as load_device_profile reads it.
 std::string to_json_text(const DeviceProfile& profile);
@@ -49,21 +56,44 @@ std::string to_json_text(const DeviceProfile& profile);
 // the sum is the one in rank order whatever the topology.
 enum class Topology { ring, tree, halving_doubling, star };
 
-// Latency + bandwidth per link, full duplex. Every worker has one link; the services' host has one
-// of its own, which serialises what all workers exchange with it.
+// What carries the messages of a node's workers among each other.
+struct InnerNetwork {
+  std::string name;  // for results
+  Seconds latency{0};
+  double bytes_per_s = 0;   // of a worker's link
+  bool shared_bus = false;  // one medium for all of them
+};
+
+// A machine (or a rack), or several alike: its workers share one link to the other nodes and to the
+// services.
+struct NetworkNode {
+  int times = 1;    // so many like it, one after the other
+  int workers = 1;  // of each
+  // Of the link; none: the network's. A latency longer than the services' counts there, too.
+  std::optional<Seconds> latency = std::nullopt;
+  std::optional<double> bytes_per_s = std::nullopt;
+  std::optional<InnerNetwork> inside = std::nullopt;  // of several workers
+};
+
+// Latency + bandwidth per link, full duplex. Every node has one link, and so every worker where
+// there are no nodes of several; the services' host has one of its own, which serialises what all
+// workers exchange with it. The way between two nodes has the longer of their latencies.
 struct NetworkModel {
   std::string name;
   std::string source;
   Seconds latency{0};             // one way, worker to worker
-  double bytes_per_s = 0;         // of a worker's link
+  double bytes_per_s = 0;         // of a node's link
   Seconds server_latency{0};      // one way, worker to the services' host
   double server_bytes_per_s = 0;  // of the services' host
   bool shared_bus = false;        // all workers' transfers share one medium of bytes_per_s
   Topology all_reduce = Topology::ring;
+  // In the order of ranks; the last repeats. Empty: every worker is one.
+  std::vector<NetworkNode> nodes = {};
 
-  // Analytic cost of the standard collectives for p workers and n bytes (p = 1: 0) on links that
-  // carry nothing else (sim/transfer.hpp: what else is on them), with link bandwidth B, d = ceil(log2 p) and, on a shared bus, B divided by the number of senders of a
-  // step:
+  // Analytic cost of the standard collectives for p workers and n bytes (p = 1: 0), with link
+  // bandwidth B, d = ceil(log2 p) and, on a shared bus, B divided by the number of senders of a
+  // step. All links are alike here (sim/network.hpp: those of nodes), and carry nothing else
+  // (sim/transfer.hpp: what else is on them).
   //   ring              2(p-1)(latency + n/(p B))
   //   tree              2 d (latency + n/B)
   //   halving_doubling  2(d latency + (q-1)/q n/B), q = the largest power of two <= p, and 2 n/B to
@@ -88,7 +118,7 @@ struct NetworkModel {
   double all_reduce_bytes_sent(int p, double bytes) const;
 };
 
-// Like load_device_profile.
+// Like load_device_profile. Of a node, `inside` is a built-in name or an object.
 NetworkModel load_network_model(const std::string& name_or_path);
 std::vector<std::string> builtin_network_models();
 std::string to_json_text(const NetworkModel& network);

@@ -48,6 +48,10 @@ bool JsonFields::is_null(const std::string& key) const {
   return !object_.contains(key) || object_.at(key).is_null();
 }
 
+bool JsonFields::is_text(const std::string& key) const {
+  return object_.contains(key) && object_.at(key).is_string();
+}
+
 JsonFields JsonFields::object(const std::string& key) const {
   constexpr std::string_view kExpected = "an object";
   const nlohmann::json& value = at(key, kExpected);
@@ -55,6 +59,21 @@ JsonFields JsonFields::object(const std::string& key) const {
   JsonFields inner;
   inner.place_ = fmt::format("{}: {}", place_, key);
   inner.object_ = value;
+  return inner;
+}
+
+std::vector<JsonFields> JsonFields::objects(const std::string& key) const {
+  constexpr std::string_view kExpected = "a list of objects";
+  const nlohmann::json& list = at(key, kExpected);
+  if (!list.is_array() || list.empty()) fail(key, list, kExpected);
+  std::vector<JsonFields> inner;
+  for (const nlohmann::json& value : list) {
+    const std::string place = fmt::format("{}[{}]", key, inner.size());
+    if (!value.is_object()) fail(place, value, "an object");
+    JsonFields& fields = inner.emplace_back(JsonFields());
+    fields.place_ = fmt::format("{}: {}", place_, place);
+    fields.object_ = value;
+  }
   return inner;
 }
 
@@ -100,6 +119,16 @@ double JsonFields::number(const std::string& key, const FieldRange& range) const
   const nlohmann::json& value = at(key, expected);
   if (!is_within(value, range)) fail(key, value, expected);
   return value.get<double>();
+}
+
+int JsonFields::whole_number(const std::string& key, const FieldRange& range,
+                             int default_value) const {
+  if (!object_.contains(key)) return default_value;
+  const nlohmann::json& value = object_.at(key);
+  if (!value.is_number_integer() || !is_within(value, range)) {
+    fail(key, value, range_text("a whole number", range));
+  }
+  return value.get<int>();
 }
 
 bool JsonFields::boolean(const std::string& key, bool default_value) const {

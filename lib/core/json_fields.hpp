@@ -23,6 +23,7 @@ inline constexpr FieldRange kOperationRates{1, 1e30, "operations/s"};
 inline constexpr FieldRange kByteRates{1, 1e30, "bytes/s"};
 inline constexpr FieldRange kSizes{0, 1e18, "bytes"};
 inline constexpr FieldRange kRatios{1e-6, 1e6, ""};
+inline constexpr FieldRange kCounts{1, 1e6, ""};
 
 // One JSON object whose keys are known. Every getter throws Error(data):
 //   v100.json: launch_overhead_s: found -1, expected a number from 0 to 1000000 s
@@ -36,9 +37,11 @@ class JsonFields {
   void allow(std::span<const std::string> known) const;
 
   bool is_null(const std::string& key) const;  // or absent
+  bool is_text(const std::string& key) const;
   std::string text(const std::string& key) const;
   std::string text(const std::string& key, const std::string& default_value) const;
   double number(const std::string& key, const FieldRange& range) const;
+  int whole_number(const std::string& key, const FieldRange& range, int default_value) const;
   bool boolean(const std::string& key, bool default_value) const;
   // A non-empty list of numbers in the range.
   std::vector<double> numbers(const std::string& key, const FieldRange& range,
@@ -49,6 +52,8 @@ class JsonFields {
 
   // The object under a key; its keys open its messages, too.
   JsonFields object(const std::string& key) const;
+  // Those of a non-empty list, "nodes[2]" in their messages.
+  std::vector<JsonFields> objects(const std::string& key) const;
   // Throws for a value that is of the right type and still wrong.
   [[noreturn]] void refuse(const std::string& key, std::string_view expected) const;
 

@@ -211,6 +211,7 @@ json result_json(const Record& record, const ResultOptions& options) {
     workers.push_back(worker_json(record.workers[rank], rank));
     const WorkerReport& report = record.workers[rank].report;
     if (!report.host.empty()) workers.back().update(place_json(report));
+    if (!report.profile.empty()) workers.back()["profile"] = json_text(report.profile);
     const auto& gpu_buffers = report.breakdown.gpu_buffers;
     if (std::ranges::any_of(gpu_buffers, [](std::uint64_t n) { return n > 0; })) {
       workers.back()["gpu_buffers"] = gpu_buffers_json(report.breakdown);

@@ -132,7 +132,11 @@ void declare_cluster(OptionSet& set, TrainOptions& o) {
       {{"fp32", Precision::fp32}, {"tf32", Precision::tf32}, {"bf16", Precision::bf16}},
       "of a GPU's dense products: factors of 24, 11 or 8 bits, sums of 24; a measurement "
       "is fp32 always");
-  set.add("profile", o.profile, "sim: device profile, built-in name or JSON file").reads_file();
+  set.add("profile", o.profile,
+          "sim: device profile, built-in name or JSON file; or one per worker in the order of "
+          "ranks, "
+          "v100*4,gtx-1080ti: the last repeats")
+      .reads_file(device_profile_names);
   set.add("server_profile", o.server_profile,
           "sim: device profile of the host that services compute on (parameter servers)")
       .reads_file();

@@ -17,6 +17,7 @@
 #include "training/machine.hpp"
 #include "training/plan_checks.hpp"
 #include "training/rank_client.hpp"
+#include "training/simulated_machine.hpp"
 #include "training/trace.hpp"
 #include "training/watcher.hpp"
 
@@ -35,13 +36,6 @@ void write_parameters(const std::string& path, std::span<const float> parameters
   OutputFile file(path, {.what = what});
   file.write({reinterpret_cast<const char*>(parameters.data()), parameters.size_bytes()});
   file.commit();
-}
-
-// Those of the workers beyond the list are 1.
-bool speeds_are_equal(const std::vector<double>& speeds, int workers) {
-  if (speeds.empty()) return true;
-  const double first = speeds.size() < static_cast<std::size_t>(workers) ? 1.0 : speeds.front();
-  return std::ranges::all_of(speeds, [&](double speed) { return speed == first; });
 }
 
 }  // namespace
@@ -81,8 +75,7 @@ struct Training::Impl {
   Plan plan;
   std::vector<std::string> devices;
   std::shared_ptr<const Scenario> scenario;
-  DeviceProfile profile, server_profile;
-  NetworkModel network;
+  SimulatedMachine machine;
   std::unique_ptr<Model> model;
   std::unique_ptr<Sampler> sampler;
   std::optional<Charge> charge;
@@ -109,23 +102,20 @@ void Training::Impl::resolve() {
   plan.seed = options.seed;
   plan.partition = options.partition;
   plan.record_steps = options.record_steps;
-  plan.equal_workers = options.straggler.empty() && speeds_are_equal(options.speed, plan.workers);
+  machine = load_simulated_machine(options, plan.workers);
+  plan.equal_workers =
+      options.straggler.empty() && workers_are_equal(machine, options.speed, plan.workers);
   plan.optimizer = options.optimizer;
   plan.schedule = options.schedule;
   check_plan(options, set, plan, devices, info, *algorithm);
   scenario = std::make_shared<const Scenario>(options.straggler, plan.workers, options.seed);
-  profile = load_device_profile(options.profile);
-  server_profile = load_device_profile(options.server_profile, "--server-profile");
-  network = load_network_model(options.network);
 
   record.config = set.to_json();
   record.plugins = loaded_plugins();
   record.config["workers"] = plan.workers;
   record.cluster = options.cluster;
   if (cluster_kind(options.cluster).is_virtual) {
-    record.device_profile = nlohmann::json::parse(to_json_text(profile));
-    record.server_profile = nlohmann::json::parse(to_json_text(server_profile));
-    record.network = nlohmann::json::parse(to_json_text(network));
+    describe_machine(machine, plan.workers, record);
   }
   record.stragglers = scenario->specifications();
   for (const std::string& text : options.target)
@@ -173,9 +163,9 @@ ClusterOptions Training::Impl::cluster_options() const {
   result.seed = options.seed;
   result.speed = options.speed;
   result.scenario = scenario;
-  result.profile = profile;
-  result.server_profile = server_profile;
-  result.network = network;
+  result.profiles = machine.profiles;
+  result.server_profile = machine.server_profile;
+  result.network = machine.network;
   if (charge) result.payload_scale = result.work_scale = charge->parameter_ratio;
   result.host_threads = options.host_threads.value_or(0);
   result.devices = devices;
@@ -269,7 +259,7 @@ nlohmann::json Training::estimate() const {
                            {"operations_per_step", work.operations},
                            {"max_samples", s.plan.max_samples}};
   if (cluster_kind(s.options.cluster).is_virtual)
-    result["step_s"] = s.profile.seconds(work).count();
+    result["step_s"] = slowest_step(s.machine, work).count();
   return result;
 }
 

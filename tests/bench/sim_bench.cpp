@@ -13,8 +13,8 @@ ClusterOptions options(int workers) {
   ClusterOptions options;
   options.workers = workers;
   options.host_threads = 1;
-  options.profile.operations_per_s = 1e12;
-  options.profile.bytes_per_s = 1e11;
+  options.profiles[0].operations_per_s = 1e12;
+  options.profiles[0].bytes_per_s = 1e11;
   options.network.latency = Seconds(1e-5);
   options.network.bytes_per_s = 1e10;
   options.network.server_latency = Seconds(1e-5);

@@ -4,7 +4,7 @@ import json
 import pathlib
 import unittest
 
-from program import ProgramTest
+from program import TINY, ProgramTest, without_host
 
 MACHINES = sorted((pathlib.Path(__file__).resolve().parents[2] / "experiments" / "machines").glob("*.json"))
 
@@ -31,6 +31,70 @@ class Machines(ProgramTest):
         ratios = [round(profiles[name]["operations_per_s"] / fastest, 2)
                   for name, count in (("rtx-2080ti", 8), ("gtx-1080ti", 16), ("k80", 8)) for _ in range(count)]
         self.assertEqual(machine["speed"], ratios)
+
+    def test_each_worker_has_the_profile_of_the_list(self):
+        run = ["--algorithm", "asgd", "--workers", "4", "--max-samples", "2048"]
+        self.train("mixed.json", *run, "--profile", "v100,k80*2,v100", "--speed", "1,1,0.5,1")
+        result = self.result("mixed.json")
+        self.assertEqual(result["config"]["profile"], "v100,k80*2,v100")
+        self.assertEqual([worker["profile"] for worker in result["workers"]], ["v100", "k80", "k80", "v100"])
+        self.assertEqual([worker["device"] for worker in result["workers"]], ["v100", "k80", "k80 x 0.5", "v100"])
+        self.assertEqual([(profile["name"], profile["workers"]) for profile in result["cluster"]["device_profile"]],
+                         [("v100", "0;3"), ("k80", "1-2")])
+        steps = [worker["compute_s"] / worker["steps"] for worker in result["workers"]]
+        self.assertGreater(steps[1], 1.1 * steps[0])
+        self.assertGreater(steps[2], 1.5 * steps[1])
+        self.run_program("validate", "mixed.json")
+        self.run_program("rerun", "mixed.json", "-o", "again.json")
+        self.assertEqual(without_host(self.result("again.json"))["curve"], result["curve"])
+
+    def test_a_list_of_one_profile_is_that_profile(self):
+        run = ["--algorithm", "ssgd", "--workers", "2", "--max-samples", "1024"]
+        self.train("one.json", *run, "--profile", "k80")
+        self.train("list.json", *run, "--profile", "k80*2")
+        one, listed = self.result("one.json"), self.result("list.json")
+        for part in ("cluster", "curve", "workers", "summary"):
+            self.assertEqual(one[part], listed[part])
+
+    def test_dry_run_says_what_the_slowest_device_takes(self):
+        step_s = {}
+        for profile in ("v100", "k80", "v100,k80"):
+            plan = self.run_program("train", *TINY, "--epochs", "1", "--workers", "2", "--algorithm", "ssgd",
+                                    "--profile", profile, "--dry-run").stdout
+            step_s[profile] = json.loads(plan)["estimate"]["step_s"]
+        self.assertLess(step_s["v100"], step_s["k80"])
+        self.assertEqual(step_s["v100,k80"], step_s["k80"])
+
+    def test_more_profiles_than_workers_are_an_error(self):
+        self.assertIn("--profile: found 3 profiles for 2 workers",
+                      self.error("train", *TINY, "--epochs", "1", "--workers", "2", "--algorithm", "ssgd",
+                                 "--profile", "v100*3", code=2))
+
+    # A ring over both nodes takes the slower network; with a network that is the same everywhere nodes of one
+    # worker change nothing.
+    def test_a_network_of_nodes(self):
+        network = {"name": "n", "latency_s": 1e-3, "bytes_per_s": 1e6, "server_latency_s": 1e-3, "server_bytes_per_s": 1e6}
+        inside = {"name": "", "latency_s": 1e-5, "bytes_per_s": 1e9, "shared_bus": False}
+        nodes = {"plain": None, "alone": [{}], "pairs": [{"workers": 2, "inside": inside}],
+                 "one": [{"workers": 4, "inside": inside}]}
+        time = {}
+        for name, value in nodes.items():
+            file = network | ({"nodes": value} if value else {})
+            (self.folder / f"{name}.json").write_text(json.dumps(file))
+            self.train(f"{name}-result.json", "--algorithm", "ssgd", "--workers", "4", "--max-samples", "2048",
+                       "--network", f"{name}.json")
+            result = self.result(f"{name}-result.json")
+            self.run_program("validate", f"{name}-result.json")
+            self.assertEqual("nodes" in result["cluster"]["network"], value is not None)
+            time[name] = result["summary"]["elapsed_s"]
+        self.assertEqual(time["plain"], time["alone"])
+        self.assertEqual(time["plain"], time["pairs"])
+        self.assertLess(time["one"], time["plain"] / 10)
+        self.assertEqual(self.result("one-result.json")["cluster"]["network"]["nodes"],
+                         [{"times": 1, "workers": 4, "inside": inside}])
+        (self.folder / "broken.json").write_text(json.dumps(network | {"nodes": [{"workers": 2}]}))
+        self.assertIn("broken.json: nodes[0]: inside: found nothing",
+                      self.error("train", *TINY, "--epochs", "1", "--network", "broken.json", code=4))
 
 
 if __name__ == "__main__":

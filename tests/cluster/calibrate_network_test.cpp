@@ -81,7 +81,7 @@ TEST(CalibrateNetwork, TooFewSamplesAreRefused) {
 TEST(CalibrateNetwork, MeasuringASimulationGivesItsModel) {
   ClusterOptions options;
   options.workers = 3;
-  options.profile.operations_per_s = options.profile.bytes_per_s = 1e12;
+  options.profiles[0].operations_per_s = options.profiles[0].bytes_per_s = 1e12;
   options.network = network(2e-5, 1e9, 3e-5, 5e8);
   const auto samples = measure_network("sim", options, {{kNetworkSizes[0], kNetworkSizes[3]}});
   ASSERT_EQ(samples.size(), 4U);

@@ -19,11 +19,11 @@ namespace hetsgd::conformance {
 inline ClusterOptions options_for(int workers) {
   ClusterOptions options;
   options.workers = workers;
-  options.profile.name = "test";
-  options.profile.launch_overhead_s = 1e-6;
-  options.profile.operations_per_s = 1e9;
-  options.profile.bytes_per_s = 1e9;
-  options.profile.memory_bytes = 1e9;
+  options.profiles[0].name = "test";
+  options.profiles[0].launch_overhead_s = 1e-6;
+  options.profiles[0].operations_per_s = 1e9;
+  options.profiles[0].bytes_per_s = 1e9;
+  options.profiles[0].memory_bytes = 1e9;
   options.network.name = "test";
   options.network.latency = Seconds(1e-5);
   options.network.bytes_per_s = 1e9;

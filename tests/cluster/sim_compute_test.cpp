@@ -220,7 +220,7 @@ TEST(SimDevice, HoldsUpWhatCanBeCancelled) {
 
 TEST(SimDevice, IsFreeWhileAVectorIsCopiedToTheHost) {
   ClusterOptions options = slow_machine(1);
-  options.profile.host_link_bytes_per_s = 1;
+  options.profiles[0].host_link_bytes_per_s = 1;
   run(options, [](Endpoint& endpoint) {
     endpoint.background_task("copies", [](Endpoint& self) {
       self.compute({.launches = 0, .host_link_bytes = 3}, ComputeKind::vector, nothing);

@@ -94,7 +94,7 @@ TEST(SimService, PayloadsAndTheirWorkAreChargedAtFullSize) {
 // The host has a profile of its own, and no worker's speed; computations keep the workers'.
 TEST(SimService, ServicesComputeOnTheHost) {
   ClusterOptions options = slow_machine(1);
-  options.server_profile = options.profile;
+  options.server_profile = options.profiles[0];
   options.server_profile->operations_per_s = 2;
   options.speed = {0.5};
   Counter::Log log;
@@ -143,8 +143,8 @@ TEST(SimService, SimultaneousRequestsAreServedByRank) {
 TEST(SimService, ItsLinkSerialisesRequestsAndReplies) {
   std::vector<double> done(3);
   ClusterOptions options = slow_machine(3);
-  options.profile.launch_overhead_s = 0;
-  options.profile.bytes_per_s = 1e30;
+  options.profiles[0].launch_overhead_s = 0;
+  options.profiles[0].bytes_per_s = 1e30;
   run(options, [&](Endpoint& endpoint) {
     auto echo = serve<Echo>(endpoint, "echo");
     std::vector<float> x(15);  // 64 bytes with the struct: 2 s each way

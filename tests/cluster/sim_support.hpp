@@ -21,10 +21,10 @@ inline ClusterOptions slow_machine(int workers) {
   ClusterOptions options;
   options.workers = workers;
   options.host_threads = 2;
-  options.profile.name = "slow";
-  options.profile.launch_overhead_s = 0.5;
-  options.profile.operations_per_s = 8;
-  options.profile.bytes_per_s = 16;
+  options.profiles[0].name = "slow";
+  options.profiles[0].launch_overhead_s = 0.5;
+  options.profiles[0].operations_per_s = 8;
+  options.profiles[0].bytes_per_s = 16;
   options.network.latency = Seconds(0.25);
   options.network.bytes_per_s = 64;
   options.network.server_latency = Seconds(0.125);

@@ -10,8 +10,8 @@ inline ClusterOptions plain_cluster(int workers, double operations_per_s = 1e9,
                                     double bytes_per_s = 1e9) {
   ClusterOptions options;
   options.workers = workers;
-  options.profile.operations_per_s = operations_per_s;
-  options.profile.bytes_per_s = bytes_per_s;
+  options.profiles[0].operations_per_s = operations_per_s;
+  options.profiles[0].bytes_per_s = bytes_per_s;
   options.network.latency = Seconds(1e-5);
   options.network.bytes_per_s = 1e9;
   options.network.server_latency = Seconds(1e-5);

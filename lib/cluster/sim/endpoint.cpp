@@ -54,7 +54,8 @@ SimRun::SimRun(const ClusterOptions& options_, SimDevices& devices_)
                if (process.background_task.empty()) services.left(process.rank);
              }),
       world{engine, Network(options_.network, options_.workers, options_.payload_scale)},
-      services(world, options_.server_profile.value_or(options_.profile), options_.work_scale),
+      services(world, options_.server_profile.value_or(options_.profile_of(0)),
+               options_.work_scale),
       everybody(std::make_shared<Group>(world, ranks(options_.workers))) {}
 
 SimEndpoint::SimEndpoint(SimRun& run, int rank, bool background_task)
@@ -75,7 +76,7 @@ Device& SimEndpoint::device() {
 // stretches what is left, from the present time on, as its slow phases are intervals of the clock.
 SimEndpoint::Duration SimEndpoint::duration(const Work& work, ComputeKind kind) {
   const bool vector = kind == ComputeKind::vector;
-  const DeviceProfile& profile = run_.options.profile;
+  const DeviceProfile& profile = run_.options.profile_of(rank_);
   const double speed = run_.options.speed_of(rank_);
   const auto seconds = [&](const Work& part) {
     return profile.seconds(vector ? scaled(part, run_.options.work_scale) : part);

@@ -62,9 +62,14 @@ void enter_link(void* object) {
   auto* message = static_cast<Message*>(object);
   World& world = message->group->world;
   Engine& engine = world.engine;
-  Link& link = world.network.link(message->group->worker(message->to));
-  const double through = link.pass(Direction::in, engine.now(), message->charged).end;
-  engine.at_arrival(through, message->group->worker(message->source), arrive, message);
+  const int source = message->group->worker(message->source);
+  const Network::Route route = world.network.route(source, message->group->worker(message->to));
+  double through = route.in.pass(Direction::in, engine.now(), message->charged).end;
+  // A faster link waits for the last byte from a slower one.
+  if (route.in.bytes_per_s() > route.out.bytes_per_s()) {
+    through = std::max(through, message->sent + route.latency);
+  }
+  engine.at_arrival(through, source, arrive, message);
 }
 
 }  // namespace
@@ -94,14 +99,15 @@ void send_message(const std::shared_ptr<Group>& group, int source, int to, int t
   const int worker = group->worker(source);
   const double called = engine.now();
   message->charged = world.network.charged(data.size(), kind);
-  const auto slot = world.network.link(worker).pass(Direction::out, called, message->charged);
+  const Network::Route route = world.network.route(worker, group->worker(to));
+  const Link::Slot slot = route.out.pass(Direction::out, called, message->charged);
   message->started = slot.start;
-  const double latency = world.network.model().latency.count();
+  message->sent = slot.end;
   // Scheduled before the sender sleeps: the message's travel does not depend on what becomes of it.
-  if (world.network.model().shared_bus) {
-    engine.at_arrival(slot.end + latency, worker, arrive, message);
+  if (&route.in == &route.out) {
+    engine.at_arrival(slot.end + route.latency, worker, arrive, message);
   } else {
-    engine.at_arrival(slot.start + latency, worker, enter_link, message);
+    engine.at_arrival(slot.start + route.latency, worker, enter_link, message);
   }
   world.count_sent(worker, kind, message->charged);
   if (slot.end > called) engine.sleep_until(slot.end);

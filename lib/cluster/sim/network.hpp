@@ -1,11 +1,12 @@
 // Network: when bytes arrive. The links of a simulated run, and how messages and collectives take
 // them.
 //
-// Worker to worker: the sender's link carries the message from start = max(now, egress free) to
-// start + bytes/B. Its head reaches the receiver's link a latency later; that link is taken, in the
-// order of heads, for bytes/B, and the message has arrived when it is through. Uncontended:
-// latency + bytes/B. With a shared bus the bus carries it once instead, from start to start +
-// bytes/B, and it arrives a latency later.
+// Worker to worker: the link of the sender's node carries the message from start = max(now, egress
+// free) to start + bytes/B. Its head reaches the link of the receiver's node a latency later; that
+// link is taken, in the order of heads, for bytes/B, and the message has arrived when it is through
+// and has left the sender's link a latency ago. Uncontended: latency + bytes over the slower link.
+// On a shared bus the bus carries it once instead, from start to start + bytes/B, and it arrives a
+// latency later. Within a node of several workers the links, or the bus, are those inside.
 //
 // Worker to services and back: as above, with the services' link (server_latency,
 // server_bytes_per_s) at the other end. The slower of the two links sets the time of one transfer;
@@ -15,15 +16,22 @@
 //   worker b's ingress  .   |=====message=====|          the head is a latency behind
 //                       start                 arrived
 //
-// A collective takes the links of its members, or the bus, and in a star the services' link too, in
-// both directions and from its start to its end. It costs what NetworkModel says, and longer where
-// messages pass on these links or other collectives take them (link.hpp, transfer.hpp).
+// A collective takes the links of its members, or the bus, in both directions and from its start to
+// its end: those inside of a node with several members, and the nodes' own where there are several
+// nodes. In a star it takes the links of nodes and that of the services. It costs what NetworkModel
+// says for the longest latency and the slowest link among these, as if all were like that, and more
+// where messages pass there or other collectives take them (link.hpp, transfer.hpp).
+//
+// That is exact for a ring in the order of nodes, which crosses a node's link once in each
+// direction; of other topologies it is a bound from below where several members cross it at once. A
+// bus inside has its rate over the m - 1 hops that m of a ring's members make on it, and in a star
+// a node's link its rate over its members.
 //
 // Times are virtual seconds, sizes are charged bytes (doubles, as --charge scales them).
 #pragma once
 
+#include <map>
 #include <span>
-#include <utility>
 #include <vector>
 
 #include "cluster/profile.hpp"
@@ -33,16 +41,18 @@
 
 namespace hetsgd::sim {
 
+// What the collectives of a group cost, and the links that they take; none for a worker alone.
+struct GroupNetwork {
+  NetworkModel model;
+  std::vector<Hop> hops;
+};
+
+// Workers are ranks in the run.
 class Network {
  public:
-  Network(NetworkModel model, int workers, double payload_scale)
-      : model_(std::move(model)),
-        payload_scale_(payload_scale),
-        links_(model_.shared_bus ? 1 : static_cast<std::size_t>(workers),
-               Link(model_.bytes_per_s, model_.shared_bus)),
-        server_(model_.server_bytes_per_s) {}
-
-  const NetworkModel& model() const { return model_; }
+  Network(NetworkModel model, int workers, double payload_scale);
+  Network(const Network&) = delete;
+  Network& operator=(const Network&) = delete;
 
   // What `bytes` of this kind are charged as: control as they are, others at full model size.
   // Control traffic (a token, a request's struct) does not grow with the model.
@@ -51,30 +61,43 @@ class Network {
     return kind == Traffic::control ? real : real * payload_scale_;
   }
 
-  // Of a worker (rank in the run); with a shared bus that of all.
-  Link& link(int worker) {
-    return links_[model_.shared_bus ? 0 : static_cast<std::size_t>(worker)];
-  }
-  // Of the services' host, which serves all services and workers.
+  // A message from one worker to another goes out on a link and in on one; on a bus these are one,
+  // which carries it once.
+  struct Route {
+    Link& out;
+    Link& in;
+    double latency;
+  };
+  Route route(int from, int to);
+  // The worker's end of the way to services and back, and that of their host, which serves all
+  // services and workers.
+  Link& link(int worker) { return model_.shared_bus ? nodes_.front().link : node(worker).link; }
   Link& server() { return server_; }
+  double server_latency(int worker) { return node(worker).server_latency; }
 
-  // What the collectives of these workers take; nothing for one alone.
-  std::vector<Hop> hops(std::span<const int> workers) {
-    std::vector<Hop> hops;
-    if (workers.size() < 2) return hops;
-    if (model_.shared_bus) {
-      hops.push_back({&links_.front(), 1});
-    } else {
-      for (const int worker : workers) hops.push_back({&link(worker), 1});
-    }
-    if (model_.all_reduce == Topology::star) hops.push_back({&server_, 1});
-    return hops;
-  }
+  GroupNetwork group(std::span<const int> workers);
 
  private:
+  struct Node {
+    Node(const NetworkModel& model, const NetworkNode& kind, int first, int workers);
+    Link& inner(int worker) {
+      return inside[kind.inside->shared_bus ? 0 : static_cast<std::size_t>(worker - first)];
+    }
+
+    const NetworkNode& kind;
+    int first;  // worker
+    double latency, server_latency;
+    Link link;                 // on a bus that of the first node is everybody's
+    std::vector<Link> inside;  // of its workers, or the bus; empty: of one worker
+  };
+  using Counts = std::map<std::size_t, int>;  // of members, by node
+  Node& node(int worker) { return nodes_[node_of_[static_cast<std::size_t>(worker)]]; }
+  NetworkModel slowest(const Counts& members) const;
+
   NetworkModel model_;
   double payload_scale_;
-  std::vector<Link> links_;
+  std::vector<Node> nodes_;
+  std::vector<std::size_t> node_of_;  // by worker
   Link server_;
 };
 

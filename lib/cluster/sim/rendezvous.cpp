@@ -106,7 +106,8 @@ void Rendezvous::start() {
   const double seconds = cost(bytes()), latencies = cost(0);
   transfer_ = world_.transfers.take();
   transfer_->begin(
-      world_.engine, members_.hops, seconds, seconds > 0 ? (seconds - latencies) / seconds : 0,
+      world_.engine, members_.network.hops, seconds,
+      seconds > 0 ? (seconds - latencies) / seconds : 0,
       [](void* object) { static_cast<Rendezvous*>(object)->complete(); }, this);
 }
 
@@ -157,7 +158,7 @@ double Rendezvous::busiest_bytes() const {
     all += out;
   }
   const Network& network = world_.network;
-  return network.charged(network.model().shared_bus ? all : most, call_.kind);
+  return network.charged(members_.network.model.shared_bus ? all : most, call_.kind);
 }
 
 // A split gathers everybody's choice.
@@ -168,7 +169,7 @@ double Rendezvous::bytes() const {
 
 // while_paused_together never comes here: in this cluster nobody waits for it (SimEndpoint).
 double Rendezvous::cost(double bytes) const {
-  const NetworkModel& model = world_.network.model();
+  const NetworkModel& model = members_.network.model;
   switch (call_.collective) {
     case Collective::all_reduce:
       return model.all_reduce_cost(size(), bytes).count();
@@ -201,10 +202,10 @@ void Rendezvous::count_bytes() const {
     double received = 0;
     switch (call_.collective) {
       case Collective::all_reduce:
-        sent = received = world_.network.model().all_reduce_bytes_sent(p, charged());
+        sent = received = members_.network.model.all_reduce_bytes_sent(p, charged());
         break;
       case Collective::broadcast:
-        if (world_.network.model().broadcast_scatters(p, charged())) {
+        if (members_.network.model.broadcast_scatters(p, charged())) {
           // Everybody passes on what is not its own slice; the root has sent each the slice before.
           const double others = (p - 1) * charged() / p;
           sent = r == call_.root ? 2 * others : others;

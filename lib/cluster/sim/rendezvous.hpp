@@ -32,14 +32,14 @@ namespace hetsgd::sim {
 
 class Rendezvous;
 
-// Who is in a group: the ranks in the world, by rank in the group, and the links that they take.
+// Who is in a group: the ranks in the run, by rank in the group, and the links that they take.
 struct Members {
   Members(World& world, std::vector<int> workers_)
-      : workers(std::move(workers_)), hops(world.network.hops(workers)) {}
+      : workers(std::move(workers_)), network(world.network.group(workers)) {}
   int size() const { return static_cast<int>(workers.size()); }
 
   const std::vector<int> workers;
-  const std::vector<Hop> hops;
+  const GroupNetwork network;
 };
 
 // What a rank brings to split, and what it gets.

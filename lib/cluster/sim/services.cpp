@@ -180,8 +180,7 @@ void SimService::send(Call& call, int rank, std::span<const std::byte> request,
   call.sent = slot.end;
   // Unlike a message, a request does not hold up its sender until it has left: a caller blocks for
   // the answer anyway, and post() is there to compute meanwhile.
-  engine.at_arrival(slot.start + network.model().server_latency.count(), rank, enter_server_link,
-                    &call);
+  engine.at_arrival(slot.start + network.server_latency(rank), rank, enter_server_link, &call);
 }
 
 // deliver() resumes the process directly; from a posted call it may have come before, to nobody.
@@ -194,7 +193,7 @@ void SimService::await(Call& call) {
 void SimService::enter_server_link(void* object) {
   Call& call = *static_cast<Call*>(object);
   World& world = call.service->world_;
-  const double latency = world.network.model().server_latency.count();
+  const double latency = world.network.server_latency(call.rank);
   // Two links of different speed: it is here when the slower has passed its last byte.
   const double through =
       world.network.server().pass(Direction::in, world.engine.now(), call.charged).end;
@@ -251,14 +250,14 @@ void SimService::answer(Call& call, std::span<const std::byte> reply,
   call.reply_numbers_bytes = network.charged(numbers.size_bytes(), kind);
   const auto slot = network.server().pass(Direction::out, engine.now(), call.reply_charged());
   call.reply_sent = slot.end;
-  engine.at_arrival(slot.start + network.model().server_latency.count(), call.rank,
-                    enter_worker_link, &call);
+  engine.at_arrival(slot.start + network.server_latency(call.rank), call.rank, enter_worker_link,
+                    &call);
 }
 
 void SimService::enter_worker_link(void* object) {
   Call& call = *static_cast<Call*>(object);
   World& world = call.service->world_;
-  const double latency = world.network.model().server_latency.count();
+  const double latency = world.network.server_latency(call.rank);
   Link& link = world.network.link(call.rank);
   const double through = link.pass(Direction::in, world.engine.now(), call.reply_charged()).end;
   world.engine.at_arrival(std::max(through, call.reply_sent + latency), call.rank, deliver, &call);

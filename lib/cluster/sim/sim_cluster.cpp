@@ -23,8 +23,11 @@ class SimCluster final : public Cluster {
     check_positive("--charge", options.payload_scale);
     check_positive("--charge", options.work_scale);
     // Rates come from profiles, whose readers refuse others.
-    HETSGD_CHECK_LT(0.0, options.profile.operations_per_s);
-    HETSGD_CHECK_LT(0.0, options.profile.bytes_per_s);
+    HETSGD_CHECK(!options.profiles.empty());
+    for (const DeviceProfile& profile : options.profiles) {
+      HETSGD_CHECK_LT(0.0, profile.operations_per_s);
+      HETSGD_CHECK_LT(0.0, profile.bytes_per_s);
+    }
     if (options.server_profile) {
       HETSGD_CHECK_LT(0.0, options.server_profile->operations_per_s);
       HETSGD_CHECK_LT(0.0, options.server_profile->bytes_per_s);
@@ -37,9 +40,16 @@ class SimCluster final : public Cluster {
   int size() const override { return options_.workers; }
   bool is_virtual() const override { return true; }
   std::string device_name(int rank) const override {
-    const std::string name = options_.profile.name.empty() ? "sim" : options_.profile.name;
+    const std::string& profile = options_.profile_of(rank).name;
+    const std::string name = profile.empty() ? "sim" : profile;
     const double speed = options_.speed_of(rank);
     return speed == 1 ? name : fmt::format("{} x {}", name, speed);
+  }
+  WorkerReport planned(int rank) const override {
+    return {.rank = rank,
+            .device = device_name(rank),
+            .breakdown = {},
+            .profile = options_.profile_of(rank).name};
   }
   ClusterReport run(const std::function<void(Endpoint&)>& worker) override;
   void abort(std::exception_ptr error) override;
@@ -83,8 +93,8 @@ ClusterReport SimCluster::run(const std::function<void(Endpoint&)>& worker) {
 
   ClusterReport report;
   for (int rank = 0; rank < options_.workers; ++rank) {
-    report.workers.push_back(
-        {rank, device_name(rank), endpoints[static_cast<std::size_t>(rank)]->time_breakdown()});
+    report.workers.push_back(planned(rank));
+    report.workers.back().breakdown = endpoints[static_cast<std::size_t>(rank)]->time_breakdown();
   }
   report.elapsed = Seconds(run.engine.now());
   report.paused = Seconds(run.paused_s);

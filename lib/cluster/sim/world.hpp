@@ -27,7 +27,7 @@ struct Message {
   std::shared_ptr<Group> group;     // keeps it alive while the message travels
   int source = 0, to = 0, tag = 0;  // ranks in the group
   double charged = 0;               // bytes on the wire
-  double started = 0;               // when it went onto the sender's link
+  double started = 0, sent = 0;     // when its first and last byte went onto the sender's link
   Traffic kind = Traffic::control;
   Payload payload;
 };

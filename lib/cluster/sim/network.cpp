@@ -1,0 +1,124 @@
+#include "cluster/sim/network.hpp"
+
+#include <algorithm>
+#include <limits>
+#include <utility>
+
+namespace hetsgd::sim {
+
+namespace {
+
+const NetworkNode kOneWorker;
+
+// What each hop between m members in one of several nodes has.
+double inner_rate(const InnerNetwork& inside, int members) {
+  return inside.bytes_per_s / (inside.shared_bus ? members - 1 : 1);
+}
+
+}  // namespace
+
+Network::Node::Node(const NetworkModel& model, const NetworkNode& kind_, int first_, int workers)
+    : kind(kind_),
+      first(first_),
+      latency(kind.latency.value_or(model.latency).count()),
+      server_latency(std::max(model.server_latency, kind.latency.value_or(Seconds(0))).count()),
+      link(kind.bytes_per_s.value_or(model.bytes_per_s), model.shared_bus) {
+  if (!kind.inside) return;
+  inside.assign(static_cast<std::size_t>(kind.inside->shared_bus ? 1 : workers),
+                Link(kind.inside->bytes_per_s, kind.inside->shared_bus));
+}
+
+Network::Network(NetworkModel model, int workers, double payload_scale)
+    : model_(std::move(model)), payload_scale_(payload_scale), server_(model_.server_bytes_per_s) {
+  const std::span<const NetworkNode> kinds =
+      model_.nodes.empty() ? std::span(&kOneWorker, 1) : std::span(std::as_const(model_.nodes));
+  std::size_t kind = 0;
+  int made = 0;  // of this kind
+  for (int first = 0; first < workers;) {
+    const int here = std::min(kinds[kind].workers, workers - first);
+    node_of_.insert(node_of_.end(), static_cast<std::size_t>(here), nodes_.size());
+    nodes_.emplace_back(model_, kinds[kind], first, here);
+    first += here;
+    if (++made < kinds[kind].times || kind + 1 == kinds.size()) continue;
+    ++kind;
+    made = 0;
+  }
+}
+
+Network::Route Network::route(int from, int to) {
+  Node& a = node(from);
+  Node& b = node(to);
+  if (&a == &b) return {a.inner(from), a.inner(to), a.kind.inside->latency.count()};
+  return {link(from), link(to), std::max(a.latency, b.latency)};
+}
+
+// Without names and nodes.
+NetworkModel Network::slowest(const Counts& members) const {
+  NetworkModel model;
+  model.latency = model_.latency;
+  model.bytes_per_s = model_.bytes_per_s;
+  model.server_latency = model_.server_latency;
+  model.server_bytes_per_s = model_.server_bytes_per_s;
+  model.shared_bus = model_.shared_bus;
+  model.all_reduce = model_.all_reduce;
+  if (model_.nodes.empty()) return model;
+  int size = 0;
+  for (const auto& [index, count] : members) size += count;
+  if (size == 1) return model;
+  model.latency = Seconds(0);
+  model.bytes_per_s = std::numeric_limits<double>::infinity();
+  const auto take = [&](Seconds latency, double bytes_per_s) {
+    model.latency = std::max(model.latency, latency);
+    model.bytes_per_s = std::min(model.bytes_per_s, bytes_per_s);
+  };
+  for (const auto& [index, count] : members) {
+    const Node& node = nodes_[index];
+    const double rate = node.link.bytes_per_s();
+    model.server_latency = std::max(model.server_latency, Seconds(node.server_latency));
+    model.server_bytes_per_s = std::min(model.server_bytes_per_s, rate * size / count);
+    if (count < size) take(Seconds(node.latency), rate);
+    if (count == 1) continue;
+    const InnerNetwork& inside = *node.kind.inside;
+    model.shared_bus = count == size && inside.shared_bus;
+    take(inside.latency, count == size ? inside.bytes_per_s : inner_rate(inside, count));
+  }
+  return model;
+}
+
+GroupNetwork Network::group(std::span<const int> workers) {
+  Counts members;
+  for (const int worker : workers) ++members[node_of_[static_cast<std::size_t>(worker)]];
+  GroupNetwork group{slowest(members), {}};
+  if (workers.size() < 2) return group;
+  std::vector<Hop>& hops = group.hops;
+  const bool star = model_.all_reduce == Topology::star;
+  if (star) hops.push_back({&server_, 1});
+  if (model_.shared_bus) {
+    hops.push_back({&nodes_.front().link, 1});
+    return group;
+  }
+  const double rate = group.model.bytes_per_s;
+  const auto inner_share = [&](const Node& node, int count) {
+    return members.size() == 1 ? 1 : rate / inner_rate(*node.kind.inside, count);
+  };
+  for (const auto& [index, count] : members) {
+    Node& node = nodes_[index];
+    if (star) {
+      hops.push_back({&node.link, 1});
+      continue;
+    }
+    if (members.size() > 1) hops.push_back({&node.link, rate / node.link.bytes_per_s()});
+    if (count > 1 && node.kind.inside->shared_bus) {
+      hops.push_back({&node.inside.front(), inner_share(node, count)});
+    }
+  }
+  for (const int worker : workers) {
+    Node& node = this->node(worker);
+    const int count = members[node_of_[static_cast<std::size_t>(worker)]];
+    if (star || count == 1 || node.kind.inside->shared_bus) continue;
+    hops.push_back({&node.inner(worker), inner_share(node, count)});
+  }
+  return group;
+}
+
+}  // namespace hetsgd::sim

@@ -1,0 +1,67 @@
+#include "training/simulated_machine.hpp"
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "core/text.hpp"
+
+namespace hetsgd {
+
+namespace {
+
+// Those of the workers beyond the list are 1.
+bool speeds_are_equal(const std::vector<double>& speeds, int workers) {
+  if (speeds.empty()) return true;
+  const double first = speeds.size() < static_cast<std::size_t>(workers) ? 1.0 : speeds.front();
+  return std::ranges::all_of(speeds, [&](double speed) { return speed == first; });
+}
+
+nlohmann::json profiles_json(const std::vector<DeviceProfile>& profiles, int workers) {
+  std::vector<std::pair<const DeviceProfile*, std::vector<int>>> kinds;
+  for (int rank = 0; rank < workers; ++rank) {
+    const auto& mine = profiles[std::min(static_cast<std::size_t>(rank), profiles.size() - 1)];
+    auto kind = std::ranges::find_if(kinds, [&](const auto& each) { return *each.first == mine; });
+    if (kind == kinds.end()) kind = kinds.insert(kind, {&mine, {}});
+    kind->second.push_back(rank);
+  }
+  nlohmann::json list = nlohmann::json::array();
+  for (const auto& [profile, ranks] : kinds) {
+    list.push_back(nlohmann::json::parse(to_json_text(*profile)));
+    if (kinds.size() == 1) return list.front();
+    list.back()["workers"] = format_rank_set(ranks);
+  }
+  return list;
+}
+
+}  // namespace
+
+SimulatedMachine load_simulated_machine(const TrainOptions& options, int workers) {
+  return {.profiles = load_device_profiles(options.profile, workers),
+          .server_profile = load_device_profile(options.server_profile, "--server-profile"),
+          .network = load_network_model(options.network)};
+}
+
+bool workers_are_equal(const SimulatedMachine& machine, const std::vector<double>& speeds,
+                       int workers) {
+  const bool one_profile = std::ranges::all_of(machine.profiles, [&](const DeviceProfile& each) {
+    return each == machine.profiles.front();
+  });
+  return one_profile && machine.network.nodes.empty() && speeds_are_equal(speeds, workers);
+}
+
+Seconds slowest_step(const SimulatedMachine& machine, const Work& work) {
+  Seconds slowest{0};
+  for (const DeviceProfile& profile : machine.profiles) {
+    slowest = std::max(slowest, profile.seconds(work));
+  }
+  return slowest;
+}
+
+void describe_machine(const SimulatedMachine& machine, int workers, Record& record) {
+  record.device_profile = profiles_json(machine.profiles, workers);
+  record.server_profile = nlohmann::json::parse(to_json_text(machine.server_profile));
+  record.network = nlohmann::json::parse(to_json_text(machine.network));
+}
+
+}  // namespace hetsgd

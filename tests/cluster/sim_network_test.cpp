@@ -1,0 +1,251 @@
+// Workers that differ: nodes of several, nodes whose links are slower, devices; in closed form.
+#include <algorithm>
+
+#include "cluster/sim_support.hpp"
+
+namespace hetsgd::sim {
+namespace {
+
+// Inside of a node 1/8 s and 128 bytes/s, between nodes 1/4 s and 64 bytes/s.
+const InnerNetwork kInside{.name = "inside", .latency = Seconds(0.125), .bytes_per_s = 128};
+
+ClusterOptions machine_of(int workers, std::vector<NetworkNode> nodes) {
+  ClusterOptions options = slow_machine(workers);
+  options.network.nodes = std::move(nodes);
+  return options;
+}
+
+ClusterOptions pairs(int workers) {
+  return machine_of(workers, {{.workers = 2, .inside = kInside}});
+}
+
+void without_latencies(ClusterOptions& options) {
+  options.network.latency = options.network.server_latency = Seconds(0);
+  for (NetworkNode& node : options.network.nodes) {
+    if (node.inside) node.inside->latency = Seconds(0);
+  }
+}
+
+// When 64 bytes that `from` sends at 0 have left, and are there.
+struct Trip {
+  double left = 0, arrived = 0;
+  bool operator==(const Trip&) const = default;
+};
+std::ostream& operator<<(std::ostream& out, const Trip& trip) {
+  return out << trip.left << " " << trip.arrived;
+}
+
+// One message for each pair of workers, all sent at 0; no worker is in two pairs.
+std::vector<Trip> trips(const ClusterOptions& options,
+                        const std::vector<std::pair<int, int>>& pairs) {
+  std::vector<Trip> trips(pairs.size());
+  run(options, [&](Endpoint& endpoint) {
+    std::vector<std::byte> data(64);
+    for (std::size_t i = 0; i < pairs.size(); ++i) {
+      const auto [from, to] = pairs[i];
+      if (endpoint.rank() == from) {
+        endpoint.comm().send<std::byte>(to, 0, data);
+        trips[i].left = now(endpoint);
+      } else if (endpoint.rank() == to) {
+        endpoint.comm().receive<std::byte>(from, 0, data);
+        trips[i].arrived = now(endpoint);
+      }
+    }
+  });
+  return trips;
+}
+
+using Trips = std::vector<Trip>;
+
+TEST(SimNodes, MessagesOfANodeStayInside) {
+  EXPECT_EQ(trips(pairs(4), {{0, 1}, {3, 2}}), (Trips{{0.5, 0.625}, {0.5, 0.625}}));
+}
+
+TEST(SimNodes, WorkersOfANodeShareItsLink) {
+  EXPECT_EQ(trips(pairs(4), {{0, 2}, {1, 3}}), (Trips{{1, 1.25}, {2, 2.25}}));
+  EXPECT_EQ(trips(pairs(4), {{0, 2}, {3, 1}}), (Trips{{1, 1.25}, {1, 1.25}}));  // full duplex
+}
+
+TEST(SimNodes, ABusInsideCarriesOneMessageAtATime) {
+  InnerNetwork bus = kInside;
+  bus.shared_bus = true;
+  EXPECT_EQ(trips(machine_of(4, {{.workers = 4, .inside = bus}}), {{0, 1}, {2, 3}}),
+            (Trips{{0.5, 0.625}, {1, 1.125}}));
+}
+
+// Worker 1 has 16 bytes/s: 64 bytes take 4 s of its link and 1 s of the other one.
+TEST(SimNodes, TheSlowerLinkSetsTheTime) {
+  const ClusterOptions options = machine_of(3, {{}, {.bytes_per_s = 16}, {}});
+  EXPECT_EQ(trips(options, {{0, 1}}), (Trips{{1, 4.25}}));
+  EXPECT_EQ(trips(options, {{1, 0}}), (Trips{{4, 4.25}}));
+  EXPECT_EQ(trips(options, {{0, 2}}), (Trips{{1, 1.25}}));
+}
+
+TEST(SimNodes, TheLongerLatencyCounts) {
+  const ClusterOptions options = machine_of(3, {{}, {.latency = Seconds(2)}, {}});
+  EXPECT_EQ(trips(options, {{0, 1}}), (Trips{{1, 3}}));
+  EXPECT_EQ(trips(options, {{1, 2}}), (Trips{{1, 3}}));
+  EXPECT_EQ(trips(options, {{2, 0}}), (Trips{{1, 1.25}}));
+}
+
+// Two nodes of one worker, then nodes of two: {0} {1} {2, 3} {4, 5} {6}.
+TEST(SimNodes, AreInTheOrderOfRanksAndTheLastRepeats) {
+  const ClusterOptions options =
+      machine_of(7, {{.times = 2}, {.times = 1, .workers = 2, .inside = kInside}});
+  EXPECT_EQ(trips(options, {{0, 1}, {2, 3}, {4, 5}}),
+            (Trips{{1, 1.25}, {0.5, 0.625}, {0.5, 0.625}}));
+  EXPECT_EQ(trips(options, {{1, 2}, {3, 4}, {5, 6}}), (Trips{{1, 1.25}, {1, 1.25}, {1, 1.25}}));
+}
+
+struct Ping {
+  std::int32_t number;
+};
+class PingService final : public Service<Ping, Ping> {
+ public:
+  void handle(int, const Ping& ping, std::span<const float>, Responder<Ping> reply) override {
+    reply(ping);
+  }
+  Work work(const Ping&, std::size_t) const override {
+    return {.operations = 0, .bytes = 0, .launches = 0};
+  }
+};
+
+// 4 bytes: 1/16 s or 1/4 s of the worker's link, 1/8 s of the services', one behind the other each
+// way; latencies of 1/8 s, of the far worker 2 s.
+TEST(SimNodes, ServicesAreBehindTheNodesLink) {
+  const auto options = machine_of(3, {{}, {.bytes_per_s = 16}, {.latency = Seconds(2)}});
+  for (int caller = 0; caller < 3; ++caller) {
+    run(options, [&](Endpoint& endpoint) {
+      auto service = serve<PingService>(endpoint, "ping");
+      if (endpoint.rank() != caller) return;
+      service.call({1});
+      EXPECT_EQ(now(endpoint), caller == 0   ? 2 * (0.125 + 0.125)
+                               : caller == 1 ? 2 * (0.125 + 0.25)
+                                             : 2 * (2 + 0.125));
+    });
+  }
+}
+
+// When an all_reduce of `bytes` among these workers ends, which begins at 0.
+double all_reduce_s(const ClusterOptions& options, std::size_t bytes, int first, int last) {
+  double end = 0;
+  run(options, [&](Endpoint& endpoint) {
+    const bool member = endpoint.rank() >= first && endpoint.rank() <= last;
+    const auto group = endpoint.comm().split(member ? 0 : -1, 0);
+    if (!group) return;
+    const double begin = now(endpoint);
+    std::vector<float> v(bytes / sizeof(float));
+    group->all_reduce(std::span(v));
+    end = now(endpoint) - begin;
+  });
+  return end;
+}
+
+// A ring: 2 (p-1) (latency + n / (p B)).
+TEST(SimNodes, ACollectiveTakesItsMembersSlowestLink) {
+  const auto ring = [](int p, double latency, double bytes_per_s) {
+    return 2 * (p - 1) * (latency + 256 / (p * bytes_per_s));
+  };
+  EXPECT_DOUBLE_EQ(all_reduce_s(pairs(4), 256, 2, 3), ring(2, 0.125, 128));
+  EXPECT_DOUBLE_EQ(all_reduce_s(pairs(4), 256, 0, 3), ring(4, 0.25, 64));
+  EXPECT_DOUBLE_EQ(all_reduce_s(pairs(4), 256, 1, 2), ring(2, 0.25, 64));
+  const ClusterOptions slow = machine_of(4, {{}, {.latency = Seconds(1), .bytes_per_s = 16}, {}});
+  EXPECT_DOUBLE_EQ(all_reduce_s(slow, 256, 0, 3), ring(4, 1, 16));
+  EXPECT_DOUBLE_EQ(all_reduce_s(slow, 256, 2, 3), ring(2, 0.25, 64));
+  InnerNetwork inside = kInside;
+  inside.latency = Seconds(0.5);
+  inside.bytes_per_s = 32;
+  const ClusterOptions slow_inside = machine_of(4, {{.workers = 2, .inside = inside}});
+  EXPECT_DOUBLE_EQ(all_reduce_s(slow_inside, 256, 0, 3), ring(4, 0.5, 32));
+  EXPECT_DOUBLE_EQ(all_reduce_s(slow_inside, 256, 1, 2), ring(2, 0.25, 64));
+}
+
+// Alone on the bus all hops of a step follow each other, 2 (p-1) (latency + n / B); of a ring that
+// goes on to another node m - 1 hops are on it, so each has its rate over m - 1.
+TEST(SimNodes, TheHopsOfACollectiveShareABusInside) {
+  InnerNetwork bus = kInside;
+  bus.shared_bus = true;
+  const ClusterOptions options = machine_of(4, {{.workers = 3, .inside = bus}, {}});
+  EXPECT_DOUBLE_EQ(all_reduce_s(options, 256, 0, 2), 2 * 2 * (0.125 + 2));
+  EXPECT_DOUBLE_EQ(all_reduce_s(options, 256, 0, 3), 2 * 3 * (0.25 + 256 / (4.0 * 64)));
+  bus.bytes_per_s = 96;
+  EXPECT_DOUBLE_EQ(all_reduce_s(machine_of(4, {{.workers = 3, .inside = bus}, {}}), 256, 0, 3),
+                   2 * 3 * (0.25 + 256 / (4 * 48.0)));
+}
+
+// 2 (server_latency + p n / rate), the services' 32 bytes/s or what the busiest node's link has for
+// each of its members.
+TEST(SimNodes, AStarTakesTheServicesLinkOrThatOfANode) {
+  ClusterOptions options = pairs(4);
+  options.network.all_reduce = Topology::star;
+  EXPECT_DOUBLE_EQ(all_reduce_s(options, 256, 0, 3), 2 * (0.125 + 4 * 256 / 32.0));
+  options.network.bytes_per_s = 8;
+  EXPECT_DOUBLE_EQ(all_reduce_s(options, 256, 0, 3), 2 * (0.125 + 2 * 256 / 8.0));
+}
+
+// When two collectives that begin together end, each an all_reduce of 256 bytes.
+std::pair<double, double> ends_of_two(const ClusterOptions& options, const std::vector<int>& first,
+                                      const std::vector<int>& second) {
+  std::pair<double, double> ends;
+  run(options, [&](Endpoint& endpoint) {
+    const auto comm_of = [&](const std::vector<int>& ranks) -> std::shared_ptr<Comm> {
+      const bool member = std::ranges::count(ranks, endpoint.rank()) > 0;
+      return endpoint.comm().split(member ? 0 : -1, 0);
+    };
+    const auto a = comm_of(first), b = comm_of(second);
+    const double begin = now(endpoint);
+    const auto reduce = [begin](const std::shared_ptr<Comm>& comm, double& end) {
+      return [begin, comm, &end](Endpoint& self) {
+        if (!comm) return;
+        std::vector<float> v(64);
+        comm->all_reduce(std::span(v));
+        end = now(self) - begin;
+      };
+    };
+    endpoint.background_task("first", reduce(a, ends.first));
+    endpoint.background_task("second", reduce(b, ends.second));
+  });
+  return ends;
+}
+
+using Two = std::pair<double, double>;
+
+// Of two workers without latencies: 256 / 64 = 4 s between nodes, 256 / 128 = 2 s inside.
+TEST(SimNodes, CollectivesMeetOnTheLinksThatTheyShare) {
+  ClusterOptions options = pairs(4);
+  without_latencies(options);
+  EXPECT_EQ(ends_of_two(options, {0, 1}, {2, 3}), (Two{2, 2}));
+  EXPECT_EQ(ends_of_two(options, {0, 2}, {1, 3}), (Two{8, 8}));  // both nodes' links
+  EXPECT_EQ(ends_of_two(options, {0, 1}, {0, 2}), (Two{2, 4}));  // inside, and outside
+}
+
+// All four take 2 * 3 * 256 / (4 * 64) = 6 s and half of the rate inside, a pair takes all of it:
+// both go on at 2/3 of their speed until the pair ends at 3; 2 s of the other are done by then.
+TEST(SimNodes, AFastLinkIsTakenInPart) {
+  ClusterOptions options = pairs(4);
+  without_latencies(options);
+  const auto [pair, all] = ends_of_two(options, {0, 1}, {0, 1, 2, 3});
+  EXPECT_NEAR(pair, 3, 1e-9);
+  EXPECT_NEAR(all, 7, 1e-9);
+}
+
+TEST(SimProfiles, EveryWorkerHasItsOwn) {
+  ClusterOptions options = slow_machine(3);
+  options.profiles.push_back(options.profiles.front());
+  options.profiles[1].name = "fast";
+  options.profiles[1].launch_overhead_s = 0.25;
+  options.speed = {1, 1, 0.5};
+  const auto report = run(options, [](Endpoint& endpoint) {
+    endpoint.compute({.operations = 0, .bytes = 0, .launches = 2}, ComputeKind::step, nothing);
+    EXPECT_EQ(now(endpoint), endpoint.rank() == 1 ? 0.5 : 1.0);  // the last one at half speed
+  });
+  const std::string devices[] = {"slow", "fast", "fast x 0.5"},
+                    profiles[] = {"slow", "fast", "fast"};
+  for (std::size_t r = 0; r < 3; ++r) {
+    EXPECT_EQ(report.workers[r].device, devices[r]);
+    EXPECT_EQ(report.workers[r].profile, profiles[r]);
+  }
+}
+
+}  // namespace
+}  // namespace hetsgd::sim

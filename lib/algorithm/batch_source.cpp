@@ -20,6 +20,7 @@ std::optional<SampleRange> BatchSource::own_range(std::uint64_t size) const {
 
 const Batch& BatchSource::next(std::uint64_t size) {
   HETSGD_CHECK(size > 0);
+  resize(1);
   std::optional<SampleRange> range = own_range(size);
   if (range) {
     cursor_ += (shared_ ? workers_ : 1) * size;
@@ -28,43 +29,51 @@ const Batch& BatchSource::next(std::uint64_t size) {
     range = SampleRange{run_.draw(size), size};
     expected_.reset();
   }
-  if (prefetched_range_ && prefetched_range_->begin == range->begin &&
-      prefetched_range_->count == size) {
-    std::swap(batch_, prefetched_);
-    prefetched_range_.reset();
-  } else {
-    run_.sampler().fill(rank_, *range, batch_);
-  }
-  return batch_;
+  return take(0, *range);
 }
 
 std::span<const Batch> BatchSource::next(std::uint64_t size, const LearnerShare& share) {
   HETSGD_CHECK(run_.synchronous());
-  batches_.resize(static_cast<std::size_t>(share.mine));
+  resize(static_cast<std::size_t>(share.mine));
   const auto first = [&] {
     return cursor_ + (shared_ ? static_cast<std::uint64_t>(share.before) * size : 0);
   };
-  std::uint64_t begin = first();
-  for (Batch& batch : batches_) {
-    run_.sampler().fill(rank_, {begin, size}, batch);
-    begin += size;
-  }
+  for (std::size_t j = 0; j < batches_.size(); ++j) take(j, {first() + j * size, size});
   cursor_ += static_cast<std::uint64_t>(shared_ ? share.all : share.mine) * size;
   expected_ = SampleRange{first(), size};
   return batches_;
 }
 
 const Batch& BatchSource::at(SampleRange range) {
+  resize(1);
   expected_.reset();
-  run_.sampler().fill(rank_, range, batch_);
-  return batch_;
+  return take(0, range);
 }
 
-const Batch* BatchSource::upcoming() {
-  if (!expected_) return nullptr;
-  run_.sampler().fill(rank_, *expected_, prefetched_);
-  prefetched_range_ = expected_;
-  return &prefetched_;
+void BatchSource::resize(std::size_t learners) {
+  batches_.resize(learners);
+  prefetched_.resize(learners);
+}
+
+const Batch& BatchSource::take(std::size_t learner, SampleRange range) {
+  Batch& batch = batches_[learner];
+  Prefetched& prefetched = prefetched_[learner];
+  if (prefetched.range && prefetched.range->begin == range.begin &&
+      prefetched.range->count == range.count) {
+    std::swap(batch, prefetched.batch);
+    prefetched.range.reset();
+  } else {
+    run_.sampler().fill(rank_, range, batch);
+  }
+  return batch;
+}
+
+const Batch* BatchSource::upcoming(std::size_t learner) {
+  if (!expected_ || learner >= prefetched_.size()) return nullptr;
+  Prefetched& prefetched = prefetched_[learner];
+  prefetched.range = SampleRange{expected_->begin + learner * expected_->count, expected_->count};
+  run_.sampler().fill(rank_, *prefetched.range, prefetched.batch);
+  return &prefetched.batch;
 }
 
 }  // namespace hetsgd

@@ -48,21 +48,34 @@ class BatchSource {
   // cursor stays where it is, and nothing is prefetched after it.
   const Batch& at(SampleRange range);
 
-  // What next() will give if it is called as it was last time; null where others have a say in it.
-  // A guess that proves wrong (another size) costs the gathering and nothing else: next() compares
-  // positions, and the model's context compares the rows that it has sent off.
+  // What next() will give to a learner of this device (0: the only one) if it is called as it was
+  // last time; null where others have a say in it. Learners may ask at the same time, each for
+  // itself. A guess that proves wrong (another size, other learners) costs the gathering and nothing
+  // else: next() compares positions, and the model's context compares the rows that it has sent off.
   //
   // A GPU's kernels are launched long before they are through. In that time the worker gathers the
   // next batch and sends it off (a Model's context asks for it), so that the next step finds its
   // batch on the GPU. It happens inside compute(), which still returns when the step is done: the
   // blocking vocabulary and the clock keep their meaning, and what gathering takes longer than the
   // step shows as time of that step.
-  const Batch* upcoming();
+  // A CPU has no copies to hide: there each of several learners gathers its own next batch on its own
+  // cores.
+  const Batch* upcoming(std::size_t learner = 0);
 
  private:
   // The next `size` samples at cursor_, where no other worker has a say in them.
   // Empty under partition shared with an asynchronous algorithm: only the pool's cursor knows.
   std::optional<SampleRange> own_range(std::uint64_t size) const;
+
+  void resize(std::size_t learners);
+  // Learner j's batch at `range`, as upcoming(j) has gathered it or anew.
+  const Batch& take(std::size_t learner, SampleRange range);
+
+  // Apart from batches_, which their learners still use while the next ones are gathered.
+  struct Prefetched {
+    Batch batch;
+    std::optional<SampleRange> range;  // what it holds
+  };
 
   Run& run_;
   const int rank_;
@@ -71,12 +84,9 @@ class BatchSource {
   // In the shard, or in the pool: there it is where rank 0's next batch begins, the same number on
   // all workers of a synchronous algorithm.
   std::uint64_t cursor_ = 0;
-  Batch batch_;
-  std::vector<Batch> batches_;  // of several learners
-  // Apart from batch_, which its caller still uses while the next one is gathered.
-  Batch prefetched_;
-  // What upcoming() would gather, and what prefetched_ holds.
-  std::optional<SampleRange> expected_, prefetched_range_;
+  std::vector<Batch> batches_;           // by learner
+  std::vector<Prefetched> prefetched_;   // as many
+  std::optional<SampleRange> expected_;  // the first learner's next; the others' follow it
 };
 
 }  // namespace hetsgd

@@ -36,10 +36,16 @@
 //             A restart happens at a step of --schedule step, if what was measured since the step
 //             before is no better than all before that one (the paper restarts as soon as a step
 //             is seen not to have helped); without a measurement in between it does not happen.
-//             Optimizers forget their state then. The learners' own momentum and weight decay are
-//             those of --optimizer, with a state for each learner, also of several on a device.
-//             Algorithm 1 has none, and so the default has none; the authors' runs have momentum
-//             0.9: --optimizer momentum, with --learners-per-device 2 or 4.
+//             Optimizers forget their state then. Learners of a device compute at the same time,
+//             on streams (linalg/streams.hpp; cpu:N: on N/l_g cores each; sim: as long as l_g over
+//             the profile's saturation says), and their next batches are staged meanwhile; the
+//             differences and corrections of a device are one computation of the whole device, not
+//             tasks on the learners' streams, and the next batches begin when all are corrected.
+//             The default tuner is not algorithm 2's literal form (parts/learner_tuner.hpp says
+//             why). The learners' own momentum and weight decay are those of --optimizer, with a
+//             state for each learner, also of several on a device. Algorithm 1 has none, and so the
+//             default has none; the authors' runs have momentum 0.9: --optimizer momentum, with
+//             --learners-per-device 2 or 4.
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
@@ -59,7 +65,7 @@ class Learners {
         o_(options),
         z_(self.initial_parameters()),
         sum_(self.vector()),
-        tuner_(options.tuner, options.tuner_threshold) {
+        tuner_(options.tuner) {
     if (o_.mu != 0) z_prev_ = self.initial_parameters();  // z_prev = z: no momentum at first
     const int m = o_.first_learners();
     resize(m);

@@ -25,7 +25,7 @@ Worker::Worker(Endpoint& endpoint, Run& run)
       batches_(run, endpoint.rank(), endpoint.size()),
       context_(run.model().make_context(endpoint.device())) {
   if (!endpoint.device().stages_copies()) return;
-  context_->upcoming = [this] { return next_replicas_ ? next_replicas_ : batches_.upcoming(); };
+  context_->upcoming = [this] { return batches_.upcoming(); };
 }
 
 // Computing, sending and waiting all add to the breakdown; where nothing was added since the last
@@ -83,9 +83,31 @@ void Worker::make_gradient(Replica& replica) {
 }
 
 // As the model wants it: outside their touched rows the row-sparse blocks are zero.
-void Worker::clear_foreign_rows(Replica& replica) {
+void Worker::clear_foreign_rows(Replica& replica, Device& device) {
   if (!std::exchange(replica.gradient_is_dense, false)) return;
-  clear_rows(model(), device(), replica.gradient);
+  clear_rows(model(), device, replica.gradient);
+}
+
+// Made anew for another number: with it changes what each stream has of the device.
+void Worker::make_streams(std::size_t replicas) {
+  if (started_.size() == replicas) return;
+  stream_contexts_.clear();
+  streams_ = device().streams(replicas);
+  for (std::size_t s = 0; s < streams_->count(); ++s) {
+    stream_contexts_.push_back(model().make_context(streams_->device(s)));
+    // Streams that copy batches are as many as the replicas.
+    if (!streams_->device(s).stages_copies()) continue;
+    stream_contexts_[s]->upcoming = [this, s] { return batches_.upcoming(s); };
+  }
+  started_.assign(replicas, 0.0);
+}
+
+DeferredSum Worker::start(ModelContext& context, Replica& replica, const Batch& batch, double lr) {
+  if (plan().optimizer.plain()) {
+    return model().start_step(context, batch, static_cast<float>(lr), replica.w.data());
+  }
+  clear_foreign_rows(replica, context.device());
+  return model().start_gradient(context, batch, replica.w.data(), replica.gradient);
 }
 
 double Worker::learn(std::span<Replica> replicas, std::span<const Batch> batches, double lr) {
@@ -118,21 +140,29 @@ void Worker::compute_losses(std::span<Replica> replicas, std::span<const Batch> 
   }
   Work work = run_.gradient_work(mean);
   work.learners = static_cast<int>(m);
-  const bool fused = plan().optimizer.plain();
   losses_.resize(m);
-  if (!fused) std::ranges::for_each(replicas, [&](Replica& r) { make_gradient(r); });
-  endpoint_.compute(work, ComputeKind::step, [&] {
-    for (std::size_t j = 0; j < m; ++j) {
-      Replica& r = replicas[j];
-      next_replicas_ = j + 1 < m ? &batches[j + 1] : nullptr;
-      if (fused) {
-        losses_[j] = model().step(*context_, batches[j], static_cast<float>(lr), r.w.data());
-      } else {
-        clear_foreign_rows(r);
-        losses_[j] = model().gradient(*context_, batches[j], r.w.data(), r.gradient);
-      }
-    }
-  });
+  if (!plan().optimizer.plain()) {
+    std::ranges::for_each(replicas, [&](Replica& r) { make_gradient(r); });
+  }
+  if (m == 1) {
+    return endpoint_.compute(work, ComputeKind::step, [&] {
+      const DeferredSum loss = start(*context_, replicas[0], batches[0], lr);
+      losses_[0] = model().finish(*context_, batches[0], loss);
+    });
+  }
+  make_streams(m);
+  const auto context_of = [&](std::size_t j) -> ModelContext& {
+    return *stream_contexts_[j % stream_contexts_.size()];
+  };
+  const auto begin = [&](std::size_t j) {
+    started_[j] = start(context_of(j), replicas[j], batches[j], lr);
+  };
+  const auto end = [&](std::size_t j) {
+    ModelContext& context = context_of(j);
+    losses_[j] = model().finish(context, batches[j], started_[j]);
+    if (!context.device().stages_copies()) batches_.upcoming(j);
+  };
+  endpoint_.compute(work, ComputeKind::step, [&] { streams_->run(m, begin, end); });
 }
 
 // What compute_losses() left to do.
@@ -165,7 +195,7 @@ double Worker::compute_step(const Batch& batch, Fn&& fn) {
 double Worker::gradient(Replica& replica, const Batch& batch) {
   make_gradient(replica);
   return compute_step(batch, [&] {
-    clear_foreign_rows(replica);
+    clear_foreign_rows(replica, device());
     return model().gradient(*context_, batch, replica.w.data(), replica.gradient);
   });
 }
@@ -186,7 +216,7 @@ double Worker::gradient_in_pieces(Replica& replica, const Batch& batch,
     const Work until = run_.partial_gradient_work(batch.shape(), pieces[i].end);
     const auto kind = i == 0 ? ComputeKind::step : ComputeKind::part;
     endpoint_.compute(until - before, kind, [&] {
-      if (i == 0) clear_foreign_rows(replica);
+      if (i == 0) clear_foreign_rows(replica, device());
       loss +=
           model().partial_gradient(*context_, batch, replica.w.data(), replica.gradient, pieces[i]);
     });
@@ -202,7 +232,7 @@ bool Worker::gradient_cancellable(CancellationToken& token, Replica& replica, co
   double loss = 0;
   const Seconds started = now();
   const auto fn = [&] {
-    clear_foreign_rows(replica);
+    clear_foreign_rows(replica, device());
     loss = model().gradient(*context_, batch, replica.w.data(), replica.gradient);
   };
   const Work work = run_.gradient_work(batch.shape());

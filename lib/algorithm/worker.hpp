@@ -37,6 +37,7 @@
 #include "algorithm/run.hpp"
 #include "cluster/endpoint.hpp"
 #include "linalg/host_view.hpp"
+#include "linalg/streams.hpp"
 
 namespace hetsgd {
 
@@ -111,7 +112,8 @@ class Worker {
     return learn({&replica, 1}, {&batch, 1}, learning_rate);
   }
   // The same of several replicas on this device at once, replica j with batches[j]: one iteration
-  // of the device, as long as its profile says for so many. (A CPU takes them one after the other.)
+  // of the device, each replica on a stream of its own (linalg/streams.hpp), in sim as long as the
+  // profile's saturation says for so many. The results are those of streams one after the other.
   // Returns the mean of their losses.
   double learn(std::span<Replica> replicas, std::span<const Batch> batches, double learning_rate);
   // A first step whose result is to be thrown away: w moves, but it counts for nothing, and the
@@ -258,7 +260,11 @@ class Worker {
   // Members of a replica are made at their first use, outside of the clock.
   void make_gradient(Replica& replica);
   // Inside a computation: it fills whole blocks.
-  void clear_foreign_rows(Replica& replica);
+  void clear_foreign_rows(Replica& replica, Device& device);
+  // Streams for so many replicas at once, and their contexts. Not charged: set-up.
+  void make_streams(std::size_t replicas);
+  // A replica that learns: its kernels are given to the context's device, then its loss.
+  DeferredSum start(ModelContext& context, Replica& replica, const Batch& batch, double lr);
   Optimizer& optimizer(Replica& replica);
   void update(Replica& replica, double lr);
   void update(Replica& replica, std::span<const float> g, double lr);
@@ -268,10 +274,14 @@ class Worker {
   Run& run_;
   BatchSource batches_;
   std::unique_ptr<ModelContext> context_;  // scratch of this worker's device
-  const Batch* next_replicas_ = nullptr;   // while one replica of several learns: the next one's
-  std::vector<double> losses_;             // of the replicas that learn at once
-  HostScratch host_copy_;                  // of on_host()
-  LoopDecision decision_;                  // the last answer of running()
+  // For several replicas at once: as many streams as their number asks for, with a context each.
+  std::unique_ptr<Streams> streams_;
+  std::vector<std::unique_ptr<ModelContext>> stream_contexts_;
+  std::vector<DeferredSum>
+      started_;                 // of the replicas that learn at once: sums of losses, on their way
+  std::vector<double> losses_;  // and the means
+  HostScratch host_copy_;       // of on_host()
+  LoopDecision decision_;       // the last answer of running()
   std::uint64_t samples_at_decision_ = 0;
   std::uint64_t samples_ = 0;
   // Shared with the background tasks. Atomic, because they are threads on real clusters, and the

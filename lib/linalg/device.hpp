@@ -55,6 +55,9 @@ class MemoryError : public Error {
 };
 
 template <class Real>
+class BasicStreams;
+
+template <class Real>
 class BasicDevice {
  public:
   virtual ~BasicDevice() = default;
@@ -127,6 +130,11 @@ class BasicDevice {
   // --- kernel families ---------------------------------------------------------------------------
   // The device's implementation of a kernel family, or null; see kernels() below.
   virtual KernelFamily* family(std::type_index interface) = 0;
+
+  // --- streams -----------------------------------------------------------------------------------
+  // Parts of this device for `tasks` computations at once (linalg/streams.hpp). The device itself
+  // must not be given anything while they run. Errors as in making a device.
+  virtual std::unique_ptr<BasicStreams<Real>> streams(std::size_t tasks) = 0;
 
  private:
   virtual void run_rule(std::size_t n, const ElementRule<Real>& rule) = 0;

@@ -67,8 +67,7 @@ void BasicModel<Real>::check(const Batch& batch) const {
 // call(), and if the device has no room for it: which batch size does have room.
 template <class Real>
 template <class Call>
-double BasicModel<Real>::fitting(const Context& context, const Batch& batch,
-                                 const Call& call) const {
+auto BasicModel<Real>::fitting(const Context& context, const Batch& batch, const Call& call) const {
   try {
     return call();
   } catch (const MemoryError& error) {
@@ -92,9 +91,22 @@ double BasicModel<Real>::gradient(Context& context, const Batch& batch, const Re
   return partial_gradient(context, batch, w, g, {0, gradient_parts()});
 }
 
-// The loss is read last: that waits for the device.
 template <class Real>
 double BasicModel<Real>::partial_gradient(Context& context, const Batch& batch, const Real* w,
+                                          BasicGradient<Real>& g, Extent parts) const {
+  const DeferredSum loss = start_parts(context, batch, w, g, parts);
+  if (parts.end == gradient_parts()) return finish(context, batch, loss);
+  return loss / static_cast<double>(batch.size());
+}
+
+template <class Real>
+DeferredSum BasicModel<Real>::start_gradient(Context& context, const Batch& batch, const Real* w,
+                                             BasicGradient<Real>& g) const {
+  return start_parts(context, batch, w, g, {0, gradient_parts()});
+}
+
+template <class Real>
+DeferredSum BasicModel<Real>::start_parts(Context& context, const Batch& batch, const Real* w,
                                           BasicGradient<Real>& g, Extent parts) const {
   check(batch);
   HETSGD_CHECK_EQ(g.flat.size(), layout_.size);
@@ -108,10 +120,16 @@ double BasicModel<Real>::partial_gradient(Context& context, const Batch& batch, 
     for (std::size_t part = parts.begin + 1; part < parts.end; ++part) {
       learn_part(context, batch, w, sink, part);
     }
-    if (parts.end == gradient_parts()) {
-      touch(context, batch, g.rows);
-      context.stage_ahead();
-    }
+    if (parts.end == gradient_parts()) touch(context, batch, g.rows);
+    return loss;
+  });
+}
+
+// The loss is read last: that waits for the device.
+template <class Real>
+double BasicModel<Real>::finish(Context& context, const Batch& batch, DeferredSum loss) const {
+  return fitting(context, batch, [&] {
+    context.stage_ahead();
     return loss / static_cast<double>(batch.size());
   });
 }
@@ -147,11 +165,15 @@ DeferredSum BasicModel<Real>::learn_part(Context& context, const Batch& batch, c
 template <class Real>
 double BasicModel<Real>::step(Context& context, const Batch& batch, Real learning_rate,
                               Real* w) const {
+  return finish(context, batch, start_step(context, batch, learning_rate, w));
+}
+
+template <class Real>
+DeferredSum BasicModel<Real>::start_step(Context& context, const Batch& batch, Real learning_rate,
+                                         Real* w) const {
   check(batch);
   return fitting(context, batch, [&] {
-    const DeferredSum loss = learn(context, batch, w, {w, -learning_rate, Real(1)});
-    context.stage_ahead();
-    return loss / static_cast<double>(batch.size());
+    return learn(context, batch, w, {w, -learning_rate, Real(1)});
   });
 }
 

@@ -167,6 +167,14 @@ class BasicModel {
   // w <- w - learning_rate * gradient; returns the mean loss before the step.
   double step(Context& context, const Batch& batch, Real learning_rate, Real* w) const;
 
+  // gradient() and step() in two halves, for computations side by side (linalg/streams.hpp): start_...
+  // launches and does not wait for a GPU, finish() sends the upcoming batch ahead, waits, and
+  // returns the mean loss. No other call of the context between the two.
+  DeferredSum start_gradient(Context& context, const Batch& batch, const Real* w,
+                             BasicGradient<Real>& g) const;
+  DeferredSum start_step(Context& context, const Batch& batch, Real learning_rate, Real* w) const;
+  double finish(Context& context, const Batch& batch, DeferredSum loss) const;
+
   // Scores of a batch into device memory logits[batch x outputs()] (bias included); returns the SUM
   // of the losses.
   double scores(Context& context, const Batch& batch, const Real* w, Real* logits) const;
@@ -220,8 +228,10 @@ class BasicModel {
   void check(const Batch& batch) const;
   // Zeroes what the last call has left in the row-sparse blocks.
   void clear_touched_rows(BasicDevice<Real>& device, BasicGradient<Real>& g) const;
+  DeferredSum start_parts(Context& context, const Batch& batch, const Real* w,
+                          BasicGradient<Real>& g, Extent parts) const;
   template <class Call>
-  double fitting(const Context& context, const Batch& batch, const Call& call) const;
+  auto fitting(const Context& context, const Batch& batch, const Call& call) const;
 
   DataShape data_;
   Layout layout_;

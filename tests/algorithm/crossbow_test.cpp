@@ -23,12 +23,17 @@ TEST(Crossbow, TunerFollowsTheSaturation) {
   const std::string path = HETSGD_TEST_DATA "/saturating_profile.json";
   const DeviceProfile profile = load_device_profile(path);
   for (const auto& [threshold, most] : std::vector<std::pair<double, int>>{{0.1, 3}, {0.03, 5}}) {
-    for (const TunerKind kind : {TunerKind::literal, TunerKind::stop}) {
+    for (const auto& [kind, name] :
+         std::vector<std::pair<TunerKind, std::string>>{{TunerKind::literal, "literal"},
+                                                        {TunerKind::stop, "stop"},
+                                                        {TunerKind::robust, "robust"}}) {
       const Record run =
           run_training(with(kTuned, {{"profile", path},
+                                     {"max_samples", kind == TunerKind::robust ? "16000" : "8000"},
+                                     {"tuner_window", "3"},
                                      {"tuner_threshold", std::to_string(threshold)},
-                                     {"tuner", kind == TunerKind::literal ? "literal" : "stop"}}));
-      LearnerTuner tuner(kind, threshold);
+                                     {"tuner", name}}));
+      LearnerTuner tuner({.kind = kind, .threshold = threshold, .window = 3});
       int m = 1;
       const auto events = events_of(run, "learners");
       ASSERT_GE(events.size(), 10U);
@@ -37,7 +42,7 @@ TEST(Crossbow, TunerFollowsTheSaturation) {
         EXPECT_NEAR(events[i]["throughput_per_s"][0].get<double>(), t, 1e-6 * t);
         m = tuner.decide(events[i]["throughput_per_s"][0].get<double>(), m);
         EXPECT_EQ(events[i]["learners"][0], m);
-        EXPECT_DOUBLE_EQ(events[i]["alpha"].get<double>(), 1.0 / m);
+        EXPECT_DOUBLE_EQ(events[i]["alpha"].get<double>(), 1.0 / std::max(2, m));
       }
       EXPECT_EQ(m, most);
     }
@@ -67,10 +72,24 @@ TEST(Crossbow, TunerOnThePapersCard) {
   }
 }
 
+// By medians of windows, batches that differ in nonzeros remove nobody.
+TEST(Crossbow, TheRobustTunerStaysOnThePapersCard) {
+  std::vector<int> learners;
+  const Record run = run_training(with(
+      kTuned, {{"profile", "titan-x-pascal"}, {"max_samples", "32000"}, {"tuner_every", "3"}}));
+  for (const auto& event : events_of(run, "learners")) {
+    learners.push_back(event["learners"][0].get<int>());
+  }
+  ASSERT_GE(learners.size(), 100U);
+  EXPECT_TRUE(std::ranges::is_sorted(learners));
+  EXPECT_EQ(learners.back(), 3);
+}
+
 // All devices know k at once: alpha is 1/k, and every sample is learnt from exactly once.
 TEST(Crossbow, DevicesDecideForThemselvesAndShareTheData) {
   const Settings base = with(kTuned, {{"workers", "3"},
                                       {"profile", "titan-x-pascal"},
+                                      {"tuner", "literal"},
                                       {"straggler", "kind=uniform,min=0ms,max=0.1ms"}});
   const Record run = run_training(base);
   bool differed = false;

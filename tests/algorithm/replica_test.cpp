@@ -186,5 +186,26 @@ TEST(BatchSource, ForetellsWhatDependsOnThisWorkerAlone) {
   });
 }
 
+TEST(BatchSource, ForetellsTheBatchOfEachLearner) {
+  run_workers({}, [](Worker& self) {
+    BatchSource& batches = self.batches();
+    const LearnerShare two{.mine = 2, .before = 1, .all = 4},
+        three{.mine = 3, .before = 0, .all = 3};
+    batches.next(2, two);
+    EXPECT_THAT(rows(*batches.upcoming(1)), testing::ElementsAre(12, 13));
+    EXPECT_THAT(rows(*batches.upcoming(0)), testing::ElementsAre(10, 11));
+    EXPECT_EQ(batches.upcoming(2), nullptr);  // there are two
+    const auto next = batches.next(2, two);
+    EXPECT_THAT(rows(next[0]), testing::ElementsAre(10, 11));
+    EXPECT_THAT(rows(next[1]), testing::ElementsAre(12, 13));
+    batches.upcoming(0);
+    batches.upcoming(1);
+    const auto others = batches.next(2, three);  // not as it was last time
+    for (Index j = 0; j < 3; ++j) {
+      EXPECT_THAT(rows(others[j]), testing::ElementsAre(16 + 2 * j, 17 + 2 * j));
+    }
+  });
+}
+
 }  // namespace
 }  // namespace hetsgd::test

@@ -3,6 +3,7 @@
 
 #include <map>
 
+#include "cluster/devices.hpp"
 #include "support/compare.hpp"
 #include "support/timeline.hpp"
 
@@ -160,6 +161,50 @@ TEST(Sma, TheSameBitsOnThreadsAndSim) {
     const Record sim = run_training(with(kind, {{"cluster", "sim"}}));
     expect_same_bits(sim, run_training(with(kind, {{"cluster", "threads"}})));
     expect_same_bits(sim, run_training(with(kind, {{"cluster", "threads"}, {"overlap", "false"}})));
+  }
+}
+
+// The learners of a device of several cores have cores of their own and run at the same time; they
+// share nothing but what is averaged when all are through. With one core each, in rounds where they
+// are more than the cores: the bits of one core on which they run one after another.
+TEST(Sma, LearnersAtOnceOnThreadsHaveTheBitsOfOneAfterAnother) {
+  if (available_cores().size() < 2) GTEST_SKIP() << "one core";
+  const std::vector<Settings> kinds = {{},
+                                       {{"sma", "hierarchical"}, {"partition", "iid"}},
+                                       {{"optimizer", "momentum"}, {"learning_rate", "0.05"}},
+                                       {{"algorithm", "easgd"}, {"tau", "2"}, {"hidden", "18,7"}},
+                                       {{"model", "fm"}, {"workers", "2"}}};
+  for (const Settings& kind : kinds) {
+    for (const char* learners : {"2", "3"}) {
+      const Settings base = with(with(kSma, {{"workers", "1"}, {"max_samples", "1280"}}),
+                                 with(kind, {{"learners_per_device", learners}}));
+      const Settings threads = with(base, {{"cluster", "threads"}});
+      const Record together = run_training(with(threads, {{"devices", "cpu:2"}}));
+      expect_same_bits(together, run_training(with(threads, {{"devices", "cpu:1"}})));
+      expect_same_bits(together, run_training(base));
+    }
+  }
+}
+
+// Their streams are made anew whenever the tuner changes their number.
+TEST(Sma, ATunedNumberOfLearnersOnThreads) {
+  if (available_cores().size() < 2) GTEST_SKIP() << "one core";
+  for (const char* tuner : {"literal", "robust"}) {
+    const Record run = run_training(with(kSma, {{"cluster", "threads"},
+                                                {"workers", "1"},
+                                                {"devices", "cpu:2"},
+                                                {"learners_per_device", "auto"},
+                                                {"tuner", tuner},
+                                                {"tuner_window", "2"},
+                                                {"tuner_every", "3"},
+                                                {"max_samples", "6400"}}));
+    EXPECT_EQ(run.status, Status::completed);
+    EXPECT_LT(run.curve.back().test_loss(), run.curve.front().test_loss());
+    int most = 0;
+    for (const auto& event : events_of(run, "learners")) {
+      most = std::max(most, event["learners"][0].get<int>());
+    }
+    EXPECT_GE(most, 2);  // a second one is always tried
   }
 }
 

@@ -8,6 +8,8 @@
 // floor_ratio = the time that those products would take at the core's measured peak, over the time
 // taken (1 is out of reach: softmax, the sparse layer and memory come on top).
 // step_on_cores/delicious/B/C: a step on the device cpu:C; its counters are per second of wall time.
+// two_learners/.../B: a step of each of two learners with batches of B, one after the other on one
+// core (one_core) and on both (two_cores), or at once on a core each (at_once); wall time, too.
 //
 // Pin it: taskset -c 0 model_bench --benchmark_filter=-cores. scripts/peers/compare_speed.py runs it beside PyTorch.
 #include <benchmark/benchmark.h>
@@ -22,6 +24,7 @@
 #include "data/batch.hpp"
 #include "data/load.hpp"
 #include "floors.hpp"
+#include "linalg/streams.hpp"
 #include "model/mlp.hpp"
 #include "synthetic.hpp"
 
@@ -75,7 +78,18 @@ struct Workbench {
   std::vector<Batch> batches;
 };
 
-// products: how many times 2 batch H L operations the call needs for the output layer.
+// products: how many times 2 H L operations a sample needs for the output layer.
+void count(benchmark::State& state, const Workbench& bench, double samples, double products,
+           int cores) {
+  const double operations =
+      products * 2.0 * 128 * static_cast<double>(bench.model->outputs()) * samples;
+  state.counters["samples_per_s"] = {samples, benchmark::Counter::kIsRate};
+  state.counters["GFLOP_per_s"] = {operations / 1e9, benchmark::Counter::kIsRate};
+  const double peak = cores * bench::floors().operations_per_s;
+  state.counters["floor_ratio"] = {operations / peak, benchmark::Counter::kIsRate};
+  state.counters["floor_samples_per_s"] = peak / (operations / samples);
+}
+
 template <class Call>
 void measure(benchmark::State& state, const std::string& name, double products, Call&& call,
              int cores = 1) {
@@ -89,13 +103,7 @@ void measure(benchmark::State& state, const std::string& name, double products, 
   }
   if (!std::isfinite(loss)) state.SkipWithError("the loss is not finite");
   const double samples = static_cast<double>(state.iterations()) * static_cast<double>(batch_size);
-  const double operations =
-      products * 2.0 * 128 * static_cast<double>(bench.model->outputs()) * samples;
-  state.counters["samples_per_s"] = {samples, benchmark::Counter::kIsRate};
-  state.counters["GFLOP_per_s"] = {operations / 1e9, benchmark::Counter::kIsRate};
-  const double peak = cores * bench::floors().operations_per_s;
-  state.counters["floor_ratio"] = {operations / peak, benchmark::Counter::kIsRate};
-  state.counters["floor_samples_per_s"] = peak / (operations / samples);
+  count(state, bench, samples, products, cores);
 }
 
 double step_of(Workbench& bench, const Batch& batch) {
@@ -106,6 +114,41 @@ void step(benchmark::State& state, const std::string& name) { measure(state, nam
 
 void step_on_cores(benchmark::State& state, const std::string& name) {
   measure(state, name, 3, step_of, static_cast<int>(state.range(1)));
+}
+
+void two_learners(benchmark::State& state, int cores, bool at_once) {
+  const auto batch_size = static_cast<std::size_t>(state.range(0));
+  Workbench bench("delicious", batch_size, cores);
+  Buffer other(*bench.device, bench.w.size());
+  bench.device->copy(other.size(), bench.w.data(), other.data());
+  float* const w[] = {bench.w.data(), other.data()};
+  const auto streams = bench.device->streams(2);
+  std::vector<std::unique_ptr<ModelContext>> contexts;
+  for (std::size_t s = 0; s < streams->count(); ++s) {
+    contexts.push_back(bench.model->make_context(streams->device(s)));
+  }
+  std::size_t next = 0;
+  double loss[2] = {};
+  const auto batch = [&](std::size_t j) -> const Batch& {
+    return bench.batches[(next + j) % bench.batches.size()];
+  };
+  const auto step_at_once = [&](std::size_t j) {
+    loss[j] = bench.model->step(*contexts[j], batch(j), 0.1F, w[j]);
+  };
+  const auto nothing = [](std::size_t) {};
+  for (auto _ : state) {
+    if (at_once) {
+      streams->run(2, step_at_once, nothing);
+    } else {
+      for (std::size_t j = 0; j < 2; ++j) {
+        loss[j] = bench.model->step(*bench.context, batch(j), 0.1F, w[j]);
+      }
+    }
+    next = (next + 2) % bench.batches.size();
+  }
+  if (!std::isfinite(loss[0] + loss[1])) state.SkipWithError("the loss is not finite");
+  const double steps = 2.0 * static_cast<double>(state.iterations());
+  count(state, bench, steps * static_cast<double>(batch_size), 3, cores);
 }
 
 void gradient(benchmark::State& state, const std::string& name) {
@@ -128,6 +171,12 @@ BENCHMARK_CAPTURE(step_on_cores, delicious, "delicious")
     ->ArgsProduct({{64, 256}, {1, 2}})
     ->UseRealTime()
     ->Unit(benchmark::kMicrosecond);
+void of_learners(benchmark::internal::Benchmark* benchmark) {
+  benchmark->Arg(16)->Arg(64)->Arg(256)->UseRealTime()->Unit(benchmark::kMicrosecond);
+}
+BENCHMARK_CAPTURE(two_learners, one_core, 1, false)->Apply(of_learners);
+BENCHMARK_CAPTURE(two_learners, two_cores, 2, false)->Apply(of_learners);
+BENCHMARK_CAPTURE(two_learners, at_once, 2, true)->Apply(of_learners);
 BENCHMARK_CAPTURE(gradient, delicious, "delicious")->Arg(64)->Arg(256);
 BENCHMARK_CAPTURE(gradient, amazon, "amazon")->Arg(256);
 BENCHMARK_CAPTURE(scores, delicious, "delicious")->Arg(256);

@@ -3,6 +3,7 @@
 
 #include "linalg/cuda_compare.hpp"
 #include "linalg/host_view.hpp"
+#include "linalg/streams.hpp"
 
 namespace hetsgd::test {
 namespace {
@@ -118,6 +119,47 @@ TYPED_TEST(CudaDevice, DevicesOfOneGpuWorkSideBySide) {
   a.take(x);
   b.take(y);
   EXPECT_EQ(a.results, b.results);
+}
+
+// Nothing waits for the host: what the device was given before comes first, the streams go side by
+// side, and what it is given afterwards comes last.
+TYPED_TEST(CudaDevice, StreamsAreOrderedBeforeAndAfter) {
+  using Real = TypeParam;
+  constexpr std::size_t kTasks = 3, kSize = 50'000;
+  auto& device = gpu<Real>();
+  const auto streams = device.streams(kTasks);
+  ASSERT_EQ(streams->count(), kTasks);
+  Side<Real> side{device};
+  std::vector<BasicBuffer<Real>> x;
+  for (std::size_t j = 0; j < kTasks; ++j) x.push_back(side.put(std::vector<float>(kSize)));
+  auto total = side.put(std::vector<float>(kSize));
+  std::vector<double> squares(kTasks);
+  for (int round = 1; round <= 3; ++round) {
+    const auto a = static_cast<Real>(round);
+    for (auto& each : x) device.fill(kSize, a, each.data());
+    streams->run(
+        kTasks,
+        [&](std::size_t j) {
+          auto& own = streams->device(j);
+          for (int i = 0; i < 3; ++i) own.axpby(kSize, Real(1), x[j].data(), Real(1), x[j].data());
+        },
+        [&](std::size_t j) {
+          squares[j] = streams->device(j).squared_norm(kSize, x[j].data()) / kSize;
+        });
+    device.fill(kSize, Real(0), total.data());
+    for (auto& each : x) device.axpby(kSize, Real(1), each.data(), Real(1), total.data());
+    EXPECT_EQ(squares, std::vector<double>(kTasks, 64.0 * round * round));  // doubled three times
+    side.take(total);
+    EXPECT_EQ(side.results.back(), std::vector<double>(kSize, 8.0 * kTasks * round));
+  }
+  // An error leaves them in order, too.
+  const auto fails = [&](std::size_t j) {
+    if (j == 1) throw usage_error("of task {}", j);
+    streams->device(j).fill(kSize, Real(7), x[j].data());
+  };
+  EXPECT_THROW(streams->run(kTasks, fails, [](std::size_t) {}), Error);
+  side.take(x[0]);
+  EXPECT_EQ(side.results.back(), std::vector<double>(kSize, 7.0));
 }
 
 }  // namespace

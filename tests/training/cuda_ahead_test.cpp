@@ -74,7 +74,7 @@ TEST(CudaAhead, TheNextBatchIsOnTheGpuBeforeItsStep) {
   }
 }
 
-TEST(CudaAhead, SoIsThatOfTheNextLearner) {
+TEST(CudaAhead, SoAreThoseOfAllLearners) {
   const auto steps = [](Worker& self) -> ThreeRounds::Round {
     const auto learners = std::make_shared<std::vector<Replica>>();
     for (int j = 0; j < 2; ++j) learners->push_back(self.replica());
@@ -88,8 +88,9 @@ TEST(CudaAhead, SoIsThatOfTheNextLearner) {
   };
   const auto plain = losses_of(steps, false), zeroed = losses_of(steps, true);
   ASSERT_EQ(plain.size(), 6U);
-  EXPECT_EQ(zeroed[2], plain[2]);  // the first learner's second batch
-  EXPECT_NE(zeroed[3], plain[3]);
+  for (std::size_t i = 0; i < 4; ++i) EXPECT_EQ(zeroed[i], plain[i]);  // two rounds of two learners
+  EXPECT_NE(zeroed[4], plain[4]);
+  EXPECT_NE(zeroed[5], plain[5]);
 }
 
 // Whose batches somebody else decides on finds them as they are when they are asked for.

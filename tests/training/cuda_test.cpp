@@ -58,6 +58,29 @@ TEST(CudaTraining, SynchronousWorkersAgreeWhereverTheyRun) {
   }
 }
 
+// Several on one GPU, each on a stream of its own with its own optimizer, and another number of
+// streams with each decision of the tuner.
+TEST(CudaTraining, LearnersOfOneGpuLearnAsOnACore) {
+  for (const Settings& more :
+       {Settings{{"learners_per_device", "2"}},
+        Settings{{"learners_per_device", "3"}, {"sma", "hierarchical"}, {"workers", "2"}},
+        Settings{{"learners_per_device", "2"}, {"optimizer", "momentum"}, {"model", "fm"}}}) {
+    const Settings settings =
+        with(with(kBase, {{"algorithm", "sma"}, {"learning_rate", "0.05"}, {"max_samples", "960"}}),
+             more);
+    expect_alike(run_training(with(settings, {{"devices", "cpu:1"}})),
+                 run_training(with(settings, {{"devices", "cuda:0"}})));
+  }
+  const Record tuned = run_training(with(kBase, {{"algorithm", "sma"},
+                                                 {"devices", "cuda:0"},
+                                                 {"learners_per_device", "auto"},
+                                                 {"tuner", "literal"},
+                                                 {"tuner_every", "2"},
+                                                 {"max_samples", "1600"}}));
+  EXPECT_EQ(tuned.status, Status::completed);
+  EXPECT_LT(tuned.curve.back().test_loss(), tuned.curve.front().test_loss());
+}
+
 // Their order is chance, but they end, learn, and are measured: a server, background tasks, replicas.
 TEST(CudaTraining, AsynchronousWorkersLearn) {
   for (const char* algorithm : {"adaptive", "asgd", "dc-asgd", "ssp", "esync", "adpsgd",

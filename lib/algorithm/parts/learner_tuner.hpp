@@ -2,52 +2,80 @@
 // second that it completes. One more as long as the last one raised the throughput by more than a
 // share tau; one less when the throughput fell.
 //
-// Deviations: the threshold is relative, t - t' > tau t' (the paper's is an absolute rate, to be
-// chosen anew for each model). One learner stays; the paper's l_g > 0 would remove the last one.
-// `literal` goes on for the whole run, so that noise in t can remove learners that were of use,
-// and does not bring them back; `stop` ends with the first decision to remove.
-//
-// With t the throughput of this interval, t' that of the one before (0 at first):
+// With t the throughput of this interval, t' that of the one before (0 at first), `literal` is
 //
 //   t - t' > tau t'    one more     at the first decision always: 0 before
 //   t < t'             one less     not the last one
 //   else               as before
 //
-// Comparing with the interval before, and not with the best one, is the paper's: a slow decline of
-// less than tau per interval removes one learner after the other. Pure: the caller measures, agrees
-// with the other devices on what was decided, and makes or drops the replicas.
+// `stop` is the same up to the first removal, and no more decisions after it. Both compare single
+// intervals: throughput that swings by 10 % without any change is a rise or a fall in nearly every
+// one, so `literal` wanders for the whole run, and `stop` ends wherever the first fall meets it.
+// `robust`, the default, decides by the medians of windows of several intervals; the first interval
+// after a change is not counted, since memory grows in it:
+//
+//   climbing   t > (1 + tau) t'            one more     t' is the window of one learner fewer
+//              else                        settled: here = t
+//   settled    |t - here| > tau here       the machine has changed: climbing anew, from one fewer
+//              else t < t'                 one less, settled: here = t'
+//              else                        as before
+//
+// where the first two lines of `settled` need --tuner-agree windows in a row that say the same, and
+// `here` is the mean of the windows within tau of it. It is the default because with measurements
+// that swing by 10 % it rests at the knee, after the one learner too many that algorithm 2 has to
+// try, where `literal` never rests (by 3 %: falls to one learner) and `stop` ends below in a quarter
+// of the runs: results/auto_tuner.md.
+//
+// Deviations: the threshold is relative, t - t' > tau t' (the paper's is an absolute rate, to be
+// chosen anew for each model). One learner stays; the paper's l_g > 0 would remove the last one.
+// Comparing with the interval before, and not with the best one, is the paper's: under `literal` a
+// slow decline of less than tau per interval removes one learner after the other.
 #pragma once
 
-#include "core/error.hpp"
+#include <cstddef>
+#include <vector>
 
 namespace hetsgd {
 
-enum class TunerKind { literal, stop };
+enum class TunerKind { literal, stop, robust };
 
+// Pure: the caller measures, agrees with the other devices on what was decided, and makes or drops
+// the replicas.
 class LearnerTuner {
  public:
-  LearnerTuner(TunerKind kind, double threshold) : kind_(kind), threshold_(threshold) {}
+  struct Options {
+    TunerKind kind = TunerKind::robust;
+    double threshold = 0.1;  // tau
+    int window = 5;          // intervals, of robust
+    int agree = 3;           // windows, of robust
+  };
+  explicit LearnerTuner(const Options& options) : options_(options) {}
 
-  // The number of learners from now on, after `learners` have completed `throughput` batches per
-  // second. One call per interval of --tuner-every iterations: each call is the next one's t'.
-  int decide(double throughput, int learners) {
-    HETSGD_CHECK_LT(0, learners);
-    if (ended_) return learners;
-    const double before = before_;                                       // t'_g, 0 at first
-    before_ = throughput;                                                // line 8
-    if (throughput - before > threshold_ * before) return learners + 1;  // line 6
-    if (throughput >= before * (1 - kRounding)) return learners;
-    ended_ = kind_ == TunerKind::stop;
-    return learners > 1 ? learners - 1 : 1;  // line 7
-  }
+  // The number of learners from now on, after `learners` (the last answer; 1 at first) have
+  // completed `throughput` batches per second in an interval. One call per interval of
+  // --tuner-every iterations.
+  int decide(double throughput, int learners);
 
  private:
-  static constexpr double kRounding = 1e-9;  // of a clock: equal iterations take equal times
+  enum class Verdict { none, too_many, slower, faster };
 
-  const TunerKind kind_;
-  const double threshold_;  // tau
-  double before_ = 0;
-  bool ended_ = false;
+  int decide_literally(double throughput, int learners);
+  int decide_by_window(double throughput, int learners);
+  Verdict verdict_on(double throughput) const;
+  // `learners` from now on, the state being that of a number that was just taken up.
+  int change_to(int learners, double before, double here, bool climbing);
+
+  const Options options_;
+  double before_ = 0;   // t': of the last interval; robust: of one learner fewer, 0 if not known
+  bool ended_ = false;  // stop
+
+  std::vector<double> window_;  // so far
+  bool skip_ = false;           // the next interval
+  bool climbing_ = true;
+  double here_ = 0;                  // while settled: the mean of the windows that were as it was
+  int windows_ = 0;                  // of that mean
+  Verdict verdict_ = Verdict::none;  // of the last windows
+  int agreed_ = 0;                   // how many of them
 };
 
 }  // namespace hetsgd

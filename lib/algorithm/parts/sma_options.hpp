@@ -23,8 +23,7 @@ struct SmaOptions {
   std::uint64_t tau = 1;
   bool overlap = true;
   std::optional<int> learners_per_device = 1;  // none: the tuner's
-  TunerKind tuner = TunerKind::literal;
-  double tuner_threshold = 0.1;
+  LearnerTuner::Options tuner;
   std::uint64_t tuner_every = 10;
   Restart restart = Restart::on_plateau;
 

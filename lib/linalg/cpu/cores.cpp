@@ -63,13 +63,14 @@ std::uint32_t SpinningWait::operator()(const std::atomic<std::uint32_t>& value, 
   return value.load(std::memory_order_acquire);
 }
 
-Cores::Cores(int count) : enough_cores_(count > 1 && count <= usable_cores()) {
+Cores::Cores(int count)
+    : count_(static_cast<std::size_t>(count)), enough_cores_(count > 1 && count <= usable_cores()) {
   const auto helpers = static_cast<std::size_t>(count) - 1;
   if (helpers > 0) threads_of_devices += count;
   helpers_.reserve(helpers);
   try {
     for (std::size_t part = 1; part <= helpers; ++part) {
-      helpers_.emplace_back([this, part] { help(part); });
+      helpers_.emplace_back([this, part] { help(part, 0); });
     }
   } catch (const std::system_error& error) {
     const std::size_t started = helpers_.size();
@@ -82,6 +83,11 @@ Cores::Cores(int count) : enough_cores_(count > 1 && count <= usable_cores()) {
   }
 }
 
+Cores::Cores(const Cores& whole, std::size_t count)
+    : count_(count), enough_cores_(count > 1 && whole.enough_cores_) {
+  HETSGD_CHECK_LE(count, whole.count());
+}
+
 Cores::~Cores() {
   start({});
   for (std::thread& helper : helpers_) helper.join();
@@ -92,7 +98,7 @@ bool Cores::may_spin() const { return enough_cores_ && threads_of_devices <= cor
 
 void Cores::start(const Job& job) const {
   job_ = job;
-  busy_.store(static_cast<std::uint32_t>(helpers_.size()), std::memory_order_relaxed);
+  busy_.store(static_cast<std::uint32_t>(count_ - 1), std::memory_order_relaxed);
   generation_.fetch_add(1, std::memory_order_release);
   generation_.notify_all();
 }
@@ -104,9 +110,8 @@ void Cores::finish() const {
   }
 }
 
-void Cores::help(std::size_t part) const {
-  SpinningWait wait_for_job;
-  for (std::uint32_t generation = 0;; ++generation) {
+void Cores::help(std::size_t part, std::uint32_t generation) const {
+  for (SpinningWait wait_for_job;; ++generation) {
     wait_for_job(generation_, generation, may_spin());
     const Job job = job_;
     if (job.call == nullptr) return;

@@ -48,14 +48,23 @@ class SpinningWait {
 // sleep; where the devices of the process have more threads than the machine has cores, or this one
 // has more than it may run on, they sleep at once. Own threads and no task pool: a pool is shared by
 // all devices of the process, and part p would run wherever there is room.
+//
+// A team is some of the cores of `whole` as cores of their own: it has no threads, and computes only
+// while threads of `whole` are lent to it:
+//
+//   owner    team.gather() ... whole.run(...) { lead or follow } ... all parts are through
+//   part 0                     team.run(...) as often as it likes, then team.dismiss()
+//   part p                     team.follow(p), until it is dismissed
 class Cores {
  public:
   explicit Cores(int count);
+  // A team of `count` of the cores of `whole`, which outlives it.
+  Cores(const Cores& whole, std::size_t count);
   ~Cores();
   Cores(const Cores&) = delete;
   Cores& operator=(const Cores&) = delete;
 
-  std::size_t count() const { return helpers_.size() + 1; }
+  std::size_t count() const { return count_; }
   // Whether every thread of all devices with several cores can have a core of its own.
   bool may_spin() const;
 
@@ -63,7 +72,7 @@ class Cores {
   // when all are done. f must not throw.
   template <class F>
   void run(std::size_t parts, F&& f) const {
-    if (helpers_.empty() || parts < 2) {
+    if (count_ == 1 || parts < 2) {
       for (std::size_t part = 0; part < parts; ++part) f(part);
       return;
     }
@@ -87,16 +96,22 @@ class Cores {
     });
   }
 
+  // A team's session, as drawn above.
+  void gather() const { gathered_at_ = generation_.load(std::memory_order_relaxed); }
+  void follow(std::size_t part) const { help(part, gathered_at_); }
+  void dismiss() const { start({}); }
+
  private:
   struct Job {
-    void (*call)(const void* context, std::size_t part) = nullptr;  // null: end the thread
+    void (*call)(const void* context, std::size_t part) = nullptr;  // null: end of help()
     const void* context = nullptr;
     std::size_t parts = 0;
   };
 
   void start(const Job& job) const;
   void finish() const;
-  void help(std::size_t part) const;
+  // Takes part in every job after that of `generation`, up to one that ends the thread.
+  void help(std::size_t part, std::uint32_t generation) const;
 
   // A job is written before `generation_` moves on and read after; the next one is not written
   // before every helper has counted itself out of `busy_`. What one side polls does not share a
@@ -104,7 +119,9 @@ class Cores {
   static constexpr std::size_t kCacheLine = 64;
   mutable Job job_;
   mutable SpinningWait wait_for_helpers_;
-  bool enough_cores_ = false;  // for this device alone
+  const std::size_t count_;
+  const bool enough_cores_;                // for this device alone
+  mutable std::uint32_t gathered_at_ = 0;  // the generation that a team's session began with
   alignas(kCacheLine) mutable std::atomic<std::uint32_t> generation_{0};
   alignas(kCacheLine) mutable std::atomic<std::uint32_t> busy_{0};
   std::vector<std::thread> helpers_;

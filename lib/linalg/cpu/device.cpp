@@ -5,11 +5,14 @@
 
 #include <algorithm>
 #include <cstring>
+#include <exception>
+#include <vector>
 
 #include "linalg/cpu/cores.hpp"
 #include "linalg/cpu/gemm.hpp"
 #include "linalg/cpu/memory.hpp"
 #include "linalg/cpu/simd.hpp"
+#include "linalg/streams.hpp"
 
 namespace hetsgd::cpu {
 
@@ -119,7 +122,10 @@ double norm_of_range(const Call call, Range range) {
 template <class Real>
 class CpuDevice final : public BasicDevice<Real> {
  public:
-  explicit CpuDevice(int cores) : cores_(cores), pack_(cores_), partial_(cores_) {}
+  template <class... Args>
+  explicit CpuDevice(const Args&... cores) : cores_(cores...), pack_(cores_), partial_(cores_) {}
+
+  const Cores& cores() const { return cores_; }
 
   std::string name() const override { return fmt::format("cpu:{}", cores_.count()); }
 
@@ -188,6 +194,8 @@ class CpuDevice final : public BasicDevice<Real> {
     return families_.find(cores_, interface);
   }
 
+  std::unique_ptr<BasicStreams<Real>> streams(std::size_t tasks) override;
+
  private:
   void run_rule(std::size_t n, const ElementRule<Real>& rule) override {
     std::visit(
@@ -250,6 +258,63 @@ class CpuDevice final : public BasicDevice<Real> {
   DeviceScratch<Scratch<std::byte>> partial_;
   KernelFamilies<Cores> families_;
 };
+
+// Stream s of c cores each has cores [s c, (s + 1) c): the first one runs the tasks and leads the
+// others.
+template <class Real>
+class CpuStreams final : public BasicStreams<Real> {
+ public:
+  using typename BasicStreams<Real>::Task;
+
+  CpuStreams(const Cores& cores, std::size_t tasks)
+      : cores_(cores), errors_(std::clamp<std::size_t>(tasks, 1, cores.count())) {
+    for (std::size_t s = 0; s < errors_.size(); ++s) {
+      devices_.push_back(std::make_unique<CpuDevice<Real>>(cores, cores.count() / errors_.size()));
+    }
+  }
+
+  std::size_t count() const override { return devices_.size(); }
+  BasicDevice<Real>& device(std::size_t stream) override { return *devices_.at(stream); }
+
+  void run(std::size_t tasks, const Task& start, const Task& finish) override {
+    const std::size_t each = team(0).count();
+    for (std::size_t s = 0; s < count(); ++s) team(s).gather();
+    cores_.run(each * count(), [&](std::size_t part) {
+      const std::size_t stream = part / each;
+      if (part % each > 0) return team(stream).follow(part % each);
+      errors_[stream] = run_tasks(stream, tasks, start, finish);
+      team(stream).dismiss();
+    });
+    for (const std::exception_ptr& error : errors_) {
+      if (error) std::rethrow_exception(error);
+    }
+  }
+
+ private:
+  const Cores& team(std::size_t stream) const { return devices_[stream]->cores(); }
+
+  std::exception_ptr run_tasks(std::size_t stream, std::size_t tasks, const Task& start,
+                               const Task& finish) const {
+    try {
+      for (std::size_t j = stream; j < tasks; j += count()) {
+        start(j);
+        finish(j);
+      }
+    } catch (...) {
+      return std::current_exception();
+    }
+    return nullptr;
+  }
+
+  const Cores& cores_;
+  std::vector<std::exception_ptr> errors_;  // by stream, of the last run()
+  std::vector<std::unique_ptr<CpuDevice<Real>>> devices_;
+};
+
+template <class Real>
+std::unique_ptr<BasicStreams<Real>> CpuDevice<Real>::streams(std::size_t tasks) {
+  return std::make_unique<CpuStreams<Real>>(cores_, tasks);
+}
 
 }  // namespace
 

@@ -1,6 +1,7 @@
 // GPUs as devices, and which ones there are.
 //
-// A device object has a stream of its own, so several on one GPU work side by side. Its memory
+// A device object has a stream of its own, so several on one GPU work side by side; those of
+// streams() are ordered by events before and after what their device does. Its memory
 // comes from the GPU's pool, which keeps what it ever had: allocations stop once the largest batch
 // has passed. Nothing waits for the GPU but who reads a result.
 #pragma once

@@ -10,12 +10,14 @@
 #include <cuda_runtime_api.h>
 
 #include <limits>
+#include <vector>
 
 #include "linalg/cuda/backend.hpp"
 #include "linalg/cuda/check.hpp"
 #include "linalg/cuda/cuda_device.hpp"
 #include "linalg/cuda/index.hpp"
 #include "linalg/cuda/vectors.hpp"
+#include "linalg/streams.hpp"
 
 namespace hetsgd {
 
@@ -28,6 +30,7 @@ class CudaDevice final : public BasicDevice<Real> {
   CudaDevice(int ordinal, std::string name, Precision precision, std::size_t logit_budget,
              std::size_t logit_block)
       : name_(std::move(name)),
+        precision_(precision),
         backend_(ordinal, precision, logit_budget, logit_block),
         partials_(backend_.stream),
         reals_(backend_.stream),
@@ -122,6 +125,9 @@ class CudaDevice final : public BasicDevice<Real> {
     return families_.find(backend_, interface);
   }
 
+  std::unique_ptr<BasicStreams<Real>> streams(std::size_t tasks) override;
+  const cuda::Stream& stream() const { return backend_.stream; }
+
  private:
   void run_rule(std::size_t n, const ElementRule<Real>& rule) override {
     cuda::run_rule(use(), n, rule);
@@ -142,11 +148,67 @@ class CudaDevice final : public BasicDevice<Real> {
   double* sums(std::size_t count) { return partials_.reserve<double>(count, "partial sums"); }
 
   const std::string name_;
+  const Precision precision_;
   cuda::Backend backend_;
   // Working memory of single calls; the stream's order lets them share it.
   cuda::DeviceMemory partials_, reals_, rows_;
   KernelFamilies<cuda::Backend> families_;
 };
+
+// Each a device of the same GPU: a CUDA stream, a cuBLAS handle, scratch and a copy stream. Two
+// events order them: what the device's own stream was given before is done when they begin, and what
+// it is given afterwards begins when they are done.
+template <class Real>
+class CudaStreams final : public BasicStreams<Real> {
+ public:
+  using typename BasicStreams<Real>::Task;
+
+  CudaStreams(const cuda::Stream& own, std::vector<std::unique_ptr<CudaDevice<Real>>> devices)
+      : own_(own), devices_(std::move(devices)), done_(devices_.size()) {}
+
+  std::size_t count() const override { return devices_.size(); }
+  BasicDevice<Real>& device(std::size_t stream) override { return *devices_.at(stream); }
+
+  void run(std::size_t tasks, const Task& start, const Task& finish) override {
+    HETSGD_CHECK_LE(tasks, count());
+    begin_.record(own_);
+    for (const auto& device : devices_) begin_.hold(device->stream());
+    try {
+      for (std::size_t j = 0; j < tasks; ++j) start(j);
+      for (std::size_t j = 0; j < tasks; ++j) finish(j);
+    } catch (...) {
+      end();
+      throw;
+    }
+    end();
+  }
+
+ private:
+  void end() {
+    for (std::size_t s = 0; s < count(); ++s) {
+      done_[s].record(devices_[s]->stream());
+      done_[s].hold(own_);
+    }
+  }
+
+  const cuda::Stream& own_;
+  std::vector<std::unique_ptr<CudaDevice<Real>>> devices_;
+  cuda::Event begin_;
+  std::vector<cuda::Event> done_;  // by stream
+};
+
+// They share what the device may keep of logits: their number has no say in the bits.
+template <class Real>
+std::unique_ptr<BasicStreams<Real>> CudaDevice<Real>::streams(std::size_t tasks) {
+  HETSGD_CHECK_LT(0U, tasks);
+  use();
+  std::vector<std::unique_ptr<CudaDevice>> devices;
+  for (std::size_t s = 0; s < tasks; ++s) {
+    devices.push_back(std::make_unique<CudaDevice>(
+        backend_.ordinal, name_, precision_, backend_.logit_budget / tasks, backend_.logit_block));
+  }
+  return std::make_unique<CudaStreams<Real>>(backend_.stream, std::move(devices));
+}
 
 // The pool keeps what was given back to it: steady state asks the driver for nothing.
 void keep_pool(int ordinal) {

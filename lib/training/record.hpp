@@ -59,12 +59,22 @@ std::optional<double> accuracy_of(const CurvePoint& point);
 // Bounds included. NaN reaches nothing.
 bool reached(const Target& target, double value);
 
+// Time that a worker was blocked for another one, or for a service.
+struct WaitedFor {
+  int rank = -1;          // -1: a service
+  std::string service{};  // its name
+  Seconds wait{0};
+};
+
 // What one worker did, totals from the start of the run. Under mpi as of its last report.
 struct WorkerRecord {
   WorkerReport report;           // rank, device, breakdown
   std::uint64_t shard_rows = 0;  // rows that it draws from; partition shared: all
   std::uint64_t samples = 0;
   std::uint64_t updates = 0;
+  // With --trace, of its main process, the longest first. Waits for its own other processes and for
+  // its own device (monitors, sleeps) are in nobody's list.
+  std::optional<std::vector<WaitedFor>> waited_for = {};
 };
 
 // Host seconds since the first touch of the training data. Under `sim` train_s is what the

@@ -17,7 +17,7 @@
 #include "training/machine.hpp"
 #include "training/plan_checks.hpp"
 #include "training/rank_client.hpp"
-#include "training/trace.hpp"
+#include "training/trace_match.hpp"
 #include "training/watcher.hpp"
 
 namespace hetsgd {
@@ -57,7 +57,6 @@ struct Training::Impl {
   ClusterOptions cluster_options() const;
   int evaluating_gpu(const Cluster& cluster) const;
   RunRules rules() const;
-  std::optional<Seconds> prepare_pass() const;
   // What a run is driven with; each refers to those before it.
   struct Parts {
     std::unique_ptr<Cluster> cluster;
@@ -196,21 +195,18 @@ int Training::Impl::evaluating_gpu(const Cluster& cluster) const {
 }
 
 RunRules Training::Impl::rules() const {
+  std::optional<Seconds> prepare_pass;
+  if (cluster_kind(options.cluster).is_virtual) {
+    const double scale = charge ? charge->parameter_ratio : 1;
+    prepare_pass = host_pass(server_profile, scale * static_cast<double>(model->parameters()));
+  }
   return {.plan = plan,
           .synchronous = info.synchronous,
           .evaluate_every = options.evaluate_every.value_or(plan.mega_batch_samples()),
           .max_time = options.max_time,
           .stop_at_target = options.stop_at_target,
           .keep_model = !options.dump_parameters.empty(),
-          .prepare_pass = prepare_pass()};
-}
-
-// A replica is read and added to the sum, on the host.
-std::optional<Seconds> Training::Impl::prepare_pass() const {
-  if (!cluster_kind(options.cluster).is_virtual) return std::nullopt;
-  const double n =
-      static_cast<double>(model->parameters()) * (charge ? charge->parameter_ratio : 1);
-  return server_profile.seconds({.operations = n, .bytes = n * sizeof(float), .launches = 1});
+          .prepare_pass = prepare_pass};
 }
 
 RunSetup Training::Impl::setup(std::vector<float> initial) const {
@@ -307,6 +303,7 @@ ClusterReport Training::Impl::run_workers(Parts& parts, Trace* trace) {
     client.end(worker);
   });
   client.await_reports();
+  if (trace != nullptr) client.gather(*trace);
   return report;
 }
 
@@ -327,6 +324,7 @@ void Training::Impl::drive(const TrainHooks& hooks, Parts& parts) {
     record.workers[static_cast<std::size_t>(worker.rank)].report = worker;
   }
   if (!error) {
+    if (hooks.trace != nullptr) note_waiting(*hooks.trace, record);
     parts.referee->request_stop(Status::completed, "");
     const auto stop = parts.referee->stopped();
     record.status = stop->first;
@@ -357,6 +355,7 @@ void Training::Impl::finish(const TrainHooks& hooks, const Referee& referee) {
 
 void Training::Impl::prepare(const TrainHooks& hooks, Parts& parts) {
   parts.setup.emplace(setup(initial_parameters<float>(model->layout(), options.seed)));
+  parts.setup->traced = hooks.trace != nullptr;
   if (options.processes().is_root() && !options.dump_initial_parameters.empty()) {
     write_parameters(options.dump_initial_parameters, parts.setup->initial, "the initial model");
   }

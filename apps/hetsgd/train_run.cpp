@@ -50,7 +50,7 @@ void print_summary(const Outcome& outcome, const std::string& output) {
   const Record& record = outcome.record;
   const Summary& summary = outcome.summary;
   print_targets(summary, RunStart::of(record));
-  for (const std::string& remark : remarks_of(record)) log_info("{}", remark);
+  for (const std::string& remark : remarks_of(record, summary)) log_info("{}", remark);
   std::string metrics;
   for (const auto& [name, value] : summary.final_metrics) {
     if (std::isfinite(value)) metrics += fmt::format("  {} {:.4f}", name, value);

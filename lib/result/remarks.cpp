@@ -44,8 +44,11 @@ std::vector<std::string> warnings_of(const Record& record, const Summary& summar
   return warnings;
 }
 
-std::vector<std::string> remarks_of(const Record& record) {
-  std::vector<std::string> remarks;
+std::vector<std::string> remarks_of(const Record& record, const Summary& summary) {
+  std::vector<std::string> remarks = record.remarks;
+  if (summary.server_link_ratio) {
+    remarks.push_back(fmt::format("server link {:.0f} % busy", 100 * *summary.server_link_ratio));
+  }
   if (std::string waiting = waiting_text(record); !waiting.empty()) {
     remarks.push_back(std::move(waiting));
   }

@@ -183,6 +183,7 @@ json summary_json(const Record& record, const Summary& summary) {
                  {"best", std::move(best)}};
   if (summary.samples_per_s) result["samples_per_s"] = *summary.samples_per_s;
   if (summary.computing_ratio) result["computing_ratio"] = *summary.computing_ratio;
+  if (summary.server_link_ratio) result["server_link_ratio"] = *summary.server_link_ratio;
   if (!summary.final_metrics.empty()) result["final"] = summary.final_metrics;
   return result;
 }

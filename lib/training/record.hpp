@@ -14,6 +14,7 @@
 #include <string>
 #include <vector>
 
+#include "algorithm/algorithm.hpp"
 #include "cluster/cluster.hpp"
 #include "core/host_clock.hpp"
 #include "core/units.hpp"
@@ -134,12 +135,15 @@ struct Record {
   std::vector<CurvePoint> curve;
   nlohmann::json events = nlohmann::json::array();
   // Counts by value: "staleness" (iterations between read and apply), "contributors", ...
-  std::map<std::string, std::map<std::int64_t, std::uint64_t>> histograms;
+  Histograms histograms;
   std::vector<WorkerRecord> workers;
   std::vector<Target> targets;
   std::vector<std::string> warnings;
   PhaseTimes phases;
   Seconds elapsed{0};  // training clock at the end
+  // sim, where there are services: for how long the link of their host was taken.
+  Seconds server_link_busy{0};
+  std::vector<std::string> remarks;  // of the algorithm, after the run
   Status status = Status::running;
   std::string status_reason;            // of failed, diverged, aborted
   int signal = 0;                       // of aborted

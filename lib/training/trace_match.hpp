@@ -1,7 +1,7 @@
 // Which ranges of a trace belong together, and so who waited for whom.
 //
-// A collective: all wait for the rank that came last. Whoever was blocked in it from b to e, while the
-// last one came at l, waited for that rank for min(max(l - b, 0), e - b); the rest is transfer.
+// A collective: all wait for the rank that came last. Whoever was blocked in it from b to e, while
+// the last one came at l, waited for that rank for min(max(l - b, 0), e - b); the rest is transfer.
 //
 //   rank 0  |==== step ====|--- waits for 2 ---|  all_reduce  |
 //   rank 1  |======= step ======|- waits for 2 -|             |

@@ -320,6 +320,8 @@ void Training::Impl::drive(const TrainHooks& hooks, Parts& parts) {
   const bool peers = options.processes().size() > 1;
   const auto interrupted = parts.watcher->stop(error && peers ? kSignalDelay : 0ms);
   record.elapsed = std::max(record.elapsed, report.elapsed);
+  record.server_link_busy = report.server_link_busy;
+  record.remarks = algorithm->remarks(record.histograms);
   for (const WorkerReport& worker : report.workers) {
     record.workers[static_cast<std::size_t>(worker.rank)].report = worker;
   }

@@ -128,9 +128,9 @@ TraceRange at(double begin, double end, CallPlace place, double wait = 0) {
   return range;
 }
 
-// Workers 0, 1, 2, 3 are split into {0, 2} and {3, 1} (keys turn the order round). Worker 2 comes to its
-// part's call at 5, worker 1 to that of the other at 7. Then rank 0 of the second part, worker 3,
-// sends to rank 1, worker 1, which has waited for 2 s.
+// Workers 0, 1, 2, 3 are split into {0, 2} and {3, 1} (keys turn the order round). Worker 2 comes
+// to its part's call at 5, worker 1 to that of the other at 7. Then rank 0 of the second part,
+// worker 3, sends to rank 1, worker 1, which has waited for 2 s.
 TEST(WaitedFor, RanksOfAPartAreNamedAsWorkers) {
   Trace trace;
   for (int worker = 0; worker < 4; ++worker) {

@@ -64,11 +64,15 @@ class Network {
   }
   // The same at the services' host, whose one link serves all services and workers.
   Slot server_egress(double now, double bytes) {
+    server_busy_.egress += bytes / model_.server_bytes_per_s;
     return occupy(server_.egress, now, bytes / model_.server_bytes_per_s);
   }
   double server_ingress(double head, double bytes) {
+    server_busy_.ingress += bytes / model_.server_bytes_per_s;
     return occupy(server_.ingress, head, bytes / model_.server_bytes_per_s).end;
   }
+  // Seconds for which its busier direction was taken.
+  double server_busy() const { return std::max(server_busy_.egress, server_busy_.ingress); }
 
  private:
   // The time until which each direction is taken.
@@ -88,7 +92,8 @@ class Network {
   double payload_scale_;
   std::vector<Link> links_;
   Link server_;
-  double bus_ = 0;  // with a shared bus instead of the workers' links
+  Link server_busy_;  // here: seconds taken so far
+  double bus_ = 0;    // with a shared bus instead of the workers' links
 };
 
 }  // namespace hetsgd::sim

@@ -13,6 +13,8 @@
 #include "experiment/run.hpp"
 #include "progress.hpp"
 #include "ranks.hpp"
+#include "result/clocks.hpp"
+#include "result/remarks.hpp"
 #include "result/table.hpp"
 #include "signals.hpp"
 
@@ -23,13 +25,18 @@ std::string time_text(std::optional<double> seconds) {
   return seconds ? format_seconds(Seconds(*seconds)) : "-";
 }
 
-void print_targets(const Summary& summary) {
+void print_targets(const Summary& summary, const RunStart& start) {
   if (summary.targets.empty()) return;
-  Table table({"target", "time", "smoothed", "samples", "updates"});
+  Table table({"target", "time", "resolution", "smoothed", "algoperf", "mlperf", "dawnbench",
+               "samples", "updates"});
   for (const auto& [target, time] : summary.targets) {
-    const auto& [first, smoothed] = time;
-    table.add({target.text(), first ? time_text(first->time_s) : "-",
-               smoothed ? time_text(smoothed->time_s) : "-",
+    const auto& first = time.first;
+    const auto on = [&](RunClock clock) {
+      return time_text(first ? time_on(clock, *first, start) : std::nullopt);
+    };
+    table.add({target.text(), on(RunClock::training), first ? time_text(time.resolution_s) : "-",
+               time.smoothed ? time_text(time.smoothed->time_s) : "-", on(RunClock::algoperf),
+               on(RunClock::mlperf), on(RunClock::dawnbench),
                first ? fmt::format("{}", first->samples_count) : "-",
                first ? fmt::format("{}", first->updates) : "-"});
   }
@@ -42,7 +49,8 @@ void print_targets(const Summary& summary) {
 void print_summary(const Outcome& outcome, const std::string& output) {
   const Record& record = outcome.record;
   const Summary& summary = outcome.summary;
-  print_targets(summary);
+  print_targets(summary, RunStart::of(record));
+  for (const std::string& remark : remarks_of(record, summary)) log_info("{}", remark);
   std::string metrics;
   for (const auto& [name, value] : summary.final_metrics) {
     if (std::isfinite(value)) metrics += fmt::format("  {} {:.4f}", name, value);
@@ -91,7 +99,9 @@ int run_training(const RunSpec& spec, const ResultOptions& result) {
   if (outcome.already_done) return 0;
   show_status("");
   if (processes.is_root()) {
-    for (const std::string& warning : outcome.record.warnings) warn("{}", warning);
+    for (const std::string& warning : warnings_of(outcome.record, outcome.summary)) {
+      warn("{}", warning);
+    }
   }
   if (outcome.record.status != Status::failed) note_end(outcome, options);
   if (outcome.error) std::rethrow_exception(outcome.error);

@@ -10,9 +10,12 @@
 //     -> check(plan)    everything but the data is known; the last call that may refuse
 //     -> warnings(...)  the data and the model's shape are known, too
 //     -> worker(self)   once per worker, at the same time on all of them
+//     -> remarks(...)   the run is over
 #pragma once
 
+#include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -21,6 +24,9 @@
 #include "core/options.hpp"
 
 namespace hetsgd {
+
+// Counts by value, by the histogram's name.
+using Histograms = std::map<std::string, std::map<std::int64_t, std::uint64_t>>;
 
 // The part of the header block that `hetsgd algorithms` prints.
 struct AlgorithmInfo {
@@ -57,6 +63,12 @@ class Algorithm {
   virtual std::vector<std::string> warnings(const Plan& plan, const Layout& layout) const {
     static_cast<void>(plan);
     static_cast<void>(layout);
+    return {};
+  }
+  // What the run's histograms (Worker::observe) say about the method's own settings, one sentence
+  // each: a bound that never acted. Called after the run.
+  virtual std::vector<std::string> remarks(const Histograms& histograms) const {
+    static_cast<void>(histograms);
     return {};
   }
   // Model-sized vectors that a worker holds at most, for the estimate of a run's memory: as a rule

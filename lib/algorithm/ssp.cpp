@@ -15,6 +15,8 @@
 // (the mean over the global batch of P b samples) at the learning rate P lr, the linear scaling of
 // lr to that batch. So one number suits asgd, ssp and, times P, ssgd.
 
+#include <fmt/format.h>
+
 #include <map>
 #include <utility>
 
@@ -91,6 +93,18 @@ class Ssp final : public Algorithm {
         .unit("iterations")
         .symbol("s")
         .range(0, kLargestRound);
+  }
+
+  // Who waits for the bound goes on with a lead of s.
+  std::vector<std::string> remarks(const Histograms& histograms) const override {
+    const auto lead = histograms.find("lead");
+    if (lead == histograms.end() || lead->second.empty()) return {};
+    const auto most = static_cast<std::uint64_t>(lead->second.rbegin()->first);
+    if (most >= s_) return {};
+    return {
+        fmt::format("the bound never acted: nobody was more than {} of {} iterations ahead, as "
+                    "with asgd",
+                    most, s_)};
   }
 
   void worker(Worker& self) const override {

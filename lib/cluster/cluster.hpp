@@ -97,6 +97,8 @@ struct ClusterReport {
   Seconds elapsed{0};        // training clock at the end
   Seconds paused{0};         // host time off the clock
   std::uint64_t events = 0;  // sim: events handled
+  // sim: for how long the busier direction of the link of the services' host was taken.
+  Seconds server_link_busy{0};
 };
 
 // Ends a run from outside: no error of anybody's. Every rank throws it as what it is, with the

@@ -17,16 +17,17 @@
 namespace hetsgd {
 namespace {
 
-// Where this process's trace goes.
-std::string own_trace_file(const TrainOptions& options) {
-  return trace_file(options.trace, options.processes().rank());
-}
-
 // Its learning rate is that of a batch of b_max.
 EventFile event_file_of(const TrainOptions& options) {
   return EventFile(event_file(options.tensorboard), [&options](double epoch) {
     return options.learning_rate * options.schedule.factor(epoch);
   });
+}
+
+// What a run leaves beside its result.
+void write_beside(const TrainOptions& options, const Trace& trace, const Record& record) {
+  if (!options.trace.empty()) write_text(options.trace, trace_json(trace).dump() + "\n");
+  if (!options.mllog.empty()) write_text(options.mllog, mllog_text(record));
 }
 
 // Of a run that has not failed.
@@ -59,7 +60,6 @@ Outcome run_one(const RunSpec& spec, const ResultOptions& result, TrainHooks hoo
   std::optional<Training> training;
   ProcessGroup& processes = options.processes();
   outcome.already_done = processes.agree([&] {
-    if (!options.trace.empty()) check_writable(own_trace_file(options), "the trace");
     training.emplace(spec);
     return processes.is_root() && file.has_result_of(training->record().config);
   });
@@ -87,10 +87,7 @@ Outcome run_one(const RunSpec& spec, const ResultOptions& result, TrainHooks hoo
   outcome.summary = summarise(outcome.record);
   try {
     outcome.exit_code = processes.agree([&] {
-      if (hooks.trace) write_text(own_trace_file(options), trace_json(trace).dump() + "\n");
-      if (processes.is_root() && !options.mllog.empty()) {
-        write_text(options.mllog, mllog_text(outcome.record));
-      }
+      if (processes.is_root()) write_beside(options, trace, outcome.record);
       if (outcome.record.status == Status::failed) std::rethrow_exception(training->failure());
       file.check();
       if (events) events->check();

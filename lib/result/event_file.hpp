@@ -1,9 +1,10 @@
 // --tensorboard: the curve of a run while it goes on, as an event file of TensorBoard.
 //
 // Format. The file is a sequence of TFRecords (TensorFlow, core/lib/io/record_writer.h): length as
-// uint64, masked CRC32C of these 8 bytes, `length` bytes, masked CRC32C of them; all little-endian, and
-// masked(c) = (c rotated right by 15 bits) + 0xa282ead8. Each holds an Event in protobuf's wire format,
-// of which these fields are used (tensorflow/core/util/event.proto, framework/summary.proto):
+// uint64, masked CRC32C of these 8 bytes, `length` bytes, masked CRC32C of them; all little-endian,
+// and masked(c) = (c rotated right by 15 bits) + 0xa282ead8. Each holds an Event in protobuf's wire
+// format, of which these fields are used (tensorflow/core/util/event.proto,
+// framework/summary.proto):
 //
 //   Event    1 wall_time: double   2 step: int64   3 file_version: string, "brain.Event:2", of the
 //            first event           5 summary: Summary
@@ -28,10 +29,10 @@ std::string scalar_event(double wall_time, std::int64_t step,
 std::string framed(const std::string& data);
 
 // Appends the points of a record that it has not written yet, and flushes them, so that a viewer
-// follows the run. Per point, with the samples learnt from as the step: train/loss, the test metrics,
-// learning_rate (of a batch of b_max), samples_per_s (training clock, since the point before).
-// wall_time is the host's; in sim that of the first touch of the data plus simulated time. Not
-// thread-safe. An error does not end the run: check() throws it.
+// follows the run. Per point, with the samples learnt from as the step: train/loss, the test
+// metrics, learning_rate (of a batch of b_max), samples_per_s (training clock, since the point
+// before). wall_time is the host's; in sim that of the first touch of the data plus simulated time.
+// Not thread-safe. An error does not end the run: check() throws it.
 class EventFile {
  public:
   // `learning_rate`: at an epoch. Replaces `path`. Errors: runtime.

@@ -11,6 +11,7 @@
 #include "result/clocks.hpp"
 #include "result/environment.hpp"
 #include "result/redact.hpp"
+#include "result/remarks.hpp"
 #include "result/summary.hpp"
 
 namespace hetsgd {
@@ -113,6 +114,19 @@ json worker_json(const WorkerRecord& worker, std::size_t rank) {
           {"bytes_received_by_kind", bytes_by_kind(breakdown.bytes_received)}};
 }
 
+json waited_for_json(const std::vector<WaitedFor>& all) {
+  json result = json::array();
+  for (const WaitedFor& each : all) {
+    json& entry = result.emplace_back(json{{"rank", nullptr}, {"wait_s", seconds(each.wait)}});
+    if (each.rank >= 0) {
+      entry["rank"] = each.rank;
+    } else {
+      entry["service"] = each.service;
+    }
+  }
+  return result;
+}
+
 json histograms_json(const Record& record) {
   json histograms = json::object();
   for (const auto& [name, counts] : record.histograms) {
@@ -136,10 +150,13 @@ json targets_json(const Summary& summary, const RunStart& start) {
         {"at_least", target.at_least}, {"value", target.value},
         {"time_s", nullptr},           {"samples_count", nullptr},
         {"updates", nullptr},          {"smoothed_time_s", nullptr},
-        {"clocks", nullptr},           {"status", time.first ? "reached" : "not_reached"}};
+        {"clocks", nullptr},           {"evaluation", nullptr},
+        {"resolution_s", nullptr},     {"status", time.first ? "reached" : "not_reached"}};
     if (time.first) {
       entry.update(evaluation_json(*time.first));
       entry["clocks"] = clocks_json(*time.first, start);
+      entry["evaluation"] = time.first_evaluation;
+      entry["resolution_s"] = time.resolution_s;
     }
     if (time.smoothed) entry["smoothed_time_s"] = time.smoothed->time_s;
     result.push_back(std::move(entry));
@@ -166,6 +183,7 @@ json summary_json(const Record& record, const Summary& summary) {
                  {"best", std::move(best)}};
   if (summary.samples_per_s) result["samples_per_s"] = *summary.samples_per_s;
   if (summary.computing_ratio) result["computing_ratio"] = *summary.computing_ratio;
+  if (summary.server_link_ratio) result["server_link_ratio"] = *summary.server_link_ratio;
   if (!summary.final_metrics.empty()) result["final"] = summary.final_metrics;
   return result;
 }
@@ -212,6 +230,9 @@ json result_json(const Record& record, const ResultOptions& options) {
     const WorkerReport& report = record.workers[rank].report;
     if (!report.host.empty()) workers.back().update(place_json(report));
     if (!report.profile.empty()) workers.back()["profile"] = json_text(report.profile);
+    if (const auto& waited_for = record.workers[rank].waited_for) {
+      workers.back()["waited_for"] = waited_for_json(*waited_for);
+    }
     const auto& gpu_buffers = report.breakdown.gpu_buffers;
     if (std::ranges::any_of(gpu_buffers, [](std::uint64_t n) { return n > 0; })) {
       workers.back()["gpu_buffers"] = gpu_buffers_json(report.breakdown);
@@ -248,7 +269,7 @@ json result_json(const Record& record, const ResultOptions& options) {
       {"time_to_accuracy", targets_json(summary, RunStart::of(record))},
       {"summary", summary_json(record, summary)},
       {"wall", wall_json(record)},
-      {"warnings", record.warnings},
+      {"warnings", warnings_of(record, summary)},
       {"status", to_string(record.status)},
       {"status_reason", text_or_null(record.status_reason)},
       {"started_at", text_or_null(record.started_at)},

@@ -20,9 +20,10 @@ struct ResultOptions {
 //
 // What depends on the host or on its load stands in `environment`, `wall`, `started_at` and
 // `finished_at` alone; on a virtual-time cluster all the rest is a function of the options and the
-// seed. Numbers that are not finite become null, with the reason beside them: {"test_loss": null,
-// "test_loss_reason": "nan"}. Names of files and other texts from outside that are not UTF-8 become
-// "bytes:data/caf%E9.txt" (core/bytes.hpp), in `config` and `args` so that they read back.
+// seed, but for workers[].waited_for, which only a run with --trace has. Numbers that are not
+// finite become null, with the reason beside them: {"test_loss": null, "test_loss_reason": "nan"}.
+// Names of files and other texts from outside that are not UTF-8 become "bytes:data/caf%E9.txt"
+// (core/bytes.hpp), in `config` and `args` so that they read back.
 nlohmann::json result_json(const Record& record, const ResultOptions& options);
 
 // The document as text: one line per top-level key and per element of the long lists (curve,

@@ -62,6 +62,14 @@ class Checker {
       if (worker["rank"] != i) {
         find(place + "/rank", "found {}, expected {}", worker["rank"].dump(), i);
       }
+      for (const json& whom : worker.value("waited_for", json::array())) {
+        const bool service = whom["rank"].is_null();
+        if (service ? whom.contains("service")
+                    : whom["rank"] < workers.size() && whom["rank"] != i) {
+          continue;
+        }
+        find(place + "/waited_for", "found {}, expected another worker or a service", whom.dump());
+      }
       for (const char* key : {"bytes_sent", "bytes_received"}) {
         std::uint64_t sum = 0;
         for (const json& kind : worker[std::string(key) + "_by_kind"]) {

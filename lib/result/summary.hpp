@@ -27,6 +27,9 @@ struct Summary {
   std::optional<double> samples_per_s;          // none: no time has passed
   std::optional<double> computing_ratio;        // share of the workers' time; none: as above
   std::uint64_t bytes_sent = 0, bytes_received = 0;  // by all workers
+  // Share of the time for which the link of the services' host was taken; none: real, or no
+  // services.
+  std::optional<double> server_link_ratio;
 
   bool reached_all_targets() const;
 };

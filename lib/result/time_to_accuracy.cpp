@@ -13,7 +13,11 @@ TimeToAccuracy time_to_accuracy(std::span<const Evaluation> curve, const Target&
   const double worst = target.at_least ? -kInfinity : kInfinity;
   TimeToAccuracy result;
   for (std::size_t i = 0; i < curve.size(); ++i) {
-    if (!result.first && reached(target, curve[i].value)) result.first = curve[i];
+    if (!result.first && reached(target, curve[i].value)) {
+      result.first = curve[i];
+      result.first_evaluation = i;
+      result.resolution_s = i > 0 ? curve[i].time_s - curve[i - 1].time_s : 0;
+    }
     if (result.smoothed || i + 1 < kSmoothingWindow) continue;
     std::array<double, kSmoothingWindow> window;
     for (std::size_t j = 0; j < kSmoothingWindow; ++j) {

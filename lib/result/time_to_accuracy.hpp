@@ -24,7 +24,9 @@ struct Evaluation {
 };
 
 struct TimeToAccuracy {
-  std::optional<Evaluation> first;  // the first evaluation that reaches the target
+  std::optional<Evaluation> first;   // the first evaluation that reaches the target
+  std::size_t first_evaluation = 0;  // its number; 0: the initial model
+  double resolution_s = 0;           // time between it and the one before; 0: there is none
   std::optional<Evaluation>
       smoothed;  // the first at which the median of the last 5 evaluations does (paper 002);
                  // needs 5 evaluations; `value` is that median

@@ -24,9 +24,9 @@ std::vector<Finding> check_schema(std::string_view schema, const nlohmann::json&
 // Beyond the schema: clocks, samples and updates of the curve never decrease; merges have one entry
 // per worker and stand in the order of time; the workers' ranks are 0..P-1; their samples add up to
 // the summary's when the run is over; a reached target was indeed reached on the curve, at that
-// time and not before, on each of its clocks; the phases of host time add up to the whole, within 1 %
-// and 20 ms; a null that replaces a number has its reason; a tuned run has its tuning's
-// learning rate.
+// time and not before, on each of its clocks; the phases of host time add up to the whole, within
+// 1 % and 20 ms; a null that replaces a number has its reason; a tuned run has its tuning's learning
+// rate.
 std::vector<Finding> validate_result(const nlohmann::json& result);
 
 // What other files of ours have and no result does, and what they are, as JSON: {"traceEvents":

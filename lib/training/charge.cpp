@@ -35,4 +35,8 @@ nlohmann::json to_json(const Charge& charge) {
           {"parameter_ratio", charge.parameter_ratio}};
 }
 
+Seconds host_pass(const DeviceProfile& host, double n) {
+  return host.seconds({.operations = n, .bytes = n * sizeof(float), .launches = 1});
+}
+
 }  // namespace hetsgd

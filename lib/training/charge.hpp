@@ -15,6 +15,7 @@
 #include <nlohmann/json_fwd.hpp>
 #include <string>
 
+#include "cluster/profile.hpp"
 #include "data/dataset.hpp"
 #include "model/registry.hpp"
 
@@ -39,5 +40,8 @@ Charge make_charge(const std::string& preset, const Dataset& data, const ModelFa
                    const Model& real);
 // As the result shows it: preset, shape of the charged model, and the three ratios.
 nlohmann::json to_json(const Charge& charge);
+
+// One pass over n parameters on a host: a replica is read and added to the sum of several.
+Seconds host_pass(const DeviceProfile& host, double n);
 
 }  // namespace hetsgd

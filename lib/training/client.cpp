@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "core/host_clock.hpp"
+#include "training/trace.hpp"
 
 namespace hetsgd {
 
@@ -19,6 +20,10 @@ Work Client::gradient_work(const BatchShape& batch) const {
 // Both models are of one kind and have the same options, and so as many parts.
 Work Client::partial_gradient_work(const BatchShape& batch, std::size_t parts) const {
   return charged_model().partial_gradient_work(charged(batch), parts);
+}
+
+void Client::trace_batch(Worker& worker, std::uint64_t samples) const {
+  if (setup_.traced) note_batch(worker.endpoint(), samples);
 }
 
 PreparedModel Client::prepare(const std::function<std::span<const float>()>& model) {

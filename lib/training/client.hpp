@@ -28,6 +28,7 @@ struct RunSetup {
   // model's work.
   std::shared_ptr<const Model> charged_model = {};
   double charged_nonzeros = 1, charged_labels = 1, charged_parameters = 1;
+  bool traced = false;  // all endpoints are those of a Trace
 };
 
 class Client : public Run {
@@ -47,6 +48,8 @@ class Client : public Run {
   double parameter_ratio() const final { return setup_.charged_parameters; }
 
  protected:
+  // A step of this worker is complete: its batch stands in the trace, if there is one.
+  void trace_batch(Worker& worker, std::uint64_t samples) const;
   // Makes the model that is to be measured, and takes the time of that. Only while the world is
   // stopped.
   PreparedModel prepare(const std::function<std::span<const float>()>& model);
@@ -91,6 +94,7 @@ class SharedClient final : public Client {
   // First come first served: in sim by virtual time, so that a run repeats.
   std::uint64_t draw(std::uint64_t count) override { return cursor_.fetch_add(count); }
   void completed(Worker& worker, std::uint64_t samples, double loss, Seconds started) override {
+    trace_batch(worker, samples);
     referee_.completed(worker, samples, loss, started);
   }
   void updated(Worker& worker, bool counts_for_run) override;

@@ -111,6 +111,14 @@ RankClient::RankClient(Control& control, Referee& referee, const RunSetup& setup
     ++gathered_count_;
     changed_.notify_all();
   });
+  on(kTrace, [this](int from, Bytes bytes) {
+    auto lines =
+        from_bytes<std::vector<TraceLine>>(bytes, fmt::format("the trace of rank {}", from));
+    const std::lock_guard lock(mutex_);
+    std::ranges::move(lines, std::back_inserter(lines_));
+    ++traces_;
+    changed_.notify_all();
+  });
   if (rank_ != 0) return;
   started_ = true;
   state_.accuracy = referee_.best_accuracy(0, 0).value_or(std::nan(""));
@@ -179,6 +187,7 @@ void RankClient::end_budget() {
 }
 
 void RankClient::completed(Worker& worker, std::uint64_t samples, double loss, Seconds started) {
+  trace_batch(worker, samples);
   bool tell = !synchronous();
   {
     const std::lock_guard lock(mutex_);
@@ -282,6 +291,19 @@ void RankClient::await_reports() {
   std::unique_lock lock(mutex_);
   await(lock, "the last reports of all ranks", peer_timeout_, [&] { return ended_ == size_; });
   referee_.sort_events();
+}
+
+void RankClient::gather(Trace& trace) {
+  if (rank_ >= size_) return;  // it runs services, and no worker
+  if (rank_ != 0) {
+    std::vector<TraceLine> lines;
+    for (const TraceLine* line : trace.lines()) lines.push_back(*line);
+    return control_.send(0, kind(kTrace), to_bytes(lines));
+  }
+  std::unique_lock lock(mutex_);
+  await(lock, "the traces of all ranks", peer_timeout_, [&] { return traces_ == size_ - 1; });
+  for (TraceLine& line : lines_) trace.add(std::move(line));
+  lines_.clear();
 }
 
 // --- what the result shows -----------------------------------------------------------------------

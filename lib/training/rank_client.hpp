@@ -56,6 +56,7 @@
 
 #include "cluster/control.hpp"
 #include "training/client.hpp"
+#include "training/trace.hpp"
 
 namespace hetsgd {
 
@@ -78,6 +79,9 @@ class RankClient final : public Client {
   // After the run: on rank 0 returns when everybody's last report is in the record, with the events
   // in the order of their times. Error(runtime) if one does not come for the peer timeout.
   void await_reports();
+  // After the run, by every rank: rank 0's trace has the lines of all workers. Errors: as
+  // await_reports().
+  void gather(Trace& trace);
 
   LoopDecision running(Worker& worker) override;
   void end_budget() override;
@@ -181,6 +185,8 @@ class RankClient final : public Client {
   // mean_of_published(): the replicas by rank, as they come.
   std::vector<std::vector<float>> gathered_;
   int gathered_count_ = 0;
+  std::vector<TraceLine> lines_;  // rank 0: of the others, until gather() takes them
+  int traces_ = 0;                // rank 0: ranks whose lines are here
   std::vector<float> mean_;
 
   // Declared after all that it uses, so that it is joined before they go.

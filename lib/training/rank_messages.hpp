@@ -10,6 +10,7 @@
 //   kMeasured    0 -> that rank     none                   evaluate_alone() goes on
 //   kAskReplica  rank -> all        none                   send_replica()
 //   kReplica     all -> that rank   n floats               mean_of_published() goes on
+//   kTrace       rank -> 0          its TraceLines         gather() goes on
 //
 // Bytes that are not what they should be are an Error(data) that names the rank: both ends run the
 // same program, so it is a fault of the program or of the network.
@@ -37,6 +38,7 @@ enum Message : int {
   kMeasured,
   kAskReplica,
   kReplica,
+  kTrace,
   kMessages
 };
 

@@ -14,6 +14,7 @@
 #include <string>
 #include <vector>
 
+#include "algorithm/algorithm.hpp"
 #include "cluster/cluster.hpp"
 #include "core/host_clock.hpp"
 #include "core/units.hpp"
@@ -59,12 +60,22 @@ std::optional<double> accuracy_of(const CurvePoint& point);
 // Bounds included. NaN reaches nothing.
 bool reached(const Target& target, double value);
 
+// Time that a worker was blocked for another one, or for a service.
+struct WaitedFor {
+  int rank = -1;          // -1: a service
+  std::string service{};  // its name
+  Seconds wait{0};
+};
+
 // What one worker did, totals from the start of the run. Under mpi as of its last report.
 struct WorkerRecord {
   WorkerReport report;           // rank, device, breakdown
   std::uint64_t shard_rows = 0;  // rows that it draws from; partition shared: all
   std::uint64_t samples = 0;
   std::uint64_t updates = 0;
+  // With --trace, of its main process, the longest first. Waits for its own other processes and for
+  // its own device (monitors, sleeps) are in nobody's list.
+  std::optional<std::vector<WaitedFor>> waited_for = {};
 };
 
 // Host seconds since the first touch of the training data. Under `sim` train_s is what the
@@ -124,12 +135,15 @@ struct Record {
   std::vector<CurvePoint> curve;
   nlohmann::json events = nlohmann::json::array();
   // Counts by value: "staleness" (iterations between read and apply), "contributors", ...
-  std::map<std::string, std::map<std::int64_t, std::uint64_t>> histograms;
+  Histograms histograms;
   std::vector<WorkerRecord> workers;
   std::vector<Target> targets;
   std::vector<std::string> warnings;
   PhaseTimes phases;
   Seconds elapsed{0};  // training clock at the end
+  // sim, where there are services: for how long the link of their host was taken.
+  Seconds server_link_busy{0};
+  std::vector<std::string> remarks;  // of the algorithm, after the run
   Status status = Status::running;
   std::string status_reason;            // of failed, diverged, aborted
   int signal = 0;                       // of aborted

@@ -11,45 +11,112 @@
 // A call that goes on while its caller computes (Comm::start, ServiceClient::post) lies beside what
 // its process does: in a second line, "started calls", made when the first such call is complete.
 // The process's own line has the wait for it alone.
+//
+// Calls of several ranks belong together by what they say of themselves (CallPlace): which call of
+// which group it is, or which message. trace_match.hpp finds out from that who waited for whom. The
+// training clocks of all ranks tell the same time, so it needs no cluster's help.
 #pragma once
 
+#include <cstdint>
 #include <deque>
 #include <functional>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "cluster/endpoint.hpp"
 
 namespace hetsgd {
 
+// What a range is to other ranks.
+enum class CallKind : std::uint8_t {
+  none,
+  collective,  // blocking: the group's `number`-th of this rank, splits included
+  started,     // the same of those that are started; the range is the wait for it
+  send,
+  receive,
+  sendrecv,
+  service,
+};
+
+// Which call it is. Equal on all ranks whose ranges belong together, but for peer.
+struct CallPlace {
+  CallKind kind = CallKind::none;
+  // "": all workers. A part has its group's name and "/NUMBER:COLOUR" of the split that made it.
+  std::string group{};
+  std::uint64_t number = 0;  // collectives
+  int rank = 0;              // of this process in the group
+  int peer = -1;             // messages: rank in the group
+  int tag = 0;
+  bool is_split = false;
+  int color = 0, key = 0;  // of a split
+  Seconds since{0};        // started: when this rank's part could begin
+
+  static constexpr auto members() {
+    using C = CallPlace;
+    return std::tuple(&C::kind, &C::group, &C::number, &C::rank, &C::peer, &C::tag, &C::is_split,
+                      &C::color, &C::key, &C::since);
+  }
+};
+
 // On the training clock, as the endpoint tells it; begin <= end.
 struct TraceRange {
-  const char* category;  // compute, communicate, service, off_clock: static text
+  std::string category;  // compute, communicate, service, off_clock
   std::string name;      // "step", "all_reduce", "service server", ...
   Seconds begin{0}, end{0};
+  Seconds wait{0};            // of it blocked for others; the rest of a message is transfer
+  Seconds delay{0};           // of a computation: stragglers and --speed, at its end
+  std::uint64_t steps = 0;    // that the process had begun by its end
+  std::uint64_t bytes = 0;    // of the caller's data, both ways
+  std::uint64_t samples = 0;  // of a step: its batch
+  CallPlace place{};
+
+  static constexpr auto members() {
+    using R = TraceRange;
+    return std::tuple(&R::category, &R::name, &R::begin, &R::end, &R::wait, &R::delay, &R::steps,
+                      &R::bytes, &R::samples, &R::place);
+  }
 };
 
 // The ranges of one process of a worker, in the order of their ends. Filled by that process alone,
 // without a lock; a call that a failing run cuts short ends where it was unwound.
 struct TraceLine {
   int rank = 0;
-  std::string name;  // "worker 1", "worker 1 mixer"
+  std::string name;   // "worker 1", "worker 1 mixer"
+  bool main = false;  // the worker's own
   std::vector<TraceRange> ranges;
+
+  static constexpr auto members() {
+    using L = TraceLine;
+    return std::tuple(&L::rank, &L::name, &L::main, &L::ranges);
+  }
 };
 
-// The lines of this process's workers. It outlives the run.
+// How many calls a rank has made on a group.
+struct GroupCalls {
+  std::uint64_t collectives = 0, started = 0;
+};
+
+// The lines of this process's workers, and, once they were added, of others. It outlives the run.
 class Trace {
  public:
   // From any thread; the line stays where it is.
   TraceLine& line(int rank, const std::string& background_task);
+  // A line of another process.
+  void add(TraceLine line);
+  // The counts of a worker on the group of all workers, which its processes share. From any thread;
+  // they stay where they are.
+  GroupCalls& world_calls(int rank);
   // After the run: by rank, the worker itself before its background tasks.
   std::vector<const TraceLine*> lines() const;
 
  private:
   mutable std::mutex mutex_;
   std::deque<TraceLine> lines_;
+  std::map<int, GroupCalls> world_calls_;
 };
 
 // Whether ranges also go to NVTX.
@@ -60,5 +127,8 @@ bool trace_has_nvtx();
 // run without trace.
 void with_traced_endpoint(Endpoint& endpoint, Trace& trace,
                           const std::function<void(Endpoint&)>& fn);
+// The last step of this process had so many samples. `endpoint` is one of with_traced_endpoint or
+// of a background task of it.
+void note_batch(Endpoint& endpoint, std::uint64_t samples);
 
 }  // namespace hetsgd

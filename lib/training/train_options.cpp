@@ -209,12 +209,9 @@ void declare_measuring(OptionSet& set, TrainOptions& o) {
   set.add(
          "trace", o.trace,
          "write what each worker did when (steps, messages, collectives, services, evaluations, on "
-         "the run's clock) for chrome://tracing or ui.perfetto.dev; NVIDIA's profilers see the "
-         "same ranges. mpi: each rank writes its own, rank R above 0 to NAME.R.json")
-      .writes_file("the trace",
-                   [&o](const std::string& text) {
-                     return files_of_ranks(o, [&](int rank) { return trace_file(text, rank); });
-                   })
+         "the run's clock) for chrome://tracing or ui.perfetto.dev, and into the result who waited "
+         "for whom; NVIDIA's profilers see the same ranges")
+      .writes_file("the trace")
       .not_in_config();
   set.add("mllog", o.mllog,
           "write the run here, when it has ended, in the format of MLPerf logging; time_ms is the "
@@ -259,13 +256,6 @@ void declare_output(OptionSet& set, TrainOptions& o) {
 }
 
 }  // namespace
-
-std::string trace_file(const std::string& trace, int rank) {
-  if (rank == 0) return trace;
-  std::filesystem::path path(trace);
-  path.replace_extension(fmt::format("{}{}", rank, path.extension().string()));
-  return path.string();
-}
 
 std::string event_file(const std::string& folder) { return folder + "/events.out.tfevents.hetsgd"; }
 

@@ -110,9 +110,7 @@ struct TrainOptions {
 
 // The event file in the folder of --tensorboard.
 std::string event_file(const std::string& folder);
-// Where rank `rank` writes its part of --trace and --log-dir: NAME.json for rank 0, NAME.R.json for
-// rank R; rank_R.log in the folder.
-std::string trace_file(const std::string& trace, int rank);
+// Where rank `rank` writes its part of --log-dir: rank_R.log in the folder.
 std::string log_file(const std::string& folder, int rank);
 
 }  // namespace hetsgd

@@ -18,7 +18,7 @@
 #include "training/plan_checks.hpp"
 #include "training/rank_client.hpp"
 #include "training/simulated_machine.hpp"
-#include "training/trace.hpp"
+#include "training/trace_match.hpp"
 #include "training/watcher.hpp"
 
 namespace hetsgd {
@@ -51,7 +51,6 @@ struct Training::Impl {
   ClusterOptions cluster_options() const;
   int evaluating_gpu(const Cluster& cluster) const;
   RunRules rules() const;
-  std::optional<Seconds> prepare_pass() const;
   // What a run is driven with; each refers to those before it.
   struct Parts {
     std::unique_ptr<Cluster> cluster;
@@ -186,21 +185,18 @@ int Training::Impl::evaluating_gpu(const Cluster& cluster) const {
 }
 
 RunRules Training::Impl::rules() const {
+  std::optional<Seconds> prepare_pass;
+  if (cluster_kind(options.cluster).is_virtual) {
+    const double scale = charge ? charge->parameter_ratio : 1;
+    prepare_pass = host_pass(server_profile, scale * static_cast<double>(model->parameters()));
+  }
   return {.plan = plan,
           .synchronous = info.synchronous,
           .evaluate_every = options.evaluate_every.value_or(plan.mega_batch_samples()),
           .max_time = options.max_time,
           .stop_at_target = options.stop_at_target,
           .keep_model = !options.dump_parameters.empty(),
-          .prepare_pass = prepare_pass()};
-}
-
-// A replica is read and added to the sum, on the host.
-std::optional<Seconds> Training::Impl::prepare_pass() const {
-  if (!cluster_kind(options.cluster).is_virtual) return std::nullopt;
-  const double n =
-      static_cast<double>(model->parameters()) * (charge ? charge->parameter_ratio : 1);
-  return server_profile.seconds({.operations = n, .bytes = n * sizeof(float), .launches = 1});
+          .prepare_pass = prepare_pass};
 }
 
 RunSetup Training::Impl::setup(std::vector<float> initial) const {
@@ -297,6 +293,7 @@ ClusterReport Training::Impl::run_workers(Parts& parts, Trace* trace) {
     client.end(worker);
   });
   client.await_reports();
+  if (trace != nullptr) client.gather(*trace);
   return report;
 }
 
@@ -313,10 +310,13 @@ void Training::Impl::drive(const TrainHooks& hooks, Parts& parts) {
   const bool peers = options.processes().size() > 1;
   const auto interrupted = parts.watcher->stop(error && peers ? kSignalDelay : 0ms);
   record.elapsed = std::max(record.elapsed, report.elapsed);
+  record.server_link_busy = report.server_link_busy;
+  record.remarks = algorithm->remarks(record.histograms);
   for (const WorkerReport& worker : report.workers) {
     record.workers[static_cast<std::size_t>(worker.rank)].report = worker;
   }
   if (!error) {
+    if (hooks.trace != nullptr) note_waiting(*hooks.trace, record);
     parts.referee->request_stop(Status::completed, "");
     const auto stop = parts.referee->stopped();
     record.status = stop->first;
@@ -347,6 +347,7 @@ void Training::Impl::finish(const TrainHooks& hooks, const Referee& referee) {
 
 void Training::Impl::prepare(const TrainHooks& hooks, Parts& parts) {
   parts.setup.emplace(setup(initial_parameters<float>(model->layout(), options.seed)));
+  parts.setup->traced = hooks.trace != nullptr;
   if (options.processes().is_root() && !options.dump_initial_parameters.empty()) {
     write_parameters(options.dump_initial_parameters, parts.setup->initial, "the initial model");
   }

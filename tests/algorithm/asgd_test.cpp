@@ -87,5 +87,23 @@ TEST(Asgd, LearnsOnBothClusters) {
                                         {"record_steps", "false"}}));
 }
 
+// All that asgd's workers send goes through the link of the server's host, and all that they
+// receive comes from there: the link is taken for these bytes over its rate, at most all the time.
+TEST(Asgd, TheServersLinkIsTakenForItsBytes) {
+  const Record run = run_training(
+      tiny("asgd", {{"workers", "8"}, {"network", "ethernet-1g"}, {"max_samples", "6400"}}));
+  const double rate = run.network["server_bytes_per_s"];
+  std::uint64_t sent = 0, received = 0;
+  for (const WorkerRecord& worker : run.workers) {
+    for (const std::uint64_t bytes : worker.report.breakdown.bytes_sent) sent += bytes;
+    for (const std::uint64_t bytes : worker.report.breakdown.bytes_received) received += bytes;
+  }
+  const double busy = static_cast<double>(std::max(sent, received)) / rate;
+  EXPECT_NEAR(run.server_link_busy.count(), busy, 1e-9 * busy);
+  EXPECT_LE(run.server_link_busy, run.elapsed);
+  EXPECT_EQ(run_training(tiny("ssgd", {{"workers", "2"}, {"max_samples", "640"}})).server_link_busy,
+            Seconds(0));
+}
+
 }  // namespace
 }  // namespace hetsgd::test

@@ -45,6 +45,19 @@ TEST(Ssp, LeadAndStalenessAreBounded) {
   }
 }
 
+// Equal workers are at most one push apart, so that a bound of 3 holds nobody back; with a
+// straggler it does.
+TEST(Ssp, ABoundThatNeverActedIsSaid) {
+  const Settings equal = tiny_steps("ssp", {{"workers", "4"}});
+  const Record idle = run_training(equal);
+  ASSERT_LT(idle.histograms.at("lead").rbegin()->first, 3);
+  ASSERT_EQ(idle.remarks.size(), 1U);
+  EXPECT_TRUE(idle.remarks.front().starts_with("the bound never acted: nobody was more than "));
+  expect_same_bits(idle, run_training(with(equal, {{"algorithm", "asgd"}})));
+  EXPECT_TRUE(run_training(with(equal, {{"speed", "1,1,1,0.05"}})).remarks.empty());
+  EXPECT_TRUE(run_training(with(equal, {{"staleness", "0"}})).remarks.empty());
+}
+
 // The fast workers have pushed s more than the straggler when they wait for it: their waiting
 // shows.
 TEST(Ssp, FastWorkersWait) {

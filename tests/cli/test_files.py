@@ -197,7 +197,7 @@ class Names(FilesTest):
         self.assertIn("bytes:r%FD.json", first["args"])
         self.result(os.fsdecode(b"t\xfc.json"))
 
-        self.run_program("rerun", b"r\xfd.json", "-o", "again.json", env=env)
+        self.run_program("rerun", b"r\xfd.json", "-o", "again.json", "--trace", "again.trace", env=env)
         self.assertEqual(without_host(self.result("again.json")), without_host(first))
         self.assertIn("nothing to do", self.run_program(*self.arguments(first), "--resume", env=env).stderr)
         compared = self.run_program("compare", "--format", "json", b"r\xfd.json", "--target", "p1>=0.1").stdout

@@ -161,12 +161,19 @@ class Mpi(MpiTest):
             if rank > 0:
                 self.assertIn(f"rank {rank} of 3 on ", log)
 
-    def test_every_rank_writes_its_trace(self):
+    def test_one_trace_has_the_steps_of_all_ranks(self):
         self.finished(self.mpirun(2, *RUN, "--algorithm", "ssgd", "--epochs", "1", "--trace", "trace.json", "-o", "r.json"), 0)
-        steps = [worker["steps"] for worker in self.result("r.json")["workers"]]
-        for rank, name in enumerate(["trace.json", "trace.1.json"]):
-            ranges = [event for event in self.result(name)["traceEvents"] if event["ph"] == "X"]
-            self.assertEqual(sum(event["name"] == "step" for event in ranges), steps[rank])
+        workers = self.result("r.json")["workers"]
+        events = self.result("trace.json")["traceEvents"]
+        self.assertEqual({e["tid"]: e["args"]["name"] for e in events if e["ph"] == "M"},
+                         {0: "worker 0", 1: "worker 1"})
+        for rank, worker in enumerate(workers):
+            mine = [event for event in events if event["ph"] == "X" and event["tid"] == rank]
+            self.assertEqual(sum(event["name"] == "step" for event in mine), worker["steps"])
+            self.assertLessEqual({whom["rank"] for whom in worker["waited_for"]}, {1 - rank})
+            self.assertNotIn(f"wait for worker {rank}", {event["name"] for event in mine})
+        # In each collective one of the two came last, and the other has waited for it.
+        self.assertTrue(any(worker["waited_for"] for worker in workers))
 
     def test_a_network_is_calibrated_and_kept(self):
         measure = ["calibrate", "network", "--sizes", "64,256K", "--point-time", "5ms", "-o", "network.json"]

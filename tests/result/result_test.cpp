@@ -157,6 +157,25 @@ TEST(ValidateResult, ChecksClocksAndTheLedger) {
   EXPECT_THAT(complaint("/curve/1/wall_s", 2.0), HasSubstr("/curve/1/wall_s: found 2 after 3"));
 }
 
+// Evaluations lie a second apart; a target at the 20th is known to 5 % of its time.
+TEST(ResultJson, ACoarseTimeToATargetIsAWarning) {
+  const auto of_length = [](std::size_t before) {
+    std::vector<double> p1(before, 0.1);
+    p1.push_back(0.6);
+    return json_of(record_of(p1));
+  };
+  const json coarse = of_length(20);
+  EXPECT_EQ(coarse["time_to_accuracy"][0]["evaluation"], 20);
+  EXPECT_EQ(coarse["time_to_accuracy"][0]["resolution_s"], 1.0);
+  EXPECT_EQ(coarse["warnings"].size(), 1U);
+  EXPECT_EQ(coarse["warnings"][0],
+            "p1>=0.5 was reached at evaluation 20: its time is known to 1 s, the distance of "
+            "evaluations; --evaluate-every makes it finer");
+  EXPECT_EQ(of_length(21)["warnings"], json::array());
+  EXPECT_EQ(of_length(0)["warnings"], json::array());  // the initial model
+  EXPECT_EQ(of_length(0)["time_to_accuracy"][0]["resolution_s"], 0.0);
+}
+
 TEST(ResultJson, SummaryFollowsFromCurveAndBreakdowns) {
   const json summary = json_of(record_of({0.1, 0.7, 0.6}))["summary"];
   EXPECT_EQ(summary["elapsed_s"], 2.0);

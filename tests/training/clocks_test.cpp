@@ -1,5 +1,5 @@
-// The ledger of host time, and what the clocks of a run contain. Only what holds on any machine under
-// any load: sums, and which of two times is the larger.
+// The ledger of host time, and what the clocks of a run contain. Only what holds on any machine
+// under any load: sums, and which of two times is the larger.
 #include <gtest/gtest.h>
 
 #include <chrono>

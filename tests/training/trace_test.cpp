@@ -6,6 +6,7 @@
 #include <set>
 
 #include "support/run.hpp"
+#include "training/trace_match.hpp"
 
 namespace hetsgd::test {
 namespace {
@@ -80,6 +81,134 @@ TEST(Traces, TheRunIsTheSame) {
   const Record plain = run_training(with(kTraced, {{"algorithm", "adaptive"}}));
   EXPECT_EQ(traced.record.elapsed, plain.elapsed);
   EXPECT_EQ(traced.record.curve.back().test_loss(), plain.curve.back().test_loss());
+}
+
+double waited(const Record& record, std::size_t worker, int whom) {
+  double sum = 0;
+  for (const WaitedFor& each : *record.workers[worker].waited_for) {
+    if (each.rank == whom) sum += each.wait.count();
+  }
+  return sum;
+}
+
+// Three workers, the third with steps of 3t where the others' take t: in every iteration the two
+// others wait for it, 2t. Vector operations take all the same time, so what they wait in all is
+// compute(2) - compute(0), and the breakdown has nothing else in `wait`.
+TEST(WaitedFor, OneSlowWorkerIsWhomAllWaitFor) {
+  const Traced run({{"workers", "3"}, {"straggler", "kind=constant,worker=2,factor=3"}});
+  const auto& workers = run.record.workers;
+  const auto compute = [&](std::size_t r) { return workers[r].report.breakdown.compute.count(); };
+  for (std::size_t r = 0; r < 2; ++r) {
+    EXPECT_NEAR(waited(run.record, r, 2), compute(2) - compute(r), 1e-9 * compute(2)) << r;
+    EXPECT_NEAR(waited(run.record, r, 2), workers[r].report.breakdown.wait.count(), 1e-12) << r;
+    EXPECT_EQ(waited(run.record, r, 1 - static_cast<int>(r)), 0) << r;
+  }
+  EXPECT_GT(compute(2), 2 * compute(0));
+  EXPECT_TRUE(workers[2].waited_for->empty());
+}
+
+// A server answers a push when it has applied it: all that asgd's workers wait for.
+TEST(WaitedFor, OfAServiceItIsTheService) {
+  const Traced run({{"algorithm", "asgd"}, {"workers", "3"}});
+  for (const WorkerRecord& worker : run.record.workers) {
+    ASSERT_EQ(worker.waited_for->size(), 1U);
+    EXPECT_EQ(worker.waited_for->front().rank, -1);
+    EXPECT_FALSE(worker.waited_for->front().service.empty());
+    EXPECT_NEAR(worker.waited_for->front().wait.count(), worker.report.breakdown.wait.count(),
+                1e-12);
+  }
+}
+
+TraceRange at(double begin, double end, CallPlace place, double wait = 0) {
+  TraceRange range;
+  range.begin = Seconds(begin);
+  range.end = Seconds(end);
+  range.wait = Seconds(wait);
+  range.place = std::move(place);
+  return range;
+}
+
+// Workers 0, 1, 2, 3 are split into {0, 2} and {3, 1} (keys turn the order round). Worker 2 comes
+// to its part's call at 5, worker 1 to that of the other at 7. Then rank 0 of the second part,
+// worker 3, sends to rank 1, worker 1, which has waited for 2 s.
+TEST(WaitedFor, RanksOfAPartAreNamedAsWorkers) {
+  Trace trace;
+  for (int worker = 0; worker < 4; ++worker) {
+    const bool odd = worker % 2 == 1;
+    const int rank = odd ? (worker == 3 ? 0 : 1) : worker / 2;
+    const std::string part = odd ? "/0:1" : "/0:0";
+    TraceLine& line = trace.line(worker, "");
+    line.ranges.push_back(at(0, 1,
+                             {.kind = CallKind::collective,
+                              .rank = worker,
+                              .is_split = true,
+                              .color = odd ? 1 : 0,
+                              .key = odd ? -worker : worker}));
+    const double arrival = worker == 2 ? 5 : worker == 1 ? 7 : 2;
+    line.ranges.push_back(
+        at(arrival, 8, {.kind = CallKind::collective, .group = part, .rank = rank}));
+    if (worker == 3) {
+      line.ranges.push_back(
+          at(10, 11, {.kind = CallKind::send, .group = part, .rank = 0, .peer = 1, .tag = 9}));
+    }
+    if (worker == 1) {
+      line.ranges.push_back(
+          at(8, 12, {.kind = CallKind::receive, .group = part, .rank = 1, .peer = 0, .tag = 9}, 2));
+    }
+  }
+  const TraceMatches matches = match(trace.lines());
+  ASSERT_EQ(matches.waits.size(), 3U);
+  EXPECT_EQ(matches.waits.at({0, 1}).rank, 2);
+  EXPECT_EQ(matches.waits.at({0, 1}).wait, Seconds(3));
+  EXPECT_EQ(matches.waits.at({3, 1}).rank, 1);
+  EXPECT_EQ(matches.waits.at({3, 1}).wait, Seconds(5));
+  EXPECT_EQ(matches.waits.at({1, 2}).rank, 3);
+  EXPECT_EQ(matches.waits.at({1, 2}).wait, Seconds(2));
+  ASSERT_EQ(matches.messages.size(), 1U);
+  EXPECT_EQ(matches.messages.front(), std::pair(RangeIndex{3, 2}, RangeIndex{1, 2}));
+}
+
+// Every send of a simulated run has its receive, or the run has ended before.
+TEST(WaitedFor, MessagesFindTheirReceivers) {
+  const Traced run({{"algorithm", "adpsgd"}, {"workers", "3"}});
+  std::size_t sends = 0, receives = 0;
+  const auto lines = run.trace.lines();
+  for (const TraceLine* line : lines) {
+    for (const TraceRange& range : line->ranges) {
+      sends += range.place.kind == CallKind::send;
+      receives += range.place.kind == CallKind::receive;
+    }
+  }
+  EXPECT_GT(receives, 0U);
+  const TraceMatches matches = match(lines);
+  EXPECT_EQ(matches.messages.size(), receives);
+  EXPECT_LE(receives, sends);
+  for (const auto& [sent, received] : matches.messages) {
+    EXPECT_LE(lines[sent.line]->ranges[sent.range].begin,
+              lines[received.line]->ranges[received.range].end);
+  }
+}
+
+TEST(Traces, RangesKnowIterationBatchAndBytes) {
+  const Traced run(Settings{{"straggler", "kind=constant,worker=1,factor=3"}});
+  for (const TraceLine* line : run.trace.lines()) {
+    std::uint64_t steps = 0, samples = 0;
+    double delay = 0;
+    for (const TraceRange& range : line->ranges) {
+      if (range.name == "step") {
+        EXPECT_EQ(range.steps, ++steps);
+        samples += range.samples;
+      }
+      delay += range.delay.count();
+      if (range.name == "all_reduce") {
+        EXPECT_EQ(range.bytes, 4 * run.record.parameters);
+      }
+    }
+    const WorkerRecord& worker = run.record.workers[static_cast<std::size_t>(line->rank)];
+    EXPECT_EQ(samples, worker.samples);
+    EXPECT_NEAR(delay, worker.report.breakdown.delay_achieved.count(), 1e-9);
+    EXPECT_EQ(delay > 0, line->rank == 1);
+  }
 }
 
 TEST(Traces, RealTimeToo) {

@@ -40,11 +40,14 @@ class Link {
     double& free = free_[shared_medium_ ? 0 : static_cast<std::size_t>(direction)];
     const double start = std::max(now, free);
     free = start + bytes / bytes_per_s_;
+    taken_s_[static_cast<std::size_t>(direction)] += bytes / bytes_per_s_;
     if (!users_.empty()) hold_up(free);
     return {start, free};
   }
   // Until when messages are on it: without a break from now on, if that is later than now.
   double busy_until() const { return std::max(free_[0], free_[1]); }
+  // How long messages have taken it so far, in its busier direction.
+  double taken_s() const { return std::max(taken_s_[0], taken_s_[1]); }
   double bytes_per_s() const { return bytes_per_s_; }
 
  private:
@@ -66,6 +69,7 @@ class Link {
   double bytes_per_s_;
   bool shared_medium_;
   std::array<double, 2> free_{};  // by direction: the time until which it is taken
+  std::array<double, 2> taken_s_{};
   std::vector<User> users_;       // in the order in which they began
 };
 

@@ -74,6 +74,8 @@ class Network {
   Link& link(int worker) { return model_.shared_bus ? nodes_.front().link : node(worker).link; }
   Link& server() { return server_; }
   double server_latency(int worker) { return node(worker).server_latency; }
+  // Seconds for which messages took the busier direction of the services' link.
+  double server_busy() const { return server_.taken_s(); }
 
   GroupNetwork group(std::span<const int> workers);
 

@@ -99,6 +99,7 @@ ClusterReport SimCluster::run(const std::function<void(Endpoint&)>& worker) {
   report.elapsed = Seconds(run.engine.now());
   report.paused = Seconds(run.paused_s);
   report.events = run.engine.events();
+  report.server_link_busy = Seconds(run.world.network.server_busy());
   return report;
 }
 

@@ -70,7 +70,7 @@ class Link {
   bool shared_medium_;
   std::array<double, 2> free_{};  // by direction: the time until which it is taken
   std::array<double, 2> taken_s_{};
-  std::vector<User> users_;       // in the order in which they began
+  std::vector<User> users_;  // in the order in which they began
 };
 
 }  // namespace hetsgd::sim

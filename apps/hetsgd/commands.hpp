@@ -9,6 +9,7 @@ namespace hetsgd {
 
 std::unique_ptr<Command> make_train();
 std::unique_ptr<Command> make_tune();
+std::unique_ptr<Command> make_sweep();
 std::unique_ptr<Command> make_rerun();
 std::unique_ptr<Command> make_compare();
 std::unique_ptr<Command> make_validate();

@@ -24,12 +24,6 @@
 namespace hetsgd {
 namespace {
 
-std::string key_of(const std::string& flag) {
-  std::string key = flag.substr(std::min(flag.find_first_not_of('-'), flag.size()));
-  std::replace(key.begin(), key.end(), '-', '_');
-  return key;
-}
-
 // Whether a flag that was given leaves the option `key` of a configuration no place.
 bool flag_excludes(const OptionSet& set, const std::string& key) {
   struct Exclusion {
@@ -73,41 +67,7 @@ bool is_option_of(const std::vector<ForeignOption>& all, const std::string& owne
   });
 }
 
-// The options that each entry of a registry declares.
-template <class Registered>
-std::vector<ForeignOption> options_of(const std::vector<Registered>& registered) {
-  std::vector<ForeignOption> all;
-  for (const Registered& each : registered) {
-    const auto owner = each.make();
-    OptionSet set;
-    owner->declare(set);
-    for (const Option& option : set.options()) all.push_back({each.info.name, option});
-  }
-  return all;
-}
-
 }  // namespace
-
-std::vector<ForeignOption> options_of_all_algorithms() { return options_of(algorithms()); }
-std::vector<ForeignOption> options_of_all_models() { return options_of(models()); }
-
-std::string owners_of(const std::vector<ForeignOption>& all, const std::string& option) {
-  const std::string key = key_of(option);
-  std::vector<std::string> owners;
-  for (const ForeignOption& foreign : all) {
-    if (foreign.option.name == key) owners.push_back(foreign.owner);
-  }
-  return fmt::format("{}", fmt::join(owners, ", "));
-}
-
-nlohmann::json load_config(const std::string& path) {
-  nlohmann::json document = read_json(path);
-  if (document.is_object() && document.contains("config") && document.contains("schema_version")) {
-    document = document["config"];
-  }
-  if (!document.is_object()) throw usage_error("{}: expected a JSON object of options", path);
-  return document;
-}
 
 void TrainSession::choose(const std::string& algorithm, const std::string& model) {
   const RegisteredAlgorithm& registered = find_algorithm(algorithm);
@@ -190,15 +150,6 @@ void TrainSession::read_config(OptionSet& set, const nlohmann::json& config,
         fmt::format("{}: left out, as they do not go with the flags that were given: {}", path,
                     fmt::join(excluded, ", ")));
   }
-}
-
-Error unknown_key(const OptionSet& set, const std::string& key, const std::string& place) {
-  std::vector<std::string> known;
-  for (const Option& option : set.options()) known.push_back(option.name);
-  const auto best = nearest(key, known);
-  return with_hint(
-      usage_error("{}: unknown option", place),
-      best ? fmt::format("did you mean {}?", *best) : "hetsgd train --print-config lists the keys");
 }
 
 void load_plugins(const std::vector<std::string>& arguments) {

@@ -9,6 +9,7 @@
 #include "algorithm/algorithm.hpp"
 #include "core/error.hpp"
 #include "core/options.hpp"
+#include "experiment/known_options.hpp"
 #include "ranks.hpp"
 #include "training/training.hpp"
 
@@ -72,21 +73,5 @@ nlohmann::json read_first(OptionSet& first, const std::string& config_path,
 
 // Reads the environment, with a warning for every HETSGD_ variable that no part of hetsgd reads.
 void read_environment(OptionSet& set);
-
-// The `config` of a configuration file: the document itself, or that of a result. Errors: data,
-// usage.
-nlohmann::json load_config(const std::string& path);
-
-// Options of an algorithm or a model but not of every run.
-struct ForeignOption {
-  std::string owner;
-  Option option;
-};
-std::vector<ForeignOption> options_of_all_algorithms();
-std::vector<ForeignOption> options_of_all_models();
-// Whose option it is (its flag or its key), "adaptive, elastic"; "": nobody's.
-std::string owners_of(const std::vector<ForeignOption>& all, const std::string& option);
-// A key of a configuration file that is no option of `set`: the error, with the nearest one.
-Error unknown_key(const OptionSet& set, const std::string& key, const std::string& place);
 
 }  // namespace hetsgd

@@ -172,6 +172,7 @@ HETSGD_OPTION_OF(std::string);
 HETSGD_OPTION_OF(std::optional<int>);
 HETSGD_OPTION_OF(std::optional<std::uint64_t>);
 HETSGD_OPTION_OF(std::optional<double>);
+HETSGD_OPTION_OF(std::optional<Seconds>);
 HETSGD_OPTION_OF(std::vector<double>);
 HETSGD_OPTION_OF(std::vector<std::uint64_t>);
 HETSGD_OPTION_OF(Texts);

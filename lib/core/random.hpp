@@ -21,6 +21,7 @@ enum class Purpose : std::uint32_t {
   partition = 6,
   bootstrap = 7,
   test = 8,
+  search = 9,
 };
 
 // Four independent 32-bit words at one counter.

@@ -2,13 +2,12 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cmath>
-#include <limits>
 
 #include "core/error.hpp"
 #include "core/host_clock.hpp"
 #include "experiment/result_file.hpp"
 #include "experiment/run.hpp"
+#include "result/result.hpp"
 #include "training/evaluation.hpp"
 
 namespace hetsgd {
@@ -19,22 +18,6 @@ using nlohmann::json;
 json part_json(const DatasetPtr& data) {
   return {{"rows", data->rows()},
           {"content_hash", fmt::format("xxh3:{:016x}", data->content_hash)}};
-}
-
-// What a finished run comes to as a trial.
-void judge(const Outcome& outcome, const Goal& goal, Trial& trial) {
-  const Record& record = outcome.record;
-  trial.status = to_string(record.status);
-  trial.status_reason = record.status_reason;
-  trial.samples_count = outcome.summary.last.samples_count;
-  trial.train_s = outcome.summary.elapsed_s;
-  if (record.status != Status::completed) return;
-  const std::optional<double> value = metric_of(outcome.summary.last, goal.metric);
-  if (value && std::isfinite(*value)) trial.value = value;
-  if (!goal.target) return;
-  if (const auto first = time_to(record, *goal.target).first) {
-    trial.time_to_target_s = first->time_s;
-  }
 }
 
 }  // namespace
@@ -150,14 +133,12 @@ TunerEnd Tuner::run_trial(AlgorithmTuning& algorithm, double rate, std::uint64_t
   }
   const Outcome outcome =
       run_one(run.spec(), {}, {.on_progress = hooks.on_progress, .signal = hooks.signal}, &data_);
-  Trial trial;
-  trial.learning_rate = rate;
-  trial.seed = seed;
-  trial.wall_s = seconds_since(start);
-  spent_s_ += trial.wall_s;
+  const double wall_s = seconds_since(start);
+  spent_s_ += wall_s;
   if (outcome.record.status == Status::aborted) return TunerEnd::aborted;
   if (outcome.record.status == Status::time_limit) return TunerEnd::time_limit;
-  judge(outcome, tuning_.goal, trial);
+  Trial trial{judge(result_json(outcome.record, {}), tuning_.goal), rate};
+  trial.wall_s = wall_s;
   algorithm.trials.push_back(std::move(trial));
   return TunerEnd::completed;
 }

@@ -1,24 +1,17 @@
 #include "experiment/tuning.hpp"
 
 #include <algorithm>
-#include <cmath>
-#include <limits>
 #include <set>
 
 #include "core/error.hpp"
 #include "core/text.hpp"
 #include "data/source.hpp"
-#include "result/statistics.hpp"
+#include "experiment/search_space.hpp"
 
 namespace hetsgd {
 namespace {
 
 using nlohmann::json;
-
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
-
-// Three significant digits: what people would have typed.
-double rounded(double value) { return parse_double("", fmt::format("{:.3g}", value)); }
 
 // FROM:TO:COUNT.
 std::vector<double> geometric_grid(const std::string& text, const std::string& place) {
@@ -31,28 +24,10 @@ std::vector<double> geometric_grid(const std::string& text, const std::string& p
   if (!(from > 0 && to > from)) {
     throw usage_error("{}: found {}, expected 0 < FROM < TO", place, quote(text));
   }
-  std::vector<double> grid = {from};
-  for (std::size_t i = 1; i + 1 < count; ++i) {
-    const double share = static_cast<double>(i) / static_cast<double>(count - 1);
-    grid.push_back(rounded(from * std::pow(to / from, share)));
-  }
-  grid.push_back(to);
-  return grid;
+  return geometric_values(from, to, count);
 }
 
 }  // namespace
-
-bool Goal::larger_is_better() const { return target ? target->at_least : higher_is_better(metric); }
-
-std::string Goal::text() const { return target ? target->text() : metric; }
-
-Goal parse_goal(const std::string& text, const std::string& place) {
-  if (text.find_first_of("<>") == std::string::npos) {
-    return {parse_target(text + ">=0", place).metric, std::nullopt};  // checks the name
-  }
-  const Target target = parse_target(text, place);
-  return {target.metric, target};
-}
 
 std::vector<double> parse_grid(const std::string& text, const std::string& place) {
   std::vector<double> grid = text.find(':') != std::string::npos ? geometric_grid(text, place)
@@ -70,12 +45,7 @@ std::vector<double> parse_grid(const std::string& text, const std::string& place
 
 TuningCost AlgorithmTuning::cost() const {
   TuningCost sum;
-  for (const Trial& trial : trials) {
-    ++sum.trials;
-    sum.samples_count += trial.samples_count;
-    sum.train_s += trial.train_s;
-    sum.wall_s += trial.wall_s;
-  }
+  for (const Trial& trial : trials) sum.add(trial);
   return sum;
 }
 
@@ -97,31 +67,22 @@ bool Tuning::complete(const AlgorithmTuning& tuning) const {
 
 std::optional<Score> score(const Tuning& tuning, const AlgorithmTuning& algorithm,
                            double learning_rate) {
-  const double worst = tuning.goal.larger_is_better() ? -kInfinity : kInfinity;
-  std::vector<double> values, times;
+  std::vector<TrialOutcome> trials;
   for (const std::uint64_t seed : tuning.seeds) {
     const Trial* const trial = algorithm.find(learning_rate, seed);
     if (trial == nullptr) return std::nullopt;
-    values.push_back(trial->value.value_or(worst));
-    times.push_back(trial->time_to_target_s.value_or(kInfinity));
+    trials.push_back(*trial);
   }
-  return Score{median(values), median(times)};
+  return score_of(tuning.goal, trials);
 }
 
 std::optional<Choice> choose(const Tuning& tuning, const AlgorithmTuning& algorithm) {
   if (!tuning.complete(algorithm)) return std::nullopt;
-  const bool larger = tuning.goal.larger_is_better();
-  std::optional<Choice> best;
-  for (const double rate : tuning.grid) {
-    const Score now = *score(tuning, algorithm, rate);
-    if (!std::isfinite(now.value)) continue;
-    const bool better_value =
-        best && (larger ? now.value > best->score.value : now.value < best->score.value);
-    const bool better = !best || now.time_to_target_s < best->score.time_to_target_s ||
-                        (now.time_to_target_s == best->score.time_to_target_s && better_value);
-    if (better) best = {rate, rate == tuning.grid.front() || rate == tuning.grid.back(), now};
-  }
-  return best;
+  std::vector<Score> scores;
+  for (const double rate : tuning.grid) scores.push_back(*score(tuning, algorithm, rate));
+  const std::optional<std::size_t> best = best_of(tuning.goal, scores);
+  if (!best) return std::nullopt;
+  return Choice{tuning.grid[*best], *best == 0 || *best + 1 == tuning.grid.size(), scores[*best]};
 }
 
 nlohmann::json tuning_of_run(const Tuning& tuning, const json& config, std::string_view file_text,

@@ -11,21 +11,10 @@
 #include <string_view>
 #include <vector>
 
+#include "experiment/trial.hpp"
 #include "result/validate.hpp"
-#include "training/record.hpp"
 
 namespace hetsgd {
-
-// What decides between learning rates: the final value of a metric, or the time to a target. Where
-// times are equal, and where no trial reaches the target, the final value decides.
-struct Goal {
-  std::string metric;
-  std::optional<Target> target;
-  bool larger_is_better() const;
-  std::string text() const;  // "p1" or "p1>=0.6"
-};
-// Errors: usage, naming `place`.
-Goal parse_goal(const std::string& text, const std::string& place);
 
 // "0.03,0.1,0.3" or FROM:TO:COUNT, COUNT values from FROM to TO with equal ratios, those between
 // rounded to three significant digits. Ascending. Errors: usage, naming `place`: what is no
@@ -33,22 +22,8 @@ Goal parse_goal(const std::string& text, const std::string& place);
 std::vector<double> parse_grid(const std::string& text, const std::string& place);
 
 // One run of one algorithm with one learning rate.
-struct Trial {
+struct Trial : TrialOutcome {
   double learning_rate = 0;
-  std::uint64_t seed = 0;
-  std::string status;                      // as in a result; diverged and failed are the worst
-  std::string status_reason;               // "" or why
-  std::optional<double> value;             // final value of the metric; none: diverged, failed
-  std::optional<double> time_to_target_s;  // none: no target, missed, diverged or failed
-  std::uint64_t samples_count = 0;
-  double train_s = 0;  // training clock
-  double wall_s = 0;   // host time of the whole trial
-};
-
-struct TuningCost {
-  std::uint64_t trials = 0;
-  std::uint64_t samples_count = 0;
-  double train_s = 0, wall_s = 0;
 };
 
 struct AlgorithmTuning {
@@ -70,11 +45,6 @@ struct Tuning {
   bool complete(const AlgorithmTuning& tuning) const;  // every trial was run
 };
 
-// Medians over the seeds.
-struct Score {
-  double value = 0;             // infinite: the worst (diverged or failed)
-  double time_to_target_s = 0;  // infinity: missed, or the goal is no target
-};
 // None: trials of this learning rate are missing.
 std::optional<Score> score(const Tuning& tuning, const AlgorithmTuning& algorithm,
                            double learning_rate);

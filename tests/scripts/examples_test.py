@@ -52,7 +52,7 @@ class Examples(unittest.TestCase):
 
     def test_shells_can_read_all(self):
         examples = sorted(EXAMPLES.iterdir())
-        self.assertEqual(len(examples), 4)
+        self.assertEqual(len(examples), 5)
         for example in examples:
             subprocess.run(["bash", "-n", example], check=True)
 

@@ -1,0 +1,237 @@
+#include "sweep_run.hpp"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <filesystem>
+#include <map>
+#include <tuple>
+
+#include "core/error.hpp"
+#include "core/host_clock.hpp"
+#include "core/logging.hpp"
+#include "core/text.hpp"
+#include "result/table.hpp"
+#include "signals.hpp"
+#include "training/estimate.hpp"
+
+namespace hetsgd {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::size_t kMostNamed = 20;  // failed runs, on the way
+
+std::string run_title(const SweepPlan& plan, const PlannedRun& run) {
+  const SweepSpec& spec = plan.spec();
+  std::string title = spec.title(spec.cells[run.cell]);
+  for (const Setting& each : plan.candidate(run).point) {
+    title += fmt::format("{}{}={}", title.empty() ? "" : ", ", each.name,
+                         each.value.is_number_float() ? fmt::format("{}", each.value.get<double>())
+                                                      : each.value.dump());
+  }
+  return fmt::format("{}{}seed {}", title, title.empty() ? "" : ", ", run.seed);
+}
+
+// The status line, not more often than a reader can follow.
+class SweepStatus {
+ public:
+  explicit SweepStatus(bool terminal) : every_s_(terminal ? 0.25 : 10) {}
+
+  void show(const SweepProgress& p) {
+    const bool over = p.done + p.failed == p.all;
+    if (seconds_since(last_) < every_s_ && !(over && !shown_)) return;
+    last_ = HostClock::now();
+    shown_ = true;
+    std::string text =
+        fmt::format("{}{}/{}", p.stage == SweepStage::tuning ? "tuning " : "", p.done, p.all);
+    if (p.running > 0) text += fmt::format("  {} running", p.running);
+    if (p.failed > 0) text += fmt::format("  {} failed", p.failed);
+    if (p.remaining && !over) text += fmt::format("  ETA {}", format_seconds(*p.remaining));
+    show_status(text);
+  }
+
+ private:
+  double every_s_;
+  HostClock::time_point last_ = HostClock::now();
+  bool shown_ = false;
+};
+
+void warn_of_edges(const Sweep& sweep, const SweepSpec& spec) {
+  for (const CellTuning& tuning : sweep.tunings()) {
+    if (tuning.edges.empty()) continue;
+    const std::string title = spec.title(spec.cells[tuning.cell]);
+    warn("{}{}the best {} lies at the edge of its list; a wider one may have a better", title,
+         title.empty() ? "" : ": ", fmt::join(tuning.edges, " and "));
+  }
+}
+
+// Host seconds of one run of a cell and stage.
+class HostTimes {
+ public:
+  HostTimes(const SweepFolder& folder, const SweepPlan& plan) : plan_(plan) {
+    const auto index = folder.read_index();
+    for (const auto& [id, line] : index) {
+      if (!line.contains("summary")) continue;
+      Sum& sum = sums_[{line["stage"], line["setup"], line["case"]}];
+      sum.seconds += line["summary"]["wall_s"].get<double>();
+      ++sum.runs;
+    }
+  }
+
+  // By runs that are done, else by a trial of `run`; NaN: not known.
+  double of(const PlannedRun& run) {
+    const SweepSpec& spec = plan_.spec();
+    const SweepCell& cell = spec.cells[run.cell];
+    Sum& sum =
+        sums_[{to_string(run.stage), spec.setups[cell.setup].name, spec.cases[cell.method].name}];
+    if (sum.runs > 0) return sum.seconds / static_cast<double>(sum.runs);
+    const std::vector<Setting> settings = plan_.settings(run);
+    ConfiguredRun configured(algorithm_of(settings), settings);
+    if (cluster_kind(configured.options().cluster).join) return std::nan("");
+    const nlohmann::json plan = plan_of_run(configured.spec());
+    sum.seconds = plan["estimate"].value("host_s", std::nan(""));
+    sum.runs = 1;
+    return sum.seconds;
+  }
+
+ private:
+  struct Sum {
+    double seconds = 0;
+    std::size_t runs = 0;
+  };
+  const SweepPlan& plan_;
+  std::map<std::tuple<std::string, std::string, std::string>, Sum> sums_;
+};
+
+double mean_result_bytes(const SweepFolder& folder) {
+  constexpr double kGuess = 20e3;
+  double bytes = 0;
+  std::size_t files = 0;
+  std::error_code failed;
+  for (const auto& entry : fs::directory_iterator(folder.path() + "/runs", failed)) {
+    if (entry.path().extension() != ".json" || files == 1000) continue;
+    bytes += static_cast<double>(entry.file_size());
+    ++files;
+  }
+  return files == 0 ? kGuess : bytes / static_cast<double>(files);
+}
+
+// A word of a shell.
+std::string shell_word(const std::string& word) {
+  constexpr const char* kPlain =
+      "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_=./:,+%@";
+  if (!word.empty() && word.find_first_not_of(kPlain) == std::string::npos) return word;
+  std::string quoted = "'";
+  for (const char c : word) quoted += c == '\'' ? "'\\''" : std::string(1, c);
+  return quoted + "'";
+}
+
+struct StagePlan {
+  std::size_t runs = 0, done = 0;
+  double host_s = 0;  // of what is left; NaN: not known
+};
+
+}  // namespace
+
+int run_sweep(Sweep& sweep, const SweepPlan& plan, const SweepOptions& options) {
+  const auto start = HostClock::now();
+  SweepStatus status(detect_terminal().terminal);
+  std::size_t named = 0;
+  SweepHooks hooks;
+  hooks.on_progress = [&](const SweepProgress& progress) { status.show(progress); };
+  hooks.on_failure = [&](const FailedRun& failure) {
+    if (++named > kMostNamed) return;
+    warn("{} ({}) failed: {}", failure.run.name(), run_title(plan, failure.run), failure.reason);
+  };
+  hooks.signal = &catch_signals();
+  const SweepEnd end = sweep.run(hooks);
+  show_status("");
+  warn_of_edges(sweep, plan.spec());
+  log_info("{}: {} runs in {}, {} job{}", plan.spec().name, sweep.runs_done(),
+           format_seconds(Seconds(seconds_since(start))), options.jobs,
+           options.jobs == 1 ? "" : "s");
+  if (end == SweepEnd::aborted) return 128 + received_signal();
+  if (end == SweepEnd::time_limit) {
+    log(LogLevel::error, "max_wall has ended the sweep; the same command goes on with it");
+    return static_cast<int>(ExitCode::time_limit);
+  }
+  if (sweep.failures().empty()) return 0;
+  std::string names;
+  for (const FailedRun& failure : sweep.failures()) names += "\n  " + failure.run.name();
+  throw with_hint(
+      runtime_failure("{} run{} failed:{}", sweep.failures().size(),
+                      sweep.failures().size() == 1 ? "" : "s", names),
+      "what each of them said stands in its .log file; the same command runs them again");
+}
+
+int print_sweep_plan(Sweep& sweep, const SweepPlan& plan, const SweepFolder& folder,
+                     const SweepOptions& options) {
+  const SweepSpec& spec = plan.spec();
+  HostTimes times(folder, plan);
+  std::vector<StagePlan> trials(spec.cells.size()), finals(spec.cells.size());
+  const auto count = [&](const std::vector<PlannedRun>& runs, std::vector<StagePlan>& cells) {
+    const std::vector<bool> done = sweep.find_done(runs, /*remember=*/false);
+    for (std::size_t i = 0; i < runs.size(); ++i) {
+      StagePlan& cell = cells[runs[i].cell];
+      ++cell.runs;
+      cell.done += done[i];
+      if (!done[i]) cell.host_s += times.of(runs[i]);
+    }
+  };
+  count(plan.trials(), trials);
+  const bool tuned =
+      std::ranges::all_of(trials, [](const StagePlan& s) { return s.done == s.runs; });
+  if (tuned) sweep.conclude_tuning();
+  count(tuned ? plan.final_runs() : plan.preview_final_runs(), finals);
+  Table table({"setup", "case", "trials", "done", "runs", "done", "host time left"});
+  double host_s = 0;
+  std::size_t left = 0;
+  for (std::size_t i = 0; i < spec.cells.size(); ++i) {
+    const StagePlan &trial = trials[i], &last = finals[i];
+    const double cell_s = trial.host_s + last.host_s;
+    table.add({spec.setups[spec.cells[i].setup].name, spec.cases[spec.cells[i].method].name,
+               fmt::format("{}", trial.runs), fmt::format("{}", trial.done),
+               fmt::format("{}", last.runs), fmt::format("{}", last.done),
+               std::isnan(cell_s) ? "?" : format_seconds(Seconds(cell_s))});
+    host_s += cell_s;
+    left += trial.runs - trial.done + last.runs - last.done;
+  }
+  print_text(table.format(TableFormat::text));
+  say("{} runs are left, about {} with {} job{}, about {} in {}\n", left,
+      std::isnan(host_s) ? "?" : format_seconds(Seconds(host_s / options.jobs)), options.jobs,
+      options.jobs == 1 ? "" : "s",
+      format_bytes(static_cast<double>(left) * mean_result_bytes(folder)), folder.path());
+  return 0;
+}
+
+int print_sweep_commands(Sweep& sweep, const SweepPlan& plan, const SweepFolder& folder) {
+  const auto print = [&](const std::vector<PlannedRun>& runs) {
+    const std::vector<bool> done = sweep.find_done(runs, /*remember=*/false);
+    std::size_t printed = 0;
+    for (std::size_t i = 0; i < runs.size(); ++i) {
+      if (done[i]) continue;
+      std::string line;
+      for (const std::string& word : command_of(plan.spec(), plan.settings(runs[i]),
+                                                fs::absolute(folder.result_file(runs[i])), true)) {
+        line += (line.empty() ? "" : " ") + shell_word(word);
+      }
+      fmt::print("{}\n", line);
+      ++printed;
+    }
+    return printed;
+  };
+  if (print(plan.trials()) > 0) {
+    log_info(
+        "these are the trials; the final runs follow from them: call it again when they are done");
+    return 0;
+  }
+  sweep.conclude_tuning();
+  print(plan.final_runs());
+  return 0;
+}
+
+}  // namespace hetsgd

@@ -1,0 +1,49 @@
+// The tables of options in a specification.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "experiment/configured_run.hpp"
+#include "experiment/known_options.hpp"
+#include "experiment/search_space.hpp"
+#include "experiment/spec_file.hpp"
+#include "training/train_options.hpp"
+
+namespace hetsgd {
+
+// Knows every option of `hetsgd train`, of all algorithms and models. Made after plugins were loaded.
+class SettingsReader {
+ public:
+  explicit SettingsReader(const SpecFile& file);
+  SettingsReader(const SettingsReader&) = delete;
+  SettingsReader& operator=(const SettingsReader&) = delete;
+
+  // The options of a table. Those of its `config` come first, so that they are the weaker ones.
+  // Relative names of files are looked for beside the specification first, of data then in
+  // HETSGD_DATA_DIR. Errors: usage, an unknown option with the nearest one; an option that a sweep
+  // sets by itself.
+  std::vector<Setting> read(const SpecTable& table) const;
+  // Errors: usage, unless all names of the space are options.
+  void check(const SearchSpace& space) const;
+
+ private:
+  const Option* find(const std::string& key) const;
+  void check_key(const std::string& key, const std::string& place) const;
+  nlohmann::json located(const std::string& key, const nlohmann::json& value) const;
+  void read_config(const SpecTable& table, std::vector<Setting>& settings) const;
+
+  std::string folder_;  // of the specification
+  TrainOptions options_;
+  OptionSet set_;
+  std::vector<ForeignOption> foreign_;  // of algorithms and models
+};
+
+// `setting` in place of what stands there of its name, and of what cannot stand beside it (epochs and
+// max_samples; test and validation).
+void put(std::vector<Setting>& settings, const Setting& setting);
+void put(std::vector<Setting>& settings, const std::vector<Setting>& more);
+// Null: there is none.
+const Setting* find_setting(const std::vector<Setting>& settings, const std::string& name);
+
+}  // namespace hetsgd

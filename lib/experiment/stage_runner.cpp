@@ -1,0 +1,258 @@
+#include "experiment/stage_runner.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <utility>
+
+#include "core/error.hpp"
+#include "core/input_file.hpp"
+#include "core/json_file.hpp"
+#include "core/logging.hpp"
+#include "core/text.hpp"
+#include "experiment/run.hpp"
+#include "experiment/spec_settings.hpp"
+#include "training/evaluation.hpp"
+
+namespace hetsgd {
+namespace {
+
+using nlohmann::json;
+namespace fs = std::filesystem;
+
+std::string data_name(const TrainOptions& o) {
+  return fmt::format("{}\n{}\n{}\n{}\n{}", o.train, o.test, o.validation,
+                     static_cast<int>(o.format), static_cast<int>(o.index_base));
+}
+
+// The last thing that a child complained about.
+std::string last_error(const std::string& log) {
+  if (!fs::exists(log)) return "";
+  const std::string text = read_text_file(log, {.noun = "log"}, std::uint64_t{1} << 24);
+  constexpr std::string_view kMark = "error: ";
+  const std::size_t at = text.rfind("\n" + std::string(kMark));
+  std::size_t begin = at == std::string::npos ? 0 : at + 1;
+  if (!std::string_view(text).substr(begin).starts_with(kMark)) return "";
+  begin += kMark.size();
+  return text.substr(begin, text.find('\n', begin) - begin);
+}
+
+}  // namespace
+
+DataCache& DataShelf::get(const TrainOptions& options, const std::optional<Goal>& goal) {
+  const std::string key = data_name(options);
+  const auto found = std::ranges::find(entries_, key, &Entry::key);
+  if (found != entries_.end()) {
+    entries_.splice(entries_.begin(), entries_, found);
+    return entries_.front().cache;
+  }
+  if (entries_.size() >= kMostEntries) entries_.pop_back();
+  entries_.emplace_front();
+  entries_.front().key = key;
+  try {
+    const RunData& data = entries_.front().cache.get(options);
+    if (goal) {
+      check_measured(goal->metric, *data.train.data, *data.test.data, "metric", goal->text());
+    }
+  } catch (...) {
+    entries_.pop_front();
+    throw;
+  }
+  return entries_.front().cache;
+}
+
+StageRunner::StageRunner(Sweep& sweep, const std::vector<PlannedRun>& runs, const SweepHooks& hooks,
+                         HostClock::time_point start)
+    : sweep_(sweep), hooks_(hooks), start_(start) {
+  const std::vector<bool> done = sweep.find_done(runs, /*remember=*/true);
+  const std::size_t shards = sweep.options_.shards;
+  std::vector<std::size_t> of_others;
+  for (std::size_t i = 0; i < runs.size(); ++i) {
+    const bool mine = i % shards == sweep.options_.shard;
+    // Nobody's final runs can begin before all trials have ended, so all help with them.
+    if (!mine && runs[i].stage == SweepStage::final) continue;
+    items_.push_back({runs[i]});
+    if (done[i]) {
+      ++done_;
+    } else {
+      (mine ? pending_.emplace_back(items_.size() - 1) : of_others.emplace_back(items_.size() - 1));
+    }
+  }
+  pending_.insert(pending_.end(), of_others.begin(), of_others.end());
+}
+
+std::optional<SweepEnd> StageRunner::must_stop() const {
+  if (hooks_.signal != nullptr && hooks_.signal->load() != 0) return SweepEnd::aborted;
+  const auto& most = sweep_.options_.max_wall;
+  if (most && seconds_since(start_) >= most->count()) return SweepEnd::time_limit;
+  if (sweep_.options_.fail_fast && failed_ > 0) return SweepEnd::failed;
+  return std::nullopt;
+}
+
+SweepEnd StageRunner::run() {
+  while (!pending_.empty() || pool_.running() > 0) {
+    if (const auto end = must_stop()) {
+      pool_.stop();
+      return *end;
+    }
+    start_what_can();
+    report();
+    if (pending_.empty() && pool_.running() == 0) break;
+    // With nothing to wait for, all that is left is under way elsewhere.
+    if (const auto ended = pool_.wait(Seconds(pool_.running() == 0 ? 0.5 : 0.25))) end(*ended);
+    beat();
+  }
+  report();
+  return failed_ > 0 ? SweepEnd::failed : SweepEnd::completed;
+}
+
+void StageRunner::start_what_can() {
+  constexpr std::size_t kMostTries = 256;  // of runs that others may be at
+  for (std::size_t tries = std::min(pending_.size(), kMostTries); tries > 0; --tries) {
+    const std::size_t item = pending_.front();
+    if (!has_room(sweep_.plan_.candidate(items_[item].run).is_virtual)) return;
+    pending_.pop_front();
+    const Start result = try_start(item);
+    if (result == Start::elsewhere) pending_.push_back(item);
+    if (result == Start::done) ++done_;
+  }
+}
+
+bool StageRunner::has_room(bool is_virtual) const {
+  const bool occupied =
+      std::ranges::any_of(running_, [](const auto& each) { return each.second.alone; });
+  if (occupied) return false;
+  return is_virtual ? running_.size() < static_cast<std::size_t>(sweep_.options_.jobs)
+                    : running_.empty();
+}
+
+bool StageRunner::is_done_now(const PlannedRun& run) {
+  return sweep_.find_done({run}, /*remember=*/true).front();
+}
+
+StageRunner::Start StageRunner::try_start(std::size_t item) {
+  const PlannedRun& run = items_[item].run;
+  std::optional<Claim> claim = sweep_.folder_.claim(run);
+  if (!claim) return Start::elsewhere;
+  if (is_done_now(run)) return Start::done;  // somebody was faster
+  const bool is_virtual = sweep_.plan_.candidate(run).is_virtual;
+  ++items_[item].attempts;
+  try {
+    const auto configured = configure(run);
+    const auto& goal = sweep_.plan_.spec().setups[sweep_.plan_.spec().cells[run.cell].setup].goal;
+    DataCache* const cache = is_virtual ? &data_.get(configured->options(), goal) : nullptr;
+    pool_.start(next_tag_, task_of(run, configured, cache));
+  } catch (const Error& error) {
+    // What is wrong with the options of all runs was found in the plan.
+    fail(item, error.what());
+    return Start::started;
+  }
+  running_.emplace(next_tag_++, Running{item, std::move(*claim), !is_virtual});
+  return Start::started;
+}
+
+std::shared_ptr<ConfiguredRun> StageRunner::configure(const PlannedRun& run) const {
+  const std::vector<Setting> settings = sweep_.plan_.settings(run);
+  auto configured = std::make_shared<ConfiguredRun>(algorithm_of(settings), settings);
+  TrainOptions& options = configured->options();
+  options.output = sweep_.folder_.result_file(run);
+  options.overwrite = true;
+  options.redact = options.redact || sweep_.options_.redact;
+  if (!options.host_threads) {
+    options.host_threads = std::max(1, sweep_.options_.cores / sweep_.options_.jobs);
+  }
+  return configured;
+}
+
+WorkerTask StageRunner::task_of(const PlannedRun& run, std::shared_ptr<ConfiguredRun> configured,
+                                DataCache* cache) const {
+  const std::vector<Setting> settings = sweep_.plan_.settings(run);
+  WorkerTask task;
+  task.log = sweep_.folder_.log_file(run);
+  if (cache == nullptr) {
+    task.command = command_of(sweep_.plan_.spec(), settings, configured->options().output, false);
+    return task;
+  }
+  ResultOptions result{train_arguments(settings), configured->options().redact,
+                       sweep_.tuning_of_result(run)};
+  task.run = [configured, cache, result, signal = hooks_.signal] {
+    const Outcome outcome = run_one(configured->spec(), result, {.signal = signal}, cache);
+    if (outcome.error) std::rethrow_exception(outcome.error);
+    return outcome.exit_code;
+  };
+  return task;
+}
+
+std::string StageRunner::reason_of(const PlannedRun& run, int exit_code,
+                                   const std::string& status) const {
+  std::string said = last_error(sweep_.folder_.log_file(run));
+  if (!said.empty()) return said;
+  if (exit_code == static_cast<int>(ExitCode::time_limit)) return "--time-limit has ended it";
+  if (exit_code > 128) return fmt::format("ended by signal {}", exit_code - 128);
+  if (exit_code == 0) return fmt::format("its status is {}", status);
+  return fmt::format("exit code {}", exit_code);
+}
+
+void StageRunner::end(const EndedWorker& ended) {
+  const auto found = running_.find(ended.tag);
+  const Running running = std::move(found->second);
+  running_.erase(found);
+  const PlannedRun& run = items_[running.item].run;
+  const std::string file = sweep_.folder_.result_file(run);
+  json result;
+  try {
+    if (fs::exists(file)) result = read_json(file);
+  } catch (const Error& error) {
+    warn("{}", error.what());
+  }
+  const std::string status = result.is_object() ? result.value("status", "") : "no result";
+  if (is_done(status)) {
+    ++done_;
+    ++sweep_.runs_done_;
+    ++measured_;
+    measured_wall_s_ += ended.wall_s;
+    std::error_code ignored;
+    fs::remove(sweep_.folder_.log_file(run), ignored);
+    sweep_.record(run, result);
+    return;
+  }
+  if (must_stop()) return;  // it was ended with the sweep
+  const std::string reason = reason_of(run, ended.exit_code, status);
+  fail(running.item, reason);
+}
+
+void StageRunner::fail(std::size_t item, const std::string& reason) {
+  if (items_[item].attempts <= sweep_.options_.retry) {
+    pending_.push_back(item);
+    return;
+  }
+  ++failed_;
+  sweep_.record_failure({items_[item].run, reason});
+  if (hooks_.on_failure) hooks_.on_failure(sweep_.failures_.back());
+}
+
+void StageRunner::beat() {
+  if (seconds_since(last_beat_) < Claim::kHeartbeat.count()) return;
+  for (const auto& [tag, running] : running_) running.claim.touch();
+  last_beat_ = HostClock::now();
+}
+
+void StageRunner::report() const {
+  if (!hooks_.on_progress) return;
+  SweepProgress progress{.stage = items_.empty() ? SweepStage::final : items_.front().run.stage,
+                         .done = done_,
+                         .all = items_.size(),
+                         .failed = failed_,
+                         .running = pool_.running(),
+                         .remaining = {}};
+  if (measured_ > 0) {
+    const double left =
+        static_cast<double>(pending_.size()) + 0.5 * static_cast<double>(running_.size());
+    progress.remaining = Seconds(left * measured_wall_s_ / static_cast<double>(measured_) /
+                                 std::max(1, sweep_.options_.jobs));
+  }
+  hooks_.on_progress(progress);
+}
+
+}  // namespace hetsgd

@@ -1,0 +1,113 @@
+// Carries out a sweep: the trials of its tunings, then its final runs, each once whoever runs it.
+//
+//   trials ──all ended──> choices ─> final runs
+//
+// A run is claimed (claim.hpp), then carried out by a process of its own (worker_pool.hpp) that
+// writes its result; then a line goes to the index. What was done before is skipped; what failed is
+// run again. Simulated runs go side by side; one in real time has the host for itself.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <functional>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "experiment/sweep_folder.hpp"
+#include "experiment/sweep_plan.hpp"
+#include "experiment/trial.hpp"
+
+namespace hetsgd {
+
+struct SweepOptions {
+  int jobs = 1;
+  int cores = 1;            // that simulated runs share
+  std::uint64_t retry = 0;  // how often a run that failed is run again
+  bool fail_fast = false;   // the first failure ends the sweep
+  std::optional<Seconds> max_wall;
+  std::size_t shard = 0, shards = 1;  // this process runs every shards-th final run
+  bool redact = false;
+};
+
+struct SweepProgress {
+  SweepStage stage = SweepStage::final;
+  std::size_t done = 0, all = 0, failed = 0, running = 0;
+  std::optional<Seconds> remaining;  // none: nothing is known yet
+};
+
+struct FailedRun {
+  PlannedRun run;
+  std::string reason;
+};
+
+struct SweepHooks {
+  std::function<void(const SweepProgress&)> on_progress;  // often
+  std::function<void(const FailedRun&)> on_failure;       // for the last time
+  const std::atomic<int>* signal = nullptr;
+};
+
+enum class SweepEnd { completed, failed, aborted, time_limit };
+
+// What the tuning of a cell came to.
+struct CellTuning {
+  std::size_t cell = 0;
+  std::vector<std::vector<TrialOutcome>> trials;  // by candidate; one per seed
+  std::vector<Score> scores;                      // by candidate
+  std::optional<std::size_t> best;                // none: no trial ended well
+  std::vector<std::string> edges;                 // options whose best value is an end of its list
+  TuningCost cost;
+  nlohmann::json of_results;  // the `tuning` of the cell's final results; null: none
+};
+
+class Sweep {
+ public:
+  Sweep(SweepPlan& plan, const SweepFolder& folder, SweepOptions options);
+
+  // Errors: of data and the file system, as far as they concern the sweep as a whole. A run that
+  // fails is none.
+  SweepEnd run(const SweepHooks& hooks);
+
+  const std::vector<FailedRun>& failures() const { return failures_; }
+  const std::vector<CellTuning>& tunings() const { return tunings_; }
+  std::size_t runs_done() const { return runs_done_; }  // by this process
+
+  // {id, stage, setup, case, parameters, seed} and, after a tuning, {tuned} of a run.
+  nlohmann::json about(const PlannedRun& run) const;
+  // Of each run, whether a result says that it need not be run: by the index, or the result itself,
+  // which then is put into the index, if `remember`.
+  std::vector<bool> find_done(const std::vector<PlannedRun>& runs, bool remember) const;
+  // Takes the results of the trials, which are all there; then the final runs are planned. Errors:
+  // runtime, a cell of which no trial ended well.
+  void conclude_tuning();
+
+ private:
+  friend class StageRunner;
+  void write_tunings() const;
+  bool is_done_by_result(const PlannedRun& run, const std::string& file, bool remember) const;
+  nlohmann::json tuning_of_result(const PlannedRun& run) const;
+  void record(const PlannedRun& run, const nlohmann::json& result) const;
+  void record_failure(FailedRun failure);
+  // What the results of a cell's final runs say of their tuning, as with `hetsgd train --tuned`; null
+  // where not the learning rate alone was tuned.
+  nlohmann::json tuning_of_results(const CellTuning& tuning) const;
+
+  SweepPlan& plan_;
+  const SweepFolder& folder_;
+  SweepOptions options_;
+  std::vector<CellTuning> tunings_;
+  std::vector<FailedRun> failures_;
+  std::size_t runs_done_ = 0;
+};
+
+// The line of the index for a run that ended with this result.
+nlohmann::json index_line(const nlohmann::json& about, const nlohmann::json& result,
+                          const std::optional<Goal>& goal, const std::string& file);
+
+// The words that run this in a process of its own: launch, program, arguments, output. Errors:
+// usage, a placeholder that cannot be filled in.
+std::vector<std::string> command_of(const SweepSpec& spec, const std::vector<Setting>& settings,
+                                    const std::string& output, bool resume);
+
+}  // namespace hetsgd

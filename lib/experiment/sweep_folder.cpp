@@ -1,0 +1,196 @@
+#include "experiment/sweep_folder.hpp"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <filesystem>
+#include <utility>
+
+#include "core/error.hpp"
+#include "core/input_file.hpp"
+#include "core/json_file.hpp"
+#include "core/logging.hpp"
+#include "core/output_file.hpp"
+#include "core/text.hpp"
+#include "core/version.hpp"
+#include "result/output.hpp"
+
+namespace hetsgd {
+namespace {
+
+using nlohmann::json;
+namespace fs = std::filesystem;
+
+// An open file that this process alone has locked.
+class LockedFile {
+ public:
+  LockedFile(const std::string& path, const std::string& what) : path_(path), what_(what) {
+    file_ = ::open(path.c_str(), O_CREAT | O_RDWR | O_CLOEXEC, 0666);
+    if (file_ < 0) fail();
+    while (::flock(file_, LOCK_EX) != 0 && errno == EINTR) {
+    }
+  }
+  ~LockedFile() { ::close(file_); }
+  LockedFile(const LockedFile&) = delete;
+  LockedFile& operator=(const LockedFile&) = delete;
+
+  // Behind the last whole line.
+  void append(const std::string& line) const {
+    off_t end = ::lseek(file_, 0, SEEK_END);
+    char last = '\n';
+    while (end > 0 && ::pread(file_, &last, 1, end - 1) == 1 && last != '\n') --end;
+    if (::ftruncate(file_, end) != 0) fail();
+    if (::pwrite(file_, line.data(), line.size(), end) == static_cast<ssize_t>(line.size())) return;
+    const int error = errno;
+    if (::ftruncate(file_, end) != 0) fail();
+    errno = error;
+    fail();
+  }
+
+ private:
+  [[noreturn]] void fail() const { throw write_error(ExitCode::runtime, path_, what_, errno); }
+
+  std::string path_, what_;
+  int file_ = -1;
+};
+
+// What decides about the runs.
+json essence(json specification) {
+  for (const std::string_view key : kFreeKeys) specification.erase(std::string(key));
+  for (const char* const key : {"max_wall", "interleave"}) specification.erase(key);
+  return specification;
+}
+
+void make_folder(const std::string& path) {
+  std::error_code failed;
+  fs::create_directories(path, failed);
+  if (failed) throw runtime_failure("{}: cannot make the folder: {}", path, failed.message());
+}
+
+}  // namespace
+
+bool is_done(const std::string& status) {
+  return status == "completed" || status == "target_reached" || status == "diverged";
+}
+
+std::string first_difference_in(const json& a, const json& b) {
+  if (a == b) return "";
+  const json patch = json::diff(a, b);
+  std::string text;
+  for (const std::string_view part : split(patch[0]["path"].get_ref<const std::string&>(), '/')) {
+    if (part.empty()) continue;
+    const bool index = part.find_first_not_of("0123456789-") == std::string_view::npos;
+    text += index ? fmt::format("[{}]", part) : fmt::format("{}{}", text.empty() ? "" : ".", part);
+  }
+  return text;
+}
+
+SweepFolder::SweepFolder(std::string folder, std::string name)
+    : folder_(std::move(folder)), name_(std::move(name)) {
+  while (folder_.size() > 1 && folder_.ends_with('/')) folder_.pop_back();
+}
+
+std::string SweepFolder::result_file(const PlannedRun& run) const {
+  const bool trial = run.stage == SweepStage::tuning;
+  return fmt::format("{}/{}/{}.json", folder_, trial ? "trials" : "runs", run.name());
+}
+
+std::string SweepFolder::log_file(const PlannedRun& run) const {
+  return fs::path(result_file(run)).replace_extension(".log").string();
+}
+
+void SweepFolder::check(const SweepSpec& spec, bool extend) const {
+  const std::string path = fmt::format("{}/{}.sweep.json", folder_, name_);
+  if (!fs::exists(path)) return;
+  const json earlier = read_json(path);
+  if (!earlier.is_object() || earlier.value("kind", json()) != "sweep" ||
+      !earlier.contains("specification")) {
+    throw data_error("{}: not the specification of a sweep", path);
+  }
+  const std::string difference =
+      first_difference_in(essence(earlier["specification"]), essence(spec.written));
+  if (difference.empty() || extend) return;
+  throw with_hint(
+      usage_error("{}: the folder has a sweep {} with another specification: {} differs", spec.path,
+                  name_, difference),
+      "--extend goes on with the new one and keeps what it shares; or give it another "
+      "name, or another folder with -o");
+}
+
+void SweepFolder::open(const SweepSpec& spec) const {
+  for (const char* const inner : {"runs", "trials", "locks"}) {
+    make_folder(fmt::format("{}/{}", folder_, inner));
+  }
+  const json document = {{"schema_version", "1.0"},
+                         {"kind", "sweep"},
+                         {"tool",
+                          {{"name", "hetsgd"},
+                           {"version", version()},
+                           {"git_revision", git_revision()},
+                           {"git_dirty", git_dirty()}}},
+                         {"name", name_},
+                         {"specification", spec.written}};
+  write_text(fmt::format("{}/{}.sweep.json", folder_, name_), document.dump(2) + "\n");
+}
+
+std::optional<Claim> SweepFolder::claim(const PlannedRun& run) const {
+  return Claim::try_claim(
+      fmt::format("{}/locks/{}-{}.lock", folder_, to_string(run.stage), run.name()));
+}
+
+void SweepFolder::tidy_locks() const {
+  std::error_code failed;
+  for (const auto& entry : fs::directory_iterator(folder_ + "/locks", failed)) {
+    const std::string name = entry.path().filename().string();
+    if (!name.ends_with(".lock") || name.ends_with(".index.lock")) continue;
+    Claim::try_claim(entry.path().string());  // and releases it at once
+  }
+}
+
+std::map<std::string, json> SweepFolder::read_index() const {
+  std::map<std::string, json> index;
+  if (!fs::exists(index_file())) return index;
+  const std::string text = read_text_file(index_file(), {.noun = "index"}, kMostJsonBytes);
+  int number = 0;
+  for (std::size_t at = 0, end = 0; (end = text.find('\n', at)) != std::string::npos;
+       at = end + 1) {
+    const std::string line = text.substr(at, end - at);
+    ++number;
+    json run = json::parse(line, nullptr, false);
+    const bool good = run.is_object() && run.contains("id") && run["id"].is_string() &&
+                      run.contains("status") && run["status"].is_string();
+    if (!good) {
+      throw with_hint(data_error("{}:{}: found {}, expected a run as a JSON object", index_file(),
+                                 number, quote(line)),
+                      "remove the index: it is made again from the results");
+    }
+    const std::string id = run["id"];
+    index[id] = std::move(run);
+  }
+  return index;
+}
+
+void SweepFolder::append_to_index(const json& line) const {
+  const LockedFile lock(folder_ + "/locks/" + name_ + ".index.lock", "the lock");
+  LockedFile(index_file(), "the index").append(line.dump() + "\n");
+}
+
+void SweepFolder::rewrite_index(const std::vector<PlannedRun>& runs,
+                                const std::function<json(const PlannedRun&)>& about) const {
+  const LockedFile lock(folder_ + "/locks/" + name_ + ".index.lock", "the lock");
+  const std::map<std::string, json> index = read_index();
+  std::string text;
+  for (const PlannedRun& run : runs) {
+    const auto found = index.find(run.name());
+    if (found == index.end()) continue;
+    json line = found->second;
+    line.update(about(run));
+    text += line.dump() + "\n";
+  }
+  write_text(index_file(), text);
+}
+
+}  // namespace hetsgd

@@ -1,0 +1,68 @@
+// The folder of sweeps: results, the trials of tunings, and what says which is which.
+//
+//   runs/ID.json        result of a final run, as `hetsgd train` writes it; ID.log: of a failed one
+//   trials/ID.json      the same of a trial
+//   NAME.sweep.json     the specification of the sweep NAME
+//   NAME.tuning.json    what its tuning chose, and what that cost
+//   NAME.index.jsonl    a line for each of its runs that has ended
+//   locks/              runs that somebody is at
+//
+// Results are the truth; the index follows from them, and is written anew when it is not there.
+// Several sweeps and several processes may share a folder.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "experiment/claim.hpp"
+#include "experiment/sweep_plan.hpp"
+
+namespace hetsgd {
+
+class SweepFolder {
+ public:
+  SweepFolder(std::string folder, std::string name);
+
+  std::string result_file(const PlannedRun& run) const;
+  std::string log_file(const PlannedRun& run) const;
+  std::string tuning_file() const { return folder_ + "/" + name_ + ".tuning.json"; }
+  std::string index_file() const { return folder_ + "/" + name_ + ".index.jsonl"; }
+  const std::string& path() const { return folder_; }
+
+  // Whether the folder has a sweep of this name with another specification: errors (usage) name the
+  // first difference, unless `extend`. What is free text may differ. Makes nothing.
+  void check(const SweepSpec& spec, bool extend) const;
+  // Makes the folders, and writes the specification. Errors: runtime.
+  void open(const SweepSpec& spec) const;
+
+  // None: somebody else is at it.
+  std::optional<Claim> claim(const PlannedRun& run) const;
+
+  // Removes the locks that dead owners have left.
+  void tidy_locks() const;
+
+  // By id, the lines of runs; later ones count. A line that a kill has cut off at the end is left
+  // out. Errors: data, a broken line inside, with its number.
+  std::map<std::string, nlohmann::json> read_index() const;
+  // Whole lines, also where others append and where the disk is full. Errors: runtime.
+  void append_to_index(const nlohmann::json& line) const;
+  // Replaces the index, in turn with others who do: the lines of `runs` in their order, each with what
+  // `about` says of the run (several runs of a sweep may share one result).
+  void rewrite_index(const std::vector<PlannedRun>& runs,
+                     const std::function<nlohmann::json(const PlannedRun&)>& about) const;
+
+ private:
+  std::string folder_, name_;
+};
+
+// Whether a result's status says that the run is over, and need not be run again.
+bool is_done(const std::string& status);
+
+// The first part in which two documents differ, "cases[1].settings.staleness"; "": none.
+std::string first_difference_in(const nlohmann::json& a, const nlohmann::json& b);
+
+}  // namespace hetsgd

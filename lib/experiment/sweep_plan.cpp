@@ -1,0 +1,259 @@
+#include "experiment/sweep_plan.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <set>
+
+#include "core/bytes.hpp"
+#include "core/error.hpp"
+#include "experiment/run_identity.hpp"
+#include "experiment/spec_settings.hpp"
+
+namespace hetsgd {
+namespace {
+
+using nlohmann::json;
+
+std::size_t index_of(SweepStage stage) { return stage == SweepStage::tuning ? 0 : 1; }
+
+std::string flag_text(const json& value) {
+  if (value.is_string()) return bytes_of_json(value.get<std::string>());
+  if (value.is_number_float()) return fmt::format("{}", value.get<double>());
+  return value.dump();
+}
+
+void add_flag(const Option& option, const json& value, std::vector<std::string>& arguments) {
+  if (option.type == OptionType::boolean) {
+    const bool on = value.is_string() ? value == "true" : value.get<bool>();
+    arguments.push_back(on ? option.flag() : "--no-" + option.flag().substr(2));
+  } else if (!value.is_array()) {
+    arguments.push_back(option.flag() + "=" + flag_text(value));
+  } else if (option.type == OptionType::text_list) {
+    for (const json& each : value) arguments.push_back(option.flag() + "=" + flag_text(each));
+  } else {
+    std::string list;
+    for (const json& each : value) list += (list.empty() ? "" : ",") + flag_text(each);
+    arguments.push_back(option.flag() + "=" + list);
+  }
+}
+
+// An option that is tuned has one value afterwards.
+void check_apart(const SearchSpace& tuned, const SearchSpace& swept) {
+  for (const SearchAxis& a : tuned.axes) {
+    for (const SearchAxis& b : swept.axes) {
+      for (const std::string& name : a.names) {
+        if (std::ranges::count(b.names, name) == 0) continue;
+        throw usage_error("{}: {} is tuned, but {} lists its values", a.place, name, b.place);
+      }
+    }
+  }
+}
+
+}  // namespace
+
+std::string to_string(SweepStage stage) { return stage == SweepStage::tuning ? "tuning" : "final"; }
+
+json Candidate::parameters() const {
+  json result = json::object();
+  for (const Setting& setting : point) result[setting.name] = setting.value;
+  return result;
+}
+
+std::string PlannedRun::name() const { return fmt::format("{:016x}", id); }
+
+std::string algorithm_of(const std::vector<Setting>& settings) {
+  const Setting* const algorithm = find_setting(settings, "algorithm");
+  return algorithm == nullptr ? TrainOptions().algorithm : algorithm->value.get<std::string>();
+}
+
+std::vector<std::string> train_arguments(const std::vector<Setting>& settings) {
+  std::vector<std::string> arguments = {"train"};
+  const ConfiguredRun run(algorithm_of(settings), settings);
+  for (const Setting& setting : settings) {
+    const Option* const option = run.spec().set.find(setting.name);
+    if (option != nullptr) add_flag(*option, setting.value, arguments);
+  }
+  return arguments;
+}
+
+SweepPlan::SweepPlan(const SweepSpec& spec, bool any_number) : spec_(spec) {
+  choices_.resize(spec.cells.size());
+  for (auto& by_cell : candidates_) by_cell.resize(spec.cells.size());
+  if (spec.cells.empty()) throw usage_error("{}: there is nothing to run", spec.path);
+  if (most_runs() > kMostRuns && !any_number) {
+    throw with_hint(
+        usage_error("{}: found {:.4g} runs, expected at most a million", spec.path, most_runs()),
+        "--yes runs them nevertheless");
+  }
+  for (std::size_t cell = 0; cell < spec.cells.size(); ++cell) {
+    // The final ones are those before the tuning; resolving them shows what is wrong with them.
+    candidates_[1][cell] = resolve_all(SweepStage::final, cell);
+    if (!is_tuned(cell)) continue;
+    check_apart(spec.setups[spec.cells[cell].setup].tuning->space, spec.space);
+    candidates_[0][cell] = resolve_all(SweepStage::tuning, cell);
+  }
+  trials_ = runs_of(SweepStage::tuning);
+}
+
+bool SweepPlan::is_tuned(std::size_t cell) const {
+  return spec_.setups[spec_.cells[cell].setup].tuning &&
+         spec_.cases[spec_.cells[cell].method].tuning;
+}
+
+double SweepPlan::most_runs() const {
+  double runs = 0;
+  for (std::size_t cell = 0; cell < spec_.cells.size(); ++cell) {
+    runs += spec_.space.size() * static_cast<double>(spec_.seeds.size());
+    if (!is_tuned(cell)) continue;
+    const TuningSpec& tuning = *spec_.setups[spec_.cells[cell].setup].tuning;
+    runs += tuning.space.size() * static_cast<double>(tuning.seeds.size());
+  }
+  return runs;
+}
+
+const std::vector<Candidate>& SweepPlan::candidates(SweepStage stage, std::size_t cell) const {
+  return candidates_[index_of(stage)][cell];
+}
+
+const Candidate& SweepPlan::candidate(const PlannedRun& run) const {
+  return candidates(run.stage, run.cell)[run.candidate];
+}
+
+// What the runs of a cell and stage have in common. A trial measures held-out rows, has its whole
+// budget, and none of the final runs' parameters.
+std::vector<Setting> SweepPlan::base_settings(SweepStage stage, std::size_t cell) const {
+  const SetupSpec& setup = spec_.setups[spec_.cells[cell].setup];
+  std::vector<Setting> settings = spec_.settings;
+  put(settings, setup.settings);
+  put(settings, spec_.cases[spec_.cells[cell].method].settings);
+  if (stage == SweepStage::tuning) {
+    std::erase_if(settings, [](const Setting& each) {
+      return each.name == "stop_at_target" || each.name == "target";
+    });
+    put(settings, setup.tuning->settings);
+    return settings;
+  }
+  if (setup.goal && setup.goal->target) {
+    const std::string target = setup.goal->target->text();
+    const Setting* const given = find_setting(settings, "target");
+    json all = given == nullptr          ? json::array()
+               : given->value.is_array() ? given->value
+                                         : json::array({given->value});
+    if (std::find(all.begin(), all.end(), json(target)) == all.end()) all.push_back(target);
+    put(settings, {"target", all, OptionSource::flag, spec_.path + ": metric.target"});
+  }
+  if (choices_[cell]) put(settings, *choices_[cell]);
+  return settings;
+}
+
+Candidate SweepPlan::resolve(const std::vector<Setting>& base, std::vector<Setting> point) const {
+  std::vector<Setting> settings = base;
+  put(settings, point);
+  const RunIdentity identity = identify(settings);
+  if (identity.needs_launch && spec_.launch.empty()) {
+    throw with_hint(usage_error("{}: runs whose workers are processes need a launch", spec_.path),
+                    "launch = \"mpirun -n {ranks}\"");
+  }
+  const ConfiguredRun run(algorithm_of(settings), settings);
+  std::erase_if(point,
+                [&](const Setting& each) { return run.spec().set.find(each.name) == nullptr; });
+  return {std::move(point), identity.hash, identity.is_virtual};
+}
+
+std::vector<Candidate> SweepPlan::resolve_all(SweepStage stage, std::size_t cell) const {
+  const SweepCell& place = spec_.cells[cell];
+  const SearchSpace& space =
+      stage == SweepStage::tuning ? spec_.setups[place.setup].tuning->space : spec_.space;
+  const std::vector<Setting> base = base_settings(stage, cell);
+  std::vector<Candidate> all;
+  std::set<std::uint64_t> seen;
+  const auto count = static_cast<std::uint64_t>(space.size());
+  for (std::uint64_t i = 0; i < count; ++i) {
+    try {
+      Candidate candidate = resolve(base, space.point(i));
+      if (seen.insert(candidate.identity).second) all.push_back(std::move(candidate));
+    } catch (const Error& error) {
+      const std::string title = spec_.title(place), message = error.what();
+      throw Error(error.code(),
+                  fmt::format("{}{}{}", message.starts_with(spec_.path) ? "" : spec_.path + ": ",
+                              message, title.empty() ? "" : fmt::format(" ({})", title)),
+                  error.hint());
+    }
+  }
+  return all;
+}
+
+std::vector<PlannedRun> SweepPlan::runs_of(SweepStage stage) const {
+  std::vector<PlannedRun> runs;
+  const auto add = [&](std::size_t cell, std::size_t candidate, std::uint64_t seed) {
+    const Candidate& which = candidates(stage, cell)[candidate];
+    runs.push_back({run_id(which.identity, seed), seed, static_cast<std::uint32_t>(cell),
+                    static_cast<std::uint32_t>(candidate), stage});
+  };
+  const auto seeds_of = [&](std::size_t cell) -> const std::vector<std::uint64_t>& {
+    return stage == SweepStage::tuning ? spec_.setups[spec_.cells[cell].setup].tuning->seeds
+                                       : spec_.seeds;
+  };
+  if (spec_.interleave) {
+    // Setups may have numbers of seeds of their own in the tuning.
+    std::size_t longest = 0;
+    for (std::size_t cell = 0; cell < spec_.cells.size(); ++cell) {
+      if (candidates(stage, cell).empty()) continue;
+      longest = std::max(longest, seeds_of(cell).size());
+    }
+    for (std::size_t s = 0; s < longest; ++s) {
+      for (std::size_t cell = 0; cell < spec_.cells.size(); ++cell) {
+        const std::size_t count = candidates(stage, cell).size();
+        for (std::size_t c = 0; c < count && s < seeds_of(cell).size(); ++c) {
+          add(cell, c, seeds_of(cell)[s]);
+        }
+      }
+    }
+    return runs;
+  }
+  for (std::size_t cell = 0; cell < spec_.cells.size(); ++cell) {
+    for (std::size_t c = 0; c < candidates(stage, cell).size(); ++c) {
+      for (const std::uint64_t seed : seeds_of(cell)) add(cell, c, seed);
+    }
+  }
+  return runs;
+}
+
+std::vector<Setting> SweepPlan::tuned_settings(std::size_t cell, const Choices& choices) const {
+  const SweepCell& place = spec_.cells[cell];
+  const std::optional<RateFrom>& from = spec_.cases[place.method].rate_from;
+  if (!from) return choices[cell].value_or(std::vector<Setting>{});
+  const std::string setup = from->setup.empty() ? spec_.setups[place.setup].name : from->setup;
+  for (std::size_t other = 0; other < spec_.cells.size(); ++other) {
+    const SweepCell& source = spec_.cells[other];
+    if (spec_.setups[source.setup].name != setup) continue;
+    if (spec_.cases[source.method].name != from->case_name || !choices[other]) continue;
+    if (const Setting* const rate = find_setting(*choices[other], "learning_rate")) {
+      const double value = rate->value.get<double>() * from->factor;
+      return {{"learning_rate", value, OptionSource::flag, from->place}};
+    }
+  }
+  throw usage_error("{}: no learning rate is tuned for setup {} and case {}", from->place,
+                    setup.empty() ? "(the only one)" : setup, from->case_name);
+}
+
+const std::vector<PlannedRun>& SweepPlan::plan_final_runs(const Choices& choices) {
+  for (std::size_t cell = 0; cell < spec_.cells.size(); ++cell) {
+    const bool has_choice = is_tuned(cell) || spec_.cases[spec_.cells[cell].method].rate_from;
+    if (!has_choice) continue;
+    choices_[cell] = tuned_settings(cell, choices);
+    candidates_[1][cell] = resolve_all(SweepStage::final, cell);
+  }
+  final_runs_ = runs_of(SweepStage::final);
+  return final_runs_;
+}
+
+std::vector<Setting> SweepPlan::settings(const PlannedRun& run) const {
+  std::vector<Setting> settings = base_settings(run.stage, run.cell);
+  put(settings, candidate(run).point);
+  put(settings, {"seed", run.seed, OptionSource::flag, spec_.path + ": seeds"});
+  return settings;
+}
+
+}  // namespace hetsgd

@@ -1,0 +1,146 @@
+#include "experiment/worker_pool.hpp"
+
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+#include <ctime>
+#include <string_view>
+#include <utility>
+
+#include "core/error.hpp"
+#include "core/logging.hpp"
+
+namespace hetsgd {
+namespace {
+
+constexpr Seconds kPatience{5};  // of stop()
+
+sigset_t child_signal() {
+  sigset_t set;
+  sigemptyset(&set);
+  sigaddset(&set, SIGCHLD);
+  return set;
+}
+
+// What the child says goes to its log alone.
+void redirect(const std::string& log) {
+  const int file = ::open(log.c_str(), O_CREAT | O_TRUNC | O_WRONLY | O_CLOEXEC, 0666);
+  const int nothing = ::open("/dev/null", O_RDWR | O_CLOEXEC);
+  ::dup2(nothing, STDIN_FILENO);
+  ::dup2(file >= 0 ? file : nothing, STDOUT_FILENO);
+  ::dup2(file >= 0 ? file : nothing, STDERR_FILENO);
+}
+
+// Variables that set options: what a command runs stands in its arguments alone.
+void forget_options() {
+  constexpr std::array<std::string_view, 3> kFolders = {"HETSGD_CACHE_DIR", "HETSGD_DATA_DIR",
+                                                        "HETSGD_DATASETS_DIR"};
+  std::vector<std::string> names;
+  for (char** entry = environ; *entry != nullptr; ++entry) {
+    const std::string_view text = *entry;
+    const std::string_view name = text.substr(0, text.find('='));
+    const bool folder = std::ranges::find(kFolders, name) != kFolders.end();
+    if (name.starts_with("HETSGD_") && !folder) names.emplace_back(name);
+  }
+  for (const std::string& name : names) ::unsetenv(name.c_str());
+}
+
+[[noreturn]] void execute(const std::vector<std::string>& command) {
+  forget_options();
+  std::vector<char*> arguments;
+  for (const std::string& each : command) arguments.push_back(const_cast<char*>(each.c_str()));
+  arguments.push_back(nullptr);
+  ::execvp(arguments[0], arguments.data());
+  log(LogLevel::error, fmt::format("{}: cannot be run: {}", command[0], std::strerror(errno)));
+  ::_exit(127);
+}
+
+// The last frame of the child: nothing of the parent's may be unwound in it.
+[[noreturn]] void live(const WorkerTask& task, pid_t parent) {
+  ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+  if (::getppid() != parent) ::_exit(1);
+  ::setpgid(0, 0);  // signals of the terminal are for the parent, which passes them on
+  const sigset_t set = child_signal();
+  ::sigprocmask(SIG_UNBLOCK, &set, nullptr);
+  redirect(task.log);
+  start_log({});
+  if (!task.run) execute(task.command);
+  int code = static_cast<int>(ExitCode::runtime);
+  try {
+    code = task.run();
+  } catch (const Error& error) {
+    log(LogLevel::error, error.what());
+    code = static_cast<int>(error.code());
+  } catch (const std::exception& error) {
+    log(LogLevel::error, error.what());
+  }
+  ::_exit(code);
+}
+
+}  // namespace
+
+// Blocked, so that one that comes before the wait is not missed.
+WorkerPool::WorkerPool() {
+  const sigset_t set = child_signal();
+  ::sigprocmask(SIG_BLOCK, &set, nullptr);
+}
+
+WorkerPool::~WorkerPool() {
+  for (const Worker& worker : workers_) {
+    ::kill(-worker.process, SIGKILL);
+    ::kill(worker.process, SIGKILL);
+    ::waitpid(worker.process, nullptr, 0);
+  }
+  const sigset_t set = child_signal();
+  ::sigprocmask(SIG_UNBLOCK, &set, nullptr);
+}
+
+void WorkerPool::start(std::size_t tag, const WorkerTask& task) {
+  const pid_t parent = ::getpid();
+  const pid_t child = ::fork();
+  if (child < 0) throw runtime_failure("cannot make a process: {}", std::strerror(errno));
+  if (child == 0) live(task, parent);
+  ::setpgid(child, child);  // whoever of the two comes first
+  workers_.push_back({tag, child, HostClock::now()});
+}
+
+std::optional<EndedWorker> WorkerPool::reap() {
+  for (std::size_t i = 0; i < workers_.size(); ++i) {
+    int status = 0;
+    const pid_t ended = ::waitpid(workers_[i].process, &status, WNOHANG);
+    if (ended == 0 || (ended < 0 && errno == EINTR)) continue;
+    const Worker worker = workers_[i];
+    workers_.erase(workers_.begin() + static_cast<std::ptrdiff_t>(i));
+    const int code = WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
+    return EndedWorker{worker.tag, code, seconds_since(worker.start)};
+  }
+  return std::nullopt;
+}
+
+std::optional<EndedWorker> WorkerPool::wait(Seconds most) {
+  if (auto ended = reap()) return ended;
+  const sigset_t set = child_signal();
+  timespec timeout{};
+  timeout.tv_sec = static_cast<time_t>(most.count());
+  timeout.tv_nsec = static_cast<long>((most.count() - static_cast<double>(timeout.tv_sec)) * 1e9);
+  ::sigtimedwait(&set, nullptr, &timeout);
+  return reap();
+}
+
+void WorkerPool::stop() {
+  for (const Worker& worker : workers_) ::kill(-worker.process, SIGTERM);
+  const auto start = HostClock::now();
+  while (!workers_.empty() && seconds_since(start) < kPatience.count()) wait(Seconds(0.1));
+  for (const Worker& worker : workers_) ::kill(-worker.process, SIGKILL);
+  while (!workers_.empty()) wait(Seconds(1));
+}
+
+}  // namespace hetsgd

@@ -1,0 +1,275 @@
+"""hetsgd sweep: plans, resuming after kills, sharing of folders, bad input."""
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+import unittest
+
+from program import ProgramTest, without_host
+
+SPEC = """
+name = "tiny"
+seeds = "1:2"
+[metric]
+name = "p1"
+goal = "time_to_target"
+target = 0.2
+[settings]
+train = "generate:tiny"
+test = "generate:tiny"
+workers = 2
+batch_size = 32
+hidden = 16
+mega_batch = 10
+epochs = 1
+[[cases]]
+name = "ssgd"
+settings = {algorithm = "ssgd"}
+[[cases]]
+name = "ssp"
+settings = {algorithm = "ssp"}
+[parameters.staleness]
+values = [1, 4]
+"""
+TUNING = """
+[tuning]
+seeds = [101, 102]
+[tuning.parameters.learning_rate]
+values = [0.3, 1, 1e30]
+"""
+KILLS = int(os.environ.get("HETSGD_SWEEP_KILLS", "10"))  # of the test that kills sweeps
+
+
+class Sweep(ProgramTest):
+    def write(self, text, name="s.toml"):
+        (self.folder / name).write_text(text)
+        return name
+
+    def index(self, folder="runs", name="tiny"):
+        return [json.loads(line) for line in (self.folder / folder / f"{name}.index.jsonl").read_text().splitlines()]
+
+    def results(self, folder="runs"):
+        """Of every run and trial, what is a function of options and seed."""
+        found = {}
+        for kind in ("runs", "trials"):
+            for path in (self.folder / folder / kind).glob("*.json"):
+                found[f"{kind}/{path.name}"] = without_host(json.loads(path.read_text()))
+        return found
+
+    def sweep(self, *more, code=0, spec="s.toml"):
+        return self.run_program("sweep", spec, *more, code=code)
+
+    def test_a_grid(self):
+        self.write(SPEC)
+        done = self.sweep("--jobs", "2")
+        self.assertIn("tiny: 6 runs in ", done.stderr)
+        self.assertEqual(done.stdout, "")
+        lines = self.index()
+        self.assertEqual([(line["case"], line["parameters"], line["seed"]) for line in lines],
+                         [("ssgd", {}, 1), ("ssgd", {}, 2), ("ssp", {"staleness": 1}, 1), ("ssp", {"staleness": 1}, 2),
+                          ("ssp", {"staleness": 4}, 1), ("ssp", {"staleness": 4}, 2)])
+        for line in lines:
+            result = self.result(f"runs/{line['file']}")
+            self.assertEqual(line["status"], result["status"])
+            self.assertEqual(line["summary"]["elapsed_s"], result["summary"]["elapsed_s"])
+            self.assertEqual(line["summary"]["time_to_target_s"], result["time_to_accuracy"][0]["time_s"])
+            self.assertEqual(result["config"]["seed"], line["seed"])
+        files = [f"runs/{line['file']}" for line in lines]
+        self.assertIn(f"{files[0]}: valid\n", self.run_program("validate", *files).stdout)
+        self.assertEqual(sorted(os.listdir(self.folder / "runs" / "runs")),
+                         sorted(os.path.basename(file) for file in files))  # no log is left
+
+    def test_a_run_is_what_train_does(self):
+        self.write(SPEC)
+        self.sweep()
+        line = self.index()[2]
+        self.train("one.json", "--algorithm", "ssp", "--staleness", "1", "--workers", "2", "--batch-size", "32",
+                   "--hidden", "16", "--mega-batch", "10", "--target", "p1>=0.2", "--seed", "1")
+        one, run = (without_host(self.result(name)) for name in ("one.json", f"runs/{line['file']}"))
+        self.assertEqual({**one, "args": []}, {**run, "args": []})
+
+    def test_what_is_done_is_skipped(self):
+        self.write(SPEC)
+        self.sweep()
+        before = self.results()
+        self.assertIn("tiny: 0 runs in ", self.sweep().stderr)
+        index = self.index()
+        (self.folder / "runs/tiny.index.jsonl").unlink()  # follows from the results
+        self.assertIn("tiny: 0 runs in ", self.sweep().stderr)
+        self.assertEqual(self.index(), index)
+        (self.folder / "runs" / index[1]["file"]).unlink()
+        self.assertIn("tiny: 1 runs in ", self.sweep().stderr)
+        self.assertEqual(self.results(), before)
+        # A result with another status is run again, and so is one that is broken.
+        result = self.result(f"runs/{index[1]['file']}")
+        (self.folder / "runs" / index[1]["file"]).write_text(json.dumps({**result, "status": "running"}))
+        (self.folder / "runs" / index[2]["file"]).write_text('{"status": "completed"')
+        (self.folder / "runs/tiny.index.jsonl").unlink()
+        done = self.sweep()
+        self.assertIn("tiny: 2 runs in ", done.stderr)
+        self.assertIn("the run is run again", done.stderr)
+        self.assertEqual(self.results(), before)
+
+    def test_sweeps_share_runs(self):
+        self.write(SPEC)
+        self.sweep()
+        self.write(SPEC.replace('name = "tiny"', 'name = "more"').replace("[1, 4]", "[1, 4, 8]"), "m.toml")
+        self.assertIn("more: 2 runs in ", self.sweep(spec="m.toml").stderr)
+        self.assertEqual(len(self.index(name="more")), 8)
+
+    def test_another_specification_of_the_same_name(self):
+        self.write(SPEC)
+        self.sweep()
+        self.write(SPEC.replace("[1, 4]", "[1, 8]"))
+        self.assertIn("error: s.toml: the folder has a sweep tiny with another specification: "
+                      "parameters.staleness.values[1] differs\nhint: --extend", self.sweep(code=2).stderr)
+        self.write('about = "words are free"' + SPEC.replace("[1, 4]", "[1, 8]"))
+        self.assertIn("tiny: 2 runs in ", self.sweep("--extend").stderr)
+
+    def test_tuning_comes_first(self):
+        self.write(SPEC + TUNING)
+        self.sweep()
+        tuning = self.result("runs/tiny.tuning.json")
+        lines = self.index()
+        self.assertEqual(sum(line["stage"] == "tuning" for line in lines), 2 * 3 * 2)
+        finals = [line for line in lines if line["stage"] == "final"]
+        self.assertEqual(len(finals), 6)
+        # The choice is that of hetsgd tune: the same trials, the same medians.
+        self.run_program("tune", "--train", "generate:tiny", "--algorithms", "ssgd,ssp", "--workers", "2",
+                         "--batch-size", "32", "--hidden", "16", "--mega-batch", "10", "--epochs", "1", "--grid",
+                         "0.3,1,1e30", "--tune-seeds", "101,102", "--goal", "p1>=0.2", "-o", "c.json")
+        for cell, one in zip(tuning["cells"], self.result("c.json")["algorithms"]):
+            self.assertEqual(cell["case"], one["algorithm"])
+            self.assertEqual(cell["chosen"], {"learning_rate": one["learning_rate"]})
+            self.assertEqual(cell["cost"]["samples_count"], one["cost"]["samples_count"])
+            trials = [trial for candidate in cell["candidates"] for trial in candidate["trials"]]
+            for mine, other in zip(trials, one["trials"]):
+                for key in ("seed", "status", "value", "time_to_target_s", "train_s"):
+                    self.assertEqual(mine[key], other[key])
+        for line in finals:
+            result = self.result(f"runs/{line['file']}")
+            self.assertEqual(line["tuned"], {"learning_rate": result["config"]["learning_rate"]})
+            self.assertEqual(result["tuning"]["trials"], 6)
+        self.run_program("validate", *(f"runs/{line['file']}" for line in lines))
+
+    def test_a_failed_run_is_named_and_the_others_go_on(self):
+        text = SPEC.replace('[[cases]]\nname = "ssp"', '[[cases]]\nname = "bad"\nsettings = {algorithm = "ssgd", train = "missing.txt"}\n'
+                            '[[cases]]\nname = "ssp"')
+        self.write(text)
+        done = self.sweep(code=1)
+        self.assertIn("(bad, seed 1) failed: missing.txt", done.stderr)
+        self.assertIn("error: 2 runs failed:\n  ", done.stderr)
+        lines = self.index()
+        self.assertEqual([line["status"] for line in lines].count("failed"), 2)
+        self.assertEqual(len(self.results()), 6)
+        self.sweep("--fail-fast", "-o", "fast", code=1)
+        self.assertLess(len(self.results("fast")), 6)
+
+    def test_the_plan(self):
+        self.write(SPEC + TUNING)
+        done = self.sweep("--dry-run")
+        self.assertRegex(done.stdout, r"ssp +6 +0 +4 +0 ")
+        self.assertIn("18 runs are left, about ", done.stdout)
+        self.assertFalse((self.folder / "runs").exists())
+        self.sweep()
+        self.assertIn("0 runs are left", self.sweep("--dry-run").stdout)
+
+    def test_commands_are_self_contained(self):
+        self.write(SPEC + TUNING)
+        for stage, count in (("trials", 12), ("runs", 6)):
+            done = self.sweep("--print-commands")
+            lines = done.stdout.splitlines()
+            self.assertEqual(len(lines), count)
+            for line in lines:
+                self.assertIn(f"runs/{stage}/", line)
+                subprocess.run(line, shell=True, cwd="/", env=self.environment(), check=True, timeout=60)
+        self.assertEqual(self.sweep("--print-commands").stdout, "")
+        printed = self.results()
+        self.assertIn("tiny: 0 runs in ", self.sweep().stderr)
+        self.assertEqual(self.results(), printed)
+
+    def test_shards_share_a_folder(self):
+        self.write(SPEC + TUNING)
+        processes = [self.start("sweep", "s.toml", "--jobs", "1", "--shard", f"{i}/2") for i in range(2)]
+        for process in processes:
+            _, errors = process.communicate(timeout=120)
+            self.assertEqual(process.returncode, 0, errors)
+        self.sweep("-o", "alone")
+        self.assertEqual(self.results(), self.results("alone"))
+        self.assertIn("tiny: 0 runs in ", self.sweep().stderr)
+
+    def test_runs_in_real_time_go_one_at_a_time(self):
+        self.write(SPEC.replace("workers = 2", 'cluster = "threads"\ndevices = ["cpu:1", "cpu:1"]'))
+        self.sweep("--jobs", "2")
+        spans = sorted((result["started_at"], result["finished_at"]) for result in
+                       (self.result(f"runs/{line['file']}") for line in self.index()))
+        self.assertEqual(len(spans), 6)
+        for (_, end), (begin, _) in zip(spans, spans[1:]):
+            self.assertLessEqual(end, begin)
+
+    def test_ctrl_c_and_max_wall_keep_what_is_done(self):
+        self.write(SPEC.replace('"1:2"', '"1:500"'))
+        process = self.start("sweep", "s.toml", "--jobs", "2")
+        self.wait_for(lambda: len(list(self.folder.glob("runs/runs/*.json"))) > 3, "results")
+        process.send_signal(signal.SIGINT)
+        process.communicate(timeout=60)
+        self.assertEqual(process.returncode, 130)
+        self.assertGreater(len(self.index()), 1)
+        done = self.sweep("--max-wall", "1ms", code=6)
+        self.assertIn("max_wall has ended the sweep", done.stderr)
+
+    def test_killed_at_random_moments(self):
+        text = (SPEC + TUNING).replace('"1:2"', '"1:6"')
+        self.write(text)
+        self.sweep("-o", "whole", "--jobs", "2")
+        whole = self.results("whole")
+        self.assertEqual(len(whole), 12 + 18)
+        chance = random.Random(1)
+        for _ in range(KILLS):
+            process = self.start("sweep", "s.toml", "--jobs", "2")
+            time.sleep(chance.uniform(0, 0.4))
+            process.kill()
+            process.communicate(timeout=60)
+        self.sweep("--jobs", "2")
+        self.assertEqual(self.results(), whole)
+        self.assertEqual(len(self.index()), 30)
+        self.assertEqual([path.name for path in (self.folder / "runs/locks").glob("*-*.lock")], [])
+
+    def test_a_broken_index_line_is_named(self):
+        self.write(SPEC)
+        self.sweep()
+        path = self.folder / "runs/tiny.index.jsonl"
+        lines = path.read_text().splitlines(keepends=True)
+        path.write_text("".join(lines) + lines[0][:40])  # as a kill leaves it
+        self.assertIn("tiny: 0 runs in ", self.sweep().stderr)
+        path.write_text(lines[0] + "{broken\n" + lines[1])
+        self.assertIn("error: runs/tiny.index.jsonl:2: found \"{broken\", expected a run as a JSON object\nhint: remove",
+                      self.sweep(code=4).stderr)
+
+    def test_bad_input(self):
+        for text, code, message in (
+                (SPEC.replace("epochs = 1", "epocs = 1"), 2,
+                 'error: s.toml:15: settings.epocs: unknown option\nhint: did you mean "epochs"?'),
+                (SPEC.replace("epochs = 1", "epochs = -1"), 2, 's.toml:15: settings.epochs: found "-1", expected'),
+                (SPEC.replace("[1, 4]", "[]"), 2, "s.toml:23: parameters.staleness.values: found"),
+                (SPEC.replace('"1:2"', '"1:1000000"'), 2, "hint: --yes"),
+                (SPEC.replace("[1, 4]", "[1, 4"), 4, "error: s.toml:"),
+                ('name = "a/b"', 2, "s.toml:1: name: found")):
+            with self.subTest(text):
+                self.write(text)
+                self.assertIn(message, self.sweep(code=code).stderr)
+        self.assertFalse((self.folder / "runs").exists())
+        self.assertIn("error: --shard: found \"2\", expected I/N", self.sweep("--shard", "2", spec=self.write(SPEC), code=2).stderr)
+        self.assertIn("it is what happens without --fail-fast", self.sweep("--keep-going", code=2).stderr)
+
+    def test_the_schema_is_published(self):
+        schema = json.loads(self.run_program("sweep", "--schema").stdout)
+        self.assertEqual(schema["title"], "Specification of hetsgd sweep")
+
+
+if __name__ == "__main__":
+    unittest.main(argv=[sys.argv[0], *sys.argv[1:]])

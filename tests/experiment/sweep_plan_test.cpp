@@ -1,0 +1,388 @@
+#include "experiment/sweep_plan.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <array>
+#include <cmath>
+#include <filesystem>
+#include <fstream>
+#include <set>
+
+#include "experiment/spec_settings.hpp"
+#include "support/failure.hpp"
+
+namespace hetsgd {
+namespace {
+
+using nlohmann::json;
+using test::Failure;
+using test::failure_of;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+constexpr const char* kHead = R"(
+name = "t"
+[settings]
+train = "generate:tiny"
+test = "generate:tiny"
+epochs = 1
+)";
+
+// Specifications in a folder of their own.
+class SweepPlanTest : public ::testing::Test {
+ protected:
+  SweepPlanTest() {
+    std::string name = (std::filesystem::temp_directory_path() / "hetsgd-sweep-XXXXXX").string();
+    folder_ = ::mkdtemp(name.data());
+  }
+  ~SweepPlanTest() override { std::filesystem::remove_all(folder_); }
+
+  std::string write(const std::string& text, const std::string& name = "t.toml") const {
+    const std::string path = (folder_ / name).string();
+    std::ofstream(path) << text;
+    return path;
+  }
+  SweepSpec spec(const std::string& text) const { return read_sweep_spec(write(kHead + text)); }
+  std::vector<PlannedRun> final_runs(const std::string& text) const {
+    const SweepSpec specification = spec(text);
+    return SweepPlan(specification, false).preview_final_runs();
+  }
+  // What is said about `text` behind the folder's name.
+  Failure failure(const std::string& text) const {
+    Failure found = failure_of([&] {
+      const SweepSpec specification = read_sweep_spec(write(text));
+      const SweepPlan plan(specification, false);
+    });
+    const std::string prefix = folder_.string() + "/";
+    if (found.message.starts_with(prefix)) found.message.erase(0, prefix.size());
+    return found;
+  }
+
+  std::filesystem::path folder_;
+};
+
+std::set<std::uint64_t> ids_of(const std::vector<PlannedRun>& runs) {
+  std::set<std::uint64_t> ids;
+  for (const PlannedRun& run : runs) ids.insert(run.id);
+  return ids;
+}
+
+TEST_F(SweepPlanTest, EveryDimensionMultiplies) {
+  // setups x cases x parameters x zip x seeds = 2 x 2 x 3 x 2 x 4
+  const auto runs = final_runs(R"(
+[[setups]]
+name = "a"
+[setups.settings]
+hidden = 8
+[[setups]]
+name = "b"
+[setups.settings]
+hidden = 16
+[[cases]]
+name = "bound"
+[cases.settings]
+algorithm = "ssp"
+[[cases]]
+name = "free"
+[cases.settings]
+algorithm = "asgd"
+[parameters.momentum]
+values = [0, 0.5, 0.9]
+[[zip]]
+batch_size = [16, 64]
+learning_rate = [0.1, 0.4]
+)");
+  EXPECT_EQ(runs.size(), 2U * 2 * 3 * 2);  // one seed by default
+  EXPECT_EQ(ids_of(runs).size(), runs.size());
+}
+
+TEST_F(SweepPlanTest, OptionsThatTheAlgorithmLacksAreLeftOut) {
+  const SweepSpec specification = spec(R"(
+[[cases]]
+name = "ssp"
+settings = {algorithm = "ssp"}
+[[cases]]
+name = "asgd"
+settings = {algorithm = "asgd"}
+[parameters.staleness]
+values = [1, 2, 4]
+)");
+  const SweepPlan plan(specification, false);
+  EXPECT_EQ(plan.candidates(SweepStage::final, 0).size(), 3U);
+  ASSERT_EQ(plan.candidates(SweepStage::final, 1).size(), 1U);
+  EXPECT_TRUE(plan.candidates(SweepStage::final, 1)[0].point.empty());
+}
+
+TEST_F(SweepPlanTest, ZippedListsAdvanceTogether) {
+  const SweepSpec specification = spec(R"(
+[[zip]]
+batch_size = [16, 64]
+learning_rate = [0.1, 0.4]
+)");
+  const SweepPlan plan(specification, false);
+  const auto& candidates = plan.candidates(SweepStage::final, 0);
+  ASSERT_EQ(candidates.size(), 2U);
+  EXPECT_EQ(candidates[0].parameters(), json({{"batch_size", 16}, {"learning_rate", 0.1}}));
+  EXPECT_EQ(candidates[1].parameters(), json({{"batch_size", 64}, {"learning_rate", 0.4}}));
+}
+
+TEST_F(SweepPlanTest, AnIdIsTheConfiguration) {
+  const auto id = [&](const std::string& text) { return final_runs(text).front().id; };
+  const std::uint64_t plain = id("");
+  EXPECT_EQ(id("learning_rate = 1.0"), plain);  // the default
+  EXPECT_EQ(id("host_threads = 1"), plain);     // how, not what
+  EXPECT_EQ(id("time_limit = \"1h\""), plain);
+  EXPECT_NE(id("learning_rate = 0.5"), plain);
+  EXPECT_NE(id("straggler = [\"kind=constant,factor=2\"]"), plain);
+}
+
+TEST_F(SweepPlanTest, SeedsAreRepeats) {
+  const std::string path = write(std::string("seeds = \"3:6\"") + kHead);
+  const SweepSpec specification = read_sweep_spec(path);
+  const SweepPlan plan(specification, false);
+  const auto runs = plan.preview_final_runs();
+  ASSERT_EQ(runs.size(), 4U);
+  EXPECT_EQ(runs[3].seed, 6U);
+  EXPECT_EQ(find_setting(plan.settings(runs[3]), "seed")->value, 6);
+  EXPECT_EQ(ids_of(runs).size(), 4U);
+}
+
+TEST_F(SweepPlanTest, InterleavedSeedsAreOutermost) {
+  const std::string text = std::string("seeds = [1, 2]\ninterleave = true") + kHead +
+                           "[parameters.momentum]\nvalues = [0, 0.5]\n";
+  const SweepSpec specification = read_sweep_spec(write(text));
+  std::vector<std::uint64_t> seeds;
+  for (const PlannedRun& run : SweepPlan(specification, false).preview_final_runs()) {
+    seeds.push_back(run.seed);
+  }
+  EXPECT_THAT(seeds, ElementsAre(1, 1, 2, 2));
+}
+
+TEST_F(SweepPlanTest, OnlyRestrictsTheProduct) {
+  const SweepSpec specification = spec(R"(
+[[only]]
+setup = "a"
+cases = ["y"]
+[[only]]
+setup = "b"
+[[setups]]
+name = "a"
+[[setups]]
+name = "b"
+settings = {hidden = 8}
+[[cases]]
+name = "x"
+[[cases]]
+name = "y"
+settings = {momentum = 0.5}
+)");
+  ASSERT_EQ(specification.cells.size(), 3U);
+  EXPECT_EQ(specification.title(specification.cells[0]), "a, y");
+  EXPECT_EQ(specification.title(specification.cells[1]), "b, x");
+}
+
+constexpr const char* kTuned = R"(
+[metric]
+name = "p1"
+goal = "time_to_target"
+target = 0.5
+[tuning]
+epochs = 2
+seeds = [101, 102]
+[tuning.parameters.learning_rate]
+from = 0.01
+to = 1
+count = 5
+[[cases]]
+name = "ssgd"
+settings = {algorithm = "ssgd"}
+[[cases]]
+name = "asgd"
+settings = {algorithm = "asgd"}
+rate_from = {case = "ssgd", factor = 4}
+)";
+
+TEST_F(SweepPlanTest, TrialsMeasureHeldOutRows) {
+  const SweepSpec specification = spec(kTuned);
+  SweepPlan plan(specification, false);
+  EXPECT_EQ(plan.trials().size(), 5U * 2);  // the other case is not tuned
+  const auto settings = plan.settings(plan.trials()[0]);
+  EXPECT_EQ(find_setting(settings, "test"), nullptr);
+  EXPECT_EQ(find_setting(settings, "validation")->value, 0.1);
+  EXPECT_EQ(find_setting(settings, "epochs")->value, 2);
+  EXPECT_EQ(find_setting(settings, "seed")->value, 101);
+
+  Choices choices(2);
+  choices[0] = plan.candidates(SweepStage::tuning, 0)[2].point;
+  EXPECT_EQ(choices[0]->front().value, 0.1);
+  plan.plan_final_runs(choices);
+  ASSERT_EQ(plan.final_runs().size(), 2U);
+  const auto own = plan.settings(plan.final_runs()[0]), other = plan.settings(plan.final_runs()[1]);
+  EXPECT_EQ(find_setting(own, "learning_rate")->value, 0.1);
+  EXPECT_EQ(find_setting(own, "target")->value, json({"p1>=0.5"}));
+  EXPECT_EQ(find_setting(own, "test")->value, "generate:tiny");
+  EXPECT_EQ(find_setting(other, "learning_rate")->value, 0.4);
+}
+
+TEST_F(SweepPlanTest, ASetupHasAMetricAndATuningOfItsOwn) {
+  const SweepSpec specification = spec(std::string(kTuned) + R"(
+[[setups]]
+name = "a"
+[[setups]]
+name = "b"
+[setups.metric]
+target = 0.7
+[setups.tuning]
+seeds = [1]
+[setups.tuning.parameters.learning_rate]
+values = [1, 2]
+)");
+  EXPECT_EQ(specification.setups[0].goal->text(), "p1>=0.5");
+  EXPECT_EQ(specification.setups[1].goal->text(), "p1>=0.7");
+  EXPECT_EQ(specification.setups[0].tuning->space.size(), 5);
+  EXPECT_EQ(specification.setups[1].tuning->space.size(), 2);
+  EXPECT_THAT(specification.setups[1].tuning->seeds, ElementsAre(1));
+}
+
+TEST_F(SweepPlanTest, JsonIsTheSameTree) {
+  const std::string path = write(
+      R"({"name": "t", "settings": {"train": "generate:tiny", "test": "generate:tiny",
+          "epochs": 1}})",
+      "t.json");
+  const SweepSpec specification = read_sweep_spec(path);
+  EXPECT_EQ(SweepPlan(specification, false).preview_final_runs().front().id,
+            final_runs("").front().id);
+}
+
+TEST_F(SweepPlanTest, MistakesHaveTheirLine) {
+  const std::vector<std::array<std::string, 3>> cases = {
+      {"name = \"T\"", "t.toml:1: name: found \"\\\"T\\\"\", expected small letters", ""},
+      {"name = \"t\"\nseed = 1", "t.toml:2: seed: unknown key", "did you mean \"seeds\"?"},
+      {"name = \"t\"\n[settings]\nepocs = 1", "t.toml:3: settings.epocs: unknown option",
+       "did you mean \"epochs\"?"},
+      {"name = \"t\"\n[settings]\nseed = 1", "t.toml:3: settings.seed: not an option", "seeds"},
+      {"name = \"t\"\n[settings]\ntrain = \"generate:tiny\"\nepochs = -1",
+       "t.toml:4: settings.epochs: found \"-1\", expected a number from 0", ""},
+      {"name = \"t\"\nseeds = \"5:1\"", "t.toml:2: seeds: found \"\\\"5:1\\\"\", expected FROM:TO",
+       ""},
+      {"name = \"t\"\n[parameters.staleness]\nvalues = []",
+       "t.toml:3: parameters.staleness.values: found \"[]\", expected a list with at least one",
+       ""},
+      {"name = \"t\"\n[parameters.momentum]\nmin = 0\nmax = 1",
+       "t.toml:2: parameters.momentum: found a range, expected values", "[search]"},
+      {"name = \"t\"\n[[zip]]\nbatch_size = [1, 2]\nlearning_rate = [1]",
+       "t.toml:4: zip[0].learning_rate: found \"[1]\", expected 2 values", ""},
+      {"name = \"t\"\n[metric]\nname = \"p1\"\ngoal = \"minimize\"",
+       "t.toml:4: metric.goal: found \"\\\"minimize\\\"\", expected maximize", ""},
+      {"name = \"t\"\n[settings]\ntrain = \"${HETSGD_NOT_THERE}/x\"",
+       "t.toml:3: settings.train: found ${HETSGD_NOT_THERE}, which is not set", "export"},
+      {"name = \"t\"\n[[cases]]\nname = \"a\"\nrate_from = {case = \"b\"}",
+       "t.toml:4: cases[0].rate_from: found \"b\", expected one of a", ""},
+      {"name = \"t\"\nx = [", "t.toml:2:", ""}};
+  for (const auto& [text, message, hint] : cases) {
+    const Failure found = failure(text);
+    EXPECT_THAT(found.message, ::testing::StartsWith(message));
+    EXPECT_THAT(found.hint, HasSubstr(hint));
+  }
+}
+
+TEST_F(SweepPlanTest, AMillionRunsAreAskedFor) {
+  const std::string text =
+      std::string("seeds = \"1:1000000\"") + kHead + "[parameters.momentum]\nvalues = [0, 0.5]\n";
+  const Failure found = failure(text);
+  EXPECT_EQ(found.message, "t.toml: found 2e+06 runs, expected at most a million");
+  EXPECT_THAT(found.hint, HasSubstr("--yes"));
+}
+
+TEST_F(SweepPlanTest, TheWholeTreeFitsTheSchema) {
+  const SweepSpec specification = spec(kTuned);
+  EXPECT_THAT(check_schema(sweep_schema(), specification.written), ::testing::IsEmpty());
+}
+
+// --- points --------------------------------------------------------------------------------------
+
+SearchAxis range_of(const std::string& name, double min, double max, Distribution distribution) {
+  return {.names = {name},
+          .rows = {},
+          .distribution = distribution,
+          .min = min,
+          .max = max,
+          .place = ""};
+}
+
+TEST(SearchSpaceTest, AGridHasEachCombinationOnce) {
+  SearchSpace space;
+  space.axes = {{.names = {"a"}, .rows = {{1}, {2}}, .place = ""},
+                {.names = {"b", "c"}, .rows = {{3, 4}, {5, 6}, {7, 8}}, .place = ""}};
+  ASSERT_EQ(space.size(), 6);
+  std::set<std::string> seen;
+  for (std::uint64_t i = 0; i < 6; ++i) {
+    const auto point = space.point(i);
+    ASSERT_EQ(point.size(), 3U);
+    EXPECT_EQ(find_setting(point, "c")->value, find_setting(point, "b")->value.get<int>() + 1);
+    seen.insert(find_setting(point, "a")->value.dump() + find_setting(point, "b")->value.dump());
+  }
+  EXPECT_EQ(seen.size(), 6U);
+}
+
+TEST(SearchSpaceTest, GeometricValuesAreThoseOfTune) {
+  EXPECT_EQ(geometric_values(0.01, 1, 5), parse_grid("0.01:1:5", ""));
+  EXPECT_EQ(geometric_values(0.316, 17.8, 8), parse_grid("0.316:17.8:8", ""));
+}
+
+TEST(SearchSpaceTest, DistributionsKeepTheirBounds) {
+  for (const auto distribution : {Distribution::uniform, Distribution::log_uniform,
+                                  Distribution::int_uniform, Distribution::int_log_uniform}) {
+    const SearchAxis axis = range_of("x", 1, 16, distribution);
+    EXPECT_EQ(axis.at(0).front().get<double>(), 1);
+    EXPECT_LE(axis.at(std::nextafter(1.0, 0.0)).front().get<double>(), 16);
+    EXPECT_GT(axis.at(std::nextafter(1.0, 0.0)).front().get<double>(), 15.9);
+  }
+  // Half of a logarithmic range lies below the geometric mean.
+  EXPECT_NEAR(range_of("x", 1, 16, Distribution::log_uniform).at(0.5).front().get<double>(), 4,
+              1e-12);
+}
+
+// The largest gap between n points on a circle is 1/n at best and about ln(n)/n for random ones; of
+// an additive recurrence with the golden ratio it is below 1.7/n (three-distance theorem).
+TEST(SearchSpaceTest, QuasiRandomPointsLeaveNoGaps) {
+  constexpr int kPoints = 100;
+  for (const std::size_t dimensions : {1U, 2U, 3U}) {
+    SearchSpace space;
+    space.method = SearchMethod::quasi_random;
+    space.points = kPoints;
+    for (std::size_t d = 0; d < dimensions; ++d) {
+      space.axes.push_back(
+          range_of(std::string(1, static_cast<char>('a' + d)), 0, 1, Distribution::uniform));
+    }
+    for (const SearchAxis& axis : space.axes) {
+      std::vector<double> values;
+      for (std::uint64_t i = 0; i < kPoints; ++i) {
+        values.push_back(find_setting(space.point(i), axis.names[0])->value);
+      }
+      std::sort(values.begin(), values.end());
+      double gap = values.front() + 1 - values.back();
+      for (std::size_t i = 1; i < values.size(); ++i)
+        gap = std::max(gap, values[i] - values[i - 1]);
+      EXPECT_LT(gap, (dimensions == 1 ? 1.7 : 3.0) / kPoints) << dimensions;
+    }
+  }
+}
+
+TEST(SearchSpaceTest, PointsAreAFunctionOfTheSeed) {
+  for (const SearchMethod method : {SearchMethod::random, SearchMethod::quasi_random}) {
+    SearchSpace space;
+    space.method = method;
+    space.points = 3;
+    space.axes = {range_of("a", 0, 1, Distribution::uniform)};
+    SearchSpace other = space;
+    other.seed = 2;
+    EXPECT_EQ(space.point(1)[0].value, space.point(1)[0].value);
+    EXPECT_NE(space.point(1)[0].value, space.point(2)[0].value);
+    EXPECT_NE(space.point(1)[0].value, other.point(1)[0].value);
+  }
+}
+
+}  // namespace
+}  // namespace hetsgd

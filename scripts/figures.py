@@ -238,7 +238,7 @@ def tiny(figure):
         return {**spec, "bench": {**spec["bench"], "workers": 4, "max_bytes": "16K"}}
     data = {"train": "generate:tiny", "test": "generate:tiny"}
     budget = {"epochs": 0.5, "evaluate_every": 500, "mega_batch": 8}
-    spec.update(seeds="1", settings={**spec["settings"], **data, **budget})
+    spec.update(seeds=[1], settings={**spec["settings"], **data, **budget})
     spec["setups"] = [absolute(setup, figure.path.parent) for setup in spec["setups"]]
     for setup in spec["setups"]:
         setup["settings"] = {**setup.get("settings", {}), **data, **budget}

@@ -5,8 +5,8 @@ files), and may have setups, cases (all that have runs), title.
             (panel = "case"). Median over the seeds, with the middle half of them as a band.
   bars      y (figure_runs.VALUES, or speedup, updates_ratio, updates_per_s_ratio over the figure's reference) of each case;
             a panel per setup. Medians with intervals; what is missed is said.
-  lines     y over an option x, which differs by setup (one panel) or by case (a panel per setup). series: [{label, cases}], each
-            case by default. relative = "first": to the first point of the series.
+  lines     y over an option x, which differs by setup (one panel) or by case (a panel per setup). series: [{label, cases}] or
+            [{label, points: [[setup, case]]}], each case by default. relative = "first": to the first point of the series.
   events    y of each worker (tensor) in the events of a kind, one run; a panel per setup and case.
   workers   share of computing (y = "computing") of each worker by case; a panel per setup.
   bench     latency over sizes, a line per operator.
@@ -203,8 +203,9 @@ def bars(figure, plot):
 def series_of(figure, plot, pairs):
     """[(label, [(setup, case)])]"""
     given = plot.get("series") or [{"label": case, "cases": [case]} for case in dict.fromkeys(sum(pairs.values(), []))]
-    return [(each["label"], [(setup, case) for setup, cases in pairs.items() for case in cases if case in each["cases"]])
-            for each in given]
+    all_pairs = [(setup, case) for setup, cases in pairs.items() for case in cases]
+    return [(each["label"], [pair for pair in all_pairs
+                             if pair[1] in each.get("cases", []) or list(pair) in each.get("points", [])]) for each in given]
 
 
 def draw_line(axis, figure, plot, points, label, number):

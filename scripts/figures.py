@@ -25,9 +25,10 @@ PAPERS = {"000": "Adaptive SGD (000)", "001": "Adasum (001)", "002": "CROSSBOW (
 RELATIONS = ("smoothed_time", "samples", "updates", "samples_per_s", "updates_per_s")
 INDEX = ("<!-- figures: written by scripts/figures.py -->", "<!-- end of figures -->")
 
-LEGEND = """Medians over the seeds [95 % bootstrap interval]. speed-up: {0}'s time over the row's; the columns from "smoothed
-time" to "iterations/s": the row's over {0}'s. p: two-sided Mann-Whitney U test against {0}. A missed target is infinity
-("never"). A star: the rate is at the edge of the grid. Readings: median [smallest, largest]."""
+LEGEND = """Medians over the seeds [95 % bootstrap interval]. speed-up: the time of the reference, which the column names, over
+the row's; the columns from "smoothed time" to "iterations/s": the row's over the reference's. p: two-sided Mann-Whitney U test
+against the reference. A missed target is infinity ("never"). A star: the rate is at the edge of the grid. Readings: median
+[smallest, largest]."""
 
 HEAD = """# The methods against their papers
 
@@ -115,7 +116,7 @@ def setup_table(figure, setup):
     head = ["case", "rate", "reached", f"time to {next(iter(rows.values()))['target']}, s", "smoothed, s",
             f"speed-up over {reference}, p", "smoothed time, p", "samples, p", "iterations, p", "samples/s, p", "iterations/s, p",
             "final", "p", "readings"]
-    return ["", f"### {setup}", "", LEGEND.format(reference), "", "| " + " | ".join(head) + " |", "|---" * len(head) + "|",
+    return ["", f"### {setup}", "", "| " + " | ".join(head) + " |", "|---" * len(head) + "|",
             *(case_row(figure, setup, case, row) for case, row in rows.items())]
 
 
@@ -148,7 +149,7 @@ def page(figure, records, plots):
     if figure.bench():
         text += ["", "## Numbers", *bench_table(figure)]
     elif figure.files:
-        text += ["", "## Numbers"]
+        text += ["", "## Numbers", "", LEGEND]
         text += [line for setup in figure.pairs if figure.there(setup) for line in setup_table(figure, setup)]
     return "\n".join(text) + "\n"
 

@@ -78,7 +78,10 @@ class Specifications(unittest.TestCase):
                 self.assertIn(figure.figure["reference"], cases, name)
             for plot in figure.figure["plots"]:
                 self.assertIn(plot["kind"], figure_plots.KINDS, name)
-                drawn = plot.get("cases", []) + [case for each in plot.get("series", []) for case in each["cases"]]
+                series = plot.get("series", [])
+                points = [point for each in series for point in each.get("points", [])]
+                self.assertTrue(all(case in figure.pairs[setup] for setup, case in points), name)
+                drawn = [case for each in [plot, *series] for case in each.get("cases", [])]
                 self.assertLessEqual(set(drawn), cases, name)
             for case in figure.spec.get("cases", []):
                 if "rate_from" in case:

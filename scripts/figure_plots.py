@@ -41,7 +41,7 @@ NAMES = {
 EVENT_NAMES = {"value": "orthogonality", "weight": "merge weight", "learners": "learners of a GPU"}
 RATIOS = {"speedup": "speedup", "updates_ratio": "updates_relation", "updates_per_s_ratio": "updates_per_s_relation"}
 POINTS = 100  # of a curve
-WIDE = 10     # beyond this ratio an axis is logarithmic
+WIDE = 6      # beyond this ratio an axis is logarithmic
 
 plt.rcParams.update({"font.size": 9, "axes.spines.top": False, "axes.spines.right": False, "axes.grid": True,
                      "grid.color": "#DDDDDD", "grid.linewidth": 0.6, "svg.hashsalt": "hetsgd", "svg.fonttype": "none",

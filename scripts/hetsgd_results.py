@@ -28,6 +28,12 @@ import pandas as pd
 
 RESULT_FOLDER = pathlib.Path(__file__).resolve().parent.parent / "lib" / "result"
 KEYS = ["run", "group", "algorithm", "seed"]
+# What a frame has also without a row.
+COLUMNS = {"runs": [], "curve": ["point", "time_s", "samples_count", "epoch_num", "updates", "train_loss", "test_loss"],
+           "events": ["event", "type", "time_s"], "workers": ["rank", "device", "compute_s", "communicate_s", "wait_s"],
+           "targets": ["target", "metric", "at_least", "value", "reached", "time_s", "samples_count", "updates",
+                       "smoothed_time_s", "resolution_s"],
+           "histograms": ["name", "value", "count"]}
 INDEX = ".index.jsonl"
 RESAMPLES = 10000  # as `hetsgd compare`
 
@@ -192,7 +198,7 @@ def worker_row(worker):
 def assemble(loaded, notes):
     """Results of [(name, document, its line of the sweep's index or {})]."""
     labels = group_labels([document for _, document, _ in loaded])
-    rows = {name: [] for name in ("runs", "curve", "events", "workers", "targets", "histograms")}
+    rows = {name: [] for name in COLUMNS}
     for (name, result, listed), label in zip(loaded, labels):
         config = result["config"]
         keys = {"run": name, "group": label, "algorithm": config["algorithm"], "seed": config.get("seed")}
@@ -203,7 +209,7 @@ def assemble(loaded, notes):
         rows["targets"] += [{**keys, **row} for row in target_rows(result)]
         rows["histograms"] += [{**keys, "name": histogram, "value": int(value), "count": count}
                                for histogram, counts in result.get("histograms", {}).items() for value, count in counts.items()]
-    frames = {name: pd.DataFrame(each) if each else pd.DataFrame(columns=KEYS) for name, each in rows.items()}
+    frames = {name: pd.DataFrame(each) if each else pd.DataFrame(columns=KEYS + COLUMNS[name]) for name, each in rows.items()}
     parameters = [key for key in ("setup", "case") if key in frames["runs"]]
     parameters += sorted({key for _, _, listed in loaded for key in listed.get("parameters", {})})
     return Results(**frames, documents={name: document for name, document, _ in loaded},

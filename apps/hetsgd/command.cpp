@@ -53,16 +53,29 @@ void take(const CLI::App& app, OptionSet& set) {
   }
 }
 
+// --lr for --learning-rate, --wd for --weight-decay: the initials of the words, as other tools
+// abbreviate; "": of none.
+std::string by_initials(const std::string& flag, const std::vector<std::string>& known) {
+  for (const std::string& each : known) {
+    std::string initials = "--";
+    for (const std::string_view word : split(each.substr(2), '-')) initials += word.front();
+    if (initials == flag) return each;
+  }
+  return "";
+}
+
 Error unknown_option(const Command& command, const OptionSet& set, const std::string& argument) {
   const std::string flag = argument.substr(0, argument.find('='));
   const std::string about = command.about_unknown(flag);
   std::vector<std::string> known = {"--help"};
   for (const Option& option : set.options()) known.push_back(option.flag());
-  const auto best = nearest(flag, known);
+  std::string best = by_initials(flag, known);
+  if (best.empty()) best = nearest(flag, known).value_or("");
   return with_hint(usage_error("{}: unknown option", flag),
                    !about.empty() ? about
-                   : best         ? fmt::format("did you mean {}?", *best)
-                          : fmt::format("hetsgd {} --help lists the options", command.info().name));
+                   : !best.empty()
+                       ? fmt::format("did you mean {}?", best)
+                       : fmt::format("hetsgd {} --help lists the options", command.info().name));
 }
 
 void check_operands(const CommandInfo& info, const std::vector<std::string>& operands) {

@@ -13,7 +13,7 @@
 namespace hetsgd {
 namespace {
 
-enum class CompareFormat { text, markdown, csv, json };
+enum class CompareFormat { text, markdown, latex, csv, json };
 
 class Compare final : public Command {
  public:
@@ -21,7 +21,8 @@ class Compare final : public Command {
     return {.name = "compare",
             .summary = "time to accuracy of several results, and what it is made of",
             .examples = {"hetsgd compare ssgd.json adaptive.json --target 'p1>=0.6'",
-                         "hetsgd compare results/*.json --reference ssgd --format markdown",
+                         "hetsgd compare results/*.json --reference ssgd --format latex",
+                         "hetsgd compare results/*.json --runs --format csv",
                          "hetsgd compare before.json after.json --fail-if-slower 1.05"},
             .operands = "RESULT...",
             .minimum_operands = 1,
@@ -38,6 +39,7 @@ class Compare final : public Command {
     set.add_choice("format", format_,
                    {{"text", CompareFormat::text},
                     {"markdown", CompareFormat::markdown},
+                    {"latex", CompareFormat::latex},
                     {"csv", CompareFormat::csv},
                     {"json", CompareFormat::json}},
                    "how to print");
@@ -85,8 +87,9 @@ class Compare final : public Command {
       print_text(table.format(TableFormat::csv));
       return;
     }
-    const TableFormat format =
-        format_ == CompareFormat::text ? TableFormat::text : TableFormat::markdown;
+    const TableFormat format = format_ == CompareFormat::text       ? TableFormat::text
+                               : format_ == CompareFormat::markdown ? TableFormat::markdown
+                                                                    : TableFormat::latex;
     print_text(runs_ ? runs_table(comparison).format(format) : groups_report(comparison, format));
   }
 

@@ -7,7 +7,9 @@
 #include "cluster/cluster.hpp"
 #include "cluster/profile.hpp"
 #include "commands.hpp"
+#include "core/error.hpp"
 #include "core/text.hpp"
+#include "help.hpp"
 #include "linalg/cuda/cuda_details.hpp"
 #include "linalg/cuda/cuda_device.hpp"
 #include "result/environment.hpp"
@@ -156,15 +158,49 @@ std::string devices_text() {
          networks.format(TableFormat::text);
 }
 
+// A built-in profile or network, as JSON.
+json find_builtin(const std::string& name) {
+  std::vector<std::string> names = builtin_device_profiles();
+  if (std::ranges::find(names, name) != names.end()) {
+    return json::parse(to_json_text(load_device_profile(name)));
+  }
+  const std::vector<std::string> networks = builtin_network_models();
+  if (std::ranges::find(networks, name) != networks.end()) {
+    return json::parse(to_json_text(load_network_model(name)));
+  }
+  names.insert(names.end(), networks.begin(), networks.end());
+  const std::string hint = did_you_mean(name, names);
+  throw with_hint(
+      usage_error("devices: found {}, expected a simulated device or network", quote(name)),
+      hint.empty() ? "hetsgd devices lists them" : hint);
+}
+
+// Its numbers, whose units end the names, and where they come from.
+std::string profile_text(const json& builtin) {
+  std::string text = fmt::format("{}\n\n", builtin["name"].get<std::string>());
+  for (const auto& [key, value] : builtin.items()) {
+    if (key != "name" && key != "source") text += fmt::format("{:<24}{}\n", key, value.dump());
+  }
+  return text + "\n" + wrapped(builtin["source"].get<std::string>(), 0) + "\n";
+}
+
 class Devices final : public Command {
  public:
   CommandInfo info() const override {
     return {.name = "devices",
             .summary = "devices of this machine, simulated devices and networks",
-            .examples = {"hetsgd devices", "hetsgd devices --json"}};
+            .examples = {"hetsgd devices", "hetsgd devices v100", "hetsgd devices --json"},
+            .operands = "[NAME]",
+            .minimum_operands = 0,
+            .maximum_operands = 1};
   }
   void declare(OptionSet& set) override { set.add("json", json_, "print JSON"); }
-  int run(OptionSet&, const std::vector<std::string>&) override {
+  int run(OptionSet&, const std::vector<std::string>& operands) override {
+    if (!operands.empty()) {
+      const json builtin = find_builtin(operands[0]);
+      fmt::print("{}", json_ ? builtin.dump(2) + "\n" : profile_text(builtin));
+      return 0;
+    }
     fmt::print("{}", json_ ? devices_json().dump(2) + "\n" : devices_text());
     return 0;
   }

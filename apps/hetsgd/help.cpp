@@ -16,6 +16,19 @@ std::string row(const std::string& left, const std::string& right) {
   return fmt::format("{:<{}}{}\n", left, kLeft, text);
 }
 
+// What an option means: help, unit, symbol, range, default.
+std::string explained(const Option& option) {
+  std::string text = option.help;
+  if (!option.unit.empty()) text += fmt::format(" [{}]", option.unit);
+  if (!option.symbol.empty()) text += fmt::format(" (paper: {})", option.symbol);
+  if (const std::string range = option.range_text(); !range.empty()) {
+    text += option.choices.empty() ? fmt::format(" in {}", range) : fmt::format(": {}", range);
+  }
+  if (!option.required.empty()) return text + " (required)";
+  const bool plain = option.default_text.empty() || option.default_text == "false";
+  return plain ? text : text + fmt::format(" (default {})", option.default_text);
+}
+
 }  // namespace
 
 std::string wrapped(const std::string& text, std::size_t indent) {
@@ -43,18 +56,12 @@ std::string option_help(const Option& option) {
   left += option.flag();
   const std::string type = option.type == OptionType::choice ? "NAME" : option.type_text();
   if (!type.empty()) left += " " + type;
-
-  std::string right = option.help;
-  if (!option.unit.empty()) right += fmt::format(" [{}]", option.unit);
-  if (!option.symbol.empty()) right += fmt::format(" (paper: {})", option.symbol);
-  if (const std::string range = option.range_text(); !range.empty()) {
-    right += option.choices.empty() ? fmt::format(" in {}", range) : fmt::format(": {}", range);
-  }
-  const bool plain = option.default_text.empty() || option.default_text == "false";
-  if (!plain) right += fmt::format(" (default {})", option.default_text);
-  return row(left, right);
+  return row(left, explained(option));
 }
 
+std::string key_help(const Option& option) {
+  return row(fmt::format("      {}={}", option.name, option.type_text()), explained(option));
+}
 std::string command_help(const CommandInfo& info, const OptionSet& set) {
   std::string text = fmt::format("hetsgd {}: {}\n\nExamples:\n", info.name, info.summary);
   for (const std::string& example : info.examples) text += fmt::format("  {}\n", example);
@@ -72,7 +79,21 @@ std::string command_help(const CommandInfo& info, const OptionSet& set) {
   return text;
 }
 
-std::string program_help(const std::vector<std::unique_ptr<Command>>& commands) {
+std::string family_help(const std::string& word, const Commands& commands) {
+  std::string rows;
+  for (const auto& command : commands) {
+    const CommandInfo info = command->info();
+    if (info.name == word) return "";
+    if (info.name.starts_with(word + " ")) rows += row("  " + info.name, info.summary);
+  }
+  if (rows.empty()) return "";
+  return fmt::format(
+      "Usage: hetsgd {0} COMMAND [options]\n\nCommands:\n{1}\n"
+      "hetsgd {0} COMMAND --help says more.\n",
+      word, rows);
+}
+
+std::string program_help(const Commands& commands) {
   std::string text = fmt::format(
       "hetsgd {}: benchmarks distributed SGD on heterogeneous machines\n\n"
       "Examples:\n"

@@ -21,8 +21,6 @@
 namespace hetsgd {
 namespace {
 
-using Commands = std::vector<std::unique_ptr<Command>>;
-
 int print_version(const std::vector<std::string>& arguments) {
   if (arguments.size() == 2 && arguments[1] == "--json") {
     fmt::print("{}\n", version_json().dump(2));
@@ -69,6 +67,12 @@ int dispatch(const std::vector<std::string>& arguments) {
     return arguments.empty() ? static_cast<int>(ExitCode::usage) : 0;
   }
   if (arguments[0] == "--version") return print_version(arguments);
+  if (arguments.size() == 2 && (arguments[1] == "-h" || arguments[1] == "--help")) {
+    if (const std::string help = family_help(arguments[0], commands); !help.empty()) {
+      fmt::print("{}", help);
+      return 0;
+    }
+  }
   for (const auto& command : commands) {
     const std::size_t words = words_matched(*command, arguments);
     if (words == 0) continue;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <limits>
 #include <string>
 #include <vector>
@@ -18,9 +19,15 @@ using nlohmann::json;
 constexpr double kMissed = std::numeric_limits<double>::infinity();
 
 RunTarget run_target(const json& result, const Target& target) {
-  const TimeToAccuracy found = time_to_accuracy(evaluations_of(result, target.metric), target);
-  RunTarget row{kMissed, kMissed, kMissed, kMissed};
+  const std::vector<Evaluation> curve = evaluations_of(result, target.metric);
+  const TimeToAccuracy found = time_to_accuracy(curve, target);
+  RunTarget row{kMissed, kMissed, kMissed, kMissed, kMissed, kNone};
   if (found.first) {
+    const auto place = std::find_if(curve.begin(), curve.end(), [&](const Evaluation& evaluation) {
+      return reached(target, evaluation.value);
+    });
+    row.evaluation = static_cast<double>(place - curve.begin());
+    if (place != curve.begin()) row.resolution_s = place->time_s - std::prev(place)->time_s;
     row.time_s = found.first->time_s;
     row.samples = static_cast<double>(found.first->samples_count);
     row.updates = static_cast<double>(found.first->updates);

@@ -32,16 +32,19 @@ struct CompareOptions {
 struct RunTarget {
   double time_s = 0, smoothed_time_s = 0;
   double samples = 0, updates = 0;
+  double evaluation = 0;    // number of the one that reached the target; 0 is the initial model's
+  double resolution_s = 0;  // since the evaluation before it: time_s is no more exact; NaN: none
 };
 
 struct RunRow {
   std::string path, label, algorithm, status;
   std::uint64_t seed = 0;
-  double samples_per_s = 0;        // NaN: no time passed
-  double updates_per_s = 0;        // until the last evaluation; NaN: no time passed
-  double final_value = 0;          // of the comparison's metric; NaN: not measured
-  std::vector<RunTarget> targets;  // by target
-  nlohmann::json tuning;           // the result's `tuning`; null: not tuned
+  double samples_per_s = 0;         // NaN: no time passed
+  double updates_per_s = 0;         // until the last evaluation; NaN: no time passed
+  double final_value = 0;           // of the comparison's metric; NaN: not measured
+  std::vector<RunTarget> targets;   // by target
+  nlohmann::json tuning;            // the result's `tuning`; null: not tuned
+  std::vector<std::string> values;  // of the options Comparison::varying; "": it has none
 };
 
 // A quantity of a group beside the reference's: the ratio of the medians, this one's over the
@@ -62,9 +65,12 @@ struct GroupTarget {
   double samples = 0, updates = 0;  // medians
   double ratio = 0;  // median time over the reference's: above 1 is slower; NaN: neither reached it
   Interval speedup;  // the reference's median time over this one's, with its bootstrap interval
-  double statistical = 0;  // the reference's samples to the target over this one's
-  double hardware = 0;     // this one's samples per second until the target over the reference's
-  double p_value = 0;      // Mann-Whitney U test of the times; NaN for the reference itself
+  double statistical = 0;   // the reference's samples to the target over this one's
+  double hardware = 0;      // this one's samples per second until the target over the reference's
+  double p_value = 0;       // Mann-Whitney U test of the times; NaN for the reference itself
+  double p_holm = 0;        // corrected for all comparisons with the reference at this target
+  double evaluation = 0;    // median of the runs'
+  double resolution_s = 0;  // the largest of the runs that reached it; NaN: none
   Relation smoothed_time_relation, samples_relation, updates_relation;
 };
 
@@ -84,9 +90,10 @@ struct GroupRow {
 
 struct Comparison {
   std::vector<Target> targets;
-  std::string metric;            // of final_value
-  std::vector<RunRow> runs;      // in the order of the files
-  std::vector<GroupRow> groups;  // by median time to the first target, then by final value
+  std::string metric;                // of final_value
+  std::vector<std::string> varying;  // options in which those groups differ that have them, by name
+  std::vector<RunRow> runs;          // in the order of the files
+  std::vector<GroupRow> groups;      // by median time to the first target, then by final value
   std::vector<std::string> warnings;
 
   const GroupRow& reference() const;
@@ -100,14 +107,14 @@ std::string_view ungrouped_options();
 // Errors: usage (no results, a reference that is not among them).
 Comparison compare(const std::vector<LoadedResult>& results, const CompareOptions& options);
 
-// For programs: one row per run, and one per group and target. Times in seconds. The tables have
-// the order of `comparison`; in JSON the groups stand in the order of their first files, so that a
+// For programs: one row per run, and one per group and target, with a column for each varying
+// option. Times in seconds; a missed target is inf. The tables have the order of `comparison`; in JSON the groups stand in the order of their first files, so that a
 // program finds them where it put them.
 Table runs_table(const Comparison& comparison);
 Table groups_table(const Comparison& comparison);
 nlohmann::json comparison_json(const Comparison& comparison);
-// For people: per target a table of at most about 110 columns, and what its columns mean.
-// `format`: text or markdown.
+// For people: per target a table of at most about 120 columns, and what its columns mean, for LaTeX
+// as a comment. `format`: text, markdown or latex.
 std::string groups_report(const Comparison& comparison, TableFormat format);
 
 }  // namespace hetsgd

@@ -72,6 +72,34 @@ void name_groups_of_one_algorithm(const std::vector<LoadedResult>& results,
   }
 }
 
+// Of options that a group lacks nothing is said. The algorithm has a place of its own.
+std::vector<std::string> varying_options(const std::vector<json>& configs) {
+  std::map<std::string, std::set<std::string>> values;
+  for (const json& config : configs) {
+    for (const auto& [key, value] : config.items()) values[key].insert(shown(value));
+  }
+  std::vector<std::string> keys;
+  for (const auto& [key, found] : values) {
+    if (found.size() > 1 && key != "algorithm") keys.push_back(key);
+  }
+  return keys;
+}
+
+void fill_values(const std::vector<LoadedResult>& results, Comparison& comparison) {
+  std::vector<json> configs;
+  for (const GroupRow& group : comparison.groups) {
+    configs.push_back(telling_options(results[group.runs.front()].json));
+  }
+  comparison.varying = varying_options(configs);
+  for (std::size_t g = 0; g < configs.size(); ++g) {
+    std::vector<std::string> values;
+    for (const std::string& key : comparison.varying) {
+      values.push_back(configs[g].contains(key) ? shown(configs[g][key]) : "");
+    }
+    for (const std::size_t run : comparison.groups[g].runs) comparison.runs[run].values = values;
+  }
+}
+
 void name_groups(const std::vector<LoadedResult>& results, Comparison& comparison) {
   std::map<std::string, std::vector<GroupRow*>> by_algorithm;
   for (GroupRow& group : comparison.groups) by_algorithm[group.algorithm].push_back(&group);
@@ -146,6 +174,7 @@ void make_groups(const std::vector<LoadedResult>& results, Comparison& compariso
     comparison.groups[place].runs.push_back(i);
   }
   name_groups(results, comparison);
+  fill_values(results, comparison);
 }
 
 }  // namespace hetsgd

@@ -53,9 +53,21 @@ json group_target_json(const Comparison& comparison, const GroupRow& group, std:
           {"statistical_efficiency_ratio", target.statistical},
           {"hardware_efficiency_ratio", target.hardware},
           {"p_value", target.p_value},
+          {"p_value_holm", target.p_holm},
+          {"evaluation", target.evaluation},
+          {"resolution_s", target.resolution_s},
           {"smoothed_time_relation", relation_json(target.smoothed_time_relation)},
           {"samples_relation", relation_json(target.samples_relation)},
           {"updates_relation", relation_json(target.updates_relation)}};
+}
+
+// The varying options that it has.
+json options_json(const Comparison& comparison, const RunRow& run) {
+  json options = json::object();
+  for (std::size_t i = 0; i < run.values.size(); ++i) {
+    if (!run.values[i].empty()) options[comparison.varying[i]] = run.values[i];
+  }
+  return options;
 }
 
 json run_json(const Comparison& comparison, const RunRow& run) {
@@ -68,8 +80,11 @@ json run_json(const Comparison& comparison, const RunRow& run) {
                               {"time_s", run.targets[t].time_s},
                               {"smoothed_time_s", run.targets[t].smoothed_time_s},
                               {"samples_count", run.targets[t].samples},
-                              {"updates", run.targets[t].updates}});
+                              {"updates", run.targets[t].updates},
+                              {"evaluation", run.targets[t].evaluation},
+                              {"resolution_s", run.targets[t].resolution_s}});
   }
+  row["options"] = options_json(comparison, run);
   return row;
 }
 
@@ -85,6 +100,7 @@ json group_json(const Comparison& comparison, const GroupRow& group) {
               {"updates_per_s_relation", relation_json(group.updates_per_s_relation)},
               {"final_relation", relation_json(group.final_relation)},
               {"tuning", group.tuning},
+              {"options", options_json(comparison, comparison.runs[group.runs.front()])},
               {"targets", json::array()}};
   for (std::size_t t = 0; t < group.targets.size(); ++t) {
     row["targets"].push_back(group_target_json(comparison, group, t));
@@ -110,25 +126,44 @@ std::vector<std::string> target_cells(const Comparison& comparison, const GroupR
                          count_text(target.updates), number(target.ratio, "{:.4f}")});
   append_interval(row, target.speedup, metric_text);
   row.insert(row.end(), {metric_text(target.statistical), metric_text(target.hardware),
-                         number(target.p_value, "{:.4g}")});
+                         number(target.p_value, "{:.4g}"), number(target.p_holm, "{:.4g}"),
+                         time_text(target.evaluation), time_text(target.resolution_s)});
   return row;
+}
+
+// What a run or a group is: its label, and what the label is made of in columns of their own.
+std::vector<std::string> identity_header(const Comparison& comparison) {
+  std::vector<std::string> header = {"group", "algorithm"};
+  header.insert(header.end(), comparison.varying.begin(), comparison.varying.end());
+  return header;
+}
+
+std::vector<std::string> identity_cells(const RunRow& run) {
+  std::vector<std::string> cells = {run.label, run.algorithm};
+  for (const std::string& value : run.values) cells.push_back(value.empty() ? "-" : value);
+  return cells;
 }
 
 }  // namespace
 
 Table runs_table(const Comparison& comparison) {
-  std::vector<std::string> header = {"run", "file", "seed", "status"};
+  std::vector<std::string> header = identity_header(comparison);
+  header.insert(header.end(), {"file", "seed", "status"});
   for (const Target& target : comparison.targets) {
-    const std::string text = target.text();
-    header.insert(header.end(), {text + " time_s", "smoothed_time_s", "samples", "updates"});
+    for (const char* const name :
+         {"time_s", "smoothed_time_s", "samples", "updates", "evaluation", "resolution_s"}) {
+      header.push_back(fmt::format("{} {}", target.text(), name));
+    }
   }
-  header.insert(header.end(), {"samples_per_s", "final " + comparison.metric});
+  header.insert(header.end(), {"samples_per_s", "final_" + comparison.metric});
   Table table(header);
   for (const RunRow& run : comparison.runs) {
-    std::vector<std::string> row = {run.label, run.path, fmt::format("{}", run.seed), run.status};
+    std::vector<std::string> row = identity_cells(run);
+    row.insert(row.end(), {run.path, fmt::format("{}", run.seed), run.status});
     for (const RunTarget& target : run.targets) {
       row.insert(row.end(), {time_text(target.time_s), time_text(target.smoothed_time_s),
-                             count_text(target.samples), count_text(target.updates)});
+                             count_text(target.samples), count_text(target.updates),
+                             count_text(target.evaluation), time_text(target.resolution_s)});
     }
     row.insert(row.end(), {time_text(run.samples_per_s), metric_text(run.final_value)});
     table.add(std::move(row));
@@ -137,20 +172,23 @@ Table runs_table(const Comparison& comparison) {
 }
 
 Table groups_table(const Comparison& comparison) {
-  std::vector<std::string> header = {"algorithm", "n", "diverged"};
+  std::vector<std::string> header = identity_header(comparison);
+  header.insert(header.end(), {"n", "diverged"});
   if (!comparison.targets.empty()) {
     header.insert(header.end(),
                   {"target", "reached", "time_s", "time_s_low", "time_s_high", "smoothed_time_s",
                    "samples", "updates", "ratio", "speedup", "speedup_low", "speedup_high",
-                   "statistical_efficiency_ratio", "hardware_efficiency_ratio", "p_value"});
+                   "statistical_efficiency_ratio", "hardware_efficiency_ratio", "p_value",
+                   "p_value_holm", "evaluation", "resolution_s"});
   }
   const std::string final = "final_" + comparison.metric;
   header.insert(header.end(), {"samples_per_s", "samples_per_s_low", "samples_per_s_high", final,
                                final + "_low", final + "_high", "tuning_trials", "tuning_train_s"});
   Table table(header);
   for (const GroupRow& group : comparison.groups) {
-    const std::vector<std::string> start = {group.label, fmt::format("{}", group.runs.size()),
-                                            fmt::format("{}", group.diverged)};
+    std::vector<std::string> start = identity_cells(comparison.runs[group.runs.front()]);
+    start.insert(start.end(),
+                 {fmt::format("{}", group.runs.size()), fmt::format("{}", group.diverged)});
     for (std::size_t t = 0; t < std::max<std::size_t>(1, group.targets.size()); ++t) {
       std::vector<std::string> row = start;
       if (!group.targets.empty()) {

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "core/text.hpp"
 #include "result/compare.hpp"
 
 namespace hetsgd {
@@ -54,10 +55,18 @@ class Report {
       if (t > 0) text += '\n';
       text += table_of(t);
     }
-    return text + "\n" + legend();
+    return text + "\n" + (format_ == TableFormat::latex ? commented(legend()) : legend());
   }
 
  private:
+  static std::string commented(const std::string& text) {
+    std::string result;
+    for (const std::string_view line : split(text, '\n')) {
+      if (!line.empty()) result += fmt::format("% {}\n", line);
+    }
+    return result;
+  }
+
   static bool any_tuned(const Comparison& comparison) {
     return std::any_of(comparison.groups.begin(), comparison.groups.end(),
                        [](const GroupRow& group) { return !group.tuning.is_null(); });
@@ -84,8 +93,9 @@ class Report {
 
   std::string table_of(std::size_t t) const {
     std::vector<std::string> header = {
-        "algorithm", "reached", comparison_.targets[t].text() + " after_s", "speedup", "stat",
+        "algorithm", "reached", "time_s to " + comparison_.targets[t].text(), "speedup", "stat",
         "hw",        "p"};
+    if (several_tests()) header.emplace_back("p_holm");
     append_common_header(header);
     Table table(header);
     const bool base_several = comparison_.reference().runs.size() > 1;
@@ -101,6 +111,7 @@ class Report {
                                       factor_text(target.statistical),
                                       factor_text(target.hardware),
                                       probability_text(target.p_value)};
+      if (several_tests()) row.push_back(probability_text(target.p_holm));
       append_common(row, group);
       table.add(std::move(row));
     }
@@ -130,14 +141,44 @@ class Report {
       text = fmt::format(
           "Medians over the runs [95 % bootstrap interval]; a missed target counts as infinity.\n"
           "speedup over {0} = stat (fewer samples to the target) x hw (more samples per second).\n"
-          "p: two-sided Mann-Whitney U test of the times against {0}.\n",
-          name);
+          "p: two-sided Mann-Whitney U test of the times against {0}{1}.\n",
+          name,
+          several_tests() ? fmt::format("; p_holm: corrected for {} comparisons (Holm)",
+                                        comparison_.groups.size() - 1)
+                          : "");
+      for (std::size_t t = 0; t < comparison_.targets.size(); ++t) text += resolution(t);
     }
     if (tuned_) text += "tuning_s: training time spent on choosing the learning rate.\n";
     for (std::size_t i = 0; i < notes_.size(); ++i) {
       text += fmt::format("[{}] {}\n", i + 1, notes_[i]);
     }
     return text.empty() ? "Medians over the runs.\n" : text;
+  }
+
+  bool several_tests() const { return comparison_.groups.size() > 2; }
+
+  // "p1>=0.6 is reached at evaluation 3 to 7; its times are exact to 0.5 to 2 s, the gap before."
+  std::string resolution(std::size_t t) const {
+    std::vector<double> evaluations, gaps;
+    for (const GroupRow& group : comparison_.groups) {
+      const GroupTarget& target = group.targets[t];
+      if (std::isfinite(target.evaluation)) evaluations.push_back(target.evaluation);
+      if (std::isfinite(target.resolution_s)) gaps.push_back(target.resolution_s);
+    }
+    if (evaluations.empty() || gaps.empty()) return "";
+    const auto range = [](const std::vector<double>& values) {
+      const auto [low, high] = std::minmax_element(values.begin(), values.end());
+      const std::string least = short_number(*low), most = short_number(*high);
+      return least == most ? least : fmt::format("{} to {}", least, most);
+    };
+    for (double& each : evaluations) each = std::round(each);
+    const auto [first, last] = std::minmax_element(evaluations.begin(), evaluations.end());
+    return fmt::format(
+        "{} is reached at evaluation {}; a time is exact to the gap before it, {} s.\n",
+        comparison_.targets[t].text(),
+        *first == *last ? fmt::format("{:.0f}", *first)
+                        : fmt::format("{:.0f} to {:.0f}", *first, *last),
+        range(gaps));
   }
 
   const Comparison& comparison_;

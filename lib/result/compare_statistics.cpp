@@ -42,6 +42,11 @@ GroupTarget group_target(const Comparison& comparison, const GroupRow& group, st
   target.smoothed_time_s = bootstrap_median(values(&RunTarget::smoothed_time_s));
   target.samples = median(values(&RunTarget::samples));
   target.updates = median(values(&RunTarget::updates));
+  target.evaluation = median(values(&RunTarget::evaluation));
+  target.resolution_s = kNone;
+  for (const double each : values(&RunTarget::resolution_s)) {
+    target.resolution_s = std::fmax(target.resolution_s, each);  // fmax passes NaN over
+  }
   return target;
 }
 
@@ -104,6 +109,20 @@ void relate(const Comparison& comparison, const GroupRow& reference, GroupRow& g
   target.p_value = mann_whitney(times, base_times).p_value;
 }
 
+// One family of tests per target: every group against the reference.
+void correct_p_values(Comparison& comparison, std::size_t t) {
+  std::vector<double> p_values;
+  for (const GroupRow& group : comparison.groups) {
+    if (!std::isnan(group.targets[t].p_value)) p_values.push_back(group.targets[t].p_value);
+  }
+  const std::vector<double> corrected = holm(p_values);
+  auto next = corrected.begin();
+  for (GroupRow& group : comparison.groups) {
+    GroupTarget& target = group.targets[t];
+    target.p_holm = std::isnan(target.p_value) ? kNone : *next++;
+  }
+}
+
 }  // namespace
 
 void fill_groups(Comparison& comparison) {
@@ -121,6 +140,7 @@ void relate_groups(Comparison& comparison) {
                                         [](const RunRow& run) { return run.final_value; });
     for (std::size_t t = 0; t < group.targets.size(); ++t) relate(comparison, reference, group, t);
   }
+  for (std::size_t t = 0; t < comparison.targets.size(); ++t) correct_p_values(comparison, t);
 }
 
 void sort_groups(Comparison& comparison) {

@@ -3,6 +3,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cmath>
 #include <map>
 #include <set>
 
@@ -14,6 +15,9 @@ namespace {
 using nlohmann::json;
 
 constexpr std::size_t kEnoughSeeds = 5;
+// The time to a target that is reached earlier is exact to 5 % at best.
+constexpr double kEnoughEvaluations = 20;
+constexpr std::size_t kMostNames = 6;  // in one sentence
 
 // What is equal in every fair comparison.
 void warn_about_workloads(const std::vector<LoadedResult>& results, Comparison& comparison) {
@@ -108,6 +112,14 @@ void warn_about_tuning(Comparison& comparison) {
                       fmt::join(run.tuning["differs"].get<std::vector<std::string>>(), ", ")));
     }
   }
+  std::set<std::string> algorithms;
+  for (const RunRow& run : comparison.runs) algorithms.insert(run.algorithm);
+  const bool none_tuned = labels_by_budget.size() == 1 && comparison.runs.front().tuning.is_null();
+  if (none_tuned && algorithms.size() > 1) {
+    comparison.warnings.push_back(
+        "no learning rate was tuned: the order of the algorithms may be that of their rates "
+        "(hetsgd tune gives all the same trials)");
+  }
   if (labels_by_budget.size() > 1) {
     std::vector<std::string> parts;
     for (const auto& [budget, labels] : labels_by_budget) {
@@ -119,11 +131,32 @@ void warn_about_tuning(Comparison& comparison) {
   comparison.warnings.insert(comparison.warnings.end(), doubts.begin(), doubts.end());
 }
 
+void warn_about_resolution(Comparison& comparison) {
+  for (std::size_t t = 0; t < comparison.targets.size(); ++t) {
+    std::vector<std::string> early;
+    for (const GroupRow& group : comparison.groups) {
+      const double evaluation = group.targets[t].evaluation;
+      if (evaluation < kEnoughEvaluations) {
+        early.push_back(fmt::format("{} {:.0f}", group.label, std::floor(evaluation)));
+      }
+    }
+    if (early.empty()) continue;
+    const std::size_t more = early.size() - std::min(early.size(), kMostNames);
+    early.resize(early.size() - more);
+    comparison.warnings.push_back(fmt::format(
+        "{} is reached within the first {:.0f} evaluations ({}{}): its times are coarse, a smaller "
+        "--evaluate-every measures more often",
+        comparison.targets[t].text(), kEnoughEvaluations, fmt::join(early, ", "),
+        more > 0 ? fmt::format(" and {} more", more) : ""));
+  }
+}
+
 }  // namespace
 
 void add_warnings(const std::vector<LoadedResult>& results, Comparison& comparison) {
   warn_about_workloads(results, comparison);
   warn_about_seeds(comparison);
+  warn_about_resolution(comparison);
   warn_about_tuning(comparison);
   warn_about_status(comparison);
 }

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <numeric>
 #include <vector>
 
 #include "core/error.hpp"
@@ -151,6 +152,20 @@ MannWhitney mann_whitney(std::span<const double> x, std::span<const double> y) {
   const double z = std::max(0.0, m * n / 2 - smaller - 0.5) / std::sqrt(variance);
   result.p_value = std::erfc(z / std::sqrt(2.0));
   return result;
+}
+
+std::vector<double> holm(std::span<const double> p_values) {
+  std::vector<std::size_t> order(p_values.size());
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  std::ranges::stable_sort(order, {}, [&](std::size_t i) { return p_values[i]; });
+  std::vector<double> corrected(p_values.size());
+  double largest = 0;
+  for (std::size_t rank = 0; rank < order.size(); ++rank) {
+    const double factor = static_cast<double>(order.size() - rank);
+    largest = std::max(largest, std::min(1.0, factor * p_values[order[rank]]));
+    corrected[order[rank]] = largest;
+  }
+  return corrected;
 }
 
 }  // namespace hetsgd

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <span>
+#include <vector>
 
 namespace hetsgd {
 
@@ -43,5 +44,9 @@ struct MannWhitney {
 // approximation with the correction for ties and for continuity. Both sides: at least one value,
 // none NaN. If all values are equal, p_value is 1.
 MannWhitney mann_whitney(std::span<const double> x, std::span<const double> y);
+
+// p-values of a family of tests, corrected so that the chance of any false finding among them stays
+// what each promises (Holm 1979), in the order given. Values: none NaN.
+std::vector<double> holm(std::span<const double> p_values);
 
 }  // namespace hetsgd

@@ -11,6 +11,7 @@ namespace hetsgd {
 namespace {
 
 std::string csv_cell(const std::string& cell) {
+  if (cell == "-") return "";
   if (cell.find_first_of(",\"\n\r") == std::string::npos) return cell;
   std::string result = "\"";
   for (const char c : cell) {
@@ -36,6 +37,51 @@ bool is_numeric(const std::string& cell) {
          cell.find_first_of("0123456789-<>~(") == 0;
 }
 
+std::string replaced(std::string text, std::string_view what, std::string_view by) {
+  for (std::size_t at = 0; (at = text.find(what, at)) != std::string::npos; at += by.size()) {
+    text.replace(at, what.size(), by);
+  }
+  return text;
+}
+
+// "inf [1, inf]", "p1>=0.6", "a_b (c=1)" as LaTeX sets them.
+std::string latex_cell(const std::string& cell) {
+  std::string text;
+  for (const char c : cell) {
+    switch (c) {
+      case '\\':
+        text += "\\textbackslash{}";
+        break;
+      case '~':
+        text += "\\textasciitilde{}";
+        break;
+      case '^':
+        text += "\\textasciicircum{}";
+        break;
+      case '&':
+      case '%':
+      case '$':
+      case '#':
+      case '_':
+      case '{':
+      case '}':
+        text += std::string("\\") + c;
+        break;
+      default:
+        text += c;
+    }
+  }
+  text = replaced(replaced(std::move(text), ">=", "$\\geq$"), "<=", "$\\leq$");
+  text = replaced(replaced(std::move(text), "<", "$<$"), ">", "$>$");
+  return is_numeric(cell) ? replaced(std::move(text), "inf", "$\\infty$") : text;
+}
+
+std::string latex_line(const std::vector<std::string>& row) {
+  std::string line;
+  for (std::size_t i = 0; i < row.size(); ++i) line += (i > 0 ? " & " : "") + latex_cell(row[i]);
+  return line + " \\\\\n";
+}
+
 }  // namespace
 
 void Table::add(std::vector<std::string> row) {
@@ -45,23 +91,38 @@ void Table::add(std::vector<std::string> row) {
 }
 
 std::string Table::format(TableFormat format) const {
+  if (format == TableFormat::latex) return latex();
   if (format != TableFormat::csv) return aligned(format);
   std::string text = csv_line(header_);
   for (const auto& row : rows_) text += csv_line(row);
   return text;
 }
 
+std::vector<bool> Table::numeric_columns() const {
+  std::vector<bool> numeric(header_.size(), true);
+  numeric[0] = false;
+  for (const auto& row : rows_) {
+    for (std::size_t i = 1; i < row.size(); ++i) numeric[i] = numeric[i] && is_numeric(row[i]);
+  }
+  return numeric;
+}
+
+std::string Table::latex() const {
+  std::string columns;
+  for (const bool numeric : numeric_columns()) columns += numeric ? 'r' : 'l';
+  std::string text = "\\begin{tabular}{" + columns + "}\n\\toprule\n" + latex_line(header_);
+  text += "\\midrule\n";
+  for (const auto& row : rows_) text += latex_line(row);
+  return text + "\\bottomrule\n\\end{tabular}\n";
+}
+
 std::string Table::aligned(TableFormat format) const {
   const bool markdown = format == TableFormat::markdown;
   std::vector<std::size_t> width(header_.size());
-  std::vector<bool> right(header_.size());
+  const std::vector<bool> right = numeric_columns();
   for (std::size_t i = 0; i < header_.size(); ++i) {
     width[i] = std::max<std::size_t>(header_[i].size(), markdown ? 3 : 1);
-    right[i] = i > 0;
-    for (const auto& row : rows_) {
-      width[i] = std::max(width[i], row[i].size());
-      right[i] = right[i] && is_numeric(row[i]);
-    }
+    for (const auto& row : rows_) width[i] = std::max(width[i], row[i].size());
   }
   const auto line = [&](const std::vector<std::string>& row) {
     std::string text;

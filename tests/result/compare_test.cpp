@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 
@@ -53,7 +54,10 @@ TEST(Compare, GroupsSeedsAndTakesMedians) {
   EXPECT_EQ(adaptive.targets[0].ratio, 0.5);
   EXPECT_EQ(adaptive.samples_per_s.median, 100);
   EXPECT_EQ(comparison.worst_ratio(), 0.5);
-  EXPECT_THAT(comparison.warnings, ::testing::IsEmpty());
+  EXPECT_THAT(comparison.warnings,
+              ::testing::ElementsAre(HasSubstr("p1>=0.5 is reached within the first 20 evaluations "
+                                               "(adaptive 2, ssgd 4): its times are coarse"),
+                                     HasSubstr("no learning rate was tuned")));
 }
 
 // 4 s and 400 samples against 2 s and 100 samples: half the rate, a quarter of the samples.
@@ -168,7 +172,7 @@ TEST(Compare, ADivergedRunIsTheWorstRun) {
   EXPECT_EQ(comparison.groups[0].targets[0].reached, 4u);
   EXPECT_EQ(comparison.groups[0].final_value.median, 0.6);
   EXPECT_EQ(comparison.groups[0].final_value.low, -kMissed);
-  EXPECT_THAT(comparison.warnings, ::testing::ElementsAre("ssgd: 1 of 5 runs diverged"));
+  EXPECT_THAT(comparison.warnings, ::testing::Contains("ssgd: 1 of 5 runs diverged"));
 }
 
 json tuning_of(std::size_t trials) {
@@ -192,7 +196,7 @@ TEST(Compare, WarnsOfUnequalTuning) {
   std::vector<LoadedResult> results = {result_of("a", "ssgd", 1, 4), result_of("b", "asgd", 1, 4),
                                        result_of("c", "sgd", 1, 4)};
   const auto warnings = [&] { return ::testing::PrintToString(compare(results, {}).warnings); };
-  EXPECT_THAT(warnings(), ::testing::Not(HasSubstr("tuned")));
+  EXPECT_THAT(warnings(), HasSubstr("no learning rate was tuned: the order of the algorithms"));
   for (LoadedResult& result : results) result.json["tuning"] = tuning_of(3);
   EXPECT_THAT(warnings(), ::testing::Not(HasSubstr("tuned")));
   results[2].json["tuning"] = tuning_of(4);
@@ -238,8 +242,8 @@ TEST(Compare, TheReportFitsOnATerminal) {
     at = end + 1;
     ++lines;
   }
-  EXPECT_LE(width, 120u) << text;
-  EXPECT_EQ(lines, 17u + 1 + 3 + 1 + 2) << text;
+  EXPECT_LE(width, 124u) << text;
+  EXPECT_EQ(lines, 17u + 1 + 4 + 1 + 2) << text;
   EXPECT_THAT(text, HasSubstr("\nhierarchical [1] "));
   EXPECT_THAT(text, HasSubstr("\n[1] a_rather_long_option=aaaa"));
 }
@@ -311,13 +315,14 @@ TEST(Compare, TablesAndJsonAgree) {
   const Comparison comparison = compare(results, {});
   EXPECT_EQ(
       runs_table(comparison).format(TableFormat::csv),
-      "run,file,seed,status,p1>=0.5 time_s,smoothed_time_s,samples,updates,samples_per_s,final p1\n"
-      "ssgd,a,1,completed,4,6,400,40,100,0.6000\n"
-      "adaptive,b,1,completed,inf,inf,inf,inf,100,0.1000\n");
+      "group,algorithm,file,seed,status,p1>=0.5 time_s,p1>=0.5 smoothed_time_s,p1>=0.5 samples,"
+      "p1>=0.5 updates,p1>=0.5 evaluation,p1>=0.5 resolution_s,samples_per_s,final_p1\n"
+      "ssgd,ssgd,a,1,completed,4,6,400,40,4,1,100,0.6000\n"
+      "adaptive,adaptive,b,1,completed,inf,inf,inf,inf,inf,,100,0.1000\n");
   EXPECT_THAT(
       groups_table(comparison).format(TableFormat::csv),
-      HasSubstr("\nadaptive,1,0,p1>=0.5,0,inf,inf,inf,inf,inf,inf,inf,0.0000,0.0000,0.0000,-,-,1,"
-                "100,100,100,0.1000,0.1000,0.1000,-,-\n"));
+      HasSubstr("\nadaptive,adaptive,1,0,p1>=0.5,0,inf,inf,inf,inf,inf,inf,inf,0.0000,0.0000,"
+                "0.0000,,,1,1,inf,,100,100,100,0.1000,0.1000,0.1000,,\n"));
   const json document = comparison_json(comparison);
   EXPECT_EQ(document["groups"][0]["targets"][0]["time_s"]["median"], 4.0);
   EXPECT_TRUE(document["groups"][1]["targets"][0]["ratio"].is_null());
@@ -325,21 +330,69 @@ TEST(Compare, TablesAndJsonAgree) {
   EXPECT_EQ(document["groups"][1]["targets"][0]["times_s_reason"], "inf");
 }
 
-TEST(TableTest, AlignsNumbersAndEscapes) {
-  Table table({"name", "value"});
-  table.add({"a", "1.5"});
-  table.add({"long, \"name\"", "-"});
-  EXPECT_EQ(table.format(TableFormat::text),
-            "name          value\n"
-            "------------  -----\n"
-            "a               1.5\n"
-            "long, \"name\"      -\n");
-  EXPECT_EQ(table.format(TableFormat::markdown),
-            "| name         | value |\n"
-            "| ------------ | ----: |\n"
-            "| a            |   1.5 |\n"
-            "| long, \"name\" |     - |\n");
-  EXPECT_EQ(table.format(TableFormat::csv), "name,value\na,1.5\n\"long, \"\"name\"\"\",-\n");
+// One column per option that varies: of those that a group has, and of the algorithm alone none.
+TEST(Compare, OptionsThatVaryAreColumns) {
+  std::vector<LoadedResult> results = {result_of("a", "ssp", 1, 4), result_of("b", "ssp", 1, 4),
+                                       result_of("c", "asgd", 1, 4)};
+  for (LoadedResult& each : results) each.json["config"]["learning_rate"] = 0.5;
+  results[0].json["config"]["staleness"] = 4;
+  results[1].json["config"]["staleness"] = 16;
+  results[2].json["config"]["learning_rate"] = 1.0;
+  const Comparison comparison = compare(results, {});
+  EXPECT_THAT(comparison.varying, ::testing::ElementsAre("learning_rate", "staleness"));
+  const std::string runs = runs_table(comparison).format(TableFormat::csv);
+  EXPECT_THAT(runs, HasSubstr("group,algorithm,learning_rate,staleness,file,"));
+  EXPECT_THAT(runs, HasSubstr("\nssp (staleness=16),ssp,0.5,16,b,1,completed,"));
+  EXPECT_THAT(runs, HasSubstr("\nasgd,asgd,1.0,,c,1,completed,"));
+  EXPECT_THAT(groups_table(comparison).format(TableFormat::csv),
+              HasSubstr("\nssp (staleness=4),ssp,0.5,4,1,0,p1>=0.5,1,4,"));
+  const json document = comparison_json(comparison);
+  EXPECT_EQ(document["groups"][2]["options"], (json{{"learning_rate", "1.0"}}));
+  EXPECT_EQ(document["runs"][1]["options"], (json{{"learning_rate", "0.5"}, {"staleness", "16"}}));
+}
+
+// A time is exact to the gap before the evaluation that reached the target: here one second.
+TEST(Compare, ATimeHasTheResolutionOfTheEvaluations) {
+  std::vector<LoadedResult> results = {result_of("a", "ssgd", 1, 4), result_of("b", "ssgd", 2, 3),
+                                       result_of("c", "ssgd", 3, 0)};
+  results[0].json["curve"][3]["time_s"] = 2.25;
+  const Comparison comparison = compare(results, {});
+  EXPECT_EQ(comparison.runs[0].targets[0].evaluation, 4);
+  EXPECT_EQ(comparison.runs[0].targets[0].resolution_s, 1.75);
+  EXPECT_EQ(comparison.runs[2].targets[0].evaluation, kMissed);
+  EXPECT_TRUE(std::isnan(comparison.runs[2].targets[0].resolution_s));
+  EXPECT_EQ(comparison.groups[0].targets[0].evaluation, 4);  // of 4, 3 and missed
+  EXPECT_EQ(comparison.groups[0].targets[0].resolution_s, 1.75);
+  EXPECT_THAT(
+      groups_report(comparison, TableFormat::text),
+      HasSubstr("\np1>=0.5 is reached at evaluation 4; a time is exact to the gap before it, "
+                "1.75 s.\n"));
+}
+
+// Three comparisons with the reference: the correction multiplies the smallest p-value by 3.
+TEST(Compare, PValuesAreCorrectedForSeveralComparisons) {
+  std::vector<LoadedResult> results;
+  for (std::uint64_t seed = 1; seed <= 5; ++seed) {
+    for (const auto& [name, reached] : std::vector<std::pair<std::string, std::size_t>>{
+             {"ssgd", 8}, {"elastic", 1}, {"asgd", 2}, {"ssp", 8}}) {
+      results.push_back(result_of(name, name, seed, reached));
+      for (json& point : results.back().json["curve"]) {
+        point["time_s"] = point["time_s"].get<double>() * (1 + 0.01 * static_cast<double>(seed));
+      }
+    }
+  }
+  const Comparison comparison = compare(results, {});
+  const auto target = [&](const std::string& label) {
+    return std::ranges::find(comparison.groups, label, &GroupRow::label)->targets[0];
+  };
+  // All 25 pairs in one order: 2 of the 252 orders of ten values are as far apart.
+  EXPECT_NEAR(target("elastic").p_value, 2.0 / 252, 1e-12);
+  EXPECT_NEAR(target("elastic").p_holm, 3 * 2.0 / 252, 1e-12);
+  EXPECT_NEAR(target("asgd").p_holm, 3 * 2.0 / 252, 1e-12);  // 2 p, but no less than the one before
+  EXPECT_EQ(target("ssp").p_holm, 1);
+  EXPECT_TRUE(std::isnan(target("ssgd").p_holm));
+  EXPECT_THAT(groups_report(comparison, TableFormat::text),
+              HasSubstr("against ssgd; p_holm: corrected for 3 comparisons (Holm).\n"));
 }
 
 }  // namespace

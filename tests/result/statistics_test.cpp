@@ -1,5 +1,6 @@
 #include "result/statistics.hpp"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -178,6 +179,15 @@ TEST(MannWhitneyTest, IsTheShareOfAllOrders) {
 TEST(MannWhitneyTest, AllMissedIsNoDifference) {
   const Values missed(5, kInfinity);
   EXPECT_EQ(mann_whitney(missed, missed).p_value, 1);
+}
+
+// Sorted: 0.01, 0.02, 0.03, 0.04; times 4, 3, 2, 1: 0.04, 0.06, 0.06, 0.04, made to rise.
+TEST(HolmTest, MultipliesByTheNumberOfTestsLeftAndNeverFalls) {
+  const std::vector<double> p = {0.04, 0.01, 0.03, 0.02};
+  EXPECT_THAT(holm(p), ::testing::Pointwise(::testing::DoubleEq(), {0.06, 0.04, 0.06, 0.06}));
+  EXPECT_THAT(holm(std::vector<double>{0.5, 0.9}), ::testing::ElementsAre(1, 1));
+  EXPECT_THAT(holm(std::vector<double>{0.25}), ::testing::ElementsAre(0.25));
+  EXPECT_TRUE(holm({}).empty());
 }
 
 }  // namespace

@@ -189,8 +189,8 @@ class BesideCompare(Folder):
         for algorithm, rates in (("ssgd", ["0.3", "3"]), ("elastic", ["3"])):
             for rate in rates:
                 for seed in "12345":
-                    subprocess.run([HETSGD, "train", *RUN, "--algorithm", algorithm, "--learning-rate", rate, "--seed", seed, "-o",
-                                    self.folder / f"{algorithm}-{rate}-{seed}.json"], check=True)
+                    subprocess.run([HETSGD, "train", *RUN, "--algorithm", algorithm, "--learning-rate", rate, "--seed", seed,
+                                    "-o", self.folder / f"{algorithm}-{rate}-{seed}.json"], check=True)
         files = sorted(map(str, self.folder.glob("*.json")))
         data = hetsgd_results.load(*files)
         said = json.loads(subprocess.run([HETSGD, "compare", *files, "--format", "json"], check=True, capture_output=True).stdout)

@@ -3,55 +3,46 @@
 
 import contextlib
 import io
+import itertools
 import json
 import os
-import sys
 import tempfile
 import unittest
 import xml.etree.ElementTree as ElementTree
 
-HERE = os.path.dirname(os.path.abspath(__file__))
-sys.path[:0] = [HERE, os.path.join(HERE, "..", "..", "scripts")]
-try:
-    import matplotlib.pyplot as plt
-    import numpy as np
-    import plot
-except ImportError as error:
-    print(f"skipped: {error}; scripts/setup-debian.sh installs it")
-    sys.exit(77)
-from synthetic_result import result  # noqa: E402
+from plot_support import configured, drawn, points, result, results  # first: it finds the modules
 
-
-def with_paths(results):
-    for number, r in enumerate(results):
-        r["path"] = f"{number}.json"
-    return results
-
-
-def points(run, x, metric):
-    return [p[x] for p in run["curve"]], [p[metric] for p in run["curve"]]
+import matplotlib.colors
+import matplotlib.pyplot as plt
+import numpy as np
+import plot
+import plot_curves
+import plot_style
+import plot_workers
+from plot_lines import lines_of
+from plot_style import PlotError
 
 
 class Curves(unittest.TestCase):
     def tearDown(self):
         plt.close("all")
 
-    def lines(self, groups, x="time_s", **options):
-        axes = plot.plot_curve(groups, x, "p1", **options).axes[0]
-        return axes, {line.get_label(): line for line in axes.lines if not line.get_label().startswith("_")}
+    def axes(self, *runs, x="time", **options):
+        data = results(*runs)
+        return plot_curves.plot_curves(data, lines_of(data)[0], x, "p1", **options).axes[0]
 
     def test_one_seed_is_plotted_as_it_is(self):
         run = result()
-        _, lines = self.lines({"adaptive": [run]})
+        line = drawn(self.axes(run))["adaptive"]
         time, p1 = points(run, "time_s", "p1")
-        np.testing.assert_array_equal(lines["adaptive"].get_xdata(), time)
-        np.testing.assert_array_equal(lines["adaptive"].get_ydata(), p1)
+        np.testing.assert_array_equal(line.get_xdata(), time)
+        np.testing.assert_array_equal(line.get_ydata(), p1)
 
     def test_seeds_give_median_and_range(self):
         runs = [result(seed=seed, reach=0.5 + 0.03 * seed) for seed in (1, 2, 3, 4, 5)]
-        axes, lines = self.lines({"adaptive": runs}, x="samples_count")
+        axes = self.axes(*runs, x="samples")
         table = np.array([points(run, "samples_count", "p1")[1] for run in runs])
-        line = lines["adaptive (5 seeds)"]
+        line = drawn(axes)["adaptive (5 seeds)"]
         np.testing.assert_array_equal(line.get_xdata(), points(runs[0], "samples_count", "p1")[0])
         np.testing.assert_allclose(line.get_ydata(), np.median(table, axis=0), rtol=1e-15)
         edges = axes.collections[0].get_paths()[0].vertices
@@ -61,8 +52,8 @@ class Curves(unittest.TestCase):
             self.assertAlmostEqual(at.max(), high, places=12)
 
     def test_band_is_clipped_to_where_all_seeds_have_data(self):
-        x, median, low, high = plot.band([(np.array([0.0, 10.0]), np.array([0.0, 1.0])),
-                                          (np.array([2.0, 4.0]), np.array([1.0, 1.0]))], "minmax")
+        x, median, low, high = plot_curves.band([(np.array([0.0, 10.0]), np.array([0.0, 1.0])),
+                                                 (np.array([2.0, 4.0]), np.array([1.0, 1.0]))], "minmax")
         np.testing.assert_array_equal(x, [2, 4])
         np.testing.assert_allclose(median, [0.6, 0.7])
         np.testing.assert_allclose(low, [0.2, 0.4])
@@ -71,92 +62,118 @@ class Curves(unittest.TestCase):
     def test_times_choose_their_unit(self):
         for longest, unit, divisor in ((0.5, "ms", 1e-3), (30, "s", 1), (1200, "min", 60), (90000, "h", 3600)):
             run = result(step_s=longest / 30 / 1.02)
-            axes, lines = self.lines({"adaptive": [run]})
+            axes = self.axes(run)
             self.assertEqual(axes.get_xlabel(), f"Training time (simulated {unit})")
-            np.testing.assert_allclose(lines["adaptive"].get_xdata(),
-                                       np.array(points(run, "time_s", "p1")[0]) / divisor)
+            np.testing.assert_allclose(drawn(axes)["adaptive"].get_xdata(), np.array(points(run, "time_s", "p1")[0]) / divisor)
+
+    def test_every_axis_has_its_values(self):
+        # A point per mega-batch of 100 batches of 256 samples, as the synthetic curve has it.
+        run = configured({"mega_batch": 100, "batch_size": 256})
+        for i, point in enumerate(run["curve"]):
+            point["bytes_sent"] = 1000 * i
+        count = np.arange(len(run["curve"]))
+        for x, expected in (("epochs", 2 * count), ("samples", 25600 * count), ("updates", 100 * count), ("mega_batches", count),
+                            ("bytes", 1000 * count)):
+            np.testing.assert_array_equal(drawn(self.axes(run, x=x))["adaptive"].get_xdata(), expected)
+        with self.assertRaisesRegex(PlotError, "--x bytes: found no bytes_sent in the curve"):
+            self.axes(result(), x="bytes")
 
     def test_points_without_the_metric_are_left_out(self):
         run = result()
         run["curve"][0]["p1"] = None
         del run["curve"][5]["p1"]
-        _, lines = self.lines({"adaptive": [run]})
-        self.assertEqual(len(lines["adaptive"].get_xdata()), len(run["curve"]) - 2)
+        self.assertEqual(len(drawn(self.axes(run))["adaptive"].get_xdata()), len(run["curve"]) - 2)
 
     def test_targets_and_logarithmic_time(self):
-        axes, lines = self.lines({"adaptive": [result()]}, targets=[0.6], log_time=True)
+        axes = self.axes(result(), targets=[0.6], log=True)
         self.assertEqual(axes.get_xscale(), "log")
-        self.assertGreater(min(lines["adaptive"].get_xdata()), 0)
+        self.assertGreater(min(drawn(axes)["adaptive"].get_xdata()), 0)
         self.assertIn(0.6, [line.get_ydata()[0] for line in axes.lines if len(line.get_ydata()) == 2])
         self.assertIn("target 0.6", [text.get_text() for text in axes.texts])
 
-    def test_lines_differ_in_colour_style_and_marker(self):
-        names = "abcdefg"
-        _, lines = self.lines({name: [result()] for name in names})
+    def test_eight_lines_differ_in_colour_style_and_marker(self):
+        axes = self.axes(*(result(name) for name in "abcdefgh"))
         for look in ("get_color", "get_marker"):
-            self.assertEqual(len({getattr(line, look)() for line in lines.values()}), len(names))
+            self.assertEqual(len({getattr(line, look)() for line in drawn(axes).values()}), 8)
+        self.assertEqual(len(set(map(str, plot_style.STYLES))), 8)
+
+    def test_colours_stay_apart_for_the_colour_blind(self):
+        # Machado et al. 2009, protanopia, deuteranopia and tritanopia, on linear RGB; distances in CIELAB (1976). A
+        # difference of 2.3 is just noticeable.
+        blind = [[[0.152286, 1.052583, -0.204868], [0.114503, 0.786281, 0.099216], [-0.003882, -0.048116, 1.051998]],
+                 [[0.367322, 0.860646, -0.227968], [0.280085, 0.672501, 0.047413], [-0.011820, 0.042940, 0.968881]],
+                 [[1.255528, -0.076749, -0.178779], [-0.078411, 0.930809, 0.147602], [0.004733, 0.691367, 0.303900]]]
+        to_xyz = np.array([[.4124, .3576, .1805], [.2126, .7152, .0722], [.0193, .1192, .9505]]) / [[.9505], [1], [1.089]]
+
+        def lab(linear):
+            f = [x ** (1 / 3) if x > .008856 else 7.787 * x + 16 / 116 for x in to_xyz @ np.clip(linear, 0, 1)]
+            return np.array([116 * f[1] - 16, 500 * (f[0] - f[1]), 200 * (f[1] - f[2])])
+
+        for matrix in [np.eye(3), *map(np.array, blind)]:
+            linear = [((np.array(matplotlib.colors.to_rgb(color)) + .055) / 1.055) ** 2.4 for color in plot_style.COLORS]
+            seen = [lab(matrix @ color) for color in linear]
+            for i, j in itertools.combinations(range(8), 2):
+                self.assertGreater(np.linalg.norm(seen[i] - seen[j]), 10, (plot_style.COLORS[i], plot_style.COLORS[j]))
 
 
 class BatchSizes(unittest.TestCase):
     def tearDown(self):
         plt.close("all")
 
+    def draw(self, *runs):
+        data = results(*runs)
+        return plot_workers.plot_batch_sizes(data, lines_of(data)[0])
+
     def test_each_worker_has_its_line(self):
         run = result()
-        figure = plot.plot_batch_sizes({"adaptive": [run]})
-        lines = {line.get_label(): line for line in figure.axes[0].lines}
+        lines = {line.get_label(): line for line in self.draw(run).axes[0].lines}
         for worker in range(4):
             expected = [event["batch_size"][worker] for event in run["events"]]
             np.testing.assert_array_equal(lines[f"worker {worker}"].get_ydata(), expected)
             np.testing.assert_array_equal(lines[f"worker {worker}"].get_xdata(), range(1, len(expected) + 1))
 
     def test_equal_sizes_are_one_line_and_many_workers_a_range(self):
-        equal = plot.plot_batch_sizes({"elastic": [result(batch_sizes=False)]}).axes[0]
+        equal = self.draw(result("elastic", batch_sizes=False)).axes[0]
         self.assertEqual([line.get_label() for line in equal.lines], ["every worker"])
-        many = plot.plot_batch_sizes({"adaptive": [result(workers=20)]}).axes[0]
+        many = self.draw(result(workers=20)).axes[0]
         self.assertEqual([line.get_label() for line in many.lines], ["median of 20 workers"])
         self.assertEqual(len(many.collections), 1)
 
     def test_without_merges_there_is_no_plot(self):
         run = result()
         run["events"] = [{"type": "other", "time_s": 0}]
-        self.assertIsNone(plot.plot_batch_sizes({"sgd": [run]}))
+        self.assertIsNone(self.draw(run))
+        run["events"] = []
+        self.assertIsNone(self.draw(run))
 
 
 class Utilisation(unittest.TestCase):
     def tearDown(self):
         plt.close("all")
 
+    def draw(self, *runs):
+        data = results(*runs)
+        return plot_workers.plot_utilisation(data, lines_of(data)[0]).axes[0]
+
     def test_bars_are_the_shares_of_the_run(self):
         run = result(batch_sizes=False)
-        axes = plot.plot_utilisation({"elastic": [run]}).axes[0]
+        axes = self.draw(run)
         for container, key in zip(axes.containers, ("compute_s", "communicate_s", "wait_s")):
             expected = [worker[key] / run["summary"]["elapsed_s"] for worker in run["workers"]]
-            np.testing.assert_allclose([bar.get_height() for bar in container], expected)
-        tops = [bar.get_y() + bar.get_height() for bar in axes.containers[2]]
-        np.testing.assert_allclose(tops, 0.99)
+            np.testing.assert_allclose([bar.get_width() for bar in container], expected)
+        np.testing.assert_allclose([bar.get_x() + bar.get_width() for bar in axes.containers[2]], 0.99)
 
-    def test_groups_stand_side_by_side(self):
-        axes = plot.plot_utilisation({"a": [result(workers=2)], "b": [result(workers=3)]}).axes[0]
-        self.assertEqual(len(axes.containers), 6)
-        self.assertLess(max(bar.get_x() for bar in axes.containers[0]), min(bar.get_x() for bar in axes.containers[3]))
-        self.assertEqual([label.get_text() for label in axes.get_xticklabels()], ["0", "1", "0", "1", "2"])
+    def test_groups_stand_below_each_other(self):
+        axes = self.draw(result("a", workers=2), result("b", workers=3))
+        self.assertEqual([label.get_text() for label in axes.get_yticklabels()], ["0", "1", "0", "1", "2"])
+        self.assertEqual([text.get_text() for text in axes.texts], ["a", "b"])
 
-
-class Grouping(unittest.TestCase):
-    def test_label_and_chosen_options_tell_runs_apart(self):
-        a, b, c = with_paths([result(seed=1), result(seed=2), result(seed=1)])
-        c["config"]["label"] = "slow"
-        self.assertEqual(plot.group([a, b, c], []), {"adaptive": [a, b], "adaptive, slow": [c]})
-        a["config"]["learning_rate"], b["config"]["learning_rate"] = 1, 0.3
-        self.assertEqual(list(plot.group([a, b], ["learning_rate"])),
-                         ["adaptive, learning_rate=1", "adaptive, learning_rate=0.3"])
-
-    def test_the_same_seed_twice_is_said(self):
-        said = io.StringIO()
-        with contextlib.redirect_stderr(said):
-            plot.group(with_paths([result(), result()]), [])
-        self.assertIn("the same seed more than once", said.getvalue())
+    def test_many_bars_become_one_per_group(self):
+        runs = [result(name, workers=30, batch_sizes=False) for name in "ab"]
+        axes = self.draw(*runs)
+        self.assertEqual([label.get_text() for label in axes.get_yticklabels()], ["a", "b"])
+        expected = np.mean([worker["compute_s"] for worker in runs[0]["workers"]]) / runs[0]["summary"]["elapsed_s"]
+        self.assertAlmostEqual(axes.containers[0][0].get_width(), expected)
 
 
 class Program(unittest.TestCase):
@@ -185,16 +202,48 @@ class Program(unittest.TestCase):
         output = os.path.join(self.folder.name, "plots")
         code, out, err = self.call(*paths, "-o", output, "--format", "png,svg,pdf", "--title", "Test")
         self.assertEqual((code, err), (0, ""))
-        names = ["accuracy_over_time", "accuracy_over_samples", "batch_size", "utilisation"]
+        names = ["accuracy_over_time", "accuracy_over_samples", "time_to_target", "batch_size", "utilisation"]
         self.assertEqual(out.split(), [os.path.join(output, f"{name}.{extension}")
                                        for name in names for extension in ("png", "svg", "pdf")])
         for name in names:
             image = plt.imread(os.path.join(output, name + ".png"))
-            self.assertGreater(min(image.shape[:2]), 400)
-            self.assertGreater(len(np.unique(image.reshape(-1, image.shape[2]), axis=0)), 50)
+            self.assertEqual(image.shape[1], 6.2 * 200)
+            self.assertGreater(image.shape[0], 200)
+            self.assertGreater(len(np.unique(image[::4, ::4].reshape(-1, image.shape[2]), axis=0)), 10)
             svg = ElementTree.parse(os.path.join(output, name + ".svg")).getroot()
             texts = [element.text for element in svg.iter("{http://www.w3.org/2000/svg}text")]
             self.assertIn("adaptive", " ".join(filter(None, texts)))
+
+    def test_the_width_is_exact(self):
+        path = self.write("a.json", result())
+        for width, inches in (("3.3in", 3.3), ("84mm", 84 / 25.4)):
+            output = os.path.join(self.folder.name, width)
+            code, out, err = self.call(path, "-o", output, "--format", "png", "--width", width, "--x", "epochs")
+            self.assertEqual((code, err), (0, ""))
+            for file in out.split():
+                self.assertEqual(plt.imread(file).shape[1], int(inches * 200), file)
+
+    def test_what_cannot_be_drawn_is_said_and_the_rest_is_drawn(self):
+        runs = [configured({"a": a, "b": b}, points=2, workers=2, batch_sizes=False) for a in range(13) for b in range(13)]
+        paths = [self.write(f"{i}.json", run) for i, run in enumerate(runs)]
+        code, out, err = self.call(*paths, "-o", self.folder.name, "--format", "svg", "--x", "time")
+        self.assertEqual((code, os.path.basename(out.strip())), (2, "utilisation.svg"))
+        self.assertIn("found 169 lines, expected at most 8 in a panel", err)
+
+    def test_a_sweep_folder_is_drawn_without_its_tuning(self):
+        os.mkdir(os.path.join(self.folder.name, "runs"))
+        lines = []
+        for number, stage in enumerate(["tuning", "final", "final"]):
+            self.write(f"runs/{number}.json", configured({"learning_rate": number}, seed=number))
+            lines.append({"id": str(number), "setup": "s", "case": f"case {number}", "parameters": {"learning_rate": number},
+                          "seed": number, "stage": stage, "status": "completed", "file": f"runs/{number}.json"})
+        self.write("s.index.jsonl", "".join(json.dumps(line) + "\n" for line in lines))
+        code, out, err = self.call(self.folder.name, "-o", self.folder.name, "--format", "svg", "--over", "learning_rate",
+                                   "--figures", "time_to_target,final_p1")
+        self.assertIn("1 runs of the tuning stage left out", err)
+        self.assertEqual([os.path.basename(path) for path in out.split()], ["time_to_target_over_learning_rate.svg"])
+        self.assertEqual(code, 2)  # the synthetic runs have no final_p1
+        self.assertIn("--figures: found final_p1", err)
 
     def test_equal_data_give_equal_files(self):
         path = self.write("a.json", result())
@@ -235,6 +284,9 @@ class Program(unittest.TestCase):
         path = self.write("a.json", result())
         self.assertEqual(self.call(path, "--format", "gif")[0], 2)
         self.assertEqual(self.call(path, "--targets", "x")[0], 2)
+        self.assertEqual(self.call(path, "--x", "years")[0], 2)
+        for width in ("3.3", "0.1in", "2m"):
+            self.assertEqual(self.call(path, "--width", width)[0], 2)
         code, _, err = self.call(path, "--metric", "auc")
         self.assertEqual(code, 4)
         self.assertIn("found no auc in the curve", err)

@@ -1,0 +1,39 @@
+"""What the tests of scripts/plot.py share: results in frames, and what a picture shows."""
+
+import pathlib
+import sys
+
+HERE = pathlib.Path(__file__).resolve().parent
+sys.path[:0] = [str(HERE), str(HERE.parents[1] / "scripts")]
+try:
+    import hetsgd_results
+    import matplotlib.pyplot as plt
+    import plot_style
+except ImportError as error:
+    print(f"skipped: {error}; scripts/setup-debian.sh installs it")
+    sys.exit(77)
+from synthetic_result import result  # noqa: E402
+
+plt.rcParams.update(plot_style.style(plot_style.DEFAULT_WIDTH_IN))
+
+
+def results(*runs):
+    return hetsgd_results.assemble([(f"{i}.json", run, {}) for i, run in enumerate(runs)], [])
+
+
+def configured(options, **more):
+    run = result(**more)
+    run["config"].update(options)
+    return run
+
+
+def points(run, x, metric):
+    return [p[x] for p in run["curve"]], [p[metric] for p in run["curve"]]
+
+
+def labels(lines):
+    return [line.name() for line in lines]
+
+
+def drawn(axes):
+    return {line.get_label(): line for line in axes.lines if not line.get_label().startswith("_")}

@@ -15,7 +15,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 
 export HETSGD=${HETSGD:-build/release/apps/hetsgd/hetsgd}
-figures=(/usr/bin/python3 -B scripts/figures.py)
+figures=(/usr/bin/python3 -B scripts/reproduce.py)
 jobs=$(nproc)
 smoke=false
 ids=()

@@ -15,7 +15,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 
 export HETSGD=${HETSGD:-build/release/apps/hetsgd/hetsgd}
-figures=(/usr/bin/python3 -B scripts/figures.py)
+figures=(/usr/bin/python3 -B scripts/reproduce.py)
 jobs=$(nproc)
 smoke=false
 ids=()
@@ -49,7 +49,8 @@ for id in "${ids[@]}"; do
   if grep -q -e '^\[bench\]' -e '^ "bench"' "$spec"; then
     "${figures[@]}" --experiments "$specs" --runs "$runs" bench "$id" || failed+=("$id")
   else
-    "$HETSGD" sweep "$spec" -o "$runs" --jobs "$jobs" || failed+=("$id")
+    # Of a specification that has changed, what it shares with the old one is there already.
+    "$HETSGD" sweep "$spec" -o "$runs" --jobs "$jobs" --extend --redact || failed+=("$id")
   fi
 done
 "${figures[@]}" --experiments "$specs" --runs "$runs" --results "$results" show "${ids[@]}"

@@ -1,11 +1,11 @@
-"""What figures.py knows of a figure: its specification (experiments/ID.toml), its runs, and what was measured of them.
+"""What reproduce.py knows of a figure: its specification (experiments/ID.toml), its runs, and what was measured of them.
 
 Keys of a specification that `hetsgd sweep` keeps and ignores:
 
   about, paper, expectation   texts
   [figure]                    number (in the paper), machine, takes; reference (case of the tables), readings (of READINGS, in the
-                              tables), labels (of setups), [[figure.plots]] (see figure_plots.py)
-  [[claims]]                  see figure_verdicts.py
+                              tables), labels (of setups), [[figure.plots]] (see reproduce_plots.py)
+  [[claims]]                  see reproduce_verdicts.py
   [bench]                     in place of all that a sweep needs: options of `hetsgd bench all_reduce`
 """
 import functools

@@ -3,10 +3,10 @@ files), and may have setups, cases (all that have runs), title.
 
   curves    y (a metric) over x: time_s, epoch_num, samples_count or mega_batches; a panel per setup, or per case
             (panel = "case"). Median over the seeds, with the middle half of them as a band.
-  bars      y (figure_runs.VALUES, or speedup, updates_ratio, updates_per_s_ratio over the figure's reference) of each case;
+  bars      y (reproduce_runs.VALUES, or speedup, updates_ratio, updates_per_s_ratio over the figure's reference) of each case;
             a panel per setup. Medians with intervals; what is missed is said.
-  lines     y over an option x, which differs by setup (one panel) or by case (a panel per setup). series: [{label, cases}], each
-            case by default. relative = "first": to the first point of the series.
+  lines     y over an option x, which differs by setup (one panel) or by case (a panel per setup). series: [{label, cases}] or
+            [{label, points: [[setup, case]]}], each case by default. relative = "first": to the first point of the series.
   events    y of each worker (tensor) in the events of a kind, one run; a panel per setup and case.
   workers   share of computing (y = "computing") of each worker by case; a panel per setup.
   bench     latency over sizes, a line per operator.
@@ -21,16 +21,10 @@ import matplotlib
 import matplotlib.ticker
 import numpy as np
 
-import figure_runs
 import hetsgd_results
+import plot_style
+import reproduce_runs
 
-matplotlib.use("Agg")
-import matplotlib.pyplot as plt  # noqa: E402
-
-# Okabe and Ito's colours, which are told apart with any colour vision; line styles and markers tell what is left.
-COLOURS = ["#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000"]
-STYLES = ["-", "--", ":", "-."]
-MARKERS = ["o", "s", "^", "D", "v", "P", "X", "*"]
 NAMES = {
     "time_s": "time, s", "epoch_num": "epochs", "samples_count": "samples", "mega_batches": "mega-batches", "p1": "P@1",
     "smoothed_time_s": "smoothed time to the target, s", "samples": "samples to the target", "samples_per_s": "samples/s",
@@ -41,15 +35,11 @@ NAMES = {
 EVENT_NAMES = {"value": "orthogonality", "weight": "merge weight", "learners": "learners of a GPU"}
 RATIOS = {"speedup": "speedup", "updates_ratio": "updates_relation", "updates_per_s_ratio": "updates_per_s_relation"}
 POINTS = 100  # of a curve
-WIDE = 10     # beyond this ratio an axis is logarithmic
+WIDE = 6      # beyond this ratio an axis is logarithmic
 
-plt.rcParams.update({"font.size": 9, "axes.spines.top": False, "axes.spines.right": False, "axes.grid": True,
-                     "grid.color": "#DDDDDD", "grid.linewidth": 0.6, "svg.hashsalt": "hetsgd", "svg.fonttype": "none",
-                     "legend.frameon": False, "axes.axisbelow": True})
+BLUE, RED = plot_style.COLORS[:2]
 
-
-def look(number):
-    return {"color": COLOURS[number % len(COLOURS)], "linestyle": STYLES[number // len(COLOURS) % len(STYLES)]}
+matplotlib.rcParams.update({**plot_style.STYLE, "savefig.dpi": 120})
 
 
 def named(name):
@@ -83,23 +73,12 @@ def chosen(figure, plot):
     return {setup: each for setup, each in cases.items() if each}
 
 
-def panels(titles, columns=3, size=(4.0, 3.1)):
+def panels(titles, size=(4.0, 3.1)):
     """A figure and its axes, one for each title."""
-    columns = min(columns, len(titles))
-    rows = math.ceil(len(titles) / columns)
-    figure, axes = plt.subplots(rows, columns, figsize=(size[0] * columns, size[1] * rows), squeeze=False, layout="constrained")
-    for axis, title in zip(axes.flat, titles):
-        axis.set_title(textwrap.fill(title, 44), fontsize=10)
-    for axis in axes.flat[len(titles):]:
-        axis.set_visible(False)
-    return figure, list(axes.flat[:len(titles)])
-
-
-def legend(figure, axes):
-    entries = {label: handle for axis in axes for handle, label in zip(*axis.get_legend_handles_labels())}
-    if entries:
-        figure.legend(entries.values(), entries.keys(), loc="upper center", bbox_to_anchor=(0.5, 0), fontsize=8,
-                      ncols=min(len(entries), int(figure.get_figwidth() // 2)))
+    figure, axes = plot_style.grid_of(len(titles), size[0] * min(3, len(titles)), size[1])
+    for axis, title in zip(axes, titles):
+        axis.set_title(textwrap.fill(title, 44))
+    return figure, axes
 
 
 def abscissa(result, x):
@@ -120,8 +99,9 @@ def draw_curve(axis, results, plot, label, number):
     grid = np.geomspace(max(x[1] for x, _ in lines), end, POINTS) if log else np.linspace(0, end, POINTS)
     values = np.array([np.interp(grid, x, y) for x, y in lines])
     low, middle, high = np.nanquantile(values, (0.25, 0.5, 0.75), axis=0)
-    axis.plot(grid, middle, label=label, linewidth=1.5, **look(number))
-    axis.fill_between(grid, low, high, color=look(number)["color"], alpha=0.15, linewidth=0)
+    look = {**plot_style.look(number), "marker": ""}
+    axis.plot(grid, middle, label=label, **look)
+    axis.fill_between(grid, low, high, color=look["color"], alpha=0.15, linewidth=0)
 
 
 def curves(figure, plot):
@@ -142,7 +122,7 @@ def curves(figure, plot):
             axis.set_xlim(left=0)
         axis.set_xlabel(named(plot["x"]))
         axis.set_ylabel(named(plot["y"]))
-    legend(drawing, axes)
+    plot_style.legend_below(drawing, axes)
     return drawing
 
 
@@ -160,22 +140,22 @@ def finite(values, *keys):
 
 def draw_bar(axis, y, value, largest, log):
     if not finite([value], "median"):
-        axis.annotate(" not reached", (axis.get_xlim()[0], y), va="center", fontsize=8, color="#555555")
+        axis.annotate(" not reached", (axis.get_xlim()[0], y), va="center", fontsize=8, color=plot_style.GREY)
         return
     middle, low = value["median"], value["low"] or 0
     high = min(value["high"], largest) if value["high"] is not None else largest
     if not log:
         axis.barh(y, middle, color="#9CC9E3", height=0.7)
-    axis.plot([low, high], [y, y], color="#0072B2", linewidth=1.5)
-    axis.plot(middle, y, "o", color="#0072B2", markersize=4)
+    axis.plot([low, high], [y, y], color=BLUE, linewidth=1.5)
+    axis.plot(middle, y, "o", color=BLUE, markersize=4)
     if value["high"] is not None and value["high"] > largest:
-        axis.plot(high, y, ">", color="#0072B2", markersize=5)
+        axis.plot(high, y, ">", color=BLUE, markersize=5)
 
 
 def bars(figure, plot):
     pairs = chosen(figure, plot)
     most = max(map(len, pairs.values()))
-    drawing, axes = panels([titled(figure, setup) for setup in pairs], 3, (4.2, 0.9 + 0.24 * max(most, 5)))
+    drawing, axes = panels([titled(figure, setup) for setup in pairs], (4.2, 0.9 + 0.24 * max(most, 5)))
     for axis, (setup, cases) in zip(axes, pairs.items()):
         values = bar_values(figure, plot, setup, cases)
         medians, ends = finite(values, "median"), finite(values, "median", "high")
@@ -196,15 +176,16 @@ def bars(figure, plot):
         if not log and largest >= 10000:
             axis.xaxis.set_major_formatter(matplotlib.ticker.EngFormatter())
         if plot["y"] in RATIOS:
-            axis.axvline(1, color="#D55E00", linewidth=1)
+            axis.axvline(1, color=RED, linewidth=1)
     return drawing
 
 
 def series_of(figure, plot, pairs):
     """[(label, [(setup, case)])]"""
     given = plot.get("series") or [{"label": case, "cases": [case]} for case in dict.fromkeys(sum(pairs.values(), []))]
-    return [(each["label"], [(setup, case) for setup, cases in pairs.items() for case in cases if case in each["cases"]])
-            for each in given]
+    all_pairs = [(setup, case) for setup, cases in pairs.items() for case in cases]
+    return [(each["label"], [pair for pair in all_pairs
+                             if pair[1] in each.get("cases", []) or list(pair) in each.get("points", [])]) for each in given]
 
 
 def draw_line(axis, figure, plot, points, label, number):
@@ -217,8 +198,7 @@ def draw_line(axis, figure, plot, points, label, number):
     y, low, high = ([value[key] / base for _, value in rows] for key in ("median", "low", "high"))
     high = [min(end, 3 * middle) for end, middle in zip(high, y)]  # a missed target is no length on paper
     error = [[middle - end for middle, end in zip(y, low)], [end - middle for middle, end in zip(y, high)]]
-    axis.errorbar(x, y, yerr=error, label=label, marker=MARKERS[number % len(MARKERS)], markersize=5, capsize=2.5, linewidth=1.5,
-                  **look(number))
+    axis.errorbar(x, y, yerr=error, label=label, capsize=2.5, **plot_style.look(number))
     return x
 
 
@@ -240,7 +220,7 @@ def lines(figure, plot):
         axis.set_ylim(bottom=0)
         axis.set_xlabel(named(plot["x"]))
         axis.set_ylabel(value_label(plot))
-    legend(drawing, axes)
+    plot_style.legend_below(drawing, axes)
     return drawing
 
 
@@ -254,7 +234,7 @@ def draw_events(axis, plot, found):
     rows = event_series(found, plot["y"])
     steps = [event.get("iteration", place) for place, event in enumerate(found, 1)]
     for number, (name, values) in enumerate(rows.items()):
-        axis.plot(steps, values, label=name, linewidth=1.2, marker=MARKERS[number % len(MARKERS)], markersize=3, **look(number))
+        axis.plot(steps, values, label=name, markersize=3, **plot_style.look(number))
     if "tensor" in found[0]:
         axis.plot(steps, np.mean(list(rows.values()), axis=0), label="mean", color="#CC0000", linewidth=3)
     marked = [step for step, event in zip(steps, found) if event.get("perturbed")]
@@ -264,7 +244,7 @@ def draw_events(axis, plot, found):
 
 
 def of_events(figure, plot):
-    found = {(setup, case): figure_runs.events(figure.results[setup, case][0], plot["event"])
+    found = {(setup, case): reproduce_runs.events(figure.results[setup, case][0], plot["event"])
              for setup, cases in chosen(figure, plot).items() for case in cases}
     found = {pair: each for pair, each in found.items() if each}
     if not found:
@@ -275,7 +255,7 @@ def of_events(figure, plot):
         axis.set_xlabel("iteration" if "iteration" in each[0] else f"{plot['event']} of the run")
         axis.set_ylabel(EVENT_NAMES.get(plot["y"], plot["y"].replace("_", " ")))
         axis.xaxis.set_major_locator(matplotlib.ticker.MaxNLocator(integer=True))
-    legend(drawing, axes)
+    plot_style.legend_below(drawing, axes)
     return drawing
 
 
@@ -285,28 +265,27 @@ def of_workers(figure, plot):
     for axis, (setup, cases) in zip(axes, pairs.items()):
         width = 0.8 / len(cases)
         for number, case in enumerate(cases):
-            shares = np.median([figure_runs.computing_of_workers(result) for result in figure.results[setup, case]], axis=0)
+            shares = np.median([reproduce_runs.computing_of_workers(result) for result in figure.results[setup, case]], axis=0)
             axis.bar(np.arange(len(shares)) + (number - (len(cases) - 1) / 2) * width, shares, width, label=case,
-                     color=COLOURS[number_case(figure, case) % len(COLOURS)])
+                     color=plot_style.look(number_case(figure, case))["color"])
         axis.set_xticks(range(len(shares)))
         axis.set_xlabel("worker")
         axis.set_ylabel("share of the time computing")
         axis.set_ylim(0, 1)
         axis.grid(axis="x", visible=False)
-    legend(drawing, axes)
+    plot_style.legend_below(drawing, axes)
     return drawing
 
 
 def bench(figure, plot):
     drawing, axes = panels([plot.get("title", "")], size=(5.6, 3.8))
     for number, (name, row) in enumerate(figure.bench().items()):
-        axes[0].plot(list(row), [1000 * seconds for seconds in row.values()], label=name, marker=MARKERS[number], markersize=4,
-                     linewidth=1.5, **look(number))
+        axes[0].plot(list(row), [1000 * seconds for seconds in row.values()], label=name, **plot_style.look(number))
     axes[0].set_xscale("log", base=2)
     axes[0].set_yscale("log")
     axes[0].set_xlabel("message, bytes")
     axes[0].set_ylabel("latency, ms")
-    legend(drawing, axes)
+    plot_style.legend_below(drawing, axes)
     return drawing
 
 
@@ -322,8 +301,6 @@ def draw(figure, folder):
         drawing = KINDS[plot["kind"]](figure, plot)
         if drawing is None:
             continue
-        drawing.savefig(folder / f"{plot['name']}.svg", bbox_inches="tight", metadata={"Date": None})
-        drawing.savefig(folder / f"{plot['name']}.png", bbox_inches="tight", dpi=110, metadata={"Software": None})
-        plt.close(drawing)
+        plot_style.save(drawing, folder, plot["name"], ("svg", "png"))
         names.append(plot["name"])
     return names

@@ -1,11 +1,11 @@
 #!/usr/bin/python3
 """Verdicts, tables and plots of the papers' figures, from the runs of `hetsgd sweep`. scripts/reproduce.sh runs all of it.
 
-    scripts/figures.py list                       # ids, times, titles
-    scripts/figures.py show a6 r3 [--runs DIR]    # results/ID/, expected beside found on stdout, and the pages
-    scripts/figures.py pages                      # results/fidelity.md and the index in results/README.md alone
-    scripts/figures.py bench d1                   # the benchmark of a specification that has one in place of runs
-    scripts/figures.py smoke OUT                  # every specification, tiny, as OUT/ID.json
+    scripts/reproduce.py list                       # ids, times, titles
+    scripts/reproduce.py show a6 r3 [--runs DIR]    # results/ID/, expected beside found on stdout, and the pages
+    scripts/reproduce.py pages                      # results/fidelity.md and the index in results/README.md alone
+    scripts/reproduce.py bench d1                   # the benchmark of a specification that has one in place of runs
+    scripts/reproduce.py smoke OUT                  # every specification, tiny, as OUT/ID.json
 
 `show` writes results/ID/README.md (claims, plots, tables), verdicts.json and the plots; from what is there: claims without runs
 are "not run". A verdict changes no exit code.
@@ -16,18 +16,19 @@ import math
 import pathlib
 import sys
 
-import figure_plots
-import figure_runs
-import figure_verdicts
+import reproduce_plots
+import reproduce_runs
+import reproduce_verdicts
 
 PAPERS = {"000": "Adaptive SGD (000)", "001": "Adasum (001)", "002": "CROSSBOW (002)", "003": "ESync (003)",
           "004": "RNA (004, chapter 5)", "all": "All papers"}
 RELATIONS = ("smoothed_time", "samples", "updates", "samples_per_s", "updates_per_s")
-INDEX = ("<!-- figures: written by scripts/figures.py -->", "<!-- end of figures -->")
+INDEX = ("<!-- figures: written by scripts/reproduce.py -->", "<!-- end of figures -->")
 
-LEGEND = """Medians over the seeds [95 % bootstrap interval]. speed-up: {0}'s time over the row's; the columns from "smoothed
-time" to "iterations/s": the row's over {0}'s. p: two-sided Mann-Whitney U test against {0}. A missed target is infinity
-("never"). A star: the rate is at the edge of the grid. Readings: median [smallest, largest]."""
+LEGEND = """Medians over the seeds [95 % bootstrap interval]. speed-up: the time of the reference, which the column names, over
+the row's; the columns from "smoothed time" to "iterations/s": the row's over the reference's. p: two-sided Mann-Whitney U test
+against the reference. A missed target is infinity ("never"). A star: the rate is at the edge of the grid. Readings: median
+[smallest, largest]."""
 
 HEAD = """# The methods against their papers
 
@@ -85,7 +86,7 @@ def found_text(record):
 
 
 def tally(records):
-    return ", ".join(f"{count} {name}" for name, count in figure_verdicts.counts(records).items()) or "no claims"
+    return ", ".join(f"{count} {name}" for name, count in reproduce_verdicts.counts(records).items()) or "no claims"
 
 
 def claims_table(records, linked):
@@ -115,7 +116,7 @@ def setup_table(figure, setup):
     head = ["case", "rate", "reached", f"time to {next(iter(rows.values()))['target']}, s", "smoothed, s",
             f"speed-up over {reference}, p", "smoothed time, p", "samples, p", "iterations, p", "samples/s, p", "iterations/s, p",
             "final", "p", "readings"]
-    return ["", f"### {setup}", "", LEGEND.format(reference), "", "| " + " | ".join(head) + " |", "|---" * len(head) + "|",
+    return ["", f"### {setup}", "", "| " + " | ".join(head) + " |", "|---" * len(head) + "|",
             *(case_row(figure, setup, case, row) for case, row in rows.items())]
 
 
@@ -148,7 +149,7 @@ def page(figure, records, plots):
     if figure.bench():
         text += ["", "## Numbers", *bench_table(figure)]
     elif figure.files:
-        text += ["", "## Numbers"]
+        text += ["", "## Numbers", "", LEGEND]
         text += [line for setup in figure.pairs if figure.there(setup) for line in setup_table(figure, setup)]
     return "\n".join(text) + "\n"
 
@@ -162,8 +163,8 @@ def print_records(figure, records):
 def write(figure, results):
     folder = results / figure.id
     folder.mkdir(parents=True, exist_ok=True)
-    records = figure_verdicts.decide_all(figure)
-    plots = figure_plots.draw(figure, folder)
+    records = reproduce_verdicts.decide_all(figure)
+    plots = reproduce_plots.draw(figure, folder)
     (folder / "verdicts.json").write_text(json.dumps(writable(records), indent=1, allow_nan=False) + "\n")
     (folder / "README.md").write_text(page(figure, records, plots))
     print_records(figure, records)
@@ -198,7 +199,7 @@ def index_table(figures, results):
 
 def write_pages(figures, results):
     """results/fidelity.md; and the index in results/README.md, where its markers stand."""
-    records = [record for figure in figures for record in stored(results, figure.id) or figure_verdicts.decide_all(figure)]
+    records = [record for figure in figures for record in stored(results, figure.id) or reproduce_verdicts.decide_all(figure)]
     text = [HEAD, f"Of {len(records)} claims: {tally(records)}.\n"]
     for paper, title in PAPERS.items():
         of_paper = [record for record in records if record["paper"] == paper]
@@ -218,7 +219,7 @@ def run_bench(figure):
         sys.exit(f"{figure.path}: found no [bench], expected one")
     options = [text for key, value in figure.spec["bench"].items() for text in (f"--{key.replace('_', '-')}", value)]
     figure.folder.mkdir(parents=True, exist_ok=True)
-    figure_runs.hetsgd("bench", "all_reduce", *options, "--format", "json", "-o", figure.bench_file, "--overwrite")
+    reproduce_runs.hetsgd("bench", "all_reduce", *options, "--format", "json", "-o", figure.bench_file, "--overwrite")
 
 
 def absolute(value, folder):
@@ -238,7 +239,7 @@ def tiny(figure):
         return {**spec, "bench": {**spec["bench"], "workers": 4, "max_bytes": "16K"}}
     data = {"train": "generate:tiny", "test": "generate:tiny"}
     budget = {"epochs": 0.5, "evaluate_every": 500, "mega_batch": 8}
-    spec.update(seeds="1", settings={**spec["settings"], **data, **budget})
+    spec.update(seeds=[1], settings={**spec["settings"], **data, **budget})
     spec["setups"] = [absolute(setup, figure.path.parent) for setup in spec["setups"]]
     for setup in spec["setups"]:
         setup["settings"] = {**setup.get("settings", {}), **data, **budget}
@@ -260,16 +261,16 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("command", choices=["list", "show", "pages", "bench", "smoke"])
     parser.add_argument("names", nargs="*", metavar="ID", help="of show and bench; all of them without any. smoke: the folder")
-    parser.add_argument("--experiments", type=pathlib.Path, default=figure_runs.EXPERIMENTS, help="folder of the specifications")
-    parser.add_argument("--runs", type=pathlib.Path, default=figure_runs.ROOT / "runs" / "figures", help="what sweep wrote")
-    parser.add_argument("--results", type=pathlib.Path, default=figure_runs.ROOT / "results")
+    parser.add_argument("--experiments", type=pathlib.Path, default=reproduce_runs.EXPERIMENTS, help="folder of the specifications")
+    parser.add_argument("--runs", type=pathlib.Path, default=reproduce_runs.ROOT / "runs" / "figures", help="what sweep wrote")
+    parser.add_argument("--results", type=pathlib.Path, default=reproduce_runs.ROOT / "results")
     arguments = parser.parse_args()
     paths = specifications(arguments.experiments)
     asked = list(paths) if arguments.command == "smoke" else arguments.names or list(paths)
     unknown = [name for name in asked if name not in paths]
     if unknown:
         sys.exit(f"found {', '.join(unknown)}, expected of {', '.join(paths)}")
-    figures = {name: figure_runs.Figure(path, arguments.runs) for name, path in paths.items()
+    figures = {name: reproduce_runs.Figure(path, arguments.runs) for name, path in paths.items()
                if name in asked or arguments.command in ("show", "pages")}
     if arguments.command == "list":
         for name, figure in figures.items():

@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""experiments/*.toml and scripts/figures.py: claims name what there is, runs are shared, verdicts follow their rules, pages and
+"""experiments/*.toml and scripts/reproduce.py: claims name what there is, runs are shared, verdicts follow their rules, pages and
 plots come from an index of runs."""
 import contextlib
 import io
@@ -14,14 +14,19 @@ import unittest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT / "scripts")]
-os.environ["HETSGD"] = os.environ.get("HETSGD_BINARY", str(ROOT / "build/release/apps/hetsgd/hetsgd"))
-import figure_plots  # noqa: E402
-import figure_runs  # noqa: E402
-import figure_verdicts  # noqa: E402
-import figures  # noqa: E402
+# Popped: the program takes HETSGD_... for its options.
+os.environ["HETSGD"] = os.environ.pop("HETSGD_BINARY", str(ROOT / "build/release/apps/hetsgd/hetsgd"))
+try:
+    import reproduce_plots
+    import reproduce_runs
+    import reproduce_verdicts
+    import reproduce
+except ImportError as error:
+    print(f"skipped: {error}; scripts/setup-debian.sh installs it")
+    sys.exit(77)
 
 NOWHERE = pathlib.Path("/nonexistent")
-FIGURES = {name: figure_runs.Figure(path, NOWHERE) for name, path in figures.specifications(ROOT / "experiments").items()}
+FIGURES = {name: reproduce_runs.Figure(path, NOWHERE) for name, path in reproduce.specifications(ROOT / "experiments").items()}
 WANTED = "a6 a8 a9 a10 a11 a12 d1 d2 d4 c2 c3 c12 c13 c14 c15 c16 c17 e3 e4 e5 r3 r5 r6 r7".split()
 
 
@@ -34,21 +39,21 @@ class Specifications(unittest.TestCase):
         self.assertLessEqual(set(WANTED), set(FIGURES))
         for name, figure in FIGURES.items():
             self.assertEqual(figure.id, name)
-            self.assertIn(figure.spec["paper"], figures.PAPERS, name)
+            self.assertIn(figure.spec["paper"], reproduce.PAPERS, name)
             texts = [figure.spec["about"], figure.spec["expectation"], *map(figure.figure.get, ("number", "machine", "takes"))]
             self.assertTrue(all(texts), name)
 
     def test_claims_name_what_there_is(self):
         for figure in FIGURES.values():
-            figure_verdicts.check(figure)
+            reproduce_verdicts.check(figure)
         claims = [claim for figure in FIGURES.values() for claim in figure.claims]
         self.assertEqual(len({(claim["claim"], claim["figure"]) for claim in claims}), len(claims))
 
     def test_a_claim_about_what_there_is_not_is_refused(self):
-        figure = figure_runs.Figure(ROOT / "experiments" / "r7.toml", NOWHERE)
+        figure = reproduce_runs.Figure(ROOT / "experiments" / "r7.toml", NOWHERE)
         figure.claims[0]["case"] = "rna probes 3"
         with self.assertRaises(SystemExit) as refusal:
-            figure_verdicts.check(figure)
+            reproduce_verdicts.check(figure)
         self.assertIn("found no case rna probes 3 under a setup probes", str(refusal.exception))
 
     def test_equal_names_are_equal_runs(self):
@@ -68,12 +73,15 @@ class Specifications(unittest.TestCase):
             cases = {case for each in figure.pairs.values() for case in each}
             self.assertEqual(cases, {case["name"] for case in figure.spec.get("cases", [])}, name)
             self.assertLessEqual(set(figure.labels), set(figure.pairs), name)
-            self.assertLessEqual(set(figure.figure.get("readings", [])), set(figure_runs.READINGS), name)
+            self.assertLessEqual(set(figure.figure.get("readings", [])), set(reproduce_runs.READINGS), name)
             if cases:
                 self.assertIn(figure.figure["reference"], cases, name)
             for plot in figure.figure["plots"]:
-                self.assertIn(plot["kind"], figure_plots.KINDS, name)
-                drawn = plot.get("cases", []) + [case for each in plot.get("series", []) for case in each["cases"]]
+                self.assertIn(plot["kind"], reproduce_plots.KINDS, name)
+                series = plot.get("series", [])
+                points = [point for each in series for point in each.get("points", [])]
+                self.assertTrue(all(case in figure.pairs[setup] for setup, case in points), name)
+                drawn = [case for each in [plot, *series] for case in each.get("cases", [])]
                 self.assertLessEqual(set(drawn), cases, name)
             for case in figure.spec.get("cases", []):
                 if "rate_from" in case:
@@ -82,7 +90,7 @@ class Specifications(unittest.TestCase):
 
 class Verdicts(unittest.TestCase):
     def verdict(self, value, p=0.01, **claim):
-        return figure_verdicts.verdict({"measure": "speedup", **claim}, value, p).split(" (")[0]
+        return reproduce_verdicts.verdict({"measure": "speedup", **claim}, value, p).split(" (")[0]
 
     def test_a_figure_of_the_paper(self):
         # the paper: at least 1.4 times as fast
@@ -113,7 +121,7 @@ class Verdicts(unittest.TestCase):
         self.assertEqual(self.verdict(ratio(None, None, None), p=1.0, side="above"), "does not hold")
 
     def test_quotients_have_the_ends_of_both(self):
-        self.assertEqual(figure_runs.quotient(ratio(1, 2, 3), ratio(4, 5, 8)), ratio(1 / 8, 2 / 5, 3 / 4))
+        self.assertEqual(reproduce_runs.quotient(ratio(1, 2, 3), ratio(4, 5, 8)), ratio(1 / 8, 2 / 5, 3 / 4))
 
 
 SPEC = """
@@ -206,12 +214,12 @@ class Pages(unittest.TestCase):
         text = "".join(json.dumps(line) + "\n" for line in [*lines, first])
         (cls.folder / "x1.index.jsonl").write_text(text + '{"id": "cut off')
         (cls.folder / "results").mkdir()
-        (cls.folder / "results" / "README.md").write_text("before\n" + "\nstale row\n".join(figures.INDEX) + "\nafter\n")
-        sys.argv = ["figures.py", "show", "--experiments", str(cls.folder / "experiments"), "--runs", str(cls.folder),
+        (cls.folder / "results" / "README.md").write_text("before\n" + "\nstale row\n".join(reproduce.INDEX) + "\nafter\n")
+        sys.argv = ["reproduce.py", "show", "--experiments", str(cls.folder / "experiments"), "--runs", str(cls.folder),
                     "--results", str(cls.folder / "results")]
         cls.talk = io.StringIO()
         with contextlib.redirect_stdout(cls.talk):
-            figures.main()
+            reproduce.main()
         cls.records = json.loads((cls.folder / "results" / "x1" / "verdicts.json").read_text())
 
     @classmethod
@@ -242,9 +250,9 @@ class Pages(unittest.TestCase):
 
 class Tiny(unittest.TestCase):
     def test_it_shrinks_everything_and_finds_files_from_anywhere(self):
-        spec = figures.tiny(FIGURES["a6"])
+        spec = reproduce.tiny(FIGURES["a6"])
         setup = {each["name"]: {**spec["settings"], **each["settings"]} for each in spec["setups"]}["server"]
-        self.assertEqual((spec["seeds"], setup["train"], setup["epochs"]), ("1", "generate:tiny", 0.5))
+        self.assertEqual((spec["seeds"], setup["train"], setup["epochs"]), ([1], "generate:tiny", 0.5))
         self.assertTrue(pathlib.Path(setup["config"]).is_absolute() and pathlib.Path(setup["config"]).exists())
         self.assertEqual(spec["cases"], FIGURES["a6"].spec["cases"])
 

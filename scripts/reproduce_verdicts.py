@@ -9,7 +9,7 @@ paper says), and one of
 
 reference_setup: the reference runs there; such a ratio has no p, so its whole interval must lie on the side. measure: speedup
 (the reference's time to the target over the case's), or smoothed_time, samples, updates (to the target), samples_per_s,
-updates_per_s, final, each the case's over the reference's; with reference_setup one of figure_runs.VALUES, such as time_s. side:
+updates_per_s, final, each the case's over the reference's; with reference_setup one of reproduce_runs.VALUES, such as time_s. side:
 where the ratio lies from 1, or the reading from the bound, if the claim holds: above, below, equal (within 5 %), or at_most (no
 more than that key says, 1 or not). at_least, at_most: what the paper's figures ask of the ratio beyond the side. cause: why ours
 differs, with the evidence; added when there are numbers.
@@ -18,7 +18,7 @@ import math
 import statistics
 import sys
 
-import figure_runs
+import reproduce_runs
 
 P_LIMIT = 0.05        # of a difference that may be claimed
 EQUAL_WITHIN = 0.05   # of 1, both ends of the interval
@@ -44,7 +44,7 @@ def check(figure):
                             (claim.get("reference_setup", claim["setup"]), claim.get("reference", claim["case"]))):
             if case not in figure.pairs.get(setup, []):
                 refuse(claim, f"found no case {case} under a setup {setup}")
-        if claim.get("measure", "final") not in MEASURES or claim.get("reading", "contributors") not in figure_runs.READINGS:
+        if claim.get("measure", "final") not in MEASURES or claim.get("reading", "contributors") not in reproduce_runs.READINGS:
             refuse(claim, "found an unknown measure or reading")
         if claim.get("measure") == "time_s" and "reference_setup" not in claim:
             refuse(claim, "expected measure speedup or smoothed_time inside of a setup")
@@ -55,7 +55,7 @@ def check(figure):
 def latency_ratio(figure, claim):
     rows = figure.bench()
     ratios = [rows[claim["case"]][size] / rows[claim["reference"]][size] for size in rows[claim["reference"]]]
-    return figure_runs.as_ends((statistics.median(ratios), min(ratios), max(ratios)))
+    return reproduce_runs.as_ends((statistics.median(ratios), min(ratios), max(ratios)))
 
 
 def is_there(figure, claim):
@@ -75,7 +75,7 @@ def found(figure, claim):
         if "reference" not in claim:
             return value, None
         base = figure.value(claim.get("reference_setup", claim["setup"]), claim["reference"], name)
-        return figure_runs.quotient(value, base) if value and base and base["low"] else None, None
+        return reproduce_runs.quotient(value, base) if value and base and base["low"] else None, None
     row = figure.rows(claim["setup"], claim["reference"])[claim["case"]]
     if name == "speedup":
         return row["speedup"], row["p_value"]

@@ -11,6 +11,7 @@ std::unique_ptr<Command> make_train();
 std::unique_ptr<Command> make_tune();
 std::unique_ptr<Command> make_rerun();
 std::unique_ptr<Command> make_compare();
+std::unique_ptr<Command> make_report();
 std::unique_ptr<Command> make_validate();
 std::unique_ptr<Command> make_data_info();
 std::unique_ptr<Command> make_data_convert();

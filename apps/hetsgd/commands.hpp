@@ -12,6 +12,7 @@ std::unique_ptr<Command> make_tune();
 std::unique_ptr<Command> make_sweep();
 std::unique_ptr<Command> make_rerun();
 std::unique_ptr<Command> make_compare();
+std::unique_ptr<Command> make_report();
 std::unique_ptr<Command> make_validate();
 std::unique_ptr<Command> make_data_info();
 std::unique_ptr<Command> make_data_convert();

@@ -1,11 +1,11 @@
-# hetsgd_builtin_files(LAYER VARIABLE FILES...): compiles JSON files into hetsgd_LAYER, as the list VARIABLE() of
+# hetsgd_builtin_files(LAYER VARIABLE FILES...): compiles files of text into hetsgd_LAYER, as the list VARIABLE() of
 # core/builtin_file.hpp. The files stay the single source: a change to one configures anew.
 function(hetsgd_builtin_files layer variable)
   set(entries "")
   foreach(file ${ARGN})
     get_filename_component(name ${file} NAME_WE)
     file(READ ${file} text)
-    string(APPEND entries "    {\"${name}\", R\"json(${text})json\"},\n")
+    string(APPEND entries "    {\"${name}\", R\"file(${text})file\"},\n")
   endforeach()
   set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${ARGN})
   set(source ${CMAKE_CURRENT_BINARY_DIR}/${variable}.cpp)

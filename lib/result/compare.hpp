@@ -20,12 +20,15 @@ namespace hetsgd {
 struct LoadedResult {
   std::string path;
   nlohmann::json json;  // a valid result (read_result)
+  // What a sweep calls it; empty: nothing. A group whose runs have one name is called by it.
+  std::string setup = {}, case_name = {};
 };
 
 struct CompareOptions {
   std::vector<Target> targets{};  // empty: every target that one of the results names
-  // One of the paths, or an algorithm that has one group; empty: the first group, in the order of
-  // the files, that reached the most targets (at the median), with a warning if it is not the first.
+  // One of the paths, a group's label, or an algorithm that has one group; empty: the first group, in
+  // the order of the files, that reached the most targets (at the median), with a warning if it is
+  // not the first.
   std::string reference{};
   RunClock clock = RunClock::training;  // of all times to targets
 };
@@ -80,7 +83,7 @@ struct GroupTarget {
 struct GroupRow {
   std::string algorithm;
   std::string options;  // in which it differs from other groups of its algorithm, "a=1, b=2"
-  std::string label;    // "algorithm (options)", or the algorithm alone
+  std::string label;    // its runs' setup, else "algorithm (options)", or the algorithm alone
   bool reference = false;
   std::vector<std::size_t> runs;        // places in Comparison::runs
   std::size_t diverged = 0;             // runs that did

@@ -24,17 +24,6 @@ const std::set<std::string>& ignored_options() {
   return keys;
 }
 
-// The options that tell groups apart; of plugins the content counts.
-json telling_options(const json& result) {
-  json config = result["config"];
-  for (const std::string& key : ignored_options()) config.erase(key);
-  for (const json& plugin : result.value("plugins", json::array())) {
-    config["plugin"].push_back(fmt::format("{} {}", plugin["name"].get<std::string>(),
-                                           plugin["file_hash"].get<std::string>()));
-  }
-  return config;
-}
-
 // What a run does, apart from its seed.
 json identity(const json& result) {
   return {{"config", telling_options(result)},
@@ -100,18 +89,56 @@ void fill_values(const std::vector<LoadedResult>& results, Comparison& compariso
   }
 }
 
+// What all runs of a group are called; empty: there is no such name.
+std::string common_name(const std::vector<LoadedResult>& results, const GroupRow& group,
+                        std::string LoadedResult::*member) {
+  const std::string& name = results[group.runs.front()].*member;
+  const bool same = std::all_of(group.runs.begin(), group.runs.end(),
+                                [&](std::size_t run) { return results[run].*member == name; });
+  return same ? name : "";
+}
+
+// By the setup; where several groups share it by setup and case; else the label that tells them apart
+// stays behind the name.
+void use_given_names(const std::vector<LoadedResult>& results, std::vector<GroupRow>& groups) {
+  const auto setup_of = [&](const GroupRow& group) {
+    return common_name(results, group, &LoadedResult::setup);
+  };
+  const auto full_name_of = [&](const GroupRow& group) {
+    return fmt::format("{}, {}", setup_of(group),
+                       common_name(results, group, &LoadedResult::case_name));
+  };
+  std::map<std::string, int> setups, full_names;
+  for (const GroupRow& group : groups) {
+    ++setups[setup_of(group)];
+    ++full_names[full_name_of(group)];
+  }
+  for (GroupRow& group : groups) {
+    const std::string setup = setup_of(group), full_name = full_name_of(group);
+    if (setup.empty()) continue;
+    if (setups[setup] == 1) {
+      group.label = setup;
+    } else if (full_names[full_name] == 1) {
+      group.label = full_name;
+    } else {
+      group.label = fmt::format("{} ({})", setup, group.label);
+    }
+  }
+}
+
 void name_groups(const std::vector<LoadedResult>& results, Comparison& comparison) {
   std::map<std::string, std::vector<GroupRow*>> by_algorithm;
   for (GroupRow& group : comparison.groups) by_algorithm[group.algorithm].push_back(&group);
   for (const auto& [algorithm, groups] : by_algorithm) {
     name_groups_of_one_algorithm(results, groups);
   }
+  use_given_names(results, comparison.groups);
   for (const GroupRow& group : comparison.groups) {
     for (const std::size_t run : group.runs) comparison.runs[run].label = group.label;
   }
 }
 
-// A path comes first; an algorithm names a group if it has one only.
+// A path comes first, then a label; an algorithm names a group if it has one only.
 GroupRow& find_reference(const std::string& reference, Comparison& comparison) {
   std::vector<GroupRow*> of_algorithm;
   for (GroupRow& group : comparison.groups) {
@@ -119,7 +146,11 @@ GroupRow& find_reference(const std::string& reference, Comparison& comparison) {
       return comparison.runs[run].path == reference;
     });
     if (has_file) return group;
-    if (group.algorithm == reference) of_algorithm.push_back(&group);
+    if (group.algorithm == reference) {
+      of_algorithm.push_back(&group);
+    } else if (group.label == reference) {
+      return group;
+    }
   }
   if (of_algorithm.size() == 1) return *of_algorithm.front();
   if (of_algorithm.empty()) {
@@ -152,6 +183,16 @@ GroupRow& first_that_reached(Comparison& comparison) {
 }
 
 }  // namespace
+
+nlohmann::json telling_options(const json& result) {
+  json config = result["config"];
+  for (const std::string& key : ignored_options()) config.erase(key);
+  for (const json& plugin : result.value("plugins", json::array())) {
+    config["plugin"].push_back(fmt::format("{} {}", plugin["name"].get<std::string>(),
+                                           plugin["file_hash"].get<std::string>()));
+  }
+  return config;
+}
 
 void choose_reference(const std::string& reference, Comparison& comparison) {
   GroupRow& chosen =

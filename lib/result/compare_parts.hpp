@@ -2,6 +2,7 @@
 #pragma once
 
 #include <limits>
+#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
@@ -14,6 +15,9 @@ inline constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
 
 // compare_groups.cpp: puts runs that differ in their seed alone into groups and names them.
 void make_groups(const std::vector<LoadedResult>& results, Comparison& comparison);
+// compare_groups.cpp: the options of a result that tell groups apart, with the seed, paths and what
+// cannot change a result left out; of plugins the content counts.
+nlohmann::json telling_options(const nlohmann::json& result);
 // compare_groups.cpp: marks the reference, after fill_groups. Errors: usage (no such reference).
 void choose_reference(const std::string& reference, Comparison& comparison);
 
@@ -22,6 +26,15 @@ void fill_groups(Comparison& comparison);
 void relate_groups(Comparison& comparison);
 void sort_groups(Comparison& comparison);
 
+// What is equal in every fair comparison.
+struct EqualPart {
+  std::string what;  // "the training data"
+  nlohmann::json::json_pointer place;
+  bool workload = true;  // of what is learnt on what machine; false: of how it is measured
+};
+// compare_warnings.cpp: all of them, and one of them in a result; null: not there.
+const std::vector<EqualPart>& equal_parts();
+nlohmann::json value_of(const EqualPart& part, const nlohmann::json& result);
 // compare_warnings.cpp: one sentence for each thing that should be equal and is not, or makes a
 // difference doubtful.
 void add_warnings(const std::vector<LoadedResult>& results, Comparison& comparison);

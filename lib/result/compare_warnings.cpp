@@ -19,35 +19,15 @@ constexpr std::size_t kEnoughSeeds = 5;
 constexpr double kEnoughEvaluations = 20;
 constexpr std::size_t kMostNames = 6;  // in one sentence
 
-// What is equal in every fair comparison.
 void warn_about_workloads(const std::vector<LoadedResult>& results, Comparison& comparison) {
-  static const std::vector<std::pair<std::string, std::string>> kEqual = {
-      {"the training data", "/dataset/train/content_hash"},
-      {"the test data", "/dataset/test/content_hash"},
-      {"the model's layers", "/model/layer_sizes"},
-      {"the cluster", "/cluster/name"},
-      {"the device profile", "/cluster/device_profile"},
-      {"the server's profile", "/cluster/server_profile"},
-      {"the network", "/cluster/network"},
-      {"the charged sizes", "/cluster/charge"},
-      {"the stragglers", "/stragglers"},
-      {"the number of workers", "/config/workers"},
-      {"the speeds", "/config/speed"},
-      {"the samples between evaluations", "/config/evaluate_every"},
-      {"the evaluated test rows", "/config/evaluate_samples"},
-      {"the mega-batch", "/config/mega_batch"}};
-  for (const auto& [what, pointer] : kEqual) {
-    const json::json_pointer place(pointer);
-    const auto value = [&](const LoadedResult& result) {
-      const json found = result.json.contains(place) ? result.json[place] : json(nullptr);
-      return found == 0 ? json("auto") : found;  // as earlier versions spelled it
-    };
+  for (const EqualPart& part : equal_parts()) {
+    const json first = value_of(part, results.front().json);
     const auto other = std::find_if(
         results.begin(), results.end(),
-        [&](const LoadedResult& result) { return value(result) != value(results.front()); });
+        [&](const LoadedResult& result) { return value_of(part, result.json) != first; });
     if (other == results.end()) continue;
     comparison.warnings.push_back(fmt::format("different workloads: {} and {} differ in {}",
-                                              results.front().path, other->path, what));
+                                              results.front().path, other->path, part.what));
   }
 }
 
@@ -152,6 +132,31 @@ void warn_about_resolution(Comparison& comparison) {
 }
 
 }  // namespace
+
+const std::vector<EqualPart>& equal_parts() {
+  using pointer = json::json_pointer;
+  static const std::vector<EqualPart> parts = {
+      {"the training data", pointer("/dataset/train/content_hash")},
+      {"the test data", pointer("/dataset/test/content_hash")},
+      {"the model's layers", pointer("/model/layer_sizes")},
+      {"the cluster", pointer("/cluster/name")},
+      {"the device profile", pointer("/cluster/device_profile")},
+      {"the server's profile", pointer("/cluster/server_profile")},
+      {"the network", pointer("/cluster/network")},
+      {"the charged sizes", pointer("/cluster/charge")},
+      {"the stragglers", pointer("/stragglers")},
+      {"the number of workers", pointer("/config/workers")},
+      {"the speeds", pointer("/config/speed")},
+      {"the samples between evaluations", pointer("/config/evaluate_every"), false},
+      {"the evaluated test rows", pointer("/config/evaluate_samples"), false},
+      {"the mega-batch", pointer("/config/mega_batch"), false}};
+  return parts;
+}
+
+json value_of(const EqualPart& part, const json& result) {
+  json found = result.contains(part.place) ? result[part.place] : json(nullptr);
+  return found == 0 ? json("auto") : found;  // as earlier versions spelled it
+}
 
 void add_warnings(const std::vector<LoadedResult>& results, Comparison& comparison) {
   warn_about_workloads(results, comparison);

@@ -1,0 +1,81 @@
+// hetsgd report: many results as one page.
+#include "result/report.hpp"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "commands.hpp"
+#include "core/error.hpp"
+#include "core/logging.hpp"
+#include "core/output_file.hpp"
+#include "report_inputs.hpp"
+
+namespace hetsgd {
+namespace {
+
+enum class ReportFormat { html, json };
+
+class Report final : public Command {
+ public:
+  CommandInfo info() const override {
+    return {.name = "report",
+            .summary = "results as one page with tables and charts, which needs no server",
+            .examples = {"hetsgd report runs -o report.html",
+                         "hetsgd report sweep --target 'p1>=0.6' --reference ssgd --overwrite",
+                         "hetsgd report runs --format json -o - | jq .workloads[0].groups"},
+            .operands = "FOLDER|RESULT...",
+            .minimum_operands = 1,
+            .maximum_operands = 100000};
+  }
+
+  void declare(OptionSet& set) override {
+    set.add("output", output_, "file to write; - is stdout").writes_file("the report");
+    set.add("overwrite", overwrite_, "replace an existing file");
+    set.add("title", title_, "heading of the page; default: the folders and files");
+    set.add("target", targets_,
+            "metric to reach, e.g. 'p1>=0.6'; repeat for several; "
+            "without it, the targets that the results name");
+    set.add("reference", reference_,
+            "algorithm, a group's name, or one of the files, with whose group the others of its "
+            "workload are compared; default: the first file's group that reached the targets");
+    set.add_choice("format", format_, {{"html", ReportFormat::html}, {"json", ReportFormat::json}},
+                   "the page, or the numbers that it shows");
+  }
+
+  // Nothing that the report is made of is replaced by it.
+  void add_operands(const std::vector<std::string>& operands, FileRegistry& files) const override {
+    for (const std::string& file : report_files(operands)) files.add_input(info().name, file);
+  }
+
+  int run(OptionSet&, const std::vector<std::string>& operands) override {
+    ReportOptions options;
+    options.title = title_.empty() ? fmt::format("{}", fmt::join(operands, ", ")) : title_;
+    options.reference = reference_;
+    for (const std::string& text : targets_) {
+      options.targets.push_back(parse_target(text, "--target"));
+    }
+    ReportInputs inputs = read_report_inputs(operands);
+    options.notes = std::move(inputs.notes);
+    const nlohmann::json data = report_data(std::move(inputs.results), options);
+    OutputFile file(output_, {.what = "the report"});
+    file.write(format_ == ReportFormat::html ? report_page(data) : data.dump(1) + "\n");
+    file.commit();
+    log_info("{}: {} runs, {} workloads", output_, data["runs"].get<std::size_t>(),
+             data["workloads"].size());
+    return 0;
+  }
+
+ private:
+  std::string output_ = "report.html";
+  bool overwrite_ = false;
+  std::string title_;
+  std::vector<std::string> targets_;
+  std::string reference_;
+  ReportFormat format_ = ReportFormat::html;
+};
+
+}  // namespace
+
+std::unique_ptr<Command> make_report() { return std::make_unique<Report>(); }
+
+}  // namespace hetsgd

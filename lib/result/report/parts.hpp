@@ -1,0 +1,72 @@
+// The steps of report_data(), each in a file of its own.
+#pragma once
+
+#include <cstddef>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "result/compare.hpp"
+#include "result/report.hpp"
+
+namespace hetsgd::report {
+
+struct Workload {
+  std::string name;   // its case in a sweep, else the folder that it has for itself, else `about`
+  std::string about;  // the training data, and in what it differs from other workloads
+  nlohmann::json facts = nlohmann::json::array();  // [["the network", "pcie3"], ...]
+  std::vector<LoadedResult> results;
+  Comparison comparison;
+};
+
+// The results of one group, in the order of the files. They point into the workload.
+using GroupResults = std::vector<const nlohmann::json*>;
+GroupResults results_of(const Workload& workload, const GroupRow& group);
+
+// To so many significant digits, which keeps the page small. NaN and infinity stay.
+double rounded(double value, int digits);
+// `most` of the numbers 0 .. count - 1, evenly spread, the first and the last one among them; all of
+// them if there are no more.
+std::vector<std::size_t> spread(std::size_t count, std::size_t most);
+// A value of a result for people: texts without quotes, profiles by their names.
+std::string shown(const nlohmann::json& value);
+
+// workloads.cpp: by equal_parts() (compare_parts.hpp), with their names; `comparison` stays empty.
+std::vector<Workload> split_workloads(std::vector<LoadedResult> results);
+
+// curves.cpp: the metrics of a workload that have curves, the comparison's first.
+std::vector<std::string> curve_metrics(const Workload& workload);
+// Whether its curves say how many bytes had been sent. If not, a run's bytes are shared out in
+// proportion to its samples.
+bool bytes_measured(const Workload& workload);
+// {"x": {axis: [..]}, "y": {metric: {axis: {"median": [..], "low": [..], "high": [..]}}}} with axes
+// time_s, samples_count and bytes_sent; at most `points` each. Between two evaluations a run's curve
+// is a straight line, after its last one it keeps its value, and before its first one it has none.
+// The axis ends where fewer than half of the runs go on. null: fewer than half of the runs have a value.
+// low and high, the lowest and the highest run, are absent where the group has one run.
+nlohmann::json group_curves(const Workload& workload, const GroupRow& group, std::size_t points);
+
+// workers.cpp: shares of the elapsed time that the workers spent computing, communicating and
+// waiting, means over the runs; null if no run has passed any time.
+nlohmann::json worker_shares(const GroupResults& results);
+// Seconds that worker i waited for worker j, or for a service (columns after the workers), means over
+// the runs that say so (workers[].waited_for); null: none does.
+nlohmann::json waited_for(const GroupResults& results);
+// Batch sizes per worker at the merges of the first run; null: they never changed.
+nlohmann::json batch_sizes(const GroupResults& results);
+
+// histograms.cpp: {name: {"value", "share", "count", "p50", "p95", "max", "width"}}, counts of all
+// runs together.
+nlohmann::json histograms(const GroupResults& results);
+
+// profiles.cpp: the performance profile of all workloads (Dolan and More 2002).
+nlohmann::json performance_profile(const std::vector<Workload>& workloads);
+
+// settings.cpp: {"options": [name], "groups": [{"values": [by option], "own": ["name=value"]}]},
+// groups in the order of their first files. options: those that have several values; own: those with
+// one value that not all groups have, since they are an algorithm's.
+nlohmann::json settings(const Workload& workload, const std::vector<const GroupRow*>& groups);
+// The different environments, with the number of their runs.
+nlohmann::json environments(const std::vector<Workload>& workloads);
+
+}  // namespace hetsgd::report

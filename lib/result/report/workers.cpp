@@ -1,0 +1,164 @@
+// What the workers of a group did: where their time went, for whom they waited, what batches they
+// had.
+#include <algorithm>
+#include <cmath>
+#include <set>
+#include <string>
+
+#include "result/compare_parts.hpp"
+#include "result/report/parts.hpp"
+
+namespace hetsgd::report {
+namespace {
+
+using nlohmann::json;
+
+constexpr std::size_t kMostWorkers = 64, kMostBatchWorkers = 16, kMostMerges = 80;
+constexpr int kWorkerDigits = 4;
+
+using Matrix = std::vector<std::vector<double>>;
+
+std::vector<double> zeros(std::size_t n) { return std::vector<double>(n, 0.0); }
+
+json list_of(const std::vector<double>& values) {
+  json list = json::array();
+  for (const double value : values) list.push_back(rounded(value, kWorkerDigits));
+  return list;
+}
+
+// Entries of `all` at `places`.
+template <class Value>
+std::vector<Value> chosen(const std::vector<Value>& all, const std::vector<std::size_t>& places) {
+  std::vector<Value> some;
+  for (const std::size_t place : places) some.push_back(all[place]);
+  return some;
+}
+
+bool says_waited_for(const json& result) {
+  const json& workers = result["workers"];
+  return !workers.empty() && std::all_of(workers.begin(), workers.end(), [](const json& worker) {
+    return worker.contains("waited_for");
+  });
+}
+
+std::vector<std::string> services_of(const GroupResults& results) {
+  std::set<std::string> services;
+  for (const json* result : results) {
+    for (const json& worker : (*result)["workers"]) {
+      for (const json& whom : worker.value("waited_for", json::array())) {
+        if (whom["rank"].is_null()) services.insert(whom.value("service", "a service"));
+      }
+    }
+  }
+  return {services.begin(), services.end()};
+}
+
+// Columns: the workers, then the services.
+void add_waits(const json& result, const std::vector<std::string>& services, Matrix& sums) {
+  for (std::size_t i = 0; i < sums.size(); ++i) {
+    for (const json& whom : result["workers"][i]["waited_for"]) {
+      const auto service =
+          std::find(services.begin(), services.end(), whom.value("service", "a service"));
+      const std::size_t column =
+          whom["rank"].is_number()
+              ? whom["rank"].get<std::size_t>()
+              : sums.size() + static_cast<std::size_t>(service - services.begin());
+      if (column < sums[i].size()) sums[i][column] += whom["wait_s"].get<double>();
+    }
+  }
+}
+
+// The lists of batch sizes of all merges, by merge.
+std::vector<const json*> merges_of(const json& result) {
+  std::vector<const json*> merges;
+  for (const json& event : result["events"]) {
+    if (event["type"] == "merge" && !event["batch_size"].empty()) merges.push_back(&event);
+  }
+  return merges;
+}
+
+bool never_changes(const std::vector<const json*>& merges) {
+  const json& first = (*merges.front())["batch_size"][0];
+  return std::all_of(merges.begin(), merges.end(), [&](const json* merge) {
+    const json& sizes = (*merge)["batch_size"];
+    return std::all_of(sizes.begin(), sizes.end(), [&](const json& size) { return size == first; });
+  });
+}
+
+}  // namespace
+
+nlohmann::json worker_shares(const GroupResults& results) {
+  static const std::vector<std::string> kParts = {"compute", "communicate", "wait"};
+  const std::size_t count = results.front()->at("workers").size();
+  Matrix sums(kParts.size(), zeros(count));
+  double runs = 0, elapsed_s = 0;
+  for (const json* result : results) {
+    const double elapsed = (*result)["summary"]["elapsed_s"];
+    if (!(elapsed > 0) || (*result)["workers"].size() != count) continue;
+    runs += 1;
+    elapsed_s += elapsed;
+    for (std::size_t part = 0; part < kParts.size(); ++part) {
+      for (std::size_t i = 0; i < count; ++i) {
+        sums[part][i] += (*result)["workers"][i][kParts[part] + "_s"].get<double>() / elapsed;
+      }
+    }
+  }
+  if (runs == 0 || count == 0) return nullptr;
+  const std::vector<std::size_t> ranks = spread(count, kMostWorkers);
+  json document = {{"count", count}, {"rank", ranks}, {"elapsed_s", elapsed_s / runs}};
+  for (const std::size_t rank : ranks) {
+    document["device"].push_back(results.front()->at("workers")[rank]["device"]);
+  }
+  for (std::size_t part = 0; part < kParts.size(); ++part) {
+    std::vector<double> shares = chosen(sums[part], ranks);
+    for (double& share : shares) share /= runs;
+    document[kParts[part]] = list_of(shares);
+  }
+  return document;
+}
+
+nlohmann::json waited_for(const GroupResults& results) {
+  const std::size_t count = results.front()->at("workers").size();
+  const std::vector<std::string> services = services_of(results);
+  Matrix sums(count, zeros(count + services.size()));
+  double runs = 0;
+  for (const json* result : results) {
+    if ((*result)["workers"].size() != count || !says_waited_for(*result)) continue;
+    runs += 1;
+    add_waits(*result, services, sums);
+  }
+  if (runs == 0) return nullptr;
+  const std::vector<std::size_t> ranks = spread(count, kMostWorkers);
+  std::vector<std::size_t> columns = ranks;
+  for (std::size_t i = 0; i < services.size(); ++i) columns.push_back(count + i);
+  json document = {
+      {"count", count}, {"rank", ranks}, {"service", services}, {"wait_s", json::array()}};
+  for (const std::size_t rank : ranks) {
+    std::vector<double> row = chosen(sums[rank], columns);
+    for (double& seconds : row) seconds /= runs;
+    document["wait_s"].push_back(list_of(row));
+  }
+  return document;
+}
+
+nlohmann::json batch_sizes(const GroupResults& results) {
+  const std::vector<const json*> merges = merges_of(*results.front());
+  if (merges.empty() || never_changes(merges)) return nullptr;
+  const std::size_t count = (*merges.front())["batch_size"].size();
+  const std::vector<std::size_t> ranks = spread(count, kMostBatchWorkers);
+  json document = {{"count", count},          {"merges", merges.size()},
+                   {"rank", ranks},           {"seed", results.front()->at("config")["seed"]},
+                   {"time_s", json::array()}, {"batch_size", json(ranks.size(), json::array())}};
+  for (const std::size_t place : spread(merges.size(), kMostMerges)) {
+    const json& merge = *merges[place];
+    document["time_s"].push_back(rounded(merge["time_s"], kWorkerDigits + 2));
+    for (std::size_t i = 0; i < ranks.size(); ++i) {
+      const json& sizes = merge["batch_size"];
+      document["batch_size"][i].push_back(ranks[i] < sizes.size() ? sizes[ranks[i]]
+                                                                  : json(nullptr));
+    }
+  }
+  return document;
+}
+
+}  // namespace hetsgd::report

@@ -1,0 +1,84 @@
+"""hetsgd report: which files it reads, what it says, what it refuses. test_report_page.py opens the page."""
+
+import json
+import unittest
+
+from program import ProgramTest
+
+
+class Report(ProgramTest):
+    def setUp(self):
+        super().setUp()
+        (self.folder / "runs" / "deep").mkdir(parents=True)
+        for seed in "12":
+            self.train(f"runs/a{seed}.json", "--seed", seed, "--epochs", "2", "--target", "p1>=0.2")
+            self.train(f"runs/deep/b{seed}.json", "--seed", seed, "--epochs", "2", "--target", "p1>=0.2",
+                       "--learning-rate", "0.05")
+
+    def data(self, *arguments):
+        return json.loads(self.run_program("report", *arguments, "--format", "json", "-o", "-").stdout)
+
+    def test_the_numbers_are_those_of_compare(self):
+        data = self.data("runs")
+        files = ["runs/a1.json", "runs/a2.json", "runs/deep/b1.json", "runs/deep/b2.json"]
+        compared = json.loads(self.run_program("compare", *files, "--format", "json").stdout)
+        workload, = data["workloads"]
+        self.assertEqual([run["file"] for run in workload["runs"]], files)
+        for ours, theirs in zip(workload["groups"], compared["groups"], strict=True):
+            self.assertEqual({key: ours[key] for key in theirs}, theirs)
+        self.assertEqual(workload["warnings"], compared["warnings"])
+        self.assertEqual(data["title"], "runs")
+
+    def test_files_that_are_no_results_are_left_out(self):
+        self.run_program("tune", "--train", "generate:tiny", "--batch-size", "64", "--epochs", "1", "--grid", "0.1",
+                         "--goal", "p1", "-o", "runs/choice.json")
+        (self.folder / "runs" / "broken.json").write_text("{")
+        (self.folder / "runs" / "other.json").write_text('{"name": "nothing of ours"}')
+        (self.folder / "runs" / "page.html").write_text("<p>")
+        done = self.run_program("report", "runs", "--format", "json", "-o", "-")
+        data = json.loads(done.stdout)
+        self.assertEqual(data["runs"], 4)
+        self.assertEqual(sorted(note.split(":")[0] for note in data["notes"]), ["runs/broken.json", "runs/other.json"])
+        self.assertIn("choice.json: skipped, it is a tuning", done.stderr)
+        # A file that was named is meant.
+        self.assertIn("runs/broken.json", self.error("report", "runs/broken.json", code=4))
+
+    def test_a_sweeps_index_names_its_runs(self):
+        (self.folder / "runs" / "runs").mkdir()
+        (self.folder / "runs" / "trials").mkdir()
+        (self.folder / "runs" / "a1.json").rename(self.folder / "runs" / "runs" / "0123.json")
+        (self.folder / "runs" / "a2.json").rename(self.folder / "runs" / "trials" / "4567.json")
+        lines = [{"id": "0123", "setup": "fast", "case": "two"}, {"file": "deep/b1.json", "setup": "slow"},
+                 {"file": "deep/b2.json", "setup": "slow"}, ["no run"]]
+        (self.folder / "runs" / "rates.index.jsonl").write_text(
+            "".join(json.dumps(line) + "\n" for line in lines) + '{"cut')
+        workload, = self.data("runs")["workloads"]
+        self.assertEqual({run["file"]: run["label"] for run in workload["runs"]},
+                         {"runs/runs/0123.json": "fast", "runs/deep/b1.json": "slow", "runs/deep/b2.json": "slow"})
+
+    def test_nothing_is_replaced_unasked(self):
+        self.run_program("report", "runs")
+        page = self.folder / "report.html"
+        first = page.read_text()
+        self.assertIn("--overwrite", self.error("report", "runs", "--target", "p1>=0.5", code=2))
+        self.assertEqual(page.read_text(), first)
+        self.run_program("report", "runs", "--overwrite")
+        self.assertEqual(page.read_text(), first)  # the same results make the same page
+        before = (self.folder / "runs" / "a1.json").read_text()
+        self.error("report", "runs", "-o", "runs/a1.json", "--overwrite", code=2)
+        self.assertEqual((self.folder / "runs" / "a1.json").read_text(), before)
+
+    def test_mistakes(self):
+        (self.folder / "empty").mkdir()
+        self.assertIn("found no result files", self.error("report", "empty", "-o", "r.html", code=2))
+        self.error("report", "missing", "-o", "r.html", code=4)
+        self.assertIn("expected one of the files, a group's name",
+                      self.error("report", "runs", "--reference", "ssp", "-o", "r.html", code=2))
+        self.assertIn("auc", self.error("report", "runs", "--target", "auc>=0.9", "-o", "r.html", code=2))
+        self.assertFalse((self.folder / "r.html").exists())
+        self.run_program("report", "runs", "--format", "json", "-o", "r.json")
+        self.run_program("report", "r.json", "runs", "-o", "r.html")  # other files of ours are passed over
+
+
+if __name__ == "__main__":
+    unittest.main()

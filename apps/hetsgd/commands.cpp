@@ -7,7 +7,7 @@ std::vector<std::unique_ptr<Command>> all_commands() {
   for (const auto make :
        {make_train, make_tune, make_compare, make_validate, make_rerun, make_data_info,
         make_data_convert, make_data_generate, make_data_fetch, make_data_verify, make_algorithms,
-        make_models, make_devices, make_calibrate_network, make_calibrate, make_bench_all_reduce,
+        make_models, make_stragglers, make_devices, make_calibrate_network, make_calibrate, make_bench_all_reduce,
         make_doctor, make_completion}) {
     commands.push_back(make());
   }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <vector>
 
 #include "command.hpp"
 
@@ -23,7 +24,7 @@ std::unique_ptr<Command> make_stragglers();
 std::unique_ptr<Command> make_devices();
 std::unique_ptr<Command> make_calibrate();
 std::unique_ptr<Command> make_calibrate_network();
-std::unique_ptr<Command> make_bench_all_reduce();
+std::vector<std::unique_ptr<Command>> make_benches();  // one for each collective
 std::unique_ptr<Command> make_doctor();
 std::unique_ptr<Command> make_completion();
 

@@ -62,6 +62,7 @@ json point_json(const CurvePoint& point, bool first, bool virtual_time) {
   result["samples_count"] = point.samples_count;
   result["epoch_num"] = point.epoch_num;
   result["updates"] = point.updates;
+  result["bytes_sent"] = point.bytes_sent;
   result["train_loss"] = point.train_loss;
   result["prepare_s"] = seconds(point.prepare);
   if (!virtual_time) result["wall_s"] = point.wall_s;

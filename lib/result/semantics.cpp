@@ -42,8 +42,8 @@ class Checker {
   void check_curve() {
     const json& curve = result_["curve"];
     for (std::size_t i = 1; i < curve.size(); ++i) {
-      for (const char* key :
-           {"time_s", "samples_count", "epoch_num", "updates", "prepare_s", "wall_s"}) {
+      for (const char* key : {"time_s", "samples_count", "epoch_num", "updates", "bytes_sent",
+                              "prepare_s", "wall_s"}) {
         if (!curve[i].contains(key) || !curve[i - 1].contains(key)) continue;
         const double before = curve[i - 1][key].get<double>(), now = curve[i][key].get<double>();
         if (now < before) {

@@ -135,12 +135,11 @@ def heading(spec):
 
 def page(figure, records, plots):
     spec = figure.spec
-    missing = [f"{setup}: {case}" for setup, cases in figure.pairs.items() for case in cases if (setup, case) not in figure.files]
     text = [f"# {figure.id}: {spec['about']}", "", f"{heading(spec)}. `scripts/reproduce.sh {figure.id}` runs",
             f"[`experiments/{figure.id}.toml`](../../experiments/{figure.id}.toml) and writes this page.", "",
             f"- Expected: {spec['expectation']}", f"- Machine: {figure.figure['machine']}", f"- Found: {tally(records)}"]
-    if missing:
-        text.append(f"- Not run: {', '.join(missing)}")
+    if figure.missing():
+        text.append(f"- Not run: {', '.join(figure.missing())}")
     if records:
         text += ["", "## Claims", "", *claims_table(records, linked=False)]
     if plots:
@@ -261,7 +260,8 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("command", choices=["list", "show", "pages", "bench", "smoke"])
     parser.add_argument("names", nargs="*", metavar="ID", help="of show and bench; all of them without any. smoke: the folder")
-    parser.add_argument("--experiments", type=pathlib.Path, default=reproduce_runs.EXPERIMENTS, help="folder of the specifications")
+    parser.add_argument("--experiments", type=pathlib.Path, default=reproduce_runs.EXPERIMENTS,
+                        help="folder of the specifications")
     parser.add_argument("--runs", type=pathlib.Path, default=reproduce_runs.ROOT / "runs" / "figures", help="what sweep wrote")
     parser.add_argument("--results", type=pathlib.Path, default=reproduce_runs.ROOT / "results")
     arguments = parser.parse_args()

@@ -21,6 +21,7 @@ import hetsgd_results
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 EXPERIMENTS = ROOT / "experiments"
+DONE = ("completed", "target_reached", "diverged")
 HETSGD = os.environ.get("HETSGD", str(ROOT / "build" / "release" / "apps" / "hetsgd" / "hetsgd"))
 
 
@@ -151,7 +152,7 @@ def read_index(path):
             line = json.loads(text)
         except ValueError:
             continue  # a line that was cut off: its run comes again
-        if line.get("stage") == "final" and line.get("file"):
+        if line.get("stage") == "final" and line.get("status") in DONE:
             file = path.parent / line["file"]
             if file.exists():
                 runs.setdefault((line["setup"], line["case"]), {})[line["seed"]] = file
@@ -182,6 +183,25 @@ class Figure:
         setups = [setup["name"] for setup in self.spec.get("setups", [])]
         only = {each["setup"]: each.get("cases", cases) for each in self.spec.get("only", [])}
         return {setup: only[setup] for setup in setups if setup in only} if only else dict.fromkeys(setups, cases)
+
+    @property
+    def seeds(self):
+        """How many there are to be of each case."""
+        seeds = self.spec.get("seeds", [1])
+        if isinstance(seeds, str):
+            first, last = map(int, seeds.split(":"))
+            return last - first + 1
+        return len(seeds)
+
+    def missing(self):
+        """What has not run, wholly or in part, in words."""
+        rows = []
+        for setup, cases in self.pairs.items():
+            for case in cases:
+                count = len(self.files.get((setup, case), []))
+                if count < self.seeds:
+                    rows.append(f"{setup}: {case}" + (f" ({count} of {self.seeds} seeds)" if count else ""))
+        return rows
 
     def there(self, setup):
         """The cases of a setup that have runs."""

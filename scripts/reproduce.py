@@ -130,6 +130,8 @@ def bench_table(figure):
 def heading(spec):
     if spec["paper"] == "all":
         return PAPERS["all"]
+    if spec["figure"]["number"] == "-":
+        return f"Beyond the figures of {PAPERS[spec['paper']]}"
     return f"Figures and tables {spec['figure']['number']} of {PAPERS[spec['paper']]}"
 
 
@@ -191,7 +193,7 @@ def index_table(figures, results):
     for figure in figures:
         spec, records = figure.spec, stored(results, figure.id)
         name = figure.id if records is None else f"[{figure.id}]({figure.id}/README.md)"
-        place = spec["paper"] if spec["paper"] == "all" else f"{spec['paper']}, {spec['figure']['number']}"
+        place = ", ".join(part for part in (spec["paper"], spec["figure"]["number"]) if part != "-")
         rows.append(f"| {name} | {place} | {spec['about']} | {'not run' if records is None else tally(records)} |")
     return "\n".join(rows)
 

@@ -62,10 +62,27 @@ def perturbed_share(result):
     return sum(merge["perturbed"] for merge in merges) / len(merges) if merges else None
 
 
+def orthogonality(result):
+    """[(epoch, mean over the tensors)] of the records; one of updates that are zero has none."""
+    summary = result["summary"]
+    return [(event["iteration"] * summary["epoch_num"] / summary["updates"], sum(event["value"]) / len(event["value"]))
+            for event in events(result, "orthogonality") if None not in event["value"]]
+
+
 def orthogonality_rise(result):
-    """From the first record of a run to the last, each the mean over the tensors; a record of updates that are zero has none."""
-    means = [sum(event["value"]) / len(event["value"]) for event in events(result, "orthogonality") if None not in event["value"]]
+    """From the first record of a run to the last."""
+    means = [mean for _, mean in orthogonality(result)]
     return means[-1] - means[0] if means else None
+
+
+def orthogonality_at_step(result):
+    """Three records after the first step of the learning rate less three before, means."""
+    steps = result["config"]["step_epochs"]
+    records = orthogonality(result) if steps else []
+    before, after = ([mean for epoch, mean in records if (epoch > steps[0]) == late] for late in (False, True))
+    if len(before) < 3 or len(after) < 3:
+        return None
+    return sum(after[:3]) / 3 - sum(before[-3:]) / 3
 
 
 def dropped_share(result):
@@ -91,6 +108,7 @@ READINGS = {
     "largest_batch": functools.partial(last_of, kind="merge", key="batch_size", pick=max),
     "learners_at_end": functools.partial(last_of, kind="learners", key="learners", pick=max),
     "orthogonality_rise": orthogonality_rise,
+    "orthogonality_at_step": orthogonality_at_step,
 }
 
 

@@ -130,17 +130,18 @@ def bench_table(figure):
 def heading(spec):
     if spec["paper"] == "all":
         return PAPERS["all"]
+    if spec["figure"]["number"] == "-":
+        return f"Beyond the figures of {PAPERS[spec['paper']]}"
     return f"Figures and tables {spec['figure']['number']} of {PAPERS[spec['paper']]}"
 
 
 def page(figure, records, plots):
     spec = figure.spec
-    missing = [f"{setup}: {case}" for setup, cases in figure.pairs.items() for case in cases if (setup, case) not in figure.files]
     text = [f"# {figure.id}: {spec['about']}", "", f"{heading(spec)}. `scripts/reproduce.sh {figure.id}` runs",
             f"[`experiments/{figure.id}.toml`](../../experiments/{figure.id}.toml) and writes this page.", "",
             f"- Expected: {spec['expectation']}", f"- Machine: {figure.figure['machine']}", f"- Found: {tally(records)}"]
-    if missing:
-        text.append(f"- Not run: {', '.join(missing)}")
+    if figure.missing():
+        text.append(f"- Not run: {', '.join(figure.missing())}")
     if records:
         text += ["", "## Claims", "", *claims_table(records, linked=False)]
     if plots:
@@ -192,7 +193,7 @@ def index_table(figures, results):
     for figure in figures:
         spec, records = figure.spec, stored(results, figure.id)
         name = figure.id if records is None else f"[{figure.id}]({figure.id}/README.md)"
-        place = spec["paper"] if spec["paper"] == "all" else f"{spec['paper']}, {spec['figure']['number']}"
+        place = ", ".join(part for part in (spec["paper"], spec["figure"]["number"]) if part != "-")
         rows.append(f"| {name} | {place} | {spec['about']} | {'not run' if records is None else tally(records)} |")
     return "\n".join(rows)
 
@@ -261,7 +262,8 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("command", choices=["list", "show", "pages", "bench", "smoke"])
     parser.add_argument("names", nargs="*", metavar="ID", help="of show and bench; all of them without any. smoke: the folder")
-    parser.add_argument("--experiments", type=pathlib.Path, default=reproduce_runs.EXPERIMENTS, help="folder of the specifications")
+    parser.add_argument("--experiments", type=pathlib.Path, default=reproduce_runs.EXPERIMENTS,
+                        help="folder of the specifications")
     parser.add_argument("--runs", type=pathlib.Path, default=reproduce_runs.ROOT / "runs" / "figures", help="what sweep wrote")
     parser.add_argument("--results", type=pathlib.Path, default=reproduce_runs.ROOT / "results")
     arguments = parser.parse_args()

@@ -21,6 +21,7 @@ import hetsgd_results
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 EXPERIMENTS = ROOT / "experiments"
+DONE = ("completed", "target_reached", "diverged")
 HETSGD = os.environ.get("HETSGD", str(ROOT / "build" / "release" / "apps" / "hetsgd" / "hetsgd"))
 
 
@@ -61,10 +62,27 @@ def perturbed_share(result):
     return sum(merge["perturbed"] for merge in merges) / len(merges) if merges else None
 
 
+def orthogonality(result):
+    """[(epoch, mean over the tensors)] of the records; one of updates that are zero has none."""
+    summary = result["summary"]
+    return [(event["iteration"] * summary["epoch_num"] / summary["updates"], sum(event["value"]) / len(event["value"]))
+            for event in events(result, "orthogonality") if None not in event["value"]]
+
+
 def orthogonality_rise(result):
-    """From the first record of a run to the last, each the mean over the tensors; a record of updates that are zero has none."""
-    means = [sum(event["value"]) / len(event["value"]) for event in events(result, "orthogonality") if None not in event["value"]]
+    """From the first record of a run to the last."""
+    means = [mean for _, mean in orthogonality(result)]
     return means[-1] - means[0] if means else None
+
+
+def orthogonality_at_step(result):
+    """Three records after the first step of the learning rate less three before, means."""
+    steps = result["config"]["step_epochs"]
+    records = orthogonality(result) if steps else []
+    before, after = ([mean for epoch, mean in records if (epoch > steps[0]) == late] for late in (False, True))
+    if len(before) < 3 or len(after) < 3:
+        return None
+    return sum(after[:3]) / 3 - sum(before[-3:]) / 3
 
 
 def dropped_share(result):
@@ -90,6 +108,7 @@ READINGS = {
     "largest_batch": functools.partial(last_of, kind="merge", key="batch_size", pick=max),
     "learners_at_end": functools.partial(last_of, kind="learners", key="learners", pick=max),
     "orthogonality_rise": orthogonality_rise,
+    "orthogonality_at_step": orthogonality_at_step,
 }
 
 
@@ -151,7 +170,7 @@ def read_index(path):
             line = json.loads(text)
         except ValueError:
             continue  # a line that was cut off: its run comes again
-        if line.get("stage") == "final" and line.get("file"):
+        if line.get("stage") == "final" and line.get("status") in DONE:
             file = path.parent / line["file"]
             if file.exists():
                 runs.setdefault((line["setup"], line["case"]), {})[line["seed"]] = file
@@ -182,6 +201,25 @@ class Figure:
         setups = [setup["name"] for setup in self.spec.get("setups", [])]
         only = {each["setup"]: each.get("cases", cases) for each in self.spec.get("only", [])}
         return {setup: only[setup] for setup in setups if setup in only} if only else dict.fromkeys(setups, cases)
+
+    @property
+    def seeds(self):
+        """How many there are to be of each case."""
+        seeds = self.spec.get("seeds", [1])
+        if isinstance(seeds, str):
+            first, last = map(int, seeds.split(":"))
+            return last - first + 1
+        return len(seeds)
+
+    def missing(self):
+        """What has not run, wholly or in part, in words."""
+        rows = []
+        for setup, cases in self.pairs.items():
+            for case in cases:
+                count = len(self.files.get((setup, case), []))
+                if count < self.seeds:
+                    rows.append(f"{setup}: {case}" + (f" ({count} of {self.seeds} seeds)" if count else ""))
+        return rows
 
     def there(self, setup):
         """The cases of a setup that have runs."""

@@ -9,10 +9,10 @@ paper says), and one of
 
 reference_setup: the reference runs there; such a ratio has no p, so its whole interval must lie on the side. measure: speedup
 (the reference's time to the target over the case's), or smoothed_time, samples, updates (to the target), samples_per_s,
-updates_per_s, final, each the case's over the reference's; with reference_setup one of reproduce_runs.VALUES, such as time_s. side:
-where the ratio lies from 1, or the reading from the bound, if the claim holds: above, below, equal (within 5 %), or at_most (no
-more than that key says, 1 or not). at_least, at_most: what the paper's figures ask of the ratio beyond the side. cause: why ours
-differs, with the evidence; added when there are numbers.
+updates_per_s, final, each the case's over the reference's; with reference_setup one of reproduce_runs.VALUES, such as time_s.
+side: where the ratio lies from 1, or the reading from the bound, if the claim holds: above, below, equal (within 5 %), or at_most
+(no more than that key says, 1 or not). at_least, at_most: what the paper's figures ask of the ratio beyond the side. cause: why
+ours differs, with the evidence; added when there are numbers.
 """
 import math
 import statistics

@@ -128,6 +128,7 @@ SPEC = """
 name = "x1"
 about = "two methods"
 paper = "004"
+seeds = "1:4"
 expectation = "less waiting"
 [figure]
 number = "1"
@@ -209,7 +210,7 @@ class Pages(unittest.TestCase):
         runs = [("two", "one", 2, "ssgd"), ("two", "other", 2, "asgd"), ("four", "other", 4, "asgd")]
         lines = [{"id": f"{setup}{case}{seed}", "setup": setup, "case": case, "seed": seed, "stage": "final",
                   "status": "completed", "file": str(train(cls.folder, workers, algorithm, seed))}
-                 for setup, case, workers, algorithm in runs for seed in (1, 2, 3, 4)]
+                 for setup, case, workers, algorithm in runs for seed in (1, 2, 3, 4) if (setup, seed) != ("four", 4)]
         lines[0], first = {**lines[0], "file": "runs/gone.json"}, lines[0]
         text = "".join(json.dumps(line) + "\n" for line in [*lines, first])
         (cls.folder / "x1.index.jsonl").write_text(text + '{"id": "cut off')
@@ -233,7 +234,7 @@ class Pages(unittest.TestCase):
 
     def test_pages(self):
         page = (self.folder / "results" / "x1" / "README.md").read_text()
-        self.assertIn("- Not run: four: one", page)
+        self.assertIn("- Not run: four: one, four: other (3 of 4 seeds)\n", page)
         self.assertIn("| 1 | four workers make more samples per second than two | 2 | ", page)
         fidelity = (self.folder / "results" / "fidelity.md").read_text()
         self.assertIn("Of 3 claims: 2 holds, 1 not run.", fidelity)

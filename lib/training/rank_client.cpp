@@ -225,6 +225,7 @@ void RankClient::report(Worker& worker, Report what) {
     counters.budget_ended = budget_ended_;
     if (what == Report::evaluation) ++last_evaluation_;
     counters.evaluation = last_evaluation_;
+    counters.running_calls = worker.running_calls();
     counters.worker_samples = worker.samples();
     counters.worker_updates = worker.updates();
     counters.breakdown = worker.endpoint().time_breakdown();
@@ -249,7 +250,7 @@ void RankClient::absorb(int from, std::span<const std::byte> bytes) {
   bool due = false, stop = false;
   {
     const std::lock_guard lock(mutex_);
-    reports_[static_cast<std::size_t>(from)] = counters.evaluation;
+    reports_[static_cast<std::size_t>(from)] = {counters.evaluation, counters.running_calls};
     ended_ += counters.last;
     stop = referee_.stopped() && !std::exchange(stop_told_, true);
     due = !synchronous() && state_.due == 0 && referee_.due(Seconds(counters.time_s));

@@ -173,14 +173,17 @@ class RankClient final : public Client {
   Accuracies accuracies_;
   std::uint64_t next_evaluation_;
   std::uint64_t stated_samples_ = 0;
-  std::uint64_t last_evaluation_ = 0;   // number of the last one that this rank came to
-  std::vector<std::uint64_t> reports_;  // rank 0: the last one's number, by rank
-  int ended_ = 0;                       // rank 0: ranks whose last report is here
-  int evaluations_ = 0;                 // rank 0: that were due so far
-  bool stop_told_ = false;              // rank 0: all know or will be told that the run stops
-  int stands_ = 0;                      // rank 0: ranks that have said where they stand
-  std::uint64_t furthest_ = 0;          // rank 0: the most points that one of them has begun
-  bool measured_ = false;               // the answer to a model sent to rank 0
+  std::uint64_t last_evaluation_ = 0;  // number of the last one that this rank came to
+  struct Reported {
+    std::uint64_t evaluation = 0, running_calls = 0;
+  };
+  std::vector<Reported> reports_;  // rank 0: the last ones', by rank
+  int ended_ = 0;                  // rank 0: ranks whose last report is here
+  int evaluations_ = 0;            // rank 0: that were due so far
+  bool stop_told_ = false;         // rank 0: all know or will be told that the run stops
+  int stands_ = 0;                 // rank 0: ranks that have said where they stand
+  std::uint64_t furthest_ = 0;     // rank 0: the most points that one of them has begun
+  bool measured_ = false;          // the answer to a model sent to rank 0
   Published replica_;
   // mean_of_published(): the replicas by rank, as they come.
   std::vector<std::vector<float>> gathered_;

@@ -43,9 +43,14 @@ void RankClient::evaluate_together(Worker& worker, Seconds now, std::uint64_t sa
   worker.endpoint().while_paused_together([&] {  // rank 0
     std::unique_lock lock(mutex_);
     await(lock, "the reports of all ranks", peer_timeout_, [&] {
-      return std::all_of(reports_.begin(), reports_.end(),
-                         [&](std::uint64_t number) { return number >= last_evaluation_; });
+      return std::ranges::all_of(
+          reports_, [&](const Reported& rank) { return rank.evaluation >= last_evaluation_; });
     });
+    for (const Reported& rank : reports_) {
+      if (rank.running_calls == worker.running_calls()) continue;
+      throw unequal_calls(worker.running_calls(), rank.running_calls,
+                          fmt::format("evaluation {}", last_evaluation_));
+    }
     lock.unlock();
     const Referee::Point point = referee_.evaluation_point(now, samples);
     measure(worker.now(), point, point.due ? prepare(model) : PreparedModel());

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cmath>
 
-#include "core/error.hpp"
 #include "core/host_clock.hpp"
 
 namespace hetsgd {
@@ -21,6 +20,13 @@ Referee::Decision Referee::Decisions::get(std::uint64_t k, int readers, Decide&&
     ++first_;
   }
   return answer;
+}
+
+CheckFailure unequal_calls(std::uint64_t one, std::uint64_t other, const std::string& place) {
+  return CheckFailure(fmt::format(
+      "a worker has called running() {} times before {}, another one {} times: all workers of a "
+      "synchronous algorithm make the same calls",
+      one, place, other));
 }
 
 bool RunRules::used_up(Seconds now, std::uint64_t samples, bool ended) const {
@@ -185,10 +191,8 @@ Referee::Point Referee::evaluation_point(Seconds now, std::optional<std::uint64_
   const Decision decision =
       call ? evaluating_.get(call->number, rules_.plan.workers, decide) : decide();
   if (call && decision.running_calls != call->running_calls) {
-    throw CheckFailure(fmt::format(
-        "a worker has called running() {} times before its {}th evaluate_here(), another one {} "
-        "times: all workers of a synchronous algorithm make the same calls",
-        call->running_calls, call->number + 1, decision.running_calls));
+    throw unequal_calls(call->running_calls, decision.running_calls,
+                        fmt::format("its {}th evaluate_here()", call->number + 1));
   }
   return {.due = decision.yes, .samples = decision.samples};
 }

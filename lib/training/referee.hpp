@@ -40,6 +40,7 @@
 #include <vector>
 
 #include "algorithm/worker.hpp"
+#include "core/error.hpp"
 #include "training/evaluation.hpp"
 #include "training/record.hpp"
 #include "training/training.hpp"
@@ -99,6 +100,10 @@ void note_interruption(const Interrupted& interruption, Record& record);
 // Event "step" of --record-steps. Its `iteration` counts the rank's steps, whichever client it has.
 nlohmann::json step_event(Worker& worker, std::uint64_t iteration, std::uint64_t samples,
                           double loss, Seconds now, Seconds started);
+
+// Two workers of a synchronous algorithm have called running() `one` and `other` times before they
+// came to the same `place`: they would leave their loops apart.
+CheckFailure unequal_calls(std::uint64_t one, std::uint64_t other, const std::string& place);
 
 // Thread-safe. Calls come from workers, from the control thread (reports), from a measuring thread
 // and from the watcher. Under mpi every rank has one, and that of rank 0 alone counts.
@@ -174,6 +179,7 @@ class Referee {
     double time_s = 0;                                     // the rank's clock
     std::uint64_t worker_samples = 0, worker_updates = 0;  // from the start
     std::uint64_t evaluation = 0;                          // number of the one it stands before
+    std::uint64_t running_calls = 0;                       // the worker's so far
     bool budget_ended = false;                             // by the algorithm
     bool last = false;                                     // the worker has ended
     TimeBreakdown breakdown;                               // the worker's so far

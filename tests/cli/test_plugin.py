@@ -36,7 +36,11 @@ class Plugin(MpiTest):
         more = ""
         if has_mpi():
             (source / "visiting.cpp").write_text(blocks("cpp")[1])
-            more = "hetsgd_add_plugin(visiting visiting.cpp)\n"
+            guard = "while (self.running()) {"
+            uneven = f"{guard}\n      if (self.rank() == 1 && !self.running()) return;\n"
+            (source / "uneven.cpp").write_text(
+                blocks("cpp")[0].replace("averaging", "uneven").replace(guard, uneven))
+            more = "hetsgd_add_plugin(visiting visiting.cpp)\nhetsgd_add_plugin(uneven uneven.cpp)\n"
         scaled, = [block for block in blocks("cpp", "model") if "scaled-mlp" in block]
         (source / "scaled_mlp.cpp").write_text(scaled)
         more += "hetsgd_add_plugin(scaled_mlp scaled_mlp.cpp)\n"
@@ -120,6 +124,14 @@ class Plugin(MpiTest):
                          r"not alike: the content of --plugin is averaging xxh3:\w+ on rank 0, averaging xxh3:\w+ on rank 1")
         none = [BINARY, *run, str(self.plugin), ":", "-n", "1", BINARY, *run[:-1]]
         self.finished(self.launch(1, none), 2)
+
+    @unittest.skipUnless(has_mpi(), "no mpirun, or built without MPI")
+    def test_workers_that_call_running_unequally_are_stopped(self):
+        stderr = self.finished(self.mpirun(2, "train", *TINY, "--algorithm", "uneven", "--mega-batch", "5", "--epochs", "1",
+                                           "--plugin", str(self.built / "libuneven.so")), 1)
+        calls = re.search(r"running\(\) (\d+) times before evaluation 1, another one (\d+) times: all workers", stderr)
+        self.assertTrue(calls, stderr)
+        self.assertEqual(int(calls[2]), 2 * int(calls[1]))
 
     @unittest.skipUnless(has_mpi(), "no mpirun, or built without MPI")
     def test_a_service_is_made_in_another_process(self):

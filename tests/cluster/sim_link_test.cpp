@@ -1,10 +1,12 @@
 // What messages and collectives that are on a link at the same time do to each other, in closed
 // form. The network has no latency here unless a test says so: an all_reduce of n bytes on two
 // workers takes 2 (p-1)/p n/64 = n/64 s, a message of n bytes n/64 s.
+#include <algorithm>
 #include <array>
 #include <optional>
 
 #include "cluster/sim_support.hpp"
+#include "core/random.hpp"
 
 namespace hetsgd::sim {
 namespace {
@@ -243,6 +245,58 @@ TEST(SimLink, StarsMeetAtTheServicesLink) {
   options.network.all_reduce = Topology::star;
   EXPECT_EQ(ends(options, {{{0, 1}, 0, 1}}), (Ends{8}));
   EXPECT_EQ(ends(options, {{{0, 1}, 0, 1}, {{2, 3}, 0, 1}}), (Ends{16, 16}));
+}
+
+// The rule of transfer.hpp from one change to the next, everything worked out anew each time:
+// when collectives of two workers with latencies of 0.5 s in all end.
+std::vector<double> ends_by_the_rule(int workers, const std::vector<Pair>& pairs) {
+  std::vector<double> end(pairs.size(), -1), left;
+  for (const Pair& pair : pairs) left.push_back(0.5 + pair.seconds);
+  const auto share = [&](std::size_t i) { return pairs[i].seconds / (0.5 + pairs[i].seconds); };
+  for (double now = 0;;) {
+    const auto active = [&](std::size_t i) { return pairs[i].at <= now && end[i] < 0; };
+    std::vector<double> load(static_cast<std::size_t>(workers));
+    const auto load_of = [&](int worker) -> double& {
+      return load[static_cast<std::size_t>(worker)];
+    };
+    double next = 1e9;
+    for (std::size_t i = 0; i < pairs.size(); ++i) {
+      if (pairs[i].at > now) next = std::min(next, pairs[i].at);
+      for (const int worker : pairs[i].workers) load_of(worker) += active(i) ? share(i) : 0;
+    }
+    const auto speed = [&](std::size_t i) {
+      return 1 / std::max({1.0, load_of(pairs[i].workers[0]), load_of(pairs[i].workers[1])});
+    };
+    for (std::size_t i = 0; i < pairs.size(); ++i) {
+      if (active(i)) next = std::min(next, now + left[i] / speed(i));
+    }
+    if (next == 1e9) return end;
+    for (std::size_t i = 0; i < pairs.size(); ++i) {
+      if (!active(i)) continue;
+      left[i] -= (next - now) * speed(i);
+      if (left[i] < 1e-9) end[i] = next;
+    }
+    now = next;
+  }
+}
+
+TEST(SimLink, ManyCollectivesFollowTheRule) {
+  constexpr int kWorkers = 6;
+  RandomStream random(3, Purpose::test, 0);
+  for (int trial = 0; trial < 20; ++trial) {
+    std::vector<Pair> pairs;
+    for (int i = 0; i < 25; ++i) {
+      const int first = static_cast<int>(random.below(kWorkers));
+      const int second = (first + 1 + static_cast<int>(random.below(kWorkers - 1))) % kWorkers;
+      pairs.push_back(
+          {{first, second}, random.uniform(0, 20), static_cast<double>(1 + random.below(64)) / 16});
+    }
+    const std::vector<double> found = ends(slow_machine(kWorkers), pairs);
+    const std::vector<double> expected = ends_by_the_rule(kWorkers, pairs);
+    for (std::size_t i = 0; i < pairs.size(); ++i) {
+      EXPECT_NEAR(found[i], expected[i], 1e-6) << trial << " " << i;
+    }
+  }
 }
 
 // Pairs that begin at 0, 1, ... and take 2 s alone, each at half speed, as long as the collective

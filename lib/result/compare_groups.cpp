@@ -98,15 +98,18 @@ std::string common_name(const std::vector<LoadedResult>& results, const GroupRow
   return same ? name : "";
 }
 
-// By the setup; where several groups share it by setup and case; else the label that tells them apart
-// stays behind the name.
+// By the setup; where several groups share it by setup and case, and where all do by the case; else
+// the label that tells them apart stays behind the name.
 void use_given_names(const std::vector<LoadedResult>& results, std::vector<GroupRow>& groups) {
   const auto setup_of = [&](const GroupRow& group) {
     return common_name(results, group, &LoadedResult::setup);
   };
+  const bool one_setup = std::all_of(groups.begin(), groups.end(), [&](const GroupRow& group) {
+    return setup_of(group) == setup_of(groups.front());
+  });
   const auto full_name_of = [&](const GroupRow& group) {
-    return fmt::format("{}, {}", setup_of(group),
-                       common_name(results, group, &LoadedResult::case_name));
+    const std::string name = common_name(results, group, &LoadedResult::case_name);
+    return one_setup ? name : fmt::format("{}, {}", setup_of(group), name);
   };
   std::map<std::string, int> setups, full_names;
   for (const GroupRow& group : groups) {

@@ -186,7 +186,7 @@ class Page(ProgramTest):
         for i in range(500):
             one = json.loads(json.dumps(result))
             workload, group, seed = i // 50, i // 5 % 10, i % 5
-            one["config"].update(seed=seed + 1, learning_rate=0.1 + group / 7)
+            one["config"].update(seed=seed + 1, learning_rate=0.1 + group / 7, remark="a_long_one" * 20 + str(group))
             one["stragglers"] = [f"kind=constant,worker=0,factor={workload}"]
             one["curve"] = []
             for k in range(51):
@@ -209,6 +209,8 @@ class Page(ProgramTest):
               file=sys.stderr)
         self.assertLess(size, 5_000_000)
         self.assertEqual(self.js("document.querySelectorAll('.bar option').length"), 11)
+        self.browser.view(390)
+        self.assertLessEqual(self.js("document.documentElement.scrollWidth"), 390)
         self.check_silent()
 
 

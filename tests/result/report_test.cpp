@@ -142,9 +142,15 @@ TEST(Report, WorkloadsAreCalledAsTheirCasesOrFolders) {
   slow.path = "runs/slow/a.json";
   EXPECT_EQ(names(), std::pair(std::string("fast/1"), std::string("slow")));
   slow.path = "runs/a.json";  // a folder that holds the other one, too
+  EXPECT_EQ(names().first, "fast/1");
   EXPECT_EQ(names().second, "hand; stragglers: kind=pause");
   slow.case_name = "paused";
   EXPECT_EQ(names().second, "paused");
+  // Two folders of one workload, beside one of the other.
+  LoadedResult again = timed("asgd", 4);
+  again.path = "runs/more/b.json";
+  slow.path = "runs/slow/a.json";
+  EXPECT_EQ(data_of({fast, slow, again})["workloads"][0]["name"], "fast, more");
 }
 
 // Best times: 1 s, 2 s and 3 s. Ratios: ssgd 1, 2 and 1; asgd 2, 1 and missed. Areas up to 4:
@@ -256,7 +262,12 @@ TEST(Report, GroupsAreCalledAsTheSweepCallsThem) {
   large.setup = "mean";
   plain.case_name = "half";
   large.case_name = "quarter";
-  EXPECT_EQ(labels(), std::pair(std::string("mean, half"), std::string("mean, quarter")));
+  EXPECT_EQ(labels(), std::pair(std::string("half"), std::string("quarter")));
+  LoadedResult sum = run_of("asgd", {0, 0.2});
+  sum.setup = "sum";
+  const json groups = data_of({plain, large, sum})["workloads"][0]["groups"];
+  EXPECT_EQ(groups[0]["label"], "mean, half");
+  EXPECT_EQ(groups[2]["label"], "sum");
   large.case_name = "half";
   EXPECT_EQ(labels(), std::pair(std::string("mean (ssgd (learning_rate=0.5))"),
                                 std::string("mean (ssgd (learning_rate=0.25))")));

@@ -15,6 +15,8 @@ namespace {
 
 using nlohmann::json;
 
+constexpr std::size_t kMostFolders = 3;  // in a name
+
 std::vector<EqualPart> workload_parts() {
   std::vector<EqualPart> parts;
   for (const EqualPart& part : equal_parts()) {
@@ -84,17 +86,39 @@ Folder common_folder(const std::vector<Folder>& folders) {
   return common;
 }
 
-// Below the folder that holds all workloads, the one that holds this one and no other; empty: there
-// is none.
-std::string own_folder(const std::vector<Folder>& folders, std::size_t own) {
-  const Folder outer = common_folder(folders);
-  for (std::size_t i = 0; i < folders.size(); ++i) {
-    if (i != own && (lies_in(folders[i], folders[own]) || lies_in(folders[own], folders[i])))
-      return "";
+using Folders = std::vector<Folder>;  // of all runs of a workload
+
+// Whether only the `own` of the workloads has runs in it.
+bool belongs_to(const Folder& folder, std::size_t own, const std::vector<Folders>& workloads) {
+  for (std::size_t i = 0; i < workloads.size(); ++i) {
+    const bool also = std::any_of(workloads[i].begin(), workloads[i].end(),
+                                  [&](const Folder& each) { return lies_in(each, folder); });
+    if (i != own && also) return false;
   }
-  return fmt::format("{}",
-                     fmt::join(folders[own].begin() + static_cast<std::ptrdiff_t>(outer.size()),
-                               folders[own].end(), "/"));
+  return true;
+}
+
+std::string below(const Folder& outer, const Folder& folder) {
+  return fmt::format("{}", fmt::join(folder.begin() + static_cast<std::ptrdiff_t>(outer.size()),
+                                     folder.end(), "/"));
+}
+
+// The folders in which only this workload has runs, below the one that holds all: the innermost one,
+// or a few next to each other. Empty: there are none.
+std::string own_folders(const std::vector<Folders>& workloads, std::size_t own) {
+  Folders all;
+  for (const Folders& folders : workloads) all.insert(all.end(), folders.begin(), folders.end());
+  const Folder outer = common_folder(all), inner = common_folder(workloads[own]);
+  if (belongs_to(inner, own, workloads)) return below(outer, inner);
+  std::set<std::string> names;
+  for (const Folder& folder : workloads[own]) {
+    if (folder.size() <= outer.size()) return "";
+    const Folder first(folder.begin(),
+                       folder.begin() + static_cast<std::ptrdiff_t>(outer.size() + 1));
+    if (!belongs_to(first, own, workloads)) return "";
+    names.insert(first.back());
+  }
+  return names.size() <= kMostFolders ? fmt::format("{}", fmt::join(names, ", ")) : "";
 }
 
 // Where the names of the training data tell what their hashes tell, nobody wants to read the hashes.
@@ -132,18 +156,17 @@ std::vector<bool> parts_that_differ(const std::vector<Workload>& workloads,
 void describe(std::vector<Workload>& workloads, const std::vector<json>& keys,
               const std::vector<EqualPart>& parts) {
   const std::vector<bool> differs = parts_that_differ(workloads, keys);
-  std::vector<Folder> folders;
+  std::vector<Folders> folders;
   for (const Workload& workload : workloads) {
-    std::vector<Folder> all;
-    for (const LoadedResult& each : workload.results) all.push_back(folder_of(each.path));
-    folders.push_back(common_folder(all));
+    Folders& own = folders.emplace_back();
+    for (const LoadedResult& each : workload.results) own.push_back(folder_of(each.path));
   }
   for (std::size_t i = 0; i < workloads.size(); ++i) {
     Workload& workload = workloads[i];
     const json& first = workload.results.front().json;
     workload.about = text_of_parts(first, parts, differs);
     workload.name = workloads.size() > 1 ? common_case(workload) : "";
-    if (workload.name.empty()) workload.name = own_folder(folders, i);
+    if (workload.name.empty()) workload.name = own_folders(folders, i);
     if (workload.name.empty()) workload.name = workload.about;
     for (const EqualPart& part : parts) {
       if (value_of(part, first).is_null()) continue;

@@ -119,6 +119,28 @@ TEST(WaitedFor, OfAServiceItIsTheService) {
   }
 }
 
+// Whoever waits in blocking calls alone has its whole wait in the list, to the last bit of rounding;
+// others wait for processes of their own, too, which is in nobody's entry.
+TEST(WaitedFor, EntriesAddUpToTheWaitOfBlockingAlgorithms) {
+  const std::set<std::string> blocking = {"adaptive", "asgd",      "dc-asgd", "elastic",
+                                          "esync",    "local-sgd", "ssgd",    "ssp"};
+  for (const RegisteredAlgorithm& algorithm : algorithms()) {
+    const std::string& name = algorithm.info.name;
+    if (algorithm.info.max_workers < 4) continue;
+    const Traced run({{"algorithm", name},
+                      {"workers", "4"},
+                      {"mega_batch", "5"},
+                      {"straggler", "kind=uniform,min=0ms,max=2ms"}});
+    for (const WorkerRecord& worker : run.record.workers) {
+      double sum = 0;
+      for (const WaitedFor& each : *worker.waited_for) sum += each.wait.count();
+      const double wait = worker.report.breakdown.wait.count();
+      EXPECT_LE(sum, wait + 1e-9) << name;
+      EXPECT_GE(sum, blocking.contains(name) ? wait - 1e-9 : 0) << name;
+    }
+  }
+}
+
 TraceRange at(double begin, double end, CallPlace place, double wait = 0) {
   TraceRange range;
   range.begin = Seconds(begin);

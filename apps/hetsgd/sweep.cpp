@@ -92,7 +92,7 @@ class SweepCommand final : public Command {
     if (dry_run_) return print_sweep_plan(sweep, plan, folder, options_);
     folder.open(spec);
     return print_commands_ ? print_sweep_commands(sweep, plan, folder)
-                           : run_sweep(sweep, plan, options_);
+                           : run_sweep(sweep, plan, folder, options_);
   }
 
  private:

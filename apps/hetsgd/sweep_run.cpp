@@ -73,13 +73,12 @@ void warn_of_edges(const Sweep& sweep, const SweepSpec& spec) {
 class HostTimes {
  public:
   HostTimes(const SweepFolder& folder, const SweepPlan& plan) : plan_(plan) {
-    const auto index = folder.read_index();
-    for (const auto& [id, line] : index) {
-      if (!line.contains("summary")) continue;
+    folder.read_index().for_each([this](const nlohmann::json& line) {
+      if (!line.contains("summary")) return;
       Sum& sum = sums_[{line["stage"], line["setup"], line["case"]}];
       sum.seconds += line["summary"]["wall_s"].get<double>();
       ++sum.runs;
-    }
+    });
   }
 
   // By runs that are done, else by a trial of `run`; NaN: not known.
@@ -92,7 +91,9 @@ class HostTimes {
     const std::vector<Setting> settings = plan_.settings(run);
     ConfiguredRun configured(algorithm_of(settings), settings);
     if (cluster_kind(configured.options().cluster).join) return std::nan("");
+    show_status(fmt::format("estimating {}", run_title(plan_, run)));
     const nlohmann::json plan = plan_of_run(configured.spec());
+    show_status("");
     sum.seconds = plan["estimate"].value("host_s", std::nan(""));
     sum.runs = 1;
     return sum.seconds;
@@ -137,7 +138,8 @@ struct StagePlan {
 
 }  // namespace
 
-int run_sweep(Sweep& sweep, const SweepPlan& plan, const SweepOptions& options) {
+int run_sweep(Sweep& sweep, const SweepPlan& plan, const SweepFolder& folder,
+              const SweepOptions& options) {
   const auto start = HostClock::now();
   SweepStatus status(detect_terminal().terminal);
   std::size_t named = 0;
@@ -154,6 +156,7 @@ int run_sweep(Sweep& sweep, const SweepPlan& plan, const SweepOptions& options) 
   log_info("{}: {} runs in {}, {} job{}", plan.spec().name, sweep.runs_done(),
            format_seconds(Seconds(seconds_since(start))), options.jobs,
            options.jobs == 1 ? "" : "s");
+  log_info("index: {}", folder.index_file());
   if (end == SweepEnd::aborted) return 128 + received_signal();
   if (end == SweepEnd::time_limit) {
     log(LogLevel::error, "max_wall has ended the sweep; the same command goes on with it");

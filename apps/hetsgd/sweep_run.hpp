@@ -10,12 +10,13 @@
 
 namespace hetsgd {
 
-// Runs what is left and says how it went. Exit codes: 0; 1 a run failed, each one named; 6 max_wall;
-// 128 + signal.
-int run_sweep(Sweep& sweep, const SweepPlan& plan, const SweepOptions& options);
+// Runs what is left and says how it went. Exit codes: 0; 1 a run failed, each one named; 6
+// max_wall; 128 + signal.
+int run_sweep(Sweep& sweep, const SweepPlan& plan, const SweepFolder& folder,
+              const SweepOptions& options);
 
-// Prints the plan as a table: runs by setup and case, what is done, and an estimate of host time and
-// disk.
+// Prints the plan as a table: runs by setup and case, what is done, and an estimate of host time
+// and disk.
 int print_sweep_plan(Sweep& sweep, const SweepPlan& plan, const SweepFolder& folder,
                      const SweepOptions& options);
 

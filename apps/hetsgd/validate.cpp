@@ -9,6 +9,7 @@
 #include "core/error.hpp"
 #include "core/json_file.hpp"
 #include "core/logging.hpp"
+#include "experiment/sweep_spec.hpp"
 #include "experiment/tuning.hpp"
 
 namespace hetsgd {
@@ -18,7 +19,7 @@ class Validate final : public Command {
  public:
   CommandInfo info() const override {
     return {.name = "validate",
-            .summary = "check files of train and tune against the schema and their own numbers",
+            .summary = "check files of train and tune, and specifications of sweeps (TOML)",
             .examples = {"hetsgd validate result.json", "hetsgd validate results/*.json",
                          "hetsgd validate --schema > result.schema.json"},
             .operands = "RESULT...",
@@ -38,9 +39,7 @@ class Validate final : public Command {
     if (paths.empty()) throw usage_error("validate: expected RESULT... or --schema");
     std::size_t bad = 0;
     for (const std::string& path : paths) {
-      const nlohmann::json document = read_json(path);
-      const std::vector<Finding> findings =
-          is_tuning(document) ? validate_tuning(document) : validate_result(document);
+      const std::vector<Finding> findings = findings_of(path);
       for (const Finding& finding : findings) {
         say("{}: {}: {}\n", path, finding.pointer.empty() ? "/" : finding.pointer, finding.text);
       }
@@ -52,6 +51,12 @@ class Validate final : public Command {
   }
 
  private:
+  static std::vector<Finding> findings_of(const std::string& path) {
+    if (path.ends_with(".toml")) return check_schema(sweep_schema(), read_sweep_spec(path).written);
+    const nlohmann::json document = read_json(path);
+    return is_tuning(document) ? validate_tuning(document) : validate_result(document);
+  }
+
   bool schema_ = false;
 };
 

@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <cstdio>
 #include <filesystem>
 #include <utility>
 
@@ -19,11 +20,7 @@
 namespace hetsgd {
 namespace {
 
-std::string host_name() {
-  std::array<char, 256> name{};
-  ::gethostname(name.data(), name.size() - 1);
-  return name.data();
-}
+using FileStatus = struct stat;
 
 std::string owner_text() {
   return fmt::format("host {} pid {} since {}\n", host_name(), ::getpid(), utc_now());
@@ -37,59 +34,77 @@ std::string content_of_file(int file) {
 
 // A released file is removed while others may still have it open.
 bool is_still_there(const std::string& path, int file) {
-  struct stat named {
-  }, opened{};
+  FileStatus named{}, opened{};
   return ::stat(path.c_str(), &named) == 0 && ::fstat(file, &opened) == 0 &&
          named.st_ino == opened.st_ino && named.st_dev == opened.st_dev;
 }
 
-// Whether the file's owner, of another host, was silent for too long, by the file server's clock.
-bool is_silent(const std::string& path, int file) {
-  struct stat before {
-  }, now{};
+// How long ago the file was touched, by the file server's clock. 0: that cannot be said.
+Seconds silence_of(const std::string& path, int file) {
+  FileStatus before{}, now{};
   const std::string probe = fmt::format("{}.{}.{}", path, host_name(), ::getpid());
   const int other = ::open(probe.c_str(), O_CREAT | O_WRONLY | O_CLOEXEC, 0666);
-  if (other < 0) return false;
+  if (other < 0) return Seconds(0);
   const bool known = ::fstat(file, &before) == 0 && ::fstat(other, &now) == 0;
   ::close(other);
   ::unlink(probe.c_str());
-  return known && Seconds(static_cast<double>(now.st_mtime - before.st_mtime)) > Claim::kSilence;
+  return Seconds(known ? static_cast<double>(now.st_mtime - before.st_mtime) : 0);
+}
+
+// Whether the owner of a file whose lock this process has got is dead. An empty file's owner is
+// about to write its name.
+bool is_left_behind(const std::string& path, int file) {
+  constexpr Seconds kPause{10};
+  const std::string owner = content_of_file(file);
+  if (owner.starts_with(fmt::format("host {} pid ", host_name()))) return true;
+  return silence_of(path, file) > (owner.empty() ? kPause : Claim::kSilence);
+}
+
+// A file that is there: takes it away if its owner is dead. Of several hosts that see this at the
+// same time, one succeeds in renaming it. Whether it is gone.
+bool take_away(const std::string& path) {
+  const int file = ::open(path.c_str(), O_RDWR | O_CLOEXEC);
+  if (file < 0) return errno == ENOENT;
+  bool gone = false;
+  if (::flock(file, LOCK_EX | LOCK_NB) == 0) {
+    gone = !is_still_there(path, file);
+    if (!gone && is_left_behind(path, file)) {
+      const std::string aside = fmt::format("{}.{}.{}.old", path, host_name(), ::getpid());
+      gone = ::rename(path.c_str(), aside.c_str()) == 0;
+      if (gone) ::unlink(aside.c_str());
+    }
+  }
+  ::close(file);
+  return gone;
 }
 
 }  // namespace
 
+std::string host_name() {
+  std::array<char, 256> name{};
+  ::gethostname(name.data(), name.size() - 1);
+  return name.data();
+}
+
 std::optional<Claim> Claim::try_claim(const std::string& path) {
   for (int attempt = 0; attempt < 10; ++attempt) {
-    int file = ::open(path.c_str(), O_CREAT | O_RDWR | O_CLOEXEC, 0666);
+    const int file = ::open(path.c_str(), O_CREAT | O_EXCL | O_RDWR | O_CLOEXEC, 0666);
     if (file < 0 && errno == ENOENT) {
       std::filesystem::create_directories(std::filesystem::path(path).parent_path());
       continue;
     }
+    if (file < 0 && errno == EEXIST) {
+      if (take_away(path)) continue;
+      return std::nullopt;
+    }
     if (file < 0) throw write_error(ExitCode::runtime, path, "the lock", errno);
     Claim claim(path, file);
-    if (::flock(file, LOCK_EX | LOCK_NB) != 0) {
-      claim.file_ = -1;  // another's: not to be removed
-      ::close(file);
-      return std::nullopt;
-    }
-    if (!is_still_there(path, file)) {
-      claim.file_ = -1;
-      ::close(file);
-      continue;
-    }
-    const std::string owner = content_of_file(file);
-    const bool foreign =
-        !owner.empty() && !owner.starts_with(fmt::format("host {} pid ", host_name()));
-    if (foreign && !is_silent(path, file)) {
-      claim.file_ = -1;
-      ::close(file);
-      return std::nullopt;
+    while (::flock(file, LOCK_EX) != 0 && errno == EINTR) {  // others look at it for a moment
     }
     const std::string text = owner_text();
-    const bool written = ::ftruncate(file, 0) == 0 && ::pwrite(file, text.data(), text.size(), 0) ==
-                                                          static_cast<ssize_t>(text.size());
-    if (!written) throw write_error(ExitCode::runtime, path, "the lock", errno);
-    return claim;
+    const ssize_t written = ::pwrite(file, text.data(), text.size(), 0);
+    if (written == static_cast<ssize_t>(text.size())) return claim;
+    throw write_error(ExitCode::runtime, path, "the lock", errno);
   }
   return std::nullopt;
 }

@@ -5,8 +5,8 @@
 // The owner holds the file's lock (flock), which the kernel gives back when the owner ends in
 // whatever way; where file systems keep such locks to one host, others see by the file's time that
 // its owner lives: every owner touches its files at least each kHeartbeat. A file that nobody locks
-// is taken over at once if its owner was of this host, and otherwise when it was not touched for
-// kSilence.
+// is taken away at once if its owner was of this host, and otherwise when it was not touched for
+// kSilence; then one process succeeds in making it anew (O_EXCL).
 #pragma once
 
 #include <memory>
@@ -17,12 +17,15 @@
 
 namespace hetsgd {
 
+// Of this host, as its locks name it.
+std::string host_name();
+
 class Claim {
  public:
   static constexpr Seconds kHeartbeat{10}, kSilence{60};
 
-  // Makes the folder of `path` if it is not there. None: somebody else runs it. Errors: runtime (the
-  // file cannot be made).
+  // Makes the folder of `path` if it is not there. None: somebody else runs it. Errors: runtime
+  // (the file cannot be made).
   static std::optional<Claim> try_claim(const std::string& path);
   ~Claim();
   Claim(Claim&& other) noexcept;

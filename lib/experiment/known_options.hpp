@@ -1,5 +1,5 @@
-// The options of all algorithms and models, for those who read settings before, or without, choosing
-// one: which keys are known at all, and whose they are.
+// The options of all algorithms and models, for those who read settings before, or without,
+// choosing one: which keys are known at all, and whose they are.
 #pragma once
 
 #include <nlohmann/json.hpp>

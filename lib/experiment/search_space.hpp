@@ -35,9 +35,10 @@ struct SearchSpace {
 
   // How many points there are; a double, because a grid may have more than anybody can count.
   double size() const;
-  // Point `index`: a value for every option. A grid's last axis moves first. Quasi-random ones are the
-  // additive recurrence of Roberts (2018), which generalises the golden ratio, with a start that
-  // the seed draws: u_k = (s_k + i / phi^(k+1)) mod 1, where phi^(d+1) = phi + 1 in d dimensions.
+  // Point `index`: a value for every option. A grid's last axis moves first. Quasi-random ones are
+  // the additive recurrence of Roberts (2018), which generalises the golden ratio, with a start
+  // that the seed draws: u_k = (s_k + i / phi^(k+1)) mod 1, where phi^(d+1) = phi + 1 in d
+  // dimensions.
   std::vector<Setting> point(std::uint64_t index) const;
 };
 

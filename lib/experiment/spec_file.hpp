@@ -27,9 +27,9 @@ struct SpecFile {
   std::string place(const std::string& pointer) const;
 };
 
-// Reads *.toml as TOML and every other name as JSON (with comments). ${NAME} in texts is replaced by
-// the environment's variable. Errors: data (no such file, neither TOML nor JSON), usage (a variable
-// that is not set), with the line.
+// Reads *.toml as TOML and every other name as JSON (with comments). ${NAME} in texts is replaced
+// by the environment's variable. Errors: data (no such file, neither TOML nor JSON), usage (a
+// variable that is not set), with the line.
 SpecFile read_spec_file(const std::string& path);
 
 // One table of the file. The getters throw Error(usage): place, found, expected.

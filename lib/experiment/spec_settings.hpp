@@ -12,7 +12,8 @@
 
 namespace hetsgd {
 
-// Knows every option of `hetsgd train`, of all algorithms and models. Made after plugins were loaded.
+// Knows every option of `hetsgd train`, of all algorithms and models. Made after plugins were
+// loaded.
 class SettingsReader {
  public:
   explicit SettingsReader(const SpecFile& file);
@@ -39,8 +40,8 @@ class SettingsReader {
   std::vector<ForeignOption> foreign_;  // of algorithms and models
 };
 
-// `setting` in place of what stands there of its name, and of what cannot stand beside it (epochs and
-// max_samples; test and validation).
+// `setting` in place of what stands there of its name, and of what cannot stand beside it (epochs
+// and max_samples; test and validation).
 void put(std::vector<Setting>& settings, const Setting& setting);
 void put(std::vector<Setting>& settings, const std::vector<Setting>& more);
 // Null: there is none.

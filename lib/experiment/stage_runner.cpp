@@ -64,7 +64,7 @@ DataCache& DataShelf::get(const TrainOptions& options, const std::optional<Goal>
 
 StageRunner::StageRunner(Sweep& sweep, const std::vector<PlannedRun>& runs, const SweepHooks& hooks,
                          HostClock::time_point start)
-    : sweep_(sweep), hooks_(hooks), start_(start) {
+    : sweep_(sweep), hooks_(hooks), start_(start), paces_(sweep.plan_.spec().cells.size()) {
   const std::vector<bool> done = sweep.find_done(runs, /*remember=*/true);
   const std::size_t shards = sweep.options_.shards;
   std::vector<std::size_t> of_others;
@@ -75,11 +75,18 @@ StageRunner::StageRunner(Sweep& sweep, const std::vector<PlannedRun>& runs, cons
     items_.push_back({runs[i]});
     if (done[i]) {
       ++done_;
+    } else if (mine) {
+      push(items_.size() - 1);
     } else {
-      (mine ? pending_.emplace_back(items_.size() - 1) : of_others.emplace_back(items_.size() - 1));
+      of_others.push_back(items_.size() - 1);
     }
   }
-  pending_.insert(pending_.end(), of_others.begin(), of_others.end());
+  for (const std::size_t item : of_others) push(item);
+}
+
+void StageRunner::push(std::size_t item) {
+  pending_.push_back(item);
+  ++paces_[items_[item].run.cell].pending;
 }
 
 std::optional<SweepEnd> StageRunner::must_stop() const {
@@ -113,15 +120,16 @@ void StageRunner::start_what_can() {
     const std::size_t item = pending_.front();
     if (!has_room(sweep_.plan_.candidate(items_[item].run).is_virtual)) return;
     pending_.pop_front();
+    --paces_[items_[item].run.cell].pending;
     const Start result = try_start(item);
-    if (result == Start::elsewhere) pending_.push_back(item);
+    if (result == Start::elsewhere) push(item);
     if (result == Start::done) ++done_;
   }
 }
 
 bool StageRunner::has_room(bool is_virtual) const {
   const bool occupied =
-      std::ranges::any_of(running_, [](const auto& each) { return each.second.alone; });
+      std::ranges::any_of(running_, [](const auto& each) { return each.second.host.has_value(); });
   if (occupied) return false;
   return is_virtual ? running_.size() < static_cast<std::size_t>(sweep_.options_.jobs)
                     : running_.empty();
@@ -137,6 +145,8 @@ StageRunner::Start StageRunner::try_start(std::size_t item) {
   if (!claim) return Start::elsewhere;
   if (is_done_now(run)) return Start::done;  // somebody was faster
   const bool is_virtual = sweep_.plan_.candidate(run).is_virtual;
+  std::optional<Claim> host;
+  if (!is_virtual && !(host = sweep_.folder_.claim_host())) return Start::elsewhere;
   ++items_[item].attempts;
   try {
     const auto configured = configure(run);
@@ -148,7 +158,7 @@ StageRunner::Start StageRunner::try_start(std::size_t item) {
     fail(item, error.what());
     return Start::started;
   }
-  running_.emplace(next_tag_++, Running{item, std::move(*claim), !is_virtual});
+  running_.emplace(next_tag_++, Running{item, std::move(*claim), std::move(host)});
   return Start::started;
 }
 
@@ -191,7 +201,7 @@ std::string StageRunner::reason_of(const PlannedRun& run, int exit_code,
   if (exit_code == static_cast<int>(ExitCode::time_limit)) return "--time-limit has ended it";
   if (exit_code > 128) return fmt::format("ended by signal {}", exit_code - 128);
   if (exit_code == 0) return fmt::format("its status is {}", status);
-  return fmt::format("exit code {}", exit_code);
+  return fmt::format("exit code {}, and it could not say why (is the disk full?)", exit_code);
 }
 
 void StageRunner::end(const EndedWorker& ended) {
@@ -210,8 +220,8 @@ void StageRunner::end(const EndedWorker& ended) {
   if (is_done(status)) {
     ++done_;
     ++sweep_.runs_done_;
-    ++measured_;
-    measured_wall_s_ += ended.wall_s;
+    ++paces_[run.cell].measured;
+    paces_[run.cell].wall_s += ended.wall_s;
     std::error_code ignored;
     fs::remove(sweep_.folder_.log_file(run), ignored);
     sweep_.record(run, result);
@@ -224,7 +234,7 @@ void StageRunner::end(const EndedWorker& ended) {
 
 void StageRunner::fail(std::size_t item, const std::string& reason) {
   if (items_[item].attempts <= sweep_.options_.retry) {
-    pending_.push_back(item);
+    push(item);
     return;
   }
   ++failed_;
@@ -234,8 +244,33 @@ void StageRunner::fail(std::size_t item, const std::string& reason) {
 
 void StageRunner::beat() {
   if (seconds_since(last_beat_) < Claim::kHeartbeat.count()) return;
-  for (const auto& [tag, running] : running_) running.claim.touch();
+  for (const auto& [tag, running] : running_) {
+    running.claim.touch();
+    if (running.host) running.host->touch();
+  }
   last_beat_ = HostClock::now();
+}
+
+// Each run takes as long as those of its cell so far, or else as the mean of all.
+std::optional<Seconds> StageRunner::remaining() const {
+  double wall_s = 0;
+  std::size_t measured = 0;
+  for (const CellPace& pace : paces_) {
+    wall_s += pace.wall_s;
+    measured += pace.measured;
+  }
+  if (measured == 0) return std::nullopt;
+  const auto mean_of = [&](const CellPace& pace) {
+    return pace.measured > 0 ? pace.wall_s / static_cast<double>(pace.measured)
+                             : wall_s / static_cast<double>(measured);
+  };
+  double left_s = 0;
+  for (const CellPace& pace : paces_) left_s += static_cast<double>(pace.pending) * mean_of(pace);
+  for (const auto& [tag, running] : running_) {
+    const CellPace& pace = paces_[items_[running.item].run.cell];
+    left_s += std::max(0.0, mean_of(pace) - seconds_since(running.start));
+  }
+  return Seconds(left_s / std::max(1, sweep_.options_.jobs));
 }
 
 void StageRunner::report() const {
@@ -246,12 +281,7 @@ void StageRunner::report() const {
                          .failed = failed_,
                          .running = pool_.running(),
                          .remaining = {}};
-  if (measured_ > 0) {
-    const double left =
-        static_cast<double>(pending_.size()) + 0.5 * static_cast<double>(running_.size());
-    progress.remaining = Seconds(left * measured_wall_s_ / static_cast<double>(measured_) /
-                                 std::max(1, sweep_.options_.jobs));
-  }
+  progress.remaining = remaining();
   hooks_.on_progress(progress);
 }
 

@@ -49,7 +49,8 @@ class StageRunner {
   struct Running {
     std::size_t item = 0;
     Claim claim;
-    bool alone = false;  // in real time: nobody else on this host
+    std::optional<Claim> host;  // of a run in real time
+    HostClock::time_point start = HostClock::now();
   };
 
   void start_what_can();
@@ -65,6 +66,8 @@ class StageRunner {
   bool is_done_now(const PlannedRun& run);
   std::optional<SweepEnd> must_stop() const;
   void beat();
+  void push(std::size_t item);
+  std::optional<Seconds> remaining() const;
   void report() const;
 
   Sweep& sweep_;
@@ -73,8 +76,13 @@ class StageRunner {
   std::vector<Item> items_;
   std::deque<std::size_t> pending_;
   std::map<std::size_t, Running> running_;  // by tag of the pool
-  std::size_t next_tag_ = 0, done_ = 0, failed_ = 0, measured_ = 0;
-  double measured_wall_s_ = 0;
+  std::size_t next_tag_ = 0, done_ = 0, failed_ = 0;
+  // Of the runs of a cell: how many are pending, and how long those took that have ended.
+  struct CellPace {
+    std::size_t pending = 0, measured = 0;
+    double wall_s = 0;
+  };
+  std::vector<CellPace> paces_;  // by cell
   DataShelf data_;
   WorkerPool pool_;
 };

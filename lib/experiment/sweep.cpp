@@ -123,14 +123,13 @@ void Sweep::record_failure(FailedRun failure) {
 
 std::vector<bool> Sweep::find_done(const std::vector<PlannedRun>& runs, bool remember) const {
   const bool many = runs.size() > 1;
-  const auto index = many ? folder_.read_index() : std::map<std::string, json>();
+  const SweepIndex index = many ? folder_.read_index() : SweepIndex();
   std::vector<bool> done;
   for (const PlannedRun& run : runs) {
     const std::string file = folder_.result_file(run);
     std::error_code ignored;
     const bool exists = fs::file_size(file, ignored) > 0 && !ignored;
-    const auto line = index.find(run.name());
-    if (exists && line != index.end() && is_done(line->second["status"])) {
+    if (exists && index.is_done(run.name())) {
       done.push_back(true);
       continue;
     }

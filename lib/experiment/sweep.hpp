@@ -89,8 +89,8 @@ class Sweep {
   nlohmann::json tuning_of_result(const PlannedRun& run) const;
   void record(const PlannedRun& run, const nlohmann::json& result) const;
   void record_failure(FailedRun failure);
-  // What the results of a cell's final runs say of their tuning, as with `hetsgd train --tuned`; null
-  // where not the learning rate alone was tuned.
+  // What the results of a cell's final runs say of their tuning, as with `hetsgd train --tuned`;
+  // null where not the learning rate alone was tuned.
   nlohmann::json tuning_of_results(const CellTuning& tuning) const;
 
   SweepPlan& plan_;

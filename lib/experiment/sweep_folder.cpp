@@ -60,7 +60,7 @@ class LockedFile {
 // What decides about the runs.
 json essence(json specification) {
   for (const std::string_view key : kFreeKeys) specification.erase(std::string(key));
-  for (const char* const key : {"max_wall", "interleave"}) specification.erase(key);
+  for (const char* const key : {"max_wall", "interleave", "launch"}) specification.erase(key);
   return specification;
 }
 
@@ -141,6 +141,10 @@ std::optional<Claim> SweepFolder::claim(const PlannedRun& run) const {
       fmt::format("{}/locks/{}-{}.lock", folder_, to_string(run.stage), run.name()));
 }
 
+std::optional<Claim> SweepFolder::claim_host() const {
+  return Claim::try_claim(fmt::format("{}/locks/host-{}.lock", folder_, host_name()));
+}
+
 void SweepFolder::tidy_locks() const {
   std::error_code failed;
   for (const auto& entry : fs::directory_iterator(folder_ + "/locks", failed)) {
@@ -150,27 +154,46 @@ void SweepFolder::tidy_locks() const {
   }
 }
 
-std::map<std::string, json> SweepFolder::read_index() const {
-  std::map<std::string, json> index;
-  if (!fs::exists(index_file())) return index;
-  const std::string text = read_text_file(index_file(), {.noun = "index"}, kMostJsonBytes);
+SweepIndex::SweepIndex(std::string text, const std::string& path) : text_(std::move(text)) {
   int number = 0;
-  for (std::size_t at = 0, end = 0; (end = text.find('\n', at)) != std::string::npos;
+  for (std::size_t at = 0, end = 0; (end = text_.find('\n', at)) != std::string::npos;
        at = end + 1) {
-    const std::string line = text.substr(at, end - at);
     ++number;
-    json run = json::parse(line, nullptr, false);
+    Line line{.begin = at, .size = end - at};
+    const json run = parse(line);
     const bool good = run.is_object() && run.contains("id") && run["id"].is_string() &&
                       run.contains("status") && run["status"].is_string();
     if (!good) {
-      throw with_hint(data_error("{}:{}: found {}, expected a run as a JSON object", index_file(),
-                                 number, quote(line)),
+      throw with_hint(data_error("{}:{}: found {}, expected a run as a JSON object", path, number,
+                                 quote(text_.substr(at, end - at))),
                       "remove the index: it is made again from the results");
     }
-    const std::string id = run["id"];
-    index[id] = std::move(run);
+    line.done = hetsgd::is_done(run["status"]);
+    lines_[run["id"].get<std::string>()] = line;
   }
-  return index;
+}
+
+json SweepIndex::parse(const Line& line) const {
+  return json::parse(std::string_view(text_).substr(line.begin, line.size), nullptr, false);
+}
+
+bool SweepIndex::is_done(const std::string& id) const {
+  const auto found = lines_.find(id);
+  return found != lines_.end() && found->second.done;
+}
+
+json SweepIndex::find(const std::string& id) const {
+  const auto found = lines_.find(id);
+  return found == lines_.end() ? json() : parse(found->second);
+}
+
+void SweepIndex::for_each(const std::function<void(const json& line)>& call) const {
+  for (const auto& [id, line] : lines_) call(parse(line));
+}
+
+SweepIndex SweepFolder::read_index() const {
+  if (!fs::exists(index_file())) return {};
+  return {read_text_file(index_file(), {.noun = "index"}, kMostJsonBytes), index_file()};
 }
 
 void SweepFolder::append_to_index(const json& line) const {
@@ -181,12 +204,11 @@ void SweepFolder::append_to_index(const json& line) const {
 void SweepFolder::rewrite_index(const std::vector<PlannedRun>& runs,
                                 const std::function<json(const PlannedRun&)>& about) const {
   const LockedFile lock(folder_ + "/locks/" + name_ + ".index.lock", "the lock");
-  const std::map<std::string, json> index = read_index();
+  const SweepIndex index = read_index();
   std::string text;
   for (const PlannedRun& run : runs) {
-    const auto found = index.find(run.name());
-    if (found == index.end()) continue;
-    json line = found->second;
+    json line = index.find(run.name());
+    if (line.is_null()) continue;
     line.update(about(run));
     text += line.dump() + "\n";
   }

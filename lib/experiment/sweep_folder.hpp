@@ -12,16 +12,39 @@
 #pragma once
 
 #include <functional>
-#include <map>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
+#include <unordered_map>
 #include <vector>
 
 #include "experiment/claim.hpp"
 #include "experiment/sweep_plan.hpp"
 
 namespace hetsgd {
+
+// The lines of an index, by the ids of their runs; of several of a run the last one counts. It
+// keeps the text alone, so that a million runs are no more than their file.
+class SweepIndex {
+ public:
+  SweepIndex() = default;
+  // Errors: data, a broken line, as PATH:LINE.
+  SweepIndex(std::string text, const std::string& path);
+
+  bool is_done(const std::string& id) const;
+  nlohmann::json find(const std::string& id) const;  // null: there is none
+  void for_each(const std::function<void(const nlohmann::json& line)>& call) const;
+
+ private:
+  struct Line {
+    std::size_t begin = 0, size = 0;
+    bool done = false;
+  };
+  nlohmann::json parse(const Line& line) const;
+
+  std::string text_;
+  std::unordered_map<std::string, Line> lines_;
+};
 
 class SweepFolder {
  public:
@@ -42,16 +65,17 @@ class SweepFolder {
   // None: somebody else is at it.
   std::optional<Claim> claim(const PlannedRun& run) const;
 
+  // This host, for a run in real time. None: another sweep of this folder has such a run here.
+  std::optional<Claim> claim_host() const;
   // Removes the locks that dead owners have left.
   void tidy_locks() const;
 
-  // By id, the lines of runs; later ones count. A line that a kill has cut off at the end is left
-  // out. Errors: data, a broken line inside, with its number.
-  std::map<std::string, nlohmann::json> read_index() const;
+  // A line that a kill has cut off at the end is left out. Errors: data.
+  SweepIndex read_index() const;
   // Whole lines, also where others append and where the disk is full. Errors: runtime.
   void append_to_index(const nlohmann::json& line) const;
-  // Replaces the index, in turn with others who do: the lines of `runs` in their order, each with what
-  // `about` says of the run (several runs of a sweep may share one result).
+  // Replaces the index, in turn with others who do: the lines of `runs` in their order, each with
+  // what `about` says of the run (several runs of a sweep may share one result).
   void rewrite_index(const std::vector<PlannedRun>& runs,
                      const std::function<nlohmann::json(const PlannedRun&)>& about) const;
 

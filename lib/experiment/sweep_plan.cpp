@@ -229,7 +229,8 @@ std::vector<Setting> SweepPlan::tuned_settings(std::size_t cell, const Choices& 
     const SweepCell& source = spec_.cells[other];
     if (spec_.setups[source.setup].name != setup) continue;
     if (spec_.cases[source.method].name != from->case_name || !choices[other]) continue;
-    if (const Setting* const rate = find_setting(*choices[other], "learning_rate")) {
+    const Setting* const rate = find_setting(*choices[other], "learning_rate");
+    if (rate != nullptr && rate->value.is_number()) {
       const double value = rate->value.get<double>() * from->factor;
       return {{"learning_rate", value, OptionSource::flag, from->place}};
     }

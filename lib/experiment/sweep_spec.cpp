@@ -123,7 +123,7 @@ std::optional<TuningSpec> SpecReader::read_tuning_stage(const SpecTable& table) 
     put(tuning.settings, {key, value, OptionSource::flag, table.place(key)});
   }
   if (table.number("validation", 0.1) <= 0) table.refuse("validation", "a share above 0");
-  if (!table.has("validation")) {
+  if (find_setting(tuning.settings, "validation") == nullptr) {
     put(tuning.settings, {"validation", 0.1, OptionSource::flag, table.place()});
   }
   tuning.seeds = read_seeds(table, {1});

@@ -150,7 +150,8 @@ json Sweep::tuning_of_results(const CellTuning& tuning) const {
   const SetupSpec& setup = plan_.spec().setups[plan_.spec().cells[tuning.cell].setup];
   const SearchSpace& space = setup.tuning->space;
   const bool rate_alone =
-      space.axes.size() == 1 && space.axes[0].names == std::vector<std::string>{"learning_rate"};
+      space.axes.size() == 1 && space.axes[0].names == std::vector<std::string>{"learning_rate"} &&
+      plan_.candidates(SweepStage::tuning, tuning.cell)[*tuning.best].point[0].value.is_number();
   json one;
   for (const PlannedRun& run : plan_.trials()) {
     const std::string file = folder_.result_file(run);

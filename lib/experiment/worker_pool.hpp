@@ -1,6 +1,6 @@
-// Processes that carry out runs side by side. Each run is a process of its own, forked from this one
-// after the data were read, so that all share their pages: what a run leaves behind or breaks ends
-// with it, and it can be killed.
+// Processes that carry out runs side by side. Each run is a process of its own, forked from this
+// one after the data were read, so that all share their pages: what a run leaves behind or breaks
+// ends with it, and it can be killed.
 //
 // The calling process has one thread while it forks. A child ends when its parent does, in whatever
 // way.
@@ -42,7 +42,8 @@ class WorkerPool {
   // Errors: runtime (no process can be made).
   void start(std::size_t tag, const WorkerTask& task);
   std::size_t running() const { return workers_.size(); }
-  // The next child that has ended, waiting so long at most, or until a signal comes. None: none has.
+  // The next child that has ended, waiting so long at most, or until a signal comes. None: none
+  // has.
   std::optional<EndedWorker> wait(Seconds most);
   // Asks all to end, kills those that have not after a few seconds, and waits for them.
   void stop();

@@ -160,7 +160,9 @@ void declare_cluster(OptionSet& set, TrainOptions& o) {
       .unit("s")
       .above(0)
       .not_in_config();
-  set.add("host_threads", o.host_threads, "sim: host threads for the mathematics; auto: all cores")
+  set.add(
+         "host_threads", o.host_threads,
+         "host threads for measurements and, in sim, for the workers' mathematics; auto: all cores")
       .range(1, kMostHostThreads)
       .or_zero()
       .not_in_config();

@@ -357,7 +357,7 @@ void Training::Impl::prepare(const TrainHooks& hooks, Parts& parts) {
   parts.evaluator.emplace(
       *model, record.test,
       EvaluatorOptions{.rows = options.evaluate_samples.value_or(0),
-                       .threads = 0,
+                       .threads = options.host_threads.value_or(0),
                        .gpu = evaluating_gpu(*parts.cluster),
                        // During the run, when others write to the record too.
                        .warn = [&parts](const std::string& text) { parts.referee->warn(text); }});

@@ -2,7 +2,9 @@
 
 import json
 import os
+import pathlib
 import random
+import shutil
 import signal
 import subprocess
 import sys
@@ -157,9 +159,9 @@ class Sweep(ProgramTest):
         self.run_program("validate", *(f"runs/{line['file']}" for line in lines))
 
     def test_a_failed_run_is_named_and_the_others_go_on(self):
-        text = SPEC.replace('[[cases]]\nname = "ssp"', '[[cases]]\nname = "bad"\nsettings = {algorithm = "ssgd", train = "missing.txt"}\n'
-                            '[[cases]]\nname = "ssp"')
-        self.write(text)
+        bad = '[[cases]]\nname = "bad"\nsettings = {algorithm = "ssgd", train = "missing.txt"}\n'
+        second = '[[cases]]\nname = "ssp"'
+        self.write(SPEC.replace(second, bad + second))
         done = self.sweep(code=1)
         self.assertIn("(bad, seed 1) failed: missing.txt", done.stderr)
         self.assertIn("error: 2 runs failed:\n  ", done.stderr)
@@ -168,6 +170,33 @@ class Sweep(ProgramTest):
         self.assertEqual(len(self.results()), 6)
         self.sweep("--fail-fast", "-o", "fast", code=1)
         self.assertLess(len(self.results("fast")), 6)
+
+    def test_a_run_that_is_killed_is_run_again(self):
+        self.write(SPEC.replace("epochs = 1", "epochs = 300").replace('"1:2"', "[1]").replace("[1, 4]", "[1]"))
+        process = self.start("sweep", "s.toml", "--jobs", "1", "--retry", "1")
+        children = f"/proc/{process.pid}/task/{process.pid}/children"
+        self.wait_for(lambda: pathlib.Path(children).read_text().split(), "a run")
+        os.kill(int(pathlib.Path(children).read_text().split()[0]), signal.SIGKILL)
+        _, errors = process.communicate(timeout=120)
+        self.assertEqual(process.returncode, 0, errors)
+        self.assertEqual(len(self.results()), 2)
+        self.write(SPEC.replace("epochs = 1", 'epochs = 300\ntime_limit = "1ms"'))
+        self.assertIn("failed: --time-limit has ended it", self.sweep("-o", "limited", code=1).stderr)
+
+    @unittest.skipUnless(shutil.which("mpirun"), "no mpirun")
+    def test_runs_that_something_has_to_launch(self):
+        if not json.loads(self.run_program("--version", "--json").stdout)["features"]["mpi"]:
+            self.skipTest("built without MPI")
+        text = SPEC.replace("workers = 2", 'workers = 2\ncluster = "mpi"').replace("[1, 4]", "[1]")
+        self.write(text)
+        self.assertIn("need a launch (ssgd)\nhint: launch = ", self.sweep(code=2).stderr)
+        launch = "mpirun --allow-run-as-root --oversubscribe --bind-to none -n {ranks}"
+        self.write(f'launch = "{launch}"\n' + text.replace('"1:2"', "[1]"))
+        self.sweep()
+        for result in self.results().values():
+            self.assertEqual((result["cluster"]["name"], len(result["workers"])), ("mpi", 2))
+        (self.folder / "runs" / self.index()[0]["file"]).unlink()
+        self.assertIn("mpirun", self.sweep("--print-commands").stdout)
 
     def test_the_plan(self):
         self.write(SPEC + TUNING)
@@ -247,8 +276,8 @@ class Sweep(ProgramTest):
         path.write_text("".join(lines) + lines[0][:40])  # as a kill leaves it
         self.assertIn("tiny: 0 runs in ", self.sweep().stderr)
         path.write_text(lines[0] + "{broken\n" + lines[1])
-        self.assertIn("error: runs/tiny.index.jsonl:2: found \"{broken\", expected a run as a JSON object\nhint: remove",
-                      self.sweep(code=4).stderr)
+        self.assertIn("error: runs/tiny.index.jsonl:2: found \"{broken\", expected a run as a JSON object\n"
+                      "hint: remove", self.sweep(code=4).stderr)
 
     def test_bad_input(self):
         for text, code, message in (
@@ -263,10 +292,13 @@ class Sweep(ProgramTest):
                 self.write(text)
                 self.assertIn(message, self.sweep(code=code).stderr)
         self.assertFalse((self.folder / "runs").exists())
-        self.assertIn("error: --shard: found \"2\", expected I/N", self.sweep("--shard", "2", spec=self.write(SPEC), code=2).stderr)
+        self.write(SPEC)
+        self.assertIn('error: --shard: found "2", expected I/N', self.sweep("--shard", "2", code=2).stderr)
         self.assertIn("it is what happens without --fail-fast", self.sweep("--keep-going", code=2).stderr)
 
     def test_the_schema_is_published(self):
+        self.write(SPEC + TUNING)
+        self.assertEqual(self.run_program("validate", "s.toml").stdout, "s.toml: valid\n")
         schema = json.loads(self.run_program("sweep", "--schema").stdout)
         self.assertEqual(schema["title"], "Specification of hetsgd sweep")
 

@@ -272,13 +272,15 @@ def load(*sources):
     """The Results of files, folders of results, sweep folders (DIR/NAME.index.jsonl beside DIR/runs) or indexes. A folder's own
     .json files count, those of its sub-folders do not. Raises ResultError."""
     notes = []
-    loaded = [each for source in sources for each in gather(source, notes)]
+    loaded = {}
+    for source in sources:
+        for name, document, listed in gather(source, notes):
+            if name in loaded:
+                notes.append(f"{name}: named more than once, taken once")
+            loaded.setdefault(name, (name, document, listed))
     if not loaded:
         raise ResultError(f"{', '.join(map(str, sources))}: found no result, expected at least one")
-    names = [name for name, _, _ in loaded]
-    if len(set(names)) < len(names):
-        raise ResultError(f"{max(names, key=names.count)}: found more than once, expected every run once")
-    return assemble(loaded, notes)
+    return assemble(list(loaded.values()), notes)
 
 
 def per_worker(events):

@@ -4,7 +4,7 @@ import numpy as np
 from matplotlib.ticker import EngFormatter
 
 from plot_lines import looks_of, panels_of
-from plot_style import DEFAULT_WIDTH_IN, GREY, METRICS, PlotError, grid_of, legend_below, look, plain, time_unit
+from plot_style import DEFAULT_WIDTH_IN, GREY, METRICS, PlotError, grid_of, legend_below, look, outer_labels, plain, time_unit
 
 BANDS = {"minmax": "median and range over seeds", "iqr": "median and middle half over seeds"}
 # Name of the axis -> (column of the curve, label).
@@ -57,7 +57,7 @@ def draw_line(axes, curves, number, label, scale, how, log):
         axes.fill_between(grid / scale, low, high, color=drawn.get_color(), alpha=0.18, linewidth=0)
 
 
-def set_x(axes, data, x, log, longest):
+def set_x(axes, data, x, log, longest, several):
     """Names and scales the axis; the divisor of its values."""
     _, label = AXES[x]
     if log:
@@ -70,17 +70,20 @@ def set_x(axes, data, x, log, longest):
         return 1.0
     scale, unit = time_unit(longest)
     simulated = all(run.get("cluster", {}).get("virtual_time") for run in data.documents.values())
-    axes.set_xlabel(f"{label} ({'simulated ' if simulated else ''}{unit})")
+    kind = ("sim. " if several else "simulated ") if simulated else ""
+    axes.set_xlabel(f"{'Time' if several else label} ({kind}{unit})")
     return scale
 
 
-def draw_targets(axes, targets, outside):
-    """Their names stand beside the axes, or inside where another panel is there."""
-    place = {"xytext": (4, 0), "ha": "left", "va": "center"} if outside else {"xytext": (2, 1), "ha": "left", "va": "bottom"}
+def draw_targets(axes, targets, all_axes):
+    """Their names stand beside the only panel, or in the legend, last."""
     for target in targets:
-        axes.axhline(target, color=GREY, linestyle=(0, (1, 1.5)), linewidth=1.1)
-        axes.annotate(f"target {target:g}", (1 if outside else 0, target), xycoords=("axes fraction", "data"),
-                      textcoords="offset points", fontsize="small", color=GREY, **place)
+        line = axes.axhline(target, color=GREY, linestyle=(0, (1, 1.5)), linewidth=1.1)
+        if axes is all_axes[-1] and len(all_axes) > 1:
+            line.set_label(f"target {target:g}")
+        elif len(all_axes) == 1:
+            axes.annotate(f"target {target:g}", (1, target), xycoords=("axes fraction", "data"), xytext=(4, 0),
+                          textcoords="offset points", va="center", fontsize="small", color=GREY)
 
 
 def plot_curves(data, lines, x, metric, targets=(), how="minmax", title="", log=False, width_in=DEFAULT_WIDTH_IN,
@@ -95,7 +98,7 @@ def plot_curves(data, lines, x, metric, targets=(), how="minmax", title="", log=
     figure, all_axes = grid_of(len(panels), width_in, height_in, sharex=True, sharey=True)
     several = False
     for axes, (heading, members) in zip(all_axes, panels.items()):
-        scale = set_x(axes, data, x, log and x == "time", curve[column].max())
+        scale = set_x(axes, data, x, log and x == "time", curve[column].max(), len(panels) > 1)
         for i, line in enumerate(members):
             curves = [each for each in (points(of_run[run], column, metric) for run in line.runs) if len(each[0])]
             if not curves:
@@ -103,30 +106,24 @@ def plot_curves(data, lines, x, metric, targets=(), how="minmax", title="", log=
             several = several or len(curves) > 1
             name = line.name(without)
             label = name if len(line.runs) == 1 or len(panels) > 1 else f"{name} ({len(line.runs)} seeds)"
+            if not alike and name != heading:
+                label = f"{heading}, {name}"
             draw_line(axes, curves, looks[heading, i], label, scale, how, log and x == "time")
-        draw_targets(axes, targets, len(panels) == 1)
+        draw_targets(axes, targets, all_axes)
         if heading:
             axes.set_title(heading, loc="left")
         axes.margins(x=0.02)
-    finish(figure, all_axes, panels, alike, BANDS[how] if several else None, metric, title)
+    finish(figure, all_axes, panels, BANDS[how] if several else None, metric, title)
     return figure
 
 
-def finish(figure, all_axes, panels, alike, note, metric, title):
-    """Labels and legends: one below where all panels have the same lines, else one for each."""
+def finish(figure, all_axes, panels, note, metric, title):
     label = METRICS.get(metric, metric)
-    words = label if metric == "train_loss" else f"{label} on the test set"
     for axes in all_axes:
-        axes.set_ylabel(words)
-        axes.label_outer()
+        axes.set_ylabel(label if metric == "train_loss" else f"{label} on the test set")
+    outer_labels(all_axes)
     if len(panels) == 1:
         all_axes[0].set_title(title, loc="left")
-        legend_below(figure, all_axes, note)
-        return
-    if title:
+    elif title:
         figure.suptitle(title, x=0.01, ha="left", fontsize="medium")
-    if alike:
-        legend_below(figure, all_axes, note)
-        return
-    for axes in all_axes:
-        axes.legend(loc="best", handlelength=2.6)
+    legend_below(figure, all_axes, note)

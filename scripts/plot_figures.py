@@ -7,7 +7,8 @@ from matplotlib.ticker import EngFormatter, MaxNLocator
 
 from hetsgd_results import summarise
 from plot_lines import looks_of, order, panels_of, text
-from plot_style import DEFAULT_WIDTH_IN, GREY, METRICS, PlotError, grid_of, legend_below, look, plain, time_unit, wrapped
+from plot_style import (DEFAULT_WIDTH_IN, GREY, METRICS, PlotError, grid_of, legend_below, look, outer_labels, plain, time_unit,
+                        wrapped)
 
 # Figures of a target -> (column of `targets`, label).
 TARGET_FIGURES = {"time_to_target": ("time_s", "Time"), "smoothed_time_to_target": ("smoothed_time_s", "Smoothed time"),
@@ -90,8 +91,8 @@ def plot_bars(data, lines, figure, targets=None, title="", width_in=DEFAULT_WIDT
                         "over an option")
     tables = table_of(data, figure, targets)
     name_of = {run: i for i, line in enumerate(lines) for run in line.runs}
-    names = [wrapped(line.name(), width_in) for line in lines]
-    height_in = 0.75 + (0.24 if max(name.count("\n") for name in names) == 0 else 0.36) * len(lines)
+    names = [wrapped(line.name(), 0.38 * width_in) for line in lines]
+    height_in = 0.75 + (0.1 + 0.14 * max(name.count("\n") + 1 for name in names)) * len(lines)
     picture, all_axes = grid_of(len(tables), width_in, height_in, most_columns=1 if width_in < 2 * 2.6 else 2, sharey=True)
     for axes, (_, rows, label) in zip(all_axes, tables):
         stats = summarise(rows.assign(line=rows.run.map(name_of)), "value", ["line"]).set_index("line")
@@ -166,27 +167,20 @@ def plot_over(data, lines, key, figure, targets=None, title="", width_in=DEFAULT
     numeric = all(isinstance(value, (int, float, np.number)) and not isinstance(value, bool) for value in values)
     for axes, (heading, rows, label, members, panel) in zip(all_axes, cells):
         numbers = [looks[panel, i] for i in range(len(members))]
-        draw_over(axes, rows, option, values, numeric, members, numbers, without, label)
+        names = [line.name(without) if alike or line.name(without) == panel else f"{panel}, {line.name(without)}"
+                 for line in members]
+        draw_over(axes, rows, option, values, numeric, members, numbers, names, label)
         axes.set_title(panel or (title if len(cells) == 1 else ""), loc="left")
         axes.set_xlabel(key.replace("_", " ").capitalize())
-    for axes in all_axes if len(tables) == 1 else ():
-        axes.label_outer()
+    outer_labels(all_axes)
+    if title and len(cells) > 1:
+        picture.suptitle(title, x=0.01, ha="left", fontsize="medium")
     note = "median and 95 % bootstrap interval over seeds" if len(data.runs) > len(data.runs.group.unique()) else None
-    finish(picture, all_axes, alike, note, title)
+    legend_below(picture, all_axes, note)
     return picture
 
 
-def finish(picture, all_axes, alike, note, title):
-    if title and len(all_axes) > 1:
-        picture.suptitle(title, x=0.01, ha="left", fontsize="medium")
-    if alike:
-        legend_below(picture, all_axes, note)
-        return
-    for axes in all_axes:
-        axes.legend(loc="best", handlelength=2.6)
-
-
-def draw_over(axes, rows, option, values, numeric, members, numbers, without, label):
+def draw_over(axes, rows, option, values, numeric, members, numbers, names, label):
     places = {text(value): float(value) if numeric else i for i, value in enumerate(values)}
     at = rows.run.map(lambda run: places[text(option[run])] if option[run] == option[run] else np.nan)
     stats = [summarise(rows[rows.run.isin(line.runs)].assign(at=at).dropna(subset=["at"]), "value", ["at"]).sort_values("at")
@@ -197,11 +191,11 @@ def draw_over(axes, rows, option, values, numeric, members, numbers, without, la
     edge = edge_beyond(every, log) / divisor
     spread = numeric and is_wide(np.array(list(places.values())), 10)
     step = 0.0 if spread or not numeric else 0.004 * (max(places.values()) - min(places.values()))
-    for line, number, each in zip(members, numbers, stats):
+    for name, number, each in zip(names, numbers, stats):
         x = each["at"].to_numpy() * (1.012 ** (number - 3) if spread else 1) + (0.03 if not numeric else step) * (number - 3)
         middle, low, high = (np.minimum(each[name].to_numpy() / divisor, edge) for name in ("median", "low", "high"))
         style = look(number)
-        axes.plot(x, middle, label=line.name(without), **style)
+        axes.plot(x, middle, label=name, **style)
         lost = np.isinf(each["median"].to_numpy())
         axes.plot(x[lost], middle[lost], linestyle="", marker=style["marker"], color=style["color"], markerfacecolor="white")
         axes.vlines(x, low, high, color=style["color"], linewidth=1.0)

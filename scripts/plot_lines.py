@@ -6,16 +6,20 @@ from dataclasses import dataclass, field
 from hetsgd_results import shown, telling_options
 from plot_style import MOST_LINES, MOST_PANELS, PlotError
 
+MOST_OPTIONS = 3  # in a full name
+NAMES = ("algorithm", "setup", "case")  # whose values need no key
+
 
 @dataclass
 class Line:
     """Runs that differ in their seed alone. parts: {option: value} that tell it from other lines, `algorithm` first."""
     parts: dict
     runs: list = field(default_factory=list)  # ids
+    usual: dict = field(default_factory=dict)  # option -> value as text, that needs no mention
 
     def name(self, without=()):
         """"ssp, staleness=4"; without these options."""
-        parts = {key: value for key, value in self.parts.items() if key not in without}
+        parts = {key: value for key, value in self.parts.items() if key not in without and text(value) != self.usual.get(key)}
         words = [named(key, value) for key, value in parts.items()]
         return ", ".join(words) or text(self.parts.get("algorithm", "runs"))
 
@@ -30,7 +34,7 @@ def text(value):
 
 def named(key, value):
     """"staleness=4"; names need no key."""
-    return text(value) if key in ("algorithm", "setup", "case") else f"{key}={text(value)}"
+    return text(value) if key in NAMES else f"{key}={text(value)}"
 
 
 def order(value):
@@ -60,6 +64,25 @@ def telling_columns(data, group_by=()):
     return lambda row: differing[row.algorithm]
 
 
+def shorten(lines):
+    """Where names would have many options, only what is unusual for the algorithm is named; a note for each."""
+    notes = []
+    for algorithm in dict.fromkeys(line.parts.get("algorithm") for line in lines):
+        members = [line for line in lines if line.parts.get("algorithm") == algorithm]
+        keys = dict.fromkeys(key for line in members for key in line.parts if key not in NAMES)
+        if len(keys) <= MOST_OPTIONS:
+            continue
+        usual = {}
+        for key in keys:
+            values = [text(line.parts[key]) for line in members if key in line.parts]
+            usual[key] = max(values, key=values.count)
+        for line in members:
+            line.usual = usual
+        notes.append(f"{algorithm}: unless a name says otherwise "
+                     + ", ".join(f"{key}={value}" for key, value in usual.items()))
+    return notes
+
+
 def lines_of(data, group_by=()):
     """(lines in the order of their algorithms' appearance, then of their values; notes)."""
     columns = telling_columns(data, group_by)
@@ -71,6 +94,7 @@ def lines_of(data, group_by=()):
     seeds = data.runs.set_index("run").seed
     notes = [f"{line.name()}: the same seed more than once; if the runs differ in an option, name it with --group-by"
              for line in lines.values() if seeds[line.runs].duplicated().any()]
+    notes += shorten(list(lines.values()))
     algorithms = list(dict.fromkeys(data.runs.algorithm))
     place = {run: algorithms.index(algorithm) for run, algorithm in zip(data.runs.run, data.runs.algorithm)}
 

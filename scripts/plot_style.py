@@ -56,14 +56,24 @@ def grid_of(count, width_in, height_in, most_columns=3, **shared):
     axes = list(table.flat)
     for unused in axes[count:]:
         unused.set_visible(False)
-        above = axes[axes.index(unused) - columns]
-        above.xaxis.set_tick_params(labelbottom=True)
     return figure, axes[:count]
 
 
+def outer_labels(all_axes):
+    """Labels at the left of the first column alone, and below the last panel of each column."""
+    columns = all_axes[0].get_gridspec().ncols
+    for i, axes in enumerate(all_axes):
+        if i % columns and axes.get_shared_y_axes().joined(axes, all_axes[i - 1]):
+            axes.set_ylabel("")
+        if i + columns < len(all_axes):
+            axes.set_xlabel("")
+        else:
+            axes.xaxis.set_tick_params(labelbottom=True)
+
+
 def wrapped(name, width_in):
-    """The name of a bar on as many lines as it takes to leave the bars most of the width; broken after commas."""
-    most = max(14, int(0.38 * width_in * 72 / (0.52 * plt.rcParams["font.size"])))
+    """The name on as many lines as this width takes, broken after commas."""
+    most = max(14, int(width_in * 72 / (0.55 * plt.rcParams["font.size"])))
     rows = [""]
     for part in name.split(", "):
         if rows[-1] and len(rows[-1]) + len(part) + 2 > most:
@@ -77,21 +87,23 @@ def wrapped(name, width_in):
 def columns_for(labels, width_in):
     """As many columns of a legend as fit."""
     letter_in = plt.rcParams["legend.fontsize"] / 72
-    longest_in = (0.55 * max(map(len, labels)) + 5.5) * letter_in
+    longest = max(len(line) for label in labels for line in label.split("\n"))
+    longest_in = (0.55 * longest + 5.5) * letter_in
     return max(1, min(len(labels), 4, int(width_in / longest_in)))
 
 
 def legend_below(figure, all_axes, title=None):
     """One legend at the bottom of the figure, each label once; the figure grows by the room for it."""
+    width_in, height_in = figure.get_size_inches()
     seen = {}
     for axes in all_axes:
         for handle, label in zip(*axes.get_legend_handles_labels()):
-            seen.setdefault(label, handle)
+            seen.setdefault(wrapped(label, 0.85 * width_in), handle)
     if not seen:
         return
-    width_in, height_in = figure.get_size_inches()
     columns = columns_for(list(seen), width_in)
-    lines = math.ceil(len(seen) / columns) + (1 if title else 0)
+    rows = math.ceil(len(seen) / columns) + sum(label.count("\n") for label in seen)
+    lines = rows + (1 if title else 0)
     room_in = (lines + 1) * 1.5 * plt.rcParams["legend.fontsize"] / 72
     figure.set_size_inches(width_in, height_in + room_in)
     share = room_in / (height_in + room_in)

@@ -4,7 +4,8 @@ import numpy as np
 from matplotlib.ticker import MaxNLocator
 
 from hetsgd_results import per_worker
-from plot_style import COLORS, DEFAULT_WIDTH_IN, MOST_LINES, MOST_PANELS, PlotError, grid_of, legend_below, look, plt, wrapped
+from plot_style import (COLORS, DEFAULT_WIDTH_IN, MOST_LINES, MOST_PANELS, PlotError, grid_of, legend_below, look, outer_labels,
+                        plt, wrapped)
 
 # Part of the run's time, column, colour and hatch.
 PARTS = [("compute", "compute_s", "#0072B2", ""), ("communicate", "communicate_s", "#E69F00", "//"),
@@ -38,12 +39,12 @@ def plot_batch_sizes(data, lines, how="minmax", title="", width_in=DEFAULT_WIDTH
     for axes, (name, table) in zip(all_axes, tables.items()):
         draw_batch_sizes(axes, table, how)
         seeds = f" ({len(table)} seeds)" if len(table) > 1 else ""
-        axes.set_title(name + seeds, loc="left")
+        axes.set_title(wrapped(name + seeds, width_in / min(2, len(tables)) - 0.5), loc="left")
         axes.set_ylim(0, 1.08 * max(table.max() for table in tables.values()))
         axes.xaxis.set_major_locator(MaxNLocator(integer=True))
         axes.set_xlabel("Merge")
         axes.set_ylabel("Batch size (samples)")
-        axes.label_outer()
+    outer_labels(all_axes)
     legend_below(figure, all_axes)
     if title:
         figure.suptitle(title, x=0.01, ha="left", fontsize="medium")
@@ -101,7 +102,7 @@ def plot_utilisation(data, lines, title="", width_in=DEFAULT_WIDTH_IN):
     bars, starts, label = bars_of(data, lines)
     gaps = np.cumsum([1.6 if i in dict(starts) and i else 0 for i in range(len(bars))])
     place = np.arange(len(bars)) + gaps
-    names = [name if starts else wrapped(name, width_in) for name, _ in bars]
+    names = [name if starts else wrapped(name, 0.38 * width_in) for name, _ in bars]
     rows = max(name.count("\n") + 1 for name in names)
     figure, axes = plt.subplots(figsize=(width_in, 0.6 + 0.17 * rows * (len(bars) + 1.6 * len(starts))))
     left = np.zeros(len(bars))
@@ -110,7 +111,8 @@ def plot_utilisation(data, lines, title="", width_in=DEFAULT_WIDTH_IN):
         axes.barh(place, width, 0.82, left=left, color=color, hatch=hatch, edgecolor="white", linewidth=0.4, label=name)
         left += width
     for start, name in starts:
-        axes.annotate(name, (0, place[start] - 0.55), xytext=(2, 1), textcoords="offset points", va="bottom")
+        axes.annotate(wrapped(name, width_in - 1), (0, place[start] - 0.55), xytext=(2, 1), textcoords="offset points",
+                      va="bottom")
     axes.set_yticks(place, names)
     axes.set_ylim(place[-1] + 0.7, -2.2 if starts else -0.7)
     axes.tick_params(axis="y", length=0)

@@ -9,6 +9,7 @@ the byte. Prints a row for each configuration that differs, with the first diffe
 --new-options: what the new binary gets besides, where an option that the old one lacks restores the old
 results; {profile} stands for the configuration's device profile. Services that compute on the workers' devices,
 as before there was --server-profile: --new-options='--server-profile {profile}'.
+--new-keys: what results of the new binary have besides, such as bytes_sent at the points of the curve.
 
 Exit code 0: all equal; 1: something differs; 2: a binary is missing, or no configuration matches --only.
 """
@@ -215,36 +216,38 @@ def run(binary, options, output, data):
     return parts
 
 
-def first_difference(old, new, path=""):
-    """Where two JSON values first differ, as 'path: old -> new'; empty: nowhere."""
+def first_difference(old, new, path="", new_keys=()):
+    """Where two JSON values first differ, as 'path: old -> new'; empty: nowhere. new_keys: names that only `new` may have."""
     if isinstance(old, dict) and isinstance(new, dict):
         for key in sorted(old.keys() | new.keys()):
+            if key not in old and key in new_keys:
+                continue
             if key not in old or key not in new:
                 return f"{path}.{key}: {'only in new' if key in new else 'only in old'}"
-            if found := first_difference(old[key], new[key], f"{path}.{key}"):
+            if found := first_difference(old[key], new[key], f"{path}.{key}", new_keys):
                 return found
         return ""
     if isinstance(old, list) and isinstance(new, list):
         for i, (a, b) in enumerate(zip(old, new)):
-            if found := first_difference(a, b, f"{path}[{i}]"):
+            if found := first_difference(a, b, f"{path}[{i}]", new_keys):
                 return found
         return "" if len(old) == len(new) else f"{path}: {len(old)} -> {len(new)} elements"
     old, new = json.dumps(old), json.dumps(new)  # as text: 0 is not -0
     return "" if old == new else f"{path}: {old[:70]} -> {new[:70]}"
 
 
-def differences(old, new):
+def differences(old, new, new_keys=()):
     """One line for each part of two results that differs."""
     parts = list(old) + [part for part in new if part not in old]
-    found = (first_difference(old.get(part), new.get(part), part) for part in parts)
+    found = (first_difference(old.get(part), new.get(part), part, new_keys) for part in parts)
     return [line for line in found if line]
 
 
 def compare(arguments_):
-    number, name, options, more, binaries, folder = arguments_
+    number, name, options, more, new_keys, binaries, folder = arguments_
     old, new = (run(binary, f"{options} {besides}", folder / f"{number}-{which}", folder)
                 for which, binary, besides in zip(("old", "new"), binaries, ("", more)))
-    return name, options, old, differences(old, new)
+    return name, options, old, differences(old, new, new_keys)
 
 
 def main():
@@ -254,6 +257,7 @@ def main():
     parser.add_argument("--jobs", type=int, default=2, help="runs at the same time (default 2)")
     parser.add_argument("--only", default="", metavar="REGEX", help="configurations whose name matches")
     parser.add_argument("--new-options", default="", metavar="OPTIONS", help="for the new binary alone; see above")
+    parser.add_argument("--new-keys", default="", metavar="KEY,...", help="keys of results that the new binary alone writes")
     parser.add_argument("--list", action="store_true", help="print the configurations and end")
     options = parser.parse_args()
     chosen = [(name, text) for name, text in configurations() if re.search(options.only, name)]
@@ -273,7 +277,8 @@ def main():
     with tempfile.TemporaryDirectory() as temporary:
         folder = pathlib.Path(temporary)
         write_data(folder)
-        work = [(i, name, text, options.new_options.replace("{profile}", profile_of(text)), binaries, folder)
+        work = [(i, name, text, options.new_options.replace("{profile}", profile_of(text)), options.new_keys.split(","), binaries,
+                 folder)
                 for i, (name, text) in enumerate(chosen)]
         with concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:
             for name, text, old, lines in pool.map(compare, work):

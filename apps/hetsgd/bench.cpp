@@ -1,5 +1,5 @@
-// hetsgd bench all_reduce: time and bandwidth of all_reduce by size and operator, with the columns
-// and size flags of nccl-tests.
+// hetsgd bench all_reduce, all_gather, reduce_scatter, broadcast, all_to_all: time and bandwidth of a
+// collective by size, of all_reduce also by operator, with the columns and size flags of nccl-tests.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -9,7 +9,7 @@
 #include "cluster/cuda/gpu_group.hpp"
 #include "cluster/devices.hpp"
 #include "cluster/profile.hpp"
-#include "collective/all_reduce_bench.hpp"
+#include "collective/collective_bench.hpp"
 #include "commands.hpp"
 #include "core/error.hpp"
 #include "core/logging.hpp"
@@ -28,7 +28,7 @@ enum class Format { text, markdown, csv, json };
 
 constexpr std::uint64_t kLargest = std::uint64_t{1} << 40;
 
-// What no all_reduce of a size can do without, on real clusters.
+// What no collective of a size can do without, on real clusters.
 struct Floor {
   double time_s = 0;            // median; 0: the clock is simulated
   double peer_bytes_per_s = 0;  // GPUs: as pairs of them exchange buffers
@@ -42,30 +42,35 @@ struct Row {
   double time_s = 0;  // median
 };
 
-class BenchAllReduce final : public Command {
+class Bench final : public Command {
  public:
+  explicit Bench(const BenchCollective& collective) : collective_(collective) {}
+
   CommandInfo info() const override {
-    return {.name = "bench all_reduce",
-            .summary = "time and bandwidth of all_reduce by size and operator, as nccl-tests do",
-            .examples = {"hetsgd bench all_reduce --op sum,adasum -b 4K -e 64M -f 4",
-                         "hetsgd bench all_reduce --devices cuda:all -b 1M -e 256M -f 4",
-                         "mpirun -n 4 hetsgd bench all_reduce",
-                         "mpirun -n 8 hetsgd bench all_reduce --devices cuda:auto",
-                         "hetsgd bench all_reduce --op ring,adasum --cluster sim --workers 64 "
-                         "--network ethernet-1g",
-                         "hetsgd bench all_reduce -n 100 --format json -o all_reduce.json"}};
+    const std::string name = "bench " + collective_.name;
+    CommandInfo info{.name = name,
+                     .summary = fmt::format("time and bandwidth by size: {}", collective_.summary),
+                     .examples = {fmt::format("hetsgd {} -b 4K -e 64M -f 4", name),
+                                  fmt::format("hetsgd {} --devices cuda:all -b 1M -e 256M", name),
+                                  fmt::format("mpirun -n 4 hetsgd {}", name),
+                                  fmt::format("hetsgd {} -n 100 --format json -o bench.json", name),
+                                  fmt::format("hetsgd {} --cluster sim --workers 64 --network "
+                                              "ethernet-1g",
+                                              name)}};
+    if (has_operators()) {
+      info.examples.push_back("hetsgd bench all_reduce --op sum,adasum");
+      info.examples.push_back("mpirun -n 8 hetsgd bench all_reduce --devices cuda:auto");
+    }
+    return info;
   }
 
   bool runs_together() const override { return hetsgd::runs_together(cluster_); }
 
   void declare(OptionSet& set) override {
-    std::vector<std::string> names;
-    for (const BenchOperator& op : bench_operators()) names.push_back(op.name + ": " + op.help);
-    set.add("op", ops_,
-            fmt::format("operators, separated by commas; empty: sum and adasum, on GPUs all of "
-                        "theirs, under MPI beside its own; {}",
-                        fmt::join(names, "; ")));
-    set.add("min_bytes", min_bytes_, "smallest buffer of one worker, e.g. 4K").unit("bytes");
+    if (has_operators()) declare_operators(set);
+    set.add("min_bytes", min_bytes_,
+            "smallest buffer of one worker, of all_gather the gathered one, e.g. 4K")
+        .unit("bytes");
     set.add("max_bytes", max_bytes_, "largest buffer").unit("bytes");
     set.add("factor", factor_, "between one size and the next").at_least(2);
     set.add("iterations", iterations_, "timed iterations per size and operator").at_least(1);
@@ -100,7 +105,7 @@ class BenchAllReduce final : public Command {
     is_root_ = processes_of(cluster_).is_root();
     const ClusterOptions options = cluster_options();
     real_ = !cluster_kind(cluster_).is_virtual;
-    const AllReduceBench bench(cluster_, options, iterations_, warmup_);
+    const CollectiveBench bench(cluster_, options, iterations_, warmup_);
     std::vector<Row> rows;
     for (const std::size_t bytes : all_sizes) measure(bench, bytes, ops, rows);
     if (!is_root_) return verdict(rows);
@@ -108,15 +113,28 @@ class BenchAllReduce final : public Command {
     write(format_ == Format::json ? rows_json(rows).dump(1) + "\n" : rows_table(rows));
     if (real_ && format_ == Format::text) {
       log_info("{}",
-               gpus_ ? "floor: what every GPU sends in an all_reduce, 2 (P-1)/P of the bytes, at "
-                       "the rate at which pairs of GPUs exchange buffers of this size"
-                     : "floor: every worker adds 1 to its buffer, all at the same time: the reads "
-                       "and writes that an all_reduce cannot do without");
+               gpus_ ? "floor: what every GPU sends at least, busbw/algbw of the bytes, at the "
+                       "rate at which pairs of GPUs exchange buffers of this size"
+                     : "floor: every worker adds 1 to its buffer, all at the same time: one read "
+                       "and one write of it");
     }
     return verdict(rows);
   }
 
  private:
+  bool has_operators() const { return collective_.operators.size() > 1; }
+
+  void declare_operators(OptionSet& set) {
+    std::vector<std::string> names;
+    for (const BenchOperator& op : collective_.operators) {
+      names.push_back(op.name + ": " + op.help);
+    }
+    set.add("op", ops_,
+            fmt::format("operators, separated by commas; empty: sum and adasum, on GPUs all of "
+                        "theirs, under MPI beside its own; {}",
+                        fmt::join(names, "; ")));
+  }
+
   // What follows from the devices and the launcher.
   void settle() {
     for (const std::string& device : split_devices({devices_})) {
@@ -155,10 +173,11 @@ class BenchAllReduce final : public Command {
   }
 
   std::vector<const BenchOperator*> operators() const {
+    if (!has_operators()) return {&collective_.operators.front()};
     std::vector<const BenchOperator*> list;
     const std::string ops = ops_.empty() ? default_operators() : ops_;
     for (const std::string_view name : split(ops, ',')) {
-      const BenchOperator& op = find_bench_operator("--op", std::string(trim(name)));
+      const BenchOperator& op = find_bench_operator(collective_, "--op", std::string(trim(name)));
       check_place(op);
       list.push_back(&op);
     }
@@ -193,7 +212,8 @@ class BenchAllReduce final : public Command {
     }
   }
 
-  // Whole numbers of float32, from --min-bytes times --factor up to --max-bytes.
+  // Whole numbers of float32, and of parts where there are some, from --min-bytes times --factor up
+  // to --max-bytes.
   std::vector<std::size_t> sizes() const {
     const std::uint64_t first = parse_bytes("--min-bytes", min_bytes_);
     const std::uint64_t last = parse_bytes("--max-bytes", max_bytes_);
@@ -208,8 +228,11 @@ class BenchAllReduce final : public Command {
                       "sizes have binary suffixes: 64K is 65,536 bytes");
     }
     std::vector<std::size_t> list;
+    const std::uint64_t granule =
+        sizeof(float) * (collective_.in_parts ? static_cast<std::uint64_t>(workers_) : 1);
     for (std::uint64_t bytes = first; bytes <= last; bytes *= factor_) {
-      list.push_back(bytes / sizeof(float) * sizeof(float));
+      const std::uint64_t size = std::max(bytes / granule, std::uint64_t{1}) * granule;
+      if (list.empty() || list.back() != size) list.push_back(size);
     }
     return list;
   }
@@ -223,7 +246,7 @@ class BenchAllReduce final : public Command {
     return options;
   }
 
-  void measure(const AllReduceBench& bench, std::size_t bytes,
+  void measure(const CollectiveBench& bench, std::size_t bytes,
                const std::vector<const BenchOperator*>& ops, std::vector<Row>& rows) const {
     const std::size_t count = bytes / sizeof(float);
     const auto status = [&](const std::string& what) {
@@ -234,26 +257,26 @@ class BenchAllReduce final : public Command {
     for (const BenchOperator* op : ops) {
       status(op->name);
       Row row{.bytes = bytes, .op = op->name, .floor = floor};
-      row.times = bench.measure(*op, count, check_);
+      row.times = bench.measure(collective_, *op, count, check_);
       row.time_s = median(row.times.time_s);
       rows.push_back(std::move(row));
     }
   }
 
   template <class Status>
-  Floor floor_of(const AllReduceBench& bench, std::size_t count, const Status& status) const {
+  Floor floor_of(const CollectiveBench& bench, std::size_t count, const Status& status) const {
     status("floor");
     if (cores_) return {.time_s = median(bench.floor(count).time_s)};
     const double exchange_s = median(bench.sendrecv(count).time_s);
-    return {.time_s = exchange_s * 2 * (workers_ - 1) / workers_,
+    return {.time_s = exchange_s * collective_.bus_factor(workers_),
             .peer_bytes_per_s = static_cast<double>(count * sizeof(float)) / exchange_s};
   }
 
-  // Bytes over time, and what of it every link must carry at least: 2 (P-1)/P of the bytes.
+  // Bytes over time, and what of it every link must carry at least.
   static double algbw(const Row& row) {
     return row.time_s > 0 ? static_cast<double>(row.bytes) / row.time_s : 0;
   }
-  double busbw(const Row& row) const { return algbw(row) * 2 * (workers_ - 1) / workers_; }
+  double busbw(const Row& row) const { return algbw(row) * collective_.bus_factor(workers_); }
 
   std::string rows_table(const std::vector<Row>& rows) const {
     std::vector<std::string> header = {"size(B)",  "count",       "type",        "redop",
@@ -298,7 +321,7 @@ class BenchAllReduce final : public Command {
                                                : nlohmann::json()},
                       {"floor_s", real_ ? nlohmann::json(row.floor.time_s) : nlohmann::json()}});
     }
-    nlohmann::json result = {{"benchmark", "all_reduce"},
+    nlohmann::json result = {{"benchmark", collective_.name},
                              {"version", version_json()},
                              {"environment", environment_json()},
                              {"cluster", cluster_},
@@ -314,7 +337,7 @@ class BenchAllReduce final : public Command {
 
   void write(const std::string& text) const {
     write_text(output_, text);
-    if (output_ != "-") log_info("all_reduce: {}", output_);
+    if (output_ != "-") log_info("{}: {}", collective_.name, output_);
   }
 
   int verdict(const std::vector<Row>& rows) const {
@@ -325,6 +348,7 @@ class BenchAllReduce final : public Command {
     return static_cast<int>(ExitCode::runtime);
   }
 
+  const BenchCollective& collective_;
   std::string ops_;
   std::string min_bytes_ = "4K", max_bytes_ = "64M";
   std::uint64_t factor_ = 2;
@@ -348,6 +372,12 @@ class BenchAllReduce final : public Command {
 
 }  // namespace
 
-std::unique_ptr<Command> make_bench_all_reduce() { return std::make_unique<BenchAllReduce>(); }
+std::vector<std::unique_ptr<Command>> make_benches() {
+  std::vector<std::unique_ptr<Command>> benches;
+  for (const BenchCollective& collective : bench_collectives()) {
+    benches.push_back(std::make_unique<Bench>(collective));
+  }
+  return benches;
+}
 
 }  // namespace hetsgd

@@ -1,10 +1,11 @@
-// hetsgd algorithms [NAME], hetsgd models [NAME]: the table, or one of them in detail, from the
-// declarations.
+// hetsgd algorithms [NAME], hetsgd models [NAME], hetsgd stragglers [NAME]: the table, or one of
+// them in detail, from the declarations.
 #include <fmt/format.h>
 
 #include <nlohmann/json.hpp>
 
 #include "algorithm/algorithm.hpp"
+#include "cluster/straggler_kinds.hpp"
 #include "commands.hpp"
 #include "help.hpp"
 #include "model/registry.hpp"
@@ -18,10 +19,13 @@ using Json = nlohmann::json;
 
 enum class ListFormat { text, markdown, json };
 
-// An algorithm or a model, with its options as declared.
+// An algorithm, a model or a kind of straggler, with its options as declared.
 struct Described {
-  std::string name, title, idea, paper;
-  std::string kind;  // column of the text table; "": no column
+  std::string name, title, idea;
+  std::vector<std::pair<std::string, std::string>> columns;  // of the text table: heading, text
+  // The last column of the Markdown table but the options: heading, text.
+  std::pair<std::string, std::string> origin;
+  bool keys = false;                                       // the options are keys of one text
   std::vector<std::pair<std::string, std::string>> facts;  // before the options: heading, text
   Json json;                                               // all but the options
   std::shared_ptr<void> owner;                             // of the options' variables
@@ -34,14 +38,13 @@ Described described_options(const Registered& registered) {
   Described one{.name = info.name,
                 .title = info.title,
                 .idea = info.idea,
-                .paper = info.paper,
-                .kind = "",
+                .columns = {},
+                .origin = {},
                 .facts = {},
                 .json = {},
                 .owner = nullptr,
                 .set = {}};
-  one.json = {
-      {"name", info.name}, {"title", info.title}, {"idea", info.idea}, {"paper", info.paper}};
+  one.json = {{"name", info.name}, {"title", info.title}, {"idea", info.idea}};
   auto owner = registered.make();
   owner->declare(one.set);
   one.owner = std::move(owner);
@@ -51,7 +54,9 @@ Described described_options(const Registered& registered) {
 Described described(const RegisteredAlgorithm& registered) {
   const AlgorithmInfo& info = registered.info;
   Described one = described_options(registered);
-  one.kind = info.synchronous ? "sync" : "async";
+  one.columns = {
+      {"title", info.title}, {"kind", info.synchronous ? "sync" : "async"}, {"paper", info.paper}};
+  one.origin = {"paper", info.paper};
   one.facts = {
       {"Paper", info.paper},
       {"Kind", info.synchronous ? "synchronous: all workers go from round to round together"
@@ -63,7 +68,8 @@ Described described(const RegisteredAlgorithm& registered) {
                       ? fmt::format("at most {}", info.max_workers)
                       : "any number"},
       {"Optimizers", info.plain_sgd_only.empty() ? "all" : "sgd alone: " + info.plain_sgd_only}};
-  one.json.update({{"cost", info.cost},
+  one.json.update({{"paper", info.paper},
+                   {"cost", info.cost},
                    {"result", info.result},
                    {"identities", info.identities},
                    {"synchronous", info.synchronous},
@@ -75,11 +81,28 @@ Described described(const RegisteredAlgorithm& registered) {
 Described described(const RegisteredModel& registered) {
   const ModelInfo& info = registered.info;
   Described one = described_options(registered);
+  one.columns = {{"title", info.title}, {"paper", info.paper}};
+  one.origin = {"paper", info.paper};
   one.facts = {{"Paper", info.paper},
                {"Objective", info.objective},
                {"Blocks", info.blocks},
                {"Cost", info.cost}};
-  one.json.update({{"objective", info.objective}, {"blocks", info.blocks}, {"cost", info.cost}});
+  one.json.update({{"paper", info.paper},
+                   {"objective", info.objective},
+                   {"blocks", info.blocks},
+                   {"cost", info.cost}});
+  return one;
+}
+
+Described described(const RegisteredStraggler& registered) {
+  const StragglerInfo& info = registered.info;
+  Described one = described_options(registered);
+  one.columns = {{"title", info.title}, {"example", info.example}};
+  one.origin = {"example", fmt::format("`{}`", info.example)};
+  one.keys = true;
+  one.facts = {{"Example", fmt::format("--straggler '{}'", info.example)},
+               {"Workers", "workers=0-3;5 or worker=2 chooses ranks; without it all are meant"}};
+  one.json.update({{"example", info.example}});
   return one;
 }
 
@@ -88,8 +111,11 @@ std::string detail_text(const Described& one) {
   for (const auto& [heading, fact] : one.facts) {
     if (!fact.empty()) text += fmt::format("{:<12}{}\n", heading, wrapped(fact, 12));
   }
-  text += one.set.options().empty() ? "\nNo options of its own.\n" : "\nOptions:\n";
-  for (const Option& option : one.set.options()) text += option_help(option);
+  if (one.set.options().empty()) return text + "\nNo options of its own.\n";
+  text += one.keys ? "\nKeys:\n" : "\nOptions:\n";
+  for (const Option& option : one.set.options()) {
+    text += one.keys ? key_help(option) : option_help(option);
+  }
   return text;
 }
 
@@ -105,6 +131,15 @@ std::string markdown_row(const std::vector<std::string>& cells) {
 
 std::string code(const std::string& text) { return text.empty() ? "" : "`" + text + "`"; }
 
+// "--batch-size", or "min" where options are keys.
+std::string spelling(const Described& one, const Option& option) {
+  return one.keys ? option.name : option.flag();
+}
+
+std::string default_of(const Option& option) {
+  return option.required.empty() ? code(option.default_text) : "required";
+}
+
 std::string detail_markdown(const Described& one) {
   std::string text = fmt::format("# {} (`{}`)\n\n{}\n\n", one.title, one.name, one.idea);
   for (const auto& [heading, fact] : one.facts) {
@@ -113,8 +148,8 @@ std::string detail_markdown(const Described& one) {
   if (one.set.options().empty()) return text + "\nNo options of its own.\n";
   text += "\n| option | default | range | unit | symbol | meaning |\n|---|---|---|---|---|---|\n";
   for (const Option& option : one.set.options()) {
-    text += markdown_row({code(option.flag()), code(option.default_text), code(option.range_text()),
-                          option.unit, option.symbol, option.help});
+    text += markdown_row({code(spelling(one, option)), default_of(option),
+                          code(option.range_text()), option.unit, option.symbol, option.help});
   }
   return text;
 }
@@ -123,7 +158,8 @@ Json detail_json(const Described& one) {
   Json options = Json::array();
   for (const Option& option : one.set.options()) {
     options.push_back({{"name", option.name},
-                       {"flag", option.flag()},
+                       {one.keys ? "key" : "flag", spelling(one, option)},
+                       {"required", !option.required.empty()},
                        {"help", option.help},
                        {"default", option.to_json()},
                        {"choices", option.choices},
@@ -137,25 +173,28 @@ Json detail_json(const Described& one) {
 }
 
 std::string text_table(const std::vector<Described>& all) {
-  const bool kinds = !all.front().kind.empty();
-  Table table(kinds ? std::vector<std::string>{"name", "title", "kind", "paper"}
-                    : std::vector<std::string>{"name", "title", "paper"});
+  std::vector<std::string> header = {"name"};
+  for (const auto& [heading, text] : all.front().columns) header.push_back(heading);
+  Table table(header);
   for (const Described& one : all) {
-    table.add(kinds ? std::vector{one.name, one.title, one.kind, one.paper}
-                    : std::vector{one.name, one.title, one.paper});
+    std::vector<std::string> row = {one.name};
+    for (const auto& [heading, text] : one.columns) row.push_back(text);
+    table.add(std::move(row));
   }
   return table.format(TableFormat::text);
 }
 
 // The README's table, as scripts/update-readme.sh puts it there.
 std::string markdown_table(const std::vector<Described>& all) {
-  std::string text = "| name | idea | paper | options of its own |\n|---|---|---|---|\n";
+  std::string text =
+      fmt::format("| name | idea | {} | {} |\n|---|---|---|---|\n", all.front().origin.first,
+                  all.front().keys ? "keys" : "options of its own");
   for (const Described& one : all) {
     std::string flags;
     for (const Option& option : one.set.options()) {
-      flags += (flags.empty() ? "" : ", ") + code(option.flag());
+      flags += (flags.empty() ? "" : ", ") + code(spelling(one, option));
     }
-    text += markdown_row({code(one.name), one.idea, one.paper, flags});
+    text += markdown_row({code(one.name), one.idea, one.origin.second, flags});
   }
   return text;
 }
@@ -166,17 +205,22 @@ class Catalogue final : public Command {
  public:
   using All = const std::vector<Registered>& (*)();
   using Find = const Registered& (*)(const std::string& name, const std::string& where);
-  Catalogue(CommandInfo info, All all, Find find)
-      : info_(std::move(info)), all_(all), find_(find) {}
+  // plugins: shared libraries can have more of them.
+  Catalogue(CommandInfo info, All all, Find find, bool plugins)
+      : info_(std::move(info)), all_(all), find_(find), has_plugins_(plugins) {}
 
   CommandInfo info() const override { return info_; }
 
-  void look_ahead(const std::vector<std::string>& arguments) override { load_plugins(arguments); }
+  void look_ahead(const std::vector<std::string>& arguments) override {
+    if (has_plugins_) load_plugins(arguments);
+  }
 
   void declare(OptionSet& set) override {
-    set.add("plugin", plugins_,
-            fmt::format("with the {} of this shared library; repeat for several", info_.name))
-        .reads_file();
+    if (has_plugins_) {
+      set.add("plugin", plugins_,
+              fmt::format("with the {} of this shared library; repeat for several", info_.name))
+          .reads_file();
+    }
     set.add_choice("format", format_,
                    {{"text", ListFormat::text},
                     {"markdown", ListFormat::markdown},
@@ -209,6 +253,7 @@ class Catalogue final : public Command {
   CommandInfo info_;
   All all_;
   Find find_;
+  bool has_plugins_;
   std::vector<std::string> plugins_;
   ListFormat format_ = ListFormat::text;
 };
@@ -230,13 +275,19 @@ std::unique_ptr<Command> make_algorithms() {
   return std::make_unique<Catalogue<RegisteredAlgorithm>>(
       catalogue_info("algorithms", "the synchronisation methods, or one of them in detail",
                      "adaptive"),
-      &algorithms, &find_algorithm);
+      &algorithms, &find_algorithm, true);
 }
 
 std::unique_ptr<Command> make_models() {
   return std::make_unique<Catalogue<RegisteredModel>>(
       catalogue_info("models", "what can be trained, or one of the models in detail", "mlp"),
-      &models, &find_model);
+      &models, &find_model, true);
+}
+
+std::unique_ptr<Command> make_stragglers() {
+  return std::make_unique<Catalogue<RegisteredStraggler>>(
+      catalogue_info("stragglers", "the kinds of --straggler, or one of them in detail", "uniform"),
+      &straggler_kinds, &find_straggler_kind, false);
 }
 
 }  // namespace hetsgd

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <vector>
 
 #include "command.hpp"
 
@@ -20,10 +21,11 @@ std::unique_ptr<Command> make_data_generate();
 std::unique_ptr<Command> make_data_fetch();
 std::unique_ptr<Command> make_algorithms();
 std::unique_ptr<Command> make_models();
+std::unique_ptr<Command> make_stragglers();
 std::unique_ptr<Command> make_devices();
 std::unique_ptr<Command> make_calibrate();
 std::unique_ptr<Command> make_calibrate_network();
-std::unique_ptr<Command> make_bench_all_reduce();
+std::vector<std::unique_ptr<Command>> make_benches();  // one for each collective
 std::unique_ptr<Command> make_doctor();
 std::unique_ptr<Command> make_completion();
 

@@ -208,7 +208,7 @@ const bool esync_registered = register_algorithm<Esync>({
     .idea = "In every round a worker trains its replica for as many local iterations as fit until "
             "the slowest worker has done one; a state server tells it when. Then all average their "
             "model updates, so nobody waits long and no gradient is old.",
-    .paper = "003, algorithms 1 and 2",
+    .paper = "Li, Zhou, Yu (003), algorithms 1 and 2",
     .cost = "two control messages per local iteration; one all_reduce of n elements per round, or "
             "n elements to a server and n back",
     .result = "the averaged model",

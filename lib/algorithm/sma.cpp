@@ -345,7 +345,7 @@ const bool sma_registered = register_algorithm<Sma>({
     .idea = "Many learners, several per device, train replicas on small batches; after every batch "
             "each is corrected towards an average model that moves with momentum. The averaging "
             "travels while the batches are computed.",
-    .paper = "002, algorithms 1 and 2, figures 6 and 8",
+    .paper = "Koliousis et al. 2019 (002), algorithms 1 and 2, figures 6 and 8",
     .cost = "one all_reduce of n elements per iteration, behind the computation",
     .result = "the central average model z",
     .identities = "alpha 0 = independent sgd runs; momentum 0 = easgd; one learner per device: "

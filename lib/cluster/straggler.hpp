@@ -3,22 +3,8 @@
 // `threads` and `mpi` delay for the difference and report requested against achieved.
 //
 // Specification, one or several, as on the command line: 'kind=uniform,min=0ms,max=50ms'. Every
-// kind takes workers=0-3;5 (or worker=2); without it all workers are meant. Times take suffixes,
-// values in () are defaults.
-//   constant   factor                    compute takes factor times as long; factor >= 1
-//   uniform    min (0), max              extra delay per iteration, U(min, max): paper 004's
-//                                        0-50 ms
-//   groups     split, min1 (0), max1,    ranks < split draw from the first range,
-//              min2 (0), max2            the rest from the second
-//   lognormal  median, sigma (1)         extra delay, exp(N(ln median, sigma^2))
-//   pareto     scale, shape (2)          extra delay, Pareto minus scale (starts at 0)
-//   periodic   period, duration, factor  factor during the first `duration` of each period of time
-//   burst      on, off, factor           exponential on/off phases of these mean lengths, per rank;
-//                                        at time 0 on with probability on/(on+off)
-//   trace      file=F.csv                rows rank,iteration,delay_s (rank * = all, a rank's own
-//                                        row wins); no row: no delay; repeats after the last
-//                                        iteration
-//   pause      at, duration              nothing moves from `at` for `duration`
+// kind takes workers=0-3;5 (or worker=2); without it all workers are meant. Times take suffixes.
+// The kinds and their keys: `hetsgd stragglers`, straggler_kinds.cpp.
 #pragma once
 
 #include <cstdint>

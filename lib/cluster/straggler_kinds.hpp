@@ -1,4 +1,6 @@
-// The kinds of straggler, each a pure function. Internal to cluster/straggler.cpp.
+// The kinds of straggler, each a pure function: their declarations, from which `hetsgd stragglers`
+// and the reading of specifications come, and what they make. A new kind is a class in
+// straggler_kinds.cpp and a row of its table.
 //
 // A DelaySource adds time to an iteration, a SlowSource slows a worker during intervals of the
 // clock, a Pause stops it during one. (A constant factor is none of these: it is one number per
@@ -10,11 +12,14 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "core/key_values.hpp"
+#include "core/options.hpp"
 #include "core/units.hpp"
 
 namespace hetsgd {
@@ -59,6 +64,52 @@ struct Straggler {
   // "kind=...,key=value,...,workers=0-3", defaults filled in: reads back as the same.
   std::string canonical;
 };
+
+struct DelayRange {
+  Seconds min{0}, max{0};
+};
+
+// Extra delays. uniform: ranks below `split` draw from the first range, the others from the second.
+std::unique_ptr<DelaySource> make_uniform_delay(std::uint64_t seed, int split, DelayRange first,
+                                                DelayRange second);
+std::unique_ptr<DelaySource> make_lognormal_delay(std::uint64_t seed, Seconds median, double sigma);
+std::unique_ptr<DelaySource> make_pareto_delay(std::uint64_t seed, Seconds scale, double shape);
+// Slow phases.
+std::unique_ptr<SlowSource> make_periodic_phases(Seconds period, Seconds duration, double factor);
+std::unique_ptr<SlowSource> make_burst_phases(std::uint64_t seed, Seconds on, Seconds off,
+                                              double factor);
+
+struct StragglerInfo {
+  std::string name;     // kind=NAME
+  std::string title;    // for tables
+  std::string idea;     // one sentence
+  std::string example;  // a whole specification
+};
+
+struct StragglerContext {
+  int workers = 1;
+  std::uint64_t seed = 0;  // of this straggler alone
+};
+
+// One specification on its way: declared, then set by the reader, then checked, then applied.
+class StragglerKind {
+ public:
+  virtual ~StragglerKind() = default;
+  // Its keys, besides `workers`, which every kind has. No number of workers: for the catalogue.
+  virtual void declare(OptionSet& set, std::optional<int> workers = std::nullopt) = 0;
+  // What no single key's range can say. Errors: usage, by values.fail.
+  virtual void check(const KeyValues&) const {}
+  virtual void apply(Straggler& straggler, const StragglerContext& context) const = 0;
+};
+
+struct RegisteredStraggler {
+  StragglerInfo info;
+  std::function<std::unique_ptr<StragglerKind>()> make;
+};
+
+const std::vector<RegisteredStraggler>& straggler_kinds();
+// Errors: usage, with the known kinds and the nearest one; `place` opens the message.
+const RegisteredStraggler& find_straggler_kind(const std::string& name, const std::string& place);
 
 // Of 'kind=uniform,min=0ms,max=50ms,workers=0-3'. `seed` belongs to this straggler alone. Errors
 // (usage) open with `--straggler "SPECIFICATION"`.

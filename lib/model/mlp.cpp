@@ -297,7 +297,7 @@ const bool mlp_registered = register_model<Mlp, MlpOptions>({
     .idea = "A multi-layer perceptron with ReLU over sparse features, as in extreme "
             "classification. A step touches the rows of the first layer that occur in the batch, "
             "and all of the others.",
-    .paper = "000 section 5.1, with one hidden layer of 128 units",
+    .paper = "Ma et al. 2021 (000) section 5.1, with one hidden layer of 128 units",
     .objective = "softmax over the labels; of binary data the sigmoid of one score",
     .blocks = "layer0.weight [features x H], row-sparse; layer0.bias [H]; of every further layer "
               "weight [outputs x inputs] and bias",

@@ -60,6 +60,7 @@ json point_json(const CurvePoint& point, bool first) {
   result["samples_count"] = point.samples_count;
   result["epoch_num"] = point.epoch_num;
   result["updates"] = point.updates;
+  result["bytes_sent"] = point.bytes_sent;
   result["train_loss"] = point.train_loss;
   if (first && std::isnan(point.train_loss)) {
     result["train_loss"] = nullptr;

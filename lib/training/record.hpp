@@ -30,6 +30,7 @@ struct CurvePoint {
   double epoch_num = 0;             // samples_count / rows
   std::uint64_t updates =
       0;  // model updates (ssgd: one per iteration; local steps: one per step of each replica)
+  std::uint64_t bytes_sent = 0;  // by all workers, as far as each had reported when it was measured
   double train_loss = 0;  // mean over the batches since the last point; NaN at the first point
   std::vector<MetricValue> metrics;  // that apply to the data, the most telling first
 

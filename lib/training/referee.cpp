@@ -229,6 +229,9 @@ CurvePoint Referee::measure(Seconds time, std::uint64_t samples, std::span<const
   // Under the mutex: reports of other ranks come in, and the watcher may write too.
   const std::lock_guard lock(mutex_);
   point.updates = updates_;
+  for (const WorkerRecord& worker : record_.workers) {
+    for (const std::uint64_t bytes : worker.report.breakdown.bytes_sent) point.bytes_sent += bytes;
+  }
   if (loss_count_ > 0) point.train_loss = loss_sum_ / static_cast<double>(loss_count_);
   loss_sum_ = 0;
   loss_count_ = 0;

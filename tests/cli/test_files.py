@@ -14,7 +14,8 @@ READ = {"--train", "--test", "--config", "--tuned", "--profile", "--server-profi
 WRITTEN = {"--output", "--trace", "--dump-parameters", "--dump-initial-parameters"}
 NO_FILES = {"--cache-directory", "--log-dir", "--reference"}  # folders; one of the operands
 COMMANDS = ["train", "tune", "rerun", "compare", "validate", "data info", "data convert", "data generate",
-            "data verify", "algorithms", "models", "devices", "calibrate", "calibrate network", "bench all_reduce", "doctor"]
+            "data verify", "algorithms", "models", "stragglers", "devices", "calibrate", "calibrate network",
+            "bench all_reduce", "bench all_gather", "bench reduce_scatter", "bench broadcast", "bench all_to_all", "doctor"]
 RUN = ["train", "--train", "in.txt", "--epochs", "1", "--quiet"]
 KEPT = "hint: no input is ever replaced, not even with --overwrite\n"
 

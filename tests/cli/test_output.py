@@ -85,6 +85,18 @@ class Writing(ProgramTest):
         self.assertNotIn("\033", done.stderr)
         self.assertNotIn("\r", done.stderr)
 
+    def test_points_count_the_bytes_until_then(self):
+        """ssgd sends the same in each update: between points, as many times that as there are updates."""
+        self.train("r.json", "--algorithm", "ssgd", "--workers", "3", "--epochs", "4", "--mega-batch", "10")
+        result = self.result("r.json")
+        points = [(point["updates"], point["bytes_sent"]) for point in result["curve"]]
+        self.assertEqual(points[0], (0, 0))
+        self.assertGreater(len(points), 3)
+        per_update = result["summary"]["bytes_sent"] / result["summary"]["updates"]
+        for (updates, sent), (more_updates, more_sent) in zip(points[1:], points[2:]):
+            self.assertAlmostEqual((more_sent - sent) / (more_updates - updates) / per_update, 1, places=6)
+        self.assertLessEqual(points[-1][1], result["summary"]["bytes_sent"])
+
     def test_redact(self):
         data = self.folder / "data"
         self.run_program("data", "generate", "tiny", str(data))

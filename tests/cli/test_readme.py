@@ -12,6 +12,7 @@ from program import BINARY, ProgramTest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 TABLE = re.compile(r"^<!-- algorithms: begin.*-->\n(.*)^<!-- algorithms: end -->\n", re.MULTILINE | re.DOTALL)
+STRAGGLERS = re.compile(r"^<!-- stragglers: begin.*-->\n(.*)^<!-- stragglers: end -->\n", re.MULTILINE | re.DOTALL)
 
 
 class Readme(ProgramTest):
@@ -25,11 +26,31 @@ class Readme(ProgramTest):
         self.assertEqual(table.group(1), self.run_program("algorithms", "--format", "markdown").stdout,
                          f"README.md is out of date: run scripts/update-readme.sh {BINARY}")
 
+    def test_the_table_of_stragglers_is_the_programs(self):
+        table = STRAGGLERS.search((ROOT / "lib" / "cluster" / "stragglers.md").read_text())
+        self.assertEqual(table.group(1), self.run_program("stragglers", "--format", "markdown").stdout,
+                         f"lib/cluster/stragglers.md is out of date: run scripts/update-readme.sh {BINARY}")
+        names = [one["name"] for one in json.loads(self.run_program("stragglers", "--format", "json").stdout)]
+        readme = (ROOT / "README.md").read_text()
+        for name in names:
+            self.assertIn(f"`{name}`", readme)
+
+    def test_stragglers_are_described_by_their_declarations(self):
+        text = self.run_program("stragglers", "uniform").stdout
+        self.assertRegex(text, r"\nExample +--straggler 'kind=uniform,min=0ms,max=50ms'\n")
+        self.assertRegex(text, r"\n +min=TIME +the shortest extra delay of an iteration [^=]*\(default 0s\)\n")
+        self.assertRegex(text, r"\n +max=TIME +the longest .*\(required\)\n")
+        self.assertIn("kind=pause,worker=0,at=30s,duration=5s", self.run_program("stragglers").stdout)
+        for one in json.loads(self.run_program("stragglers", "--format", "json").stdout):
+            if one["name"] != "trace":  # whose file is not there
+                self.train(f"{one['name']}.json", "--workers", "4", "--algorithm", "ssgd", "--straggler", one["example"])
+        self.assertIn('hint: did you mean "uniform"?', self.error("stragglers", "unifrom", code=2))
+
     def test_the_script_renews_an_old_table(self):
         now = (ROOT / "README.md").read_text()
         old = self.folder / "README.md"
         old.write_text(TABLE.sub("<!-- algorithms: begin, old -->\nold\n<!-- algorithms: end -->\n", now))
-        script = [ROOT / "scripts" / "update-readme.sh", shutil.which(BINARY), old]
+        script = [ROOT / "scripts" / "update-readme.sh", shutil.which(BINARY), old, "algorithms"]
         subprocess.run(script, check=True, env={**os.environ, **self.environment()})
         self.assertEqual(TABLE.search(old.read_text()).group(1),
                          self.run_program("algorithms", "--format", "markdown").stdout)

@@ -296,6 +296,31 @@ class Descriptions(ProgramTest):
         self.error("calibrate", "network", "--workers", "1", code=2)
 
 
+class BenchCollectives(ProgramTest):
+    # Bus bandwidth over algorithm bandwidth with 4 workers, and the operator's name, as in nccl-tests.
+    FACTORS = {"all_reduce": (6 / 4, "sum"), "all_gather": (3 / 4, "none"), "reduce_scatter": (3 / 4, "sum"),
+               "broadcast": (1, "none"), "all_to_all": (3 / 4, "none")}
+
+    def test_every_collective_has_the_same_columns(self):
+        for collective, (factor, name) in self.FACTORS.items():
+            with self.subTest(collective):
+                command = ["bench", collective, "-b", "100", "-e", "4K", "-f", "8", "-n", "2", "-w", "0", "--workers", "4"]
+                bench = json.loads(self.run_program(*command, "--format", "json").stdout)
+                self.assertEqual(bench["benchmark"], collective)
+                self.assertEqual(bench["results"][0]["redop"], name)
+                for row in bench["results"]:
+                    self.assertEqual(row["wrong"], 0)
+                    self.assertAlmostEqual(row["busbw_bytes_per_s"] / row["algbw_bytes_per_s"], factor)
+                sizes = [row["size_bytes"] for row in bench["results"] if row["redop"] == name]
+                # Parts of 4 workers are multiples of 16 bytes.
+                self.assertEqual(sizes, [96, 800] if collective in ("all_gather", "all_to_all") else [100, 800])
+                columns = self.run_program(*command, "--format", "csv").stdout.splitlines()[0]
+                self.assertEqual(columns, "size(B),count,type,redop,time(us),algbw(GB/s),busbw(GB/s),#wrong,floor(us),time/floor")
+
+    def test_operators_are_those_of_all_reduce(self):
+        self.assertIn("error: --op: unknown option", self.error("bench", "broadcast", "--op", "sum", code=2))
+
+
 class BenchAllReduce(ProgramTest):
     SHORT = ["-b", "4K", "-e", "64K", "-f", "4", "-n", "4", "-w", "1"]
 

@@ -15,9 +15,21 @@ class UnknownThings(ProgramTest):
                          "error: data: expected one of data info, data convert, data generate, "
                          "data fetch, data verify\n")
 
+    def test_half_a_command_has_help(self):
+        text = self.run_program("data", "--help").stdout
+        for name in ("info", "convert", "generate", "fetch", "verify"):
+            self.assertIn(f"\n  data {name} ", text)
+        self.assertIn("  bench all_reduce", self.run_program("bench", "-h").stdout)
+        self.assertIn("hetsgd calibrate: fit a device profile", self.run_program("calibrate", "--help").stdout)
+
     def test_option_with_the_nearest_spelling(self):
         self.assertEqual(self.error("train", "--batchsize", "64", code=2),
                          "error: --batchsize: unknown option\nhint: did you mean --batch-size?\n")
+
+    def test_option_by_its_initials(self):
+        for flag, meant in (("--lr", "--learning-rate"), ("--bs", "--batch-size"), ("--wd", "--weight-decay")):
+            self.assertEqual(self.error("train", flag, "1", code=2),
+                             f"error: {flag}: unknown option\nhint: did you mean {meant}?\n")
 
     def test_option_of_another_algorithm(self):
         self.assertEqual(
@@ -236,9 +248,10 @@ class Configuration(ProgramTest):
 
 class Help(ProgramTest):
     COMMANDS = ("train", "tune", "compare", "validate", "rerun", "data info", "data convert",
-                "data generate", "data verify", "algorithms", "devices", "calibrate",
+                "data generate", "data verify", "algorithms", "models", "stragglers", "devices", "calibrate",
                 "calibrate network",
-                "bench all_reduce", "doctor", "completion")
+                "bench all_reduce", "bench all_gather", "bench reduce_scatter", "bench broadcast",
+                "bench all_to_all", "doctor", "completion")
 
     def test_every_help_opens_with_examples(self):
         for command in self.COMMANDS:
@@ -276,7 +289,7 @@ class Help(ProgramTest):
         done = subprocess.run(["bash", "-c", probe], capture_output=True, text=True, check=True)
         lines = done.stdout.splitlines()
         self.assertIn("adaptive", lines[0].split())
-        self.assertEqual(lines[1:], ["--pert-threshold", "verify", "all_reduce"])
+        self.assertEqual(lines[1:], ["--pert-threshold", "verify", "all_gather all_reduce all_to_all"])
         self.assertIn("bashcompinit", self.run_program("completion", "zsh").stdout)
         self.error("completion", "fish", code=2)
 

@@ -8,6 +8,7 @@
 #include <thread>
 #include <vector>
 
+#include "cluster/straggler_kinds.hpp"
 #include "core/error.hpp"
 #include "straggler_support.hpp"
 #include "support/failure.hpp"
@@ -193,6 +194,23 @@ TEST(StragglerSpecification, RefusesOurOwnNonsense) {
   EXPECT_THROW(s.stretched(-1, 0, 0s, 1s), CheckFailure);
   EXPECT_THROW(s.stretched(0, 0, -1s, 1s), CheckFailure);
   EXPECT_THROW(s.stretched(0, 0, 0s, Seconds(NAN)), CheckFailure);
+}
+
+// What the catalogue shows of a kind is what its specification takes.
+TEST(Stragglers, EveryKindIsDescribedAndItsExampleReads) {
+  for (const RegisteredStraggler& each : straggler_kinds()) {
+    EXPECT_FALSE(each.info.idea.empty() || each.info.title.empty()) << each.info.name;
+    OptionSet keys;
+    const auto kind = each.make();
+    kind->declare(keys);
+    for (const Option& key : keys.options()) {
+      EXPECT_FALSE(key.help.empty()) << each.info.name << ": " << key.name;
+    }
+    if (each.info.name == "trace") continue;  // reads a file
+    const Straggler straggler = make_straggler(each.info.example, 8, 1);
+    EXPECT_EQ(straggler.canonical.find("kind=" + each.info.name + ","), 0u);
+    EXPECT_EQ(make_straggler(straggler.canonical, 8, 1).canonical, straggler.canonical);
+  }
 }
 
 }  // namespace

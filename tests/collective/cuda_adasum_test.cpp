@@ -1,4 +1,4 @@
-// Adasum and the all_reduce benchmark with vectors in the memory of GPUs. Workers share GPUs, so
+// Adasum and the benchmark of all_reduce with vectors in the memory of GPUs. Workers share GPUs, so
 // one is enough.
 #include <gtest/gtest.h>
 
@@ -6,7 +6,7 @@
 #include <mutex>
 
 #include "collective/adasum.hpp"
-#include "collective/all_reduce_bench.hpp"
+#include "collective/collective_bench.hpp"
 #include "collective/plain_cluster.hpp"
 #include "core/random.hpp"
 #include "support/gpu.hpp"
@@ -96,17 +96,18 @@ TEST(CudaAdasum, NormsOfTensors) {
   for (std::size_t t = 0; t < expected.size(); ++t) EXPECT_NEAR(norms[t], expected[t], 1e-10);
 }
 
-TEST(CudaAllReduceBench, EveryOperatorIsRight) {
+TEST(CudaCollectiveBench, EveryOperatorIsRight) {
   for (const int workers : {2, 3}) {
     ClusterOptions options = on_gpus(workers);
     const bool shared = cuda_platform().gpus.size() < static_cast<std::size_t>(workers);
-    const AllReduceBench bench("threads", options, 2, 1);
-    for (const BenchOperator& op : bench_operators()) {
+    const CollectiveBench bench("threads", options, 2, 1);
+    const BenchCollective& all_reduce = bench_collective("all_reduce");
+    for (const BenchOperator& op : all_reduce.operators) {
       if (op.place == BenchPlace::host || op.place == BenchPlace::mpi) continue;
       if (op.method == AllReduce::mpi) continue;  // needs ranks
       if (op.method == AllReduce::nccl && shared) continue;
       SCOPED_TRACE(op.name);
-      const BenchTimes times = bench.measure(op, 10'001, true);
+      const BenchTimes times = bench.measure(all_reduce, op, 10'001, true);
       EXPECT_EQ(times.wrong, 0U);
       ASSERT_EQ(times.time_s.size(), 2U);
       EXPECT_GT(times.time_s.front(), 0);

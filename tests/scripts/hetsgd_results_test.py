@@ -93,6 +93,11 @@ class Frames(Folder):
         expected = run["curve"][7]["time_s"] - run["curve"][6]["time_s"]
         self.assertAlmostEqual(hetsgd_results.load(self.folder).targets.resolution_s[0], expected)
 
+    def test_a_run_that_is_named_twice_counts_once(self):
+        path = self.write("r.json", result())
+        data = hetsgd_results.load(path, path)
+        self.assertEqual((len(data.runs), data.notes), (1, [f"{path}: named more than once, taken once"]))
+
     def test_other_files_are_noted_and_broken_ones_are_errors(self):
         self.write("r.json", result())
         self.write("choice.json", {"kind": "tuning"})

@@ -36,6 +36,12 @@ class Lines(unittest.TestCase):
         self.assertEqual(labels(lines), ["adaptive, learning_rate=0.3", "adaptive, learning_rate=1"])
         self.assertIn("the same seed more than once", notes[0])
 
+    def test_of_many_options_only_the_unusual_are_named(self):
+        usual = {"a": 1, "b": 2, "c": 3, "d": 4}
+        lines, notes = lines_of(results(*(configured({**usual, **more}) for more in ({}, {"a": 9}, {"b": 9, "c": 8}, {"d": 7}))))
+        self.assertEqual(sorted(labels(lines)), ["adaptive", "adaptive, a=9", "adaptive, b=9, c=8", "adaptive, d=7"])
+        self.assertEqual(notes, ["adaptive: unless a name says otherwise a=1, b=2, c=3, d=4"])
+
     def test_a_sweep_names_its_lines_by_case_and_parameters(self):
         listed = [{"setup": "tiny", "case": case, "parameters": {"staleness": s}} for case in "ab" for s in (10, 9)]
         data = hetsgd_results.assemble([(str(i), configured({"learning_rate": i}), line) for i, line in enumerate(listed)], [])

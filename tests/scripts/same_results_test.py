@@ -56,6 +56,12 @@ class SameResults(unittest.TestCase):
         self.assertEqual(code, 1)
         self.assertIn("curve[0].time_s: 1.0 -> 1.0000000000000002", said)
 
+    def test_keys_of_the_new_binary_alone(self):
+        new = self.stand_in("new", "{'curve': [{'time_s': 1.0, 'p1': 0.5, 'bytes_sent': 3}]}")
+        self.assertIn("curve[0].bytes_sent: only in new", self.compare(new)[1])
+        self.assertEqual(self.compare(new, more=["--new-keys", "bytes_sent"])[0], 0)
+        self.assertEqual(self.compare(self.old, old=new, more=["--new-keys", "bytes_sent"])[0], 1)  # lost
+
     def test_parameters_and_events(self):
         code, said = self.compare(self.stand_in("new", "{'events': [{}]}", "b'1235'"))
         self.assertEqual(code, 1)

@@ -1,0 +1,181 @@
+// What the kinds of straggler draw: delays and phases as pure functions.
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <memory>
+
+#include "cluster/straggler_kinds.hpp"
+#include "core/random.hpp"
+
+namespace hetsgd {
+namespace {
+
+// The draws of one straggler for one iteration of one rank.
+RandomStream draws(std::uint64_t seed, int rank, std::uint64_t iteration) {
+  return {seed, Purpose::straggler, iteration, static_cast<std::uint32_t>(rank)};
+}
+
+class Uniform final : public DelaySource {
+ public:
+  // Ranks below `split` draw from the first range, the others from the second.
+  Uniform(std::uint64_t seed, int split, Seconds min1, Seconds max1, Seconds min2, Seconds max2)
+      : seed_(seed),
+        split_(split),
+        min_s_{min1.count(), min2.count()},
+        max_s_{max1.count(), max2.count()} {}
+
+  double delay_s(int rank, std::uint64_t iteration) const override {
+    const std::size_t group = rank < split_ ? 0 : 1;
+    return draws(seed_, rank, iteration).uniform(min_s_[group], max_s_[group]);
+  }
+
+ private:
+  std::uint64_t seed_;
+  int split_;
+  std::array<double, 2> min_s_, max_s_;
+};
+
+class Lognormal final : public DelaySource {
+ public:
+  Lognormal(std::uint64_t seed, Seconds median, double sigma)
+      : seed_(seed), mu_(std::log(median.count())), sigma_(sigma) {}
+  double delay_s(int rank, std::uint64_t iteration) const override {
+    return draws(seed_, rank, iteration).lognormal(mu_, sigma_);
+  }
+
+ private:
+  std::uint64_t seed_;
+  double mu_, sigma_;
+};
+
+class Pareto final : public DelaySource {
+ public:
+  Pareto(std::uint64_t seed, Seconds scale, double shape)
+      : seed_(seed), scale_s_(scale.count()), shape_(shape) {}
+  double delay_s(int rank, std::uint64_t iteration) const override {
+    return std::max(0.0, draws(seed_, rank, iteration).pareto(scale_s_, shape_) - scale_s_);
+  }
+
+ private:
+  std::uint64_t seed_;
+  double scale_s_, shape_;
+};
+
+// The k with k * length <= time < (k+1) * length in floating point, so that a boundary belongs to
+// one side only (the quotient can be off by one).
+double block_of(double time_s, double length_s) {
+  const double k = std::floor(time_s / length_s);
+  if (k * length_s > time_s) return k - 1;
+  return (k + 1) * length_s <= time_s ? k + 1 : k;
+}
+
+class Periodic final : public SlowSource {
+ public:
+  Periodic(Seconds period, Seconds duration, double factor)
+      : period_s_(period.count()), duration_s_(duration.count()), factor_(factor) {}
+  Phase phase(int, double time_s) const override {
+    const double k = block_of(time_s, period_s_);
+    const double slow_end = k * period_s_ + duration_s_;
+    if (time_s < slow_end) return {.factor = factor_, .until_s = slow_end};
+    return {.until_s = (k + 1) * period_s_};
+  }
+  double mean_rate() const override {
+    const double slow_share = duration_s_ / period_s_;
+    return slow_share / factor_ + (1 - slow_share);
+  }
+
+ private:
+  double period_s_, duration_s_, factor_;
+};
+
+// Exponential phases, on and off, as a pure function of time.
+//
+// The two-state Markov chain with rates 1/on (on -> off) and 1/off is the same process as: at the
+// events of a Poisson process of rate lambda = 1/on + 1/off draw the state anew, on with
+// probability on/(on+off). So the state at the end of a block of time depends only on the last
+// event before it, an Exp(lambda) time X back: the block draws X and the new state S first; before
+// end - X its chain runs freely from the state in which the block before ended. Any time is reached
+// without the history, at the cost of one block, and the law is exact.
+class Burst final : public SlowSource {
+ public:
+  Burst(std::uint64_t seed, Seconds on, Seconds off, double factor)
+      : seed_(seed),
+        mean_s_{off.count(), on.count()},
+        factor_(factor),
+        rate_(1 / on.count() + 1 / off.count()),
+        on_share_(on / (on + off)),
+        length_s_(4 * (on + off).count()) {}
+
+  Phase phase(int rank, double time_s) const override {
+    const double k = block_of(time_s, length_s_);
+    const double end = (k + 1) * length_s_;
+    RandomStream random = stream(rank, k);
+    const Renewal renewal = draw_renewal(random);
+    const double free_end = renewal.inside ? end - renewal.back_s : end;
+    bool on = state_before(rank, k);
+    for (double at = k * length_s_; at < free_end; on = !on) {
+      at = std::min(at + random.exponential() * mean_s_[on ? 1 : 0], free_end);
+      if (time_s < at) return {.factor = on ? factor_ : 1, .until_s = at};
+    }
+    return {.factor = renewal.on ? factor_ : 1, .until_s = end};
+  }
+  double mean_rate() const override { return on_share_ / factor_ + (1 - on_share_); }
+
+ private:
+  struct Renewal {
+    double back_s;  // from the end of the block
+    bool on;
+    bool inside;  // the block: practically always
+  };
+
+  // Of one block: after 2^63 of them all are the same.
+  RandomStream stream(int rank, double k) const {
+    return draws(seed_, rank, static_cast<std::uint64_t>(std::min(k, 0x1p63)));
+  }
+  Renewal draw_renewal(RandomStream& random) const {
+    const double back_s = random.exponential() / rate_;
+    const bool on = random.uniform() < on_share_;
+    return {back_s, on, back_s < length_s_};
+  }
+  // The state at the start of block k: that of the newest renewal before it; before time 0 there is
+  // one, too.
+  bool state_before(int rank, double k) const {
+    for (double j = k - 1; j >= 0; --j) {
+      RandomStream random = stream(rank, j);
+      const Renewal renewal = draw_renewal(random);
+      if (renewal.inside) return renewal.on;
+    }
+    return draws(seed_, rank, UINT64_MAX).uniform() < on_share_;
+  }
+
+  std::uint64_t seed_;
+  std::array<double, 2> mean_s_;  // off, on
+  double factor_, rate_, on_share_, length_s_;
+};
+
+}  // namespace
+
+std::unique_ptr<DelaySource> make_uniform_delay(std::uint64_t seed, int split, DelayRange first,
+                                                DelayRange second) {
+  return std::make_unique<Uniform>(seed, split, first.min, first.max, second.min, second.max);
+}
+
+std::unique_ptr<DelaySource> make_lognormal_delay(std::uint64_t seed, Seconds median,
+                                                  double sigma) {
+  return std::make_unique<Lognormal>(seed, median, sigma);
+}
+
+std::unique_ptr<DelaySource> make_pareto_delay(std::uint64_t seed, Seconds scale, double shape) {
+  return std::make_unique<Pareto>(seed, scale, shape);
+}
+
+std::unique_ptr<SlowSource> make_periodic_phases(Seconds period, Seconds duration, double factor) {
+  return std::make_unique<Periodic>(period, duration, factor);
+}
+
+std::unique_ptr<SlowSource> make_burst_phases(std::uint64_t seed, Seconds on, Seconds off,
+                                              double factor) {
+  return std::make_unique<Burst>(seed, on, off, factor);
+}
+
+}  // namespace hetsgd

@@ -1,0 +1,255 @@
+// What `hetsgd bench` runs: the operators of each collective, and what they should come to.
+#include <algorithm>
+
+#include "cluster/process_group.hpp"
+#include "cluster/reduce.hpp"
+#include "collective/adasum.hpp"
+#include "collective/collective_bench.hpp"
+#include "collective/halving_doubling.hpp"
+#include "collective/ring.hpp"
+#include "collective/tree.hpp"
+#include "core/error.hpp"
+#include "core/text.hpp"
+
+namespace hetsgd {
+
+namespace {
+
+constexpr int kTag = 1;
+
+std::vector<float> sum_of(std::span<const std::vector<float>> inputs) {
+  std::vector<float> sum(inputs.front().size());
+  std::vector<const void*> in;
+  for (const auto& x : inputs) in.push_back(x.data());
+  void* out = sum.data();
+  reduce_in_rank_order(in, {&out, 1}, 0, sum.size(), Element::float32, ReduceOp::sum);
+  return sum;
+}
+
+template <AdasumShape shape>
+std::vector<float> adasum_at_one_place(std::span<const std::vector<float>> inputs) {
+  const std::size_t bounds[] = {0, inputs.front().size()};
+  return adasum_of(inputs, bounds, shape);
+}
+
+// A reduction that is a function of Comm, data and scratch.
+template <auto reduce>
+std::unique_ptr<BenchOperation> make_sum(Endpoint& endpoint, std::size_t) {
+  class Sum final : public BenchOperation {
+   public:
+    explicit Sum(Comm& comm) : comm_(comm) {}
+    void operator()(std::span<float> x) override { reduce(comm_, x, scratch_); }
+
+   private:
+    Comm& comm_;
+    std::vector<float> scratch_;
+  };
+  return std::make_unique<Sum>(endpoint.comm());
+}
+
+void own(Comm& comm, std::span<float> x, std::vector<float>&) {
+  comm.all_reduce(x, ReduceOp::sum, Traffic::gradients);
+}
+void native(Comm&, std::span<float> x, std::vector<float>&) {
+  joined_processes()->library_all_reduce(x);
+}
+void ring(Comm& comm, std::span<float> x, std::vector<float>& scratch) {
+  ring_all_reduce(comm, kTag, x, scratch, ReduceOp::sum, Traffic::gradients);
+}
+void halving_doubling(Comm& comm, std::span<float> x, std::vector<float>& scratch) {
+  halving_doubling_all_reduce(comm, kTag, x, scratch, ReduceOp::sum, Traffic::gradients);
+}
+void tree(Comm& comm, std::span<float> x, std::vector<float>& scratch) {
+  tree_all_reduce(comm, kTag, x, scratch, ReduceOp::sum, Traffic::gradients);
+}
+
+template <AdasumShape shape>
+std::unique_ptr<BenchOperation> make_adasum(Endpoint& endpoint, std::size_t count) {
+  class Adasum final : public BenchOperation {
+   public:
+    Adasum(Endpoint& my_node, std::size_t n) : reduce_(my_node, my_node.comm(), {0, n}, shape) {}
+    void operator()(std::span<float> x) override { reduce_(x, kTag, Traffic::gradients); }
+
+   private:
+    AdasumAllReduce reduce_;
+  };
+  return std::make_unique<Adasum>(endpoint, count);
+}
+
+// The others, in place in a buffer of `count` numbers.
+template <auto collective>
+std::unique_ptr<BenchOperation> make_in_place(Endpoint& endpoint, std::size_t) {
+  class InPlace final : public BenchOperation {
+   public:
+    explicit InPlace(Comm& comm) : comm_(comm) {}
+    void operator()(std::span<float> x) override { collective(comm_, x); }
+
+   private:
+    Comm& comm_;
+  };
+  return std::make_unique<InPlace>(endpoint.comm());
+}
+
+void scatter_sum(Comm& comm, std::span<float> x) {
+  comm.reduce_scatter(x, ReduceOp::sum, Traffic::gradients);
+}
+void broadcast_from_0(Comm& comm, std::span<float> x) { comm.broadcast(x, 0, Traffic::parameters); }
+
+// What a rank sends: its input, in memory of its own.
+class Outgoing {
+ public:
+  Outgoing(Endpoint& endpoint, std::size_t count) : buffer_(endpoint.device(), count) {
+    const std::vector<float> mine = bench_input(endpoint.rank(), count);
+    endpoint.device().upload(buffer_.data(), mine.data(), count * sizeof(float));
+    endpoint.device().synchronize();
+  }
+  std::span<const float> span() { return buffer_.span(); }
+
+ private:
+  Buffer buffer_;
+};
+
+std::size_t part_size(const Endpoint& endpoint, std::size_t count) {
+  return count / static_cast<std::size_t>(endpoint.size());
+}
+
+class Gather final : public BenchOperation {
+ public:
+  Gather(Endpoint& endpoint, std::size_t count)
+      : comm_(endpoint.comm()), mine_(endpoint, part_size(endpoint, count)) {}
+  void operator()(std::span<float> x) override {
+    comm_.all_gather(mine_.span(), x, Traffic::parameters);
+  }
+
+ private:
+  Comm& comm_;
+  Outgoing mine_;
+};
+
+class PartsExchange final : public BenchOperation {
+ public:
+  PartsExchange(Endpoint& endpoint, std::size_t count)
+      : comm_(endpoint.comm()),
+        mine_(endpoint, count),
+        counts_(static_cast<std::size_t>(endpoint.size()), part_size(endpoint, count)) {}
+  void operator()(std::span<float> x) override {
+    comm_.all_to_all(mine_.span(), counts_, x, counts_, Traffic::parameters);
+  }
+
+ private:
+  Comm& comm_;
+  Outgoing mine_;
+  std::vector<std::size_t> counts_;
+};
+
+template <class Operation>
+std::unique_ptr<BenchOperation> make_operation(Endpoint& endpoint, std::size_t count) {
+  return std::make_unique<Operation>(endpoint, count);
+}
+
+std::vector<float> first_of(std::span<const std::vector<float>> inputs) { return inputs.front(); }
+
+// Each rank's first part, one after the other.
+std::vector<float> gathered(std::span<const std::vector<float>> inputs) {
+  const std::size_t part = inputs.front().size() / inputs.size();
+  std::vector<float> all;
+  for (const std::vector<float>& x : inputs)
+    all.insert(all.end(), x.begin(), x.begin() + static_cast<std::ptrdiff_t>(part));
+  return all;
+}
+
+// What rank 0 gets, then what rank 1 gets, ...
+std::vector<float> transposed(std::span<const std::vector<float>> inputs) {
+  const std::size_t part = inputs.front().size() / inputs.size();
+  std::vector<float> all;
+  for (std::size_t r = 0; r < inputs.size(); ++r) {
+    for (const std::vector<float>& x : inputs) {
+      const auto begin = x.begin() + static_cast<std::ptrdiff_t>(r * part);
+      all.insert(all.end(), begin, begin + static_cast<std::ptrdiff_t>(part));
+    }
+  }
+  return all;
+}
+
+using Part = BenchCollective::Part;
+Part whole(int, int, std::size_t count) { return {0, 0, count}; }
+Part own_block(int rank, int workers, std::size_t count) {
+  const Block block = block_of(rank, workers, count);
+  return {block.begin, block.begin, block.size()};
+}
+Part own_buffer(int rank, int, std::size_t count) {
+  return {0, static_cast<std::size_t>(rank) * count, count};
+}
+
+double both_ways(int workers) { return 2.0 * (workers - 1) / workers; }
+double one_way(int workers) { return 1.0 * (workers - 1) / workers; }
+double all_of_it(int) { return 1; }
+
+std::vector<BenchOperator> all_reduce_operators() {
+  constexpr auto kAnywhere = BenchPlace::anywhere, kHost = BenchPlace::host,
+                 kGpus = BenchPlace::gpus;
+  return {
+      {"sum", "the cluster's own all_reduce", make_sum<own>, sum_of, true, kAnywhere},
+      {"nccl", "GPUs: by NCCL", make_sum<own>, sum_of, true, kGpus, AllReduce::nccl},
+      {"gpu-ring", "GPUs: multi-stream, around a ring", make_sum<own>, sum_of, true, kGpus,
+       AllReduce::ring},
+      {"gpu-tree", "GPUs: multi-stream, along trees", make_sum<own>, sum_of, true, kGpus,
+       AllReduce::tree},
+      {"gpu-mpi", "GPUs of ranks: by an MPI library that takes pointers to their memory",
+       make_sum<own>, sum_of, true, kGpus, AllReduce::mpi},
+      {"gpu-host", "GPUs: through host memory", make_sum<own>, sum_of, true, kGpus,
+       AllReduce::host},
+      {"mpi", "MPI_Allreduce itself", make_sum<native>, sum_of, true, BenchPlace::mpi},
+      {"ring", "a sum over messages, around a ring", make_sum<ring>, sum_of, true, kHost},
+      {"halving-doubling", "a sum over messages, by vector halving and distance doubling",
+       make_sum<halving_doubling>, sum_of, true, kHost},
+      {"tree", "a sum over messages, to rank 0 and back", make_sum<tree>, sum_of, true, kHost},
+      {"adasum", "Adasum as a tree, by vector halving and distance doubling",
+       make_adasum<AdasumShape::tree>, adasum_at_one_place<AdasumShape::tree>, false, kAnywhere},
+      {"adasum-linear", "Adasum of one rank after the other", make_adasum<AdasumShape::linear>,
+       adasum_at_one_place<AdasumShape::linear>, false, kHost}};
+}
+
+// The cluster's own, by the name that nccl-tests show in the column of the
+// operator.
+template <auto make, auto expected>
+std::vector<BenchOperator> own_operator(const std::string& name) {
+  return {{name, "the cluster's own", make, expected, true, BenchPlace::anywhere}};
+}
+
+}  // namespace
+
+const std::vector<BenchCollective>& bench_collectives() {
+  static const std::vector<BenchCollective> list = {
+      {"all_reduce", "every worker ends with the reduction of all buffers", both_ways, false,
+       all_reduce_operators(), whole},
+      {"all_gather", "every worker ends with the parts of all", one_way, true,
+       own_operator<make_operation<Gather>, gathered>("none"), whole},
+      {"reduce_scatter", "every worker ends with its block of the sum of all buffers", one_way,
+       false, own_operator<make_in_place<scatter_sum>, sum_of>("sum"), own_block},
+      {"broadcast", "every worker ends with the buffer of worker 0", all_of_it, false,
+       own_operator<make_in_place<broadcast_from_0>, first_of>("none"), whole},
+      {"all_to_all", "every worker ends with its part of every buffer", one_way, true,
+       own_operator<make_operation<PartsExchange>, transposed>("none"), own_buffer}};
+  return list;
+}
+
+const BenchCollective& bench_collective(const std::string& name) {
+  const auto found = std::ranges::find(bench_collectives(), name, &BenchCollective::name);
+  HETSGD_CHECK(found != bench_collectives().end());
+  return *found;
+}
+
+const BenchOperator& find_bench_operator(const BenchCollective& collective,
+                                         const std::string& option, const std::string& name) {
+  std::vector<std::string> names;
+  for (const BenchOperator& op : collective.operators) {
+    if (op.name == name) return op;
+    names.push_back(op.name);
+  }
+  throw with_hint(
+      usage_error("{}: found {}, expected one of {}", option, quote(name), alternatives(names)),
+      did_you_mean(name, names));
+}
+
+}  // namespace hetsgd

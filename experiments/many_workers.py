@@ -21,7 +21,6 @@ import sys
 import time
 
 import common
-from straggler_scenarios import ALGORITHMS
 
 RESULTS = common.ROOT / "results" / "many_workers.md"
 OUTPUT = common.ROOT / "runs" / "many_workers" / "run.json"
@@ -29,6 +28,14 @@ SERVER = ["--cluster", "sim", "--profile", "v100", "--network", "infiniband-edr"
           "kind=uniform,min=0ms,max=50ms", "--batch-size", "16", "--learning-rate", "0.1"]
 
 
+# Name in the tables -> options. Synchronous gradient averaging takes a whole batch per worker, as the others do.
+ALGORITHMS = {
+    "ssgd": ["ssgd", "--per-worker-batch", "full"],
+    "ssgd adasum": ["ssgd", "--per-worker-batch", "full", "--reduce", "adasum"],
+    **{name: [name] for name in ("elastic", "adaptive", "sma", "easgd", "local-sgd", "esync", "asgd", "dc-asgd", "ssp", "adpsgd",
+                                 "eager-solo", "eager-majority", "rna")},
+    "rna hierarchical": ["rna", "--hierarchical"],
+}
 # Options under which workers tell each other more, beside ALGORITHMS.
 CHATTY = {
     "ssgd central": ["ssgd", "--per-worker-batch", "full", "--storage", "central"],

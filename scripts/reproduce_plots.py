@@ -120,6 +120,8 @@ def curves(figure, plot):
             draw_curve(axis, figure.results[setup, case], plot, label, number)
         if axis.get_xscale() == "linear":
             axis.set_xlim(left=0)
+        else:
+            plot_style.plain(axis.xaxis)
         axis.set_xlabel(named(plot["x"]))
         axis.set_ylabel(named(plot["y"]))
     plot_style.legend_below(drawing, axes)
@@ -165,6 +167,7 @@ def bars(figure, plot):
             axis.set_xscale("log")
             lows = [low for low in finite(values, "low") if low > 0]
             axis.set_xlim(0.8 * min([*medians, *lows]), 1.15 * largest)
+            plot_style.plain(axis.xaxis)
         else:
             axis.set_xlim(0, 1.08 * largest or 1)
         for number, value in enumerate(values):

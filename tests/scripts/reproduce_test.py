@@ -88,6 +88,13 @@ class Specifications(unittest.TestCase):
                     self.assertIn(case["rate_from"]["case"], figure.pairs[case["rate_from"]["setup"]], name)
 
 
+class Scripts(unittest.TestCase):
+    def test_those_beside_the_specifications_start(self):
+        for script in sorted((ROOT / "experiments").glob("*.py")):
+            done = subprocess.run([sys.executable, "-B", script, "--help"], capture_output=True, text=True)
+            self.assertEqual(done.returncode, 0, done.stderr)
+
+
 class Verdicts(unittest.TestCase):
     def verdict(self, value, p=0.01, **claim):
         return reproduce_verdicts.verdict({"measure": "speedup", **claim}, value, p).split(" (")[0]

@@ -50,16 +50,17 @@ class BatchSource {
 
   // What next() will give to a learner of this device (0: the only one) if it is called as it was
   // last time; null where others have a say in it. Learners may ask at the same time, each for
-  // itself. A guess that proves wrong (another size, other learners) costs the gathering and nothing
-  // else: next() compares positions, and the model's context compares the rows that it has sent off.
+  // itself. A guess that proves wrong (another size, other learners) costs the gathering and
+  // nothing else: next() compares positions, and the model's context compares the rows that it has
+  // sent off.
   //
   // A GPU's kernels are launched long before they are through. In that time the worker gathers the
   // next batch and sends it off (a Model's context asks for it), so that the next step finds its
   // batch on the GPU. It happens inside compute(), which still returns when the step is done: the
   // blocking vocabulary and the clock keep their meaning, and what gathering takes longer than the
   // step shows as time of that step.
-  // A CPU has no copies to hide: there each of several learners gathers its own next batch on its own
-  // cores.
+  // A CPU has no copies to hide: there each of several learners gathers its own next batch on its
+  // own cores.
   const Batch* upcoming(std::size_t learner = 0);
 
  private:

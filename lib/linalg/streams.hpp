@@ -11,11 +11,11 @@
 //   stream 0               |= start 0 =|= start 2, 3 ... =|
 //   stream 1               |===== start 1 =====|          |
 //
-// What the device was given before run() is done before any task, and all tasks are done before what
-// it is given afterwards. Tasks touch only memory that no other task touches, so how they interleave
-// has no say in their results. The number of cores has one where a kernel adds up what its cores
-// have summed (softmax_layer): tasks on streams of c cores have the bits that they have one after the
-// other on cpu:c.
+// What the device was given before run() is done before any task, and all tasks are done before
+// what it is given afterwards. Tasks touch only memory that no other task touches, so how they
+// interleave has no say in their results. The number of cores has one where a kernel adds up what
+// its cores have summed (softmax_layer): tasks on streams of c cores have the bits that they have
+// one after the other on cpu:c.
 #pragma once
 
 #include <cstddef>
@@ -37,10 +37,10 @@ class BasicStreams {
   // outside of run() waits for it (synchronize()).
   virtual BasicDevice<Real>& device(std::size_t stream) = 0;
   // start(j), then finish(j), of every task j < tasks. On a CPU both run on the stream's cores, and
-  // run() returns when all are through. On a GPU the calling thread makes all calls of start(), which
-  // launch without waiting, before those of finish(), which may wait for results. An exception of a
-  // task comes out, on a CPU the first stream's when all are through; the order above holds all the
-  // same.
+  // run() returns when all are through. On a GPU the calling thread makes all calls of start(),
+  // which launch without waiting, before those of finish(), which may wait for results. An
+  // exception of a task comes out, on a CPU the first stream's when all are through; the order
+  // above holds all the same.
   virtual void run(std::size_t tasks, const Task& start, const Task& finish) = 0;
 };
 

@@ -167,9 +167,9 @@ class BasicModel {
   // w <- w - learning_rate * gradient; returns the mean loss before the step.
   double step(Context& context, const Batch& batch, Real learning_rate, Real* w) const;
 
-  // gradient() and step() in two halves, for computations side by side (linalg/streams.hpp): start_...
-  // launches and does not wait for a GPU, finish() sends the upcoming batch ahead, waits, and
-  // returns the mean loss. No other call of the context between the two.
+  // gradient() and step() in two halves, for computations side by side (linalg/streams.hpp):
+  // start_... launches and does not wait for a GPU, finish() sends the upcoming batch ahead, waits,
+  // and returns the mean loss. No other call of the context between the two.
   DeferredSum start_gradient(Context& context, const Batch& batch, const Real* w,
                              BasicGradient<Real>& g) const;
   DeferredSum start_step(Context& context, const Batch& batch, Real learning_rate, Real* w) const;

@@ -79,7 +79,8 @@ TEST(RobustTuner, ClimbsByMediansAndStepsBackWhenWindowsAgree) {
   for (int i = 0; i < 20; ++i) EXPECT_EQ(windows.next(i % 2 == 0 ? 120 : 140), 2);  // within 10 %
 }
 
-// A settled device that becomes slower or faster by more than tau begins anew, at one learner fewer.
+// A settled device that becomes slower or faster by more than tau begins anew, at one learner
+// fewer.
 TEST(RobustTuner, BeginsAnewWhereTheMachineHasChanged) {
   for (const double factor : {0.5, 2.0}) {
     Windows windows;
@@ -100,7 +101,7 @@ TEST(RobustTuner, KeepsTheLastLearner) {
   for (int i = 0; i < 10; ++i) EXPECT_EQ(windows.next(100), 1);
 }
 
-// --- throughput that swings -----------------------------------------------------------------------
+// --- throughput that swings ----------------------------------------------------------------------
 
 // A device whose throughput with m learners has its knee at 4; every measurement is off by up to
 // 10 %, evenly distributed.
@@ -187,8 +188,8 @@ TEST(SwingingThroughput, MovesTheLiteralFormAndNotTheRobustOne) {
   }
 }
 
-// Without noise all three find the knee; with a plateau behind it they keep the learner that does no
-// harm.
+// Without noise all three find the knee; with a plateau behind it they keep the learner that does
+// no harm.
 TEST(SwingingThroughput, WithoutNoiseAllFindTheKnee) {
   for (const TunerKind kind : {TunerKind::literal, TunerKind::stop, TunerKind::robust}) {
     EXPECT_EQ(outcome_of(kind, kFalls, 0).runs_at_knee, kRuns);

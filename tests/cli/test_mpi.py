@@ -55,19 +55,6 @@ class Mpi(MpiTest):
                 self.assertEqual(*([[point[key] for key in keys] for point in self.result(name)["curve"]]
                                    for name in ("mpi.json", "sim.json")))
 
-    @unittest.skipUnless(len(os.sched_getaffinity(0)) >= 2, "one core")
-    def test_learners_at_once_have_the_bits_of_one_after_another(self):
-        keys = ("samples_count", "test_loss", "p1", "updates")
-        for learners in ("2", "3"):
-            run = [*RUN, "--algorithm", "sma", "--learners-per-device", learners, "--epochs", "1", "--overwrite"]
-            real = self.mpirun(2, *run, "--devices", "cpu:2", "-o", "mpi.json",
-                               env={"OMPI_MCA_hwloc_base_binding_policy": "none"})  # a rank may use both cores
-            self.finished(real, 0)
-            self.run_program(*run, "--workers", "2", "-o", "sim.json")
-            with self.subTest(learners=learners):
-                self.assertEqual(*([[point[key] for key in keys] for point in self.result(name)["curve"]]
-                                   for name in ("mpi.json", "sim.json")))
-
     def test_ranks_that_load_their_shard_alone_learn_the_same(self):
         self.run_program("data", "generate", "tiny", "tiny")
         keys = ("samples_count", "test_loss", "p1", "updates")

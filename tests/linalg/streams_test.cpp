@@ -1,4 +1,5 @@
-// Streams of a CPU device: who runs what where, and that the results are those of one after another.
+// Streams of a CPU device: who runs what where, and that the results are those of one after
+// another.
 #include "linalg/streams.hpp"
 
 #include <gmock/gmock.h>

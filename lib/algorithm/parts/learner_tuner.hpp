@@ -23,8 +23,8 @@
 // where the first two lines of `settled` need --tuner-agree windows in a row that say the same, and
 // `here` is the mean of the windows within tau of it. It is the default because with measurements
 // that swing by 10 % it rests at the knee, after the one learner too many that algorithm 2 has to
-// try, where `literal` never rests (by 3 %: falls to one learner) and `stop` ends below in a quarter
-// of the runs: results/auto_tuner.md.
+// try, where `literal` never rests (by 3 %: falls to one learner) and `stop` ends below in a
+// quarter of the runs: results/auto_tuner.md.
 //
 // Deviations: the threshold is relative, t - t' > tau t' (the paper's is an absolute rate, to be
 // chosen anew for each model). One learner stays; the paper's l_g > 0 would remove the last one.

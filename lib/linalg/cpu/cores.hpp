@@ -49,8 +49,8 @@ class SpinningWait {
 // has more than it may run on, they sleep at once. Own threads and no task pool: a pool is shared by
 // all devices of the process, and part p would run wherever there is room.
 //
-// A team is some of the cores of `whole` as cores of their own: it has no threads, and computes only
-// while threads of `whole` are lent to it:
+// A team is some of the cores of `whole` as cores of their own: it has no threads, and computes
+// only while threads of `whole` are lent to it:
 //
 //   owner    team.gather() ... whole.run(...) { lead or follow } ... all parts are through
 //   part 0                     team.run(...) as often as it likes, then team.dismiss()

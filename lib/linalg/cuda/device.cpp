@@ -156,8 +156,8 @@ class CudaDevice final : public BasicDevice<Real> {
 };
 
 // Each a device of the same GPU: a CUDA stream, a cuBLAS handle, scratch and a copy stream. Two
-// events order them: what the device's own stream was given before is done when they begin, and what
-// it is given afterwards begins when they are done.
+// events order them: what the device's own stream was given before is done when they begin, and
+// what it is given afterwards begins when they are done.
 template <class Real>
 class CudaStreams final : public BasicStreams<Real> {
  public:

@@ -37,8 +37,8 @@ class SweepCommand final : public Command {
     set.add("output", folder_,
             "folder of the results; several sweeps may share one, and with it equal runs");
     set.add("jobs", jobs_,
-            "simulated runs side by side, which share the cores; auto: as many as "
-            "cores. Runs in real time go one at a time")
+            "simulated runs side by side, which share the cores (those in real time go one at a "
+            "time); auto: as many as cores")
         .range(1, kMostHostThreads);
     set.add("retry", options_.retry, "how often a run that failed is run again").range(0, 1000);
     set.add("fail_fast", options_.fail_fast,

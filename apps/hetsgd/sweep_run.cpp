@@ -24,6 +24,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::size_t kMostNamed = 20;  // failed runs, on the way
+constexpr Seconds kMostEstimating{60};  // on trials of runs, for a plan
 
 std::string run_title(const SweepPlan& plan, const PlannedRun& run) {
   const SweepSpec& spec = plan.spec();
@@ -81,13 +82,15 @@ class HostTimes {
     });
   }
 
-  // By runs that are done, else by a trial of `run`; NaN: not known.
+  // By runs that are done, else by a trial of `run`, else, when such trials have taken long enough,
+  // as the mean of the others; NaN: not known.
   double of(const PlannedRun& run) {
     const SweepSpec& spec = plan_.spec();
     const SweepCell& cell = spec.cells[run.cell];
     Sum& sum =
         sums_[{to_string(run.stage), spec.setups[cell.setup].name, spec.cases[cell.method].name}];
     if (sum.runs > 0) return sum.seconds / static_cast<double>(sum.runs);
+    if (seconds_since(start_) > kMostEstimating.count()) return mean();
     const std::vector<Setting> settings = plan_.settings(run);
     ConfiguredRun configured(algorithm_of(settings), settings);
     if (cluster_kind(configured.options().cluster).join) return std::nan("");
@@ -104,7 +107,18 @@ class HostTimes {
     double seconds = 0;
     std::size_t runs = 0;
   };
+
+  double mean() const {
+    Sum all;
+    for (const auto& [cell, sum] : sums_) {
+      all.seconds += sum.seconds;
+      all.runs += sum.runs;
+    }
+    return all.runs == 0 ? std::nan("") : all.seconds / static_cast<double>(all.runs);
+  }
+
   const SweepPlan& plan_;
+  HostClock::time_point start_ = HostClock::now();
   std::map<std::tuple<std::string, std::string, std::string>, Sum> sums_;
 };
 

@@ -34,6 +34,19 @@ class Examples(unittest.TestCase):
         self.assertEqual(result["config"]["cluster"], "mpi")
         self.assertEqual(len(result["workers"]), ranks)
 
+    def test_the_fair_comparison_of_the_readme(self):
+        with tempfile.TemporaryDirectory() as folder:
+            for command in (["sweep", EXAMPLES / "fair.toml", "-o", folder],
+                            ["report", folder, "-o", pathlib.Path(folder) / "report.html"]):
+                done = subprocess.run([HETSGD, *command], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=300,
+                                      check=False)
+                self.assertEqual(done.returncode, 0, done.stdout)
+            results = [json.loads(path.read_text()) for path in pathlib.Path(folder, "runs").glob("*.json")]
+        runs = sorted((result["config"]["algorithm"], result["config"]["seed"]) for result in results)
+        self.assertEqual(runs, [(algorithm, seed) for algorithm in ("adaptive", "asgd", "elastic", "ssgd") for seed in range(1, 6)])
+        for result in results:
+            self.assertEqual((result["status"], len(result["tuning"]["grid"])), ("completed", 5))
+
     @unittest.skipUnless(has_mpi(), "no mpirun, or built without MPI")
     def test_one_node(self):
         self.run_example("one-node.sh", min(2, os.cpu_count()), "esync")

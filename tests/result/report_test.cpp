@@ -23,12 +23,15 @@ using ::testing::Not;
 
 constexpr double kNever = std::numeric_limits<double>::infinity();
 
+// As from before points of the curve had bytes.
 LoadedResult run_of(const std::string& algorithm, const std::vector<double>& p1,
                     std::uint64_t seed = 1, const std::string& stragglers = "") {
   Record record = record_of(p1, seed);
   record.config["algorithm"] = algorithm;
   if (!stragglers.empty()) record.stragglers = {stragglers};
-  return {algorithm + std::to_string(seed) + stragglers + ".json", json_of(record)};
+  json result = json_of(record);
+  for (json& point : result["curve"]) point.erase("bytes_sent");
+  return {algorithm + std::to_string(seed) + stragglers + ".json", std::move(result)};
 }
 
 // p1 passes 0.5 at second `reached`; 0: never. Ten seconds, an evaluation each.
@@ -67,8 +70,15 @@ TEST(Report, RoundsToSignificantDigits) {
   EXPECT_EQ(report::rounded(1e-320, 3), 1e-320);
 }
 
+TEST(Report, BytesOfTheCurveAreThoseOfItsPoints) {
+  LoadedResult run = run_of("ssgd", {0, 0.2, 0.4});
+  for (std::size_t i = 0; i < 3; ++i) run.json["curve"][i]["bytes_sent"] = i * i * 50;
+  const json group = only_group({run});
+  EXPECT_EQ(group["curves"]["x"]["bytes_sent"], json({0.0, 50.0, 200.0}));
+}
+
 // Two runs with evaluations at the same places: every number of the band is one of theirs, or their
-// mean. Two workers send 111 bytes each in a run of 200 samples.
+// mean. Two workers send 111 bytes each in a run of 200 samples, and no point says when.
 TEST(Report, BandsGoFromTheLowestToTheHighestRun) {
   const json group = only_group({run_of("ssgd", {0, 0.2, 0.4}), run_of("ssgd", {0, 0.4, 0.8}, 2)});
   const json& curves = group["curves"];

@@ -86,8 +86,7 @@ void use_reference(std::vector<Workload>& workloads, const std::string& referenc
   if (known) return;
   throw usage_error(
       "--reference: found {}, expected one of the files, a group's name, or an algorithm that has "
-      "one "
-      "group in a workload",
+      "one group in a workload",
       quote(reference));
 }
 
@@ -104,7 +103,6 @@ json group_details(const Workload& workload, const GroupRow& group, std::size_t 
   const GroupResults results = results_of(workload, group);
   const auto place = static_cast<std::size_t>(&group - workload.comparison.groups.data());
   return {{"place", place},
-          {"options", group.options},
           {"curves", group_curves(workload, group, points)},
           {"batch_sizes", batch_sizes(results)},
           {"workers", worker_shares(results)},

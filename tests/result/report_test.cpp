@@ -283,6 +283,22 @@ TEST(Report, GroupsAreCalledAsTheSweepCallsThem) {
                                 std::string("mean (ssgd (learning_rate=0.25))")));
 }
 
+TEST(Report, LongLabelsGiveWayToFolders) {
+  LoadedResult first = run_of("ssgd", {0, 0.2}), second = run_of("ssgd", {0, 0.2}), other = second;
+  for (LoadedResult* each : {&first, &second}) {
+    each->json["config"]["remark"] = std::string(40, each == &first ? 'a' : 'b');
+  }
+  first.path = "runs/first/1.json";
+  second.path = "runs/second/1.json";
+  other.path = "runs/1.json";
+  other.json["config"]["algorithm"] = "asgd";
+  const json groups = data_of({first, second, other})["workloads"][0]["groups"];
+  EXPECT_EQ(groups[0]["label"], "first");
+  EXPECT_EQ(groups[1]["label"], "second");
+  EXPECT_EQ(groups[2]["label"], "asgd");
+  EXPECT_EQ(groups[0]["options"]["remark"], std::string(40, 'a'));
+}
+
 TEST(Report, ReferenceAndTargetsHoldWhereAWorkloadHasThem) {
   ReportOptions options;
   options.reference = "asgd";

@@ -21,6 +21,7 @@ using nlohmann::json;
 constexpr std::size_t kCurveNumbers = 330000;
 constexpr std::size_t kFewestPoints = 12, kMostPoints = 120;
 constexpr std::size_t kAxes = 3;
+constexpr std::size_t kLongLabel = 40;
 
 bool measures(const json& result, const std::string& metric) {
   const json& curve = result["curve"];
@@ -60,12 +61,35 @@ bool names_one_group(const Comparison& comparison, const std::string& reference)
                                           [&](const RunRow& run) { return run.path == reference; });
 }
 
+// A label of many options says less than the folder that its group has for itself.
+bool use_folders_as_names(Workload& workload) {
+  const std::vector<GroupRow>& groups = workload.comparison.groups;
+  std::vector<Folders> folders;
+  for (const GroupRow& group : groups) {
+    Folders& own = folders.emplace_back();
+    for (const std::size_t run : group.runs) own.push_back(folder_of(workload.results[run].path));
+  }
+  bool any = false;
+  for (std::size_t i = 0; i < groups.size(); ++i) {
+    if (groups[i].label.size() <= kLongLabel) continue;
+    const std::string name = own_folders(folders, i);
+    for (const std::size_t run : groups[i].runs) {
+      LoadedResult& result = workload.results[run];
+      if (name.empty() || !result.setup.empty()) continue;
+      result.setup = name;
+      any = true;
+    }
+  }
+  return any;
+}
+
 void compare_runs(Workload& workload, const std::vector<Target>& targets) {
   CompareOptions own;
   for (const Target& target : targets) {
     if (measures(workload, target.metric)) own.targets.push_back(target);
   }
   workload.comparison = compare(workload.results, own);
+  if (use_folders_as_names(workload)) workload.comparison = compare(workload.results, own);
 }
 
 // Compares again with it, where a workload has it.

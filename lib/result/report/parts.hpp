@@ -31,6 +31,15 @@ std::vector<std::size_t> spread(std::size_t count, std::size_t most);
 // A value of a result for people: texts without quotes, profiles by their names.
 std::string shown(const nlohmann::json& value);
 
+// workloads.cpp: the folder of a file, outermost part first.
+using Folder = std::vector<std::string>;
+Folder folder_of(const std::string& path);
+// Several sets of files, by the folders of their files: the folders, below the one that holds all, in
+// which only the `own` set has files; the innermost one, or a few next to each other, as a text.
+// Empty: there are none.
+using Folders = std::vector<Folder>;
+std::string own_folders(const std::vector<Folders>& sets, std::size_t own);
+
 // workloads.cpp: by equal_parts() (compare_parts.hpp), with their names; `comparison` stays empty.
 std::vector<Workload> split_workloads(std::vector<LoadedResult> results);
 

@@ -63,15 +63,6 @@ std::string text_of_parts(const json& result, const std::vector<EqualPart>& part
   return fmt::format("{}", fmt::join(words, "; "));
 }
 
-using Folder = std::vector<std::string>;
-
-Folder folder_of(const std::string& path) {
-  Folder folder;
-  for (const auto& part : std::filesystem::path(path).parent_path())
-    folder.push_back(part.native());
-  return folder;
-}
-
 bool lies_in(const Folder& folder, const Folder& outer) {
   return folder.size() >= outer.size() && std::equal(outer.begin(), outer.end(), folder.begin());
 }
@@ -86,12 +77,10 @@ Folder common_folder(const std::vector<Folder>& folders) {
   return common;
 }
 
-using Folders = std::vector<Folder>;  // of all runs of a workload
-
-// Whether only the `own` of the workloads has runs in it.
-bool belongs_to(const Folder& folder, std::size_t own, const std::vector<Folders>& workloads) {
-  for (std::size_t i = 0; i < workloads.size(); ++i) {
-    const bool also = std::any_of(workloads[i].begin(), workloads[i].end(),
+// Whether only the `own` of the sets has files in it.
+bool belongs_to(const Folder& folder, std::size_t own, const std::vector<Folders>& sets) {
+  for (std::size_t i = 0; i < sets.size(); ++i) {
+    const bool also = std::any_of(sets[i].begin(), sets[i].end(),
                                   [&](const Folder& each) { return lies_in(each, folder); });
     if (i != own && also) return false;
   }
@@ -101,24 +90,6 @@ bool belongs_to(const Folder& folder, std::size_t own, const std::vector<Folders
 std::string below(const Folder& outer, const Folder& folder) {
   return fmt::format("{}", fmt::join(folder.begin() + static_cast<std::ptrdiff_t>(outer.size()),
                                      folder.end(), "/"));
-}
-
-// The folders in which only this workload has runs, below the one that holds all: the innermost one,
-// or a few next to each other. Empty: there are none.
-std::string own_folders(const std::vector<Folders>& workloads, std::size_t own) {
-  Folders all;
-  for (const Folders& folders : workloads) all.insert(all.end(), folders.begin(), folders.end());
-  const Folder outer = common_folder(all), inner = common_folder(workloads[own]);
-  if (belongs_to(inner, own, workloads)) return below(outer, inner);
-  std::set<std::string> names;
-  for (const Folder& folder : workloads[own]) {
-    if (folder.size() <= outer.size()) return "";
-    const Folder first(folder.begin(),
-                       folder.begin() + static_cast<std::ptrdiff_t>(outer.size() + 1));
-    if (!belongs_to(first, own, workloads)) return "";
-    names.insert(first.back());
-  }
-  return names.size() <= kMostFolders ? fmt::format("{}", fmt::join(names, ", ")) : "";
 }
 
 // Where the names of the training data tell what their hashes tell, nobody wants to read the hashes.
@@ -141,6 +112,14 @@ std::string common_case(const Workload& workload) {
   return same ? name : "";
 }
 
+// The same, if no other workload has it; empty for the only workload.
+std::string own_case(const std::vector<Workload>& workloads, std::size_t own) {
+  const std::string name = common_case(workloads[own]);
+  const auto users = std::count_if(workloads.begin(), workloads.end(),
+                                   [&](const Workload& each) { return common_case(each) == name; });
+  return workloads.size() > 1 && users == 1 ? name : "";
+}
+
 std::vector<bool> parts_that_differ(const std::vector<Workload>& workloads,
                                     const std::vector<json>& keys) {
   std::vector<bool> differs(keys.front().size(), false);
@@ -149,7 +128,7 @@ std::vector<bool> parts_that_differ(const std::vector<Workload>& workloads,
       if (key[i] != keys.front()[i]) differs[i] = true;
     }
   }
-  if (names_tell_data_apart(workloads)) differs[0] = differs[1] = false;
+  if (differs[0] && names_tell_data_apart(workloads)) differs[0] = differs[1] = false;
   return differs;
 }
 
@@ -165,7 +144,7 @@ void describe(std::vector<Workload>& workloads, const std::vector<json>& keys,
     Workload& workload = workloads[i];
     const json& first = workload.results.front().json;
     workload.about = text_of_parts(first, parts, differs);
-    workload.name = workloads.size() > 1 ? common_case(workload) : "";
+    workload.name = own_case(workloads, i);
     if (workload.name.empty()) workload.name = own_folders(folders, i);
     if (workload.name.empty()) workload.name = workload.about;
     for (const EqualPart& part : parts) {
@@ -176,6 +155,30 @@ void describe(std::vector<Workload>& workloads, const std::vector<json>& keys,
 }
 
 }  // namespace
+
+Folder folder_of(const std::string& path) {
+  Folder folder;
+  for (const std::filesystem::path& part : std::filesystem::path(path).parent_path()) {
+    folder.push_back(part.native());
+  }
+  return folder;
+}
+
+std::string own_folders(const std::vector<Folders>& sets, std::size_t own) {
+  Folders all;
+  for (const Folders& folders : sets) all.insert(all.end(), folders.begin(), folders.end());
+  const Folder outer = common_folder(all), inner = common_folder(sets[own]);
+  if (belongs_to(inner, own, sets)) return below(outer, inner);
+  std::set<std::string> names;
+  for (const Folder& folder : sets[own]) {
+    if (folder.size() <= outer.size()) return "";
+    const Folder first(folder.begin(),
+                       folder.begin() + static_cast<std::ptrdiff_t>(outer.size() + 1));
+    if (!belongs_to(first, own, sets)) return "";
+    names.insert(first.back());
+  }
+  return names.size() <= kMostFolders ? fmt::format("{}", fmt::join(names, ", ")) : "";
+}
 
 std::string shown(const json& value) {
   if (value.is_string()) return value.get<std::string>();

@@ -86,6 +86,23 @@ std::optional<Goal> read_goal(const SpecTable& table) {
   return parse_goal(name, table.place("name"));
 }
 
+// A list of algorithms is a list of cases, each with trials and options of its own; it leaves the
+// space. Without one there is one case.
+std::vector<CaseSpec> cases_of_algorithms(SearchSpace& space) {
+  const std::vector<std::string> names = {"algorithm"};
+  const auto axis = std::ranges::find(space.axes, names, &SearchAxis::names);
+  std::vector<CaseSpec> cases;
+  if (axis == space.axes.end()) return {CaseSpec{}};
+  for (const std::vector<json>& row : axis->rows) {
+    if (!row.front().is_string()) return {CaseSpec{}};
+    CaseSpec& method = cases.emplace_back();
+    method.name = row.front();
+    method.settings = {{"algorithm", row.front(), OptionSource::flag, axis->place}};
+  }
+  space.axes.erase(axis);
+  return cases;
+}
+
 class SpecReader {
  public:
   explicit SpecReader(const SpecFile& file)
@@ -202,7 +219,7 @@ void SpecReader::read_setups(SweepSpec& spec) const {
 void SpecReader::read_cases(SweepSpec& spec) const {
   for (const SpecTable& table : top_.tables("cases")) spec.cases.push_back(read_case(table));
   check_unique(spec.cases, top_, "cases");
-  if (spec.cases.empty()) spec.cases.push_back({});
+  if (spec.cases.empty()) spec.cases = cases_of_algorithms(spec.space);
 }
 
 void SpecReader::read_only(SweepSpec& spec) const {

@@ -114,6 +114,36 @@ values = [1, 2, 4]
   EXPECT_TRUE(plan.candidates(SweepStage::final, 1)[0].point.empty());
 }
 
+// The same runs, whether methods are written as cases or as a list of algorithms.
+TEST_F(SweepPlanTest, AListOfAlgorithmsIsAListOfCases) {
+  const std::string tuned = R"(
+[metric]
+name = "p1"
+[tuning.parameters.learning_rate]
+values = [0.1, 1]
+[parameters.staleness]
+values = [1, 2, 4]
+)";
+  const SweepSpec cases = spec(tuned + R"(
+[[cases]]
+name = "ssp"
+settings = {algorithm = "ssp"}
+[[cases]]
+name = "asgd"
+settings = {algorithm = "asgd"}
+)");
+  const SweepSpec list = spec(tuned + R"(
+[parameters.algorithm]
+values = ["ssp", "asgd"]
+)");
+  ASSERT_EQ(list.cases.size(), 2U);
+  EXPECT_EQ(list.cases[1].name, "asgd");
+  const SweepPlan first(cases, false), second(list, false);
+  EXPECT_EQ(ids_of(first.trials()), ids_of(second.trials()));
+  EXPECT_EQ(ids_of(first.preview_final_runs()), ids_of(second.preview_final_runs()));
+  EXPECT_EQ(second.preview_final_runs().size(), 4U);
+}
+
 TEST_F(SweepPlanTest, ZippedListsAdvanceTogether) {
   const SweepSpec specification = spec(R"(
 [[zip]]

@@ -64,7 +64,7 @@ class Examples(unittest.TestCase):
                              OMPI_MCA_hwloc_base_binding_policy="none")
 
     def test_shells_can_read_all(self):
-        examples = sorted(EXAMPLES.iterdir())
+        examples = sorted(path for path in EXAMPLES.iterdir() if path.suffix != ".toml")
         self.assertEqual(len(examples), 5)
         for example in examples:
             subprocess.run(["bash", "-n", example], check=True)

@@ -58,7 +58,8 @@ void take(const CLI::App& app, OptionSet& set) {
 std::string by_initials(const std::string& flag, const std::vector<std::string>& known) {
   for (const std::string& each : known) {
     std::string initials = "--";
-    for (const std::string_view word : split(each.substr(2), '-')) initials += word.front();
+    const std::string_view words = std::string_view(each).substr(2);  // whose parts split() returns
+    for (const std::string_view word : split(words, '-')) initials += word.front();
     if (initials == flag) return each;
   }
   return "";

@@ -19,6 +19,7 @@
 #include "core/options.hpp"
 #include "core/text.hpp"
 #include "data/generate.hpp"
+#include "experiment/search_space.hpp"
 #include "experiment/tuning.hpp"
 #include "result/validate.hpp"
 #include "training/record.hpp"
@@ -147,6 +148,26 @@ void read_tuning_file(const std::string& text) {
   read_tuning(file.path());
 }
 
+// A specification's file must be called so.
+const std::string& toml_link(const std::string& target) {
+  static const std::string link = [&] {
+    char folder[] = "/tmp/text_fuzz_XXXXXX";
+    require(mkdtemp(folder) != nullptr);
+    return std::string(folder) + "/s.toml";
+  }();
+  unlink(link.c_str());
+  require(symlink(target.c_str(), link.c_str()) == 0);
+  return link;
+}
+
+void read_specification(const std::string& text) {
+  const TextFile content(text);
+  const SpecFile file = read_spec_file(toml_link(content.path()));
+  const SearchSpace space = read_search_space(SpecTable(file, "", file.tree));
+  require(space.size() >= 1);
+  for (const Setting& setting : space.point(0)) require(!setting.name.empty());
+}
+
 void read_words(const std::string& text) {
   const std::vector<std::function<void()>> readers = {
       [&] { parse_grid(text, "--grid"); },
@@ -174,7 +195,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* bytes, std::size_t siz
       hetsgd::read_configuration,   [](const std::string& text) { hetsgd::read_stragglers(text); },
       hetsgd::read_straggler_trace, hetsgd::read_profile,
       hetsgd::read_network,         hetsgd::read_result_file,
-      hetsgd::read_tuning_file,     hetsgd::read_words};
+      hetsgd::read_tuning_file,     hetsgd::read_words,
+      hetsgd::read_specification};
   if (size == 0) return 0;
   const std::string text(reinterpret_cast<const char*>(bytes) + 1, size - 1);
   try {

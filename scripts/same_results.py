@@ -10,7 +10,8 @@ the byte. Prints a row for each configuration that differs, with the first diffe
 results; {profile} stands for the configuration's device profile. Services that compute on the workers' devices,
 as before there was --server-profile: --new-options='--server-profile {profile}'.
 
---new-keys: keys, separated by commas, that only the new binary writes; they are not compared.
+--new-keys: keys, separated by commas, that results of the new binary have in places where the old ones lack them, such
+as bytes_sent at the points of the curve; there they are not compared.
 
 Exit code 0: all equal; 1: something differs; 2: a binary is missing, or no configuration matches --only.
 """
@@ -242,18 +243,20 @@ def differences(old, new):
     return [line for line in found if line]
 
 
-def without(keys, value):
-    """A JSON value without these keys of its objects."""
-    if isinstance(value, dict):
-        return {key: without(keys, each) for key, each in value.items() if key not in keys}
-    return [without(keys, each) for each in value] if isinstance(value, list) else value
+def without(keys, new, old):
+    """The new JSON value without those of these keys that objects of the old one lack."""
+    if isinstance(new, dict) and isinstance(old, dict):
+        return {key: without(keys, each, old.get(key)) for key, each in new.items() if key in old or key not in keys}
+    if isinstance(new, list) and isinstance(old, list):
+        return [without(keys, each, old[i] if i < len(old) else None) for i, each in enumerate(new)]
+    return new
 
 
 def compare(arguments_):
     number, name, options, more, new_keys, binaries, folder = arguments_
     old, new = (run(binary, f"{options} {besides}", folder / f"{number}-{which}", folder)
                 for which, binary, besides in zip(("old", "new"), binaries, ("", more)))
-    return name, options, old, differences(old, without(new_keys, new))
+    return name, options, old, differences(old, without(new_keys, new, old))
 
 
 def main():

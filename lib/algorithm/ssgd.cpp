@@ -211,7 +211,8 @@ const bool ssgd_registered = register_algorithm<Ssgd>({
     .idea =
         "The workers average the gradients of one global batch every iteration. All make the same "
         "update, so there is one model, and the slowest worker sets the pace.",
-    .paper = "Ma et al. 2021 (000) sections 2.2 and 2.3 (gradient aggregation); Maleki et al. 2021 (001, "
+    .paper = "Ma et al. 2021 (000) sections 2.2 and 2.3 (gradient aggregation); Maleki et al. 2021 "
+             "(001, "
              "Adasum)",
     .cost = "mirrored: one all_reduce of n elements per iteration (overlap: one per bucket); "
             "central: n elements to the server and n back per worker; adasum: as mirrored, and "

@@ -114,8 +114,9 @@ std::string_view ungrouped_options();
 Comparison compare(const std::vector<LoadedResult>& results, const CompareOptions& options);
 
 // For programs: one row per run, and one per group and target, with a column for each varying
-// option. Times in seconds; a missed target is inf. The tables have the order of `comparison`; in JSON the groups stand in the order of their first files, so that a
-// program finds them where it put them.
+// option. Times in seconds; a missed target is inf. The tables have the order of `comparison`; in
+// JSON the groups stand in the order of their first files, so that a program finds them where it
+// put them.
 Table runs_table(const Comparison& comparison);
 Table groups_table(const Comparison& comparison);
 nlohmann::json comparison_json(const Comparison& comparison);

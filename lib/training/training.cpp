@@ -188,7 +188,8 @@ RunRules Training::Impl::rules() const {
   std::optional<Seconds> prepare_pass;
   if (cluster_kind(options.cluster).is_virtual) {
     const double scale = charge ? charge->parameter_ratio : 1;
-    prepare_pass = host_pass(machine.server_profile, scale * static_cast<double>(model->parameters()));
+    prepare_pass =
+        host_pass(machine.server_profile, scale * static_cast<double>(model->parameters()));
   }
   return {.plan = plan,
           .synchronous = info.synchronous,

@@ -60,8 +60,9 @@ class Report final : public Command {
     OutputFile file(output_, {.what = "the report"});
     file.write(format_ == ReportFormat::html ? report_page(data) : data.dump(1) + "\n");
     file.commit();
-    log_info("{}: {} runs, {} workloads", output_, data["runs"].get<std::size_t>(),
-             data["workloads"].size());
+    const std::size_t workloads = data["workloads"].size();
+    log_info("{}: {} runs, {} workload{}", output_, data["runs"].get<std::size_t>(), workloads,
+             workloads == 1 ? "" : "s");
     return 0;
   }
 

@@ -110,7 +110,7 @@ VARIANTS = {
             "--hierarchical --group-after 3 --speed 1,1,0.2,0.2 --exchange-every 2",
             "--hierarchical --groups 0;2:1;3 --group-server last --optimizer adam --learning-rate 0.01",
             "--hierarchical --groups 0-1:2-3 --optimizer momentum", "--workers 1", "--no-staging",
-            "--trigger fresh --speed 1,0.3", "--trigger fresh --local sum --optimizer momentum --speed 1,0.3",
+            "--trigger any --speed 1,0.3", "--trigger any --local sum --optimizer momentum --speed 1,0.3",
             "--bound age --eta 0 --speed 1,0.3", "--local-training --speed 1,0.3",
             "--local-training --ahead 3 --trigger fresh --hierarchical --groups 0-1:2-3 --network ethernet-1g",
             "--hierarchical --group-by gap --group-after 3 --speed 1,1,0.7,0.7"],

@@ -151,7 +151,7 @@ TEST(Rna, LearnsOnBothClusters) {
                                     {"straggler", "kind=uniform,min=0ms,max=1ms"}});
   expect_learns_everywhere(base);
   expect_learns_everywhere(
-      with(base, {{"local_training", "true"}, {"ahead", "2"}, {"trigger", "fresh"}}));
+      with(base, {{"local_training", "true"}, {"ahead", "2"}, {"trigger", "any"}}));
   expect_learns_everywhere(with(base, {{"hierarchical", "true"},
                                        {"group_after", "3"},
                                        {"straggler", "kind=constant,worker=0,factor=6"}}));

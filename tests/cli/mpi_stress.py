@@ -49,7 +49,7 @@ def random_run(draw, names):
     if name == "rna" and workers > 1 and draw.random() < 0.5:
         arguments += ["--hierarchical", "--group-after", "2", "--group-by", draw.choice(["spread", "gap"])]
     if name == "rna" and draw.random() < 0.5:
-        arguments += ["--trigger", "fresh", *draw.choice([[], ["--local-training"], ["--bound", "age", "--eta", "0"]])]
+        arguments += ["--trigger", "any", *draw.choice([[], ["--local-training"], ["--bound", "age", "--eta", "0"]])]
     if name == "ssgd" and draw.random() < 0.5:
         arguments += ["--storage", "central"]
     return ranks, arguments

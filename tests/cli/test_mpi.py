@@ -24,6 +24,10 @@ class Mpi(MpiTest):
         listed = json.loads(self.run_program("algorithms", "--format", "json").stdout)
         return [each["name"] for each in listed if each["name"] != "sgd"]
 
+    def expect_same_curve(self, *results):
+        keys = ("samples_count", "test_loss", "p1", "updates")
+        self.assertEqual(*([[point[key] for key in keys] for point in result["curve"]] for result in results))
+
     def test_every_algorithm_learns_as_it_does_in_sim(self):
         for number, name in enumerate(self.algorithms()):
             ranks = 2 + number % 3
@@ -38,26 +42,29 @@ class Mpi(MpiTest):
                 self.assertGreater(min(worker["steps"] for worker in real["workers"]), 0)
                 last, expected = real["curve"][-1], simulated["curve"][-1]
                 if name in EXACT:
-                    keys = ("samples_count", "test_loss", "p1", "updates")
-                    self.assertEqual([[point[key] for key in keys] for point in real["curve"]],
-                                     [[point[key] for key in keys] for point in simulated["curve"]])
+                    self.expect_same_curve(real, simulated)
                 else:  # not the same order of events, and so not the same model
                     self.assertGreater(last["p1"], expected["p1"] - 0.2)
                     self.assertGreater(last["p1"], real["curve"][0]["p1"] + 0.1)
 
     def test_sums_behind_the_backward_pass_have_the_same_bits(self):
-        keys = ("samples_count", "test_loss", "p1", "updates")
         for bucket in ("1", "64MiB"):
             run = [*RUN, "--algorithm", "ssgd", "--epochs", "1", "--overwrite"]
             self.finished(self.mpirun(3, *run, "--overlap", "--bucket", bucket, "-o", "mpi.json"), 0)
             self.run_program(*run, "--workers", "3", "-o", "sim.json")
             with self.subTest(bucket=bucket):
-                self.assertEqual(*([[point[key] for key in keys] for point in self.result(name)["curve"]]
-                                   for name in ("mpi.json", "sim.json")))
+                self.expect_same_curve(self.result("mpi.json"), self.result("sim.json"))
+
+    def test_learners_on_cores_of_their_own_have_the_same_bits(self):
+        run = [*RUN, "--algorithm", "sma", "--learners-per-device", "2", "--epochs", "1"]
+        # A rank that mpirun binds to one core could not have two.
+        self.finished(self.mpirun(2, *run, "--devices", "cpu:2", "-o", "mpi.json",
+                                  env={"OMPI_MCA_hwloc_base_binding_policy": "none"}), 0)
+        self.run_program(*run, "--workers", "2", "-o", "sim.json")
+        self.expect_same_curve(self.result("mpi.json"), self.result("sim.json"))
 
     def test_ranks_that_load_their_shard_alone_learn_the_same(self):
         self.run_program("data", "generate", "tiny", "tiny")
-        keys = ("samples_count", "test_loss", "p1", "updates")
         for partition in ("iid", "label_sorted", "dirichlet"):
             for measured in (["--test", "tiny_test.txt"], ["--validation", "0.2"], []):
                 run = [*RUN[:1], "--train", "tiny_train.txt", *measured, *RUN[5:], "--algorithm", "elastic",
@@ -66,8 +73,7 @@ class Mpi(MpiTest):
                 self.run_program(*run, "--workers", "3", "-o", "sim.json")
                 real, simulated = self.result("mpi.json"), self.result("sim.json")
                 with self.subTest(partition=partition, measured=measured):
-                    self.assertEqual([[point[key] for key in keys] for point in real["curve"]],
-                                     [[point[key] for key in keys] for point in simulated["curve"]])
+                    self.expect_same_curve(real, simulated)
                     self.assertEqual(real["dataset"], simulated["dataset"])
                     self.assertEqual([worker["shard_rows"] for worker in real["workers"]],
                                      [worker["shard_rows"] for worker in simulated["workers"]])

@@ -8,7 +8,7 @@
 #include <limits>
 
 #include "core/error.hpp"
-#include "result/records.hpp"
+#include "result/loaded_results.hpp"
 
 namespace hetsgd {
 namespace {
@@ -16,19 +16,11 @@ namespace {
 using nlohmann::json;
 using test::json_of;
 using test::record_of;
+using test::result_of;
+using test::tuning_of;
 using ::testing::HasSubstr;
 
 constexpr double kMissed = std::numeric_limits<double>::infinity();
-
-// A result whose p1 passes 0.5 at second `reached`; 0: never.
-LoadedResult result_of(const std::string& path, const std::string& algorithm, std::uint64_t seed,
-                       std::size_t reached) {
-  std::vector<double> p1(10, 0.1);
-  for (std::size_t i = reached; reached > 0 && i < p1.size(); ++i) p1[i] = 0.6;
-  Record record = record_of(p1, seed);
-  record.config["algorithm"] = algorithm;
-  return {path, json_of(record)};
-}
 
 TEST(Compare, GroupsSeedsAndTakesMedians) {
   std::vector<LoadedResult> results;
@@ -213,23 +205,6 @@ TEST(Compare, ADivergedRunIsTheWorstRun) {
   EXPECT_THAT(comparison.warnings, ::testing::Contains("ssgd: 1 of 5 runs diverged"));
 }
 
-json tuning_of(std::size_t trials) {
-  json grid = json::array();
-  for (std::size_t i = 0; i < trials; ++i) grid.push_back(0.5 * static_cast<double>(i + 1));
-  return {{"grid", grid},
-          {"seeds", {1}},
-          {"trials", trials},
-          {"goal", "p1"},
-          {"validation", 0.1},
-          {"validation_rows", 200},
-          {"learning_rate", 1.0},
-          {"edge_of_grid", false},
-          {"samples_count", 1000},
-          {"train_s", 12.5},
-          {"differs", json::array()},
-          {"file_hash", "xxh3:0000000000000001"}};
-}
-
 TEST(Compare, WarnsOfUnequalTuning) {
   std::vector<LoadedResult> results = {result_of("a", "ssgd", 1, 4), result_of("b", "asgd", 1, 4),
                                        result_of("c", "sgd", 1, 4)};
@@ -249,41 +224,6 @@ TEST(Compare, WarnsOfUnequalTuning) {
   results[1].json["tuning"]["differs"] = {"workers", "speed"};
   EXPECT_THAT(warnings(),
               HasSubstr("asgd: tuned under other options than it ran with: workers, speed"));
-}
-
-// Fifteen groups, two of them with long names, fit on a wide terminal.
-TEST(Compare, TheReportFitsOnATerminal) {
-  std::vector<LoadedResult> results;
-  for (int group = 0; group < 15; ++group) {
-    for (std::uint64_t seed = 1; seed <= 5; ++seed) {
-      results.push_back(result_of("r", group < 2 ? "hierarchical" : "eager-majority", seed,
-                                  group == 14 ? 0 : 1 + static_cast<std::size_t>(group) / 4));
-      json& result = results.back().json;
-      result["tuning"] = tuning_of(3);
-      if (group >= 2) {
-        const std::string name = std::string("eager-major-") + static_cast<char>('a' + group);
-        result["config"]["algorithm"] = name;
-      } else {
-        result["config"]["a_rather_long_option"] = std::string(30, static_cast<char>('a' + group));
-      }
-      for (json& point : result["curve"]) {
-        point["time_s"] = (123.4 + group) * point["time_s"].get<double>();
-      }
-    }
-  }
-  const Comparison comparison = compare(results, {});
-  const std::string text = groups_report(comparison, TableFormat::text);
-  std::size_t width = 0, lines = 0;
-  for (std::size_t at = 0; at < text.size();) {
-    const std::size_t end = text.find('\n', at);
-    width = std::max(width, end - at);
-    at = end + 1;
-    ++lines;
-  }
-  EXPECT_LE(width, 124u) << text;
-  EXPECT_EQ(lines, 17u + 1 + 4 + 1 + 2) << text;
-  EXPECT_THAT(text, HasSubstr("\nhierarchical [1] "));
-  EXPECT_THAT(text, HasSubstr("\n[1] a_rather_long_option=aaaa"));
 }
 
 TEST(Compare, AMissedTargetIsInfinitelySlow) {
@@ -345,48 +285,6 @@ TEST(Compare, AnAlgorithmWithOneGroupNamesTheReference) {
 TEST(Compare, UnknownReferenceAndNoFilesAreUsageErrors) {
   EXPECT_THROW(compare({}, {}), Error);
   EXPECT_THROW(compare({result_of("a", "ssgd", 1, 4)}, {.targets = {}, .reference = "x"}), Error);
-}
-
-TEST(Compare, TablesAndJsonAgree) {
-  const std::vector<LoadedResult> results = {result_of("a", "ssgd", 1, 4),
-                                             result_of("b", "adaptive", 1, 0)};
-  const Comparison comparison = compare(results, {});
-  EXPECT_EQ(
-      runs_table(comparison).format(TableFormat::csv),
-      "group,algorithm,file,seed,status,p1>=0.5 time_s,p1>=0.5 smoothed_time_s,p1>=0.5 samples,"
-      "p1>=0.5 updates,p1>=0.5 evaluation,p1>=0.5 resolution_s,samples_per_s,final_p1\n"
-      "ssgd,ssgd,a,1,completed,4,6,400,40,4,1,100,0.6000\n"
-      "adaptive,adaptive,b,1,completed,inf,inf,inf,inf,inf,,100,0.1000\n");
-  EXPECT_THAT(
-      groups_table(comparison).format(TableFormat::csv),
-      HasSubstr("\nadaptive,adaptive,1,0,p1>=0.5,0,inf,inf,inf,inf,inf,inf,inf,0.0000,0.0000,"
-                "0.0000,,,1,1,inf,,100,100,100,0.1000,0.1000,0.1000,,\n"));
-  const json document = comparison_json(comparison);
-  EXPECT_EQ(document["groups"][0]["targets"][0]["time_s"]["median"], 4.0);
-  EXPECT_TRUE(document["groups"][1]["targets"][0]["ratio"].is_null());
-  EXPECT_EQ(document["groups"][1]["targets"][0]["ratio_reason"], "inf");
-  EXPECT_EQ(document["groups"][1]["targets"][0]["times_s_reason"], "inf");
-}
-
-// One column per option that varies: of those that a group has, and of the algorithm alone none.
-TEST(Compare, OptionsThatVaryAreColumns) {
-  std::vector<LoadedResult> results = {result_of("a", "ssp", 1, 4), result_of("b", "ssp", 1, 4),
-                                       result_of("c", "asgd", 1, 4)};
-  for (LoadedResult& each : results) each.json["config"]["learning_rate"] = 0.5;
-  results[0].json["config"]["staleness"] = 4;
-  results[1].json["config"]["staleness"] = 16;
-  results[2].json["config"]["learning_rate"] = 1.0;
-  const Comparison comparison = compare(results, {});
-  EXPECT_THAT(comparison.varying, ::testing::ElementsAre("learning_rate", "staleness"));
-  const std::string runs = runs_table(comparison).format(TableFormat::csv);
-  EXPECT_THAT(runs, HasSubstr("group,algorithm,learning_rate,staleness,file,"));
-  EXPECT_THAT(runs, HasSubstr("\nssp (staleness=16),ssp,0.5,16,b,1,completed,"));
-  EXPECT_THAT(runs, HasSubstr("\nasgd,asgd,1.0,,c,1,completed,"));
-  EXPECT_THAT(groups_table(comparison).format(TableFormat::csv),
-              HasSubstr("\nssp (staleness=4),ssp,0.5,4,1,0,p1>=0.5,1,4,"));
-  const json document = comparison_json(comparison);
-  EXPECT_EQ(document["groups"][2]["options"], (json{{"learning_rate", "1.0"}}));
-  EXPECT_EQ(document["runs"][1]["options"], (json{{"learning_rate", "0.5"}, {"staleness", "16"}}));
 }
 
 // A time is exact to the gap before the evaluation that reached the target: here one second.

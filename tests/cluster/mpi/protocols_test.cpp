@@ -1,19 +1,17 @@
-// The protocols between the ranks of the mpi cluster, each alone: ranks are objects of this process,
-// and messages lie in a queue until they are delivered.
+// The protocols between the ranks of the mpi cluster, each alone (that of the clock's pause:
+// clock_pause_test.cpp).
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <array>
-#include <atomic>
 #include <deque>
-#include <map>
 #include <memory>
 #include <thread>
 #include <vector>
 
+#include "cluster/mpi/message_network.hpp"
 #include "cluster/mpi/protocol/agreement.hpp"
-#include "cluster/mpi/protocol/clock_pause.hpp"
 #include "cluster/mpi/protocol/deadlock_vote.hpp"
 #include "cluster/mpi/protocol/first_error.hpp"
 #include "cluster/mpi/protocol/group_numbers.hpp"
@@ -26,77 +24,6 @@ namespace hetsgd::mpi {
 namespace {
 
 using testing::HasSubstr;
-
-class Network {
- public:
-  class Rank final : public Control {
-   public:
-    Rank(Network& network, int rank) : network_(network), rank_(rank) {}
-    int rank() const override { return rank_; }
-    int size() const override { return static_cast<int>(network_.ranks_.size()); }
-    void send(int to, int kind, std::span<const std::byte> bytes) override {
-      const std::lock_guard guard(network_.mutex_);
-      network_.queue_.push_back({rank_, to, kind, {bytes.begin(), bytes.end()}});
-    }
-    void on_message(int kind, Handler handler) override { handlers_[kind] = std::move(handler); }
-    bool failing() const override { return false; }
-
-   private:
-    friend class Network;
-    Network& network_;
-    const int rank_;
-    std::map<int, Handler> handlers_;
-  };
-
-  explicit Network(int size) {
-    for (int rank = 0; rank < size; ++rank) ranks_.push_back(std::make_unique<Rank>(*this, rank));
-  }
-  Control& operator[](int rank) { return *ranks_[static_cast<std::size_t>(rank)]; }
-  int size() const { return static_cast<int>(ranks_.size()); }
-
-  // Delivers what was sent, and what is sent on its account. `to`: only to this rank.
-  int deliver(int to = -1) {
-    int count = 0;
-    while (true) {
-      Message message;
-      {
-        const std::lock_guard guard(mutex_);
-        const auto next = std::ranges::find_if(
-            queue_, [to](const Message& each) { return to < 0 || each.to == to; });
-        if (next == queue_.end()) return count;
-        message = std::move(*next);
-        queue_.erase(next);
-      }
-      ++count;
-      ranks_[static_cast<std::size_t>(message.to)]->handlers_.at(message.kind)(message.from,
-                                                                               message.bytes);
-    }
-  }
-  // Every rank runs fn(rank) on a thread; messages are delivered until all have returned.
-  template <class Fn>
-  void run_all(Fn fn) {
-    std::atomic<int> running = size();
-    std::vector<std::jthread> threads;
-    for (int rank = 0; rank < size(); ++rank) {
-      threads.emplace_back([&, rank] {
-        fn(rank);
-        --running;
-      });
-    }
-    while (running > 0) {
-      if (deliver() == 0) std::this_thread::yield();
-    }
-  }
-
- private:
-  struct Message {
-    int from = 0, to = 0, kind = 0;
-    std::vector<std::byte> bytes;
-  };
-  std::vector<std::unique_ptr<Rank>> ranks_;
-  std::mutex mutex_;
-  std::deque<Message> queue_;
-};
 
 std::string text_of(const std::exception_ptr& error) {
   try {
@@ -373,113 +300,6 @@ TEST(ServiceDirectory, CarriesFactoriesToTheHost) {
   network.deliver();
   EXPECT_THAT(run.events,
               testing::ElementsAre("server from 0", "server by Server of 2 bytes", "left 0"));
-}
-
-// --- the clock's pause
-
-class Clock final : public PausableWorld {
- public:
-  void stop() override { stopping = true; }
-  std::int64_t stopped_at() override { return stopping ? stops_at : 0; }
-  void freeze(std::int64_t at) override { frozen_at = at; }
-  void grant() override { ++granted; }
-  void resume(std::int64_t at, bool together) override {
-    paused_ns += at - frozen_at;
-    were_together.push_back(together);
-    frozen_at = 0;
-    stopping = false;
-  }
-  bool stopping = false;
-  std::int64_t stops_at = 0;  // 0: somebody still runs
-  std::int64_t frozen_at = 0;
-  std::int64_t paused_ns = 0;
-  int granted = 0;
-  std::vector<bool> were_together;
-};
-
-struct Pauses {
-  explicit Pauses(int size) : network(size), clocks(static_cast<std::size_t>(size)) {
-    for (int rank = 0; rank < size; ++rank) {
-      each.push_back(std::make_unique<ClockPause>(network[rank]));
-      each.back()->attach(&clocks[static_cast<std::size_t>(rank)]);
-    }
-  }
-  // Until no message is under way and nobody is about to go on.
-  void settle() {
-    bool busy = true;
-    while (busy) {
-      for (auto& pause : each) pause->tick();
-      busy = network.deliver() > 0;
-      for (const auto& pause : each) busy = busy || pause->resumes();
-    }
-  }
-  Network network;
-  std::vector<Clock> clocks;
-  std::vector<std::unique_ptr<ClockPause>> each;
-};
-
-TEST(ClockPause, BeginsWhenTheLastRankHasStopped) {
-  Pauses pauses(2);
-  pauses.each[1]->set_offset(5);
-  pauses.clocks[0].stops_at = 100;
-  pauses.each[1]->ask(true);
-  pauses.settle();
-  EXPECT_TRUE(pauses.clocks[1].stopping);
-  EXPECT_TRUE(pauses.each[0]->is_on());
-  EXPECT_EQ(pauses.clocks[0].frozen_at, 0);  // rank 1 still runs
-  pauses.clocks[1].stops_at = 205;           // 200 of rank 0's clock
-  pauses.settle();
-  EXPECT_EQ(pauses.clocks[0].frozen_at, 200);
-  EXPECT_EQ(pauses.clocks[1].frozen_at, 205);
-  EXPECT_EQ(pauses.clocks[0].granted, 0);
-  EXPECT_EQ(pauses.clocks[1].granted, 1);
-  pauses.each[1]->done();
-  pauses.settle();
-  EXPECT_EQ(pauses.clocks[0].paused_ns, pauses.clocks[1].paused_ns);
-  EXPECT_GT(pauses.clocks[0].paused_ns, 0);
-  EXPECT_EQ(pauses.clocks[0].were_together, std::vector{true});
-  EXPECT_FALSE(pauses.each[0]->is_on());
-}
-
-TEST(ClockPause, AreGrantedOneAfterTheOther) {
-  Pauses pauses(3);
-  for (Clock& clock : pauses.clocks) clock.stops_at = 100;
-  for (int rank = 0; rank < 3; ++rank) pauses.each[static_cast<std::size_t>(rank)]->ask(false);
-  int done = 0;
-  while (done < 3) {
-    pauses.settle();
-    int owner = -1;
-    for (int rank = 0; rank < 3; ++rank) {
-      if (pauses.clocks[static_cast<std::size_t>(rank)].granted == 0) continue;
-      EXPECT_EQ(owner, -1) << "two at once";
-      owner = rank;
-    }
-    ASSERT_EQ(owner, done);  // in the order in which they asked
-    pauses.clocks[static_cast<std::size_t>(owner)].granted = 0;
-    pauses.each[static_cast<std::size_t>(owner)]->done();
-    ++done;
-  }
-  pauses.settle();
-  for (const Clock& clock : pauses.clocks) {
-    EXPECT_EQ(clock.paused_ns, pauses.clocks[0].paused_ns);
-    EXPECT_EQ(clock.were_together.size(), 3U);
-  }
-}
-
-TEST(ClockPause, ResetForgetsAFailedRun) {
-  Pauses pauses(2);
-  pauses.each[1]->ask(false);
-  pauses.settle();  // nobody stops
-  for (auto& pause : pauses.each) pause->reset();
-  for (Clock& clock : pauses.clocks) {
-    clock = Clock();
-    clock.stops_at = 50;
-  }
-  EXPECT_FALSE(pauses.each[0]->is_on());
-  pauses.each[0]->ask(false);
-  pauses.settle();
-  EXPECT_EQ(pauses.clocks[0].granted, 1);
-  EXPECT_EQ(pauses.clocks[1].granted, 0);
 }
 
 }  // namespace

@@ -190,6 +190,8 @@ GroupRow& first_that_reached(Comparison& comparison) {
 nlohmann::json telling_options(const json& result) {
   json config = result["config"];
   for (const std::string& key : ignored_options()) config.erase(key);
+  // Targets that do not end a run are read off its curve.
+  if (!config.value("stop_at_target", false)) config.erase("target");
   for (const json& plugin : result.value("plugins", json::array())) {
     config["plugin"].push_back(fmt::format("{} {}", plugin["name"].get<std::string>(),
                                            plugin["file_hash"].get<std::string>()));

@@ -255,6 +255,15 @@ TEST(Compare, OneAlgorithmWithTwoOptionsIsTwoGroups) {
   EXPECT_EQ(comparison.groups[1].label, "ssgd (learning_rate=0.25)");
 }
 
+// A target is read off the curve; where it ends runs, they are other runs.
+TEST(Compare, TargetsSeparateWhereTheyEndRuns) {
+  std::vector<LoadedResult> results = {result_of("a", "ssgd", 1, 4), result_of("b", "ssgd", 2, 4)};
+  results[1].json["config"]["target"] = {"p1>=0.7"};
+  EXPECT_EQ(compare(results, {}).groups.size(), 1U);
+  for (LoadedResult& each : results) each.json["config"]["stop_at_target"] = true;
+  EXPECT_EQ(compare(results, {}).groups.size(), 2U);
+}
+
 TEST(Compare, PathsOfTheSameDataDoNotSeparate) {
   std::vector<LoadedResult> results = {result_of("a", "ssgd", 1, 4), result_of("b", "ssgd", 2, 4)};
   results[1].json["config"]["train"] = "/elsewhere/train.txt";

@@ -93,7 +93,7 @@ def plot(arguments):
             y = [0, *((j + 1) / problems for j in range(len(steps))), len(steps) / problems]
             kept = {key: value for key, value in look(i).items() if key != "marker"}
             axes.step(x, y, where="post", label=f"{method['name']} {method['score']:.2f}", **kept)
-        axes.set(xlabel="Time to the target over the best", ylabel="Share of problems", xlim=(1, end), ylim=(0, 1))
+        axes.set(xlabel="Time to the target over the best", ylabel="Share of problems", xlim=(1, end), ylim=(0, 1.02))
         axes.legend(loc="center left", bbox_to_anchor=(1, 0.5))
         figure.savefig(arguments.output, metadata={"Date": None})
         plt.close(figure)

@@ -174,7 +174,8 @@ class Plugin(MpiTest):
         self.assertRegex(table, r"averaging +2/2")
 
     def test_enters_the_benchmark(self):
-        done = subprocess.run([ROOT / "scripts/benchmark.sh", "--smoke", "--plugin", "build/libaveraging.so", "averaging", "--keep", "0.25"],
+        entry = ["--plugin", "build/libaveraging.so", "averaging", "--keep", "0.25"]
+        done = subprocess.run([ROOT / "scripts/benchmark.sh", "--smoke", *entry],
                               cwd=self.built.parent, env=self.environment({"HETSGD": BINARY}), stdout=subprocess.PIPE,
                               stderr=subprocess.PIPE, text=True, check=False)
         self.assertEqual(done.returncode, 0, done.stderr)

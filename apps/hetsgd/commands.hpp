@@ -11,6 +11,7 @@ namespace hetsgd {
 std::unique_ptr<Command> make_train();
 std::unique_ptr<Command> make_tune();
 std::unique_ptr<Command> make_sweep();
+std::unique_ptr<Command> make_score();
 std::unique_ptr<Command> make_rerun();
 std::unique_ptr<Command> make_compare();
 std::unique_ptr<Command> make_report();

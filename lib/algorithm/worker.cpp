@@ -137,6 +137,7 @@ void Worker::compute_losses(std::span<Replica> replicas, std::span<const Batch> 
     mean.samples += shape.samples / static_cast<double>(m);
     mean.nonzeros += shape.nonzeros / static_cast<double>(m);
     mean.labels += shape.labels / static_cast<double>(m);
+    mean.lookups += shape.lookups / static_cast<double>(m);
   }
   Work work = run_.gradient_work(mean);
   work.learners = static_cast<int>(m);
@@ -241,12 +242,14 @@ bool Worker::gradient_cancellable(CancellationToken& token, Replica& replica, co
   return true;
 }
 
-std::vector<Tensor> Worker::tensors() const {
+std::vector<Tensor> tensors_of(const Layout& layout) {
   std::vector<Tensor> list;
-  for (const ParameterBlock& block : model().layout().blocks)
-    list.push_back({block.offset, block.size()});
+  for (const ParameterBlock& block : layout.blocks)
+    list.push_back({block.offset, block.size(), block.kind == BlockKind::table});
   return list;
 }
+
+std::vector<Tensor> Worker::tensors() const { return tensors_of(model().layout()); }
 
 std::unique_ptr<Optimizer> Worker::make_optimizer(const OptimizerOptions& options) {
   return hetsgd::make_optimizer(options, device(), model().parameters(), tensors());

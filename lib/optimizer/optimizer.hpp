@@ -3,6 +3,7 @@
 // embeddings: row_rules.cpp.
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <optional>
 #include <span>
@@ -45,7 +46,7 @@ struct OptimizerOptions {
 // A parameter tensor inside the flat vector, for optimizers that scale each by its own norms.
 struct Tensor {
   std::size_t offset = 0, size = 0;
-  bool table = false;  // of embeddings: row rules apply (row_rules.hpp)
+  std::size_t row = 0;  // a table of embeddings: numbers of a row (row_rules.hpp); else 0
 };
 
 class Optimizer {
@@ -55,6 +56,10 @@ class Optimizer {
   // the zero rows of a sparse gradient stay zero.
   virtual void update(Device& device, double learning_rate, std::span<const float> g,
                       std::span<float> w) = 0;
+  // The same where a table has no gradient outside of rows[i], host memory, ascending, for the i-th
+  // table: leaves the other rows alone, to the bits of update(). Here: update().
+  virtual void update_touched(Device& device, double learning_rate, std::span<const float> g,
+                              std::span<const std::vector<std::uint32_t>> rows, std::span<float> w);
   // How many vectors of n elements an update reads and writes, for the charge.
   virtual double passes() const = 0;
 };

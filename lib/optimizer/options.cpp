@@ -65,6 +65,11 @@ void OptimizerOptions::validate() const {
   }
 }
 
+void Optimizer::update_touched(Device& device, double learning_rate, std::span<const float> g,
+                               std::span<const std::vector<std::uint32_t>>, std::span<float> w) {
+  update(device, learning_rate, g, w);
+}
+
 std::unique_ptr<Optimizer> make_optimizer(const OptimizerOptions& options, Device& device,
                                           std::size_t n, const std::vector<Tensor>& tensors) {
   if (needs_row_rule(options, tensors)) return make_with_row_rule(options, device, n, tensors);

@@ -29,7 +29,7 @@ std::optional<TableRule> rule_of(const OptimizerOptions& options) {
   HETSGD_CHECK(false);
 }
 
-bool is_table(const Tensor& tensor) { return tensor.table; }
+bool is_table(const Tensor& tensor) { return tensor.row > 0; }
 
 class WithRowRule final : public Optimizer {
  public:
@@ -38,6 +38,7 @@ class WithRowRule final : public Optimizer {
       : o_(options), rule_(rule_of(options).value()), elements_(n) {
     const auto rest = std::ranges::find_if_not(tensors, is_table);
     HETSGD_CHECK(std::none_of(rest, tensors.end(), is_table));
+    tables_.assign(tensors.begin(), rest);
     table_ = rest == tensors.end() ? n : rest->offset;
     if (rule_ == TableRule::adagrad) state_[0] = zeros(device, table_);
     if (rule_ == TableRule::adam) {
@@ -50,8 +51,21 @@ class WithRowRule final : public Optimizer {
 
   void update(Device& device, double learning_rate, std::span<const float> g,
               std::span<float> w) override {
-    update_table(device, static_cast<float>(learning_rate * o_.table_rate), g.data(), w.data());
-    if (dense_) dense_->update(device, learning_rate, g.subspan(table_), w.subspan(table_));
+    update_tables(learning_rate, g.data(), w.data(), [&](const auto& rule, auto... operands) {
+      device.apply(table_, rule, operands...);
+    });
+    update_dense(device, learning_rate, g, w);
+  }
+
+  void update_touched(Device& device, double learning_rate, std::span<const float> g,
+                      std::span<const std::vector<std::uint32_t>> rows,
+                      std::span<float> w) override {
+    update_tables(learning_rate, g.data(), w.data(), [&](const auto& rule, auto... operands) {
+      for (std::size_t i = 0; i < tables_.size(); ++i) {
+        device.apply_rows(rows[i], tables_[i].row, rule, (operands + tables_[i].offset)...);
+      }
+    });
+    update_dense(device, learning_rate, g, w);
   }
 
   double passes() const override {
@@ -62,17 +76,20 @@ class WithRowRule final : public Optimizer {
   }
 
  private:
-  void update_table(Device& device, float lr, const float* g, float* w) {
+  // apply(rule, operands): operands from the beginning of the tables.
+  template <class Apply>
+  void update_tables(double learning_rate, const float* g, float* w, const Apply& apply) {
+    const auto lr = static_cast<float>(learning_rate * o_.table_rate);
     switch (rule_) {
       case TableRule::sgd:
-        return device.apply(table_, rule::FusedAddScaled<float>{-lr}, g, w);
+        return apply(rule::FusedAddScaled<float>{-lr}, g, w);
       case TableRule::adagrad: {
         const rule::AdaGradStep<float> step{.step = lr, .epsilon = static_cast<float>(o_.epsilon)};
-        return device.apply(table_, step, g, state_[0].data(), w);
+        return apply(step, g, state_[0].data(), w);
       }
       case TableRule::adam: {
         const rule::LazyMomentStep<float> step{moments(o_, ++t_, 1), lr};
-        return device.apply(table_, step, g, state_[0].data(), state_[1].data(), w);
+        return apply(step, g, state_[0].data(), state_[1].data(), w);
       }
       case TableRule::same:
         break;
@@ -80,9 +97,15 @@ class WithRowRule final : public Optimizer {
     HETSGD_CHECK(false);
   }
 
+  void update_dense(Device& device, double learning_rate, std::span<const float> g,
+                    std::span<float> w) {
+    if (dense_) dense_->update(device, learning_rate, g.subspan(table_), w.subspan(table_));
+  }
+
   OptimizerOptions o_;
   TableRule rule_;
-  std::size_t elements_;   // of the whole vector
+  std::size_t elements_;  // of the whole vector
+  std::vector<Tensor> tables_;
   std::size_t table_ = 0;  // elements of tables, the first ones
   Buffer state_[2];        // h; or m and v
   std::uint64_t t_ = 0;
@@ -94,9 +117,17 @@ class WithRowRule final : public Optimizer {
 bool needs_row_rule(const OptimizerOptions& options, const std::vector<Tensor>& tensors) {
   const std::optional<TableRule> rule = rule_of(options);
   if (!rule || std::ranges::none_of(tensors, is_table)) return false;
-  const bool same = (rule == TableRule::sgd && options.kind == OptimizerKind::sgd) ||
-                    (rule == TableRule::adagrad && options.kind == OptimizerKind::adagrad);
-  return !same || options.table_rate != 1 || options.weight_decay != 0;
+  if (options.table_rate != 1 || options.weight_decay != 0) return true;
+  switch (*rule) {
+    case TableRule::sgd:
+      return options.kind != OptimizerKind::sgd;
+    case TableRule::adagrad:  // the same bits in one pass over all, where a norm spans all
+      return options.kind != OptimizerKind::adagrad || options.clip_norm == 0;
+    case TableRule::adam:
+    case TableRule::same:
+      break;
+  }
+  return true;
 }
 
 std::unique_ptr<Optimizer> make_with_row_rule(const OptimizerOptions& options, Device& device,

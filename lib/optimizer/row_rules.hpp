@@ -23,7 +23,7 @@
 namespace hetsgd {
 
 // Whether an optimizer of these tensors needs the rules above: there is a table, and the optimizer
-// of the whole vector would treat it otherwise.
+// of the whole vector would treat it otherwise, or needs a pass over all rows.
 bool needs_row_rule(const OptimizerOptions& options, const std::vector<Tensor>& tensors);
 
 // The row rule for the tables, and make_optimizer() without them for the rest. Tables come first

@@ -12,7 +12,7 @@ namespace {
 
 using Floats = std::vector<float>;
 
-const std::vector<Tensor> kTableAndDense = {{0, 4, true}, {4, 2}};
+const std::vector<Tensor> kTableAndDense = {{0, 4, 2}, {4, 2}};
 const Floats kStart = {1, 2, 3, 4, 5, 6};
 
 Floats after(const OptimizerOptions& options, const std::vector<Floats>& gradients,
@@ -80,6 +80,20 @@ TEST(RowRules, StateWaitsWithItsRow) {
   EXPECT_EQ(table(after(adam, kGradients)), table(after(adam, without)));
 }
 
+TEST(RowRules, TouchedRowsAloneAreTheSameBits) {
+  const auto device = make_cpu_device<float>(1);
+  const std::vector<std::uint32_t> touched[] = {{0}, {}, {0}};
+  for (const auto& [rule, as] : kRules) {
+    const OptimizerOptions options{.kind = OptimizerKind::adam, .table_rule = rule};
+    const auto optimizer = make_optimizer(options, *device, kStart.size(), kTableAndDense);
+    Floats w = kStart;
+    for (std::size_t i = 0; i < kGradients.size(); ++i) {
+      optimizer->update_touched(*device, 0.25, kGradients[i], {&touched[i], 1}, w);
+    }
+    EXPECT_EQ(w, after(options, kGradients));
+  }
+}
+
 // By hand: g = 0.5, then nothing, then -0.25, with beta1 = beta2 = 1/2, epsilon 0 (nearly), lr 1/4.
 //   t = 1: m' = g, v' = g^2: w = 1 - 1/4
 //   t = 3: m = 1/2 * 1/4 - 1/8 = 0: w stays
@@ -97,8 +111,8 @@ TEST(RowRules, OneRuleForAllNeedsNoSplit) {
     return needs_row_rule(options, kTableAndDense);
   };
   EXPECT_FALSE(split({}));
-  EXPECT_FALSE(split({.kind = OptimizerKind::adagrad}));
-  EXPECT_FALSE(split({.kind = OptimizerKind::adagrad, .table_rule = TableRule::adagrad}));
+  EXPECT_FALSE(split({.kind = OptimizerKind::adagrad, .clip_norm = 1}));
+  EXPECT_TRUE(split({.kind = OptimizerKind::adagrad}));    // touched rows alone
   EXPECT_FALSE(split({.kind = OptimizerKind::momentum}));  // refused before
   EXPECT_TRUE(split({.kind = OptimizerKind::adam}));
   EXPECT_TRUE(split({.weight_decay = 0.1}));

@@ -23,7 +23,7 @@ try:
 except ImportError:
     torch = None
 
-DENSE, FIELDS, MIN_FREQUENCY, ROWS = 13, 26, 3, 400
+DENSE, FIELDS, MIN_FREQUENCY, ROWS = 13, 26, 10, 400
 EMBEDDING, LAYERS = 5, 3
 hetsgd = "hetsgd"  # the program under test
 
@@ -167,8 +167,7 @@ class ClickModels(unittest.TestCase):
         out, initial, data = self.path / "out.json", self.path / "initial.bin", str(self.path / "clicks.tsv")
         settings = ["--hidden", ",".join(map(str, hidden)) or "none", "--embedding-dim", str(EMBEDDING),
                     "--embedding-init-std", "0.2"] + (["--cross-layers", str(LAYERS)] if kind == "dcn" else [])
-        subprocess.run([hetsgd, "train", "--train", data, "--test", data, "--min-frequency", str(MIN_FREQUENCY),
-                        "--cache", "false", "--model", kind, *settings, "--algorithm", "sgd",
+        subprocess.run([hetsgd, "train", "--train", data, "--test", data, "--cache", "false", "--model", kind, *settings, "--algorithm", "sgd",
                         "--order", "sequential", "--batch-size", "32", "--max-samples", "960", "--learning-rate", str(lr),
                         "--record-steps", "--overwrite", "--quiet", "--dump-initial-parameters", str(initial), "-o",
                         str(out), *options], check=True)

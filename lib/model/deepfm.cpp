@@ -3,7 +3,7 @@
 // Source   : Guo, Tang, Ye, Li, He, DeepFM: A Factorization-Machine based Neural Network for CTR
 //            Prediction, IJCAI 2017, equations 1 to 4.
 // Score    : z = c + sum_j omega_j x_j + sum_f u_f + sum over f < g of <v_f, v_g> + v.h, h = dense
-//            layers of x0. --hidden none: a factorisation machine. The pairs are those of the fields.
+//            layers of x0. --hidden none: a factorisation machine. Pairs are those of the fields.
 // Objective: log loss of the sigmoid.
 // Symbols, Blocks: ctr_model.hpp; no block of its own.
 // Work     : beside that of ctr_model.hpp (L lookups):

@@ -167,7 +167,7 @@ class ClickModels(unittest.TestCase):
         out, initial, data = self.path / "out.json", self.path / "initial.bin", str(self.path / "clicks.tsv")
         settings = ["--hidden", ",".join(map(str, hidden)) or "none", "--embedding-dim", str(EMBEDDING),
                     "--embedding-init-std", "0.2"] + (["--cross-layers", str(LAYERS)] if kind == "dcn" else [])
-        subprocess.run([hetsgd, "train", "--train", data, "--test", data, "--cache", "false", "--model", kind, *settings, "--algorithm", "sgd",
+        subprocess.run([hetsgd, "train", "--train", data, "--test", data, "--cache=false", "--model", kind, *settings, "--algorithm", "sgd",
                         "--order", "sequential", "--batch-size", "32", "--max-samples", "960", "--learning-rate", str(lr),
                         "--record-steps", "--overwrite", "--quiet", "--dump-initial-parameters", str(initial), "-o",
                         str(out), *options], check=True)

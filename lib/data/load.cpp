@@ -10,7 +10,9 @@
 #include "core/error.hpp"
 #include "data/binary.hpp"
 #include "data/cache.hpp"
+#include "data/clicks.hpp"
 #include "data/generate.hpp"
+#include "data/generate_ctr.hpp"
 #include "data/labels.hpp"
 #include "data/manifest.hpp"
 #include "data/select.hpp"
@@ -104,6 +106,7 @@ void check_header_counts(const ParsedData& parsed, const std::string& path,
 }
 
 ParsedData load_generated(const std::string& spec, const LoadOptions& options) {
+  if (is_click_spec(spec)) return generate_clicks(spec, options);
   ParsedData parsed;
   parsed.data = *generate_part(parse_generator_spec(spec), options.part, options.threads);
   parsed.report.format = DataFormat::generated;
@@ -148,6 +151,7 @@ LoadOptions options_for_test(const LoadOptions& options, const LoadedData& train
   result.minimum_labels = train.data->label_count;
   result.task = train.data->task;
   result.label_names = train.report.label_names;
+  if (train.data->fields.count() > 0) result.vocabulary_of = train.data;
   return result;
 }
 
@@ -188,6 +192,8 @@ std::string_view to_string(DataFormat format) {
       return "hsgd";
     case DataFormat::generated:
       return "generated";
+    case DataFormat::criteo:
+      return "criteo";
   }
   return "?";
 }

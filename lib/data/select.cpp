@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
+#include <string_view>
 #include <utility>
 
 #include "core/byte_stream.hpp"
@@ -54,6 +56,7 @@ DatasetBuilder copy_rows(const Dataset& data, std::span<const Index> rows) {
   copy_sparse(data.targets, rows, part.targets);
   part.dense.columns = data.dense.columns;
   append(part.fields.first, data.fields.first);
+  append(part.fields.value, data.fields.value);
   part.images.channels = data.images.channels;
   part.images.height = data.images.height;
   part.images.width = data.images.width;
@@ -70,12 +73,22 @@ DatasetBuilder copy_rows(const Dataset& data, std::span<const Index> rows) {
   return part;
 }
 
+std::uint64_t held_out_count(std::uint64_t rows, double share, std::string_view option) {
+  const auto count = static_cast<std::uint64_t>(std::llround(share * static_cast<double>(rows)));
+  if (count > 0 && count < rows) return count;
+  throw usage_error(
+      "{}: {} of {} rows would hold out {}, expected at least one row "
+      "and not all",
+      option, share, rows, count);
+}
+
 LoadedData part_of(const LoadedData& all, std::span<const Index> rows) {
   LoadedData part{select_rows(*all.data, rows), all.report};
   part.report.rows_without_labels = part.report.rows_without_features = 0;
   for (std::uint64_t row = 0; row < part.data->rows(); ++row) {
     part.report.rows_without_labels += part.data->labels(row).empty();
-    part.report.rows_without_features += part.data->features(row).empty();
+    part.report.rows_without_features +=
+        part.data->sparse.rows() > 0 && part.data->features(row).empty();
   }
   return part;
 }
@@ -110,13 +123,7 @@ Dataset outline_of(const Dataset& data, bool labels) {
 }
 
 RowSplit split_rows(std::uint64_t rows, double share) {
-  const auto count = static_cast<std::uint64_t>(std::llround(share * static_cast<double>(rows)));
-  if (count == 0 || count >= rows) {
-    throw usage_error(
-        "--validation: {} of {} rows would hold out {}, expected at least one row "
-        "and not all",
-        share, rows, count);
-  }
+  const std::uint64_t count = held_out_count(rows, share, "--validation");
   const Permutation permutation(rows, kSplitSeed, Purpose::partition, kSplitRound);
   std::vector<bool> is_held_out(rows);
   for (std::uint64_t i = 0; i < count; ++i) is_held_out[permutation(i)] = true;
@@ -129,8 +136,19 @@ RowSplit split_rows(std::uint64_t rows, double share) {
   return split;
 }
 
-LoadedPair hold_out(const LoadedData& all, double share) {
-  const RowSplit split = split_rows(all.data->rows(), share);
+RowSplit split_rows(std::uint64_t rows, const HeldOut& held_out) {
+  HETSGD_CHECK(held_out.which != HeldOut::Which::none);
+  if (held_out.which == HeldOut::Which::random) return split_rows(rows, held_out.share);
+  RowSplit split;
+  split.kept.resize(rows - held_out_count(rows, held_out.share, "--test tail"));
+  split.held_out.resize(rows - split.kept.size());
+  std::iota(split.kept.begin(), split.kept.end(), Index{0});
+  std::iota(split.held_out.begin(), split.held_out.end(), static_cast<Index>(split.kept.size()));
+  return split;
+}
+
+LoadedPair hold_out(const LoadedData& all, const HeldOut& held_out) {
+  const RowSplit split = split_rows(all.data->rows(), held_out);
   return {part_of(all, split.kept), part_of(all, split.held_out)};
 }
 

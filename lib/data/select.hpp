@@ -33,9 +33,11 @@ struct RowSplit {
 // rows are the first ones of one fixed permutation, so that a smaller share is part of a larger
 // one. Share in (0, 1). Errors: usage, naming --validation, if one of the parts would be empty.
 RowSplit split_rows(std::uint64_t rows, double share);
+// The same by HeldOut, not of `none`. Errors of a tail name --test.
+RowSplit split_rows(std::uint64_t rows, const HeldOut& held_out);
 
 // The kept rows as training data, the held-out rows as test data. The reports keep path and format
 // of the source and count the rows of their own part.
-LoadedPair hold_out(const LoadedData& all, double share);
+LoadedPair hold_out(const LoadedData& all, const HeldOut& held_out);
 
 }  // namespace hetsgd

@@ -38,6 +38,7 @@ RunData load(const TrainOptions& options, const std::optional<RankShare>& share)
   load.index_base = options.index_base;
   load.cache = options.cache ? CacheMode::use : CacheMode::off;
   load.cache_directory = options.cache_directory;
+  if (options.validation > 0) load.held_out = {HeldOut::Which::random, options.validation};
   // Rows that are held out, and training data that are measured, come from the whole.
   const bool whole = options.validation > 0 || (options.test.empty() && share && share->measures);
   if (has_shard(share) && !whole) {
@@ -53,7 +54,7 @@ RunData load(const TrainOptions& options, const std::optional<RankShare>& share)
   }
   LoadedData train = load_dataset(options.train, load);
   if (options.validation > 0) {
-    LoadedPair pair = hold_out(train, options.validation);
+    LoadedPair pair = hold_out(train, load.held_out);
     return {std::move(pair.train), std::move(pair.test), {}};
   }
   return {train, train, {"no --test: metrics are measured on the training data"}};

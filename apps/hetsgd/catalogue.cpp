@@ -67,14 +67,19 @@ Described described(const RegisteredAlgorithm& registered) {
       {"Workers", info.max_workers < AlgorithmInfo().max_workers
                       ? fmt::format("at most {}", info.max_workers)
                       : "any number"},
-      {"Optimizers", info.plain_sgd_only.empty() ? "all" : "sgd alone: " + info.plain_sgd_only}};
+      {"Optimizers", info.plain_sgd_only.empty() ? "all" : "sgd alone: " + info.plain_sgd_only},
+      {"Devices", info.cpu_only.empty() ? "all" : "CPUs alone: " + info.cpu_only},
+      {"Clusters",
+       info.one_process_only.empty() ? "all" : "workers in one process: " + info.one_process_only}};
   one.json.update({{"paper", info.paper},
                    {"cost", info.cost},
                    {"result", info.result},
                    {"identities", info.identities},
                    {"synchronous", info.synchronous},
                    {"max_workers", info.max_workers},
-                   {"plain_sgd_only", info.plain_sgd_only}});
+                   {"plain_sgd_only", info.plain_sgd_only},
+                   {"cpu_only", info.cpu_only},
+                   {"one_process_only", info.one_process_only}});
   return one;
 }
 

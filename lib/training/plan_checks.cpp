@@ -31,6 +31,24 @@ void check_precision(const TrainOptions& options, const OptionSet& set,
       "tf32 and bf16 are what a GPU's tensor cores offer: --devices cuda:0");
 }
 
+// One memory for all workers, which the host reaches.
+void check_shared_memory(const TrainOptions& options, const Plan& plan,
+                         const std::vector<std::string>& devices, const AlgorithmInfo& info) {
+  const auto gpu = std::ranges::find_if(
+      devices, [](const std::string& text) { return text.starts_with("cuda:"); });
+  if (!info.cpu_only.empty() && gpu != devices.end()) {
+    throw with_hint(
+        usage_error("--devices: found {}, expected CPUs: {} {}", *gpu, info.name, info.cpu_only),
+        "asgd is a method without waiting whose workers may be GPUs");
+  }
+  if (!info.one_process_only.empty() && plan.workers > 1 && cluster_kind(options.cluster).join) {
+    throw with_hint(usage_error("--cluster: found {} with {} workers, expected workers in one "
+                                "process: {} {}",
+                                options.cluster, plan.workers, info.name, info.one_process_only),
+                    "use --cluster threads, or asgd, whose workers may be processes");
+  }
+}
+
 }  // namespace
 
 void check_plan(const TrainOptions& options, const OptionSet& set, const Plan& plan,
@@ -53,6 +71,7 @@ void check_plan(const TrainOptions& options, const OptionSet& set, const Plan& p
                     "use --optimizer sgd without --weight-decay and --clip-norm");
   }
   check_precision(options, set, devices);
+  check_shared_memory(options, plan, devices, info);
   algorithm.check(plan);
 }
 

@@ -81,6 +81,7 @@ const std::vector<Expected>& expectations() {
        {"gradients", "parameters", "control"}},
       {"sma", {}, {"contributors"}, {"learners"}, {"all_reduce"}, kParameters, kParameters},
       {"easgd", {}, {"contributors"}, {"learners"}, {"all_reduce"}, kParameters, kParameters},
+      {"hogwild", {}, {"staleness"}, {}, {}, kNone, kNone},
       {"local-sgd", {}, {"local_steps"}, {}, {}, kParameters, kParameters},
   };
   return kAll;

@@ -51,6 +51,10 @@ struct AlgorithmInfo {
   // model in memory that all workers share"; empty: they need not.
   std::string cpu_only = "";
   std::string one_process_only = "";
+  // The only values of --optimizer that it has, without weight decay and clipping; empty: all do.
+  std::vector<std::string> optimizers_only = {};
+  // Why the model must be an MLP with one hidden layer; empty: all models do.
+  std::string one_hidden_layer_only = "";
 };
 
 class Algorithm {

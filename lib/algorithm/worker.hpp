@@ -168,6 +168,12 @@ class Worker {
   // An update of the global model that this worker alone caused (a push that a server applied).
   void count_own_update();
 
+  // Tells the run of a batch that was learnt from; `started`: when its computation began. The calls
+  // above do so; for methods whose step is a computation of their own (Endpoint::compute, of kind
+  // step). Called after the computation and before an update that waits for others, so that a loss
+  // that is not finite is known even then.
+  void completed(const Batch& batch, double loss, Seconds started);
+
   // An optimizer with a fresh state for this device's vectors of the model's size, for methods with
   // a second one (local-sgd's outer optimizer). Replicas get the plan's when they first need it.
   std::unique_ptr<Optimizer> make_optimizer(const OptimizerOptions& options);
@@ -279,10 +285,6 @@ class Worker {
   // Losses of the batches into losses_. Plain SGD has moved the replicas then, others have their
   // gradients. One computation for all replicas: m of them share the device as its profile says.
   void compute_losses(std::span<Replica> replicas, std::span<const Batch> batches, double lr);
-  // Tells the run of a batch that was learnt from; `started`: when its computation began. Called
-  // after the computation and before the update, so that a loss that is not finite is known even
-  // where the update waits for others.
-  void completed(const Batch& batch, double loss, Seconds started);
   void count_idle_call();
   template <class Fn>
   double compute_step(const Batch& batch, Fn&& fn);

@@ -197,6 +197,14 @@ DeferredSum BasicModel<Real>::start_step(Context& context, const Batch& batch, R
 }
 
 template <class Real>
+void BasicModel<Real>::touched_rows(Context& context, const Batch& batch,
+                                    std::vector<std::vector<Index>>& rows) const {
+  check(batch);
+  rows.resize(layout_.sparse);
+  touch(context, batch, rows);
+}
+
+template <class Real>
 double BasicModel<Real>::scores(Context& context, const Batch& batch, const Real* w,
                                 Real* logits) const {
   check(batch);

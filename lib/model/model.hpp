@@ -185,6 +185,11 @@ class BasicModel {
   DeferredSum start_step(Context& context, const Batch& batch, Real learning_rate, Real* w) const;
   double finish(Context& context, const Batch& batch, DeferredSum loss) const;
 
+  // rows[s] <- the rows of the s-th row-sparse block that learning from the batch reads and moves,
+  // ascending, for all blocks: what BasicGradient::rows holds afterwards.
+  void touched_rows(Context& context, const Batch& batch,
+                    std::vector<std::vector<Index>>& rows) const;
+
   // Scores of a batch into device memory logits[batch x outputs()] (bias included); returns the SUM
   // of the losses.
   double scores(Context& context, const Batch& batch, const Real* w, Real* logits) const;

@@ -113,9 +113,10 @@ void declare_cluster(OptionSet& set, TrainOptions& o) {
       .symbol("P")
       .at_least(1)
       .or_zero();
-  set.add(
-      "devices", o.devices,
-      "threads, mpi: a device per worker, e.g. cpu:2, cuda:0,cuda:1 or cuda:all; the last repeats");
+  set.add("devices", o.devices,
+          "threads, mpi: a device per worker, e.g. cpu:2, cuda:0,cuda:1, cuda:0,cpu:1*8 or "
+          "cuda:all; the last "
+          "repeats");
   set.add_choice("all_reduce", o.all_reduce,
                  {{"auto", AllReduce::automatic},
                   {"nccl", AllReduce::nccl},

@@ -21,7 +21,7 @@ STRAGGLERS = ["kind=constant,factor=3", "kind=uniform,max=4ms", "kind=lognormal,
 
 def algorithms(binary):
     listed = subprocess.run([binary, "algorithms", "--format", "json"], stdout=subprocess.PIPE, check=True).stdout
-    return [each["name"] for each in json.loads(listed)]
+    return [each["name"] for each in json.loads(listed) if not each["one_process_only"]]
 
 
 def random_run(draw, names):

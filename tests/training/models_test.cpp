@@ -56,6 +56,7 @@ Record run_model(const Settings& settings, const std::string& model) {
 
 TEST_P(EveryModel, LearnsWithEveryAlgorithm) {
   for (const RegisteredAlgorithm& algorithm : algorithms()) {
+    if (!algorithm.info.one_hidden_layer_only.empty() && GetParam() != "mlp") continue;
     for (const std::string cluster : {"sim", "threads"}) {
       if (cluster == "threads" && !reads_fields(GetParam())) continue;  // other tests have them
       SCOPED_TRACE(algorithm.info.name + " on " + cluster);

@@ -56,6 +56,16 @@ void check_plan(const TrainOptions& options, const OptionSet& set, const Plan& p
   algorithm.check(plan);
 }
 
+void check_model_reads(const std::string& model, const Dataset& data) {
+  const bool sparse = model == "mlp" || model == "linear" || model == "fm";
+  if (!sparse || data.fields.count() == 0) return;
+  throw with_hint(
+      usage_error("--model: {} reads sparse features, and {} has {} dense columns and {} "
+                  "fields",
+                  model, data.name, data.dense.columns, data.fields.count()),
+      "the models of click data are wide_deep, deepfm and dcn");
+}
+
 void check_model_fits(const ModelInfo& info, const Layout& layout, double machine_bytes) {
   const double needed = 2 * sizeof(float) * layout.real_size;
   if (needed <= machine_bytes) return;

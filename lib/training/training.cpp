@@ -130,6 +130,7 @@ void Training::Impl::check_targets() const {
 
 void Training::Impl::build_model() {
   const Dataset &train = *record.train, &test = *record.test;
+  check_model_reads(options.model, train);
   model = options.model_factory->make({std::max(train.feature_count, test.feature_count),
                                        std::max(train.label_count, test.label_count), train.task});
   check_model_fits(find_model(options.model).info, model->layout(), machine_memory().total_bytes);

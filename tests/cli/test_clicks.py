@@ -62,7 +62,7 @@ class Clicks(ProgramTest):
                          ["--train", "generate:ctr-tiny", "--test", "generate:ctr-tiny"]):
                 said = self.error("train", *data, "--model", model, "--epochs", "1", code=2)
                 self.assertIn(f"--model: {model} reads sparse features", said)
-                self.assertIn("wide_deep, deepfm and dcn", said)
+                self.assertIn("dcn, deepfm, wide_deep", said)
 
     def test_a_tail_that_is_none(self):
         self.assertIn("expected a share above 0 and below 1",

@@ -42,6 +42,12 @@ ParsedData with_vocabulary(RawClicks&& clicks, const std::string& path,
                        clicks.dense_columns, clicks.field_count, training.dense.columns,
                        training.fields.count());
     }
+    const std::span<const Index> first = training.fields.first;
+    for (std::size_t f = 0; f + 1 < first.size(); ++f) {
+      if (first[f + 1] - first[f] > kFirstCategory || !training.fields.value.empty()) continue;
+      throw data_error("{}: field {} of the training data has {} categories, expected more than {}",
+                       path, f + 1, first[f + 1] - first[f], kFirstCategory);
+    }
     return number(std::move(clicks), training.fields, options);
   }
   Vocabulary vocabulary = make_vocabulary(clicks, held_out_rows(clicks.rows(), options.held_out),

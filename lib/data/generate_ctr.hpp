@@ -49,7 +49,7 @@ struct ClickOptions {
 std::vector<std::string> click_preset_names();
 // Whether `spec` is generate:PRESET?... of one of these presets.
 bool is_click_spec(std::string_view spec);
-// Keys: scale, seed, days, drift_days, signal. Throws Error(usage) naming what is wrong.
+// Keys: scale, seed, days, drift_days, signal. Click data alone: is_click_spec(). Throws Error(usage) naming what is wrong.
 ClickOptions parse_click_spec(std::string_view spec);
 // Stands for the bytes that a file of this part would have.
 std::uint64_t click_hash(const ClickOptions& options, DataPart part);

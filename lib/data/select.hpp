@@ -6,7 +6,9 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
+#include <string_view>
 #include <vector>
 
 #include "data/dataset.hpp"
@@ -24,6 +26,10 @@ DatasetPtr shard_of(const Dataset& data, std::span<const Index> rows);
 
 // `data` without its features, and without labels too unless `labels`: see RowChoice.
 Dataset outline_of(const Dataset& data, bool labels);
+
+// The share of `tail:SHARE`, which holds out the end of the training data: 1/7, 0.1. Nothing for other
+// texts. Errors: usage, naming --test, for a share that is none.
+std::optional<double> tail_share(std::string_view test);
 
 struct RowSplit {
   std::vector<Index> kept, held_out;  // ascending; together every row once

@@ -31,6 +31,27 @@ std::uint64_t count_distinct(std::span<const Index> indices, std::uint64_t colum
   return static_cast<std::uint64_t>(std::count(seen.begin(), seen.end(), true));
 }
 
+std::vector<FieldSummary> summarise_fields(const CategoricalFields<View>& fields,
+                                           const LoadReport& report) {
+  std::vector<FieldSummary> result(fields.count());
+  std::vector<std::uint64_t> count(fields.count() > 0 ? fields.first.back() : 0);
+  for (const Index category : fields.category) ++count[category];
+  for (std::size_t f = 0; f < fields.count(); ++f) {
+    FieldSummary& field = result[f];
+    const Index first = fields.first[f], last = fields.first[f + 1];
+    const auto rows = static_cast<double>(fields.category.size() / fields.count());
+    const auto share = [&](Index category) {
+      return first + category < last ? static_cast<double>(count[first + category]) / rows : 0;
+    };
+    field.categories = last - first;
+    for (Index row = first; row < last; ++row) field.seen += count[row] > 0;
+    if (f < report.distinct_values.size()) field.distinct = report.distinct_values[f];
+    field.missing = share(kMissingCategory);
+    field.rare = share(kRareCategory);
+  }
+  return result;
+}
+
 std::uint64_t bytes_in(const CsrRows<View>& rows) {
   return rows.begin.size_bytes() + rows.index.size_bytes() + rows.value.size_bytes();
 }
@@ -153,6 +174,8 @@ DatasetSummary summarise(const Dataset& data, const LoadReport& report) {
   s.rows_without_labels = report.rows_without_labels;
   s.rows_without_features = report.rows_without_features;
   s.label_names = report.label_names;
+  s.dense_columns = data.dense.columns;
+  s.fields = summarise_fields(data.fields, report);
   return s;
 }
 

@@ -91,6 +91,16 @@ Index hashed_category(std::uint32_t field, std::uint32_t value, std::uint64_t ha
   return static_cast<Index>(kFirstCategory + XXH3_64bits(key.data(), sizeof key) % hash_size);
 }
 
+void declare_vocabulary(OptionSet& set, VocabularyRules& rules) {
+  set.add("min_frequency", rules.min_frequency,
+          "click data: values that occur less often in the training part share one category")
+      .range(1, 4294967295.0);
+  set.add("hash_size", rules.hash_size,
+          "click data: categories of each field, to which values are hashed; auto: a vocabulary")
+      .range(1, 4294967293.0)
+      .or_zero();
+}
+
 Vocabulary make_vocabulary(const RawClicks& clicks, const std::vector<bool>& held_out,
                            const VocabularyRules& rules, std::optional<int> threads,
                            const std::string& path) {

@@ -13,6 +13,7 @@
 #include <string>
 #include <vector>
 
+#include "core/options.hpp"
 #include "data/dataset.hpp"
 #include "data/fields.hpp"
 
@@ -24,6 +25,9 @@ struct VocabularyRules {
   std::uint64_t min_frequency = 10;        // 1: every value of the training part
   std::optional<std::uint64_t> hash_size;  // categories per field, beside the first two
 };
+
+// --min-frequency and --hash-size.
+void declare_vocabulary(OptionSet& set, VocabularyRules& rules);
 
 struct Vocabulary {
   CategoricalFields<Owned> fields;      // without categories

@@ -100,7 +100,7 @@ void check_model_reads(const ModelInfo& info, const Dataset& train) {
     if (each.info.reads_fields == fields) names.push_back(each.info.name);
   }
   throw with_hint(
-      usage_error("--model: found {}, which reads {}, but the training data have {}", info.name,
+      usage_error("--model: {} reads {}, but the training data have {}", info.name,
                   info.reads_fields ? "dense columns and categories" : "sparse features",
                   fields ? fmt::format("{} dense columns and {} fields of categories",
                                        train.dense.columns, train.fields.count())

@@ -51,8 +51,10 @@ class Mpi(MpiTest):
         for number, name in enumerate(self.algorithms()):
             model = ("deepfm", "wide_deep", "dcn")[number % 3]
             run = ["train", "--train", "generate:ctr-tiny", "--test", "generate:ctr-tiny", "--model", model, "--hidden", "16",
-                   "--algorithm", name, "--batch-size", "64", "--mega-batch", "10", "--learning-rate", "0.3",
+                   "--algorithm", name, "--batch-size", "64", "--mega-batch", "10", "--learning-rate", "0.02",
                    "--max-samples", "12800", "--evaluate-samples", "1000", "--quiet"]
+            if name == "adaptive":
+                run += ["--delta", "0"]  # ranks differ in their updates as the host pleases, and perturbed merges scale
             self.finished(self.mpirun(2, *run, "-o", f"{name}-mpi.json"), 0)
             curve = self.result(f"{name}-mpi.json")["curve"]
             with self.subTest(algorithm=name, model=model):

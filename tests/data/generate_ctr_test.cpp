@@ -55,8 +55,8 @@ TEST(ZipfLaw, HasTheExactProbabilities) {
     double exponent, shift;
   };
   for (const Case& c : {Case{1, 1.5, 0}, Case{2, 1.5, 0}, Case{3, 3.37, 0}, Case{10, 1.35, 0},
-                        Case{583, .95, 0}, Case{2000, 1, 0}, Case{5683, .72, 0},
-                        Case{305, 2.19, 0}, Case{10000, 1.076, 4}, Case{50000, 1.05, 8}}) {
+                        Case{583, .95, 0}, Case{2000, 1, 0}, Case{5683, .72, 0}, Case{305, 2.19, 0},
+                        Case{10000, 1.076, 4}, Case{50000, 1.05, 8}}) {
     const ZipfLaw law(c.count, c.exponent, c.shift);
     RandomStream random(3, Purpose::test, c.count);
     constexpr std::uint64_t kDraws = 200'000;
@@ -99,7 +99,8 @@ TEST(ClickSpec, ReadsPresetsAndSettings) {
   const ClickOptions kaggle = parse_click_spec("generate:criteo");
   EXPECT_EQ(kaggle.rows(), 45'840'617U);
   EXPECT_EQ(kaggle.rows_test, 6'548'660U);  // the last seventh
-  const ClickOptions small = parse_click_spec("generate:criteo?scale=0.01&seed=4&days=3&drift_days=0");
+  const ClickOptions small =
+      parse_click_spec("generate:criteo?scale=0.01&seed=4&days=3&drift_days=0");
   EXPECT_EQ(small.rows(), 458'406U);
   EXPECT_EQ(small.rows_test, 65'487U);
   EXPECT_EQ(small.seed, 4U);
@@ -121,7 +122,8 @@ TEST(ClickSpec, SaysWhatIsWrong) {
   };
   EXPECT_THAT(message("generate:criteo?rows=3"), HasSubstr("found key \"rows\", expected scale"));
   EXPECT_THAT(message("generate:criteo-terabyte?scale=2"), HasSubstr("expected at most"));
-  EXPECT_THAT(message("generate:ctr-tiny?drift_days=0.01"), HasSubstr("expected 0 or at least 0.1"));
+  EXPECT_THAT(message("generate:ctr-tiny?drift_days=0.01"),
+              HasSubstr("expected 0 or at least 0.1"));
 }
 
 TEST(ClickLaws, HaveTheFiguresOfTheDataSets) {

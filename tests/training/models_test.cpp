@@ -60,18 +60,24 @@ TEST_P(EveryModel, LearnsWithEveryAlgorithm) {
     for (const std::string cluster : {"sim", "threads"}) {
       if (cluster == "threads" && !reads_fields(GetParam())) continue;  // other tests have them
       SCOPED_TRACE(algorithm.info.name + " on " + cluster);
-      const Record record = run_model({{"algorithm", algorithm.info.name},
-                                       {"cluster", cluster},
-                                       {"train", "generate:tiny"},
-                                       {"test", "generate:tiny"},
-                                       {"cache", "false"},
-                                       {"workers", algorithm.info.max_workers > 1 ? "3" : "1"},
-                                       {"batch_size", "16"},
-                                       {"mega_batch", "12"},
-                                       {"learning_rate", "0.3"},
-                                       {"max_samples", "1920"},
-                                       {"evaluate_samples", "200"}},
-                                      GetParam());
+      Settings more;
+      // In real time replicas differ in their updates as the host pleases, and each merge that is
+      // perturbed scales the model: on so small a task that alone may undo what was learnt.
+      if (algorithm.info.name == "adaptive" && cluster == "threads") more = {{"delta", "0"}};
+      const Settings settings = with({{"algorithm", algorithm.info.name},
+                                      {"cluster", cluster},
+                                      {"train", "generate:tiny"},
+                                      {"test", "generate:tiny"},
+                                      {"cache", "false"},
+                                      {"workers", algorithm.info.max_workers > 1 ? "3" : "1"},
+                                      {"batch_size", "16"},
+                                      {"mega_batch", "12"},
+                                      // Cross layers make high powers of their inputs.
+                                      {"learning_rate", reads_fields(GetParam()) ? "0.05" : "0.3"},
+                                      {"max_samples", "1920"},
+                                      {"evaluate_samples", "200"}},
+                                     more);
+      const Record record = run_model(settings, GetParam());
       EXPECT_EQ(record.status, Status::completed);
       EXPECT_LT(record.curve.back().test_loss(), record.curve.front().test_loss());
     }
@@ -85,7 +91,7 @@ TEST_P(EveryModel, LearnsByEveryRowRule) {
     for (const std::string rule : {"same", "sgd", "adagrad", "adam"}) {
       for (const std::string algorithm : {"sgd", "ssgd", "asgd"}) {
         SCOPED_TRACE(algorithm + " with " + optimizer + ", table " + rule);
-        const std::string rate = optimizer == "sgd" ? "0.3" : "0.01";
+        const std::string rate = optimizer == "sgd" ? "0.05" : "0.01";
         const Record record = run_model({{"algorithm", algorithm},
                                          {"train", "clicks"},
                                          {"test", "clicks"},
@@ -94,7 +100,7 @@ TEST_P(EveryModel, LearnsByEveryRowRule) {
                                          {"learning_rate", rate},
                                          {"optimizer", optimizer},
                                          {"table_optimizer", rule},
-                                         {"table_learning_rate", rule == "sgd" ? "0.3" : "0.02"},
+                                         {"table_learning_rate", rule == "sgd" ? "0.1" : "0.02"},
                                          {"max_samples", "1920"}},
                                         GetParam());
         EXPECT_LT(record.curve.back().test_loss(), record.curve.front().test_loss());

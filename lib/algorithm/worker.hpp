@@ -41,6 +41,9 @@
 
 namespace hetsgd {
 
+// A model's blocks as optimizers see them.
+std::vector<Tensor> tensors_of(const Layout& layout);
+
 class Worker {
  public:
   // Both outlive the worker.

@@ -56,14 +56,24 @@ void check_plan(const TrainOptions& options, const OptionSet& set, const Plan& p
   algorithm.check(plan);
 }
 
-void check_model_reads(const std::string& model, const Dataset& data) {
-  const bool sparse = model == "mlp" || model == "linear" || model == "fm";
-  if (!sparse || data.fields.count() == 0) return;
+void check_model_reads(const ModelInfo& info, const Dataset& train) {
+  const bool fields = train.fields.count() > 0;
+  if (fields == info.reads_fields) {
+    if (!fields || train.task == Task::binary) return;
+    throw usage_error("--model: {} is for binary labels, found {} training data", info.name,
+                      to_string(train.task));
+  }
+  std::vector<std::string> names;
+  for (const RegisteredModel& each : models()) {
+    if (each.info.reads_fields == fields) names.push_back(each.info.name);
+  }
   throw with_hint(
-      usage_error("--model: {} reads sparse features, and {} has {} dense columns and {} "
-                  "fields",
-                  model, data.name, data.dense.columns, data.fields.count()),
-      "the models of click data are wide_deep, deepfm and dcn");
+      usage_error("--model: found {}, which reads {}, but the training data have {}", info.name,
+                  info.reads_fields ? "dense columns and categories" : "sparse features",
+                  fields ? fmt::format("{} dense columns and {} fields of categories",
+                                       train.dense.columns, train.fields.count())
+                         : "sparse features alone"),
+      fmt::format("models of such data are {}", fmt::join(names, ", ")));
 }
 
 void check_model_fits(const ModelInfo& info, const Layout& layout, double machine_bytes) {

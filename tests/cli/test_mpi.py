@@ -45,6 +45,23 @@ class Mpi(MpiTest):
                     self.assertGreater(last["p1"], expected["p1"] - 0.2)
                     self.assertGreater(last["p1"], real["curve"][0]["p1"] + 0.1)
 
+    def test_every_algorithm_learns_a_click_through_model(self):
+        for number, name in enumerate(self.algorithms()):
+            model = ("deepfm", "wide_deep", "dcn")[number % 3]
+            run = ["train", "--train", "generate:ctr-tiny", "--test", "generate:ctr-tiny", "--model", model, "--hidden", "16",
+                   "--algorithm", name, "--batch-size", "64", "--mega-batch", "10", "--learning-rate", "0.3",
+                   "--max-samples", "12800", "--evaluate-samples", "1000", "--quiet"]
+            self.finished(self.mpirun(2, *run, "-o", f"{name}-mpi.json"), 0)
+            curve = self.result(f"{name}-mpi.json")["curve"]
+            with self.subTest(algorithm=name, model=model):
+                self.assertLess(curve[-1]["test_loss"], curve[0]["test_loss"])
+                self.assertEqual({"auc", "accuracy", "calibration", "test_loss"} - set(curve[-1]), set())
+                if name in EXACT:
+                    self.run_program(*run, "--workers", "2", "-o", f"{name}-sim.json")
+                    simulated = self.result(f"{name}-sim.json")["curve"]
+                    self.assertEqual(*([[point[key] for key in ("samples_count", "test_loss", "auc")] for point in each]
+                                       for each in (curve, simulated)))
+
     def test_sums_behind_the_backward_pass_have_the_same_bits(self):
         keys = ("samples_count", "test_loss", "p1", "updates")
         for bucket in ("1", "64MiB"):

@@ -51,10 +51,10 @@ json fields_json(const DatasetSummary& s) {
 
 json ceiling_json(const Ceiling& c) { return {{"auc", c.auc}, {"log_loss", c.logloss}}; }
 
-std::uint64_t table_rows(const DatasetSummary& s) {
-  std::uint64_t rows = 0;
-  for (const FieldSummary& field : s.fields) rows += field.categories;
-  return rows;
+std::uint64_t categories(const DatasetSummary& s) {
+  std::uint64_t count = 0;
+  for (const FieldSummary& field : s.fields) count += field.categories;
+  return count;
 }
 
 // Of click data.
@@ -63,14 +63,14 @@ void add_columns(const DatasetSummary& s, Table& table) {
   std::uint64_t distinct = 0;
   for (const FieldSummary& field : s.fields) distinct += field.distinct;
   table.add({"dense columns", fmt::format("{}", s.dense_columns)});
-  table.add({"fields", fmt::format("{}, {} table rows; {} distinct values in the training part",
-                                   s.fields.size(), table_rows(s),
+  table.add({"fields", fmt::format("{}, {} categories; {} distinct values in the training part",
+                                   s.fields.size(), categories(s),
                                    distinct > 0 ? fmt::format("{}", distinct) : "unknown")});
 }
 
 std::string fields_text(const DatasetSummary& s) {
   if (s.fields.empty()) return "";
-  Table table({"field", "table rows", "of them seen", "distinct values", "missing", "rare"});
+  Table table({"field", "categories", "of them seen", "distinct values", "missing", "rare"});
   for (std::size_t f = 0; f < s.fields.size(); ++f) {
     const FieldSummary& field = s.fields[f];
     table.add(
@@ -87,8 +87,9 @@ json summary_json(const DatasetSummary& s, const std::optional<ClickCeilings>& c
   json document = sparse_json(s);
   if (s.fields.empty()) return document;
   document["dense_columns"] = s.dense_columns;
-  document["table_rows"] = table_rows(s);
-  document["fields"] = fields_json(s);
+  document["fields"] = s.fields.size();
+  document["categories"] = categories(s);
+  document["per_field"] = fields_json(s);
   if (ceilings) {
     document["ceiling"] = ceiling_json(ceilings->all);
     document["ceiling_without_pairs"] = ceiling_json(ceilings->linear);

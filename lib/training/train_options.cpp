@@ -40,13 +40,11 @@ void declare_data(OptionSet& set, TrainOptions& o) {
   set.add(
          "train", o.train,
          "training file (XC, libSVM or Criteo's text, .gz .bz2 .zst, .hsgd), the name of a fetched "
-         "data set "
-         "(hetsgd data fetch), or generate:PRESET?scale=S")
+         "data set (hetsgd data fetch), or generate:PRESET?scale=S")
       .reads_file(data_files);
   set.add("test", o.test,
           "test file, or the data set's name again; tail:1/7: the last seventh of the training "
-          "rows, "
-          "which is held out; without it the training data is measured")
+          "rows, which is held out; without it the training data is measured")
       .reads_file(data_files);
   set.add("validation", o.validation,
           "in place of --test: measure on this share of the training rows, held out from learning; "
@@ -68,8 +66,7 @@ void declare_data(OptionSet& set, TrainOptions& o) {
       .not_in_config();
   set.add_choice(
       "order", o.order, {{"shuffled", Order::shuffled}, {"sequential", Order::sequential}},
-      "order of the samples in an epoch; sequential: that of the file, which for logs is "
-      "that of time");
+      "order of the samples in an epoch; sequential: that of the file, for logs that of time");
   set.add_choice("partition", o.partition,
                  {{"shared", Partition::shared},
                   {"iid", Partition::iid},

@@ -108,6 +108,29 @@ TEST(LabelHash, SimHashTurnsWithItsVector) {
   for (std::size_t c = 0; c < codes.size(); ++c) EXPECT_EQ(codes[c] + turned[c], 1) << c;
 }
 
+// Of two vectors with angle theta a sum of +-x over random coordinates has one sign in 1 - theta / pi
+// of the cases (Charikar 2002), the coordinates being as good as independent.
+TEST(LabelHash, SimHashBitsAgreeByTheAngle) {
+  constexpr std::size_t kInputs = 384;
+  const std::vector<float> x = normal_numbers(kInputs, 21), noise = normal_numbers(kInputs, 22);
+  for (const float share : {0.0F, 0.5F, 1.5F, -1.0F}) {
+    std::vector<float> y = noise;
+    for (std::size_t i = 0; i < kInputs; ++i) y[i] += share * x[i];
+    const double dot = std::inner_product(x.begin(), x.end(), y.begin(), 0.0);
+    const double squares = std::inner_product(x.begin(), x.end(), x.begin(), 0.0) *
+                           std::inner_product(y.begin(), y.end(), y.begin(), 0.0);
+    const double agree = 1 - std::acos(dot / std::sqrt(squares)) / std::acos(-1.0);
+    int equal = 0, all = 0;
+    for (std::uint32_t generation = 0; generation < 40; ++generation) {
+      const LabelHash hash({.kind = HashKind::simhash, .codes = 9, .tables = 50}, kInputs, 1,
+                           generation);
+      const auto of_x = hash.row_codes(x.data()), of_y = hash.row_codes(y.data());
+      for (std::size_t c = 0; c < of_x.size(); ++c, ++all) equal += of_x[c] == of_y[c] ? 1 : 0;
+    }
+    EXPECT_NEAR(static_cast<double>(equal) / all, agree, 0.02) << share;
+  }
+}
+
 TEST(LabelHash, AQueryWithoutAPositiveNumberIsBlind) {
   const std::vector<float> queries(3 * 16, 0.0F);
   std::vector<std::uint32_t> bucket(3 * 4);

@@ -69,7 +69,7 @@ TEST(ThreadsDevices, BadEntriesSayWhatWasExpected) {
   EXPECT_EQ(parse({"cpu:1,,cpu:1"}, 4).code(), ExitCode::usage);
   EXPECT_EQ(parse({"cpu:1*0"}, 1).code(), ExitCode::usage);
   EXPECT_STREQ(parse({"cpu:1*x"}, 1).what(),
-               "--devices DEVICE*N: found \"x\", expected a whole number in [1, 65536]");
+               "--devices DEVICE*N: found \"x\", expected a whole number from 1 to 65536");
   EXPECT_EQ(parse({"cuda:all*2"}, 1).code(), ExitCode::usage);
   const Error many = parse({"cpu:1,cpu:1,cpu:1"}, 2);
   EXPECT_EQ(many.code(), ExitCode::usage);

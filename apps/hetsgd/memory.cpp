@@ -178,15 +178,15 @@ class Memory final : public Command {
     std::optional<std::int64_t> largest;
     if (largest_batch_) largest = batch_that_fits(training, policy);
     write_trace(training, plan);
-    nlohmann::ordered_json json{{"policy", policy.name()}};
-    json.update(plan_json(training, plan));
-    json["minimum_bytes"] = minimum ? nlohmann::ordered_json(*minimum) : nullptr;
-    json["largest_batch"] = largest ? nlohmann::ordered_json(*largest) : nullptr;
+    nlohmann::ordered_json result{{"policy", policy.name()}};
+    result.update(plan_json(training, plan));
+    result["minimum_bytes"] = minimum ? nlohmann::ordered_json(*minimum) : nullptr;
+    result["largest_batch"] = largest ? nlohmann::ordered_json(*largest) : nullptr;
     if (minimum && plan.fits()) {
-      json["curve"] = curve(policy, request, *minimum, plan.peak_bytes);
+      result["curve"] = curve(policy, request, *minimum, plan.peak_bytes);
     }
     add_row(table, policy, plan, minimum, largest, training);
-    return json;
+    return result;
   }
 
   std::int64_t batch_that_fits(const TrainingStep& training, const Policy& policy) const {

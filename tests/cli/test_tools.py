@@ -210,7 +210,7 @@ class Descriptions(ProgramTest):
     def test_models(self):
         text = self.run_program("models").stdout
         listed = json.loads(self.run_program("models", "--format", "json").stdout)
-        self.assertEqual([one["name"] for one in listed], ["fm", "linear", "mlp"])
+        self.assertEqual([one["name"] for one in listed], ["dcn", "deepfm", "fm", "linear", "mlp", "wide_deep"])
         for one in listed:
             self.assertIn(f"{one['name']} ", text)
             self.assertIn(f"({one['name']})", self.run_program("models", one["name"]).stdout)

@@ -218,7 +218,7 @@ class Descriptions(ProgramTest):
         by_name = {one["name"]: one for one in listed}
         self.assertIn("--hidden", [option["flag"] for option in by_name["mlp"]["options"]])
         self.error("models", "nothing-of-this-name", code=2)
-        self.assertIn("hint: --hidden is an option of mlp, not of linear\n",
+        self.assertIn("hint: --hidden is an option of dcn, deepfm, mlp, wide_deep, not of linear\n",
                       self.error("train", "--train", "generate:tiny", "--model", "linear", "--hidden", "8", code=2))
 
     def test_devices(self):

@@ -13,7 +13,7 @@ import tempfile
 import unittest
 
 ROOT = os.path.normpath(os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
-LAYER = {"core": 0, "linalg": 1, "data": 2, "model": 3, "optimizer": 3, "cluster": 3, "collective": 4,
+LAYER = {"core": 0, "graph": 1, "linalg": 1, "data": 2, "memory": 2, "model": 3, "optimizer": 3, "cluster": 3, "collective": 4,
          "algorithm": 5, "training": 6, "result": 7, "experiment": 8}
 APPS = 9
 SOURCE = (".hpp", ".cpp", ".h", ".cu", ".cuh")

@@ -51,6 +51,12 @@ Described described_options(const Registered& registered) {
   return one;
 }
 
+std::string optimizers_of(const AlgorithmInfo& info) {
+  if (!info.plain_sgd_only.empty()) return "sgd alone: " + info.plain_sgd_only;
+  return info.optimizers_only.empty() ? "all"
+                                      : fmt::format("{}", fmt::join(info.optimizers_only, ", "));
+}
+
 Described described(const RegisteredAlgorithm& registered) {
   const AlgorithmInfo& info = registered.info;
   Described one = described_options(registered);
@@ -67,14 +73,24 @@ Described described(const RegisteredAlgorithm& registered) {
       {"Workers", info.max_workers < AlgorithmInfo().max_workers
                       ? fmt::format("at most {}", info.max_workers)
                       : "any number"},
-      {"Optimizers", info.plain_sgd_only.empty() ? "all" : "sgd alone: " + info.plain_sgd_only}};
+      {"Optimizers", optimizers_of(info)},
+      {"Models", info.one_hidden_layer_only.empty()
+                     ? "all"
+                     : "mlp with one hidden layer: " + info.one_hidden_layer_only},
+      {"Devices", info.cpu_only.empty() ? "all" : "CPUs alone: " + info.cpu_only},
+      {"Clusters",
+       info.one_process_only.empty() ? "all" : "workers in one process: " + info.one_process_only}};
   one.json.update({{"paper", info.paper},
                    {"cost", info.cost},
                    {"result", info.result},
                    {"identities", info.identities},
                    {"synchronous", info.synchronous},
                    {"max_workers", info.max_workers},
-                   {"plain_sgd_only", info.plain_sgd_only}});
+                   {"plain_sgd_only", info.plain_sgd_only},
+                   {"cpu_only", info.cpu_only},
+                   {"one_process_only", info.one_process_only},
+                   {"optimizers_only", info.optimizers_only},
+                   {"one_hidden_layer_only", info.one_hidden_layer_only}});
   return one;
 }
 

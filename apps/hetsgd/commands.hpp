@@ -11,6 +11,7 @@ namespace hetsgd {
 std::unique_ptr<Command> make_train();
 std::unique_ptr<Command> make_tune();
 std::unique_ptr<Command> make_sweep();
+std::unique_ptr<Command> make_score();
 std::unique_ptr<Command> make_rerun();
 std::unique_ptr<Command> make_compare();
 std::unique_ptr<Command> make_report();
@@ -23,6 +24,7 @@ std::unique_ptr<Command> make_data_fetch();
 std::unique_ptr<Command> make_algorithms();
 std::unique_ptr<Command> make_models();
 std::unique_ptr<Command> make_stragglers();
+std::unique_ptr<Command> make_memory();
 std::unique_ptr<Command> make_devices();
 std::unique_ptr<Command> make_calibrate();
 std::unique_ptr<Command> make_calibrate_network();

@@ -1,19 +1,21 @@
 // hetsgd data info|convert|generate|verify.
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 
 #include "commands.hpp"
 #include "core/error.hpp"
 #include "core/limits.hpp"
 #include "core/logging.hpp"
-#include "core/text.hpp"
 #include "data/generate.hpp"
+#include "data/generate_ctr.hpp"
 #include "data/load.hpp"
 #include "data/summary.hpp"
 #include "data/write.hpp"
+#include "data_summary.hpp"
 #include "result/result.hpp"
-#include "result/table.hpp"
 
 namespace hetsgd {
 namespace {
@@ -23,13 +25,16 @@ using nlohmann::json;
 // How to read, for all four.
 void declare_reading(OptionSet& set, LoadOptions& options) {
   set.group("Reading");
-  set.add_choice(
-      "format", options.format,
-      {{"detect", DataFormat::detect}, {"xc", DataFormat::xc}, {"libsvm", DataFormat::libsvm}},
-      "text format of the file");
+  set.add_choice("format", options.format,
+                 {{"detect", DataFormat::detect},
+                  {"xc", DataFormat::xc},
+                  {"libsvm", DataFormat::libsvm},
+                  {"criteo", DataFormat::criteo}},
+                 "text format of the file");
   set.add_choice("index_base", options.index_base,
                  {{"detect", IndexBase::detect}, {"0", IndexBase::zero}, {"1", IndexBase::one}},
                  "smallest feature index of libSVM text");
+  declare_vocabulary(set, options.vocabulary);
   set.add_choice("part", options.part, {{"train", DataPart::train}, {"test", DataPart::test}},
                  "which part of generate:...");
   set.add_choice("cache", options.cache, {{"use", CacheMode::use}, {"off", CacheMode::off}},
@@ -41,68 +46,14 @@ void declare_reading(OptionSet& set, LoadOptions& options) {
       .or_zero();
 }
 
-json summary_json(const DatasetSummary& s) {
-  const auto counts = [](const RowCounts& c) {
-    return json{{"total", c.total}, {"mean", c.mean}, {"min", c.min}, {"max", c.max}};
-  };
-  return {{"name", s.name},
-          {"path", s.path},
-          {"format", to_string(s.format)},
-          {"index_base", to_string(s.index_base)},
-          {"task", to_string(s.task)},
-          {"content_hash", fmt::format("xxh3:{:016x}", s.content_hash)},
-          {"file_bytes", s.file_bytes},
-          {"memory_bytes", s.memory_bytes},
-          {"rows", s.rows},
-          {"features", s.feature_count},
-          {"labels", s.label_count},
-          {"features_per_row", counts(s.features)},
-          {"labels_per_row", counts(s.labels)},
-          {"density", s.density},
-          {"value_min", s.value_min},
-          {"value_max", s.value_max},
-          {"features_seen", s.features_seen},
-          {"labels_seen", s.labels_seen},
-          {"rows_without_labels", s.rows_without_labels},
-          {"rows_without_features", s.rows_without_features},
-          {"label_names", s.label_names}};
-}
-
-std::string summary_text(const DatasetSummary& s, const LoadReport& report) {
-  Table table({"property", "value"});
-  const auto count = [](std::uint64_t n) { return fmt::format("{}", n); };
-  const auto row_counts = [](const RowCounts& c) {
-    return fmt::format("{} in all; {:.4g} per row ({} to {})", c.total, c.mean, c.min, c.max);
-  };
-  table.add({"path", s.path});
-  table.add(
-      {"format", fmt::format("{}, index base {}", to_string(s.format), to_string(s.index_base))});
-  table.add({"task", std::string(to_string(s.task))});
-  table.add({"rows", count(s.rows)});
-  table.add({"features", fmt::format("{} ({} occur)", s.feature_count, s.features_seen)});
-  table.add({"labels", fmt::format("{} ({} occur)", s.label_count, s.labels_seen)});
-  table.add({"nonzeros", row_counts(s.features)});
-  table.add({"true labels", row_counts(s.labels)});
-  table.add({"density", fmt::format("{:.3g}", s.density)});
-  table.add({"values", fmt::format("{:.6g} to {:.6g}", s.value_min, s.value_max)});
-  table.add({"rows without labels", count(s.rows_without_labels)});
-  table.add({"rows without features", count(s.rows_without_features)});
-  table.add({"content hash", fmt::format("xxh3:{:016x}", s.content_hash)});
-  table.add({"size", fmt::format("{} on disk, {} in memory",
-                                 format_bytes(static_cast<double>(s.file_bytes)),
-                                 format_bytes(static_cast<double>(s.memory_bytes)))});
-  table.add({"loaded", fmt::format("in {}{}", format_seconds(Seconds(report.seconds)),
-                                   report.from_cache ? " from the cache" : "")});
-  return table.format(TableFormat::text);
-}
-
 class DataInfo final : public Command {
  public:
   CommandInfo info() const override {
     return {.name = "data info",
             .summary = "what a data file holds",
             .examples = {"hetsgd data info train.txt", "hetsgd data info --json train.svm.gz",
-                         "hetsgd data info 'generate:amazon670k?scale=0.01'"},
+                         "hetsgd data info 'generate:amazon670k?scale=0.01'",
+                         "hetsgd data info --min-frequency 1 'generate:criteo?scale=0.01'"},
             .operands = "FILE",
             .minimum_operands = 1,
             .maximum_operands = 1};
@@ -115,12 +66,17 @@ class DataInfo final : public Command {
     const LoadedData loaded = load_dataset(operands[0], options_);
     if (!loaded.report.cache_note.empty()) warn("{}", loaded.report.cache_note);
     const DatasetSummary summary = summarise(*loaded.data, loaded.report);
+    std::optional<ClickCeilings> ceilings;
+    if (is_click_spec(operands[0])) {
+      ceilings = ClickGenerator(parse_click_spec(operands[0]), options_.threads)
+                     .ceilings(options_.threads);
+    }
     if (json_) {
-      json document = summary_json(summary);
+      json document = summary_json(summary, ceilings);
       escape_bytes(document);
       fmt::print("{}\n", document.dump(2));
     } else {
-      print_text(summary_text(summary, loaded.report));
+      print_text(summary_text(summary, loaded.report, ceilings));
     }
     return 0;
   }
@@ -178,6 +134,9 @@ class DataConvert final : public Command {
                    "format to write; hsgd is binary and loads without parsing");
     set.add_choice("to_index_base", to_base_, {{"0", IndexBase::zero}, {"1", IndexBase::one}},
                    "smallest feature index of the libSVM text to write");
+    set.add("vocabulary", vocabulary_,
+            "click data: the training data whose vocabulary counts, of which FROM is a test file")
+        .reads_file();
     set.add("overwrite", overwrite_, "replace an existing file");
     declare_reading(set, options_);
   }
@@ -186,7 +145,11 @@ class DataConvert final : public Command {
     files.add_output("TO", operands[1], "the data");
   }
   int run(OptionSet&, const std::vector<std::string>& operands) override {
-    const LoadedData loaded = load_dataset(operands[0], options_);
+    const LoadedData loaded =
+        vocabulary_.empty()
+            ? load_dataset(operands[0], options_)
+            : load_dataset(operands[0],
+                           options_for_test(options_, load_dataset(vocabulary_, options_)));
     switch (to_) {
       case Target::xc:
         write_xc(operands[1], *loaded.data);
@@ -205,6 +168,7 @@ class DataConvert final : public Command {
  private:
   Target to_ = Target::hsgd;
   IndexBase to_base_ = IndexBase::one;
+  std::string vocabulary_;
   bool overwrite_ = false;
   LoadOptions options_;
 };
@@ -213,15 +177,23 @@ class DataGenerate final : public Command {
  public:
   CommandInfo info() const override {
     return {.name = "data generate",
-            .summary = "write made-up sparse multi-label data that a model can learn",
+            .summary =
+                "write made-up data that a model can learn: sparse multi-label data as XC "
+                "text, click data as Criteo's",
             .examples = {"hetsgd data generate tiny tiny",
-                         "hetsgd data generate amazon670k --scale 0.1 --seed 2 amazon-small"},
-            .operands = fmt::format("{} PREFIX", fmt::join(generator_preset_names(), "|")),
+                         "hetsgd data generate amazon670k --scale 0.1 --seed 2 amazon-small",
+                         "hetsgd data generate criteo --scale 0.001 clicks"},
+            .operands = fmt::format("{} PREFIX", fmt::join(preset_names(), "|")),
             .minimum_operands = 2,
             .maximum_operands = 2};
   }
   void declare(OptionSet& set) override {
-    set.add("scale", scale_, "multiplies rows, features and labels").above(0);
+    set.add("scale", scale_, "multiplies rows, features and labels; of click data the rows")
+        .above(0);
+    set.add_choice(
+        "format", format_,
+        {{"auto", DataFormat::detect}, {"xc", DataFormat::xc}, {"criteo", DataFormat::criteo}},
+        "text format to write; auto: the one that the data have");
     set.add("seed", seed_, "seed of everything random");
     set.add("threads", threads_, "auto: all cores").range(1, kMostHostThreads).or_zero();
     set.add("overwrite", overwrite_, "replace existing files");
@@ -232,6 +204,38 @@ class DataGenerate final : public Command {
     }
   }
   int run(OptionSet&, const std::vector<std::string>& operands) override {
+    const std::vector<std::string> clicks = click_preset_names();
+    const bool is_click = std::ranges::find(clicks, operands[0]) != clicks.end();
+    const DataFormat format = is_click ? DataFormat::criteo : DataFormat::xc;
+    if (format_ != DataFormat::detect && format_ != format) {
+      throw usage_error("--format: found {}, expected {} for {}", to_string(format_),
+                        to_string(format), operands[0]);
+    }
+    if (is_click) {
+      write_clicks(operands);
+    } else {
+      write_sparse(operands);
+    }
+    return 0;
+  }
+
+ private:
+  static std::vector<std::string> preset_names() {
+    std::vector<std::string> names = generator_preset_names();
+    for (const std::string& name : click_preset_names()) names.push_back(name);
+    return names;
+  }
+  void write_clicks(const std::vector<std::string>& operands) const {
+    const ClickGenerator generator(
+        parse_click_spec(fmt::format("generate:{}?scale={}&seed={}", operands[0], scale_, seed_)),
+        threads_);
+    const std::string train = operands[1] + kTrain, test = operands[1] + kTest;
+    write_criteo(train, generator, DataPart::train, threads_);
+    write_criteo(test, generator, DataPart::test, threads_);
+    log_info("{}: {} rows; {}: {} rows", train, generator.options().rows_train, test,
+             generator.options().rows_test);
+  }
+  void write_sparse(const std::vector<std::string>& operands) const {
     GeneratorOptions options = generator_preset(operands[0], scale_);
     options.seed = seed_;
     const std::string train = operands[1] + kTrain, test = operands[1] + kTest;
@@ -240,12 +244,11 @@ class DataGenerate final : public Command {
     write_xc(test, *pair.test);
     log_info("{}: {} rows; {}: {} rows; {} features, {} labels", train, pair.train->rows(), test,
              pair.test->rows(), pair.train->feature_count, pair.train->label_count);
-    return 0;
   }
 
- private:
   static constexpr const char *kTrain = "_train.txt", *kTest = "_test.txt";
   double scale_ = 1;
+  DataFormat format_ = DataFormat::detect;
   std::uint64_t seed_ = 1;
   std::optional<int> threads_;
   bool overwrite_ = false;

@@ -142,11 +142,12 @@ AdasumStep::AdasumStep(Worker& self, Replica& replica, const AdasumOptions& opti
   end_ = slices_[slice + 1];
 
   std::vector<Tensor> tensors;
-  for (const ParameterBlock& layer : layout.blocks) {
+  for (Tensor layer : tensors_of(layout)) {
     if (layer.offset < begin_) ++first_tensor_;
     if (layer.offset < begin_ || layer.offset >= end_) continue;
-    tensors_.push_back(layer.offset - begin_);
-    tensors.push_back({layer.offset - begin_, layer.size()});
+    layer.offset -= begin_;
+    tensors_.push_back(layer.offset);
+    tensors.push_back(layer);
   }
   tensors_.push_back(end_ - begin_);
   if (partitioned && begin_ < end_) {

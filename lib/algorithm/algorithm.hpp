@@ -47,6 +47,14 @@ struct AlgorithmInfo {
   // Why no other optimizer than plain SGD makes sense, e.g. "has an update rule of its own"; empty:
   // all do.
   std::string plain_sgd_only = "";
+  // Why its workers must compute on CPUs, and why they must live in one process, e.g. "keeps one
+  // model in memory that all workers share"; empty: they need not.
+  std::string cpu_only = "";
+  std::string one_process_only = "";
+  // The only values of --optimizer that it has, without weight decay and clipping; empty: all do.
+  std::vector<std::string> optimizers_only = {};
+  // Why the model must be an MLP with one hidden layer; empty: all models do.
+  std::string one_hidden_layer_only = "";
 };
 
 class Algorithm {

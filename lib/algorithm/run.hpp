@@ -14,6 +14,7 @@
 #include <string>
 
 #include "algorithm/plan.hpp"
+#include "algorithm/shared_objects.hpp"
 #include "data/sampler.hpp"
 #include "linalg/device.hpp"
 #include "model/model.hpp"
@@ -39,6 +40,8 @@ class Run {
   virtual const Sampler& sampler() const = 0;
   virtual std::span<const float> initial_parameters() const = 0;  // host memory
   virtual bool synchronous() const = 0;
+  // Of the workers that share this process' memory.
+  SharedObjects& shared_objects() { return shared_objects_; }
 
   // The charged work of one step: of the real model, or of the full-size one under --charge. Vector
   // operations are not asked for here; the cluster scales them itself.
@@ -77,6 +80,9 @@ class Run {
   virtual void record(Seconds time, nlohmann::json event) = 0;
   virtual void observe(const std::string& histogram, std::int64_t value) = 0;
   virtual void warn(const std::string& text) = 0;
+
+ private:
+  SharedObjects shared_objects_;
 };
 
 }  // namespace hetsgd

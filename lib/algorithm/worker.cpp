@@ -137,6 +137,7 @@ void Worker::compute_losses(std::span<Replica> replicas, std::span<const Batch> 
     mean.samples += shape.samples / static_cast<double>(m);
     mean.nonzeros += shape.nonzeros / static_cast<double>(m);
     mean.labels += shape.labels / static_cast<double>(m);
+    mean.lookups += shape.lookups / static_cast<double>(m);
   }
   Work work = run_.gradient_work(mean);
   work.learners = static_cast<int>(m);
@@ -172,7 +173,8 @@ void Worker::update(std::span<Replica> replicas, double lr) {
   for (Replica& r : replicas) passes = optimizer(r).passes();
   const auto fn = [&] {
     for (Replica& r : replicas) {
-      r.optimizer->update(device(), lr, r.gradient.flat.span(), r.w.span());
+      r.optimizer->update_touched(device(), lr, r.gradient.flat.span(), r.gradient.rows,
+                                  r.w.span());
     }
   };
   compute_vectors(passes, fn, static_cast<int>(replicas.size()));
@@ -241,20 +243,26 @@ bool Worker::gradient_cancellable(CancellationToken& token, Replica& replica, co
   return true;
 }
 
-std::vector<Tensor> Worker::tensors() const {
+std::vector<Tensor> tensors_of(const Layout& layout) {
   std::vector<Tensor> list;
-  for (const ParameterBlock& block : model().layout().blocks)
-    list.push_back({block.offset, block.size()});
+  for (const ParameterBlock& block : layout.blocks)
+    list.push_back({block.offset, block.size(), block.kind == BlockKind::table ? block.cols : 0});
   return list;
 }
+
+std::vector<Tensor> Worker::tensors() const { return tensors_of(model().layout()); }
 
 std::unique_ptr<Optimizer> Worker::make_optimizer(const OptimizerOptions& options) {
   return hetsgd::make_optimizer(options, device(), model().parameters(), tensors());
 }
 
 void Worker::update(Replica& replica, double lr) {
-  if (!plan().optimizer.plain() || replica.gradient_is_dense) {
-    return update(replica, replica.gradient.flat.span(), lr);
+  const std::span<const float> g = replica.gradient.flat.span();
+  if (replica.gradient_is_dense) return update(replica, g, lr);
+  if (!plan().optimizer.plain()) {
+    return compute_vectors(optimizer(replica).passes(), [&] {
+      optimizer(replica).update_touched(device(), lr, g, replica.gradient.rows, replica.w.span());
+    });
   }
   compute_vectors(3, [&] {
     apply_gradient(model(), device(), replica.gradient, static_cast<float>(lr), replica.w.data());

@@ -35,11 +35,15 @@
 #include "algorithm/batch_source.hpp"
 #include "algorithm/replica.hpp"
 #include "algorithm/run.hpp"
+#include "algorithm/shared_model.hpp"
 #include "cluster/endpoint.hpp"
 #include "linalg/host_view.hpp"
 #include "linalg/streams.hpp"
 
 namespace hetsgd {
+
+// A model's blocks as optimizers see them.
+std::vector<Tensor> tensors_of(const Layout& layout);
 
 class Worker {
  public:
@@ -95,6 +99,7 @@ class Worker {
   //   gradient            yes             yes         none
   //   apply               no              no          one for all workers (rank 0's call)
   //   apply_alone         no              no          one for each call
+  //   shared_step         yes             yes         one for each call
   //
   // The main process alone learns from batches. A background task makes updates; samples that it
   // learnt from would be the run's and not the worker's.
@@ -145,6 +150,14 @@ class Worker {
     return 4.0 * static_cast<double>(parameters) * run_.parameter_ratio();
   }
 
+  // One iteration on a model that other workers read and write meanwhile (shared_model.hpp): learn()
+  // on w itself, by plain SGD, on a CPU. Counts in histogram "staleness" the updates of w by others
+  // between its reading and its writing. Returns the batch's mean loss.
+  double shared_step(const Batch& batch, double learning_rate, SharedModel& shared);
+  // Puts the mean of the models, added in the order given, into each of them, while others step on
+  // them. Charged as reading and writing all of them.
+  void average_shared(std::span<const std::shared_ptr<SharedModel>> models);
+
   // The update alone, of replica.w by replica.gradient, or by the vector g [n], which a collective
   // has summed. All workers make the same one: it counts once for the run. A gradient that is still
   // sparse moves its touched rows alone (plain SGD); the charge is that of whole vectors either
@@ -157,6 +170,12 @@ class Worker {
   void count_shared_update();
   // An update of the global model that this worker alone caused (a push that a server applied).
   void count_own_update();
+
+  // Tells the run of a batch that was learnt from; `started`: when its computation began. The calls
+  // above do so; for methods whose step is a computation of their own (Endpoint::compute, of kind
+  // step). Called after the computation and before an update that waits for others, so that a loss
+  // that is not finite is known even then.
+  void completed(const Batch& batch, double loss, Seconds started);
 
   // An optimizer with a fresh state for this device's vectors of the model's size, for methods with
   // a second one (local-sgd's outer optimizer). Replicas get the plan's when they first need it.
@@ -187,6 +206,20 @@ class Worker {
   // x for the host to read: x itself, or a copy of a GPU's memory that is good until the next call.
   // The copy is made outside of compute(), so it is not charged: for set-up and measuring.
   std::span<const float> on_host(const Buffer& x);
+
+  // --- memory that workers share ----------------------------------------------------------------
+  // The object `name` of the run, made by the first caller, for workers of one process (the
+  // algorithm says AlgorithmInfo::one_process_only). Not charged: set-up. It lives as long as a
+  // worker keeps it (shared_objects.hpp).
+  template <class T>
+  std::shared_ptr<T> share(const std::string& name,
+                           const std::function<std::shared_ptr<T>()>& make) {
+    return run_.shared_objects().get<T>(name, make);
+  }
+  // One model at the initial parameters. Its members (ranks) write an equal slice of them each, so
+  // that a slice's memory lies near one of those who use it. Called by all workers of the run;
+  // returns when all have.
+  std::shared_ptr<SharedModel> shared_model(const std::string& name, std::span<const int> members);
 
   // --- communication ----------------------------------------------------------------------------
   Comm& comm() { return endpoint_.comm(); }
@@ -219,6 +252,11 @@ class Worker {
   // will have learnt from when they are (the same number on all): it decides whether an evaluation
   // is due and whether the budget is used up.
   void evaluate_here(const Buffer& model, std::optional<std::uint64_t> samples = {});
+  // The same of a model that the host makes when it is measured, in memory that stays good until the
+  // next call. Not for models of GPUs.
+  void evaluate_here(const std::function<std::span<const float>()>& model) {
+    run_.evaluate_here(*this, std::nullopt, model);
+  }
   // The same for algorithms whose result is the mean of all replicas, published before the loop. A
   // published buffer must be whole whenever the world is stopped, i.e. at every blocking call. It
   // is read in place: until all workers have left their loops nobody frees it (adpsgd: a barrier).
@@ -250,10 +288,6 @@ class Worker {
   // Losses of the batches into losses_. Plain SGD has moved the replicas then, others have their
   // gradients. One computation for all replicas: m of them share the device as its profile says.
   void compute_losses(std::span<Replica> replicas, std::span<const Batch> batches, double lr);
-  // Tells the run of a batch that was learnt from; `started`: when its computation began. Called
-  // after the computation and before the update, so that a loss that is not finite is known even
-  // where the update waits for others.
-  void completed(const Batch& batch, double loss, Seconds started);
   void count_idle_call();
   template <class Fn>
   double compute_step(const Batch& batch, Fn&& fn);
@@ -281,7 +315,8 @@ class Worker {
       started_;                 // of the replicas that learn at once: sums of losses, on their way
   std::vector<double> losses_;  // and the means
   HostScratch host_copy_;       // of on_host()
-  LoopDecision decision_;       // the last answer of running()
+  std::optional<SharedSnapshot> snapshot_;  // of shared_step(), where it needs one
+  LoopDecision decision_;                   // the last answer of running()
   std::uint64_t samples_at_decision_ = 0;
   std::uint64_t samples_ = 0;
   // Shared with the background tasks. Atomic, because they are threads on real clusters, and the

@@ -17,6 +17,8 @@ constexpr int kMaxCores = 8192;
 
 constexpr int kMostGpus = 1024;
 
+constexpr int kMostRepeats = 1 << 16;  // of an entry
+
 DeviceSpec parse_gpu(std::string_view number) {
   const auto gpu = static_cast<int>(parse_integer("--devices cuda:N", number, 0, kMostGpus));
   try {
@@ -78,10 +80,20 @@ std::vector<std::string> split_devices(const std::vector<std::string>& entries) 
   std::vector<std::string> devices;
   for (const std::string& entry : entries) {
     for (const std::string_view part : split(entry, ',')) {
-      const std::string_view text = trim(part);
+      std::string_view text = trim(part);
+      std::size_t times = 1;
+      if (const std::size_t star = text.rfind('*'); star != text.npos) {
+        times = static_cast<std::size_t>(
+            parse_integer("--devices DEVICE*N", text.substr(star + 1), 1, kMostRepeats));
+        text = trim(text.substr(0, star));
+      }
       if (text != "cuda:all") {
-        devices.emplace_back(text);
+        devices.insert(devices.end(), times, std::string(text));
         continue;
+      }
+      if (times > 1) {
+        throw usage_error("--devices: found {}, expected cuda:all once: it is every GPU",
+                          quote(part));
       }
       for (std::string& gpu : all_gpus(text)) devices.push_back(std::move(gpu));
     }

@@ -55,6 +55,15 @@ class FunctionRef {
   void (*call_)(void*);
 };
 
+// A computation on memory that other workers of this address space read and write meanwhile.
+struct InPlaceComputation {
+  FunctionRef in_place;  // all of it, on the shared memory itself
+  // The same in three parts, for a cluster whose workers take turns:
+  FunctionRef read;   // copies what it needs into private memory
+  FunctionRef fn;     // computes there, as the function of compute()
+  FunctionRef write;  // puts what it has changed into the shared memory
+};
+
 // Lock and condition between a worker's processes, or between workers of one address space (sim,
 // threads). A call that blocks with the lock held is allowed, but keeps the others out. Not
 // recursive. Meets BasicLockable: std::lock_guard<Monitor> and std::unique_lock<Monitor> work.
@@ -100,7 +109,13 @@ class Endpoint {
   // here. fn makes no call of this vocabulary but device(): in sim it runs on another thread, at
   // another time.
   virtual void compute(const Work& work, ComputeKind kind, FunctionRef fn) = 0;
-  // The same until `token` is cancelled (also before): then it returns false at once, and what fn
+  // A computation on memory that others read and write meanwhile, which is no error here. In threads
+  // and mpi it is compute() of in_place; in sim read() is called at its start and write() at its
+  // end, in no time, and fn as the function of compute().
+  virtual void compute_in_place(const Work& work, ComputeKind kind, const InPlaceComputation& how) {
+    compute(work, kind, how.in_place);
+  }
+  // The same as compute() until `token` is cancelled (also before): then it returns false at once, and what fn
   // wrote counts for nothing. A computation that ends at that very moment is complete. In sim the
   // cut is exact; in threads and mpi a kernel cannot be stopped: fn runs to its end, and the delay
   // is cut.

@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
+#include "cluster/graph_rates.hpp"
 #include "core/bytes.hpp"
 #include "core/error.hpp"
 #include "core/json_fields.hpp"
@@ -24,13 +25,41 @@ double DeviceProfile::throughput(int learners) const {
   return saturation[std::min(static_cast<std::size_t>(learners), saturation.size()) - 1];
 }
 
-DeviceProfile load_device_profile(const std::string& name_or_path, std::string_view option) {
-  static const std::array<std::string, 8> kKeys{
-      "name",        "source",       "launch_overhead_s",     "operations_per_s",
-      "bytes_per_s", "memory_bytes", "host_link_bytes_per_s", "saturation"};
-  const JsonFields fields =
-      find_json_file(option, "profile", name_or_path, builtin_profile_files());
+namespace {
+
+JsonFields profile_fields(const std::string& name_or_path, std::string_view option) {
+  static const std::array<std::string, 10> kKeys{
+      "name",         "source",     "launch_overhead_s",     "operations_per_s",    "bytes_per_s",
+      "memory_bytes", "saturation", "host_link_bytes_per_s", "host_link_latency_s", "convolution"};
+  JsonFields fields = find_json_file(option, "profile", name_or_path, builtin_profile_files());
   fields.allow(kKeys);
+  return fields;
+}
+
+}  // namespace
+
+GraphRates load_graph_rates(const std::string& name_or_path, std::string_view option) {
+  static const std::array<std::string, 2> kConvolutionKeys{"half_channels", "half_depth"};
+  const JsonFields fields = profile_fields(name_or_path, option);
+  const NetworkModel pcie = load_network_model("pcie3");
+  GraphRates rates{.link_latency_s = pcie.latency.count(), .link_bytes_per_s = pcie.bytes_per_s};
+  if (!fields.is_null("host_link_bytes_per_s")) {
+    rates.link_bytes_per_s = fields.number("host_link_bytes_per_s", kByteRates);
+  }
+  if (!fields.is_null("host_link_latency_s")) {
+    rates.link_latency_s = fields.number("host_link_latency_s", kDurations);
+  }
+  if (!fields.is_null("convolution")) {
+    const JsonFields convolution = fields.object("convolution");
+    convolution.allow(kConvolutionKeys);
+    rates.half_channels = convolution.number("half_channels", {0, 1e6, ""});
+    rates.half_depth = convolution.number("half_depth", {0, 1e6, ""});
+  }
+  return rates;
+}
+
+DeviceProfile load_device_profile(const std::string& name_or_path, std::string_view option) {
+  const JsonFields fields = profile_fields(name_or_path, option);
   DeviceProfile profile;
   profile.name = fields.text("name");
   profile.source = fields.text("source", "");

@@ -52,6 +52,10 @@ bool JsonFields::is_text(const std::string& key) const {
   return object_.contains(key) && object_.at(key).is_string();
 }
 
+bool JsonFields::is_list(const std::string& key) const {
+  return object_.contains(key) && object_.at(key).is_array();
+}
+
 JsonFields JsonFields::object(const std::string& key) const {
   constexpr std::string_view kExpected = "an object";
   const nlohmann::json& value = at(key, kExpected);
@@ -148,6 +152,16 @@ std::vector<double> JsonFields::numbers(const std::string& key, const FieldRange
     fail(key, value, range_text("a list of numbers", range));
   }
   return value.get<std::vector<double>>();
+}
+
+std::vector<std::string> JsonFields::texts(const std::string& key) const {
+  constexpr std::string_view kExpected = "a list of texts";
+  const nlohmann::json& value = at(key, kExpected);
+  if (!value.is_array() || value.empty() ||
+      !std::all_of(value.begin(), value.end(), [](const auto& v) { return v.is_string(); })) {
+    fail(key, value, kExpected);
+  }
+  return value.get<std::vector<std::string>>();
 }
 
 std::size_t JsonFields::choice(const std::string& key, std::span<const std::string> choices,

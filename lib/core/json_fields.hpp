@@ -38,6 +38,8 @@ class JsonFields {
 
   bool is_null(const std::string& key) const;  // or absent
   bool is_text(const std::string& key) const;
+  bool is_list(const std::string& key) const;
+  const std::string& place() const { return place_; }  // what opens the messages
   std::string text(const std::string& key) const;
   std::string text(const std::string& key, const std::string& default_value) const;
   double number(const std::string& key, const FieldRange& range) const;
@@ -46,6 +48,8 @@ class JsonFields {
   // A non-empty list of numbers in the range.
   std::vector<double> numbers(const std::string& key, const FieldRange& range,
                               std::vector<double> default_value) const;
+  // A non-empty list of texts.
+  std::vector<std::string> texts(const std::string& key) const;
   // The place of the text in `choices`.
   std::size_t choice(const std::string& key, std::span<const std::string> choices,
                      std::size_t default_choice) const;

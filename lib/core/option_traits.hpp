@@ -154,7 +154,8 @@ template <class T>
 void parse_texts(std::vector<T>& list, const Option& option, const std::string& place,
                  const Texts& texts) {
   std::vector<T> values;
-  for (const std::string& text : texts) {
+  const bool empty = texts.size() == 1 && !option.absent.empty() && texts[0] == option.absent;
+  for (const std::string& text : empty ? Texts() : texts) {
     for (const std::string_view part : split(text, ',')) {
       values.push_back(OptionTraits<T>::parse(option, place, std::string(trim(part))));
     }
@@ -174,6 +175,11 @@ inline nlohmann::json json_of(const Option&, const Seconds& value) {
 }
 inline nlohmann::json json_of(const Option&, const std::string& value) { return json_text(value); }
 inline nlohmann::json json_of(const Option&, const Texts& value) { return json_text(value); }
+template <class T>
+nlohmann::json json_of(const Option& option, const std::vector<T>& value) {
+  if (value.empty() && !option.absent.empty()) return option.absent;
+  return value;
+}
 template <class T>
 nlohmann::json json_of(const Option& option, const std::optional<T>& value) {
   return value ? json_of(option, *value) : nlohmann::json(option.absent);

@@ -70,8 +70,8 @@ struct Option {
   double minimum = -std::numeric_limits<double>::infinity();
   double maximum = std::numeric_limits<double>::infinity();
   bool minimum_open = false;  // the minimum itself is excluded
-  // Of an std::optional: what stands for no value, "auto"; empty: it always has one. A text that is
-  // `absent_too` says the same: results of earlier versions hold it.
+  // Of an std::optional: what stands for no value, "auto"; of a list, for the empty one; empty: it
+  // always has one. A text that is `absent_too` says the same: results of earlier versions hold it.
   std::string absent;
   std::string absent_too;
   std::string required;  // an example; of a key that must be given (core/key_values.hpp)
@@ -124,7 +124,8 @@ class OptionRefiner {
     option_.minimum_open = true;
     return *this;
   }
-  // Of an std::optional: how no value is spelled, where "auto" would say the wrong thing.
+  // Of an std::optional: how no value is spelled, where "auto" would say the wrong thing. Of a list
+  // of numbers: how the empty list is spelled.
   OptionRefiner& absent(std::string word) {
     option_.default_text = option_.default_text == option_.absent ? word : option_.default_text;
     option_.absent = std::move(word);

@@ -22,6 +22,8 @@ enum class Purpose : std::uint32_t {
   bootstrap = 7,
   test = 8,
   search = 9,
+  hashing = 10,
+  label_fill = 11,
 };
 
 // Four independent 32-bit words at one counter.

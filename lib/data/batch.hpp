@@ -9,11 +9,12 @@
 
 namespace hetsgd {
 
-// What a batch costs depends on these three alone (see Model::gradient_work).
+// What a batch costs depends on these alone (see Model::gradient_work).
 struct BatchShape {
   double samples = 0;
-  double nonzeros = 0;  // features
+  double nonzeros = 0;  // sparse features
   double labels = 0;    // true labels
+  double lookups = 0;   // categories: one per sample and field
 };
 
 class Batch {

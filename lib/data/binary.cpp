@@ -29,14 +29,19 @@ struct Payload {
   explicit Payload(const Dataset& data) {
     row_sums.reserve(data.rows());
     for (std::uint64_t row = 0; row < data.rows(); ++row) {
-      row_sums.push_back(row_sum(data.labels(row), data.features(row), data.values(row)));
+      row_sums.push_back(row_sum(data, row));
     }
-    pieces = {characters_of(data.sparse.begin),
+    pieces = {characters_of(data.sparse.rows() > 0 ? data.sparse.begin
+                                                   : std::span<const std::uint64_t>()),
               characters_of(data.targets.begin),
               characters_of(std::span<const std::uint32_t>(row_sums)),
+              characters_of(data.fields.first),
+              characters_of(data.fields.value),
               characters_of(data.targets.index),
               characters_of(data.sparse.index),
-              characters_of(data.sparse.value)};
+              characters_of(data.sparse.value),
+              characters_of(data.fields.category),
+              characters_of(data.dense.value)};
   }
   Payload(const Payload&) = delete;
   Payload& operator=(const Payload&) = delete;
@@ -52,10 +57,13 @@ struct Payload {
     }
   }
 
-  static constexpr std::size_t kLabels = 3;  // the first piece after the head
+  static constexpr std::size_t kLabels = 5;  // the first piece after the head
   std::vector<std::uint32_t> row_sums;
-  std::array<std::string_view, 6> pieces;
+  std::array<std::string_view, 10> pieces;
 };
+
+// No data set has more dense columns or fields.
+constexpr std::uint64_t kMostColumns = std::uint64_t{1} << 16;
 
 // The payload as it lies in the file, in memory of its own, with the sum of what was read.
 std::shared_ptr<const char> read_payload(const ByteSource& file, std::uint64_t begin,
@@ -90,24 +98,41 @@ PayloadLayout::PayloadLayout(const BinaryHeader& header, std::uint64_t payload) 
     place += size + padding(size);
     return first;
   };
-  feature_begin = take((header.rows + 1) * sizeof(std::uint64_t));
+  feature_begin = take(header.has_sparse() ? (header.rows + 1) * sizeof(std::uint64_t) : 0);
   label_begin = take((header.rows + 1) * sizeof(std::uint64_t));
   row_sums = take(header.rows * sizeof(std::uint32_t));
+  const ColumnsHeader& columns = header.columns;
+  field_first = take(columns.fields > 0 ? (columns.fields + 1) * sizeof(Index) : 0);
+  vocabulary = take(columns.vocabulary * sizeof(std::uint32_t));
   label_index = take(header.labels * sizeof(Index));
   feature_index = take(header.features * sizeof(Index));
   feature_value = take(header.features * sizeof(float));
+  category = take(header.rows * columns.fields * sizeof(Index));
+  dense = take(header.rows * columns.dense_columns * sizeof(float));
   end = place;
 }
 
-std::uint32_t row_sum(std::span<const Index> labels, std::span<const Index> features,
-                      std::span<const float> values) {
+std::uint32_t row_sum(const DataArrays<View>& data, std::uint64_t row) {
+  const std::span<const Index> labels = data.labels(row);
   std::uint64_t sum = XXH3_64bits(labels.data(), labels.size_bytes());
-  sum = XXH3_64bits_withSeed(features.data(), features.size_bytes(), sum);
-  return static_cast<std::uint32_t>(XXH3_64bits_withSeed(values.data(), values.size_bytes(), sum));
+  const auto add = [&](auto values) {
+    sum = XXH3_64bits_withSeed(values.data(), values.size_bytes(), sum);
+  };
+  if (data.sparse.rows() > 0) {
+    add(data.features(row));
+    add(data.values(row));
+  }
+  if (data.fields.count() > 0) add(data.fields.row(row));
+  if (data.dense.columns > 0) add(data.dense.row(row));
+  return static_cast<std::uint32_t>(sum);
 }
 
 std::vector<std::byte> sealed_header(const BinaryHeader& header) {
   std::vector<std::byte> content = to_bytes(header);
+  if (header.columns.any()) {
+    const std::vector<std::byte> columns = to_bytes(header.columns);
+    content.insert(content.end(), columns.begin(), columns.end());
+  }
   content.resize(content.size() + padding(kSealBytes + content.size()));
   return sealed(kBinaryKind, content);
 }
@@ -125,9 +150,16 @@ BinaryFile read_header(const ByteSource& file, const std::string& path) {
   const std::vector<std::byte> bytes = read(kSealBytes + length);
   ByteReader content(unsealed(kBinaryKind, bytes, path), path);
   BinaryFile result{.header = content.get<BinaryHeader>(), .places = {}};
-  const BinaryHeader& header = result.header;
+  BinaryHeader& header = result.header;
+  if (const auto rest = content.rest(); rest.size() >= kSmallestColumnsHeader) {
+    header.columns = ByteReader(rest, path).get<ColumnsHeader>();
+  }
   // Before anything is multiplied.
-  if (std::max({header.rows, header.features, header.labels}) >= file.size()) throw cut();
+  const ColumnsHeader& columns = header.columns;
+  if (std::max({header.rows, header.features, header.labels, columns.vocabulary}) >= file.size() ||
+      std::max(columns.fields, columns.dense_columns) > kMostColumns) {
+    throw cut();
+  }
   result.places = PayloadLayout(header, bytes.size());
   if (result.places.end != file.size()) {
     throw data_error("{}: cut off or grown: {} bytes, the header promises {}", path, file.size(),
@@ -144,7 +176,7 @@ void check_sum(std::uint64_t found, std::uint64_t expected, const char* what,
 }
 
 DecodedBinary read_description(BinaryHeader header, const std::string& path) {
-  if (header.task > 2 || header.format > 4 || header.index_base > 2) {
+  if (header.task > 2 || header.format > 5 || header.index_base > 2) {
     throw data_error("{}: the header holds an unknown task, format or index base", path);
   }
   DecodedBinary result;
@@ -161,6 +193,7 @@ DecodedBinary read_description(BinaryHeader header, const std::string& path) {
   report.rows_without_labels = header.rows_without_labels;
   report.rows_without_features = header.rows_without_features;
   report.label_names = std::move(header.label_names);
+  report.distinct_values = std::move(header.columns.distinct_values);
   const std::size_t classes = data.task == Task::binary ? 2 : data.label_count;
   const std::size_t expected = data.task == Task::multilabel ? 0 : classes;
   if (report.label_names.size() != expected) {
@@ -184,7 +217,9 @@ bool is_binary_dataset(const ByteSource& file) {
 
 void encode_binary(const Dataset& data, const LoadReport& report, std::uint64_t key,
                    const std::function<void(std::string_view)>& write) {
-  HETSGD_CHECK_EQ(data.sparse.rows(), data.rows());  // the one group that the form holds
+  // What the form holds.
+  HETSGD_CHECK(data.sparse.rows() == data.rows() || data.feature_count == 0);
+  HETSGD_CHECK_EQ(data.images.size(), 0U);
   BinaryHeader header{.name = data.name,
                       .label_names = report.label_names,
                       .key = key,
@@ -198,7 +233,11 @@ void encode_binary(const Dataset& data, const LoadReport& report, std::uint64_t 
                       .label_count = data.label_count,
                       .task = static_cast<std::uint8_t>(data.task),
                       .format = static_cast<std::uint8_t>(report.format),
-                      .index_base = static_cast<std::uint8_t>(report.index_base)};
+                      .index_base = static_cast<std::uint8_t>(report.index_base),
+                      .columns = {.dense_columns = data.dense.columns,
+                                  .fields = data.fields.count(),
+                                  .vocabulary = data.fields.value.size(),
+                                  .distinct_values = report.distinct_values}};
   const Payload payload(data);
   RunningHash whole, head, labels;
   payload.visit([&](std::size_t piece, std::string_view bytes) {
@@ -229,11 +268,22 @@ DecodedBinary decode_binary(const ByteSource& file, const std::string& path,
   check_sum(sum, header.payload_hash, "payload", path);
   const auto at = [&](std::uint64_t place) { return payload.get() + (place - begin); };
   const std::uint64_t rows = header.rows, features = header.features, labels = header.labels;
+  const ColumnsHeader columns = header.columns;
+  const bool sparse = header.has_sparse();
   DecodedBinary result = read_description(std::move(header), path);
   Dataset& data = result.parsed.data;
-  data.sparse = {array_at<std::uint64_t>(at(places.feature_begin), rows + 1),
-                 array_at<Index>(at(places.feature_index), features),
-                 array_at<float>(at(places.feature_value), features)};
+  if (sparse) {
+    data.sparse = {array_at<std::uint64_t>(at(places.feature_begin), rows + 1),
+                   array_at<Index>(at(places.feature_index), features),
+                   array_at<float>(at(places.feature_value), features)};
+  }
+  if (columns.fields > 0) {
+    data.fields = {array_at<Index>(at(places.field_first), columns.fields + 1),
+                   array_at<Index>(at(places.category), rows * columns.fields),
+                   array_at<std::uint32_t>(at(places.vocabulary), columns.vocabulary)};
+  }
+  data.dense = {static_cast<Index>(columns.dense_columns),
+                array_at<float>(at(places.dense), rows * columns.dense_columns)};
   data.targets = {array_at<std::uint64_t>(at(places.label_begin), rows + 1),
                   array_at<Index>(at(places.label_index), labels),
                   {}};

@@ -18,6 +18,22 @@ inline constexpr SealKind kBinaryKind = {.magic = kBinaryMagic,
                                          .noun = "converted data file",
                                          .old = "convert the source file again"};
 
+// What the header says beside, of data with dense columns and fields. Where it is all 0, it does not
+// stand in the file, and the zeros that end the header are read in its place.
+struct ColumnsHeader {
+  std::uint64_t dense_columns = 0;
+  std::uint64_t fields = 0;
+  std::uint64_t vocabulary = 0;                // values; 0: hashed
+  std::vector<std::uint64_t> distinct_values;  // LoadReport
+
+  bool any() const { return dense_columns > 0 || fields > 0; }
+  static constexpr auto members() {
+    using H = ColumnsHeader;
+    return std::tuple(&H::dense_columns, &H::fields, &H::vocabulary, &H::distinct_values);
+  }
+};
+inline constexpr std::size_t kSmallestColumnsHeader = 4 * sizeof(std::uint64_t);
+
 struct BinaryHeader {
   std::string name;
   std::vector<std::string> label_names;
@@ -36,6 +52,10 @@ struct BinaryHeader {
   std::uint8_t task = 0;
   std::uint8_t format = 0;
   std::uint8_t index_base = 0;
+  ColumnsHeader columns;  // behind the others
+
+  // The sparse features are a group that click data lack.
+  bool has_sparse() const { return feature_count > 0 || !columns.any(); }
 
   static constexpr auto members() {
     using H = BinaryHeader;
@@ -58,8 +78,9 @@ struct PayloadLayout {
   PayloadLayout() = default;
   PayloadLayout(const BinaryHeader& header, std::uint64_t payload);
 
-  std::uint64_t feature_begin = 0, label_begin = 0, row_sums = 0, label_index = 0,
-                feature_index = 0, feature_value = 0, end = 0;
+  std::uint64_t feature_begin = 0, label_begin = 0, row_sums = 0, field_first = 0, vocabulary = 0,
+                label_index = 0, feature_index = 0, feature_value = 0, category = 0, dense = 0,
+                end = 0;
 };
 
 struct BinaryFile {
@@ -79,7 +100,6 @@ DecodedBinary read_description(BinaryHeader header, const std::string& path);
 void require_valid(const Dataset& data, const std::string& path);
 
 // Of one row.
-std::uint32_t row_sum(std::span<const Index> labels, std::span<const Index> features,
-                      std::span<const float> values);
+std::uint32_t row_sum(const DataArrays<View>& data, std::uint64_t row);
 
 }  // namespace hetsgd

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <numeric>
 
 #include "core/error.hpp"
 #include "data/binary_format.hpp"
@@ -72,21 +73,32 @@ struct FileRows {
       : places(layout),
         label_index(file, places.label_index, header.labels),
         feature_index(file, places.feature_index, header.features),
-        feature_value(file, places.feature_value, header.features) {
+        feature_value(file, places.feature_value, header.features),
+        category(file, places.category, header.rows * header.columns.fields),
+        dense(file, places.dense, header.rows * header.columns.dense_columns) {
     SummedPieces head(file);
-    feature_begin = head.read<std::uint64_t>(places.feature_begin, header.rows + 1);
+    if (header.has_sparse()) {
+      feature_begin = head.read<std::uint64_t>(places.feature_begin, header.rows + 1);
+    }
     label_begin = head.read<std::uint64_t>(places.label_begin, header.rows + 1);
     row_sums = head.read<std::uint32_t>(places.row_sums, header.rows);
+    if (header.columns.fields > 0) {
+      field_first = head.read<Index>(places.field_first, header.columns.fields + 1);
+      vocabulary = head.read<std::uint32_t>(places.vocabulary, header.columns.vocabulary);
+    }
     check_sum(head.sum(), header.head_hash, "head", path);
   }
 
   std::uint64_t rows() const { return row_sums.size(); }
 
   PayloadLayout places;
-  std::vector<std::uint64_t> feature_begin, label_begin;
-  std::vector<std::uint32_t> row_sums;
+  std::vector<std::uint64_t> feature_begin, label_begin;  // no feature_begin: no sparse features
+  std::vector<std::uint32_t> row_sums, vocabulary;
+  std::vector<Index> field_first;
   Column<Index> label_index, feature_index;
   Column<float> feature_value;
+  Column<Index> category;
+  Column<float> dense;
 };
 
 void check_starts(const std::vector<std::uint64_t>& begin, std::uint64_t entries, const char* what,
@@ -96,36 +108,62 @@ void check_starts(const std::vector<std::uint64_t>& begin, std::uint64_t entries
                    entries);
 }
 
-// Copies the rows with their sums checked, in the order of the file, which disks and pages like.
-void copy_rows(FileRows& file, std::span<const Index> rows, DatasetBuilder& data,
-               const std::string& path) {
-  std::vector<std::size_t> order(rows.size());
-  for (std::size_t i = 0; i < rows.size(); ++i) {
-    const Index row = rows[i];
+// Copies the sparse features of row `row` of the file to place `i`.
+void copy_features(FileRows& file, std::uint64_t row, std::size_t i, DatasetBuilder& data) {
+  if (file.feature_begin.empty()) return;
+  const std::uint64_t first = file.feature_begin[row], last = file.feature_begin[row + 1];
+  file.feature_index.copy(first, last, data.sparse.index.data() + data.sparse.begin[i]);
+  file.feature_value.copy(first, last, data.sparse.value.data() + data.sparse.begin[i]);
+}
+
+// Copies the same of a group that has `width` entries in every row.
+template <class T>
+void copy_columns(Column<T>& column, std::size_t width, std::uint64_t row, std::size_t i,
+                  std::vector<T>& to) {
+  column.copy(row * width, (row + 1) * width, to.data() + i * width);
+}
+
+// Makes room for the rows and says where each begins.
+void place_rows(const FileRows& file, std::span<const Index> rows, DatasetBuilder& data) {
+  for (const Index row : rows) {
     HETSGD_CHECK_LT(row, file.rows());
-    order[i] = i;
-    data.sparse.begin.push_back(data.sparse.begin.back() + file.feature_begin[row + 1] -
-                                file.feature_begin[row]);
+    if (!file.feature_begin.empty()) {
+      data.sparse.begin.push_back(data.sparse.begin.back() + file.feature_begin[row + 1] -
+                                  file.feature_begin[row]);
+    }
     data.targets.begin.push_back(data.targets.begin.back() + file.label_begin[row + 1] -
                                  file.label_begin[row]);
   }
   data.sparse.index.resize(data.sparse.begin.back());
   data.sparse.value.resize(data.sparse.begin.back());
   data.targets.index.resize(data.targets.begin.back());
+  data.fields.category.resize(rows.size() * data.fields.count());
+  data.dense.value.resize(rows.size() * data.dense.columns);
+}
+
+// The rows with their sums checked, copied in the order of the file, which disks and pages like.
+Dataset copy_rows(FileRows& file, std::span<const Index> rows, DatasetBuilder&& data,
+                  const std::string& path) {
+  place_rows(file, rows, data);
+  std::vector<std::size_t> order(rows.size());
+  std::iota(order.begin(), order.end(), std::size_t{0});
   std::ranges::sort(order, {}, [&](std::size_t i) { return rows[i]; });
   for (const std::size_t i : order) {
-    const std::uint64_t row = rows[i], first = file.feature_begin[row],
-                        last = file.feature_begin[row + 1];
-    file.feature_index.copy(first, last, data.sparse.index.data() + data.sparse.begin[i]);
-    file.feature_value.copy(first, last, data.sparse.value.data() + data.sparse.begin[i]);
+    const std::uint64_t row = rows[i];
+    copy_features(file, row, i, data);
+    copy_columns(file.category, data.fields.count(), row, i, data.fields.category);
+    copy_columns(file.dense, data.dense.columns, row, i, data.dense.value);
     file.label_index.copy(file.label_begin[row], file.label_begin[row + 1],
                           data.targets.index.data() + data.targets.begin[i]);
-    if (const std::uint32_t found = row_sum(data.labels(i), data.features(i), data.values(i));
-        found != file.row_sums[row]) {
-      throw data_error("{}: the checksum of row {} is wrong: found {:08x}, expected {:08x}", path,
-                       row + 1, found, file.row_sums[row]);
-    }
   }
+  Dataset result = std::move(data).build();
+  for (const std::size_t i : order) {
+    const std::uint32_t found = row_sum(result, i), expected = file.row_sums[rows[i]];
+    if (found == expected) continue;
+    throw data_error("{}: the checksum of row {} is wrong: found {:08x}, expected {:08x}", path,
+                     std::uint64_t{rows[i]} + 1, found, expected);
+  }
+  return result;
 }
 
 // The data set as RowChoice::rows gets it.
@@ -141,8 +179,11 @@ Dataset read_outline(const ByteSource& source, const FileRows& file, const Datas
     check_sum(labels.sum(), header.label_hash, "labels", path);
     outline.targets.begin = file.label_begin;
   }
+  // Only for the check, which wants data to have some feature.
+  outline.feature_count = std::max<Index>(about.feature_count, 1);
   Dataset result = std::move(outline).build();
   require_valid(result, path);
+  result.feature_count = about.feature_count;
   return result;
 }
 
@@ -153,7 +194,7 @@ DecodedBinary decode_binary_rows(const ByteSource& source, const std::string& pa
   const auto [header, places] = read_header(source, path);
   FileRows file(source, header, places, path);
   DecodedBinary result = read_description(header, path);
-  check_starts(file.feature_begin, header.features, "features", path);
+  if (header.has_sparse()) check_starts(file.feature_begin, header.features, "features", path);
   check_starts(file.label_begin, header.labels, "labels", path);
 
   DatasetBuilder rows;
@@ -161,8 +202,10 @@ DecodedBinary decode_binary_rows(const ByteSource& source, const std::string& pa
   rows.whole = {.rows = header.rows, .nonzeros = header.features, .labels = header.labels};
   const std::vector<Index> chosen = choice.rows(
       read_outline(source, file, result.parsed.data, choice.needs_labels, path, header));
-  copy_rows(file, chosen, rows, path);
-  result.parsed.data = std::move(rows).build();
+  rows.fields.first = file.field_first;
+  rows.fields.value = file.vocabulary;
+  rows.dense.columns = static_cast<Index>(header.columns.dense_columns);
+  result.parsed.data = copy_rows(file, chosen, std::move(rows), path);
   require_valid(result.parsed.data, path);
   return result;
 }

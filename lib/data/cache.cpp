@@ -9,6 +9,7 @@
 #include <filesystem>
 #include <system_error>
 
+#include "core/byte_stream.hpp"
 #include "core/error.hpp"
 #include "core/output_file.hpp"
 #include "data/binary.hpp"
@@ -16,13 +17,39 @@
 
 namespace hetsgd {
 
+namespace {
+
+// What else decides about the categories of click data; empty for the default options.
+std::string vocabulary_key(const LoadOptions& options) {
+  const VocabularyRules& rules = options.vocabulary;
+  std::string key;
+  if (rules.min_frequency != VocabularyRules().min_frequency) {
+    key += fmt::format(" min frequency {}", rules.min_frequency);
+  }
+  if (rules.hash_size) key += fmt::format(" hash size {}", *rules.hash_size);
+  if (options.held_out.which != HeldOut::Which::none) {
+    key += fmt::format(" held out {} {}", static_cast<int>(options.held_out.which),
+                       options.held_out.share);
+  }
+  if (options.vocabulary_of) {
+    const CategoricalFields<View>& fields = options.vocabulary_of->fields;
+    key += fmt::format(" vocabulary {:016x} {:016x}",
+                       content_hash(text_of(std::as_bytes(fields.first))),
+                       content_hash(text_of(std::as_bytes(fields.value))));
+  }
+  return key;
+}
+
+}  // namespace
+
 CacheEntry::CacheEntry(const std::string& directory, std::uint64_t source_hash,
-                       std::uint64_t source_bytes, const LoadOptions& options)
+                       std::uint64_t source_bytes, const LoadOptions& options, bool clicks)
     : directory_(directory), source_hash_(source_hash) {
-  const std::string key = fmt::format("{} {:016x} {} format {} base {} task {}", kBinaryVersion,
-                                      source_hash_, source_bytes, static_cast<int>(options.format),
-                                      static_cast<int>(options.index_base),
-                                      options.task ? static_cast<int>(*options.task) : -1);
+  std::string key = fmt::format("{} {:016x} {} format {} base {} task {}", kBinaryVersion,
+                                source_hash_, source_bytes, static_cast<int>(options.format),
+                                static_cast<int>(options.index_base),
+                                options.task ? static_cast<int>(*options.task) : -1);
+  if (clicks) key += vocabulary_key(options);
   key_ = content_hash(key);
   path_ = fmt::format("{}/{:016x}.hsgd", directory_, key_);
 }

@@ -11,12 +11,13 @@
 namespace hetsgd {
 
 // One file's place in the cache. The key is a hash of the file's bytes, of the options that change
-// what parsing gives (format, index base, task) and of the binary format's version.
+// what parsing gives (format, index base, task; of click data the vocabulary) and of the binary
+// format's version.
 class CacheEntry {
  public:
-  // `source_hash`, `source_bytes`: of the file as it lies on disk.
+  // `source_hash`, `source_bytes`: of the file as it lies on disk. `clicks`: it may be click data.
   CacheEntry(const std::string& directory, std::uint64_t source_hash, std::uint64_t source_bytes,
-             const LoadOptions& options);
+             const LoadOptions& options, bool clicks = false);
 
   // The cached data, or nothing; note() then says why if a file was there. They lie in the mapped
   // file where it can be mapped: several processes of one machine share them. With a choice: these

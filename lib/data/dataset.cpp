@@ -16,7 +16,7 @@ Dataset DatasetBuilder::build() && {
   static_cast<DatasetHeader&>(data) = std::move(*this);
   data.sparse = view_of(arrays->sparse);
   data.dense = {arrays->dense.columns, arrays->dense.value};
-  data.fields = {arrays->fields.first, arrays->fields.category};
+  data.fields = {arrays->fields.first, arrays->fields.category, arrays->fields.value};
   data.images = {arrays->images.channels, arrays->images.height, arrays->images.width,
                  arrays->images.pixel,    arrays->images.mean,   arrays->images.deviation};
   data.targets = view_of(arrays->targets);

@@ -71,15 +71,24 @@ struct DenseColumns {
 };
 
 // [rows x count()] categories. Those of field f are the numbers first[f] .. first[f + 1], so that each
-// is a row of one table for all fields.
+// is a row of one table for all fields (data/vocabulary.hpp says which category a value gets).
 template <template <class> class Array>
 struct CategoricalFields {
   Array<Index> first;  // count() + 1; empty: there are no fields
   Array<Index> category;
+  // The vocabulary, [first.back()]: the 32 bits that the source writes for a category. Empty: values
+  // were hashed.
+  Array<std::uint32_t> value{};
 
   std::size_t count() const { return first.empty() ? 0 : first.size() - 1; }
   std::span<const Index> row(std::uint64_t row) const {
     return {category.data() + row * count(), count()};
+  }
+  // What stands for category `number` of field `field` in (seed, field, value), of which its initial
+  // embedding is made: the source's 32 bits; 0 of a missing, 1 of a rare value; hashed: the number
+  // within the field.
+  std::uint32_t value_of(std::size_t field, Index number) const {
+    return value.empty() ? number - first[field] : value[number];
   }
 };
 

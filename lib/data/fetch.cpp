@@ -143,8 +143,13 @@ void check_content(const Manifest& manifest, const std::string& folder,
   load.format = manifest.format;
   load.cache = CacheMode::off;
   load.threads = threads;
-  const LoadedPair pair =
-      load_pair(folder + "/" + manifest.train.name, folder + "/" + manifest.test.name, load);
+  const std::string train_file = folder + "/" + manifest.train.name;
+  LoadedPair pair;
+  if (manifest.test) {
+    pair = load_pair(train_file, folder + "/" + manifest.test->name, load);
+  } else {
+    pair.train = load_dataset(train_file, load);
+  }
   const auto check = [&](std::uint64_t found, std::optional<std::uint64_t> expected,
                          std::string_view what) {
     if (!expected || found == *expected) return;
@@ -152,18 +157,20 @@ void check_content(const Manifest& manifest, const std::string& folder,
         data_error("{}: found {} {}, expected {}", manifest.name, found, what, *expected),
         manifest.preparation);
   };
-  const Dataset &train = *pair.train.data, &test = *pair.test.data;
+  const Dataset& train = *pair.train.data;
   if (train.task != manifest.task) {
     throw with_hint(data_error("{}: found a {} task, expected {}", manifest.name,
                                to_string(train.task), to_string(manifest.task)),
                     manifest.preparation);
   }
   check(train.rows(), manifest.train.rows, "training rows");
-  check(test.rows(), manifest.test.rows, "test rows");
-  check(train.feature_count, manifest.features, "features");
+  const std::uint64_t columns = train.dense.columns + train.fields.count();
+  check(columns > 0 ? columns : train.feature_count, manifest.features, "features");
   check(train.label_count, manifest.labels, "labels");
   check(train.nonzeros(), manifest.train.nonzeros, "nonzeros of training rows");
-  check(test.nonzeros(), manifest.test.nonzeros, "nonzeros of test rows");
+  if (!manifest.test) return;
+  check(pair.test.data->rows(), manifest.test->rows, "test rows");
+  check(pair.test.data->nonzeros(), manifest.test->nonzeros, "nonzeros of test rows");
 }
 
 void record(const Manifest& manifest, const std::vector<FetchedFile>& files,
@@ -191,9 +198,8 @@ std::vector<FetchedFile> fetch(const Manifest& manifest, const FetchOptions& opt
   try {
     NewFolder folder(place);
     std::vector<FetchedFile> files;
-    for (const ManifestFile* file : {&manifest.train, &manifest.test}) {
-      files.push_back(bring(manifest, *file, options, folder.path()));
-    }
+    files.push_back(bring(manifest, manifest.train, options, folder.path()));
+    if (manifest.test) files.push_back(bring(manifest, *manifest.test, options, folder.path()));
     check_content(manifest, folder.path(), options.threads);
     record(manifest, files, folder.path());
     folder.keep();

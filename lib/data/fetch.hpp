@@ -25,7 +25,7 @@ struct FetchedFile {
   std::string path;    // where it lies now
   std::string source;  // where it came from
   std::uint64_t bytes = 0;
-  std::string sha256;
+  std::string sha256{};
 };
 
 // Brings both files into folder_of(manifest), and writes what it got to fetched.json beside them.

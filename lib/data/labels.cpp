@@ -191,6 +191,25 @@ void match_binary_names(const Dataset& data, const LoadReport& report,
                   "write both files with the same pair of labels");
 }
 
+// Click data belong to training data with the same vocabulary.
+void match_fields(const Dataset& data, const LoadReport& report, const LoadOptions& options) {
+  const bool clicks = data.fields.count() > 0;
+  const bool trained_on_clicks = options.vocabulary_of != nullptr;
+  const bool is_test = trained_on_clicks || options.task;
+  if (!is_test || (!clicks && !trained_on_clicks)) return;
+  if (clicks != trained_on_clicks) {
+    throw data_error("{}: found {}, the training data has {}", report.path,
+                     clicks ? "click data" : "sparse features",
+                     clicks ? "sparse features" : "click data");
+  }
+  const CategoricalFields<View>& trained = options.vocabulary_of->fields;
+  if (!std::ranges::equal(data.fields.first, trained.first) ||
+      !std::ranges::equal(data.fields.value, trained.value)) {
+    throw with_hint(data_error("{}: its vocabulary is not that of the training data", report.path),
+                    "convert both files of one text with the same --vocabulary, or name the texts");
+  }
+}
+
 }  // namespace
 
 void encode_labels(DatasetBuilder& data, std::vector<std::string>& names, std::optional<Task> task,
@@ -220,6 +239,7 @@ void encode_labels(DatasetBuilder& data, std::vector<std::string>& names, std::o
 }
 
 void fit_to_training(Dataset& data, LoadReport& report, const LoadOptions& options) {
+  match_fields(data, report, options);
   if (options.task && *options.task != data.task) {
     change_labels(data, [&](DatasetBuilder& copy) {
       decode_labels(copy, report.label_names);
@@ -237,7 +257,7 @@ void fit_to_training(Dataset& data, LoadReport& report, const LoadOptions& optio
   data.feature_count = std::max(data.feature_count, options.minimum_features);
   if (data.task != Task::binary)
     data.label_count = std::max(data.label_count, options.minimum_labels);
-  if (data.feature_count == 0) {
+  if (data.feature_count == 0 && data.fields.count() == 0) {
     throw with_hint(data_error("{}: no row has a feature", report.path),
                     "expected lines such as '1 3:0.5 7:1'");
   }

@@ -10,7 +10,10 @@
 #include "core/error.hpp"
 #include "data/binary.hpp"
 #include "data/cache.hpp"
+#include "data/clicks.hpp"
+#include "data/criteo.hpp"
 #include "data/generate.hpp"
+#include "data/generate_ctr.hpp"
 #include "data/labels.hpp"
 #include "data/manifest.hpp"
 #include "data/select.hpp"
@@ -20,6 +23,8 @@
 namespace hetsgd {
 
 namespace {
+
+constexpr std::uint64_t kHeadBytes = 4096;  // the first line of Criteo's text has at most 600
 
 // Empty counts as not set, as everywhere in the shell.
 std::string environment(const char* name) {
@@ -38,6 +43,14 @@ const RowChoice& choice_of(const LoadOptions& options) {
   return options.part == DataPart::train ? options.train_rows : options.test_rows;
 }
 
+// Whether the file can be Criteo's text: what is compressed tells nothing by its first bytes.
+bool may_be_clicks(const DataFile& file, const LoadOptions& options) {
+  if (options.format != DataFormat::detect) return options.format == DataFormat::criteo;
+  std::string head(std::min<std::uint64_t>(file.size(), kHeadBytes), ' ');
+  file.read(0, head);
+  return detect_compression(head) != Compression::none || is_criteo_text(head);
+}
+
 ParsedData load_text(DataFile& file, const std::string& path, const LoadOptions& options) {
   std::string directory;
   if (options.cache == CacheMode::use) {
@@ -51,7 +64,7 @@ ParsedData load_text(DataFile& file, const std::string& path, const LoadOptions&
   }
   // Another process may have read it already, but none where it can never fit.
   require_memory(static_cast<double>(file.size()), path, "the text", MemoryLimit::total);
-  CacheEntry cache(directory, file.hash(), file.size(), options);
+  CacheEntry cache(directory, file.hash(), file.size(), options, may_be_clicks(file, options));
   std::optional<CacheEntry::Lock> building;
   for (const bool alone : {false, true}) {
     if (alone) building.emplace(cache);
@@ -63,7 +76,8 @@ ParsedData load_text(DataFile& file, const std::string& path, const LoadOptions&
   ParsedData parsed = parse_file(file, path, options);
   parsed.data.content_hash = cache.source_hash();
   // A test file alone may have no label or no feature at all; such data are not worth keeping.
-  if (parsed.data.feature_count > 0 && parsed.data.label_count > 0) cache.write(parsed);
+  const bool features = parsed.data.feature_count > 0 || parsed.data.fields.count() > 0;
+  if (features && parsed.data.label_count > 0) cache.write(parsed);
   parsed.report.cache_note = cache.note();
   return parsed;
 }
@@ -104,6 +118,7 @@ void check_header_counts(const ParsedData& parsed, const std::string& path,
 }
 
 ParsedData load_generated(const std::string& spec, const LoadOptions& options) {
+  if (is_click_spec(spec)) return generate_clicks(spec, options);
   ParsedData parsed;
   parsed.data = *generate_part(parse_generator_spec(spec), options.part, options.threads);
   parsed.report.format = DataFormat::generated;
@@ -148,6 +163,7 @@ LoadOptions options_for_test(const LoadOptions& options, const LoadedData& train
   result.minimum_labels = train.data->label_count;
   result.task = train.data->task;
   result.label_names = train.report.label_names;
+  if (train.data->fields.count() > 0) result.vocabulary_of = train.data;
   return result;
 }
 
@@ -188,6 +204,8 @@ std::string_view to_string(DataFormat format) {
       return "hsgd";
     case DataFormat::generated:
       return "generated";
+    case DataFormat::criteo:
+      return "criteo";
   }
   return "?";
 }

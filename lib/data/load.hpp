@@ -13,11 +13,12 @@
 #include <vector>
 
 #include "data/dataset.hpp"
+#include "data/vocabulary.hpp"
 
 namespace hetsgd {
 
 // `hsgd` (a converted file) and `generated` are only reported; both are recognised by themselves.
-enum class DataFormat { detect, xc, libsvm, hsgd, generated };
+enum class DataFormat { detect, xc, libsvm, hsgd, generated, criteo };
 enum class IndexBase { detect, zero, one };
 enum class CacheMode { use, off };
 enum class DataPart { train, test };
@@ -31,8 +32,17 @@ struct RowChoice {
   bool needs_labels = false;
 };
 
+// Rows of one file that are measured and not learnt from: round(share * rows) of them, drawn with a
+// fixed seed, or the last ones.
+struct HeldOut {
+  enum class Which { none, random, tail };
+  Which which = Which::none;
+  double share = 0;  // in (0, 1)
+};
+
 struct LoadOptions {
-  DataFormat format = DataFormat::detect;  // detect: an XC header is three integers alone on line 1
+  // detect: an XC header is three integers alone on line 1, Criteo's text has 39 tabs there
+  DataFormat format = DataFormat::detect;
   IndexBase index_base = IndexBase::detect;  // libSVM: 0 if any index 0 occurs, else 1; reported
   CacheMode cache = CacheMode::use;
   std::string cache_directory;      // empty: see default_cache_directory()
@@ -41,6 +51,10 @@ struct LoadOptions {
   // Of the training and of the test data. The binary forms (a cached text, an .hsgd file) are then
   // read in parts; whatever else is loaded whole and cut down.
   RowChoice train_rows, test_rows;
+  // Click data: how their vocabulary is made, and of which rows it must not know. That of a converted
+  // file stands in the file.
+  VocabularyRules vocabulary;
+  HeldOut held_out;
 
   // What the training data demands of a test file; options_for_test() fills these in. A test file
   // may show fewer features or labels than the training file: these are the minimum. It may show
@@ -52,6 +66,8 @@ struct LoadOptions {
   // The label texts of the training data in index order (one label per row); empty: found in the
   // file. A text that the training data lacks gets the next index; in a binary task it is an error.
   std::vector<std::string> label_names;
+  // Click data: those whose vocabulary counts; null: the data's own.
+  DatasetPtr vocabulary_of;
 };
 
 // What was found on the way; `data info` and the result's `dataset` show it.
@@ -67,6 +83,8 @@ struct LoadReport {
   // Tasks binary and multiclass: the label texts in index order (binary: negative, positive). Empty
   // for multilabel, where a label is its own index.
   std::vector<std::string> label_names;
+  // Click data: how many values of each field the training part has; empty: they were not counted.
+  std::vector<std::uint64_t> distinct_values;
   double seconds = 0;
 };
 
@@ -75,9 +93,9 @@ struct LoadedData {
   LoadReport report;
 };
 
-// Loads `path`: text (plain, .gz, .bz2, .zst; told by content, not by name), a converted .hsgd
-// file, a pipe, a generator's specification such as `generate:tiny?seed=2` (data/generate.hpp), or the
-// name of a data set that was fetched (data/manifest.hpp), of which `part` is meant.
+// Loads `path`: text (XC, libSVM, Criteo's; plain, .gz, .bz2, .zst; told by content, not by name), a converted .hsgd
+// file, a pipe, a generator's specification such as `generate:tiny?seed=2` (data/generate.hpp,
+// data/generate_ctr.hpp), or the name of a data set that was fetched (data/manifest.hpp), of which `part` is meant.
 // Throws Error(data) with file:line:column, the text found and what was expected; a data set has at
 // least one row, one feature and one label.
 LoadedData load_dataset(const std::string& path, const LoadOptions& options);

@@ -70,7 +70,7 @@ Manifest read_manifest(const std::string& name_or_path) {
   const JsonFields fields =
       find_json_file("data set", "data set", name_or_path, builtin_manifest_files());
   fields.allow(kKeys);
-  const std::vector<std::string> formats = {"xc", "libsvm"};
+  const std::vector<std::string> formats = {"xc", "libsvm", "criteo"};
   const std::vector<std::string> tasks = {"multilabel", "multiclass", "binary"};
   Manifest manifest;
   manifest.name = fields.text("name");
@@ -79,13 +79,21 @@ Manifest read_manifest(const std::string& name_or_path) {
   }
   manifest.page = fields.text("page");
   manifest.preparation = fields.text("preparation");
-  manifest.format = fields.choice("format", formats, 0) == 0 ? DataFormat::xc : DataFormat::libsvm;
+  constexpr DataFormat kFormats[] = {DataFormat::xc, DataFormat::libsvm, DataFormat::criteo};
+  manifest.format = kFormats[fields.choice("format", formats, 0)];
   manifest.task = static_cast<Task>(fields.choice("task", tasks, 0));
   manifest.features = static_cast<std::uint64_t>(fields.number("features", kRowCounts));
   manifest.labels = static_cast<std::uint64_t>(fields.number("labels", kRowCounts));
   manifest.train = read_file_of(fields.object("train"));
-  manifest.test = read_file_of(fields.object("test"));
+  if (!fields.is_null("test")) manifest.test = read_file_of(fields.object("test"));
   return manifest;
+}
+
+const ManifestFile& Manifest::part(DataPart part) const {
+  if (part == DataPart::train) return train;
+  if (test) return *test;
+  throw with_hint(data_error("{}: the data set has no test file", name),
+                  "--test tail:1/7 holds out the last training rows");
 }
 
 std::string datasets_folder() {

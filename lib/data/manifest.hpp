@@ -29,10 +29,13 @@ struct Manifest {
   std::string preparation;  // what has to be done with a download before it is these files
   DataFormat format = DataFormat::xc;
   Task task = Task::multilabel;
-  std::uint64_t features = 0, labels = 0;  // columns, of both parts together
-  ManifestFile train, test;
+  // Columns, of both parts together; of click data those of numbers and of fields.
+  std::uint64_t features = 0, labels = 0;
+  ManifestFile train;
+  std::optional<ManifestFile> test;  // none: --test tail:1/7 holds out training rows
 
-  const ManifestFile& part(DataPart part) const { return part == DataPart::train ? train : test; }
+  // Errors: data, there is no test file.
+  const ManifestFile& part(DataPart part) const;
 };
 
 // Of the manifests that are part of the program.

@@ -1,7 +1,10 @@
 #include "data/select.hpp"
 
 #include <algorithm>
+#include <charconv>
 #include <cmath>
+#include <numeric>
+#include <string_view>
 #include <utility>
 
 #include "core/byte_stream.hpp"
@@ -54,6 +57,7 @@ DatasetBuilder copy_rows(const Dataset& data, std::span<const Index> rows) {
   copy_sparse(data.targets, rows, part.targets);
   part.dense.columns = data.dense.columns;
   append(part.fields.first, data.fields.first);
+  append(part.fields.value, data.fields.value);
   part.images.channels = data.images.channels;
   part.images.height = data.images.height;
   part.images.width = data.images.width;
@@ -70,12 +74,56 @@ DatasetBuilder copy_rows(const Dataset& data, std::span<const Index> rows) {
   return part;
 }
 
+// The first `count` rows.
+CsrRows<View> head_of(const CsrRows<View>& rows, std::uint64_t count) {
+  if (rows.rows() == 0) return rows;  // a group that the data lack
+  const std::uint64_t entries = rows.begin[count];
+  return {rows.begin.first(count + 1), rows.index.first(entries),
+          rows.value.empty() ? rows.value : rows.value.first(entries)};
+}
+
+// select_rows() of neighbouring rows, which copies nothing but labels: the two parts of a click log
+// take no more memory than the whole. Either the first rows, or of data without sparse features.
+DatasetPtr view_rows(const Dataset& data, std::span<const Index> rows) {
+  const std::uint64_t first = rows.front(), count = rows.size();
+  const auto cut = [&](auto values, std::uint64_t width) {
+    return values.subspan(first * width, count * width);
+  };
+  Dataset part = data;
+  part.content_hash = part_hash(data, rows);
+  part.whole.reset();
+  part.dense.value = cut(data.dense.value, data.dense.columns);
+  part.fields.category = cut(data.fields.category, data.fields.count());
+  part.images.pixel = cut(data.images.pixel, data.images.size());
+  if (first == 0) {
+    part.sparse = head_of(data.sparse, count);
+    part.targets = head_of(data.targets, count);
+  } else {
+    CsrRows<Owned> targets;
+    copy_sparse(data.targets, rows, targets);
+    set_targets(part, std::move(targets));
+  }
+  return std::make_shared<const Dataset>(std::move(part));
+}
+
+std::uint64_t held_out_count(std::uint64_t rows, double share, std::string_view option) {
+  const auto count = static_cast<std::uint64_t>(std::llround(share * static_cast<double>(rows)));
+  if (count > 0 && count < rows) return count;
+  throw usage_error(
+      "{}: {} of {} rows would hold out {}, expected at least one row "
+      "and not all",
+      option, share, rows, count);
+}
+
 LoadedData part_of(const LoadedData& all, std::span<const Index> rows) {
-  LoadedData part{select_rows(*all.data, rows), all.report};
+  const bool neighbours = rows.back() - rows.front() + 1 == rows.size();
+  const bool viewed = neighbours && (rows.front() == 0 || all.data->sparse.rows() == 0);
+  LoadedData part{viewed ? view_rows(*all.data, rows) : select_rows(*all.data, rows), all.report};
   part.report.rows_without_labels = part.report.rows_without_features = 0;
   for (std::uint64_t row = 0; row < part.data->rows(); ++row) {
     part.report.rows_without_labels += part.data->labels(row).empty();
-    part.report.rows_without_features += part.data->features(row).empty();
+    part.report.rows_without_features +=
+        part.data->sparse.rows() > 0 && part.data->features(row).empty();
   }
   return part;
 }
@@ -109,14 +157,26 @@ Dataset outline_of(const Dataset& data, bool labels) {
   return outline;
 }
 
+std::optional<double> tail_share(std::string_view test) {
+  constexpr std::string_view kPrefix = "tail:";
+  if (!test.starts_with(kPrefix)) return std::nullopt;
+  const std::string_view text = test.substr(kPrefix.size());
+  const std::string_view above = text.substr(0, text.find('/'));
+  const std::string_view below = above.size() == text.size() ? "1" : text.substr(above.size() + 1);
+  const auto number = [](std::string_view digits) {
+    double value = 0;
+    const auto [end, error] = std::from_chars(digits.begin(), digits.end(), value);
+    return error == std::errc() && end == digits.end() ? value : -1.0;
+  };
+  const double share = number(above) / number(below);
+  if (share > 0 && share < 1) return share;
+  throw with_hint(
+      usage_error("--test {}: found \"{}\", expected a share above 0 and below 1", test, text),
+      "for example --test tail:1/7");
+}
+
 RowSplit split_rows(std::uint64_t rows, double share) {
-  const auto count = static_cast<std::uint64_t>(std::llround(share * static_cast<double>(rows)));
-  if (count == 0 || count >= rows) {
-    throw usage_error(
-        "--validation: {} of {} rows would hold out {}, expected at least one row "
-        "and not all",
-        share, rows, count);
-  }
+  const std::uint64_t count = held_out_count(rows, share, "--validation");
   const Permutation permutation(rows, kSplitSeed, Purpose::partition, kSplitRound);
   std::vector<bool> is_held_out(rows);
   for (std::uint64_t i = 0; i < count; ++i) is_held_out[permutation(i)] = true;
@@ -129,8 +189,19 @@ RowSplit split_rows(std::uint64_t rows, double share) {
   return split;
 }
 
-LoadedPair hold_out(const LoadedData& all, double share) {
-  const RowSplit split = split_rows(all.data->rows(), share);
+RowSplit split_rows(std::uint64_t rows, const HeldOut& held_out) {
+  HETSGD_CHECK(held_out.which != HeldOut::Which::none);
+  if (held_out.which == HeldOut::Which::random) return split_rows(rows, held_out.share);
+  RowSplit split;
+  split.kept.resize(rows - held_out_count(rows, held_out.share, "--test tail"));
+  split.held_out.resize(rows - split.kept.size());
+  std::iota(split.kept.begin(), split.kept.end(), Index{0});
+  std::iota(split.held_out.begin(), split.held_out.end(), static_cast<Index>(split.kept.size()));
+  return split;
+}
+
+LoadedPair hold_out(const LoadedData& all, const HeldOut& held_out) {
+  const RowSplit split = split_rows(all.data->rows(), held_out);
   return {part_of(all, split.kept), part_of(all, split.held_out)};
 }
 

@@ -6,7 +6,9 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
+#include <string_view>
 #include <vector>
 
 #include "data/dataset.hpp"
@@ -25,6 +27,10 @@ DatasetPtr shard_of(const Dataset& data, std::span<const Index> rows);
 // `data` without its features, and without labels too unless `labels`: see RowChoice.
 Dataset outline_of(const Dataset& data, bool labels);
 
+// The share of `tail:SHARE`, which holds out the end of the training data: 1/7, 0.1. Nothing for other
+// texts. Errors: usage, naming --test, for a share that is none.
+std::optional<double> tail_share(std::string_view test);
+
 struct RowSplit {
   std::vector<Index> kept, held_out;  // ascending; together every row once
 };
@@ -33,9 +39,11 @@ struct RowSplit {
 // rows are the first ones of one fixed permutation, so that a smaller share is part of a larger
 // one. Share in (0, 1). Errors: usage, naming --validation, if one of the parts would be empty.
 RowSplit split_rows(std::uint64_t rows, double share);
+// The same by HeldOut, not of `none`. Errors of a tail name --test.
+RowSplit split_rows(std::uint64_t rows, const HeldOut& held_out);
 
 // The kept rows as training data, the held-out rows as test data. The reports keep path and format
 // of the source and count the rows of their own part.
-LoadedPair hold_out(const LoadedData& all, double share);
+LoadedPair hold_out(const LoadedData& all, const HeldOut& held_out);
 
 }  // namespace hetsgd

@@ -13,6 +13,7 @@ namespace {
 
 RowCounts count_rows(std::span<const std::uint64_t> begin) {
   RowCounts counts;
+  if (begin.size() < 2) return counts;  // a group that the data lack
   counts.total = begin.back();
   counts.min = std::numeric_limits<std::uint64_t>::max();
   for (std::size_t row = 0; row + 1 < begin.size(); ++row) {
@@ -28,6 +29,27 @@ std::uint64_t count_distinct(std::span<const Index> indices, std::uint64_t colum
   std::vector<bool> seen(columns);
   for (const Index index : indices) seen[index] = true;
   return static_cast<std::uint64_t>(std::count(seen.begin(), seen.end(), true));
+}
+
+std::vector<FieldSummary> summarise_fields(const CategoricalFields<View>& fields,
+                                           const LoadReport& report) {
+  std::vector<FieldSummary> result(fields.count());
+  std::vector<std::uint64_t> count(fields.count() > 0 ? fields.first.back() : 0);
+  for (const Index category : fields.category) ++count[category];
+  for (std::size_t f = 0; f < fields.count(); ++f) {
+    FieldSummary& field = result[f];
+    const Index first = fields.first[f], last = fields.first[f + 1];
+    const auto rows = static_cast<double>(fields.category.size() / fields.count());
+    const auto share = [&](Index category) {
+      return first + category < last ? static_cast<double>(count[first + category]) / rows : 0;
+    };
+    field.categories = last - first;
+    for (Index row = first; row < last; ++row) field.seen += count[row] > 0;
+    if (f < report.distinct_values.size()) field.distinct = report.distinct_values[f];
+    field.missing = share(kMissingCategory);
+    field.rare = share(kRareCategory);
+  }
+  return result;
 }
 
 std::uint64_t bytes_in(const CsrRows<View>& rows) {
@@ -101,8 +123,12 @@ void check_dense(const Dataset& data, std::vector<std::string>& findings) {
   check_size(data.dense.value.size(), data.dense.columns, "dense values");
   check_finite(data.dense.value, findings);
   check_size(data.images.pixel.size(), data.images.size(), "pixels");
-  const auto& [first, category] = data.fields;
+  const auto& [first, category, value] = data.fields;
   if (!std::ranges::is_sorted(first)) findings.emplace_back("the fields' categories do not ascend");
+  if (!value.empty() && (first.empty() || value.size() != first.back())) {
+    findings.push_back(fmt::format("a vocabulary of {} values, expected {}", value.size(),
+                                   first.empty() ? 0 : first.back()));
+  }
   if (!check_size(category.size(), data.fields.count(), "categories")) return;
   for (std::size_t i = 0; i < category.size(); ++i) {
     const std::size_t field = i % data.fields.count();
@@ -126,14 +152,17 @@ DatasetSummary summarise(const Dataset& data, const LoadReport& report) {
   s.content_hash = data.content_hash;
   s.file_bytes = report.file_bytes;
   s.memory_bytes = bytes_in(data.sparse) + bytes_in(data.targets) + data.dense.value.size_bytes() +
-                   data.fields.category.size_bytes() + data.images.pixel.size_bytes();
+                   data.fields.category.size_bytes() + data.fields.value.size_bytes() +
+                   data.images.pixel.size_bytes();
   s.rows = data.rows();
   s.feature_count = data.feature_count;
   s.label_count = data.label_count;
   s.features = count_rows(data.sparse.begin);
   s.labels = count_rows(data.targets.begin);
-  s.density = static_cast<double>(data.nonzeros()) /
-              (static_cast<double>(s.rows) * static_cast<double>(s.feature_count));
+  if (s.feature_count > 0) {
+    s.density = static_cast<double>(data.nonzeros()) /
+                (static_cast<double>(s.rows) * static_cast<double>(s.feature_count));
+  }
   if (!data.sparse.value.empty()) {
     const auto [low, high] =
         std::minmax_element(data.sparse.value.begin(), data.sparse.value.end());
@@ -145,6 +174,8 @@ DatasetSummary summarise(const Dataset& data, const LoadReport& report) {
   s.rows_without_labels = report.rows_without_labels;
   s.rows_without_features = report.rows_without_features;
   s.label_names = report.label_names;
+  s.dense_columns = data.dense.columns;
+  s.fields = summarise_fields(data.fields, report);
   return s;
 }
 

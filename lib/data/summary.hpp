@@ -19,6 +19,14 @@ struct RowCounts {
   std::uint64_t max = 0;
 };
 
+// A field of click data.
+struct FieldSummary {
+  std::uint64_t categories = 0;  // rows of its table
+  std::uint64_t seen = 0;        // of them, those that occur
+  std::uint64_t distinct = 0;    // values of the training part; 0: not counted
+  double missing = 0, rare = 0;  // shares of the rows
+};
+
 struct DatasetSummary {
   std::string name;
   std::string path;
@@ -40,6 +48,8 @@ struct DatasetSummary {
   std::uint64_t rows_without_labels = 0;
   std::uint64_t rows_without_features = 0;
   std::vector<std::string> label_names;
+  std::uint64_t dense_columns = 0;
+  std::vector<FieldSummary> fields;
 };
 
 DatasetSummary summarise(const Dataset& data, const LoadReport& report);

@@ -12,11 +12,14 @@
 #include <vector>
 
 #include "core/error.hpp"
+#include "data/clicks.hpp"
+#include "data/criteo.hpp"
 #include "data/huge_pages.hpp"
 #include "data/labels.hpp"
 #include "data/line_parser.hpp"
 #include "data/parallel.hpp"
 #include "data/source.hpp"
+#include "data/text_lines.hpp"
 
 namespace hetsgd {
 
@@ -24,7 +27,6 @@ namespace {
 
 constexpr std::uint64_t kMaximumFeatures = std::numeric_limits<Index>::max();
 constexpr std::uint64_t kMaximumLabels = std::uint64_t{1} << 31;
-constexpr std::size_t kChunkBytes = std::size_t{1} << 20;
 
 // What bounds the number of entries in a piece of text.
 struct Marks {
@@ -33,7 +35,7 @@ struct Marks {
 
 // Whole lines, parsed by one task into its own places of the final arrays.
 struct Chunk {
-  Chunk(const char* first, const char* last) : begin(first), end(last) {}
+  explicit Chunk(std::string_view text) : begin(text.data()), end(text.data() + text.size()) {}
 
   const char* begin;
   const char* end;
@@ -88,8 +90,6 @@ Marks count_marks(const char* p, const char* end) {
   }
   return marks;
 }
-
-std::string_view first_line(std::string_view text) { return text.substr(0, text.find('\n')); }
 
 // A header is three unsigned integers alone on a line (a comment may follow).
 std::optional<Header> parse_header(std::string_view line, std::uint64_t number) {
@@ -167,29 +167,6 @@ Body find_body(std::string_view text, const std::string& path, const LoadOptions
   return body;
 }
 
-// The text as chunks of whole lines. The last few bytes are copied to `tail`, so that every chunk
-// ends in a newline with kNumberPadding readable bytes after it.
-std::vector<Chunk> split_lines(std::string_view text, std::string& tail) {
-  std::size_t cut = 0;
-  if (text.size() > kNumberPadding) {
-    const std::size_t newline = text.rfind('\n', text.size() - kNumberPadding - 1);
-    cut = newline == std::string_view::npos ? 0 : newline + 1;
-  }
-  tail.assign(text.substr(cut));
-  if (!tail.empty() && tail.back() != '\n') tail += '\n';
-  const std::size_t tail_size = tail.size();
-  tail.append(kNumberPadding, '\n');
-  std::vector<Chunk> chunks;
-  for (std::size_t begin = 0; begin < cut;) {
-    std::size_t end = std::min(cut, begin + kChunkBytes);
-    end = text.find('\n', end - 1) + 1;  // text[cut - 1] is a newline
-    chunks.emplace_back(text.data() + begin, text.data() + end);
-    begin = end;
-  }
-  if (tail_size > 0) chunks.emplace_back(tail.data(), tail.data() + tail_size);
-  return chunks;
-}
-
 void parse_chunk(Chunk& chunk, const LineRules& rules, DatasetBuilder& data) {
   const RowSink sink{
       data.sparse.index.data() + chunk.feature, data.sparse.value.data() + chunk.feature,
@@ -206,15 +183,6 @@ void parse_chunk(Chunk& chunk, const LineRules& rules, DatasetBuilder& data) {
   chunk.labels = parser.labels();
   chunk.feature_limit = parser.feature_limit();
   chunk.has_feature_zero = parser.has_feature_zero();
-}
-
-[[noreturn]] void fail_at(const Chunk& chunk, const std::string& path) {
-  const LineError& error = *chunk.error;
-  const char* line = error.at;
-  while (line > chunk.begin && line[-1] != '\n') --line;
-  const auto number = chunk.line + static_cast<std::uint64_t>(std::count(chunk.begin, line, '\n'));
-  throw with_hint(data_error("{}:{}:{}: {}", path, number, error.at - line + 1, error.message),
-                  error.hint);
 }
 
 // Touching new memory is half the work of filling it, so all threads do it.
@@ -266,7 +234,9 @@ void parse_chunks(std::vector<Chunk>& chunks, const LineRules& rules,
     while (c < seen && !first_bad.compare_exchange_weak(seen, c)) {
     }
   });
-  if (first_bad < chunks.size()) fail_at(chunks[first_bad], path);
+  if (first_bad == chunks.size()) return;
+  const Chunk& bad = chunks[first_bad];
+  fail_in_line(*bad.error, bad.begin, bad.line, path);
 }
 
 template <class T>
@@ -345,6 +315,12 @@ std::string place_of_row(const Body& body, const std::string& path, std::uint64_
 
 ParsedData parse_text_alone(std::string_view bytes, const std::string& path,
                             const LoadOptions& options) {
+  if (options.format == DataFormat::criteo ||
+      (options.format == DataFormat::detect && is_criteo_text(bytes))) {
+    ParsedData parsed = with_vocabulary(parse_criteo(bytes, path, options.threads), path, options);
+    parsed.report.format = DataFormat::criteo;
+    return parsed;
+  }
   const Body body = find_body(bytes, path, options);
   LineRules rules;
   rules.xc = body.header.has_value();
@@ -355,7 +331,8 @@ ParsedData parse_text_alone(std::string_view bytes, const std::string& path,
   DatasetBuilder data;
   LoadReport report;
   std::string tail;
-  std::vector<Chunk> chunks = split_lines(body.text, tail);
+  const std::vector<std::string_view> pieces = split_lines(body.text, tail);
+  std::vector<Chunk> chunks(pieces.begin(), pieces.end());
   parse_chunks(chunks, rules, body.line, options.threads, path, data);
   close_gaps(chunks, data);
   check_row_count(data, body, path);

@@ -1,7 +1,7 @@
-// Parsing XC-repository text and libSVM text that lies in memory. load_dataset() is the usual way
+// Parsing XC-repository, libSVM and Criteo's text that lies in memory. load_dataset() is the usual way
 // in; this one is for tests, fuzzers and callers that have the bytes already.
 //
-// Both formats are lines `labels index:value index:value ...`:
+// The first two are lines `labels index:value index:value ...`:
 //   XC      a header `points features labels` comes first; labels and indices count from 0 and stay
 //           below the header's numbers; every following line is a row, an empty one too (surplus
 //           empty lines at the end are not).
@@ -9,9 +9,10 @@
 //   per
 //           distinct number) or a comma-separated list (multilabel, a label is its own index);
 //           empty lines are skipped.
-// A line that begins with a blank has no labels. `#` starts a comment; a line with nothing else is
-// skipped. Blanks are spaces, tabs and carriage returns. A row's entries may come in any order,
-// none twice.
+//   Criteo  data/criteo.hpp
+// In the first two, a line that begins with a blank has no labels. `#` starts a comment; a line with
+// nothing else is skipped. Blanks are spaces, tabs and carriage returns. A row's entries may come in
+// any order, none twice.
 #pragma once
 
 #include <string>

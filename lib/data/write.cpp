@@ -1,5 +1,6 @@
 #include "data/write.hpp"
 
+#include <algorithm>
 #include <charconv>
 #include <string_view>
 #include <vector>
@@ -7,6 +8,9 @@
 #include "core/error.hpp"
 #include "core/output_file.hpp"
 #include "data/binary.hpp"
+#include "data/click_memory.hpp"
+#include "data/criteo.hpp"
+#include "data/parallel.hpp"
 
 namespace hetsgd {
 
@@ -55,9 +59,18 @@ std::vector<std::string> label_texts(const Dataset& data, const LoadReport& repo
   return names;
 }
 
+void require_sparse(const Dataset& data, const std::string& path, const char* format) {
+  if (data.fields.count() == 0) return;
+  throw with_hint(usage_error("{}: click data cannot be written as {} text, which has sparse "
+                              "features",
+                              path, format),
+                  "write the binary form, an .hsgd file");
+}
+
 }  // namespace
 
 void write_xc(const std::string& path, const Dataset& data) {
+  require_sparse(data, path, "XC");
   OutputFile file(path);
   const bool binary = data.task == Task::binary;
   file.write(
@@ -78,6 +91,7 @@ void write_xc(const std::string& path, const Dataset& data) {
 
 void write_libsvm(const std::string& path, const Dataset& data, const LoadReport& report,
                   IndexBase base) {
+  require_sparse(data, path, "libSVM");
   OutputFile file(path);
   const unsigned first = base == IndexBase::zero ? 0 : 1;
   const std::vector<std::string> names = label_texts(data, report);
@@ -98,6 +112,38 @@ void write_libsvm(const std::string& path, const Dataset& data, const LoadReport
     }
     line.features(data, row, first);
     line.write_to(file);
+  }
+  file.commit();
+}
+
+void write_criteo(const std::string& path, const ClickGenerator& clicks, DataPart part,
+                  std::optional<int> threads) {
+  constexpr std::uint64_t kWaveRows = std::uint64_t{1} << 18, kPieceRows = std::uint64_t{1} << 13;
+  if (clicks.laws().fields.size() != kCriteoFields ||
+      clicks.laws().numbers.size() != kCriteoDense) {
+    throw with_hint(
+        usage_error("{}: {} has {} dense columns and {} fields, Criteo's text has {} and "
+                    "{}",
+                    path, clicks.options().preset, clicks.laws().numbers.size(),
+                    clicks.laws().fields.size(), kCriteoDense, kCriteoFields),
+        "use it as generate:" + clicks.options().preset);
+  }
+  OutputFile file(path);
+  const std::uint64_t rows = clicks.options().rows_of(part);
+  const std::uint64_t first = part == DataPart::train ? 0 : clicks.options().rows_train;
+  std::vector<std::string> texts(kWaveRows / kPieceRows);
+  for (std::uint64_t wave = 0; wave < rows; wave += kWaveRows) {
+    parallel_tasks(threads, texts.size(), [&](std::size_t piece) {
+      ClickGenerator::Memory memory(clicks);
+      const std::uint64_t begin = wave + piece * kPieceRows;
+      for (std::uint64_t i = begin; i < std::min(rows, begin + kPieceRows); ++i) {
+        append_criteo_line(clicks.row(first + i, memory).click, texts[piece]);
+      }
+    });
+    for (std::string& text : texts) {
+      file.write(text);
+      text.clear();
+    }
   }
   file.commit();
 }

@@ -1,4 +1,4 @@
-// Writing data sets: as XC text, libSVM text, or the binary .hsgd form.
+// Writing data sets: as XC text, libSVM text, or the binary .hsgd form; and click data as Criteo's text.
 //
 // All write to a temporary file that takes the name at the end, and throw Error(runtime) if that
 // fails. The text holds the shortest decimal of every value, so that reading it gives the same
@@ -7,10 +7,13 @@
 
 #include <string>
 
+#include "data/generate_ctr.hpp"
 #include "data/load.hpp"
 
 namespace hetsgd {
 
+// Both throw Error(usage) for click data, which have no sparse features.
+//
 // XC-repository text with its header. A binary data set gets two labels, 0 and 1, since the format
 // has no other way to tell a negative row from one without labels.
 void write_xc(const std::string& path, const Dataset& data);
@@ -19,6 +22,12 @@ void write_xc(const std::string& path, const Dataset& data);
 // `report` (LoadReport::label_names) or, without any, the label columns; binary: 0 and 1.
 void write_libsvm(const std::string& path, const Dataset& data, const LoadReport& report,
                   IndexBase base = IndexBase::one);
+
+// Criteo's text of one part of made-up click data, made on up to `threads` threads and never whole in
+// memory. Throws Error(usage) for data without Criteo's columns. A data set cannot be written so: its
+// rare values are one category.
+void write_criteo(const std::string& path, const ClickGenerator& clicks, DataPart part,
+                  std::optional<int> threads);
 
 // The binary form, which load_dataset() recognises and reads without parsing.
 void save_dataset(const std::string& path, const Dataset& data, const LoadReport& report);

@@ -22,8 +22,9 @@ using nlohmann::json;
 namespace fs = std::filesystem;
 
 std::string data_name(const TrainOptions& o) {
-  return fmt::format("{}\n{}\n{}\n{}\n{}", o.train, o.test, o.validation,
-                     static_cast<int>(o.format), static_cast<int>(o.index_base));
+  return fmt::format("{}\n{}\n{}\n{}\n{}\n{}\n{}", o.train, o.test, o.validation,
+                     static_cast<int>(o.format), static_cast<int>(o.index_base),
+                     o.vocabulary.min_frequency, o.vocabulary.hash_size.value_or(0));
 }
 
 // The last thing that a child complained about.

@@ -57,13 +57,6 @@ class LockedFile {
   int file_ = -1;
 };
 
-// What decides about the runs.
-json essence(json specification) {
-  for (const std::string_view key : kFreeKeys) specification.erase(std::string(key));
-  for (const char* const key : {"max_wall", "interleave", "launch"}) specification.erase(key);
-  return specification;
-}
-
 void make_folder(const std::string& path) {
   std::error_code failed;
   fs::create_directories(path, failed);
@@ -74,6 +67,12 @@ void make_folder(const std::string& path) {
 
 bool is_done(const std::string& status) {
   return status == "completed" || status == "target_reached" || status == "diverged";
+}
+
+json essence(json specification) {
+  for (const std::string_view key : kFreeKeys) specification.erase(std::string(key));
+  for (const char* const key : {"max_wall", "interleave", "launch"}) specification.erase(key);
+  return specification;
 }
 
 std::string first_difference_in(const json& a, const json& b) {

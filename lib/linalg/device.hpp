@@ -77,6 +77,8 @@ class BasicDevice {
   // made beside its kernels, after which the host may reuse its arrays. A copy is good until the
   // second call of stage() after it: features and labels of a batch.
   virtual SparseRows<Real> stage(const SparseRows<Real>& batch) = 0;
+  // The same for dense columns and categories.
+  virtual FieldRows<Real> stage(const FieldRows<Real>& batch) = 0;
   // True where stage() copies: then it pays to stage the next batch while kernels run.
   virtual bool stages_copies() const = 0;
 

@@ -43,6 +43,13 @@ struct AddScaled {
   HETSGD_HOST_DEVICE void operator()(Real x, Real& y) const { y += a * x; }
 };
 
+// y <- y + a x, rounded once.
+template <class Real>
+struct FusedAddScaled {
+  Real a = 1;
+  HETSGD_HOST_DEVICE void operator()(Real x, Real& y) const { y = std::fma(a, x, y); }
+};
+
 // y <- a x + b y
 template <class Real>
 struct Axpby {
@@ -124,7 +131,34 @@ struct MomentStep {
   }
 };
 
-// The same in two calls, for a step that depends on r: m and v, returns r; then w.
+// The same with every rounding fixed, where g is not 0.
+template <class Real>
+struct LazyMomentStep {
+  Moments<Real> moments;
+  Real step = 0;
+  HETSGD_HOST_DEVICE void operator()(Real g, Real& m, Real& v, Real& w) const {
+    if (g == Real(0)) return;
+    const Moments<Real>& o = moments;
+    m = std::fma(o.beta1, m, o.fresh1 * g);
+    v = std::fma(o.beta2, v, o.fresh2 * (g * g));
+    w = std::fma(-step, o.first * m / (std::sqrt(o.second * v) + o.epsilon), w);
+  }
+};
+
+// u = gradient g + decay w,  h <- h + u^2,  w <- w - step u / (sqrt(h) + epsilon), with every
+// rounding fixed where gradient is 1 and decay 0.
+template <class Real>
+struct AdaGradStep {
+  Real gradient = 1, decay = 0;
+  Real step = 0, epsilon = 0;
+  HETSGD_HOST_DEVICE void operator()(Real g, Real& h, Real& w) const {
+    const Real u = gradient * g + decay * w;
+    h = std::fma(u, u, h);
+    w = std::fma(-step, u / (std::sqrt(h) + epsilon), w);
+  }
+};
+
+// MomentStep in two calls, for a step that depends on r: m and v, returns r; then w.
 template <class Real>
 struct MomentUpdate {
   Moments<Real> moments;
@@ -214,9 +248,11 @@ using AnyElementCall = std::variant<ElementCall<Rules<Real>>...>;
 
 // Every rule that BasicDevice::apply and apply_rows take.
 template <class Real>
-using ElementRule = AnyElementCall<Real, rule::Fill, rule::Scale, rule::AddScaled, rule::Axpby,
-                                   rule::Combine, rule::ReluGradient, rule::MomentumMerge,
-                                   rule::MomentumStep, rule::MomentStep, rule::MomentApply>;
+using ElementRule =
+    AnyElementCall<Real, rule::Fill, rule::Scale, rule::AddScaled, rule::FusedAddScaled,
+                   rule::Axpby, rule::Combine, rule::ReluGradient, rule::MomentumMerge,
+                   rule::MomentumStep, rule::MomentStep, rule::MomentApply, rule::LazyMomentStep,
+                   rule::AdaGradStep>;
 // Every rule that BasicDevice::apply_norm takes.
 template <class Real>
 using NormRule = AnyElementCall<Real, rule::MomentUpdate>;

@@ -22,6 +22,22 @@ struct SparseRows {
   std::size_t source_row(std::size_t i) const { return row ? row[i] : i; }
 };
 
+// A batch of rows with dense columns and one category per field, gathered by `row` from larger arrays.
+// row == nullptr: rows 0..rows-1. A category is the number of a row of one table for all fields, and
+// two fields have none in common. Kernels take what their device's stage() made.
+template <class Real>
+struct FieldRows {
+  std::size_t rows = 0;
+  std::size_t columns = 0;  // dense ones
+  std::size_t fields = 0;
+  std::size_t categories = 0;               // of all fields
+  const std::uint32_t* row = nullptr;       // [rows]
+  const float* dense = nullptr;             // [. x columns]; data are float whatever Real is
+  const std::uint32_t* category = nullptr;  // [. x fields]
+
+  std::size_t source_row(std::size_t i) const { return row ? row[i] : i; }
+};
+
 // What two vectors have to do with each other, see BasicDevice::products.
 struct Products {
   double xy = 0, xx = 0, yy = 0;  // x.y, ||x||^2, ||y||^2

@@ -75,7 +75,8 @@ void Layout::add(ParameterBlock block) {
 double initial_rms(const Layout& layout) {
   double squares = 0;
   for (const ParameterBlock& block : layout.blocks) {
-    squares += static_cast<double>(block.size()) * block.init_std * block.init_std;
+    squares += static_cast<double>(block.rows * (block.cols - block.zero_cols)) * block.init_std *
+               block.init_std;
   }
   return std::sqrt(kTruncatedVariance * squares / static_cast<double>(layout.size));
 }
@@ -90,7 +91,7 @@ std::vector<Real> initial_parameters(const Layout& layout, std::uint64_t seed,
     HETSGD_CHECK_LE(0.0, std);
     if (std == 0) continue;
     const std::size_t end = block.offset + block.size();
-    const std::size_t first_chunk = block.offset / kChunk;
+    const std::size_t first_chunk = block.offset / kChunk, drawn = block.cols - block.zero_cols;
     parallel_tasks(threads, (end + kChunk - 1) / kChunk - first_chunk, [&](std::size_t c) {
       std::size_t i = std::max(block.offset, (first_chunk + c) * kChunk);
       const std::size_t stop = std::min(end, (first_chunk + c + 1) * kChunk);
@@ -100,6 +101,7 @@ std::vector<Real> initial_parameters(const Layout& layout, std::uint64_t seed,
             random_block(seed, Purpose::initial_parameters, static_cast<std::uint32_t>(counter),
                          static_cast<std::uint32_t>(counter >> 32), 0);
         for (std::size_t word = i % kWords; word < kWords && i < stop; ++word, ++i) {
+          if (block.zero_cols > 0 && (i - block.offset) % block.cols >= drawn) continue;
           const double u = (static_cast<double>(words[word]) + 0.5) * 0x1.0p-32;
           parameters[i] = static_cast<Real>(std * quantile(u));
         }

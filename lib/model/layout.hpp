@@ -19,6 +19,7 @@ namespace hetsgd {
 enum class BlockKind {
   dense,       // everywhere
   row_sparse,  // in the rows that the batch touches, as a rule those of its features
+  table,       // the same, and the rows are embeddings: --table-optimizer has their update rule
 };
 
 // One parameter tensor.
@@ -27,18 +28,19 @@ struct ParameterBlock {
   std::size_t rows = 1;
   std::size_t cols = 0;
   BlockKind kind = BlockKind::dense;
-  double init_std = 0;     // initial law: N(0, init_std), truncated at 2 init_std; 0: zeros
-  std::size_t offset = 0;  // in the flat vector, in elements; set by Layout::add
+  double init_std = 0;        // initial law: N(0, init_std), truncated at 2 init_std; 0: zeros
+  std::size_t zero_cols = 0;  // the last columns, which begin at zero whatever init_std is
+  std::size_t offset = 0;     // in the flat vector, in elements; set by Layout::add
 
   std::size_t size() const { return rows * cols; }
-  bool row_sparse() const { return kind == BlockKind::row_sparse; }
+  bool row_sparse() const { return kind != BlockKind::dense; }
 };
 
 struct Layout {
   std::vector<ParameterBlock> blocks;
   std::size_t size = 0;    // elements in all
   double real_size = 0;    // the same where `size` has no room for it
-  std::size_t sparse = 0;  // blocks of kind row_sparse
+  std::size_t sparse = 0;  // row-sparse blocks
 
   // Appends a block behind the last one and sets its offset. Offsets never change afterwards, since
   // they decide which random number an element begins with.
@@ -50,7 +52,7 @@ double initial_rms(const Layout& layout);
 
 // The initial parameters, in host memory, by each block's law. One counter-based draw per element
 // of the flat vector: the same bits on every cluster and for every number of threads (none: all
-// cores). An element's value depends on the seed, its place in the vector and its block's init_std
+// cores). An element's value depends on the seed, its place in the vector and its block's law
 // alone. Instantiated for float, which rounds the double value, and double.
 template <class Real>
 std::vector<Real> initial_parameters(const Layout& layout, std::uint64_t seed,

@@ -9,15 +9,32 @@
 
 namespace hetsgd {
 
+DataShape DataShape::of(const Dataset& data) { return of(data, data); }
+
+DataShape DataShape::of(const Dataset& train, const Dataset& test) {
+  return {.feature_count = std::max(train.feature_count, test.feature_count),
+          .label_count = std::max(train.label_count, test.label_count),
+          .task = train.task,
+          .dense_columns = train.dense.columns,
+          .first_category = {train.fields.first.begin(), train.fields.first.end()}};
+}
+
 template <class Real>
 typename BasicModelContext<Real>::Staged BasicModelContext<Real>::bring(const Batch& batch) const {
   const Dataset& d = batch.data();
   const Index* const rows = batch.rows().data();
   Staged staged;
-  staged.features = device_.stage({batch.size(), d.feature_count, rows, d.sparse.begin.data(),
-                                   d.sparse.index.data(), d.sparse.value.data()});
-  staged.labels = device_.stage(
-      {batch.size(), d.label_count, rows, d.targets.begin.data(), d.targets.index.data(), nullptr});
+  if (d.fields.count() > 0) {
+    staged.fields = device_.stage(FieldRows<Real>{batch.size(), d.dense.columns, d.fields.count(),
+                                                  d.fields.first.back(), rows, d.dense.value.data(),
+                                                  d.fields.category.data()});
+  } else {
+    staged.features =
+        device_.stage(SparseRows<Real>{batch.size(), d.feature_count, rows, d.sparse.begin.data(),
+                                       d.sparse.index.data(), d.sparse.value.data()});
+  }
+  staged.labels = device_.stage(SparseRows<Real>{
+      batch.size(), d.label_count, rows, d.targets.begin.data(), d.targets.index.data(), nullptr});
   return staged;
 }
 
@@ -40,14 +57,14 @@ void BasicModelContext<Real>::stage_ahead() {
 }
 
 template <class Real>
-TouchedRows& BasicModelContext<Real>::touched(Index feature_count) {
-  if (!touched_) touched_.emplace(feature_count);
+TouchedRows& BasicModelContext<Real>::touched(Index count) {
+  if (!touched_) touched_.emplace(count);
   return *touched_;
 }
 
 template <class Real>
 BasicModel<Real>::BasicModel(const DataShape& data) : data_(data) {
-  HETSGD_CHECK_LT(0U, data.feature_count);
+  HETSGD_CHECK(data.feature_count > 0 || data.fields() > 0);
   HETSGD_CHECK(data.outputs() > 0);
 }
 
@@ -61,6 +78,8 @@ template <class Real>
 void BasicModel<Real>::check(const Batch& batch) const {
   HETSGD_CHECK(!batch.empty());
   HETSGD_CHECK_LE(batch.data().feature_count, data_.feature_count);
+  HETSGD_CHECK(std::ranges::equal(batch.data().fields.first, data_.first_category));
+  HETSGD_CHECK_EQ(batch.data().dense.columns, data_.dense_columns);
   HETSGD_CHECK(data_.task == Task::binary || batch.data().label_count <= data_.label_count);
 }
 
@@ -178,6 +197,14 @@ DeferredSum BasicModel<Real>::start_step(Context& context, const Batch& batch, R
 }
 
 template <class Real>
+void BasicModel<Real>::touched_rows(Context& context, const Batch& batch,
+                                    std::vector<std::vector<Index>>& rows) const {
+  check(batch);
+  rows.resize(layout_.sparse);
+  touch(context, batch, rows);
+}
+
+template <class Real>
 double BasicModel<Real>::scores(Context& context, const Batch& batch, const Real* w,
                                 Real* logits) const {
   check(batch);
@@ -211,7 +238,8 @@ template <class Real>
 void BasicModel<Real>::touch(Context& context, const Batch& batch,
                              std::vector<std::vector<Index>>& rows) const {
   if (rows.empty()) return;
-  context.touched(data_.feature_count).collect(batch, rows.front());
+  const Index count = data_.fields() > 0 ? data_.categories() : data_.feature_count;
+  context.touched(count).collect(batch, rows.front());
   for (std::size_t s = 1; s < rows.size(); ++s) rows[s] = rows.front();
 }
 
@@ -219,8 +247,11 @@ template <class Real>
 double BasicModel<Real>::sample_bytes(const BatchShape& batch) const {
   // Two copies of index and value; sorted: number, row and value twice, and as much to work with.
   constexpr double kNonzero = 2 * 8 + 4 + 2 * 8 + 12, kLabel = 2 * 4, kOffsets = 2 * 2 * 8;
-  constexpr double kElement = 4;
-  return kOffsets + (kNonzero * batch.nonzeros + kLabel * batch.labels) / batch.samples +
+  // Numbers of categories twice, sorted as nonzeros; dense columns twice.
+  constexpr double kLookup = 2 * 4 + 2 * 8 + 2 * 4 + 12, kElement = 4;
+  return kOffsets + 2 * kElement * data_.dense_columns +
+         (kNonzero * batch.nonzeros + kLabel * batch.labels + kLookup * batch.lookups) /
+             batch.samples +
          kElement * (sample_scratch() + static_cast<double>(outputs()));
 }
 

@@ -44,7 +44,14 @@ struct DataShape {
   Index feature_count = 0;
   Index label_count = 0;
   Task task = Task::multilabel;
+  Index dense_columns = 0;
+  std::vector<Index> first_category{};  // of each field, and their number; empty: no fields
 
+  static DataShape of(const Dataset& data);
+  // That of a training and a test set together.
+  static DataShape of(const Dataset& train, const Dataset& test);
+  std::size_t fields() const { return first_category.empty() ? 0 : first_category.size() - 1; }
+  Index categories() const { return first_category.empty() ? 0 : first_category.back(); }
   // Scores of a sample: one for each label; Task::binary: one.
   std::size_t outputs() const { return task == Task::binary ? 1 : label_count; }
 };
@@ -102,10 +109,12 @@ class BasicModelContext {
   void stage_ahead();
   // The batch at hand, as the device reads it.
   const SparseRows<Real>& features() const { return staged_.features; }
+  const FieldRows<Real>& fields() const { return staged_.fields; }
   const SparseRows<Real>& labels() const { return staged_.labels; }
 
-  // Made at the first call; all calls of one context have the same feature_count, its model's.
-  TouchedRows& touched(Index feature_count);
+  // Made at the first call; all calls of one context have the same count, that of its model's
+  // features or categories.
+  TouchedRows& touched(Index count);
   BasicBuffer<Real> output;  // [batch x outputs], for a model that has all scores in memory at once
 
   // Device memory that a smaller batch would need less of.
@@ -114,6 +123,7 @@ class BasicModelContext {
  private:
   struct Staged {
     SparseRows<Real> features, labels;
+    FieldRows<Real> fields;
   };
   Staged bring(const Batch& batch) const;
 
@@ -175,6 +185,11 @@ class BasicModel {
   DeferredSum start_step(Context& context, const Batch& batch, Real learning_rate, Real* w) const;
   double finish(Context& context, const Batch& batch, DeferredSum loss) const;
 
+  // rows[s] <- the rows of the s-th row-sparse block that learning from the batch reads and moves,
+  // ascending, for all blocks: what BasicGradient::rows holds afterwards.
+  void touched_rows(Context& context, const Batch& batch,
+                    std::vector<std::vector<Index>>& rows) const;
+
   // Scores of a batch into device memory logits[batch x outputs()] (bias included); returns the SUM
   // of the losses.
   double scores(Context& context, const Batch& batch, const Real* w, Real* logits) const;
@@ -189,7 +204,7 @@ class BasicModel {
 
   // Work of one gradient (or fused step; the same model of cost) of a batch: what the simulated
   // clock charges. That of a full-size model is asked for, too (--charge): it depends on the layout
-  // alone. Affine in (samples, nonzeros, labels).
+  // alone. Affine in (samples, nonzeros, labels, lookups).
   virtual Work gradient_work(const BatchShape& batch) const = 0;
   // Of its first `parts` parts, with all that must come before them; of all: gradient_work().
   virtual Work partial_gradient_work(const BatchShape& batch, std::size_t parts) const;
@@ -218,7 +233,7 @@ class BasicModel {
   virtual double rank_batch(Context& context, const Batch& batch, const Real* w, std::size_t k,
                             std::uint32_t* top) const;
   // rows[s] <- the rows of the s-th row-sparse block that the batch touches, ascending. Here: the
-  // batch's features, for every block.
+  // batch's features, or its categories, for every block.
   virtual void touch(Context& context, const Batch& batch,
                      std::vector<std::vector<Index>>& rows) const;
   // Elements of scratch per sample on the device, beside scores and the batch itself.

@@ -15,13 +15,14 @@ namespace hetsgd {
 
 // The part of the header block that `hetsgd models` prints.
 struct ModelInfo {
-  std::string name;       // --model
-  std::string title;      // for tables and plots
-  std::string idea;       // two sentences
-  std::string paper;      // where it comes from
-  std::string objective;  // what it is trained with, by task
-  std::string blocks;     // its parameters: names, shapes, which are row-sparse
-  std::string cost;       // operations of a step
+  std::string name;           // --model
+  std::string title;          // for tables and plots
+  std::string idea;           // two sentences
+  std::string paper;          // where it comes from
+  std::string objective;      // what it is trained with, by task
+  std::string blocks;         // its parameters: names, shapes, which are row-sparse
+  std::string cost;           // operations of a step
+  bool reads_fields = false;  // of dense columns and categories, in place of sparse features
 };
 
 // A kind of model with the values of its options: declared, then set by the parser, then validated,

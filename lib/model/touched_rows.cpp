@@ -6,8 +6,10 @@
 namespace hetsgd {
 
 void TouchedRows::collect(const Batch& batch, std::vector<Index>& rows) {
+  const Dataset& data = batch.data();
+  const bool fields = data.fields.count() > 0;
   for (const Index row : batch.rows()) {
-    for (const Index feature : batch.data().features(row)) {
+    for (const Index feature : fields ? data.fields.row(row) : data.features(row)) {
       marks_[feature / 64] |= std::uint64_t{1} << (feature % 64);
       words_[feature / 4096] |= std::uint64_t{1} << (feature / 64 % 64);
     }

@@ -1,4 +1,4 @@
-// The distinct feature numbers of a batch, ascending.
+// The distinct features, or categories, of a batch, ascending.
 #pragma once
 
 #include <cstddef>
@@ -23,8 +23,8 @@ class TouchedRows {
   explicit TouchedRows(std::size_t feature_count)
       : marks_((feature_count + 63) / 64), words_((marks_.size() + 63) / 64) {}
 
-  // rows <- the distinct features of the batch, ascending. Replaces `rows`; keeps its capacity.
-  // Every feature is below feature_count.
+  // rows <- the distinct features of the batch, of data with fields its categories, ascending.
+  // Replaces `rows`; keeps its capacity. Every one is below feature_count.
   void collect(const Batch& batch, std::vector<Index>& rows);
 
  private:

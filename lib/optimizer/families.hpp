@@ -10,6 +10,8 @@
 namespace hetsgd {
 
 std::unique_ptr<Optimizer> make_sgd(const OptimizerOptions& options, Device& device, std::size_t n);
+std::unique_ptr<Optimizer> make_adagrad(const OptimizerOptions& options, Device& device,
+                                        std::size_t n);
 std::unique_ptr<Optimizer> make_adam(const OptimizerOptions& options, Device& device,
                                      std::size_t n);
 std::unique_ptr<Optimizer> make_lars(const OptimizerOptions& options, Device& device, std::size_t n,

@@ -30,7 +30,7 @@ class Lars final : public Optimizer {
   void update(Device& device, double learning_rate, std::span<const float> g,
               std::span<float> w) override {
     const double clip = clip_factor(o_, device, g);
-    for (const auto& [at, n] : tensors_) {
+    for (const auto& [at, n, table] : tensors_) {
       const double w_norm = std::sqrt(device.squared_norm(n, w.data() + at));
       const double g_norm = clip * std::sqrt(device.squared_norm(n, g.data() + at));
       const double decayed = g_norm > 0 ? g_norm + o_.weight_decay * w_norm : 0;
@@ -61,7 +61,7 @@ class Lamb final : public Optimizer {
               std::span<float> w) override {
     rule::Moments<float> factors = moments(o_, ++t_, clip_factor(o_, device, g));
     factors.shrink = static_cast<float>(o_.weight_decay);
-    for (const auto& [at, n] : tensors_) {
+    for (const auto& [at, n, table] : tensors_) {
       const double w_norm = std::sqrt(device.squared_norm(n, w.data() + at));
       const double r_norm =
           std::sqrt(device.apply_norm(n, rule::MomentUpdate<float>{factors}, g.data() + at,

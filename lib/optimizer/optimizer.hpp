@@ -1,8 +1,11 @@
 // Optimizers: the update of ONE replica from a dense gradient. State belongs to the replica and
-// lives on its device. One file per family: sgd.cpp, adam.cpp, layerwise.cpp.
+// lives on its device. One file per family: sgd.cpp, adagrad.cpp, adam.cpp, layerwise.cpp; tables of
+// embeddings: row_rules.cpp.
 #pragma once
 
+#include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -11,7 +14,10 @@
 
 namespace hetsgd {
 
-enum class OptimizerKind { sgd, momentum, nesterov, adam, lars, lamb };
+enum class OptimizerKind { sgd, momentum, nesterov, adagrad, adam, lars, lamb };
+
+// Of embedding tables, see row_rules.hpp. same: that of the optimizer.
+enum class TableRule { same, sgd, adagrad, adam };
 
 struct OptimizerOptions {
   OptimizerKind kind = OptimizerKind::sgd;
@@ -21,19 +27,26 @@ struct OptimizerOptions {
   double clip_norm = 0;       // scales g down to this global norm; 0: off
   double beta1 = 0.9;         // adam, lamb
   double beta2 = 0.999;       // adam, lamb
-  double epsilon = 1e-8;      // adam, lamb
+  double epsilon = 1e-8;      // adagrad, adam, lamb
   double lars_trust = 0.001;  // eta of lars
+  TableRule table_rule = TableRule::same;
+  std::optional<double> table_learning_rate = {};  // none: that of the run
+  double table_rate = 1;  // learning rate of tables over that of the run; set when both are known
 
   void declare(OptionSet& set);
   // Errors (usage): numbers that one range each cannot refuse.
   void validate() const;
   // w <- w - lr g and nothing else: a model's fused step does it without building g.
-  bool plain() const { return kind == OptimizerKind::sgd && weight_decay == 0 && clip_norm == 0; }
+  bool plain() const {
+    return kind == OptimizerKind::sgd && weight_decay == 0 && clip_norm == 0 && table_rate == 1 &&
+           (table_rule == TableRule::same || table_rule == TableRule::sgd);
+  }
 };
 
 // A parameter tensor inside the flat vector, for optimizers that scale each by its own norms.
 struct Tensor {
   std::size_t offset = 0, size = 0;
+  std::size_t row = 0;  // a table of embeddings: numbers of a row (row_rules.hpp); else 0
 };
 
 class Optimizer {
@@ -43,9 +56,17 @@ class Optimizer {
   // the zero rows of a sparse gradient stay zero.
   virtual void update(Device& device, double learning_rate, std::span<const float> g,
                       std::span<float> w) = 0;
+  // The same where a table has no gradient outside of rows[i], host memory, ascending, for the i-th
+  // table: leaves the other rows alone, to the bits of update(). Here: update().
+  virtual void update_touched(Device& device, double learning_rate, std::span<const float> g,
+                              std::span<const std::vector<std::uint32_t>> rows, std::span<float> w);
   // How many vectors of n elements an update reads and writes, for the charge.
   virtual double passes() const = 0;
 };
+
+// Options of tables against a model's tensors. Errors: usage; no table, an optimizer without a rule
+// for rows, a norm that would span two rules.
+void check_row_rule(const OptimizerOptions& options, const std::vector<Tensor>& tensors);
 
 // Formulas and sources stand in the file of each family. n: length of the flat vector that
 // `tensors` tile.

@@ -2,6 +2,7 @@
 
 #include "core/error.hpp"
 #include "optimizer/families.hpp"
+#include "optimizer/row_rules.hpp"
 
 namespace hetsgd {
 
@@ -10,6 +11,7 @@ void OptimizerOptions::declare(OptionSet& set) {
                  {{"sgd", OptimizerKind::sgd},
                   {"momentum", OptimizerKind::momentum},
                   {"nesterov", OptimizerKind::nesterov},
+                  {"adagrad", OptimizerKind::adagrad},
                   {"adam", OptimizerKind::adam},
                   {"lars", OptimizerKind::lars},
                   {"lamb", OptimizerKind::lamb}},
@@ -31,11 +33,22 @@ void OptimizerOptions::declare(OptionSet& set) {
   set.add("beta2", beta2, "adam, lamb: memory of the gradient's mean square; below 1")
       .symbol("beta_2")
       .range(0, 1);
-  set.add("epsilon", epsilon, "adam, lamb: added to the root of the mean square")
+  set.add("epsilon", epsilon,
+          "adagrad, adam, lamb: added to the root of the sum or mean of squares")
       .symbol("epsilon")
       .above(0);
   set.add("lars_trust", lars_trust, "lars: trust coefficient of a tensor's learning rate")
       .symbol("eta")
+      .above(0);
+  set.add_choice("table_optimizer", table_rule,
+                 {{"same", TableRule::same},
+                  {"sgd", TableRule::sgd},
+                  {"adagrad", TableRule::adagrad},
+                  {"adam", TableRule::adam}},
+                 "embedding tables: how the rows that samples touched are updated; same: by "
+                 "--optimizer, which must be one of the three");
+  set.add("table_learning_rate", table_learning_rate,
+          "embedding tables: learning rate of a batch of b_max; auto: --learning-rate")
       .above(0);
 }
 
@@ -52,13 +65,21 @@ void OptimizerOptions::validate() const {
   }
 }
 
+void Optimizer::update_touched(Device& device, double learning_rate, std::span<const float> g,
+                               std::span<const std::vector<std::uint32_t>>, std::span<float> w) {
+  update(device, learning_rate, g, w);
+}
+
 std::unique_ptr<Optimizer> make_optimizer(const OptimizerOptions& options, Device& device,
                                           std::size_t n, const std::vector<Tensor>& tensors) {
+  if (needs_row_rule(options, tensors)) return make_with_row_rule(options, device, n, tensors);
   switch (options.kind) {
     case OptimizerKind::sgd:
     case OptimizerKind::momentum:
     case OptimizerKind::nesterov:
       return make_sgd(options, device, n);
+    case OptimizerKind::adagrad:
+      return make_adagrad(options, device, n);
     case OptimizerKind::adam:
       return make_adam(options, device, n);
     case OptimizerKind::lars:

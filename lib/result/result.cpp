@@ -25,19 +25,25 @@ json text_or_null(const std::string& text) { return text.empty() ? json(nullptr)
 
 json dataset_json(const DatasetPtr& data, const LoadReport& report) {
   if (!data) return nullptr;
-  return {{"name", data->name},
-          {"path", report.path},
-          {"format", to_string(report.format)},
-          {"index_base", to_string(report.index_base)},
-          {"task", to_string(data->task)},
-          {"rows", data->totals().rows},
-          {"features", data->feature_count},
-          {"labels", data->label_count},
-          {"nonzeros", data->totals().nonzeros},
-          {"content_hash", fmt::format("xxh3:{:016x}", data->content_hash)},
-          {"file_bytes", report.file_bytes},
-          {"rows_without_labels", report.rows_without_labels},
-          {"rows_without_features", report.rows_without_features}};
+  json result = {{"name", data->name},
+                 {"path", report.path},
+                 {"format", to_string(report.format)},
+                 {"index_base", to_string(report.index_base)},
+                 {"task", to_string(data->task)},
+                 {"rows", data->totals().rows},
+                 {"features", data->feature_count},
+                 {"labels", data->label_count},
+                 {"nonzeros", data->totals().nonzeros},
+                 {"content_hash", fmt::format("xxh3:{:016x}", data->content_hash)},
+                 {"file_bytes", report.file_bytes},
+                 {"rows_without_labels", report.rows_without_labels},
+                 {"rows_without_features", report.rows_without_features}};
+  if (data->fields.count() > 0) {
+    result["dense_columns"] = data->dense.columns;
+    result["fields"] = data->fields.count();
+    result["categories"] = data->fields.first.back();
+  }
+  return result;
 }
 
 json loading_json(const LoadReport& report) {

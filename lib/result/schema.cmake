@@ -18,8 +18,3 @@ std::string_view hetsgd::@name@() {
 ]])
   target_sources(hetsgd_${layer} PRIVATE ${generated})
 endfunction()
-
-hetsgd_embed_schema(result schema.json result_schema result/validate.hpp)
-hetsgd_embed_schema(result file_kinds.json file_kinds result/validate.hpp)
-hetsgd_embed_schema(result ungrouped_options.json ungrouped_options result/compare.hpp)
-target_include_directories(hetsgd_result SYSTEM PRIVATE ${VALIJSON_INCLUDE})

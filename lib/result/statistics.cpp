@@ -49,16 +49,6 @@ class Resampler {
   std::vector<double> resample_;
 };
 
-double lower_end(std::vector<double>& values) {
-  std::nth_element(values.begin(), values.begin() + kTail, values.end());
-  return values[kTail];
-}
-
-double upper_end(std::vector<double>& values) {
-  std::nth_element(values.begin(), values.end() - 1 - kTail, values.end());
-  return values[values.size() - 1 - kTail];
-}
-
 // P(U <= u) for sides of m and n values without ties. The number of orders of m + n values with a
 // given U follows from whether the largest value is an x (it then exceeds all n y) or a y:
 // count(m, n, u) = count(m - 1, n, u - n) + count(m, n - 1, u); here as probabilities, so that no
@@ -94,6 +84,16 @@ double tie_term(std::vector<double> all) {
 }
 
 }  // namespace
+
+double lower_end(std::vector<double>& values) {
+  std::nth_element(values.begin(), values.begin() + kTail, values.end());
+  return values[kTail];
+}
+
+double upper_end(std::vector<double>& values) {
+  std::nth_element(values.begin(), values.end() - 1 - kTail, values.end());
+  return values[values.size() - 1 - kTail];
+}
 
 double median(std::span<const double> values) {
   HETSGD_CHECK(!values.empty());

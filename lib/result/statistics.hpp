@@ -19,6 +19,11 @@ struct Interval {
 
 inline constexpr int kResamples = 10000;
 
+// The ends of a percentile interval: the order statistics with 2.5 % of kResamples values below, or
+// above, them. They reorder `values`, of which there are kResamples, none NaN.
+double lower_end(std::vector<double>& values);
+double upper_end(std::vector<double>& values);
+
 // Percentile bootstrap (Efron 1979) of the median with kResamples resamples: the ends are order
 // statistics, not interpolated, so that they may be infinity. A pure function of its arguments.
 Interval bootstrap_median(std::span<const double> values, std::uint64_t seed = 1);

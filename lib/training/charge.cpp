@@ -10,6 +10,12 @@ namespace hetsgd {
 Charge make_charge(const std::string& preset, const Dataset& data, const ModelFactory& factory,
                    const Model& real) {
   const GeneratorOptions full = generator_preset(preset);
+  if (data.fields.count() > 0) {
+    throw usage_error(
+        "--charge: found {}, a data set of sparse features, and training data with {} "
+        "fields of categories",
+        preset, data.fields.count());
+  }
   Charge charge{.preset = preset,
                 .model = factory.make({full.features, full.labels, real.data().task})};
   const DatasetTotals totals = data.totals();

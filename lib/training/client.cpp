@@ -10,7 +10,8 @@ namespace hetsgd {
 BatchShape Client::charged(const BatchShape& batch) const {
   return {.samples = batch.samples,
           .nonzeros = batch.nonzeros * setup_.charged_nonzeros,
-          .labels = batch.labels * setup_.charged_labels};
+          .labels = batch.labels * setup_.charged_labels,
+          .lookups = batch.lookups};
 }
 
 Work Client::gradient_work(const BatchShape& batch) const {

@@ -180,13 +180,12 @@ struct Evaluator::Impl {
 };
 
 std::string first_metric_of(const Dataset& data) {
-  return metrics_of({data.feature_count, data.label_count, data.task}).front()->key();
+  return metrics_of(DataShape::of(data)).front()->key();
 }
 
 void check_measured(const std::string& name, const Dataset& train, const Dataset& test,
                     const std::string& place, const std::string& text) {
-  const DataShape data{train.feature_count, std::max(train.label_count, test.label_count),
-                       train.task};
+  const DataShape data = DataShape::of(train, test);
   if (name == kTrainLoss) return;
   std::vector<std::string> names;
   for (const Metric* metric : metrics_of(data)) {

@@ -20,6 +20,10 @@ void check_plan(const TrainOptions& options, const OptionSet& set, const Plan& p
                 const std::vector<std::string>& devices, const AlgorithmInfo& info,
                 const Algorithm& algorithm);
 
+// A model of sparse features for data with fields, or the other way round. Errors: usage, naming the
+// models that read such data.
+void check_model_reads(const ModelInfo& info, const Dataset& train);
+
 // After the data's shape is known, and before the first vector is allocated: a layout may be larger
 // than any address, so it is judged by its size as a real number (Layout::real_size).
 // A model that the machine cannot hold: its initial parameters and one replica. `machine_bytes`:

@@ -32,14 +32,23 @@ void keep_share(const RankShare& share, RunData& data) {
   }
 }
 
+HeldOut held_out_of(const TrainOptions& options) {
+  if (const auto share = tail_share(options.test)) return {HeldOut::Which::tail, *share};
+  if (options.validation > 0) return {HeldOut::Which::random, options.validation};
+  return {};
+}
+
 RunData load(const TrainOptions& options, const std::optional<RankShare>& share) {
   LoadOptions load;
   load.format = options.format;
   load.index_base = options.index_base;
   load.cache = options.cache ? CacheMode::use : CacheMode::off;
   load.cache_directory = options.cache_directory;
+  load.vocabulary = options.vocabulary;
+  load.held_out = held_out_of(options);
+  const bool splits = load.held_out.which != HeldOut::Which::none;
   // Rows that are held out, and training data that are measured, come from the whole.
-  const bool whole = options.validation > 0 || (options.test.empty() && share && share->measures);
+  const bool whole = splits || (options.test.empty() && share && share->measures);
   if (has_shard(share) && !whole) {
     load.train_rows.rows = [&](const Dataset& outline) { return rows_of(*share, outline); };
     load.train_rows.needs_labels = share->sampling.partition != Partition::iid;
@@ -47,13 +56,13 @@ RunData load(const TrainOptions& options, const std::optional<RankShare>& share)
   if (share && !share->measures) {
     load.test_rows.rows = [](const Dataset&) { return std::vector<Index>{0}; };
   }
-  if (!options.test.empty()) {
+  if (!options.test.empty() && !splits) {
     LoadedPair pair = load_pair(options.train, options.test, load);
     return {std::move(pair.train), std::move(pair.test), {}};
   }
   LoadedData train = load_dataset(options.train, load);
-  if (options.validation > 0) {
-    LoadedPair pair = hold_out(train, options.validation);
+  if (splits) {
+    LoadedPair pair = hold_out(train, load.held_out);
     return {std::move(pair.train), std::move(pair.test), {}};
   }
   return {train, train, {"no --test: metrics are measured on the training data"}};
@@ -61,8 +70,13 @@ RunData load(const TrainOptions& options, const std::optional<RankShare>& share)
 
 // Equal for options that mean the same data.
 std::string data_key(const TrainOptions& options, const std::optional<RankShare>& share) {
-  nlohmann::json key = {json_text(options.train), json_text(options.test), options.validation,
-                        options.format, options.index_base};
+  nlohmann::json key = {json_text(options.train),
+                        json_text(options.test),
+                        options.validation,
+                        options.format,
+                        options.index_base,
+                        options.vocabulary.min_frequency,
+                        options.vocabulary.hash_size.value_or(0)};
   if (share) {
     const Sampler::Options& sampling = share->sampling;
     key.push_back({share->worker, share->measures, sampling.order, sampling.partition,

@@ -256,6 +256,11 @@ class TracedEndpoint final : public Endpoint {
     const Range range(endpoint_, line_, "compute", name_of(kind));
     endpoint_.compute(work, kind, fn);
   }
+  void compute_in_place(const Work& work, ComputeKind kind,
+                        const InPlaceComputation& how) override {
+    const Range range(endpoint_, line_, "compute", name_of(kind));
+    endpoint_.compute_in_place(work, kind, how);
+  }
   bool compute_cancellable(CancellationToken& token, const Work& work, ComputeKind kind,
                            FunctionRef fn) override {
     const Range range(endpoint_, line_, "compute", name_of(kind));

@@ -7,6 +7,7 @@
 #include "core/limits.hpp"
 #include "data/generate.hpp"
 #include "data/manifest.hpp"
+#include "data/select.hpp"
 
 namespace hetsgd {
 
@@ -18,10 +19,12 @@ constexpr double kLargestBatch = 1 << 22;
 constexpr double kMostSamples = 1e18;
 
 std::vector<std::string> data_files(const std::string& text) {
-  if (is_generator_spec(text)) return {};
+  if (is_generator_spec(text) || text.starts_with("tail:")) return {};
   if (!is_manifest(text)) return {text};
   const Manifest manifest = read_manifest(text);
-  return {fetched_path(manifest, DataPart::train), fetched_path(manifest, DataPart::test)};
+  std::vector<std::string> files = {fetched_path(manifest, DataPart::train)};
+  if (manifest.test) files.push_back(fetched_path(manifest, DataPart::test));
+  return files;
 }
 
 // Those of all ranks: no rank may replace another's.
@@ -34,31 +37,36 @@ std::vector<std::string> files_of_ranks(const TrainOptions& o,
 
 void declare_data(OptionSet& set, TrainOptions& o) {
   set.group("Data");
-  set.add("train", o.train,
-          "training file (XC or libSVM text, .gz .bz2 .zst, .hsgd), the name of a fetched data set "
-          "(hetsgd data fetch), or generate:PRESET?scale=S")
+  set.add(
+         "train", o.train,
+         "training file (XC, libSVM or Criteo's text, .gz .bz2 .zst, .hsgd), the name of a fetched "
+         "data set (hetsgd data fetch), or generate:PRESET?scale=S")
       .reads_file(data_files);
   set.add("test", o.test,
-          "test file, or the data set's name again; without it the training data is measured")
+          "test file, or the data set's name again; tail:1/7: the last seventh of the training "
+          "rows, which is held out; without it the training data is measured")
       .reads_file(data_files);
   set.add("validation", o.validation,
           "in place of --test: measure on this share of the training rows, held out from learning; "
           "the same rows for every algorithm and seed")
       .range(0, 1);
-  set.add_choice(
-      "format", o.format,
-      {{"detect", DataFormat::detect}, {"xc", DataFormat::xc}, {"libsvm", DataFormat::libsvm}},
-      "text format of the files");
+  set.add_choice("format", o.format,
+                 {{"detect", DataFormat::detect},
+                  {"xc", DataFormat::xc},
+                  {"libsvm", DataFormat::libsvm},
+                  {"criteo", DataFormat::criteo}},
+                 "text format of the files");
   set.add_choice("index_base", o.index_base,
                  {{"detect", IndexBase::detect}, {"0", IndexBase::zero}, {"1", IndexBase::one}},
                  "smallest feature index of libSVM text");
+  declare_vocabulary(set, o.vocabulary);
   set.add("cache", o.cache, "keep parsed files in a binary cache");
   set.add("cache_directory", o.cache_directory,
           "where; empty: $XDG_CACHE_HOME/hetsgd or ~/.cache/hetsgd")
       .not_in_config();
-  set.add_choice("order", o.order,
-                 {{"shuffled", Order::shuffled}, {"sequential", Order::sequential}},
-                 "order of the samples in an epoch");
+  set.add_choice(
+      "order", o.order, {{"shuffled", Order::shuffled}, {"sequential", Order::sequential}},
+      "order of the samples in an epoch; sequential: that of the file, for logs that of time");
   set.add_choice("partition", o.partition,
                  {{"shared", Partition::shared},
                   {"iid", Partition::iid},
@@ -113,9 +121,10 @@ void declare_cluster(OptionSet& set, TrainOptions& o) {
       .symbol("P")
       .at_least(1)
       .or_zero();
-  set.add(
-      "devices", o.devices,
-      "threads, mpi: a device per worker, e.g. cpu:2, cuda:0,cuda:1 or cuda:all; the last repeats");
+  set.add("devices", o.devices,
+          "threads, mpi: a device per worker, e.g. cpu:2, cuda:0,cuda:1, cuda:0,cpu:1*8 or "
+          "cuda:all; the last "
+          "repeats");
   set.add_choice("all_reduce", o.all_reduce,
                  {{"auto", AllReduce::automatic},
                   {"nccl", AllReduce::nccl},
@@ -287,6 +296,7 @@ void TrainOptions::validate() const {
     throw with_hint(usage_error("--train: no training data given"),
                     "name a file, or generate:tiny for made-up data");
   }
+  tail_share(test);
   if (validation > 0 && !test.empty()) {
     throw with_hint(usage_error("--validation: found {} beside --test {}, expected one of the two",
                                 validation, test),

@@ -34,6 +34,7 @@ struct TrainOptions {
   double validation = 0;  // share of the training rows, measured in place of `test`; 0: none
   DataFormat format = DataFormat::detect;
   IndexBase index_base = IndexBase::detect;
+  VocabularyRules vocabulary;
   std::string cache_directory;
   bool cache = true;
   // model

@@ -105,6 +105,9 @@ void Training::Impl::resolve() {
   plan.equal_workers =
       options.straggler.empty() && workers_are_equal(machine, options.speed, plan.workers);
   plan.optimizer = options.optimizer;
+  if (const auto rate = options.optimizer.table_learning_rate) {
+    plan.optimizer.table_rate = *rate / options.learning_rate;
+  }
   plan.schedule = options.schedule;
   check_plan(options, set, plan, devices, info, *algorithm);
   scenario = std::make_shared<const Scenario>(options.straggler, plan.workers, options.seed);
@@ -130,9 +133,11 @@ void Training::Impl::check_targets() const {
 
 void Training::Impl::build_model() {
   const Dataset &train = *record.train, &test = *record.test;
-  model = options.model_factory->make({std::max(train.feature_count, test.feature_count),
-                                       std::max(train.label_count, test.label_count), train.task});
-  check_model_fits(find_model(options.model).info, model->layout(), machine_memory().total_bytes);
+  const ModelInfo& kind = find_model(options.model).info;
+  check_model_reads(kind, train);
+  model = options.model_factory->make(DataShape::of(train, test));
+  check_model_fits(kind, model->layout(), machine_memory().total_bytes);
+  check_row_rule(plan.optimizer, tensors_of(model->layout()));
   record.parameters = model->parameters();
   record.layer_sizes = model->layer_sizes();
   const Sampler::Options sampling = sampling_of(options, plan.workers);
@@ -242,11 +247,13 @@ nlohmann::json Training::estimate() const {
   const double b = static_cast<double>(s.plan.batch_size);
   const BatchShape batch{.samples = b,
                          .nonzeros = b * static_cast<double>(data.nonzeros) / rows,
-                         .labels = b * static_cast<double>(data.labels) / rows};
+                         .labels = b * static_cast<double>(data.labels) / rows,
+                         .lookups = b * static_cast<double>(s.model->data().fields())};
   const Work work = s.charge ? s.charge->model->gradient_work(
                                    {.samples = b,
                                     .nonzeros = batch.nonzeros * s.charge->nonzeros_per_real,
-                                    .labels = batch.labels * s.charge->labels_per_real})
+                                    .labels = batch.labels * s.charge->labels_per_real,
+                                    .lookups = batch.lookups})
                              : s.model->gradient_work(batch);
   // One batch of scores on top of the vectors.
   const double vectors = 4.0 * s.algorithm->model_vectors(s.plan) * n * s.plan.workers;

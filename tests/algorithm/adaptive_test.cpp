@@ -45,8 +45,8 @@ TEST(AdaptiveForesees, PerturbationThatDoublesTheModel) {
     g = next;
   }
   EXPECT_NEAR(merges, 80, 10);  // ln 2 (1 - gamma) / e = 69, and some for the momentum to rise
-  const auto samples = [](int merges) {
-    return std::pair<std::string, std::string>{"max_samples", std::to_string(1600 * merges)};
+  const auto samples = [](int count) {
+    return std::pair<std::string, std::string>{"max_samples", std::to_string(1600 * count)};
   };
   const Settings eight = {{"workers", "8"}, samples(merges)};
   const auto warnings = foreseen(eight);
@@ -96,8 +96,11 @@ TEST(AdaptiveForesees, WhatEqualWorkersDo) {
       const auto u = events[k]["updates"].get<std::vector<int>>();
       equal += std::ranges::count(u, u[0]) == 4;
     }
-    if (become_equal) EXPECT_EQ(equal, events.size() - 2) << batches;
-    if (!become_equal) EXPECT_LT(equal, events.size() / 4) << batches;
+    if (become_equal) {
+      EXPECT_EQ(equal, events.size() - 2) << batches;
+    } else {
+      EXPECT_LT(equal, events.size() / 4) << batches;
+    }
   }
 }
 
@@ -170,7 +173,9 @@ TEST(Adaptive, TheWarmUpEndsWithBatchesOfBMax) {
       ++warm;
       continue;
     }
-    if (first) EXPECT_EQ(merge["batch_size"], nlohmann::json({32, 32, 32, 32}));
+    if (first) {
+      EXPECT_EQ(merge["batch_size"], nlohmann::json({32, 32, 32, 32}));
+    }
     first = false;
     perturbed += merge["perturbed"].get<bool>();
   }

@@ -79,8 +79,16 @@ const std::vector<Expected>& expectations() {
        {"contribution", "exchange"},
        {"gradients", "parameters", "control"},
        {"gradients", "parameters", "control"}},
+      {"slide",
+       {{"workers", "1"}, {"speed", "1"}},
+       {"active_labels"},
+       {"rehash", "recall"},
+       {},
+       kNone,
+       kNone},
       {"sma", {}, {"contributors"}, {"learners"}, {"all_reduce"}, kParameters, kParameters},
       {"easgd", {}, {"contributors"}, {"learners"}, {"all_reduce"}, kParameters, kParameters},
+      {"hogwild", {}, {"staleness"}, {}, {}, kNone, kNone},
       {"local-sgd", {}, {"local_steps"}, {}, {}, kParameters, kParameters},
   };
   return kAll;

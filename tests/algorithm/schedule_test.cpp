@@ -31,6 +31,7 @@ constexpr double kEpoch = 64, kBatch = 8;
 const std::map<std::string, Settings> kShortRounds = {{"local-sgd", {{"local_steps", "4"}}}};
 const std::map<std::string, Settings> kFollowsSgd = {{"elastic", {{"gamma", "0"}}},
                                                      {"adaptive", {{"gamma", "0"}}},
+                                                     {"slide", {{"lazy", "dense"}}},
                                                      {"sma", {{"alpha", "0"}}},
                                                      {"easgd", {{"alpha", "0"}}}};
 
@@ -60,7 +61,9 @@ std::vector<Row> rows() {
   std::vector<Row> rows;
   for (const RegisteredAlgorithm& algorithm : algorithms()) {
     for (const std::string& optimizer : choices_of("optimizer")) {
+      const auto& some = algorithm.info.optimizers_only;
       if (optimizer != "sgd" && !algorithm.info.plain_sgd_only.empty()) continue;
+      if (!some.empty() && std::ranges::find(some, optimizer) == some.end()) continue;
       rows.push_back({algorithm.info.name, optimizer, std::min(4, algorithm.info.max_workers)});
     }
   }
@@ -202,7 +205,9 @@ TEST(Optimizers, EachActsInEveryAlgorithm) {
   std::map<std::string, std::map<double, std::string>> ends;
   for_each_row([&](const Row& row, const Settings& settings) {
     for (const char* decay : {"0", "0.1"}) {
-      if (row.optimizer == "sgd" && find_algorithm(row.algorithm).info.plain_sgd_only != "") break;
+      const AlgorithmInfo& info = find_algorithm(row.algorithm).info;
+      if (row.optimizer == "sgd" && info.plain_sgd_only != "") break;
+      if (decay != std::string("0") && !info.optimizers_only.empty()) break;
       const std::string name = row.optimizer + ", decay " + decay;
       const auto [at, is_new] =
           ends[row.algorithm].emplace(run(settings, {{"weight_decay", decay}}).back(), name);

@@ -8,6 +8,8 @@
 #include <vector>
 
 #include "core/random.hpp"
+#include "data/click_memory.hpp"
+#include "data/criteo.hpp"
 #include "data/generate.hpp"
 #include "data/sampler.hpp"
 #include "data/text_parser.hpp"
@@ -92,6 +94,53 @@ void generate_amazon670k(benchmark::State& state) {
   state.SetItemsProcessed(static_cast<std::int64_t>(options.rows_train) * state.iterations());
 }
 BENCHMARK(generate_amazon670k)->ArgName("threads")->Arg(1)->Arg(2)->UseRealTime();
+
+// Rows of click data per second, and bytes of Criteo's text: read alone, and with a vocabulary.
+const ClickGenerator& clicks() {
+  static const ClickGenerator generator(parse_click_spec("generate:criteo?scale=0.01"));
+  return generator;
+}
+void generate_criteo(benchmark::State& state) {
+  for (auto _ : state) {
+    benchmark::DoNotOptimize(
+        clicks().part(DataPart::train, static_cast<int>(state.range(0))).value.data());
+  }
+  state.SetItemsProcessed(static_cast<std::int64_t>(clicks().options().rows_train) *
+                          state.iterations());
+}
+BENCHMARK(generate_criteo)->ArgName("threads")->Arg(1)->Arg(2)->UseRealTime();
+
+const std::string& criteo_text() {
+  static const std::string text = [] {
+    std::string lines;
+    ClickGenerator::Memory memory(clicks());
+    for (std::uint64_t row = 0; lines.size() < kTextBytes; ++row) {
+      append_criteo_line(clicks().row(row, memory).click, lines);
+    }
+    return lines;
+  }();
+  return text;
+}
+void criteo_read(benchmark::State& state) {
+  for (auto _ : state) {
+    benchmark::DoNotOptimize(
+        parse_criteo(criteo_text(), "benchmark", static_cast<int>(state.range(0))).value.data());
+  }
+  state.SetBytesProcessed(static_cast<std::int64_t>(criteo_text().size()) * state.iterations());
+}
+void criteo_with_vocabulary(benchmark::State& state) {
+  LoadOptions options;
+  options.threads = static_cast<int>(state.range(0));
+  for (auto _ : state) {
+    benchmark::DoNotOptimize(
+        parse_text_alone(criteo_text(), "benchmark", options).data.fields.category.data());
+  }
+  state.SetBytesProcessed(static_cast<std::int64_t>(criteo_text().size()) * state.iterations());
+}
+BENCHMARK(criteo_read)->ArgName("threads")->Arg(1);
+BENCHMARK(criteo_read)->ArgName("threads")->Arg(2)->UseRealTime();
+BENCHMARK(criteo_with_vocabulary)->ArgName("threads")->Arg(1);
+BENCHMARK(criteo_with_vocabulary)->ArgName("threads")->Arg(2)->UseRealTime();
 
 // Samples per second that a sampler deals out.
 void fill_batches(benchmark::State& state) {

@@ -21,15 +21,15 @@ STRAGGLERS = ["kind=constant,factor=3", "kind=uniform,max=4ms", "kind=lognormal,
 
 def algorithms(binary):
     listed = subprocess.run([binary, "algorithms", "--format", "json"], stdout=subprocess.PIPE, check=True).stdout
-    return [each["name"] for each in json.loads(listed)]
+    return [each for each in json.loads(listed) if not each["one_process_only"]]
 
 
-def random_run(draw, names):
+def random_run(draw, listed):
     """(ranks, arguments) of a run that is over within seconds."""
     ranks = draw.randint(1, 4)
     services = ranks > 1 and draw.random() < 0.25
     workers = ranks - services
-    name = draw.choice([each for each in names if each != "sgd" or workers == 1])
+    name = draw.choice([each["name"] for each in listed if workers <= each["max_workers"]])
     partitions = ["shared"] if name == "adaptive" else ["shared", "shared", "iid", "label_sorted", "dirichlet"]
     arguments = ["--algorithm", name, "--train", "generate:tiny", "--test", "generate:tiny",
                  "--hidden", str(draw.choice([1, 8, 64, 300])), "--batch-size", str(draw.choice([8, 32, 100])),
@@ -80,11 +80,11 @@ def failure(binary, ranks, arguments, folder):
 
 def stress(binary, runs, seed):
     """The failed runs, as texts."""
-    names = algorithms(binary)
+    listed = algorithms(binary)
     failed = []
     with tempfile.TemporaryDirectory(prefix="hetsgd-stress-") as folder:
         for number in range(runs):
-            ranks, arguments = random_run(random.Random(f"{seed}/{number}"), names)
+            ranks, arguments = random_run(random.Random(f"{seed}/{number}"), listed)
             what = failure(binary, ranks, arguments, folder)
             if what:
                 failed.append(f"seed {seed}, run {number}: mpirun -n {ranks} {binary} train {shlex.join(arguments)}\n{what}")

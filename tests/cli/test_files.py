@@ -10,11 +10,12 @@ from program import BINARY, ProgramTest, TINY, without_host
 
 # Options that name files, by what is done with them. A new one belongs here and needs its role
 # (OptionRefiner::reads_file, writes_file), or the tests below find it.
-READ = {"--train", "--test", "--config", "--tuned", "--profile", "--server-profile", "--network", "--straggler"}
+READ = {"--train", "--test", "--config", "--tuned", "--profile", "--server-profile", "--network", "--straggler",
+        "--vocabulary"}
 WRITTEN = {"--output", "--trace", "--mllog", "--dump-parameters", "--dump-initial-parameters"}
 NO_FILES = {"--cache-directory", "--log-dir", "--tensorboard", "--reference"}  # folders; one of the operands
 COMMANDS = ["train", "tune", "rerun", "compare", "validate", "data info", "data convert", "data generate",
-            "data verify", "algorithms", "models", "stragglers", "devices", "calibrate", "calibrate network",
+            "data verify", "algorithms", "models", "stragglers", "memory", "devices", "calibrate", "calibrate network",
             "bench all_reduce", "bench all_gather", "bench reduce_scatter", "bench broadcast", "bench all_to_all", "doctor"]
 RUN = ["train", "--train", "in.txt", "--epochs", "1", "--quiet"]
 KEPT = "hint: no input is ever replaced, not even with --overwrite\n"

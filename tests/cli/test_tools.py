@@ -210,14 +210,15 @@ class Descriptions(ProgramTest):
     def test_models(self):
         text = self.run_program("models").stdout
         listed = json.loads(self.run_program("models", "--format", "json").stdout)
-        self.assertEqual([one["name"] for one in listed], ["fm", "linear", "mlp"])
+        self.assertEqual([one["name"] for one in listed], ["dcn", "deepfm", "fm", "linear", "mlp", "wide_deep"])
         for one in listed:
             self.assertIn(f"{one['name']} ", text)
             self.assertIn(f"({one['name']})", self.run_program("models", one["name"]).stdout)
             self.assertEqual(json.loads(self.run_program("models", one["name"], "--format", "json").stdout), one)
-        self.assertIn("--hidden", [option["flag"] for option in listed[2]["options"]])
+        by_name = {one["name"]: one for one in listed}
+        self.assertIn("--hidden", [option["flag"] for option in by_name["mlp"]["options"]])
         self.error("models", "nothing-of-this-name", code=2)
-        self.assertIn("hint: --hidden is an option of mlp, not of linear\n",
+        self.assertIn("hint: --hidden is an option of dcn, deepfm, mlp, wide_deep, not of linear\n",
                       self.error("train", "--train", "generate:tiny", "--model", "linear", "--hidden", "8", code=2))
 
     def test_devices(self):

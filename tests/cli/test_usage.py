@@ -95,7 +95,7 @@ class WrongValues(ProgramTest):
 
     def test_choice(self):
         self.assertEqual(self.error("train", *TINY, "--model", "mpl", code=2),
-                         'error: --model: found "mpl", expected one of fm, linear, mlp\n'
+                         'error: --model: found "mpl", expected one of dcn, deepfm, fm, linear, mlp, wide_deep\n'
                          'hint: did you mean mlp?\n')
 
     def test_missing_value(self):

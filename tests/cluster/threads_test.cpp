@@ -49,6 +49,8 @@ TEST(ThreadsDevices, ListsRepeatTheirLastEntry) {
   EXPECT_EQ(texts(parse_devices({"cpu"}, 1, 4)), (Texts{"cpu:1"}));
   EXPECT_EQ(texts(parse_devices({"cpu:2, cpu:1"}, 4, 4)),
             (Texts{"cpu:2", "cpu:1", "cpu:1", "cpu:1"}));
+  EXPECT_EQ(texts(parse_devices({"cpu:2, cpu:1*2", "cpu*1"}, 4, 4)),
+            (Texts{"cpu:2", "cpu:1", "cpu:1", "cpu:1"}));
   EXPECT_EQ(texts(parse_devices({"cpu:1", "cpu:4"}, 3, 4)), (Texts{"cpu:1", "cpu:4", "cpu:4"}));
 }
 
@@ -65,6 +67,10 @@ TEST(ThreadsDevices, BadEntriesSayWhatWasExpected) {
   EXPECT_EQ(parse({"cpu:x"}, 1).code(), ExitCode::usage);
   EXPECT_EQ(parse({"cpu:1:2"}, 1).code(), ExitCode::usage);
   EXPECT_EQ(parse({"cpu:1,,cpu:1"}, 4).code(), ExitCode::usage);
+  EXPECT_EQ(parse({"cpu:1*0"}, 1).code(), ExitCode::usage);
+  EXPECT_STREQ(parse({"cpu:1*x"}, 1).what(),
+               "--devices DEVICE*N: found \"x\", expected a whole number from 1 to 65536");
+  EXPECT_EQ(parse({"cuda:all*2"}, 1).code(), ExitCode::usage);
   const Error many = parse({"cpu:1,cpu:1,cpu:1"}, 2);
   EXPECT_EQ(many.code(), ExitCode::usage);
   EXPECT_STREQ(many.what(), "--devices: found 3 devices for 2 workers");

@@ -315,6 +315,22 @@ TEST(OptionalValues, NoneIsSpelledAuto) {
 }
 
 // Results of earlier versions say 0 where they meant that.
+// A list that may be empty has a word for it, which goes to results and comes back.
+TEST(OptionalValues, AnEmptyListHasAName) {
+  std::vector<std::uint64_t> hidden{400, 400};
+  OptionSet set;
+  set.add("hidden", hidden, "units").absent("none");
+  EXPECT_EQ(set.find("hidden")->default_text, "400,400");
+  EXPECT_THAT(set.find("hidden")->type_text(), ::testing::EndsWith("|none"));
+  set.set("hidden", {"none"}, OptionSource::flag, "--hidden");
+  EXPECT_TRUE(hidden.empty());
+  EXPECT_EQ(set.to_json()["hidden"], "none");
+  set.set("hidden", {"7"}, OptionSource::flag, "--hidden");
+  EXPECT_THAT(hidden, ElementsAre(7));
+  set.set_json("hidden", "none", OptionSource::flag, "file");
+  EXPECT_TRUE(hidden.empty());
+}
+
 TEST(OptionalValues, ZeroMeansNoneWhereItDid) {
   Choices c;
   c.flag("workers", "2");

@@ -59,6 +59,13 @@ inline void expect_same_data(const Dataset& a, const Dataset& b) {
   ASSERT_EQ(a.sparse.value.size(), b.sparse.value.size());
   EXPECT_TRUE(a.sparse.value.empty() || std::memcmp(a.sparse.value.data(), b.sparse.value.data(),
                                                     a.sparse.value.size() * sizeof(float)) == 0);
+  EXPECT_EQ(a.dense.columns, b.dense.columns);
+  ASSERT_EQ(a.dense.value.size(), b.dense.value.size());
+  EXPECT_TRUE(a.dense.value.empty() || std::memcmp(a.dense.value.data(), b.dense.value.data(),
+                                                   a.dense.value.size() * sizeof(float)) == 0);
+  EXPECT_TRUE(std::ranges::equal(a.fields.first, b.fields.first));
+  EXPECT_TRUE(std::ranges::equal(a.fields.value, b.fields.value));
+  EXPECT_TRUE(std::ranges::equal(a.fields.category, b.fields.category));
   EXPECT_TRUE(std::ranges::equal(a.targets.begin, b.targets.begin));
   EXPECT_TRUE(std::ranges::equal(a.targets.index, b.targets.index));
 }

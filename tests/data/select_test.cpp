@@ -116,7 +116,7 @@ TEST(SplitRows, NeitherPartIsEmpty) {
 TEST(HoldOut, PartsKeepTheSourceAndCountTheirOwnRows) {
   LoadedData all{std::make_shared<Dataset>(random_dataset(Task::multilabel, 5, 200)), {}};
   all.report.path = "data.txt";
-  const LoadedPair pair = hold_out(all, 0.25);
+  const LoadedPair pair = hold_out(all, {HeldOut::Which::random, 0.25});
   EXPECT_EQ(pair.train.data->rows(), 150U);
   EXPECT_EQ(pair.test.data->rows(), 50U);
   EXPECT_EQ(pair.train.data->nonzeros() + pair.test.data->nonzeros(), all.data->nonzeros());

@@ -8,6 +8,9 @@
 #include <cmath>
 #include <set>
 
+#include "experiment/spec_settings.hpp"
+#include "experiment/tuning.hpp"
+
 namespace hetsgd {
 namespace {
 

@@ -1,5 +1,6 @@
 // The .hsgd reader and the decompressors. A fuzzer cannot guess checksums, so the target corrects
 // them.
+#include <algorithm>
 #include <cstddef>
 #include <numeric>
 #include <span>
@@ -27,6 +28,11 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* bytes, std::size_t siz
     hetsgd::ByteReader reader(
         std::as_bytes(std::span(file)).subspan(whole ? hetsgd::kSealBytes : 0), "fuzz");
     auto header = reader.get<hetsgd::BinaryHeader>();
+    if (header.format == static_cast<std::uint8_t>(hetsgd::DataFormat::criteo)) {
+      header.columns = reader.get<hetsgd::ColumnsHeader>();
+      const std::uint64_t widest = std::max(header.columns.fields, header.columns.dense_columns);
+      if (widest > 65536) return 0;  // the places would not fit 64 bits
+    }
     const std::string payload(hetsgd::text_of(reader.rest()));
     const hetsgd::PayloadLayout places(header, 0);
     header.payload_hash = hetsgd::content_hash(payload);

@@ -39,4 +39,24 @@ inline void fuzz_text(const std::uint8_t* bytes, std::size_t size, DataFormat fo
   }
 }
 
+// The same of click data, with a vocabulary of this text, of another one, or hashed.
+inline void fuzz_clicks(const std::uint8_t* bytes, std::size_t size) {
+  if (size == 0) return;
+  LoadOptions options;
+  options.threads = 1;
+  options.format = DataFormat::criteo;
+  options.vocabulary.min_frequency = 1 + bytes[0] % 4;
+  if ((bytes[0] & 0x10) != 0) options.vocabulary.hash_size = 1 + bytes[0] % 7;
+  if ((bytes[0] & 0x20) != 0) options.held_out = {HeldOut::Which::tail, 0.5};
+  const std::string_view text(reinterpret_cast<const char*>(bytes) + 1, size - 1);
+  try {
+    const LoadedData train = parse_text(text, "fuzz", options);
+    require_valid(*train.data);
+    require_valid(
+        *parse_text(text.substr(0, text.size() / 2), "fuzz", options_for_test(options, train))
+             .data);
+  } catch (const Error&) {
+  }
+}
+
 }  // namespace hetsgd

@@ -21,6 +21,8 @@
 #include "data/generate.hpp"
 #include "experiment/search_space.hpp"
 #include "experiment/tuning.hpp"
+#include "graph/graph_file.hpp"
+#include "graph/work.hpp"
 #include "result/validate.hpp"
 #include "training/record.hpp"
 
@@ -138,6 +140,13 @@ void read_network(const std::string& text) {
   }
 }
 
+void read_graph_file(const std::string& text) {
+  const Graph graph = parse_graph("graph", text);
+  require(std::isfinite(multiply_adds(graph)));
+  require(graph.parameters() >= 0);
+  require(parse_graph("graph", to_json_text(graph)) == graph);
+}
+
 void read_result_file(const std::string& text) {
   const TextFile file(text);
   read_result(file.path());
@@ -196,7 +205,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* bytes, std::size_t siz
       hetsgd::read_straggler_trace, hetsgd::read_profile,
       hetsgd::read_network,         hetsgd::read_result_file,
       hetsgd::read_tuning_file,     hetsgd::read_words,
-      hetsgd::read_specification};
+      hetsgd::read_specification,   hetsgd::read_graph_file};
   if (size == 0) return 0;
   const std::string text(reinterpret_cast<const char*>(bytes) + 1, size - 1);
   try {

@@ -52,7 +52,7 @@ TEST_P(EveryKind, RowsAreThoseOfTheBatchAndTheRestOfTheirBlocksIsZero) {
     p.model->gradient(*p.context, batch, p.w.data(), g);
     std::vector<Index> expected;
     for (const Index r : batch.rows()) {
-      for (const Index f : p.data->features(r)) expected.push_back(f);
+      for (const Index f : touched_by(*p.data, r)) expected.push_back(f);
     }
     std::sort(expected.begin(), expected.end());
     expected.erase(std::unique(expected.begin(), expected.end()), expected.end());
@@ -119,7 +119,7 @@ TEST_P(EveryKind, PartsMakeTheWholeGradient) {
 
 TEST_P(EveryKind, WorkOfPartsGrowsToThatOfTheGradient) {
   Problem<double> p(GetParam());
-  const BatchShape batch{.samples = 8, .nonzeros = 21, .labels = 11};
+  const BatchShape batch{.samples = 8, .nonzeros = 21, .labels = 11, .lookups = 24};
   Work before;
   for (std::size_t parts = 1; parts <= p.model->gradient_parts(); ++parts) {
     const Work work = p.model->partial_gradient_work(batch, parts);
@@ -196,7 +196,7 @@ TEST_P(EveryKind, BrokenPromisesAreCaught) {
   Problem<double> p(GetParam());
   auto g = make_gradient(*p.model, *p.device);
   EXPECT_THROW(p.model->gradient(*p.context, Batch(*p.data, {}), p.w.data(), g), CheckFailure);
-  const DatasetPtr wider = random_data(GetParam().task, 14, 37, 5, 1);
+  const DatasetPtr wider = data_of(GetParam(), 14, 37, 5, 1);
   EXPECT_THROW(p.model->step(*p.context, Batch(*wider, {0}), 0.1, p.w.data()), CheckFailure);
   BasicGradient<double> empty;
   EXPECT_THROW(p.model->gradient(*p.context, Batch(*p.data, {0}), p.w.data(), empty), CheckFailure);

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "core/random.hpp"
+#include "core/text.hpp"
 #include "data/batch.hpp"
 #include "model/mlp.hpp"
 #include "model/registry.hpp"
@@ -47,6 +48,33 @@ inline DatasetPtr random_data(Task task, Index features, Index labels, std::size
   return std::move(data).share();
 }
 
+// Rows of two dense columns and three fields, which share the categories unevenly.
+inline DatasetPtr random_fields(Index categories, std::size_t rows, std::uint64_t seed) {
+  DatasetBuilder data;
+  data.task = Task::binary;
+  data.label_count = 1;
+  data.dense.columns = 2;
+  data.fields.first = {0, 2, 2 + (categories - 2) / 3, categories};
+  RandomStream random(seed, Purpose::test, 98);
+  for (std::size_t r = 0; r < rows; ++r) {
+    for (int j = 0; j < 2; ++j)
+      data.dense.value.push_back(static_cast<float>(random.uniform(-1, 2)));
+    for (std::size_t f = 0; f < 3; ++f) {
+      const Index first = data.fields.first[f];
+      data.fields.category.push_back(
+          first + static_cast<Index>(random.below(data.fields.first[f + 1] - first)));
+    }
+    if (random.below(2) == 1) data.targets.index.push_back(0);
+    data.targets.begin.push_back(data.targets.index.size());
+  }
+  return std::move(data).share();
+}
+
+// What a row touches of a row-sparse block.
+inline std::span<const Index> touched_by(const Dataset& data, Index row) {
+  return data.fields.count() > 0 ? data.fields.row(row) : data.features(row);
+}
+
 // Rows begin, begin + 1, ... in reverse order: a batch is not a prefix of the data.
 inline Batch batch_of(const Dataset& data, std::size_t begin, std::size_t count) {
   std::vector<Index> rows(count);
@@ -59,12 +87,29 @@ struct Kind {
   Task task;
   std::vector<std::uint64_t> hidden;  // of the mlp
   std::string model = "mlp";
+  std::string options = {};  // of the others: "hidden=9;cross_layers=2"
+
+  bool fields() const { return find_model(model).info.reads_fields; }
 };
+
+inline DatasetPtr data_of(const Kind& kind, Index features, Index labels, std::size_t rows,
+                          std::uint64_t seed) {
+  return kind.fields() ? random_fields(features, rows, seed)
+                       : random_data(kind.task, features, labels, rows, seed);
+}
 
 template <class Real>
 std::unique_ptr<BasicModel<Real>> make_model(const Kind& kind, const DataShape& data) {
   if (kind.model == "mlp") return make_mlp<Real>(data, {.hidden = kind.hidden});
   const auto factory = find_model(kind.model).make();
+  OptionSet set;
+  factory->declare(set);
+  for (const std::string_view setting : split(kind.options, ';')) {
+    if (setting.empty()) continue;
+    const std::size_t equals = setting.find('=');
+    set.set(setting.substr(0, equals), {std::string(setting.substr(equals + 1))},
+            OptionSource::flag, "test");
+  }
   if constexpr (std::is_same_v<Real, float>) {
     return factory->make(data);
   } else {
@@ -82,6 +127,14 @@ inline std::vector<Kind> all_kinds() {
     kinds.push_back({std::string(name) + "_hidden1", task, {9}});
     kinds.push_back({std::string(name) + "_hidden2", task, {18, 7}});
   }
+  for (const std::string model : {"wide_deep", "deepfm", "dcn"}) {
+    for (const auto& [name, hidden] :
+         {std::pair{"alone", "none"}, {"hidden1", "9"}, {"hidden2", "18,7"}}) {
+      std::string options = "embedding_dim=5;hidden=" + std::string(hidden);
+      if (model == "dcn") options += ";cross_layers=3";
+      kinds.push_back({model + "_" + name, Task::binary, {}, model, options});
+    }
+  }
   return kinds;
 }
 
@@ -89,8 +142,8 @@ inline std::vector<Kind> all_kinds() {
 template <class Real>
 struct Problem {
   explicit Problem(const Kind& kind, Index features = 13, Index labels = 37, int cores = 1)
-      : data(random_data(kind.task, features, labels, 60, 5)),
-        shape{features, data->label_count, kind.task},
+      : data(data_of(kind, features, labels, 60, 5)),
+        shape(DataShape::of(*data)),
         model(make_model<Real>(kind, shape)),
         device(make_cpu_device<Real>(cores)),
         context(model->make_context(*device)) {

@@ -35,7 +35,7 @@ TEST_P(StepOfEveryKind, RowsOfFeaturesThatDoNotOccurKeepTheirBits) {
   const Batch batch = batch_of(*p.data, 0, 9);
   std::vector<bool> occurs(300);
   for (const Index r : batch.rows()) {
-    for (const Index f : p.data->features(r)) occurs[f] = true;
+    for (const Index f : touched_by(*p.data, r)) occurs[f] = true;
   }
   auto stepped = p.w, applied = p.w;
   auto g = make_gradient(*p.model, *p.device);

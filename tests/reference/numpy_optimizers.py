@@ -55,6 +55,17 @@ class Nesterov(Sgd):
         return w - lr * (u + self.mu * v)
 
 
+class AdaGrad(Sgd):
+    def __init__(self, epsilon=1e-8, **more):
+        super().__init__(**more)
+        self.epsilon = epsilon
+
+    def tensor(self, i, lr, w, g):
+        h, u = self.moving("h", i, w), g + self.decay * w
+        h += u ** 2
+        return w - lr * u / (np.sqrt(h) + self.epsilon)
+
+
 class Adam(Sgd):
     def __init__(self, beta1=0.9, beta2=0.999, epsilon=1e-8, decoupled=False, **more):
         super().__init__(**more)
@@ -100,6 +111,7 @@ CASES = {
     "momentum": (lambda: Momentum(decay=0.01, mu=0.8), 0.2, "--optimizer momentum --momentum 0.8 --weight-decay 0.01"),
     "nesterov": (lambda: Nesterov(decay=0.01, mu=0.8, clip=0.4), 0.2,
                  "--optimizer nesterov --momentum 0.8 --weight-decay 0.01 --clip-norm 0.4"),
+    "adagrad": (lambda: AdaGrad(epsilon=1e-3, decay=0.01), 0.05, "--optimizer adagrad --epsilon 1e-3 --weight-decay 0.01"),
     "adam": (lambda: Adam(epsilon=1e-4), 0.01, "--optimizer adam --epsilon 1e-4"),
     "adam decayed": (lambda: Adam(beta1=0.8, beta2=0.99, epsilon=1e-4, decay=0.01), 0.01,
                      "--optimizer adam --beta1 0.8 --beta2 0.99 --epsilon 1e-4 --weight-decay 0.01"),
@@ -167,6 +179,9 @@ class TorchFormulas(unittest.TestCase):
     def test_nesterov(self):
         self.check(Nesterov(decay=0.1, mu=0.8),
                    lambda p: torch.optim.SGD(p, lr=0.1, momentum=0.8, weight_decay=0.1, nesterov=True))
+
+    def test_adagrad(self):
+        self.check(AdaGrad(decay=0.1), lambda p: torch.optim.Adagrad(p, lr=0.1, weight_decay=0.1, eps=1e-8))
 
     def test_adam(self):
         self.check(Adam(decay=0.1), lambda p: torch.optim.Adam(p, lr=0.1, weight_decay=0.1))

@@ -131,22 +131,23 @@ inline Groups groups_by_pace(GroupBy rule, std::span<const WorkerPace> paces) {
 }
 
 // "0-3:4-7" or "0;2:1;3": groups are separated by colons, and their numbers are the places in the
-// text. Errors: usage, naming --groups, unless every worker is in exactly one.
-inline Groups parse_groups(const std::string& text, int workers) {
+// text. Errors: usage, naming the option, unless every worker is in exactly one.
+inline Groups parse_groups(const std::string& text, int workers,
+                           const std::string& option = "--groups") {
   Groups groups;
   std::vector<int> seen(static_cast<std::size_t>(workers));
   for (const auto part : split(text, ':')) {
-    groups.push_back(parse_rank_set("--groups", part, workers));
+    groups.push_back(parse_rank_set(option, part, workers));
     for (const int rank : groups.back()) {
       if (++seen[static_cast<std::size_t>(rank)] > 1) {
-        throw usage_error("--groups: found worker {} twice in {}, expected every worker once", rank,
-                          quote(text));
+        throw usage_error("{}: found worker {} twice in {}, expected every worker once", option,
+                          rank, quote(text));
       }
     }
   }
   for (int rank = 0; rank < workers; ++rank) {
     if (seen[static_cast<std::size_t>(rank)] == 0) {
-      throw usage_error("--groups: worker {} of {} is in none of {}, expected every worker once",
+      throw usage_error("{}: worker {} of {} is in none of {}, expected every worker once", option,
                         rank, workers, quote(text));
     }
   }

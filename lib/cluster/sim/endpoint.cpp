@@ -140,6 +140,15 @@ void SimEndpoint::compute(const Work& work, ComputeKind kind, FunctionRef fn) {
   if (computation.task.error()) std::rethrow_exception(computation.task.error());
 }
 
+// Whoever reads and writes is the running process, and nobody else runs meanwhile.
+void SimEndpoint::compute_in_place(const Work& work, ComputeKind kind,
+                                   const InPlaceComputation& how) {
+  run_.engine.current("compute_in_place");
+  how.read();
+  compute(work, kind, how.fn);
+  how.write();
+}
+
 bool SimEndpoint::compute_cancellable(CancellationToken& token, const Work& work, ComputeKind kind,
                                       FunctionRef fn) {
   // fn is handed to the pool although it may be cut short: the host works ahead, and whether the

@@ -78,6 +78,7 @@ class SimEndpoint final : public Endpoint {
   Device& device() override;
   Comm& comm() override { return comm_; }
   void compute(const Work& work, ComputeKind kind, FunctionRef fn) override;
+  void compute_in_place(const Work& work, ComputeKind kind, const InPlaceComputation& how) override;
   bool compute_cancellable(CancellationToken& token, const Work& work, ComputeKind kind,
                            FunctionRef fn) override;
   std::unique_ptr<CancellationToken> make_cancellation_token() override;

@@ -140,6 +140,7 @@ class CpuDevice final : public BasicDevice<Real> {
   void synchronize() override {}
   bool host_accessible(const void*) const override { return true; }
   SparseRows<Real> stage(const SparseRows<Real>& batch) override { return batch; }
+  FieldRows<Real> stage(const FieldRows<Real>& batch) override { return batch; }
   bool stages_copies() const override { return false; }
 
   void copy(std::size_t n, const Real* x, Real* y) override { transfer(y, x, n * sizeof(Real)); }

@@ -47,16 +47,53 @@ void gather(const SparseRows<Real>& batch, const Parts& parts, std::byte* to) {
   begin[batch.rows] = at;
 }
 
+template <class Real>
+void gather(const FieldRows<Real>& batch, const Parts& parts, std::byte* to) {
+  auto* const begin = reinterpret_cast<std::uint64_t*>(to);
+  auto* const category = reinterpret_cast<std::uint32_t*>(to + parts.index);
+  auto* const dense = reinterpret_cast<float*>(to + parts.value);
+  const std::size_t F = batch.fields, K = batch.columns;
+  for (std::size_t r = 0; r < batch.rows; ++r) {
+    const std::size_t source = batch.source_row(r);
+    begin[r] = r * F;
+    std::memcpy(category + r * F, batch.category + source * F, F * sizeof(std::uint32_t));
+    if (K > 0) std::memcpy(dense + r * K, batch.dense + source * K, K * sizeof(float));
+  }
+  begin[batch.rows] = batch.rows * F;
+}
+
 }  // namespace
 
 BatchStage::BatchStage(const Stream& compute)
     : compute_(compute), slots_{Slot(copy_), Slot(copy_), Slot(copy_), Slot(copy_)}, work_(copy_) {}
 
-template <class Real>
-SparseRows<Real> BatchStage::stage(const SparseRows<Real>& batch) {
+BatchStage::Slot& BatchStage::open() {
   Slot& slot = slots_[calls_ % kSlots];
   began_[calls_ % kSlots].record(compute_);
   slot.copied.wait();  // the host's part of the slot is free: its last copy is long over
+  slot.sorted.reset();
+  return slot;
+}
+
+std::byte* BatchStage::send(Slot& slot, const std::byte* host, std::size_t bytes) {
+  // What was staged here four calls ago was good until two calls ago: kernels that read it were
+  // given to the compute stream before that.
+  if (calls_ >= kGood) began_[(calls_ - kGood) % kSlots].hold(copy_);
+  auto* const device = slot.memory.reserve<std::byte>(bytes, "a batch");
+  HETSGD_CUDA(cudaMemcpyAsync(device, host, bytes, cudaMemcpyHostToDevice, copy_.get()));
+  slot.begin = reinterpret_cast<const std::uint64_t*>(device);
+  slot.call = calls_++;
+  return device;
+}
+
+void BatchStage::close(Slot& slot) {
+  slot.copied.record(copy_);
+  slot.copied.hold(compute_);
+}
+
+template <class Real>
+SparseRows<Real> BatchStage::stage(const SparseRows<Real>& batch) {
+  Slot& slot = open();
   const std::size_t nonzeros = count_nonzeros(batch);
   // Nonzeros are counted with an int in the sort by column, samples with 32 bits.
   HETSGD_CHECK_LT(nonzeros, std::size_t{1} << 31);
@@ -64,15 +101,9 @@ SparseRows<Real> BatchStage::stage(const SparseRows<Real>& batch) {
   const Parts parts(batch.rows, nonzeros, batch.value != nullptr);
   std::byte* const host = slot.pinned.reserve(parts.bytes, "a batch on its way to the GPU");
   gather(batch, parts, host);
-
-  // What was staged here four calls ago was good until two calls ago: kernels that read it were
-  // given to the compute stream before that.
-  if (calls_ >= kGood) began_[(calls_ - kGood) % kSlots].hold(copy_);
-  auto* const device = slot.memory.reserve<std::byte>(parts.bytes, "a batch");
-  HETSGD_CUDA(cudaMemcpyAsync(device, host, parts.bytes, cudaMemcpyHostToDevice, copy_.get()));
-  slot.begin = reinterpret_cast<const std::uint64_t*>(device);
+  std::byte* const device = send(slot, host, parts.bytes);
   slot.nonzeros = nonzeros;
-  slot.call = calls_++;
+  slot.index = nullptr;
   const SparseRows<Real> staged{
       .rows = batch.rows,
       .columns = batch.columns,
@@ -80,10 +111,36 @@ SparseRows<Real> BatchStage::stage(const SparseRows<Real>& batch) {
       .begin = slot.begin,
       .index = reinterpret_cast<const std::uint32_t*>(device + parts.index),
       .value = batch.value ? reinterpret_cast<const float*>(device + parts.value) : nullptr};
-  slot.sorted.reset();
   if (batch.value) sort(slot, staged);
-  slot.copied.record(copy_);
-  slot.copied.hold(compute_);
+  close(slot);
+  return staged;
+}
+
+// As a matrix of ones, a column per category, with the dense numbers in the place of values.
+template <class Real>
+FieldRows<Real> BatchStage::stage(const FieldRows<Real>& batch) {
+  Slot& slot = open();
+  const std::size_t lookups = batch.rows * batch.fields, numbers = batch.rows * batch.columns;
+  HETSGD_CHECK_LT(lookups, std::size_t{1} << 31);
+  HETSGD_CHECK_LT(batch.rows, std::size_t{1} << 31);
+  Parts parts(batch.rows, lookups, false);
+  parts.bytes += numbers * sizeof(float);
+  std::byte* const host = slot.pinned.reserve(parts.bytes, "a batch on its way to the GPU");
+  gather(batch, parts, host);
+  std::byte* const device = send(slot, host, parts.bytes);
+  slot.nonzeros = lookups;
+  slot.index = reinterpret_cast<const std::uint32_t*>(device + parts.index);
+  FieldRows<Real> staged = batch;
+  staged.row = nullptr;
+  staged.dense = reinterpret_cast<const float*>(device + parts.value);
+  staged.category = slot.index;
+  sort(slot, SparseRows<Real>{.rows = batch.rows,
+                              .columns = batch.categories,
+                              .row = nullptr,
+                              .begin = slot.begin,
+                              .index = slot.index,
+                              .value = nullptr});
+  close(slot);
   return staged;
 }
 
@@ -104,8 +161,7 @@ ByColumn BatchStage::by_column(const SparseRows<Real>& staged) {
   Slot& slot = slot_of(staged.begin);
   if (!slot.sorted) {
     sort(slot, staged);
-    slot.copied.record(copy_);
-    slot.copied.hold(compute_);
+    close(slot);
   }
   return *slot.sorted;
 }
@@ -117,9 +173,21 @@ BatchStage::Slot& BatchStage::slot_of(const std::uint64_t* begin) {
   throw CheckFailure("a GPU kernel got rows that its device's stage() did not make, or not lately");
 }
 
+template <class Real>
+BatchStage::Slot& BatchStage::slot_of(const FieldRows<Real>& staged) {
+  for (Slot& slot : slots_) {
+    if (slot.index != nullptr && slot.index == staged.category) return slot_of(slot.begin);
+  }
+  return slot_of(nullptr);  // which says what is wrong
+}
+
 template ByColumn BatchStage::by_column<float>(const SparseRows<float>&);
 template ByColumn BatchStage::by_column<double>(const SparseRows<double>&);
 template SparseRows<float> BatchStage::stage<float>(const SparseRows<float>&);
 template SparseRows<double> BatchStage::stage<double>(const SparseRows<double>&);
+template FieldRows<float> BatchStage::stage<float>(const FieldRows<float>&);
+template FieldRows<double> BatchStage::stage<double>(const FieldRows<double>&);
+template BatchStage::Slot& BatchStage::slot_of<float>(const FieldRows<float>&);
+template BatchStage::Slot& BatchStage::slot_of<double>(const FieldRows<double>&);
 
 }  // namespace hetsgd::cuda

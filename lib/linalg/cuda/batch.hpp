@@ -23,16 +23,27 @@ class BatchStage {
   // See BasicDevice::stage. The copy is compact: offsets from 0, no row numbers.
   template <class Real>
   SparseRows<Real> stage(const SparseRows<Real>& batch);
+  template <class Real>
+  FieldRows<Real> stage(const FieldRows<Real>& batch);
 
   // That stage() made these rows, and they are still good.
   template <class Real>
   void check(const SparseRows<Real>& staged) {
     static_cast<void>(slot_of(staged.begin));
   }
+  template <class Real>
+  void check(const FieldRows<Real>& staged) {
+    static_cast<void>(slot_of(staged));
+  }
   // Rows that stage() made (checked, as above) by column, for what the compute stream is given from
   // now on.
   template <class Real>
   ByColumn by_column(const SparseRows<Real>& staged);
+  // Lookups by category; values are 1.
+  template <class Real>
+  ByColumn by_column(const FieldRows<Real>& staged) {
+    return *slot_of(staged).sorted;
+  }
 
  private:
   struct Slot {
@@ -40,16 +51,23 @@ class BatchStage {
         : memory(copy), unsorted(copy), entries(copy), columns(copy) {}
     Pinned pinned;
     DeviceMemory memory, unsorted, entries, columns;
-    Event copied;  // in the copy stream, and sorted if it has values
+    Event copied;  // in the copy stream, and sorted if it has values or fields
     std::optional<ByColumn> sorted;
     const std::uint64_t* begin = nullptr;  // in `memory`
+    const std::uint32_t* index = nullptr;  // behind it
     std::size_t nonzeros = 0;
     std::uint64_t call = 0;
   };
   static constexpr std::size_t kSlots = 4;
   static constexpr std::uint64_t kGood = 2;  // later calls that a batch outlives, the last not
 
+  // The next slot, whose host part is free; and its copy to the GPU.
+  Slot& open();
+  std::byte* send(Slot& slot, const std::byte* host, std::size_t bytes);
+  void close(Slot& slot);
   Slot& slot_of(const std::uint64_t* begin);
+  template <class Real>
+  Slot& slot_of(const FieldRows<Real>& staged);
   template <class Real>
   void sort(Slot& slot, const SparseRows<Real>& staged);
 

@@ -82,6 +82,10 @@ class CudaDevice final : public BasicDevice<Real> {
     use();
     return backend_.batches.stage(batch);
   }
+  FieldRows<Real> stage(const FieldRows<Real>& batch) override {
+    use();
+    return backend_.batches.stage(batch);
+  }
   bool stages_copies() const override { return true; }
 
   void copy(std::size_t n, const Real* x, Real* y) override {

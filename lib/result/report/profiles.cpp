@@ -1,25 +1,19 @@
-// Performance profiles: E. D. Dolan, J. J. More, "Benchmarking optimization software with
-// performance profiles", Mathematical Programming 91, 2002.
+// The performance profile of a report (performance_profile.hpp).
 //
-// A problem is a workload with a target that at least one group reached at the median; a solver is a
-// label, which names the same method in all workloads. Its ratio r on a problem is its median time
-// over the best median time there; infinity: not reached. The page draws, for each solver, the share
-// of its problems with r <= tau over tau; here is the area below that line from 1 to kProfileEnd,
-// over kProfileEnd - 1: each r adds (kProfileEnd - r) / (kProfileEnd - 1) / problems.
+// A problem is a workload with a target that at least one group reached at the median; a method is a
+// label, which names the same one in all workloads, and counts with the problems on which it ran.
 #include <algorithm>
 #include <cmath>
 #include <limits>
 #include <map>
 
+#include "result/performance_profile.hpp"
 #include "result/report/parts.hpp"
-#include "result/statistics.hpp"
 
 namespace hetsgd::report {
 namespace {
 
 using nlohmann::json;
-
-constexpr double kProfileEnd = 4;  // as AlgoPerf (Dahl et al. 2023) has it
 
 struct Solver {
   std::vector<std::size_t> problems;
@@ -34,23 +28,14 @@ double best_time(const Comparison& comparison, std::size_t t) {
   return best;
 }
 
-// 1 where both are equal, also 0.
-double ratio_to_best(double time, double best) {
-  return time == best ? 1 : ratio_of_times(time, best);
-}
-
 json solver_json(const std::string& label, const Solver& solver) {
-  double area = 0;
-  std::size_t solved = 0;
-  for (const double ratio : solver.ratios) {
-    area += std::max(0.0, (kProfileEnd - ratio) / (kProfileEnd - 1));
-    solved += std::isfinite(ratio) ? 1 : 0;
-  }
+  const auto solved =
+      std::ranges::count_if(solver.ratios, [](double ratio) { return std::isfinite(ratio); });
   return {{"label", label},
           {"problems", solver.problems},
           {"ratios", solver.ratios},
           {"solved", solved},
-          {"area", area / static_cast<double>(solver.ratios.size())}};
+          {"area", profile_area(solver.ratios)}};
 }
 
 }  // namespace

@@ -1,0 +1,270 @@
+// hetsgd memory NETWORK...: plans of a training step's memory, by policy, and what they cost in
+// time.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "cluster/graph_rates.hpp"
+#include "cluster/profile.hpp"
+#include "commands.hpp"
+#include "core/error.hpp"
+#include "core/logging.hpp"
+#include "core/text.hpp"
+#include "graph/graph_file.hpp"
+#include "graph/networks.hpp"
+#include "memory/minimum.hpp"
+#include "memory/plan_output.hpp"
+#include "memory/policy.hpp"
+#include "memory/step_times.hpp"
+#include "result/environment.hpp"
+#include "result/output.hpp"
+#include "result/table.hpp"
+
+namespace hetsgd {
+namespace {
+
+constexpr std::uint64_t kMemoryRoom = std::uint64_t{1} << 50;
+
+class Memory final : public Command {
+ public:
+  CommandInfo info() const override {
+    return {.name = "memory",
+            .summary = "plan the memory of a network's training step: Dymem and others",
+            .examples = {"hetsgd memory resnet-50 --batch 100",
+                         "hetsgd memory 'inception-v4?bn=0' --policy dymem,vdnn-all --memory 4G",
+                         "hetsgd memory vgg-16 -o m.json --memory-curve 12",
+                         "hetsgd memory lenet-5 --print-network > my.json"},
+            .operands = "NETWORK...",
+            .minimum_operands = 1,
+            .maximum_operands = 64};
+  }
+
+  void declare(OptionSet& set) override {
+    set.add("batch", batches_, "batch sizes, separated by commas").range(1, 1e6).unit("samples");
+    set.add("policy", policies_,
+            fmt::format("policies, separated by commas: {}", fmt::join(names(), ", ")));
+    set.add("profile", profile_, "device profile, built-in name or JSON file").reads_file();
+    set.add("memory", memory_,
+            "device (the profile's, less the parameters), minimum, or bytes such as 12G");
+    set.add_choice(
+        "convolution", request_.convolution,
+        {{"memory", ConvolutionMode::memory},
+         {"performance", ConvolutionMode::performance},
+         {"dynamic", ConvolutionMode::dynamic}},
+        "convolution algorithms: none with workspace, the fastest, the fastest that fits");
+    set.add("prefetch_convs", request_.prefetch_convs, "dymem: convolutions in its window")
+        .at_least(1);
+    set.add("best_fit", request_.best_fit, "dymem: best fit in place of its arenas");
+    set.add_choice("backward_needs", lifetime_.needs,
+                   {{"cudnn", BackwardNeeds::cudnn}, {"minimal", BackwardNeeds::minimal}},
+                   "what the backward pass keeps");
+    set.add("input_gradient", lifetime_.input_gradient, "the gradient of the input, too");
+    set.add("optimizer_buffers", optimizer_buffers_, "buffers of the size of the parameters")
+        .range(0, 8);
+    set.add("allocation_order", request_.allocation_order,
+            "seed that shuffles allocations within a step; auto: as written");
+    set.add("jitter", request_.jitter, "sigma of a lognormal factor on every time").range(0, 2);
+    set.add("jitter_seed", request_.jitter_seed, "of these factors");
+    set.add("memory_curve", curve_, "capacities from minimum to peak at which to plan")
+        .range(0, 1000);
+    set.add("largest_batch", largest_batch_, "search the largest batch that fits");
+    set.add("print_network", print_network_, "print the network as a file and end").not_in_config();
+    set.add("output", output_, "JSON file to write; - is stdout").writes_file("the plans");
+    set.add("trace", trace_, "trace file of the first network and policy").writes_file("the trace");
+    set.add("overwrite", overwrite_, "replace existing files").not_in_config();
+  }
+
+  void add_operands(const std::vector<std::string>&, FileRegistry&) const override {}
+
+  int run(OptionSet& set, const std::vector<std::string>& operands) override {
+    if (print_network_) {
+      for (const std::string& name : operands) {
+        write_text("-", to_json_text(find_graph("NETWORK", name)));
+      }
+      return 0;
+    }
+    load_rates();
+    nlohmann::ordered_json networks = nlohmann::ordered_json::array();
+    for (const std::string& name : operands) {
+      const Graph graph = find_graph("NETWORK", name);
+      for (const std::uint64_t batch : batches_) networks.push_back(plan_network(graph, batch));
+    }
+    if (!output_.empty()) {
+      const nlohmann::ordered_json document{{"schema_version", 1},
+                                            {"tool", "hetsgd memory"},
+                                            {"args", operands},
+                                            {"config", set.to_json()},
+                                            {"environment", environment_json()},
+                                            {"profile", profile_},
+                                            {"networks", std::move(networks)}};
+      write_text(output_, document.dump(1) + "\n");
+    }
+    return 0;
+  }
+
+ private:
+  static std::vector<std::string> names() {
+    std::vector<std::string> list;
+    for (const Policy* policy : all_policies()) list.push_back(policy->name());
+    return list;
+  }
+
+  void load_rates() {
+    const DeviceProfile profile = load_device_profile(profile_);
+    const GraphRates graph_rates = load_graph_rates(profile_);
+    device_bytes_ = static_cast<std::uint64_t>(profile.memory_bytes);
+    rates_ = {.seconds = [profile](const Work& work) { return profile.seconds(work); },
+              .half_channels = graph_rates.half_channels,
+              .half_depth = graph_rates.half_depth,
+              .link_latency_s = graph_rates.link_latency_s,
+              .link_bytes_per_s = graph_rates.link_bytes_per_s};
+  }
+
+  std::uint64_t parameter_bytes(const Graph& graph) const {
+    return static_cast<std::uint64_t>(kNumberBytes * graph.parameters() * (2 + optimizer_buffers_));
+  }
+
+  // What --memory leaves to the plan; of `minimum` none, each policy has its own.
+  std::uint64_t capacity(const Graph& graph) const {
+    if (memory_ == "minimum") return kMemoryRoom;
+    if (memory_ != "device") return parse_bytes("--memory", memory_);
+    const std::uint64_t outside = parameter_bytes(graph);
+    return device_bytes_ - std::min(device_bytes_, outside);
+  }
+
+  nlohmann::ordered_json plan_network(const Graph& graph, std::uint64_t batch) {
+    lifetime_.batch = static_cast<std::int64_t>(batch);
+    const TrainingStep training = training_step(graph, lifetime_);
+    const StepTimes times = step_times(training, rates_);
+    log_info("{}", heading(training));
+    Table table({"policy", "peak", "minimum", "fragmentation", "moved", "overlap", "iteration",
+                 "images/s", "largest batch"});
+    nlohmann::ordered_json policies = nlohmann::ordered_json::array();
+    for (const std::string_view part : split(policies_, ',')) {
+      const Policy& policy = find_policy("--policy", std::string(trim(part)));
+      policies.push_back(plan_policy(training, times, policy, table));
+    }
+    if (output_ != "-") write_text("-", table.format(TableFormat::text));
+    return {{"network", network_json(training, parameter_bytes(graph))},
+            {"batch", lifetime_.batch},
+            {"policies", std::move(policies)}};
+  }
+
+  std::string heading(const TrainingStep& training) const {
+    const Graph& graph = *training.graph;
+    return fmt::format(
+        "{}  batch {}  {} steps  {} parameters ({} with gradients and optimizer)  features {}  "
+        "lower bound {}",
+        graph.name(), training.options.batch, training.total_steps(),
+        format_count(static_cast<double>(graph.parameters())),
+        format_bytes(static_cast<double>(parameter_bytes(graph))),
+        format_bytes(static_cast<double>(training.feature_bytes())),
+        format_bytes(static_cast<double>(training.lower_bound())));
+  }
+
+  nlohmann::ordered_json plan_policy(const TrainingStep& training, const StepTimes& times,
+                                     const Policy& policy, Table& table) {
+    PlanRequest request = request_;
+    request.training = &training;
+    request.times = &times;
+    request.capacity = capacity(*training.graph);
+    const std::optional<std::uint64_t> minimum = minimum_capacity(policy, request);
+    if (memory_ == "minimum" && minimum) request.capacity = *minimum;
+    request.record = true;
+    const MemoryPlan plan = policy.plan(request);
+    request.record = false;
+    std::optional<std::int64_t> largest;
+    if (largest_batch_) largest = batch_that_fits(training, policy);
+    write_trace(training, plan);
+    nlohmann::ordered_json result{{"policy", policy.name()}};
+    result.update(plan_json(training, plan));
+    result["minimum_bytes"] = minimum ? nlohmann::ordered_json(*minimum) : nullptr;
+    result["largest_batch"] = largest ? nlohmann::ordered_json(*largest) : nullptr;
+    if (minimum && plan.fits()) {
+      result["curve"] = curve(policy, request, *minimum, plan.peak_bytes);
+    }
+    add_row(table, policy, plan, minimum, largest, training);
+    return result;
+  }
+
+  std::int64_t batch_that_fits(const TrainingStep& training, const Policy& policy) const {
+    constexpr std::int64_t kMostBatch = 1 << 16;
+    return largest_batch(
+        [&](std::int64_t batch) {
+          LifetimeOptions options = lifetime_;
+          options.batch = batch;
+          const TrainingStep other = training_step(*training.graph, options);
+          const StepTimes times = step_times(other, rates_);
+          PlanRequest request = request_;
+          request.training = &other;
+          request.times = &times;
+          request.capacity = capacity(*training.graph);
+          const Policy& feasible = policy.feasibility();
+          if (&feasible != &policy) request.convolution = ConvolutionMode::memory;
+          return feasible.plan(request).fits();
+        },
+        memory_ == "minimum" ? 0 : kMostBatch);
+  }
+
+  nlohmann::ordered_json curve(const Policy& policy, PlanRequest request, std::uint64_t low,
+                               std::uint64_t high) const {
+    nlohmann::ordered_json list = nlohmann::ordered_json::array();
+    for (int i = 0; i < curve_; ++i) {
+      const double share = curve_ == 1 ? 0 : static_cast<double>(i) / (curve_ - 1);
+      const double span = static_cast<double>(std::max(low, high) - low);
+      request.capacity = low + static_cast<std::uint64_t>(share * span);
+      const MemoryPlan plan = policy.plan(request);
+      nlohmann::ordered_json point{{"capacity_bytes", request.capacity},
+                                   {"status", plan.fits() ? "fits" : "fails"}};
+      if (plan.fits()) point["iteration_s"] = plan.iteration_s;
+      list.push_back(std::move(point));
+    }
+    return list;
+  }
+
+  void write_trace(const TrainingStep& training, const MemoryPlan& plan) {
+    if (trace_.empty() || traced_) return;
+    write_text(trace_, plan_trace_json(training, plan).dump() + "\n");
+    traced_ = true;
+  }
+
+  static void add_row(Table& table, const Policy& policy, const MemoryPlan& plan,
+                      const std::optional<std::uint64_t>& minimum,
+                      const std::optional<std::int64_t>& largest, const TrainingStep& training) {
+    const auto mib = [](std::uint64_t bytes) {
+      return fmt::format("{:.0f} MiB", static_cast<double>(bytes) / (1 << 20));
+    };
+    const std::string least = minimum ? mib(*minimum) : "-";
+    const std::string batch = largest ? fmt::format("{}", *largest) : "-";
+    if (!plan.fits()) {
+      table.add({policy.name(), "fails", least, "-", "-", "-", "-", "-", batch});
+      return;
+    }
+    table.add(
+        {policy.name(), mib(plan.peak_bytes), least,
+         fmt::format("{:.1f} %", 100 * plan.fragmentation_at_peak),
+         mib(plan.offloaded_bytes + plan.fetched_bytes), format_seconds(Seconds(plan.overlap_s)),
+         format_seconds(Seconds(plan.iteration_s)),
+         fmt::format("{:.1f}", static_cast<double>(training.options.batch) / plan.iteration_s),
+         batch});
+  }
+
+  std::vector<std::uint64_t> batches_{128};
+  std::string policies_ = "dymem,vdnn-all,superneurons,liveness,none";
+  std::string profile_ = "titan-x-maxwell", memory_ = "device";
+  LifetimeOptions lifetime_;
+  PlanRequest request_;
+  int optimizer_buffers_ = 1, curve_ = 0;
+  bool largest_batch_ = true, print_network_ = false, overwrite_ = false, traced_ = false;
+  std::string output_, trace_;
+  std::uint64_t device_bytes_ = 0;
+  DeviceRates rates_;
+};
+
+}  // namespace
+
+std::unique_ptr<Command> make_memory() { return std::make_unique<Memory>(); }
+
+}  // namespace hetsgd

@@ -1,0 +1,108 @@
+// hogwild: one model in the memory of one machine, on which all workers step at the same time
+// without a lock; or one model per group of workers, averaged now and then.
+//
+// Paper:      Niu, Recht, Re, Wright, "Hogwild!: a lock-free approach to parallelizing stochastic
+//             gradient descent", NIPS 2011; 000 section 2.3, 002 section 6. --models: Zhang, Re,
+//             "DimmWitted: a study of main-memory statistical analytics", PVLDB 7(12), 2014.
+// Implements: every worker: w <- w - lr g(w), on the w that the others are changing; with several
+//             models w_1 .. w_G every --tau steps of worker 0: w_g <- (w_1 + ... + w_G) / G.
+// Symbols:    w the model, lr --learning-rate, b --batch-size (every worker's), tau --tau.
+// Cost:       no message. With several models 2 G n elements read and written per average. Of
+//             memory one model per group; in sim two more per worker (shared_model.hpp).
+// Records:    histogram "staleness": updates of the same model by others between a step's reading
+//             and its writing.
+// Deviations: the paper's steps are of one sample and update its features alone; ours are of a
+//             batch, and dense layers move as a whole. sim models bounded delay with consistent
+//             reads, so that nothing is lost and nothing torn there. DimmWitted averages in a
+//             thread of its own, as often as it can.
+
+#include <algorithm>
+
+#include "algorithm/algorithm.hpp"
+#include "algorithm/parts/rna_grouping.hpp"
+
+namespace hetsgd {
+namespace {
+
+class Hogwild final : public Algorithm {
+ public:
+  void declare(OptionSet& options) override {
+    options.add("models", models_,
+                "who shares a model: all workers (machine), nobody (worker), or groups such as "
+                "0-3:4-7");
+    options.add("tau", tau_, "steps of worker 0 between two averages of several models")
+        .symbol("tau")
+        .unit("steps")
+        .at_least(1);
+  }
+
+  void check(const Plan& plan) const override { groups(plan.workers); }
+
+  void worker(Worker& self) const override {
+    SharedModel* own = nullptr;
+    const std::vector<std::shared_ptr<SharedModel>> models = join_models(self, own);
+    const std::uint64_t b = self.plan().batch_size;
+    std::vector<float> mean;
+    for (std::uint64_t step = 1; self.running(); ++step) {
+      const double lr = self.learning_rate(b);
+      self.shared_step(self.batches().next(b), lr, *own);
+      if (self.rank() == 0 && models.size() > 1 && step % tau_ == 0) self.average_shared(models);
+      self.evaluate_here([&]() -> std::span<const float> { return result(models, mean); });
+    }
+  }
+
+  // The shared model; in sim what a step has read and what it makes of it.
+  double model_vectors(const Plan&) const override { return 3; }
+
+ private:
+  Groups groups(int workers) const {
+    if (models_ == "machine") return parse_groups(fmt::format("0-{}", workers - 1), workers);
+    if (models_ != "worker") return parse_groups(models_, workers, "--models");
+    Groups alone;
+    for (int rank = 0; rank < workers; ++rank) alone.push_back({rank});
+    return alone;
+  }
+
+  // The models of all groups; own <- that of this worker's. A worker keeps no list of all workers.
+  std::vector<std::shared_ptr<SharedModel>> join_models(Worker& self, SharedModel*& own) const {
+    std::vector<std::shared_ptr<SharedModel>> models;
+    for (const std::vector<int>& members : groups(self.size())) {
+      models.push_back(self.shared_model(fmt::format("model {}", models.size()), members));
+      const bool is_member = std::ranges::find(members, self.rank()) != members.end();
+      if (is_member) own = models.back().get();
+    }
+    return models;
+  }
+
+  // What is measured: the model, or the mean of all models.
+  static std::span<const float> result(const std::vector<std::shared_ptr<SharedModel>>& models,
+                                       std::vector<float>& mean) {
+    if (models.size() == 1) return models.front()->w();
+    std::vector<std::span<float>> w;
+    for (const auto& model : models) w.push_back(model->w());
+    mean.resize(w.front().size());
+    mean_in_order(w, mean);
+    return mean;
+  }
+
+  std::string models_ = "machine";
+  std::uint64_t tau_ = 100;
+};
+
+const bool hogwild_registered = register_algorithm<Hogwild>({
+    .name = "hogwild",
+    .title = "Hogwild!",
+    .idea = "All workers step on one model in the memory that they share, without a lock and "
+            "without waiting. What one of them adds the others see at once.",
+    .paper = "Niu et al. 2011; 000 section 2.3; 002 section 6",
+    .cost = "no message; a gradient may miss what others did during its computation",
+    .result = "the shared model; of several models their mean",
+    .identities = "one worker = sgd to the bit; P equal workers = asgd on an ideal network",
+    .synchronous = false,
+    .plain_sgd_only = "moves the shared parameters by fused steps, which have no other state",
+    .cpu_only = "keeps its model in the host's memory, where steps read and write it in place",
+    .one_process_only = "keeps one model in the memory that its workers share",
+});
+
+}  // namespace
+}  // namespace hetsgd

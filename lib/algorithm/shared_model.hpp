@@ -1,0 +1,107 @@
+// SharedModel: one model in host memory that several workers of a process read and write while
+// others do, without a lock (Hogwild); and how a step on it is made.
+//
+//                  threads                               sim
+//   step begins    -                                     read:  what the step reads -> own, seen
+//   computing      the fused step on w itself (racy)     fn:    the fused step on own
+//   step ends      -                                     write: w <- own, or w + (own - seen)
+//
+// Threads read and write w in place with the kernels that sgd has, by plain loads and stores. In
+// terms of C++ that is a data race, made on purpose: it happens below racy::step() and
+// racy::average() alone, which have a file of their own (shared_model_racy.cpp, named in
+// tests/tsan.supp). No number that is read from w becomes an index or a length there.
+//
+// `sim` models lock-free interleaving as bounded delay with consistent reads: an update is computed
+// at the w of its start, and lands whole at its end. An element that nobody else has moved meanwhile
+// gets the bits of sgd. Torn reads, lost additions and the coherence of caches are not modelled.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "cluster/endpoint.hpp"
+#include "model/model.hpp"
+
+namespace hetsgd {
+
+class SharedModel {
+ public:
+  // n parameters without values yet, for so many workers, which must all join. `monitor` is one of
+  // any of theirs.
+  SharedModel(std::size_t n, int workers, std::unique_ptr<Monitor> monitor);
+
+  // Once by each worker: writes slice `part` of `parts` equal ones of the initial parameters, whose
+  // memory then lies where this worker runs, and returns when all have come. None, part == parts:
+  // only waits. True for the worker that came last. Takes none of the clock in sim.
+  bool join(std::size_t part, std::size_t parts, std::span<const float> initial);
+
+  std::span<float> w() { return {w_.get(), n_}; }
+  // Updates so far.
+  std::uint64_t writes() const { return writes_.load(std::memory_order_relaxed); }
+  // One more; returns how many there were before it.
+  std::uint64_t count_write() { return writes_.fetch_add(1, std::memory_order_relaxed); }
+
+ private:
+  struct Release {
+    void operator()(float* memory) const noexcept;
+  };
+  const std::size_t n_;
+  const int workers_;
+  std::unique_ptr<float[], Release> w_;
+  std::atomic<std::uint64_t> writes_{0};
+  std::unique_ptr<Monitor> monitor_;
+  int joined_ = 0;  // guarded by monitor_
+};
+
+// What a step on a shared model reads of it, and what it makes of that: a worker's own memory.
+class SharedSnapshot {
+ public:
+  // Both outlive the snapshot. Memory of 2 n numbers, of which a step uses the touched rows and the
+  // dense blocks.
+  SharedSnapshot(const Model& model, Device& device);
+
+  // own, seen <- w, where a step of this batch reads or writes.
+  void read(ModelContext& context, const Batch& batch, std::span<const float> w);
+  // The fused step on own; returns the mean loss before it.
+  double step(ModelContext& context, const Batch& batch, float learning_rate);
+  // w <- own where w is what was read, else w + (own - seen).
+  void write(std::span<float> w) const;
+
+ private:
+  // Calls fn(begin, count) for the runs of elements that the batch read last concerns.
+  template <class Fn>
+  void for_each_run(const Fn& fn) const;
+
+  const Model& model_;
+  Buffer own_, seen_;
+  std::vector<std::vector<Index>> rows_;  // touched, of each row-sparse block
+};
+
+// The mean of several shared models, added in rank order, put into each of them.
+class SharedAverage {
+ public:
+  explicit SharedAverage(std::vector<std::span<float>> models) : models_(std::move(models)) {}
+  void read();
+  void compute();
+  void write() const;
+
+ private:
+  std::vector<std::span<float>> models_;
+  std::vector<std::vector<float>> seen_;
+  std::vector<float> mean_;
+};
+
+// mean <- the mean of the models, added in their order. All of one length.
+void mean_in_order(std::span<const std::span<float>> models, std::span<float> mean);
+
+// On memory that others read and write meanwhile: shared_model_racy.cpp, and nothing else.
+namespace racy {
+double step(const Model& model, ModelContext& context, const Batch& batch, float learning_rate,
+            std::span<float> w);
+void average(std::span<const std::span<float>> models);
+}  // namespace racy
+
+}  // namespace hetsgd

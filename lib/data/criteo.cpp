@@ -1,0 +1,231 @@
+#include "data/criteo.hpp"
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <charconv>
+#include <limits>
+#include <utility>
+#include <vector>
+
+#include "core/error.hpp"
+#include "data/line_parser.hpp"
+#include "data/number.hpp"
+#include "data/parallel.hpp"
+#include "data/source.hpp"
+#include "data/text_lines.hpp"
+
+namespace hetsgd {
+
+namespace {
+
+constexpr std::size_t kColumns = 1 + kCriteoDense + kCriteoFields;
+constexpr std::uint64_t kLargestNumber =
+    999'999'999'999'999;  // what parse_unsigned() tells exactly
+
+// Eight equal bytes.
+constexpr std::uint64_t all_bytes(std::uint8_t byte) { return byte * 0x0101010101010101ULL; }
+
+// Reads 8 hexadecimal digits, the first one highest. False where one is none.
+bool parse_hexadecimal(const char* p, std::uint32_t& value) {
+  const std::uint64_t word = load_text(p);
+  constexpr std::uint64_t kTop = all_bytes(0x80);
+  // Of bytes below 0x80, whether they are at least `low`: then the sum reaches the top bit.
+  const auto at_least = [](std::uint64_t bytes, char low) {
+    return bytes + all_bytes(static_cast<std::uint8_t>(0x80 - low));
+  };
+  const std::uint64_t lower = word | all_bytes(0x20);
+  const std::uint64_t digit = at_least(word, '0') & ~at_least(word, '9' + 1);
+  const std::uint64_t letter = at_least(lower, 'a') & ~at_least(lower, 'f' + 1);
+  if ((word & kTop) != 0 || ((digit | letter) & kTop) != kTop) return false;
+  // A letter is 9 above what its low half says. Then digits join to bytes, words, the value.
+  std::uint64_t v = (word & all_bytes(0x0F)) + 9 * (word >> 6 & all_bytes(1));
+  v = (v << 4 | v >> 8) & 0x00FF00FF00FF00FFULL;
+  v = (v << 8 | v >> 16) & 0x0000FFFF0000FFFFULL;
+  value = static_cast<std::uint32_t>(v << 16 | v >> 32);
+  return true;
+}
+
+// Logarithms of the numbers that are nearly all.
+const std::array<float, 4096>& small_features() {
+  static const std::array<float, 4096> table = [] {
+    std::array<float, 4096> values{};
+    for (std::size_t i = 0; i < values.size(); ++i) {
+      values[i] = dense_feature(static_cast<std::int64_t>(i));
+    }
+    return values;
+  }();
+  return table;
+}
+
+std::string column_name(std::size_t column) {
+  if (column == 0) return "the label";
+  if (column <= kCriteoDense) return fmt::format("I{}", column);
+  return fmt::format("C{}", column - kCriteoDense);
+}
+
+// Text for a message up to the next tab or newline.
+std::string quoted_cell(const char* p) {
+  const char* end = p;
+  while (*end != '\t' && *end != '\n') ++end;
+  return quoted({p, static_cast<std::size_t>(end - p)});
+}
+
+// Lines -> rows of the arrays, from `row` on.
+class CriteoParser {
+ public:
+  CriteoParser(RawClicks& clicks, std::size_t row)
+      : clicks_(clicks), row_(row), small_(small_features()) {}
+
+  // Parses one line and returns the start of the next. The line ends in a newline with kNumberPadding
+  // readable bytes after it. Throws LineError.
+  const char* parse_line(const char* p) {
+    const char* const line = p;
+    if ((*p != '0' && *p != '1') || p[1] != '\t') fail(p, line, 0);
+    clicks_.positive[row_] = *p == '1' ? 1 : 0;
+    p += 2;
+    float* const dense = clicks_.dense.data() + row_ * kCriteoDense;
+    for (std::size_t k = 0; k < kCriteoDense; ++k) p = parse_number(p, line, k, dense[k]);
+    std::uint32_t* const value = clicks_.value.data() + row_ * kCriteoFields;
+    std::uint32_t no_value = 0;
+    for (std::size_t f = 0; f < kCriteoFields; ++f) {
+      const char end = f + 1 < kCriteoFields ? '\t' : '\n';
+      if (*p == end) {
+        no_value |= std::uint32_t{1} << f;
+      } else {
+        if (!parse_hexadecimal(p, value[f]) || p[8] != end) fail(p, line, 1 + kCriteoDense + f);
+        p += 8;
+      }
+      ++p;
+    }
+    clicks_.no_value[row_++] = no_value;
+    return p;
+  }
+
+ private:
+  const char* parse_number(const char* p, const char* line, std::size_t k, float& feature) {
+    if (*p == '\t') return p + 1;  // no number: 0, as the array is
+    const bool negative = *p == '-';
+    std::uint64_t number = 0;
+    const char* const digits = p + negative;
+    const char* const end = parse_unsigned(digits, number);
+    if (end == digits || *end != '\t' || number > kLargestNumber) fail(p, line, 1 + k);
+    if (!negative) {
+      feature = number < small_.size() ? small_[number]
+                                       : dense_feature(static_cast<std::int64_t>(number));
+    }
+    return end + 1;
+  }
+
+  // The column that begins at `p` is wrong, or the columns are too few or too many.
+  [[noreturn]] void fail(const char* p, const char* line, std::size_t column) const {
+    const char* end = line;
+    while (*end != '\n') ++end;
+    const auto columns = static_cast<std::size_t>(std::count(line, end, '\t')) + 1;
+    if (columns != kColumns) {
+      throw LineError{columns < kColumns ? end : p,
+                      fmt::format("found {} columns, expected {}", columns, kColumns),
+                      "a line of Criteo's text is label, I1..I13, C1..C26, with tabs between them"};
+    }
+    const char* const expected = column == 0 ? "0 or 1"
+                                 : column <= kCriteoDense
+                                     ? "an integer of at most 15 digits, or nothing"
+                                     : "8 hexadecimal digits, or nothing";
+    throw LineError{
+        p, fmt::format("{}: found {}, expected {}", column_name(column), quoted_cell(p), expected),
+        ""};
+  }
+
+  RawClicks& clicks_;
+  std::size_t row_;
+  const std::array<float, 4096>& small_;
+};
+
+struct CriteoPiece {
+  std::string_view text;
+  std::size_t row = 0;  // of its first line, from 0
+  std::optional<LineError> error;
+};
+
+// Counts the lines of every piece and gives it its rows.
+std::vector<CriteoPiece> pieces_of(std::string_view text, std::string& tail,
+                                   std::optional<int> threads, std::size_t& rows) {
+  const std::vector<std::string_view> parts = split_lines(text, tail);
+  std::vector<CriteoPiece> pieces(parts.size());
+  std::vector<std::size_t> lines(parts.size());
+  parallel_tasks(threads, parts.size(), [&](std::size_t i) {
+    lines[i] = static_cast<std::size_t>(std::count(parts[i].begin(), parts[i].end(), '\n'));
+  });
+  rows = 0;
+  for (std::size_t i = 0; i < parts.size(); ++i) {
+    pieces[i].text = parts[i];
+    pieces[i].row = rows;
+    rows += lines[i];
+  }
+  return pieces;
+}
+
+}  // namespace
+
+bool is_criteo_text(std::string_view text) {
+  const std::string_view line = first_line(text);
+  return std::count(line.begin(), line.end(), '\t') == kColumns - 1;
+}
+
+RawClicks parse_criteo(std::string_view text, const std::string& path, std::optional<int> threads) {
+  std::string tail;
+  std::size_t rows = 0;
+  std::vector<CriteoPiece> pieces = pieces_of(text, tail, threads, rows);
+  if (rows == 0) {
+    throw with_hint(data_error("{}: no data: the file is empty", path),
+                    "expected lines of 40 columns with tabs between them");
+  }
+  if (rows > std::numeric_limits<std::uint32_t>::max()) {
+    throw data_error("{}: {} rows are more than an index can count", path, rows);
+  }
+  constexpr double kRowBytes = 4.0 * (kCriteoDense + kCriteoFields + 1) + 1;
+  require_memory(kRowBytes * static_cast<double>(rows), path, "the data set");
+  RawClicks clicks(kCriteoDense, kCriteoFields);
+  clicks.resize(rows);
+  std::atomic<std::size_t> first_bad{pieces.size()};
+  parallel_tasks(threads, pieces.size(), [&](std::size_t i) {
+    CriteoPiece& piece = pieces[i];
+    if (i > first_bad.load(std::memory_order_relaxed)) return;
+    CriteoParser parser(clicks, piece.row);
+    const char* const end = piece.text.data() + piece.text.size();
+    try {
+      for (const char* p = piece.text.data(); p < end;) p = parser.parse_line(p);
+    } catch (LineError& error) {
+      piece.error = std::move(error);
+      std::size_t seen = first_bad.load();
+      while (i < seen && !first_bad.compare_exchange_weak(seen, i)) {
+      }
+    }
+  });
+  if (first_bad < pieces.size()) {
+    const CriteoPiece& piece = pieces[first_bad];
+    fail_in_line(*piece.error, piece.text.data(), piece.row + 1, path);
+  }
+  return clicks;
+}
+
+void append_criteo_line(const RawClick& click, std::string& text) {
+  std::array<char, 24> digits;
+  text += click.positive ? '1' : '0';
+  for (std::size_t k = 0; k < kCriteoDense; ++k) {
+    text += '\t';
+    if ((click.no_number >> k & 1) != 0) continue;
+    const auto written =
+        std::to_chars(digits.data(), digits.data() + digits.size(), click.number[k]);
+    text.append(digits.data(), written.ptr);
+  }
+  for (std::size_t f = 0; f < kCriteoFields; ++f) {
+    text += '\t';
+    if ((click.no_value >> f & 1) != 0) continue;
+    constexpr std::string_view kDigits = "0123456789abcdef";
+    for (int shift = 28; shift >= 0; shift -= 4) text += kDigits[click.value[f] >> shift & 15];
+  }
+  text += '\n';
+}
+
+}  // namespace hetsgd

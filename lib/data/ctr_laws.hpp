@@ -1,0 +1,42 @@
+// What made-up click data look like: how many ids a field has and how popular they are, which columns
+// lack values together, and how large numbers are. The figures are those of Criteo's two data sets.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+namespace hetsgd {
+
+// Ids by popularity: P(rank r) ~ (r + shift)^-exponent.
+struct FieldLaw {
+  std::uint64_t ids;  // that occur in all rows of the real data set
+  double exponent;
+  // 0: the ranks are 1 .. ids. Above: 1 .. 2^31, so that the ids that occur grow with the rows.
+  double shift = 0;
+};
+
+// max(low, floor(exp(N(mean, deviation^2))) - 1)
+struct NumberLaw {
+  double mean, deviation;
+  std::int64_t low = 0;
+};
+
+// Columns, as masks, that lack their values in the same rows, a share of all.
+struct MissingGroup {
+  std::uint32_t columns;
+  double share;
+};
+
+struct ClickLaws {
+  std::vector<FieldLaw> fields;
+  std::vector<NumberLaw> numbers;
+  std::vector<MissingGroup> no_value, no_number;
+  double positives = 0.2562;
+};
+
+ClickLaws kaggle_laws();
+ClickLaws terabyte_laws();
+ClickLaws tiny_laws();
+
+}  // namespace hetsgd

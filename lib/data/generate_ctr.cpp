@@ -1,0 +1,165 @@
+#include "data/generate_ctr.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+#include "core/error.hpp"
+#include "data/click_memory.hpp"
+#include "data/ctr_streams.hpp"
+#include "data/parallel.hpp"
+
+namespace hetsgd {
+
+namespace {
+
+constexpr std::uint64_t kOpenRanks = std::uint64_t{1} << 31;
+constexpr std::uint64_t kDriftingIds = 1000;  // of a field whose ids are replaced
+constexpr std::uint64_t kChunkOfClicks = 4096;
+
+ClickLaws laws_of(const ClickOptions& options) {
+  if (options.preset == "criteo") return kaggle_laws();
+  return options.preset == "ctr-tiny" ? tiny_laws() : terabyte_laws();
+}
+
+// The columns of one group in `share` of all rows.
+std::uint32_t draw_missing(const std::vector<MissingGroup>& groups, RandomStream& random) {
+  std::uint32_t mask = 0;
+  for (const MissingGroup& group : groups) {
+    if (random.uniform() < group.share) mask |= group.columns;
+  }
+  return mask;
+}
+
+bool is_in(std::uint32_t mask, std::size_t column) { return (mask >> column & 1) != 0; }
+
+}  // namespace
+
+bool ClickGenerator::drifts(std::size_t field) const {
+  return options_.drift_days > 0 && laws_.fields[field].ids >= kDriftingIds;
+}
+
+std::uint64_t ClickGenerator::ranks(std::size_t field) const {
+  const FieldLaw& law = laws_.fields[field];
+  if (law.shift > 0) return kOpenRanks;
+  if (!drifts(field)) return law.ids;
+  const double kept = static_cast<double>(law.ids) / (1 + options_.days / options_.drift_days);
+  return std::max<std::uint64_t>(1, static_cast<std::uint64_t>(std::llround(kept)));
+}
+
+ClickGenerator::ClickGenerator(const ClickOptions& options, std::optional<int> threads)
+    : options_(options),
+      laws_(laws_of(options)),
+      number_weights_(number_weights(options.seed, laws_.numbers.size())) {
+  for (std::size_t field = 0; field < laws_.fields.size(); ++field) {
+    law_.emplace_back(ranks(field), laws_.fields[field].exponent, laws_.fields[field].shift);
+  }
+  std::vector<TeacherTerms> terms(std::min(kTeacherRows, options_.rows()));
+  for_rows(terms.size(), threads, [&](std::uint64_t i, Memory& memory) {
+    double uniform = 0;
+    terms[i] = draw(i, memory, uniform).terms;
+  });
+  teacher_.emplace(terms, options_.signal, laws_.positives);
+}
+
+template <class Each>
+void ClickGenerator::for_rows(std::uint64_t rows, std::optional<int> threads, Each&& each) const {
+  const std::uint64_t chunks = (rows + kChunkOfClicks - 1) / kChunkOfClicks;
+  // One task per thread, so that each sets up its memory once; the chunks are dealt out in turn.
+  const auto tasks =
+      std::min<std::uint64_t>(chunks, static_cast<std::uint64_t>(thread_count(threads)));
+  parallel_tasks(threads, tasks, [&](std::size_t task) {
+    Memory memory(*this);
+    for (std::uint64_t chunk = task; chunk < chunks; chunk += tasks) {
+      const std::uint64_t end = std::min(rows, (chunk + 1) * kChunkOfClicks);
+      for (std::uint64_t row = chunk * kChunkOfClicks; row < end; ++row) each(row, memory);
+    }
+  });
+}
+
+double ClickGenerator::phase(std::size_t field, std::uint32_t rank) const {
+  return options_.drift_days * RandomStream(options_.seed, Purpose::generator, rank,
+                                            click_word(ClickStream::phase, field))
+                                   .uniform();
+}
+
+std::uint32_t ClickGenerator::generation(std::size_t field, std::uint32_t rank, double phase,
+                                         double day) const {
+  if (rank == 0 || !drifts(field)) return 0;
+  return static_cast<std::uint32_t>((day + phase) / options_.drift_days);
+}
+
+ClickId ClickGenerator::id_at(std::size_t field, std::uint32_t rank, double day) const {
+  return {rank, generation(field, rank, phase(field, rank), day)};
+}
+
+std::uint32_t ClickGenerator::value_of(std::size_t field, ClickId id) const {
+  return random_block(options_.seed, Purpose::generator, id.rank,
+                      click_word(ClickStream::value, field, id.generation), 0)[0];
+}
+
+ClickGenerator::Row ClickGenerator::draw(std::uint64_t i, Memory& memory, double& uniform) const {
+  RandomStream random(options_.seed, Purpose::generator, i, click_word(ClickStream::row));
+  const double day = options_.days * static_cast<double>(i) / static_cast<double>(options_.rows());
+  Row row;
+  row.click.no_value = draw_missing(laws_.no_value, random);
+  row.click.no_number = draw_missing(laws_.no_number, random);
+  std::array<double, kTeacherWidth> sum{}, squares{};
+  for (std::size_t field = 0; field < law_.size(); ++field) {
+    // Drawn in any case: what a field draws does not depend on who lacks values.
+    auto rank = static_cast<std::uint32_t>(law_[field](random));
+    if (is_in(row.click.no_value, field)) rank = 0;
+    const KnownId& known = memory.find(field, rank, day);
+    row.id[field] = {rank, known.generation};
+    row.click.value[field] = known.value;
+    row.terms.linear += known.effect.linear;
+    for (std::size_t k = 0; k < kTeacherWidth; ++k) {
+      const double v = known.effect.pair[k];
+      sum[k] += v;
+      squares[k] += v * v;
+    }
+  }
+  for (std::size_t k = 0; k < kTeacherWidth; ++k) {
+    row.terms.pairs += (sum[k] * sum[k] - squares[k]) / 2;
+  }
+  for (std::size_t column = 0; column < laws_.numbers.size(); ++column) {
+    const NumberLaw& law = laws_.numbers[column];
+    const double size = std::floor(std::exp(law.mean + law.deviation * random.normal())) - 1;
+    if (is_in(row.click.no_number, column)) continue;
+    row.click.number[column] = std::max(law.low, static_cast<std::int64_t>(size));
+    row.terms.numbers +=
+        number_weights_[column] * static_cast<double>(dense_feature(row.click.number[column]));
+  }
+  uniform = random.uniform();
+  return row;
+}
+
+ClickGenerator::Row ClickGenerator::row(std::uint64_t i, Memory& memory) const {
+  HETSGD_CHECK_LT(i, options_.rows());
+  double uniform = 0;
+  Row row = draw(i, memory, uniform);
+  row.click.positive = uniform < sigmoid(teacher_->log_odds(row.terms));
+  return row;
+}
+
+RawClicks ClickGenerator::part(DataPart part, std::optional<int> threads) const {
+  RawClicks clicks(laws_.numbers.size(), laws_.fields.size());
+  clicks.resize(options_.rows_of(part));
+  const std::uint64_t first = part == DataPart::train ? 0 : options_.rows_train;
+  for_rows(clicks.rows(), threads,
+           [&](std::uint64_t i, Memory& memory) { clicks.set(i, row(first + i, memory).click); });
+  return clicks;
+}
+
+ClickCeilings ClickGenerator::ceilings(std::optional<int> threads) const {
+  std::vector<double> full(options_.rows_test), without_pairs(options_.rows_test);
+  std::vector<std::uint8_t> positive(options_.rows_test);
+  for_rows(options_.rows_test, threads, [&](std::uint64_t i, Memory& memory) {
+    const Row drawn = row(options_.rows_train + i, memory);
+    full[i] = teacher_->log_odds(drawn.terms);
+    without_pairs[i] = teacher_->log_odds_without_pairs(drawn.terms);
+    positive[i] = drawn.click.positive ? 1 : 0;
+  });
+  return {ceiling_of(full, positive), ceiling_of(without_pairs, positive)};
+}
+
+}  // namespace hetsgd

@@ -1,0 +1,26 @@
+// Text as pieces of whole lines, which threads read side by side.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "data/line_parser.hpp"
+
+namespace hetsgd {
+
+// The text as pieces of whole lines. The last few bytes are copied to `tail`, so that every piece ends
+// in a newline with kNumberPadding readable bytes after it.
+std::vector<std::string_view> split_lines(std::string_view text, std::string& tail);
+
+// Error(data) with file:line:column, of a complaint in a piece that begins with line `first_line`.
+[[noreturn]] void fail_in_line(const LineError& error, const char* piece, std::uint64_t first_line,
+                               const std::string& path);
+
+// Up to the first newline, without it.
+inline std::string_view first_line(std::string_view text) {
+  return text.substr(0, text.find('\n'));
+}
+
+}  // namespace hetsgd

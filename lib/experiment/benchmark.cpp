@@ -1,0 +1,274 @@
+#include "experiment/benchmark.hpp"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <limits>
+#include <map>
+#include <tuple>
+
+#include "core/error.hpp"
+#include "core/json_file.hpp"
+#include "core/text.hpp"
+#include "experiment/known_options.hpp"
+#include "experiment/sweep_folder.hpp"
+#include "result/time_to_accuracy.hpp"
+#include "training/train_options.hpp"
+
+namespace hetsgd {
+namespace {
+
+using nlohmann::json;
+namespace fs = std::filesystem;
+
+constexpr std::string_view kSweepFile = ".sweep.json";
+
+// The options that belong to the rules and not to a method: all but the algorithm, its own options,
+// and those of the optimizer and the schedule.
+const std::set<std::string>& fixed_options() {
+  static const std::set<std::string> kFixed = [] {
+    TrainOptions all;
+    OptionSet set, free;
+    all.declare(set);
+    OptimizerOptions optimizer;
+    Schedule schedule;
+    optimizer.declare(free);
+    schedule.declare(free);
+    std::set<std::string> fixed = {"config"};
+    for (const Option& option : set.options()) {
+      if (free.find(option.name) == nullptr) fixed.insert(option.name);
+    }
+    for (const ForeignOption& each : options_of_all_models()) fixed.insert(each.option.name);
+    fixed.erase("algorithm");
+    return fixed;
+  }();
+  return kFixed;
+}
+
+// What all entries have in common.
+json rules_of(const json& specification) {
+  json rules = essence(specification);
+  for (const char* const key : {"name", "cases"}) rules.erase(key);
+  if (rules.contains("settings") && rules["settings"].is_object())
+    rules["settings"].erase("plugin");
+  return rules;
+}
+
+std::string why_no_method(const json& method, const std::string& place) {
+  if (!method.is_object() || !method.contains("name") || !method["name"].is_string()) {
+    return fmt::format("{}: expected a method with a name", place);
+  }
+  const json& settings = method.contains("settings") ? method["settings"] : json::object();
+  for (const auto& [key, value] : method.items()) {
+    if (key != "name" && key != "about" && key != "settings") {
+      return fmt::format("{}.{}: every method is tuned by the one protocol", place, key);
+    }
+  }
+  for (const auto& [key, value] : settings.items()) {
+    if (fixed_options().contains(key)) {
+      return fmt::format("{}.settings.{}: fixed by the benchmark, no option of a method", place,
+                         key);
+    }
+  }
+  return "";
+}
+
+// Null: no specification of a sweep.
+json read_specification(const std::string& path) {
+  const json document = read_json(path);
+  const bool good = document.is_object() && document.value("kind", json()) == "sweep" &&
+                    document.contains("specification") && document["specification"].is_object();
+  return good ? document["specification"] : json();
+}
+
+// Cell and seed -> the result's file.
+using Files = std::map<std::tuple<std::string, std::string, std::uint64_t>, std::string>;
+
+Files files_of(const SweepFolder& folder) {
+  Files files;
+  folder.read_index().for_each([&](const json& line) {
+    if (line.value("stage", "") != "final" || !line["file"].is_string()) return;
+    files[{line["setup"], line["case"], line["seed"]}] =
+        fmt::format("{}/{}", folder.path(), line["file"].get<std::string>());
+  });
+  return files;
+}
+
+// That of a problem stands in all its results.
+void add_tuning(const json& tuning, BenchmarkMethod& method) {
+  if (!tuning.is_object()) return;
+  method.tuning_trials += tuning["trials"].get<std::uint64_t>();
+  method.tuning_samples += tuning["samples_count"].get<std::uint64_t>();
+  method.tuning_train_s += tuning["train_s"].get<double>();
+  method.edges += tuning["edge_of_grid"].get<bool>() ? 1 : 0;
+}
+
+// Takes the methods of one sweep after the other.
+class BenchmarkReader {
+ public:
+  BenchmarkReader(const SweepSpec& spec, std::string folder)
+      : spec_(spec), folder_(std::move(folder)) {
+    benchmark_.name = spec.name;
+    benchmark_.seeds = spec.seeds.size();
+    for (const SetupSpec& setup : spec.setups) {
+      benchmark_.problems.push_back({setup.name, *setup.goal->target, {}});
+    }
+  }
+
+  void add_sweep(const std::string& name, const json& cases);
+  void note(const std::string& text) { benchmark_.notes.push_back(text); }
+  Benchmark finish();
+
+ private:
+  void add_method(const std::string& name, const std::string& sweep, const Files& files);
+  double read_run(std::size_t problem, const json& result, BenchmarkMethod& method);
+
+  const SweepSpec& spec_;
+  std::string folder_;
+  Benchmark benchmark_;
+  std::vector<MethodTimes> times_;  // of benchmark_.methods
+  std::set<std::string> names_;     // also of those that are left out
+};
+
+void BenchmarkReader::add_sweep(const std::string& name, const json& cases) {
+  const Files files = files_of(SweepFolder(folder_, name));
+  for (const json& each : cases) add_method(each["name"], name, files);
+}
+
+// The time to the target; and what all runs of a problem tell.
+double BenchmarkReader::read_run(std::size_t problem, const json& result, BenchmarkMethod& method) {
+  BenchmarkProblem& of = benchmark_.problems[problem];
+  const TimeToAccuracy found =
+      time_to_accuracy(evaluations_of(result, of.target.metric), of.target);
+  of.data.insert(result["dataset"]["train"].value("content_hash", "?"));
+  benchmark_.revisions.insert(result["tool"].value("git_revision", "?"));
+  method.algorithm = result["config"]["algorithm"];
+  method.reached[problem] += found.first ? 1 : 0;
+  return found.first ? found.first->time_s : std::numeric_limits<double>::infinity();
+}
+
+void BenchmarkReader::add_method(const std::string& name, const std::string& sweep,
+                                 const Files& files) {
+  if (!names_.insert(name).second) {
+    return note(fmt::format("{} of the sweep {} is left out: the name is taken", name, sweep));
+  }
+  BenchmarkMethod method{.name = name, .algorithm = "", .sweep = sweep};
+  MethodTimes times{name, std::vector<std::vector<double>>(benchmark_.problems.size())};
+  method.is_entry = sweep != spec_.name;
+  method.reached.resize(benchmark_.problems.size());
+  std::size_t missing = 0;
+  for (std::size_t p = 0; p < benchmark_.problems.size(); ++p) {
+    for (const std::uint64_t seed : spec_.seeds) {
+      const auto file = files.find({benchmark_.problems[p].name, name, seed});
+      if (file == files.end() || !fs::exists(file->second)) {
+        ++missing;
+        continue;
+      }
+      const json result = read_json(file->second);
+      if (!result.is_object() || !result.contains("curve") || !is_done(result["status"])) {
+        ++missing;
+        continue;
+      }
+      times.times_s[p].push_back(read_run(p, result, method));
+      if (times.times_s[p].size() == 1) add_tuning(result.value("tuning", json()), method);
+    }
+  }
+  if (missing > 0) {
+    note(fmt::format("{} is left out: {} of its {} runs are missing", name, missing,
+                     spec_.seeds.size() * benchmark_.problems.size()));
+  } else {
+    times_.push_back(std::move(times));
+    benchmark_.methods.push_back(std::move(method));
+  }
+}
+
+Benchmark BenchmarkReader::finish() {
+  if (times_.empty()) {
+    throw with_hint(usage_error("{}: found no method with all its runs", folder_),
+                    fmt::format("hetsgd sweep {} -o {} runs what is missing", spec_.path, folder_));
+  }
+  const std::vector<MethodScore> scores = score_methods(times_);
+  for (std::size_t m = 0; m < scores.size(); ++m) benchmark_.methods[m].score = scores[m];
+  for (std::size_t p = 0; p < benchmark_.problems.size(); ++p) {
+    BenchmarkProblem& problem = benchmark_.problems[p];
+    problem.best_time_s = std::numeric_limits<double>::infinity();
+    for (const MethodScore& score : scores) {
+      problem.best_time_s = std::min(problem.best_time_s, score.median_s[p]);
+    }
+    if (problem.data.size() > 1) {
+      note(fmt::format("{}: runs learnt from different data, {}", problem.name,
+                       fmt::join(problem.data, ", ")));
+    }
+  }
+  if (benchmark_.revisions.size() > 1) {
+    note(fmt::format("runs were made by different revisions of the program: {}",
+                     fmt::join(benchmark_.revisions, ", ")));
+  }
+  std::ranges::sort(benchmark_.methods, {}, [](const BenchmarkMethod& each) {
+    return std::tie(each.score.rank, each.name);
+  });
+  return std::move(benchmark_);
+}
+
+}  // namespace
+
+void check_benchmark(const SweepSpec& spec) {
+  for (const SetupSpec& setup : spec.setups) {
+    if (setup.goal && setup.goal->target) continue;
+    throw usage_error("{}: setup {}: found no target, expected metric.goal = \"time_to_target\"",
+                      spec.path, quote(setup.name));
+  }
+  if (spec.cells.size() != spec.setups.size() * spec.cases.size()) {
+    throw usage_error("{}: only: a benchmark runs every case on every setup", spec.path);
+  }
+  if (!spec.space.axes.empty()) {
+    throw usage_error("{}: parameters: each case of a benchmark is one configuration", spec.path);
+  }
+  const std::string reason = why_no_entry(spec, spec.written);
+  if (!reason.empty()) throw usage_error("{}: {}", spec.path, reason);
+}
+
+std::string why_no_entry(const SweepSpec& spec, const json& entry) {
+  const std::string difference = first_difference_in(rules_of(spec.written), rules_of(entry));
+  if (!difference.empty()) return fmt::format("{} differs from {}", difference, spec.path);
+  if (!entry.contains("cases") || !entry["cases"].is_array() || entry["cases"].empty()) {
+    return "cases: expected at least one method";
+  }
+  for (std::size_t i = 0; i < entry["cases"].size(); ++i) {
+    const std::string reason = why_no_method(entry["cases"][i], fmt::format("cases[{}]", i));
+    if (!reason.empty()) return reason;
+  }
+  return "";
+}
+
+Benchmark read_benchmark(const SweepSpec& spec, const std::string& folder) {
+  check_benchmark(spec);
+  std::vector<std::string> sweeps;
+  std::error_code failed;
+  for (const fs::directory_entry& entry : fs::directory_iterator(folder, failed)) {
+    const std::string name = entry.path().filename().string();
+    if (name.ends_with(kSweepFile)) {
+      sweeps.push_back(name.substr(0, name.size() - kSweepFile.size()));
+    }
+  }
+  if (failed) throw data_error("{}: cannot read the folder: {}", folder, failed.message());
+  // The methods of record first, so that nobody takes their names.
+  std::ranges::sort(sweeps, {},
+                    [&](const std::string& name) { return std::pair(name != spec.name, name); });
+  BenchmarkReader reader(spec, folder);
+  for (const std::string& name : sweeps) {
+    const json specification = read_specification(fmt::format("{}/{}{}", folder, name, kSweepFile));
+    const std::string reason = specification.is_null() ? "not the specification of a sweep"
+                                                       : why_no_entry(spec, specification);
+    if (reason.empty()) {
+      reader.add_sweep(name, specification["cases"]);
+    } else {
+      reader.note(fmt::format("the sweep {} is left out: {}", name, reason));
+    }
+  }
+  return reader.finish();
+}
+
+}  // namespace hetsgd

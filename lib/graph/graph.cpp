@@ -1,0 +1,223 @@
+#include "graph/graph.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include "core/error.hpp"
+#include "core/text.hpp"
+
+namespace hetsgd {
+namespace {
+
+// Beyond these no product of sizes leaves 64 bits.
+constexpr std::int64_t kMostNumbers = std::int64_t{1} << 32;
+constexpr std::int64_t kMostParameters = std::int64_t{1} << 40;
+constexpr std::size_t kMostNodes = 100'000;
+
+constexpr std::array<std::string_view, kNodeTypes> kNodeTypeNames{
+    "input",   "conv",    "fc",  "pool",   "relu",      "lrn", "bn",
+    "dropout", "softmax", "add", "concat", "subsample", "lstm"};
+
+struct ShapeProblem {
+  std::string text;
+};
+
+std::int64_t window_count(std::int64_t size, std::int64_t kernel, std::int64_t padding,
+                          std::int64_t stride, bool ceil, std::string_view what) {
+  const std::int64_t room = size + 2 * padding - kernel;
+  if (room < 0) {
+    throw ShapeProblem{
+        fmt::format("found a kernel of {} {}, expected at most {}, the input's {} with padding",
+                    what, kernel, size + 2 * padding, size)};
+  }
+  std::int64_t count = (room + (ceil ? stride - 1 : 0)) / stride + 1;
+  // A last window that lies wholly in the padding has nothing to look at.
+  if (ceil && (count - 1) * stride >= size + padding) --count;
+  return count;
+}
+
+Shape windows(const Node& node, const Shape& x, std::int64_t channels) {
+  return {channels,
+          window_count(x.height, node.kernel[0], node.padding[0], node.stride, node.ceil, "height"),
+          window_count(x.width, node.kernel[1], node.padding[1], node.stride, node.ceil, "width")};
+}
+
+void require_inputs(const Node& node) {
+  const bool joins = node.type == NodeType::add || node.type == NodeType::concat;
+  if (joins ? node.from.size() >= 2 : node.from.size() == 1) return;
+  throw ShapeProblem{
+      fmt::format("found {} inputs, expected {}", node.from.size(), joins ? "two or more" : "one")};
+}
+
+Shape concat_shape(const std::vector<Shape>& inputs) {
+  Shape sum = inputs.front();
+  sum.channels = 0;
+  for (const Shape& x : inputs) {
+    if (x.height != sum.height || x.width != sum.width) {
+      throw ShapeProblem{fmt::format("found inputs {} and {}, expected equal heights and widths",
+                                     to_string(inputs.front()), to_string(x))};
+    }
+    sum.channels += x.channels;
+  }
+  return sum;
+}
+
+Shape inferred(const Node& node, const std::vector<Shape>& inputs) {
+  const Shape& x = inputs.front();
+  switch (node.type) {
+    case NodeType::conv:
+      if (x.channels % node.groups != 0 || node.channels % node.groups != 0) {
+        throw ShapeProblem{fmt::format("found {} groups, expected a divisor of {} and {} channels",
+                                       node.groups, x.channels, node.channels)};
+      }
+      return windows(node, x, node.channels);
+    case NodeType::pool:
+      if (node.padding[0] >= node.kernel[0] || node.padding[1] >= node.kernel[1]) {
+        throw ShapeProblem{fmt::format("found a padding of {}, expected less than the kernel",
+                                       std::max(node.padding[0], node.padding[1]))};
+      }
+      return windows(node, x, x.channels);
+    case NodeType::fc:
+      return {node.units, 1, 1};
+    case NodeType::add:
+      for (const Shape& other : inputs) {
+        if (other == x) continue;
+        throw ShapeProblem{fmt::format("found inputs {} and {}, expected equal shapes",
+                                       to_string(x), to_string(other))};
+      }
+      return x;
+    case NodeType::concat:
+      return concat_shape(inputs);
+    case NodeType::subsample:
+      return {node.channels, (x.height + node.stride - 1) / node.stride,
+              (x.width + node.stride - 1) / node.stride};
+    case NodeType::lstm:
+      if (x.width != 1) {
+        throw ShapeProblem{
+            fmt::format("found an input {}, expected [numbers,steps,1]", to_string(x))};
+      }
+      return {node.units, node.all ? x.height : 1, 1};
+    case NodeType::input:
+      throw ShapeProblem{"found a second input, expected one"};
+    default:
+      return x;
+  }
+}
+
+}  // namespace
+
+std::string_view to_string(NodeType type) { return kNodeTypeNames[static_cast<std::size_t>(type)]; }
+
+std::vector<std::string> node_type_names() {
+  return {kNodeTypeNames.begin(), kNodeTypeNames.end()};
+}
+
+std::string to_string(const Shape& shape) {
+  return fmt::format("[{},{},{}]", shape.channels, shape.height, shape.width);
+}
+
+Graph::Graph(std::string name, Shape input) : name_(std::move(name)) {
+  const auto sane = [](std::int64_t size) { return size >= 1 && size <= 1'000'000; };
+  if (!sane(input.channels) || !sane(input.height) || !sane(input.width) ||
+      input.numbers() > kMostNumbers) {
+    throw data_error("{}: input: found {}, expected sizes of at least 1 and at most {} numbers",
+                     name_, to_string(input), kMostNumbers);
+  }
+  Node node{.name = "input"};
+  node.shape = input;
+  nodes_.push_back(std::move(node));
+  consumers_.emplace_back();
+}
+
+int Graph::add(Node node) {
+  const auto refuse = [&](const std::string& text) {
+    throw data_error("{}: node {}: {}", name_, quote(node.name), text);
+  };
+  if (nodes_.size() > kMostNodes) refuse(fmt::format("found more than {} nodes", kMostNodes));
+  try {
+    require_inputs(node);
+    std::vector<Shape> inputs;
+    for (const int from : node.from) {
+      HETSGD_CHECK(from >= 0 && from < size());
+      inputs.push_back(this->node(from).shape);
+    }
+    if (node.type == NodeType::pool && node.global) {
+      node.kernel = {inputs.front().height, inputs.front().width};
+      node.stride = 1;
+      node.padding = {0, 0};
+    }
+    node.shape = inferred(node, inputs);
+  } catch (const ShapeProblem& problem) {
+    refuse(problem.text);
+  }
+  const Shape& y = node.shape;
+  if (static_cast<double>(y.channels) * static_cast<double>(y.height) *
+          static_cast<double>(y.width) >
+      static_cast<double>(kMostNumbers)) {
+    refuse(
+        fmt::format("found an output {}, expected at most {} numbers", to_string(y), kMostNumbers));
+  }
+  const int index = size();
+  for (const int from : node.from) consumers_[static_cast<std::size_t>(from)].push_back(index);
+  nodes_.push_back(std::move(node));
+  consumers_.emplace_back();
+  if (parameters(index) > kMostParameters) {
+    throw data_error("{}: node {}: found {} parameters, expected at most {}", name_,
+                     quote(nodes_.back().name), parameters(index), kMostParameters);
+  }
+  return index;
+}
+
+void Graph::finish() const {
+  if (nodes_.back().type != NodeType::softmax) {
+    throw data_error("{}: node {}: found {} at the end, expected softmax", name_,
+                     quote(nodes_.back().name), to_string(nodes_.back().type));
+  }
+  for (int i = 0; i + 1 < size(); ++i) {
+    if (node(i).type == NodeType::softmax) {
+      throw data_error("{}: node {}: found softmax, expected it at the end alone", name_,
+                       quote(node(i).name));
+    }
+    if (consumers(i).empty()) {
+      throw data_error("{}: node {}: found an output that no node takes, expected a user", name_,
+                       quote(node(i).name));
+    }
+  }
+}
+
+const Shape& Graph::input_shape(int index) const { return node(node(index).from.front()).shape; }
+
+std::int64_t Graph::parameters(int index) const {
+  const Node& one = node(index);
+  const std::int64_t y = one.shape.channels;
+  switch (one.type) {
+    case NodeType::conv:
+    case NodeType::fc:
+      return y * filter_size(*this, index) + (one.bias ? y : 0);
+    case NodeType::bn:
+      return 2 * y;
+    case NodeType::lstm:
+      return 4 * (one.units * (input_shape(index).channels + one.units) + one.units);
+    default:
+      return 0;
+  }
+}
+
+std::int64_t Graph::parameters() const {
+  std::int64_t sum = 0;
+  for (int i = 0; i < size(); ++i) sum += parameters(i);
+  return sum;
+}
+
+std::int64_t filter_size(const Graph& graph, int index) {
+  const Node& node = graph.node(index);
+  const Shape& x = graph.input_shape(index);
+  return node.type == NodeType::fc ? x.numbers()
+                                   : node.kernel[0] * node.kernel[1] * x.channels / node.groups;
+}
+
+std::int64_t sequence_steps(const Graph& graph, int index) {
+  return graph.input_shape(index).height;
+}
+
+}  // namespace hetsgd

@@ -1,0 +1,112 @@
+// A network as a list of nodes, inputs before users: what it computes, not how or where.
+//
+// Purpose : the shapes, parameters and uses of a training step, from which its work (work.hpp), its
+//           memory (memory/) and, later, its execution follow.
+// Order   : node 0 is `input`; the last node is `softmax`, which includes the loss.
+// Units   : shapes are numbers per sample; a number has 4 bytes.
+// Source  : paper 004, chapter 4; vDNN (MICRO 2016); SuperNeurons (PPoPP 2018).
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace hetsgd {
+
+inline constexpr std::int64_t kNumberBytes = 4;
+
+enum class NodeType {
+  input,
+  conv,
+  fc,
+  pool,
+  relu,
+  lrn,
+  bn,
+  dropout,
+  softmax,
+  add,
+  concat,
+  subsample,
+  lstm
+};
+inline constexpr int kNodeTypes = 13;
+std::string_view to_string(NodeType type);
+std::vector<std::string> node_type_names();  // in the order of NodeType
+
+enum class PoolKind { max, average };
+
+// Channels, height, width of one sample. A sequence of T steps of i numbers is [i, T, 1].
+struct Shape {
+  std::int64_t channels = 0, height = 1, width = 1;
+  std::int64_t numbers() const { return channels * height * width; }
+  bool operator==(const Shape&) const = default;
+};
+std::string to_string(const Shape& shape);  // "[3,224,224]"
+
+// One operation. Attributes that its type does not have keep their defaults.
+struct Node {
+  std::string name = "";
+  NodeType type = NodeType::input;
+  std::vector<int> from = {};                    // indices of its inputs
+  std::int64_t channels = 0;                     // conv, subsample
+  std::int64_t units = 0;                        // fc, lstm
+  std::array<std::int64_t, 2> kernel = {1, 1};   // conv, pool: height, width
+  std::int64_t stride = 1;                       // conv, pool, subsample
+  std::array<std::int64_t, 2> padding = {0, 0};  // conv, pool: height, width
+  std::int64_t groups = 1;                       // conv
+  bool bias = false;                             // conv, fc
+  PoolKind pool = PoolKind::max;
+  bool ceil = false;           // pool: the output's size is rounded up
+  bool global = false;         // pool: the kernel is the whole map
+  bool count_padding = false;  // pool, average: divide by the kernel's size at the border, too
+  int size = 5;                // lrn: channels of a sum
+  double alpha = 1e-4, beta = 0.75, k = 2;  // lrn
+  double epsilon = 1e-5;                    // bn
+  double p = 0.5;                           // dropout: the share that is dropped
+  bool all = false;                         // lstm: the output of every step, not of the last alone
+  Shape shape = {};                         // of the output; Graph::add sets it
+
+  bool operator==(const Node&) const = default;
+};
+
+class Graph {
+ public:
+  // Errors (data) of the constructor and of add() open with the graph's name and the node's.
+  Graph(std::string name, Shape input);
+
+  // Appends a node and returns its index. Its inputs must exist; its shape is inferred. Errors: a
+  // kernel larger than its padded input, unequal inputs of add, a name that is taken, and so on.
+  int add(Node node);
+  // Throws unless the last node is a softmax and the output of every other node is used.
+  void finish() const;
+
+  const std::string& name() const { return name_; }
+  const std::vector<Node>& nodes() const { return nodes_; }
+  const Node& node(int index) const { return nodes_[static_cast<std::size_t>(index)]; }
+  int size() const { return static_cast<int>(nodes_.size()); }
+  // In the order of the node list; one that takes an output twice appears twice.
+  const std::vector<int>& consumers(int index) const {
+    return consumers_[static_cast<std::size_t>(index)];
+  }
+  const Shape& input_shape(int index) const;  // of the node's first input
+  std::int64_t parameters(int index) const;
+  std::int64_t parameters() const;
+  bool operator==(const Graph& other) const {
+    return name_ == other.name_ && nodes_ == other.nodes_;
+  }
+
+ private:
+  std::string name_;
+  std::vector<Node> nodes_;
+  std::vector<std::vector<int>> consumers_;
+};
+
+// Values that a filter of a conv or fc sums over, K of the work's formulas.
+std::int64_t filter_size(const Graph& graph, int index);
+// Of the sequence that an lstm reads.
+std::int64_t sequence_steps(const Graph& graph, int index);
+
+}  // namespace hetsgd

@@ -1,0 +1,25 @@
+// Networks as JSON files; graph_schema.json describes them.
+//
+//   {"name": "tiny", "input": [1,28,28],
+//    "nodes": [{"type": "conv", "channels": 8, "kernel": 3, "padding": 1}, {"type": "relu"},
+//              {"type": "fc", "units": 10}, {"type": "softmax"}]}
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "graph/graph.hpp"
+
+namespace hetsgd {
+
+// `place`, a path, opens the messages. Errors (data) name file, node, key, found, expected.
+Graph parse_graph(const std::string& place, std::string_view text);
+Graph read_graph(const std::string& path);
+
+// The file's text: attributes that differ from their defaults, `from` where it is not the node
+// before. parse_graph gives the same graph.
+std::string to_json_text(const Graph& graph);
+
+std::string_view graph_schema();  // JSON Schema, draft 7
+
+}  // namespace hetsgd

@@ -1,0 +1,47 @@
+#include "graph/needs.hpp"
+
+namespace hetsgd {
+
+NodeNeeds backward_needs(const Graph& graph, int index, std::int64_t batch, BackwardNeeds needs) {
+  const Node& node = graph.node(index);
+  const bool minimal = needs == BackwardNeeds::minimal;
+  const std::int64_t outputs = batch * node.shape.numbers();
+  switch (node.type) {
+    case NodeType::conv:
+    case NodeType::fc:
+      return {.input = true};
+    case NodeType::pool:
+      if (!minimal) return {.input = true, .output = true};
+      return {.mask = node.pool == PoolKind::max ? outputs : 0};
+    case NodeType::relu:
+      return {.input = !minimal, .output = true};
+    case NodeType::lrn:
+      return {.input = true, .output = true};
+    case NodeType::bn:
+      return {.input = true, .mask = 2 * node.shape.channels * kNumberBytes, .statistics = true};
+    case NodeType::dropout:
+      return {.mask = outputs};
+    case NodeType::softmax:
+      return {.output = true};
+    case NodeType::lstm:
+      return {.input = true,
+              .mask = 6 * node.units * sequence_steps(graph, index) * batch * kNumberBytes};
+    default:
+      return {};
+  }
+}
+
+bool gradient_in_place(const Graph& graph, int index) {
+  const Node& node = graph.node(index);
+  switch (node.type) {
+    case NodeType::relu:
+    case NodeType::lrn:
+    case NodeType::add:
+    case NodeType::softmax:
+      return graph.consumers(node.from.front()).size() == 1;
+    default:
+      return false;
+  }
+}
+
+}  // namespace hetsgd

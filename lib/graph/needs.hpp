@@ -1,0 +1,28 @@
+// What the backward pass of a node reads besides the gradient of its output, and what of it is
+// written in place.
+#pragma once
+
+#include <cstdint>
+
+#include "graph/graph.hpp"
+
+namespace hetsgd {
+
+// `cudnn`: the arguments of cuDNN's calls, as the papers' systems keep them. `minimal`: what the
+// mathematics needs (relu: its output; max pooling: an index byte per output; average: nothing).
+enum class BackwardNeeds { cudnn, minimal };
+
+struct NodeNeeds {
+  bool input = false;       // X
+  bool output = false;      // Y
+  std::int64_t mask = 0;    // bytes of a batch, written by the forward pass: masks, indices
+  bool statistics = false;  // the mask holds a bn's mean and deviation
+};
+
+NodeNeeds backward_needs(const Graph& graph, int index, std::int64_t batch, BackwardNeeds needs);
+
+// Whether the node's backward pass writes the gradient of its first input over that of its output
+// (relu, lrn, add) or over its output (softmax). Only where that input has this consumer alone.
+bool gradient_in_place(const Graph& graph, int index);
+
+}  // namespace hetsgd

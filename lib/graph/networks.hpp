@@ -1,0 +1,21 @@
+// The built-in networks: those that the papers train, with the parameter counts of their sources.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "graph/graph.hpp"
+
+namespace hetsgd {
+
+struct NetworkInfo {
+  std::string name;
+  std::string summary;
+};
+std::vector<NetworkInfo> builtin_networks();  // sorted by name
+
+// "resnet-50", "resnet-50?classes=10&stride=1x1", or the path of a network file. Errors: usage, for
+// a name that is neither (`option` opens the message) and for a key or a value; data, for a file.
+Graph find_graph(const std::string& option, const std::string& name_or_path);
+
+}  // namespace hetsgd

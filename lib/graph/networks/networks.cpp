@@ -1,0 +1,134 @@
+#include "graph/networks.hpp"
+
+#include <algorithm>
+#include <filesystem>
+
+#include "core/error.hpp"
+#include "core/key_values.hpp"
+#include "core/text.hpp"
+#include "graph/graph_file.hpp"
+#include "graph/networks/builder.hpp"
+
+namespace hetsgd {
+namespace networks {
+
+int Builder::put(Node node, int from) {
+  if (node.from.empty()) node.from = {from < 0 ? last() : from};
+  node.name = fmt::format("{}_{}", to_string(node.type), graph_.size());
+  return graph_.add(std::move(node));
+}
+
+int Builder::conv(std::int64_t channels, std::array<std::int64_t, 2> kernel, std::int64_t stride,
+                  std::array<std::int64_t, 2> padding, bool bias, int from) {
+  Node node{.type = NodeType::conv};
+  node.channels = channels;
+  node.kernel = kernel;
+  node.stride = stride;
+  node.padding = padding;
+  node.bias = bias;
+  return put(std::move(node), from);
+}
+
+int Builder::pool(PoolKind kind, std::int64_t kernel, std::int64_t stride, std::int64_t padding,
+                  int from) {
+  Node node{.type = NodeType::pool};
+  node.pool = kind;
+  node.kernel = {kernel, kernel};
+  node.stride = stride;
+  node.padding = {padding, padding};
+  return put(std::move(node), from);
+}
+
+int Builder::global_pool() {
+  Node node{.type = NodeType::pool};
+  node.pool = PoolKind::average;
+  node.global = true;
+  return put(std::move(node));
+}
+
+int Builder::simple(NodeType type, int from) { return put(Node{.type = type}, from); }
+
+int Builder::dropout(double p) {
+  Node node{.type = NodeType::dropout};
+  node.p = p;
+  return put(std::move(node));
+}
+
+int Builder::fc(std::int64_t units) {
+  Node node{.type = NodeType::fc};
+  node.units = units;
+  node.bias = true;
+  return put(std::move(node));
+}
+
+int Builder::join(NodeType type, std::vector<int> from) {
+  Node node{.type = type};
+  node.from = std::move(from);
+  return put(std::move(node));
+}
+
+int Builder::subsample(std::int64_t channels, std::int64_t stride, int from) {
+  Node node{.type = NodeType::subsample};
+  node.channels = channels;
+  node.stride = stride;
+  return put(std::move(node), from);
+}
+
+int Builder::lstm(std::int64_t units) {
+  Node node{.type = NodeType::lstm};
+  node.units = units;
+  return put(std::move(node));
+}
+
+Graph Builder::finish() {
+  simple(NodeType::softmax);
+  graph_.finish();
+  return std::move(graph_);
+}
+
+namespace {
+
+std::vector<std::unique_ptr<Family>> all_families() {
+  std::vector<std::unique_ptr<Family>> list;
+  add_lenets(list);
+  add_alexnet_and_vggs(list);
+  add_resnets(list);
+  add_inception(list);
+  add_lstm(list);
+  std::sort(list.begin(), list.end(),
+            [](const auto& a, const auto& b) { return a->info().name < b->info().name; });
+  return list;
+}
+
+}  // namespace
+}  // namespace networks
+
+std::vector<NetworkInfo> builtin_networks() {
+  std::vector<NetworkInfo> infos;
+  for (const auto& family : networks::all_families()) infos.push_back(family->info());
+  return infos;
+}
+
+Graph find_graph(const std::string& option, const std::string& name_or_path) {
+  const std::size_t mark = name_or_path.find('?');
+  const std::string name = name_or_path.substr(0, mark);
+  std::vector<std::string> names;
+  for (const auto& family : networks::all_families()) {
+    names.push_back(family->info().name);
+    if (names.back() != name) continue;
+    OptionSet set;
+    family->declare(set);
+    if (mark != std::string::npos) {
+      KeyValues(name_or_path.substr(mark + 1), '&', fmt::format("{} {}", option, name_or_path),
+                "classes=10")
+          .set(set);
+    }
+    return family->build(name_or_path);
+  }
+  if (std::filesystem::exists(name_or_path)) return read_graph(name_or_path);
+  throw with_hint(usage_error("{}: found {}, expected {} or a network file", option,
+                              quote(name_or_path), alternatives(names)),
+                  did_you_mean(name, names));
+}
+
+}  // namespace hetsgd

@@ -1,0 +1,147 @@
+// The interaction kernels of a GPU.
+#include "linalg/cuda/backend.hpp"
+#include "linalg/cuda/block.cuh"
+#include "linalg/cuda/resources.hpp"
+#include "linalg/cuda/rowwise.cuh"
+#include "linalg/interaction_kernels.hpp"
+
+namespace hetsgd::cuda {
+
+namespace {
+
+// Number k of sample r: the sum over the fields, and what it adds to the pairwise term.
+template <class Real>
+struct FmSums {
+  FieldVectors shape;
+  const Real* Y;
+  Real* S;
+  Real* part;
+  __device__ void operator()(std::size_t r, std::size_t k) const {
+    const std::size_t D = shape.embedding;
+    const Real* const v = Y + r * shape.width + shape.first;
+    Real sum = 0, squares = 0;
+    for (std::size_t f = 0; f < shape.fields; ++f) {
+      sum += v[f * D + k];
+      squares += v[f * D + k] * v[f * D + k];
+    }
+    S[r * D + k] = sum;
+    part[r * D + k] = (sum * sum - squares) / 2;
+  }
+};
+
+template <class Real>
+struct AddFmParts {
+  std::size_t D;
+  const Real* part;
+  Real* z;
+  __device__ void operator()(std::size_t, std::size_t r) const {
+    Real sum = 0;
+    for (std::size_t k = 0; k < D; ++k) sum += part[r * D + k];
+    z[r] += sum;
+  }
+};
+
+template <class Real>
+struct FmGradient {
+  FieldVectors shape;
+  const Real* Y;
+  const Real* S;
+  const Real* d;
+  Real* dY;
+  __device__ void operator()(std::size_t r, std::size_t j) const {
+    const std::size_t at = r * shape.width + shape.first + j;
+    dY[at] += d[r] * (S[r * shape.embedding + j % shape.embedding] - Y[at]);
+  }
+};
+
+// The lanes of a warp on two rows of n numbers; the same bits on each of them.
+template <class Real>
+__device__ Real warp_dot(std::size_t n, const Real* x, const Real* y) {
+  Real sum = 0;
+  for (std::size_t j = threadIdx.x % kWarp; j < n; j += kWarp) sum += x[j] * y[j];
+  return reduce_warp(sum, Sum());
+}
+
+// A warp per sample.
+template <class Real>
+__global__ void __launch_bounds__(kThreads)
+    cross_forward_kernel(std::size_t rows, std::size_t n, const Real* __restrict__ x0,
+                         const Real* __restrict__ x, const Real* __restrict__ w,
+                         const Real* __restrict__ b, Real* __restrict__ s, Real* __restrict__ y) {
+  const std::size_t lane = threadIdx.x % kWarp;
+  for (std::size_t r = blockIdx.x * kWarps + threadIdx.x / kWarp; r < rows;
+       r += gridDim.x * kWarps) {
+    const Real factor = warp_dot(n, x + r * n, w);
+    if (lane == 0) s[r] = factor;
+    for (std::size_t j = lane; j < n; j += kWarp) {
+      y[r * n + j] = x0[r * n + j] * factor + b[j] + x[r * n + j];
+    }
+  }
+}
+
+template <class Real>
+__global__ void __launch_bounds__(kThreads)
+    cross_backward_kernel(std::size_t rows, std::size_t n, const Real* __restrict__ x0,
+                          const Real* __restrict__ w, const Real* __restrict__ s,
+                          Real* __restrict__ t, Real* __restrict__ g, Real* __restrict__ dx0) {
+  const std::size_t lane = threadIdx.x % kWarp;
+  for (std::size_t r = blockIdx.x * kWarps + threadIdx.x / kWarp; r < rows;
+       r += gridDim.x * kWarps) {
+    const Real factor = warp_dot(n, g + r * n, x0 + r * n);
+    if (lane == 0) t[r] = factor;
+    for (std::size_t j = lane; j < n; j += kWarp) {
+      const Real mine = g[r * n + j];
+      dx0[r * n + j] += mine * s[r];
+      g[r * n + j] = mine + factor * w[j];
+    }
+  }
+}
+
+template <class Real>
+class CudaInteractionKernels final : public BasicInteractionKernels<Real> {
+ public:
+  explicit CudaInteractionKernels(Backend& backend) : backend_(backend), parts_(backend.stream) {}
+
+  void fm_forward(std::size_t rows, const FieldVectors& shape, const Real* Y, Real* S,
+                  Real* z) override {
+    const cudaStream_t stream = backend_.use();
+    const std::size_t D = shape.embedding;
+    auto* const part = parts_.reserve<Real>(rows * D, "the pairwise terms of a batch");
+    launch_rowwise(stream, rows, D, FmSums<Real>{shape, Y, S, part}, "kernel fm_sums");
+    launch_rowwise(stream, 1, rows, AddFmParts<Real>{D, part, z}, "kernel add_fm");
+  }
+
+  void fm_backward(std::size_t rows, const FieldVectors& shape, const Real* Y, const Real* S,
+                   const Real* d, Real* dY) override {
+    launch_rowwise(backend_.use(), rows, shape.fields * shape.embedding,
+                   FmGradient<Real>{shape, Y, S, d, dY}, "kernel fm_gradient");
+  }
+
+  void cross_forward(std::size_t rows, std::size_t n, const Real* x0, const Real* x, const Real* w,
+                     const Real* b, Real* s, Real* y) override {
+    if (rows == 0) return;
+    const auto blocks = static_cast<unsigned>(blocks_for(rows, kWarps));
+    const cudaStream_t stream = backend_.use();
+    cross_forward_kernel<Real><<<blocks, kThreads, 0, stream>>>(rows, n, x0, x, w, b, s, y);
+    check_launch("kernel cross_forward");
+  }
+
+  void cross_backward(std::size_t rows, std::size_t n, const Real* x0, const Real* w, const Real* s,
+                      Real* t, Real* g, Real* dx0) override {
+    if (rows == 0) return;
+    const auto blocks = static_cast<unsigned>(blocks_for(rows, kWarps));
+    const cudaStream_t stream = backend_.use();
+    cross_backward_kernel<Real><<<blocks, kThreads, 0, stream>>>(rows, n, x0, w, s, t, g, dx0);
+    check_launch("kernel cross_backward");
+  }
+
+ private:
+  Backend& backend_;
+  DeviceMemory parts_;
+};
+
+const RegisterKernels<Backend, BasicInteractionKernels, CudaInteractionKernels> interaction_kernels;
+
+}  // namespace
+
+}  // namespace hetsgd::cuda

@@ -1,0 +1,59 @@
+// Policy `dymem`.
+//
+// Paper      : 004, chapter 4.
+// Implements : 4.1.2.1 offload (a map moves while its first consumer computes, the next step does
+//              not wait), algorithm 3 (search of prefetches, corrected), 4.1.3 groups and arenas
+//              (groups.cpp, arenas.cpp); the order of execution is algorithm 2 (order.cpp).
+// Symbols    : prefetch_convs = the 2 of line 8; step m = the paper's `next`.
+// Deviations : the window counts the current convolution, and the search ends before the first one
+//              beyond it (the paper's loop has no end). A shortage cancels prefetches, where the
+//              paper starts again with more memory.
+#include "memory/policy.hpp"
+
+namespace hetsgd {
+namespace {
+
+class DymemPolicy final : public Policy {
+ public:
+  std::string name() const override { return "dymem"; }
+  std::string summary() const override {
+    return "paper 004: asynchronous moves, window of prefetches, arenas by mobility";
+  }
+  bool moves(const TrainingStep&, const StepTensor& tensor) const override {
+    return is_movable_map(tensor);
+  }
+  bool groups_tensors() const override { return true; }
+  bool cancels() const override { return true; }
+
+  // Algorithm 3.
+  void search(const PlanRequest& request, int k, FetchQueue& queue) const override {
+    const TrainingStep& training = *request.training;
+    const auto is_conv = [&](int m) {
+      return training.node_of(training.step(m)).type == NodeType::conv;
+    };
+    const auto offer = [&](int m) {
+      const int backward = training.total_steps() + 1 - m;
+      for (const int map : training.step(backward).reads) {
+        if (queue.is_absent(map)) queue.push(map);
+      }
+    };
+    int convolutions = is_conv(k) ? 1 : 0;
+    offer(k);
+    for (int m = k - 1; m >= 1; --m) {
+      if (is_conv(m)) {
+        if (convolutions >= request.prefetch_convs) return;
+        ++convolutions;
+      }
+      offer(m);
+    }
+  }
+};
+
+}  // namespace
+
+const Policy& dymem_policy() {
+  static const DymemPolicy kPolicy;
+  return kPolicy;
+}
+
+}  // namespace hetsgd

@@ -1,0 +1,72 @@
+// The books of a timeline: addresses, the two servers' times, and the totals of its plan.
+#pragma once
+
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "core/random.hpp"
+#include "memory/plan.hpp"
+
+namespace hetsgd {
+
+class Ledger {
+ public:
+  // `arenas`: groups and arenas in place of best fit.
+  Ledger(const PlanRequest& request, bool arenas);
+
+  bool is_resident(int tensor) const { return blocks_[index(tensor)].resident; }
+  // Whether the pool has room; the tensor is resident then, and of this step's account.
+  bool allocate(int tensor, Pass pass, int step, double time);
+  void release(int tensor, double time);
+  // A resident map goes without having been used.
+  void cancel(int tensor, double time);
+
+  // The convolution algorithm of a step and its workspace, for as long as it computes. False: what
+  // is required does not fit.
+  bool take_workspace(int step, double time);
+  void release_workspace(double time);
+
+  // Both return the end.
+  double compute(int step, double start);
+  double transfer(InstructionKind kind, int tensor, int step, double not_before);
+  double transfers_end() const { return transfers_end_; }
+  double arrival(int tensor) const {
+    return blocks_[index(tensor)].arrival_s;
+  }  // of its last transfer
+
+  // Notes that the request of a step cannot be met; returns false.
+  bool fail(int tensor, int step);
+  MemoryPlan finish(double iteration_s);
+
+ private:
+  struct Block {
+    bool resident = false;
+    std::uint64_t offset = 0;
+    Mobility mobility = Mobility::movable;
+    double arrival_s = 0;
+  };
+  using Interval = std::pair<double, double>;
+
+  static std::size_t index(int id) { return static_cast<std::size_t>(id); }
+  const ConvolutionAlgorithm& chosen(const std::vector<ConvolutionAlgorithm>& list, int node) const;
+  double jittered(double seconds);
+  void note_space(int step);
+  void note(const Instruction& instruction);
+  double overlap() const;
+
+  const PlanRequest& request_;
+  const TrainingStep& training_;
+  std::unique_ptr<Pool> pool_;
+  RandomStream random_;
+  std::vector<Block> blocks_;  // by tensor
+  MemoryPlan plan_;
+  std::uint64_t live_ = 0;
+  ConvolutionAlgorithm algorithm_;  // of the step that computes
+  std::uint64_t workspace_offset_ = 0, workspace_bytes_ = 0;
+  double transfers_end_ = 0;
+  int step_ = 1;
+  std::vector<Interval> computing_, transferring_;
+};
+
+}  // namespace hetsgd

@@ -1,0 +1,182 @@
+#include "memory/lifetime.hpp"
+
+#include <algorithm>
+
+#include "memory/order.hpp"
+
+namespace hetsgd {
+namespace {
+
+bool is_reclaimed_type(NodeType type) {
+  return type == NodeType::fc || type == NodeType::softmax || type == NodeType::dropout;
+}
+
+class LifetimeBuilder {
+ public:
+  LifetimeBuilder(const Graph& graph, const LifetimeOptions& options) : graph_(graph) {
+    result_.graph = &graph;
+    result_.options = options;
+    const auto nodes = static_cast<std::size_t>(graph.size());
+    result_.feature.resize(nodes);
+    result_.forward_step_of.resize(nodes);
+    mask_.assign(nodes, -1);
+    gradient_.assign(nodes, -1);
+    order_ = execution_order(graph);
+  }
+
+  TrainingStep build() {
+    add_features();
+    for (int node = graph_.size() - 1; node > 0; --node) add_gradients_of_inputs(node);
+    const int forward = graph_.size() - 1;
+    result_.steps.resize(static_cast<std::size_t>(2 * forward) + 1);
+    for (int k = 1; k <= forward; ++k) {
+      const int node = order_[static_cast<std::size_t>(k)];
+      result_.forward_step_of[static_cast<std::size_t>(node)] = k;
+      forward_step(k, node);
+    }
+    for (int k = forward + 1; k <= 2 * forward; ++k) {
+      backward_step(k, order_[static_cast<std::size_t>(2 * forward + 1 - k)]);
+    }
+    mark_kept();
+    return std::move(result_);
+  }
+
+ private:
+  std::uint64_t map_bytes(int node) const {
+    return static_cast<std::uint64_t>(result_.options.batch * graph_.node(node).shape.numbers() *
+                                      kNumberBytes);
+  }
+
+  int add_tensor(TensorKind kind, int node, std::uint64_t bytes) {
+    StepTensor tensor{.kind = kind, .node = node, .bytes = bytes};
+    tensor.reclaimed = is_reclaimed_type(graph_.node(node).type);
+    result_.tensors.push_back(std::move(tensor));
+    return static_cast<int>(result_.tensors.size()) - 1;
+  }
+
+  void add_features() {
+    for (int node = 0; node < graph_.size(); ++node) {
+      const auto place = static_cast<std::size_t>(node);
+      result_.feature[place] = add_tensor(TensorKind::feature, node, map_bytes(node));
+      const NodeNeeds needs =
+          backward_needs(graph_, node, result_.options.batch, result_.options.needs);
+      if (needs.mask == 0) continue;
+      mask_[place] = add_tensor(TensorKind::mask, node, static_cast<std::uint64_t>(needs.mask));
+      if (needs.statistics) result_.tensors.back().reclaimed = true;
+    }
+  }
+
+  // Called for users before inputs, so that the gradient of the node's output has its tensor.
+  void add_gradients_of_inputs(int node) {
+    for (const int from : graph_.node(node).from) {
+      int& gradient = gradient_[static_cast<std::size_t>(from)];
+      if (gradient >= 0 || (from == 0 && !result_.options.input_gradient)) continue;
+      // Where this node is the only consumer, it decides; else the sum has a buffer of its own.
+      const bool takes_over =
+          from == graph_.node(node).from.front() && gradient_in_place(graph_, node);
+      if (!takes_over) {
+        gradient = add_tensor(TensorKind::gradient, from, map_bytes(from));
+      } else if (graph_.node(node).type == NodeType::softmax) {
+        gradient = result_.feature[static_cast<std::size_t>(node)];
+      } else {
+        gradient = gradient_[static_cast<std::size_t>(node)];
+      }
+    }
+  }
+
+  void use(int number, int id) {
+    if (id < 0) return;
+    Step& step = result_.steps[static_cast<std::size_t>(number)];
+    if (std::find(step.uses.begin(), step.uses.end(), id) != step.uses.end()) return;
+    step.uses.push_back(id);
+    StepTensor& tensor = result_.tensors[static_cast<std::size_t>(id)];
+    if (tensor.forward_uses.empty() && tensor.backward_uses.empty()) step.produces.push_back(id);
+    (step.pass == Pass::forward ? tensor.forward_uses : tensor.backward_uses).push_back(number);
+  }
+
+  void forward_step(int number, int node) {
+    Step& step = result_.steps[static_cast<std::size_t>(number)];
+    step.node = node;
+    step.pass = Pass::forward;
+    for (const int from : graph_.node(node).from) {
+      use(number, result_.feature[static_cast<std::size_t>(from)]);
+    }
+    use(number, result_.feature[static_cast<std::size_t>(node)]);
+    use(number, mask_[static_cast<std::size_t>(node)]);
+  }
+
+  void backward_step(int number, int node) {
+    Step& step = result_.steps[static_cast<std::size_t>(number)];
+    step.node = node;
+    step.pass = Pass::backward;
+    const NodeNeeds needs =
+        backward_needs(graph_, node, result_.options.batch, result_.options.needs);
+    const auto read = [&](int id) {
+      use(number, id);
+      if (std::find(step.reads.begin(), step.reads.end(), id) == step.reads.end()) {
+        step.reads.push_back(id);
+      }
+    };
+    if (needs.input) {
+      for (const int from : graph_.node(node).from) {
+        read(result_.feature[static_cast<std::size_t>(from)]);
+      }
+    }
+    if (needs.output) read(result_.feature[static_cast<std::size_t>(node)]);
+    use(number, mask_[static_cast<std::size_t>(node)]);
+    use(number, gradient_[static_cast<std::size_t>(node)]);
+    for (const int from : graph_.node(node).from) {
+      use(number, gradient_[static_cast<std::size_t>(from)]);
+    }
+  }
+
+  void mark_kept() {
+    for (const int id : result_.feature) {
+      StepTensor& tensor = result_.tensors[static_cast<std::size_t>(id)];
+      const std::vector<int>& consumers = graph_.consumers(tensor.node);
+      if (consumers.empty()) {
+        tensor.kept = true;
+      } else {
+        const Step& last = result_.step(tensor.forward_uses.back());
+        tensor.kept = is_reclaimed_type(graph_.node(last.node).type);
+      }
+      if (!tensor.backward_uses.empty()) tensor.reclaimed = tensor.kept;  // else it moves
+    }
+  }
+
+  const Graph& graph_;
+  std::vector<int> order_, mask_, gradient_;  // tensors of a node; -1: none
+  TrainingStep result_;
+};
+
+}  // namespace
+
+std::uint64_t TrainingStep::feature_bytes() const {
+  std::uint64_t sum = 0;
+  for (const int id : feature) sum += tensor(id).bytes;
+  return sum;
+}
+
+std::uint64_t TrainingStep::need(int number) const {
+  std::uint64_t sum = 0;
+  for (const int id : step(number).uses) sum += tensor(id).bytes;
+  return sum;
+}
+
+std::uint64_t TrainingStep::lower_bound() const {
+  std::uint64_t most = 0;
+  for (int k = 1; k <= total_steps(); ++k) most = std::max(most, need(k));
+  return most;
+}
+
+bool TrainingStep::gives_input_gradient(int node) const {
+  const std::vector<int>& from = graph->node(node).from;
+  return options.input_gradient ||
+         std::any_of(from.begin(), from.end(), [](int input) { return input != 0; });
+}
+
+TrainingStep training_step(const Graph& graph, const LifetimeOptions& options) {
+  return LifetimeBuilder(graph, options).build();
+}
+
+}  // namespace hetsgd

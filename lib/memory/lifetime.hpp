@@ -1,0 +1,85 @@
+// The tensors of a training step and the steps that use them.
+//
+// Steps   : K nodes without the input: steps 1..K forward in the order of execution, K+1..2K
+//           backward in the exact reverse.
+// Tensors : F_i, the feature map of node i; G_i, the gradient of the loss by F_i, to which all
+//           consumers of F_i add; masks and statistics. Parameters, their gradients and the
+//           optimizer's buffers are outside of the plan.
+// In place: relu, lrn and the first input of add take over the gradient of their output where that
+//           input has one consumer; softmax writes its gradient into its output.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "graph/graph.hpp"
+#include "graph/needs.hpp"
+#include "graph/work.hpp"
+
+namespace hetsgd {
+
+enum class TensorKind { feature, gradient, mask };
+
+struct StepTensor {
+  TensorKind kind;
+  int node;  // whose output it is, or the gradient of that
+  std::uint64_t bytes;
+  // Ascending; production is one of them. The input's map is there before step 1, and is used by
+  // its consumers alone.
+  std::vector<int> forward_uses = {};
+  std::vector<int> backward_uses = {};
+  bool reclaimed =
+      false;  // of fc, softmax, dropout, a bn's statistics, and maps that stay for them
+  // Of a feature map: its last forward consumer is fc, softmax or dropout (or it has none), so that
+  // it is not moved.
+  bool kept = false;
+
+  int first_use() const {
+    return forward_uses.empty() ? backward_uses.front() : forward_uses.front();
+  }
+  int last_use() const {
+    return backward_uses.empty() ? forward_uses.back() : backward_uses.back();
+  }
+};
+
+struct Step {
+  int node;
+  Pass pass;
+  std::vector<int> uses;      // tensors that it reads or writes, each once
+  std::vector<int> reads;     // of these, the feature maps that a backward step needs
+  std::vector<int> produces;  // tensors whose first use this is
+};
+
+struct LifetimeOptions {
+  std::int64_t batch = 1;
+  BackwardNeeds needs = BackwardNeeds::cudnn;
+  bool input_gradient = false;
+};
+
+// Everything about a step of training that does not depend on a policy.
+struct TrainingStep {
+  const Graph* graph = nullptr;
+  LifetimeOptions options;
+  std::vector<StepTensor> tensors;
+  std::vector<Step> steps;           // [0] is unused, so that numbers are those of the papers
+  std::vector<int> feature;          // of a node: the tensor F_i
+  std::vector<int> forward_step_of;  // of a node; the input's is 0
+
+  int forward_steps() const { return static_cast<int>(steps.size() - 1) / 2; }
+  int total_steps() const { return static_cast<int>(steps.size()) - 1; }
+  const StepTensor& tensor(int id) const { return tensors[static_cast<std::size_t>(id)]; }
+  const Step& step(int number) const { return steps[static_cast<std::size_t>(number)]; }
+  const Node& node_of(const Step& step) const { return graph->node(step.node); }
+  int backward_step_of(int node) const {
+    return total_steps() + 1 - forward_step_of[static_cast<std::size_t>(node)];
+  }
+  std::uint64_t feature_bytes() const;        // of all F
+  std::uint64_t need(int step) const;         // bytes that the step uses
+  std::uint64_t lower_bound() const;          // of any plan: the largest need
+  bool gives_input_gradient(int node) const;  // whether any input of the node has a gradient
+};
+
+// `graph` must outlive the result.
+TrainingStep training_step(const Graph& graph, const LifetimeOptions& options);
+
+}  // namespace hetsgd

@@ -1,0 +1,98 @@
+// A plan of one training step: where every tensor lies, what moves when, and what that costs.
+//
+// Execution : `instructions`, in the order in which the planner made them, are all that a device
+//             needs: offsets, transfers, computations and releases. Times are predictions; an
+//             executor orders instructions by the tensors and addresses that they share, not by
+//             the clock.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "graph/convolution.hpp"
+#include "memory/lifetime.hpp"
+#include "memory/pool.hpp"
+
+namespace hetsgd {
+
+// Seconds of a step: the part that the convolution algorithm's speed divides, and the rest.
+struct StepTime {
+  double convolution_s = 0, other_s = 0;
+};
+
+// What a device and its link make of a training step; memory/ knows no profiles.
+struct StepTimes {
+  std::vector<StepTime> steps;  // by number; [0] is unused
+  double link_latency_s = 0;
+  double link_bytes_per_s = 1;
+  double transfer_s(std::uint64_t bytes) const {
+    return link_latency_s + static_cast<double>(bytes) / link_bytes_per_s;
+  }
+};
+
+// memory: no workspace. performance: the fastest, whose workspace is required. dynamic: the fastest
+// whose workspace fits when the step begins (paper 004, 4.2.2).
+enum class ConvolutionMode { memory, performance, dynamic };
+
+struct PlanRequest {
+  const TrainingStep* training = nullptr;
+  const StepTimes* times = nullptr;
+  std::uint64_t capacity = 0;
+  ConvolutionMode convolution = ConvolutionMode::memory;
+  // Of a node: how many of its algorithms, fastest first, are passed over (vDNN's search); empty:
+  // none. Counts with `performance`.
+  std::vector<int> lowered = {};
+  int prefetch_convs = 2;                                        // Dymem's window
+  bool best_fit = false;                                         // Dymem without its arenas
+  std::optional<std::uint64_t> allocation_order = std::nullopt;  // seed of shuffled allocations
+  double jitter = 0;  // sigma of a lognormal factor on every time
+  std::uint64_t jitter_seed = 0;
+  bool record = false;  // instructions and steps; else totals alone
+};
+
+enum class InstructionKind { allocate, compute, offload, fetch, release };
+
+struct Instruction {
+  InstructionKind kind;
+  int step;
+  int tensor = -1;  // compute: none; of a workspace: kWorkspaceTensor
+  std::uint64_t offset = 0, bytes = 0;
+  double start_s = 0, end_s = 0;
+  bool operator==(const Instruction&) const = default;
+};
+inline constexpr int kWorkspaceTensor = -2;
+
+struct StepRecord {
+  double start_s = 0, seconds = 0;
+  std::uint64_t live_bytes = 0, used_bytes = 0;  // the most while it lasted
+};
+
+// Why a plan ended before its time.
+struct Shortage {
+  int step = 0;
+  std::uint64_t request_bytes = 0;
+  double unusable = 0;  // U_f of the request
+};
+
+struct MemoryPlan {
+  std::optional<Shortage> shortage;  // empty: it fits
+  std::uint64_t peak_bytes = 0, backward_peak_bytes = 0, peak_live_bytes = 0;
+  int peak_live_step = 0;
+  double fragmentation_at_peak = 0;  // 1 - live / used
+  double largest_unusable = 0;       // of any request
+  std::uint64_t smallest_gap_bytes = 0;
+  std::uint64_t offloaded_bytes = 0, fetched_bytes = 0, cancelled_bytes = 0;
+  std::uint64_t workspace_peak_bytes = 0;
+  double compute_s = 0, transfer_s = 0, overlap_s = 0, iteration_s = 0;
+  double convolution_s = 0;                         // of all conv steps
+  std::array<int, kConvolutionKinds> algorithms{};  // conv steps that used each
+  std::vector<StepRecord> steps;                    // by number, if recorded; [0] is unused
+  std::vector<Instruction> instructions;            // if recorded
+
+  bool fits() const { return !shortage.has_value(); }
+  double idle_s() const { return iteration_s - compute_s - transfer_s + overlap_s; }
+};
+
+}  // namespace hetsgd

@@ -1,0 +1,23 @@
+// Plans as JSON (memory_schema.json) and as a trace.
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <string_view>
+
+#include "memory/plan.hpp"
+
+namespace hetsgd {
+
+// {name, nodes, parameters, parameter_bytes, steps, feature_bytes, lower_bound_bytes, by_type}.
+nlohmann::ordered_json network_json(const TrainingStep& training, std::uint64_t parameter_bytes);
+
+// The figures of one plan; of a recorded one also its steps.
+nlohmann::ordered_json plan_json(const TrainingStep& training, const MemoryPlan& plan);
+
+// Trace Event Format: the tracks compute, offload and fetch, the counter `live` in bytes, and an
+// instant per release. Of a recorded plan.
+nlohmann::ordered_json plan_trace_json(const TrainingStep& training, const MemoryPlan& plan);
+
+std::string_view memory_schema();  // JSON Schema, draft 7
+
+}  // namespace hetsgd

@@ -1,0 +1,51 @@
+// A memory pool: requests in, offsets out. Nothing is stored; the planner runs it ahead of time.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <vector>
+
+namespace hetsgd {
+
+// Where an allocation belongs (paper 004, 4.1.3.2), for the pass that it is made in.
+enum class Mobility { movable, temporary, reclaimed, workspace };
+
+inline constexpr std::uint64_t kPoolUnit = 512;  // bytes; requests round up to it
+
+struct FreeBlock {
+  std::uint64_t offset, bytes;
+  bool operator==(const FreeBlock&) const = default;
+};
+
+class Pool {
+ public:
+  virtual ~Pool() = default;
+  // The offset of `bytes`, rounded up to the pool's unit (at least one); empty: no block fits.
+  virtual std::optional<std::uint64_t> allocate(std::uint64_t bytes, Mobility mobility) = 0;
+  virtual void release(std::uint64_t offset, std::uint64_t bytes, Mobility mobility) = 0;
+  virtual std::uint64_t used() const = 0;  // bytes that the pool takes now, holes included
+  virtual std::vector<FreeBlock> free_blocks() const = 0;  // by address
+  virtual std::uint64_t gap() const = 0;  // between the lowest and the highest arena
+
+  std::uint64_t largest_free() const;
+  // Equation 4.1: the share of the free bytes in blocks too small for the request; 0 when nothing
+  // is free.
+  double unusable(std::uint64_t request) const;
+};
+
+inline constexpr std::uint64_t rounded(std::uint64_t bytes, std::uint64_t unit) {
+  return bytes == 0 ? unit : (bytes + unit - 1) / unit * unit;
+}
+
+// CNMeM's: of the free blocks the smallest that fits, ties lowest, its low end. Mobility is
+// ignored.
+std::unique_ptr<Pool> make_best_fit(std::uint64_t capacity, std::uint64_t unit = kPoolUnit);
+
+// Paper 004, 4.1.3.3: a low arena for movable tensors and a high one for temporary ones, with the
+// gap between them, of `capacity` bytes together; each reclaimed tensor has a block of its own
+// outside, whose offset is `capacity` or more, and which counts as used alone.
+std::unique_ptr<Pool> make_arenas(std::uint64_t capacity, std::uint64_t unit = kPoolUnit);
+
+}  // namespace hetsgd

@@ -1,0 +1,21 @@
+// Seconds of the steps of a training step, from a device's rates.
+#pragma once
+
+#include <functional>
+
+#include "core/units.hpp"
+#include "memory/plan.hpp"
+
+namespace hetsgd {
+
+struct DeviceRates {
+  std::function<Seconds(const Work&)> seconds;  // additive in the parts of Work
+  // A convolution of few filters or short sums uses a part of the device: its operations count
+  // (1 + half_channels / Cout)(1 + half_depth / K) times.
+  double half_channels = 0, half_depth = 0;
+  double link_latency_s = 0, link_bytes_per_s = 1;
+};
+
+StepTimes step_times(const TrainingStep& training, const DeviceRates& rates);
+
+}  // namespace hetsgd

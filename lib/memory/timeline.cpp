@@ -1,0 +1,256 @@
+#include "memory/timeline.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <deque>
+#include <utility>
+
+#include "core/error.hpp"
+#include "core/random.hpp"
+#include "memory/groups.hpp"
+#include "memory/ledger.hpp"
+
+namespace hetsgd {
+namespace {
+
+class Timeline final : public FetchQueue {
+ public:
+  Timeline(const Policy& policy, const PlanRequest& request)
+      : policy_(policy),
+        request_(request),
+        training_(*request.training),
+        ledger_(request, policy.groups_tensors() && !request.best_fit),
+        queued_(training_.tensors.size(), false),
+        fetched_(training_.tensors.size(), false),
+        on_host_(training_.tensors.size(), false) {}
+
+  MemoryPlan run() {
+    bool fits = allocate_input();
+    for (int k = 1; fits && k <= training_.forward_steps(); ++k) fits = forward(k);
+    now_ = std::max(now_, ledger_.transfers_end());
+    step_ = training_.forward_steps() + 1;
+    end_offloads(now_);
+    for (int k = training_.forward_steps() + 1; fits && k <= training_.total_steps(); ++k) {
+      fits = backward(k);
+    }
+    return ledger_.finish(std::max(now_, ledger_.transfers_end()));
+  }
+
+  bool is_absent(int id) const override {
+    return on_host_[index(id)] && !ledger_.is_resident(id) && !queued_[index(id)] &&
+           training_.tensor(id).last_use() >= step_;
+  }
+  bool was_fetched(int id) const override { return fetched_[index(id)]; }
+  void push(int id) override {
+    queue_.push_back(id);
+    queued_[index(id)] = true;
+  }
+
+ private:
+  struct Offload {
+    int tensor;
+    double end_s;
+  };
+
+  static std::size_t index(int id) { return static_cast<std::size_t>(id); }
+  bool moves(const StepTensor& tensor) const { return policy_.moves(training_, tensor); }
+  bool is_serial() const { return policy_.overlap() == Overlap::none; }
+
+  bool allocate_input() {
+    step_ = 1;
+    const int input = training_.feature[0];
+    return allocate(input, Pass::forward) || ledger_.fail(input, step_);
+  }
+
+  bool allocate(int id, Pass pass) { return ledger_.allocate(id, pass, step_, now_); }
+
+  // What a step makes or fetches, in the order in which it asks for memory.
+  std::vector<int> in_order(std::vector<int> tensors, Pass pass) {
+    if (policy_.groups_tensors()) sort_allocations(training_, pass, tensors);
+    if (request_.allocation_order) {
+      RandomStream random(*request_.allocation_order, Purpose::search,
+                          static_cast<std::uint64_t>(step_));
+      for (std::size_t i = tensors.size(); i > 1; --i) {
+        std::swap(tensors[i - 1], tensors[random.below(i)]);
+      }
+    }
+    return tensors;
+  }
+
+  // --- forward -----------------------------------------------------------------------------------
+  bool forward(int k) {
+    step_ = k;
+    end_offloads(now_);
+    std::vector<int> wanted = training_.step(k).produces;
+    std::erase(wanted, training_.feature[0]);
+    for (const int id : in_order(std::move(wanted), Pass::forward)) {
+      while (!allocate(id, Pass::forward)) {
+        if (offloads_.empty()) return ledger_.fail(id, k);
+        now_ = std::max(now_, offloads_.front().end_s);
+        end_offloads(now_);
+      }
+    }
+    while (!ledger_.take_workspace(k, now_)) {
+      if (offloads_.empty()) return ledger_.fail(kWorkspaceTensor, k);
+      now_ = std::max(now_, offloads_.front().end_s);
+      end_offloads(now_);
+    }
+    const double end = ledger_.compute(k, now_);
+    start_offloads(k, end);
+    ledger_.release_workspace(end);
+    now_ =
+        policy_.overlap() == Overlap::asynchronous ? end : std::max(end, ledger_.transfers_end());
+    end_offloads(now_);
+    for (const int id : training_.step(k).uses) {
+      const StepTensor& tensor = training_.tensor(id);
+      if (tensor.forward_uses.back() != k) continue;
+      const bool gone = tensor.backward_uses.empty() || on_host_[index(id)];
+      if (gone && ledger_.is_resident(id)) ledger_.release(id, now_);
+    }
+    return true;
+  }
+
+  void start_offloads(int k, double compute_end) {
+    const OffloadTrigger trigger = policy_.trigger();
+    for (const int id : training_.step(k).uses) {
+      const StepTensor& tensor = training_.tensor(id);
+      if (tensor.kind != TensorKind::feature || tensor.backward_uses.empty()) continue;
+      const bool produced = tensor.node == training_.step(k).node;
+      const int last = tensor.forward_uses.back();
+      const int first = tensor.forward_uses[tensor.node == 0 || tensor.forward_uses.size() == 1
+                                                ? 0
+                                                : 1];  // production is the first use
+      const bool due = trigger == OffloadTrigger::production_end  ? produced
+                       : trigger == OffloadTrigger::last_consumer ? !produced && last == k
+                                                                  : !produced && first == k;
+      if (!due || !moves(tensor)) continue;
+      const bool at_end = trigger == OffloadTrigger::production_end || is_serial();
+      const double end =
+          ledger_.transfer(InstructionKind::offload, id, k, at_end ? compute_end : now_);
+      offloads_.push_back({id, end});
+    }
+  }
+
+  // Releases what has arrived on the host by `time` and has no forward use left.
+  void end_offloads(double time) {
+    while (!offloads_.empty() && offloads_.front().end_s <= time) {
+      const int id = offloads_.front().tensor;
+      const double end = offloads_.front().end_s;
+      offloads_.pop_front();
+      on_host_[index(id)] = true;
+      // That of the current step is released at its end.
+      if (training_.tensor(id).forward_uses.back() < step_) ledger_.release(id, end);
+    }
+  }
+
+  // --- backward ----------------------------------------------------------------------------------
+  bool backward(int k) {
+    step_ = k;
+    const Step& step = training_.step(k);
+    std::vector<int> demanded;
+    for (const int id : step.reads) {
+      if (!ledger_.is_resident(id)) demanded.push_back(id);
+    }
+    std::vector<int> wanted = demanded;
+    wanted.insert(wanted.end(), step.produces.begin(), step.produces.end());
+    for (const int id : demanded) {
+      if (queued_[index(id)]) std::erase(queue_, id);
+      queued_[index(id)] = false;
+    }
+    for (const int id : in_order(std::move(wanted), Pass::backward)) {
+      while (!allocate(id, Pass::backward)) {
+        if (!cancel_one(step)) return ledger_.fail(id, k);
+      }
+    }
+    policy_.search(request_, training_.total_steps() + 1 - k, *this);
+    for (const int id : demanded) now_ = std::max(now_, fetch(id, now_));
+    for (const int id : step.reads) {
+      now_ = std::max(now_, ledger_.arrival(id));  // a prefetch may be under way
+    }
+    start_fetches(now_, true);
+    while (!ledger_.take_workspace(k, now_)) {
+      if (!cancel_one(step)) return ledger_.fail(kWorkspaceTensor, k);
+    }
+    const double end = ledger_.compute(k, now_);
+    start_fetches(end, false);
+    ledger_.release_workspace(end);
+    if (policy_.overlap() != Overlap::asynchronous) now_ = std::max(end, ledger_.transfers_end());
+    now_ = std::max(now_, end);
+    for (const int id : step.uses) {
+      if (training_.tensor(id).last_use() == k) ledger_.release(id, now_);
+    }
+    return true;
+  }
+
+  // Starts queued fetches whose turn comes before `until`, or the first alone, at once. Without
+  // blocking all of them start at once, one behind the other, and what does not fit is passed over.
+  void start_fetches(double until, bool at_once) {
+    while (!queue_.empty()) {
+      const double start = std::max(now_, ledger_.transfers_end());
+      if (policy_.blocks() && (at_once ? start > until : start >= until)) return;
+      const int id = queue_.front();
+      const bool fits =
+          ledger_.allocate(id, Pass::backward, step_, policy_.blocks() ? start : now_);
+      if (!fits && policy_.blocks()) return;
+      queue_.pop_front();
+      queued_[index(id)] = false;
+      if (fits) fetch(id, start);
+    }
+  }
+
+  double fetch(int id, double time) {
+    fetched_[index(id)] = true;
+    return ledger_.transfer(InstructionKind::fetch, id, step_, time);
+  }
+
+  // Drops the resident prefetch with the latest next use, back into the queue's front.
+  bool cancel_one(const Step& step) {
+    if (!policy_.cancels()) return false;
+    int victim = -1, latest = 0;
+    for (const int id : training_.feature) {
+      if (!fetched_[index(id)] || !ledger_.is_resident(id)) continue;
+      if (std::find(step.uses.begin(), step.uses.end(), id) != step.uses.end()) continue;
+      const std::vector<int>& uses = training_.tensor(id).backward_uses;
+      if (uses.front() < step_) continue;  // it has been of use, and waits for the next one
+      if (uses.front() > latest) {
+        latest = uses.front();
+        victim = id;
+      }
+    }
+    if (victim < 0) return false;
+    now_ = std::max(now_, ledger_.arrival(victim));
+    ledger_.cancel(victim, now_);
+    queue_.push_front(victim);
+    queued_[index(victim)] = true;
+    return true;
+  }
+
+  const Policy& policy_;
+  const PlanRequest& request_;
+  const TrainingStep& training_;
+  Ledger ledger_;
+  std::deque<int> queue_;                         // of fetches
+  std::vector<bool> queued_, fetched_, on_host_;  // by tensor
+  std::deque<Offload> offloads_;                  // under way, in the order of their ends
+  double now_ = 0;
+  int step_ = 0;
+};
+
+}  // namespace
+
+MemoryPlan run_timeline(const Policy& policy, const PlanRequest& request) {
+  if (const auto total = policy.total_bytes(request)) {
+    // The times are those of a pool without an end; the sizes are sums.
+    PlanRequest roomy = request;
+    constexpr std::uint64_t kRoom = std::uint64_t{1} << 50;
+    roomy.capacity = kRoom;
+    MemoryPlan plan = Timeline(policy, roomy).run();
+    plan.peak_bytes = plan.backward_peak_bytes = plan.peak_live_bytes = *total;
+    plan.fragmentation_at_peak = plan.largest_unusable = 0;
+    if (*total > request.capacity) plan.shortage = Shortage{1, *total, 0};
+    return plan;
+  }
+  return Timeline(policy, request).run();
+}
+
+}  // namespace hetsgd

@@ -1,0 +1,115 @@
+// Policies `vdnn-all`, `vdnn-conv` and `vdnn`.
+//
+// Paper      : M. Rhu and others: vDNN, MICRO 2016.
+// Implements : a map moves while its last forward consumer computes; a step ends when both servers
+//              are idle; backward steps fetch the maps of one earlier step each (its
+//              findPrefetchLayer). `vdnn` is the dynamic policy: the first of its configurations
+//              that fits.
+// Deviations : a fetch that does not fit is passed over, and made when its step begins.
+#include <utility>
+
+#include "memory/policy.hpp"
+
+namespace hetsgd {
+namespace {
+
+class VdnnPolicy : public Policy {
+ public:
+  explicit VdnnPolicy(bool conv_only) : conv_only_(conv_only) {}
+
+  std::string name() const override { return conv_only_ ? "vdnn-conv" : "vdnn-all"; }
+  std::string summary() const override {
+    return conv_only_ ? "vDNN: inputs of conv moved, a barrier per step"
+                      : "vDNN: inputs of all feature layers moved, a barrier per step";
+  }
+  bool moves(const TrainingStep& training, const StepTensor& tensor) const override {
+    if (!is_movable_map(tensor)) return false;
+    const Step& last = training.step(tensor.forward_uses.back());
+    return !conv_only_ || training.node_of(last).type == NodeType::conv;
+  }
+  OffloadTrigger trigger() const override { return OffloadTrigger::last_consumer; }
+  Overlap overlap() const override { return Overlap::step_barrier; }
+  bool blocks() const override { return false; }
+
+  void search(const PlanRequest& request, int k, FetchQueue& queue) const override {
+    const TrainingStep& training = *request.training;
+    for (int m = k - 1; m >= 1; --m) {
+      const Step& backward = training.step(training.total_steps() + 1 - m);
+      bool found = false;
+      for (const int map : backward.reads) {
+        if (!queue.is_absent(map) || queue.was_fetched(map)) continue;
+        queue.push(map);
+        found = true;
+      }
+      if (found || training.node_of(backward).type == NodeType::conv) return;
+    }
+  }
+
+ private:
+  bool conv_only_;
+};
+
+class DynamicVdnnPolicy final : public Policy {
+ public:
+  std::string name() const override { return "vdnn"; }
+  std::string summary() const override { return "vDNN's dynamic policy: the first that fits"; }
+
+  const Policy& feasibility() const override { return vdnn_all_policy(); }
+
+  MemoryPlan plan(const PlanRequest& request) const override {
+    PlanRequest trial = request;
+    trial.convolution = ConvolutionMode::memory;
+    MemoryPlan trainable = vdnn_all_policy().plan(trial);
+    if (!trainable.fits()) return trainable;
+    trial.convolution = ConvolutionMode::performance;
+    for (const Policy* policy : {&liveness_policy(), &vdnn_conv_policy(), &vdnn_all_policy()}) {
+      MemoryPlan plan = policy->plan(trial);
+      if (plan.fits()) return plan;
+    }
+    for (const Policy* policy : {&vdnn_conv_policy(), &vdnn_all_policy()}) {
+      if (std::optional<MemoryPlan> plan = lowered(*policy, trial)) return std::move(*plan);
+    }
+    return trainable;
+  }
+
+ private:
+  // Lowers the algorithm of one convolution after the other until the plan fits.
+  static std::optional<MemoryPlan> lowered(const Policy& policy, PlanRequest trial) {
+    const TrainingStep& training = *trial.training;
+    const bool record = std::exchange(trial.record, false);  // of the one that fits alone
+    trial.lowered.assign(static_cast<std::size_t>(training.graph->size()), 0);
+    for (int k = 1; k <= training.forward_steps(); ++k) {
+      const int node = training.step(k).node;
+      if (training.graph->node(node).type != NodeType::conv) continue;
+      const auto count = static_cast<int>(
+          convolution_algorithms(*training.graph, node, training.options.batch).size());
+      int& level = trial.lowered[static_cast<std::size_t>(node)];
+      while (level + 1 < count) {
+        ++level;
+        if (!policy.plan(trial).fits()) continue;
+        trial.record = record;
+        return policy.plan(trial);
+      }
+    }
+    return std::nullopt;
+  }
+};
+
+}  // namespace
+
+const Policy& vdnn_all_policy() {
+  static const VdnnPolicy kPolicy(false);
+  return kPolicy;
+}
+
+const Policy& vdnn_conv_policy() {
+  static const VdnnPolicy kPolicy(true);
+  return kPolicy;
+}
+
+const Policy& vdnn_policy() {
+  static const DynamicVdnnPolicy kPolicy;
+  return kPolicy;
+}
+
+}  // namespace hetsgd

@@ -1,0 +1,162 @@
+#include "optimizer/row_rules.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <optional>
+
+#include "core/error.hpp"
+#include "optimizer/families.hpp"
+
+namespace hetsgd {
+namespace {
+
+// None: the optimizer has no rule for rows.
+std::optional<TableRule> rule_of(const OptimizerOptions& options) {
+  if (options.table_rule != TableRule::same) return options.table_rule;
+  switch (options.kind) {
+    case OptimizerKind::sgd:
+      return TableRule::sgd;
+    case OptimizerKind::adagrad:
+      return TableRule::adagrad;
+    case OptimizerKind::adam:
+      return TableRule::adam;
+    case OptimizerKind::momentum:
+    case OptimizerKind::nesterov:
+    case OptimizerKind::lars:
+    case OptimizerKind::lamb:
+      return std::nullopt;
+  }
+  HETSGD_CHECK(false);
+}
+
+bool is_table(const Tensor& tensor) { return tensor.row > 0; }
+
+class WithRowRule final : public Optimizer {
+ public:
+  WithRowRule(const OptimizerOptions& options, Device& device, std::size_t n,
+              const std::vector<Tensor>& tensors)
+      : o_(options), rule_(rule_of(options).value()), elements_(n) {
+    const auto rest = std::ranges::find_if_not(tensors, is_table);
+    HETSGD_CHECK(std::none_of(rest, tensors.end(), is_table));
+    tables_.assign(tensors.begin(), rest);
+    table_ = rest == tensors.end() ? n : rest->offset;
+    if (rule_ == TableRule::adagrad) state_[0] = zeros(device, table_);
+    if (rule_ == TableRule::adam) {
+      for (Buffer& each : state_) each = zeros(device, table_);
+    }
+    std::vector<Tensor> dense(rest, tensors.end());
+    for (Tensor& tensor : dense) tensor.offset -= table_;
+    if (!dense.empty()) dense_ = make_optimizer(options, device, n - table_, dense);
+  }
+
+  void update(Device& device, double learning_rate, std::span<const float> g,
+              std::span<float> w) override {
+    update_tables(learning_rate, g.data(), w.data(), [&](const auto& rule, auto... operands) {
+      device.apply(table_, rule, operands...);
+    });
+    update_dense(device, learning_rate, g, w);
+  }
+
+  void update_touched(Device& device, double learning_rate, std::span<const float> g,
+                      std::span<const std::vector<std::uint32_t>> rows,
+                      std::span<float> w) override {
+    update_tables(learning_rate, g.data(), w.data(), [&](const auto& rule, auto... operands) {
+      for (std::size_t i = 0; i < tables_.size(); ++i) {
+        device.apply_rows(rows[i], tables_[i].row, rule, (operands + tables_[i].offset)...);
+      }
+    });
+    update_dense(device, learning_rate, g, w);
+  }
+
+  double passes() const override {
+    const double table = rule_ == TableRule::sgd ? 3 : rule_ == TableRule::adagrad ? 5 : 7;
+    if (!dense_) return table;
+    const double share = static_cast<double>(table_) / static_cast<double>(elements_);
+    return share * table + (1 - share) * dense_->passes();
+  }
+
+ private:
+  // apply(rule, operands): operands from the beginning of the tables.
+  template <class Apply>
+  void update_tables(double learning_rate, const float* g, float* w, const Apply& apply) {
+    const auto lr = static_cast<float>(learning_rate * o_.table_rate);
+    switch (rule_) {
+      case TableRule::sgd:
+        return apply(rule::FusedAddScaled<float>{-lr}, g, w);
+      case TableRule::adagrad: {
+        const rule::AdaGradStep<float> step{.step = lr, .epsilon = static_cast<float>(o_.epsilon)};
+        return apply(step, g, state_[0].data(), w);
+      }
+      case TableRule::adam: {
+        const rule::LazyMomentStep<float> step{moments(o_, ++t_, 1), lr};
+        return apply(step, g, state_[0].data(), state_[1].data(), w);
+      }
+      case TableRule::same:
+        break;
+    }
+    HETSGD_CHECK(false);
+  }
+
+  void update_dense(Device& device, double learning_rate, std::span<const float> g,
+                    std::span<float> w) {
+    if (dense_) dense_->update(device, learning_rate, g.subspan(table_), w.subspan(table_));
+  }
+
+  OptimizerOptions o_;
+  TableRule rule_;
+  std::size_t elements_;  // of the whole vector
+  std::vector<Tensor> tables_;
+  std::size_t table_ = 0;  // elements of tables, the first ones
+  Buffer state_[2];        // h; or m and v
+  std::uint64_t t_ = 0;
+  std::unique_ptr<Optimizer> dense_;  // null: there is nothing else
+};
+
+}  // namespace
+
+bool needs_row_rule(const OptimizerOptions& options, const std::vector<Tensor>& tensors) {
+  const std::optional<TableRule> rule = rule_of(options);
+  if (!rule || std::ranges::none_of(tensors, is_table)) return false;
+  if (options.table_rate != 1 || options.weight_decay != 0) return true;
+  switch (*rule) {
+    case TableRule::sgd:
+      return options.kind != OptimizerKind::sgd;
+    case TableRule::adagrad:  // the same bits in one pass over all, where a norm spans all
+      return options.kind != OptimizerKind::adagrad || options.clip_norm == 0;
+    case TableRule::adam:
+    case TableRule::same:
+      break;
+  }
+  return true;
+}
+
+std::unique_ptr<Optimizer> make_with_row_rule(const OptimizerOptions& options, Device& device,
+                                              std::size_t n, const std::vector<Tensor>& tensors) {
+  return std::make_unique<WithRowRule>(options, device, n, tensors);
+}
+
+void check_row_rule(const OptimizerOptions& options, const std::vector<Tensor>& tensors) {
+  const bool asked = options.table_rule != TableRule::same || options.table_learning_rate;
+  if (std::ranges::none_of(tensors, is_table)) {
+    if (!asked) return;
+    throw with_hint(usage_error("{}: the model has no embedding table, expected one",
+                                options.table_rule != TableRule::same ? "--table-optimizer"
+                                                                      : "--table-learning-rate"),
+                    "wide_deep, deepfm and dcn have one");
+  }
+  if (!rule_of(options)) {
+    throw with_hint(usage_error("--optimizer: it has no rule for the rows of the model's embedding "
+                                "table, expected sgd, adagrad or adam"),
+                    "or choose that of the table with --table-optimizer");
+  }
+  if (options.clip_norm > 0 && needs_row_rule(options, tensors)) {
+    throw with_hint(
+        usage_error("--clip-norm: found {} where the embedding table has an update rule "
+                    "of its own, expected 0: no norm spans both",
+                    options.clip_norm),
+        "--optimizer sgd and adagrad without --weight-decay and options of the table "
+        "are one rule for all parameters");
+  }
+}
+
+}  // namespace hetsgd

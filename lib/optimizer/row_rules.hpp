@@ -1,0 +1,34 @@
+// Embedding tables inside the flat vector: rows that no sample touched stay as they are, with values
+// and state, and the rule and its learning rate may be others than those of the dense parameters.
+//
+//   flat vector   | table | dense parameters ...         tables come first
+//   rule            --table-optimizer   --optimizer
+//
+// Rules, element by element, so that columns can be split; fma, IEEE roots and divisions, so that
+// CPU and GPU agree to the bit. No weight decay. g is the sum over all samples of the update.
+//   sgd      w <- fma(-lr, g, w)
+//   adagrad  h <- fma(g, g, h);  w <- fma(-lr, g / (sqrt(h) + epsilon), w)
+//   adam     lazily, one step number t for all: where g is not 0,
+//            m <- fma(beta1, m, (1 - beta1) g);  v <- fma(beta2, v, (1 - beta2) g^2)
+//            w <- fma(-lr, m / (1 - beta1^t) / (sqrt(v / (1 - beta2^t)) + epsilon), w)
+// An element is touched where its gradient is not 0: a flat vector knows no other mark once sums
+// over workers have filled it, and under sgd and adagrad 0 moves nothing.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "optimizer/optimizer.hpp"
+
+namespace hetsgd {
+
+// Whether an optimizer of these tensors needs the rules above: there is a table, and the optimizer
+// of the whole vector would treat it otherwise, or needs a pass over all rows.
+bool needs_row_rule(const OptimizerOptions& options, const std::vector<Tensor>& tensors);
+
+// The row rule for the tables, and make_optimizer() without them for the rest. Tables come first
+// among the tensors (checked).
+std::unique_ptr<Optimizer> make_with_row_rule(const OptimizerOptions& options, Device& device,
+                                              std::size_t n, const std::vector<Tensor>& tensors);
+
+}  // namespace hetsgd

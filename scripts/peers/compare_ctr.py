@@ -1,0 +1,120 @@
+#!/usr/bin/env python3
+"""Click-through models of hetsgd beside PyTorch's, alternately in one run.
+
+    scripts/peers/compare_ctr.py build/release/tests/bench/ctr_bench --json ctr.json
+
+Whole steps of wide_deep, deepfm and dcn, and lookups (gather and update of the table alone), for batches of
+1,024 and 8,192 on one and two cores. Each round runs ctr_bench and pytorch_ctr.py once per case, one after
+the other, so that a change of the machine's load hits both. The table shows medians over the rounds of
+samples per second of wall time; the ratio is hetsgd over PyTorch, the median of the rounds' ratios. `floor` is
+hetsgd's share of what the cores' measured peak allows: operations of a step, bytes of a lookup.
+
+PyTorch runs at its best: the first trial finds the fastest of three forms of the table (pytorch_ctr.py) and
+of the kernels that OpenBLAS has for this CPU. Exit code 7 if a ratio is below its goal and --require is given.
+"""
+
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import sys
+
+from compare_speed import openblas_kernels
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+GOALS = {"step": 1.2, "lookup": 3.0}
+CASES = [{"part": part, "model": model, "batch_size": size, "cores": cores}
+         for part, models in (("step", ["wide_deep", "deepfm", "dcn"]), ("lookup", ["deepfm"]))
+         for model in models for size in (1024, 8192) for cores in (1, 2)]
+
+
+def parse_arguments():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("ctr_bench", help="the benchmark program, from the build's tests/bench folder")
+    parser.add_argument("--python", default="/usr/bin/python3", help="the Python that has torch")
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--seconds", type=float, default=3.0, help="per measurement")
+    parser.add_argument("--only", help="run the cases whose name contains this text")
+    parser.add_argument("--json", help="write everything here too")
+    parser.add_argument("--require", action="store_true", help="exit code 7 when a goal is missed")
+    return parser.parse_args()
+
+
+def name_of(case):
+    part = "lookup" if case["part"] == "lookup" else f"step/{case['model']}"
+    return f"{part}/{case['batch_size']}/{case['cores']}"
+
+
+def run_on_cores(command, cores, coretype=""):
+    environment = dict(os.environ, OMP_NUM_THREADS=str(cores))
+    environment.pop("OPENBLAS_CORETYPE", None)
+    if coretype:
+        environment["OPENBLAS_CORETYPE"] = coretype
+    mask = ",".join(map(str, sorted(os.sched_getaffinity(0))[-cores:]))
+    result = subprocess.run(["taskset", "-c", mask] + command, env=environment, stdout=subprocess.PIPE,
+                            stderr=subprocess.PIPE, text=True, check=False)
+    if result.returncode != 0:
+        sys.exit(f"{' '.join(command)}: exit code {result.returncode}\n{result.stderr}")
+    return json.loads(result.stdout)
+
+
+def run_hetsgd(case, options):
+    output = run_on_cores([options.ctr_bench, f"--benchmark_filter=^{name_of(case)}/real_time$",
+                           "--benchmark_format=json", f"--benchmark_min_time={options.seconds}"], case["cores"])
+    row = output["benchmarks"][0]
+    return {"samples_per_s": row["samples_per_s"], "floor_ratio": row["floor_ratio"]}
+
+
+def run_pytorch(case, form, coretype, options):
+    return run_on_cores([options.python, os.path.join(HERE, "pytorch_ctr.py"), "--part", case["part"], "--model",
+                         case["model"], "--form", form, "--batch-size", str(case["batch_size"]), "--threads",
+                         str(case["cores"]), "--seconds", str(options.seconds)], case["cores"], coretype)
+
+
+def best_pytorch(case, options):
+    trials = {kernels: run_pytorch(case, "auto", kernels, options) for kernels in openblas_kernels()}
+    kernels = max(trials, key=lambda each: trials[each]["samples_per_s"])
+    return {"form": trials[kernels]["form"], "coretype": kernels, "version": trials[kernels]["version"]}
+
+
+def summarise(case, best, hetsgd, pytorch):
+    ratios = [ours["samples_per_s"] / theirs["samples_per_s"] for ours, theirs in zip(hetsgd, pytorch)]
+    return {**case, "name": name_of(case), "goal": GOALS[case["part"]], "rounds": len(hetsgd),
+            "hetsgd_samples_per_s": statistics.median(run["samples_per_s"] for run in hetsgd),
+            "pytorch_samples_per_s": statistics.median(run["samples_per_s"] for run in pytorch),
+            "ratio": statistics.median(ratios), "ratios": ratios,
+            "floor_ratio": statistics.median(run["floor_ratio"] for run in hetsgd), "pytorch": best}
+
+
+def table(rows):
+    lines = [f"{'samples/s':22} {'hetsgd':>10} {'PyTorch':>10} {'ratio':>6} {'goal':>5} {'floor':>6}  PyTorch's best"]
+    for row in rows:
+        lines.append(f"{row['name']:22} {row['hetsgd_samples_per_s']:10,.0f} {row['pytorch_samples_per_s']:10,.0f}"
+                     f" {row['ratio']:6.2f} {row['goal']:5.2f} {row['floor_ratio']:6.2f}"
+                     f"  {row['pytorch']['form']} {row['pytorch']['coretype']} {row['pytorch']['version']}")
+    return "\n".join(lines)
+
+
+def main():
+    options = parse_arguments()
+    cases = [case for case in CASES if not options.only or options.only in name_of(case)]
+    if not cases:
+        sys.exit(f"--only {options.only}: no such case; there are " + ", ".join(map(name_of, CASES)))
+    best = [best_pytorch(case, options) for case in cases]
+    runs = [([], []) for _ in cases]
+    for number in range(options.rounds):
+        for case, choice, (hetsgd, pytorch) in zip(cases, best, runs):
+            hetsgd.append(run_hetsgd(case, options))
+            pytorch.append(run_pytorch(case, choice["form"], choice["coretype"], options))
+        print(f"round {number + 1} of {options.rounds} done", file=sys.stderr)
+    rows = [summarise(case, choice, *both) for case, choice, both in zip(cases, best, runs)]
+    print(table(rows))
+    if options.json:
+        with open(options.json, "w", encoding="utf-8") as file:
+            json.dump({"load_average": os.getloadavg(), "cases": rows}, file, indent=2)
+    return 7 if options.require and any(row["ratio"] < row["goal"] for row in rows) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,55 @@
+"""memory: table, JSON with its schema, trace, curve, network files good and broken."""
+
+import json
+import pathlib
+import unittest
+
+from program import ProgramTest
+
+SCHEMA = pathlib.Path(__file__).resolve().parents[2] / "lib" / "memory" / "memory_schema.json"
+POLICIES = "none,shared,liveness,vdnn-all,vdnn-conv,vdnn,sequential,superneurons,dymem"
+
+
+class Memory(ProgramTest):
+    def test_all_policies(self):
+        done = self.run_program("memory", "lenet-5", "resnet-20", "--batch", "8", "--policy", POLICIES, "-o", "m.json",
+                                "--trace", "t.json", "--memory-curve", "3")
+        self.assertEqual(done.stdout.count("dymem"), 2)
+        text = (self.folder / "m.json").read_text()
+        document = json.loads(text)
+        self.assertEqual([len(one["policies"]) for one in document["networks"]], [9, 9])
+        for one in document["networks"]:
+            for policy in one["policies"]:
+                self.assertEqual(policy["status"], "fits")
+                self.assertGreater(policy["largest_batch"], 8)
+                self.assertEqual(len(policy["steps"]), one["network"]["steps"])
+                self.assertEqual(len(policy["curve"]), 3)
+        try:
+            import jsonschema
+        except ImportError:
+            jsonschema = None
+        if jsonschema:
+            jsonschema.Draft7Validator(json.loads(SCHEMA.read_text())).validate(document)
+        self.assertIn("traceEvents", json.loads((self.folder / "t.json").read_text()))
+        self.run_program("memory", "lenet-5", "resnet-20", "--batch", "8", "--policy", POLICIES, "-o", "n.json",
+                         "--memory-curve", "3")
+        self.assertEqual(json.loads((self.folder / "n.json").read_text())["networks"], document["networks"])
+
+    def test_network_files(self):
+        text = self.run_program("memory", "lenet-5", "--print-network").stdout
+        (self.folder / "mine.json").write_text(text)
+        self.assertEqual(self.run_program("memory", "mine.json", "--print-network").stdout, text)
+        (self.folder / "bad.json").write_text(text.replace('"kernel": 5', '"kernel": 50', 1))
+        self.assertIn('node "conv_1": found a kernel of height 50', self.error("memory", "bad.json", code=4))
+        self.assertIn('did you mean "lenet-5"?', self.error("memory", "lenet5", code=2))
+        self.assertIn("found \"dynem\"", self.error("memory", "lenet-5", "--policy", "dynem", code=2))
+
+    def test_what_does_not_fit_says_where(self):
+        self.run_program("memory", "lenet-5", "--batch", "64", "--memory", "100K", "-o", "m.json")
+        policy = json.loads((self.folder / "m.json").read_text())["networks"][0]["policies"][0]
+        self.assertEqual(policy["status"], "fails")
+        self.assertEqual(policy["shortage"]["node"], "conv_1")
+
+
+if __name__ == "__main__":
+    unittest.main()

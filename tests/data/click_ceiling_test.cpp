@@ -1,0 +1,81 @@
+// What of generated clicks can be learnt at most.
+#include <gmock/gmock.h>
+
+#include <cmath>
+#include <map>
+#include <set>
+
+#include "data/click_memory.hpp"
+#include "data/generate_ctr.hpp"
+#include "data/summary.hpp"
+#include "data_test_util.hpp"
+
+namespace hetsgd {
+namespace {
+
+using testing::IsEmpty;
+
+// AUC as a double loop over pairs, logloss as the sum of its definition.
+TEST(Ceiling, IsThatOfAllPairs) {
+  RandomStream random(9, Purpose::test);
+  std::vector<double> z;
+  std::vector<std::uint8_t> positive;
+  for (int i = 0; i < 300; ++i) {
+    z.push_back(std::round(4 * random.normal()) / 2);  // with equal ones
+    positive.push_back(random.uniform() < sigmoid(z.back()) ? 1 : 0);
+  }
+  double won = 0, pairs = 0, loss = 0;
+  for (std::size_t i = 0; i < z.size(); ++i) {
+    loss -= std::log(positive[i] ? sigmoid(z[i]) : 1 - sigmoid(z[i]));
+    for (std::size_t j = 0; j < z.size(); ++j) {
+      if (!positive[i] || positive[j]) continue;
+      ++pairs;
+      won += z[i] > z[j] ? 1 : z[i] == z[j] ? .5 : 0;
+    }
+  }
+  const Ceiling found = ceiling_of(z, positive);
+  EXPECT_NEAR(found.auc, won / pairs, 1e-12);
+  EXPECT_NEAR(found.logloss, loss / 300, 1e-12);
+}
+
+TEST(Ceiling, OfNormalLogOddsIsThatOfTheLiterature) {
+  // z ~ N(mu, 2.25), mu such that a share of .2562 is positive: AUC .818, logloss .435.
+  RandomStream random(10, Purpose::test);
+  constexpr int kRows = 200'000;
+  std::vector<TeacherTerms> terms(kRows);
+  for (TeacherTerms& t : terms) t = {random.normal(), random.normal(), random.normal()};
+  const Teacher teacher(terms, 2.25, .2562);
+  std::vector<double> z;
+  std::vector<std::uint8_t> positive;
+  for (const TeacherTerms& t : terms) {
+    z.push_back(teacher.log_odds(t));
+    positive.push_back(random.uniform() < sigmoid(z.back()) ? 1 : 0);
+  }
+  EXPECT_NEAR(ceiling_of(z, positive).auc, .818, .004);
+  EXPECT_NEAR(ceiling_of(z, positive).logloss, .435, .004);
+}
+
+TEST(CtrTiny, IsADataSetThatKeepsItsPromises) {
+  const LoadedPair pair = load_pair("generate:ctr-tiny", "generate:ctr-tiny", {});
+  for (const LoadedData* loaded : {&pair.train, &pair.test}) {
+    const Dataset& data = *loaded->data;
+    EXPECT_THAT(verify(data), IsEmpty());
+    EXPECT_EQ(data.task, Task::binary);
+    EXPECT_EQ(data.dense.columns, 3U);
+    EXPECT_EQ(data.fields.count(), 6U);
+    EXPECT_EQ(data.sparse.rows(), 0U);
+    EXPECT_TRUE(std::ranges::equal(data.fields.first, pair.train.data->fields.first));
+    EXPECT_TRUE(std::ranges::equal(data.fields.value, pair.train.data->fields.value));
+  }
+  EXPECT_EQ(pair.train.data->rows(), 20'000U);
+  EXPECT_EQ(pair.test.data->rows(), 5'000U);
+  // The test part alone has the training part's vocabulary too.
+  LoadOptions alone;
+  alone.part = DataPart::test;
+  const LoadedData test = load_dataset("generate:ctr-tiny", alone);
+  EXPECT_TRUE(std::ranges::equal(test.data->fields.category, pair.test.data->fields.category));
+  EXPECT_NE(test.data->content_hash, pair.train.data->content_hash);
+}
+
+}  // namespace
+}  // namespace hetsgd

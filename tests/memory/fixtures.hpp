@@ -1,0 +1,52 @@
+// Graphs and rates of the tests of memory/.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "core/units.hpp"
+#include "graph/networks.hpp"
+#include "memory/policy.hpp"
+#include "memory/step_times.hpp"
+
+namespace hetsgd {
+
+inline constexpr std::uint64_t kRoom = std::uint64_t{1} << 45;
+inline constexpr double kMiB = 1 << 20;
+
+// Rates of a device that needs 1 us per launch, and whose link carries `link` bytes per second.
+inline DeviceRates test_rates(double link = 1e9, double operations = 1e12) {
+  return {
+      .seconds =
+          [operations](const Work& work) {
+            return Seconds(1e-6 * work.launches + work.operations / operations + work.bytes / 1e11);
+          },
+      .link_bytes_per_s = link};
+}
+
+struct Planned {
+  std::unique_ptr<Graph> graph;  // which training points to
+  TrainingStep training;
+  StepTimes times;
+
+  explicit Planned(Graph built, LifetimeOptions options = {},
+                   const DeviceRates& rates = test_rates())
+      : graph(std::make_unique<Graph>(std::move(built))),
+        training(training_step(*graph, options)),
+        times(step_times(training, rates)) {}
+  PlanRequest request(std::uint64_t capacity = kRoom) const {
+    PlanRequest request;
+    request.training = &training;
+    request.times = &times;
+    request.capacity = capacity;
+    request.record = true;
+    return request;
+  }
+  MemoryPlan plan(const Policy& policy, std::uint64_t capacity = kRoom) const {
+    return policy.plan(request(capacity));
+  }
+};
+
+inline Graph named(const std::string& name) { return find_graph("NETWORK", name); }
+
+}  // namespace hetsgd

@@ -1,0 +1,160 @@
+// What holds for every plan, over random series-parallel networks.
+#include <gtest/gtest.h>
+
+#include "core/random.hpp"
+#include "fixtures.hpp"
+#include "memory/minimum.hpp"
+#include "memory/validate.hpp"
+
+namespace hetsgd {
+namespace {
+
+class RandomNetwork {
+ public:
+  explicit RandomNetwork(std::uint64_t seed)
+      : random_(seed, Purpose::test), graph_("random", {side(), side(), side()}) {}
+
+  Graph build() {
+    const int nodes = 3 + static_cast<int>(random_.below(40));
+    while (graph_.size() < nodes) {
+      if (random_.below(4) == 0) {
+        block();
+      } else {
+        layer(graph_.size() - 1);
+      }
+    }
+    put({.type = NodeType::fc, .from = {graph_.size() - 1}, .units = 2});
+    put({.type = NodeType::softmax, .from = {graph_.size() - 1}});
+    graph_.finish();
+    return std::move(graph_);
+  }
+  RandomStream& random() { return random_; }
+
+ private:
+  std::int64_t side() { return 1 + static_cast<std::int64_t>(random_.below(12)); }
+  int put(Node node) {
+    node.name = std::to_string(graph_.size());
+    return graph_.add(std::move(node));
+  }
+  // Of its input's shape, but for the channels of a conv.
+  int layer(int from) {
+    static const std::vector<NodeType> kTypes{NodeType::conv, NodeType::conv,    NodeType::relu,
+                                              NodeType::lrn,  NodeType::dropout, NodeType::bn,
+                                              NodeType::pool};
+    Node node{.type = kTypes[random_.below(kTypes.size())], .from = {from}};
+    if (node.type == NodeType::conv || node.type == NodeType::pool) {
+      node.channels = 1 + static_cast<std::int64_t>(random_.below(16));
+      node.kernel = {3, 3};
+      node.padding = {1, 1};
+    }
+    return put(std::move(node));
+  }
+  void block() {
+    const int fork = graph_.size() - 1;
+    std::vector<int> ends;
+    const std::size_t branches = 2 + random_.below(3);
+    for (std::size_t b = 0; b < branches; ++b) {
+      int end = fork;
+      for (std::size_t i = 1 + random_.below(3); i > 0; --i) end = layer(end);
+      ends.push_back(end);
+    }
+    put({.type = NodeType::concat, .from = ends});
+  }
+
+  RandomStream random_;
+  Graph graph_;
+};
+
+TEST(Plans, OfRandomNetworksHoldTheirInvariants) {
+  constexpr std::uint64_t kNetworks = 10'000;
+  int fitting = 0;
+  for (std::uint64_t seed = 0; seed < kNetworks; ++seed) {
+    RandomNetwork network(seed);
+    Graph graph = network.build();
+    RandomStream& random = network.random();
+    const std::int64_t batch = 1 + static_cast<std::int64_t>(random.below(64));
+    const Planned net(std::move(graph), {.batch = batch},
+                      test_rates(1e6 * random.uniform(1, 1e3), 1e9 * random.uniform(1, 1e3)));
+    const Policy& policy = *all_policies()[2 + seed % (all_policies().size() - 2)];
+    PlanRequest request = net.request();
+    if (random.below(2) == 0) {
+      request.capacity =
+          static_cast<std::uint64_t>(static_cast<double>(net.training.lower_bound()) *
+                                     random.uniform(1, 3)) +
+          4096;
+    }
+    request.convolution = static_cast<ConvolutionMode>(random.below(3));
+    request.prefetch_convs = 1 + static_cast<int>(random.below(3));
+    const MemoryPlan plan = policy.plan(request);
+    if (!plan.fits()) continue;
+    ++fitting;
+    ASSERT_EQ(plan_problem(request, plan), "") << policy.name() << " seed " << seed;
+    ASSERT_LE(net.training.lower_bound(), plan.peak_live_bytes);
+    ASSERT_LE(plan.peak_live_bytes, plan.peak_bytes) << policy.name() << " seed " << seed;
+    ASSERT_LE(plan.peak_bytes, request.capacity) << policy.name() << " seed " << seed;
+    ASSERT_EQ(plan.fetched_bytes, plan.offloaded_bytes + plan.cancelled_bytes)
+        << policy.name() << " seed " << seed;
+    const double tiny = 1e-9 * plan.iteration_s;
+    ASSERT_LE(std::max(plan.compute_s, plan.transfer_s), plan.iteration_s + tiny);
+    ASSERT_GE(plan.idle_s(), -tiny);
+  }
+  EXPECT_GT(fitting, 5000);
+}
+
+TEST(Plans, AWrongOneIsFound) {
+  const Planned net(named("lenet-5"), {.batch = 8});
+  const PlanRequest request = net.request();
+  const MemoryPlan plan = dymem_policy().plan(request);
+  ASSERT_EQ(plan_problem(request, plan), "");
+  int moved = 0, swapped = 0;
+  for (std::size_t i = 1; i < plan.instructions.size(); ++i) {
+    if (plan.instructions[i].kind != InstructionKind::release) continue;
+    std::size_t before = i - 1;
+    while (before > 0 && plan.instructions[before].kind != InstructionKind::compute) --before;
+    MemoryPlan wrong = plan;
+    const Instruction early = wrong.instructions[i];
+    wrong.instructions.erase(wrong.instructions.begin() + static_cast<std::ptrdiff_t>(i));
+    wrong.instructions.insert(wrong.instructions.begin() + static_cast<std::ptrdiff_t>(before),
+                              early);
+    if (!plan_problem(request, wrong).empty()) ++moved;
+  }
+  MemoryPlan wrong = plan;
+  for (Instruction& one : wrong.instructions) {
+    if (one.kind == InstructionKind::allocate && one.step == 2) {
+      one.offset = 0;
+      ++swapped;
+    }
+  }
+  EXPECT_GT(moved, 5);
+  EXPECT_GT(swapped, 0);
+  EXPECT_NE(plan_problem(request, wrong), "");
+}
+
+// With a link that costs nothing nothing waits; without computing the transfers remain.
+TEST(Times, HaveTheirLimits) {
+  const Planned free_link(named("resnet-20"), {.batch = 16}, test_rates(1e30));
+  for (const Policy* policy : {&dymem_policy(), &vdnn_all_policy()}) {
+    const MemoryPlan plan = free_link.plan(*policy);
+    EXPECT_NEAR(plan.iteration_s, plan.compute_s, 1e-9) << policy->name();
+  }
+  const Planned slow(named("resnet-20"), {.batch = 16}, test_rates(1e7));
+  const MemoryPlan sequential = slow.plan(sequential_policy());
+  EXPECT_NEAR(sequential.iteration_s, sequential.compute_s + sequential.transfer_s, 1e-9);
+  // Sizes of vdnn-all do not depend on rates.
+  EXPECT_EQ(slow.plan(vdnn_all_policy()).peak_bytes, free_link.plan(vdnn_all_policy()).peak_bytes);
+}
+
+TEST(Minimum, IsAtLeastTheBoundAndFits) {
+  const Planned net(named("resnet-20"), {.batch = 16});
+  for (const Policy* policy : {&dymem_policy(), &vdnn_all_policy(), &liveness_policy()}) {
+    const auto minimum = minimum_capacity(*policy, net.request());
+    ASSERT_TRUE(minimum.has_value()) << policy->name();
+    EXPECT_GE(*minimum, net.training.lower_bound());
+    EXPECT_TRUE(policy->plan(net.request(*minimum)).fits());
+  }
+  EXPECT_EQ(largest_batch([](std::int64_t batch) { return batch <= 37; }), 37);
+  EXPECT_EQ(largest_batch([](std::int64_t) { return false; }), 0);
+}
+
+}  // namespace
+}  // namespace hetsgd

@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <map>
 #include <string>
+#include <string_view>
 #include <utility>
 
 #include "core/bytes.hpp"
@@ -65,7 +66,8 @@ json file_identity(const Option& option, const json& value) {
 // so that a run of before is not taken for one with the default of now. Who changes a default that
 // changes results adds the option here.
 bool has_changed_default(const std::string& name) {
-  static constexpr std::array kNames = {"pert_norm"};  // l2_over_n before rms
+  // Before: any, l2_over_n.
+  static constexpr std::array<std::string_view, 2> kNames = {"trigger", "pert_norm"};
   return std::ranges::find(kNames, name) != kNames.end();
 }
 

@@ -257,7 +257,15 @@ class Worker {
   void evaluate_here(const std::function<std::span<const float>()>& model) {
     run_.evaluate_here(*this, std::nullopt, model);
   }
-  // The same for algorithms whose result is the mean of all replicas, published before the loop. A
+  // Asynchronous algorithms: an evaluation is due, so what the model needs before it may be done now,
+  // on the clock. Another worker may measure first all the same.
+  bool evaluation_due() { return run_.evaluation_due(*this); }
+  // Off the clock, with the world stopped: what the method measures of itself beside an evaluation.
+  // fn makes no call that blocks.
+  void measure(const std::function<void()>& fn) { run_.measure(*this, fn); }
+  // At most so many rows of the test data, evenly spaced.
+  Batch test_batch(std::uint64_t count) const { return run_.test_batch(count); }
+  // The same as evaluate_here() for algorithms whose result is the mean of all replicas, published before the loop. A
   // published buffer must be whole whenever the world is stopped, i.e. at every blocking call. It
   // is read in place: until all workers have left their loops nobody frees it (adpsgd: a barrier).
   void publish(const Buffer& replica);

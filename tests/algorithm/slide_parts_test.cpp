@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <map>
 #include <numeric>
@@ -66,6 +67,110 @@ TEST(LabelHash, CodesCollideAsOftenAsTheFormulaSays) {
       const double sigma = std::sqrt(kGenerations * p * (1 - p));
       EXPECT_NEAR(collisions, kGenerations * p, 4 * sigma) << "bin " << bin << ", p " << p;
     }
+  }
+}
+
+// One bin per permutation (d < 2 m), and no empty bin: codes are independent. A table matches with
+// p^K, one of L does with 1 - (1 - p^K)^L.
+TEST(LabelHash, TablesRetrieveAsOftenAsTheFormulaSays) {
+  constexpr std::size_t kInputs = 11;
+  constexpr std::uint32_t kBin = 6, kTables = 10;
+  constexpr int kGenerations = 3000;
+  const std::vector<float> row = normal_numbers(kInputs, 15), noise = normal_numbers(kInputs, 16);
+  std::vector<float> query(kInputs);
+  for (std::size_t i = 0; i < kInputs; ++i) query[i] = std::abs(row[i] + 0.4F * noise[i]) + 0.01F;
+  const double p = collision_probability(query, row, kBin);
+  for (const std::uint32_t codes : {1U, 2U, 3U}) {
+    int matches = 0, retrieved = 0;
+    std::array<std::uint32_t, kTables> of_row{}, of_query{};
+    for (std::uint32_t generation = 0; generation < kGenerations; ++generation) {
+      const LabelHash hash(
+          {.codes = codes, .tables = kTables, .bin = kBin, .packing = Packing::exact}, kInputs, 4,
+          generation);
+      hash.rows(1, row.data(), of_row.data(), kTables, 1);
+      hash.queries(1, query.data(), of_query.data(), kTables, 1);
+      int here = 0;
+      for (std::size_t t = 0; t < kTables; ++t) here += of_row[t] == of_query[t] ? 1 : 0;
+      matches += here;
+      retrieved += here > 0 ? 1 : 0;
+    }
+    const double table = std::pow(p, codes), any = 1 - std::pow(1 - table, kTables);
+    constexpr double kMatches = kGenerations * static_cast<double>(kTables);
+    EXPECT_NEAR(matches, kMatches * table, 4 * std::sqrt(kMatches * table * (1 - table))) << codes;
+    EXPECT_NEAR(retrieved, kGenerations * any, 4 * std::sqrt(kGenerations * any * (1 - any)))
+        << codes;
+  }
+}
+
+// All codes from one permutation, so they are independent: a table has a random row in a random
+// query's bucket with q, the sum of squared probabilities of buckets, and R = N (1 - (1 - q)^L) of N
+// rows are retrieved. Bucket 2 a + b of two codes of four places each, at strides of 2.
+TEST(LabelHash, RandomRowsAreRetrievedByTheLawOfTheirBuckets) {
+  constexpr std::size_t kInputs = 64, kRows = 4000, kQueries = 300;
+  const LabelHash hash({.codes = 2, .tables = 8, .bin = 4}, kInputs, 7, 0);
+  std::array<double, 10> share{};
+  for (std::size_t a = 0; a < 4; ++a) {
+    for (std::size_t b = 0; b < 4; ++b) share[2 * a + b] += 1.0 / 16;
+  }
+  const double q = std::inner_product(share.begin(), share.end(), share.begin(), 0.0);
+  const std::vector<float> W = normal_numbers(kRows * kInputs, 31);
+  std::vector<float> queries = normal_numbers(kQueries * kInputs, 32);
+  for (float& x : queries) x = std::abs(x);
+  const auto device = make_cpu_device<float>(1);
+  const LabelTables tables(hash, kRows, W.data(), 0, 1, 0, kernels<HostCores>(*device));
+  std::vector<std::uint32_t> buckets(kQueries * 8), active;
+  hash.queries(kQueries, queries.data(), buckets.data(), 8, 1);
+  ActiveLabels labels({.least = 0}, kRows, 1);
+  double retrieved = 0;
+  for (std::size_t i = 0; i < kQueries; ++i) {
+    active.clear();
+    retrieved +=
+        static_cast<double>(labels.append(&tables, 0, {}, {&buckets[i * 8], 8}, active).retrieved);
+  }
+  const double R = kRows * (1 - std::pow(1 - q, 8));
+  EXPECT_NEAR(retrieved / kQueries, R, 0.02 * R);
+}
+
+// A row plus noise, at a cosine of .9, as query: how often its tables have the row. What they should
+// have is 40,000 trials of tests/reference/slide_recall.py, which shares no code with this one.
+TEST(LabelHash, PlantedQueriesFindTheirRows) {
+  struct Planted {
+    HashOptions options;
+    std::size_t inputs;
+    double recall;  // of the script
+  };
+  constexpr double kScriptTrials = 40000;
+  constexpr int kTrials = 2000;
+  const std::vector<Planted> cases = {
+      {{.codes = 6, .tables = 10, .bin = 8}, 128, 0.5929},
+      {{.codes = 3, .tables = 4, .bin = 8}, 64, 0.7548},
+      {{.codes = 4, .tables = 6, .bin = 8, .packing = Packing::exact}, 64, 0.7005}};
+  for (const auto& [options, inputs, recall] : cases) {
+    int found = 0;
+    std::vector<std::uint32_t> of_row(options.tables), of_query(options.tables);
+    for (std::uint32_t trial = 0; trial < kTrials; ++trial) {
+      const LabelHash hash(options, inputs, 5, trial);
+      const std::vector<float> row = normal_numbers(inputs, 2 * trial + 100);
+      std::vector<float> query = normal_numbers(inputs, 2 * trial + 101);
+      // noise's part at a right angle to the row, as long as the row times tan(acos .9)
+      const double along = std::inner_product(row.begin(), row.end(), query.begin(), 0.0) /
+                           std::inner_product(row.begin(), row.end(), row.begin(), 0.0);
+      double squares = 0, rows_squares = 0;
+      for (std::size_t i = 0; i < inputs; ++i) {
+        query[i] -= static_cast<float>(along) * row[i];
+        squares += query[i] * query[i];
+        rows_squares += row[i] * row[i];
+      }
+      const auto scale = static_cast<float>(std::sqrt(rows_squares / squares * (1 / 0.81 - 1)));
+      for (std::size_t i = 0; i < inputs; ++i) query[i] = row[i] + scale * query[i];
+      hash.rows(1, row.data(), of_row.data(), options.tables, 1);
+      hash.queries(1, query.data(), of_query.data(), options.tables, 1);
+      bool is_found = false;
+      for (std::size_t t = 0; t < options.tables; ++t) is_found |= of_row[t] == of_query[t];
+      found += is_found ? 1 : 0;
+    }
+    const double sigma = std::sqrt(recall * (1 - recall) * (1.0 / kTrials + 1.0 / kScriptTrials));
+    EXPECT_NEAR(static_cast<double>(found) / kTrials, recall, 3 * sigma) << options.codes;
   }
 }
 
@@ -262,6 +367,45 @@ TEST_F(Tables, ActiveLabelsAreTrueOnesRetrievedOnesAndFill) {
   EXPECT_EQ(labels_of({.all = true}, tables, 0, 1, truth, buckets, counts).size(), 300U);
 }
 
+// Random options, tables, truths and queries against sets: the true labels first, then what the
+// buckets hold, in their order, then others, each once, as many as there must be.
+TEST_F(Tables, ActiveLabelsOfRandomOptionsAreThoseOfSets) {
+  RandomStream dice(17, Purpose::test);
+  const auto below = [&](std::uint64_t n) { return static_cast<std::uint32_t>(dice.below(n)); };
+  const LabelTables tables = make(0, 1), cut = make(7, 1);
+  for (std::uint32_t round = 0; round < 400; ++round) {
+    const LabelTables& held = below(2) == 0 ? tables : cut;
+    ActiveOptions options{.least = below(2) == 0 ? 0 : below(320), .most = 0};
+    if (below(3) == 0) options.most = std::max(options.least, 1 + below(60));
+    options.fill = below(2) == 0 ? LabelFill::batch : LabelFill::sample;
+    if (below(3) == 0) options.sampling = LabelSampling::threshold;
+    options.hits = 1 + below(4);
+    std::set<std::uint32_t> distinct;
+    while (distinct.size() < below(20)) distinct.insert(below(kRows));
+    const std::vector<std::uint32_t> truth(distinct.begin(), distinct.end());
+    std::vector<std::uint32_t> buckets(6);
+    hash.queries(1, &W[below(kRows) * kInputs], buckets.data(), 6, 1);
+
+    const std::uint32_t enough = options.sampling == LabelSampling::threshold ? options.hits : 1;
+    std::map<std::uint32_t, std::uint32_t> hits;
+    std::vector<std::uint32_t> expected = truth;
+    const std::size_t most = options.most == 0 ? kRows : options.most;
+    for (std::size_t t = 0; t < 6; ++t) {
+      for (const std::uint32_t l : held.bucket(t, buckets[t])) {
+        const bool is_new = ++hits[l] == enough && !distinct.contains(l);
+        if (is_new && expected.size() < most) expected.push_back(l);
+      }
+    }
+    Retrieval counts;
+    const auto labels = labels_of(options, held, round, round, truth, buckets, counts);
+    const std::size_t least = std::min<std::size_t>(options.least, kRows);
+    ASSERT_EQ(labels.size(), std::max(least, expected.size())) << round;
+    EXPECT_TRUE(std::equal(expected.begin(), expected.end(), labels.begin())) << round;
+    EXPECT_EQ(std::set(labels.begin(), labels.end()).size(), labels.size()) << round;
+    EXPECT_TRUE(std::ranges::all_of(labels, [](std::uint32_t l) { return l < kRows; })) << round;
+  }
+}
+
 // Gradients at some batches only, as large as they are wherever epsilon does not matter.
 class LazyRows : public testing::Test {
  protected:
@@ -282,14 +426,17 @@ class LazyRows : public testing::Test {
     RowAdam rows(clock, 2, kCols);
     std::vector<float> w(kCols, 1), g(kCols);
     for (std::uint32_t t = 1; t <= kBatches; ++t) {
-      if (touched(t)) rows.catch_up(1, w.data());
-      clock.begin(rate(t));
+      if (touched(t)) rows.catch_up(clock.debts(), 1, w.data());
+      const AdamBatch batch = clock.begin(rate(t));
       for (std::size_t i = 0; i < kCols; ++i) g[i] = gradient(t, i);
-      if (touched(t)) rows.step(1, g.data(), w.data());
-      if (lazy == Lazy::dense) rows.step_without_gradient(1, w.data());
-      clock.end();
+      if (touched(t)) {
+        rows.step(batch, 1, g.data(), w.data());
+      } else if (lazy == Lazy::dense) {
+        rows.step_without_gradient(batch, 1, w.data());
+      }
+      clock.end(batch);
     }
-    rows.catch_up(1, w.data());
+    rows.catch_up(clock.debts(), 1, w.data());
     return w;
   }
 
@@ -316,6 +463,57 @@ TEST_F(LazyRows, DenseIsTheOptimizersAdam) {
 TEST_F(LazyRows, CatchUpIsDense) {
   const std::vector<float> late = run(Lazy::catch_up), dense = run(Lazy::dense);
   for (std::size_t i = 0; i < kCols; ++i) EXPECT_NEAR(late[i], dense[i], 2e-5) << i;
+}
+
+// Two workers: batch 2 steps the row and ends before batch 1 does. The row is then the result of
+// batch 2, owes nothing for it, and for batch 3 as much as after two batches in order.
+TEST_F(LazyRows, BatchesMayEndInAnotherOrder) {
+  const auto after = [](bool swapped) {
+    AdamClock clock({.kind = OptimizerKind::adam}, Lazy::catch_up);
+    RowAdam rows(clock, 1, 1);
+    float w = 1;
+    const float g = 0.5F;
+    const AdamBatch first = clock.begin(0.01), second = clock.begin(0.01);
+    rows.step(swapped ? second : first, 0, &g, &w);
+    clock.end(swapped ? second : first);
+    EXPECT_FALSE(rows.owes(clock.debts(), 0));
+    rows.step(swapped ? first : second, 0, &g, &w);
+    clock.end(swapped ? first : second);
+    EXPECT_FALSE(rows.owes(clock.debts(), 0));
+    clock.end(clock.begin(0.01));
+    EXPECT_TRUE(rows.owes(clock.debts(), 0));
+    rows.catch_up(clock.debts(), 0, &w);
+    EXPECT_FALSE(rows.owes(clock.debts(), 0));
+    return w;
+  };
+  EXPECT_NEAR(after(false), after(true), 1e-5);
+}
+
+// What was settled long ago and what is recent are one list: as many batches as it takes to settle
+// several times, of rows touched at all distances.
+TEST_F(LazyRows, DebtsOfLongAgoAreKept) {
+  AdamClock clock({.kind = OptimizerKind::adam}, Lazy::catch_up);
+  RowAdam rows(clock, 8, 1);
+  std::vector<float> w(8, 0);
+  const float g = 1;
+  for (std::uint32_t t = 1; t <= 4000; ++t) {
+    const AdamBatch batch = clock.begin(0.001);
+    if (t % 500 == 1) rows.step(batch, t / 500, &g, &w[t / 500]);
+    clock.end(batch);
+  }
+  // A step of g = 1 from zero moments at t, alone: m = .1, v = .001, corrected m' / sqrt(v'); what
+  // follows is sum over k of that with m .9^k, v .999^k, corrections of t + k.
+  for (std::uint32_t i = 0; i < 8; ++i) {
+    const std::uint32_t s = 500 * i + 1;
+    double move = 0;
+    for (std::uint32_t t = s; t <= 4000; ++t) {
+      const double m = 0.1 * std::pow(0.9, t - s) / (1 - std::pow(0.9, t));
+      const double v = 0.001 * std::pow(0.999, t - s) / (1 - std::pow(0.999, t));
+      move += 0.001 * m / (std::sqrt(v) + 1e-8);
+    }
+    rows.catch_up(clock.debts(), i, &w[i]);
+    EXPECT_NEAR(-w[i], move, 1e-4 * move) << "touched at " << s;
+  }
 }
 
 TEST_F(LazyRows, TouchedRowsAloneMoveLess) {

@@ -100,15 +100,10 @@ class Slide final : public Algorithm {
     self.endpoint().compute_in_place(mlp.learn_work(batch.shape()), ComputeKind::part,
                                      {.in_place =
                                           [&] {
-                                            read = shared.writes();
                                             loss = mlp.learn_in_place(batch, lr, shared.w());
                                             land();
                                           },
-                                      .read =
-                                          [&] {
-                                            read = shared.writes();
-                                            mlp.read_labels(shared.w());
-                                          },
+                                      .read = [&] { mlp.read_labels(shared.w()); },
                                       .fn = [&] { loss = mlp.learn(batch); },
                                       .write =
                                           [&] {

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "core/error.hpp"
+#include "core/random.hpp"
 
 namespace hetsgd {
 
@@ -15,30 +16,35 @@ namespace {
 constexpr std::size_t kSampledLanes = 16;
 
 // Sixteen sums, so that the compiler may use vector registers.
-float inner_product(std::size_t n, const float* x, const float* y) {
-  float lane[kSampledLanes] = {};
+template <class Real>
+Real sampled_score(std::size_t n, const Real* x, const Real* y) {
+  Real lane[kSampledLanes] = {};
   std::size_t i = 0;
   for (; i + kSampledLanes <= n; i += kSampledLanes) {
     for (std::size_t j = 0; j < kSampledLanes; ++j) lane[j] += x[i + j] * y[i + j];
   }
-  float sum = 0;
+  Real sum = 0;
   for (; i < n; ++i) sum += x[i] * y[i];
-  for (const float each : lane) sum += each;
+  for (const Real each : lane) sum += each;
   return sum;
 }
 
-void add_scaled(std::size_t n, float a, const float* x, float* y) {
+template <class Real>
+void add_scaled(std::size_t n, Real a, const Real* x, Real* y) {
   for (std::size_t i = 0; i < n; ++i) y[i] += a * x[i];
 }
 
 }  // namespace
 
-SampledSoftmax::SampledSoftmax(std::size_t labels, std::size_t inputs, HostCores& cores)
+template <class Real>
+BasicSampledSoftmax<Real>::BasicSampledSoftmax(std::size_t labels, std::size_t inputs,
+                                               BasicHostCores<Real>& cores)
     : inputs_(inputs), cores_(cores), bits_((labels + 63) / 64), number_(labels) {}
 
 // fn(part, begin, end) of the batch's labels on all cores, by equal numbers of pairs.
+template <class Real>
 template <class Fn>
-void SampledSoftmax::split_labels(const Fn& fn) const {
+void BasicSampledSoftmax<Real>::split_labels(const Fn& fn) const {
   const auto label_at = [&](std::size_t part) {
     const auto pair = static_cast<std::uint32_t>(begin_.back() * part / cores_.count());
     return static_cast<std::size_t>(std::ranges::lower_bound(begin_, pair) - begin_.begin());
@@ -50,7 +56,8 @@ void SampledSoftmax::split_labels(const Fn& fn) const {
 }
 
 // The union of all S_i as a bitmap numbers its labels in ascending order.
-void SampledSoftmax::number_labels() {
+template <class Real>
+void BasicSampledSoftmax<Real>::number_labels() {
   first_.assign(1, 0);
   for (const auto& labels : active_) {
     first_.push_back(first_.back() + static_cast<std::uint32_t>(labels.size()));
@@ -68,8 +75,9 @@ void SampledSoftmax::number_labels() {
 }
 
 // Then a counting sort of the pairs.
-void SampledSoftmax::begin(std::span<const std::vector<std::uint32_t>> active,
-                           std::span<const std::uint32_t> truth) {
+template <class Real>
+void BasicSampledSoftmax<Real>::begin(std::span<const std::vector<std::uint32_t>> active,
+                                      std::span<const std::uint32_t> truth) {
   HETSGD_CHECK_EQ(active.size(), truth.size());
   active_ = active;
   truth_ = truth;
@@ -92,59 +100,62 @@ void SampledSoftmax::begin(std::span<const std::vector<std::uint32_t>> active,
   z_.resize(begin_.back());
 }
 
-void SampledSoftmax::scores(const float* A, const Rows& rows,
-                            const std::function<void(std::size_t u)>& before) {
+template <class Real>
+void BasicSampledSoftmax<Real>::scores(const Real* A, const Rows& rows,
+                                       const std::function<void(std::size_t u)>& before) {
   split_labels([&](std::size_t, std::size_t begin, std::size_t end) {
     for (std::size_t u = begin; u < end; ++u) {
       if (before) before(u);
-      const float* const weight = row(rows, u);
-      const float bias = rows.bias[rows.by_number ? u : label_[u]];
+      const Real* const weight = row(rows, u);
+      const Real bias = rows.bias[rows.by_number ? u : label_[u]];
       for (std::uint32_t k = begin_[u]; k < begin_[u + 1]; ++k) {
-        z_[place_[k]] = inner_product(inputs_, weight, A + sample_[k] * inputs_) + bias;
+        z_[place_[k]] = sampled_score(inputs_, weight, A + sample_[k] * inputs_) + bias;
       }
     }
   });
 }
 
 // A sample's true labels are the first active ones.
-double SampledSoftmax::softmax() {
+template <class Real>
+double BasicSampledSoftmax<Real>::softmax() {
   const std::size_t n = active_.size(), parts = cores_.count();
   std::vector<double> losses(n);
-  const auto size = static_cast<float>(n);
+  const auto size = static_cast<Real>(n);
   cores_.run(parts, [&](std::size_t part) {
     for (std::size_t i = n * part / parts; i < n * (part + 1) / parts; ++i) {
-      float* const z = z_.data() + first_[i];
+      Real* const z = z_.data() + first_[i];
       const std::size_t count = active_[i].size(), labels = truth_[i];
       if (labels == 0) {
-        std::fill_n(z, count, 0.0F);
+        std::fill_n(z, count, Real(0));
         continue;
       }
-      const float share = 1 / static_cast<float>(labels);
-      const float largest = *std::max_element(z, z + count);
+      const Real share = 1 / static_cast<Real>(labels);
+      const Real largest = *std::max_element(z, z + count);
       double total = 0, truth = 0;
       for (std::size_t k = 0; k < labels; ++k) truth += z[k] - largest;
       for (std::size_t k = 0; k < count; ++k) total += z[k] = std::exp(z[k] - largest);
       losses[i] = std::log(total) - truth / static_cast<double>(labels);
-      const auto scale = static_cast<float>(1 / total);
+      const auto scale = static_cast<Real>(1 / total);
       for (std::size_t k = 0; k < count; ++k) {
-        z[k] = (z[k] * scale - (k < labels ? share : 0.0F)) / size;
+        z[k] = (z[k] * scale - (k < labels ? share : Real(0))) / size;
       }
     }
   });
   return std::accumulate(losses.begin(), losses.end(), 0.0);
 }
 
-void SampledSoftmax::backward(const float* A, const Rows& rows, const Sink& sink) {
+template <class Real>
+void BasicSampledSoftmax<Real>::backward(const Real* A, const Rows& rows, const Sink& sink) {
   const std::size_t n = active_.size() * inputs_, parts = cores_.count();
   delta_.assign(parts * n, 0);
   split_labels([&](std::size_t part, std::size_t begin, std::size_t end) {
-    std::vector<float> gradient(inputs_);
+    std::vector<Real> gradient(inputs_);
     for (std::size_t u = begin; u < end; ++u) {
-      const float* const weight = row(rows, u);
-      float bias_gradient = 0;
-      std::ranges::fill(gradient, 0.0F);
+      const Real* const weight = row(rows, u);
+      Real bias_gradient = 0;
+      std::ranges::fill(gradient, Real(0));
       for (std::uint32_t k = begin_[u]; k < begin_[u + 1]; ++k) {
-        const float d = z_[place_[k]];
+        const Real d = z_[place_[k]];
         const std::size_t i = sample_[k] * inputs_;
         bias_gradient += d;
         add_scaled(inputs_, d, A + i, gradient.data());
@@ -156,9 +167,43 @@ void SampledSoftmax::backward(const float* A, const Rows& rows, const Sink& sink
   cores_.run(parts, [&](std::size_t part) {
     const std::size_t begin = n * part / parts, end = n * (part + 1) / parts;
     for (std::size_t core = 1; core < parts; ++core) {
-      add_scaled(end - begin, 1, &delta_[core * n + begin], &delta_[begin]);
+      add_scaled(end - begin, Real(1), &delta_[core * n + begin], &delta_[begin]);
     }
   });
 }
+
+template <class Real>
+BasicDrawnSoftmax<Real>::BasicDrawnSoftmax(std::size_t labels, std::size_t inputs,
+                                           std::size_t least, BasicHostCores<Real>& cores)
+    : labels_(labels), least_(std::min(least, labels)), softmax_(labels, inputs, cores) {}
+
+template <class Real>
+BasicSampledSoftmax<Real>& BasicDrawnSoftmax<Real>::of(const Batch& batch) {
+  if (data_ == &batch.data() && std::ranges::equal(rows_, batch.rows())) return softmax_;
+  data_ = &batch.data();
+  rows_.assign(batch.rows().begin(), batch.rows().end());
+  std::uint32_t seed = 0;
+  for (const Index row : rows_) seed = random_block(seed, Purpose::label_fill, row, 0, 0)[0];
+  const Permutation order(labels_, seed, Purpose::label_fill, 0);
+  list_.clear();
+  for (std::size_t k = 0; k < least_; ++k) list_.push_back(static_cast<std::uint32_t>(order(k)));
+  active_.resize(rows_.size());
+  truth_.resize(rows_.size());
+  for (std::size_t i = 0; i < rows_.size(); ++i) {
+    const auto truth = data_->targets.indices(rows_[i]);
+    active_[i].assign(truth.begin(), truth.end());
+    truth_[i] = static_cast<std::uint32_t>(truth.size());
+    for (std::size_t k = 0; k < least_ && active_[i].size() < least_; ++k) {
+      if (!std::ranges::binary_search(truth, list_[k])) active_[i].push_back(list_[k]);
+    }
+  }
+  softmax_.begin(active_, truth_);
+  return softmax_;
+}
+
+template class BasicDrawnSoftmax<float>;
+template class BasicDrawnSoftmax<double>;
+template class BasicSampledSoftmax<float>;
+template class BasicSampledSoftmax<double>;
 
 }  // namespace hetsgd

@@ -8,7 +8,7 @@
 // A sample without true labels has d = 0 and no loss. The device's cores share the labels by equal
 // numbers of (label, sample) pairs; each has a dA of its own, and these are added in the order of
 // cores. Source: SLIDE (arXiv 1903.03129) and sampled softmax (Jean et al. 2015), without their
-// correction for the chance of being sampled.
+// correction for the chance of being sampled. Instantiated for float and double.
 #pragma once
 
 #include <cstdint>
@@ -16,16 +16,18 @@
 #include <span>
 #include <vector>
 
+#include "data/batch.hpp"
 #include "linalg/host_cores.hpp"
 
 namespace hetsgd {
 
 // Scratch of one batch at a time, on a CPU. Memory: 16 bytes per pair, a bit and 4 bytes per label,
 // a dA per core.
-class SampledSoftmax {
+template <class Real>
+class BasicSampledSoftmax {
  public:
   // Of so many labels over so many inputs. The cores outlive it.
-  SampledSoftmax(std::size_t labels, std::size_t inputs, HostCores& cores);
+  BasicSampledSoftmax(std::size_t labels, std::size_t inputs, BasicHostCores<Real>& cores);
 
   // A batch: the active labels of each sample, each once, its truth[i] true ones first. Both stay
   // until the last call about this batch.
@@ -37,32 +39,32 @@ class SampledSoftmax {
 
   // The layer's weights [. x inputs] and biases: of every label, or of labels() alone, by number.
   struct Rows {
-    const float* weight = nullptr;
-    const float* bias = nullptr;
+    const Real* weight = nullptr;
+    const Real* bias = nullptr;
     bool by_number = false;
   };
   // z, from A [batch x inputs]. before(u), if there is one, is called before row u is read.
-  void scores(const float* A, const Rows& rows,
+  void scores(const Real* A, const Rows& rows,
               const std::function<void(std::size_t u)>& before = nullptr);
   // z <- d; returns the sum of the losses.
   double softmax();
   // Calls sink(u, g_l, gb_l) once for each label, after its row was read for the last time; calls of
   // different labels at the same time. Then input_gradient() is there.
-  using Sink = std::function<void(std::size_t u, const float* gradient, float bias_gradient)>;
-  void backward(const float* A, const Rows& rows, const Sink& sink);
+  using Sink = std::function<void(std::size_t u, const Real* gradient, Real bias_gradient)>;
+  void backward(const Real* A, const Rows& rows, const Sink& sink);
   // dA [batch x inputs].
-  std::span<float> input_gradient() { return {delta_.data(), active_.size() * inputs_}; }
+  std::span<Real> input_gradient() { return {delta_.data(), active_.size() * inputs_}; }
 
  private:
   template <class Fn>
   void split_labels(const Fn& fn) const;
-  const float* row(const Rows& rows, std::size_t u) const {
+  const Real* row(const Rows& rows, std::size_t u) const {
     return rows.weight + (rows.by_number ? u : label_[u]) * inputs_;
   }
   void number_labels();
 
   std::size_t inputs_;
-  HostCores& cores_;
+  BasicHostCores<Real>& cores_;
   std::span<const std::vector<std::uint32_t>> active_;
   std::span<const std::uint32_t> truth_;
   // pair p of label number u, begin_[u] <= p < begin_[u + 1]: its sample, and its place in z_.
@@ -71,10 +73,33 @@ class SampledSoftmax {
   std::vector<std::uint32_t> sample_;  // by pair
   std::vector<std::uint32_t> place_;   // by pair
   std::vector<std::uint32_t> first_;   // [samples + 1], in z_
-  std::vector<float> z_;               // by sample and its active labels; then d
+  std::vector<Real> z_;                // by sample and its active labels; then d
   std::vector<std::uint64_t> bits_;    // of all labels, zero between batches
   std::vector<std::uint32_t> number_;  // by label, of those in the batch
-  std::vector<float> delta_;           // [cores x batch x inputs]
+  std::vector<Real> delta_;            // [cores x batch x inputs]
+};
+
+using SampledSoftmax = BasicSampledSoftmax<float>;
+
+// The softmax over true labels and random others.
+template <class Real>
+class BasicDrawnSoftmax {
+ public:
+  // A sample has `least` active labels, or its true ones if they are more.
+  BasicDrawnSoftmax(std::size_t labels, std::size_t inputs, std::size_t least,
+                    BasicHostCores<Real>& cores);
+
+  // Of a batch that has begun: to a sample's true labels come those of a list that is drawn for the
+  // batch. The list depends on the batch's rows alone, so every call about it has the same one.
+  BasicSampledSoftmax<Real>& of(const Batch& batch);
+
+ private:
+  std::size_t labels_, least_;
+  BasicSampledSoftmax<Real> softmax_;
+  std::vector<std::vector<std::uint32_t>> active_;
+  std::vector<std::uint32_t> truth_, list_;
+  const Dataset* data_ = nullptr;  // of the batch drawn last; null: none
+  std::vector<Index> rows_;
 };
 
 }  // namespace hetsgd

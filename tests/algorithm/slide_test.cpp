@@ -83,7 +83,7 @@ TEST(Slide, RecallIsMeasuredAtEveryEvaluation) {
     EXPECT_EQ(event["recall"], (std::vector<double>{1, 1, 1}));
     EXPECT_EQ(event["random"], 1);
     EXPECT_EQ(event["train_recall"], 1);
-    EXPECT_EQ(event["probed"], 100);
+    EXPECT_EQ(event["probed"], 256);
   }
   const auto some = events_of(run_training(with(kSlide, {{"probe", "7"}})), "recall");
   EXPECT_EQ(some.front()["probed"], 7);
@@ -166,21 +166,31 @@ TEST(Slide, SeveralWorkersInSimGiveTheSameBitsEachTime) {
   }
 }
 
-// Rehashes come by the model's batches, whoever makes them. A worker that makes tables does not
-// hold up the others.
+// Rehashes come by the model's batches, whoever makes them: after 0, 10, 20 ... of all. The four
+// overrun the budget by what is under way.
 TEST(Slide, SeveralWorkersRehashByTheModelsBatches) {
   const Record run = run_training(kSharedSlide);
   const auto rehashes = events_of(run, "rehash");
-  EXPECT_EQ(rehashes.size(), 10U);
-  for (std::size_t i = 0; i < rehashes.size(); ++i) EXPECT_EQ(rehashes[i]["rehash"], i + 1);
   std::uint64_t updates = 0;
   for (const WorkerRecord& worker : run.workers) updates += worker.updates;
-  EXPECT_EQ(updates, 100U);
+  EXPECT_GE(updates, 100U);
+  EXPECT_LE(updates, 104U);
+  EXPECT_GE(rehashes.size(), 10U);
+  EXPECT_LE(rehashes.size(), 11U);
+  for (std::size_t i = 0; i < rehashes.size(); ++i) EXPECT_EQ(rehashes[i]["rehash"], i + 1);
 }
 
-TEST(Slide, LearnsOnBothClusters) {
-  expect_learns_everywhere(
-      with(kSharedSlide, {{"max_samples", "19200"}, {"record_steps", "false"}}));
+TEST(Slide, SeveralWorkersLearnsOnBothClusters) {
+  for (const char* cluster : {"sim", "threads"}) {
+    for (const char* workers : {"1", "2", "4"}) {
+      const Record run = run_training(with(kSharedSlide, {{"cluster", cluster},
+                                                          {"workers", workers},
+                                                          {"max_samples", "19200"},
+                                                          {"record_steps", "false"}}));
+      EXPECT_EQ(run.status, Status::completed);
+      EXPECT_GT(metric_of(run.curve.back(), "p1").value(), 0.3) << cluster << workers;
+    }
+  }
 }
 
 void expect_slide_refuses(const Settings& more, const std::string& message) {

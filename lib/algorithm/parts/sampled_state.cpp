@@ -13,11 +13,14 @@ const Layout& one_hidden_layer(const Model& model) {
   const Layout& layout = model.layout();
   const bool fits = layout.blocks.size() == 4 && layout.blocks[0].name == "layer0.weight" &&
                     layout.blocks[2].name == "layer1.weight" && layout.blocks[2].rows > 1 &&
-                    layout.blocks[2].kind == BlockKind::dense && model.data().task != Task::binary;
+                    model.data().task != Task::binary;
   if (!fits) {
     throw with_hint(usage_error("--model: found one without exactly one hidden layer below a "
                                 "softmax, expected an mlp of labels, as slide samples them"),
                     "use --model mlp --hidden 128, and data with several labels");
+  }
+  if (layout.blocks[2].row_sparse()) {
+    throw usage_error("--objective: found sampled, expected full: slide chooses the labels itself");
   }
   return layout;
 }

@@ -48,6 +48,10 @@ class Run {
   virtual Work gradient_work(const BatchShape& batch) const = 0;
   // The same of the first parts of a gradient (Model::partial_gradient_work).
   virtual Work partial_gradient_work(const BatchShape& batch, std::size_t parts) const = 0;
+  // The model that is charged for, and what a batch stands for in its data: under --charge the
+  // full-size ones, else the real ones. That model is for its layout alone.
+  virtual const Model& charged_model() const = 0;
+  virtual BatchShape charged(const BatchShape& batch) const = 0;
   // Charged parameters per real one; 1 without --charge.
   virtual double parameter_ratio() const = 0;
 

@@ -22,8 +22,8 @@
 //             cpu:N, parts/sampled_mlp.hpp). Several workers are Hogwild: model, moments, tables and
 //             the count of batches are shared, batches are not; in sim they land whole (bounded
 //             delay). The program's Adam moves all rows in every batch (--lazy dense). The loss of a
-//             step is that over the active labels. Under --charge this method is charged for the
-//             data that it is given.
+//             step is that over the active labels. Under --charge a batch is charged for the
+//             share of labels that the tables lead to here, of the full number.
 
 #include <nlohmann/json.hpp>
 #include <numeric>
@@ -57,7 +57,7 @@ class Slide final : public Algorithm {
     std::vector<int> all(static_cast<std::size_t>(self.size()));
     std::iota(all.begin(), all.end(), 0);
     const std::shared_ptr<SharedModel> shared = self.shared_model("model", all);
-    SampledMlp mlp(self.model(), self.device(), *state);
+    SampledMlp mlp(self.model(), self.charged_model(), self.device(), *state);
     while (self.running()) {
       if (const auto rehash = state->begin_rehash())
         make_tables(self, *rehash, mlp, *state, *shared);
@@ -88,16 +88,17 @@ class Slide final : public Algorithm {
     const std::uint64_t b = self.plan().batch_size;
     const double lr = self.learning_rate(b);
     const Batch& batch = self.batches().next(b);
+    const BatchShape shape = self.charged(batch.shape());
     const Seconds started = self.now();
     double loss = 0;
     std::uint64_t read = 0, staleness = 0;
     const auto land = [&] { staleness = shared.count_write() - read; };
-    self.endpoint().compute_in_place(mlp.select_work(batch.shape()), ComputeKind::step,
+    self.endpoint().compute_in_place(mlp.select_work(shape), ComputeKind::step,
                                      {.in_place = [&] { mlp.select_in_place(batch, shared.w()); },
                                       .read = [&] { mlp.read_features(batch, shared.w()); },
                                       .fn = [&] { mlp.select(batch); },
                                       .write = [] {}});
-    self.endpoint().compute_in_place(mlp.learn_work(batch.shape()), ComputeKind::part,
+    self.endpoint().compute_in_place(mlp.learn_work(shape), ComputeKind::part,
                                      {.in_place =
                                           [&] {
                                             loss = mlp.learn_in_place(batch, lr, shared.w());

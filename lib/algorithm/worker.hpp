@@ -145,6 +145,9 @@ class Worker {
   // delays come with the first piece.
   double gradient_in_pieces(Replica& replica, const Batch& batch, std::span<const Extent> pieces,
                             const std::function<void(std::size_t)>& complete);
+  // What is charged for, for methods whose step is a computation of their own (Run::charged_model).
+  const Model& charged_model() const { return run_.charged_model(); }
+  BatchShape charged(const BatchShape& batch) const { return run_.charged(batch); }
   // What so many parameters are charged as when they are sent.
   double charged_bytes(std::size_t parameters) const {
     return 4.0 * static_cast<double>(parameters) * run_.parameter_ratio();

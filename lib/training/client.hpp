@@ -46,6 +46,10 @@ class Client : public Run {
   // labels are scaled to the full-size data's averages.
   Work gradient_work(const BatchShape& batch) const final;
   Work partial_gradient_work(const BatchShape& batch, std::size_t parts) const final;
+  const Model& charged_model() const final {
+    return setup_.charged_model ? *setup_.charged_model : setup_.model;
+  }
+  BatchShape charged(const BatchShape& batch) const final;
   double parameter_ratio() const final { return setup_.charged_parameters; }
   void measure(Worker& worker, const std::function<void()>& fn) final;
   Batch test_batch(std::uint64_t count) const final;
@@ -61,12 +65,6 @@ class Client : public Run {
   const RunRules& rules_;
   const RunSetup& setup_;
   std::size_t replicas_read_ = 1;  // by the model that is being made
-
- private:
-  const Model& charged_model() const {
-    return setup_.charged_model ? *setup_.charged_model : setup_.model;
-  }
-  BatchShape charged(const BatchShape& batch) const;
 };
 
 // A replica that its worker has published, where it lies on a device. Until then it is the initial

@@ -1,14 +1,17 @@
 #include "algorithm/parts/sampled_mlp.hpp"
 
 #include <algorithm>
+#include <cmath>
 
 namespace hetsgd {
 
-SampledMlp::SampledMlp(const Model& model, Device& device, SampledState& state)
+SampledMlp::SampledMlp(const Model& model, const Model& charged, Device& device,
+                       SampledState& state)
     : model_(model),
       device_(device),
       state_(state),
       shape_(state.shape()),
+      charged_(charged),
       cores_(kernels<HostCores>(device)),
       sparse_(kernels<SparseKernels>(device)),
       context_(model.make_context(device)),
@@ -204,13 +207,30 @@ Work SampledMlp::select_work(const BatchShape& batch) const {
   return {2 * z * H + B * codes * m, 8 * z + 4 * z * H + 8 * B * H, 3};
 }
 
+// A share rho of all labels retrieved by each of B samples: N (1 - (1 - rho)^B) by any of them.
+SampledMlp::Counts SampledMlp::counts(const BatchShape& batch) const {
+  const Counts real{.pairs = static_cast<double>(softmax_.pairs()),
+                    .labels = static_cast<double>(softmax_.labels().size()),
+                    .features = static_cast<double>(touched_[0].size()),
+                    .entries = static_cast<double>(retrieval_.probed)};
+  if (charged_.labels == shape_.labels && charged_.features == shape_.features) return real;
+  const double B = batch.samples, N = static_cast<double>(charged_.labels);
+  const double n = static_cast<double>(shape_.labels);
+  const ActiveOptions& active = state_.options().active;
+  const double least = active.all ? N : std::min<double>(active.least, N);
+  const double rho = static_cast<double>(retrieval_.retrieved) / (B * n);
+  const double all_features = static_cast<double>(charged_.features);
+  const double features = static_cast<double>(shape_.features);
+  return {.pairs = batch.labels + B * std::max(rho * N, least),
+          .labels = std::min(N, N * (1 - std::pow(1 - rho, B)) + least + batch.labels),
+          .features = std::min(all_features, real.features * all_features / features),
+          .entries = real.entries * N / n};
+}
+
 Work SampledMlp::learn_work(const BatchShape& batch) const {
   const double B = batch.samples, z = batch.nonzeros, H = static_cast<double>(shape_.hidden);
-  const auto R0 = static_cast<double>(touched_[0].size());
-  const auto Q = static_cast<double>(softmax_.pairs());
-  const auto U = static_cast<double>(softmax_.labels().size());
-  const double probes =
-      4 * (B * state_.options().hash.tables + static_cast<double>(retrieval_.probed));
+  const auto [Q, U, R0, E] = counts(batch);
+  const double probes = 4 * (B * state_.options().hash.tables + E);
   return {2 * z * H + B * H + 12 * R0 * H + 6 * Q * H + 5 * Q + 12 * U * H,
           8 * z + 8 * z * H + 24 * R0 * H + 4 * (7 * U * H + 3 * Q + 4 * B * H) + probes, 6};
 }

@@ -39,8 +39,8 @@ struct ProbedRecall {
 
 class SampledMlp {
  public:
-  // On a CPU; all outlive it.
-  SampledMlp(const Model& model, Device& device, SampledState& state);
+  // On a CPU; all outlive it. charged: the model that a batch is charged for.
+  SampledMlp(const Model& model, const Model& charged, Device& device, SampledState& state);
 
   // The tables that select() goes by: null where all labels are active.
   void take(std::shared_ptr<const LabelIndex> index) { index_ = std::move(index); }
@@ -66,8 +66,9 @@ class SampledMlp {
   // What the tables hold of the best labels of these samples, of a model that is caught up.
   ProbedRecall probe(const Batch& samples, std::span<const float> w);
 
-  // What they cost, in floating-point operations, bytes and launches. That of learn() is known after
-  // select().
+  // What they cost, in floating-point operations, bytes and launches. `batch` is as it is charged, that
+  // of learn() the one selected last. A larger model is charged for as large a share of its labels as
+  // the tables have led to here.
   Work select_work(const BatchShape& batch) const;
   Work learn_work(const BatchShape& batch) const;
   Work index_work() const;
@@ -95,11 +96,17 @@ class SampledMlp {
   void step_the_rest(const AdamBatch& step, std::span<float> w);
   LabelTables index_of(const SampledState::Rehash& rehash, const float* W) const;
   SparseRows<float> features(const Batch& batch) const;
+  // What a batch costs by: pairs, active labels, touched features, entries of buckets.
+  struct Counts {
+    double pairs, labels, features, entries;
+  };
+  Counts counts(const BatchShape& batch) const;
 
   const Model& model_;
   Device& device_;
   SampledState& state_;
   const SampledShape& shape_;
+  const SampledShape charged_;
   HostCores& cores_;
   SparseKernels& sparse_;
   std::unique_ptr<ModelContext> context_;

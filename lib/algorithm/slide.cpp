@@ -143,30 +143,8 @@ class Slide final : public Algorithm {
     ProbedRecall probed;
     const Batch samples = self.test_batch(o_.probe);
     if (!samples.empty()) self.measure([&] { probed = mlp.probe(samples, shared.w()); });
-    record_recall(self, probed, state.take_retrieval());
-  }
-
-  static void record_recall(Worker& self, const ProbedRecall& probed, const Retrieval& r) {
-    const auto ratio = [](std::uint64_t part, std::uint64_t whole) {
-      return whole == 0 ? 0 : static_cast<double>(part) / static_cast<double>(whole);
-    };
-    const auto labels = static_cast<double>(self.model().outputs());
-    nlohmann::json recall = nlohmann::json::array();
-    for (std::size_t c = 0; c < std::size(ProbedRecall::kBest); ++c) {
-      recall.push_back(ratio(probed.found[c], probed.best[c]));
-    }
-    self.record({{"type", "recall"},
-                 {"samples", self.samples()},
-                 {"probed", probed.samples},
-                 {"k", ProbedRecall::kBest},
-                 {"recall", recall},
-                 {"random", ratio(probed.retrieved, probed.samples) / labels},
-                 {"retrieved", ratio(probed.retrieved, probed.samples)},
-                 {"train_recall", ratio(r.found, r.labels)},
-                 {"train_random", ratio(r.retrieved, r.samples) / labels},
-                 {"train_retrieved", ratio(r.retrieved, r.samples)},
-                 {"train_entries", ratio(r.probed, r.samples)},
-                 {"train_blind", r.blind}});
+    self.record(
+        recall_event(self.samples(), self.model().outputs(), probed, state.take_retrieval()));
   }
 
   SampledOptions o_;

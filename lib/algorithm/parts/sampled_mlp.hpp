@@ -22,20 +22,12 @@
 #include <span>
 #include <vector>
 
+#include "algorithm/parts/sampled_recall.hpp"
 #include "algorithm/parts/sampled_state.hpp"
 #include "linalg/sparse_kernels.hpp"
 #include "model/sampled_softmax.hpp"
 
 namespace hetsgd {
-
-// Where the tables lead on samples of a test set.
-struct ProbedRecall {
-  static constexpr std::size_t kBest[] = {1, 5, 10};
-  std::uint64_t samples = 0;
-  std::uint64_t retrieved = 0;
-  std::uint64_t found[std::size(kBest)] = {};  // of the labels with the k highest scores, retrieved
-  std::uint64_t best[std::size(kBest)] = {};   // and their number
-};
 
 class SampledMlp {
  public:

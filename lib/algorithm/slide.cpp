@@ -59,8 +59,8 @@ class Slide final : public Algorithm {
     const std::shared_ptr<SharedModel> shared = self.shared_model("model", all);
     SampledMlp mlp(self.model(), self.charged_model(), self.device(), *state);
     while (self.running()) {
-      if (const auto rehash = state->begin_rehash())
-        make_tables(self, *rehash, mlp, *state, *shared);
+      const auto rehash = state->begin_rehash();
+      if (rehash) make_tables(self, *rehash, mlp, *state, *shared);
       mlp.take(state->index());  // others go on with the old ones while one worker makes new ones
       step(self, mlp, *state, *shared);
       evaluate(self, mlp, *state, *shared);
@@ -94,8 +94,16 @@ class Slide final : public Algorithm {
     std::uint64_t read = 0, staleness = 0;
     const auto land = [&] { staleness = shared.count_write() - read; };
     self.endpoint().compute_in_place(mlp.select_work(shape), ComputeKind::step,
-                                     {.in_place = [&] { mlp.select_in_place(batch, shared.w()); },
-                                      .read = [&] { mlp.read_features(batch, shared.w()); },
+                                     {.in_place =
+                                          [&] {
+                                            read = shared.writes();
+                                            mlp.select_in_place(batch, shared.w());
+                                          },
+                                      .read =
+                                          [&] {
+                                            read = shared.writes();
+                                            mlp.read_features(batch, shared.w());
+                                          },
                                       .fn = [&] { mlp.select(batch); },
                                       .write = [] {}});
     self.endpoint().compute_in_place(mlp.learn_work(shape), ComputeKind::part,

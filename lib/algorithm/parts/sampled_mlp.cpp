@@ -134,8 +134,7 @@ void SampledMlp::write(double learning_rate, std::span<float> w) {
     state_.rows.step(step, labels[u], &row_gradient_[u * H], row);
     state_.bias.step(step, labels[u], &bias_gradient_[u], bias);
   }
-  for (const Index row : touched_[0]) state_.layer0.catch_up(debts, row, &w[row * H]);
-  step_layer0(step, w);
+  step_layer0(debts, step, w);
   step_the_rest(step, w);
   state_.clock.end(step);
 }

@@ -83,8 +83,8 @@ class SampledMlp {
   void select_from(const Batch& batch, const float* w0);
   void activate(const Batch& batch, const float* w0);
   void backward_layer0(const Batch& batch);
-  // The rows' steps, those of touched features and layer 0's bias.
-  void step_layer0(const AdamBatch& step, std::span<float> w);
+  // The rows' steps, caught up before, of touched features; layer 0's bias.
+  void step_layer0(const AdamDebts& debts, const AdamBatch& step, std::span<float> w);
   void step_the_rest(const AdamBatch& step, std::span<float> w);
   LabelTables index_of(const SampledState::Rehash& rehash, const float* W) const;
   SparseRows<float> features(const Batch& batch) const;

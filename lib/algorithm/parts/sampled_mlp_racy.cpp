@@ -37,18 +37,20 @@ double SampledMlp::learn_in_place(const Batch& batch, double learning_rate, std:
     state_.bias.step(step, labels[u], &gb, bias(u));
   });
   backward_layer0(batch);
-  step_layer0(step, w);
+  step_layer0(debts, step, w);
   step_the_rest(step, w);
   state_.clock.end(step);
   return loss / static_cast<double>(batch.size());
 }
 
-void SampledMlp::step_layer0(const AdamBatch& step, std::span<float> w) {
+// Others may have ended batches since the rows were caught up for select().
+void SampledMlp::step_layer0(const AdamDebts& debts, const AdamBatch& step, std::span<float> w) {
   const std::size_t H = shape_.hidden;
   split(touched_[0].size(), [&](std::size_t, std::size_t begin, std::size_t end) {
     for (std::size_t i = begin; i < end; ++i) {
       const std::size_t row = touched_[0][i];
       float* const g = &layer0_gradient_[row * H];
+      state_.layer0.catch_up(debts, row, &w[row * H]);
       state_.layer0.step(step, row, g, &w[row * H]);
       std::fill_n(g, H, 0.0F);
     }

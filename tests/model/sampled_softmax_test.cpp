@@ -10,25 +10,19 @@
 
 #include "core/random.hpp"
 #include "linalg/device.hpp"
+#include "support/random_numbers.hpp"
 
 namespace hetsgd::test::sampled_softmax {
 namespace {
 
 constexpr std::size_t kLabels = 70, kInputs = 19;
 
-std::vector<float> normal(std::size_t count, std::uint64_t seed) {
-  RandomStream random(seed, Purpose::test);
-  std::vector<float> x(count);
-  for (float& each : x) each = static_cast<float>(random.normal());
-  return x;
-}
-
 // A batch of random active labels: none, few or all of them, of which 0 to all are true.
 struct Problem {
   explicit Problem(std::uint64_t seed)
-      : A(normal(kSamples * kInputs, 3 * seed)),
-        W(normal(kLabels * kInputs, 3 * seed + 1)),
-        b(normal(kLabels, 3 * seed + 2)) {
+      : A(normal_numbers(kSamples * kInputs, 3 * seed)),
+        W(normal_numbers(kLabels * kInputs, 3 * seed + 1)),
+        b(normal_numbers(kLabels, 3 * seed + 2)) {
     RandomStream dice(seed, Purpose::test, 99);
     for (std::size_t i = 0; i < kSamples; ++i) {
       std::vector<std::uint32_t> labels(kLabels);

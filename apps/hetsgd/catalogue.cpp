@@ -51,6 +51,16 @@ Described described_options(const Registered& registered) {
   return one;
 }
 
+std::string defaults_of(const AlgorithmInfo& info) {
+  std::vector<std::string> texts;
+  for (const auto& [name, value] : info.defaults) {
+    Option option;
+    option.name = name;
+    texts.push_back(fmt::format("{} {}", option.flag(), value));
+  }
+  return texts.empty() ? "those of every run" : fmt::format("{}", fmt::join(texts, ", "));
+}
+
 std::string optimizers_of(const AlgorithmInfo& info) {
   if (!info.plain_sgd_only.empty()) return "sgd alone: " + info.plain_sgd_only;
   return info.optimizers_only.empty() ? "all"
@@ -74,6 +84,7 @@ Described described(const RegisteredAlgorithm& registered) {
                       ? fmt::format("at most {}", info.max_workers)
                       : "any number"},
       {"Optimizers", optimizers_of(info)},
+      {"Defaults", defaults_of(info)},
       {"Models", info.one_hidden_layer_only.empty()
                      ? "all"
                      : "mlp with one hidden layer: " + info.one_hidden_layer_only},
@@ -90,7 +101,8 @@ Described described(const RegisteredAlgorithm& registered) {
                    {"cpu_only", info.cpu_only},
                    {"one_process_only", info.one_process_only},
                    {"optimizers_only", info.optimizers_only},
-                   {"one_hidden_layer_only", info.one_hidden_layer_only}});
+                   {"one_hidden_layer_only", info.one_hidden_layer_only},
+                   {"defaults", info.defaults}});
   return one;
 }
 

@@ -80,7 +80,7 @@ void TrainSession::choose(const std::string& algorithm, const std::string& model
 void TrainSession::declare(OptionSet& set) {
   options_.declare(set);
   set.group(fmt::format("Options of {}", info_.name));
-  algorithm_->declare(set);
+  declare_options(*algorithm_, info_, set);
   set.group("Tuning");
   set.add("tuned", tuned_, "take the learning rate from this file of `hetsgd tune`")
       .reads_file()

@@ -19,6 +19,11 @@ bool register_algorithm_raw(RegisteredAlgorithm algorithm) {
 
 const std::vector<RegisteredAlgorithm>& algorithms() { return algorithm_registry().all(); }
 
+void declare_options(Algorithm& algorithm, const AlgorithmInfo& info, OptionSet& set) {
+  algorithm.declare(set);
+  for (const auto& [name, text] : info.defaults) set.set_default(name, text);
+}
+
 const RegisteredAlgorithm& find_algorithm(const std::string& name, const std::string& where) {
   return algorithm_registry().find(name, where, "hetsgd algorithms");
 }

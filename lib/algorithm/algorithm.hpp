@@ -7,8 +7,9 @@
 //   registered          before main(), or when a plugin is loaded
 //     -> made           one object, which all workers of this process share
 //     -> declare()      the command line, the environment and configuration files set its options
-//     -> check(plan)    everything but the data is known; the last call that may refuse
-//     -> warnings(...)  the data and the model's shape are known, too
+//     -> check(plan)    everything but the data is known
+//     -> check_model()  the data and the model are known; the last call that may refuse
+//     -> warnings(...)
 //     -> worker(self)   once per worker, at the same time on all of them
 //     -> remarks(...)   the run is over
 #pragma once
@@ -55,6 +56,8 @@ struct AlgorithmInfo {
   std::vector<std::string> optimizers_only = {};
   // Why the model must be an MLP with one hidden layer; empty: all models do.
   std::string one_hidden_layer_only = "";
+  // Options of every run that have another default here, by key: {"optimizer", "adam"}.
+  std::vector<std::pair<std::string, std::string>> defaults = {};
 };
 
 class Algorithm {
@@ -65,6 +68,12 @@ class Algorithm {
   virtual void declare(OptionSet& options) { static_cast<void>(options); }
   // Refuses a plan that makes no sense (usage errors naming the option), before anything is loaded.
   virtual void check(const Plan& plan) const { static_cast<void>(plan); }
+  // Refuses the model that options and data have led to (usage errors), before anything is said or
+  // done about the run. `rows`, `max_samples` of the plan are known.
+  virtual void check_model(const Plan& plan, const Model& model) const {
+    static_cast<void>(plan);
+    static_cast<void>(model);
+  }
   // What the plan lets one foresee and a user should know before the run: settings that may work but
   // are likely not to, one sentence each. They become warnings of the result. Called once, with the
   // complete plan and the layout of the model that will be trained.
@@ -91,6 +100,10 @@ class Algorithm {
   // state lies in objects with destructors, and nothing is caught.
   virtual void worker(Worker& self) const = 0;
 };
+
+// Declares the options of an algorithm, in a set that has those of every run, and gives these the
+// defaults that the algorithm has for them.
+void declare_options(Algorithm& algorithm, const AlgorithmInfo& info, OptionSet& set);
 
 struct RegisteredAlgorithm {
   AlgorithmInfo info;

@@ -48,6 +48,10 @@ class Run {
   virtual Work gradient_work(const BatchShape& batch) const = 0;
   // The same of the first parts of a gradient (Model::partial_gradient_work).
   virtual Work partial_gradient_work(const BatchShape& batch, std::size_t parts) const = 0;
+  // The model that is charged for, and what a batch stands for in its data: under --charge the
+  // full-size ones, else the real ones. That model is for its layout alone.
+  virtual const Model& charged_model() const = 0;
+  virtual BatchShape charged(const BatchShape& batch) const = 0;
   // Charged parameters per real one; 1 without --charge.
   virtual double parameter_ratio() const = 0;
 
@@ -68,6 +72,12 @@ class Run {
   // `samples`: see Worker::evaluate_here; empty: as many as all workers have completed.
   virtual void evaluate_here(Worker& worker, std::optional<std::uint64_t> samples,
                              const std::function<std::span<const float>()>& model) = 0;
+  // Asynchronous: whether evaluate_here() would find an evaluation due, as far as this process knows.
+  virtual bool evaluation_due(Worker& worker) const = 0;
+  // Calls fn with the world stopped; its host time counts as that of an evaluation.
+  virtual void measure(Worker& worker, const std::function<void()>& fn) = 0;
+  // At most so many test rows, evenly spaced, for a method that measures something of its own.
+  virtual Batch test_batch(std::uint64_t count) const = 0;
   virtual std::optional<double> best_accuracy(std::uint64_t from, std::uint64_t to) const = 0;
   // `replica` is memory of `device`, both of which outlive the run's last evaluation. Until a
   // worker publishes, the initial model stands for its replica.

@@ -11,17 +11,22 @@
 //             --hash-codes, L --hash-tables, m --bin, N0 --rehash, lambda --rehash-decay.
 // Cost:       no message. A batch costs as much as its pairs of samples and active labels
 //             (parts/sampled_mlp.hpp); a rehash a pass over the layer and its N K L codes.
-// Records:    histogram "active_labels" (of each sample); event "rehash" {rehash, rebuilt}; event
-//             "recall" {samples, recall: share of true labels that the tables led to, random: the
-//             same of as many labels by chance, retrieved, probed, blind} of the time since the last.
-// Deviations: one worker on several cores (--devices cpu:N), one hidden layer. The program races
-//             within a batch; this form has no race (parts/sampled_mlp.hpp). Its Adam moves all
-//             rows in every batch (--lazy dense). The loss of a step is that over the active labels.
-//             Before an evaluation rows catch up off the clock. The optimizer is --optimizer, adam
-//             or sgd: the paper's is adam with a rate of 1e-4. Under --charge this method is charged
-//             for the data that it is given.
+// Records:    histograms of each sample: "active" labels, "retrieved" ones; of each batch: "blind"
+//             queries, "staleness" (updates by others between its reading and its writing). Event
+//             "rehash" {rehash, rebuilt}. At every evaluation event "recall" {samples, probed: test
+//             samples, k 1, 5, 10, recall: share of the k labels with the highest scores that the
+//             tables hold, random: the same of as many labels by chance, retrieved; and since the
+//             last one, of training: train_recall: share of true labels, train_random,
+//             train_retrieved, train_entries: of buckets, train_blind}.
+// Deviations: one hidden layer. The program races within a batch; this form has no race (--devices
+//             cpu:N, parts/sampled_mlp.hpp). Several workers are Hogwild: model, moments, tables and
+//             the count of batches are shared, batches are not; in sim they land whole (bounded
+//             delay). The program's Adam moves all rows in every batch (--lazy dense). The loss of a
+//             step is that over the active labels. Under --charge a batch is charged for the
+//             share of labels that the tables lead to here, of the full number.
 
 #include <nlohmann/json.hpp>
+#include <numeric>
 
 #include "algorithm/algorithm.hpp"
 #include "algorithm/parts/sampled_mlp.hpp"
@@ -33,6 +38,9 @@ class Slide final : public Algorithm {
  public:
   void declare(OptionSet& set) override { o_.declare(set); }
   void check(const Plan&) const override { o_.check(); }
+  void check_model(const Plan&, const Model& model) const override {
+    SampledState::check(model, o_);
+  }
 
   std::vector<std::string> warnings(const Plan&, const Layout& layout) const override {
     const std::size_t labels = layout.blocks.back().size();
@@ -42,55 +50,109 @@ class Slide final : public Algorithm {
   }
 
   void worker(Worker& self) const override {
-    Replica replica = self.replica();
-    float* const w = replica.w.data();
-    SampledMlp mlp(self.model(), self.device(), o_, self.plan().optimizer, self.plan().seed);
-    const std::uint64_t b = self.plan().batch_size;
+    const auto state = self.share<SampledState>("slide", [&] {
+      return std::make_shared<SampledState>(self.model(), o_, self.plan().optimizer,
+                                            self.plan().seed, self.make_monitor());
+    });
+    std::vector<int> all(static_cast<std::size_t>(self.size()));
+    std::iota(all.begin(), all.end(), 0);
+    const std::shared_ptr<SharedModel> shared = self.shared_model("model", all);
+    SampledMlp mlp(self.model(), self.charged_model(), self.device(), *state);
     while (self.running()) {
-      const double lr = self.learning_rate(b);
-      if (mlp.rehash_due()) rehash(self, mlp, w);
-      const Batch& batch = self.batches().next(b);
-      const Seconds started = self.now();
-      double loss = 0;
-      self.endpoint().compute(mlp.select_work(batch.shape()), ComputeKind::step,
-                              [&] { mlp.select(batch, w); });
-      self.endpoint().compute(mlp.learn_work(batch.shape()), ComputeKind::part,
-                              [&] { loss = mlp.learn(batch, lr, w); });
-      self.completed(batch, loss, started);
-      self.count_own_update();
-      for (std::size_t i = 0; i < batch.size(); ++i) {
-        self.observe("active_labels", static_cast<std::int64_t>(mlp.active(i).size()));
-      }
-      self.evaluate_here([&]() -> std::span<const float> {
-        mlp.catch_up_all(w);
-        return replica.w.span();
-      });
+      const auto rehash = state->begin_rehash();
+      if (rehash) make_tables(self, *rehash, mlp, *state, *shared);
+      mlp.take(state->index());  // others go on with the old ones while one worker makes new ones
+      step(self, mlp, *state, *shared);
+      evaluate(self, mlp, *state, *shared);
     }
-    record_recall(self, mlp);
   }
 
-  // The model, two moments, and layer 0's gradient; tables are L numbers per label.
-  double model_vectors(const Plan&) const override { return 4; }
+  // The model and two moments, of all workers; layer 0 twice and, in sim, rows of a batch.
+  double model_vectors(const Plan& plan) const override { return 1 + 3.0 / plan.workers; }
 
  private:
-  static void rehash(Worker& self, SampledMlp& mlp, float* w) {
-    record_recall(self, mlp);
-    self.endpoint().compute(mlp.rehash_work(), ComputeKind::vector, [&] { mlp.rehash(w); });
-    self.record({{"type", "rehash"}, {"rehash", mlp.rehashes()}, {"rebuilt", mlp.rebuilt()}});
+  static void make_tables(Worker& self, const SampledState::Rehash& rehash, SampledMlp& mlp,
+                          SampledState& state, SharedModel& shared) {
+    std::optional<LabelTables> tables;
+    self.endpoint().compute_in_place(
+        mlp.index_work(), ComputeKind::vector,
+        {.in_place = [&] { tables = mlp.index_in_place(rehash, shared.w()); },
+         .read = [&] { mlp.read_index(shared.w()); },
+         .fn = [&] { tables = mlp.index(rehash); },
+         .write = [] {}});
+    state.publish(rehash, std::move(*tables));
+    self.record({{"type", "rehash"}, {"rehash", rehash.number + 1}, {"rebuilt", rehash.rebuilt}});
   }
 
-  static void record_recall(Worker& self, SampledMlp& mlp) {
-    const Retrieval r = mlp.take_retrieval();
-    if (r.samples == 0 || r.labels == 0 || r.probed == 0) return;
-    const auto samples = static_cast<double>(r.samples);
-    const double retrieved = static_cast<double>(r.retrieved) / samples;
-    self.record({{"type", "recall"},
-                 {"samples", self.samples()},
-                 {"recall", static_cast<double>(r.found) / static_cast<double>(r.labels)},
-                 {"random", retrieved / static_cast<double>(self.model().outputs())},
-                 {"retrieved", retrieved},
-                 {"probed", static_cast<double>(r.probed) / samples},
-                 {"blind", r.blind}});
+  static void step(Worker& self, SampledMlp& mlp, SampledState& state, SharedModel& shared) {
+    const std::uint64_t b = self.plan().batch_size;
+    const double lr = self.learning_rate(b);
+    const Batch& batch = self.batches().next(b);
+    const BatchShape shape = self.charged(batch.shape());
+    const Seconds started = self.now();
+    double loss = 0;
+    std::uint64_t read = 0, staleness = 0;
+    const auto land = [&] { staleness = shared.count_write() - read; };
+    self.endpoint().compute_in_place(mlp.select_work(shape), ComputeKind::step,
+                                     {.in_place =
+                                          [&] {
+                                            read = shared.writes();
+                                            mlp.select_in_place(batch, shared.w());
+                                          },
+                                      .read =
+                                          [&] {
+                                            read = shared.writes();
+                                            mlp.read_features(batch, shared.w());
+                                          },
+                                      .fn = [&] { mlp.select(batch); },
+                                      .write = [] {}});
+    self.endpoint().compute_in_place(mlp.learn_work(shape), ComputeKind::part,
+                                     {.in_place =
+                                          [&] {
+                                            loss = mlp.learn_in_place(batch, lr, shared.w());
+                                            land();
+                                          },
+                                      .read = [&] { mlp.read_labels(shared.w()); },
+                                      .fn = [&] { loss = mlp.learn(batch); },
+                                      .write =
+                                          [&] {
+                                            mlp.write(lr, shared.w());
+                                            land();
+                                          }});
+    self.completed(batch, loss, started);
+    self.count_own_update();
+    state.count(mlp.retrieval());
+    for (std::size_t i = 0; i < batch.size(); ++i) {
+      self.observe("active", static_cast<std::int64_t>(mlp.active(i)));
+      self.observe("retrieved", static_cast<std::int64_t>(mlp.retrieved(i)));
+    }
+    self.observe("blind", static_cast<std::int64_t>(mlp.retrieval().blind));
+    self.observe("staleness", static_cast<std::int64_t>(staleness));
+  }
+
+  // Rows catch up on the clock; those that others touch meanwhile, off it.
+  void evaluate(Worker& self, SampledMlp& mlp, SampledState& state, SharedModel& shared) const {
+    if (!self.evaluation_due() || !state.begin_catch_up()) return;
+    if (state.clock.owes()) {
+      self.endpoint().compute_in_place(mlp.catch_up_work(), ComputeKind::vector,
+                                       {.in_place = [&] { mlp.catch_up_all(shared.w()); },
+                                        .read = [] {},
+                                        .fn = [] {},
+                                        .write = [&] { mlp.catch_up_all(shared.w()); }});
+    }
+    bool is_measured = false;
+    self.evaluate_here([&]() -> std::span<const float> {
+      is_measured = true;
+      mlp.catch_up_all(shared.w());
+      return shared.w();
+    });
+    state.end_catch_up();
+    if (!is_measured || o_.active.all) return;
+    ProbedRecall probed;
+    const Batch samples = self.test_batch(o_.probe);
+    if (!samples.empty()) self.measure([&] { probed = mlp.probe(samples, shared.w()); });
+    self.record(
+        recall_event(self.samples(), self.model().outputs(), probed, state.take_retrieval()));
   }
 
   SampledOptions o_;
@@ -100,15 +162,18 @@ const bool slide_registered = register_algorithm<Slide>({
     .name = "slide",
     .title = "SLIDE",
     .idea = "A sample scores only the labels that hash tables over the output layer lead to, and "
-            "only these move. One worker, on as many cores as its device has.",
+            "only these move. A worker has as many cores as its device; several share the model "
+            "as Hogwild's do.",
     .paper = "Chen et al. 2020; CPU baseline of 000 section 5",
     .cost = "no message; a rehash of the output layer every so many batches",
-    .result = "the worker's model, all rows caught up",
-    .identities = "--active all is sgd; with --optimizer adam --lazy dense, too",
-    .max_workers = 1,
+    .result = "the shared model, all rows caught up",
+    .identities = "one worker with --active all is sgd; with --optimizer adam --lazy dense, too",
+    .synchronous = false,
     .cpu_only = "walks hash tables with the host's code",
+    .one_process_only = "keeps one model in the memory that its workers share",
     .optimizers_only = {"sgd", "adam"},
     .one_hidden_layer_only = "samples the labels above the hidden layer of an mlp",
+    .defaults = {{"optimizer", "adam"}, {"learning_rate", "1e-4"}, {"batch_size", "128"}},
 });
 
 }  // namespace

@@ -145,6 +145,9 @@ class Worker {
   // delays come with the first piece.
   double gradient_in_pieces(Replica& replica, const Batch& batch, std::span<const Extent> pieces,
                             const std::function<void(std::size_t)>& complete);
+  // What is charged for, for methods whose step is a computation of their own (Run::charged_model).
+  const Model& charged_model() const { return run_.charged_model(); }
+  BatchShape charged(const BatchShape& batch) const { return run_.charged(batch); }
   // What so many parameters are charged as when they are sent.
   double charged_bytes(std::size_t parameters) const {
     return 4.0 * static_cast<double>(parameters) * run_.parameter_ratio();
@@ -257,7 +260,15 @@ class Worker {
   void evaluate_here(const std::function<std::span<const float>()>& model) {
     run_.evaluate_here(*this, std::nullopt, model);
   }
-  // The same for algorithms whose result is the mean of all replicas, published before the loop. A
+  // Asynchronous algorithms: an evaluation is due, so what the model needs before it may be done now,
+  // on the clock. Another worker may measure first all the same.
+  bool evaluation_due() { return run_.evaluation_due(*this); }
+  // Off the clock, with the world stopped: what the method measures of itself beside an evaluation.
+  // fn makes no call that blocks.
+  void measure(const std::function<void()>& fn) { run_.measure(*this, fn); }
+  // At most so many rows of the test data, evenly spaced.
+  Batch test_batch(std::uint64_t count) const { return run_.test_batch(count); }
+  // The same as evaluate_here() for algorithms whose result is the mean of all replicas, published before the loop. A
   // published buffer must be whole whenever the world is stopped, i.e. at every blocking call. It
   // is read in place: until all workers have left their loops nobody frees it (adpsgd: a barrier).
   void publish(const Buffer& replica);

@@ -229,6 +229,13 @@ void OptionSet::set(std::string_view name, const Texts& texts, OptionSource sour
   option.place = place;
 }
 
+void OptionSet::set_default(std::string_view name, const std::string& text) {
+  Option& option = required(name);
+  HETSGD_CHECK(option.source == OptionSource::default_value);
+  option.parse(option, option.flag(), {text});
+  option.default_text = shown(option.to_json());
+}
+
 void OptionSet::set_json(std::string_view name, const nlohmann::json& value, OptionSource source,
                          const std::string& place) {
   const Option& option = required(name);

@@ -202,7 +202,9 @@ class OptionSet {
   // range, the nearest choice. The option must exist.
   void set(std::string_view name, const std::vector<std::string>& texts, OptionSource source,
            const std::string& place);
-  // The same from a configuration file. Numbers, sizes and times may also be texts ("10K", "50ms");
+  // Another default for an option that nobody has set. Errors: as set().
+  void set_default(std::string_view name, const std::string& text);
+  // The same as set() from a configuration file. Numbers, sizes and times may also be texts ("10K", "50ms");
   // a list may be one value. to_json() and set_json() are inverse to each other, to the bit.
   void set_json(std::string_view name, const nlohmann::json& value, OptionSource source,
                 const std::string& place);

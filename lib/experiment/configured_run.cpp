@@ -16,7 +16,7 @@ ConfiguredRun::ConfiguredRun(const std::string& algorithm, const std::vector<Set
     if (setting.name == "model") options_.choose_model(setting.value);
   }
   options_.declare(set_);
-  algorithm_->declare(set_);
+  declare_options(*algorithm_, info_, set_);
   options_.algorithm = algorithm;
   for (const Setting& setting : settings) set(setting);
 }

@@ -71,6 +71,11 @@ bool has_changed_default(const std::string& name) {
   return std::ranges::find(kNames, name) != kNames.end();
 }
 
+// An option of every run for which the algorithm has a default of its own, which it did not always.
+bool has_own_default(const AlgorithmInfo& info, const std::string& name) {
+  return std::ranges::any_of(info.defaults, [&](const auto& each) { return each.first == name; });
+}
+
 // A text as model is expected to be one before options are declared.
 void check_names(const std::vector<Setting>& settings) {
   for (const Setting& setting : settings) {
@@ -101,7 +106,9 @@ RunIdentity identify(const std::vector<Setting>& settings) {
   for (const Option& option : spec.set.options()) {
     if (!option.in_config || option.name == "seed") continue;
     const json& value = config[option.name];
-    if (value == defaults[option.name] && !has_changed_default(option.name)) continue;
+    const bool is_named =
+        has_changed_default(option.name) || has_own_default(spec.info, option.name);
+    if (value == defaults[option.name] && !is_named) continue;
     identity[option.name] =
         option.files.role == FileRole::read ? file_identity(option, value) : value;
   }

@@ -6,10 +6,12 @@
 #include <algorithm>
 #include <cmath>
 
+#include "core/error.hpp"
 #include "linalg/output_layer_kernels.hpp"
 #include "linalg/sparse_kernels.hpp"
 #include "model/objective.hpp"
 #include "model/registry.hpp"
+#include "model/sampled_softmax.hpp"
 
 namespace hetsgd {
 
@@ -28,6 +30,8 @@ struct MlpContext final : BasicModelContext<Real> {
   std::vector<BasicBuffer<Real>> delta;       // the loss' gradient before that ReLU
   BasicBuffer<Real> best;                     // [batch x k] label numbers, of at most 4 bytes each
 
+  std::optional<BasicDrawnSoftmax<Real>> drawn;  // --objective sampled
+
   std::size_t batch_bytes() const override {
     std::size_t elements = best.size();
     for (const auto& each : activation) elements += each.size();
@@ -42,7 +46,15 @@ class Mlp : public BasicModel<Real> {
 
  public:
   Mlp(const DataShape& data, const MlpOptions& options)
-      : BasicModel<Real>(data), objective_(usual_objective<Real>(data.task)) {
+      : BasicModel<Real>(data),
+        objective_(usual_objective<Real>(data.task)),
+        is_sampled_(options.objective == ScoredLabels::sampled),
+        negatives_(std::min<std::size_t>(options.negatives, data.outputs())) {
+    if (is_sampled_ && data.task == Task::binary) {
+      throw with_hint(usage_error("--objective: found sampled with binary labels, expected several "
+                                  "labels to draw from"),
+                      "leave it out: the objective of binary data is the sigmoid of one score");
+    }
     widths_ = {data.feature_count};
     widths_.insert(widths_.end(), options.hidden.begin(), options.hidden.end());
     widths_.push_back(data.outputs());
@@ -52,7 +64,9 @@ class Mlp : public BasicModel<Real> {
       this->add_block({.name = fmt::format("layer{}.weight", layer),
                        .rows = layer == 0 ? in : out,
                        .cols = layer == 0 ? out : in,
-                       .kind = layer == 0 ? BlockKind::row_sparse : BlockKind::dense,
+                       .kind = layer == 0 || (is_sampled_ && layer + 1 == layer_count())
+                                   ? BlockKind::row_sparse
+                                   : BlockKind::dense,
                        .init_std = options.initial_std(widths_, layer)});
       this->add_block({.name = fmt::format("layer{}.bias", layer), .cols = out});
     }
@@ -72,10 +86,13 @@ class Mlp : public BasicModel<Real> {
     Work work{4 * z * first + n * first, 16 * z + kBytes * (3 * z * first + 3 * n * first), 3};
     for (std::size_t i = 1; i < layer_count(); ++i) {
       const auto a = static_cast<double>(inputs(i)), b = static_cast<double>(width(i));
-      work += {6 * n * a * b + n * b, kBytes * (4 * a * b + 3 * n * a + 4 * n * b), 4};
+      if (!is_sampled_ || i + 1 < layer_count()) {
+        work += {6 * n * a * b + n * b, kBytes * (4 * a * b + 3 * n * a + 4 * n * b), 4};
+      }
       // The hidden layer below: ReLU forward (a launch of its own above layer 0) and backward.
       work += {3 * n * a, kBytes * (i > 1 ? 5 : 3) * n * a, i > 1 ? 2.0 : 1.0};
     }
+    if (is_sampled_) return work + sampled_work(batch);
     const auto outputs = static_cast<double>(this->outputs());
     work += {5 * n * outputs, kBytes * (2 * n * outputs + batch.labels), 1};
     return work;
@@ -122,6 +139,7 @@ class Mlp : public BasicModel<Real> {
     for (std::size_t below = 0; below < layer; ++below) {
       scratch.delta[below].reset(device, batch.size() * width(below));
     }
+    if (is_sampled_) return learn_sampled(scratch, batch, w, sink);
     return fused() ? learn_fused(scratch, batch, w, sink) : learn_scores(scratch, batch, w, sink);
   }
 
@@ -157,6 +175,15 @@ class Mlp : public BasicModel<Real> {
     return loss;
   }
 
+  void touch(Context& context, const Batch& batch,
+             std::vector<std::vector<Index>>& rows) const override {
+    BasicModel<Real>::touch(context, batch, rows);
+    if (!is_sampled_) return;
+    auto& scratch = static_cast<MlpContext<Real>&>(context);
+    const auto labels = drawn(scratch, batch).labels();
+    rows.back().assign(labels.begin(), labels.end());
+  }
+
   double sample_scratch() const override {
     double units = 0;
     for (std::size_t i = 1; i < layer_count(); ++i) units += static_cast<double>(inputs(i));
@@ -175,6 +202,12 @@ class Mlp : public BasicModel<Real> {
   template <class Pointer>
   Pointer bias(Pointer w, std::size_t layer) const {
     return w + this->layout().blocks[2 * layer + 1].offset;
+  }
+  Work sampled_work(const BatchShape& batch) const {
+    const double n = batch.samples, negatives = static_cast<double>(negatives_);
+    const auto a = static_cast<double>(inputs(layer_count() - 1));
+    const double Q = n * negatives + batch.labels, U = negatives + batch.labels;
+    return {6 * Q * a + 5 * Q, 4 * (4 * U * a + 3 * Q + 4 * n * a), 4};
   }
   // Of a layer below the output layer: its ReLU and its own products.
   Work backward_work(const BatchShape& batch, std::size_t layer) const {
@@ -254,6 +287,35 @@ class Mlp : public BasicModel<Real> {
                                    .input_gradient = scratch.delta[last - 1].data()});
   }
 
+  BasicSampledSoftmax<Real>& drawn(MlpContext<Real>& scratch, const Batch& batch) const {
+    if (!scratch.drawn) {
+      scratch.drawn.emplace(this->outputs(), inputs(layer_count() - 1), negatives_,
+                            kernels<BasicHostCores<Real>>(scratch.device()));
+    }
+    return scratch.drawn->of(batch);
+  }
+
+  DeferredSum learn_sampled(MlpContext<Real>& scratch, const Batch& batch, const Real* w,
+                            Sink<Real> sink) const {
+    const std::size_t last = layer_count() - 1, in = inputs(last);
+    BasicDevice<Real>& device = scratch.device();
+    BasicSampledSoftmax<Real>& softmax = drawn(scratch, batch);
+    const Real* const A = scratch.activation[last - 1].data();
+    const typename BasicSampledSoftmax<Real>::Rows rows{weight(w, last), bias(w, last)};
+    softmax.scores(A, rows);
+    const double loss = softmax.softmax();
+    Real* const G = weight(sink.to, last);
+    Real* const g = bias(sink.to, last);
+    if (sink.beta == Real(0)) device.fill(width(last), Real(0), g);
+    softmax.backward(A, rows, [&](std::size_t u, const Real* gradient, Real bias_gradient) {
+      const std::size_t label = softmax.labels()[u];
+      for (std::size_t i = 0; i < in; ++i) G[label * in + i] += sink.alpha * gradient[i];
+      g[label] += sink.alpha * bias_gradient;
+    });
+    std::ranges::copy(softmax.input_gradient(), scratch.delta[last - 1].data());
+    return loss;
+  }
+
   // From D, the gradient of the layer's sums: that of the activation below, then that of its own
   // parameters (in this order: the sink may be the weights).
   void backward(MlpContext<Real>& scratch, const Batch& batch, const Real* w, std::size_t layer,
@@ -274,6 +336,8 @@ class Mlp : public BasicModel<Real> {
   }
 
   const BasicObjective<Real>& objective_;
+  const bool is_sampled_;
+  const std::size_t negatives_;
   std::vector<std::uint64_t> widths_;  // features, hidden layers, scores
 };
 
@@ -298,7 +362,9 @@ const bool mlp_registered = register_model<Mlp, MlpOptions>({
             "classification. A step touches the rows of the first layer that occur in the batch, "
             "and all of the others.",
     .paper = "Ma et al. 2021 (000) section 5.1, with one hidden layer of 128 units",
-    .objective = "softmax over the labels; of binary data the sigmoid of one score",
+    .objective =
+        "softmax over the labels, or (--objective sampled) over the true and random ones; of "
+        "binary data the sigmoid of one score",
     .blocks = "layer0.weight [features x H], row-sparse; layer0.bias [H]; of every further layer "
               "weight [outputs x inputs] and bias",
     .cost = "4zH for z nonzeros, 6nab for n samples and a dense layer of a inputs and b outputs",
@@ -316,59 +382,6 @@ const bool linear_registered = register_model<Linear, LinearOptions>({
 });
 
 }  // namespace
-
-void MlpOptions::declare(OptionSet& set) {
-  set.add("hidden", hidden, "units of each hidden layer, comma-separated").unit("units");
-  declare_init(set);
-}
-
-void MlpOptions::declare_init(OptionSet& set) {
-  set.add_choice("init", init,
-                 {{"fans", InitialLaw::fans},
-                  {"fan_in", InitialLaw::fan_in},
-                  {"cpu_gpu_sgd", InitialLaw::cpu_gpu_sgd}},
-                 "standard deviation of a layer's initial weights, f = fan_in + fan_out: "
-                 "2 / sqrt(f), 1 / sqrt(fan_in), or sqrt(2 s / f) with s = floor(sqrt(f of layer "
-                 "0)) + 1, the law of a program of paper 000's authors");
-  set.add("init_std", init_std,
-          "standard deviation of the initial weights of all layers; auto: by --init")
-      .above(0)
-      .or_zero();
-}
-
-void MlpOptions::validate_init() const {
-  if (!init_std || init == InitialLaw::fans) return;
-  throw with_hint(
-      usage_error("--init-std: found {} beside --init, which gives each layer its own", *init_std),
-      "leave out one of the two");
-}
-
-double MlpOptions::initial_std(const std::vector<std::uint64_t>& units, std::size_t layer) const {
-  if (init_std) return *init_std;
-  const auto fans = [&](std::size_t i) {
-    return static_cast<double>(units[i]) + static_cast<double>(units[i + 1]);
-  };
-  switch (init) {
-    case InitialLaw::fans:
-      break;
-    case InitialLaw::fan_in:
-      return 1 / std::sqrt(std::max(1.0, static_cast<double>(units[layer])));
-    case InitialLaw::cpu_gpu_sgd:
-      return std::sqrt(2 * (std::floor(std::sqrt(fans(0))) + 1) / fans(layer));
-  }
-  return 2 / std::sqrt(fans(layer));
-}
-
-void MlpOptions::validate() const {
-  validate_init();
-  if (hidden.empty()) {
-    throw with_hint(usage_error("--hidden: found no layer, expected at least one for --model mlp"),
-                    "use --model linear for a model without hidden layers");
-  }
-  if (std::ranges::find(hidden, 0U) != hidden.end()) {
-    throw usage_error("--hidden: found 0, expected at least one unit per layer");
-  }
-}
 
 template <class Real>
 std::unique_ptr<BasicModel<Real>> make_mlp(const DataShape& data, const MlpOptions& options) {

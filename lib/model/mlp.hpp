@@ -18,6 +18,9 @@
 //   hidden layer  forward   2nH          8nH (0 for layer 0)   1 (0 for layer 0: on the way)
 //                 backward  nH           12nH                  1
 //   loss                    5nb          8nb + 4 labels        1
+// With --objective sampled the last dense layer and the loss are, of Q = n negatives + labels pairs and
+// U = negatives + labels rows, 6Qa + 5Q; 4(4Ua + 3Q + 4na); 4. Its weight is row-sparse then: a batch
+// reads and moves the rows of its labels, true ones and those drawn for it.
 // All are affine in (samples, nonzeros, labels): two batches cost as much as the joint one plus
 // once more the weights' bytes and the launches. The fused softmax layer of the CPU moves less than
 // this; a calibrated profile has that in its effective bandwidth.
@@ -26,6 +29,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "core/options.hpp"
@@ -48,9 +52,17 @@ enum class InitialLaw {
 // as adaptive on data of Amazon-670k's shape, and what is between them stays
 // (results/adaptive-ingredients).
 
+// Labels that the softmax of a training sample runs over.
+enum class ScoredLabels {
+  full,     // all of them
+  sampled,  // the true ones and random others: model/sampled_softmax.hpp
+};
+
 // Options of both models; the linear one declares the initial law alone.
 struct MlpOptions {
   std::vector<std::uint64_t> hidden{128};  // empty: a linear model
+  ScoredLabels objective = ScoredLabels::full;
+  std::uint64_t negatives = 1000;  // sampled: a sample's labels at least, filled at random
   InitialLaw init = InitialLaw::fans;
   std::optional<double> init_std = {};  // of all layers, in place of `init`
 
@@ -60,6 +72,8 @@ struct MlpOptions {
   void validate() const;
   // Errors: usage, both a law other than the default and a number in its place.
   void validate_init() const;
+  // Why the model is one for CPUs alone; empty: it is not.
+  std::string cpu_only() const;
   // Of the layer that connects units[layer] to units[layer + 1].
   double initial_std(const std::vector<std::uint64_t>& units, std::size_t layer) const;
 };

@@ -33,6 +33,8 @@ class ModelFactory {
   virtual void declare(OptionSet& options) = 0;
   // Refuses values that make no sense (usage errors naming the option), before anything is loaded.
   virtual void validate() const = 0;
+  // Why a model with these options computes on CPUs alone; empty: on all devices.
+  virtual std::string cpu_only() const = 0;
   virtual std::unique_ptr<BasicModel<float>> make(const DataShape& data) const = 0;
   // The same model in double, for checks of gradients.
   virtual std::unique_ptr<BasicModel<double>> make_double(const DataShape& data) const = 0;
@@ -44,12 +46,17 @@ struct RegisteredModel {
 };
 
 // A model is a class template over the number type, made of (DataShape, Options). Options has
-// declare(OptionSet&), which keeps references to its members, and validate() const.
+// declare(OptionSet&), which keeps references to its members, validate() const, and, if some values
+// are for CPUs alone, cpu_only() const.
 template <template <class> class M, class Options>
 class FactoryOf final : public ModelFactory {
  public:
   void declare(OptionSet& set) override { options_.declare(set); }
   void validate() const override { options_.validate(); }
+  std::string cpu_only() const override {
+    if constexpr (requires { options_.cpu_only(); }) return options_.cpu_only();
+    return "";
+  }
   std::unique_ptr<BasicModel<float>> make(const DataShape& data) const override {
     return std::make_unique<M<float>>(data, options_);
   }

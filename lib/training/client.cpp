@@ -27,6 +27,17 @@ void Client::trace_batch(Worker& worker, std::uint64_t samples) const {
   if (setup_.traced) note_batch(worker.endpoint(), samples);
 }
 
+void Client::measure(Worker& worker, const std::function<void()>& fn) {
+  worker.endpoint().while_paused([&] { referee_.measure(fn); });
+}
+
+Batch Client::test_batch(std::uint64_t count) const {
+  const std::uint64_t rows = setup_.test->rows(), used = std::min(count, rows);
+  std::vector<Index> some;
+  for (std::uint64_t i = 0; i < used; ++i) some.push_back(static_cast<Index>(i * rows / used));
+  return {*setup_.test, std::move(some)};
+}
+
 PreparedModel Client::prepare(const std::function<std::span<const float>()>& model) {
   const auto start = HostClock::now();
   replicas_read_ = 1;

@@ -24,6 +24,7 @@ struct RunSetup {
   const Model& model;
   const Sampler& sampler;
   std::vector<float> initial;
+  DatasetPtr test;
   // Full-size model and counts per real nonzero, label and parameter under --charge; null: the real
   // model's work.
   std::shared_ptr<const Model> charged_model = {};
@@ -45,7 +46,13 @@ class Client : public Run {
   // labels are scaled to the full-size data's averages.
   Work gradient_work(const BatchShape& batch) const final;
   Work partial_gradient_work(const BatchShape& batch, std::size_t parts) const final;
+  const Model& charged_model() const final {
+    return setup_.charged_model ? *setup_.charged_model : setup_.model;
+  }
+  BatchShape charged(const BatchShape& batch) const final;
   double parameter_ratio() const final { return setup_.charged_parameters; }
+  void measure(Worker& worker, const std::function<void()>& fn) final;
+  Batch test_batch(std::uint64_t count) const final;
 
  protected:
   // A step of this worker is complete: its batch stands in the trace, if there is one.
@@ -58,12 +65,6 @@ class Client : public Run {
   const RunRules& rules_;
   const RunSetup& setup_;
   std::size_t replicas_read_ = 1;  // by the model that is being made
-
- private:
-  const Model& charged_model() const {
-    return setup_.charged_model ? *setup_.charged_model : setup_.model;
-  }
-  BatchShape charged(const BatchShape& batch) const;
 };
 
 // A replica that its worker has published, where it lies on a device. Until then it is the initial
@@ -104,6 +105,7 @@ class SharedClient final : public Client {
   // and a point's samples never fall behind those of the point before.
   void evaluate_here(Worker& worker, std::optional<std::uint64_t> samples,
                      const std::function<std::span<const float>()>& model) override;
+  bool evaluation_due(Worker& worker) const override { return referee_.due(worker.now()); }
   std::optional<double> best_accuracy(std::uint64_t from, std::uint64_t to) const override {
     return referee_.best_accuracy(from, to);
   }

@@ -61,6 +61,14 @@ void check_shared_memory(const TrainOptions& options, const Plan& plan,
   }
 }
 
+void check_model_devices(const TrainOptions& options, const std::vector<std::string>& devices) {
+  const std::string reason = options.model_factory->cpu_only();
+  const auto gpu = std::ranges::find_if(
+      devices, [](const std::string& text) { return text.starts_with("cuda:"); });
+  if (reason.empty() || gpu == devices.end()) return;
+  throw usage_error("--devices: found {}, expected CPUs: {}", *gpu, reason);
+}
+
 }  // namespace
 
 void check_plan(const TrainOptions& options, const OptionSet& set, const Plan& plan,
@@ -85,6 +93,7 @@ void check_plan(const TrainOptions& options, const OptionSet& set, const Plan& p
   check_optimizer(set, plan, info);
   check_precision(options, set, devices);
   check_shared_memory(options, plan, devices, info);
+  check_model_devices(options, devices);
   algorithm.check(plan);
 }
 

@@ -90,6 +90,7 @@ class RankClient final : public Client {
   void updated(Worker& worker, bool counts_for_run) override;
   void evaluate_here(Worker& worker, std::optional<std::uint64_t> samples,
                      const std::function<std::span<const float>()>& model) override;
+  bool evaluation_due(Worker& worker) const override;
   std::optional<double> best_accuracy(std::uint64_t from, std::uint64_t to) const override;
   void publish(int rank, Device& device, std::span<const float> replica) override;
   std::span<const float> mean_of_published() override;
@@ -132,6 +133,8 @@ class RankClient final : public Client {
   void evaluate_together(Worker& worker, Seconds now, std::uint64_t samples,
                          const std::function<std::span<const float>()>& model);
   void evaluate_alone(Worker& worker, const std::function<std::span<const float>()>& model);
+  // Of the evaluation that is due; 0: none, or the run has ended.
+  std::int32_t due_number() const;
   // Rank 0, with the world stopped: `model` becomes a point if it is due, and State says what
   // follows.
   void measure(Seconds time, const Referee::Point& point, const PreparedModel& model);

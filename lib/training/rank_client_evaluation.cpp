@@ -79,15 +79,18 @@ void RankClient::measure(Seconds time, const Referee::Point& point, const Prepar
   state_.accuracy = Accuracies::of(*measured);
 }
 
+std::int32_t RankClient::due_number() const {
+  const std::lock_guard lock(mutex_);
+  return state_.stop == 0 ? state_.due : 0;
+}
+
+bool RankClient::evaluation_due(Worker&) const { return due_number() != 0; }
+
 void RankClient::evaluate_alone(Worker& worker,
                                 const std::function<std::span<const float>()>& model) {
-  const auto due = [&] {
-    const std::lock_guard lock(mutex_);
-    return state_.stop == 0 ? state_.due : 0;
-  };
-  if (due() == 0) return;
+  if (due_number() == 0) return;
   worker.endpoint().while_paused([&] {
-    const std::int32_t number = due();  // somebody else may have been first
+    const std::int32_t number = due_number();  // somebody else may have been first
     if (number == 0) return;
     const PreparedModel result = prepare(model);
     if (rank_ == 0) {

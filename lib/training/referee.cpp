@@ -258,6 +258,13 @@ CurvePoint Referee::measure(Seconds time, std::uint64_t samples, const PreparedM
   return point;
 }
 
+void Referee::measure(const std::function<void()>& fn) {
+  const auto start = HostClock::now();
+  fn();
+  const std::lock_guard lock(mutex_);
+  record_.phases.eval_s += seconds_since(start);
+}
+
 void Referee::add(const CurvePoint& point, std::span<const float> model) {
   record_.curve.push_back(point);
   accuracies_.add(point.samples_count, Accuracies::of(point));

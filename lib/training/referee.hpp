@@ -161,6 +161,8 @@ class Referee {
   // counted as eval_s, that of making the model as prepare_s, that of writing the record as
   // record_s. One at a time.
   CurvePoint measure(Seconds time, std::uint64_t samples, const PreparedModel& model);
+  // While the clock stands still: calls fn, whose host time is counted as eval_s, too.
+  void measure(const std::function<void()>& fn);
   std::uint64_t measured_samples() const;  // of the last point of the curve
   std::optional<double> best_accuracy(std::uint64_t from, std::uint64_t to) const;
   void end_budget();

@@ -156,6 +156,7 @@ void Training::Impl::build_model() {
     charge = make_charge(options.charge, *record.train, *options.model_factory, *model);
     record.charge = to_json(*charge);
   }
+  algorithm->check_model(plan, *model);
   for (std::string& text : algorithm->warnings(plan, model->layout())) {
     record.warnings.push_back(std::move(text));
   }
@@ -206,7 +207,8 @@ RunRules Training::Impl::rules() const {
 }
 
 RunSetup Training::Impl::setup(std::vector<float> initial) const {
-  RunSetup result{.model = *model, .sampler = *sampler, .initial = std::move(initial)};
+  RunSetup result{
+      .model = *model, .sampler = *sampler, .initial = std::move(initial), .test = record.test};
   if (charge) {
     result.charged_model = charge->model;
     result.charged_nonzeros = charge->nonzeros_per_real;

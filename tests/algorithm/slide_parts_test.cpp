@@ -1,26 +1,21 @@
-// The parts of slide: codes, tables, active labels, lazy Adam.
+// The parts of slide: codes, tables, active labels.
 
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <map>
 #include <numeric>
 #include <set>
 
 #include "algorithm/parts/label_tables.hpp"
-#include "algorithm/parts/row_adam.hpp"
 #include "core/random.hpp"
+#include "linalg/device.hpp"
+#include "support/random_numbers.hpp"
 
 namespace hetsgd::test {
 namespace {
-
-std::vector<float> normal_numbers(std::size_t count, std::uint64_t seed) {
-  RandomStream random(seed, Purpose::test);
-  std::vector<float> x(count);
-  for (float& each : x) each = static_cast<float>(random.normal());
-  return x;
-}
 
 double binomial(std::size_t n, std::size_t k) {
   if (k > n) return 0;
@@ -66,6 +61,38 @@ TEST(LabelHash, CodesCollideAsOftenAsTheFormulaSays) {
       const double sigma = std::sqrt(kGenerations * p * (1 - p));
       EXPECT_NEAR(collisions, kGenerations * p, 4 * sigma) << "bin " << bin << ", p " << p;
     }
+  }
+}
+
+// One bin per permutation (d < 2 m), and no empty bin: codes are independent. A table matches with
+// p^K, one of L does with 1 - (1 - p^K)^L.
+TEST(LabelHash, TablesRetrieveAsOftenAsTheFormulaSays) {
+  constexpr std::size_t kInputs = 11;
+  constexpr std::uint32_t kBin = 6, kTables = 10;
+  constexpr int kGenerations = 3000;
+  const std::vector<float> row = normal_numbers(kInputs, 15), noise = normal_numbers(kInputs, 16);
+  std::vector<float> query(kInputs);
+  for (std::size_t i = 0; i < kInputs; ++i) query[i] = std::abs(row[i] + 0.4F * noise[i]) + 0.01F;
+  const double p = collision_probability(query, row, kBin);
+  for (const std::uint32_t codes : {1U, 2U, 3U}) {
+    int matches = 0, retrieved = 0;
+    std::array<std::uint32_t, kTables> of_row{}, of_query{};
+    for (std::uint32_t generation = 0; generation < kGenerations; ++generation) {
+      const LabelHash hash(
+          {.codes = codes, .tables = kTables, .bin = kBin, .packing = Packing::exact}, kInputs, 4,
+          generation);
+      hash.rows(1, row.data(), of_row.data(), kTables, 1);
+      hash.queries(1, query.data(), of_query.data(), kTables, 1);
+      int here = 0;
+      for (std::size_t t = 0; t < kTables; ++t) here += of_row[t] == of_query[t] ? 1 : 0;
+      matches += here;
+      retrieved += here > 0 ? 1 : 0;
+    }
+    const double table = std::pow(p, codes), any = 1 - std::pow(1 - table, kTables);
+    constexpr double kMatches = kGenerations * static_cast<double>(kTables);
+    EXPECT_NEAR(matches, kMatches * table, 4 * std::sqrt(kMatches * table * (1 - table))) << codes;
+    EXPECT_NEAR(retrieved, kGenerations * any, 4 * std::sqrt(kGenerations * any * (1 - any)))
+        << codes;
   }
 }
 
@@ -262,65 +289,43 @@ TEST_F(Tables, ActiveLabelsAreTrueOnesRetrievedOnesAndFill) {
   EXPECT_EQ(labels_of({.all = true}, tables, 0, 1, truth, buckets, counts).size(), 300U);
 }
 
-// Gradients at some batches only, as large as they are wherever epsilon does not matter.
-class LazyRows : public testing::Test {
- protected:
-  static constexpr std::size_t kCols = 20;
-  static constexpr std::uint32_t kBatches = 700;
-  static float gradient(std::uint32_t t, std::size_t i) {
-    RandomStream random(t, Purpose::test, i);
-    return static_cast<float>(random.uniform(0.2, 1));
-  }
-  // Touched at t = 3, then at growing distances: up to 200 batches, more than the horizon.
-  static bool touched(std::uint32_t t) {
-    return t == 3 || t == 4 || t == 10 || t == 50 || t == 60 || t == 260 || t == 420 || t == 421;
-  }
-  static double rate(std::uint32_t t) { return 0.01 / (1 + 0.001 * t); }
+// Random options, tables, truths and queries against sets: the true labels first, then what the
+// buckets hold, in their order, then others, each once, as many as there must be.
+TEST_F(Tables, ActiveLabelsOfRandomOptionsAreThoseOfSets) {
+  RandomStream dice(17, Purpose::test);
+  const auto below = [&](std::uint64_t n) { return static_cast<std::uint32_t>(dice.below(n)); };
+  const LabelTables tables = make(0, 1), cut = make(7, 1);
+  for (std::uint32_t round = 0; round < 400; ++round) {
+    const LabelTables& held = below(2) == 0 ? tables : cut;
+    ActiveOptions options{.least = below(2) == 0 ? 0 : below(320), .most = 0};
+    if (below(3) == 0) options.most = std::max(options.least, 1 + below(60));
+    options.fill = below(2) == 0 ? LabelFill::batch : LabelFill::sample;
+    if (below(3) == 0) options.sampling = LabelSampling::threshold;
+    options.hits = 1 + below(4);
+    std::set<std::uint32_t> distinct;
+    while (distinct.size() < below(20)) distinct.insert(below(kRows));
+    const std::vector<std::uint32_t> truth(distinct.begin(), distinct.end());
+    std::vector<std::uint32_t> buckets(6);
+    hash.queries(1, &W[below(kRows) * kInputs], buckets.data(), 6, 1);
 
-  std::vector<float> run(Lazy lazy) const {
-    AdamClock clock({.kind = OptimizerKind::adam}, lazy);
-    RowAdam rows(clock, 2, kCols);
-    std::vector<float> w(kCols, 1), g(kCols);
-    for (std::uint32_t t = 1; t <= kBatches; ++t) {
-      if (touched(t)) rows.catch_up(1, w.data());
-      clock.begin(rate(t));
-      for (std::size_t i = 0; i < kCols; ++i) g[i] = gradient(t, i);
-      if (touched(t)) rows.step(1, g.data(), w.data());
-      if (lazy == Lazy::dense) rows.step_without_gradient(1, w.data());
-      clock.end();
+    const std::uint32_t enough = options.sampling == LabelSampling::threshold ? options.hits : 1;
+    std::map<std::uint32_t, std::uint32_t> hits;
+    std::vector<std::uint32_t> expected = truth;
+    const std::size_t most = options.most == 0 ? kRows : options.most;
+    for (std::size_t t = 0; t < 6; ++t) {
+      for (const std::uint32_t l : held.bucket(t, buckets[t])) {
+        const bool is_new = ++hits[l] == enough && !distinct.contains(l);
+        if (is_new && expected.size() < most) expected.push_back(l);
+      }
     }
-    rows.catch_up(1, w.data());
-    return w;
+    Retrieval counts;
+    const auto labels = labels_of(options, held, round, round, truth, buckets, counts);
+    const std::size_t least = std::min<std::size_t>(options.least, kRows);
+    ASSERT_EQ(labels.size(), std::max(least, expected.size())) << round;
+    EXPECT_TRUE(std::equal(expected.begin(), expected.end(), labels.begin())) << round;
+    EXPECT_EQ(std::set(labels.begin(), labels.end()).size(), labels.size()) << round;
+    EXPECT_TRUE(std::ranges::all_of(labels, [](std::uint32_t l) { return l < kRows; })) << round;
   }
-
-  // lib/optimizer's Adam, with a gradient of zero where the row has none.
-  std::vector<float> adam() const {
-    const auto device = make_cpu_device<float>(1);
-    const auto optimizer =
-        make_optimizer({.kind = OptimizerKind::adam}, *device, kCols, {{0, kCols}});
-    std::vector<float> w(kCols, 1), g(kCols);
-    for (std::uint32_t t = 1; t <= kBatches; ++t) {
-      for (std::size_t i = 0; i < kCols; ++i) g[i] = touched(t) ? gradient(t, i) : 0;
-      optimizer->update(*device, rate(t), g, w);
-    }
-    return w;
-  }
-};
-
-TEST_F(LazyRows, DenseIsTheOptimizersAdam) {
-  const std::vector<float> dense = run(Lazy::dense), expected = adam();
-  for (std::size_t i = 0; i < kCols; ++i) EXPECT_NEAR(dense[i], expected[i], 1e-6) << i;
-}
-
-// The same moves, summed up later; past the horizon of 160 batches next to nothing is left.
-TEST_F(LazyRows, CatchUpIsDense) {
-  const std::vector<float> late = run(Lazy::catch_up), dense = run(Lazy::dense);
-  for (std::size_t i = 0; i < kCols; ++i) EXPECT_NEAR(late[i], dense[i], 2e-5) << i;
-}
-
-TEST_F(LazyRows, TouchedRowsAloneMoveLess) {
-  const std::vector<float> touched_alone = run(Lazy::touched), dense = run(Lazy::dense);
-  for (std::size_t i = 0; i < kCols; ++i) EXPECT_GT(touched_alone[i], dense[i] + 0.01F) << i;
 }
 
 }  // namespace

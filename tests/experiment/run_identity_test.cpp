@@ -53,5 +53,15 @@ TEST(RunIdentity, TellsADefaultThatHasChanged) {
             content_hash(before.dump()));
 }
 
+TEST(RunIdentity, NamesAnAlgorithmsOwnDefaults) {
+  json name = name_of("slide");
+  name["optimizer"] = "adam";
+  name["learning_rate"] = 1e-4;
+  name["batch_size"] = 128;
+  EXPECT_EQ(identify(settings_of("slide")).hash, content_hash(name.dump()));
+  EXPECT_EQ(identify(settings_of("slide", {{"optimizer", "adam"}})).hash,
+            content_hash(name.dump()));
+}
+
 }  // namespace
 }  // namespace hetsgd

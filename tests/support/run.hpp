@@ -71,7 +71,7 @@ class Configuration {
     info_ = registered.info;
     algorithm_ = registered.make();
     options.declare(set_);
-    algorithm_->declare(set_);
+    declare_options(*algorithm_, info_, set_);
     for (const auto& [key, texts] : values) {
       if (!set_.find(key) && is_option_of_a_model(key)) continue;
       set_.set(key, texts, OptionSource::flag, "--" + key);

@@ -1,6 +1,7 @@
 #include "algorithm/parts/row_adam.hpp"
 
 #include <algorithm>
+#include <atomic>
 #include <cmath>
 
 #include "optimizer/families.hpp"
@@ -12,41 +13,76 @@ namespace {
 // Batches after which nothing is left of a first moment: beta1 / sqrt(beta2) to this power is below
 // a float's rounding for the usual betas.
 constexpr std::uint32_t kHorizon = 160;
+// Batches whose F has had all its terms are put away so many at a time.
+constexpr std::uint32_t kSettle = 1024;
 
 double corrected(double beta, double steps) { return 1 - std::pow(beta, steps); }
 
 }  // namespace
 
-AdamClock::AdamClock(const OptimizerOptions& options, Lazy lazy)
-    : options_(options), lazy_(lazy), owed_(1) {}
-
-void AdamClock::begin(double learning_rate) {
-  learning_rate_ = learning_rate;
-  ++batch_;
-  step_ = {moments(options_, batch_, 1), static_cast<float>(learning_rate)};
+AdamDebts::Debt AdamDebts::of(std::uint32_t s) const {
+  const Past& row = past(s);
+  const Past& since = past(complete_ - s);
+  return {.first = row.first,
+          .second = row.second,
+          .move = static_cast<float>(row.owed),
+          .decay1 = since.decay1,
+          .decay2 = since.decay2,
+          .epsilon = epsilon_};
 }
 
-void AdamClock::end() {
-  complete_ = batch_;
-  if (!is_adam() || lazy_ != Lazy::catch_up) return;
-  const double b1 = options_.beta1, b2 = options_.beta2, u = batch_;
-  owed_.push_back(0);  // of s = batch_
-  const std::uint32_t first = batch_ > kHorizon ? batch_ - kHorizon : 1;
-  for (std::uint32_t s = first; s < batch_; ++s) {
+AdamClock::AdamClock(const OptimizerOptions& options, Lazy lazy) : options_(options), lazy_(lazy) {
+  debts_.epsilon_ = static_cast<float>(options.epsilon);
+  debts_.settled_ = std::make_shared<const std::vector<AdamDebts::Past>>();
+  debts_.recent_.push_back({1, 1, 1, 1, 0});  // of no batch
+}
+
+AdamBatch AdamClock::begin(double learning_rate) {
+  const std::lock_guard lock(mutex_);
+  ++begun_;
+  return {.number = begun_,
+          .learning_rate = learning_rate,
+          .step = {moments(options_, begun_, 1), static_cast<float>(learning_rate)}};
+}
+
+std::uint32_t AdamClock::complete() const {
+  const std::lock_guard lock(mutex_);
+  return debts_.complete_;
+}
+
+AdamDebts AdamClock::debts() const {
+  const std::lock_guard lock(mutex_);
+  return debts_;
+}
+
+void AdamClock::end(const AdamBatch& batch) {
+  const std::lock_guard lock(mutex_);
+  const std::uint32_t u = ++debts_.complete_;
+  if (!owes()) return;
+  const double b1 = options_.beta1, b2 = options_.beta2;
+  debts_.recent_.push_back({.first = static_cast<float>(1 / corrected(b1, u)),
+                            .second = static_cast<float>(1 / corrected(b2, u)),
+                            .decay1 = static_cast<float>(std::pow(b1, u)),
+                            .decay2 = static_cast<float>(std::pow(b2, u)),
+                            .owed = 0});
+  const std::size_t settled = debts_.settled_->size();
+  const std::uint32_t first = u > kHorizon ? u - kHorizon : 1;
+  for (std::uint32_t s = first; s < u; ++s) {
     const double k = u - s;
     const double rho = std::sqrt(std::pow(b2, k) * corrected(b2, s) / corrected(b2, u));
-    owed_[s] += learning_rate_ * std::pow(b1, k) * corrected(b1, s) / (corrected(b1, u) * rho);
+    debts_.recent_[s - settled].owed +=
+        batch.learning_rate * std::pow(b1, k) * corrected(b1, s) / (corrected(b1, u) * rho);
   }
+  if (debts_.recent_.size() > kSettle + kHorizon + 1) settle();
 }
 
-AdamClock::Debt AdamClock::debt(std::uint32_t s) const {
-  const double k = complete_ - s;
-  return {.first = static_cast<float>(1 / corrected(options_.beta1, s)),
-          .second = static_cast<float>(1 / corrected(options_.beta2, s)),
-          .move = static_cast<float>(owed_[s]),
-          .decay1 = static_cast<float>(std::pow(options_.beta1, k)),
-          .decay2 = static_cast<float>(std::pow(options_.beta2, k)),
-          .epsilon = static_cast<float>(options_.epsilon)};
+// What debts() copies stays short.
+void AdamClock::settle() {
+  std::vector<AdamDebts::Past> settled = *debts_.settled_;
+  const auto end = debts_.recent_.begin() + kSettle;
+  settled.insert(settled.end(), debts_.recent_.begin(), end);
+  debts_.recent_.erase(debts_.recent_.begin(), end);
+  debts_.settled_ = std::make_shared<const std::vector<AdamDebts::Past>>(std::move(settled));
 }
 
 RowAdam::RowAdam(const AdamClock& clock, std::size_t rows, std::size_t cols)
@@ -56,11 +92,24 @@ RowAdam::RowAdam(const AdamClock& clock, std::size_t rows, std::size_t cols)
   v_.resize(rows * cols);
 }
 
-void RowAdam::catch_up(std::size_t row, float* w) {
-  if (!clock_.is_adam() || clock_.lazy() != Lazy::catch_up) return;
-  const std::uint32_t s = last_[row];
-  if (s == 0 || s == clock_.complete()) return;
-  const AdamClock::Debt debt = clock_.debt(s);
+std::uint32_t RowAdam::last(std::size_t row) const {
+  return std::atomic_ref(last_[row]).load(std::memory_order_relaxed);
+}
+
+// A batch that began later may have stepped the row first.
+void RowAdam::set_last(std::size_t row, std::uint32_t batch) {
+  std::atomic_ref(last_[row]).store(std::max(batch, last(row)), std::memory_order_relaxed);
+}
+
+bool RowAdam::owes(const AdamDebts& debts, std::size_t row) const {
+  const std::uint32_t s = last(row);
+  return clock_.owes() && s != 0 && s < debts.complete();
+}
+
+void RowAdam::catch_up(const AdamDebts& debts, std::size_t row, float* w) {
+  const std::uint32_t s = last(row);
+  if (!clock_.owes() || s == 0 || s >= debts.complete()) return;
+  const AdamDebts::Debt debt = debts.of(s);
   float* const m = &m_[row * cols_];
   float* const v = &v_[row * cols_];
   for (std::size_t i = 0; i < cols_; ++i) {
@@ -68,12 +117,12 @@ void RowAdam::catch_up(std::size_t row, float* w) {
     m[i] *= debt.decay1;
     v[i] *= debt.decay2;
   }
-  last_[row] = clock_.complete();
+  set_last(row, debts.complete());
 }
 
-void RowAdam::step(std::size_t row, const float* g, float* w) {
-  last_[row] = clock_.batch();
-  const rule::MomentStep<float>& rule = clock_.step();
+void RowAdam::step(const AdamBatch& batch, std::size_t row, const float* g, float* w) {
+  set_last(row, batch.number);
+  const rule::MomentStep<float>& rule = batch.step;
   if (!clock_.is_adam()) {
     for (std::size_t i = 0; i < cols_; ++i) w[i] -= rule.step * g[i];
     return;
@@ -83,9 +132,9 @@ void RowAdam::step(std::size_t row, const float* g, float* w) {
   for (std::size_t i = 0; i < cols_; ++i) rule(g[i], m[i], v[i], w[i]);
 }
 
-void RowAdam::step_without_gradient(std::size_t row, float* w) {
-  if (last_[row] == 0 || last_[row] == clock_.batch()) return;  // no moments yet; stepped already
-  step(row, zeros_.data(), w);
+void RowAdam::step_without_gradient(const AdamBatch& batch, std::size_t row, float* w) {
+  if (last(row) == 0) return;  // no moments yet
+  step(batch, row, zeros_.data(), w);
 }
 
 }  // namespace hetsgd

@@ -11,10 +11,15 @@
 //   rho = sqrt(beta2^k (1 - beta2^s) / (1 - beta2^u))
 //
 // That is Adam with epsilon rho in the place of epsilon: exact where epsilon << sqrt(v').
+//
+// Several workers may step on the same rows (Hogwild): the clock locks, rows do not. Then batches
+// that have begun may not have ended, and t is the number of a batch in the order of beginning.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
+#include <mutex>
 #include <vector>
 
 #include "linalg/element_rules.hpp"
@@ -24,39 +29,71 @@ namespace hetsgd {
 
 enum class Lazy { catch_up, touched, dense };
 
-// The batches of a model, and what they owe to rows that were last touched at each of them.
-class AdamClock {
+// A batch of the model, and the step that its rows make.
+struct AdamBatch {
+  std::uint32_t number = 0;  // t = 1, 2, ...
+  double learning_rate = 0;
+  rule::MomentStep<float> step;
+};
+
+// What rows owe for the batches that had ended when it was taken. Good from any thread, for as long
+// as one likes.
+class AdamDebts {
  public:
-  // options: adam, or sgd, which owes nothing.
-  AdamClock(const OptimizerOptions& options, Lazy lazy);
+  std::uint32_t complete() const { return complete_; }  // batches that had ended
 
-  // Batch t = 1, 2, ... begins; its steps take this rate.
-  void begin(double learning_rate);
-  // All its steps are made.
-  void end();
-
-  std::uint32_t batch() const { return batch_; }        // t
-  std::uint32_t complete() const { return complete_; }  // batches that have ended
-  bool is_adam() const { return options_.kind == OptimizerKind::adam; }
-  Lazy lazy() const { return lazy_; }
-  const rule::MomentStep<float>& step() const { return step_; }
-
-  // What a row that was last up to date after batch s >= 1 makes up for until complete().
+  // What a row that is the result of batch s, 1 <= s < complete(), makes up for.
   struct Debt {
     float first, second;   // m' = first m, v' = second v
     float move;            // F(s, complete())
     float decay1, decay2;  // of m and v
     float epsilon;
   };
-  Debt debt(std::uint32_t s) const;
+  Debt of(std::uint32_t s) const;
 
  private:
-  OptimizerOptions options_;
-  Lazy lazy_;
-  double learning_rate_ = 0;
-  std::uint32_t batch_ = 0, complete_ = 0;
-  rule::MomentStep<float> step_;
-  std::vector<double> owed_;  // F(s, complete()) by s
+  friend class AdamClock;
+  // By batch i: corrections for bias, decays over i batches, F(i, complete()).
+  struct Past {
+    float first, second, decay1, decay2;
+    double owed;
+  };
+  const Past& past(std::uint32_t i) const {
+    return i < settled_->size() ? (*settled_)[i] : recent_[i - settled_->size()];
+  }
+
+  std::uint32_t complete_ = 0;
+  float epsilon_ = 0;
+  // The first batches, whose F has had all its terms, and those after them.
+  std::shared_ptr<const std::vector<Past>> settled_;
+  std::vector<Past> recent_;
+};
+
+// The batches of a model. Thread-safe.
+class AdamClock {
+ public:
+  // options: adam, or sgd, which owes nothing.
+  AdamClock(const OptimizerOptions& options, Lazy lazy);
+
+  // Batch t begins; its steps take this rate.
+  AdamBatch begin(double learning_rate);
+  // All its steps are made.
+  void end(const AdamBatch& batch);
+
+  std::uint32_t complete() const;  // batches that have ended
+  AdamDebts debts() const;
+  bool is_adam() const { return options_.kind == OptimizerKind::adam; }
+  Lazy lazy() const { return lazy_; }
+  bool owes() const { return is_adam() && lazy_ == Lazy::catch_up; }
+
+ private:
+  void settle();
+
+  const OptimizerOptions options_;
+  const Lazy lazy_;
+  mutable std::mutex mutex_;  // guards all below
+  std::uint32_t begun_ = 0;
+  AdamDebts debts_;
 };
 
 // The moments of a matrix [rows x cols], by rows. Rows are independent: different threads may work
@@ -65,22 +102,29 @@ class RowAdam {
  public:
   RowAdam(const AdamClock& clock, std::size_t rows, std::size_t cols);
 
-  // Brings the row up to the last complete batch. w [cols], the row's.
-  void catch_up(std::size_t row, float* w);
-  // The step of the current batch; the row is up to date.
-  void step(std::size_t row, const float* g, float* w);
+  // Brings the row up to the last batch that had ended. w [cols], the row's.
+  void catch_up(const AdamDebts& debts, std::size_t row, float* w);
+  // Whether that would do anything.
+  bool owes(const AdamDebts& debts, std::size_t row) const;
+  // The step of a batch; the row is up to date.
+  void step(const AdamBatch& batch, std::size_t row, const float* g, float* w);
   // The step without a gradient, of a row that this batch has not stepped (dense).
-  void step_without_gradient(std::size_t row, float* w);
+  void step_without_gradient(const AdamBatch& batch, std::size_t row, float* w);
 
   std::size_t rows() const { return last_.size(); }
   std::size_t cols() const { return cols_; }
 
  private:
+  std::uint32_t last(std::size_t row) const;
+  void set_last(std::size_t row, std::uint32_t batch);
+
   const AdamClock& clock_;
   std::size_t cols_;
-  std::vector<float> m_, v_;         // [rows x cols]; sgd: none
-  std::vector<std::uint32_t> last_;  // batch of which the row is the result; 0: never touched
-  std::vector<float> zeros_;         // [cols]
+  std::vector<float> m_, v_;  // [rows x cols]; sgd: none
+  // Batch of which the row is the result; 0: never touched. Read and written atomically: it becomes
+  // an index.
+  mutable std::vector<std::uint32_t> last_;
+  std::vector<float> zeros_;  // [cols]
 };
 
 }  // namespace hetsgd

@@ -1,126 +1,26 @@
 #include "algorithm/parts/sampled_mlp.hpp"
 
 #include <algorithm>
-#include <bit>
 #include <cmath>
-#include <numeric>
-
-#include "core/error.hpp"
 
 namespace hetsgd {
 
-namespace {
-
-constexpr std::size_t kLanes = 16;
-
-// Sixteen sums, so that the compiler may use vector registers.
-float inner_product(std::size_t n, const float* x, const float* y) {
-  float lane[kLanes] = {};
-  std::size_t i = 0;
-  for (; i + kLanes <= n; i += kLanes) {
-    for (std::size_t j = 0; j < kLanes; ++j) lane[j] += x[i + j] * y[i + j];
-  }
-  float sum = 0;
-  for (; i < n; ++i) sum += x[i] * y[i];
-  for (const float each : lane) sum += each;
-  return sum;
-}
-
-void add_scaled(std::size_t n, float a, const float* x, float* y) {
-  for (std::size_t i = 0; i < n; ++i) y[i] += a * x[i];
-}
-
-const Layout& one_hidden_layer(const Model& model) {
-  const Layout& layout = model.layout();
-  const bool fits = layout.blocks.size() == 4 && layout.blocks[0].name == "layer0.weight" &&
-                    layout.blocks[2].name == "layer1.weight" && layout.blocks[2].rows > 1 &&
-                    model.data().task != Task::binary;
-  if (!fits) {
-    throw with_hint(usage_error("--model: found one without exactly one hidden layer below a "
-                                "softmax, expected an mlp of labels, as slide samples them"),
-                    "use --model mlp --hidden 128, and data with several labels");
-  }
-  return layout;
-}
-
-}  // namespace
-
-// pair p of label number u, begin[u] <= p < begin[u + 1]: its sample, and its place in z.
-struct SampledMlp::Pairs {
-  std::vector<std::uint32_t> label;   // by number, ascending
-  std::vector<std::uint32_t> begin;   // [labels + 1]
-  std::vector<std::uint32_t> sample;  // by pair
-  std::vector<std::uint32_t> place;   // by pair
-  std::vector<std::uint32_t> first;   // [samples + 1], in z
-  std::vector<float> z;               // by sample and its active labels; then d
-  std::vector<std::uint64_t> bits;    // of all labels, zero between batches
-  std::vector<std::uint32_t> number;  // by label, of those in the batch
-};
-
-SampledMlp::SampledMlp(const Model& model, Device& device, const SampledOptions& options,
-                       const OptimizerOptions& optimizer, std::uint64_t seed)
+SampledMlp::SampledMlp(const Model& model, const Model& charged, Device& device,
+                       SampledState& state)
     : model_(model),
       device_(device),
-      options_(options),
-      seed_(seed),
+      state_(state),
+      shape_(state.shape()),
+      charged_(charged),
       cores_(kernels<HostCores>(device)),
       sparse_(kernels<SparseKernels>(device)),
       context_(model.make_context(device)),
-      features_(one_hidden_layer(model).blocks[0].rows),
-      hidden_(model.layout().blocks[0].cols),
-      labels_(model.layout().blocks[2].rows),
-      bias0_(model.layout().blocks[1].offset),
-      weight_(model.layout().blocks[2].offset),
-      bias_(model.layout().blocks[3].offset),
-      clock_(optimizer, options.lazy),
-      layer0_(clock_, features_, hidden_),
-      bias0_adam_(clock_, 1, hidden_),
-      rows_adam_(clock_, labels_, hidden_),
-      bias_adam_(clock_, labels_, 1),
-      pairs_(std::make_unique<Pairs>()),
-      layer0_gradient_(features_ * hidden_) {
-  options_.hash = options.hash_of(hidden_);
-  pairs_->bits.resize((labels_ + 63) / 64);
-  pairs_->number.resize(labels_);
+      softmax_(shape_.labels, shape_.hidden, cores_),
+      layer0_gradient_(shape_.features * shape_.hidden),
+      bias0_gradient_(shape_.hidden) {
   for (std::size_t core = 0; core < cores_.count(); ++core) {
-    active_scratch_.emplace_back(options.active, labels_, seed);
+    active_scratch_.emplace_back(state.options().active, shape_.labels, state.seed());
   }
-}
-
-SampledMlp::~SampledMlp() = default;
-
-// fn(part, begin, end) of 0 .. n on all cores.
-template <class Fn>
-void SampledMlp::split(std::size_t n, const Fn& fn) const {
-  const std::size_t parts = cores_.count();
-  cores_.run(parts, [&](std::size_t part) { fn(part, n * part / parts, n * (part + 1) / parts); });
-}
-
-// The same of the batch's labels, by equal numbers of pairs.
-template <class Fn>
-void SampledMlp::split_labels(const Fn& fn) const {
-  const std::vector<std::uint32_t>& begin = pairs_->begin;
-  const auto label_at = [&](std::size_t part) {
-    const auto pair = static_cast<std::uint32_t>(begin.back() * part / cores_.count());
-    return static_cast<std::size_t>(std::ranges::lower_bound(begin, pair) - begin.begin());
-  };
-  cores_.run(cores_.count(), [&](std::size_t part) {
-    const bool is_last = part + 1 == cores_.count();
-    fn(part, label_at(part), is_last ? begin.size() - 1 : label_at(part + 1));
-  });
-}
-
-void SampledMlp::rehash(float* w) {
-  catch_up_all(w);
-  rebuilt_ = !hash_ || clock_.complete() / options_.rebuild > generation_;
-  if (rebuilt_) {
-    generation_ = clock_.complete() / options_.rebuild;
-    hash_.emplace(options_.hash, hidden_, seed_, generation_);
-  }
-  tables_ = std::make_unique<LabelTables>(*hash_, labels_, w + weight_, options_.bucket, seed_,
-                                          rehashes_, cores_);
-  next_rehash_ += options_.rehash * std::exp(options_.rehash_decay * rehashes_);
-  ++rehashes_;
 }
 
 SparseRows<float> SampledMlp::features(const Batch& batch) const {
@@ -130,225 +30,225 @@ SparseRows<float> SampledMlp::features(const Batch& batch) const {
                         data.sparse.value.data()});
 }
 
-void SampledMlp::select(const Batch& batch, float* w) {
-  const std::size_t n = batch.size(), tables = options_.hash.tables;
+void SampledMlp::activate(const Batch& batch, const float* w0) {
+  const std::size_t H = shape_.hidden;
+  activation_.resize(batch.size() * H);
+  sparse_.forward(features(batch), H, w0, w0 + shape_.bias0, true, activation_.data());
+}
+
+// --- select --------------------------------------------------------------------------------------
+
+void SampledMlp::read_features(const Batch& batch, std::span<float> w) {
+  const std::size_t H = shape_.hidden;
+  const AdamDebts debts = state_.clock.debts();
+  selection_ = state_.count_selection();
+  own_layer0_.resize(shape_.bias0 + H);
   model_.touched_rows(*context_, batch, touched_);
   split(touched_[0].size(), [&](std::size_t, std::size_t begin, std::size_t end) {
     for (std::size_t i = begin; i < end; ++i) {
-      layer0_.catch_up(touched_[0][i], w + touched_[0][i] * hidden_);
+      float* const row = &w[touched_[0][i] * H];
+      state_.layer0.catch_up(debts, touched_[0][i], row);
+      std::copy_n(row, H, &own_layer0_[touched_[0][i] * H]);
     }
   });
-  activation_.resize(n * hidden_);
-  sparse_.forward(features(batch), hidden_, w, w + bias0_, true, activation_.data());
+  std::copy_n(&w[shape_.bias0], H, &own_layer0_[shape_.bias0]);
+}
+
+void SampledMlp::select(const Batch& batch) { select_from(batch, own_layer0_.data()); }
+
+void SampledMlp::select_from(const Batch& batch, const float* w0) {
+  const std::size_t n = batch.size(), tables = state_.options().hash.tables;
+  activate(batch, w0);
   buckets_.resize(n * tables);
-  if (active_.size() < n) active_.resize(n);
+  active_.resize(n);
+  truth_.resize(n);
+  retrieved_.resize(n);
   std::vector<Retrieval> found(cores_.count());
   split(n, [&](std::size_t part, std::size_t begin, std::size_t end) {
     ActiveLabels& labels = active_scratch_[part];
-    labels.begin_batch(clock_.batch() + 1);
-    if (tables_) {
-      found[part].blind = hash_->queries(end - begin, &activation_[begin * hidden_],
-                                         &buckets_[begin * tables], tables, 1);
+    labels.begin_batch(selection_);
+    if (index_) {
+      found[part].blind = index_->hash->queries(end - begin, &activation_[begin * shape_.hidden],
+                                                &buckets_[begin * tables], tables, 1);
     }
     for (std::size_t i = begin; i < end; ++i) {
+      const auto truth = batch.data().targets.indices(batch.rows()[i]);
       active_[i].clear();
-      found[part] += labels.append(tables_.get(), static_cast<std::uint32_t>(i),
-                                   batch.data().targets.indices(batch.rows()[i]),
-                                   {&buckets_[i * tables], tables}, active_[i]);
+      const Retrieval one =
+          labels.append(index_ ? &index_->tables : nullptr, static_cast<std::uint32_t>(i), truth,
+                        {&buckets_[i * tables], tables}, active_[i]);
+      truth_[i] = static_cast<std::uint32_t>(truth.size());
+      retrieved_[i] = static_cast<std::uint32_t>(one.retrieved);
+      found[part] += one;
     }
   });
-  probed_ = 0;
-  for (const Retrieval& each : found) {
-    retrieval_ += each;
-    probed_ += each.probed;
+  retrieval_ = {};
+  for (const Retrieval& each : found) retrieval_ += each;
+  softmax_.begin(active_, truth_);
+}
+
+// --- learn ---------------------------------------------------------------------------------------
+
+void SampledMlp::read_labels(std::span<float> w) {
+  const std::span<const std::uint32_t> labels = softmax_.labels();
+  const std::size_t H = shape_.hidden;
+  const AdamDebts debts = state_.clock.debts();
+  own_rows_.resize(labels.size() * H);
+  own_bias_.resize(labels.size());
+  for (std::size_t u = 0; u < labels.size(); ++u) {
+    float* const row = &w[shape_.weight + labels[u] * H];
+    float* const bias = &w[shape_.bias + labels[u]];
+    state_.rows.catch_up(debts, labels[u], row);
+    state_.bias.catch_up(debts, labels[u], bias);
+    std::copy_n(row, H, &own_rows_[u * H]);
+    own_bias_[u] = *bias;
   }
-  active_.resize(n);
-  number_labels();
 }
 
-// The union of all S_i as a bitmap numbers its labels in ascending order; then a counting sort.
-void SampledMlp::number_labels() {
-  Pairs& p = *pairs_;
-  p.first.assign(1, 0);
-  for (const auto& labels : active_) {
-    p.first.push_back(p.first.back() + static_cast<std::uint32_t>(labels.size()));
-    for (const std::uint32_t l : labels) p.bits[l / 64] |= std::uint64_t{1} << l % 64;
-  }
-  p.label.clear();
-  for (std::size_t word = 0; word < p.bits.size(); ++word) {
-    for (std::uint64_t left = std::exchange(p.bits[word], 0); left != 0; left &= left - 1) {
-      const auto l = static_cast<std::uint32_t>(word * 64) +
-                     static_cast<std::uint32_t>(std::countr_zero(left));
-      p.number[l] = static_cast<std::uint32_t>(p.label.size());
-      p.label.push_back(l);
-    }
-  }
-  p.begin.assign(p.label.size() + 1, 0);
-  for (const auto& labels : active_) {
-    for (const std::uint32_t l : labels) ++p.begin[p.number[l] + 1];
-  }
-  std::partial_sum(p.begin.begin(), p.begin.end(), p.begin.begin());
-  p.sample.resize(p.begin.back());
-  p.place.resize(p.begin.back());
-  std::vector<std::uint32_t> next(p.begin.begin(), p.begin.end() - 1);
-  for (std::size_t i = 0; i < active_.size(); ++i) {
-    for (std::size_t k = 0; k < active_[i].size(); ++k) {
-      const std::uint32_t at = next[p.number[active_[i][k]]]++;
-      p.sample[at] = static_cast<std::uint32_t>(i);
-      p.place[at] = p.first[i] + static_cast<std::uint32_t>(k);
-    }
-  }
-  p.z.resize(p.begin.back());
-}
-
-void SampledMlp::scores(float* w) {
-  Pairs& p = *pairs_;
-  split_labels([&](std::size_t, std::size_t begin, std::size_t end) {
-    for (std::size_t u = begin; u < end; ++u) {
-      const std::size_t l = p.label[u];
-      float* const row = w + weight_ + l * hidden_;
-      rows_adam_.catch_up(l, row);
-      bias_adam_.catch_up(l, w + bias_ + l);
-      for (std::uint32_t k = p.begin[u]; k < p.begin[u + 1]; ++k) {
-        const float* const a = &activation_[p.sample[k] * hidden_];
-        p.z[p.place[k]] = inner_product(hidden_, row, a) + w[bias_ + l];
-      }
-    }
+double SampledMlp::learn(const Batch& batch) {
+  const std::size_t H = shape_.hidden;
+  row_gradient_.resize(own_rows_.size());
+  bias_gradient_.resize(own_bias_.size());
+  const SampledSoftmax::Rows rows{own_rows_.data(), own_bias_.data(), true};
+  softmax_.scores(activation_.data(), rows);
+  const double loss = softmax_.softmax();
+  softmax_.backward(activation_.data(), rows, [&](std::size_t u, const float* g, float gb) {
+    std::copy_n(g, H, &row_gradient_[u * H]);
+    bias_gradient_[u] = gb;
   });
-}
-
-// z <- d; returns the sum of the losses. A sample's true labels are the first active ones.
-double SampledMlp::softmax(const Batch& batch) {
-  Pairs& p = *pairs_;
-  std::vector<double> losses(active_.size());
-  const auto size = static_cast<float>(batch.size());
-  split(active_.size(), [&](std::size_t, std::size_t begin, std::size_t end) {
-    for (std::size_t i = begin; i < end; ++i) {
-      float* const z = p.z.data() + p.first[i];
-      const std::size_t count = active_[i].size();
-      const std::size_t labels = batch.data().targets.indices(batch.rows()[i]).size();
-      if (labels == 0) {
-        std::fill_n(z, count, 0.0F);
-        continue;
-      }
-      const float share = 1 / static_cast<float>(labels);
-      const float largest = *std::max_element(z, z + count);
-      double total = 0, truth = 0;
-      for (std::size_t k = 0; k < labels; ++k) truth += z[k] - largest;
-      for (std::size_t k = 0; k < count; ++k) total += z[k] = std::exp(z[k] - largest);
-      losses[i] = std::log(total) - truth / static_cast<double>(labels);
-      const auto scale = static_cast<float>(1 / total);
-      for (std::size_t k = 0; k < count; ++k) {
-        z[k] = (z[k] * scale - (k < labels ? share : 0.0F)) / size;
-      }
-    }
-  });
-  return std::accumulate(losses.begin(), losses.end(), 0.0);
-}
-
-// Of every label before its row moves: what it gives back to the samples.
-void SampledMlp::update_labels(float* w) {
-  const Pairs& p = *pairs_;
-  const std::size_t n = active_.size() * hidden_;
-  delta_.assign(cores_.count() * n, 0);
-  split_labels([&](std::size_t part, std::size_t begin, std::size_t end) {
-    std::vector<float> gradient(hidden_);
-    for (std::size_t u = begin; u < end; ++u) {
-      const std::size_t l = p.label[u];
-      float* const row = w + weight_ + l * hidden_;
-      float bias_gradient = 0;
-      std::ranges::fill(gradient, 0.0F);
-      for (std::uint32_t k = p.begin[u]; k < p.begin[u + 1]; ++k) {
-        const float d = p.z[p.place[k]];
-        const std::size_t i = p.sample[k] * hidden_;
-        bias_gradient += d;
-        add_scaled(hidden_, d, &activation_[i], gradient.data());
-        add_scaled(hidden_, d, row, &delta_[part * n + i]);
-      }
-      rows_adam_.step(l, gradient.data(), row);
-      bias_adam_.step(l, &bias_gradient, w + bias_ + l);
-    }
-  });
-  split(n, [&](std::size_t, std::size_t begin, std::size_t end) {
-    for (std::size_t core = 1; core < cores_.count(); ++core) {
-      add_scaled(end - begin, 1, &delta_[core * n + begin], &delta_[begin]);
-    }
-    for (std::size_t i = begin; i < end; ++i) delta_[i] = activation_[i] > 0 ? delta_[i] : 0;
-  });
-}
-
-void SampledMlp::update_layer0(const Batch& batch, float* w) {
-  sparse_.update(features(batch), hidden_, 1, delta_.data(), layer0_gradient_.data());
-  split(touched_[0].size(), [&](std::size_t, std::size_t begin, std::size_t end) {
-    for (std::size_t i = begin; i < end; ++i) {
-      const std::size_t row = touched_[0][i];
-      float* const g = &layer0_gradient_[row * hidden_];
-      layer0_.step(row, g, w + row * hidden_);
-      std::fill_n(g, hidden_, 0.0F);
-    }
-  });
-  std::vector<float> bias_gradient(hidden_);
-  device_.column_sums(batch.size(), hidden_, 1, delta_.data(), bias_gradient.data());
-  bias0_adam_.step(0, bias_gradient.data(), w + bias0_);
-}
-
-// dense: rows without a gradient move, too.
-void SampledMlp::step_the_rest(float* w) {
-  if (!clock_.is_adam() || clock_.lazy() != Lazy::dense) return;
-  split(labels_, [&](std::size_t, std::size_t begin, std::size_t end) {
-    for (std::size_t l = begin; l < end; ++l) {
-      rows_adam_.step_without_gradient(l, w + weight_ + l * hidden_);
-      bias_adam_.step_without_gradient(l, w + bias_ + l);
-    }
-  });
-  split(features_, [&](std::size_t, std::size_t begin, std::size_t end) {
-    for (std::size_t f = begin; f < end; ++f) layer0_.step_without_gradient(f, w + f * hidden_);
-  });
-}
-
-double SampledMlp::learn(const Batch& batch, double learning_rate, float* w) {
-  clock_.begin(learning_rate);
-  scores(w);
-  const double loss = softmax(batch);
-  update_labels(w);
-  update_layer0(batch, w);
-  step_the_rest(w);
-  clock_.end();
+  backward_layer0(batch);
   return loss / static_cast<double>(batch.size());
 }
 
-void SampledMlp::catch_up_all(float* w) {
-  split(labels_, [&](std::size_t, std::size_t begin, std::size_t end) {
-    for (std::size_t l = begin; l < end; ++l) {
-      rows_adam_.catch_up(l, w + weight_ + l * hidden_);
-      bias_adam_.catch_up(l, w + bias_ + l);
-    }
-  });
-  split(features_, [&](std::size_t, std::size_t begin, std::size_t end) {
-    for (std::size_t f = begin; f < end; ++f) layer0_.catch_up(f, w + f * hidden_);
-  });
+// What others have ended meanwhile these rows owe, too.
+void SampledMlp::write(double learning_rate, std::span<float> w) {
+  const std::span<const std::uint32_t> labels = softmax_.labels();
+  const std::size_t H = shape_.hidden;
+  const AdamDebts debts = state_.clock.debts();
+  const AdamBatch step = state_.clock.begin(learning_rate);
+  for (std::size_t u = 0; u < labels.size(); ++u) {
+    float* const row = &w[shape_.weight + labels[u] * H];
+    float* const bias = &w[shape_.bias + labels[u]];
+    state_.rows.catch_up(debts, labels[u], row);
+    state_.bias.catch_up(debts, labels[u], bias);
+    state_.rows.step(step, labels[u], &row_gradient_[u * H], row);
+    state_.bias.step(step, labels[u], &bias_gradient_[u], bias);
+  }
+  step_layer0(debts, step, w);
+  step_the_rest(step, w);
+  state_.clock.end(step);
 }
 
+// dA <- that before the ReLU, then layer 0's gradient.
+void SampledMlp::backward_layer0(const Batch& batch) {
+  const std::span<float> delta = softmax_.input_gradient();
+  split(delta.size(), [&](std::size_t, std::size_t begin, std::size_t end) {
+    for (std::size_t i = begin; i < end; ++i) delta[i] = activation_[i] > 0 ? delta[i] : 0;
+  });
+  sparse_.update(features(batch), shape_.hidden, 1, delta.data(), layer0_gradient_.data());
+  std::ranges::fill(bias0_gradient_, 0.0F);
+  device_.column_sums(batch.size(), shape_.hidden, 1, delta.data(), bias0_gradient_.data());
+}
+
+// --- tables --------------------------------------------------------------------------------------
+
+void SampledMlp::read_index(std::span<float> w) {
+  catch_up_all(w);
+  const auto layer = w.subspan(shape_.weight, shape_.labels * shape_.hidden);
+  own_layer_.assign(layer.begin(), layer.end());
+}
+
+LabelTables SampledMlp::index_of(const SampledState::Rehash& rehash, const float* W) const {
+  return {*rehash.hash,  shape_.labels, W,     state_.options().bucket,
+          state_.seed(), rehash.number, cores_};
+}
+
+LabelTables SampledMlp::index(const SampledState::Rehash& rehash) {
+  const std::vector<float> layer = std::exchange(own_layer_, {});
+  return index_of(rehash, layer.data());
+}
+
+ProbedRecall SampledMlp::probe(const Batch& samples, std::span<const float> w) {
+  const std::size_t n = samples.size(), tables = state_.options().hash.tables;
+  const std::size_t k = std::min(ProbedRecall::kBest[2], shape_.labels);
+  std::vector<std::uint32_t> best(n * k), buckets(n * tables), led_to;
+  model_.rank(*context_, samples, w.data(), k, best.data());
+  activate(samples, w.data());
+  index_->hash->queries(n, activation_.data(), buckets.data(), tables, 1);
+  ProbedRecall recall{.samples = n};
+  ActiveLabels& labels = active_scratch_.front();
+  for (std::size_t i = 0; i < n; ++i) {
+    led_to.clear();
+    // No label is taken for true: those that tables lead to stand first.
+    const Retrieval one = labels.append(&index_->tables, static_cast<std::uint32_t>(i), {},
+                                        {&buckets[i * tables], tables}, led_to);
+    led_to.resize(std::min<std::size_t>(led_to.size(), one.retrieved));
+    std::ranges::sort(led_to);
+    recall.retrieved += led_to.size();
+    for (std::size_t rank = 0; rank < k; ++rank) {
+      const bool is_found = std::ranges::binary_search(led_to, best[i * k + rank]);
+      for (std::size_t c = 0; c < std::size(ProbedRecall::kBest); ++c) {
+        if (rank >= ProbedRecall::kBest[c]) continue;
+        ++recall.best[c];
+        recall.found[c] += is_found ? 1 : 0;
+      }
+    }
+  }
+  return recall;
+}
+
+// --- work ----------------------------------------------------------------------------------------
+
 Work SampledMlp::select_work(const BatchShape& batch) const {
-  const double B = batch.samples, z = batch.nonzeros, H = static_cast<double>(hidden_);
-  const double codes = static_cast<double>(options_.hash.all_codes()), m = options_.hash.bin;
+  const double B = batch.samples, z = batch.nonzeros, H = static_cast<double>(shape_.hidden);
+  const HashOptions& hash = state_.options().hash;
+  const double codes = static_cast<double>(hash.all_codes()), m = hash.bin;
   return {2 * z * H + B * codes * m, 8 * z + 4 * z * H + 8 * B * H, 3};
 }
 
+// A share rho of all labels retrieved by each of B samples: N (1 - (1 - rho)^B) by any of them.
+SampledMlp::Counts SampledMlp::counts(const BatchShape& batch) const {
+  const Counts real{.pairs = static_cast<double>(softmax_.pairs()),
+                    .labels = static_cast<double>(softmax_.labels().size()),
+                    .features = static_cast<double>(touched_[0].size()),
+                    .entries = static_cast<double>(retrieval_.probed)};
+  if (charged_.labels == shape_.labels && charged_.features == shape_.features) return real;
+  const double B = batch.samples, N = static_cast<double>(charged_.labels);
+  const double n = static_cast<double>(shape_.labels);
+  const ActiveOptions& active = state_.options().active;
+  const double least = active.all ? N : std::min<double>(active.least, N);
+  const double rho = static_cast<double>(retrieval_.retrieved) / (B * n);
+  const double all_features = static_cast<double>(charged_.features);
+  const double features = static_cast<double>(shape_.features);
+  return {.pairs = batch.labels + B * std::max(rho * N, least),
+          .labels = std::min(N, N * (1 - std::pow(1 - rho, B)) + least + batch.labels),
+          .features = std::min(all_features, real.features * all_features / features),
+          .entries = real.entries * N / n};
+}
+
 Work SampledMlp::learn_work(const BatchShape& batch) const {
-  const double B = batch.samples, z = batch.nonzeros, H = static_cast<double>(hidden_);
-  const auto R0 = static_cast<double>(touched_[0].size());
-  const auto Q = static_cast<double>(pairs_->begin.back());
-  const auto U = static_cast<double>(pairs_->label.size());
-  const double probes = 4 * (B * options_.hash.tables + static_cast<double>(probed_));
+  const double B = batch.samples, z = batch.nonzeros, H = static_cast<double>(shape_.hidden);
+  const auto [Q, U, R0, E] = counts(batch);
+  const double probes = 4 * (B * state_.options().hash.tables + E);
   return {2 * z * H + B * H + 12 * R0 * H + 6 * Q * H + 5 * Q + 12 * U * H,
           8 * z + 8 * z * H + 24 * R0 * H + 4 * (7 * U * H + 3 * Q + 4 * B * H) + probes, 6};
 }
 
-Work SampledMlp::rehash_work() const {
-  const auto N = static_cast<double>(labels_), H = static_cast<double>(hidden_);
-  const double codes = static_cast<double>(options_.hash.all_codes());
-  return {N * codes * options_.hash.bin, 4 * N * H + 12 * N * options_.hash.tables, 2};
+Work SampledMlp::index_work() const {
+  const auto N = static_cast<double>(shape_.labels), H = static_cast<double>(shape_.hidden);
+  const HashOptions& hash = state_.options().hash;
+  const double codes = static_cast<double>(hash.all_codes());
+  return {N * codes * hash.bin, 4 * N * H + 12 * N * hash.tables, 2};
+}
+
+// A look at each row's last batch, and three numbers read and written for each that owes.
+Work SampledMlp::catch_up_work() const {
+  const AdamDebts debts = state_.clock.debts();
+  std::size_t rows = 0;
+  for (std::size_t l = 0; l < shape_.labels; ++l) rows += state_.rows.owes(debts, l) ? 1 : 0;
+  for (std::size_t f = 0; f < shape_.features; ++f) rows += state_.layer0.owes(debts, f) ? 1 : 0;
+  const double numbers = static_cast<double>(rows) * static_cast<double>(shape_.hidden);
+  return {10 * numbers, 24 * numbers + 4 * static_cast<double>(shape_.labels + shape_.features), 1};
 }
 
 }  // namespace hetsgd

@@ -1,98 +1,121 @@
-// A batch of an MLP with one hidden layer whose softmax runs over the active labels of each sample
-// alone (SLIDE), label by label: no race, no lock, and the same bits each time.
+// A worker's batch of an MLP with one hidden layer whose softmax runs over the active labels of each
+// sample alone (SLIDE).
 //
 //   select   hidden layer A = relu(x W0 + b0) -> buckets of its codes -> S_i of each sample
-//   learn    labels' turn    z_il = W_l . A_i + b_l              rows of W caught up before
-//            samples' turn   p_i = softmax over S_i;  d_il = (p_il - [l in Y_i] / |Y_i|) / B
-//            labels' turn    g_l = sum_i d_il A_i;  dA_i += d_il W_l;  Adam on row l at once
-//            layer 0         as the MLP's, Adam on the touched rows
+//   learn    the active labels, as model/sampled_softmax.hpp; Adam on row l, caught up before
+//            layer 0 as the MLP's, Adam on the touched rows
 //
-// The device's cores share the labels by equal numbers of (label, sample) pairs; each has a dA of
-// its own, and these are added in the order of cores.
+// The model is memory that other workers may read and write meanwhile (algorithm/shared_model.hpp):
+//
+//              threads, in place (racy)          sim: read, fn, write
+//   select     catch up, then fn on w itself     catch up and copy layer 0's rows; fn; -
+//   learn      Adam on a row as soon as its      catch up and copy the labels' rows; fn makes
+//              gradient is there                 gradients; catch up and Adam on all rows
+//   index      of w itself                       catch up and copy the layer; fn; -
+//
+// In sim a batch lands whole at its end, and t counts batches in the order of landing. One worker
+// gets the same bits either way. What races stands in sampled_mlp_racy.cpp. No number that is read
+// from w becomes an index or a length there but for codes, which are below m whatever was read.
 #pragma once
 
 #include <memory>
-#include <optional>
+#include <span>
 #include <vector>
 
-#include "algorithm/parts/sampled_options.hpp"
+#include "algorithm/parts/sampled_recall.hpp"
+#include "algorithm/parts/sampled_state.hpp"
 #include "linalg/sparse_kernels.hpp"
-#include "model/model.hpp"
+#include "model/sampled_softmax.hpp"
 
 namespace hetsgd {
 
 class SampledMlp {
  public:
-  // Of an MLP with one hidden layer, on a CPU. Both outlive it. Optimizer: adam or sgd. Errors:
-  // usage, another model, or hash functions that its hidden layer is too narrow for.
-  SampledMlp(const Model& model, Device& device, const SampledOptions& options,
-             const OptimizerOptions& optimizer, std::uint64_t seed);
-  ~SampledMlp();
+  // On a CPU; all outlive it. charged: the model that a batch is charged for.
+  SampledMlp(const Model& model, const Model& charged, Device& device, SampledState& state);
 
-  // The tables are to be made anew before the next batch: at the start, and by the schedule.
-  bool rehash_due() const { return !options_.active.all && clock_.complete() >= next_rehash_; }
-  // w [n], here and below, is the model in host memory.
-  void rehash(float* w);
-  // The two halves of a batch. learn() returns the mean loss over the active labels.
-  void select(const Batch& batch, float* w);
-  double learn(const Batch& batch, double learning_rate, float* w);
+  // The tables that select() goes by: null where all labels are active.
+  void take(std::shared_ptr<const LabelIndex> index) { index_ = std::move(index); }
+
+  // w [n], here and below, is the shared model.
+  void read_features(const Batch& batch, std::span<float> w);
+  void select(const Batch& batch);
+  void select_in_place(const Batch& batch, std::span<float> w);
+
+  // learn() returns the mean loss over the active labels.
+  void read_labels(std::span<float> w);
+  double learn(const Batch& batch);
+  void write(double learning_rate, std::span<float> w);
+  double learn_in_place(const Batch& batch, double learning_rate, std::span<float> w);
+
+  void read_index(std::span<float> w);
+  LabelTables index(const SampledState::Rehash& rehash);
+  LabelTables index_in_place(const SampledState::Rehash& rehash, std::span<float> w);
+
   // All rows make up for what they owe: before w is read by others.
-  void catch_up_all(float* w);
+  void catch_up_all(std::span<float> w);
 
-  // What they cost, in floating-point operations, bytes and launches. That of learn() is known after
-  // select().
+  // What the tables hold of the best labels of these samples, of a model that is caught up.
+  ProbedRecall probe(const Batch& samples, std::span<const float> w);
+
+  // What they cost, in floating-point operations, bytes and launches. `batch` is as it is charged, that
+  // of learn() the one selected last. A larger model is charged for as large a share of its labels as
+  // the tables have led to here.
   Work select_work(const BatchShape& batch) const;
   Work learn_work(const BatchShape& batch) const;
-  Work rehash_work() const;
+  Work index_work() const;
+  Work catch_up_work() const;
 
-  // Labels that are active for sample i of the batch selected last.
-  std::span<const std::uint32_t> active(std::size_t i) const { return active_[i]; }
-  // What the tables have led to since the last call.
-  Retrieval take_retrieval() { return std::exchange(retrieval_, {}); }
-  std::uint32_t rehashes() const { return rehashes_; }
-  bool rebuilt() const { return rebuilt_; }  // the last rehash has taken new functions
+  // Of the batch selected last, by sample: active labels, and how many of them tables led to.
+  std::size_t active(std::size_t i) const { return active_[i].size(); }
+  std::size_t retrieved(std::size_t i) const { return retrieved_[i]; }
+  const Retrieval& retrieval() const { return retrieval_; }
 
  private:
-  struct Pairs;  // of the batch: label -> samples
+  // fn(part, begin, end) of 0 .. n on all cores.
   template <class Fn>
-  void split(std::size_t n, const Fn& fn) const;
-  template <class Fn>
-  void split_labels(const Fn& fn) const;
-  void number_labels();
-  void scores(float* w);
-  double softmax(const Batch& batch);
-  void update_labels(float* w);
-  void update_layer0(const Batch& batch, float* w);
-  void step_the_rest(float* w);
+  void split(std::size_t n, const Fn& fn) const {
+    const std::size_t parts = cores_.count();
+    cores_.run(parts,
+               [&](std::size_t part) { fn(part, n * part / parts, n * (part + 1) / parts); });
+  }
+  // From layer 0 [features x H] with its bias, in this order.
+  void select_from(const Batch& batch, const float* w0);
+  void activate(const Batch& batch, const float* w0);
+  void backward_layer0(const Batch& batch);
+  // The rows' steps, caught up before, of touched features; layer 0's bias.
+  void step_layer0(const AdamDebts& debts, const AdamBatch& step, std::span<float> w);
+  void step_the_rest(const AdamBatch& step, std::span<float> w);
+  LabelTables index_of(const SampledState::Rehash& rehash, const float* W) const;
   SparseRows<float> features(const Batch& batch) const;
+  // What a batch costs by: pairs, active labels, touched features, entries of buckets.
+  struct Counts {
+    double pairs, labels, features, entries;
+  };
+  Counts counts(const BatchShape& batch) const;
 
   const Model& model_;
   Device& device_;
-  SampledOptions options_;
-  std::uint64_t seed_;
+  SampledState& state_;
+  const SampledShape& shape_;
+  const SampledShape charged_;
   HostCores& cores_;
   SparseKernels& sparse_;
   std::unique_ptr<ModelContext> context_;
-  std::size_t features_, hidden_, labels_;
-  std::size_t bias0_, weight_, bias_;  // offsets in w; layer 0's weight is at 0
+  std::shared_ptr<const LabelIndex> index_;
+  SampledSoftmax softmax_;
+  std::uint64_t selection_ = 0;  // number of the batch, among all workers
 
-  AdamClock clock_;
-  RowAdam layer0_, bias0_adam_, rows_adam_, bias_adam_;
-  std::optional<LabelHash> hash_;
-  std::unique_ptr<const LabelTables> tables_;
-  double next_rehash_ = 0;
-  std::uint32_t rehashes_ = 0, generation_ = 0;
-  bool rebuilt_ = false;
-  Retrieval retrieval_;
-  std::uint64_t probed_ = 0;  // by the batch
-
-  std::vector<ActiveLabels> active_scratch_;        // by core
-  std::vector<std::vector<std::uint32_t>> active_;  // by sample
-  std::vector<std::uint32_t> buckets_;              // [batch x L]
-  std::vector<std::vector<Index>> touched_;         // layer 0's rows
-  std::unique_ptr<Pairs> pairs_;
+  std::vector<ActiveLabels> active_scratch_;         // by core
+  std::vector<std::vector<std::uint32_t>> active_;   // by sample
+  std::vector<std::uint32_t> truth_, retrieved_;     // by sample
+  Retrieval retrieval_;                              // of the batch
+  std::vector<std::uint32_t> buckets_;               // [batch x L]
+  std::vector<std::vector<Index>> touched_;          // layer 0's rows
   std::vector<float> activation_, layer0_gradient_;  // [batch x H], [features x H], zero between
-  std::vector<float> delta_;                         // [cores x batch x H]
+  std::vector<float> bias0_gradient_;                // [H]
+  // sim: layer 0 with its bias; rows of active labels, their biases and gradients; the output layer.
+  std::vector<float> own_layer0_, own_rows_, own_bias_, row_gradient_, bias_gradient_, own_layer_;
 };
 
 }  // namespace hetsgd

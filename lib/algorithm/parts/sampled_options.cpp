@@ -21,6 +21,11 @@ void SampledOptions::declare(OptionSet& set) {
                  {{"catch_up", Lazy::catch_up}, {"touched", Lazy::touched}, {"dense", Lazy::dense}},
                  "what adam does to rows without a gradient: moves them when they are next read, "
                  "nothing, moves them in every batch");
+  set.add("probe", probe,
+          "test samples whose best labels are looked for in the tables at every evaluation, off "
+          "the clock")
+      .unit("samples")
+      .range(0, 1e6);
 }
 
 void SampledOptions::declare_hash(OptionSet& set) {

@@ -19,6 +19,7 @@ struct SampledOptions {
   double rehash = 50;            // N0: batches to the first rehash
   double rehash_decay = 0;       // lambda: the k-th interval is e^(lambda k) times as long
   std::uint32_t rebuild = 1000;  // batches after which functions are new
+  std::uint32_t probe = 256;     // test samples on which recall is measured
 
   void declare(OptionSet& set);
   // Errors: usage, too many buckets; most below least.

@@ -1,0 +1,123 @@
+#!/usr/bin/python3
+"""From how many labels on slide pays: samples per second, accuracy and memory beside dense sgd over the number of labels.
+
+    experiments/slide_labels.py speed [--labels 1000,4000,...] [--devices cpu:2]
+    experiments/slide_labels.py accuracy [--labels ...] [--samples 32768]
+    experiments/slide_labels.py memory
+
+Data of Amazon-670k's shape, made up (`generate:amazon670k`), with as many labels as asked for; an MLP with H = 128, batches
+of 128, a worker on two cores. slide: K 6, L 50, filled to 1,000 active labels, Adam. sgd: the whole softmax.
+
+speed: batches enough for some seconds; the training clock with rehashes and no measurement. accuracy: P@1 after as many samples
+of each, the best of three learning rates. memory: the largest resident set of a run of few batches at Amazon-670k's full shape
+(135,909 features, 670,091 labels), of which the data and the measurement are a part.
+
+Each writes its section of results/slide.md. Needs an idle machine.
+"""
+import argparse
+import json
+import os
+import subprocess
+import sys
+
+import common
+
+RESULTS = common.ROOT / "results" / "slide.md"
+OUTPUT = common.ROOT / "runs" / "slide" / "run.json"
+LABELS = "1000,4000,16000,67009,200000"
+METHODS = {
+    "slide": ["slide", "--learning-rate", "1e-3"],
+    "sgd": ["sgd", "--batch-size", "128", "--learning-rate", "1"],
+}
+RATES = {"slide": ("3e-4", "1e-3", "3e-3"), "sgd": ("1", "3", "10")}
+
+
+def data(labels, rows, test, features=20000):
+    spec = f"generate:amazon670k?rows_train={rows}&rows_test={test}&labels={labels}&features={features}&noise=0.05"
+    return ["--train", spec, "--test", spec, "--hidden", "128"]
+
+
+def run(options):
+    """The result of a training run, and the largest resident set of the program in bytes."""
+    OUTPUT.parent.mkdir(parents=True, exist_ok=True)
+    command = [str(word) for word in [common.HETSGD, "train", "--quiet", "--overwrite", "--cluster", "threads", "-o", OUTPUT,
+                                      *options]]
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+    talk = process.stderr.read()
+    _, status, usage = os.wait4(process.pid, 0)
+    if status != 0:
+        sys.exit(f"{' '.join(command)}\nended with {os.waitstatus_to_exitcode(status)}:\n{talk}")
+    return json.loads(OUTPUT.read_text()), 1024 * usage.ru_maxrss
+
+
+def write_section(title, lines):
+    """Replaces the table of the section of this title in the results."""
+    text = RESULTS.read_text()
+    start = text.index("| ", text.index(f"## {title}\n"))
+    end = text.find("\n\n", start)
+    RESULTS.write_text(text[:start] + "\n".join(lines) + (text[end:] if end > 0 else "\n"))
+
+
+def speed(arguments):
+    lines = ["| labels | slide, samples/s | active labels of a sample | dense sgd, samples/s | slide / sgd |",
+             "|--:|--:|--:|--:|--:|"]
+    for labels in arguments.labels:
+        rates, active = {}, 0
+        for name, options in METHODS.items():
+            samples = 128 * (100 if name == "slide" else max(8, min(100, 3_000_000 // labels)))
+            result, _ = run([*data(labels, 16384, 64), "--devices", arguments.devices, "--max-samples", samples,
+                             "--evaluate-every", samples, "--algorithm", *options])
+            rates[name] = result["summary"]["samples_per_s"]
+            if name == "slide":
+                counts = result["histograms"]["active"]
+                active = sum(int(value) * count for value, count in counts.items()) / sum(counts.values())
+        lines.append(f"| {labels:,} | {rates['slide']:,.0f} | {active:,.0f} | {rates['sgd']:,.0f} | "
+                     f"{rates['slide'] / rates['sgd']:.2g} |")
+        print(lines[-1], file=sys.stderr)
+    write_section("Samples per second over the number of labels", lines)
+
+
+def accuracy(arguments):
+    samples = arguments.samples
+    lines = [f"| labels | slide: P@1 after {samples:,} samples (rate) | seconds | recall of the best label, at random | "
+             "dense sgd: P@1 (rate) | seconds |", "|--:|---|--:|---|---|--:|"]
+    for labels in arguments.labels:
+        best = {}
+        for name, options in METHODS.items():
+            for rate in RATES[name]:
+                result, _ = run([*data(labels, 16384, 1000), "--devices", arguments.devices, "--max-samples", samples,
+                                 "--evaluate-every", samples, "--algorithm", *options, "--learning-rate", rate])
+                p1 = result["curve"][-1]["p1"]
+                if name not in best or p1 > best[name][0]:
+                    best[name] = (p1, rate, result)
+        recall = [event for event in best["slide"][2]["events"] if event["type"] == "recall"][-1]
+        seconds = {name: one[2]["summary"]["elapsed_s"] for name, one in best.items()}
+        lines.append(f"| {labels:,} | {best['slide'][0]:.3f} ({best['slide'][1]}) | {seconds['slide']:.1f} | "
+                     f"{recall['recall'][0]:.2f}, {recall['random']:.2g} | {best['sgd'][0]:.3f} ({best['sgd'][1]}) | "
+                     f"{seconds['sgd']:.1f} |")
+        print(lines[-1], file=sys.stderr)
+    write_section("Accuracy over the number of labels", lines)
+
+
+def memory(arguments):
+    lines = ["| what | MB | samples/s |", "|---|--:|--:|"]
+    for name, samples, more in (("slide", 1024, ["--probe", "16"]), ("sgd", 256, [])):
+        result, peak = run([*data(670091, 4096, 16, features=135909), "--devices", arguments.devices, "--max-samples", samples,
+                            "--evaluate-every", samples, "--algorithm", *METHODS[name], *more])
+        lines.append(f"| {name}, {samples} samples | {peak / 1e6:,.0f} | {result['summary']['samples_per_s']:,.0f} |")
+        print(lines[-1], file=sys.stderr)
+    write_section("Memory at Amazon-670k's shape", lines)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("part", choices=["speed", "accuracy", "memory"])
+    parser.add_argument("--labels", type=lambda text: [int(each) for each in text.split(",")], default=LABELS)
+    parser.add_argument("--devices", default="cpu:2")
+    parser.add_argument("--samples", type=int, default=32768)
+    arguments = parser.parse_args()
+    {"speed": speed, "accuracy": accuracy, "memory": memory}[arguments.part](arguments)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,106 @@
+#include "algorithm/parts/sampled_state.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+#include "core/error.hpp"
+
+namespace hetsgd {
+
+namespace {
+
+const Layout& one_hidden_layer(const Model& model) {
+  const Layout& layout = model.layout();
+  const bool fits = layout.blocks.size() == 4 && layout.blocks[0].name == "layer0.weight" &&
+                    layout.blocks[2].name == "layer1.weight" && layout.blocks[2].rows > 1 &&
+                    model.data().task != Task::binary;
+  if (!fits) {
+    throw with_hint(usage_error("--model: found one without exactly one hidden layer below a "
+                                "softmax, expected an mlp of labels, as slide samples them"),
+                    "use --model mlp --hidden 128, and data with several labels");
+  }
+  if (layout.blocks[2].row_sparse()) {
+    throw usage_error("--objective: found sampled, expected full: slide chooses the labels itself");
+  }
+  return layout;
+}
+
+SampledOptions fitting(SampledOptions options, const SampledShape& shape) {
+  options.hash = options.hash_of(shape.hidden);
+  return options;
+}
+
+}  // namespace
+
+SampledShape::SampledShape(const Model& model)
+    : features(one_hidden_layer(model).blocks[0].rows),
+      hidden(model.layout().blocks[0].cols),
+      labels(model.layout().blocks[2].rows),
+      bias0(model.layout().blocks[1].offset),
+      weight(model.layout().blocks[2].offset),
+      bias(model.layout().blocks[3].offset) {}
+
+void SampledState::check(const Model& model, const SampledOptions& options) {
+  options.hash_of(SampledShape(model).hidden);
+}
+
+SampledState::SampledState(const Model& model, const SampledOptions& options,
+                           const OptimizerOptions& optimizer, std::uint64_t seed,
+                           std::unique_ptr<Monitor> monitor)
+    : clock(optimizer, options.lazy),
+      layer0(clock, SampledShape(model).features, SampledShape(model).hidden),
+      bias0(clock, 1, layer0.cols()),
+      rows(clock, SampledShape(model).labels, layer0.cols()),
+      bias(clock, rows.rows(), 1),
+      shape_(model),
+      options_(fitting(options, shape_)),
+      seed_(seed),
+      monitor_(std::move(monitor)) {}
+
+std::optional<SampledState::Rehash> SampledState::begin_rehash() {
+  if (options_.active.all) return std::nullopt;
+  const std::uint32_t complete = clock.complete();
+  const std::lock_guard lock(*monitor_);
+  if (rehashing_ || complete < next_rehash_) return std::nullopt;
+  rehashing_ = true;
+  Rehash rehash{.number = rehashes_};
+  const std::uint32_t generation = complete / options_.rebuild;
+  rehash.rebuilt = !index_ || generation > generation_;
+  if (rehash.rebuilt) {
+    generation_ = generation;
+    rehash.hash =
+        std::make_shared<const LabelHash>(options_.hash, shape_.hidden, seed_, generation);
+  } else {
+    rehash.hash = index_->hash;
+  }
+  return rehash;
+}
+
+void SampledState::publish(const Rehash& rehash, LabelTables tables) {
+  auto index = std::make_shared<const LabelIndex>(LabelIndex{rehash.hash, std::move(tables)});
+  const std::lock_guard lock(*monitor_);
+  index_ = std::move(index);
+  next_rehash_ += options_.rehash * std::exp(options_.rehash_decay * rehashes_);
+  ++rehashes_;
+  rehashing_ = false;
+  monitor_->notify_all();
+}
+
+std::shared_ptr<const LabelIndex> SampledState::index() {
+  if (options_.active.all) return nullptr;
+  const std::lock_guard lock(*monitor_);
+  monitor_->wait([this] { return index_ != nullptr; }, "the first hash tables");
+  return index_;
+}
+
+void SampledState::count(const Retrieval& retrieval) {
+  const std::lock_guard lock(retrieval_mutex_);
+  retrieval_ += retrieval;
+}
+
+Retrieval SampledState::take_retrieval() {
+  const std::lock_guard lock(retrieval_mutex_);
+  return std::exchange(retrieval_, {});
+}
+
+}  // namespace hetsgd

@@ -1,0 +1,105 @@
+// A softmax layer that scores the active labels of each sample alone, label by label: no race, no
+// lock, and the same bits each time.
+//
+//   labels' turn    z_il = W_l . A_i + b_l                      l in S_i, the active labels of i
+//   samples' turn   p_i = softmax over S_i;  d_il = (p_il - [l in Y_i] / |Y_i|) / B
+//   labels' turn    g_l = sum_i d_il A_i;  gb_l = sum_i d_il;  dA_i += d_il W_l
+//
+// A sample without true labels has d = 0 and no loss. The device's cores share the labels by equal
+// numbers of (label, sample) pairs; each has a dA of its own, and these are added in the order of
+// cores. Source: SLIDE (arXiv 1903.03129) and sampled softmax (Jean et al. 2015), without their
+// correction for the chance of being sampled. Instantiated for float and double.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <vector>
+
+#include "data/batch.hpp"
+#include "linalg/host_cores.hpp"
+
+namespace hetsgd {
+
+// Scratch of one batch at a time, on a CPU. Memory: 16 bytes per pair, a bit and 4 bytes per label,
+// a dA per core.
+template <class Real>
+class BasicSampledSoftmax {
+ public:
+  // Of so many labels over so many inputs. The cores outlive it.
+  BasicSampledSoftmax(std::size_t labels, std::size_t inputs, BasicHostCores<Real>& cores);
+
+  // A batch: the active labels of each sample, each once, its truth[i] true ones first. Both stay
+  // until the last call about this batch.
+  void begin(std::span<const std::vector<std::uint32_t>> active,
+             std::span<const std::uint32_t> truth);
+  // Labels that are active for some sample, ascending. Label number u is labels()[u].
+  std::span<const std::uint32_t> labels() const { return label_; }
+  std::size_t pairs() const { return sample_.size(); }
+
+  // The layer's weights [. x inputs] and biases: of every label, or of labels() alone, by number.
+  struct Rows {
+    const Real* weight = nullptr;
+    const Real* bias = nullptr;
+    bool by_number = false;
+  };
+  // z, from A [batch x inputs]. before(u), if there is one, is called before row u is read.
+  void scores(const Real* A, const Rows& rows,
+              const std::function<void(std::size_t u)>& before = nullptr);
+  // z <- d; returns the sum of the losses.
+  double softmax();
+  // Calls sink(u, g_l, gb_l) once for each label, after its row was read for the last time; calls of
+  // different labels at the same time. Then input_gradient() is there.
+  using Sink = std::function<void(std::size_t u, const Real* gradient, Real bias_gradient)>;
+  void backward(const Real* A, const Rows& rows, const Sink& sink);
+  // dA [batch x inputs].
+  std::span<Real> input_gradient() { return {delta_.data(), active_.size() * inputs_}; }
+
+ private:
+  template <class Fn>
+  void split_labels(const Fn& fn) const;
+  const Real* row(const Rows& rows, std::size_t u) const {
+    return rows.weight + (rows.by_number ? u : label_[u]) * inputs_;
+  }
+  void number_labels();
+
+  std::size_t inputs_;
+  BasicHostCores<Real>& cores_;
+  std::span<const std::vector<std::uint32_t>> active_;
+  std::span<const std::uint32_t> truth_;
+  // pair p of label number u, begin_[u] <= p < begin_[u + 1]: its sample, and its place in z_.
+  std::vector<std::uint32_t> label_;   // by number, ascending
+  std::vector<std::uint32_t> begin_;   // [labels + 1]
+  std::vector<std::uint32_t> sample_;  // by pair
+  std::vector<std::uint32_t> place_;   // by pair
+  std::vector<std::uint32_t> first_;   // [samples + 1], in z_
+  std::vector<Real> z_;                // by sample and its active labels; then d
+  std::vector<std::uint64_t> bits_;    // of all labels, zero between batches
+  std::vector<std::uint32_t> number_;  // by label, of those in the batch
+  std::vector<Real> delta_;            // [cores x batch x inputs]
+};
+
+using SampledSoftmax = BasicSampledSoftmax<float>;
+
+// The softmax over true labels and random others.
+template <class Real>
+class BasicDrawnSoftmax {
+ public:
+  // A sample has `least` active labels, or its true ones if they are more.
+  BasicDrawnSoftmax(std::size_t labels, std::size_t inputs, std::size_t least,
+                    BasicHostCores<Real>& cores);
+
+  // Of a batch that has begun: to a sample's true labels come those of a list that is drawn for the
+  // batch. The list depends on the batch's rows alone, so every call about it has the same one.
+  BasicSampledSoftmax<Real>& of(const Batch& batch);
+
+ private:
+  std::size_t labels_, least_;
+  BasicSampledSoftmax<Real> softmax_;
+  std::vector<std::vector<std::uint32_t>> active_;
+  std::vector<std::uint32_t> truth_, list_;
+  const Dataset* data_ = nullptr;  // of the batch drawn last; null: none
+  std::vector<Index> rows_;
+};
+
+}  // namespace hetsgd

@@ -1,0 +1,67 @@
+// --objective sampled under every algorithm: identities, learning, refusals.
+
+#include <gmock/gmock.h>
+
+#include "support/compare.hpp"
+
+namespace hetsgd::test {
+namespace {
+
+// What generate:tiny has in labels, and more.
+constexpr const char* kAllNegatives = "100000";
+
+Settings sampled(const std::string& algorithm, const char* negatives) {
+  return with(tiny_steps(algorithm), {{"objective", "sampled"}, {"negatives", negatives}});
+}
+
+TEST(SampledObjectiveRuns, AllLabelsDrawnIsTheWholeSoftmax) {
+  for (const char* optimizer : {"sgd", "momentum"}) {
+    const Settings rule = {{"optimizer", optimizer}, {"learning_rate", "0.1"}};
+    expect_close(step_losses(run_training(with(tiny_steps("sgd"), rule))),
+                 step_losses(run_training(with(sampled("sgd", kAllNegatives), rule))), 1e-4);
+  }
+}
+
+// The rows of drawn labels alone are read and moved, which hogwild's snapshot must know of.
+TEST(SampledObjectiveRuns, HogwildWithOneWorkerIsSgdToTheBit) {
+  for (const char* cluster : {"sim", "threads"}) {
+    const Settings base = with(sampled("sgd", "12"), {{"cluster", cluster}});
+    expect_same_bits(run_training(base), run_training(with(base, {{"algorithm", "hogwild"}})));
+  }
+}
+
+TEST(SampledObjectiveRuns, EveryAlgorithmLearns) {
+  for (const RegisteredAlgorithm& algorithm : algorithms()) {
+    if (!algorithm.info.one_hidden_layer_only.empty()) continue;
+    SCOPED_TRACE(algorithm.info.name);
+    const Record run =
+        run_training(with(sampled(algorithm.info.name, "12"),
+                          {{"workers", std::to_string(std::min(2, algorithm.info.max_workers))},
+                           {"learning_rate", "0.2"},
+                           {"max_samples", "12800"},
+                           {"record_steps", "false"}}));
+    EXPECT_EQ(run.status, Status::completed);
+    EXPECT_GT(metric_of(run.curve.back(), "p1").value(),
+              metric_of(run.curve.front(), "p1").value());
+  }
+}
+
+void expect_sampled_refused(const Settings& settings, const std::string& message) {
+  try {
+    run_training(settings);
+    FAIL() << "was not refused: " << message;
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ExitCode::usage);
+    EXPECT_THAT(error.what(), testing::HasSubstr(message));
+  }
+}
+
+TEST(SampledObjectiveRuns, RefusesWhatItCannotDo) {
+  expect_sampled_refused(sampled("slide", "12"), "--objective: found sampled, expected full");
+  expect_sampled_refused(
+      with(sampled("sgd", "12"), {{"cluster", "threads"}, {"devices", "cuda:0"}}),
+      "--devices: found cuda:0, expected CPUs: --objective sampled");
+}
+
+}  // namespace
+}  // namespace hetsgd::test

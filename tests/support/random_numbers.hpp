@@ -1,0 +1,19 @@
+// Random numbers for tests.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "core/random.hpp"
+
+namespace hetsgd::test {
+
+// Standard normal.
+inline std::vector<float> normal_numbers(std::size_t count, std::uint64_t seed) {
+  RandomStream random(seed, Purpose::test);
+  std::vector<float> x(count);
+  for (float& each : x) each = static_cast<float>(random.normal());
+  return x;
+}
+
+}  // namespace hetsgd::test

@@ -203,6 +203,7 @@ void PlanExecutor<Real>::poison(Real* at, std::size_t count) const {
 template <class Real>
 void PlanExecutor<Real>::check_whole(int tensor, int step) const {
   const Real* const at = place(tensor);
+  if (training_.tensor(tensor).kind == TensorKind::mask) return;  // not of whole numbers
   if (training_.tensor(tensor).first_use() == step && tensor != training_.feature[0]) return;
   Real pattern;
   std::memset(static_cast<void*>(&pattern), kPoisonByte, sizeof(Real));

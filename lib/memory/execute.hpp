@@ -48,6 +48,8 @@ class PlanExecutor {
   // forward() has ended, in the same arena.
   void forward(const GraphPass<Real>& pass, GraphEnds<Real>& ends, Real* arena);
   void backward(const GraphPass<Real>& pass, Real* arena);
+  // After forward(): what the node has kept for its backward pass, a bn its statistics.
+  const Real* mask(int node) const { return place(training_.mask[index(node)]); }
   // The gradient of the input, of a plan that has one, for whoever asks after the backward pass of
   // the first node; the plan without reuse keeps all.
   const Real* input_gradient() const { return input_gradient_; }

@@ -106,7 +106,7 @@ Graph inception_block() {
     {"name": "left_r", "type": "relu"},
     {"name": "right", "type": "conv", "from": ["n"], "channels": 5, "kernel": 1},
     {"name": "right2", "type": "conv", "channels": 6, "kernel": 3, "padding": 1, "groups": 1},
-    {"name": "pooled", "type": "pool", "pool": "average", "from": ["n"], "kernel": 3, "stride": 1, "padding": 1},
+    {"name": "pooled", "type": "pool", "kind": "average", "from": ["n"], "kernel": 3, "stride": 1, "padding": 1},
     {"name": "joined", "type": "concat", "from": ["left_r", "right2", "pooled"]},
     {"name": "thin", "type": "subsample", "from": ["joined"], "channels": 16, "stride": 2},
     {"name": "strided", "type": "conv", "from": ["joined"], "channels": 16, "kernel": 3, "padding": 1, "stride": 2},

@@ -76,7 +76,9 @@ class GraphModel final : public BasicModel<Real> {
             fixed.launches + batch.samples * more.launches};
   }
 
-  std::size_t statistics() const override { return statistics_offsets(graph_).back(); }
+  ScoringStatistics statistics() const override {
+    return {statistics_offsets(graph_).back(), options_.bn_samples};
+  }
 
   void estimate_statistics(Context& context, const Batch& batch, const Real* w,
                            Real* statistics) const override {
@@ -239,6 +241,10 @@ void GraphModelOptions::declare(OptionSet& set) {
   for (const Policy* policy : all_policies()) names.push_back(policy->name());
   set.add("zero_residual", zero_residual,
           "scales of the bn that end a residual branch begin at 0, not 1");
+  set.add("bn_samples", bn_samples,
+          "training images of which the statistics of bn are made before a measurement")
+      .unit("samples")
+      .range(1, 1e9);
   set.add("memory_policy", memory_policy,
           fmt::format("how the memory of a batch is planned: {}", fmt::join(names, ", ")));
   set.add("activation_memory", activation_memory,

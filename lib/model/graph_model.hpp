@@ -29,6 +29,7 @@ namespace hetsgd {
 struct GraphModelOptions {
   MlpOptions dense;  // the initial law of fc nodes
   bool zero_residual = false;
+  std::uint64_t bn_samples = 2000;
   std::string memory_policy = "liveness";
   std::optional<std::uint64_t> activation_memory = {};
 

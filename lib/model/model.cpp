@@ -219,7 +219,7 @@ double BasicModel<Real>::scores(Context& context, const Batch& batch, const Real
 
 template <class Real>
 void BasicModel<Real>::estimate_statistics(Context&, const Batch&, const Real*, Real*) const {
-  HETSGD_CHECK_EQ(statistics(), 0U);
+  HETSGD_CHECK_EQ(statistics().numbers, 0U);
 }
 
 template <class Real>

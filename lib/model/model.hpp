@@ -84,6 +84,12 @@ struct Sink {
   Real beta;
 };
 
+// Numbers, and of how many training rows they are made; none: there are none.
+struct ScoringStatistics {
+  std::size_t numbers = 0;
+  std::uint64_t samples = 0;
+};
+
 // Scratch memory for one computation at a time; grows to the largest batch. A model derives its
 // own, which is of use to that model alone.
 template <class Real>
@@ -204,9 +210,9 @@ class BasicModel {
   // scores are never all in memory. Not for Task::binary.
   double rank(Context& context, const Batch& batch, const Real* w, std::size_t k,
               std::uint32_t* top) const;
-  // Numbers that scoring needs beside the parameters, and that are made of training rows at these
-  // parameters off the clock: the statistics of batch norm. 0: none.
-  virtual std::size_t statistics() const { return 0; }
+  // What scoring needs beside the parameters, made of training rows at these parameters off the
+  // clock: the statistics of batch norm.
+  virtual ScoringStatistics statistics() const { return {}; }
   // Those of one batch into device memory `statistics`; their mean over batches is what scoring takes.
   virtual void estimate_statistics(Context& context, const Batch& batch, const Real* w,
                                    Real* statistics) const;

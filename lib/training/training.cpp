@@ -365,6 +365,7 @@ void Training::Impl::prepare(const TrainHooks& hooks, Parts& parts) {
       EvaluatorOptions{.rows = options.evaluate_samples.value_or(0),
                        .threads = options.host_threads.value_or(0),
                        .gpu = evaluating_gpu(*parts.cluster),
+                       .statistics_of = record.train,
                        // During the run, when others write to the record too.
                        .warn = [&parts](const std::string& text) { parts.referee->warn(text); }});
   if (parts.evaluator->rows() < record.test->rows()) {

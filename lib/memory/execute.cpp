@@ -168,9 +168,9 @@ NodeTensors<Real> PlanExecutor<Real>::backward_tensors(int number) const {
     tensors.inputs.push_back(reads(training_.feature[index(from)]));
     const int gradient = training_.gradient[index(from)];
     tensors.input_gradients.push_back(gradient < 0 ? nullptr : place(gradient));
-    const bool first =
-        gradient >= 0 && training_.tensor(gradient).backward_uses.front() == number &&
-        std::find(written.begin(), written.end(), gradient) == written.end();
+    const bool first = gradient >= 0 &&
+                       training_.tensor(gradient).backward_uses.front() == number &&
+                       std::find(written.begin(), written.end(), gradient) == written.end();
     const bool in_place = gradient >= 0 && gradient == training_.gradient[index(step.node)];
     tensors.input_betas.push_back(first || in_place ? Real(0) : Real(1));
     written.push_back(gradient);

@@ -75,8 +75,8 @@ class PlanExecutor {
   std::size_t arena_size_ = 0;
   std::size_t turn_ = 0;  // instructions of the forward pass
   Real* arena_ = nullptr;
-  std::vector<Real*> places_;                   // by tensor; null: not there
-  std::map<int, BasicBuffer<Real>> host_;       // by tensor
+  std::vector<Real*> places_;              // by tensor; null: not there
+  std::map<int, BasicBuffer<Real>> host_;  // by tensor
   const Real* input_gradient_ = nullptr;
 };
 

@@ -77,6 +77,7 @@ NodeMath<Real>::NodeMath(BasicDevice<Real>& device, const Graph& graph, std::int
       convolution_(kernels<BasicConvolutionKernels<Real>>(device)),
       image_(kernels<BasicImageKernels<Real>>(device)),
       normalisation_(kernels<BasicNormalisationKernels<Real>>(device)),
+      lstm_(device),
       parameters_(parameter_offsets(graph)),
       statistics_(statistics_offsets(graph)) {}
 
@@ -93,12 +94,12 @@ Real* NodeMath<Real>::target(int node, const GraphPass<Real>& pass) const {
 template <class Real>
 const Real* NodeMath<Real>::statistics(int node, const GraphPass<Real>& pass,
                                        const NodeTensors<Real>& tensors) const {
-  return pass.training ? tensors.mask : pass.statistics + statistics_[static_cast<std::size_t>(node)];
+  return pass.training ? tensors.mask
+                       : pass.statistics + statistics_[static_cast<std::size_t>(node)];
 }
 
 template <class Real>
-void NodeMath<Real>::forward(int index, const GraphPass<Real>& pass,
-                             const NodeTensors<Real>& t) const {
+void NodeMath<Real>::forward(int index, const GraphPass<Real>& pass, const NodeTensors<Real>& t) {
   const Node& node = graph_.node(index);
   const Shape& x = graph_.input_shape(index);
   const std::size_t outputs = size_of(node.shape.numbers());
@@ -139,14 +140,15 @@ void NodeMath<Real>::forward(int index, const GraphPass<Real>& pass,
     case NodeType::subsample:
       return image_.subsample(batch_, channels, size_of(x.height), size_of(x.width),
                               size_of(node.channels), size_of(node.stride), X, t.output);
+    case NodeType::lstm:
+      return lstm_.forward(lstm_shape(index), X, w, t.mask, t.output);
     default:
-      HETSGD_CHECK(node.type == NodeType::lstm);  // the others are not computed here
+      HETSGD_CHECK(false);  // an end of the graph
   }
 }
 
 template <class Real>
-void NodeMath<Real>::backward(int index, const GraphPass<Real>& pass,
-                              const NodeTensors<Real>& t) const {
+void NodeMath<Real>::backward(int index, const GraphPass<Real>& pass, const NodeTensors<Real>& t) {
   const Node& node = graph_.node(index);
   const Shape& x = graph_.input_shape(index);
   const std::size_t outputs = size_of(node.shape.numbers());
@@ -160,6 +162,8 @@ void NodeMath<Real>::backward(int index, const GraphPass<Real>& pass,
       return fc_backward(index, pass, t);
     case NodeType::bn:
       return bn_backward(index, pass, t);
+    case NodeType::lstm:
+      return lstm_backward(index, pass, t);
     case NodeType::add:
     case NodeType::concat:
       return join_backward(index, t);
@@ -170,14 +174,14 @@ void NodeMath<Real>::backward(int index, const GraphPass<Real>& pass,
   switch (node.type) {
     case NodeType::pool:
       return image_.pool_gradient(pool_shape(graph_, index), batch_, t.inputs.front(), t.output,
-                                  reinterpret_cast<const std::uint8_t*>(t.mask),
-                                  t.output_gradient, beta, dX);
+                                  reinterpret_cast<const std::uint8_t*>(t.mask), t.output_gradient,
+                                  beta, dX);
     case NodeType::relu:
       return image_.relu_gradient(batch_ * outputs, t.output, t.output_gradient, beta, dX);
     case NodeType::lrn:
-      return normalisation_.response_normalisation_gradient(
-          response_law<Real>(node), batch_, channels, pixels, t.inputs.front(), t.output,
-          t.output_gradient, beta, dX);
+      return normalisation_.response_normalisation_gradient(response_law<Real>(node), batch_,
+                                                            channels, pixels, t.inputs.front(),
+                                                            t.output, t.output_gradient, beta, dX);
     case NodeType::dropout:
       return image_.dropout_gradient(batch_ * outputs, node.p,
                                      reinterpret_cast<const std::uint8_t*>(t.mask),
@@ -187,7 +191,7 @@ void NodeMath<Real>::backward(int index, const GraphPass<Real>& pass,
                                        size_of(node.channels), size_of(node.stride),
                                        t.output_gradient, beta, dX);
     default:
-      HETSGD_CHECK(node.type == NodeType::lstm);  // the others are not computed here
+      HETSGD_CHECK(false);  // an end of the graph
   }
 }
 
@@ -245,6 +249,23 @@ void NodeMath<Real>::bn_backward(int index, const GraphPass<Real>& pass,
       batch_, channels, size_of(x.height * x.width), t.inputs.front(), t.mask,
       static_cast<Real>(graph_.node(index).epsilon), parameters(index, pass), t.output_gradient,
       t.input_betas.front(), t.input_gradients.front(), pass.alpha, pass.beta, to, to + channels);
+}
+
+template <class Real>
+LstmShape NodeMath<Real>::lstm_shape(int index) const {
+  return {.batch = batch_,
+          .numbers = size_of(graph_.input_shape(index).channels),
+          .steps = size_of(sequence_steps(graph_, index)),
+          .units = size_of(graph_.node(index).units),
+          .all = graph_.node(index).all};
+}
+
+template <class Real>
+void NodeMath<Real>::lstm_backward(int index, const GraphPass<Real>& pass,
+                                   const NodeTensors<Real>& t) {
+  lstm_.backward(lstm_shape(index), t.inputs.front(), parameters(index, pass), t.mask,
+                 t.output_gradient, pass.alpha, pass.beta, target(index, pass),
+                 t.input_betas.front(), t.input_gradients.front());
 }
 
 // Rows are samples: of an add all of them, of a concat their part of the output's channels.

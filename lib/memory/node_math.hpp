@@ -15,6 +15,7 @@
 #include "linalg/device.hpp"
 #include "linalg/image_kernels.hpp"
 #include "linalg/normalisation_kernels.hpp"
+#include "memory/lstm_math.hpp"
 
 namespace hetsgd {
 
@@ -57,9 +58,9 @@ class NodeMath {
   // `graph` and `device` must outlive it. Errors: device, one that lacks the kernels.
   NodeMath(BasicDevice<Real>& device, const Graph& graph, std::int64_t batch);
 
-  void forward(int node, const GraphPass<Real>& pass, const NodeTensors<Real>& tensors) const;
-  // Reads a node's parameters before it moves them.
-  void backward(int node, const GraphPass<Real>& pass, const NodeTensors<Real>& tensors) const;
+  void forward(int node, const GraphPass<Real>& pass, const NodeTensors<Real>& tensors);
+  // Reads a node's parameters before it moves them. Neither may run twice at the same time.
+  void backward(int node, const GraphPass<Real>& pass, const NodeTensors<Real>& tensors);
 
  private:
   const Real* parameters(int node, const GraphPass<Real>& pass) const;
@@ -70,6 +71,8 @@ class NodeMath {
   void fc_forward(int node, const GraphPass<Real>& pass, const NodeTensors<Real>& t) const;
   void fc_backward(int node, const GraphPass<Real>& pass, const NodeTensors<Real>& t) const;
   void bn_backward(int node, const GraphPass<Real>& pass, const NodeTensors<Real>& t) const;
+  LstmShape lstm_shape(int node) const;
+  void lstm_backward(int node, const GraphPass<Real>& pass, const NodeTensors<Real>& t);
   void join_forward(int node, const NodeTensors<Real>& t) const;
   void join_backward(int node, const NodeTensors<Real>& t) const;
 
@@ -79,6 +82,7 @@ class NodeMath {
   BasicConvolutionKernels<Real>& convolution_;
   BasicImageKernels<Real>& image_;
   BasicNormalisationKernels<Real>& normalisation_;
+  LstmMath<Real> lstm_;
   std::vector<std::size_t> parameters_, statistics_;
 };
 

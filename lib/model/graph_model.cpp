@@ -62,8 +62,8 @@ class GraphModel final : public BasicModel<Real> {
   std::vector<std::uint64_t> layer_sizes() const override {
     std::vector<std::uint64_t> sizes{image_of(graph_).size()};
     for (const Node& node : graph_.nodes()) {
-      const bool layer = node.type == NodeType::conv || node.type == NodeType::fc ||
-                         node.type == NodeType::lstm;
+      const bool layer =
+          node.type == NodeType::conv || node.type == NodeType::fc || node.type == NodeType::lstm;
       if (layer) sizes.push_back(static_cast<std::uint64_t>(node.shape.numbers()));
     }
     return sizes;
@@ -127,10 +127,9 @@ class GraphModel final : public BasicModel<Real> {
       ScoreEnds<Real> ends(scratch.device(), batch, first, count, this->outputs(),
                            logits + first * this->outputs());
       PlanExecutor<Real>& executor = scratch.executor(count);
-      executor.forward({.parameters = w,
-                        .training = by_batch,
-                        .statistics = context.statistics.data()},
-                       ends, scratch.arena(executor));
+      executor.forward(
+          {.parameters = w, .training = by_batch, .statistics = context.statistics.data()}, ends,
+          scratch.arena(executor));
     }
     return usual_objective<Real>(this->data().task)
         .score(scratch.device(), scratch.labels(), this->outputs(), nullptr, logits);
@@ -152,11 +151,11 @@ class GraphModel final : public BasicModel<Real> {
         const std::int64_t inputs = filter_size(graph_, index);
         const bool conv = node.type == NodeType::conv;
         const std::vector<std::uint64_t> units{static_cast<std::uint64_t>(inputs), outputs};
-        this->add_block({.name = node.name + ".weight",
-                         .rows = outputs,
-                         .cols = static_cast<std::size_t>(inputs),
-                         .init_std = conv ? he_deviation(inputs)
-                                          : options_.dense.initial_std(units, 0)});
+        this->add_block(
+            {.name = node.name + ".weight",
+             .rows = outputs,
+             .cols = static_cast<std::size_t>(inputs),
+             .init_std = conv ? he_deviation(inputs) : options_.dense.initial_std(units, 0)});
         if (node.bias) this->add_block({.name = node.name + ".bias", .cols = outputs});
         return;
       }
@@ -167,10 +166,17 @@ class GraphModel final : public BasicModel<Real> {
         this->add_block({.name = node.name + ".shift", .cols = outputs});
         return;
       }
-      case NodeType::lstm:
-        throw with_hint(usage_error("--model: {} has the lstm node {}, which is not trained yet",
-                                    graph_.name(), quote(node.name)),
-                        "`hetsgd memory` plans its memory");
+      case NodeType::lstm: {
+        const auto joint =
+            static_cast<std::uint64_t>(graph_.input_shape(index).channels + node.units);
+        const auto gates = static_cast<std::size_t>(4 * node.units);
+        this->add_block({.name = node.name + ".weight",
+                         .rows = gates,
+                         .cols = joint,
+                         .init_std = options_.dense.initial_std({joint, gates}, 0)});
+        this->add_block({.name = node.name + ".bias", .cols = gates});
+        return;
+      }
       default:
         return;
     }
@@ -180,7 +186,8 @@ class GraphModel final : public BasicModel<Real> {
     Work sum;
     for (int node = 1; node < graph_.size(); ++node) {
       const std::vector<int>& from = graph_.node(node).from;
-      const bool input_gradient = std::any_of(from.begin(), from.end(), [](int i) { return i > 0; });
+      const bool input_gradient =
+          std::any_of(from.begin(), from.end(), [](int i) { return i > 0; });
       sum += node_work(graph_, node, Pass::forward, batch, input_gradient);
       sum += node_work(graph_, node, Pass::backward, batch, input_gradient);
     }
@@ -215,8 +222,8 @@ class GraphModelFactory final : public ModelFactory {
 RegisteredModel registered(const std::string& name, const std::string& summary) {
   return {{.name = name,
            .title = name,
-           .idea = fmt::format("A network for images: {}. Its memory is planned for each batch size.",
-                               summary),
+           .idea = fmt::format(
+               "A network for images: {}. Its memory is planned for each batch size.", summary),
            .paper = "chapter 4 of paper 004; `hetsgd memory " + name + "` plans its memory",
            .objective = "softmax over the labels",
            .blocks = "of each conv and fc node weight [outputs x inputs] and bias; of each bn node "
@@ -268,11 +275,11 @@ std::unique_ptr<BasicModel<Real>> make_graph_model(const Graph& graph, const Dat
     return fmt::format("{}x{}x{}", s.channels, s.height, s.width);
   };
   if (data.image != expected) {
-    throw with_hint(usage_error("--model: {} reads images of {}, but the training data have {}",
-                                graph.name(), text(expected),
-                                data.image.size() > 0 ? text(data.image) : "none"),
-                    "--image 1x28x28 makes images of that shape of sparse rows; resnet-32?size=16 "
-                    "gives a network another size");
+    throw with_hint(
+        usage_error("--model: {} reads images of {}, but the training data have {}", graph.name(),
+                    text(expected), data.image.size() > 0 ? text(data.image) : "none"),
+        "--image 1x28x28 makes images of that shape of sparse rows; resnet-32?size=16 "
+        "gives a network another size");
   }
   if (data.outputs() != classes) {
     throw with_hint(usage_error("--model: {} has {} classes, but the data have {} labels",

@@ -4,7 +4,8 @@
 // Score     : the input of the graph's softmax.
 // Objective : softmax over the labels, as for other models.
 // Blocks    : per node of the list that has parameters, all dense: conv, fc "NODE.weight" [outputs x
-//             inputs] and "NODE.bias"; bn "NODE.scale" and "NODE.shift".
+//             inputs] and "NODE.bias"; lstm "NODE.weight" [4 units x (inputs + units)] and
+//             "NODE.bias"; bn "NODE.scale" and "NODE.shift".
 // Initial   : conv: variance 2 / fan_in (He and others 2015); fc by --init; scales 1, the rest 0.
 // bn        : training uses the statistics of the batch. There are no running ones, which no
 //             algorithm would move: those that a measurement uses are estimated at the measured
@@ -27,7 +28,7 @@
 namespace hetsgd {
 
 struct GraphModelOptions {
-  MlpOptions dense;  // the initial law of fc nodes
+  MlpOptions dense = {};  // the initial law of fc nodes
   bool zero_residual = false;
   std::uint64_t bn_samples = 2000;
   std::string memory_policy = "liveness";

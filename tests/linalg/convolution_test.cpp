@@ -131,8 +131,7 @@ TYPED_TEST(Convolution, IsItsDefinition) {
       expect_close(dX, exact.dX, 10 * kTolerance<Real>, "dX");
       kernels_of.input_gradient(s, n, dY.data(), W.data(), Real(1), added.data());
       expect_close(added, sum, 10 * kTolerance<Real>, "dX added");
-      kernels_of.parameter_gradient(s, n, X.data(), dY.data(), Real(1), Real(0), G.data(),
-                                    nullptr);
+      kernels_of.parameter_gradient(s, n, X.data(), dY.data(), Real(1), Real(0), G.data(), nullptr);
       expect_close(G, exact.G, 10 * kTolerance<Real>, "G");
       kernels_of.parameter_gradient(s, n, X.data(), dY.data(), Real(-0.3), Real(1), W2.data(),
                                     nullptr);

@@ -46,9 +46,9 @@ std::vector<PoolShape> pool_shapes() {
 }
 
 // dX = sum over outputs of dY times the derivative of the output by X, numerically.
-std::vector<double> numeric_gradient(const std::vector<double>& X, const std::vector<double>& dY,
-                                     const std::function<std::vector<double>(
-                                         const std::vector<double>&)>& forward) {
+std::vector<double> numeric_gradient(
+    const std::vector<double>& X, const std::vector<double>& dY,
+    const std::function<std::vector<double>(const std::vector<double>&)>& forward) {
   std::vector<double> dX(X.size());
   for (std::size_t i = 0; i < X.size(); ++i) {
     constexpr double kStep = 1e-6;

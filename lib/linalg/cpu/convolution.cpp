@@ -67,7 +67,8 @@ void gradient_tile(const std::vector<Segment<Real>>& segments, std::size_t filte
     for (std::size_t q = 0; q < segment.length; q += kLanes<Real>) {
       Vec<Real> di[rows];
 #pragma GCC unroll 4
-      for (int i = 0; i < rows; ++i) di[i] = load(d + static_cast<std::size_t>(i) * segment.length + q);
+      for (int i = 0; i < rows; ++i)
+        di[i] = load(d + static_cast<std::size_t>(i) * segment.length + q);
 #pragma GCC unroll 8
       for (int j = 0; j < columns; ++j) {
         const Vec<Real> xj = load(x[j] + q);
@@ -126,8 +127,7 @@ class CpuConvolutionKernels final : public BasicConvolutionKernels<Real> {
     const std::vector<std::size_t> base = layout.bases(s, s.in_channels / s.groups);
     const Real* const transposed = transpose(s, W);
     const std::size_t planes = layout.template size<Real>(s.in_channels);
-    const std::size_t rows =
-        s.out_channels * layout.template row_length<Real>(layout.block_rows);
+    const std::size_t rows = s.out_channels * layout.template row_length<Real>(layout.block_rows);
     for_items(n, planes + rows, [&](std::size_t sample, Real* mine) {
       std::fill_n(mine, planes, Real(0));
       for (std::size_t h = 0; h < s.out_height; h += layout.block_rows) {
@@ -151,13 +151,11 @@ class CpuConvolutionKernels final : public BasicConvolutionKernels<Real> {
     for_items(parts.samples * parts.filters, panel.samples * panel.each,
               [&](std::size_t item, Real* mine) {
                 const std::size_t part = item / parts.filters;
-                const Range filters =
-                    part_of(s.out_channels, parts.filters, item % parts.filters);
+                const Range filters = part_of(s.out_channels, parts.filters, item % parts.filters);
                 Real* const to = sums + part * each;
                 std::fill(to + filters.begin * s.depth(), to + filters.end * s.depth(), Real(0));
                 std::fill(to + weights + filters.begin, to + weights + filters.end, Real(0));
-                const GradientTask task{s,       layout, panel, base, columns,
-                                        filters, X,      dY,    to};
+                const GradientTask task{s, layout, panel, base, columns, filters, X, dY, to};
                 task.run(part_of(n, parts.samples, part), mine);
               });
     finish_sums(parts.samples, each, sums, weights, alpha, beta, G);
@@ -266,9 +264,8 @@ class CpuConvolutionKernels final : public BasicConvolutionKernels<Real> {
 
   // Output rows h and following of one sample; `rows` is room for a tile of filters.
   static void forward_block(const ConvolutionShape& s, const PlaneLayout& layout,
-                            const std::vector<std::size_t>& base, std::size_t h,
-                            const Real* planes, const Real* W, const Real* bias, Real* Y,
-                            Real* rows) {
+                            const std::vector<std::size_t>& base, std::size_t h, const Real* planes,
+                            const Real* W, const Real* bias, Real* Y, Real* rows) {
     const std::size_t count = std::min(layout.block_rows, s.out_height - h);
     const std::size_t length = layout.template row_length<Real>(count), depth = s.depth();
     const std::size_t filters = s.out_channels / s.groups;

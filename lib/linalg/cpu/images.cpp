@@ -79,8 +79,8 @@ void pool_maximum(const PoolShape& s, const Real* x, Real* y, std::uint8_t* inde
         const Real next = x[h * s.in_width + w];
         if (!exceeds(next, best)) continue;
         best = next;
-        place = (h - rows.begin + rows.skipped) * s.kernel_width + w - columns.begin +
-                columns.skipped;
+        place =
+            (h - rows.begin + rows.skipped) * s.kernel_width + w - columns.begin + columns.skipped;
       }
     }
     y[out] = best;
@@ -245,8 +245,8 @@ void CpuImageKernels<Real>::dropout(std::size_t count, const DropoutKey& key, co
   const Real scale = static_cast<Real>(1 / (1 - key.p));
   cores_.split(count, 64, kWorth / 8, [&](Range range) {
     for (std::size_t i = range.begin; i < range.end; i += 4) {
-      const RandomBlock words = random_block(key.seed, Purpose::dropout, key.a, key.b,
-                                             static_cast<std::uint32_t>(i / 4));
+      const RandomBlock words =
+          random_block(key.seed, Purpose::dropout, key.a, key.b, static_cast<std::uint32_t>(i / 4));
       for (std::size_t j = i; j < std::min(i + 4, range.end); ++j) {
         const bool kept = words[j - i] >= limit;
         mask[j] = kept ? 1 : 0;

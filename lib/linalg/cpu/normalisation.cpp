@@ -51,8 +51,7 @@ class CpuNormalisationKernels final : public BasicNormalisationKernels<Real> {
                               Real* Y) override;
   void response_normalisation_gradient(const ResponseNormalisation<Real>& law, std::size_t n,
                                        std::size_t channels, std::size_t pixels, const Real* X,
-                                       const Real* Y, const Real* dY, Real beta,
-                                       Real* dX) override;
+                                       const Real* Y, const Real* dY, Real beta, Real* dX) override;
   void channel_statistics(std::size_t n, std::size_t channels, std::size_t pixels, const Real* X,
                           Real* statistics) override;
   void normalise(std::size_t n, std::size_t channels, std::size_t pixels, const Real* X,
@@ -71,8 +70,9 @@ class CpuNormalisationKernels final : public BasicNormalisationKernels<Real> {
 
 template <class Real>
 void CpuNormalisationKernels<Real>::response_normalisation(const ResponseNormalisation<Real>& law,
-                                                   std::size_t n, std::size_t channels,
-                                                   std::size_t pixels, const Real* X, Real* Y) {
+                                                           std::size_t n, std::size_t channels,
+                                                           std::size_t pixels, const Real* X,
+                                                           Real* Y) {
   const Real weight = law.alpha / static_cast<Real>(law.size);
   cores_.split(n, 1, kWorth / 16 / (channels * pixels) + 1, [&](Range samples) {
     Real sum[kPixels];
@@ -101,8 +101,8 @@ void CpuNormalisationKernels<Real>::response_normalisation(const ResponseNormali
 // has x_c of dy_c' y_c' / s_c'.
 template <class Real>
 void CpuNormalisationKernels<Real>::response_normalisation_gradient(
-    const ResponseNormalisation<Real>& law, std::size_t n, std::size_t channels,
-    std::size_t pixels, const Real* X, const Real* Y, const Real* dY, Real beta, Real* dX) {
+    const ResponseNormalisation<Real>& law, std::size_t n, std::size_t channels, std::size_t pixels,
+    const Real* X, const Real* Y, const Real* dY, Real beta, Real* dX) {
   const Real weight = law.alpha / static_cast<Real>(law.size);
   const std::size_t mirrored = law.size % 2;  // an even window leans to one side, its mirror not
   cores_.split(n, 1, kWorth / 16 / (channels * pixels) + 1, [&](Range samples) {
@@ -143,8 +143,8 @@ void CpuNormalisationKernels<Real>::response_normalisation_gradient(
 
 template <class Real>
 void CpuNormalisationKernels<Real>::channel_statistics(std::size_t n, std::size_t channels,
-                                               std::size_t pixels, const Real* X,
-                                               Real* statistics) {
+                                                       std::size_t pixels, const Real* X,
+                                                       Real* statistics) {
   const auto count = static_cast<double>(n * pixels);
   cores_.split(channels, 1, kWorth / (n * pixels) + 1, [&](Range range) {
     for (std::size_t c = range.begin; c < range.end; ++c) {
@@ -165,9 +165,10 @@ void CpuNormalisationKernels<Real>::channel_statistics(std::size_t n, std::size_
 }
 
 template <class Real>
-void CpuNormalisationKernels<Real>::normalise(std::size_t n, std::size_t channels, std::size_t pixels,
-                                      const Real* X, const Real* statistics, Real epsilon,
-                                      const Real* scale, const Real* shift, Real* Y) {
+void CpuNormalisationKernels<Real>::normalise(std::size_t n, std::size_t channels,
+                                              std::size_t pixels, const Real* X,
+                                              const Real* statistics, Real epsilon,
+                                              const Real* scale, const Real* shift, Real* Y) {
   cores_.split(n * channels, 1, kWorth / pixels + 1, [&](Range maps) {
     for (std::size_t map = maps.begin; map < maps.end; ++map) {
       const std::size_t c = map % channels;
@@ -184,11 +185,11 @@ void CpuNormalisationKernels<Real>::normalise(std::size_t n, std::size_t channel
 //   g = sum dy,  G = sum dy xhat,  dx = scale r (dy - g / N - xhat G / N)
 template <class Real>
 void CpuNormalisationKernels<Real>::normalise_gradient(std::size_t n, std::size_t channels,
-                                               std::size_t pixels, const Real* X,
-                                               const Real* statistics, Real epsilon,
-                                               const Real* scale, const Real* dY, Real beta,
-                                               Real* dX, Real alpha, Real parameter_beta, Real* G,
-                                               Real* g) {
+                                                       std::size_t pixels, const Real* X,
+                                                       const Real* statistics, Real epsilon,
+                                                       const Real* scale, const Real* dY, Real beta,
+                                                       Real* dX, Real alpha, Real parameter_beta,
+                                                       Real* G, Real* g) {
   const auto count = static_cast<double>(n * pixels);
   cores_.split(channels, 1, kWorth / (n * pixels) + 1, [&](Range range) {
     for (std::size_t c = range.begin; c < range.end; ++c) {

@@ -49,7 +49,8 @@ class GraphModel final : public BasicModel<Real> {
   GraphModel(const Graph& graph, const DataShape& data, const GraphModelOptions& options)
       : BasicModel<Real>(data), graph_(graph), options_(options) {
     for (int node = 1; node < graph_.size(); ++node) add_blocks(node);
-    HETSGD_CHECK_EQ(this->parameters(), parameter_offsets(graph_).back());
+    const std::size_t expected = parameter_offsets(graph_).back();
+    HETSGD_CHECK_EQ(this->parameters(), expected);
   }
 
   std::unique_ptr<Context> make_context(BasicDevice<Real>& device) const override {

@@ -94,8 +94,8 @@ Real* NodeMath<Real>::target(int node, const GraphPass<Real>& pass) const {
 template <class Real>
 const Real* NodeMath<Real>::statistics(int node, const GraphPass<Real>& pass,
                                        const NodeTensors<Real>& tensors) const {
-  return pass.training ? tensors.mask
-                       : pass.statistics + statistics_[static_cast<std::size_t>(node)];
+  return pass.statistics == nullptr ? tensors.mask
+                                    : pass.statistics + statistics_[static_cast<std::size_t>(node)];
 }
 
 template <class Real>
@@ -123,13 +123,13 @@ void NodeMath<Real>::forward(int index, const GraphPass<Real>& pass, const NodeT
       return normalisation_.response_normalisation(response_law<Real>(node), batch_, channels,
                                                    pixels, X, t.output);
     case NodeType::bn:
-      if (pass.training) {
+      if (pass.statistics == nullptr) {
         normalisation_.channel_statistics(batch_, channels, pixels, X, t.mask);
       }
       return normalisation_.normalise(batch_, channels, pixels, X, statistics(index, pass, t),
                                       static_cast<Real>(node.epsilon), w, w + channels, t.output);
     case NodeType::dropout:
-      if (!pass.training) return device_.copy(batch_ * outputs, X, t.output);
+      if (!pass.drops) return device_.copy(batch_ * outputs, X, t.output);
       return image_.dropout(
           batch_ * outputs,
           DropoutKey{pass.seed, pass.draw, static_cast<std::uint32_t>(index), node.p}, X, t.output,

@@ -32,8 +32,8 @@ struct GraphPass {
   // to <- beta to + alpha gradient, flat as the parameters; it may be `parameters`. beta is 0 or 1.
   Real* to = nullptr;
   Real alpha = 1, beta = 0;
-  bool training = true;              // dropout drops, and bn uses the statistics of the batch
-  const Real* statistics = nullptr;  // where it does not: of all bn nodes
+  bool drops = true;                 // dropout does
+  const Real* statistics = nullptr;  // of all bn nodes; null: those of the batch
   std::uint64_t seed = 0;            // of dropout
   std::uint32_t draw = 0;            // that differs from one batch to the next
 };

@@ -87,7 +87,7 @@ class GraphModel final : public BasicModel<Real> {
     scratch.stage(batch);
     ScoreEnds<Real> ends(scratch.device(), batch, 0, batch.size(), this->outputs(), nullptr);
     PlanExecutor<Real>& executor = scratch.executor(batch.size());
-    executor.forward({.parameters = w}, ends, scratch.arena(executor));
+    executor.forward({.parameters = w, .drops = false}, ends, scratch.arena(executor));
     const std::vector<std::size_t> offsets = statistics_offsets(graph_);
     for (int node = 0; node < graph_.size(); ++node) {
       const auto at = static_cast<std::size_t>(node);
@@ -128,9 +128,8 @@ class GraphModel final : public BasicModel<Real> {
       ScoreEnds<Real> ends(scratch.device(), batch, first, count, this->outputs(),
                            logits + first * this->outputs());
       PlanExecutor<Real>& executor = scratch.executor(count);
-      executor.forward(
-          {.parameters = w, .training = by_batch, .statistics = context.statistics.data()}, ends,
-          scratch.arena(executor));
+      executor.forward({.parameters = w, .drops = false, .statistics = context.statistics.data()},
+                       ends, scratch.arena(executor));
     }
     return usual_objective<Real>(this->data().task)
         .score(scratch.device(), scratch.labels(), this->outputs(), nullptr, logits);

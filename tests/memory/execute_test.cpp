@@ -165,8 +165,8 @@ TEST_P(Execution, HasTheSameBitsUnderEveryPlan) {
   }
 }
 
-// Every wrong plan that the validator finds is found by the poisoned execution, too.
-TEST_P(Execution, CatchesWrongPlans) {
+// A release that comes a step too early: what the validator finds, the poisoned execution finds.
+TEST_P(Execution, CatchesEarlyReleases) {
   const Planned net(GetParam().graph(), {.batch = GetParam().batch});
   const auto w = some_parameters<float>(*net.graph);
   const auto expected = carry_out(net.training, plan_without_reuse(net.training), 1, false, w);
@@ -182,10 +182,9 @@ TEST_P(Execution, CatchesWrongPlans) {
     }
   };
   ASSERT_FALSE(is_caught(plan));
-  int early = 0, swapped = 0;
-  std::vector<std::size_t> allocations, releases;
+  int early = 0;
+  std::vector<std::size_t> releases;
   for (std::size_t i = 0; i < plan.instructions.size(); ++i) {
-    if (plan.instructions[i].kind == InstructionKind::allocate) allocations.push_back(i);
     if (plan.instructions[i].kind == InstructionKind::release) releases.push_back(i);
   }
   for (const std::size_t i : releases) {
@@ -199,23 +198,7 @@ TEST_P(Execution, CatchesWrongPlans) {
     ++early;
     EXPECT_TRUE(is_caught(wrong)) << "release " << i << ": " << plan_problem(request, wrong);
   }
-  for (std::size_t i = 1; i < allocations.size(); ++i) {
-    MemoryPlan wrong = plan;
-    Instruction& one = wrong.instructions[allocations[i - 1]];
-    Instruction& other = wrong.instructions[allocations[i]];
-    if (one.offset == other.offset) continue;
-    for (Instruction& each : wrong.instructions) {  // with all that names their places
-      const bool of_one = each.tensor == one.tensor && each.offset == one.offset;
-      if (&each != &one && of_one && each.kind == InstructionKind::release) {
-        each.offset = other.offset;
-      }
-    }
-    std::swap(one.offset, other.offset);
-    if (plan_problem(request, wrong).empty()) continue;
-    ++swapped;
-  }
   EXPECT_GT(early, 2);
-  EXPECT_GT(swapped, 2);
 }
 
 // A tensor that is put where another one lies is caught at once.

@@ -215,14 +215,16 @@ TEST(GraphModel, AGradientDoesNotDependOnTheOneBefore) {
 }
 
 TEST(GraphModel, DropsByTheBatchsPlaceInTheSequence) {
-  Trained<float> t(small_network(false, 0.5));
-  const auto first = t.gradient(t.batch(8, 0));
-  EXPECT_NE(t.gradient(t.batch(8, 8)), first);
-  EXPECT_EQ(t.gradient(t.batch(8, 0)), first);
-  std::vector<float> logits, again;  // nothing is dropped in a score
-  t.score(t.batch(8, 0), logits);
-  t.score(t.batch(8, 8), again);
-  EXPECT_EQ(logits, again);
+  for (const bool normalised : {false, true}) {
+    Trained<float> t(small_network(normalised, 0.5));
+    const auto first = t.gradient(t.batch(8, 0));
+    EXPECT_NE(t.gradient(t.batch(8, 8)), first);
+    EXPECT_EQ(t.gradient(t.batch(8, 0)), first);
+    std::vector<float> logits, again;  // nothing is dropped in a score
+    t.score(t.batch(8, 0), logits);
+    t.score(t.batch(8, 8), again);
+    EXPECT_EQ(logits, again);
+  }
 }
 
 // Scores by the statistics of the same batch are those by the batch; a sample's score then does not

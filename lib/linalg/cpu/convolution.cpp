@@ -12,6 +12,7 @@
 
 #include "linalg/convolution_kernels.hpp"
 #include "linalg/cpu/cores.hpp"
+#include "linalg/cpu/gradient_tile.hpp"
 #include "linalg/cpu/memory.hpp"
 #include "linalg/cpu/planes.hpp"
 #include "linalg/cpu/tile.hpp"
@@ -21,11 +22,6 @@ namespace hetsgd::cpu {
 namespace {
 
 constexpr int kColumns = static_cast<int>(PlaneLayout::kTile);  // vectors of a tile
-#if defined(__AVX512F__)
-constexpr int kFilters = 4;  // of a tile of parameter gradients: 4 x 6 sums, 4 + 1 operands
-#else
-constexpr int kFilters = 2;
-#endif
 
 // sum[i][v] += sum over k of w[i * row_stride + k] x[base[k] + v-th vector].
 template <class Real, int rows>
@@ -46,42 +42,6 @@ HETSGD_INLINE void accumulate_windows(std::size_t depth, const Real* w, std::siz
   }
 }
 
-// A piece of the output of one sample: its dY at the planes' pitch, and where its q begin in X's
-// planes.
-template <class Real>
-struct Segment {
-  const Real* x = nullptr;
-  const Real* d = nullptr;  // [filters x length]
-  std::size_t length = 0;
-};
-
-// to[i * ld + j] += sum over segments and q of d_i(q) x(base[j] + q).
-template <class Real, int rows, int columns>
-void gradient_tile(const std::vector<Segment<Real>>& segments, std::size_t filter,
-                   const std::size_t* base, std::size_t wanted, Real* to, std::size_t ld) {
-  Vec<Real> sum[rows][columns] = {};
-  for (const Segment<Real>& segment : segments) {
-    const Real* const d = segment.d + filter * segment.length;
-    const Real* x[columns];
-    for (int j = 0; j < columns; ++j) x[j] = segment.x + base[j];
-    for (std::size_t q = 0; q < segment.length; q += kLanes<Real>) {
-      Vec<Real> di[rows];
-#pragma GCC unroll 4
-      for (int i = 0; i < rows; ++i)
-        di[i] = load(d + static_cast<std::size_t>(i) * segment.length + q);
-#pragma GCC unroll 8
-      for (int j = 0; j < columns; ++j) {
-        const Vec<Real> xj = load(x[j] + q);
-#pragma GCC unroll 4
-        for (int i = 0; i < rows; ++i) sum[i][j] += di[i] * xj;
-      }
-    }
-  }
-  for (int i = 0; i < rows; ++i, to += ld) {
-    for (std::size_t j = 0; j < wanted; ++j) to[j] += horizontal_sum<Real>(sum[i][j]);
-  }
-}
-
 template <class Real>
 struct ConvolutionScratch {
   Scratch<Real> samples;  // of each core: planes and rows
@@ -94,7 +54,7 @@ struct ConvolutionScratch {
 struct GradientParts {
   GradientParts(const ConvolutionShape& s, std::size_t n) {
     constexpr std::size_t kMostNumbers = std::size_t{1} << 22, kMostParts = 16;
-    const std::size_t room = std::clamp<std::size_t>(kMostNumbers / s.weights(), 1, kMostParts);
+    const std::size_t room = std::clamp<std::size_t>(kMostNumbers / s.weights(), 1, kMostParts / 2);
     samples = std::clamp<std::size_t>(n, 1, room);
     filters = std::clamp<std::size_t>(s.out_channels / 8, 1, kMostParts / samples);
   }
@@ -169,7 +129,7 @@ class CpuConvolutionKernels final : public BasicConvolutionKernels<Real> {
     Panel(const ConvolutionShape& s, const PlaneLayout& layout)
         : planes(layout.template size<Real>(s.in_channels)),
           each(planes + s.out_channels * layout.template row_length<Real>(layout.block_rows, 1)) {
-      constexpr std::size_t kBytes = std::size_t{1} << 18;
+      constexpr std::size_t kBytes = std::size_t{1} << 19;
       const std::size_t fitting = std::clamp<std::size_t>(kBytes / (each * sizeof(Real)), 1, 16);
       samples = layout.block_rows < s.out_height ? 1 : fitting;
     }

@@ -34,10 +34,13 @@ struct PlaneLayout {
   std::size_t pitch, rows, plane, phases;
   std::size_t block_rows;  // output rows of a block
 
-  // Of `channels` channels, and behind them zeros for as much as a tile reads beyond.
+  // Of `channels` channels, and behind them zeros for as much as a tile reads beyond; in whole
+  // vectors, so that what lies behind is aligned.
   template <class Real>
   std::size_t size(std::size_t channels) const {
-    return channels * phases * plane + pitch + kTile * kLanes<Real>;
+    constexpr std::size_t kWhole = kLanes<Real>;
+    const std::size_t numbers = channels * phases * plane + pitch + kTile * kWhole;
+    return (numbers + kWhole - 1) / kWhole * kWhole;
   }
   // Numbers of `count` output rows at this pitch, in whole groups of `vectors`.
   template <class Real>

@@ -11,6 +11,7 @@
 #include "core/logging.hpp"
 #include "data/generate.hpp"
 #include "data/generate_ctr.hpp"
+#include "data/images.hpp"
 #include "data/load.hpp"
 #include "data/summary.hpp"
 #include "data/write.hpp"
@@ -22,19 +23,24 @@ namespace {
 
 using nlohmann::json;
 
-// How to read, for all four.
-void declare_reading(OptionSet& set, LoadOptions& options) {
+// How to read, for all four. `image` goes through with_image().
+void declare_reading(OptionSet& set, LoadOptions& options, std::string& image) {
   set.group("Reading");
   set.add_choice("format", options.format,
                  {{"detect", DataFormat::detect},
                   {"xc", DataFormat::xc},
                   {"libsvm", DataFormat::libsvm},
-                  {"criteo", DataFormat::criteo}},
-                 "text format of the file");
+                  {"criteo", DataFormat::criteo},
+                  {"idx", DataFormat::idx},
+                  {"cifar10", DataFormat::cifar10},
+                  {"cifar100", DataFormat::cifar100}},
+                 "format of the file");
   set.add_choice("index_base", options.index_base,
                  {{"detect", IndexBase::detect}, {"0", IndexBase::zero}, {"1", IndexBase::one}},
                  "smallest feature index of libSVM text");
   declare_vocabulary(set, options.vocabulary);
+  set.add("image", image,
+          "sparse rows are images of this shape, CxHxW such as 1x28x28; empty: they are not");
   set.add_choice("part", options.part, {{"train", DataPart::train}, {"test", DataPart::test}},
                  "which part of generate:...");
   set.add_choice("cache", options.cache, {{"use", CacheMode::use}, {"off", CacheMode::off}},
@@ -46,6 +52,11 @@ void declare_reading(OptionSet& set, LoadOptions& options) {
       .or_zero();
 }
 
+LoadOptions with_image(LoadOptions options, const std::string& image) {
+  if (!image.empty()) options.image = parse_image_shape("--image", image);
+  return options;
+}
+
 class DataInfo final : public Command {
  public:
   CommandInfo info() const override {
@@ -53,17 +64,18 @@ class DataInfo final : public Command {
             .summary = "what a data file holds",
             .examples = {"hetsgd data info train.txt", "hetsgd data info --json train.svm.gz",
                          "hetsgd data info 'generate:amazon670k?scale=0.01'",
-                         "hetsgd data info --min-frequency 1 'generate:criteo?scale=0.01'"},
+                         "hetsgd data info --min-frequency 1 'generate:criteo?scale=0.01'",
+                         "hetsgd data info train-images-idx3-ubyte.gz"},
             .operands = "FILE",
             .minimum_operands = 1,
             .maximum_operands = 1};
   }
   void declare(OptionSet& set) override {
     set.add("json", json_, "print JSON");
-    declare_reading(set, options_);
+    declare_reading(set, options_, image_);
   }
   int run(OptionSet&, const std::vector<std::string>& operands) override {
-    const LoadedData loaded = load_dataset(operands[0], options_);
+    const LoadedData loaded = load_dataset(operands[0], with_image(options_, image_));
     if (!loaded.report.cache_note.empty()) warn("{}", loaded.report.cache_note);
     const DatasetSummary summary = summarise(*loaded.data, loaded.report);
     std::optional<ClickCeilings> ceilings;
@@ -84,6 +96,7 @@ class DataInfo final : public Command {
  private:
   bool json_ = false;
   LoadOptions options_;
+  std::string image_;
 };
 
 class DataVerify final : public Command {
@@ -97,11 +110,11 @@ class DataVerify final : public Command {
         .minimum_operands = 1,
         .maximum_operands = 100000};
   }
-  void declare(OptionSet& set) override { declare_reading(set, options_); }
+  void declare(OptionSet& set) override { declare_reading(set, options_, image_); }
   int run(OptionSet&, const std::vector<std::string>& operands) override {
     std::size_t findings = 0;
     for (const std::string& path : operands) {
-      const LoadedData loaded = load_dataset(path, options_);
+      const LoadedData loaded = load_dataset(path, with_image(options_, image_));
       const std::vector<std::string> broken = verify(*loaded.data);
       for (const std::string& text : broken) say("{}: {}\n", path, text);
       if (broken.empty()) say("{}: {} rows, all right\n", path, loaded.data->rows());
@@ -113,6 +126,7 @@ class DataVerify final : public Command {
 
  private:
   LoadOptions options_;
+  std::string image_;
 };
 
 enum class Target { xc, libsvm, hsgd };
@@ -138,18 +152,19 @@ class DataConvert final : public Command {
             "click data: the training data whose vocabulary counts, of which FROM is a test file")
         .reads_file();
     set.add("overwrite", overwrite_, "replace an existing file");
-    declare_reading(set, options_);
+    declare_reading(set, options_, image_);
   }
   void add_operands(const std::vector<std::string>& operands, FileRegistry& files) const override {
     files.add_input("FROM", operands[0]);
     files.add_output("TO", operands[1], "the data");
   }
   int run(OptionSet&, const std::vector<std::string>& operands) override {
+    const LoadOptions options = with_image(options_, image_);
     const LoadedData loaded =
         vocabulary_.empty()
-            ? load_dataset(operands[0], options_)
+            ? load_dataset(operands[0], options)
             : load_dataset(operands[0],
-                           options_for_test(options_, load_dataset(vocabulary_, options_)));
+                           options_for_test(options, load_dataset(vocabulary_, options)));
     switch (to_) {
       case Target::xc:
         write_xc(operands[1], *loaded.data);
@@ -171,6 +186,7 @@ class DataConvert final : public Command {
   std::string vocabulary_;
   bool overwrite_ = false;
   LoadOptions options_;
+  std::string image_;
 };
 
 class DataGenerate final : public Command {

@@ -1,6 +1,7 @@
 #include "data_summary.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "core/text.hpp"
 #include "result/table.hpp"
@@ -49,6 +50,24 @@ json fields_json(const DatasetSummary& s) {
   return fields;
 }
 
+json images_json(const DatasetSummary& s) {
+  return {{"channels", s.images.channels},
+          {"height", s.images.height},
+          {"width", s.images.width},
+          {"channel_means", s.channel_means},
+          {"channel_deviations", s.channel_deviations}};
+}
+
+// Of images.
+void add_images(const DatasetSummary& s, Table& table) {
+  if (s.images.size() == 0) return;
+  table.add({"images", fmt::format("{}x{}x{} bytes: channels, height, width", s.images.channels,
+                                   s.images.height, s.images.width)});
+  table.add(
+      {"channels", fmt::format("means {:.2f}, deviations {:.2f}", fmt::join(s.channel_means, " "),
+                               fmt::join(s.channel_deviations, " "))});
+}
+
 json ceiling_json(const Ceiling& c) { return {{"auc", c.auc}, {"log_loss", c.logloss}}; }
 
 std::uint64_t categories(const DatasetSummary& s) {
@@ -85,6 +104,7 @@ std::string fields_text(const DatasetSummary& s) {
 
 json summary_json(const DatasetSummary& s, const std::optional<ClickCeilings>& ceilings) {
   json document = sparse_json(s);
+  if (s.images.size() > 0) document["images"] = images_json(s);
   if (s.fields.empty()) return document;
   document["dense_columns"] = s.dense_columns;
   document["fields"] = s.fields.size();
@@ -104,13 +124,14 @@ std::string summary_text(const DatasetSummary& s, const LoadReport& report,
   const auto row_counts = [](const RowCounts& c) {
     return fmt::format("{} in all; {:.4g} per row ({} to {})", c.total, c.mean, c.min, c.max);
   };
-  const bool sparse = s.fields.empty();
+  const bool sparse = s.fields.empty() && s.images.size() == 0;
   table.add({"path", s.path});
   table.add(
       {"format", fmt::format("{}, index base {}", to_string(s.format), to_string(s.index_base))});
   table.add({"task", std::string(to_string(s.task))});
   table.add({"rows", count(s.rows)});
   add_columns(s, table);
+  add_images(s, table);
   if (sparse) {
     table.add({"features", fmt::format("{} ({} occur)", s.feature_count, s.features_seen)});
   }

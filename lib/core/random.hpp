@@ -24,6 +24,8 @@ enum class Purpose : std::uint32_t {
   search = 9,
   hashing = 10,
   label_fill = 11,
+  dropout = 13,
+  augmentation = 16,
 };
 
 // Four independent 32-bit words at one counter.

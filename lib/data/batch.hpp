@@ -17,6 +17,22 @@ struct BatchShape {
   double lookups = 0;   // categories: one per sample and field
 };
 
+// How the images of training rows change each time that they are drawn (data/images.hpp).
+enum class Augmentation {
+  none,
+  crop,  // shifted by up to kCropPadding pixels; what comes in from outside is the mean
+  flip,  // mirrored left to right with probability 1/2
+  crop_flip,
+};
+
+// The changes of one batch: those of its i-th image are drawn at (seed, first + i), its place in a
+// sequence of samples, so that an image changes from epoch to epoch and is the same on all clusters.
+struct AugmentedBatch {
+  Augmentation change = Augmentation::none;
+  std::uint64_t seed = 0;
+  std::uint64_t first = 0;
+};
+
 class Batch {
  public:
   Batch() = default;
@@ -27,10 +43,13 @@ class Batch {
   std::size_t size() const { return rows_.size(); }
   bool empty() const { return rows_.empty(); }
   BatchShape shape() const;
+  // Nothing changes unless the batch is for training.
+  const AugmentedBatch& augmentation() const { return augmentation_; }
 
   // For re-use without allocation: clears the rows, keeps the capacity.
-  std::vector<Index>& reset(const Dataset& data) {
+  std::vector<Index>& reset(const Dataset& data, const AugmentedBatch& augmentation = {}) {
     data_ = &data;
+    augmentation_ = augmentation;
     rows_.clear();
     return rows_;
   }
@@ -38,6 +57,7 @@ class Batch {
  private:
   const Dataset* data_ = nullptr;
   std::vector<Index> rows_;
+  AugmentedBatch augmentation_;
 };
 
 }  // namespace hetsgd

@@ -12,6 +12,7 @@
 #include "core/error.hpp"
 #include "data/binary_format.hpp"
 #include "data/huge_pages.hpp"
+#include "data/images.hpp"
 #include "data/source.hpp"
 #include "data/summary.hpp"
 
@@ -41,7 +42,8 @@ struct Payload {
               characters_of(data.sparse.index),
               characters_of(data.sparse.value),
               characters_of(data.fields.category),
-              characters_of(data.dense.value)};
+              characters_of(data.dense.value),
+              characters_of(data.images.pixel)};
   }
   Payload(const Payload&) = delete;
   Payload& operator=(const Payload&) = delete;
@@ -59,7 +61,7 @@ struct Payload {
 
   static constexpr std::size_t kLabels = 5;  // the first piece after the head
   std::vector<std::uint32_t> row_sums;
-  std::array<std::string_view, 10> pieces;
+  std::array<std::string_view, 11> pieces;
 };
 
 // No data set has more dense columns or fields.
@@ -109,6 +111,7 @@ PayloadLayout::PayloadLayout(const BinaryHeader& header, std::uint64_t payload) 
   feature_value = take(header.features * sizeof(float));
   category = take(header.rows * columns.fields * sizeof(Index));
   dense = take(header.rows * columns.dense_columns * sizeof(float));
+  pixel = take(header.rows * header.images.size());
   end = place;
 }
 
@@ -124,15 +127,18 @@ std::uint32_t row_sum(const DataArrays<View>& data, std::uint64_t row) {
   }
   if (data.fields.count() > 0) add(data.fields.row(row));
   if (data.dense.columns > 0) add(data.dense.row(row));
+  if (data.images.size() > 0) add(data.images.row(row));
   return static_cast<std::uint32_t>(sum);
 }
 
 std::vector<std::byte> sealed_header(const BinaryHeader& header) {
   std::vector<std::byte> content = to_bytes(header);
-  if (header.columns.any()) {
-    const std::vector<std::byte> columns = to_bytes(header.columns);
-    content.insert(content.end(), columns.begin(), columns.end());
-  }
+  const auto add = [&](const auto& part) {
+    const std::vector<std::byte> bytes = to_bytes(part);
+    content.insert(content.end(), bytes.begin(), bytes.end());
+  };
+  if (header.columns.any() || header.images.any()) add(header.columns);
+  if (header.images.any()) add(header.images);
   content.resize(content.size() + padding(kSealBytes + content.size()));
   return sealed(kBinaryKind, content);
 }
@@ -152,12 +158,19 @@ BinaryFile read_header(const ByteSource& file, const std::string& path) {
   BinaryFile result{.header = content.get<BinaryHeader>(), .places = {}};
   BinaryHeader& header = result.header;
   if (const auto rest = content.rest(); rest.size() >= kSmallestColumnsHeader) {
-    header.columns = ByteReader(rest, path).get<ColumnsHeader>();
+    ByteReader reader(rest, path);
+    header.columns = reader.get<ColumnsHeader>();
+    if (const auto behind = reader.rest(); behind.size() >= kSmallestImagesHeader) {
+      header.images = ByteReader(behind, path).get<ImagesHeader>();
+    }
   }
   // Before anything is multiplied.
   const ColumnsHeader& columns = header.columns;
+  const ImagesHeader& images = header.images;
   if (std::max({header.rows, header.features, header.labels, columns.vocabulary}) >= file.size() ||
-      std::max(columns.fields, columns.dense_columns) > kMostColumns) {
+      std::max(columns.fields, columns.dense_columns) > kMostColumns ||
+      std::max({images.channels, images.height, images.width}) > kLargestSide ||
+      (images.size() > 0 && header.rows > file.size() / images.size())) {
     throw cut();
   }
   result.places = PayloadLayout(header, bytes.size());
@@ -176,7 +189,8 @@ void check_sum(std::uint64_t found, std::uint64_t expected, const char* what,
 }
 
 DecodedBinary read_description(BinaryHeader header, const std::string& path) {
-  if (header.task > 2 || header.format > 5 || header.index_base > 2) {
+  if (header.task > 2 || header.format > static_cast<std::uint8_t>(DataFormat::cifar100) ||
+      header.index_base > 2) {
     throw data_error("{}: the header holds an unknown task, format or index base", path);
   }
   DecodedBinary result;
@@ -219,7 +233,7 @@ void encode_binary(const Dataset& data, const LoadReport& report, std::uint64_t 
                    const std::function<void(std::string_view)>& write) {
   // What the form holds.
   HETSGD_CHECK(data.sparse.rows() == data.rows() || data.feature_count == 0);
-  HETSGD_CHECK_EQ(data.images.size(), 0U);
+  const Images<View>& images = data.images;
   BinaryHeader header{.name = data.name,
                       .label_names = report.label_names,
                       .key = key,
@@ -237,7 +251,12 @@ void encode_binary(const Dataset& data, const LoadReport& report, std::uint64_t 
                       .columns = {.dense_columns = data.dense.columns,
                                   .fields = data.fields.count(),
                                   .vocabulary = data.fields.value.size(),
-                                  .distinct_values = report.distinct_values}};
+                                  .distinct_values = report.distinct_values},
+                      .images = {.channels = images.channels,
+                                 .height = images.height,
+                                 .width = images.width,
+                                 .mean = {images.mean.begin(), images.mean.end()},
+                                 .deviation = {images.deviation.begin(), images.deviation.end()}}};
   const Payload payload(data);
   RunningHash whole, head, labels;
   payload.visit([&](std::size_t piece, std::string_view bytes) {
@@ -250,6 +269,15 @@ void encode_binary(const Dataset& data, const LoadReport& report, std::uint64_t 
   header.label_hash = labels.value();
   write(text_of(sealed_header(header)));
   payload.visit([&](std::size_t, std::string_view bytes) { write(bytes); });
+}
+
+Images<Owned> images_without_pixels(const ImagesHeader& header) {
+  return {static_cast<Index>(header.channels),
+          static_cast<Index>(header.height),
+          static_cast<Index>(header.width),
+          {},
+          header.mean,
+          header.deviation};
 }
 
 DecodedBinary decode_binary(const ByteSource& file, const std::string& path,
@@ -270,6 +298,12 @@ DecodedBinary decode_binary(const ByteSource& file, const std::string& path,
   const std::uint64_t rows = header.rows, features = header.features, labels = header.labels;
   const ColumnsHeader columns = header.columns;
   const bool sparse = header.has_sparse();
+  struct Owners {
+    std::shared_ptr<const char> payload;
+    Images<Owned> images;
+  };
+  const auto owners =
+      std::make_shared<const Owners>(Owners{payload, images_without_pixels(header.images)});
   DecodedBinary result = read_description(std::move(header), path);
   Dataset& data = result.parsed.data;
   if (sparse) {
@@ -287,7 +321,11 @@ DecodedBinary decode_binary(const ByteSource& file, const std::string& path,
   data.targets = {array_at<std::uint64_t>(at(places.label_begin), rows + 1),
                   array_at<Index>(at(places.label_index), labels),
                   {}};
-  data.owner = std::move(payload);
+  const Images<Owned>& images = owners->images;
+  data.images = {images.channels, images.height,
+                 images.width,    array_at<std::uint8_t>(at(places.pixel), rows * images.size()),
+                 images.mean,     images.deviation};
+  data.owner = owners;
   require_valid(data, path);
   return result;
 }

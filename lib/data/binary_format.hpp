@@ -34,6 +34,20 @@ struct ColumnsHeader {
 };
 inline constexpr std::size_t kSmallestColumnsHeader = 4 * sizeof(std::uint64_t);
 
+// The same of images, behind the columns' part, which then stands in the file.
+struct ImagesHeader {
+  std::uint64_t channels = 0, height = 0, width = 0;
+  std::vector<float> mean, deviation;
+
+  bool any() const { return channels > 0; }
+  std::uint64_t size() const { return channels * height * width; }
+  static constexpr auto members() {
+    using H = ImagesHeader;
+    return std::tuple(&H::channels, &H::height, &H::width, &H::mean, &H::deviation);
+  }
+};
+inline constexpr std::size_t kSmallestImagesHeader = 5 * sizeof(std::uint64_t);
+
 struct BinaryHeader {
   std::string name;
   std::vector<std::string> label_names;
@@ -53,9 +67,10 @@ struct BinaryHeader {
   std::uint8_t format = 0;
   std::uint8_t index_base = 0;
   ColumnsHeader columns;  // behind the others
+  ImagesHeader images;    // behind these
 
-  // The sparse features are a group that click data lack.
-  bool has_sparse() const { return feature_count > 0 || !columns.any(); }
+  // The sparse features are a group that click data and images lack.
+  bool has_sparse() const { return feature_count > 0 || !(columns.any() || images.any()); }
 
   static constexpr auto members() {
     using H = BinaryHeader;
@@ -80,7 +95,7 @@ struct PayloadLayout {
 
   std::uint64_t feature_begin = 0, label_begin = 0, row_sums = 0, field_first = 0, vocabulary = 0,
                 label_index = 0, feature_index = 0, feature_value = 0, category = 0, dense = 0,
-                end = 0;
+                pixel = 0, end = 0;
 };
 
 struct BinaryFile {
@@ -98,6 +113,8 @@ void check_sum(std::uint64_t found, std::uint64_t expected, const char* what,
 // All but the rows.
 DecodedBinary read_description(BinaryHeader header, const std::string& path);
 void require_valid(const Dataset& data, const std::string& path);
+
+Images<Owned> images_without_pixels(const ImagesHeader& header);
 
 // Of one row.
 std::uint32_t row_sum(const DataArrays<View>& data, std::uint64_t row);

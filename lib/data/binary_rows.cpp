@@ -75,7 +75,8 @@ struct FileRows {
         feature_index(file, places.feature_index, header.features),
         feature_value(file, places.feature_value, header.features),
         category(file, places.category, header.rows * header.columns.fields),
-        dense(file, places.dense, header.rows * header.columns.dense_columns) {
+        dense(file, places.dense, header.rows * header.columns.dense_columns),
+        pixel(file, places.pixel, header.rows * header.images.size()) {
     SummedPieces head(file);
     if (header.has_sparse()) {
       feature_begin = head.read<std::uint64_t>(places.feature_begin, header.rows + 1);
@@ -99,6 +100,7 @@ struct FileRows {
   Column<float> feature_value;
   Column<Index> category;
   Column<float> dense;
+  Column<std::uint8_t> pixel;
 };
 
 void check_starts(const std::vector<std::uint64_t>& begin, std::uint64_t entries, const char* what,
@@ -139,6 +141,7 @@ void place_rows(const FileRows& file, std::span<const Index> rows, DatasetBuilde
   data.targets.index.resize(data.targets.begin.back());
   data.fields.category.resize(rows.size() * data.fields.count());
   data.dense.value.resize(rows.size() * data.dense.columns);
+  data.images.pixel.resize(rows.size() * data.images.size());
 }
 
 // The rows with their sums checked, copied in the order of the file, which disks and pages like.
@@ -153,6 +156,7 @@ Dataset copy_rows(FileRows& file, std::span<const Index> rows, DatasetBuilder&& 
     copy_features(file, row, i, data);
     copy_columns(file.category, data.fields.count(), row, i, data.fields.category);
     copy_columns(file.dense, data.dense.columns, row, i, data.dense.value);
+    copy_columns(file.pixel, data.images.size(), row, i, data.images.pixel);
     file.label_index.copy(file.label_begin[row], file.label_begin[row + 1],
                           data.targets.index.data() + data.targets.begin[i]);
   }
@@ -205,6 +209,7 @@ DecodedBinary decode_binary_rows(const ByteSource& source, const std::string& pa
   rows.fields.first = file.field_first;
   rows.fields.value = file.vocabulary;
   rows.dense.columns = static_cast<Index>(header.columns.dense_columns);
+  rows.images = images_without_pixels(header.images);
   result.parsed.data = copy_rows(file, chosen, std::move(rows), path);
   require_valid(result.parsed.data, path);
   return result;

@@ -92,14 +92,23 @@ struct CategoricalFields {
   }
 };
 
-// [rows x channels x height x width] bytes.
+struct ImageShape {
+  Index channels = 0, height = 0, width = 0;
+
+  std::size_t size() const { return std::size_t{channels} * height * width; }
+  bool operator==(const ImageShape&) const = default;
+};
+
+// [rows x channels x height x width] bytes. A model reads (pixel - mean) / deviation, which
+// copy_images() of data/images.hpp makes of a batch.
 template <template <class> class Array>
 struct Images {
   Index channels = 0, height = 0, width = 0;
   Array<std::uint8_t> pixel;
-  Array<float> mean, deviation;  // of each channel, over the training data
+  Array<float> mean, deviation;  // [channels] of the training rows' bytes; deviations are positive
 
-  std::size_t size() const { return std::size_t{channels} * height * width; }
+  ImageShape shape() const { return {channels, height, width}; }
+  std::size_t size() const { return shape().size(); }
   std::span<const std::uint8_t> row(std::uint64_t row) const {
     return {pixel.data() + row * size(), size()};
   }

@@ -14,6 +14,9 @@
 #include "data/criteo.hpp"
 #include "data/generate.hpp"
 #include "data/generate_ctr.hpp"
+#include "data/generate_images.hpp"
+#include "data/image_files.hpp"
+#include "data/images.hpp"
 #include "data/labels.hpp"
 #include "data/manifest.hpp"
 #include "data/select.hpp"
@@ -32,14 +35,57 @@ std::string environment(const char* name) {
   return value == nullptr ? "" : value;
 }
 
-ParsedData parse_file(DataFile& file, const std::string& path, const LoadOptions& options) {
+// The bytes, decompressed into `text` if they must be.
+std::string_view plain_bytes(DataFile& file, const std::string& path, const LoadOptions& options,
+                             std::string& text) {
   const std::string_view source = file.whole(options.threads);
   const Compression compression = detect_compression(source);
-  if (compression == Compression::none) return parse_text_alone(source, path, options);
-  return parse_text_alone(decompress(source, compression, path), path, options);
+  if (compression == Compression::none) return source;
+  text = decompress(source, compression, path);
+  return text;
 }
 
-const RowChoice& choice_of(const LoadOptions& options) {
+// One file, and of IDX images a second one with their labels.
+class SourceFiles {
+ public:
+  SourceFiles(DataFile& file, const std::string& path) : file_(file), path_(path) {
+    if (const auto labels = label_file_of(path)) {
+      labels_path_ = *labels;
+      labels_.emplace(*labels);
+    }
+  }
+
+  // Of all that parse() may read.
+  std::uint64_t hash() {
+    if (!labels_) return file_.hash();
+    const std::uint64_t both[] = {file_.hash(), labels_->hash()};
+    return content_hash({reinterpret_cast<const char*>(both), sizeof both});
+  }
+
+  ParsedData parse(const LoadOptions& options) {
+    std::string text;
+    const std::string_view bytes = plain_bytes(file_, path_, options, text);
+    const std::optional<DataFormat> images = image_format(bytes, options.format);
+    if (!images) return parse_text_alone(bytes, path_, options);
+    if (*images != DataFormat::idx) return parse_cifar(bytes, *images, path_);
+    if (!labels_) {
+      throw with_hint(
+          data_error("{}: there is no file with the labels of these images", path_),
+          "keep the names of a pair, such as train-images-idx3-ubyte and train-labels-idx1-ubyte");
+    }
+    std::string label_text;
+    return parse_idx(bytes, plain_bytes(*labels_, labels_path_, options, label_text), path_);
+  }
+
+ private:
+  DataFile& file_;
+  std::string path_, labels_path_;
+  std::optional<DataFile> labels_;
+};
+
+// Rows that become images are chosen afterwards, since the statistics are those of all.
+RowChoice choice_of(const LoadOptions& options) {
+  if (options.image) return {};
   return options.part == DataPart::train ? options.train_rows : options.test_rows;
 }
 
@@ -57,14 +103,15 @@ ParsedData load_text(DataFile& file, const std::string& path, const LoadOptions&
     directory =
         options.cache_directory.empty() ? default_cache_directory() : options.cache_directory;
   }
+  SourceFiles source(file, path);
   if (directory.empty()) {
-    ParsedData parsed = parse_file(file, path, options);
-    parsed.data.content_hash = file.hash();
+    ParsedData parsed = source.parse(options);
+    parsed.data.content_hash = source.hash();
     return parsed;
   }
   // Another process may have read it already, but none where it can never fit.
   require_memory(static_cast<double>(file.size()), path, "the text", MemoryLimit::total);
-  CacheEntry cache(directory, file.hash(), file.size(), options, may_be_clicks(file, options));
+  CacheEntry cache(directory, source.hash(), file.size(), options, may_be_clicks(file, options));
   std::optional<CacheEntry::Lock> building;
   for (const bool alone : {false, true}) {
     if (alone) building.emplace(cache);
@@ -73,17 +120,18 @@ ParsedData load_text(DataFile& file, const std::string& path, const LoadOptions&
       return std::move(*cached);
     }
   }
-  ParsedData parsed = parse_file(file, path, options);
+  ParsedData parsed = source.parse(options);
   parsed.data.content_hash = cache.source_hash();
   // A test file alone may have no label or no feature at all; such data are not worth keeping.
-  const bool features = parsed.data.feature_count > 0 || parsed.data.fields.count() > 0;
+  const bool features = parsed.data.feature_count > 0 || parsed.data.fields.count() > 0 ||
+                        parsed.data.images.size() > 0;
   if (features && parsed.data.label_count > 0) cache.write(parsed);
   parsed.report.cache_note = cache.note();
   return parsed;
 }
 
 ParsedData load_file(const std::string& path, const LoadOptions& options) {
-  const RowChoice& choice = choice_of(options);
+  const RowChoice choice = choice_of(options);
   DataFile file(path);
   ParsedData parsed;
   if (is_binary_dataset(file)) {
@@ -119,6 +167,9 @@ void check_header_counts(const ParsedData& parsed, const std::string& path,
 
 ParsedData load_generated(const std::string& spec, const LoadOptions& options) {
   if (is_click_spec(spec)) return generate_clicks(spec, options);
+  if (is_image_spec(spec)) {
+    return generate_images(parse_image_spec(spec), options.part, options.threads);
+  }
   ParsedData parsed;
   parsed.data = *generate_part(parse_generator_spec(spec), options.part, options.threads);
   parsed.report.format = DataFormat::generated;
@@ -144,7 +195,11 @@ LoadedData load_dataset(const std::string& path, const LoadOptions& options) {
   }
   parsed.report.path = path;
   check_header_counts(parsed, path, options);
-  if (const RowChoice& choice = choice_of(options); choice.rows && !parsed.data.whole) {
+  if (options.image) scatter_to_images(parsed.data, *options.image, path);
+  if (options.images_of) match_images(parsed.data, *options.images_of, path);
+  const RowChoice& choice =
+      options.part == DataPart::train ? options.train_rows : options.test_rows;
+  if (choice.rows && !parsed.data.whole) {
     const std::vector<Index> rows = choice.rows(outline_of(parsed.data, choice.needs_labels));
     parsed.data = *shard_of(parsed.data, rows);
   }
@@ -164,6 +219,7 @@ LoadOptions options_for_test(const LoadOptions& options, const LoadedData& train
   result.task = train.data->task;
   result.label_names = train.report.label_names;
   if (train.data->fields.count() > 0) result.vocabulary_of = train.data;
+  if (train.data->images.size() > 0) result.images_of = train.data;
   return result;
 }
 
@@ -173,6 +229,9 @@ LoadedPair load_pair(const std::string& train_path, const std::string& test_path
   pair.train = load_dataset(train_path, options);
   pair.test = load_dataset(test_path, options_for_test(options, pair.train));
   const Dataset& test = *pair.test.data;
+  if (test.images.size() > 0 && pair.train.data->images.size() == 0) {
+    throw data_error("{}: images, the training data has none", test_path);
+  }
   if (test.feature_count > pair.train.data->feature_count ||
       test.label_count > pair.train.data->label_count) {
     Dataset train = *pair.train.data;
@@ -206,6 +265,12 @@ std::string_view to_string(DataFormat format) {
       return "generated";
     case DataFormat::criteo:
       return "criteo";
+    case DataFormat::idx:
+      return "idx";
+    case DataFormat::cifar10:
+      return "cifar10";
+    case DataFormat::cifar100:
+      return "cifar100";
   }
   return "?";
 }

@@ -18,7 +18,7 @@
 namespace hetsgd {
 
 // `hsgd` (a converted file) and `generated` are only reported; both are recognised by themselves.
-enum class DataFormat { detect, xc, libsvm, hsgd, generated, criteo };
+enum class DataFormat { detect, xc, libsvm, hsgd, generated, criteo, idx, cifar10, cifar100 };
 enum class IndexBase { detect, zero, one };
 enum class CacheMode { use, off };
 enum class DataPart { train, test };
@@ -41,7 +41,8 @@ struct HeldOut {
 };
 
 struct LoadOptions {
-  // detect: an XC header is three integers alone on line 1, Criteo's text has 39 tabs there
+  // detect: an XC header is three integers alone on line 1, Criteo's text has 39 tabs there; images
+  // are told by data/image_files.hpp
   DataFormat format = DataFormat::detect;
   IndexBase index_base = IndexBase::detect;  // libSVM: 0 if any index 0 occurs, else 1; reported
   CacheMode cache = CacheMode::use;
@@ -55,6 +56,8 @@ struct LoadOptions {
   // file stands in the file.
   VocabularyRules vocabulary;
   HeldOut held_out;
+  // Sparse rows are images of this shape (scatter_to_images).
+  std::optional<ImageShape> image;
 
   // What the training data demands of a test file; options_for_test() fills these in. A test file
   // may show fewer features or labels than the training file: these are the minimum. It may show
@@ -68,6 +71,7 @@ struct LoadOptions {
   std::vector<std::string> label_names;
   // Click data: those whose vocabulary counts; null: the data's own.
   DatasetPtr vocabulary_of;
+  DatasetPtr images_of;  // images: those whose statistics count; null: the data's own
 };
 
 // What was found on the way; `data info` and the result's `dataset` show it.
@@ -93,7 +97,7 @@ struct LoadedData {
   LoadReport report;
 };
 
-// Loads `path`: text (XC, libSVM, Criteo's; plain, .gz, .bz2, .zst; told by content, not by name), a converted .hsgd
+// Loads `path`: text (XC, libSVM, Criteo's; plain, .gz, .bz2, .zst; told by content, not by name), images (IDX, CIFAR), a converted .hsgd
 // file, a pipe, a generator's specification such as `generate:tiny?seed=2` (data/generate.hpp,
 // data/generate_ctr.hpp), or the name of a data set that was fetched (data/manifest.hpp), of which `part` is meant.
 // Throws Error(data) with file:line:column, the text found and what was expected; a data set has at

@@ -108,16 +108,16 @@ void Sampler::fill(int rank, SampleRange range, Batch& batch) const {
   if (only_) HETSGD_CHECK_EQ(rank, *only_);
   const bool shared = options_.partition == Partition::shared;
   const Permutation deal(rows_, options_.seed, Purpose::partition, 0);
+  const std::uint64_t seed = shard_seed(options_.seed, shared ? 0 : rank);
 
-  std::vector<Index>& rows = batch.reset(*data_);
+  std::vector<Index>& rows = batch.reset(*data_, {options_.augmentation, seed, range.begin});
   std::uint64_t position = range.begin;
   const std::uint64_t end = range.begin + range.count;
   while (position < end) {
     const std::uint64_t epoch = position / size;
     HETSGD_CHECK_LE(epoch, std::uint64_t{std::numeric_limits<std::uint32_t>::max()});
     const std::uint64_t epoch_end = std::min(end, (epoch + 1) * size);
-    const Permutation order(size, shard_seed(options_.seed, shared ? 0 : rank), Purpose::data_order,
-                            static_cast<std::uint32_t>(epoch));
+    const Permutation order(size, seed, Purpose::data_order, static_cast<std::uint32_t>(epoch));
     for (; position < epoch_end; ++position) {
       const std::uint64_t offset = position - epoch * size;
       const std::uint64_t place = options_.order == Order::shuffled ? order(offset) : offset;

@@ -37,6 +37,7 @@ class Sampler {
     std::uint64_t seed = 1;
     int workers = 1;
     double alpha = 0.5;  // dirichlet: the concentration
+    Augmentation augmentation = Augmentation::none;
   };
 
   // Throws Error(usage) if the data is divided among more workers than it has rows.

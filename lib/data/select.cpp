@@ -10,6 +10,7 @@
 #include "core/byte_stream.hpp"
 #include "core/error.hpp"
 #include "core/random.hpp"
+#include "data/images.hpp"
 #include "data/source.hpp"
 
 namespace hetsgd {
@@ -202,7 +203,15 @@ RowSplit split_rows(std::uint64_t rows, const HeldOut& held_out) {
 
 LoadedPair hold_out(const LoadedData& all, const HeldOut& held_out) {
   const RowSplit split = split_rows(all.data->rows(), held_out);
-  return {part_of(all, split.kept), part_of(all, split.held_out)};
+  LoadedPair pair{part_of(all, split.kept), part_of(all, split.held_out)};
+  if (all.data->images.size() == 0) return pair;
+  // What is measured says nothing about itself.
+  Dataset kept = *pair.train.data, measured = *pair.test.data;
+  set_image_statistics(kept);
+  match_images(measured, kept, all.report.path);
+  pair.train.data = std::make_shared<const Dataset>(std::move(kept));
+  pair.test.data = std::make_shared<const Dataset>(std::move(measured));
+  return pair;
 }
 
 }  // namespace hetsgd

@@ -111,6 +111,20 @@ void check_sparse(const Dataset& data, std::vector<std::string>& findings) {
   check_finite(sparse.value, findings);
 }
 
+void check_statistics(const Images<View>& images, std::vector<std::string>& findings) {
+  const std::span<const float> mean = images.mean, deviation = images.deviation;
+  const std::size_t channels = images.size() > 0 ? images.channels : 0;
+  if (mean.size() != channels || deviation.size() != channels) {
+    findings.push_back(fmt::format("{} means and {} deviations of channels, expected {}",
+                                   mean.size(), deviation.size(), channels));
+  }
+  check_finite(mean, findings);
+  check_finite(deviation, findings);
+  if (std::ranges::any_of(deviation, [](float value) { return value <= 0; })) {
+    findings.emplace_back("a channel's deviation is not positive");
+  }
+}
+
 // The groups that have as many entries in every row.
 void check_dense(const Dataset& data, std::vector<std::string>& findings) {
   const auto check_size = [&](std::size_t found, std::size_t width, const char* what) {
@@ -123,6 +137,7 @@ void check_dense(const Dataset& data, std::vector<std::string>& findings) {
   check_size(data.dense.value.size(), data.dense.columns, "dense values");
   check_finite(data.dense.value, findings);
   check_size(data.images.pixel.size(), data.images.size(), "pixels");
+  check_statistics(data.images, findings);
   const auto& [first, category, value] = data.fields;
   if (!std::ranges::is_sorted(first)) findings.emplace_back("the fields' categories do not ascend");
   if (!value.empty() && (first.empty() || value.size() != first.back())) {
@@ -176,6 +191,9 @@ DatasetSummary summarise(const Dataset& data, const LoadReport& report) {
   s.label_names = report.label_names;
   s.dense_columns = data.dense.columns;
   s.fields = summarise_fields(data.fields, report);
+  s.images = data.images.shape();
+  s.channel_means.assign(data.images.mean.begin(), data.images.mean.end());
+  s.channel_deviations.assign(data.images.deviation.begin(), data.images.deviation.end());
   return s;
 }
 

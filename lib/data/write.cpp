@@ -60,10 +60,10 @@ std::vector<std::string> label_texts(const Dataset& data, const LoadReport& repo
 }
 
 void require_sparse(const Dataset& data, const std::string& path, const char* format) {
-  if (data.fields.count() == 0) return;
-  throw with_hint(usage_error("{}: click data cannot be written as {} text, which has sparse "
-                              "features",
-                              path, format),
+  const bool images = data.images.size() > 0;
+  if (data.fields.count() == 0 && !images) return;
+  throw with_hint(usage_error("{}: {} cannot be written as {} text, which has sparse features",
+                              path, images ? "images" : "click data", format),
                   "write the binary form, an .hsgd file");
 }
 

@@ -12,7 +12,7 @@
 
 namespace hetsgd {
 
-// Both throw Error(usage) for click data, which have no sparse features.
+// Both throw Error(usage) for click data and images, which have no sparse features.
 //
 // XC-repository text with its header. A binary data set gets two labels, 0 and 1, since the format
 // has no other way to tell a negative row from one without labels.

@@ -38,6 +38,8 @@ class LifetimeBuilder {
       backward_step(k, order_[static_cast<std::size_t>(2 * forward + 1 - k)]);
     }
     mark_kept();
+    result_.gradient = gradient_;
+    result_.mask = mask_;
     return std::move(result_);
   }
 

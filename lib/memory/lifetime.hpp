@@ -61,8 +61,10 @@ struct TrainingStep {
   const Graph* graph = nullptr;
   LifetimeOptions options;
   std::vector<StepTensor> tensors;
-  std::vector<Step> steps;           // [0] is unused, so that numbers are those of the papers
-  std::vector<int> feature;          // of a node: the tensor F_i
+  std::vector<Step> steps;   // [0] is unused, so that numbers are those of the papers
+  std::vector<int> feature;  // of a node: the tensor F_i
+  std::vector<int> gradient,
+      mask;  // of a node: G_i, which may be another's, and its mask; -1: none
   std::vector<int> forward_step_of;  // of a node; the input's is 0
 
   int forward_steps() const { return static_cast<int>(steps.size() - 1) / 2; }

@@ -73,12 +73,13 @@ void Layout::add(ParameterBlock block) {
 }
 
 double initial_rms(const Layout& layout) {
-  double squares = 0;
+  double squares = 0, constants = 0;
   for (const ParameterBlock& block : layout.blocks) {
     squares += static_cast<double>(block.rows * (block.cols - block.zero_cols)) * block.init_std *
                block.init_std;
+    constants += static_cast<double>(block.size()) * block.initial_value * block.initial_value;
   }
-  return std::sqrt(kTruncatedVariance * squares / static_cast<double>(layout.size));
+  return std::sqrt((kTruncatedVariance * squares + constants) / static_cast<double>(layout.size));
 }
 
 template <class Real>
@@ -89,8 +90,14 @@ std::vector<Real> initial_parameters(const Layout& layout, std::uint64_t seed,
   for (const ParameterBlock& block : layout.blocks) {
     const double std = block.init_std;
     HETSGD_CHECK_LE(0.0, std);
-    if (std == 0) continue;
     const std::size_t end = block.offset + block.size();
+    if (std == 0) {
+      if (block.initial_value == 0) continue;
+      std::fill(parameters.begin() + static_cast<std::ptrdiff_t>(block.offset),
+                parameters.begin() + static_cast<std::ptrdiff_t>(end),
+                static_cast<Real>(block.initial_value));
+      continue;
+    }
     const std::size_t first_chunk = block.offset / kChunk, drawn = block.cols - block.zero_cols;
     parallel_tasks(threads, (end + kChunk - 1) / kChunk - first_chunk, [&](std::size_t c) {
       std::size_t i = std::max(block.offset, (first_chunk + c) * kChunk);

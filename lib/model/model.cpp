@@ -16,7 +16,8 @@ DataShape DataShape::of(const Dataset& train, const Dataset& test) {
           .label_count = std::max(train.label_count, test.label_count),
           .task = train.task,
           .dense_columns = train.dense.columns,
-          .first_category = {train.fields.first.begin(), train.fields.first.end()}};
+          .first_category = {train.fields.first.begin(), train.fields.first.end()},
+          .image = train.images.shape()};
 }
 
 template <class Real>
@@ -28,7 +29,7 @@ typename BasicModelContext<Real>::Staged BasicModelContext<Real>::bring(const Ba
     staged.fields = device_.stage(FieldRows<Real>{batch.size(), d.dense.columns, d.fields.count(),
                                                   d.fields.first.back(), rows, d.dense.value.data(),
                                                   d.fields.category.data()});
-  } else {
+  } else if (d.images.size() == 0) {
     staged.features =
         device_.stage(SparseRows<Real>{batch.size(), d.feature_count, rows, d.sparse.begin.data(),
                                        d.sparse.index.data(), d.sparse.value.data()});
@@ -64,7 +65,7 @@ TouchedRows& BasicModelContext<Real>::touched(Index count) {
 
 template <class Real>
 BasicModel<Real>::BasicModel(const DataShape& data) : data_(data) {
-  HETSGD_CHECK(data.feature_count > 0 || data.fields() > 0);
+  HETSGD_CHECK(data.feature_count > 0 || data.fields() > 0 || data.image.size() > 0);
   HETSGD_CHECK(data.outputs() > 0);
 }
 
@@ -80,6 +81,7 @@ void BasicModel<Real>::check(const Batch& batch) const {
   HETSGD_CHECK_LE(batch.data().feature_count, data_.feature_count);
   HETSGD_CHECK(std::ranges::equal(batch.data().fields.first, data_.first_category));
   HETSGD_CHECK_EQ(batch.data().dense.columns, data_.dense_columns);
+  HETSGD_CHECK(batch.data().images.shape() == data_.image);
   HETSGD_CHECK(data_.task == Task::binary || batch.data().label_count <= data_.label_count);
 }
 
@@ -213,6 +215,11 @@ double BasicModel<Real>::scores(Context& context, const Batch& batch, const Real
     context.stage_ahead();
     return double{loss};
   });
+}
+
+template <class Real>
+void BasicModel<Real>::estimate_statistics(Context&, const Batch&, const Real*, Real*) const {
+  HETSGD_CHECK_EQ(statistics().numbers, 0U);
 }
 
 template <class Real>

@@ -46,6 +46,7 @@ struct DataShape {
   Task task = Task::multilabel;
   Index dense_columns = 0;
   std::vector<Index> first_category{};  // of each field, and their number; empty: no fields
+  ImageShape image{};                   // of the samples; empty: they are none
 
   static DataShape of(const Dataset& data);
   // That of a training and a test set together.
@@ -83,6 +84,12 @@ struct Sink {
   Real beta;
 };
 
+// Numbers, and of how many training rows they are made; none: there are none.
+struct ScoringStatistics {
+  std::size_t numbers = 0;
+  std::uint64_t samples = 0;
+};
+
 // Scratch memory for one computation at a time; grows to the largest batch. A model derives its
 // own, which is of use to that model alone.
 template <class Real>
@@ -99,6 +106,10 @@ class BasicModelContext {
   // behind this call's kernels: asked when they have all been launched and the result is not there
   // yet. The batch must live until the next call. A wrong answer costs a copy. Not asked on CPUs.
   std::function<const Batch*()> upcoming;
+
+  // What BasicModel::estimate_statistics() has made of training rows at the parameters that are
+  // scored; empty: a model that needs some takes those of the batch at hand.
+  std::span<const Real> statistics;
 
   // --- for models --------------------------------------------------------------------------------
   // Brings the batch to the device, or takes what stage_ahead() has brought if that was this batch:
@@ -199,6 +210,13 @@ class BasicModel {
   // scores are never all in memory. Not for Task::binary.
   double rank(Context& context, const Batch& batch, const Real* w, std::size_t k,
               std::uint32_t* top) const;
+  // What scoring needs beside the parameters, made of training rows at these parameters off the
+  // clock: the statistics of batch norm.
+  virtual ScoringStatistics statistics() const { return {}; }
+  // Those of one batch into device memory `statistics`; their mean over batches is what scoring takes.
+  virtual void estimate_statistics(Context& context, const Batch& batch, const Real* w,
+                                   Real* statistics) const;
+
   // Whether rank() has all scores of the batch in memory at once.
   virtual bool ranks_in_memory() const { return true; }
 

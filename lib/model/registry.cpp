@@ -1,6 +1,9 @@
 #include "model/registry.hpp"
 
+#include <algorithm>
+
 #include "core/registry.hpp"
+#include "model/graph_model.hpp"
 
 namespace hetsgd {
 
@@ -18,6 +21,8 @@ bool register_model_raw(RegisteredModel model) { return model_registry().add(std
 const std::vector<RegisteredModel>& models() { return model_registry().all(); }
 
 const RegisteredModel& find_model(const std::string& name, const std::string& where) {
+  const auto has_name = [&](const RegisteredModel& each) { return each.info.name == name; };
+  if (std::ranges::none_of(models(), has_name) && is_network_name(name)) return network_model(name);
   return model_registry().find(name, where, "hetsgd models");
 }
 

@@ -22,7 +22,8 @@ struct ModelInfo {
   std::string objective;      // what it is trained with, by task
   std::string blocks;         // its parameters: names, shapes, which are row-sparse
   std::string cost;           // operations of a step
-  bool reads_fields = false;  // of dense columns and categories, in place of sparse features
+  // In place of sparse features: dense columns and categories, or images.
+  bool reads_fields = false, reads_images = false;
 };
 
 // A kind of model with the values of its options: declared, then set by the parser, then validated,

@@ -38,6 +38,9 @@ json dataset_json(const DatasetPtr& data, const LoadReport& report) {
                  {"file_bytes", report.file_bytes},
                  {"rows_without_labels", report.rows_without_labels},
                  {"rows_without_features", report.rows_without_features}};
+  if (const ImageShape shape = data->images.shape(); shape.size() > 0) {
+    result["image"] = fmt::format("{}x{}x{}", shape.channels, shape.height, shape.width);
+  }
   if (data->fields.count() > 0) {
     result["dense_columns"] = data->dense.columns;
     result["fields"] = data->fields.count();

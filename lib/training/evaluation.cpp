@@ -22,6 +22,7 @@ struct ChunkLimits {
 };
 constexpr ChunkLimits kHostLimits = {512, std::size_t{1} << 21};  // 8 MB
 constexpr ChunkLimits kGpuLimits = {1024, std::size_t{1} << 26};  // 256 MB
+constexpr std::uint64_t kStatisticsBatch = 128;  // rows
 constexpr const char* kHost = "cpu";
 
 // What one chunk adds to each metric.
@@ -84,8 +85,37 @@ struct Evaluator::Impl {
     return batch;
   }
 
+  // The mean of the statistics of batches, which are computed side by side and added in their order.
+  void estimate_statistics(const float* w) {
+    const auto [count, samples] = model.statistics();
+    if (count == 0 || !options.statistics_of) return;
+    const Dataset& data = *options.statistics_of;
+    const std::uint64_t used = std::min<std::uint64_t>(samples, data.rows());
+    const std::uint64_t batches = (used + kStatisticsBatch - 1) / kStatisticsBatch;
+    std::vector<std::vector<float>> each(batches);
+    for (std::vector<float>& one : each) one.resize(count);
+    arena.execute([&] {
+      tbb::parallel_for(std::uint64_t{0}, batches, [&](std::uint64_t b) {
+        Batch batch;
+        std::vector<Index>& chosen = batch.reset(data);
+        for (std::uint64_t i = b; i < used; i += batches) {
+          chosen.push_back(static_cast<Index>(i * data.rows() / used));
+        }
+        EvaluationThread& thread = threads.local().thread;
+        model.estimate_statistics(*thread.context, batch, w, each[b].data());
+      });
+    });
+    statistics.assign(count, 0.0F);
+    for (std::size_t i = 0; i < count; ++i) {
+      double sum = 0;
+      for (const std::vector<float>& one : each) sum += static_cast<double>(one[i]);
+      statistics[i] = static_cast<float>(sum / static_cast<double>(batches));
+    }
+  }
+
   ChunkSums measure_chunk(EvaluationThread& thread, const Chunk& chunk, const float* w) {
     const Batch& batch = fill(thread, chunk);
+    thread.context->statistics = statistics;
     ScoredRows scored{.k = k};
     double loss = 0;
     if (scores.empty()) {
@@ -116,6 +146,7 @@ struct Evaluator::Impl {
   }
 
   std::vector<ChunkSums> measure_on_host(const float* w) {
+    estimate_statistics(w);
     const Chunks chunks = chunks_within(kHostLimits);
     std::vector<ChunkSums> sums(chunks.count());
     arena.execute([&] {
@@ -177,6 +208,7 @@ struct Evaluator::Impl {
   std::unique_ptr<Device> gpu;  // made for the first measurement
   std::vector<float> scores;    // of all rows, if some metric needs them
   std::vector<std::uint8_t> truth;
+  std::vector<float> statistics;  // of the model at hand, if it has some
 };
 
 std::string first_metric_of(const Dataset& data) {

@@ -39,6 +39,9 @@ struct EvaluatorOptions {
   std::uint64_t rows = 0;  // how many test rows are used (0: all), spread evenly over the file
   int threads = 0;         // 0: all cores
   int gpu = -1;            // -1: none
+  // Of whose rows, spread evenly over them, a model's statistics are made before a measurement
+  // (BasicModel::statistics); null: they stay empty.
+  DatasetPtr statistics_of{};
   std::function<void(const std::string&)> warn{};  // the GPU has no room; may be empty
 };
 

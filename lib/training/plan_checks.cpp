@@ -97,24 +97,72 @@ void check_plan(const TrainOptions& options, const OptionSet& set, const Plan& p
   algorithm.check(plan);
 }
 
-void check_model_reads(const ModelInfo& info, const Dataset& train) {
-  const bool fields = train.fields.count() > 0;
-  if (fields == info.reads_fields) {
-    if (!fields || train.task == Task::binary) return;
+namespace {
+
+enum class Readable { sparse, fields, images };
+
+Readable readable_of(const Dataset& data) {
+  if (data.images.size() > 0) return Readable::images;
+  return data.fields.count() > 0 ? Readable::fields : Readable::sparse;
+}
+
+Readable read_by(const ModelInfo& info) {
+  if (info.reads_images) return Readable::images;
+  return info.reads_fields ? Readable::fields : Readable::sparse;
+}
+
+std::string what_is_read(Readable readable) {
+  switch (readable) {
+    case Readable::sparse:
+      return "sparse features";
+    case Readable::fields:
+      return "dense columns and categories";
+    case Readable::images:
+      return "images";
+  }
+  HETSGD_CHECK(false);
+}
+
+std::string what_is_there(const Dataset& data) {
+  switch (readable_of(data)) {
+    case Readable::sparse:
+      return "sparse features alone";
+    case Readable::fields:
+      return fmt::format("{} dense columns and {} fields of categories", data.dense.columns,
+                         data.fields.count());
+    case Readable::images:
+      return fmt::format("images of {}x{}x{}", data.images.channels, data.images.height,
+                         data.images.width);
+  }
+  HETSGD_CHECK(false);
+}
+
+}  // namespace
+
+void check_model_reads(const ModelInfo& info, const Dataset& train, Augmentation augment) {
+  if (augment != Augmentation::none && train.images.size() == 0) {
+    throw usage_error("--augment: the training data have {}, expected images",
+                      what_is_there(train));
+  }
+  const Readable found = readable_of(train), expected = read_by(info);
+  if (found == expected) {
+    if (found != Readable::fields || train.task == Task::binary) return;
     throw usage_error("--model: {} is for binary labels, found {} training data", info.name,
                       to_string(train.task));
   }
   std::vector<std::string> names;
   for (const RegisteredModel& each : models()) {
-    if (each.info.reads_fields == fields) names.push_back(each.info.name);
+    if (read_by(each.info) == found) names.push_back(each.info.name);
   }
-  throw with_hint(
-      usage_error("--model: {} reads {}, but the training data have {}", info.name,
-                  info.reads_fields ? "dense columns and categories" : "sparse features",
-                  fields ? fmt::format("{} dense columns and {} fields of categories",
-                                       train.dense.columns, train.fields.count())
-                         : "sparse features alone"),
-      fmt::format("models of such data are {}", fmt::join(names, ", ")));
+  std::string hint = fmt::format("models of such data are {}", fmt::join(names, ", "));
+  if (expected == Readable::images && found == Readable::sparse) {
+    hint = "--image 1x28x28 makes images of that shape of sparse rows";
+  } else if (names.empty()) {
+    hint = "`hetsgd models` lists what each model reads";
+  }
+  throw with_hint(usage_error("--model: {} reads {}, but the training data have {}", info.name,
+                              what_is_read(expected), what_is_there(train)),
+                  std::move(hint));
 }
 
 void check_model_fits(const ModelInfo& info, const Layout& layout, double machine_bytes) {

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "core/bytes.hpp"
+#include "data/images.hpp"
 #include "data/select.hpp"
 
 namespace hetsgd {
@@ -46,6 +47,7 @@ RunData load(const TrainOptions& options, const std::optional<RankShare>& share)
   load.cache_directory = options.cache_directory;
   load.vocabulary = options.vocabulary;
   load.held_out = held_out_of(options);
+  if (!options.image.empty()) load.image = parse_image_shape("--image", options.image);
   const bool splits = load.held_out.which != HeldOut::Which::none;
   // Rows that are held out, and training data that are measured, come from the whole.
   const bool whole = splits || (options.test.empty() && share && share->measures);
@@ -76,7 +78,8 @@ std::string data_key(const TrainOptions& options, const std::optional<RankShare>
                         options.format,
                         options.index_base,
                         options.vocabulary.min_frequency,
-                        options.vocabulary.hash_size.value_or(0)};
+                        options.vocabulary.hash_size.value_or(0),
+                        json_text(options.image)};
   if (share) {
     const Sampler::Options& sampling = share->sampling;
     key.push_back({share->worker, share->measures, sampling.order, sampling.partition,
@@ -92,7 +95,8 @@ Sampler::Options sampling_of(const TrainOptions& options, int workers) {
           .partition = options.partition,
           .seed = options.seed,
           .workers = workers,
-          .alpha = options.dirichlet_alpha};
+          .alpha = options.dirichlet_alpha,
+          .augmentation = options.augment};
 }
 
 std::optional<RankShare> share_of(const TrainOptions& options, int workers) {

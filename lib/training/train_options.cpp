@@ -54,12 +54,24 @@ void declare_data(OptionSet& set, TrainOptions& o) {
                  {{"detect", DataFormat::detect},
                   {"xc", DataFormat::xc},
                   {"libsvm", DataFormat::libsvm},
-                  {"criteo", DataFormat::criteo}},
-                 "text format of the files");
+                  {"criteo", DataFormat::criteo},
+                  {"idx", DataFormat::idx},
+                  {"cifar10", DataFormat::cifar10},
+                  {"cifar100", DataFormat::cifar100}},
+                 "format of the files");
   set.add_choice("index_base", o.index_base,
                  {{"detect", IndexBase::detect}, {"0", IndexBase::zero}, {"1", IndexBase::one}},
                  "smallest feature index of libSVM text");
   declare_vocabulary(set, o.vocabulary);
+  set.add("image", o.image,
+          "sparse rows are images of this shape, CxHxW such as 1x28x28; empty: they are not");
+  set.add_choice("augment", o.augment,
+                 {{"none", Augmentation::none},
+                  {"crop", Augmentation::crop},
+                  {"flip", Augmentation::flip},
+                  {"crop,flip", Augmentation::crop_flip}},
+                 "training images are shifted by up to 4 pixels, mirrored, or both, anew in each "
+                 "epoch");
   set.add("cache", o.cache, "keep parsed files in a binary cache");
   set.add("cache_directory", o.cache_directory,
           "where; empty: $XDG_CACHE_HOME/hetsgd or ~/.cache/hetsgd")

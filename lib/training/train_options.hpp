@@ -35,6 +35,8 @@ struct TrainOptions {
   DataFormat format = DataFormat::detect;
   IndexBase index_base = IndexBase::detect;
   VocabularyRules vocabulary;
+  std::string image;  // "1x28x28": sparse rows are images of that shape
+  Augmentation augment = Augmentation::none;
   std::string cache_directory;
   bool cache = true;
   // model

@@ -134,7 +134,7 @@ void Training::Impl::check_targets() const {
 void Training::Impl::build_model() {
   const Dataset &train = *record.train, &test = *record.test;
   const ModelInfo& kind = find_model(options.model).info;
-  check_model_reads(kind, train);
+  check_model_reads(kind, train, options.augment);
   model = options.model_factory->make(DataShape::of(train, test));
   check_model_fits(kind, model->layout(), machine_memory().total_bytes);
   check_row_rule(plan.optimizer, tensors_of(model->layout()));
@@ -367,6 +367,7 @@ void Training::Impl::prepare(const TrainHooks& hooks, Parts& parts) {
       EvaluatorOptions{.rows = options.evaluate_samples.value_or(0),
                        .threads = options.host_threads.value_or(0),
                        .gpu = evaluating_gpu(*parts.cluster),
+                       .statistics_of = record.train,
                        // During the run, when others write to the record too.
                        .warn = [&parts](const std::string& text) { parts.referee->warn(text); }});
   if (parts.evaluator->rows() < record.test->rows()) {

@@ -100,8 +100,12 @@ TEST(Verify, KnowsEveryGroup) {
   EXPECT_THAT(findings([](DatasetBuilder&) {}), IsEmpty());
   EXPECT_THAT(findings([](DatasetBuilder& d) { d.dense.value.pop_back(); }),
               ElementsAre("3 dense values, expected 4: 2 in each row"));
-  EXPECT_THAT(findings([](DatasetBuilder& d) { d.images.channels = 3; }),
+  EXPECT_THAT(findings([](DatasetBuilder& d) { d.images.width = 3; }),
               ElementsAre("4 pixels, expected 12: 6 in each row"));
+  EXPECT_THAT(findings([](DatasetBuilder& d) { d.images.mean.clear(); }),
+              ElementsAre("0 means and 1 deviations of channels, expected 1"));
+  EXPECT_THAT(findings([](DatasetBuilder& d) { d.images.deviation = {0}; }),
+              ElementsAre("a channel's deviation is not positive"));
   EXPECT_THAT(findings([](DatasetBuilder& d) { d.fields.category[3] = 2; }),
               ElementsAre("row 2: category 2 of field 2, expected 3 to below 5"));
   EXPECT_THAT(findings([](DatasetBuilder& d) { d.fields.first[1] = 6; }),

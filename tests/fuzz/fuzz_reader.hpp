@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include "core/error.hpp"
+#include "data/image_files.hpp"
 #include "data/summary.hpp"
 #include "data/text_parser.hpp"
 
@@ -35,6 +36,30 @@ inline void fuzz_text(const std::uint8_t* bytes, std::size_t size, DataFormat fo
   const std::string_view text(reinterpret_cast<const char*>(bytes) + 1, size - 1);
   try {
     require_valid(*parse_text(text, "fuzz", options).data);
+  } catch (const Error&) {
+  }
+}
+
+// The first byte tells what part of the rest are the images; the labels follow.
+inline void fuzz_idx(const std::uint8_t* bytes, std::size_t size) {
+  if (size == 0) return;
+  const std::string_view text(reinterpret_cast<const char*>(bytes) + 1, size - 1);
+  const std::size_t images = text.size() * bytes[0] / 256;
+  try {
+    require_valid(parse_idx(text.substr(0, images), text.substr(images), "fuzz").data);
+  } catch (const Error&) {
+  }
+}
+
+// Of whichever form the bytes have, and of the form that the first byte states.
+inline void fuzz_cifar(const std::uint8_t* bytes, std::size_t size) {
+  if (size == 0) return;
+  const std::string_view text(reinterpret_cast<const char*>(bytes) + 1, size - 1);
+  const auto stated = bytes[0] % 2 == 0 ? DataFormat::cifar10 : DataFormat::cifar100;
+  const auto found = image_format(text, DataFormat::detect);
+  try {
+    if (found && *found != DataFormat::idx) require_valid(parse_cifar(text, *found, "fuzz").data);
+    require_valid(parse_cifar(text, stated, "fuzz").data);
   } catch (const Error&) {
   }
 }

@@ -1,0 +1,149 @@
+#include "data/generate_images.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+#include <vector>
+
+#include "core/error.hpp"
+#include "core/key_values.hpp"
+#include "core/random.hpp"
+#include "data/generate.hpp"
+#include "data/images.hpp"
+#include "data/parallel.hpp"
+#include "data/source.hpp"
+
+namespace hetsgd {
+
+namespace {
+
+constexpr Index kTemplateCell = 2;
+constexpr Index kShiftShare = 8;  // of the size
+constexpr double kMiddle = 128, kSpread = 48;
+constexpr std::uint64_t kImageChunk = 64;
+
+// Counter words of the generator's streams, apart from those of sparse rows.
+enum ImageStream : std::uint32_t { kImageTrainRow = 16, kImageTestRow = 17, kImageTemplate = 18 };
+
+class ImageGenerator {
+ public:
+  explicit ImageGenerator(const ImageOptions& options)
+      : options_(options), shift_(options.size / kShiftShare), side_(options.size + 2 * shift_) {
+    const std::size_t planes = std::size_t{options_.classes} * options_.channels;
+    for (std::size_t plane = 0; plane < planes; ++plane) add_template(plane);
+  }
+
+  // Writes the row's pixels and returns its label.
+  Index draw(DataPart part, std::uint64_t row, std::uint8_t* to) const {
+    RandomStream stream(options_.seed, Purpose::generator, row,
+                        part == DataPart::train ? kImageTrainRow : kImageTestRow);
+    const auto label = static_cast<Index>(stream.below(options_.classes));
+    const std::size_t down = stream.below(2 * shift_ + 1), right = stream.below(2 * shift_ + 1);
+    const double deviation = options_.noise * std::sqrt(options_.channels);
+    const double scale = kSpread / std::sqrt(1 + deviation * deviation);
+    for (std::size_t c = 0; c < options_.channels; ++c) {
+      const double* const plane = &surface_[(label * options_.channels + c) * side_ * side_];
+      for (std::size_t y = 0; y < options_.size; ++y) {
+        for (std::size_t x = 0; x < options_.size; ++x) {
+          const double signal = plane[(y + down) * side_ + x + right];
+          const double value = kMiddle + scale * (signal + deviation * stream.normal());
+          *to++ = static_cast<std::uint8_t>(std::clamp(std::round(value), 0.0, 255.0));
+        }
+      }
+    }
+    return label;
+  }
+
+ private:
+  void add_template(std::size_t plane) {
+    const std::size_t knots = side_ / kTemplateCell + 2;
+    RandomStream stream(options_.seed, Purpose::generator, plane, kImageTemplate);
+    std::vector<double> grid(knots * knots);
+    for (double& value : grid) value = stream.normal();
+    const auto between = [](double a, double b, double share) { return a + (b - a) * share; };
+    for (std::size_t y = 0; y < side_; ++y) {
+      const double down = static_cast<double>(y % kTemplateCell) / kTemplateCell;
+      for (std::size_t x = 0; x < side_; ++x) {
+        const double right = static_cast<double>(x % kTemplateCell) / kTemplateCell;
+        const double* const knot = &grid[y / kTemplateCell * knots + x / kTemplateCell];
+        surface_.push_back(between(between(knot[0], knot[1], right),
+                                   between(knot[knots], knot[knots + 1], right), down));
+      }
+    }
+  }
+
+  ImageOptions options_;
+  std::size_t shift_, side_;     // of a template
+  std::vector<double> surface_;  // [classes x channels x side x side]
+};
+
+std::uint64_t image_options_hash(const ImageOptions& o, DataPart part) {
+  constexpr int kVersion = 1;  // raise it when other bytes come out
+  return content_hash(fmt::format("images {} {} {} {} {} {} {} {} {}", kVersion, o.rows_train,
+                                  o.rows_test, o.classes, o.size, o.channels, o.noise, o.seed,
+                                  part == DataPart::train ? "train" : "test"));
+}
+
+std::string_view preset_of(std::string_view spec) {
+  spec.remove_prefix(std::min(spec.size(), kGeneratorPrefix.size()));
+  return spec.substr(0, spec.find('?'));
+}
+
+}  // namespace
+
+bool is_image_spec(std::string_view spec) {
+  return is_generator_spec(spec) && preset_of(spec) == kImagePreset;
+}
+
+ImageOptions parse_image_spec(std::string_view spec) {
+  HETSGD_CHECK(is_image_spec(spec));
+  constexpr double kMostImages = 4294967295.0;
+  ImageOptions options;
+  options.name = spec.substr(kGeneratorPrefix.size());
+  const std::string_view settings =
+      spec.substr(std::min(spec.size(), kGeneratorPrefix.size() + kImagePreset.size() + 1));
+  if (settings.empty()) return options;
+  OptionSet set;
+  set.add("rows_train", options.rows_train, "").range(1, kMostImages);
+  set.add("rows_test", options.rows_test, "").range(1, kMostImages);
+  set.add("classes", options.classes, "").range(2, 65536);
+  set.add("size", options.size, "").range(1, 1024);
+  set.add("channels", options.channels, "").range(1, 64);
+  set.add("noise", options.noise, "").range(0, 1000);
+  set.add("seed", options.seed, "");
+  KeyValues(settings, '&', std::string(spec), "classes=10&size=28&channels=1").set(set);
+  return options;
+}
+
+ParsedData generate_images(const ImageOptions& options, DataPart part, std::optional<int> threads) {
+  const ImageGenerator generator(options);
+  const std::uint64_t rows = part == DataPart::train ? options.rows_train : options.rows_test;
+  DatasetBuilder data;
+  data.name = options.name;
+  data.content_hash = image_options_hash(options, part);
+  data.task = Task::multiclass;
+  data.label_count = options.classes;
+  data.images.channels = options.channels;
+  data.images.height = data.images.width = options.size;
+  const std::size_t size = data.images.size();
+  require_memory(static_cast<double>(rows) * static_cast<double>(size), options.name, "the images");
+  data.images.pixel.resize(rows * size);
+  data.targets.index.resize(rows);
+  parallel_tasks(threads, (rows + kImageChunk - 1) / kImageChunk, [&](std::size_t chunk) {
+    const std::uint64_t begin = chunk * kImageChunk;
+    for (std::uint64_t row = begin; row < std::min(rows, begin + kImageChunk); ++row) {
+      data.targets.index[row] = generator.draw(part, row, data.images.pixel.data() + row * size);
+    }
+  });
+  for (std::uint64_t row = 1; row <= rows; ++row) data.targets.begin.push_back(row);
+  set_image_statistics(data);
+  ParsedData parsed;
+  for (Index label = 0; label < options.classes; ++label) {
+    parsed.report.label_names.push_back(std::to_string(label));
+  }
+  parsed.report.format = DataFormat::generated;
+  parsed.data = std::move(data).build();
+  return parsed;
+}
+
+}  // namespace hetsgd

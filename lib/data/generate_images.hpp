@@ -1,0 +1,44 @@
+// Images that a model can learn: `generate:images?classes=10&size=32&channels=3&noise=2`.
+//
+// Model  : a class is a template, a smooth random surface in each channel: normal numbers on a grid of
+//          kTemplateCell pixels, interpolated linearly. An image is the window of its class's
+//          template at a random place, up to size/8 pixels from the middle in both directions, plus normal
+//          noise of deviation noise sqrt(channels), in units of the grid's numbers. The sum is scaled to
+//          bytes around 128; what is beyond them is cut off.
+// Reach  : the shifts are longer than the template's details, so that a model that adds up pixels sees
+//          blurred classes, where one that finds details wherever they are does not.
+// Every row is a pure function of (options, part, row): the same bytes for any number of threads.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "data/load.hpp"
+#include "data/text_parser.hpp"
+
+namespace hetsgd {
+
+struct ImageOptions {
+  std::string name = "images";
+  std::uint64_t rows_train = 10000, rows_test = 2000;
+  Index classes = 10;
+  Index size = 32;  // height and width
+  Index channels = 3;
+  double noise = 2;
+  std::uint64_t seed = 1;
+};
+
+inline constexpr std::string_view kImagePreset = "images";
+
+// Whether `spec` is generate:images?...
+bool is_image_spec(std::string_view spec);
+// Throws Error(usage) naming what is wrong.
+ImageOptions parse_image_spec(std::string_view spec);
+
+// One part, on `threads` threads (none: all cores), with statistics of its own.
+ParsedData generate_images(const ImageOptions& options, DataPart part,
+                           std::optional<int> threads = {});
+
+}  // namespace hetsgd

@@ -1,0 +1,234 @@
+#include "data/images.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "core/error.hpp"
+#include "core/random.hpp"
+#include "core/text.hpp"
+
+namespace hetsgd {
+
+namespace {
+
+// Where an image's window begins, from -kCropPadding to kCropPadding, and whether it is mirrored.
+struct ImageChange {
+  std::int64_t down = 0, right = 0;
+  bool mirrored = false;
+};
+
+ImageChange draw_change(const AugmentedBatch& augmentation, std::uint64_t place) {
+  RandomStream stream(augmentation.seed, Purpose::augmentation, place);
+  constexpr std::uint64_t kShifts = 2 * kCropPadding + 1;
+  const auto shift = [&] {
+    return static_cast<std::int64_t>(stream.below(kShifts)) - std::int64_t{kCropPadding};
+  };
+  const Augmentation change = augmentation.change;
+  ImageChange drawn;
+  if (change == Augmentation::crop || change == Augmentation::crop_flip) {
+    drawn.down = shift();
+    drawn.right = shift();
+  }
+  if (change == Augmentation::flip || change == Augmentation::crop_flip) {
+    drawn.mirrored = stream.below(2) == 1;
+  }
+  return drawn;
+}
+
+// What the 256 bytes of a channel are in normal form.
+template <class Real>
+using NormalForm = std::array<Real, 256>;
+
+template <class Real>
+std::vector<NormalForm<Real>> normal_forms(const Images<View>& images) {
+  std::vector<NormalForm<Real>> forms(images.channels);
+  for (std::size_t c = 0; c < forms.size(); ++c) {
+    for (std::size_t byte = 0; byte < forms[c].size(); ++byte) {
+      forms[c][byte] = (static_cast<Real>(byte) - Real{images.mean[c]}) / Real{images.deviation[c]};
+    }
+  }
+  return forms;
+}
+
+template <class Real>
+void copy_plane(const std::uint8_t* from, const ImageShape& shape, const ImageChange& change,
+                const NormalForm<Real>& form, Real* to) {
+  const std::int64_t height = shape.height, width = shape.width;
+  for (std::int64_t y = 0; y < height; ++y) {
+    const std::int64_t row = y + change.down;
+    for (std::int64_t x = 0; x < width; ++x, ++to) {
+      const std::int64_t column = (change.mirrored ? width - 1 - x : x) + change.right;
+      const bool inside = row >= 0 && row < height && column >= 0 && column < width;
+      *to = inside ? form[from[row * width + column]] : Real(0);
+    }
+  }
+}
+
+struct ImageStatistics {
+  std::vector<float> mean, deviation;
+};
+
+// Sums are whole numbers, so that they do not depend on an order.
+ImageStatistics statistics_of(const ImageShape& shape, std::span<const std::uint8_t> pixels) {
+  ImageStatistics result;
+  const std::size_t plane = std::size_t{shape.height} * shape.width;
+  for (Index c = 0; c < shape.channels; ++c) {
+    std::array<std::uint64_t, 256> count{};
+    for (std::size_t at = c * plane; at < pixels.size(); at += shape.size()) {
+      for (const std::uint8_t byte : pixels.subspan(at, plane)) ++count[byte];
+    }
+    std::uint64_t sum = 0;
+    double squares = 0;
+    for (std::size_t byte = 0; byte < count.size(); ++byte) sum += byte * count[byte];
+    const auto all = static_cast<double>(pixels.size() / shape.size() * plane);
+    const double mean = static_cast<double>(sum) / all;
+    for (std::size_t byte = 0; byte < count.size(); ++byte) {
+      const double distance = static_cast<double>(byte) - mean;
+      squares += static_cast<double>(count[byte]) * distance * distance;
+    }
+    result.mean.push_back(static_cast<float>(mean));
+    result.deviation.push_back(squares > 0 ? static_cast<float>(std::sqrt(squares / all)) : 1.0F);
+  }
+  return result;
+}
+
+// Gives `data` other images, or, without pixels, the same with other statistics; what other views
+// show stays as it is.
+void set_images(Dataset& data, Images<Owned> images) {
+  struct Owners {
+    std::shared_ptr<const void> others;
+    Images<Owned> images;
+  };
+  const auto owners = std::make_shared<const Owners>(Owners{data.owner, std::move(images)});
+  const Images<Owned>& own = owners->images;
+  data.images.channels = own.channels;
+  data.images.height = own.height;
+  data.images.width = own.width;
+  if (!own.pixel.empty()) data.images.pixel = own.pixel;
+  data.images.mean = own.mean;
+  data.images.deviation = own.deviation;
+  data.owner = owners;
+}
+
+// A feature's value as a byte. `full`: what 255 stands for.
+std::uint8_t byte_of(float value, float full, const std::string& path, std::uint64_t row) {
+  const float byte = std::round(value / full * 255);
+  if (byte >= 0 && byte <= 255) return static_cast<std::uint8_t>(byte);
+  throw with_hint(
+      data_error("{}: row {}: found a pixel of {}, expected 0 to 255, or all from 0 to 1", path,
+                 row + 1, value),
+      "scale the features to bytes before they are images");
+}
+
+}  // namespace
+
+template <class Real>
+void copy_images(const Batch& batch, std::size_t first, std::size_t count, Real* to) {
+  const Images<View>& images = batch.data().images;
+  HETSGD_CHECK_LT(0U, images.size());
+  HETSGD_CHECK_LE(first + count, batch.size());
+  const AugmentedBatch& augmentation = batch.augmentation();
+  const std::vector<NormalForm<Real>> forms = normal_forms<Real>(images);
+  const std::size_t plane = std::size_t{images.height} * images.width;
+  for (std::size_t i = first; i < first + count; ++i) {
+    const std::span<const std::uint8_t> bytes = images.row(batch.rows()[i]);
+    ImageChange change;
+    if (augmentation.change != Augmentation::none) {
+      change = draw_change(augmentation, augmentation.first + i);
+    }
+    for (std::size_t c = 0; c < forms.size(); ++c, to += plane) {
+      copy_plane(bytes.data() + c * plane, images.shape(), change, forms[c], to);
+    }
+  }
+}
+
+template void copy_images(const Batch&, std::size_t, std::size_t, float*);
+template void copy_images(const Batch&, std::size_t, std::size_t, double*);
+
+ImageShape parse_image_shape(const std::string& option, std::string_view text) {
+  const std::vector<std::string_view> parts = split(text, 'x');
+  if (parts.size() != 3) {
+    throw with_hint(
+        usage_error("{}: found {}, expected channels, height and width", option, quote(text)),
+        "for example 1x28x28");
+  }
+  const auto number = [&](std::string_view part) {
+    return static_cast<Index>(parse_integer(option, part, 1, kLargestSide));
+  };
+  return {number(parts[0]), number(parts[1]), number(parts[2])};
+}
+
+void set_image_statistics(DatasetBuilder& data) {
+  ImageStatistics found = statistics_of(data.images.shape(), data.images.pixel);
+  data.images.mean = std::move(found.mean);
+  data.images.deviation = std::move(found.deviation);
+}
+
+void set_image_statistics(Dataset& data) {
+  const ImageShape shape = data.images.shape();
+  ImageStatistics found = statistics_of(shape, data.images.pixel);
+  set_images(data, {shape.channels,
+                    shape.height,
+                    shape.width,
+                    {},
+                    std::move(found.mean),
+                    std::move(found.deviation)});
+}
+
+void match_images(Dataset& data, const Dataset& training, const std::string& path) {
+  const ImageShape found = data.images.shape(), expected = training.images.shape();
+  if (found != expected) {
+    throw data_error("{}: images of {}x{}x{}, the training data has {}x{}x{}", path, found.channels,
+                     found.height, found.width, expected.channels, expected.height, expected.width);
+  }
+  const auto copy = [](std::span<const float> values) {
+    return std::vector<float>(values.begin(), values.end());
+  };
+  set_images(data, {found.channels,
+                    found.height,
+                    found.width,
+                    {},
+                    copy(training.images.mean),
+                    copy(training.images.deviation)});
+}
+
+void scatter_to_images(Dataset& data, const ImageShape& shape, const std::string& path) {
+  if (data.images.size() > 0) {
+    throw with_hint(usage_error("--image: {} has images already, of {}x{}x{}", path,
+                                data.images.channels, data.images.height, data.images.width),
+                    "--image is for sparse rows");
+  }
+  if (data.sparse.rows() == 0) {
+    throw usage_error("--image: {} has no sparse rows that could be images", path);
+  }
+  const std::size_t size = shape.size();
+  const std::span<const float> values = data.sparse.value;
+  const bool shares = values.empty() || *std::ranges::max_element(values) <= 1;
+  Images<Owned> images{shape.channels, shape.height, shape.width, {}, {}, {}};
+  images.pixel.resize(data.rows() * size);
+  for (std::uint64_t row = 0; row < data.rows(); ++row) {
+    const std::span<const Index> features = data.features(row);
+    if (!features.empty() && features.back() >= size) {
+      throw data_error(
+          "{}: row {}: feature {} (counted from 0), expected below {}: the pixels of "
+          "{}x{}x{}",
+          path, row + 1, features.back(), size, shape.channels, shape.height, shape.width);
+    }
+    for (std::size_t k = 0; k < features.size(); ++k) {
+      images.pixel[row * size + features[k]] =
+          byte_of(data.values(row)[k], shares ? 1.0F : 255.0F, path, row);
+    }
+  }
+  ImageStatistics found = statistics_of(shape, images.pixel);
+  images.mean = std::move(found.mean);
+  images.deviation = std::move(found.deviation);
+  set_images(data, std::move(images));
+  data.sparse = {};
+  data.feature_count = 0;
+}
+
+}  // namespace hetsgd

@@ -1,0 +1,44 @@
+// Images of a data set as a model reads them, and how data become images.
+//
+// Normal form : a pixel is (byte - mean) / deviation of its channel; both are statistics of the
+//               training rows, which test data take over.
+// Changes     : crop and flip of the batch's augmentation. A cropped image is the window of size
+//               H x W at a random place of the image with kCropPadding pixels around it, whose value
+//               is 0 in normal form (He et al., 2016, section 4.2). The draws are Philox at the
+//               sample's place in the sequence: the same for a seed, an epoch and a row.
+#pragma once
+
+#include <cstddef>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "data/batch.hpp"
+#include "data/dataset.hpp"
+
+namespace hetsgd {
+
+inline constexpr Index kCropPadding = 4;  // pixels on each side
+inline constexpr Index kLargestSide = 1 << 15;
+
+// to[count x C x H x W] <- the images first .. first + count of the batch, in normal form, changed
+// by the batch's augmentation. The data set must have images.
+template <class Real>
+void copy_images(const Batch& batch, std::size_t first, std::size_t count, Real* to);
+
+// "1x28x28": channels, height, width. Errors: usage, naming `option`.
+ImageShape parse_image_shape(const std::string& option, std::string_view text);
+
+// Mean and standard deviation of each channel; where all bytes of a channel are equal, deviation 1.
+void set_image_statistics(DatasetBuilder& data);
+// The same of the rows of `data`, which other views do not see.
+void set_image_statistics(Dataset& data);
+// Takes over those of the training data. Errors: data, images of another shape; `path` names them.
+void match_images(Dataset& data, const Dataset& training, const std::string& path);
+
+// Sparse rows as images: feature i of a row is pixel i, row-major in [C, H, W]. Where no value is above
+// 1, values are shares of 255, else bytes; they are rounded. Errors: data, a feature beyond the last
+// pixel, a value below 0 or above 255.
+void scatter_to_images(Dataset& data, const ImageShape& shape, const std::string& path);
+
+}  // namespace hetsgd

@@ -1,0 +1,327 @@
+// Convolutions of the CPU: tiles of sums over padded planes (planes.hpp), without windows copied out
+// (im2col) and without a library.
+//
+//   forward             sums [filters x q]       over the filter's elements
+//   input gradient      sums [channels x q]      over the filters, added to the planes
+//   parameter gradient  sums [filters x elements] over q, in the lanes of vectors
+//
+// Work is split by samples; parameter gradients by parts of the batch and of the filters that
+// depend on the shape alone, and are added up in their order. So no bit depends on the cores.
+#include <algorithm>
+#include <utility>
+
+#include "linalg/convolution_kernels.hpp"
+#include "linalg/cpu/cores.hpp"
+#include "linalg/cpu/gradient_tile.hpp"
+#include "linalg/cpu/memory.hpp"
+#include "linalg/cpu/planes.hpp"
+#include "linalg/cpu/tile.hpp"
+
+namespace hetsgd::cpu {
+
+namespace {
+
+constexpr int kColumns = static_cast<int>(PlaneLayout::kTile);  // vectors of a tile
+
+// sum[i][v] += sum over k of w[i * row_stride + k] x[base[k] + v-th vector].
+template <class Real, int rows>
+HETSGD_INLINE void accumulate_windows(std::size_t depth, const Real* w, std::size_t row_stride,
+                                      const Real* x, const std::size_t* base,
+                                      Vec<Real> (&sum)[rows][kColumns]) {
+  for (std::size_t k = 0; k < depth; ++k) {
+    const Real* const b = x + base[k];
+    Vec<Real> bk[kColumns];
+#pragma GCC unroll 4
+    for (int v = 0; v < kColumns; ++v) bk[v] = load(b + static_cast<std::size_t>(v) * kLanes<Real>);
+#pragma GCC unroll 16
+    for (int i = 0; i < rows; ++i) {
+      const Vec<Real> wi = broadcast(w[static_cast<std::size_t>(i) * row_stride + k]);
+#pragma GCC unroll 4
+      for (int v = 0; v < kColumns; ++v) sum[i][v] += wi * bk[v];
+    }
+  }
+}
+
+template <class Real>
+struct ConvolutionScratch {
+  Scratch<Real> samples;  // of each core: planes and rows
+  Scratch<Real> sums;     // of each part of a batch: parameter gradients
+  Scratch<Real> weights;  // transposed
+};
+
+// How a parameter gradient is divided: by the shape alone. Sums of several parts of the batch take
+// memory, and several parts of the filters need the planes again.
+struct GradientParts {
+  GradientParts(const ConvolutionShape& s, std::size_t n) {
+    constexpr std::size_t kMostNumbers = std::size_t{1} << 22, kMostParts = 16;
+    const std::size_t room = std::clamp<std::size_t>(kMostNumbers / s.weights(), 1, kMostParts / 2);
+    samples = std::clamp<std::size_t>(n, 1, room);
+    filters = std::clamp<std::size_t>(s.out_channels / 8, 1, kMostParts / samples);
+  }
+  std::size_t samples, filters;
+};
+
+template <class Real>
+class CpuConvolutionKernels final : public BasicConvolutionKernels<Real> {
+ public:
+  explicit CpuConvolutionKernels(const Cores& cores) : cores_(cores), scratch_(cores) {}
+
+  void forward(const ConvolutionShape& s, std::size_t n, const Real* X, const Real* W,
+               const Real* bias, Real* Y) override {
+    const PlaneLayout layout(s);
+    const std::vector<std::size_t> base = layout.bases(s, s.in_channels / s.groups);
+    const std::size_t planes = layout.template size<Real>(s.in_channels);
+    const std::size_t rows =
+        static_cast<std::size_t>(kTileRows) * layout.template row_length<Real>(layout.block_rows);
+    for_items(n, planes + rows, [&](std::size_t sample, Real* mine) {
+      write_planes(s, layout, X + sample * s.inputs(), mine);
+      for (std::size_t h = 0; h < s.out_height; h += layout.block_rows) {
+        forward_block(s, layout, base, h, mine, W, bias, Y + sample * s.outputs(), mine + planes);
+      }
+    });
+  }
+
+  void input_gradient(const ConvolutionShape& s, std::size_t n, const Real* dY, const Real* W,
+                      Real beta, Real* dX) override {
+    const PlaneLayout layout(s);
+    const std::vector<std::size_t> base = layout.bases(s, s.in_channels / s.groups);
+    const Real* const transposed = transpose(s, W);
+    const std::size_t planes = layout.template size<Real>(s.in_channels);
+    const std::size_t rows = s.out_channels * layout.template row_length<Real>(layout.block_rows);
+    for_items(n, planes + rows, [&](std::size_t sample, Real* mine) {
+      std::fill_n(mine, planes, Real(0));
+      for (std::size_t h = 0; h < s.out_height; h += layout.block_rows) {
+        spread_block(s, layout, base, h, dY + sample * s.outputs(), transposed, mine + planes,
+                     mine);
+      }
+      read_planes(s, layout, mine, beta, dX + sample * s.inputs());
+    });
+  }
+
+  void parameter_gradient(const ConvolutionShape& s, std::size_t n, const Real* X, const Real* dY,
+                          Real alpha, Real beta, Real* G, Real* g) override {
+    const GradientParts parts(s, n);
+    const std::size_t weights = s.weights(), each = weights + s.out_channels;
+    Real* const sums = scratch_.get().sums.reserve(parts.samples * each);
+    const PlaneLayout layout(s);
+    std::vector<std::size_t> base = layout.bases(s, s.in_channels / s.groups);
+    const int columns = s.depth() % 5 == 0 ? 5 : 6;
+    while (base.size() % static_cast<std::size_t>(columns) != 0) base.push_back(base.back());
+    const Panel panel(s, layout);
+    for_items(parts.samples * parts.filters, panel.samples * panel.each,
+              [&](std::size_t item, Real* mine) {
+                const std::size_t part = item / parts.filters;
+                const Range filters = part_of(s.out_channels, parts.filters, item % parts.filters);
+                Real* const to = sums + part * each;
+                std::fill(to + filters.begin * s.depth(), to + filters.end * s.depth(), Real(0));
+                std::fill(to + weights + filters.begin, to + weights + filters.end, Real(0));
+                const GradientTask task{s, layout, panel, base, columns, filters, X, dY, to};
+                task.run(part_of(n, parts.samples, part), mine);
+              });
+    finish_sums(parts.samples, each, sums, weights, alpha, beta, G);
+    if (g) finish_sums(parts.samples, each, sums + weights, s.out_channels, alpha, beta, g);
+  }
+
+ private:
+  // The samples whose windows a tile of parameter gradients sums over at once: as many as stay in
+  // the second cache, one where a sample has several blocks.
+  struct Panel {
+    Panel(const ConvolutionShape& s, const PlaneLayout& layout)
+        : planes(layout.template size<Real>(s.in_channels)),
+          each(planes + s.out_channels * layout.template row_length<Real>(layout.block_rows, 1)) {
+      constexpr std::size_t kBytes = std::size_t{1} << 19;
+      const std::size_t fitting = std::clamp<std::size_t>(kBytes / (each * sizeof(Real)), 1, 16);
+      samples = layout.block_rows < s.out_height ? 1 : fitting;
+    }
+    std::size_t planes, each, samples;
+  };
+
+  // Parameter gradients of some samples and filters, added to `to`.
+  struct GradientTask {
+    const ConvolutionShape& s;
+    const PlaneLayout& layout;
+    const Panel& panel;
+    const std::vector<std::size_t>& base;
+    int columns;
+    Range filters;
+    const Real *X, *dY;
+    Real* to;  // [weights, then biases] of all filters
+
+    void run(Range samples, Real* scratch) const {
+      std::vector<Segment<Real>> segments;
+      for (std::size_t first = samples.begin; first < samples.end; first += panel.samples) {
+        const std::size_t count = std::min(panel.samples, samples.end - first);
+        for (std::size_t h = 0; h < s.out_height; h += layout.block_rows) {
+          const std::size_t rows = std::min(layout.block_rows, s.out_height - h);
+          const std::size_t length = layout.template row_length<Real>(rows, 1);
+          segments.clear();
+          for (std::size_t i = 0; i < count; ++i) {
+            Real* const planes = scratch + i * panel.each;
+            Real* const d = planes + panel.planes;
+            if (h == 0) write_planes(s, layout, X + (first + i) * s.inputs(), planes);
+            write_rows(s, layout, dY + (first + i) * s.outputs(), filters, h, rows, length, d);
+            segments.push_back({planes + h * layout.pitch, d, length});
+          }
+          if (columns == 5) {
+            add<5>(segments);
+          } else {
+            add<6>(segments);
+          }
+        }
+      }
+    }
+
+    template <int width>
+    void add(std::vector<Segment<Real>>& segments) const {
+      const std::size_t each = s.out_channels / s.groups, depth = s.depth();
+      const std::size_t group_planes = s.in_channels / s.groups * layout.phases * layout.plane;
+      std::size_t group = 0;  // whose planes the segments point to
+      for (std::size_t o = filters.begin; o < filters.end;) {
+        for (; group < o / each; ++group) {
+          for (Segment<Real>& segment : segments) segment.x += group_planes;
+        }
+        const std::size_t room = std::min(filters.end, (group + 1) * each) - o;
+        const int rows = room >= 4 && kFilters == 4 ? 4 : room >= 2 ? 2 : 1;
+        for (std::size_t k = 0; k < depth; k += width) {
+          const std::size_t wanted = std::min<std::size_t>(width, depth - k);
+          Real* const tile = to + o * depth + k;
+          const std::size_t row = o - filters.begin;
+          if (rows == 4) {
+            gradient_tile<Real, kFilters, width>(segments, row, &base[k], wanted, tile, depth);
+          } else if (rows == 2) {
+            gradient_tile<Real, 2, width>(segments, row, &base[k], wanted, tile, depth);
+          } else {
+            gradient_tile<Real, 1, width>(segments, row, &base[k], wanted, tile, depth);
+          }
+        }
+        for (int i = 0; i < rows; ++i, ++o) add_bias(segments, o);
+      }
+      for (; group > 0; --group) {
+        for (Segment<Real>& segment : segments) segment.x -= group_planes;
+      }
+    }
+
+    void add_bias(const std::vector<Segment<Real>>& segments, std::size_t o) const {
+      Vec<Real> sum = {};
+      for (const Segment<Real>& segment : segments) {
+        const Real* const d = segment.d + (o - filters.begin) * segment.length;
+        for (std::size_t q = 0; q < segment.length; q += kLanes<Real>) sum += load(d + q);
+      }
+      to[s.weights() + o] += horizontal_sum<Real>(sum);
+    }
+  };
+
+  // f(item, scratch of its core) for every item.
+  template <class F>
+  void for_items(std::size_t items, std::size_t each, F&& f) {
+    const std::size_t parts = std::clamp<std::size_t>(items, 1, cores_.count());
+    Real* const scratch = scratch_.get().samples.reserve(parts * each);
+    cores_.run(parts, [&](std::size_t part) {
+      const Range range = part_of(items, parts, part);
+      for (std::size_t item = range.begin; item < range.end; ++item) f(item, scratch + part * each);
+    });
+  }
+
+  // Output rows h and following of one sample; `rows` is room for a tile of filters.
+  static void forward_block(const ConvolutionShape& s, const PlaneLayout& layout,
+                            const std::vector<std::size_t>& base, std::size_t h, const Real* planes,
+                            const Real* W, const Real* bias, Real* Y, Real* rows) {
+    const std::size_t count = std::min(layout.block_rows, s.out_height - h);
+    const std::size_t length = layout.template row_length<Real>(count), depth = s.depth();
+    const std::size_t filters = s.out_channels / s.groups;
+    for (std::size_t group = 0; group < s.groups; ++group) {
+      const Real* const x = planes + h * layout.pitch +
+                            group * (s.in_channels / s.groups) * layout.phases * layout.plane;
+      for_row_tiles(filters, [&](std::size_t first, auto tile) {
+        constexpr int kRows = decltype(tile)::value;
+        const std::size_t o = group * filters + first;
+        for (std::size_t q = 0; q < length; q += PlaneLayout::kTile * kLanes<Real>) {
+          Vec<Real> sum[kRows][kColumns] = {};
+          accumulate_windows<Real, kRows>(depth, W + o * depth, depth, x + q, base.data(), sum);
+          store_tile<Real, kRows, kColumns>(sum, rows + q, length);
+        }
+        for (std::size_t i = 0; i < kRows; ++i) {
+          const Real b = bias ? bias[o + i] : Real(0);
+          Real* y = Y + ((o + i) * s.out_height + h) * s.out_width;
+          const Real* row = rows + i * length;
+          for (std::size_t r = 0; r < count; ++r, y += s.out_width, row += layout.pitch) {
+            for (std::size_t w = 0; w < s.out_width; ++w) y[w] = row[w] + b;
+          }
+        }
+      });
+    }
+  }
+
+  // [group][element of the kernel][channel][filter of the group] <- W.
+  const Real* transpose(const ConvolutionShape& s, const Real* W) {
+    const std::size_t filters = s.out_channels / s.groups, channels = s.in_channels / s.groups;
+    const std::size_t kernel = s.kernel_height * s.kernel_width;
+    Real* const to = scratch_.get().weights.reserve(s.weights());
+    cores_.split(s.groups * channels, 1, 64, [&](Range range) {
+      for (std::size_t at = range.begin; at < range.end; ++at) {
+        const std::size_t group = at / channels, c = at % channels;
+        const Real* const from = W + (group * filters * channels + c) * kernel;
+        for (std::size_t t = 0; t < kernel; ++t) {
+          Real* const row = to + ((group * kernel + t) * channels + c) * filters;
+          for (std::size_t o = 0; o < filters; ++o) row[o] = from[o * channels * kernel + t];
+        }
+      }
+    });
+    return to;
+  }
+
+  // Adds what the output rows h and following give to the gradient by the planes. Neighbouring rows
+  // of a tile are of different channels: none is read just after its neighbour has been written.
+  static void spread_block(const ConvolutionShape& s, const PlaneLayout& layout,
+                           const std::vector<std::size_t>& base, std::size_t h, const Real* dY,
+                           const Real* transposed, Real* rows, Real* planes) {
+    const std::size_t count = std::min(layout.block_rows, s.out_height - h);
+    const std::size_t length = layout.template row_length<Real>(count);
+    const std::size_t filters = s.out_channels / s.groups, channels = s.in_channels / s.groups;
+    const std::size_t kernel = s.kernel_height * s.kernel_width;
+    write_rows(s, layout, dY, Range{0, s.out_channels}, h, count, length, rows);
+    for (std::size_t group = 0; group < s.groups; ++group) {
+      const Real* const d = rows + group * filters * length;
+      Real* const x = planes + h * layout.pitch + group * channels * layout.phases * layout.plane;
+      for (std::size_t t = 0; t < kernel; ++t) {
+        const Real* const w = transposed + (group * kernel + t) * channels * filters;
+        for_row_tiles(channels, [&](std::size_t c, auto tile) {
+          constexpr int kRows = decltype(tile)::value;
+          for (std::size_t q = 0; q < length; q += PlaneLayout::kTile * kLanes<Real>) {
+            Vec<Real> sum[kRows][kColumns] = {};
+            accumulate<Real, kRows, kColumns>(filters, w + c * filters, filters, 1, d + q, length,
+                                              sum);
+            for (std::size_t i = 0; i < kRows; ++i) {
+              Real* const to = x + base[(c + i) * kernel + t] + q;
+              for (std::size_t v = 0; v < PlaneLayout::kTile; ++v) {
+                Real* const at = to + v * kLanes<Real>;
+                store(at, load(at) + sum[i][v]);
+              }
+            }
+          }
+        });
+      }
+    }
+  }
+
+  // to = beta to + alpha (the parts' sums, in their order).
+  void finish_sums(std::size_t parts, std::size_t each, const Real* sums, std::size_t count,
+                   Real alpha, Real beta, Real* to) const {
+    cores_.split(count, 16, std::size_t{1} << 12, [&](Range range) {
+      for (std::size_t i = range.begin; i < range.end; ++i) {
+        Real sum = sums[i];
+        for (std::size_t part = 1; part < parts; ++part) sum += sums[part * each + i];
+        to[i] = beta == Real(0) ? alpha * sum : beta * to[i] + alpha * sum;
+      }
+    });
+  }
+
+  const Cores& cores_;
+  DeviceScratch<ConvolutionScratch<Real>> scratch_;
+};
+
+const RegisterKernels<Cores, BasicConvolutionKernels, CpuConvolutionKernels> convolution_kernels;
+
+}  // namespace
+
+}  // namespace hetsgd::cpu

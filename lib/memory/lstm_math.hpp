@@ -1,0 +1,49 @@
+// The forward and backward pass of an lstm node: one product per step and pass, and the gates.
+//
+// Parameters: W [4 units x (numbers + units)], gates in the order input, forget, cell, output, then
+//             one bias [4 units] (Hochreiter and Schmidhuber 1997, with forget gates).
+// Kept      : [steps x batch x 6 units], what BasicSequenceKernels::gates keeps.
+#pragma once
+
+#include <cstddef>
+
+#include "linalg/device.hpp"
+#include "linalg/image_kernels.hpp"
+#include "linalg/sequence_kernels.hpp"
+
+namespace hetsgd {
+
+struct LstmShape {
+  std::size_t batch = 1, numbers = 1, steps = 1, units = 1;
+  bool all = false;  // the output is that of every step, [units x steps], not of the last alone
+
+  std::size_t joint() const { return numbers + units; }
+  std::size_t weights() const { return 4 * units * joint(); }
+};
+
+template <class Real>
+class LstmMath {
+ public:
+  explicit LstmMath(BasicDevice<Real>& device)
+      : device_(device),
+        sequences_(kernels<BasicSequenceKernels<Real>>(device)),
+        images_(kernels<BasicImageKernels<Real>>(device)) {}
+
+  // Y [batch x outputs] from X [batch x numbers x steps] at the parameters w.
+  void forward(const LstmShape& shape, const Real* X, const Real* w, Real* kept, Real* Y);
+  // to = beta to + alpha (the gradient by the parameters); dX = dx_beta dX + that by X, where dX is
+  // not null. `to` may be w.
+  void backward(const LstmShape& shape, const Real* X, const Real* w, const Real* kept,
+                const Real* dY, Real alpha, Real beta, Real* to, Real dx_beta, Real* dX);
+
+ private:
+  // joint [batch x (numbers + units)] <- x of the step and h of the one before, from what is kept.
+  void read_joint(const LstmShape& shape, std::size_t step, const Real* X, const Real* kept);
+
+  BasicDevice<Real>& device_;
+  BasicSequenceKernels<Real>& sequences_;
+  BasicImageKernels<Real>& images_;
+  BasicBuffer<Real> joint_, sums_, hidden_, state_, gradient_;
+};
+
+}  // namespace hetsgd

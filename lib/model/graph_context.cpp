@@ -1,0 +1,43 @@
+#include "model/graph_context.hpp"
+
+#include "core/error.hpp"
+#include "core/text.hpp"
+#include "memory/minimum.hpp"
+#include "memory/step_times.hpp"
+
+namespace hetsgd {
+namespace {
+
+// Rates of a host, of which only the ratio of computing to copying has a say in a plan.
+DeviceRates host_rates() {
+  constexpr double kOperations = 1e11, kBytes = 1e10;  // per second
+  return {.seconds =
+              [](const Work& work) {
+                return Seconds(work.operations / kOperations + work.bytes / kBytes);
+              },
+          .link_bytes_per_s = kBytes};
+}
+
+}  // namespace
+
+PlannedBatch::PlannedBatch(const Graph& graph, const PlanRules& rules, std::int64_t batch)
+    : training(training_step(graph, {.batch = batch, .needs = BackwardNeeds::minimal})) {
+  const StepTimes times = step_times(training, host_rates());
+  PlanRequest request;
+  request.training = &training;
+  request.times = &times;
+  const auto least = minimum_capacity(rules.policy, request);
+  request.capacity = rules.capacity.value_or(least.value_or(0));
+  request.record = true;
+  plan = rules.policy.plan(request);
+  if (plan.fits()) return;
+  const auto bytes = [](std::uint64_t count) { return format_bytes(static_cast<double>(count)); };
+  throw with_hint(
+      usage_error("--activation-memory: found {}, expected at least {} for a batch of {} samples "
+                  "of {} under {}",
+                  bytes(request.capacity), bytes(least.value_or(0)), batch, graph.name(),
+                  rules.policy.name()),
+      "a smaller --batch-size, or --memory-policy dymem");
+}
+
+}  // namespace hetsgd

@@ -1,0 +1,54 @@
+// Networks of images as models: a computation graph (graph/), its kernels (memory/node_math.hpp) and
+// a plan of its memory for every batch size (memory/).
+//
+// Score     : the input of the graph's softmax.
+// Objective : softmax over the labels, as for other models.
+// Blocks    : per node of the list that has parameters, all dense: conv, fc "NODE.weight" [outputs x
+//             inputs] and "NODE.bias"; lstm "NODE.weight" [4 units x (inputs + units)] and
+//             "NODE.bias"; bn "NODE.scale" and "NODE.shift".
+// Initial   : conv: variance 2 / fan_in (He and others 2015); fc by --init; scales 1, the rest 0.
+// bn        : training uses the statistics of the batch. There are no running ones, which no
+//             algorithm would move: those that a measurement uses are estimated at the measured
+//             model from fixed training rows (estimate_statistics).
+// dropout   : masks are functions of the run's seed, the batch's place in the sequence of samples,
+//             node and element, so that they are the same on every cluster.
+// Work      : sum of graph/work.hpp over the nodes, forward and backward.
+// Memory    : activations of a batch lie in one arena by the plan of --memory-policy; gradients are
+//             the same bits under every plan.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "graph/graph.hpp"
+#include "model/mlp.hpp"
+#include "model/registry.hpp"
+
+namespace hetsgd {
+
+struct GraphModelOptions {
+  MlpOptions dense = {};  // the initial law of fc nodes
+  bool zero_residual = false;
+  std::uint64_t bn_samples = 2000;
+  std::string memory_policy = "liveness";
+  std::optional<std::uint64_t> activation_memory = {};
+
+  void declare(OptionSet& set);
+  // Errors: usage, an unknown policy.
+  void validate() const;
+};
+
+// Instantiated for float and double. Errors: usage, data whose images or labels the graph does not
+// fit; it opens with --model.
+template <class Real>
+std::unique_ptr<BasicModel<Real>> make_graph_model(const Graph& graph, const DataShape& data,
+                                                   const GraphModelOptions& options);
+
+// Whether --model `name` is a network with options of its own (resnet-32?size=16) or the file of
+// one; built-in networks stand in the registry under their names.
+bool is_network_name(const std::string& name);
+// The model of such a network. The result lives as long as the program.
+const RegisteredModel& network_model(const std::string& name);
+
+}  // namespace hetsgd

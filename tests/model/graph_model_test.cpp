@@ -1,0 +1,250 @@
+// Networks as models: blocks, gradients, steps, scores, plans, statistics.
+#include "model/graph_model.hpp"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <numeric>
+
+#include "core/error.hpp"
+#include "core/random.hpp"
+#include "graph/graph_file.hpp"
+#include "graph/networks.hpp"
+#include "graph/work.hpp"
+
+namespace hetsgd::test {
+namespace {
+
+DatasetPtr random_images(const ImageShape& shape, Index classes, std::size_t rows) {
+  DatasetBuilder data;
+  data.task = Task::multiclass;
+  data.label_count = classes;
+  data.images.channels = shape.channels;
+  data.images.height = shape.height;
+  data.images.width = shape.width;
+  data.images.mean.assign(shape.channels, 127.5F);
+  data.images.deviation.assign(shape.channels, 75.0F);
+  RandomStream random(3, Purpose::test);
+  for (std::size_t r = 0; r < rows; ++r) {
+    for (std::size_t i = 0; i < shape.size(); ++i) {
+      data.images.pixel.push_back(static_cast<std::uint8_t>(random.below(256)));
+    }
+    data.targets.index.push_back(static_cast<Index>(random.below(classes)));
+    data.targets.begin.push_back(data.targets.index.size());
+  }
+  return std::move(data).share();
+}
+
+// A residual block with bn, and dropout where it is asked for.
+Graph small_network(bool normalised, double dropout = 0) {
+  std::string nodes =
+      R"({"name": "a", "type": "conv", "channels": 4, "kernel": 3, "padding": 1, "bias": true},)";
+  if (normalised) nodes += R"({"name": "n", "type": "bn"},)";
+  nodes += R"({"name": "r", "type": "relu"},
+    {"name": "b", "type": "conv", "channels": 4, "kernel": 3, "padding": 1},)";
+  if (normalised) nodes += R"({"name": "last", "type": "bn"},)";
+  nodes += std::string(R"({"name": "sum", "type": "add", "from": ["r", ")") +
+           (normalised ? "last" : "b") +
+           R"("]}, {"name": "p", "type": "pool", "kernel": 2, "stride": 2},)";
+  if (dropout > 0) nodes += fmt::format(R"({{"name": "d", "type": "dropout", "p": {}}},)", dropout);
+  nodes += R"({"name": "f", "type": "fc", "units": 5}, {"type": "softmax"})";
+  return parse_graph("small", R"({"name": "small", "input": [2,6,6], "nodes": [)" + nodes + "]}");
+}
+
+template <class Real>
+struct Trained {
+  explicit Trained(const Graph& graph, const GraphModelOptions& options = {}, int cores = 1)
+      : data(random_images({2, 6, 6}, 5, 40)),
+        model(make_graph_model<Real>(graph, DataShape::of(*data), options)),
+        device(make_cpu_device<Real>(cores)),
+        context(model->make_context(*device)),
+        w(initial_parameters<Real>(model->layout(), 1)) {}
+
+  Batch batch(std::size_t rows, std::uint64_t first = 0) const {
+    Batch result;
+    std::vector<Index>& chosen = result.reset(*data, {Augmentation::none, 9, first});
+    for (std::size_t i = 0; i < rows; ++i) chosen.push_back(static_cast<Index>((7 * i + 3) % 40));
+    return result;
+  }
+  std::vector<Real> gradient(const Batch& batch) {
+    auto g = make_gradient(*model, *device);
+    loss = model->gradient(*context, batch, w.data(), g);
+    return {g.flat.span().begin(), g.flat.span().end()};
+  }
+  double score(const Batch& batch, std::vector<Real>& logits) {
+    logits.resize(batch.size() * 5);
+    return model->scores(*context, batch, w.data(), logits.data()) /
+           static_cast<double>(batch.size());
+  }
+
+  DatasetPtr data;
+  std::unique_ptr<BasicModel<Real>> model;
+  std::unique_ptr<BasicDevice<Real>> device;
+  std::unique_ptr<BasicModelContext<Real>> context;
+  std::vector<Real> w;
+  double loss = 0;
+};
+
+TEST(GraphModel, EveryBuiltInNetworkHasItsParametersAndStandsInTheRegistry) {
+  for (const NetworkInfo& info : builtin_networks()) {
+    EXPECT_TRUE(find_model(info.name).info.reads_images) << info.name;
+    const Graph graph = find_graph("--model", info.name);
+    const Shape& x = graph.node(0).shape;
+    const auto classes = static_cast<Index>(graph.node(graph.size() - 1).shape.numbers());
+    DataShape data{.label_count = classes, .task = Task::multiclass};
+    data.image = {static_cast<Index>(x.channels), static_cast<Index>(x.height),
+                  static_cast<Index>(x.width)};
+    const auto model = make_graph_model<float>(graph, data, {});
+    EXPECT_EQ(model->parameters(), static_cast<std::size_t>(graph.parameters())) << info.name;
+    EXPECT_EQ(model->layer_sizes().front(), data.image.size());
+    EXPECT_EQ(model->layer_sizes().back(), classes);
+    EXPECT_NEAR(model->gradient_work({.samples = 1}).operations / multiply_adds(graph), 6, 0.7)
+        << info.name;
+  }
+  EXPECT_EQ(find_model("resnet-32?size=16").info.name, "resnet-32?size=16");
+  EXPECT_THROW(find_model("resnet-32?bogus=1"), Error);
+  EXPECT_THROW(find_model("lenet-55"), Error);
+}
+
+TEST(GraphModel, RefusesDataThatItDoesNotFit) {
+  const Graph graph = small_network(false);
+  DataShape data{.label_count = 5, .task = Task::multiclass, .image = {2, 6, 6}};
+  EXPECT_NO_THROW(make_graph_model<float>(graph, data, {}));
+  data.image = {1, 6, 6};
+  EXPECT_THROW(make_graph_model<float>(graph, data, {}), Error);
+  data.image = {2, 6, 6};
+  data.label_count = 6;
+  EXPECT_THROW(make_graph_model<float>(graph, data, {}), Error);
+}
+
+TEST(GraphModel, BeginsAsHeAndOthersDo) {
+  const Graph graph = find_graph("--model", "vgg-16-cifar?classes=10");
+  DataShape data{.label_count = 10, .task = Task::multiclass, .image = {3, 32, 32}};
+  const auto model = make_graph_model<float>(graph, data, {});
+  const auto w = initial_parameters<float>(model->layout(), 1);
+  for (const ParameterBlock& block : model->layout().blocks) {
+    double squares = 0;
+    for (std::size_t i = 0; i < block.size(); ++i) {
+      squares +=
+          static_cast<double>(w[block.offset + i]) * static_cast<double>(w[block.offset + i]);
+    }
+    const double mean_square = squares / static_cast<double>(block.size());
+    if (block.name.ends_with("scale")) {
+      EXPECT_EQ(mean_square, 1) << block.name;
+    } else if (block.name.starts_with("conv") && block.name.ends_with("weight")) {
+      const double expected = 2 / static_cast<double>(block.cols);
+      const auto size = static_cast<double>(block.size());
+      EXPECT_NEAR(mean_square, expected, 6 * expected / std::sqrt(size)) << block.name;
+    } else if (!block.name.ends_with("weight")) {
+      EXPECT_EQ(mean_square, 0) << block.name;
+    }
+  }
+  const auto zero = [&](const std::string& name, const GraphModelOptions& options) {
+    const Graph small = small_network(true);
+    data.image = {2, 6, 6};
+    data.label_count = 5;
+    const auto each = make_graph_model<float>(small, data, options);
+    for (const ParameterBlock& block : each->layout().blocks) {
+      if (block.name == name) return block.initial_value;
+    }
+    return -1.0;
+  };
+  EXPECT_EQ(zero("last.scale", {}), 1);
+  EXPECT_EQ(zero("last.scale", {.zero_residual = true}), 0);
+  EXPECT_EQ(zero("n.scale", {.zero_residual = true}), 1);
+}
+
+TEST(GraphModel, GradientAgreesWithCentralDifferences) {
+  for (const bool normalised : {false, true}) {
+    Trained<double> t(small_network(normalised));
+    const Batch batch = t.batch(6);
+    const auto g = t.gradient(batch);
+    const double loss = t.loss;
+    std::vector<double> logits;
+    EXPECT_NEAR(loss, t.score(batch, logits), 1e-12);
+    int wrong = 0;
+    for (std::size_t i = 0; i < t.w.size(); ++i) {
+      constexpr double kStep = 1e-6;
+      const double at = t.w[i];
+      t.w[i] = at + kStep;
+      const double up = t.score(batch, logits);
+      t.w[i] = at - kStep;
+      const double down = t.score(batch, logits);
+      t.w[i] = at;
+      if (std::abs((up - down) / (2 * kStep) - g[i]) > 1e-6) ++wrong;
+    }
+    EXPECT_LE(wrong, static_cast<int>(t.w.size() / 50)) << "beyond those at a kink";
+  }
+}
+
+TEST(GraphModel, AStepIsTheGradientsAndFloatFollowsDouble) {
+  for (const bool normalised : {false, true}) {
+    Trained<double> exact(small_network(normalised, 0.25));
+    Trained<float> t(small_network(normalised, 0.25));
+    const Batch batch = t.batch(9, 100), same = exact.batch(9, 100);
+    const auto g = exact.gradient(same);
+    const auto h = t.gradient(batch);
+    auto stepped = exact.w;
+    EXPECT_EQ(exact.model->step(*exact.context, same, 0.3, stepped.data()), exact.loss);
+    for (std::size_t i = 0; i < g.size(); ++i) {
+      ASSERT_NEAR(stepped[i], exact.w[i] - 0.3 * g[i], 1e-14);
+      ASSERT_NEAR(static_cast<double>(h[i]), g[i], 2e-5);
+    }
+    EXPECT_NEAR(t.loss, exact.loss, 1e-5);
+  }
+}
+
+TEST(GraphModel, HasTheSameBitsUnderEveryPolicyAndNumberOfCores) {
+  Trained<float> t(small_network(true, 0.5));
+  const auto expected = t.gradient(t.batch(8));
+  for (const std::string policy : {"none", "dymem", "vdnn-all", "superneurons"}) {
+    Trained<float> other(small_network(true, 0.5), {.memory_policy = policy}, 2);
+    EXPECT_EQ(other.gradient(other.batch(8)), expected) << policy;
+  }
+  Trained<float> cramped(small_network(true), {.activation_memory = 1000});
+  EXPECT_THROW(cramped.gradient(cramped.batch(8)), Error);
+  Trained<float> roomy(small_network(true, 0.5), {.activation_memory = 1 << 20});
+  EXPECT_EQ(roomy.gradient(roomy.batch(8)), expected);
+}
+
+// Batches of any size after each other, in one context.
+TEST(GraphModel, AGradientDoesNotDependOnTheOneBefore) {
+  Trained<float> t(small_network(true)), fresh(small_network(true));
+  for (const std::size_t rows : {7UL, 1UL, 20UL, 7UL}) t.gradient(t.batch(rows));
+  EXPECT_EQ(t.gradient(t.batch(20)), fresh.gradient(fresh.batch(20)));
+}
+
+TEST(GraphModel, DropsByTheBatchsPlaceInTheSequence) {
+  for (const bool normalised : {false, true}) {
+    Trained<float> t(small_network(normalised, 0.5));
+    const auto first = t.gradient(t.batch(8, 0));
+    EXPECT_NE(t.gradient(t.batch(8, 8)), first);
+    EXPECT_EQ(t.gradient(t.batch(8, 0)), first);
+    std::vector<float> logits, again;  // nothing is dropped in a score
+    t.score(t.batch(8, 0), logits);
+    t.score(t.batch(8, 8), again);
+    EXPECT_EQ(logits, again);
+  }
+}
+
+// Scores by the statistics of the same batch are those by the batch; a sample's score then does not
+// depend on the others.
+TEST(GraphModel, ScoresByStatistics) {
+  Trained<double> t(small_network(true));
+  const Batch batch = t.batch(30);
+  std::vector<double> by_batch, by_statistics, alone;
+  const double loss = t.score(batch, by_batch);
+  std::vector<double> statistics(t.model->statistics().numbers);
+  ASSERT_EQ(statistics.size(), 4U * 4);
+  t.model->estimate_statistics(*t.context, batch, t.w.data(), statistics.data());
+  t.context->statistics = statistics;
+  EXPECT_NEAR(t.score(batch, by_statistics), loss, 1e-12);
+  for (std::size_t i = 0; i < by_batch.size(); ++i) {
+    EXPECT_NEAR(by_statistics[i], by_batch[i], 1e-12);
+  }
+  t.score(t.batch(1), alone);
+  EXPECT_EQ(alone, std::vector<double>(by_statistics.begin(), by_statistics.begin() + 5));
+}
+
+}  // namespace
+}  // namespace hetsgd::test

@@ -1,0 +1,68 @@
+// Networks of images with every algorithm on every cluster of one process.
+#include <gtest/gtest.h>
+
+#include "support/run.hpp"
+
+namespace hetsgd::test {
+namespace {
+
+Settings of_images(const std::string& algorithm, const std::string& cluster,
+                   const Settings& more = {}) {
+  return with({{"model", "lenet-5"},
+               {"train", "generate:images?size=28&channels=1&rows_train=400&rows_test=100"},
+               {"test", "generate:images?size=28&channels=1&rows_train=400&rows_test=100"},
+               {"cache", "false"},
+               {"algorithm", algorithm},
+               {"cluster", cluster},
+               {"batch_size", "16"},
+               {"mega_batch", "8"},
+               {"learning_rate", "0.05"},
+               {"max_samples", "1200"}},
+              more);
+}
+
+TEST(GraphModels, LearnWithEveryAlgorithm) {
+  for (const RegisteredAlgorithm& algorithm : algorithms()) {
+    if (!algorithm.info.one_hidden_layer_only.empty()) continue;
+    for (const std::string cluster : {"sim", "threads"}) {
+      SCOPED_TRACE(algorithm.info.name + " on " + cluster);
+      Settings more{{"workers", algorithm.info.max_workers > 1 ? "3" : "1"}};
+      if (algorithm.info.name == "adaptive") more.push_back({"delta", "0"});
+      const Record record = run_training(of_images(algorithm.info.name, cluster, more));
+      EXPECT_EQ(record.status, Status::completed);
+      EXPECT_LT(record.curve.back().test_loss(), record.curve.front().test_loss());
+    }
+  }
+}
+
+// The simulated run has the same bits for any number of host threads, with dropout and bn, too.
+TEST(GraphModels, DoNotDependOnTheHostsThreads) {
+  const auto loss = [](const std::string& threads) {
+    return run_training(of_images("ssgd", "sim",
+                                  {{"model", "lenet-001"},
+                                   {"workers", "3"},
+                                   {"max_samples", "480"},
+                                   {"host_threads", threads}}))
+        .curve.back()
+        .test_loss();
+  };
+  EXPECT_EQ(loss("1"), loss("2"));
+}
+
+// Statistics of bn are made before each measurement: without them 100 test rows would be measured by
+// those of chunks of rows.
+TEST(GraphModels, MeasureNormalisedNetworks) {
+  const Settings settings = with(of_images("sgd", "sim"), {{"model", "resnet-20?size=16"},
+                                                           {"train", "generate:images?size=16"},
+                                                           {"test", "generate:images?size=16"},
+                                                           {"max_samples", "1600"},
+                                                           {"bn_samples", "300"},
+                                                           {"learning_rate", "0.05"},
+                                                           {"evaluate_samples", "100"}});
+  const Record record = run_training(settings);
+  EXPECT_LT(record.curve.back().test_loss(), record.curve.front().test_loss());
+  EXPECT_GT(record.curve.back().test_loss(), 0);
+}
+
+}  // namespace
+}  // namespace hetsgd::test

@@ -218,7 +218,8 @@ class BasicModel {
   // As scores(context, batch, w, logits).
   double scores(Context& context, const Batch& batch, const BasicEmbedded<Real>& embedded,
                 const Real* w, Real* logits) const;
-  // Of forward() alone; backward() is the rest of dense_part()'s gradient_work().
+  // Of forward() alone, with the lookup in a table of the model's own; backward() is the rest of
+  // gradient_work().
   virtual Work forward_work(const BatchShape& batch) const;
 
   // rows[s] <- the rows of the s-th row-sparse block that learning from the batch reads and moves,
@@ -287,6 +288,7 @@ class BasicModel {
 
  private:
   void check(const Batch& batch) const;
+  void check(const Batch& batch, const BasicEmbedded<Real>& embedded) const;
   // Zeroes what the last call has left in the row-sparse blocks.
   void clear_touched_rows(BasicDevice<Real>& device, BasicGradient<Real>& g) const;
   DeferredSum start_parts(Context& context, const Batch& batch, const Real* w,

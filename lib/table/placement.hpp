@@ -27,7 +27,7 @@ namespace hetsgd {
 
 struct Sharding {
   enum class Kind { row, table, column, automatic };
-  Kind kind = Kind::automatic;
+  Kind kind = Kind::row;
   int slices = 1;  // c of column:c
 
   std::string text() const;  // "column:2"
@@ -91,6 +91,11 @@ class Placement {
 
  private:
   static constexpr std::uint32_t kCyclic = ~std::uint32_t{0};
+
+  void place_fields(const Sharding& sharding, std::span<const double> load);
+  Index rows_of_field(std::size_t field, std::size_t group) const;
+  // Of a field that is dealt cyclically: the first index of a group.
+  std::size_t first_index(std::size_t field, std::size_t group) const;
 
   // The first place of a field's rows in a group; of field fields(): the number of the group's rows.
   Index base(std::size_t field, std::size_t group) const {

@@ -1,12 +1,16 @@
-// Shard: the rows that one rank has of the embedding tables, with the state of their row rule. And
-// what all ranks know alike of them: TablePlan.
+// The rows that ranks have of the embedding tables, with the state of their row rule (Shard), those
+// of one process (TableSet), and what all ranks know alike of them (TablePlan).
 #pragma once
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
+#include <vector>
 
+#include "data/batch.hpp"
 #include "linalg/table_kernels.hpp"
+#include "model/embedded.hpp"
 #include "model/initial_rows.hpp"
 #include "optimizer/row_rules.hpp"
 #include "table/placement.hpp"
@@ -25,37 +29,77 @@ struct TablePlan {
   std::size_t fields() const { return placement.fields(); }
   // Numbers of a sample's vector x0.
   std::size_t width() const { return dense_columns + fields() * shape.embedding; }
-  // Bytes of a rank's shard, state included.
+  // Bytes of a rank's shard, state included: 4 bytes for each of stride() x (1 + states) numbers of a
+  // row.
   double bytes(int rank) const;
 };
 
-// Not thread-safe: one call at a time. The device and the plan outlive it.
+// Where rows can be read while nobody changes them: a model is measured, or written to a file.
+class RowSource {
+ public:
+  virtual ~RowSource() = default;
+  // to[C] <- row `row` of field `field`. Thread-safe.
+  virtual void read(std::size_t field, Index row, float* to) const = 0;
+};
+
+// The rows that a run begins with, made when they are asked for.
+class InitialRows final : public RowSource {
+ public:
+  explicit InitialRows(const TablePlan& plan) : plan_(plan) {}
+  void read(std::size_t field, Index row, float* to) const override;
+
+ private:
+  const TablePlan& plan_;
+};
+
+// Not thread-safe: one call at a time. Device (whose memory it takes) and plan outlive it.
 class Shard {
  public:
-  // At the initial values. Errors: device, no memory for it.
-  Shard(const TablePlan& plan, int rank, Device& device);
+  // At the initial values, made on `threads` threads (none: all cores). Errors: device, no memory.
+  Shard(const TablePlan& plan, int rank, Device& device, std::optional<int> threads = {});
 
   int rank() const { return rank_; }
   std::size_t rows() const { return rows_; }
-  double bytes() const;  // state included
-  // The rank's columns of row `place`; memory of the device.
-  const float* row(Index place) const { return w_.data() + place * view_.stride; }
+  // The rank's columns of the row at a place.
+  const float* row(Index place) const { return view_.w + place * view_.stride; }
 
-  // out[i] <- the rank's columns of the row at place[i].
-  void gather(std::span<const Index> place, float* out);
-  // One update by the parts of all ranks: row rule, once for each row that occurs. learning_rate:
-  // that of the run; the plan's rule knows how much of it is the tables'.
-  void update(const RowParts<float>& parts, double learning_rate);
-  std::uint64_t updates() const { return updates_; }
+  // out[i] <- the rank's columns of the row at place[i], without gaps.
+  void gather(TableKernels& kernels, std::span<const Index> place, float* out) const;
+  // One update by the parts of all ranks: the row rule, once for each row that occurs.
+  // learning_rate: that of the run; the plan's optimizer says how much of it is the tables'.
+  void update(TableKernels& kernels, const RowParts<float>& parts, double learning_rate);
 
  private:
   const TablePlan& plan_;
   int rank_;
   std::size_t rows_;
-  TableKernels& kernels_;
   Buffer w_, state_[2];
   ShardRows<float> view_;
   std::uint64_t updates_ = 0;
 };
+
+// The shards of a process: of all ranks where the workers share memory, else that of its worker.
+// Made before the workers, off the clock; const but for what the shards hold.
+class TableSet final : public RowSource {
+ public:
+  // ranks: whose shards live here. Errors: usage, naming option and bytes: they do not fit into
+  // `machine_bytes` of memory. threads: that make the rows; none: all cores.
+  TableSet(TablePlan plan, std::span<const int> ranks, double machine_bytes,
+           std::optional<int> threads = {});
+
+  const TablePlan& plan() const { return plan_; }
+  Shard& shard(int rank);
+  // Of a row all of whose slices live here.
+  void read(std::size_t field, Index row, float* to) const override;
+
+ private:
+  const TablePlan plan_;
+  std::unique_ptr<Device> device_;  // whose memory the shards take
+  std::vector<std::unique_ptr<Shard>> shards_;  // by rank; null: elsewhere
+};
+
+// The batch's x0 and u from `rows`, in host memory.
+void read_embedded(const TablePlan& plan, const RowSource& rows, const Batch& batch,
+                   Device& device, Embedded& embedded);
 
 }  // namespace hetsgd

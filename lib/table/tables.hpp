@@ -14,7 +14,7 @@
 //   bA2A    exchange_sums     all ranks        sums to the owners
 //   SBP     update            owner            adds the ranks' sums, row rule
 //
-// The calls of the middle columns named exchange_... do not communicate: they return the exchange
+// The calls named exchange_... do not communicate: they return the exchange
 // as a value (cluster/pending.hpp), which the caller makes with call_now(comm, request), starts with
 // comm.start(request), or moves by messages from request.parts; all ranks the same way. Its memory is
 // the lookup's. The other calls compute: the caller charges them, by the ..._work() of the same name,
@@ -30,12 +30,12 @@
 // have left them. Both take turns on the shard: never at the same time.
 //
 // Work (floating-point operations; bytes; launches) of n samples of F fields, C numbers of a row, m
-// entries, a rows asked for, t rows touched among them, q = 1 + state vectors:
-//   request   0              4nF (reading) + 8nF       1
-//   look_up   0              4a + 8aC                  1
-//   spread    nF             4nF + 8nFC                1
-//   sum       nFC            4nF + 4nFC + 8mC          1
-//   update    aC + 3tC       4a + 4aC + 8tqC           1
+// entries, a rows asked for (of which this rank has C columns), q = 1 + state vectors:
+//   request   0       12nF                1
+//   look_up   0       4a + 8aC            1
+//   spread    nF      4nF + 8nFC          1
+//   sum       nFC     4nF + 4nFC + 8mC    1
+//   update    4aC     4a + 4aC + 8aqC     1
 #pragma once
 
 #include <cstdint>
@@ -70,7 +70,7 @@ class Lookup {
   // After request(): the samples (a copy of the row numbers; the data set is the caller's).
   const Batch& batch() const { return batch_; }
   // Rows that the batch asks for: distinct ones, or one per sample and field without dedup.
-  std::size_t entries() const { return entries_; }
+  std::size_t entries() const { return found_.size(); }
   std::size_t lookups() const { return entry_.size(); }
   // After the exchange of counts: rows that all ranks ask of this one, and the share of this
   // batch in the samples of all ranks.
@@ -96,14 +96,16 @@ class Lookup {
   // the batch first names them, field by field.
   DistinctNumbers distinct_;
   std::vector<std::uint32_t> entry_;        // [n x F] of each lookup
-  std::size_t entries_ = 0;
+  std::vector<Placement::Place> found_, sorted_;  // by entry; what it is sorted into
+  std::vector<std::uint32_t> renumbered_;
+  std::vector<std::size_t> next_;           // by group
   std::vector<Index> place_;                // [entries x slices] what is asked, rank by rank
   std::vector<std::size_t> group_entries_;  // by group
   std::vector<std::size_t> ask_counts_;     // by rank: rows that this rank asks for
   std::vector<Ask> asks_, asks_of_all_;     // [ranks] to and from
   std::vector<std::size_t> ones_;           // [ranks] 1: lengths of the exchange of counts
-  Buffer rows_;                             // [entries x C], by rank: its columns alone
-  Buffer sums_;                             // the same of the gradient
+  // [entries x C], by rank its columns alone: the rows, then the sums of their gradients.
+  Buffer rows_;
   Buffer whole_;                            // [entries x C] where rows have several slices
   std::vector<std::size_t> row_counts_;     // by rank, floats of rows_
   // Owner.
@@ -122,18 +124,18 @@ class Tables {
 
   const TablePlan& plan() const { return plan_; }
   Shard& shard() { return shard_; }
-  std::unique_ptr<Lookup> lookup() { return std::make_unique<Lookup>(device_); }
+  std::unique_ptr<Lookup> lookup() const;
 
   void request(const Batch& batch, Lookup& lookup) const;
   CollectiveRequest exchange_counts(Lookup& lookup) const;
   // After the exchange of counts, of which it makes room for what comes.
   CollectiveRequest exchange_ids(Lookup& lookup) const;
-  void look_up(Lookup& lookup);
+  void look_up(Lookup& lookup) const;
   CollectiveRequest exchange_rows(Lookup& lookup) const;
   void spread(Lookup& lookup) const;
   void sum(Lookup& lookup) const;
   CollectiveRequest exchange_sums(Lookup& lookup) const;
-  void update(Lookup& lookup, double learning_rate);
+  void update(Lookup& lookup, double learning_rate) const;
 
   Work request_work(const Batch& batch) const;
   Work look_up_work(const Lookup& lookup) const;
@@ -142,6 +144,11 @@ class Tables {
   Work update_work(const Lookup& lookup) const;
 
  private:
+  void number(Lookup& lookup) const;
+  void sort_by_group(Lookup& lookup) const;
+  void move_slices(Lookup& lookup, bool join) const;
+  double columns() const;  // of this rank
+
   const TablePlan& plan_;
   Shard& shard_;
   Device& device_;

@@ -28,8 +28,8 @@ struct ShardRows {
 // What updates a row, element by element, from its summed gradient and its state:
 // (g, w), (g, h, w), (g, m, v, w).
 template <class Real>
-using RowRule = std::variant<rule::FusedAddScaled<Real>, rule::AdaGradStep<Real>,
-                             rule::LazyMomentStep<Real>>;
+using RowRule =
+    std::variant<rule::FusedAddScaled<Real>, rule::AdaGradStep<Real>, rule::LazyMomentStep<Real>>;
 
 // Gradients of rows in parts, one of each rank, one after the other in the order of ranks.
 template <class Real>

@@ -61,9 +61,9 @@ class Dcn final : public CtrModel<Real> {
     scratch.own[kProducts].reset(scratch.device(), layers_ * n);
     for (std::size_t layer = 0; layer < layers_; ++layer) {
       scratch.own[kOutputs + layer].reset(scratch.device(), n * d);
-      scratch.interaction.cross_forward(
-          n, d, scratch.x, input(scratch, layer), weight(w, layer), bias(w, layer),
-          product(scratch, n, layer), scratch.own[kOutputs + layer].data());
+      scratch.interaction.cross_forward(n, d, scratch.x, input(scratch, layer), weight(w, layer),
+                                        bias(w, layer), product(scratch, n, layer),
+                                        scratch.own[kOutputs + layer].data());
     }
     this->add_products(scratch.device(), n, d, input(scratch, layers_), this->output_weight(w), z);
   }

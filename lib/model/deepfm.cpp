@@ -45,8 +45,8 @@ class DeepFm final : public CtrModel<Real> {
 
   void interactions_backward(CtrContext<Real>& scratch, std::size_t n, const Real*, const Real* d,
                              Sink<Real>) const override {
-    scratch.interaction.fm_backward(n, this->embeddings(), scratch.x,
-                                    scratch.own.front().data(), d, scratch.dx);
+    scratch.interaction.fm_backward(n, this->embeddings(), scratch.x, scratch.own.front().data(), d,
+                                    scratch.dx);
   }
 
   Work interaction_work(double n, double lookups) const override {

@@ -240,9 +240,8 @@ double BasicModel<Real>::scores(Context& context, const Batch& batch,
                                 const BasicEmbedded<Real>& embedded, const Real* w,
                                 Real* logits) const {
   check(batch, embedded);
-  return fitting(context, batch, [&] {
-    return double{score_embedded(context, batch, embedded, w, logits)};
-  });
+  return fitting(context, batch,
+                 [&] { return double{score_embedded(context, batch, embedded, w, logits)}; });
 }
 
 template <class Real>

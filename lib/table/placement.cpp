@@ -147,7 +147,8 @@ Placement::Row Placement::row_at(int group, Index place) const {
   }
   const Index number = place - base(low, g);
   if (owner_[low] != kCyclic) return {low, first_[low] + number};
-  const std::size_t index = first_index(low, g) + std::size_t{number} * static_cast<std::size_t>(groups_);
+  const std::size_t index =
+      first_index(low, g) + std::size_t{number} * static_cast<std::size_t>(groups_);
   return {low, first_[low] + static_cast<Index>(index)};
 }
 

@@ -46,6 +46,13 @@ Shard::Shard(const TablePlan& plan, int rank, Device& device, std::optional<int>
   });
 }
 
+std::vector<float> Shard::read(std::span<const Index> places) const {
+  std::vector<float> rows(places.size() * view_.width);
+  float* to = rows.data();
+  for (const Index place : places) to = std::copy_n(row(place), view_.width, to);
+  return rows;
+}
+
 void Shard::gather(TableKernels& kernels, std::span<const Index> place, float* out) const {
   kernels.gather(view_, place.size(), place.data(), out);
 }
@@ -92,8 +99,8 @@ void TableSet::read(std::size_t field, Index row, float* to) const {
   }
 }
 
-void read_embedded(const TablePlan& plan, const RowSource& rows, const Batch& batch,
-                   Device& device, Embedded& embedded) {
+void read_embedded(const RowSource& rows, const Batch& batch, Device& device, Embedded& embedded) {
+  const TablePlan& plan = rows.plan();
   const Dataset& data = batch.data();
   const std::size_t D = plan.shape.embedding;
   embedded.reset(device, batch.size(), plan.width());
@@ -110,6 +117,18 @@ void read_embedded(const TablePlan& plan, const RowSource& rows, const Batch& ba
     }
     embedded.u.data()[i] = own;
   }
+}
+
+std::vector<float> read_all(const RowSource& rows) {
+  const Placement& placement = rows.plan().placement;
+  const std::size_t C = placement.width();
+  std::vector<float> all(placement.first().back() * C);
+  for (std::size_t field = 0; field < placement.fields(); ++field) {
+    for (Index row = placement.first()[field]; row < placement.first()[field + 1]; ++row) {
+      rows.read(field, row, all.data() + row * C);
+    }
+  }
+  return all;
 }
 
 }  // namespace hetsgd

@@ -19,7 +19,7 @@ namespace hetsgd {
 
 // Made once per process, before the workers, and const: the same on all ranks.
 struct TablePlan {
-  TableShape shape;  // D, and whether a row has a weight u of its own
+  TableShape shape;               // D, and whether a row has a weight u of its own
   std::size_t dense_columns = 0;  // K
   Placement placement;
   TableRows initial;           // the rows that every shard makes for itself
@@ -38,6 +38,7 @@ struct TablePlan {
 class RowSource {
  public:
   virtual ~RowSource() = default;
+  virtual const TablePlan& plan() const = 0;
   // to[C] <- row `row` of field `field`. Thread-safe.
   virtual void read(std::size_t field, Index row, float* to) const = 0;
 };
@@ -46,6 +47,7 @@ class RowSource {
 class InitialRows final : public RowSource {
  public:
   explicit InitialRows(const TablePlan& plan) : plan_(plan) {}
+  const TablePlan& plan() const override { return plan_; }
   void read(std::size_t field, Index row, float* to) const override;
 
  private:
@@ -62,6 +64,9 @@ class Shard {
   std::size_t rows() const { return rows_; }
   // The rank's columns of the row at a place.
   const float* row(Index place) const { return view_.w + place * view_.stride; }
+
+  // The rank's columns of these rows, without gaps.
+  std::vector<float> read(std::span<const Index> places) const;
 
   // out[i] <- the rank's columns of the row at place[i], without gaps.
   void gather(TableKernels& kernels, std::span<const Index> place, float* out) const;
@@ -87,19 +92,20 @@ class TableSet final : public RowSource {
   TableSet(TablePlan plan, std::span<const int> ranks, double machine_bytes,
            std::optional<int> threads = {});
 
-  const TablePlan& plan() const { return plan_; }
+  const TablePlan& plan() const override { return plan_; }
   Shard& shard(int rank);
   // Of a row all of whose slices live here.
   void read(std::size_t field, Index row, float* to) const override;
 
  private:
   const TablePlan plan_;
-  std::unique_ptr<Device> device_;  // whose memory the shards take
+  std::unique_ptr<Device> device_;              // whose memory the shards take
   std::vector<std::unique_ptr<Shard>> shards_;  // by rank; null: elsewhere
 };
 
-// The batch's x0 and u from `rows`, in host memory.
-void read_embedded(const TablePlan& plan, const RowSource& rows, const Batch& batch,
-                   Device& device, Embedded& embedded);
+// The batch's x0 and u; `device` is a CPU's.
+void read_embedded(const RowSource& rows, const Batch& batch, Device& device, Embedded& embedded);
+// All rows, [rows x C]: a replica's table.
+std::vector<float> read_all(const RowSource& rows);
 
 }  // namespace hetsgd

@@ -58,8 +58,7 @@ void Tables::number(Lookup& l) const {
     if (plan_.dedup) l.distinct_.begin(n);
     for (std::size_t i = 0; i < n; ++i) {
       const Index row = category[std::size_t{batch.rows()[i]} * F + f];
-      const std::size_t slot =
-          plan_.dedup ? before + l.distinct_.slot(row) : l.found_.size();
+      const std::size_t slot = plan_.dedup ? before + l.distinct_.slot(row) : l.found_.size();
       if (slot == l.found_.size()) l.found_.push_back(placement.place_of(f, row));
       l.entry_[i * F + f] = static_cast<std::uint32_t>(slot);
     }
@@ -121,8 +120,8 @@ CollectiveRequest Tables::exchange_ids(Lookup& l) const {
     const Lookup::Ask& ask = l.asks_of_all_[rank];
     l.asked_counts_[rank] = ask.rows;
     l.asked_floats_[rank] = ask.rows * width;
-    l.share_[rank] = static_cast<float>(static_cast<double>(ask.samples) /
-                                        static_cast<double>(samples));
+    l.share_[rank] =
+        static_cast<float>(static_cast<double>(ask.samples) / static_cast<double>(samples));
   }
   l.asked_.resize(sum_of(l.asked_counts_));
   return all_to_all(std::span<const Index>(l.place_), l.ask_counts_, std::span(l.asked_),

@@ -57,6 +57,12 @@ inline constexpr Traffic kIdTraffic = Traffic::control;
 inline constexpr Traffic kRowTraffic = Traffic::parameters;
 inline constexpr Traffic kSumTraffic = Traffic::gradients;
 
+// What a worker has looked up: lookups, one for each sample and field, and the rows that it asked
+// for.
+struct LookupCounts {
+  std::uint64_t lookups = 0, entries = 0;
+};
+
 // One batch on its way through the stages: all buffers that it needs, so that several batches may be
 // in flight; to be used again for the next one, without allocation once it has seen the largest.
 // Made by Tables::lookup(); stays where it is from request() to update(), since exchanges that are
@@ -95,7 +101,7 @@ class Lookup {
   // Requester. Entries are numbered group by group (placement.hpp), in a group in the order in which
   // the batch first names them, field by field.
   DistinctNumbers distinct_;
-  std::vector<std::uint32_t> entry_;        // [n x F] of each lookup
+  std::vector<std::uint32_t> entry_;              // [n x F] of each lookup
   std::vector<Placement::Place> found_, sorted_;  // by entry; what it is sorted into
   std::vector<std::uint32_t> renumbered_;
   std::vector<std::size_t> next_;           // by group
@@ -106,14 +112,14 @@ class Lookup {
   std::vector<std::size_t> ones_;           // [ranks] 1: lengths of the exchange of counts
   // [entries x C], by rank its columns alone: the rows, then the sums of their gradients.
   Buffer rows_;
-  Buffer whole_;                            // [entries x C] where rows have several slices
-  std::vector<std::size_t> row_counts_;     // by rank, floats of rows_
+  Buffer whole_;                         // [entries x C] where rows have several slices
+  std::vector<std::size_t> row_counts_;  // by rank, floats of rows_
   // Owner.
-  std::vector<Index> asked_;                // places, rank by rank
-  std::vector<std::size_t> asked_counts_;   // by rank, rows
-  std::vector<std::size_t> asked_floats_;   // by rank
-  std::vector<float> share_;                // by rank
-  Buffer gathered_;                         // [asked x columns] rows, then the sums of all ranks
+  std::vector<Index> asked_;               // places, rank by rank
+  std::vector<std::size_t> asked_counts_;  // by rank, rows
+  std::vector<std::size_t> asked_floats_;  // by rank
+  std::vector<float> share_;               // by rank
+  Buffer gathered_;                        // [asked x columns] rows, then the sums of all ranks
 };
 
 class Tables {

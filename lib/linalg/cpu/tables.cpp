@@ -1,6 +1,4 @@
 // The table kernels of the CPU.
-#include "linalg/table_kernels.hpp"
-
 #include <algorithm>
 #include <numeric>
 #include <vector>
@@ -9,6 +7,7 @@
 #include "linalg/cpu/memory.hpp"
 #include "linalg/cpu/table_rows.hpp"
 #include "linalg/distinct.hpp"
+#include "linalg/table_kernels.hpp"
 
 namespace hetsgd::cpu {
 
@@ -140,9 +139,8 @@ class CpuTableKernels final : public BasicTableKernels<Real> {
   void sum(const FieldRows<Real>& X, const TableShape& table, const std::uint32_t* entry,
            std::size_t entries, Real scale, const Real* D, const Real* d, Real* sums) override {
     const std::size_t numbers = entries * table.row(), parts = std::min(cores_.count(), X.fields);
-    cores_.split(numbers, 16, 4096, [&](Range range) {
-      std::fill(sums + range.begin, sums + range.end, Real(0));
-    });
+    cores_.split(numbers, 16, 4096,
+                 [&](Range range) { std::fill(sums + range.begin, sums + range.end, Real(0)); });
     cores_.run(parts, [&](std::size_t part) {
       add_fields(X, table, entry, part_of(X.fields, parts, part), D, d, sums);
     });

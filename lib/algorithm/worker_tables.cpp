@@ -29,8 +29,7 @@ double Worker::learn_looked_up(Replica& replica, const Batch& batch,
   Tables& tables = *tables_;
   Lookup& l = *lookup_;
   double loss = 0;
-  const Work work =
-      run_.gradient_work(batch.shape()) + tables.spread_work(l) + tables.sum_work(l);
+  const Work work = run_.gradient_work(batch.shape()) + tables.spread_work(l) + tables.sum_work(l);
   endpoint_.compute(work, ComputeKind::step, [&] {
     float* const w = replica.w.data();
     tables.spread(l);
@@ -49,8 +48,7 @@ double Worker::learn_looked_up(Replica& replica, const Batch& batch,
 void Worker::update_tables(double lr) {
   Lookup& l = *lookup_;
   communicate(tables_->exchange_sums(l));
-  endpoint_.compute(tables_->update_work(l), ComputeKind::vector,
-                    [&] { tables_->update(l, lr); });
+  endpoint_.compute(tables_->update_work(l), ComputeKind::vector, [&] { tables_->update(l, lr); });
 }
 
 double Worker::learn_sharded(std::span<Replica> replicas, std::span<const Batch> batches,

@@ -6,16 +6,19 @@ namespace hetsgd {
 
 void TableOptions::declare(OptionSet& set) {
   set.group("Embedding tables");
-  set.add_choice("tables", sharded, {{"replicated", false}, {"sharded", true}},
-                 "of click-through models: every replica has all rows, or each worker some of them, "
-                 "which the others ask for");
-  set.add("sharding", sharding_text,
-          "with --tables sharded: row deals the rows of every table to the workers in turn, table "
-          "gives whole tables by their load, column:c gives each of c workers a slice of every row, "
-          "auto: table for the small ones, row for the others");
-  set.add("dedup", dedup,
-          "with --tables sharded: a batch asks once for a row that several of its samples have; the "
-          "same numbers in fewer bytes");
+  set.add_choice(
+      "tables", sharded, {{"replicated", false}, {"sharded", true}},
+      "of click-through models: every replica has all rows, or each worker some of them, "
+      "which the others ask for");
+  set.add(
+      "sharding", sharding_text,
+      "with --tables sharded: row deals the rows of every table to the workers in turn, table "
+      "gives whole tables by their load, column:c gives each of c workers a slice of every row, "
+      "auto: table for the small ones, row for the others");
+  set.add(
+      "dedup", dedup,
+      "with --tables sharded: a batch asks once for a row that several of its samples have; the "
+      "same numbers in fewer bytes");
 }
 
 void TableOptions::validate() const {

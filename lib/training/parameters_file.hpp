@@ -15,7 +15,6 @@ namespace hetsgd {
 std::vector<float> whole_model(std::span<const float> parameters, const RowSource* rows);
 
 // what: names the file in messages. Errors: those of writing a file.
-void write_parameters(const std::string& path, std::span<const float> parameters,
-                      const char* what);
+void write_parameters(const std::string& path, std::span<const float> parameters, const char* what);
 
 }  // namespace hetsgd

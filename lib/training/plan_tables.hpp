@@ -34,7 +34,7 @@ TablePlan make_table_plan(const TableLaw& law, const TableOptions& options, int 
 
 // {sharding, rows, bytes_per_rank, imbalance}: the largest of the bytes over their mean.
 nlohmann::json describe_tables(const TablePlan& plan, const TableOptions& options);
-double total_bytes(const TablePlan& plan);  // of all shards
+double total_bytes(const TablePlan& plan);           // of all shards
 std::vector<Index> all_rows(const TablePlan& plan);  // 0, 1, ...
 
 // The shards of the workers that run in this process, made on `threads` threads (none: all cores).

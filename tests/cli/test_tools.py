@@ -300,7 +300,7 @@ class Descriptions(ProgramTest):
 class BenchCollectives(ProgramTest):
     # Bus bandwidth over algorithm bandwidth with 4 workers, and the operator's name, as in nccl-tests.
     FACTORS = {"all_reduce": (6 / 4, "sum"), "all_gather": (3 / 4, "none"), "reduce_scatter": (3 / 4, "sum"),
-               "broadcast": (1, "none"), "all_to_all": (3 / 4, "none")}
+               "broadcast": (1, "none"), "all_to_all": (3 / 4, "blocking")}
 
     def test_every_collective_has_the_same_columns(self):
         for collective, (factor, name) in self.FACTORS.items():
@@ -320,6 +320,23 @@ class BenchCollectives(ProgramTest):
 
     def test_operators_are_those_of_all_reduce(self):
         self.assertIn("error: --op: unknown option", self.error("bench", "broadcast", "--op", "sum", code=2))
+
+    def test_exchanges_of_all_to_all(self):
+        command = ["bench", "all_to_all", "-b", "64K", "-e", "64K", "-n", "3", "-w", "0", "--workers", "4", "--exchange"]
+        bench = json.loads(self.run_program(*command, "blocking,scatter", "--format", "json").stdout)
+        self.assertEqual([(row["redop"], row["wrong"]) for row in bench["results"]], [("blocking", 0), ("scatter", 0)])
+        self.assertIn("--exchange: found \"scater\", expected one of ", self.error(*command, "scater", code=2))
+
+    # One of four is late by 1 to 2 ms: in a meeting the three others wait that long for it; of the scatters' receivers they
+    # do so, too, but the late one finds all parts there. Its call is shorter than the transfer.
+    def test_a_late_worker_finds_its_parts(self):
+        command = ["bench", "all_to_all", "-b", "64K", "-e", "64K", "-n", "3", "-w", "0", "--workers", "4", "--cluster", "sim",
+                   "--straggler", "kind=uniform,worker=0,min=1ms,max=2ms", "--exchange", "blocking,scatter"]
+        bench = json.loads(self.run_program(*command, "--format", "json").stdout)
+        blocking, scatter = bench["results"]
+        self.assertLess(scatter["in_call_s"], blocking["in_call_s"])
+        self.assertAlmostEqual(scatter["time_s"]["max"], blocking["time_s"]["max"], places=12)
+        self.assertIn("in call(us)", self.run_program(*command, "--format", "csv").stdout.splitlines()[0])
 
 
 class BenchAllReduce(ProgramTest):

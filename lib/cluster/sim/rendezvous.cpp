@@ -103,7 +103,7 @@ void Rendezvous::start() {
   last_arrival_ = world_.engine.now();
   start_moving();
   count_bytes();
-  const double seconds = cost(bytes()), latencies = cost(0);
+  const double seconds = cost(load()), latencies = cost({});
   transfer_ = world_.transfers.take();
   transfer_->begin(
       world_.engine, members_.network.hops, seconds,
@@ -149,26 +149,42 @@ double Rendezvous::charged() const {
 
 // Of an all_to_all: as NetworkModel::all_to_all_cost wants them. A rank's link is full duplex, so
 // the larger of what it sends and receives counts; what it keeps for itself passes no link.
-double Rendezvous::busiest_bytes() const {
-  std::size_t most = 0, all = 0;
+Rendezvous::Load Rendezvous::busiest_load() const {
+  std::size_t most = 0, most_inside = 0, all = 0;
   for (int r = 0; r < size(); ++r) {
     const AllToAll& mine = parts(static_cast<std::size_t>(r));
+    const std::size_t out_inside = inside_elements(mine.send_counts, r) * mine.width;
+    const std::size_t in_inside = inside_elements(mine.receive_counts, r) * mine.width;
     const std::size_t out = mine.bytes_out(r);
-    most = std::max({most, out, mine.bytes_in(r)});
+    most = std::max({most, out - out_inside, mine.bytes_in(r) - in_inside});
+    most_inside = std::max({most_inside, out_inside, in_inside});
     all += out;
   }
   const Network& network = world_.network;
-  return network.charged(members_.network.model.shared_bus ? all : most, call_.kind);
+  const bool bus = members_.network.model.shared_bus;
+  return {network.charged(bus ? all : most, call_.kind), network.charged(most_inside, call_.kind)};
+}
+
+// Of counts by rank those of the other ranks in this rank's node; 0 without an inner level.
+std::size_t Rendezvous::inside_elements(std::span<const std::size_t> counts, int rank) const {
+  const std::vector<std::size_t>& node_of = members_.network.node_of;
+  std::size_t sum = 0;
+  for (std::size_t r = 0; r < node_of.size(); ++r) {
+    const auto me = static_cast<std::size_t>(rank);
+    if (r != me && node_of[r] == node_of[me]) sum += counts[r];
+  }
+  return sum;
 }
 
 // A split gathers everybody's choice.
-double Rendezvous::bytes() const {
-  if (call_.collective == Collective::all_to_all) return busiest_bytes();
-  return call_.collective == Collective::split ? kSplitBytes : charged();
+Rendezvous::Load Rendezvous::load() const {
+  if (call_.collective == Collective::all_to_all) return busiest_load();
+  return {call_.collective == Collective::split ? kSplitBytes : charged(), 0};
 }
 
 // while_paused_together never comes here: in this cluster nobody waits for it (SimEndpoint).
-double Rendezvous::cost(double bytes) const {
+double Rendezvous::cost(const Load& load) const {
+  const double bytes = load.bytes;
   const NetworkModel& model = members_.network.model;
   switch (call_.collective) {
     case Collective::all_reduce:
@@ -185,7 +201,7 @@ double Rendezvous::cost(double bytes) const {
     case Collective::reduce_scatter:
       return model.reduce_scatter_cost(size(), bytes).count();
     case Collective::all_to_all:
-      return model.all_to_all_cost(size(), bytes).count();
+      return model.all_to_all_cost(size(), bytes, load.inside).count();
     case Collective::barrier:
     case Collective::while_paused_together:
       break;

@@ -19,7 +19,7 @@ Seconds DeviceProfile::seconds(const Work& work) const {
       work.gather_bytes / gather_bytes_per_s.value_or(bytes_per_s) +
       (host_gather_bytes_per_s ? work.host_gather_bytes / *host_gather_bytes_per_s : 0);
   const double one = work.launches * launch_overhead_s + work.operations / operations_per_s +
-                     work.bytes / bytes_per_s + copies + gathers;
+                     work.bytes / bytes_per_s + copies + gathers + work.given_s;
   return Seconds(one * work.learners / throughput(work.learners));
 }
 

@@ -34,7 +34,7 @@ struct DeviceProfile {
   std::vector<double> saturation{1.0};
 
   // launches * overhead + operations / rate + bytes / bandwidth + bytes of the host link / its
-  // bandwidth + bytes of scattered rows / their rates; for m concurrent learners m times that,
+  // bandwidth + bytes of scattered rows / their rates + what is given; for m concurrent learners m times that,
   // divided by throughput(m).
   Seconds seconds(const Work& work) const;
   bool operator==(const DeviceProfile&) const = default;

@@ -18,10 +18,19 @@ namespace hetsgd {
 
 // What a message carries: of the replicated model its parameters or gradients; of sharded tables
 // their rows, or sums of rows' gradients (`rows`), and the numbers of rows (`ids`). Under --charge
-// all but control are charged at full size, by factors of their own (ClusterOptions).
-enum class Traffic : int { parameters = 0, gradients = 1, control = 2, rows = 3, ids = 4 };
-inline constexpr std::array<std::string_view, 5> kTrafficNames = {"parameters", "gradients",
-                                                                  "control", "rows", "ids"};
+// all but control are charged at full size, by factors of their own (ClusterOptions). `input` is
+// what machines that only prepare samples tell each other: in sim it takes latencies and no bytes,
+// since such machines have links of their own.
+enum class Traffic : int {
+  parameters = 0,
+  gradients = 1,
+  control = 2,
+  rows = 3,
+  ids = 4,
+  input = 5
+};
+inline constexpr std::array<std::string_view, 6> kTrafficNames = {
+    "parameters", "gradients", "control", "rows", "ids", "input"};
 using TrafficBytes = std::array<std::uint64_t, kTrafficNames.size()>;  // by Traffic
 
 // How buffers in GPU memory travelled: NCCL, straight between GPUs of one process (ring and tree),

@@ -26,6 +26,7 @@ struct Work {
   // Bytes of rows at random places, each read or written once: in the device's memory, and in the
   // host's by the host.
   double gather_bytes = 0, host_gather_bytes = 0;
+  double given_s = 0;  // on any device: a time that was measured or fitted, not derived from rates
 
   Work& operator+=(const Work& other) {
     operations += other.operations;
@@ -34,6 +35,7 @@ struct Work {
     host_link_bytes += other.host_link_bytes;
     gather_bytes += other.gather_bytes;
     host_gather_bytes += other.host_gather_bytes;
+    given_s += other.given_s;
     return *this;
   }
   friend Work operator+(Work a, const Work& b) { return a += b; }

@@ -87,12 +87,13 @@ json place_json(const WorkerReport& report) {
           {"clock_offset_s", seconds(report.clock_offset)}};
 }
 
-// Those of sharded tables where there are any.
+// Those that only sharded tables have where there are any.
 json bytes_by_kind(const TrafficBytes& bytes) {
   json result = json::object();
   for (std::size_t i = 0; i < bytes.size(); ++i) {
     const auto kind = static_cast<Traffic>(i);
-    if (bytes[i] == 0 && (kind == Traffic::rows || kind == Traffic::ids)) continue;
+    const bool of_tables = kind == Traffic::rows || kind == Traffic::ids || kind == Traffic::input;
+    if (bytes[i] == 0 && of_tables) continue;
     result[std::string(kTrafficNames[i])] = bytes[i];
   }
   return result;

@@ -47,6 +47,7 @@ Network::Scale traffic_scale(const ClusterOptions& options) {
   scale[static_cast<std::size_t>(Traffic::control)] = 1;
   scale[static_cast<std::size_t>(Traffic::rows)] = options.rows_scale;
   scale[static_cast<std::size_t>(Traffic::ids)] = options.ids_scale;
+  scale[static_cast<std::size_t>(Traffic::input)] = 0;
   return scale;
 }
 
@@ -62,7 +63,8 @@ SimRun::SimRun(const ClusterOptions& options_, SimDevices& devices_)
              [this](Process& process) {
                if (process.background_task.empty()) services.left(process.rank);
              }),
-      world{engine, Network(options_.network, options_.workers, traffic_scale(options_))},
+      world{engine, Network(options_.network, options_.workers, traffic_scale(options_),
+                            options_.rows_part_bytes)},
       services(world, options_.server_profile.value_or(options_.profile_of(0)),
                options_.work_scale),
       everybody(std::make_shared<Group>(world, ranks(options_.workers))) {}

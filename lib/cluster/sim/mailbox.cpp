@@ -100,7 +100,7 @@ double send_message(const std::shared_ptr<Group>& group, int source, int to, int
   }
   // The links and the breakdown are the worker's, whichever group the message belongs to.
   const int worker = group->worker(source);
-  message->charged = world.network.charged(data.size(), kind);
+  message->charged = world.network.charged_parts(data.size(), 1, kind);
   const Network::Route route = world.network.route(worker, group->worker(to));
   const Link::Slot slot = route.out.pass(Direction::out, called, message->charged);
   message->started = slot.start;

@@ -29,8 +29,12 @@ Network::Node::Node(const NetworkModel& model, const NetworkNode& kind_, int fir
                 Link(kind.inside->bytes_per_s, kind.inside->shared_bus));
 }
 
-Network::Network(NetworkModel model, int workers, const Scale& scale)
-    : model_(std::move(model)), scale_(scale), server_(model_.server_bytes_per_s) {
+Network::Network(NetworkModel model, int workers, const Scale& scale,
+                 std::optional<double> rows_part_bytes)
+    : model_(std::move(model)),
+      scale_(scale),
+      rows_part_bytes_(rows_part_bytes),
+      server_(model_.server_bytes_per_s) {
   const std::span<const NetworkNode> kinds =
       model_.nodes.empty() ? std::span(&kOneWorker, 1) : std::span(std::as_const(model_.nodes));
   std::size_t kind = 0;

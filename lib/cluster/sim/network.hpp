@@ -55,9 +55,10 @@ struct GroupNetwork {
 // Workers are ranks in the run.
 class Network {
  public:
-  // scale: charged bytes per real one, by Traffic.
+  // scale: charged bytes per real one, by Traffic. rows_part_bytes: ClusterOptions.
   using Scale = std::array<double, kTrafficNames.size()>;
-  Network(NetworkModel model, int workers, const Scale& scale);
+  Network(NetworkModel model, int workers, const Scale& scale,
+          std::optional<double> rows_part_bytes);
   Network(const Network&) = delete;
   Network& operator=(const Network&) = delete;
 
@@ -65,6 +66,12 @@ class Network {
   // Control traffic (a token, a request's struct) does not grow with the model.
   double charged(std::size_t bytes, Traffic kind) const {
     return static_cast<double>(bytes) * scale_[static_cast<std::size_t>(kind)];
+  }
+  // Of one part or message that goes from one worker to another; of `parts` that are `bytes` in
+  // all.
+  double charged_parts(std::size_t bytes, std::size_t parts, Traffic kind) const {
+    if (kind != Traffic::rows || !rows_part_bytes_) return charged(bytes, kind);
+    return static_cast<double>(parts) * *rows_part_bytes_;
   }
 
   // A message from one worker to another goes out on a link and in on one; on a bus these are one,
@@ -110,6 +117,7 @@ class Network {
 
   NetworkModel model_;
   const Scale scale_;
+  const std::optional<double> rows_part_bytes_;
   std::vector<Node> nodes_;
   std::vector<std::size_t> node_of_;  // by worker
   Link server_;

@@ -150,28 +150,36 @@ double Rendezvous::charged() const {
 // Of an all_to_all: as NetworkModel::all_to_all_cost wants them. A rank's link is full duplex, so
 // the larger of what it sends and receives counts; what it keeps for itself passes no link.
 Rendezvous::Load Rendezvous::busiest_load() const {
-  std::size_t most = 0, most_inside = 0, all = 0;
+  const auto all_ranks = static_cast<std::size_t>(size());
+  const bool bus = members_.network.model.shared_bus;
+  Load most, all;
   for (int r = 0; r < size(); ++r) {
     const AllToAll& mine = parts(static_cast<std::size_t>(r));
-    const std::size_t out_inside = inside_elements(mine.send_counts, r) * mine.width;
-    const std::size_t in_inside = inside_elements(mine.receive_counts, r) * mine.width;
-    const std::size_t out = mine.bytes_out(r);
-    most = std::max({most, out - out_inside, mine.bytes_in(r) - in_inside});
-    most_inside = std::max({most_inside, out_inside, in_inside});
-    all += out;
+    const Inside out = inside(mine.send_counts, r), in = inside(mine.receive_counts, r);
+    const auto charge = [&](std::size_t bytes, std::size_t parts) {
+      return world_.network.charged_parts(bytes, parts, call_.kind);
+    };
+    const auto outside = [&](std::size_t bytes, const Inside& stays) {
+      return charge(bytes - stays.elements * mine.width, all_ranks - 1 - stays.parts);
+    };
+    most.bytes =
+        std::max({most.bytes, outside(mine.bytes_out(r), out), outside(mine.bytes_in(r), in)});
+    most.inside = std::max({most.inside, charge(out.elements * mine.width, out.parts),
+                            charge(in.elements * mine.width, in.parts)});
+    all.bytes += outside(mine.bytes_out(r), out);
   }
-  const Network& network = world_.network;
-  const bool bus = members_.network.model.shared_bus;
-  return {network.charged(bus ? all : most, call_.kind), network.charged(most_inside, call_.kind)};
+  return bus ? all : most;
 }
 
-// Of counts by rank those of the other ranks in this rank's node; 0 without an inner level.
-std::size_t Rendezvous::inside_elements(std::span<const std::size_t> counts, int rank) const {
+// Of counts by rank those of the other ranks in this rank's node; none without an inner level.
+Rendezvous::Inside Rendezvous::inside(std::span<const std::size_t> counts, int rank) const {
   const std::vector<std::size_t>& node_of = members_.network.node_of;
-  std::size_t sum = 0;
+  Inside sum;
   for (std::size_t r = 0; r < node_of.size(); ++r) {
     const auto me = static_cast<std::size_t>(rank);
-    if (r != me && node_of[r] == node_of[me]) sum += counts[r];
+    if (r == me || node_of[r] != node_of[me]) continue;
+    sum.elements += counts[r];
+    ++sum.parts;
   }
   return sum;
 }
@@ -240,8 +248,9 @@ void Rendezvous::count_bytes() const {
         break;
       case Collective::all_to_all: {
         const AllToAll& mine = parts(static_cast<std::size_t>(r));
-        sent = world_.network.charged(mine.bytes_out(r), call_.kind);
-        received = world_.network.charged(mine.bytes_in(r), call_.kind);
+        const auto others = static_cast<std::size_t>(p - 1);
+        sent = world_.network.charged_parts(mine.bytes_out(r), others, call_.kind);
+        received = world_.network.charged_parts(mine.bytes_in(r), others, call_.kind);
         break;
       }
       case Collective::split:

@@ -127,7 +127,10 @@ class Rendezvous {
   Load load() const;
   double charged() const;
   Load busiest_load() const;
-  std::size_t inside_elements(std::span<const std::size_t> counts, int rank) const;
+  struct Inside {
+    std::size_t elements = 0, parts = 0;
+  };
+  Inside inside(std::span<const std::size_t> counts, int rank) const;
   const AllToAll& parts(std::size_t rank) const { return *static_cast<const AllToAll*>(in_[rank]); }
   void count_bytes() const;
   void form_groups() const;

@@ -23,6 +23,7 @@ class SimCluster final : public Cluster {
     check_positive("--charge", options.payload_scale);
     check_positive("--charge", options.rows_scale);
     check_positive("--charge", options.ids_scale);
+    check_positive("--charge", options.rows_part_bytes.value_or(1));
     check_positive("--charge", options.work_scale);
     // Rates come from profiles, whose readers refuse others.
     HETSGD_CHECK(!options.profiles.empty());

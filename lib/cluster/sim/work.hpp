@@ -13,7 +13,8 @@ inline Work scaled(const Work& work, double scale) {
           work.learners,
           work.host_link_bytes * scale,
           work.gather_bytes * scale,
-          work.host_gather_bytes * scale};
+          work.host_gather_bytes * scale,
+          work.given_s * scale};
 }
 
 }  // namespace hetsgd::sim

@@ -19,9 +19,9 @@ class AddOne final : public BenchOperation {
   }
 };
 
-class Exchange final : public BenchOperation {
+class PairExchange final : public BenchOperation {
  public:
-  Exchange(Endpoint& endpoint, std::size_t count)
+  PairExchange(Endpoint& endpoint, std::size_t count)
       : comm_(endpoint.comm()), incoming_(endpoint.device(), count) {}
   void operator()(std::span<float> x) override {
     const int peer = comm_.rank() ^ 1;
@@ -144,7 +144,8 @@ BenchTimes CollectiveBench::floor(std::size_t count) const {
 BenchTimes CollectiveBench::sendrecv(std::size_t count) const {
   return run(
       AllReduce::automatic, count,
-      [&](Endpoint& endpoint) { return std::make_unique<Exchange>(endpoint, count); }, unchecked);
+      [&](Endpoint& endpoint) { return std::make_unique<PairExchange>(endpoint, count); },
+      unchecked);
 }
 
 }  // namespace hetsgd

@@ -87,9 +87,15 @@ json place_json(const WorkerReport& report) {
           {"clock_offset_s", seconds(report.clock_offset)}};
 }
 
-json bytes_by_kind(const std::array<std::uint64_t, 3>& bytes) {
+// Those that only sharded tables have where there are any.
+json bytes_by_kind(const TrafficBytes& bytes) {
   json result = json::object();
-  for (std::size_t i = 0; i < bytes.size(); ++i) result[std::string(kTrafficNames[i])] = bytes[i];
+  for (std::size_t i = 0; i < bytes.size(); ++i) {
+    const auto kind = static_cast<Traffic>(i);
+    const bool of_tables = kind == Traffic::rows || kind == Traffic::ids || kind == Traffic::input;
+    if (bytes[i] == 0 && of_tables) continue;
+    result[std::string(kTrafficNames[i])] = bytes[i];
+  }
   return result;
 }
 

@@ -127,6 +127,10 @@ class TracedComm final : public Comm {
     const Range range = message("send", CallKind::send, to, tag, data.size());
     comm_.send_bytes(to, tag, data, kind);
   }
+  void post_bytes(int to, int tag, std::span<const std::byte> data, Traffic kind) override {
+    const Range range = message("post", CallKind::send, to, tag, data.size());
+    comm_.post_bytes(to, tag, data, kind);
+  }
   Envelope receive_bytes(int from, int tag, std::span<std::byte> data) override {
     Range range = message("receive", CallKind::receive, from, tag, data.size());
     const Envelope envelope = comm_.receive_bytes(from, tag, data);
@@ -303,7 +307,17 @@ class TracedEndpoint final : public Endpoint {
 
  private:
   static const char* name_of(ComputeKind kind) {
-    return kind == ComputeKind::vector ? "vector" : kind == ComputeKind::step ? "step" : "part";
+    switch (kind) {
+      case ComputeKind::vector:
+        return "vector";
+      case ComputeKind::step:
+        return "step";
+      case ComputeKind::part:
+        return "part";
+      case ComputeKind::stage:
+        break;
+    }
+    return "stage";
   }
   std::shared_ptr<ServicePort> traced(const std::string& name, std::shared_ptr<ServicePort> port) {
     return std::make_shared<TracedPort>(endpoint_, lines_, name, std::move(port));

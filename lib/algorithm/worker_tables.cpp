@@ -57,7 +57,8 @@ double Worker::learn_sharded(std::span<Replica> replicas, std::span<const Batch>
   Replica& replica = replicas.front();
   const Batch& batch = batches.front();
   const Seconds started = now();
-  const bool plain = plan().optimizer.plain();
+  // Fused where a replica with all tables would be, so that one worker has its bits.
+  const bool plain = tables_->plan().optimizer.plain();
   if (!plain) make_gradient(replica);
   look_up(batch);
   const double loss = learn_looked_up(replica, batch, plain ? std::optional(lr) : std::nullopt);

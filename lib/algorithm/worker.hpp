@@ -102,7 +102,7 @@ class Worker {
   Tables& tables() { return tables_.value(); }
   // What this worker has looked up so far.
   const LookupCounts& lookup_counts() const { return lookup_counts_; }
-  // Adds a batch to it, by its request. The calls above do so.
+  // Adds a batch to it, whose ids have been exchanged. learn() and gradient() do so.
   void count_lookups(const Lookup& lookup);
 
   // --- learning, charged to this worker's device ------------------------------------------------

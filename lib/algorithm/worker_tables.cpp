@@ -10,6 +10,8 @@ void Worker::communicate(const CollectiveRequest& request) { call_now(comm(), re
 void Worker::count_lookups(const Lookup& lookup) {
   lookup_counts_.lookups += lookup.lookups();
   lookup_counts_.entries += lookup.entries();
+  lookup_counts_.asked += lookup.asked();
+  lookup_counts_.on_device += tables_->on_device(lookup);
 }
 
 void Worker::look_up(const Batch& batch) {
@@ -17,9 +19,9 @@ void Worker::look_up(const Batch& batch) {
   Lookup& l = *lookup_;
   endpoint_.compute(tables.request_work(batch), ComputeKind::vector,
                     [&] { tables.request(batch, l); });
-  count_lookups(l);
   communicate(tables.exchange_counts(l));
   communicate(tables.exchange_ids(l));
+  count_lookups(l);
   endpoint_.compute(tables.look_up_work(l), ComputeKind::vector, [&] { tables.look_up(l); });
   communicate(tables.exchange_rows(l));
 }

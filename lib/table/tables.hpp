@@ -29,13 +29,15 @@
 // Order on an owner decides what a lookup sees: look_up() reads rows as the update() calls before it
 // have left them. Both take turns on the shard: never at the same time.
 //
-// Work (floating-point operations; bytes; launches) of n samples of F fields, C numbers of a row, m
-// entries, a rows asked for (of which this rank has C columns), q = 1 + state vectors:
-//   request   0       12nF                1
-//   look_up   0       4a + 8aC            1
-//   spread    nF      4nF + 8nFC          1
-//   sum       nFC     4nF + 4nFC + 8mC    1
-//   update    4aC     4a + 4aC + 8aqC     1
+// Work (floating-point operations; bytes; bytes of rows at random places; launches) of n samples of F
+// fields, C numbers of a row, m entries, a rows asked for, q = 1 + state vectors:
+//   request   0              4nF (reading) + 8nF    0         1
+//   look_up   0              4a + 4aC               4aC       1
+//   spread    nF             4nF + 8nFC             0         1
+//   sum       nFC            4nF + 4nFC + 8mC       0         1
+//   update    4aC            4a + 4aC               8aqC      1
+// Random places are in the memory of the device or of the host (tiers.hpp); of rows on the host 4C
+// bytes each cross the host link as well, rows on their way out and sums on their way in.
 #pragma once
 
 #include <cstdint>
@@ -52,15 +54,17 @@
 
 namespace hetsgd {
 
-// What travels: ids are control, rows parameters, sums gradients.
-inline constexpr Traffic kIdTraffic = Traffic::control;
-inline constexpr Traffic kRowTraffic = Traffic::parameters;
-inline constexpr Traffic kSumTraffic = Traffic::gradients;
+// What travels: numbers of rows; rows and sums.
+inline constexpr Traffic kIdTraffic = Traffic::ids;
+inline constexpr Traffic kRowTraffic = Traffic::rows;
+inline constexpr Traffic kSumTraffic = Traffic::rows;
 
 // What a worker has looked up: lookups, one for each sample and field, and the rows that it asked
 // for.
 struct LookupCounts {
   std::uint64_t lookups = 0, entries = 0;
+  // Rows that others, and itself, asked of its shard, and those of them that lay on its device.
+  std::uint64_t asked = 0, on_device = 0;
 };
 
 // One batch on its way through the stages: all buffers that it needs, so that several batches may be
@@ -143,6 +147,9 @@ class Tables {
   CollectiveRequest exchange_sums(Lookup& lookup) const;
   void update(Lookup& lookup, double learning_rate) const;
 
+  // Of the rows asked of this rank, those on its device.
+  std::size_t on_device(const Lookup& lookup) const { return shard_.on_device(lookup.asked_); }
+
   Work request_work(const Batch& batch) const;
   Work look_up_work(const Lookup& lookup) const;
   Work spread_work(const Lookup& lookup) const;
@@ -154,6 +161,7 @@ class Tables {
   void sort_by_group(Lookup& lookup) const;
   void move_slices(Lookup& lookup, bool join) const;
   double columns() const;  // of this rank
+  Work scattered_work(const Lookup& lookup, double times) const;
 
   const TablePlan& plan_;
   Shard& shard_;

@@ -31,8 +31,8 @@ struct TablePlan {
   std::size_t fields() const { return placement.fields(); }
   // Numbers of a sample's vector x0.
   std::size_t width() const { return dense_columns + fields() * shape.embedding; }
-  // Bytes of a rank's shard, state included: 4 bytes for each of stride() x (1 + states) numbers of a
-  // row.
+  // Bytes of a rank's shard, state included: 4 bytes for each of stride() x (1 + states) numbers of
+  // a row.
   double bytes(int rank) const;
   // Of these in the memory of its device.
   double device_bytes(int rank) const;

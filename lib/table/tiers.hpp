@@ -1,8 +1,8 @@
 // Tiers: which of a rank's rows lie in the memory of its device, and which in the host's.
 //
 //   --table-storage  device   all on the device
-//                    host     all on the host: they cross the host link when they are looked up, and
-//                             so do the sums of their gradients
+//                    host     all on the host: they cross the host link when they are looked up,
+//                             and so do the sums of their gradients
 //                    hybrid   of each rank's rows the --hot-fraction that --hot chooses lies on the
 //                             device: those that the profiled batches look up most often, or any
 //

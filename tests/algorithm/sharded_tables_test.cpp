@@ -1,5 +1,5 @@
-// Runs with sharded tables against runs with replicated ones, and against each other: to the bit where
-// the same sums are added in the same order.
+// Runs with sharded tables against runs with replicated ones, and against each other: to the bit
+// where the same sums are added in the same order.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

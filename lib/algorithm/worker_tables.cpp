@@ -23,6 +23,7 @@ void Worker::look_up(const Batch& batch) {
   communicate(tables.exchange_ids(l));
   count_lookups(l);
   endpoint_.compute(tables.look_up_work(l), ComputeKind::vector, [&] { tables.look_up(l); });
+  lookup_counts_.evicted = tables.shard().evicted();
   communicate(tables.exchange_rows(l));
 }
 

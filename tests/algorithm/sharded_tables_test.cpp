@@ -232,6 +232,26 @@ TEST(ShardedTables, RowsOnDevicesMustFit) {
   std::filesystem::remove(path);
 }
 
+// ctr-tiny has 2,327 rows; a global batch of 96 samples looks up some 240 of them.
+TEST(ShardedTables, RowsUnderACapacityComeAndGoAlikeEverywhere) {
+  const Settings run = sharded({{"algorithm", "ssgd"}, {"workers", "3"}, {"min_frequency", "1"}});
+  const Outcome all = run_clicks(run);
+  expect_same_run(all, run_clicks(with(run, {{"table_capacity", "1M"}})));
+  const auto rows = all.record.tables["rows"].get<std::uint64_t>();
+  for (const char* evict : {"importance", "lru", "lfu", "random"}) {
+    SCOPED_TRACE(evict);
+    const Settings few =
+        with(run, {{"table_capacity", std::to_string(rows / 3)}, {"evict", evict}});
+    const Outcome sim = run_clicks(few);
+    EXPECT_TRUE(learnt(sim.record));
+    std::uint64_t evicted = 0;
+    for (const WorkerRecord& worker : sim.record.workers) evicted += worker.lookups.evicted;
+    EXPECT_GT(evicted, 0U);
+    expect_same_run(sim, run_clicks(with(few, {{"cluster", "threads"}})));
+    expect_same_run(sim, run_clicks(with(few, {{"dedup", "false"}})));
+  }
+}
+
 TEST(ShardedTables, ModelsWithoutATableHaveNoneToShard) {
   try {
     run_training(tiny("sgd", {{"tables", "sharded"}, {"epochs", "1"}}));

@@ -45,7 +45,7 @@ void run_update(Replacement& replacement, const std::vector<Touch>& touches) {
   replacement.settle();
 }
 
-std::set<Index> kept(const Replacement& replacement) {
+std::set<Index> kept_places(const Replacement& replacement) {
   std::set<Index> places;
   for (Index place = 0; place < kPlaces; ++place) {
     if (replacement.slot_of(place)) places.insert(place);
@@ -84,7 +84,7 @@ TEST(Replacement, TheLeastImportantRowGoes) {
       run_update(replacement, touches);
       std::set<Index> expected;
       for (const auto& [place, w] : weight) expected.insert(place);
-      ASSERT_EQ(kept(replacement), expected) << "beta " << beta << ", update " << update;
+      ASSERT_EQ(kept_places(replacement), expected) << "beta " << beta << ", update " << update;
     }
     EXPECT_EQ(replacement.evicted(), evicted);
     EXPECT_GT(evicted, 100U);
@@ -105,7 +105,7 @@ TEST(Replacement, ImportanceIsRecencyOrFrequencyInItsLimits) {
       }
       run_update(a, touches);
       run_update(b, touches);
-      ASSERT_EQ(kept(a), kept(b)) << "update " << update;
+      ASSERT_EQ(kept_places(a), kept_places(b)) << "update " << update;
     }
     EXPECT_GT(a.evicted(), 100U);
   };

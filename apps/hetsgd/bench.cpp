@@ -1,10 +1,12 @@
 // hetsgd bench all_reduce, all_gather, reduce_scatter, broadcast, all_to_all: time and bandwidth of a
-// collective by size, of all_reduce also by operator, with the columns and size flags of nccl-tests.
+// collective by size, of all_reduce and all_to_all also by operator, with the columns and size flags
+// of nccl-tests.
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "bench_output.hpp"
 #include "cluster/cluster.hpp"
 #include "cluster/cuda/gpu_group.hpp"
 #include "cluster/devices.hpp"
@@ -14,12 +16,9 @@
 #include "core/error.hpp"
 #include "core/logging.hpp"
 #include "core/text.hpp"
-#include "core/version.hpp"
-#include "result/environment.hpp"
 #include "result/output.hpp"
 #include "result/result.hpp"
 #include "result/statistics.hpp"
-#include "result/table.hpp"
 
 namespace hetsgd {
 namespace {
@@ -27,20 +26,6 @@ namespace {
 enum class Format { text, markdown, csv, json };
 
 constexpr std::uint64_t kLargest = std::uint64_t{1} << 40;
-
-// What no collective of a size can do without, on real clusters.
-struct Floor {
-  double time_s = 0;            // median; 0: the clock is simulated
-  double peer_bytes_per_s = 0;  // GPUs: as pairs of them exchange buffers
-};
-
-struct Row {
-  std::size_t bytes = 0;
-  std::string op;
-  Floor floor;
-  BenchTimes times = {};
-  double time_s = 0;  // median
-};
 
 class Bench final : public Command {
  public:
@@ -58,8 +43,16 @@ class Bench final : public Command {
                                               "ethernet-1g",
                                               name)}};
     if (has_operators()) {
-      info.examples.push_back("hetsgd bench all_reduce --op sum,adasum");
-      info.examples.push_back("mpirun -n 8 hetsgd bench all_reduce --devices cuda:auto");
+      if (collective_.option == "op") {
+        info.examples.push_back("hetsgd bench all_reduce --op sum,adasum");
+        info.examples.push_back("mpirun -n 8 hetsgd bench all_reduce --devices cuda:auto");
+      } else {
+        info.examples.push_back(
+            fmt::format("hetsgd {} --{} {},{} --workers 4 --straggler "
+                        "'kind=uniform,worker=0,min=1ms,max=2ms'",
+                        name, collective_.option, collective_.operators.front().name,
+                        collective_.operators.back().name));
+      }
     }
     return info;
   }
@@ -90,6 +83,10 @@ class Bench final : public Command {
             "sim: device profile, built-in name or JSON file, or a list of them")
         .reads_file(device_profile_names);
     set.add("network", network_, "sim: network model, built-in name or JSON file").reads_file();
+    set.add("straggler", stragglers_,
+            "delays of workers before each call, e.g. 'kind=uniform,worker=0,min=0ms,max=2ms'; "
+            "repeat to combine")
+        .reads_file(straggler_files);
     set.add_choice("format", format_,
                    {{"text", Format::text},
                     {"markdown", Format::markdown},
@@ -108,11 +105,17 @@ class Bench final : public Command {
     const ClusterOptions options = cluster_options();
     real_ = !cluster_kind(cluster_).is_virtual;
     const CollectiveBench bench(cluster_, options, iterations_, warmup_);
-    std::vector<Row> rows;
+    std::vector<BenchRow> rows;
     for (const std::size_t bytes : all_sizes) measure(bench, bytes, ops, rows);
     if (!is_root_) return verdict(rows);
     show_status("");
-    write(format_ == Format::json ? rows_json(rows).dump(1) + "\n" : rows_table(rows));
+    write(format_ == Format::json ? bench_json(facts(), rows).dump(1) + "\n"
+                                  : bench_table(facts(), rows, table_format()));
+    if (!stragglers_.empty() && format_ == Format::text) {
+      log_info(
+          "time: from the barrier, with the delays, of the last worker; in call: from a "
+          "worker's own arrival, mean over the workers");
+    }
     if (real_ && format_ == Format::text) {
       log_info("{}",
                gpus_ ? "floor: what every GPU sends at least, busbw/algbw of the bytes, at the "
@@ -131,10 +134,12 @@ class Bench final : public Command {
     for (const BenchOperator& op : collective_.operators) {
       names.push_back(op.name + ": " + op.help);
     }
-    set.add("op", ops_,
-            fmt::format("operators, separated by commas; empty: sum and adasum, on GPUs all of "
-                        "theirs, under MPI beside its own; {}",
-                        fmt::join(names, "; ")));
+    ops_ = collective_.default_operators;
+    const std::string_view empty = ops_.empty() ? "; empty: sum and adasum, on GPUs all of theirs, "
+                                                  "under MPI beside its own"
+                                                : "";
+    set.add(collective_.option, ops_,
+            fmt::format("operators, separated by commas{}; {}", empty, fmt::join(names, "; ")));
   }
 
   // What follows from the devices and the launcher.
@@ -179,7 +184,8 @@ class Bench final : public Command {
     std::vector<const BenchOperator*> list;
     const std::string ops = ops_.empty() ? default_operators() : ops_;
     for (const std::string_view name : split(ops, ',')) {
-      const BenchOperator& op = find_bench_operator(collective_, "--op", std::string(trim(name)));
+      const BenchOperator& op =
+          find_bench_operator(collective_, "--" + collective_.option, std::string(trim(name)));
       check_place(op);
       list.push_back(&op);
     }
@@ -245,20 +251,23 @@ class Bench final : public Command {
     options.profiles = load_device_profiles(profile_, workers_);
     options.network = load_network_model(network_);
     options.devices = list_;
+    if (!stragglers_.empty()) {
+      options.scenario = std::make_shared<const Scenario>(stragglers_, workers_, options.seed);
+    }
     return options;
   }
 
   void measure(const CollectiveBench& bench, std::size_t bytes,
-               const std::vector<const BenchOperator*>& ops, std::vector<Row>& rows) const {
+               const std::vector<const BenchOperator*>& ops, std::vector<BenchRow>& rows) const {
     const std::size_t count = bytes / sizeof(float);
     const auto status = [&](const std::string& what) {
       if (!is_root_ || !detect_terminal().terminal) return;
       show_status(fmt::format("{}, {}", format_bytes(static_cast<double>(bytes)), what));
     };
-    const Floor floor = real_ ? floor_of(bench, count, status) : Floor();
+    const BenchFloor floor = real_ ? floor_of(bench, count, status) : BenchFloor();
     for (const BenchOperator* op : ops) {
       status(op->name);
-      Row row{.bytes = bytes, .op = op->name, .floor = floor};
+      BenchRow row{.bytes = bytes, .op = op->name, .floor = floor};
       row.times = bench.measure(collective_, *op, count, check_);
       row.time_s = median(row.times.time_s);
       rows.push_back(std::move(row));
@@ -266,7 +275,7 @@ class Bench final : public Command {
   }
 
   template <class Status>
-  Floor floor_of(const CollectiveBench& bench, std::size_t count, const Status& status) const {
+  BenchFloor floor_of(const CollectiveBench& bench, std::size_t count, const Status& status) const {
     status("floor");
     if (cores_) return {.time_s = median(bench.floor(count).time_s)};
     const double exchange_s = median(bench.sendrecv(count).time_s);
@@ -274,67 +283,24 @@ class Bench final : public Command {
             .peer_bytes_per_s = static_cast<double>(count * sizeof(float)) / exchange_s};
   }
 
-  // Bytes over time, and what of it every link must carry at least.
-  static double algbw(const Row& row) {
-    return row.time_s > 0 ? static_cast<double>(row.bytes) / row.time_s : 0;
-  }
-  double busbw(const Row& row) const { return algbw(row) * collective_.bus_factor(workers_); }
-
-  std::string rows_table(const std::vector<Row>& rows) const {
-    std::vector<std::string> header = {"size(B)",  "count",       "type",        "redop",
-                                       "time(us)", "algbw(GB/s)", "busbw(GB/s)", "#wrong"};
-    if (real_) header.insert(header.end(), {"floor(us)", "time/floor"});
-    Table table(header);
-    for (const Row& row : rows) {
-      std::vector<std::string> cells = {fmt::format("{}", row.bytes),
-                                        fmt::format("{}", row.bytes / sizeof(float)),
-                                        "float",
-                                        row.op,
-                                        fmt::format("{:.2f}", 1e6 * row.time_s),
-                                        fmt::format("{:.3f}", 1e-9 * algbw(row)),
-                                        fmt::format("{:.3f}", 1e-9 * busbw(row)),
-                                        check_ ? fmt::format("{}", row.times.wrong) : "-"};
-      if (real_) {
-        cells.push_back(fmt::format("{:.2f}", 1e6 * row.floor.time_s));
-        cells.push_back(fmt::format("{:.2f}", row.time_s / row.floor.time_s));
-      }
-      table.add(std::move(cells));
-    }
-    return table.format(format_ == Format::text       ? TableFormat::text
-                        : format_ == Format::markdown ? TableFormat::markdown
-                                                      : TableFormat::csv);
+  TableFormat table_format() const {
+    return format_ == Format::text       ? TableFormat::text
+           : format_ == Format::markdown ? TableFormat::markdown
+                                         : TableFormat::csv;
   }
 
-  nlohmann::json rows_json(const std::vector<Row>& rows) const {
-    nlohmann::json list = nlohmann::json::array();
-    for (const Row& row : rows) {
-      const auto [least, most] =
-          std::minmax_element(row.times.time_s.begin(), row.times.time_s.end());
-      list.push_back({{"size_bytes", row.bytes},
-                      {"count", row.bytes / sizeof(float)},
-                      {"type", "float"},
-                      {"redop", row.op},
-                      {"time_s", {{"median", row.time_s}, {"min", *least}, {"max", *most}}},
-                      {"algbw_bytes_per_s", algbw(row)},
-                      {"busbw_bytes_per_s", busbw(row)},
-                      {"wrong", check_ ? nlohmann::json(row.times.wrong) : nlohmann::json()},
-                      {"peer_bytes_per_s", row.floor.peer_bytes_per_s > 0
-                                               ? nlohmann::json(row.floor.peer_bytes_per_s)
-                                               : nlohmann::json()},
-                      {"floor_s", real_ ? nlohmann::json(row.floor.time_s) : nlohmann::json()}});
-    }
-    nlohmann::json result = {{"benchmark", collective_.name},
-                             {"version", version_json()},
-                             {"environment", environment_json()},
-                             {"cluster", cluster_},
-                             {"workers", workers_},
-                             {"devices", list_},
-                             {"iterations", iterations_},
-                             {"warmup", warmup_},
-                             {"results", std::move(list)}};
-    if (!real_) result.update({{"profile", profile_}, {"network", network_}});
-    escape_bytes(result);
-    return result;
+  BenchFacts facts() const {
+    return {.collective = collective_,
+            .cluster = cluster_,
+            .workers = workers_,
+            .devices = list_,
+            .iterations = iterations_,
+            .warmup = warmup_,
+            .real = real_,
+            .checked = check_,
+            .profile = profile_,
+            .network = network_,
+            .stragglers = stragglers_};
   }
 
   void write(const std::string& text) const {
@@ -342,9 +308,9 @@ class Bench final : public Command {
     if (output_ != "-") log_info("{}: {}", collective_.name, output_);
   }
 
-  int verdict(const std::vector<Row>& rows) const {
+  int verdict(const std::vector<BenchRow>& rows) const {
     std::uint64_t wrong = 0;
-    for (const Row& row : rows) wrong += row.times.wrong;
+    for (const BenchRow& row : rows) wrong += row.times.wrong;
     if (wrong == 0) return 0;
     log(LogLevel::error, fmt::format("{} numbers are wrong", wrong));
     return static_cast<int>(ExitCode::runtime);
@@ -361,6 +327,7 @@ class Bench final : public Command {
   std::string cluster_ = default_cluster(/*is_virtual=*/false);
   std::string devices_ = "cpu:1";
   std::string profile_ = "v100", network_ = "pcie3";
+  std::vector<std::string> stragglers_;
   Format format_ = Format::text;
   std::string output_ = "-";
   bool overwrite_ = false;

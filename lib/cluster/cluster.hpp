@@ -63,6 +63,11 @@ struct ClusterOptions {
   std::optional<DeviceProfile> server_profile = {};
   NetworkModel network;
   double payload_scale = 1;  // charged bytes per real byte of parameters and gradients (--charge)
+  double rows_scale = 1;     // of rows of sharded tables and of sums of their gradients
+  double ids_scale = 1;      // of the numbers of rows that are asked for
+  // Of rows from one worker to another in one call, whatever their real number: a charge that was
+  // fitted to a volume. Takes the place of rows_scale.
+  std::optional<double> rows_part_bytes = {};
   // Charged work per stated work of kind `vector` (--charge); steps state theirs charged.
   double work_scale = 1;
   int host_threads = 0;  // 0: all cores

@@ -98,6 +98,18 @@ class Comm {
   void send(int to, int tag, Mutable data, Traffic kind = Traffic::control) {
     send_bytes(to, tag, std::as_bytes(data), kind);
   }
+  // The same without waiting for anything: copies `data` and returns at once. The message takes its
+  // turn on this rank's link while the caller goes on; with those of send() it keeps the order of
+  // the calls. For a rank that sends to many before it looks at what it gets.
+  template <class T>
+  void post(int to, int tag, std::span<const T> data, Traffic kind = Traffic::control) {
+    post_bytes(to, tag, std::as_bytes(data), kind);
+  }
+  template <std::ranges::contiguous_range Mutable>
+  requires std::is_same_v<Mutable, std::span<std::ranges::range_value_t<Mutable>>>
+  void post(int to, int tag, Mutable data, Traffic kind = Traffic::control) {
+    post_bytes(to, tag, std::as_bytes(data), kind);
+  }
   // Blocks until a message with this tag from `from` (or kAnySource: the earliest arrival, ties
   // lowest rank) is here. It must have exactly data.size() elements (checked).
   template <class T>
@@ -188,6 +200,7 @@ class Comm {
   // checked the types and, for all_to_all, the rank's own counts; agreement between ranks is
   // checked below, as only the cluster sees the others.
   virtual void send_bytes(int to, int tag, std::span<const std::byte> data, Traffic kind) = 0;
+  virtual void post_bytes(int to, int tag, std::span<const std::byte> data, Traffic kind) = 0;
   virtual Envelope receive_bytes(int from, int tag, std::span<std::byte> data) = 0;
   // Here: as messages of kSendrecvPiece bytes, kSendrecvAhead of them on their way at a time: where
   // messages travel, their latencies overlap, and the time is that of one message as long as

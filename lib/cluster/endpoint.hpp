@@ -37,6 +37,7 @@ namespace hetsgd {
 enum class ComputeKind {
   step,    // one batch: counts as an iteration; the straggler scenario slows it
   part,    // of the last step, of which it is more: slowed as that, which has had its extra delays
+  stage,   // a stage of a pipeline beside its step: stated as charged, slowed by the speed only
   vector,  // merges, norms, copies: slowed by the worker's speed only
   // A copy between the memory of the device and the host's, which counts as communication. Of its
   // work only host_link_bytes is charged, which states what is charged already; nothing slows it.

@@ -13,7 +13,8 @@ namespace hetsgd {
 namespace {
 
 // In the order of Topology.
-const std::array<std::string, 4> kTopologyNames{"ring", "tree", "halving_doubling", "star"};
+const std::array<std::string, 5> kTopologyNames{"ring", "tree", "halving_doubling", "star",
+                                                "two_level"};
 
 // ceil(log2 p): the depth of a binomial tree over p ranks.
 double depth(int p) { return std::bit_width(static_cast<unsigned>(p - 1)); }
@@ -25,6 +26,13 @@ Seconds NetworkModel::all_reduce_cost(int p, double bytes) const {
   if (p == 1) return Seconds(0);
   const double n = p, transfer_s = bytes / bytes_per_s;  // of the whole vector over one link
   switch (all_reduce) {
+    case Topology::two_level:
+      if (inner) {
+        const double m = inner->node_size;
+        const Seconds inside = inner->latency + Seconds(bytes / (m * inner->bytes_per_s));
+        return 2 * (m - 1) * inside + 2 * (n / m - 1) * (latency + Seconds(transfer_s / n));
+      }
+      [[fallthrough]];
     case Topology::ring: {
       const double step_s = shared_bus ? transfer_s : transfer_s / n;
       return 2 * (n - 1) * (latency + Seconds(step_s));
@@ -81,9 +89,12 @@ Seconds NetworkModel::reduce_scatter_cost(int p, double bytes) const {
   return (n - 1) * (latency + Seconds(step_s));
 }
 
-Seconds NetworkModel::all_to_all_cost(int p, double bytes) const {
+Seconds NetworkModel::all_to_all_cost(int p, double bytes, double inner_bytes) const {
   HETSGD_CHECK_LT(0, p);
-  return p == 1 ? Seconds(0) : latency + Seconds(bytes / bytes_per_s);
+  if (p == 1) return Seconds(0);
+  const Seconds outer = latency + Seconds(bytes / bytes_per_s);
+  if (!inner || inner->node_size == 1) return outer;
+  return std::max(outer, inner->latency + Seconds(inner_bytes / inner->bytes_per_s));
 }
 
 Seconds NetworkModel::barrier_cost(int p) const {
@@ -95,7 +106,8 @@ double NetworkModel::all_reduce_bytes_sent(int p, double bytes) const {
   HETSGD_CHECK_LT(0, p);
   if (p == 1) return 0;
   if (all_reduce == Topology::star) return bytes;
-  // All the others move 2 (p-1) n bytes in all: the ring evenly; the tree and the fold send whole
+  // All the others move 2 (p-1) n bytes in all: the ring, of one level or two, evenly (2 levels:
+  // 2 (m-1)/m n + 2 (N-1)/(m N) n = 2 (p-1)/p n); the tree and the fold send whole
   // vectors, 2 (p-1) or 2 (p-q) of them, and halving 2 (q-1) n bytes among its q ranks.
   return 2 * (p - 1.0) / p * bytes;
 }
@@ -118,22 +130,24 @@ InnerNetwork load_inner_network(const JsonFields& node) {
     return inner_network(fields);
   }
   const std::string name = node.text("inside");
+  std::vector<std::string> expected;  // those without nodes of their own
   for (const BuiltinFile& file : builtin_network_files()) {
-    if (file.name == name) {
-      return inner_network({fmt::format("built-in network {}", name), file.text});
-    }
+    const JsonFields fields(fmt::format("built-in network {}", file.name), file.text);
+    if (!fields.is_null("nodes")) continue;
+    if (file.name == name) return inner_network(fields);
+    expected.emplace_back(file.name);
   }
-  std::vector<std::string> expected = builtin_network_models();
   expected.emplace_back("an object");
   node.refuse("inside", alternatives(expected));
 }
 
 NetworkNode load_node(const JsonFields& fields) {
-  static const std::array<std::string, 5> kKeys{"times", "workers", "latency_s", "bytes_per_s",
-                                                "inside"};
+  static const std::array<std::string, 6> kKeys{"times",       "workers", "latency_s",
+                                                "bytes_per_s", "inside",  "own_links"};
   fields.allow(kKeys);
   NetworkNode node{.times = fields.whole_number("times", kCounts, 1),
-                   .workers = fields.whole_number("workers", kCounts, 1)};
+                   .workers = fields.whole_number("workers", kCounts, 1),
+                   .own_links = fields.boolean("own_links", false)};
   if (!fields.is_null("latency_s")) node.latency = Seconds(fields.number("latency_s", kDurations));
   if (!fields.is_null("bytes_per_s")) node.bytes_per_s = fields.number("bytes_per_s", kByteRates);
   if (!fields.is_null("inside")) {
@@ -150,6 +164,7 @@ nlohmann::ordered_json node_json(const NetworkNode& node) {
   nlohmann::ordered_json json;
   json["times"] = node.times;
   json["workers"] = node.workers;
+  if (node.own_links) json["own_links"] = true;
   if (node.latency) json["latency_s"] = node.latency->count();
   if (node.bytes_per_s) json["bytes_per_s"] = *node.bytes_per_s;
   if (node.inside) {

@@ -15,8 +15,11 @@ namespace hetsgd {
 
 Seconds DeviceProfile::seconds(const Work& work) const {
   const double copies = host_link_bytes_per_s ? work.host_link_bytes / *host_link_bytes_per_s : 0;
+  const double gathers =
+      work.gather_bytes / gather_bytes_per_s.value_or(bytes_per_s) +
+      (host_gather_bytes_per_s ? work.host_gather_bytes / *host_gather_bytes_per_s : 0);
   const double one = work.launches * launch_overhead_s + work.operations / operations_per_s +
-                     work.bytes / bytes_per_s + copies;
+                     work.bytes / bytes_per_s + copies + gathers + work.given_s;
   return Seconds(one * work.learners / throughput(work.learners));
 }
 
@@ -34,9 +37,18 @@ double DeviceProfile::throughput(int learners) const {
 namespace {
 
 JsonFields profile_fields(const std::string& name_or_path, std::string_view option) {
-  static const std::array<std::string, 10> kKeys{
-      "name",         "source",     "launch_overhead_s",     "operations_per_s",    "bytes_per_s",
-      "memory_bytes", "saturation", "host_link_bytes_per_s", "host_link_latency_s", "convolution"};
+  static const std::array<std::string, 12> kKeys{"name",
+                                                 "source",
+                                                 "launch_overhead_s",
+                                                 "operations_per_s",
+                                                 "bytes_per_s",
+                                                 "memory_bytes",
+                                                 "saturation",
+                                                 "host_link_bytes_per_s",
+                                                 "host_link_latency_s",
+                                                 "gather_bytes_per_s",
+                                                 "host_gather_bytes_per_s",
+                                                 "convolution"};
   JsonFields fields = find_json_file(option, "profile", name_or_path, builtin_profile_files());
   fields.allow(kKeys);
   return fields;
@@ -78,6 +90,12 @@ DeviceProfile load_device_profile(const std::string& name_or_path, std::string_v
   }
   if (!fields.is_null("host_link_latency_s")) {
     profile.host_link_latency_s = fields.number("host_link_latency_s", kDurations);
+  }
+  if (!fields.is_null("gather_bytes_per_s")) {
+    profile.gather_bytes_per_s = fields.number("gather_bytes_per_s", kByteRates);
+  }
+  if (!fields.is_null("host_gather_bytes_per_s")) {
+    profile.host_gather_bytes_per_s = fields.number("host_gather_bytes_per_s", kByteRates);
   }
   profile.saturation = fields.numbers("saturation", kRatios, {1.0});
   return profile;
@@ -141,6 +159,10 @@ std::string to_json_text(const DeviceProfile& profile) {
   json["memory_bytes"] = profile.memory_bytes;
   if (profile.host_link_bytes_per_s) json["host_link_bytes_per_s"] = *profile.host_link_bytes_per_s;
   if (profile.host_link_latency_s) json["host_link_latency_s"] = *profile.host_link_latency_s;
+  if (profile.gather_bytes_per_s) json["gather_bytes_per_s"] = *profile.gather_bytes_per_s;
+  if (profile.host_gather_bytes_per_s) {
+    json["host_gather_bytes_per_s"] = *profile.host_gather_bytes_per_s;
+  }
   json["saturation"] = profile.saturation;
   return json.dump(2) + "\n";
 }

@@ -31,12 +31,17 @@ struct DeviceProfile {
   std::optional<double> host_link_bytes_per_s = std::nullopt;
   // To start such a copy, where it is made on its own; empty: kHostLinkLatencySeconds.
   std::optional<double> host_link_latency_s = std::nullopt;
+  // Effective, of rows at random places of the device's memory, and of the host's where the host
+  // reads and writes them. Empty: bytes_per_s; the host's cost nothing.
+  std::optional<double> gather_bytes_per_s = std::nullopt;
+  std::optional<double> host_gather_bytes_per_s = std::nullopt;
   // Throughput of m concurrent learners relative to one: saturation[m-1]; beyond the end the last
   // value holds.
   std::vector<double> saturation{1.0};
 
   // launches * overhead + operations / rate + bytes / bandwidth + bytes of the host link / its
-  // bandwidth; for m concurrent learners m times that, divided by throughput(m).
+  // bandwidth + bytes of scattered rows / their rates + what is given; for m concurrent learners m times that,
+  // divided by throughput(m).
   Seconds seconds(const Work& work) const;
   bool operator==(const DeviceProfile&) const = default;
   // A CPU: what it computes on is the host's memory.
@@ -65,7 +70,9 @@ std::string to_json_text(const DeviceProfile& profile);
 
 // How an all_reduce is made, for its cost and its bytes only: in sim the data do not travel, and
 // the sum is the one in rank order whatever the topology.
-enum class Topology { ring, tree, halving_doubling, star };
+// two_level: a reduce_scatter inside of the nodes, a ring among the workers of the same place in all
+// nodes, an all_gather inside; where there are no such nodes (NodeLevel) it is a ring.
+enum class Topology { ring, tree, halving_doubling, star, two_level };
 
 // What carries the messages of a node's workers among each other.
 struct InnerNetwork {
@@ -76,14 +83,23 @@ struct InnerNetwork {
 };
 
 // A machine (or a rack), or several alike: its workers share one link to the other nodes and to the
-// services.
+// services, or have one each.
 struct NetworkNode {
-  int times = 1;    // so many like it, one after the other
-  int workers = 1;  // of each
+  int times = 1;           // so many like it, one after the other
+  int workers = 1;         // of each
+  bool own_links = false;  // each worker has a link of its own to the other nodes
   // Of the link; none: the network's. A latency longer than the services' counts there, too.
   std::optional<Seconds> latency = std::nullopt;
   std::optional<double> bytes_per_s = std::nullopt;
   std::optional<InnerNetwork> inside = std::nullopt;  // of several workers
+};
+
+// The inner level of a group whose workers have links of their own in nodes of equally many: what
+// stays inside of a node and what leaves it travel at the same time, each on the links of its kind.
+struct NodeLevel {
+  int node_size = 1;  // members of the group in a node
+  Seconds latency{0};
+  double bytes_per_s = 0;
 };
 
 // Latency + bandwidth per link, full duplex. Every node has one link, and so every worker where
@@ -100,6 +116,8 @@ struct NetworkModel {
   Topology all_reduce = Topology::ring;
   // In the order of ranks; the last repeats. Empty: every worker is one.
   std::vector<NetworkNode> nodes = {};
+  // Of a group (sim::Network makes it from the nodes); in no file.
+  std::optional<NodeLevel> inner = std::nullopt;
 
   // Analytic cost of the standard collectives for p workers and n bytes (p = 1: 0), with link
   // bandwidth B, d = ceil(log2 p) and, on a shared bus, B divided by the number of senders of a
@@ -110,6 +128,8 @@ struct NetworkModel {
   //   halving_doubling  2(d latency + (q-1)/q n/B), q = the largest power of two <= p, and 2 n/B to
   //                     fold the p - q extra workers in and out
   //   star              2(server_latency + p n/B_server)
+  //   two_level         2(m-1)(l_n + n/(m B_n)) + 2(N-1)(latency + n/(m N B)), p = m N: N nodes of m
+  //                     workers, whose links inside have the latency l_n and the rate B_n
   Seconds all_reduce_cost(int p, double bytes) const;
   // The faster of two ways, which the length decides: a binomial tree, d (latency + n/B), or slices
   // from the root to each rank and a ring all_gather of these, p latency + 2(p-1)/p n/B. On a shared
@@ -121,8 +141,9 @@ struct NetworkModel {
   Seconds all_gather_cost(int p, double bytes) const;           // ring; bytes per rank
   Seconds reduce_scatter_cost(int p, double bytes) const;       // ring; bytes of the whole vector
   // All parts leave one behind the other: latency + n/B, n being the bytes that the busiest rank
-  // sends to or gets from others; on a shared bus those of all ranks.
-  Seconds all_to_all_cost(int p, double bytes) const;
+  // sends to or gets from others; on a shared bus those of all ranks. With an inner level n are
+  // those that leave the node, `inner_bytes` the same of those that stay: the later of the two.
+  Seconds all_to_all_cost(int p, double bytes, double inner_bytes = 0) const;
   Seconds barrier_cost(int p) const;  // dissemination: d latencies
   // Bytes that one rank puts on the wire in an all_reduce, for the time breakdown: mean over the
   // ranks.

@@ -16,11 +16,22 @@
 
 namespace hetsgd {
 
-// What a message carries. Parameters and gradients are charged at the full-size model under
-// --charge.
-enum class Traffic : int { parameters = 0, gradients = 1, control = 2 };
-inline constexpr std::array<std::string_view, 3> kTrafficNames = {"parameters", "gradients",
-                                                                  "control"};
+// What a message carries: of the replicated model its parameters or gradients; of sharded tables
+// their rows, or sums of rows' gradients (`rows`), and the numbers of rows (`ids`). Under --charge
+// all but control are charged at full size, by factors of their own (ClusterOptions). `input` is
+// what machines that only prepare samples tell each other: in sim it takes latencies and no bytes,
+// since such machines have links of their own.
+enum class Traffic : int {
+  parameters = 0,
+  gradients = 1,
+  control = 2,
+  rows = 3,
+  ids = 4,
+  input = 5
+};
+inline constexpr std::array<std::string_view, 6> kTrafficNames = {
+    "parameters", "gradients", "control", "rows", "ids", "input"};
+using TrafficBytes = std::array<std::uint64_t, kTrafficNames.size()>;  // by Traffic
 
 // How buffers in GPU memory travelled: NCCL, straight between GPUs of one process (ring and tree),
 // an MPI library that takes pointers to GPU memory, through host memory.
@@ -37,8 +48,8 @@ struct TimeBreakdown {
       0};  // what the straggler scenario and --speed asked for on top of the compute
   Seconds delay_achieved{0};  // what was measured (threads, mpi); equals the request in sim
   std::uint64_t steps = 0;    // compute calls of kind `step`
-  std::array<std::uint64_t, 3> bytes_sent{};  // by Traffic, as charged
-  std::array<std::uint64_t, 3> bytes_received{};
+  TrafficBytes bytes_sent{};  // as charged
+  TrafficBytes bytes_received{};
   // Calls of Comm with a buffer in GPU memory, by GpuPath; what a call sends and what it receives
   // are counted apart where each goes through the host.
   std::array<std::uint64_t, 4> gpu_buffers{};

@@ -4,6 +4,7 @@
 #include "cluster/process_group.hpp"
 #include "cluster/reduce.hpp"
 #include "collective/adasum.hpp"
+#include "collective/all_to_all.hpp"
 #include "collective/collective_bench.hpp"
 #include "collective/halving_doubling.hpp"
 #include "collective/ring.hpp"
@@ -126,18 +127,22 @@ class Gather final : public BenchOperation {
   Outgoing mine_;
 };
 
+template <Exchange how>
 class PartsExchange final : public BenchOperation {
  public:
   PartsExchange(Endpoint& endpoint, std::size_t count)
       : comm_(endpoint.comm()),
+        device_(endpoint.device()),
         mine_(endpoint, count),
         counts_(static_cast<std::size_t>(endpoint.size()), part_size(endpoint, count)) {}
   void operator()(std::span<float> x) override {
-    comm_.all_to_all(mine_.span(), counts_, x, counts_, Traffic::parameters);
+    exchange_parts(how, comm_, device_, kTag, all_to_all_parts(mine_.span(), counts_, x, counts_),
+                   Traffic::parameters);
   }
 
  private:
   Comm& comm_;
+  Device& device_;
   Outgoing mine_;
   std::vector<std::size_t> counts_;
 };
@@ -210,6 +215,14 @@ std::vector<BenchOperator> all_reduce_operators() {
        adasum_at_one_place<AdasumShape::linear>, false, kHost}};
 }
 
+std::vector<BenchOperator> all_to_all_operators() {
+  return {
+      {"blocking", "the cluster's own all_to_all, a meeting of all",
+       make_operation<PartsExchange<Exchange::blocking>>, transposed, true, BenchPlace::anywhere},
+      {"scatter", "by posted messages, which wait for nobody's arrival",
+       make_operation<PartsExchange<Exchange::scatter>>, transposed, true, BenchPlace::anywhere}};
+}
+
 // The cluster's own, by the name that nccl-tests show in the column of the
 // operator.
 template <auto make, auto expected>
@@ -230,7 +243,7 @@ const std::vector<BenchCollective>& bench_collectives() {
       {"broadcast", "every worker ends with the buffer of worker 0", all_of_it, false,
        own_operator<make_in_place<broadcast_from_0>, first_of>("none"), whole},
       {"all_to_all", "every worker ends with its part of every buffer", one_way, true,
-       own_operator<make_operation<PartsExchange>, transposed>("none"), own_buffer}};
+       all_to_all_operators(), own_buffer, "exchange", "blocking"}};
   return list;
 }
 

@@ -19,9 +19,9 @@ class AddOne final : public BenchOperation {
   }
 };
 
-class Exchange final : public BenchOperation {
+class PairExchange final : public BenchOperation {
  public:
-  Exchange(Endpoint& endpoint, std::size_t count)
+  PairExchange(Endpoint& endpoint, std::size_t count)
       : comm_(endpoint.comm()), incoming_(endpoint.device(), count) {}
   void operator()(std::span<float> x) override {
     const int peer = comm_.rank() ^ 1;
@@ -85,23 +85,30 @@ BenchTimes CollectiveBench::run(AllReduce method, std::size_t count, SetUp set_u
     const auto operation = set_up(endpoint);
     const std::vector<float> mine = bench_input(endpoint.rank(), count);
     Buffer x(endpoint.device(), count);
-    std::vector<double> time_s;
+    std::vector<double> time_s, in_call_s;
     for (int i = -warmup_; i < iterations_; ++i) {
       endpoint.device().upload(x.data(), mine.data(), count * sizeof(float));
       endpoint.device().synchronize();
       endpoint.comm().barrier();
       const Seconds start = endpoint.now();
+      if (options.scenario) endpoint.compute({}, ComputeKind::step, [] {});
+      const Seconds arrival = endpoint.now();
       (*operation)(x.span());
       const Seconds end = endpoint.now();
-      if (i >= 0) time_s.push_back((end - start).count());
+      if (i < 0) continue;
+      time_s.push_back((end - start).count());
+      in_call_s.push_back((end - arrival).count() / endpoint.size());
     }
     std::vector<float> content(count);
     endpoint.device().download(content.data(), x.data(), count * sizeof(float));
     auto wrong = static_cast<std::int64_t>(count_errors(endpoint, content));
     endpoint.comm().all_reduce(std::span(time_s), ReduceOp::max);
+    endpoint.comm().all_reduce(std::span(in_call_s));
     endpoint.comm().all_reduce(std::span(&wrong, 1));
     const std::lock_guard lock(mutex);  // every rank has the same
-    result = {.time_s = std::move(time_s), .wrong = static_cast<std::uint64_t>(wrong)};
+    result = {.time_s = std::move(time_s),
+              .in_call_s = std::move(in_call_s),
+              .wrong = static_cast<std::uint64_t>(wrong)};
   });
   return result;
 }
@@ -137,7 +144,8 @@ BenchTimes CollectiveBench::floor(std::size_t count) const {
 BenchTimes CollectiveBench::sendrecv(std::size_t count) const {
   return run(
       AllReduce::automatic, count,
-      [&](Endpoint& endpoint) { return std::make_unique<Exchange>(endpoint, count); }, unchecked);
+      [&](Endpoint& endpoint) { return std::make_unique<PairExchange>(endpoint, count); },
+      unchecked);
 }
 
 }  // namespace hetsgd

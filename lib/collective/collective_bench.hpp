@@ -59,6 +59,10 @@ struct BenchCollective {
     std::size_t begin = 0, expected_begin = 0, size = 0;
   };
   Part (*part)(int rank, int workers, std::size_t count);
+  // Of several operators: the option that names them, and its default; empty: what suits the
+  // devices.
+  std::string option = "op";
+  std::string default_operators = "";
 };
 
 // all_reduce, all_gather, reduce_scatter, broadcast (from rank 0), all_to_all.
@@ -68,15 +72,18 @@ const BenchCollective& bench_collective(const std::string& name);  // one of the
 // Of all_reduce: sum (the cluster's own all_reduce), nccl, gpu-ring, gpu-tree,
 // gpu-mpi, gpu-host (the same between GPUs, by each of its methods), mpi
 // (MPI_Allreduce itself), ring, halving-doubling, tree (sums over messages),
-// adasum, adasum-linear (one tensor). The others have the cluster's own
-// operator alone. Errors: usage; lists the collective's operators, nearest
+// adasum, adasum-linear (one tensor). Of all_to_all: blocking (the cluster's own) and scatter
+// (all_to_all.hpp). The others have the cluster's own operator alone. Errors: usage; lists the collective's operators, nearest
 // spelling first. `option` opens the message.
 const BenchOperator& find_bench_operator(const BenchCollective& collective,
                                          const std::string& option, const std::string& name);
 
 struct BenchTimes {
   std::vector<double> time_s;  // per iteration: of the rank that took longest
-  std::uint64_t wrong = 0;     // numbers, over all ranks, after the last iteration
+  // Per iteration: from a rank's arrival at the call to its end there, mean over the ranks. Less than
+  // time_s where a straggler scenario lets ranks arrive late.
+  std::vector<double> in_call_s;
+  std::uint64_t wrong = 0;  // numbers, over all ranks, after the last iteration
 };
 
 class CollectiveBench {
@@ -85,8 +92,8 @@ class CollectiveBench {
   CollectiveBench(std::string cluster, ClusterOptions options, int iterations, int warmup);
 
   // Every rank's buffer of `count` numbers is filled with its input, then a
-  // barrier, then the collective, which alone is timed. Checked afterwards if
-  // `check`. count: of a collective in parts a multiple of the number of
+  // barrier, then the delays of options.scenario, if there are any, and the collective, which are
+  // timed. Checked afterwards if `check`. count: of a collective in parts a multiple of the number of
   // workers.
   BenchTimes measure(const BenchCollective& collective, const BenchOperator& op, std::size_t count,
                      bool check) const;

@@ -13,8 +13,8 @@ using Seconds = std::chrono::duration<double>;
 using namespace std::chrono_literals;  // NOLINT: 50ms, 1.5s read as in the papers
 
 // What a piece of computation costs a device: floating-point operations, bytes moved through its
-// memory, kernel launches, bytes between its memory and the host's. A device profile turns it into
-// seconds (cluster/profile.hpp).
+// memory, kernel launches, bytes between its memory and the host's, bytes of rows that lie scattered
+// in either. A device profile turns it into seconds (cluster/profile.hpp).
 struct Work {
   double operations = 0;
   double bytes = 0;
@@ -23,12 +23,19 @@ struct Work {
   // has those of its left side.
   int learners = 1;
   double host_link_bytes = 0;  // costs nothing where the device's memory is the host's
+  // Bytes of rows at random places, each read or written once: in the device's memory, and in the
+  // host's by the host.
+  double gather_bytes = 0, host_gather_bytes = 0;
+  double given_s = 0;  // on any device: a time that was measured or fitted, not derived from rates
 
   Work& operator+=(const Work& other) {
     operations += other.operations;
     bytes += other.bytes;
     launches += other.launches;
     host_link_bytes += other.host_link_bytes;
+    gather_bytes += other.gather_bytes;
+    host_gather_bytes += other.host_gather_bytes;
+    given_s += other.given_s;
     return *this;
   }
   friend Work operator+(Work a, const Work& b) { return a += b; }

@@ -90,9 +90,15 @@ json place_json(const WorkerReport& report) {
           {"clock_offset_s", seconds(report.clock_offset)}};
 }
 
-json bytes_by_kind(const std::array<std::uint64_t, 3>& bytes) {
+// Those that only sharded tables have where there are any.
+json bytes_by_kind(const TrafficBytes& bytes) {
   json result = json::object();
-  for (std::size_t i = 0; i < bytes.size(); ++i) result[std::string(kTrafficNames[i])] = bytes[i];
+  for (std::size_t i = 0; i < bytes.size(); ++i) {
+    const auto kind = static_cast<Traffic>(i);
+    const bool of_tables = kind == Traffic::rows || kind == Traffic::ids || kind == Traffic::input;
+    if (bytes[i] == 0 && of_tables) continue;
+    result[std::string(kTrafficNames[i])] = bytes[i];
+  }
   return result;
 }
 
@@ -226,6 +232,28 @@ json curve_json(const Record& record) {
   return curve;
 }
 
+// distinct_share: rows asked for per lookup; device_hit_share: of these the ones on their owner's
+// device; null: nothing was looked up yet.
+json tables_json(const Record& record) {
+  json tables = record.tables;
+  LookupCounts counts;
+  for (const WorkerRecord& worker : record.workers) {
+    counts.lookups += worker.lookups.lookups;
+    counts.entries += worker.lookups.entries;
+    counts.asked += worker.lookups.asked;
+    counts.on_device += worker.lookups.on_device;
+    counts.evicted += worker.lookups.evicted;
+  }
+  const auto share = [](std::uint64_t part, std::uint64_t all) -> json {
+    if (all == 0) return nullptr;
+    return static_cast<double>(part) / static_cast<double>(all);
+  };
+  tables["distinct_share"] = share(counts.entries, counts.lookups);
+  tables["evicted"] = counts.evicted;
+  tables["device_hit_share"] = share(counts.on_device, counts.asked);
+  return tables;
+}
+
 bool is_long_list(const json& value) {
   return value.is_array() && !value.empty() && value.front().is_structured();
 }
@@ -284,6 +312,7 @@ json result_json(const Record& record, const ResultOptions& options) {
       {"status_reason", text_or_null(record.status_reason)},
       {"started_at", text_or_null(record.started_at)},
       {"finished_at", text_or_null(record.finished_at)}};
+  if (!record.tables.is_null()) result["tables"] = tables_json(record);
   if (!record.machine.is_null()) result["cluster"]["machine"] = record.machine;
   if (options.redact) redact(result);
   explain_nonfinite(result);

@@ -44,7 +44,7 @@ TimeToAccuracy time_to(const Record& record, const Target& target) {
   return time_to_accuracy(evaluations_of_record(record, target.metric), target);
 }
 
-std::uint64_t total_bytes(const std::array<std::uint64_t, 3>& by_kind) {
+std::uint64_t total_bytes(const TrafficBytes& by_kind) {
   return std::accumulate(by_kind.begin(), by_kind.end(), std::uint64_t{0});
 }
 

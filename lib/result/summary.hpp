@@ -40,6 +40,6 @@ Summary summarise(const Record& record);
 std::map<std::string, double> metrics_at(const CurvePoint& point);
 TimeToAccuracy time_to(const Record& record, const Target& target);
 // Over all kinds of traffic.
-std::uint64_t total_bytes(const std::array<std::uint64_t, 3>& by_kind);
+std::uint64_t total_bytes(const TrafficBytes& by_kind);
 
 }  // namespace hetsgd

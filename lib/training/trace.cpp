@@ -127,6 +127,10 @@ class TracedComm final : public Comm {
     const Range range = message("send", CallKind::send, to, tag, data.size());
     comm_.send_bytes(to, tag, data, kind);
   }
+  void post_bytes(int to, int tag, std::span<const std::byte> data, Traffic kind) override {
+    const Range range = message("post", CallKind::send, to, tag, data.size());
+    comm_.post_bytes(to, tag, data, kind);
+  }
   Envelope receive_bytes(int from, int tag, std::span<std::byte> data) override {
     Range range = message("receive", CallKind::receive, from, tag, data.size());
     const Envelope envelope = comm_.receive_bytes(from, tag, data);
@@ -314,6 +318,8 @@ class TracedEndpoint final : public Endpoint {
         return "vector";
       case ComputeKind::transfer:
         return "transfer";
+      case ComputeKind::stage:
+        return "stage";
     }
     return "";
   }

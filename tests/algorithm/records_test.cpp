@@ -125,7 +125,7 @@ Names events(const Record& record) {
   return names;
 }
 
-Names kinds(const Record& record, std::array<std::uint64_t, 3> TimeBreakdown::*bytes) {
+Names kinds(const Record& record, TrafficBytes TimeBreakdown::*bytes) {
   Names names;
   for (const WorkerRecord& worker : record.workers) {
     for (std::size_t kind = 0; kind < kTrafficNames.size(); ++kind) {

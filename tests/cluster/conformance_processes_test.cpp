@@ -248,7 +248,7 @@ TEST_P(ProcessesOn, BytesAreThoseOfARing) {
     if (endpoint.rank() == 1) endpoint.comm().receive(0, 0, std::span(x));
   });
   if (!is_here(cluster(), 0)) return;
-  using Bytes = std::array<std::uint64_t, 3>;  // parameters, gradients, control
+  using Bytes = TrafficBytes;  // parameters, gradients, control
   EXPECT_EQ(report.workers[0].breakdown.bytes_sent, (Bytes{512000, 256000, 384000}));
   EXPECT_EQ(report.workers[0].breakdown.bytes_received, (Bytes{0, 256000, 384000}));
   EXPECT_EQ(report.workers[1].breakdown.bytes_sent, (Bytes{0, 256000, 384000}));

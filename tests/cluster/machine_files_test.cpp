@@ -80,7 +80,7 @@ TEST(NetworkNodes, AreReadAndWritten) {
   const NetworkFile file(R"([
     {"times": 3, "workers": 4, "inside": "nvlink2"},
     {"latency_s": 0.5, "bytes_per_s": 2},
-    {"workers": 2, "inside": {"latency_s": 0.25, "bytes_per_s": 4, "shared_bus": true}}])");
+    {"workers": 2, "own_links": true, "inside": {"latency_s": 0.25, "bytes_per_s": 4, "shared_bus": true}}])");
   const NetworkModel network = file.load();
   ASSERT_EQ(network.nodes.size(), 3U);
   const NetworkNode &first = network.nodes[0], &slow = network.nodes[1], &last = network.nodes[2];
@@ -94,6 +94,7 @@ TEST(NetworkNodes, AreReadAndWritten) {
   EXPECT_EQ(slow.bytes_per_s, 2);
   EXPECT_FALSE(slow.inside);
   EXPECT_TRUE(last.inside->shared_bus);
+  EXPECT_TRUE(last.own_links && !first.own_links);
   EXPECT_EQ(last.inside->latency, Seconds(0.25));
   // What is written is complete, and reads back as the same.
   const std::string text = to_json_text(network);
@@ -101,6 +102,20 @@ TEST(NetworkNodes, AreReadAndWritten) {
   std::ofstream(path) << text;
   EXPECT_EQ(to_json_text(load_network_model(path)), text);
   std::filesystem::remove(path);
+}
+
+// Eight GPUs of 11 GB/s in four NICs, 250 GB/s inside.
+TEST(NetworkNodes, TheDgxA100sGpusHaveLinksOfTheirOwn) {
+  for (const char* name : {"dgx-a100", "dgx-a100-grpc"}) {
+    const NetworkModel network = load_network_model(name);
+    EXPECT_EQ(network.all_reduce, Topology::two_level);
+    ASSERT_EQ(network.nodes.size(), 1U);
+    EXPECT_EQ(network.nodes[0].workers, 8);
+    EXPECT_TRUE(network.nodes[0].own_links);
+    EXPECT_EQ(network.nodes[0].inside->bytes_per_s, 250e9);
+    EXPECT_EQ(network.bytes_per_s, name == std::string("dgx-a100") ? 11e9 : 5e9);
+  }
+  EXPECT_EQ(load_network_model("dgx-a100-grpc").server_bytes_per_s, 640e9);
 }
 
 TEST(NetworkNodes, ErrorsNameTheNodeAndTheKey) {

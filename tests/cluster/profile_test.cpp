@@ -98,6 +98,22 @@ TEST(DeviceProfile, ACopyToTheHostStartsWithALatency) {
   EXPECT_EQ(load_device_profile("titan-x-maxwell").host_link_latency_s, 0);
 }
 
+// Scattered rows have a rate of their own, or the memory's; those of the host are free without one.
+TEST(DeviceProfile, GathersAreCharged) {
+  DeviceProfile profile;
+  profile.operations_per_s = kUnlimitedPerSecond;
+  profile.bytes_per_s = 8;
+  const Work work = Work{.gather_bytes = 12, .host_gather_bytes = 5} + Work{.gather_bytes = 4};
+  EXPECT_EQ(profile.seconds(work).count(), 16 / 8.0);
+  profile.gather_bytes_per_s = 4;
+  EXPECT_EQ(profile.seconds(work).count(), 16 / 4.0);
+  profile.host_gather_bytes_per_s = 2;
+  EXPECT_EQ(profile.seconds(work).count(), 16 / 4.0 + 5 / 2.0);
+  const DeviceProfile a100 = load_device_profile("a100");
+  EXPECT_EQ(a100.gather_bytes_per_s, 1555e9 / 2);
+  EXPECT_EQ(a100.host_gather_bytes_per_s, 25e9);
+}
+
 TEST(DeviceProfile, BuiltinOnesAreComplete) {
   EXPECT_THAT(builtin_device_profiles(), Contains("v100"));
   EXPECT_THAT(builtin_device_profiles(), Contains("cpu"));
@@ -329,7 +345,7 @@ TEST(NetworkModel, BytesSentPerRank) {
 
 TEST(NetworkModel, BuiltinOnesAreComplete) {
   for (const char* name : {"pcie3", "nvlink2", "ethernet-1g", "ethernet-10g", "infiniband-edr",
-                           "shared-memory", "ideal"}) {
+                           "shared-memory", "ideal", "dgx-a100", "dgx-a100-grpc"}) {
     EXPECT_THAT(builtin_network_models(), Contains(name));
   }
   for (const std::string& name : builtin_network_models()) {
@@ -352,9 +368,10 @@ TEST(NetworkModel, ErrorsNameWhatIsWrong) {
   const File file(
       "{\"name\":\"n\",\"latency_s\":0,\"bytes_per_s\":1,\"server_latency_s\":0,"
       "\"server_bytes_per_s\":1,\"all_reduce\":\"rings\"}");
-  EXPECT_EQ(
-      failure_of([&] { load_network_model(file.path()); }).message,
-      file.path() + ": all_reduce: found \"rings\", expected ring, tree, halving_doubling or star");
+  EXPECT_EQ(failure_of([&] { load_network_model(file.path()); }).message,
+            file.path() +
+                ": all_reduce: found \"rings\", expected ring, tree, halving_doubling, star or "
+                "two_level");
   const File bus(
       "{\"name\":\"n\",\"latency_s\":0,\"bytes_per_s\":1,\"server_latency_s\":0,"
       "\"server_bytes_per_s\":1,\"shared_bus\":1}");

@@ -50,6 +50,27 @@ TEST(SimMessage, ThatIsThereAlreadyCostsTheReceiverNothing) {
   EXPECT_EQ(breakdown(report, 1).wait.count(), 5.0);
 }
 
+// Two posts and a send, one behind the other on the link: only the send is waited for.
+TEST(SimMessage, ThatIsPostedTakesItsTurnOnTheLink) {
+  const auto report = run(slow_machine(3), [](Endpoint& endpoint) {
+    if (endpoint.rank() == 0) {
+      const Bytes data(64);
+      endpoint.comm().post<std::byte>(1, 0, data);
+      endpoint.comm().post<std::byte>(2, 0, data);
+      EXPECT_EQ(now(endpoint), 0.0);
+      send(endpoint, 1, 64);
+      EXPECT_EQ(now(endpoint), 3.0);
+    } else {
+      receive(endpoint, 0, 64);
+      EXPECT_EQ(now(endpoint), endpoint.rank() == 1 ? 1.25 : 2.25);
+      if (endpoint.rank() == 1) receive(endpoint, 0, 64);
+    }
+  });
+  EXPECT_EQ(report.elapsed.count(), 3.25);
+  EXPECT_EQ(breakdown(report, 0).communicate.count(), 3.0);
+  EXPECT_EQ(breakdown(report, 0).bytes_sent[kControl], 192U);
+}
+
 TEST(SimMessage, EgressOfOneWorkerSerialises) {
   run(slow_machine(3), [](Endpoint& endpoint) {
     if (endpoint.rank() == 0) {
@@ -140,8 +161,8 @@ TEST(SimMessage, ParametersAndGradientsAreChargedAtFullSize) {
       for (int i = 0; i < 3; ++i) receive(endpoint, 0, 64);
     }
   });
-  EXPECT_EQ(breakdown(report, 0).bytes_sent, (std::array<std::uint64_t, 3>{256, 256, 64}));
-  EXPECT_EQ(breakdown(report, 1).bytes_received, (std::array<std::uint64_t, 3>{256, 256, 64}));
+  EXPECT_EQ(breakdown(report, 0).bytes_sent, (TrafficBytes{256, 256, 64}));
+  EXPECT_EQ(breakdown(report, 1).bytes_received, (TrafficBytes{256, 256, 64}));
 }
 
 TEST(SimMessage, ToOneselfTakesNoTimeAndNoLink) {

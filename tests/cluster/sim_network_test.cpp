@@ -183,6 +183,70 @@ TEST(SimNodes, AStarTakesTheServicesLinkOrThatOfANode) {
   EXPECT_DOUBLE_EQ(all_reduce_s(options, 256, 0, 3), 2 * (0.125 + 2 * 256 / 8.0));
 }
 
+// --- nodes whose workers have links of their own
+
+ClusterOptions linked_pairs(int workers) {
+  return machine_of(workers, {{.workers = 2, .own_links = true, .inside = kInside}});
+}
+
+TEST(SimNodes, WorkersMayHaveLinksOfTheirOwn) {
+  EXPECT_EQ(trips(linked_pairs(4), {{0, 2}, {1, 3}}), (Trips{{1, 1.25}, {1, 1.25}}));
+  EXPECT_EQ(trips(linked_pairs(4), {{0, 1}, {3, 2}}), (Trips{{0.5, 0.625}, {0.5, 0.625}}));
+}
+
+// A message inside and one to another node leave at the same time, each on the link of its kind.
+TEST(SimNodes, BytesInsideAndOutsideTravelAtTheSameTime) {
+  run(linked_pairs(4), [](Endpoint& endpoint) {
+    const std::vector<std::byte> data(64);
+    std::vector<std::byte> room(64);
+    if (endpoint.rank() == 0) {
+      endpoint.comm().post<std::byte>(1, 0, data);
+      endpoint.comm().post<std::byte>(2, 0, data);
+      endpoint.comm().post<std::byte>(3, 0, data);
+    } else {
+      endpoint.comm().receive<std::byte>(0, 0, room);
+      const double expected[] = {0, 0.625, 1.25, 2.25};
+      EXPECT_EQ(now(endpoint), expected[endpoint.rank()]);
+    }
+  });
+}
+
+// Two nodes of two: 2 (m-1)(l_n + n/(m B_n)) + 2 (N-1)(l + n/(m N B)); a group with one member in
+// each node has only the second part, one inside of a node is a ring there.
+TEST(SimNodes, ATwoLevelAllReduceInClosedForm) {
+  ClusterOptions options = linked_pairs(4);
+  options.network.all_reduce = Topology::two_level;
+  EXPECT_DOUBLE_EQ(all_reduce_s(options, 256, 0, 3),
+                   2 * (0.125 + 256 / (2 * 128.0)) + 2 * (0.25 + 256 / (4 * 64.0)));
+  EXPECT_DOUBLE_EQ(all_reduce_s(options, 256, 1, 2), 2 * (0.25 + 256 / (2 * 64.0)));
+  EXPECT_DOUBLE_EQ(all_reduce_s(options, 256, 2, 3), 2 * (0.125 + 256 / (2 * 128.0)));
+  // Three members in two nodes are not equally many: a ring at the slowest link.
+  EXPECT_DOUBLE_EQ(all_reduce_s(options, 192, 0, 2), 4 * (0.25 + 192 / (3 * 64.0)));
+  options = linked_pairs(6);
+  options.network.all_reduce = Topology::two_level;
+  EXPECT_DOUBLE_EQ(all_reduce_s(options, 384, 0, 5),
+                   2 * (0.125 + 384 / (2 * 128.0)) + 4 * (0.25 + 384 / (6 * 64.0)));
+}
+
+// Two nodes of two, 64 bytes for each: 64 stay inside (1/8 + 1/2 s), 128 leave (1/4 + 2 s). With
+// 1,024 inside these take longer.
+TEST(SimNodes, AnAllToAllTakesTheLaterOfTheTwoLevels) {
+  const auto seconds = [](std::size_t inside_bytes) {
+    double end = 0;
+    run(linked_pairs(4), [&](Endpoint& endpoint) {
+      std::vector<std::size_t> counts(4, 64);
+      counts[static_cast<std::size_t>(endpoint.rank() ^ 1)] = inside_bytes;
+      const std::vector<std::byte> send(AllToAll::sum(counts));
+      std::vector<std::byte> receive(send.size());
+      endpoint.comm().all_to_all<std::byte>(send, counts, receive, counts);
+      end = now(endpoint);
+    });
+    return end;
+  };
+  EXPECT_DOUBLE_EQ(seconds(64), 0.25 + 128 / 64.0);
+  EXPECT_DOUBLE_EQ(seconds(1024), 0.125 + 1024 / 128.0);
+}
+
 // When two collectives that begin together end, each an all_reduce of 256 bytes.
 std::pair<double, double> ends_of_two(const ClusterOptions& options, const std::vector<int>& first,
                                       const std::vector<int>& second) {

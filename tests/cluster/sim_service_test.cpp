@@ -87,8 +87,8 @@ TEST(SimService, PayloadsAndTheirWorkAreChargedAtFullSize) {
     const double service = 0.5 + 3 * 48 / 16.0;  // one launch; three times the bytes
     EXPECT_EQ(now(endpoint), 2 * (kLatency + on_link) + service);
   });
-  EXPECT_EQ(breakdown(report, 0).bytes_sent, (std::array<std::uint64_t, 3>{0, 24, 4}));
-  EXPECT_EQ(breakdown(report, 0).bytes_received, (std::array<std::uint64_t, 3>{24, 0, 4}));
+  EXPECT_EQ(breakdown(report, 0).bytes_sent, (TrafficBytes{0, 24, 4}));
+  EXPECT_EQ(breakdown(report, 0).bytes_received, (TrafficBytes{24, 0, 4}));
 }
 
 // The host has a profile of its own, and no worker's speed; computations keep the workers'.

@@ -43,6 +43,15 @@ bool MpiComm::poll(int from, int tag) {
 }
 
 void MpiComm::send_bytes(int to, int tag, std::span<const std::byte> data, Traffic kind) {
+  send_message(to, tag, data, kind, Transport::Sending::straight);
+}
+
+void MpiComm::post_bytes(int to, int tag, std::span<const std::byte> data, Traffic kind) {
+  send_message(to, tag, data, kind, Transport::Sending::copied);
+}
+
+void MpiComm::send_message(int to, int tag, std::span<const std::byte> data, Traffic kind,
+                           Transport::Sending how) {
   check_rank(to, size());
   check_tag(tag);
   world().safepoint();
@@ -56,7 +65,7 @@ void MpiComm::send_bytes(int to, int tag, std::span<const std::byte> data, Traff
   const bool timed = data.size() > kHeadData;
   const Seconds begin = timed ? world().now() : Seconds(0);
   transport_.send(world_rank(to), transport_.tags().message(group_->number, tag), {&part, 1}, kind,
-                  gpu);
+                  gpu, how);
   if (timed) World::current().breakdown.communicate += world().now() - begin;
   world().safepoint();
 }

@@ -118,6 +118,8 @@ class MpiComm final : public Comm {
   std::unique_ptr<Comm> split(int color, int key) override;
   // Returns when `data` may be reused. Long data that nobody waits for are copied (transport.hpp).
   void send_bytes(int to, int tag, std::span<const std::byte> data, Traffic kind) override;
+  // All of it is copied, also where the receiver waits.
+  void post_bytes(int to, int tag, std::span<const std::byte> data, Traffic kind) override;
   // CheckFailure: the message has another length.
   Envelope receive_bytes(int from, int tag, std::span<std::byte> data) override;
   // Both sides say their lengths first, in a message that holds short data, too. What is long goes
@@ -159,6 +161,8 @@ class MpiComm final : public Comm {
   // Counts payload bytes in the caller's time breakdown, by the formulas above, so that they depend
   // on neither the threshold of small data nor the way through NCCL.
   void count(Traffic kind, std::size_t sent, std::size_t received);
+  void send_message(int to, int tag, std::span<const std::byte> data, Traffic kind,
+                    Transport::Sending how);
 
   // --- small messages: the call, and data of at most a head's size behind it
   void send_small(int to, const CollectiveCall& call, std::span<const std::byte> data);

@@ -201,7 +201,7 @@ class MpiPort::Call {
     receive_.emplace(transport_, host_, transport_.tags().answer(caller_),
                      [](int, int) { return std::string("waits for a service"); });
   }
-  static void add(std::array<std::uint64_t, 3>& bytes, Traffic of, std::size_t n) {
+  static void add(TrafficBytes& bytes, Traffic of, std::size_t n) {
     bytes[static_cast<std::size_t>(of)] += n;
   }
 

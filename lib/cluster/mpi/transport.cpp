@@ -49,8 +49,8 @@ void settle(Seconds limit, Done done) {
 // The bytes of several parts, read on and on. The parts are the caller's.
 class Transport::Reader {
  public:
-  Reader(std::span<const std::span<const std::byte>> parts, cuda::ExchangeMemory* gpu)
-      : parts_(parts), gpu_(gpu) {}
+  Reader(std::span<const std::span<const std::byte>> parts, cuda::ExchangeMemory* gpu, Sending how)
+      : parts_(parts), gpu_(gpu), how_(how) {}
   void read(std::byte* to, std::size_t bytes) {
     while (bytes > 0) {
       const auto part = parts_.front().subspan(at_);
@@ -66,8 +66,8 @@ class Transport::Reader {
     }
   }
   cuda::ExchangeMemory* gpu() const { return gpu_; }
-  // What is left lies together in memory of the host.
-  bool can_skip() const { return parts_.size() == 1 && !gpu_; }
+  // What is left lies together in memory of the host, and may go from there.
+  bool can_skip() const { return parts_.size() == 1 && !gpu_ && how_ == Sending::straight; }
   // The next bytes of the last part, where they lie.
   std::span<const std::byte> skip(std::size_t bytes) {
     const auto skipped = parts_.front().subspan(at_, bytes);
@@ -78,6 +78,7 @@ class Transport::Reader {
  private:
   std::span<const std::span<const std::byte>> parts_;
   cuda::ExchangeMemory* const gpu_;
+  const Sending how_;
   std::size_t at_ = 0;
 };
 
@@ -99,13 +100,13 @@ Tags::Tags() {
 // --- transport
 
 void Transport::send(int to, int tag, std::span<const std::span<const std::byte>> parts,
-                     Traffic kind, cuda::ExchangeMemory* gpu) {
+                     Traffic kind, cuda::ExchangeMemory* gpu, Sending how) {
   // Transport::send and HeadReceive::take_rest are the two ends of one protocol (transport.hpp).
   Sends& sends = Sends::get();
   std::size_t bytes = 0;
   for (const auto part : parts) bytes += part.size();
   const HeadInfo info{bytes, sent_++, static_cast<std::int32_t>(kind)};
-  Reader reader(parts, gpu);
+  Reader reader(parts, gpu, how);
   const std::size_t first = std::min(bytes, kHeadData);
   auto head = sends.take(sizeof info + first);
   std::memcpy(head->data, &info, sizeof info);

@@ -186,11 +186,13 @@ class Transport {
   // In the world, as all ranks of this file.
   int rank() const { return rank_; }
 
+  // straight: from the caller's memory where the receiver waits; copied: never.
+  enum class Sending { straight, copied };
   // The parts, one after the other, are one message; they lie in host memory, or all in that of
-  // `gpu`. Returns when they may be reused. Blocks only while a receiver that waits takes the rest;
-  // unwinds where the run is aborted then. The time is the caller's to count.
+  // `gpu`. Returns when they may be reused. Blocks only while a receiver that waits takes the rest
+  // straight; unwinds where the run is aborted then. The time is the caller's to count.
   void send(int to, int tag, std::span<const std::span<const std::byte>> parts, Traffic kind,
-            cuda::ExchangeMemory* gpu = nullptr);
+            cuda::ExchangeMemory* gpu = nullptr, Sending how = Sending::straight);
   // A message of this tag is here (from: kAnySource too). Its head has come, its pieces may not
   // have.
   bool poll(int from, int tag);

@@ -66,7 +66,7 @@ std::unique_ptr<CancellationToken> ProcessEndpoint::make_cancellation_token() {
 Seconds ProcessEndpoint::straggle(ComputeKind kind, Seconds start, Seconds duration) {
   if (kind == ComputeKind::transfer) return Seconds(0);
   const Seconds slowed = duration / speed_;
-  if (kind == ComputeKind::vector) return slowed - duration;
+  if (kind == ComputeKind::vector || kind == ComputeKind::stage) return slowed - duration;
   std::optional<std::uint64_t> iteration;
   if (kind == ComputeKind::step) iteration = process_.breakdown.steps++;
   if (!options_.scenario) return slowed - duration;

@@ -55,6 +55,7 @@ class SimComm final : public Comm {
   void barrier() override;
   std::unique_ptr<Comm> split(int color, int key) override;
   void send_bytes(int to, int tag, std::span<const std::byte> data, Traffic kind) override;
+  void post_bytes(int to, int tag, std::span<const std::byte> data, Traffic kind) override;
   Envelope receive_bytes(int from, int tag, std::span<std::byte> data) override;
   void all_reduce_raw(void* data, std::size_t count, Element element, ReduceOp op,
                       Traffic kind) override;

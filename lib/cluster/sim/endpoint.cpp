@@ -41,6 +41,16 @@ std::vector<int> ranks(int size) {
   return all;
 }
 
+Network::Scale traffic_scale(const ClusterOptions& options) {
+  Network::Scale scale;
+  scale.fill(options.payload_scale);
+  scale[static_cast<std::size_t>(Traffic::control)] = 1;
+  scale[static_cast<std::size_t>(Traffic::rows)] = options.rows_scale;
+  scale[static_cast<std::size_t>(Traffic::ids)] = options.ids_scale;
+  scale[static_cast<std::size_t>(Traffic::input)] = 0;
+  return scale;
+}
+
 }  // namespace
 
 SimRun::SimRun(const ClusterOptions& options_, SimDevices& devices_)
@@ -53,7 +63,8 @@ SimRun::SimRun(const ClusterOptions& options_, SimDevices& devices_)
              [this](Process& process) {
                if (process.background_task.empty()) services.left(process.rank);
              }),
-      world{engine, Network(options_.network, options_.workers, options_.payload_scale)},
+      world{engine, Network(options_.network, options_.workers, traffic_scale(options_),
+                            options_.rows_part_bytes)},
       services(world, options_.server_profile.value_or(options_.profile_of(0)),
                options_.work_scale),
       everybody(std::make_shared<Group>(world, ranks(options_.workers))) {}
@@ -91,7 +102,7 @@ SimEndpoint::Duration SimEndpoint::duration(const Work& work, ComputeKind kind) 
     computed.host_link_bytes = 0;
     busy = seconds(computed) / speed;
   }
-  if (!vector) {
+  if (!vector && kind != ComputeKind::stage) {
     std::optional<std::uint64_t> iteration;
     if (kind == ComputeKind::step) iteration = breakdown_.steps++;
     if (const Scenario* scenario = run_.options.scenario.get()) {

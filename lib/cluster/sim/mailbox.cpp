@@ -74,14 +74,15 @@ void enter_link(void* object) {
 
 }  // namespace
 
-void send_message(const std::shared_ptr<Group>& group, int source, int to, int tag,
-                  std::span<const std::byte> data, Traffic kind) {
+double send_message(const std::shared_ptr<Group>& group, int source, int to, int tag,
+                    std::span<const std::byte> data, Traffic kind) {
   World& world = group->world;
   Engine& engine = world.engine;
-  Process& self = engine.current("send");
+  engine.current("send");
   check_rank(to, group->size());
   HETSGD_CHECK_GE(tag, 0);
-  if (engine.tearing_down()) return;
+  const double called = engine.now();
+  if (engine.tearing_down()) return called;
 
   // From the free list: every field is set.
   Message* message = world.messages.take();
@@ -93,25 +94,26 @@ void send_message(const std::shared_ptr<Group>& group, int source, int to, int t
   message->started = engine.now();
   message->charged = 0;
   message->payload.assign(data);
-  if (to == source) return group->mailbox(to).put(engine, message);
-
+  if (to == source) {
+    group->mailbox(to).put(engine, message);
+    return called;
+  }
   // The links and the breakdown are the worker's, whichever group the message belongs to.
   const int worker = group->worker(source);
-  const double called = engine.now();
-  message->charged = world.network.charged(data.size(), kind);
+  message->charged = world.network.charged_parts(data.size(), 1, kind);
   const Network::Route route = world.network.route(worker, group->worker(to));
   const Link::Slot slot = route.out.pass(Direction::out, called, message->charged);
   message->started = slot.start;
   message->sent = slot.end;
-  // Scheduled before the sender sleeps: the message's travel does not depend on what becomes of it.
+  // Scheduled before the sender may sleep: the message's travel does not depend on what becomes of
+  // it.
   if (&route.in == &route.out) {
     engine.at_arrival(slot.end + route.latency, worker, arrive, message);
   } else {
     engine.at_arrival(slot.start + route.latency, worker, enter_link, message);
   }
   world.count_sent(worker, kind, message->charged);
-  if (slot.end > called) engine.sleep_until(slot.end);
-  self.breakdown->communicate += Seconds(slot.end - called);
+  return slot.end;
 }
 
 Envelope receive_message(Group& group, int rank, int from, int tag, std::span<std::byte> data) {

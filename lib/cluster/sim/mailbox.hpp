@@ -2,9 +2,9 @@
 //
 //   sender              links (network.hpp)                     receiver's mailbox
 //   send_message()      egress of the sender from `start`
-//     | sleeps until    head travels for a latency
-//     v the last byte   enter_link: ingress of the receiver
-//   returns             arrive --------------------------->  put(): to a blocked receiver, or kept
+//     | send: sleeps    head travels for a latency
+//     v until it left   enter_link: ingress of the receiver
+//   goes on             arrive --------------------------->  put(): to a blocked receiver, or kept
 //                                                            take(): the first that matches
 //
 // The order that Comm promises (messages of one pair and tag arrive as sent) follows from the
@@ -56,11 +56,12 @@ class Mailbox {
   std::vector<Receiver*> receivers_;  // on their stacks, longest waiting first
 };
 
-// Sends a copy of `data`; returns when it has left the sender's link, not later than it arrives. A
-// message to oneself takes no time and no link. Ranks are those of the group. Errors: check
-// failure, a rank that is not in the group, a tag below 0. Does nothing while the run is torn down.
-void send_message(const std::shared_ptr<Group>& group, int source, int to, int tag,
-                  std::span<const std::byte> data, Traffic kind);
+// Puts a copy of `data` on its way and returns at once: the time at which it has left the sender's
+// link, which is not later than its arrival. A message to oneself takes no time and no link. Ranks
+// are those of the group. Errors: check failure, a rank that is not in the group, a tag below 0.
+// Does nothing while the run is torn down.
+double send_message(const std::shared_ptr<Group>& group, int source, int to, int tag,
+                    std::span<const std::byte> data, Traffic kind);
 
 // Receives into `data`, whose size must be the message's (checked). Of the time that it blocks,
 // what came before the message went onto its link is the sender's lateness (wait), the rest is

@@ -22,14 +22,19 @@ Network::Node::Node(const NetworkModel& model, const NetworkNode& kind_, int fir
       first(first_),
       latency(kind.latency.value_or(model.latency).count()),
       server_latency(std::max(model.server_latency, kind.latency.value_or(Seconds(0))).count()),
-      link(kind.bytes_per_s.value_or(model.bytes_per_s), model.shared_bus) {
+      links(static_cast<std::size_t>(kind_.own_links ? workers : 1),
+            Link(kind.bytes_per_s.value_or(model.bytes_per_s), model.shared_bus)) {
   if (!kind.inside) return;
   inside.assign(static_cast<std::size_t>(kind.inside->shared_bus ? 1 : workers),
                 Link(kind.inside->bytes_per_s, kind.inside->shared_bus));
 }
 
-Network::Network(NetworkModel model, int workers, double payload_scale)
-    : model_(std::move(model)), payload_scale_(payload_scale), server_(model_.server_bytes_per_s) {
+Network::Network(NetworkModel model, int workers, const Scale& scale,
+                 std::optional<double> rows_part_bytes)
+    : model_(std::move(model)),
+      scale_(scale),
+      rows_part_bytes_(rows_part_bytes),
+      server_(model_.server_bytes_per_s) {
   const std::span<const NetworkNode> kinds =
       model_.nodes.empty() ? std::span(&kOneWorker, 1) : std::span(std::as_const(model_.nodes));
   std::size_t kind = 0;
@@ -73,9 +78,10 @@ NetworkModel Network::slowest(const Counts& members) const {
   };
   for (const auto& [index, count] : members) {
     const Node& node = nodes_[index];
-    const double rate = node.link.bytes_per_s();
+    const double rate = node.links.front().bytes_per_s();
+    const int sharing = node.kind.own_links ? 1 : count;
     model.server_latency = std::max(model.server_latency, Seconds(node.server_latency));
-    model.server_bytes_per_s = std::min(model.server_bytes_per_s, rate * size / count);
+    model.server_bytes_per_s = std::min(model.server_bytes_per_s, rate * size / sharing);
     if (count < size) take(Seconds(node.latency), rate);
     if (count == 1) continue;
     const InnerNetwork& inside = *node.kind.inside;
@@ -85,36 +91,62 @@ NetworkModel Network::slowest(const Counts& members) const {
   return model;
 }
 
+// None: the slowest link stands for all. Rates inside that differ between the nodes would need a
+// formula of their own.
+std::optional<NodeLevel> Network::inner_level(const Counts& members) const {
+  if (members.size() < 2) return std::nullopt;
+  const int count = members.begin()->second;
+  const Node& first = nodes_[members.begin()->first];
+  for (const auto& [index, here] : members) {
+    const NetworkNode& kind = nodes_[index].kind;
+    if (!kind.own_links || here != count || &kind != &first.kind) return std::nullopt;
+    if (kind.inside && kind.inside->shared_bus) return std::nullopt;
+  }
+  if (!first.kind.inside) return std::nullopt;
+  return NodeLevel{count, first.kind.inside->latency, first.kind.inside->bytes_per_s};
+}
+
 GroupNetwork Network::group(std::span<const int> workers) {
   Counts members;
   for (const int worker : workers) ++members[node_of_[static_cast<std::size_t>(worker)]];
-  GroupNetwork group{slowest(members), {}};
+  GroupNetwork group{slowest(members), {}, {}};
   if (workers.size() < 2) return group;
+  const double rate = group.model.bytes_per_s;
+  if ((group.model.inner = inner_level(members))) {
+    const Node& node = nodes_[members.begin()->first];
+    group.model.latency = Seconds(node.latency);
+    group.model.bytes_per_s = node.links.front().bytes_per_s();
+    for (const int worker : workers) {
+      group.node_of.push_back(node_of_[static_cast<std::size_t>(worker)]);
+    }
+  }
   std::vector<Hop>& hops = group.hops;
   const bool star = model_.all_reduce == Topology::star;
   if (star) hops.push_back({&server_, 1});
   if (model_.shared_bus) {
-    hops.push_back({&nodes_.front().link, 1});
+    hops.push_back({&nodes_.front().links.front(), 1});
     return group;
   }
-  const double rate = group.model.bytes_per_s;
+  const bool leaves = star || members.size() > 1;  // the nodes
+  const auto outer_share = [&](const Link& link) { return star ? 1 : rate / link.bytes_per_s(); };
   const auto inner_share = [&](const Node& node, int count) {
     return members.size() == 1 ? 1 : rate / inner_rate(*node.kind.inside, count);
   };
   for (const auto& [index, count] : members) {
     Node& node = nodes_[index];
-    if (star) {
-      hops.push_back({&node.link, 1});
-      continue;
+    if (leaves && !node.kind.own_links) {
+      hops.push_back({&node.links.front(), outer_share(node.links.front())});
     }
-    if (members.size() > 1) hops.push_back({&node.link, rate / node.link.bytes_per_s()});
-    if (count > 1 && node.kind.inside->shared_bus) {
+    if (!star && count > 1 && node.kind.inside->shared_bus) {
       hops.push_back({&node.inside.front(), inner_share(node, count)});
     }
   }
   for (const int worker : workers) {
     Node& node = this->node(worker);
     const int count = members[node_of_[static_cast<std::size_t>(worker)]];
+    if (leaves && node.kind.own_links) {
+      hops.push_back({&node.link(worker), outer_share(node.link(worker))});
+    }
     if (star || count == 1 || node.kind.inside->shared_bus) continue;
     hops.push_back({&node.inner(worker), inner_share(node, count)});
   }

@@ -6,7 +6,8 @@
 // link is taken, in the order of heads, for bytes/B, and the message has arrived when it is through
 // and has left the sender's link a latency ago. Uncontended: latency + bytes over the slower link.
 // On a shared bus the bus carries it once instead, from start to start + bytes/B, and it arrives a
-// latency later. Within a node of several workers the links, or the bus, are those inside.
+// latency later. Within a node of several workers the links, or the bus, are those inside; those to
+// other nodes are one for the node, or one for each of its workers (own_links).
 //
 // Worker to services and back: as above, with the services' link (server_latency,
 // server_bytes_per_s) at the other end. The slower of the two links sets the time of one transfer;
@@ -25,12 +26,15 @@
 // That is exact for a ring in the order of nodes, which crosses a node's link once in each
 // direction; of other topologies it is a bound from below where several members cross it at once. A
 // bus inside has its rate over the m - 1 hops that m of a ring's members make on it, and in a star
-// a node's link its rate over its members.
+// a node's link its rate over its members. In a group with equally many members in each of several
+// nodes with own_links, all_reduce (two_level) and all_to_all are exact instead: NodeLevel.
 //
 // Times are virtual seconds, sizes are charged bytes (doubles, as --charge scales them).
 #pragma once
 
+#include <array>
 #include <map>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -45,20 +49,29 @@ namespace hetsgd::sim {
 struct GroupNetwork {
   NetworkModel model;
   std::vector<Hop> hops;
+  std::vector<std::size_t> node_of;  // by member, where the model has an inner level
 };
 
 // Workers are ranks in the run.
 class Network {
  public:
-  Network(NetworkModel model, int workers, double payload_scale);
+  // scale: charged bytes per real one, by Traffic. rows_part_bytes: ClusterOptions.
+  using Scale = std::array<double, kTrafficNames.size()>;
+  Network(NetworkModel model, int workers, const Scale& scale,
+          std::optional<double> rows_part_bytes);
   Network(const Network&) = delete;
   Network& operator=(const Network&) = delete;
 
   // What `bytes` of this kind are charged as: control as they are, others at full model size.
   // Control traffic (a token, a request's struct) does not grow with the model.
   double charged(std::size_t bytes, Traffic kind) const {
-    const auto real = static_cast<double>(bytes);
-    return kind == Traffic::control ? real : real * payload_scale_;
+    return static_cast<double>(bytes) * scale_[static_cast<std::size_t>(kind)];
+  }
+  // Of one part or message that goes from one worker to another; of `parts` that are `bytes` in
+  // all.
+  double charged_parts(std::size_t bytes, std::size_t parts, Traffic kind) const {
+    if (kind != Traffic::rows || !rows_part_bytes_) return charged(bytes, kind);
+    return static_cast<double>(parts) * *rows_part_bytes_;
   }
 
   // A message from one worker to another goes out on a link and in on one; on a bus these are one,
@@ -71,7 +84,9 @@ class Network {
   Route route(int from, int to);
   // The worker's end of the way to services and back, and that of their host, which serves all
   // services and workers.
-  Link& link(int worker) { return model_.shared_bus ? nodes_.front().link : node(worker).link; }
+  Link& link(int worker) {
+    return model_.shared_bus ? nodes_.front().links.front() : node(worker).link(worker);
+  }
   Link& server() { return server_; }
   double server_latency(int worker) { return node(worker).server_latency; }
   // Seconds for which messages took the busier direction of the services' link.
@@ -85,19 +100,24 @@ class Network {
     Link& inner(int worker) {
       return inside[kind.inside->shared_bus ? 0 : static_cast<std::size_t>(worker - first)];
     }
+    Link& link(int worker) {
+      return links[kind.own_links ? static_cast<std::size_t>(worker - first) : 0];
+    }
 
     const NetworkNode& kind;
     int first;  // worker
     double latency, server_latency;
-    Link link;                 // on a bus that of the first node is everybody's
+    std::vector<Link> links;   // to others, of its workers or of all; on a bus the first node's
     std::vector<Link> inside;  // of its workers, or the bus; empty: of one worker
   };
   using Counts = std::map<std::size_t, int>;  // of members, by node
   Node& node(int worker) { return nodes_[node_of_[static_cast<std::size_t>(worker)]]; }
   NetworkModel slowest(const Counts& members) const;
+  std::optional<NodeLevel> inner_level(const Counts& members) const;
 
   NetworkModel model_;
-  double payload_scale_;
+  const Scale scale_;
+  const std::optional<double> rows_part_bytes_;
   std::vector<Node> nodes_;
   std::vector<std::size_t> node_of_;  // by worker
   Link server_;

@@ -103,7 +103,7 @@ void Rendezvous::start() {
   last_arrival_ = world_.engine.now();
   start_moving();
   count_bytes();
-  const double seconds = cost(bytes()), latencies = cost(0);
+  const double seconds = cost(load()), latencies = cost({});
   transfer_ = world_.transfers.take();
   transfer_->begin(
       world_.engine, members_.network.hops, seconds,
@@ -149,26 +149,50 @@ double Rendezvous::charged() const {
 
 // Of an all_to_all: as NetworkModel::all_to_all_cost wants them. A rank's link is full duplex, so
 // the larger of what it sends and receives counts; what it keeps for itself passes no link.
-double Rendezvous::busiest_bytes() const {
-  std::size_t most = 0, all = 0;
+Rendezvous::Load Rendezvous::busiest_load() const {
+  const auto all_ranks = static_cast<std::size_t>(size());
+  const bool bus = members_.network.model.shared_bus;
+  Load most, all;
   for (int r = 0; r < size(); ++r) {
     const AllToAll& mine = parts(static_cast<std::size_t>(r));
-    const std::size_t out = mine.bytes_out(r);
-    most = std::max({most, out, mine.bytes_in(r)});
-    all += out;
+    const Inside out = inside(mine.send_counts, r), in = inside(mine.receive_counts, r);
+    const auto charge = [&](std::size_t bytes, std::size_t parts) {
+      return world_.network.charged_parts(bytes, parts, call_.kind);
+    };
+    const auto outside = [&](std::size_t bytes, const Inside& stays) {
+      return charge(bytes - stays.elements * mine.width, all_ranks - 1 - stays.parts);
+    };
+    most.bytes =
+        std::max({most.bytes, outside(mine.bytes_out(r), out), outside(mine.bytes_in(r), in)});
+    most.inside = std::max({most.inside, charge(out.elements * mine.width, out.parts),
+                            charge(in.elements * mine.width, in.parts)});
+    all.bytes += outside(mine.bytes_out(r), out);
   }
-  const Network& network = world_.network;
-  return network.charged(members_.network.model.shared_bus ? all : most, call_.kind);
+  return bus ? all : most;
+}
+
+// Of counts by rank those of the other ranks in this rank's node; none without an inner level.
+Rendezvous::Inside Rendezvous::inside(std::span<const std::size_t> counts, int rank) const {
+  const std::vector<std::size_t>& node_of = members_.network.node_of;
+  Inside sum;
+  for (std::size_t r = 0; r < node_of.size(); ++r) {
+    const auto me = static_cast<std::size_t>(rank);
+    if (r == me || node_of[r] != node_of[me]) continue;
+    sum.elements += counts[r];
+    ++sum.parts;
+  }
+  return sum;
 }
 
 // A split gathers everybody's choice.
-double Rendezvous::bytes() const {
-  if (call_.collective == Collective::all_to_all) return busiest_bytes();
-  return call_.collective == Collective::split ? kSplitBytes : charged();
+Rendezvous::Load Rendezvous::load() const {
+  if (call_.collective == Collective::all_to_all) return busiest_load();
+  return {call_.collective == Collective::split ? kSplitBytes : charged(), 0};
 }
 
 // while_paused_together never comes here: in this cluster nobody waits for it (SimEndpoint).
-double Rendezvous::cost(double bytes) const {
+double Rendezvous::cost(const Load& load) const {
+  const double bytes = load.bytes;
   const NetworkModel& model = members_.network.model;
   switch (call_.collective) {
     case Collective::all_reduce:
@@ -185,7 +209,7 @@ double Rendezvous::cost(double bytes) const {
     case Collective::reduce_scatter:
       return model.reduce_scatter_cost(size(), bytes).count();
     case Collective::all_to_all:
-      return model.all_to_all_cost(size(), bytes).count();
+      return model.all_to_all_cost(size(), bytes, load.inside).count();
     case Collective::barrier:
     case Collective::while_paused_together:
       break;
@@ -224,8 +248,9 @@ void Rendezvous::count_bytes() const {
         break;
       case Collective::all_to_all: {
         const AllToAll& mine = parts(static_cast<std::size_t>(r));
-        sent = world_.network.charged(mine.bytes_out(r), call_.kind);
-        received = world_.network.charged(mine.bytes_in(r), call_.kind);
+        const auto others = static_cast<std::size_t>(p - 1);
+        sent = world_.network.charged_parts(mine.bytes_out(r), others, call_.kind);
+        received = world_.network.charged_parts(mine.bytes_in(r), others, call_.kind);
         break;
       }
       case Collective::split:

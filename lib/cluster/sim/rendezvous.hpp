@@ -117,12 +117,20 @@ class Rendezvous {
   void move(std::size_t begin, std::size_t end) const;
   void reduce_all(std::size_t begin, std::size_t end) const;
   void reduce_blocks(std::size_t begin, std::size_t end) const;
-  // Virtual seconds of the call alone on the network with so many of its bytes(): the topology is
-  // that of all of them. With none: the latencies.
-  double cost(double bytes) const;
-  double bytes() const;
+  // What a call puts on the links; of an all_to_all `inside` on those inside of nodes.
+  struct Load {
+    double bytes = 0, inside = 0;
+  };
+  // Virtual seconds of the call alone on the network with so much of its load(): the topology is
+  // that of all of it. With none: the latencies.
+  double cost(const Load& load) const;
+  Load load() const;
   double charged() const;
-  double busiest_bytes() const;
+  Load busiest_load() const;
+  struct Inside {
+    std::size_t elements = 0, parts = 0;
+  };
+  Inside inside(std::span<const std::size_t> counts, int rank) const;
   const AllToAll& parts(std::size_t rank) const { return *static_cast<const AllToAll*>(in_[rank]); }
   void count_bytes() const;
   void form_groups() const;

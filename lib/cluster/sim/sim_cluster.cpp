@@ -21,6 +21,9 @@ class SimCluster final : public Cluster {
       : options_(options), devices_(options.workers) {
     for (const double speed : options.speed) check_positive("--speed", speed);
     check_positive("--charge", options.payload_scale);
+    check_positive("--charge", options.rows_scale);
+    check_positive("--charge", options.ids_scale);
+    check_positive("--charge", options.rows_part_bytes.value_or(1));
     check_positive("--charge", options.work_scale);
     // Rates come from profiles, whose readers refuse others.
     HETSGD_CHECK(!options.profiles.empty());

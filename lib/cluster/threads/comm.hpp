@@ -127,6 +127,10 @@ class ThreadsComm final : public Comm {
   void barrier() override;
   std::unique_ptr<Comm> split(int color, int key) override;
   void send_bytes(int to, int tag, std::span<const std::byte> data, Traffic kind) override;
+  // send() waits for nobody, too.
+  void post_bytes(int to, int tag, std::span<const std::byte> data, Traffic kind) override {
+    send_bytes(to, tag, data, kind);
+  }
   Envelope receive_bytes(int from, int tag, std::span<std::byte> data) override;
   // Each copies straight from the other's memory, once both are here. peer: another rank.
   void sendrecv_bytes(int peer, int tag, std::span<const std::byte> out, std::span<std::byte> in,

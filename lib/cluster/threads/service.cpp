@@ -16,7 +16,7 @@ namespace {
 // mutex up and taking it again.
 constexpr std::size_t kSmallPayload = 1024;
 
-void add_bytes(std::array<std::uint64_t, 3>& bytes, Traffic kind, std::size_t n) {
+void add_bytes(TrafficBytes& bytes, Traffic kind, std::size_t n) {
   bytes[static_cast<std::size_t>(kind)] += n;
 }
 

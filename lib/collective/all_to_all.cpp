@@ -1,0 +1,70 @@
+#include "collective/all_to_all.hpp"
+
+#include <cstring>
+#include <vector>
+
+namespace hetsgd {
+
+namespace {
+
+// Where the parts begin, in bytes, by rank.
+std::vector<std::size_t> part_offsets(std::span<const std::size_t> counts, std::size_t width) {
+  std::vector<std::size_t> offsets(counts.size());
+  std::size_t at = 0;
+  for (std::size_t r = 0; r < counts.size(); ++r) {
+    offsets[r] = at;
+    at += width * counts[r];
+  }
+  return offsets;
+}
+
+// What a rank gives to itself: memory of a GPU by way of a message to itself.
+void keep_own_part(Comm& comm, Device& device, int tag, std::span<const std::byte> part,
+                   std::span<std::byte> room, Traffic kind) {
+  if (part.empty()) return;
+  if (device.host_accessible(part.data()) && device.host_accessible(room.data())) {
+    std::memcpy(room.data(), part.data(), part.size());
+    return;
+  }
+  comm.post_bytes(comm.rank(), tag, part, kind);
+  comm.receive_bytes(comm.rank(), tag, room);
+}
+
+}  // namespace
+
+// Empty parts travel as well: a receiver that expects bytes of a rank that sends none finds out.
+void scatter_all_to_all(Comm& comm, Device& device, int tag, const AllToAll& mine, Traffic kind) {
+  const int p = comm.size(), me = comm.rank();
+  check_parts(mine, me, p);
+  const auto out = part_offsets(mine.send_counts, mine.width);
+  const auto in = part_offsets(mine.receive_counts, mine.width);
+  const auto part = [&](int to) {
+    const auto r = static_cast<std::size_t>(to);
+    return std::span(static_cast<const std::byte*>(mine.send) + out[r],
+                     mine.width * mine.send_counts[r]);
+  };
+  const auto room = [&](int from) {
+    const auto r = static_cast<std::size_t>(from);
+    return std::span(static_cast<std::byte*>(mine.receive) + in[r],
+                     mine.width * mine.receive_counts[r]);
+  };
+  for (int d = 1; d < p; ++d) {
+    const int to = (me + d) % p;
+    comm.post_bytes(to, tag, part(to), kind);
+  }
+  keep_own_part(comm, device, tag, part(me), room(me), kind);
+  // In the order in which they come if all ranks begin at once.
+  for (int d = 1; d < p; ++d) {
+    const int from = (me - d + p) % p;
+    comm.receive_bytes(from, tag, room(from));
+  }
+}
+
+void exchange_parts(Exchange how, Comm& comm, Device& device, int tag, const AllToAll& mine,
+                    Traffic kind) {
+  if (how != Exchange::blocking) return scatter_all_to_all(comm, device, tag, mine, kind);
+  check_parts(mine, comm.rank(), comm.size());
+  comm.all_to_all_raw(mine, kind);
+}
+
+}  // namespace hetsgd

@@ -1,0 +1,47 @@
+// The asynchronous all_to_all: as many scatters as ranks, by posted messages.
+//
+// As soon as its parts are ready a rank posts them to the ranks after it, the next one first, so
+// that no rank is everybody's target at once; its own part is copied. It is done when the parts of
+// all others are here. Nobody waits for another's arrival, only for its data:
+//
+//              Comm::all_to_all, a meeting              scatters
+//   rank 0     |-- waits --|=======|                    |=== posts ===| ... done: part of 2 is here
+//   rank 1     |-- waits --|=======|                    |=== posts ===| ... done
+//   rank 2                 |=======|                                  |=| done: all were here
+//
+// A part that comes before its receiver has reached the call waits in the cluster's memory (the
+// staging buffer), from where one copy brings it home; that copy is free of charge in sim.
+//
+// Cost with p ranks, equal parts of n bytes, latency L and link bandwidth B, all ranks arriving at
+// once: L + (p-1) n/B, as the meeting. One rank late by D: the meeting is late by D for all; here
+// the late rank is done when it comes (D >= L + (p-1) n/B), and the rank d places behind it at
+// D + L + d n/B.
+//
+// Source: paper 004, section 6.1.3 (Sven's asynchronous all-to-all).
+#pragma once
+
+#include "cluster/all_to_all.hpp"
+#include "cluster/comm.hpp"
+#include "linalg/device.hpp"
+
+namespace hetsgd {
+
+// How rows and gradients of rows are exchanged (--exchange). scatter and nonblocking are the same
+// messages here; they differ in who reads rows of the host's memory (table/).
+enum class Exchange {
+  scatter,      // this file, as Sven
+  blocking,     // Comm::all_to_all, as NCCL
+  nonblocking,  // this file, as MPI_Ialltoallv
+};
+
+// What Comm::all_to_all does, without a meeting. Every rank of the group calls it, with the same
+// tag, which nothing else uses meanwhile; calls with one tag are matched in their order. `mine`
+// lies in host memory or in that of `device`, the caller's. Errors: those of Comm::all_to_all; of
+// lengths that differ the receiver says what it got.
+void scatter_all_to_all(Comm& comm, Device& device, int tag, const AllToAll& mine, Traffic kind);
+
+// By either of the two.
+void exchange_parts(Exchange how, Comm& comm, Device& device, int tag, const AllToAll& mine,
+                    Traffic kind);
+
+}  // namespace hetsgd

@@ -1,0 +1,73 @@
+#include "table/options.hpp"
+
+#include "core/error.hpp"
+
+namespace hetsgd {
+
+void TableOptions::declare(OptionSet& set) {
+  set.group("Embedding tables");
+  set.add_choice(
+      "tables", sharded, {{"replicated", false}, {"sharded", true}},
+      "of click-through models: every replica has all rows, or each worker some of them, "
+      "which the others ask for");
+  set.add(
+      "sharding", sharding_text,
+      "with --tables sharded: row deals the rows of every table to the workers in turn, table "
+      "gives whole tables by their load, column:c gives each of c workers a slice of every row, "
+      "auto: table for the small ones, row for the others");
+  set.add(
+      "dedup", dedup,
+      "with --tables sharded: a batch asks once for a row that several of its samples have; the "
+      "same numbers in fewer bytes");
+  set.add_choice("table_storage", storage,
+                 {{"device", TableStorage::device},
+                  {"host", TableStorage::host},
+                  {"hybrid", TableStorage::hybrid}},
+                 "with --tables sharded: in whose memory rows lie; hybrid: the hot ones on the "
+                 "device, the others on the host; changes no number but times");
+  set.add("hot_fraction", hot_fraction,
+          "with --table-storage hybrid: share of a worker's rows on "
+          "its device")
+      .symbol("alpha")
+      .range(0, 1);
+  set.add_choice(
+      "hot", hot, {{"frequency", HotRows::frequency}, {"random", HotRows::random}},
+      "which rows these are: those that the profiled batches look up most often, or any");
+  set.add("hot_profile", profile_batches,
+          "batches of b_max whose lookups are counted before training, an epoch at most: for --hot "
+          "frequency and --sharding table and auto")
+      .unit("batches")
+      .range(1, 1e9);
+  replacement.declare(set);
+}
+
+void TableOptions::validate() const {
+  sharding();
+  replacement.validate();
+  if (sharded) return check_capacity();
+  const TableOptions defaults;
+  const char* const found = sharding_text != defaults.sharding_text ? "--sharding"
+                            : dedup != defaults.dedup               ? "--dedup"
+                            : storage != defaults.storage           ? "--table-storage"
+                            : replacement.capacity                  ? "--table-capacity"
+                                                                    : nullptr;
+  if (!found) return;
+  throw with_hint(
+      usage_error("{}: found with --tables replicated, expected --tables sharded", found),
+      "replicated tables are part of every worker's parameters");
+}
+
+void TableOptions::check_capacity() const {
+  if (!replacement.capacity || storage != TableStorage::hybrid) return;
+  throw with_hint(usage_error("--table-capacity: found {} with --table-storage hybrid, expected "
+                              "device or host",
+                              *replacement.capacity),
+                  "hot rows are chosen for the whole run, rows under a capacity come and go");
+}
+
+bool TableOptions::needs_loads() const {
+  const Sharding::Kind kind = sharding().kind;
+  return kind == Sharding::Kind::table || kind == Sharding::Kind::automatic;
+}
+
+}  // namespace hetsgd

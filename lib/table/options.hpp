@@ -1,0 +1,33 @@
+// The options of embedding tables: where their rows lie.
+#pragma once
+
+#include <string>
+
+#include "core/options.hpp"
+#include "table/placement.hpp"
+#include "table/replacement.hpp"
+#include "table/tiers.hpp"
+
+namespace hetsgd {
+
+struct TableOptions {
+  bool sharded = false;  // --tables
+  std::string sharding_text = "row";
+  bool dedup = true;
+  TableStorage storage = TableStorage::device;
+  double hot_fraction = 0.14;
+  HotRows hot = HotRows::frequency;
+  std::uint64_t profile_batches = 1000;  // --hot-profile
+  ReplacementOptions replacement;
+
+  void declare(OptionSet& set);
+  // Errors: usage; a layout that is none, or one of replicated tables.
+  void validate() const;
+  Sharding sharding() const { return parse_sharding(sharding_text, "--sharding"); }
+  void check_capacity() const;
+  // Whether the plan needs to know what the first batches look up.
+  bool needs_loads() const;
+  bool needs_counts() const { return storage == TableStorage::hybrid && hot == HotRows::frequency; }
+};
+
+}  // namespace hetsgd

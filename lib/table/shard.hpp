@@ -1,0 +1,142 @@
+// The rows that ranks have of the embedding tables, with the state of their row rule (Shard), those
+// of one process (TableSet), and what all ranks know alike of them (TablePlan).
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "data/batch.hpp"
+#include "linalg/table_kernels.hpp"
+#include "model/embedded.hpp"
+#include "model/initial_rows.hpp"
+#include "optimizer/row_rules.hpp"
+#include "table/placement.hpp"
+#include "table/replacement.hpp"
+#include "table/tiers.hpp"
+
+namespace hetsgd {
+
+// Made once per process, before the workers, and const: the same on all ranks.
+struct TablePlan {
+  TableShape shape;               // D, and whether a row has a weight u of its own
+  std::size_t dense_columns = 0;  // K
+  Placement placement;
+  TableRows initial;           // the rows that every shard makes for itself
+  OptimizerOptions optimizer;  // of which the row rule is made
+  bool dedup = true;           // a batch asks once for a row that it looks up several times
+  Tiers tiers = {};            // in whose memory rows lie
+  ReplacementOptions replacement = {};
+
+  std::size_t fields() const { return placement.fields(); }
+  // Numbers of a sample's vector x0.
+  std::size_t width() const { return dense_columns + fields() * shape.embedding; }
+  // Rows that a rank keeps at a time.
+  std::size_t slots(int rank) const {
+    return replacement.slots(placement.rows(rank), placement.first().back());
+  }
+  // Bytes of a rank's shard, state included: 4 bytes for each of stride() x (1 + states) numbers of
+  // a row.
+  double bytes(int rank) const;
+  // Of these in the memory of its device.
+  double device_bytes(int rank) const;
+};
+
+// Samples with a row: with a click, and without.
+struct SampleCounts {
+  std::uint32_t positives = 0, negatives = 0;
+};
+
+// Where rows can be read while nobody changes them: a model is measured, or written to a file.
+class RowSource {
+ public:
+  virtual ~RowSource() = default;
+  virtual const TablePlan& plan() const = 0;
+  // to[C] <- row `row` of field `field`. Thread-safe.
+  virtual void read(std::size_t field, Index row, float* to) const = 0;
+};
+
+// The rows that a run begins with, made when they are asked for.
+class InitialRows final : public RowSource {
+ public:
+  explicit InitialRows(const TablePlan& plan) : plan_(plan) {}
+  const TablePlan& plan() const override { return plan_; }
+  void read(std::size_t field, Index row, float* to) const override;
+
+ private:
+  const TablePlan& plan_;
+};
+
+// Not thread-safe: one call at a time. Device (whose memory it takes) and plan outlive it.
+class Shard {
+ public:
+  // At the initial values, made on `threads` threads (none: all cores). Errors: device, no memory.
+  Shard(const TablePlan& plan, int rank, Device& device, std::optional<int> threads = {});
+
+  int rank() const { return rank_; }
+  std::size_t rows() const { return rows_; }
+  // to <- the rank's columns of the row at a place; of an absent row the initial ones. Thread-safe.
+  void copy_row(Index place, float* to) const;
+  std::uint64_t evicted() const { return replacement_ ? replacement_->evicted() : 0; }
+
+  // How many of these rows lie on the device.
+  std::size_t on_device(std::span<const Index> places) const;
+
+  // The rank's columns of these rows, without gaps.
+  std::vector<float> read(std::span<const Index> places) const;
+
+  // out[i] <- the rank's columns of the row at place[i], without gaps. Under a capacity: admits the
+  // rows and pins them until their update(). slot[i] <- where the row lies until then. Errors:
+  // runtime, as Replacement::pin().
+  void gather(TableKernels& kernels, std::span<const Index> place, std::vector<Index>& slot,
+              float* out);
+  // One update by the parts of all ranks, whose rows are slots: the row rule, once for each row
+  // that occurs. learning_rate: that of the run; the plan's optimizer says how much of it is the
+  // tables'.
+  void update(TableKernels& kernels, const RowParts<float>& parts, double learning_rate);
+  // Under a capacity, with update(): the same lookups once more, and the samples of each.
+  void settle(std::span<const Index> place, std::span<const SampleCounts> samples);
+
+ private:
+  void make_initial(Index place, float* to) const;
+  // The row at a place into a slot, at its initial values, without state.
+  void make_row(Index place, Index slot);
+
+  const TablePlan& plan_;
+  int rank_;
+  std::size_t rows_;
+  Buffer w_, state_[2];
+  ShardRows<float> view_;
+  std::optional<Replacement> replacement_;  // none: every row has the slot of its place
+  std::vector<bool> hot_;                   // by place: on the device; empty: all are, or none
+  std::uint64_t updates_ = 0;
+};
+
+// The shards of a process: of all ranks where the workers share memory, else that of its worker.
+// Made before the workers, off the clock; const but for what the shards hold.
+class TableSet final : public RowSource {
+ public:
+  // ranks: whose shards live here. Errors: usage, naming option and bytes: they do not fit into
+  // `machine_bytes` of memory. threads: that make the rows; none: all cores.
+  TableSet(TablePlan plan, std::span<const int> ranks, double machine_bytes,
+           std::optional<int> threads = {});
+
+  const TablePlan& plan() const override { return plan_; }
+  Shard& shard(int rank);
+  // Of a row all of whose slices live here.
+  void read(std::size_t field, Index row, float* to) const override;
+
+ private:
+  const TablePlan plan_;
+  std::unique_ptr<Device> device_;              // whose memory the shards take
+  std::vector<std::unique_ptr<Shard>> shards_;  // by rank; null: elsewhere
+};
+
+// The batch's x0 and u; `device` is a CPU's.
+void read_embedded(const RowSource& rows, const Batch& batch, Device& device, Embedded& embedded);
+// All rows, [rows x C]: a replica's table.
+std::vector<float> read_all(const RowSource& rows);
+
+}  // namespace hetsgd

@@ -1,0 +1,91 @@
+// Comm::post, the same on every cluster.
+#include "cluster/conformance.hpp"
+
+namespace hetsgd::conformance {
+namespace {
+
+class PostedOn : public OnEverySize {};
+HETSGD_ON_EVERY_SIZE(PostedOn);
+
+// Around what travels in a head, in one piece and in several; 3 MB is longer than any buffer that a
+// library gives a message for nothing.
+constexpr std::size_t kLengths[] = {0, 1, 250, 1000, 40'000, 750'000};
+
+std::vector<std::int32_t> content(int from, int to, std::size_t n, int salt) {
+  std::vector<std::int32_t> x(n);
+  for (std::size_t i = 0; i < n; ++i) {
+    x[i] = static_cast<std::int32_t>(i) * 64 + from * 8 + to + salt;
+  }
+  return x;
+}
+
+// All post to all, themselves included, before anybody looks at what has come: a post that waited
+// for its receiver would be a deadlock, and one that did not copy would send what was written later.
+TEST_P(PostedOn, AllToAllBeforeAnybodyReceives) {
+  run_on(cluster(), size(), [](Endpoint& endpoint) {
+    Comm& comm = endpoint.comm();
+    const int p = comm.size(), me = comm.rank();
+    for (const std::size_t n : kLengths) {
+      for (int to = 0; to < p; ++to) {
+        std::vector<std::int32_t> x = content(me, to, n, 0);
+        comm.post(to, 5, std::span(x), Traffic::rows);
+        std::ranges::fill(x, -1);
+      }
+      comm.barrier();
+      for (int from = 0; from < p; ++from) {
+        std::vector<std::int32_t> x(n);
+        EXPECT_EQ(comm.receive(from, 5, std::span(x)).source, from);
+        EXPECT_TRUE(x == content(from, me, n, 0)) << n << " from " << from;
+      }
+    }
+  });
+}
+
+// Messages of one pair and tag arrive as sent, whichever way they were: also where the receiver
+// waits already, and a long send would go straight from memory.
+TEST_P(PostedOn, KeepsTheOrderWithSend) {
+  run_on(cluster(), size(), [](Endpoint& endpoint) {
+    Comm& comm = endpoint.comm();
+    const int p = comm.size(), me = comm.rank();
+    const int next = (me + 1) % p, before = (me + p - 1) % p;
+    constexpr std::size_t kLong = 200'000;
+    for (int round = 0; round < 6; ++round) {
+      if (me % 2 == 0) {
+        const auto a = content(me, next, kLong, round), b = content(me, next, 3, round);
+        comm.post(next, 7, std::span(a));
+        comm.send(next, 7, std::span(b));
+        comm.post(next, 7, std::span(b));
+        comm.send(next, 7, std::span(a));
+      }
+      if (before % 2 != 0) continue;
+      for (const std::size_t n : {kLong, std::size_t{3}, std::size_t{3}, kLong}) {
+        std::vector<std::int32_t> x(n);
+        comm.receive(before, 7, std::span(x));
+        EXPECT_TRUE(x == content(before, me, n, round));
+      }
+    }
+  });
+}
+
+TEST_P(PostedOn, CountsAsSent) {
+  const auto report = run_on(cluster(), size(), [](Endpoint& endpoint) {
+    Comm& comm = endpoint.comm();
+    std::vector<std::int32_t> x(100);
+    for (int to = 0; to < comm.size(); ++to) {
+      if (to != comm.rank()) comm.post(to, 0, std::span(x), Traffic::ids);
+    }
+    for (int from = 0; from < comm.size(); ++from) {
+      if (from != comm.rank()) comm.receive(from, 0, std::span(x));
+    }
+  });
+  if (!is_here(cluster(), 0)) return;
+  const auto kind = static_cast<std::size_t>(Traffic::ids);
+  for (const WorkerReport& worker : report.workers) {
+    const auto others = static_cast<std::uint64_t>(size() - 1);
+    EXPECT_EQ(worker.breakdown.bytes_sent[kind], 400 * others);
+    EXPECT_EQ(worker.breakdown.bytes_received[kind], 400 * others);
+  }
+}
+
+}  // namespace
+}  // namespace hetsgd::conformance

@@ -17,8 +17,8 @@ DataShape DataShape::of(const Dataset& train, const Dataset& test) {
           .task = train.task,
           .dense_columns = train.dense.columns,
           .first_category = {train.fields.first.begin(), train.fields.first.end()},
-          .category_values = {train.fields.value, train.owner},
-          .image = train.images.shape()};
+          .image = train.images.shape(),
+          .category_values = {train.fields.value, train.owner}};
 }
 
 template <class Real>

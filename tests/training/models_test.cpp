@@ -74,6 +74,7 @@ TEST_P(EveryModel, LearnsWithEveryAlgorithm) {
                                       {"workers", algorithm.info.max_workers > 1 ? "3" : "1"},
                                       {"batch_size", "16"},
                                       {"mega_batch", "12"},
+                                      {"optimizer", "sgd"},  // slide's own is adam
                                       // Cross layers make high powers of their inputs.
                                       {"learning_rate", reads_fields(GetParam()) ? "0.05" : "0.3"},
                                       {"max_samples", "1920"},

@@ -28,7 +28,9 @@
 namespace hetsgd {
 
 struct GraphModelOptions {
-  MlpOptions dense = {};  // the initial law of fc nodes
+  // The initial law of fc and lstm nodes. With `fans` the scores of lenet-5 begin so large that momentum
+  // 0.9 at 0.05 loses three points of accuracy on 4,000 digits.
+  MlpOptions dense = {.init = InitialLaw::fan_in};
   bool zero_residual = false;
   std::uint64_t bn_samples = 2000;
   std::string memory_policy = "liveness";

@@ -261,7 +261,7 @@ void GraphModelOptions::declare(OptionSet& set) {
 }
 
 void GraphModelOptions::validate() const {
-  dense.validate_init();
+  dense.validate_init(InitialLaw::fan_in);
   find_policy("--memory-policy", memory_policy);
 }
 

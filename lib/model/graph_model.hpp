@@ -6,7 +6,8 @@
 // Blocks    : per node of the list that has parameters, all dense: conv, fc "NODE.weight" [outputs x
 //             inputs] and "NODE.bias"; lstm "NODE.weight" [4 units x (inputs + units)] and
 //             "NODE.bias"; bn "NODE.scale" and "NODE.shift".
-// Initial   : conv: variance 2 / fan_in (He and others 2015); fc by --init; scales 1, the rest 0.
+// Initial   : conv: variance 2 / fan_in (He and others 2015); fc and lstm by --init (fan_in); scales
+//             1, the rest 0.
 // bn        : training uses the statistics of the batch. There are no running ones, which no
 //             algorithm would move: those that a measurement uses are estimated at the measured
 //             model from fixed training rows (estimate_statistics).
@@ -28,7 +29,9 @@
 namespace hetsgd {
 
 struct GraphModelOptions {
-  MlpOptions dense = {};  // the initial law of fc nodes
+  // The initial law of fc and lstm nodes. With `fans` the scores of lenet-5 begin so large that momentum
+  // 0.9 at 0.05 loses three points of accuracy on 4,000 digits.
+  MlpOptions dense = {.init = InitialLaw::fan_in};
   bool zero_residual = false;
   std::uint64_t bn_samples = 2000;
   std::string memory_policy = "liveness";

@@ -71,7 +71,8 @@ struct MlpOptions {
   // Errors: usage, no hidden layer (that is --model linear) or one without units; as validate_init.
   void validate() const;
   // Errors: usage, both a law other than the default and a number in its place.
-  void validate_init() const;
+  // `usual`: the law of who asks for none.
+  void validate_init(InitialLaw usual = InitialLaw::fans) const;
   // Why the model is one for CPUs alone; empty: it is not.
   std::string cpu_only() const;
   // Of the layer that connects units[layer] to units[layer + 1].

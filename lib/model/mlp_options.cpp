@@ -34,8 +34,8 @@ void MlpOptions::declare_init(OptionSet& set) {
       .or_zero();
 }
 
-void MlpOptions::validate_init() const {
-  if (!init_std || init == InitialLaw::fans) return;
+void MlpOptions::validate_init(InitialLaw usual) const {
+  if (!init_std || init == usual) return;
   throw with_hint(
       usage_error("--init-std: found {} beside --init, which gives each layer its own", *init_std),
       "leave out one of the two");

@@ -120,7 +120,7 @@ Graph inception_block() {
 // The output of every step of one lstm is the input of another.
 Graph two_lstms() {
   return parse_graph("lstms", R"({"name": "lstms", "input": [7,5,1], "nodes": [
-    {"name": "a", "type": "lstm", "units": 6, "all": true},
+    {"name": "a", "type": "lstm", "units": 6, "output": "all"},
     {"name": "b", "type": "lstm", "units": 4},
     {"name": "f", "type": "fc", "units": 3}, {"name": "s", "type": "softmax"}]})");
 }

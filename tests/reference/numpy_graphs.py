@@ -121,6 +121,8 @@ class Network:
         if kind == "fc":
             w, *b = self.of(parameters, node, [(node["units"], x[0].numel())] + [(node["units"],)] * bias)
             return F.linear(x.flatten(1), w, b[0] if b else None)[:, :, None, None]
+        if kind == "lstm":
+            return self.lstm(node, x, parameters)
         if kind == "bn":
             scale, shift = self.of(parameters, node, [(x.shape[1],)] * 2)
             if parameters is None:
@@ -137,6 +139,23 @@ class Network:
         if kind == "concat":
             return torch.cat(inputs, dim=1)
         return {"relu": F.relu, "add": lambda _: inputs[0] + inputs[1], "softmax": lambda z: z.flatten(1)}[kind](x)
+
+
+    def lstm(self, node, x, parameters):
+        """By the cell's equations, gates in the order input, forget, cell, output."""
+        units, (n, numbers, steps, _) = node["units"], x.shape
+        w, b = self.of(parameters, node, [(4 * units, numbers + units), (4 * units,)])
+        h = c = torch.zeros((n, units), dtype=torch.float64)
+        seen = []
+        for t in range(steps):
+            z = torch.cat([x[:, :, t, 0], h], dim=1) @ w.T + b
+            i, f, g, o = z.split(units, dim=1)
+            c = torch.sigmoid(f) * c + torch.sigmoid(i) * torch.tanh(g)
+            h = torch.sigmoid(o) * torch.tanh(c)
+            seen.append(h)
+        if node.get("output") == "all":
+            return torch.stack(seen, dim=2)[:, :, :, None]
+        return h[:, :, None, None]
 
 
 @unittest.skipIf(torch is None, "PyTorch is not installed")
@@ -177,6 +196,11 @@ class Graphs(unittest.TestCase):
 
     def test_every_node(self):
         self.check(EVERYTHING, (3, 11, 12), 0.05)
+
+    def test_lstm(self):
+        self.check([{"name": "a", "type": "lstm", "units": 12, "output": "all"},
+                    {"name": "b", "type": "lstm", "units": 10},
+                    {"name": "f", "type": "fc", "units": CLASSES}, {"name": "s", "type": "softmax"}], (7, 5, 1), 0.3)
 
     def test_lenet(self):
         self.check(f"lenet-5?classes={CLASSES}", (1, 28, 28), 0.05)

@@ -14,8 +14,8 @@ import unittest
 
 ROOT = os.path.normpath(os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
 LAYER = {"core": 0, "graph": 1, "linalg": 1, "data": 2, "memory": 2, "model": 3, "optimizer": 3, "cluster": 3, "collective": 4,
-         "algorithm": 5, "training": 6, "result": 7, "experiment": 8}
-APPS = 9
+         "table": 5, "algorithm": 6, "training": 7, "result": 8, "experiment": 9}
+APPS = 10
 SOURCE = (".hpp", ".cpp", ".h", ".cu", ".cuh")
 MOST_LINES = 400
 CLUSTERS = "sim|threads|mpi"  # the kinds, each with a folder of its own

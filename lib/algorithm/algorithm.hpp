@@ -43,6 +43,9 @@ struct AlgorithmInfo {
   // decides how the shared pool is dealt (BatchSource) and who measures: rank 0 with all others
   // waiting, or whoever comes first.
   bool synchronous = true;
+  // Lockstep: all workers make the same sequence of learning calls (gradient, learn, apply), so that
+  // these may look up and update sharded tables together.
+  bool lockstep = false;
   int max_workers = 1 << 20;
   // Why no other optimizer than plain SGD makes sense, e.g. "has an update rule of its own"; empty:
   // all do.

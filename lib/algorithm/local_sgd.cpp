@@ -102,6 +102,7 @@ const bool local_sgd_registered = register_algorithm<LocalSgd>({
     .result = "the global model",
     .identities = "one worker = sgd to the bit; H = 1 = ssgd with full per-worker batches, up to "
                   "rounding",
+    .lockstep = true,
 });
 
 }  // namespace

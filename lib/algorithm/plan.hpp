@@ -26,6 +26,9 @@ struct Plan {
   OptimizerOptions optimizer;  // of each replica
   Schedule schedule;           // factor on the learning rate
   bool record_steps = false;   // every gradient and step becomes an event
+  // The embedding tables are sharded over the workers (table/tables.hpp): vectors of the model have
+  // the dense part alone, and `optimizer` is that of the dense part.
+  bool sharded_tables = false;
   // As far as the options say, no worker is slower than another: no unequal speeds, no straggler.
   bool equal_workers = true;
 

@@ -18,6 +18,7 @@
 #include "data/sampler.hpp"
 #include "linalg/device.hpp"
 #include "model/model.hpp"
+#include "table/shard.hpp"
 
 namespace hetsgd {
 
@@ -42,6 +43,9 @@ class Run {
   virtual bool synchronous() const = 0;
   // Of the workers that share this process' memory.
   SharedObjects& shared_objects() { return shared_objects_; }
+
+  // Null: the model has no tables, or has them in its own parameters.
+  virtual TableSet* tables() const = 0;
 
   // The charged work of one step: of the real model, or of the full-size one under --charge. Vector
   // operations are not asked for here; the cluster scales them itself.

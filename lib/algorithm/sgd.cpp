@@ -31,6 +31,7 @@ const bool sgd_registered = register_algorithm<Sgd>({
     .cost = "no message",
     .result = "the worker's model",
     .identities = "ssgd, elastic and adaptive with one worker follow it",
+    .lockstep = true,
     .max_workers = 1,
 });
 

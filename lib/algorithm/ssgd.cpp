@@ -100,6 +100,7 @@ class Ssgd final : public Algorithm {
   void check(const Plan& plan) const override {
     check_reduce(plan);
     check_overlap();
+    check_tables(plan);
     if (per_worker_batch_ == PerWorkerBatch::full) return;
     if (plan.batch_size >= static_cast<std::uint64_t>(plan.workers)) return;
     throw with_hint(
@@ -191,6 +192,20 @@ class Ssgd final : public Algorithm {
         "leave out one of the two");
   }
 
+  // The tables are updated by apply(), which a server or Adasum's step is in place of.
+  void check_tables(const Plan& plan) const {
+    if (!plan.sharded_tables) return;
+    const char* const found = storage_ == Storage::central ? "--storage central"
+                              : reduce_ == Reduce::adasum  ? "--reduce adasum"
+                              : overlap_                   ? "--overlap"
+                                                           : nullptr;
+    if (!found) return;
+    throw with_hint(usage_error("--tables: found sharded with {}, expected the mean of mirrored "
+                                "gradients",
+                                found),
+                    "leave out one of the two");
+  }
+
   // Samples of a global batch of b that this worker's node takes.
   std::uint64_t node_batch(Worker& self, std::uint64_t b) const {
     const int m = adasum_.node_size, first = self.rank() / m * m;
@@ -221,6 +236,7 @@ const bool ssgd_registered = register_algorithm<Ssgd>({
     .identities = "one worker = sgd; P workers = sgd on the global batch, up to rounding; overlap "
                   "on = off, to the bit; adasum of equal gradients = that gradient, of orthogonal "
                   "ones = their sum",
+    .lockstep = true,
 });
 
 }  // namespace

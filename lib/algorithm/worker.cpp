@@ -9,21 +9,15 @@
 
 namespace hetsgd {
 
-namespace {
-
-// Vector operations stream whole vectors: bytes = passes * 4 * n, one launch.
-Work vector_work(double passes, std::size_t n, int learners) {
-  const double numbers = passes * static_cast<double>(n);
-  return {.operations = numbers, .bytes = 4.0 * numbers, .launches = 1, .learners = learners};
-}
-
-}  // namespace
-
 Worker::Worker(Endpoint& endpoint, Run& run)
     : endpoint_(endpoint),
       run_(run),
       batches_(run, endpoint.rank(), endpoint.size()),
       context_(run.model().make_context(endpoint.device())) {
+  if (TableSet* const set = run.tables()) {
+    tables_.emplace(set->plan(), set->shard(endpoint.rank()), endpoint.device());
+    lookup_ = tables_->lookup();
+  }
   if (!endpoint.device().stages_copies()) return;
   context_->upcoming = [this] { return batches_.upcoming(); };
 }
@@ -111,6 +105,7 @@ DeferredSum Worker::start(ModelContext& context, Replica& replica, const Batch& 
 }
 
 double Worker::learn(std::span<Replica> replicas, std::span<const Batch> batches, double lr) {
+  if (sharded()) return learn_sharded(replicas, batches, lr);
   const Seconds started = now();
   compute_losses(replicas, batches, lr);
   for (std::size_t j = 0; j < replicas.size(); ++j) completed(batches[j], losses_[j], started);
@@ -120,6 +115,7 @@ double Worker::learn(std::span<Replica> replicas, std::span<const Batch> batches
 }
 
 Seconds Worker::rehearse(Replica& replica, const Batch& batch, double lr) {
+  HETSGD_CHECK(!sharded());
   const Seconds started = now();
   compute_losses({&replica, 1}, {&batch, 1}, lr);
   update({&replica, 1}, lr);
@@ -196,6 +192,13 @@ double Worker::compute_step(const Batch& batch, Fn&& fn) {
 
 double Worker::gradient(Replica& replica, const Batch& batch) {
   make_gradient(replica);
+  if (sharded()) {
+    const Seconds started = now();
+    look_up(batch);
+    const double loss = learn_looked_up(replica, batch, std::nullopt);
+    completed(batch, loss, started);
+    return loss;
+  }
   return compute_step(batch, [&] {
     clear_foreign_rows(replica, device());
     return model().gradient(*context_, batch, replica.w.data(), replica.gradient);
@@ -203,6 +206,7 @@ double Worker::gradient(Replica& replica, const Batch& batch) {
 }
 
 double Worker::gradient(const Buffer& w, const Batch& batch, Gradient& g) {
+  HETSGD_CHECK(!sharded());
   return compute_step(batch, [&] { return model().gradient(*context_, batch, w.data(), g); });
 }
 
@@ -210,6 +214,7 @@ double Worker::gradient_in_pieces(Replica& replica, const Batch& batch,
                                   std::span<const Extent> pieces,
                                   const std::function<void(std::size_t)>& complete) {
   HETSGD_CHECK(!pieces.empty());
+  HETSGD_CHECK(!sharded());
   make_gradient(replica);
   const Seconds started = now();
   double loss = 0;
@@ -230,6 +235,7 @@ double Worker::gradient_in_pieces(Replica& replica, const Batch& batch,
 }
 
 bool Worker::gradient_cancellable(CancellationToken& token, Replica& replica, const Batch& batch) {
+  HETSGD_CHECK(!sharded());
   make_gradient(replica);
   double loss = 0;
   const Seconds started = now();
@@ -276,15 +282,18 @@ void Worker::update(Replica& replica, std::span<const float> g, double lr) {
 
 void Worker::apply(Replica& replica, double lr) {
   update(replica, lr);
+  if (sharded()) update_tables(lr);
   count_shared_update();
 }
 
 void Worker::apply(Replica& replica, std::span<const float> g, double lr) {
   update(replica, g, lr);
+  if (sharded()) update_tables(lr);
   count_shared_update();
 }
 
 void Worker::apply_alone(Replica& replica, double lr) {
+  HETSGD_CHECK(!sharded());
   update(replica, lr);
   count_own_update();
 }
@@ -297,52 +306,6 @@ void Worker::count_shared_update() {
 void Worker::count_own_update() {
   ++*updates_;
   run_.updated(*this, true);
-}
-
-void Worker::compute_vectors(double passes, FunctionRef fn, int learners) {
-  endpoint_.compute(vector_work(passes, model().parameters(), learners), ComputeKind::vector, fn);
-}
-
-void Worker::charge_host_copy() {
-  const double bytes = 4.0 * static_cast<double>(model().parameters());
-  endpoint_.compute({.host_link_bytes = bytes}, ComputeKind::vector, [] {});
-}
-
-void Worker::copy(const Buffer& x, Buffer& y) {
-  HETSGD_CHECK_EQ(x.size(), y.size());
-  compute_vectors(2, [&] { device().copy(x.size(), x.data(), y.data()); });
-}
-
-void Worker::scale(double a, Buffer& x) {
-  compute_vectors(
-      2, [&] { device().axpby(x.size(), static_cast<float>(a), x.data(), 0.0F, x.data()); });
-}
-
-void Worker::scale(double a, std::span<float> x) {
-  const double passes =
-      2 * static_cast<double>(x.size()) / static_cast<double>(model().parameters());
-  compute_vectors(
-      passes, [&] { device().axpby(x.size(), static_cast<float>(a), x.data(), 0.0F, x.data()); });
-}
-
-void Worker::axpby(double a, const Buffer& x, double b, Buffer& y) {
-  HETSGD_CHECK_EQ(x.size(), y.size());
-  compute_vectors(3, [&] {
-    device().axpby(x.size(), static_cast<float>(a), x.data(), static_cast<float>(b), y.data());
-  });
-}
-
-double Worker::squared_norm(const Buffer& x) {
-  double sum = 0;
-  compute_vectors(1, [&] { sum = device().squared_norm(x.size(), x.data()); });
-  return sum;
-}
-
-void Worker::momentum_merge(const Buffer& merged, double gamma, Buffer& w, Buffer& previous) {
-  compute_vectors(5, [&] {
-    device().apply(w.size(), rule::MomentumMerge<float>{static_cast<float>(gamma)}, merged.data(),
-                   w.data(), previous.data());
-  });
 }
 
 Buffer Worker::vector() {

@@ -39,6 +39,7 @@
 #include "cluster/endpoint.hpp"
 #include "linalg/host_view.hpp"
 #include "linalg/streams.hpp"
+#include "table/tables.hpp"
 
 namespace hetsgd {
 
@@ -89,6 +90,20 @@ class Worker {
   // have learnt from as many samples since. A background task's Worker has never called running():
   // its epoch is 0, so it counts epochs itself and asks for the rate at one of those.
   double epoch() const;
+
+  // --- sharded tables ---------------------------------------------------------------------------
+  // With --tables sharded the model is its dense part: replicas, vectors, gradients and collectives
+  // have no tables. learn() and gradient() look the batch up first, together with all other workers;
+  // learn(), and apply() after gradient(), update the rows by the same learning rate as the replica.
+  // The algorithm is lockstep (AlgorithmInfo); calls that it cannot make of all workers together,
+  // such as gradient_cancellable(), fail a check.
+  bool sharded() const { return tables_.has_value(); }
+  // The stages by themselves, for algorithms that run them as a pipeline.
+  Tables& tables() { return tables_.value(); }
+  // What this worker has looked up so far.
+  const LookupCounts& lookup_counts() const { return lookup_counts_; }
+  // Adds a batch to it, by its request. The calls above do so.
+  void count_lookups(const Lookup& lookup);
 
   // --- learning, charged to this worker's device ------------------------------------------------
   // The calls of this part say what counts as what:
@@ -293,6 +308,13 @@ class Worker {
   double compute_step(const Batch& batch, Fn&& fn);
   // Members of a replica are made at their first use, outside of the clock.
   void make_gradient(Replica& replica);
+  // Sharded tables: the batch's rows, up to the exchange of rows; the gradient at them, into
+  // replica.gradient or as a step of replica.w; and the update of rows, with what leads to it.
+  double learn_sharded(std::span<Replica> replicas, std::span<const Batch> batches, double lr);
+  void look_up(const Batch& batch);
+  double learn_looked_up(Replica& replica, const Batch& batch, std::optional<double> step_rate);
+  void update_tables(double lr);
+  void communicate(const CollectiveRequest& request);
   // Inside a computation: it fills whole blocks.
   void clear_foreign_rows(Replica& replica, Device& device);
   // Streams for so many replicas at once, and their contexts. Not charged: set-up.
@@ -308,6 +330,9 @@ class Worker {
   Run& run_;
   BatchSource batches_;
   std::unique_ptr<ModelContext> context_;  // scratch of this worker's device
+  std::optional<Tables> tables_;           // empty: they are part of the model
+  std::unique_ptr<Lookup> lookup_;         // of the batch at hand, from look_up to update_tables
+  LookupCounts lookup_counts_;
   // For several replicas at once: as many streams as their number asks for, with a context each.
   std::unique_ptr<Streams> streams_;
   std::vector<std::unique_ptr<ModelContext>> stream_contexts_;

@@ -24,6 +24,7 @@ enum class Purpose : std::uint32_t {
   search = 9,
   hashing = 10,
   label_fill = 11,
+  initial_rows = 12,
 };
 
 // Four independent 32-bit words at one counter.

@@ -6,6 +6,9 @@
 //                         \--> sum of the u_f ----.               +--> add_interactions --> logit z
 //   dense columns --omega--------------------------+---------------------------------------^
 //
+// What lies left of x0 and of that sum is the table's (embedded.hpp); a dense part lacks it, and is
+// the same from there on.
+//
 // Symbols: n samples, K dense columns, F fields, D = --embedding-dim, d = K + F D, L = n F lookups,
 //          H units of the last hidden layer (d without one).
 // Blocks : table [categories x C], row-sparse: a row is an embedding, with a linear part followed by
@@ -39,6 +42,7 @@ struct CtrOptions {
   std::uint64_t embedding = 16;
   double embedding_init_std = 0.01;
   MlpOptions deep;
+  bool own_table = true;  // false: the table lies elsewhere (BasicModel::dense_part); no option
 
   void declare(OptionSet& set) {
     set.add("embedding_dim", embedding, "numbers of a category's embedding")
@@ -71,12 +75,15 @@ struct CtrContext : BasicModelContext<Real> {
 
   BasicEmbeddingKernels<Real>& embedding;
   BasicInteractionKernels<Real>& interaction;
-  BasicBuffer<Real> x, dx;  // [batch x d]: x0, and the gradient by it
+  BasicEmbedded<Real> embedded, by_embedded;  // looked up in the model's own table
+  // [batch x d], of the batch at hand, whoever has looked it up: x0, and the gradient by it.
+  const Real* x = nullptr;
+  Real* dx = nullptr;
   typename DeepPart<Real>::Scratch deep;
   std::vector<BasicBuffer<Real>> own;  // of the model's interactions
 
   std::size_t batch_bytes() const override {
-    std::size_t elements = x.size() + dx.size() + deep.size();
+    std::size_t elements = embedded.x.size() + by_embedded.x.size() + deep.size();
     for (const auto& each : own) elements += each.size();
     return BasicModelContext<Real>::batch_bytes() + elements * sizeof(Real);
   }
@@ -93,16 +100,30 @@ class CtrModel : public BasicModel<Real> {
 
   std::vector<std::uint64_t> layer_sizes() const override { return units_; }
 
+  TableShape table_shape() const override { return table_; }
+  std::size_t embedded_width() const override { return width(); }
+
   Work gradient_work(const BatchShape& batch) const override {
     constexpr double kBytes = 4;
-    const double n = batch.samples, L = batch.lookups;
-    const auto C = static_cast<double>(table_.row()), K = static_cast<double>(dense_columns());
-    const auto H = static_cast<double>(output_inputs());
+    const double n = batch.samples, L = batch.lookups, H = static_cast<double>(output_inputs());
+    const double C = table_columns(), K = static_cast<double>(dense_columns());
     Work work = deep_.work(n);
-    work += {L + 3 * L * C, 2 * kBytes * L + 6 * kBytes * L * C, 3};
+    if (own_table_) work += {L + 3 * L * C, 2 * kBytes * L + 6 * kBytes * L * C, 3};
     if (linear_) work += {4 * n * K, 2 * kBytes * n * (K + 1), 2};
     work += {n * (6 * H + 5), 4 * kBytes * n * (H + 1), 6};
     work += interaction_work(n, L);
+    return work;
+  }
+
+  Work forward_work(const BatchShape& batch) const override {
+    constexpr double kBytes = 4;
+    const double n = batch.samples, L = batch.lookups, H = static_cast<double>(output_inputs());
+    const double C = table_columns(), K = static_cast<double>(dense_columns());
+    Work work = deep_.forward_work(n);
+    if (own_table_) work += {L, kBytes * L + 2 * kBytes * L * C, 1};
+    if (linear_) work += {2 * n * K, kBytes * n * (K + 1), 1};
+    work += {n * (2 * H + 3), kBytes * n * (H + 2), 2};
+    work += interaction_forward_work(n, L);
     return work;
   }
 
@@ -115,17 +136,21 @@ class CtrModel : public BasicModel<Real> {
       : BasicModel<Real>(data),
         table_{embedding, linear == LinearPart::none ? 0U : 1U},
         linear_(linear != LinearPart::none),
-        deep_(widths_of(data, options, embedding), kFirstLayer) {
+        own_table_(options.own_table),
+        deep_(widths_of(data, options, embedding), options.own_table ? kTable + 1 : 0) {
     HETSGD_CHECK(data.task == Task::binary);
     HETSGD_CHECK_LT(0U, data.fields());
     units_ = widths_of(data, options, embedding);
     units_.push_back(1);
-    this->add_block({.name = "table",
-                     .rows = data.categories(),
-                     .cols = table_.row(),
-                     .kind = BlockKind::table,
-                     .init_std = embedding > 0 ? options.embedding_init_std : 0,
-                     .zero_cols = table_.extra});
+    if (own_table_) {
+      this->add_block({.name = "table",
+                       .rows = data.categories(),
+                       .cols = table_.row(),
+                       .kind = BlockKind::table,
+                       .init_std = embedding > 0 ? options.embedding_init_std : 0,
+                       .zero_cols = table_.extra,
+                       .keys = {data.first_category, data.category_values}});
+    }
     for (ParameterBlock& block : deep_.blocks(options.deep, units_)) {
       this->add_block(std::move(block));
     }
@@ -154,25 +179,48 @@ class CtrModel : public BasicModel<Real> {
   virtual void interactions_backward(CtrContext<Real>&, std::size_t /*n*/, const Real* /*w*/,
                                      const Real* /*d*/, Sink<Real>) const {}
   virtual Work interaction_work(double /*n*/, double /*lookups*/) const { return {}; }
+  virtual Work interaction_forward_work(double /*n*/, double /*lookups*/) const { return {}; }
   virtual double interaction_scratch() const { return 0; }
 
   DeferredSum learn(Context& context, const Batch& batch, const Real* w,
                     Sink<Real> sink) const override {
     auto& scratch = static_cast<CtrContext<Real>&>(context);
-    const std::size_t n = batch.size();
-    scratch.output.reset(scratch.device(), n);
-    Real* const z = scratch.output.data();
-    forward(scratch, batch, w, z);
-    const DeferredSum loss = objective_.learn(scratch.device(), scratch.labels(), 1, bias(w),
-                                              Real(1) / static_cast<Real>(n), z);
-    backward(scratch, n, w, z, sink);
+    look_up(scratch, batch, w);
+    const DeferredSum loss = learn_logits(scratch, batch.size(), scratch.embedded, w);
+    backward(scratch, batch.size(), scratch.embedded, w, sink, scratch.by_embedded);
+    scratch.embedding.update_rows(scratch.fields(), table_, sink.alpha,
+                                  scratch.by_embedded.x.data(), scratch.by_embedded.u.data(),
+                                  block(sink.to, kTable));
     return loss;
   }
 
   DeferredSum score(Context& context, const Batch& batch, const Real* w,
                     Real* logits) const override {
     auto& scratch = static_cast<CtrContext<Real>&>(context);
-    forward(scratch, batch, w, logits);
+    look_up(scratch, batch, w);
+    forward(scratch, batch.size(), scratch.embedded, w, logits);
+    return objective_.score(scratch.device(), scratch.labels(), 1, bias(w), logits);
+  }
+
+  DeferredSum learn_forward(Context& context, const Batch& batch,
+                            const BasicEmbedded<Real>& embedded, const Real* w) const override {
+    auto& scratch = static_cast<CtrContext<Real>&>(context);
+    scratch.stage(batch);
+    return learn_logits(scratch, batch.size(), embedded, w);
+  }
+
+  void learn_backward(Context& context, const Batch& batch, const BasicEmbedded<Real>& embedded,
+                      const Real* w, Sink<Real> sink,
+                      BasicEmbedded<Real>& by_embedded) const override {
+    backward(static_cast<CtrContext<Real>&>(context), batch.size(), embedded, w, sink, by_embedded);
+  }
+
+  DeferredSum score_embedded(Context& context, const Batch& batch,
+                             const BasicEmbedded<Real>& embedded, const Real* w,
+                             Real* logits) const override {
+    auto& scratch = static_cast<CtrContext<Real>&>(context);
+    scratch.stage(batch);
+    forward(scratch, batch.size(), embedded, w, logits);
     return objective_.score(scratch.device(), scratch.labels(), 1, bias(w), logits);
   }
 
@@ -216,7 +264,7 @@ class CtrModel : public BasicModel<Real> {
   }
 
  private:
-  static constexpr std::size_t kTable = 0, kFirstLayer = 1;
+  static constexpr std::size_t kTable = 0;
 
   static std::vector<std::uint64_t> widths_of(const DataShape& data, const CtrOptions& options,
                                               std::size_t embedding) {
@@ -225,6 +273,7 @@ class CtrModel : public BasicModel<Real> {
     return widths;
   }
 
+  double table_columns() const { return static_cast<double>(table_.row()); }
   std::size_t output_inputs() const { return output_inputs_; }
   template <class Pointer>
   Pointer bias(Pointer w) const {
@@ -237,46 +286,69 @@ class CtrModel : public BasicModel<Real> {
   // Of the dense layers' output, behind what the interactions have.
   std::size_t first_deep_input() const { return output_inputs_ - deep_.outputs(); }
 
-  // Scores without their bias.
-  void forward(CtrContext<Real>& scratch, const Batch& batch, const Real* w, Real* z) const {
-    BasicDevice<Real>& device = scratch.device();
-    const std::size_t n = batch.size(), K = dense_columns();
+  // Stages the batch, and looks it up in the model's own table.
+  void look_up(CtrContext<Real>& scratch, const Batch& batch, const Real* w) const {
+    HETSGD_CHECK(own_table_);
     scratch.stage(batch);
-    scratch.x.reset(device, n * width());
-    const Real* const x = scratch.x.data();
-    scratch.embedding.gather_rows(scratch.fields(), table_, block(w, kTable), scratch.x.data(), z);
-    if (!linear_) device.fill(n, Real(0), z);
+    scratch.embedded.reset(scratch.device(), batch.size(), width());
+    scratch.embedding.gather_rows(scratch.fields(), table_, block(w, kTable),
+                                  scratch.embedded.x.data(), scratch.embedded.u.data());
+  }
+
+  // Scores without their bias.
+  void forward(CtrContext<Real>& scratch, std::size_t n, const BasicEmbedded<Real>& embedded,
+               const Real* w, Real* z) const {
+    BasicDevice<Real>& device = scratch.device();
+    const std::size_t K = dense_columns();
+    scratch.x = embedded.x.data();
+    if (linear_) {
+      device.copy(n, embedded.u.data(), z);
+    } else {
+      device.fill(n, Real(0), z);
+    }
     if (linear_ && K > 0) {
-      device.gemm(Transpose::no, Transpose::yes, n, 1, K, Real(1), x, width(), linear_weight(w), K,
-                  Real(1), z, 1);
+      device.gemm(Transpose::no, Transpose::yes, n, 1, K, Real(1), scratch.x, width(),
+                  linear_weight(w), K, Real(1), z, 1);
     }
     add_interactions(scratch, n, w, z);
     if (deep_.layers() == 0) return;
-    const Real* const h = deep_.forward(device, this->layout(), n, x, w, scratch.deep);
+    const Real* const h = deep_.forward(device, this->layout(), n, scratch.x, w, scratch.deep);
     add_products(device, n, deep_.outputs(), h, output_weight(w, first_deep_input()), z);
   }
 
-  // From d, the gradient by the logits. Each block is read before it moves.
-  void backward(CtrContext<Real>& scratch, std::size_t n, const Real* w, const Real* d,
-                Sink<Real> sink) const {
+  // The SUM of the losses; scratch.output <- the gradient of the mean loss by the logits. The batch
+  // has been staged.
+  DeferredSum learn_logits(CtrContext<Real>& scratch, std::size_t n,
+                           const BasicEmbedded<Real>& embedded, const Real* w) const {
+    scratch.output.reset(scratch.device(), n);
+    Real* const z = scratch.output.data();
+    forward(scratch, n, embedded, w, z);
+    return objective_.learn(scratch.device(), scratch.labels(), 1, bias(w),
+                            Real(1) / static_cast<Real>(n), z);
+  }
+
+  // After learn_logits(). Each block is read before it moves.
+  void backward(CtrContext<Real>& scratch, std::size_t n, const BasicEmbedded<Real>& embedded,
+                const Real* w, Sink<Real> sink, BasicEmbedded<Real>& by_embedded) const {
     BasicDevice<Real>& device = scratch.device();
-    scratch.dx.reset(device, n * width());
-    Real* const dx = scratch.dx.data();
+    by_embedded.reset(device, n, width());
+    const Real* const d = scratch.output.data();
+    device.copy(n, d, by_embedded.u.data());
+    scratch.x = embedded.x.data();
+    scratch.dx = by_embedded.x.data();
     if (deep_.layers() > 0) {
       const std::size_t first = first_deep_input();
       products_backward(device, n, deep_.outputs(), scratch.deep.activation.back().data(),
                         output_weight(w, first), d, deep_.last_delta(device, n, scratch.deep), sink,
                         output_weight(sink.to, first));
-      deep_.backward(device, this->layout(), n, scratch.x.data(), w, sink, scratch.deep, dx);
+      deep_.backward(device, this->layout(), n, scratch.x, w, sink, scratch.deep, scratch.dx);
     } else {
-      device.fill(n * width(), Real(0), dx);
+      device.fill(n * width(), Real(0), scratch.dx);
     }
     interactions_backward(scratch, n, w, d, sink);
-    scratch.embedding.update_rows(scratch.fields(), table_, sink.alpha, dx, d,
-                                  block(sink.to, kTable));
     if (const std::size_t K = dense_columns(); linear_ && K > 0) {
-      device.gemm(Transpose::yes, Transpose::no, 1, K, n, sink.alpha, d, 1, scratch.x.data(),
-                  width(), sink.beta, linear_weight(sink.to), K);
+      device.gemm(Transpose::yes, Transpose::no, 1, K, n, sink.alpha, d, 1, scratch.x, width(),
+                  sink.beta, linear_weight(sink.to), K);
     }
     Real* const c = bias(sink.to);
     if (sink.beta == Real(0)) device.fill(1, Real(0), c);
@@ -286,10 +358,18 @@ class CtrModel : public BasicModel<Real> {
   const BasicObjective<Real>& objective_ = find_objective<Real>("sigmoid");
   TableShape table_;
   bool linear_;
+  bool own_table_;
   DeepPart<Real> deep_;
   std::vector<std::uint64_t> units_;  // d, hidden layers, 1
   std::size_t output_ = 0;            // block of the output's weights, or of its bias
   std::size_t output_inputs_ = 0;
 };
+
+// dense_part() of a model of class M<Real> with these options.
+template <template <class> class M, class Real, class Options>
+std::unique_ptr<BasicModel<Real>> without_table(const M<Real>& model, Options options) {
+  options.own_table = false;
+  return std::make_unique<M<Real>>(model.data(), options);
+}
 
 }  // namespace hetsgd

@@ -36,6 +36,7 @@ class Dcn final : public CtrModel<Real> {
  public:
   Dcn(const DataShape& data, const DcnOptions& options)
       : Base(data, options, options.embedding, Base::LinearPart::none),
+        options_(options),
         layers_(options.cross_layers),
         first_block_(this->next_block()) {
     const std::size_t d = this->width();
@@ -48,6 +49,10 @@ class Dcn final : public CtrModel<Real> {
     this->add_output(options, d + (this->deep().layers() > 0 ? this->deep().outputs() : 0));
   }
 
+  std::unique_ptr<BasicModel<Real>> dense_part() const override {
+    return without_table(*this, options_);
+  }
+
  protected:
   void add_interactions(CtrContext<Real>& scratch, std::size_t n, const Real* w,
                         Real* z) const override {
@@ -56,9 +61,9 @@ class Dcn final : public CtrModel<Real> {
     scratch.own[kProducts].reset(scratch.device(), layers_ * n);
     for (std::size_t layer = 0; layer < layers_; ++layer) {
       scratch.own[kOutputs + layer].reset(scratch.device(), n * d);
-      scratch.interaction.cross_forward(
-          n, d, scratch.x.data(), input(scratch, layer), weight(w, layer), bias(w, layer),
-          product(scratch, n, layer), scratch.own[kOutputs + layer].data());
+      scratch.interaction.cross_forward(n, d, scratch.x, input(scratch, layer), weight(w, layer),
+                                        bias(w, layer), product(scratch, n, layer),
+                                        scratch.own[kOutputs + layer].data());
     }
     this->add_products(scratch.device(), n, d, input(scratch, layers_), this->output_weight(w), z);
   }
@@ -76,18 +81,24 @@ class Dcn final : public CtrModel<Real> {
       Real* const b = bias(sink.to, layer);
       if (sink.beta == Real(0)) device.fill(width, Real(0), b);
       device.column_sums(n, width, sink.alpha, g, b);
-      scratch.interaction.cross_backward(n, width, scratch.x.data(), weight(w, layer),
-                                         product(scratch, n, layer), t, g, scratch.dx.data());
+      scratch.interaction.cross_backward(n, width, scratch.x, weight(w, layer),
+                                         product(scratch, n, layer), t, g, scratch.dx);
       device.gemm(Transpose::no, Transpose::no, 1, width, n, sink.alpha, t, n,
                   input(scratch, layer), width, sink.beta, weight(sink.to, layer), width);
     }
-    device.axpby(n * width, Real(1), g, Real(1), scratch.dx.data());  // the first input is x0
+    device.axpby(n * width, Real(1), g, Real(1), scratch.dx);  // the first input is x0
   }
 
   Work interaction_work(double n, double) const override {
     constexpr double kBytes = 4;
     const auto d = static_cast<double>(this->width()), l = static_cast<double>(layers_);
     return {14 * l * n * d, kBytes * l * d * (11 * n + 5), 4 * l};
+  }
+
+  Work interaction_forward_work(double n, double) const override {
+    constexpr double kBytes = 4;
+    const auto d = static_cast<double>(this->width()), l = static_cast<double>(layers_);
+    return {5 * l * n * d, kBytes * l * d * (3 * n + 2), l};
   }
 
   double interaction_scratch() const override {
@@ -101,7 +112,7 @@ class Dcn final : public CtrModel<Real> {
   enum { kProducts, kGradient, kFactor, kOutputs };
 
   const Real* input(CtrContext<Real>& scratch, std::size_t layer) const {
-    return layer == 0 ? scratch.x.data() : scratch.own[kOutputs + layer - 1].data();
+    return layer == 0 ? scratch.x : scratch.own[kOutputs + layer - 1].data();
   }
   Real* product(CtrContext<Real>& scratch, std::size_t n, std::size_t layer) const {
     return scratch.own[kProducts].data() + layer * n;
@@ -115,6 +126,7 @@ class Dcn final : public CtrModel<Real> {
     return this->block(w, first_block_ + 2 * layer + 1);
   }
 
+  DcnOptions options_;
   std::size_t layers_;
   std::size_t first_block_;
 };

@@ -113,6 +113,15 @@ class DeepPart {
     }
     return work;
   }
+  Work forward_work(double n) const {
+    constexpr double kBytes = 4;
+    Work work;
+    for (std::size_t layer = 0; layer < layers(); ++layer) {
+      const auto a = static_cast<double>(inputs(layer)), b = static_cast<double>(outputs(layer));
+      work += {2 * n * a * b + 2 * n * b, kBytes * (a * b + n * a + 3 * n * b), 2};
+    }
+    return work;
+  }
   // Elements of scratch per sample.
   double sample_scratch() const {
     double units = 0;

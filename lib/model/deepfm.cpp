@@ -25,8 +25,13 @@ class DeepFm final : public CtrModel<Real> {
 
  public:
   DeepFm(const DataShape& data, const DeepFmOptions& options)
-      : Base(data, options, options.embedding, Base::LinearPart::dense_and_categories) {
+      : Base(data, options, options.embedding, Base::LinearPart::dense_and_categories),
+        options_(options) {
     this->add_output(options, this->deep().layers() > 0 ? this->deep().outputs() : 0);
+  }
+
+  std::unique_ptr<BasicModel<Real>> dense_part() const override {
+    return without_table(*this, options_);
   }
 
  protected:
@@ -35,13 +40,13 @@ class DeepFm final : public CtrModel<Real> {
     scratch.own.resize(1);
     BasicBuffer<Real>& sums = scratch.own.front();  // [n x D]
     sums.reset(scratch.device(), n * this->table().embedding);
-    scratch.interaction.fm_forward(n, this->embeddings(), scratch.x.data(), sums.data(), z);
+    scratch.interaction.fm_forward(n, this->embeddings(), scratch.x, sums.data(), z);
   }
 
   void interactions_backward(CtrContext<Real>& scratch, std::size_t n, const Real*, const Real* d,
                              Sink<Real>) const override {
-    scratch.interaction.fm_backward(n, this->embeddings(), scratch.x.data(),
-                                    scratch.own.front().data(), d, scratch.dx.data());
+    scratch.interaction.fm_backward(n, this->embeddings(), scratch.x, scratch.own.front().data(), d,
+                                    scratch.dx);
   }
 
   Work interaction_work(double n, double lookups) const override {
@@ -50,9 +55,18 @@ class DeepFm final : public CtrModel<Real> {
     return {6 * lookups * D + 3 * n * D, kBytes * (4 * lookups * D + 2 * n * D), 2};
   }
 
+  Work interaction_forward_work(double n, double lookups) const override {
+    constexpr double kBytes = 4;
+    const auto D = static_cast<double>(this->table().embedding);
+    return {3 * lookups * D + 3 * n * D, kBytes * (lookups * D + n * D), 1};
+  }
+
   double interaction_scratch() const override {
     return static_cast<double>(this->table().embedding);
   }
+
+ private:
+  DeepFmOptions options_;
 };
 
 const bool deepfm_registered = register_model<DeepFm, DeepFmOptions>({

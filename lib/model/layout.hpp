@@ -13,6 +13,8 @@
 #include <string>
 #include <vector>
 
+#include "model/initial_rows.hpp"
+
 namespace hetsgd {
 
 // Where a batch's gradient of a block is other than zero.
@@ -30,6 +32,7 @@ struct ParameterBlock {
   BlockKind kind = BlockKind::dense;
   double init_std = 0;        // initial law: N(0, init_std), truncated at 2 init_std; 0: zeros
   std::size_t zero_cols = 0;  // the last columns, which begin at zero whatever init_std is
+  RowKeys keys = {};          // table: what stands for each row in its initial law
   std::size_t offset = 0;     // in the flat vector, in elements; set by Layout::add
 
   std::size_t size() const { return rows * cols; }
@@ -43,7 +46,8 @@ struct Layout {
   std::size_t sparse = 0;  // row-sparse blocks
 
   // Appends a block behind the last one and sets its offset. Offsets never change afterwards, since
-  // they decide which random number an element begins with.
+  // they decide which random number an element begins with: the place in the vector without tables,
+  // so that a model has the same dense parameters wherever its table lies.
   void add(ParameterBlock block);
 };
 
@@ -52,8 +56,9 @@ double initial_rms(const Layout& layout);
 
 // The initial parameters, in host memory, by each block's law. One counter-based draw per element
 // of the flat vector: the same bits on every cluster and for every number of threads (none: all
-// cores). An element's value depends on the seed, its place in the vector and its block's law
-// alone. Instantiated for float, which rounds the double value, and double.
+// cores). An element's value depends on the seed, its place in the vector (a table's left out) and
+// its block's law alone; that of a table on the seed, the row's key and its column
+// (initial_rows.hpp). Instantiated for float, which rounds the double value, and double.
 template <class Real>
 std::vector<Real> initial_parameters(const Layout& layout, std::uint64_t seed,
                                      std::optional<int> threads = {});

@@ -16,7 +16,8 @@ DataShape DataShape::of(const Dataset& train, const Dataset& test) {
           .label_count = std::max(train.label_count, test.label_count),
           .task = train.task,
           .dense_columns = train.dense.columns,
-          .first_category = {train.fields.first.begin(), train.fields.first.end()}};
+          .first_category = {train.fields.first.begin(), train.fields.first.end()},
+          .category_values = {train.fields.value, train.owner}};
 }
 
 template <class Real>
@@ -194,6 +195,76 @@ DeferredSum BasicModel<Real>::start_step(Context& context, const Batch& batch, R
   return fitting(context, batch, [&] {
     return learn(context, batch, w, {w, -learning_rate, Real(1)});
   });
+}
+
+template <class Real>
+void BasicModel<Real>::check(const Batch& batch, const BasicEmbedded<Real>& embedded) const {
+  check(batch);
+  HETSGD_CHECK_EQ(embedded.x.size(), batch.size() * embedded_width());
+  HETSGD_CHECK_EQ(embedded.u.size(), batch.size());
+}
+
+template <class Real>
+double BasicModel<Real>::forward(Context& context, const Batch& batch,
+                                 const BasicEmbedded<Real>& embedded, const Real* w) const {
+  check(batch, embedded);
+  return fitting(context, batch, [&] {
+    return learn_forward(context, batch, embedded, w) / static_cast<double>(batch.size());
+  });
+}
+
+template <class Real>
+void BasicModel<Real>::backward(Context& context, const Batch& batch,
+                                const BasicEmbedded<Real>& embedded, const Real* w,
+                                BasicGradient<Real>& g, BasicEmbedded<Real>& by_embedded) const {
+  check(batch, embedded);
+  HETSGD_CHECK_EQ(g.flat.size(), layout_.size);
+  fitting(context, batch, [&] {
+    const Sink<Real> sink{g.flat.data(), Real(1), Real(0)};
+    learn_backward(context, batch, embedded, w, sink, by_embedded);
+  });
+}
+
+template <class Real>
+void BasicModel<Real>::backward_step(Context& context, const Batch& batch,
+                                     const BasicEmbedded<Real>& embedded, Real learning_rate,
+                                     Real* w, BasicEmbedded<Real>& by_embedded) const {
+  check(batch, embedded);
+  fitting(context, batch, [&] {
+    learn_backward(context, batch, embedded, w, {w, -learning_rate, Real(1)}, by_embedded);
+  });
+}
+
+template <class Real>
+double BasicModel<Real>::scores(Context& context, const Batch& batch,
+                                const BasicEmbedded<Real>& embedded, const Real* w,
+                                Real* logits) const {
+  check(batch, embedded);
+  return fitting(context, batch,
+                 [&] { return double{score_embedded(context, batch, embedded, w, logits)}; });
+}
+
+template <class Real>
+DeferredSum BasicModel<Real>::learn_forward(Context&, const Batch&, const BasicEmbedded<Real>&,
+                                            const Real*) const {
+  throw CheckFailure("this model has no embedding table that others could look up");
+}
+
+template <class Real>
+void BasicModel<Real>::learn_backward(Context&, const Batch&, const BasicEmbedded<Real>&,
+                                      const Real*, Sink<Real>, BasicEmbedded<Real>&) const {
+  throw CheckFailure("this model has no embedding table that others could look up");
+}
+
+template <class Real>
+DeferredSum BasicModel<Real>::score_embedded(Context&, const Batch&, const BasicEmbedded<Real>&,
+                                             const Real*, Real*) const {
+  throw CheckFailure("this model has no embedding table that others could look up");
+}
+
+template <class Real>
+Work BasicModel<Real>::forward_work(const BatchShape&) const {
+  throw CheckFailure("this model has no embedding table that others could look up");
 }
 
 template <class Real>

@@ -34,6 +34,8 @@
 #include "data/dataset.hpp"
 #include "linalg/deferred_sum.hpp"
 #include "linalg/device.hpp"
+#include "linalg/embedding_kernels.hpp"
+#include "model/embedded.hpp"
 #include "model/layout.hpp"
 #include "model/touched_rows.hpp"
 
@@ -46,6 +48,7 @@ struct DataShape {
   Task task = Task::multilabel;
   Index dense_columns = 0;
   std::vector<Index> first_category{};  // of each field, and their number; empty: no fields
+  CategoryValues category_values{};     // what initial rows of a table are made of
 
   static DataShape of(const Dataset& data);
   // That of a training and a test set together.
@@ -185,6 +188,40 @@ class BasicModel {
   DeferredSum start_step(Context& context, const Batch& batch, Real learning_rate, Real* w) const;
   double finish(Context& context, const Batch& batch, DeferredSum loss) const;
 
+  // --- embeddings that somebody else has looked up ------------------------------------------------
+  // Models with an embedding table, in steps, for tables that lie elsewhere (table/tables.hpp). step()
+  // and gradient() go the same way, with a table of their own at both ends:
+  //
+  //   table --> embedded --forward--> loss --backward--> gradient by embedded --> table
+  //
+  // The model without its table: of the same kind and options, with a layout that lacks the table's
+  // block; its other parameters begin at the same values. Null: the model has no table.
+  virtual std::unique_ptr<BasicModel> dense_part() const { return nullptr; }
+  // Of the table, also where it lies elsewhere; rows of no numbers: there is none.
+  virtual TableShape table_shape() const { return {}; }
+  // Numbers of a sample's vector x0.
+  virtual std::size_t embedded_width() const { return 0; }
+
+  // Mean loss of the batch at w, whose embeddings the caller has looked up: embedded.x
+  // [batch x embedded_width()] and, with weights per category, embedded.u [batch]. Leaves in the
+  // context what backward() needs, so that no other call of the context may come between the two.
+  double forward(Context& context, const Batch& batch, const BasicEmbedded<Real>& embedded,
+                 const Real* w) const;
+  // After forward() with the same batch, embedded and w: the gradient of the mean loss, that of the
+  // parameters into g (as gradient(); a table of the model's own is left out), by the embeddings into
+  // by_embedded.
+  void backward(Context& context, const Batch& batch, const BasicEmbedded<Real>& embedded,
+                const Real* w, BasicGradient<Real>& g, BasicEmbedded<Real>& by_embedded) const;
+  // The same, fused: w <- w - learning_rate * gradient, with the bits of step().
+  void backward_step(Context& context, const Batch& batch, const BasicEmbedded<Real>& embedded,
+                     Real learning_rate, Real* w, BasicEmbedded<Real>& by_embedded) const;
+  // As scores(context, batch, w, logits).
+  double scores(Context& context, const Batch& batch, const BasicEmbedded<Real>& embedded,
+                const Real* w, Real* logits) const;
+  // Of forward() alone, with the lookup in a table of the model's own; backward() is the rest of
+  // gradient_work().
+  virtual Work forward_work(const BatchShape& batch) const;
+
   // rows[s] <- the rows of the s-th row-sparse block that learning from the batch reads and moves,
   // ascending, for all blocks: what BasicGradient::rows holds afterwards.
   void touched_rows(Context& context, const Batch& batch,
@@ -232,6 +269,16 @@ class BasicModel {
   // the k best of them.
   virtual double rank_batch(Context& context, const Batch& batch, const Real* w, std::size_t k,
                             std::uint32_t* top) const;
+  // forward(): returns the SUM of the losses; backward(): the gradient goes to the sink. Here: a
+  // check failure, the model has no table.
+  virtual DeferredSum learn_forward(Context& context, const Batch& batch,
+                                    const BasicEmbedded<Real>& embedded, const Real* w) const;
+  virtual void learn_backward(Context& context, const Batch& batch,
+                              const BasicEmbedded<Real>& embedded, const Real* w, Sink<Real> sink,
+                              BasicEmbedded<Real>& by_embedded) const;
+  virtual DeferredSum score_embedded(Context& context, const Batch& batch,
+                                     const BasicEmbedded<Real>& embedded, const Real* w,
+                                     Real* logits) const;
   // rows[s] <- the rows of the s-th row-sparse block that the batch touches, ascending. Here: the
   // batch's features, or its categories, for every block.
   virtual void touch(Context& context, const Batch& batch,
@@ -241,6 +288,7 @@ class BasicModel {
 
  private:
   void check(const Batch& batch) const;
+  void check(const Batch& batch, const BasicEmbedded<Real>& embedded) const;
   // Zeroes what the last call has left in the row-sparse blocks.
   void clear_touched_rows(BasicDevice<Real>& device, BasicGradient<Real>& g) const;
   DeferredSum start_parts(Context& context, const Batch& batch, const Real* w,

@@ -23,9 +23,17 @@ class WideDeep final : public CtrModel<Real> {
  public:
   WideDeep(const DataShape& data, const WideDeepOptions& options)
       : Base(data, options, options.deep.hidden.empty() ? 0 : options.embedding,
-             Base::LinearPart::dense_and_categories) {
+             Base::LinearPart::dense_and_categories),
+        options_(options) {
     this->add_output(options, this->deep().layers() > 0 ? this->deep().outputs() : 0);
   }
+
+  std::unique_ptr<BasicModel<Real>> dense_part() const override {
+    return without_table(*this, options_);
+  }
+
+ private:
+  WideDeepOptions options_;
 };
 
 const bool wide_deep_registered = register_model<WideDeep, WideDeepOptions>({

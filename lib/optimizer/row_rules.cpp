@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 #include <optional>
+#include <type_traits>
+#include <variant>
 
 #include "core/error.hpp"
 #include "optimizer/families.hpp"
@@ -35,15 +37,12 @@ class WithRowRule final : public Optimizer {
  public:
   WithRowRule(const OptimizerOptions& options, Device& device, std::size_t n,
               const std::vector<Tensor>& tensors)
-      : o_(options), rule_(rule_of(options).value()), elements_(n) {
+      : o_(options), elements_(n) {
     const auto rest = std::ranges::find_if_not(tensors, is_table);
     HETSGD_CHECK(std::none_of(rest, tensors.end(), is_table));
     tables_.assign(tensors.begin(), rest);
     table_ = rest == tensors.end() ? n : rest->offset;
-    if (rule_ == TableRule::adagrad) state_[0] = zeros(device, table_);
-    if (rule_ == TableRule::adam) {
-      for (Buffer& each : state_) each = zeros(device, table_);
-    }
+    for (std::size_t i = 0; i < row_states(options); ++i) state_[i] = zeros(device, table_);
     std::vector<Tensor> dense(rest, tensors.end());
     for (Tensor& tensor : dense) tensor.offset -= table_;
     if (!dense.empty()) dense_ = make_optimizer(options, device, n - table_, dense);
@@ -69,7 +68,7 @@ class WithRowRule final : public Optimizer {
   }
 
   double passes() const override {
-    const double table = rule_ == TableRule::sgd ? 3 : rule_ == TableRule::adagrad ? 5 : 7;
+    const double table = 3 + 2 * static_cast<double>(row_states(o_));
     if (!dense_) return table;
     const double share = static_cast<double>(table_) / static_cast<double>(elements_);
     return share * table + (1 - share) * dense_->passes();
@@ -79,22 +78,18 @@ class WithRowRule final : public Optimizer {
   // apply(rule, operands): operands from the beginning of the tables.
   template <class Apply>
   void update_tables(double learning_rate, const float* g, float* w, const Apply& apply) {
-    const auto lr = static_cast<float>(learning_rate * o_.table_rate);
-    switch (rule_) {
-      case TableRule::sgd:
-        return apply(rule::FusedAddScaled<float>{-lr}, g, w);
-      case TableRule::adagrad: {
-        const rule::AdaGradStep<float> step{.step = lr, .epsilon = static_cast<float>(o_.epsilon)};
-        return apply(step, g, state_[0].data(), w);
-      }
-      case TableRule::adam: {
-        const rule::LazyMomentStep<float> step{moments(o_, ++t_, 1), lr};
-        return apply(step, g, state_[0].data(), state_[1].data(), w);
-      }
-      case TableRule::same:
-        break;
-    }
-    HETSGD_CHECK(false);
+    std::visit(
+        [&](const auto& rule) {
+          using Rule = std::remove_cvref_t<decltype(rule)>;
+          if constexpr (std::is_same_v<Rule, rule::FusedAddScaled<float>>) apply(rule, g, w);
+          if constexpr (std::is_same_v<Rule, rule::AdaGradStep<float>>) {
+            apply(rule, g, state_[0].data(), w);
+          }
+          if constexpr (std::is_same_v<Rule, rule::LazyMomentStep<float>>) {
+            apply(rule, g, state_[0].data(), state_[1].data(), w);
+          }
+        },
+        row_rule(o_, learning_rate, ++t_));
   }
 
   void update_dense(Device& device, double learning_rate, std::span<const float> g,
@@ -103,7 +98,6 @@ class WithRowRule final : public Optimizer {
   }
 
   OptimizerOptions o_;
-  TableRule rule_;
   std::size_t elements_;  // of the whole vector
   std::vector<Tensor> tables_;
   std::size_t table_ = 0;  // elements of tables, the first ones
@@ -113,6 +107,34 @@ class WithRowRule final : public Optimizer {
 };
 
 }  // namespace
+
+RowRule<float> row_rule(const OptimizerOptions& options, double learning_rate, std::uint64_t t) {
+  const auto lr = static_cast<float>(learning_rate * options.table_rate);
+  switch (rule_of(options).value()) {
+    case TableRule::sgd:
+      return rule::FusedAddScaled<float>{-lr};
+    case TableRule::adagrad:
+      return rule::AdaGradStep<float>{.step = lr, .epsilon = static_cast<float>(options.epsilon)};
+    case TableRule::adam:
+      return rule::LazyMomentStep<float>{moments(options, t, 1), lr};
+    case TableRule::same:
+      break;
+  }
+  HETSGD_CHECK(false);
+}
+
+std::size_t row_states(const OptimizerOptions& options) {
+  switch (rule_of(options).value()) {
+    case TableRule::adagrad:
+      return 1;
+    case TableRule::adam:
+      return 2;
+    case TableRule::sgd:
+    case TableRule::same:
+      break;
+  }
+  return 0;
+}
 
 bool needs_row_rule(const OptimizerOptions& options, const std::vector<Tensor>& tensors) {
   const std::optional<TableRule> rule = rule_of(options);

@@ -18,9 +18,16 @@
 #include <memory>
 #include <vector>
 
+#include "linalg/table_kernels.hpp"
 #include "optimizer/optimizer.hpp"
 
 namespace hetsgd {
+
+// The rule of these options for its t-th update, t = 1, 2, ...; learning_rate: that of the run,
+// times table_rate it is the rows'. The options have a rule for rows (checked).
+RowRule<float> row_rule(const OptimizerOptions& options, double learning_rate, std::uint64_t t);
+// Vectors of state that the rule keeps beside the rows: 0, 1 or 2.
+std::size_t row_states(const OptimizerOptions& options);
 
 // Whether an optimizer of these tensors needs the rules above: there is a table, and the optimizer
 // of the whole vector would treat it otherwise, or needs a pass over all rows.

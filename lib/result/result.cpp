@@ -229,6 +229,22 @@ json curve_json(const Record& record) {
   return curve;
 }
 
+// distinct_share: rows asked for per lookup; null: nothing was looked up yet.
+json tables_json(const Record& record) {
+  json tables = record.tables;
+  LookupCounts counts;
+  for (const WorkerRecord& worker : record.workers) {
+    counts.lookups += worker.lookups.lookups;
+    counts.entries += worker.lookups.entries;
+  }
+  tables["distinct_share"] = nullptr;
+  if (counts.lookups > 0) {
+    tables["distinct_share"] =
+        static_cast<double>(counts.entries) / static_cast<double>(counts.lookups);
+  }
+  return tables;
+}
+
 bool is_long_list(const json& value) {
   return value.is_array() && !value.empty() && value.front().is_structured();
 }
@@ -287,6 +303,7 @@ json result_json(const Record& record, const ResultOptions& options) {
       {"status_reason", text_or_null(record.status_reason)},
       {"started_at", text_or_null(record.started_at)},
       {"finished_at", text_or_null(record.finished_at)}};
+  if (!record.tables.is_null()) result["tables"] = tables_json(record);
   if (!record.machine.is_null()) result["cluster"]["machine"] = record.machine;
   if (options.redact) redact(result);
   explain_nonfinite(result);

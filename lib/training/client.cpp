@@ -31,7 +31,10 @@ PreparedModel Client::prepare(const std::function<std::span<const float>()>& mod
   const auto start = HostClock::now();
   replicas_read_ = 1;
   const std::span<const float> parameters = model();
-  return {.parameters = parameters, .host_s = seconds_since(start), .passes = replicas_read_};
+  return {.parameters = parameters,
+          .rows = setup_.tables,
+          .host_s = seconds_since(start),
+          .passes = replicas_read_};
 }
 
 void mean_of(std::span<const std::span<const float>> replicas, std::span<float> mean) {

@@ -28,7 +28,10 @@ struct RunSetup {
   // model's work.
   std::shared_ptr<const Model> charged_model = {};
   double charged_nonzeros = 1, charged_labels = 1, charged_parameters = 1;
-  bool traced = false;  // all endpoints are those of a Trace
+  bool traced = false;         // all endpoints are those of a Trace
+  TableSet* tables = nullptr;  // null: the tables are part of the model
+  // Rows of tables that a measurement reads, for the process that measures; distinct.
+  std::vector<Index> measured_rows = {};
 };
 
 class Client : public Run {
@@ -41,6 +44,7 @@ class Client : public Run {
   const Sampler& sampler() const final { return setup_.sampler; }
   std::span<const float> initial_parameters() const final { return setup_.initial; }
   bool synchronous() const final { return rules_.synchronous; }
+  TableSet* tables() const final { return setup_.tables; }
   // Under --charge that of the full-size model for a batch of as many samples, whose nonzeros and
   // labels are scaled to the full-size data's averages.
   Work gradient_work(const BatchShape& batch) const final;
@@ -51,7 +55,7 @@ class Client : public Run {
   // A step of this worker is complete: its batch stands in the trace, if there is one.
   void trace_batch(Worker& worker, std::uint64_t samples) const;
   // Makes the model that is to be measured, and takes the time of that. Only while the world is
-  // stopped.
+  // stopped. Rows of sharded tables are read in place.
   PreparedModel prepare(const std::function<std::span<const float>()>& model);
 
   Referee& referee_;

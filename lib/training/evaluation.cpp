@@ -44,6 +44,7 @@ struct EvaluationThread {
   Device& device;
   std::unique_ptr<ModelContext> context;
   Buffer logits;
+  Embedded embedded;  // of tables that lie elsewhere
   std::vector<std::uint32_t> top;
   std::array<Batch, 2> batch;  // by chunk number: this one and, on the GPU, the next
 };
@@ -84,6 +85,13 @@ struct Evaluator::Impl {
     return batch;
   }
 
+  double score(EvaluationThread& thread, const Batch& batch, const float* w) const {
+    float* const logits = thread.logits.data();
+    if (!table_rows) return model.scores(*thread.context, batch, w, logits);
+    read_embedded(*table_rows, batch, thread.device, thread.embedded);
+    return model.scores(*thread.context, batch, thread.embedded, w, logits);
+  }
+
   ChunkSums measure_chunk(EvaluationThread& thread, const Chunk& chunk, const float* w) {
     const Batch& batch = fill(thread, chunk);
     ScoredRows scored{.k = k};
@@ -94,7 +102,7 @@ struct Evaluator::Impl {
       scored.top = thread.top;
     } else {
       thread.logits.reset(thread.device, batch.size());
-      loss = model.scores(*thread.context, batch, w, thread.logits.data());
+      loss = score(thread, batch, w);
       float* const score = scores.data() + chunk.begin;
       thread.device.download(score, thread.logits.data(), batch.size() * sizeof(float));
       for (std::size_t i = chunk.begin; i < chunk.end; ++i) {
@@ -143,7 +151,7 @@ struct Evaluator::Impl {
   }
 
   std::vector<ChunkSums> measure(std::span<const float> parameters) {
-    if (options.gpu < 0) return measure_on_host(parameters.data());
+    if (options.gpu < 0 || table_rows) return measure_on_host(parameters.data());
     try {
       return measure_on_gpu(parameters);
     } catch (const MemoryError& error) {
@@ -170,6 +178,7 @@ struct Evaluator::Impl {
   EvaluatorOptions options;
   std::string device_name = kHost;
   std::vector<Index> rows;
+  const RowSource* table_rows = nullptr;  // of the measurement at hand
   const std::vector<const Metric*> wanted;
   std::size_t k = 0;  // best labels that some metric needs
   tbb::task_arena arena;
@@ -213,8 +222,21 @@ Evaluator::~Evaluator() = default;
 std::uint64_t Evaluator::rows() const { return impl_->rows.size(); }
 const std::string& Evaluator::device() const { return impl_->device_name; }
 
-std::vector<MetricValue> Evaluator::measure(std::span<const float> parameters) {
+std::vector<Index> Evaluator::categories() const {
+  std::vector<Index> all;
+  for (const Index row : impl_->rows) {
+    const auto categories = impl_->test->fields.row(row);
+    all.insert(all.end(), categories.begin(), categories.end());
+  }
+  std::ranges::sort(all);
+  all.erase(std::unique(all.begin(), all.end()), all.end());
+  return all;
+}
+
+std::vector<MetricValue> Evaluator::measure(std::span<const float> parameters,
+                                            const RowSource* rows) {
   HETSGD_CHECK_EQ(parameters.size(), impl_->model.parameters());
+  impl_->table_rows = rows;
   const std::vector<ChunkSums> sums = impl_->measure(parameters);
   ChunkSums total(impl_->wanted.size());
   for (const ChunkSums& part : sums) {

@@ -24,6 +24,7 @@
 #include "data/dataset.hpp"
 #include "model/metric.hpp"
 #include "model/model.hpp"
+#include "table/shard.hpp"
 
 namespace hetsgd {
 
@@ -53,8 +54,11 @@ class Evaluator {
   ~Evaluator();
   // Those metrics that the test rows show, the most telling first, test_loss last. `parameters` in
   // host memory, [model.parameters()] (checked). Only while the world is stopped: it takes its time
-  // on the GPU.
-  std::vector<MetricValue> measure(std::span<const float> parameters);
+  // on the GPU. rows: of a model whose table lies elsewhere; then it measures on the host.
+  std::vector<MetricValue> measure(std::span<const float> parameters,
+                                   const RowSource* rows = nullptr);
+  // The categories of the rows that are measured: distinct, ascending.
+  std::vector<Index> categories() const;
   std::uint64_t rows() const;
   // Where the next measurement takes place: "cpu", "cuda:0 (NVIDIA H200)".
   const std::string& device() const;

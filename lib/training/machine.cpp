@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "cluster/devices.hpp"
 #include "training/oversubscription.hpp"
 
 namespace hetsgd {
@@ -38,6 +39,14 @@ void describe_machine(const Cluster& cluster, bool service_rank, Record& record)
   if (processes.control() != nullptr) record.machine = machine_json(processes, service_rank);
   for (std::string& text : oversubscription_warnings(cluster))
     record.warnings.push_back(std::move(text));
+}
+
+int first_gpu(const Cluster& cluster) {
+  for (int rank = 0; rank < cluster.size(); ++rank) {
+    if (!cluster.runs_here(rank)) continue;
+    if (const int gpu = gpu_of(cluster.device_name(rank)); gpu >= 0) return gpu;
+  }
+  return -1;
 }
 
 }  // namespace hetsgd

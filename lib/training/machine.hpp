@@ -12,4 +12,7 @@ namespace hetsgd {
 // process may call it, without messages; the record of rank 0 is the one that is written.
 void describe_machine(const Cluster& cluster, bool service_rank, Record& record);
 
+// The GPU of this process's first worker that has one; -1: none.
+int first_gpu(const Cluster& cluster);
+
 }  // namespace hetsgd

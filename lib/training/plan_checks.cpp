@@ -61,6 +61,29 @@ void check_shared_memory(const TrainOptions& options, const Plan& plan,
   }
 }
 
+// All workers exchange rows together, between host memories.
+void check_tables(const Plan& plan, const std::vector<std::string>& devices,
+                  const AlgorithmInfo& info) {
+  if (!plan.sharded_tables) return;
+  if (!info.lockstep) {
+    std::vector<std::string> names;
+    for (const RegisteredAlgorithm& each : algorithms()) {
+      if (each.info.lockstep) names.push_back(each.info.name);
+    }
+    throw with_hint(
+        usage_error("--tables: found sharded with {}, whose workers do not make all their steps "
+                    "together, expected one of {}",
+                    info.name, fmt::join(names, ", ")),
+        "sharded tables are looked up and updated by all workers at once; --tables replicated "
+        "goes with every algorithm");
+  }
+  const auto gpu = std::ranges::find_if(
+      devices, [](const std::string& text) { return text.starts_with("cuda:"); });
+  if (gpu == devices.end()) return;
+  throw with_hint(usage_error("--devices: found {} with --tables sharded, expected CPUs", *gpu),
+                  "--tables replicated has its tables on the GPU");
+}
+
 }  // namespace
 
 void check_plan(const TrainOptions& options, const OptionSet& set, const Plan& plan,
@@ -85,7 +108,22 @@ void check_plan(const TrainOptions& options, const OptionSet& set, const Plan& p
   check_optimizer(set, plan, info);
   check_precision(options, set, devices);
   check_shared_memory(options, plan, devices, info);
+  check_tables(plan, devices, info);
   algorithm.check(plan);
+}
+
+void check_sharded(const ModelInfo& info, const Model& model, const OptimizerOptions& optimizer) {
+  if (model.table_shape().row() == 0) {
+    throw with_hint(usage_error("--tables: found sharded with --model {}, which has no embedding "
+                                "table",
+                                info.name),
+                    "wide_deep, deepfm and dcn have one");
+  }
+  if (optimizer.clip_norm == 0) return;
+  throw with_hint(usage_error("--clip-norm: found {} with --tables sharded, expected 0: no norm "
+                              "spans the rows of all workers",
+                              optimizer.clip_norm),
+                  "--tables replicated clips the whole gradient");
 }
 
 void check_model_reads(const ModelInfo& info, const Dataset& train) {

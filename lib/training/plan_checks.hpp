@@ -20,6 +20,10 @@ void check_plan(const TrainOptions& options, const OptionSet& set, const Plan& p
                 const std::vector<std::string>& devices, const AlgorithmInfo& info,
                 const Algorithm& algorithm);
 
+// What sharded tables ask of the model: it has a table, whose updates no norm of all gradients
+// scales. Errors: usage.
+void check_sharded(const ModelInfo& info, const Model& model, const OptimizerOptions& optimizer);
+
 // A model of sparse features for data with fields, or the other way round. Errors: usage, naming the
 // models that read such data.
 void check_model_reads(const ModelInfo& info, const Dataset& train);

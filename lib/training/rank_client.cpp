@@ -111,6 +111,16 @@ RankClient::RankClient(Control& control, Referee& referee, const RunSetup& setup
     ++gathered_count_;
     changed_.notify_all();
   });
+  on(kAskRows, [this](int from, Bytes bytes) {
+    send_rows(from, from_bytes<std::vector<Index>>(bytes, "places of rows"));
+  });
+  on(kRows, [this](int from, Bytes bytes) {
+    const auto rows = from_bytes<std::vector<float>>(bytes, "rows");
+    const std::lock_guard lock(mutex_);
+    rows_->take(from, rows);
+    ++rows_gathered_;
+    changed_.notify_all();
+  });
   on(kTrace, [this](int from, Bytes bytes) {
     auto lines =
         from_bytes<std::vector<TraceLine>>(bytes, fmt::format("the trace of rank {}", from));
@@ -228,6 +238,7 @@ void RankClient::report(Worker& worker, Report what) {
     counters.running_calls = worker.running_calls();
     counters.worker_samples = worker.samples();
     counters.worker_updates = worker.updates();
+    counters.worker_lookups = worker.lookup_counts();
     counters.breakdown = worker.endpoint().time_breakdown();
     if (!events_.empty()) extra["events"] = std::exchange(events_, nlohmann::json::array());
     if (!histograms_.empty()) extra["histograms"] = std::exchange(histograms_, {});

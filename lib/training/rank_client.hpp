@@ -55,6 +55,7 @@
 #include <vector>
 
 #include "cluster/control.hpp"
+#include "table/gathered_rows.hpp"
 #include "training/client.hpp"
 #include "training/trace.hpp"
 
@@ -140,6 +141,10 @@ class RankClient final : public Client {
   // under way at a time, so the thread of the one before is at its end.
   void on_model(int from, std::span<const std::byte> bytes);
   void send_replica(int to);
+  // Rank 0, with the world stopped: the rows of sharded tables that a measurement reads, from all
+  // ranks; null: the tables are part of the model.
+  const RowSource* gather_rows();
+  void send_rows(int to, std::span<const Index> places);
   // Mutex held, given up while it waits. Error(runtime), naming `what`, when the run fails, or
   // `limit` of host time has passed. It looks for a failure now and then: nobody wakes those who
   // wait for one.
@@ -188,8 +193,10 @@ class RankClient final : public Client {
   // mean_of_published(): the replicas by rank, as they come.
   std::vector<std::vector<float>> gathered_;
   int gathered_count_ = 0;
-  std::vector<TraceLine> lines_;  // rank 0: of the others, until gather() takes them
-  int traces_ = 0;                // rank 0: ranks whose lines are here
+  std::optional<GatheredRows> rows_;  // rank 0: of sharded tables, since the first measurement
+  int rows_gathered_ = 0;             // rank 0: ranks whose rows are here
+  std::vector<TraceLine> lines_;      // rank 0: of the others, until gather() takes them
+  int traces_ = 0;                    // rank 0: ranks whose lines are here
   std::vector<float> mean_;
 
   // Declared after all that it uses, so that it is joined before they go.

@@ -53,7 +53,12 @@ void RankClient::evaluate_together(Worker& worker, Seconds now, std::uint64_t sa
     }
     lock.unlock();
     const Referee::Point point = referee_.evaluation_point(now, samples);
-    measure(worker.now(), point, point.due ? prepare(model) : PreparedModel());
+    PreparedModel prepared;
+    if (point.due) {
+      prepared = prepare(model);
+      prepared.rows = gather_rows();
+    }
+    measure(worker.now(), point, prepared);
   });
   State state;
   {
@@ -147,6 +152,26 @@ void RankClient::send_replica(int to) {
     replica = replica_.on_host();
   }
   control_.send(to, kind(kReplica), to_bytes(replica));
+}
+
+const RowSource* RankClient::gather_rows() {
+  if (!setup_.tables) return nullptr;
+  std::unique_lock lock(mutex_);
+  if (!rows_) rows_.emplace(setup_.tables->plan(), setup_.measured_rows);
+  rows_gathered_ = 0;
+  lock.unlock();
+  for (int rank = 0; rank < size_; ++rank) {
+    control_.send(rank, kind(kAskRows), to_bytes(rows_->places(rank)));
+  }
+  lock.lock();
+  await(lock, "the rows of all ranks", peer_timeout_, [&] { return rows_gathered_ == size_; });
+  return &*rows_;
+}
+
+// On the control thread, with the world stopped: no row moves.
+void RankClient::send_rows(int to, std::span<const Index> places) {
+  const std::vector<float> rows = setup_.tables->shard(rank_).read(places);
+  control_.send(to, kind(kRows), to_bytes(std::span<const float>(rows)));
 }
 
 std::span<const float> RankClient::mean_of_published() {

@@ -10,6 +10,8 @@
 //   kMeasured    0 -> that rank     none                   evaluate_alone() goes on
 //   kAskReplica  rank -> all        none                   send_replica()
 //   kReplica     all -> that rank   n floats               mean_of_published() goes on
+//   kAskRows     0 -> all           places in its shard    send_rows()
+//   kRows        all -> 0           its columns of them    gather_rows() goes on
 //   kTrace       rank -> 0          its TraceLines         gather() goes on
 //
 // Bytes that are not what they should be are an Error(data) that names the rank: both ends run the
@@ -38,6 +40,8 @@ enum Message : int {
   kMeasured,
   kAskReplica,
   kReplica,
+  kAskRows,
+  kRows,
   kTrace,
   kMessages
 };

@@ -74,6 +74,7 @@ struct WorkerRecord {
   std::uint64_t shard_rows = 0;  // rows that it draws from; partition shared: all
   std::uint64_t samples = 0;
   std::uint64_t updates = 0;
+  LookupCounts lookups;  // in sharded tables
   // With --trace, of its main process, the longest first. Waits for its own other processes and for
   // its own device (monitors, sleeps) are in nobody's list.
   std::optional<std::vector<WaitedFor>> waited_for = {};
@@ -131,6 +132,10 @@ struct Record {
   std::vector<std::string> stragglers;  // with defaults filled in
   std::vector<std::uint64_t> layer_sizes;
   std::uint64_t parameters = 0;
+
+  // Where the rows of sharded tables lie: {sharding, rows, bytes_per_rank, imbalance}; null: they are
+  // replicated.
+  nlohmann::json tables;
 
   std::string evaluation_device;  // where the last point was measured: "cpu", "cuda:0 (...)"
   std::vector<CurvePoint> curve;

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "core/host_clock.hpp"
+#include "training/parameters_file.hpp"
 
 namespace hetsgd {
 
@@ -154,6 +155,7 @@ void Referee::absorb(int rank, const Counters& counters) {
   WorkerRecord& worker = record_.workers[static_cast<std::size_t>(rank)];
   worker.samples = counters.worker_samples;
   worker.updates = counters.worker_updates;
+  worker.lookups = counters.worker_lookups;
   worker.report.breakdown = counters.breakdown;
 }
 
@@ -212,8 +214,8 @@ bool Referee::due(Seconds now) const {
   return due_at(now, samples_);
 }
 
-void Referee::measure_initial(std::span<const float> initial) {
-  measure(Seconds(0), 0, {.parameters = initial});
+void Referee::measure_initial(const PreparedModel& initial) {
+  measure(Seconds(0), 0, initial);
   const std::lock_guard lock(mutex_);
   initial_off_clock_s_ = record_.phases.off_clock_s();
 }
@@ -224,7 +226,9 @@ CurvePoint Referee::measure(Seconds time, std::uint64_t samples, const PreparedM
     const std::lock_guard lock(mutex_);
     measuring_since_ = start;
   }
-  std::vector<MetricValue> metrics = evaluator_.measure(model.parameters);
+  std::vector<MetricValue> metrics = evaluator_.measure(model.parameters, model.rows);
+  std::vector<float> copy;
+  if (rules_.keep_model) copy = whole_model(model.parameters, model.rows);
   CurvePoint point{
       .time = time,
       .samples_count = samples,
@@ -245,7 +249,8 @@ CurvePoint Referee::measure(Seconds time, std::uint64_t samples, const PreparedM
   point.prepare = prepared_;
   point.measure_begin_s = record_.phases.wall_s(start);
   point.wall_s = record_.phases.wall_s(HostClock::now());
-  add(point, model.parameters);
+  if (rules_.keep_model) model_copy_ = std::move(copy);
+  add(point);
   record_.phases.prepare_s += model.host_s;
   record_.phases.eval_s += seconds_since(start);
   if (hooks_.on_record) {
@@ -258,12 +263,11 @@ CurvePoint Referee::measure(Seconds time, std::uint64_t samples, const PreparedM
   return point;
 }
 
-void Referee::add(const CurvePoint& point, std::span<const float> model) {
+void Referee::add(const CurvePoint& point) {
   record_.curve.push_back(point);
   accuracies_.add(point.samples_count, Accuracies::of(point));
   record_.evaluation_device = evaluator_.device();
   record_.elapsed = point.time;
-  if (rules_.keep_model) model_copy_.assign(model.begin(), model.end());
   bool all_reached = !record_.targets.empty();
   for (const Target& target : record_.targets) {
     const auto value = metric_of(point, target.metric);
@@ -318,6 +322,7 @@ void Referee::take_note(Worker& worker) {
   mine.report.breakdown = worker.endpoint().time_breakdown();
   mine.samples = worker.samples();
   mine.updates = worker.updates();
+  mine.lookups = worker.lookup_counts();
 }
 
 Progress Referee::progress(double host_s) const {

@@ -89,6 +89,7 @@ class Accuracies {
 // A model to be measured, and what it took to make it, with the clock stopped.
 struct PreparedModel {
   std::span<const float> parameters{};  // in host memory
+  const RowSource* rows = nullptr;      // of sharded tables; null: they are among the parameters
   double host_s = 0;                    // of the process that made it
   std::size_t passes = 0;               // over all parameters: as many as replicas were read
 };
@@ -113,7 +114,7 @@ class Referee {
   Referee(const RunRules& rules, Evaluator& evaluator, Record& record, const TrainHooks& hooks);
 
   // Measures the initial model: the first point of every curve, at time 0.
-  void measure_initial(std::span<const float> initial);
+  void measure_initial(const PreparedModel& initial);
   // Ends the run at the next point. Does nothing if it has ended: the first reason stays.
   void request_stop(Status status, const std::string& reason);
   // The record shows from now on that the run was interrupted, and is written as it stands. From
@@ -171,13 +172,14 @@ class Referee {
 
   // --- what arrives in messages ------------------------------------------------------------------
   // What one rank has done since its last report. Plain bytes: it travels as it is. The first two
-  // lines are differences, which rank 0 adds up; worker_samples, worker_updates and the breakdown
+  // lines are differences, which rank 0 adds up; those of the worker and the breakdown
   // are totals, which replace those of the report before. So no report may be lost or come twice.
   struct Counters {
     std::uint64_t samples = 0, updates = 0, steps = 0;
     double loss_sum = 0, last_loss = 0, step_time_s = 0;
     double time_s = 0;                                     // the rank's clock
     std::uint64_t worker_samples = 0, worker_updates = 0;  // from the start
+    LookupCounts worker_lookups;                           // the same
     std::uint64_t evaluation = 0;                          // number of the one it stands before
     std::uint64_t running_calls = 0;                       // the worker's so far
     bool budget_ended = false;                             // by the algorithm
@@ -223,7 +225,7 @@ class Referee {
   // Mutex held.
   bool due_at(Seconds now, std::uint64_t samples) const;
   // The measured point goes into the record, and may end the run. Mutex held.
-  void add(const CurvePoint& point, std::span<const float> model);
+  void add(const CurvePoint& point);
 
   const RunRules rules_;
   Evaluator& evaluator_;

@@ -85,6 +85,7 @@ void declare_model(OptionSet& set, TrainOptions& o) {
   set.add("model", o.model, "what is trained; `hetsgd models` lists them");
   set.group(fmt::format("Options of {}", o.model));
   o.model_factory->declare(set);
+  o.tables.declare(set);
 }
 
 void declare_method(OptionSet& set, TrainOptions& o) {
@@ -292,6 +293,7 @@ void TrainOptions::declare(OptionSet& set) {
 void TrainOptions::validate() const {
   schedule.validate();
   optimizer.validate();
+  tables.validate();
   if (train.empty()) {
     throw with_hint(usage_error("--train: no training data given"),
                     "name a file, or generate:tiny for made-up data");

@@ -22,6 +22,7 @@
 #include "data/sampler.hpp"
 #include "linalg/device.hpp"
 #include "model/registry.hpp"
+#include "table/options.hpp"
 
 namespace hetsgd {
 
@@ -42,6 +43,7 @@ struct TrainOptions {
   // With the options of its own. Copies of these options share it: a change made by one of them is
   // seen by all.
   std::shared_ptr<ModelFactory> model_factory = find_model("mlp").make();
+  TableOptions tables;
   // method
   std::vector<std::string> plugin;  // files of algorithms and models from outside
   std::string algorithm = "sgd";

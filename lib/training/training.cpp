@@ -8,14 +8,16 @@
 #include "cluster/devices.hpp"
 #include "core/error.hpp"
 #include "core/memory.hpp"
-#include "core/output_file.hpp"
 #include "core/text.hpp"
 #include "data/sampler.hpp"
 #include "training/charge.hpp"
 #include "training/client.hpp"
 #include "training/evaluation.hpp"
 #include "training/machine.hpp"
+#include "training/memory_estimate.hpp"
+#include "training/parameters_file.hpp"
 #include "training/plan_checks.hpp"
+#include "training/plan_tables.hpp"
 #include "training/rank_client.hpp"
 #include "training/simulated_machine.hpp"
 #include "training/trace_match.hpp"
@@ -30,14 +32,6 @@ using namespace std::chrono_literals;
 // So long after another rank has failed, this rank's own signal may still come.
 constexpr auto kSignalDelay = 250ms;
 
-// Raw little-endian float32, for references outside (tests/reference).
-void write_parameters(const std::string& path, std::span<const float> parameters,
-                      const char* what) {
-  OutputFile file(path, {.what = what});
-  file.write({reinterpret_cast<const char*>(parameters.data()), parameters.size_bytes()});
-  file.commit();
-}
-
 }  // namespace
 
 struct Training::Impl {
@@ -47,13 +41,14 @@ struct Training::Impl {
   void resolve();
   int default_workers() const;
   void build_model();
-  void check_targets() const;
+  void shard_model(const ModelInfo& kind);
+  void place_tables();
   ClusterOptions cluster_options() const;
-  int evaluating_gpu(const Cluster& cluster) const;
   RunRules rules() const;
   // What a run is driven with; each refers to those before it.
   struct Parts {
     std::unique_ptr<Cluster> cluster;
+    std::unique_ptr<TableSet> tables;  // sharded ones; else null
     std::optional<RunSetup> setup;
     std::optional<Evaluator> evaluator;
     std::optional<Referee> referee;
@@ -75,7 +70,9 @@ struct Training::Impl {
   std::vector<std::string> devices;
   std::shared_ptr<const Scenario> scenario;
   SimulatedMachine machine;
-  std::unique_ptr<Model> model;
+  std::unique_ptr<Model> model;  // with sharded tables its dense part
+  std::optional<TableLaw> table_law;
+  std::optional<TablePlan> table_plan;  // null: the tables are part of the model
   std::unique_ptr<Sampler> sampler;
   std::optional<Charge> charge;
   Record record;
@@ -109,6 +106,7 @@ void Training::Impl::resolve() {
     plan.optimizer.table_rate = *rate / options.learning_rate;
   }
   plan.schedule = options.schedule;
+  plan.sharded_tables = options.tables.sharded;
   check_plan(options, set, plan, devices, info, *algorithm);
   scenario = std::make_shared<const Scenario>(options.straggler, plan.workers, options.seed);
 
@@ -125,25 +123,21 @@ void Training::Impl::resolve() {
   record.started_at = utc_now();
 }
 
-void Training::Impl::check_targets() const {
-  for (const Target& target : record.targets) {
-    check_measured(target.metric, *record.train, *record.test, "--target", target.text());
-  }
-}
-
 void Training::Impl::build_model() {
   const Dataset &train = *record.train, &test = *record.test;
   const ModelInfo& kind = find_model(options.model).info;
   check_model_reads(kind, train);
   model = options.model_factory->make(DataShape::of(train, test));
-  check_model_fits(kind, model->layout(), machine_memory().total_bytes);
   check_row_rule(plan.optimizer, tensors_of(model->layout()));
   record.parameters = model->parameters();
   record.layer_sizes = model->layer_sizes();
+  if (plan.sharded_tables) shard_model(kind);
+  check_model_fits(kind, model->layout(), machine_memory().total_bytes);
   const Sampler::Options sampling = sampling_of(options, plan.workers);
   sampler = record.train->whole ? std::make_unique<Sampler>(record.train, sampling,
                                                             share_of(options, plan.workers)->worker)
                                 : std::make_unique<Sampler>(record.train, sampling);
+  if (plan.sharded_tables) place_tables();
   plan.rows = record.train->totals().rows;
   plan.max_samples = options.max_samples;
   if (options.epochs > 0) {
@@ -159,6 +153,20 @@ void Training::Impl::build_model() {
   for (std::string& text : algorithm->warnings(plan, model->layout())) {
     record.warnings.push_back(std::move(text));
   }
+}
+
+// From here on the model is its dense part, and so is its optimizer.
+void Training::Impl::shard_model(const ModelInfo& kind) {
+  check_sharded(kind, *model, plan.optimizer);
+  table_law = TableLaw::of(*model, plan.optimizer, options.seed);
+  model = model->dense_part();
+  plan.optimizer.table_rule = TableRule::same;
+  plan.optimizer.table_rate = 1;
+}
+
+void Training::Impl::place_tables() {
+  table_plan = make_table_plan(*table_law, options.tables, plan.workers, *sampler, plan.batch_size);
+  record.tables = describe_tables(*table_plan, options.tables);
 }
 
 ClusterOptions Training::Impl::cluster_options() const {
@@ -178,15 +186,6 @@ ClusterOptions Training::Impl::cluster_options() const {
   result.precision = options.precision;
   result.all_reduce = options.all_reduce;
   return result;
-}
-
-// The GPU of this process's first worker that has one; -1: none.
-int Training::Impl::evaluating_gpu(const Cluster& cluster) const {
-  for (int rank = 0; rank < cluster.size(); ++rank) {
-    if (!cluster.runs_here(rank)) continue;
-    if (const int gpu = gpu_of(cluster.device_name(rank)); gpu >= 0) return gpu;
-  }
-  return -1;
 }
 
 RunRules Training::Impl::rules() const {
@@ -235,35 +234,24 @@ void Training::load(const RunData& data) {
   record.test_report = data.test.report;
   record.warnings.insert(record.warnings.end(), data.warnings.begin(), data.warnings.end());
   record.phases.loaded(data.load_s);
-  impl_->check_targets();
+  for (const Target& target : record.targets) {
+    check_measured(target.metric, *record.train, *record.test, "--target", target.text());
+  }
   impl_->build_model();
 }
 
 nlohmann::json Training::estimate() const {
   const Impl& s = *impl_;
-  const double n = static_cast<double>(s.model->parameters());
-  const DatasetTotals data = s.record.train->totals();
-  const double rows = static_cast<double>(data.rows);
-  const double b = static_cast<double>(s.plan.batch_size);
-  const BatchShape batch{.samples = b,
-                         .nonzeros = b * static_cast<double>(data.nonzeros) / rows,
-                         .labels = b * static_cast<double>(data.labels) / rows,
-                         .lookups = b * static_cast<double>(s.model->data().fields())};
-  const Work work = s.charge ? s.charge->model->gradient_work(
-                                   {.samples = b,
-                                    .nonzeros = batch.nonzeros * s.charge->nonzeros_per_real,
-                                    .labels = batch.labels * s.charge->labels_per_real,
-                                    .lookups = batch.lookups})
-                             : s.model->gradient_work(batch);
-  // One batch of scores on top of the vectors.
-  const double vectors = 4.0 * s.algorithm->model_vectors(s.plan) * n * s.plan.workers;
-  const double scores = 4.0 * b * static_cast<double>(s.model->outputs()) * s.plan.workers;
-  nlohmann::json result = {{"parameters", s.model->parameters()},
-                           {"memory_bytes", vectors + scores},
-                           {"operations_per_step", work.operations},
-                           {"max_samples", s.plan.max_samples}};
-  if (cluster_kind(s.options.cluster).is_virtual)
-    result["step_s"] = slowest_step(s.machine, work).count();
+  nlohmann::json result = estimate_of({.plan = s.plan,
+                                       .algorithm = *s.algorithm,
+                                       .model = *s.model,
+                                       .charge = s.charge ? &*s.charge : nullptr,
+                                       .train = *s.record.train,
+                                       .tables = s.table_plan ? &*s.table_plan : nullptr});
+  if (!cluster_kind(s.options.cluster).is_virtual) return result;
+  result["step_s"] = slowest_step(s.machine, step_work(*s.model, s.charge ? &*s.charge : nullptr,
+                                                       *s.record.train, s.plan))
+                         .count();
   return result;
 }
 
@@ -354,17 +342,26 @@ void Training::Impl::finish(const TrainHooks& hooks, const Referee& referee) {
 }
 
 void Training::Impl::prepare(const TrainHooks& hooks, Parts& parts) {
-  parts.setup.emplace(setup(initial_parameters<float>(model->layout(), options.seed)));
-  parts.setup->traced = hooks.trace != nullptr;
-  if (options.processes().is_root() && !options.dump_initial_parameters.empty()) {
-    write_parameters(options.dump_initial_parameters, parts.setup->initial, "the initial model");
-  }
   parts.cluster = make_cluster(options.cluster, cluster_options());
+  if (table_plan) {
+    parts.tables = make_table_set(*table_plan, *parts.cluster, options.processes().place(),
+                                  options.host_threads);
+  }
+  std::optional<InitialRows> rows;
+  if (table_plan) rows.emplace(parts.tables->plan());
+  parts.setup.emplace(setup(initial_parameters<float>(model->layout(), options.seed)));
+  const PreparedModel initial{.parameters = parts.setup->initial, .rows = rows ? &*rows : nullptr};
+  parts.setup->traced = hooks.trace != nullptr;
+  parts.setup->tables = parts.tables.get();
+  if (options.processes().is_root() && !options.dump_initial_parameters.empty()) {
+    write_parameters(options.dump_initial_parameters, whole_model(initial.parameters, initial.rows),
+                     "the initial model");
+  }
   parts.evaluator.emplace(
       *model, record.test,
       EvaluatorOptions{.rows = options.evaluate_samples.value_or(0),
                        .threads = options.host_threads.value_or(0),
-                       .gpu = evaluating_gpu(*parts.cluster),
+                       .gpu = first_gpu(*parts.cluster),
                        // During the run, when others write to the record too.
                        .warn = [&parts](const std::string& text) { parts.referee->warn(text); }});
   if (parts.evaluator->rows() < record.test->rows()) {
@@ -380,7 +377,11 @@ void Training::Impl::prepare(const TrainHooks& hooks, Parts& parts) {
     worker.shard_rows = sampler->shard_size(rank);
   }
   parts.watcher.emplace(options, hooks, *parts.referee, *parts.cluster);
-  parts.referee->measure_initial(parts.setup->initial);
+  if (table_plan && options.processes().is_root()) {
+    parts.setup->measured_rows =
+        options.dump_parameters.empty() ? parts.evaluator->categories() : all_rows(*table_plan);
+  }
+  parts.referee->measure_initial(initial);
 }
 
 const Record& Training::run(const TrainHooks& hooks) {

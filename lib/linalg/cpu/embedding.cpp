@@ -6,70 +6,18 @@
 
 #include "linalg/cpu/cores.hpp"
 #include "linalg/cpu/memory.hpp"
+#include "linalg/cpu/table_rows.hpp"
+#include "linalg/distinct.hpp"
 #include "linalg/embedding_kernels.hpp"
 
 namespace hetsgd::cpu {
 
 namespace {
 
-template <class Real>
-void prefetch_table_row(const Real* row, std::size_t width) {
-  const char* const begin = reinterpret_cast<const char*>(row);
-  const char* const end = begin + width * sizeof(Real);
-  for (const char* p = begin; p < end; p += 64) __builtin_prefetch(p);
-  __builtin_prefetch(end - 1);
-}
-
-// The distinct categories of one field of a batch: an open hash table of a power of two places, at
-// most half full, each with the slot of its category. A place is in use where its stamp is that of
-// the call, so nothing is cleared between two of them.
-class DistinctCategories {
- public:
-  void begin(std::size_t most) {
-    shift_ = 32;
-    while ((std::size_t{1} << (32 - shift_)) < 2 * most) --shift_;
-    const std::size_t places = std::size_t{1} << (32 - shift_);
-    if (places > places_.size()) {
-      places_.assign(places, {});
-      stamp_ = 0;
-    }
-    if (++stamp_ == 0) {
-      std::fill(places_.begin(), places_.end(), Place{});
-      stamp_ = 1;
-    }
-    mask_ = places - 1;
-    found_.clear();
-  }
-
-  // Its slot, 0, 1, ... in the order of the first calls.
-  std::size_t slot(std::uint32_t category) {
-    std::size_t at = category * 2654435769U >> shift_;
-    while (places_[at].stamp == stamp_) {
-      if (places_[at].category == category) return places_[at].slot;
-      at = (at + 1) & mask_;
-    }
-    places_[at] = {stamp_, category, static_cast<std::uint32_t>(found_.size())};
-    found_.push_back(category);
-    return found_.size() - 1;
-  }
-
-  const std::vector<std::uint32_t>& found() const { return found_; }
-
- private:
-  struct Place {
-    std::uint32_t stamp = 0, category = 0, slot = 0;
-  };
-  std::vector<Place> places_;
-  std::vector<std::uint32_t> found_;
-  std::uint32_t stamp_ = 0;
-  unsigned shift_ = 32;  // of the hash, which has 32 bits
-  std::size_t mask_ = 0;
-};
-
 // Of one core.
 template <class Real>
 struct RowSums {
-  DistinctCategories distinct;
+  DistinctNumbers distinct;
   std::vector<Real> sum;  // [distinct x row]
 };
 

@@ -1,0 +1,71 @@
+// Worker's calls on sharded tables, one batch after the other: the stages of table/tables.hpp.
+
+#include "algorithm/worker.hpp"
+#include "core/error.hpp"
+
+namespace hetsgd {
+
+void Worker::communicate(const CollectiveRequest& request) { call_now(comm(), request); }
+
+void Worker::count_lookups(const Lookup& lookup) {
+  lookup_counts_.lookups += lookup.lookups();
+  lookup_counts_.entries += lookup.entries();
+}
+
+void Worker::look_up(const Batch& batch) {
+  Tables& tables = *tables_;
+  Lookup& l = *lookup_;
+  endpoint_.compute(tables.request_work(batch), ComputeKind::vector,
+                    [&] { tables.request(batch, l); });
+  count_lookups(l);
+  communicate(tables.exchange_counts(l));
+  communicate(tables.exchange_ids(l));
+  endpoint_.compute(tables.look_up_work(l), ComputeKind::vector, [&] { tables.look_up(l); });
+  communicate(tables.exchange_rows(l));
+}
+
+double Worker::learn_looked_up(Replica& replica, const Batch& batch,
+                               std::optional<double> step_rate) {
+  Tables& tables = *tables_;
+  Lookup& l = *lookup_;
+  double loss = 0;
+  const Work work = run_.gradient_work(batch.shape()) + tables.spread_work(l) + tables.sum_work(l);
+  endpoint_.compute(work, ComputeKind::step, [&] {
+    float* const w = replica.w.data();
+    tables.spread(l);
+    loss = model().forward(*context_, batch, l.embedded, w);
+    if (step_rate) {
+      model().backward_step(*context_, batch, l.embedded, static_cast<float>(*step_rate), w,
+                            l.gradient);
+    } else {
+      model().backward(*context_, batch, l.embedded, w, replica.gradient, l.gradient);
+    }
+    tables.sum(l);
+  });
+  return loss;
+}
+
+void Worker::update_tables(double lr) {
+  Lookup& l = *lookup_;
+  communicate(tables_->exchange_sums(l));
+  endpoint_.compute(tables_->update_work(l), ComputeKind::vector, [&] { tables_->update(l, lr); });
+}
+
+double Worker::learn_sharded(std::span<Replica> replicas, std::span<const Batch> batches,
+                             double lr) {
+  HETSGD_CHECK_EQ(replicas.size(), 1U);  // several replicas of a device would need several lookups
+  Replica& replica = replicas.front();
+  const Batch& batch = batches.front();
+  const Seconds started = now();
+  const bool plain = plan().optimizer.plain();
+  if (!plain) make_gradient(replica);
+  look_up(batch);
+  const double loss = learn_looked_up(replica, batch, plain ? std::optional(lr) : std::nullopt);
+  completed(batch, loss, started);
+  if (!plain) update(replica, lr);
+  update_tables(lr);
+  count_own_update();
+  return loss;
+}
+
+}  // namespace hetsgd

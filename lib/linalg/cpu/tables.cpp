@@ -1,0 +1,236 @@
+// The table kernels of the CPU.
+#include <algorithm>
+#include <numeric>
+#include <vector>
+
+#include "linalg/cpu/cores.hpp"
+#include "linalg/cpu/memory.hpp"
+#include "linalg/cpu/table_rows.hpp"
+#include "linalg/distinct.hpp"
+#include "linalg/table_kernels.hpp"
+
+namespace hetsgd::cpu {
+
+namespace {
+
+template <class Real>
+void copy_numbers(std::size_t n, const Real* from, Real* to) {
+  for (std::size_t j = 0; j < n; ++j) to[j] = from[j];
+}
+
+template <class Real>
+void add_numbers(std::size_t n, const Real* from, Real* to) {
+  for (std::size_t j = 0; j < n; ++j) to[j] += from[j];
+}
+
+// A row's step by its rule.
+template <class Real>
+struct RowStep {
+  const ShardRows<Real>& shard;
+  std::size_t at;  // of the row's first number
+  const Real* g;
+
+  void operator()(const rule::FusedAddScaled<Real>& rule) const {
+    Real* const w = shard.w + at;
+    for (std::size_t j = 0; j < shard.width; ++j) rule(g[j], w[j]);
+  }
+  void operator()(const rule::AdaGradStep<Real>& rule) const {
+    Real *const w = shard.w + at, *const h = shard.state[0] + at;
+    for (std::size_t j = 0; j < shard.width; ++j) rule(g[j], h[j], w[j]);
+  }
+  void operator()(const rule::LazyMomentStep<Real>& rule) const {
+    Real *const w = shard.w + at, *const m = shard.state[0] + at, *const v = shard.state[1] + at;
+    for (std::size_t j = 0; j < shard.width; ++j) rule(g[j], m[j], v[j], w[j]);
+  }
+};
+
+template <class Real>
+void prefetch_shard_row(const ShardRows<Real>& shard, std::uint32_t row) {
+  const std::size_t at = row * shard.stride;
+  prefetch_table_row(shard.w + at, shard.width);
+  for (const Real* state : shard.state) {
+    if (state) prefetch_table_row(state + at, shard.width);
+  }
+}
+
+// Gradients by row, added up in the order of the calls. Of one core.
+template <class Real>
+class SumsByRow {
+ public:
+  void begin(std::size_t most, std::size_t width) {
+    distinct_.begin(std::max<std::size_t>(most, 1));
+    width_ = width;
+    if (sum_.size() < most * width) sum_.resize(most * width);
+  }
+  // Whether the row is a new one.
+  bool add(std::uint32_t row, const Real* g) {
+    const std::size_t before = distinct_.found().size(), slot = distinct_.slot(row);
+    Real* const sum = sum_.data() + slot * width_;
+    if (slot < before) {
+      add_numbers(width_, g, sum);
+      return false;
+    }
+    copy_numbers(width_, g, sum);
+    return true;
+  }
+  const std::vector<std::uint32_t>& rows() const { return distinct_.found(); }
+  Real* sum(std::size_t slot) { return sum_.data() + slot * width_; }
+
+ private:
+  DistinctNumbers distinct_;
+  std::vector<Real> sum_;  // [rows x width]
+  std::size_t width_ = 0;
+};
+
+template <class Real>
+struct UpdateScratch {
+  SumsByRow<Real> all, part;  // of all parts; of the part at hand
+};
+
+template <class Real>
+class CpuTableKernels final : public BasicTableKernels<Real> {
+ public:
+  explicit CpuTableKernels(const Cores& cores) : cores_(cores), scratch_(cores) {}
+
+  void gather(const ShardRows<Real>& shard, std::size_t n, const std::uint32_t* row,
+              Real* out) override {
+    constexpr std::size_t kAhead = 16;
+    cores_.split(n, 1, 256, [&](Range range) {
+      const auto ask = [&](std::size_t i) {
+        if (i < range.end) prefetch_table_row(shard.w + row[i] * shard.stride, shard.width);
+      };
+      for (std::size_t i = range.begin; i < range.begin + kAhead; ++i) ask(i);
+      for (std::size_t i = range.begin; i < range.end; ++i) {
+        ask(i + kAhead);
+        copy_numbers(shard.width, shard.w + row[i] * shard.stride, out + i * shard.width);
+      }
+    });
+  }
+
+  void copy_columns(std::size_t n, std::size_t width, const Real* from, std::size_t from_stride,
+                    Real* to, std::size_t to_stride) override {
+    for (std::size_t i = 0; i < n; ++i) {
+      copy_numbers(width, from + i * from_stride, to + i * to_stride);
+    }
+  }
+
+  // Split by samples.
+  void spread(const FieldRows<Real>& X, const TableShape& table, const std::uint32_t* entry,
+              const Real* rows, Real* Y, Real* u) override {
+    const std::size_t D = table.embedding, C = table.row(), width = X.columns + X.fields * D;
+    cores_.split(X.rows, 1, 16, [&](Range range) {
+      for (std::size_t r = range.begin; r < range.end; ++r) {
+        Real* y = Y + r * width;
+        const float* const dense = X.dense + X.source_row(r) * X.columns;
+        for (std::size_t j = 0; j < X.columns; ++j) y[j] = static_cast<Real>(dense[j]);
+        y += X.columns;
+        Real own = 0;
+        for (std::size_t f = 0; f < X.fields; ++f, y += D) {
+          const Real* const row = rows + entry[r * X.fields + f] * C;
+          copy_numbers(D, row, y);
+          if (table.extra > 0) own += row[D];
+        }
+        if (table.extra > 0) u[r] = own;
+      }
+    });
+  }
+
+  // Split by fields, which have no entry in common, so that every sum has one order.
+  void sum(const FieldRows<Real>& X, const TableShape& table, const std::uint32_t* entry,
+           std::size_t entries, Real scale, const Real* D, const Real* d, Real* sums) override {
+    const std::size_t numbers = entries * table.row(), parts = std::min(cores_.count(), X.fields);
+    cores_.split(numbers, 16, 4096,
+                 [&](Range range) { std::fill(sums + range.begin, sums + range.end, Real(0)); });
+    cores_.run(parts, [&](std::size_t part) {
+      add_fields(X, table, entry, part_of(X.fields, parts, part), D, d, sums);
+    });
+    if (scale == Real(1)) return;
+    cores_.split(numbers, 16, 4096, [&](Range range) {
+      for (std::size_t i = range.begin; i < range.end; ++i) sums[i] *= scale;
+    });
+  }
+
+  // Split by rows, so that no two cores meet in one and every sum has one order.
+  void update(const ShardRows<Real>& shard, const RowParts<Real>& parts,
+              const RowRule<Real>& rule) override {
+    const std::size_t n = std::accumulate(parts.count, parts.count + parts.parts, std::size_t{0});
+    if (parts.parts == 1 && !parts.scale) return update_distinct(shard, n, parts, rule);
+    std::vector<UpdateScratch<Real>>& scratch = scratch_.get();
+    if (scratch.size() < cores_.count()) scratch.resize(cores_.count());
+    const std::size_t split = std::clamp<std::size_t>(n / 1024, 1, cores_.count());
+    cores_.run(split, [&](std::size_t part) {
+      SumsByRow<Real>& sums = scratch[part].all;
+      sums.begin(n, shard.width);
+      add_parts(shard, parts, split, part, scratch[part]);
+      std::visit(
+          [&](const auto& each) {
+            for (std::size_t i = 0; i < sums.rows().size(); ++i) {
+              RowStep<Real>{shard, sums.rows()[i] * shard.stride, sums.sum(i)}(each);
+            }
+          },
+          rule);
+    });
+  }
+
+ private:
+  static void add_fields(const FieldRows<Real>& X, const TableShape& table,
+                         const std::uint32_t* entry, Range fields, const Real* D, const Real* d,
+                         Real* sums) {
+    const std::size_t E = table.embedding, C = table.row(), width = X.columns + X.fields * E;
+    for (std::size_t r = 0; r < X.rows; ++r) {
+      const Real* from = D + r * width + X.columns + fields.begin * E;
+      for (std::size_t f = fields.begin; f < fields.end; ++f, from += E) {
+        Real* const to = sums + entry[r * X.fields + f] * C;
+        add_numbers(E, from, to);
+        if (table.extra > 0) to[E] += d[r];
+      }
+    }
+  }
+
+  // Of those rows that are part `part` of `split`.
+  static void add_parts(const ShardRows<Real>& shard, const RowParts<Real>& parts,
+                        std::size_t split, std::size_t part, UpdateScratch<Real>& scratch) {
+    const std::uint32_t* row = parts.row;
+    const Real* value = parts.value;
+    for (std::size_t p = 0; p < parts.parts; ++p) {
+      SumsByRow<Real>& to = parts.scale ? scratch.part : scratch.all;
+      if (parts.scale) to.begin(parts.count[p], shard.width);
+      for (std::size_t i = 0; i < parts.count[p]; ++i, ++row, value += shard.width) {
+        if (*row % split != part) continue;
+        if (to.add(*row, value)) prefetch_shard_row(shard, *row);
+      }
+      if (!parts.scale) continue;
+      for (std::size_t i = 0; i < to.rows().size(); ++i) {
+        Real* const sum = to.sum(i);
+        for (std::size_t j = 0; j < shard.width; ++j) sum[j] *= parts.scale[p];
+        scratch.all.add(to.rows()[i], sum);
+      }
+    }
+  }
+
+  // One part of distinct rows needs no sums.
+  void update_distinct(const ShardRows<Real>& shard, std::size_t n, const RowParts<Real>& parts,
+                       const RowRule<Real>& rule) {
+    constexpr std::size_t kAhead = 8;
+    cores_.split(n, 1, 256, [&](Range range) {
+      std::visit(
+          [&](const auto& each) {
+            for (std::size_t i = range.begin; i < range.end; ++i) {
+              if (i + kAhead < range.end) prefetch_shard_row(shard, parts.row[i + kAhead]);
+              RowStep<Real>{shard, parts.row[i] * shard.stride,
+                            parts.value + i * shard.width}(each);
+            }
+          },
+          rule);
+    });
+  }
+
+  const Cores& cores_;
+  DeviceScratch<std::vector<UpdateScratch<Real>>> scratch_;
+};
+
+const RegisterKernels<Cores, BasicTableKernels, CpuTableKernels> table_kernels;
+
+}  // namespace
+
+}  // namespace hetsgd::cpu

@@ -1,0 +1,111 @@
+// The rows that ranks have of the embedding tables, with the state of their row rule (Shard), those
+// of one process (TableSet), and what all ranks know alike of them (TablePlan).
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "data/batch.hpp"
+#include "linalg/table_kernels.hpp"
+#include "model/embedded.hpp"
+#include "model/initial_rows.hpp"
+#include "optimizer/row_rules.hpp"
+#include "table/placement.hpp"
+
+namespace hetsgd {
+
+// Made once per process, before the workers, and const: the same on all ranks.
+struct TablePlan {
+  TableShape shape;               // D, and whether a row has a weight u of its own
+  std::size_t dense_columns = 0;  // K
+  Placement placement;
+  TableRows initial;           // the rows that every shard makes for itself
+  OptimizerOptions optimizer;  // of which the row rule is made
+  bool dedup = true;           // a batch asks once for a row that it looks up several times
+
+  std::size_t fields() const { return placement.fields(); }
+  // Numbers of a sample's vector x0.
+  std::size_t width() const { return dense_columns + fields() * shape.embedding; }
+  // Bytes of a rank's shard, state included: 4 bytes for each of stride() x (1 + states) numbers of a
+  // row.
+  double bytes(int rank) const;
+};
+
+// Where rows can be read while nobody changes them: a model is measured, or written to a file.
+class RowSource {
+ public:
+  virtual ~RowSource() = default;
+  virtual const TablePlan& plan() const = 0;
+  // to[C] <- row `row` of field `field`. Thread-safe.
+  virtual void read(std::size_t field, Index row, float* to) const = 0;
+};
+
+// The rows that a run begins with, made when they are asked for.
+class InitialRows final : public RowSource {
+ public:
+  explicit InitialRows(const TablePlan& plan) : plan_(plan) {}
+  const TablePlan& plan() const override { return plan_; }
+  void read(std::size_t field, Index row, float* to) const override;
+
+ private:
+  const TablePlan& plan_;
+};
+
+// Not thread-safe: one call at a time. Device (whose memory it takes) and plan outlive it.
+class Shard {
+ public:
+  // At the initial values, made on `threads` threads (none: all cores). Errors: device, no memory.
+  Shard(const TablePlan& plan, int rank, Device& device, std::optional<int> threads = {});
+
+  int rank() const { return rank_; }
+  std::size_t rows() const { return rows_; }
+  // The rank's columns of the row at a place.
+  const float* row(Index place) const { return view_.w + place * view_.stride; }
+
+  // The rank's columns of these rows, without gaps.
+  std::vector<float> read(std::span<const Index> places) const;
+
+  // out[i] <- the rank's columns of the row at place[i], without gaps.
+  void gather(TableKernels& kernels, std::span<const Index> place, float* out) const;
+  // One update by the parts of all ranks: the row rule, once for each row that occurs.
+  // learning_rate: that of the run; the plan's optimizer says how much of it is the tables'.
+  void update(TableKernels& kernels, const RowParts<float>& parts, double learning_rate);
+
+ private:
+  const TablePlan& plan_;
+  int rank_;
+  std::size_t rows_;
+  Buffer w_, state_[2];
+  ShardRows<float> view_;
+  std::uint64_t updates_ = 0;
+};
+
+// The shards of a process: of all ranks where the workers share memory, else that of its worker.
+// Made before the workers, off the clock; const but for what the shards hold.
+class TableSet final : public RowSource {
+ public:
+  // ranks: whose shards live here. Errors: usage, naming option and bytes: they do not fit into
+  // `machine_bytes` of memory. threads: that make the rows; none: all cores.
+  TableSet(TablePlan plan, std::span<const int> ranks, double machine_bytes,
+           std::optional<int> threads = {});
+
+  const TablePlan& plan() const override { return plan_; }
+  Shard& shard(int rank);
+  // Of a row all of whose slices live here.
+  void read(std::size_t field, Index row, float* to) const override;
+
+ private:
+  const TablePlan plan_;
+  std::unique_ptr<Device> device_;              // whose memory the shards take
+  std::vector<std::unique_ptr<Shard>> shards_;  // by rank; null: elsewhere
+};
+
+// The batch's x0 and u; `device` is a CPU's.
+void read_embedded(const RowSource& rows, const Batch& batch, Device& device, Embedded& embedded);
+// All rows, [rows x C]: a replica's table.
+std::vector<float> read_all(const RowSource& rows);
+
+}  // namespace hetsgd

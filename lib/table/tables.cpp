@@ -1,0 +1,235 @@
+#include "table/tables.hpp"
+
+#include <algorithm>
+#include <numeric>
+
+#include "core/error.hpp"
+
+namespace hetsgd {
+
+namespace {
+
+FieldRows<float> field_rows(const Batch& batch) {
+  const Dataset& data = batch.data();
+  return {.rows = batch.size(),
+          .columns = data.dense.columns,
+          .fields = data.fields.count(),
+          .categories = data.fields.first.back(),
+          .row = batch.rows().data(),
+          .dense = data.dense.value.data(),
+          .category = data.fields.category.data()};
+}
+
+std::size_t sum_of(std::span<const std::size_t> counts) {
+  return std::accumulate(counts.begin(), counts.end(), std::size_t{0});
+}
+
+}  // namespace
+
+Tables::Tables(const TablePlan& plan, Shard& shard, Device& device)
+    : plan_(plan), shard_(shard), device_(device), kernels_(kernels<TableKernels>(device)) {}
+
+std::unique_ptr<Lookup> Tables::lookup() const {
+  auto lookup = std::make_unique<Lookup>(device_);
+  const auto ranks = static_cast<std::size_t>(plan_.placement.ranks());
+  lookup->rank_ = static_cast<std::size_t>(shard_.rank());
+  lookup->ones_.assign(ranks, 1);
+  lookup->asks_.resize(ranks);
+  lookup->asks_of_all_.resize(ranks);
+  lookup->share_.resize(ranks);
+  for (auto* counts : {&lookup->ask_counts_, &lookup->row_counts_, &lookup->asked_counts_,
+                       &lookup->asked_floats_}) {
+    counts->resize(ranks);
+  }
+  lookup->group_entries_.resize(static_cast<std::size_t>(plan_.placement.groups()));
+  return lookup;
+}
+
+// Field by field: a row belongs to one field, and the hash of one field's rows stays in the cache.
+void Tables::number(Lookup& l) const {
+  const Placement& placement = plan_.placement;
+  const Batch& batch = l.batch_;
+  const std::size_t n = batch.size(), F = plan_.fields();
+  const Index* const category = batch.data().fields.category.data();
+  l.entry_.resize(n * F);
+  l.found_.clear();
+  for (std::size_t f = 0; f < F; ++f) {
+    const std::size_t before = l.found_.size();
+    if (plan_.dedup) l.distinct_.begin(n);
+    for (std::size_t i = 0; i < n; ++i) {
+      const Index row = category[std::size_t{batch.rows()[i]} * F + f];
+      const std::size_t slot = plan_.dedup ? before + l.distinct_.slot(row) : l.found_.size();
+      if (slot == l.found_.size()) l.found_.push_back(placement.place_of(f, row));
+      l.entry_[i * F + f] = static_cast<std::uint32_t>(slot);
+    }
+  }
+}
+
+// Entries in the order of groups, and by group in the order of their finding.
+void Tables::sort_by_group(Lookup& l) const {
+  std::ranges::fill(l.group_entries_, 0);
+  for (const Placement::Place& place : l.found_) ++l.group_entries_[place.group];
+  if (l.group_entries_.size() == 1) return;
+  l.next_.resize(l.group_entries_.size());
+  std::exclusive_scan(l.group_entries_.begin(), l.group_entries_.end(), l.next_.begin(),
+                      std::size_t{0});
+  l.renumbered_.resize(l.found_.size());
+  l.sorted_.resize(l.found_.size());
+  for (std::size_t i = 0; i < l.found_.size(); ++i) {
+    const std::size_t entry = l.next_[l.found_[i].group]++;
+    l.renumbered_[i] = static_cast<std::uint32_t>(entry);
+    l.sorted_[entry] = l.found_[i];
+  }
+  std::swap(l.found_, l.sorted_);
+  for (std::uint32_t& entry : l.entry_) entry = l.renumbered_[entry];
+}
+
+void Tables::request(const Batch& batch, Lookup& l) const {
+  HETSGD_CHECK(!batch.empty());
+  HETSGD_CHECK_EQ(batch.data().fields.count(), plan_.fields());
+  l.batch_.reset(batch.data()).assign(batch.rows().begin(), batch.rows().end());
+  number(l);
+  sort_by_group(l);
+  const Placement& placement = plan_.placement;
+  const auto slices = static_cast<std::size_t>(placement.slices());
+  l.place_.clear();
+  std::size_t begin = 0;
+  for (std::size_t group = 0; group < l.group_entries_.size(); ++group) {
+    const std::size_t count = l.group_entries_[group];
+    for (std::size_t slice = 0; slice < slices; ++slice) {
+      const std::size_t rank = group * slices + slice;
+      l.ask_counts_[rank] = count;
+      l.row_counts_[rank] = count * placement.columns(static_cast<int>(rank)).size();
+      l.asks_[rank] = {static_cast<std::uint32_t>(count), static_cast<std::uint32_t>(batch.size())};
+      for (std::size_t i = begin; i < begin + count; ++i) l.place_.push_back(l.found_[i].place);
+    }
+    begin += count;
+  }
+}
+
+CollectiveRequest Tables::exchange_counts(Lookup& l) const {
+  return all_to_all(std::span<const Lookup::Ask>(l.asks_), l.ones_, std::span(l.asks_of_all_),
+                    l.ones_, kIdTraffic);
+}
+
+CollectiveRequest Tables::exchange_ids(Lookup& l) const {
+  const std::size_t width = plan_.placement.columns(shard_.rank()).size();
+  std::uint64_t samples = 0;
+  for (const Lookup::Ask& ask : l.asks_of_all_) samples += ask.samples;
+  for (std::size_t rank = 0; rank < l.asks_of_all_.size(); ++rank) {
+    const Lookup::Ask& ask = l.asks_of_all_[rank];
+    l.asked_counts_[rank] = ask.rows;
+    l.asked_floats_[rank] = ask.rows * width;
+    l.share_[rank] =
+        static_cast<float>(static_cast<double>(ask.samples) / static_cast<double>(samples));
+  }
+  l.asked_.resize(sum_of(l.asked_counts_));
+  return all_to_all(std::span<const Index>(l.place_), l.ask_counts_, std::span(l.asked_),
+                    l.asked_counts_, kIdTraffic);
+}
+
+void Tables::look_up(Lookup& l) const {
+  l.gathered_.reset(device_, sum_of(l.asked_floats_));
+  shard_.gather(kernels_, l.asked_, l.gathered_.data());
+}
+
+CollectiveRequest Tables::exchange_rows(Lookup& l) const {
+  l.rows_.reset(device_, l.entries() * plan_.placement.width());
+  return all_to_all(std::span<const float>(l.gathered_.span()), l.asked_floats_, l.rows_.span(),
+                    l.row_counts_, kRowTraffic);
+}
+
+// join: from the parts of the ranks to whole rows; else back.
+void Tables::move_slices(Lookup& l, bool join) const {
+  const Placement& placement = plan_.placement;
+  const std::size_t C = placement.width();
+  float* part = l.rows_.data();
+  float* whole = l.whole_.data();
+  for (int rank = 0; rank < placement.ranks(); ++rank) {
+    const Placement::Columns columns = placement.columns(rank);
+    const std::size_t count = l.ask_counts_[static_cast<std::size_t>(rank)];
+    float* const here = whole + columns.begin;
+    if (join) {
+      kernels_.copy_columns(count, columns.size(), part, columns.size(), here, C);
+    } else {
+      kernels_.copy_columns(count, columns.size(), here, C, part, columns.size());
+    }
+    part += count * columns.size();
+    if ((rank + 1) % placement.slices() == 0) whole += count * C;
+  }
+}
+
+void Tables::spread(Lookup& l) const {
+  const bool sliced = plan_.placement.slices() > 1;
+  if (sliced) {
+    l.whole_.reset(device_, l.rows_.size());
+    move_slices(l, true);
+  }
+  l.embedded.reset(device_, l.batch_.size(), plan_.width());
+  const float* const rows = sliced ? l.whole_.data() : l.rows_.data();
+  kernels_.spread(device_.stage(field_rows(l.batch_)), plan_.shape, l.entry_.data(), rows,
+                  l.embedded.x.data(), l.embedded.u.data());
+}
+
+void Tables::sum(Lookup& l) const {
+  const bool sliced = plan_.placement.slices() > 1;
+  if (sliced) l.whole_.reset(device_, l.rows_.size());
+  const float scale = plan_.dedup ? l.share_[l.rank_] : 1.0F;
+  kernels_.sum(device_.stage(field_rows(l.batch_)), plan_.shape, l.entry_.data(), l.entries(),
+               scale, l.gradient.x.data(), l.gradient.u.data(),
+               sliced ? l.whole_.data() : l.rows_.data());
+  if (sliced) move_slices(l, false);
+}
+
+CollectiveRequest Tables::exchange_sums(Lookup& l) const {
+  return all_to_all(std::span<const float>(l.rows_.span()), l.row_counts_, l.gathered_.span(),
+                    l.asked_floats_, kSumTraffic);
+}
+
+void Tables::update(Lookup& l, double learning_rate) const {
+  const RowParts<float> parts{.parts = l.asked_counts_.size(),
+                              .count = l.asked_counts_.data(),
+                              .row = l.asked_.data(),
+                              .value = l.gathered_.data(),
+                              .scale = plan_.dedup ? nullptr : l.share_.data()};
+  shard_.update(kernels_, parts, learning_rate);
+}
+
+namespace {
+
+constexpr double kNumber = 4;  // bytes of a number or an id
+
+}  // namespace
+
+Work Tables::request_work(const Batch& batch) const {
+  const double lookups = static_cast<double>(batch.size() * plan_.fields());
+  return {0, 3 * kNumber * lookups, 1};
+}
+
+Work Tables::look_up_work(const Lookup& l) const {
+  const auto a = static_cast<double>(l.asked()), C = columns();
+  return {0, kNumber * a * (1 + 2 * C), 1};
+}
+
+Work Tables::spread_work(const Lookup& l) const {
+  const auto L = static_cast<double>(l.lookups()), C = static_cast<double>(plan_.placement.width());
+  return {L, kNumber * L * (1 + 2 * C), 1};
+}
+
+Work Tables::sum_work(const Lookup& l) const {
+  const auto L = static_cast<double>(l.lookups()), m = static_cast<double>(l.entries());
+  const auto C = static_cast<double>(plan_.placement.width());
+  return {L * C, kNumber * (L * (1 + C) + 2 * m * C), 1};
+}
+
+Work Tables::update_work(const Lookup& l) const {
+  const auto a = static_cast<double>(l.asked()), C = columns();
+  const auto vectors = static_cast<double>(1 + row_states(plan_.optimizer));
+  return {4 * a * C, kNumber * a * (1 + C + 2 * vectors * C), 1};
+}
+
+double Tables::columns() const {
+  return static_cast<double>(plan_.placement.columns(shard_.rank()).size());
+}
+
+}  // namespace hetsgd

@@ -1,0 +1,28 @@
+// What a run takes by arithmetic alone: memory and the work of a step (Training::estimate).
+#pragma once
+
+#include <nlohmann/json_fwd.hpp>
+
+#include "algorithm/algorithm.hpp"
+#include "data/dataset.hpp"
+#include "training/charge.hpp"
+
+namespace hetsgd {
+
+struct EstimatedRun {
+  const Plan& plan;
+  const Algorithm& algorithm;
+  const Model& model;
+  const Charge* charge = nullptr;
+  const Dataset& train;
+  const TablePlan* tables = nullptr;  // sharded ones
+};
+
+// Of a batch of b_max with the data's averages, as the simulated clock charges it.
+Work step_work(const Model& model, const Charge* charge, const Dataset& train, const Plan& plan);
+
+// {parameters, memory_bytes, operations_per_step, max_samples}, with sharded tables also table_bytes.
+// Memory: the algorithm's vectors, a batch of scores, the shards; of all workers together.
+nlohmann::json estimate_of(const EstimatedRun& run);
+
+}  // namespace hetsgd

@@ -1,0 +1,45 @@
+// Sharded tables of a run: from the model, the options and the data to their plan.
+#pragma once
+
+#include <memory>
+#include <nlohmann/json_fwd.hpp>
+#include <optional>
+#include <vector>
+
+#include "cluster/cluster.hpp"
+#include "data/sampler.hpp"
+#include "model/model.hpp"
+#include "table/options.hpp"
+#include "table/shard.hpp"
+
+namespace hetsgd {
+
+// What the whole model says of its table.
+struct TableLaw {
+  TableShape shape;
+  std::size_t dense_columns = 0;
+  TableRows initial;
+  OptimizerOptions optimizer;
+
+  // Of a model with a table (check_sharded), whose block is its first.
+  static TableLaw of(const Model& whole, const OptimizerOptions& optimizer, std::uint64_t seed);
+};
+
+// The plan of `workers` ranks. Loads for --sharding table and auto: the mean number of distinct rows
+// of a field in the first batches of batch_size samples of the pool or, where workers have shards of
+// the data, of worker 0's. Errors: usage; the layout does not fit the workers, or it needs loads
+// where each process has only a part of the data.
+TablePlan make_table_plan(const TableLaw& law, const TableOptions& options, int workers,
+                          const Sampler& sampler, std::uint64_t batch_size);
+
+// {sharding, rows, bytes_per_rank, imbalance}: the largest of the bytes over their mean.
+nlohmann::json describe_tables(const TablePlan& plan, const TableOptions& options);
+double total_bytes(const TablePlan& plan);           // of all shards
+std::vector<Index> all_rows(const TablePlan& plan);  // 0, 1, ...
+
+// The shards of the workers that run in this process, made on `threads` threads (none: all cores).
+// Processes of one host share its memory. Errors: usage, they do not fit.
+std::unique_ptr<TableSet> make_table_set(const TablePlan& plan, const Cluster& cluster,
+                                         const ProcessPlace& place, std::optional<int> threads);
+
+}  // namespace hetsgd

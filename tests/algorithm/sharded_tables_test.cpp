@@ -1,0 +1,198 @@
+// Runs with sharded tables against runs with replicated ones, and against each other: to the bit where
+// the same sums are added in the same order.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+
+#include "core/error.hpp"
+#include "support/compare.hpp"
+
+namespace hetsgd::test {
+namespace {
+
+using testing::HasSubstr;
+
+const Settings kClicks = {{"train", "generate:ctr-tiny"},
+                          {"test", "generate:ctr-tiny"},
+                          {"min_frequency", "5"},
+                          {"cache", "false"},
+                          {"model", "deepfm"},
+                          {"embedding_dim", "16"},
+                          {"embedding_init_std", "0.1"},
+                          {"hidden", "16,8"},
+                          {"batch_size", "96"},
+                          {"learning_rate", "0.2"},
+                          {"max_samples", "1920"},
+                          {"evaluate_every", "960"},
+                          {"record_steps", "true"}};
+
+struct Outcome {
+  Record record;
+  std::vector<float> parameters;  // of the last measured model, tables first
+};
+
+// The data are generated once for all runs.
+Outcome run_clicks(const Settings& more) {
+  static DataCache cache;
+  const auto path = std::filesystem::temp_directory_path() /
+                    fmt::format("hetsgd_sharded_tables_{}.f32", getpid());
+  const Configuration configuration(
+      with(with(kClicks, {{"dump_parameters", path.string()}}), more));
+  Training training(configuration.spec());
+  training.load(&cache);
+  training.run({});
+  if (training.failure()) std::rethrow_exception(training.failure());
+  Outcome outcome{training.record(), {}};
+  std::ifstream file(path, std::ios::binary);
+  outcome.parameters.resize(std::filesystem::file_size(path) / sizeof(float));
+  file.read(reinterpret_cast<char*>(outcome.parameters.data()),
+            static_cast<std::streamsize>(outcome.parameters.size() * sizeof(float)));
+  std::filesystem::remove(path);
+  return outcome;
+}
+
+Settings sharded(const Settings& more) { return with({{"tables", "sharded"}}, more); }
+
+void expect_same_run(const Outcome& a, const Outcome& b) {
+  EXPECT_EQ(step_losses(a.record), step_losses(b.record));
+  ASSERT_EQ(a.record.curve.size(), b.record.curve.size());
+  for (std::size_t i = 0; i < a.record.curve.size(); ++i) {
+    EXPECT_EQ(a.record.curve[i].test_loss(), b.record.curve[i].test_loss()) << "point " << i;
+    EXPECT_EQ(metric_of(a.record.curve[i], "auc"), metric_of(b.record.curve[i], "auc"));
+  }
+  EXPECT_TRUE(a.parameters == b.parameters);
+}
+
+void expect_close_run(const Outcome& a, const Outcome& b, float tolerance) {
+  ASSERT_EQ(a.parameters.size(), b.parameters.size());
+  ASSERT_EQ(a.record.curve.size(), b.record.curve.size());
+  for (std::size_t i = 0; i < a.parameters.size(); ++i) {
+    ASSERT_NEAR(a.parameters[i], b.parameters[i], tolerance) << "parameter " << i;
+  }
+  for (std::size_t i = 0; i < a.record.curve.size(); ++i) {
+    EXPECT_NEAR(a.record.curve[i].test_loss(), b.record.curve[i].test_loss(), tolerance);
+  }
+}
+
+bool learnt(const Record& record) {
+  return record.curve.back().test_loss() < record.curve.front().test_loss();
+}
+
+// One worker looks up what its replica would have read, and both fuse the step of the dense part.
+TEST(ShardedTables, OneWorkerIsSgdOnReplicatedTables) {
+  for (const char* model : {"deepfm", "wide_deep", "dcn"}) {
+    SCOPED_TRACE(model);
+    const Settings run = {{"algorithm", "sgd"}, {"model", model}};
+    const Outcome replicated = run_clicks(run);
+    expect_same_run(replicated, run_clicks(sharded(run)));
+    expect_same_run(replicated, run_clicks(with(sharded(run), {{"dedup", "false"}})));
+    EXPECT_TRUE(learnt(replicated.record));
+  }
+}
+
+// Row rules and rates of their own, beside another optimizer of the dense part.
+TEST(ShardedTables, OneWorkerFollowsEveryRowRule) {
+  for (const Settings& rule :
+       {Settings{{"optimizer", "adam"}, {"learning_rate", "0.01"}},
+        Settings{{"optimizer", "adagrad"}, {"learning_rate", "0.05"}},
+        Settings{{"table_optimizer", "adagrad"}, {"table_learning_rate", "0.05"}},
+        Settings{{"optimizer", "momentum"}, {"table_optimizer", "sgd"}}}) {
+    SCOPED_TRACE(rule.front().second);
+    const Settings run = with({{"algorithm", "sgd"}}, rule);
+    expect_same_run(run_clicks(run), run_clicks(sharded(run)));
+  }
+}
+
+// The mean over the workers of their gradients, whoever adds a row's up: in the order of ranks both
+// times.
+TEST(ShardedTables, SsgdIsSsgdOnReplicatedTables) {
+  for (const char* workers : {"2", "3", "8"}) {
+    SCOPED_TRACE(workers);
+    const Settings run = {{"algorithm", "ssgd"}, {"workers", workers}};
+    expect_close_run(run_clicks(run), run_clicks(sharded(run)), 1e-6F);
+  }
+}
+
+TEST(ShardedTables, NoLayoutChangesABit) {
+  const Settings run = sharded({{"algorithm", "ssgd"}, {"workers", "4"}, {"optimizer", "adagrad"}});
+  const Outcome row = run_clicks(run);
+  EXPECT_TRUE(learnt(row.record));
+  for (const char* sharding : {"table", "column:2", "column:4", "auto"}) {
+    SCOPED_TRACE(sharding);
+    expect_same_run(row, run_clicks(with(run, {{"sharding", sharding}})));
+  }
+  for (const char* sharding : {"row", "column:2"}) {
+    SCOPED_TRACE(sharding);
+    expect_same_run(row, run_clicks(with(run, {{"sharding", sharding}, {"dedup", "false"}})));
+  }
+}
+
+// Parts of unequal size: 96 samples of 5 workers.
+TEST(ShardedTables, ClustersAgreeToTheBit) {
+  for (const Settings& how :
+       {Settings{{"algorithm", "ssgd"}, {"workers", "5"}},
+        Settings{{"algorithm", "local-sgd"}, {"workers", "3"}, {"local_steps", "4"}}}) {
+    SCOPED_TRACE(how.front().second);
+    const Outcome sim = run_clicks(sharded(how));
+    EXPECT_TRUE(learnt(sim.record));
+    expect_same_run(sim, run_clicks(with(sharded(how), {{"cluster", "threads"}})));
+  }
+}
+
+// A global batch of 96 samples with 6 fields; every worker moves rows in bytes, and ids.
+TEST(ShardedTables, TheRecordSaysWhatLiesWhere) {
+  const Outcome run = run_clicks(sharded({{"algorithm", "ssgd"}, {"workers", "4"}}));
+  const auto& tables = run.record.tables;
+  EXPECT_EQ(tables["sharding"], "row");
+  EXPECT_EQ(tables["bytes_per_rank"].size(), 4U);
+  EXPECT_GE(tables["imbalance"].get<double>(), 1);
+  std::uint64_t lookups = 0, entries = 0;
+  for (const WorkerRecord& worker : run.record.workers) {
+    lookups += worker.lookups.lookups;
+    entries += worker.lookups.entries;
+  }
+  EXPECT_EQ(lookups, 1920U * 6);
+  EXPECT_LT(entries, lookups);
+  EXPECT_EQ(run.record.parameters, run.parameters.size());
+}
+
+std::string refusal(const Settings& more) {
+  try {
+    run_clicks(more);
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "no error";
+}
+
+TEST(ShardedTables, WhatTheyDoNotGoWithSaysWhy) {
+  EXPECT_THAT(refusal(sharded({{"algorithm", "asgd"}, {"workers", "2"}})),
+              HasSubstr("--tables: found sharded with asgd"));
+  EXPECT_THAT(refusal(sharded({{"algorithm", "sma"}, {"workers", "2"}})),
+              HasSubstr("expected one of local-sgd, sgd, ssgd"));
+  for (const Settings& how : {Settings{{"storage", "central"}}, Settings{{"reduce", "adasum"}},
+                              Settings{{"overlap", "true"}}}) {
+    EXPECT_THAT(refusal(sharded(with({{"algorithm", "ssgd"}, {"workers", "2"}}, how))),
+                HasSubstr("--tables: found sharded with --" + how.front().first));
+  }
+  EXPECT_THAT(refusal(sharded({{"algorithm", "sgd"}, {"clip_norm", "1"}})),
+              HasSubstr("--clip-norm: found 1 with --tables sharded"));
+  EXPECT_THAT(refusal({{"algorithm", "sgd"}, {"sharding", "table"}}),
+              HasSubstr("--sharding: found table with --tables replicated"));
+  EXPECT_THAT(refusal(sharded({{"algorithm", "ssgd"}, {"workers", "3"}, {"sharding", "column:2"}})),
+              HasSubstr("expected a divisor of the workers"));
+}
+
+TEST(ShardedTables, ModelsWithoutATableHaveNoneToShard) {
+  try {
+    run_training(tiny("sgd", {{"tables", "sharded"}, {"epochs", "1"}}));
+    FAIL() << "it runs";
+  } catch (const Error& error) {
+    EXPECT_THAT(error.what(), HasSubstr("--tables: found sharded with --model mlp"));
+  }
+}
+
+}  // namespace
+}  // namespace hetsgd::test

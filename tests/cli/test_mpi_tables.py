@@ -1,0 +1,51 @@
+"""mpirun hetsgd train --tables sharded: every rank has its own rows, and the numbers are those of sim."""
+
+import os
+import signal
+import unittest
+
+from mpi_program import MpiTest, has_mpi
+
+CLICKS = ["train", "--train", "generate:ctr-tiny", "--test", "generate:ctr-tiny", "--model", "deepfm", "--hidden", "16",
+          "--embedding-init-std", "0.1", "--batch-size", "64", "--learning-rate", "0.2", "--evaluate-every", "1280",
+          "--tables", "sharded", "--quiet", "--overwrite"]
+
+
+@unittest.skipUnless(has_mpi(), "no mpirun, or built without MPI")
+class ShardedTables(MpiTest):
+    def expect_same(self, ranks, *options):
+        run = [*CLICKS, "--max-samples", "2560", *options]
+        self.finished(self.mpirun(ranks, *run, "-o", "mpi.json", "--dump-parameters", "mpi.f32"), 0)
+        self.run_program(*run, "--workers", str(ranks), "-o", "sim.json", "--dump-parameters", "sim.f32")
+        real, simulated = self.result("mpi.json"), self.result("sim.json")
+        keys = ("samples_count", "test_loss", "auc", "updates")
+        with self.subTest(ranks=ranks, options=options):
+            self.assertEqual(*([[point[key] for key in keys] for point in each["curve"]] for each in (real, simulated)))
+            self.assertLess(real["curve"][-1]["test_loss"], real["curve"][0]["test_loss"])
+            self.assertEqual((self.folder / "mpi.f32").read_bytes(), (self.folder / "sim.f32").read_bytes())
+            self.assertEqual(real["tables"], simulated["tables"])
+            self.assertGreater(real["tables"]["distinct_share"], 0)
+
+    def test_ranks_learn_the_bits_of_sim(self):
+        self.expect_same(1, "--algorithm", "sgd")
+        self.expect_same(3, "--algorithm", "ssgd")
+        self.expect_same(4, "--algorithm", "ssgd", "--sharding", "column:2", "--optimizer", "adagrad", "--learning-rate", "0.05")
+        self.expect_same(2, "--algorithm", "local-sgd", "--sharding", "table", "--dedup", "false")
+
+    def test_ranks_that_load_their_shard_alone_learn_the_same(self):
+        self.expect_same(3, "--algorithm", "ssgd", "--partition", "iid")
+        error = self.finished(self.mpirun(2, *CLICKS, "--max-samples", "2560", "--algorithm", "ssgd", "--partition", "iid",
+                                          "--sharding", "auto"), 2)
+        self.assertIn("--sharding: found auto where every process has a part of the training rows", error)
+
+    def test_a_rank_that_is_lost_ends_the_run_by_its_name(self):
+        process = self.mpirun(3, *CLICKS, "--max-samples", "1G", "--algorithm", "ssgd", "-o", "lost.json")
+        self.wait_for_curve("lost.json")
+        os.kill(self.pid_of_rank(process, 2), signal.SIGKILL)
+        process.communicate(timeout=60)
+        self.assertNotEqual(process.returncode, 0)
+        self.run_program("validate", "lost.json")
+
+
+if __name__ == "__main__":
+    unittest.main()

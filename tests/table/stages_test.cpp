@@ -1,0 +1,300 @@
+// The stages of a batch on several ranks, exchanges made by hand, against loops over one whole table.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <memory>
+#include <numeric>
+
+#include "cluster/all_to_all.hpp"
+#include "core/random.hpp"
+#include "table/tables.hpp"
+
+namespace hetsgd::test {
+namespace {
+
+constexpr std::size_t kFields = 3, kEmbedding = 16, kExtra = 1, kWidth = kEmbedding + kExtra;
+constexpr std::size_t kDense = 2, kSamples = 40;
+const std::vector<Index> kTableFirst = {0, 5, 25, 65};
+
+// Few categories, so that samples share them; the ranks' batches have unequal sizes.
+DatasetPtr clicks() {
+  DatasetBuilder data;
+  data.task = Task::binary;
+  data.label_count = 1;
+  data.dense.columns = kDense;
+  data.fields.first = kTableFirst;
+  RandomStream random(7, Purpose::test);
+  for (std::size_t r = 0; r < 8 * kSamples; ++r) {
+    for (std::size_t j = 0; j < kDense; ++j) {
+      data.dense.value.push_back(static_cast<float>(random.uniform(-1, 1)));
+    }
+    for (std::size_t f = 0; f < kFields; ++f) {
+      const Index rows = kTableFirst[f + 1] - kTableFirst[f];
+      data.fields.category.push_back(kTableFirst[f] + static_cast<Index>(random.below(rows)));
+    }
+    data.targets.begin.push_back(0);
+  }
+  return std::move(data).share();
+}
+
+TablePlan plan_of(const std::string& sharding, int ranks, bool dedup, OptimizerKind kind) {
+  const std::vector<double> load = {5, 20, 40};
+  OptimizerOptions optimizer;
+  optimizer.kind = kind;
+  return {.shape = {kEmbedding, kExtra},
+          .dense_columns = kDense,
+          .placement =
+              Placement(kTableFirst, kWidth, ranks, parse_sharding(sharding, "--sharding"), load),
+          .initial = {{kTableFirst, {}}, 3, 0.1, kEmbedding},
+          .optimizer = optimizer,
+          .dedup = dedup};
+}
+
+// The ranks of one process, which go through the stages together.
+class Ranks {
+ public:
+  Ranks(TablePlan plan, int ranks)
+      : device_(make_cpu_device<float>(2)), set_(std::move(plan), all(ranks), 1e12) {
+    for (int rank = 0; rank < ranks; ++rank) {
+      tables_.push_back(std::make_unique<Tables>(set_.plan(), set_.shard(rank), *device_));
+      lookups_.push_back(tables_.back()->lookup());
+    }
+  }
+
+  void look_up(const std::vector<Batch>& batches) {
+    each([&](Tables& t, Lookup& l, std::size_t rank) { t.request(batches[rank], l); });
+    exchange(&Tables::exchange_counts);
+    exchange(&Tables::exchange_ids);
+    each([&](Tables& t, Lookup& l, std::size_t) { t.look_up(l); });
+    exchange(&Tables::exchange_rows);
+    each([&](Tables& t, Lookup& l, std::size_t) { t.spread(l); });
+  }
+  void update(double learning_rate) {
+    each([&](Tables& t, Lookup& l, std::size_t) { t.sum(l); });
+    exchange(&Tables::exchange_sums);
+    each([&](Tables& t, Lookup& l, std::size_t) { t.update(l, learning_rate); });
+  }
+  Lookup& lookup(std::size_t rank) { return *lookups_[rank]; }
+  std::size_t size() const { return tables_.size(); }
+  Device& device() { return *device_; }
+  std::vector<float> table() const { return read_all(set_); }
+
+ private:
+  static std::vector<int> all(int ranks) {
+    std::vector<int> list(static_cast<std::size_t>(ranks));
+    std::iota(list.begin(), list.end(), 0);
+    return list;
+  }
+  template <class Fn>
+  void each(const Fn& fn) {
+    for (std::size_t rank = 0; rank < tables_.size(); ++rank) fn(*tables_[rank], *lookups_[rank], rank);
+  }
+  void exchange(CollectiveRequest (Tables::*stage)(Lookup&) const) {
+    std::vector<CollectiveRequest> requests;
+    std::vector<const void*> parts;
+    each([&](Tables& t, Lookup& l, std::size_t) { requests.push_back((t.*stage)(l)); });
+    for (std::size_t a = 0; a < requests.size(); ++a) {
+      check_parts(requests[a].parts, static_cast<int>(a), static_cast<int>(requests.size()));
+      for (std::size_t b = 0; b < a; ++b) {
+        check_same_parts(static_cast<int>(a), requests[a].parts, static_cast<int>(b),
+                         requests[b].parts);
+      }
+      parts.push_back(&requests[a].parts);
+    }
+    move_parts(parts, 0, parts.size());
+  }
+
+  std::unique_ptr<Device> device_;
+  TableSet set_;
+  std::vector<std::unique_ptr<Tables>> tables_;
+  std::vector<std::unique_ptr<Lookup>> lookups_;
+};
+
+// Batches of kSamples, kSamples - 3, ... samples, one of each rank.
+std::vector<Batch> batches_of(const Dataset& data, std::size_t ranks, Index first) {
+  std::vector<Batch> batches;
+  for (std::size_t rank = 0; rank < ranks; ++rank) {
+    std::vector<Index> rows(kSamples - 3 * rank);
+    std::iota(rows.begin(), rows.end(), first);
+    first += static_cast<Index>(rows.size());
+    batches.emplace_back(data, rows);
+  }
+  return batches;
+}
+
+// The definition, on one table: every rank's sum over its lookups in their order, times its share;
+// then the ranks in order; then the rule.
+class OneTable {
+ public:
+  explicit OneTable(std::vector<float> table, OptimizerKind kind)
+      : table_(std::move(table)), state_(2, std::vector<float>(table_.size())) {
+    options_.kind = kind;
+  }
+
+  void expect_embedded(const Batch& batch, const Embedded& embedded) const {
+    const Dataset& data = batch.data();
+    const float* x = embedded.x.data();
+    for (std::size_t i = 0; i < batch.size(); ++i) {
+      for (const float dense : data.dense.row(batch.rows()[i])) ASSERT_EQ(*x++, dense);
+      float own = 0;
+      for (const Index row : data.fields.row(batch.rows()[i])) {
+        for (std::size_t k = 0; k < kEmbedding; ++k) ASSERT_EQ(*x++, table_[row * kWidth + k]);
+        own += table_[row * kWidth + kEmbedding];
+      }
+      ASSERT_EQ(embedded.u.data()[i], own);
+    }
+  }
+
+  void update(const std::vector<Batch>& batches, Ranks& ranks, double learning_rate) {
+    std::size_t samples = 0;
+    for (const Batch& batch : batches) samples += batch.size();
+    std::vector<float> total(table_.size());
+    std::vector<bool> touched(table_.size() / kWidth);
+    for (std::size_t rank = 0; rank < batches.size(); ++rank) {
+      const auto share = static_cast<float>(static_cast<double>(batches[rank].size()) /
+                                            static_cast<double>(samples));
+      std::vector<float> sum = sums(batches[rank], ranks.lookup(rank).gradient, touched);
+      for (float& g : sum) g *= share;  // a loop of its own: rounded before it is added
+      for (std::size_t j = 0; j < total.size(); ++j) total[j] += sum[j];
+    }
+    ++updates_;
+    for (std::size_t row = 0; row < touched.size(); ++row) {
+      if (!touched[row]) continue;
+      for (std::size_t j = row * kWidth; j < (row + 1) * kWidth; ++j) {
+        std::visit([&](const auto& rule) { step(rule, total[j], j); },
+                   row_rule(options_, learning_rate, updates_));
+      }
+    }
+  }
+
+  const std::vector<float>& table() const { return table_; }
+
+ private:
+  static std::vector<float> sums(const Batch& batch, const Embedded& gradient,
+                                 std::vector<bool>& touched) {
+    std::vector<float> sum(touched.size() * kWidth);
+    const std::size_t width = kDense + kFields * kEmbedding;
+    for (std::size_t i = 0; i < batch.size(); ++i) {
+      const auto categories = batch.data().fields.row(batch.rows()[i]);
+      for (std::size_t f = 0; f < kFields; ++f) {
+        float* const to = sum.data() + categories[f] * kWidth;
+        const float* const from = gradient.x.data() + i * width + kDense + f * kEmbedding;
+        for (std::size_t k = 0; k < kEmbedding; ++k) to[k] += from[k];
+        to[kEmbedding] += gradient.u.data()[i];
+        touched[categories[f]] = true;
+      }
+    }
+    return sum;
+  }
+  void step(const rule::FusedAddScaled<float>& rule, float g, std::size_t j) { rule(g, table_[j]); }
+  void step(const rule::AdaGradStep<float>& rule, float g, std::size_t j) {
+    rule(g, state_[0][j], table_[j]);
+  }
+  void step(const rule::LazyMomentStep<float>& rule, float g, std::size_t j) {
+    rule(g, state_[0][j], state_[1][j], table_[j]);
+  }
+
+  std::vector<float> table_;
+  std::vector<std::vector<float>> state_;
+  OptimizerOptions options_;
+  std::uint64_t updates_ = 0;
+};
+
+// Some gradient, another one in every round.
+void fill_gradients(Ranks& ranks, const std::vector<Batch>& batches, std::uint64_t round) {
+  for (std::size_t rank = 0; rank < ranks.size(); ++rank) {
+    Embedded& gradient = ranks.lookup(rank).gradient;
+    gradient.reset(ranks.device(), batches[rank].size(), kDense + kFields * kEmbedding);
+    RandomStream random(round, Purpose::test, rank);
+    for (float& g : gradient.x.span()) g = static_cast<float>(random.normal());
+    for (float& g : gradient.u.span()) g = static_cast<float>(random.normal());
+  }
+}
+
+// To the bit, over several updates: what is looked up, and the table afterwards.
+TEST(Tables, EveryLayoutDoesWhatOneTableDoes) {
+  const DatasetPtr data = clicks();
+  for (const auto& [sharding, count] : {std::pair("row", 1), std::pair("row", 3),
+                                        std::pair("table", 3), std::pair("auto", 3),
+                                        std::pair("column:2", 4), std::pair("column:4", 4)}) {
+    for (const bool dedup : {true, false}) {
+      for (const OptimizerKind kind :
+           {OptimizerKind::sgd, OptimizerKind::adagrad, OptimizerKind::adam}) {
+        SCOPED_TRACE(fmt::format("{} x {}, dedup {}, rule {}", sharding, count, dedup,
+                                 static_cast<int>(kind)));
+        Ranks ranks(plan_of(sharding, count, dedup, kind), count);
+        OneTable expected(ranks.table(), kind);
+        for (std::uint64_t round = 0; round < 3; ++round) {
+          const auto batches =
+              batches_of(*data, ranks.size(), static_cast<Index>(round * 2 * kSamples));
+          ranks.look_up(batches);
+          for (std::size_t rank = 0; rank < ranks.size(); ++rank) {
+            expected.expect_embedded(batches[rank], ranks.lookup(rank).embedded);
+          }
+          fill_gradients(ranks, batches, round);
+          ranks.update(0.1);
+          expected.update(batches, ranks, 0.1);
+          ASSERT_EQ(ranks.table(), expected.table()) << "round " << round;
+        }
+      }
+    }
+  }
+}
+
+// A batch of b samples with 3 fields has 3 b lookups; 65 rows are all that there are.
+TEST(Tables, DeduplicationAsksOnceForARow) {
+  const DatasetPtr data = clicks();
+  for (const bool dedup : {true, false}) {
+    Ranks ranks(plan_of("row", 2, dedup, OptimizerKind::sgd), 2);
+    const auto batches = batches_of(*data, 2, 0);
+    ranks.look_up(batches);
+    const std::size_t asked = ranks.lookup(0).asked() + ranks.lookup(1).asked();
+    const std::size_t entries = ranks.lookup(0).entries() + ranks.lookup(1).entries();
+    EXPECT_EQ(asked, entries);
+    EXPECT_EQ(ranks.lookup(0).lookups(), 3 * batches[0].size());
+    if (dedup) {
+      EXPECT_LE(ranks.lookup(0).entries(), 65U);
+      EXPECT_LT(ranks.lookup(0).entries(), ranks.lookup(0).lookups());
+    } else {
+      EXPECT_EQ(ranks.lookup(0).entries(), ranks.lookup(0).lookups());
+    }
+    EXPECT_DOUBLE_EQ(ranks.lookup(0).share() + ranks.lookup(1).share(), 1);
+  }
+}
+
+// What a lookup has spread stays as it was when the rows move; the next one sees them.
+TEST(Tables, UpdatesShowInTheNextLookupAlone) {
+  const DatasetPtr data = clicks();
+  Ranks first(plan_of("row", 1, true, OptimizerKind::sgd), 1);
+  const auto a = batches_of(*data, 1, 0), b = batches_of(*data, 1, 100);
+  first.look_up(a);
+  const std::vector<float> before(first.lookup(0).embedded.x.span().begin(),
+                                  first.lookup(0).embedded.x.span().end());
+  fill_gradients(first, a, 5);
+  first.update(0.5);
+  EXPECT_TRUE(std::ranges::equal(first.lookup(0).embedded.x.span(), before));
+  first.look_up(a);
+  EXPECT_FALSE(std::ranges::equal(first.lookup(0).embedded.x.span(), before));
+}
+
+TEST(Tables, ShardsThatDoNotFitNameOptionAndBytes) {
+  const std::vector<int> here = {0, 1};
+  try {
+    TableSet(plan_of("row", 2, true, OptimizerKind::adam), here, 1000);
+    FAIL() << "it fits";
+  } catch (const Error& error) {
+    EXPECT_NE(std::string(error.what()).find("--tables"), std::string::npos) << error.what();
+    EXPECT_NE(std::string(error.what()).find("65 rows of 17 numbers"), std::string::npos)
+        << error.what();
+  }
+}
+
+// 65 rows of 17 numbers, stored as 20: with adam's two vectors of state 65 * 20 * 3 * 4 bytes.
+TEST(Tables, BytesAreThoseOfWholeQuadsTimesTheStateVectors) {
+  const TablePlan plan = plan_of("row", 2, true, OptimizerKind::adam);
+  EXPECT_EQ(plan.bytes(0) + plan.bytes(1), 65 * 20 * 3 * 4.0);
+  EXPECT_EQ(plan_of("row", 1, true, OptimizerKind::sgd).bytes(0), 65 * 20 * 4.0);
+}
+
+}  // namespace
+}  // namespace hetsgd::test

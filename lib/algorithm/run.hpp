@@ -15,6 +15,7 @@
 
 #include "algorithm/plan.hpp"
 #include "algorithm/shared_objects.hpp"
+#include "algorithm/stages.hpp"
 #include "data/sampler.hpp"
 #include "linalg/device.hpp"
 #include "model/model.hpp"
@@ -52,6 +53,9 @@ class Run {
   virtual Work gradient_work(const BatchShape& batch) const = 0;
   // The same of the first parts of a gradient (Model::partial_gradient_work).
   virtual Work partial_gradient_work(const BatchShape& batch, std::size_t parts) const = 0;
+  // The charged work of a stage of training with sharded tables: that of the dense part of a model in
+  // fp and bp, and `tables`, the real work of the tables in it; in opt `tables` is that of the update.
+  virtual Work stage_work(Stage stage, const BatchShape& batch, const Work& tables) const = 0;
   // Charged parameters per real one; 1 without --charge.
   virtual double parameter_ratio() const = 0;
 

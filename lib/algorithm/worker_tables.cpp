@@ -45,6 +45,16 @@ double Worker::learn_looked_up(Replica& replica, const Batch& batch,
   return loss;
 }
 
+void Worker::apply_dense(Replica& replica, double lr) {
+  Optimizer& rule = optimizer(replica);
+  const double numbers = rule.passes() * static_cast<double>(model().parameters());
+  const Work vectors{.operations = numbers, .bytes = 4 * numbers, .launches = 1};
+  endpoint_.compute(stage_work(Stage::opt, {}, vectors), ComputeKind::stage, [&] {
+    rule.update(device(), lr, replica.gradient.flat.span(), replica.w.span());
+  });
+  count_shared_update();
+}
+
 void Worker::update_tables(double lr) {
   Lookup& l = *lookup_;
   communicate(tables_->exchange_sums(l));

@@ -8,19 +8,44 @@
 namespace hetsgd {
 
 BatchShape Client::charged(const BatchShape& batch) const {
+  if (!setup_.charge) return batch;
   return {.samples = batch.samples,
-          .nonzeros = batch.nonzeros * setup_.charged_nonzeros,
-          .labels = batch.labels * setup_.charged_labels,
-          .lookups = batch.lookups};
+          .nonzeros = batch.nonzeros * setup_.charge->nonzeros_per_real,
+          .labels = batch.labels * setup_.charge->labels_per_real,
+          .lookups = batch.lookups * setup_.charge->lookups_per_real};
 }
 
 Work Client::gradient_work(const BatchShape& batch) const {
+  if (fitted()) return {.given_s = fitted()->step_s()};
   return charged_model().gradient_work(charged(batch));
 }
 
 // Both models are of one kind and have the same options, and so as many parts.
 Work Client::partial_gradient_work(const BatchShape& batch, std::size_t parts) const {
   return charged_model().partial_gradient_work(charged(batch), parts);
+}
+
+namespace {
+
+// The same launches on `scale` times the numbers.
+Work grown(const Work& work, double scale) {
+  return {.operations = work.operations * scale,
+          .bytes = work.bytes * scale,
+          .launches = work.launches,
+          .gather_bytes = work.gather_bytes * scale,
+          .host_gather_bytes = work.host_gather_bytes * scale};
+}
+
+}  // namespace
+
+// Rows of tables grow with the lookups of a sample.
+Work Client::stage_work(Stage stage, const BatchShape& batch, const Work& tables) const {
+  if (fitted()) return {.given_s = fitted()->stages[stage].count()};
+  if (stage == Stage::opt) return grown(tables, parameter_ratio());
+  const Work rows = grown(tables, setup_.charge ? setup_.charge->lookups_per_real : 1);
+  if (stage != Stage::fp && stage != Stage::bp) return rows;
+  const Work forward = charged_model().forward_work(charged(batch));
+  return rows + (stage == Stage::fp ? forward : gradient_work(batch) - forward);
 }
 
 void Client::trace_batch(Worker& worker, std::uint64_t samples) const {

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "linalg/host_view.hpp"
+#include "training/charge.hpp"
 #include "training/referee.hpp"
 
 namespace hetsgd {
@@ -24,12 +25,9 @@ struct RunSetup {
   const Model& model;
   const Sampler& sampler;
   std::vector<float> initial;
-  // Full-size model and counts per real nonzero, label and parameter under --charge; null: the real
-  // model's work.
-  std::shared_ptr<const Model> charged_model = {};
-  double charged_nonzeros = 1, charged_labels = 1, charged_parameters = 1;
-  bool traced = false;         // all endpoints are those of a Trace
-  TableSet* tables = nullptr;  // null: the tables are part of the model
+  const Charge* charge = nullptr;  // null: the real model's work
+  bool traced = false;             // all endpoints are those of a Trace
+  TableSet* tables = nullptr;      // null: the tables are part of the model
   // Rows of tables that a measurement reads, for the process that measures; distinct.
   std::vector<Index> measured_rows = {};
 };
@@ -49,7 +47,10 @@ class Client : public Run {
   // labels are scaled to the full-size data's averages.
   Work gradient_work(const BatchShape& batch) const final;
   Work partial_gradient_work(const BatchShape& batch, std::size_t parts) const final;
-  double parameter_ratio() const final { return setup_.charged_parameters; }
+  Work stage_work(Stage stage, const BatchShape& batch, const Work& tables) const final;
+  double parameter_ratio() const final {
+    return setup_.charge ? setup_.charge->parameter_ratio : 1;
+  }
 
  protected:
   // A step of this worker is complete: its batch stands in the trace, if there is one.
@@ -65,9 +66,12 @@ class Client : public Run {
 
  private:
   const Model& charged_model() const {
-    return setup_.charged_model ? *setup_.charged_model : setup_.model;
+    return setup_.charge && setup_.charge->model ? *setup_.charge->model : setup_.model;
   }
   BatchShape charged(const BatchShape& batch) const;
+  const FittedCharge* fitted() const {
+    return setup_.charge && setup_.charge->fitted ? &*setup_.charge->fitted : nullptr;
+  }
 };
 
 // A replica that its worker has published, where it lies on a device. Until then it is the initial

@@ -147,7 +147,8 @@ void Training::Impl::build_model() {
         static_cast<std::uint64_t>(std::llround(options.epochs * static_cast<double>(plan.rows))));
   }
   if (!options.charge.empty()) {
-    charge = make_charge(options.charge, *record.train, *options.model_factory, *model);
+    charge = make_charge(options.charge, *record.train, *options.model_factory, *model,
+                         plan.sharded_tables);
     record.charge = to_json(*charge);
   }
   for (std::string& text : algorithm->warnings(plan, model->layout())) {
@@ -178,7 +179,7 @@ ClusterOptions Training::Impl::cluster_options() const {
   result.profiles = machine.profiles;
   result.server_profile = machine.server_profile;
   result.network = machine.network;
-  if (charge) result.payload_scale = result.work_scale = charge->parameter_ratio;
+  if (charge) charge_cluster(*charge, result);
   result.host_threads = options.host_threads.value_or(0);
   result.devices = devices;
   result.peer_timeout = options.peer_timeout;
@@ -206,12 +207,7 @@ RunRules Training::Impl::rules() const {
 
 RunSetup Training::Impl::setup(std::vector<float> initial) const {
   RunSetup result{.model = *model, .sampler = *sampler, .initial = std::move(initial)};
-  if (charge) {
-    result.charged_model = charge->model;
-    result.charged_nonzeros = charge->nonzeros_per_real;
-    result.charged_labels = charge->labels_per_real;
-    result.charged_parameters = charge->parameter_ratio;
-  }
+  if (charge) result.charge = &*charge;
   return result;
 }
 

@@ -29,13 +29,13 @@
 // Order on an owner decides what a lookup sees: look_up() reads rows as the update() calls before it
 // have left them. Both take turns on the shard: never at the same time.
 //
-// Work (floating-point operations; bytes; launches) of n samples of F fields, C numbers of a row, m
-// entries, a rows asked for (of which this rank has C columns), q = 1 + state vectors:
-//   request   0       12nF                1
-//   look_up   0       4a + 8aC            1
-//   spread    nF      4nF + 8nFC          1
-//   sum       nFC     4nF + 4nFC + 8mC    1
-//   update    4aC     4a + 4aC + 8aqC     1
+// Work (floating-point operations; bytes; bytes of rows at random places; launches) of n samples of F
+// fields, C numbers of a row, m entries, a rows asked for, q = 1 + state vectors:
+//   request   0              4nF (reading) + 8nF    0         1
+//   look_up   0              4a + 4aC               4aC       1
+//   spread    nF             4nF + 8nFC             0         1
+//   sum       nFC            4nF + 4nFC + 8mC       0         1
+//   update    4aC            4a + 4aC               8aqC      1
 #pragma once
 
 #include <cstdint>
@@ -52,10 +52,10 @@
 
 namespace hetsgd {
 
-// What travels: ids are control, rows parameters, sums gradients.
-inline constexpr Traffic kIdTraffic = Traffic::control;
-inline constexpr Traffic kRowTraffic = Traffic::parameters;
-inline constexpr Traffic kSumTraffic = Traffic::gradients;
+// What travels: numbers of rows; rows and sums.
+inline constexpr Traffic kIdTraffic = Traffic::ids;
+inline constexpr Traffic kRowTraffic = Traffic::rows;
+inline constexpr Traffic kSumTraffic = Traffic::rows;
 
 // What a worker has looked up: lookups, one for each sample and field, and the rows that it asked
 // for.

@@ -208,7 +208,7 @@ Work Tables::request_work(const Batch& batch) const {
 
 Work Tables::look_up_work(const Lookup& l) const {
   const auto a = static_cast<double>(l.asked()), C = columns();
-  return {0, kNumber * a * (1 + 2 * C), 1};
+  return {.bytes = kNumber * a * (1 + C), .launches = 1, .gather_bytes = kNumber * a * C};
 }
 
 Work Tables::spread_work(const Lookup& l) const {
@@ -225,7 +225,10 @@ Work Tables::sum_work(const Lookup& l) const {
 Work Tables::update_work(const Lookup& l) const {
   const auto a = static_cast<double>(l.asked()), C = columns();
   const auto vectors = static_cast<double>(1 + row_states(plan_.optimizer));
-  return {4 * a * C, kNumber * a * (1 + C + 2 * vectors * C), 1};
+  return {.operations = 4 * a * C,
+          .bytes = kNumber * a * (1 + C),
+          .launches = 1,
+          .gather_bytes = kNumber * a * 2 * vectors * C};
 }
 
 double Tables::columns() const {

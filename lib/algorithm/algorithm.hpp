@@ -58,6 +58,9 @@ struct AlgorithmInfo {
   std::vector<std::string> optimizers_only = {};
   // Why the model must be an MLP with one hidden layer; empty: all models do.
   std::string one_hidden_layer_only = "";
+  // Why the embedding tables must be sharded, e.g. "exchanges rows of sharded tables"; empty: they
+  // need not be.
+  std::string sharded_tables_only = "";
 };
 
 class Algorithm {

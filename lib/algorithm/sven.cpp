@@ -74,11 +74,6 @@ class Sven final : public Algorithm {
   }
 
   void check(const Plan& plan) const override {
-    if (!plan.sharded_tables) {
-      throw with_hint(usage_error("--tables: found replicated, expected sharded: sven exchanges "
-                                  "rows of sharded tables"),
-                      "add --tables sharded and a click-through model (--model deepfm)");
-    }
     if (!split_ || plan.batch_size >= static_cast<std::uint64_t>(plan.workers)) return;
     throw with_hint(usage_error("--batch-size: found {}, expected at least one sample for each of "
                                 "the {} workers",
@@ -198,6 +193,7 @@ const bool sven_registered = register_algorithm<Sven>({
     .identities = "--pipeline none = input, and ssgd with --per-worker-batch full; one worker with "
                   "none = sgd; --join and --exchange change no bit",
     .lockstep = true,
+    .sharded_tables_only = "exchanges rows of sharded tables",
 });
 
 }  // namespace

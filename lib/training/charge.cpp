@@ -21,6 +21,9 @@ namespace {
 constexpr std::array kFittedStages = {Stage::ids, Stage::sfp, Stage::fp,
                                       Stage::bp,  Stage::sbp, Stage::opt};
 
+// Numbers of rows take their latencies alone: their bytes are in the stage `ids`.
+constexpr double kFreeIds = 1e-12;
+
 std::string stage_name(Stage stage) {
   return std::string(kStageNames[static_cast<std::size_t>(stage)]);
 }
@@ -170,7 +173,9 @@ nlohmann::json to_json(const Charge& charge) {
 void charge_cluster(const Charge& charge, ClusterOptions& options) {
   options.payload_scale = options.work_scale = charge.parameter_ratio;
   options.rows_scale = options.ids_scale = charge.lookups_per_real;
-  if (charge.fitted) options.rows_part_bytes = charge.fitted->rows_bytes / options.workers;
+  if (!charge.fitted) return;
+  options.rows_part_bytes = charge.fitted->rows_bytes / options.workers;
+  options.ids_scale = kFreeIds;
 }
 
 Seconds host_pass(const DeviceProfile& host, double n) {

@@ -5,7 +5,7 @@
 
 #include <set>
 
-#include "support/run.hpp"
+#include "support/clicks.hpp"
 
 namespace hetsgd::test {
 namespace {
@@ -90,6 +90,13 @@ const std::vector<Expected>& expectations() {
       {"easgd", {}, {"contributors"}, {"learners"}, {"all_reduce"}, kParameters, kParameters},
       {"hogwild", {}, {"staleness"}, {}, {}, kNone, kNone},
       {"local-sgd", {}, {"local_steps"}, {}, {}, kParameters, kParameters},
+      {"sven",
+       sharded_clicks(),
+       {"staleness"},
+       {},
+       {},
+       {"gradients", "rows"},  // its input is free of charge
+       {"gradients", "rows"}},
   };
   return kAll;
 }

@@ -92,6 +92,23 @@ TEST(Sven, WithoutPipelineItIsSsgd) {
               run_sven({{"algorithm", "ssgd"}}));
 }
 
+// Every schedule acts on the dense part and on rows as it does in ssgd.
+TEST(Sven, FollowsTheSchedule) {
+  std::vector<SvenRun> runs;
+  for (const char* schedule : {"constant", "linear", "step", "inverse_time"}) {
+    SCOPED_TRACE(schedule);
+    const Settings more = {{"schedule", schedule},  {"warmup_epochs", "0.02"},
+                           {"decay_epochs", "0.2"}, {"step_epochs", "0.05"},
+                           {"step_factor", "0.5"},  {"inverse_rate", "9"}};
+    runs.push_back(run_sven(with(more, kNone)));
+    const Settings ssgd = {{"algorithm", "ssgd"}, {"per_worker_batch", "full"}};
+    expect_same(runs.back(), run_sven(with(more, ssgd)));
+    if (runs.size() > 1) {
+      EXPECT_FALSE(runs.back().parameters == runs.front().parameters);
+    }
+  }
+}
+
 TEST(Sven, RequestsThatArePreparedChangeNoBit) {
   expect_same(run_sven(kNone), run_sven({{"pipeline", "input"}}));
   expect_same(run_sven({{"pipeline", "input"}}),

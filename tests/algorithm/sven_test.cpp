@@ -63,7 +63,7 @@ void expect_same(const SvenRun& a, const SvenRun& b) {
   EXPECT_TRUE(a.parameters == b.parameters);
 }
 
-const Settings kNone = {{"pipeline", "none"}};
+const Settings kNoPipeline = {{"pipeline", "none"}};
 
 TEST(Sven, LearnsWithEveryModel) {
   for (const char* model : {"deepfm", "wide_deep", "dcn"}) {
@@ -78,12 +78,12 @@ TEST(Sven, LearnsWithEveryModel) {
 TEST(Sven, OneWorkerWithoutPipelineIsSgdOnReplicatedTables) {
   const Settings one = {{"workers", "1"}, {"optimizer", "adagrad"}, {"learning_rate", "0.05"}};
   const Settings sgd = with(one, {{"algorithm", "sgd"}, {"tables", "replicated"}});
-  expect_same(run_sven(with(one, kNone)), run_sven(sgd));
+  expect_same(run_sven(with(one, kNoPipeline)), run_sven(sgd));
 }
 
 // The same exchanges, sums and updates in the same order.
 TEST(Sven, WithoutPipelineItIsSsgd) {
-  const SvenRun sven = run_sven(kNone);
+  const SvenRun sven = run_sven(kNoPipeline);
   const Settings ssgd = {{"algorithm", "ssgd"}, {"per_worker_batch", "full"}};
   expect_same(sven, run_sven(ssgd));
   const SvenRun replicated = run_sven(with(ssgd, {{"tables", "replicated"}}));
@@ -100,7 +100,7 @@ TEST(Sven, FollowsTheSchedule) {
     const Settings more = {{"schedule", schedule},  {"warmup_epochs", "0.02"},
                            {"decay_epochs", "0.2"}, {"step_epochs", "0.05"},
                            {"step_factor", "0.5"},  {"inverse_rate", "9"}};
-    runs.push_back(run_sven(with(more, kNone)));
+    runs.push_back(run_sven(with(more, kNoPipeline)));
     const Settings ssgd = {{"algorithm", "ssgd"}, {"per_worker_batch", "full"}};
     expect_same(runs.back(), run_sven(with(more, ssgd)));
     if (runs.size() > 1) {
@@ -110,7 +110,7 @@ TEST(Sven, FollowsTheSchedule) {
 }
 
 TEST(Sven, RequestsThatArePreparedChangeNoBit) {
-  expect_same(run_sven(kNone), run_sven({{"pipeline", "input"}}));
+  expect_same(run_sven(kNoPipeline), run_sven({{"pipeline", "input"}}));
   expect_same(run_sven({{"pipeline", "input"}}),
               run_sven({{"pipeline", "input"}, {"input_rate", "1000"}}));
 }
@@ -156,7 +156,7 @@ TEST(Sven, StalenessIsAsConfigured) {
     EXPECT_EQ(run.record.histograms.at("staleness"), expected) << "L = " << L;
   }
   const std::map<std::int64_t, std::uint64_t> none{{0, 80}};
-  EXPECT_EQ(run_sven(kNone).record.histograms.at("staleness"), none);
+  EXPECT_EQ(run_sven(kNoPipeline).record.histograms.at("staleness"), none);
 }
 
 // In one process, with whole tables: batch k is computed at the tables as they were before the last

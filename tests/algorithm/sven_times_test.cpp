@@ -13,7 +13,7 @@ namespace {
 
 // Seconds of the stages; each all_to_all moves `rows` bytes per rank and direction, its own part
 // included, between 4 workers with links of 1 GB/s and 0.1 ms.
-struct Stages {
+struct StageSeconds {
   double ids, sfp, fp, bp, sbp, opt;
   double rows = 4e6;
   double parameters = 1e6;
@@ -51,7 +51,7 @@ class TemporaryFile {
 };
 
 // Per interval, once the pipeline is full.
-double interval_s(const Stages& s, const Settings& more) {
+double interval_s(const StageSeconds& s, const Settings& more) {
   const TemporaryFile charge(
       "sven_charge",
       fmt::format(R"({{"name": "test", "parameters": {}, "rows_bytes": {}, "stages_s": )"
@@ -60,11 +60,11 @@ double interval_s(const Stages& s, const Settings& more) {
   const TemporaryFile network(
       "sven_network", fmt::format(R"({{"name": "test", "latency_s": {}, "bytes_per_s": {}, )"
                                   R"("server_latency_s": 0, "server_bytes_per_s": 1e9}})",
-                                  Stages::kLatency, Stages::kRate));
+                                  StageSeconds::kLatency, StageSeconds::kRate));
   const auto elapsed = [&](int intervals) {
     const Settings base = sharded_clicks({{"algorithm", "sven"},
                                           {"cache", "false"},
-                                          {"workers", std::to_string(Stages::kWorkers)},
+                                          {"workers", std::to_string(StageSeconds::kWorkers)},
                                           {"batch_size", "4"},
                                           {"learning_rate", "0.01"},
                                           {"max_samples", std::to_string(16 * intervals)},
@@ -77,7 +77,7 @@ double interval_s(const Stages& s, const Settings& more) {
 }
 
 // Both sides of each maximum of equation 6.2 are the longer one in some of these.
-const Stages kAll[] = {
+const StageSeconds kStages[] = {
     {.ids = 7e-3, .sfp = 1e-3, .fp = 1e-3, .bp = 5e-3, .sbp = 9e-3, .opt = 5e-4},
     {.ids = 1e-3, .sfp = 3e-3, .fp = 2e-3, .bp = 1e-3, .sbp = 2e-3, .opt = 0},
     {.ids = 0, .sfp = 1e-3, .fp = 0, .bp = 2e-3, .sbp = 1e-3, .opt = 1e-3, .rows = 2e7},
@@ -85,7 +85,7 @@ const Stages kAll[] = {
 };
 
 TEST(SvenTimes, AreThoseOfThePapersEquations) {
-  for (const Stages& s : kAll) {
+  for (const StageSeconds& s : kStages) {
     for (const char* exchange : {"scatter", "blocking"}) {
       SCOPED_TRACE(exchange);
       const auto measured = [&](const char* pipeline) {
@@ -101,20 +101,20 @@ TEST(SvenTimes, AreThoseOfThePapersEquations) {
 // Waiting only for what is needed: never later than by stages, never earlier than all computing or
 // all communicating; where computing takes longest by far, exactly that.
 TEST(SvenTimes, JoinedByDataTheLongerOfComputingAndCommunicating) {
-  for (const Stages& s : kAll) {
+  for (const StageSeconds& s : kStages) {
     const double time = interval_s(s, {{"join", "data"}});
     EXPECT_LE(time, s.full() * (1 + 1e-9));
     EXPECT_GE(time, std::max(s.computing(), s.communicating()) * (1 - 1e-9));
   }
-  EXPECT_NEAR(interval_s(kAll[3], {{"join", "data"}}), kAll[3].computing(),
-              1e-9 * kAll[3].computing());
-  EXPECT_NEAR(interval_s(kAll[2], {{"join", "data"}}), kAll[2].communicating(),
-              1e-9 * kAll[2].communicating());
+  EXPECT_NEAR(interval_s(kStages[3], {{"join", "data"}}), kStages[3].computing(),
+              1e-9 * kStages[3].computing());
+  EXPECT_NEAR(interval_s(kStages[2], {{"join", "data"}}), kStages[2].communicating(),
+              1e-9 * kStages[2].communicating());
 }
 
 // With nothing to hide and requests that cost nothing the pipeline gains nothing.
 TEST(SvenTimes, OnAnIdealNetworkThePipelineGainsNothing) {
-  Stages s = kAll[1];
+  StageSeconds s = kStages[1];
   s.ids = 0;
   const double none = interval_s(s, {{"pipeline", "none"}, {"network", "ideal"}});
   EXPECT_NEAR(none, s.computing(), 1e-9 * none);
@@ -123,7 +123,7 @@ TEST(SvenTimes, OnAnIdealNetworkThePipelineGainsNothing) {
 
 // 16 samples per interval: at 800 samples/s an interval takes 20 ms, whatever the stages do.
 TEST(SvenTimes, TheInputLimitsTheRate) {
-  EXPECT_NEAR(interval_s(kAll[1], {{"input_rate", "800"}}), 0.02, 1e-9);
+  EXPECT_NEAR(interval_s(kStages[1], {{"input_rate", "800"}}), 0.02, 1e-9);
 }
 
 // Times of a worker's stages: as given, in every interval.

@@ -91,7 +91,7 @@ VARIANTS = {
              "--straggler kind=burst,on=5ms,off=5ms,factor=3", "--straggler kind=groups,split=2,max1=1ms,max2=4ms"],
     "elastic": ["--gamma 0", "--mega-batch 7", "--workers 1", "--workers 100 --mega-batch 100 --epochs 10",
                 "--epochs 0 --max-samples 500"],
-    "adaptive": ["--delta 0", "--bounds clamp --beta 4", "--pert-norm rms --pert-threshold 0.3 --gamma 0.5",
+    "adaptive": ["--delta 0", "--bounds clamp --beta 4", "--pert-norm l2_over_n --pert-threshold 0.3 --gamma 0.5",
                  "--batch-min 4 --speed 1,0.5,0.25,0.1", "--workers 1", "--workers 100 --mega-batch 100 --epochs 10",
                  "--speed 1,0.3 --gamma 0.9 --delta 0.5 --pert-threshold 10 --mega-batch 5 --epochs 5"],
     "asgd": ["--workers 1", "--workers 20 --network ethernet-1g", "--network ideal"],

@@ -103,7 +103,7 @@ class Worker {
   Tables& tables() { return tables_.value(); }
   // What this worker has looked up so far.
   const LookupCounts& lookup_counts() const { return lookup_counts_; }
-  // Adds a batch to it, by its request. The calls above do so.
+  // Adds a batch to it, whose ids have been exchanged. learn() and gradient() do so.
   void count_lookups(const Lookup& lookup);
   // For those algorithms: what a stage of a batch of this shape is charged as. `tables`: the work of
   // Tables in it; that of the model is added here.

@@ -10,6 +10,8 @@ void Worker::communicate(const CollectiveRequest& request) { call_now(comm(), re
 void Worker::count_lookups(const Lookup& lookup) {
   lookup_counts_.lookups += lookup.lookups();
   lookup_counts_.entries += lookup.entries();
+  lookup_counts_.asked += lookup.asked();
+  lookup_counts_.on_device += tables_->on_device(lookup);
 }
 
 void Worker::look_up(const Batch& batch) {
@@ -17,9 +19,9 @@ void Worker::look_up(const Batch& batch) {
   Lookup& l = *lookup_;
   endpoint_.compute(tables.request_work(batch), ComputeKind::vector,
                     [&] { tables.request(batch, l); });
-  count_lookups(l);
   communicate(tables.exchange_counts(l));
   communicate(tables.exchange_ids(l));
+  count_lookups(l);
   endpoint_.compute(tables.look_up_work(l), ComputeKind::vector, [&] { tables.look_up(l); });
   communicate(tables.exchange_rows(l));
 }
@@ -67,7 +69,8 @@ double Worker::learn_sharded(std::span<Replica> replicas, std::span<const Batch>
   Replica& replica = replicas.front();
   const Batch& batch = batches.front();
   const Seconds started = now();
-  const bool plain = plan().optimizer.plain();
+  // Fused where a replica with all tables would be, so that one worker has its bits.
+  const bool plain = tables_->plan().optimizer.plain();
   if (!plain) make_gradient(replica);
   look_up(batch);
   const double loss = learn_looked_up(replica, batch, plain ? std::optional(lr) : std::nullopt);

@@ -2,9 +2,12 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <array>
 #include <filesystem>
 #include <map>
 #include <string>
+#include <string_view>
 #include <utility>
 
 #include "core/bytes.hpp"
@@ -59,6 +62,15 @@ json file_identity(const Option& option, const json& value) {
   return content_of(path);
 }
 
+// Options whose default was another one when runs already had names: always part of the identity,
+// so that a run of before is not taken for one with the default of now. Who changes a default that
+// changes results adds the option here.
+bool has_changed_default(const std::string& name) {
+  // Before: any, l2_over_n.
+  static constexpr std::array<std::string_view, 2> kNames = {"trigger", "pert_norm"};
+  return std::ranges::find(kNames, name) != kNames.end();
+}
+
 // A text as model is expected to be one before options are declared.
 void check_names(const std::vector<Setting>& settings) {
   for (const Setting& setting : settings) {
@@ -89,7 +101,7 @@ RunIdentity identify(const std::vector<Setting>& settings) {
   for (const Option& option : spec.set.options()) {
     if (!option.in_config || option.name == "seed") continue;
     const json& value = config[option.name];
-    if (value == defaults[option.name]) continue;
+    if (value == defaults[option.name] && !has_changed_default(option.name)) continue;
     identity[option.name] =
         option.files.role == FileRole::read ? file_identity(option, value) : value;
   }

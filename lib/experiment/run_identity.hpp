@@ -9,8 +9,9 @@
 namespace hetsgd {
 
 struct RunIdentity {
-  // A hash of the options that differ from their defaults, without the seed, and without what a
-  // result's config leaves out (outputs, what depends on the host). A data file counts by its name
+  // A hash of the options that differ from their defaults (and of those whose default has changed
+  // since runs have names), without the seed, and without what a result's config leaves out
+  // (outputs, what depends on the host). A data file counts by its name
   // and size, any other file that is read (profiles, networks, plugins) by its content: so a folder
   // of runs can move, and options that come later change no name.
   std::uint64_t hash = 0;

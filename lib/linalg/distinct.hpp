@@ -9,8 +9,8 @@
 namespace hetsgd {
 
 // An open hash table of a power of two places, at most half full, each with the slot of its number.
-// A place is in use where its stamp is that of the round, so nothing is cleared between two of them.
-// Not thread-safe.
+// A place is in use where its stamp is that of the round, so nothing is cleared between two of
+// them. Not thread-safe.
 class DistinctNumbers {
  public:
   // Forgets what was found. most: numbers that a round has at most.

@@ -1,7 +1,7 @@
-// The kernel family of sharded embedding tables: a shard's rows by number, and the ways between rows
-// and the samples of a batch. Its rules (memory, order, errors, NaN) are those of BasicDevice; X is
-// what the device's stage() made, of which fields are read through `entry` alone. Free of fmt: CUDA
-// sources include this.
+// The kernel family of sharded embedding tables: a shard's rows by number, and the ways between
+// rows and the samples of a batch. Its rules (memory, order, errors, NaN) are those of BasicDevice;
+// X is what the device's stage() made, of which fields are read through `entry` alone. Free of fmt:
+// CUDA sources include this.
 //
 //   shard ──gather──> rows of a list ──(messages)──> entries ──spread──> x0, u of the samples
 //   shard <──update── parts of all ranks <──(messages)── sums of entries <──sum── gradients by them
@@ -55,8 +55,8 @@ class BasicTableKernels : public KernelFamily {
   virtual void copy_columns(std::size_t n, std::size_t width, const Real* from,
                             std::size_t from_stride, Real* to, std::size_t to_stride) = 0;
   // rows [entries x table.row()], entry [X.rows x X.fields] numbers of them. As gather_rows() of
-  // BasicEmbeddingKernels: Y[X.rows x (K + F D)] <- the samples' vectors; where a row has a weight of
-  // its own, u[X.rows] <- the sum over the fields of theirs, in their order; else u is not used.
+  // BasicEmbeddingKernels: Y[X.rows x (K + F D)] <- the samples' vectors; where a row has a weight
+  // of its own, u[X.rows] <- the sum over the fields of theirs, in their order; else u is not used.
   virtual void spread(const FieldRows<Real>& X, const TableShape& table, const std::uint32_t* entry,
                       const Real* rows, Real* Y, Real* u) = 0;
   // sums[entries x table.row()] <- scale times the sum of the gradients of each entry's lookups in

@@ -1,6 +1,6 @@
 // What a model with an embedding table needs of the table for one batch, whoever has looked it up:
-// the model itself, where the table is part of its parameters, or tables that are sharded over ranks
-// (table/tables.hpp).
+// the model itself, where the table is part of its parameters, or tables that are sharded over
+// ranks (table/tables.hpp).
 #pragma once
 
 #include <cstddef>
@@ -9,8 +9,8 @@
 
 namespace hetsgd {
 
-// n samples, d = K + F D (model/ctr_model.hpp). Also the gradient of the mean loss by these numbers:
-// then u is that by the logit, which every category's own weight has in common.
+// n samples, d = K + F D (model/ctr_model.hpp). Also the gradient of the mean loss by these
+// numbers: then u is that by the logit, which every category's own weight has in common.
 template <class Real>
 struct BasicEmbedded {
   BasicBuffer<Real> x;  // [n x d] x0: dense columns, then the embeddings of the fields

@@ -1,5 +1,6 @@
 // Initial rows of embedding tables: a pure function of (seed, field, value), so that a row begins
-// alike wherever it lies, in a replica's flat vector or in any rank's shard, and whenever it is made.
+// alike wherever it lies, in a replica's flat vector or in any rank's shard, and whenever it is
+// made.
 #pragma once
 
 #include <algorithm>

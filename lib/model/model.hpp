@@ -188,9 +188,9 @@ class BasicModel {
   DeferredSum start_step(Context& context, const Batch& batch, Real learning_rate, Real* w) const;
   double finish(Context& context, const Batch& batch, DeferredSum loss) const;
 
-  // --- embeddings that somebody else has looked up ------------------------------------------------
-  // Models with an embedding table, in steps, for tables that lie elsewhere (table/tables.hpp). step()
-  // and gradient() go the same way, with a table of their own at both ends:
+  // --- embeddings that somebody else has looked up -----------------------------------------------
+  // Models with an embedding table, in steps, for tables that lie elsewhere (table/tables.hpp).
+  // step() and gradient() go the same way, with a table of their own at both ends:
   //
   //   table --> embedded --forward--> loss --backward--> gradient by embedded --> table
   //
@@ -208,8 +208,8 @@ class BasicModel {
   double forward(Context& context, const Batch& batch, const BasicEmbedded<Real>& embedded,
                  const Real* w) const;
   // After forward() with the same batch, embedded and w: the gradient of the mean loss, that of the
-  // parameters into g (as gradient(); a table of the model's own is left out), by the embeddings into
-  // by_embedded.
+  // parameters into g (as gradient(); a table of the model's own is left out), that by the
+  // embeddings into by_embedded.
   void backward(Context& context, const Batch& batch, const BasicEmbedded<Real>& embedded,
                 const Real* w, BasicGradient<Real>& g, BasicEmbedded<Real>& by_embedded) const;
   // The same, fused: w <- w - learning_rate * gradient, with the bits of step().

@@ -239,19 +239,23 @@ json curve_json(const Record& record) {
   return curve;
 }
 
-// distinct_share: rows asked for per lookup; null: nothing was looked up yet.
+// distinct_share: rows asked for per lookup; device_hit_share: of these the ones on their owner's
+// device; null: nothing was looked up yet.
 json tables_json(const Record& record) {
   json tables = record.tables;
   LookupCounts counts;
   for (const WorkerRecord& worker : record.workers) {
     counts.lookups += worker.lookups.lookups;
     counts.entries += worker.lookups.entries;
+    counts.asked += worker.lookups.asked;
+    counts.on_device += worker.lookups.on_device;
   }
-  tables["distinct_share"] = nullptr;
-  if (counts.lookups > 0) {
-    tables["distinct_share"] =
-        static_cast<double>(counts.entries) / static_cast<double>(counts.lookups);
-  }
+  const auto share = [](std::uint64_t part, std::uint64_t all) -> json {
+    if (all == 0) return nullptr;
+    return static_cast<double>(part) / static_cast<double>(all);
+  };
+  tables["distinct_share"] = share(counts.entries, counts.lookups);
+  tables["device_hit_share"] = share(counts.on_device, counts.asked);
   return tables;
 }
 

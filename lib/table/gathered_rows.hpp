@@ -1,5 +1,5 @@
-// Copies of rows from all ranks, for a process that has only its own shard: rank 0 of several, which
-// measures the model.
+// Copies of rows from all ranks, for a process that has only its own shard: rank 0 of several,
+// which measures the model.
 #pragma once
 
 #include <span>

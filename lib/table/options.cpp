@@ -19,14 +19,44 @@ void TableOptions::declare(OptionSet& set) {
       "dedup", dedup,
       "with --tables sharded: a batch asks once for a row that several of its samples have; the "
       "same numbers in fewer bytes");
+  set.add_choice("table_storage", storage,
+                 {{"device", TableStorage::device},
+                  {"host", TableStorage::host},
+                  {"hybrid", TableStorage::hybrid}},
+                 "with --tables sharded: in whose memory rows lie; hybrid: the hot ones on the "
+                 "device, the others on the host; changes no number but times");
+  set.add("hot_fraction", hot_fraction,
+          "with --table-storage hybrid: share of a worker's rows on "
+          "its device")
+      .symbol("alpha")
+      .range(0, 1);
+  set.add_choice(
+      "hot", hot, {{"frequency", HotRows::frequency}, {"random", HotRows::random}},
+      "which rows these are: those that the profiled batches look up most often, or any");
+  set.add("hot_profile", profile_batches,
+          "batches of b_max whose lookups are counted before training, an epoch at most: for --hot "
+          "frequency and --sharding table and auto")
+      .unit("batches")
+      .range(1, 1e9);
 }
 
 void TableOptions::validate() const {
   sharding();
-  if (sharded || (sharding_text == TableOptions().sharding_text && dedup)) return;
-  throw with_hint(usage_error("{}: found {} with --tables replicated, expected --tables sharded",
-                              dedup ? "--sharding" : "--dedup", dedup ? sharding_text : "false"),
-                  "replicated tables are part of every worker's parameters");
+  if (sharded) return;
+  const TableOptions defaults;
+  const char* const found = sharding_text != defaults.sharding_text ? "--sharding"
+                            : dedup != defaults.dedup               ? "--dedup"
+                            : storage != defaults.storage           ? "--table-storage"
+                                                                    : nullptr;
+  if (!found) return;
+  throw with_hint(
+      usage_error("{}: found with --tables replicated, expected --tables sharded", found),
+      "replicated tables are part of every worker's parameters");
+}
+
+bool TableOptions::needs_loads() const {
+  const Sharding::Kind kind = sharding().kind;
+  return kind == Sharding::Kind::table || kind == Sharding::Kind::automatic;
 }
 
 }  // namespace hetsgd

@@ -5,6 +5,7 @@
 
 #include "core/options.hpp"
 #include "table/placement.hpp"
+#include "table/tiers.hpp"
 
 namespace hetsgd {
 
@@ -12,11 +13,18 @@ struct TableOptions {
   bool sharded = false;  // --tables
   std::string sharding_text = "row";
   bool dedup = true;
+  TableStorage storage = TableStorage::device;
+  double hot_fraction = 0.14;
+  HotRows hot = HotRows::frequency;
+  std::uint64_t profile_batches = 1000;  // --hot-profile
 
   void declare(OptionSet& set);
   // Errors: usage; a layout that is none, or one of replicated tables.
   void validate() const;
   Sharding sharding() const { return parse_sharding(sharding_text, "--sharding"); }
+  // Whether the plan needs to know what the first batches look up.
+  bool needs_loads() const;
+  bool needs_counts() const { return storage == TableStorage::hybrid && hot == HotRows::frequency; }
 };
 
 }  // namespace hetsgd

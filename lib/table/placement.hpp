@@ -1,7 +1,7 @@
 // Placement: which rank has which row of the embedding tables. Pure functions of (field, row), the
 // same on every rank, so that nobody has to ask where a row lies.
 //
-//   --sharding  owner of index i of field f among P ranks                     as in TorchRec, HugeCTR
+//   --sharding  owner of index i of field f among P ranks                     TorchRec, HugeCTR
 //   row         (f + i) mod P: cyclic, since the hot rows are a prefix of     row-wise, distributed
 //               each table, and blocks would give all of them to one rank
 //   table       the field's: largest load first to the least loaded rank      table-wise, localized
@@ -10,9 +10,9 @@
 //   auto        `table` for fields below half the mean load of a rank, which  planner
 //               are placed after the others, `row` for those
 //
-// A group is the ranks that have a row together: one rank, but for column:c. In its group a row has a
-// `place`, 0, 1, 2, ... without gaps: what ranks ask each other for. Rows are numbers of CategoricalFields
-// (data/dataset.hpp), global over all fields.
+// A group is the ranks that have a row together: one rank, but for column:c. In its group a row has
+// a `place`, 0, 1, 2, ... without gaps: what ranks ask each other for. Rows are numbers of
+// CategoricalFields (data/dataset.hpp), global over all fields.
 #pragma once
 
 #include <cstddef>
@@ -97,7 +97,8 @@ class Placement {
   // Of a field that is dealt cyclically: the first index of a group.
   std::size_t first_index(std::size_t field, std::size_t group) const;
 
-  // The first place of a field's rows in a group; of field fields(): the number of the group's rows.
+  // The first place of a field's rows in a group; of field fields(): the number of the group's
+  // rows.
   Index base(std::size_t field, std::size_t group) const {
     return base_[field * static_cast<std::size_t>(groups_) + group];
   }

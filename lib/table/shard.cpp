@@ -14,12 +14,21 @@ double TablePlan::bytes(int rank) const {
          static_cast<double>(1 + row_states(optimizer));
 }
 
+double TablePlan::device_bytes(int rank) const {
+  const std::size_t rows = placement.rows(rank);
+  if (rows == 0) return 0;
+  return bytes(rank) * static_cast<double>(tiers.on_device(rows)) / static_cast<double>(rows);
+}
+
 void InitialRows::read(std::size_t field, Index row, float* to) const {
   plan_.initial.make(static_cast<std::uint32_t>(field), row, 0, plan_.placement.width(), to);
 }
 
 Shard::Shard(const TablePlan& plan, int rank, Device& device, std::optional<int> threads)
-    : plan_(plan), rank_(rank), rows_(plan.placement.rows(rank)) {
+    : plan_(plan),
+      rank_(rank),
+      rows_(plan.placement.rows(rank)),
+      hot_(hot_rows(plan.tiers, plan.placement, rank)) {
   constexpr std::size_t kChunk = 4096;  // rows per task
   const Placement& placement = plan.placement;
   const Placement::Columns columns = placement.columns(rank);
@@ -44,6 +53,12 @@ Shard::Shard(const TablePlan& plan, int rank, Device& device, std::optional<int>
       if (state) std::fill(state + begin * view_.stride, state + end * view_.stride, 0.0F);
     }
   });
+}
+
+std::size_t Shard::on_device(std::span<const Index> places) const {
+  if (plan_.tiers.storage != TableStorage::hybrid) return plan_.tiers.on_device(places.size());
+  return static_cast<std::size_t>(
+      std::ranges::count_if(places, [&](Index place) { return bool{hot_[place]}; }));
 }
 
 std::vector<float> Shard::read(std::span<const Index> places) const {

@@ -14,6 +14,7 @@
 #include "model/initial_rows.hpp"
 #include "optimizer/row_rules.hpp"
 #include "table/placement.hpp"
+#include "table/tiers.hpp"
 
 namespace hetsgd {
 
@@ -25,13 +26,16 @@ struct TablePlan {
   TableRows initial;           // the rows that every shard makes for itself
   OptimizerOptions optimizer;  // of which the row rule is made
   bool dedup = true;           // a batch asks once for a row that it looks up several times
+  Tiers tiers = {};            // in whose memory rows lie
 
   std::size_t fields() const { return placement.fields(); }
   // Numbers of a sample's vector x0.
   std::size_t width() const { return dense_columns + fields() * shape.embedding; }
-  // Bytes of a rank's shard, state included: 4 bytes for each of stride() x (1 + states) numbers of a
-  // row.
+  // Bytes of a rank's shard, state included: 4 bytes for each of stride() x (1 + states) numbers of
+  // a row.
   double bytes(int rank) const;
+  // Of these in the memory of its device.
+  double device_bytes(int rank) const;
 };
 
 // Where rows can be read while nobody changes them: a model is measured, or written to a file.
@@ -65,6 +69,9 @@ class Shard {
   // The rank's columns of the row at a place.
   const float* row(Index place) const { return view_.w + place * view_.stride; }
 
+  // How many of these rows lie on the device.
+  std::size_t on_device(std::span<const Index> places) const;
+
   // The rank's columns of these rows, without gaps.
   std::vector<float> read(std::span<const Index> places) const;
 
@@ -80,6 +87,7 @@ class Shard {
   std::size_t rows_;
   Buffer w_, state_[2];
   ShardRows<float> view_;
+  std::vector<bool> hot_;  // by place: on the device; empty: all are, or none
   std::uint64_t updates_ = 0;
 };
 

@@ -207,8 +207,10 @@ Work Tables::request_work(const Batch& batch) const {
 }
 
 Work Tables::look_up_work(const Lookup& l) const {
-  const auto a = static_cast<double>(l.asked()), C = columns();
-  return {.bytes = kNumber * a * (1 + C), .launches = 1, .gather_bytes = kNumber * a * C};
+  const auto a = static_cast<double>(l.asked());
+  Work work = scattered_work(l, 1);
+  work.bytes = kNumber * a * (1 + columns());
+  return work;
 }
 
 Work Tables::spread_work(const Lookup& l) const {
@@ -223,12 +225,21 @@ Work Tables::sum_work(const Lookup& l) const {
 }
 
 Work Tables::update_work(const Lookup& l) const {
-  const auto a = static_cast<double>(l.asked()), C = columns();
-  const auto vectors = static_cast<double>(1 + row_states(plan_.optimizer));
-  return {.operations = 4 * a * C,
-          .bytes = kNumber * a * (1 + C),
-          .launches = 1,
-          .gather_bytes = kNumber * a * 2 * vectors * C};
+  const auto a = static_cast<double>(l.asked());
+  Work work = scattered_work(l, 2 * static_cast<double>(1 + row_states(plan_.optimizer)));
+  work.operations = 4 * a * columns();
+  work.bytes = kNumber * a * (1 + columns());
+  return work;
+}
+
+// Each of the rows asked for is touched `times`, and those of the host cross its link once.
+Work Tables::scattered_work(const Lookup& l, double times) const {
+  const auto device = static_cast<double>(on_device(l));
+  const double host = static_cast<double>(l.asked()) - device, row = kNumber * columns();
+  return {.launches = 1,
+          .host_link_bytes = row * host,
+          .gather_bytes = times * row * device,
+          .host_gather_bytes = times * row * host};
 }
 
 double Tables::columns() const {

@@ -15,27 +15,30 @@
 //   SBP     update            owner            adds the ranks' sums, row rule
 //
 // The calls named exchange_... do not communicate: they return the exchange
-// as a value (cluster/pending.hpp), which the caller makes with call_now(comm, request), starts with
-// comm.start(request), or moves by messages from request.parts; all ranks the same way. Its memory is
-// the lookup's. The other calls compute: the caller charges them, by the ..._work() of the same name,
-// e.g. endpoint.compute(tables.look_up_work(l), ComputeKind::vector, [&] { tables.look_up(l); }).
+// as a value (cluster/pending.hpp), which the caller makes with call_now(comm, request), starts
+// with comm.start(request), or moves by messages from request.parts; all ranks the same way. Its
+// memory is the lookup's. The other calls compute: the caller charges them, by the ..._work() of
+// the same name, e.g. endpoint.compute(tables.look_up_work(l), ComputeKind::vector, [&] {
+// tables.look_up(l); }).
 //
-// Canonical sum. What an update adds to a row is defined without regard to layout and deduplication:
-// every rank adds up the gradients of its own mean loss by the row in the order of its samples, times
-// b_i / b, its share of the samples of all ranks; the owner adds these in the order of ranks, 0
-// included; the row rule takes the sum once. Where a batch asks several times for one row (dedup off)
-// the owner brackets alike, so no layout changes a bit.
+// Canonical sum. What an update adds to a row is defined without regard to layout and
+// deduplication: every rank adds up the gradients of its own mean loss by the row in the order of
+// its samples, times b_i / b, its share of the samples of all ranks; the owner adds these in the
+// order of ranks, 0 included; the row rule takes the sum once. Where a batch asks several times for
+// one row (dedup off) the owner brackets alike, so no layout changes a bit.
 //
-// Order on an owner decides what a lookup sees: look_up() reads rows as the update() calls before it
-// have left them. Both take turns on the shard: never at the same time.
+// Order on an owner decides what a lookup sees: look_up() reads rows as the update() calls before
+// it have left them. Both take turns on the shard: never at the same time.
 //
-// Work (floating-point operations; bytes; bytes of rows at random places; launches) of n samples of F
-// fields, C numbers of a row, m entries, a rows asked for, q = 1 + state vectors:
+// Work (floating-point operations; bytes; bytes of rows at random places; launches) of n samples of
+// F fields, C numbers of a row, m entries, a rows asked for, q = 1 + state vectors:
 //   request   0              4nF (reading) + 8nF    0         1
 //   look_up   0              4a + 4aC               4aC       1
 //   spread    nF             4nF + 8nFC             0         1
 //   sum       nFC            4nF + 4nFC + 8mC       0         1
 //   update    4aC            4a + 4aC               8aqC      1
+// Random places are in the memory of the device or of the host (tiers.hpp); of rows on the host 4C
+// bytes each cross the host link as well, rows on their way out and sums on their way in.
 #pragma once
 
 #include <cstdint>
@@ -61,10 +64,12 @@ inline constexpr Traffic kSumTraffic = Traffic::rows;
 // for.
 struct LookupCounts {
   std::uint64_t lookups = 0, entries = 0;
+  // Rows that others, and itself, asked of its shard, and those of them that lay on its device.
+  std::uint64_t asked = 0, on_device = 0;
 };
 
-// One batch on its way through the stages: all buffers that it needs, so that several batches may be
-// in flight; to be used again for the next one, without allocation once it has seen the largest.
+// One batch on its way through the stages: all buffers that it needs, so that several batches may
+// be in flight; to be used again for the next one, without allocation once it has seen the largest.
 // Made by Tables::lookup(); stays where it is from request() to update(), since exchanges that are
 // under way refer to it. One process at a time uses it.
 class Lookup {
@@ -98,8 +103,8 @@ class Lookup {
   Device& device_;
   std::size_t rank_ = 0;
   Batch batch_;
-  // Requester. Entries are numbered group by group (placement.hpp), in a group in the order in which
-  // the batch first names them, field by field.
+  // Requester. Entries are numbered group by group (placement.hpp), in a group in the order in
+  // which the batch first names them, field by field.
   DistinctNumbers distinct_;
   std::vector<std::uint32_t> entry_;              // [n x F] of each lookup
   std::vector<Placement::Place> found_, sorted_;  // by entry; what it is sorted into
@@ -143,6 +148,9 @@ class Tables {
   CollectiveRequest exchange_sums(Lookup& lookup) const;
   void update(Lookup& lookup, double learning_rate) const;
 
+  // Of the rows asked of this rank, those on its device.
+  std::size_t on_device(const Lookup& lookup) const { return shard_.on_device(lookup.asked_); }
+
   Work request_work(const Batch& batch) const;
   Work look_up_work(const Lookup& lookup) const;
   Work spread_work(const Lookup& lookup) const;
@@ -154,6 +162,7 @@ class Tables {
   void sort_by_group(Lookup& lookup) const;
   void move_slices(Lookup& lookup, bool join) const;
   double columns() const;  // of this rank
+  Work scattered_work(const Lookup& lookup, double times) const;
 
   const TablePlan& plan_;
   Shard& shard_;

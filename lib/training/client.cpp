@@ -32,6 +32,7 @@ Work grown(const Work& work, double scale) {
   return {.operations = work.operations * scale,
           .bytes = work.bytes * scale,
           .launches = work.launches,
+          .host_link_bytes = work.host_link_bytes * scale,
           .gather_bytes = work.gather_bytes * scale,
           .host_gather_bytes = work.host_gather_bytes * scale};
 }

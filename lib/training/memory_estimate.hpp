@@ -21,7 +21,7 @@ struct EstimatedRun {
 // Of a batch of b_max with the data's averages, as the simulated clock charges it.
 Work step_work(const Model& model, const Charge* charge, const Dataset& train, const Plan& plan);
 
-// {parameters, memory_bytes, operations_per_step, max_samples}, with sharded tables also table_bytes.
+// {parameters, memory_bytes, operations_per_step, max_samples}, with sharded tables table_bytes, too.
 // Memory: the algorithm's vectors, a batch of scores, the shards; of all workers together.
 nlohmann::json estimate_of(const EstimatedRun& run);
 

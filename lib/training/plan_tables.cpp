@@ -6,36 +6,57 @@
 
 #include "core/error.hpp"
 #include "core/memory.hpp"
+#include "core/text.hpp"
 #include "linalg/distinct.hpp"
 
 namespace hetsgd {
 
 namespace {
 
-constexpr std::uint64_t kProfiledBatches = 100;  // at most, and no more than an epoch
+// What the first batches look up.
+struct LookupProfile {
+  std::vector<double> load;                            // by field: distinct rows of a batch
+  std::shared_ptr<std::vector<std::uint32_t>> counts;  // by row
+};
 
-// By field.
-std::vector<double> profiled_load(const Sampler& sampler, std::uint64_t batch_size) {
+LookupProfile profile_lookups(const Sampler& sampler, const TableOptions& options,
+                              std::uint64_t batch_size) {
   const Dataset& data = sampler.data();
   const std::size_t fields = data.fields.count();
-  std::vector<double> load(fields);
+  LookupProfile profile{std::vector<double>(fields), nullptr};
+  if (options.needs_counts()) {
+    profile.counts = std::make_shared<std::vector<std::uint32_t>>(data.fields.first.back());
+  }
   DistinctNumbers distinct;
   Batch batch;
   const std::uint64_t rows = sampler.shard_size(0), b = std::min(batch_size, rows);
-  const std::uint64_t batches = std::min(kProfiledBatches, rows / b);
+  const std::uint64_t batches = std::min(options.profile_batches, rows / b);
   for (std::uint64_t k = 0; k < batches; ++k) {
     sampler.fill(0, {k * b, b}, batch);
     for (std::size_t f = 0; f < fields; ++f) {
       distinct.begin(batch.size());
-      for (const Index row : batch.rows()) distinct.slot(data.fields.row(row)[f]);
-      load[f] += static_cast<double>(distinct.found().size()) / static_cast<double>(batches);
+      for (const Index row : batch.rows()) {
+        const Index category = data.fields.row(row)[f];
+        distinct.slot(category);
+        if (profile.counts) ++(*profile.counts)[category];
+      }
+      profile.load[f] +=
+          static_cast<double>(distinct.found().size()) / static_cast<double>(batches);
     }
   }
-  return load;
+  return profile;
 }
 
-bool needs_load(const Sharding& sharding) {
-  return sharding.kind == Sharding::Kind::table || sharding.kind == Sharding::Kind::automatic;
+std::string storage_name(TableStorage storage) {
+  switch (storage) {
+    case TableStorage::device:
+      return "device";
+    case TableStorage::host:
+      return "host";
+    case TableStorage::hybrid:
+      break;
+  }
+  return "hybrid";
 }
 
 }  // namespace
@@ -52,23 +73,46 @@ TableLaw TableLaw::of(const Model& whole, const OptimizerOptions& optimizer, std
 TablePlan make_table_plan(const TableLaw& law, const TableOptions& options, int workers,
                           const Sampler& sampler, std::uint64_t batch_size) {
   const Sharding sharding = options.sharding();
-  std::vector<double> load;
-  if (needs_load(sharding)) {
+  LookupProfile profile;
+  if (options.needs_loads() || options.needs_counts()) {
     if (sampler.data().whole) {
-      throw with_hint(usage_error("--sharding: found {} where every process has a part of the "
-                                  "training rows, expected row or column:c",
-                                  sharding.text()),
-                      "--partition shared gives all rows to all processes, which then find the "
-                      "same loads");
+      throw with_hint(
+          usage_error("{}: found {} where every process has a part of the training rows, expected "
+                      "{}",
+                      options.needs_loads() ? "--sharding" : "--hot",
+                      options.needs_loads() ? sharding.text() : "frequency",
+                      options.needs_loads() ? "row or column:c" : "random"),
+          "--partition shared gives all rows to all processes, which then count the same lookups");
     }
-    load = profiled_load(sampler, batch_size);
+    profile = profile_lookups(sampler, options, batch_size);
   }
   return {.shape = law.shape,
           .dense_columns = law.dense_columns,
-          .placement = Placement(law.initial.keys.first, law.shape.row(), workers, sharding, load),
+          .placement =
+              Placement(law.initial.keys.first, law.shape.row(), workers, sharding, profile.load),
           .initial = law.initial,
           .optimizer = law.optimizer,
-          .dedup = options.dedup};
+          .dedup = options.dedup,
+          .tiers = {.storage = options.storage,
+                    .hot_fraction = options.hot_fraction,
+                    .choice = options.hot,
+                    .seed = law.initial.seed,
+                    .counts = profile.counts}};
+}
+
+void check_devices_hold(const TablePlan& plan, const SimulatedMachine& machine) {
+  for (int rank = 0; rank < plan.placement.ranks(); ++rank) {
+    const auto last = machine.profiles.size() - 1;
+    const DeviceProfile& profile = machine.profiles[std::min(static_cast<std::size_t>(rank), last)];
+    const double needed = plan.device_bytes(rank);
+    if (needed <= profile.memory_bytes) continue;
+    throw with_hint(
+        usage_error("--table-storage: found {}, by which {} of the rows of worker {} lie "
+                    "on its device ({}), which has {}",
+                    storage_name(plan.tiers.storage), format_bytes(needed), rank, profile.name,
+                    format_bytes(profile.memory_bytes)),
+        "host, hybrid with a smaller --hot-fraction, or more workers need less");
+  }
 }
 
 double total_bytes(const TablePlan& plan) {
@@ -101,6 +145,7 @@ nlohmann::json describe_tables(const TablePlan& plan, const TableOptions& option
     most = std::max(most, plan.bytes(rank));
   }
   return {{"sharding", options.sharding().text()},
+          {"storage", storage_name(options.storage)},
           {"rows", plan.placement.first().back()},
           {"bytes_per_rank", std::move(bytes)},
           {"imbalance", most * plan.placement.ranks() / total_bytes(plan)}};

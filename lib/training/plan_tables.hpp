@@ -11,6 +11,7 @@
 #include "model/model.hpp"
 #include "table/options.hpp"
 #include "table/shard.hpp"
+#include "training/simulated_machine.hpp"
 
 namespace hetsgd {
 
@@ -25,14 +26,19 @@ struct TableLaw {
   static TableLaw of(const Model& whole, const OptimizerOptions& optimizer, std::uint64_t seed);
 };
 
-// The plan of `workers` ranks. Loads for --sharding table and auto: the mean number of distinct rows
-// of a field in the first batches of batch_size samples of the pool or, where workers have shards of
-// the data, of worker 0's. Errors: usage; the layout does not fit the workers, or it needs loads
+// The plan of `workers` ranks. What is counted (loads for --sharding table and auto: the mean
+// number of distinct rows of a field in a batch; frequencies of rows for --hot frequency) are the
+// first --hot-profile batches of batch_size samples of the pool or, where workers have shards of
+// the data, of worker 0's. Errors: usage; the layout does not fit the workers, or needs counts
 // where each process has only a part of the data.
 TablePlan make_table_plan(const TableLaw& law, const TableOptions& options, int workers,
                           const Sampler& sampler, std::uint64_t batch_size);
 
-// {sharding, rows, bytes_per_rank, imbalance}: the largest of the bytes over their mean.
+// sim: rows on the devices must fit into their memory. Errors: usage, naming --table-storage and
+// the bytes.
+void check_devices_hold(const TablePlan& plan, const SimulatedMachine& machine);
+
+// {sharding, storage, rows, bytes_per_rank, imbalance}: the largest of the bytes over their mean.
 nlohmann::json describe_tables(const TablePlan& plan, const TableOptions& options);
 double total_bytes(const TablePlan& plan);           // of all shards
 std::vector<Index> all_rows(const TablePlan& plan);  // 0, 1, ...

@@ -167,6 +167,7 @@ void Training::Impl::shard_model(const ModelInfo& kind) {
 
 void Training::Impl::place_tables() {
   table_plan = make_table_plan(*table_law, options.tables, plan.workers, *sampler, plan.batch_size);
+  if (cluster_kind(options.cluster).is_virtual) check_devices_hold(*table_plan, machine);
   record.tables = describe_tables(*table_plan, options.tables);
 }
 

@@ -48,7 +48,7 @@ TEST(AdaptiveForesees, PerturbationThatDoublesTheModel) {
   const auto samples = [](int count) {
     return std::pair<std::string, std::string>{"max_samples", std::to_string(1600 * count)};
   };
-  const Settings eight = {{"workers", "8"}, samples(merges)};
+  const Settings eight = {{"workers", "8"}, {"pert_norm", "l2_over_n"}, samples(merges)};
   const auto warnings = foreseen(eight);
   ASSERT_EQ(warnings.size(), 1U);
   EXPECT_THAT(warnings[0], testing::HasSubstr(fmt::format("{} merges alone", merges)));
@@ -158,6 +158,7 @@ TEST(Adaptive, TheWarmUpEndsWithBatchesOfBMax) {
                                  {"profile", HETSGD_TEST_DATA "/compute_only_profile.json"},
                                  {"mega_batch", "12"},
                                  {"max_samples", "6400"},
+                                 {"pert_threshold", "1"},
                                  {"adaptive_warmup_epochs", "0.8"}}));
   const auto samples = samples_of_merges(run);
   std::uint64_t begin = 0;

@@ -1,5 +1,5 @@
-// Runs with sharded tables against runs with replicated ones, and against each other: to the bit where
-// the same sums are added in the same order.
+// Runs with sharded tables against runs with replicated ones, and against each other: to the bit
+// where the same sums are added in the same order.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -180,9 +180,56 @@ TEST(ShardedTables, WhatTheyDoNotGoWithSaysWhy) {
   EXPECT_THAT(refusal(sharded({{"algorithm", "sgd"}, {"clip_norm", "1"}})),
               HasSubstr("--clip-norm: found 1 with --tables sharded"));
   EXPECT_THAT(refusal({{"algorithm", "sgd"}, {"sharding", "table"}}),
-              HasSubstr("--sharding: found table with --tables replicated"));
+              HasSubstr("--sharding: found with --tables replicated"));
   EXPECT_THAT(refusal(sharded({{"algorithm", "ssgd"}, {"workers", "3"}, {"sharding", "column:2"}})),
               HasSubstr("expected a divisor of the workers"));
+}
+
+Settings tiered(const std::string& profile, const Settings& more) {
+  return sharded(with({{"algorithm", "ssgd"},
+                       {"workers", "4"},
+                       {"profile", std::string(HETSGD_TEST_DATA) + "/" + profile + ".json"}},
+                      more));
+}
+
+Settings hybrid_tiers(const std::string& fraction, const std::string& hot = "frequency") {
+  return {{"table_storage", "hybrid"}, {"hot_fraction", fraction}, {"hot", hot}};
+}
+
+// Tiers move bytes: they change no number, and the ends of hybrid are host and device in time too.
+TEST(ShardedTables, TiersChangeNoBitAndTheirEndsNoTime) {
+  const auto run = [](const Settings& more) { return run_clicks(tiered("tiered_profile", more)); };
+  const Outcome device = run({}), host = run({{"table_storage", "host"}});
+  const Outcome none = run(hybrid_tiers("0")), all = run(hybrid_tiers("1"));
+  const Outcome hot = run(hybrid_tiers("0.1")), any = run(hybrid_tiers("0.1", "random"));
+  for (const Outcome* each : {&host, &none, &all, &hot, &any}) expect_same_run(device, *each);
+  EXPECT_EQ(none.record.elapsed, host.record.elapsed);
+  EXPECT_EQ(all.record.elapsed, device.record.elapsed);
+  EXPECT_LT(device.record.elapsed, hot.record.elapsed);
+  EXPECT_LT(hot.record.elapsed, any.record.elapsed);
+  EXPECT_LT(any.record.elapsed, host.record.elapsed);
+}
+
+// Where the host's rows cost what the device's do and its link nothing, it is all the same.
+TEST(ShardedTables, EqualTiersMakeTheChoiceOfHotRowsFree) {
+  const auto elapsed = [](const Settings& more) {
+    return run_clicks(tiered("equal_tiers_profile", more)).record.elapsed;
+  };
+  const Seconds device = elapsed({});
+  EXPECT_NEAR(elapsed({{"table_storage", "host"}}) / device, 1, 1e-9);
+  EXPECT_NEAR(elapsed(hybrid_tiers("0.3")) / device, 1, 1e-9);
+  EXPECT_NEAR(elapsed(hybrid_tiers("0.3", "random")) / device, 1, 1e-9);
+}
+
+TEST(ShardedTables, RowsOnDevicesMustFit) {
+  const auto path = std::filesystem::temp_directory_path() /
+                    fmt::format("hetsgd_small_profile_{}.json", getpid());
+  std::ofstream(path) << R"({"name": "small", "launch_overhead_s": 0, "operations_per_s": 1e12,
+                             "bytes_per_s": 1e11, "memory_bytes": 1000})";
+  const Settings small = sharded({{"algorithm", "sgd"}, {"profile", path.string()}});
+  EXPECT_THAT(refusal(small), HasSubstr("--table-storage: found device, by which"));
+  EXPECT_EQ(refusal(with(small, {{"table_storage", "host"}})), "no error");
+  std::filesystem::remove(path);
 }
 
 TEST(ShardedTables, ModelsWithoutATableHaveNoneToShard) {

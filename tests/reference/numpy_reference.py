@@ -75,7 +75,7 @@ class PaperZero(Reference):
         """Follows the recorded dispatch order; losses, weights, perturbation and batch sizes come from the papers' rules."""
         p, b_max, lr, gamma, delta, mega = 3, 32, 0.5, 0.9, 0.1, 12 * 32
         b_min, beta = b_max / 8, b_max / 16
-        options = ["--pert-norm", "rms", "--pert-threshold", "0.25"] if rms else []
+        options = ["--pert-threshold", "0.25"] if rms else ["--pert-norm", "l2_over_n"]
         options += ["--scaling-every", str(scaling_every)]
         if warm_up_samples:
             options += ["--adaptive-warmup-epochs", str(warm_up_samples / 2000)]

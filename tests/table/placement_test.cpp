@@ -64,7 +64,9 @@ TEST(Placement, RowsAreDealtInTurn) {
 // Loads 50, 30, 7, 1, 0 on three ranks: 0 gets 50, 1 gets 30, 2 gets 7, then 1 and 0.
 TEST(Placement, WholeTablesGoToTheLeastLoadedRank) {
   const Placement placement = placed("table", 3);
-  const auto owner = [&](std::size_t field) { return placement.place_of(field, kFirst[field]).group; };
+  const auto owner = [&](std::size_t field) {
+    return placement.place_of(field, kFirst[field]).group;
+  };
   EXPECT_EQ(owner(1), 0U);
   EXPECT_EQ(owner(4), 1U);
   EXPECT_EQ(owner(2), 2U);

@@ -1,4 +1,5 @@
-// The stages of a batch on several ranks, exchanges made by hand, against loops over one whole table.
+// The stages of a batch on several ranks, exchanges made by hand, against loops over one whole
+// table.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -87,7 +88,9 @@ class Ranks {
   }
   template <class Fn>
   void each(const Fn& fn) {
-    for (std::size_t rank = 0; rank < tables_.size(); ++rank) fn(*tables_[rank], *lookups_[rank], rank);
+    for (std::size_t rank = 0; rank < tables_.size(); ++rank) {
+      fn(*tables_[rank], *lookups_[rank], rank);
+    }
   }
   void exchange(CollectiveRequest (Tables::*stage)(Lookup&) const) {
     std::vector<CollectiveRequest> requests;

@@ -74,7 +74,7 @@ class InflationWarning {
     self.warn(
         fmt::format("{} merges alone have made the model {:.3g} times as long, {:.2g} % by the "
                     "last one: perturbed weights add up to more than 1 while updates stay unequal. "
-                    "It may unlearn; see --delta 0, --pert-norm rms or --gamma 0",
+                    "It may unlearn; see --delta 0, --gamma 0 or a smaller --pert-threshold",
                     inflation_.merges(), inflation_.growth(), 100 * inflation_.rate()));
   }
 

@@ -86,7 +86,14 @@ void SharedClient::evaluate_here(Worker& worker, std::optional<std::uint64_t> sa
   const Referee::Point point = referee_.evaluation_point(
       worker.now(), samples, synchronous() ? std::optional(call) : std::nullopt);
   if (!point.due) return;
-  if (synchronous()) {
+  if (synchronous() && setup_.tables && setup_.virtual_time) {
+    // Where others go on beside rank 0, the worker that comes last measures: it has made the last
+    // update of rows that belongs to this point, and nobody has made a later one, which would need
+    // what this worker has not sent yet.
+    if (!comes_last(call.number)) return;
+    worker.endpoint().while_paused(
+        [&] { referee_.measure(worker.now(), point.samples, prepare(model)); });
+  } else if (synchronous()) {
     worker.endpoint().while_paused_together(
         [&] { referee_.measure(worker.now(), point.samples, prepare(model)); });
   } else {
@@ -96,6 +103,13 @@ void SharedClient::evaluate_here(Worker& worker, std::optional<std::uint64_t> sa
       referee_.measure(worker.now(), learnt, prepare(model));
     });
   }
+}
+
+bool SharedClient::comes_last(std::uint64_t call) {
+  const std::lock_guard lock(mutex_);
+  if (++arrived_[call] < plan().workers) return false;
+  arrived_.erase(call);
+  return true;
 }
 
 void SharedClient::publish(int rank, Device& device, std::span<const float> replica) {

@@ -107,7 +107,8 @@ class SharedClient final : public Client {
   }
   void updated(Worker& worker, bool counts_for_run) override;
   // Synchronous: the first worker to make its k-th call decides for all, and rank 0 measures with
-  // all others waiting. Asynchronous: the worker that finds an evaluation due stops the world for
+  // all others waiting; in virtual time, where they do not wait, rank 0's replica is all there is to
+  // measure, but for sharded tables, which the last worker to come measures. Asynchronous: the worker that finds an evaluation due stops the world for
   // it. Two may find two of them due before either has stopped it; the pauses follow each other,
   // and a point's samples never fall behind those of the point before.
   void evaluate_here(Worker& worker, std::optional<std::uint64_t> samples,
@@ -124,10 +125,14 @@ class SharedClient final : public Client {
   void warn(const std::string& text) override { referee_.warn(text); }
 
  private:
+  // At the k-th call of evaluate_here() where a measurement is due, once for each worker.
+  bool comes_last(std::uint64_t call);
+
   std::atomic<std::uint64_t> cursor_{0};  // of the shared pool
   std::mutex mutex_;                      // guards all below
   std::vector<Published> published_;      // by rank
   std::vector<float> mean_;
+  std::map<std::uint64_t, int> arrived_;  // by call: workers that have come to it
 };
 
 }  // namespace hetsgd

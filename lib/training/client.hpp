@@ -9,6 +9,7 @@
 #pragma once
 
 #include <atomic>
+#include <map>
 #include <optional>
 #include <span>
 #include <vector>
@@ -28,6 +29,7 @@ struct RunSetup {
   const Charge* charge = nullptr;  // null: the real model's work
   bool traced = false;             // all endpoints are those of a Trace
   TableSet* tables = nullptr;      // null: the tables are part of the model
+  bool virtual_time = false;
   // Rows of tables that a measurement reads, for the process that measures; distinct.
   std::vector<Index> measured_rows = {};
 };

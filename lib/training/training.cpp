@@ -350,6 +350,7 @@ void Training::Impl::prepare(const TrainHooks& hooks, Parts& parts) {
   const PreparedModel initial{.parameters = parts.setup->initial, .rows = rows ? &*rows : nullptr};
   parts.setup->traced = hooks.trace != nullptr;
   parts.setup->tables = parts.tables.get();
+  parts.setup->virtual_time = cluster_kind(options.cluster).is_virtual;
   if (options.processes().is_root() && !options.dump_initial_parameters.empty()) {
     write_parameters(options.dump_initial_parameters, whole_model(initial.parameters, initial.rows),
                      "the initial model");

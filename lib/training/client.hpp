@@ -109,10 +109,11 @@ class SharedClient final : public Client {
   }
   void updated(Worker& worker, bool counts_for_run) override;
   // Synchronous: the first worker to make its k-th call decides for all, and rank 0 measures with
-  // all others waiting; in virtual time, where they do not wait, rank 0's replica is all there is to
-  // measure, but for sharded tables, which the last worker to come measures. Asynchronous: the worker that finds an evaluation due stops the world for
-  // it. Two may find two of them due before either has stopped it; the pauses follow each other,
-  // and a point's samples never fall behind those of the point before.
+  // all others waiting. In virtual time, where they do not wait, that is right for rank 0's replica;
+  // sharded tables are measured by the last worker to come. Asynchronous: the worker that finds an
+  // evaluation due stops the world for it. Two may find two of them due before either has stopped
+  // it; the pauses follow each other, and a point's samples never fall behind those of the point
+  // before.
   void evaluate_here(Worker& worker, std::optional<std::uint64_t> samples,
                      const std::function<std::span<const float>()>& model) override;
   std::optional<double> best_accuracy(std::uint64_t from, std::uint64_t to) const override {

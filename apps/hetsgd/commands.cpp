@@ -29,6 +29,7 @@ std::vector<std::unique_ptr<Command>> all_commands() {
     commands.push_back(make());
   }
   for (auto& bench : make_benches()) commands.push_back(std::move(bench));
+  commands.push_back(make_bench_lookup());
   commands.push_back(make_doctor());
   commands.push_back(make_completion());
   return commands;

@@ -29,6 +29,7 @@ std::unique_ptr<Command> make_devices();
 std::unique_ptr<Command> make_calibrate();
 std::unique_ptr<Command> make_calibrate_network();
 std::vector<std::unique_ptr<Command>> make_benches();  // one for each collective
+std::unique_ptr<Command> make_bench_lookup();
 std::unique_ptr<Command> make_doctor();
 std::unique_ptr<Command> make_completion();
 

@@ -12,6 +12,7 @@ void Worker::count_lookups(const Lookup& lookup) {
   lookup_counts_.entries += lookup.entries();
   lookup_counts_.asked += lookup.asked();
   lookup_counts_.on_device += tables_->on_device(lookup);
+  lookup_counts_.evicted = tables_->shard().evicted();
 }
 
 void Worker::look_up(const Batch& batch) {
@@ -22,9 +23,9 @@ void Worker::look_up(const Batch& batch) {
                     [&] { tables.request(batch, l); });
   communicate(tables.exchange_counts(l));
   communicate(tables.exchange_ids(l));
-  count_lookups(l);
   endpoint_.compute(stage_work(Stage::sfp, shape, tables.look_up_work(l)), ComputeKind::stage,
                     [&] { tables.look_up(l); });
+  count_lookups(l);
   communicate(tables.exchange_rows(l));
 }
 

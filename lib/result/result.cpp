@@ -249,12 +249,14 @@ json tables_json(const Record& record) {
     counts.entries += worker.lookups.entries;
     counts.asked += worker.lookups.asked;
     counts.on_device += worker.lookups.on_device;
+    counts.evicted += worker.lookups.evicted;
   }
   const auto share = [](std::uint64_t part, std::uint64_t all) -> json {
     if (all == 0) return nullptr;
     return static_cast<double>(part) / static_cast<double>(all);
   };
   tables["distinct_share"] = share(counts.entries, counts.lookups);
+  tables["evicted"] = counts.evicted;
   tables["device_hit_share"] = share(counts.on_device, counts.asked);
   return tables;
 }

@@ -38,20 +38,31 @@ void TableOptions::declare(OptionSet& set) {
           "frequency and --sharding table and auto")
       .unit("batches")
       .range(1, 1e9);
+  replacement.declare(set);
 }
 
 void TableOptions::validate() const {
   sharding();
-  if (sharded) return;
+  replacement.validate();
+  if (sharded) return check_capacity();
   const TableOptions defaults;
   const char* const found = sharding_text != defaults.sharding_text ? "--sharding"
                             : dedup != defaults.dedup               ? "--dedup"
                             : storage != defaults.storage           ? "--table-storage"
+                            : replacement.capacity                  ? "--table-capacity"
                                                                     : nullptr;
   if (!found) return;
   throw with_hint(
       usage_error("{}: found with --tables replicated, expected --tables sharded", found),
       "replicated tables are part of every worker's parameters");
+}
+
+void TableOptions::check_capacity() const {
+  if (!replacement.capacity || storage != TableStorage::hybrid) return;
+  throw with_hint(usage_error("--table-capacity: found {} with --table-storage hybrid, expected "
+                              "device or host",
+                              *replacement.capacity),
+                  "hot rows are chosen for the whole run, rows under a capacity come and go");
 }
 
 bool TableOptions::needs_loads() const {

@@ -5,6 +5,7 @@
 
 #include "core/options.hpp"
 #include "table/placement.hpp"
+#include "table/replacement.hpp"
 #include "table/tiers.hpp"
 
 namespace hetsgd {
@@ -17,11 +18,13 @@ struct TableOptions {
   double hot_fraction = 0.14;
   HotRows hot = HotRows::frequency;
   std::uint64_t profile_batches = 1000;  // --hot-profile
+  ReplacementOptions replacement;
 
   void declare(OptionSet& set);
   // Errors: usage; a layout that is none, or one of replicated tables.
   void validate() const;
   Sharding sharding() const { return parse_sharding(sharding_text, "--sharding"); }
+  void check_capacity() const;
   // Whether the plan needs to know what the first batches look up.
   bool needs_loads() const;
   bool needs_counts() const { return storage == TableStorage::hybrid && hot == HotRows::frequency; }

@@ -10,7 +10,7 @@
 namespace hetsgd {
 
 double TablePlan::bytes(int rank) const {
-  return sizeof(float) * static_cast<double>(placement.floats(rank)) *
+  return sizeof(float) * static_cast<double>(slots(rank) * placement.stride(rank)) *
          static_cast<double>(1 + row_states(optimizer));
 }
 
@@ -34,25 +34,45 @@ Shard::Shard(const TablePlan& plan, int rank, Device& device, std::optional<int>
   const Placement::Columns columns = placement.columns(rank);
   view_.width = columns.size();
   view_.stride = placement.stride(rank);
-  w_.reset(device, placement.floats(rank));
+  const std::size_t slots = plan.slots(rank), floats = slots * view_.stride;
+  w_.reset(device, floats);
   view_.w = w_.data();
   for (std::size_t i = 0; i < row_states(plan.optimizer); ++i) {
-    state_[i].reset(device, placement.floats(rank));
+    state_[i].reset(device, floats);
     view_.state[i] = state_[i].data();
   }
+  if (slots < rows_) {
+    replacement_.emplace(plan.replacement, plan.initial.seed, rows_, slots);
+    return;
+  }
   parallel_tasks(threads, (rows_ + kChunk - 1) / kChunk, [&](std::size_t chunk) {
-    const std::size_t begin = chunk * kChunk, end = std::min(rows_, begin + kChunk);
-    for (std::size_t place = begin; place < end; ++place) {
-      const auto [field, row] =
-          placement.row_at(placement.group_of_rank(rank), static_cast<Index>(place));
-      float* const to = view_.w + place * view_.stride;
-      plan.initial.make(static_cast<std::uint32_t>(field), row, columns.begin, columns.end, to);
-      std::fill(to + view_.width, to + view_.stride, 0.0F);
-    }
-    for (float* state : view_.state) {
-      if (state) std::fill(state + begin * view_.stride, state + end * view_.stride, 0.0F);
+    const std::size_t end = std::min(rows_, (chunk + 1) * kChunk);
+    for (std::size_t place = chunk * kChunk; place < end; ++place) {
+      const auto slot = static_cast<Index>(place);
+      make_row(slot, slot);
     }
   });
+}
+
+void Shard::make_initial(Index place, float* to) const {
+  const Placement::Columns columns = plan_.placement.columns(rank_);
+  const auto [field, row] = plan_.placement.row_at(plan_.placement.group_of_rank(rank_), place);
+  plan_.initial.make(static_cast<std::uint32_t>(field), row, columns.begin, columns.end, to);
+}
+
+void Shard::make_row(Index place, Index slot) {
+  const std::size_t begin = slot * view_.stride, end = begin + view_.stride;
+  make_initial(place, view_.w + begin);
+  std::fill(view_.w + begin + view_.width, view_.w + end, 0.0F);
+  for (float* state : view_.state) {
+    if (state) std::fill(state + begin, state + end, 0.0F);
+  }
+}
+
+void Shard::copy_row(Index place, float* to) const {
+  const std::optional<Index> slot = replacement_ ? replacement_->slot_of(place) : place;
+  if (!slot) return make_initial(place, to);
+  std::copy_n(view_.w + *slot * view_.stride, view_.width, to);
 }
 
 std::size_t Shard::on_device(std::span<const Index> places) const {
@@ -64,16 +84,38 @@ std::size_t Shard::on_device(std::span<const Index> places) const {
 std::vector<float> Shard::read(std::span<const Index> places) const {
   std::vector<float> rows(places.size() * view_.width);
   float* to = rows.data();
-  for (const Index place : places) to = std::copy_n(row(place), view_.width, to);
+  for (const Index place : places) {
+    copy_row(place, to);
+    to += view_.width;
+  }
   return rows;
 }
 
-void Shard::gather(TableKernels& kernels, std::span<const Index> place, float* out) const {
-  kernels.gather(view_, place.size(), place.data(), out);
+void Shard::gather(TableKernels& kernels, std::span<const Index> place, std::vector<Index>& slot,
+                   float* out) {
+  slot.assign(place.begin(), place.end());
+  if (replacement_) {
+    for (Index& each : slot) {
+      const Replacement::Pinned pinned = replacement_->pin(each);
+      if (pinned.fresh) make_row(each, pinned.slot);
+      each = pinned.slot;
+    }
+  }
+  kernels.gather(view_, slot.size(), slot.data(), out);
 }
 
 void Shard::update(TableKernels& kernels, const RowParts<float>& parts, double learning_rate) {
   kernels.update(view_, parts, row_rule(plan_.optimizer, learning_rate, ++updates_));
+}
+
+void Shard::settle(std::span<const Index> place, std::span<const SampleCounts> samples) {
+  if (!replacement_) return;
+  HETSGD_CHECK_EQ(place.size(), samples.size());
+  replacement_->begin_update();
+  for (std::size_t i = 0; i < place.size(); ++i) {
+    replacement_->touch(place[i], samples[i].positives, samples[i].negatives);
+  }
+  replacement_->settle();
 }
 
 TableSet::TableSet(TablePlan plan, std::span<const int> ranks, double machine_bytes,
@@ -109,8 +151,7 @@ void TableSet::read(std::size_t field, Index row, float* to) const {
   for (int slice = 0; slice < placement.slices(); ++slice) {
     const int rank = static_cast<int>(group) * placement.slices() + slice;
     const Placement::Columns columns = placement.columns(rank);
-    const float* const from = shards_[static_cast<std::size_t>(rank)]->row(place);
-    std::copy(from, from + columns.size(), to + columns.begin);
+    shards_[static_cast<std::size_t>(rank)]->copy_row(place, to + columns.begin);
   }
 }
 

@@ -14,6 +14,7 @@
 #include "model/initial_rows.hpp"
 #include "optimizer/row_rules.hpp"
 #include "table/placement.hpp"
+#include "table/replacement.hpp"
 #include "table/tiers.hpp"
 
 namespace hetsgd {
@@ -27,15 +28,25 @@ struct TablePlan {
   OptimizerOptions optimizer;  // of which the row rule is made
   bool dedup = true;           // a batch asks once for a row that it looks up several times
   Tiers tiers = {};            // in whose memory rows lie
+  ReplacementOptions replacement = {};
 
   std::size_t fields() const { return placement.fields(); }
   // Numbers of a sample's vector x0.
   std::size_t width() const { return dense_columns + fields() * shape.embedding; }
+  // Rows that a rank keeps at a time.
+  std::size_t slots(int rank) const {
+    return replacement.slots(placement.rows(rank), placement.first().back());
+  }
   // Bytes of a rank's shard, state included: 4 bytes for each of stride() x (1 + states) numbers of
   // a row.
   double bytes(int rank) const;
   // Of these in the memory of its device.
   double device_bytes(int rank) const;
+};
+
+// Samples with a row: with a click, and without.
+struct SampleCounts {
+  std::uint32_t positives = 0, negatives = 0;
 };
 
 // Where rows can be read while nobody changes them: a model is measured, or written to a file.
@@ -66,8 +77,9 @@ class Shard {
 
   int rank() const { return rank_; }
   std::size_t rows() const { return rows_; }
-  // The rank's columns of the row at a place.
-  const float* row(Index place) const { return view_.w + place * view_.stride; }
+  // to <- the rank's columns of the row at a place; of an absent row the initial ones. Thread-safe.
+  void copy_row(Index place, float* to) const;
+  std::uint64_t evicted() const { return replacement_ ? replacement_->evicted() : 0; }
 
   // How many of these rows lie on the device.
   std::size_t on_device(std::span<const Index> places) const;
@@ -75,19 +87,30 @@ class Shard {
   // The rank's columns of these rows, without gaps.
   std::vector<float> read(std::span<const Index> places) const;
 
-  // out[i] <- the rank's columns of the row at place[i], without gaps.
-  void gather(TableKernels& kernels, std::span<const Index> place, float* out) const;
-  // One update by the parts of all ranks: the row rule, once for each row that occurs.
-  // learning_rate: that of the run; the plan's optimizer says how much of it is the tables'.
+  // out[i] <- the rank's columns of the row at place[i], without gaps. Under a capacity: admits the
+  // rows and pins them until their update(). slot[i] <- where the row lies until then. Errors:
+  // runtime, as Replacement::pin().
+  void gather(TableKernels& kernels, std::span<const Index> place, std::vector<Index>& slot,
+              float* out);
+  // One update by the parts of all ranks, whose rows are slots: the row rule, once for each row
+  // that occurs. learning_rate: that of the run; the plan's optimizer says how much of it is the
+  // tables'.
   void update(TableKernels& kernels, const RowParts<float>& parts, double learning_rate);
+  // Under a capacity, with update(): the same lookups once more, and the samples of each.
+  void settle(std::span<const Index> place, std::span<const SampleCounts> samples);
 
  private:
+  void make_initial(Index place, float* to) const;
+  // The row at a place into a slot, at its initial values, without state.
+  void make_row(Index place, Index slot);
+
   const TablePlan& plan_;
   int rank_;
   std::size_t rows_;
   Buffer w_, state_[2];
   ShardRows<float> view_;
-  std::vector<bool> hot_;  // by place: on the device; empty: all are, or none
+  std::optional<Replacement> replacement_;  // none: every row has the slot of its place
+  std::vector<bool> hot_;                   // by place: on the device; empty: all are, or none
   std::uint64_t updates_ = 0;
 };
 

@@ -105,6 +105,30 @@ void Tables::request(const Batch& batch, Lookup& l) const {
     }
     begin += count;
   }
+  if (replaces()) count_samples(l);
+}
+
+void Tables::count_samples(Lookup& l) const {
+  l.samples_.assign(l.found_.size(), {});
+  const std::size_t F = plan_.fields();
+  for (std::size_t i = 0; i < l.batch_.size(); ++i) {
+    const bool positive = !l.batch_.data().labels(l.batch_.rows()[i]).empty();
+    for (std::size_t f = 0; f < F; ++f) {
+      SampleCounts& samples = l.samples_[l.entry_[i * F + f]];
+      ++(positive ? samples.positives : samples.negatives);
+    }
+  }
+  const auto slices = static_cast<std::size_t>(plan_.placement.slices());
+  l.ask_rows_.clear();
+  std::size_t begin = 0;
+  for (const std::size_t count : l.group_entries_) {
+    for (std::size_t slice = 0; slice < slices; ++slice) {
+      for (std::size_t i = begin; i < begin + count; ++i) {
+        l.ask_rows_.push_back({l.found_[i].place, l.samples_[i]});
+      }
+    }
+    begin += count;
+  }
 }
 
 CollectiveRequest Tables::exchange_counts(Lookup& l) const {
@@ -124,13 +148,25 @@ CollectiveRequest Tables::exchange_ids(Lookup& l) const {
         static_cast<float>(static_cast<double>(ask.samples) / static_cast<double>(samples));
   }
   l.asked_.resize(sum_of(l.asked_counts_));
+  if (replaces()) {
+    l.asked_rows_.resize(l.asked_.size());
+    return all_to_all(std::span<const Lookup::AskedRow>(l.ask_rows_), l.ask_counts_,
+                      std::span(l.asked_rows_), l.asked_counts_, kIdTraffic);
+  }
   return all_to_all(std::span<const Index>(l.place_), l.ask_counts_, std::span(l.asked_),
                     l.asked_counts_, kIdTraffic);
 }
 
 void Tables::look_up(Lookup& l) const {
   l.gathered_.reset(device_, sum_of(l.asked_floats_));
-  shard_.gather(kernels_, l.asked_, l.gathered_.data());
+  if (replaces()) {
+    l.asked_samples_.resize(l.asked_.size());
+    for (std::size_t i = 0; i < l.asked_.size(); ++i) {
+      l.asked_[i] = l.asked_rows_[i].place;
+      l.asked_samples_[i] = l.asked_rows_[i].samples;
+    }
+  }
+  shard_.gather(kernels_, l.asked_, l.slot_, l.gathered_.data());
 }
 
 CollectiveRequest Tables::exchange_rows(Lookup& l) const {
@@ -189,10 +225,11 @@ CollectiveRequest Tables::exchange_sums(Lookup& l) const {
 void Tables::update(Lookup& l, double learning_rate) const {
   const RowParts<float> parts{.parts = l.asked_counts_.size(),
                               .count = l.asked_counts_.data(),
-                              .row = l.asked_.data(),
+                              .row = l.slot_.data(),
                               .value = l.gathered_.data(),
                               .scale = plan_.dedup ? nullptr : l.share_.data()};
   shard_.update(kernels_, parts, learning_rate);
+  if (replaces()) shard_.settle(l.asked_, l.asked_samples_);
 }
 
 namespace {

@@ -66,6 +66,7 @@ struct LookupCounts {
   std::uint64_t lookups = 0, entries = 0;
   // Rows that others, and itself, asked of its shard, and those of them that lay on its device.
   std::uint64_t asked = 0, on_device = 0;
+  std::uint64_t evicted = 0;  // rows that went from its shard
 };
 
 // One batch on its way through the stages: all buffers that it needs, so that several batches may
@@ -99,6 +100,11 @@ class Lookup {
     std::uint32_t rows = 0;     // that it will ask for
     std::uint32_t samples = 0;  // of its batch
   };
+  // A row that is asked for; under a capacity the whole of it travels, else the place alone.
+  struct AskedRow {
+    Index place = 0;
+    SampleCounts samples;
+  };
 
   Device& device_;
   std::size_t rank_ = 0;
@@ -117,10 +123,14 @@ class Lookup {
   std::vector<std::size_t> ones_;           // [ranks] 1: lengths of the exchange of counts
   // [entries x C], by rank its columns alone: the rows, then the sums of their gradients.
   Buffer rows_;
-  Buffer whole_;                         // [entries x C] where rows have several slices
-  std::vector<std::size_t> row_counts_;  // by rank, floats of rows_
+  Buffer whole_;                                 // [entries x C] where rows have several slices
+  std::vector<std::size_t> row_counts_;          // by rank, floats of rows_
+  std::vector<SampleCounts> samples_;            // by entry, under a capacity
+  std::vector<AskedRow> ask_rows_, asked_rows_;  // the same lists with samples, under a capacity
   // Owner.
-  std::vector<Index> asked_;               // places, rank by rank
+  std::vector<Index> asked_;  // places, rank by rank
+  std::vector<Index> slot_;   // by asked row, from look_up to update
+  std::vector<SampleCounts> asked_samples_;
   std::vector<std::size_t> asked_counts_;  // by rank, rows
   std::vector<std::size_t> asked_floats_;  // by rank
   std::vector<float> share_;               // by rank
@@ -160,6 +170,8 @@ class Tables {
  private:
   void number(Lookup& lookup) const;
   void sort_by_group(Lookup& lookup) const;
+  bool replaces() const { return plan_.replacement.capacity.has_value(); }
+  void count_samples(Lookup& lookup) const;
   void move_slices(Lookup& lookup, bool join) const;
   double columns() const;  // of this rank
   Work scattered_work(const Lookup& lookup, double times) const;

@@ -97,7 +97,8 @@ TablePlan make_table_plan(const TableLaw& law, const TableOptions& options, int 
                     .hot_fraction = options.hot_fraction,
                     .choice = options.hot,
                     .seed = law.initial.seed,
-                    .counts = profile.counts}};
+                    .counts = profile.counts},
+          .replacement = options.replacement};
 }
 
 void check_devices_hold(const TablePlan& plan, const SimulatedMachine& machine) {

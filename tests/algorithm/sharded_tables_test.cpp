@@ -28,13 +28,13 @@ const Settings kClicks = {{"train", "generate:ctr-tiny"},
                           {"evaluate_every", "960"},
                           {"record_steps", "true"}};
 
-struct Outcome {
+struct TableOutcome {
   Record record;
   std::vector<float> parameters;  // of the last measured model, tables first
 };
 
 // The data are generated once for all runs.
-Outcome run_clicks(const Settings& more) {
+TableOutcome run_clicks(const Settings& more) {
   static DataCache cache;
   const auto path = std::filesystem::temp_directory_path() /
                     fmt::format("hetsgd_sharded_tables_{}.f32", getpid());
@@ -44,7 +44,7 @@ Outcome run_clicks(const Settings& more) {
   training.load(&cache);
   training.run({});
   if (training.failure()) std::rethrow_exception(training.failure());
-  Outcome outcome{training.record(), {}};
+  TableOutcome outcome{training.record(), {}};
   std::ifstream file(path, std::ios::binary);
   outcome.parameters.resize(std::filesystem::file_size(path) / sizeof(float));
   file.read(reinterpret_cast<char*>(outcome.parameters.data()),
@@ -55,7 +55,7 @@ Outcome run_clicks(const Settings& more) {
 
 Settings sharded(const Settings& more) { return with({{"tables", "sharded"}}, more); }
 
-void expect_same_run(const Outcome& a, const Outcome& b) {
+void expect_same_run(const TableOutcome& a, const TableOutcome& b) {
   EXPECT_EQ(step_losses(a.record), step_losses(b.record));
   ASSERT_EQ(a.record.curve.size(), b.record.curve.size());
   for (std::size_t i = 0; i < a.record.curve.size(); ++i) {
@@ -65,7 +65,7 @@ void expect_same_run(const Outcome& a, const Outcome& b) {
   EXPECT_TRUE(a.parameters == b.parameters);
 }
 
-void expect_close_run(const Outcome& a, const Outcome& b, float tolerance) {
+void expect_close_run(const TableOutcome& a, const TableOutcome& b, float tolerance) {
   ASSERT_EQ(a.parameters.size(), b.parameters.size());
   ASSERT_EQ(a.record.curve.size(), b.record.curve.size());
   for (std::size_t i = 0; i < a.parameters.size(); ++i) {
@@ -85,7 +85,7 @@ TEST(ShardedTables, OneWorkerIsSgdOnReplicatedTables) {
   for (const char* model : {"deepfm", "wide_deep", "dcn"}) {
     SCOPED_TRACE(model);
     const Settings run = {{"algorithm", "sgd"}, {"model", model}};
-    const Outcome replicated = run_clicks(run);
+    const TableOutcome replicated = run_clicks(run);
     expect_same_run(replicated, run_clicks(sharded(run)));
     expect_same_run(replicated, run_clicks(with(sharded(run), {{"dedup", "false"}})));
     EXPECT_TRUE(learnt(replicated.record));
@@ -117,7 +117,7 @@ TEST(ShardedTables, SsgdIsSsgdOnReplicatedTables) {
 
 TEST(ShardedTables, NoLayoutChangesABit) {
   const Settings run = sharded({{"algorithm", "ssgd"}, {"workers", "4"}, {"optimizer", "adagrad"}});
-  const Outcome row = run_clicks(run);
+  const TableOutcome row = run_clicks(run);
   EXPECT_TRUE(learnt(row.record));
   for (const char* sharding : {"table", "column:2", "column:4", "auto"}) {
     SCOPED_TRACE(sharding);
@@ -135,7 +135,7 @@ TEST(ShardedTables, ClustersAgreeToTheBit) {
        {Settings{{"algorithm", "ssgd"}, {"workers", "5"}},
         Settings{{"algorithm", "local-sgd"}, {"workers", "3"}, {"local_steps", "4"}}}) {
     SCOPED_TRACE(how.front().second);
-    const Outcome sim = run_clicks(sharded(how));
+    const TableOutcome sim = run_clicks(sharded(how));
     EXPECT_TRUE(learnt(sim.record));
     expect_same_run(sim, run_clicks(with(sharded(how), {{"cluster", "threads"}})));
   }
@@ -143,7 +143,7 @@ TEST(ShardedTables, ClustersAgreeToTheBit) {
 
 // A global batch of 96 samples with 6 fields; every worker moves rows in bytes, and ids.
 TEST(ShardedTables, TheRecordSaysWhatLiesWhere) {
-  const Outcome run = run_clicks(sharded({{"algorithm", "ssgd"}, {"workers", "4"}}));
+  const TableOutcome run = run_clicks(sharded({{"algorithm", "ssgd"}, {"workers", "4"}}));
   const auto& tables = run.record.tables;
   EXPECT_EQ(tables["sharding"], "row");
   EXPECT_EQ(tables["bytes_per_rank"].size(), 4U);
@@ -158,7 +158,7 @@ TEST(ShardedTables, TheRecordSaysWhatLiesWhere) {
   EXPECT_EQ(run.record.parameters, run.parameters.size());
 }
 
-std::string refusal(const Settings& more) {
+std::string refusal_of_tables(const Settings& more) {
   try {
     run_clicks(more);
   } catch (const Error& error) {
@@ -168,20 +168,21 @@ std::string refusal(const Settings& more) {
 }
 
 TEST(ShardedTables, WhatTheyDoNotGoWithSaysWhy) {
-  EXPECT_THAT(refusal(sharded({{"algorithm", "asgd"}, {"workers", "2"}})),
+  EXPECT_THAT(refusal_of_tables(sharded({{"algorithm", "asgd"}, {"workers", "2"}})),
               HasSubstr("--tables: found sharded with asgd"));
-  EXPECT_THAT(refusal(sharded({{"algorithm", "sma"}, {"workers", "2"}})),
+  EXPECT_THAT(refusal_of_tables(sharded({{"algorithm", "sma"}, {"workers", "2"}})),
               HasSubstr("expected one of local-sgd, sgd, ssgd"));
   for (const Settings& how : {Settings{{"storage", "central"}}, Settings{{"reduce", "adasum"}},
                               Settings{{"overlap", "true"}}}) {
-    EXPECT_THAT(refusal(sharded(with({{"algorithm", "ssgd"}, {"workers", "2"}}, how))),
+    EXPECT_THAT(refusal_of_tables(sharded(with({{"algorithm", "ssgd"}, {"workers", "2"}}, how))),
                 HasSubstr("--tables: found sharded with --" + how.front().first));
   }
-  EXPECT_THAT(refusal(sharded({{"algorithm", "sgd"}, {"clip_norm", "1"}})),
+  EXPECT_THAT(refusal_of_tables(sharded({{"algorithm", "sgd"}, {"clip_norm", "1"}})),
               HasSubstr("--clip-norm: found 1 with --tables sharded"));
-  EXPECT_THAT(refusal({{"algorithm", "sgd"}, {"sharding", "table"}}),
+  EXPECT_THAT(refusal_of_tables({{"algorithm", "sgd"}, {"sharding", "table"}}),
               HasSubstr("--sharding: found with --tables replicated"));
-  EXPECT_THAT(refusal(sharded({{"algorithm", "ssgd"}, {"workers", "3"}, {"sharding", "column:2"}})),
+  EXPECT_THAT(refusal_of_tables(
+                  sharded({{"algorithm", "ssgd"}, {"workers", "3"}, {"sharding", "column:2"}})),
               HasSubstr("expected a divisor of the workers"));
 }
 
@@ -199,10 +200,10 @@ Settings hybrid_tiers(const std::string& fraction, const std::string& hot = "fre
 // Tiers move bytes: they change no number, and the ends of hybrid are host and device in time too.
 TEST(ShardedTables, TiersChangeNoBitAndTheirEndsNoTime) {
   const auto run = [](const Settings& more) { return run_clicks(tiered("tiered_profile", more)); };
-  const Outcome device = run({}), host = run({{"table_storage", "host"}});
-  const Outcome none = run(hybrid_tiers("0")), all = run(hybrid_tiers("1"));
-  const Outcome hot = run(hybrid_tiers("0.1")), any = run(hybrid_tiers("0.1", "random"));
-  for (const Outcome* each : {&host, &none, &all, &hot, &any}) expect_same_run(device, *each);
+  const TableOutcome device = run({}), host = run({{"table_storage", "host"}});
+  const TableOutcome none = run(hybrid_tiers("0")), all = run(hybrid_tiers("1"));
+  const TableOutcome hot = run(hybrid_tiers("0.1")), any = run(hybrid_tiers("0.1", "random"));
+  for (const TableOutcome* each : {&host, &none, &all, &hot, &any}) expect_same_run(device, *each);
   EXPECT_EQ(none.record.elapsed, host.record.elapsed);
   EXPECT_EQ(all.record.elapsed, device.record.elapsed);
   EXPECT_LT(device.record.elapsed, hot.record.elapsed);
@@ -227,9 +228,29 @@ TEST(ShardedTables, RowsOnDevicesMustFit) {
   std::ofstream(path) << R"({"name": "small", "launch_overhead_s": 0, "operations_per_s": 1e12,
                              "bytes_per_s": 1e11, "memory_bytes": 1000})";
   const Settings small = sharded({{"algorithm", "sgd"}, {"profile", path.string()}});
-  EXPECT_THAT(refusal(small), HasSubstr("--table-storage: found device, by which"));
-  EXPECT_EQ(refusal(with(small, {{"table_storage", "host"}})), "no error");
+  EXPECT_THAT(refusal_of_tables(small), HasSubstr("--table-storage: found device, by which"));
+  EXPECT_EQ(refusal_of_tables(with(small, {{"table_storage", "host"}})), "no error");
   std::filesystem::remove(path);
+}
+
+// ctr-tiny has 2,327 rows; a global batch of 96 samples looks up some 240 of them.
+TEST(ShardedTables, RowsUnderACapacityComeAndGoAlikeEverywhere) {
+  const Settings run = sharded({{"algorithm", "ssgd"}, {"workers", "3"}, {"min_frequency", "1"}});
+  const TableOutcome all = run_clicks(run);
+  expect_same_run(all, run_clicks(with(run, {{"table_capacity", "1M"}})));
+  const auto rows = all.record.tables["rows"].get<std::uint64_t>();
+  for (const char* evict : {"importance", "lru", "lfu", "random"}) {
+    SCOPED_TRACE(evict);
+    const Settings few =
+        with(run, {{"table_capacity", std::to_string(rows / 3)}, {"evict", evict}});
+    const TableOutcome sim = run_clicks(few);
+    EXPECT_TRUE(learnt(sim.record));
+    std::uint64_t evicted = 0;
+    for (const WorkerRecord& worker : sim.record.workers) evicted += worker.lookups.evicted;
+    EXPECT_GT(evicted, 0U);
+    expect_same_run(sim, run_clicks(with(few, {{"cluster", "threads"}})));
+    expect_same_run(sim, run_clicks(with(few, {{"dedup", "false"}})));
+  }
 }
 
 TEST(ShardedTables, ModelsWithoutATableHaveNoneToShard) {

@@ -32,6 +32,12 @@ class ShardedTables(MpiTest):
         self.expect_same(4, "--algorithm", "ssgd", "--sharding", "column:2", "--optimizer", "adagrad", "--learning-rate", "0.05")
         self.expect_same(2, "--algorithm", "local-sgd", "--sharding", "table", "--dedup", "false")
 
+    def test_ranks_keep_and_lose_the_rows_of_sim(self):
+        self.expect_same(3, "--algorithm", "ssgd", "--min-frequency", "1", "--table-capacity", "300")
+        self.assertGreater(self.result("mpi.json")["tables"]["evicted"], 0)
+        self.expect_same(2, "--algorithm", "ssgd", "--table-storage", "hybrid", "--hot-fraction", "0.1")
+        self.assertGreater(self.result("mpi.json")["tables"]["device_hit_share"], 0.1)
+
     def test_ranks_that_load_their_shard_alone_learn_the_same(self):
         self.expect_same(3, "--algorithm", "ssgd", "--partition", "iid")
         error = self.finished(self.mpirun(2, *CLICKS, "--max-samples", "2560", "--algorithm", "ssgd", "--partition", "iid",

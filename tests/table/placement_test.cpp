@@ -1,4 +1,6 @@
 // Who has which row: every row in one place, none twice, by every layout.
+#include "table/placement.hpp"
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -6,7 +8,6 @@
 #include <set>
 
 #include "core/error.hpp"
-#include "table/placement.hpp"
 
 namespace hetsgd::test {
 namespace {

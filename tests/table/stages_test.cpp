@@ -79,6 +79,7 @@ class Ranks {
   std::size_t size() const { return tables_.size(); }
   Device& device() { return *device_; }
   std::vector<float> table() const { return read_all(set_); }
+  std::uint64_t evicted() { return set_.shard(0).evicted() + set_.shard(1).evicted(); }
 
  private:
   static std::vector<int> all(int ranks) {
@@ -217,9 +218,9 @@ void fill_gradients(Ranks& ranks, const std::vector<Batch>& batches, std::uint64
 // To the bit, over several updates: what is looked up, and the table afterwards.
 TEST(Tables, EveryLayoutDoesWhatOneTableDoes) {
   const DatasetPtr data = clicks();
-  for (const auto& [sharding, count] : {std::pair("row", 1), std::pair("row", 3),
-                                        std::pair("table", 3), std::pair("auto", 3),
-                                        std::pair("column:2", 4), std::pair("column:4", 4)}) {
+  for (const auto& [sharding, count] :
+       {std::pair("row", 1), std::pair("row", 3), std::pair("table", 3), std::pair("auto", 3),
+        std::pair("column:2", 4), std::pair("column:4", 4)}) {
     for (const bool dedup : {true, false}) {
       for (const OptimizerKind kind :
            {OptimizerKind::sgd, OptimizerKind::adagrad, OptimizerKind::adam}) {
@@ -278,6 +279,52 @@ TEST(Tables, UpdatesShowInTheNextLookupAlone) {
   EXPECT_TRUE(std::ranges::equal(first.lookup(0).embedded.x.span(), before));
   first.look_up(a);
   EXPECT_FALSE(std::ranges::equal(first.lookup(0).embedded.x.span(), before));
+}
+
+// With room for every row, a capacity changes no bit; with less, rows come and go in all slices of a
+// group alike, and who comes back begins anew.
+TEST(Tables, RowsUnderACapacityBeginAnewWhenTheyComeBack) {
+  const DatasetPtr data = clicks();
+  for (const char* sharding : {"row", "column:2"}) {
+    for (const bool dedup : {true, false}) {
+      TablePlan plan = plan_of(sharding, 2, dedup, OptimizerKind::adagrad);
+      const std::vector<float> initial = Ranks(plan, 2).table();
+      Ranks all(plan, 2);
+      plan.replacement.capacity = 65;
+      Ranks enough(plan, 2);
+      plan.replacement = {.capacity = 48, .evict = Evict::lru};
+      Ranks few(plan, 2);
+      for (std::uint64_t round = 0; round < 4; ++round) {
+        // 20 samples look up some 34 of the 65 rows.
+        std::vector<Batch> batches;
+        for (Index rank = 0; rank < 2; ++rank) {
+          std::vector<Index> rows(10);
+          std::iota(rows.begin(), rows.end(), static_cast<Index>(20 * round + 10 * rank));
+          batches.emplace_back(*data, rows);
+        }
+        for (Ranks* ranks : {&all, &enough, &few}) {
+          ranks->look_up(batches);
+          fill_gradients(*ranks, batches, round);
+          ranks->update(0.1);
+        }
+        EXPECT_EQ(all.table(), enough.table());
+      }
+      const std::vector<float> table = few.table(), full = all.table();
+      std::size_t gone = 0, kept = 0;
+      for (std::size_t row = 0; row < 65; ++row) {
+        const auto same = [&](const std::vector<float>& a, const std::vector<float>& b) {
+          return std::equal(a.begin() + static_cast<std::ptrdiff_t>(row * kWidth),
+                            a.begin() + static_cast<std::ptrdiff_t>((row + 1) * kWidth),
+                            b.begin() + static_cast<std::ptrdiff_t>(row * kWidth));
+        };
+        if (same(full, initial)) continue;  // nobody looked it up
+        ++(same(table, initial) ? gone : kept);
+      }
+      EXPECT_GT(few.evicted(), 0U) << sharding << ", dedup " << dedup;
+      EXPECT_GT(gone, 0U);
+      EXPECT_GT(kept, 20U);
+    }
+  }
 }
 
 TEST(Tables, ShardsThatDoNotFitNameOptionAndBytes) {

@@ -111,13 +111,13 @@ void SvenStages::ids(std::uint64_t k) {
     request_rows(tables_, self_.comm(), slot(k).batch, lookup(k), Traffic::ids);
     self_.stage_times()[Stage::ids] += self_.now() - charged;
   }
-  self_.count_lookups(lookup(k));
 }
 
 void SvenStages::sfp(std::uint64_t k) {
   ids(k);
   self_.observe("staleness", static_cast<std::int64_t>(k - updated_));
   compute(Stage::sfp, k, tables_.look_up_work(lookup(k)), [&] { tables_.look_up(lookup(k)); });
+  self_.count_lookups(lookup(k));
 }
 
 void SvenStages::fp(std::uint64_t k) {

@@ -1,0 +1,192 @@
+#include "table/lookup_bench.hpp"
+
+#include <algorithm>
+#include <chrono>
+#include <numeric>
+#include <thread>
+
+#include "core/error.hpp"
+#include "core/memory.hpp"
+#include "core/random.hpp"
+#include "data/zipf.hpp"
+#include "table/tables.hpp"
+
+namespace hetsgd {
+
+namespace {
+
+constexpr std::size_t kLine = 64;      // bytes
+constexpr std::uint64_t kBatches = 8;  // different ones, so that none stays in the cache by chance
+
+template <class Fn>
+double seconds_of(const Fn& fn) {
+  const auto begin = std::chrono::steady_clock::now();
+  fn();
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+}
+
+std::vector<Index> equal_fields(const LookupBenchOptions& o) {
+  if (o.rows < o.fields || o.rows >= (std::uint64_t{1} << 32)) {
+    throw usage_error(
+        "--rows: found {}, expected at least one for each of {} fields, and below 2^32", o.rows,
+        o.fields);
+  }
+  std::vector<Index> first;
+  for (std::uint64_t f = 0; f <= o.fields; ++f) {
+    first.push_back(static_cast<Index>(o.rows * f / o.fields));
+  }
+  return first;
+}
+
+// Ids of a field by popularity, and in the order of the table: hot rows lie together, as a vocabulary
+// by frequency puts them.
+DatasetPtr random_clicks(const LookupBenchOptions& o, const std::vector<Index>& first,
+                         std::uint64_t samples) {
+  DatasetBuilder data;
+  data.task = Task::binary;
+  data.label_count = 1;
+  data.fields.first = first;
+  data.fields.category.resize(samples * o.fields);
+  for (std::uint64_t f = 0; f < o.fields; ++f) {
+    std::vector<Index> ids(first[f + 1] - first[f]);
+    std::iota(ids.begin(), ids.end(), first[f]);
+    const ZipfSampler law(ids, o.zipf);
+    RandomStream random(o.seed, Purpose::test, f);
+    for (std::uint64_t i = 0; i < samples; ++i) {
+      data.fields.category[i * o.fields + f] = law(random.next_u32(), random.next_u32());
+    }
+  }
+  for (std::uint64_t i = 0; i < samples; ++i) data.targets.begin.push_back(0);
+  return std::move(data).share();
+}
+
+TablePlan one_worker(const LookupBenchOptions& o, const std::vector<Index>& first) {
+  const TableShape shape{o.embedding, o.own_weight ? 1U : 0U};
+  return {.shape = shape,
+          .dense_columns = 0,
+          .placement = Placement(first, shape.row(), 1, {Sharding::Kind::row}, {}),
+          .initial = {{first, {}}, o.seed, 0.01, o.embedding},
+          .optimizer = {},
+          .dedup = o.dedup};
+}
+
+void exchange_with_itself(const CollectiveRequest& request) {
+  const void* const part = &request.parts;
+  move_parts({&part, 1}, 0, 1);
+}
+
+}  // namespace
+
+namespace {
+
+// The time of `count` reads of lines at random places, each asked for kAhead reads before.
+double seconds_of_reads(std::span<const float> memory, std::uint64_t seed, std::size_t count) {
+  constexpr std::size_t kAhead = 16, kNumbers = kLine / sizeof(float);
+  const std::size_t lines = memory.size() / kNumbers;
+  std::vector<std::uint32_t> at(count + kAhead);
+  RandomStream random(seed, Purpose::test, 77);
+  for (std::uint32_t& line : at) {
+    line = static_cast<std::uint32_t>(std::uint64_t{random.next_u32()} * lines >> 32);
+  }
+  volatile float read = 0;  // so that no read is in vain
+  const double seconds = seconds_of([&] {
+    float sum = 0;
+    for (std::size_t i = 0; i < count; ++i) {
+      __builtin_prefetch(memory.data() + at[i + kAhead] * kNumbers);
+      sum += memory[at[i] * kNumbers];
+    }
+    read = sum;
+  });
+  static_cast<void>(read);
+  return seconds;
+}
+
+}  // namespace
+
+struct LookupBench::Impl {
+  explicit Impl(const LookupBenchOptions& o)
+      : options(o),
+        first(equal_fields(o)),
+        device(make_cpu_device<float>(o.cores)),
+        set(one_worker(o, first), here, machine_memory().total_bytes),
+        tables(set.plan(), set.shard(0), *device) {}
+
+  static constexpr int here[] = {0};
+  LookupBenchOptions options;
+  std::vector<Index> first;
+  std::unique_ptr<Device> device;
+  TableSet set;
+  Tables tables;
+};
+
+LookupBench::LookupBench(const LookupBenchOptions& options)
+    : impl_(std::make_unique<Impl>(options)) {}
+LookupBench::~LookupBench() = default;
+
+LookupTimes LookupBench::measure(std::uint64_t batch_size) const {
+  Impl& s = *impl_;
+  const DatasetPtr data = random_clicks(s.options, s.first, kBatches * batch_size);
+  std::vector<Batch> batches;
+  for (std::uint64_t k = 0; k < kBatches; ++k) {
+    std::vector<Index> rows(batch_size);
+    std::iota(rows.begin(), rows.end(), static_cast<Index>(k * batch_size));
+    batches.emplace_back(*data, rows);
+  }
+  const auto lookup = s.tables.lookup();
+  Lookup& l = *lookup;
+  l.gradient.reset(*s.device, batch_size, s.set.plan().width());
+  std::ranges::fill(l.gradient.x.span(), 1e-3F);
+  std::ranges::fill(l.gradient.u.span(), 1e-3F);
+  LookupTimes times;
+  for (int i = -s.options.warmup; i < s.options.iterations; ++i) {
+    const Batch& batch = batches[static_cast<std::size_t>(i + s.options.warmup) % kBatches];
+    const auto time = [&](std::vector<double>& list, const auto& stage) {
+      const double took = seconds_of(stage);
+      if (i >= 0) list.push_back(took);
+    };
+    time(times.request, [&] { s.tables.request(batch, l); });
+    exchange_with_itself(s.tables.exchange_counts(l));
+    exchange_with_itself(s.tables.exchange_ids(l));
+    time(times.look_up, [&] { s.tables.look_up(l); });
+    exchange_with_itself(s.tables.exchange_rows(l));
+    time(times.spread, [&] { s.tables.spread(l); });
+    time(times.sum, [&] { s.tables.sum(l); });
+    exchange_with_itself(s.tables.exchange_sums(l));
+    time(times.update, [&] { s.tables.update(l, 0.01); });
+    times.lookups = l.lookups();
+    if (i >= 0) times.entries += static_cast<double>(l.entries()) / s.options.iterations;
+  }
+  return times;
+}
+
+double LookupBench::random_read_bytes_per_s() const {
+  constexpr std::size_t kReads = 2'000'000;
+  Impl& s = *impl_;
+  Buffer memory(*s.device, std::max(s.set.plan().placement.floats(0), kLine));
+  s.device->fill(memory.size(), 1.0F, memory.data());
+  std::vector<double> rate(static_cast<std::size_t>(s.options.cores));
+  {
+    std::vector<std::jthread> readers;
+    for (std::size_t t = 0; t < rate.size(); ++t) {
+      readers.emplace_back([&, t] {
+        rate[t] = static_cast<double>(kReads * kLine) / seconds_of_reads(memory.span(), t, kReads);
+      });
+    }
+  }
+  return std::accumulate(rate.begin(), rate.end(), 0.0);
+}
+
+double LookupBench::line_bytes_per_row() const {
+  const Placement& placement = impl_->set.plan().placement;
+  const std::size_t stride = placement.stride(0) * sizeof(float);
+  const std::size_t bytes = placement.width() * sizeof(float);
+  const std::size_t rows = std::min<std::size_t>(placement.rows(0), kLine);
+  std::size_t lines = 0;
+  for (std::size_t row = 0; row < rows; ++row) {
+    const std::size_t begin = row * stride;
+    lines += (begin + bytes - 1) / kLine - begin / kLine + 1;
+  }
+  return static_cast<double>(lines * kLine) / static_cast<double>(rows);
+}
+
+}  // namespace hetsgd

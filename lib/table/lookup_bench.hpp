@@ -1,0 +1,52 @@
+// The embedding part of a training step by itself, on one worker: what `hetsgd bench lookup` times.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace hetsgd {
+
+struct LookupBenchOptions {
+  std::uint64_t rows = 4'000'000;  // of all fields together, equally many of each
+  std::uint64_t fields = 26;
+  std::uint64_t embedding = 16;  // D
+  bool own_weight = false;       // C = D + 1
+  double zipf = 1.1;             // exponent of the ids' law; 0: uniform
+  int cores = 1;
+  int iterations = 20;  // timed
+  int warmup = 3;
+  bool dedup = true;
+  std::uint64_t seed = 1;
+};
+
+// Host times of the stages of a batch (tables.hpp), by iteration, in seconds.
+struct LookupTimes {
+  std::vector<double> request, look_up, spread, sum, update;
+  std::uint64_t lookups = 0;  // of a batch
+  double entries = 0;         // rows of a batch, mean
+};
+
+// A table of random rows and batches of random ids. One exchange of a worker with itself lies
+// between look_up and spread, and between sum and update: copies, which are not timed.
+class LookupBench {
+ public:
+  // Errors: usage, fewer rows than fields; those of TableSet.
+  explicit LookupBench(const LookupBenchOptions& options);
+  ~LookupBench();
+
+  // The stages of batches of so many samples, with the row rule of sgd.
+  LookupTimes measure(std::uint64_t batch_size) const;
+  // Bytes per second at which one core reads cache lines of 64 bytes at random places of the table,
+  // each asked for ahead of time: what no gather can beat. Several cores: their sum.
+  double random_read_bytes_per_s() const;
+  // Bytes of the cache lines that a row lies in, mean over the rows.
+  double line_bytes_per_row() const;
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace hetsgd

@@ -1,0 +1,193 @@
+#include "table/replacement.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "core/error.hpp"
+#include "core/random.hpp"
+
+namespace hetsgd {
+
+void ReplacementOptions::declare(OptionSet& set) {
+  set.add("table_capacity", capacity,
+          "with --tables sharded: rows that all workers keep together; a row that finds no room "
+          "takes "
+          "the place of one that --evict chooses, whose values are lost; all: one for every row")
+      .unit("rows")
+      .at_least(1)
+      .absent("all");
+  set.add_choice("evict", evict,
+                 {{"importance", Evict::importance},
+                  {"lru", Evict::lru},
+                  {"lfu", Evict::lfu},
+                  {"random", Evict::random}},
+                 "with --table-capacity: the row that goes is the least important, the least "
+                 "recently or least frequently looked up, or any");
+  set.add("importance_decay", decay,
+          "--evict importance: how fast a row that is not looked up fades")
+      .symbol("beta")
+      .range(0, 1);
+  set.add("importance_positive", positive, "--evict importance: what a positive sample counts")
+      .symbol("k")
+      .at_least(0);
+  set.add("importance_negative", negative, "--evict importance: what a negative sample counts")
+      .symbol("l")
+      .at_least(0);
+}
+
+void ReplacementOptions::validate() const {
+  if (decay == 0 || decay == 1) {
+    throw usage_error("--importance-decay: found {}, expected a number between 0 and 1", decay);
+  }
+  if (positive == 0 && negative == 0) {
+    throw usage_error(
+        "--importance-positive: found 0 beside --importance-negative 0, expected one "
+        "of them above 0");
+  }
+}
+
+std::size_t ReplacementOptions::slots(std::size_t rows, std::size_t of) const {
+  if (!capacity || rows == 0) return rows;
+  const double share = static_cast<double>(rows) / static_cast<double>(of);
+  const auto part = static_cast<std::size_t>(share * static_cast<double>(*capacity));
+  return std::clamp<std::size_t>(part, 1, rows);
+}
+
+Replacement::Replacement(const ReplacementOptions& options, std::uint64_t seed, std::size_t places,
+                         std::size_t slots)
+    : options_(options),
+      seed_(seed),
+      log_keep_(std::log1p(-options.decay)),
+      slot_(places, kNone),
+      most_(slots) {
+  slots_.reserve(slots);
+}
+
+std::optional<Index> Replacement::slot_of(Index place) const {
+  if (slot_[place] == kNone) return std::nullopt;
+  return slot_[place];
+}
+
+Replacement::Pinned Replacement::pin(Index place) {
+  if (const Index slot = slot_[place]; slot != kNone) {
+    if (slots_[slot].pins++ == 0) remove(slot);
+    return {slot, false};
+  }
+  Index slot = 0;
+  if (slots_.size() < most_) {
+    slot = static_cast<Index>(slots_.size());
+    slots_.emplace_back();
+  } else if (!heap_.empty()) {
+    slot = heap_.front();
+    remove(slot);
+    slot_[slots_[slot].place] = kNone;
+    ++evicted_;
+  } else {
+    throw with_hint(runtime_failure("--table-capacity: the batches under way look up more than the "
+                                    "{} rows that a worker keeps",
+                                    most_),
+                    "a larger capacity, or a smaller --batch-size");
+  }
+  slots_[slot] = {.place = place, .pins = 1};
+  slot_[place] = slot;
+  return {slot, true};
+}
+
+void Replacement::touch(Index place, std::uint32_t positives, std::uint32_t negatives) {
+  const Index number = slot_[place];
+  HETSGD_CHECK(number != kNone);
+  Slot& slot = slots_[number];
+  HETSGD_CHECK_LT(0U, slot.pins);
+  if (slot.positives + slot.negatives == 0) touched_.push_back(number);
+  slot.positives += positives;
+  slot.negatives += negatives;
+  slot.lookups += positives + negatives;
+  --slot.pins;
+}
+
+void Replacement::settle() {
+  for (const Index number : touched_) {
+    Slot& slot = slots_[number];
+    score(slot);
+    slot.touched = updates_;
+    slot.positives = slot.negatives = 0;
+    if (slot.pins == 0) push(number);
+  }
+  touched_.clear();
+}
+
+void Replacement::score(Slot& slot) {
+  const auto now = static_cast<double>(updates_);
+  switch (options_.evict) {
+    case Evict::importance: {
+      // What was left of w when this update came, and what it brings.
+      const double left = slot.touched == 0 ? 0 : std::exp(slot.key + now * log_keep_);
+      const double brought =
+          slot.positives * options_.positive + slot.negatives * options_.negative;
+      slot.key = std::log(left + options_.decay * brought) - now * log_keep_;
+      return;
+    }
+    case Evict::lru:
+      slot.key = now;
+      return;
+    case Evict::lfu:
+      slot.key = slot.lookups;
+      return;
+    case Evict::random:
+      slot.key =
+          RandomStream(seed_, Purpose::hashing, slot.place, static_cast<std::uint32_t>(updates_))
+              .uniform();
+      return;
+  }
+}
+
+bool Replacement::before(Index a, Index b) const {
+  const Slot &one = slots_[a], &other = slots_[b];
+  if (one.key != other.key) return one.key < other.key;
+  if (one.touched != other.touched) return one.touched < other.touched;
+  return one.place < other.place;
+}
+
+void Replacement::put(std::size_t at, Index slot) {
+  heap_[at] = slot;
+  slots_[slot].heap = static_cast<Index>(at);
+}
+
+void Replacement::push(Index slot) {
+  heap_.push_back(slot);
+  put(heap_.size() - 1, slot);
+  sift_up(heap_.size() - 1);
+}
+
+void Replacement::remove(Index slot) {
+  const std::size_t at = std::exchange(slots_[slot].heap, kNone);
+  HETSGD_CHECK_LT(at, heap_.size());
+  const Index last = heap_.back();
+  heap_.pop_back();
+  if (last == slot) return;
+  put(at, last);
+  sift_up(at);
+  sift_down(slots_[last].heap);
+}
+
+void Replacement::sift_up(std::size_t at) {
+  const Index slot = heap_[at];
+  for (; at > 0 && before(slot, heap_[(at - 1) / 2]); at = (at - 1) / 2) {
+    put(at, heap_[(at - 1) / 2]);
+  }
+  put(at, slot);
+}
+
+void Replacement::sift_down(std::size_t at) {
+  const Index slot = heap_[at];
+  for (std::size_t child = 2 * at + 1; child < heap_.size(); child = 2 * at + 1) {
+    if (child + 1 < heap_.size() && before(heap_[child + 1], heap_[child])) ++child;
+    if (!before(heap_[child], slot)) break;
+    put(at, heap_[child]);
+    at = child;
+  }
+  put(at, slot);
+}
+
+}  // namespace hetsgd

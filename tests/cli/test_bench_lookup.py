@@ -1,0 +1,36 @@
+"""hetsgd bench lookup."""
+
+import json
+import unittest
+
+from program import ProgramTest
+
+SMALL = ["bench", "lookup", "--rows", "20K", "--iterations", "3", "--batch-size", "64,256"]
+
+
+class BenchLookup(ProgramTest):
+    def test_every_batch_has_its_stages(self):
+        result = json.loads(self.run_program(*SMALL, "--format", "json").stdout)
+        self.assertEqual([batch["lookups"] for batch in result["batches"]], [64 * 26, 256 * 26])
+        self.assertGreater(result["random_read_bytes_per_s"], 0)
+        for batch in result["batches"]:
+            stages = [batch[f"{stage}_s"] for stage in ("request", "look_up", "spread", "sum", "update")]
+            self.assertGreater(min(stages), 0)
+            self.assertAlmostEqual(batch["samples_per_s"] * sum(stages) / batch["batch_size"], 1)
+            self.assertLess(batch["entries"], batch["lookups"])
+
+    def test_without_deduplication_every_lookup_is_a_row(self):
+        result = json.loads(self.run_program(*SMALL, "--dedup", "false", "--own-weight", "--format", "json").stdout)
+        for batch in result["batches"]:
+            self.assertAlmostEqual(batch["entries"], batch["lookups"])
+
+    def test_people_read_it_too(self):
+        header, *rows = [line.split("  ") for line in self.run_program(*SMALL).stdout.splitlines()]
+        self.assertEqual(header[0], "batch")
+        self.assertGreaterEqual(len(rows), 2)
+        self.assertIn("--rows: found 10, expected at least one for each of 26 fields",
+                      self.error("bench", "lookup", "--rows", "10", code=2))
+
+
+if __name__ == "__main__":
+    unittest.main()

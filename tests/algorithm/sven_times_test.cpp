@@ -116,6 +116,7 @@ TEST(SvenTimes, JoinedByDataTheLongerOfComputingAndCommunicating) {
 TEST(SvenTimes, OnAnIdealNetworkThePipelineGainsNothing) {
   StageSeconds s = kStages[1];
   s.ids = 0;
+  s.rows = s.parameters = 1000;  // the ideal network's 1e18 bytes/s show elsewhere
   const double none = interval_s(s, {{"pipeline", "none"}, {"network", "ideal"}});
   EXPECT_NEAR(none, s.computing(), 1e-9 * none);
   EXPECT_NEAR(interval_s(s, {{"network", "ideal"}}), none, 1e-9 * none);

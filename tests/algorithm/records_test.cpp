@@ -95,8 +95,8 @@ const std::vector<Expected>& expectations() {
        {"staleness"},
        {},
        {},
-       {"gradients", "rows"},  // its input is free of charge
-       {"gradients", "rows"}},
+       {"gradients", "rows", "control"},  // its input is free of charge; groups of its processes
+       {"gradients", "rows", "control"}},
   };
   return kAll;
 }

@@ -61,6 +61,9 @@ struct AlgorithmInfo {
   std::string one_hidden_layer_only = "";
   // Options of every run that have another default here, by key: {"optimizer", "adam"}.
   std::vector<std::pair<std::string, std::string>> defaults = {};
+  // Why the embedding tables must be sharded, e.g. "exchanges rows of sharded tables"; empty: they
+  // need not be.
+  std::string sharded_tables_only = "";
 };
 
 class Algorithm {

@@ -15,6 +15,7 @@
 
 #include "algorithm/plan.hpp"
 #include "algorithm/shared_objects.hpp"
+#include "algorithm/stages.hpp"
 #include "data/sampler.hpp"
 #include "linalg/device.hpp"
 #include "model/model.hpp"
@@ -56,6 +57,9 @@ class Run {
   // full-size ones, else the real ones. That model is for its layout alone.
   virtual const Model& charged_model() const = 0;
   virtual BatchShape charged(const BatchShape& batch) const = 0;
+  // The charged work of a stage of training with sharded tables: that of the dense part of a model in
+  // fp and bp, and `tables`, the real work of the tables in it; in opt `tables` is that of the update.
+  virtual Work stage_work(Stage stage, const BatchShape& batch, const Work& tables) const = 0;
   // Charged parameters per real one; 1 without --charge.
   virtual double parameter_ratio() const = 0;
 

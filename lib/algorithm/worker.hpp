@@ -36,6 +36,7 @@
 #include "algorithm/replica.hpp"
 #include "algorithm/run.hpp"
 #include "algorithm/shared_model.hpp"
+#include "algorithm/stages.hpp"
 #include "cluster/endpoint.hpp"
 #include "linalg/host_view.hpp"
 #include "linalg/streams.hpp"
@@ -106,6 +107,16 @@ class Worker {
   const LookupCounts& lookup_counts() const { return lookup_counts_; }
   // Adds a batch to it, whose ids have been exchanged. learn() and gradient() do so.
   void count_lookups(const Lookup& lookup);
+  // For those algorithms: what a stage of a batch of this shape is charged as. `tables`: the work of
+  // Tables in it; that of the model is added here.
+  Work stage_work(Stage stage, const BatchShape& batch, const Work& tables = {}) const {
+    return run_.stage_work(stage, batch, tables);
+  }
+  // The time of the stages so far, kept by the algorithm.
+  StageTimes& stage_times() { return stage_times_; }
+  // As apply(), of the dense part alone by a gradient that all workers have summed; charged as the
+  // stage `opt`.
+  void apply_dense(Replica& replica, double learning_rate);
 
   // --- learning, charged to this worker's device ------------------------------------------------
   // The calls of this part say what counts as what:
@@ -361,6 +372,7 @@ class Worker {
   std::optional<Tables> tables_;           // empty: they are part of the model
   std::unique_ptr<Lookup> lookup_;         // of the batch at hand, from look_up to update_tables
   LookupCounts lookup_counts_;
+  StageTimes stage_times_;
   // For several replicas at once: as many streams as their number asks for, with a context each.
   std::unique_ptr<Streams> streams_;
   std::vector<std::unique_ptr<ModelContext>> stream_contexts_;

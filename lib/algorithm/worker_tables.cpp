@@ -12,18 +12,20 @@ void Worker::count_lookups(const Lookup& lookup) {
   lookup_counts_.entries += lookup.entries();
   lookup_counts_.asked += lookup.asked();
   lookup_counts_.on_device += tables_->on_device(lookup);
+  lookup_counts_.evicted = tables_->shard().evicted();
 }
 
 void Worker::look_up(const Batch& batch) {
   Tables& tables = *tables_;
   Lookup& l = *lookup_;
-  endpoint_.compute(tables.request_work(batch), ComputeKind::vector,
+  const BatchShape shape = batch.shape();
+  endpoint_.compute(stage_work(Stage::ids, shape, tables.request_work(batch)), ComputeKind::stage,
                     [&] { tables.request(batch, l); });
   communicate(tables.exchange_counts(l));
   communicate(tables.exchange_ids(l));
+  endpoint_.compute(stage_work(Stage::sfp, shape, tables.look_up_work(l)), ComputeKind::stage,
+                    [&] { tables.look_up(l); });
   count_lookups(l);
-  endpoint_.compute(tables.look_up_work(l), ComputeKind::vector, [&] { tables.look_up(l); });
-  lookup_counts_.evicted = tables.shard().evicted();
   communicate(tables.exchange_rows(l));
 }
 
@@ -32,7 +34,9 @@ double Worker::learn_looked_up(Replica& replica, const Batch& batch,
   Tables& tables = *tables_;
   Lookup& l = *lookup_;
   double loss = 0;
-  const Work work = run_.gradient_work(batch.shape()) + tables.spread_work(l) + tables.sum_work(l);
+  const BatchShape shape = batch.shape();
+  const Work work = stage_work(Stage::fp, shape, tables.spread_work(l)) +
+                    stage_work(Stage::bp, shape, tables.sum_work(l));
   endpoint_.compute(work, ComputeKind::step, [&] {
     float* const w = replica.w.data();
     tables.spread(l);
@@ -48,10 +52,21 @@ double Worker::learn_looked_up(Replica& replica, const Batch& batch,
   return loss;
 }
 
+void Worker::apply_dense(Replica& replica, double lr) {
+  Optimizer& rule = optimizer(replica);
+  const double numbers = rule.passes() * static_cast<double>(model().parameters());
+  const Work vectors{.operations = numbers, .bytes = 4 * numbers, .launches = 1};
+  endpoint_.compute(stage_work(Stage::opt, {}, vectors), ComputeKind::stage, [&] {
+    rule.update(device(), lr, replica.gradient.flat.span(), replica.w.span());
+  });
+  count_shared_update();
+}
+
 void Worker::update_tables(double lr) {
   Lookup& l = *lookup_;
   communicate(tables_->exchange_sums(l));
-  endpoint_.compute(tables_->update_work(l), ComputeKind::vector, [&] { tables_->update(l, lr); });
+  const Work work = stage_work(Stage::sbp, l.batch().shape(), tables_->update_work(l));
+  endpoint_.compute(work, ComputeKind::stage, [&] { tables_->update(l, lr); });
 }
 
 double Worker::learn_sharded(std::span<Replica> replicas, std::span<const Batch> batches,

@@ -65,4 +65,9 @@ ClickLaws tiny_laws() {
   return laws;
 }
 
+ClickLaws click_laws(std::string_view preset) {
+  if (preset == "criteo") return kaggle_laws();
+  return preset == "ctr-tiny" ? tiny_laws() : terabyte_laws();
+}
+
 }  // namespace hetsgd

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <span>
+#include <string_view>
 #include <vector>
 
 namespace hetsgd {
@@ -38,5 +39,7 @@ struct ClickLaws {
 ClickLaws kaggle_laws();
 ClickLaws terabyte_laws();
 ClickLaws tiny_laws();
+// Of criteo, criteo-terabyte, ctr-tiny.
+ClickLaws click_laws(std::string_view preset);
 
 }  // namespace hetsgd

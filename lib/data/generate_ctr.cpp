@@ -16,11 +16,6 @@ constexpr std::uint64_t kOpenRanks = std::uint64_t{1} << 31;
 constexpr std::uint64_t kDriftingIds = 1000;  // of a field whose ids are replaced
 constexpr std::uint64_t kChunkOfClicks = 4096;
 
-ClickLaws laws_of(const ClickOptions& options) {
-  if (options.preset == "criteo") return kaggle_laws();
-  return options.preset == "ctr-tiny" ? tiny_laws() : terabyte_laws();
-}
-
 // The columns of one group in `share` of all rows.
 std::uint32_t draw_missing(const std::vector<MissingGroup>& groups, RandomStream& random) {
   std::uint32_t mask = 0;
@@ -48,7 +43,7 @@ std::uint64_t ClickGenerator::ranks(std::size_t field) const {
 
 ClickGenerator::ClickGenerator(const ClickOptions& options, std::optional<int> threads)
     : options_(options),
-      laws_(laws_of(options)),
+      laws_(click_laws(options.preset)),
       number_weights_(number_weights(options.seed, laws_.numbers.size())) {
   for (std::size_t field = 0; field < laws_.fields.size(); ++field) {
     law_.emplace_back(ranks(field), laws_.fields[field].exponent, laws_.fields[field].shift);

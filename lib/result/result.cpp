@@ -110,24 +110,34 @@ json gpu_buffers_json(const TimeBreakdown& breakdown) {
   return result;
 }
 
+json stages_json(const StageTimes& stages) {
+  json result = json::object();
+  for (std::size_t i = 0; i < kStageNames.size(); ++i) {
+    result[fmt::format("{}_s", kStageNames[i])] = seconds(stages[static_cast<Stage>(i)]);
+  }
+  return result;
+}
+
 // The list is by rank; a worker that has not reported yet has an empty record.
 json worker_json(const WorkerRecord& worker, std::size_t rank) {
   const TimeBreakdown& breakdown = worker.report.breakdown;
-  return {{"rank", rank},
-          {"device", worker.report.device},
-          {"compute_s", seconds(breakdown.compute)},
-          {"communicate_s", seconds(breakdown.communicate)},
-          {"wait_s", seconds(breakdown.wait)},
-          {"delay_requested_s", seconds(breakdown.delay_requested)},
-          {"delay_achieved_s", seconds(breakdown.delay_achieved)},
-          {"steps", breakdown.steps},
-          {"shard_rows", worker.shard_rows},
-          {"samples", worker.samples},
-          {"updates", worker.updates},
-          {"bytes_sent", total_bytes(breakdown.bytes_sent)},
-          {"bytes_received", total_bytes(breakdown.bytes_received)},
-          {"bytes_sent_by_kind", bytes_by_kind(breakdown.bytes_sent)},
-          {"bytes_received_by_kind", bytes_by_kind(breakdown.bytes_received)}};
+  json result = {{"rank", rank},
+                 {"device", worker.report.device},
+                 {"compute_s", seconds(breakdown.compute)},
+                 {"communicate_s", seconds(breakdown.communicate)},
+                 {"wait_s", seconds(breakdown.wait)},
+                 {"delay_requested_s", seconds(breakdown.delay_requested)},
+                 {"delay_achieved_s", seconds(breakdown.delay_achieved)},
+                 {"steps", breakdown.steps},
+                 {"shard_rows", worker.shard_rows},
+                 {"samples", worker.samples},
+                 {"updates", worker.updates},
+                 {"bytes_sent", total_bytes(breakdown.bytes_sent)},
+                 {"bytes_received", total_bytes(breakdown.bytes_received)},
+                 {"bytes_sent_by_kind", bytes_by_kind(breakdown.bytes_sent)},
+                 {"bytes_received_by_kind", bytes_by_kind(breakdown.bytes_received)}};
+  if (!worker.stages.empty()) result["stages"] = stages_json(worker.stages);
+  return result;
 }
 
 json waited_for_json(const std::vector<WaitedFor>& all) {

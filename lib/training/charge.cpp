@@ -1,21 +1,103 @@
 #include "training/charge.hpp"
 
+#include <algorithm>
+#include <array>
+#include <filesystem>
 #include <nlohmann/json.hpp>
 
+#include "core/bytes.hpp"
 #include "core/error.hpp"
+#include "core/json_fields.hpp"
+#include "core/text.hpp"
+#include "data/ctr_laws.hpp"
 #include "data/generate.hpp"
+#include "data/generate_ctr.hpp"
 
 namespace hetsgd {
 
-Charge make_charge(const std::string& preset, const Dataset& data, const ModelFactory& factory,
-                   const Model& real) {
-  const GeneratorOptions full = generator_preset(preset);
-  if (data.fields.count() > 0) {
-    throw usage_error(
-        "--charge: found {}, a data set of sparse features, and training data with {} "
-        "fields of categories",
-        preset, data.fields.count());
+namespace {
+
+// Stages that a fitted charge gives; the others follow from the network.
+constexpr std::array kFittedStages = {Stage::ids, Stage::sfp, Stage::fp,
+                                      Stage::bp,  Stage::sbp, Stage::opt};
+
+// Numbers of rows take their latencies alone: their bytes are in the stage `ids`.
+constexpr double kFreeIds = 1e-12;
+
+std::string stage_name(Stage stage) {
+  return std::string(kStageNames[static_cast<std::size_t>(stage)]);
+}
+
+FittedCharge load_fitted(const std::string& name_or_path) {
+  static const std::array<std::string, 5> kKeys{"name", "source", "parameters", "rows_bytes",
+                                                "stages_s"};
+  const JsonFields fields =
+      find_json_file("--charge", "charge", name_or_path, builtin_charge_files());
+  fields.allow(kKeys);
+  FittedCharge fitted{.name = fields.text("name"),
+                      .source = fields.text("source", ""),
+                      .parameters = fields.number("parameters", {1, 1e15, ""}),
+                      .rows_bytes = fields.number("rows_bytes", {1, 1e18, "bytes"}),
+                      .stages = {}};
+  std::vector<std::string> names;
+  for (const Stage stage : kFittedStages) names.push_back(stage_name(stage));
+  const JsonFields stages = fields.object("stages_s");
+  stages.allow(names);
+  for (const Stage stage : kFittedStages) {
+    fitted.stages[stage] = Seconds(stages.number(stage_name(stage), kDurations));
   }
+  return fitted;
+}
+
+bool is_one_of(const std::vector<std::string>& names, const std::string& name) {
+  return std::ranges::find(names, name) != names.end();
+}
+
+bool is_fitted(const std::string& name_or_path) {
+  return is_one_of(names_of(builtin_charge_files()), name_or_path) ||
+         std::filesystem::exists(name_or_path);
+}
+
+Charge fitted_charge(const std::string& name, const Model& real, bool sharded) {
+  if (!sharded) {
+    throw with_hint(
+        usage_error("--charge: found {}, a charge of the stages of sharded tables, with "
+                    "--tables replicated",
+                    name),
+        "add --tables sharded");
+  }
+  Charge charge{.preset = name, .model = nullptr};
+  charge.fitted = load_fitted(name);
+  charge.parameter_ratio = charge.fitted->parameters / static_cast<double>(real.parameters());
+  return charge;
+}
+
+// Every field has rows for missing and for rare values beside its ids.
+DataShape full_clicks(const ClickLaws& laws) {
+  DataShape shape{.task = Task::binary, .dense_columns = static_cast<Index>(laws.numbers.size())};
+  shape.first_category.push_back(0);
+  for (const FieldLaw& law : laws.fields) {
+    const std::uint64_t rows = shape.first_category.back() + law.ids + 2;
+    shape.first_category.push_back(static_cast<Index>(rows));
+  }
+  return shape;
+}
+
+Charge click_charge(const std::string& preset, const Dataset& data, const ModelFactory& factory,
+                    const Model& real, bool sharded) {
+  const ClickLaws laws = click_laws(preset);
+  Charge charge{.preset = preset, .model = factory.make(full_clicks(laws))};
+  if (sharded) charge.model = charge.model->dense_part();
+  charge.lookups_per_real =
+      static_cast<double>(laws.fields.size()) / static_cast<double>(data.fields.count());
+  charge.parameter_ratio =
+      static_cast<double>(charge.model->parameters()) / static_cast<double>(real.parameters());
+  return charge;
+}
+
+Charge sparse_charge(const std::string& preset, const Dataset& data, const ModelFactory& factory,
+                     const Model& real) {
+  const GeneratorOptions full = generator_preset(preset);
   Charge charge{.preset = preset,
                 .model = factory.make({full.features, full.labels, real.data().task})};
   const DatasetTotals totals = data.totals();
@@ -31,14 +113,69 @@ Charge make_charge(const std::string& preset, const Dataset& data, const ModelFa
   return charge;
 }
 
+}  // namespace
+
+Charge make_charge(const std::string& name_or_path, const Dataset& data,
+                   const ModelFactory& factory, const Model& real, bool sharded) {
+  const bool clicks = data.fields.count() > 0;
+  if (is_one_of(click_preset_names(), name_or_path)) {
+    if (clicks) return click_charge(name_or_path, data, factory, real, sharded);
+    throw usage_error("--charge: found {}, click data, and training data of sparse features",
+                      name_or_path);
+  }
+  if (is_fitted(name_or_path)) return fitted_charge(name_or_path, real, sharded);
+  if (clicks && is_one_of(generator_preset_names(), name_or_path)) {
+    throw usage_error(
+        "--charge: found {}, a data set of sparse features, and training data with {} "
+        "fields of categories",
+        name_or_path, data.fields.count());
+  }
+  if (clicks) {
+    std::vector<std::string> names = click_preset_names();
+    for (std::string& name : names_of(builtin_charge_files())) names.push_back(std::move(name));
+    throw with_hint(usage_error("--charge: found {}, expected {} or a JSON file",
+                                quote(name_or_path), alternatives(names)),
+                    did_you_mean(name_or_path, names));
+  }
+  return sparse_charge(name_or_path, data, factory, real);
+}
+
 nlohmann::json to_json(const Charge& charge) {
+  if (charge.fitted) {
+    const FittedCharge& fitted = *charge.fitted;
+    nlohmann::json stages;
+    for (const Stage stage : kFittedStages) {
+      stages[stage_name(stage)] = fitted.stages[stage].count();
+    }
+    return {{"fitted", fitted.name},           {"source", json_text(fitted.source)},
+            {"parameters", fitted.parameters}, {"rows_bytes", fitted.rows_bytes},
+            {"stages_s", std::move(stages)},   {"parameter_ratio", charge.parameter_ratio}};
+  }
+  const DataShape& shape = charge.model->data();
+  if (shape.fields() > 0) {
+    return {{"preset", charge.preset},
+            {"dense_columns", shape.dense_columns},
+            {"fields", shape.fields()},
+            {"categories", shape.categories()},
+            {"parameters", charge.model->parameters()},
+            {"lookups_per_real", charge.lookups_per_real},
+            {"parameter_ratio", charge.parameter_ratio}};
+  }
   return {{"preset", charge.preset},
-          {"features", charge.model->data().feature_count},
-          {"labels", charge.model->data().label_count},
+          {"features", shape.feature_count},
+          {"labels", shape.label_count},
           {"parameters", charge.model->parameters()},
           {"nonzeros_per_real", charge.nonzeros_per_real},
           {"labels_per_real", charge.labels_per_real},
           {"parameter_ratio", charge.parameter_ratio}};
+}
+
+void charge_cluster(const Charge& charge, ClusterOptions& options) {
+  options.payload_scale = options.work_scale = charge.parameter_ratio;
+  options.rows_scale = options.ids_scale = charge.lookups_per_real;
+  if (!charge.fitted) return;
+  options.rows_part_bytes = charge.fitted->rows_bytes / options.workers;
+  options.ids_scale = kFreeIds;
 }
 
 Seconds host_pass(const DeviceProfile& host, double n) {

@@ -6,6 +6,13 @@
 //   step               b samples, z nonzeros     full model's work at b, z * nonzeros_per_real
 //   message, merge     n parameters              n * parameter_ratio
 //
+// Click data grow from F fields of C numbers to the preset's fields at the same options: lookups,
+// rows and their messages times F_full / F, parameters by the layout.
+//
+// A fitted charge (sven-deepfm, or a JSON file) gives the stages of training with sharded tables
+// their seconds, each exchange of rows its bytes and the dense part its parameters, whatever the real
+// model; it was fitted to measurements, as its `source` says, where a preset is derived from a shape.
+//
 // Nothing else changes: batches, updates, results and the number of messages are those of the
 // scaled run. Time to accuracy is therefore that of the scaled task at the pace of the full-size
 // one.
@@ -13,13 +20,25 @@
 
 #include <memory>
 #include <nlohmann/json_fwd.hpp>
+#include <optional>
 #include <string>
 
-#include "cluster/profile.hpp"
+#include "algorithm/stages.hpp"
+#include "cluster/cluster.hpp"
 #include "data/dataset.hpp"
 #include "model/registry.hpp"
 
 namespace hetsgd {
+
+// Errors of files: data, naming the key.
+struct FittedCharge {
+  std::string name, source;
+  double parameters = 0;  // of the dense part
+  double rows_bytes = 0;  // of a rank in one exchange of rows, each way, its own part included
+  StageTimes stages;      // of one iteration; exchanges and the all_reduce follow from the network
+  // Of the dense part, forward and backward.
+  double step_s() const { return (stages[Stage::fp] + stages[Stage::bp]).count(); }
+};
 
 // Const once made. The full-size model is never trained: it is asked for its work and its layout,
 // so its constructor must not allocate its parameters.
@@ -29,17 +48,24 @@ struct Charge {
   double nonzeros_per_real = 1;  // charged feature nonzeros per real one: a batch of b samples is
                                  // charged b * 76 on average
   double labels_per_real = 1;
+  double lookups_per_real = 1;  // of click data; also rows of sharded tables, and their messages
   double parameter_ratio =
       1;  // charged parameters per real one: bytes of messages, work of vector operations
+  std::optional<FittedCharge> fitted = {};  // then `model` is null
 };
 
-// The preset's averages per sample over those of `data`, whose rows are the whole training set also
-// where this process has only a part of it. The data have nonzeros and labels.
-// Errors: usage; an unknown preset, with the known ones.
-Charge make_charge(const std::string& preset, const Dataset& data, const ModelFactory& factory,
-                   const Model& real);
-// As the result shows it: preset, shape of the charged model, and the three ratios.
+// A preset's averages per sample over those of `data`, whose rows are the whole training set also
+// where this process has only a part of it. Sparse data have nonzeros and labels. `real`: what the
+// workers' replicas hold, of sharded tables the dense part.
+// Errors: usage; an unknown name, with the known ones; a preset of the other kind of data; a fitted
+// charge without sharded tables.
+Charge make_charge(const std::string& name_or_path, const Dataset& data,
+                   const ModelFactory& factory, const Model& real, bool sharded);
+// As the result shows it: preset, shape of the charged model and the ratios, or what was fitted.
 nlohmann::json to_json(const Charge& charge);
+
+// What a simulated cluster charges by it: bytes of messages, work of vector operations.
+void charge_cluster(const Charge& charge, ClusterOptions& options);
 
 // One pass over n parameters on a host: a replica is read and added to the sum of several.
 Seconds host_pass(const DeviceProfile& host, double n);

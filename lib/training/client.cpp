@@ -8,19 +8,45 @@
 namespace hetsgd {
 
 BatchShape Client::charged(const BatchShape& batch) const {
+  if (!setup_.charge) return batch;
   return {.samples = batch.samples,
-          .nonzeros = batch.nonzeros * setup_.charged_nonzeros,
-          .labels = batch.labels * setup_.charged_labels,
-          .lookups = batch.lookups};
+          .nonzeros = batch.nonzeros * setup_.charge->nonzeros_per_real,
+          .labels = batch.labels * setup_.charge->labels_per_real,
+          .lookups = batch.lookups * setup_.charge->lookups_per_real};
 }
 
 Work Client::gradient_work(const BatchShape& batch) const {
+  if (fitted()) return {.given_s = fitted()->step_s()};
   return charged_model().gradient_work(charged(batch));
 }
 
 // Both models are of one kind and have the same options, and so as many parts.
 Work Client::partial_gradient_work(const BatchShape& batch, std::size_t parts) const {
   return charged_model().partial_gradient_work(charged(batch), parts);
+}
+
+namespace {
+
+// The same launches on `scale` times the numbers.
+Work grown(const Work& work, double scale) {
+  return {.operations = work.operations * scale,
+          .bytes = work.bytes * scale,
+          .launches = work.launches,
+          .host_link_bytes = work.host_link_bytes * scale,
+          .gather_bytes = work.gather_bytes * scale,
+          .host_gather_bytes = work.host_gather_bytes * scale};
+}
+
+}  // namespace
+
+// Rows of tables grow with the lookups of a sample.
+Work Client::stage_work(Stage stage, const BatchShape& batch, const Work& tables) const {
+  if (fitted()) return {.given_s = fitted()->stages[stage].count()};
+  if (stage == Stage::opt) return grown(tables, parameter_ratio());
+  const Work rows = grown(tables, setup_.charge ? setup_.charge->lookups_per_real : 1);
+  if (stage != Stage::fp && stage != Stage::bp) return rows;
+  const Work forward = charged_model().forward_work(charged(batch));
+  return rows + (stage == Stage::fp ? forward : gradient_work(batch) - forward);
 }
 
 void Client::trace_batch(Worker& worker, std::uint64_t samples) const {
@@ -71,7 +97,14 @@ void SharedClient::evaluate_here(Worker& worker, std::optional<std::uint64_t> sa
   const Referee::Point point = referee_.evaluation_point(
       worker.now(), samples, synchronous() ? std::optional(call) : std::nullopt);
   if (!point.due) return;
-  if (synchronous()) {
+  if (synchronous() && setup_.tables && setup_.virtual_time) {
+    // Where others go on beside rank 0, the worker that comes last measures: it has made the last
+    // update of rows that belongs to this point, and nobody has made a later one, which would need
+    // what this worker has not sent yet.
+    if (!comes_last(call.number)) return;
+    worker.endpoint().while_paused(
+        [&] { referee_.measure(worker.now(), point.samples, prepare(model)); });
+  } else if (synchronous()) {
     worker.endpoint().while_paused_together(
         [&] { referee_.measure(worker.now(), point.samples, prepare(model)); });
   } else {
@@ -81,6 +114,13 @@ void SharedClient::evaluate_here(Worker& worker, std::optional<std::uint64_t> sa
       referee_.measure(worker.now(), learnt, prepare(model));
     });
   }
+}
+
+bool SharedClient::comes_last(std::uint64_t call) {
+  const std::lock_guard lock(mutex_);
+  if (++arrived_[call] < plan().workers) return false;
+  arrived_.erase(call);
+  return true;
 }
 
 void SharedClient::publish(int rank, Device& device, std::span<const float> replica) {

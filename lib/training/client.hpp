@@ -9,11 +9,13 @@
 #pragma once
 
 #include <atomic>
+#include <map>
 #include <optional>
 #include <span>
 #include <vector>
 
 #include "linalg/host_view.hpp"
+#include "training/charge.hpp"
 #include "training/referee.hpp"
 
 namespace hetsgd {
@@ -25,12 +27,10 @@ struct RunSetup {
   const Sampler& sampler;
   std::vector<float> initial;
   DatasetPtr test;
-  // Full-size model and counts per real nonzero, label and parameter under --charge; null: the real
-  // model's work.
-  std::shared_ptr<const Model> charged_model = {};
-  double charged_nonzeros = 1, charged_labels = 1, charged_parameters = 1;
-  bool traced = false;         // all endpoints are those of a Trace
-  TableSet* tables = nullptr;  // null: the tables are part of the model
+  const Charge* charge = nullptr;  // null: the real model's work
+  bool traced = false;             // all endpoints are those of a Trace
+  TableSet* tables = nullptr;      // null: the tables are part of the model
+  bool virtual_time = false;
   // Rows of tables that a measurement reads, for the process that measures; distinct.
   std::vector<Index> measured_rows = {};
 };
@@ -51,10 +51,13 @@ class Client : public Run {
   Work gradient_work(const BatchShape& batch) const final;
   Work partial_gradient_work(const BatchShape& batch, std::size_t parts) const final;
   const Model& charged_model() const final {
-    return setup_.charged_model ? *setup_.charged_model : setup_.model;
+    return setup_.charge && setup_.charge->model ? *setup_.charge->model : setup_.model;
   }
   BatchShape charged(const BatchShape& batch) const final;
-  double parameter_ratio() const final { return setup_.charged_parameters; }
+  Work stage_work(Stage stage, const BatchShape& batch, const Work& tables) const final;
+  double parameter_ratio() const final {
+    return setup_.charge ? setup_.charge->parameter_ratio : 1;
+  }
   void measure(Worker& worker, const std::function<void()>& fn) final;
   Batch test_batch(std::uint64_t count) const final;
 
@@ -69,6 +72,11 @@ class Client : public Run {
   const RunRules& rules_;
   const RunSetup& setup_;
   std::size_t replicas_read_ = 1;  // by the model that is being made
+
+ private:
+  const FittedCharge* fitted() const {
+    return setup_.charge && setup_.charge->fitted ? &*setup_.charge->fitted : nullptr;
+  }
 };
 
 // A replica that its worker has published, where it lies on a device. Until then it is the initial
@@ -104,9 +112,11 @@ class SharedClient final : public Client {
   }
   void updated(Worker& worker, bool counts_for_run) override;
   // Synchronous: the first worker to make its k-th call decides for all, and rank 0 measures with
-  // all others waiting. Asynchronous: the worker that finds an evaluation due stops the world for
-  // it. Two may find two of them due before either has stopped it; the pauses follow each other,
-  // and a point's samples never fall behind those of the point before.
+  // all others waiting. In virtual time, where they do not wait, that is right for rank 0's replica;
+  // sharded tables are measured by the last worker to come. Asynchronous: the worker that finds an
+  // evaluation due stops the world for it. Two may find two of them due before either has stopped
+  // it; the pauses follow each other, and a point's samples never fall behind those of the point
+  // before.
   void evaluate_here(Worker& worker, std::optional<std::uint64_t> samples,
                      const std::function<std::span<const float>()>& model) override;
   bool evaluation_due(Worker& worker) const override { return referee_.due(worker.now()); }
@@ -122,10 +132,14 @@ class SharedClient final : public Client {
   void warn(const std::string& text) override { referee_.warn(text); }
 
  private:
+  // At the k-th call of evaluate_here() where a measurement is due, once for each worker.
+  bool comes_last(std::uint64_t call);
+
   std::atomic<std::uint64_t> cursor_{0};  // of the shared pool
   std::mutex mutex_;                      // guards all below
   std::vector<Published> published_;      // by rank
   std::vector<float> mean_;
+  std::map<std::uint64_t, int> arrived_;  // by call: workers that have come to it
 };
 
 }  // namespace hetsgd

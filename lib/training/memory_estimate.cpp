@@ -14,10 +14,11 @@ Work step_work(const Model& model, const Charge* charge, const Dataset& train, c
                          .labels = b * static_cast<double>(data.labels) / rows,
                          .lookups = b * static_cast<double>(model.data().fields())};
   if (!charge) return model.gradient_work(batch);
+  if (charge->fitted) return {.given_s = charge->fitted->step_s()};
   return charge->model->gradient_work({.samples = b,
                                        .nonzeros = batch.nonzeros * charge->nonzeros_per_real,
                                        .labels = batch.labels * charge->labels_per_real,
-                                       .lookups = batch.lookups});
+                                       .lookups = batch.lookups * charge->lookups_per_real});
 }
 
 nlohmann::json estimate_of(const EstimatedRun& run) {

@@ -72,7 +72,12 @@ void check_model_devices(const TrainOptions& options, const std::vector<std::str
 // All workers exchange rows together, between host memories.
 void check_tables(const Plan& plan, const std::vector<std::string>& devices,
                   const AlgorithmInfo& info) {
-  if (!plan.sharded_tables) return;
+  if (!plan.sharded_tables) {
+    if (info.sharded_tables_only.empty()) return;
+    throw with_hint(usage_error("--tables: found replicated, expected sharded: {} {}", info.name,
+                                info.sharded_tables_only),
+                    "add --tables sharded and a click-through model (--model deepfm)");
+  }
   if (!info.lockstep) {
     std::vector<std::string> names;
     for (const RegisteredAlgorithm& each : algorithms()) {

@@ -239,6 +239,7 @@ void RankClient::report(Worker& worker, Report what) {
     counters.worker_samples = worker.samples();
     counters.worker_updates = worker.updates();
     counters.worker_lookups = worker.lookup_counts();
+    counters.worker_stages = worker.stage_times();
     counters.breakdown = worker.endpoint().time_breakdown();
     if (!events_.empty()) extra["events"] = std::exchange(events_, nlohmann::json::array());
     if (!histograms_.empty()) extra["histograms"] = std::exchange(histograms_, {});

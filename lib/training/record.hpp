@@ -75,6 +75,7 @@ struct WorkerRecord {
   std::uint64_t samples = 0;
   std::uint64_t updates = 0;
   LookupCounts lookups;  // in sharded tables
+  StageTimes stages;     // of algorithms that keep them
   // With --trace, of its main process, the longest first. Waits for its own other processes and for
   // its own device (monitors, sleeps) are in nobody's list.
   std::optional<std::vector<WaitedFor>> waited_for = {};

@@ -156,6 +156,7 @@ void Referee::absorb(int rank, const Counters& counters) {
   worker.samples = counters.worker_samples;
   worker.updates = counters.worker_updates;
   worker.lookups = counters.worker_lookups;
+  worker.stages = counters.worker_stages;
   worker.report.breakdown = counters.breakdown;
 }
 
@@ -330,6 +331,7 @@ void Referee::take_note(Worker& worker) {
   mine.samples = worker.samples();
   mine.updates = worker.updates();
   mine.lookups = worker.lookup_counts();
+  mine.stages = worker.stage_times();
 }
 
 Progress Referee::progress(double host_s) const {

@@ -182,6 +182,7 @@ class Referee {
     double time_s = 0;                                     // the rank's clock
     std::uint64_t worker_samples = 0, worker_updates = 0;  // from the start
     LookupCounts worker_lookups;                           // the same
+    StageTimes worker_stages;                              // the same
     std::uint64_t evaluation = 0;                          // number of the one it stands before
     std::uint64_t running_calls = 0;                       // the worker's so far
     bool budget_ended = false;                             // by the algorithm

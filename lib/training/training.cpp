@@ -147,7 +147,8 @@ void Training::Impl::build_model() {
         static_cast<std::uint64_t>(std::llround(options.epochs * static_cast<double>(plan.rows))));
   }
   if (!options.charge.empty()) {
-    charge = make_charge(options.charge, *record.train, *options.model_factory, *model);
+    charge = make_charge(options.charge, *record.train, *options.model_factory, *model,
+                         plan.sharded_tables);
     record.charge = to_json(*charge);
   }
   algorithm->check_model(plan, *model);
@@ -180,7 +181,7 @@ ClusterOptions Training::Impl::cluster_options() const {
   result.profiles = machine.profiles;
   result.server_profile = machine.server_profile;
   result.network = machine.network;
-  if (charge) result.payload_scale = result.work_scale = charge->parameter_ratio;
+  if (charge) charge_cluster(*charge, result);
   result.host_threads = options.host_threads.value_or(0);
   result.devices = devices;
   result.peer_timeout = options.peer_timeout;
@@ -209,12 +210,7 @@ RunRules Training::Impl::rules() const {
 RunSetup Training::Impl::setup(std::vector<float> initial) const {
   RunSetup result{
       .model = *model, .sampler = *sampler, .initial = std::move(initial), .test = record.test};
-  if (charge) {
-    result.charged_model = charge->model;
-    result.charged_nonzeros = charge->nonzeros_per_real;
-    result.charged_labels = charge->labels_per_real;
-    result.charged_parameters = charge->parameter_ratio;
-  }
+  if (charge) result.charge = &*charge;
   return result;
 }
 
@@ -356,6 +352,7 @@ void Training::Impl::prepare(const TrainHooks& hooks, Parts& parts) {
   const PreparedModel initial{.parameters = parts.setup->initial, .rows = rows ? &*rows : nullptr};
   parts.setup->traced = hooks.trace != nullptr;
   parts.setup->tables = parts.tables.get();
+  parts.setup->virtual_time = cluster_kind(options.cluster).is_virtual;
   if (options.processes().is_root() && !options.dump_initial_parameters.empty()) {
     write_parameters(options.dump_initial_parameters, whole_model(initial.parameters, initial.rows),
                      "the initial model");

@@ -13,7 +13,7 @@
 #include "core/error.hpp"
 #include "core/random.hpp"
 #include "core/text.hpp"
-#include "support/run.hpp"
+#include "support/clicks.hpp"
 
 namespace hetsgd::test {
 namespace {
@@ -165,6 +165,15 @@ Settings random_run(const RegisteredAlgorithm& algorithm, const std::string& clu
   }
   for (int i = dice.below(3); i > 0; --i) {
     settings.emplace_back("straggler", straggler(dice, workers, scale));
+  }
+  if (!algorithm.info.sharded_tables_only.empty()) {
+    std::erase_if(settings, [](const auto& s) { return s.first == "optimizer"; });
+    settings = with(settings, sharded_clicks());
+    std::vector<std::string> layouts = {"auto", "row", "table"};
+    if (workers % 2 == 0) layouts.emplace_back("column:2");
+    settings.emplace_back("sharding", dice.one_of(layouts));
+    settings.emplace_back("embedding_dim", "8");
+    settings.emplace_back("dedup", dice.coin() ? "true" : "false");
   }
   settings = with(settings, own_options(algorithm, dice));
   for (auto& [key, value] : settings) {  // nodes of equal size, and a bound above another

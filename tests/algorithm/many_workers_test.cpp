@@ -38,6 +38,7 @@ std::vector<Settings> every_way() {
       {{"algorithm", "rna"}, {"hierarchical", "true"}, {"group_after", "1"}}};
   for (const RegisteredAlgorithm& algorithm : algorithms()) {
     if (algorithm.info.max_workers == 1) continue;
+    if (!algorithm.info.sharded_tables_only.empty()) continue;
     ways.push_back({{"algorithm", algorithm.info.name}});
     if (algorithm.info.name == "ssgd") ways.back().push_back({"per_worker_batch", "full"});
     if (algorithm.info.name == "local-sgd") ways.back().push_back({"local_steps", "1"});

@@ -5,7 +5,7 @@
 
 #include <set>
 
-#include "support/run.hpp"
+#include "support/clicks.hpp"
 
 namespace hetsgd::test {
 namespace {
@@ -97,6 +97,13 @@ const std::vector<Expected>& expectations() {
        kModels},
       {"hogwild", {}, {"staleness"}, {}, {}, kNone, kNone},
       {"local-sgd", {}, {"local_steps"}, {}, {}, kParameters, kParameters},
+      {"sven",
+       sharded_clicks(),
+       {"staleness"},
+       {},
+       {},
+       {"gradients", "rows", "control"},  // its input is free of charge; groups of its processes
+       {"gradients", "rows", "control"}},
   };
   return kAll;
 }

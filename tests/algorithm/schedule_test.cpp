@@ -61,6 +61,7 @@ Settings settings_of(const Row& row) {
 std::vector<Row> rows() {
   std::vector<Row> rows;
   for (const RegisteredAlgorithm& algorithm : algorithms()) {
+    if (!algorithm.info.sharded_tables_only.empty()) continue;  // sven_test.cpp
     for (const std::string& optimizer : choices_of("optimizer")) {
       const auto& some = algorithm.info.optimizers_only;
       if (optimizer != "sgd" && !algorithm.info.plain_sgd_only.empty()) continue;

@@ -10,7 +10,7 @@ from program import BINARY, ProgramTest, TINY, without_host
 
 # Options that name files, by what is done with them. A new one belongs here and needs its role
 # (OptionRefiner::reads_file, writes_file), or the tests below find it.
-READ = {"--train", "--test", "--config", "--tuned", "--profile", "--server-profile", "--network", "--straggler",
+READ = {"--train", "--test", "--config", "--tuned", "--charge", "--profile", "--server-profile", "--network", "--straggler",
         "--vocabulary"}
 WRITTEN = {"--output", "--trace", "--mllog", "--dump-parameters", "--dump-initial-parameters"}
 NO_FILES = {"--cache-directory", "--log-dir", "--tensorboard", "--reference"}  # folders; one of the operands

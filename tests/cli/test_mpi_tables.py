@@ -32,6 +32,14 @@ class ShardedTables(MpiTest):
         self.expect_same(4, "--algorithm", "ssgd", "--sharding", "column:2", "--optimizer", "adagrad", "--learning-rate", "0.05")
         self.expect_same(2, "--algorithm", "local-sgd", "--sharding", "table", "--dedup", "false")
 
+    def test_sven_learns_the_bits_of_sim(self):
+        self.expect_same(3, "--algorithm", "sven")
+        self.expect_same(2, "--algorithm", "sven", "--join", "data", "--exchange", "blocking", "--lookahead", "4")
+        self.expect_same(3, "--algorithm", "sven", "--pipeline", "none")
+        stages = self.result("mpi.json")["workers"][0]["stages"]
+        self.assertGreater(stages["f_exchange_s"], 0)
+        self.assertEqual(stages["stall_s"], 0)
+
     def test_ranks_keep_and_lose_the_rows_of_sim(self):
         self.expect_same(3, "--algorithm", "ssgd", "--min-frequency", "1", "--table-capacity", "300")
         self.assertGreater(self.result("mpi.json")["tables"]["evicted"], 0)

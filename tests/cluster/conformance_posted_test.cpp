@@ -9,9 +9,9 @@ HETSGD_ON_EVERY_SIZE(PostedOn);
 
 // Around what travels in a head, in one piece and in several; 3 MB is longer than any buffer that a
 // library gives a message for nothing.
-constexpr std::size_t kLengths[] = {0, 1, 250, 1000, 40'000, 750'000};
+constexpr std::size_t kPostedLengths[] = {0, 1, 250, 1000, 40'000, 750'000};
 
-std::vector<std::int32_t> content(int from, int to, std::size_t n, int salt) {
+std::vector<std::int32_t> posted_content(int from, int to, std::size_t n, int salt) {
   std::vector<std::int32_t> x(n);
   for (std::size_t i = 0; i < n; ++i) {
     x[i] = static_cast<std::int32_t>(i) * 64 + from * 8 + to + salt;
@@ -25,9 +25,9 @@ TEST_P(PostedOn, AllToAllBeforeAnybodyReceives) {
   run_on(cluster(), size(), [](Endpoint& endpoint) {
     Comm& comm = endpoint.comm();
     const int p = comm.size(), me = comm.rank();
-    for (const std::size_t n : kLengths) {
+    for (const std::size_t n : kPostedLengths) {
       for (int to = 0; to < p; ++to) {
-        std::vector<std::int32_t> x = content(me, to, n, 0);
+        std::vector<std::int32_t> x = posted_content(me, to, n, 0);
         comm.post(to, 5, std::span(x), Traffic::rows);
         std::ranges::fill(x, -1);
       }
@@ -35,7 +35,7 @@ TEST_P(PostedOn, AllToAllBeforeAnybodyReceives) {
       for (int from = 0; from < p; ++from) {
         std::vector<std::int32_t> x(n);
         EXPECT_EQ(comm.receive(from, 5, std::span(x)).source, from);
-        EXPECT_TRUE(x == content(from, me, n, 0)) << n << " from " << from;
+        EXPECT_TRUE(x == posted_content(from, me, n, 0)) << n << " from " << from;
       }
     }
   });
@@ -51,7 +51,8 @@ TEST_P(PostedOn, KeepsTheOrderWithSend) {
     constexpr std::size_t kLong = 200'000;
     for (int round = 0; round < 6; ++round) {
       if (me % 2 == 0) {
-        const auto a = content(me, next, kLong, round), b = content(me, next, 3, round);
+        const auto a = posted_content(me, next, kLong, round),
+                   b = posted_content(me, next, 3, round);
         comm.post(next, 7, std::span(a));
         comm.send(next, 7, std::span(b));
         comm.post(next, 7, std::span(b));
@@ -61,7 +62,7 @@ TEST_P(PostedOn, KeepsTheOrderWithSend) {
       for (const std::size_t n : {kLong, std::size_t{3}, std::size_t{3}, kLong}) {
         std::vector<std::int32_t> x(n);
         comm.receive(before, 7, std::span(x));
-        EXPECT_TRUE(x == content(before, me, n, round));
+        EXPECT_TRUE(x == posted_content(before, me, n, round));
       }
     }
   });

@@ -59,6 +59,8 @@ Record run_model(const Settings& settings, const std::string& model) {
 TEST_P(EveryModel, LearnsWithEveryAlgorithm) {
   for (const RegisteredAlgorithm& algorithm : algorithms()) {
     if (!algorithm.info.one_hidden_layer_only.empty() && GetParam() != "mlp") continue;
+    const bool sharded = !algorithm.info.sharded_tables_only.empty();
+    if (sharded && !reads_fields(GetParam())) continue;
     for (const std::string cluster : {"sim", "threads"}) {
       if (cluster == "threads" && !reads_fields(GetParam())) continue;  // other tests have them
       SCOPED_TRACE(algorithm.info.name + " on " + cluster);
@@ -66,6 +68,7 @@ TEST_P(EveryModel, LearnsWithEveryAlgorithm) {
       // In real time replicas differ in their updates as the host pleases, and each merge that is
       // perturbed scales the model: on so small a task that alone may undo what was learnt.
       if (algorithm.info.name == "adaptive" && cluster == "threads") more = {{"delta", "0"}};
+      if (sharded) more = {{"tables", "sharded"}};
       const Settings settings = with({{"algorithm", algorithm.info.name},
                                       {"cluster", cluster},
                                       {"train", "generate:tiny"},

@@ -127,6 +127,7 @@ TEST(WaitedFor, EntriesAddUpToTheWaitOfBlockingAlgorithms) {
   for (const RegisteredAlgorithm& algorithm : algorithms()) {
     const std::string& name = algorithm.info.name;
     if (algorithm.info.max_workers < 4) continue;
+    if (!algorithm.info.sharded_tables_only.empty()) continue;
     const Traced run({{"algorithm", name},
                       {"workers", "4"},
                       {"mega_batch", "5"},

@@ -148,6 +148,7 @@ TEST(Referee, TheFirstMeasurementShowsInTheProgress) {
 TEST(Referee, HostThreadsDoNotChangeABit) {
   for (const RegisteredAlgorithm& algorithm : algorithms()) {
     if (algorithm.info.max_workers < 4) continue;
+    if (!algorithm.info.sharded_tables_only.empty()) continue;
     const Settings base = with(kBase, {{"algorithm", algorithm.info.name},
                                        {"workers", "4"},
                                        {"mega_batch", "16"},

@@ -1,0 +1,200 @@
+// sven: embedding tables sharded over the workers, rows and their gradients exchanged by an
+// asynchronous all_to_all, and the stages of neighbouring batches at the same time. Dense parameters
+// are never stale; rows are read up to L + 1 updates late, always the same number, so that a run's
+// result does not depend on its timing.
+//
+// Paper:      004 chapter 6 (Sven).
+// Implements: figure 6.2 and equations 6.1 and 6.2. For batch k: ids; SFP gather of rows at their
+//             owners; fA2A rows to the requesters; FP, BP dense forward and backward; AR all_reduce of
+//             the dense gradient; opt dense update; bA2A sums of rows' gradients to the owners; SBP
+//             update of rows.
+//               none, input   ids(k) SFP(k) fA2A(k) FP(k) BP(k) AR(k) opt(k) bA2A(k) SBP(k), (6.1);
+//                             with input the ids are prepared ahead by processes of their own
+//               full          interval k, (6.2), L batches looked up before the first:
+//                               stage       communication process   worker
+//                               1 (blue)    bA2A(k-1)               SFP(k+L), FP(k)
+//                               2 (green)   fA2A(k+L)               BP(k)
+//                               3 (red)     AR(k)                   SBP(k-1)
+//                               end                                 opt(k)
+// Symbols:    L --lookahead, b --batch-size (of each worker, or split), P workers.
+// Cost:       per iteration two all_to_alls of the rows that a batch asks for, one of their numbers,
+//             one all_reduce of the dense gradient. Time of an interval: none the sum of all stages,
+//             full max(SFP + FP, bA2A) + max(BP, fA2A) + max(AR, SBP) + opt.
+// Records:    histogram "staleness", one count for each batch that a worker looks up: row updates of
+//             earlier batches that it does not see. workers[].stages.
+// Deviations: L = 2 and the bA2A one interval after BP are read from the text's iteration numbers and
+//             its staleness of three; in (6.2) the two all_to_alls stand the other way round, as in
+//             the figure's colours. --join data (ours) waits only for what a stage needs. A
+//             measurement sees the dense part after opt(k) and rows after SBP(k-1): the pipeline is
+//             not drained for it, nor at the end. With L = 0 the rows of batch k are exchanged in
+//             stage 1, before FP(k).
+
+#include "algorithm/algorithm.hpp"
+#include "algorithm/parts/sven_stages.hpp"
+#include "core/error.hpp"
+
+namespace hetsgd {
+namespace {
+
+enum class SvenPipeline { full, input, none };
+
+constexpr std::uint64_t kMostAhead = 8, kPaperAhead = 2;
+
+class Sven final : public Algorithm {
+ public:
+  void declare(OptionSet& options) override {
+    options.add_choice(
+        "pipeline", pipeline_,
+        {{"full", SvenPipeline::full},
+         {"input", SvenPipeline::input},
+         {"none", SvenPipeline::none}},
+        "stages of neighbouring batches at the same time; only requests ahead of their batch; one "
+        "stage after the other");
+    options
+        .add("lookahead", lookahead_, "batches looked up before the one that is learnt from (full)")
+        .symbol("L")
+        .unit("batches")
+        .range(0, kMostAhead);
+    options.add_choice("join", joins_data_, {{"stages", false}, {"data", true}},
+                       "a stage ends when worker and communication have done their part (the "
+                       "paper), or the worker waits only for what it needs: the same numbers");
+    options.add_choice("exchange", exchange_,
+                       {{"scatter", Exchange::scatter},
+                        {"blocking", Exchange::blocking},
+                        {"nonblocking", Exchange::nonblocking}},
+                       "all_to_all of rows: by posted messages (the paper), a meeting of all as "
+                       "NCCL's, or messages as MPI_Ialltoallv's");
+    options.add_choice("per_worker_batch", split_, {{"full", false}, {"split", true}},
+                       "a worker's batch: b_max, or b_max/P");
+    options
+        .add("input_rate", input_rate_,
+             "samples/s that the machines which prepare requests deliver")
+        .above(0)
+        .absent("unlimited");
+  }
+
+  void check(const Plan& plan) const override {
+    if (!split_ || plan.batch_size >= static_cast<std::uint64_t>(plan.workers)) return;
+    throw with_hint(usage_error("--batch-size: found {}, expected at least one sample for each of "
+                                "the {} workers",
+                                plan.batch_size, plan.workers),
+                    "use a larger batch or --per-worker-batch full");
+  }
+
+  std::vector<std::string> warnings(const Plan&, const Layout&) const override {
+    if (pipeline_ != SvenPipeline::full || lookahead_ <= kPaperAhead) return {};
+    return {fmt::format("--lookahead {}: rows are read {} updates late; the paper has {}",
+                        lookahead_, lookahead_ + 1, kPaperAhead + 1)};
+  }
+
+  void worker(Worker& self) const override {
+    SvenStages stages(self, options_of(self));
+    pipeline_ == SvenPipeline::full ? full(self, stages) : one_by_one(self, stages);
+    stages.close();
+  }
+
+ private:
+  SvenStages::Options options_of(Worker& self) const {
+    const auto p = static_cast<std::uint64_t>(self.size());
+    const std::uint64_t b = self.plan().batch_size * (split_ ? 1 : p);
+    const bool full = pipeline_ == SvenPipeline::full;
+    return {.exchange = exchange_,
+            .overlapped = full,
+            .prepared = pipeline_ != SvenPipeline::none,
+            .in_flight = full ? lookahead_ + 2 : 1,
+            .input_rate = input_rate_,
+            .global_batch = b,
+            .mine = self.comm().block_of(self.rank(), b),
+            .learning_batch = self.plan().batch_size};
+  }
+
+  // Equation 6.1.
+  static void one_by_one(Worker& self, SvenStages& s) {
+    for (std::uint64_t k = 0; self.running(); ++k) {
+      s.sfp(k);
+      s.exchange_rows(k);
+      s.fp(k);
+      s.bp(k);
+      s.all_reduce();
+      s.opt(k);
+      s.exchange_sums(k);
+      s.sbp(k);
+      s.evaluate_here(k);
+    }
+  }
+
+  void full(Worker& self, SvenStages& s) const {
+    for (std::uint64_t m = 0; m < lookahead_; ++m) {
+      s.sfp(m);
+      s.start_rows(m);
+    }
+    for (std::uint64_t k = 0; self.running(); ++k) {
+      joins_data_ ? interval_by_data(s, k) : interval_by_stages(s, k);
+      s.evaluate_here(k);
+    }
+  }
+
+  // Equation 6.2.
+  void interval_by_stages(SvenStages& s, std::uint64_t k) const {
+    if (k > 0) s.start_sums(k - 1);  // 1 (blue)
+    s.sfp(k + lookahead_);
+    if (lookahead_ == 0) s.start_rows(k);
+    s.wait_rows(k);
+    s.fp(k);
+    if (k > 0) s.wait_sums(k - 1);
+
+    if (lookahead_ > 0) s.start_rows(k + lookahead_);  // 2 (green)
+    s.bp(k);
+    if (lookahead_ > 0) s.wait_rows(k + lookahead_);
+
+    s.start_all_reduce();  // 3 (red)
+    if (k > 0) s.sbp(k - 1);
+    s.wait_all_reduce();
+
+    s.opt(k);
+  }
+
+  // The same stages in the same order; the all_reduce before the sums, as opt(k) waits for it.
+  void interval_by_data(SvenStages& s, std::uint64_t k) const {
+    s.sfp(k + lookahead_);
+    s.start_rows(k + lookahead_);
+    s.wait_rows(k);
+    s.fp(k);
+    s.bp(k);
+    s.start_all_reduce();
+    s.start_sums(k);
+    if (k > 0) {
+      s.wait_sums(k - 1);
+      s.sbp(k - 1);
+    }
+    s.wait_all_reduce();
+    s.opt(k);
+  }
+
+  SvenPipeline pipeline_ = SvenPipeline::full;
+  std::uint64_t lookahead_ = kPaperAhead;
+  bool joins_data_ = false;
+  Exchange exchange_ = Exchange::scatter;
+  bool split_ = false;
+  std::optional<double> input_rate_;
+};
+
+const bool sven_registered = register_algorithm<Sven>({
+    .name = "sven",
+    .title = "Sven",
+    .idea =
+        "Embedding tables are sharded over the workers, which exchange rows and their gradients "
+        "without waiting for each other. Exchanges of some batches go on while others are "
+        "computed, so that rows are read a fixed number of updates late.",
+    .paper = "Yang 2022 (004) chapter 6",
+    .cost = "per iteration two all_to_alls of rows, one of their numbers, one all_reduce of the "
+            "dense gradient",
+    .result = "the common model",
+    .identities = "--pipeline none = input, and ssgd with --per-worker-batch full; one worker with "
+                  "none = sgd; --join and --exchange change no bit",
+    .lockstep = true,
+    .sharded_tables_only = "exchanges rows of sharded tables",
+});
+
+}  // namespace
+}  // namespace hetsgd

@@ -1,0 +1,291 @@
+// Sven's pipelines against each other, against sgd and ssgd, and against an oracle that keeps old
+// versions of the tables: to the bit.
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+
+#include "core/error.hpp"
+#include "model/registry.hpp"
+#include "support/compare.hpp"
+
+namespace hetsgd::test {
+namespace {
+
+const Settings kSven = {{"train", "generate:ctr-tiny"},
+                        {"test", "generate:ctr-tiny"},
+                        {"min_frequency", "5"},
+                        {"cache", "false"},
+                        {"model", "deepfm"},
+                        {"embedding_dim", "8"},
+                        {"embedding_init_std", "0.1"},
+                        {"hidden", "12"},
+                        {"batch_size", "24"},
+                        {"learning_rate", "0.2"},
+                        {"max_samples", "1920"},
+                        {"evaluate_every", "960"},
+                        {"record_steps", "true"},
+                        {"algorithm", "sven"},
+                        {"tables", "sharded"},
+                        {"workers", "4"}};
+
+struct SvenRun {
+  Record record;
+  std::vector<float> parameters;  // of the last measured model, tables first
+};
+
+// The data are generated once for all runs.
+SvenRun run_sven(const Settings& more = {}) {
+  static DataCache cache;
+  const auto path =
+      std::filesystem::temp_directory_path() / fmt::format("hetsgd_sven_{}.f32", getpid());
+  const Configuration configuration(with(with(kSven, {{"dump_parameters", path.string()}}), more));
+  Training training(configuration.spec());
+  training.load(&cache);
+  training.run({});
+  if (training.failure()) std::rethrow_exception(training.failure());
+  SvenRun run{training.record(), {}};
+  std::ifstream file(path, std::ios::binary);
+  run.parameters.resize(std::filesystem::file_size(path) / sizeof(float));
+  file.read(reinterpret_cast<char*>(run.parameters.data()),
+            static_cast<std::streamsize>(run.parameters.size() * sizeof(float)));
+  std::filesystem::remove(path);
+  return run;
+}
+
+void expect_same(const SvenRun& a, const SvenRun& b) {
+  EXPECT_EQ(step_losses(a.record), step_losses(b.record));
+  ASSERT_EQ(a.record.curve.size(), b.record.curve.size());
+  for (std::size_t i = 0; i < a.record.curve.size(); ++i) {
+    EXPECT_EQ(a.record.curve[i].test_loss(), b.record.curve[i].test_loss()) << "point " << i;
+  }
+  EXPECT_TRUE(a.parameters == b.parameters);
+}
+
+const Settings kNoPipeline = {{"pipeline", "none"}};
+
+TEST(Sven, LearnsWithEveryModel) {
+  for (const char* model : {"deepfm", "wide_deep", "dcn"}) {
+    const SvenRun run = run_sven({{"model", model}, {"max_samples", "9600"}});
+    EXPECT_LT(run.record.curve.back().test_loss(), run.record.curve.front().test_loss()) << model;
+    EXPECT_EQ(run.record.status, Status::completed);
+  }
+}
+
+// One worker looks up what its replica would have read. With AdaGrad both build the gradient and
+// update by the same rules; sgd's fused step adds in another order.
+TEST(Sven, OneWorkerWithoutPipelineIsSgdOnReplicatedTables) {
+  const Settings one = {{"workers", "1"}, {"optimizer", "adagrad"}, {"learning_rate", "0.05"}};
+  const Settings sgd = with(one, {{"algorithm", "sgd"}, {"tables", "replicated"}});
+  expect_same(run_sven(with(one, kNoPipeline)), run_sven(sgd));
+}
+
+// The same exchanges, sums and updates in the same order.
+TEST(Sven, WithoutPipelineItIsSsgd) {
+  const SvenRun sven = run_sven(kNoPipeline);
+  const Settings ssgd = {{"algorithm", "ssgd"}, {"per_worker_batch", "full"}};
+  expect_same(sven, run_sven(ssgd));
+  const SvenRun replicated = run_sven(with(ssgd, {{"tables", "replicated"}}));
+  expect_close(step_losses(sven.record), step_losses(replicated.record), 1e-6);
+  expect_same(run_sven({{"pipeline", "none"}, {"per_worker_batch", "split"}}),
+              run_sven({{"algorithm", "ssgd"}}));
+}
+
+// Every schedule acts on the dense part and on rows as it does in ssgd.
+TEST(Sven, FollowsTheSchedule) {
+  std::vector<SvenRun> runs;
+  for (const char* schedule : {"constant", "linear", "step", "inverse_time"}) {
+    SCOPED_TRACE(schedule);
+    const Settings more = {{"schedule", schedule},  {"warmup_epochs", "0.02"},
+                           {"decay_epochs", "0.2"}, {"step_epochs", "0.05"},
+                           {"step_factor", "0.5"},  {"inverse_rate", "9"}};
+    runs.push_back(run_sven(with(more, kNoPipeline)));
+    const Settings ssgd = {{"algorithm", "ssgd"}, {"per_worker_batch", "full"}};
+    expect_same(runs.back(), run_sven(with(more, ssgd)));
+    if (runs.size() > 1) {
+      EXPECT_FALSE(runs.back().parameters == runs.front().parameters);
+    }
+  }
+}
+
+TEST(Sven, RequestsThatArePreparedChangeNoBit) {
+  expect_same(run_sven(kNoPipeline), run_sven({{"pipeline", "input"}}));
+  expect_same(run_sven({{"pipeline", "input"}}),
+              run_sven({{"pipeline", "input"}, {"input_rate", "1000"}}));
+}
+
+TEST(Sven, NeitherJoinNorExchangeNorLayoutChangesABit) {
+  for (const char* pipeline : {"full", "none"}) {
+    SCOPED_TRACE(pipeline);
+    const Settings base = {{"pipeline", pipeline}};
+    const SvenRun scatter = run_sven(base);
+    for (const Settings& other :
+         {Settings{{"exchange", "blocking"}}, Settings{{"exchange", "nonblocking"}},
+          Settings{{"join", "data"}}, Settings{{"join", "data"}, {"exchange", "blocking"}},
+          Settings{{"sharding", "column:2"}}, Settings{{"sharding", "table"}},
+          Settings{{"dedup", "false"}}}) {
+      SCOPED_TRACE(other.back().first + " " + other.back().second);
+      expect_same(scatter, run_sven(with(base, other)));
+    }
+  }
+}
+
+TEST(Sven, ClustersAgreeToTheBit) {
+  for (const char* join : {"stages", "data"}) {
+    for (const char* exchange : {"scatter", "blocking"}) {
+      const Settings base = {{"join", join}, {"exchange", exchange}, {"workers", "3"}};
+      expect_same(run_sven(base), run_sven(with(base, {{"cluster", "threads"}})));
+    }
+  }
+  const Settings late = {{"straggler", "kind=uniform,min=0ms,max=2ms"}};
+  expect_same(run_sven(), run_sven(with(late, {{"cluster", "threads"}})));
+}
+
+// --- staleness
+
+// 80 batches of 96 samples in four workers: the first is looked up before any update, ..., from then
+// on all are L + 1 updates late. L batches more are looked up than are learnt from.
+TEST(Sven, StalenessIsAsConfigured) {
+  for (const std::uint64_t L : {0U, 1U, 2U, 4U}) {
+    const SvenRun run = run_sven({{"lookahead", std::to_string(L)}});
+    std::map<std::int64_t, std::uint64_t> expected;
+    for (std::uint64_t m = 0; m < 20 + L; ++m) {
+      expected[static_cast<std::int64_t>(std::min(m, L + 1))] += 4;
+    }
+    EXPECT_EQ(run.record.histograms.at("staleness"), expected) << "L = " << L;
+  }
+  const std::map<std::int64_t, std::uint64_t> none{{0, 80}};
+  EXPECT_EQ(run_sven(kNoPipeline).record.histograms.at("staleness"), none);
+}
+
+// In one process, with whole tables: batch k is computed at the tables as they were before the last
+// min(k, L+1) updates, and at the newest dense part.
+struct SvenOracle {
+  std::vector<float> parameters;
+  std::vector<double> losses;  // by (iteration, rank)
+
+  explicit SvenOracle(std::uint64_t lookahead) {
+    const Configuration configuration(
+        with(kSven, {{"algorithm", "sgd"}, {"workers", "1"}, {"tables", "replicated"}}));
+    Training training(configuration.spec());
+    training.load();
+    const DatasetPtr train = training.record().train;
+    const auto model =
+        configuration.options.model_factory->make(DataShape::of(*train, *training.record().test));
+    const std::vector<float> initial =
+        initial_parameters<float>(model->layout(), configuration.options.seed);
+    const std::size_t table = model->layout().blocks.front().size(), n = initial.size();
+    const auto device = make_cpu_device<float>(1);
+    const auto context = model->make_context(*device);
+    Gradient g = make_gradient(*model, *device);
+    const Sampler sampler(train, {.seed = configuration.options.seed, .workers = kWorkers});
+
+    const auto split = initial.begin() + static_cast<std::ptrdiff_t>(table);
+    std::vector<std::vector<float>> tables{{initial.begin(), split}};  // after so many updates
+    std::vector<float> dense(split, initial.end()), sum(n);
+    constexpr std::uint64_t kIntervals = 1920 / (kWorkers * kBatch);
+    for (std::uint64_t k = 0; k < kIntervals; ++k) {
+      const std::vector<float>& stale = tables[k - std::min(k, lookahead + 1)];
+      std::vector<float> w = stale;
+      w.insert(w.end(), dense.begin(), dense.end());
+      for (std::uint64_t r = 0; r < kWorkers; ++r) {
+        Batch batch;
+        sampler.fill(0, {(k * kWorkers + r) * kBatch, kBatch}, batch);
+        losses.push_back(model->gradient(*context, batch, w.data(), g));
+        const float share = 1.0F / kWorkers;
+        for (std::size_t i = 0; i < n; ++i) {
+          const float part = share * g.flat.data()[i];
+          sum[i] = r == 0 ? part : sum[i] + part;
+        }
+      }
+      device->axpby(dense.size(), -kRate, sum.data() + table, 1.0F, dense.data());
+      std::vector<float> next = tables.back();
+      for (std::size_t i = 0; i < table; ++i) next[i] = std::fma(-kRate, sum[i], next[i]);
+      tables.push_back(std::move(next));
+    }
+    parameters = tables[kIntervals - 1];  // the last update of rows is not made
+    parameters.insert(parameters.end(), dense.begin(), dense.end());
+  }
+
+  static constexpr int kWorkers = 4;
+  static constexpr std::uint64_t kBatch = 24;
+  static constexpr float kRate = 0.2F;
+};
+
+TEST(Sven, IsTheOracleThatKeepsOldTables) {
+  for (const std::uint64_t L : {0U, 1U, 2U, 3U, 4U}) {
+    const SvenRun run = run_sven({{"lookahead", std::to_string(L)}});
+    const SvenOracle oracle(L);
+    EXPECT_EQ(step_losses(run.record), oracle.losses) << "L = " << L;
+    EXPECT_TRUE(run.parameters == oracle.parameters) << "L = " << L;
+  }
+}
+
+// A file of `rows` samples in the Criteo format. No value occurs twice; the first is `first`.
+std::string file_without_repetitions(const std::string& name, int rows, int first) {
+  const auto path =
+      std::filesystem::temp_directory_path() / fmt::format("hetsgd_{}_{}.txt", name, getpid());
+  std::ofstream file(path);
+  for (int row = 0; row < rows; ++row) {
+    file << (row * 7 % 3 == 0 ? 1 : 0);
+    for (int i = 0; i < 13; ++i) file << '\t' << (row * 31 + i * 17) % 50;
+    for (int i = 0; i < 26; ++i) file << fmt::format("\t{:08x}", first + row * 26 + i);
+    file << '\n';
+  }
+  return path.string();
+}
+
+// Rows that no later batch reads are read in time. Test samples' values are unknown to the
+// vocabulary, and the rows of unknown values are never trained.
+TEST(Sven, WithoutRepetitionsThePipelineIsNotStale) {
+  const std::string train = file_without_repetitions("sven_train", 640, 0),
+                    test = file_without_repetitions("sven_test", 50, 1 << 20);
+  const auto run = [&](const char* pipeline) {
+    const Configuration configuration(with(kSven, {{"train", train},
+                                                   {"test", test},
+                                                   {"format", "criteo"},
+                                                   {"min_frequency", "1"},
+                                                   {"batch_size", "16"},
+                                                   {"max_samples", "640"},
+                                                   {"evaluate_every", "128"},
+                                                   {"pipeline", pipeline}}));
+    Training training(configuration.spec());
+    training.load();
+    training.run({});
+    if (training.failure()) std::rethrow_exception(training.failure());
+    return training.record();
+  };
+  const Record full = run("full"), none = run("none");
+  EXPECT_EQ(step_losses(full), step_losses(none));
+  ASSERT_EQ(full.curve.size(), none.curve.size());
+  for (std::size_t i = 0; i < full.curve.size(); ++i) {
+    EXPECT_EQ(full.curve[i].test_loss(), none.curve[i].test_loss()) << "point " << i;
+  }
+  std::filesystem::remove(train);
+  std::filesystem::remove(test);
+}
+
+// --- plans that make no sense
+
+TEST(Sven, NeedsShardedTables) {
+  try {
+    run_sven({{"tables", "replicated"}});
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ExitCode::usage);
+    EXPECT_STREQ(error.what(),
+                 "--tables: found replicated, expected sharded: sven exchanges rows "
+                 "of sharded tables");
+  }
+}
+
+TEST(Sven, FarLookAheadIsAWarning) {
+  EXPECT_TRUE(run_sven({{"lookahead", "2"}, {"max_samples", "96"}}).record.warnings.empty());
+  const Record far = run_sven({{"lookahead", "3"}, {"max_samples", "96"}}).record;
+  ASSERT_EQ(far.warnings.size(), 1U);
+  EXPECT_EQ(far.warnings.front(), "--lookahead 3: rows are read 4 updates late; the paper has 3");
+}
+
+}  // namespace
+}  // namespace hetsgd::test

@@ -49,9 +49,10 @@ void ReplacementOptions::validate() const {
 
 std::size_t ReplacementOptions::slots(std::size_t rows, std::size_t of) const {
   if (!capacity || rows == 0) return rows;
-  const double share = static_cast<double>(rows) / static_cast<double>(of);
-  const auto part = static_cast<std::size_t>(share * static_cast<double>(*capacity));
-  return std::clamp<std::size_t>(part, 1, rows);
+  // Multiplied first: a capacity for all rows is one for every row, without rounding.
+  const double part =
+      static_cast<double>(rows) * static_cast<double>(*capacity) / static_cast<double>(of);
+  return static_cast<std::size_t>(std::clamp(part, 1.0, static_cast<double>(rows)));
 }
 
 Replacement::Replacement(const ReplacementOptions& options, std::uint64_t seed, std::size_t places,

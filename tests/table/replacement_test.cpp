@@ -91,17 +91,21 @@ TEST(Replacement, TheLeastImportantRowGoes) {
   }
 }
 
-// Equal weights of clicks and their absence. A memory that fades at once leaves the order of the
-// last touches, with one sample each; one that does not fade leaves the counts.
+// Clicks and their absence count alike. With one sample each and a memory of 1e-15 from one update to
+// the next the last touch alone counts. With next to no decay (1e-12) it is the sum of the samples;
+// they are drawn so that no two sums are alike.
 TEST(Replacement, ImportanceIsRecencyOrFrequencyInItsLimits) {
-  const auto expect_same = [](const ReplacementOptions& importance, Evict rule, bool one_sample) {
+  const auto expect_same = [](double beta, Evict rule, std::uint64_t most_samples) {
+    const ReplacementOptions importance{
+        .capacity = kSlots, .decay = beta, .positive = 1, .negative = 1};
     ReplacementOptions other = importance;
     other.evict = rule;
     Replacement a(importance, 1, kPlaces, kSlots), b(other, 1, kPlaces, kSlots);
     for (std::uint64_t update = 0; update < 200; ++update) {
       std::vector<Touch> touches = draw_touches(update, 6);
-      if (one_sample) {
-        for (Touch& touch : touches) touch = {touch.place, 1, 0};
+      RandomStream random(4, Purpose::test, update);
+      for (Touch& touch : touches) {
+        touch = {touch.place, static_cast<std::uint32_t>(1 + random.below(most_samples)), 0};
       }
       run_update(a, touches);
       run_update(b, touches);
@@ -109,11 +113,8 @@ TEST(Replacement, ImportanceIsRecencyOrFrequencyInItsLimits) {
     }
     EXPECT_GT(a.evicted(), 100U);
   };
-  ReplacementOptions options{.capacity = kSlots, .positive = 1, .negative = 1};
-  options.decay = 1 - 1e-9;
-  expect_same(options, Evict::lru, true);
-  options.decay = 1e-12;
-  expect_same(options, Evict::lfu, false);
+  expect_same(1 - 1e-15, Evict::lru, 1);
+  expect_same(1e-12, Evict::lfu, 1'000'000);
 }
 
 TEST(Replacement, PinnedRowsStay) {

@@ -67,6 +67,16 @@ std::string optimizers_of(const AlgorithmInfo& info) {
                                       : fmt::format("{}", fmt::join(info.optimizers_only, ", "));
 }
 
+std::string models_of(const AlgorithmInfo& info) {
+  if (!info.one_hidden_layer_only.empty()) {
+    return "mlp with one hidden layer: " + info.one_hidden_layer_only;
+  }
+  if (!info.sharded_tables_only.empty()) {
+    return "click-through models with --tables sharded: " + info.sharded_tables_only;
+  }
+  return "all";
+}
+
 Described described(const RegisteredAlgorithm& registered) {
   const AlgorithmInfo& info = registered.info;
   Described one = described_options(registered);
@@ -85,9 +95,7 @@ Described described(const RegisteredAlgorithm& registered) {
                       : "any number"},
       {"Optimizers", optimizers_of(info)},
       {"Defaults", defaults_of(info)},
-      {"Models", info.one_hidden_layer_only.empty()
-                     ? "all"
-                     : "mlp with one hidden layer: " + info.one_hidden_layer_only},
+      {"Models", models_of(info)},
       {"Devices", info.cpu_only.empty() ? "all" : "CPUs alone: " + info.cpu_only},
       {"Clusters",
        info.one_process_only.empty() ? "all" : "workers in one process: " + info.one_process_only}};
@@ -102,6 +110,7 @@ Described described(const RegisteredAlgorithm& registered) {
                    {"one_process_only", info.one_process_only},
                    {"optimizers_only", info.optimizers_only},
                    {"one_hidden_layer_only", info.one_hidden_layer_only},
+                   {"sharded_tables_only", info.sharded_tables_only},
                    {"defaults", info.defaults}});
   return one;
 }

@@ -149,13 +149,13 @@ class GraphModel final : public BasicModel<Real> {
       case NodeType::conv:
       case NodeType::fc: {
         const std::int64_t inputs = filter_size(graph_, index);
-        const bool conv = node.type == NodeType::conv;
+        const bool he = node.type == NodeType::conv && options_.conv_init == FilterLaw::he;
         const std::vector<std::uint64_t> units{static_cast<std::uint64_t>(inputs), outputs};
         this->add_block(
             {.name = node.name + ".weight",
              .rows = outputs,
              .cols = static_cast<std::size_t>(inputs),
-             .init_std = conv ? he_deviation(inputs) : options_.dense.initial_std(units, 0)});
+             .init_std = he ? he_deviation(inputs) : options_.dense.initial_std(units, 0)});
         if (node.bias) this->add_block({.name = node.name + ".bias", .cols = outputs});
         return;
       }
@@ -246,6 +246,9 @@ void GraphModelOptions::declare(OptionSet& set) {
   dense.declare_init(set);
   std::vector<std::string> names;
   for (const Policy* policy : all_policies()) names.push_back(policy->name());
+  set.add_choice("conv_init", conv_init, {{"he", FilterLaw::he}, {"init", FilterLaw::init}},
+                 "filters of conv begin with variance 2 / fan_in, or by --init, which large steps "
+                 "without bn need");
   set.add("zero_residual", zero_residual,
           "scales of the bn that end a residual branch begin at 0, not 1");
   set.add("bn_samples", bn_samples,

@@ -6,7 +6,7 @@
 // Blocks    : per node of the list that has parameters, all dense: conv, fc "NODE.weight" [outputs x
 //             inputs] and "NODE.bias"; lstm "NODE.weight" [4 units x (inputs + units)] and
 //             "NODE.bias"; bn "NODE.scale" and "NODE.shift".
-// Initial   : conv: variance 2 / fan_in (He and others 2015); fc and lstm by --init (fan_in); scales
+// Initial   : conv: variance 2 / fan_in (He and others 2015) or as fc; fc and lstm by --init (fan_in); scales
 //             1, the rest 0.
 // bn        : training uses the statistics of the batch. There are no running ones, which no
 //             algorithm would move: those that a measurement uses are estimated at the measured
@@ -28,10 +28,17 @@
 
 namespace hetsgd {
 
+// Of convolutions.
+enum class FilterLaw {
+  he,    // variance 2 / fan_in
+  init,  // as dense layers
+};
+
 struct GraphModelOptions {
   // The initial law of fc and lstm nodes. With `fans` the scores of lenet-5 begin so large that momentum
   // 0.9 at 0.05 loses three points of accuracy on 4,000 digits.
   MlpOptions dense = {.init = InitialLaw::fan_in};
+  FilterLaw conv_init = FilterLaw::he;
   bool zero_residual = false;
   std::uint64_t bn_samples = 2000;
   std::string memory_policy = "liveness";

@@ -154,6 +154,16 @@ TEST(GraphModel, BeginsAsHeAndOthersDo) {
   EXPECT_EQ(zero("n.scale", {.zero_residual = true}), 1);
 }
 
+TEST(GraphModel, FiltersBeginAsDenseLayersWhereTheyAreAskedTo) {
+  const DataShape data{.label_count = 5, .task = Task::multiclass, .image = {2, 6, 6}};
+  const auto deviation = [&](const GraphModelOptions& options) {
+    const auto model = make_graph_model<float>(small_network(false), data, options);
+    return model->layout().blocks.front().init_std;
+  };
+  EXPECT_NEAR(deviation({}), std::sqrt(2 / (0.77374 * 18)), 1e-5);
+  EXPECT_DOUBLE_EQ(deviation({.conv_init = FilterLaw::init}), 1 / std::sqrt(18));
+}
+
 TEST(GraphModel, GradientAgreesWithCentralDifferences) {
   for (const bool normalised : {false, true}) {
     Trained<double> t(small_network(normalised));

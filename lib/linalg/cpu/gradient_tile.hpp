@@ -3,9 +3,9 @@
 #pragma once
 
 #include <cstddef>
-#include <utility>
 #include <vector>
 
+#include "linalg/cpu/lanes.hpp"
 #include "linalg/cpu/simd.hpp"
 
 namespace hetsgd::cpu {
@@ -27,21 +27,14 @@ HETSGD_INLINE void keep_in_register(Vector& v) {
 #endif
 }
 
-// The even lanes, or the odd ones, of a and then of b.
-template <class Real, std::size_t odd, std::size_t... lane>
-HETSGD_INLINE Vec<Real> every_second(Vec<Real> a, Vec<Real> b, std::index_sequence<lane...>) {
-  return __builtin_shufflevector(a, b, (2 * lane + odd)...);
-}
-
 // v[i] <- the sums of neighbouring lanes of v[2 i] and v[2 i + 1], and so on, until lane j of v[0] is
 // the sum of the lanes of the j-th of `count` vectors.
 template <class Real, std::size_t count>
 HETSGD_INLINE void add_lanes(Vec<Real>* v) {
-  constexpr auto kAll = std::make_index_sequence<kLanes<Real>>();
 #pragma GCC unroll 8
   for (std::size_t i = 0; i < count / 2; ++i) {
-    v[i] = every_second<Real, 0>(v[2 * i], v[2 * i + 1], kAll) +
-           every_second<Real, 1>(v[2 * i], v[2 * i + 1], kAll);
+    v[i] = every_second<Real, 0>(v[2 * i], v[2 * i + 1]) +
+           every_second<Real, 1>(v[2 * i], v[2 * i + 1]);
   }
   if constexpr (count > 2) add_lanes<Real, count / 2>(v);
 }

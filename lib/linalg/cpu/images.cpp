@@ -4,6 +4,7 @@
 
 #include "core/random.hpp"
 #include "linalg/cpu/cores.hpp"
+#include "linalg/cpu/pool_two_by_two.hpp"
 #include "linalg/cpu/simd.hpp"
 #include "linalg/image_kernels.hpp"
 
@@ -35,58 +36,11 @@ HETSGD_INLINE void for_windows(const PoolShape& s, F&& f) {
   }
 }
 
-// Windows that tile the map two by two, each in one piece: the usual case, without branches.
-bool is_two_by_two(const PoolShape& s) {
-  return s.kernel_height == 2 && s.kernel_width == 2 && s.stride == 2 && s.padding_height == 0 &&
-         s.padding_width == 0 && 2 * s.out_height <= s.in_height && 2 * s.out_width <= s.in_width;
-}
-
 // The larger of two, NaN if there is one; of equal ones the first.
 template <class Real>
 HETSGD_INLINE bool exceeds(Real next, Real best) {  // without branches
   return static_cast<int>(next > best) |
          (static_cast<int>(next != next) & static_cast<int>(best == best));
-}
-
-template <class Real>
-void pool_two_by_two(const PoolShape& s, const Real* x, Real* y, std::uint8_t* index) {
-  constexpr std::size_t kMost = 64;  // pixels whose places are kept at a time
-  std::int32_t place[kMost];
-  for (std::size_t oh = 0; oh < s.out_height; ++oh) {
-    for (std::size_t first = 0; first < s.out_width; first += kMost) {
-      const std::size_t count = std::min(kMost, s.out_width - first);
-      const std::size_t out = oh * s.out_width + first;
-      const Real* const top = x + 2 * oh * s.in_width + 2 * first;
-      const Real* const low = top + s.in_width;
-      for (std::size_t i = 0; i < count; ++i) {
-        const Real a = top[2 * i], b = top[2 * i + 1], c = low[2 * i], d = low[2 * i + 1];
-        const bool right = exceeds(b, a), low_right = exceeds(d, c);
-        const Real above = right ? b : a, below = low_right ? d : c;
-        const bool under = exceeds(below, above);
-        y[out + i] = under ? below : above;
-        place[i] = under ? (low_right ? 3 : 2) : (right ? 1 : 0);
-      }
-      if (!index) continue;
-      for (std::size_t i = 0; i < count; ++i) index[out + i] = static_cast<std::uint8_t>(place[i]);
-    }
-  }
-}
-
-// dx += dy at the places that `index` names.
-template <class Real>
-void spread_two_by_two(const PoolShape& s, const std::uint8_t* index, const Real* dy, Real* dx) {
-  for (std::size_t oh = 0; oh < s.out_height; ++oh) {
-    Real* const top = dx + 2 * oh * s.in_width;
-    Real* const low = top + s.in_width;
-    for (std::size_t ow = 0; ow < s.out_width; ++ow) {
-      const std::int32_t place = index[oh * s.out_width + ow];
-      const Real d = dy[oh * s.out_width + ow];
-      top[2 * ow] += place == 0 ? d : Real(0);
-      top[2 * ow + 1] += place == 1 ? d : Real(0);
-      low[2 * ow] += place == 2 ? d : Real(0);
-      low[2 * ow + 1] += place == 3 ? d : Real(0);
-    }
-  }
 }
 
 template <class Real>

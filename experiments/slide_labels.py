@@ -8,9 +8,10 @@
 Data of Amazon-670k's shape, made up (`generate:amazon670k`), with as many labels as asked for; an MLP with H = 128, batches
 of 128, one worker. slide: K 6, L 50, filled to 1,000 active labels, Adam. sgd: the whole softmax.
 
-speed: processor seconds of one core, with rehashes and without what a run does once, so that a busy machine will do. accuracy: P@1 after as many samples
-of each, the best of three learning rates. memory: the largest resident set of a run of few batches at Amazon-670k's full shape
-(135,909 features, 670,091 labels) with two rehashes, of which the data and the initial model are a part.
+speed: processor seconds of one core, with rehashes and without what a run does once, so that a busy machine will do.
+accuracy: P@1 after as many samples of each, the best of three learning rates. memory: the largest resident set of a run of few
+batches at Amazon-670k's full shape (135,909 features, 670,091 labels) with two rehashes, of which the data and the initial
+model are a part.
 
 Each writes its section of results/slide.md; the seconds of `accuracy` need an idle machine.
 """

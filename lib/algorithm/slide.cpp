@@ -54,9 +54,7 @@ class Slide final : public Algorithm {
       return std::make_shared<SampledState>(self.model(), o_, self.plan().optimizer,
                                             self.plan().seed, self.make_monitor());
     });
-    std::vector<int> all(static_cast<std::size_t>(self.size()));
-    std::iota(all.begin(), all.end(), 0);
-    const std::shared_ptr<SharedModel> shared = self.shared_model("model", all);
+    const std::shared_ptr<SharedModel> shared = join_model(self);
     SampledMlp mlp(self.model(), self.charged_model(), self.device(), *state);
     while (self.running()) {
       const auto rehash = state->begin_rehash();
@@ -71,6 +69,13 @@ class Slide final : public Algorithm {
   double model_vectors(const Plan& plan) const override { return 1 + 3.0 / plan.workers; }
 
  private:
+  // A worker keeps no list of all workers.
+  static std::shared_ptr<SharedModel> join_model(Worker& self) {
+    std::vector<int> all(static_cast<std::size_t>(self.size()));
+    std::iota(all.begin(), all.end(), 0);
+    return self.shared_model("model", all);
+  }
+
   static void make_tables(Worker& self, const SampledState::Rehash& rehash, SampledMlp& mlp,
                           SampledState& state, SharedModel& shared) {
     std::optional<LabelTables> tables;

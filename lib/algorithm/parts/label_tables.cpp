@@ -19,13 +19,13 @@ std::size_t part_begin(std::size_t n, std::size_t parts, std::size_t part) {
 LabelTables::LabelTables(const LabelHash& hash, std::size_t rows, const float* W,
                          std::uint32_t limit, std::uint64_t seed, std::uint32_t rehash,
                          HostCores& cores)
-    : begin_(hash.options().tables), entry_(hash.options().tables) {
+    : rows_(rows), begin_(hash.options().tables), entry_(begin_.size() * rows) {
   const std::size_t tables = begin_.size(), parts = cores.count();
-  std::vector<std::uint32_t> bucket(tables * rows), draw(limit == 0 ? 0 : rows);
+  std::vector<std::uint32_t> draw(limit == 0 ? 0 : rows);
   cores.run(parts, [&](std::size_t part) {
     const std::size_t begin = part_begin(rows, parts, part);
     const std::size_t end = part_begin(rows, parts, part + 1);
-    hash.rows(end - begin, W + begin * hash.inputs(), &bucket[begin], 1, rows);
+    hash.rows(end - begin, W + begin * hash.inputs(), &entry_[begin], 1, rows);
     for (std::size_t row = begin; row < end && limit != 0; ++row) {
       draw[row] =
           random_block(seed, Purpose::label_fill, static_cast<std::uint32_t>(row), rehash, 1)[0];
@@ -34,20 +34,19 @@ LabelTables::LabelTables(const LabelHash& hash, std::size_t rows, const float* W
   cores.run(parts, [&](std::size_t part) {
     for (std::size_t t = part_begin(tables, parts, part); t < part_begin(tables, parts, part + 1);
          ++t) {
-      sort(t, {&bucket[t * rows], rows}, hash.options().buckets());
-      if (limit != 0) cut(t, limit, draw);
+      const std::span<std::uint32_t> entry(&entry_[t * rows], rows);
+      sort(entry, begin_[t], hash.options().buckets());
+      if (limit != 0) cut(entry, begin_[t], limit, draw);
     }
   });
 }
 
-void LabelTables::sort(std::size_t table, std::span<const std::uint32_t> bucket_of_row,
+void LabelTables::sort(std::span<std::uint32_t> entry, std::vector<std::uint32_t>& begin,
                        std::size_t buckets) {
-  std::vector<std::uint32_t>& begin = begin_[table];
-  std::vector<std::uint32_t>& entry = entry_[table];
   begin.assign(buckets + 1, 0);
-  entry.resize(bucket_of_row.size());
-  for (const std::uint32_t b : bucket_of_row) ++begin[b + 1];
+  for (const std::uint32_t b : entry) ++begin[b + 1];
   std::partial_sum(begin.begin(), begin.end(), begin.begin());
+  const std::vector<std::uint32_t> bucket_of_row(entry.begin(), entry.end());
   std::vector<std::uint32_t> next(begin.begin(), begin.end() - 1);
   for (std::size_t row = 0; row < bucket_of_row.size(); ++row) {
     entry[next[bucket_of_row[row]]++] = static_cast<std::uint32_t>(row);
@@ -55,9 +54,8 @@ void LabelTables::sort(std::size_t table, std::span<const std::uint32_t> bucket_
 }
 
 // In place: what is kept moves towards the front.
-void LabelTables::cut(std::size_t table, std::uint32_t limit, std::span<const std::uint32_t> draw) {
-  std::vector<std::uint32_t>& begin = begin_[table];
-  std::vector<std::uint32_t>& entry = entry_[table];
+void LabelTables::cut(std::span<std::uint32_t> entry, std::vector<std::uint32_t>& begin,
+                      std::uint32_t limit, std::span<const std::uint32_t> draw) {
   std::uint32_t from = 0, kept = 0;
   for (std::size_t b = 0; b + 1 < begin.size(); ++b) {
     const std::uint32_t until = begin[b + 1];
@@ -75,7 +73,6 @@ void LabelTables::cut(std::size_t table, std::uint32_t limit, std::span<const st
     kept += count;
     begin[b + 1] = kept;
   }
-  entry.resize(kept);
 }
 
 Retrieval& Retrieval::operator+=(const Retrieval& other) {

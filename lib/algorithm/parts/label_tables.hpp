@@ -11,8 +11,8 @@
 
 namespace hetsgd {
 
-// L tables of all rows, immutable. A bucket's rows are ascending.
-//   begin[t][b] .. begin[t][b + 1]   the entries of bucket b of table t
+// L tables of all N rows, immutable. A bucket's rows are ascending. Memory: 4 L (N + buckets) bytes.
+//   begin[t][b] .. begin[t][b + 1]   the entries of bucket b, from entry[t N]
 class LabelTables {
  public:
   // Of W [rows x hash.inputs()], by counting sort, a table per task. A bucket of more than `limit`
@@ -24,14 +24,20 @@ class LabelTables {
   std::size_t tables() const { return begin_.size(); }
   std::span<const std::uint32_t> bucket(std::size_t table, std::uint32_t number) const {
     const std::vector<std::uint32_t>& begin = begin_[table];
-    return {entry_[table].data() + begin[number], entry_[table].data() + begin[number + 1]};
+    const std::uint32_t* const entry = &entry_[table * rows_];
+    return {entry + begin[number], entry + begin[number + 1]};
   }
 
  private:
-  void sort(std::size_t table, std::span<const std::uint32_t> bucket_of_row, std::size_t buckets);
-  void cut(std::size_t table, std::uint32_t limit, std::span<const std::uint32_t> draw);
+  // entry: of one table, the bucket of each row before it is sorted.
+  static void sort(std::span<std::uint32_t> entry, std::vector<std::uint32_t>& begin,
+                   std::size_t buckets);
+  static void cut(std::span<std::uint32_t> entry, std::vector<std::uint32_t>& begin,
+                  std::uint32_t limit, std::span<const std::uint32_t> draw);
 
-  std::vector<std::vector<std::uint32_t>> begin_, entry_;  // by table
+  std::size_t rows_;
+  std::vector<std::vector<std::uint32_t>> begin_;  // by table
+  std::vector<std::uint32_t> entry_;               // [tables x rows]
 };
 
 // union: the buckets of all tables. vanilla: tables in random order, until there are enough labels.

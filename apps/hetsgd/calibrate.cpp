@@ -136,6 +136,29 @@ Point measure(const Target& target, const DatasetPtr& data, std::size_t hidden,
   return point;
 }
 
+// The link between a GPU's memory and the host's, by copies from the host's: of a number, which takes
+// its latency, and of many.
+void measure_link(BasicDevice<float>& device, DeviceProfile& profile) {
+  constexpr std::size_t kNumbers = std::size_t{16} << 20;
+  constexpr double kShortest_s = 1e-9;
+  const std::vector<float> host(kNumbers);
+  Buffer memory(device, kNumbers);
+  const auto copy_s = [&](std::size_t bytes) {
+    std::vector<double> times;
+    while (times.size() < 2 * kFewestTimes) {
+      const auto start = HostClock::now();
+      device.upload(memory.data(), host.data(), bytes);
+      device.synchronize();
+      times.push_back(Seconds(HostClock::now() - start).count());
+    }
+    return median(times);
+  };
+  const double bytes = kNumbers * sizeof(float);
+  profile.host_link_latency_s = copy_s(sizeof(float));
+  const double time_s = copy_s(kNumbers * sizeof(float)) - *profile.host_link_latency_s;
+  profile.host_link_bytes_per_s = bytes / std::max(time_s, kShortest_s);
+}
+
 class Calibrate final : public Command {
  public:
   CommandInfo info() const override {
@@ -165,6 +188,7 @@ class Calibrate final : public Command {
     std::vector<CalibrationSample> samples;
     for (const Point& point : points) samples.push_back(point.sample);
     CalibrationFit fit = fit_device_profile(samples);
+    if (target.device->stages_copies()) measure_link(*target.device, fit.profile);
     describe(fit, target, points.size());
     print_points(points, fit);
     write_model(to_json_text(fit.profile), output_, "profile");

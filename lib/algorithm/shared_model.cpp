@@ -86,6 +86,15 @@ void SharedSnapshot::write(std::span<float> w) const {
   });
 }
 
+void land_move(std::span<const float> moved, std::span<const float> pulled, std::span<float> w) {
+  constexpr std::size_t kLine = 64 / sizeof(float);
+  for (std::size_t begin = 0; begin < w.size(); begin += kLine) {
+    const std::size_t count = std::min(kLine, w.size() - begin);
+    const float *const to = moved.data() + begin, *const from = pulled.data() + begin;
+    if (!std::equal(to, to + count, from)) land(count, to, from, w.data() + begin);
+  }
+}
+
 void SharedAverage::read() {
   seen_.clear();
   for (const std::span<float> w : models_) seen_.emplace_back(w.begin(), w.end());

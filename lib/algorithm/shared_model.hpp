@@ -11,6 +11,9 @@
 // racy::average() alone, which have a file of their own (shared_model_racy.cpp, named in
 // tests/tsan.supp). No number that is read from w becomes an index or a length there.
 //
+// A device with a memory of its own, a GPU, pulls a replica of the model, steps there, and adds its
+// move (PulledReplica, below).
+//
 // `sim` models lock-free interleaving as bounded delay with consistent reads: an update is computed
 // at the w of its start, and lands whole at its end. An element that nobody else has moved meanwhile
 // gets the bits of sgd. Torn reads, lost additions and the coherence of caches are not modelled.
@@ -22,7 +25,9 @@
 #include <span>
 #include <vector>
 
+#include "algorithm/replica.hpp"
 #include "cluster/endpoint.hpp"
+#include "linalg/host_view.hpp"
 #include "model/model.hpp"
 
 namespace hetsgd {
@@ -80,6 +85,24 @@ class SharedSnapshot {
   std::vector<std::vector<Index>> rows_;  // touched, of each row-sparse block
 };
 
+// A shared model on a device with a memory of its own, between a pull and what brings it back:
+//
+//   shared w ---- pull ----> pulled ---- over the link ----> replica.w
+//      ^                        |                                | steps
+//      '---- + (moved - pulled) '---- moved <--- over the link --'
+//
+// In sim a pull reads w at its start, and a move lands whole at its end.
+struct PulledReplica {
+  Replica replica;
+  std::vector<float> pulled;  // [n], host memory
+  HostScratch moved;          // replica.w in host memory, where the host does not reach it
+  std::uint64_t writes = 0;   // of the shared model before the pull
+};
+
+// w <- moved where w is what was pulled, else w + (moved - pulled). What has not moved is not
+// written, but for what shares a line with something that has.
+void land_move(std::span<const float> moved, std::span<const float> pulled, std::span<float> w);
+
 // The mean of several shared models, added in rank order, put into each of them.
 class SharedAverage {
  public:
@@ -102,6 +125,9 @@ namespace racy {
 double step(const Model& model, ModelContext& context, const Batch& batch, float learning_rate,
             std::span<float> w);
 void average(std::span<const std::span<float>> models);
+void pull(std::span<const float> w, std::span<float> pulled);
+void add(std::span<const float> moved, std::span<const float> pulled, std::span<float> w);
+void overwrite(std::span<const float> moved, std::span<float> w);
 }  // namespace racy
 
 }  // namespace hetsgd

@@ -1,6 +1,8 @@
 // Computations on a model that other threads read and write meanwhile, without a lock. Everything
 // that races, races below these functions: tests/tsan.supp names this file.
 
+#include <algorithm>
+
 #include "algorithm/shared_model.hpp"
 
 namespace hetsgd::racy {
@@ -21,6 +23,18 @@ void average(std::span<const std::span<float>> models) {
     const float mean = sum / count;
     for (const std::span<float> w : models) w[i] = mean;
   }
+}
+
+void pull(std::span<const float> w, std::span<float> pulled) {
+  std::ranges::copy(w, pulled.begin());
+}
+
+void add(std::span<const float> moved, std::span<const float> pulled, std::span<float> w) {
+  land_move(moved, pulled, w);
+}
+
+void overwrite(std::span<const float> moved, std::span<float> w) {
+  std::ranges::copy(moved, w.begin());
 }
 
 }  // namespace hetsgd::racy

@@ -59,6 +59,8 @@ class Worker {
   const Plan& plan() const { return run_.plan(); }
   const Model& model() const { return run_.model(); }
   Device& device() { return endpoint_.device(); }
+  // Where it computes: in the host's memory (a CPU), or in one of its own.
+  bool in_host_memory() { return endpoint_.in_host_memory(); }
 
   // --- the loop ---------------------------------------------------------------------------------
   // The only loop guard: false when the budget is used up, a target stops the run, it diverged or
@@ -154,6 +156,15 @@ class Worker {
   // on w itself, by plain SGD, on a CPU. Counts in histogram "staleness" the updates of w by others
   // between its reading and its writing. Returns the batch's mean loss.
   double shared_step(const Batch& batch, double learning_rate, SharedModel& shared);
+  // The same for a device with a memory of its own: pull(), learn() on the replica, then one of the
+  // two that bring its move back. Each of them is charged, as communication, with a copy of n
+  // elements over the device's link to the host; the last two count in histogram "staleness" the
+  // updates of w by others since the pull.
+  PulledReplica pulled_replica();  // not charged: set-up
+  void pull(SharedModel& shared, PulledReplica& mine);
+  void add_move(PulledReplica& mine, SharedModel& shared);  // w <- w + (replica.w - pulled)
+  // w <- replica.w: what others have written since the pull is lost.
+  void overwrite(PulledReplica& mine, SharedModel& shared);
   // Puts the mean of the models, added in the order given, into each of them, while others step on
   // them. Charged as reading and writing all of them.
   void average_shared(std::span<const std::shared_ptr<SharedModel>> models);
@@ -289,6 +300,12 @@ class Worker {
   // gradients. One computation for all replicas: m of them share the device as its profile says.
   void compute_losses(std::span<Replica> replicas, std::span<const Batch> batches, double lr);
   void count_idle_call();
+  // A copy of the model over the device's link, between shared memory and the device's.
+  void transfer(const InPlaceComputation& how);
+  std::uint64_t transferred_bytes() const;
+  // replica.w is brought to the host, where land(moved, pulled, w) puts it into the model.
+  using LandMove = void (*)(std::span<const float>, std::span<const float>, std::span<float>);
+  void bring_back(PulledReplica& mine, SharedModel& shared, LandMove land);
   template <class Fn>
   double compute_step(const Batch& batch, Fn&& fn);
   // Members of a replica are made at their first use, outside of the clock.

@@ -1,6 +1,7 @@
 // Worker's calls on memory that workers share.
 
 #include <algorithm>
+#include <cmath>
 
 #include "algorithm/worker.hpp"
 
@@ -35,6 +36,73 @@ double Worker::shared_step(const Batch& batch, double lr, SharedModel& shared) {
   completed(batch, loss, started);
   count_own_update();
   return loss;
+}
+
+PulledReplica Worker::pulled_replica() {
+  PulledReplica mine;
+  mine.replica = replica();
+  mine.pulled.resize(mine.replica.w.size());
+  return mine;
+}
+
+std::uint64_t Worker::transferred_bytes() const {
+  return static_cast<std::uint64_t>(std::llround(charged_bytes(model().parameters())));
+}
+
+void Worker::transfer(const InPlaceComputation& how) {
+  const Work work{.host_link_bytes = charged_bytes(model().parameters())};
+  endpoint_.compute_in_place(work, ComputeKind::transfer, how);
+}
+
+void Worker::pull(SharedModel& shared, PulledReplica& mine) {
+  const auto upload = [&] {
+    device().upload(mine.replica.w.data(), mine.pulled.data(), mine.pulled.size() * sizeof(float));
+  };
+  const auto read = [&] {
+    mine.writes = shared.writes();
+    racy::pull(shared.w(), mine.pulled);
+  };
+  transfer({.in_place =
+                [&] {
+                  read();
+                  upload();
+                },
+            .read = read,
+            .fn = upload,
+            .write = [] {}});
+  endpoint_.time_breakdown().bytes_received[static_cast<std::size_t>(Traffic::parameters)] +=
+      transferred_bytes();
+}
+
+void Worker::bring_back(PulledReplica& mine, SharedModel& shared, LandMove land) {
+  std::span<const float> moved;
+  std::uint64_t staleness = 0;
+  const auto download = [&] {
+    moved = HostView(&device(), mine.replica.w.span(), mine.moved).floats();
+  };
+  const auto write = [&] {
+    land(moved, mine.pulled, shared.w());
+    staleness = shared.count_write() - mine.writes;
+  };
+  transfer({.in_place =
+                [&] {
+                  download();
+                  write();
+                },
+            .read = [] {},
+            .fn = download,
+            .write = write});
+  endpoint_.time_breakdown().bytes_sent[static_cast<std::size_t>(Traffic::gradients)] +=
+      transferred_bytes();
+  observe("staleness", static_cast<std::int64_t>(staleness));
+}
+
+void Worker::add_move(PulledReplica& mine, SharedModel& shared) {
+  bring_back(mine, shared, racy::add);
+}
+
+void Worker::overwrite(PulledReplica& mine, SharedModel& shared) {
+  bring_back(mine, shared, [](auto moved, auto, auto w) { racy::overwrite(moved, w); });
 }
 
 void Worker::average_shared(std::span<const std::shared_ptr<SharedModel>> models) {

@@ -38,6 +38,9 @@ enum class ComputeKind {
   step,    // one batch: counts as an iteration; the straggler scenario slows it
   part,    // of the last step, of which it is more: slowed as that, which has had its extra delays
   vector,  // merges, norms, copies: slowed by the worker's speed only
+  // A copy between the memory of the device and the host's, which counts as communication. Of its
+  // work only host_link_bytes is charged, which states what is charged already; nothing slows it.
+  transfer,
 };
 
 // A reference to a callable that outlives the call that it is passed to: a lambda in the argument
@@ -102,6 +105,9 @@ class Endpoint {
   virtual Seconds now() const = 0;
 
   virtual Device& device() = 0;
+  // The device computes in the host's memory, which the workers of a process share: a CPU. Else it
+  // has a memory of its own.
+  virtual bool in_host_memory() { return !device().stages_copies(); }
   virtual Comm& comm() = 0;  // all workers
 
   // Runs `fn` on this worker's device, which its processes share; takes the time of `work` on its

@@ -20,6 +20,12 @@ Seconds DeviceProfile::seconds(const Work& work) const {
   return Seconds(one * work.learners / throughput(work.learners));
 }
 
+Seconds DeviceProfile::copy_seconds(double bytes) const {
+  if (in_host_memory()) return Seconds(0);
+  return Seconds(host_link_latency_s.value_or(kHostLinkLatencySeconds) +
+                 bytes / *host_link_bytes_per_s);
+}
+
 double DeviceProfile::throughput(int learners) const {
   HETSGD_CHECK_LT(0, learners);
   return saturation[std::min(static_cast<std::size_t>(learners), saturation.size()) - 1];
@@ -41,8 +47,8 @@ JsonFields profile_fields(const std::string& name_or_path, std::string_view opti
 GraphRates load_graph_rates(const std::string& name_or_path, std::string_view option) {
   static const std::array<std::string, 2> kConvolutionKeys{"half_channels", "half_depth"};
   const JsonFields fields = profile_fields(name_or_path, option);
-  const NetworkModel pcie = load_network_model("pcie3");
-  GraphRates rates{.link_latency_s = pcie.latency.count(), .link_bytes_per_s = pcie.bytes_per_s};
+  GraphRates rates{.link_latency_s = kHostLinkLatencySeconds,
+                   .link_bytes_per_s = load_network_model("pcie3").bytes_per_s};
   if (!fields.is_null("host_link_bytes_per_s")) {
     rates.link_bytes_per_s = fields.number("host_link_bytes_per_s", kByteRates);
   }
@@ -69,6 +75,9 @@ DeviceProfile load_device_profile(const std::string& name_or_path, std::string_v
   profile.memory_bytes = fields.number("memory_bytes", kSizes);
   if (!fields.is_null("host_link_bytes_per_s")) {
     profile.host_link_bytes_per_s = fields.number("host_link_bytes_per_s", kByteRates);
+  }
+  if (!fields.is_null("host_link_latency_s")) {
+    profile.host_link_latency_s = fields.number("host_link_latency_s", kDurations);
   }
   profile.saturation = fields.numbers("saturation", kRatios, {1.0});
   return profile;
@@ -131,6 +140,7 @@ std::string to_json_text(const DeviceProfile& profile) {
   json["bytes_per_s"] = profile.bytes_per_s;
   json["memory_bytes"] = profile.memory_bytes;
   if (profile.host_link_bytes_per_s) json["host_link_bytes_per_s"] = *profile.host_link_bytes_per_s;
+  if (profile.host_link_latency_s) json["host_link_latency_s"] = *profile.host_link_latency_s;
   json["saturation"] = profile.saturation;
   return json.dump(2) + "\n";
 }

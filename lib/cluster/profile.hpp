@@ -15,6 +15,10 @@ namespace hetsgd {
 // A rate that costs nothing; JSON has no infinity.
 inline constexpr double kUnlimitedPerSecond = 1e18;
 
+// To start a copy between a device's memory and the host's, where a profile does not say it: that of
+// the network `pcie3`.
+inline constexpr double kHostLinkLatencySeconds = 1e-5;
+
 // A device as rates. Additive: launches, operations, memory traffic and copies do not overlap.
 struct DeviceProfile {
   std::string name;
@@ -25,6 +29,8 @@ struct DeviceProfile {
   double memory_bytes = 0;
   // Effective, of one copy to the host's memory or from it; empty: the memory is the host's.
   std::optional<double> host_link_bytes_per_s = std::nullopt;
+  // To start such a copy, where it is made on its own; empty: kHostLinkLatencySeconds.
+  std::optional<double> host_link_latency_s = std::nullopt;
   // Throughput of m concurrent learners relative to one: saturation[m-1]; beyond the end the last
   // value holds.
   std::vector<double> saturation{1.0};
@@ -33,6 +39,11 @@ struct DeviceProfile {
   // bandwidth; for m concurrent learners m times that, divided by throughput(m).
   Seconds seconds(const Work& work) const;
   bool operator==(const DeviceProfile&) const = default;
+  // A CPU: what it computes on is the host's memory.
+  bool in_host_memory() const { return !host_link_bytes_per_s; }
+  // Of a copy of so many bytes to the host's memory or from it: latency + bytes / rate; none where
+  // the memory is the host's.
+  Seconds copy_seconds(double bytes) const;
   // The throughput of `learners` >= 1 concurrent learners relative to one.
   double throughput(int learners) const;
 };

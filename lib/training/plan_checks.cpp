@@ -51,7 +51,7 @@ void check_shared_memory(const TrainOptions& options, const Plan& plan,
   if (!info.cpu_only.empty() && gpu != devices.end()) {
     throw with_hint(
         usage_error("--devices: found {}, expected CPUs: {} {}", *gpu, info.name, info.cpu_only),
-        "asgd is a method without waiting whose workers may be GPUs");
+        "hogbatch and asgd are methods without waiting whose workers may be GPUs");
   }
   if (!info.one_process_only.empty() && plan.workers > 1 && cluster_kind(options.cluster).join) {
     throw with_hint(usage_error("--cluster: found {} with {} workers, expected workers in one "

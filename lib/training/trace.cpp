@@ -248,6 +248,7 @@ class TracedEndpoint final : public Endpoint {
   int size() const override { return endpoint_.size(); }
   Seconds now() const override { return endpoint_.now(); }
   Device& device() override { return endpoint_.device(); }
+  bool in_host_memory() override { return endpoint_.in_host_memory(); }
   Comm& comm() override { return comm_; }
   TimeBreakdown& time_breakdown() override { return endpoint_.time_breakdown(); }
   TraceLine& line() { return line_; }
@@ -258,7 +259,8 @@ class TracedEndpoint final : public Endpoint {
   }
   void compute_in_place(const Work& work, ComputeKind kind,
                         const InPlaceComputation& how) override {
-    const Range range(endpoint_, line_, "compute", name_of(kind));
+    const bool copies = kind == ComputeKind::transfer;
+    const Range range(endpoint_, line_, copies ? "communicate" : "compute", name_of(kind));
     endpoint_.compute_in_place(work, kind, how);
   }
   bool compute_cancellable(CancellationToken& token, const Work& work, ComputeKind kind,
@@ -303,7 +305,17 @@ class TracedEndpoint final : public Endpoint {
 
  private:
   static const char* name_of(ComputeKind kind) {
-    return kind == ComputeKind::vector ? "vector" : kind == ComputeKind::step ? "step" : "part";
+    switch (kind) {
+      case ComputeKind::step:
+        return "step";
+      case ComputeKind::part:
+        return "part";
+      case ComputeKind::vector:
+        return "vector";
+      case ComputeKind::transfer:
+        return "transfer";
+    }
+    return "";
   }
   std::shared_ptr<ServicePort> traced(const std::string& name, std::shared_ptr<ServicePort> port) {
     return std::make_shared<TracedPort>(endpoint_, lines_, name, std::move(port));

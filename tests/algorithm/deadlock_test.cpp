@@ -144,6 +144,10 @@ Settings random_run(const RegisteredAlgorithm& algorithm, const std::string& clu
                                             HETSGD_TEST_DATA "/latency_only_network.json"})},
       {"profile",
        dice.one_of<std::string>({"v100", HETSGD_TEST_DATA "/latency_only_profile.json"})}};
+  const bool has_kinds = algorithm.info.name == "hogbatch";  // of devices
+  if (has_kinds && workers > 1) {
+    settings.emplace_back("profile", dice.one_of<std::string>({"cpu,v100", "v100,cpu"}));
+  }
   if (dice.below(3) == 0) {
     settings.emplace_back("max_time", dice.time(scale));
   } else {
@@ -152,7 +156,7 @@ Settings random_run(const RegisteredAlgorithm& algorithm, const std::string& clu
   if (dice.coin()) settings.emplace_back("evaluate_every", std::to_string(dice.between(1, 40)));
   if (dice.coin()) settings.emplace_back("speed", fmt::format("1,{}", dice.coin() ? "0.5" : "2"));
   if (workers == 1) std::erase_if(settings, [](const auto& s) { return s.first == "speed"; });
-  if (dice.below(4) == 0) {
+  if (dice.below(4) == 0 && !has_kinds) {  // it has one pool, and most optimizers are refused too
     settings.emplace_back("partition",
                           dice.one_of<std::string>({"iid", "label_sorted", "dirichlet"}));
   }
@@ -163,8 +167,9 @@ Settings random_run(const RegisteredAlgorithm& algorithm, const std::string& clu
     settings.emplace_back("straggler", straggler(dice, workers, scale));
   }
   settings = with(settings, own_options(algorithm, dice));
-  for (auto& [key, value] : settings) {  // nodes of equal size
+  for (auto& [key, value] : settings) {  // nodes of equal size, and a bound above another
     if (key == "node_size" && workers % std::stoi(value) != 0) value = std::to_string(workers);
+    if (key == "cpu_batch_max") value = "6";
   }
   const bool grouped = std::ranges::find(settings, std::pair<std::string, std::string>(
                                                        "hierarchical", "true")) != settings.end();

@@ -88,6 +88,13 @@ const std::vector<Expected>& expectations() {
        kNone},
       {"sma", {}, {"contributors"}, {"learners"}, {"all_reduce"}, kParameters, kParameters},
       {"easgd", {}, {"contributors"}, {"learners"}, {"all_reduce"}, kParameters, kParameters},
+      {"hogbatch",
+       {{"profile", "cpu*3,v100"}},
+       {"staleness"},
+       {"batch_size"},
+       {},
+       kPushes,
+       kModels},
       {"hogwild", {}, {"staleness"}, {}, {}, kNone, kNone},
       {"local-sgd", {}, {"local_steps"}, {}, {}, kParameters, kParameters},
   };
@@ -197,7 +204,7 @@ TEST(Records, DirichletShardsWithEveryAlgorithm) {
     SCOPED_TRACE(name_of(one));
     Expected divided = one;
     divided.more.emplace_back("partition", "dirichlet");
-    if (one.algorithm == "adaptive") {
+    if (one.algorithm == "adaptive" || one.algorithm == "hogbatch") {
       EXPECT_THROW(run(divided, false), Error);
       continue;
     }

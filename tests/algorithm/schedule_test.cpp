@@ -31,6 +31,7 @@ constexpr double kEpoch = 64, kBatch = 8;
 const std::map<std::string, Settings> kShortRounds = {{"local-sgd", {{"local_steps", "4"}}}};
 const std::map<std::string, Settings> kFollowsSgd = {{"elastic", {{"gamma", "0"}}},
                                                      {"adaptive", {{"gamma", "0"}}},
+                                                     {"hogbatch", {{"cpu_batch_min", "8"}}},
                                                      {"slide", {{"lazy", "dense"}}},
                                                      {"sma", {{"alpha", "0"}}},
                                                      {"easgd", {{"alpha", "0"}}}};

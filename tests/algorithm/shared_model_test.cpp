@@ -107,6 +107,60 @@ class DisjointFeatures : public testing::Test {
   const std::vector<float> initial = initial_parameters<float>(model.layout(), 3, 1);
 };
 
+// Every other worker pulls and adds, as a GPU does, in calls of any order.
+TEST_F(DisjointFeatures, EveryInterleavingOfPullsAndMovesGivesTheSameBits) {
+  const std::vector<float> expected = one_after_the_other();
+  for (std::uint64_t seed = 0; seed < 20; ++seed) {
+    RandomStream dice(seed, Purpose::test);
+    std::vector<float> w = initial;
+    std::vector<std::unique_ptr<Member>> members;
+    for (std::size_t k = 0; k < kWorkers; ++k) members.push_back(std::make_unique<Member>(model));
+    std::vector<std::vector<float>> pulled(kWorkers, initial), replica(kWorkers);
+    std::vector<std::size_t> calls(kWorkers);
+    for (std::size_t left = 2 * kWorkers * kSteps; left > 0; --left) {
+      std::size_t k = dice.below(kWorkers);
+      while (calls[k] == 2 * kSteps) k = (k + 1) % kWorkers;
+      Member& member = *members[k];
+      const Batch batch = batch_of(*data, k, calls[k] / 2);
+      const bool begins = calls[k]++ % 2 == 0;
+      if (k % 2 == 0 && begins) {
+        member.snapshot.read(*member.context, batch, w);
+        member.snapshot.step(*member.context, batch, 0.1F);
+      } else if (k % 2 == 0) {
+        member.snapshot.write(w);
+      } else if (begins) {
+        racy::pull(w, pulled[k]);
+        replica[k] = pulled[k];
+        model.step(*member.context, batch, 0.1F, replica[k].data());
+      } else {
+        racy::add(replica[k], pulled[k], w);
+      }
+    }
+    EXPECT_EQ(w, expected) << "seed " << seed;
+  }
+}
+
+// Pulled 1 everywhere. Moved and nobody else has: the replica's own number, whatever rounding; others
+// have, too: theirs and the move; not moved: theirs.
+TEST(PulledReplica, AMoveLandsOnWhatIsThereOrOverwritesIt) {
+  const std::vector<float> pulled(40, 1.0F);
+  std::vector<float> moved = pulled, w = pulled;
+  moved[1] = 0.1F;
+  moved[2] = 3;
+  w[2] = 5;
+  w[3] = 7;
+  moved[39] = 2;
+  std::vector<float> expected = w;
+  expected[1] = 0.1F;
+  expected[2] = 7;
+  expected[39] = 2;
+  std::vector<float> sum = w;
+  racy::add(moved, pulled, sum);
+  EXPECT_EQ(sum, expected);
+  racy::overwrite(moved, w);
+  EXPECT_EQ(w, moved);
+}
+
 // Reads and writes in any order, so long as each worker's own take turns: nobody moves what another
 // reads, so every element takes the bits of its worker's own steps.
 TEST_F(DisjointFeatures, EveryInterleavingOfReadsAndWritesGivesTheSameBits) {

@@ -84,6 +84,20 @@ TEST(DeviceProfile, TheHostLinkIsCharged) {
   }
 }
 
+// latency + bytes / rate; a CPU computes in the host's memory.
+TEST(DeviceProfile, ACopyToTheHostStartsWithALatency) {
+  DeviceProfile profile;
+  EXPECT_TRUE(profile.in_host_memory());
+  EXPECT_EQ(profile.copy_seconds(1e9), Seconds(0));
+  profile.host_link_bytes_per_s = 4;
+  EXPECT_FALSE(profile.in_host_memory());
+  EXPECT_DOUBLE_EQ(profile.copy_seconds(8).count(), 2 + kHostLinkLatencySeconds);
+  profile.host_link_latency_s = 3;
+  EXPECT_EQ(profile.copy_seconds(8), Seconds(5));
+  EXPECT_EQ(kHostLinkLatencySeconds, load_network_model("pcie3").latency.count());
+  EXPECT_EQ(load_device_profile("titan-x-maxwell").host_link_latency_s, 0);
+}
+
 TEST(DeviceProfile, BuiltinOnesAreComplete) {
   EXPECT_THAT(builtin_device_profiles(), Contains("v100"));
   EXPECT_THAT(builtin_device_profiles(), Contains("cpu"));

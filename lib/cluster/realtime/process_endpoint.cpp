@@ -33,7 +33,8 @@ void ProcessEndpoint::compute(const Work& work, ComputeKind kind, FunctionRef fn
   const Seconds duration = now() - start;
   const Seconds extra = straggle(kind, start, duration);
   if (extra > Seconds(0)) delay(start + duration, extra);
-  process_.breakdown.compute += now() - start;
+  TimeBreakdown& spent = process_.breakdown;
+  (kind == ComputeKind::transfer ? spent.communicate : spent.compute) += now() - start;
   world_.safepoint();
 }
 
@@ -63,6 +64,7 @@ std::unique_ptr<CancellationToken> ProcessEndpoint::make_cancellation_token() {
 // is asked with the number of the step, as in `sim`: one that depends on nothing else slows the
 // same worker down in the same iteration on every cluster.
 Seconds ProcessEndpoint::straggle(ComputeKind kind, Seconds start, Seconds duration) {
+  if (kind == ComputeKind::transfer) return Seconds(0);
   const Seconds slowed = duration / speed_;
   if (kind == ComputeKind::vector) return slowed - duration;
   std::optional<std::uint64_t> iteration;

@@ -77,6 +77,9 @@ Device& SimEndpoint::device() {
 SimEndpoint::Duration SimEndpoint::duration(const Work& work, ComputeKind kind) {
   const bool vector = kind == ComputeKind::vector;
   const DeviceProfile& profile = run_.options.profile_of(rank_);
+  if (kind == ComputeKind::transfer) {  // the device is free meanwhile
+    return {profile.copy_seconds(work.host_link_bytes), Seconds(0), Seconds(0)};
+  }
   const double speed = run_.options.speed_of(rank_);
   const auto seconds = [&](const Work& part) {
     return profile.seconds(vector ? scaled(part, run_.options.work_scale) : part);
@@ -100,10 +103,10 @@ SimEndpoint::Duration SimEndpoint::duration(const Work& work, ComputeKind kind) 
 }
 
 // A simulated delay is exact, so what was achieved is what was requested.
-void SimEndpoint::account(Seconds time, Seconds delay) {
+void SimEndpoint::account(ComputeKind kind, Seconds time, Seconds delay) {
   breakdown_.delay_requested += delay;
   breakdown_.delay_achieved += delay;
-  breakdown_.compute += time;
+  (kind == ComputeKind::transfer ? breakdown_.communicate : breakdown_.compute) += time;
 }
 
 void SimEndpoint::compute(const Work& work, ComputeKind kind, FunctionRef fn) {
@@ -130,7 +133,7 @@ void SimEndpoint::compute(const Work& work, ComputeKind kind, FunctionRef fn) {
   if (!engine.tearing_down()) {
     // Accounted at the start: nothing can cut it short.
     const Duration whole = duration(work, kind);
-    account(whole.time, whole.delay);
+    account(kind, whole.time, whole.delay);
     engine.pool().submit(computation.task);
     computation.use.emplace(timeline(), engine.now(), kind, whole.busy.count(), whole.time.count());
     engine.at(computation.use->end(), Computation::due, &computation);
@@ -166,7 +169,7 @@ bool SimEndpoint::compute_cancellable(CancellationToken& token, const Work& work
   while (complete && use.end() > engine.now()) complete = stop.sleep_until(use.end(), task);
   const Seconds time = complete ? whole.time : now() - start;
   // The delay comes after the computation: of a cut one, what had passed of it.
-  account(time, std::max(Seconds(0), time - (whole.time - whole.delay)));
+  account(kind, time, std::max(Seconds(0), time - (whole.time - whole.delay)));
   if (complete) breakdown_.wait += Seconds(use.waited());
   if (!complete) return false;
   if (task.error()) std::rethrow_exception(task.error());

@@ -76,6 +76,8 @@ class SimEndpoint final : public Endpoint {
   int size() const override { return run_.options.workers; }
   Seconds now() const override { return Seconds(run_.engine.now()); }
   Device& device() override;
+  // By the profile: the mathematics runs on a core of the host all the same.
+  bool in_host_memory() override { return run_.options.profile_of(rank_).in_host_memory(); }
   Comm& comm() override { return comm_; }
   void compute(const Work& work, ComputeKind kind, FunctionRef fn) override;
   void compute_in_place(const Work& work, ComputeKind kind, const InPlaceComputation& how) override;
@@ -102,7 +104,7 @@ class SimEndpoint final : public Endpoint {
   // Of kind `step`: also begins the next iteration, the one that the scenario draws for. Each
   // process counts its own iterations.
   Duration duration(const Work& work, ComputeKind kind);
-  void account(Seconds time, Seconds delay);
+  void account(ComputeKind kind, Seconds time, Seconds delay);
   DeviceTimeline& timeline() { return run_.timelines[static_cast<std::size_t>(rank_)]; }
 
   SimRun& run_;

@@ -1,0 +1,150 @@
+// hogbatch: one model in the host's memory, on which CPUs step on small batches without a lock, and
+// GPUs pull it, step on a large batch and add what has moved. A coordinator deals batches of a size
+// per kind of device, and moves the sizes until both kinds make as many updates.
+//
+// Paper:      Ma, Rusu, "Heterogeneous CPU+GPU stochastic gradient descent algorithms", 2020 (arXiv
+//             2004.08771): CPU+GPU Hogbatch (--adapt fixed), Adaptive Hogbatch; 000 section 2.3.
+// Implements: CPU: w <- w - lr_E g(w), in place. GPU: w_i <- w; w_i <- w_i - lr_E g(w_i);
+//             w <- w + (w_i - w as it was pulled). When worker i of kind E asks the coordinator:
+//               u_E <- u_E + beta (cpu) or + 1 (gpu)                               (1)
+//               u_E < the other kind's:  b_E <- max(b_E / alpha, min_E)            (2)
+//               u_E > the other kind's:  b_E <- min(alpha b_E, max_E)              (3)
+//             and gets the next b_E samples of the pool.
+// Symbols:    w, w_i the model and a GPU's replica; b_E, lr_E, u_E batch size, learning rate and
+//             updates of a kind; alpha --alpha; beta --beta, the share of CPU updates that counts;
+//             min_E, max_E --cpu-batch-min, --cpu-batch-max, --gpu-batch-min, --batch-size.
+// Cost:       two control messages per batch; a GPU's step n elements over its link and n back.
+// Records:    histogram "staleness": updates by others between a step's reading, or a pull, and its
+//             writing; event "batch_size" {rank, kind, batch_size, cpu_updates, gpu_updates}, by
+//             the worker at whose request b_E changed.
+// Deviations: of the source only the abstract and the program were read, which has fixed batches:
+//             alpha, the bounds, and that b_E changes at most once in as many requests as kind E
+//             has workers are ours. Sizes grow rounded up and shrink rounded down. The program
+//             copies w_i over w (--gpu-update overwrite) and loses what CPUs wrote meanwhile.
+
+#include <algorithm>
+#include <cmath>
+#include <nlohmann/json.hpp>
+#include <numeric>
+#include <utility>
+
+#include "algorithm/algorithm.hpp"
+#include "algorithm/parts/hogbatch_options.hpp"
+
+namespace hetsgd {
+namespace {
+
+using PerKind = std::array<std::uint64_t, kDeviceKinds>;
+
+struct AskDeal {
+  DeviceKind kind;
+};
+struct Deal {
+  SampleRange range;
+  bool resized;  // b_E, at this request
+  std::array<double, kDeviceKinds> updates;
+};
+
+class Coordinator final : public Service<AskDeal, Deal> {
+ public:
+  explicit Coordinator(const BatchRules& rules)
+      : rules_(rules), b_{rules.of[kCpu].start, rules.of[kGpu].start} {}
+
+  void handle(int, const AskDeal& ask, std::span<const float>, Responder<Deal> reply) override {
+    const std::size_t e = ask.kind;
+    u_[e] += rules_.of[e].counts;  // (1)
+    const std::uint64_t b = ++asked_[e] < rules_.of[e].workers ? b_[e] : next_size(e, 1 - e);
+    const bool resized = b != std::exchange(b_[e], b);
+    if (resized) asked_[e] = 0;
+    reply({.range = {position_, b}, .resized = resized, .updates = u_});
+    position_ += b;
+  }
+
+ private:
+  std::uint64_t next_size(std::size_t e, std::size_t other) const {
+    const BatchRule& rule = rules_.of[e];
+    const auto b = static_cast<double>(b_[e]);
+    const auto whole = [](double size) { return static_cast<std::uint64_t>(size); };
+    if (!rules_.adapts || rules_.of[other].workers == 0 || u_[e] == u_[other]) return b_[e];
+    return u_[e] < u_[other] ? std::max(whole(std::floor(b / rules_.alpha)), rule.min)  // (2)
+                             : std::min(whole(std::ceil(rules_.alpha * b)), rule.max);  // (3)
+  }
+
+  const BatchRules rules_;
+  PerKind b_, asked_{};  // asked_: since b_E changed
+  std::array<double, kDeviceKinds> u_{};
+  std::uint64_t position_ = 0;  // in the pool
+};
+
+class Hogbatch final : public Algorithm {
+ public:
+  void declare(OptionSet& options) override { o_.declare(options); }
+  void check(const Plan& plan) const override { o_.check(plan); }
+
+  void worker(Worker& self) const override {
+    const DeviceKind kind = self.in_host_memory() ? kCpu : kGpu;
+    const auto workers = self.comm().agree(kind, [](std::span<const DeviceKind> all) {
+      return PerKind{static_cast<std::uint64_t>(std::ranges::count(all, kCpu)),
+                     static_cast<std::uint64_t>(std::ranges::count(all, kGpu))};
+    });
+    const auto model = join_model(self);
+    auto coordinator = self.serve<Coordinator>("coordinator", o_.rules(self.plan(), *workers));
+    const bool adds = o_.gpu_update == HogbatchOptions::GpuUpdate::add;
+    PulledReplica mine;
+    if (kind == kGpu) mine = self.pulled_replica();
+    while (self.running()) {
+      const Deal deal = coordinator.call({kind});
+      if (deal.resized) record(self, kind, deal);
+      const Batch& batch = self.batches().at(deal.range);
+      const double lr = self.learning_rate(deal.range.count);
+      if (kind == kCpu) {
+        self.shared_step(batch, lr, *model);
+      } else {
+        self.pull(*model, mine);
+        self.learn(mine.replica, batch, lr);
+        if (adds) self.add_move(mine, *model);
+        if (!adds) self.overwrite(mine, *model);
+      }
+      self.evaluate_here([&]() -> std::span<const float> { return model->w(); });
+    }
+  }
+
+  // The shared model; a GPU's replica, what it has pulled, and what it brings back.
+  double model_vectors(const Plan&) const override { return 4; }
+
+ private:
+  static std::shared_ptr<SharedModel> join_model(Worker& self) {
+    std::vector<int> all(static_cast<std::size_t>(self.size()));
+    std::iota(all.begin(), all.end(), 0);
+    return self.shared_model("model", all);
+  }
+
+  static void record(Worker& self, DeviceKind kind, const Deal& deal) {
+    self.record({{"type", "batch_size"},
+                 {"rank", self.rank()},
+                 {"kind", kind == kCpu ? "cpu" : "gpu"},
+                 {"batch_size", deal.range.count},
+                 {"cpu_updates", deal.updates[kCpu]},
+                 {"gpu_updates", deal.updates[kGpu]}});
+  }
+
+  HogbatchOptions o_;
+};
+
+const bool hogbatch_registered = register_algorithm<Hogbatch>({
+    .name = "hogbatch",
+    .title = "Adaptive Hogbatch",
+    .idea = "CPUs step on small batches, on one model in the host's memory and without a lock, "
+            "while GPUs pull it, step on a large batch and add their move. Batch sizes move until "
+            "both kinds make as many updates.",
+    .paper = "Ma, Rusu 2020; 000 section 2.3",
+    .cost = "two control messages per batch; per step of a GPU n elements over its link and back",
+    .result = "the shared model",
+    .identities = "one CPU worker with --adapt fixed = hogwild; one GPU worker = sgd",
+    .synchronous = false,
+    .plain_sgd_only = "moves the shared parameters by fused steps, which have no other state",
+    .one_process_only = "keeps one model in the memory that its workers share",
+});
+
+}  // namespace
+}  // namespace hetsgd

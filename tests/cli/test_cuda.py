@@ -91,6 +91,8 @@ class EmulatedGpus(ProgramTest):
         profile = json.loads((self.folder / "gpu.json").read_text())
         self.assertEqual((profile["name"], profile["memory_bytes"]), ("cuda:1", 2 ** 31))
         self.assertIn("on Emulated GPU: 8 points", profile["source"])
+        self.assertGreater(profile["host_link_bytes_per_s"], 1e6)
+        self.assertGreater(profile["host_link_latency_s"], 0)
         self.train("r.json", "--cluster", "sim", "--profile", "gpu.json")
 
 

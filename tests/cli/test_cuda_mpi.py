@@ -97,6 +97,18 @@ class GpusOfRanks(MpiTest):
         self.assertEqual(self.gpus_of(result), ["cpu:1", "cuda:0", "cuda:1"])
         self.assertEqual(["gpu_buffers" in worker for worker in result["workers"]], [False, True, True])
 
+    def test_every_algorithm_learns_on_a_gpu_beside_a_core(self):
+        listed = json.loads(self.run_program("algorithms", "--format", "json").stdout)
+        for each in listed:
+            if each["max_workers"] < 2 or each["one_process_only"] or each["cpu_only"]:
+                continue
+            with self.subTest(algorithm=each["name"]):
+                run = [*RUN, "--algorithm", each["name"], "--max-samples", "1280", "--devices", "cuda:0,cpu:1", "-o", "r.json"]
+                self.finished(self.mpirun(2, *run, env=gpus(1)), 0)
+                result = self.result("r.json")
+                self.assertEqual(self.gpus_of(result), ["cuda:0", "cpu:1"])
+                self.assertLess(result["curve"][-1]["test_loss"], result["curve"][0]["test_loss"])
+
     def test_asynchronous_algorithms_learn(self):
         for name, way in (("asgd", "host"), ("adpsgd", "mpi")):  # services compute on the host
             with self.subTest(algorithm=name):

@@ -84,7 +84,7 @@ TEST(CudaTraining, LearnersOfOneGpuLearnAsOnACore) {
 // Their order is chance, but they end, learn, and are measured: a server, background tasks, replicas.
 TEST(CudaTraining, AsynchronousWorkersLearn) {
   for (const char* algorithm : {"adaptive", "asgd", "dc-asgd", "ssp", "esync", "adpsgd",
-                                "eager-solo", "eager-majority", "rna"}) {
+                                "eager-solo", "eager-majority", "rna", "hogbatch"}) {
     SCOPED_TRACE(algorithm);
     const Record run = run_training(with(kBase, {{"algorithm", algorithm},
                                                  {"workers", "2"},
@@ -94,6 +94,36 @@ TEST(CudaTraining, AsynchronousWorkersLearn) {
                                                  {"devices", "cuda:0"}}));
     EXPECT_EQ(run.status, Status::completed);
     EXPECT_LT(run.curve.back().test_loss(), run.curve.front().test_loss());
+  }
+}
+
+// A GPU beside two cores, under every algorithm that takes one: services, collectives, exchanges and
+// shared memory between host and device.
+TEST(CudaTraining, EveryAlgorithmLearnsOnAMixedMachine) {
+  for (const RegisteredAlgorithm& algorithm : algorithms()) {
+    if (algorithm.info.max_workers < 3 || !algorithm.info.cpu_only.empty()) continue;
+    for (const char* devices : {"cuda:0,cpu:1*2", "cpu:1,cuda:0,cpu:1"}) {
+      SCOPED_TRACE(algorithm.info.name + " on " + devices);
+      const Record run = run_training(with(kBase, {{"algorithm", algorithm.info.name},
+                                                   {"devices", devices},
+                                                   {"max_samples", "1920"},
+                                                   {"evaluate_every", "1920"},
+                                                   {"mega_batch", "12"},
+                                                   {"learning_rate", "0.2"}}));
+      EXPECT_EQ(run.status, Status::completed);
+      EXPECT_EQ(run.workers.size(), 3U);
+      EXPECT_TRUE(std::isfinite(run.curve.back().test_loss()));
+      EXPECT_LT(run.curve.back().test_loss(), run.curve.front().test_loss());
+    }
+  }
+}
+
+// Alone a GPU pulls, steps and adds what sgd's step makes of w.
+TEST(CudaTraining, OneGpuOfHogbatchFollowsSgd) {
+  for (const char* how : {"add", "overwrite"}) {
+    const Settings base = with(kBase, {{"devices", "cuda:0"}, {"max_samples", "640"}});
+    expect_alike(run_training(base),
+                 run_training(with(base, {{"algorithm", "hogbatch"}, {"gpu_update", how}})));
   }
 }
 

@@ -50,6 +50,24 @@ class Memory(ProgramTest):
         self.assertEqual(policy["status"], "fails")
         self.assertEqual(policy["shortage"]["node"], "conv_1")
 
+    def test_dymem_finds_its_size(self):
+        self.run_program("memory", "resnet-20", "--batch", "8", "--policy", "dymem,vdnn-all", "--main-initial", "1G", "--beta", "1M",
+                         "--on-shortage", "restart", "--jitter", "0.1", "--iterations", "5", "-o", "m.json")
+        dymem, vdnn = json.loads((self.folder / "m.json").read_text())["networks"][0]["policies"]
+        self.assertLess(dymem["capacity_bytes"], 2 ** 30)
+        self.assertGreater(dymem["capacity_bytes"], dymem["minimum_bytes"])
+        self.assertGreater(vdnn["capacity_bytes"], 2 ** 30)  # has no arenas to size
+        self.assertEqual(dymem["iterations"]["iterations"], 5)
+        self.assertLessEqual(dymem["iterations"]["failed"], dymem["iterations"]["restarts"])
+
+    def test_superneurons_cache_moves_less(self):
+        options = ["memory", "resnet-20", "--batch", "8", "--policy", "superneurons", "--memory", "60M"]
+        moved = []
+        for more in ([], ["--tensor-cache", "lru"]):
+            self.run_program(*options, *more, "-o", "m.json", "--overwrite")
+            moved.append(json.loads((self.folder / "m.json").read_text())["networks"][0]["policies"][0]["offloaded_bytes"])
+        self.assertGreater(moved[0], moved[1])
+
 
 if __name__ == "__main__":
     unittest.main()

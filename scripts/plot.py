@@ -5,7 +5,7 @@ plans of `hetsgd memory`: used bytes over steps, peak and minimum, images/s over
   scripts/plot.py runs/*.json -o plots --metric p3 --targets 0.55 --format pdf --title Delicious
   scripts/plot.py runs/rates --over learning_rate --figures time_to_target,final_p1
   scripts/plot.py runs/*.json --x time,epochs,bytes --width 3.3in --format pdf
-  scripts/plot.py m.json -o plots                                                # of hetsgd memory
+  scripts/plot.py m.json -o plots                                                # of hetsgd memory; or t.json: addresses
 
 Runs that differ in the seed only become one line (the median) with a band, or one bar with a 95 % bootstrap interval; options
 that differ name the lines, as in `hetsgd compare`. More than eight lines become several panels. It writes, for each format,
@@ -174,8 +174,13 @@ def parser():
 def main(argv=None):
     options = parser().parse_args(argv)
     try:
-        memory = all(map(plot_memory.is_memory_file, options.results))
-        paths, refused = plot_plans(options) if memory else plot_all(load(options.results), options)
+        if all(map(plot_memory.is_memory_file, options.results)):
+            paths, refused = plot_plans(options)
+        elif len(options.results) == 1 and plot_memory.is_memory_trace(options.results[0]):
+            make = partial(plot_memory.address_map, options.results[0], title=options.title, width_in=options.width)
+            paths, refused = draw({"address_map": make}, options)
+        else:
+            paths, refused = plot_all(load(options.results), options)
     except ResultError as error:
         say(error)
         return 4

@@ -50,6 +50,45 @@ def load_plans(paths):
     return plans
 
 
+def two_lines(name):
+    """Of a case, for a narrow panel."""
+    return name.replace(", batch ", "\nbatch ")
+
+
+GROUPS = {"movable": "#0072B2", "temporary": "#D55E00", "reclaimed": "#009E73", "workspace": "#DDDDDD"}
+
+
+def is_memory_trace(path):
+    """Whether this file was written by `hetsgd memory --trace`."""
+    try:
+        with open(path, encoding="utf-8") as file:
+            events = json.load(file).get("traceEvents")
+        return any(event["ph"] == "i" and "offset_bytes" in event.get("args", {}) for event in events)
+    except (OSError, ValueError, AttributeError, TypeError, KeyError):
+        return False
+
+
+def address_map(path, title="", width_in=6.2):
+    """Where each tensor lies from its allocation to its release, over steps; one trace."""
+    with open(path, encoding="utf-8") as file:
+        events = [event for event in json.load(file)["traceEvents"] if event["ph"] == "i"]
+    figure, (axis,) = grid_of(1, width_in, 2 * PANEL_IN)
+    begin, labelled = {}, set()
+    for event in events:
+        args = event["args"]
+        if event["name"].startswith("allocate"):
+            begin[args["offset_bytes"]] = args["step"]
+            continue
+        first = begin.pop(args["offset_bytes"])
+        group = args["group"]
+        axis.bar(first - 0.5, args["bytes"] / MIB, args["step"] - first + 1, bottom=args["offset_bytes"] / MIB, align="edge",
+                 color=GROUPS[group], edgecolor="white", linewidth=0.3, label=None if group in labelled else group)
+        labelled.add(group)
+    axis.set_xlabel("step")
+    axis.set_ylabel("address, MiB")
+    return finish(figure, [axis], title)
+
+
 def in_order(values):
     return list(dict.fromkeys(values))
 
@@ -95,7 +134,7 @@ def used_over_steps(plans, title="", width_in=6.2):
         turn = next(step["step"] for step in group[0].entry["steps"] if step["pass"] == "backward") - 0.5
         axis.axvline(turn, color=GREY, linewidth=0.8, linestyle=":")
         from_zero(axis)
-        axis.set_title(name)
+        axis.set_title(two_lines(name))
         axis.set_xlabel("step (dotted: turn)")
         axis.set_ylabel("used, MiB")
     return finish(figure, axes, title)
@@ -111,7 +150,7 @@ def mark_failures(axis, places, heights, width):
     for x, height in zip(places, heights):
         if height is None:
             axis.text(x, 0, " fails", rotation=90, ha="center", va="bottom", color=GREY,
-                      fontsize=min(7, 60 * width))
+                      fontsize=5)
 
 
 def peak_and_minimum(plans, title="", width_in=6.2):
@@ -126,7 +165,7 @@ def peak_and_minimum(plans, title="", width_in=6.2):
             heights = [found[each, label].mib(key) if (each, label) in found else None for each in cases]
             axis.bar(places[i], [height or 0 for height in heights], width, label=label, color=look(i)["color"])
             mark_failures(axis, places[i], heights, width)
-        axis.set_xticks(range(len(cases)), [each.replace(", batch ", "\n") for each in cases], rotation=30, ha="right")
+        axis.set_xticks(range(len(cases)), [two_lines(each) for each in cases], rotation=30, ha="right")
         axis.set_title(name)
         axis.set_ylabel("MiB")
         axis.grid(axis="x", visible=False)
@@ -172,7 +211,7 @@ def stacked_times(plans, title="", width_in=6.2):
             base += heights
         axis.set_xticks(range(len(group)), [plan.label for plan in group], rotation=30, ha="right")
         axis.grid(axis="x", visible=False)
-        axis.set_title(name)
+        axis.set_title(two_lines(name))
         axis.set_ylabel("s per iteration")
     legend_below(figure, axes)
     if title:
@@ -194,7 +233,7 @@ def iteration_over_capacity(plans, title="", width_in=6.2):
             if points:
                 axis.plot(*zip(*points), label=plan.label, **look(labels.index(plan.label)))
         from_zero(axis)
-        axis.set_title(name)
+        axis.set_title(two_lines(name))
         axis.set_xlabel("memory, MiB")
         axis.set_ylabel("s per iteration")
     return finish(figure, axes, title)

@@ -12,6 +12,7 @@
 #include "core/error.hpp"
 #include "core/logging.hpp"
 #include "core/text.hpp"
+#include "graph/fork_copies.hpp"
 #include "graph/graph_file.hpp"
 #include "graph/networks.hpp"
 #include "memory/minimum.hpp"
@@ -25,6 +26,8 @@
 
 namespace hetsgd {
 namespace {
+
+enum class Fork { share, copy };
 
 constexpr std::uint64_t kMemoryRoom = std::uint64_t{1} << 50;
 
@@ -75,6 +78,8 @@ class Memory final : public Command {
     set.add_choice("backward_needs", lifetime_.needs,
                    {{"cudnn", BackwardNeeds::cudnn}, {"minimal", BackwardNeeds::minimal}},
                    "what the backward pass keeps");
+    set.add_choice("fork", fork_, {{"share", Fork::share}, {"copy", Fork::copy}},
+                   "what several nodes read: one map, or a copy for each but the first");
     set.add("input_gradient", lifetime_.input_gradient, "the gradient of the input, too");
     set.add("optimizer_buffers", optimizer_buffers_, "buffers of the size of the parameters")
         .range(0, 8);
@@ -96,14 +101,14 @@ class Memory final : public Command {
   int run(OptionSet& set, const std::vector<std::string>& operands) override {
     if (print_network_) {
       for (const std::string& name : operands) {
-        write_text("-", to_json_text(find_graph("NETWORK", name)));
+        write_text("-", to_json_text(network(name)));
       }
       return 0;
     }
     load_rates();
     nlohmann::ordered_json networks = nlohmann::ordered_json::array();
     for (const std::string& name : operands) {
-      const Graph graph = find_graph("NETWORK", name);
+      const Graph graph = network(name);
       for (const std::uint64_t batch : batches_) networks.push_back(plan_network(graph, batch));
     }
     if (!output_.empty()) {
@@ -124,6 +129,11 @@ class Memory final : public Command {
     std::vector<std::string> list;
     for (const Policy* policy : all_policies()) list.push_back(policy->name());
     return list;
+  }
+
+  Graph network(const std::string& name) const {
+    Graph graph = find_graph("NETWORK", name);
+    return fork_ == Fork::copy ? with_fork_copies(graph) : graph;
   }
 
   void load_rates() {
@@ -292,6 +302,7 @@ class Memory final : public Command {
   PlanRequest request_;
   int optimizer_buffers_ = 1, curve_ = 0;
   bool largest_batch_ = true, print_network_ = false, overwrite_ = false, traced_ = false;
+  Fork fork_ = Fork::share;
   int iterations_ = 1;
   std::optional<std::uint64_t> main_initial_;
   std::uint64_t beta_ = std::uint64_t{300} << 20;

@@ -70,6 +70,8 @@ struct Instruction {
   int tensor = -1;  // compute: none; of a workspace: kWorkspaceTensor
   std::uint64_t offset = 0, bytes = 0;
   double start_s = 0, end_s = 0;
+  Mobility mobility = Mobility::workspace;      // allocate, release
+  std::uint64_t used_bytes = 0, gap_bytes = 0;  // of the pool afterwards
   bool operator==(const Instruction&) const = default;
 };
 inline constexpr int kWorkspaceTensor = -2;

@@ -74,6 +74,22 @@ class Pictures(unittest.TestCase):
         self.assertEqual(list(line.get_xdata()), [12, 16])
         self.assertEqual(list(line.get_ydata()), [5, 4])
 
+    def test_addresses_of_a_trace(self):
+        def event(name, step, offset, size, group):
+            return {"ph": "i", "name": name, "args": {"step": step, "offset_bytes": offset * MIB, "bytes": size * MIB, "group": group}}
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "t.json")
+            with open(path, "w", encoding="utf-8") as file:
+                json.dump({"traceEvents": [event("allocate a", 1, 0, 4, "movable"), event("allocate b", 2, 4, 2, "temporary"),
+                                           event("release a", 3, 0, 4, "movable"), event("allocate c", 3, 0, 3, "movable"),
+                                           event("release b", 4, 4, 2, "temporary"), event("release c", 4, 0, 3, "movable")]}, file)
+            self.assertTrue(plot_memory.is_memory_trace(path))
+            bars = plot_memory.address_map(path).axes[0].patches
+            self.assertEqual([(bar.get_x(), bar.get_y(), bar.get_width(), bar.get_height()) for bar in bars],
+                             [(0.5, 0, 3, 4), (1.5, 4, 3, 2), (2.5, 0, 2, 3)])
+            self.assertEqual(plot.main([path, "-o", folder, "--format", "svg"]), 0)
+            self.assertTrue(os.path.exists(os.path.join(folder, "address_map.svg")))
+
     def test_plot_knows_the_files(self):
         with tempfile.TemporaryDirectory() as folder:
             path = os.path.join(folder, "m.json")

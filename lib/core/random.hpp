@@ -25,6 +25,7 @@ enum class Purpose : std::uint32_t {
   hashing = 10,
   label_fill = 11,
   augmentation = 16,
+  sequence_length = 17,
 };
 
 // Four independent 32-bit words at one counter.

@@ -44,7 +44,7 @@ TEST(GeneratedImages, ALinearModelStaysBelow85Percent) {
                                      {"model", "linear"},
                                      {"algorithm", "sgd"},
                                      {"batch_size", "64"},
-                                     {"learning_rate", "0.01"},
+                                     {"learning_rate", "0.05"},
                                      {"epochs", "8"}});
   Training training(configuration.spec());
   training.load(RunData{train, test, {}, 0});

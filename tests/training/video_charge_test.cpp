@@ -35,15 +35,19 @@ double compute_s(const Record& run, std::size_t rank) {
 
 // A worker's computing is the sum of its draws, whatever the algorithm; stragglers come on top.
 TEST(VideoCharge, ReplacesTheTimeOfSteps) {
-  constexpr std::uint64_t kSteps = 6;
+  // Of worker 1: ssgd's batches are those of both workers.
+  const auto drawn = [](std::uint64_t steps) {
+    double sum = 0;
+    for (std::uint64_t i = 0; i < steps; ++i) sum += video_batch_time(5, 1, i).count();
+    return sum;
+  };
   const Settings settings = {{"workers", "2"},          {"charge", "lstm-video"},
                              {"batch_size", "32"},      {"max_samples", "384"},
                              {"evaluate_every", "384"}, {"seed", "5"}};
-  double expected = 0;
-  for (std::uint64_t i = 0; i < kSteps; ++i) expected += video_batch_time(5, 1, i).count();
   for (const char* algorithm : {"ssgd", "local-sgd"}) {
     const Record run = run_training(with(tiny(algorithm, {}), settings));
-    ASSERT_EQ(run.workers[1].report.breakdown.steps, kSteps) << algorithm;
+    ASSERT_GE(run.workers[1].report.breakdown.steps, 6U) << algorithm;
+    const double expected = drawn(run.workers[1].report.breakdown.steps);
     // Updates of vectors come on top, of 35 million numbers: milliseconds.
     EXPECT_GE(compute_s(run, 1), expected) << algorithm;
     EXPECT_NEAR(compute_s(run, 1), expected, 0.05 * expected) << algorithm;
@@ -51,6 +55,7 @@ TEST(VideoCharge, ReplacesTheTimeOfSteps) {
   }
   const Record slow = run_training(
       with(with(tiny("ssgd", {}), settings), {{"straggler", "kind=constant,worker=1,factor=3"}}));
+  const double expected = drawn(slow.workers[1].report.breakdown.steps);
   EXPECT_NEAR(compute_s(slow, 1), 3 * expected, 0.15 * expected);
 }
 

@@ -50,6 +50,16 @@ Charge make_charge(const std::string& preset, const Dataset& data, const ModelFa
   return charge;
 }
 
+void charge_cluster(const Charge& charge, ClusterOptions& options) {
+  options.payload_scale = options.work_scale = charge.parameter_ratio;
+  options.step_time = charge.step_time;
+}
+
+Seconds mean_step(const std::optional<Charge>& charge, Seconds of_work) {
+  constexpr Seconds kVideoMean{1.219};
+  return charge && charge->step_time ? kVideoMean : of_work;
+}
+
 nlohmann::json to_json(const Charge& charge) {
   return {{"preset", charge.preset},
           {"features", charge.model->data().feature_count},

@@ -153,8 +153,7 @@ void Training::Impl::build_model() {
         static_cast<std::uint64_t>(std::llround(options.epochs * static_cast<double>(plan.rows))));
   }
   if (!options.charge.empty()) {
-    charge =
-        make_charge(options.charge, *record.train, *options.model_factory, *model, options.seed);
+    charge = make_charge(options.charge, train, *options.model_factory, *model, options.seed);
     record.charge = to_json(*charge);
   }
   for (std::string& text : algorithm->warnings(plan, model->layout())) {
@@ -171,10 +170,7 @@ ClusterOptions Training::Impl::cluster_options() const {
   result.profiles = machine.profiles;
   result.server_profile = machine.server_profile;
   result.network = machine.network;
-  if (charge) {
-    result.payload_scale = result.work_scale = charge->parameter_ratio;
-    result.step_time = charge->step_time;
-  }
+  if (charge) charge_cluster(*charge, result);
   result.host_threads = options.host_threads.value_or(0);
   result.devices = devices;
   result.peer_timeout = options.peer_timeout;
@@ -266,10 +262,8 @@ nlohmann::json Training::estimate() const {
                            {"memory_bytes", vectors + scores},
                            {"operations_per_step", work.operations},
                            {"max_samples", s.plan.max_samples}};
-  if (cluster_kind(s.options.cluster).is_virtual) {
-    const bool video = s.charge && s.charge->step_time;
-    result["step_s"] = (video ? kVideoMean : slowest_step(s.machine, work)).count();
-  }
+  if (cluster_kind(s.options.cluster).is_virtual)
+    result["step_s"] = mean_step(s.charge, slowest_step(s.machine, work)).count();
   return result;
 }
 

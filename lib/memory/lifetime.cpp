@@ -163,11 +163,11 @@ std::uint64_t TrainingStep::need(int number) const {
   return sum;
 }
 
-// No policy moves a gradient or a mask, so one that waits between two of its uses takes its bytes. That
-// is what binds ResNets: while a block's last bn goes backward (its X, G of its output and of its
-// input: three maps of 306 MiB for ResNet-50 and 100 images), the gradient of the block's input, to
-// which the shortcut has added, waits as a fourth one. Networks without shortcuts have no such gradient,
-// and their bound is the largest need of a step.
+// No policy moves a gradient or a mask, so one that waits between two of its uses takes its bytes.
+// That is what binds ResNets: while a block's last bn goes backward (its X, G of its output and of
+// its input: three maps of 306 MiB for ResNet-50 and 100 images), the gradient of the block's
+// input, to which the shortcut has added, waits as a fourth one. Networks without shortcuts have
+// no such gradient, and their bound is the largest need of a step.
 std::uint64_t TrainingStep::lower_bound() const {
   std::vector<std::uint64_t> held(steps.size(), 0);
   for (int k = 1; k <= total_steps(); ++k) {

@@ -1,11 +1,12 @@
 // How Dymem finds the size of its main space, and what happens when an iteration outgrows it.
 //
 // Paper      : 004, 4.1.3.3 and table 4.2.
-// Implements : the first iteration runs in a large main space; then its size is what that was, less the
-//              smallest gap between the arenas, plus beta. An iteration that fails starts again with
-//              beta more.
-// Deviations : the additional beta is that iteration's alone. If it stayed, a thousand iterations could
-//              not fail as often as the table says: each failure would make the next ones rarer.
+// Implements : the first iteration runs in a large main space; then its size is what that was,
+//              less the smallest gap between the arenas, plus beta. An iteration that fails starts
+//              again with beta more.
+// Deviations : the additional beta is that iteration's alone. If it stayed, a thousand iterations
+//              could not fail as often as the table says: each failure would make the next ones
+//              rarer.
 #pragma once
 
 #include <cstdint>
@@ -28,8 +29,8 @@ struct IterationSeries {
   double mean_iteration_s = 0;  // with the attempts that failed
 };
 
-// Iterations with times of their own: the i-th has the jitter of seed request.jitter_seed + i. Empty: one
-// does not fit with any number of restarts.
+// Iterations with times of their own: the i-th has the jitter of seed request.jitter_seed + i.
+// Empty: one does not fit with any number of restarts.
 std::optional<IterationSeries> run_iterations(const Policy& policy, const PlanRequest& request,
                                               int iterations, std::uint64_t beta_bytes);
 

@@ -216,7 +216,8 @@ TEST_F(RealData, Delicious) {
   EXPECT_NEAR(summarise(*pair.train.data, pair.train.report).labels.mean, 19.0, 0.1);
 }
 
-// 5,000 digits of MNIST, the classes all alike; its mean and deviation are known: 0.1307 and 0.3081.
+// 5,000 digits of MNIST, the classes all alike; its mean and deviation are known: 0.1307 and
+// 0.3081.
 TEST_F(RealData, Mnist) {
   const LoadedPair pair = load_pair(folder_ + "mnist5k/train-images-idx3-ubyte.gz",
                                     folder_ + "mnist5k/test-images-idx3-ubyte.gz", options_);

@@ -38,7 +38,8 @@ TEST(Networks, HaveTheParametersThatWerePublished) {
   }
 }
 
-// A copy for each of ResNet-32's 15 shortcuts; 95 nodes and the two that pad make paper 004's 190 steps.
+// A copy for each of ResNet-32's 15 shortcuts; 95 nodes and the two that pad make paper 004's 190
+// steps.
 TEST(ForkCopies, GiveEachConsumerItsOwn) {
   const Graph shared = built("resnet-32?bn=0&shortcut=A");
   const Graph copied = with_fork_copies(shared);

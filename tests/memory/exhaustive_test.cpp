@@ -39,8 +39,8 @@ std::vector<Placed> blocks_of(const MemoryPlan& plan) {
 }
 
 // The smallest arena that holds all blocks: over all orders, each block goes to the lowest place at
-// which it fits beside those before it. Every packing can be pushed down to one of these: take its blocks by
-// address, and none of them moves up.
+// which it fits beside those before it. Every packing can be pushed down to one of these: take its
+// blocks by address, and none of them moves up.
 std::uint64_t best_arena(const std::vector<Placed>& blocks) {
   std::vector<std::size_t> order(blocks.size());
   std::iota(order.begin(), order.end(), std::size_t{0});
@@ -101,8 +101,8 @@ Graph small_chain(std::uint64_t seed) {
                                   R"({"type": "fc", "units": 300}, {"type": "softmax"}]})");
 }
 
-// Whatever a pool does online, the best arena of its own blocks is not larger, and no arena is smaller than
-// what is live at once. The gap is what a planner with more time could win.
+// Whatever a pool does online, the best arena of its own blocks is not larger, and no arena is
+// smaller than what is live at once. The gap is what a planner with more time could win.
 TEST(BestArena, IsNeverBeatenByAPool) {
   int compared = 0, optimal = 0;
   double gap = 0;

@@ -33,8 +33,8 @@ LoadedData as_features(const Dataset& images, Index columns) {
   return {std::move(data).share(), {}};
 }
 
-// It adds up pixels, whose classes are blurred by the shifts: far from what a model that finds details
-// reaches, and far above 10 %.
+// It adds up pixels, whose classes are blurred by the shifts: far from what a model that finds
+// details reaches, and far above 10 %.
 TEST(GeneratedImages, ALinearModelStaysBelow85Percent) {
   const ImageOptions options = parse_image_spec(kSmallImages);
   const LoadedData train = as_features(generate_images(options, DataPart::train).data, 28 * 28);

@@ -1,9 +1,11 @@
 #!/usr/bin/python3
-"""Plots results of `hetsgd train` and folders of `hetsgd sweep`: accuracy, time to target, batch sizes, utilisation.
+"""Plots results of `hetsgd train` and folders of `hetsgd sweep`: accuracy, time to target, batch sizes, utilisation; and
+plans of `hetsgd memory`: used bytes over steps, peak and minimum, images/s over batch, parts of an iteration, capacities.
 
   scripts/plot.py runs/*.json -o plots --metric p3 --targets 0.55 --format pdf --title Delicious
   scripts/plot.py runs/rates --over learning_rate --figures time_to_target,final_p1
   scripts/plot.py runs/*.json --x time,epochs,bytes --width 3.3in --format pdf
+  scripts/plot.py m.json -o plots                                                # of hetsgd memory; or t.json: addresses
 
 Runs that differ in the seed only become one line (the median) with a band, or one bar with a 95 % bootstrap interval; options
 that differ name the lines, as in `hetsgd compare`. More than eight lines become several panels. It writes, for each format,
@@ -20,6 +22,7 @@ import sys
 from functools import partial
 
 import hetsgd_results
+import plot_memory
 from hetsgd_results import ResultError
 from plot_curves import AXES, plot_curves
 from plot_figures import plot_bars, plot_over
@@ -88,6 +91,13 @@ def plot_all(data, options):
         pictures["batch_size"] = partial(plot_batch_sizes, data, lines, options.band, **size)
         pictures["utilisation"] = partial(plot_utilisation, data, lines, **size)
     return draw(pictures, options)
+
+
+def plot_plans(options):
+    """The pictures of plans; as plot_all."""
+    plans = plot_memory.load_plans(options.results)
+    return draw({name: partial(make, plans, title=options.title, width_in=options.width)
+                 for name, make in plot_memory.PICTURES.items()}, options)
 
 
 def draw(pictures, options):
@@ -164,7 +174,13 @@ def parser():
 def main(argv=None):
     options = parser().parse_args(argv)
     try:
-        paths, refused = plot_all(load(options.results), options)
+        if all(map(plot_memory.is_memory_file, options.results)):
+            paths, refused = plot_plans(options)
+        elif len(options.results) == 1 and plot_memory.is_memory_trace(options.results[0]):
+            make = partial(plot_memory.address_map, options.results[0], title=options.title, width_in=options.width)
+            paths, refused = draw({"address_map": make}, options)
+        else:
+            paths, refused = plot_all(load(options.results), options)
     except ResultError as error:
         say(error)
         return 4

@@ -12,11 +12,13 @@
 #include "core/error.hpp"
 #include "core/logging.hpp"
 #include "core/text.hpp"
+#include "graph/fork_copies.hpp"
 #include "graph/graph_file.hpp"
 #include "graph/networks.hpp"
 #include "memory/minimum.hpp"
 #include "memory/plan_output.hpp"
 #include "memory/policy.hpp"
+#include "memory/sizing.hpp"
 #include "memory/step_times.hpp"
 #include "result/environment.hpp"
 #include "result/output.hpp"
@@ -24,6 +26,8 @@
 
 namespace hetsgd {
 namespace {
+
+enum class Fork { share, copy };
 
 constexpr std::uint64_t kMemoryRoom = std::uint64_t{1} << 50;
 
@@ -57,9 +61,25 @@ class Memory final : public Command {
     set.add("prefetch_convs", request_.prefetch_convs, "dymem: convolutions in its window")
         .at_least(1);
     set.add("best_fit", request_.best_fit, "dymem: best fit in place of its arenas");
+    set.add_choice(
+        "on_shortage", request_.on_shortage,
+        {{"cancel", OnShortage::cancel}, {"restart", OnShortage::restart}},
+        "dymem, backward pass: prefetches are dropped, or the iteration starts again with "
+        "--beta more");
+    set.add("main_initial", main_initial_,
+            "dymem: main space of the first iteration, which is then cut to what it used and "
+            "--beta; auto: --memory is the size")
+        .unit("bytes");
+    set.add("beta", beta_, "dymem: what is added to the space that was used").unit("bytes");
+    set.add("iterations", iterations_, "iterations, each with jitter of its own").range(1, 1000000);
+    set.add_choice("tensor_cache", request_.tensor_cache,
+                   {{"off", TensorCache::off}, {"lru", TensorCache::lru}},
+                   "superneurons: lru moves maps only when memory runs short");
     set.add_choice("backward_needs", lifetime_.needs,
                    {{"cudnn", BackwardNeeds::cudnn}, {"minimal", BackwardNeeds::minimal}},
                    "what the backward pass keeps");
+    set.add_choice("fork", fork_, {{"share", Fork::share}, {"copy", Fork::copy}},
+                   "what several nodes read: one map, or a copy for each but the first");
     set.add("input_gradient", lifetime_.input_gradient, "the gradient of the input, too");
     set.add("optimizer_buffers", optimizer_buffers_, "buffers of the size of the parameters")
         .range(0, 8);
@@ -81,14 +101,14 @@ class Memory final : public Command {
   int run(OptionSet& set, const std::vector<std::string>& operands) override {
     if (print_network_) {
       for (const std::string& name : operands) {
-        write_text("-", to_json_text(find_graph("NETWORK", name)));
+        write_text("-", to_json_text(network(name)));
       }
       return 0;
     }
     load_rates();
     nlohmann::ordered_json networks = nlohmann::ordered_json::array();
     for (const std::string& name : operands) {
-      const Graph graph = find_graph("NETWORK", name);
+      const Graph graph = network(name);
       for (const std::uint64_t batch : batches_) networks.push_back(plan_network(graph, batch));
     }
     if (!output_.empty()) {
@@ -109,6 +129,11 @@ class Memory final : public Command {
     std::vector<std::string> list;
     for (const Policy* policy : all_policies()) list.push_back(policy->name());
     return list;
+  }
+
+  Graph network(const std::string& name) const {
+    Graph graph = find_graph("NETWORK", name);
+    return fork_ == Fork::copy ? with_fork_copies(graph) : graph;
   }
 
   void load_rates() {
@@ -172,6 +197,10 @@ class Memory final : public Command {
     request.capacity = capacity(*training.graph);
     const std::optional<std::uint64_t> minimum = minimum_capacity(policy, request);
     if (memory_ == "minimum" && minimum) request.capacity = *minimum;
+    if (main_initial_ && has_arenas(policy)) {
+      const auto sized = sized_capacity(policy, request, *main_initial_, beta_);
+      request.capacity = sized.value_or(request.capacity);
+    }
     request.record = true;
     const MemoryPlan plan = policy.plan(request);
     request.record = false;
@@ -180,6 +209,8 @@ class Memory final : public Command {
     write_trace(training, plan);
     nlohmann::ordered_json result{{"policy", policy.name()}};
     result.update(plan_json(training, plan));
+    result["capacity_bytes"] = request.capacity;
+    if (iterations_ > 1) result["iterations"] = series(policy, request);
     result["minimum_bytes"] = minimum ? nlohmann::ordered_json(*minimum) : nullptr;
     result["largest_batch"] = largest ? nlohmann::ordered_json(*largest) : nullptr;
     if (minimum && plan.fits()) {
@@ -187,6 +218,19 @@ class Memory final : public Command {
     }
     add_row(table, policy, plan, minimum, largest, training);
     return result;
+  }
+
+  bool has_arenas(const Policy& policy) const {
+    return policy.groups_tensors() && !request_.best_fit;
+  }
+
+  nlohmann::ordered_json series(const Policy& policy, const PlanRequest& request) const {
+    const auto found = run_iterations(policy, request, iterations_, beta_);
+    if (!found) return nullptr;
+    return {{"iterations", found->iterations},
+            {"failed", found->failed},
+            {"restarts", found->restarts},
+            {"mean_iteration_s", found->mean_iteration_s}};
   }
 
   std::int64_t batch_that_fits(const TrainingStep& training, const Policy& policy) const {
@@ -258,6 +302,10 @@ class Memory final : public Command {
   PlanRequest request_;
   int optimizer_buffers_ = 1, curve_ = 0;
   bool largest_batch_ = true, print_network_ = false, overwrite_ = false, traced_ = false;
+  Fork fork_ = Fork::share;
+  int iterations_ = 1;
+  std::optional<std::uint64_t> main_initial_;
+  std::uint64_t beta_ = std::uint64_t{300} << 20;
   std::string output_, trace_;
   std::uint64_t device_bytes_ = 0;
   DeviceRates rates_;

@@ -70,6 +70,9 @@ struct ClusterOptions {
   std::optional<double> rows_part_bytes = {};
   // Charged work per stated work of kind `vector` (--charge); steps state theirs charged.
   double work_scale = 1;
+  // The time of a worker's iteration at speed 1, in place of that of its work; empty: that of its
+  // work. Stragglers come on top. Of a step in several parts the first takes it all.
+  std::function<Seconds(int rank, std::uint64_t iteration)> step_time = nullptr;
   int host_threads = 0;  // 0: all cores
   // threads
   // One per worker, e.g. "cpu:1"; fewer repeat the last; empty: cpu:1.

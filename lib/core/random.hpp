@@ -27,6 +27,7 @@ enum class Purpose : std::uint32_t {
   initial_rows = 12,
   dropout = 13,
   augmentation = 16,
+  sequence_length = 17,
 };
 
 // Four independent 32-bit words at one counter.

@@ -26,7 +26,8 @@ enum class Augmentation {
 };
 
 // The changes of one batch: those of its i-th image are drawn at (seed, first + i), its place in a
-// sequence of samples, so that an image changes from epoch to epoch and is the same on all clusters.
+// sequence of samples, so that an image changes from epoch to epoch and is the same on all
+// clusters.
 struct AugmentedBatch {
   Augmentation change = Augmentation::none;
   std::uint64_t seed = 0;

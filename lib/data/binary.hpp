@@ -2,8 +2,8 @@
 //
 // Layout (little endian): the sealed header (core/byte_stream.hpp), then the payload: feature_begin,
 // label_begin (64 bit), row_sum, the fields' first and value, label_index, feature_index,
-// feature_value, category, dense (32 bit), pixel (8 bit). What a data set lacks has no bytes. The header and each
-// array end with zeros up to a multiple of 64 bytes.
+// feature_value, category, dense (32 bit), pixel (8 bit). What a data set lacks has no bytes. The
+// header and each array end with zeros up to a multiple of 64 bytes.
 // Sums (XXH3-64): of the header; of the whole payload; of what comes before label_index; of
 // label_index; and 32 bits of each row's. So who reads some rows alone is as sure of them as who
 // reads all.

@@ -1,4 +1,5 @@
-// Files of images, in memory: IDX (MNIST, Fashion-MNIST) and the binary form of CIFAR-10 and CIFAR-100.
+// Files of images, in memory: IDX (MNIST, Fashion-MNIST) and the binary form of CIFAR-10 and
+// CIFAR-100.
 //
 //   IDX        big endian: the bytes 0 0 8 3, three numbers of 32 bits (images, rows, columns), the
 //              pixels. The labels lie in a file of their own: 0 0 8 1, their number, a byte each.
@@ -6,7 +7,8 @@
 //   CIFAR-100  records of 3,074 bytes: the coarse label (0 to 19), the label (0 to 99), the pixels
 //
 // Told by content: IDX by its first bytes; CIFAR by the size of the file and the labels of all its
-// records. Several files of CIFAR are one file when they are joined: cat data_batch_*.bin > train.bin
+// records. Several files of CIFAR are one file when they are joined:
+//   cat data_batch_*.bin > train.bin
 #pragma once
 
 #include <optional>
@@ -26,8 +28,8 @@ std::optional<DataFormat> image_format(std::string_view bytes, DataFormat stated
 // train-labels-idx1-ubyte.gz. None where the name has no "images" or no such file is there.
 std::optional<std::string> label_file_of(const std::string& path);
 
-// A data set of one label per row, with the statistics of these rows. `path` names the file in messages.
-// Throws Error(data) for sizes that do not fit and labels out of range.
+// A data set of one label per row, with the statistics of these rows. `path` names the file in
+// messages. Throws Error(data) for sizes that do not fit and labels out of range.
 ParsedData parse_idx(std::string_view images, std::string_view labels, const std::string& path);
 ParsedData parse_cifar(std::string_view bytes, DataFormat format, const std::string& path);
 

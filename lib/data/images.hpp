@@ -3,9 +3,9 @@
 // Normal form : a pixel is (byte - mean) / deviation of its channel; both are statistics of the
 //               training rows, which test data take over.
 // Changes     : crop and flip of the batch's augmentation. A cropped image is the window of size
-//               H x W at a random place of the image with kCropPadding pixels around it, whose value
-//               is 0 in normal form (He et al., 2016, section 4.2). The draws are Philox at the
-//               sample's place in the sequence: the same for a seed, an epoch and a row.
+//               H x W at a random place of the image with kCropPadding pixels around it, whose
+//               value is 0 in normal form (He et al., 2016, section 4.2). The draws are Philox at
+//               the sample's place in the sequence: the same for a seed, an epoch and a row.
 #pragma once
 
 #include <cstddef>
@@ -36,9 +36,9 @@ void set_image_statistics(Dataset& data);
 // Takes over those of the training data. Errors: data, images of another shape; `path` names them.
 void match_images(Dataset& data, const Dataset& training, const std::string& path);
 
-// Sparse rows as images: feature i of a row is pixel i, row-major in [C, H, W]. Where no value is above
-// 1, values are shares of 255, else bytes; they are rounded. Errors: data, a feature beyond the last
-// pixel, a value below 0 or above 255.
+// Sparse rows as images: feature i of a row is pixel i, row-major in [C, H, W]. Where no value is
+// above 1, values are shares of 255, else bytes; they are rounded. Errors: data, a feature beyond
+// the last pixel, a value below 0 or above 255.
 void scatter_to_images(Dataset& data, const ImageShape& shape, const std::string& path);
 
 }  // namespace hetsgd

@@ -97,11 +97,12 @@ struct LoadedData {
   LoadReport report;
 };
 
-// Loads `path`: text (XC, libSVM, Criteo's; plain, .gz, .bz2, .zst; told by content, not by name), images (IDX, CIFAR), a converted .hsgd
-// file, a pipe, a generator's specification such as `generate:tiny?seed=2` (data/generate.hpp,
-// data/generate_ctr.hpp), or the name of a data set that was fetched (data/manifest.hpp), of which `part` is meant.
-// Throws Error(data) with file:line:column, the text found and what was expected; a data set has at
-// least one row, one feature and one label.
+// Loads `path`: text (XC, libSVM, Criteo's; plain, .gz, .bz2, .zst; told by content, not by name),
+// images (IDX, CIFAR), a converted .hsgd file, a pipe, a generator's specification such as
+// `generate:tiny?seed=2` (data/generate.hpp, data/generate_ctr.hpp), or the name of a data set
+// that was fetched (data/manifest.hpp), of which `part` is meant. Throws Error(data) with
+// file:line:column, the text found and what was expected; a data set has at least one row, one
+// feature and one label.
 LoadedData load_dataset(const std::string& path, const LoadOptions& options);
 
 // The options with which to load the test data that belong to `train`.

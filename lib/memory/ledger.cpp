@@ -41,7 +41,7 @@ bool Ledger::allocate(int tensor, Pass pass, int step, double time) {
   block = {true, *offset, mobility, block.arrival_s};
   live_ += wanted.bytes;
   note_space(step);
-  note({InstructionKind::allocate, step, tensor, *offset, wanted.bytes, time, time});
+  note({InstructionKind::allocate, step, tensor, *offset, wanted.bytes, time, time, mobility});
   return true;
 }
 
@@ -52,7 +52,7 @@ void Ledger::release(int tensor, double time) {
   pool_->release(block.offset, bytes, block.mobility);
   block.resident = false;
   live_ -= bytes;
-  note({InstructionKind::release, step_, tensor, block.offset, bytes, time, time});
+  note({InstructionKind::release, step_, tensor, block.offset, bytes, time, time, block.mobility});
 }
 
 void Ledger::cancel(int tensor, double time) {
@@ -170,7 +170,10 @@ void Ledger::note_space(int step) {
 }
 
 void Ledger::note(const Instruction& instruction) {
-  if (request_.record) plan_.instructions.push_back(instruction);
+  if (!request_.record) return;
+  plan_.instructions.push_back(instruction);
+  plan_.instructions.back().used_bytes = pool_->used();
+  plan_.instructions.back().gap_bytes = pool_->gap();
 }
 
 bool Ledger::fail(int tensor, int step) {

@@ -75,9 +75,11 @@ struct TrainingStep {
   int backward_step_of(int node) const {
     return total_steps() + 1 - forward_step_of[static_cast<std::size_t>(node)];
   }
-  std::uint64_t feature_bytes() const;        // of all F
-  std::uint64_t need(int step) const;         // bytes that the step uses
-  std::uint64_t lower_bound() const;          // of any plan: the largest need
+  std::uint64_t feature_bytes() const;  // of all F
+  std::uint64_t need(int step) const;   // bytes that the step uses
+  // Of any plan that moves feature maps alone: the most bytes that a step uses, together with the
+  // gradients and masks that wait meanwhile.
+  std::uint64_t lower_bound() const;
   bool gives_input_gradient(int node) const;  // whether any input of the node has a gradient
 };
 

@@ -36,6 +36,14 @@ struct StepTimes {
 // whose workspace fits when the step begins (paper 004, 4.2.2).
 enum class ConvolutionMode { memory, performance, dynamic };
 
+// Of Dymem, when memory runs short in the backward pass: resident prefetches are dropped, or the
+// plan fails, as the paper's, which then starts the iteration again (sizing.hpp).
+enum class OnShortage { cancel, restart };
+
+// Of SuperNeurons: outputs of convolutions move, or whatever was used least recently, and only when
+// memory runs short (its section 3.3.2).
+enum class TensorCache { off, lru };
+
 struct PlanRequest {
   const TrainingStep* training = nullptr;
   const StepTimes* times = nullptr;
@@ -44,8 +52,10 @@ struct PlanRequest {
   // Of a node: how many of its algorithms, fastest first, are passed over (vDNN's search); empty:
   // none. Counts with `performance`.
   std::vector<int> lowered = {};
-  int prefetch_convs = 2;                                        // Dymem's window
-  bool best_fit = false;                                         // Dymem without its arenas
+  int prefetch_convs = 2;  // Dymem's window
+  bool best_fit = false;   // Dymem without its arenas
+  OnShortage on_shortage = OnShortage::cancel;
+  TensorCache tensor_cache = TensorCache::off;
   std::optional<std::uint64_t> allocation_order = std::nullopt;  // seed of shuffled allocations
   double jitter = 0;  // sigma of a lognormal factor on every time
   std::uint64_t jitter_seed = 0;
@@ -60,6 +70,8 @@ struct Instruction {
   int tensor = -1;  // compute: none; of a workspace: kWorkspaceTensor
   std::uint64_t offset = 0, bytes = 0;
   double start_s = 0, end_s = 0;
+  Mobility mobility = Mobility::workspace;      // allocate, release
+  std::uint64_t used_bytes = 0, gap_bytes = 0;  // of the pool afterwards
   bool operator==(const Instruction&) const = default;
 };
 inline constexpr int kWorkspaceTensor = -2;

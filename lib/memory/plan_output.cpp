@@ -2,11 +2,26 @@
 
 #include <array>
 #include <string>
+#include <utility>
 
 namespace hetsgd {
 namespace {
 
 using nlohmann::ordered_json;
+
+std::string_view group_name(Mobility mobility) {
+  switch (mobility) {
+    case Mobility::movable:
+      return "movable";
+    case Mobility::temporary:
+      return "temporary";
+    case Mobility::reclaimed:
+      return "reclaimed";
+    case Mobility::workspace:
+      return "workspace";
+  }
+  return "?";
+}
 
 std::string_view pass_name(Pass pass) { return pass == Pass::forward ? "forward" : "backward"; }
 
@@ -124,9 +139,21 @@ ordered_json plan_trace_json(const TrainingStep& training, const MemoryPlan& pla
   }
   std::uint64_t live = 0;
   const auto count = [&](const Instruction& one) {
-    ordered_json counter = range("C", 0, "live", one);
-    counter["args"] = {{"bytes", live}};
-    events.push_back(std::move(counter));
+    const std::pair<const char*, std::uint64_t> counters[] = {
+        {"live", live}, {"used", one.used_bytes}, {"gap", one.gap_bytes}};
+    for (const auto& [name, bytes] : counters) {
+      ordered_json counter = range("C", 0, name, one);
+      counter["args"] = {{"bytes", bytes}};
+      events.push_back(std::move(counter));
+    }
+  };
+  const auto place = [&](const std::string& name, const Instruction& one) {
+    ordered_json event = range("i", 0, name, one);
+    event["args"] = {{"step", one.step},
+                     {"offset_bytes", one.offset},
+                     {"bytes", one.bytes},
+                     {"group", group_name(one.mobility)}};
+    events.push_back(std::move(event));
   };
   for (const Instruction& one : plan.instructions) {
     const std::string name =
@@ -143,11 +170,12 @@ ordered_json plan_trace_json(const TrainingStep& training, const MemoryPlan& pla
         break;
       case InstructionKind::allocate:
         live += one.bytes;
+        place("allocate " + name, one);
         count(one);
         break;
       case InstructionKind::release:
         live -= one.bytes;
-        events.push_back(range("i", 0, "release " + name, one));
+        place("release " + name, one);
         count(one);
         break;
     }

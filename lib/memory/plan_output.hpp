@@ -14,8 +14,8 @@ nlohmann::ordered_json network_json(const TrainingStep& training, std::uint64_t 
 // The figures of one plan; of a recorded one also its steps.
 nlohmann::ordered_json plan_json(const TrainingStep& training, const MemoryPlan& plan);
 
-// Trace Event Format: the tracks compute, offload and fetch, the counter `live` in bytes, and an
-// instant per release. Of a recorded plan.
+// Trace Event Format: the tracks compute, offload and fetch, the counters `live`, `used` and `gap`
+// in bytes, and an instant per allocation and release with its place and group. Of a recorded plan.
 nlohmann::ordered_json plan_trace_json(const TrainingStep& training, const MemoryPlan& plan);
 
 std::string_view memory_schema();  // JSON Schema, draft 7

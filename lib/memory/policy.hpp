@@ -46,6 +46,11 @@ class Policy {
   // behind it, else it is passed over.
   virtual bool cancels() const { return false; }
   virtual bool blocks() const { return true; }
+  // Nothing moves while there is room; then what was used least recently goes (TensorCache::lru).
+  virtual bool caches(const PlanRequest& request) const {
+    static_cast<void>(request);
+    return false;
+  }
   // Queues what is to be fetched while the backward step of the node runs, `k` being its number in
   // the forward pass.
   virtual void search(const PlanRequest& request, int k, FetchQueue& queue) const {

@@ -1,7 +1,9 @@
 // Policy `superneurons`: liveness, and the outputs of convolutions move to the host once they are
 // made; at a convolution's backward step the map of the one before it is fetched, else on demand.
-// Source: SuperNeurons (PPoPP 2018), section 3.3, as paper 004 compares with it (4.2.1): no tensor
-// cache, no recomputation.
+// With the tensor cache, nothing moves until memory runs short; then the maps that were used least
+// recently do.
+// Source     : SuperNeurons (PPoPP 2018), section 3.3, as paper 004 compares with it (4.2.1).
+// Deviations : no recomputation. The cache keeps maps that the forward pass will read again.
 #include "memory/policy.hpp"
 
 namespace hetsgd {
@@ -16,6 +18,9 @@ class SuperNeuronsPolicy final : public Policy {
            training.graph->node(tensor.node).type == NodeType::conv;
   }
   OffloadTrigger trigger() const override { return OffloadTrigger::production_end; }
+  bool caches(const PlanRequest& request) const override {
+    return request.tensor_cache == TensorCache::lru;
+  }
 
   void search(const PlanRequest& request, int k, FetchQueue& queue) const override {
     const TrainingStep& training = *request.training;

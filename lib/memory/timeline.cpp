@@ -53,7 +53,9 @@ class Timeline final : public FetchQueue {
   };
 
   static std::size_t index(int id) { return static_cast<std::size_t>(id); }
-  bool moves(const StepTensor& tensor) const { return policy_.moves(training_, tensor); }
+  bool moves(const StepTensor& tensor) const {
+    return !policy_.caches(request_) && policy_.moves(training_, tensor);
+  }
   bool is_serial() const { return policy_.overlap() == Overlap::none; }
 
   bool allocate_input() {
@@ -85,15 +87,11 @@ class Timeline final : public FetchQueue {
     std::erase(wanted, training_.feature[0]);
     for (const int id : in_order(std::move(wanted), Pass::forward)) {
       while (!allocate(id, Pass::forward)) {
-        if (offloads_.empty()) return ledger_.fail(id, k);
-        now_ = std::max(now_, offloads_.front().end_s);
-        end_offloads(now_);
+        if (!wait_or_evict()) return ledger_.fail(id, k);
       }
     }
     while (!ledger_.take_workspace(k, now_)) {
-      if (offloads_.empty()) return ledger_.fail(kWorkspaceTensor, k);
-      now_ = std::max(now_, offloads_.front().end_s);
-      end_offloads(now_);
+      if (!wait_or_evict()) return ledger_.fail(kWorkspaceTensor, k);
     }
     const double end = ledger_.compute(k, now_);
     start_offloads(k, end);
@@ -108,6 +106,53 @@ class Timeline final : public FetchQueue {
       if (gone && ledger_.is_resident(id)) ledger_.release(id, now_);
     }
     return true;
+  }
+
+  // Makes room in the forward pass: by the next offload that ends, or by the cache.
+  bool wait_or_evict() {
+    if (offloads_.empty()) return evict_one();
+    now_ = std::max(now_, offloads_.front().end_s);
+    end_offloads(now_);
+    return true;
+  }
+
+  // The cache's least recently used map goes to the host, once, and its memory is free.
+  bool evict_one() {
+    if (!policy_.caches(request_)) return false;
+    const Step& step = training_.step(step_);
+    int victim = -1, oldest = step_;
+    for (const int id : training_.feature) {
+      const StepTensor& tensor = training_.tensor(id);
+      if (!ledger_.is_resident(id) || tensor.last_use() <= step_) continue;
+      if (std::find(step.uses.begin(), step.uses.end(), id) != step.uses.end()) continue;
+      // In the forward pass maps are fetched by nobody.
+      if (step.pass == Pass::forward && tensor.forward_uses.back() > step_) continue;
+      const int used = last_use_before(tensor, step_);
+      if (used < oldest) {
+        oldest = used;
+        victim = id;
+      }
+    }
+    if (victim < 0) return false;
+    if (on_host_[index(victim)]) {
+      now_ = std::max(now_, ledger_.arrival(victim));
+      ledger_.cancel(victim, now_);
+    } else {
+      now_ = ledger_.transfer(InstructionKind::offload, victim, step_, now_);
+      on_host_[index(victim)] = true;
+      ledger_.release(victim, now_);
+    }
+    return true;
+  }
+
+  static int last_use_before(const StepTensor& tensor, int step) {
+    int last = 0;
+    for (const auto* uses : {&tensor.forward_uses, &tensor.backward_uses}) {
+      for (const int use : *uses) {
+        if (use < step) last = use;
+      }
+    }
+    return last;
   }
 
   void start_offloads(int k, double compute_end) {
@@ -159,7 +204,7 @@ class Timeline final : public FetchQueue {
     }
     for (const int id : in_order(std::move(wanted), Pass::backward)) {
       while (!allocate(id, Pass::backward)) {
-        if (!cancel_one(step)) return ledger_.fail(id, k);
+        if (!cancel_one(step) && !evict_one()) return ledger_.fail(id, k);
       }
     }
     policy_.search(request_, training_.total_steps() + 1 - k, *this);
@@ -169,7 +214,7 @@ class Timeline final : public FetchQueue {
     }
     start_fetches(now_, true);
     while (!ledger_.take_workspace(k, now_)) {
-      if (!cancel_one(step)) return ledger_.fail(kWorkspaceTensor, k);
+      if (!cancel_one(step) && !evict_one()) return ledger_.fail(kWorkspaceTensor, k);
     }
     const double end = ledger_.compute(k, now_);
     start_fetches(end, false);
@@ -205,7 +250,7 @@ class Timeline final : public FetchQueue {
 
   // Drops the resident prefetch with the latest next use, back into the queue's front.
   bool cancel_one(const Step& step) {
-    if (!policy_.cancels()) return false;
+    if (!policy_.cancels() || request_.on_shortage == OnShortage::restart) return false;
     int victim = -1, latest = 0;
     for (const int id : training_.feature) {
       if (!fetched_[index(id)] || !ledger_.is_resident(id)) continue;
@@ -246,6 +291,7 @@ MemoryPlan run_timeline(const Policy& policy, const PlanRequest& request) {
     roomy.capacity = kRoom;
     MemoryPlan plan = Timeline(policy, roomy).run();
     plan.peak_bytes = plan.backward_peak_bytes = plan.peak_live_bytes = *total;
+    for (StepRecord& step : plan.steps) step.used_bytes = step.live_bytes = *total;
     plan.fragmentation_at_peak = plan.largest_unusable = 0;
     if (*total > request.capacity) plan.shortage = Shortage{1, *total, 0};
     return plan;

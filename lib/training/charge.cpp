@@ -2,12 +2,14 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
 #include "core/bytes.hpp"
 #include "core/error.hpp"
 #include "core/json_fields.hpp"
+#include "core/random.hpp"
 #include "core/text.hpp"
 #include "data/ctr_laws.hpp"
 #include "data/generate.hpp"
@@ -15,7 +17,28 @@
 
 namespace hetsgd {
 
+Seconds video_batch_time(std::uint64_t seed, int rank, std::uint64_t iteration) {
+  constexpr double kMedianSteps = 230, kSigma = 0.573, kFewest = 35, kMost = 1776, kStep = 4.5e-3;
+  RandomStream stream(seed, Purpose::sequence_length, iteration, static_cast<std::uint32_t>(rank));
+  const double steps = std::round(stream.lognormal(std::log(kMedianSteps), kSigma));
+  return Seconds(kStep * std::clamp(steps, kFewest, kMost));
+}
+
 namespace {
+
+Charge video_charge(const ModelFactory& factory, const Model& real, bool sharded,
+                    std::uint64_t seed) {
+  if (sharded) {
+    throw usage_error("--charge: found {} with --tables sharded, expected --tables replicated",
+                      kVideoCharge);
+  }
+  Charge charge{.preset = kVideoCharge, .model = factory.make(real.data())};
+  charge.parameter_ratio = kVideoParameters / static_cast<double>(real.parameters());
+  charge.step_time = [seed](int rank, std::uint64_t iteration) {
+    return video_batch_time(seed, rank, iteration);
+  };
+  return charge;
+}
 
 // Stages that a fitted charge gives; the others follow from the network.
 constexpr std::array kFittedStages = {Stage::ids, Stage::sfp, Stage::fp,
@@ -108,15 +131,17 @@ Charge sparse_charge(const std::string& preset, const Dataset& data, const Model
   }
   charge.nonzeros_per_real = full.nonzeros_per_sample * rows / static_cast<double>(totals.nonzeros);
   charge.labels_per_real = full.labels_per_sample * rows / static_cast<double>(totals.labels);
-  charge.parameter_ratio =
-      static_cast<double>(charge.model->parameters()) / static_cast<double>(real.parameters());
+  charge.parameters = static_cast<double>(charge.model->parameters());
+  charge.parameter_ratio = charge.parameters / static_cast<double>(real.parameters());
   return charge;
 }
 
 }  // namespace
 
 Charge make_charge(const std::string& name_or_path, const Dataset& data,
-                   const ModelFactory& factory, const Model& real, bool sharded) {
+                   const ModelFactory& factory, const Model& real, bool sharded,
+                   std::uint64_t seed) {
+  if (name_or_path == kVideoCharge) return video_charge(factory, real, sharded, seed);
   const bool clicks = data.fields.count() > 0;
   if (is_one_of(click_preset_names(), name_or_path)) {
     if (clicks) return click_charge(name_or_path, data, factory, real, sharded);
@@ -140,6 +165,11 @@ Charge make_charge(const std::string& name_or_path, const Dataset& data,
   return sparse_charge(name_or_path, data, factory, real);
 }
 
+Seconds mean_step(const std::optional<Charge>& charge, Seconds of_work) {
+  constexpr Seconds kVideoMean{1.219};
+  return charge && charge->step_time ? kVideoMean : of_work;
+}
+
 nlohmann::json to_json(const Charge& charge) {
   if (charge.fitted) {
     const FittedCharge& fitted = *charge.fitted;
@@ -152,19 +182,21 @@ nlohmann::json to_json(const Charge& charge) {
             {"stages_s", std::move(stages)},   {"parameter_ratio", charge.parameter_ratio}};
   }
   const DataShape& shape = charge.model->data();
+  const std::uint64_t parameters =
+      charge.step_time ? static_cast<std::uint64_t>(kVideoParameters) : charge.model->parameters();
   if (shape.fields() > 0) {
     return {{"preset", charge.preset},
             {"dense_columns", shape.dense_columns},
             {"fields", shape.fields()},
             {"categories", shape.categories()},
-            {"parameters", charge.model->parameters()},
+            {"parameters", parameters},
             {"lookups_per_real", charge.lookups_per_real},
             {"parameter_ratio", charge.parameter_ratio}};
   }
   return {{"preset", charge.preset},
           {"features", shape.feature_count},
           {"labels", shape.label_count},
-          {"parameters", charge.model->parameters()},
+          {"parameters", parameters},
           {"nonzeros_per_real", charge.nonzeros_per_real},
           {"labels_per_real", charge.labels_per_real},
           {"parameter_ratio", charge.parameter_ratio}};
@@ -173,6 +205,7 @@ nlohmann::json to_json(const Charge& charge) {
 void charge_cluster(const Charge& charge, ClusterOptions& options) {
   options.payload_scale = options.work_scale = charge.parameter_ratio;
   options.rows_scale = options.ids_scale = charge.lookups_per_real;
+  options.step_time = charge.step_time;
   if (!charge.fitted) return;
   options.rows_part_bytes = charge.fitted->rows_bytes / options.workers;
   options.ids_scale = kFreeIds;

@@ -13,11 +13,17 @@
 // their seconds, each exchange of rows its bytes and the dense part its parameters, whatever the real
 // model; it was fitted to measurements, as its `source` says, where a preset is derived from a shape.
 //
+// `lstm-video` charges the recurrent model of paper 004 (5.5.2.3) instead: its parameters in
+// messages, and for a step the time of a batch of videos, whose lengths differ, whatever the
+// device.
+//
 // Nothing else changes: batches, updates, results and the number of messages are those of the
 // scaled run. Time to accuracy is therefore that of the scaled task at the pace of the full-size
 // one.
 #pragma once
 
+#include <cstdint>
+#include <functional>
 #include <memory>
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
@@ -25,6 +31,7 @@
 
 #include "algorithm/stages.hpp"
 #include "cluster/cluster.hpp"
+#include "cluster/profile.hpp"
 #include "data/dataset.hpp"
 #include "model/registry.hpp"
 
@@ -52,20 +59,35 @@ struct Charge {
   double parameter_ratio =
       1;  // charged parameters per real one: bytes of messages, work of vector operations
   std::optional<FittedCharge> fitted = {};  // then `model` is null
+  // Of an iteration of a worker, in place of the time of the model's work; empty: that.
+  std::function<Seconds(int rank, std::uint64_t iteration)> step_time = nullptr;
 };
+
+inline constexpr const char* kVideoCharge = "lstm-video";
+inline constexpr double kVideoParameters = 34'663'525;  // lstm 2048 on 2048, fc 512, fc 101
+
+// Time of a batch of 32 clips: 4.5 ms for each step of its longest clip, whose number is lognormal
+// with median 230 and sigma 0.573, from 35 to 1,776. So the mean is 1.219 s and the deviation 0.75
+// s, where figure 2.9b of paper 004 has 1.219 and 0.76. A pure function of its arguments: the same
+// for all algorithms of a seed.
+Seconds video_batch_time(std::uint64_t seed, int rank, std::uint64_t iteration);
 
 // A preset's averages per sample over those of `data`, whose rows are the whole training set also
 // where this process has only a part of it. Sparse data have nonzeros and labels. `real`: what the
 // workers' replicas hold, of sharded tables the dense part.
 // Errors: usage; an unknown name, with the known ones; a preset of the other kind of data; a fitted
-// charge without sharded tables.
+// charge without sharded tables; lstm-video with them.
 Charge make_charge(const std::string& name_or_path, const Dataset& data,
-                   const ModelFactory& factory, const Model& real, bool sharded);
+                   const ModelFactory& factory, const Model& real, bool sharded,
+                   std::uint64_t seed);
 // As the result shows it: preset, shape of the charged model and the ratios, or what was fitted.
 nlohmann::json to_json(const Charge& charge);
 
-// What a simulated cluster charges by it: bytes of messages, work of vector operations.
+// What a simulated cluster charges by it: bytes of messages, work of vector operations, the times of
+// steps that are given.
 void charge_cluster(const Charge& charge, ClusterOptions& options);
+// The mean time of an iteration whose work takes `of_work`.
+Seconds mean_step(const std::optional<Charge>& charge, Seconds of_work);
 
 // One pass over n parameters on a host: a replica is read and added to the sum of several.
 Seconds host_pass(const DeviceProfile& host, double n);

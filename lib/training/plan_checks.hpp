@@ -24,8 +24,8 @@ void check_plan(const TrainOptions& options, const OptionSet& set, const Plan& p
 // scales. Errors: usage.
 void check_sharded(const ModelInfo& info, const Model& model, const OptimizerOptions& optimizer);
 
-// A model of sparse features for data with fields or images, or the other way round; an augmentation of
-// what is no image. Errors: usage, naming the models that read such data.
+// A model of sparse features for data with fields or images, or the other way round; an
+// augmentation of what is no image. Errors: usage, naming the models that read such data.
 void check_model_reads(const ModelInfo& info, const Dataset& train, Augmentation augment);
 
 // After the data's shape is known, and before the first vector is allocated: a layout may be larger

@@ -170,8 +170,9 @@ void declare_cluster(OptionSet& set, TrainOptions& o) {
           "injected delays, e.g. 'kind=uniform,min=0ms,max=50ms'; repeat to combine")
       .reads_file(straggler_files);
   set.add("charge", o.charge,
-          "sim: charge the clock for the full-size data set and model of this preset, or by a "
-          "fitted charge of the stages of sharded tables: a built-in name or a JSON file")
+          "sim: charge the clock for the full-size data set and model of this preset, for "
+          "lstm-video, a recurrent model on videos of unequal lengths, or by a fitted charge of "
+          "the stages of sharded tables: a built-in name or a JSON file")
       .reads_file();
   set.add("service_rank", o.service_rank,
           "mpi: the last rank runs the services (servers, schedulers) and no worker");

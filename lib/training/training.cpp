@@ -148,7 +148,7 @@ void Training::Impl::build_model() {
   }
   if (!options.charge.empty()) {
     charge = make_charge(options.charge, *record.train, *options.model_factory, *model,
-                         plan.sharded_tables);
+                         plan.sharded_tables, options.seed);
     record.charge = to_json(*charge);
   }
   algorithm->check_model(plan, *model);
@@ -248,9 +248,8 @@ nlohmann::json Training::estimate() const {
                                        .train = *s.record.train,
                                        .tables = s.table_plan ? &*s.table_plan : nullptr});
   if (!cluster_kind(s.options.cluster).is_virtual) return result;
-  result["step_s"] = slowest_step(s.machine, step_work(*s.model, s.charge ? &*s.charge : nullptr,
-                                                       *s.record.train, s.plan))
-                         .count();
+  const Work work = step_work(*s.model, s.charge ? &*s.charge : nullptr, *s.record.train, s.plan);
+  result["step_s"] = mean_step(s.charge, slowest_step(s.machine, work)).count();
   return result;
 }
 

@@ -30,7 +30,10 @@ class Memory(ProgramTest):
             jsonschema = None
         if jsonschema:
             jsonschema.Draft7Validator(json.loads(SCHEMA.read_text())).validate(document)
-        self.assertIn("traceEvents", json.loads((self.folder / "t.json").read_text()))
+        events = json.loads((self.folder / "t.json").read_text())["traceEvents"]
+        self.assertEqual({event["name"] for event in events if event["ph"] == "C"}, {"live", "used", "gap"})
+        places = [event["args"]["bytes"] * (1 if event["name"].startswith("allocate") else -1) for event in events if event["ph"] == "i"]
+        self.assertEqual(sum(places), 0)
         self.run_program("memory", "lenet-5", "resnet-20", "--batch", "8", "--policy", POLICIES, "-o", "n.json",
                          "--memory-curve", "3")
         self.assertEqual(json.loads((self.folder / "n.json").read_text())["networks"], document["networks"])
@@ -49,6 +52,31 @@ class Memory(ProgramTest):
         policy = json.loads((self.folder / "m.json").read_text())["networks"][0]["policies"][0]
         self.assertEqual(policy["status"], "fails")
         self.assertEqual(policy["shortage"]["node"], "conv_1")
+
+    def test_dymem_finds_its_size(self):
+        self.run_program("memory", "resnet-20", "--batch", "8", "--policy", "dymem,vdnn-all", "--main-initial", "1G", "--beta", "1M",
+                         "--on-shortage", "restart", "--jitter", "0.1", "--iterations", "5", "-o", "m.json")
+        dymem, vdnn = json.loads((self.folder / "m.json").read_text())["networks"][0]["policies"]
+        self.assertLess(dymem["capacity_bytes"], 2 ** 30)
+        self.assertGreater(dymem["capacity_bytes"], dymem["minimum_bytes"])
+        self.assertGreater(vdnn["capacity_bytes"], 2 ** 30)  # has no arenas to size
+        self.assertEqual(dymem["iterations"]["iterations"], 5)
+        self.assertLessEqual(dymem["iterations"]["failed"], dymem["iterations"]["restarts"])
+
+    def test_forks_may_be_copies(self):
+        steps = []
+        for fork in ("share", "copy"):
+            self.run_program("memory", "resnet-32?bn=0&shortcut=A", "--fork", fork, "--batch", "2", "-o", "m.json", "--overwrite")
+            steps.append(json.loads((self.folder / "m.json").read_text())["networks"][0]["network"]["steps"])
+        self.assertEqual(steps[1] - steps[0], 30)
+
+    def test_superneurons_cache_moves_less(self):
+        options = ["memory", "resnet-20", "--batch", "8", "--policy", "superneurons", "--memory", "60M"]
+        moved = []
+        for more in ([], ["--tensor-cache", "lru"]):
+            self.run_program(*options, *more, "-o", "m.json", "--overwrite")
+            moved.append(json.loads((self.folder / "m.json").read_text())["networks"][0]["policies"][0]["offloaded_bytes"])
+        self.assertGreater(moved[0], moved[1])
 
 
 if __name__ == "__main__":

@@ -216,6 +216,22 @@ TEST_F(RealData, Delicious) {
   EXPECT_NEAR(summarise(*pair.train.data, pair.train.report).labels.mean, 19.0, 0.1);
 }
 
+// 5,000 digits of MNIST, the classes all alike; its mean and deviation are known: 0.1307 and
+// 0.3081.
+TEST_F(RealData, Mnist) {
+  const LoadedPair pair = load_pair(folder_ + "mnist5k/train-images-idx3-ubyte.gz",
+                                    folder_ + "mnist5k/test-images-idx3-ubyte.gz", options_);
+  EXPECT_EQ(pair.train.data->rows(), 4000U);
+  EXPECT_EQ(pair.test.data->rows(), 1000U);
+  EXPECT_EQ(pair.train.data->images.shape(), (ImageShape{1, 28, 28}));
+  EXPECT_NEAR(pair.train.data->images.mean[0] / 255, 0.1307, 0.002);
+  EXPECT_NEAR(pair.train.data->images.deviation[0] / 255, 0.3081, 0.002);
+  for (const LoadedData* loaded : {&pair.train, &pair.test}) {
+    EXPECT_EQ(loaded->data->label_count, 10U);
+    EXPECT_THAT(verify(*loaded->data), testing::IsEmpty());
+  }
+}
+
 // Text -> data -> text gives the file again, byte by byte.
 TEST_F(RealData, DeliciousRoundTrip) {
   const TemporaryFolder folder;

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "core/error.hpp"
+#include "graph/fork_copies.hpp"
 #include "graph/graph_file.hpp"
 #include "graph/work.hpp"
 
@@ -35,6 +36,25 @@ TEST(Networks, HaveTheParametersThatWerePublished) {
   for (const auto& [name, parameters] : kPublished) {
     EXPECT_EQ(built(name).parameters(), parameters) << name;
   }
+}
+
+// A copy for each of ResNet-32's 15 shortcuts; 95 nodes and the two that pad make paper 004's 190
+// steps.
+TEST(ForkCopies, GiveEachConsumerItsOwn) {
+  const Graph shared = built("resnet-32?bn=0&shortcut=A");
+  const Graph copied = with_fork_copies(shared);
+  EXPECT_EQ(copied.size() - 1, 95 + 2);
+  EXPECT_EQ(copied.size(), shared.size() + 15);
+  EXPECT_EQ(copied.parameters(), shared.parameters());
+  for (int node = 0; node < copied.size(); ++node) {
+    // But for the output that is copied, which the copy and the first consumer read.
+    EXPECT_LE(copied.consumers(node).size(), 2U);
+    const Node& copy = copied.node(node);
+    if (!copy.name.starts_with("fork_")) continue;
+    EXPECT_EQ(copy.shape, copied.input_shape(node));
+    EXPECT_EQ(copied.consumers(node).size(), 1U);
+  }
+  EXPECT_TRUE(with_fork_copies(built("vgg-16")) == built("vgg-16"));
 }
 
 TEST(Networks, HaveTheNodesAndOperationsThatWerePublished) {

@@ -95,7 +95,11 @@ SimEndpoint::Duration SimEndpoint::duration(const Work& work, ComputeKind kind) 
   const auto seconds = [&](const Work& part) {
     return profile.seconds(vector ? scaled(part, run_.options.work_scale) : part);
   };
-  const Seconds at_full_speed = seconds(work);
+  const auto& step_time = run_.options.step_time;
+  Seconds at_full_speed = seconds(work);
+  if (!vector && step_time) {
+    at_full_speed = kind == ComputeKind::step ? step_time(rank_, breakdown_.steps) : Seconds(0);
+  }
   Seconds time = at_full_speed / speed, busy = time;
   if (work.host_link_bytes > 0) {  // another engine copies: the device is free meanwhile
     Work computed = work;

@@ -1,0 +1,56 @@
+#!/usr/bin/python3
+"""Chapter 4 of paper 004 beside plans of `hetsgd memory`: every table and figure, with both prefetch windows.
+
+    experiments/dymem.py            # ten seconds; writes results/dymem.md and the pictures of results/dymem/
+
+A plan is a pure function of its options: the page comes out the same on any machine. What the paper says, what agreement
+means and why a number is out of reach stands beside each row; the machine is the profile titan-x-maxwell, MB are MiB.
+"""
+import common
+import dymem_memory
+import dymem_plans
+import dymem_times
+
+HEAD = """# Dymem: chapter 4 of paper 004
+
+`experiments/dymem.py` plans every table and figure of the chapter with `hetsgd memory` on the profile `titan-x-maxwell` and writes this
+page; MB are MiB, a window is `--prefetch-convs`. "Holds in direction": the sign is the paper's, the size is not. The pool's pictures
+(4.1, 4.3, 2.6, 2.7) and the order of figure 4.2 are tests (`tests/memory`), to the byte.
+
+"""
+PICTURES = """
+## Pictures
+
+![Peak and least memory](dymem/memory.png)
+
+![Time over memory](dymem/resnet_capacity.png)
+
+![Used memory over steps](dymem/resnet32_steps.png)
+
+![Images per second](dymem/images_per_s.png)
+
+![Parts of an iteration](dymem/times.png)
+"""
+
+
+def main():
+    page = dymem_plans.Page()
+    dymem_times.block_times(page)
+    dymem_memory.inception_memory(page)
+    dymem_memory.resnet_memory(page)
+    dymem_memory.linear_memory(page)
+    dymem_memory.memory_bars()
+    dymem_times.convolution_speed(page)
+    dymem_times.throughput(page)
+    dymem_times.overlap(page)
+    dymem_memory.resnet32_steps(page)
+    dymem_memory.arenas_and_best_fit(page)
+    dymem_times.failures(page)
+    dymem_times.layer_times(page)
+    dymem_times.shares(page)
+    dymem_times.totals(page)
+    (common.ROOT / "results" / "dymem.md").write_text(HEAD + page.text() + PICTURES)
+
+
+if __name__ == "__main__":
+    main()

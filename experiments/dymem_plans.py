@@ -1,0 +1,79 @@
+"""What the parts of dymem.py share: plans of hetsgd memory, the page's rows, pictures."""
+import json
+import sys
+import tempfile
+from pathlib import Path
+
+import common
+
+sys.path.insert(0, str(common.ROOT / "scripts"))
+from plot_style import DEFAULT_WIDTH_IN, plt, save, style  # noqa: E402
+
+MIB = 2 ** 20
+GIB = 2 ** 30
+ORDERS = range(1, 26)
+INCEPTION, RESNET32 = "inception-v4?bn=0", "resnet-32?bn=0&size=224"
+RESNETS = ("resnet-50", "resnet-101", "resnet-152")
+
+
+def plans(networks, batch, policies, *options):
+    """{(network, policy): entry} of `hetsgd memory`, and the networks' parts by name."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "m.json"
+        common.hetsgd("memory", [*networks, "--batch", batch, "--policy", policies, "--no-largest-batch", "-o", path, *options])
+        document = json.loads(path.read_text())
+    entries = {(name, entry["policy"]): entry
+               for name, one in zip(networks, document["networks"]) for entry in one["policies"]}
+    return entries, {name: one["network"] for name, one in zip(networks, document["networks"])}
+
+
+def plan(network, batch, policy, *options):
+    return plans([network], batch, policy, *options)[0][network, policy]
+
+
+def window(count):
+    return ("--prefetch-convs", count)
+
+
+def mib(size):
+    return f"{size / MIB:,.0f}"
+
+
+def percent(ratio):
+    return f"{100 * ratio:+.0f} %"
+
+
+def between(low, value, high):
+    return low <= value <= high
+
+
+def verdict(agrees, in_direction):
+    """For Page.add: what was found agrees, or has the paper's sign alone, or neither."""
+    return bool(agrees) or ("direction" if in_direction else False)
+
+
+class Page:
+    """Rows of the table, in the order of the paper."""
+
+    def __init__(self):
+        self.rows = []
+
+    def add(self, name, what, paper, found, agreement, holds, note=""):
+        """holds: True, False, or "direction"."""
+        verdict = {True: "holds", False: "does not hold", "direction": "holds in direction"}[holds]
+        self.rows.append((name, what, paper, found, agreement, verdict, note))
+        print(f"{name}: {what}: {verdict}: {found}", flush=True)
+
+    def text(self):
+        lines = ["| id | what | paper 004 | found | agreement | verdict |", "|---|---|---|---|---|---|"]
+        lines += [f"| {' | '.join(row[:6])} |" for row in self.rows]
+        notes = [f"- **{row[0]}, {row[1]}**: {row[6]}" for row in self.rows if row[6]]
+        return "\n".join(lines) + "\n\n## Causes\n\n" + "\n".join(notes) + "\n"
+
+
+def draw(name, make, found):
+    folder = common.ROOT / "results" / "dymem"
+    folder.mkdir(parents=True, exist_ok=True)
+    with plt.rc_context(style(DEFAULT_WIDTH_IN)):
+        picture = make(found)
+        save(picture, str(folder), name, ["png", "svg"])

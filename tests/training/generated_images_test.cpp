@@ -1,0 +1,81 @@
+// What made-up images ask of a model, and who refuses images.
+#include <gmock/gmock.h>
+
+#include "core/error.hpp"
+#include "data/generate_images.hpp"
+#include "data/images.hpp"
+#include "support/run.hpp"
+
+namespace hetsgd::test {
+namespace {
+
+using testing::AllOf;
+using testing::Gt;
+using testing::HasSubstr;
+using testing::Lt;
+
+const std::string kSmallImages = "generate:images?size=28&channels=1&rows_train=3000&rows_test=1000";
+
+// The pixels in normal form as features, each of every row.
+LoadedData as_features(const Dataset& images, Index columns) {
+  DatasetBuilder data;
+  static_cast<DatasetHeader&>(data) = images;
+  data.feature_count = columns;
+  std::vector<float> pixels(columns);
+  for (Index row = 0; row < images.rows(); ++row) {
+    copy_images(Batch(images, {row}), 0, 1, pixels.data());
+    for (Index column = 0; column < columns; ++column) data.sparse.index.push_back(column);
+    data.sparse.value.insert(data.sparse.value.end(), pixels.begin(), pixels.end());
+    data.sparse.begin.push_back(data.sparse.index.size());
+    data.targets.index.push_back(images.labels(row)[0]);
+    data.targets.begin.push_back(data.targets.index.size());
+  }
+  return {std::move(data).share(), {}};
+}
+
+// It adds up pixels, whose classes are blurred by the shifts: far from what a model that finds
+// details reaches, and far above 10 %.
+TEST(GeneratedImages, ALinearModelStaysBelow85Percent) {
+  const ImageOptions options = parse_image_spec(kSmallImages);
+  const LoadedData train = as_features(generate_images(options, DataPart::train).data, 28 * 28);
+  const LoadedData test = as_features(generate_images(options, DataPart::test).data, 28 * 28);
+  const Configuration configuration({{"train", kSmallImages},
+                                     {"test", kSmallImages},
+                                     {"model", "linear"},
+                                     {"algorithm", "sgd"},
+                                     {"batch_size", "64"},
+                                     {"learning_rate", "0.05"},
+                                     {"epochs", "8"}});
+  Training training(configuration.spec());
+  training.load(RunData{train, test, {}, 0});
+  training.run({});
+  double best = 0;
+  for (const CurvePoint& point : training.record().curve) {
+    best = std::max(best, metric_of(point, "p1").value());
+  }
+  EXPECT_THAT(best, AllOf(Gt(0.5), Lt(0.85)));
+}
+
+std::string refusal(const Settings& settings) {
+  try {
+    run_training(settings);
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ExitCode::usage);
+    return std::string(error.what()) + " | " + error.hint();
+  }
+  return "";
+}
+
+TEST(GeneratedImages, AreRefusedByModelsOfSparseFeatures) {
+  const std::string images = "generate:images?size=8&rows_train=20&rows_test=10";
+  EXPECT_THAT(refusal({{"train", images}, {"test", images}, {"epochs", "1"}}),
+              HasSubstr("--model: mlp reads sparse features, but the training data have images of "
+                        "3x8x8"));
+  EXPECT_THAT(
+      refusal(tiny("sgd", {{"augment", "flip"}, {"epochs", "1"}})),
+      HasSubstr("--augment: the training data have sparse features alone, expected images"));
+  EXPECT_THAT(refusal(tiny("sgd", {{"image", "28x28"}, {"epochs", "1"}})), HasSubstr("--image"));
+}
+
+}  // namespace
+}  // namespace hetsgd::test

@@ -131,8 +131,8 @@ Charge sparse_charge(const std::string& preset, const Dataset& data, const Model
   }
   charge.nonzeros_per_real = full.nonzeros_per_sample * rows / static_cast<double>(totals.nonzeros);
   charge.labels_per_real = full.labels_per_sample * rows / static_cast<double>(totals.labels);
-  charge.parameters = static_cast<double>(charge.model->parameters());
-  charge.parameter_ratio = charge.parameters / static_cast<double>(real.parameters());
+  charge.parameter_ratio =
+      static_cast<double>(charge.model->parameters()) / static_cast<double>(real.parameters());
   return charge;
 }
 

@@ -55,7 +55,7 @@ std::set<Index> kept_places(const Replacement& replacement) {
 
 // Equation 6.3 written out: every weight decays at every update.
 TEST(Replacement, TheLeastImportantRowGoes) {
-  for (const double beta : {0.001, 0.2, 0.7}) {
+  for (const double beta : {0.001, 0.05, 0.2}) {
     const ReplacementOptions options{.capacity = kSlots, .decay = beta};
     Replacement replacement(options, 1, kPlaces, kSlots);
     std::map<Index, double> weight;
@@ -91,18 +91,19 @@ TEST(Replacement, TheLeastImportantRowGoes) {
   }
 }
 
-// Clicks and their absence count alike. With one sample each and a memory of 1e-15 from one update to
-// the next the last touch alone counts. With next to no decay (1e-12) it is the sum of the samples;
-// they are drawn so that no two sums are alike.
+// Clicks and their absence count alike. With a memory of 1e-15 from one update to the next the last
+// touch alone counts; one row per update, since weights that differ by 1e-15 are no ties to lru. With
+// next to no decay (1e-12) it is the sum of the samples; they are drawn so that no two are alike.
 TEST(Replacement, ImportanceIsRecencyOrFrequencyInItsLimits) {
-  const auto expect_same = [](double beta, Evict rule, std::uint64_t most_samples) {
+  const auto expect_same = [](double beta, Evict rule, std::uint64_t updates, std::size_t rows,
+                              std::uint64_t most_samples) {
     const ReplacementOptions importance{
         .capacity = kSlots, .decay = beta, .positive = 1, .negative = 1};
     ReplacementOptions other = importance;
     other.evict = rule;
     Replacement a(importance, 1, kPlaces, kSlots), b(other, 1, kPlaces, kSlots);
-    for (std::uint64_t update = 0; update < 200; ++update) {
-      std::vector<Touch> touches = draw_touches(update, 6);
+    for (std::uint64_t update = 0; update < updates; ++update) {
+      std::vector<Touch> touches = draw_touches(update, rows);
       RandomStream random(4, Purpose::test, update);
       for (Touch& touch : touches) {
         touch = {touch.place, static_cast<std::uint32_t>(1 + random.below(most_samples)), 0};
@@ -113,8 +114,8 @@ TEST(Replacement, ImportanceIsRecencyOrFrequencyInItsLimits) {
     }
     EXPECT_GT(a.evicted(), 100U);
   };
-  expect_same(1 - 1e-15, Evict::lru, 1);
-  expect_same(1e-12, Evict::lfu, 1'000'000);
+  expect_same(1 - 1e-15, Evict::lru, 600, 1, 1);
+  expect_same(1e-12, Evict::lfu, 200, 6, 1'000'000);
 }
 
 TEST(Replacement, PinnedRowsStay) {

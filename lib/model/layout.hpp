@@ -28,7 +28,7 @@ struct ParameterBlock {
   std::size_t rows = 1;
   std::size_t cols = 0;
   BlockKind kind = BlockKind::dense;
-  double init_std = 0;        // initial law: N(0, init_std), truncated at 2 init_std; 0: initial_value
+  double init_std = 0;  // initial law: N(0, init_std), truncated at 2 init_std; 0: initial_value
   std::size_t zero_cols = 0;  // the last columns, which begin at zero whatever init_std is
   double initial_value = 0;   // of all elements, where init_std is 0
   std::size_t offset = 0;     // in the flat vector, in elements; set by Layout::add

@@ -22,7 +22,7 @@ struct ChunkLimits {
 };
 constexpr ChunkLimits kHostLimits = {512, std::size_t{1} << 21};  // 8 MB
 constexpr ChunkLimits kGpuLimits = {1024, std::size_t{1} << 26};  // 256 MB
-constexpr std::uint64_t kStatisticsBatch = 128;  // rows
+constexpr std::uint64_t kStatisticsBatch = 128;                   // rows
 constexpr const char* kHost = "cpu";
 
 // What one chunk adds to each metric.
@@ -85,7 +85,7 @@ struct Evaluator::Impl {
     return batch;
   }
 
-  // The mean of the statistics of batches, which are computed side by side and added in their order.
+  // The mean of the statistics of batches, which are computed side by side and added in order.
   void estimate_statistics(const float* w) {
     const auto [count, samples] = model.statistics();
     if (count == 0 || !options.statistics_of) return;

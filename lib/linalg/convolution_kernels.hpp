@@ -32,7 +32,7 @@ class BasicConvolutionKernels : public KernelFamily {
  public:
   static constexpr const char* kName = "convolution kernels";
 
-  // Y_o(h, w) = b_o + sum over c, i, j of W_ocij X_c(h s + i - p, w s + j - p), with zeros around X;
+  // Y_o(h, w) = b_o + sum over c, i, j of W_ocij X_c(h s + i - p, w s + j - p), zeros around X;
   // `bias` [out_channels] may be null.
   virtual void forward(const ConvolutionShape& shape, std::size_t n, const Real* X, const Real* W,
                        const Real* bias, Real* Y) = 0;

@@ -70,7 +70,7 @@ class BasicImageKernels : public KernelFamily {
   virtual void add_rows(std::size_t rows, std::size_t width, StridedRows<const Real*> from,
                         Real beta, StridedRows<Real*> to) = 0;
 
-  // Y [channels' x ceil(height / stride) x ...] <- every stride-th pixel; further channels are zero.
+  // Y [channels' x ceil(height / stride) x ...] <- every stride-th pixel; more channels are zero.
   virtual void subsample(std::size_t n, std::size_t in_channels, std::size_t height,
                          std::size_t width, std::size_t out_channels, std::size_t stride,
                          const Real* X, Real* Y) = 0;

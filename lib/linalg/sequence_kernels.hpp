@@ -33,8 +33,8 @@ class BasicSequenceKernels : public KernelFamily {
   // kept; null: zero. The rows of h [n x units] lie `stride` apart.
   virtual void gates(std::size_t n, std::size_t units, const Real* Z, const Real* before,
                      Real* kept, Real* h, std::size_t stride) = 0;
-  // From dh and dc [n x units], the gradients by h and, by the steps behind, by c: dZ, and dc <- that
-  // by c'.
+  // From dh and dc [n x units], the gradients by h and, by the steps behind, by c: dZ, and dc <-
+  // that by c'.
   virtual void gates_gradient(std::size_t n, std::size_t units, const Real* kept,
                               const Real* before, const Real* dh, Real* dc, Real* dZ) = 0;
 };

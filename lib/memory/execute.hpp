@@ -6,7 +6,7 @@
 //             gradients of plan_without_reuse().
 // Wrong plan: a use of a tensor that is not there is a CheckFailure. A poisoned executor also fills
 //             memory with NaN before its first use and after each release, and fails when a tensor
-//             that is read holds that pattern, or when an allocation lies on a tensor that is there.
+//             that is read holds that pattern, or an allocation lies on a tensor that is there.
 #pragma once
 
 #include <cstddef>
@@ -27,7 +27,7 @@ class GraphEnds {
   virtual ~GraphEnds() = default;
   // X [batch x the graph's input] <- the samples.
   virtual void write_input(Real* X) = 0;
-  // At the softmax: from the scores Z [batch x classes] <- the gradient of the loss by them, into Y.
+  // At the softmax: from the scores Z [batch x classes] <- the loss' gradient by them, into Y.
   virtual void read_scores(const Real* Z, Real* Y) = 0;
 };
 

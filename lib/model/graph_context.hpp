@@ -1,4 +1,4 @@
-// What one computation of a graph model works in: plans by batch size, and an arena for the largest.
+// What one computation of a graph model works in: plans by batch size, an arena for the largest.
 #pragma once
 
 #include <cstdint>

@@ -1,13 +1,13 @@
-// Networks of images as models: a computation graph (graph/), its kernels (memory/node_math.hpp) and
-// a plan of its memory for every batch size (memory/).
+// Networks of images as models: a computation graph (graph/), its kernels (memory/node_math.hpp)
+// and a plan of its memory for every batch size (memory/).
 //
 // Score     : the input of the graph's softmax.
 // Objective : softmax over the labels, as for other models.
-// Blocks    : per node of the list that has parameters, all dense: conv, fc "NODE.weight" [outputs x
-//             inputs] and "NODE.bias"; lstm "NODE.weight" [4 units x (inputs + units)] and
+// Blocks    : per node of the list that has parameters, all dense: conv, fc "NODE.weight" [outputs
+//             x inputs] and "NODE.bias"; lstm "NODE.weight" [4 units x (inputs + units)] and
 //             "NODE.bias"; bn "NODE.scale" and "NODE.shift".
-// Initial   : conv: variance 2 / fan_in (He and others 2015) or as fc; fc and lstm by --init (fan_in); scales
-//             1, the rest 0.
+// Initial   : conv: variance 2 / fan_in (He and others 2015) or as fc; fc and lstm by --init
+//             (fan_in); scales 1, the rest 0.
 // bn        : training uses the statistics of the batch. There are no running ones, which no
 //             algorithm would move: those that a measurement uses are estimated at the measured
 //             model from fixed training rows (estimate_statistics).
@@ -35,8 +35,8 @@ enum class FilterLaw {
 };
 
 struct GraphModelOptions {
-  // The initial law of fc and lstm nodes. With `fans` the scores of lenet-5 begin so large that momentum
-  // 0.9 at 0.05 loses three points of accuracy on 4,000 digits.
+  // The initial law of fc and lstm nodes. With `fans` the scores of lenet-5 begin so large that
+  // momentum 0.9 at 0.05 loses three points of accuracy on 4,000 digits.
   MlpOptions dense = {.init = InitialLaw::fan_in};
   FilterLaw conv_init = FilterLaw::he;
   bool zero_residual = false;

@@ -250,7 +250,7 @@ class BasicModel {
   // What scoring needs beside the parameters, made of training rows at these parameters off the
   // clock: the statistics of batch norm.
   virtual ScoringStatistics statistics() const { return {}; }
-  // Those of one batch into device memory `statistics`; their mean over batches is what scoring takes.
+  // Those of one batch into device memory `statistics`; scoring takes their mean over batches.
   virtual void estimate_statistics(Context& context, const Batch& batch, const Real* w,
                                    Real* statistics) const;
 

@@ -15,13 +15,13 @@ namespace hetsgd {
 
 // The part of the header block that `hetsgd models` prints.
 struct ModelInfo {
-  std::string name;           // --model
-  std::string title;          // for tables and plots
-  std::string idea;           // two sentences
-  std::string paper;          // where it comes from
-  std::string objective;      // what it is trained with, by task
-  std::string blocks;         // its parameters: names, shapes, which are row-sparse
-  std::string cost;           // operations of a step
+  std::string name;       // --model
+  std::string title;      // for tables and plots
+  std::string idea;       // two sentences
+  std::string paper;      // where it comes from
+  std::string objective;  // what it is trained with, by task
+  std::string blocks;     // its parameters: names, shapes, which are row-sparse
+  std::string cost;       // operations of a step
   // In place of sparse features: dense columns and categories, or images.
   bool reads_fields = false, reads_images = false;
 };

@@ -86,7 +86,7 @@ struct Evaluator::Impl {
     return batch;
   }
 
-  // The mean of the statistics of batches, which are computed side by side and added in their order.
+  // The mean of the statistics of batches, which are computed side by side and added in order.
   void estimate_statistics(const float* w) {
     const auto [count, samples] = model.statistics();
     if (count == 0 || !options.statistics_of) return;

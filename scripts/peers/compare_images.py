@@ -60,7 +60,7 @@ def run_hetsgd(case, options):
                       "--quiet", "-o", output], case["cores"])
         with open(output, encoding="utf-8") as file:
             last = json.load(file)["curve"][-1]
-    return last["samples"] / last["time_s"]
+    return last["samples_count"] / last["time_s"]
 
 
 def run_pytorch(case, options):

@@ -10,7 +10,8 @@ class EveryModel : public ::testing::TestWithParam<std::string> {};
 
 INSTANTIATE_TEST_SUITE_P(Models, EveryModel, ::testing::ValuesIn([] {
                            std::vector<std::string> names;
-                           for (const auto& model : models()) {  // graph_models_test.cpp has the others
+                           for (const auto& model :
+                                models()) {  // graph_models_test.cpp has the others
                              if (!model.info.reads_images) names.push_back(model.info.name);
                            }
                            return names;

@@ -1,5 +1,5 @@
-// Convolutions of the CPU: tiles of sums over padded planes (planes.hpp), without windows copied out
-// (im2col) and without a library.
+// Convolutions of the CPU: tiles of sums over padded planes (planes.hpp), without windows copied
+// out (im2col) and without a library.
 //
 //   forward             sums [filters x q]       over the filter's elements
 //   input gradient      sums [channels x q]      over the filters, added to the planes

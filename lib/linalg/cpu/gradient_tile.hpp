@@ -16,8 +16,8 @@ inline constexpr int kFilters = 4;  // of a tile: 4 x 6 sums, 4 + 1 operands
 inline constexpr int kFilters = 2;
 #endif
 
-// Makes v a register's value. Else compilers read an operand of several products from memory for each
-// of them, and rows of planes lie across two cache lines: twice the time.
+// Makes v a register's value. Else compilers read an operand of several products from memory for
+// each of them, and rows of planes lie across two cache lines: twice the time.
 template <class Vector>
 HETSGD_INLINE void keep_in_register(Vector& v) {
 #if defined(__x86_64__)
@@ -27,8 +27,8 @@ HETSGD_INLINE void keep_in_register(Vector& v) {
 #endif
 }
 
-// v[i] <- the sums of neighbouring lanes of v[2 i] and v[2 i + 1], and so on, until lane j of v[0] is
-// the sum of the lanes of the j-th of `count` vectors.
+// v[i] <- the sums of neighbouring lanes of v[2 i] and v[2 i + 1], and so on, until lane j of v[0]
+// is the sum of the lanes of the j-th of `count` vectors.
 template <class Real, std::size_t count>
 HETSGD_INLINE void add_lanes(Vec<Real>* v) {
 #pragma GCC unroll 8

@@ -207,6 +207,7 @@ class GraphModelFactory final : public ModelFactory {
     options_.validate();
     find_graph("--model", name_);
   }
+  std::string cpu_only() const override { return "networks are executed by kernels of the host"; }
   std::unique_ptr<BasicModel<float>> make(const DataShape& data) const override {
     return make_graph_model<float>(find_graph("--model", name_), data, options_);
   }

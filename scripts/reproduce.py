@@ -233,12 +233,14 @@ def absolute(value, folder):
 
 
 def tiny(figure):
-    """The specification with made-up data of 2,000 rows, one seed, and a fraction of an epoch: all that it says is run, and no
+    """The specification with made-up data of few rows, one seed, and a fraction of an epoch: all that it says is run, and no
     number of it means anything."""
     spec = absolute(figure.spec, figure.path.parent)
     if "bench" in spec:
         return {**spec, "bench": {**spec["bench"], "workers": 4, "max_bytes": "16K"}}
-    data = {"train": "generate:tiny", "test": "generate:tiny"}
+    clicks = any(name in spec["settings"].get("train", "") for name in ("ctr-", "criteo"))
+    made_up = "generate:ctr-tiny" if clicks else "generate:tiny"
+    data = {"train": made_up, "test": made_up}
     budget = {"epochs": 0.5, "evaluate_every": 500, "mega_batch": 8}
     spec.update(seeds=[1], settings={**spec["settings"], **data, **budget})
     spec["setups"] = [absolute(setup, figure.path.parent) for setup in spec["setups"]]

@@ -35,7 +35,7 @@ class ModelFactory {
   // Refuses values that make no sense (usage errors naming the option), before anything is loaded.
   virtual void validate() const = 0;
   // Why a model with these options computes on CPUs alone; empty: on all devices.
-  virtual std::string cpu_only() const = 0;
+  virtual std::string cpu_only() const { return ""; }
   virtual std::unique_ptr<BasicModel<float>> make(const DataShape& data) const = 0;
   // The same model in double, for checks of gradients.
   virtual std::unique_ptr<BasicModel<double>> make_double(const DataShape& data) const = 0;

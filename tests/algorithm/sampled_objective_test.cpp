@@ -33,6 +33,7 @@ TEST(SampledObjectiveRuns, HogwildWithOneWorkerIsSgdToTheBit) {
 TEST(SampledObjectiveRuns, EveryAlgorithmLearns) {
   for (const RegisteredAlgorithm& algorithm : algorithms()) {
     if (!algorithm.info.one_hidden_layer_only.empty()) continue;
+    if (!algorithm.info.sharded_tables_only.empty()) continue;
     SCOPED_TRACE(algorithm.info.name);
     const Record run =
         run_training(with(sampled(algorithm.info.name, "12"),

@@ -20,7 +20,7 @@ class BenchLookup(ProgramTest):
             self.assertLess(batch["entries"], batch["lookups"])
 
     def test_without_deduplication_every_lookup_is_a_row(self):
-        result = json.loads(self.run_program(*SMALL, "--dedup", "false", "--own-weight", "--format", "json").stdout)
+        result = json.loads(self.run_program(*SMALL, "--dedup=false", "--own-weight", "--format", "json").stdout)
         for batch in result["batches"]:
             self.assertAlmostEqual(batch["entries"], batch["lookups"])
 

@@ -30,7 +30,7 @@ class ShardedTables(MpiTest):
         self.expect_same(1, "--algorithm", "sgd")
         self.expect_same(3, "--algorithm", "ssgd")
         self.expect_same(4, "--algorithm", "ssgd", "--sharding", "column:2", "--optimizer", "adagrad", "--learning-rate", "0.05")
-        self.expect_same(2, "--algorithm", "local-sgd", "--sharding", "table", "--dedup", "false")
+        self.expect_same(2, "--algorithm", "local-sgd", "--sharding", "table", "--dedup=false")
 
     def test_sven_learns_the_bits_of_sim(self):
         self.expect_same(3, "--algorithm", "sven")

@@ -194,7 +194,7 @@ TEST(DeviceProfile, ErrorsNameFileKeyFoundAndExpected) {
   expect("{\"operation_per_s\":1}",
          ": found key \"operation_per_s\", expected name, source, launch_overhead_s, "
          "operations_per_s, bytes_per_s, memory_bytes, saturation, host_link_bytes_per_s, "
-         "host_link_latency_s or convolution",
+         "host_link_latency_s, gather_bytes_per_s, host_gather_bytes_per_s or convolution",
          "did you mean \"operations_per_s\"?");
   const std::size_t number = good.size() + 22;
   expect("{" + good + ",\"operations_per_s\":1e999}",

@@ -24,6 +24,7 @@ Settings of_images(const std::string& algorithm, const std::string& cluster,
 TEST(GraphModels, LearnWithEveryAlgorithm) {
   for (const RegisteredAlgorithm& algorithm : algorithms()) {
     if (!algorithm.info.one_hidden_layer_only.empty()) continue;
+    if (!algorithm.info.sharded_tables_only.empty()) continue;
     for (const std::string cluster : {"sim", "threads"}) {
       SCOPED_TRACE(algorithm.info.name + " on " + cluster);
       Settings more{{"workers", algorithm.info.max_workers > 1 ? "3" : "1"}};

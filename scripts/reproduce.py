@@ -21,7 +21,7 @@ import reproduce_runs
 import reproduce_verdicts
 
 PAPERS = {"000": "Adaptive SGD (000)", "001": "Adasum (001)", "002": "CROSSBOW (002)", "003": "ESync (003)",
-          "004": "RNA (004, chapter 5)", "all": "All papers"}
+          "004": "RNA (004, chapter 5)", "004-6": "Sven (004, chapter 6)", "all": "All papers"}
 RELATIONS = ("smoothed_time", "samples", "updates", "samples_per_s", "updates_per_s")
 INDEX = ("<!-- figures: written by scripts/reproduce.py -->", "<!-- end of figures -->")
 

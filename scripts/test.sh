@@ -88,9 +88,9 @@ if ! $quick; then
   fi
   build_and_test asan-ubsan "$cores"
   # ThreadSanitizer: what has threads; the rest runs on one, and would only make the run longer
-  # (training/estimate and training/generated_images as well: they try out models in sim).
+  # (training/estimate and generated_images as well, which try out models in sim; graph_models takes many minutes).
   if part "tsan: build" build tsan --target test_{cluster,collective,algorithm,training}; then
-    part "tsan: tests" ctest --preset tsan -j "$cores" -R '^(cluster|collective|training)/|^algorithm/threads$' -E '^training/(estimate|generated_images)$' || true
+    part "tsan: tests" ctest --preset tsan -j "$cores" -R '^(cluster|collective|training)/|^algorithm/threads$' -E '^training/(estimate|generated_images|graph_models)$' || true
   fi
   if part "fuzzers: build" build fuzz --target tests/fuzz/all; then
     part "fuzzers" fuzz || true

@@ -1,11 +1,12 @@
 // Adam on rows, the others catching up (slide).
 
+#include "algorithm/parts/row_adam.hpp"
+
 #include <gtest/gtest.h>
 
 #include <cmath>
 #include <vector>
 
-#include "algorithm/parts/row_adam.hpp"
 #include "core/random.hpp"
 
 namespace hetsgd::test {

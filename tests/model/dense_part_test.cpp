@@ -30,9 +30,12 @@ struct DividedProblem : Problem<float> {
   }
 
   FieldRows<float> fields() const {
-    return {batch.size(),       data->dense.columns,
-            3,                  data->fields.first.back(),
-            batch.rows().data(), data->dense.value.data(),
+    return {batch.size(),
+            data->dense.columns,
+            3,
+            data->fields.first.back(),
+            batch.rows().data(),
+            data->dense.value.data(),
             data->fields.category.data()};
   }
 
@@ -53,8 +56,8 @@ TEST(DensePart, LacksTheTableAndBeginsAlike) {
     EXPECT_EQ(p.part->table_shape().row(), p.model->table_shape().row());
     const auto whole = initial_parameters<float>(p.model->layout(), 5);
     const auto part = initial_parameters<float>(p.part->layout(), 5);
-    EXPECT_TRUE(std::equal(part.begin(), part.end(),
-                           whole.begin() + static_cast<std::ptrdiff_t>(p.table)));
+    EXPECT_TRUE(
+        std::equal(part.begin(), part.end(), whole.begin() + static_cast<std::ptrdiff_t>(p.table)));
   }
 }
 
@@ -68,14 +71,14 @@ TEST(DensePart, LossGradientAndScoresAreThoseOfTheWholeToTheBit) {
     p.part->backward(*p.part_context, p.batch, p.embedded, p.rest.data(), part, p.by_embedded);
     EXPECT_TRUE(std::ranges::equal(part.flat.span(), whole.flat.span().subspan(p.table)));
     std::vector<float> rows(p.table);
-    kernels<EmbeddingKernels>(*p.device)
-        .update_rows(p.fields(), p.part->table_shape(), 1, p.by_embedded.x.data(),
-                     p.by_embedded.u.data(), rows.data());
+    kernels<EmbeddingKernels>(*p.device).update_rows(p.fields(), p.part->table_shape(), 1,
+                                                     p.by_embedded.x.data(), p.by_embedded.u.data(),
+                                                     rows.data());
     EXPECT_TRUE(std::ranges::equal(rows, whole.flat.span().first(p.table)));
     std::vector<float> own(p.batch.size()), looked_up(p.batch.size());
-    EXPECT_EQ(p.model->scores(*p.context, p.batch, p.w.data(), own.data()),
-              p.part->scores(*p.part_context, p.batch, p.embedded, p.rest.data(),
-                             looked_up.data()));
+    EXPECT_EQ(
+        p.model->scores(*p.context, p.batch, p.w.data(), own.data()),
+        p.part->scores(*p.part_context, p.batch, p.embedded, p.rest.data(), looked_up.data()));
     EXPECT_EQ(own, looked_up);
   }
 }
@@ -85,8 +88,7 @@ TEST(DensePart, FusedStepsAreThoseOfTheWholeToTheBit) {
     SCOPED_TRACE(kind.name);
     DividedProblem p(kind);
     p.part->forward(*p.part_context, p.batch, p.embedded, p.rest.data());
-    p.part->backward_step(*p.part_context, p.batch, p.embedded, 0.1F, p.rest.data(),
-                          p.by_embedded);
+    p.part->backward_step(*p.part_context, p.batch, p.embedded, 0.1F, p.rest.data(), p.by_embedded);
     p.model->step(*p.context, p.batch, 0.1F, p.w.data());
     EXPECT_TRUE(std::equal(p.rest.begin(), p.rest.end(),
                            p.w.begin() + static_cast<std::ptrdiff_t>(p.table)));

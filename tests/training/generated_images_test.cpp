@@ -14,7 +14,8 @@ using testing::Gt;
 using testing::HasSubstr;
 using testing::Lt;
 
-const std::string kSmallImages = "generate:images?size=28&channels=1&rows_train=3000&rows_test=1000";
+const std::string kSmallImages =
+    "generate:images?size=28&channels=1&rows_train=3000&rows_test=1000";
 
 // The pixels in normal form as features, each of every row.
 LoadedData as_features(const Dataset& images, Index columns) {

@@ -70,8 +70,11 @@ std::optional<EndedTrial> TrialPool::wait(Seconds most) {
   const bool whole = trial.result.is_object() && trial.result.value("status", "") != "running";
   if (!whole) {
     const std::string said = last_error(file(ended->tag, "log"));
+    if (!said.empty()) throw Error(static_cast<ExitCode>(ended->exit_code), said);
     throw runtime_failure("a trial left no result: {}",
-                          said.empty() ? fmt::format("exit code {}", ended->exit_code) : said);
+                          ended->exit_code > 128
+                              ? fmt::format("ended by signal {}", ended->exit_code - 128)
+                              : fmt::format("exit code {}", ended->exit_code));
   }
   fs::remove(path);
   return trial;

@@ -35,8 +35,8 @@ class TrialPool {
   // `signal`: as TrainHooks has it, in the process. Errors: runtime (no process can be made).
   void start(std::size_t tag, const std::shared_ptr<ConfiguredRun>& run,
              const std::atomic<int>* signal);
-  // The next that has ended, waiting so long at most. None: none has. Errors: runtime, one that
-  // left no result of a run that came to its end, with what it complained about last.
+  // The next that has ended, waiting so long at most. None: none has. Errors: what kept a
+  // run from beginning, as its process said it; runtime, a process that died.
   std::optional<EndedTrial> wait(Seconds most);
   // Ends all, in whatever state they are.
   void stop() { pool_.stop(); }

@@ -1,5 +1,6 @@
 #include "linalg/cpu/gemm.hpp"
 
+#include "linalg/cpu/lanes.hpp"
 #include "linalg/cpu/tile.hpp"
 
 namespace hetsgd::cpu {
@@ -12,9 +13,32 @@ constexpr std::size_t kDepth =
     256;  // of a panel of 32 KiB; also a sum's length, so part of its bits
 constexpr std::size_t kColumns = 512;
 constexpr std::size_t kRows = 256;
+constexpr std::size_t kFewNumbers = std::size_t{1}
+                                    << 15;  // of a left operand that is read in place
 
 template <class Real>
 constexpr std::size_t kPanel = 2 * kLanes<Real>;
+
+// panel[k][kPanel] <- the columns at `from`, which lie one after the other, each contiguous.
+template <class Real>
+void pack_contiguous(const Real* from, std::size_t column, std::size_t depth, Real* panel) {
+  constexpr std::size_t kWidth = kLanes<Real>;
+  for (std::size_t j = 0; j < kPanel<Real>; j += kWidth, from += kWidth * column) {
+    std::size_t k = 0;
+    for (; k + kWidth <= depth; k += kWidth) {
+      Vec<Real> v[kWidth];
+#pragma GCC unroll 16
+      for (std::size_t i = 0; i < kWidth; ++i) v[i] = load(from + i * column + k);
+      transpose<Real>(v);
+#pragma GCC unroll 16
+      for (std::size_t i = 0; i < kWidth; ++i) store(panel + (k + i) * kPanel<Real> + j, v[i]);
+    }
+    for (; k < depth; ++k) {
+      for (std::size_t i = 0; i < kWidth; ++i)
+        panel[k * kPanel<Real> + j + i] = from[i * column + k];
+    }
+  }
+}
 
 // panel[k][kPanel] <- op(B)(k0 + k, j0 + ..), zero right of the last column.
 template <class Real>
@@ -26,6 +50,10 @@ void pack_panel(const GemmArguments<Real>& g, Range k, std::size_t j0, Real* pan
       for (std::size_t j = 0; j < columns; ++j) panel[j] = row[j];
       for (std::size_t j = columns; j < kPanel<Real>; ++j) panel[j] = Real(0);
     }
+    return;
+  }
+  if (g.b_k == 1 && columns == kPanel<Real>) {
+    pack_contiguous(g.B + j0 * g.b_column + k.begin, g.b_column, k.size(), panel);
     return;
   }
   for (std::size_t j = 0; j < kPanel<Real>; ++j) {
@@ -86,7 +114,8 @@ LeftBlock<Real> pack_left(const GemmArguments<Real>& g, Range rows, Range k, Rea
 
 template <class Real, int vectors>
 void multiply_panel(const GemmArguments<Real>& g, Range rows, const LeftBlock<Real>& left,
-                    std::size_t depth, Real beta, std::size_t j0, const Real* panel) {
+                    std::size_t depth, Real beta, std::size_t j0, const Real* panel,
+                    std::size_t ld) {
   for_row_tiles(rows.size(), [&](std::size_t i, auto tile) {
     constexpr int kTile = decltype(tile)::value;
     Real* const C = g.C + (rows.begin + i) * g.ldc + j0;
@@ -97,9 +126,9 @@ void multiply_panel(const GemmArguments<Real>& g, Range rows, const LeftBlock<Re
     Vec<Real> sum[kTile][vectors] = {};
     const Real* a = left.data + i / kTileRows * left.tile + i % kTileRows * left.row;
     if (left.row == 1) {
-      accumulate<Real, kTile, vectors>(depth, a, 1, left.depth, panel, kPanel<Real>, sum);
+      accumulate<Real, kTile, vectors>(depth, a, 1, left.depth, panel, ld, sum);
     } else {
-      accumulate<Real, kTile, vectors>(depth, a, left.row, left.depth, panel, kPanel<Real>, sum);
+      accumulate<Real, kTile, vectors>(depth, a, left.row, left.depth, panel, ld, sum);
     }
     write_tile<Real, kTile, vectors>(sum, g.alpha, beta, C, g.ldc, g.n - j0);
   });
@@ -118,20 +147,29 @@ struct Packs {
 template <class Real>
 void multiply_chunk(const GemmArguments<Real>& g, Range rows, Range columns, Range k,
                     const Packs<Real>& packs) {
-  // A copy of A pays where several panels read it.
-  const bool copy = columns.size() > 2 * kPanel<Real> && rows.size() > kTileRows;
+  // A copy of A pays where several panels read it and no cache next to the core holds all of it.
+  const bool copy = columns.size() > 2 * kPanel<Real> && rows.size() * k.size() > kFewNumbers;
+  // Of B it does not where one or two rows do, as in the gradient of a vector of weights.
+  const bool few = rows.size() <= 2 && g.b_column == 1;
   const std::size_t next_panel = rows.size() > kRows ? kDepth * kPanel<Real> : 0;
   const Real beta = k.begin == 0 ? g.beta : Real(1);
   for (std::size_t i = rows.begin; i < rows.end; i += kRows) {
     const Range block{i, std::min(rows.end, i + kRows)};
     const LeftBlock<Real> left = copy ? pack_left(g, block, k, packs.left) : in_place(g, block, k);
-    Real* panel = packs.right;
-    for (std::size_t j = columns.begin; j < columns.end; j += kPanel<Real>, panel += next_panel) {
-      if (i == rows.begin || next_panel == 0) pack_panel(g, k, j, panel);
+    Real* slot = packs.right;
+    for (std::size_t j = columns.begin; j < columns.end; j += kPanel<Real>, slot += next_panel) {
+      const Real* panel = slot;
+      std::size_t ld = kPanel<Real>;
+      if (few && g.n - j >= kPanel<Real>) {
+        panel = g.B + k.begin * g.b_k + j;
+        ld = g.b_k;
+      } else if (i == rows.begin || next_panel == 0) {
+        pack_panel(g, k, j, slot);
+      }
       if (g.n - j > kLanes<Real>) {
-        multiply_panel<Real, 2>(g, block, left, k.size(), beta, j, panel);
+        multiply_panel<Real, 2>(g, block, left, k.size(), beta, j, panel, ld);
       } else {
-        multiply_panel<Real, 1>(g, block, left, k.size(), beta, j, panel);
+        multiply_panel<Real, 1>(g, block, left, k.size(), beta, j, panel, ld);
       }
     }
   }

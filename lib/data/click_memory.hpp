@@ -42,7 +42,7 @@ class ClickGenerator::Memory {
   }
 
  private:
-  static constexpr unsigned kSlotBits = 14;
+  static constexpr unsigned kSlotBits = 16;
   static constexpr std::size_t kSlots = std::size_t{1} << kSlotBits;
 
   void learn(KnownId& known, std::uint32_t generation) const {

@@ -18,8 +18,8 @@ struct KnownId {
   IdEffect effect;
 };
 
-// A direct-mapped cache: it forgets, and makes again what it has forgotten, so rows do not depend on
-// it.
+// A direct-mapped cache of 3 MiB: it forgets, and makes again what it has forgotten, so rows do not
+// depend on it.
 class ClickGenerator::Memory {
  public:
   explicit Memory(const ClickGenerator& generator) : generator_(generator), known_(kSlots) {}

@@ -51,7 +51,7 @@ class Bench final : public Command {
             fmt::format("hetsgd {} --{} {},{} --workers 4 --straggler "
                         "'kind=uniform,worker=0,min=1ms,max=2ms'",
                         name, collective_.option, collective_.operators.front().name,
-                        collective_.operators.back().name));
+                        collective_.operators[1].name));
       }
     }
     return info;
@@ -134,12 +134,9 @@ class Bench final : public Command {
     for (const BenchOperator& op : collective_.operators) {
       names.push_back(op.name + ": " + op.help);
     }
-    ops_ = collective_.default_operators;
-    const std::string_view empty = ops_.empty() ? "; empty: sum and adasum, on GPUs all of theirs, "
-                                                  "under MPI beside its own"
-                                                : "";
     set.add(collective_.option, ops_,
-            fmt::format("operators, separated by commas{}; {}", empty, fmt::join(names, "; ")));
+            fmt::format("operators, separated by commas; empty: {}, under MPI beside its own; {}",
+                        collective_.default_operators, fmt::join(names, "; ")));
   }
 
   // What follows from the devices and the launcher.
@@ -160,6 +157,7 @@ class Bench final : public Command {
   }
 
   std::string default_operators() const {
+    if (collective_.option == "exchange") return ranks_ && cores_ ? "blocking,mpi" : "blocking";
     if (ranks_) {
       return cores_                                      ? "sum,mpi,adasum"
              : !gpus_                                    ? "sum,adasum"
@@ -194,8 +192,9 @@ class Bench final : public Command {
 
   void check_place(const BenchOperator& op) const {
     const auto refuse = [&](std::string_view expected, std::string_view hint) {
-      throw with_hint(usage_error("--op: found {}, which is for {}", op.name, expected),
-                      std::string(hint));
+      throw with_hint(
+          usage_error("--{}: found {}, which is for {}", collective_.option, op.name, expected),
+          std::string(hint));
     };
     switch (op.place) {
       case BenchPlace::anywhere:

@@ -24,9 +24,11 @@ struct LookupRow {
   std::uint64_t batch = 0;
   LookupTimes times;
   double stage_s[5] = {};
-  double samples_per_s = 0;  // of all stages together
-  double gather_per_s = 0;   // bytes of cache lines
-  double gather_share = 0;   // of the rate of random reads
+  double samples_per_s = 0;   // of all stages together
+  double gather_per_s = 0;    // bytes of cache lines
+  double gather_share = 0;    // of the rate of random reads
+  double update_floor_s = 0;  // of sum and update together, at that rate
+  double update_ratio = 0;    // what they took over it
 };
 
 constexpr const char* kStages[] = {"request", "look_up", "spread", "sum", "update"};
@@ -81,7 +83,8 @@ class LookupCommand final : public Command {
     if (format_ == LookupFormat::text) {
       log_info(
           "gather: cache lines of rows per second, and its share of the {}/s at which {} "
-          "core{} read{} lines at random",
+          "core{} read{} lines at random; update/floor: sum and update over the time of their "
+          "bytes at that rate",
           format_bytes(read_rate), o_.cores, o_.cores == 1 ? "" : "s", o_.cores == 1 ? "s" : "");
     }
     return 0;
@@ -101,12 +104,14 @@ class LookupCommand final : public Command {
     row.samples_per_s = static_cast<double>(batch) / all;
     row.gather_per_s = t.entries * bench.line_bytes_per_row() / row.stage_s[1];
     row.gather_share = row.gather_per_s / read_rate;
+    row.update_floor_s = bench.update_bytes(t) / read_rate;
+    row.update_ratio = (row.stage_s[3] + row.stage_s[4]) / row.update_floor_s;
     return row;
   }
 
   std::string table_of(const std::vector<LookupRow>& rows) const {
     Table table({"batch", "distinct", "request us", "look_up us", "spread us", "sum us",
-                 "update us", "samples/s", "gather GB/s", "of random"});
+                 "update us", "samples/s", "gather GB/s", "of random", "update/floor"});
     for (const LookupRow& row : rows) {
       std::vector<std::string> cells = {
           std::to_string(row.batch),
@@ -116,6 +121,7 @@ class LookupCommand final : public Command {
       cells.push_back(fmt::format("{:.0f}", row.samples_per_s));
       cells.push_back(fmt::format("{:.2f}", 1e-9 * row.gather_per_s));
       cells.push_back(fmt::format("{:.2f}", row.gather_share));
+      cells.push_back(fmt::format("{:.2f}", row.update_ratio));
       table.add(std::move(cells));
     }
     return table.format(format_ == LookupFormat::text       ? TableFormat::text
@@ -131,7 +137,8 @@ class LookupCommand final : public Command {
                               {"entries", row.times.entries},
                               {"samples_per_s", row.samples_per_s},
                               {"gather_bytes_per_s", row.gather_per_s},
-                              {"gather_share", row.gather_share}};
+                              {"gather_share", row.gather_share},
+                              {"update_floor_s", row.update_floor_s}};
       for (std::size_t i = 0; i < std::size(kStages); ++i) {
         entry[fmt::format("{}_s", kStages[i])] = row.stage_s[i];
       }

@@ -1,5 +1,5 @@
-// hetsgd calibrate: measures training steps on a real device and fits the device profile that the
-// simulated clock charges.
+// hetsgd calibrate: measures training steps on a real device, and lookups of rows, and fits the device
+// profile that the simulated clock charges.
 #include "cluster/calibrate.hpp"
 
 #include <fmt/format.h>
@@ -10,15 +10,18 @@
 #include <ctime>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <optional>
 
 #include "calibration.hpp"
 #include "commands.hpp"
 #include "core/error.hpp"
 #include "core/logging.hpp"
+#include "core/random.hpp"
 #include "core/text.hpp"
 #include "data/generate.hpp"
 #include "data/sampler.hpp"
 #include "linalg/cuda/cuda_device.hpp"
+#include "linalg/table_kernels.hpp"
 #include "model/mlp.hpp"
 #include "result/environment.hpp"
 #include "result/statistics.hpp"
@@ -159,6 +162,50 @@ void measure_link(BasicDevice<float>& device, DeviceProfile& profile) {
   profile.host_link_bytes_per_s = bytes / std::max(time_s, kShortest_s);
 }
 
+// Bytes per second of rows of D = 16 numbers at random places of a table that no cache holds, read
+// by the kernels of sharded tables; nothing for a device that has none. That the rows are written
+// down one after the other is charged at the profile's bandwidth, and is not part of it.
+std::optional<double> gather_rate(const Target& target, const DeviceProfile& profile,
+                                  Seconds point_time) {
+  constexpr std::size_t kNumbers = 16, kTableRows = std::size_t{1} << 22, kRows = 1 << 16;
+  constexpr double kLeastShare = 0.1;  // of the time, whatever the bandwidth leaves
+  BasicDevice<float>& device = *target.device;
+  auto* const tables = static_cast<TableKernels*>(device.family(typeid(TableKernels)));
+  if (!tables) return std::nullopt;
+  Buffer table(device, kTableRows * kNumbers), out(device, kRows * kNumbers), places(device, kRows);
+  device.fill(table.size(), 1.0F, table.data());
+  RandomStream random(1, Purpose::test);
+  std::vector<std::uint32_t> rows(kRows);
+  for (std::uint32_t& row : rows) row = static_cast<std::uint32_t>(random.below(kTableRows));
+  static_assert(sizeof(float) == sizeof(std::uint32_t));
+  device.upload(places.data(), rows.data(), kRows * sizeof(std::uint32_t));
+  const ShardRows<float> shard{.w = table.data(), .width = kNumbers, .stride = kNumbers};
+  std::vector<double> times;
+  const auto end = HostClock::now() + std::chrono::duration_cast<HostClock::duration>(point_time);
+  while (HostClock::now() < end || times.size() < kFewestTimes) {
+    device.synchronize();
+    const Seconds start = clock_of(target);
+    tables->gather(shard, kRows, reinterpret_cast<const std::uint32_t*>(places.data()), out.data());
+    device.synchronize();
+    times.push_back((clock_of(target) - start).count());
+  }
+  const double row_bytes = kRows * kNumbers * sizeof(float), taken_s = median(times);
+  const Work rest{.bytes = row_bytes + kRows * sizeof(std::uint32_t), .launches = 1};
+  return row_bytes / std::max(taken_s - profile.seconds(rest).count(), kLeastShare * taken_s);
+}
+
+// Of the device's memory, and of the host's, which one of its cores reads where the device is a GPU.
+void measure_gathers(const Target& target, DeviceProfile& profile, Seconds point_time) {
+  profile.gather_bytes_per_s = gather_rate(target, profile, point_time);
+  if (!target.device->stages_copies()) {
+    profile.host_gather_bytes_per_s = profile.gather_bytes_per_s;
+    return;
+  }
+  DeviceProfile host;  // free of charge but for the rows
+  host.operations_per_s = host.bytes_per_s = kUnlimitedPerSecond;
+  profile.host_gather_bytes_per_s = gather_rate(make_target("cpu:1"), host, point_time);
+}
+
 class Calibrate final : public Command {
  public:
   CommandInfo info() const override {
@@ -189,6 +236,7 @@ class Calibrate final : public Command {
     for (const Point& point : points) samples.push_back(point.sample);
     CalibrationFit fit = fit_device_profile(samples);
     if (target.device->stages_copies()) measure_link(*target.device, fit.profile);
+    measure_gathers(target, fit.profile, point_time_);
     describe(fit, target, points.size());
     print_points(points, fit);
     write_model(to_json_text(fit.profile), output_, "profile");

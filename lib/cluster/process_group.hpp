@@ -103,6 +103,9 @@ class ProcessGroup {
   // In place, the sum over all processes by the library's own all_reduce: what ours is compared
   // with. Inside of a run, called by every worker.
   virtual void library_all_reduce(std::span<float> x);
+  // The same for all_to_all (MPI_Alltoallv): of both buffers equal parts, in the order of ranks, of
+  // fewer than 2^31 numbers in all.
+  virtual void library_all_to_all(std::span<const float> send, std::span<float> receive);
 
   // Rank 0, which reports for all, has stopped sending heartbeats.
   virtual bool root_is_lost() const { return false; }

@@ -147,6 +147,18 @@ class PartsExchange final : public BenchOperation {
   std::vector<std::size_t> counts_;
 };
 
+// The exchange of the communication library itself.
+class LibraryExchange final : public BenchOperation {
+ public:
+  LibraryExchange(Endpoint& endpoint, std::size_t count) : mine_(endpoint, count) {}
+  void operator()(std::span<float> x) override {
+    joined_processes()->library_all_to_all(mine_.span(), x);
+  }
+
+ private:
+  Outgoing mine_;
+};
+
 template <class Operation>
 std::unique_ptr<BenchOperation> make_operation(Endpoint& endpoint, std::size_t count) {
   return std::make_unique<Operation>(endpoint, count);
@@ -220,7 +232,9 @@ std::vector<BenchOperator> all_to_all_operators() {
       {"blocking", "the cluster's own all_to_all, a meeting of all",
        make_operation<PartsExchange<Exchange::blocking>>, transposed, true, BenchPlace::anywhere},
       {"scatter", "by posted messages, which wait for nobody's arrival",
-       make_operation<PartsExchange<Exchange::scatter>>, transposed, true, BenchPlace::anywhere}};
+       make_operation<PartsExchange<Exchange::scatter>>, transposed, true, BenchPlace::anywhere},
+      {"mpi", "MPI_Alltoallv itself", make_operation<LibraryExchange>, transposed, true,
+       BenchPlace::mpi}};
 }
 
 // The cluster's own, by the name that nccl-tests show in the column of the

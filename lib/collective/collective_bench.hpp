@@ -59,10 +59,10 @@ struct BenchCollective {
     std::size_t begin = 0, expected_begin = 0, size = 0;
   };
   Part (*part)(int rank, int workers, std::size_t count);
-  // Of several operators: the option that names them, and its default; empty: what suits the
-  // devices.
+  // Of several operators: the option that names them, and what it says of those that are taken where
+  // it is not given.
   std::string option = "op";
-  std::string default_operators = "";
+  std::string default_operators = "sum and adasum, on GPUs all of theirs";
 };
 
 // all_reduce, all_gather, reduce_scatter, broadcast (from rank 0), all_to_all.
@@ -72,9 +72,9 @@ const BenchCollective& bench_collective(const std::string& name);  // one of the
 // Of all_reduce: sum (the cluster's own all_reduce), nccl, gpu-ring, gpu-tree,
 // gpu-mpi, gpu-host (the same between GPUs, by each of its methods), mpi
 // (MPI_Allreduce itself), ring, halving-doubling, tree (sums over messages),
-// adasum, adasum-linear (one tensor). Of all_to_all: blocking (the cluster's own) and scatter
-// (all_to_all.hpp). The others have the cluster's own operator alone. Errors: usage; lists the collective's operators, nearest
-// spelling first. `option` opens the message.
+// adasum, adasum-linear (one tensor). Of all_to_all: blocking (the cluster's own), scatter
+// (all_to_all.hpp) and mpi (MPI_Alltoallv itself). The others have the cluster's own operator alone.
+// Errors: usage; lists the collective's operators, nearest spelling first. `option` opens the message.
 const BenchOperator& find_bench_operator(const BenchCollective& collective,
                                          const std::string& option, const std::string& name);
 

@@ -18,8 +18,8 @@ struct KnownId {
   IdEffect effect;
 };
 
-// A direct-mapped cache: it forgets, and makes again what it has forgotten, so rows do not depend on
-// it.
+// A direct-mapped cache of 3 MiB: it forgets, and makes again what it has forgotten, so rows do not
+// depend on it.
 class ClickGenerator::Memory {
  public:
   explicit Memory(const ClickGenerator& generator) : generator_(generator), known_(kSlots) {}
@@ -42,7 +42,7 @@ class ClickGenerator::Memory {
   }
 
  private:
-  static constexpr unsigned kSlotBits = 14;
+  static constexpr unsigned kSlotBits = 16;
   static constexpr std::size_t kSlots = std::size_t{1} << kSlotBits;
 
   void learn(KnownId& known, std::uint32_t generation) const {

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstddef>
+#include <limits>
 
 #include "linalg/kernel_family.hpp"
 
@@ -29,6 +30,10 @@ class BasicInteractionKernels : public KernelFamily {
   virtual void fm_backward(std::size_t rows, const FieldVectors& shape, const Real* Y,
                            const Real* S, const Real* d, Real* dY) = 0;
 
+  // Rows whose cross layers are best computed all before those of the next rows: what lies in a
+  // cache meanwhile. A multiple of 256, whatever the number of cores; on a GPU there is no such
+  // number.
+  virtual std::size_t cross_rows() const { return std::numeric_limits<std::size_t>::max(); }
   // Cross layer (Wang, Fu, Fu, Wang 2017, equation 3), all of [rows x n]:
   //   s[rows] <- x.w;  y <- x0 s + b + x
   virtual void cross_forward(std::size_t rows, std::size_t n, const Real* x0, const Real* x,

@@ -10,6 +10,8 @@
 //            the initial law of d inputs and one output, and bias [d].
 // Gradient : g = gradient by x_{i+1}, t = g.x0:
 //              w_i: sum t x_i;  b_i: sum g;  x0: + g (x_i.w_i);  x_i: g + t w_i
+// All cross layers are computed for some rows before the next ones (cross_rows()), so that their
+// vectors stay in a cache from layer to layer. The gradient by b adds up by such blocks.
 // Work     : of each cross layer beside that of ctr_model.hpp:
 //   forward   5nd    4(3nd + 2d)     1
 //   backward  9nd    4(8nd + 3d)     3  kernel, gradient by w, by b
@@ -61,32 +63,36 @@ class Dcn final : public CtrModel<Real> {
     scratch.own[kProducts].reset(scratch.device(), layers_ * n);
     for (std::size_t layer = 0; layer < layers_; ++layer) {
       scratch.own[kOutputs + layer].reset(scratch.device(), n * d);
-      scratch.interaction.cross_forward(n, d, scratch.x, input(scratch, layer), weight(w, layer),
-                                        bias(w, layer), product(scratch, n, layer),
-                                        scratch.own[kOutputs + layer].data());
     }
-    this->add_products(scratch.device(), n, d, input(scratch, layers_), this->output_weight(w), z);
+    each_block(scratch, n, [&](std::size_t first, std::size_t rows) {
+      const std::size_t at = first * d;
+      for (std::size_t layer = 0; layer < layers_; ++layer) {
+        scratch.interaction.cross_forward(
+            rows, d, scratch.x + at, input(scratch, layer) + at, weight(w, layer), bias(w, layer),
+            product(scratch, n, layer) + first, scratch.own[kOutputs + layer].data() + at);
+      }
+      this->add_products(scratch.device(), rows, d, input(scratch, layers_) + at,
+                         this->output_weight(w), z + first);
+    });
   }
 
   void interactions_backward(CtrContext<Real>& scratch, std::size_t n, const Real* w, const Real* d,
                              Sink<Real> sink) const override {
-    BasicDevice<Real>& device = scratch.device();
-    const std::size_t width = this->width();
-    scratch.own[kGradient].reset(device, n * width);
-    scratch.own[kFactor].reset(device, n);
-    Real *const g = scratch.own[kGradient].data(), *const t = scratch.own[kFactor].data();
-    this->products_backward(device, n, width, input(scratch, layers_), this->output_weight(w), d, g,
-                            sink, this->output_weight(sink.to));
-    for (std::size_t layer = layers_; layer-- > 0;) {
-      Real* const b = bias(sink.to, layer);
-      if (sink.beta == Real(0)) device.fill(width, Real(0), b);
-      device.column_sums(n, width, sink.alpha, g, b);
-      scratch.interaction.cross_backward(n, width, scratch.x, weight(w, layer),
-                                         product(scratch, n, layer), t, g, scratch.dx);
-      device.gemm(Transpose::no, Transpose::no, 1, width, n, sink.alpha, t, n,
-                  input(scratch, layer), width, sink.beta, weight(sink.to, layer), width);
+    scratch.own[kGradient].reset(scratch.device(), n * this->width());
+    scratch.own[kFactor].reset(scratch.device(), n);
+    // A step moves the weights with the first block: the others read them from a copy.
+    const Real* weights = weight(w, 0);
+    if (n > scratch.interaction.cross_rows()) {
+      const std::size_t numbers =
+          static_cast<std::size_t>(this->output_weight(w) - weights) + this->width();
+      scratch.own[kWeights].reset(scratch.device(), numbers);
+      scratch.device().copy(numbers, weights, scratch.own[kWeights].data());
+      weights = scratch.own[kWeights].data();
     }
-    device.axpby(n * width, Real(1), g, Real(1), scratch.dx);  // the first input is x0
+    each_block(scratch, n, [&](std::size_t first, std::size_t rows) {
+      cross_backward(scratch, n, {first, rows}, weights, d,
+                     first == 0 ? sink : Sink<Real>{sink.to, sink.alpha, 1});
+    });
   }
 
   Work interaction_work(double n, double) const override {
@@ -108,8 +114,47 @@ class Dcn final : public CtrModel<Real> {
 
  private:
   // Scratch: x_i.w_i [layers x n]; the gradient by a layer's output [n x d]; its t [n]; then the
-  // output of each layer [n x d].
-  enum { kProducts, kGradient, kFactor, kOutputs };
+  // weights, where a copy is needed;
+  // then the output of each layer [n x d].
+  enum { kProducts, kGradient, kFactor, kWeights, kOutputs };
+
+  struct Rows {
+    std::size_t first, count;
+  };
+
+  // f(first row, rows) for blocks that cover n rows.
+  template <class F>
+  static void each_block(CtrContext<Real>& scratch, std::size_t n, const F& f) {
+    const std::size_t most = scratch.interaction.cross_rows();
+    for (std::size_t first = 0; first < n; first += std::min(most, n - first)) {
+      f(first, std::min(most, n - first));
+    }
+  }
+
+  // Of some of n rows. weights: the first cross layer's, with all that follow up to the output's.
+  void cross_backward(CtrContext<Real>& scratch, std::size_t n, Rows rows, const Real* weights,
+                      const Real* d, Sink<Real> sink) const {
+    BasicDevice<Real>& device = scratch.device();
+    const std::size_t width = this->width(), at = rows.first * width;
+    Real* const g = scratch.own[kGradient].data() + at;
+    Real* const t = scratch.own[kFactor].data() + rows.first;
+    const Real* const first = weight(sink.to, 0);
+    this->products_backward(device, rows.count, width, input(scratch, layers_) + at,
+                            weights + (this->output_weight(sink.to) - first), d + rows.first, g,
+                            sink, this->output_weight(sink.to));
+    for (std::size_t layer = layers_; layer-- > 0;) {
+      Real* const b = bias(sink.to, layer);
+      if (sink.beta == Real(0)) device.fill(width, Real(0), b);
+      device.column_sums(rows.count, width, sink.alpha, g, b);
+      scratch.interaction.cross_backward(
+          rows.count, width, scratch.x + at, weights + (weight(sink.to, layer) - first),
+          product(scratch, n, layer) + rows.first, t, g, scratch.dx + at);
+      device.gemm(Transpose::no, Transpose::no, 1, width, rows.count, sink.alpha, t, rows.count,
+                  input(scratch, layer) + at, width, sink.beta, weight(sink.to, layer), width);
+    }
+    // The first input is x0.
+    device.axpby(rows.count * width, Real(1), g, Real(1), scratch.dx + at);
+  }
 
   const Real* input(CtrContext<Real>& scratch, std::size_t layer) const {
     return layer == 0 ? scratch.x : scratch.own[kOutputs + layer - 1].data();

@@ -3,9 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <bit>
+#include <boost/sort/spreadsort/integer_sort.hpp>
 #include <cmath>
 #include <limits>
-#include <numeric>
 
 #include "core/error.hpp"
 
@@ -187,25 +188,35 @@ bool higher_is_better(std::string_view name) {
   return false;
 }
 
+namespace {
+
+// A number above whose lowest bit scores have their order, with the class in that bit. A score that is
+// no number ranks below all others.
+std::uint64_t ranked(float score, bool positive) {
+  if (std::isnan(score)) score = -std::numeric_limits<float>::infinity();
+  constexpr std::uint32_t kSign = 0x80000000U;
+  const auto bits = std::bit_cast<std::uint32_t>(score + 0.0F);  // -0 is 0
+  const std::uint32_t key = (bits & kSign) != 0 ? ~bits : bits | kSign;
+  return std::uint64_t{key} << 1 | (positive ? 1 : 0);
+}
+
+}  // namespace
+
 std::optional<double> area_under_curve(std::span<const float> scores,
                                        std::span<const std::uint8_t> truth) {
-  std::vector<std::uint32_t> order(scores.size());
-  std::iota(order.begin(), order.end(), 0U);
-  // A score that is no number ranks below all others: < alone would not order it.
-  const auto score = [&](std::uint32_t i) {
-    return std::isnan(scores[i]) ? -std::numeric_limits<float>::infinity() : scores[i];
-  };
-  std::ranges::sort(order, {}, score);
+  std::vector<std::uint64_t> order(scores.size());
+  for (std::size_t i = 0; i < order.size(); ++i) order[i] = ranked(scores[i], truth[i] != 0);
+  boost::sort::spreadsort::integer_sort(order.begin(), order.end());
   double rank_sum = 0;
   std::uint64_t positives = 0;
   for (std::size_t begin = 0, end = 0; begin < order.size(); begin = end) {
-    while (end < order.size() && score(order[end]) == score(order[begin])) ++end;
-    const double mid_rank = 0.5 * static_cast<double>(begin + 1 + end);
-    for (std::size_t i = begin; i < end; ++i) {
-      if (!truth[order[i]]) continue;
-      rank_sum += mid_rank;
-      ++positives;
+    std::uint64_t here = 0;
+    for (; end < order.size() && order[end] >> 1 == order[begin] >> 1; ++end) {
+      here += order[end] & 1;
     }
+    const double mid_rank = 0.5 * static_cast<double>(begin + 1 + end);
+    rank_sum += static_cast<double>(here) * mid_rank;  // halves below 2^52: exact
+    positives += here;
   }
   const std::uint64_t negatives = order.size() - positives;
   if (positives == 0 || negatives == 0) return std::nullopt;

@@ -189,4 +189,12 @@ double LookupBench::line_bytes_per_row() const {
   return static_cast<double>(lines * kLine) / static_cast<double>(rows);
 }
 
+double LookupBench::update_bytes(const LookupTimes& times) const {
+  // Of a lookup its gradient is read, its number, the place of its sum, and that place's content.
+  constexpr std::size_t kNumbers = 3 * sizeof(Index);
+  const std::size_t gradient = impl_->set.plan().placement.width() * sizeof(float);
+  return static_cast<double>(times.lookups * (gradient + kNumbers)) +
+         2 * times.entries * line_bytes_per_row();
+}
+
 }  // namespace hetsgd

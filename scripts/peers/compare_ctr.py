@@ -10,7 +10,11 @@ samples per second of wall time; the ratio is hetsgd over PyTorch, the median of
 hetsgd's share of what the cores' measured peak allows: operations of a step, bytes of a lookup.
 
 PyTorch runs at its best: the first trial finds the fastest of three forms of the table (pytorch_ctr.py) and
-of the kernels that OpenBLAS has for this CPU. Exit code 7 if a ratio is below its goal and --require is given.
+of the kernels that OpenBLAS has for this CPU, where it has OpenBLAS. A PyTorch of PyPI, outside of the tree:
+
+    python3 -m venv ~/torch && ~/torch/bin/pip install torch && scripts/peers/compare_ctr.py ... --python ~/torch/bin/python
+
+Exit code 7 if a ratio is below its goal and --require is given.
 """
 
 import argparse
@@ -72,8 +76,15 @@ def run_pytorch(case, form, coretype, options):
                          str(case["cores"]), "--seconds", str(options.seconds)], case["cores"], coretype)
 
 
-def best_pytorch(case, options):
-    trials = {kernels: run_pytorch(case, "auto", kernels, options) for kernels in openblas_kernels()}
+def blas_kernels(python):
+    """What OPENBLAS_CORETYPE is worth a trial: Debian's PyTorch multiplies by OpenBLAS, those of PyPI by their own MKL."""
+    config = subprocess.run([python, "-W", "ignore", "-c", "import torch; print(torch.__config__.show())"],
+                            stdout=subprocess.PIPE, text=True, check=True).stdout
+    return [""] if "BLAS_INFO=mkl" in config else openblas_kernels()
+
+
+def best_pytorch(case, all_kernels, options):
+    trials = {kernels: run_pytorch(case, "auto", kernels, options) for kernels in all_kernels}
     kernels = max(trials, key=lambda each: trials[each]["samples_per_s"])
     return {"form": trials[kernels]["form"], "coretype": kernels, "version": trials[kernels]["version"]}
 
@@ -101,7 +112,8 @@ def main():
     cases = [case for case in CASES if not options.only or options.only in name_of(case)]
     if not cases:
         sys.exit(f"--only {options.only}: no such case; there are " + ", ".join(map(name_of, CASES)))
-    best = [best_pytorch(case, options) for case in cases]
+    all_kernels = blas_kernels(options.python)
+    best = [best_pytorch(case, all_kernels, options) for case in cases]
     runs = [([], []) for _ in cases]
     for number in range(options.rounds):
         for case, choice, (hetsgd, pytorch) in zip(cases, best, runs):

@@ -18,6 +18,9 @@ class BenchLookup(ProgramTest):
             self.assertGreater(min(stages), 0)
             self.assertAlmostEqual(batch["samples_per_s"] * sum(stages) / batch["batch_size"], 1)
             self.assertLess(batch["entries"], batch["lookups"])
+            # Gradients and numbers of the lookups, lines of the rows read and written: D = 16 lies in one line.
+            self.assertAlmostEqual(batch["update_floor_s"] * result["random_read_bytes_per_s"],
+                                   batch["lookups"] * (64 + 12) + 2 * 64 * batch["entries"], places=3)
 
     def test_without_deduplication_every_lookup_is_a_row(self):
         result = json.loads(self.run_program(*SMALL, "--dedup=false", "--own-weight", "--format", "json").stdout)

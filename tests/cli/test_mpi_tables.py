@@ -26,6 +26,14 @@ class ShardedTables(MpiTest):
             self.assertEqual(real["tables"], simulated["tables"])
             self.assertGreater(real["tables"]["distinct_share"], 0)
 
+    def test_bench_has_the_library_beside_the_own_exchange(self):
+        bench = ["bench", "all_to_all", "-b", "6K", "-e", "6K", "-n", "2", "-w", "0", "--format", "json", "-o"]
+        self.finished(self.mpirun(3, *bench, "bench.json"), 0)
+        self.assertEqual([(row["redop"], row["wrong"]) for row in self.result("bench.json")["results"]],
+                         [("blocking", 0), ("mpi", 0)])
+        self.assertIn("--exchange: found mpi, which is for --cluster mpi with workers on cores",
+                      self.error(*bench, "none.json", "--exchange", "mpi", code=2))
+
     def test_ranks_learn_the_bits_of_sim(self):
         self.expect_same(1, "--algorithm", "sgd")
         self.expect_same(3, "--algorithm", "ssgd")

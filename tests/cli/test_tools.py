@@ -273,6 +273,9 @@ class Descriptions(ProgramTest):
                                 "--hidden", "16", "-o", "here.json")
         profile = self.result("here.json")
         self.assertGreater(profile["operations_per_s"], 0)
+        # Rows at random places; of a CPU the device's memory is the host's.
+        self.assertGreater(profile["gather_bytes_per_s"], 0)
+        self.assertEqual(profile["host_gather_bytes_per_s"], profile["gather_bytes_per_s"])
         self.assertIn("% in the median", profile["source"])
         self.assertIn("predicted_ms", done.stderr)
         self.train("r.json", "--profile", "here.json")

@@ -89,5 +89,35 @@ TYPED_TEST(Gemm, BetaZeroOverwritesNaNAndNaNInAnOperandComesOut) {
   }
 }
 
+// Larger than the blocks that caches hold (256 rows, 512 columns, sums of 256): what an element comes
+// to is its own row and column alone, whatever else is in the product and however it is cut.
+TYPED_TEST(Gemm, BitsOfAnElementDoNotDependOnTheProductsSize) {
+  using Real = TypeParam;
+  const Product whole{531, 1061, 517};
+  const std::size_t large = (whole.n + 3) * (whole.k + 3) + (whole.m + 3) * (whole.k + 3);
+  const auto A = random_vector<Real>(large, 1), B = random_vector<Real>(large, 2);
+  const auto C = random_vector<Real>((whole.m + 1) * (whole.n + 3), 3);
+  const auto device = make_cpu_device<Real>(1);
+  for (const Transpose a : {Transpose::no, Transpose::yes}) {
+    for (const Transpose b : {Transpose::no, Transpose::yes}) {
+      const std::size_t lda = (a == Transpose::yes ? whole.m : whole.k) + this->kPad;
+      const std::size_t ldb = (b == Transpose::yes ? whole.k : whole.n) + this->kPad;
+      const std::size_t ldc = whole.n + this->kPad;
+      const auto all = this->run(1, whole, a, b, -0.5, 0.25, A, B, C);
+      EXPECT_EQ(this->run(3, whole, a, b, -0.5, 0.25, A, B, C), all) << "bits depend on the cores";
+      for (const std::size_t row : {0, 7, 255, 256, 300, 511, 512, 530}) {
+        for (const std::size_t column : {0, 31, 32, 511, 512, 1000, 1040, 1055, 1060}) {
+          const std::size_t at = row * ldc + column;
+          Real one = C[at];
+          device->gemm(
+              a, b, 1, 1, whole.k, Real(-0.5), A.data() + row * (a == Transpose::yes ? 1 : lda),
+              lda, B.data() + column * (b == Transpose::yes ? ldb : 1), ldb, Real(0.25), &one, 1);
+          EXPECT_EQ(one, all[at]) << row << ", " << column;
+        }
+      }
+    }
+  }
+}
+
 }  // namespace
 }  // namespace hetsgd::test

@@ -185,6 +185,36 @@ TEST(CtrModel, AStepOfATableRowIsOneFusedMultiplyAdd) {
   }
 }
 
+// Cross layers go by blocks of 256 rows, and a step moves their weights with the first of them: what
+// the other blocks read must be the old ones. A step is w - lr times the gradient, and the gradient of
+// a mean over 600 rows is that of 256, 256 and 88 rows in their shares.
+TEST(CtrModel, CrossLayersOfManyRowsAreOneGradient) {
+  for (const Kind& kind : all_kinds()) {
+    if (kind.model != "dcn") continue;
+    SCOPED_TRACE(kind.name);
+    constexpr std::size_t kRows = 600;
+    Problem<double> p(kind, 30);
+    const auto batch = [&](std::size_t first, std::size_t count) {
+      std::vector<Index> rows(count);
+      for (std::size_t i = 0; i < count; ++i) rows[i] = static_cast<Index>((first + i) * 7 % 60);
+      return Batch(*p.data, std::move(rows));
+    };
+    const auto gradient = [&](std::size_t first, std::size_t rows) {
+      auto g = make_gradient(*p.model, *p.device);
+      p.model->gradient(*p.context, batch(first, rows), p.w.data(), g);
+      return std::vector<double>(g.flat.data(), g.flat.data() + g.flat.size());
+    };
+    const auto all = gradient(0, kRows);
+    const auto a = gradient(0, 256), b = gradient(256, 256), c = gradient(512, 88);
+    auto stepped = p.w;
+    p.model->step(*p.context, batch(0, kRows), 0.5, stepped.data());
+    for (std::size_t i = 0; i < all.size(); ++i) {
+      ASSERT_NEAR(all[i], (256 * (a[i] + b[i]) + 88 * c[i]) / kRows, 1e-12) << i;
+      ASSERT_NEAR(stepped[i], p.w[i] - 0.5 * all[i], 1e-12) << i;
+    }
+  }
+}
+
 // work(a) + work(b) = work(a + b) + work(nothing).
 TEST(CtrModel, WorkIsAffineInTheBatch) {
   const auto shape = [](double n) {

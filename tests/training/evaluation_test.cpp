@@ -36,7 +36,8 @@ TEST(AreaUnderCurve, CountsPairs) {
   std::vector<float> scores;
   std::vector<std::uint8_t> truth;
   for (int i = 0; i < 300; ++i) {
-    scores.push_back(static_cast<float>(random.below(40)));
+    // Both signs, and both zeros, which tie.
+    scores.push_back((i % 2 == 0 ? 1.0F : -1.0F) * (static_cast<float>(random.below(40)) - 20));
     truth.push_back(random.uniform() < 0.3 ? 1 : 0);
   }
   double right = 0, pairs = 0;

@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
+#include <limits>
 #include <numeric>
 #include <optional>
 #include <thread>
@@ -221,6 +222,18 @@ void Environment::library_all_reduce(std::span<float> x) {
     MPI_Allreduce(MPI_IN_PLACE, part.data(), static_cast<int>(part.size()), MPI_FLOAT, MPI_SUM,
                   MPI_COMM_WORLD);
   }
+}
+
+void Environment::library_all_to_all(std::span<const float> send, std::span<float> receive) {
+  constexpr std::size_t kMost = std::numeric_limits<int>::max();
+  if (send.size() > kMost) {
+    throw usage_error("MPI_Alltoallv: found {} numbers, expected at most {}", send.size(), kMost);
+  }
+  const std::vector<int> counts(places_.size(), static_cast<int>(send.size() / places_.size()));
+  std::vector<int> first(counts.size(), 0);
+  std::partial_sum(counts.begin(), counts.end() - 1, first.begin() + 1);
+  MPI_Alltoallv(send.data(), counts.data(), first.data(), MPI_FLOAT, receive.data(), counts.data(),
+                first.data(), MPI_FLOAT, MPI_COMM_WORLD);
 }
 
 // --- the end

@@ -1,15 +1,44 @@
 #include "linalg/cpu/gemm.hpp"
 
+#include "linalg/cpu/lanes.hpp"
 #include "linalg/cpu/tile.hpp"
 
 namespace hetsgd::cpu {
 
 namespace {
 
-constexpr std::size_t kDepth = 256;  // of one chunk of k: its panel of B (32 KiB) stays in L1
+// Blocks of the operands that caches hold while they are used again: of op(B) kDepth x kColumns, one
+// panel of kPanel columns at a time in L1; of op(A) kRows x kDepth in L2.
+constexpr std::size_t kDepth =
+    256;  // of a panel of 32 KiB; also a sum's length, so part of its bits
+constexpr std::size_t kColumns = 512;
+constexpr std::size_t kRows = 256;
+constexpr std::size_t kFewNumbers = std::size_t{1}
+                                    << 15;  // of a left operand that is read in place
 
 template <class Real>
 constexpr std::size_t kPanel = 2 * kLanes<Real>;
+
+// panel[k][kPanel] <- the columns at `from`, which lie one after the other, each contiguous.
+template <class Real>
+void pack_contiguous(const Real* from, std::size_t column, std::size_t depth, Real* panel) {
+  constexpr std::size_t kWidth = kLanes<Real>;
+  for (std::size_t j = 0; j < kPanel<Real>; j += kWidth, from += kWidth * column) {
+    std::size_t k = 0;
+    for (; k + kWidth <= depth; k += kWidth) {
+      Vec<Real> v[kWidth];
+#pragma GCC unroll 16
+      for (std::size_t i = 0; i < kWidth; ++i) v[i] = load(from + i * column + k);
+      transpose<Real>(v);
+#pragma GCC unroll 16
+      for (std::size_t i = 0; i < kWidth; ++i) store(panel + (k + i) * kPanel<Real> + j, v[i]);
+    }
+    for (; k < depth; ++k) {
+      for (std::size_t i = 0; i < kWidth; ++i)
+        panel[k * kPanel<Real> + j + i] = from[i * column + k];
+    }
+  }
+}
 
 // panel[k][kPanel] <- op(B)(k0 + k, j0 + ..), zero right of the last column.
 template <class Real>
@@ -23,6 +52,10 @@ void pack_panel(const GemmArguments<Real>& g, Range k, std::size_t j0, Real* pan
     }
     return;
   }
+  if (g.b_k == 1 && columns == kPanel<Real>) {
+    pack_contiguous(g.B + j0 * g.b_column + k.begin, g.b_column, k.size(), panel);
+    return;
+  }
   for (std::size_t j = 0; j < kPanel<Real>; ++j) {
     const Real* column = g.B + (j0 + j) * g.b_column + k.begin * g.b_k;
     for (std::size_t kk = 0; kk < k.size(); ++kk) {
@@ -31,36 +64,125 @@ void pack_panel(const GemmArguments<Real>& g, Range k, std::size_t j0, Real* pan
   }
 }
 
-template <class Real, int vectors>
-void multiply_panel(const GemmArguments<Real>& g, Range rows, Range k, Real beta, std::size_t j0,
-                    const Real* panel) {
-  for_row_tiles(rows.size(), [&](std::size_t i, auto tile) {
-    constexpr int kRows = decltype(tile)::value;
-    Vec<Real> sum[kRows][vectors] = {};
-    const Real* a = g.A + (rows.begin + i) * g.a_row + k.begin * g.a_k;
-    if (g.a_row == 1) {
-      accumulate<Real, kRows, vectors>(k.size(), a, 1, g.a_k, panel, kPanel<Real>, sum);
-    } else {
-      accumulate<Real, kRows, vectors>(k.size(), a, g.a_row, g.a_k, panel, kPanel<Real>, sum);
+// A block of op(A), rows by strides: tile t of kTileRows rows begins at data + t * tile; its number
+// (i, k) is i * row + k * depth behind.
+template <class Real>
+struct LeftBlock {
+  const Real* data;
+  std::size_t tile, row, depth;
+};
+
+template <class Real>
+LeftBlock<Real> in_place(const GemmArguments<Real>& g, Range rows, Range k) {
+  return {g.A + rows.begin * g.a_row + k.begin * g.a_k, kTileRows * g.a_row, g.a_row, g.a_k};
+}
+
+// A copy of the block: tiles one after the other, in each k by k (A transposed) or row by row. What
+// the tiles of many panels read again and again then lies in one piece; in place the rows of a tile
+// are often a power of two apart, so that they drive each other from the caches, and every row costs
+// an entry of the TLB.
+template <class Real>
+LeftBlock<Real> pack_left(const GemmArguments<Real>& g, Range rows, Range k, Real* to) {
+  const LeftBlock<Real> block = in_place(g, rows, k);
+  if (g.a_row != 1) {
+    for (std::size_t i = 0; i < rows.size(); ++i) {
+      const Real* const from = block.data + i * g.a_row;
+      for (std::size_t kk = 0; kk < k.size(); ++kk) to[i * k.size() + kk] = from[kk * g.a_k];
     }
-    write_tile<Real, kRows, vectors>(sum, g.alpha, beta, g.C + (rows.begin + i) * g.ldc + j0, g.ldc,
-                                     g.n - j0);
+    return {to, kTileRows * k.size(), k.size(), 1};
+  }
+  // Two tiles at a time: a cache line of A.
+  const std::size_t tile = kTileRows * k.size();
+  for (std::size_t i = 0; i < rows.size(); i += 2 * kTileRows) {
+    const std::size_t left = rows.size() - i;
+    const std::size_t first = std::min<std::size_t>(left, kTileRows);
+    const std::size_t second = std::min<std::size_t>(left - first, kTileRows);
+    Real* pair = to + i * k.size();
+    const Real* from = block.data + i;
+    for (std::size_t kk = 0; kk < k.size(); ++kk, from += g.a_k, pair += kTileRows) {
+      if (second == kTileRows) {
+        for (std::size_t r = 0; r < kTileRows; ++r) pair[r] = from[r];
+        for (std::size_t r = 0; r < kTileRows; ++r) pair[tile + r] = from[kTileRows + r];
+      } else {
+        for (std::size_t r = 0; r < first; ++r) pair[r] = from[r];
+        for (std::size_t r = 0; r < second; ++r) pair[tile + r] = from[kTileRows + r];
+      }
+    }
+  }
+  return {to, tile, 1, kTileRows};
+}
+
+template <class Real, int vectors>
+void multiply_panel(const GemmArguments<Real>& g, Range rows, const LeftBlock<Real>& left,
+                    std::size_t depth, Real beta, std::size_t j0, const Real* panel,
+                    std::size_t ld) {
+  for_row_tiles(rows.size(), [&](std::size_t i, auto tile) {
+    constexpr int kTile = decltype(tile)::value;
+    Real* const C = g.C + (rows.begin + i) * g.ldc + j0;
+    for (int r = 0; r < kTile; ++r) {  // what comes last, when nothing is left to do meanwhile
+      const Real* const row = C + static_cast<std::size_t>(r) * g.ldc;
+      for (int v = 0; v < vectors; ++v) __builtin_prefetch(row + v * kLanes<Real>, 1);
+    }
+    Vec<Real> sum[kTile][vectors] = {};
+    const Real* a = left.data + i / kTileRows * left.tile + i % kTileRows * left.row;
+    if (left.row == 1) {
+      accumulate<Real, kTile, vectors>(depth, a, 1, left.depth, panel, ld, sum);
+    } else {
+      accumulate<Real, kTile, vectors>(depth, a, left.row, left.depth, panel, ld, sum);
+    }
+    write_tile<Real, kTile, vectors>(sum, g.alpha, beta, C, g.ldc, g.n - j0);
   });
 }
 
+// Where a core packs what it reads.
 template <class Real>
-void multiply(const GemmArguments<Real>& g, Range rows, Range columns, Real* panel) {
-  for (std::size_t j = columns.begin; j < columns.end; j += kPanel<Real>) {
+struct Packs {
+  static constexpr std::size_t kSize = (kRows + kColumns) * kDepth;
+  Real* left;   // [kRows x kDepth]
+  Real* right;  // [kColumns / kPanel panels x kDepth x kPanel]
+};
+
+// One chunk of k for the columns of a block. A panel of B is packed when its first rows need it; the
+// rows of further blocks find it.
+template <class Real>
+void multiply_chunk(const GemmArguments<Real>& g, Range rows, Range columns, Range k,
+                    const Packs<Real>& packs) {
+  // A copy of A pays where several panels read it and no cache next to the core holds all of it.
+  const bool copy = columns.size() > 2 * kPanel<Real> && rows.size() * k.size() > kFewNumbers;
+  // Of B it does not where one or two rows do, as in the gradient of a vector of weights.
+  const bool few = rows.size() <= 2 && g.b_column == 1;
+  const std::size_t next_panel = rows.size() > kRows ? kDepth * kPanel<Real> : 0;
+  const Real beta = k.begin == 0 ? g.beta : Real(1);
+  for (std::size_t i = rows.begin; i < rows.end; i += kRows) {
+    const Range block{i, std::min(rows.end, i + kRows)};
+    const LeftBlock<Real> left = copy ? pack_left(g, block, k, packs.left) : in_place(g, block, k);
+    Real* slot = packs.right;
+    for (std::size_t j = columns.begin; j < columns.end; j += kPanel<Real>, slot += next_panel) {
+      const Real* panel = slot;
+      std::size_t ld = kPanel<Real>;
+      if (few && g.n - j >= kPanel<Real>) {
+        panel = g.B + k.begin * g.b_k + j;
+        ld = g.b_k;
+      } else if (i == rows.begin || next_panel == 0) {
+        pack_panel(g, k, j, slot);
+      }
+      if (g.n - j > kLanes<Real>) {
+        multiply_panel<Real, 2>(g, block, left, k.size(), beta, j, panel, ld);
+      } else {
+        multiply_panel<Real, 1>(g, block, left, k.size(), beta, j, panel, ld);
+      }
+    }
+  }
+}
+
+template <class Real>
+void multiply(const GemmArguments<Real>& g, Range rows, Range columns, Real* pack) {
+  const Packs<Real> packs{pack, pack + kRows * kDepth};
+  for (std::size_t j = columns.begin; j < columns.end; j += kColumns) {
     std::size_t k0 = 0;
     do {  // once for k = 0 too: C <- beta C
       const Range k{k0, std::min(g.k, k0 + kDepth)};
-      const Real beta = k0 == 0 ? g.beta : Real(1);
-      pack_panel(g, k, j, panel);
-      if (g.n - j > kLanes<Real>) {
-        multiply_panel<Real, 2>(g, rows, k, beta, j, panel);
-      } else {
-        multiply_panel<Real, 1>(g, rows, k, beta, j, panel);
-      }
+      multiply_chunk(g, rows, {j, std::min(columns.end, j + kColumns)}, k, packs);
       k0 = k.end;
     } while (k0 < g.k);
   }
@@ -71,7 +193,7 @@ void multiply(const GemmArguments<Real>& g, Range rows, Range columns, Real* pan
 template <class Real>
 void gemm(const Cores& cores, const GemmArguments<Real>& g, Scratch<Real>& pack) {
   if (g.m == 0 || g.n == 0) return;
-  constexpr std::size_t kPack = kDepth * kPanel<Real>;
+  constexpr std::size_t kPack = Packs<Real>::kSize;
   // A hand-over to another core costs microseconds: below this much work one core does it all.
   constexpr std::size_t kWorthSharing = std::size_t{1} << 18;
   const std::size_t parts = g.m * g.n * (g.k + 1) < kWorthSharing ? 1 : cores.count();

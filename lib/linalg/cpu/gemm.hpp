@@ -24,7 +24,7 @@ struct GemmArguments {
 };
 
 // Bits do not depend on the number of cores: every element is one sum in the order of k. `pack`
-// holds a panel of B per core.
+// holds blocks of A and B for each core.
 template <class Real>
 void gemm(const Cores& cores, const GemmArguments<Real>& g, Scratch<Real>& pack);
 

@@ -57,6 +57,8 @@ class CpuInteractionKernels final : public BasicInteractionKernels<Real> {
     });
   }
 
+  std::size_t cross_rows() const override { return 256; }
+
   void cross_forward(std::size_t rows, std::size_t n, const Real* x0, const Real* x, const Real* w,
                      const Real* b, Real* s, Real* y) override {
     each_row(rows, [&](std::size_t r) {

@@ -18,13 +18,20 @@ std::vector<std::size_t> part_offsets(std::span<const std::size_t> counts, std::
   return offsets;
 }
 
-// What a rank gives to itself: memory of a GPU by way of a message to itself.
+// What a rank gives to itself: between host and GPU by way of a message to itself.
 void keep_own_part(Comm& comm, Device& device, int tag, std::span<const std::byte> part,
                    std::span<std::byte> room, Traffic kind) {
   if (part.empty()) return;
-  if (device.host_accessible(part.data()) && device.host_accessible(room.data())) {
+  const bool from_host = device.host_accessible(part.data());
+  const bool to_host = device.host_accessible(room.data());
+  if (from_host && to_host) {
     std::memcpy(room.data(), part.data(), part.size());
     return;
+  }
+  if (!from_host && !to_host && part.size() % sizeof(float) == 0) {
+    device.copy(part.size() / sizeof(float), reinterpret_cast<const float*>(part.data()),
+                reinterpret_cast<float*>(room.data()));
+    return device.synchronize();  // another device of this GPU may read it next
   }
   comm.post_bytes(comm.rank(), tag, part, kind);
   comm.receive_bytes(comm.rank(), tag, room);

@@ -1,10 +1,14 @@
 // The kernel family of sharded embedding tables: a shard's rows by number, and the ways between
 // rows and the samples of a batch. Its rules (memory, order, errors, NaN) are those of BasicDevice;
-// X is what the device's stage() made, of which fields are read through `entry` alone. Free of fmt:
-// CUDA sources include this.
+// X is what the device's stage() made, of which fields are read through `entry` alone. Numbers of
+// rows are host memory, as whoever looks rows up makes them there. Free of fmt: CUDA sources include
+// this.
 //
 //   shard ──gather──> rows of a list ──(messages)──> entries ──spread──> x0, u of the samples
 //   shard <──update── parts of all ranks <──(messages)── sums of entries <──sum── gradients by them
+//
+// Every sum has the order that its comment says and every product is rounded before it is added, so
+// all devices make the same bits of the same numbers.
 #pragma once
 
 #include <cstddef>
@@ -23,6 +27,12 @@ struct ShardRows {
   Real* w = nullptr;
   Real* state[2] = {nullptr, nullptr};
   std::size_t width = 0, stride = 0;
+  std::size_t rows = 0;  // of both tiers
+  // A GPU's shard may have a second tier: the rows from number `on_device` on lie one after the
+  // other in host memory that its kernels reach. Shards of a CPU have one tier.
+  std::size_t on_device = ~std::size_t{0};
+  Real* host_w = nullptr;
+  Real* host_state[2] = {nullptr, nullptr};
 };
 
 // What updates a row, element by element, from its summed gradient and its state:
@@ -36,7 +46,7 @@ template <class Real>
 struct RowParts {
   std::size_t parts = 0;
   const std::size_t* count = nullptr;  // [parts] rows; host memory
-  const std::uint32_t* row = nullptr;  // [all] in the shard
+  const std::uint32_t* row = nullptr;  // [all] in the shard; host memory
   const Real* value = nullptr;         // [all x width]
   // [parts], host memory: the rows of a part may repeat; they are added up in their order, then
   // times the part's scale. Null: the rows of a part are distinct and need no scale.
@@ -48,6 +58,9 @@ class BasicTableKernels : public KernelFamily {
  public:
   static constexpr const char* kName = "table kernels";
 
+  // Rows row[i] of the shard, distinct, <- values[n x width], host memory; their state <- 0.
+  virtual void put(const ShardRows<Real>& shard, std::size_t n, const std::uint32_t* row,
+                   const Real* values) = 0;
   // out[i] <- row row[i] of the shard: [n x width].
   virtual void gather(const ShardRows<Real>& shard, std::size_t n, const std::uint32_t* row,
                       Real* out) = 0;
@@ -61,6 +74,7 @@ class BasicTableKernels : public KernelFamily {
                       const Real* rows, Real* Y, Real* u) = 0;
   // sums[entries x table.row()] <- scale times the sum of the gradients of each entry's lookups in
   // the order of the samples: those by Y in D, that by u in d[X.rows]. scale 1 multiplies nothing.
+  // Every entry occurs. Of X the sizes are read.
   virtual void sum(const FieldRows<Real>& X, const TableShape& table, const std::uint32_t* entry,
                    std::size_t entries, Real scale, const Real* D, const Real* d, Real* sums) = 0;
   // For each row that occurs: g = the sum of its parts in the order of ranks, then the rule, once.

@@ -15,7 +15,13 @@ std::size_t numbers_in(std::uint64_t bytes) {
   return static_cast<std::size_t>((bytes + kNumberBytes - 1) / kNumberBytes);
 }
 
-constexpr int kPoisonByte = 0xFF;  // of which a NaN is made
+// A NaN that no computation makes.
+template <class Real>
+Real poison_pattern() {
+  Real pattern;
+  std::memset(static_cast<void*>(&pattern), 0xFF, sizeof(Real));
+  return pattern;
+}
 
 }  // namespace
 
@@ -43,7 +49,9 @@ PlanExecutor<Real>::PlanExecutor(BasicDevice<Real>& device, const TrainingStep& 
       plan_(plan),
       poisoned_(poisoned),
       math_(device, *training.graph, training.options.batch),
-      places_(training.tensors.size(), nullptr) {
+      places_(training.tensors.size(), nullptr),
+      blocks_(kernels<BasicHostBlocks<Real>>(device)),
+      copying_(training.tensors.size(), 0) {
   HETSGD_CHECK(plan.fits());
   HETSGD_CHECK(!plan.instructions.empty());
   for (std::size_t i = 0; i < plan.instructions.size(); ++i) {
@@ -59,6 +67,7 @@ template <class Real>
 void PlanExecutor<Real>::forward(const GraphPass<Real>& pass, GraphEnds<Real>& ends, Real* arena) {
   arena_ = arena;
   std::fill(places_.begin(), places_.end(), nullptr);
+  for (std::size_t i = 0; i < copying_.size(); ++i) await_copies(static_cast<int>(i));
   input_gradient_ = nullptr;
   if (poisoned_) poison(arena_, arena_size_);
   for (std::size_t i = 0; i < turn_; ++i) carry_out(plan_.instructions[i], pass, &ends);
@@ -75,7 +84,7 @@ void PlanExecutor<Real>::backward(const GraphPass<Real>& pass, Real* arena) {
 template <class Real>
 void PlanExecutor<Real>::carry_out(const Instruction& one, const GraphPass<Real>& pass,
                                    GraphEnds<Real>* ends) {
-  if (one.tensor == kWorkspaceTensor) return;  // the CPU's kernels have scratch of their own
+  if (one.tensor == kWorkspaceTensor) return;  // kernels have scratch of their own
   switch (one.kind) {
     case InstructionKind::allocate:
       allocate(one);
@@ -87,14 +96,10 @@ void PlanExecutor<Real>::carry_out(const Instruction& one, const GraphPass<Real>
       return release(one);
     case InstructionKind::compute:
       return compute(one.step, pass, ends);
-    case InstructionKind::offload: {
-      BasicBuffer<Real>& block = host_[one.tensor];
-      block.reset(device_, numbers(one.tensor));
-      return device_.copy(numbers(one.tensor), place(one.tensor), block.data());
-    }
+    case InstructionKind::offload:
+      return copy_out(one.tensor);
     case InstructionKind::fetch:
-      HETSGD_CHECK(host_.contains(one.tensor));
-      return device_.copy(numbers(one.tensor), host_.at(one.tensor).data(), place(one.tensor));
+      return copy_in(one.tensor);
   }
 }
 
@@ -114,7 +119,32 @@ void PlanExecutor<Real>::allocate(const Instruction& one) {
 }
 
 template <class Real>
+void PlanExecutor<Real>::copy_out(int tensor) {
+  if (!host_.contains(tensor)) {
+    host_.emplace(tensor, BasicHostBlock<Real>(device_, numbers(tensor)));
+  }
+  copying_[index(tensor)] =
+      blocks_.copy_out(numbers(tensor), place(tensor), host_.at(tensor).data());
+}
+
+template <class Real>
+void PlanExecutor<Real>::copy_in(int tensor) {
+  HETSGD_CHECK(host_.contains(tensor));
+  copying_[index(tensor)] =
+      blocks_.copy_in(numbers(tensor), host_.at(tensor).data(), place(tensor));
+}
+
+template <class Real>
+void PlanExecutor<Real>::await_copies(int tensor) {
+  if (std::uint64_t& copy = copying_[index(tensor)]; copy > 0) {
+    blocks_.wait(copy);
+    copy = 0;
+  }
+}
+
+template <class Real>
 void PlanExecutor<Real>::release(const Instruction& one) {
+  await_copies(one.tensor);
   if (poisoned_) poison(place(one.tensor), numbers(one.tensor));
   places_[index(one.tensor)] = nullptr;
 }
@@ -122,6 +152,7 @@ void PlanExecutor<Real>::release(const Instruction& one) {
 template <class Real>
 void PlanExecutor<Real>::compute(int number, const GraphPass<Real>& pass, GraphEnds<Real>* ends) {
   const Step& step = training_.step(number);
+  for (const int tensor : step.uses) await_copies(tensor);
   if (poisoned_) {
     for (const int tensor : step.uses) check_whole(tensor, number);
   }
@@ -196,7 +227,7 @@ std::size_t PlanExecutor<Real>::numbers(int tensor) const {
 
 template <class Real>
 void PlanExecutor<Real>::poison(Real* at, std::size_t count) const {
-  std::memset(static_cast<void*>(at), kPoisonByte, count * sizeof(Real));
+  device_.fill(count, poison_pattern<Real>(), at);
 }
 
 // A tensor that an earlier step has made must hold values.
@@ -205,10 +236,11 @@ void PlanExecutor<Real>::check_whole(int tensor, int step) const {
   const Real* const at = place(tensor);
   if (training_.tensor(tensor).kind == TensorKind::mask) return;  // not of whole numbers
   if (training_.tensor(tensor).first_use() == step && tensor != training_.feature[0]) return;
-  Real pattern;
-  std::memset(static_cast<void*>(&pattern), kPoisonByte, sizeof(Real));
-  for (std::size_t i = 0; i < numbers(tensor); ++i) {
-    HETSGD_CHECK(std::memcmp(at + i, &pattern, sizeof(Real)) != 0);
+  const Real pattern = poison_pattern<Real>();
+  std::vector<Real> values(numbers(tensor));
+  device_.download(values.data(), at, values.size() * sizeof(Real));
+  for (const Real& value : values) {
+    HETSGD_CHECK(std::memcmp(&value, &pattern, sizeof(Real)) != 0);
   }
 }
 

@@ -1,5 +1,7 @@
 // A plan carried out: forward and backward pass of a graph inside an arena, tensors where the plan
-// puts them, offloads and fetches as copies to and from blocks of host memory.
+// puts them, offloads and fetches as copies to and from blocks of host memory, beside the kernels
+// where the device can (linalg/host_blocks.hpp): what reads a tensor waits for its fetch, and memory
+// is released when its offload is done.
 //
 // Same bits : whatever the plan, the kernels, their order and the order of additions are the same,
 //             and no kernel's arithmetic depends on an address. So every correct plan gives the
@@ -15,6 +17,7 @@
 #include <optional>
 #include <vector>
 
+#include "linalg/host_blocks.hpp"
 #include "memory/node_math.hpp"
 #include "memory/plan.hpp"
 
@@ -25,7 +28,7 @@ template <class Real>
 class GraphEnds {
  public:
   virtual ~GraphEnds() = default;
-  // X [batch x the graph's input] <- the samples.
+  // X [batch x the graph's input], memory of the device, <- the samples.
   virtual void write_input(Real* X) = 0;
   // At the softmax: from the scores Z [batch x classes] <- the loss' gradient by them, into Y.
   virtual void read_scores(const Real* Z, Real* Y) = 0;
@@ -59,6 +62,10 @@ class PlanExecutor {
   void carry_out(const Instruction& one, const GraphPass<Real>& pass, GraphEnds<Real>* ends);
   void allocate(const Instruction& one);
   void release(const Instruction& one);
+  void copy_out(int tensor);
+  void copy_in(int tensor);
+  // What the device is given from now on finds the tensor's copies done.
+  void await_copies(int tensor);
   void compute(int number, const GraphPass<Real>& pass, GraphEnds<Real>* ends);
   NodeTensors<Real> forward_tensors(const Step& step) const;
   NodeTensors<Real> backward_tensors(int number) const;
@@ -75,8 +82,10 @@ class PlanExecutor {
   std::size_t arena_size_ = 0;
   std::size_t turn_ = 0;  // instructions of the forward pass
   Real* arena_ = nullptr;
-  std::vector<Real*> places_;              // by tensor; null: not there
-  std::map<int, BasicBuffer<Real>> host_;  // by tensor
+  std::vector<Real*> places_;  // by tensor; null: not there
+  BasicHostBlocks<Real>& blocks_;
+  std::map<int, BasicHostBlock<Real>> host_;  // by tensor
+  std::vector<std::uint64_t> copying_;        // by tensor: the copy under way, 0: none
   const Real* input_gradient_ = nullptr;
 };
 

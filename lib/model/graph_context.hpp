@@ -31,22 +31,6 @@ struct PlannedBatch {
   MemoryPlan plan;
 };
 
-// A computation that writes the images of a part of a batch, and reads its scores.
-template <class Real>
-class ImageEnds : public GraphEnds<Real> {
- public:
-  ImageEnds(const Batch& batch, std::size_t first, std::size_t count)
-      : batch_(batch), first_(first), count_(count) {}
-  void write_input(Real* X) override { copy_images(batch_, first_, count_, X); }
-
- protected:
-  std::size_t count() const { return count_; }
-
- private:
-  const Batch& batch_;
-  std::size_t first_, count_;
-};
-
 template <class Real>
 class GraphContext final : public BasicModelContext<Real> {
  public:
@@ -61,6 +45,13 @@ class GraphContext final : public BasicModelContext<Real> {
   Real* arena(const PlanExecutor<Real>& executor) {
     arena_.reset(this->device(), executor.arena_size());
     return arena_.data();
+  }
+  // X <- the images of a part of a batch, which on a GPU come by way of host memory.
+  void write_images(const Batch& batch, std::size_t first, std::size_t count, Real* X) {
+    if (this->device().host_accessible(X)) return copy_images(batch, first, count, X);
+    images_.resize(count * static_cast<std::size_t>(graph_.node(0).shape.numbers()));
+    copy_images(batch, first, count, images_.data());
+    this->device().upload(X, images_.data(), images_.size() * sizeof(Real));
   }
   std::size_t batch_bytes() const override {
     return BasicModelContext<Real>::batch_bytes() + arena_.size() * sizeof(Real);
@@ -80,6 +71,25 @@ class GraphContext final : public BasicModelContext<Real> {
   PlanRules rules_;
   std::map<std::size_t, std::unique_ptr<Executable>> executables_;
   BasicBuffer<Real> arena_;
+  std::vector<Real> images_;
+};
+
+// A computation that writes the images of a part of a batch, and reads its scores.
+template <class Real>
+class ImageEnds : public GraphEnds<Real> {
+ public:
+  ImageEnds(GraphContext<Real>& context, const Batch& batch, std::size_t first, std::size_t count)
+      : context_(context), batch_(batch), first_(first), count_(count) {}
+  void write_input(Real* X) override { context_.write_images(batch_, first_, count_, X); }
+
+ protected:
+  GraphContext<Real>& context() const { return context_; }
+  std::size_t count() const { return count_; }
+
+ private:
+  GraphContext<Real>& context_;
+  const Batch& batch_;
+  std::size_t first_, count_;
 };
 
 // The loss of a whole batch and its gradient by the scores.
@@ -87,22 +97,21 @@ template <class Real>
 class LearnEnds final : public ImageEnds<Real> {
  public:
   LearnEnds(GraphContext<Real>& context, const Batch& batch, std::size_t outputs)
-      : ImageEnds<Real>(batch, 0, batch.size()),
-        context_(context),
+      : ImageEnds<Real>(context, batch, 0, batch.size()),
         objective_(usual_objective<Real>(batch.data().task)),
         outputs_(outputs) {}
 
   void read_scores(const Real* Z, Real* Y) override {
     const std::size_t n = this->count();
-    context_.device().copy(n * outputs_, Z, Y);
-    loss_ = objective_.learn(context_.device(), context_.labels(), outputs_, nullptr,
+    BasicDevice<Real>& device = this->context().device();
+    device.copy(n * outputs_, Z, Y);
+    loss_ = objective_.learn(device, this->context().labels(), outputs_, nullptr,
                              Real(1) / static_cast<Real>(n), Y);
   }
   // The sum over the batch.
   DeferredSum loss() const { return loss_; }
 
  private:
-  GraphContext<Real>& context_;
   const BasicObjective<Real>& objective_;
   std::size_t outputs_;
   DeferredSum loss_ = 0.0;
@@ -112,15 +121,14 @@ class LearnEnds final : public ImageEnds<Real> {
 template <class Real>
 class ScoreEnds final : public ImageEnds<Real> {
  public:
-  ScoreEnds(BasicDevice<Real>& device, const Batch& batch, std::size_t first, std::size_t count,
+  ScoreEnds(GraphContext<Real>& context, const Batch& batch, std::size_t first, std::size_t count,
             std::size_t outputs, Real* to)
-      : ImageEnds<Real>(batch, first, count), device_(device), outputs_(outputs), to_(to) {}
+      : ImageEnds<Real>(context, batch, first, count), outputs_(outputs), to_(to) {}
   void read_scores(const Real* Z, Real*) override {
-    if (to_) device_.copy(this->count() * outputs_, Z, to_);
+    if (to_) this->context().device().copy(this->count() * outputs_, Z, to_);
   }
 
  private:
-  BasicDevice<Real>& device_;
   std::size_t outputs_;
   Real* to_;
 };

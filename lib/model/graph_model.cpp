@@ -85,7 +85,7 @@ class GraphModel final : public BasicModel<Real> {
                            Real* statistics) const override {
     auto& scratch = static_cast<GraphContext<Real>&>(context);
     scratch.stage(batch);
-    ScoreEnds<Real> ends(scratch.device(), batch, 0, batch.size(), this->outputs(), nullptr);
+    ScoreEnds<Real> ends(scratch, batch, 0, batch.size(), this->outputs(), nullptr);
     PlanExecutor<Real>& executor = scratch.executor(batch.size());
     executor.forward({.parameters = w, .drops = false}, ends, scratch.arena(executor));
     const std::vector<std::size_t> offsets = statistics_offsets(graph_);
@@ -125,7 +125,7 @@ class GraphModel final : public BasicModel<Real> {
     const std::size_t together = by_batch ? batch.size() : kScoredTogether;
     for (std::size_t first = 0; first < batch.size(); first += together) {
       const std::size_t count = std::min(together, batch.size() - first);
-      ScoreEnds<Real> ends(scratch.device(), batch, first, count, this->outputs(),
+      ScoreEnds<Real> ends(scratch, batch, first, count, this->outputs(),
                            logits + first * this->outputs());
       PlanExecutor<Real>& executor = scratch.executor(count);
       executor.forward({.parameters = w, .drops = false, .statistics = context.statistics.data()},
@@ -207,7 +207,6 @@ class GraphModelFactory final : public ModelFactory {
     options_.validate();
     find_graph("--model", name_);
   }
-  std::string cpu_only() const override { return "networks are executed by kernels of the host"; }
   std::unique_ptr<BasicModel<float>> make(const DataShape& data) const override {
     return make_graph_model<float>(find_graph("--model", name_), data, options_);
   }

@@ -6,6 +6,7 @@
 #include "core/error.hpp"
 #include "core/text.hpp"
 #include "data/parallel.hpp"
+#include "linalg/cuda/cuda_device.hpp"
 
 namespace hetsgd {
 
@@ -28,30 +29,87 @@ Shard::Shard(const TablePlan& plan, int rank, Device& device, std::optional<int>
     : plan_(plan),
       rank_(rank),
       rows_(plan.placement.rows(rank)),
+      device_(device),
       hot_(hot_rows(plan.tiers, plan.placement, rank)) {
-  constexpr std::size_t kChunk = 4096;  // rows per task
-  const Placement& placement = plan.placement;
-  const Placement::Columns columns = placement.columns(rank);
-  view_.width = columns.size();
-  view_.stride = placement.stride(rank);
-  const std::size_t slots = plan.slots(rank), floats = slots * view_.stride;
-  w_.reset(device, floats);
-  view_.w = w_.data();
-  for (std::size_t i = 0; i < row_states(plan.optimizer); ++i) {
-    state_[i].reset(device, floats);
-    view_.state[i] = state_[i].data();
-  }
+  view_.width = plan.placement.columns(rank).size();
+  view_.stride = plan.placement.stride(rank);
+  const std::size_t slots = plan.slots(rank);
+  allocate(slots);
   if (slots < rows_) {
     replacement_.emplace(plan.replacement, plan.initial.seed, rows_, slots);
-    return;
+  } else {
+    const std::size_t split = std::min(view_.on_device, rows_);
+    if (!on_host_) number_by_tier();
+    make_rows(0, split, view_.w, view_.state, threads);
+    make_rows(split, rows_, view_.host_w, view_.host_state, threads);
   }
-  parallel_tasks(threads, (rows_ + kChunk - 1) / kChunk, [&](std::size_t chunk) {
-    const std::size_t end = std::min(rows_, (chunk + 1) * kChunk);
-    for (std::size_t place = chunk * kChunk; place < end; ++place) {
-      const auto slot = static_cast<Index>(place);
-      make_row(slot, slot);
-    }
-  });
+  device.synchronize();  // other devices of its GPU work on the rows
+}
+
+// A GPU has the rows in two tiers. On a CPU tiers are one memory.
+void Shard::allocate(std::size_t slots) {
+  const std::size_t states = row_states(plan_.optimizer);
+  const bool gpu = device_.stages_copies();
+  const std::size_t here = gpu ? plan_.tiers.on_device(slots) : slots;
+  view_.rows = slots;
+  w_.reset(device_, here * view_.stride);
+  view_.w = w_.data();
+  on_host_ = device_.host_accessible(view_.w) || here == 0;
+  for (std::size_t i = 0; i < states; ++i) {
+    state_[i].reset(device_, here * view_.stride);
+    view_.state[i] = state_[i].data();
+  }
+  if (here == slots) return;
+  const std::size_t floats = (slots - here) * view_.stride;
+  view_.on_device = here;
+  host_w_ = HostBlock(device_, floats);
+  view_.host_w = host_w_.data();
+  for (std::size_t i = 0; i < states; ++i) {
+    host_state_[i] = HostBlock(device_, floats);
+    view_.host_state[i] = host_state_[i].data();
+  }
+}
+
+void Shard::number_by_tier() {
+  if (hot_.empty()) return;
+  number_.resize(rows_);
+  place_.resize(rows_);
+  std::size_t next[2] = {0, view_.on_device};  // hot, cold
+  for (std::size_t place = 0; place < rows_; ++place) {
+    const std::size_t number = next[hot_[place] ? 0 : 1]++;
+    number_[place] = static_cast<Index>(number);
+    place_[number] = static_cast<Index>(place);
+  }
+}
+
+// In place, or where the host does not reach the memory in pieces that are sent.
+void Shard::make_rows(std::size_t first, std::size_t last, float* w, float* const* states,
+                      std::optional<int> threads) {
+  constexpr std::size_t kChunk = 4096;         // rows per task
+  constexpr std::size_t kPiece = 64 * kChunk;  // rows that are sent at once
+  if (first == last) return;
+  const bool here = device_.host_accessible(w);
+  const std::size_t stride = view_.stride, each = here ? last - first : kPiece;
+  std::vector<float> piece(here ? 0 : std::min(each, last - first) * stride);
+  for (std::size_t begin = first; begin < last; begin += each) {
+    const std::size_t count = std::min(each, last - begin);
+    float* const to = here ? w : piece.data();
+    parallel_tasks(threads, (count + kChunk - 1) / kChunk, [&](std::size_t chunk) {
+      const std::size_t end = std::min(count, (chunk + 1) * kChunk);
+      for (std::size_t i = chunk * kChunk; i < end; ++i) {
+        const auto number = static_cast<Index>(begin + i);
+        make_initial(place_.empty() ? number : place_[number], to + i * stride);
+        std::fill(to + i * stride + view_.width, to + (i + 1) * stride, 0.0F);
+        for (std::size_t s = 0; here && s < 2; ++s) {
+          if (states[s]) std::fill_n(states[s] + i * stride, stride, 0.0F);
+        }
+      }
+    });
+    if (!here) device_.upload(w + (begin - first) * stride, to, count * stride * sizeof(float));
+  }
+  for (std::size_t s = 0; !here && s < 2; ++s) {
+    if (states[s]) device_.fill((last - first) * stride, 0.0F, states[s]);
+  }
 }
 
 void Shard::make_initial(Index place, float* to) const {
@@ -60,19 +118,12 @@ void Shard::make_initial(Index place, float* to) const {
   plan_.initial.make(static_cast<std::uint32_t>(field), row, columns.begin, columns.end, to);
 }
 
-void Shard::make_row(Index place, Index slot) {
-  const std::size_t begin = slot * view_.stride, end = begin + view_.stride;
-  make_initial(place, view_.w + begin);
-  std::fill(view_.w + begin + view_.width, view_.w + end, 0.0F);
-  for (float* state : view_.state) {
-    if (state) std::fill(state + begin, state + end, 0.0F);
-  }
-}
-
 void Shard::copy_row(Index place, float* to) const {
+  HETSGD_CHECK(on_host_);
   const std::optional<Index> slot = replacement_ ? replacement_->slot_of(place) : place;
   if (!slot) return make_initial(place, to);
-  std::copy_n(view_.w + *slot * view_.stride, view_.width, to);
+  const float* const w = *slot < view_.on_device ? view_.w : view_.host_w;
+  std::copy_n(w + *slot * view_.stride, view_.width, to);
 }
 
 std::size_t Shard::on_device(std::span<const Index> places) const {
@@ -82,25 +133,61 @@ std::size_t Shard::on_device(std::span<const Index> places) const {
 }
 
 std::vector<float> Shard::read(std::span<const Index> places) const {
+  constexpr std::size_t kPiece = 65536;  // rows that are copied from a GPU at once
   std::vector<float> rows(places.size() * view_.width);
   float* to = rows.data();
-  for (const Index place : places) {
-    copy_row(place, to);
-    to += view_.width;
+  for (std::size_t i = 0; on_host_ && i < places.size(); ++i, to += view_.width) {
+    copy_row(places[i], to);
+  }
+  for (std::size_t begin = 0; !on_host_ && begin < places.size(); begin += kPiece) {
+    const std::size_t count = std::min(kPiece, places.size() - begin);
+    read_from_device(places.subspan(begin, count), to);
+    to += count * view_.width;
   }
   return rows;
+}
+
+// An absent row reads as any other, and is overwritten.
+void Shard::read_from_device(std::span<const Index> places, float* to) const {
+  std::vector<Index> slot(places.size());
+  for (std::size_t i = 0; i < places.size(); ++i) {
+    slot[i] = replacement_      ? replacement_->slot_of(places[i]).value_or(0)
+              : number_.empty() ? places[i]
+                                : number_[places[i]];
+  }
+  Buffer rows(device_, places.size() * view_.width);
+  kernels<TableKernels>(device_).gather(view_, slot.size(), slot.data(), rows.data());
+  device_.download(to, rows.data(), rows.size() * sizeof(float));
+  for (std::size_t i = 0; replacement_ && i < places.size(); ++i) {
+    if (!replacement_->slot_of(places[i])) make_initial(places[i], to + i * view_.width);
+  }
+}
+
+void Shard::find_slots(TableKernels& kernels, std::vector<Index>& places) {
+  if (!replacement_) {
+    for (std::size_t i = 0; !number_.empty() && i < places.size(); ++i) {
+      places[i] = number_[places[i]];
+    }
+    return;
+  }
+  fresh_.clear();
+  fresh_rows_.clear();
+  for (Index& each : places) {
+    const Replacement::Pinned pinned = replacement_->pin(each);
+    if (pinned.fresh) {
+      fresh_.push_back(pinned.slot);
+      fresh_rows_.resize(fresh_.size() * view_.width);
+      make_initial(each, fresh_rows_.data() + fresh_rows_.size() - view_.width);
+    }
+    each = pinned.slot;
+  }
+  kernels.put(view_, fresh_.size(), fresh_.data(), fresh_rows_.data());
 }
 
 void Shard::gather(TableKernels& kernels, std::span<const Index> place, std::vector<Index>& slot,
                    float* out) {
   slot.assign(place.begin(), place.end());
-  if (replacement_) {
-    for (Index& each : slot) {
-      const Replacement::Pinned pinned = replacement_->pin(each);
-      if (pinned.fresh) make_row(each, pinned.slot);
-      each = pinned.slot;
-    }
-  }
+  find_slots(kernels, slot);
   kernels.gather(view_, slot.size(), slot.data(), out);
 }
 
@@ -119,11 +206,12 @@ void Shard::settle(std::span<const Index> place, std::span<const SampleCounts> s
 }
 
 TableSet::TableSet(TablePlan plan, std::span<const int> ranks, double machine_bytes,
-                   std::optional<int> threads)
-    : plan_(std::move(plan)), device_(make_cpu_device<float>(1)) {
+                   std::optional<int> threads, std::span<const int> gpus)
+    : plan_(std::move(plan)) {
   const Placement& placement = plan_.placement;
+  const auto gpu_of_entry = [&](std::size_t i) { return gpus.empty() ? -1 : gpus[i]; };
   double bytes = 0;
-  for (const int rank : ranks) bytes += plan_.bytes(rank);
+  for (std::size_t i = 0; i < ranks.size(); ++i) bytes += host_bytes(ranks[i], gpu_of_entry(i));
   if (bytes > machine_bytes) {
     throw with_hint(
         usage_error("--tables: found sharded with {} rows of {} numbers over {} workers, whose "
@@ -134,10 +222,34 @@ TableSet::TableSet(TablePlan plan, std::span<const int> ranks, double machine_by
         "less of each");
   }
   shards_.resize(static_cast<std::size_t>(placement.ranks()));
-  for (const int rank : ranks) {
-    shards_[static_cast<std::size_t>(rank)] =
-        std::make_unique<Shard>(plan_, rank, *device_, threads);
+  for (std::size_t i = 0; i < ranks.size(); ++i) {
+    const int rank = ranks[i];
+    Device& device = device_of(gpu_of_entry(i));
+    try {
+      shards_[static_cast<std::size_t>(rank)] =
+          std::make_unique<Shard>(plan_, rank, device, threads);
+    } catch (const MemoryError& error) {
+      throw with_hint(
+          usage_error("--tables: found sharded, by which {} of the rows of worker {} lie on {}: {}",
+                      format_bytes(plan_.device_bytes(rank)), rank, device.name(), error.what()),
+          "--table-storage host, or hybrid with a smaller --hot-fraction, needs less of the "
+          "device");
+    }
   }
+}
+
+double TableSet::host_bytes(int rank, int gpu) const {
+  return plan_.bytes(rank) - (gpu < 0 ? 0 : plan_.device_bytes(rank));
+}
+
+Device& TableSet::device_of(int gpu) {
+  std::unique_ptr<Device>& device = devices_[gpu];
+  if (!device) device = gpu < 0 ? make_cpu_device<float>(1) : make_cuda_device<float>(gpu);
+  return *device;
+}
+
+bool TableSet::on_host() const {
+  return std::ranges::all_of(shards_, [](const auto& shard) { return !shard || shard->on_host(); });
 }
 
 Shard& TableSet::shard(int rank) {

@@ -3,12 +3,14 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <optional>
 #include <span>
 #include <vector>
 
 #include "data/batch.hpp"
+#include "linalg/host_blocks.hpp"
 #include "linalg/table_kernels.hpp"
 #include "model/embedded.hpp"
 #include "model/initial_rows.hpp"
@@ -69,22 +71,29 @@ class InitialRows final : public RowSource {
   const TablePlan& plan_;
 };
 
-// Not thread-safe: one call at a time. Device (whose memory it takes) and plan outlive it.
+// Not thread-safe: one call at a time. Device (whose memory it takes) and plan outlive it. On a GPU
+// its rows are numbered tier by tier: first those in the memory of the device, then those in host
+// memory, which kernels read and write in place.
 class Shard {
  public:
-  // At the initial values, made on `threads` threads (none: all cores). Errors: device, no memory.
+  // At the initial values, made on `threads` threads (none: all cores), and complete at the return.
+  // Errors: device, no memory.
   Shard(const TablePlan& plan, int rank, Device& device, std::optional<int> threads = {});
 
   int rank() const { return rank_; }
   std::size_t rows() const { return rows_; }
+  // Whether the host reads its rows in place.
+  bool on_host() const { return on_host_; }
   // to <- the rank's columns of the row at a place; of an absent row the initial ones. Thread-safe.
+  // Of a shard on the host (checked).
   void copy_row(Index place, float* to) const;
   std::uint64_t evicted() const { return replacement_ ? replacement_->evicted() : 0; }
 
   // How many of these rows lie on the device.
   std::size_t on_device(std::span<const Index> places) const;
 
-  // The rank's columns of these rows, without gaps.
+  // The rank's columns of these rows, without gaps. Of a shard on a GPU: while the devices that
+  // have called gather() and update() have nothing to do (synchronize()).
   std::vector<float> read(std::span<const Index> places) const;
 
   // out[i] <- the rank's columns of the row at place[i], without gaps. Under a capacity: admits the
@@ -101,16 +110,30 @@ class Shard {
 
  private:
   void make_initial(Index place, float* to) const;
-  // The row at a place into a slot, at its initial values, without state.
-  void make_row(Index place, Index slot);
+  // Memory for `slots` rows.
+  void allocate(std::size_t slots);
+  // Of a GPU's hybrid shard: its hot rows first.
+  void number_by_tier();
+  // The rows with numbers [first, last) at their initial values, w and states where they begin.
+  void make_rows(std::size_t first, std::size_t last, float* w, float* const* states,
+                 std::optional<int> threads);
+  // Places become slots, which under a capacity are pinned and hold the rows.
+  void find_slots(TableKernels& kernels, std::vector<Index>& places);
+  void read_from_device(std::span<const Index> places, float* to) const;
 
   const TablePlan& plan_;
   int rank_;
   std::size_t rows_;
+  Device& device_;
+  bool on_host_ = true;
   Buffer w_, state_[2];
+  HostBlock host_w_, host_state_[2];  // of a GPU: the tier in host memory
   ShardRows<float> view_;
   std::optional<Replacement> replacement_;  // none: every row has the slot of its place
   std::vector<bool> hot_;                   // by place: on the device; empty: all are, or none
+  std::vector<Index> number_, place_;       // by place its number, and back; empty: the same
+  std::vector<Index> fresh_;                // slots of rows that have just come
+  std::vector<float> fresh_rows_;
   std::uint64_t updates_ = 0;
 };
 
@@ -119,19 +142,25 @@ class Shard {
 class TableSet final : public RowSource {
  public:
   // ranks: whose shards live here. Errors: usage, naming option and bytes: they do not fit into
-  // `machine_bytes` of memory. threads: that make the rows; none: all cores.
+  // `machine_bytes` of memory, or into that of a GPU. threads: that make the rows; none: all cores.
+  // gpus: by entry of `ranks` the GPU of its worker, -1: none; empty: no worker has one.
   TableSet(TablePlan plan, std::span<const int> ranks, double machine_bytes,
-           std::optional<int> threads = {});
+           std::optional<int> threads = {}, std::span<const int> gpus = {});
 
   const TablePlan& plan() const override { return plan_; }
   Shard& shard(int rank);
+  // Whether all shards are on the host: then read() may be called.
+  bool on_host() const;
   // Of a row all of whose slices live here.
   void read(std::size_t field, Index row, float* to) const override;
 
  private:
+  double host_bytes(int rank, int gpu) const;
+  Device& device_of(int gpu);
+
   const TablePlan plan_;
-  std::unique_ptr<Device> device_;              // whose memory the shards take
-  std::vector<std::unique_ptr<Shard>> shards_;  // by rank; null: elsewhere
+  std::map<int, std::unique_ptr<Device>> devices_;  // by GPU, -1: the host; whose memory is taken
+  std::vector<std::unique_ptr<Shard>> shards_;      // by rank; null: elsewhere
 };
 
 // The batch's x0 and u; `device` is a CPU's.

@@ -203,17 +203,21 @@ void Tables::spread(Lookup& l) const {
   }
   l.embedded.reset(device_, l.batch_.size(), plan_.width());
   const float* const rows = sliced ? l.whole_.data() : l.rows_.data();
-  kernels_.spread(device_.stage(field_rows(l.batch_)), plan_.shape, l.entry_.data(), rows,
-                  l.embedded.x.data(), l.embedded.u.data());
+  // The dense columns go to the device: the entries take the place of the categories.
+  FieldRows<float> batch = field_rows(l.batch_);
+  batch.fields = batch.categories = 0;
+  batch = device_.stage(batch);
+  batch.fields = plan_.fields();
+  kernels_.spread(batch, plan_.shape, l.entry_.data(), rows, l.embedded.x.data(),
+                  l.embedded.u.data());
 }
 
 void Tables::sum(Lookup& l) const {
   const bool sliced = plan_.placement.slices() > 1;
   if (sliced) l.whole_.reset(device_, l.rows_.size());
   const float scale = plan_.dedup ? l.share_[l.rank_] : 1.0F;
-  kernels_.sum(device_.stage(field_rows(l.batch_)), plan_.shape, l.entry_.data(), l.entries(),
-               scale, l.gradient.x.data(), l.gradient.u.data(),
-               sliced ? l.whole_.data() : l.rows_.data());
+  kernels_.sum(field_rows(l.batch_), plan_.shape, l.entry_.data(), l.entries(), scale,
+               l.gradient.x.data(), l.gradient.u.data(), sliced ? l.whole_.data() : l.rows_.data());
   if (sliced) move_slices(l, false);
 }
 

@@ -97,23 +97,37 @@ void SharedClient::evaluate_here(Worker& worker, std::optional<std::uint64_t> sa
   const Referee::Point point = referee_.evaluation_point(
       worker.now(), samples, synchronous() ? std::optional(call) : std::nullopt);
   if (!point.due) return;
+  if (setup_.tables) worker.device().synchronize();  // who measures reads its rows
   if (synchronous() && setup_.tables && setup_.virtual_time) {
     // Where others go on beside rank 0, the worker that comes last measures: it has made the last
     // update of rows that belongs to this point, and nobody has made a later one, which would need
     // what this worker has not sent yet.
     if (!comes_last(call.number)) return;
     worker.endpoint().while_paused(
-        [&] { referee_.measure(worker.now(), point.samples, prepare(model)); });
+        [&] { referee_.measure(worker.now(), point.samples, prepare_here(model)); });
   } else if (synchronous()) {
     worker.endpoint().while_paused_together(
-        [&] { referee_.measure(worker.now(), point.samples, prepare(model)); });
+        [&] { referee_.measure(worker.now(), point.samples, prepare_here(model)); });
   } else {
     worker.endpoint().while_paused([&] {
       // Who was due later may have come to the pause first: the model has those samples too.
       const std::uint64_t learnt = std::max(point.samples, referee_.measured_samples());
-      referee_.measure(worker.now(), learnt, prepare(model));
+      referee_.measure(worker.now(), learnt, prepare_here(model));
     });
   }
+}
+
+PreparedModel SharedClient::prepare_here(const std::function<std::span<const float>()>& model) {
+  const auto start = HostClock::now();
+  PreparedModel prepared = prepare(model);
+  if (!setup_.tables || setup_.tables->on_host()) return prepared;
+  if (!rows_) rows_.emplace(setup_.tables->plan(), setup_.measured_rows);
+  for (int rank = 0; rank < plan().workers; ++rank) {
+    rows_->take(rank, setup_.tables->shard(rank).read(rows_->places(rank)));
+  }
+  prepared.rows = &*rows_;
+  prepared.host_s = seconds_since(start);
+  return prepared;
 }
 
 bool SharedClient::comes_last(std::uint64_t call) {

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "linalg/host_view.hpp"
+#include "table/gathered_rows.hpp"
 #include "training/charge.hpp"
 #include "training/referee.hpp"
 
@@ -134,12 +135,15 @@ class SharedClient final : public Client {
  private:
   // At the k-th call of evaluate_here() where a measurement is due, once for each worker.
   bool comes_last(std::uint64_t call);
+  // As prepare(). Of tables with rows on GPUs those that the measurement reads are copied.
+  PreparedModel prepare_here(const std::function<std::span<const float>()>& model);
 
   std::atomic<std::uint64_t> cursor_{0};  // of the shared pool
   std::mutex mutex_;                      // guards all below
   std::vector<Published> published_;      // by rank
   std::vector<float> mean_;
   std::map<std::uint64_t, int> arrived_;  // by call: workers that have come to it
+  std::optional<GatheredRows> rows_;      // while the world is stopped
 };
 
 }  // namespace hetsgd

@@ -70,6 +70,7 @@ struct Evaluator::Impl {
     const std::uint64_t n = test->rows();
     const std::uint64_t used = options.rows == 0 ? n : std::min(options.rows, n);
     for (std::uint64_t i = 0; i < used; ++i) rows.push_back(static_cast<Index>(i * n / used));
+    if (model.statistics().numbers > 0) options.gpu = -1;  // which the host makes
     if (options.gpu >= 0) device_name = cuda_device_name(options.gpu);
     for (const Metric* metric : wanted) {
       k = std::max(k, metric->best_labels());

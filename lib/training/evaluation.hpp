@@ -39,7 +39,7 @@ void check_measured(const std::string& metric, const Dataset& train, const Datas
 struct EvaluatorOptions {
   std::uint64_t rows = 0;  // how many test rows are used (0: all), spread evenly over the file
   int threads = 0;         // 0: all cores
-  int gpu = -1;            // -1: none
+  int gpu = -1;            // -1: none; nor for a model with statistics
   // Of whose rows, spread evenly over them, a model's statistics are made before a measurement
   // (BasicModel::statistics); null: they stay empty.
   DatasetPtr statistics_of{};

@@ -69,9 +69,8 @@ void check_model_devices(const TrainOptions& options, const std::vector<std::str
   throw usage_error("--devices: found {}, expected CPUs: {}", *gpu, reason);
 }
 
-// All workers exchange rows together, between host memories.
-void check_tables(const Plan& plan, const std::vector<std::string>& devices,
-                  const AlgorithmInfo& info) {
+// All workers exchange rows together.
+void check_tables(const Plan& plan, const AlgorithmInfo& info) {
   if (!plan.sharded_tables) {
     if (info.sharded_tables_only.empty()) return;
     throw with_hint(usage_error("--tables: found replicated, expected sharded: {} {}", info.name,
@@ -90,11 +89,6 @@ void check_tables(const Plan& plan, const std::vector<std::string>& devices,
         "sharded tables are looked up and updated by all workers at once; --tables replicated "
         "goes with every algorithm");
   }
-  const auto gpu = std::ranges::find_if(
-      devices, [](const std::string& text) { return text.starts_with("cuda:"); });
-  if (gpu == devices.end()) return;
-  throw with_hint(usage_error("--devices: found {} with --tables sharded, expected CPUs", *gpu),
-                  "--tables replicated has its tables on the GPU");
 }
 
 }  // namespace
@@ -121,7 +115,7 @@ void check_plan(const TrainOptions& options, const OptionSet& set, const Plan& p
   check_optimizer(set, plan, info);
   check_precision(options, set, devices);
   check_shared_memory(options, plan, devices, info);
-  check_tables(plan, devices, info);
+  check_tables(plan, info);
   check_model_devices(options, devices);
   algorithm.check(plan);
 }

@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 #include <numeric>
 
+#include "cluster/devices.hpp"
 #include "core/error.hpp"
 #include "core/memory.hpp"
 #include "core/text.hpp"
@@ -130,12 +131,14 @@ std::vector<Index> all_rows(const TablePlan& plan) {
 
 std::unique_ptr<TableSet> make_table_set(const TablePlan& plan, const Cluster& cluster,
                                          const ProcessPlace& place, std::optional<int> threads) {
-  std::vector<int> here;
+  std::vector<int> here, gpus;
   for (int rank = 0; rank < cluster.size(); ++rank) {
-    if (cluster.runs_here(rank)) here.push_back(rank);
+    if (!cluster.runs_here(rank)) continue;
+    here.push_back(rank);
+    gpus.push_back(gpu_of(cluster.device_name(rank)));
   }
   return std::make_unique<TableSet>(plan, here, machine_memory().total_bytes / place.local_size,
-                                    threads);
+                                    threads, gpus);
 }
 
 nlohmann::json describe_tables(const TablePlan& plan, const TableOptions& options) {

@@ -43,8 +43,9 @@ nlohmann::json describe_tables(const TablePlan& plan, const TableOptions& option
 double total_bytes(const TablePlan& plan);           // of all shards
 std::vector<Index> all_rows(const TablePlan& plan);  // 0, 1, ...
 
-// The shards of the workers that run in this process, made on `threads` threads (none: all cores).
-// Processes of one host share its memory. Errors: usage, they do not fit.
+// The shards of the workers that run in this process, made on `threads` threads (none: all cores),
+// those of a worker with a GPU in its memory. Processes of one host share its memory. Errors: usage,
+// they do not fit.
 std::unique_ptr<TableSet> make_table_set(const TablePlan& plan, const Cluster& cluster,
                                          const ProcessPlace& place, std::optional<int> threads);
 

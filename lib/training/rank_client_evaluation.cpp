@@ -40,7 +40,8 @@ void RankClient::evaluate_here(Worker& worker, std::optional<std::uint64_t> samp
 void RankClient::evaluate_together(Worker& worker, Seconds now, std::uint64_t samples,
                                    const std::function<std::span<const float>()>& model) {
   report(worker, Report::evaluation);
-  worker.endpoint().while_paused_together([&] {  // rank 0
+  if (setup_.tables) worker.device().synchronize();  // the control thread reads its rows
+  worker.endpoint().while_paused_together([&] {      // rank 0
     std::unique_lock lock(mutex_);
     await(lock, "the reports of all ranks", peer_timeout_, [&] {
       return std::ranges::all_of(

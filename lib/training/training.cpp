@@ -360,7 +360,8 @@ void Training::Impl::prepare(const TrainHooks& hooks, Parts& parts) {
       *model, record.test,
       EvaluatorOptions{.rows = options.evaluate_samples.value_or(0),
                        .threads = options.host_threads.value_or(0),
-                       .gpu = first_gpu(*parts.cluster),
+                       // Tables that lie elsewhere are read on the host.
+                       .gpu = table_plan ? -1 : first_gpu(*parts.cluster),
                        .statistics_of = record.train,
                        // During the run, when others write to the record too.
                        .warn = [&parts](const std::string& text) { parts.referee->warn(text); }});

@@ -102,7 +102,7 @@ TEST(CudaTraining, AsynchronousWorkersLearn) {
 TEST(CudaTraining, EveryAlgorithmLearnsOnAMixedMachine) {
   for (const RegisteredAlgorithm& algorithm : algorithms()) {
     if (algorithm.info.max_workers < 3 || !algorithm.info.cpu_only.empty()) continue;
-    if (!algorithm.info.sharded_tables_only.empty()) continue;  // their rows lie on CPUs
+    if (!algorithm.info.sharded_tables_only.empty()) continue;  // cuda_tables_test.cpp
     for (const char* devices : {"cuda:0,cpu:1*2", "cpu:1,cuda:0,cpu:1"}) {
       SCOPED_TRACE(algorithm.info.name + " on " + devices);
       const Record run = run_training(with(kBase, {{"algorithm", algorithm.info.name},

@@ -9,6 +9,15 @@ bool is_device_memory(const void* memory, std::size_t bytes) {
   return bytes > 0 && me.device && !me.device->host_accessible(memory);
 }
 
+bool copied_on_device(void* to, const void* from, std::size_t bytes) {
+  if (bytes % sizeof(float) != 0) return false;  // devices copy numbers
+  if (!is_device_memory(to, bytes) || !is_device_memory(from, bytes)) return false;
+  Device& device = *World::current().device;
+  device.copy(bytes / sizeof(float), static_cast<const float*>(from), static_cast<float*>(to));
+  device.synchronize();
+  return true;
+}
+
 HostMemory::HostMemory(Use use, void* memory, std::size_t bytes, HostScratch* room)
     : HostView(World::current().device.get(), use, memory, bytes,
                room ? *room : World::current().staging[use == Use::read ? 0 : 1],

@@ -336,6 +336,10 @@ void ThreadsComm::all_to_all_raw(const AllToAll& mine, Traffic kind) {
       .collective = Collective::all_to_all, .count = mine.width, .kind = kind};
   const std::size_t send = mine.send_bytes(), receive = mine.receive_bytes();
   count(kind, mine.bytes_out(rank_), mine.bytes_in(rank_));
+  // Alone a rank keeps all: on a GPU by a copy within its memory.
+  if (size() == 1 && copied_on_device(mine.receive, mine.send, send)) {
+    return group_->world.safepoint();
+  }
   const auto move = [](Round& round, int r) {
     move_parts(round.in, static_cast<std::size_t>(r), static_cast<std::size_t>(r) + 1);
   };

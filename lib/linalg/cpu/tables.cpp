@@ -92,6 +92,18 @@ class CpuTableKernels final : public BasicTableKernels<Real> {
  public:
   explicit CpuTableKernels(const Cores& cores) : cores_(cores), scratch_(cores) {}
 
+  void put(const ShardRows<Real>& shard, std::size_t n, const std::uint32_t* row,
+           const Real* values) override {
+    for (std::size_t i = 0; i < n; ++i) {
+      const std::size_t at = row[i] * shard.stride;
+      std::fill_n(std::copy_n(values + i * shard.width, shard.width, shard.w + at),
+                  shard.stride - shard.width, Real(0));
+      for (Real* state : shard.state) {
+        if (state) std::fill_n(state + at, shard.stride, Real(0));
+      }
+    }
+  }
+
   void gather(const ShardRows<Real>& shard, std::size_t n, const std::uint32_t* row,
               Real* out) override {
     constexpr std::size_t kAhead = 16;

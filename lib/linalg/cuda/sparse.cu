@@ -119,6 +119,13 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
+__global__ void __launch_bounds__(kThreads)
+    list_numbers(std::size_t n, Entry* __restrict__ entries) {
+  for (std::size_t i = blockIdx.x * kThreads + threadIdx.x; i < n; i += gridDim.x * kThreads) {
+    entries[i] = {static_cast<std::uint32_t>(i), 1.0F};
+  }
+}
+
 // A warp per sorted nonzero and piece of kPiece columns of W. It works if its nonzero is the first
 // of its column, or of a run of kWarp: so long columns are shared out. A column within one run is
 // written to W at once. Of a longer one, every run leaves its sum for long_columns_kernel, at
@@ -294,6 +301,19 @@ ByColumn sort_by_column(cudaStream_t stream, const SparseRows<Real>& X, std::siz
   std::size_t bytes = memory.work_bytes;
   check(sort(memory.work, bytes, nonzeros, X.columns, X.index, memory, stream),
         "the sort of nonzeros by column");
+  return sorted;
+}
+
+ByColumn sort_list(cudaStream_t stream, std::size_t n, const std::uint32_t* column,
+                   std::size_t columns, const SortMemory& memory) {
+  const ByColumn sorted{n, memory.columns, memory.entries};
+  if (n == 0) return sorted;
+  const auto blocks = static_cast<unsigned>(blocks_for(n, kThreads));
+  list_numbers<<<blocks, kThreads, 0, stream>>>(n, memory.unsorted);
+  check_launch("kernel list_numbers");
+  std::size_t bytes = memory.work_bytes;
+  check(sort(memory.work, bytes, n, columns, column, memory, stream),
+        "the sort of a list of numbers");
   return sorted;
 }
 

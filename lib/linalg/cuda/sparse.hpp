@@ -36,5 +36,8 @@ std::size_t sort_bytes(std::size_t nonzeros, std::size_t columns);
 template <class Real>
 ByColumn sort_by_column(cudaStream_t stream, const SparseRows<Real>& X, std::size_t nonzeros,
                         const SortMemory& memory);
+// The same of a list of column numbers, device memory; the entry of column[i] is {i, 1}.
+ByColumn sort_list(cudaStream_t stream, std::size_t n, const std::uint32_t* column,
+                   std::size_t columns, const SortMemory& memory);
 
 }  // namespace hetsgd::cuda

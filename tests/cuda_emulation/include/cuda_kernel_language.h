@@ -153,6 +153,14 @@ inline float __uint_as_float(unsigned x) { return hetsgd_emulated_bits<float>(x)
 inline float __int_as_float(int x) { return hetsgd_emulated_bits<float>(x); }
 inline float __expf(float x) { return std::exp(x); }
 inline float __logf(float x) { return std::log(x); }
+inline float __fmul_rn(float x, float y) {
+  const volatile float product = x * y;  // which the compiler fuses with nothing
+  return product;
+}
+inline double __dmul_rn(double x, double y) {
+  const volatile double product = x * y;
+  return product;
+}
 inline float __fdividef(float x, float y) { return x / y; }
 inline float rsqrtf(float x) { return 1 / std::sqrt(x); }
 inline double rsqrt(double x) { return 1 / std::sqrt(x); }

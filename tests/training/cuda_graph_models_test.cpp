@@ -1,0 +1,84 @@
+// Networks of images on a GPU against a core: the same mathematics, other rounding; and under several
+// plans of memory, to the bit.
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "support/gpu.hpp"
+#include "support/run.hpp"
+
+namespace hetsgd::test {
+namespace {
+
+Record train_images(const std::string& devices, const Settings& more) {
+  return run_training(
+      with({{"model", "lenet-5"},
+            {"train", "generate:images?size=28&channels=1&rows_train=64&rows_test=32"},
+            {"test", "generate:images?size=28&channels=1&rows_train=64&rows_test=32"},
+            {"cache", "false"},
+            {"algorithm", "sgd"},
+            {"cluster", "threads"},
+            {"devices", devices},
+            {"batch_size", "8"},
+            {"mega_batch", "8"},
+            {"learning_rate", "0.05"},
+            {"max_samples", "32"},
+            {"evaluate_every", "16"},
+            {"record_steps", "true"}},
+           more));
+}
+
+void expect_alike(const Record& cpu, const Record& gpu) {
+  const std::vector<double> expected = step_losses(cpu), actual = step_losses(gpu);
+  ASSERT_EQ(actual.size(), expected.size());
+  ASSERT_GE(actual.size(), 2U);
+  for (std::size_t i = 0; i < expected.size(); ++i) {
+    EXPECT_NEAR(actual[i], expected[i], 1e-4 * std::abs(expected[i])) << "step " << i;
+  }
+  ASSERT_EQ(gpu.curve.size(), cpu.curve.size());
+  for (std::size_t i = 0; i < cpu.curve.size(); ++i) {
+    EXPECT_NEAR(gpu.curve[i].test_loss(), cpu.curve[i].test_loss(),
+                1e-4 * cpu.curve[i].test_loss());
+  }
+}
+
+// Fused steps; a flat gradient with momentum; dropout; bn, whose statistics the host makes.
+TEST(CudaGraphModels, FollowTheCpu) {
+  for (const Settings& more :
+       {Settings{}, Settings{{"optimizer", "momentum"}, {"learning_rate", "0.02"}},
+        Settings{{"model", "lenet-001"}},
+        Settings{{"model", "resnet-20?size=16"},
+                 {"train", "generate:images?size=16&rows_train=64&rows_test=32"},
+                 {"test", "generate:images?size=16&rows_train=64&rows_test=32"},
+                 {"learning_rate", "0.001"},
+                 {"max_samples", "16"},
+                 {"evaluate_every", "16"},
+                 {"bn_samples", "16"}}}) {
+    SCOPED_TRACE(more.empty() ? "plain" : more.front().second);
+    const Record gpu = train_images("cuda:0", more);
+    expect_alike(train_images("cpu:1", more), gpu);
+    EXPECT_EQ(gpu.workers[0].report.device.rfind("cuda:0 (", 0), 0U);
+  }
+}
+
+TEST(CudaGraphModels, PlansOfMemoryChangeNoBit) {
+  const auto losses = [](const Settings& more) {
+    return step_losses(train_images("cuda:0", more));
+  };
+  const std::vector<double> unplanned = losses({{"memory_policy", "none"}});
+  for (const char* policy : {"liveness", "dymem", "vdnn-all"}) {
+    EXPECT_EQ(losses({{"memory_policy", policy}}), unplanned) << policy;
+  }
+}
+
+TEST(CudaGraphModels, SynchronousWorkersAgreeWhereverTheyRun) {
+  const Settings two = {{"algorithm", "ssgd"}, {"workers", "2"}};
+  const Record cpu = train_images("cpu:1", two);
+  expect_alike(cpu, train_images("cuda:0", two));
+  expect_alike(cpu, train_images("cuda:0,cpu:1", two));
+}
+
+}  // namespace
+}  // namespace hetsgd::test
+
+int main(int argc, char** argv) { return hetsgd::test::run_gpu_tests(argc, argv); }

@@ -69,7 +69,26 @@ void check_model_devices(const TrainOptions& options, const std::vector<std::str
   throw usage_error("--devices: found {}, expected CPUs: {}", *gpu, reason);
 }
 
-// All workers exchange rows together, between host memories.
+void check_exchange(const Plan& plan, const AlgorithmInfo& info) {
+  if (plan.served_tables) {
+    if (info.sharded_tables_only.empty()) return;
+    throw with_hint(usage_error("--table-exchange: found served, expected collective: {} {}",
+                                info.name, info.sharded_tables_only),
+                    "asgd is an algorithm whose tables are served");
+  }
+  if (info.lockstep) return;
+  std::vector<std::string> names;
+  for (const RegisteredAlgorithm& each : algorithms()) {
+    if (each.info.lockstep) names.push_back(each.info.name);
+  }
+  throw with_hint(
+      usage_error("--table-exchange: found collective with {}, whose workers do not make all their "
+                  "steps together, expected served",
+                  info.name),
+      fmt::format("{} exchange rows together", fmt::join(names, ", ")));
+}
+
+// Rows travel between host memories.
 void check_tables(const Plan& plan, const std::vector<std::string>& devices,
                   const AlgorithmInfo& info) {
   if (!plan.sharded_tables) {
@@ -78,18 +97,12 @@ void check_tables(const Plan& plan, const std::vector<std::string>& devices,
                                 info.sharded_tables_only),
                     "add --tables sharded and a click-through model (--model deepfm)");
   }
-  if (!info.lockstep) {
-    std::vector<std::string> names;
-    for (const RegisteredAlgorithm& each : algorithms()) {
-      if (each.info.lockstep) names.push_back(each.info.name);
-    }
-    throw with_hint(
-        usage_error("--tables: found sharded with {}, whose workers do not make all their steps "
-                    "together, expected one of {}",
-                    info.name, fmt::join(names, ", ")),
-        "sharded tables are looked up and updated by all workers at once; --tables replicated "
-        "goes with every algorithm");
+  if (!info.replicated_tables_only.empty()) {
+    throw with_hint(usage_error("--tables: found sharded, expected replicated: {} {}", info.name,
+                                info.replicated_tables_only),
+                    "asgd and local-sgd take sharded tables");
   }
+  check_exchange(plan, info);
   const auto gpu = std::ranges::find_if(
       devices, [](const std::string& text) { return text.starts_with("cuda:"); });
   if (gpu == devices.end()) return;

@@ -70,7 +70,7 @@ double Worker::gradient_looked_up(const float* w, const Batch& batch, Gradient& 
 
 // Fused where a replica with all tables would be, so that one worker has its bits.
 double Worker::step_looked_up(Replica& replica, const Batch& batch, double lr) {
-  if (!plan().optimizer.plain()) {
+  if (!tables_->plan().optimizer.plain()) {
     return gradient_looked_up(replica.w.data(), batch, replica.gradient);
   }
   float* const w = replica.w.data();
@@ -106,7 +106,7 @@ double Worker::learn_sharded(std::span<Replica> replicas, std::span<const Batch>
   Replica& replica = replicas.front();
   const Batch& batch = batches.front();
   const Seconds started = now();
-  const bool plain = plan().optimizer.plain();
+  const bool plain = tables_->plan().optimizer.plain();
   if (!plain) make_gradient(replica);
   look_up(batch);
   double loss = 0;
@@ -150,12 +150,12 @@ bool Worker::cancellable_sharded(CancellationToken& token, Replica& replica, con
 Seconds Worker::rehearse_sharded(Replica& replica, const Batch& batch, double lr) {
   HETSGD_CHECK(served_.has_value());
   const Seconds started = now();
-  if (!plan().optimizer.plain()) make_gradient(replica);
+  if (!tables_->plan().optimizer.plain()) make_gradient(replica);
   look_up(batch);
   endpoint_.compute(looked_up_work(batch), ComputeKind::step,
                     [&] { step_looked_up(replica, batch, lr); });
   served_->drop();
-  if (!plan().optimizer.plain()) update(replica, lr);
+  if (!tables_->plan().optimizer.plain()) update(replica, lr);
   replica.optimizer.reset();
   return now() - started;
 }

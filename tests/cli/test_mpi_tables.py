@@ -55,7 +55,8 @@ class ShardedTables(MpiTest):
 
     def test_one_rank_that_is_served_learns_the_bits_of_sim(self):
         self.expect_same(1, "--algorithm", "sgd", "--table-exchange", "served")
-        self.expect_same(1, "--algorithm", "asgd", "--optimizer", "adagrad", "--learning-rate", "0.05")
+        self.expect_same(1, "--algorithm", "local-sgd", "--table-exchange", "served", "--optimizer", "adagrad", "--learning-rate",
+                         "0.05")
 
     def test_every_algorithm_learns_on_served_tables(self):
         listed = json.loads(self.run_program("algorithms", "--format", "json").stdout)

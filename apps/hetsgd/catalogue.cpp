@@ -74,6 +74,9 @@ std::string models_of(const AlgorithmInfo& info) {
   if (!info.sharded_tables_only.empty()) {
     return "click-through models with --tables sharded: " + info.sharded_tables_only;
   }
+  if (!info.replicated_tables_only.empty()) {
+    return "all, with --tables replicated: " + info.replicated_tables_only;
+  }
   return "all";
 }
 
@@ -111,6 +114,7 @@ Described described(const RegisteredAlgorithm& registered) {
                    {"optimizers_only", info.optimizers_only},
                    {"one_hidden_layer_only", info.one_hidden_layer_only},
                    {"sharded_tables_only", info.sharded_tables_only},
+                   {"replicated_tables_only", info.replicated_tables_only},
                    {"defaults", info.defaults}});
   return one;
 }

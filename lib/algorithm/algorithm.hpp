@@ -45,7 +45,7 @@ struct AlgorithmInfo {
   // waiting, or whoever comes first.
   bool synchronous = true;
   // Lockstep: all workers make the same sequence of learning calls (gradient, learn, apply), so that
-  // these may look up and update sharded tables together.
+  // these may look up and update sharded tables together. Others ask the owners one by one.
   bool lockstep = false;
   int max_workers = 1 << 20;
   // Why no other optimizer than plain SGD makes sense, e.g. "has an update rule of its own"; empty:
@@ -64,6 +64,8 @@ struct AlgorithmInfo {
   // Why the embedding tables must be sharded, e.g. "exchanges rows of sharded tables"; empty: they
   // need not be.
   std::string sharded_tables_only = "";
+  // Why they must not, e.g. "keeps its whole model in shared memory"; empty: they may.
+  std::string replicated_tables_only = "";
 };
 
 class Algorithm {

@@ -29,6 +29,8 @@ struct Plan {
   // The embedding tables are sharded over the workers (table/tables.hpp): vectors of the model have
   // the dense part alone, and `optimizer` is that of the dense part.
   bool sharded_tables = false;
+  // Then: owners are asked one by one (table/served.hpp), not by all workers together.
+  bool served_tables = false;
   // As far as the options say, no worker is slower than another: no unequal speeds, no straggler.
   bool equal_workers = true;
 

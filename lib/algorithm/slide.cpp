@@ -179,6 +179,7 @@ const bool slide_registered = register_algorithm<Slide>({
     .optimizers_only = {"sgd", "adam"},
     .one_hidden_layer_only = "samples the labels above the hidden layer of an mlp",
     .defaults = {{"optimizer", "adam"}, {"learning_rate", "1e-4"}, {"batch_size", "128"}},
+    .replicated_tables_only = "trains an mlp, which has no tables",
 });
 
 }  // namespace

@@ -356,6 +356,8 @@ const bool sma_registered = register_algorithm<Sma>({
     .result = "the central average model z",
     .identities = "alpha 0 = independent sgd runs; momentum 0 = easgd; one learner per device: "
                   "hierarchical = flat; with and without overlap the same to the bit",
+    .replicated_tables_only = "pulls replicas apart and together again, and rows of sharded tables "
+                              "have none",
 });
 
 const bool easgd_registered = register_algorithm<Easgd>({
@@ -367,6 +369,8 @@ const bool easgd_registered = register_algorithm<Easgd>({
     .cost = "one all_reduce of n elements every tau iterations, behind the computation",
     .result = "the central average model z",
     .identities = "alpha 0 = independent sgd runs; tau 1 = sma without momentum",
+    .replicated_tables_only = "pulls replicas apart and together again, and rows of sharded tables "
+                              "have none",
 });
 
 }  // namespace

@@ -192,18 +192,19 @@ class Ssgd final : public Algorithm {
         "leave out one of the two");
   }
 
-  // The tables are updated by apply(), which a server or Adasum's step is in place of.
+  // Tables that are exchanged are updated by apply(), which a server or Adasum's step is in place of.
   void check_tables(const Plan& plan) const {
     if (!plan.sharded_tables) return;
-    const char* const found = storage_ == Storage::central ? "--storage central"
-                              : reduce_ == Reduce::adasum  ? "--reduce adasum"
-                              : overlap_                   ? "--overlap"
-                                                           : nullptr;
+    const char* const found = overlap_                       ? "--overlap"
+                              : plan.served_tables           ? nullptr
+                              : storage_ == Storage::central ? "--storage central"
+                              : reduce_ == Reduce::adasum    ? "--reduce adasum"
+                                                             : nullptr;
     if (!found) return;
     throw with_hint(usage_error("--tables: found sharded with {}, expected the mean of mirrored "
                                 "gradients",
                                 found),
-                    "leave out one of the two");
+                    overlap_ ? "leave out one of the two" : "add --table-exchange served");
   }
 
   // Samples of a global batch of b that this worker's node takes.

@@ -115,7 +115,7 @@ double Worker::learn(std::span<Replica> replicas, std::span<const Batch> batches
 }
 
 Seconds Worker::rehearse(Replica& replica, const Batch& batch, double lr) {
-  HETSGD_CHECK(!sharded());
+  if (sharded()) return rehearse_sharded(replica, batch, lr);
   const Seconds started = now();
   compute_losses({&replica, 1}, {&batch, 1}, lr);
   update({&replica, 1}, lr);
@@ -192,13 +192,7 @@ double Worker::compute_step(const Batch& batch, Fn&& fn) {
 
 double Worker::gradient(Replica& replica, const Batch& batch) {
   make_gradient(replica);
-  if (sharded()) {
-    const Seconds started = now();
-    look_up(batch);
-    const double loss = learn_looked_up(replica, batch, std::nullopt);
-    completed(batch, loss, started);
-    return loss;
-  }
+  if (sharded()) return gradient_sharded(replica.w.data(), batch, replica.gradient);
   return compute_step(batch, [&] {
     clear_foreign_rows(replica, device());
     return model().gradient(*context_, batch, replica.w.data(), replica.gradient);
@@ -206,7 +200,7 @@ double Worker::gradient(Replica& replica, const Batch& batch) {
 }
 
 double Worker::gradient(const Buffer& w, const Batch& batch, Gradient& g) {
-  HETSGD_CHECK(!sharded());
+  if (sharded()) return gradient_sharded(w.data(), batch, g);
   return compute_step(batch, [&] { return model().gradient(*context_, batch, w.data(), g); });
 }
 
@@ -235,8 +229,8 @@ double Worker::gradient_in_pieces(Replica& replica, const Batch& batch,
 }
 
 bool Worker::gradient_cancellable(CancellationToken& token, Replica& replica, const Batch& batch) {
-  HETSGD_CHECK(!sharded());
   make_gradient(replica);
+  if (sharded()) return cancellable_sharded(token, replica, batch);
   double loss = 0;
   const Seconds started = now();
   const auto fn = [&] {
@@ -282,18 +276,18 @@ void Worker::update(Replica& replica, std::span<const float> g, double lr) {
 
 void Worker::apply(Replica& replica, double lr) {
   update(replica, lr);
-  if (sharded()) update_tables(lr);
+  if (exchanges_tables()) update_tables(lr);
   count_shared_update();
 }
 
 void Worker::apply(Replica& replica, std::span<const float> g, double lr) {
   update(replica, g, lr);
-  if (sharded()) update_tables(lr);
+  if (exchanges_tables()) update_tables(lr);
   count_shared_update();
 }
 
 void Worker::apply_alone(Replica& replica, double lr) {
-  HETSGD_CHECK(!sharded());
+  HETSGD_CHECK(!exchanges_tables());
   update(replica, lr);
   count_own_update();
 }

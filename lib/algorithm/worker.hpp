@@ -40,7 +40,7 @@
 #include "cluster/endpoint.hpp"
 #include "linalg/host_view.hpp"
 #include "linalg/streams.hpp"
-#include "table/tables.hpp"
+#include "table/served.hpp"
 
 namespace hetsgd {
 
@@ -96,24 +96,27 @@ class Worker {
 
   // --- sharded tables ---------------------------------------------------------------------------
   // With --tables sharded the model is its dense part: replicas, vectors, gradients and collectives
-  // have no tables. learn() and gradient() look the batch up first, together with all other workers;
-  // learn(), and apply() after gradient(), update the rows by the same learning rate as the replica.
-  // The algorithm is lockstep (AlgorithmInfo); calls that it cannot make of all workers together,
-  // such as gradient_cancellable(), fail a check.
+  // have no tables; learn() and gradient() look the batch up first. learn() updates the rows by its
+  // own learning rate. Exchanged tables, of a lockstep algorithm (AlgorithmInfo), are looked up by
+  // all workers together, and apply() after gradient() updates the rows; calls that cannot be made
+  // together, such as gradient_cancellable(), fail a check. Served ones (table/served.hpp) are looked
+  // up by each for itself; gradient() updates the rows by learning_rate() of its batch.
   bool sharded() const { return tables_.has_value(); }
+  bool exchanges_tables() const { return sharded() && !plan().served_tables; }
+  void begin_serving();  // before the algorithm
+  void end_serving();    // when it has returned
   // The stages by themselves, for algorithms that run them as a pipeline.
   Tables& tables() { return tables_.value(); }
-  // What this worker has looked up so far.
+  // What this worker has looked up so far; and adds a batch to it, whose ids have been exchanged, as
+  // learn() and gradient() do.
   const LookupCounts& lookup_counts() const { return lookup_counts_; }
-  // Adds a batch to it, whose ids have been exchanged. learn() and gradient() do so.
   void count_lookups(const Lookup& lookup);
-  // For those algorithms: what a stage of a batch of this shape is charged as. `tables`: the work of
-  // Tables in it; that of the model is added here.
+  // What a stage of a batch of this shape is charged as. `tables`: the work of Tables in it; that of
+  // the model is added here.
   Work stage_work(Stage stage, const BatchShape& batch, const Work& tables = {}) const {
     return run_.stage_work(stage, batch, tables);
   }
-  // The time of the stages so far, kept by the algorithm.
-  StageTimes& stage_times() { return stage_times_; }
+  StageTimes& stage_times() { return stage_times_; }  // so far, kept by the algorithm
   // As apply(), of the dense part alone by a gradient that all workers have summed; charged as the
   // stage `opt`.
   void apply_dense(Replica& replica, double learning_rate);
@@ -173,7 +176,7 @@ class Worker {
   // delays come with the first piece.
   double gradient_in_pieces(Replica& replica, const Batch& batch, std::span<const Extent> pieces,
                             const std::function<void(std::size_t)>& complete);
-  // What is charged for, for methods whose step is a computation of their own (Run::charged_model).
+  // For methods whose step is a computation of their own (Run::charged_model).
   const Model& charged_model() const { return run_.charged_model(); }
   BatchShape charged(const BatchShape& batch) const { return run_.charged(batch); }
   // What so many parameters are charged as when they are sent.
@@ -208,8 +211,7 @@ class Worker {
   void apply_alone(Replica& replica, double learning_rate);
   // An update made elsewhere (on a server) that this worker took over; counts like apply.
   void count_shared_update();
-  // An update of the global model that this worker alone caused (a push that a server applied).
-  void count_own_update();
+  void count_own_update();  // of the global model, that this worker alone caused (a push)
 
   // Tells the run of a batch that was learnt from; `started`: when its computation began. The calls
   // above do so; for methods whose step is a computation of their own (Endpoint::compute, of kind
@@ -217,8 +219,8 @@ class Worker {
   // that is not finite is known even then.
   void completed(const Batch& batch, double loss, Seconds started);
 
-  // An optimizer with a fresh state for this device's vectors of the model's size, for methods with
-  // a second one (local-sgd's outer optimizer). Replicas get the plan's when they first need it.
+  // A fresh one for vectors of the model's size, for methods with a second one (local-sgd's outer
+  // optimizer). Replicas get the plan's when they first need it.
   std::unique_ptr<Optimizer> make_optimizer(const OptimizerOptions& options);
   // What an optimizer scales each by its own norms.
   std::vector<Tensor> tensors() const;
@@ -347,17 +349,18 @@ class Worker {
   double compute_step(const Batch& batch, Fn&& fn);
   // Members of a replica are made at their first use, outside of the clock.
   void make_gradient(Replica& replica);
-  // Sharded tables: the batch's rows, up to the exchange of rows; the gradient at them, into
-  // replica.gradient or as a step of replica.w; and the update of rows, with what leads to it.
+  // Sharded tables. ..._looked_up: inside a computation of looked_up_work(), when the rows are here.
   double learn_sharded(std::span<Replica> replicas, std::span<const Batch> batches, double lr);
+  double gradient_sharded(const float* w, const Batch& batch, Gradient& g);
+  bool cancellable_sharded(CancellationToken& token, Replica& replica, const Batch& batch);
+  Seconds rehearse_sharded(Replica& replica, const Batch& batch, double lr);
   void look_up(const Batch& batch);
-  double learn_looked_up(Replica& replica, const Batch& batch, std::optional<double> step_rate);
+  Work looked_up_work(const Batch& batch) const;
+  double gradient_looked_up(const float* w, const Batch& batch, Gradient& g);
+  double step_looked_up(Replica& replica, const Batch& batch, double lr);
   void update_tables(double lr);
-  void communicate(const CollectiveRequest& request);
-  // Inside a computation: it fills whole blocks.
-  void clear_foreign_rows(Replica& replica, Device& device);
-  // Streams for so many replicas at once, and their contexts. Not charged: set-up.
-  void make_streams(std::size_t replicas);
+  void clear_foreign_rows(Replica& replica, Device& device);  // inside a computation
+  void make_streams(std::size_t replicas);  // and their contexts; not charged: set-up
   // A replica that learns: its kernels are given to the context's device, then its loss.
   DeferredSum start(ModelContext& context, Replica& replica, const Batch& batch, double lr);
   Optimizer& optimizer(Replica& replica);
@@ -371,21 +374,20 @@ class Worker {
   std::unique_ptr<ModelContext> context_;  // scratch of this worker's device
   std::optional<Tables> tables_;           // empty: they are part of the model
   std::unique_ptr<Lookup> lookup_;         // of the batch at hand, from look_up to update_tables
+  std::optional<ServedTables> served_;     // empty: rows are exchanged, or none
   LookupCounts lookup_counts_;
   StageTimes stage_times_;
   // For several replicas at once: as many streams as their number asks for, with a context each.
   std::unique_ptr<Streams> streams_;
   std::vector<std::unique_ptr<ModelContext>> stream_contexts_;
-  std::vector<DeferredSum>
-      started_;                 // of the replicas that learn at once: sums of losses, on their way
-  std::vector<double> losses_;  // and the means
-  HostScratch host_copy_;       // of on_host()
+  std::vector<DeferredSum> started_;        // their sums of losses, on their way
+  std::vector<double> losses_;              // and the means
+  HostScratch host_copy_;                   // of on_host()
   std::optional<SharedSnapshot> snapshot_;  // of shared_step(), where it needs one
   LoopDecision decision_;                   // the last answer of running()
   std::uint64_t samples_at_decision_ = 0;
   std::uint64_t samples_ = 0;
-  // Shared with the background tasks. Atomic, because they are threads on real clusters, and the
-  // reports of the main process read it.
+  // Shared with the background tasks, which are threads on real clusters.
   std::shared_ptr<std::atomic<std::uint64_t>> updates_ =
       std::make_shared<std::atomic<std::uint64_t>>(0);
   std::uint64_t running_calls_ = 0;

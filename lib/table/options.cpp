@@ -19,6 +19,13 @@ void TableOptions::declare(OptionSet& set) {
       "dedup", dedup,
       "with --tables sharded: a batch asks once for a row that several of its samples have; the "
       "same numbers in fewer bytes");
+  set.add_choice("table_exchange", exchange,
+                 {{"auto", TableExchange::automatic},
+                  {"collective", TableExchange::collective},
+                  {"served", TableExchange::served}},
+                 "with --tables sharded: all workers exchange rows together, or each asks their "
+                 "owners for itself, whose companions answer in order of arrival; auto: together "
+                 "where the algorithm's workers make all their steps together");
   set.add_choice("table_storage", storage,
                  {{"device", TableStorage::device},
                   {"host", TableStorage::host},
@@ -48,6 +55,7 @@ void TableOptions::validate() const {
   const TableOptions defaults;
   const char* const found = sharding_text != defaults.sharding_text ? "--sharding"
                             : dedup != defaults.dedup               ? "--dedup"
+                            : exchange != defaults.exchange         ? "--table-exchange"
                             : storage != defaults.storage           ? "--table-storage"
                             : replacement.capacity                  ? "--table-capacity"
                                                                     : nullptr;

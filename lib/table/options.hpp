@@ -10,10 +10,15 @@
 
 namespace hetsgd {
 
+// How workers come by each other's rows: all at once, in collectives; or asking their owners one by
+// one (served.hpp).
+enum class TableExchange { automatic, collective, served };
+
 struct TableOptions {
   bool sharded = false;  // --tables
   std::string sharding_text = "row";
   bool dedup = true;
+  TableExchange exchange = TableExchange::automatic;  // --table-exchange
   TableStorage storage = TableStorage::device;
   double hot_fraction = 0.14;
   HotRows hot = HotRows::frequency;
@@ -25,6 +30,11 @@ struct TableOptions {
   void validate() const;
   Sharding sharding() const { return parse_sharding(sharding_text, "--sharding"); }
   void check_capacity() const;
+  // Of an algorithm whose workers make all their learning calls together, or not.
+  bool served(bool lockstep) const {
+    return sharded && (exchange == TableExchange::served ||
+                       (exchange == TableExchange::automatic && !lockstep));
+  }
   // Whether the plan needs to know what the first batches look up.
   bool needs_loads() const;
   bool needs_counts() const { return storage == TableStorage::hybrid && hot == HotRows::frequency; }

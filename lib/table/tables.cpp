@@ -150,11 +150,31 @@ CollectiveRequest Tables::exchange_ids(Lookup& l) const {
   l.asked_.resize(sum_of(l.asked_counts_));
   if (replaces()) {
     l.asked_rows_.resize(l.asked_.size());
-    return all_to_all(std::span<const Lookup::AskedRow>(l.ask_rows_), l.ask_counts_,
+    return all_to_all(std::span<const AskedRow>(l.ask_rows_), l.ask_counts_,
                       std::span(l.asked_rows_), l.asked_counts_, kIdTraffic);
   }
   return all_to_all(std::span<const Index>(l.place_), l.ask_counts_, std::span(l.asked_),
                     l.asked_counts_, kIdTraffic);
+}
+
+std::vector<OwnerPart> Tables::by_owner(Lookup& l) const {
+  l.rows_.reset(device_, l.entries() * plan_.placement.width());
+  std::ranges::fill(l.share_, 1.0F);
+  const std::span<const std::byte> asked =
+      replaces() ? std::as_bytes(std::span(l.ask_rows_)) : std::as_bytes(std::span(l.place_));
+  const std::size_t bytes = replaces() ? sizeof(AskedRow) : sizeof(Index);
+  std::vector<OwnerPart> parts;
+  parts.reserve(l.ask_counts_.size());
+  std::size_t row = 0, number = 0;
+  for (std::size_t rank = 0; rank < l.ask_counts_.size(); ++rank) {
+    const std::size_t rows = l.ask_counts_[rank], numbers = l.row_counts_[rank];
+    parts.push_back({.rows = rows,
+                     .asked = asked.subspan(row * bytes, rows * bytes),
+                     .columns = l.rows_.span().subspan(number, numbers)});
+    row += rows;
+    number += numbers;
+  }
+  return parts;
 }
 
 void Tables::look_up(Lookup& l) const {
@@ -247,13 +267,6 @@ Work Tables::request_work(const Batch& batch) const {
   return {0, 3 * kNumber * lookups, 1};
 }
 
-Work Tables::look_up_work(const Lookup& l) const {
-  const auto a = static_cast<double>(l.asked());
-  Work work = scattered_work(l, 1);
-  work.bytes = kNumber * a * (1 + columns());
-  return work;
-}
-
 Work Tables::spread_work(const Lookup& l) const {
   const auto L = static_cast<double>(l.lookups()), C = static_cast<double>(plan_.placement.width());
   return {L, kNumber * L * (1 + 2 * C), 1};
@@ -265,26 +278,36 @@ Work Tables::sum_work(const Lookup& l) const {
   return {L * C, kNumber * (L * (1 + C) + 2 * m * C), 1};
 }
 
-Work Tables::update_work(const Lookup& l) const {
-  const auto a = static_cast<double>(l.asked());
-  Work work = scattered_work(l, 2 * static_cast<double>(1 + row_states(plan_.optimizer)));
-  work.operations = 4 * a * columns();
-  work.bytes = kNumber * a * (1 + columns());
-  return work;
+namespace {
+
+double columns_of(const TablePlan& plan, const Shard& shard) {
+  return static_cast<double>(plan.placement.columns(shard.rank()).size());
 }
 
 // Each of the rows asked for is touched `times`, and those of the host cross its link once.
-Work Tables::scattered_work(const Lookup& l, double times) const {
-  const auto device = static_cast<double>(on_device(l));
-  const double host = static_cast<double>(l.asked()) - device, row = kNumber * columns();
-  return {.launches = 1,
+Work scattered_work(const TablePlan& plan, const Shard& shard, std::span<const Index> places,
+                    double times) {
+  const auto device = static_cast<double>(shard.on_device(places));
+  const double host = static_cast<double>(places.size()) - device;
+  const double row = kNumber * columns_of(plan, shard);
+  return {.bytes = kNumber * static_cast<double>(places.size()) * (1 + columns_of(plan, shard)),
+          .launches = 1,
           .host_link_bytes = row * host,
           .gather_bytes = times * row * device,
           .host_gather_bytes = times * row * host};
 }
 
-double Tables::columns() const {
-  return static_cast<double>(plan_.placement.columns(shard_.rank()).size());
+}  // namespace
+
+Work look_up_work_of(const TablePlan& plan, const Shard& shard, std::span<const Index> places) {
+  return scattered_work(plan, shard, places, 1);
+}
+
+Work update_work_of(const TablePlan& plan, const Shard& shard, std::span<const Index> places) {
+  const double states = static_cast<double>(row_states(plan.optimizer));
+  Work work = scattered_work(plan, shard, places, 2 * (1 + states));
+  work.operations = 4 * static_cast<double>(places.size()) * columns_of(plan, shard);
+  return work;
 }
 
 }  // namespace hetsgd

@@ -69,6 +69,19 @@ struct LookupCounts {
   std::uint64_t evicted = 0;  // rows that went from its shard
 };
 
+// A row that is asked for; under a capacity the whole of it travels, else the place alone.
+struct AskedRow {
+  Index place = 0;
+  SampleCounts samples;
+};
+
+// What a batch asks of one owner: refers to memory of the lookup.
+struct OwnerPart {
+  std::size_t rows = 0;
+  std::span<const std::byte> asked;  // places, or AskedRows under a capacity
+  std::span<float> columns;          // the owner's columns of these rows, later their sums
+};
+
 // One batch on its way through the stages: all buffers that it needs, so that several batches may
 // be in flight; to be used again for the next one, without allocation once it has seen the largest.
 // Made by Tables::lookup(); stays where it is from request() to update(), since exchanges that are
@@ -100,12 +113,6 @@ class Lookup {
     std::uint32_t rows = 0;     // that it will ask for
     std::uint32_t samples = 0;  // of its batch
   };
-  // A row that is asked for; under a capacity the whole of it travels, else the place alone.
-  struct AskedRow {
-    Index place = 0;
-    SampleCounts samples;
-  };
-
   Device& device_;
   std::size_t rank_ = 0;
   Batch batch_;
@@ -137,6 +144,10 @@ class Lookup {
   Buffer gathered_;                        // [asked x columns] rows, then the sums of all ranks
 };
 
+// Of an owner's stages, on rows at these places of its shard.
+Work look_up_work_of(const TablePlan& plan, const Shard& shard, std::span<const Index> places);
+Work update_work_of(const TablePlan& plan, const Shard& shard, std::span<const Index> places);
+
 class Tables {
  public:
   // Of one rank; cheap. All outlive it. The stages of different lookups may run at the same time on
@@ -158,14 +169,18 @@ class Tables {
   CollectiveRequest exchange_sums(Lookup& lookup) const;
   void update(Lookup& lookup, double learning_rate) const;
 
+  // After request(), in place of the exchanges where owners are asked one by one (served.hpp): by
+  // rank. What they add to a row is then this batch's gradient alone: its share is 1.
+  std::vector<OwnerPart> by_owner(Lookup& lookup) const;
+
   // Of the rows asked of this rank, those on its device.
   std::size_t on_device(const Lookup& lookup) const { return shard_.on_device(lookup.asked_); }
 
   Work request_work(const Batch& batch) const;
-  Work look_up_work(const Lookup& lookup) const;
+  Work look_up_work(const Lookup& l) const { return look_up_work_of(plan_, shard_, l.asked_); }
   Work spread_work(const Lookup& lookup) const;
   Work sum_work(const Lookup& lookup) const;
-  Work update_work(const Lookup& lookup) const;
+  Work update_work(const Lookup& l) const { return update_work_of(plan_, shard_, l.asked_); }
 
  private:
   void number(Lookup& lookup) const;
@@ -173,8 +188,6 @@ class Tables {
   bool replaces() const { return plan_.replacement.capacity.has_value(); }
   void count_samples(Lookup& lookup) const;
   void move_slices(Lookup& lookup, bool join) const;
-  double columns() const;  // of this rank
-  Work scattered_work(const Lookup& lookup, double times) const;
 
   const TablePlan& plan_;
   Shard& shard_;

@@ -69,26 +69,47 @@ void check_model_devices(const TrainOptions& options, const std::vector<std::str
   throw usage_error("--devices: found {}, expected CPUs: {}", *gpu, reason);
 }
 
-// All workers exchange rows together.
-void check_tables(const Plan& plan, const AlgorithmInfo& info) {
+void check_exchange(const Plan& plan, const AlgorithmInfo& info) {
+  if (plan.served_tables) {
+    if (info.sharded_tables_only.empty()) return;
+    throw with_hint(usage_error("--table-exchange: found served, expected collective: {} {}",
+                                info.name, info.sharded_tables_only),
+                    "asgd is an algorithm whose tables are served");
+  }
+  if (info.lockstep) return;
+  std::vector<std::string> names;
+  for (const RegisteredAlgorithm& each : algorithms()) {
+    if (each.info.lockstep) names.push_back(each.info.name);
+  }
+  throw with_hint(
+      usage_error("--table-exchange: found collective with {}, whose workers do not make all their "
+                  "steps together, expected served",
+                  info.name),
+      fmt::format("{} exchange rows together", fmt::join(names, ", ")));
+}
+
+// Rows that a companion serves lie in host memory.
+void check_tables(const Plan& plan, const std::vector<std::string>& devices,
+                  const AlgorithmInfo& info) {
   if (!plan.sharded_tables) {
     if (info.sharded_tables_only.empty()) return;
     throw with_hint(usage_error("--tables: found replicated, expected sharded: {} {}", info.name,
                                 info.sharded_tables_only),
                     "add --tables sharded and a click-through model (--model deepfm)");
   }
-  if (!info.lockstep) {
-    std::vector<std::string> names;
-    for (const RegisteredAlgorithm& each : algorithms()) {
-      if (each.info.lockstep) names.push_back(each.info.name);
-    }
-    throw with_hint(
-        usage_error("--tables: found sharded with {}, whose workers do not make all their steps "
-                    "together, expected one of {}",
-                    info.name, fmt::join(names, ", ")),
-        "sharded tables are looked up and updated by all workers at once; --tables replicated "
-        "goes with every algorithm");
+  if (!info.replicated_tables_only.empty()) {
+    throw with_hint(usage_error("--tables: found sharded, expected replicated: {} {}", info.name,
+                                info.replicated_tables_only),
+                    "asgd and local-sgd take sharded tables");
   }
+  check_exchange(plan, info);
+  const auto gpu = std::ranges::find_if(
+      devices, [](const std::string& text) { return text.starts_with("cuda:"); });
+  if (gpu == devices.end() || !plan.served_tables) return;
+  throw with_hint(
+      usage_error("--devices: found {} with tables that are served, expected CPUs", *gpu),
+      "--tables replicated has its tables on the GPU, and so have algorithms whose workers exchange "
+      "rows together (ssgd, sven)");
 }
 
 }  // namespace
@@ -115,7 +136,7 @@ void check_plan(const TrainOptions& options, const OptionSet& set, const Plan& p
   check_optimizer(set, plan, info);
   check_precision(options, set, devices);
   check_shared_memory(options, plan, devices, info);
-  check_tables(plan, info);
+  check_tables(plan, devices, info);
   check_model_devices(options, devices);
   algorithm.check(plan);
 }

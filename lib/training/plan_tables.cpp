@@ -141,7 +141,7 @@ std::unique_ptr<TableSet> make_table_set(const TablePlan& plan, const Cluster& c
                                     threads, gpus);
 }
 
-nlohmann::json describe_tables(const TablePlan& plan, const TableOptions& options) {
+nlohmann::json describe_tables(const TablePlan& plan, const TableOptions& options, bool served) {
   nlohmann::json bytes = nlohmann::json::array();
   double most = 0;
   for (int rank = 0; rank < plan.placement.ranks(); ++rank) {
@@ -149,6 +149,7 @@ nlohmann::json describe_tables(const TablePlan& plan, const TableOptions& option
     most = std::max(most, plan.bytes(rank));
   }
   return {{"sharding", options.sharding().text()},
+          {"exchange", served ? "served" : "collective"},
           {"storage", storage_name(options.storage)},
           {"rows", plan.placement.first().back()},
           {"bytes_per_rank", std::move(bytes)},

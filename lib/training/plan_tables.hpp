@@ -38,8 +38,9 @@ TablePlan make_table_plan(const TableLaw& law, const TableOptions& options, int 
 // the bytes.
 void check_devices_hold(const TablePlan& plan, const SimulatedMachine& machine);
 
-// {sharding, storage, rows, bytes_per_rank, imbalance}: the largest of the bytes over their mean.
-nlohmann::json describe_tables(const TablePlan& plan, const TableOptions& options);
+// {sharding, exchange, storage, rows, bytes_per_rank, imbalance}: the largest of the bytes over
+// their mean.
+nlohmann::json describe_tables(const TablePlan& plan, const TableOptions& options, bool served);
 double total_bytes(const TablePlan& plan);           // of all shards
 std::vector<Index> all_rows(const TablePlan& plan);  // 0, 1, ...
 

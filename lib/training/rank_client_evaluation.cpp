@@ -98,8 +98,9 @@ void RankClient::evaluate_alone(Worker& worker,
   worker.endpoint().while_paused([&] {
     const std::int32_t number = due_number();  // somebody else may have been first
     if (number == 0) return;
-    const PreparedModel result = prepare(model);
+    PreparedModel result = prepare(model);
     if (rank_ == 0) {
+      result.rows = gather_rows();
       measure_alone(worker.now(), result);
       return;
     }
@@ -134,8 +135,11 @@ void RankClient::on_model(int from, std::span<const std::byte> bytes) {
   if (evaluation_.joinable()) evaluation_.join();
   evaluation_ = std::jthread([this, from, current, model = std::move(model)] {
     try {
-      const PreparedModel prepared{.parameters = model.parameters, .host_s = model.prepare_s};
-      if (current) measure_alone(Seconds(model.time_s), prepared);
+      PreparedModel prepared{.parameters = model.parameters, .host_s = model.prepare_s};
+      if (current) {
+        prepared.rows = gather_rows();
+        measure_alone(Seconds(model.time_s), prepared);
+      }
     } catch (...) {
       return cluster_.abort(std::current_exception());
     }

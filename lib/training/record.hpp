@@ -134,7 +134,7 @@ struct Record {
   std::vector<std::uint64_t> layer_sizes;
   std::uint64_t parameters = 0;
 
-  // Where the rows of sharded tables lie: {sharding, storage, rows, bytes_per_rank, imbalance}; null: they are
+  // Where the rows of sharded tables lie: describe_tables() of plan_tables.hpp; null: they are
   // replicated.
   nlohmann::json tables;
 

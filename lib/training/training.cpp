@@ -107,6 +107,7 @@ void Training::Impl::resolve() {
   }
   plan.schedule = options.schedule;
   plan.sharded_tables = options.tables.sharded;
+  plan.served_tables = options.tables.served(info.lockstep);
   check_plan(options, set, plan, devices, info, *algorithm);
   scenario = std::make_shared<const Scenario>(options.straggler, plan.workers, options.seed);
 
@@ -169,7 +170,7 @@ void Training::Impl::shard_model(const ModelInfo& kind) {
 void Training::Impl::place_tables() {
   table_plan = make_table_plan(*table_law, options.tables, plan.workers, *sampler, plan.batch_size);
   if (cluster_kind(options.cluster).is_virtual) check_devices_hold(*table_plan, machine);
-  record.tables = describe_tables(*table_plan, options.tables);
+  record.tables = describe_tables(*table_plan, options.tables, plan.served_tables);
 }
 
 ClusterOptions Training::Impl::cluster_options() const {
@@ -253,10 +254,11 @@ nlohmann::json Training::estimate() const {
   return result;
 }
 
-// One worker's life. A worker that leaves on its own account would leave the others in a collective
-// or the run without its samples, and nobody would learn why.
+// One worker's life. One that left on its own account would leave the others in a collective.
 void Training::Impl::run_algorithm(Worker& worker) {
+  worker.begin_serving();
   algorithm->worker(worker);
+  worker.end_serving();
   if (worker.may_leave()) return;
   throw CheckFailure(
       fmt::format("{}: worker {} has left while running() was true, after {} calls of it: its loop "

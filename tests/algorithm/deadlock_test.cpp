@@ -121,8 +121,20 @@ std::string random_groups(Dice& dice, int workers) {
   return fmt::format("{}", fmt::join(groups, ":"));
 }
 
+// What algorithms with sharded tables train instead.
+Settings random_tables(Settings settings, Dice& dice, int workers) {
+  std::erase_if(settings, [](const auto& s) { return s.first == "optimizer"; });
+  settings = with(settings, sharded_clicks());
+  std::vector<std::string> layouts = {"auto", "row", "table"};
+  if (workers % 2 == 0) layouts.emplace_back("column:2");
+  settings.emplace_back("sharding", dice.one_of(layouts));
+  settings.emplace_back("embedding_dim", "8");
+  settings.emplace_back("dedup", dice.coin() ? "true" : "false");
+  return settings;
+}
+
 Settings random_run(const RegisteredAlgorithm& algorithm, const std::string& cluster,
-                    std::uint64_t seed) {
+                    std::uint64_t seed, bool served = false) {
   Dice dice(seed);
   const double scale = cluster == "sim" ? 1 : 0.1;
   const int workers = std::min(dice.between(1, 6), algorithm.info.max_workers);
@@ -166,16 +178,17 @@ Settings random_run(const RegisteredAlgorithm& algorithm, const std::string& clu
   for (int i = dice.below(3); i > 0; --i) {
     settings.emplace_back("straggler", straggler(dice, workers, scale));
   }
-  if (!algorithm.info.sharded_tables_only.empty()) {
-    std::erase_if(settings, [](const auto& s) { return s.first == "optimizer"; });
-    settings = with(settings, sharded_clicks());
-    std::vector<std::string> layouts = {"auto", "row", "table"};
-    if (workers % 2 == 0) layouts.emplace_back("column:2");
-    settings.emplace_back("sharding", dice.one_of(layouts));
-    settings.emplace_back("embedding_dim", "8");
-    settings.emplace_back("dedup", dice.coin() ? "true" : "false");
+  if (served || !algorithm.info.sharded_tables_only.empty()) {
+    settings = random_tables(std::move(settings), dice, workers);
+  }
+  if (served) {
+    settings.emplace_back("table_exchange", "served");
+    // Of several workers the batches under way may pin all rows.
+    if (workers == 1 && dice.coin()) settings.emplace_back("table_capacity", "400");
   }
   settings = with(settings, own_options(algorithm, dice));
+  // Of ssgd, which refuses it with sharded tables.
+  if (served) std::erase_if(settings, [](const auto& s) { return s.first == "overlap"; });
   for (auto& [key, value] : settings) {  // nodes of equal size, and a bound above another
     if (key == "node_size" && workers % std::stoi(value) != 0) value = std::to_string(workers);
     if (key == "cpu_batch_max") value = "6";
@@ -220,12 +233,12 @@ std::pair<std::uint64_t, std::uint64_t> seeds(std::uint64_t count) {
 }
 
 void run_seeds(const RegisteredAlgorithm& algorithm, const std::string& cluster,
-               std::uint64_t count) {
+               std::uint64_t count, bool served = false) {
   const auto [first, last] = seeds(count);
   std::uint64_t ran = 0;
   for (std::uint64_t seed = first; seed <= last; ++seed) {
     SCOPED_TRACE(fmt::format("seed {}", seed));
-    ran += run_one(random_run(algorithm, cluster, seed));
+    ran += run_one(random_run(algorithm, cluster, seed, served));
     ASSERT_FALSE(testing::Test::HasFailure());
   }
   EXPECT_GE(2 * ran, last - first + 1) << "too many combinations were refused";
@@ -242,11 +255,34 @@ std::vector<std::string> names() {
   return all;
 }
 
-INSTANTIATE_TEST_SUITE_P(Every, Deadlock, testing::ValuesIn(names()), [](const auto& test) {
+std::string test_name(const testing::TestParamInfo<std::string>& test) {
   std::string name = test.param;
   std::ranges::replace(name, '-', '_');
   return name;
-});
+}
+
+INSTANTIATE_TEST_SUITE_P(Every, Deadlock, testing::ValuesIn(names()), test_name);
+
+// The same with tables that companions serve.
+class ServedDeadlock : public testing::TestWithParam<std::string> {};
+
+TEST_P(ServedDeadlock, NoneInSim) { run_seeds(find_algorithm(GetParam()), "sim", 60, true); }
+TEST_P(ServedDeadlock, NoneOnThreads) {
+  run_seeds(find_algorithm(GetParam()), "threads", 40, true);
+}
+
+std::vector<std::string> with_served_tables() {
+  std::vector<std::string> some;
+  for (const RegisteredAlgorithm& algorithm : algorithms()) {
+    const AlgorithmInfo& info = algorithm.info;
+    if (info.replicated_tables_only.empty() && info.sharded_tables_only.empty()) {
+      some.push_back(info.name);
+    }
+  }
+  return some;
+}
+
+INSTANTIATE_TEST_SUITE_P(Every, ServedDeadlock, testing::ValuesIn(with_served_tables()), test_name);
 
 }  // namespace
 }  // namespace hetsgd::test

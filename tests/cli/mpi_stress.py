@@ -31,16 +31,22 @@ def random_run(draw, listed):
     workers = ranks - services
     name = draw.choice([each["name"] for each in listed if workers <= each["max_workers"]])
     partitions = ["shared"] if name == "adaptive" else ["shared", "shared", "iid", "label_sorted", "dirichlet"]
-    tables = next(each["sharded_tables_only"] for each in listed if each["name"] == name)
-    data = "generate:ctr-tiny" if tables else "generate:tiny"
+    kind = next(each for each in listed if each["name"] == name)
+    pipeline = bool(kind["sharded_tables_only"])
+    served = not pipeline and not kind["replicated_tables_only"] and draw.random() < 0.3
+    data = "generate:ctr-tiny" if pipeline or served else "generate:tiny"
     arguments = ["--algorithm", name, "--train", data, "--test", data,
                  "--hidden", str(draw.choice([1, 8, 64, 300])), "--batch-size", str(draw.choice([8, 32, 100])),
                  "--mega-batch", str(draw.choice([1, 7, 40])), "--max-samples", str(draw.randint(1, 4000)),
                  "--partition", draw.choice(partitions),
                  "--learning-rate", "0.1", "--seed", str(draw.randrange(1000))]
-    if tables:
+    if pipeline or served:
         arguments += ["--model", draw.choice(["deepfm", "wide_deep", "dcn"]), "--tables", "sharded", "--evaluate-samples", "200",
-                      "--sharding", "row" if workers % 2 else "column:2", "--exchange", draw.choice(["scatter", "blocking"]),
+                      "--sharding", "row" if workers % 2 else "column:2"]
+    if served:
+        arguments += ["--table-exchange", "served"]
+    if pipeline:
+        arguments += ["--exchange", draw.choice(["scatter", "blocking"]),
                       "--pipeline", draw.choice(["full", "input", "none"]), "--join", draw.choice(["stages", "data"])]
     if services:
         arguments.append("--service-rank")

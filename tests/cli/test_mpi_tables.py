@@ -1,5 +1,6 @@
 """mpirun hetsgd train --tables sharded: every rank has its own rows, and the numbers are those of sim."""
 
+import json
 import os
 import signal
 import unittest
@@ -60,13 +61,34 @@ class ShardedTables(MpiTest):
                                           "--sharding", "auto"), 2)
         self.assertIn("--sharding: found auto where every process has a part of the training rows", error)
 
+    def test_one_rank_that_is_served_learns_the_bits_of_sim(self):
+        self.expect_same(1, "--algorithm", "sgd", "--table-exchange", "served")
+        self.expect_same(1, "--algorithm", "local-sgd", "--table-exchange", "served", "--optimizer", "adagrad", "--learning-rate",
+                         "0.05")
+
+    def test_every_algorithm_learns_on_served_tables(self):
+        listed = json.loads(self.run_program("algorithms", "--format", "json").stdout)
+        names = [each["name"] for each in listed if each["max_workers"] > 1
+                 and not each["replicated_tables_only"] and not each["sharded_tables_only"]]
+        self.assertIn("asgd", names)
+        for number, name in enumerate(names):
+            self.finished(self.mpirun(2 + number % 2, *CLICKS, "--max-samples", "2560", "--mega-batch", "8", "--algorithm", name,
+                                      "--table-exchange", "served", "-o", "served.json"), 0)
+            result = self.result("served.json")
+            with self.subTest(algorithm=name):
+                self.assertEqual((result["status"], result["tables"]["exchange"]), ("completed", "served"))
+                self.assertLess(result["curve"][-1]["test_loss"], result["curve"][0]["test_loss"])
+                self.assertTrue(result["histograms"]["row_staleness"])
+
     def test_a_rank_that_is_lost_ends_the_run_by_its_name(self):
-        process = self.mpirun(3, *CLICKS, "--max-samples", "1G", "--algorithm", "ssgd", "-o", "lost.json")
-        self.wait_for_curve("lost.json")
-        os.kill(self.pid_of_rank(process, 2), signal.SIGKILL)
-        process.communicate(timeout=60)
-        self.assertNotEqual(process.returncode, 0)
-        self.run_program("validate", "lost.json")
+        for algorithm in ("ssgd", "asgd"):
+            process = self.mpirun(3, *CLICKS, "--max-samples", "1G", "--algorithm", algorithm, "-o", f"{algorithm}.json")
+            self.wait_for_curve(f"{algorithm}.json")
+            os.kill(self.pid_of_rank(process, 2), signal.SIGKILL)
+            process.communicate(timeout=60)
+            with self.subTest(algorithm=algorithm):
+                self.assertNotEqual(process.returncode, 0)
+                self.run_program("validate", f"{algorithm}.json")
 
 
 if __name__ == "__main__":

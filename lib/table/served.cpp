@@ -1,0 +1,179 @@
+#include "table/served.hpp"
+
+#include "core/error.hpp"
+
+namespace hetsgd {
+
+namespace {
+
+// Workers and companions share the group of all workers with the algorithm, whose tags are smaller.
+constexpr int kMessageTag = 9000, kPlacesTag = 9001, kRowsTag = 9002, kSumsTag = 9003,
+              kDoneTag = 9004;
+
+}  // namespace
+
+// Serves one shard; only this process touches it.
+class ServedTables::Companion {
+ public:
+  Companion(Endpoint& endpoint, const TablePlan& plan, Shard& shard, const ServingRules& rules)
+      : endpoint_(endpoint),
+        comm_(endpoint.comm()),
+        plan_(plan),
+        shard_(shard),
+        rules_(rules),
+        kernels_(kernels<TableKernels>(endpoint.device())),
+        width_(plan.placement.columns(shard.rank()).size()),
+        asked_(static_cast<std::size_t>(endpoint.size())) {}
+
+  void run() {
+    for (int open = endpoint_.size(); open > 0;) {
+      Message message;
+      const int from = comm_.receive(kAnySource, kMessageTag, std::span(&message, 1)).source;
+      switch (message.what) {
+        case What::pull:
+          pull(from, message.rows);
+          break;
+        case What::push:
+          push(from, message.learning_rate);
+          break;
+        case What::drop:
+          shard_.settle(asked(from).place, asked(from).samples);
+          break;
+        case What::close:
+          --open;
+          break;
+      }
+    }
+  }
+
+ private:
+  // What a worker has pulled.
+  struct Asked {
+    std::vector<Index> place, slot;
+    std::vector<SampleCounts> samples;  // under a capacity
+    std::uint64_t updates = 0;          // that the shard had then
+  };
+  Asked& asked(int worker) { return asked_[static_cast<std::size_t>(worker)]; }
+
+  void receive_places(int from, std::size_t rows, Asked& asked) {
+    asked.place.resize(rows);
+    if (rows == 0) return asked.samples.clear();
+    if (!plan_.replacement.capacity) {
+      comm_.receive(from, kPlacesTag, std::span(asked.place));
+      return;
+    }
+    asked_rows_.resize(rows);
+    comm_.receive(from, kPlacesTag, std::span(asked_rows_));
+    asked.samples.resize(rows);
+    for (std::size_t i = 0; i < rows; ++i) {
+      asked.place[i] = asked_rows_[i].place;
+      asked.samples[i] = asked_rows_[i].samples;
+    }
+  }
+
+  // No row is no work, but where a charge says how long a stage takes whatever the rows.
+  void compute(const Work& work, const Asked& asked, FunctionRef fn) {
+    if (asked.place.empty() && work.given_s == 0) return;
+    endpoint_.compute(work, ComputeKind::stage, fn);
+  }
+
+  void pull(int from, std::size_t rows) {
+    Asked& asked = this->asked(from);
+    receive_places(from, rows, asked);
+    asked.updates = updates_;
+    rows_.reset(endpoint_.device(), rows * width_);
+    compute(rules_.look_up(look_up_work_of(plan_, shard_, asked.place)), asked,
+            [&] { shard_.gather(kernels_, asked.place, asked.slot, rows_.data()); });
+    comm_.post(from, kRowsTag, rows_.span(), kRowTraffic);
+  }
+
+  void push(int from, double learning_rate) {
+    Asked& asked = this->asked(from);
+    const std::size_t rows = asked.place.size();
+    rows_.reset(endpoint_.device(), rows * width_);
+    comm_.receive(from, kSumsTag, rows_.span());
+    const float one = 1;
+    const RowParts<float> part{.parts = 1,
+                               .count = &rows,
+                               .row = asked.slot.data(),
+                               .value = rows_.data(),
+                               .scale = plan_.dedup ? nullptr : &one};
+    compute(rules_.update(update_work_of(plan_, shard_, asked.place)), asked, [&] {
+      if (rows == 0) return;
+      shard_.update(kernels_, part, learning_rate);
+      shard_.settle(asked.place, asked.samples);
+    });
+    const std::uint64_t evicted = shard_.evicted();
+    const Done done{.staleness = updates_ - asked.updates,
+                    .on_device = static_cast<std::uint32_t>(shard_.on_device(asked.place)),
+                    .evicted = static_cast<std::uint32_t>(evicted - told_evicted_)};
+    told_evicted_ = evicted;
+    if (rows > 0) ++updates_;
+    comm_.post(from, kDoneTag, std::span(&done, 1));
+  }
+
+  Endpoint& endpoint_;
+  Comm& comm_;
+  const TablePlan& plan_;
+  Shard& shard_;
+  const ServingRules& rules_;
+  TableKernels& kernels_;
+  const std::size_t width_;
+  std::vector<Asked> asked_;  // by worker
+  std::vector<AskedRow> asked_rows_;
+  Buffer rows_;
+  std::uint64_t updates_ = 0, told_evicted_ = 0;
+};
+
+ServedTables::ServedTables(Endpoint& endpoint, Tables& tables, const ServingRules& rules)
+    : comm_(endpoint.comm()), tables_(tables), rules_(rules) {
+  // The worker may return before its companion: what this one uses is its own, or the run's.
+  endpoint.background_task(
+      "tables", [&plan = tables.plan(), &shard = tables.shard(), rules](Endpoint& companion) {
+        Companion(companion, plan, shard, rules).run();
+      });
+}
+
+void ServedTables::tell(int to, const Message& message) {
+  comm_.post(to, kMessageTag, std::span(&message, 1));
+}
+
+void ServedTables::tell_all(const Message& message) {
+  for (int n = 0; n < comm_.size(); ++n) tell(nth(n), message);
+}
+
+void ServedTables::pull(Lookup& lookup) {
+  parts_ = tables_.by_owner(lookup);
+  for (int n = 0; n < comm_.size(); ++n) {
+    const OwnerPart& part = parts_[static_cast<std::size_t>(nth(n))];
+    tell(nth(n), {.what = What::pull, .rows = static_cast<std::uint32_t>(part.rows)});
+    if (part.rows > 0) comm_.post(nth(n), kPlacesTag, part.asked, kIdTraffic);
+  }
+  for (int n = 0; n < comm_.size(); ++n) {
+    comm_.receive(nth(n), kRowsTag, parts_[static_cast<std::size_t>(nth(n))].columns);
+  }
+}
+
+void ServedTables::push(Lookup& lookup, double learning_rate, LookupCounts& counts) {
+  for (int n = 0; n < comm_.size(); ++n) {
+    tell(nth(n), {.what = What::push, .learning_rate = learning_rate});
+    comm_.post(nth(n), kSumsTag, parts_[static_cast<std::size_t>(nth(n))].columns, kSumTraffic);
+  }
+  counts.lookups += lookup.lookups();
+  counts.entries += lookup.entries();
+  for (int n = 0; n < comm_.size(); ++n) {
+    Done done;
+    comm_.receive(nth(n), kDoneTag, std::span(&done, 1));
+    const std::size_t rows = parts_[static_cast<std::size_t>(nth(n))].rows;
+    counts.asked += rows;
+    counts.on_device += done.on_device;
+    counts.evicted += done.evicted;
+    if (rows > 0) rules_.staleness(done.staleness);
+  }
+}
+
+void ServedTables::drop() { tell_all({.what = What::drop}); }
+
+void ServedTables::close() { tell_all({.what = What::close}); }
+
+}  // namespace hetsgd

@@ -38,17 +38,28 @@ void TableOptions::declare(OptionSet& set) {
           "frequency and --sharding table and auto")
       .unit("batches")
       .range(1, 1e9);
+  set.add("hot_replace_every", hot_replace_every,
+          "with --table-storage hybrid: updates of its rows after which a worker chooses its hot "
+          "rows anew, by what it was asked for of late; rows that change their memory cross the "
+          "host link")
+      .unit("updates")
+      .at_least(1)
+      .absent("never");
   replacement.declare(set);
 }
 
 void TableOptions::validate() const {
   sharding();
   replacement.validate();
-  if (sharded) return check_capacity();
+  if (sharded) {
+    check_capacity();
+    return check_hot_rows();
+  }
   const TableOptions defaults;
   const char* const found = sharding_text != defaults.sharding_text ? "--sharding"
                             : dedup != defaults.dedup               ? "--dedup"
                             : storage != defaults.storage           ? "--table-storage"
+                            : hot_replace_every                     ? "--hot-replace-every"
                             : replacement.capacity                  ? "--table-capacity"
                                                                     : nullptr;
   if (!found) return;
@@ -63,6 +74,15 @@ void TableOptions::check_capacity() const {
                               "device or host",
                               *replacement.capacity),
                   "hot rows are chosen for the whole run, rows under a capacity come and go");
+}
+
+void TableOptions::check_hot_rows() const {
+  if (!hot_replace_every || storage == TableStorage::hybrid) return;
+  throw with_hint(
+      usage_error("--hot-replace-every: found {} with --table-storage {}, expected "
+                  "hybrid",
+                  *hot_replace_every, storage == TableStorage::device ? "device" : "host"),
+      "where all rows lie in one memory, none can change it");
 }
 
 bool TableOptions::needs_loads() const {

@@ -1,6 +1,7 @@
 // The options of embedding tables: where their rows lie.
 #pragma once
 
+#include <optional>
 #include <string>
 
 #include "core/options.hpp"
@@ -18,6 +19,7 @@ struct TableOptions {
   double hot_fraction = 0.14;
   HotRows hot = HotRows::frequency;
   std::uint64_t profile_batches = 1000;  // --hot-profile
+  std::optional<std::uint64_t> hot_replace_every;
   ReplacementOptions replacement;
 
   void declare(OptionSet& set);
@@ -25,6 +27,7 @@ struct TableOptions {
   void validate() const;
   Sharding sharding() const { return parse_sharding(sharding_text, "--sharding"); }
   void check_capacity() const;
+  void check_hot_rows() const;
   // Whether the plan needs to know what the first batches look up.
   bool needs_loads() const;
   bool needs_counts() const { return storage == TableStorage::hybrid && hot == HotRows::frequency; }

@@ -28,7 +28,7 @@ Shard::Shard(const TablePlan& plan, int rank, Device& device, std::optional<int>
     : plan_(plan),
       rank_(rank),
       rows_(plan.placement.rows(rank)),
-      hot_(hot_rows(plan.tiers, plan.placement, rank)) {
+      tiers_(plan.tiers, plan.placement, rank) {
   constexpr std::size_t kChunk = 4096;  // rows per task
   const Placement& placement = plan.placement;
   const Placement::Columns columns = placement.columns(rank);
@@ -75,12 +75,6 @@ void Shard::copy_row(Index place, float* to) const {
   std::copy_n(view_.w + *slot * view_.stride, view_.width, to);
 }
 
-std::size_t Shard::on_device(std::span<const Index> places) const {
-  if (plan_.tiers.storage != TableStorage::hybrid) return plan_.tiers.on_device(places.size());
-  return static_cast<std::size_t>(
-      std::ranges::count_if(places, [&](Index place) { return bool{hot_[place]}; }));
-}
-
 std::vector<float> Shard::read(std::span<const Index> places) const {
   std::vector<float> rows(places.size() * view_.width);
   float* to = rows.data();
@@ -93,6 +87,7 @@ std::vector<float> Shard::read(std::span<const Index> places) const {
 
 void Shard::gather(TableKernels& kernels, std::span<const Index> place, std::vector<Index>& slot,
                    float* out) {
+  tiers_.asked_for(place);
   slot.assign(place.begin(), place.end());
   if (replacement_) {
     for (Index& each : slot) {
@@ -106,6 +101,8 @@ void Shard::gather(TableKernels& kernels, std::span<const Index> place, std::vec
 
 void Shard::update(TableKernels& kernels, const RowParts<float>& parts, double learning_rate) {
   kernels.update(view_, parts, row_rule(plan_.optimizer, learning_rate, ++updates_));
+  moved_ = tiers_.end_update();
+  moved_in_all_ += moved_;
 }
 
 void Shard::settle(std::span<const Index> place, std::span<const SampleCounts> samples) {

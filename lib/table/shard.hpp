@@ -82,7 +82,10 @@ class Shard {
   std::uint64_t evicted() const { return replacement_ ? replacement_->evicted() : 0; }
 
   // How many of these rows lie on the device.
-  std::size_t on_device(std::span<const Index> places) const;
+  std::size_t on_device(std::span<const Index> places) const { return tiers_.count(places); }
+  // Rows that came to the device after the last update, and after all; as many left it each time.
+  std::size_t moved() const { return moved_; }
+  std::uint64_t moved_in_all() const { return moved_in_all_; }
 
   // The rank's columns of these rows, without gaps.
   std::vector<float> read(std::span<const Index> places) const;
@@ -110,8 +113,9 @@ class Shard {
   Buffer w_, state_[2];
   ShardRows<float> view_;
   std::optional<Replacement> replacement_;  // none: every row has the slot of its place
-  std::vector<bool> hot_;                   // by place: on the device; empty: all are, or none
-  std::uint64_t updates_ = 0;
+  DeviceRows tiers_;
+  std::size_t moved_ = 0;
+  std::uint64_t moved_in_all_ = 0, updates_ = 0;
 };
 
 // The shards of a process: of all ranks where the workers share memory, else that of its worker.

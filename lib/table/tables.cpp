@@ -266,7 +266,16 @@ Work Tables::update_work(const Lookup& l) const {
   Work work = scattered_work(l, 2 * static_cast<double>(1 + row_states(plan_.optimizer)));
   work.operations = 4 * a * columns();
   work.bytes = kNumber * a * (1 + columns());
-  return work;
+  return work + moved_work();
+}
+
+// Of the rows that changed their memory after the update before: one comes to the device for one
+// that leaves, and each is read here, crosses the host link and is written there, with its state.
+Work Tables::moved_work() const {
+  const double rows = 2 * static_cast<double>(shard_.moved());
+  const double bytes =
+      rows * kNumber * columns() * static_cast<double>(1 + row_states(plan_.optimizer));
+  return {.host_link_bytes = bytes, .gather_bytes = bytes, .host_gather_bytes = bytes};
 }
 
 // Each of the rows asked for is touched `times`, and those of the host cross its link once.

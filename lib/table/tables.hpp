@@ -67,6 +67,7 @@ struct LookupCounts {
   // Rows that others, and itself, asked of its shard, and those of them that lay on its device.
   std::uint64_t asked = 0, on_device = 0;
   std::uint64_t evicted = 0;  // rows that went from its shard
+  std::uint64_t moved = 0;    // rows of it that came to its device, as --hot-replace-every chose
 };
 
 // One batch on its way through the stages: all buffers that it needs, so that several batches may
@@ -175,6 +176,7 @@ class Tables {
   void move_slices(Lookup& lookup, bool join) const;
   double columns() const;  // of this rank
   Work scattered_work(const Lookup& lookup, double times) const;
+  Work moved_work() const;
 
   const TablePlan& plan_;
   Shard& shard_;

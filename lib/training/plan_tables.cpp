@@ -97,6 +97,7 @@ TablePlan make_table_plan(const TableLaw& law, const TableOptions& options, int 
                     .hot_fraction = options.hot_fraction,
                     .choice = options.hot,
                     .seed = law.initial.seed,
+                    .replace_every = options.hot_replace_every,
                     .counts = profile.counts},
           .replacement = options.replacement};
 }

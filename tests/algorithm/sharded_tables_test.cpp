@@ -211,6 +211,43 @@ TEST(ShardedTables, TiersChangeNoBitAndTheirEndsNoTime) {
   EXPECT_LT(any.record.elapsed, host.record.elapsed);
 }
 
+std::uint64_t moved_rows(const TableOutcome& run) {
+  std::uint64_t moved = 0;
+  for (const WorkerRecord& worker : run.record.workers) moved += worker.lookups.moved;
+  return moved;
+}
+
+// Rows that change their memory during the run change no number either. From any rows to begin with,
+// more of those that are asked for lie on the device later on; the profile charges what moves.
+TEST(ShardedTables, HotRowsThatAreChosenAnewChangeNoBit) {
+  const auto run = [](const Settings& more) { return run_clicks(tiered("tiered_profile", more)); };
+  const auto hits = [](const TableOutcome& outcome) {
+    std::uint64_t on_device = 0;
+    for (const WorkerRecord& worker : outcome.record.workers) {
+      on_device += worker.lookups.on_device;
+    }
+    return on_device;
+  };
+  const TableOutcome device = run({}), any = run(hybrid_tiers("0.1", "random"));
+  EXPECT_EQ(moved_rows(any), 0U);
+  for (const char* every : {"1", "5"}) {
+    SCOPED_TRACE(every);
+    const Settings anew = with(hybrid_tiers("0.1", "random"), {{"hot_replace_every", every}});
+    const TableOutcome sim = run(anew);
+    expect_same_run(device, sim);
+    EXPECT_GT(moved_rows(sim), 0U);
+    EXPECT_GT(hits(sim), hits(any));
+    EXPECT_NE(sim.record.elapsed, any.record.elapsed);
+    const TableOutcome threads = run(with(anew, {{"cluster", "threads"}}));
+    expect_same_run(device, threads);
+    EXPECT_EQ(moved_rows(threads), moved_rows(sim));
+    EXPECT_EQ(hits(threads), hits(sim));
+    expect_same_run(device, run(with(anew, {{"sharding", "column:2"}})));
+  }
+  EXPECT_THAT(refusal_of_tables(sharded({{"algorithm", "sgd"}, {"hot_replace_every", "5"}})),
+              HasSubstr("--hot-replace-every: found 5 with --table-storage device"));
+}
+
 // Where the host's rows cost what the device's do and its link nothing, it is all the same.
 TEST(ShardedTables, EqualTiersMakeTheChoiceOfHotRowsFree) {
   const auto elapsed = [](const Settings& more) {

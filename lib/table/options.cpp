@@ -30,6 +30,18 @@ void TableOptions::declare(OptionSet& set) {
           "its device")
       .symbol("alpha")
       .range(0, 1);
+  set.add("device_memory", device_memory,
+          "with --table-storage hybrid and --host-memory, in place of --hot-fraction: what a "
+          "worker's device has for rows; their share is that of this memory in both")
+      .symbol("m_G")
+      .unit("bytes")
+      .at_least(1)
+      .absent("-");
+  set.add("host_memory", host_memory, "and what the host has for each worker")
+      .symbol("m_H")
+      .unit("bytes")
+      .at_least(1)
+      .absent("-");
   set.add_choice(
       "hot", hot, {{"frequency", HotRows::frequency}, {"random", HotRows::random}},
       "which rows these are: those that the profiled batches look up most often, or any");
@@ -60,6 +72,8 @@ void TableOptions::validate() const {
                             : dedup != defaults.dedup               ? "--dedup"
                             : storage != defaults.storage           ? "--table-storage"
                             : hot_replace_every                     ? "--hot-replace-every"
+                            : device_memory                         ? "--device-memory"
+                            : host_memory                           ? "--host-memory"
                             : replacement.capacity                  ? "--table-capacity"
                                                                     : nullptr;
   if (!found) return;
@@ -77,12 +91,24 @@ void TableOptions::check_capacity() const {
 }
 
 void TableOptions::check_hot_rows() const {
-  if (!hot_replace_every || storage == TableStorage::hybrid) return;
-  throw with_hint(
-      usage_error("--hot-replace-every: found {} with --table-storage {}, expected "
-                  "hybrid",
-                  *hot_replace_every, storage == TableStorage::device ? "device" : "host"),
-      "where all rows lie in one memory, none can change it");
+  if (device_memory.has_value() != host_memory.has_value()) {
+    throw usage_error("{}: found without {}, expected both, or --hot-fraction",
+                      device_memory ? "--device-memory" : "--host-memory",
+                      device_memory ? "--host-memory" : "--device-memory");
+  }
+  const char* const found = hot_replace_every ? "--hot-replace-every"
+                            : device_memory   ? "--device-memory"
+                                              : nullptr;
+  if (!found || storage == TableStorage::hybrid) return;
+  throw with_hint(usage_error("{}: found with --table-storage {}, expected hybrid", found,
+                              storage == TableStorage::device ? "device" : "host"),
+                  "where all rows lie in one memory there is nothing to choose");
+}
+
+double TableOptions::alpha() const {
+  if (!device_memory) return hot_fraction;
+  const auto device = static_cast<double>(*device_memory), host = static_cast<double>(*host_memory);
+  return device / (device + host);
 }
 
 bool TableOptions::needs_loads() const {

@@ -17,6 +17,7 @@ struct TableOptions {
   bool dedup = true;
   TableStorage storage = TableStorage::device;
   double hot_fraction = 0.14;
+  std::optional<std::uint64_t> device_memory, host_memory;  // bytes of a worker; both or none
   HotRows hot = HotRows::frequency;
   std::uint64_t profile_batches = 1000;  // --hot-profile
   std::optional<std::uint64_t> hot_replace_every;
@@ -28,6 +29,9 @@ struct TableOptions {
   Sharding sharding() const { return parse_sharding(sharding_text, "--sharding"); }
   void check_capacity() const;
   void check_hot_rows() const;
+  // The share of a worker's rows on its device, of hybrid storage: --hot-fraction, or that of the
+  // device's memory in both (paper 004, section 6.1.1: m_G / (m_G + m_H)).
+  double alpha() const;
   // Whether the plan needs to know what the first batches look up.
   bool needs_loads() const;
   bool needs_counts() const { return storage == TableStorage::hybrid && hot == HotRows::frequency; }

@@ -245,7 +245,20 @@ TEST(ShardedTables, HotRowsThatAreChosenAnewChangeNoBit) {
     expect_same_run(device, run(with(anew, {{"sharding", "column:2"}})));
   }
   EXPECT_THAT(refusal_of_tables(sharded({{"algorithm", "sgd"}, {"hot_replace_every", "5"}})),
-              HasSubstr("--hot-replace-every: found 5 with --table-storage device"));
+              HasSubstr("--hot-replace-every: found with --table-storage device"));
+}
+
+// 1 of 8 GiB is a share of .125, exactly.
+TEST(ShardedTables, TheShareOfHotRowsIsThatOfTheirMemory) {
+  const auto run = [](const Settings& more) { return run_clicks(tiered("tiered_profile", more)); };
+  const Settings memories = {
+      {"table_storage", "hybrid"}, {"device_memory", "1GiB"}, {"host_memory", "7GiB"}};
+  const TableOutcome by_share = run(hybrid_tiers("0.125")), by_memory = run(memories);
+  expect_same_run(by_share, by_memory);
+  EXPECT_EQ(by_share.record.elapsed, by_memory.record.elapsed);
+  EXPECT_NE(by_share.record.elapsed, run(hybrid_tiers("0.14")).record.elapsed);
+  EXPECT_THAT(refusal_of_tables(sharded({{"algorithm", "sgd"}, {"device_memory", "1GiB"}})),
+              HasSubstr("--device-memory: found without --host-memory"));
 }
 
 // Where the host's rows cost what the device's do and its link nothing, it is all the same.

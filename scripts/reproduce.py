@@ -245,7 +245,7 @@ def tiny(figure):
     clicks = any(name in spec["settings"].get("train", "") for name in ("ctr-", "criteo"))
     made_up = "generate:ctr-tiny" if clicks else "generate:tiny"
     data = {"train": made_up, "test": made_up}
-    budget = {"epochs": 0.5, "evaluate_every": 500, "mega_batch": 8}
+    budget = {"epochs": 0.5, "evaluate_every": 500, "mega_batch": 8, **({"batch_size": 16, "hidden": 8} if clicks else {})}
     spec.update(seeds=[1], settings={**spec["settings"], **data, **budget})
     spec["setups"] = [absolute(setup, figure.path.parent) for setup in spec["setups"]]
     for setup in spec["setups"]:

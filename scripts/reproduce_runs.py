@@ -99,7 +99,7 @@ def table_hit_share(result):
     """Under a capacity that is full at the end: of the rows that batches asked for, those that were there. The others came, at
     their initial values, and went or are there still."""
     tables, capacity = result.get("tables"), result["config"].get("table_capacity")
-    if not tables or not capacity:
+    if not tables or not isinstance(capacity, int):
         return None
     asked = tables["distinct_share"] * result["dataset"]["train"]["fields"] * result["summary"]["samples_count"]
     return 1 - (tables["evicted"] + capacity) / asked

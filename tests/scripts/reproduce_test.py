@@ -89,6 +89,16 @@ class Specifications(unittest.TestCase):
                     self.assertIn(case["rate_from"]["case"], figure.pairs[case["rate_from"]["setup"]], name)
 
 
+class Readings(unittest.TestCase):
+    # 100 samples of 4 fields ask for half as many rows: 200. 30 of them came and went, 10 are there at the end.
+    def test_hits_of_tables_under_a_capacity(self):
+        result = {"tables": {"distinct_share": 0.5, "evicted": 30}, "config": {"table_capacity": 10},
+                  "dataset": {"train": {"fields": 4}}, "summary": {"samples_count": 100}}
+        self.assertAlmostEqual(reproduce_runs.table_hit_share(result), 1 - 40 / 200)
+        self.assertIsNone(reproduce_runs.table_hit_share({**result, "config": {"table_capacity": "all"}}))
+        self.assertIsNone(reproduce_runs.table_hit_share({**result, "tables": None}))
+
+
 class Sven(unittest.TestCase):
     """results/sven.md: fitted, derived and real rows are told apart."""
 

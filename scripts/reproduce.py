@@ -3,7 +3,7 @@
 
     scripts/reproduce.py list                       # ids, times, titles
     scripts/reproduce.py show a6 r3 [--runs DIR]    # results/ID/, expected beside found on stdout, and the pages
-    scripts/reproduce.py pages                      # results/fidelity.md and the index in results/README.md alone
+    scripts/reproduce.py pages                      # results/fidelity.md, results/sven.md and the index in results/README.md
     scripts/reproduce.py bench d1                   # the benchmark of a specification that has one in place of runs
     scripts/reproduce.py smoke OUT                  # every specification, tiny, as OUT/ID.json
 
@@ -18,6 +18,7 @@ import sys
 
 import reproduce_plots
 import reproduce_runs
+import reproduce_sven
 import reproduce_verdicts
 
 PAPERS = {"000": "Adaptive SGD (000)", "001": "Adasum (001)", "002": "CROSSBOW (002)", "003": "ESync (003)",
@@ -208,6 +209,9 @@ def write_pages(figures, results):
             text += [f"## {title}\n", *claims_table(of_paper, linked=True), ""]
     results.mkdir(parents=True, exist_ok=True)
     (results / "fidelity.md").write_text("\n".join(text))
+    sven = reproduce_sven.page(figures, lambda name: stored(results, name))
+    if sven is not None:
+        (results / "sven.md").write_text(sven)
     readme = results / "README.md"
     if readme.exists():
         before, _, rest = readme.read_text().partition(INDEX[0])
@@ -241,7 +245,7 @@ def tiny(figure):
     clicks = any(name in spec["settings"].get("train", "") for name in ("ctr-", "criteo"))
     made_up = "generate:ctr-tiny" if clicks else "generate:tiny"
     data = {"train": made_up, "test": made_up}
-    budget = {"epochs": 0.5, "evaluate_every": 500, "mega_batch": 8}
+    budget = {"epochs": 0.5, "evaluate_every": 500, "mega_batch": 8, **({"batch_size": 16, "hidden": 8} if clicks else {})}
     spec.update(seeds=[1], settings={**spec["settings"], **data, **budget})
     spec["setups"] = [absolute(setup, figure.path.parent) for setup in spec["setups"]]
     for setup in spec["setups"]:

@@ -7,6 +7,7 @@ files), and may have setups, cases (all that have runs), title.
             a panel per setup. Medians with intervals; what is missed is said.
   lines     y over an option x, which differs by setup (one panel) or by case (a panel per setup). series: [{label, cases}] or
             [{label, points: [[setup, case]]}], each case by default. relative = "first": to the first point of the series.
+            from_zero = false: values do not begin at 0.
   events    y of each worker (tensor) in the events of a kind, one run; a panel per setup and case.
   workers   share of computing (y = "computing") of each worker by case; a panel per setup.
   bench     latency over sizes, a line per operator.
@@ -31,7 +32,10 @@ NAMES = {
     "updates": "iterations to the target", "updates_per_s": "iterations/s", "update_s": "time of a round, s",
     "epochs": "epochs to the target", "final": "final P@1", "speedup": "speed-up to the target",
     "updates_ratio": "iterations to the target, ratio",
-    "updates_per_s_ratio": "iterations/s, ratio", "bytes_per_s": "bytes sent/s", "learners_per_device": "learners per GPU"}
+    "updates_per_s_ratio": "iterations/s, ratio", "bytes_per_s": "bytes sent/s", "learners_per_device": "learners per GPU",
+    "auc": "AUC", "hot_fraction": "share of the rows on the device", "device_hit_share": "share of lookups served there",
+    "table_hit_share": "share of rows asked for that were there", "table_capacity": "rows that there is room for",
+    "max_samples": "samples of the run"}
 EVENT_NAMES = {"value": "orthogonality", "weight": "merge weight", "learners": "learners of a GPU"}
 RATIOS = {"speedup": "speedup", "updates_ratio": "updates_relation", "updates_per_s_ratio": "updates_per_s_relation"}
 POINTS = 100  # of a curve
@@ -220,7 +224,8 @@ def lines(figure, plot):
         axis.minorticks_off()
         if plot.get("relative"):
             axis.plot(sorted(ticks), [tick / min(ticks) for tick in sorted(ticks)], color="#999999", linewidth=1, label="linear")
-        axis.set_ylim(bottom=0)
+        if plot.get("from_zero", True):
+            axis.set_ylim(bottom=0)
         axis.set_xlabel(named(plot["x"]))
         axis.set_ylabel(value_label(plot))
     plot_style.legend_below(drawing, axes)

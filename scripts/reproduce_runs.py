@@ -95,6 +95,20 @@ def computing_of_workers(result):
     return [worker["compute_s"] / result["summary"]["elapsed_s"] for worker in result["workers"]]
 
 
+def table_hit_share(result):
+    """Under a capacity that is full at the end: of the rows that batches asked for, those that were there. The others came, at
+    their initial values, and went or are there still."""
+    tables, capacity = result.get("tables"), result["config"].get("table_capacity")
+    if not tables or not isinstance(capacity, int):
+        return None
+    asked = tables["distinct_share"] * result["dataset"]["train"]["fields"] * result["summary"]["samples_count"]
+    return 1 - (tables["evicted"] + capacity) / asked
+
+
+def of_tables(result, key):
+    return result.get("tables", {}).get(key)
+
+
 # What a result tells beside what `compare` compares: name -> number or None.
 READINGS = {
     "computing_ratio": lambda result: result["summary"]["computing_ratio"],
@@ -107,6 +121,14 @@ READINGS = {
     "smallest_batch": functools.partial(last_of, kind="merge", key="batch_size", pick=min),
     "largest_batch": functools.partial(last_of, kind="merge", key="batch_size", pick=max),
     "learners_at_end": functools.partial(last_of, kind="learners", key="learners", pick=max),
+    "samples_per_worker_s": lambda result: result["summary"]["samples_per_s"] / result["config"]["workers"],
+    "auc": lambda result: result["summary"]["final"].get("auc"),
+    "test_loss": lambda result: result["summary"]["final"].get("test_loss"),
+    "distinct_share": functools.partial(of_tables, key="distinct_share"),
+    "device_hit_share": functools.partial(of_tables, key="device_hit_share"),
+    "moved_rows": functools.partial(of_tables, key="moved"),
+    "table_rows": functools.partial(of_tables, key="rows"),
+    "table_hit_share": table_hit_share,
     "orthogonality_rise": orthogonality_rise,
     "orthogonality_at_step": orthogonality_at_step,
 }

@@ -26,7 +26,7 @@ SIDES = ("above", "below", "equal", "at_most")
 MEASURES = {
     "speedup": "speed-up to the target", "time_s": "time to the target", "smoothed_time": "smoothed time",
     "samples": "samples to the target", "updates": "iterations to the target", "samples_per_s": "samples/s",
-    "updates_per_s": "iterations/s", "final": "final P@1", "latency": "latency, all sizes"}
+    "updates_per_s": "iterations/s", "final": "final metric", "latency": "latency, all sizes"}
 VERDICTS = ("holds", "holds in direction", "does not hold", "not testable", "not run")
 
 
@@ -124,6 +124,8 @@ def verdict(claim, value, p):
 def told(figure, claim):
     """What the number is of."""
     what = claim["reading"].replace("_", " ") if "reading" in claim else MEASURES[claim["measure"]]
+    if claim.get("measure") == "final":
+        what = "final " + {"p1": "P@1", "auc": "AUC"}.get(figure.spec["metric"]["name"], figure.spec["metric"]["name"])
     who = claim["case"] + (f" over {claim['reference']}" if "reference" in claim else "")
     where = claim.get("setup", "")
     if "reference_setup" in claim:

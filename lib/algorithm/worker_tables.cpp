@@ -35,6 +35,7 @@ void Worker::count_lookups(const Lookup& lookup) {
   lookup_counts_.asked += lookup.asked();
   lookup_counts_.on_device += tables_->on_device(lookup);
   lookup_counts_.evicted = tables_->shard().evicted();
+  lookup_counts_.moved = tables_->shard().moved_in_all();
 }
 
 void Worker::look_up(const Batch& batch) {

@@ -103,6 +103,8 @@ RunIdentity identify(const std::vector<Setting>& settings) {
   }
   const json& defaults = default_config(algorithm, model_of(settings));
   json identity = {{"algorithm", algorithm}, {"workers", config["workers"]}};
+  // `defaults` has the run's own model: it is named where it is not every run's.
+  if (config["model"] != TrainOptions().model) identity["model"] = config["model"];
   for (const Option& option : spec.set.options()) {
     if (!option.in_config || option.name == "seed") continue;
     const json& value = config[option.name];

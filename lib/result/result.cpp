@@ -243,7 +243,7 @@ json curve_json(const Record& record) {
 }
 
 // distinct_share: rows asked for per lookup; device_hit_share: of these the ones on their owner's
-// device; null: nothing was looked up yet.
+// device; null: nothing was looked up yet. moved: of runs whose hot rows changed.
 json tables_json(const Record& record) {
   json tables = record.tables;
   LookupCounts counts;
@@ -253,6 +253,7 @@ json tables_json(const Record& record) {
     counts.asked += worker.lookups.asked;
     counts.on_device += worker.lookups.on_device;
     counts.evicted += worker.lookups.evicted;
+    counts.moved += worker.lookups.moved;
   }
   const auto share = [](std::uint64_t part, std::uint64_t all) -> json {
     if (all == 0) return nullptr;
@@ -261,6 +262,7 @@ json tables_json(const Record& record) {
   tables["distinct_share"] = share(counts.entries, counts.lookups);
   tables["evicted"] = counts.evicted;
   tables["device_hit_share"] = share(counts.on_device, counts.asked);
+  if (counts.moved > 0) tables["moved"] = counts.moved;
   return tables;
 }
 

@@ -37,6 +37,18 @@ void TableOptions::declare(OptionSet& set) {
           "its device")
       .symbol("alpha")
       .range(0, 1);
+  set.add("device_memory", device_memory,
+          "with --table-storage hybrid and --host-memory, in place of --hot-fraction: what a "
+          "worker's device has for rows; their share is that of this memory in both")
+      .symbol("m_G")
+      .unit("bytes")
+      .at_least(1)
+      .absent("-");
+  set.add("host_memory", host_memory, "and what the host has for each worker")
+      .symbol("m_H")
+      .unit("bytes")
+      .at_least(1)
+      .absent("-");
   set.add_choice(
       "hot", hot, {{"frequency", HotRows::frequency}, {"random", HotRows::random}},
       "which rows these are: those that the profiled batches look up most often, or any");
@@ -45,18 +57,31 @@ void TableOptions::declare(OptionSet& set) {
           "frequency and --sharding table and auto")
       .unit("batches")
       .range(1, 1e9);
+  set.add("hot_replace_every", hot_replace_every,
+          "with --table-storage hybrid: updates of its rows after which a worker chooses its hot "
+          "rows anew, by what it was asked for of late; rows that change their memory cross the "
+          "host link")
+      .unit("updates")
+      .at_least(1)
+      .absent("never");
   replacement.declare(set);
 }
 
 void TableOptions::validate() const {
   sharding();
   replacement.validate();
-  if (sharded) return check_capacity();
+  if (sharded) {
+    check_capacity();
+    return check_hot_rows();
+  }
   const TableOptions defaults;
   const char* const found = sharding_text != defaults.sharding_text ? "--sharding"
                             : dedup != defaults.dedup               ? "--dedup"
                             : exchange != defaults.exchange         ? "--table-exchange"
                             : storage != defaults.storage           ? "--table-storage"
+                            : hot_replace_every                     ? "--hot-replace-every"
+                            : device_memory                         ? "--device-memory"
+                            : host_memory                           ? "--host-memory"
                             : replacement.capacity                  ? "--table-capacity"
                                                                     : nullptr;
   if (!found) return;
@@ -71,6 +96,27 @@ void TableOptions::check_capacity() const {
                               "device or host",
                               *replacement.capacity),
                   "hot rows are chosen for the whole run, rows under a capacity come and go");
+}
+
+void TableOptions::check_hot_rows() const {
+  if (device_memory.has_value() != host_memory.has_value()) {
+    throw usage_error("{}: found without {}, expected both, or --hot-fraction",
+                      device_memory ? "--device-memory" : "--host-memory",
+                      device_memory ? "--host-memory" : "--device-memory");
+  }
+  const char* const found = hot_replace_every ? "--hot-replace-every"
+                            : device_memory   ? "--device-memory"
+                                              : nullptr;
+  if (!found || storage == TableStorage::hybrid) return;
+  throw with_hint(usage_error("{}: found with --table-storage {}, expected hybrid", found,
+                              storage == TableStorage::device ? "device" : "host"),
+                  "where all rows lie in one memory there is nothing to choose");
+}
+
+double TableOptions::alpha() const {
+  if (!device_memory) return hot_fraction;
+  const auto device = static_cast<double>(*device_memory), host = static_cast<double>(*host_memory);
+  return device / (device + host);
 }
 
 bool TableOptions::needs_loads() const {

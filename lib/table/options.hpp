@@ -1,6 +1,7 @@
 // The options of embedding tables: where their rows lie.
 #pragma once
 
+#include <optional>
 #include <string>
 
 #include "core/options.hpp"
@@ -21,8 +22,10 @@ struct TableOptions {
   TableExchange exchange = TableExchange::automatic;  // --table-exchange
   TableStorage storage = TableStorage::device;
   double hot_fraction = 0.14;
+  std::optional<std::uint64_t> device_memory, host_memory;  // bytes of a worker; both or none
   HotRows hot = HotRows::frequency;
   std::uint64_t profile_batches = 1000;  // --hot-profile
+  std::optional<std::uint64_t> hot_replace_every;
   ReplacementOptions replacement;
 
   void declare(OptionSet& set);
@@ -35,6 +38,10 @@ struct TableOptions {
     return sharded && (exchange == TableExchange::served ||
                        (exchange == TableExchange::automatic && !lockstep));
   }
+  void check_hot_rows() const;
+  // The share of a worker's rows on its device, of hybrid storage: --hot-fraction, or that of the
+  // device's memory in both (paper 004, section 6.1.1: m_G / (m_G + m_H)).
+  double alpha() const;
   // Whether the plan needs to know what the first batches look up.
   bool needs_loads() const;
   bool needs_counts() const { return storage == TableStorage::hybrid && hot == HotRows::frequency; }

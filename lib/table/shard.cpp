@@ -30,7 +30,7 @@ Shard::Shard(const TablePlan& plan, int rank, Device& device, std::optional<int>
       rank_(rank),
       rows_(plan.placement.rows(rank)),
       device_(device),
-      hot_(hot_rows(plan.tiers, plan.placement, rank)) {
+      tiers_(plan.tiers, plan.placement, rank) {
   view_.width = plan.placement.columns(rank).size();
   view_.stride = plan.placement.stride(rank);
   const std::size_t slots = plan.slots(rank);
@@ -71,12 +71,13 @@ void Shard::allocate(std::size_t slots) {
 }
 
 void Shard::number_by_tier() {
-  if (hot_.empty()) return;
+  const std::vector<bool>& hot = tiers_.hot();
+  if (hot.empty()) return;
   number_.resize(rows_);
   place_.resize(rows_);
   std::size_t next[2] = {0, view_.on_device};  // hot, cold
   for (std::size_t place = 0; place < rows_; ++place) {
-    const std::size_t number = next[hot_[place] ? 0 : 1]++;
+    const std::size_t number = next[hot[place] ? 0 : 1]++;
     number_[place] = static_cast<Index>(number);
     place_[number] = static_cast<Index>(place);
   }
@@ -124,12 +125,6 @@ void Shard::copy_row(Index place, float* to) const {
   if (!slot) return make_initial(place, to);
   const float* const w = *slot < view_.on_device ? view_.w : view_.host_w;
   std::copy_n(w + *slot * view_.stride, view_.width, to);
-}
-
-std::size_t Shard::on_device(std::span<const Index> places) const {
-  if (plan_.tiers.storage != TableStorage::hybrid) return plan_.tiers.on_device(places.size());
-  return static_cast<std::size_t>(
-      std::ranges::count_if(places, [&](Index place) { return bool{hot_[place]}; }));
 }
 
 std::vector<float> Shard::read(std::span<const Index> places) const {
@@ -186,6 +181,7 @@ void Shard::find_slots(TableKernels& kernels, std::vector<Index>& places) {
 
 void Shard::gather(TableKernels& kernels, std::span<const Index> place, std::vector<Index>& slot,
                    float* out) {
+  tiers_.asked_for(place);
   slot.assign(place.begin(), place.end());
   find_slots(kernels, slot);
   kernels.gather(view_, slot.size(), slot.data(), out);
@@ -193,6 +189,8 @@ void Shard::gather(TableKernels& kernels, std::span<const Index> place, std::vec
 
 void Shard::update(TableKernels& kernels, const RowParts<float>& parts, double learning_rate) {
   kernels.update(view_, parts, row_rule(plan_.optimizer, learning_rate, ++updates_));
+  moved_ = tiers_.end_update();
+  moved_in_all_ += moved_;
 }
 
 void Shard::settle(std::span<const Index> place, std::span<const SampleCounts> samples) {

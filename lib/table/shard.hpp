@@ -90,7 +90,10 @@ class Shard {
   std::uint64_t evicted() const { return replacement_ ? replacement_->evicted() : 0; }
 
   // How many of these rows lie on the device.
-  std::size_t on_device(std::span<const Index> places) const;
+  std::size_t on_device(std::span<const Index> places) const { return tiers_.count(places); }
+  // Rows that came to the device after the last update, and after all; as many left it each time.
+  std::size_t moved() const { return moved_; }
+  std::uint64_t moved_in_all() const { return moved_in_all_; }
 
   // The rank's columns of these rows, without gaps. Of a shard on a GPU: while the devices that
   // have called gather() and update() have nothing to do (synchronize()).
@@ -130,11 +133,12 @@ class Shard {
   HostBlock host_w_, host_state_[2];  // of a GPU: the tier in host memory
   ShardRows<float> view_;
   std::optional<Replacement> replacement_;  // none: every row has the slot of its place
-  std::vector<bool> hot_;                   // by place: on the device; empty: all are, or none
-  std::vector<Index> number_, place_;       // by place its number, and back; empty: the same
-  std::vector<Index> fresh_;                // slots of rows that have just come
+  DeviceRows tiers_;
+  std::vector<Index> number_, place_;  // by place its number, and back; empty: the same
+  std::vector<Index> fresh_;           // slots of rows that have just come
   std::vector<float> fresh_rows_;
-  std::uint64_t updates_ = 0;
+  std::size_t moved_ = 0;
+  std::uint64_t moved_in_all_ = 0, updates_ = 0;
 };
 
 // The shards of a process: of all ranks where the workers share memory, else that of its worker.

@@ -297,6 +297,15 @@ Work scattered_work(const TablePlan& plan, const Shard& shard, std::span<const I
           .host_gather_bytes = times * row * host};
 }
 
+// Of the rows that changed their memory after the update before: one comes to the device for one
+// that leaves, and each is read here, crosses the host link and is written there, with its state.
+Work moved_work(const TablePlan& plan, const Shard& shard) {
+  const double rows = 2 * static_cast<double>(shard.moved());
+  const double bytes = rows * kNumber * columns_of(plan, shard) *
+                       static_cast<double>(1 + row_states(plan.optimizer));
+  return {.host_link_bytes = bytes, .gather_bytes = bytes, .host_gather_bytes = bytes};
+}
+
 }  // namespace
 
 Work look_up_work_of(const TablePlan& plan, const Shard& shard, std::span<const Index> places) {
@@ -307,7 +316,7 @@ Work update_work_of(const TablePlan& plan, const Shard& shard, std::span<const I
   const double states = static_cast<double>(row_states(plan.optimizer));
   Work work = scattered_work(plan, shard, places, 2 * (1 + states));
   work.operations = 4 * static_cast<double>(places.size()) * columns_of(plan, shard);
-  return work;
+  return work + moved_work(plan, shard);
 }
 
 }  // namespace hetsgd

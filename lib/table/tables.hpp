@@ -67,6 +67,7 @@ struct LookupCounts {
   // Rows that others, and itself, asked of its shard, and those of them that lay on its device.
   std::uint64_t asked = 0, on_device = 0;
   std::uint64_t evicted = 0;  // rows that went from its shard
+  std::uint64_t moved = 0;    // rows of it that came to its device, as --hot-replace-every chose
 };
 
 // A row that is asked for; under a capacity the whole of it travels, else the place alone.

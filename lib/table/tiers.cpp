@@ -48,4 +48,49 @@ std::vector<bool> hot_rows(const Tiers& tiers, const Placement& placement, int r
   return on_device;
 }
 
+DeviceRows::DeviceRows(const Tiers& tiers, const Placement& placement, int rank)
+    : storage_(tiers.storage), hot_(hot_rows(tiers, placement, rank)) {
+  if (storage_ != TableStorage::hybrid) return;
+  replace_every_ = tiers.replace_every;
+  if (replace_every_) asked_.resize(hot_.size());
+}
+
+std::size_t DeviceRows::count(std::span<const Index> places) const {
+  switch (storage_) {
+    case TableStorage::device:
+      return places.size();
+    case TableStorage::host:
+      return 0;
+    case TableStorage::hybrid:
+      break;
+  }
+  return static_cast<std::size_t>(
+      std::ranges::count_if(places, [&](Index place) { return bool{hot_[place]}; }));
+}
+
+void DeviceRows::asked_for(std::span<const Index> places) {
+  if (!replace_every_) return;
+  for (const Index place : places) ++asked_[place];
+}
+
+std::size_t DeviceRows::end_update() {
+  if (!replace_every_ || ++updates_ % *replace_every_ != 0) return 0;
+  return replace();
+}
+
+std::size_t DeviceRows::replace() {
+  std::vector<Index> order(hot_.size());
+  std::iota(order.begin(), order.end(), Index{0});
+  const auto end = order.begin() + std::ranges::count(hot_, true);
+  std::nth_element(order.begin(), end, order.end(), [&](Index a, Index b) {
+    if (asked_[a] != asked_[b]) return asked_[a] > asked_[b];
+    return hot_[a] != hot_[b] ? bool{hot_[a]} : a < b;
+  });
+  const auto came = std::count_if(order.begin(), end, [&](Index place) { return !hot_[place]; });
+  hot_.assign(hot_.size(), false);
+  std::for_each(order.begin(), end, [&](Index place) { hot_[place] = true; });
+  for (std::uint32_t& count : asked_) count /= 2;
+  return static_cast<std::size_t>(came);
+}
+
 }  // namespace hetsgd

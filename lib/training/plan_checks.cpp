@@ -88,9 +88,9 @@ void check_exchange(const Plan& plan, const AlgorithmInfo& info) {
       fmt::format("{} exchange rows together", fmt::join(names, ", ")));
 }
 
-// Rows that a companion serves lie in host memory.
-void check_tables(const Plan& plan, const std::vector<std::string>& devices,
-                  const AlgorithmInfo& info) {
+// Rows that a companion serves lie in host memory, and rows do not change theirs on a real GPU.
+void check_tables(const TrainOptions& options, const Plan& plan,
+                  const std::vector<std::string>& devices, const AlgorithmInfo& info) {
   if (!plan.sharded_tables) {
     if (info.sharded_tables_only.empty()) return;
     throw with_hint(usage_error("--tables: found replicated, expected sharded: {} {}", info.name,
@@ -105,11 +105,19 @@ void check_tables(const Plan& plan, const std::vector<std::string>& devices,
   check_exchange(plan, info);
   const auto gpu = std::ranges::find_if(
       devices, [](const std::string& text) { return text.starts_with("cuda:"); });
-  if (gpu == devices.end() || !plan.served_tables) return;
-  throw with_hint(
-      usage_error("--devices: found {} with tables that are served, expected CPUs", *gpu),
-      "--tables replicated has its tables on the GPU, and so have algorithms whose workers exchange "
-      "rows together (ssgd, sven)");
+  if (gpu == devices.end()) return;
+  if (plan.served_tables) {
+    throw with_hint(
+        usage_error("--devices: found {} with tables that are served, expected CPUs", *gpu),
+        "--tables replicated has its tables on the GPU, and so have algorithms whose workers "
+        "exchange rows together (ssgd, sven)");
+  }
+  if (options.tables.hot_replace_every) {
+    throw with_hint(usage_error("--hot-replace-every: found {} with {}, expected CPUs",
+                                *options.tables.hot_replace_every, *gpu),
+                    "rows change their memory in simulated machines alone; on a GPU the choice of "
+                    "the first batches stays");
+  }
 }
 
 }  // namespace
@@ -136,7 +144,7 @@ void check_plan(const TrainOptions& options, const OptionSet& set, const Plan& p
   check_optimizer(set, plan, info);
   check_precision(options, set, devices);
   check_shared_memory(options, plan, devices, info);
-  check_tables(plan, devices, info);
+  check_tables(options, plan, devices, info);
   check_model_devices(options, devices);
   algorithm.check(plan);
 }

@@ -95,9 +95,10 @@ TablePlan make_table_plan(const TableLaw& law, const TableOptions& options, int 
           .optimizer = law.optimizer,
           .dedup = options.dedup,
           .tiers = {.storage = options.storage,
-                    .hot_fraction = options.hot_fraction,
+                    .hot_fraction = options.alpha(),
                     .choice = options.hot,
                     .seed = law.initial.seed,
+                    .replace_every = options.hot_replace_every,
                     .counts = profile.counts},
           .replacement = options.replacement};
 }

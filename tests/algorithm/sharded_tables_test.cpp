@@ -223,6 +223,56 @@ TEST(ShardedTables, TiersChangeNoBitAndTheirEndsNoTime) {
   EXPECT_LT(any.record.elapsed, host.record.elapsed);
 }
 
+std::uint64_t moved_rows(const TableOutcome& run) {
+  std::uint64_t moved = 0;
+  for (const WorkerRecord& worker : run.record.workers) moved += worker.lookups.moved;
+  return moved;
+}
+
+// Rows that change their memory during the run change no number either. From any rows to begin with,
+// more of those that are asked for lie on the device later on; the profile charges what moves.
+TEST(ShardedTables, HotRowsThatAreChosenAnewChangeNoBit) {
+  const auto run = [](const Settings& more) { return run_clicks(tiered("tiered_profile", more)); };
+  const auto hits = [](const TableOutcome& outcome) {
+    std::uint64_t on_device = 0;
+    for (const WorkerRecord& worker : outcome.record.workers) {
+      on_device += worker.lookups.on_device;
+    }
+    return on_device;
+  };
+  const TableOutcome device = run({}), any = run(hybrid_tiers("0.1", "random"));
+  EXPECT_EQ(moved_rows(any), 0U);
+  for (const char* every : {"1", "5"}) {
+    SCOPED_TRACE(every);
+    const Settings anew = with(hybrid_tiers("0.1", "random"), {{"hot_replace_every", every}});
+    const TableOutcome sim = run(anew);
+    expect_same_run(device, sim);
+    EXPECT_GT(moved_rows(sim), 0U);
+    EXPECT_GT(hits(sim), hits(any));
+    EXPECT_NE(sim.record.elapsed, any.record.elapsed);
+    const TableOutcome threads = run(with(anew, {{"cluster", "threads"}}));
+    expect_same_run(device, threads);
+    EXPECT_EQ(moved_rows(threads), moved_rows(sim));
+    EXPECT_EQ(hits(threads), hits(sim));
+    expect_same_run(device, run(with(anew, {{"sharding", "column:2"}})));
+  }
+  EXPECT_THAT(refusal_of_tables(sharded({{"algorithm", "sgd"}, {"hot_replace_every", "5"}})),
+              HasSubstr("--hot-replace-every: found with --table-storage device"));
+}
+
+// 1 of 8 GiB is a share of .125, exactly.
+TEST(ShardedTables, TheShareOfHotRowsIsThatOfTheirMemory) {
+  const auto run = [](const Settings& more) { return run_clicks(tiered("tiered_profile", more)); };
+  const Settings memories = {
+      {"table_storage", "hybrid"}, {"device_memory", "1GiB"}, {"host_memory", "7GiB"}};
+  const TableOutcome by_share = run(hybrid_tiers("0.125")), by_memory = run(memories);
+  expect_same_run(by_share, by_memory);
+  EXPECT_EQ(by_share.record.elapsed, by_memory.record.elapsed);
+  EXPECT_NE(by_share.record.elapsed, run(hybrid_tiers("0.14")).record.elapsed);
+  EXPECT_THAT(refusal_of_tables(sharded({{"algorithm", "sgd"}, {"device_memory", "1GiB"}})),
+              HasSubstr("--device-memory: found without --host-memory"));
+}
+
 // Where the host's rows cost what the device's do and its link nothing, it is all the same.
 TEST(ShardedTables, EqualTiersMakeTheChoiceOfHotRowsFree) {
   const auto elapsed = [](const Settings& more) {

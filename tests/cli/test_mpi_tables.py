@@ -52,7 +52,8 @@ class ShardedTables(MpiTest):
     def test_ranks_keep_and_lose_the_rows_of_sim(self):
         self.expect_same(3, "--algorithm", "ssgd", "--min-frequency", "1", "--table-capacity", "300")
         self.assertGreater(self.result("mpi.json")["tables"]["evicted"], 0)
-        self.expect_same(2, "--algorithm", "ssgd", "--table-storage", "hybrid", "--hot-fraction", "0.1")
+        self.expect_same(2, "--algorithm", "ssgd", "--table-storage", "hybrid", "--hot-fraction", "0.1",
+                         "--hot-replace-every", "5")
         self.assertGreater(self.result("mpi.json")["tables"]["device_hit_share"], 0.1)
 
     def test_ranks_that_load_their_shard_alone_learn_the_same(self):

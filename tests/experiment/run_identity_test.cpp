@@ -63,5 +63,16 @@ TEST(RunIdentity, NamesAnAlgorithmsOwnDefaults) {
             content_hash(name.dump()));
 }
 
+// Also where they have the same options at the same values.
+TEST(RunIdentity, TellsModelsApart) {
+  json name = name_of("ssgd");
+  name["model"] = "deepfm";
+  EXPECT_EQ(identify(settings_of("ssgd", {{"model", "deepfm"}})).hash, content_hash(name.dump()));
+  EXPECT_NE(identify(settings_of("ssgd", {{"model", "deepfm"}})).hash,
+            identify(settings_of("ssgd", {{"model", "wide_deep"}})).hash);
+  EXPECT_EQ(identify(settings_of("ssgd", {{"model", "mlp"}})).hash,
+            content_hash(name_of("ssgd").dump()));
+}
+
 }  // namespace
 }  // namespace hetsgd

@@ -19,6 +19,7 @@ os.environ["HETSGD"] = os.environ.pop("HETSGD_BINARY", str(ROOT / "build/release
 try:
     import reproduce_plots
     import reproduce_runs
+    import reproduce_sven
     import reproduce_verdicts
     import reproduce
 except ImportError as error:
@@ -86,6 +87,41 @@ class Specifications(unittest.TestCase):
             for case in figure.spec.get("cases", []):
                 if "rate_from" in case:
                     self.assertIn(case["rate_from"]["case"], figure.pairs[case["rate_from"]["setup"]], name)
+
+
+class Readings(unittest.TestCase):
+    # 100 samples of 4 fields ask for half as many rows: 200. 30 of them came and went, 10 are there at the end.
+    def test_hits_of_tables_under_a_capacity(self):
+        result = {"tables": {"distinct_share": 0.5, "evicted": 30}, "config": {"table_capacity": 10},
+                  "dataset": {"train": {"fields": 4}}, "summary": {"samples_count": 100}}
+        self.assertAlmostEqual(reproduce_runs.table_hit_share(result), 1 - 40 / 200)
+        self.assertIsNone(reproduce_runs.table_hit_share({**result, "config": {"table_capacity": "all"}}))
+        self.assertIsNone(reproduce_runs.table_hit_share({**result, "tables": None}))
+
+
+class Sven(unittest.TestCase):
+    """results/sven.md: fitted, derived and real rows are told apart."""
+
+    def test_every_row_says_what_its_numbers_are(self):
+        for name, figure in FIGURES.items():
+            if figure.spec["paper"] == reproduce_sven.PAPER:
+                self.assertIn(figure.figure.get("kind"), reproduce_sven.KINDS, name)
+                # What was fitted has a charge that says so; what is derived or real has none of them.
+                settings = [figure.spec["settings"], *(setup.get("settings", {}) for setup in figure.spec["setups"])]
+                fitted = any("sven-" in each.get("charge", "") for each in settings)
+                self.assertEqual(fitted, figure.figure["kind"] == "F", name)
+
+    def test_a_page_has_found_beside_expected_and_the_causes_of_what_does_not_hold(self):
+        figure = FIGURES["v-7"]
+        records = [{"id": "v-7", "figure": "6.7", "claim": claim["claim"], "expected": claim["expected"], "of": "", "p_value": None,
+                    "found": ratio(1.125, 1.125, 1.125), "verdict": "holds", "cause": "none"} for claim in figure.claims]
+        records[0] |= {"found": ratio(1, 1.25, 2), "p_value": 0.5, "verdict": "does not hold (x)", "cause": "the reason"}
+        page = reproduce_sven.page(list(FIGURES.values()), lambda name: records if name == "v-7" else None)
+        self.assertIn("| 11 % less time (1.12) | 1.25 [1, 2], p 0.5 | 1.117 to 1.13 | does not hold (x) |", page)
+        self.assertIn(f"- **v-7, {records[0]['claim']}**: the reason", page)
+        self.assertNotIn(": none", page)
+        self.assertIn("[v-7](v-7/README.md) | F |", page)
+        self.assertIsNone(reproduce_sven.page(list(FIGURES.values()), lambda name: None))
 
 
 class Scripts(unittest.TestCase):

@@ -63,5 +63,74 @@ TEST(Tiers, EndsAreAllAndNone) {
   EXPECT_TRUE(hot_rows({.storage = TableStorage::host}, two_ranks(), 0).empty());
 }
 
+Tiers replacing(double fraction, std::uint64_t every) {
+  Tiers tiers = hybrid(fraction, HotRows::random);
+  tiers.replace_every = every;
+  return tiers;
+}
+
+std::vector<Index> all_places() {
+  std::vector<Index> places(20);
+  std::iota(places.begin(), places.end(), Index{0});
+  return places;
+}
+
+std::vector<Index> on_device(const DeviceRows& rows) {
+  std::vector<Index> found;
+  for (const Index place : all_places()) {
+    if (rows.count(std::span(&place, 1)) == 1) found.push_back(place);
+  }
+  return found;
+}
+
+// Every second update, and only for what is asked for more than what is there: five rows of 20.
+TEST(Tiers, RowsThatAreAskedForChangePlacesWithOthers) {
+  DeviceRows rows(replacing(0.25, 2), two_ranks(), 0);
+  const std::vector<Index> before = on_device(rows);
+  ASSERT_EQ(before.size(), 5U);
+  EXPECT_EQ(rows.end_update(), 0U);
+  EXPECT_EQ(rows.end_update(), 0U);  // nothing was asked for: all stay
+  EXPECT_EQ(on_device(rows), before);
+
+  std::vector<Index> cold;  // the first three that are not there
+  for (const Index place : all_places()) {
+    if (cold.size() < 3 && std::ranges::find(before, place) == before.end()) cold.push_back(place);
+  }
+  rows.asked_for(cold);
+  EXPECT_EQ(rows.end_update(), 0U);
+  EXPECT_EQ(on_device(rows), before);
+  EXPECT_EQ(rows.end_update(), 3U);
+  std::vector<Index> expected = cold;
+  expected.insert(expected.end(), before.begin(), before.begin() + 2);  // the lower places stay
+  std::ranges::sort(expected);
+  EXPECT_EQ(on_device(rows), expected);
+  EXPECT_EQ(rows.count(all_places()), 5U);
+}
+
+// Asked for 4 times, then never: its count is 2, 1, 0 at the next rankings, where a row that is asked
+// for once per ranking has 1, 1, 1 (halves are dropped). So at equal counts it stays, and then goes.
+TEST(Tiers, CountsFade) {
+  DeviceRows rows(replacing(0.05, 1), two_ranks(), 0);  // one row of 20
+  const std::vector<Index> old = {7, 7, 7, 7}, fresh = {3};
+  rows.asked_for(old);
+  rows.end_update();
+  EXPECT_EQ(on_device(rows), std::vector<Index>{7});
+  rows.asked_for(fresh);
+  EXPECT_EQ(rows.end_update(), 0U);  // 2 beside 1
+  rows.asked_for(fresh);
+  EXPECT_EQ(rows.end_update(), 0U);  // 1 beside 1
+  rows.asked_for(fresh);
+  EXPECT_EQ(rows.end_update(), 1U);  // 0 beside 1
+  EXPECT_EQ(on_device(rows), fresh);
+}
+
+TEST(Tiers, WithoutReplacementTheChoiceStays) {
+  DeviceRows rows(hybrid(0.25, HotRows::frequency), two_ranks(), 0);
+  const std::vector<Index> before = on_device(rows);
+  rows.asked_for(all_places());
+  for (int update = 0; update < 5; ++update) EXPECT_EQ(rows.end_update(), 0U);
+  EXPECT_EQ(on_device(rows), before);
+}
+
 }  // namespace
 }  // namespace hetsgd::test

@@ -1,0 +1,94 @@
+"""results/sven.md: the rows of paper 004, chapter 6, in one table, from the verdicts of its figures (results/ID/verdicts.json).
+
+`kind` in [figure] of a specification says what its numbers are: one of KINDS. A row of one kind stands beside no row of another.
+"""
+import math
+
+PAPER = "004-6"
+KINDS = {
+    "F": "**F**, fitted simulation: the stages take the seconds that four numbers of the paper for each model fix, and little else "
+         "(`lib/training/charges`, `experiments/charges`); the mathematics is small. A row that was fitted tests the simulator alone, "
+         "and says so.",
+    "D": "**D**, derived simulation: models in the size of the public benchmarks, charged by their operations and bytes on an A100; "
+         "nothing is fitted, and the paper's ratios are not expected.",
+    "real": "**real**: what is learnt from generated Criteo, in real mathematics; `sim` orders what workers do.",
+    "counts": "**counts**: of ids and lookups of generated Criteo; nothing is modelled."}
+
+HEAD = """# Sven: chapter 6 of paper 004
+
+`scripts/reproduce.sh ID` runs a row's experiment and writes its page; this page is made of the pages' verdicts. Ratios are medians over
+the seeds [95 % bootstrap interval, of readings the smallest and the largest]. Asked: what the verdict wants beside the sign; the
+words of the verdicts are those of [`fidelity.md`](fidelity.md).
+
+"""
+
+NOTES = """## What is not here
+
+- Absolute rates: the fitted rows have the paper's by construction, the derived ones are not the paper's models.
+- Avazu and MovieLens (table 6.1): no generator of their shapes. Table 6.2 is the machine, figures 6.1 to 6.3 are designs.
+- Figure 6.4, table 6.3: TensorFlow needs served tables. Figure 6.5 has asynchronous SGD on replicated tables in its place.
+- Real machines: table 6.4 on one GPU (sharded tables compute on CPUs), figure 6.6 by `bench all_to_all` on two ranks with stragglers,
+  figure 6.7 by MPI over two network namespaces. They were not run.
+- The size of the quality rows: Criteo at scales .005 and .01 (196,000 and 393,000 training rows), D 8, hidden 64,32, one epoch,
+  where scale .05, D 16 and hidden 256,128 were
+  meant; larger runs need `scale` and shapes in `experiments/v-*.toml` changed and nothing else.
+"""
+
+
+def number(value):
+    if value is None or not math.isfinite(float(value)):
+        return "never"
+    return f"{float(value):,.0f}" if abs(float(value)) >= 1000 else f"{float(value):.4g}"
+
+
+def found(record):
+    node = record["found"]
+    if not node:
+        return "-"
+    ends = "" if node["low"] == node["high"] else f" [{number(node['low'])}, {number(node['high'])}]"
+    tail = "" if record["p_value"] is None else f", p {record['p_value']:.2g}"
+    return f"{number(node['median'])}{ends}{tail}"
+
+
+def asked(claim):
+    low, high = claim.get("at_least"), claim.get("at_most")
+    if claim.get("side") == "equal":
+        return "1, within 5 %"
+    if claim.get("side") == "at_most":
+        return f"at most {high:g}"
+    sign = f"{claim['side']} {claim.get('bound', 1):g}" if "side" in claim else "-"
+    if low is None and high is None:
+        return sign
+    return f"{low:g} to {high:g}" if low is not None and high is not None else f"{sign}; at {'least' if high is None else 'most'} " \
+        f"{low if high is None else high:g}"
+
+
+def row(figure, claim, record):
+    what = record["claim"] if record["figure"] == "-" else f"{record['figure']}: {record['claim']}"
+    return f"| [{figure.id}]({figure.id}/README.md) | {figure.figure.get('kind', '-')} | {what} | {record['expected']} " \
+           f"| {found(record)} | {asked(claim)} | {record['verdict']} |"
+
+
+def causes(pairs):
+    """One line for each text, however many claims have it; of what holds, nothing."""
+    lines = {}
+    for figure, record in pairs:
+        if record.get("cause") and record["verdict"] != "holds":
+            lines.setdefault(record["cause"], []).append(f"{figure.id}, {record['claim']}")
+    return [f"- **{'; '.join(names)}**: {text}" for text, names in lines.items()]
+
+
+def page(figures, stored):
+    """stored: of a figure's id its records, or None. None: no figure of the chapter has been shown."""
+    ours = [figure for figure in figures if figure.spec["paper"] == PAPER and stored(figure.id) is not None]
+    if not ours:
+        return None
+    text = [HEAD + "\n".join(f"- {line}" for line in KINDS.values()), "",
+            "| id | kind | what | the paper | found | asked | verdict |", "|---" * 7 + "|"]
+    text += [row(figure, claim, record) for figure in ours for claim, record in zip(figure.claims, stored(figure.id))]
+    pairs = [(figure, record) for figure in ours for record in stored(figure.id)]
+    text += ["", "## Causes", "", *causes(pairs), "", NOTES, "## Pictures"]
+    for figure in ours:
+        for plot in figure.figure.get("plots", []):
+            text += ["", f"{figure.spec['about']}:", "", f"![{plot['name']}]({figure.id}/{plot['name']}.png)"]
+    return "\n".join(text) + "\n"

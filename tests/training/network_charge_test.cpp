@@ -90,10 +90,9 @@ TEST(NetworkCharge, CountsConvolutionsAsTheProfileSays) {
 // In a ring of two workers each sends 4 P bytes for an all_reduce, which takes 4 P / rate.
 TEST(NetworkCharge, MessagesHaveTheNetworksParameters) {
   const TemporaryFile network("charge_net", kTinyNetwork);
-  const TemporaryFile links(
-      "charge_links",
-      R"({"name": "l", "latency_s": 0, "bytes_per_s": 1e5,)"
-      R"( "server_latency_s": 0, "server_bytes_per_s": 1e5})");
+  const TemporaryFile links("charge_links",
+                            R"({"name": "l", "latency_s": 0, "bytes_per_s": 1e5,)"
+                            R"( "server_latency_s": 0, "server_bytes_per_s": 1e5})");
   const Record run =
       run_training(charged("ssgd", network.path(), {{"workers", "2"}, {"network", links.path()}}));
   const TimeBreakdown& worker = run.workers[1].report.breakdown;
@@ -127,7 +126,7 @@ TEST(NetworkCharge, TheResultAndThePlanSayWhatIsCharged) {
 
 TEST(NetworkCharge, IsToldFromOtherCharges) {
   const auto failure = [](const std::string& charge, const Settings& more = {}) {
-    return failure_of([&] { run_training(charged("sgd", charge, more)); });
+    return test::failure_of([&] { run_training(charged("sgd", charge, more)); });
   };
   const TemporaryFile neither("charge_neither", R"({"name": "x"})");
   EXPECT_EQ(failure(neither.path()).code, ExitCode::data);
@@ -143,8 +142,9 @@ TEST(NetworkCharge, IsToldFromOtherCharges) {
               std::string::npos)
         << other;
   }
-  EXPECT_NE(usage_error_of([] { run_training(charged("slide", "resnet-50")); }).find("--charge"),
-            std::string::npos);
+  EXPECT_NE(
+      test::usage_error_of([] { run_training(charged("slide", "resnet-50")); }).find("--charge"),
+      std::string::npos);
 }
 
 // A network that learns is charged its plan's iteration: under `sequential` computing and transfers

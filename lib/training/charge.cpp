@@ -95,7 +95,7 @@ Charge network_charge(const TrainOptions& options, const Model& real) {
         "--charge: found {}, a network, with --tables sharded, expected --tables replicated", name);
   }
   const Graph graph = find_graph("--charge", name);
-  Charge charge{.preset = name,
+  Charge charge{.preset = graph.name(),
                 .model = make_graph_model<float>(graph, data_shape(graph), {}),
                 .multiply_adds = multiply_adds(graph)};
   charge.parameter_ratio =

@@ -6,7 +6,6 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
-#include "cluster/graph_rates.hpp"
 #include "cluster/profile.hpp"
 #include "commands.hpp"
 #include "core/error.hpp"
@@ -23,6 +22,7 @@
 #include "result/environment.hpp"
 #include "result/output.hpp"
 #include "result/table.hpp"
+#include "training/simulated_machine.hpp"
 
 namespace hetsgd {
 namespace {
@@ -137,14 +137,8 @@ class Memory final : public Command {
   }
 
   void load_rates() {
-    const DeviceProfile profile = load_device_profile(profile_);
-    const GraphRates graph_rates = load_graph_rates(profile_);
-    device_bytes_ = static_cast<std::uint64_t>(profile.memory_bytes);
-    rates_ = {.seconds = [profile](const Work& work) { return profile.seconds(work); },
-              .half_channels = graph_rates.half_channels,
-              .half_depth = graph_rates.half_depth,
-              .link_latency_s = graph_rates.link_latency_s,
-              .link_bytes_per_s = graph_rates.link_bytes_per_s};
+    device_bytes_ = static_cast<std::uint64_t>(load_device_profile(profile_).memory_bytes);
+    rates_ = device_rates(profile_);
   }
 
   std::uint64_t parameter_bytes(const Graph& graph) const {

@@ -44,6 +44,7 @@ bool flag_excludes(const OptionSet& set, const std::string& key) {
                                               {"test", "validation", none},
                                               {"validation", "test", none},
                                               {"charge", "cluster", is_virtual},
+                                              {"charge_batch", "cluster", is_virtual},
                                               {"service_rank", "cluster", has_processes},
                                               {"decoupled_weight_decay", "optimizer", is_adam}};
   return std::any_of(std::begin(kExclusions), std::end(kExclusions), [&](const Exclusion& each) {

@@ -48,11 +48,12 @@ class Run {
   // Null: the model has no tables, or has them in its own parameters.
   virtual TableSet* tables() const = 0;
 
-  // The charged work of one step: of the real model, or of the full-size one under --charge. Vector
-  // operations are not asked for here; the cluster scales them itself.
-  virtual Work gradient_work(const BatchShape& batch) const = 0;
+  // The charged work of one step of this worker: of the real model, or of the full-size one under
+  // --charge. Vector operations are not asked for here; the cluster scales them itself.
+  virtual Work gradient_work(int rank, const BatchShape& batch) const = 0;
   // The same of the first parts of a gradient (Model::partial_gradient_work).
-  virtual Work partial_gradient_work(const BatchShape& batch, std::size_t parts) const = 0;
+  virtual Work partial_gradient_work(int rank, const BatchShape& batch,
+                                     std::size_t parts) const = 0;
   // The model that is charged for, and what a batch stands for in its data: under --charge the
   // full-size ones, else the real ones. That model is for its layout alone.
   virtual const Model& charged_model() const = 0;

@@ -135,7 +135,7 @@ void Worker::compute_losses(std::span<Replica> replicas, std::span<const Batch> 
     mean.labels += shape.labels / static_cast<double>(m);
     mean.lookups += shape.lookups / static_cast<double>(m);
   }
-  Work work = run_.gradient_work(mean);
+  Work work = run_.gradient_work(rank(), mean);
   work.learners = static_cast<int>(m);
   losses_.resize(m);
   if (!plan().optimizer.plain()) {
@@ -185,7 +185,8 @@ template <class Fn>
 double Worker::compute_step(const Batch& batch, Fn&& fn) {
   double loss = 0;
   const Seconds started = now();
-  endpoint_.compute(run_.gradient_work(batch.shape()), ComputeKind::step, [&] { loss = fn(); });
+  const Work work = run_.gradient_work(rank(), batch.shape());
+  endpoint_.compute(work, ComputeKind::step, [&] { loss = fn(); });
   completed(batch, loss, started);
   return loss;
 }
@@ -214,9 +215,9 @@ double Worker::gradient_in_pieces(Replica& replica, const Batch& batch,
   double loss = 0;
   Work before;  // of the pieces that are complete
   for (std::size_t i = 0; i < pieces.size(); ++i) {
-    const Work until = run_.partial_gradient_work(batch.shape(), pieces[i].end);
+    const Work until = run_.partial_gradient_work(rank(), batch.shape(), pieces[i].end);
     const auto kind = i == 0 ? ComputeKind::step : ComputeKind::part;
-    endpoint_.compute(until - before, kind, [&] {
+    endpoint_.compute(i == 0 ? until : until - before, kind, [&] {
       if (i == 0) clear_foreign_rows(replica, device());
       loss +=
           model().partial_gradient(*context_, batch, replica.w.data(), replica.gradient, pieces[i]);
@@ -237,7 +238,7 @@ bool Worker::gradient_cancellable(CancellationToken& token, Replica& replica, co
     clear_foreign_rows(replica, device());
     loss = model().gradient(*context_, batch, replica.w.data(), replica.gradient);
   };
-  const Work work = run_.gradient_work(batch.shape());
+  const Work work = run_.gradient_work(rank(), batch.shape());
   if (!endpoint_.compute_cancellable(token, work, ComputeKind::step, fn)) return false;
   completed(batch, loss, started);
   return true;

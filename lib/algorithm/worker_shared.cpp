@@ -13,7 +13,7 @@ double Worker::shared_step(const Batch& batch, double lr, SharedModel& shared) {
   const auto rate = static_cast<float>(lr);
   const auto land = [&] { staleness = shared.count_write() - read; };
   const Seconds started = now();
-  endpoint_.compute_in_place(run_.gradient_work(batch.shape()), ComputeKind::step,
+  endpoint_.compute_in_place(run_.gradient_work(rank(), batch.shape()), ComputeKind::step,
                              {.in_place =
                                   [&] {
                                     read = shared.writes();

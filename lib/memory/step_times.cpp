@@ -2,6 +2,13 @@
 
 namespace hetsgd {
 
+double convolution_factor(const Graph& graph, int node, const DeviceRates& rates) {
+  if (graph.node(node).type != NodeType::conv) return 1;
+  const auto channels = static_cast<double>(graph.node(node).channels);
+  const auto depth = static_cast<double>(filter_size(graph, node));
+  return (1 + rates.half_channels / channels) * (1 + rates.half_depth / depth);
+}
+
 StepTimes step_times(const TrainingStep& training, const DeviceRates& rates) {
   const Graph& graph = *training.graph;
   StepTimes times{.steps = {{}},
@@ -13,9 +20,7 @@ StepTimes step_times(const TrainingStep& training, const DeviceRates& rates) {
                           training.gives_input_gradient(step.node));
     StepTime time;
     if (graph.node(step.node).type == NodeType::conv) {
-      const auto channels = static_cast<double>(graph.node(step.node).channels);
-      const auto depth = static_cast<double>(filter_size(graph, step.node));
-      const double factor = (1 + rates.half_channels / channels) * (1 + rates.half_depth / depth);
+      const double factor = convolution_factor(graph, step.node, rates);
       time.convolution_s = rates.seconds(Work{.operations = work.operations * factor}).count();
       work.operations = 0;
     }

@@ -16,6 +16,9 @@ struct DeviceRates {
   double link_latency_s = 0, link_bytes_per_s = 1;
 };
 
+// How many times the operations of this node count: 1 of all but convolutions.
+double convolution_factor(const Graph& graph, int node, const DeviceRates& rates);
+
 StepTimes step_times(const TrainingStep& training, const DeviceRates& rates);
 
 }  // namespace hetsgd

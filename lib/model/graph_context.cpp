@@ -3,7 +3,6 @@
 #include "core/error.hpp"
 #include "core/text.hpp"
 #include "memory/minimum.hpp"
-#include "memory/step_times.hpp"
 
 namespace hetsgd {
 namespace {
@@ -18,26 +17,43 @@ DeviceRates host_rates() {
           .link_bytes_per_s = kBytes};
 }
 
-}  // namespace
-
-PlannedBatch::PlannedBatch(const Graph& graph, const PlanRules& rules, std::int64_t batch)
-    : training(training_step(graph, {.batch = batch, .needs = BackwardNeeds::minimal})) {
-  const StepTimes times = step_times(training, host_rates());
+MemoryPlan planned(const TrainingStep& training, const PlanRules& rules, const StepTimes& times,
+                   bool record) {
   PlanRequest request;
   request.training = &training;
   request.times = &times;
   const auto least = minimum_capacity(rules.policy, request);
   request.capacity = rules.capacity.value_or(least.value_or(0));
-  request.record = true;
-  plan = rules.policy.plan(request);
-  if (plan.fits()) return;
+  request.record = record;
+  MemoryPlan plan = rules.policy.plan(request);
+  if (plan.fits()) return plan;
   const auto bytes = [](std::uint64_t count) { return format_bytes(static_cast<double>(count)); };
   throw with_hint(
       usage_error("--activation-memory: found {}, expected at least {} for a batch of {} samples "
                   "of {} under {}",
-                  bytes(request.capacity), bytes(least.value_or(0)), batch, graph.name(),
-                  rules.policy.name()),
+                  bytes(request.capacity), bytes(least.value_or(0)), training.options.batch,
+                  training.graph->name(), rules.policy.name()),
       "a smaller --batch-size, or --memory-policy dymem");
+}
+
+TrainingStep executed_step(const Graph& graph, std::int64_t batch) {
+  return training_step(graph, {.batch = batch, .needs = BackwardNeeds::minimal});
+}
+
+}  // namespace
+
+PlannedBatch::PlannedBatch(const Graph& graph, const PlanRules& rules, std::int64_t batch)
+    : training(executed_step(graph, batch)),
+      plan(planned(training, rules, step_times(training, host_rates()), true)) {}
+
+Seconds planned_time(const Graph& graph, const PlanRules& rules, std::int64_t batch,
+                     const DeviceRates& rates) {
+  const TrainingStep training = executed_step(graph, batch);
+  StepTimes times = step_times(training, rates);
+  for (StepTime& step : times.steps) {
+    step = {.other_s = step.convolution_s + step.other_s};
+  }
+  return Seconds(planned(training, rules, times, false).iteration_s);
 }
 
 }  // namespace hetsgd

@@ -9,6 +9,7 @@
 #include "data/images.hpp"
 #include "memory/execute.hpp"
 #include "memory/policy.hpp"
+#include "memory/step_times.hpp"
 #include "model/model.hpp"
 #include "model/objective.hpp"
 
@@ -30,6 +31,12 @@ struct PlannedBatch {
   TrainingStep training;
   MemoryPlan plan;
 };
+
+// Of such a step on a device of these rates, with the transfers that it waits for. Convolutions
+// take what their operations say, whatever their algorithm, as in the model's gradient_work().
+// Errors: as above.
+Seconds planned_time(const Graph& graph, const PlanRules& rules, std::int64_t batch,
+                     const DeviceRates& rates);
 
 template <class Real>
 class GraphContext final : public BasicModelContext<Real> {

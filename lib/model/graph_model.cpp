@@ -54,10 +54,13 @@ class GraphModel final : public BasicModel<Real> {
   }
 
   std::unique_ptr<Context> make_context(BasicDevice<Real>& device) const override {
-    return std::make_unique<GraphContext<Real>>(
-        device, graph_,
-        PlanRules{find_policy("--memory-policy", options_.memory_policy),
-                  options_.activation_memory});
+    return std::make_unique<GraphContext<Real>>(device, graph_, plan_rules());
+  }
+
+  Work work_on(const DeviceRates& rates, double samples) const {
+    if (&plan_rules().policy == &liveness_policy()) return work_of_samples(samples, rates);
+    const auto batch = static_cast<std::int64_t>(std::llround(std::max(1.0, samples)));
+    return {.given_s = planned_time(graph_, plan_rules(), batch, rates).count()};
   }
 
   std::vector<std::uint64_t> layer_sizes() const override {
@@ -71,10 +74,7 @@ class GraphModel final : public BasicModel<Real> {
   }
 
   Work gradient_work(const BatchShape& batch) const override {
-    const Work fixed = work_of(0), more = work_of(1) - fixed;
-    return {fixed.operations + batch.samples * more.operations,
-            fixed.bytes + batch.samples * more.bytes,
-            fixed.launches + batch.samples * more.launches};
+    return work_of_samples(batch.samples, {});
   }
 
   ScoringStatistics statistics() const override {
@@ -182,14 +182,29 @@ class GraphModel final : public BasicModel<Real> {
     }
   }
 
-  Work work_of(std::int64_t batch) const {
+  PlanRules plan_rules() const {
+    return {find_policy("--memory-policy", options_.memory_policy), options_.activation_memory};
+  }
+
+  // Affine in the samples.
+  Work work_of_samples(double samples, const DeviceRates& rates) const {
+    const Work fixed = work_of(0, rates), more = work_of(1, rates) - fixed;
+    return {fixed.operations + samples * more.operations, fixed.bytes + samples * more.bytes,
+            fixed.launches + samples * more.launches};
+  }
+
+  Work work_of(std::int64_t batch, const DeviceRates& rates) const {
     Work sum;
     for (int node = 1; node < graph_.size(); ++node) {
       const std::vector<int>& from = graph_.node(node).from;
       const bool input_gradient =
           std::any_of(from.begin(), from.end(), [](int i) { return i > 0; });
-      sum += node_work(graph_, node, Pass::forward, batch, input_gradient);
-      sum += node_work(graph_, node, Pass::backward, batch, input_gradient);
+      const double factor = convolution_factor(graph_, node, rates);
+      for (const Pass pass : {Pass::forward, Pass::backward}) {
+        Work work = node_work(graph_, node, pass, batch, input_gradient);
+        work.operations *= factor;
+        sum += work;
+      }
     }
     return sum;
   }
@@ -271,8 +286,7 @@ void GraphModelOptions::validate() const {
 template <class Real>
 std::unique_ptr<BasicModel<Real>> make_graph_model(const Graph& graph, const DataShape& data,
                                                    const GraphModelOptions& options) {
-  const auto classes = static_cast<std::size_t>(
-      graph.node(graph.node(graph.size() - 1).from.front()).shape.numbers());
+  const std::size_t classes = data_shape(graph).label_count;
   const ImageShape expected = image_of(graph);
   const auto text = [](const ImageShape& s) {
     return fmt::format("{}x{}x{}", s.channels, s.height, s.width);
@@ -298,6 +312,21 @@ template std::unique_ptr<BasicModel<float>> make_graph_model<float>(const Graph&
 template std::unique_ptr<BasicModel<double>> make_graph_model<double>(const Graph&,
                                                                       const DataShape&,
                                                                       const GraphModelOptions&);
+
+DataShape data_shape(const Graph& graph) {
+  const Shape& scores = graph.node(graph.node(graph.size() - 1).from.front()).shape;
+  return {.label_count = static_cast<Index>(scores.numbers()),
+          .task = Task::multiclass,
+          .image = image_of(graph)};
+}
+
+bool is_network(const Model& model) {
+  return dynamic_cast<const GraphModel<float>*>(&model) != nullptr;
+}
+
+Work network_work(const Model& model, const DeviceRates& rates, double samples) {
+  return dynamic_cast<const GraphModel<float>&>(model).work_on(rates, samples);
+}
 
 bool is_network_name(const std::string& name) {
   return name.find('?') != std::string::npos || name.ends_with(".json") ||

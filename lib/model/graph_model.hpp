@@ -13,7 +13,8 @@
 //             model from fixed training rows (estimate_statistics).
 // dropout   : masks are functions of the run's seed, the batch's place in the sequence of samples,
 //             node and element, so that they are the same on every cluster.
-// Work      : sum of graph/work.hpp over the nodes, forward and backward.
+// Work      : sum of graph/work.hpp over the nodes, forward and backward; on a device at hand
+//             network_work().
 // Memory    : activations of a batch lie in one arena by the plan of --memory-policy; gradients are
 //             the same bits under every plan.
 #pragma once
@@ -23,6 +24,7 @@
 #include <vector>
 
 #include "graph/graph.hpp"
+#include "memory/step_times.hpp"
 #include "model/mlp.hpp"
 #include "model/registry.hpp"
 
@@ -54,6 +56,20 @@ struct GraphModelOptions {
 template <class Real>
 std::unique_ptr<BasicModel<Real>> make_graph_model(const Graph& graph, const DataShape& data,
                                                    const GraphModelOptions& options);
+
+// The data that a network is for: images of its input's shape, a label for each of its classes.
+DataShape data_shape(const Graph& graph);
+
+// Whether the model is one of this file.
+bool is_network(const Model& model);
+// The work of a gradient of `samples` of such a model on a device of these rates:
+//   a policy that moves nothing (liveness, the default)  gradient_work(), whose convolutions count
+//                                                        convolution_factor() times
+//   any other                                            as given_s the time of the plan's
+//                                                        iteration, transfers included
+// Beside BasicModel, which knows no devices. Errors: usage, memory in which the policy does not
+// plan the batch.
+Work network_work(const Model& model, const DeviceRates& rates, double samples);
 
 // Whether --model `name` is a network with options of its own (resnet-32?size=16) or the file of
 // one; built-in networks stand in the registry under their names.

@@ -14,6 +14,9 @@
 #include "data/ctr_laws.hpp"
 #include "data/generate.hpp"
 #include "data/generate_ctr.hpp"
+#include "graph/networks.hpp"
+#include "graph/work.hpp"
+#include "model/graph_model.hpp"
 
 namespace hetsgd {
 
@@ -26,19 +29,8 @@ Seconds video_batch_time(std::uint64_t seed, int rank, std::uint64_t iteration) 
 
 namespace {
 
-Charge video_charge(const ModelFactory& factory, const Model& real, bool sharded,
-                    std::uint64_t seed) {
-  if (sharded) {
-    throw usage_error("--charge: found {} with --tables sharded, expected --tables replicated",
-                      kVideoCharge);
-  }
-  Charge charge{.preset = kVideoCharge, .model = factory.make(real.data())};
-  charge.parameter_ratio = kVideoParameters / static_cast<double>(real.parameters());
-  charge.step_time = [seed](int rank, std::uint64_t iteration) {
-    return video_batch_time(seed, rank, iteration);
-  };
-  return charge;
-}
+constexpr std::string_view kVideoCharge = "lstm-video";
+constexpr Seconds kVideoMean{1.219};  // of video_batch_time
 
 // Stages that a fitted charge gives; the others follow from the network.
 constexpr std::array kFittedStages = {Stage::ids, Stage::sfp, Stage::fp,
@@ -79,6 +71,50 @@ bool is_one_of(const std::vector<std::string>& names, const std::string& name) {
 bool is_fitted(const std::string& name_or_path) {
   return is_one_of(names_of(builtin_charge_files()), name_or_path) ||
          std::filesystem::exists(name_or_path);
+}
+
+std::vector<std::string> network_names() {
+  std::vector<std::string> names;
+  for (const NetworkInfo& info : builtin_networks()) names.push_back(info.name);
+  return names;
+}
+
+bool is_network_file(const std::string& path) {
+  const JsonFields fields = find_json_file("--charge", "charge", path, {});
+  const bool network = !fields.is_null("nodes"), fitted = !fields.is_null("stages_s");
+  if (network != fitted) return network;
+  throw with_hint(data_error("{}: found {} of the keys nodes and stages_s, expected one of them",
+                             path, network ? "both" : "none"),
+                  "nodes are those of a network, stages_s the times of a fitted charge");
+}
+
+Charge network_charge(const TrainOptions& options, const Model& real) {
+  const std::string& name = options.charge;
+  if (options.tables.sharded) {
+    throw usage_error(
+        "--charge: found {}, a network, with --tables sharded, expected --tables replicated", name);
+  }
+  const Graph graph = find_graph("--charge", name);
+  Charge charge{.preset = graph.name(),
+                .model = make_graph_model<float>(graph, data_shape(graph), {}),
+                .multiply_adds = multiply_adds(graph)};
+  charge.parameter_ratio =
+      static_cast<double>(graph.parameters()) / static_cast<double>(real.parameters());
+  if (name == kVideoCharge) {
+    charge.step_time = [seed = options.seed](int rank, std::uint64_t iteration) {
+      return video_batch_time(seed, rank, iteration);
+    };
+  }
+  if (!options.charge_batch) return charge;
+  if (charge.step_time) {
+    throw with_hint(usage_error("--charge-batch: found {} with --charge {}, expected none: its "
+                                "times are those of batches of 32",
+                                *options.charge_batch, name),
+                    "lstm-video?steps=186 is charged by its work");
+  }
+  charge.samples_per_real =
+      static_cast<double>(*options.charge_batch) / static_cast<double>(options.batch_size);
+  return charge;
 }
 
 Charge fitted_charge(const std::string& name, const Model& real, bool sharded) {
@@ -136,38 +172,54 @@ Charge sparse_charge(const std::string& preset, const Dataset& data, const Model
   return charge;
 }
 
+[[noreturn]] void refuse_name(const std::string& name, bool clicks) {
+  std::vector<std::string> names = clicks ? click_preset_names() : generator_preset_names();
+  for (std::string& network : network_names()) names.push_back(std::move(network));
+  for (std::string& fitted : names_of(builtin_charge_files())) names.push_back(std::move(fitted));
+  throw with_hint(usage_error("--charge: found {}, expected {} or a file of a network or of a "
+                              "fitted charge",
+                              quote(name), alternatives(names)),
+                  did_you_mean(name.substr(0, name.find('?')), names));
+}
+
 }  // namespace
 
-Charge make_charge(const std::string& name_or_path, const Dataset& data,
-                   const ModelFactory& factory, const Model& real, bool sharded,
-                   std::uint64_t seed) {
-  if (name_or_path == kVideoCharge) return video_charge(factory, real, sharded, seed);
-  const bool clicks = data.fields.count() > 0;
-  if (is_one_of(click_preset_names(), name_or_path)) {
-    if (clicks) return click_charge(name_or_path, data, factory, real, sharded);
-    throw usage_error("--charge: found {}, click data, and training data of sparse features",
-                      name_or_path);
+bool is_network_charge(const std::string& name_or_path) {
+  if (is_one_of(network_names(), name_or_path.substr(0, name_or_path.find('?')))) return true;
+  return std::filesystem::is_regular_file(name_or_path) && is_network_file(name_or_path);
+}
+
+Charge make_charge(const TrainOptions& options, const Dataset& data, const Model& real) {
+  const std::string& name = options.charge;
+  if (is_network_charge(name)) return network_charge(options, real);
+  if (options.charge_batch) {
+    throw usage_error("--charge-batch: found {} with --charge {}, expected a network there",
+                      *options.charge_batch, quote(name));
   }
-  if (is_fitted(name_or_path)) return fitted_charge(name_or_path, real, sharded);
-  if (clicks && is_one_of(generator_preset_names(), name_or_path)) {
-    throw usage_error(
-        "--charge: found {}, a data set of sparse features, and training data with {} "
-        "fields of categories",
-        name_or_path, data.fields.count());
+  const bool clicks = data.fields.count() > 0, sharded = options.tables.sharded;
+  const ModelFactory& factory = *options.model_factory;
+  if (is_one_of(click_preset_names(), name)) {
+    if (clicks) return click_charge(name, data, factory, real, sharded);
+    throw usage_error("--charge: found {}, click data, and training data of sparse features", name);
   }
-  if (clicks) {
-    std::vector<std::string> names = click_preset_names();
-    for (std::string& name : names_of(builtin_charge_files())) names.push_back(std::move(name));
-    throw with_hint(usage_error("--charge: found {}, expected {} or a JSON file",
-                                quote(name_or_path), alternatives(names)),
-                    did_you_mean(name_or_path, names));
-  }
-  return sparse_charge(name_or_path, data, factory, real);
+  if (is_fitted(name)) return fitted_charge(name, real, sharded);
+  if (!is_one_of(generator_preset_names(), name)) refuse_name(name, clicks);
+  if (!clicks) return sparse_charge(name, data, factory, real);
+  throw usage_error(
+      "--charge: found {}, a data set of sparse features, and training data with {} "
+      "fields of categories",
+      name, data.fields.count());
 }
 
 Seconds mean_step(const std::optional<Charge>& charge, Seconds of_work) {
-  constexpr Seconds kVideoMean{1.219};
   return charge && charge->step_time ? kVideoMean : of_work;
+}
+
+BatchShape charged_shape(const Charge& charge, const BatchShape& batch) {
+  return {.samples = batch.samples * charge.samples_per_real,
+          .nonzeros = batch.nonzeros * charge.nonzeros_per_real,
+          .labels = batch.labels * charge.labels_per_real,
+          .lookups = batch.lookups * charge.lookups_per_real};
 }
 
 nlohmann::json to_json(const Charge& charge) {
@@ -182,8 +234,16 @@ nlohmann::json to_json(const Charge& charge) {
             {"stages_s", std::move(stages)},   {"parameter_ratio", charge.parameter_ratio}};
   }
   const DataShape& shape = charge.model->data();
-  const std::uint64_t parameters =
-      charge.step_time ? static_cast<std::uint64_t>(kVideoParameters) : charge.model->parameters();
+  const std::uint64_t parameters = charge.model->parameters();
+  if (charge.multiply_adds > 0) {
+    nlohmann::json json = {{"network", json_text(charge.preset)},
+                           {"parameters", parameters},
+                           {"multiply_adds_per_sample", charge.multiply_adds},
+                           {"samples_per_real", charge.samples_per_real},
+                           {"parameter_ratio", charge.parameter_ratio}};
+    if (charge.step_time) json["mean_step_s"] = kVideoMean.count();
+    return json;
+  }
   if (shape.fields() > 0) {
     return {{"preset", charge.preset},
             {"dense_columns", shape.dense_columns},

@@ -13,9 +13,13 @@
 // their seconds, each exchange of rows its bytes and the dense part its parameters, whatever the real
 // model; it was fitted to measurements, as its `source` says, where a preset is derived from a shape.
 //
-// `lstm-video` charges the recurrent model of paper 004 (5.5.2.3) instead: its parameters in
-// messages, and for a step the time of a batch of videos, whose lengths differ, whatever the
-// device.
+// A network (resnet-50, vgg-16-cifar?classes=10, or its file) is charged whatever data and model
+// are real: for a step the work of its nodes at as many samples as the batch has, or for a batch of
+// b_max at --charge-batch samples; in messages its parameters. `lstm-video`, the recurrent model of
+// paper 004 (5.5.2.3), is charged for a step the time of a batch of videos, whose lengths differ,
+// whatever the device; `lstm-video?steps=186` is a network as the others.
+//
+// A file with `nodes` is a network, one with `stages_s` a fitted charge.
 //
 // Nothing else changes: batches, updates, results and the number of messages are those of the
 // scaled run. Time to accuracy is therefore that of the scaled task at the pace of the full-size
@@ -33,7 +37,9 @@
 #include "cluster/cluster.hpp"
 #include "cluster/profile.hpp"
 #include "data/dataset.hpp"
+#include "memory/step_times.hpp"
 #include "model/registry.hpp"
+#include "training/train_options.hpp"
 
 namespace hetsgd {
 
@@ -51,7 +57,9 @@ struct FittedCharge {
 // so its constructor must not allocate its parameters.
 struct Charge {
   std::string preset;
-  std::shared_ptr<const Model> model;  // full-size, with the run's options
+  std::shared_ptr<const Model> model;  // full-size, with the run's options; or a network
+  double samples_per_real = 1;         // of a network (--charge-batch)
+  double multiply_adds = 0;            // of a network, for one sample's forward pass; 0: it is none
   double nonzeros_per_real = 1;  // charged feature nonzeros per real one: a batch of b samples is
                                  // charged b * 76 on average
   double labels_per_real = 1;
@@ -63,26 +71,26 @@ struct Charge {
   std::function<Seconds(int rank, std::uint64_t iteration)> step_time = nullptr;
 };
 
-inline constexpr const char* kVideoCharge = "lstm-video";
-inline constexpr double kVideoParameters = 34'663'525;  // lstm 2048 on 2048, fc 512, fc 101
-
 // Time of a batch of 32 clips: 4.5 ms for each step of its longest clip, whose number is lognormal
 // with median 230 and sigma 0.573, from 35 to 1,776. So the mean is 1.219 s and the deviation 0.75
 // s, where figure 2.9b of paper 004 has 1.219 and 0.76. A pure function of its arguments: the same
 // for all algorithms of a seed.
 Seconds video_batch_time(std::uint64_t seed, int rank, std::uint64_t iteration);
 
-// A preset's averages per sample over those of `data`, whose rows are the whole training set also
-// where this process has only a part of it. Sparse data have nonzeros and labels. `real`: what the
-// workers' replicas hold, of sharded tables the dense part.
+// By --charge of the options. A preset's averages per sample over those of `data`, whose rows are
+// the whole training set also where this process has only a part of it. Sparse data have nonzeros
+// and labels. `real`: what the workers' replicas hold, of sharded tables the dense part.
 // Errors: usage; an unknown name, with the known ones; a preset of the other kind of data; a fitted
-// charge without sharded tables; lstm-video with them.
-Charge make_charge(const std::string& name_or_path, const Dataset& data,
-                   const ModelFactory& factory, const Model& real, bool sharded,
-                   std::uint64_t seed);
+// charge without sharded tables; a network with them; --charge-batch with anything else. Data: a
+// file that is neither a network nor a fitted charge.
+Charge make_charge(const TrainOptions& options, const Dataset& data, const Model& real);
+// Whether --charge names a network, built in or in a file. Errors: of the file.
+bool is_network_charge(const std::string& name_or_path);
 // As the result shows it: preset, shape of the charged model and the ratios, or what was fitted.
 nlohmann::json to_json(const Charge& charge);
 
+// What a real batch stands for.
+BatchShape charged_shape(const Charge& charge, const BatchShape& batch);
 // What a simulated cluster charges by it: bytes of messages, work of vector operations, the times of
 // steps that are given.
 void charge_cluster(const Charge& charge, ClusterOptions& options);

@@ -3,26 +3,48 @@
 #include <algorithm>
 
 #include "core/host_clock.hpp"
+#include "model/graph_model.hpp"
 #include "training/trace.hpp"
 
 namespace hetsgd {
 
+Client::Client(Referee& referee, const RunSetup& setup)
+    : referee_(referee),
+      rules_(referee.rules()),
+      setup_(setup),
+      charges_network_(!setup.rates.empty() && is_network(charged_model())) {}
+
 BatchShape Client::charged(const BatchShape& batch) const {
-  if (!setup_.charge) return batch;
-  return {.samples = batch.samples,
-          .nonzeros = batch.nonzeros * setup_.charge->nonzeros_per_real,
-          .labels = batch.labels * setup_.charge->labels_per_real,
-          .lookups = batch.lookups * setup_.charge->lookups_per_real};
+  return setup_.charge ? charged_shape(*setup_.charge, batch) : batch;
 }
 
-Work Client::gradient_work(const BatchShape& batch) const {
+Work Client::gradient_work(int rank, const BatchShape& batch) const {
   if (fitted()) return {.given_s = fitted()->step_s()};
-  return charged_model().gradient_work(charged(batch));
+  const BatchShape shape = charged(batch);
+  return charges_network_ ? work_of_network(rank, shape.samples)
+                          : charged_model().gradient_work(shape);
 }
 
-// Both models are of one kind and have the same options, and so as many parts.
-Work Client::partial_gradient_work(const BatchShape& batch, std::size_t parts) const {
-  return charged_model().partial_gradient_work(charged(batch), parts);
+Work Client::work_of_network(int rank, double samples) const {
+  const std::size_t device = std::min(static_cast<std::size_t>(rank), setup_.rates.size() - 1);
+  const std::lock_guard lock(network_works_mutex_);
+  const auto [found, is_new] = network_works_.try_emplace({device, samples});
+  if (is_new) found->second = network_work(charged_model(), setup_.rates[device], samples);
+  return found->second;
+}
+
+// A full-size model is of the real one's kind and has its options, and so as many parts. Of a
+// network that is charged for another model, the backward pass, two thirds of the work, is taken to
+// complete its parts one like the other.
+Work Client::partial_gradient_work(int rank, const BatchShape& batch, std::size_t parts) const {
+  if (!charges_network_) return charged_model().partial_gradient_work(charged(batch), parts);
+  const double all = static_cast<double>(model().gradient_parts());
+  const double share = (1 + 2 * static_cast<double>(parts) / all) / 3;
+  const Work whole = gradient_work(rank, batch);
+  return {.operations = share * whole.operations,
+          .bytes = share * whole.bytes,
+          .launches = share * whole.launches,
+          .given_s = share * whole.given_s};
 }
 
 namespace {
@@ -46,7 +68,8 @@ Work Client::stage_work(Stage stage, const BatchShape& batch, const Work& tables
   const Work rows = grown(tables, setup_.charge ? setup_.charge->lookups_per_real : 1);
   if (stage != Stage::fp && stage != Stage::bp) return rows;
   const Work forward = charged_model().forward_work(charged(batch));
-  return rows + (stage == Stage::fp ? forward : gradient_work(batch) - forward);
+  if (stage == Stage::fp) return rows + forward;
+  return rows + (charged_model().gradient_work(charged(batch)) - forward);
 }
 
 void Client::trace_batch(Worker& worker, std::uint64_t samples) const {

@@ -10,8 +10,10 @@
 
 #include <atomic>
 #include <map>
+#include <mutex>
 #include <optional>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "linalg/host_view.hpp"
@@ -29,8 +31,10 @@ struct RunSetup {
   std::vector<float> initial;
   DatasetPtr test;
   const Charge* charge = nullptr;  // null: the real model's work
-  bool traced = false;             // all endpoints are those of a Trace
-  TableSet* tables = nullptr;      // null: the tables are part of the model
+  // Virtual time: of the workers' devices; the last repeats.
+  std::span<const DeviceRates> rates = {};
+  bool traced = false;         // all endpoints are those of a Trace
+  TableSet* tables = nullptr;  // null: the tables are part of the model
   bool virtual_time = false;
   // Rows of tables that a measurement reads, for the process that measures; distinct.
   std::vector<Index> measured_rows = {};
@@ -38,8 +42,7 @@ struct RunSetup {
 
 class Client : public Run {
  public:
-  Client(Referee& referee, const RunSetup& setup)
-      : referee_(referee), rules_(referee.rules()), setup_(setup) {}
+  Client(Referee& referee, const RunSetup& setup);
 
   const Plan& plan() const final { return rules_.plan; }
   const Model& model() const final { return setup_.model; }
@@ -48,9 +51,9 @@ class Client : public Run {
   bool synchronous() const final { return rules_.synchronous; }
   TableSet* tables() const final { return setup_.tables; }
   // Under --charge that of the full-size model for a batch of as many samples, whose nonzeros and
-  // labels are scaled to the full-size data's averages.
-  Work gradient_work(const BatchShape& batch) const final;
-  Work partial_gradient_work(const BatchShape& batch, std::size_t parts) const final;
+  // labels are scaled to the full-size data's averages. Of networks by the worker's device.
+  Work gradient_work(int rank, const BatchShape& batch) const final;
+  Work partial_gradient_work(int rank, const BatchShape& batch, std::size_t parts) const final;
   const Model& charged_model() const final {
     return setup_.charge && setup_.charge->model ? *setup_.charge->model : setup_.model;
   }
@@ -78,6 +81,12 @@ class Client : public Run {
   const FittedCharge* fitted() const {
     return setup_.charge && setup_.charge->fitted ? &*setup_.charge->fitted : nullptr;
   }
+  Work work_of_network(int rank, double samples) const;
+
+  const bool charges_network_;
+  // Of networks by (device, samples), as a plan takes the host milliseconds.
+  mutable std::mutex network_works_mutex_;
+  mutable std::map<std::pair<std::size_t, double>, Work> network_works_;
 };
 
 // A replica that its worker has published, where it lies on a device. Until then it is the initial

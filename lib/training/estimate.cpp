@@ -110,6 +110,7 @@ json plan_of_run(const RunSpec& spec) {
   Training whole(spec);
   whole.load(&data);
   json plan = {{"config", whole.record().config},
+               {"charge", whole.record().charge},
                {"estimate", whole.estimate()},
                {"warnings", whole.record().warnings}};
   json& estimate = plan["estimate"];

@@ -18,8 +18,8 @@
 
 namespace hetsgd {
 
-// {config, estimate, warnings} of the run that the options describe; the warnings are those that
-// are there before it. On sim and threads the estimate comes from a trial: the same run with all
+// {config, charge, estimate, warnings} of the run that the options describe; the warnings are those
+// that are there before it. On sim and threads the estimate comes from a trial: the same run with all
 // its messages and stragglers, cut to a few iterations and at most two mega-batches, with its
 // models measured on part of the test rows; and at most kTrialLimit of host time. Its second half
 // is extended to the whole budget (or --max-time). So what changes later in the run (a straggler

@@ -2,23 +2,24 @@
 
 #include <nlohmann/json.hpp>
 
+#include "model/graph_model.hpp"
 #include "training/plan_tables.hpp"
 
 namespace hetsgd {
 
-Work step_work(const Model& model, const Charge* charge, const Dataset& train, const Plan& plan) {
+Work step_work(const Model& model, const Charge* charge, const Dataset& train, const Plan& plan,
+               const DeviceRates* rates) {
   const DatasetTotals data = train.totals();
   const double b = static_cast<double>(plan.batch_size), rows = static_cast<double>(data.rows);
   const BatchShape batch{.samples = b,
                          .nonzeros = b * static_cast<double>(data.nonzeros) / rows,
                          .labels = b * static_cast<double>(data.labels) / rows,
                          .lookups = b * static_cast<double>(model.data().fields())};
-  if (!charge) return model.gradient_work(batch);
-  if (charge->fitted) return {.given_s = charge->fitted->step_s()};
-  return charge->model->gradient_work({.samples = b,
-                                       .nonzeros = batch.nonzeros * charge->nonzeros_per_real,
-                                       .labels = batch.labels * charge->labels_per_real,
-                                       .lookups = batch.lookups * charge->lookups_per_real});
+  if (charge && charge->fitted) return {.given_s = charge->fitted->step_s()};
+  const Model& charged = charge ? *charge->model : model;
+  const BatchShape shape = charge ? charged_shape(*charge, batch) : batch;
+  if (rates && is_network(charged)) return network_work(charged, *rates, shape.samples);
+  return charged.gradient_work(shape);
 }
 
 nlohmann::json estimate_of(const EstimatedRun& run) {
@@ -27,11 +28,11 @@ nlohmann::json estimate_of(const EstimatedRun& run) {
   const double vectors = 4.0 * run.algorithm.model_vectors(plan) * n * plan.workers;
   const double scores = 4.0 * static_cast<double>(plan.batch_size) *
                         static_cast<double>(run.model.outputs()) * plan.workers;
-  nlohmann::json result = {
-      {"parameters", run.model.parameters()},
-      {"memory_bytes", vectors + scores},
-      {"operations_per_step", step_work(run.model, run.charge, run.train, plan).operations},
-      {"max_samples", plan.max_samples}};
+  nlohmann::json result = {{"parameters", run.model.parameters()},
+                           {"memory_bytes", vectors + scores},
+                           {"operations_per_step",
+                            step_work(run.model, run.charge, run.train, plan, nullptr).operations},
+                           {"max_samples", plan.max_samples}};
   if (!run.tables) return result;
   const Placement& placement = run.tables->placement;
   result["parameters"] = run.model.parameters() + placement.first().back() * placement.width();

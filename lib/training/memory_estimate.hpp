@@ -18,8 +18,10 @@ struct EstimatedRun {
   const TablePlan* tables = nullptr;  // sharded ones
 };
 
-// Of a batch of b_max with the data's averages, as the simulated clock charges it.
-Work step_work(const Model& model, const Charge* charge, const Dataset& train, const Plan& plan);
+// Of a batch of b_max with the data's averages, as the simulated clock charges it on a device of
+// these rates; null: on any, without what is the device's.
+Work step_work(const Model& model, const Charge* charge, const Dataset& train, const Plan& plan,
+               const DeviceRates* rates);
 
 // {parameters, memory_bytes, operations_per_step, max_samples}, with sharded tables table_bytes, too.
 // Memory: the algorithm's vectors, a batch of scores, the shards; of all workers together.

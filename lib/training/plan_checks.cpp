@@ -5,6 +5,7 @@
 
 #include "core/error.hpp"
 #include "core/text.hpp"
+#include "training/charge.hpp"
 
 namespace hetsgd {
 
@@ -122,6 +123,19 @@ void check_tables(const TrainOptions& options, const Plan& plan,
 
 }  // namespace
 
+namespace {
+
+// A method whose steps are computations of its own asks the charged model for its layers.
+void check_charge(const TrainOptions& options, const AlgorithmInfo& info) {
+  if (info.one_hidden_layer_only.empty() || options.charge.empty()) return;
+  if (!is_network_charge(options.charge)) return;
+  throw with_hint(usage_error("--charge: found {}, a network, but {} {}", options.charge, info.name,
+                              info.one_hidden_layer_only),
+                  "--charge amazon670k has such layers");
+}
+
+}  // namespace
+
 void check_plan(const TrainOptions& options, const OptionSet& set, const Plan& plan,
                 const std::vector<std::string>& devices, const AlgorithmInfo& info,
                 const Algorithm& algorithm) {
@@ -146,6 +160,7 @@ void check_plan(const TrainOptions& options, const OptionSet& set, const Plan& p
   check_shared_memory(options, plan, devices, info);
   check_tables(options, plan, devices, info);
   check_model_devices(options, devices);
+  check_charge(options, info);
   algorithm.check(plan);
 }
 

@@ -4,6 +4,8 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "cluster/graph_rates.hpp"
+#include "core/error.hpp"
 #include "core/text.hpp"
 
 namespace hetsgd {
@@ -34,12 +36,42 @@ nlohmann::json profiles_json(const std::vector<DeviceProfile>& profiles, int wor
   return list;
 }
 
+// Of profiles that such a list names.
+std::vector<DeviceRates> rates_of(const std::vector<DeviceProfile>& profiles,
+                                  const std::string& list) {
+  std::vector<std::pair<DeviceProfile, DeviceRates>> kinds;
+  for (const std::string& name : device_profile_names(list)) {
+    kinds.emplace_back(load_device_profile(name), device_rates(name));
+  }
+  std::vector<DeviceRates> rates;
+  for (const DeviceProfile& profile : profiles) {
+    const auto kind =
+        std::ranges::find_if(kinds, [&](const auto& each) { return each.first == profile; });
+    HETSGD_CHECK(kind != kinds.end());
+    rates.push_back(kind->second);
+  }
+  return rates;
+}
+
 }  // namespace
 
+DeviceRates device_rates(const std::string& profile) {
+  const GraphRates graph = load_graph_rates(profile);
+  return {.seconds = [device = load_device_profile(profile)](
+                         const Work& work) { return device.seconds(work); },
+          .half_channels = graph.half_channels,
+          .half_depth = graph.half_depth,
+          .link_latency_s = graph.link_latency_s,
+          .link_bytes_per_s = graph.link_bytes_per_s};
+}
+
 SimulatedMachine load_simulated_machine(const TrainOptions& options, int workers) {
-  return {.profiles = load_device_profiles(options.profile, workers),
-          .server_profile = load_device_profile(options.server_profile, "--server-profile"),
-          .network = load_network_model(options.network)};
+  SimulatedMachine machine{
+      .profiles = load_device_profiles(options.profile, workers),
+      .server_profile = load_device_profile(options.server_profile, "--server-profile"),
+      .network = load_network_model(options.network)};
+  machine.rates = rates_of(machine.profiles, options.profile);
+  return machine;
 }
 
 bool workers_are_equal(const SimulatedMachine& machine, const std::vector<double>& speeds,
@@ -50,10 +82,11 @@ bool workers_are_equal(const SimulatedMachine& machine, const std::vector<double
   return one_profile && machine.network.nodes.empty() && speeds_are_equal(speeds, workers);
 }
 
-Seconds slowest_step(const SimulatedMachine& machine, const Work& work) {
+Seconds slowest_step(const SimulatedMachine& machine,
+                     const std::function<Work(const DeviceRates&)>& work) {
   Seconds slowest{0};
-  for (const DeviceProfile& profile : machine.profiles) {
-    slowest = std::max(slowest, profile.seconds(work));
+  for (const DeviceRates& rates : machine.rates) {
+    slowest = std::max(slowest, rates.seconds(work(rates)));
   }
   return slowest;
 }

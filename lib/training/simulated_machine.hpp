@@ -1,10 +1,13 @@
 // The machine of a run in virtual time: what `sim` charges the workers for.
 #pragma once
 
+#include <functional>
 #include <nlohmann/json_fwd.hpp>
+#include <string>
 #include <vector>
 
 #include "cluster/cluster.hpp"
+#include "memory/step_times.hpp"
 #include "training/record.hpp"
 #include "training/train_options.hpp"
 
@@ -14,7 +17,12 @@ struct SimulatedMachine {
   std::vector<DeviceProfile> profiles;  // of the workers, as ClusterOptions has them
   DeviceProfile server_profile;
   NetworkModel network;
+  std::vector<DeviceRates> rates = {};  // of each profile, for computation graphs
 };
+
+// What a profile, a built-in name or a file, says of a device that computes a graph. Errors: as
+// load_device_profile() has them.
+DeviceRates device_rates(const std::string& profile);
 
 // Errors: usage and data, as the options' files have them.
 SimulatedMachine load_simulated_machine(const TrainOptions& options, int workers);
@@ -23,8 +31,9 @@ SimulatedMachine load_simulated_machine(const TrainOptions& options, int workers
 bool workers_are_equal(const SimulatedMachine& machine, const std::vector<double>& speeds,
                        int workers);
 
-// Takes the longest of a step of this work on any of the profiles.
-Seconds slowest_step(const SimulatedMachine& machine, const Work& work);
+// Takes the longest of a step on any of the profiles; `work` says what it is on a device.
+Seconds slowest_step(const SimulatedMachine& machine,
+                     const std::function<Work(const DeviceRates&)>& work);
 
 // Fills in what the result's `cluster` says of it. device_profile is the profile of all workers; of
 // several profiles a list, each with the ranks that have it as `workers`: "0-3;8".

@@ -170,10 +170,15 @@ void declare_cluster(OptionSet& set, TrainOptions& o) {
           "injected delays, e.g. 'kind=uniform,min=0ms,max=50ms'; repeat to combine")
       .reads_file(straggler_files);
   set.add("charge", o.charge,
-          "sim: charge the clock for the full-size data set and model of this preset, for "
-          "lstm-video, a recurrent model on videos of unequal lengths, or by a fitted charge of "
-          "the stages of sharded tables: a built-in name or a JSON file")
+          "sim: charge the clock for the full-size data set and model of this preset, for a "
+          "network (resnet-50, vgg-16-cifar?classes=10; lstm-video with videos of unequal "
+          "lengths), or by a fitted charge of the stages of sharded tables: a built-in name or a "
+          "JSON file")
       .reads_file();
+  set.add("charge_batch", o.charge_batch,
+          "sim: samples of the charged network in a batch of --batch-size; auto: as many")
+      .unit("samples")
+      .range(1, 1e9);
   set.add("service_rank", o.service_rank,
           "mpi: the last rank runs the services (servers, schedulers) and no worker");
   set.add(
@@ -332,6 +337,10 @@ void TrainOptions::validate() const {
     throw with_hint(usage_error("{}: no target given",
                                 stop_at_target ? "--stop-at-target" : "--require-target"),
                     "add --target 'p1>=0.6'");
+  }
+  if (charge.empty() && charge_batch) {
+    throw with_hint(usage_error("--charge-batch: found {} without --charge", *charge_batch),
+                    "add --charge resnet-50");
   }
   if (!charge.empty() && !cluster_kind(cluster).is_virtual) {
     throw usage_error(

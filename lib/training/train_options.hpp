@@ -69,8 +69,9 @@ struct TrainOptions {
   std::string network = "pcie3";
   std::vector<double> speed;
   std::vector<std::string> straggler;
-  std::string charge;               // "", amazon670k, delicious200k
-  std::optional<int> host_threads;  // none: all cores
+  std::string charge;                         // "", amazon670k, delicious200k, resnet-50
+  std::optional<std::uint64_t> charge_batch;  // none: as many samples as are real
+  std::optional<int> host_threads;            // none: all cores
   bool service_rank = false;
   Seconds start_timeout = kStartTimeout;
   Seconds peer_timeout = kPeerTimeout;

@@ -148,8 +148,7 @@ void Training::Impl::build_model() {
         static_cast<std::uint64_t>(std::llround(options.epochs * static_cast<double>(plan.rows))));
   }
   if (!options.charge.empty()) {
-    charge = make_charge(options.charge, *record.train, *options.model_factory, *model,
-                         plan.sharded_tables, options.seed);
+    charge = make_charge(options, *record.train, *model);
     record.charge = to_json(*charge);
   }
   algorithm->check_model(plan, *model);
@@ -249,7 +248,9 @@ nlohmann::json Training::estimate() const {
                                        .train = *s.record.train,
                                        .tables = s.table_plan ? &*s.table_plan : nullptr});
   if (!cluster_kind(s.options.cluster).is_virtual) return result;
-  const Work work = step_work(*s.model, s.charge ? &*s.charge : nullptr, *s.record.train, s.plan);
+  const auto work = [&](const DeviceRates& rates) {
+    return step_work(*s.model, s.charge ? &*s.charge : nullptr, *s.record.train, s.plan, &rates);
+  };
   result["step_s"] = mean_step(s.charge, slowest_step(s.machine, work)).count();
   return result;
 }
@@ -354,6 +355,7 @@ void Training::Impl::prepare(const TrainHooks& hooks, Parts& parts) {
   parts.setup->traced = hooks.trace != nullptr;
   parts.setup->tables = parts.tables.get();
   parts.setup->virtual_time = cluster_kind(options.cluster).is_virtual;
+  if (parts.setup->virtual_time) parts.setup->rates = machine.rates;
   if (options.processes().is_root() && !options.dump_initial_parameters.empty()) {
     write_parameters(options.dump_initial_parameters, whole_model(initial.parameters, initial.rows),
                      "the initial model");

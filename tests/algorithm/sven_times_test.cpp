@@ -1,12 +1,9 @@
 // The time of one of Sven's intervals in virtual time, in closed form: stages are given their
 // seconds by a fitted charge, exchanges follow from the network.
 #include <gtest/gtest.h>
-#include <unistd.h>
-
-#include <filesystem>
-#include <fstream>
 
 #include "support/clicks.hpp"
+#include "support/temporary_file.hpp"
 
 namespace hetsgd::test {
 namespace {
@@ -33,21 +30,6 @@ struct StageSeconds {
   }
   double computing() const { return sfp + fp + bp + sbp + opt; }
   double communicating() const { return 2 * a2a() + all_reduce(); }
-};
-
-class TemporaryFile {
- public:
-  TemporaryFile(const char* name, const std::string& text)
-      : path_((std::filesystem::temp_directory_path() /
-               fmt::format("hetsgd_{}_{}.json", name, getpid()))
-                  .string()) {
-    std::ofstream(path_) << text;
-  }
-  ~TemporaryFile() { std::filesystem::remove(path_); }
-  const std::string& path() const { return path_; }
-
- private:
-  std::string path_;
 };
 
 // Per interval, once the pipeline is full.

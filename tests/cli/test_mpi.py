@@ -67,6 +67,17 @@ class Mpi(MpiTest):
                     self.assertEqual(*([[point[key] for key in ("samples_count", "test_loss", "auc")] for point in each]
                                        for each in (curve, simulated)))
 
+    def test_networks_have_the_bits_of_sim(self):
+        images = "generate:images?size=28&channels=1&rows_train=300&rows_test=60"
+        for model, algorithm in (("lenet-5", "ssgd"), ("lenet-5", "elastic"), ("lenet-001", "sma")):  # 001 has dropout
+            run = ["train", "--train", images, "--test", images, "--model", model, "--algorithm", algorithm, "--batch-size", "20",
+                   "--mega-batch", "5", "--learning-rate", "0.03", "--epochs", "1", "--quiet", "--overwrite"]
+            self.finished(self.mpirun(2, *run, "-o", "mpi.json"), 0)
+            self.run_program(*run, "--workers", "2", "-o", "sim.json")
+            with self.subTest(model=model, algorithm=algorithm):
+                self.assertGreater(len(self.result("sim.json")["curve"]), 2)
+                self.expect_same_curve(self.result("mpi.json"), self.result("sim.json"))
+
     def test_sums_behind_the_backward_pass_have_the_same_bits(self):
         for bucket in ("1", "64MiB"):
             run = [*RUN, "--algorithm", "ssgd", "--epochs", "1", "--overwrite"]

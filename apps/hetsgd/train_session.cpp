@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <cstdio>
 
 #include "command.hpp"
@@ -68,6 +69,15 @@ bool is_option_of(const std::vector<ForeignOption>& all, const std::string& owne
   });
 }
 
+// What the one algorithm that has an option does as no other can, after a colon.
+std::string why_alone(const std::string& owner) {
+  const auto& all = algorithms();
+  const auto found =
+      std::ranges::find(all, owner, [](const RegisteredAlgorithm& each) { return each.info.name; });
+  if (found == all.end() || found->info.one_hidden_layer_only.empty()) return "";
+  return fmt::format(": {} {}", owner, found->info.one_hidden_layer_only);
+}
+
 }  // namespace
 
 void TrainSession::choose(const std::string& algorithm, const std::string& model) {
@@ -102,7 +112,8 @@ std::string TrainSession::about_unknown(const std::string& flag) const {
                                     std::pair(options_of_all_models(), options_.model)}) {
     const std::string owners = owners_of(all, flag);
     if (!owners.empty()) {
-      return fmt::format("{} is an option of {}, not of {}", flag, owners, chosen);
+      return fmt::format("{} is an option of {}, not of {}{}", flag, owners, chosen,
+                         why_alone(owners));
     }
   }
   return "";

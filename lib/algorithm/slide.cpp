@@ -52,14 +52,14 @@ class Slide final : public Algorithm {
   void worker(Worker& self) const override {
     const auto state = self.share<SampledState>("slide", [&] {
       return std::make_shared<SampledState>(self.model(), o_, self.plan().optimizer,
-                                            self.plan().seed, self.make_monitor());
+                                            self.plan().seed, self.size(), self.make_monitor());
     });
     const std::shared_ptr<SharedModel> shared = join_model(self);
     SampledMlp mlp(self.model(), self.charged_model(), self.device(), *state);
     while (self.running()) {
       const auto rehash = state->begin_rehash();
       if (rehash) make_tables(self, *rehash, mlp, *state, *shared);
-      mlp.take(state->index());  // others go on with the old ones while one worker makes new ones
+      mlp.take(state->index());  // others go on with the old ones meanwhile
       step(self, mlp, *state, *shared);
       evaluate(self, mlp, *state, *shared);
     }
@@ -79,6 +79,7 @@ class Slide final : public Algorithm {
   static void make_tables(Worker& self, const SampledState::Rehash& rehash, SampledMlp& mlp,
                           SampledState& state, SharedModel& shared) {
     std::optional<LabelTables> tables;
+    mlp.take(nullptr);  // one set of tables in memory, if nobody else has the old one
     self.endpoint().compute_in_place(
         mlp.index_work(), ComputeKind::vector,
         {.in_place = [&] { tables = mlp.index_in_place(rehash, shared.w()); },
@@ -95,35 +96,22 @@ class Slide final : public Algorithm {
     const Batch& batch = self.batches().next(b);
     const BatchShape shape = self.charged(batch.shape());
     const Seconds started = self.now();
+    const std::span<float> w = shared.w();
     double loss = 0;
     std::uint64_t read = 0, staleness = 0;
+    const auto begin = [&] { read = shared.writes(); };
     const auto land = [&] { staleness = shared.count_write() - read; };
     self.endpoint().compute_in_place(mlp.select_work(shape), ComputeKind::step,
-                                     {.in_place =
-                                          [&] {
-                                            read = shared.writes();
-                                            mlp.select_in_place(batch, shared.w());
-                                          },
-                                      .read =
-                                          [&] {
-                                            read = shared.writes();
-                                            mlp.read_features(batch, shared.w());
-                                          },
+                                     {.in_place = [&] { begin(), mlp.select_in_place(batch, w); },
+                                      .read = [&] { begin(), mlp.read_features(batch, w); },
                                       .fn = [&] { mlp.select(batch); },
                                       .write = [] {}});
-    self.endpoint().compute_in_place(mlp.learn_work(shape), ComputeKind::part,
-                                     {.in_place =
-                                          [&] {
-                                            loss = mlp.learn_in_place(batch, lr, shared.w());
-                                            land();
-                                          },
-                                      .read = [&] { mlp.read_labels(shared.w()); },
-                                      .fn = [&] { loss = mlp.learn(batch); },
-                                      .write =
-                                          [&] {
-                                            mlp.write(lr, shared.w());
-                                            land();
-                                          }});
+    self.endpoint().compute_in_place(
+        mlp.learn_work(shape), ComputeKind::part,
+        {.in_place = [&] { loss = mlp.learn_in_place(batch, lr, w), land(); },
+         .read = [&] { mlp.read_labels(w); },
+         .fn = [&] { loss = mlp.learn(batch); },
+         .write = [&] { mlp.write(lr, w), land(); }});
     self.completed(batch, loss, started);
     self.count_own_update();
     state.count(mlp.retrieval());

@@ -39,7 +39,17 @@ void add_scaled(std::size_t n, Real a, const Real* x, Real* y) {
 template <class Real>
 BasicSampledSoftmax<Real>::BasicSampledSoftmax(std::size_t labels, std::size_t inputs,
                                                BasicHostCores<Real>& cores)
-    : inputs_(inputs), cores_(cores), bits_((labels + 63) / 64), number_(labels) {}
+    : inputs_(inputs),
+      cores_(cores),
+      bits_(cores.count() * ((labels + 63) / 64)),
+      number_(labels) {}
+
+template <class Real>
+template <class Fn>
+void BasicSampledSoftmax<Real>::split_samples(const Fn& fn) const {
+  const std::size_t n = active_.size(), parts = cores_.count();
+  cores_.run(parts, [&](std::size_t part) { fn(part, n * part / parts, n * (part + 1) / parts); });
+}
 
 // fn(part, begin, end) of the batch's labels on all cores, by equal numbers of pairs.
 template <class Real>
@@ -55,17 +65,28 @@ void BasicSampledSoftmax<Real>::split_labels(const Fn& fn) const {
   });
 }
 
-// The union of all S_i as a bitmap numbers its labels in ascending order.
+// The union of all S_i as a bitmap numbers its labels in ascending order. A core has a bitmap of its
+// samples.
 template <class Real>
 void BasicSampledSoftmax<Real>::number_labels() {
+  const std::size_t parts = cores_.count(), words = bits_.size() / parts;
   first_.assign(1, 0);
   for (const auto& labels : active_) {
     first_.push_back(first_.back() + static_cast<std::uint32_t>(labels.size()));
-    for (const std::uint32_t l : labels) bits_[l / 64] |= std::uint64_t{1} << l % 64;
   }
+  split_samples([&](std::size_t part, std::size_t begin, std::size_t end) {
+    std::uint64_t* const bits = &bits_[part * words];
+    for (std::size_t i = begin; i < end; ++i) {
+      for (const std::uint32_t l : active_[i]) bits[l / 64] |= std::uint64_t{1} << l % 64;
+    }
+  });
   label_.clear();
-  for (std::size_t word = 0; word < bits_.size(); ++word) {
-    for (std::uint64_t left = std::exchange(bits_[word], 0); left != 0; left &= left - 1) {
+  for (std::size_t word = 0; word < words; ++word) {
+    std::uint64_t left = 0;
+    for (std::size_t part = 0; part < parts; ++part) {
+      left |= std::exchange(bits_[part * words + word], 0);
+    }
+    for (; left != 0; left &= left - 1) {
       const auto l = static_cast<std::uint32_t>(word * 64) +
                      static_cast<std::uint32_t>(std::countr_zero(left));
       number_[l] = static_cast<std::uint32_t>(label_.size());
@@ -74,7 +95,6 @@ void BasicSampledSoftmax<Real>::number_labels() {
   }
 }
 
-// Then a counting sort of the pairs.
 template <class Real>
 void BasicSampledSoftmax<Real>::begin(std::span<const std::vector<std::uint32_t>> active,
                                       std::span<const std::uint32_t> truth) {
@@ -82,32 +102,52 @@ void BasicSampledSoftmax<Real>::begin(std::span<const std::vector<std::uint32_t>
   active_ = active;
   truth_ = truth;
   number_labels();
-  begin_.assign(label_.size() + 1, 0);
-  for (const auto& labels : active_) {
-    for (const std::uint32_t l : labels) ++begin_[number_[l] + 1];
-  }
-  std::partial_sum(begin_.begin(), begin_.end(), begin_.begin());
-  sample_.resize(begin_.back());
-  place_.resize(begin_.back());
-  std::vector<std::uint32_t> next(begin_.begin(), begin_.end() - 1);
-  for (std::size_t i = 0; i < active_.size(); ++i) {
-    for (std::size_t k = 0; k < active_[i].size(); ++k) {
-      const std::uint32_t at = next[number_[active_[i][k]]]++;
-      sample_[at] = static_cast<std::uint32_t>(i);
-      place_[at] = first_[i] + static_cast<std::uint32_t>(k);
+  sort_pairs();
+  z_.resize(sample_.size());
+}
+
+// A counting sort by label. Each core counts and places the pairs of its samples; those of a label
+// lie core after core, so in the order of samples.
+template <class Real>
+void BasicSampledSoftmax<Real>::sort_pairs() {
+  const std::size_t parts = cores_.count(), labels = label_.size();
+  next_.resize(parts * labels);
+  split_samples([&](std::size_t part, std::size_t begin, std::size_t end) {
+    std::uint32_t* const count = &next_[part * labels];
+    std::fill_n(count, labels, 0U);
+    for (std::size_t i = begin; i < end; ++i) {
+      for (const std::uint32_t l : active_[i]) ++count[number_[l]];
+    }
+  });
+  begin_.resize(labels + 1);
+  std::uint32_t pairs = 0;
+  for (std::size_t u = 0; u < labels; ++u) {
+    begin_[u] = pairs;
+    for (std::size_t part = 0; part < parts; ++part) {
+      pairs += std::exchange(next_[part * labels + u], pairs);
     }
   }
-  z_.resize(begin_.back());
+  begin_[labels] = pairs;
+  sample_.resize(pairs);
+  place_.resize(pairs);
+  split_samples([&](std::size_t part, std::size_t begin, std::size_t end) {
+    std::uint32_t* const next = &next_[part * labels];
+    for (std::size_t i = begin; i < end; ++i) {
+      for (std::size_t k = 0; k < active_[i].size(); ++k) {
+        const std::uint32_t at = next[number_[active_[i][k]]]++;
+        sample_[at] = static_cast<std::uint32_t>(i);
+        place_[at] = first_[i] + static_cast<std::uint32_t>(k);
+      }
+    }
+  });
 }
 
 template <class Real>
-void BasicSampledSoftmax<Real>::scores(const Real* A, const Rows& rows,
-                                       const std::function<void(std::size_t u)>& before) {
+void BasicSampledSoftmax<Real>::scores(const Real* A, const Rows& rows, const Read& read) {
   split_labels([&](std::size_t, std::size_t begin, std::size_t end) {
+    std::vector<Real> own(inputs_);
     for (std::size_t u = begin; u < end; ++u) {
-      if (before) before(u);
-      const Real* const weight = row(rows, u);
-      const Real bias = rows.bias[rows.by_number ? u : label_[u]];
+      const auto [weight, bias] = read ? read(u, own.data()) : row(rows, u);
       for (std::uint32_t k = begin_[u]; k < begin_[u + 1]; ++k) {
         z_[place_[k]] = sampled_score(inputs_, weight, A + sample_[k] * inputs_) + bias;
       }
@@ -118,11 +158,10 @@ void BasicSampledSoftmax<Real>::scores(const Real* A, const Rows& rows,
 // A sample's true labels are the first active ones.
 template <class Real>
 double BasicSampledSoftmax<Real>::softmax() {
-  const std::size_t n = active_.size(), parts = cores_.count();
-  std::vector<double> losses(n);
-  const auto size = static_cast<Real>(n);
-  cores_.run(parts, [&](std::size_t part) {
-    for (std::size_t i = n * part / parts; i < n * (part + 1) / parts; ++i) {
+  std::vector<double> losses(active_.size());
+  const auto size = static_cast<Real>(active_.size());
+  split_samples([&](std::size_t, std::size_t begin, std::size_t end) {
+    for (std::size_t i = begin; i < end; ++i) {
       Real* const z = z_.data() + first_[i];
       const std::size_t count = active_[i].size(), labels = truth_[i];
       if (labels == 0) {
@@ -145,13 +184,15 @@ double BasicSampledSoftmax<Real>::softmax() {
 }
 
 template <class Real>
-void BasicSampledSoftmax<Real>::backward(const Real* A, const Rows& rows, const Sink& sink) {
+void BasicSampledSoftmax<Real>::backward(const Real* A, const Rows& rows, const Sink& sink,
+                                         const Before& before) {
   const std::size_t n = active_.size() * inputs_, parts = cores_.count();
   delta_.assign(parts * n, 0);
   split_labels([&](std::size_t part, std::size_t begin, std::size_t end) {
     std::vector<Real> gradient(inputs_);
     for (std::size_t u = begin; u < end; ++u) {
-      const Real* const weight = row(rows, u);
+      if (before) before(u);
+      const Real* const weight = row(rows, u).weight;
       Real bias_gradient = 0;
       std::ranges::fill(gradient, Real(0));
       for (std::uint32_t k = begin_[u]; k < begin_[u + 1]; ++k) {

@@ -21,8 +21,8 @@
 
 namespace hetsgd {
 
-// Scratch of one batch at a time, on a CPU. Memory: 16 bytes per pair, a bit and 4 bytes per label,
-// a dA per core.
+// Scratch of one batch at a time, on a CPU. Memory: 16 bytes per pair, 4 bytes per label; a bit per
+// label, 4 bytes per label of the batch and a dA per core.
 template <class Real>
 class BasicSampledSoftmax {
  public:
@@ -43,25 +43,36 @@ class BasicSampledSoftmax {
     const Real* bias = nullptr;
     bool by_number = false;
   };
-  // z, from A [batch x inputs]. before(u), if there is one, is called before row u is read.
-  void scores(const Real* A, const Rows& rows,
-              const std::function<void(std::size_t u)>& before = nullptr);
+  // Row u as it is scored, and its bias: where they lie, or in `own` [inputs].
+  struct Row {
+    const Real* weight;
+    Real bias;
+  };
+  using Read = std::function<Row(std::size_t u, Real* own)>;
+  // z, from A [batch x inputs] and what read(u, own) returns; from `rows` where there is none.
+  void scores(const Real* A, const Rows& rows, const Read& read = nullptr);
   // z <- d; returns the sum of the losses.
   double softmax();
-  // Calls sink(u, g_l, gb_l) once for each label, after its row was read for the last time; calls of
-  // different labels at the same time. Then input_gradient() is there.
+  // Calls before(u), if there is one, then reads row u in `rows`, then calls sink(u, g_l, gb_l): once
+  // for each label, of different labels at the same time. Then input_gradient() is there.
   using Sink = std::function<void(std::size_t u, const Real* gradient, Real bias_gradient)>;
-  void backward(const Real* A, const Rows& rows, const Sink& sink);
+  using Before = std::function<void(std::size_t u)>;
+  void backward(const Real* A, const Rows& rows, const Sink& sink, const Before& before = nullptr);
   // dA [batch x inputs].
   std::span<Real> input_gradient() { return {delta_.data(), active_.size() * inputs_}; }
 
  private:
   template <class Fn>
   void split_labels(const Fn& fn) const;
-  const Real* row(const Rows& rows, std::size_t u) const {
-    return rows.weight + (rows.by_number ? u : label_[u]) * inputs_;
+  Row row(const Rows& rows, std::size_t u) const {
+    const std::size_t at = rows.by_number ? u : label_[u];
+    return {rows.weight + at * inputs_, rows.bias[at]};
   }
+  // fn(part, begin, end) of the batch's samples on all cores.
+  template <class Fn>
+  void split_samples(const Fn& fn) const;
   void number_labels();
+  void sort_pairs();
 
   std::size_t inputs_;
   BasicHostCores<Real>& cores_;
@@ -74,8 +85,9 @@ class BasicSampledSoftmax {
   std::vector<std::uint32_t> place_;   // by pair
   std::vector<std::uint32_t> first_;   // [samples + 1], in z_
   std::vector<Real> z_;                // by sample and its active labels; then d
-  std::vector<std::uint64_t> bits_;    // of all labels, zero between batches
+  std::vector<std::uint64_t> bits_;    // [cores x all labels], zero between batches
   std::vector<std::uint32_t> number_;  // by label, of those in the batch
+  std::vector<std::uint32_t> next_;    // [cores x labels], where a core's next pair of a label goes
   std::vector<Real> delta_;            // [cores x batch x inputs]
 };
 

@@ -122,6 +122,27 @@ TEST_F(LazyRows, DebtsOfLongAgoAreKept) {
   }
 }
 
+// A row is read as it would be after catching up, and is not moved.
+TEST_F(LazyRows, CaughtUpIsWhatCatchUpMakesOfTheRow) {
+  for (const Lazy lazy : {Lazy::catch_up, Lazy::touched}) {
+    AdamClock clock({.kind = OptimizerKind::adam}, lazy);
+    RowAdam rows(clock, 2, kCols);
+    std::vector<float> w(kCols, 1), g(kCols, 0.5F), own(kCols, -1);
+    const AdamBatch first = clock.begin(0.01);
+    rows.step(first, 1, g.data(), w.data());
+    clock.end(first);
+    EXPECT_EQ(rows.caught_up(clock.debts(), 1, w.data(), own.data()), w.data());  // owes nothing
+    for (int i = 0; i < 20; ++i) clock.end(clock.begin(0.01));
+    const std::vector<float> before = w;
+    const float* const read = rows.caught_up(clock.debts(), 1, w.data(), own.data());
+    EXPECT_EQ(read == own.data(), lazy == Lazy::catch_up);
+    const std::vector<float> found(read, read + kCols);
+    EXPECT_EQ(w, before);
+    rows.catch_up(clock.debts(), 1, w.data());
+    EXPECT_EQ(found, w);
+  }
+}
+
 TEST_F(LazyRows, TouchedRowsAloneMoveLess) {
   const std::vector<float> touched_alone = run(Lazy::touched), dense = run(Lazy::dense);
   for (std::size_t i = 0; i < kCols; ++i) EXPECT_GT(touched_alone[i], dense[i] + 0.01F) << i;

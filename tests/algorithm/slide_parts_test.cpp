@@ -121,6 +121,18 @@ TEST(LabelHash, BucketsAreTheNumbersOfTheirCodes) {
   EXPECT_EQ((HashOptions{.kind = HashKind::simhash, .codes = 9}).buckets(), 512U);
 }
 
+// What is not a number is no larger than anything, wherever it stands in a bin.
+TEST(LabelHash, WhatIsNotANumberNeverWins) {
+  constexpr std::size_t kInputs = 40;
+  const LabelHash hash({.codes = 4, .tables = 20, .bin = 8}, kInputs, 2, 0);
+  std::vector<float> without = normal_numbers(kInputs, 8), with = without;
+  for (std::size_t i = 0; i < kInputs; i += 3) {
+    without[i] = -1e30F;
+    with[i] = std::nanf("");
+  }
+  EXPECT_EQ(hash.row_codes(with.data()), hash.row_codes(without.data()));
+}
+
 // Signs of sums: a vector and its opposite differ in every bit whose sum is not 0.
 TEST(LabelHash, SimHashTurnsWithItsVector) {
   const LabelHash hash({.kind = HashKind::simhash, .codes = 9, .tables = 50}, 32, 1, 0);

@@ -1,8 +1,13 @@
 // slide: identities with sgd, the same bits on both clusters, recall, refusals.
 
 #include <gmock/gmock.h>
+#include <unistd.h>
 
+#include <fstream>
+
+#include "algorithm/parts/sampled_state.hpp"
 #include "cluster/devices.hpp"
+#include "model/mlp.hpp"
 #include "support/compare.hpp"
 
 namespace hetsgd::test {
@@ -193,6 +198,50 @@ TEST(Slide, SeveralWorkersLearnsOnBothClusters) {
   }
 }
 
+// A worker's cores share its labels while another worker's do, on the same rows.
+TEST(Slide, SeveralWorkersOfSeveralCoresOnThreads) {
+  const Record run = run_training(with(kSharedSlide, {{"cluster", "threads"},
+                                                      {"workers", "2"},
+                                                      {"devices", "cpu:2"},
+                                                      {"max_samples", "12800"},
+                                                      {"record_steps", "false"}}));
+  EXPECT_EQ(run.status, Status::completed);
+  EXPECT_GT(metric_of(run.curve.back(), "p1").value(), 0.3);
+}
+
+// One worker makes new tables in the place of the old ones; others go on with these meanwhile.
+TEST(Slide, OneWorkerHasOneSetOfTables) {
+  class FreeMonitor final : public Monitor {
+    void lock() override {}
+    void unlock() override {}
+    void wait(const std::function<bool()>& ready, std::string_view) override {
+      EXPECT_TRUE(ready());
+    }
+    void notify_all() override {}
+  };
+  const auto device = make_cpu_device<float>(1);
+  const auto model = make_mlp<float>({20, 30}, {.hidden = {16}});
+  const auto w = initial_parameters<float>(model->layout(), 1);
+  SampledOptions options;
+  options.rehash = 1;
+  for (const int workers : {1, 2}) {
+    SampledState state(*model, options, {.kind = OptimizerKind::adam}, 1, workers,
+                       std::make_unique<FreeMonitor>());
+    const auto rehash = state.begin_rehash();
+    ASSERT_TRUE(rehash);
+    state.publish(*rehash, {*rehash->hash, 30, &w[state.shape().weight], 128, 1, 0,
+                            kernels<HostCores>(*device)});
+    const std::weak_ptr<const LabelIndex> tables = state.index();
+    EXPECT_FALSE(state.begin_rehash());  // not due
+    state.clock.end(state.clock.begin(0.1));
+    EXPECT_FALSE(tables.expired());
+    const auto next = state.begin_rehash();
+    ASSERT_TRUE(next);
+    EXPECT_EQ(next->hash, rehash->hash);  // the functions stay
+    EXPECT_EQ(tables.expired(), workers == 1);
+  }
+}
+
 void expect_slide_refuses(const Settings& more, const std::string& message) {
   try {
     run_training(with(kSlide, more));
@@ -213,6 +262,19 @@ TEST(Slide, RefusesWhatItCannotDo) {
                        "--model: found one without exactly one hidden layer");
   expect_slide_refuses({{"hash_codes", "24"}}, "--hash-codes: found 24");
   expect_slide_refuses({{"active_max", "5"}}, "--active-max: found 5");
+}
+
+// There is nothing to sample; said of the file, whatever the algorithm.
+TEST(Slide, RefusesDataWithoutLabels) {
+  const std::string path = testing::TempDir() + fmt::format("hetsgd_no_labels_{}.txt", getpid());
+  std::ofstream(path) << " 1:1\n 2:1\n";
+  try {
+    run_training(with(kSlide, {{"train", path}, {"test", path}}));
+    FAIL() << "was not refused";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ExitCode::data);
+    EXPECT_THAT(error.what(), testing::HasSubstr("no row has a label"));
+  }
 }
 
 // Before anything is trained or warned about.

@@ -36,6 +36,12 @@ class UnknownThings(ProgramTest):
             self.error("train", "--algorithm", "ssgd", "--delta", "0.2", code=2),
             "error: --delta: unknown option\nhint: --delta is an option of adaptive, not of ssgd\n")
 
+    def test_option_of_an_algorithm_that_says_why_it_is_alone(self):
+        self.assertEqual(
+            self.error("train", "--algorithm", "adaptive", "--active", "tables", code=2),
+            "error: --active: unknown option\nhint: --active is an option of slide, not of adaptive: slide samples the labels "
+            "above the hidden layer of an mlp\n")
+
     def test_algorithm(self):
         message = self.error("train", "--algorithm", "adaptve", code=2)
         self.assertIn('error: --algorithm: found "adaptve", expected one of adaptive, ', message)

@@ -1,12 +1,13 @@
 #include "algorithm/parts/label_hash.hpp"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
+#include <cstring>
 #include <limits>
 
 #include "core/error.hpp"
 #include "core/random.hpp"
+#include "linalg/cpu/lanes.hpp"
 
 namespace hetsgd {
 
@@ -16,6 +17,37 @@ namespace {
 constexpr std::uint32_t kPermutations = 1U << 12;
 // Tries to find a bin that lends its code.
 constexpr std::uint32_t kLenders = 64;
+
+// A number per lane. Machines whose registers are shorter take several.
+typedef float Floats __attribute__((vector_size(16 * sizeof(float))));
+typedef std::int32_t Ints __attribute__((vector_size(16 * sizeof(std::int32_t))));
+
+template <class Number, class Lanes>
+void load_lanes(const Number* from, Lanes& to) {
+  std::memcpy(&to, from, sizeof(to));
+}
+// A square of numbers, as many a side as a register has: its rows, `step` apart, become columns, of
+// kLanes numbers each. Each turn moves half of the rows between the lanes of the others, which turns
+// the number of a place, (row, lane) in binary digits, by one digit.
+template <std::size_t lanes>
+void transpose(const float* from, std::size_t step, float* to) {
+  constexpr std::size_t n = cpu::kLanes<float>;
+  cpu::Vec<float> rows[n], turned[n];
+  for (std::size_t k = 0; k < n; ++k) rows[k] = cpu::load(from + k * step);
+  for (std::size_t digit = 1; digit < n; digit *= 2) {
+    for (std::size_t k = 0; k < n / 2; ++k) {
+      turned[2 * k] = cpu::interleaved<float, 0>(rows[k], rows[k + n / 2]);
+      turned[2 * k + 1] = cpu::interleaved<float, 1>(rows[k], rows[k + n / 2]);
+    }
+    std::copy_n(turned, n, rows);
+  }
+  for (std::size_t k = 0; k < n; ++k) cpu::store(to + k * lanes, rows[k]);
+}
+
+template <class Lanes, class Number>
+void store_lanes(const Lanes& from, Number* to) {
+  std::memcpy(to, &from, sizeof(from));
+}
 
 }  // namespace
 
@@ -35,7 +67,11 @@ std::uint64_t HashOptions::buckets() const {
 
 LabelHash::LabelHash(const HashOptions& options, std::size_t inputs, std::uint64_t seed,
                      std::uint32_t generation)
-    : options_(options), inputs_(inputs), seed_(seed), generation_(generation) {
+    : options_(options),
+      inputs_(inputs),
+      seed_(seed),
+      generation_(generation),
+      stride_(static_cast<std::int32_t>(options.stride())) {
   const std::size_t codes = options.all_codes();
   const bool is_dwta = options.kind == HashKind::dwta;
   HETSGD_CHECK_LE(is_dwta ? options.bin : 1U, inputs);
@@ -45,7 +81,7 @@ LabelHash::LabelHash(const HashOptions& options, std::size_t inputs, std::uint64
     const auto p = static_cast<std::uint32_t>(c / bins);
     const Permutation order(inputs, seed, Purpose::hashing, kPermutations * generation + p);
     for (std::size_t j = 0; j < width_; ++j) {
-      coordinate_.push_back(static_cast<std::uint32_t>(order(c % bins * width_ + j)));
+      place_.push_back(static_cast<std::uint32_t>(order(c % bins * width_ + j) * kLanes));
     }
     if (is_dwta) continue;
     RandomStream signs(seed, Purpose::hashing, generation, p + 1);
@@ -55,53 +91,68 @@ LabelHash::LabelHash(const HashOptions& options, std::size_t inputs, std::uint64
 
 LabelHash::Block LabelHash::make_block() const {
   const std::size_t codes = options_.all_codes() * kLanes;
-  return {std::vector<float>(inputs_ * kLanes), std::vector<std::uint8_t>(codes),
-          std::vector<std::uint8_t>(codes)};
+  return {std::vector<float>(inputs_ * kLanes), std::vector<std::int32_t>(codes),
+          std::vector<float>(codes)};
 }
 
 // Lanes without a vector keep what they have: nobody asks for their codes.
 void LabelHash::load(std::size_t count, const float* x, Block& block) const {
+  constexpr std::size_t kSquare = cpu::kLanes<float>;
+  const std::size_t squares = count == kLanes ? inputs_ / kSquare * kSquare : 0;
+  for (std::size_t i = 0; i < squares; i += kSquare) {
+    for (std::size_t lane = 0; lane < kLanes; lane += kSquare) {
+      transpose<kLanes>(x + lane * inputs_ + i, inputs_, &block.x[i * kLanes + lane]);
+    }
+  }
   for (std::size_t lane = 0; lane < count; ++lane) {
-    for (std::size_t i = 0; i < inputs_; ++i) block.x[i * kLanes + lane] = x[lane * inputs_ + i];
+    for (std::size_t i = squares; i < inputs_; ++i) {
+      block.x[i * kLanes + lane] = x[lane * inputs_ + i];
+    }
   }
 }
 
 void LabelHash::hash(Block& block) const {
-  options_.kind == HashKind::dwta ? hash_dwta(block) : hash_simhash(block);
+  constexpr std::size_t kUsualBin = 8;
+  if (options_.kind == HashKind::simhash) {
+    hash_simhash(block);
+  } else if (width_ == kUsualBin) {
+    hash_dwta<kUsualBin>(block);
+  } else {
+    hash_dwta<0>(block);
+  }
 }
 
 // A number that is not one is larger than nothing, so it never wins.
+template <std::size_t bin>
 void LabelHash::hash_dwta(Block& block) const {
+  const std::size_t width = bin == 0 ? width_ : bin;
   for (std::size_t c = 0; c < options_.all_codes(); ++c) {
-    std::array<float, kLanes> best;
-    std::array<std::int32_t, kLanes> place{};
-    best.fill(-std::numeric_limits<float>::infinity());
-    for (std::size_t j = 0; j < width_; ++j) {
-      const float* const x = &block.x[coordinate_[c * width_ + j] * kLanes];
-      for (std::size_t lane = 0; lane < kLanes; ++lane) {
-        const bool wins = x[lane] > best[lane];
-        best[lane] = wins ? x[lane] : best[lane];
-        place[lane] = wins ? static_cast<std::int32_t>(j) : place[lane];
-      }
+    Floats best = Floats{} - std::numeric_limits<float>::infinity();
+    Ints code{};
+    const std::uint32_t* const place = &place_[c * width];
+#pragma GCC unroll 8
+    for (std::size_t j = 0; j < width; ++j) {
+      Floats x;
+      load_lanes(&block.x[place[j]], x);
+      const Ints wins = x > best;
+      best = wins ? x : best;
+      code = wins ? Ints{} + static_cast<std::int32_t>(j) : code;
     }
-    for (std::size_t lane = 0; lane < kLanes; ++lane) {
-      block.code[c * kLanes + lane] = static_cast<std::uint8_t>(place[lane]);
-      block.positive[c * kLanes + lane] = best[lane] > 0 ? 1 : 0;
-    }
+    store_lanes(code, &block.code[c * kLanes]);
+    store_lanes(best, &block.best[c * kLanes]);
   }
 }
 
 void LabelHash::hash_simhash(Block& block) const {
   for (std::size_t c = 0; c < options_.all_codes(); ++c) {
-    std::array<float, kLanes> sum{};
+    Floats sum{};
     for (std::size_t j = 0; j < width_; ++j) {
-      const float sign = sign_[c * width_ + j];
-      const float* const x = &block.x[coordinate_[c * width_ + j] * kLanes];
-      for (std::size_t lane = 0; lane < kLanes; ++lane) sum[lane] += sign * x[lane];
+      Floats x;
+      load_lanes(&block.x[place_[c * width_ + j]], x);
+      sum += sign_[c * width_ + j] * x;
     }
-    for (std::size_t lane = 0; lane < kLanes; ++lane) {
-      block.code[c * kLanes + lane] = sum[lane] < 0 ? 1 : 0;
-    }
+    const Ints negative = sum < Floats{};  // -1 where it is
+    store_lanes(-negative, &block.code[c * kLanes]);
   }
 }
 
@@ -111,14 +162,15 @@ bool LabelHash::densify(std::size_t lane, Block& block) const {
     return random_block(seed_, Purpose::hashing, ~generation_, static_cast<std::uint32_t>(c), k)[0];
   };
   bool is_blind = true;
-  for (std::size_t c = 0; c < codes; ++c) is_blind &= block.positive[c * kLanes + lane] == 0;
+  const auto is_empty = [&](std::size_t c) { return !(block.best[c * kLanes + lane] > 0); };
+  for (std::size_t c = 0; c < codes; ++c) is_blind &= is_empty(c);
   for (std::size_t c = 0; c < codes; ++c) {
-    if (block.positive[c * kLanes + lane] != 0) continue;
-    std::uint8_t& code = block.code[c * kLanes + lane];
-    code = static_cast<std::uint8_t>(draw(c, 0) % options_.bin);
+    if (!is_empty(c)) continue;
+    std::int32_t& code = block.code[c * kLanes + lane];
+    code = static_cast<std::int32_t>(draw(c, 0) % options_.bin);
     for (std::uint32_t k = 1; k <= kLenders && !is_blind; ++k) {
       const std::size_t lender = draw(c, k) % codes;
-      if (block.positive[lender * kLanes + lane] == 0) continue;
+      if (is_empty(lender)) continue;
       code = block.code[lender * kLanes + lane];
       break;
     }
@@ -126,13 +178,14 @@ bool LabelHash::densify(std::size_t lane, Block& block) const {
   return is_blind;
 }
 
-std::uint32_t LabelHash::bucket(const Block& block, std::size_t lane, std::size_t table) const {
-  const std::uint32_t stride = options_.stride();
-  std::uint32_t sum = 0;
+void LabelHash::buckets(const Block& block, std::size_t table, std::uint32_t* bucket) const {
+  Ints sum{};
   for (std::size_t j = 0; j < options_.codes; ++j) {
-    sum = sum * stride + block.code[(table * options_.codes + j) * kLanes + lane];
+    Ints code;
+    load_lanes(&block.code[(table * options_.codes + j) * kLanes], code);
+    sum = sum * stride_ + code;
   }
-  return sum;
+  store_lanes(sum, bucket);
 }
 
 std::size_t LabelHash::buckets_of(std::size_t count, const float* x, bool are_queries,
@@ -146,11 +199,18 @@ std::size_t LabelHash::buckets_of(std::size_t count, const float* x, bool are_qu
     const std::size_t lanes = std::min(kLanes, count - begin);
     load(lanes, x + begin * inputs_, block);
     hash(block);
-    for (std::size_t lane = 0; lane < lanes; ++lane) {
-      if (densifies && densify(lane, block)) ++blind;
-      for (std::size_t t = 0; t < options_.tables; ++t) {
-        out[(begin + lane) * vector_step + t * table_step] = bucket(block, lane, t);
+    for (std::size_t lane = 0; lane < lanes && densifies; ++lane) {
+      if (densify(lane, block)) ++blind;
+    }
+    for (std::size_t t = 0; t < options_.tables; ++t) {
+      std::uint32_t bucket[kLanes];
+      buckets(block, t, bucket);
+      std::uint32_t* const to = &out[begin * vector_step + t * table_step];
+      if (lanes == kLanes && vector_step == 1) {
+        std::copy_n(bucket, kLanes, to);
+        continue;
       }
+      for (std::size_t lane = 0; lane < lanes; ++lane) to[lane * vector_step] = bucket[lane];
     }
   }
   return blind;
@@ -174,7 +234,9 @@ std::vector<std::uint8_t> LabelHash::codes_of(const float* x, bool is_query) con
     densify(0, block);
   }
   std::vector<std::uint8_t> codes;
-  for (std::size_t c = 0; c < options_.all_codes(); ++c) codes.push_back(block.code[c * kLanes]);
+  for (std::size_t c = 0; c < options_.all_codes(); ++c) {
+    codes.push_back(static_cast<std::uint8_t>(block.code[c * kLanes]));
+  }
   return codes;
 }
 

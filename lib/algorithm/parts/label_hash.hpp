@@ -68,18 +68,21 @@ class LabelHash {
   static constexpr std::size_t kLanes = 16;
   // Codes of up to kLanes vectors, one per lane.
   struct Block {
-    std::vector<float> x;                // [inputs][kLanes]
-    std::vector<std::uint8_t> code;      // [all codes][kLanes]
-    std::vector<std::uint8_t> positive;  // dwta: the bin has a positive number
+    std::vector<float> x;            // [inputs][kLanes]
+    std::vector<std::int32_t> code;  // [all codes][kLanes]
+    std::vector<float> best;         // dwta: the largest number of the bin
   };
   Block make_block() const;
   void load(std::size_t count, const float* x, Block& block) const;
   void hash(Block& block) const;
+  // bin: numbers that a code compares, as far as the compiler knows; 0: not at all.
+  template <std::size_t bin>
   void hash_dwta(Block& block) const;
   void hash_simhash(Block& block) const;
   // Fills a query's empty bins; true: it is blind.
   bool densify(std::size_t lane, Block& block) const;
-  std::uint32_t bucket(const Block& block, std::size_t lane, std::size_t table) const;
+  // Of the block's vectors in a table, [kLanes].
+  void buckets(const Block& block, std::size_t table, std::uint32_t* bucket) const;
   std::size_t buckets_of(std::size_t count, const float* x, bool are_queries, std::uint32_t* bucket,
                          std::size_t vector_step, std::size_t table_step) const;
   std::vector<std::uint8_t> codes_of(const float* x, bool is_query) const;
@@ -88,9 +91,10 @@ class LabelHash {
   std::size_t inputs_;
   std::uint64_t seed_;
   std::uint32_t generation_;
-  std::size_t width_;                      // coordinates of a code
-  std::vector<std::uint32_t> coordinate_;  // [all codes x width]
-  std::vector<float> sign_;                // simhash: as many
+  std::int32_t stride_;               // of codes in a bucket's number, which stays below 2^24
+  std::size_t width_;                 // coordinates of a code
+  std::vector<std::uint32_t> place_;  // [all codes x width], of a coordinate in Block::x
+  std::vector<float> sign_;           // simhash: as many
 };
 
 }  // namespace hetsgd

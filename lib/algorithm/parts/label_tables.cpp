@@ -5,6 +5,7 @@
 
 #include "core/error.hpp"
 #include "core/random.hpp"
+#include "data/huge_pages.hpp"
 
 namespace hetsgd {
 
@@ -19,7 +20,8 @@ std::size_t part_begin(std::size_t n, std::size_t parts, std::size_t part) {
 LabelTables::LabelTables(const LabelHash& hash, std::size_t rows, const float* W,
                          std::uint32_t limit, std::uint64_t seed, std::uint32_t rehash,
                          HostCores& cores)
-    : rows_(rows), begin_(hash.options().tables), entry_(begin_.size() * rows) {
+    : rows_(rows), begin_(hash.options().tables) {
+  resize_on_huge_pages(entry_, begin_.size() * rows);
   const std::size_t tables = begin_.size(), parts = cores.count();
   std::vector<std::uint32_t> draw(limit == 0 ? 0 : rows);
   cores.run(parts, [&](std::size_t part) {
@@ -139,6 +141,18 @@ void ActiveLabels::shuffle_tables(std::size_t tables, std::uint32_t number) {
   for (std::size_t i = tables; i > 1; --i) std::swap(order_[i - 1], order_[dice.below(i)]);
 }
 
+// Buckets lie anywhere in memory, so all are asked for before the first one is read.
+void ActiveLabels::find_buckets(const LabelTables& tables, std::span<const std::uint32_t> buckets) {
+  constexpr std::size_t kLine = 64 / sizeof(std::uint32_t);
+  for (const std::uint32_t t : order_) tables.prefetch(t, buckets[t]);
+  bucket_.clear();
+  for (const std::uint32_t t : order_) {
+    bucket_.push_back(tables.bucket(t, buckets[t]));
+    const auto& labels = bucket_.back();
+    for (std::size_t i = 0; i < labels.size(); i += kLine) __builtin_prefetch(&labels[i]);
+  }
+}
+
 Retrieval ActiveLabels::append(const LabelTables* tables, std::uint32_t number,
                                std::span<const std::uint32_t> truth,
                                std::span<const std::uint32_t> buckets,
@@ -152,11 +166,11 @@ Retrieval ActiveLabels::append(const LabelTables* tables, std::uint32_t number,
     return counts;
   }
   shuffle_tables(tables->tables(), number);
+  find_buckets(*tables, buckets);
   const std::size_t most = options_.most == 0 ? labels_ : options_.most;
   retrieved_.clear();
-  for (const std::uint32_t t : order_) {
+  for (const auto& bucket : bucket_) {
     if (options_.sampling == LabelSampling::vanilla && size() >= options_.least) break;
-    const auto bucket = tables->bucket(t, buckets[t]);
     counts.probed += bucket.size();
     for (const std::uint32_t label : bucket) {
       if (!retrieve(label)) continue;

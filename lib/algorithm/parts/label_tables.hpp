@@ -27,6 +27,10 @@ class LabelTables {
     const std::uint32_t* const entry = &entry_[table * rows_];
     return {entry + begin[number], entry + begin[number + 1]};
   }
+  // Asks memory for the bounds of a bucket, which is read soon.
+  void prefetch(std::size_t table, std::uint32_t number) const {
+    __builtin_prefetch(&begin_[table][number]);
+  }
 
  private:
   // entry: of one table, the bucket of each row before it is sorted.
@@ -85,6 +89,7 @@ class ActiveLabels {
   bool retrieve(std::uint32_t label);
   void append_all(std::span<const std::uint32_t> truth, std::vector<std::uint32_t>& active);
   void shuffle_tables(std::size_t tables, std::uint32_t number);
+  void find_buckets(const LabelTables& tables, std::span<const std::uint32_t> buckets);
   void fill_list(std::uint64_t a, std::uint32_t b);
   bool mark(std::uint32_t label);  // true: was not marked
 
@@ -96,6 +101,7 @@ class ActiveLabels {
   std::vector<std::uint32_t> fill_;       // labels in random order
   std::vector<std::uint32_t> retrieved_;  // to be cleared
   std::vector<std::uint32_t> order_;      // of tables
+  std::vector<std::span<const std::uint32_t>> bucket_;  // of the query, in this order
 };
 
 }  // namespace hetsgd

@@ -4,6 +4,7 @@
 #include <atomic>
 #include <cmath>
 
+#include "data/huge_pages.hpp"
 #include "optimizer/families.hpp"
 
 namespace hetsgd {
@@ -17,6 +18,10 @@ constexpr std::uint32_t kHorizon = 160;
 constexpr std::uint32_t kSettle = 1024;
 
 double corrected(double beta, double steps) { return 1 - std::pow(beta, steps); }
+
+float moved(const AdamDebts::Debt& debt, float w, float m, float v) {
+  return w - debt.first * m / (std::sqrt(debt.second * v) + debt.epsilon) * debt.move;
+}
 
 }  // namespace
 
@@ -88,8 +93,8 @@ void AdamClock::settle() {
 RowAdam::RowAdam(const AdamClock& clock, std::size_t rows, std::size_t cols)
     : clock_(clock), cols_(cols), last_(rows), zeros_(cols) {
   if (!clock.is_adam()) return;
-  m_.resize(rows * cols);
-  v_.resize(rows * cols);
+  resize_on_huge_pages(m_, rows * cols);
+  resize_on_huge_pages(v_, rows * cols);
 }
 
 std::uint32_t RowAdam::last(std::size_t row) const {
@@ -101,23 +106,45 @@ void RowAdam::set_last(std::size_t row, std::uint32_t batch) {
   std::atomic_ref(last_[row]).store(std::max(batch, last(row)), std::memory_order_relaxed);
 }
 
-bool RowAdam::owes(const AdamDebts& debts, std::size_t row) const {
-  const std::uint32_t s = last(row);
+bool RowAdam::owes_since(const AdamDebts& debts, std::uint32_t s) const {
   return clock_.owes() && s != 0 && s < debts.complete();
+}
+
+bool RowAdam::owes(const AdamDebts& debts, std::size_t row) const {
+  return owes_since(debts, last(row));
 }
 
 void RowAdam::catch_up(const AdamDebts& debts, std::size_t row, float* w) {
   const std::uint32_t s = last(row);
-  if (!clock_.owes() || s == 0 || s >= debts.complete()) return;
+  if (!owes_since(debts, s)) return;
   const AdamDebts::Debt debt = debts.of(s);
   float* const m = &m_[row * cols_];
   float* const v = &v_[row * cols_];
   for (std::size_t i = 0; i < cols_; ++i) {
-    w[i] -= debt.first * m[i] / (std::sqrt(debt.second * v[i]) + debt.epsilon) * debt.move;
+    w[i] = moved(debt, w[i], m[i], v[i]);
     m[i] *= debt.decay1;
     v[i] *= debt.decay2;
   }
   set_last(row, debts.complete());
+}
+
+const float* RowAdam::caught_up(const AdamDebts& debts, std::size_t row, const float* w,
+                                float* own) const {
+  const std::uint32_t s = last(row);
+  if (!owes_since(debts, s)) return w;
+  const AdamDebts::Debt debt = debts.of(s);
+  const float* const m = &m_[row * cols_];
+  const float* const v = &v_[row * cols_];
+  for (std::size_t i = 0; i < cols_; ++i) own[i] = moved(debt, w[i], m[i], v[i]);
+  return own;
+}
+
+void RowAdam::prefetch(std::size_t row, const float* w) const {
+  constexpr std::size_t kLine = 64 / sizeof(float);
+  for (std::size_t i = 0; i < cols_; i += kLine) __builtin_prefetch(w + i);
+  if (m_.empty()) return;
+  for (std::size_t i = 0; i < cols_; i += kLine) __builtin_prefetch(&m_[row * cols_ + i]);
+  for (std::size_t i = 0; i < cols_; i += kLine) __builtin_prefetch(&v_[row * cols_ + i]);
 }
 
 void RowAdam::step(const AdamBatch& batch, std::size_t row, const float* g, float* w) {

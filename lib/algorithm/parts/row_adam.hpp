@@ -104,6 +104,10 @@ class RowAdam {
 
   // Brings the row up to the last batch that had ended. w [cols], the row's.
   void catch_up(const AdamDebts& debts, std::size_t row, float* w);
+  // What catch_up would make of w, which stays as it is: w itself, or `own` [cols] with that in it.
+  const float* caught_up(const AdamDebts& debts, std::size_t row, const float* w, float* own) const;
+  // Asks memory for the row, which is used soon.
+  void prefetch(std::size_t row, const float* w) const;
   // Whether that would do anything.
   bool owes(const AdamDebts& debts, std::size_t row) const;
   // The step of a batch; the row is up to date.
@@ -116,6 +120,7 @@ class RowAdam {
 
  private:
   std::uint32_t last(std::size_t row) const;
+  bool owes_since(const AdamDebts& debts, std::uint32_t s) const;
   void set_last(std::size_t row, std::uint32_t batch);
 
   const AdamClock& clock_;

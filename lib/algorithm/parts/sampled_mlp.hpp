@@ -9,8 +9,8 @@
 //
 //              threads, in place (racy)          sim: read, fn, write
 //   select     catch up, then fn on w itself     catch up and copy layer 0's rows; fn; -
-//   learn      Adam on a row as soon as its      catch up and copy the labels' rows; fn makes
-//              gradient is there                 gradients; catch up and Adam on all rows
+//   learn      catching up and Adam on a row     catch up and copy the labels' rows; fn makes
+//              as soon as its gradient is due    gradients; catch up and Adam on all rows
 //   index      of w itself                       catch up and copy the layer; fn; -
 //
 // In sim a batch lands whole at its end, and t counts batches in the order of landing. One worker
@@ -86,6 +86,8 @@ class SampledMlp {
   // The rows' steps, caught up before, of touched features; layer 0's bias.
   void step_layer0(const AdamDebts& debts, const AdamBatch& step, std::span<float> w);
   void step_the_rest(const AdamBatch& step, std::span<float> w);
+  // Asks memory for the row of the i-th touched feature, if there is one.
+  void ask_for_feature(std::size_t i, std::span<const float> w) const;
   LabelTables index_of(const SampledState::Rehash& rehash, const float* W) const;
   SparseRows<float> features(const Batch& batch) const;
   // What a batch costs by: pairs, active labels, touched features, entries of buckets.

@@ -8,18 +8,35 @@
 
 namespace hetsgd {
 
+namespace {
+
+// Rows between the one that is used and the one that memory is asked for: as many as it takes to
+// come. They ascend, but with gaps, which a core's own prefetching does not follow.
+constexpr std::size_t kAhead = 2;
+
+}  // namespace
+
+void SampledMlp::ask_for_feature(std::size_t i, std::span<const float> w) const {
+  if (i >= touched_[0].size()) return;
+  const std::size_t row = touched_[0][i];
+  state_.layer0.prefetch(row, &w[row * shape_.hidden]);
+}
+
 void SampledMlp::select_in_place(const Batch& batch, std::span<float> w) {
   const AdamDebts debts = state_.clock.debts();
   selection_ = state_.count_selection();
   model_.touched_rows(*context_, batch, touched_);
   split(touched_[0].size(), [&](std::size_t, std::size_t begin, std::size_t end) {
     for (std::size_t i = begin; i < end; ++i) {
+      ask_for_feature(i + kAhead, w);
       state_.layer0.catch_up(debts, touched_[0][i], &w[touched_[0][i] * shape_.hidden]);
     }
   });
   select_from(batch, w.data());
 }
 
+// A row's w, m and v come from memory twice and go back to it once: to be scored it catches up beside
+// its place, and where it lies when its gradient is there.
 double SampledMlp::learn_in_place(const Batch& batch, double learning_rate, std::span<float> w) {
   const std::span<const std::uint32_t> labels = softmax_.labels();
   const AdamDebts debts = state_.clock.debts();
@@ -27,15 +44,27 @@ double SampledMlp::learn_in_place(const Batch& batch, double learning_rate, std:
   const auto row = [&](std::size_t u) { return &w[shape_.weight + labels[u] * shape_.hidden]; };
   const auto bias = [&](std::size_t u) { return &w[shape_.bias + labels[u]]; };
   const SampledSoftmax::Rows rows{&w[shape_.weight], &w[shape_.bias]};
-  softmax_.scores(activation_.data(), rows, [&](std::size_t u) {
+  const auto ask_for = [&](std::size_t u) {
+    if (u < labels.size()) state_.rows.prefetch(labels[u], row(u));
+  };
+  const auto read = [&](std::size_t u, float* own) -> SampledSoftmax::Row {
+    ask_for(u + kAhead);
+    float own_bias = 0;
+    return {state_.rows.caught_up(debts, labels[u], row(u), own),
+            *state_.bias.caught_up(debts, labels[u], bias(u), &own_bias)};
+  };
+  const auto catch_up = [&](std::size_t u) {
+    ask_for(u + kAhead);
     state_.rows.catch_up(debts, labels[u], row(u));
     state_.bias.catch_up(debts, labels[u], bias(u));
-  });
-  const double loss = softmax_.softmax();
-  softmax_.backward(activation_.data(), rows, [&](std::size_t u, const float* g, float gb) {
+  };
+  const auto move = [&](std::size_t u, const float* g, float gb) {
     state_.rows.step(step, labels[u], g, row(u));
     state_.bias.step(step, labels[u], &gb, bias(u));
-  });
+  };
+  softmax_.scores(activation_.data(), rows, read);
+  const double loss = softmax_.softmax();
+  softmax_.backward(activation_.data(), rows, move, catch_up);
   backward_layer0(batch);
   step_layer0(debts, step, w);
   step_the_rest(step, w);
@@ -48,6 +77,7 @@ void SampledMlp::step_layer0(const AdamDebts& debts, const AdamBatch& step, std:
   const std::size_t H = shape_.hidden;
   split(touched_[0].size(), [&](std::size_t, std::size_t begin, std::size_t end) {
     for (std::size_t i = begin; i < end; ++i) {
+      ask_for_feature(i + kAhead, w);
       const std::size_t row = touched_[0][i];
       float* const g = &layer0_gradient_[row * H];
       state_.layer0.catch_up(debts, row, &w[row * H]);

@@ -45,7 +45,7 @@ void SampledState::check(const Model& model, const SampledOptions& options) {
 }
 
 SampledState::SampledState(const Model& model, const SampledOptions& options,
-                           const OptimizerOptions& optimizer, std::uint64_t seed,
+                           const OptimizerOptions& optimizer, std::uint64_t seed, int workers,
                            std::unique_ptr<Monitor> monitor)
     : clock(optimizer, options.lazy),
       layer0(clock, SampledShape(model).features, SampledShape(model).hidden),
@@ -55,6 +55,7 @@ SampledState::SampledState(const Model& model, const SampledOptions& options,
       shape_(model),
       options_(fitting(options, shape_)),
       seed_(seed),
+      workers_(workers),
       monitor_(std::move(monitor)) {}
 
 std::optional<SampledState::Rehash> SampledState::begin_rehash() {
@@ -65,14 +66,13 @@ std::optional<SampledState::Rehash> SampledState::begin_rehash() {
   rehashing_ = true;
   Rehash rehash{.number = rehashes_};
   const std::uint32_t generation = complete / options_.rebuild;
-  rehash.rebuilt = !index_ || generation > generation_;
+  rehash.rebuilt = !hash_ || generation > generation_;
   if (rehash.rebuilt) {
     generation_ = generation;
-    rehash.hash =
-        std::make_shared<const LabelHash>(options_.hash, shape_.hidden, seed_, generation);
-  } else {
-    rehash.hash = index_->hash;
+    hash_ = std::make_shared<const LabelHash>(options_.hash, shape_.hidden, seed_, generation);
   }
+  rehash.hash = hash_;
+  if (workers_ == 1) index_.reset();
   return rehash;
 }
 

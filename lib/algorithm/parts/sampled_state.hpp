@@ -33,7 +33,7 @@ class SampledState {
  public:
   // monitor: one of any worker's. Errors: usage, as check().
   SampledState(const Model& model, const SampledOptions& options, const OptimizerOptions& optimizer,
-               std::uint64_t seed, std::unique_ptr<Monitor> monitor);
+               std::uint64_t seed, int workers, std::unique_ptr<Monitor> monitor);
 
   // Whether the model is one whose labels can be sampled so. Errors: usage, another model, data
   // without labels, hash functions that its hidden layer is too narrow for.
@@ -53,7 +53,8 @@ class SampledState {
     std::shared_ptr<const LabelHash> hash = nullptr;
   };
   // The tables are to be made anew, at the start or by the schedule, and nobody does: the caller
-  // must, and publishes them. Until then the others go on with the old ones.
+  // must, and publishes them. Until then the others go on with the old ones; where there are no
+  // others, nothing holds on to these but the caller.
   std::optional<Rehash> begin_rehash();
   void publish(const Rehash& rehash, LabelTables tables);
   // The newest tables; waits for the first ones. Null where all labels are active.
@@ -74,9 +75,11 @@ class SampledState {
   const SampledShape shape_;
   const SampledOptions options_;
   const std::uint64_t seed_;
+  const int workers_;
   std::unique_ptr<Monitor> monitor_;
   // Guarded by monitor_:
   std::shared_ptr<const LabelIndex> index_;
+  std::shared_ptr<const LabelHash> hash_;  // the newest functions
   double next_rehash_ = 0;
   std::uint32_t rehashes_ = 0, generation_ = 0;
   bool rehashing_ = false;

@@ -1,4 +1,4 @@
-// hetsgd calibrate: measures training steps on a real device, and lookups of rows, and fits the device
+// hetsgd calibrate: measures training steps and lookups of rows on a real device, and fits the device
 // profile that the simulated clock charges.
 #include "cluster/calibrate.hpp"
 

@@ -38,8 +38,8 @@ std::vector<Index> equal_fields(const LookupBenchOptions& o) {
   return first;
 }
 
-// Ids of a field by popularity, and in the order of the table: hot rows lie together, as a vocabulary
-// by frequency puts them.
+// Ids of a field by popularity, and in the order of the table: hot rows lie together, as a
+// vocabulary by frequency puts them.
 DatasetPtr random_clicks(const LookupBenchOptions& o, const std::vector<Index>& first,
                          std::uint64_t samples) {
   DatasetBuilder data;

@@ -7,9 +7,9 @@ namespace hetsgd::cpu {
 
 namespace {
 
-// Blocks of the operands that caches hold while they are used again: of op(B) kDepth x kBlockColumns,
-// one panel of kPanel columns (32 KiB) at a time in L1; of op(A) kBlockRows x kDepth in L2. kDepth is
-// also the length of a sum, and so part of its bits.
+// Blocks of the operands that caches hold while they are used again: of op(B) kDepth x
+// kBlockColumns, one panel of kPanel columns (32 KiB) at a time in L1; of op(A) kBlockRows x kDepth
+// in L2. kDepth is also the length of a sum, and so part of its bits.
 constexpr std::size_t kDepth = 256;
 constexpr std::size_t kBlockColumns = 512;
 constexpr std::size_t kBlockRows = 256;
@@ -79,8 +79,8 @@ LeftBlock<Real> in_place(const GemmArguments<Real>& g, Range rows, Range k) {
 
 // A copy of the block: tiles one after the other, in each k by k (A transposed) or row by row. What
 // the tiles of many panels read again and again then lies in one piece; in place the rows of a tile
-// are often a power of two apart, so that they drive each other from the caches, and every row costs
-// an entry of the TLB.
+// are often a power of two apart, so that they drive each other from the caches, and every row
+// costs an entry of the TLB.
 template <class Real>
 LeftBlock<Real> pack_left(const GemmArguments<Real>& g, Range rows, Range k, Real* to) {
   const LeftBlock<Real> block = in_place(g, rows, k);
@@ -142,8 +142,8 @@ struct Packs {
   Real* right;  // [kBlockColumns / kPanel panels x kDepth x kPanel]
 };
 
-// One chunk of k for the columns of a block. A panel of B is packed when its first rows need it; the
-// rows of further blocks find it.
+// One chunk of k for the columns of a block. A panel of B is packed when its first rows need it;
+// the rows of further blocks find it.
 template <class Real>
 void multiply_chunk(const GemmArguments<Real>& g, Range rows, Range columns, Range k,
                     const Packs<Real>& packs) {

@@ -19,8 +19,8 @@ void prefetch_table_row(const Real* row, std::size_t width) {
   __builtin_prefetch(end - 1);
 }
 
-// How many rows before it is needed a row is best asked for: some 64 lines, as many as a core can wait
-// for at once and a bit more.
+// How many rows before it is needed a row is best asked for: some 64 lines, as many as a core can
+// wait for at once and a bit more.
 template <class Real>
 std::size_t table_rows_ahead(std::size_t width) {
   return std::clamp<std::size_t>(64 * kTableLine / (width * sizeof(Real) + 1), 4, 64);

@@ -50,7 +50,7 @@ class CpuEmbeddingKernels final : public BasicEmbeddingKernels<Real> {
         Real sum = 0;
         for (std::size_t f = 0; f < X.fields; ++f, y += D) {
           const Real* const w = W + X.category[source * X.fields + f] * C;
-          copy_numbers(D, w, y);
+          for (std::size_t j = 0; j < D; ++j) y[j] = w[j];
           if (table.extra > 0) sum += w[D];
         }
         if (table.extra > 0) z[r] = sum;
@@ -87,10 +87,10 @@ class CpuEmbeddingKernels final : public BasicEmbeddingKernels<Real> {
       Real* const sum = scratch.sum.data() + slot * C;
       if (slot == before) {
         prefetch_table_row(G + category * C, C);
-        copy_numbers(table.embedding, from, sum);
+        for (std::size_t j = 0; j < table.embedding; ++j) sum[j] = from[j];
         if (table.extra > 0) sum[table.embedding] = d[r];
       } else {
-        add_numbers(table.embedding, from, sum);
+        for (std::size_t j = 0; j < table.embedding; ++j) sum[j] += from[j];
         if (table.extra > 0) sum[table.embedding] += d[r];
       }
     }

@@ -27,23 +27,22 @@ std::size_t table_rows_ahead(std::size_t width) {
 }
 
 // to <- from and to <- to + from, which lie apart. Rows are short: compilers' own loops check for
-// overlaps and prepare for long ones, which takes longer than the numbers.
+// overlaps and prepare for long ones, which takes longer than the numbers. Half a line at a time, as
+// rows need not begin with one, and stores across two lines are slow.
 template <class Real>
 HETSGD_INLINE void copy_numbers(std::size_t n, const Real* from, Real* to) {
+  constexpr std::size_t kHalf = kTableLine / 2 / sizeof(Real), kFew = 4;
   std::size_t j = 0;
-  for (; j + kLanes<Real> <= n; j += kLanes<Real>) store(to + j, load(from + j));
-  constexpr std::size_t kFew = 4;
-  for (std::size_t i = n % kLanes<Real> / kFew; i > 0; --i, j += kFew) {
+  for (; j + kHalf <= n; j += kHalf) __builtin_memcpy(to + j, from + j, kHalf * sizeof(Real));
+  for (std::size_t i = n % kHalf / kFew; i > 0; --i, j += kFew) {
     __builtin_memcpy(to + j, from + j, kFew * sizeof(Real));
   }
-  for (std::size_t i = n % std::min(kFew, kLanes<Real>); i > 0; --i, ++j) to[j] = from[j];
+  for (std::size_t i = n % kFew; i > 0; --i, ++j) to[j] = from[j];
 }
 template <class Real>
 HETSGD_INLINE void add_numbers(std::size_t n, const Real* from, Real* to) {
-  std::size_t j = 0;
-  for (; j + kLanes<Real> <= n; j += kLanes<Real>) store(to + j, load(to + j) + load(from + j));
 #pragma GCC ivdep
-  for (; j < n; ++j) to[j] += from[j];
+  for (std::size_t j = 0; j < n; ++j) to[j] += from[j];
 }
 
 }  // namespace hetsgd::cpu

@@ -38,6 +38,7 @@ def parse_arguments():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("ctr_bench", help="the benchmark program, from the build's tests/bench folder")
     parser.add_argument("--python", default="/usr/bin/python3", help="the Python that has torch")
+    parser.add_argument("--form", default="auto", help="PyTorch's form of the table; auto: the fastest (pytorch_ctr.py)")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--seconds", type=float, default=3.0, help="per measurement")
     parser.add_argument("--only", help="run the cases whose name contains this text")
@@ -86,7 +87,7 @@ def blas_kernels(python):
 
 def best_pytorch(case, all_kernels, options):
     """What is fastest, and its measurement."""
-    trials = {kernels: run_pytorch(case, "auto", kernels, options) for kernels in all_kernels}
+    trials = {kernels: run_pytorch(case, options.form, kernels, options) for kernels in all_kernels}
     kernels = max(trials, key=lambda each: trials[each]["samples_per_s"])
     fastest = trials[kernels]
     return {"form": fastest["form"], "coretype": kernels, "version": fastest["version"]}, fastest
@@ -121,6 +122,7 @@ def main():
         choice, first = best_pytorch(case, all_kernels, options)
         best.append(choice)
         runs.append(([run_hetsgd(case, options)], [first]))
+        print(table([summarise(case, choice, *runs[-1])]).splitlines()[1], file=sys.stderr, flush=True)
     print(f"round 1 of {options.rounds} done", file=sys.stderr)
     for number in range(1, options.rounds):
         for case, choice, (hetsgd, pytorch) in zip(cases, best, runs):

@@ -1,6 +1,6 @@
-// hetsgd bench all_reduce, all_gather, reduce_scatter, broadcast, all_to_all: time and bandwidth of a
-// collective by size, of all_reduce and all_to_all also by operator, with the columns and size flags
-// of nccl-tests.
+// hetsgd bench all_reduce, all_gather, reduce_scatter, broadcast, all_to_all: time and bandwidth of
+// a collective by size, of all_reduce and all_to_all also by operator, with the columns and size
+// flags of nccl-tests.
 #include <fmt/format.h>
 
 #include <algorithm>

@@ -1,5 +1,5 @@
-// hetsgd calibrate: measures training steps on a real device, and lookups of rows, and fits the device
-// profile that the simulated clock charges.
+// hetsgd calibrate: measures training steps and lookups of rows on a real device, and fits the
+// device profile that the simulated clock charges.
 #include "cluster/calibrate.hpp"
 
 #include <fmt/format.h>
@@ -139,8 +139,8 @@ Point measure(const Target& target, const DatasetPtr& data, std::size_t hidden,
   return point;
 }
 
-// The link between a GPU's memory and the host's, by copies from the host's: of a number, which takes
-// its latency, and of many.
+// The link between a GPU's memory and the host's, by copies from the host's: of a number, which
+// takes its latency, and of many.
 void measure_link(BasicDevice<float>& device, DeviceProfile& profile) {
   constexpr std::size_t kNumbers = std::size_t{16} << 20;
   constexpr double kShortest_s = 1e-9;
@@ -194,7 +194,8 @@ std::optional<double> gather_rate(const Target& target, const DeviceProfile& pro
   return row_bytes / std::max(taken_s - profile.seconds(rest).count(), kLeastShare * taken_s);
 }
 
-// Of the device's memory, and of the host's, which one of its cores reads where the device is a GPU.
+// Of the device's memory, and of the host's, which one of its cores reads where the device is a
+// GPU.
 void measure_gathers(const Target& target, DeviceProfile& profile, Seconds point_time) {
   profile.gather_bytes_per_s = gather_rate(target, profile, point_time);
   if (!target.device->stages_copies()) {

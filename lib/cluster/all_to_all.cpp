@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "core/error.hpp"
+#include "core/stream_copy.hpp"
 
 namespace hetsgd {
 
@@ -54,7 +55,11 @@ void move_parts(std::span<const void* const> all, std::size_t begin, std::size_t
     const std::byte* part = parts(from).part_for(static_cast<int>(begin)).data();
     for (std::size_t to = begin; to < end; ++to) {
       const std::size_t bytes = parts(from).width * parts(from).send_counts[to];
-      if (bytes > 0) std::memcpy(room[to - begin], part, bytes);
+      if (bytes >= kStreamedCopy) {
+        stream_copy(room[to - begin], part, bytes);
+      } else if (bytes > 0) {
+        std::memcpy(room[to - begin], part, bytes);
+      }
       room[to - begin] += bytes;
       part += bytes;
     }

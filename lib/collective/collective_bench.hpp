@@ -59,8 +59,8 @@ struct BenchCollective {
     std::size_t begin = 0, expected_begin = 0, size = 0;
   };
   Part (*part)(int rank, int workers, std::size_t count);
-  // Of several operators: the option that names them, and what it says of those that are taken where
-  // it is not given.
+  // Of several operators: the option that names them, and what it says of those that are taken
+  // where it is not given.
   std::string option = "op";
   std::string default_operators = "sum and adasum, on GPUs all of theirs";
 };
@@ -69,19 +69,19 @@ struct BenchCollective {
 const std::vector<BenchCollective>& bench_collectives();
 const BenchCollective& bench_collective(const std::string& name);  // one of these (checked)
 
-// Of all_reduce: sum (the cluster's own all_reduce), nccl, gpu-ring, gpu-tree,
-// gpu-mpi, gpu-host (the same between GPUs, by each of its methods), mpi
-// (MPI_Allreduce itself), ring, halving-doubling, tree (sums over messages),
-// adasum, adasum-linear (one tensor). Of all_to_all: blocking (the cluster's own), scatter
-// (all_to_all.hpp) and mpi (MPI_Alltoallv itself). The others have the cluster's own operator alone.
-// Errors: usage; lists the collective's operators, nearest spelling first. `option` opens the message.
+// Of all_reduce: sum (the cluster's own all_reduce), nccl, gpu-ring, gpu-tree, gpu-mpi, gpu-host
+// (the same between GPUs, by each of its methods), mpi (MPI_Allreduce itself), ring,
+// halving-doubling, tree (sums over messages), adasum, adasum-linear (one tensor). Of all_to_all:
+// blocking (the cluster's own), scatter (all_to_all.hpp) and mpi (MPI_Alltoallv itself). The others
+// have the cluster's own operator alone. Errors: usage; lists the collective's operators, nearest
+// spelling first. `option` opens the message.
 const BenchOperator& find_bench_operator(const BenchCollective& collective,
                                          const std::string& option, const std::string& name);
 
 struct BenchTimes {
   std::vector<double> time_s;  // per iteration: of the rank that took longest
-  // Per iteration: from a rank's arrival at the call to its end there, mean over the ranks. Less than
-  // time_s where a straggler scenario lets ranks arrive late.
+  // Per iteration: from a rank's arrival at the call to its end there, mean over the ranks. Less
+  // than time_s where a straggler scenario lets ranks arrive late.
   std::vector<double> in_call_s;
   std::uint64_t wrong = 0;  // numbers, over all ranks, after the last iteration
 };
@@ -91,10 +91,9 @@ class CollectiveBench {
   // Iterations: at least 1.
   CollectiveBench(std::string cluster, ClusterOptions options, int iterations, int warmup);
 
-  // Every rank's buffer of `count` numbers is filled with its input, then a
-  // barrier, then the delays of options.scenario, if there are any, and the collective, which are
-  // timed. Checked afterwards if `check`. count: of a collective in parts a multiple of the number of
-  // workers.
+  // Every rank's buffer of `count` numbers is filled with its input, then a barrier, then the
+  // delays of options.scenario, if there are any, and the collective, which are timed. Checked
+  // afterwards if `check`. count: of a collective in parts a multiple of the number of workers.
   BenchTimes measure(const BenchCollective& collective, const BenchOperator& op, std::size_t count,
                      bool check) const;
   // What memory allows: each rank adds 1 to its buffer, all at the same time,
@@ -115,8 +114,8 @@ class CollectiveBench {
   int iterations_, warmup_;
 };
 
-// A rank's input: multiples of 1/64 in [-1, 1), whose sums over up to 2^17 ranks are exact. A shorter
-// one is the beginning of a longer one.
+// A rank's input: multiples of 1/64 in [-1, 1), whose sums over up to 2^17 ranks are exact. A
+// shorter one is the beginning of a longer one.
 std::vector<float> bench_input(int rank, std::size_t count);
 
 // How many numbers differ from `expected` by more than `tolerance`, or are no

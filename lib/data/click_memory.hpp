@@ -1,4 +1,5 @@
-// What a thread of the click generator keeps of ids: nine of ten lookups go to some thousand of them.
+// What a thread of the click generator keeps of ids: nine of ten lookups go to some thousand of
+// them.
 #pragma once
 
 #include <cstddef>

@@ -190,8 +190,8 @@ bool higher_is_better(std::string_view name) {
 
 namespace {
 
-// A number above whose lowest bit scores have their order, with the class in that bit. A score that is
-// no number ranks below all others.
+// A number above whose lowest bit scores have their order, with the class in that bit. A score that
+// is no number ranks below all others.
 std::uint64_t ranked(float score, bool positive) {
   if (std::isnan(score)) score = -std::numeric_limits<float>::infinity();
   constexpr std::uint32_t kSign = 0x80000000U;

@@ -38,8 +38,8 @@ std::vector<Index> equal_fields(const LookupBenchOptions& o) {
   return first;
 }
 
-// Ids of a field by popularity, and in the order of the table: hot rows lie together, as a vocabulary
-// by frequency puts them.
+// Ids of a field by popularity, and in the order of the table: hot rows lie together, as a
+// vocabulary by frequency puts them.
 DatasetPtr random_clicks(const LookupBenchOptions& o, const std::vector<Index>& first,
                          std::uint64_t samples) {
   DatasetBuilder data;
@@ -81,7 +81,7 @@ namespace {
 
 // The time of `count` reads of lines at random places, each asked for kAhead reads before.
 double seconds_of_reads(std::span<const float> memory, std::uint64_t seed, std::size_t count) {
-  constexpr std::size_t kAhead = 16, kNumbers = kLine / sizeof(float);
+  constexpr std::size_t kAhead = 32, kNumbers = kLine / sizeof(float);
   const std::size_t lines = memory.size() / kNumbers;
   std::vector<std::uint32_t> at(count + kAhead);
   RandomStream random(seed, Purpose::test, 77);

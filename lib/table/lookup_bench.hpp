@@ -43,8 +43,8 @@ class LookupBench {
   double random_read_bytes_per_s() const;
   // Bytes of the cache lines that a row lies in, mean over the rows.
   double line_bytes_per_row() const;
-  // What an update of a batch cannot do without, sums and row rule together: the bytes of the gradients
-  // of its lookups and of their numbers, and its rows' cache lines, read and written.
+  // What an update of a batch cannot do without, sums and row rule together: the bytes of the
+  // gradients of its lookups and of their numbers, and its rows' cache lines, read and written.
   double update_bytes(const LookupTimes& times) const;
 
  private:

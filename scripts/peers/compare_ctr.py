@@ -5,9 +5,10 @@
 
 Whole steps of wide_deep, deepfm and dcn, and lookups (gather and update of the table alone), for batches of
 1,024 and 8,192 on one and two cores. Each round runs ctr_bench and pytorch_ctr.py once per case, one after
-the other, so that a change of the machine's load hits both. The table shows medians over the rounds of
-samples per second of wall time; the ratio is hetsgd over PyTorch, the median of the rounds' ratios. `floor` is
-hetsgd's share of what the cores' measured peak allows: operations of a step, bytes of a lookup.
+the other, so that a change of the machine's load hits both; in the first PyTorch runs its trials. The table
+shows medians over the rounds of samples per second of wall time; the ratio is hetsgd over PyTorch, the median
+of the rounds' ratios. `floor` is hetsgd's share of what the cores' measured peak allows: operations of a step,
+bytes of a lookup.
 
 PyTorch runs at its best: the first trial finds the fastest of three forms of the table (pytorch_ctr.py) and
 of the kernels that OpenBLAS has for this CPU, where it has OpenBLAS. A PyTorch of PyPI, outside of the tree:
@@ -37,6 +38,7 @@ def parse_arguments():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("ctr_bench", help="the benchmark program, from the build's tests/bench folder")
     parser.add_argument("--python", default="/usr/bin/python3", help="the Python that has torch")
+    parser.add_argument("--form", default="auto", help="PyTorch's form of the table; auto: the fastest (pytorch_ctr.py)")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--seconds", type=float, default=3.0, help="per measurement")
     parser.add_argument("--only", help="run the cases whose name contains this text")
@@ -84,9 +86,11 @@ def blas_kernels(python):
 
 
 def best_pytorch(case, all_kernels, options):
-    trials = {kernels: run_pytorch(case, "auto", kernels, options) for kernels in all_kernels}
+    """What is fastest, and its measurement."""
+    trials = {kernels: run_pytorch(case, options.form, kernels, options) for kernels in all_kernels}
     kernels = max(trials, key=lambda each: trials[each]["samples_per_s"])
-    return {"form": trials[kernels]["form"], "coretype": kernels, "version": trials[kernels]["version"]}
+    fastest = trials[kernels]
+    return {"form": fastest["form"], "coretype": kernels, "version": fastest["version"]}, fastest
 
 
 def summarise(case, best, hetsgd, pytorch):
@@ -113,9 +117,14 @@ def main():
     if not cases:
         sys.exit(f"--only {options.only}: no such case; there are " + ", ".join(map(name_of, CASES)))
     all_kernels = blas_kernels(options.python)
-    best = [best_pytorch(case, all_kernels, options) for case in cases]
-    runs = [([], []) for _ in cases]
-    for number in range(options.rounds):
+    best, runs = [], []
+    for case in cases:  # the trial that was fastest is PyTorch's first round
+        choice, first = best_pytorch(case, all_kernels, options)
+        best.append(choice)
+        runs.append(([run_hetsgd(case, options)], [first]))
+        print(table([summarise(case, choice, *runs[-1])]).splitlines()[1], file=sys.stderr, flush=True)
+    print(f"round 1 of {options.rounds} done", file=sys.stderr)
+    for number in range(1, options.rounds):
         for case, choice, (hetsgd, pytorch) in zip(cases, best, runs):
             hetsgd.append(run_hetsgd(case, options))
             pytorch.append(run_pytorch(case, choice["form"], choice["coretype"], options))

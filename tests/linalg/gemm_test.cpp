@@ -89,8 +89,8 @@ TYPED_TEST(Gemm, BetaZeroOverwritesNaNAndNaNInAnOperandComesOut) {
   }
 }
 
-// Larger than the blocks that caches hold (256 rows, 512 columns, sums of 256): what an element comes
-// to is its own row and column alone, whatever else is in the product and however it is cut.
+// Larger than the blocks that caches hold (256 rows, 512 columns, sums of 256): what an element
+// comes to is its own row and column alone, whatever else is in the product and however it is cut.
 TYPED_TEST(Gemm, BitsOfAnElementDoNotDependOnTheProductsSize) {
   using Real = TypeParam;
   const Product whole{531, 1061, 517};

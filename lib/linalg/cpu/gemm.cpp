@@ -7,14 +7,14 @@ namespace hetsgd::cpu {
 
 namespace {
 
-// Blocks of the operands that caches hold while they are used again: of op(B) kDepth x kColumns, one
-// panel of kPanel columns at a time in L1; of op(A) kRows x kDepth in L2.
-constexpr std::size_t kDepth =
-    256;  // of a panel of 32 KiB; also a sum's length, so part of its bits
-constexpr std::size_t kColumns = 512;
-constexpr std::size_t kRows = 256;
-constexpr std::size_t kFewNumbers = std::size_t{1}
-                                    << 15;  // of a left operand that is read in place
+// Blocks of the operands that caches hold while they are used again: of op(B) kDepth x
+// kBlockColumns, one panel of kPanel columns (32 KiB) at a time in L1; of op(A) kBlockRows x kDepth
+// in L2. kDepth is also the length of a sum, and so part of its bits.
+constexpr std::size_t kDepth = 256;
+constexpr std::size_t kBlockColumns = 512;
+constexpr std::size_t kBlockRows = 256;
+// Of a left operand that is read in place.
+constexpr std::size_t kFewNumbers = std::size_t{1} << 15;
 
 template <class Real>
 constexpr std::size_t kPanel = 2 * kLanes<Real>;
@@ -79,8 +79,8 @@ LeftBlock<Real> in_place(const GemmArguments<Real>& g, Range rows, Range k) {
 
 // A copy of the block: tiles one after the other, in each k by k (A transposed) or row by row. What
 // the tiles of many panels read again and again then lies in one piece; in place the rows of a tile
-// are often a power of two apart, so that they drive each other from the caches, and every row costs
-// an entry of the TLB.
+// are often a power of two apart, so that they drive each other from the caches, and every row
+// costs an entry of the TLB.
 template <class Real>
 LeftBlock<Real> pack_left(const GemmArguments<Real>& g, Range rows, Range k, Real* to) {
   const LeftBlock<Real> block = in_place(g, rows, k);
@@ -137,13 +137,13 @@ void multiply_panel(const GemmArguments<Real>& g, Range rows, const LeftBlock<Re
 // Where a core packs what it reads.
 template <class Real>
 struct Packs {
-  static constexpr std::size_t kSize = (kRows + kColumns) * kDepth;
-  Real* left;   // [kRows x kDepth]
-  Real* right;  // [kColumns / kPanel panels x kDepth x kPanel]
+  static constexpr std::size_t kSize = (kBlockRows + kBlockColumns) * kDepth;
+  Real* left;   // [kBlockRows x kDepth]
+  Real* right;  // [kBlockColumns / kPanel panels x kDepth x kPanel]
 };
 
-// One chunk of k for the columns of a block. A panel of B is packed when its first rows need it; the
-// rows of further blocks find it.
+// One chunk of k for the columns of a block. A panel of B is packed when its first rows need it;
+// the rows of further blocks find it.
 template <class Real>
 void multiply_chunk(const GemmArguments<Real>& g, Range rows, Range columns, Range k,
                     const Packs<Real>& packs) {
@@ -151,10 +151,10 @@ void multiply_chunk(const GemmArguments<Real>& g, Range rows, Range columns, Ran
   const bool copy = columns.size() > 2 * kPanel<Real> && rows.size() * k.size() > kFewNumbers;
   // Of B it does not where one or two rows do, as in the gradient of a vector of weights.
   const bool few = rows.size() <= 2 && g.b_column == 1;
-  const std::size_t next_panel = rows.size() > kRows ? kDepth * kPanel<Real> : 0;
+  const std::size_t next_panel = rows.size() > kBlockRows ? kDepth * kPanel<Real> : 0;
   const Real beta = k.begin == 0 ? g.beta : Real(1);
-  for (std::size_t i = rows.begin; i < rows.end; i += kRows) {
-    const Range block{i, std::min(rows.end, i + kRows)};
+  for (std::size_t i = rows.begin; i < rows.end; i += kBlockRows) {
+    const Range block{i, std::min(rows.end, i + kBlockRows)};
     const LeftBlock<Real> left = copy ? pack_left(g, block, k, packs.left) : in_place(g, block, k);
     Real* slot = packs.right;
     for (std::size_t j = columns.begin; j < columns.end; j += kPanel<Real>, slot += next_panel) {
@@ -177,12 +177,12 @@ void multiply_chunk(const GemmArguments<Real>& g, Range rows, Range columns, Ran
 
 template <class Real>
 void multiply(const GemmArguments<Real>& g, Range rows, Range columns, Real* pack) {
-  const Packs<Real> packs{pack, pack + kRows * kDepth};
-  for (std::size_t j = columns.begin; j < columns.end; j += kColumns) {
+  const Packs<Real> packs{pack, pack + kBlockRows * kDepth};
+  for (std::size_t j = columns.begin; j < columns.end; j += kBlockColumns) {
     std::size_t k0 = 0;
     do {  // once for k = 0 too: C <- beta C
       const Range k{k0, std::min(g.k, k0 + kDepth)};
-      multiply_chunk(g, rows, {j, std::min(columns.end, j + kColumns)}, k, packs);
+      multiply_chunk(g, rows, {j, std::min(columns.end, j + kBlockColumns)}, k, packs);
       k0 = k.end;
     } while (k0 < g.k);
   }

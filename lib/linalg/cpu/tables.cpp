@@ -13,16 +13,6 @@ namespace hetsgd::cpu {
 
 namespace {
 
-template <class Real>
-void copy_numbers(std::size_t n, const Real* from, Real* to) {
-  for (std::size_t j = 0; j < n; ++j) to[j] = from[j];
-}
-
-template <class Real>
-void add_numbers(std::size_t n, const Real* from, Real* to) {
-  for (std::size_t j = 0; j < n; ++j) to[j] += from[j];
-}
-
 // A row's step by its rule.
 template <class Real>
 struct RowStep {
@@ -32,14 +22,17 @@ struct RowStep {
 
   void operator()(const rule::FusedAddScaled<Real>& rule) const {
     Real* const w = shard.w + at;
+#pragma GCC ivdep
     for (std::size_t j = 0; j < shard.width; ++j) rule(g[j], w[j]);
   }
   void operator()(const rule::AdaGradStep<Real>& rule) const {
     Real *const w = shard.w + at, *const h = shard.state[0] + at;
+#pragma GCC ivdep
     for (std::size_t j = 0; j < shard.width; ++j) rule(g[j], h[j], w[j]);
   }
   void operator()(const rule::LazyMomentStep<Real>& rule) const {
     Real *const w = shard.w + at, *const m = shard.state[0] + at, *const v = shard.state[1] + at;
+#pragma GCC ivdep
     for (std::size_t j = 0; j < shard.width; ++j) rule(g[j], m[j], v[j], w[j]);
   }
 };
@@ -106,14 +99,14 @@ class CpuTableKernels final : public BasicTableKernels<Real> {
 
   void gather(const ShardRows<Real>& shard, std::size_t n, const std::uint32_t* row,
               Real* out) override {
-    constexpr std::size_t kAhead = 16;
+    const std::size_t ahead = table_rows_ahead<Real>(shard.width);
     cores_.split(n, 1, 256, [&](Range range) {
       const auto ask = [&](std::size_t i) {
         if (i < range.end) prefetch_table_row(shard.w + row[i] * shard.stride, shard.width);
       };
-      for (std::size_t i = range.begin; i < range.begin + kAhead; ++i) ask(i);
+      for (std::size_t i = range.begin; i < range.begin + ahead; ++i) ask(i);
       for (std::size_t i = range.begin; i < range.end; ++i) {
-        ask(i + kAhead);
+        ask(i + ahead);
         copy_numbers(shard.width, shard.w + row[i] * shard.stride, out + i * shard.width);
       }
     });
@@ -223,12 +216,12 @@ class CpuTableKernels final : public BasicTableKernels<Real> {
   // One part of distinct rows needs no sums.
   void update_distinct(const ShardRows<Real>& shard, std::size_t n, const RowParts<Real>& parts,
                        const RowRule<Real>& rule) {
-    constexpr std::size_t kAhead = 8;
+    const std::size_t ahead = table_rows_ahead<Real>(shard.width);
     cores_.split(n, 1, 256, [&](Range range) {
       std::visit(
           [&](const auto& each) {
             for (std::size_t i = range.begin; i < range.end; ++i) {
-              if (i + kAhead < range.end) prefetch_shard_row(shard, parts.row[i + kAhead]);
+              if (i + ahead < range.end) prefetch_shard_row(shard, parts.row[i + ahead]);
               RowStep<Real>{shard, parts.row[i] * shard.stride,
                             parts.value + i * shard.width}(each);
             }

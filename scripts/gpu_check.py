@@ -4,6 +4,9 @@
 Parts, in this order; each runs whatever became of the others:
   devices       hetsgd devices, hetsgd doctor
   test/NAME     every GPU test program, memcheck/NAME and racecheck/NAME: the same under compute-sanitizer
+  training/NAME runs with sharded embedding tables and with networks of images, their rows and memory on the GPU: the
+                summary of the result
+  lookup        hetsgd bench lookup: stages of sharded tables, gather and update beside a copy
   step_time     time per step at the Amazon-670k shape beside PyTorch and the floor (peers/compare_step_time.py)
   all_reduce    hetsgd bench all_reduce over all GPUs, or over two workers that share the only one
   kernels       the kernel benchmarks (cuda_bench)
@@ -41,7 +44,7 @@ def parse_arguments():
                         help="cuda, or cpu: the parts that a CPU can do, small, to try this script out")
     parser.add_argument("--python", default=default_python(), help="the Python that has torch, if any")
     parser.add_argument("--only", nargs="+", metavar="PART",
-                        help="devices, test, memcheck, racecheck, step_time, all_reduce, kernels")
+                        help="devices, test, memcheck, racecheck, training, lookup, step_time, all_reduce, kernels")
     parser.add_argument("--timeout", type=float, default=900, help="seconds for one part (900)")
     return parser.parse_args()
 
@@ -170,6 +173,49 @@ def run_tests(check, tests, gpu):
                       nothing_to_do=("terminated before first instrumented API call", "calls no CUDA"))
 
 
+CLICKS = "--model deepfm --tables sharded --train {0} --test {0} "
+MANY_CLICKS = CLICKS.format("generate:criteo?scale=0.02") + "--hidden 256,128 --batch-size 8192 --max-samples 400000"
+FEW_CLICKS = CLICKS.format("generate:ctr-tiny") + "--hidden 8 --batch-size 64 --max-samples 640"
+IMAGES = "--model lenet-5 --algorithm sgd --learning-rate 0.05 --train {0} --test {0} "
+MANY_IMAGES = (IMAGES.format("generate:images?size=28&channels=1&rows_train=20000&rows_test=2000")
+               + "--batch-size 256 --max-samples 100000")
+FEW_IMAGES = (IMAGES.format("generate:images?size=28&channels=1&rows_train=64&rows_test=32")
+              + "--batch-size 16 --max-samples 64")
+
+
+def run_training(check, hetsgd, gpu):
+    clicks, images, device = (MANY_CLICKS, MANY_IMAGES, "cuda:0") if gpu else (FEW_CLICKS, FEW_IMAGES, "cpu:1")
+    runs = {"sharded_sgd": clicks + " --algorithm sgd",
+            "sharded_sven": clicks + " --algorithm sven --workers 2",
+            "sharded_sven_blocking": clicks + " --algorithm sven --workers 2 --exchange blocking",
+            "sharded_hybrid": clicks + " --algorithm sgd --table-storage hybrid",
+            "sharded_host": clicks + " --algorithm sgd --table-storage host",
+            "lenet": images + " --memory-policy none",
+            "lenet_dymem": images + " --memory-policy dymem"}
+    for name, options in runs.items():
+        with tempfile.TemporaryDirectory() as folder:
+            output = os.path.join(folder, "run.json")
+
+            def figures(_, path=output):
+                with open(path, encoding="utf-8") as file:
+                    return json.load(file)["summary"]
+            command = [hetsgd, "train", "--cluster", "threads", "--devices", device, "-o", output]
+            check.run(f"training/{name}", command + options.split(), figures)
+
+
+def run_lookup(check, hetsgd, gpu):
+    with tempfile.TemporaryDirectory() as folder:
+        output = os.path.join(folder, "lookup.json")
+        command = [hetsgd, "bench", "lookup", "--format", "json", "-o", output]
+        command += (["--gpu", "0", "--rows", "32M", "--batch-size", "1024,8192,65536"] if gpu else
+                    ["--rows", "20K", "--iterations", "3", "--batch-size", "64"])
+
+        def figures(_):
+            with open(output, encoding="utf-8") as file:
+                return json.load(file)
+        check.run("lookup", command, figures)
+
+
 def run_step_time(check, hetsgd, gpu):
     with tempfile.TemporaryDirectory() as folder:
         output = os.path.join(folder, "step_time.json")
@@ -231,6 +277,8 @@ def main():
     check.run("devices", [hetsgd, "devices", "--json"], json.loads)
     check.run("devices/doctor", [hetsgd, "doctor"])
     run_tests(check, tests, gpus > 0)
+    run_training(check, hetsgd, gpus > 0)
+    run_lookup(check, hetsgd, gpus > 0)
     run_step_time(check, hetsgd, gpus > 0)
     run_all_reduce(check, hetsgd, gpus)
     run_kernels(check, benchmarks, gpus > 0)

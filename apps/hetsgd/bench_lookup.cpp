@@ -26,9 +26,10 @@ struct LookupRow {
   double stage_s[5] = {};
   double samples_per_s = 0;   // of all stages together
   double gather_per_s = 0;    // bytes of cache lines
-  double gather_share = 0;    // of the rate of random reads
+  double gather_share = 0;    // of the memory's rate
   double update_floor_s = 0;  // of sum and update together, at that rate
   double update_ratio = 0;    // what they took over it
+  double update_share = 0;    // of the memory's rate, of the update alone
 };
 
 constexpr const char* kStages[] = {"request", "look_up", "spread", "sum", "update"};
@@ -57,6 +58,9 @@ class LookupCommand final : public Command {
     set.add("dedup", o_.dedup, "a batch asks once for a row that several of its samples have");
     set.add("batch_size", batches_, "samples of a batch, comma-separated").unit("samples");
     set.add("cores", o_.cores, "cores of the worker").range(1, 1024);
+    set.add("gpu", o_.gpu, "number of the GPU that has the rows and computes")
+        .range(0, 1024)
+        .absent("cores");
     set.add("iterations", o_.iterations, "timed iterations").range(1, 1e6);
     set.add("warmup", o_.warmup, "iterations before them").range(0, 1e6);
     set.add_choice("format", format_,
@@ -71,7 +75,7 @@ class LookupCommand final : public Command {
 
   int run(OptionSet&, const std::vector<std::string>&) override {
     const LookupBench bench(o_);
-    const double read_rate = bench.random_read_bytes_per_s();
+    const double read_rate = bench.memory_bytes_per_s();
     std::vector<LookupRow> rows;
     for (const std::uint64_t batch : batches_) {
       if (batch == 0) throw usage_error("--batch-size: found 0, expected at least one sample");
@@ -80,7 +84,10 @@ class LookupCommand final : public Command {
     write_text(output_, format_ == LookupFormat::json ? json_of(rows, read_rate).dump(1) + "\n"
                                                       : table_of(rows));
     if (output_ != "-") log_info("lookup: {}", output_);
-    if (format_ == LookupFormat::text) {
+    if (format_ == LookupFormat::text && o_.gpu) {
+      log_info("gather: bytes moved per second, and their share of the {}/s of a copy",
+               format_bytes(read_rate));
+    } else if (format_ == LookupFormat::text) {
       log_info(
           "gather: cache lines of rows per second, and its share of the {}/s at which {} "
           "core{} read{} lines at random; update/floor: sum and update over the time of their "
@@ -102,16 +109,17 @@ class LookupCommand final : public Command {
       all += row.stage_s[i];
     }
     row.samples_per_s = static_cast<double>(batch) / all;
-    row.gather_per_s = t.entries * bench.line_bytes_per_row() / row.stage_s[1];
+    row.gather_per_s = t.entries * bench.gather_bytes_per_row() / row.stage_s[1];
     row.gather_share = row.gather_per_s / read_rate;
     row.update_floor_s = bench.update_bytes(t) / read_rate;
     row.update_ratio = (row.stage_s[3] + row.stage_s[4]) / row.update_floor_s;
+    row.update_share = t.entries * bench.update_bytes_per_row() / row.stage_s[4] / read_rate;
     return row;
   }
 
   std::string table_of(const std::vector<LookupRow>& rows) const {
     Table table({"batch", "distinct", "request us", "look_up us", "spread us", "sum us",
-                 "update us", "samples/s", "gather GB/s", "of random", "update/floor"});
+                 "update us", "samples/s", "gather GB/s", o_.gpu ? "of copy" : "of random", "update/floor"});
     for (const LookupRow& row : rows) {
       std::vector<std::string> cells = {
           std::to_string(row.batch),
@@ -138,11 +146,17 @@ class LookupCommand final : public Command {
                               {"samples_per_s", row.samples_per_s},
                               {"gather_bytes_per_s", row.gather_per_s},
                               {"gather_share", row.gather_share},
-                              {"update_floor_s", row.update_floor_s}};
+                              {"update_floor_s", row.update_floor_s},
+                              {"update_share", row.update_share}};
       for (std::size_t i = 0; i < std::size(kStages); ++i) {
         entry[fmt::format("{}_s", kStages[i])] = row.stage_s[i];
       }
       list.push_back(std::move(entry));
+    }
+    nlohmann::json gpu, random_read = read_rate, copy;
+    if (o_.gpu) {
+      gpu = *o_.gpu;
+      std::swap(random_read, copy);
     }
     return {{"rows", o_.rows},
             {"fields", o_.fields},
@@ -151,9 +165,11 @@ class LookupCommand final : public Command {
             {"zipf", o_.zipf},
             {"dedup", o_.dedup},
             {"cores", o_.cores},
+            {"gpu", gpu},
             {"iterations", o_.iterations},
             {"warmup", o_.warmup},
-            {"random_read_bytes_per_s", read_rate},
+            {"random_read_bytes_per_s", random_read},
+            {"copy_bytes_per_s", copy},
             {"batches", std::move(list)}};
   }
 

@@ -1,6 +1,7 @@
 #include "table/lookup_bench.hpp"
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <numeric>
 #include <thread>
@@ -9,6 +10,7 @@
 #include "core/memory.hpp"
 #include "core/random.hpp"
 #include "data/zipf.hpp"
+#include "linalg/cuda/cuda_device.hpp"
 #include "table/tables.hpp"
 
 namespace hetsgd {
@@ -16,6 +18,7 @@ namespace hetsgd {
 namespace {
 
 constexpr std::size_t kLine = 64;      // bytes
+constexpr std::size_t kSector = 32;    // of a GPU's memory
 constexpr std::uint64_t kBatches = 8;  // different ones, so that none stays in the cache by chance
 
 template <class Fn>
@@ -70,9 +73,15 @@ TablePlan one_worker(const LookupBenchOptions& o, const std::vector<Index>& firs
           .dedup = o.dedup};
 }
 
-void exchange_with_itself(const CollectiveRequest& request) {
-  const void* const part = &request.parts;
-  move_parts({&part, 1}, 0, 1);
+// Host memory, or memory of the device.
+void exchange_with_itself(Device& device, const CollectiveRequest& request) {
+  const AllToAll& parts = request.parts;
+  if (device.host_accessible(parts.send)) {
+    const void* const part = &parts;
+    return move_parts({&part, 1}, 0, 1);
+  }
+  device.copy(parts.send_bytes() / sizeof(float), static_cast<const float*>(parts.send),
+              static_cast<float*>(parts.receive));
 }
 
 }  // namespace
@@ -101,17 +110,37 @@ double seconds_of_reads(std::span<const float> memory, std::uint64_t seed, std::
   return seconds;
 }
 
+// Bytes read and written per second by copies of a table's size, within limits.
+double copied_bytes_per_s(Device& device, std::size_t floats) {
+  constexpr std::size_t kLeast = std::size_t{1} << 20, kMost = std::size_t{1} << 26;
+  constexpr int kCopies = 10;
+  const std::size_t n = std::clamp(floats, kLeast, kMost);
+  Buffer from(device, n), to(device, n);
+  device.fill(n, 1.0F, from.data());
+  device.copy(n, from.data(), to.data());
+  device.synchronize();
+  const double seconds = seconds_of([&] {
+    for (int i = 0; i < kCopies; ++i) device.copy(n, from.data(), to.data());
+    device.synchronize();
+  });
+  return kCopies * 2.0 * static_cast<double>(n * sizeof(float)) / seconds;
+}
+
 }  // namespace
 
 struct LookupBench::Impl {
   explicit Impl(const LookupBenchOptions& o)
       : options(o),
         first(equal_fields(o)),
-        device(make_cpu_device<float>(o.cores)),
-        set(one_worker(o, first), here, machine_memory().total_bytes),
+        device(o.gpu ? make_cuda_device<float>(*o.gpu) : make_cpu_device<float>(o.cores)),
+        set(one_worker(o, first), std::array{0}, machine_memory().total_bytes, {},
+            std::array{o.gpu.value_or(-1)}),
         tables(set.plan(), set.shard(0), *device) {}
 
-  static constexpr int here[] = {0};
+  // In the table; and where its numbers lie without gaps, of a GPU.
+  double line_bytes_per_row() const;
+  double compact_bytes_per_row() const;
+
   LookupBenchOptions options;
   std::vector<Index> first;
   std::unique_ptr<Device> device;
@@ -135,23 +164,27 @@ LookupTimes LookupBench::measure(std::uint64_t batch_size) const {
   const auto lookup = s.tables.lookup();
   Lookup& l = *lookup;
   l.gradient.reset(*s.device, batch_size, s.set.plan().width());
-  std::ranges::fill(l.gradient.x.span(), 1e-3F);
-  std::ranges::fill(l.gradient.u.span(), 1e-3F);
+  s.device->fill(l.gradient.x.size(), 1e-3F, l.gradient.x.data());
+  s.device->fill(l.gradient.u.size(), 1e-3F, l.gradient.u.data());
   LookupTimes times;
   for (int i = -s.options.warmup; i < s.options.iterations; ++i) {
     const Batch& batch = batches[static_cast<std::size_t>(i + s.options.warmup) % kBatches];
     const auto time = [&](std::vector<double>& list, const auto& stage) {
-      const double took = seconds_of(stage);
+      s.device->synchronize();
+      const double took = seconds_of([&] {
+        stage();
+        s.device->synchronize();
+      });
       if (i >= 0) list.push_back(took);
     };
     time(times.request, [&] { s.tables.request(batch, l); });
-    exchange_with_itself(s.tables.exchange_counts(l));
-    exchange_with_itself(s.tables.exchange_ids(l));
+    exchange_with_itself(*s.device, s.tables.exchange_counts(l));
+    exchange_with_itself(*s.device, s.tables.exchange_ids(l));
     time(times.look_up, [&] { s.tables.look_up(l); });
-    exchange_with_itself(s.tables.exchange_rows(l));
+    exchange_with_itself(*s.device, s.tables.exchange_rows(l));
     time(times.spread, [&] { s.tables.spread(l); });
     time(times.sum, [&] { s.tables.sum(l); });
-    exchange_with_itself(s.tables.exchange_sums(l));
+    exchange_with_itself(*s.device, s.tables.exchange_sums(l));
     time(times.update, [&] { s.tables.update(l, 0.01); });
     times.lookups = l.lookups();
     if (i >= 0) times.entries += static_cast<double>(l.entries()) / s.options.iterations;
@@ -159,9 +192,10 @@ LookupTimes LookupBench::measure(std::uint64_t batch_size) const {
   return times;
 }
 
-double LookupBench::random_read_bytes_per_s() const {
+double LookupBench::memory_bytes_per_s() const {
   constexpr std::size_t kReads = 2'000'000;
   Impl& s = *impl_;
+  if (s.options.gpu) return copied_bytes_per_s(*s.device, s.set.plan().placement.floats(0));
   Buffer memory(*s.device, std::max(s.set.plan().placement.floats(0), kLine));
   s.device->fill(memory.size(), 1.0F, memory.data());
   std::vector<double> rate(static_cast<std::size_t>(s.options.cores));
@@ -176,17 +210,29 @@ double LookupBench::random_read_bytes_per_s() const {
   return std::accumulate(rate.begin(), rate.end(), 0.0);
 }
 
-double LookupBench::line_bytes_per_row() const {
-  const Placement& placement = impl_->set.plan().placement;
+double LookupBench::Impl::line_bytes_per_row() const {
+  const Placement& placement = set.plan().placement;
+  const std::size_t line = options.gpu ? kSector : kLine;
   const std::size_t stride = placement.stride(0) * sizeof(float);
   const std::size_t bytes = placement.width() * sizeof(float);
   const std::size_t rows = std::min<std::size_t>(placement.rows(0), kLine);
   std::size_t lines = 0;
   for (std::size_t row = 0; row < rows; ++row) {
     const std::size_t begin = row * stride;
-    lines += (begin + bytes - 1) / kLine - begin / kLine + 1;
+    lines += (begin + bytes - 1) / line - begin / line + 1;
   }
-  return static_cast<double>(lines * kLine) / static_cast<double>(rows);
+  return static_cast<double>(lines * line) / static_cast<double>(rows);
+}
+
+double LookupBench::Impl::compact_bytes_per_row() const {
+  return options.gpu ? static_cast<double>(set.plan().placement.width() * sizeof(float)) : 0;
+}
+
+double LookupBench::gather_bytes_per_row() const {
+  return impl_->line_bytes_per_row() + impl_->compact_bytes_per_row();
+}
+double LookupBench::update_bytes_per_row() const {
+  return 2 * impl_->line_bytes_per_row() + impl_->compact_bytes_per_row();
 }
 
 double LookupBench::update_bytes(const LookupTimes& times) const {
@@ -194,7 +240,7 @@ double LookupBench::update_bytes(const LookupTimes& times) const {
   constexpr std::size_t kNumbers = 3 * sizeof(Index);
   const std::size_t gradient = impl_->set.plan().placement.width() * sizeof(float);
   return static_cast<double>(times.lookups * (gradient + kNumbers)) +
-         2 * times.entries * line_bytes_per_row();
+         2 * times.entries * impl_->line_bytes_per_row();
 }
 
 }  // namespace hetsgd

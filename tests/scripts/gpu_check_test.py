@@ -103,6 +103,21 @@ class GpuCheck(unittest.TestCase):
         started = [os.path.basename(part["command"][0]) for part in check.report["parts"]]
         self.assertEqual(started, 3 * ["compute-sanitizer"] + ["mpirun"])
 
+    def test_lookups_run_on_a_cpu(self):
+        report, output = self.check(0, "--device", "cpu", "--only", "lookup")
+        (part,) = report["parts"]
+        self.assertEqual(part["status"], "passed", output)
+        self.assertIsNone(part["figures"]["gpu"])
+        self.assertGreater(part["figures"]["batches"][0]["update_share"], 0)
+
+    def test_training_runs_on_a_cpu(self):
+        report, output = self.check(0, "--device", "cpu", "--only", "training")
+        self.assertEqual([part["name"].split("/")[0] for part in report["parts"]], 7 * ["training"])
+        for part in report["parts"]:
+            self.assertEqual(part["status"], "passed", output)
+            self.assertGreater(part["figures"]["samples_per_s"], 0)
+            self.assertLess(part["figures"]["final"]["test_loss"], 3)
+
     def test_the_comparison_with_pytorch_runs_on_a_cpu(self):
         report, output = self.check(0, "--device", "cpu", "--only", "step_time")
         (part,) = report["parts"]

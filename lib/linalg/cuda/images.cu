@@ -1,5 +1,5 @@
-// Pooling, ReLU, dropout and what joins maps, on a GPU: a thread per number of the result, so that no
-// two threads add to one place and every sum has one order.
+// Pooling, ReLU, dropout and what joins maps, on a GPU: a thread per number of the result, so that
+// no two threads add to one place and every sum has one order.
 #include "linalg/cuda/backend.hpp"
 #include "linalg/cuda/philox.cuh"
 #include "linalg/cuda/rowwise.cuh"

@@ -1,6 +1,6 @@
-// Normalisations by neighbouring channels and by the batch, on a GPU. Sums over a batch are in double:
-// a block of threads adds up a channel, each thread every kThreads-th of its numbers, then the block
-// its threads.
+// Normalisations by neighbouring channels and by the batch, on a GPU. Sums over a batch are in
+// double: a block of threads adds up a channel, each thread every kThreads-th of its numbers, then
+// the block its threads.
 #include <cmath>
 
 #include "linalg/cuda/backend.hpp"
@@ -69,8 +69,8 @@ struct ResponseRatios {
   }
 };
 
-// dx_c = s_c^-beta dy_c - 2 beta alpha / size x_c sum over the c' whose sum has x_c of their ratios:
-// the mirrored window.
+// dx_c = s_c^-beta dy_c - 2 beta alpha / size x_c sum of ratios over the c' whose sum has x_c: the
+// mirrored window.
 template <class Real>
 struct ResponseBack {
   Maps maps;

@@ -11,6 +11,8 @@
 #include <vector>
 
 #include "linalg/cuda/backend.hpp"
+#include "linalg/cuda/flat.cuh"
+#include "linalg/cuda/pack.cuh"
 #include "linalg/cuda/resources.hpp"
 #include "linalg/cuda/rowwise.cuh"
 #include "linalg/cuda/sparse.hpp"
@@ -56,13 +58,16 @@ struct PutShardRows {
   }
 };
 
-template <class Real>
+// V numbers at once.
+template <class Real, int V>
 struct GatherShardRows {
   ShardRows<Real> shard;
   const std::uint32_t* row;
   Real* out;
-  __device__ void operator()(std::size_t i, std::size_t j) const {
-    out[i * shard.width + j] = place_row(shard, row[i]).w[j];
+  __device__ void operator()(std::size_t i, std::size_t pack) const {
+    const std::size_t j = pack * V;
+    store_pack<Real, V>(out + i * shard.width + j,
+                        load_pack<Real, V>(place_row(shard, row[i]).w + j));
   }
 };
 
@@ -252,21 +257,27 @@ class CudaTableKernels final : public BasicTableKernels<Real> {
     const cudaStream_t stream = backend_.use();
     const PutShardRows<Real> rows{shard, send(numbers_, n, row),
                                   send(values_, n * shard.width, values)};
-    launch_rowwise(stream, n, shard.stride, rows, "kernel put_shard_rows");
+    launch_flat(stream, n, shard.stride, rows, "kernel put_shard_rows");
   }
 
   void gather(const ShardRows<Real>& shard, std::size_t n, const std::uint32_t* row,
               Real* out) override {
     const cudaStream_t stream = backend_.use();
-    launch_rowwise(stream, n, shard.width,
-                   GatherShardRows<Real>{shard, send(numbers_, n, row), out},
-                   "kernel gather_shard_rows");
+    const std::uint32_t* const rows = send(numbers_, n, row);
+    constexpr int V = kPackOf<Real>;
+    if (shard.width % V == 0 && shard.stride % V == 0 && is_aligned(out)) {
+      launch_flat(stream, n, shard.width / V, GatherShardRows<Real, V>{shard, rows, out},
+                  "kernel gather_shard_rows");
+    } else {
+      launch_flat(stream, n, shard.width, GatherShardRows<Real, 1>{shard, rows, out},
+                  "kernel gather_shard_rows");
+    }
   }
 
   void copy_columns(std::size_t n, std::size_t width, const Real* from, std::size_t from_stride,
                     Real* to, std::size_t to_stride) override {
-    launch_rowwise(backend_.use(), n, width, CopyColumns<Real>{from, from_stride, to, to_stride},
-                   "kernel copy_columns");
+    launch_flat(backend_.use(), n, width, CopyColumns<Real>{from, from_stride, to, to_stride},
+                "kernel copy_columns");
   }
 
   void spread(const FieldRows<Real>& X, const TableShape& table, const std::uint32_t* entry,
@@ -287,10 +298,10 @@ class CudaTableKernels final : public BasicTableKernels<Real> {
     const cudaStream_t stream = backend_.use();
     const std::size_t n = X.rows * X.fields;
     const ByColumn lookups = sort_(n, send(numbers_, n, entry), entries);
-    launch_rowwise(stream, n, table.row(),
-                   SumLookups<Real>{lookups, X.columns, table.embedding, table.row(),
-                                    static_cast<std::uint32_t>(X.fields), scale, D, d, sums},
-                   "kernel sum_lookups");
+    launch_flat(stream, n, table.row(),
+                SumLookups<Real>{lookups, X.columns, table.embedding, table.row(),
+                                 static_cast<std::uint32_t>(X.fields), scale, D, d, sums},
+                "kernel sum_lookups");
   }
 
   void update(const ShardRows<Real>& shard, const RowParts<Real>& parts,
@@ -303,9 +314,9 @@ class CudaTableKernels final : public BasicTableKernels<Real> {
       std::visit(
           [&](const auto& each) {
             using Rule = std::decay_t<decltype(each)>;
-            launch_rowwise(stream, n, shard.width,
-                           StepDistinctRows<Real, Rule>{shard, each, row, parts.value},
-                           "kernel step_distinct_rows");
+            launch_flat(stream, n, shard.width,
+                        StepDistinctRows<Real, Rule>{shard, each, row, parts.value},
+                        "kernel step_distinct_rows");
           },
           rule);
       return;

@@ -29,7 +29,7 @@ NOTES = """## What is not here
 - Figure 6.4, table 6.3: TensorFlow needs served tables. Figure 6.5 has asynchronous SGD on replicated tables in its place.
 - Real machines: table 6.4 on one GPU (sharded tables compute on CPUs), figure 6.6 by `bench all_to_all` on two ranks with stragglers,
   figure 6.7 by MPI over two network namespaces. They were not run.
-- The size of the quality rows: Criteo at scales .005 and .01 (196,000 and 393,000 training rows), D 8, hidden 64,32, one epoch,
+- The size of the quality rows: Criteo at scale .005 (196,000 training rows), D 8, hidden 64,32, one epoch,
   where scale .05, D 16 and hidden 256,128 were
   meant; larger runs need `scale` and shapes in `experiments/v-*.toml` changed and nothing else.
 """

@@ -158,15 +158,15 @@ TEST(PlannedNetwork, IsChargedItsPlansIteration) {
   const auto step = [&](const char* policy) {
     return step_of(
         run_training({{"model", "lenet-5"},
-                      {"train", "generate:images?size=28&channels=1&rows_train=64&rows_test=16"},
-                      {"test", "generate:images?size=28&channels=1&rows_train=64&rows_test=16"},
+                      {"train", "generate:images?size=28&channels=1&rows_train=32&rows_test=4"},
+                      {"test", "generate:images?size=28&channels=1&rows_train=32&rows_test=4"},
                       {"cache", "false"},
                       {"algorithm", "sgd"},
                       {"cluster", "sim"},
                       {"profile", profile.path()},
                       {"batch_size", "16"},
                       {"learning_rate", "0.01"},
-                      {"max_samples", "64"},
+                      {"max_samples", "32"},
                       {"memory_policy", policy}}));
   };
   const Graph graph = find_graph("test", "lenet-5");

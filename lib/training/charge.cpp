@@ -95,8 +95,9 @@ Charge network_charge(const TrainOptions& options, const Model& real) {
         "--charge: found {}, a network, with --tables sharded, expected --tables replicated", name);
   }
   const Graph graph = find_graph("--charge", name);
+  const GraphModelOptions defaults;
   Charge charge{.preset = graph.name(),
-                .model = make_graph_model<float>(graph, data_shape(graph), {}),
+                .model = make_graph_model<float>(graph, data_shape(graph), defaults),
                 .multiply_adds = multiply_adds(graph)};
   charge.parameter_ratio =
       static_cast<double>(graph.parameters()) / static_cast<double>(real.parameters());

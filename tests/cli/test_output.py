@@ -274,6 +274,9 @@ class Rerun(ProgramTest):
                 self.assertIn(f"r.json: left out, as they do not go with the flags that were given: {dropped}\n",
                               done.stderr)
         self.assertNotIn("left out", self.run_program("rerun", "r.json", "--epochs", "0.5", "--cluster", "sim").stderr)
+        self.train("n.json", "--charge", "lenet-5", "--charge-batch", "64")
+        self.assertIn("n.json: left out, as they do not go with the flags that were given: charge, charge_batch\n",
+                      self.run_program("rerun", "n.json", "--cluster", "threads").stderr)
 
     def test_needs_a_result_first(self):
         self.assertIn("error: rerun: expected RESULT\n", self.error("rerun", code=2))

@@ -87,9 +87,9 @@ def speed(arguments):
     for labels in arguments.labels:
         rates, active = {}, 0
         for name, options in METHODS.items():
-            samples = 128 * (50 if name == "slide" else max(4, min(50, 1_000_000 // labels)))
-            runs = [run([*data(labels, 16384, 8), "--devices", "cpu:1", "--host-threads", "1", "--max-samples", n * samples,
-                         "--evaluate-every", n * samples, "--algorithm", *options]) for n in (1, 2)]
+            samples = 128 * (200 if name == "slide" else max(4, min(50, 1_000_000 // labels)))
+            runs = [run([*data(labels, 16384, 8), "--no-cache", "--devices", "cpu:1", "--host-threads", "1",
+                         "--max-samples", n * samples, "--evaluate-every", n * samples, "--algorithm", *options]) for n in (1, 2)]
             rates[name] = samples / (runs[1][1] - runs[0][1])
             if name == "slide":
                 active = mean_of(runs[1][0]["histograms"]["active"])

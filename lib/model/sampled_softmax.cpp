@@ -29,6 +29,28 @@ Real sampled_score(std::size_t n, const Real* x, const Real* y) {
   return sum;
 }
 
+// Columns of a row and of its gradient that registers hold while the row's samples pass.
+template <class Real>
+constexpr std::size_t kHeldColumns = 8 * kSampledLanes * sizeof(float) / sizeof(Real);
+
+// Of `count` samples with d, rows of A and of dA [. x inputs], in so many columns from A and dA on:
+// g <- sum of d A_i, dA_i += d w.
+template <class Real, std::size_t columns>
+void pass_samples(std::size_t count, const std::uint32_t* sample, const std::uint32_t* place,
+                  const Real* z, std::size_t inputs, const Real* A, Real* dA, const Real* weight,
+                  Real* gradient) {
+  Real g[columns] = {}, w[columns];
+  std::copy_n(weight, columns, w);
+  for (std::size_t k = 0; k < count; ++k) {
+    const Real d = z[place[k]];
+    const Real* const __restrict a = A + sample[k] * inputs;
+    Real* const __restrict x = dA + sample[k] * inputs;
+    for (std::size_t i = 0; i < columns; ++i) g[i] += d * a[i];
+    for (std::size_t i = 0; i < columns; ++i) x[i] += d * w[i];
+  }
+  std::copy_n(g, columns, gradient);
+}
+
 template <class Real>
 void add_scaled(std::size_t n, Real a, const Real* x, Real* y) {
   for (std::size_t i = 0; i < n; ++i) y[i] += a * x[i];
@@ -193,15 +215,22 @@ void BasicSampledSoftmax<Real>::backward(const Real* A, const Rows& rows, const 
     for (std::size_t u = begin; u < end; ++u) {
       if (before) before(u);
       const Real* const weight = row(rows, u).weight;
-      Real bias_gradient = 0;
-      std::ranges::fill(gradient, Real(0));
-      for (std::uint32_t k = begin_[u]; k < begin_[u + 1]; ++k) {
-        const Real d = z_[place_[k]];
-        const std::size_t i = sample_[k] * inputs_;
-        bias_gradient += d;
-        add_scaled(inputs_, d, A + i, gradient.data());
-        add_scaled(inputs_, d, weight, &delta_[part * n + i]);
+      const std::size_t first = begin_[u], count = begin_[u + 1] - first;
+      const auto pass = [&]<std::size_t columns>(std::size_t from) {
+        pass_samples<Real, columns>(count, &sample_[first], &place_[first], z_.data(), inputs_,
+                                    A + from, &delta_[part * n + from], weight + from,
+                                    &gradient[from]);
+      };
+      std::size_t column = 0;
+      for (; column + kHeldColumns<Real> <= inputs_; column += kHeldColumns<Real>) {
+        pass.template operator()<kHeldColumns<Real>>(column);
       }
+      for (; column + kSampledLanes <= inputs_; column += kSampledLanes) {
+        pass.template operator()<kSampledLanes>(column);
+      }
+      for (; column < inputs_; ++column) pass.template operator()<1>(column);
+      Real bias_gradient = 0;
+      for (std::size_t k = first; k < first + count; ++k) bias_gradient += z_[place_[k]];
       sink(u, gradient.data(), bias_gradient);
     }
   });

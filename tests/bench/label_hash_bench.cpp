@@ -12,6 +12,7 @@
 
 #include "algorithm/parts/label_tables.hpp"
 #include "core/random.hpp"
+#include "data/huge_pages.hpp"
 #include "linalg/device.hpp"
 
 namespace hetsgd {
@@ -21,7 +22,8 @@ constexpr std::size_t kInputs = 128;
 constexpr std::uint32_t kBucket = 128;
 
 std::vector<float> random_rows(std::size_t rows) {
-  std::vector<float> W(rows * kInputs);
+  std::vector<float> W;
+  resize_on_huge_pages(W, rows * kInputs);  // as the model and the tables lie
   RandomStream random(1, Purpose::test);
   for (float& x : W) x = static_cast<float>(random.uniform(-1, 1));
   return W;
@@ -35,7 +37,8 @@ void hash_rows(benchmark::State& state) {
   const auto rows = static_cast<std::size_t>(state.range(0));
   const std::vector<float> W = random_rows(rows);
   const LabelHash hash({}, kInputs, 1, 0);
-  std::vector<std::uint32_t> bucket(rows * hash.options().tables);
+  std::vector<std::uint32_t> bucket;
+  resize_on_huge_pages(bucket, rows * hash.options().tables);
   for (auto _ : state) {
     hash.rows(rows, W.data(), bucket.data(), 1, rows);
     benchmark::DoNotOptimize(bucket.data());
@@ -51,7 +54,8 @@ void label_tables(benchmark::State& state) {
   const std::vector<float> W = random_rows(rows);
   const auto device = make_cpu_device<float>(cores);
   const LabelHash hash({}, kInputs, 1, 0);
-  std::vector<std::uint32_t> bucket(rows * hash.options().tables);
+  std::vector<std::uint32_t> bucket;
+  resize_on_huge_pages(bucket, rows * hash.options().tables);
   double codes_s = 0, tables_s = 0;
   std::uint32_t rehash = 0;
   for (auto _ : state) {

@@ -16,12 +16,15 @@ namespace hetsgd::test::sampled_softmax {
 namespace {
 
 constexpr std::size_t kLabels = 70, kInputs = 19;
+// As many columns as registers hold of a row at once, as many again, a vector's and some more.
+constexpr std::size_t kWide = 128 + 128 + 16 + 5;
 
 // A batch of random active labels: none, few or all of them, of which 0 to all are true.
 struct Problem {
-  explicit Problem(std::uint64_t seed)
-      : A(normal_numbers(kSamples * kInputs, 3 * seed)),
-        W(normal_numbers(kLabels * kInputs, 3 * seed + 1)),
+  explicit Problem(std::uint64_t seed, std::size_t width = kInputs)
+      : inputs(width),
+        A(normal_numbers(kSamples * inputs, 3 * seed)),
+        W(normal_numbers(kLabels * inputs, 3 * seed + 1)),
         b(normal_numbers(kLabels, 3 * seed + 2)) {
     RandomStream dice(seed, Purpose::test, 99);
     for (std::size_t i = 0; i < kSamples; ++i) {
@@ -43,8 +46,8 @@ struct Problem {
       if (truth[i] == 0) continue;
       std::vector<double> z;
       for (const std::uint32_t l : active[i]) {
-        z.push_back(std::inner_product(&a[i * kInputs], &a[i * kInputs] + kInputs, &w[l * kInputs],
-                                       bias[l]));
+        z.push_back(
+            std::inner_product(&a[i * inputs], &a[i * inputs] + inputs, &w[l * inputs], bias[l]));
       }
       double total = 0;
       for (const double each : z) total += std::exp(each);
@@ -54,6 +57,7 @@ struct Problem {
   }
 
   static constexpr std::size_t kSamples = 9;
+  std::size_t inputs;
   std::vector<float> A, W, b;
   std::vector<std::vector<std::uint32_t>> active;
   std::vector<std::uint32_t> truth;
@@ -67,8 +71,9 @@ struct Result {
 
 Result run(const Problem& problem, int core_count) {
   const auto device = make_cpu_device<float>(core_count);
-  SampledSoftmax softmax(kLabels, kInputs, kernels<HostCores>(*device));
-  Result result{.weight = std::vector<float>(kLabels * kInputs),
+  const std::size_t inputs = problem.inputs;
+  SampledSoftmax softmax(kLabels, inputs, kernels<HostCores>(*device));
+  Result result{.weight = std::vector<float>(kLabels * inputs),
                 .bias = std::vector<float>(kLabels),
                 .input = {},
                 .calls = std::vector<int>(kLabels)};
@@ -78,13 +83,39 @@ Result run(const Problem& problem, int core_count) {
   result.loss = softmax.softmax() / Problem::kSamples;
   softmax.backward(problem.A.data(), rows, [&](std::size_t u, const float* g, float gb) {
     const std::uint32_t l = softmax.labels()[u];
-    std::copy_n(g, kInputs, &result.weight[l * kInputs]);
+    std::copy_n(g, inputs, &result.weight[l * inputs]);
     result.bias[l] = gb;
     ++result.calls[l];
   });
   const auto input = softmax.input_gradient();
   result.input.assign(input.begin(), input.end());
   return result;
+}
+
+// d of the pairs, sample after sample, by its definition.
+std::vector<float> shares(const Problem& problem) {
+  std::vector<float> all;
+  for (std::size_t i = 0; i < Problem::kSamples; ++i) {
+    const auto& labels = problem.active[i];
+    std::vector<double> e;
+    for (const std::uint32_t l : labels) {
+      e.push_back(problem.b[l]);
+      for (std::size_t c = 0; c < problem.inputs; ++c) {
+        e.back() += static_cast<double>(problem.A[i * problem.inputs + c]) *
+                    problem.W[l * problem.inputs + c];
+      }
+    }
+    const double largest = *std::ranges::max_element(e);
+    double total = 0;
+    for (double& each : e) total += each = std::exp(each - largest);
+    const std::size_t truth = problem.truth[i];
+    for (std::size_t k = 0; k < e.size(); ++k) {
+      const double share = k < truth ? 1.0 / static_cast<double>(truth) : 0;
+      all.push_back(truth == 0 ? 0
+                               : static_cast<float>((e[k] / total - share) / Problem::kSamples));
+    }
+  }
+  return all;
 }
 
 std::vector<double> doubles(const std::vector<float>& x) { return {x.begin(), x.end()}; }
@@ -113,6 +144,26 @@ TEST(SampledSoftmax, GradientIsThatOfTheLossOverActiveLabels) {
     check(w, found.weight);
     check(b, found.bias);
   }
+}
+
+// A row's columns pass through registers so many at a time; each has its own sums, whatever their
+// number.
+TEST(SampledSoftmax, EveryColumnOfWideRowsIsSummed) {
+  const Problem wide(21, kWide);
+  const Result found = run(wide, 1);
+  std::vector<float> weight(kLabels * kWide), input(Problem::kSamples * kWide);
+  const std::vector<float> d = shares(wide);
+  for (std::size_t i = 0, p = 0; i < Problem::kSamples; ++i) {
+    for (const std::uint32_t l : wide.active[i]) {
+      for (std::size_t c = 0; c < kWide; ++c) {
+        weight[l * kWide + c] += d[p] * wide.A[i * kWide + c];
+        input[i * kWide + c] += d[p] * wide.W[l * kWide + c];
+      }
+      ++p;
+    }
+  }
+  for (std::size_t c = 0; c < weight.size(); ++c) ASSERT_NEAR(found.weight[c], weight[c], 2e-5);
+  for (std::size_t c = 0; c < input.size(); ++c) ASSERT_NEAR(found.input[c], input[c], 2e-5);
 }
 
 // Each active label once, and no other; the shares of a sample sum to 0.

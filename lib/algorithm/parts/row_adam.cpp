@@ -1,7 +1,6 @@
 #include "algorithm/parts/row_adam.hpp"
 
 #include <algorithm>
-#include <atomic>
 #include <cmath>
 
 #include "data/huge_pages.hpp"
@@ -24,17 +23,6 @@ float moved(const AdamDebts::Debt& debt, float w, float m, float v) {
 }
 
 }  // namespace
-
-AdamDebts::Debt AdamDebts::of(std::uint32_t s) const {
-  const Past& row = past(s);
-  const Past& since = past(complete_ - s);
-  return {.first = row.first,
-          .second = row.second,
-          .move = static_cast<float>(row.owed),
-          .decay1 = since.decay1,
-          .decay2 = since.decay2,
-          .epsilon = epsilon_};
-}
 
 AdamClock::AdamClock(const OptimizerOptions& options, Lazy lazy) : options_(options), lazy_(lazy) {
   debts_.epsilon_ = static_cast<float>(options.epsilon);
@@ -95,19 +83,6 @@ RowAdam::RowAdam(const AdamClock& clock, std::size_t rows, std::size_t cols)
   if (!clock.is_adam()) return;
   resize_on_huge_pages(m_, rows * cols);
   resize_on_huge_pages(v_, rows * cols);
-}
-
-std::uint32_t RowAdam::last(std::size_t row) const {
-  return std::atomic_ref(last_[row]).load(std::memory_order_relaxed);
-}
-
-// A batch that began later may have stepped the row first.
-void RowAdam::set_last(std::size_t row, std::uint32_t batch) {
-  std::atomic_ref(last_[row]).store(std::max(batch, last(row)), std::memory_order_relaxed);
-}
-
-bool RowAdam::owes_since(const AdamDebts& debts, std::uint32_t s) const {
-  return clock_.owes() && s != 0 && s < debts.complete();
 }
 
 bool RowAdam::owes(const AdamDebts& debts, std::size_t row) const {

@@ -16,6 +16,8 @@
 // that have begun may not have ended, and t is the number of a batch in the order of beginning.
 #pragma once
 
+#include <algorithm>
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -49,7 +51,11 @@ class AdamDebts {
     float decay1, decay2;  // of m and v
     float epsilon;
   };
-  Debt of(std::uint32_t s) const;
+  Debt of(std::uint32_t s) const {
+    const Past &row = past(s), &since = past(complete_ - s);
+    return {row.first,    row.second,   static_cast<float>(row.owed),
+            since.decay1, since.decay2, epsilon_};
+  }
 
  private:
   friend class AdamClock;
@@ -119,9 +125,16 @@ class RowAdam {
   std::size_t cols() const { return cols_; }
 
  private:
-  std::uint32_t last(std::size_t row) const;
-  bool owes_since(const AdamDebts& debts, std::uint32_t s) const;
-  void set_last(std::size_t row, std::uint32_t batch);
+  std::uint32_t last(std::size_t row) const {
+    return std::atomic_ref(last_[row]).load(std::memory_order_relaxed);
+  }
+  bool owes_since(const AdamDebts& debts, std::uint32_t s) const {
+    return clock_.owes() && s != 0 && s < debts.complete();
+  }
+  // A batch that began later may have stepped the row first.
+  void set_last(std::size_t row, std::uint32_t batch) {
+    std::atomic_ref(last_[row]).store(std::max(batch, last(row)), std::memory_order_relaxed);
+  }
 
   const AdamClock& clock_;
   std::size_t cols_;

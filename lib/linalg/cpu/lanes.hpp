@@ -29,4 +29,23 @@ HETSGD_INLINE Vec<Real> interleaved(Vec<Real> a, Vec<Real> b) {
   return interleaved<Real, half>(a, b, std::make_index_sequence<kLanes<Real>>());
 }
 
+// v as a square matrix, transposed. Number r * lanes + l of it is lane l of v[r]; a perfect
+// shuffle moves a number to where the bits of this, rotated by one, say, and log2(lanes) of them swap
+// those of r and l. `lanes` is halved for each that is done.
+template <class Real, std::size_t lanes = kLanes<Real>>
+HETSGD_INLINE void transpose(Vec<Real> (&v)[kLanes<Real>]) {
+  constexpr std::size_t kHalf = kLanes<Real> / 2;
+  if constexpr (lanes > 1) {
+    Vec<Real> shuffled[kLanes<Real>];
+#pragma GCC unroll 8
+    for (std::size_t i = 0; i < kHalf; ++i) {
+      shuffled[2 * i] = interleaved<Real, 0>(v[i], v[i + kHalf]);
+      shuffled[2 * i + 1] = interleaved<Real, 1>(v[i], v[i + kHalf]);
+    }
+    transpose<Real, lanes / 2>(shuffled);
+#pragma GCC unroll 16
+    for (std::size_t i = 0; i < kLanes<Real>; ++i) v[i] = shuffled[i];
+  }
+}
+
 }  // namespace hetsgd::cpu

@@ -3,7 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <bit>
 #include <cstring>
+#include <type_traits>
 
 #include "core/error.hpp"
 
@@ -15,7 +17,7 @@ std::size_t numbers_in(std::uint64_t bytes) {
   return static_cast<std::size_t>((bytes + kNumberBytes - 1) / kNumberBytes);
 }
 
-constexpr int kPoisonByte = 0xFF;  // of which a NaN is made
+constexpr int kPoisonByte = 0xFF;  // all bits: a NaN
 
 }  // namespace
 
@@ -205,10 +207,9 @@ void PlanExecutor<Real>::check_whole(int tensor, int step) const {
   const Real* const at = place(tensor);
   if (training_.tensor(tensor).kind == TensorKind::mask) return;  // not of whole numbers
   if (training_.tensor(tensor).first_use() == step && tensor != training_.feature[0]) return;
-  Real pattern;
-  std::memset(static_cast<void*>(&pattern), kPoisonByte, sizeof(Real));
+  using Bits = std::conditional_t<sizeof(Real) == 4, std::uint32_t, std::uint64_t>;
   for (std::size_t i = 0; i < numbers(tensor); ++i) {
-    HETSGD_CHECK(std::memcmp(at + i, &pattern, sizeof(Real)) != 0);
+    HETSGD_CHECK(std::bit_cast<Bits>(at[i]) != ~Bits(0));
   }
 }
 

@@ -12,7 +12,7 @@ build=(g++ cmake ninja-build ccache git ca-certificates pkg-config
        libcli11-dev nlohmann-json3-dev libtomlplusplus-dev libfmt-dev libspdlog-dev libvalijson-dev libboost-context-dev
        libboost-dev
        libtbb-dev librandom123-dev libxxhash-dev libzstd-dev zlib1g-dev libbz2-dev libopenmpi-dev openmpi-bin)
-tests=(patchelf file libgtest-dev libgmock-dev libbenchmark-dev libopenblas-pthread-dev python3 python3-numpy python3-scipy python3-jsonschema chromium)
+tests=(patchelf file libgtest-dev libgmock-dev libbenchmark-dev libopenblas-pthread-dev libdnnl-dev python3 python3-numpy python3-scipy python3-jsonschema chromium)
 plots=(python3-matplotlib python3-pandas)
 fuzz=(clang-14 libclang-rt-14-dev clang-format-14 clang-tidy-14)
 peers=(python3-torch)

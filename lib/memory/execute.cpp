@@ -3,7 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <bit>
 #include <cstring>
+#include <type_traits>
 
 #include "core/error.hpp"
 
@@ -236,11 +238,11 @@ void PlanExecutor<Real>::check_whole(int tensor, int step) const {
   const Real* const at = place(tensor);
   if (training_.tensor(tensor).kind == TensorKind::mask) return;  // not of whole numbers
   if (training_.tensor(tensor).first_use() == step && tensor != training_.feature[0]) return;
-  const Real pattern = poison_pattern<Real>();
+  using Bits = std::conditional_t<sizeof(Real) == 4, std::uint32_t, std::uint64_t>;
   std::vector<Real> values(numbers(tensor));
   device_.download(values.data(), at, values.size() * sizeof(Real));
   for (const Real& value : values) {
-    HETSGD_CHECK(std::memcmp(&value, &pattern, sizeof(Real)) != 0);
+    HETSGD_CHECK(std::bit_cast<Bits>(value) != std::bit_cast<Bits>(poison_pattern<Real>()));
   }
 }
 

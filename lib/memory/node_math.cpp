@@ -7,38 +7,38 @@ namespace {
 
 std::size_t size_of(std::int64_t number) { return static_cast<std::size_t>(number); }
 
-ConvolutionShape convolution_shape(const Graph& graph, int index) {
+// What convolutions and pooling have in common: how windows lie on maps.
+template <class Window>
+Window window_of(const Graph& graph, int index) {
   const Node& node = graph.node(index);
   const Shape& x = graph.input_shape(index);
-  return {.in_channels = size_of(x.channels),
-          .in_height = size_of(x.height),
-          .in_width = size_of(x.width),
-          .out_channels = size_of(node.shape.channels),
-          .out_height = size_of(node.shape.height),
-          .out_width = size_of(node.shape.width),
-          .kernel_height = size_of(node.kernel[0]),
-          .kernel_width = size_of(node.kernel[1]),
-          .stride = size_of(node.stride),
-          .padding_height = size_of(node.padding[0]),
-          .padding_width = size_of(node.padding[1]),
-          .groups = size_of(node.groups)};
+  Window window;
+  window.in_height = size_of(x.height);
+  window.in_width = size_of(x.width);
+  window.out_height = size_of(node.shape.height);
+  window.out_width = size_of(node.shape.width);
+  window.kernel_height = size_of(node.kernel[0]);
+  window.kernel_width = size_of(node.kernel[1]);
+  window.stride = size_of(node.stride);
+  window.padding_height = size_of(node.padding[0]);
+  window.padding_width = size_of(node.padding[1]);
+  return window;
+}
+
+ConvolutionShape convolution_shape(const Graph& graph, int index) {
+  auto shape = window_of<ConvolutionShape>(graph, index);
+  shape.in_channels = size_of(graph.input_shape(index).channels);
+  shape.out_channels = size_of(graph.node(index).shape.channels);
+  shape.groups = size_of(graph.node(index).groups);
+  return shape;
 }
 
 PoolShape pool_shape(const Graph& graph, int index) {
-  const Node& node = graph.node(index);
-  const Shape& x = graph.input_shape(index);
-  return {.channels = size_of(x.channels),
-          .in_height = size_of(x.height),
-          .in_width = size_of(x.width),
-          .out_height = size_of(node.shape.height),
-          .out_width = size_of(node.shape.width),
-          .kernel_height = size_of(node.kernel[0]),
-          .kernel_width = size_of(node.kernel[1]),
-          .stride = size_of(node.stride),
-          .padding_height = size_of(node.padding[0]),
-          .padding_width = size_of(node.padding[1]),
-          .maximum = node.pool == PoolKind::max,
-          .count_padding = node.count_padding};
+  auto shape = window_of<PoolShape>(graph, index);
+  shape.channels = size_of(graph.input_shape(index).channels);
+  shape.maximum = graph.node(index).pool == PoolKind::max;
+  shape.count_padding = graph.node(index).count_padding;
+  return shape;
 }
 
 template <class Real>

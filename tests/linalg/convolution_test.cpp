@@ -46,6 +46,10 @@ const std::vector<ConvolutionCase> kConvolutionCases = {
     {"1x7", convolution(4, 9, 9, 6, 1, 7, 1, 0, 3, 1), 2},
     {"7x1", convolution(4, 9, 9, 6, 7, 1, 1, 3, 0, 1), 2},
     {"several blocks of rows", convolution(2, 40, 60, 3, 3, 3, 1, 1, 1, 1), 2},
+    {"lenet-002, second", convolution(32, 12, 12, 64, 5, 5, 1, 0, 0, 1), 3},
+    {"channels in part of a register", convolution(20, 7, 6, 23, 3, 3, 1, 1, 0, 1), 3},
+    {"three registers, groups, stride 2", convolution(34, 9, 9, 68, 3, 3, 2, 1, 1, 2), 3},
+    {"many samples in parts", convolution(16, 4, 5, 33, 2, 3, 1, 0, 0, 1), 37},
     {"kernel as large as the padded map", convolution(3, 4, 4, 5, 6, 6, 1, 1, 1, 1), 4},
 };
 

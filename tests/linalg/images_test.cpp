@@ -32,6 +32,8 @@ std::vector<PoolShape> pool_shapes() {
   for (const bool maximum : {true, false}) {
     shapes.push_back(pool_of(3, 6, 8, 2, 2, 0, maximum));
     shapes.push_back(pool_of(2, 7, 9, 2, 2, 0, maximum));
+    shapes.push_back(pool_of(2, 8, 24, 2, 2, 0, maximum));
+    shapes.push_back(pool_of(1, 4, 150, 2, 2, 0, maximum));  // rows in two pieces
     shapes.push_back(pool_of(2, 7, 7, 3, 2, 1, maximum));
     shapes.push_back(pool_of(2, 5, 5, 3, 1, 1, maximum));
     shapes.push_back(pool_of(4, 6, 6, 6, 1, 0, maximum));

@@ -1,5 +1,6 @@
 // Convolutions of the CPU: tiles of sums over padded planes (planes.hpp), without windows copied
-// out (im2col) and without a library.
+// out (im2col) and without a library. Where channels fill registers, each has a lane
+// (channel_lanes.hpp), else pixels have:
 //
 //   forward             sums [filters x q]       over the filter's elements
 //   input gradient      sums [channels x q]      over the filters, added to the planes
@@ -11,6 +12,7 @@
 #include <utility>
 
 #include "linalg/convolution_kernels.hpp"
+#include "linalg/cpu/channel_lanes.hpp"
 #include "linalg/cpu/cores.hpp"
 #include "linalg/cpu/gradient_tile.hpp"
 #include "linalg/cpu/memory.hpp"
@@ -64,42 +66,55 @@ struct GradientParts {
 template <class Real>
 class CpuConvolutionKernels final : public BasicConvolutionKernels<Real> {
  public:
-  explicit CpuConvolutionKernels(const Cores& cores) : cores_(cores), scratch_(cores) {}
+  explicit CpuConvolutionKernels(const Cores& cores)
+      : cores_(cores), scratch_(cores), channels_(cores) {}
 
   void forward(const ConvolutionShape& s, std::size_t n, const Real* X, const Real* W,
                const Real* bias, Real* Y) override {
+    if (ChannelLanes<Real>::suit(s, s.out_channels / s.groups)) {
+      return channels_.forward(s, n, X, W, bias, Y);
+    }
     const PlaneLayout layout(s);
     const std::vector<std::size_t> base = layout.bases(s, s.in_channels / s.groups);
     const std::size_t planes = layout.template size<Real>(s.in_channels);
     const std::size_t rows =
         static_cast<std::size_t>(kTileRows) * layout.template row_length<Real>(layout.block_rows);
-    for_items(n, planes + rows, [&](std::size_t sample, Real* mine) {
-      write_planes(s, layout, X + sample * s.inputs(), mine);
-      for (std::size_t h = 0; h < s.out_height; h += layout.block_rows) {
-        forward_block(s, layout, base, h, mine, W, bias, Y + sample * s.outputs(), mine + planes);
-      }
-    });
+    for_items(cores_, scratch_.get().samples, n, planes + rows,
+              [&](std::size_t sample, Real* mine) {
+                write_planes(s, layout, X + sample * s.inputs(), mine);
+                for (std::size_t h = 0; h < s.out_height; h += layout.block_rows) {
+                  forward_block(s, layout, base, h, mine, W, bias, Y + sample * s.outputs(),
+                                mine + planes);
+                }
+              });
   }
 
   void input_gradient(const ConvolutionShape& s, std::size_t n, const Real* dY, const Real* W,
                       Real beta, Real* dX) override {
+    if (ChannelLanes<Real>::suit(s, s.in_channels / s.groups)) {
+      return channels_.input_gradient(s, n, dY, W, beta, dX);
+    }
     const PlaneLayout layout(s);
     const std::vector<std::size_t> base = layout.bases(s, s.in_channels / s.groups);
     const Real* const transposed = transpose(s, W);
     const std::size_t planes = layout.template size<Real>(s.in_channels);
     const std::size_t rows = s.out_channels * layout.template row_length<Real>(layout.block_rows);
-    for_items(n, planes + rows, [&](std::size_t sample, Real* mine) {
-      std::fill_n(mine, planes, Real(0));
-      for (std::size_t h = 0; h < s.out_height; h += layout.block_rows) {
-        spread_block(s, layout, base, h, dY + sample * s.outputs(), transposed, mine + planes,
-                     mine);
-      }
-      read_planes(s, layout, mine, beta, dX + sample * s.inputs());
-    });
+    for_items(cores_, scratch_.get().samples, n, planes + rows,
+              [&](std::size_t sample, Real* mine) {
+                std::fill_n(mine, planes, Real(0));
+                for (std::size_t h = 0; h < s.out_height; h += layout.block_rows) {
+                  spread_block(s, layout, base, h, dY + sample * s.outputs(), transposed,
+                               mine + planes, mine);
+                }
+                read_planes(s, layout, mine, beta, dX + sample * s.inputs());
+              });
   }
 
   void parameter_gradient(const ConvolutionShape& s, std::size_t n, const Real* X, const Real* dY,
                           Real alpha, Real beta, Real* G, Real* g) override {
+    if (ChannelLanes<Real>::suit(s, s.out_channels / s.groups)) {
+      return channels_.parameter_gradient(s, n, X, dY, alpha, beta, G, g);
+    }
     const GradientParts parts(s, n);
     const std::size_t weights = s.weights(), each = weights + s.out_channels;
     Real* const sums = scratch_.get().sums.reserve(parts.samples * each);
@@ -108,8 +123,8 @@ class CpuConvolutionKernels final : public BasicConvolutionKernels<Real> {
     const int columns = s.depth() % 5 == 0 ? 5 : 6;
     while (base.size() % static_cast<std::size_t>(columns) != 0) base.push_back(base.back());
     const Panel panel(s, layout);
-    for_items(parts.samples * parts.filters, panel.samples * panel.each,
-              [&](std::size_t item, Real* mine) {
+    for_items(cores_, scratch_.get().samples, parts.samples * parts.filters,
+              panel.samples * panel.each, [&](std::size_t item, Real* mine) {
                 const std::size_t part = item / parts.filters;
                 const Range filters = part_of(s.out_channels, parts.filters, item % parts.filters);
                 Real* const to = sums + part * each;
@@ -211,17 +226,6 @@ class CpuConvolutionKernels final : public BasicConvolutionKernels<Real> {
     }
   };
 
-  // f(item, scratch of its core) for every item.
-  template <class F>
-  void for_items(std::size_t items, std::size_t each, F&& f) {
-    const std::size_t parts = std::clamp<std::size_t>(items, 1, cores_.count());
-    Real* const scratch = scratch_.get().samples.reserve(parts * each);
-    cores_.run(parts, [&](std::size_t part) {
-      const Range range = part_of(items, parts, part);
-      for (std::size_t item = range.begin; item < range.end; ++item) f(item, scratch + part * each);
-    });
-  }
-
   // Output rows h and following of one sample; `rows` is room for a tile of filters.
   static void forward_block(const ConvolutionShape& s, const PlaneLayout& layout,
                             const std::vector<std::size_t>& base, std::size_t h, const Real* planes,
@@ -318,6 +322,7 @@ class CpuConvolutionKernels final : public BasicConvolutionKernels<Real> {
 
   const Cores& cores_;
   DeviceScratch<ConvolutionScratch<Real>> scratch_;
+  ChannelLanes<Real> channels_;
 };
 
 const RegisterKernels<Cores, BasicConvolutionKernels, CpuConvolutionKernels> convolution_kernels;

@@ -67,7 +67,7 @@ void pool_maximum(const PoolShape& s, const Real* x, Real* y, std::uint8_t* inde
 template <class Real>
 void spread_maximum(const PoolShape& s, const Real* x, const Real* y, const std::uint8_t* index,
                     const Real* dy, Real* dx) {
-  if (index && is_two_by_two(s)) return spread_two_by_two(s, index, dy, dx);
+  if (index && is_two_by_two(s)) return spread_two_by_two(s, index, dy, false, dx);
   for_windows(s, [&](std::size_t out, const Side& rows, const Side& columns) {
     if (index) {
       const std::size_t h = index[out] / s.kernel_width, w = index[out] % s.kernel_width;
@@ -173,9 +173,14 @@ void CpuImageKernels<Real>::pool_gradient(const PoolShape& s, std::size_t n, con
                                           const Real* Y, const std::uint8_t* index, const Real* dY,
                                           Real beta, Real* dX) {
   const std::size_t in = s.in_height * s.in_width, out = s.out_height * s.out_width;
+  const bool at_once = s.maximum && index && beta == Real(0) && is_two_by_two(s) && covers(s);
   cores_.split(n * s.channels, 1, kWorth / in + 1, [&](Range maps) {
     for (std::size_t map = maps.begin; map < maps.end; ++map) {
       Real* const dx = dX + map * in;
+      if (at_once) {
+        spread_two_by_two(s, index + map * out, dY + map * out, true, dx);
+        continue;
+      }
       scale_map(in, beta, dx);
       if (!s.maximum) {
         spread_average(s, dY + map * out, dx);

@@ -1,6 +1,7 @@
 // Aligned host memory, in huge pages where it is large, and scratch that grows and never shrinks.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <memory>
 #include <utility>
@@ -38,6 +39,20 @@ class Scratch {
   T* data_ = nullptr;
   std::size_t capacity_ = 0;
 };
+
+// f(item, scratch of its core with room for `each` numbers, aligned) for every item.
+template <class T, class F>
+void for_items(const Cores& cores, Scratch<T>& scratch, std::size_t items, std::size_t each,
+               F&& f) {
+  constexpr std::size_t kLine = 64 / sizeof(T);
+  const std::size_t room = (each + kLine - 1) / kLine * kLine;
+  const std::size_t parts = std::clamp<std::size_t>(items, 1, cores.count());
+  T* const all = scratch.reserve(parts * room);
+  cores.run(parts, [&](std::size_t part) {
+    const Range range = part_of(items, parts, part);
+    for (std::size_t item = range.begin; item < range.end; ++item) f(item, all + part * room);
+  });
+}
 
 // What a device's kernels of one kind work in. A device with several cores has its own; devices of
 // one core share their thread's, since no call keeps anything in scratch for the next one.

@@ -10,7 +10,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
-#include <type_traits>
 
 #include "linalg/cpu/lanes.hpp"
 #include "linalg/cpu/simd.hpp"
@@ -23,40 +22,65 @@ inline bool is_two_by_two(const PoolShape& s) {
          s.padding_width == 0 && 2 * s.out_height <= s.in_height && 2 * s.out_width <= s.in_width;
 }
 
-// Some windows of one row of them, whole vectors of them in the registers' reach.
+// Whether such windows leave no pixel out.
+inline bool covers(const PoolShape& s) {
+  return 2 * s.out_height == s.in_height && 2 * s.out_width == s.in_width;
+}
+
+// Some windows of one row of them, for rows so near to the map's end that whole vectors reach beyond
+// it. Elsewhere vectors lie in the map itself: what they write behind their row's end is of rows
+// that follow, and are written later.
 template <class Real>
 struct WindowRow {
   static constexpr std::size_t kMost = 64;
-  using Place = decltype(Vec<Real>{} > Vec<Real>{});  // signed integers as wide as Real
+
+  static bool inside(const PoolShape& s, std::size_t out, std::size_t in, std::size_t count) {
+    const std::size_t lanes = (count + kLanes<Real> - 1) / kLanes<Real> * kLanes<Real>;
+    return out + lanes <= s.out_height * s.out_width &&
+           in + s.in_width + 2 * lanes <= s.in_height * s.in_width;
+  }
 
   std::array<Real, 2 * kMost> top{}, low{};
   std::array<Real, kMost> value{};
-  std::array<std::int64_t, kMost * sizeof(Real) / sizeof(std::int64_t)> place{};
-
-  Place place_at(std::size_t i) const {
-    Place p;
-    std::memcpy(&p, bytes(i), sizeof(p));
-    return p;
-  }
-  void set_place(std::size_t i, Place p) { std::memcpy(bytes(i), &p, sizeof(p)); }
-  void read_places(std::size_t count, const std::uint8_t* index) {
-    auto* const p = numbers();
-    for (std::size_t i = 0; i < count; ++i) p[i] = index[i];
-  }
-  void write_places(std::size_t count, std::uint8_t* index) {
-    const auto* const p = numbers();
-    for (std::size_t i = 0; i < count; ++i) index[i] = static_cast<std::uint8_t>(p[i]);
-  }
-
- private:
-  using Number = std::conditional_t<sizeof(Real) == 4, std::int32_t, std::int64_t>;
-  typedef Number Aliased __attribute__((may_alias));
-  Aliased* numbers() { return reinterpret_cast<Aliased*>(place.data()); }
-  char* bytes(std::size_t i) { return reinterpret_cast<char*>(place.data()) + i * sizeof(Real); }
-  const char* bytes(std::size_t i) const {
-    return reinterpret_cast<const char*>(place.data()) + i * sizeof(Real);
-  }
+  std::array<std::uint8_t, kMost> place{};
 };
+
+// `lanes` integers of one type.
+template <class Number, std::size_t lanes>
+struct IntegersOf {
+  typedef Number Type __attribute__((vector_size(lanes * sizeof(Number))));
+};
+template <class Number, std::size_t lanes>
+using Integers = typename IntegersOf<Number, lanes>::Type;
+
+// The places of one vector of windows: integers as wide as Real, a byte each in memory. Widths grow
+// by twos: compilers take larger steps one number after the other.
+template <class Real>
+using Places = decltype(Vec<Real>{} > Vec<Real>{});
+
+HETSGD_INLINE Integers<std::int32_t, kLanes<float>> read_places(const std::uint8_t* from,
+                                                                const float*) {
+  constexpr std::size_t kCount = kLanes<float>;
+  Integers<std::uint8_t, kCount> bytes;
+  std::memcpy(&bytes, from, sizeof(bytes));
+  const auto shorts = __builtin_convertvector(bytes, Integers<std::int16_t, kCount>);
+  return __builtin_convertvector(shorts, Integers<std::int32_t, kCount>);
+}
+HETSGD_INLINE Integers<std::int64_t, kLanes<double>> read_places(const std::uint8_t* from,
+                                                                 const double*) {
+  constexpr std::size_t kCount = kLanes<double>;
+  Integers<std::uint8_t, kCount> bytes;
+  std::memcpy(&bytes, from, sizeof(bytes));
+  const auto shorts = __builtin_convertvector(bytes, Integers<std::int16_t, kCount>);
+  const auto words = __builtin_convertvector(shorts, Integers<std::int32_t, kCount>);
+  return __builtin_convertvector(words, Integers<std::int64_t, kCount>);
+}
+template <class Real>
+HETSGD_INLINE void write_places(Places<Real> places, std::uint8_t* to) {
+  std::uint8_t bytes[kLanes<Real>];
+  for (std::size_t i = 0; i < kLanes<Real>; ++i) bytes[i] = static_cast<std::uint8_t>(places[i]);
+  std::memcpy(to, bytes, sizeof(bytes));
+}
 
 // f(output pixel, input pixel of its window's top left, count) for pieces of rows.
 template <class Real, class F>
@@ -80,10 +104,17 @@ void pool_two_by_two(const PoolShape& s, const Real* x, Real* y, std::uint8_t* i
   constexpr std::size_t kStep = kLanes<Real>;
   WindowRow<Real> row;
   for_window_rows<Real>(s, [&](std::size_t out, std::size_t in, std::size_t count) {
-    std::copy_n(x + in, 2 * count, row.top.data());
-    std::copy_n(x + in + s.in_width, 2 * count, row.low.data());
+    const bool inside = row.inside(s, out, in, count);
+    if (!inside) {
+      std::copy_n(x + in, 2 * count, row.top.data());
+      std::copy_n(x + in + s.in_width, 2 * count, row.low.data());
+    }
+    const Real* const tops = inside ? x + in : row.top.data();
+    const Real* const lows = inside ? x + in + s.in_width : row.low.data();
+    Real* const values = inside ? y + out : row.value.data();
+    std::uint8_t* const places = inside && index ? index + out : row.place.data();
     for (std::size_t i = 0; i < count; i += kStep) {
-      const Real *const top = row.top.data() + 2 * i, *const low = row.low.data() + 2 * i;
+      const Real *const top = tops + 2 * i, *const low = lows + 2 * i;
       const Vec<Real> a = every_second<Real, 0>(load(top), load(top + kStep));
       const Vec<Real> b = every_second<Real, 1>(load(top), load(top + kStep));
       const Vec<Real> c = every_second<Real, 0>(load(low), load(low + kStep));
@@ -91,34 +122,48 @@ void pool_two_by_two(const PoolShape& s, const Real* x, Real* y, std::uint8_t* i
       const auto right = second_exceeds<Real>(a, b), low_right = second_exceeds<Real>(c, d);
       const Vec<Real> above = right ? b : a, below = low_right ? d : c;
       const auto under = second_exceeds<Real>(above, below);
-      store(row.value.data() + i, under ? below : above);
-      row.set_place(i, under ? 2 - low_right : -right);  // true is -1
+      store(values + i, under ? below : above);
+      write_places<Real>(under ? 2 - low_right : -right, places + i);  // true is -1
     }
-    std::copy_n(row.value.data(), count, y + out);
-    if (index) row.write_places(count, index + out);
+    if (inside) return;
+    std::copy_n(values, count, y + out);
+    if (index) std::copy_n(places, count, index + out);
   });
 }
 
-// dx += dy at the places that `index` names.
+// to[2 i], to[2 i + 1] <- d[i] where place[i] is `first` or `first` + 1, else 0.
 template <class Real>
-void spread_two_by_two(const PoolShape& s, const std::uint8_t* index, const Real* dy, Real* dx) {
+void spread_row(std::size_t count, const Real* d, const std::uint8_t* place, int first, Real* to) {
   constexpr std::size_t kStep = kLanes<Real>;
+  for (std::size_t i = 0; i < count; i += kStep) {
+    const Vec<Real> value = load(d + i), zero{};
+    const auto at = read_places(place + i, d) - first;
+    const Vec<Real> left = at == 0 ? value : zero, right = at == 1 ? value : zero;
+    store(to + 2 * i, interleaved<Real, 0>(left, right));
+    store(to + 2 * i + kStep, interleaved<Real, 1>(left, right));
+  }
+}
+
+// dx += dy at the places that `index` names; where `fresh`, dx = dy there and 0 elsewhere, for
+// windows that cover the map.
+template <class Real>
+void spread_two_by_two(const PoolShape& s, const std::uint8_t* index, const Real* dy, bool fresh,
+                       Real* dx) {
   WindowRow<Real> row;
   for_window_rows<Real>(s, [&](std::size_t out, std::size_t in, std::size_t count) {
-    std::copy_n(dy + out, count, row.value.data());
-    row.read_places(count, index + out);
-    for (std::size_t i = 0; i < count; i += kStep) {
-      const Vec<Real> d = load(row.value.data() + i), zero{};
-      const auto place = row.place_at(i);
-      const Vec<Real> at[4] = {place == 0 ? d : zero, place == 1 ? d : zero, place == 2 ? d : zero,
-                               place == 3 ? d : zero};
-      store(row.top.data() + 2 * i, interleaved<Real, 0>(at[0], at[1]));
-      store(row.top.data() + 2 * i + kStep, interleaved<Real, 1>(at[0], at[1]));
-      store(row.low.data() + 2 * i, interleaved<Real, 0>(at[2], at[3]));
-      store(row.low.data() + 2 * i + kStep, interleaved<Real, 1>(at[2], at[3]));
+    Real *const top = dx + in, *const low = top + s.in_width;
+    // The top row of a second piece must not reach into the low one, whose first piece is done.
+    const bool apart = s.out_width <= row.kMost || count % kLanes<Real> == 0;
+    if (fresh && apart && row.inside(s, out, in, count)) {
+      spread_row(count, dy + out, index + out, 0, top);
+      return spread_row(count, dy + out, index + out, 2, low);
     }
-    for (std::size_t i = 0; i < 2 * count; ++i) dx[in + i] += row.top[i];
-    for (std::size_t i = 0; i < 2 * count; ++i) dx[in + s.in_width + i] += row.low[i];
+    std::copy_n(dy + out, count, row.value.data());
+    std::copy_n(index + out, count, row.place.data());
+    spread_row(count, row.value.data(), row.place.data(), 0, row.top.data());
+    spread_row(count, row.value.data(), row.place.data(), 2, row.low.data());
+    for (std::size_t i = 0; i < 2 * count; ++i) top[i] = row.top[i] + (fresh ? Real(0) : top[i]);
+    for (std::size_t i = 0; i < 2 * count; ++i) low[i] = row.low[i] + (fresh ? Real(0) : low[i]);
   });
 }
 

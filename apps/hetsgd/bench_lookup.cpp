@@ -119,7 +119,8 @@ class LookupCommand final : public Command {
 
   std::string table_of(const std::vector<LookupRow>& rows) const {
     Table table({"batch", "distinct", "request us", "look_up us", "spread us", "sum us",
-                 "update us", "samples/s", "gather GB/s", o_.gpu ? "of copy" : "of random", "update/floor"});
+                 "update us", "samples/s", "gather GB/s", o_.gpu ? "of copy" : "of random",
+                 "update/floor"});
     for (const LookupRow& row : rows) {
       std::vector<std::string> cells = {
           std::to_string(row.batch),

@@ -24,13 +24,10 @@
 #include "training/watcher.hpp"
 
 namespace hetsgd {
-
 namespace {
 
-using namespace std::chrono_literals;
-
 // So long after another rank has failed, this rank's own signal may still come.
-constexpr auto kSignalDelay = 250ms;
+constexpr std::chrono::milliseconds kSignalDelay{250};
 
 }  // namespace
 

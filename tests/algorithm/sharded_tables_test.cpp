@@ -3,88 +3,13 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <filesystem>
-#include <fstream>
-
 #include "core/error.hpp"
-#include "support/compare.hpp"
+#include "table_runs.hpp"
 
 namespace hetsgd::test {
 namespace {
 
 using testing::HasSubstr;
-
-const Settings kClicks = {{"train", "generate:ctr-tiny"},
-                          {"test", "generate:ctr-tiny"},
-                          {"min_frequency", "5"},
-                          {"cache", "false"},
-                          {"model", "deepfm"},
-                          {"embedding_dim", "16"},
-                          {"embedding_init_std", "0.1"},
-                          {"hidden", "16,8"},
-                          {"batch_size", "96"},
-                          {"learning_rate", "0.2"},
-                          {"max_samples", "1920"},
-                          {"evaluate_every", "960"},
-                          {"record_steps", "true"}};
-
-struct TableOutcome {
-  Record record;
-  std::vector<float> parameters;  // of the last measured model, tables first
-};
-
-// The data are generated once for all runs.
-TableOutcome run_clicks(const Settings& more) {
-  static DataCache cache;
-  const auto path = std::filesystem::temp_directory_path() /
-                    fmt::format("hetsgd_sharded_tables_{}.f32", getpid());
-  const Configuration configuration(
-      with(with(kClicks, {{"dump_parameters", path.string()}}), more));
-  Training training(configuration.spec());
-  training.load(&cache);
-  training.run({});
-  if (training.failure()) std::rethrow_exception(training.failure());
-  TableOutcome outcome{training.record(), {}};
-  std::ifstream file(path, std::ios::binary);
-  outcome.parameters.resize(std::filesystem::file_size(path) / sizeof(float));
-  file.read(reinterpret_cast<char*>(outcome.parameters.data()),
-            static_cast<std::streamsize>(outcome.parameters.size() * sizeof(float)));
-  std::filesystem::remove(path);
-  return outcome;
-}
-
-Settings sharded(const Settings& more) { return with({{"tables", "sharded"}}, more); }
-
-void expect_same_run(const TableOutcome& a, const TableOutcome& b) {
-  EXPECT_EQ(step_losses(a.record), step_losses(b.record));
-  ASSERT_EQ(a.record.curve.size(), b.record.curve.size());
-  for (std::size_t i = 0; i < a.record.curve.size(); ++i) {
-    EXPECT_EQ(a.record.curve[i].test_loss(), b.record.curve[i].test_loss()) << "point " << i;
-    EXPECT_EQ(metric_of(a.record.curve[i], "auc"), metric_of(b.record.curve[i], "auc"));
-  }
-  EXPECT_TRUE(a.parameters == b.parameters);
-}
-
-void expect_close_run(const TableOutcome& a, const TableOutcome& b, float tolerance) {
-  ASSERT_EQ(a.parameters.size(), b.parameters.size());
-  ASSERT_EQ(a.record.curve.size(), b.record.curve.size());
-  for (std::size_t i = 0; i < a.parameters.size(); ++i) {
-    ASSERT_NEAR(a.parameters[i], b.parameters[i], tolerance) << "parameter " << i;
-  }
-  for (std::size_t i = 0; i < a.record.curve.size(); ++i) {
-    EXPECT_NEAR(a.record.curve[i].test_loss(), b.record.curve[i].test_loss(), tolerance);
-  }
-}
-
-std::string describe_settings(const Settings& settings) {
-  std::string text;
-  for (const auto& [key, value] : settings) text += fmt::format(" --{} {}", key, value);
-  return text;
-}
-
-bool learnt(const Record& record) {
-  return record.curve.back().test_loss() < record.curve.front().test_loss();
-}
 
 // One worker looks up what its replica would have read, and both fuse the step of the dense part.
 TEST(ShardedTables, OneWorkerIsSgdOnReplicatedTables) {
@@ -198,13 +123,6 @@ TEST(ShardedTables, WhatTheyDoNotGoWithSaysWhy) {
               HasSubstr("expected a divisor of the workers"));
 }
 
-Settings tiered(const std::string& profile, const Settings& more) {
-  return sharded(with({{"algorithm", "ssgd"},
-                       {"workers", "4"},
-                       {"profile", std::string(HETSGD_TEST_DATA) + "/" + profile + ".json"}},
-                      more));
-}
-
 Settings hybrid_tiers(const std::string& fraction, const std::string& hot = "frequency") {
   return {{"table_storage", "hybrid"}, {"hot_fraction", fraction}, {"hot", hot}};
 }
@@ -313,110 +231,6 @@ TEST(ShardedTables, RowsUnderACapacityComeAndGoAlikeEverywhere) {
     expect_same_run(sim, run_clicks(with(few, {{"cluster", "threads"}})));
     expect_same_run(sim, run_clicks(with(few, {{"dedup", "false"}})));
   }
-}
-
-Settings served(const Settings& more) {
-  return sharded(with({{"table_exchange", "served"}}, more));
-}
-
-// The owner takes the same sums in the same order: there is one worker.
-TEST(ServedAlgorithms, OneWorkerHasTheBitsOfExchangedTables) {
-  for (const char* algorithm : {"sgd", "ssgd", "local-sgd"}) {
-    for (const Settings& how :
-         {Settings{}, Settings{{"dedup", "false"}}, Settings{{"optimizer", "adam"}},
-          Settings{{"optimizer", "adagrad"}, {"table_capacity", "400"}, {"min_frequency", "1"}}}) {
-      SCOPED_TRACE(algorithm + describe_settings(how));
-      const Settings run = with({{"algorithm", algorithm}, {"learning_rate", "0.05"}}, how);
-      const TableOutcome exchanged = run_clicks(sharded(run)), each = run_clicks(served(run));
-      expect_same_run(exchanged, each);
-      EXPECT_EQ(each.record.tables["exchange"], "served");
-      std::uint64_t evicted[2] = {0, 0};
-      for (const WorkerRecord& worker : exchanged.record.workers)
-        evicted[0] += worker.lookups.evicted;
-      for (const WorkerRecord& worker : each.record.workers) evicted[1] += worker.lookups.evicted;
-      EXPECT_EQ(evicted[0], evicted[1]);
-    }
-  }
-}
-
-// Those that are sgd with one worker are so on served tables too, up to the rounding of an update
-// that is not fused. (Those that merge replicas with momentum are not, whatever the tables.)
-TEST(ServedAlgorithms, OneWorkerIsSgd) {
-  const TableOutcome sgd = run_clicks(sharded({{"algorithm", "sgd"}}));
-  for (const char* algorithm : {"asgd", "dc-asgd", "ssp", "adpsgd"}) {
-    SCOPED_TRACE(algorithm);
-    expect_close_run(sgd, run_clicks(sharded({{"algorithm", algorithm}})), 1e-5F);
-  }
-}
-
-std::vector<std::string> algorithms_with_served_tables() {
-  std::vector<std::string> names;
-  for (const RegisteredAlgorithm& each : algorithms()) {
-    if (!each.info.replicated_tables_only.empty() || !each.info.sharded_tables_only.empty())
-      continue;
-    if (each.info.max_workers > 1) names.push_back(each.info.name);
-  }
-  return names;
-}
-
-TEST(ServedAlgorithms, EveryOneLearnsOnBothClusters) {
-  const std::vector<std::string> names = algorithms_with_served_tables();
-  EXPECT_GE(names.size(), 10U);
-  for (const std::string& name : names) {
-    for (const char* cluster : {"sim", "threads"}) {
-      for (const char* sharding : {"row", "column:2"}) {
-        SCOPED_TRACE(fmt::format("{} on {}, {}", name, cluster, sharding));
-        const TableOutcome run = run_clicks(served({{"algorithm", name},
-                                                    {"cluster", cluster},
-                                                    {"workers", "4"},
-                                                    {"sharding", sharding},
-                                                    {"max_samples", "3840"},
-                                                    {"batch_size", "32"},
-                                                    {"mega_batch", "8"}}));
-        EXPECT_EQ(run.record.status, Status::completed);
-        EXPECT_TRUE(learnt(run.record));
-        EXPECT_TRUE(run.record.histograms.contains("row_staleness"));
-      }
-    }
-  }
-}
-
-// One count for each batch and owner; what a worker has not pushed itself others have.
-TEST(ServedAlgorithms, StalenessOfRowsIsRecorded) {
-  const auto staleness = [](const char* workers) {
-    const Record record = run_clicks(sharded({{"algorithm", "asgd"}, {"workers", workers}})).record;
-    std::uint64_t counts = 0, sum = 0;
-    for (const auto& [value, count] : record.histograms.at("row_staleness")) {
-      counts += count;
-      sum += static_cast<std::uint64_t>(value) * count;
-    }
-    std::uint64_t batches = 0;
-    for (const WorkerRecord& worker : record.workers) batches += worker.samples / 96;
-    EXPECT_EQ(counts, batches * record.workers.size());
-    return sum;
-  };
-  EXPECT_EQ(staleness("1"), 0U);
-  EXPECT_GT(staleness("4"), 0U);
-}
-
-// ssgd's parts of a batch have their share of the learning rate, so that rows that one worker alone
-// looks up move as they do by the mean; others once for each worker that has them. In sim, where the
-// order of arrival is always the same.
-TEST(ServedAlgorithms, SsgdComesCloseToItsExchangedTables) {
-  const Settings run = {{"algorithm", "ssgd"}, {"workers", "4"}};
-  const TableOutcome exchanged = run_clicks(sharded(run));
-  for (const Settings& how : {Settings{}, Settings{{"storage", "central"}}}) {
-    expect_close_run(exchanged, run_clicks(served(with(run, how))), 5e-3F);
-  }
-}
-
-TEST(ServedAlgorithms, HostRowsCostMoreAndChangeNoBit) {
-  const Settings asgd = {{"algorithm", "asgd"}, {"workers", "1"}};
-  const TableOutcome device = run_clicks(with(tiered("tiered_profile", {}), asgd));
-  const TableOutcome host =
-      run_clicks(with(tiered("tiered_profile", {{"table_storage", "host"}}), asgd));
-  expect_same_run(device, host);
-  EXPECT_LT(device.record.elapsed, host.record.elapsed);
 }
 
 TEST(ShardedTables, ModelsWithoutATableHaveNoneToShard) {

@@ -1,0 +1,94 @@
+// Runs of a click-through model whose tables may be sharded, and how two of them compare.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+#include <string>
+#include <vector>
+
+#include "support/compare.hpp"
+
+namespace hetsgd::test {
+
+inline const Settings kClicks = {{"train", "generate:ctr-tiny"},
+                                 {"test", "generate:ctr-tiny"},
+                                 {"min_frequency", "5"},
+                                 {"cache", "false"},
+                                 {"model", "deepfm"},
+                                 {"embedding_dim", "16"},
+                                 {"embedding_init_std", "0.1"},
+                                 {"hidden", "16,8"},
+                                 {"batch_size", "96"},
+                                 {"learning_rate", "0.2"},
+                                 {"max_samples", "1920"},
+                                 {"evaluate_every", "960"},
+                                 {"record_steps", "true"}};
+
+struct TableOutcome {
+  Record record;
+  std::vector<float> parameters;  // of the last measured model, tables first
+};
+
+// The data are generated once for all runs.
+inline TableOutcome run_clicks(const Settings& more) {
+  static DataCache cache;
+  const auto path = std::filesystem::temp_directory_path() /
+                    fmt::format("hetsgd_sharded_tables_{}.f32", getpid());
+  const Configuration configuration(
+      with(with(kClicks, {{"dump_parameters", path.string()}}), more));
+  Training training(configuration.spec());
+  training.load(&cache);
+  training.run({});
+  if (training.failure()) std::rethrow_exception(training.failure());
+  TableOutcome outcome{training.record(), {}};
+  std::ifstream file(path, std::ios::binary);
+  outcome.parameters.resize(std::filesystem::file_size(path) / sizeof(float));
+  file.read(reinterpret_cast<char*>(outcome.parameters.data()),
+            static_cast<std::streamsize>(outcome.parameters.size() * sizeof(float)));
+  std::filesystem::remove(path);
+  return outcome;
+}
+
+inline Settings sharded(const Settings& more) { return with({{"tables", "sharded"}}, more); }
+
+inline void expect_same_run(const TableOutcome& a, const TableOutcome& b) {
+  EXPECT_EQ(step_losses(a.record), step_losses(b.record));
+  ASSERT_EQ(a.record.curve.size(), b.record.curve.size());
+  for (std::size_t i = 0; i < a.record.curve.size(); ++i) {
+    EXPECT_EQ(a.record.curve[i].test_loss(), b.record.curve[i].test_loss()) << "point " << i;
+    EXPECT_EQ(metric_of(a.record.curve[i], "auc"), metric_of(b.record.curve[i], "auc"));
+  }
+  EXPECT_TRUE(a.parameters == b.parameters);
+}
+
+inline void expect_close_run(const TableOutcome& a, const TableOutcome& b, float tolerance) {
+  ASSERT_EQ(a.parameters.size(), b.parameters.size());
+  ASSERT_EQ(a.record.curve.size(), b.record.curve.size());
+  for (std::size_t i = 0; i < a.parameters.size(); ++i) {
+    ASSERT_NEAR(a.parameters[i], b.parameters[i], tolerance) << "parameter " << i;
+  }
+  for (std::size_t i = 0; i < a.record.curve.size(); ++i) {
+    EXPECT_NEAR(a.record.curve[i].test_loss(), b.record.curve[i].test_loss(), tolerance);
+  }
+}
+
+inline std::string describe_settings(const Settings& settings) {
+  std::string text;
+  for (const auto& [key, value] : settings) text += fmt::format(" --{} {}", key, value);
+  return text;
+}
+
+inline bool learnt(const Record& record) {
+  return record.curve.back().test_loss() < record.curve.front().test_loss();
+}
+
+inline Settings tiered(const std::string& profile, const Settings& more) {
+  return sharded(with({{"algorithm", "ssgd"},
+                       {"workers", "4"},
+                       {"profile", std::string(HETSGD_TEST_DATA) + "/" + profile + ".json"}},
+                      more));
+}
+
+}  // namespace hetsgd::test

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
-#include <cstdio>
 
 #include "cluster/devices.hpp"
 #include "core/error.hpp"
@@ -302,7 +301,8 @@ void Training::Impl::drive(const TrainHooks& hooks, Parts& parts) {
   }
   // A signal to all ranks shows on one of them first as the loss of another.
   const bool peers = options.processes().size() > 1;
-  const auto interrupted = parts.watcher->stop(error && peers ? kSignalDelay : 0ms);
+  const auto interrupted =
+      parts.watcher->stop(error && peers ? kSignalDelay : std::chrono::milliseconds(0));
   record.elapsed = std::max(record.elapsed, report.elapsed);
   record.server_link_busy = report.server_link_busy;
   record.remarks = algorithm->remarks(record.histograms);

@@ -1,5 +1,5 @@
-// Worker's calls on sharded tables, one batch after the other: the stages of table/tables.hpp, whose
-// rows are exchanged with all workers or served by their owners.
+// Worker's calls on sharded tables, one batch after the other: the stages of table/tables.hpp. Rows
+// are exchanged with all workers, or served by their owners.
 
 #include "algorithm/worker.hpp"
 #include "core/error.hpp"

@@ -1,6 +1,6 @@
 """results/sven.md: the rows of paper 004, chapter 6, in one table, from the verdicts of its figures (results/ID/verdicts.json).
 
-`kind` in [figure] of a specification says what its numbers are: one of KINDS. A row of one kind stands beside no row of another.
+`kind` in [figure] of a specification says what its numbers are: one of KINDS; F also where a charge was fitted. A row of one kind stands beside no row of another.
 """
 import math
 
@@ -44,6 +44,16 @@ NOTES = """## What else the pages show
 """
 
 
+def fitted(figure):
+    """Whether a setup's charge is one of those that were fitted."""
+    settings = [figure.spec["settings"], *(setup.get("settings", {}) for setup in figure.spec["setups"])]
+    return any("sven-" in each.get("charge", "") for each in settings)
+
+
+def kind_of(figure):
+    return figure.figure.get("kind", "F" if fitted(figure) else None)
+
+
 def number(value):
     if value is None or not math.isfinite(float(value)):
         return "never"
@@ -74,7 +84,7 @@ def asked(claim):
 
 def row(figure, claim, record):
     what = record["claim"] if record["figure"] == "-" else f"{record['figure']}: {record['claim']}"
-    return f"| [{figure.id}]({figure.id}/README.md) | {figure.figure.get('kind', '-')} | {what} | {record['expected']} " \
+    return f"| [{figure.id}]({figure.id}/README.md) | {kind_of(figure) or '-'} | {what} | {record['expected']} " \
            f"| {found(record)} | {asked(claim)} | {record['verdict']} |"
 
 

@@ -242,7 +242,8 @@ def tiny(figure):
     spec = absolute(figure.spec, figure.path.parent)
     if "bench" in spec:
         return {**spec, "bench": {**spec["bench"], "workers": 4, "max_bytes": "16K"}}
-    clicks = any(name in spec["settings"].get("train", "") for name in ("ctr-", "criteo"))
+    trains = [each.get("settings", {}).get("train", "") for each in (spec, *spec["setups"])]
+    clicks = any(name in train for train in trains for name in ("ctr-", "criteo"))
     made_up = "generate:ctr-tiny" if clicks else "generate:tiny"
     data = {"train": made_up, "test": made_up}
     budget = {"epochs": 0.5, "evaluate_every": 500, "mega_batch": 8, **({"batch_size": 16, "hidden": 8} if clicks else {})}
@@ -251,7 +252,7 @@ def tiny(figure):
     for setup in spec["setups"]:
         setup["settings"] = {**setup.get("settings", {}), **data, **budget}
     if "tuning" in spec:
-        parameters = {"learning_rate": {"values": [1]}}
+        parameters = {"learning_rate": {"values": [0.01 if clicks else 1]}}
         spec["tuning"] = {**spec["tuning"], "epochs": 0.25, "seeds": [101], "parameters": parameters}
         for setup in spec["setups"]:
             setup.pop("tuning", None)

@@ -220,7 +220,7 @@ def lines(figure, plot):
             ticks.update(draw_line(axis, figure, plot, points, label, number))
         if ticks and min(ticks) > 0:
             axis.set_xscale("log", base=2)
-        axis.set_xticks(sorted(ticks), [f"{tick:g}" for tick in sorted(ticks)])
+        axis.set_xticks(sorted(ticks), [f"{tick:g}" if tick < 20000 else f"{tick / 1000:.3g}K" for tick in sorted(ticks)])
         axis.minorticks_off()
         if plot.get("relative"):
             axis.plot(sorted(ticks), [tick / min(ticks) for tick in sorted(ticks)], color="#999999", linewidth=1, label="linear")

@@ -125,7 +125,8 @@ def told(figure, claim):
     """What the number is of."""
     what = claim["reading"].replace("_", " ") if "reading" in claim else MEASURES[claim["measure"]]
     if claim.get("measure") == "final":
-        what = "final " + {"p1": "P@1", "auc": "AUC"}.get(figure.spec["metric"]["name"], figure.spec["metric"]["name"])
+        name = figure.spec.get("metric", {}).get("name", "metric")
+        what = f"final {({'p1': 'P@1', 'auc': 'AUC'}).get(name, name)}"
     who = claim["case"] + (f" over {claim['reference']}" if "reference" in claim else "")
     where = claim.get("setup", "")
     if "reference_setup" in claim:

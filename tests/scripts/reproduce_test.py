@@ -105,11 +105,9 @@ class Sven(unittest.TestCase):
     def test_every_row_says_what_its_numbers_are(self):
         for name, figure in FIGURES.items():
             if figure.spec["paper"] == reproduce_sven.PAPER:
-                self.assertIn(figure.figure.get("kind"), reproduce_sven.KINDS, name)
+                self.assertIn(reproduce_sven.kind_of(figure), reproduce_sven.KINDS, name)
                 # What was fitted has a charge that says so; what is derived or real has none of them.
-                settings = [figure.spec["settings"], *(setup.get("settings", {}) for setup in figure.spec["setups"])]
-                fitted = any("sven-" in each.get("charge", "") for each in settings)
-                self.assertEqual(fitted, figure.figure["kind"] == "F", name)
+                self.assertEqual(reproduce_sven.fitted(figure), reproduce_sven.kind_of(figure) == "F", name)
 
     def test_a_page_has_found_beside_expected_and_the_causes_of_what_does_not_hold(self):
         figure = FIGURES["v-7"]

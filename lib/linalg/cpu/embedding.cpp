@@ -69,8 +69,8 @@ class CpuEmbeddingKernels final : public BasicEmbeddingKernels<Real> {
   }
 
  private:
-  // The sum of what the rows have behind their embeddings. All arguments are values: what a copy writes
-  // could otherwise be one of them, to the compiler.
+  // The sum of what the rows have behind their embeddings. All arguments are values: what a copy
+  // writes could otherwise be one of them, to the compiler.
   static Real gather_sample(std::size_t fields, const std::uint32_t* category, std::size_t D,
                             std::size_t C, const Real* W, Real* y) {
     Real sum = 0;
@@ -85,10 +85,13 @@ class CpuEmbeddingKernels final : public BasicEmbeddingKernels<Real> {
   static void add_up(const FieldRows<Real>& X, std::size_t f, const TableShape& table,
                      const Real* D, const Real* d, const Real* G, RowSums<Real>& scratch) {
     const std::size_t width = X.columns + X.fields * table.embedding, C = table.row();
+    constexpr std::size_t kAhead = 8;
     const Real* from = D + X.columns + f * table.embedding;
     scratch.distinct.begin(X.rows);
     if (scratch.sum.size() < X.rows * C) scratch.sum.resize(X.rows * C);
     for (std::size_t r = 0; r < X.rows; ++r, from += width) {
+      // The gradients of a field lie far apart, at a distance that no prefetcher follows.
+      if (r + kAhead < X.rows) prefetch_table_row(from + kAhead * width, table.embedding);
       const std::uint32_t category = X.category[X.source_row(r) * X.fields + f];
       const std::size_t before = scratch.distinct.found().size();
       const std::size_t slot = scratch.distinct.slot(category);

@@ -39,7 +39,7 @@ def parse_arguments():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("ctr_bench", help="the benchmark program, from the build's tests/bench folder")
     parser.add_argument("--python", default="/usr/bin/python3", help="the Python that has torch")
-    parser.add_argument("--form", default="auto", help="PyTorch's form of the table (pytorch_ctr.py); auto: the fastest")
+    parser.add_argument("--form", default="auto", help="PyTorch's form of the table, or auto: the fastest")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--seconds", type=float, default=3.0, help="per measurement")
     parser.add_argument("--only", help="run the cases whose name contains this text")

@@ -13,7 +13,8 @@ bytes of a lookup.
 PyTorch runs at its best: the first trial finds the fastest of three forms of the table (pytorch_ctr.py) and
 of the kernels that OpenBLAS has for this CPU, where it has OpenBLAS. A PyTorch of PyPI, outside of the tree:
 
-    python3 -m venv ~/torch && ~/torch/bin/pip install torch && scripts/peers/compare_ctr.py ... --python ~/torch/bin/python
+    python3 -m venv ~/torch && ~/torch/bin/pip install torch
+    scripts/peers/compare_ctr.py build/release/tests/bench/ctr_bench --python ~/torch/bin/python
 
 Exit code 7 if a ratio is below its goal and --require is given.
 """
@@ -38,7 +39,7 @@ def parse_arguments():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("ctr_bench", help="the benchmark program, from the build's tests/bench folder")
     parser.add_argument("--python", default="/usr/bin/python3", help="the Python that has torch")
-    parser.add_argument("--form", default="auto", help="PyTorch's form of the table; auto: the fastest (pytorch_ctr.py)")
+    parser.add_argument("--form", default="auto", help="PyTorch's form of the table, or auto: the fastest")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--seconds", type=float, default=3.0, help="per measurement")
     parser.add_argument("--only", help="run the cases whose name contains this text")
@@ -79,7 +80,7 @@ def run_pytorch(case, form, coretype, options):
 
 
 def blas_kernels(python):
-    """What OPENBLAS_CORETYPE is worth a trial: Debian's PyTorch multiplies by OpenBLAS, those of PyPI by their own MKL."""
+    """What OPENBLAS_CORETYPE is worth a trial: Debian's PyTorch multiplies by OpenBLAS, those of PyPI by MKL."""
     config = subprocess.run([python, "-W", "ignore", "-c", "import torch; print(torch.__config__.show())"],
                             stdout=subprocess.PIPE, text=True, check=True).stdout
     return [""] if "BLAS_INFO=mkl" in config else openblas_kernels()

@@ -77,7 +77,7 @@ void step(benchmark::State& state, const std::string& name) {
   device->upload(w.data(), initial.data(), initial.size() * sizeof(float));
   const std::vector<Batch> batches = batches_of(size);
   // The first step makes the buffers, and the system makes their pages at its first touch: 0.3 GB
-  // of dcn at batch 8192, which take as long as two steps.
+  // of dcn at batch 8192, which take longer than a step.
   double loss = model->step(*context, batches.back(), 0.01F, w.data());
   std::size_t next = 0;
   for (auto _ : state) {

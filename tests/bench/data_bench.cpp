@@ -101,6 +101,7 @@ const ClickGenerator& clicks() {
   return generator;
 }
 void generate_criteo(benchmark::State& state) {
+  clicks();  // makes its teacher off the clock
   for (auto _ : state) {
     benchmark::DoNotOptimize(
         clicks().part(DataPart::train, static_cast<int>(state.range(0))).value.data());
@@ -122,6 +123,7 @@ const std::string& criteo_text() {
   return text;
 }
 void criteo_read(benchmark::State& state) {
+  criteo_text();  // off the clock
   for (auto _ : state) {
     benchmark::DoNotOptimize(
         parse_criteo(criteo_text(), "benchmark", static_cast<int>(state.range(0))).value.data());
@@ -131,6 +133,7 @@ void criteo_read(benchmark::State& state) {
 void criteo_with_vocabulary(benchmark::State& state) {
   LoadOptions options;
   options.threads = static_cast<int>(state.range(0));
+  criteo_text();
   for (auto _ : state) {
     benchmark::DoNotOptimize(
         parse_text_alone(criteo_text(), "benchmark", options).data.fields.category.data());

@@ -43,16 +43,11 @@ class CpuEmbeddingKernels final : public BasicEmbeddingKernels<Real> {
       for (std::size_t r = rows.begin; r < rows.end; ++r) {
         ask(r + kAhead);
         const std::size_t source = X.source_row(r);
-        Real* y = Y + r * width;
+        Real* const y = Y + r * width;
         const float* const dense = X.dense + source * X.columns;
         for (std::size_t j = 0; j < X.columns; ++j) y[j] = static_cast<Real>(dense[j]);
-        y += X.columns;
-        Real sum = 0;
-        for (std::size_t f = 0; f < X.fields; ++f, y += D) {
-          const Real* const w = W + X.category[source * X.fields + f] * C;
-          for (std::size_t j = 0; j < D; ++j) y[j] = w[j];
-          if (table.extra > 0) sum += w[D];
-        }
+        const Real sum =
+            gather_sample(X.fields, X.category + source * X.fields, D, C, W, y + X.columns);
         if (table.extra > 0) z[r] = sum;
       }
     });
@@ -74,13 +69,29 @@ class CpuEmbeddingKernels final : public BasicEmbeddingKernels<Real> {
   }
 
  private:
+  // The sum of what the rows have behind their embeddings. All arguments are values: what a copy
+  // writes could otherwise be one of them, to the compiler.
+  static Real gather_sample(std::size_t fields, const std::uint32_t* category, std::size_t D,
+                            std::size_t C, const Real* W, Real* y) {
+    Real sum = 0;
+    for (std::size_t f = 0; f < fields; ++f, y += D) {
+      const Real* const w = W + category[f] * C;
+      copy_numbers(D, w, y);
+      if (C > D) sum += w[D];
+    }
+    return sum;
+  }
+
   static void add_up(const FieldRows<Real>& X, std::size_t f, const TableShape& table,
                      const Real* D, const Real* d, const Real* G, RowSums<Real>& scratch) {
     const std::size_t width = X.columns + X.fields * table.embedding, C = table.row();
+    constexpr std::size_t kAhead = 8;
     const Real* from = D + X.columns + f * table.embedding;
     scratch.distinct.begin(X.rows);
     if (scratch.sum.size() < X.rows * C) scratch.sum.resize(X.rows * C);
     for (std::size_t r = 0; r < X.rows; ++r, from += width) {
+      // The gradients of a field lie far apart, at a distance that no prefetcher follows.
+      if (r + kAhead < X.rows) prefetch_table_row(from + kAhead * width, table.embedding);
       const std::uint32_t category = X.category[X.source_row(r) * X.fields + f];
       const std::size_t before = scratch.distinct.found().size();
       const std::size_t slot = scratch.distinct.slot(category);

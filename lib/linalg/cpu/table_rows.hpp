@@ -27,8 +27,8 @@ std::size_t table_rows_ahead(std::size_t width) {
 }
 
 // to <- from and to <- to + from, which lie apart. Rows are short: compilers' own loops check for
-// overlaps and prepare for long ones, which takes longer than the numbers. Half a line at a time, as
-// rows need not begin with one, and stores across two lines are slow.
+// overlaps and prepare for long ones, which takes longer than the numbers. Half a line at a time,
+// as rows need not begin with one, and stores across two lines are slow.
 template <class Real>
 HETSGD_INLINE void copy_numbers(std::size_t n, const Real* from, Real* to) {
   constexpr std::size_t kHalf = kTableLine / 2 / sizeof(Real), kFew = 4;

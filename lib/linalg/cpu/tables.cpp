@@ -13,10 +13,10 @@ namespace hetsgd::cpu {
 
 namespace {
 
-// A row's step by its rule.
+// A row's step by its rule. The shard is a value, as gather_range()'s arguments are.
 template <class Real>
 struct RowStep {
-  const ShardRows<Real>& shard;
+  const ShardRows<Real> shard;
   std::size_t at;  // of the row's first number
   const Real* g;
 
@@ -99,16 +99,9 @@ class CpuTableKernels final : public BasicTableKernels<Real> {
 
   void gather(const ShardRows<Real>& shard, std::size_t n, const std::uint32_t* row,
               Real* out) override {
-    const std::size_t ahead = table_rows_ahead<Real>(shard.width);
     cores_.split(n, 1, 256, [&](Range range) {
-      const auto ask = [&](std::size_t i) {
-        if (i < range.end) prefetch_table_row(shard.w + row[i] * shard.stride, shard.width);
-      };
-      for (std::size_t i = range.begin; i < range.begin + ahead; ++i) ask(i);
-      for (std::size_t i = range.begin; i < range.end; ++i) {
-        ask(i + ahead);
-        copy_numbers(shard.width, shard.w + row[i] * shard.stride, out + i * shard.width);
-      }
+      gather_range(shard.w, shard.stride, shard.width, row + range.begin, range.size(),
+                   out + range.begin * shard.width);
     });
   }
 
@@ -178,6 +171,18 @@ class CpuTableKernels final : public BasicTableKernels<Real> {
   }
 
  private:
+  // All arguments are values: what a copy writes could otherwise be one of them, to the compiler.
+  static void gather_range(const Real* w, std::size_t stride, std::size_t width,
+                           const std::uint32_t* row, std::size_t n, Real* out) {
+    const std::size_t ahead = table_rows_ahead<Real>(width);
+    for (std::size_t i = 0; i < std::min(n, ahead); ++i)
+      prefetch_table_row(w + row[i] * stride, width);
+    for (std::size_t i = 0; i < n; ++i, out += width) {
+      if (i + ahead < n) prefetch_table_row(w + row[i + ahead] * stride, width);
+      copy_numbers(width, w + row[i] * stride, out);
+    }
+  }
+
   static void add_fields(const FieldRows<Real>& X, const TableShape& table,
                          const std::uint32_t* entry, Range fields, const Real* D, const Real* d,
                          Real* sums) {
@@ -216,18 +221,23 @@ class CpuTableKernels final : public BasicTableKernels<Real> {
   // One part of distinct rows needs no sums.
   void update_distinct(const ShardRows<Real>& shard, std::size_t n, const RowParts<Real>& parts,
                        const RowRule<Real>& rule) {
-    const std::size_t ahead = table_rows_ahead<Real>(shard.width);
     cores_.split(n, 1, 256, [&](Range range) {
       std::visit(
           [&](const auto& each) {
-            for (std::size_t i = range.begin; i < range.end; ++i) {
-              if (i + ahead < range.end) prefetch_shard_row(shard, parts.row[i + ahead]);
-              RowStep<Real>{shard, parts.row[i] * shard.stride,
-                            parts.value + i * shard.width}(each);
-            }
+            update_range(shard, parts.row + range.begin, range.size(),
+                         parts.value + range.begin * shard.width, each);
           },
           rule);
     });
+  }
+  template <class Rule>
+  static void update_range(const ShardRows<Real> shard, const std::uint32_t* row, std::size_t n,
+                           const Real* g, const Rule rule) {
+    const std::size_t ahead = table_rows_ahead<Real>(shard.width);
+    for (std::size_t i = 0; i < n; ++i, g += shard.width) {
+      if (i + ahead < n) prefetch_shard_row(shard, row[i + ahead]);
+      RowStep<Real>{shard, row[i] * shard.stride, g}(rule);
+    }
   }
 
   const Cores& cores_;

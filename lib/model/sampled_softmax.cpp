@@ -87,8 +87,8 @@ void BasicSampledSoftmax<Real>::split_labels(const Fn& fn) const {
   });
 }
 
-// The union of all S_i as a bitmap numbers its labels in ascending order. A core has a bitmap of its
-// samples.
+// The union of all S_i as a bitmap numbers its labels in ascending order. A core has a bitmap of
+// its samples.
 template <class Real>
 void BasicSampledSoftmax<Real>::number_labels() {
   const std::size_t parts = cores_.count(), words = bits_.size() / parts;

@@ -1,9 +1,9 @@
-// The hash tables of slide, on C cores: N rows of 128 numbers, 50 tables of 6 codes of 8 numbers, so
-// 300 codes a row.
+// The hash tables of slide, on C cores: N rows of 128 numbers, 50 tables of 6 codes of 8 numbers,
+// so 300 codes a row.
 //
 //   hash_rows/N      the buckets of N rows, one core: rows/s
-//   label_tables/N/C codes, a counting sort per table, and the cut of full buckets: entries/s, which
-//                    are N times the tables. entries_per_s_sorted leaves the codes' time, as
+//   label_tables/N/C codes, a counting sort per table, and the cut of full buckets: entries/s,
+//                    which are N times the tables. entries_per_s_sorted leaves the codes' time, as
 //                    hash_rows would take it on C cores, out
 #include <benchmark/benchmark.h>
 

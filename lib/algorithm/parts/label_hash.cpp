@@ -27,8 +27,8 @@ void load_lanes(const Number* from, Lanes& to) {
   std::memcpy(&to, from, sizeof(to));
 }
 // A square of numbers, as many a side as a register has: its rows, `step` apart, become columns, of
-// kLanes numbers each. Each turn moves half of the rows between the lanes of the others, which turns
-// the number of a place, (row, lane) in binary digits, by one digit.
+// `lanes` numbers each. Each turn moves half of the rows between the lanes of the others, which
+// turns the number of a place, (row, lane) in binary digits, by one digit.
 template <std::size_t lanes>
 void transpose(const float* from, std::size_t step, float* to) {
   constexpr std::size_t n = cpu::kLanes<float>;

@@ -35,8 +35,8 @@ void SampledMlp::select_in_place(const Batch& batch, std::span<float> w) {
   select_from(batch, w.data());
 }
 
-// A row's w, m and v come from memory twice and go back to it once: to be scored it catches up beside
-// its place, and where it lies when its gradient is there.
+// A row's w, m and v come from memory twice and go back to it once: to be scored it catches up
+// beside its place, and where it lies before its gradient is made.
 double SampledMlp::learn_in_place(const Batch& batch, double learning_rate, std::span<float> w) {
   const std::span<const std::uint32_t> labels = softmax_.labels();
   const AdamDebts debts = state_.clock.debts();

@@ -29,9 +29,9 @@ HETSGD_INLINE Vec<Real> interleaved(Vec<Real> a, Vec<Real> b) {
   return interleaved<Real, half>(a, b, std::make_index_sequence<kLanes<Real>>());
 }
 
-// v as a square matrix, transposed. Number r * lanes + l of it is lane l of v[r]; a perfect
-// shuffle moves a number to where the bits of this, rotated by one, say, and log2(lanes) of them swap
-// those of r and l. `lanes` is halved for each that is done.
+// v as a square matrix, transposed. Number r * lanes + l of it is lane l of v[r]; a perfect shuffle
+// moves a number to where the bits of this, rotated by one, say, and log2(lanes) of them swap those
+// of r and l. `lanes` is halved for each that is done.
 template <class Real, std::size_t lanes = kLanes<Real>>
 HETSGD_INLINE void transpose(Vec<Real> (&v)[kLanes<Real>]) {
   constexpr std::size_t kHalf = kLanes<Real> / 2;

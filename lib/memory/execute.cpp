@@ -3,9 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <bit>
 #include <cstring>
-#include <type_traits>
 
 #include "core/error.hpp"
 
@@ -17,7 +15,7 @@ std::size_t numbers_in(std::uint64_t bytes) {
   return static_cast<std::size_t>((bytes + kNumberBytes - 1) / kNumberBytes);
 }
 
-constexpr int kPoisonByte = 0xFF;  // all bits: a NaN
+constexpr int kPoisonByte = 0xFF;  // of which a NaN is made
 
 }  // namespace
 
@@ -207,9 +205,10 @@ void PlanExecutor<Real>::check_whole(int tensor, int step) const {
   const Real* const at = place(tensor);
   if (training_.tensor(tensor).kind == TensorKind::mask) return;  // not of whole numbers
   if (training_.tensor(tensor).first_use() == step && tensor != training_.feature[0]) return;
-  using Bits = std::conditional_t<sizeof(Real) == 4, std::uint32_t, std::uint64_t>;
+  Real pattern;
+  std::memset(static_cast<void*>(&pattern), kPoisonByte, sizeof(Real));
   for (std::size_t i = 0; i < numbers(tensor); ++i) {
-    HETSGD_CHECK(std::bit_cast<Bits>(at[i]) != ~Bits(0));
+    HETSGD_CHECK(std::memcmp(at + i, &pattern, sizeof(Real)) != 0);
   }
 }
 

@@ -136,7 +136,7 @@ struct ExecutedCase {
 
 std::vector<ExecutedCase> executed_cases() {
   return {{"lenet5", [] { return named("lenet-5"); }, 5},
-          {"resnet32", [] { return named("resnet-32?size=16"); }, 2},
+          {"resnet32", [] { return named("resnet-32?size=16"); }, 3},
           {"inception", inception_block, 4},
           {"lstm", two_lstms, 3}};
 }

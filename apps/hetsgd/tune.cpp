@@ -3,10 +3,14 @@
 
 #include <algorithm>
 #include <map>
+#include <optional>
 #include <set>
+#include <thread>
 
+#include "cluster/process_group.hpp"
 #include "commands.hpp"
 #include "core/error.hpp"
+#include "core/limits.hpp"
 #include "core/logging.hpp"
 #include "core/text.hpp"
 #include "experiment/tuner.hpp"
@@ -68,6 +72,10 @@ class Tune final : public Command {
         "what decides: the final value of a metric (p1), or the time to a target (p1>=0.6) "
         "and, where that is equal or missed, its final value; default: the first of p1, accuracy "
         "that the data have");
+    set.add("jobs", jobs_,
+            "trials side by side where time is simulated (those in real time go one at a time); "
+            "auto: as many as cores")
+        .range(1, kMostHostThreads);
     options_.declare(set);
     declare_algorithms(set);
   }
@@ -94,6 +102,8 @@ class Tune final : public Command {
     if (!goal_.empty()) tuner.goal = parse_goal(goal_, "--goal");
     tuner.grid = parse_grid(grid_, "--grid");
     tuner.seeds = seeds_;
+    const int cores = static_cast<int>(std::thread::hardware_concurrency());
+    tuner.jobs = launched() ? 1 : jobs_.value_or(std::max(1, cores));
     tuner.redact = options_.redact;
     tuner.settings = settings(set);
     std::vector<std::string> arguments = {"tune"};
@@ -172,8 +182,8 @@ class Tune final : public Command {
   // Everything that was given, and the validation split.
   std::vector<Setting> settings(const OptionSet& set) const {
     static const std::set<std::string> kNotForTrials = {
-        "config", "algorithm", "algorithms", "grid",   "tune_seeds",    "goal",
-        "test",   "seed",      "output",     "resume", "learning_rate", "stop_at_target"};
+        "config", "algorithm", "algorithms", "grid",          "tune_seeds",     "goal", "test",
+        "seed",   "output",    "resume",     "learning_rate", "stop_at_target", "jobs"};
     std::vector<Setting> result;
     for (const Option& option : set.options()) {
       const bool given = option.source != OptionSource::default_value;
@@ -193,6 +203,7 @@ class Tune final : public Command {
   std::string grid_ = "0.03,0.1,0.3,1,3";
   std::vector<std::uint64_t> seeds_ = {1};
   std::string goal_;
+  std::optional<int> jobs_;
   std::map<std::string, std::vector<std::string>> texts_;
   std::map<std::string, bool> switches_;
   std::set<std::string> own_;  // names in texts_ and switches_

@@ -120,9 +120,8 @@ std::size_t warn_about(const Tuning& tuning) {
   return failed;
 }
 
-void report_trial(const Tuning& tuning, const AlgorithmTuning& algorithm, std::size_t done,
-                  std::size_t all) {
-  const Trial& trial = algorithm.trials.back();
+void report_trial(const Tuning& tuning, const AlgorithmTuning& algorithm, const Trial& trial,
+                  std::size_t done, std::size_t all) {
   show_status("");
   log_info("{}/{}  {}  learning rate {}  seed {}: {}", done, all, algorithm.algorithm,
            trial.learning_rate, trial.seed, trial_text(tuning.goal, trial));
@@ -133,9 +132,12 @@ TunerEnd run_trials(Tuner& tuner, const ChoiceFile& file) {
   const std::size_t all = tuner.trials_left();
   std::size_t done = 0;
   TunerHooks hooks;
-  hooks.on_trial = [&](const AlgorithmTuning& algorithm) {
+  hooks.on_trial = [&](const AlgorithmTuning& algorithm, const Trial& trial) {
     if (!file.once()) file.write(tuner.tuning());
-    report_trial(tuner.tuning(), algorithm, ++done, all);
+    report_trial(tuner.tuning(), algorithm, trial, ++done, all);
+  };
+  hooks.on_running = [&](std::size_t trials) {
+    if (bar) show_status(fmt::format("{}/{}  {} running", done, all, trials));
   };
   hooks.on_progress = [&](const Progress& progress) {
     show_status(fmt::format("{}/{}  {}", done + 1, all, progress_text(progress, bar)));

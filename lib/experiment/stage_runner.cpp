@@ -7,7 +7,6 @@
 #include <utility>
 
 #include "core/error.hpp"
-#include "core/input_file.hpp"
 #include "core/json_file.hpp"
 #include "core/logging.hpp"
 #include "core/text.hpp"
@@ -25,18 +24,6 @@ std::string data_name(const TrainOptions& o) {
   return fmt::format("{}\n{}\n{}\n{}\n{}\n{}\n{}", o.train, o.test, o.validation,
                      static_cast<int>(o.format), static_cast<int>(o.index_base),
                      o.vocabulary.min_frequency, o.vocabulary.hash_size.value_or(0));
-}
-
-// The last thing that a child complained about.
-std::string last_error(const std::string& log) {
-  if (!fs::exists(log)) return "";
-  const std::string text = read_text_file(log, {.noun = "log"}, std::uint64_t{1} << 24);
-  constexpr std::string_view kMark = "error: ";
-  const std::size_t at = text.rfind("\n" + std::string(kMark));
-  std::size_t begin = at == std::string::npos ? 0 : at + 1;
-  if (!std::string_view(text).substr(begin).starts_with(kMark)) return "";
-  begin += kMark.size();
-  return text.substr(begin, text.find('\n', begin) - begin);
 }
 
 }  // namespace

@@ -1,12 +1,13 @@
 #include "experiment/tuner.hpp"
 
 #include <algorithm>
-#include <chrono>
+#include <memory>
+#include <utility>
 
 #include "core/error.hpp"
-#include "core/host_clock.hpp"
 #include "experiment/result_file.hpp"
 #include "experiment/run.hpp"
+#include "experiment/trial_pool.hpp"
 #include "result/result.hpp"
 #include "training/evaluation.hpp"
 
@@ -22,11 +23,11 @@ json part_json(const DatasetPtr& data) {
 
 }  // namespace
 
-ConfiguredRun Tuner::trial_of(const std::string& algorithm, double rate, std::uint64_t seed) const {
+std::vector<Setting> Tuner::settings_of(const Pending& trial) const {
   std::vector<Setting> settings = options_.settings;
-  settings.push_back({"learning_rate", rate, OptionSource::flag, "--grid"});
-  settings.push_back({"seed", seed, OptionSource::flag, "--tune-seeds"});
-  return {algorithm, settings};
+  settings.push_back({"learning_rate", trial.rate, OptionSource::flag, "--grid"});
+  settings.push_back({"seed", trial.seed, OptionSource::flag, "--tune-seeds"});
+  return settings;
 }
 
 Tuner::Tuner(TunerOptions options) : options_(std::move(options)) {
@@ -35,7 +36,7 @@ Tuner::Tuner(TunerOptions options) : options_(std::move(options)) {
   tuning_.seeds = options_.seeds;
   for (const std::string& name : options_.algorithms) {
     if (find(name) != nullptr) throw usage_error("--algorithms: found {} twice", name);
-    ConfiguredRun run = trial_of(name, options_.grid.front(), options_.seeds.front());
+    ConfiguredRun run = trial_of({name, options_.grid.front(), options_.seeds.front()});
     json config = Training(run.spec()).record().config;
     config.erase("learning_rate");
     config.erase("seed");
@@ -46,11 +47,13 @@ Tuner::Tuner(TunerOptions options) : options_(std::move(options)) {
   HETSGD_CHECK(tuning_.validation > 0);
 }
 
-AlgorithmTuning* Tuner::find(const std::string& algorithm) {
-  const auto found =
-      std::find_if(tuning_.algorithms.begin(), tuning_.algorithms.end(),
-                   [&](const AlgorithmTuning& each) { return each.algorithm == algorithm; });
+const AlgorithmTuning* Tuner::find(const std::string& algorithm) const {
+  const auto found = std::ranges::find(tuning_.algorithms, algorithm, &AlgorithmTuning::algorithm);
   return found == tuning_.algorithms.end() ? nullptr : &*found;
+}
+
+AlgorithmTuning* Tuner::find(const std::string& algorithm) {
+  return const_cast<AlgorithmTuning*>(std::as_const(*this).find(algorithm));
 }
 
 void Tuner::resume(const Tuning& earlier, const std::string& place) {
@@ -76,17 +79,19 @@ void Tuner::resume(const Tuning& earlier, const std::string& place) {
   }
 }
 
-std::size_t Tuner::trials_left() const {
-  std::size_t left = 0;
-  for (std::size_t i = 0; i < options_.algorithms.size(); ++i) {
+std::vector<Tuner::Pending> Tuner::pending() const {
+  std::vector<Pending> left;
+  for (const std::string& name : options_.algorithms) {
     for (const double rate : tuning_.grid) {
       for (const std::uint64_t seed : tuning_.seeds) {
-        left += tuning_.algorithms[i].find(rate, seed) == nullptr;
+        if (find(name)->find(rate, seed) == nullptr) left.push_back({name, rate, seed});
       }
     }
   }
   return left;
 }
+
+std::size_t Tuner::trials_left() const { return pending().size(); }
 
 void Tuner::load() {
   ConfiguredRun run(options_.algorithms.front(), options_.settings);
@@ -106,40 +111,72 @@ void Tuner::load() {
 }
 
 TunerEnd Tuner::run(const TunerHooks& hooks) {
-  for (const std::string& name : options_.algorithms) {
-    AlgorithmTuning& algorithm = *find(name);
-    for (const double rate : tuning_.grid) {
-      for (const std::uint64_t seed : tuning_.seeds) {
-        if (algorithm.find(rate, seed) != nullptr) continue;
-        const TunerEnd end = run_trial(algorithm, rate, seed, hooks);
-        if (end != TunerEnd::completed) return end;
-        if (hooks.on_trial) hooks.on_trial(algorithm);
-      }
-    }
+  ConfiguredRun any(options_.algorithms.front(), options_.settings);
+  const bool is_virtual = cluster_kind(any.options().cluster).is_virtual;
+  return is_virtual && options_.jobs > 1 ? run_side_by_side(hooks) : run_in_turn(hooks);
+}
+
+TunerEnd Tuner::run_in_turn(const TunerHooks& hooks) {
+  const auto start = HostClock::now();
+  for (const Pending& next : pending()) {
+    ConfiguredRun run = trial_of(next);
+    if (const auto end = cut_off(run.options(), start, hooks)) return *end;
+    const auto began = HostClock::now();
+    const Outcome outcome =
+        run_one(run.spec(), {}, {.on_progress = hooks.on_progress, .signal = hooks.signal}, &data_);
+    const TunerEnd end = take(next, result_json(outcome.record, {}), seconds_since(began), hooks);
+    if (end != TunerEnd::completed) return end;
   }
   return TunerEnd::completed;
 }
 
-TunerEnd Tuner::run_trial(AlgorithmTuning& algorithm, double rate, std::uint64_t seed,
-                          const TunerHooks& hooks) {
+TunerEnd Tuner::run_side_by_side(const TunerHooks& hooks) {
+  const auto start = HostClock::now();
+  const std::vector<Pending> left = pending();
+  TrialPool pool(data_, options_.jobs);
+  std::size_t next = 0;
+  while (next < left.size() || pool.running() > 0) {
+    while (next < left.size() && pool.has_room()) {
+      const auto run =
+          std::make_shared<ConfiguredRun>(left[next].algorithm, settings_of(left[next]));
+      if (const auto end = cut_off(run->options(), start, hooks)) return *end;
+      pool.start(next, run, hooks.signal);
+      ++next;
+    }
+    if (hooks.on_running) hooks.on_running(pool.running());
+    if (const auto ended = pool.wait(Seconds(0.25))) {
+      const TunerEnd end = take(left[ended->tag], ended->result, ended->wall_s, hooks);
+      if (end != TunerEnd::completed) return end;
+    }
+    if (hooks.signal != nullptr && hooks.signal->load() != 0) return TunerEnd::aborted;
+  }
+  return TunerEnd::completed;
+}
+
+std::optional<TunerEnd> Tuner::cut_off(TrainOptions& trial, HostClock::time_point start,
+                                       const TunerHooks& hooks) {
   // Trials may be too short for the run's own watch to see a signal.
   if (hooks.signal != nullptr && hooks.signal->load() != 0) return TunerEnd::aborted;
-  const auto start = std::chrono::steady_clock::now();
-  ConfiguredRun run = trial_of(algorithm.algorithm, rate, seed);
-  Seconds& limit = run.options().time_limit;
-  if (limit.count() > 0) {
-    limit -= Seconds(spent_s_);
-    if (limit.count() <= 0) return TunerEnd::time_limit;
-  }
-  const Outcome outcome =
-      run_one(run.spec(), {}, {.on_progress = hooks.on_progress, .signal = hooks.signal}, &data_);
-  const double wall_s = seconds_since(start);
-  spent_s_ += wall_s;
-  if (outcome.record.status == Status::aborted) return TunerEnd::aborted;
-  if (outcome.record.status == Status::time_limit) return TunerEnd::time_limit;
-  Trial trial{judge(result_json(outcome.record, {}), tuning_.goal), rate};
+  if (trial.time_limit.count() <= 0) return std::nullopt;
+  trial.time_limit -= Seconds(seconds_since(start));
+  return trial.time_limit.count() > 0 ? std::nullopt : std::optional(TunerEnd::time_limit);
+}
+
+TunerEnd Tuner::take(const Pending& pending, const json& result, double wall_s,
+                     const TunerHooks& hooks) {
+  const std::string status = result.at("status");
+  if (status == to_string(Status::aborted)) return TunerEnd::aborted;
+  if (status == to_string(Status::time_limit)) return TunerEnd::time_limit;
+  Trial trial{judge(result, tuning_.goal), pending.rate};
   trial.wall_s = wall_s;
-  algorithm.trials.push_back(std::move(trial));
+  AlgorithmTuning& algorithm = *find(pending.algorithm);
+  // In the order of the grid and the seeds, whichever ends first.
+  const auto place = [this](const Trial& each) {
+    return std::pair(each.learning_rate, std::ranges::find(tuning_.seeds, each.seed));
+  };
+  algorithm.trials.push_back(trial);
+  std::ranges::stable_sort(algorithm.trials, {}, place);
+  if (hooks.on_trial) hooks.on_trial(algorithm, trial);
   return TunerEnd::completed;
 }
 

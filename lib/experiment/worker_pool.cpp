@@ -12,10 +12,12 @@
 #include <cstdlib>
 #include <cstring>
 #include <ctime>
+#include <filesystem>
 #include <string_view>
 #include <utility>
 
 #include "core/error.hpp"
+#include "core/input_file.hpp"
 #include "core/logging.hpp"
 
 namespace hetsgd {
@@ -141,6 +143,17 @@ void WorkerPool::stop() {
   while (!workers_.empty() && seconds_since(start) < kPatience.count()) wait(Seconds(0.1));
   for (const Worker& worker : workers_) ::kill(-worker.process, SIGKILL);
   while (!workers_.empty()) wait(Seconds(1));
+}
+
+std::string last_error(const std::string& log) {
+  if (!std::filesystem::exists(log)) return "";
+  const std::string text = read_text_file(log, {.noun = "log"}, std::uint64_t{1} << 24);
+  constexpr std::string_view kMark = "error: ";
+  const std::size_t at = text.rfind("\n" + std::string(kMark));
+  std::size_t begin = at == std::string::npos ? 0 : at + 1;
+  if (!std::string_view(text).substr(begin).starts_with(kMark)) return "";
+  begin += kMark.size();
+  return text.substr(begin, text.find('\n', begin) - begin);
 }
 
 }  // namespace hetsgd

@@ -59,4 +59,7 @@ class WorkerPool {
   std::vector<Worker> workers_;
 };
 
+// What a child complained about last, by its log; "": nothing, or there is no log.
+std::string last_error(const std::string& log);
+
 }  // namespace hetsgd

@@ -38,8 +38,7 @@ TEST(TunerTest, RunsTheWholeGridOfEveryAlgorithm) {
   tuner.load();
   std::vector<std::string> order;
   TunerHooks hooks;
-  hooks.on_trial = [&](const AlgorithmTuning& algorithm) {
-    const Trial& trial = algorithm.trials.back();
+  hooks.on_trial = [&](const AlgorithmTuning& algorithm, const Trial& trial) {
     order.push_back(fmt::format("{} {} {}", algorithm.algorithm, trial.learning_rate, trial.seed));
   };
   EXPECT_EQ(tuner.run(hooks), TunerEnd::completed);
@@ -96,6 +95,60 @@ TEST(TunerTest, ATrialIsARunOfTrain) {
                    [](const CurvePoint& point) { return *metric_of(point, "p1") >= 0.2; });
   ASSERT_NE(first, record.curve.end());
   EXPECT_EQ(trial.time_to_target_s, first->time.count());
+}
+
+// The record of a tuning but for the host's times.
+nlohmann::json without_wall(const Tuning& tuning) {
+  nlohmann::json document = tuning_json(tuning, {});
+  document["cost"].erase("wall_s");
+  for (nlohmann::json& algorithm : document["algorithms"]) {
+    algorithm["cost"].erase("wall_s");
+    for (nlohmann::json& trial : algorithm["trials"]) trial.erase("wall_s");
+  }
+  return document;
+}
+
+TEST(TunerTest, TrialsSideBySideGiveTheSameRecord) {
+  Tuner in_turn(options_of({"ssgd", "asgd"}, "p1>=0.2"));
+  in_turn.load();
+  in_turn.run({});
+  TunerOptions options = options_of({"ssgd", "asgd"}, "p1>=0.2");
+  options.jobs = 3;
+  Tuner side_by_side(options);
+  side_by_side.load();
+  std::size_t most = 0, ended = 0;
+  TunerHooks hooks;
+  hooks.on_running = [&](std::size_t trials) { most = std::max(most, trials); };
+  hooks.on_trial = [&](const AlgorithmTuning& algorithm, const Trial& trial) {
+    ++ended;
+    EXPECT_NE(algorithm.find(trial.learning_rate, trial.seed), nullptr);
+  };
+  EXPECT_EQ(side_by_side.run(hooks), TunerEnd::completed);
+  EXPECT_EQ(most, 3U);
+  EXPECT_EQ(ended, 12U);
+  EXPECT_EQ(without_wall(side_by_side.tuning()), without_wall(in_turn.tuning()));
+}
+
+TEST(TunerTest, WhatEndsTheTuningEndsAllTrialsUnderWay) {
+  TunerOptions options = options_of({"ssgd"});
+  options.grid = {0.1};
+  options.jobs = 2;
+  options.settings.back() = {"max_samples", 1000000000000, OptionSource::flag, "--max-samples"};
+  std::erase_if(options.settings, [](const Setting& each) { return each.name == "epochs"; });
+  std::atomic<int> signal = 0;
+  TunerHooks hooks;
+  hooks.signal = &signal;
+  hooks.on_running = [&](std::size_t trials) { signal = trials == 2 ? 15 : 0; };
+  Tuner tuner(options);
+  tuner.load();
+  EXPECT_EQ(tuner.run(hooks), TunerEnd::aborted);
+  EXPECT_EQ(tuner.trials_left(), 2U);
+
+  options.settings.push_back({"time_limit", "100ms", OptionSource::flag, "--time-limit"});
+  Tuner limited(options);
+  limited.load();
+  EXPECT_EQ(limited.run({}), TunerEnd::time_limit);
+  EXPECT_EQ(limited.trials_left(), 2U);
 }
 
 TEST(TunerTest, GoesOnWhereItWasCutOff) {

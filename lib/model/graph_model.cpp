@@ -14,7 +14,6 @@
 #include "graph/work.hpp"
 #include "model/graph_context.hpp"
 #include "model/objective.hpp"
-#include "model/truncated_variance.hpp"
 
 namespace hetsgd {
 
@@ -38,7 +37,8 @@ bool ends_residual(const Graph& graph, int node) {
 
 // Drawn numbers are cut at two standard deviations; what is left has the variance 2 / fan_in.
 double he_deviation(std::int64_t fan_in) {
-  return std::sqrt(2 / (kTruncatedVariance * static_cast<double>(fan_in)));
+  constexpr double kLeft = 0.7737413035499232;
+  return std::sqrt(2 / (kLeft * static_cast<double>(fan_in)));
 }
 
 template <class Real>

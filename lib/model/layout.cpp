@@ -7,11 +7,13 @@
 #include "core/error.hpp"
 #include "core/random.hpp"
 #include "data/parallel.hpp"
-#include "model/truncated_variance.hpp"
 
 namespace hetsgd {
 
 namespace {
+
+// The variance of N(0, 1) truncated to [-2, 2]: 1 - 2 * 2 density(2) / (Phi(2) - Phi(-2)).
+constexpr double kTruncatedVariance = 0.7737413035499232;
 
 // Number i of the flat vector takes word i % 4 of the block at counter i / 4.
 constexpr std::size_t kWords = 4;

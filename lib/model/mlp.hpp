@@ -43,7 +43,6 @@ enum class InitialLaw {
   fans,         // 2 / sqrt(fan_in + fan_out)
   fan_in,       // 1 / sqrt(fan_in)
   cpu_gpu_sgd,  // sqrt(2 s / (fan_in + fan_out)), s = floor(sqrt(fan_in + fan_out of layer 0)) + 1
-  torch,        // such that 1 / sqrt(3 fan_in) is left, that of PyTorch's U(+-1 / sqrt(fan_in))
 };
 // Paper 000 does not say how its weights begin, though the threshold of its perturbation is
 // measured against them. `fans` is far below all of its thresholds on its data (root mean square

@@ -4,7 +4,6 @@
 
 #include "core/error.hpp"
 #include "model/mlp.hpp"
-#include "model/truncated_variance.hpp"
 
 namespace hetsgd {
 
@@ -25,12 +24,10 @@ void MlpOptions::declare_init(OptionSet& set) {
   set.add_choice("init", init,
                  {{"fans", InitialLaw::fans},
                   {"fan_in", InitialLaw::fan_in},
-                  {"cpu_gpu_sgd", InitialLaw::cpu_gpu_sgd},
-                  {"torch", InitialLaw::torch}},
+                  {"cpu_gpu_sgd", InitialLaw::cpu_gpu_sgd}},
                  "standard deviation of a layer's initial weights, f = fan_in + fan_out: "
-                 "2 / sqrt(f), 1 / sqrt(fan_in), sqrt(2 s / f) with s = floor(sqrt(f of layer "
-                 "0)) + 1, the law of a program of paper 000's authors, or 1 / sqrt(3 fan_in) as "
-                 "in PyTorch");
+                 "2 / sqrt(f), 1 / sqrt(fan_in), or sqrt(2 s / f) with s = floor(sqrt(f of layer "
+                 "0)) + 1, the law of a program of paper 000's authors");
   set.add("init_std", init_std,
           "standard deviation of the initial weights of all layers; auto: by --init")
       .above(0)
@@ -54,9 +51,6 @@ double MlpOptions::initial_std(const std::vector<std::uint64_t>& units, std::siz
       break;
     case InitialLaw::fan_in:
       return 1 / std::sqrt(std::max(1.0, static_cast<double>(units[layer])));
-    case InitialLaw::torch:
-      return 1 /
-             std::sqrt(kTruncatedVariance * 3 * std::max(1.0, static_cast<double>(units[layer])));
     case InitialLaw::cpu_gpu_sgd:
       return std::sqrt(2 * (std::floor(std::sqrt(fans(0))) + 1) / fans(layer));
   }

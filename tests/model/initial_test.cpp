@@ -73,8 +73,7 @@ TEST(InitialParameters, AreTruncatedNormalWithZeroBiases) {
 // errors (a square's standard deviation is below its range's, 1 s^2).
 TEST(InitialParameters, FollowTheirLaw) {
   const double in[] = {3001, 128, 33}, out[] = {128, 33, 401};
-  for (const InitialLaw law :
-       {InitialLaw::fans, InitialLaw::fan_in, InitialLaw::cpu_gpu_sgd, InitialLaw::torch}) {
+  for (const InitialLaw law : {InitialLaw::fans, InitialLaw::fan_in, InitialLaw::cpu_gpu_sgd}) {
     const Layout layout = layout_of(0, law);
     const auto w = initial_parameters<double>(layout, 5);
     double sum = 0, expected = 0, error = 0;
@@ -82,8 +81,6 @@ TEST(InitialParameters, FollowTheirLaw) {
       const ParameterBlock& block = layout.blocks[2 * layer];
       double std = 2 / std::sqrt(in[layer] + out[layer]);
       if (law == InitialLaw::fan_in) std = 1 / std::sqrt(in[layer]);
-      // What is left has the variance of U(-r, r), r^2 / 3.
-      if (law == InitialLaw::torch) std = 1 / std::sqrt(3 * truncated_variance() * in[layer]);
       // sqrt(3129) = 55.9: s = 56.
       if (law == InitialLaw::cpu_gpu_sgd) std = std::sqrt(2 * 56 / (in[layer] + out[layer]));
       double squares = 0;

@@ -231,6 +231,8 @@ def absolute(value, folder):
     """Texts that name a file beside the specification, as paths from anywhere."""
     if isinstance(value, dict):
         return {key: absolute(each, folder) for key, each in value.items()}
+    if isinstance(value, list):
+        return [absolute(each, folder) for each in value]
     if isinstance(value, str) and "/" in value and (folder / value).exists():
         return str((folder / value).resolve())
     return value
@@ -248,7 +250,6 @@ def tiny(figure):
     data = {"train": made_up, "test": made_up}
     budget = {"epochs": 0.5, "evaluate_every": 500, "mega_batch": 8, **({"batch_size": 16, "hidden": 8} if clicks else {})}
     spec.update(seeds=[1], settings={**spec["settings"], **data, **budget})
-    spec["setups"] = [absolute(setup, figure.path.parent) for setup in spec["setups"]]
     for setup in spec["setups"]:
         setup["settings"] = {**setup.get("settings", {}), **data, **budget}
     if "tuning" in spec:

@@ -196,7 +196,8 @@ def series_of(figure, plot, pairs):
 
 
 def draw_line(axis, figure, plot, points, label, number):
-    rows = sorted((figure.setting(*pair, plot["x"]), figure.value(*pair, plot["y"])) for pair in points) if points else []
+    rows = [(figure.setting(*pair, plot["x"]), figure.value(*pair, plot["y"])) for pair in points or []]
+    rows.sort(key=lambda row: row[0])
     rows = [(x, value) for x, value in rows if isinstance(x, (int, float)) and value and math.isfinite(value["median"])]
     if not rows:
         return []
@@ -204,7 +205,8 @@ def draw_line(axis, figure, plot, points, label, number):
     x = [each for each, _ in rows]
     y, low, high = ([value[key] / base for _, value in rows] for key in ("median", "low", "high"))
     high = [min(end, 3 * middle) for end, middle in zip(high, y)]  # a missed target is no length on paper
-    error = [[middle - end for middle, end in zip(y, low)], [end - middle for middle, end in zip(y, high)]]
+    # Ends of an interval of equal runs may lie a rounding beyond its middle.
+    error = [[max(0, middle - end) for middle, end in zip(y, low)], [max(0, end - middle) for middle, end in zip(y, high)]]
     axis.errorbar(x, y, yerr=error, label=label, capsize=2.5, **plot_style.look(number))
     return x
 

@@ -154,7 +154,8 @@ TEST_F(ClickFiles, ATailIsTheEndOfTheFile) {
   const LoadedData all = load_dataset(train_, options);
   const LoadedPair split = hold_out(all, options.held_out);
   const std::uint64_t rows = all.data->rows(), kept = split.train.data->rows();
-  EXPECT_EQ(split.test.data->rows(), static_cast<std::uint64_t>(std::llround(rows / 7.0)));
+  EXPECT_EQ(split.test.data->rows(),
+            static_cast<std::uint64_t>(std::llround(static_cast<double>(rows) / 7)));
   EXPECT_EQ(kept + split.test.data->rows(), rows);
   EXPECT_TRUE(
       std::ranges::equal(split.train.data->fields.row(kept - 1), all.data->fields.row(kept - 1)));

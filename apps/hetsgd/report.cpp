@@ -31,7 +31,8 @@ class Report final : public Command {
   void declare(OptionSet& set) override {
     set.add("output", output_, "file to write; - is stdout").writes_file("the report");
     set.add("overwrite", overwrite_, "replace an existing file");
-    set.add("title", title_, "heading of the page; default: the folders and files");
+    set.add("title", title_,
+            "heading of the page; default: the folders and files, or the first of many");
     set.add("target", targets_,
             "metric to reach, e.g. 'p1>=0.6'; repeat for several; "
             "without it, the targets that the results name");
@@ -49,7 +50,7 @@ class Report final : public Command {
 
   int run(OptionSet&, const std::vector<std::string>& operands) override {
     ReportOptions options;
-    options.title = title_.empty() ? fmt::format("{}", fmt::join(operands, ", ")) : title_;
+    options.title = title_.empty() ? heading_of(operands) : title_;
     options.reference = reference_;
     for (const std::string& text : targets_) {
       options.targets.push_back(parse_target(text, "--target"));
@@ -67,6 +68,13 @@ class Report final : public Command {
   }
 
  private:
+  // A shell's *.json names every file of a sweep.
+  static std::string heading_of(const std::vector<std::string>& operands) {
+    constexpr std::size_t kMostNamed = 3;
+    if (operands.size() <= kMostNamed) return fmt::format("{}", fmt::join(operands, ", "));
+    return fmt::format("{} and {} others", operands.front(), operands.size() - 1);
+  }
+
   std::string output_ = "report.html";
   bool overwrite_ = false;
   std::string title_;

@@ -28,6 +28,8 @@ class Report(ProgramTest):
             self.assertEqual({key: ours[key] for key in theirs}, theirs)
         self.assertEqual(workload["warnings"], compared["warnings"])
         self.assertEqual(data["title"], "runs")
+        self.assertEqual(self.data(*files)["title"], "runs/a1.json and 3 others")
+        self.assertEqual(self.data(*files[:2])["title"], "runs/a1.json, runs/a2.json")
 
     def test_files_that_are_no_results_are_left_out(self):
         self.run_program("tune", "--train", "generate:tiny", "--batch-size", "64", "--epochs", "1", "--grid", "0.1",

@@ -19,10 +19,16 @@ namespace {
 namespace fs = std::filesystem;
 
 std::string scratch_folder() {
-  std::string name = (fs::temp_directory_path() / "hetsgd-trials-XXXXXX").string();
+  constexpr const char* kHint = "TMPDIR names another place; --jobs 1 needs none";
+  std::error_code failed;
+  const fs::path parent = fs::temp_directory_path(failed);
+  if (failed) {
+    throw with_hint(runtime_failure("no folder for trials: {}", failed.message()), kHint);
+  }
+  std::string name = (parent / "hetsgd-trials-XXXXXX").string();
   if (::mkdtemp(name.data()) == nullptr) {
     throw with_hint(runtime_failure("{}: cannot make a folder: {}", name, std::strerror(errno)),
-                    "TMPDIR names another place; --jobs 1 needs none");
+                    kHint);
   }
   return name;
 }

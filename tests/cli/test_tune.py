@@ -44,6 +44,12 @@ class Tune(ProgramTest):
         self.assertEqual(done.stdout, "")
         self.assertEqual(self.run_program("validate", "c.json").stdout, "c.json: valid\n")
 
+    def test_a_folder_for_trials_that_is_not_there(self):
+        for folder in ("nowhere", "choice.txt"):
+            (self.folder / "choice.txt").write_text("")
+            self.assertIn("--jobs 1 needs none",
+                          self.error(*TUNE, "--jobs", "2", code=1, env={"TMPDIR": str(self.folder / folder)}))
+
     def test_the_edge_of_the_grid_is_a_warning(self):
         done = self.run_program(*TUNE, "--grid", "0.01,0.02", "--algorithms", "ssgd")
         self.assertIn("warning: ssgd: the best learning rate, 0.02, lies at the edge of the grid", done.stderr)

@@ -129,12 +129,18 @@ TEST(TunerTest, TrialsSideBySideGiveTheSameRecord) {
   EXPECT_EQ(without_wall(side_by_side.tuning()), without_wall(in_turn.tuning()));
 }
 
-TEST(TunerTest, WhatEndsTheTuningEndsAllTrialsUnderWay) {
+// Two trials that do not end by themselves.
+TunerOptions endless_trials() {
   TunerOptions options = options_of({"ssgd"});
   options.grid = {0.1};
-  options.jobs = 2;
   options.settings.back() = {"max_samples", 1000000000000, OptionSource::flag, "--max-samples"};
   std::erase_if(options.settings, [](const Setting& each) { return each.name == "epochs"; });
+  return options;
+}
+
+TEST(TunerTest, WhatEndsTheTuningEndsAllTrialsUnderWay) {
+  TunerOptions options = endless_trials();
+  options.jobs = 2;
   std::atomic<int> signal = 0;
   TunerHooks hooks;
   hooks.signal = &signal;
@@ -181,10 +187,7 @@ TEST(TunerTest, GoesOnWhereItWasCutOff) {
 }
 
 TEST(TunerTest, ASignalDropsTheTrialUnderWay) {
-  TunerOptions options = options_of({"ssgd"});
-  options.grid = {0.1};
-  options.settings.back() = {"max_samples", 1000000000000, OptionSource::flag, "--max-samples"};
-  std::erase_if(options.settings, [](const Setting& each) { return each.name == "epochs"; });
+  TunerOptions options = endless_trials();
   const std::atomic<int> signal = 15;
   TunerHooks hooks;
   hooks.signal = &signal;

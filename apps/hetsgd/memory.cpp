@@ -75,6 +75,10 @@ class Memory final : public Command {
     set.add_choice("tensor_cache", request_.tensor_cache,
                    {{"off", TensorCache::off}, {"lru", TensorCache::lru}},
                    "superneurons: lru moves maps only when memory runs short");
+    set.add_choice("recompute", request_.recompute,
+                   {{"none", Recomputation::none}, {"cost", Recomputation::cost}},
+                   "superneurons: cost drops the maps between checkpoints (conv, fc, add, concat, "
+                   "forks) and computes them again, once where they fit together");
     set.add_choice("backward_needs", lifetime_.needs,
                    {{"cudnn", BackwardNeeds::cudnn}, {"minimal", BackwardNeeds::minimal}},
                    "what the backward pass keeps");

@@ -64,8 +64,8 @@ class Memory final : public Command {
     set.add_choice(
         "on_shortage", request_.on_shortage,
         {{"cancel", OnShortage::cancel}, {"restart", OnShortage::restart}},
-        "dymem, backward pass: prefetches are dropped, or the iteration starts again with "
-        "--beta more");
+        "dymem: the forward pass waits and the backward pass drops prefetches, or the iteration "
+        "starts again with --beta more");
     set.add("main_initial", main_initial_,
             "dymem: main space of the first iteration, which is then cut to what it used and "
             "--beta; auto: --memory is the size")

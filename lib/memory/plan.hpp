@@ -36,8 +36,9 @@ struct StepTimes {
 // whose workspace fits when the step begins (paper 004, 4.2.2).
 enum class ConvolutionMode { memory, performance, dynamic };
 
-// Of Dymem, when memory runs short in the backward pass: resident prefetches are dropped, or the
-// plan fails, as the paper's, which then starts the iteration again (sizing.hpp).
+// Of Dymem, when memory runs short. cancel: the forward pass waits for offloads under way, the
+// backward pass drops resident prefetches. restart: the plan fails, as the paper's, which then
+// starts the iteration again (sizing.hpp).
 enum class OnShortage { cancel, restart };
 
 // Of SuperNeurons: outputs of convolutions move, or whatever was used least recently, and only when

@@ -56,6 +56,7 @@ class Timeline final : public FetchQueue {
   bool moves(const StepTensor& tensor) const {
     return !policy_.caches(request_) && policy_.moves(training_, tensor);
   }
+  bool restarts() const { return policy_.cancels() && request_.on_shortage == OnShortage::restart; }
   bool is_serial() const { return policy_.overlap() == Overlap::none; }
 
   bool allocate_input() {
@@ -112,6 +113,7 @@ class Timeline final : public FetchQueue {
   // Makes room in the forward pass: by the next offload that ends, or by the cache.
   bool wait_or_evict() {
     if (offloads_.empty()) return evict_one();
+    if (restarts()) return false;
     now_ = std::max(now_, offloads_.front().end_s);
     end_offloads(now_);
     return true;
@@ -287,7 +289,7 @@ class Timeline final : public FetchQueue {
 
   // Drops the resident prefetch with the latest next use, back into the queue's front.
   bool cancel_one(const Step& step) {
-    if (!policy_.cancels() || request_.on_shortage == OnShortage::restart) return false;
+    if (!policy_.cancels() || restarts()) return false;
     int victim = -1, latest = 0;
     for (const int id : training_.feature) {
       if (!fetched_[index(id)] || !ledger_.is_resident(id)) continue;

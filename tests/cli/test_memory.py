@@ -88,8 +88,8 @@ class Memory(ProgramTest):
         self.assertGreater(found[1]["recomputed_operations"], 0)
         self.assertLess(found[1]["peak_live_bytes"], found[0]["peak_live_bytes"])
         self.assertGreater(found[1]["compute_s"], found[0]["compute_s"])
-        self.assertNotIn("lrn1 again", (self.folder / "none.json").read_text())
-        self.assertEqual((self.folder / "cost.json").read_text().count('"lrn1 again"'), 3)
+        self.assertNotIn("lrn_3 again", (self.folder / "none.json").read_text())
+        self.assertEqual((self.folder / "cost.json").read_text().count('"lrn_3 again"'), 3)
 
 
 if __name__ == "__main__":

@@ -155,7 +155,7 @@ TEST(Sizing, IsWhatTheFirstIterationUsedAndBeta) {
   EXPECT_EQ(sized_capacity(dymem_policy(), request, 4096, kBeta), std::nullopt);
 }
 
-// The forward pass of a chain, whose maps leave ten times as slowly as they are made, holds nearly
+// The forward pass of a chain, whose maps leave far more slowly than they are made, holds nearly
 // all of them: in less memory one iteration waits, the other starts again.
 TEST(Sizing, ARestartDoesNotWaitForOffloads) {
   const Planned net(named("vgg-16-cifar"), {.batch = 16}, test_rates(1e8));

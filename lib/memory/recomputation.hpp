@@ -21,9 +21,8 @@
 
 namespace hetsgd {
 
-// The same step of training, with the same tensors, whose maps between checkpoints are marked, whose
-// backward steps name the nodes that are computed again before them, and where these steps use
-// the checkpoints' maps, too.
+// The same step of training with the same tensors: maps between checkpoints are marked, backward
+// steps name the nodes that are computed again before them, and use the checkpoints' maps for it.
 TrainingStep with_recomputation(const TrainingStep& training);
 
 }  // namespace hetsgd

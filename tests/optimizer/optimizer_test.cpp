@@ -87,8 +87,11 @@ TEST(Optimizers, DecayTheTensorsThatDecay) {
   };
   for (const OptimizerKind kind : kAll) {
     for (const bool decoupled : {false, true}) {
-      const OptimizerOptions options{
-          .kind = kind, .weight_decay = 0.25, .decoupled = decoupled, .clip_norm = 1};
+      const OptimizerOptions options{.kind = kind,
+                                     .weight_decay = 0.25,
+                                     .decoupled = decoupled,
+                                     .clip_norm = 1,
+                                     .lars_trust = 1};
       OptimizerOptions without = options;
       without.weight_decay = 0;
       const Vector all = moved(options, true, true), none = moved(without, true, true);

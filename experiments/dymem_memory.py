@@ -27,9 +27,9 @@ def inception_memory(page):
              "take 3,600 and more; the first 25 do not. With window 2, what suffices is no interval: iterations complete from 2,067 to about "
              "2,130, from 2,435 to 2,560, and at every capacity only from 2,785 on, which an independent calculation had as the minimum. In "
              "between, the prefetches that then fit leave conv_8 or relu_6 without a hole of 675 MiB. A jitter of 1 % changes that at none of "
-             "11 capacities (30 draws each), and at 2,067 nothing is dropped. SuperNeurons' 3,510 is out of reach without "
-             "recomputation: the outputs of conv alone move, and what stays is 13 GiB. With --recompute cost, which 004 leaves out, its peak "
-             f"is {mib(again['peak_bytes'])}.")
+             "11 capacities (30 draws each), and at 2,067 nothing is dropped. SuperNeurons' 3,510 is out of reach: the "
+             "outputs of conv alone move, and what stays is 13 GiB; with --recompute cost, which 004 leaves out, its peak is "
+             f"{mib(again['peak_bytes'])}.")
 
 
 def gapless_capacity(network, batch, *options):

@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 """Chapter 4 of paper 004 beside plans of `hetsgd memory`: every table and figure, with both prefetch windows.
 
-    experiments/dymem.py            # ten seconds; writes results/dymem.md and the pictures of results/dymem/
+    experiments/dymem.py            # half a minute; writes results/dymem.md and the pictures of results/dymem/
 
 A plan is a pure function of its options: the page comes out the same on any machine. What the paper says, what agreement
 means and why a number is out of reach stands beside each row; the machine is the profile titan-x-maxwell, MB are MiB.

@@ -12,6 +12,7 @@ from plot_style import DEFAULT_WIDTH_IN, plt, save, style  # noqa: E402
 MIB = 2 ** 20
 GIB = 2 ** 30
 ORDERS = range(1, 26)
+MANY_ORDERS = range(1, 301)
 INCEPTION, RESNET32 = "inception-v4?bn=0", "resnet-32?bn=0&size=224"
 RESNETS = ("resnet-50", "resnet-101", "resnet-152")
 

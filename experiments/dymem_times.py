@@ -95,16 +95,19 @@ def overlap(page):
 
 def failures(page):
     rates = {}
-    for beta in (100, 300, 500):
-        entry = plan("resnet-101", 100, "dymem", "--main-initial", "10G", "--beta", f"{beta}M", "--jitter", 0.1, "--on-shortage",
-                     "restart", "--iterations", 1000)
-        rates[beta] = entry["iterations"]["failed"] / 1000
-    values = list(rates.values())
+    for jitter in (0.1, 0.07):
+        for beta in (100, 300, 500):
+            entry = plan("resnet-101", 100, "dymem", "--main-initial", "10G", "--beta", f"{beta}M", "--jitter", jitter, "--on-shortage",
+                         "restart", "--iterations", 1000)
+            rates[jitter, beta] = entry["iterations"]["failed"] / 1000
+    values = [rates[0.1, beta] for beta in (100, 300, 500)]
     page.add("m-t42", "failures over beta, ResNet-101, 1,000 iterations", "100: 5, 300: 0.9, 500: 0 %",
-             ", ".join(f"{beta}: {100 * rate:.1f} %" for beta, rate in rates.items()), "falls in beta; 0 at 500",
-             values[0] > values[1] >= values[2] == 0,
-             "the first iteration's space holds the maps that wait for the link in the forward pass, several GiB, and the forward pass "
-             "of a later iteration waits where the paper's fails; the backward pass, which may run short, needs far less.")
+             "; ".join(f"jitter {jitter}: " + ", ".join(f"{100 * rates[jitter, beta]:.1f}" for beta in (100, 300, 500)) + " %"
+                       for jitter in (0.1, 0.07)), "falls in beta; 0 at 500",
+             verdict(values[0] > values[1] > values[2] == 0, values[0] > values[1] > values[2]),
+             "the peak is the forward pass's, whose maps wait for the link, and it varies with the times. An iteration that outgrows its "
+             "space fails here, as the paper's; one that may wait for an offload under way (--on-shortage cancel) never does, since the "
+             "backward pass needs far less. The sigma of the times is not in the paper: 0.07 gives about its first number.")
 
 
 def layer_times(page):

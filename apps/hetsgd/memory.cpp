@@ -64,8 +64,8 @@ class Memory final : public Command {
     set.add_choice(
         "on_shortage", request_.on_shortage,
         {{"cancel", OnShortage::cancel}, {"restart", OnShortage::restart}},
-        "dymem, backward pass: prefetches are dropped, or the iteration starts again with "
-        "--beta more");
+        "dymem: the forward pass waits and the backward pass drops prefetches, or the iteration "
+        "starts again with --beta more");
     set.add("main_initial", main_initial_,
             "dymem: main space of the first iteration, which is then cut to what it used and "
             "--beta; auto: --memory is the size")
@@ -75,6 +75,10 @@ class Memory final : public Command {
     set.add_choice("tensor_cache", request_.tensor_cache,
                    {{"off", TensorCache::off}, {"lru", TensorCache::lru}},
                    "superneurons: lru moves maps only when memory runs short");
+    set.add_choice("recompute", request_.recompute,
+                   {{"none", Recomputation::none}, {"cost", Recomputation::cost}},
+                   "superneurons: cost drops the maps between checkpoints (conv, fc, add, concat, "
+                   "forks) and computes them again, once where they fit together");
     set.add_choice("backward_needs", lifetime_.needs,
                    {{"cudnn", BackwardNeeds::cudnn}, {"minimal", BackwardNeeds::minimal}},
                    "what the backward pass keeps");

@@ -247,7 +247,8 @@ bool Worker::gradient_cancellable(CancellationToken& token, Replica& replica, co
 std::vector<Tensor> tensors_of(const Layout& layout) {
   std::vector<Tensor> list;
   for (const ParameterBlock& block : layout.blocks)
-    list.push_back({block.offset, block.size(), block.kind == BlockKind::table ? block.cols : 0});
+    list.push_back({block.offset, block.size(), block.kind == BlockKind::table ? block.cols : 0,
+                    block.decays});
   return list;
 }
 

@@ -18,7 +18,7 @@ namespace hetsgd {
 namespace {
 
 constexpr Index kTemplateCell = 2;
-constexpr Index kShiftShare = 8;  // of the size
+constexpr Index kShiftShare = 7;  // of the size
 constexpr double kMiddle = 128, kSpread = 48;
 constexpr std::uint64_t kImageChunk = 64;
 
@@ -78,7 +78,7 @@ class ImageGenerator {
 };
 
 std::uint64_t image_options_hash(const ImageOptions& o, DataPart part) {
-  constexpr int kVersion = 1;  // raise it when other bytes come out
+  constexpr int kVersion = 2;  // raise it when other bytes come out
   return content_hash(fmt::format("images {} {} {} {} {} {} {} {} {}", kVersion, o.rows_train,
                                   o.rows_test, o.classes, o.size, o.channels, o.noise, o.seed,
                                   part == DataPart::train ? "train" : "test"));

@@ -98,6 +98,9 @@ void PlanExecutor<Real>::carry_out(const Instruction& one, const GraphPass<Real>
       return release(one);
     case InstructionKind::compute:
       return compute(one.step, pass, ends);
+    case InstructionKind::recompute:
+      return compute(training_.forward_step_of[index(training_.tensor(one.tensor).node)], pass,
+                     nullptr);
     case InstructionKind::offload:
       return copy_out(one.tensor);
     case InstructionKind::fetch:

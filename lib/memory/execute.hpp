@@ -5,7 +5,9 @@
 //
 // Same bits : whatever the plan, the kernels, their order and the order of additions are the same,
 //             and no kernel's arithmetic depends on an address. So every correct plan gives the
-//             gradients of plan_without_reuse().
+//             gradients of plan_without_reuse(). A map that is computed again comes from the same
+//             numbers: parameters move in their node's own backward step, and dropout's mask is a
+//             function of seed and draw.
 // Wrong plan: a use of a tensor that is not there is a CheckFailure. A poisoned executor also fills
 //             memory with NaN before its first use and after each release, and fails when a tensor
 //             that is read holds that pattern, or an allocation lies on a tensor that is there.

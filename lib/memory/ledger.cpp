@@ -136,6 +136,20 @@ double Ledger::compute(int step, double start) {
   return start + seconds;
 }
 
+double Ledger::compute_again(int node, int step, double start) {
+  step_ = step;
+  const int forward = training_.forward_step_of[index(node)];
+  const double seconds = jittered(request_.times->steps[index(forward)].other_s);
+  const int map = training_.feature[index(node)];
+  plan_.compute_s += seconds;
+  plan_.recomputed_operations +=
+      node_work(*training_.graph, node, Pass::forward, training_.options.batch, false).operations;
+  computing_.push_back({start, start + seconds});
+  note({InstructionKind::recompute, step, map, blocks_[index(map)].offset,
+        training_.tensor(map).bytes, start, start + seconds});
+  return start + seconds;
+}
+
 double Ledger::transfer(InstructionKind kind, int tensor, int step, double not_before) {
   const std::uint64_t bytes = training_.tensor(tensor).bytes;
   const double start = std::max(not_before, transfers_end_);

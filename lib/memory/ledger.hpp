@@ -27,8 +27,9 @@ class Ledger {
   bool take_workspace(int step, double time);
   void release_workspace(double time);
 
-  // Both return the end.
+  // All three return the end. compute_again: the forward pass of a node, before the step.
   double compute(int step, double start);
+  double compute_again(int node, int step, double start);
   double transfer(InstructionKind kind, int tensor, int step, double not_before);
   double transfers_end() const { return transfers_end_; }
   double arrival(int tensor) const {

@@ -20,6 +20,11 @@ namespace hetsgd {
 
 enum class TensorKind { feature, gradient, mask };
 
+// How a feature map comes back whose memory the forward pass has given up (recomputation.hpp): it
+// does not, being kept or moved; it is made once for all backward steps that read it, or again for
+// each of them.
+enum class Remade { no, once, each_step };
+
 struct StepTensor {
   TensorKind kind;
   int node;  // whose output it is, or the gradient of that
@@ -33,6 +38,7 @@ struct StepTensor {
   // Of a feature map: its last forward consumer is fc, softmax or dropout (or it has none), so that
   // it is not moved.
   bool kept = false;
+  Remade remade = Remade::no;
 
   int first_use() const {
     return forward_uses.empty() ? backward_uses.front() : forward_uses.front();
@@ -48,6 +54,7 @@ struct Step {
   std::vector<int> uses;      // tensors that it reads or writes, each once
   std::vector<int> reads;     // of these, the feature maps that a backward step needs
   std::vector<int> produces;  // tensors whose first use this is
+  std::vector<int> again;     // nodes whose maps are made again before it, in their order
 };
 
 struct LifetimeOptions {

@@ -36,13 +36,18 @@ struct StepTimes {
 // whose workspace fits when the step begins (paper 004, 4.2.2).
 enum class ConvolutionMode { memory, performance, dynamic };
 
-// Of Dymem, when memory runs short in the backward pass: resident prefetches are dropped, or the
-// plan fails, as the paper's, which then starts the iteration again (sizing.hpp).
+// Of Dymem, when memory runs short. cancel: the forward pass waits for offloads under way, the
+// backward pass drops resident prefetches. restart: the plan fails, as the paper's, which then
+// starts the iteration again (sizing.hpp).
 enum class OnShortage { cancel, restart };
 
 // Of SuperNeurons: outputs of convolutions move, or whatever was used least recently, and only when
 // memory runs short (its section 3.3.2).
 enum class TensorCache { off, lru };
+
+// Of SuperNeurons: what lies between checkpoints stays, or is dropped in the forward pass and
+// computed again (its section 3.4; recomputation.hpp).
+enum class Recomputation { none, cost };
 
 struct PlanRequest {
   const TrainingStep* training = nullptr;
@@ -56,13 +61,15 @@ struct PlanRequest {
   bool best_fit = false;   // Dymem without its arenas
   OnShortage on_shortage = OnShortage::cancel;
   TensorCache tensor_cache = TensorCache::off;
+  Recomputation recompute = Recomputation::none;
   std::optional<std::uint64_t> allocation_order = std::nullopt;  // seed of shuffled allocations
   double jitter = 0;  // sigma of a lognormal factor on every time
   std::uint64_t jitter_seed = 0;
   bool record = false;  // instructions and steps; else totals alone
 };
 
-enum class InstructionKind { allocate, compute, offload, fetch, release };
+// recompute: the forward pass of the node whose feature map the tensor is, before the step.
+enum class InstructionKind { allocate, compute, recompute, offload, fetch, release };
 
 struct Instruction {
   InstructionKind kind;
@@ -96,6 +103,7 @@ struct MemoryPlan {
   double largest_unusable = 0;       // of any request
   std::uint64_t smallest_gap_bytes = 0;
   std::uint64_t offloaded_bytes = 0, fetched_bytes = 0, cancelled_bytes = 0;
+  double recomputed_operations = 0;
   std::uint64_t workspace_peak_bytes = 0;
   double compute_s = 0, transfer_s = 0, overlap_s = 0, iteration_s = 0;
   double convolution_s = 0;                         // of all conv steps

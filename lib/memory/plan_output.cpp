@@ -109,6 +109,7 @@ ordered_json plan_json(const TrainingStep& training, const MemoryPlan& plan) {
   json["offloaded_bytes"] = plan.offloaded_bytes;
   json["fetched_bytes"] = plan.fetched_bytes;
   json["cancelled_bytes"] = plan.cancelled_bytes;
+  json["recomputed_operations"] = plan.recomputed_operations;
   json["workspace_peak_bytes"] = plan.workspace_peak_bytes;
   json["compute_s"] = plan.compute_s;
   json["convolution_s"] = plan.convolution_s;
@@ -161,6 +162,9 @@ ordered_json plan_trace_json(const TrainingStep& training, const MemoryPlan& pla
     switch (one.kind) {
       case InstructionKind::compute:
         events.push_back(range("X", 0, training.node_of(training.step(one.step)).name, one));
+        break;
+      case InstructionKind::recompute:
+        events.push_back(range("X", 0, name + " again", one));
         break;
       case InstructionKind::offload:
         events.push_back(range("X", 1, name, one));

@@ -1,10 +1,14 @@
 // Policy `superneurons`: liveness, and the outputs of convolutions move to the host once they are
 // made; at a convolution's backward step the map of the one before it is fetched, else on demand.
 // With the tensor cache, nothing moves until memory runs short; then the maps that were used least
-// recently do.
-// Source     : SuperNeurons (PPoPP 2018), section 3.3, as paper 004 compares with it (4.2.1).
-// Deviations : no recomputation. The cache keeps maps that the forward pass will read again.
+// recently do. With recomputation, what lies between checkpoints is dropped and computed again.
+// Source     : SuperNeurons (PPoPP 2018), sections 3.3 and 3.4, as paper 004 compares with it
+//              (4.2.1: without recomputation, the default).
+// Deviations : the cache keeps maps that the forward pass will read again, and those that were
+//              computed again.
 #include "memory/policy.hpp"
+#include "memory/recomputation.hpp"
+#include "memory/timeline.hpp"
 
 namespace hetsgd {
 namespace {
@@ -20,6 +24,14 @@ class SuperNeuronsPolicy final : public Policy {
   OffloadTrigger trigger() const override { return OffloadTrigger::production_end; }
   bool caches(const PlanRequest& request) const override {
     return request.tensor_cache == TensorCache::lru;
+  }
+
+  MemoryPlan plan(const PlanRequest& request) const override {
+    if (request.recompute == Recomputation::none) return run_timeline(*this, request);
+    const TrainingStep training = with_recomputation(*request.training);
+    PlanRequest again = request;
+    again.training = &training;
+    return run_timeline(*this, again);
   }
 
   void search(const PlanRequest& request, int k, FetchQueue& queue) const override {

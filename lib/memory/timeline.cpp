@@ -56,6 +56,7 @@ class Timeline final : public FetchQueue {
   bool moves(const StepTensor& tensor) const {
     return !policy_.caches(request_) && policy_.moves(training_, tensor);
   }
+  bool restarts() const { return policy_.cancels() && request_.on_shortage == OnShortage::restart; }
   bool is_serial() const { return policy_.overlap() == Overlap::none; }
 
   bool allocate_input() {
@@ -102,7 +103,8 @@ class Timeline final : public FetchQueue {
     for (const int id : training_.step(k).uses) {
       const StepTensor& tensor = training_.tensor(id);
       if (tensor.forward_uses.back() != k) continue;
-      const bool gone = tensor.backward_uses.empty() || on_host_[index(id)];
+      const bool gone =
+          tensor.backward_uses.empty() || tensor.remade != Remade::no || on_host_[index(id)];
       if (gone && ledger_.is_resident(id)) ledger_.release(id, now_);
     }
     return true;
@@ -111,6 +113,7 @@ class Timeline final : public FetchQueue {
   // Makes room in the forward pass: by the next offload that ends, or by the cache.
   bool wait_or_evict() {
     if (offloads_.empty()) return evict_one();
+    if (restarts()) return false;
     now_ = std::max(now_, offloads_.front().end_s);
     end_offloads(now_);
     return true;
@@ -124,6 +127,7 @@ class Timeline final : public FetchQueue {
     for (const int id : training_.feature) {
       const StepTensor& tensor = training_.tensor(id);
       if (!ledger_.is_resident(id) || tensor.last_use() <= step_) continue;
+      if (tensor.remade != Remade::no) continue;
       if (std::find(step.uses.begin(), step.uses.end(), id) != step.uses.end()) continue;
       // In the forward pass maps are fetched by nobody.
       if (step.pass == Pass::forward && tensor.forward_uses.back() > step_) continue;
@@ -192,6 +196,7 @@ class Timeline final : public FetchQueue {
   bool backward(int k) {
     step_ = k;
     const Step& step = training_.step(k);
+    if (!step.again.empty() && !compute_again(step)) return false;
     std::vector<int> demanded;
     for (const int id : step.reads) {
       if (!ledger_.is_resident(id)) demanded.push_back(id);
@@ -203,9 +208,7 @@ class Timeline final : public FetchQueue {
       queued_[index(id)] = false;
     }
     for (const int id : in_order(std::move(wanted), Pass::backward)) {
-      while (!allocate(id, Pass::backward)) {
-        if (!cancel_one(step) && !evict_one()) return ledger_.fail(id, k);
-      }
+      if (!make_place(id)) return false;
     }
     policy_.search(request_, training_.total_steps() + 1 - k, *this);
     for (const int id : demanded) now_ = std::max(now_, fetch(id, now_));
@@ -222,7 +225,43 @@ class Timeline final : public FetchQueue {
     if (policy_.overlap() != Overlap::asynchronous) now_ = std::max(end, ledger_.transfers_end());
     now_ = std::max(now_, end);
     for (const int id : step.uses) {
-      if (training_.tensor(id).last_use() == k) ledger_.release(id, now_);
+      const StepTensor& tensor = training_.tensor(id);
+      if (tensor.last_use() == k || tensor.remade == Remade::each_step) ledger_.release(id, now_);
+    }
+    return true;
+  }
+
+  bool make_place(int id) {
+    const Step& step = training_.step(step_);
+    while (!allocate(id, Pass::backward)) {
+      if (!cancel_one(step) && !evict_one()) return ledger_.fail(id, step_);
+    }
+    return true;
+  }
+
+  // Makes the dropped maps that the step reads, from the checkpoint before them on. What lies
+  // between goes as soon as the next map is there.
+  bool compute_again(const Step& step) {
+    const Graph& graph = *training_.graph;
+    const auto input_of = [&](int node) {
+      return training_.feature[index(graph.node(node).from.front())];
+    };
+    const int checkpoint = input_of(step.again.front());
+    if (!ledger_.is_resident(checkpoint)) {
+      if (queued_[index(checkpoint)]) std::erase(queue_, checkpoint);
+      queued_[index(checkpoint)] = false;
+      if (!make_place(checkpoint)) return false;
+      now_ = std::max(now_, fetch(checkpoint, now_));
+    }
+    now_ = std::max(now_, ledger_.arrival(checkpoint));
+    for (const int node : step.again) {
+      if (!make_place(training_.feature[index(node)])) return false;
+      now_ = ledger_.compute_again(node, step_, now_);
+      const int input = input_of(node);
+      const bool passed =
+          training_.tensor(input).remade != Remade::once &&
+          std::find(step.reads.begin(), step.reads.end(), input) == step.reads.end();
+      if (passed) ledger_.release(input, now_);
     }
     return true;
   }
@@ -250,7 +289,7 @@ class Timeline final : public FetchQueue {
 
   // Drops the resident prefetch with the latest next use, back into the queue's front.
   bool cancel_one(const Step& step) {
-    if (!policy_.cancels() || request_.on_shortage == OnShortage::restart) return false;
+    if (!policy_.cancels() || restarts()) return false;
     int victim = -1, latest = 0;
     for (const int id : training_.feature) {
       if (!fetched_[index(id)] || !ledger_.is_resident(id)) continue;

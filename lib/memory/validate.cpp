@@ -12,7 +12,14 @@ namespace {
 class PlanChecker {
  public:
   PlanChecker(const PlanRequest& request, const MemoryPlan& plan)
-      : training_(*request.training), plan_(plan), states_(training_.tensors.size()) {}
+      : training_(*request.training),
+        plan_(plan),
+        states_(training_.tensors.size()),
+        recomputed_(training_.tensors.size(), 0) {
+    for (const Instruction& one : plan.instructions) {
+      if (one.kind == InstructionKind::recompute) ++to_come(one.tensor);
+    }
+  }
 
   std::string run() {
     for (const Instruction& instruction : plan_.instructions) {
@@ -38,6 +45,7 @@ class PlanChecker {
   };
 
   State& state(int tensor) { return states_[static_cast<std::size_t>(tensor)]; }
+  int& to_come(int tensor) { return recomputed_[static_cast<std::size_t>(tensor)]; }
 
   std::string check(const Instruction& instruction) {
     switch (instruction.kind) {
@@ -47,6 +55,8 @@ class PlanChecker {
         return release(instruction);
       case InstructionKind::compute:
         return compute(instruction);
+      case InstructionKind::recompute:
+        return recompute(instruction);
       case InstructionKind::offload:
         return offload(instruction);
       case InstructionKind::fetch:
@@ -84,7 +94,9 @@ class PlanChecker {
     State& now = state(one.tensor);
     if (!now.resident || now.offset != one.offset) return "releases another's memory";
     const bool needed = training_.tensor(one.tensor).last_use() > computed_;
-    if (needed && !(now.on_host && now.host_s <= one.start_s + 1e-12)) {
+    // What is computed again may go, if it is back at its next use: compute() sees to that.
+    const bool comes_back = to_come(one.tensor) > 0;
+    if (needed && !comes_back && !(now.on_host && now.host_s <= one.start_s + 1e-12)) {
       return "is released before its last use, or before it is on the host";
     }
     now.resident = now.whole = false;
@@ -104,6 +116,24 @@ class PlanChecker {
       if (made_here) now.arrival_s = one.end_s;
       now.whole = true;
     }
+    return "";
+  }
+
+  std::string recompute(const Instruction& one) {
+    --to_come(one.tensor);
+    const int node = training_.tensor(one.tensor).node;
+    const Step& step = training_.step(training_.forward_step_of[static_cast<std::size_t>(node)]);
+    State& now = state(one.tensor);
+    if (!now.resident || now.whole) return "is computed again over its values";
+    for (const int id : step.uses) {
+      const State& other = state(id);
+      if (id == one.tensor) continue;
+      if (!other.resident || !other.whole || other.arrival_s > one.start_s + 1e-12) {
+        return fmt::format("is computed again from tensor {}, which is not complete", id);
+      }
+    }
+    now.whole = true;
+    now.arrival_s = one.end_s;
     return "";
   }
 
@@ -128,6 +158,7 @@ class PlanChecker {
   const TrainingStep& training_;
   const MemoryPlan& plan_;
   std::vector<State> states_;
+  std::vector<int> recomputed_;                  // by tensor: how often it will be
   std::map<std::uint64_t, std::uint64_t> live_;  // bytes by offset
   int computed_ = 0;
 };

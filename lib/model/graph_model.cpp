@@ -156,14 +156,13 @@ class GraphModel final : public BasicModel<Real> {
              .rows = outputs,
              .cols = static_cast<std::size_t>(inputs),
              .init_std = he ? he_deviation(inputs) : options_.dense.initial_std(units, 0)});
-        if (node.bias) this->add_block({.name = node.name + ".bias", .cols = outputs});
+        if (node.bias) this->add_block(vector_block(node.name + ".bias", outputs));
         return;
       }
       case NodeType::bn: {
         const bool zero = options_.zero_residual && ends_residual(graph_, index);
-        this->add_block(
-            {.name = node.name + ".scale", .cols = outputs, .initial_value = zero ? 0.0 : 1.0});
-        this->add_block({.name = node.name + ".shift", .cols = outputs});
+        this->add_block(vector_block(node.name + ".scale", outputs, zero ? 0.0 : 1.0));
+        this->add_block(vector_block(node.name + ".shift", outputs));
         return;
       }
       case NodeType::lstm: {
@@ -174,12 +173,20 @@ class GraphModel final : public BasicModel<Real> {
                          .rows = gates,
                          .cols = joint,
                          .init_std = options_.dense.initial_std({joint, gates}, 0)});
-        this->add_block({.name = node.name + ".bias", .cols = gates});
+        this->add_block(vector_block(node.name + ".bias", gates));
         return;
       }
       default:
         return;
     }
+  }
+
+  // Of one dimension: a bias, or what bn scales and shifts by.
+  ParameterBlock vector_block(std::string name, std::size_t size, double value = 0) const {
+    return {.name = std::move(name),
+            .cols = size,
+            .initial_value = value,
+            .decays = options_.decay_all};
   }
 
   PlanRules plan_rules() const {
@@ -266,6 +273,8 @@ void GraphModelOptions::declare(OptionSet& set) {
                  "without bn need");
   set.add("zero_residual", zero_residual,
           "scales of the bn that end a residual branch begin at 0, not 1");
+  set.add("decay_all", decay_all,
+          "--weight-decay acts on biases and on scales and shifts of bn, too");
   set.add("bn_samples", bn_samples,
           "training images of which the statistics of bn are made before a measurement")
       .unit("samples")

@@ -8,6 +8,7 @@
 //             "NODE.bias"; bn "NODE.scale" and "NODE.shift".
 // Initial   : conv: variance 2 / fan_in (He and others 2015) or as fc; fc and lstm by --init
 //             (fan_in); scales 1, the rest 0.
+// Decay     : --weight-decay acts on all blocks, or on weights alone (--no-decay-all).
 // bn        : training uses the statistics of the batch. There are no running ones, which no
 //             algorithm would move: those that a measurement uses are estimated at the measured
 //             model from fixed training rows (estimate_statistics).
@@ -42,6 +43,7 @@ struct GraphModelOptions {
   MlpOptions dense = {.init = InitialLaw::fan_in};
   FilterLaw conv_init = FilterLaw::he;
   bool zero_residual = false;
+  bool decay_all = true;
   std::uint64_t bn_samples = 2000;
   std::string memory_policy = "liveness";
   std::optional<std::uint64_t> activation_memory = {};

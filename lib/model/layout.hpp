@@ -33,6 +33,7 @@ struct ParameterBlock {
   double init_std = 0;  // initial law: N(0, init_std), truncated at 2 init_std; 0: initial_value
   std::size_t zero_cols = 0;  // the last columns, which begin at zero whatever init_std is
   double initial_value = 0;   // of all elements, where init_std is 0
+  bool decays = true;         // --weight-decay acts on it
   RowKeys keys = {};          // table: what stands for each row in its initial law
   std::size_t offset = 0;     // in the flat vector, in elements; set by Layout::add
 

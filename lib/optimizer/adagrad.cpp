@@ -11,30 +11,34 @@ namespace {
 
 class AdaGrad final : public Optimizer {
  public:
-  AdaGrad(const OptimizerOptions& options, Device& device, std::size_t n)
-      : o_(options), h_(zeros(device, n)) {}
+  AdaGrad(const OptimizerOptions& options, Device& device, std::size_t n,
+          const std::vector<Tensor>& tensors)
+      : o_(options), runs_(decay_runs(options, n, tensors)), h_(zeros(device, n)) {}
 
   void update(Device& device, double learning_rate, std::span<const float> g,
               std::span<float> w) override {
-    const rule::AdaGradStep<float> step{.gradient = static_cast<float>(clip_factor(o_, device, g)),
-                                        .decay = static_cast<float>(o_.weight_decay),
-                                        .step = static_cast<float>(learning_rate),
-                                        .epsilon = static_cast<float>(o_.epsilon)};
-    device.apply(w.size(), step, g.data(), h_.data(), w.data());
+    rule::AdaGradStep<float> step{.gradient = static_cast<float>(clip_factor(o_, device, g)),
+                                  .step = static_cast<float>(learning_rate),
+                                  .epsilon = static_cast<float>(o_.epsilon)};
+    for (const auto& [at, n, decay] : runs_) {
+      step.decay = decay;
+      device.apply(n, step, g.data() + at, h_.data() + at, w.data() + at);
+    }
   }
 
   double passes() const override { return 5 + clip_passes(o_); }
 
  private:
   OptimizerOptions o_;
+  std::vector<DecayRun> runs_;
   Buffer h_;
 };
 
 }  // namespace
 
 std::unique_ptr<Optimizer> make_adagrad(const OptimizerOptions& options, Device& device,
-                                        std::size_t n) {
-  return std::make_unique<AdaGrad>(options, device, n);
+                                        std::size_t n, const std::vector<Tensor>& tensors) {
+  return std::make_unique<AdaGrad>(options, device, n, tensors);
 }
 
 }  // namespace hetsgd

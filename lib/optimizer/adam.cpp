@@ -16,21 +16,28 @@ namespace {
 
 class Adam final : public Optimizer {
  public:
-  Adam(const OptimizerOptions& options, Device& device, std::size_t n)
-      : o_(options), m_(zeros(device, n)), v_(zeros(device, n)) {}
+  Adam(const OptimizerOptions& options, Device& device, std::size_t n,
+       const std::vector<Tensor>& tensors)
+      : o_(options),
+        runs_(decay_runs(options, n, tensors)),
+        m_(zeros(device, n)),
+        v_(zeros(device, n)) {}
 
   void update(Device& device, double learning_rate, std::span<const float> g,
               std::span<float> w) override {
     rule::MomentStep<float> step{moments(o_, ++t_, clip_factor(o_, device, g)),
                                  static_cast<float>(learning_rate)};
-    (o_.decoupled ? step.moments.shrink : step.moments.decay) = static_cast<float>(o_.weight_decay);
-    device.apply(w.size(), step, g.data(), m_.data(), v_.data(), w.data());
+    for (const auto& [at, n, decay] : runs_) {
+      (o_.decoupled ? step.moments.shrink : step.moments.decay) = decay;
+      device.apply(n, step, g.data() + at, m_.data() + at, v_.data() + at, w.data() + at);
+    }
   }
 
   double passes() const override { return 7 + clip_passes(o_); }
 
  private:
   OptimizerOptions o_;
+  std::vector<DecayRun> runs_;
   Buffer m_, v_;
   std::uint64_t t_ = 0;
 };
@@ -49,9 +56,9 @@ rule::Moments<float> moments(const OptimizerOptions& options, std::uint64_t t, d
           .epsilon = static_cast<float>(options.epsilon)};
 }
 
-std::unique_ptr<Optimizer> make_adam(const OptimizerOptions& options, Device& device,
-                                     std::size_t n) {
-  return std::make_unique<Adam>(options, device, n);
+std::unique_ptr<Optimizer> make_adam(const OptimizerOptions& options, Device& device, std::size_t n,
+                                     const std::vector<Tensor>& tensors) {
+  return std::make_unique<Adam>(options, device, n, tensors);
 }
 
 }  // namespace hetsgd

@@ -9,11 +9,12 @@
 
 namespace hetsgd {
 
-std::unique_ptr<Optimizer> make_sgd(const OptimizerOptions& options, Device& device, std::size_t n);
+std::unique_ptr<Optimizer> make_sgd(const OptimizerOptions& options, Device& device, std::size_t n,
+                                    const std::vector<Tensor>& tensors);
 std::unique_ptr<Optimizer> make_adagrad(const OptimizerOptions& options, Device& device,
-                                        std::size_t n);
-std::unique_ptr<Optimizer> make_adam(const OptimizerOptions& options, Device& device,
-                                     std::size_t n);
+                                        std::size_t n, const std::vector<Tensor>& tensors);
+std::unique_ptr<Optimizer> make_adam(const OptimizerOptions& options, Device& device, std::size_t n,
+                                     const std::vector<Tensor>& tensors);
 std::unique_ptr<Optimizer> make_lars(const OptimizerOptions& options, Device& device, std::size_t n,
                                      const std::vector<Tensor>& tensors);
 std::unique_ptr<Optimizer> make_lamb(const OptimizerOptions& options, Device& device, std::size_t n,
@@ -24,6 +25,15 @@ std::unique_ptr<Optimizer> make_lamb(const OptimizerOptions& options, Device& de
 double clip_factor(const OptimizerOptions& options, Device& device, std::span<const float> g);
 // Passes of clip_factor.
 inline double clip_passes(const OptimizerOptions& options) { return options.clip_norm > 0 ? 1 : 0; }
+
+// A part of the flat vector with one weight decay.
+struct DecayRun {
+  std::size_t offset = 0, size = 0;
+  float decay = 0;
+};
+// The flat vector in runs, as few as possible: one of all n elements where no tensor is left out.
+std::vector<DecayRun> decay_runs(const OptimizerOptions& options, std::size_t n,
+                                 const std::vector<Tensor>& tensors);
 
 // n zeros on the device.
 Buffer zeros(Device& device, std::size_t n);

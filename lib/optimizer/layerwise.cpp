@@ -30,13 +30,14 @@ class Lars final : public Optimizer {
   void update(Device& device, double learning_rate, std::span<const float> g,
               std::span<float> w) override {
     const double clip = clip_factor(o_, device, g);
-    for (const auto& [at, n, table] : tensors_) {
+    for (const auto& [at, n, table, decays] : tensors_) {
+      const double lambda = decays ? o_.weight_decay : 0;
       const double w_norm = std::sqrt(device.squared_norm(n, w.data() + at));
       const double g_norm = clip * std::sqrt(device.squared_norm(n, g.data() + at));
-      const double decayed = g_norm > 0 ? g_norm + o_.weight_decay * w_norm : 0;
+      const double decayed = g_norm > 0 ? g_norm + lambda * w_norm : 0;
       const double lr = learning_rate * trust_ratio(o_.lars_trust * w_norm, decayed);
       const rule::MomentumStep<float> step{.gradient = static_cast<float>(lr * clip),
-                                           .decay = static_cast<float>(lr * o_.weight_decay),
+                                           .decay = static_cast<float>(lr * lambda),
                                            .momentum = static_cast<float>(o_.momentum),
                                            .velocity = 1};
       device.apply(n, step, g.data() + at, v_.data() + at, w.data() + at);
@@ -60,8 +61,8 @@ class Lamb final : public Optimizer {
   void update(Device& device, double learning_rate, std::span<const float> g,
               std::span<float> w) override {
     rule::Moments<float> factors = moments(o_, ++t_, clip_factor(o_, device, g));
-    factors.shrink = static_cast<float>(o_.weight_decay);
-    for (const auto& [at, n, table] : tensors_) {
+    for (const auto& [at, n, table, decays] : tensors_) {
+      factors.shrink = decays ? static_cast<float>(o_.weight_decay) : 0;
       const double w_norm = std::sqrt(device.squared_norm(n, w.data() + at));
       const double r_norm =
           std::sqrt(device.apply_norm(n, rule::MomentUpdate<float>{factors}, g.data() + at,

@@ -47,6 +47,7 @@ struct OptimizerOptions {
 struct Tensor {
   std::size_t offset = 0, size = 0;
   std::size_t row = 0;  // a table of embeddings: numbers of a row (row_rules.hpp); else 0
+  bool decays = true;   // weight decay acts on it
 };
 
 class Optimizer {

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <cmath>
 
 #include "core/error.hpp"
@@ -77,11 +78,11 @@ std::unique_ptr<Optimizer> make_optimizer(const OptimizerOptions& options, Devic
     case OptimizerKind::sgd:
     case OptimizerKind::momentum:
     case OptimizerKind::nesterov:
-      return make_sgd(options, device, n);
+      return make_sgd(options, device, n, tensors);
     case OptimizerKind::adagrad:
-      return make_adagrad(options, device, n);
+      return make_adagrad(options, device, n, tensors);
     case OptimizerKind::adam:
-      return make_adam(options, device, n);
+      return make_adam(options, device, n, tensors);
     case OptimizerKind::lars:
       return make_lars(options, device, n, tensors);
     case OptimizerKind::lamb:
@@ -94,6 +95,20 @@ double clip_factor(const OptimizerOptions& options, Device& device, std::span<co
   if (options.clip_norm <= 0) return 1;
   const double norm = std::sqrt(device.squared_norm(g.size(), g.data()));
   return norm > options.clip_norm ? options.clip_norm / norm : 1;
+}
+
+std::vector<DecayRun> decay_runs(const OptimizerOptions& options, std::size_t n,
+                                 const std::vector<Tensor>& tensors) {
+  const auto decay = static_cast<float>(options.weight_decay);
+  const bool all = std::ranges::all_of(tensors, &Tensor::decays);
+  if (all || decay == 0) return {{0, n, decay}};
+  std::vector<DecayRun> runs;
+  for (const Tensor& tensor : tensors) {
+    const float own = tensor.decays ? decay : 0;
+    if (runs.empty() || runs.back().decay != own) runs.push_back({tensor.offset, 0, own});
+    runs.back().size += tensor.size;
+  }
+  return runs;
 }
 
 Buffer zeros(Device& device, std::size_t n) {

@@ -78,6 +78,19 @@ class Memory(ProgramTest):
             moved.append(json.loads((self.folder / "m.json").read_text())["networks"][0]["policies"][0]["offloaded_bytes"])
         self.assertGreater(moved[0], moved[1])
 
+    def test_superneurons_computes_again_what_it_dropped(self):
+        found = []
+        for recompute in ("none", "cost"):
+            self.run_program("memory", "alexnet", "--batch", "20", "--policy", "superneurons", "--recompute", recompute,
+                             "--no-largest-batch", "--trace", f"{recompute}.json", "-o", "m.json", "--overwrite")
+            found.append(json.loads((self.folder / "m.json").read_text())["networks"][0]["policies"][0])
+        self.assertEqual(found[0]["recomputed_operations"], 0)
+        self.assertGreater(found[1]["recomputed_operations"], 0)
+        self.assertLess(found[1]["peak_live_bytes"], found[0]["peak_live_bytes"])
+        self.assertGreater(found[1]["compute_s"], found[0]["compute_s"])
+        self.assertNotIn("lrn_3 again", (self.folder / "none.json").read_text())
+        self.assertEqual((self.folder / "cost.json").read_text().count('"lrn_3 again"'), 3)
+
 
 if __name__ == "__main__":
     unittest.main()

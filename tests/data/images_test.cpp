@@ -372,7 +372,7 @@ TEST(GeneratedImages, AreAPureFunctionOfTheOptions) {
 }
 
 // Without noise, images are windows of their templates: the same window of a class is the same
-// image, and there are no more of them than (2 size/8 + 1)^2 places times classes.
+// image, and there are no more of them than (2 size/7 + 1)^2 places times classes.
 TEST(GeneratedImages, WithoutNoiseAreWindowsOfTemplates) {
   const ImageOptions options =
       parse_image_spec("generate:images?classes=3&size=8&channels=1&rows_train=2000&noise=0");

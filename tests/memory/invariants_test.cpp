@@ -85,6 +85,8 @@ TEST(Plans, OfRandomNetworksHoldTheirInvariants) {
     }
     request.convolution = static_cast<ConvolutionMode>(random.below(3));
     request.prefetch_convs = 1 + static_cast<int>(random.below(3));
+    if (random.below(2) == 0) request.recompute = Recomputation::cost;
+    if (random.below(2) == 0) request.tensor_cache = TensorCache::lru;
     const MemoryPlan plan = policy.plan(request);
     if (!plan.fits()) continue;
     ++fitting;

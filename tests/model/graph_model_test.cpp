@@ -117,6 +117,18 @@ TEST(GraphModel, RefusesDataThatItDoesNotFit) {
   EXPECT_THROW(make_graph_model<float>(graph, data, {}), Error);
 }
 
+// Biases, scales and shifts.
+TEST(GraphModel, LeavesVectorsOutOfWeightDecay) {
+  const Trained<float> all(small_network(true)), some(small_network(true), {.decay_all = false});
+  for (const ParameterBlock& block : all.model->layout().blocks) EXPECT_TRUE(block.decays);
+  int left_out = 0;
+  for (const ParameterBlock& block : some.model->layout().blocks) {
+    EXPECT_EQ(block.decays, block.name.ends_with(".weight")) << block.name;
+    left_out += block.decays ? 0 : 1;
+  }
+  EXPECT_EQ(left_out, 6);  // of a and f a bias, of two bn a scale and a shift each
+}
+
 TEST(GraphModel, BeginsAsHeAndOthersDo) {
   const Graph graph = find_graph("--model", "vgg-16-cifar?classes=10");
   DataShape data{.label_count = 10, .task = Task::multiclass, .image = {3, 32, 32}};

@@ -64,6 +64,45 @@ TEST(Sgd, WeightDecayShrinks) {
   EXPECT_EQ(r.w, (Vector{1.6875F, -3.375F}));  // 0.75^3
 }
 
+// The last of three tensors and the first decay, the one between does not: without a gradient
+// w_k = (1 - lr lambda)^k w_0 and w_0.
+TEST(Sgd, LeavesTensorsAloneThatDoNotDecay) {
+  const std::vector<Tensor> tensors{{.offset = 0, .size = 1},
+                                    {.offset = 1, .size = 2, .decays = false},
+                                    {.offset = 3, .size = 1}};
+  Replica r({.weight_decay = 0.5}, {4, 4, -2, -8}, tensors);
+  r.update(0.5, {0, 0, 0, 0}, 3);
+  EXPECT_EQ(r.w, (Vector{1.6875F, 4, -2, -3.375F}));  // 0.75^3
+}
+
+// A tensor moves by its own gradient alone: as that of an optimizer whose lambda is 0 for all.
+TEST(Optimizers, DecayTheTensorsThatDecay) {
+  const Vector start{1, -2, 3, 0.5F}, g{0.5F, 1, -0.25F, 2};
+  const auto moved = [&](OptimizerOptions options, bool first_decays, bool second_decays) {
+    Replica r(options, start,
+              {{.offset = 0, .size = 2, .decays = first_decays},
+               {.offset = 2, .size = 2, .decays = second_decays}});
+    r.update(0.125, g, 3);
+    return r.w;
+  };
+  for (const OptimizerKind kind : kAll) {
+    for (const bool decoupled : {false, true}) {
+      const OptimizerOptions options{.kind = kind,
+                                     .weight_decay = 0.25,
+                                     .decoupled = decoupled,
+                                     .clip_norm = 1,
+                                     .lars_trust = 1};
+      OptimizerOptions without = options;
+      without.weight_decay = 0;
+      const Vector all = moved(options, true, true), none = moved(without, true, true);
+      expect_near(moved(options, false, false), {none[0], none[1], none[2], none[3]});
+      expect_near(moved(options, true, false), {all[0], all[1], none[2], none[3]});
+      expect_near(moved(options, false, true), {none[0], none[1], all[2], all[3]});
+      EXPECT_GT(std::abs(all[0] - none[0]), 1e-5F);
+    }
+  }
+}
+
 // ||(3, 4)|| = 5 is brought down to 1, (0.3, 0.4) stays; the decay is not clipped.
 TEST(Sgd, ClipsTheGradientsNorm) {
   Replica r({.clip_norm = 1}, {0, 0});
@@ -190,7 +229,7 @@ TEST(Lamb, TheUpdateOfATensorIsAsLongAsItsWeights) {
     r.update(0.125, {1, -2, 0.5F, 4, 0});
     Vector moved(5);
     for (std::size_t i = 0; i < 5; ++i) moved[i] = r.w[i] - before[i];
-    for (const auto& [at, n, table] : kTensors) {
+    for (const auto& [at, n, table, decays] : kTensors) {
       EXPECT_NEAR(norm(std::span(moved).subspan(at, n)),
                   0.125 * norm(std::span(before).subspan(at, n)), 1e-6);
     }

@@ -15,7 +15,7 @@ using testing::HasSubstr;
 using testing::Lt;
 
 const std::string kSmallImages =
-    "generate:images?size=28&channels=1&rows_train=3000&rows_test=1000";
+    "generate:images?size=28&channels=1&rows_train=8000&rows_test=1000";
 
 // The pixels in normal form as features, each of every row.
 LoadedData as_features(const Dataset& images, Index columns) {
@@ -34,6 +34,14 @@ LoadedData as_features(const Dataset& images, Index columns) {
   return {std::move(data).share(), {}};
 }
 
+double best_accuracy(const Record& record) {
+  double best = 0;
+  for (const CurvePoint& point : record.curve) {
+    best = std::max(best, metric_of(point, "p1").value());
+  }
+  return best;
+}
+
 // It adds up pixels, whose classes are blurred by the shifts: far from what a model that finds
 // details reaches, and far above 10 %.
 TEST(GeneratedImages, ALinearModelStaysBelow85Percent) {
@@ -46,15 +54,28 @@ TEST(GeneratedImages, ALinearModelStaysBelow85Percent) {
                                      {"algorithm", "sgd"},
                                      {"batch_size", "64"},
                                      {"learning_rate", "0.05"},
-                                     {"epochs", "8"}});
+                                     {"epochs", "4"}});
   Training training(configuration.spec());
   training.load(RunData{train, test, {}, 0});
   training.run({});
-  double best = 0;
-  for (const CurvePoint& point : training.record().curve) {
-    best = std::max(best, metric_of(point, "p1").value());
-  }
-  EXPECT_THAT(best, AllOf(Gt(0.5), Lt(0.85)));
+  EXPECT_THAT(best_accuracy(training.record()), AllOf(Gt(0.5), Lt(0.85)));
+}
+
+// 48,000 samples of the same images suffice for more than a linear model ever has; 97 % takes some
+// times as many (results/image_models.md).
+TEST(GeneratedImages, LeNet5IsBeyondALinearModel) {
+  const Record record = run_training({{"train", kSmallImages},
+                                      {"test", kSmallImages},
+                                      {"cache", "false"},
+                                      {"model", "lenet-5"},
+                                      {"algorithm", "sgd"},
+                                      {"optimizer", "momentum"},
+                                      {"batch_size", "64"},
+                                      {"learning_rate", "0.02"},
+                                      {"schedule", "linear"},
+                                      {"epochs", "6"},
+                                      {"decay_epochs", "6"}});
+  EXPECT_GT(best_accuracy(record), 0.87);
 }
 
 std::string refusal(const Settings& settings) {

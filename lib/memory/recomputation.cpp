@@ -1,0 +1,104 @@
+#include "memory/recomputation.hpp"
+
+#include <algorithm>
+
+namespace hetsgd {
+namespace {
+
+bool is_checkpoint(const Graph& graph, int index) {
+  if (graph.consumers(index).size() != 1) return true;
+  const Node& node = graph.node(index);
+  switch (node.type) {
+    case NodeType::input:
+    case NodeType::conv:
+    case NodeType::fc:
+    case NodeType::lstm:
+    case NodeType::add:
+    case NodeType::concat:
+    case NodeType::softmax:
+      return true;
+    case NodeType::subsample:  // the copy at a fork keeps the shape
+      return node.shape == graph.input_shape(index);
+    default:
+      return false;
+  }
+}
+
+class RecomputationBuilder {
+ public:
+  explicit RecomputationBuilder(const TrainingStep& training)
+      : graph_(*training.graph), result_(training) {
+    for (int k = result_.forward_steps() + 1; k <= result_.total_steps(); ++k) {
+      l_peak_ = std::max(l_peak_, result_.need(k));
+    }
+  }
+
+  TrainingStep build() {
+    for (int node = 0; node < graph_.size(); ++node) {
+      if (!is_checkpoint(graph_, node)) continue;
+      for (const int next : graph_.consumers(node)) add_segment(node, segment_from(next));
+    }
+    return std::move(result_);
+  }
+
+ private:
+  int map_of(int node) const { return result_.feature[static_cast<std::size_t>(node)]; }
+  StepTensor& tensor_of(int node) {
+    return result_.tensors[static_cast<std::size_t>(map_of(node))];
+  }
+
+  // Up to the last node whose map a backward step reads.
+  std::vector<int> segment_from(int node) {
+    std::vector<int> segment;
+    for (; !is_checkpoint(graph_, node); node = graph_.consumers(node).front()) {
+      segment.push_back(node);
+    }
+    while (!segment.empty() && tensor_of(segment.back()).backward_uses.empty()) segment.pop_back();
+    return segment;
+  }
+
+  void add_segment(int checkpoint, const std::vector<int>& segment) {
+    if (segment.empty()) return;
+    std::uint64_t bytes = tensor_of(checkpoint).bytes;
+    for (const int node : segment) bytes += tensor_of(node).bytes;
+    const Remade remade = bytes <= l_peak_ ? Remade::once : Remade::each_step;
+    for (const int node : segment) {
+      if (!tensor_of(node).backward_uses.empty()) tensor_of(node).remade = remade;
+    }
+    // The last map is read before the others are.
+    const int first = tensor_of(segment.back()).backward_uses.front();
+    const int last = remade == Remade::once ? first : result_.total_steps();
+    for (int k = first; k <= last; ++k) compute_again(k, checkpoint, segment);
+  }
+
+  // Before step k, the segment as far as the step reads it.
+  void compute_again(int k, int checkpoint, const std::vector<int>& segment) {
+    Step& step = result_.steps[static_cast<std::size_t>(k)];
+    std::size_t count = segment.size();
+    while (count > 0 && !contains(step.reads, map_of(segment[count - 1]))) --count;
+    if (count == 0) return;
+    step.again.assign(segment.begin(), segment.begin() + static_cast<std::ptrdiff_t>(count));
+    const int map = map_of(checkpoint);
+    if (contains(step.reads, map)) return;
+    step.reads.push_back(map);
+    if (!contains(step.uses, map)) step.uses.push_back(map);
+    std::vector<int>& uses = tensor_of(checkpoint).backward_uses;
+    uses.insert(std::lower_bound(uses.begin(), uses.end(), k), k);
+  }
+
+  static bool contains(const std::vector<int>& list, int id) {
+    return std::find(list.begin(), list.end(), id) != list.end();
+  }
+
+  const Graph& graph_;
+  TrainingStep result_;
+  std::uint64_t l_peak_ = 0;
+};
+
+}  // namespace
+
+TrainingStep with_recomputation(const TrainingStep& training) {
+  return RecomputationBuilder(training).build();
+}
+
+}  // namespace hetsgd

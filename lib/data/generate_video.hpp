@@ -24,10 +24,10 @@ namespace hetsgd {
 
 struct VideoOptions {
   std::string name = "video";
-  std::uint64_t clips = 13320;      // for training
+  std::uint64_t clips = 13320;  // for training
   std::uint64_t clips_test = 2000;
   Index classes = 101;
-  Index size = 2048;  // numbers of a frame
+  Index size = 2048;                     // numbers of a frame
   double median = 164.7, sigma = 0.494;  // of the lengths, in frames
   std::uint64_t shortest = 29, longest = 1776;
   double noise = 1;

@@ -36,6 +36,7 @@ struct GraphPass {
   const Real* statistics = nullptr;  // of all bn nodes; null: those of the batch
   std::uint64_t seed = 0;            // of dropout
   std::uint32_t draw = 0;            // that differs from one batch to the next
+  RowLengths lengths = {};           // of sequences
 };
 
 // The tensors of one node in one pass, at their places.
@@ -71,7 +72,7 @@ class NodeMath {
   void fc_forward(int node, const GraphPass<Real>& pass, const NodeTensors<Real>& t) const;
   void fc_backward(int node, const GraphPass<Real>& pass, const NodeTensors<Real>& t) const;
   void bn_backward(int node, const GraphPass<Real>& pass, const NodeTensors<Real>& t) const;
-  LstmShape lstm_shape(int node) const;
+  LstmShape lstm_shape(int node, const GraphPass<Real>& pass) const;
   void lstm_backward(int node, const GraphPass<Real>& pass, const NodeTensors<Real>& t);
   void join_forward(int node, const NodeTensors<Real>& t) const;
   void join_backward(int node, const NodeTensors<Real>& t) const;

@@ -98,7 +98,7 @@ TEST(SequenceData, NoFileHoldsThem) {
   const DatasetPtr data = small_video();
   EXPECT_THAT(error_of([&] { save_dataset(folder / "x.hsgd", *data, {}); }),
               HasSubstr("found sequences"));
-  EXPECT_THAT(error_of([&] { write_xc(folder / "x.txt", *data); }),
+  EXPECT_THAT(error_of([&] { write_xc(folder / "x.txt", *data); }, ExitCode::usage),
               HasSubstr("sequences cannot be written as XC text"));
 }
 
@@ -160,7 +160,7 @@ TEST(GeneratedVideo, IsTheSameForAnyNumberOfThreadsAndAClassIsAPath) {
 
 TEST(GeneratedVideo, BadSpecificationsAreErrors) {
   const auto error = [](const std::string& settings) {
-    return error_of([&] { parse_video_spec("generate:video?" + settings); });
+    return error_of([&] { parse_video_spec("generate:video?" + settings); }, ExitCode::usage);
   };
   EXPECT_THAT(error("clip=3"), HasSubstr("clip"));
   EXPECT_THAT(error("classes=1"), HasSubstr("classes"));

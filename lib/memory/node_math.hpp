@@ -8,6 +8,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <vector>
 
 #include "graph/graph.hpp"
@@ -56,8 +57,10 @@ struct NodeTensors {
 template <class Real>
 class NodeMath {
  public:
-  // `graph` and `device` must outlive it. Errors: device, one that lacks the kernels.
-  NodeMath(BasicDevice<Real>& device, const Graph& graph, std::int64_t batch);
+  // `graph` and `device` must outlive it. Several may share the scratch of `lstm`, of which one
+  // computes at a time; null: it has its own. Errors: device, one that lacks the kernels.
+  NodeMath(BasicDevice<Real>& device, const Graph& graph, std::int64_t batch,
+           std::shared_ptr<LstmMath<Real>> lstm = nullptr);
 
   void forward(int node, const GraphPass<Real>& pass, const NodeTensors<Real>& tensors);
   // Reads a node's parameters before it moves them. Neither may run twice at the same time.
@@ -83,7 +86,7 @@ class NodeMath {
   BasicConvolutionKernels<Real>& convolution_;
   BasicImageKernels<Real>& image_;
   BasicNormalisationKernels<Real>& normalisation_;
-  LstmMath<Real> lstm_;
+  std::shared_ptr<LstmMath<Real>> lstm_;
   std::vector<std::size_t> parameters_, statistics_;
 };
 

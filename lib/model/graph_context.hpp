@@ -64,13 +64,16 @@ template <class Real>
 class GraphContext final : public BasicModelContext<Real> {
  public:
   GraphContext(BasicDevice<Real>& device, const Graph& graph, const PlanRules& rules)
-      : BasicModelContext<Real>(device), graph_(graph), rules_(rules) {}
+      : BasicModelContext<Real>(device),
+        graph_(graph),
+        rules_(rules),
+        lstm_(std::make_shared<LstmMath<Real>>(device)) {}
 
   PlanExecutor<Real>& executor(const BatchPart& part) {
     const Graph& graph = graph_of(part);
     const std::int64_t steps = graph.node(0).shape.height;
     std::unique_ptr<Executable>& one = executables_[{part.count, steps}];
-    if (!one) one = std::make_unique<Executable>(this->device(), graph, rules_, part.count);
+    if (!one) one = std::make_unique<Executable>(this->device(), graph, rules_, part.count, lstm_);
     return one->executor;
   }
   Real* arena(const PlanExecutor<Real>& executor) {
@@ -97,9 +100,9 @@ class GraphContext final : public BasicModelContext<Real> {
  private:
   struct Executable {
     Executable(BasicDevice<Real>& device, const Graph& graph, const PlanRules& rules,
-               std::size_t batch)
+               std::size_t batch, std::shared_ptr<LstmMath<Real>> lstm)
         : planned(graph, rules, static_cast<std::int64_t>(batch)),
-          executor(device, planned.training, planned.plan) {}
+          executor(device, planned.training, planned.plan, false, std::move(lstm)) {}
     PlannedBatch planned;
     PlanExecutor<Real> executor;
   };
@@ -118,6 +121,7 @@ class GraphContext final : public BasicModelContext<Real> {
   PlanRules rules_;
   std::map<std::int64_t, std::unique_ptr<Graph>> graphs_;  // by steps
   std::map<std::pair<std::size_t, std::int64_t>, std::unique_ptr<Executable>> executables_;
+  std::shared_ptr<LstmMath<Real>> lstm_;  // whose scratch has the size of the parameters
   BasicBuffer<Real> arena_;
   std::vector<Real> samples_;
 };

@@ -116,8 +116,9 @@ struct Images {
   }
 };
 
-// Rows of frames, each of `numbers` numbers: row r has the frames begin[r] .. begin[r + 1], at least
-// one. So rows differ in length, as videos do; sequences of one length may be images [numbers, T, 1].
+// Rows of frames, each of `numbers` numbers: row r has the frames begin[r] .. begin[r + 1], at
+// least one. So rows differ in length, as videos do; sequences of one length may also be images
+// [numbers, T, 1].
 template <template <class> class Array>
 struct Sequences {
   Index numbers = 0;           // of a frame; 0: the data have no sequences

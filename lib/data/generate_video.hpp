@@ -1,9 +1,9 @@
 // Videos as a recurrent model reads them, a vector of features per frame, with the lengths of
 // UCF101's clips: `generate:video?clips=13320&classes=101&size=2048`.
 //
-// Lengths: lognormal with median 164.7 and sigma 0.494 frames, cut to 29 .. 1,776, and so of mean 186
-//          and deviation 97.7, as the 13,320 clips of UCF101 have (paper 004, 5.5.2.3; K. Soomro and
-//          others, 2012). The longest of so many draws has some 1,000 frames: the one clip of
+// Lengths: lognormal with median 164.7 and sigma 0.494 frames, cut to 29 .. 1,776, and so of mean
+//          186 and deviation 97.7, as the 13,320 clips of UCF101 have (paper 004, 5.5.2.3; K. Soomro
+//          and others, 2012). The longest of so many draws has some 1,000 frames: the one clip of
 //          1,776 lies outside of the law.
 // Frames : a class is a mean path: kVideoKnots vectors of normal numbers, with lines between them,
 //          which a clip of any length goes along from its first frame to its last. Each number of a

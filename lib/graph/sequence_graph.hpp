@@ -1,9 +1,9 @@
 // Networks that read sequences of any length: the same nodes and parameters at another number of
 // steps.
 //
-// A sequence goes from the input through lstm, relu, add and concat, which treat every step alike and
-// none behind the end of a row differently, until an lstm gives its last step. Anything else that
-// read all steps would have parameters by their number, or mix a row's steps with its padding.
+// A sequence goes from the input through lstm, relu, add and concat, each of whose steps depends on
+// no later one, until an lstm gives its last step. Anything else that read all steps would have
+// parameters by their number, or mix a row's steps with its padding.
 #pragma once
 
 #include <optional>

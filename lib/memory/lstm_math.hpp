@@ -3,10 +3,10 @@
 // Parameters: W [4 units x (numbers + units)], gates in the order input, forget, cell, output, then
 //             one bias [4 units] (Hochreiter and Schmidhuber 1997, with forget gates).
 // Kept      : [steps x batch x 6 units], what BasicSequenceKernels::gates keeps.
-// Lengths   : rows end where they end. The output of the last step is that of a row's own, whose
-//             gradient goes in there, so that no step behind it has any: a sum over rows adds zeros
-//             for it. Nothing behind the longest row is computed, and, packed, of each step the rows
-//             that have it alone; the numbers are the same but for the order of sums.
+// Lengths   : the output of the last step is that of each row's own last, whose gradient goes in
+//             there, so that no step behind it has any: a sum over rows adds zeros for it. Nothing
+//             behind the longest row is computed, and, packed, of each step only the rows that have
+//             it; the numbers are the same but for the order of sums.
 #pragma once
 
 #include <cstddef>
@@ -41,8 +41,8 @@ class LstmMath {
         sequences_(kernels<BasicSequenceKernels<Real>>(device)),
         images_(kernels<BasicImageKernels<Real>>(device)) {}
 
-  // With lengths, what an output or dX has behind a row's end is 0 where no step is computed, else of
-  // no use.
+  // With lengths, what Y or dX has behind a row's end is 0 where no step is computed, else of no
+  // use.
   // Y [batch x outputs] from X [batch x numbers x steps] at the parameters w.
   void forward(const LstmShape& shape, const Real* X, const Real* w, Real* kept, Real* Y);
   // to = beta to + alpha (the gradient by the parameters); dX = dx_beta dX + that by X, where dX is

@@ -1,5 +1,5 @@
-// Networks of images and sequences as models: a computation graph (graph/), its kernels (memory/node_math.hpp)
-// and a plan of its memory for every batch size (memory/).
+// Networks of images and sequences as models: a computation graph (graph/), its kernels
+// (memory/node_math.hpp) and a plan of its memory for every batch size (memory/).
 //
 // Score     : the input of the graph's softmax.
 // Objective : softmax over the labels, as for other models.
@@ -15,10 +15,10 @@
 //             node and element, so that they are the same on every cluster.
 // Work      : sum of graph/work.hpp over the nodes, forward and backward; on a device at hand
 //             network_work().
-// Sequences : rows of unequal lengths (Dataset::sequences) are read by networks that only lstm, relu,
-//             add and concat nodes tie to the number of steps (graph/sequence_graph.hpp). A batch is
-//             padded to its longest row, and the output of an lstm is that of a row's own last step:
-//             what a row gives does not depend on who shares its batch. Dymem is for fixed shapes
+// Sequences : rows of unequal lengths (Dataset::sequences) are read by networks in which only lstm,
+//             relu, add and concat read every step (graph/sequence_graph.hpp). A batch is padded to
+//             its longest row, and the output of an lstm is that of a row's own last step: what a
+//             row gives does not depend on who shares its batch. Dymem is for fixed shapes
 //             (paper 004, 4.4), so a plan is that of one length: one is kept per batch size and per
 //             length rounded up to kStepsPlanned.
 // Memory    : activations of a batch lie in one arena by the plan of --memory-policy; gradients are
@@ -65,8 +65,8 @@ struct GraphModelOptions {
   void validate() const;
 };
 
-// Instantiated for float and double. Of data with sequences: the network at the steps of each batch.
-// Errors: usage, data whose images, sequences or labels the graph does not fit; it opens with
+// Instantiated for float and double. Of data with sequences: the network at the steps of each
+// batch. Errors: usage, data whose images, sequences or labels the graph does not fit; it opens with
 // --model.
 template <class Real>
 std::unique_ptr<BasicModel<Real>> make_graph_model(const Graph& graph, const DataShape& data,
@@ -78,8 +78,9 @@ bool is_network(const Model& model);
 //   a policy that moves nothing (liveness, the default)  gradient_work(), whose convolutions count
 //                                                        convolution_factor() times
 //   any other                                            as given_s the time of the plan's
-//                                                        iteration, transfers included; of sequences at their steps,
-//                                                        rounded up to kStepsPlanned
+//                                                        iteration, transfers included; of
+//                                                        sequences at their steps, rounded up to
+//                                                        kStepsPlanned
 // Beside BasicModel, which knows no devices. Errors: usage, memory in which the policy does not
 // plan the batch.
 Work network_work(const Model& model, const DeviceRates& rates, const BatchShape& batch);

@@ -1,4 +1,4 @@
-// Sequences of unequal lengths: how they travel, their padded form, generate:video, orders by length.
+// Sequences of unequal lengths: how they travel, their padded form, generate:video, bucketed order.
 #include "data/sequences.hpp"
 
 #include <gmock/gmock.h>

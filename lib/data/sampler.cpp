@@ -81,6 +81,10 @@ std::uint64_t Sampler::shard_size(int rank) const {
   HETSGD_CHECK(false);
 }
 
+std::uint64_t Sampler::order_seed(int rank) const {
+  return shard_seed(options_.seed, options_.partition == Partition::shared ? 0 : rank);
+}
+
 std::uint64_t Sampler::row_of(int rank, std::uint64_t place, const Permutation& deal) const {
   if (only_) return place;
   switch (options_.partition) {
@@ -120,7 +124,7 @@ Sampler::Window Sampler::window_at(int rank, std::uint64_t epoch, std::uint64_t 
     sorted.emplace_back(data_->length(row_of(rank, order(i), deal)), i);
   }
   std::sort(sorted.begin(), sorted.end());
-  const std::uint64_t seed = shard_seed(options_.seed, rank) ^ ((number + 1) * kWindowSeed);
+  const std::uint64_t seed = order_seed(rank) ^ ((number + 1) * kWindowSeed);
   const Permutation shuffled(count, seed, Purpose::data_order, static_cast<std::uint32_t>(epoch));
   for (std::uint64_t i = 0; i < count * batch; ++i) {
     const std::uint64_t from = shuffled(i / batch) * batch + i % batch;
@@ -132,9 +136,8 @@ Sampler::Window Sampler::window_at(int rank, std::uint64_t epoch, std::uint64_t 
 void Sampler::fill(int rank, SampleRange range, Batch& batch) const {
   const std::uint64_t size = shard_size(rank);
   if (only_) HETSGD_CHECK_EQ(rank, *only_);
-  const bool shared = options_.partition == Partition::shared;
   const Permutation deal(rows_, options_.seed, Purpose::partition, 0);
-  const std::uint64_t seed = shard_seed(options_.seed, shared ? 0 : rank);
+  const std::uint64_t seed = order_seed(rank);
 
   std::vector<Index>& rows = batch.reset(*data_, {options_.augmentation, seed, range.begin});
   std::uint64_t position = range.begin;

@@ -74,6 +74,8 @@ class Sampler {
   // label_sorted, dirichlet: where the shard begins in slices_.
   std::uint64_t shard_begin(int rank) const;
 
+  // Of the orders of a shard's epochs, or of the pool's.
+  std::uint64_t order_seed(int rank) const;
   std::uint64_t row_of(int rank, std::uint64_t place, const Permutation& deal) const;
   // Of an epoch the places of the shard in its order, from position `begin` on.
   struct Window {

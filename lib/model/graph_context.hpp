@@ -93,6 +93,7 @@ class GraphContext final : public BasicModelContext<Real> {
     copy(samples_.data());
     this->device().upload(X, samples_.data(), samples_.size() * sizeof(Real));
   }
+  Batch ordered;  // the batch at hand, longest rows first: the device may read it until the next
   std::size_t batch_bytes() const override {
     return BasicModelContext<Real>::batch_bytes() + arena_.size() * sizeof(Real);
   }

@@ -106,8 +106,10 @@ class GraphModel final : public BasicModel<Real> {
   // Sequences go in longest first, also where they are padded, so that dropout is the same.
   DeferredSum learn(Context& context, const Batch& batch, const Real* w,
                     Sink<Real> sink) const override {
-    return reads_sequences() ? learn_ordered(context, longest_first(batch), w, sink)
-                             : learn_ordered(context, batch, w, sink);
+    if (!reads_sequences()) return learn_ordered(context, batch, w, sink);
+    auto& scratch = static_cast<GraphContext<Real>&>(context);
+    scratch.ordered = longest_first(batch);
+    return learn_ordered(context, scratch.ordered, w, sink);
   }
 
   DeferredSum learn_ordered(Context& context, const Batch& batch, const Real* w,

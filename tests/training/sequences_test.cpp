@@ -14,7 +14,8 @@ namespace {
 using testing::HasSubstr;
 
 const std::string kClips =
-    "generate:video?clips=240&clips_test=60&classes=3&size=4&median=8&shortest=2&longest=40";
+    "generate:video?clips=240&clips_test=60&classes=3&size=4&median=8&shortest=2&longest=40&noise="
+    "0.3";
 const std::string kVideoNetwork = "lstm-video?size=4&units=8&dense=6&classes=3&dropout=0.1";
 
 Settings of_clips(const std::string& algorithm, const std::string& cluster,
@@ -27,8 +28,8 @@ Settings of_clips(const std::string& algorithm, const std::string& cluster,
                {"cluster", cluster},
                {"batch_size", "8"},
                {"mega_batch", "8"},
-               {"learning_rate", "0.1"},
-               {"max_samples", "960"}},
+               {"learning_rate", "0.3"},
+               {"max_samples", "1200"}},
               more);
 }
 
@@ -73,7 +74,7 @@ TEST(SequenceRuns, TheClockChargesTheLongestRowOfEachBatchOrTheMean) {
   for (const Order order : {Order::shuffled, Order::bucketed}) {
     const Sampler sampler(data, {.order = order, .batch = 8});
     double longest = 0, mean = 0;
-    for (std::uint64_t i = 0; i < 120; ++i) {
+    for (std::uint64_t i = 0; i < 150; ++i) {
       Batch batch;
       sampler.fill(0, {8 * i, 8}, batch);
       longest += batch.shape().steps;

@@ -16,6 +16,7 @@
 namespace hetsgd::test {
 namespace {
 
+using testing::AllOf;
 using testing::HasSubstr;
 
 constexpr Index kNumbers = 4, kKinds = 3;

@@ -121,7 +121,7 @@ TEST(GeneratedVideo, HasTheLengthsOfUcf101) {
   // A lognormal of sigma 0.494 has a kurtosis of 8, so that the deviation of n draws has a standard
   // error of sqrt(7 / 4n): 1.1 % of 13,320.
   for (const auto& [clips, error] :
-       {std::pair(std::uint64_t{200'000}, 0.02), {options.clips, 0.04}}) {
+       {std::pair(std::uint64_t{200'000}, 0.02), std::pair(options.clips, 0.04)}) {
     const auto [mean, deviation] = moments(clips);
     EXPECT_NEAR(mean, 186, 0.02 * 186) << clips;
     EXPECT_NEAR(deviation, 97.7, error * 97.7) << clips;

@@ -29,7 +29,8 @@ TEST(SequenceGraph, FindsTheNodeThatIsForOneNumberOfSteps) {
   EXPECT_EQ(
       bound(sequence_graph(R"({"name": "c", "type": "conv", "channels": 3, "kernel": [2, 1]})")),
       "c");
-  EXPECT_EQ(bound(sequence_graph(R"({"name": "c", "type": "conv", "channels": 3})", "[3,5,5]")),
+  EXPECT_EQ(bound(sequence_graph(R"({"name": "c", "type": "conv", "channels": 3, "kernel": 3})",
+                                 "[3,5,5]")),
             "input");
   EXPECT_EQ(bound(find_graph("test", "lstm-video")), "none");
   EXPECT_EQ(bound(find_graph("test", "lenet-5")), "input");

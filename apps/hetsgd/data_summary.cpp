@@ -11,10 +11,11 @@ namespace {
 
 using nlohmann::json;
 
+json counts(const RowCounts& c) {
+  return {{"total", c.total}, {"mean", c.mean}, {"min", c.min}, {"max", c.max}};
+}
+
 json sparse_json(const DatasetSummary& s) {
-  const auto counts = [](const RowCounts& c) {
-    return json{{"total", c.total}, {"mean", c.mean}, {"min", c.min}, {"max", c.max}};
-  };
   return {{"name", s.name},
           {"path", s.path},
           {"format", to_string(s.format)},
@@ -68,6 +69,11 @@ void add_images(const DatasetSummary& s, Table& table) {
                                fmt::join(s.channel_deviations, " "))});
 }
 
+// Of sequences.
+json sequences_json(const DatasetSummary& s) {
+  return {{"numbers_per_frame", s.frame_numbers}, {"frames_per_row", counts(s.frames)}};
+}
+
 json ceiling_json(const Ceiling& c) { return {{"auc", c.auc}, {"log_loss", c.logloss}}; }
 
 std::uint64_t categories(const DatasetSummary& s) {
@@ -105,6 +111,7 @@ std::string fields_text(const DatasetSummary& s) {
 json summary_json(const DatasetSummary& s, const std::optional<ClickCeilings>& ceilings) {
   json document = sparse_json(s);
   if (s.images.size() > 0) document["images"] = images_json(s);
+  if (s.frame_numbers > 0) document["sequences"] = sequences_json(s);
   if (s.fields.empty()) return document;
   document["dense_columns"] = s.dense_columns;
   document["fields"] = s.fields.size();
@@ -124,7 +131,7 @@ std::string summary_text(const DatasetSummary& s, const LoadReport& report,
   const auto row_counts = [](const RowCounts& c) {
     return fmt::format("{} in all; {:.4g} per row ({} to {})", c.total, c.mean, c.min, c.max);
   };
-  const bool sparse = s.fields.empty() && s.images.size() == 0;
+  const bool sparse = s.fields.empty() && s.images.size() == 0 && s.frame_numbers == 0;
   table.add({"path", s.path});
   table.add(
       {"format", fmt::format("{}, index base {}", to_string(s.format), to_string(s.index_base))});
@@ -132,6 +139,10 @@ std::string summary_text(const DatasetSummary& s, const LoadReport& report,
   table.add({"rows", count(s.rows)});
   add_columns(s, table);
   add_images(s, table);
+  if (s.frame_numbers > 0) {
+    table.add({"numbers of a frame", count(s.frame_numbers)});
+    table.add({"frames", row_counts(s.frames)});
+  }
   if (sparse) {
     table.add({"features", fmt::format("{} ({} occur)", s.feature_count, s.features_seen)});
   }

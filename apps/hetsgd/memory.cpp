@@ -14,6 +14,7 @@
 #include "graph/fork_copies.hpp"
 #include "graph/graph_file.hpp"
 #include "graph/networks.hpp"
+#include "graph/sequence_graph.hpp"
 #include "memory/minimum.hpp"
 #include "memory/plan_output.hpp"
 #include "memory/policy.hpp"
@@ -47,6 +48,8 @@ class Memory final : public Command {
 
   void declare(OptionSet& set) override {
     set.add("batch", batches_, "batch sizes, separated by commas").range(1, 1e6).unit("samples");
+    set.add("steps", steps_, "of the sequences that lstm nodes read; auto: the network's")
+        .range(1, 1e5);
     set.add("policy", policies_,
             fmt::format("policies, separated by commas: {}", fmt::join(names(), ", ")));
     set.add("profile", profile_, "device profile, built-in name or JSON file").reads_file();
@@ -137,7 +140,17 @@ class Memory final : public Command {
 
   Graph network(const std::string& name) const {
     Graph graph = find_graph("NETWORK", name);
+    if (steps_) graph = at_steps(graph);
     return fork_ == Fork::copy ? with_fork_copies(graph) : graph;
+  }
+
+  Graph at_steps(const Graph& graph) const {
+    if (const std::optional<int> bound = step_bound_node(graph)) {
+      throw with_hint(usage_error("--steps: found {}, but node {} of {} is for one number of steps",
+                                  *steps_, graph.node(*bound).name, graph.name()),
+                      "lstm-video reads sequences of any length");
+    }
+    return with_steps(graph, static_cast<std::int64_t>(*steps_));
   }
 
   void load_rates() {
@@ -162,6 +175,10 @@ class Memory final : public Command {
     const TrainingStep training = training_step(graph, lifetime_);
     const StepTimes times = step_times(training, rates_);
     log_info("{}", heading(training));
+    if (!step_bound_node(graph)) {
+      log_info("  sequences of {} steps: Dymem plans fixed shapes, other lengths are other plans",
+               graph.node(0).shape.height);
+    }
     Table table({"policy", "peak", "minimum", "fragmentation", "moved", "overlap", "iteration",
                  "images/s", "largest batch"});
     nlohmann::ordered_json policies = nlohmann::ordered_json::array();
@@ -294,6 +311,7 @@ class Memory final : public Command {
   }
 
   std::vector<std::uint64_t> batches_{128};
+  std::optional<std::uint64_t> steps_;
   std::string policies_ = "dymem,vdnn-all,superneurons,liveness,none";
   std::string profile_ = "titan-x-maxwell", memory_ = "device";
   LifetimeOptions lifetime_;

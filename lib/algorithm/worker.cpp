@@ -134,6 +134,8 @@ void Worker::compute_losses(std::span<Replica> replicas, std::span<const Batch> 
     mean.nonzeros += shape.nonzeros / static_cast<double>(m);
     mean.labels += shape.labels / static_cast<double>(m);
     mean.lookups += shape.lookups / static_cast<double>(m);
+    mean.steps += shape.steps / static_cast<double>(m);
+    mean.frames += shape.frames / static_cast<double>(m);
   }
   Work work = run_.gradient_work(rank(), mean);
   work.learners = static_cast<int>(m);

@@ -15,6 +15,8 @@ struct BatchShape {
   double nonzeros = 0;  // sparse features
   double labels = 0;    // true labels
   double lookups = 0;   // categories: one per sample and field
+  double steps = 0;     // of sequences: the frames of the longest row
+  double frames = 0;    // of sequences: of all rows
 };
 
 // How the images of training rows change each time that they are drawn (data/images.hpp).

@@ -232,6 +232,10 @@ bool is_binary_dataset(const ByteSource& file) {
 void encode_binary(const Dataset& data, const LoadReport& report, std::uint64_t key,
                    const std::function<void(std::string_view)>& write) {
   // What the form holds.
+  if (data.sequences.numbers > 0) {
+    throw with_hint(data_error("{}: found sequences, expected rows of one size", data.name),
+                    "a data set of sequences is generated, and no file holds it");
+  }
   HETSGD_CHECK(data.sparse.rows() == data.rows() || data.feature_count == 0);
   const Images<View>& images = data.images;
   BinaryHeader header{.name = data.name,

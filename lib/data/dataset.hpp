@@ -2,7 +2,8 @@
 //
 // Shapes : n rows. `sparse` are the features that most rows lack and `targets` the labels, both in
 //          CSR; `dense` are columns that every row has, `fields` one category per row and field,
-//          `images` one image per row. A group that a data set lacks is empty; at least one is there.
+//          `images` one image per row, `sequences` some frames per row. A group that a data set
+//          lacks is empty; at least one is there.
 // Order  : within a sparse row, indices ascend and do not repeat, of features as of labels.
 // Size   : at least one row, one feature and one label column; at most 2^32 - 1 rows and features,
 //          2^31 labels; values are finite. verify() of data/summary.hpp checks all of this.
@@ -33,6 +34,7 @@ struct DatasetTotals {
   std::uint64_t rows = 0;
   std::uint64_t nonzeros = 0;
   std::uint64_t labels = 0;  // entries
+  std::uint64_t frames = 0;  // of sequences
 };
 
 // Where the elements of an array lie: in a vector of its own, or wherever.
@@ -114,12 +116,29 @@ struct Images {
   }
 };
 
+// Rows of frames, each of `numbers` numbers: row r has the frames begin[r] .. begin[r + 1], at
+// least one. So rows differ in length, as videos do; sequences of one length may also be images
+// [numbers, T, 1].
+template <template <class> class Array>
+struct Sequences {
+  Index numbers = 0;           // of a frame; 0: the data have no sequences
+  Array<std::uint64_t> begin;  // rows + 1; empty: the data have no sequences
+  Array<float> value;          // [frames x numbers]
+
+  std::uint64_t frames() const { return begin.empty() ? 0 : begin.back(); }
+  std::uint64_t length(std::uint64_t row) const { return begin[row + 1] - begin[row]; }
+  std::span<const float> row(std::uint64_t row) const {
+    return {value.data() + begin[row] * numbers, length(row) * numbers};
+  }
+};
+
 template <template <class> class Array>
 struct DataArrays {
   CsrRows<Array> sparse;
   DenseColumns<Array> dense;
   CategoricalFields<Array> fields;
   Images<Array> images;
+  Sequences<Array> sequences;
   CsrRows<Array> targets;
 
   std::uint64_t rows() const { return targets.rows(); }
@@ -128,6 +147,8 @@ struct DataArrays {
   std::span<const Index> features(std::uint64_t row) const { return sparse.indices(row); }
   std::span<const float> values(std::uint64_t row) const { return sparse.values(row); }
   std::span<const Index> labels(std::uint64_t row) const { return targets.indices(row); }
+  // Of data with sequences: the row's frames.
+  std::uint64_t length(std::uint64_t row) const { return sequences.length(row); }
 };
 
 // What a data set says of itself.
@@ -147,7 +168,8 @@ struct Dataset : DatasetHeader, DataArrays<View> {
 
   // Of the whole data set, also where this is a shard of it.
   DatasetTotals totals() const {
-    return whole.value_or(DatasetTotals{rows(), nonzeros(), targets.index.size()});
+    return whole.value_or(
+        DatasetTotals{rows(), nonzeros(), targets.index.size(), sequences.frames()});
   }
 };
 

@@ -257,7 +257,8 @@ void fit_to_training(Dataset& data, LoadReport& report, const LoadOptions& optio
   data.feature_count = std::max(data.feature_count, options.minimum_features);
   if (data.task != Task::binary)
     data.label_count = std::max(data.label_count, options.minimum_labels);
-  if (data.feature_count == 0 && data.fields.count() == 0 && data.images.size() == 0) {
+  if (data.feature_count == 0 && data.fields.count() == 0 && data.images.size() == 0 &&
+      data.sequences.numbers == 0) {
     throw with_hint(data_error("{}: no row has a feature", report.path),
                     "expected lines such as '1 3:0.5 7:1'");
   }

@@ -15,6 +15,7 @@
 #include "data/generate.hpp"
 #include "data/generate_ctr.hpp"
 #include "data/generate_images.hpp"
+#include "data/generate_video.hpp"
 #include "data/image_files.hpp"
 #include "data/images.hpp"
 #include "data/labels.hpp"
@@ -170,6 +171,9 @@ ParsedData load_generated(const std::string& spec, const LoadOptions& options) {
   if (is_image_spec(spec)) {
     return generate_images(parse_image_spec(spec), options.part, options.threads);
   }
+  if (is_video_spec(spec)) {
+    return generate_video(parse_video_spec(spec), options.part, options.threads);
+  }
   ParsedData parsed;
   parsed.data = *generate_part(parse_generator_spec(spec), options.part, options.threads);
   parsed.report.format = DataFormat::generated;
@@ -231,6 +235,10 @@ LoadedPair load_pair(const std::string& train_path, const std::string& test_path
   const Dataset& test = *pair.test.data;
   if (test.images.size() > 0 && pair.train.data->images.size() == 0) {
     throw data_error("{}: images, the training data has none", test_path);
+  }
+  if (test.sequences.numbers != pair.train.data->sequences.numbers) {
+    throw data_error("{}: frames of {} numbers, the training data has {}", test_path,
+                     test.sequences.numbers, pair.train.data->sequences.numbers);
   }
   if (test.feature_count > pair.train.data->feature_count ||
       test.label_count > pair.train.data->label_count) {

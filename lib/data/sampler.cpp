@@ -18,6 +18,8 @@ std::uint64_t shard_seed(std::uint64_t seed, int rank) {
   return seed ^ (static_cast<std::uint64_t>(rank) * 0x9E3779B97F4A7C15ULL);
 }
 
+constexpr std::uint64_t kWindowSeed = 0xD1B54A32D192ED03ULL;  // spreads the numbers of windows
+
 std::vector<Index> rows_by_first_label(const Dataset& data) {
   std::vector<Index> rows(data.rows());
   std::iota(rows.begin(), rows.end(), Index{0});
@@ -36,6 +38,7 @@ Sampler::Sampler(DatasetPtr data, const Options& options)
     : data_(std::move(data)), options_(options), rows_(data_->rows()) {
   HETSGD_CHECK_LT(0, options_.workers);
   HETSGD_CHECK_LT(0U, rows_);
+  HETSGD_CHECK_LT(0U, options_.batch);
   if (options_.partition != Partition::shared &&
       rows_ < static_cast<std::uint64_t>(options_.workers)) {
     throw with_hint(
@@ -78,6 +81,10 @@ std::uint64_t Sampler::shard_size(int rank) const {
   HETSGD_CHECK(false);
 }
 
+std::uint64_t Sampler::order_seed(int rank) const {
+  return shard_seed(options_.seed, options_.partition == Partition::shared ? 0 : rank);
+}
+
 std::uint64_t Sampler::row_of(int rank, std::uint64_t place, const Permutation& deal) const {
   if (only_) return place;
   switch (options_.partition) {
@@ -103,12 +110,34 @@ std::vector<Index> Sampler::shard(int rank) const {
   return rows;
 }
 
+Sampler::Window Sampler::window_at(int rank, std::uint64_t epoch, std::uint64_t position,
+                                   const Permutation& order, const Permutation& deal) const {
+  const std::uint64_t size = shard_size(rank), batch = options_.batch;
+  const std::uint64_t head = (batch - epoch * size % batch) % batch;
+  const std::uint64_t batches = size > head ? (size - head) / batch : 0;
+  if (position < head || position >= head + batches * batch) return {position, {order(position)}};
+  const std::uint64_t number = (position - head) / (kBucketWindow * batch);
+  const std::uint64_t count = std::min(kBucketWindow, batches - number * kBucketWindow);
+  Window window{head + number * kBucketWindow * batch};
+  std::vector<std::pair<std::uint64_t, std::uint64_t>> sorted;  // length, position
+  for (std::uint64_t i = window.begin; i < window.begin + count * batch; ++i) {
+    sorted.emplace_back(data_->length(row_of(rank, order(i), deal)), i);
+  }
+  std::sort(sorted.begin(), sorted.end());
+  const std::uint64_t seed = order_seed(rank) ^ ((number + 1) * kWindowSeed);
+  const Permutation shuffled(count, seed, Purpose::data_order, static_cast<std::uint32_t>(epoch));
+  for (std::uint64_t i = 0; i < count * batch; ++i) {
+    const std::uint64_t from = shuffled(i / batch) * batch + i % batch;
+    window.places.push_back(order(sorted[from].second));
+  }
+  return window;
+}
+
 void Sampler::fill(int rank, SampleRange range, Batch& batch) const {
   const std::uint64_t size = shard_size(rank);
   if (only_) HETSGD_CHECK_EQ(rank, *only_);
-  const bool shared = options_.partition == Partition::shared;
   const Permutation deal(rows_, options_.seed, Purpose::partition, 0);
-  const std::uint64_t seed = shard_seed(options_.seed, shared ? 0 : rank);
+  const std::uint64_t seed = order_seed(rank);
 
   std::vector<Index>& rows = batch.reset(*data_, {options_.augmentation, seed, range.begin});
   std::uint64_t position = range.begin;
@@ -118,9 +147,15 @@ void Sampler::fill(int rank, SampleRange range, Batch& batch) const {
     HETSGD_CHECK_LE(epoch, std::uint64_t{std::numeric_limits<std::uint32_t>::max()});
     const std::uint64_t epoch_end = std::min(end, (epoch + 1) * size);
     const Permutation order(size, seed, Purpose::data_order, static_cast<std::uint32_t>(epoch));
+    Window window;
     for (; position < epoch_end; ++position) {
       const std::uint64_t offset = position - epoch * size;
-      const std::uint64_t place = options_.order == Order::shuffled ? order(offset) : offset;
+      std::uint64_t place = offset;
+      if (options_.order == Order::shuffled) place = order(offset);
+      if (options_.order == Order::bucketed) {
+        if (!window.holds(offset)) window = window_at(rank, epoch, offset, order, deal);
+        place = window.places[offset - window.begin];
+      }
       rows.push_back(static_cast<Index>(row_of(rank, place, deal)));
     }
   }

@@ -14,7 +14,11 @@
 
 namespace hetsgd {
 
-enum class Order { shuffled, sequential };
+enum class Order {
+  shuffled,
+  sequential,
+  bucketed,  // rows of sequences of similar length in one batch, see Sampler::Options::batch
+};
 enum class Partition {
   shared,        // one pool for all workers
   iid,           // static shards: worker i owns rows i, i+P, i+2P, ... of one global permutation
@@ -29,10 +33,17 @@ struct SampleRange {
   std::uint64_t count = 0;
 };
 
+inline constexpr std::uint64_t kBucketWindow = 100;  // batches
+
 class Sampler {
  public:
   struct Options {
     Order order = Order::shuffled;
+    // bucketed: samples of a batch. An epoch is shuffled, then cut into windows of kBucketWindow
+    // batches; the rows of a window are sorted by length, and its batches shuffled. Windows are
+    // random rows in random order already. Batches begin at multiples of `batch` in the sequence of
+    // samples; what an epoch has before its first and behind its last whole batch stays shuffled.
+    std::uint64_t batch = 1;
     Partition partition = Partition::shared;
     std::uint64_t seed = 1;
     int workers = 1;
@@ -63,7 +74,21 @@ class Sampler {
   // label_sorted, dirichlet: where the shard begins in slices_.
   std::uint64_t shard_begin(int rank) const;
 
+  // Of the orders of a shard's epochs, or of the pool's.
+  std::uint64_t order_seed(int rank) const;
   std::uint64_t row_of(int rank, std::uint64_t place, const Permutation& deal) const;
+  // Of an epoch the places of the shard in its order, from position `begin` on.
+  struct Window {
+    std::uint64_t begin = 0;
+    std::vector<std::uint64_t> places{};
+    bool holds(std::uint64_t position) const {
+      return position >= begin && position - begin < places.size();
+    }
+  };
+  // bucketed: the window that holds `position` of the epoch, which `order` has shuffled; a place
+  // outside of whole batches is a window of its own.
+  Window window_at(int rank, std::uint64_t epoch, std::uint64_t position, const Permutation& order,
+                   const Permutation& deal) const;
 
   DatasetPtr data_;
   Options options_;

@@ -48,6 +48,20 @@ void copy_sparse(const CsrRows<View>& from, std::span<const Index> rows, CsrRows
   }
 }
 
+void copy_frames(const Sequences<View>& from, std::span<const Index> rows, Sequences<Owned>& to) {
+  if (from.numbers == 0) return;  // a group that the data lack
+  to.numbers = from.numbers;
+  std::uint64_t frames = 0;
+  for (const Index row : rows) frames += from.length(row);
+  to.value.reserve(frames * from.numbers);
+  to.begin.reserve(rows.size() + 1);
+  to.begin.push_back(0);
+  for (const Index row : rows) {
+    append(to.value, from.row(row));
+    to.begin.push_back(to.begin.back() + from.length(row));
+  }
+}
+
 // The header and these rows of every group.
 DatasetBuilder copy_rows(const Dataset& data, std::span<const Index> rows) {
   HETSGD_CHECK(!rows.empty());
@@ -56,6 +70,7 @@ DatasetBuilder copy_rows(const Dataset& data, std::span<const Index> rows) {
   for (const Index row : rows) HETSGD_CHECK_LT(row, data.rows());
   copy_sparse(data.sparse, rows, part.sparse);
   copy_sparse(data.targets, rows, part.targets);
+  copy_frames(data.sequences, rows, part.sequences);
   part.dense.columns = data.dense.columns;
   append(part.fields.first, data.fields.first);
   append(part.fields.value, data.fields.value);
@@ -83,8 +98,15 @@ CsrRows<View> head_of(const CsrRows<View>& rows, std::uint64_t count) {
           rows.value.empty() ? rows.value : rows.value.first(entries)};
 }
 
+Sequences<View> head_of(const Sequences<View>& rows, std::uint64_t count) {
+  if (rows.numbers == 0) return rows;  // a group that the data lack
+  return {rows.numbers, rows.begin.first(count + 1),
+          rows.value.first(rows.begin[count] * rows.numbers)};
+}
+
 // select_rows() of neighbouring rows, which copies nothing but labels: the two parts of a click log
-// take no more memory than the whole. Either the first rows, or of data without sparse features.
+// take no more memory than the whole. Either the first rows, or of data whose rows are all of one
+// size.
 DatasetPtr view_rows(const Dataset& data, std::span<const Index> rows) {
   const std::uint64_t first = rows.front(), count = rows.size();
   const auto cut = [&](auto values, std::uint64_t width) {
@@ -98,6 +120,7 @@ DatasetPtr view_rows(const Dataset& data, std::span<const Index> rows) {
   part.images.pixel = cut(data.images.pixel, data.images.size());
   if (first == 0) {
     part.sparse = head_of(data.sparse, count);
+    part.sequences = head_of(data.sequences, count);
     part.targets = head_of(data.targets, count);
   } else {
     CsrRows<Owned> targets;
@@ -118,7 +141,8 @@ std::uint64_t held_out_count(std::uint64_t rows, double share, std::string_view 
 
 LoadedData part_of(const LoadedData& all, std::span<const Index> rows) {
   const bool neighbours = rows.back() - rows.front() + 1 == rows.size();
-  const bool viewed = neighbours && (rows.front() == 0 || all.data->sparse.rows() == 0);
+  const bool one_size = all.data->sparse.rows() == 0 && all.data->sequences.numbers == 0;
+  const bool viewed = neighbours && (rows.front() == 0 || one_size);
   LoadedData part{viewed ? view_rows(*all.data, rows) : select_rows(*all.data, rows), all.report};
   part.report.rows_without_labels = part.report.rows_without_features = 0;
   for (std::uint64_t row = 0; row < part.data->rows(); ++row) {

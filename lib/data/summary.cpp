@@ -125,6 +125,27 @@ void check_statistics(const Images<View>& images, std::vector<std::string>& find
   }
 }
 
+void check_sequences(const Dataset& data, std::vector<std::string>& findings) {
+  const Sequences<View>& sequences = data.sequences;
+  if (sequences.numbers == 0 && sequences.value.empty()) return;  // a group that the data lack
+  if (sequences.begin.size() != data.targets.begin.size()) {
+    findings.push_back(fmt::format("{} rows of frames, {} rows of labels",
+                                   static_cast<std::int64_t>(sequences.begin.size()) - 1,
+                                   static_cast<std::int64_t>(data.targets.begin.size()) - 1));
+  }
+  const std::uint64_t frames =
+      sequences.value.size() / std::max<std::uint64_t>(sequences.numbers, 1);
+  if (sequences.value.size() != frames * sequences.numbers) {
+    findings.push_back(fmt::format("{} numbers of frames, expected a multiple of {}",
+                                   sequences.value.size(), sequences.numbers));
+  }
+  if (check_begin(sequences.begin, frames, "frames", findings) &&
+      std::ranges::adjacent_find(sequences.begin) != sequences.begin.end()) {
+    findings.emplace_back("a row has no frame");
+  }
+  check_finite(sequences.value, findings);
+}
+
 // The groups that have as many entries in every row.
 void check_dense(const Dataset& data, std::vector<std::string>& findings) {
   const auto check_size = [&](std::size_t found, std::size_t width, const char* what) {
@@ -168,7 +189,8 @@ DatasetSummary summarise(const Dataset& data, const LoadReport& report) {
   s.file_bytes = report.file_bytes;
   s.memory_bytes = bytes_in(data.sparse) + bytes_in(data.targets) + data.dense.value.size_bytes() +
                    data.fields.category.size_bytes() + data.fields.value.size_bytes() +
-                   data.images.pixel.size_bytes();
+                   data.images.pixel.size_bytes() + data.sequences.begin.size_bytes() +
+                   data.sequences.value.size_bytes();
   s.rows = data.rows();
   s.feature_count = data.feature_count;
   s.label_count = data.label_count;
@@ -191,6 +213,8 @@ DatasetSummary summarise(const Dataset& data, const LoadReport& report) {
   s.label_names = report.label_names;
   s.dense_columns = data.dense.columns;
   s.fields = summarise_fields(data.fields, report);
+  s.frame_numbers = data.sequences.numbers;
+  s.frames = count_rows(data.sequences.begin);
   s.images = data.images.shape();
   s.channel_means.assign(data.images.mean.begin(), data.images.mean.end());
   s.channel_deviations.assign(data.images.deviation.begin(), data.images.deviation.end());
@@ -201,13 +225,14 @@ std::vector<std::string> verify(const Dataset& data) {
   std::vector<std::string> findings;
   check_sparse(data, findings);
   check_dense(data, findings);
+  check_sequences(data, findings);
   const bool labels =
       check_begin(data.targets.begin, data.targets.index.size(), "labels", findings);
   if (data.targets.begin.size() < 2) findings.emplace_back("there is no row");
   if (data.targets.begin.size() > std::size_t{1} << 32)
     findings.emplace_back("too many rows for an index");
   if (data.feature_count == 0 && data.dense.columns == 0 && data.fields.count() == 0 &&
-      data.images.size() == 0) {
+      data.images.size() == 0 && data.sequences.numbers == 0) {
     findings.emplace_back("there is no feature column");
   }
   if (data.label_count == 0) findings.emplace_back("there is no label column");

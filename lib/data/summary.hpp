@@ -50,6 +50,8 @@ struct DatasetSummary {
   std::vector<std::string> label_names;
   std::uint64_t dense_columns = 0;
   std::vector<FieldSummary> fields;
+  std::uint64_t frame_numbers = 0;                       // of sequences; 0: none
+  RowCounts frames;                                      // per row
   ImageShape images;                                     // size 0: none
   std::vector<float> channel_means, channel_deviations;  // of the images' bytes
 };

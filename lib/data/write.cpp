@@ -61,6 +61,10 @@ std::vector<std::string> label_texts(const Dataset& data, const LoadReport& repo
 
 void require_sparse(const Dataset& data, const std::string& path, const char* format) {
   const bool images = data.images.size() > 0;
+  if (data.sequences.numbers > 0) {
+    throw usage_error("{}: sequences cannot be written as {} text, which has sparse features", path,
+                      format);
+  }
   if (data.fields.count() == 0 && !images) return;
   throw with_hint(usage_error("{}: {} cannot be written as {} text, which has sparse features",
                               path, images ? "images" : "click data", format),

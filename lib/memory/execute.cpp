@@ -6,6 +6,7 @@
 #include <bit>
 #include <cstring>
 #include <type_traits>
+#include <utility>
 
 #include "core/error.hpp"
 
@@ -45,12 +46,13 @@ MemoryPlan plan_without_reuse(const TrainingStep& training) {
 
 template <class Real>
 PlanExecutor<Real>::PlanExecutor(BasicDevice<Real>& device, const TrainingStep& training,
-                                 const MemoryPlan& plan, bool poisoned)
+                                 const MemoryPlan& plan, bool poisoned,
+                                 std::shared_ptr<LstmMath<Real>> lstm)
     : device_(device),
       training_(training),
       plan_(plan),
       poisoned_(poisoned),
-      math_(device, *training.graph, training.options.batch),
+      math_(device, *training.graph, training.options.batch, std::move(lstm)),
       places_(training.tensors.size(), nullptr),
       blocks_(kernels<BasicHostBlocks<Real>>(device)),
       copying_(training.tensors.size(), 0) {

@@ -16,6 +16,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <optional>
 #include <vector>
 
@@ -42,9 +43,9 @@ MemoryPlan plan_without_reuse(const TrainingStep& training);
 template <class Real>
 class PlanExecutor {
  public:
-  // The plan must be recorded and fit. All four outlive it.
+  // The plan must be recorded and fit. Device, step and plan outlive it. `lstm`: as NodeMath's.
   PlanExecutor(BasicDevice<Real>& device, const TrainingStep& training, const MemoryPlan& plan,
-               bool poisoned = false);
+               bool poisoned = false, std::shared_ptr<LstmMath<Real>> lstm = nullptr);
 
   // Bytes of an arena with room for the plan, in numbers of 4 bytes.
   std::size_t arena_size() const { return arena_size_; }

@@ -3,9 +3,14 @@
 // Parameters: W [4 units x (numbers + units)], gates in the order input, forget, cell, output, then
 //             one bias [4 units] (Hochreiter and Schmidhuber 1997, with forget gates).
 // Kept      : [steps x batch x 6 units], what BasicSequenceKernels::gates keeps.
+// Lengths   : the output of the last step is that of each row's own last, whose gradient goes in
+//             there, so that no step behind it has any: a sum over rows adds zeros for it. Nothing
+//             behind the longest row is computed, and, packed, of each step only the rows that have
+//             it; the numbers are the same but for the order of sums.
 #pragma once
 
 #include <cstddef>
+#include <span>
 
 #include "linalg/device.hpp"
 #include "linalg/image_kernels.hpp"
@@ -13,9 +18,16 @@
 
 namespace hetsgd {
 
+// Of the rows of a batch.
+struct RowLengths {
+  std::span<const std::size_t> steps = {};  // of each row, host memory; empty: all that there are
+  bool packed = false;  // steps descend, and none is computed behind a row's end
+};
+
 struct LstmShape {
   std::size_t batch = 1, numbers = 1, steps = 1, units = 1;
   bool all = false;  // the output is that of every step, [units x steps], not of the last alone
+  RowLengths lengths = {};
 
   std::size_t joint() const { return numbers + units; }
   std::size_t weights() const { return 4 * units * joint(); }
@@ -29,6 +41,8 @@ class LstmMath {
         sequences_(kernels<BasicSequenceKernels<Real>>(device)),
         images_(kernels<BasicImageKernels<Real>>(device)) {}
 
+  // With lengths, what Y or dX has behind a row's end is 0 where no step is computed, else of no
+  // use.
   // Y [batch x outputs] from X [batch x numbers x steps] at the parameters w.
   void forward(const LstmShape& shape, const Real* X, const Real* w, Real* kept, Real* Y);
   // to = beta to + alpha (the gradient by the parameters); dX = dx_beta dX + that by X, where dX is
@@ -39,6 +53,11 @@ class LstmMath {
  private:
   // joint [batch x (numbers + units)] <- x of the step and h of the one before, from what is kept.
   void read_joint(const LstmShape& shape, std::size_t step, const Real* X, const Real* kept);
+  // Steps that are computed, and the rows that are in one.
+  static std::size_t steps_of(const LstmShape& shape);
+  static std::size_t rows_in(const LstmShape& shape, std::size_t step);
+  // to <- from, rows of units, of those rows whose last step it is.
+  void copy_ending(const LstmShape& shape, std::size_t step, const Real* from, Real* to) const;
 
   BasicDevice<Real>& device_;
   BasicSequenceKernels<Real>& sequences_;

@@ -1,5 +1,7 @@
 #include "memory/node_math.hpp"
 
+#include <utility>
+
 #include "core/error.hpp"
 
 namespace hetsgd {
@@ -70,14 +72,15 @@ std::vector<std::size_t> statistics_offsets(const Graph& graph) {
 }
 
 template <class Real>
-NodeMath<Real>::NodeMath(BasicDevice<Real>& device, const Graph& graph, std::int64_t batch)
+NodeMath<Real>::NodeMath(BasicDevice<Real>& device, const Graph& graph, std::int64_t batch,
+                         std::shared_ptr<LstmMath<Real>> lstm)
     : device_(device),
       graph_(graph),
       batch_(size_of(batch)),
       convolution_(kernels<BasicConvolutionKernels<Real>>(device)),
       image_(kernels<BasicImageKernels<Real>>(device)),
       normalisation_(kernels<BasicNormalisationKernels<Real>>(device)),
-      lstm_(device),
+      lstm_(lstm ? std::move(lstm) : std::make_shared<LstmMath<Real>>(device)),
       parameters_(parameter_offsets(graph)),
       statistics_(statistics_offsets(graph)) {}
 
@@ -141,7 +144,7 @@ void NodeMath<Real>::forward(int index, const GraphPass<Real>& pass, const NodeT
       return image_.subsample(batch_, channels, size_of(x.height), size_of(x.width),
                               size_of(node.channels), size_of(node.stride), X, t.output);
     case NodeType::lstm:
-      return lstm_.forward(lstm_shape(index), X, w, t.mask, t.output);
+      return lstm_->forward(lstm_shape(index, pass), X, w, t.mask, t.output);
     default:
       HETSGD_CHECK(false);  // an end of the graph
   }
@@ -252,20 +255,21 @@ void NodeMath<Real>::bn_backward(int index, const GraphPass<Real>& pass,
 }
 
 template <class Real>
-LstmShape NodeMath<Real>::lstm_shape(int index) const {
+LstmShape NodeMath<Real>::lstm_shape(int index, const GraphPass<Real>& pass) const {
   return {.batch = batch_,
           .numbers = size_of(graph_.input_shape(index).channels),
           .steps = size_of(sequence_steps(graph_, index)),
           .units = size_of(graph_.node(index).units),
-          .all = graph_.node(index).all};
+          .all = graph_.node(index).all,
+          .lengths = pass.lengths};
 }
 
 template <class Real>
 void NodeMath<Real>::lstm_backward(int index, const GraphPass<Real>& pass,
                                    const NodeTensors<Real>& t) {
-  lstm_.backward(lstm_shape(index), t.inputs.front(), parameters(index, pass), t.mask,
-                 t.output_gradient, pass.alpha, pass.beta, target(index, pass),
-                 t.input_betas.front(), t.input_gradients.front());
+  lstm_->backward(lstm_shape(index, pass), t.inputs.front(), parameters(index, pass), t.mask,
+                  t.output_gradient, pass.alpha, pass.beta, target(index, pass),
+                  t.input_betas.front(), t.input_gradients.front());
 }
 
 // Rows are samples: of an add all of them, of a concat their part of the output's channels.

@@ -8,6 +8,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <vector>
 
 #include "graph/graph.hpp"
@@ -36,6 +37,7 @@ struct GraphPass {
   const Real* statistics = nullptr;  // of all bn nodes; null: those of the batch
   std::uint64_t seed = 0;            // of dropout
   std::uint32_t draw = 0;            // that differs from one batch to the next
+  RowLengths lengths = {};           // of sequences
 };
 
 // The tensors of one node in one pass, at their places.
@@ -55,8 +57,10 @@ struct NodeTensors {
 template <class Real>
 class NodeMath {
  public:
-  // `graph` and `device` must outlive it. Errors: device, one that lacks the kernels.
-  NodeMath(BasicDevice<Real>& device, const Graph& graph, std::int64_t batch);
+  // `graph` and `device` must outlive it. Several may share the scratch of `lstm`, of which one
+  // computes at a time; null: it has its own. Errors: device, one that lacks the kernels.
+  NodeMath(BasicDevice<Real>& device, const Graph& graph, std::int64_t batch,
+           std::shared_ptr<LstmMath<Real>> lstm = nullptr);
 
   void forward(int node, const GraphPass<Real>& pass, const NodeTensors<Real>& tensors);
   // Reads a node's parameters before it moves them. Neither may run twice at the same time.
@@ -71,7 +75,7 @@ class NodeMath {
   void fc_forward(int node, const GraphPass<Real>& pass, const NodeTensors<Real>& t) const;
   void fc_backward(int node, const GraphPass<Real>& pass, const NodeTensors<Real>& t) const;
   void bn_backward(int node, const GraphPass<Real>& pass, const NodeTensors<Real>& t) const;
-  LstmShape lstm_shape(int node) const;
+  LstmShape lstm_shape(int node, const GraphPass<Real>& pass) const;
   void lstm_backward(int node, const GraphPass<Real>& pass, const NodeTensors<Real>& t);
   void join_forward(int node, const NodeTensors<Real>& t) const;
   void join_backward(int node, const NodeTensors<Real>& t) const;
@@ -82,7 +86,7 @@ class NodeMath {
   BasicConvolutionKernels<Real>& convolution_;
   BasicImageKernels<Real>& image_;
   BasicNormalisationKernels<Real>& normalisation_;
-  LstmMath<Real> lstm_;
+  std::shared_ptr<LstmMath<Real>> lstm_;
   std::vector<std::size_t> parameters_, statistics_;
 };
 

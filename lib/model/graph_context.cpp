@@ -1,5 +1,7 @@
 #include "model/graph_context.hpp"
 
+#include <cmath>
+
 #include "core/error.hpp"
 #include "core/text.hpp"
 #include "memory/minimum.hpp"
@@ -41,6 +43,10 @@ TrainingStep executed_step(const Graph& graph, std::int64_t batch) {
 }
 
 }  // namespace
+
+std::int64_t planned_steps(double steps) {
+  return kStepsPlanned * static_cast<std::int64_t>(std::ceil(steps / kStepsPlanned));
+}
 
 PlannedBatch::PlannedBatch(const Graph& graph, const PlanRules& rules, std::int64_t batch)
     : training(executed_step(graph, batch)),

@@ -1,12 +1,18 @@
-// What one computation of a graph model works in: plans by batch size, an arena for the largest.
+// What one computation of a graph model works in: plans by batch size and steps, an arena for the
+// largest.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <map>
 #include <memory>
 #include <optional>
+#include <utility>
+#include <vector>
 
 #include "data/images.hpp"
+#include "data/sequences.hpp"
+#include "graph/sequence_graph.hpp"
 #include "memory/execute.hpp"
 #include "memory/policy.hpp"
 #include "memory/step_times.hpp"
@@ -20,6 +26,22 @@ struct PlanRules {
   const Policy& policy;
   std::optional<std::uint64_t> capacity;
 };
+
+// The part of a batch that is computed at once. `lengths`: of its rows if they are sequences.
+struct BatchPart {
+  BatchPart(const Batch& of, std::size_t begin, std::size_t samples)
+      : batch(of), first(begin), count(samples) {
+    if (of.data().sequences.numbers > 0) lengths = lengths_of(of, begin, samples);
+  }
+
+  const Batch& batch;
+  std::size_t first, count;
+  std::vector<std::size_t> lengths{};
+};
+
+// Plans are kept for so many steps, and multiples: batches of like lengths share one.
+inline constexpr std::int64_t kStepsPlanned = 32;
+std::int64_t planned_steps(double steps);
 
 // The training step of one batch size, and its recorded plan. Errors: usage, a capacity in which
 // the policy does not plan it.
@@ -42,24 +64,36 @@ template <class Real>
 class GraphContext final : public BasicModelContext<Real> {
  public:
   GraphContext(BasicDevice<Real>& device, const Graph& graph, const PlanRules& rules)
-      : BasicModelContext<Real>(device), graph_(graph), rules_(rules) {}
+      : BasicModelContext<Real>(device),
+        graph_(graph),
+        rules_(rules),
+        lstm_(std::make_shared<LstmMath<Real>>(device)) {}
 
-  PlanExecutor<Real>& executor(std::size_t batch) {
-    std::unique_ptr<Executable>& one = executables_[batch];
-    if (!one) one = std::make_unique<Executable>(this->device(), graph_, rules_, batch);
+  PlanExecutor<Real>& executor(const BatchPart& part) {
+    const Graph& graph = graph_of(part);
+    const std::int64_t steps = graph.node(0).shape.height;
+    std::unique_ptr<Executable>& one = executables_[{part.count, steps}];
+    if (!one) one = std::make_unique<Executable>(this->device(), graph, rules_, part.count, lstm_);
     return one->executor;
   }
   Real* arena(const PlanExecutor<Real>& executor) {
     arena_.reset(this->device(), executor.arena_size());
     return arena_.data();
   }
-  // X <- the images of a part of a batch, which on a GPU come by way of host memory.
-  void write_images(const Batch& batch, std::size_t first, std::size_t count, Real* X) {
-    if (this->device().host_accessible(X)) return copy_images(batch, first, count, X);
-    images_.resize(count * static_cast<std::size_t>(graph_.node(0).shape.numbers()));
-    copy_images(batch, first, count, images_.data());
-    this->device().upload(X, images_.data(), images_.size() * sizeof(Real));
+  // X <- the samples, which on a GPU come by way of host memory.
+  void write_samples(const BatchPart& part, Real* X) {
+    const Shape& shape = graph_of(part).node(0).shape;
+    const auto copy = [&](Real* to) {
+      if (part.lengths.empty()) return copy_images(part.batch, part.first, part.count, to);
+      copy_sequences(part.batch, part.first, part.count, static_cast<std::size_t>(shape.height),
+                     to);
+    };
+    if (this->device().host_accessible(X)) return copy(X);
+    samples_.resize(part.count * static_cast<std::size_t>(shape.numbers()));
+    copy(samples_.data());
+    this->device().upload(X, samples_.data(), samples_.size() * sizeof(Real));
   }
+  Batch ordered;  // the batch at hand, longest rows first: the device may read it until the next
   std::size_t batch_bytes() const override {
     return BasicModelContext<Real>::batch_bytes() + arena_.size() * sizeof(Real);
   }
@@ -67,45 +101,55 @@ class GraphContext final : public BasicModelContext<Real> {
  private:
   struct Executable {
     Executable(BasicDevice<Real>& device, const Graph& graph, const PlanRules& rules,
-               std::size_t batch)
+               std::size_t batch, std::shared_ptr<LstmMath<Real>> lstm)
         : planned(graph, rules, static_cast<std::int64_t>(batch)),
-          executor(device, planned.training, planned.plan) {}
+          executor(device, planned.training, planned.plan, false, std::move(lstm)) {}
     PlannedBatch planned;
     PlanExecutor<Real> executor;
   };
 
+  // Of sequences the network at the steps that are planned for the longest.
+  const Graph& graph_of(const BatchPart& part) {
+    if (part.lengths.empty()) return graph_;
+    const std::int64_t steps =
+        planned_steps(static_cast<double>(*std::ranges::max_element(part.lengths)));
+    std::unique_ptr<Graph>& graph = graphs_[steps];
+    if (!graph) graph = std::make_unique<Graph>(with_steps(graph_, steps));
+    return *graph;
+  }
+
   const Graph& graph_;
   PlanRules rules_;
-  std::map<std::size_t, std::unique_ptr<Executable>> executables_;
+  std::map<std::int64_t, std::unique_ptr<Graph>> graphs_;  // by steps
+  std::map<std::pair<std::size_t, std::int64_t>, std::unique_ptr<Executable>> executables_;
+  std::shared_ptr<LstmMath<Real>> lstm_;  // whose scratch has the size of the parameters
   BasicBuffer<Real> arena_;
-  std::vector<Real> images_;
+  std::vector<Real> samples_;
 };
 
-// A computation that writes the images of a part of a batch, and reads its scores.
+// A computation that writes the samples of a part of a batch, and reads its scores.
 template <class Real>
-class ImageEnds : public GraphEnds<Real> {
+class SampleEnds : public GraphEnds<Real> {
  public:
-  ImageEnds(GraphContext<Real>& context, const Batch& batch, std::size_t first, std::size_t count)
-      : context_(context), batch_(batch), first_(first), count_(count) {}
-  void write_input(Real* X) override { context_.write_images(batch_, first_, count_, X); }
+  SampleEnds(GraphContext<Real>& context, const BatchPart& part) : context_(context), part_(part) {}
+  void write_input(Real* X) override { context_.write_samples(part_, X); }
 
  protected:
   GraphContext<Real>& context() const { return context_; }
-  std::size_t count() const { return count_; }
+  std::size_t count() const { return part_.count; }
 
  private:
   GraphContext<Real>& context_;
-  const Batch& batch_;
-  std::size_t first_, count_;
+  const BatchPart& part_;
 };
 
 // The loss of a whole batch and its gradient by the scores.
 template <class Real>
-class LearnEnds final : public ImageEnds<Real> {
+class LearnEnds final : public SampleEnds<Real> {
  public:
-  LearnEnds(GraphContext<Real>& context, const Batch& batch, std::size_t outputs)
-      : ImageEnds<Real>(context, batch, 0, batch.size()),
-        objective_(usual_objective<Real>(batch.data().task)),
+  LearnEnds(GraphContext<Real>& context, const BatchPart& whole, std::size_t outputs)
+      : SampleEnds<Real>(context, whole),
+        objective_(usual_objective<Real>(whole.batch.data().task)),
         outputs_(outputs) {}
 
   void read_scores(const Real* Z, Real* Y) override {
@@ -126,11 +170,10 @@ class LearnEnds final : public ImageEnds<Real> {
 
 // Keeps the scores of a part of a batch; `to` may be null.
 template <class Real>
-class ScoreEnds final : public ImageEnds<Real> {
+class ScoreEnds final : public SampleEnds<Real> {
  public:
-  ScoreEnds(GraphContext<Real>& context, const Batch& batch, std::size_t first, std::size_t count,
-            std::size_t outputs, Real* to)
-      : ImageEnds<Real>(context, batch, first, count), outputs_(outputs), to_(to) {}
+  ScoreEnds(GraphContext<Real>& context, const BatchPart& part, std::size_t outputs, Real* to)
+      : SampleEnds<Real>(context, part), outputs_(outputs), to_(to) {}
   void read_scores(const Real* Z, Real*) override {
     if (to_) this->context().device().copy(this->count() * outputs_, Z, to_);
   }

@@ -11,8 +11,10 @@
 #include "core/error.hpp"
 #include "core/text.hpp"
 #include "graph/networks.hpp"
+#include "graph/sequence_graph.hpp"
 #include "graph/work.hpp"
 #include "model/graph_context.hpp"
+#include "model/graph_data.hpp"
 #include "model/objective.hpp"
 
 namespace hetsgd {
@@ -20,12 +22,6 @@ namespace hetsgd {
 namespace {
 
 constexpr std::size_t kScoredTogether = 64;  // samples: room for more would be of no use
-
-ImageShape image_of(const Graph& graph) {
-  const Shape& input = graph.node(0).shape;
-  return {static_cast<Index>(input.channels), static_cast<Index>(input.height),
-          static_cast<Index>(input.width)};
-}
 
 bool has_statistics(const Graph& graph) { return statistics_offsets(graph).back() > 0; }
 
@@ -57,14 +53,24 @@ class GraphModel final : public BasicModel<Real> {
     return std::make_unique<GraphContext<Real>>(device, graph_, plan_rules());
   }
 
-  Work work_on(const DeviceRates& rates, double samples) const {
-    if (&plan_rules().policy == &liveness_policy()) return work_of_samples(samples, rates);
-    const auto batch = static_cast<std::int64_t>(std::llround(std::max(1.0, samples)));
-    return {.given_s = planned_time(graph_, plan_rules(), batch, rates).count()};
+  // That the rows of a batch of sequences count for, all the same.
+  double steps_of(const BatchShape& batch) const {
+    return packs() ? batch.frames / batch.samples : batch.steps;
+  }
+
+  Work work_on(const DeviceRates& rates, const BatchShape& shape) const {
+    if (&plan_rules().policy == &liveness_policy()) return work_of_batch(shape, rates);
+    const auto batch = static_cast<std::int64_t>(std::llround(std::max(1.0, shape.samples)));
+    const auto seconds = [&](const Graph& graph) {
+      return planned_time(graph, plan_rules(), batch, rates).count();
+    };
+    if (!reads_sequences()) return {.given_s = seconds(graph_)};
+    return {.given_s = seconds(with_steps(graph_, planned_steps(steps_of(shape))))};
   }
 
   std::vector<std::uint64_t> layer_sizes() const override {
-    std::vector<std::uint64_t> sizes{image_of(graph_).size()};
+    std::vector<std::uint64_t> sizes{reads_sequences() ? this->data().frame_numbers
+                                                       : image_of(graph_).size()};
     for (const Node& node : graph_.nodes()) {
       const bool layer =
           node.type == NodeType::conv || node.type == NodeType::fc || node.type == NodeType::lstm;
@@ -73,9 +79,7 @@ class GraphModel final : public BasicModel<Real> {
     return sizes;
   }
 
-  Work gradient_work(const BatchShape& batch) const override {
-    return work_of_samples(batch.samples, {});
-  }
+  Work gradient_work(const BatchShape& batch) const override { return work_of_batch(batch, {}); }
 
   ScoringStatistics statistics() const override {
     return {statistics_offsets(graph_).back(), options_.bn_samples};
@@ -85,9 +89,11 @@ class GraphModel final : public BasicModel<Real> {
                            Real* statistics) const override {
     auto& scratch = static_cast<GraphContext<Real>&>(context);
     scratch.stage(batch);
-    ScoreEnds<Real> ends(scratch, batch, 0, batch.size(), this->outputs(), nullptr);
-    PlanExecutor<Real>& executor = scratch.executor(batch.size());
-    executor.forward({.parameters = w, .drops = false}, ends, scratch.arena(executor));
+    const BatchPart whole(batch, 0, batch.size());
+    ScoreEnds<Real> ends(scratch, whole, this->outputs(), nullptr);
+    PlanExecutor<Real>& executor = scratch.executor(whole);
+    executor.forward({.parameters = w, .drops = false, .lengths = {whole.lengths}}, ends,
+                     scratch.arena(executor));
     const std::vector<std::size_t> offsets = statistics_offsets(graph_);
     for (int node = 0; node < graph_.size(); ++node) {
       const auto at = static_cast<std::size_t>(node);
@@ -97,12 +103,22 @@ class GraphModel final : public BasicModel<Real> {
   }
 
  protected:
+  // Sequences go in longest first, also where they are padded, so that dropout is the same.
   DeferredSum learn(Context& context, const Batch& batch, const Real* w,
                     Sink<Real> sink) const override {
+    if (!reads_sequences()) return learn_ordered(context, batch, w, sink);
+    auto& scratch = static_cast<GraphContext<Real>&>(context);
+    scratch.ordered = longest_first(batch);
+    return learn_ordered(context, scratch.ordered, w, sink);
+  }
+
+  DeferredSum learn_ordered(Context& context, const Batch& batch, const Real* w,
+                            Sink<Real> sink) const {
     auto& scratch = static_cast<GraphContext<Real>&>(context);
     scratch.stage(batch);
-    LearnEnds<Real> ends(scratch, batch, this->outputs());
-    PlanExecutor<Real>& executor = scratch.executor(batch.size());
+    const BatchPart whole(batch, 0, batch.size());
+    LearnEnds<Real> ends(scratch, whole, this->outputs());
+    PlanExecutor<Real>& executor = scratch.executor(whole);
     Real* const arena = scratch.arena(executor);
     const std::uint64_t place = batch.augmentation().first;
     const GraphPass<Real> pass{.parameters = w,
@@ -110,7 +126,8 @@ class GraphModel final : public BasicModel<Real> {
                                .alpha = sink.alpha,
                                .beta = sink.beta,
                                .seed = batch.augmentation().seed,
-                               .draw = static_cast<std::uint32_t>(place ^ (place >> 32))};
+                               .draw = static_cast<std::uint32_t>(place ^ (place >> 32)),
+                               .lengths = {whole.lengths, packs()}};
     executor.forward(pass, ends, arena);
     executor.backward(pass, arena);
     return ends.loss();
@@ -125,10 +142,13 @@ class GraphModel final : public BasicModel<Real> {
     const std::size_t together = by_batch ? batch.size() : kScoredTogether;
     for (std::size_t first = 0; first < batch.size(); first += together) {
       const std::size_t count = std::min(together, batch.size() - first);
-      ScoreEnds<Real> ends(scratch, batch, first, count, this->outputs(),
-                           logits + first * this->outputs());
-      PlanExecutor<Real>& executor = scratch.executor(count);
-      executor.forward({.parameters = w, .drops = false, .statistics = context.statistics.data()},
+      const BatchPart part(batch, first, count);
+      ScoreEnds<Real> ends(scratch, part, this->outputs(), logits + first * this->outputs());
+      PlanExecutor<Real>& executor = scratch.executor(part);
+      executor.forward({.parameters = w,
+                        .drops = false,
+                        .statistics = context.statistics.data(),
+                        .lengths = {part.lengths}},
                        ends, scratch.arena(executor));
     }
     return usual_objective<Real>(this->data().task)
@@ -193,22 +213,36 @@ class GraphModel final : public BasicModel<Real> {
     return {find_policy("--memory-policy", options_.memory_policy), options_.activation_memory};
   }
 
-  // Affine in the samples.
-  Work work_of_samples(double samples, const DeviceRates& rates) const {
-    const Work fixed = work_of(0, rates), more = work_of(1, rates) - fixed;
-    return {fixed.operations + samples * more.operations, fixed.bytes + samples * more.bytes,
-            fixed.launches + samples * more.launches};
+  bool reads_sequences() const { return this->data().frame_numbers > 0; }
+  bool packs() const { return options_.lengths == Lengths::packed; }
+
+  // Affine in the samples, and of sequences in the steps.
+  Work work_of_batch(const BatchShape& batch, const DeviceRates& rates) const {
+    if (!reads_sequences()) return work_of_samples(graph_, batch.samples, rates);
+    const Work one = work_of_samples(with_steps(graph_, 1), batch.samples, rates);
+    const Work two = work_of_samples(with_steps(graph_, 2), batch.samples, rates);
+    return affine(one, two - one, steps_of(batch) - 1);
   }
 
-  Work work_of(std::int64_t batch, const DeviceRates& rates) const {
+  Work work_of_samples(const Graph& graph, double samples, const DeviceRates& rates) const {
+    const Work fixed = work_of(graph, 0, rates);
+    return affine(fixed, work_of(graph, 1, rates) - fixed, samples);
+  }
+
+  static Work affine(const Work& fixed, const Work& more, double times) {
+    return {fixed.operations + times * more.operations, fixed.bytes + times * more.bytes,
+            fixed.launches + times * more.launches};
+  }
+
+  static Work work_of(const Graph& graph, std::int64_t batch, const DeviceRates& rates) {
     Work sum;
-    for (int node = 1; node < graph_.size(); ++node) {
-      const std::vector<int>& from = graph_.node(node).from;
+    for (int node = 1; node < graph.size(); ++node) {
+      const std::vector<int>& from = graph.node(node).from;
       const bool input_gradient =
           std::any_of(from.begin(), from.end(), [](int i) { return i > 0; });
-      const double factor = convolution_factor(graph_, node, rates);
+      const double factor = convolution_factor(graph, node, rates);
       for (const Pass pass : {Pass::forward, Pass::backward}) {
-        Work work = node_work(graph_, node, pass, batch, input_gradient);
+        Work work = node_work(graph, node, pass, batch, input_gradient);
         work.operations *= factor;
         sum += work;
       }
@@ -245,7 +279,9 @@ RegisteredModel registered(const std::string& name, const std::string& summary) 
   return {{.name = name,
            .title = name,
            .idea = fmt::format(
-               "A network for images: {}. Its memory is planned for each batch size.", summary),
+               "A network for images, of lstm nodes for sequences: {}. Its memory is planned for "
+               "each batch size.",
+               summary),
            .paper = "chapter 4 of paper 004; `hetsgd memory " + name + "` plans its memory",
            .objective = "softmax over the labels",
            .blocks = "of each conv and fc node weight [outputs x inputs] and bias; of each bn node "
@@ -279,6 +315,9 @@ void GraphModelOptions::declare(OptionSet& set) {
           "training images of which the statistics of bn are made before a measurement")
       .unit("samples")
       .range(1, 1e9);
+  set.add_choice("lengths", lengths, {{"padded", Lengths::padded}, {"packed", Lengths::packed}},
+                 "rows of sequences are computed up to the longest of their batch, or each to its "
+                 "own end");
   set.add("memory_policy", memory_policy,
           fmt::format("how the memory of a batch is planned: {}", fmt::join(names, ", ")));
   set.add("activation_memory", activation_memory,
@@ -295,24 +334,7 @@ void GraphModelOptions::validate() const {
 template <class Real>
 std::unique_ptr<BasicModel<Real>> make_graph_model(const Graph& graph, const DataShape& data,
                                                    const GraphModelOptions& options) {
-  const std::size_t classes = data_shape(graph).label_count;
-  const ImageShape expected = image_of(graph);
-  const auto text = [](const ImageShape& s) {
-    return fmt::format("{}x{}x{}", s.channels, s.height, s.width);
-  };
-  if (data.image != expected) {
-    throw with_hint(
-        usage_error("--model: {} reads images of {}, but the training data have {}", graph.name(),
-                    text(expected), data.image.size() > 0 ? text(data.image) : "none"),
-        "--image 1x28x28 makes images of that shape of sparse rows; resnet-32?size=16 "
-        "gives a network another size");
-  }
-  if (data.outputs() != classes) {
-    throw with_hint(usage_error("--model: {} has {} classes, but the data have {} labels",
-                                graph.name(), classes, data.outputs()),
-                    fmt::format("a network that has the key takes {}?classes={}",
-                                graph.name().substr(0, graph.name().find('?')), data.outputs()));
-  }
+  check_network_reads(graph, data);
   return std::make_unique<GraphModel<Real>>(graph, data, options);
 }
 
@@ -322,19 +344,17 @@ template std::unique_ptr<BasicModel<double>> make_graph_model<double>(const Grap
                                                                       const DataShape&,
                                                                       const GraphModelOptions&);
 
-DataShape data_shape(const Graph& graph) {
-  const Shape& scores = graph.node(graph.node(graph.size() - 1).from.front()).shape;
-  return {.label_count = static_cast<Index>(scores.numbers()),
-          .task = Task::multiclass,
-          .image = image_of(graph)};
-}
-
 bool is_network(const Model& model) {
   return dynamic_cast<const GraphModel<float>*>(&model) != nullptr;
 }
 
-Work network_work(const Model& model, const DeviceRates& rates, double samples) {
-  return dynamic_cast<const GraphModel<float>&>(model).work_on(rates, samples);
+Work network_work(const Model& model, const DeviceRates& rates, const BatchShape& batch) {
+  return dynamic_cast<const GraphModel<float>&>(model).work_on(rates, batch);
+}
+
+double network_steps(const Model& model, const BatchShape& batch) {
+  const auto& network = dynamic_cast<const GraphModel<float>&>(model);
+  return network.data().frame_numbers > 0 ? network.steps_of(batch) : 0;
 }
 
 bool is_network_name(const std::string& name) {

@@ -1,5 +1,5 @@
-// Networks of images as models: a computation graph (graph/), its kernels (memory/node_math.hpp)
-// and a plan of its memory for every batch size (memory/).
+// Networks of images and sequences as models: a computation graph (graph/), its kernels
+// (memory/node_math.hpp) and a plan of its memory for every batch size (memory/).
 //
 // Score     : the input of the graph's softmax.
 // Objective : softmax over the labels, as for other models.
@@ -16,6 +16,12 @@
 //             node and element, so that they are the same on every cluster.
 // Work      : sum of graph/work.hpp over the nodes, forward and backward; on a device at hand
 //             network_work().
+// Sequences : rows of unequal lengths (Dataset::sequences) are read by networks in which only lstm,
+//             relu, add and concat read every step (graph/sequence_graph.hpp). A batch is padded to
+//             its longest row, and the output of an lstm is that of a row's own last step: what a
+//             row gives does not depend on who shares its batch. Dymem is for fixed shapes
+//             (paper 004, 4.4), so a plan is that of one length: one is kept per batch size and per
+//             length rounded up to kStepsPlanned.
 // Memory    : activations of a batch lie in one arena by the plan of --memory-policy; gradients are
 //             the same bits under every plan.
 #pragma once
@@ -26,6 +32,7 @@
 
 #include "graph/graph.hpp"
 #include "memory/step_times.hpp"
+#include "model/graph_data.hpp"
 #include "model/mlp.hpp"
 #include "model/registry.hpp"
 
@@ -37,6 +44,12 @@ enum class FilterLaw {
   init,  // as dense layers
 };
 
+// Of sequences, whose lengths differ: what a batch of them is computed as, and costs.
+enum class Lengths {
+  padded,  // all rows have the steps of the longest
+  packed,  // a step has the rows that are not at their end: sum of lengths / rows steps
+};
+
 struct GraphModelOptions {
   // The initial law of fc and lstm nodes. With `fans` the scores of lenet-5 begin so large that
   // momentum 0.9 at 0.05 loses three points of accuracy on 4,000 digits.
@@ -45,6 +58,7 @@ struct GraphModelOptions {
   bool zero_residual = false;
   bool decay_all = true;
   std::uint64_t bn_samples = 2000;
+  Lengths lengths = Lengths::padded;
   std::string memory_policy = "liveness";
   std::optional<std::uint64_t> activation_memory = {};
 
@@ -53,25 +67,29 @@ struct GraphModelOptions {
   void validate() const;
 };
 
-// Instantiated for float and double. Errors: usage, data whose images or labels the graph does not
-// fit; it opens with --model.
+// Instantiated for float and double. Of data with sequences: the network at the steps of each
+// batch. Errors: usage, data whose images, sequences or labels the graph does not fit; it opens with
+// --model.
 template <class Real>
 std::unique_ptr<BasicModel<Real>> make_graph_model(const Graph& graph, const DataShape& data,
                                                    const GraphModelOptions& options);
 
-// The data that a network is for: images of its input's shape, a label for each of its classes.
-DataShape data_shape(const Graph& graph);
-
 // Whether the model is one of this file.
 bool is_network(const Model& model);
-// The work of a gradient of `samples` of such a model on a device of these rates:
+// The work of a gradient of such a batch of such a model on a device of these rates:
 //   a policy that moves nothing (liveness, the default)  gradient_work(), whose convolutions count
 //                                                        convolution_factor() times
 //   any other                                            as given_s the time of the plan's
-//                                                        iteration, transfers included
+//                                                        iteration, transfers included; of
+//                                                        sequences at their steps, rounded up to
+//                                                        kStepsPlanned
 // Beside BasicModel, which knows no devices. Errors: usage, memory in which the policy does not
 // plan the batch.
-Work network_work(const Model& model, const DeviceRates& rates, double samples);
+Work network_work(const Model& model, const DeviceRates& rates, const BatchShape& batch);
+
+// Steps of sequences that each row of the batch counts for: of a model of sequences the longest
+// row's, packed the mean, on which alone its work depends beside the samples; of images 0.
+double network_steps(const Model& model, const BatchShape& batch);
 
 // Whether --model `name` is a network with options of its own (resnet-32?size=16) or the file of
 // one; built-in networks stand in the registry under their names.

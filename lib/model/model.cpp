@@ -18,6 +18,7 @@ DataShape DataShape::of(const Dataset& train, const Dataset& test) {
           .dense_columns = train.dense.columns,
           .first_category = {train.fields.first.begin(), train.fields.first.end()},
           .image = train.images.shape(),
+          .frame_numbers = train.sequences.numbers,
           .category_values = {train.fields.value, train.owner}};
 }
 
@@ -30,7 +31,7 @@ typename BasicModelContext<Real>::Staged BasicModelContext<Real>::bring(const Ba
     staged.fields = device_.stage(FieldRows<Real>{batch.size(), d.dense.columns, d.fields.count(),
                                                   d.fields.first.back(), rows, d.dense.value.data(),
                                                   d.fields.category.data()});
-  } else if (d.images.size() == 0) {
+  } else if (d.images.size() == 0 && d.sequences.numbers == 0) {
     staged.features =
         device_.stage(SparseRows<Real>{batch.size(), d.feature_count, rows, d.sparse.begin.data(),
                                        d.sparse.index.data(), d.sparse.value.data()});
@@ -66,7 +67,8 @@ TouchedRows& BasicModelContext<Real>::touched(Index count) {
 
 template <class Real>
 BasicModel<Real>::BasicModel(const DataShape& data) : data_(data) {
-  HETSGD_CHECK(data.feature_count > 0 || data.fields() > 0 || data.image.size() > 0);
+  HETSGD_CHECK(data.feature_count > 0 || data.fields() > 0 || data.image.size() > 0 ||
+               data.frame_numbers > 0);
   HETSGD_CHECK(data.outputs() > 0);
 }
 
@@ -83,6 +85,7 @@ void BasicModel<Real>::check(const Batch& batch) const {
   HETSGD_CHECK(std::ranges::equal(batch.data().fields.first, data_.first_category));
   HETSGD_CHECK_EQ(batch.data().dense.columns, data_.dense_columns);
   HETSGD_CHECK(batch.data().images.shape() == data_.image);
+  HETSGD_CHECK_EQ(batch.data().sequences.numbers, data_.frame_numbers);
   HETSGD_CHECK(data_.task == Task::binary || batch.data().label_count <= data_.label_count);
 }
 

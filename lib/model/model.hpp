@@ -49,6 +49,7 @@ struct DataShape {
   Index dense_columns = 0;
   std::vector<Index> first_category{};  // of each field, and their number; empty: no fields
   ImageShape image{};                   // of the samples; empty: they are none
+  Index frame_numbers = 0;              // of a frame of sequences; 0: they are none
   CategoryValues category_values{};     // what initial rows of a table are made of
 
   static DataShape of(const Dataset& data);
@@ -259,7 +260,8 @@ class BasicModel {
 
   // Work of one gradient (or fused step; the same model of cost) of a batch: what the simulated
   // clock charges. That of a full-size model is asked for, too (--charge): it depends on the layout
-  // alone. Affine in (samples, nonzeros, labels, lookups).
+  // alone. Affine in (samples, nonzeros, labels, lookups), of sequences
+  // at the same steps.
   virtual Work gradient_work(const BatchShape& batch) const = 0;
   // Of its first `parts` parts, with all that must come before them; of all: gradient_work().
   virtual Work partial_gradient_work(const BatchShape& batch, std::size_t parts) const;

@@ -41,6 +41,10 @@ json dataset_json(const DatasetPtr& data, const LoadReport& report) {
   if (const ImageShape shape = data->images.shape(); shape.size() > 0) {
     result["image"] = fmt::format("{}x{}x{}", shape.channels, shape.height, shape.width);
   }
+  if (data->sequences.numbers > 0) {
+    result["frame_numbers"] = data->sequences.numbers;
+    result["frames"] = data->totals().frames;
+  }
   if (data->fields.count() > 0) {
     result["dense_columns"] = data->dense.columns;
     result["fields"] = data->fields.count();

@@ -21,15 +21,15 @@ BatchShape Client::charged(const BatchShape& batch) const {
 Work Client::gradient_work(int rank, const BatchShape& batch) const {
   if (fitted()) return {.given_s = fitted()->step_s()};
   const BatchShape shape = charged(batch);
-  return charges_network_ ? work_of_network(rank, shape.samples)
-                          : charged_model().gradient_work(shape);
+  return charges_network_ ? work_of_network(rank, shape) : charged_model().gradient_work(shape);
 }
 
-Work Client::work_of_network(int rank, double samples) const {
+Work Client::work_of_network(int rank, const BatchShape& batch) const {
   const std::size_t device = std::min(static_cast<std::size_t>(rank), setup_.rates.size() - 1);
   const std::lock_guard lock(network_works_mutex_);
-  const auto [found, is_new] = network_works_.try_emplace({device, samples});
-  if (is_new) found->second = network_work(charged_model(), setup_.rates[device], samples);
+  const double steps = network_steps(charged_model(), batch);
+  const auto [found, is_new] = network_works_.try_emplace({device, batch.samples, steps});
+  if (is_new) found->second = network_work(charged_model(), setup_.rates[device], batch);
   return found->second;
 }
 

@@ -13,6 +13,7 @@
 #include <mutex>
 #include <optional>
 #include <span>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -81,12 +82,12 @@ class Client : public Run {
   const FittedCharge* fitted() const {
     return setup_.charge && setup_.charge->fitted ? &*setup_.charge->fitted : nullptr;
   }
-  Work work_of_network(int rank, double samples) const;
+  Work work_of_network(int rank, const BatchShape& batch) const;
 
   const bool charges_network_;
-  // Of networks by (device, samples), as a plan takes the host milliseconds.
+  // Of networks by (device, samples, steps), as a plan takes the host milliseconds.
   mutable std::mutex network_works_mutex_;
-  mutable std::map<std::pair<std::size_t, double>, Work> network_works_;
+  mutable std::map<std::tuple<std::size_t, double, double>, Work> network_works_;
 };
 
 // A replica that its worker has published, where it lies on a device. Until then it is the initial

@@ -14,11 +14,13 @@ Work step_work(const Model& model, const Charge* charge, const Dataset& train, c
   const BatchShape batch{.samples = b,
                          .nonzeros = b * static_cast<double>(data.nonzeros) / rows,
                          .labels = b * static_cast<double>(data.labels) / rows,
-                         .lookups = b * static_cast<double>(model.data().fields())};
+                         .lookups = b * static_cast<double>(model.data().fields()),
+                         .steps = static_cast<double>(data.frames) / rows,
+                         .frames = b * static_cast<double>(data.frames) / rows};
   if (charge && charge->fitted) return {.given_s = charge->fitted->step_s()};
   const Model& charged = charge ? *charge->model : model;
   const BatchShape shape = charge ? charged_shape(*charge, batch) : batch;
-  if (rates && is_network(charged)) return network_work(charged, *rates, shape.samples);
+  if (rates && is_network(charged)) return network_work(charged, *rates, shape);
   return charged.gradient_work(shape);
 }
 

@@ -18,8 +18,8 @@ struct EstimatedRun {
   const TablePlan* tables = nullptr;  // sharded ones
 };
 
-// Of a batch of b_max with the data's averages, as the simulated clock charges it on a device of
-// these rates; null: on any, without what is the device's.
+// Of a batch of b_max with the data's averages (sequences: of their mean length), as the simulated
+// clock charges it on a device of these rates; null: on any, without what is the device's.
 Work step_work(const Model& model, const Charge* charge, const Dataset& train, const Plan& plan,
                const DeviceRates* rates);
 

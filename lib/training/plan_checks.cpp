@@ -166,10 +166,11 @@ void check_plan(const TrainOptions& options, const OptionSet& set, const Plan& p
 
 namespace {
 
-enum class Readable { sparse, fields, images };
+enum class Readable { sparse, fields, images, sequences };
 
 Readable readable_of(const Dataset& data) {
   if (data.images.size() > 0) return Readable::images;
+  if (data.sequences.numbers > 0) return Readable::sequences;
   return data.fields.count() > 0 ? Readable::fields : Readable::sparse;
 }
 
@@ -186,6 +187,8 @@ std::string what_is_read(Readable readable) {
       return "dense columns and categories";
     case Readable::images:
       return "images";
+    case Readable::sequences:
+      return "sequences";
   }
   HETSGD_CHECK(false);
 }
@@ -200,6 +203,8 @@ std::string what_is_there(const Dataset& data) {
     case Readable::images:
       return fmt::format("images of {}x{}x{}", data.images.channels, data.images.height,
                          data.images.width);
+    case Readable::sequences:
+      return fmt::format("sequences of frames of {} numbers", data.sequences.numbers);
   }
   HETSGD_CHECK(false);
 }
@@ -220,8 +225,14 @@ void check_sharded(const ModelInfo& info, const Model& model, const OptimizerOpt
                   "--tables replicated clips the whole gradient");
 }
 
-void check_model_reads(const ModelInfo& info, const Dataset& train, Augmentation augment) {
-  if (augment != Augmentation::none && train.images.size() == 0) {
+void check_model_reads(const ModelInfo& info, const Dataset& train, const TrainOptions& options) {
+  if (options.order == Order::bucketed && train.sequences.numbers == 0) {
+    throw with_hint(usage_error("--order: found bucketed, but the training data have {}, expected "
+                                "sequences, whose lengths differ",
+                                what_is_there(train)),
+                    "generate:video makes some");
+  }
+  if (options.augment != Augmentation::none && train.images.size() == 0) {
     throw usage_error("--augment: the training data have {}, expected images",
                       what_is_there(train));
   }
@@ -231,6 +242,8 @@ void check_model_reads(const ModelInfo& info, const Dataset& train, Augmentation
     throw usage_error("--model: {} is for binary labels, found {} training data", info.name,
                       to_string(train.task));
   }
+  // Networks know themselves which sequences they read.
+  if (found == Readable::sequences && expected == Readable::images) return;
   std::vector<std::string> names;
   for (const RegisteredModel& each : models()) {
     if (read_by(each.info) == found) names.push_back(each.info.name);
@@ -238,6 +251,8 @@ void check_model_reads(const ModelInfo& info, const Dataset& train, Augmentation
   std::string hint = fmt::format("models of such data are {}", fmt::join(names, ", "));
   if (expected == Readable::images && found == Readable::sparse) {
     hint = "--image 1x28x28 makes images of that shape of sparse rows";
+  } else if (found == Readable::sequences) {
+    hint = "networks of lstm nodes read them, such as lstm-video?size=16&units=32&classes=5";
   } else if (names.empty()) {
     hint = "`hetsgd models` lists what each model reads";
   }

@@ -24,9 +24,10 @@ void check_plan(const TrainOptions& options, const OptionSet& set, const Plan& p
 // scales. Errors: usage.
 void check_sharded(const ModelInfo& info, const Model& model, const OptimizerOptions& optimizer);
 
-// A model of sparse features for data with fields or images, or the other way round; an
-// augmentation of what is no image. Errors: usage, naming the models that read such data.
-void check_model_reads(const ModelInfo& info, const Dataset& train, Augmentation augment);
+// A model of sparse features for data with fields, images or sequences, or the other way round; an
+// augmentation of what is no image, an order by lengths of what is no sequence. Errors: usage,
+// naming the models that read such data.
+void check_model_reads(const ModelInfo& info, const Dataset& train, const TrainOptions& options);
 
 // After the data's shape is known, and before the first vector is allocated: a layout may be larger
 // than any address, so it is judged by its size as a real number (Layout::real_size).

@@ -92,6 +92,7 @@ std::string data_key(const TrainOptions& options, const std::optional<RankShare>
 
 Sampler::Options sampling_of(const TrainOptions& options, int workers) {
   return {.order = options.order,
+          .batch = options.batch_size,
           .partition = options.partition,
           .seed = options.seed,
           .workers = workers,

@@ -77,8 +77,12 @@ void declare_data(OptionSet& set, TrainOptions& o) {
           "where; empty: $XDG_CACHE_HOME/hetsgd or ~/.cache/hetsgd")
       .not_in_config();
   set.add_choice(
-      "order", o.order, {{"shuffled", Order::shuffled}, {"sequential", Order::sequential}},
-      "order of the samples in an epoch; sequential: that of the file, for logs that of time");
+      "order", o.order,
+      {{"shuffled", Order::shuffled},
+       {"sequential", Order::sequential},
+       {"bucketed", Order::bucketed}},
+      "order of the samples in an epoch; sequential: that of the file, for logs that of time; "
+      "bucketed: shuffled, and sequences of similar length in one batch");
   set.add_choice("partition", o.partition,
                  {{"shared", Partition::shared},
                   {"iid", Partition::iid},

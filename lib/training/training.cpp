@@ -123,7 +123,7 @@ void Training::Impl::resolve() {
 void Training::Impl::build_model() {
   const Dataset &train = *record.train, &test = *record.test;
   const ModelInfo& kind = find_model(options.model).info;
-  check_model_reads(kind, train, options.augment);
+  check_model_reads(kind, train, options);
   model = options.model_factory->make(DataShape::of(train, test));
   check_row_rule(plan.optimizer, tensors_of(model->layout()));
   record.parameters = model->parameters();

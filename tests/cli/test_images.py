@@ -61,6 +61,20 @@ class Images(ProgramTest):
         self.assertNotIn("nonzeros", text)
         self.assertIn("sice", self.error("data", "info", "generate:images?sice=8", code=2))
 
+    def test_sequences_are_shown_and_not_written(self):
+        clips = "generate:video?clips=50&classes=3&size=4&median=9&shortest=2&longest=30"
+        text = self.run_program("data", "info", clips).stdout
+        self.assertRegex(text, r"numbers of a frame +4\n")
+        self.assertRegex(text, r"frames +\d+ in all; [\d.]+ per row \(\d+ to \d+\)")
+        self.assertNotIn("nonzeros", text)
+        self.assertIn("found sequences", self.error("data", "convert", clips, "clips.hsgd", code=4))
+        network = "lstm-video?size=4&units=6&dense=5&classes=3"
+        self.run_program("train", "--train", clips, "--test", clips, "--model", network, "--order", "bucketed", "--batch-size", "8",
+                         "--learning-rate", "0.1", "--epochs", "1", "-o", "r.json")
+        data = self.result("r.json")["dataset"]["train"]
+        self.assertEqual(data["frame_numbers"], 4)
+        self.assertGreater(data["frames"], 100)
+
 
 if __name__ == "__main__":
     unittest.main()

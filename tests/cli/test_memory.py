@@ -91,6 +91,16 @@ class Memory(ProgramTest):
         self.assertNotIn("lrn_3 again", (self.folder / "none.json").read_text())
         self.assertEqual((self.folder / "cost.json").read_text().count('"lrn_3 again"'), 3)
 
+    def test_plans_are_for_one_number_of_steps(self):
+        network = "lstm-video?size=16&units=8&classes=5"
+        done = self.run_program("memory", network, "--steps", "40", "--batch", "2", "--policy", "none", "-o", "m.json")
+        self.assertIn("sequences of 40 steps: Dymem plans fixed shapes", done.stdout + done.stderr)
+        other = "lstm-video?size=16&units=8&classes=5&steps=40"
+        self.run_program("memory", other, "--batch", "2", "--policy", "none", "-o", "n.json")
+        of_steps, built = (json.loads((self.folder / name).read_text())["networks"][0] for name in ("m.json", "n.json"))
+        self.assertEqual(of_steps["policies"], built["policies"])
+        self.assertIn("--steps: found 40, but node input of lenet-5", self.error("memory", "lenet-5", "--steps", "40", code=2))
+
 
 if __name__ == "__main__":
     unittest.main()

@@ -10,18 +10,24 @@ class LstmVideo final : public Family {
   void declare(OptionSet& set) override {
     set.add("steps", steps_, "frames of a clip").range(1, 1e5);
     set.add("classes", classes_, "").range(2, 1e6);
+    set.add("size", size_, "features of a frame").range(1, 1e5);
+    set.add("units", units_, "of the lstm").range(1, 1e5);
+    set.add("dense", dense_, "units of the layer behind it").range(1, 1e5);
+    set.add("dropout", dropout_, "share of these units").range(0, 0.99);
   }
   Graph build(const std::string& name) const override {
-    Builder net(name, {2048, steps_, 1});
-    net.lstm(2048);
-    net.fc(512);
-    net.dropout(0.5);
+    Builder net(name, {size_, steps_, 1});
+    net.lstm(units_);
+    net.fc(dense_);
+    net.dropout(dropout_);
     net.fc(classes_);
     return net.finish();
   }
 
  private:
-  int steps_ = 186, classes_ = 101;  // the mean of UCF101's clips
+  int steps_ = 186, classes_ = 101;  // the mean of UCF101's clips, its classes
+  int size_ = 2048, units_ = 2048, dense_ = 512;
+  double dropout_ = 0.5;
 };
 
 }  // namespace

@@ -1,0 +1,159 @@
+#include "data/generate_video.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+#include <vector>
+
+#include "core/error.hpp"
+#include "core/key_values.hpp"
+#include "core/random.hpp"
+#include "data/generate.hpp"
+#include "data/parallel.hpp"
+#include "data/source.hpp"
+
+namespace hetsgd {
+
+namespace {
+
+constexpr std::size_t kVideoKnots = 8;
+constexpr std::uint64_t kVideoChunk = 16;
+
+// Counter words of the generator's streams, apart from those of sparse rows and images.
+enum VideoStream : std::uint32_t {
+  kVideoTrainRow = 24,
+  kVideoTestRow = 25,
+  kVideoTrainLength = 26,
+  kVideoTestLength = 27,
+  kVideoPath = 28
+};
+
+class VideoGenerator {
+ public:
+  explicit VideoGenerator(const VideoOptions& options) : options_(options) {
+    path_.reserve(options.classes * kVideoKnots * options.size);
+    for (Index label = 0; label < options.classes; ++label) {
+      RandomStream stream(options.seed, Purpose::generator, label, kVideoPath);
+      for (std::size_t i = 0; i < kVideoKnots * options.size; ++i) {
+        path_.push_back(static_cast<float>(stream.normal()));
+      }
+    }
+  }
+
+  // Writes the clip's frames and returns its label.
+  Index draw(DataPart part, std::uint64_t row, std::uint64_t length, float* to) const {
+    RandomStream stream(options_.seed, Purpose::generator, row,
+                        part == DataPart::train ? kVideoTrainRow : kVideoTestRow);
+    const auto label = static_cast<Index>(stream.below(options_.classes));
+    const float* const path = &path_[label * kVideoKnots * options_.size];
+    const double last = static_cast<double>(std::max<std::uint64_t>(length - 1, 1));
+    for (std::uint64_t frame = 0; frame < length; ++frame) {
+      const double at = static_cast<double>(frame) / last * (kVideoKnots - 1);
+      const std::size_t knot = std::min(static_cast<std::size_t>(at), kVideoKnots - 2);
+      const double share = at - static_cast<double>(knot);
+      const float* const from = path + knot * options_.size;
+      for (std::size_t j = 0; j < options_.size; ++j) {
+        const double a = static_cast<double>(from[j]);
+        const double b = static_cast<double>(from[options_.size + j]);
+        *to++ = static_cast<float>(a + (b - a) * share + options_.noise * stream.normal());
+      }
+    }
+    return label;
+  }
+
+ private:
+  const VideoOptions& options_;
+  std::vector<float> path_;  // [classes x knots x size]
+};
+
+std::uint64_t video_options_hash(const VideoOptions& o, DataPart part) {
+  constexpr int kVersion = 1;  // raise it when other bytes come out
+  return content_hash(fmt::format("video {} {} {} {} {} {} {} {} {} {} {} {}", kVersion, o.clips,
+                                  o.clips_test, o.classes, o.size, o.median, o.sigma, o.shortest,
+                                  o.longest, o.noise, o.seed,
+                                  part == DataPart::train ? "train" : "test"));
+}
+
+std::string_view video_preset_of(std::string_view spec) {
+  spec.remove_prefix(std::min(spec.size(), kGeneratorPrefix.size()));
+  return spec.substr(0, spec.find('?'));
+}
+
+}  // namespace
+
+bool is_video_spec(std::string_view spec) {
+  return is_generator_spec(spec) && video_preset_of(spec) == kVideoPreset;
+}
+
+VideoOptions parse_video_spec(std::string_view spec) {
+  HETSGD_CHECK(is_video_spec(spec));
+  constexpr double kMostClips = 4294967295.0, kMostFrames = 1e6;
+  VideoOptions options;
+  options.name = spec.substr(kGeneratorPrefix.size());
+  const std::string_view settings =
+      spec.substr(std::min(spec.size(), kGeneratorPrefix.size() + kVideoPreset.size() + 1));
+  if (settings.empty()) return options;
+  OptionSet set;
+  set.add("clips", options.clips, "").range(1, kMostClips);
+  set.add("clips_test", options.clips_test, "").range(1, kMostClips);
+  set.add("classes", options.classes, "").range(2, 65536);
+  set.add("size", options.size, "").range(1, 65536);
+  set.add("median", options.median, "").range(1, kMostFrames);
+  set.add("sigma", options.sigma, "").range(0, 10);
+  set.add("shortest", options.shortest, "").range(1, kMostFrames);
+  set.add("longest", options.longest, "").range(1, kMostFrames);
+  set.add("noise", options.noise, "").range(0, 1000);
+  set.add("seed", options.seed, "");
+  KeyValues(settings, '&', std::string(spec), "clips=500&classes=5&size=16&median=20").set(set);
+  if (options.shortest > options.longest) {
+    throw usage_error("{}: longest: found {}, expected at least {}, the shortest", spec,
+                      options.longest, options.shortest);
+  }
+  return options;
+}
+
+std::uint64_t video_length(const VideoOptions& options, DataPart part, std::uint64_t row) {
+  RandomStream stream(options.seed, Purpose::generator, row,
+                      part == DataPart::train ? kVideoTrainLength : kVideoTestLength);
+  const double frames = std::round(stream.lognormal(std::log(options.median), options.sigma));
+  return static_cast<std::uint64_t>(std::clamp(frames, static_cast<double>(options.shortest),
+                                               static_cast<double>(options.longest)));
+}
+
+ParsedData generate_video(const VideoOptions& options, DataPart part, std::optional<int> threads) {
+  const std::uint64_t rows = part == DataPart::train ? options.clips : options.clips_test;
+  DatasetBuilder data;
+  data.name = options.name;
+  data.content_hash = video_options_hash(options, part);
+  data.task = Task::multiclass;
+  data.label_count = options.classes;
+  Sequences<Owned>& sequences = data.sequences;
+  sequences.numbers = options.size;
+  sequences.begin.push_back(0);
+  for (std::uint64_t row = 0; row < rows; ++row) {
+    sequences.begin.push_back(sequences.begin.back() + video_length(options, part, row));
+    data.targets.begin.push_back(row + 1);
+  }
+  const double numbers = static_cast<double>(sequences.frames()) * options.size;
+  require_memory(numbers * sizeof(float), options.name, "the frames");
+  sequences.value.resize(sequences.frames() * options.size);
+  data.targets.index.resize(rows);
+  const VideoGenerator generator(options);
+  parallel_tasks(threads, (rows + kVideoChunk - 1) / kVideoChunk, [&](std::size_t chunk) {
+    const std::uint64_t begin = chunk * kVideoChunk;
+    for (std::uint64_t row = begin; row < std::min(rows, begin + kVideoChunk); ++row) {
+      data.targets.index[row] =
+          generator.draw(part, row, sequences.length(row),
+                         sequences.value.data() + sequences.begin[row] * options.size);
+    }
+  });
+  ParsedData parsed;
+  for (Index label = 0; label < options.classes; ++label) {
+    parsed.report.label_names.push_back(std::to_string(label));
+  }
+  parsed.report.format = DataFormat::generated;
+  parsed.data = std::move(data).build();
+  return parsed;
+}
+
+}  // namespace hetsgd

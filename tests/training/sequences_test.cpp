@@ -1,0 +1,111 @@
+// Sequences of unequal lengths in runs: all algorithms, what the simulated clock charges, misuse.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "data/generate_video.hpp"
+#include "data/sampler.hpp"
+#include "support/failure.hpp"
+#include "support/run.hpp"
+#include "support/temporary_file.hpp"
+
+namespace hetsgd::test {
+namespace {
+
+using testing::HasSubstr;
+
+const std::string kClips =
+    "generate:video?clips=240&clips_test=60&classes=3&size=4&median=8&shortest=2&longest=40&noise="
+    "0.3";
+const std::string kVideoNetwork = "lstm-video?size=4&units=8&dense=6&classes=3&dropout=0.1";
+
+Settings of_clips(const std::string& algorithm, const std::string& cluster,
+                  const Settings& more = {}) {
+  return with({{"model", kVideoNetwork},
+               {"train", kClips},
+               {"test", kClips},
+               {"cache", "false"},
+               {"algorithm", algorithm},
+               {"cluster", cluster},
+               {"batch_size", "8"},
+               {"mega_batch", "8"},
+               {"learning_rate", "0.3"},
+               {"max_samples", "1200"}},
+              more);
+}
+
+TEST(SequenceRuns, LearnWithEveryAlgorithmOnEveryCluster) {
+  for (const RegisteredAlgorithm& algorithm : algorithms()) {
+    if (!algorithm.info.one_hidden_layer_only.empty()) continue;
+    if (!algorithm.info.sharded_tables_only.empty()) continue;
+    for (const std::string cluster : {"sim", "threads"}) {
+      SCOPED_TRACE(algorithm.info.name + " on " + cluster);
+      Settings more{{"workers", algorithm.info.max_workers > 1 ? "3" : "1"},
+                    {"order", "bucketed"},
+                    {"lengths", cluster == "sim" ? "padded" : "packed"}};
+      if (algorithm.info.name == "adaptive") more.push_back({"delta", "0"});
+      const Record record = run_training(of_clips(algorithm.info.name, cluster, more));
+      EXPECT_EQ(record.status, Status::completed);
+      EXPECT_LT(record.curve.back().test_loss(), record.curve.front().test_loss());
+    }
+  }
+}
+
+TEST(SequenceRuns, OneWorkerLearnsTheSameOnBothClusters) {
+  const auto loss = [](const std::string& cluster) {
+    return run_training(of_clips("sgd", cluster)).curve.back().test_loss();
+  };
+  EXPECT_EQ(loss("sim"), loss("threads"));
+}
+
+double compute_time(const Settings& more) {
+  const Record run = run_training(of_clips("sgd", "sim", more));
+  return run.workers[0].report.breakdown.compute.count();
+}
+
+// On a device that counts launches alone a batch of T steps takes a + 6 T launches: the run's time
+// tells the sum of T, which the order of samples gives.
+TEST(SequenceRuns, TheClockChargesTheLongestRowOfEachBatchOrTheMean) {
+  const TemporaryFile profile(
+      "launches", R"({"name": "p", "launch_overhead_s": 1e-3, "operations_per_s": 1e18,)"
+                  R"( "bytes_per_s": 1e18, "memory_bytes": 1e9, "host_link_bytes_per_s": 1e18,)"
+                  R"( "host_link_latency_s": 0})");
+  const auto data = std::make_shared<const Dataset>(
+      generate_video(parse_video_spec(kClips), DataPart::train, 1).data);
+  for (const Order order : {Order::shuffled, Order::bucketed}) {
+    const Sampler sampler(data, {.order = order, .batch = 8});
+    double longest = 0, mean = 0;
+    for (std::uint64_t i = 0; i < 150; ++i) {
+      Batch batch;
+      sampler.fill(0, {8 * i, 8}, batch);
+      longest += batch.shape().steps;
+      mean += batch.shape().frames / 8;
+    }
+    const auto time = [&](const std::string& lengths) {
+      return compute_time({{"profile", profile.path()},
+                           {"order", order == Order::shuffled ? "shuffled" : "bucketed"},
+                           {"lengths", lengths}});
+    };
+    EXPECT_NEAR(time("padded") - time("packed"), 6e-3 * (longest - mean), 1e-6);
+  }
+}
+
+TEST(SequenceRuns, RefuseWhatDoesNotFit) {
+  const auto error = [](const Settings& more) {
+    return usage_error_of([&] { run_training(of_clips("sgd", "sim", more)); });
+  };
+  EXPECT_THAT(error({{"model", "mlp"}}),
+              HasSubstr("mlp reads sparse features, but the training data have sequences of frames "
+                        "of 4 numbers"));
+  EXPECT_THAT(error({{"model", "lstm-video?size=5&classes=3"}}),
+              HasSubstr("reads frames of 5 numbers, but those of the training data have 4"));
+  EXPECT_THAT(error({{"augment", "flip"}}), HasSubstr("expected images"));
+  const std::string images = "generate:images?size=12&channels=1&rows_train=40&rows_test=10";
+  const Settings of_images = {{"train", images}, {"test", images}};
+  EXPECT_THAT(error(of_images), HasSubstr("reads images of 4x186x1"));
+  EXPECT_THAT(error(with(of_images, {{"model", HETSGD_TEST_DATA "/digits_network.json"},
+                                     {"order", "bucketed"}})),
+              HasSubstr("--order: found bucketed, but the training data have images of 1x12x12"));
+}
+
+}  // namespace
+}  // namespace hetsgd::test

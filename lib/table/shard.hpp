@@ -118,7 +118,6 @@ class Shard {
   void settle(std::span<const Index> place, std::span<const SampleCounts> samples);
 
  private:
-  void make_initial(Index place, float* to) const;
   // What an update takes of one part; to be used again.
   struct PartOfUpdate {
     std::vector<std::size_t> count;  // by rank
@@ -126,6 +125,7 @@ class Shard {
     std::vector<float> value;
   };
 
+  void make_initial(Index place, float* to) const;
   // Memory for `slots` rows.
   void allocate(std::size_t slots);
   void allocate_host(std::size_t slots, std::size_t here);

@@ -37,6 +37,7 @@
 //   spread    nF             4nF + 8nFC             0         1
 //   sum       nFC            4nF + 4nFC + 8mC       0         1
 //   update    4aC            4a + 4aC               8aqC      1
+// where an owner's C of a row is the number of its columns (table_placement.hpp).
 // Random places are in the memory of the device or of the host (tiers.hpp); of rows on the host 4C
 // bytes each cross the host link as well, rows on their way out and sums on their way in.
 #pragma once

@@ -8,7 +8,7 @@ namespace hetsgd {
 
 GatheredRows::GatheredRows(const TablePlan& plan, std::span<const Index> rows)
     : plan_(plan),
-      group_(static_cast<std::size_t>(plan.placement.groups())),
+      group_(plan.placement.groups()),
       number_(plan.placement.first().back()),
       rows_(rows.size() * plan.placement.width()) {
   for (std::size_t i = 0; i < rows.size(); ++i) {
@@ -19,15 +19,28 @@ GatheredRows::GatheredRows(const TablePlan& plan, std::span<const Index> rows)
   }
 }
 
-void GatheredRows::take(int rank, std::span<const float> columns) {
-  const Group& group = group_[static_cast<std::size_t>(plan_.placement.group_of_rank(rank))];
-  const Placement::Columns own = plan_.placement.columns(rank);
-  HETSGD_CHECK_EQ(columns.size(), group.numbers.size() * own.size());
-  const float* from = columns.data();
-  for (const Index number : group.numbers) {
-    std::copy_n(from, own.size(), rows_.data() + number * plan_.placement.width() + own.begin);
-    from += own.size();
+std::vector<Index> GatheredRows::places(int rank) const {
+  std::vector<Index> places;
+  for (const TablePlacement::Part& part : plan_.placement.parts(rank)) {
+    for (const Index place : group_[part.group].places) places.push_back(part.first + place);
   }
+  return places;
+}
+
+void GatheredRows::take(int rank, std::span<const float> columns) {
+  const float* from = columns.data();
+  for (const TablePlacement::Part& part : plan_.placement.parts(rank)) {
+    const std::size_t width = part.columns.size();
+    const Group& group = group_[part.group];
+    const auto left = static_cast<std::size_t>(columns.data() + columns.size() - from);
+    HETSGD_CHECK_LE(group.numbers.size() * width, left);
+    for (const Index number : group.numbers) {
+      std::copy_n(from, width,
+                  rows_.data() + number * plan_.placement.width() + part.columns.begin);
+      from += width;
+    }
+  }
+  HETSGD_CHECK(from == columns.data() + columns.size());
 }
 
 void GatheredRows::read(std::size_t, Index row, float* to) const {

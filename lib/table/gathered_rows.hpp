@@ -17,9 +17,7 @@ class GatheredRows final : public RowSource {
 
   // What `rank` is asked for: places in its shard. It answers with its columns of these rows, in
   // their order and without gaps.
-  std::span<const Index> places(int rank) const {
-    return group_[static_cast<std::size_t>(plan_.placement.group_of_rank(rank))].places;
-  }
+  std::vector<Index> places(int rank) const;
   // The answer. Errors: check, another length.
   void take(int rank, std::span<const float> columns);
 

@@ -64,14 +64,21 @@ void TableOptions::declare(OptionSet& set) {
       .unit("updates")
       .at_least(1)
       .absent("never");
+  set.add(
+      "hot_sharding", hot_sharding_text,
+      "with --table-storage hybrid: same, by which every worker has hot ones of its own rows on "
+      "its device, or column:c: the hot rows are chosen from all workers' rows, and each of c "
+      "workers has a slice of every one of them on its device");
   replacement.declare(set);
 }
 
 void TableOptions::validate() const {
   sharding();
+  hot_sharding();
   replacement.validate();
   if (sharded) {
     check_capacity();
+    check_hot_sharding();
     return check_hot_rows();
   }
   const TableOptions defaults;
@@ -80,6 +87,7 @@ void TableOptions::validate() const {
                             : exchange != defaults.exchange         ? "--table-exchange"
                             : storage != defaults.storage           ? "--table-storage"
                             : hot_replace_every                     ? "--hot-replace-every"
+                            : hot_sharding()                        ? "--hot-sharding"
                             : device_memory                         ? "--device-memory"
                             : host_memory                           ? "--host-memory"
                             : replacement.capacity                  ? "--table-capacity"
@@ -105,12 +113,20 @@ void TableOptions::check_hot_rows() const {
                       device_memory ? "--host-memory" : "--device-memory");
   }
   const char* const found = hot_replace_every ? "--hot-replace-every"
+                            : hot_sharding()  ? "--hot-sharding"
                             : device_memory   ? "--device-memory"
                                               : nullptr;
   if (!found || storage == TableStorage::hybrid) return;
   throw with_hint(usage_error("{}: found with --table-storage {}, expected hybrid", found,
                               storage == TableStorage::device ? "device" : "host"),
                   "where all rows lie in one memory there is nothing to choose");
+}
+
+void TableOptions::check_hot_sharding() const {
+  if (!hot_sharding() || !hot_replace_every) return;
+  throw with_hint(usage_error("--hot-sharding: found {} with --hot-replace-every {}, expected same",
+                              hot_sharding_text, *hot_replace_every),
+                  "hot rows in a layout of their own lie there for the whole run");
 }
 
 double TableOptions::alpha() const {

@@ -25,6 +25,17 @@ void place_whole(std::span<const double> load, const std::vector<std::size_t>& f
   }
 }
 
+// "column:2"; none: something else.
+std::optional<Sharding> parse_column(const std::string& text) {
+  constexpr std::string_view kColumn = "column:";
+  if (!text.starts_with(kColumn)) return {};
+  Sharding sharding{Sharding::Kind::column};
+  const char *const begin = text.data() + kColumn.size(), *const end = text.data() + text.size();
+  const auto read = std::from_chars(begin, end, sharding.slices);
+  if (read.ec != std::errc() || read.ptr != end || sharding.slices < 1) return {};
+  return sharding;
+}
+
 }  // namespace
 
 std::string Sharding::text() const {
@@ -46,19 +57,20 @@ Sharding parse_sharding(const std::string& text, const std::string& place) {
   for (const Kind kind : {Kind::row, Kind::table, Kind::automatic}) {
     if (text == Sharding{kind}.text()) return {kind};
   }
-  constexpr std::string_view kColumn = "column:";
-  if (text.starts_with(kColumn)) {
-    Sharding sharding{Sharding::Kind::column};
-    const char *const begin = text.data() + kColumn.size(), *const end = text.data() + text.size();
-    const auto read = std::from_chars(begin, end, sharding.slices);
-    if (read.ec == std::errc() && read.ptr == end && sharding.slices > 0) return sharding;
-  }
+  if (const auto sharding = parse_column(text)) return *sharding;
   throw with_hint(usage_error("{}: found {}, expected row, table, column:c or auto", place, text),
                   "column:2 gives half of every row to each of two ranks");
 }
 
+std::optional<Sharding> parse_hot_sharding(const std::string& text) {
+  if (text == "same") return {};
+  if (const auto sharding = parse_column(text)) return sharding;
+  throw with_hint(usage_error("--hot-sharding: found {}, expected same or column:c", text),
+                  "column:2 gives half of every hot row to each of two ranks");
+}
+
 Placement::Placement(std::vector<Index> first, std::size_t width, int ranks,
-                     const Sharding& sharding, std::span<const double> load)
+                     const Sharding& sharding, std::span<const double> load, const char* option)
     : first_(std::move(first)),
       width_(width),
       ranks_(ranks),
@@ -67,13 +79,13 @@ Placement::Placement(std::vector<Index> first, std::size_t width, int ranks,
   HETSGD_CHECK_LT(1U, first_.size());
   const std::size_t quads = (width + kQuad - 1) / kQuad;
   if (ranks % slices_ != 0) {
-    throw usage_error("--sharding: found {} with {} workers, expected a divisor of the workers",
+    throw usage_error("{}: found {} with {} workers, expected a divisor of the workers", option,
                       sharding.text(), ranks);
   }
   if (static_cast<std::size_t>(slices_) > quads) {
-    throw with_hint(usage_error("--sharding: found {} where a row has {} numbers, expected at most "
+    throw with_hint(usage_error("{}: found {} where a row has {} numbers, expected at most "
                                 "{} slices of whole quads",
-                                sharding.text(), width, quads),
+                                option, sharding.text(), width, quads),
                     "a larger --embedding-dim has more");
   }
   owner_.assign(fields(), kCyclic);

@@ -17,6 +17,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -34,15 +35,17 @@ struct Sharding {
 };
 // Errors: usage, naming `place`: no such layout, c is no number above 0.
 Sharding parse_sharding(const std::string& text, const std::string& place);
+// --hot-sharding same|column:c; none: same. Errors: as above.
+std::optional<Sharding> parse_hot_sharding(const std::string& text);
 
 // Const once made; any number of threads may call it. Memory: fields x groups numbers.
 class Placement {
  public:
   // first: where each field's rows begin, and their number (CategoricalFields::first). width: C,
   // numbers of a row. load: of each field, what its rank has to do for it; used by table and auto.
-  // Errors: usage (--sharding): c does not divide the ranks, a row has fewer than c quads.
+  // Errors: usage, naming `option`: c does not divide the ranks, a row has fewer than c quads.
   Placement(std::vector<Index> first, std::size_t width, int ranks, const Sharding& sharding,
-            std::span<const double> load);
+            std::span<const double> load, const char* option = "--sharding");
 
   int ranks() const { return ranks_; }
   std::size_t fields() const { return first_.size() - 1; }

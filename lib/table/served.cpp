@@ -22,7 +22,6 @@ class ServedTables::Companion {
         shard_(shard),
         rules_(rules),
         kernels_(kernels<TableKernels>(endpoint.device())),
-        width_(plan.placement.columns(shard.rank()).size()),
         asked_(static_cast<std::size_t>(endpoint.size())) {}
 
   void run() {
@@ -81,8 +80,8 @@ class ServedTables::Companion {
     Asked& asked = this->asked(from);
     receive_places(from, rows, asked);
     asked.updates = updates_;
-    rows_.reset(endpoint_.device(), rows * width_);
-    compute(rules_.look_up(look_up_work_of(plan_, shard_, asked.place)), asked,
+    rows_.reset(endpoint_.device(), shard_.floats(asked.place));
+    compute(rules_.look_up(look_up_work_of(shard_, asked.place)), asked,
             [&] { shard_.gather(kernels_, asked.place, asked.slot, rows_.data()); });
     comm_.post(from, kRowsTag, rows_.span(), kRowTraffic);
   }
@@ -90,7 +89,7 @@ class ServedTables::Companion {
   void push(int from, double learning_rate) {
     Asked& asked = this->asked(from);
     const std::size_t rows = asked.place.size();
-    rows_.reset(endpoint_.device(), rows * width_);
+    rows_.reset(endpoint_.device(), shard_.floats(asked.place));
     comm_.receive(from, kSumsTag, rows_.span());
     const float one = 1;
     const RowParts<float> part{.parts = 1,
@@ -118,7 +117,6 @@ class ServedTables::Companion {
   Shard& shard_;
   const ServingRules& rules_;
   TableKernels& kernels_;
-  const std::size_t width_;
   std::vector<Asked> asked_;  // by worker
   std::vector<AskedRow> asked_rows_;
   Buffer rows_;

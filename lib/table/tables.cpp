@@ -41,13 +41,22 @@ std::unique_ptr<Lookup> Tables::lookup() const {
                        &lookup->asked_floats_}) {
     counts->resize(ranks);
   }
-  lookup->group_entries_.resize(static_cast<std::size_t>(plan_.placement.groups()));
+  lookup->group_entries_.resize(plan_.placement.groups());
+  lookup->group_begin_.resize(plan_.placement.groups());
   return lookup;
 }
 
-// Field by field: a row belongs to one field, and the hash of one field's rows stays in the cache.
 void Tables::number(Lookup& l) const {
-  const Placement& placement = plan_.placement;
+  if (plan_.placement.two_layouts()) {
+    number_by(plan_.placement, l);
+  } else {
+    number_by(plan_.placement.all(), l);
+  }
+}
+
+// Field by field: a row belongs to one field, and the hash of one field's rows stays in the cache.
+template <class Places>
+void Tables::number_by(const Places& placement, Lookup& l) const {
   const Batch& batch = l.batch_;
   const std::size_t n = batch.size(), F = plan_.fields();
   const Index* const category = batch.data().fields.category.data();
@@ -69,10 +78,10 @@ void Tables::number(Lookup& l) const {
 void Tables::sort_by_group(Lookup& l) const {
   std::ranges::fill(l.group_entries_, 0);
   for (const Placement::Place& place : l.found_) ++l.group_entries_[place.group];
-  if (l.group_entries_.size() == 1) return;
-  l.next_.resize(l.group_entries_.size());
-  std::exclusive_scan(l.group_entries_.begin(), l.group_entries_.end(), l.next_.begin(),
+  std::exclusive_scan(l.group_entries_.begin(), l.group_entries_.end(), l.group_begin_.begin(),
                       std::size_t{0});
+  if (l.group_entries_.size() == 1) return;
+  l.next_ = l.group_begin_;
   l.renumbered_.resize(l.found_.size());
   l.sorted_.resize(l.found_.size());
   for (std::size_t i = 0; i < l.found_.size(); ++i) {
@@ -84,26 +93,36 @@ void Tables::sort_by_group(Lookup& l) const {
   for (std::uint32_t& entry : l.entry_) entry = l.renumbered_[entry];
 }
 
+template <class Fn>
+void Tables::for_each_part(const Lookup& l, const Fn& fn) const {
+  for (int rank = 0; rank < plan_.placement.ranks(); ++rank) {
+    for (const TablePlacement::Part& part : plan_.placement.parts(rank)) {
+      fn(static_cast<std::size_t>(rank), part, l.group_begin_[part.group],
+         l.group_entries_[part.group]);
+    }
+  }
+}
+
 void Tables::request(const Batch& batch, Lookup& l) const {
   HETSGD_CHECK(!batch.empty());
   HETSGD_CHECK_EQ(batch.data().fields.count(), plan_.fields());
   l.batch_.reset(batch.data()).assign(batch.rows().begin(), batch.rows().end());
   number(l);
   sort_by_group(l);
-  const Placement& placement = plan_.placement;
-  const auto slices = static_cast<std::size_t>(placement.slices());
   l.place_.clear();
-  std::size_t begin = 0;
-  for (std::size_t group = 0; group < l.group_entries_.size(); ++group) {
-    const std::size_t count = l.group_entries_[group];
-    for (std::size_t slice = 0; slice < slices; ++slice) {
-      const std::size_t rank = group * slices + slice;
-      l.ask_counts_[rank] = count;
-      l.row_counts_[rank] = count * placement.columns(static_cast<int>(rank)).size();
-      l.asks_[rank] = {static_cast<std::uint32_t>(count), static_cast<std::uint32_t>(batch.size())};
-      for (std::size_t i = begin; i < begin + count; ++i) l.place_.push_back(l.found_[i].place);
+  std::ranges::fill(l.ask_counts_, 0);
+  std::ranges::fill(l.row_counts_, 0);
+  for_each_part(l, [&](std::size_t rank, const TablePlacement::Part& part, std::size_t begin,
+                       std::size_t count) {
+    l.ask_counts_[rank] += count;
+    l.row_counts_[rank] += count * part.columns.size();
+    for (std::size_t i = begin; i < begin + count; ++i) {
+      l.place_.push_back(part.first + l.found_[i].place);
     }
-    begin += count;
+  });
+  for (std::size_t rank = 0; rank < l.asks_.size(); ++rank) {
+    l.asks_[rank] = {static_cast<std::uint32_t>(l.ask_counts_[rank]),
+                     static_cast<std::uint32_t>(batch.size())};
   }
   if (replaces()) count_samples(l);
 }
@@ -118,17 +137,13 @@ void Tables::count_samples(Lookup& l) const {
       ++(positive ? samples.positives : samples.negatives);
     }
   }
-  const auto slices = static_cast<std::size_t>(plan_.placement.slices());
   l.ask_rows_.clear();
-  std::size_t begin = 0;
-  for (const std::size_t count : l.group_entries_) {
-    for (std::size_t slice = 0; slice < slices; ++slice) {
-      for (std::size_t i = begin; i < begin + count; ++i) {
-        l.ask_rows_.push_back({l.found_[i].place, l.samples_[i]});
-      }
-    }
-    begin += count;
-  }
+  for_each_part(
+      l, [&](std::size_t, const TablePlacement::Part& part, std::size_t begin, std::size_t count) {
+        for (std::size_t i = begin; i < begin + count; ++i) {
+          l.ask_rows_.push_back({part.first + l.found_[i].place, l.samples_[i]});
+        }
+      });
 }
 
 CollectiveRequest Tables::exchange_counts(Lookup& l) const {
@@ -137,13 +152,11 @@ CollectiveRequest Tables::exchange_counts(Lookup& l) const {
 }
 
 CollectiveRequest Tables::exchange_ids(Lookup& l) const {
-  const std::size_t width = plan_.placement.columns(shard_.rank()).size();
   std::uint64_t samples = 0;
   for (const Lookup::Ask& ask : l.asks_of_all_) samples += ask.samples;
   for (std::size_t rank = 0; rank < l.asks_of_all_.size(); ++rank) {
     const Lookup::Ask& ask = l.asks_of_all_[rank];
     l.asked_counts_[rank] = ask.rows;
-    l.asked_floats_[rank] = ask.rows * width;
     l.share_[rank] =
         static_cast<float>(static_cast<double>(ask.samples) / static_cast<double>(samples));
   }
@@ -178,7 +191,6 @@ std::vector<OwnerPart> Tables::by_owner(Lookup& l) const {
 }
 
 void Tables::look_up(Lookup& l) const {
-  l.gathered_.reset(device_, sum_of(l.asked_floats_));
   if (replaces()) {
     l.asked_samples_.resize(l.asked_.size());
     for (std::size_t i = 0; i < l.asked_.size(); ++i) {
@@ -186,6 +198,12 @@ void Tables::look_up(Lookup& l) const {
       l.asked_samples_[i] = l.asked_rows_[i].samples;
     }
   }
+  std::span<const Index> places = l.asked_;
+  for (std::size_t rank = 0; rank < l.asked_counts_.size(); ++rank) {
+    l.asked_floats_[rank] = shard_.floats(places.first(l.asked_counts_[rank]));
+    places = places.subspan(l.asked_counts_[rank]);
+  }
+  l.gathered_.reset(device_, sum_of(l.asked_floats_));
   shard_.gather(kernels_, l.asked_, l.slot_, l.gathered_.data());
 }
 
@@ -197,26 +215,23 @@ CollectiveRequest Tables::exchange_rows(Lookup& l) const {
 
 // join: from the parts of the ranks to whole rows; else back.
 void Tables::move_slices(Lookup& l, bool join) const {
-  const Placement& placement = plan_.placement;
-  const std::size_t C = placement.width();
-  float* part = l.rows_.data();
-  float* whole = l.whole_.data();
-  for (int rank = 0; rank < placement.ranks(); ++rank) {
-    const Placement::Columns columns = placement.columns(rank);
-    const std::size_t count = l.ask_counts_[static_cast<std::size_t>(rank)];
-    float* const here = whole + columns.begin;
-    if (join) {
-      kernels_.copy_columns(count, columns.size(), part, columns.size(), here, C);
-    } else {
-      kernels_.copy_columns(count, columns.size(), here, C, part, columns.size());
-    }
-    part += count * columns.size();
-    if ((rank + 1) % placement.slices() == 0) whole += count * C;
-  }
+  const std::size_t C = plan_.placement.width();
+  float* sent = l.rows_.data();
+  for_each_part(
+      l, [&](std::size_t, const TablePlacement::Part& part, std::size_t begin, std::size_t count) {
+        const std::size_t width = part.columns.size();
+        float* const here = l.whole_.data() + begin * C + part.columns.begin;
+        if (join) {
+          kernels_.copy_columns(count, width, sent, width, here, C);
+        } else {
+          kernels_.copy_columns(count, width, here, C, sent, width);
+        }
+        sent += count * width;
+      });
 }
 
 void Tables::spread(Lookup& l) const {
-  const bool sliced = plan_.placement.slices() > 1;
+  const bool sliced = !plan_.placement.whole_rows();
   if (sliced) {
     l.whole_.reset(device_, l.rows_.size());
     move_slices(l, true);
@@ -233,7 +248,7 @@ void Tables::spread(Lookup& l) const {
 }
 
 void Tables::sum(Lookup& l) const {
-  const bool sliced = plan_.placement.slices() > 1;
+  const bool sliced = !plan_.placement.whole_rows();
   if (sliced) l.whole_.reset(device_, l.rows_.size());
   const float scale = plan_.dedup ? l.share_[l.rank_] : 1.0F;
   kernels_.sum(field_rows(l.batch_), plan_.shape, l.entry_.data(), l.entries(), scale,
@@ -280,42 +295,40 @@ Work Tables::sum_work(const Lookup& l) const {
 
 namespace {
 
-double columns_of(const TablePlan& plan, const Shard& shard) {
-  return static_cast<double>(plan.placement.columns(shard.rank()).size());
-}
-
 // Each of the rows asked for is touched `times`, and those of the host cross its link once.
-Work scattered_work(const TablePlan& plan, const Shard& shard, std::span<const Index> places,
-                    double times) {
-  const auto device = static_cast<double>(shard.on_device(places));
-  const double host = static_cast<double>(places.size()) - device;
-  const double row = kNumber * columns_of(plan, shard);
-  return {.bytes = kNumber * static_cast<double>(places.size()) * (1 + columns_of(plan, shard)),
+Work scattered_work(const Shard& shard, std::span<const Index> places, double times) {
+  const auto floats = static_cast<double>(shard.floats(places));
+  const auto device = static_cast<double>(shard.floats_on_device(places));
+  const double host = floats - device;
+  return {.bytes = kNumber * (static_cast<double>(places.size()) + floats),
           .launches = 1,
-          .host_link_bytes = row * host,
-          .gather_bytes = times * row * device,
-          .host_gather_bytes = times * row * host};
+          .host_link_bytes = kNumber * host,
+          .gather_bytes = times * kNumber * device,
+          .host_gather_bytes = times * kNumber * host};
 }
 
 // Of the rows that changed their memory after the update before: one comes to the device for one
 // that leaves, and each is read here, crosses the host link and is written there, with its state.
+// Where rows change their memory they have one layout.
 Work moved_work(const TablePlan& plan, const Shard& shard) {
   const double rows = 2 * static_cast<double>(shard.moved());
-  const double bytes = rows * kNumber * columns_of(plan, shard) *
-                       static_cast<double>(1 + row_states(plan.optimizer));
+  const auto columns =
+      static_cast<double>(plan.placement.parts(shard.rank()).front().columns.size());
+  const double bytes =
+      rows * kNumber * columns * static_cast<double>(1 + row_states(plan.optimizer));
   return {.host_link_bytes = bytes, .gather_bytes = bytes, .host_gather_bytes = bytes};
 }
 
 }  // namespace
 
-Work look_up_work_of(const TablePlan& plan, const Shard& shard, std::span<const Index> places) {
-  return scattered_work(plan, shard, places, 1);
+Work look_up_work_of(const Shard& shard, std::span<const Index> places) {
+  return scattered_work(shard, places, 1);
 }
 
 Work update_work_of(const TablePlan& plan, const Shard& shard, std::span<const Index> places) {
   const double states = static_cast<double>(row_states(plan.optimizer));
-  Work work = scattered_work(plan, shard, places, 2 * (1 + states));
-  work.operations = 4 * static_cast<double>(places.size()) * columns_of(plan, shard);
+  Work work = scattered_work(shard, places, 2 * (1 + states));
+  work.operations = 4 * static_cast<double>(shard.floats(places));
   return work + moved_work(plan, shard);
 }
 

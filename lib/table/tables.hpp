@@ -37,6 +37,7 @@
 //   spread    nF             4nF + 8nFC             0         1
 //   sum       nFC            4nF + 4nFC + 8mC       0         1
 //   update    4aC            4a + 4aC               8aqC      1
+// where an owner's C of a row is the number of its columns (table_placement.hpp).
 // Random places are in the memory of the device or of the host (tiers.hpp); of rows on the host 4C
 // bytes each cross the host link as well, rows on their way out and sums on their way in.
 #pragma once
@@ -117,36 +118,38 @@ class Lookup {
   Device& device_;
   std::size_t rank_ = 0;
   Batch batch_;
-  // Requester. Entries are numbered group by group (placement.hpp), in a group in the order in
+  // Requester. Entries are numbered group by group (table_placement.hpp), in a group in the order in
   // which the batch first names them, field by field.
   DistinctNumbers distinct_;
   std::vector<std::uint32_t> entry_;              // [n x F] of each lookup
   std::vector<Placement::Place> found_, sorted_;  // by entry; what it is sorted into
   std::vector<std::uint32_t> renumbered_;
   std::vector<std::size_t> next_;           // by group
-  std::vector<Index> place_;                // [entries x slices] what is asked, rank by rank
+  std::vector<Index> place_;                // what is asked: by rank, of a rank by part
   std::vector<std::size_t> group_entries_;  // by group
+  std::vector<std::size_t> group_begin_;    // by group, its first entry
   std::vector<std::size_t> ask_counts_;     // by rank: rows that this rank asks for
   std::vector<Ask> asks_, asks_of_all_;     // [ranks] to and from
   std::vector<std::size_t> ones_;           // [ranks] 1: lengths of the exchange of counts
-  // [entries x C], by rank its columns alone: the rows, then the sums of their gradients.
+  // [entries x C], by rank and part the columns of this alone: the rows, then the sums of their
+  // gradients.
   Buffer rows_;
-  Buffer whole_;                                 // [entries x C] where rows have several slices
-  std::vector<std::size_t> row_counts_;          // by rank, floats of rows_
-  std::vector<SampleCounts> samples_;            // by entry, under a capacity
+  Buffer whole_;                         // [entries x C] where ranks have slices or several parts
+  std::vector<std::size_t> row_counts_;  // by rank, floats of rows_
+  std::vector<SampleCounts> samples_;    // by entry, under a capacity
   std::vector<AskedRow> ask_rows_, asked_rows_;  // the same lists with samples, under a capacity
   // Owner.
   std::vector<Index> asked_;  // places, rank by rank
   std::vector<Index> slot_;   // by asked row, from look_up to update
   std::vector<SampleCounts> asked_samples_;
   std::vector<std::size_t> asked_counts_;  // by rank, rows
-  std::vector<std::size_t> asked_floats_;  // by rank
+  std::vector<std::size_t> asked_floats_;  // by rank, since look_up()
   std::vector<float> share_;               // by rank
   Buffer gathered_;                        // [asked x columns] rows, then the sums of all ranks
 };
 
 // Of an owner's stages, on rows at these places of its shard.
-Work look_up_work_of(const TablePlan& plan, const Shard& shard, std::span<const Index> places);
+Work look_up_work_of(const Shard& shard, std::span<const Index> places);
 Work update_work_of(const TablePlan& plan, const Shard& shard, std::span<const Index> places);
 
 class Tables {
@@ -178,16 +181,21 @@ class Tables {
   std::size_t on_device(const Lookup& lookup) const { return shard_.on_device(lookup.asked_); }
 
   Work request_work(const Batch& batch) const;
-  Work look_up_work(const Lookup& l) const { return look_up_work_of(plan_, shard_, l.asked_); }
+  Work look_up_work(const Lookup& l) const { return look_up_work_of(shard_, l.asked_); }
   Work spread_work(const Lookup& lookup) const;
   Work sum_work(const Lookup& lookup) const;
   Work update_work(const Lookup& l) const { return update_work_of(plan_, shard_, l.asked_); }
 
  private:
   void number(Lookup& lookup) const;
+  template <class Places>
+  void number_by(const Places& placement, Lookup& lookup) const;
   void sort_by_group(Lookup& lookup) const;
   bool replaces() const { return plan_.replacement.capacity.has_value(); }
   void count_samples(Lookup& lookup) const;
+  // fn(rank, part, first entry, entries): what is asked of every rank, in the order of the exchange.
+  template <class Fn>
+  void for_each_part(const Lookup& lookup, const Fn& fn) const;
   void move_slices(Lookup& lookup, bool join) const;
 
   const TablePlan& plan_;

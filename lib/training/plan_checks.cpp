@@ -119,6 +119,11 @@ void check_tables(const TrainOptions& options, const Plan& plan,
                     "rows change their memory in simulated machines alone; on a GPU the choice of "
                     "the first batches stays");
   }
+  if (options.tables.hot_sharding()) {
+    throw with_hint(usage_error("--hot-sharding: found {} with {}, expected CPUs",
+                                options.tables.hot_sharding_text, *gpu),
+                    "a GPU has rows of one width; --hot-sharding same keeps hot ones there");
+  }
 }
 
 }  // namespace

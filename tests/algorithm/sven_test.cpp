@@ -124,7 +124,8 @@ TEST(Sven, NeitherJoinNorExchangeNorLayoutChangesABit) {
          {Settings{{"exchange", "blocking"}}, Settings{{"exchange", "nonblocking"}},
           Settings{{"join", "data"}}, Settings{{"join", "data"}, {"exchange", "blocking"}},
           Settings{{"sharding", "column:2"}}, Settings{{"sharding", "table"}},
-          Settings{{"dedup", "false"}}}) {
+          Settings{{"dedup", "false"}},
+          Settings{{"table_storage", "hybrid"}, {"hot_sharding", "column:2"}}}) {
       SCOPED_TRACE(other.back().first + " " + other.back().second);
       expect_same(scatter, run_sven(with(base, other)));
     }

@@ -14,6 +14,7 @@ namespace hetsgd::test {
 inline constexpr std::size_t kFields = 3, kEmbedding = 16, kExtra = 1, kWidth = kEmbedding + kExtra;
 inline constexpr std::size_t kDense = 2, kSamples = 40;
 inline const std::vector<Index> kTableFirst = {0, 5, 25, 65};
+inline const std::vector<double> kTableLoad = {5, 20, 40};
 
 // Few categories, so that samples share them; the ranks' batches have unequal sizes.
 inline DatasetPtr clicks() {
@@ -37,16 +38,29 @@ inline DatasetPtr clicks() {
 }
 
 inline TablePlan plan_of(const std::string& sharding, int ranks, bool dedup, OptimizerKind kind) {
-  const std::vector<double> load = {5, 20, 40};
   OptimizerOptions optimizer;
   optimizer.kind = kind;
   return {.shape = {kEmbedding, kExtra},
           .dense_columns = kDense,
-          .placement =
-              Placement(kTableFirst, kWidth, ranks, parse_sharding(sharding, "--sharding"), load),
+          .placement = Placement(kTableFirst, kWidth, ranks, parse_sharding(sharding, "--sharding"),
+                                 kTableLoad),
           .initial = {{kTableFirst, {}}, 3, 0.1, kEmbedding},
           .optimizer = optimizer,
           .dedup = dedup};
+}
+
+// The same with a layout of their own for the rows that these tiers choose.
+inline TablePlan hot_plan_of(TablePlan plan, const std::string& sharding,
+                             const std::string& hot_sharding, const Tiers& tiers) {
+  plan.tiers = tiers;
+  plan.placement =
+      TablePlacement(plan.placement.all(), parse_sharding(sharding, "--sharding"), kTableLoad,
+                     hot_rows_of_all(tiers, kTableFirst.back()), *parse_hot_sharding(hot_sharding));
+  return plan;
+}
+
+inline Tiers any_rows(double fraction) {
+  return {.storage = TableStorage::hybrid, .hot_fraction = fraction, .choice = HotRows::random};
 }
 
 }  // namespace hetsgd::test

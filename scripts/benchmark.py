@@ -15,6 +15,7 @@ import sys
 import tomllib
 
 MOST_PROFILES = 8  # lines of one picture
+OF_OTHER_MODELS = {"charge", "embedding_dim"}
 
 
 def read_spec(path):
@@ -74,7 +75,8 @@ def tiny(arguments):
         setup.pop("tuning", None)
         # Other data for each: equal runs would be one.
         data = f"generate:tiny?rows_train={600 + number}"
-        setup["settings"] = {**setup["settings"], **small, "train": data, "test": data}
+        settings = {key: value for key, value in setup["settings"].items() if key not in OF_OTHER_MODELS}
+        setup["settings"] = {**settings, **small, "train": data, "test": data}
     spec["tuning"] = {"seeds": [101], "validation": 0.2, "parameters": {"learning_rate": {"values": [0.5, 2]}}}
     write(arguments.output, spec)
 

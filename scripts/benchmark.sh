@@ -6,8 +6,9 @@
 #   scripts/benchmark.sh --plugin libaveraging.so averaging --keep 0.25   and one from a plugin
 #   scripts/benchmark.sh --smoke [...]                                 on tiny data: whether it runs, no number means anything
 #   scripts/benchmark.sh --jobs N, --results FOLDER                    runs side by side; FOLDER gets table, JSON and plot
+#   scripts/benchmark.sh --version 1                                   an earlier version of the benchmark (2)
 #
-# The rules are in experiments/benchmark/README.md. Runs go to runs/benchmark/v1, so that a call goes on where another was cut off,
+# The rules are in experiments/benchmark/README.md. Runs go to runs/benchmark/v2, so that a call goes on where another was cut off,
 # and entries of earlier calls stand in the table too. Exit code 2: not an entry by the rules.
 #
 # Environment: HETSGD_DATA_DIR  folder with delicious_{train,test}.txt, a9a and a9a.t; not for --smoke
@@ -19,15 +20,16 @@ HETSGD=$(realpath "${HETSGD:-$here/build/release/apps/hetsgd/hetsgd}")
 unset HETSGD_BINARY  # the program takes HETSGD_... for its options
 specs=(/usr/bin/python3 -B "$here/scripts/benchmark.py")
 jobs=$(nproc)
-smoke=false results= chosen=() talk=()
+smoke=false version=2 results= chosen=() talk=()
 while (($#)); do
   case "$1" in
     --jobs) jobs=${2:?"--jobs needs a number"}; shift ;;
     --results) results=${2:?"--results needs a folder"}; shift ;;
     --name|--plugin) chosen+=("$1" "${2:?"$1 needs a value"}"); shift ;;
+    --version) version=${2:?"--version needs a number"}; shift ;;
     --smoke) smoke=true ;;
-    -h|--help) sed -n '2,15s/^# \{0,1\}//p' "$0"; exit 0 ;;
-    -*) echo "benchmark.sh: found option \"$1\", expected --jobs, --name, --plugin, --results, --smoke or an algorithm" >&2; exit 2 ;;
+    -h|--help) sed -n '2,16s/^# \{0,1\}//p' "$0"; exit 0 ;;
+    -*) echo "benchmark.sh: found option \"$1\", expected --jobs, --name, --plugin, --results, --smoke, --version or an algorithm" >&2; exit 2 ;;
     *) break ;;
   esac
   shift
@@ -39,10 +41,14 @@ fi
 
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
-spec=$here/experiments/benchmark/v1.toml runs=$here/runs/benchmark/v1
+spec=$here/experiments/benchmark/v$version.toml runs=$here/runs/benchmark/v$version
+if [[ ! -f $spec ]]; then
+  echo "benchmark.sh: --version: found \"$version\", expected one of $(cd "$here/experiments/benchmark" && echo v*.toml)" >&2
+  exit 2
+fi
 if $smoke; then
-  "${specs[@]}" tiny "$spec" -o "$scratch/v1.json"
-  spec=$scratch/v1.json runs=$scratch/runs talk=(--quiet)
+  "${specs[@]}" tiny "$spec" -o "$scratch/tiny.json"
+  spec=$scratch/tiny.json runs=$scratch/runs talk=(--quiet)
 fi
 sweeps=("$spec")
 if (($#)); then

@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""experiments/benchmark/v1.toml and scripts/benchmark.{sh,py}: version 1 stays as it is, entries are made from it by its rules."""
+"""experiments/benchmark and scripts/benchmark.{sh,py}: versions stay as they are, entries are made from them by their rules."""
 import hashlib
 import json
 import os
@@ -11,10 +11,16 @@ import tomllib
 import unittest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-V1 = ROOT / "experiments" / "benchmark" / "v1.toml"
+FOLDER = ROOT / "experiments" / "benchmark"
+V1 = FOLDER / "v1.toml"
 HETSGD = os.environ.pop("HETSGD_BINARY", str(ROOT / "build/release/apps/hetsgd/hetsgd"))
-# Of the specification as JSON. Another one is another version.
-V1_HASH = "6625f9e21bc2acdf"
+# Of a specification as JSON. Another one is another version.
+HASHES = {"v1": "6625f9e21bc2acdf", "v2": "2f692d53194a94b9"}
+PROBLEMS = {"v1": 10, "v2": 14}
+
+
+def specification(name):
+    return tomllib.loads((FOLDER / f"{name}.toml").read_text())
 
 
 class Benchmark(unittest.TestCase):
@@ -23,7 +29,7 @@ class Benchmark(unittest.TestCase):
         self.addCleanup(folder.cleanup)
         self.folder = pathlib.Path(folder.name)
         self.environment = {**os.environ, "HETSGD": HETSGD, "HETSGD_DATA_DIR": str(self.folder)}
-        self.v1 = tomllib.loads(V1.read_text())
+        self.v1 = specification("v1")
 
     def call(self, *command, code=0):
         done = subprocess.run(list(map(str, command)), env=self.environment, capture_output=True, text=True, check=False)
@@ -36,19 +42,29 @@ class Benchmark(unittest.TestCase):
     def written(self):
         return json.loads((self.folder / "entry.json").read_text())
 
-    def test_version_1_is_frozen(self):
-        deciding = {key: value for key, value in self.v1.items() if key != "about"}
-        text = json.dumps(deciding, sort_keys=True)
-        self.assertEqual(hashlib.sha256(text.encode()).hexdigest()[:16], V1_HASH)
+    def test_versions_are_frozen(self):
+        self.assertEqual({file.stem for file in FOLDER.glob("v*.toml")}, set(HASHES))
+        for name, expected in HASHES.items():
+            deciding = {key: value for key, value in specification(name).items() if key != "about"}
+            text = json.dumps(deciding, sort_keys=True)
+            self.assertEqual(hashlib.sha256(text.encode()).hexdigest()[:16], expected, name)
 
-    def test_version_1_is_a_benchmark_of_fifteen_methods_on_ten_problems(self):
-        self.assertEqual((len(self.v1["cases"]), len(self.v1["setups"]), self.v1["seeds"]), (15, 10, "1:5"))
-        self.assertIn("an entry to v1", self.call(HETSGD, "score", V1, "--check", V1).stdout)
-        page = (V1.parent / "README.md").read_text()
-        for setup in self.v1["setups"]:
-            metric = {**self.v1["metric"], **setup.get("metric", {})}
-            self.assertIn(f"| {setup['name']} | ", page)
-            self.assertRegex(page, rf"\| {setup['name']} \|.*\| {metric['name']} {metric['target']:.2f} \|")
+    def test_a_version_is_a_benchmark_of_fifteen_methods_whose_problems_its_page_lists(self):
+        page = (FOLDER / "README.md").read_text()
+        for name, problems in PROBLEMS.items():
+            spec, path = specification(name), FOLDER / f"{name}.toml"
+            self.assertEqual((len(spec["cases"]), len(spec["setups"]), spec["seeds"]), (15, problems, "1:5"))
+            self.assertIn(f"an entry to {name}", self.call(HETSGD, "score", path, "--check", path).stdout)
+            for setup in spec["setups"]:
+                metric = {**spec["metric"], **setup.get("metric", {})}
+                self.assertIn(f"| {setup['name']} | ", page)
+                self.assertRegex(page, rf"\| {setup['name']} \|.*\| {metric['name']} {metric['target']:.2f} \|")
+
+    def test_version_2_has_the_problems_of_version_1(self):
+        old, new = specification("v1"), specification("v2")
+        self.assertEqual(new["setups"][:len(old["setups"])], old["setups"])
+        for key in set(old) - {"name", "about", "setups"}:
+            self.assertEqual(new[key], old[key], key)
 
     def test_an_entry_differs_in_its_case_alone(self):
         self.entry("--plugin", "libmine.so", "mine", "--keep", "0.25", "--nesterov", "--mode=a b", "--late", "false")
@@ -75,6 +91,7 @@ class Benchmark(unittest.TestCase):
         self.assertIn("expected the name of an algorithm", self.entry("--delta", "0.2", code=1).stderr)
         script = ROOT / "scripts/benchmark.sh"
         self.assertIn('found option "--quick"', self.call(script, "--quick", code=2).stderr)
+        self.assertIn('--version: found "7", expected one of v1.toml v2.toml', self.call(script, "--version", "7", code=2).stderr)
         self.assertIn("found --plugin without an algorithm", self.call(script, "--plugin", "x.so", code=2).stderr)
 
     def test_all_of_it_on_tiny_data(self):
@@ -82,8 +99,8 @@ class Benchmark(unittest.TestCase):
         done = self.call(script, "--smoke", "--results", results, "--name", "mine", "elastic", "--gamma", "0.5")
         self.assertRegex(done.stdout, r"(?m)^mine \* +\d+ \[\d+, \d+\] ")
         standing = json.loads((results / "standing.json").read_text())
-        self.assertEqual((len(standing["methods"]), len(standing["problems"]), standing["notes"]), (16, 10, []))
-        self.assertEqual([each["name"] for each in standing["problems"]], [setup["name"] for setup in self.v1["setups"]])
+        self.assertEqual((len(standing["methods"]), len(standing["problems"]), standing["notes"]), (16, 14, []))
+        self.assertEqual([each["name"] for each in standing["problems"]], [setup["name"] for setup in specification("v2")["setups"]])
         self.assertIn("mine *", (results / "table.md").read_text())
         picture = results / "profiles.svg"
         self.assertTrue(picture.exists() and picture.stat().st_size > 5000)

@@ -101,12 +101,19 @@ else()
   set(HETSGD_TEST_OPTIMISATION $<$<CONFIG:Release>:-O1>)
 endif()
 
+# In tests themselves UBSan leaves out the checks that stand before each access through a pointer, a third of their
+# compile time: AddressSanitizer sees the accesses. A library linked last, as its options follow -fsanitize.
+add_library(hetsgd_test_flags INTERFACE)
+if(HETSGD_SANITIZE MATCHES "undefined")
+  target_compile_options(hetsgd_test_flags INTERFACE -fno-sanitize=null,alignment,vptr)
+endif()
+
 # The headers that nearly every test includes, parsed once for all of them.
 if(HETSGD_TESTS)
   file(WRITE ${CMAKE_BINARY_DIR}/test_prefix.cpp "")
   add_library(hetsgd_test_prefix OBJECT ${CMAKE_BINARY_DIR}/test_prefix.cpp)
   target_link_libraries(hetsgd_test_prefix PRIVATE hetsgd_flags fmt::fmt nlohmann_json::nlohmann_json
-                        GTest::gtest GTest::gmock)
+                        GTest::gtest GTest::gmock hetsgd_test_flags)
   # Compiled as the tests are: of an executable, not of a library.
   set_target_properties(hetsgd_test_prefix PROPERTIES POSITION_INDEPENDENT_CODE OFF)
   target_compile_options(hetsgd_test_prefix PRIVATE -fPIE ${HETSGD_TEST_OPTIMISATION})
@@ -116,7 +123,7 @@ endif()
 
 # What every GoogleTest program is built with.
 function(hetsgd_test_program target)
-  target_link_libraries(${target} PRIVATE ${ARGN} GTest::gtest GTest::gmock GTest::gtest_main)
+  target_link_libraries(${target} PRIVATE ${ARGN} GTest::gtest GTest::gmock GTest::gtest_main hetsgd_test_flags)
   target_include_directories(${target} PRIVATE ${CMAKE_SOURCE_DIR}/tests)
   target_compile_options(${target} PRIVATE ${HETSGD_TEST_OPTIMISATION})
   target_precompile_headers(${target} REUSE_FROM hetsgd_test_prefix)
@@ -132,7 +139,7 @@ function(hetsgd_add_test path)
   endif()
   set_tests_properties(${path} PROPERTIES TIMEOUT ${timeout} SKIP_RETURN_CODE 77)
   # The longest first, so that no core is idle at the end. From the second run on ctest knows by itself.
-  if(path MATCHES "^(algorithm/(adasum|deadlock|sma|threads)|training/cuda)$")
+  if(path MATCHES "^(algorithm/(adasum|deadlock|sma|threads_[0-9])|training/cuda)$")
     set_tests_properties(${path} PROPERTIES COST 50)
   endif()
 endfunction()

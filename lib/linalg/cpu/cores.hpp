@@ -15,6 +15,10 @@
 
 namespace hetsgd::cpu {
 
+// Numbers of a pass over memory that are worth a second core. To hand work to a thread that spins
+// costs 1 us, and what a core has written is still in its caches when it reads it next.
+inline constexpr std::size_t kWorthACore = std::size_t{1} << 13;
+
 struct Range {
   std::size_t begin = 0;
   std::size_t end = 0;
@@ -85,7 +89,9 @@ class Cores {
     finish();
   }
 
-  // f(range) over a split of 0..n into at most count() parts of at least `least` elements each.
+  // f(range) over a split of 0..n into at most count() parts of at least `least` elements each. A
+  // loop over the numbers of a range is best a function whose arguments are values: behind the
+  // references of a closure, a compiler sees pointers and factors that any store may change.
   template <class F>
   void split(std::size_t n, std::size_t grain, std::size_t least, F&& f) const {
     const std::size_t parts =

@@ -194,9 +194,10 @@ template <class Real>
 void gemm(const Cores& cores, const GemmArguments<Real>& g, Scratch<Real>& pack) {
   if (g.m == 0 || g.n == 0) return;
   constexpr std::size_t kPack = Packs<Real>::kSize;
-  // A hand-over to another core costs microseconds: below this much work one core does it all.
+  // A hand-over to another core costs a microsecond: below this much work one core does it all.
   constexpr std::size_t kWorthSharing = std::size_t{1} << 18;
-  const std::size_t parts = g.m * g.n * (g.k + 1) < kWorthSharing ? 1 : cores.count();
+  const std::size_t worth = kWorthSharing * cores.hand_over_cost();
+  const std::size_t parts = g.m * g.n * (g.k + 1) < worth ? 1 : cores.count();
   Real* panels = pack.reserve(kPack * parts);
   const bool by_column = g.n / kPanel<Real> >= g.m / kTileRows;
   cores.run(parts, [&](std::size_t part) {

@@ -193,7 +193,13 @@ template <class Real>
 void CpuImageKernels<Real>::pool(const PoolShape& s, std::size_t n, const Real* X, Real* Y,
                                  std::uint8_t* index) {
   const std::size_t in = s.in_height * s.in_width, out = s.out_height * s.out_width;
+  const bool at_once = s.maximum && is_two_by_two(s) && covers(s);
   cores_.split(n * s.channels, 1, kWorthACore / in + 1, [&](Range maps) {
+    if (at_once) {
+      const std::size_t first = maps.begin * out;
+      return pool_two_by_two(stacked(s, maps.size()), X + maps.begin * in, Y + first,
+                             index ? index + first : nullptr);
+    }
     for (std::size_t map = maps.begin; map < maps.end; ++map) {
       if (s.maximum) {
         pool_maximum(s, X + map * in, Y + map * out, index ? index + map * out : nullptr);
@@ -211,12 +217,13 @@ void CpuImageKernels<Real>::pool_gradient(const PoolShape& s, std::size_t n, con
   const std::size_t in = s.in_height * s.in_width, out = s.out_height * s.out_width;
   const bool at_once = s.maximum && index && beta == Real(0) && is_two_by_two(s) && covers(s);
   cores_.split(n * s.channels, 1, kWorthACore / in + 1, [&](Range maps) {
+    if (at_once) {
+      const std::size_t first = maps.begin * out;
+      return spread_two_by_two(stacked(s, maps.size()), index + first, dY + first, true,
+                               dX + maps.begin * in);
+    }
     for (std::size_t map = maps.begin; map < maps.end; ++map) {
       Real* const dx = dX + map * in;
-      if (at_once) {
-        spread_two_by_two(s, index + map * out, dY + map * out, true, dx);
-        continue;
-      }
       scale_map(in, beta, dx);
       if (!s.maximum) {
         spread_average(s, dY + map * out, dx);

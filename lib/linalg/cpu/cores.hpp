@@ -1,7 +1,8 @@
 // The cores of one device: fixed splits of work over them.
 //
-// A split never depends on which thread is free, so caches are kept: what a core has written, it
-// reads next. No result depends on a split: its bits are the same for every number of cores.
+// Parts depend on sizes, on the number of cores and, of split(), on what a hand-over costs, never on
+// which thread is free. So caches are kept: what a core has written, it reads next. And a result has
+// the same bits on an idle and on a loaded host, since those of split() are the same for any parts.
 #pragma once
 
 #include <algorithm>

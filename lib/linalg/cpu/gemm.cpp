@@ -188,6 +188,19 @@ void multiply(const GemmArguments<Real>& g, Range rows, Range columns, Real* pac
   }
 }
 
+// Whether parts are columns rather than rows of C: what gives the largest part less to do. A part
+// packs the columns of B that it needs, a number of which takes the time of some kPacked products.
+template <class Real>
+bool by_columns(const GemmArguments<Real>& g, std::size_t parts) {
+  constexpr std::size_t kPacked = 32;
+  const auto largest = [&](std::size_t n, std::size_t unit) {
+    const std::size_t units = (n + unit - 1) / unit;
+    return std::min(n, (units + parts - 1) / parts * unit);
+  };
+  const std::size_t rows = largest(g.m, kTileRows), columns = largest(g.n, kPanel<Real>);
+  return (g.m + kPacked) * columns <= (rows + kPacked) * g.n;
+}
+
 }  // namespace
 
 template <class Real>
@@ -199,7 +212,7 @@ void gemm(const Cores& cores, const GemmArguments<Real>& g, Scratch<Real>& pack)
   const std::size_t worth = kWorthSharing * cores.hand_over_cost();
   const std::size_t parts = g.m * g.n * (g.k + 1) < worth ? 1 : cores.count();
   Real* panels = pack.reserve(kPack * parts);
-  const bool by_column = g.n / kPanel<Real> >= g.m / kTileRows;
+  const bool by_column = by_columns(g, parts);
   cores.run(parts, [&](std::size_t part) {
     const Range rows = by_column ? Range{0, g.m} : part_of(g.m, parts, part, kTileRows);
     const Range columns = by_column ? part_of(g.n, parts, part, kPanel<Real>) : Range{0, g.n};

@@ -13,6 +13,7 @@
 #include "data/images.hpp"
 #include "data/sequences.hpp"
 #include "graph/sequence_graph.hpp"
+#include "linalg/host_cores.hpp"
 #include "memory/execute.hpp"
 #include "memory/policy.hpp"
 #include "memory/step_times.hpp"
@@ -80,17 +81,25 @@ class GraphContext final : public BasicModelContext<Real> {
     arena_.reset(this->device(), executor.arena_size());
     return arena_.data();
   }
-  // X <- the samples, which on a GPU come by way of host memory.
+  // X <- the samples: by the cores that compute with them, or on a GPU by way of host memory.
   void write_samples(const BatchPart& part, Real* X) {
     const Shape& shape = graph_of(part).node(0).shape;
-    const auto copy = [&](Real* to) {
-      if (part.lengths.empty()) return copy_images(part.batch, part.first, part.count, to);
-      copy_sequences(part.batch, part.first, part.count, static_cast<std::size_t>(shape.height),
-                     to);
+    const auto each = static_cast<std::size_t>(shape.numbers());
+    const auto copy = [&](std::size_t begin, std::size_t end, Real* to) {
+      const std::size_t first = part.first + begin, count = end - begin;
+      if (part.lengths.empty()) return copy_images(part.batch, first, count, to);
+      copy_sequences(part.batch, first, count, static_cast<std::size_t>(shape.height), to);
     };
-    if (this->device().host_accessible(X)) return copy(X);
-    samples_.resize(part.count * static_cast<std::size_t>(shape.numbers()));
-    copy(samples_.data());
+    if (this->device().host_accessible(X)) {
+      auto& cores = kernels<BasicHostCores<Real>>(this->device());
+      const std::size_t parts = std::min(cores.count(), part.count);
+      return cores.run(parts, [&](std::size_t i) {
+        const std::size_t begin = part.count * i / parts;
+        copy(begin, part.count * (i + 1) / parts, X + begin * each);
+      });
+    }
+    samples_.resize(part.count * each);
+    copy(0, part.count, samples_.data());
     this->device().upload(X, samples_.data(), samples_.size() * sizeof(Real));
   }
   Batch ordered;  // the batch at hand, longest rows first: the device may read it until the next

@@ -129,8 +129,7 @@ void declare_method(OptionSet& set, TrainOptions& o) {
   o.schedule.declare(set);
 }
 
-void declare_cluster(OptionSet& set, TrainOptions& o) {
-  set.group("Cluster");
+void declare_workers(OptionSet& set, TrainOptions& o) {
   set.add("cluster", o.cluster,
           "where workers live: sim (virtual time), threads (real time) or mpi (a process each, the "
           "default under mpirun and srun)");
@@ -158,6 +157,10 @@ void declare_cluster(OptionSet& set, TrainOptions& o) {
       {{"fp32", Precision::fp32}, {"tf32", Precision::tf32}, {"bf16", Precision::bf16}},
       "of a GPU's dense products: factors of 24, 11 or 8 bits, sums of 24; a measurement "
       "is fp32 always");
+}
+
+// What the workers' devices and links are like, or are to be like.
+void declare_machines(OptionSet& set, TrainOptions& o) {
   set.add("profile", o.profile,
           "sim: device profile, built-in name or JSON file; or one per worker in the order of "
           "ranks, "
@@ -183,6 +186,9 @@ void declare_cluster(OptionSet& set, TrainOptions& o) {
           "sim: samples of the charged network in a batch of --batch-size; auto: as many")
       .unit("samples")
       .range(1, 1e9);
+}
+
+void declare_processes(OptionSet& set, TrainOptions& o) {
   set.add("service_rank", o.service_rank,
           "mpi: the last rank runs the services (servers, schedulers) and no worker");
   set.add(
@@ -204,6 +210,13 @@ void declare_cluster(OptionSet& set, TrainOptions& o) {
       .range(1, kMostHostThreads)
       .or_zero()
       .not_in_config();
+}
+
+void declare_cluster(OptionSet& set, TrainOptions& o) {
+  set.group("Cluster");
+  declare_workers(set, o);
+  declare_machines(set, o);
+  declare_processes(set, o);
 }
 
 void declare_budget(OptionSet& set, TrainOptions& o) {

@@ -270,6 +270,30 @@ TEST(Relu, AndItsGradientInPlace) {
   EXPECT_EQ(d, (std::vector<float>{0, 6, 0, 8}));
 }
 
+// Passes that several cores share have the bits of one core, and write nothing behind their maps:
+// so many small ones that a core's are pooled as one tall map.
+TEST(Pool, AndReluHaveTheSameBitsForAnyCores) {
+  const PoolShape s = pool_of(5, 6, 4, 2, 2, 0, true);
+  const std::size_t n = 301, in = n * s.inputs(), out = n * s.outputs();
+  const auto X = random_vector<float>(in, 1), dY = random_vector<float>(out, 2);
+  std::vector<std::vector<float>> results;
+  for (const int cores : kCoreCounts) {
+    const auto device = make_cpu_device<float>(cores);
+    auto& images = kernels<BasicImageKernels<float>>(*device);
+    std::vector<float> Y(out + 1, 77), dX(in + 1, 77), positive(in), d(in);
+    std::vector<std::uint8_t> index(out + 1, 77);
+    images.pool(s, n, X.data(), Y.data(), index.data());
+    images.pool_gradient(s, n, nullptr, nullptr, index.data(), dY.data(), 0, dX.data());
+    EXPECT_EQ(Y.back(), 77);
+    EXPECT_EQ(dX.back(), 77);
+    EXPECT_EQ(index.back(), 77);
+    images.relu(in, X.data(), positive.data());
+    images.relu_gradient(in, positive.data(), dX.data(), 0, d.data());
+    for (auto* result : {&Y, &dX, &positive, &d}) results.push_back(std::move(*result));
+  }
+  for (std::size_t i = 0; i < 4; ++i) EXPECT_EQ(results[i], results[i + 4]);
+}
+
 // What is kept is scaled up, so that the mean stays; masks are functions of their key alone.
 TEST(Dropout, DropsItsShareByItsKey) {
   const std::size_t count = 100'003;

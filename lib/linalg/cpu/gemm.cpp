@@ -188,17 +188,31 @@ void multiply(const GemmArguments<Real>& g, Range rows, Range columns, Real* pac
   }
 }
 
+// Whether parts are columns rather than rows of C: what gives the largest part less to do. A part
+// packs the columns of B that it needs, a number of which takes the time of some kPacked products.
+template <class Real>
+bool by_columns(const GemmArguments<Real>& g, std::size_t parts) {
+  constexpr std::size_t kPacked = 32;
+  const auto largest = [&](std::size_t n, std::size_t unit) {
+    const std::size_t units = (n + unit - 1) / unit;
+    return std::min(n, (units + parts - 1) / parts * unit);
+  };
+  const std::size_t rows = largest(g.m, kTileRows), columns = largest(g.n, kPanel<Real>);
+  return (g.m + kPacked) * columns <= (rows + kPacked) * g.n;
+}
+
 }  // namespace
 
 template <class Real>
 void gemm(const Cores& cores, const GemmArguments<Real>& g, Scratch<Real>& pack) {
   if (g.m == 0 || g.n == 0) return;
   constexpr std::size_t kPack = Packs<Real>::kSize;
-  // A hand-over to another core costs microseconds: below this much work one core does it all.
+  // A hand-over to another core costs a microsecond: below this much work one core does it all.
   constexpr std::size_t kWorthSharing = std::size_t{1} << 18;
-  const std::size_t parts = g.m * g.n * (g.k + 1) < kWorthSharing ? 1 : cores.count();
+  const std::size_t worth = kWorthSharing * cores.hand_over_cost();
+  const std::size_t parts = g.m * g.n * (g.k + 1) < worth ? 1 : cores.count();
   Real* panels = pack.reserve(kPack * parts);
-  const bool by_column = g.n / kPanel<Real> >= g.m / kTileRows;
+  const bool by_column = by_columns(g, parts);
   cores.run(parts, [&](std::size_t part) {
     const Range rows = by_column ? Range{0, g.m} : part_of(g.m, parts, part, kTileRows);
     const Range columns = by_column ? part_of(g.n, parts, part, kPanel<Real>) : Range{0, g.n};

@@ -76,6 +76,11 @@ class SumsByRow {
 };
 
 template <class Real>
+void scale_numbers(std::size_t n, Real factor, Real* to) {
+  for (std::size_t i = 0; i < n; ++i) to[i] *= factor;
+}
+
+template <class Real>
 struct UpdateScratch {
   SumsByRow<Real> all, part;  // of all parts; of the part at hand
 };
@@ -143,9 +148,8 @@ class CpuTableKernels final : public BasicTableKernels<Real> {
       add_fields(X, table, entry, part_of(X.fields, parts, part), D, d, sums);
     });
     if (scale == Real(1)) return;
-    cores_.split(numbers, 16, 4096, [&](Range range) {
-      for (std::size_t i = range.begin; i < range.end; ++i) sums[i] *= scale;
-    });
+    cores_.split(numbers, 16, 4096,
+                 [&](Range range) { scale_numbers(range.size(), scale, sums + range.begin); });
   }
 
   // Split by rows, so that no two cores meet in one and every sum has one order.

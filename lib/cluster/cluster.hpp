@@ -19,6 +19,7 @@
 #include "cluster/straggler.hpp"
 #include "cluster/time_breakdown.hpp"
 #include "core/units.hpp"
+#include "linalg/convolution_library.hpp"
 
 namespace hetsgd {
 

@@ -41,10 +41,6 @@ enum class Transpose { no, yes };
 // keep more of them than it was asked for: on an H200 it takes TF32 for BF16.
 enum class Precision { fp32, tf32, bf16 };
 
-// What computes a GPU's convolutions. own: windows copied out (im2col) and products by cuBLAS; cudnn:
-// NVIDIA's cuDNN, by algorithms of deterministic bits. The two add in different orders.
-enum class ConvolutionLibrary { own, cudnn };
-
 // A GPU's memory is used up. The message names the device, how much was needed and what for.
 class MemoryError : public Error {
  public:

@@ -6,14 +6,11 @@
 
 #include <cstddef>
 
+#include "linalg/convolution_library.hpp"
 #include "linalg/cuda/batch.hpp"
 #include "linalg/cuda/blas.hpp"
 #include "linalg/cuda/resources.hpp"
 #include "linalg/cuda/transfer.hpp"
-
-namespace hetsgd {
-enum class ConvolutionLibrary;
-}  // namespace hetsgd
 
 namespace hetsgd::cuda {
 

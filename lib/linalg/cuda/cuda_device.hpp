@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "linalg/convolution_library.hpp"
 #include "linalg/device.hpp"
 
 namespace hetsgd {

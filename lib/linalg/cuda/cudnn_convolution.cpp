@@ -180,6 +180,7 @@ class CudnnConvolutionKernels final : public BasicConvolutionKernels<Real> {
 
   void parameter_gradient(const ConvolutionShape& s, std::size_t n, const Real* X, const Real* dY,
                           Real alpha, Real beta, Real* G, Real* g) override {
+    if (n == 0) return;
     Real* const filters = aligned_target(weights_, s.weights(), beta, G);
     Real* const shift = aligned_target(bias_, g == nullptr ? 0 : s.out_channels, beta, g);
     for_parts(s, n, [&](const Described& d, std::size_t first) {

@@ -3,8 +3,9 @@
 //
 // Source: NVIDIA cuDNN backend API 9.6.0, docs.nvidia.com/deeplearning/cudnn/backend/v9.6.0/api, pages
 // cudnn-graph-library (status, types), cudnn-ops-library (tensors) and cudnn-cnn-library
-// (convolutions). Version 8 has the same functions with the same values. 9 calls those of
-// convolutions deprecated in favour of graphs of operations, and has them.
+// (convolutions); compared by a compiler with the headers of 9.28.1. Version 8 has the same functions
+// with the same values. 9 calls those of convolutions deprecated in favour of graphs of operations,
+// and has them.
 //
 // Enumerations are C's, of the size of an int. Handles and descriptors are pointers to what only the
 // library knows. alpha and beta are in host memory: floats, but doubles for tensors of doubles.

@@ -157,6 +157,11 @@ void declare_workers(OptionSet& set, TrainOptions& o) {
       {{"fp32", Precision::fp32}, {"tf32", Precision::tf32}, {"bf16", Precision::bf16}},
       "of a GPU's dense products: factors of 24, 11 or 8 bits, sums of 24; a measurement "
       "is fp32 always");
+  set.add_choice("convolution_library", o.convolution_library,
+                 {{"own", ConvolutionLibrary::own}, {"cudnn", ConvolutionLibrary::cudnn}},
+                 "of a GPU's convolutions: windows copied out and cuBLAS, or cuDNN, which must be "
+                 "installed and whose other order of additions gives other bits; "
+                 "a measurement takes own always");
 }
 
 // What the workers' devices and links are like, or are to be like.

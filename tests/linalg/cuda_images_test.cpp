@@ -1,5 +1,5 @@
 // Convolutions, what stands between them, normalisations and gates on a GPU.
-#include "linalg/convolution_kernels.hpp"
+#include "linalg/convolution_cases.hpp"
 #include "linalg/cuda_compare.hpp"
 #include "linalg/host_blocks.hpp"
 #include "linalg/image_kernels.hpp"
@@ -39,33 +39,7 @@ TYPED_TEST(CudaImages, Convolutions) {
     for (const std::size_t n : {std::size_t{1}, std::size_t{3}}) {
       SCOPED_TRACE(::testing::Message() << s.in_channels << " x " << s.in_height << " by "
                                         << s.kernel_height << ", " << n << " samples");
-      compare<TypeParam>([&](auto& side) {
-        using Real = typename std::decay_t<decltype(side)>::Real;
-        auto& convolution = kernels<BasicConvolutionKernels<Real>>(side.device);
-        auto X = side.put(random_vector<float>(n * s.inputs(), 1)),
-             W = side.put(random_vector<float>(s.weights(), 2)),
-             b = side.put(random_vector<float>(s.out_channels, 3)),
-             dY = side.put(random_vector<float>(n * s.outputs(), 4));
-        auto Y = side.put(std::vector<float>(n * s.outputs(), kNan)),
-             dX = side.put(std::vector<float>(n * s.inputs(), kNan)),
-             G = side.put(std::vector<float>(s.weights(), kNan)),
-             g = side.put(std::vector<float>(s.out_channels, kNan));
-        for (const Real* bias : {static_cast<const Real*>(nullptr), std::as_const(b).data()}) {
-          convolution.forward(s, n, X.data(), W.data(), bias, Y.data());
-          side.take(Y);
-        }
-        for (const Real beta : {Real(0), Real(1)}) {
-          convolution.input_gradient(s, n, dY.data(), W.data(), beta, dX.data());
-          side.take(dX);
-          convolution.parameter_gradient(s, n, X.data(), dY.data(), Real(-0.3), beta, G.data(),
-                                         g.data());
-          side.take(G);
-          side.take(g);
-        }
-        convolution.parameter_gradient(s, n, X.data(), dY.data(), Real(1), Real(0), G.data(),
-                                       nullptr);
-        side.take(G);
-      });
+      compare<TypeParam>([&](auto& side) { every_convolution(side, s, n, 0); });
     }
   }
 }

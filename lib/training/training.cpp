@@ -147,6 +147,7 @@ void Training::Impl::build_model() {
     charge = make_charge(options, *record.train, *model);
     record.charge = to_json(*charge);
   }
+  plan_memory_of_gpus(*model, options.profile, set);
   algorithm->check_model(plan, *model);
   for (std::string& text : algorithm->warnings(plan, model->layout())) {
     record.warnings.push_back(std::move(text));

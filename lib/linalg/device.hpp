@@ -128,6 +128,13 @@ class BasicDevice {
   virtual void bias_relu(std::size_t rows, std::size_t n, const Real* bias, Real* Y) = 0;
   // b[n] += alpha * sum over rows of D[rows x n].
   virtual void column_sums(std::size_t rows, std::size_t n, Real alpha, const Real* D, Real* b) = 0;
+  // The way back of bias_relu() from its output Y: D[rows x n] <- 0 where Y <= 0, then column_sums()
+  // of it; the bits of the two calls. On a GPU one launch.
+  virtual void relu_gradient_sums(std::size_t rows, std::size_t n, Real alpha, const Real* Y,
+                                  Real* D, Real* b) {
+    apply(rows * n, rule::ReluGradient<Real>(), Y, D);
+    column_sums(rows, n, alpha, D, b);
+  }
 
   // --- kernel families ---------------------------------------------------------------------------
   // The device's implementation of a kernel family, or null; see kernels() below.

@@ -92,15 +92,14 @@ class DeepPart {
         scratch.delta[layer - 1].reset(device, n * in);
         below = scratch.delta[layer - 1].data();
       }
-      device.apply(n * out, rule::ReluGradient<Real>(), scratch.activation[layer].data(), D);
+      Real* const b = sink.to + bias(layout, layer);
+      if (sink.beta == Real(0)) device.fill(out, Real(0), b);
+      device.relu_gradient_sums(n, out, sink.alpha, scratch.activation[layer].data(), D, b);
       device.gemm(Transpose::no, Transpose::no, n, in, out, Real(1), D, out,
                   w + weight(layout, layer), in, Real(0), below, in);
       const Real* const input = layer > 0 ? scratch.activation[layer - 1].data() : X;
       device.gemm(Transpose::yes, Transpose::no, out, in, n, sink.alpha, D, out, input, in,
                   sink.beta, sink.to + weight(layout, layer), in);
-      Real* const b = sink.to + bias(layout, layer);
-      if (sink.beta == Real(0)) device.fill(out, Real(0), b);
-      device.column_sums(n, out, sink.alpha, D, b);
     }
   }
 

@@ -84,8 +84,15 @@ class DeepPart {
   // goes to the sink, which may be w.
   void backward(BasicDevice<Real>& device, const Layout& layout, std::size_t n, const Real* X,
                 const Real* w, Sink<Real> sink, Scratch& scratch, Real* dX) const {
-    device.apply(n * outputs(), rule::ReluGradient<Real>(), scratch.activation.back().data(),
-                 scratch.delta.back().data());
+    const auto begin_sum = [&](std::size_t layer) {
+      Real* const b = sink.to + bias(layout, layer);
+      if (sink.beta == Real(0)) device.fill(outputs(layer), Real(0), b);
+      return b;
+    };
+    if (layers() > 0) {
+      device.relu_gradient_sums(n, outputs(), sink.alpha, scratch.activation.back().data(),
+                                scratch.delta.back().data(), begin_sum(layers() - 1));
+    }
     for (std::size_t layer = layers(); layer-- > 0;) {
       const std::size_t in = inputs(layer), out = outputs(layer);
       const Real* const D = scratch.delta[layer].data();
@@ -93,16 +100,14 @@ class DeepPart {
       const Real* const input = layer > 0 ? scratch.activation[layer - 1].data() : X;
       if (layer > 0) {
         scratch.delta[layer - 1].reset(device, n * in);
-        device.dense_relu_backward(n, in, out, D, W, input, scratch.delta[layer - 1].data());
+        device.dense_relu_backward(n, in, out, D, W, input, scratch.delta[layer - 1].data(),
+                                   sink.alpha, begin_sum(layer - 1));
       } else {
         device.gemm(Transpose::no, Transpose::no, n, in, out, Real(1), D, out, W, in, Real(0), dX,
                     in);
       }
       device.gemm(Transpose::yes, Transpose::no, out, in, n, sink.alpha, D, out, input, in,
                   sink.beta, sink.to + weight(layout, layer), in);
-      Real* const b = sink.to + bias(layout, layer);
-      if (sink.beta == Real(0)) device.fill(out, Real(0), b);
-      device.column_sums(n, out, sink.alpha, D, b);
     }
   }
 

@@ -110,6 +110,16 @@ void check_exchange(const Plan& plan, const AlgorithmInfo& info) {
       fmt::format("{} exchange rows together", fmt::join(names, ", ")));
 }
 
+// A CPU computes where its rows lie.
+void check_no_gpu(const TableOptions& tables) {
+  if (tables.host_access == HostAccess::direct) return;
+  throw with_hint(
+      usage_error("--host-access: found copy without a GPU, expected one (--devices cuda:0)"),
+      "it says how a GPU comes by rows in host memory; simulated machines are charged for every "
+      "row "
+      "that crosses the host link, whichever way");
+}
+
 // Rows that a companion serves lie in host memory, and rows do not change theirs on a real GPU.
 void check_tables(const TrainOptions& options, const Plan& plan,
                   const std::vector<std::string>& devices, const AlgorithmInfo& info) {
@@ -127,7 +137,7 @@ void check_tables(const TrainOptions& options, const Plan& plan,
   check_exchange(plan, info);
   const auto gpu = std::ranges::find_if(
       devices, [](const std::string& text) { return text.starts_with("cuda:"); });
-  if (gpu == devices.end()) return;
+  if (gpu == devices.end()) return check_no_gpu(options.tables);
   if (plan.served_tables) {
     throw with_hint(
         usage_error("--devices: found {} with tables that are served, expected CPUs", *gpu),

@@ -169,7 +169,8 @@ void declare_machines(OptionSet& set, TrainOptions& o) {
   set.add("profile", o.profile,
           "sim: device profile, built-in name or JSON file; or one per worker in the order of "
           "ranks, "
-          "v100*4,gtx-1080ti: the last repeats")
+          "v100*4,gtx-1080ti: the last repeats. On GPUs the first says by which rates memory of "
+          "networks is planned; where it is not given, the built-in one with the GPU's name")
       .reads_file(device_profile_names);
   set.add("server_profile", o.server_profile,
           "sim: device profile of the host that services compute on (parameter servers)")

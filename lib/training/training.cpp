@@ -138,14 +138,14 @@ void Training::Impl::build_model() {
   plan.max_samples = options.max_samples;
   if (options.epochs > 0) {
     // A budget of no sample would be none.
-    plan.max_samples = std::max<std::uint64_t>(
-        1,
-        static_cast<std::uint64_t>(std::llround(options.epochs * static_cast<double>(plan.rows))));
+    const double samples = options.epochs * static_cast<double>(plan.rows);
+    plan.max_samples = static_cast<std::uint64_t>(std::llround(std::max(1.0, samples)));
   }
   if (!options.charge.empty()) {
     charge = make_charge(options, *record.train, *model);
     record.charge = to_json(*charge);
   }
+  plan_memory_of_gpus(*model, options.profile, set);
   algorithm->check_model(plan, *model);
   for (std::string& text : algorithm->warnings(plan, model->layout())) {
     record.warnings.push_back(std::move(text));

@@ -106,7 +106,7 @@ TYPED_TEST(Convolution, IsItsDefinition) {
 // Each sample has the bits that it has alone.
 TYPED_TEST(Convolution, TreatsEachSampleAlone) {
   using Real = TypeParam;
-  const ConvolutionShape s = convolution(6, 14, 14, 16, 5, 5, 1, 0, 0, 1);
+  const ConvolutionShape s = convolution_of(6, 14, 14, 16, 5, 5, 1, 0, 0, 1);
   const std::size_t n = 5;
   const auto X = random_vector<Real>(n * s.inputs(), 1), W = random_vector<Real>(s.weights(), 2);
   const auto device = make_cpu_device<Real>(1);
@@ -121,7 +121,7 @@ TYPED_TEST(Convolution, TreatsEachSampleAlone) {
 
 TYPED_TEST(Convolution, LetsNaNThrough) {
   using Real = TypeParam;
-  const ConvolutionShape s = convolution(2, 6, 6, 3, 3, 3, 1, 1, 1, 1);
+  const ConvolutionShape s = convolution_of(2, 6, 6, 3, 3, 3, 1, 1, 1, 1);
   auto X = random_vector<Real>(s.inputs(), 1);
   X[7] = std::numeric_limits<Real>::quiet_NaN();
   const auto W = random_vector<Real>(s.weights(), 2), dY = random_vector<Real>(s.outputs(), 3);

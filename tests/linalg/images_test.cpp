@@ -8,44 +8,10 @@
 #include "linalg/image_kernels.hpp"
 #include "linalg/normalisation_kernels.hpp"
 #include "linalg/reference.hpp"
+#include "support/image_shapes.hpp"
 
 namespace hetsgd::test {
 namespace {
-
-PoolShape pool_of(std::size_t channels, std::size_t height, std::size_t width, std::size_t kernel,
-                  std::size_t stride, std::size_t padding, bool maximum) {
-  return {.channels = channels,
-          .in_height = height,
-          .in_width = width,
-          .out_height = (height + 2 * padding - kernel) / stride + 1,
-          .out_width = (width + 2 * padding - kernel) / stride + 1,
-          .kernel_height = kernel,
-          .kernel_width = kernel,
-          .stride = stride,
-          .padding_height = padding,
-          .padding_width = padding,
-          .maximum = maximum};
-}
-
-std::vector<PoolShape> pool_shapes() {
-  std::vector<PoolShape> shapes;
-  for (const bool maximum : {true, false}) {
-    shapes.push_back(pool_of(3, 6, 8, 2, 2, 0, maximum));
-    shapes.push_back(pool_of(2, 7, 9, 2, 2, 0, maximum));
-    shapes.push_back(pool_of(2, 8, 24, 2, 2, 0, maximum));
-    shapes.push_back(pool_of(1, 4, 150, 2, 2, 0, maximum));  // rows in two pieces
-    shapes.push_back(pool_of(2, 7, 7, 3, 2, 1, maximum));
-    shapes.push_back(pool_of(2, 5, 5, 3, 1, 1, maximum));
-    shapes.push_back(pool_of(4, 6, 6, 6, 1, 0, maximum));
-    PoolShape rounded_up = pool_of(2, 6, 6, 3, 2, 0, maximum);
-    rounded_up.out_height = rounded_up.out_width = 3;
-    shapes.push_back(rounded_up);
-    PoolShape counted = pool_of(2, 5, 5, 3, 2, 1, maximum);
-    counted.count_padding = true;
-    shapes.push_back(counted);
-  }
-  return shapes;
-}
 
 // dX = sum over outputs of dY times the derivative of the output by X, numerically.
 std::vector<double> numeric_gradient(

@@ -63,10 +63,13 @@ TYPED_TEST(Layers, DenseLayersHaveTheBitsOfTheirParts) {
                                             parts.data());
       expect_equal("forward");
       const auto active = Y;
-      device->dense_relu_backward(rows, n, k, X.data(), W.data(), active.data(), Y.data());
+      std::vector<Real> b(n, Real(3)), parts_b(b);
+      device->dense_relu_backward(rows, n, k, X.data(), W.data(), active.data(), Y.data(),
+                                  Real(-0.3), b.data());
       device->BasicDevice<Real>::dense_relu_backward(rows, n, k, X.data(), W.data(), active.data(),
-                                                     parts.data());
+                                                     parts.data(), Real(-0.3), parts_b.data());
       expect_equal("backward");
+      EXPECT_EQ(std::memcmp(b.data(), parts_b.data(), n * sizeof(Real)), 0) << n;
     }
   }
 }

@@ -2,11 +2,9 @@
 // plans of memory, to the bit. By cuDNN.
 #include <gtest/gtest.h>
 
-#include <cmath>
-
+#include "support/compare.hpp"
 #include "support/cudnn.hpp"
 #include "support/gpu.hpp"
-#include "support/run.hpp"
 
 namespace hetsgd::test {
 namespace {
@@ -27,20 +25,6 @@ Record train_images(const std::string& devices, const Settings& more) {
             {"evaluate_every", "16"},
             {"record_steps", "true"}},
            more));
-}
-
-void expect_alike(const Record& cpu, const Record& gpu) {
-  const std::vector<double> expected = step_losses(cpu), actual = step_losses(gpu);
-  ASSERT_EQ(actual.size(), expected.size());
-  ASSERT_GE(actual.size(), 2U);
-  for (std::size_t i = 0; i < expected.size(); ++i) {
-    EXPECT_NEAR(actual[i], expected[i], 1e-4 * std::abs(expected[i])) << "step " << i;
-  }
-  ASSERT_EQ(gpu.curve.size(), cpu.curve.size());
-  for (std::size_t i = 0; i < cpu.curve.size(); ++i) {
-    EXPECT_NEAR(gpu.curve[i].test_loss(), cpu.curve[i].test_loss(),
-                1e-4 * cpu.curve[i].test_loss());
-  }
 }
 
 // Fused steps; a flat gradient with momentum; dropout; bn, whose statistics the host makes.

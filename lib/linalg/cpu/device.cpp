@@ -181,11 +181,12 @@ class CpuDevice final : public BasicDevice<Real> {
               pack_.get());
   }
   void dense_relu_backward(std::size_t rows, std::size_t n, std::size_t k, const Real* D,
-                           const Real* W, const Real* Y, Real* dY) override {
+                           const Real* W, const Real* Y, Real* dY, Real alpha, Real* b) override {
     cpu::gemm(
         cores_,
         GemmArguments<Real>{rows, n, k, Real(1), D, k, 1, W, n, 1, Real(0), dY, n, nullptr, Y},
         pack_.get());
+    column_sums(rows, n, alpha, dY, b);
   }
   void column_sums(std::size_t rows, std::size_t n, Real alpha, const Real* D, Real* b) override {
     constexpr std::size_t kColumns = 1024;  // columns whose sums stay in L1

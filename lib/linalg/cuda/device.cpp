@@ -34,7 +34,8 @@ class CudaDevice final : public BasicDevice<Real> {
                  options.logit_block_bytes),
         partials_(backend_.stream),
         reals_(backend_.stream),
-        rows_(backend_.stream) {}
+        rows_(backend_.stream),
+        counters_(backend_.stream) {}
 
   ~CudaDevice() override {
     cudaSetDevice(backend_.ordinal);
@@ -118,10 +119,11 @@ class CudaDevice final : public BasicDevice<Real> {
     cuda::bias_relu(use(), rows, n, bias, Y);
   }
   void column_sums(std::size_t rows, std::size_t n, Real alpha, const Real* D, Real* b) override {
-    use();
-    auto* const partials =
-        reals_.reserve<Real>(cuda::row_groups(rows, n) * n, "the sums of columns");
-    cuda::column_sums(backend_.stream.get(), rows, n, alpha, D, Real(1), b, partials);
+    cuda::column_sums(use(), rows, n, alpha, D, b, column_scratch(rows, n));
+  }
+  void relu_gradient_sums(std::size_t rows, std::size_t n, Real alpha, const Real* Y, Real* D,
+                          Real* b) override {
+    cuda::relu_gradient_sums(use(), rows, n, alpha, Y, D, b, column_scratch(rows, n));
   }
 
   KernelFamily* family(std::type_index interface) override {
@@ -149,6 +151,10 @@ class CudaDevice final : public BasicDevice<Real> {
   }
 
   cudaStream_t use() const { return backend_.use(); }
+  cuda::ColumnScratch<Real> column_scratch(std::size_t rows, std::size_t n) {
+    return {reals_.reserve<Real>(cuda::row_groups(rows, n) * n, "the sums of columns"),
+            counters_.reserve(cuda::ceil_divide(n, cuda::kThreads))};
+  }
   double* sums(std::size_t count) { return partials_.reserve<double>(count, "partial sums"); }
 
   const std::string name_;
@@ -156,6 +162,7 @@ class CudaDevice final : public BasicDevice<Real> {
   cuda::Backend backend_;
   // Working memory of single calls; the stream's order lets them share it.
   cuda::DeviceMemory partials_, reals_, rows_;
+  cuda::Counters counters_;
   KernelFamilies<cuda::Backend> families_;
 };
 

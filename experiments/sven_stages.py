@@ -1,0 +1,116 @@
+#!/usr/bin/python3
+"""Predicted against measured stages of sven: threads on one core each, and `sim` under this machine's calibrated profile.
+
+    experiments/sven_stages.py [--repeat 5] [--samples 30720] [--workers 1,2]
+
+`hetsgd calibrate` fits a profile of one core, `hetsgd calibrate network` a model of the threads' messages; `sim` then predicts
+the seconds of each stage (workers[].stages of the result) of `--pipeline none`, in which the stages follow each other, and
+`threads` measures them. The models have the size of the public benchmarks on generated Criteo, 1,024 samples per worker. Needs an
+idle machine with two cores; says what load it found. Calibrations and runs that are there are kept. Writes
+results/sim_against_stages.md.
+"""
+import argparse
+import json
+import os
+import subprocess
+
+import common
+
+HIDDEN = {"deepfm": "400,400,400", "wide_deep": "1024,1024", "dcn": "1024,1024"}
+CLICKS = "generate:criteo?scale=0.002"
+# In the order in which an iteration has them.
+STAGES = ["ids", "sfp", "f_exchange", "fp", "bp", "all_reduce", "opt", "b_exchange", "sbp"]
+WITHIN = 0.15  # of what was measured: the goal
+LEAST_SHARE = 0.01  # of an iteration: below it a stage is shown, and no matter
+
+
+def options_of(model, workers, samples):
+    return ["--train", CLICKS, "--test", CLICKS, "--min-frequency", 1, "--tables", "sharded", "--embedding-dim", 16,
+            "--algorithm", "sven", "--pipeline", "none", "--exchange", "blocking", "--model", model, "--hidden", HIDDEN[model],
+            "--batch-size", 1024, "--mega-batch", 10000, "--learning-rate", 0.01, "--max-samples", samples * workers,
+            "--evaluate-samples", 1024, "--workers", workers, "--host-threads", 1]
+
+
+def stages_ms(result):
+    """{stage: mean milliseconds of an iteration}, mean over the workers."""
+    workers = result["workers"]
+    updates = result["summary"]["updates"]
+    return {stage: sum(1e3 * worker["stages"][f"{stage}_s"] for worker in workers) / len(workers) / updates for stage in STAGES}
+
+
+class Machine:
+    """This machine's profile and network, fitted once."""
+
+    def __init__(self, runs):
+        runs.mkdir(parents=True, exist_ok=True)
+        self.runs = runs
+        self.profile = self.calibrate(["--device", "cpu:1"], "profile.json")
+        self.network = self.calibrate(["network", "--cluster", "threads", "--workers", 2], "network.json")
+
+    def calibrate(self, options, name):
+        path = self.runs / name
+        if not path.exists():
+            subprocess.run([common.HETSGD, "calibrate", *map(str, options), "-o", str(path)], check=True,
+                           stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        return path
+
+    def predicted(self, options, name):
+        run = common.train([*options, "--cluster", "sim", "--profile", self.profile, "--network", self.network],
+                           self.runs / f"sim-{name}.json")
+        return stages_ms(run)
+
+    def measured(self, options, name, repeat):
+        return [stages_ms(common.train([*options, "--cluster", "threads", "--devices", "cpu:1"],
+                                       self.runs / f"threads-{name}-{number}.json")) for number in range(repeat)]
+
+
+def row(model, workers, stage, predicted, measured):
+    """A line of the table, whether the stage matters, and whether it is within the goal."""
+    times = [sum(run[each] for each in ([stage] if stage in STAGES else STAGES)) for run in measured]
+    whole = common.median([sum(run.values()) for run in measured])
+    ours, middle = sum(predicted.values()) if stage not in STAGES else predicted[stage], common.median(times)
+    if middle == 0 and ours == 0:
+        return None, False, True
+    error = ours / middle - 1 if middle else float("inf")
+    matters, good = middle >= LEAST_SHARE * whole, abs(error) <= WITHIN
+    return (f"| {model} | {workers} | {stage} | {ours:.3f} | {middle:.3f} ({min(times):.3f}..{max(times):.3f}) | "
+            f"{100 * middle / whole:.1f} % | {100 * error:+.0f} % | {'yes' if good else 'no' if matters else '-'} |", matters, good)
+
+
+def table(machine, arguments):
+    lines = ["| model | workers | stage | predicted ms | measured ms (median, min..max) | of the iteration | error | within 15 % |",
+             "|---|--:|---|--:|--:|--:|--:|---|"]
+    good_stages = all_stages = 0
+    for model in HIDDEN:
+        for workers in map(int, arguments.workers.split(",")):
+            options, name = options_of(model, workers, arguments.samples), f"{model}-{workers}"
+            predicted = machine.predicted(options, name)
+            measured = machine.measured(options, name, arguments.repeat)
+            for stage in [*STAGES, "whole"]:
+                line, matters, good = row(model, workers, stage, predicted, measured)
+                if line is None:
+                    continue
+                lines.append(line)
+                print(line, flush=True)
+                if stage != "whole" and matters:
+                    all_stages, good_stages = all_stages + 1, good_stages + good
+    return [*lines, "", f"Within 15 %: {good_stages} of the {all_stages} stages that take at least 1 % of an iteration."]
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--repeat", type=int, default=5)
+    parser.add_argument("--samples", type=int, default=30720, help="of each worker")
+    parser.add_argument("--workers", default="1,2")
+    arguments = parser.parse_args()
+    load = os.getloadavg()
+    machine = Machine(common.ROOT / "runs" / "sven_stages")
+    lines = table(machine, arguments)
+    fitted = [json.loads(path.read_text()) for path in (machine.profile, machine.network)]
+    lines += ["", f"Load of the machine before and after: {load[0]:.1f}, {os.getloadavg()[0]:.1f}."]
+    lines += ["", *(line for model in fitted for line in (f"Calibrated: `{json.dumps(model)}`", ""))]
+    (common.ROOT / "results" / "sim_against_stages.md").write_text("\n".join(lines).rstrip() + "\n")
+
+
+if __name__ == "__main__":
+    main()

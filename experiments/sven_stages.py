@@ -3,11 +3,11 @@
 
     experiments/sven_stages.py [--repeat 5] [--samples 30720] [--workers 1,2]
 
-`hetsgd calibrate` fits a profile of one core, `hetsgd calibrate network` a model of the threads' messages; `sim` then predicts
-the seconds of each stage (workers[].stages of the result) of `--pipeline none`, in which the stages follow each other, and
-`threads` measures them. The models have the size of the public benchmarks on generated Criteo, 1,024 samples per worker. Needs an
-idle machine with two cores; says what load it found. Calibrations and runs that are there are kept. Writes
-results/sim_against_stages.md.
+`hetsgd calibrate --model deepfm` fits a profile of one core to passes of click models, `hetsgd calibrate network` a model of the
+threads' messages; `sim` then predicts the seconds of each stage (workers[].stages of the result) of `--pipeline none`, in which
+the stages follow each other, and `threads` measures them. The models have the size of the public benchmarks on generated Criteo,
+1,024 samples per worker. Needs an idle machine with two cores; says what load it found. Calibrations and runs that are there are
+kept. Writes results/sim_against_stages.md.
 """
 import argparse
 import json
@@ -17,7 +17,7 @@ import subprocess
 import common
 
 HIDDEN = {"deepfm": "400,400,400", "wide_deep": "1024,1024", "dcn": "1024,1024"}
-CLICKS = "generate:criteo?scale=0.002"
+CLICKS = "generate:criteo?scale=0.001"
 # In the order in which an iteration has them.
 STAGES = ["ids", "sfp", "f_exchange", "fp", "bp", "all_reduce", "opt", "b_exchange", "sbp"]
 WITHIN = 0.15  # of what was measured: the goal
@@ -44,7 +44,8 @@ class Machine:
     def __init__(self, runs):
         runs.mkdir(parents=True, exist_ok=True)
         self.runs = runs
-        self.profile = self.calibrate(["--device", "cpu:1"], "profile.json")
+        self.profile = self.calibrate(["--device", "cpu:1", "--model", "deepfm", "--hidden", "400,1024", "--batch-size", "256,1024"],
+                                      "profile.json")
         self.network = self.calibrate(["network", "--cluster", "threads", "--workers", 2], "network.json")
 
     def calibrate(self, options, name):
@@ -107,7 +108,8 @@ def main():
     machine = Machine(common.ROOT / "runs" / "sven_stages")
     lines = table(machine, arguments)
     fitted = [json.loads(path.read_text()) for path in (machine.profile, machine.network)]
-    lines += ["", f"Load of the machine before and after: {load[0]:.1f}, {os.getloadavg()[0]:.1f}."]
+    lines += ["", f"Processes that the machine was running, mean of the last minute, before and after: {load[0]:.1f}, "
+              f"{os.getloadavg()[0]:.1f}."]
     lines += ["", *(line for model in fitted for line in (f"Calibrated: `{json.dumps(model)}`", ""))]
     (common.ROOT / "results" / "sim_against_stages.md").write_text("\n".join(lines).rstrip() + "\n")
 

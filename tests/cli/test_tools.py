@@ -298,9 +298,9 @@ class Descriptions(ProgramTest):
         self.assertIn(": 4 points", profile["source"])  # two batches, there and back
         for words in ("deepfm forward", "deepfm backward"):
             self.assertIn(words, done.stderr)
-        self.assertIn("did you mean \"deepfm\"?", self.error("calibrate", "--model", "deepfn", "-o", "none.json", code=2))
+        self.assertIn("did you mean deepfm?", self.error("calibrate", "--model", "deepfn", "-o", "none.json", code=2))
         self.assertIn("expected mlp or a model of click data",
-                      self.error("calibrate", "--model", "resnet50", "-o", "none.json", code=2))
+                      self.error("calibrate", "--model", "resnet-50", "-o", "none.json", code=2))
 
     def test_calibrate_network_writes_a_model_that_train_takes(self):
         measure = ["calibrate", "network", "--sizes", "64,256K", "--point-time", "5ms"]

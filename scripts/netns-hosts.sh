@@ -55,7 +55,8 @@ stop_relay() {
   relay=""
 }
 clean_up() {
-  trap - EXIT INT TERM
+  trap - EXIT
+  trap '' INT TERM  # a second one, to the whole group, must not leave namespaces behind
   stop_relay
   local space pids
   for space in $(ip netns list | awk -v name="$name-" 'index($1, name) == 1 { print $1 }'); do
@@ -170,7 +171,8 @@ make_network
 if ((${#arguments[@]})); then
   set_delay "$delay"
   echo "$hosts hosts, last one: $how" >&2
-  on_hosts "${arguments[@]}"
+  on_hosts "${arguments[@]}" &  # a signal need not wait for its end: what asks for one may soon kill
+  wait $!
   exit
 fi
 

@@ -1,13 +1,14 @@
 #!/usr/bin/python3
 """Predicted against measured stages of sven: threads on one core each, and `sim` under this machine's calibrated profile.
 
-    experiments/sven_stages.py [--repeat 5] [--samples 30720] [--workers 1,2]
+    experiments/sven_stages.py [--repeat 5] [--samples 40960] [--workers 1,2] [--clock wall|processor]
 
 `hetsgd calibrate --model deepfm` fits a profile of one core to passes of click models, `hetsgd calibrate network` a model of the
 threads' messages; `sim` then predicts the seconds of each stage (workers[].stages of the result) of `--pipeline none`, in which
 the stages follow each other, and `threads` measures them. The models have the size of the public benchmarks on generated Criteo,
-1,024 samples per worker. Needs an idle machine with two cores; says what load it found. Calibrations and runs that are there are
-kept. Writes results/sim_against_stages.md.
+1,024 samples per worker. Needs an idle machine with two cores; on a busy one `--clock processor` measures one worker by the
+processor time of its process, as calibrate does, which others cannot stretch (but by taking its caches). Says what load it found.
+Calibrations and runs that are there are kept. Writes results/sim_against_stages.md.
 """
 import argparse
 import json
@@ -38,12 +39,43 @@ def stages_ms(result):
     return {stage: sum(1e3 * worker["stages"][f"{stage}_s"] for worker in workers) / len(workers) / updates for stage in STAGES}
 
 
+# A library that is loaded before the others and gives the processor time of the process for the host's clock. What waits for a
+# moment of that clock, which stands still meanwhile, looks again every 20 ms.
+PROCESSOR_CLOCK = """
+#define _GNU_SOURCE
+#include <pthread.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+int clock_gettime(clockid_t clock, struct timespec* time) {
+  return (int)syscall(SYS_clock_gettime, clock == CLOCK_MONOTONIC ? CLOCK_PROCESS_CPUTIME_ID : clock, time);
+}
+int pthread_cond_clockwait(pthread_cond_t* condition, pthread_mutex_t* mutex, clockid_t clock, const struct timespec* until) {
+  struct timespec soon;
+  (void)clock, (void)until;
+  clock_gettime(CLOCK_REALTIME, &soon);
+  soon.tv_nsec += 20000000;
+  if (soon.tv_nsec >= 1000000000) soon.tv_nsec -= 1000000000, ++soon.tv_sec;
+  return pthread_cond_timedwait(condition, mutex, &soon);
+}
+"""
+
+
+def clocked(clock, runs):
+    """What starts hetsgd under a clock."""
+    if clock == "wall":
+        return [common.HETSGD]
+    library = runs / "processor_clock.so"
+    subprocess.run(["cc", "-shared", "-fPIC", "-O1", "-x", "c", "-", "-o", str(library)], input=PROCESSOR_CLOCK, text=True, check=True)
+    return ["env", f"LD_PRELOAD={library}", common.HETSGD]
+
+
 class Machine:
     """This machine's profile and network, fitted once."""
 
-    def __init__(self, runs):
+    def __init__(self, runs, clock):
         runs.mkdir(parents=True, exist_ok=True)
-        self.runs = runs
+        self.runs, self.clock, self.launch = runs, clock, clocked(clock, runs)
         self.profile = self.calibrate(["--device", "cpu:1", "--model", "deepfm", "--hidden", "400,1024", "--batch-size", "256,1024"],
                                       "profile.json")
         self.network = self.calibrate(["network", "--cluster", "threads", "--workers", 2], "network.json")
@@ -62,7 +94,8 @@ class Machine:
 
     def measured(self, options, name, repeat):
         return [stages_ms(common.train([*options, "--cluster", "threads", "--devices", "cpu:1"],
-                                       self.runs / f"threads-{name}-{number}.json")) for number in range(repeat)]
+                                       self.runs / f"{self.clock}-{name}-{number}.json", launch=self.launch))
+                for number in range(repeat)]
 
 
 def row(model, workers, stage, predicted, measured):
@@ -101,15 +134,18 @@ def table(machine, arguments):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--repeat", type=int, default=5)
-    parser.add_argument("--samples", type=int, default=30720, help="of each worker")
+    parser.add_argument("--samples", type=int, default=40960, help="of each worker")
     parser.add_argument("--workers", default="1,2")
+    parser.add_argument("--clock", choices=["wall", "processor"], default="wall")
     arguments = parser.parse_args()
+    if arguments.clock == "processor" and arguments.workers != "1":
+        parser.error("--clock processor: found several workers, expected --workers 1: they would share a clock")
     load = os.getloadavg()
-    machine = Machine(common.ROOT / "runs" / "sven_stages")
+    machine = Machine(common.ROOT / "runs" / "sven_stages", arguments.clock)
     lines = table(machine, arguments)
     fitted = [json.loads(path.read_text()) for path in (machine.profile, machine.network)]
-    lines += ["", f"Processes that the machine was running, mean of the last minute, before and after: {load[0]:.1f}, "
-              f"{os.getloadavg()[0]:.1f}."]
+    lines += ["", f"Measured by the {'host' if arguments.clock == 'wall' else 'processor'}'s clock. Processes that the machine was "
+              f"running, mean of the last minute, before and after: {load[0]:.1f}, {os.getloadavg()[0]:.1f}."]
     lines += ["", *(line for model in fitted for line in (f"Calibrated: `{json.dumps(model)}`", ""))]
     (common.ROOT / "results" / "sim_against_stages.md").write_text("\n".join(lines).rstrip() + "\n")
 

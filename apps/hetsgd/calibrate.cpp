@@ -195,8 +195,8 @@ class Calibrate final : public Command {
   void declare(OptionSet& set) override {
     set.add("device", device_, "cpu:N, N cores, or cuda:N, GPU N");
     set.add("model", model_,
-            "whose steps are measured: mlp on sparse rows, or a model of click data, forward and "
-            "backward pass apart, with two hidden layers");
+            "whose steps are measured: mlp on sparse rows, or a model of click data, forward pass, "
+            "backward pass and update apart, with two hidden layers");
     set.add("batch_size", batch_sizes_, "batch sizes to measure").unit("samples").at_least(1);
     set.add("hidden", hidden_, "hidden layers to measure").unit("units").at_least(1);
     set.add("point_time", point_time_, "time per measured point").above(0);

@@ -295,8 +295,8 @@ class Descriptions(ProgramTest):
         profile = self.result("clicks.json")
         self.assertGreater(profile["operations_per_s"], 0)
         self.assertIn("calibrate --device cpu:1 --model deepfm on ", profile["source"])
-        self.assertIn(": 4 points", profile["source"])  # two batches, there and back
-        for words in ("deepfm forward", "deepfm backward"):
+        self.assertIn(": 6 points", profile["source"])  # two batches: there, back, and the update
+        for words in ("deepfm forward", "deepfm backward", "deepfm update"):
             self.assertIn(words, done.stderr)
         self.assertIn("did you mean deepfm?", self.error("calibrate", "--model", "deepfn", "-o", "none.json", code=2))
         self.assertIn("expected mlp or a model of click data",

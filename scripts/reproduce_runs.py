@@ -6,7 +6,8 @@ Keys of a specification that `hetsgd sweep` keeps and ignores:
   [figure]                    number (in the paper), machine, takes; reference (case of the tables), readings (of READINGS, in the
                               tables), labels (of setups), [[figure.plots]] (see reproduce_plots.py)
   [[claims]]                  see reproduce_verdicts.py
-  [bench]                     in place of all that a sweep needs: options of `hetsgd bench all_reduce`
+  [bench]                     in place of all that a sweep needs: options of `hetsgd bench`, `collective` of it, and `launch` of ranks,
+                              with what differs in the settings of [[setups]], if there are any
 """
 import functools
 import json
@@ -25,9 +26,9 @@ DONE = ("completed", "target_reached", "diverged")
 HETSGD = os.environ.get("HETSGD", str(ROOT / "build" / "release" / "apps" / "hetsgd" / "hetsgd"))
 
 
-def hetsgd(*options):
-    """stdout of a call; ends the script with its message if it fails."""
-    call = [HETSGD, *map(str, options)]
+def hetsgd(*options, launch=""):
+    """stdout of a call; ends the script with its message if it fails. launch: what starts it on ranks, as "mpirun -n 2"."""
+    call = [*launch.split(), HETSGD, *map(str, options)]
     done = subprocess.run(call, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     if done.returncode:
         sys.exit(f"{' '.join(call)}\nended with {done.returncode}:\n{done.stderr}")
@@ -158,6 +159,10 @@ VALUES = {
 }
 
 
+# What a benchmark tells of an operator and a size.
+BENCHED = {"latency": lambda row: row["time_s"]["median"], "in_call": lambda row: row["in_call_s"]}
+
+
 def as_ends(values):
     return dict(zip(("median", "low", "high"), values, strict=True))
 
@@ -248,15 +253,21 @@ class Figure:
         return [case for case in self.pairs[setup] if (setup, case) in self.files]
 
     @property
-    def bench_file(self):
-        return self.folder / f"{self.id}.bench.json"
+    def benches(self):
+        """{setup: options of its benchmark}; one without a name where there are no setups."""
+        if "bench" not in self.spec:
+            return {}
+        setups = {setup["name"]: {**self.spec["bench"], **setup["settings"]} for setup in self.spec.get("setups", [])}
+        return setups or {"": self.spec["bench"]}
 
-    def bench(self):
-        """{operator: {bytes: seconds}}; empty before the benchmark has run."""
-        rows = {}
-        if self.bench_file.exists():
-            for row in json.loads(self.bench_file.read_text())["results"]:
-                rows.setdefault(row["redop"], {})[row["size_bytes"]] = row["time_s"]["median"]
+    def bench_file(self, setup):
+        return self.folder / (f"{self.id}.{setup.replace(' ', '-')}.bench.json" if setup else f"{self.id}.bench.json")
+
+    def bench(self, setup, measure):
+        """{operator: {bytes: seconds}}, medians over the iterations; empty before the benchmark has run. measure: of BENCHED."""
+        rows, path = {}, self.bench_file(setup)
+        for row in json.loads(path.read_text())["results"] if path.exists() else []:
+            rows.setdefault(row["redop"], {})[row["size_bytes"]] = BENCHED[measure](row)
         return rows
 
     def setting(self, setup, case, key):

@@ -19,10 +19,10 @@ Dataset DatasetBuilder::build() && {
   data.fields = {arrays->fields.first, arrays->fields.category, arrays->fields.value};
   data.images = {arrays->images.channels, arrays->images.height, arrays->images.width,
                  arrays->images.pixel,    arrays->images.mean,   arrays->images.deviation};
-  data.sequences = {arrays->sequences.numbers, arrays->sequences.begin, arrays->sequences.value,
-                    arrays->sequences.drawn};
+  data.sequences = {arrays->sequences.numbers, arrays->sequences.begin, arrays->sequences.value};
   data.targets = view_of(arrays->targets);
   data.owner = arrays;
+  data.drawn = std::move(drawn);
   return data;
 }
 

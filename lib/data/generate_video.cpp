@@ -172,7 +172,7 @@ ParsedData generate_video(const VideoOptions& options, DataPart part, std::optio
     data.targets.index.push_back(generator->label(row));
   }
   if (options.frames == VideoFrames::drawn) {
-    sequences.drawn = generator;
+    data.drawn = generator;
   } else {
     store_frames(*generator, options, sequences, threads);
   }

@@ -6,11 +6,11 @@
 
 namespace hetsgd {
 
-std::span<const float> frames_of(const Sequences<View>& sequences, std::uint64_t row,
+std::span<const float> frames_of(const Dataset& data, std::uint64_t row,
                                  std::vector<float>& scratch) {
-  if (!sequences.drawn) return sequences.row(row);
-  scratch.resize(sequences.length(row) * sequences.numbers);
-  sequences.drawn->draw(row, scratch);
+  if (!data.drawn) return data.sequences.row(row);
+  scratch.resize(data.length(row) * data.sequences.numbers);
+  data.drawn->draw(row, scratch);
   return scratch;
 }
 
@@ -33,7 +33,7 @@ void copy_sequences(const Batch& batch, std::size_t first, std::size_t count, st
   std::vector<float> scratch;
   std::fill_n(to, count * numbers * steps, Real(0));
   for (const Index row : batch.rows().subspan(first, count)) {
-    const std::span<const float> frames = frames_of(sequences, row, scratch);
+    const std::span<const float> frames = frames_of(batch.data(), row, scratch);
     HETSGD_CHECK_LE(sequences.length(row), steps);
     for (std::size_t at = 0; at < frames.size(); ++at) {
       to[at % numbers * steps + at / numbers] = static_cast<Real>(frames[at]);

@@ -13,7 +13,7 @@
 namespace hetsgd {
 
 // The row's frames; those that are made when they are read lie in `scratch`.
-std::span<const float> frames_of(const Sequences<View>& sequences, std::uint64_t row,
+std::span<const float> frames_of(const Dataset& data, std::uint64_t row,
                                  std::vector<float>& scratch);
 
 // Frames of the rows first .. first + count of the batch. Of data with sequences.

@@ -69,11 +69,11 @@ struct Charge {
   double parameter_ratio =
       1;  // charged parameters per real one: bytes of messages, work of vector operations
   std::optional<FittedCharge> fitted = {};  // then `model` is null
+  // Of an iteration of a worker, in place of the time of the model's work; empty: that.
+  std::function<Seconds(int rank, std::uint64_t iteration)> step_time = nullptr;
   // lstm-video of data that are sequences: charged steps per real one, so that the data's mean
   // length stands for UCF101's; 0: anything else.
   double video_steps_per_real = 0;
-  // Of an iteration of a worker, in place of the time of the model's work; empty: that.
-  std::function<Seconds(int rank, std::uint64_t iteration)> step_time = nullptr;
 };
 
 // Time of a batch of 32 clips: 4.5 ms for each step of its longest clip, whose number is lognormal

@@ -133,9 +133,14 @@ TEST(SequenceRuns, RefuseWhatDoesNotFit) {
   const std::string images = "generate:images?size=12&channels=1&rows_train=40&rows_test=10";
   const Settings of_images = {{"train", images}, {"test", images}};
   EXPECT_THAT(error(of_images), HasSubstr("reads images of 4x186x1"));
-  EXPECT_THAT(error(with(of_images, {{"model", HETSGD_TEST_DATA "/digits_network.json"},
-                                     {"order", "bucketed"}})),
+  const auto of_digits = [&](const char* option, const char* value) {
+    return error(
+        with(of_images, {{"model", HETSGD_TEST_DATA "/digits_network.json"}, {option, value}}));
+  };
+  EXPECT_THAT(of_digits("order", "bucketed"),
               HasSubstr("--order: found bucketed, but the training data have images of 1x12x12"));
+  EXPECT_THAT(of_digits("lengths", "packed"),
+              HasSubstr("--lengths: found packed, but the training data have images"));
 }
 
 }  // namespace

@@ -99,8 +99,8 @@ BatchShape charged_shape(const Charge& charge, const BatchShape& batch);
 // The time of a step on such a batch where it is no matter of work: of a fitted charge, or by the
 // steps of a batch of sequences, which `real` pads or packs. Else nothing.
 std::optional<Work> given_step(const Charge& charge, const Model& real, const BatchShape& batch);
-// What a simulated cluster charges by it: bytes of messages, work of vector operations, the times of
-// steps that are given.
+// What a simulated cluster charges by it: bytes of messages, work of vector operations, the times
+// of steps that are given.
 void charge_cluster(const Charge& charge, ClusterOptions& options);
 // The mean time of an iteration whose work takes `of_work`.
 Seconds mean_step(const std::optional<Charge>& charge, Seconds of_work);

@@ -26,6 +26,8 @@ import reproduce_verdicts
 PAPERS = {"000": "Adaptive SGD (000)", "001": "Adasum (001)", "002": "CROSSBOW (002)", "003": "ESync (003)",
           "004": "RNA (004, chapter 5)", "004-6": "Sven (004, chapter 6)", "all": "All papers"}
 RELATIONS = ("smoothed_time", "samples", "updates", "samples_per_s", "updates_per_s")
+TINY_VIDEO = "generate:video?clips=128&clips_test=16&classes=3&size=2&median=6&shortest=2&longest=20"
+TINY_NETWORK = "lstm-video?size=2&units=4&dense=4&classes=3"
 INDEX = ("<!-- figures: written by scripts/reproduce.py -->", "<!-- end of figures -->")
 
 LEGEND = """Medians over the seeds [95 % bootstrap interval]. speed-up: the time of the reference, which the column names, over
@@ -268,8 +270,9 @@ def tiny(figure):
         spec["launch"] = "mpirun --oversubscribe -n {ranks}"  # whatever machine that was to be
     trains = [each.get("settings", {}).get("train", "") for each in (spec, *spec["setups"])]
     clicks = any(name in train for train in trains for name in ("ctr-", "criteo"))
-    made_up = "generate:ctr-tiny" if clicks else "generate:tiny"
-    data = {"train": made_up, "test": made_up}
+    video = any("video" in train for train in trains)
+    made_up = "generate:ctr-tiny" if clicks else TINY_VIDEO if video else "generate:tiny"
+    data = {"train": made_up, "test": made_up, **({"model": TINY_NETWORK} if video else {})}
     budget = {"epochs": 0.5, "evaluate_every": 500, "mega_batch": 8, **({"batch_size": 16, "hidden": 8} if clicks else {})}
     spec.update(seeds=[1], settings={**spec["settings"], **data, **budget})
     for setup in spec["setups"]:

@@ -45,6 +45,11 @@ def mean_of(histogram):
     return sum(int(value) * count for value, count in histogram.items()) / total if total else None
 
 
+def deviation_of(histogram):
+    mean, total = mean_of(histogram), sum(histogram.values())
+    return math.sqrt(sum(count * (int(value) - mean) ** 2 for value, count in histogram.items()) / total) if total else None
+
+
 def histogram(result, name):
     return result["histograms"].get(name, {})
 
@@ -123,6 +128,10 @@ READINGS = {
     "largest_batch": functools.partial(last_of, kind="merge", key="batch_size", pick=max),
     "learners_at_end": functools.partial(last_of, kind="learners", key="learners", pick=max),
     "samples_per_worker_s": lambda result: result["summary"]["samples_per_s"] / result["config"]["workers"],
+    "steps_mean": lambda result: mean_of(histogram(result, "steps")),
+    "steps_deviation": lambda result: deviation_of(histogram(result, "steps")),
+    "steps_least": lambda result: min(map(int, histogram(result, "steps")), default=None),
+    "steps_most": lambda result: max(map(int, histogram(result, "steps")), default=None),
     "auc": lambda result: result["summary"]["final"].get("auc"),
     "test_loss": lambda result: result["summary"]["final"].get("test_loss"),
     "distinct_share": functools.partial(of_tables, key="distinct_share"),

@@ -4,6 +4,7 @@ paper says), and one of
   untestable                                   why nothing here can tell
   setup, case, reference, measure, side        a ratio of the case's figure over the reference's
   setup, case, reading, side, bound            a figure of the case alone
+  setup, case, reading, side, of               the ratio of such a figure over the number `of`, the paper's
   setup, case, reference, reading, side        the ratio of two such figures; its ends are those that both ends allow
   case, reference, measure, side               of a benchmark, measure latency or in_call (from a worker's own arrival, mean over
                                                the workers): the ratio over all sizes, its median, smallest and largest; setup
@@ -76,7 +77,8 @@ def found(figure, claim):
     if "reading" in claim or "reference_setup" in claim:
         value = figure.value(claim["setup"], claim["case"], name)
         if "reference" not in claim:
-            return value, None
+            own = value and "of" in claim
+            return reproduce_runs.quotient(value, reproduce_runs.as_ends([claim["of"]] * 3)) if own else value, None
         base = figure.value(claim.get("reference_setup", claim["setup"]), claim["reference"], name)
         return reproduce_runs.quotient(value, base) if value and base and base["low"] else None, None
     row = figure.rows(claim["setup"], claim["reference"])[claim["case"]]
@@ -130,6 +132,7 @@ def told(figure, claim):
     if claim.get("measure") == "final":
         name = figure.spec.get("metric", {}).get("name", "metric")
         what = f"final {({'p1': 'P@1', 'auc': 'AUC'}).get(name, name)}"
+    what += f" over {claim['of']}" if "of" in claim else ""
     who = claim["case"] + (f" over {claim['reference']}" if "reference" in claim else "")
     where = claim.get("setup", "")
     if "reference_setup" in claim:

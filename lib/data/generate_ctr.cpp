@@ -7,6 +7,7 @@
 #include "data/click_memory.hpp"
 #include "data/ctr_streams.hpp"
 #include "data/parallel.hpp"
+#include "data/source.hpp"
 
 namespace hetsgd {
 
@@ -137,6 +138,9 @@ ClickGenerator::Row ClickGenerator::row(std::uint64_t i, Memory& memory) const {
 }
 
 RawClicks ClickGenerator::part(DataPart part, std::optional<int> threads) const {
+  const auto columns = static_cast<double>(laws_.numbers.size() + laws_.fields.size());
+  require_memory(sizeof(float) * columns * static_cast<double>(options_.rows_of(part)),
+                 options_.name, "the rows", MemoryLimit::available, "a smaller scale");
   RawClicks clicks(laws_.numbers.size(), laws_.fields.size());
   clicks.resize(options_.rows_of(part));
   const std::uint64_t first = part == DataPart::train ? 0 : options_.rows_train;

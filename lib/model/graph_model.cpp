@@ -341,6 +341,11 @@ template <class Real>
 std::unique_ptr<BasicModel<Real>> make_graph_model(const Graph& graph, const DataShape& data,
                                                    const GraphModelOptions& options) {
   check_network_reads(graph, data);
+  if (options.lengths == Lengths::packed && data.frame_numbers == 0) {
+    throw with_hint(usage_error("--lengths: found packed, but the training data have images, "
+                                "expected sequences, whose lengths differ"),
+                    "generate:video makes some");
+  }
   return std::make_unique<GraphModel<Real>>(graph, data, options);
 }
 

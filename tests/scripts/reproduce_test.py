@@ -162,6 +162,20 @@ class Verdicts(unittest.TestCase):
     def test_nobody_reaches_the_target(self):
         self.assertEqual(self.verdict(ratio(None, None, None), p=1.0, side="above"), "does not hold")
 
+    def test_a_reading_stands_beside_the_number_of_the_paper(self):
+        class Two:
+            spec = {}
+            value = staticmethod(lambda *names: ratio(180, 200, 210))
+        claim = {"setup": "s", "case": "c", "reading": "steps_mean", "of": 200, "side": "equal"}
+        found = reproduce_verdicts.found(Two, claim)
+        self.assertEqual(found, (ratio(0.9, 1, 1.05), None))
+        self.assertEqual(reproduce_verdicts.verdict(claim, *found), "does not hold (not shown to be equal)")
+
+    def test_steps_of_batches(self):
+        result = {"histograms": {"steps": {"10": 3, "20": 1}}}
+        found = {name: reproduce_runs.READINGS[f"steps_{name}"](result) for name in ("mean", "deviation", "least", "most")}
+        self.assertEqual(found, {"mean": 12.5, "deviation": math.sqrt(18.75), "least": 10, "most": 20})
+
     def test_quotients_have_the_ends_of_both(self):
         self.assertEqual(reproduce_runs.quotient(ratio(1, 2, 3), ratio(4, 5, 8)), ratio(1 / 8, 2 / 5, 3 / 4))
 
@@ -387,6 +401,11 @@ class Tiny(unittest.TestCase):
         self.assertEqual((spec["seeds"], setup["train"], setup["epochs"]), ([1], "generate:tiny", 0.5))
         self.assertTrue(pathlib.Path(setup["config"]).is_absolute() and pathlib.Path(setup["config"]).exists())
         self.assertEqual(spec["cases"], FIGURES["a6"].spec["cases"])
+
+    def test_videos_stay_videos(self):
+        settings = reproduce.tiny(FIGURES["r-2-9"])["settings"]
+        self.assertIn("generate:video", settings["train"])
+        self.assertIn("lstm-video", settings["model"])
 
 
 if __name__ == "__main__":

@@ -10,7 +10,7 @@ The same rows, numbers and categories as hetsgd's, in its binary form, and of he
 
 The models are those of pytorch_ctr.py (D 16), with embeddings that begin at N(0, .01^2), the weights u at 0, and the layers as
 PyTorch begins them. Adam for all: of the table SparseAdam, which changes touched rows alone, as hetsgd's does; or with
-`--table-adam dense` the usual one, whose moments move every row in every step. Writes a JSON document for each epoch. Needs no numpy.
+`--table-adam dense` the usual one, whose moments move every row in every step. Writes a JSON document for each epoch.
 """
 
 import argparse

@@ -28,6 +28,8 @@ NOTES = """## What else the pages show
 - v-q: adaptive, esync and rna reach the AUC after a quarter to a half of the samples that they need with replicas: on served tables
   each worker's update of a row counts in full, where replicas are averaged. Rates are those that are soonest at .67 within half an
   epoch; asgd on served tables takes .03 and ends at .65, where .01 ends at .69 on replicas.
+- v-8: seed by seed, the pipeline (L 2) loses .4 to 1.1 % of the AUC in four of five at a batch of 16,384, and up to 1,024 no more than
+  .1 % in any.
 - v-e: where any row may go, the AUC stays at .66 whatever the room, though hits grow from 12 to 41 %. Not explained.
 - v-e-tiers: hot rows of the first day are hit in 89 % of all requests after that day and 70 % after six (.14 of the rows), chosen anew
   every 128 updates 82 and 78 %; every 16 updates is worse than never for most of the time, since counts are halved each time.
@@ -40,9 +42,9 @@ NOTES = """## What else the pages show
 - Figure 6.4, its bars of TensorFlow: v-t3 has them on 128 GPUs alone.
 - Real machines: table 6.4 on one GPU (sharded tables compute on CPUs), figure 6.6 by `bench all_to_all` on two ranks with stragglers,
   figure 6.7 by MPI over two network namespaces. They were not run.
-- The size of the quality rows: Criteo at scale .005 (196,000 training rows), D 8, hidden 64,32, one epoch, where scale .05, D 16 and
-  hidden 256,128 were meant. A run of that size takes some 30 s of one core (measured: 14.5 s at scale .02, 2.7 s of the rows' size),
-  v-5, v-8 and v-q together have 301 runs: 2.5 hours; `scale` and shapes in `experiments/v-*.toml` say it.
+- The size of the quality rows: Criteo at scale .005 (196,000 training rows; v-8: .02, 786,000), D 8, hidden 64,32, one epoch, where
+  scale .05, D 16 and hidden 256,128 were meant. A run of that size takes some 30 s of one core (14.5 s at scale .02, measured), and
+  v-5, v-8 with its five cases, and v-q have 301 runs: 2.5 hours. `scale` and shapes in `experiments/v-*.toml` say it.
 """
 
 

@@ -42,9 +42,9 @@ def parse_arguments():
 class Table(torch.nn.Module):
     """[n x FIELDS] categories -> [n x FIELDS x width] rows."""
 
-    def __init__(self, form, width):
+    def __init__(self, form, width, categories=CATEGORIES):
         super().__init__()
-        self.form, self.width, rows = form, width, CATEGORIES // FIELDS
+        self.form, self.width, rows = form, width, -(-categories // FIELDS)
         count = FIELDS if form == "bags" else 1
         self.weights = torch.nn.ParameterList(
             torch.nn.Parameter(torch.full((rows * FIELDS // count, width), 0.01)) for _ in range(count))
@@ -79,11 +79,13 @@ class Table(torch.nn.Module):
 
 
 class Ctr(torch.nn.Module):
-    def __init__(self, model, form):
+    """`categories`: rows of the table, rounded up to whole fields."""
+
+    def __init__(self, model, form, hidden=None, categories=CATEGORIES):
         super().__init__()
         self.model, self.wide = model, model != "dcn"
-        self.table = Table(form, EMBEDDING + self.wide)
-        widths = [DENSE + FIELDS * EMBEDDING] + HIDDEN[model]
+        self.table = Table(form, EMBEDDING + self.wide, categories)
+        widths = [DENSE + FIELDS * EMBEDDING] + (HIDDEN[model] if hidden is None else hidden)
         layers = []
         for a, b in zip(widths, widths[1:]):
             layers += [torch.nn.Linear(a, b), torch.nn.ReLU()]

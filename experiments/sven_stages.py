@@ -3,7 +3,7 @@
 
     experiments/sven_stages.py [--repeat 5] [--samples 40960] [--workers 1,2] [--clock wall|processor]
 
-`hetsgd calibrate --model deepfm` fits a profile of one core to passes of click models, `hetsgd calibrate network` a model of the
+`hetsgd calibrate --model deepfm` fits a profile of one core to steps of a click model, `hetsgd calibrate network` a model of the
 threads' messages; `sim` then predicts the seconds of each stage (workers[].stages of the result) of `--pipeline none`, in which
 the stages follow each other, and `threads` measures them. The models have the size of the public benchmarks on generated Criteo,
 1,024 samples per worker. Needs an idle machine with two cores; on a busy one `--clock processor` measures one worker by the
@@ -73,12 +73,13 @@ def clocked(clock, runs):
 class Machine:
     """This machine's profile and network, fitted once."""
 
-    def __init__(self, runs, clock):
+    def __init__(self, runs, clock, alone):
         runs.mkdir(parents=True, exist_ok=True)
         self.runs, self.clock, self.launch = runs, clock, clocked(clock, runs)
-        self.profile = self.calibrate(["--device", "cpu:1", "--model", "deepfm", "--hidden", "400,1024", "--batch-size", "256,1024"],
-                                      "profile.json")
-        self.network = self.calibrate(["network", "--cluster", "threads", "--workers", 2], "network.json")
+        self.profile = self.calibrate(["--device", "cpu:1", "--model", "deepfm", "--hidden", "400,1024", "--batch-size", "256,1024",
+                                       "--point-time", "1s"], "profile.json")
+        # One worker alone exchanges nothing.
+        self.network = None if alone else self.calibrate(["network", "--cluster", "threads", "--workers", 2], "network.json")
 
     def calibrate(self, options, name):
         path = self.runs / name
@@ -88,8 +89,8 @@ class Machine:
         return path
 
     def predicted(self, options, name):
-        run = common.train([*options, "--cluster", "sim", "--profile", self.profile, "--network", self.network],
-                           self.runs / f"sim-{name}.json")
+        network = ["--network", self.network] if self.network else []
+        run = common.train([*options, "--cluster", "sim", "--profile", self.profile, *network], self.runs / f"sim-{name}.json")
         return stages_ms(run)
 
     def measured(self, options, name, repeat):
@@ -141,9 +142,9 @@ def main():
     if arguments.clock == "processor" and arguments.workers != "1":
         parser.error("--clock processor: found several workers, expected --workers 1: they would share a clock")
     load = os.getloadavg()
-    machine = Machine(common.ROOT / "runs" / "sven_stages", arguments.clock)
+    machine = Machine(common.ROOT / "runs" / "sven_stages", arguments.clock, arguments.workers == "1")
     lines = table(machine, arguments)
-    fitted = [json.loads(path.read_text()) for path in (machine.profile, machine.network)]
+    fitted = [json.loads(path.read_text()) for path in (machine.profile, machine.network) if path]
     lines += ["", f"Measured by the {'host' if arguments.clock == 'wall' else 'processor'}'s clock. Processes that the machine was "
               f"running, mean of the last minute, before and after: {load[0]:.1f}, {os.getloadavg()[0]:.1f}."]
     lines += ["", *(line for model in fitted for line in (f"Calibrated: `{json.dumps(model)}`", ""))]

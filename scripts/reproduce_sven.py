@@ -26,9 +26,8 @@ words of the verdicts are those of [`fidelity.md`](fidelity.md).
 NOTES = """## What else the pages show
 
 - v-5: rates are tuned for the AUC alone: asynchronous Wide&Deep takes .003 and ends at a log loss of .65, where sven has .50.
-- v-q: adaptive, esync and rna reach the AUC after a quarter to a half of the samples that they need with replicas: on served tables
-  each worker's update of a row counts in full, where replicas are averaged. Rates are those that are soonest at .67 within half an
-  epoch; asgd on served tables takes .03 and ends at .65, where .01 ends at .69 on replicas.
+- v-q: adaptive, esync and rna reach the AUC after half of the samples that they need with replicas: on served tables each worker's
+  update of a row counts in full, where replicas are averaged. asgd ends at .69 on both; served rows travel, not all parameters.
 - v-8: seed by seed, the pipeline (L 2) loses .4 to 1.1 % of the AUC in four of five at a batch of 16,384, and up to 1,024 no more than
   .1 % in any.
 - v-e: where any row may go, the AUC stays at .66 whatever the room, though hits grow from 12 to 41 %. Not explained.

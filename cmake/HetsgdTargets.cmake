@@ -130,6 +130,12 @@ function(hetsgd_test_program target)
   target_precompile_headers(${target} REUSE_FROM hetsgd_test_prefix)
 endfunction()
 
+# The cuDNN of tests (tests/support/cudnn.hpp).
+set(HETSGD_TEST_CUDNN libcudnn.so.9)
+if(HETSGD_CUDA STREQUAL "EMULATED")
+  set(HETSGD_TEST_CUDNN ${CMAKE_BINARY_DIR}/tests/cuda_emulation/cudnn/libcudnn.so.9)
+endif()
+
 # The ctest entry of tests/PATH_test.cpp.
 function(hetsgd_add_test path)
   cmake_parse_arguments(ARG "" "" "COMMAND" ${ARGN})

@@ -33,6 +33,24 @@ inline void expect_close_curves(const Record& a, const Record& b, double toleran
   }
 }
 
+// A GPU beside a CPU, whose order of summation is another: losses of all steps, and the curves.
+inline void expect_alike(const Record& cpu, const Record& gpu) {
+  constexpr double kTolerance = 1e-4;  // relative
+  const std::vector<double> expected = step_losses(cpu), actual = step_losses(gpu);
+  ASSERT_EQ(actual.size(), expected.size());
+  ASSERT_GE(actual.size(), 2U);
+  for (std::size_t i = 0; i < expected.size(); ++i) {
+    EXPECT_NEAR(actual[i], expected[i], kTolerance * std::abs(expected[i])) << "step " << i;
+  }
+  ASSERT_EQ(gpu.curve.size(), cpu.curve.size());
+  for (std::size_t i = 0; i < cpu.curve.size(); ++i) {
+    EXPECT_EQ(gpu.curve[i].samples_count, cpu.curve[i].samples_count) << "point " << i;
+    EXPECT_NEAR(gpu.curve[i].test_loss(), cpu.curve[i].test_loss(),
+                kTolerance * cpu.curve[i].test_loss())
+        << "point " << i;
+  }
+}
+
 inline void expect_same_bits(const Record& a, const Record& b) {
   EXPECT_EQ(step_losses(a), step_losses(b));
   ASSERT_EQ(a.curve.size(), b.curve.size());

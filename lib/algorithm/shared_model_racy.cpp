@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "algorithm/shared_model.hpp"
+#include "core/racy_region.hpp"
 
 namespace hetsgd::racy {
 
@@ -11,6 +12,7 @@ namespace hetsgd::racy {
 // between the two, which costs accuracy and nothing else: indices come from the batch.
 double step(const Model& model, ModelContext& context, const Batch& batch, float learning_rate,
             std::span<float> w) {
+  const RacyRegion racy;
   return model.step(context, batch, learning_rate, w.data());
 }
 

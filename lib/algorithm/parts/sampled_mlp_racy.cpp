@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "algorithm/parts/sampled_mlp.hpp"
+#include "core/racy_region.hpp"
 
 namespace hetsgd {
 
@@ -23,6 +24,7 @@ void SampledMlp::ask_for_feature(std::size_t i, std::span<const float> w) const 
 }
 
 void SampledMlp::select_in_place(const Batch& batch, std::span<float> w) {
+  const RacyRegion racy;
   const AdamDebts debts = state_.clock.debts();
   selection_ = state_.count_selection();
   model_.touched_rows(*context_, batch, touched_);
@@ -38,6 +40,7 @@ void SampledMlp::select_in_place(const Batch& batch, std::span<float> w) {
 // A row's w, m and v come from memory twice and go back to it once: to be scored it catches up
 // beside its place, and where it lies before its gradient is made.
 double SampledMlp::learn_in_place(const Batch& batch, double learning_rate, std::span<float> w) {
+  const RacyRegion racy;
   const std::span<const std::uint32_t> labels = softmax_.labels();
   const AdamDebts debts = state_.clock.debts();
   const AdamBatch step = state_.clock.begin(learning_rate);
@@ -116,6 +119,7 @@ void SampledMlp::step_the_rest(const AdamBatch& step, std::span<float> w) {
 }
 
 LabelTables SampledMlp::index_in_place(const SampledState::Rehash& rehash, std::span<float> w) {
+  const RacyRegion racy;
   catch_up_all(w);
   return index_of(rehash, &w[shape_.weight]);
 }

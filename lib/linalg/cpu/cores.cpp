@@ -115,7 +115,10 @@ void Cores::help(std::size_t part, std::uint32_t generation) const {
     wait_for_job(generation_, generation, may_spin());
     const Job job = job_;
     if (job.call == nullptr) return;
-    if (part < job.parts) job.call(job.context, part);
+    if (part < job.parts) {
+      const OnBehalfOf shown(job.racing);
+      job.call(job.context, part);
+    }
     if (busy_.fetch_sub(1, std::memory_order_acq_rel) == 1) busy_.notify_one();
   }
 }

@@ -13,6 +13,8 @@
 #include <type_traits>
 #include <vector>
 
+#include "core/racy_region.hpp"
+
 namespace hetsgd::cpu {
 
 struct Range {
@@ -80,7 +82,7 @@ class Cores {
     const auto call = [](const void* context, std::size_t part) {
       (*static_cast<const Function*>(context))(part);
     };
-    start({call, std::addressof(f), parts});
+    start({call, std::addressof(f), parts, RacyRegion::current()});
     f(std::size_t{0});
     finish();
   }
@@ -106,6 +108,7 @@ class Cores {
     void (*call)(const void* context, std::size_t part) = nullptr;  // null: end of help()
     const void* context = nullptr;
     std::size_t parts = 0;
+    RacyRegion::Mark racing{};  // whether the caller is where races are on purpose
   };
 
   void start(const Job& job) const;

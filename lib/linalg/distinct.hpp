@@ -10,8 +10,8 @@
 namespace hetsgd {
 
 // An open hash table of a power of two places, at most half full, each with the rank of its number.
-// Ranks go on from round to round, and a place is in use where its rank is of this round, so nothing
-// is cleared between two of them. Not thread-safe.
+// Ranks go on from round to round, and a place is in use where its rank is of this round, so
+// nothing is cleared between two of them. Not thread-safe.
 class DistinctNumbers {
  public:
   // Forgets what was found. most: numbers that a round has at most.

@@ -37,8 +37,8 @@ against the reference. A missed target is infinity ("never"). A star: the rate i
 
 HEAD = """# The methods against their papers
 
-Made by `scripts/reproduce.sh` (simulated, the same on any machine) from the specifications in `experiments/`, which say how rates
-are tuned, what runs where, and what the papers claim with the places in their texts. Medians over the seeds [95 % bootstrap
+Made by `scripts/reproduce.sh` (simulated, the same on any machine, but for v-6r and v-7r) from the specifications in `experiments/`,
+which say how rates are tuned, what runs where, and what the papers claim with the places in their texts. Medians over the seeds [95 % bootstrap
 interval]; p of a two-sided Mann-Whitney U test. A ratio holds if it lies on the paper's side of 1 with p at most 0.05 (between
 setups, where there is no p: with its whole interval) and its interval reaches the paper's figure, where there is one; it holds in
 direction if it does not reach it. A claim of equality holds if the interval lies within 5 % of 1, one of an upper limit if the
@@ -130,8 +130,8 @@ def bench_table(figure, setup, measure):
     if not rows:
         return []
     sizes = list(next(iter(rows.values())))
-    where = ", ".join([*([setup] if setup else []), reproduce_verdicts.MEASURES[measure]])
-    return ["", f"{where}:", "", "| bytes | " + " | ".join(f"{name}, ms" for name in rows) + " |", "|--:" * (1 + len(rows)) + "|",
+    title = ["", f"{setup}, {reproduce_verdicts.MEASURES[measure]}:"] if setup else []
+    return [*title, "", "| bytes | " + " | ".join(f"{name}, ms" for name in rows) + " |", "|--:" * (1 + len(rows)) + "|",
             *(f"| {size:,} | " + " | ".join(f"{1000 * row[size]:.4g}" for row in rows.values()) + " |" for size in sizes)]
 
 

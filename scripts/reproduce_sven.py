@@ -34,6 +34,12 @@ NOTES = """## What else the pages show
 - v-e-tiers: hot rows of the first day are hit in 89 % of all requests after that day and 70 % after six (.14 of the rows), chosen anew
   every 128 updates 82 and 78 %; every 16 updates is worse than never for most of the time, since counts are halved each time.
 - v-7d, v-t4d: nothing fitted, the pipeline gains 5 to 11 % and hot rows 2 to 5 %: these models move too little for more.
+- v-t3d: no stage fitted, gRPC's rate alone, Sven is 3.0 to 4.3 times as fast as asynchronous servers, more than in the paper: its GPUs move few rows,
+  and the servers the whole dense part with every worker's step.
+- v-6r: calls up to 1 MB gain 3 to 7 % by not meeting, those of 4 MB lose; of two ranks only the one that comes last can gain.
+- v-7r was measured while a dozen other processes had the two cores, so that what it does not show may be there: by its medians the
+  whole pipeline is 1.18 and 1.48 times as fast as none. `scripts/reproduce.sh v-7r` on an idle machine takes five minutes.
+- Stages of `sim` beside those of `threads`: [`sim_against_stages.md`](sim_against_stages.md).
 
 ## What is not here
 

@@ -37,10 +37,10 @@ struct CalibrationPoint {
 };
 
 // The forward pass, the backward pass and the update of a click model with two hidden layers of so
-// many units each, on rows of Criteo's shape (13 dense columns, 26 fields) whose embeddings somebody
-// else has looked up: three points with their median times, as sharded tables have these as stages
-// of their own. The update moves bytes and hardly computes: it tells their rate from that of
-// operations. model: one that reads fields.
+// many units each, on rows of Criteo's shape (13 dense columns, 26 fields) whose embeddings
+// somebody else has looked up: three points with their median times, as sharded tables have these
+// as stages of their own. The update moves bytes and hardly computes: it tells their rate from that
+// of operations. model: one that reads fields.
 std::vector<CalibrationPoint> click_points(const CalibrationTarget& target,
                                            const RegisteredModel& model, std::size_t hidden,
                                            std::size_t batch_size, Seconds point_time);

@@ -1,7 +1,6 @@
 // Blocks of emulated threads. A thread that never waits for another costs no switch: one fiber runs
 // thread after thread until one of them waits, and then stays with that one.
 #include <algorithm>
-#include <atomic>
 #include <boost/context/fiber.hpp>
 #include <cstring>
 #include <deque>
@@ -234,8 +233,6 @@ void run_grid(dim3 grid, dim3 block, std::size_t shared_bytes, const Kernel& ker
   }
 }
 
-std::atomic<std::uint64_t> given{0};
-
 }  // namespace
 
 void synchronize_block() { current_block->synchronize(); }
@@ -261,7 +258,6 @@ void launch(const char* name, dim3 grid, dim3 block, std::size_t shared_bytes, c
     report(cudaErrorInvalidResourceHandle);
     return;
   }
-  ++given;
   Lock lock(mutex);
   push(lock, *queue,
        {.kind = Kind::kernel,
@@ -271,14 +267,11 @@ void launch(const char* name, dim3 grid, dim3 block, std::size_t shared_bytes, c
         .after = {}});
 }
 
-std::uint64_t launches() { return given; }
-
 cudaError_t enqueue(cudaStream_t stream, const char* name, std::function<void()> run) {
   std::shared_ptr<Queue> queue;
   if (const cudaError_t status = checked_stream(stream, queue); status != cudaSuccess) {
     return status;
   }
-  ++given;
   Lock lock(mutex);
   push(lock, *queue,
        {.kind = Kind::library,

@@ -52,8 +52,6 @@ void launch(const char* name, dim3 grid, dim3 block, std::size_t shared_bytes, c
             Kernel kernel);
 // A library's kernel: runs once, when the stream comes to it.
 cudaError_t enqueue(cudaStream_t stream, const char* name, std::function<void()> run);
-// Kernels that streams of all GPUs were given so far. Each call of a library counts as one.
-std::uint64_t launches();
 
 // kernel<<<grid, block, shared_bytes, stream>>>(arguments...): their values are those of now.
 template <class Function, class... Arguments>

@@ -24,9 +24,10 @@ class CudaCudnn : public ::testing::Test {
 TYPED_TEST_SUITE(CudaCudnn, RealTypes);
 
 TYPED_TEST(CudaCudnn, EqualsOwnConvolutions) {
-  for (const auto& [what, s, n] : kConvolutionCases) {
-    SCOPED_TRACE(what);
-    compare_on<TypeParam>(this->device(), [&](auto& side) { every_convolution(side, s, n, 0); });
+  for (const ConvolutionCase& each : kConvolutionCases) {
+    SCOPED_TRACE(each.what);
+    compare_on<TypeParam>(this->device(),
+                          [&](auto& side) { every_convolution(side, each.shape, each.n, 0); });
   }
 }
 

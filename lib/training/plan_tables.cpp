@@ -41,8 +41,7 @@ LookupProfile profile_lookups(const Sampler& sampler, const TableOptions& option
         distinct.slot(category);
         if (profile.counts) ++(*profile.counts)[category];
       }
-      profile.load[f] +=
-          static_cast<double>(distinct.found().size()) / static_cast<double>(batches);
+      profile.load[f] += static_cast<double>(distinct.count()) / static_cast<double>(batches);
     }
   }
   return profile;

@@ -126,6 +126,20 @@ class BasicDevice {
                     Real beta, Real* C, std::size_t ldc) = 0;
   // Y[rows x n] = max(Y + bias, 0) in place.
   virtual void bias_relu(std::size_t rows, std::size_t n, const Real* bias, Real* Y) = 0;
+  // A dense layer, by the bits of gemm() and bias_relu(): Y[rows x n] = max(X W^T + bias, 0) of
+  // X[rows x k] and W[n x k].
+  virtual void dense_relu(std::size_t rows, std::size_t n, std::size_t k, const Real* X,
+                          const Real* W, const Real* bias, Real* Y) {
+    gemm(Transpose::no, Transpose::yes, rows, n, k, Real(1), X, k, W, k, Real(0), Y, n);
+    bias_relu(rows, n, bias, Y);
+  }
+  // The gradient by the sums of the layer below, whose activations are Y[rows x n], by the bits of
+  // gemm() and rule::ReluGradient: dY[rows x n] = D W of D[rows x k] and W[k x n], 0 where Y is.
+  virtual void dense_relu_backward(std::size_t rows, std::size_t n, std::size_t k, const Real* D,
+                                   const Real* W, const Real* Y, Real* dY) {
+    gemm(Transpose::no, Transpose::no, rows, n, k, Real(1), D, k, W, n, Real(0), dY, n);
+    apply(rows * n, rule::ReluGradient<Real>(), Y, dY);
+  }
   // b[n] += alpha * sum over rows of D[rows x n].
   virtual void column_sums(std::size_t rows, std::size_t n, Real alpha, const Real* D, Real* b) = 0;
 

@@ -175,6 +175,19 @@ class CpuDevice final : public BasicDevice<Real> {
       }
     });
   }
+  void dense_relu(std::size_t rows, std::size_t n, std::size_t k, const Real* X, const Real* W,
+                  const Real* bias, Real* Y) override {
+    cpu::gemm(cores_,
+              GemmArguments<Real>{rows, n, k, Real(1), X, k, 1, W, 1, k, Real(0), Y, n, bias},
+              pack_.get());
+  }
+  void dense_relu_backward(std::size_t rows, std::size_t n, std::size_t k, const Real* D,
+                           const Real* W, const Real* Y, Real* dY) override {
+    cpu::gemm(
+        cores_,
+        GemmArguments<Real>{rows, n, k, Real(1), D, k, 1, W, n, 1, Real(0), dY, n, nullptr, Y},
+        pack_.get());
+  }
   void column_sums(std::size_t rows, std::size_t n, Real alpha, const Real* D, Real* b) override {
     constexpr std::size_t kColumns = 1024;  // columns whose sums stay in L1
     cores_.split(n, 16, kLeast / (rows + 1) + 16, [&](Range columns) {

@@ -204,7 +204,7 @@ TEST(GeneratedVideo, BadSpecificationsAreErrors) {
   };
   EXPECT_THAT(error("clip=3"), HasSubstr("clip"));
   EXPECT_THAT(error("classes=1"), HasSubstr("classes"));
-  EXPECT_THAT(error("frames=some"), HasSubstr("expected stored or drawn"));
+  EXPECT_THAT(error("frames=some"), HasSubstr("expected one of stored, drawn"));
   EXPECT_THAT(error_of([] { load_dataset("generate:vidoe?clips=3", {}); }, ExitCode::usage),
               AllOf(HasSubstr("found \"vidoe\", expected amazon670k"),
                     HasSubstr("did you mean \"video\"?")));

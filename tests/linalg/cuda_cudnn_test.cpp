@@ -33,7 +33,7 @@ TYPED_TEST(CudaCudnn, EqualsOwnConvolutions) {
 
 // As in the flat vector of a network's parameters: the bits do not depend on the address.
 TYPED_TEST(CudaCudnn, TakesParametersThatBeginAnywhere) {
-  const ConvolutionShape s = convolution(4, 6, 5, 6, 3, 3, 1, 1, 1, 2);
+  const ConvolutionShape s = convolution_of(4, 6, 5, 6, 3, 3, 1, 1, 1, 2);
   compare_on<TypeParam>(this->device(), [&](auto& side) { every_convolution(side, s, 3, 1); });
 }
 
@@ -47,11 +47,11 @@ TYPED_TEST(CudaCudnn, GivesBackAllThatItMade) {
     const auto streams = device->streams(2);
     for (std::size_t stream = 0; stream < 2; ++stream) {
       Side<Real> side{streams->device(stream)};
-      every_convolution(side, convolution(2, 5, 5, 3, 3, 3, 1, 1, 1, 1), 2, 1);
+      every_convolution(side, convolution_of(2, 5, 5, 3, 3, 3, 1, 1, 1, 1), 2, 1);
       // A handle; x, y and bias, filters, the convolution; those of another batch size.
       EXPECT_EQ(cudnn_alive(), before + static_cast<int>(stream + 1) * 11 - 5);
-      every_convolution(side, convolution(2, 5, 5, 3, 3, 3, 1, 1, 1, 1), 4, 1);
-      every_convolution(side, convolution(2, 5, 5, 3, 3, 3, 1, 1, 1, 1), 2, 1);
+      every_convolution(side, convolution_of(2, 5, 5, 3, 3, 3, 1, 1, 1, 1), 4, 1);
+      every_convolution(side, convolution_of(2, 5, 5, 3, 3, 3, 1, 1, 1, 1), 2, 1);
       EXPECT_EQ(cudnn_alive(), before + static_cast<int>(stream + 1) * 11);
     }
   }
@@ -61,7 +61,7 @@ TYPED_TEST(CudaCudnn, GivesBackAllThatItMade) {
 // fp32 is exact where TF32 drops the last bits of a factor: (1 + 2^-12) 1 of one pixel.
 TEST(CudaCudnnPrecision, IsThatOfTheDevice) {
   if (open_cudnn() == nullptr) GTEST_SKIP() << "there is no cuDNN here";
-  const ConvolutionShape s = convolution(16, 8, 8, 16, 3, 3, 1, 1, 1, 1);
+  const ConvolutionShape s = convolution_of(16, 8, 8, 16, 3, 3, 1, 1, 1, 1);
   std::vector<float> x(s.inputs(), 1.0F + 0x1p-12F), ones(s.weights(), 1);
   const auto largest = [&](Precision precision) {
     const auto device = make_cuda_device<float>(

@@ -55,19 +55,11 @@ build_and_test() {
   fi
 }
 
-# What differs from the main branch, with what the release tests leave of the cores: these wait for each other's
-# processes half of the time.
-begin_lint() {
-  nice -n 19 ./scripts/lint.sh --seconds 150 >build/lint.log 2>&1 &
-  lint_job=$!
-  trap 'kill "$lint_job" 2>/dev/null || true' EXIT
-}
-
-end_lint() {
+# What differs from the main branch, for a minute at most. Not beside tests: ranks that wait for messages yield their
+# core, and what is nice takes it.
+lint() {
   local code=0
-  wait "$lint_job" || code=$?
-  trap - EXIT
-  cat build/lint.log
+  ./scripts/lint.sh || code=$?
   ((code == 0 || code == 77))
 }
 
@@ -89,14 +81,9 @@ fuzz() {
 
 if $setup; then part "Debian packages" ./scripts/setup-debian.sh --no-torch || true; fi
 # Where ranks start and stop they mostly wait for each other, so twice as many tests as cores.
-if $quick; then
-  build_and_test release $((2 * cores))
-elif part "release: build" build release; then
-  begin_lint
-  part "release: tests" ctest --preset release -j $((2 * cores)) || true
-  part "clang-tidy on what changed" end_lint || true
-fi
+build_and_test release $((2 * cores))
 if ! $quick; then
+  part "clang-tidy on what changed" lint || true
   # GPU code where no GPU is: the same sources on an emulated CUDA runtime.
   if part "cuda emulation: build" build_emulation; then
     part "cuda emulation: tests" ctest --preset cuda-emulation -j $((2 * cores)) || true

@@ -54,14 +54,26 @@ stop_relay() {
   kill "$relay" 2>/dev/null && wait "$relay" 2>/dev/null || true
   relay=""
 }
+spaces() { ip netns list | awk -v name="$name-" 'index($1, name) == 1 { print $1 }'; }
+pids() { local space; for space in $(spaces); do ip netns pids "$space"; done; }
+# While the cables are there: without them mpirun waits for its other hosts for ever. Five seconds for what runs to end by itself.
+end_runs() {
+  local running attempt
+  for attempt in {1..50}; do
+    running=$(pids)
+    [[ -n $running ]] || return 0
+    ((attempt > 1)) || kill $running 2>/dev/null || true
+    sleep 0.1
+  done
+  kill -KILL $running 2>/dev/null || true
+}
 clean_up() {
   trap - EXIT
   trap '' INT TERM  # a second one, to the whole group, must not leave namespaces behind
   stop_relay
-  local space pids
-  for space in $(ip netns list | awk -v name="$name-" 'index($1, name) == 1 { print $1 }'); do
-    pids=$(ip netns pids "$space")
-    [[ -z $pids ]] || kill $pids 2>/dev/null || true
+  end_runs
+  local space
+  for space in $(spaces); do
     ip netns delete "$space" || true  # and its end of the cable, so the other end too
   done
   rm -rf "$work"

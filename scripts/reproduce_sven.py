@@ -37,8 +37,8 @@ NOTES = """## What else the pages show
 - v-t3d: no stage fitted, gRPC's rate alone, Sven is 3.0 to 4.3 times as fast as asynchronous servers, more than in the paper: its GPUs move few rows,
   and the servers the whole dense part with every worker's step.
 - v-6r: calls up to 1 MB gain 3 to 7 % by not meeting, those of 4 MB lose; of two ranks only the one that comes last can gain.
-- v-7r was measured while a dozen other processes had the two cores, so that what it does not show may be there: by its medians the
-  whole pipeline is 1.18 and 1.48 times as fast as none. `scripts/reproduce.sh v-7r` on an idle machine takes five minutes.
+- v-7r was measured on an idle machine (and on a busy one before, with the same outcome): the medians have the signs, 1.27 and 1.54 for the
+  whole pipeline, but seeds differ by a factor of two, since ranks, companions and the relay that delays the cable share two cores.
 - Stages of `sim` beside those of `threads`: [`sim_against_stages.md`](sim_against_stages.md).
 
 ## What is not here

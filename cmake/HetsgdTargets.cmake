@@ -17,13 +17,17 @@ function(hetsgd_layer name)
     target_link_libraries(hetsgd_${name} INTERFACE hetsgd_flags ${ARG_LINKS} ${ARG_PRIVATE_LINKS})
     return()
   endif()
-  add_library(hetsgd_${name} STATIC ${sources})
-  target_link_libraries(hetsgd_${name} PUBLIC hetsgd_flags ${ARG_LINKS} PRIVATE ${ARG_PRIVATE_LINKS})
-  if(NOT ARG_SEPARATE)
-    hetsgd_unity(hetsgd_${name})
-  endif()
-  if(name MATCHES "^(result|experiment)$")
-    hetsgd_cold(hetsgd_${name})
+  if(HETSGD_LAYERS_FROM AND NOT name MATCHES "^(linalg|cluster)$")
+    hetsgd_layer_of_another_build(hetsgd_${name} ${ARG_LINKS} ${ARG_PRIVATE_LINKS})
+  else()
+    add_library(hetsgd_${name} STATIC ${sources})
+    target_link_libraries(hetsgd_${name} PUBLIC hetsgd_flags ${ARG_LINKS} PRIVATE ${ARG_PRIVATE_LINKS})
+    if(NOT ARG_SEPARATE)
+      hetsgd_unity(hetsgd_${name})
+    endif()
+    if(name MATCHES "^(graph|training|result|experiment)$")
+      hetsgd_cold(hetsgd_${name})
+    endif()
   endif()
   if(ARG_REGISTERS)
     target_link_options(hetsgd_${name} INTERFACE
@@ -31,23 +35,70 @@ function(hetsgd_layer name)
   endif()
 endfunction()
 
+# With HETSGD_LAYERS_FROM, the folder of another build of these sources, the layers without code of GPUs are taken from
+# there, and brought up to date there first: an emulated build (HETSGD_CUDA) then compiles linalg and cluster alone.
+function(hetsgd_layer_of_another_build target)
+  set(archive ${HETSGD_LAYERS_FROM}/lib/lib${target}.a)
+  add_library(${target} STATIC IMPORTED GLOBAL)
+  set_target_properties(${target} PROPERTIES IMPORTED_LOCATION ${archive})
+  target_link_libraries(${target} INTERFACE hetsgd_flags ${ARGN})
+  set_property(GLOBAL APPEND PROPERTY HETSGD_TAKEN_LAYERS ${target})
+  set_property(GLOBAL APPEND PROPERTY HETSGD_TAKEN_ARCHIVES ${archive})
+endfunction()
+
+# Generated sources of a layer; one of another build has them.
+function(hetsgd_sources target)
+  get_target_property(imported ${target} IMPORTED)
+  if(NOT imported)
+    target_sources(${target} PRIVATE ${ARGN})
+  endif()
+endfunction()
+
+# After the last layer: how those of another build come to be.
+function(hetsgd_build_taken_layers)
+  get_property(layers GLOBAL PROPERTY HETSGD_TAKEN_LAYERS)
+  get_property(archives GLOBAL PROPERTY HETSGD_TAKEN_ARCHIVES)
+  if(layers)
+    add_custom_target(hetsgd_taken_layers
+                      COMMAND ${CMAKE_COMMAND} --build ${HETSGD_LAYERS_FROM} --target ${layers}
+                      BYPRODUCTS ${archives}
+                      COMMENT "Layers of ${HETSGD_LAYERS_FROM}" VERBATIM)
+    foreach(layer IN LISTS layers)
+      add_dependencies(${layer} hetsgd_taken_layers)
+    endforeach()
+  endif()
+endfunction()
+
 # With HETSGD_UNITY several files of a target are compiled as one, which halves the time of a build from
 # scratch: most of a file's time is the headers of fmt, nlohmann/json and the standard library. It is the
 # reason why names at namespace scope differ between the files of a folder. The default build compiles each
-# file alone, so that each has to include what it uses.
+# file alone, so that each has to include what it uses. Sanitizers, whose builds are never the quick ones after a
+# change, have larger units of the layers.
 function(hetsgd_unity target)
   if(HETSGD_UNITY)
-    set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 6)
+    set(batch 6)
+    if(HETSGD_SANITIZE AND target MATCHES "^hetsgd_")
+      set(batch 12)
+    endif()
+    set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE ${batch})
     # A class in a source file may well have members of a type that only this file knows.
     target_compile_options(${target} PRIVATE $<$<CXX_COMPILER_ID:GNU>:$<$<COMPILE_LANGUAGE:CXX>:-Wno-subobject-linkage>>)
   endif()
 endfunction()
 
-# With a sanitizer, code of JSON and options is compiled without optimisation: it runs once per run, and its
-# templates take a third of the build.
+# For tests and cold code: UBSan without the checks that stand before each access through a pointer, which are a third
+# of the compile time without optimisation. AddressSanitizer sees the accesses. To be linked last: -fsanitize goes first.
+add_library(hetsgd_fewer_checks INTERFACE)
+if(HETSGD_SANITIZE MATCHES "undefined")
+  target_compile_options(hetsgd_fewer_checks INTERFACE -fno-sanitize=null,alignment,vptr)
+endif()
+
+# With a sanitizer, code of JSON and options is compiled without optimisation: it runs once per run or step, and
+# its templates take half of the build. Called after what the target links is known.
 function(hetsgd_cold target)
   if(HETSGD_SANITIZE)
     target_compile_options(${target} PRIVATE $<$<COMPILE_LANGUAGE:CXX>:-O0>)
+    target_link_libraries(${target} PRIVATE hetsgd_fewer_checks)
   endif()
 endfunction()
 
@@ -63,7 +114,7 @@ if(HETSGD_TESTS)
   file(WRITE ${CMAKE_BINARY_DIR}/test_prefix.cpp "")
   add_library(hetsgd_test_prefix OBJECT ${CMAKE_BINARY_DIR}/test_prefix.cpp)
   target_link_libraries(hetsgd_test_prefix PRIVATE hetsgd_flags fmt::fmt nlohmann_json::nlohmann_json
-                        GTest::gtest GTest::gmock)
+                        GTest::gtest GTest::gmock hetsgd_fewer_checks)
   # Compiled as the tests are: of an executable, not of a library.
   set_target_properties(hetsgd_test_prefix PROPERTIES POSITION_INDEPENDENT_CODE OFF)
   target_compile_options(hetsgd_test_prefix PRIVATE -fPIE ${HETSGD_TEST_OPTIMISATION})
@@ -73,11 +124,17 @@ endif()
 
 # What every GoogleTest program is built with.
 function(hetsgd_test_program target)
-  target_link_libraries(${target} PRIVATE ${ARGN} GTest::gtest GTest::gmock GTest::gtest_main)
+  target_link_libraries(${target} PRIVATE ${ARGN} GTest::gtest GTest::gmock GTest::gtest_main hetsgd_fewer_checks)
   target_include_directories(${target} PRIVATE ${CMAKE_SOURCE_DIR}/tests)
   target_compile_options(${target} PRIVATE ${HETSGD_TEST_OPTIMISATION})
   target_precompile_headers(${target} REUSE_FROM hetsgd_test_prefix)
 endfunction()
+
+# The cuDNN of tests (tests/support/cudnn.hpp).
+set(HETSGD_TEST_CUDNN libcudnn.so.9)
+if(HETSGD_CUDA STREQUAL "EMULATED")
+  set(HETSGD_TEST_CUDNN ${CMAKE_BINARY_DIR}/tests/cuda_emulation/cudnn/libcudnn.so.9)
+endif()
 
 # The ctest entry of tests/PATH_test.cpp.
 function(hetsgd_add_test path)
@@ -89,7 +146,7 @@ function(hetsgd_add_test path)
   endif()
   set_tests_properties(${path} PROPERTIES TIMEOUT ${timeout} SKIP_RETURN_CODE 77)
   # The longest first, so that no core is idle at the end. From the second run on ctest knows by itself.
-  if(path MATCHES "^(algorithm/(adasum|deadlock|sma|threads)|training/cuda)$")
+  if(path MATCHES "^(algorithm/(adasum|deadlock|sma|threads_[0-9])|training/cuda)$")
     set_tests_properties(${path} PROPERTIES COST 50)
   endif()
 endfunction()
@@ -107,6 +164,10 @@ function(hetsgd_tests folder)
     get_filename_component(name ${source} NAME_WE)
     string(REGEX REPLACE "_test$" "" name ${name})
     file(STRINGS ${source} own_main REGEX "^int main\\(")
+    # Tests of GPUs, which would only be skipped where no CUDA is built in.
+    if(own_main AND name MATCHES "^cuda" AND NOT HETSGD_CUDA_VERSION)
+      continue()
+    endif()
     if(HETSGD_UNITY AND NOT own_main AND NOT HETSGD_CUDA STREQUAL "EMULATED")
       set(target ${folder}_tests)
       if(NOT TARGET ${target})

@@ -4,9 +4,15 @@
 Parts, in this order; each runs whatever became of the others:
   devices       hetsgd devices, hetsgd doctor
   test/NAME     every GPU test program, memcheck/NAME and racecheck/NAME: the same under compute-sanitizer
-  training/NAME runs with sharded embedding tables and with networks of images, their rows and memory on the GPU: the
-                summary of the result
-  lookup        hetsgd bench lookup: stages of sharded tables, gather and update beside a copy
+  training/NAME runs with sharded embedding tables and with networks of images, their rows and memory on the GPU:
+                the summary of the result
+  placement/NAME hot rows on the GPU against any rows there, over their share and the drift of ids: summaries, and
+                of the second of two runs how many times as many samples per second the first one makes
+  lookup        hetsgd bench lookup: stages of sharded tables; gather and update beside a copy (gather_share,
+                update_share)
+  ctr_step      time per step of click-through models beside PyTorch in eager mode (peers/compare_ctr_step_time.py)
+  network/NAME  ResNet-50 in less memory than its liveness peak: seconds of an iteration, measured over planned by the
+                rates of hetsgd calibrate
   step_time     time per step at the Amazon-670k shape beside PyTorch and the floor (peers/compare_step_time.py)
   all_reduce    hetsgd bench all_reduce over all GPUs, or over two workers that share the only one
   kernels       the kernel benchmarks (cuda_bench)
@@ -31,6 +37,8 @@ import sys
 import tempfile
 import time
 
+from gpu_check_measurements import run_ctr_step, run_network, run_placement, run_training
+
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(HERE)
 SKIPPED = 77
@@ -42,9 +50,11 @@ def parse_arguments():
     parser.add_argument("--build-dir", help="of a build tree (default build/release; a bundle needs none)")
     parser.add_argument("--device", default="cuda",
                         help="cuda, or cpu: the parts that a CPU can do, small, to try this script out")
+    parser.add_argument("--small", action="store_true", help="small sizes also on GPUs, as emulated ones need")
     parser.add_argument("--python", default=default_python(), help="the Python that has torch, if any")
     parser.add_argument("--only", nargs="+", metavar="PART",
-                        help="devices, test, memcheck, racecheck, training, lookup, step_time, all_reduce, kernels")
+                        help="devices, test, memcheck, racecheck, training, placement, lookup, ctr_step, "
+                             "network, step_time, all_reduce, kernels")
     parser.add_argument("--timeout", type=float, default=900, help="seconds for one part (900)")
     return parser.parse_args()
 
@@ -173,41 +183,12 @@ def run_tests(check, tests, gpu):
                       nothing_to_do=("terminated before first instrumented API call", "calls no CUDA"))
 
 
-CLICKS = "--model deepfm --tables sharded --train {0} --test {0} "
-MANY_CLICKS = CLICKS.format("generate:criteo?scale=0.02") + "--hidden 256,128 --batch-size 8192 --max-samples 400000"
-FEW_CLICKS = CLICKS.format("generate:ctr-tiny") + "--hidden 8 --batch-size 64 --max-samples 640"
-IMAGES = "--model lenet-5 --algorithm sgd --learning-rate 0.05 --train {0} --test {0} "
-MANY_IMAGES = (IMAGES.format("generate:images?size=28&channels=1&rows_train=20000&rows_test=2000")
-               + "--batch-size 256 --max-samples 100000")
-FEW_IMAGES = (IMAGES.format("generate:images?size=28&channels=1&rows_train=64&rows_test=32")
-              + "--batch-size 16 --max-samples 64")
-
-
-def run_training(check, hetsgd, gpu):
-    clicks, images, device = (MANY_CLICKS, MANY_IMAGES, "cuda:0") if gpu else (FEW_CLICKS, FEW_IMAGES, "cpu:1")
-    runs = {"sharded_sgd": clicks + " --algorithm sgd",
-            "sharded_sven": clicks + " --algorithm sven --workers 2",
-            "sharded_sven_blocking": clicks + " --algorithm sven --workers 2 --exchange blocking",
-            "sharded_hybrid": clicks + " --algorithm sgd --table-storage hybrid",
-            "sharded_host": clicks + " --algorithm sgd --table-storage host",
-            "lenet": images + " --memory-policy none",
-            "lenet_dymem": images + " --memory-policy dymem"}
-    for name, options in runs.items():
-        with tempfile.TemporaryDirectory() as folder:
-            output = os.path.join(folder, "run.json")
-
-            def figures(_, path=output):
-                with open(path, encoding="utf-8") as file:
-                    return json.load(file)["summary"]
-            command = [hetsgd, "train", "--cluster", "threads", "--devices", device, "-o", output]
-            check.run(f"training/{name}", command + options.split(), figures)
-
-
-def run_lookup(check, hetsgd, gpu):
+def run_lookup(check, hetsgd, gpu, large):
     with tempfile.TemporaryDirectory() as folder:
         output = os.path.join(folder, "lookup.json")
         command = [hetsgd, "bench", "lookup", "--format", "json", "-o", output]
-        command += (["--gpu", "0", "--rows", "32M", "--batch-size", "1024,8192,65536"] if gpu else
+        command += ["--gpu", "0"] if gpu else []
+        command += (["--rows", "32M", "--batch-size", "1024,8192,65536"] if large else
                     ["--rows", "20K", "--iterations", "3", "--batch-size", "64"])
 
         def figures(_):
@@ -216,13 +197,13 @@ def run_lookup(check, hetsgd, gpu):
         check.run("lookup", command, figures)
 
 
-def run_step_time(check, hetsgd, gpu):
+def run_step_time(check, hetsgd, device, large):
     with tempfile.TemporaryDirectory() as folder:
         output = os.path.join(folder, "step_time.json")
         command = [sys.executable, "-B", os.path.join(HERE, "peers", "compare_step_time.py"), hetsgd, "--json", output]
         command += ["--python", check.options.python or sys.executable]
-        command += ["--device", "cuda:0"] if gpu else ["--device", "cpu:1", "--scale", "0.01", "--batch-size", "32",
-                                                       "--steps", "5", "--seconds", "0.3"]
+        command += ["--device", device]
+        command += [] if large else ["--scale", "0.01", "--batch-size", "32", "--steps", "5", "--seconds", "0.3"]
 
         def figures(_):
             with open(output, encoding="utf-8") as file:
@@ -230,12 +211,12 @@ def run_step_time(check, hetsgd, gpu):
         check.run("step_time", command, figures)
 
 
-def run_all_reduce(check, hetsgd, gpus):
+def run_all_reduce(check, hetsgd, gpus, large):
     devices = "cpu:1,cpu:1" if gpus == 0 else "cuda:0,cuda:0" if gpus == 1 else "cuda:all"
     with tempfile.TemporaryDirectory() as folder:
         output = os.path.join(folder, "all_reduce.json")
         command = [hetsgd, "bench", "all_reduce", "--devices", devices, "--format", "json", "-o", output, "-f", "4"]
-        command += ["--workers", str(max(2, gpus))] + (["-e", "256M"] if gpus else ["-e", "1M", "-n", "3", "-w", "1"])
+        command += ["--workers", str(max(2, gpus))] + (["-e", "256M"] if large else ["-e", "1M", "-n", "3", "-w", "1"])
 
         def figures(_):
             with open(output, encoding="utf-8") as file:
@@ -243,7 +224,7 @@ def run_all_reduce(check, hetsgd, gpus):
         check.run("all_reduce", command, figures)
 
 
-def run_kernels(check, benchmarks, gpu):
+def run_kernels(check, benchmarks, gpu, large):
     name = "cuda_bench" if gpu else "kernels_bench"
     if name not in benchmarks:
         check.skip("kernels", f"found no {name}: configure with -DHETSGD_BENCHMARKS=ON, or bundle.sh --tests")
@@ -251,7 +232,7 @@ def run_kernels(check, benchmarks, gpu):
     with tempfile.TemporaryDirectory() as folder:
         output = os.path.join(folder, "kernels.json")
         command = [benchmarks[name], f"--benchmark_out={output}", "--benchmark_out_format=json"]
-        if not gpu:
+        if not large:
             command += ["--benchmark_filter=^gemm/forward_64", "--benchmark_min_time=0.02"]
 
         def figures(_):
@@ -277,11 +258,15 @@ def main():
     check.run("devices", [hetsgd, "devices", "--json"], json.loads)
     check.run("devices/doctor", [hetsgd, "doctor"])
     run_tests(check, tests, gpus > 0)
-    run_training(check, hetsgd, gpus > 0)
-    run_lookup(check, hetsgd, gpus > 0)
-    run_step_time(check, hetsgd, gpus > 0)
-    run_all_reduce(check, hetsgd, gpus)
-    run_kernels(check, benchmarks, gpus > 0)
+    device, large = "cuda:0" if gpus > 0 else "cpu:1", gpus > 0 and not options.small
+    run_training(check, hetsgd, device, large)
+    run_placement(check, hetsgd, device, large)
+    run_lookup(check, hetsgd, gpus > 0, large)
+    run_ctr_step(check, hetsgd, device, large)
+    run_network(check, hetsgd, device, large)
+    run_step_time(check, hetsgd, device, large)
+    run_all_reduce(check, hetsgd, gpus, large)
+    run_kernels(check, benchmarks, gpus > 0, large)
     print(f"{check.report['status']}: {options.output}")
     return 0 if check.report["status"] == "passed" else 1
 

@@ -5,6 +5,7 @@
 #   ./scripts/netns-hosts.sh [options]                     runs ssgd and asgd without and with the delay, and shows who
 #                                                          computed, communicated and waited for how long
 #   ./scripts/netns-hosts.sh [options] -- train ...        runs hetsgd with these arguments on all hosts
+#   ./scripts/netns-hosts.sh [options] -- PROGRAM train ...  the same, as mpirun takes it: for `launch` of a sweep
 #
 #   --hosts N           hosts (2)
 #   --ranks N           ranks per host (1)
@@ -20,7 +21,7 @@ hosts=2 ranks=1 delay=10ms hetsgd=$here/../build/release/apps/hetsgd/hetsgd resu
 usage() { echo "netns-hosts.sh: $1" >&2; exit 2; }
 while (($#)); do
   case "$1" in
-    -h|--help) sed -n '2,17s/^# \{0,1\}//p' "$0"; exit 0 ;;
+    -h|--help) sed -n '2,18s/^# \{0,1\}//p' "$0"; exit 0 ;;
     --) shift; arguments=("$@"); break ;;
   esac
   [[ $# -ge 2 ]] || usage "$1: expected a value; --help lists the options"
@@ -36,6 +37,10 @@ while (($#)); do
 done
 [[ $delay =~ ^[0-9]+(\.[0-9]+)?ms$ ]] || usage "--delay: found $delay, expected milliseconds, for example 10ms"
 [[ $hosts =~ ^[1-9][0-9]?$ && $ranks =~ ^[1-9][0-9]*$ ]] || usage "--hosts, --ranks: expected numbers from 1 on"
+if [[ ${arguments[0]:-} == */* ]]; then
+  hetsgd=${arguments[0]}
+  arguments=("${arguments[@]:1}")
+fi
 [[ -x $hetsgd ]] || usage "--hetsgd: found no $hetsgd"
 hetsgd=$(realpath "$hetsgd")
 skip() { echo "skipped: $1"; exit 77; }
@@ -49,13 +54,26 @@ stop_relay() {
   kill "$relay" 2>/dev/null && wait "$relay" 2>/dev/null || true
   relay=""
 }
+spaces() { ip netns list | awk -v name="$name-" 'index($1, name) == 1 { print $1 }'; }
+pids() { local space; for space in $(spaces); do ip netns pids "$space"; done; }
+# While the cables are there: without them mpirun waits for its other hosts for ever. Five seconds for what runs to end by itself.
+end_runs() {
+  local running attempt
+  for attempt in {1..50}; do
+    running=$(pids)
+    [[ -n $running ]] || return 0
+    ((attempt > 1)) || kill $running 2>/dev/null || true
+    sleep 0.1
+  done
+  kill -KILL $running 2>/dev/null || true
+}
 clean_up() {
-  trap - EXIT INT TERM
+  trap - EXIT
+  trap '' INT TERM  # a second one, to the whole group, must not leave namespaces behind
   stop_relay
-  local space pids
-  for space in $(ip netns list | awk -v name="$name-" 'index($1, name) == 1 { print $1 }'); do
-    pids=$(ip netns pids "$space")
-    [[ -z $pids ]] || kill $pids 2>/dev/null || true
+  end_runs
+  local space
+  for space in $(spaces); do
     ip netns delete "$space" || true  # and its end of the cable, so the other end too
   done
   rm -rf "$work"
@@ -165,7 +183,8 @@ make_network
 if ((${#arguments[@]})); then
   set_delay "$delay"
   echo "$hosts hosts, last one: $how" >&2
-  on_hosts "${arguments[@]}"
+  on_hosts "${arguments[@]}" &  # a signal need not wait for its end: what asks for one may soon kill
+  wait $!
   exit
 fi
 

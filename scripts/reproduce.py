@@ -14,6 +14,8 @@ import argparse
 import json
 import math
 import pathlib
+import re
+import shutil
 import sys
 
 import reproduce_plots
@@ -24,6 +26,8 @@ import reproduce_verdicts
 PAPERS = {"000": "Adaptive SGD (000)", "001": "Adasum (001)", "002": "CROSSBOW (002)", "003": "ESync (003)",
           "004": "RNA (004, chapter 5)", "004-6": "Sven (004, chapter 6)", "all": "All papers"}
 RELATIONS = ("smoothed_time", "samples", "updates", "samples_per_s", "updates_per_s")
+TINY_VIDEO = "generate:video?clips=128&clips_test=16&classes=3&size=2&median=6&shortest=2&longest=20"
+TINY_NETWORK = "lstm-video?size=2&units=4&dense=4&classes=3"
 INDEX = ("<!-- figures: written by scripts/reproduce.py -->", "<!-- end of figures -->")
 
 LEGEND = """Medians over the seeds [95 % bootstrap interval]. speed-up: the time of the reference, which the column names, over
@@ -33,8 +37,8 @@ against the reference. A missed target is infinity ("never"). A star: the rate i
 
 HEAD = """# The methods against their papers
 
-Made by `scripts/reproduce.sh` (simulated, the same on any machine) from the specifications in `experiments/`, which say how rates
-are tuned, what runs where, and what the papers claim with the places in their texts. Medians over the seeds [95 % bootstrap
+Made by `scripts/reproduce.sh` (simulated, the same on any machine, but for v-6r and v-7r) from the specifications in `experiments/`,
+which say how rates are tuned, what runs where, and what the papers claim with the places in their texts. Medians over the seeds [95 % bootstrap
 interval]; p of a two-sided Mann-Whitney U test. A ratio holds if it lies on the paper's side of 1 with p at most 0.05 (between
 setups, where there is no p: with its whole interval) and its interval reaches the paper's figure, where there is one; it holds in
 direction if it does not reach it. A claim of equality holds if the interval lies within 5 % of 1, one of an upper limit if the
@@ -121,11 +125,20 @@ def setup_table(figure, setup):
             *(case_row(figure, setup, case, row) for case, row in rows.items())]
 
 
-def bench_table(figure):
-    rows = figure.bench()
+def bench_table(figure, setup, measure):
+    rows = figure.bench(setup, measure)
+    if not rows:
+        return []
     sizes = list(next(iter(rows.values())))
-    return ["", "| bytes | " + " | ".join(f"{name}, ms" for name in rows) + " |", "|--:" * (1 + len(rows)) + "|",
+    title = ["", f"{setup}, {reproduce_verdicts.MEASURES[measure]}:"] if setup else []
+    return [*title, "", "| bytes | " + " | ".join(f"{name}, ms" for name in rows) + " |", "|--:" * (1 + len(rows)) + "|",
             *(f"| {size:,} | " + " | ".join(f"{1000 * row[size]:.4g}" for row in rows.values()) + " |" for size in sizes)]
+
+
+def bench_tables(figure):
+    """Of what the claims are about, latency in any case."""
+    measures = ["latency"] + ["in_call"] * any(claim.get("measure") == "in_call" for claim in figure.claims)
+    return [line for setup in figure.benches for measure in measures for line in bench_table(figure, setup, measure)]
 
 
 def heading(spec):
@@ -148,8 +161,8 @@ def page(figure, records, plots):
     if plots:
         text += ["", "## Plots"]
         text += [line for name in plots for line in ("", f"[![{name.replace('_', ' ')}]({name}.png)]({name}.svg)")]
-    if figure.bench():
-        text += ["", "## Numbers", *bench_table(figure)]
+    if bench_tables(figure):
+        text += ["", "## Numbers", *bench_tables(figure)]
     elif figure.files:
         text += ["", "## Numbers", "", LEGEND]
         text += [line for setup in figure.pairs if figure.there(setup) for line in setup_table(figure, setup)]
@@ -219,12 +232,20 @@ def write_pages(figures, results):
         readme.write_text(f"{before}{INDEX[0]}\n{index_table(figures, results)}\n{INDEX[1]}{after}")
 
 
+def flags(settings):
+    """Options as a command line has them; a list repeats its option."""
+    return [text for key, value in settings.items() for each in (value if isinstance(value, list) else [value])
+            for text in (f"--{key.replace('_', '-')}", each)]
+
+
 def run_bench(figure):
-    if "bench" not in figure.spec:
+    if not figure.benches:
         sys.exit(f"{figure.path}: found no [bench], expected one")
-    options = [text for key, value in figure.spec["bench"].items() for text in (f"--{key.replace('_', '-')}", value)]
     figure.folder.mkdir(parents=True, exist_ok=True)
-    reproduce_runs.hetsgd("bench", "all_reduce", *options, "--format", "json", "-o", figure.bench_file, "--overwrite")
+    for setup, settings in figure.benches.items():
+        options = {key: value for key, value in settings.items() if key not in ("collective", "launch")}
+        reproduce_runs.hetsgd("bench", settings["collective"], *flags(options), "--format", "json", "-o", figure.bench_file(setup),
+                              "--overwrite", launch=settings.get("launch", ""))
 
 
 def absolute(value, folder):
@@ -243,11 +264,15 @@ def tiny(figure):
     number of it means anything."""
     spec = absolute(figure.spec, figure.path.parent)
     if "bench" in spec:
-        return {**spec, "bench": {**spec["bench"], "workers": 4, "max_bytes": "16K"}}
+        few = {"workers": 4} if spec["bench"].get("cluster") == "sim" else {}
+        return {**spec, "bench": {**spec["bench"], **few, "min_bytes": "4K", "max_bytes": "16K", "iterations": 1}}
+    if "launch" in spec:
+        spec["launch"] = "mpirun --oversubscribe -n {ranks}"  # whatever machine that was to be
     trains = [each.get("settings", {}).get("train", "") for each in (spec, *spec["setups"])]
     clicks = any(name in train for train in trains for name in ("ctr-", "criteo"))
-    made_up = "generate:ctr-tiny" if clicks else "generate:tiny"
-    data = {"train": made_up, "test": made_up}
+    video = any("video" in train for train in trains)
+    made_up = "generate:ctr-tiny" if clicks else TINY_VIDEO if video else "generate:tiny"
+    data = {"train": made_up, "test": made_up, **({"model": TINY_NETWORK} if video else {})}
     budget = {"epochs": 0.5, "evaluate_every": 500, "mega_batch": 8, **({"batch_size": 16, "hidden": 8} if clicks else {})}
     spec.update(seeds=[1], settings={**spec["settings"], **data, **budget})
     for setup in spec["setups"]:
@@ -260,9 +285,17 @@ def tiny(figure):
     return spec
 
 
+def needs_ranks(spec):
+    return "launch" in spec or any("launch" in each.get("settings", {}) for each in spec.get("setups", []))
+
+
 def write_tiny(figures, folder):
+    """Of all but those that need ranks where there are none."""
     folder.mkdir(parents=True, exist_ok=True)
+    ranks = shutil.which("mpirun") and re.search("feature mpi +on", reproduce_runs.hetsgd("--version"))
     for figure in figures:
+        if needs_ranks(figure.spec) and not ranks:
+            continue
         (folder / f"{figure.id}.json").write_text(json.dumps(tiny(figure), indent=1) + "\n")
 
 

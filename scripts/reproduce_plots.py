@@ -10,7 +10,7 @@ files), and may have setups, cases (all that have runs), title.
             from_zero = false: values do not begin at 0.
   events    y of each worker (tensor) in the events of a kind, one run; a panel per setup and case.
   workers   share of computing (y = "computing") of each worker by case; a panel per setup.
-  bench     latency over sizes, a line per operator.
+  bench     latency over sizes, or y = "in_call"; a line per operator, a panel per setup.
 
 Axes of time (curves) and of values (bars) are logarithmic where what they show differs by more than WIDE. figure.labels names
 the setups.
@@ -35,7 +35,7 @@ NAMES = {
     "updates_per_s_ratio": "iterations/s, ratio", "bytes_per_s": "bytes sent/s", "learners_per_device": "learners per GPU",
     "auc": "AUC", "hot_fraction": "share of the rows on the device", "device_hit_share": "share of lookups served there",
     "table_hit_share": "share of rows asked for that were there", "table_capacity": "rows that there is room for",
-    "max_samples": "samples of the run"}
+    "max_samples": "samples of the run", "in_call": "time in the call"}
 EVENT_NAMES = {"value": "orthogonality", "weight": "merge weight", "learners": "learners of a GPU"}
 RATIOS = {"speedup": "speedup", "updates_ratio": "updates_relation", "updates_per_s_ratio": "updates_per_s_relation"}
 POINTS = 100  # of a curve
@@ -288,13 +288,14 @@ def of_workers(figure, plot):
 
 
 def bench(figure, plot):
-    drawing, axes = panels([plot.get("title", "")], size=(5.6, 3.8))
-    for number, (name, row) in enumerate(figure.bench().items()):
-        axes[0].plot(list(row), [1000 * seconds for seconds in row.values()], label=name, **plot_style.look(number))
-    axes[0].set_xscale("log", base=2)
-    axes[0].set_yscale("log")
-    axes[0].set_xlabel("message, bytes")
-    axes[0].set_ylabel("latency, ms")
+    drawing, axes = panels([titled(figure, setup) for setup in figure.benches], size=(5.6, 3.8))
+    for setup, axis in zip(figure.benches, axes):
+        for number, (name, row) in enumerate(figure.bench(setup, plot.get("y", "latency")).items()):
+            axis.plot(list(row), [1000 * seconds for seconds in row.values()], label=name, **plot_style.look(number))
+        axis.set_xscale("log", base=2)
+        axis.set_yscale("log")
+        axis.set_xlabel("message, bytes")
+        axis.set_ylabel(named(plot.get("y", "latency")) + ", ms")
     plot_style.legend_below(drawing, axes)
     return drawing
 
@@ -306,7 +307,7 @@ def draw(figure, folder):
     """Writes NAME.svg and NAME.png of each plot that has runs; the names."""
     names = []
     for plot in figure.figure.get("plots", []):
-        if not (figure.bench() or chosen(figure, plot)):
+        if not (any(figure.bench_file(setup).exists() for setup in figure.benches) or chosen(figure, plot)):
             continue
         drawing = KINDS[plot["kind"]](figure, plot)
         if drawing is None:

@@ -6,7 +6,8 @@ Keys of a specification that `hetsgd sweep` keeps and ignores:
   [figure]                    number (in the paper), machine, takes; reference (case of the tables), readings (of READINGS, in the
                               tables), labels (of setups), [[figure.plots]] (see reproduce_plots.py)
   [[claims]]                  see reproduce_verdicts.py
-  [bench]                     in place of all that a sweep needs: options of `hetsgd bench all_reduce`
+  [bench]                     in place of all that a sweep needs: options of `hetsgd bench`, `collective` of it, and `launch` of ranks,
+                              with what differs in the settings of [[setups]], if there are any
 """
 import functools
 import json
@@ -25,9 +26,9 @@ DONE = ("completed", "target_reached", "diverged")
 HETSGD = os.environ.get("HETSGD", str(ROOT / "build" / "release" / "apps" / "hetsgd" / "hetsgd"))
 
 
-def hetsgd(*options):
-    """stdout of a call; ends the script with its message if it fails."""
-    call = [HETSGD, *map(str, options)]
+def hetsgd(*options, launch=""):
+    """stdout of a call; ends the script with its message if it fails. launch: what starts it on ranks, as "mpirun -n 2"."""
+    call = [*launch.split(), HETSGD, *map(str, options)]
     done = subprocess.run(call, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     if done.returncode:
         sys.exit(f"{' '.join(call)}\nended with {done.returncode}:\n{done.stderr}")
@@ -42,6 +43,11 @@ def share(histogram, meant):
 def mean_of(histogram):
     total = sum(histogram.values())
     return sum(int(value) * count for value, count in histogram.items()) / total if total else None
+
+
+def deviation_of(histogram):
+    mean, total = mean_of(histogram), sum(histogram.values())
+    return math.sqrt(sum(count * (int(value) - mean) ** 2 for value, count in histogram.items()) / total) if total else None
 
 
 def histogram(result, name):
@@ -122,6 +128,10 @@ READINGS = {
     "largest_batch": functools.partial(last_of, kind="merge", key="batch_size", pick=max),
     "learners_at_end": functools.partial(last_of, kind="learners", key="learners", pick=max),
     "samples_per_worker_s": lambda result: result["summary"]["samples_per_s"] / result["config"]["workers"],
+    "steps_mean": lambda result: mean_of(histogram(result, "steps")),
+    "steps_deviation": lambda result: deviation_of(histogram(result, "steps")),
+    "steps_least": lambda result: min(map(int, histogram(result, "steps")), default=None),
+    "steps_most": lambda result: max(map(int, histogram(result, "steps")), default=None),
     "auc": lambda result: result["summary"]["final"].get("auc"),
     "test_loss": lambda result: result["summary"]["final"].get("test_loss"),
     "distinct_share": functools.partial(of_tables, key="distinct_share"),
@@ -156,6 +166,10 @@ VALUES = {
     "final": final,
     **READINGS,
 }
+
+
+# What a benchmark tells of an operator and a size.
+BENCHED = {"latency": lambda row: row["time_s"]["median"], "in_call": lambda row: row["in_call_s"]}
 
 
 def as_ends(values):
@@ -248,15 +262,21 @@ class Figure:
         return [case for case in self.pairs[setup] if (setup, case) in self.files]
 
     @property
-    def bench_file(self):
-        return self.folder / f"{self.id}.bench.json"
+    def benches(self):
+        """{setup: options of its benchmark}; one without a name where there are no setups."""
+        if "bench" not in self.spec:
+            return {}
+        setups = {setup["name"]: {**self.spec["bench"], **setup["settings"]} for setup in self.spec.get("setups", [])}
+        return setups or {"": self.spec["bench"]}
 
-    def bench(self):
-        """{operator: {bytes: seconds}}; empty before the benchmark has run."""
-        rows = {}
-        if self.bench_file.exists():
-            for row in json.loads(self.bench_file.read_text())["results"]:
-                rows.setdefault(row["redop"], {})[row["size_bytes"]] = row["time_s"]["median"]
+    def bench_file(self, setup):
+        return self.folder / (f"{self.id}.{setup.replace(' ', '-')}.bench.json" if setup else f"{self.id}.bench.json")
+
+    def bench(self, setup, measure):
+        """{operator: {bytes: seconds}}, medians over the iterations; empty before the benchmark has run. measure: of BENCHED."""
+        rows, path = {}, self.bench_file(setup)
+        for row in json.loads(path.read_text())["results"] if path.exists() else []:
+            rows.setdefault(row["redop"], {})[row["size_bytes"]] = BENCHED[measure](row)
         return rows
 
     def setting(self, setup, case, key):

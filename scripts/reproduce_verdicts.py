@@ -4,8 +4,11 @@ paper says), and one of
   untestable                                   why nothing here can tell
   setup, case, reference, measure, side        a ratio of the case's figure over the reference's
   setup, case, reading, side, bound            a figure of the case alone
+  setup, case, reading, side, of               the ratio of such a figure over the number `of`, the paper's
   setup, case, reference, reading, side        the ratio of two such figures; its ends are those that both ends allow
-  case, reference, measure = "latency", side   of a benchmark: the ratio over all sizes, its median, smallest and largest
+  case, reference, measure, side               of a benchmark, measure latency or in_call (from a worker's own arrival, mean over
+                                               the workers): the ratio over all sizes, its median, smallest and largest; setup
+                                               where the benchmark has some
 
 reference_setup: the reference runs there; such a ratio has no p, so its whole interval must lie on the side. measure: speedup
 (the reference's time to the target over the case's), or smoothed_time, samples, updates (to the target), samples_per_s,
@@ -26,7 +29,8 @@ SIDES = ("above", "below", "equal", "at_most")
 MEASURES = {
     "speedup": "speed-up to the target", "time_s": "time to the target", "smoothed_time": "smoothed time",
     "samples": "samples to the target", "updates": "iterations to the target", "samples_per_s": "samples/s",
-    "updates_per_s": "iterations/s", "final": "final metric", "latency": "latency, all sizes"}
+    "updates_per_s": "iterations/s", "final": "final metric", "latency": "latency, all sizes",
+    "in_call": "time in the call, all sizes"}
 VERDICTS = ("holds", "holds in direction", "does not hold", "not testable", "not run")
 
 
@@ -52,15 +56,15 @@ def check(figure):
             refuse(claim, f"expected a side of {', '.join(SIDES)}, with at_most the number")
 
 
-def latency_ratio(figure, claim):
-    rows = figure.bench()
+def bench_ratio(figure, claim):
+    rows = figure.bench(claim.get("setup", ""), claim["measure"])
     ratios = [rows[claim["case"]][size] / rows[claim["reference"]][size] for size in rows[claim["reference"]]]
     return reproduce_runs.as_ends((statistics.median(ratios), min(ratios), max(ratios)))
 
 
 def is_there(figure, claim):
     if "bench" in figure.spec:
-        return figure.bench_file.exists()
+        return figure.bench_file(claim.get("setup", "")).exists()
     return ((claim["setup"], claim["case"]) in figure.files and
             (claim.get("reference_setup", claim["setup"]), claim.get("reference", claim["case"])) in figure.files)
 
@@ -68,12 +72,13 @@ def is_there(figure, claim):
 def found(figure, claim):
     """(the ratio or reading as {median, low, high} or None, its p-value or None)."""
     if "bench" in figure.spec:
-        return latency_ratio(figure, claim), None
+        return bench_ratio(figure, claim), None
     name = claim.get("reading", claim.get("measure"))
     if "reading" in claim or "reference_setup" in claim:
         value = figure.value(claim["setup"], claim["case"], name)
         if "reference" not in claim:
-            return value, None
+            own = value and "of" in claim
+            return reproduce_runs.quotient(value, reproduce_runs.as_ends([claim["of"]] * 3)) if own else value, None
         base = figure.value(claim.get("reference_setup", claim["setup"]), claim["reference"], name)
         return reproduce_runs.quotient(value, base) if value and base and base["low"] else None, None
     row = figure.rows(claim["setup"], claim["reference"])[claim["case"]]
@@ -127,6 +132,7 @@ def told(figure, claim):
     if claim.get("measure") == "final":
         name = figure.spec.get("metric", {}).get("name", "metric")
         what = f"final {({'p1': 'P@1', 'auc': 'AUC'}).get(name, name)}"
+    what += f" over {claim['of']}" if "of" in claim else ""
     who = claim["case"] + (f" over {claim['reference']}" if "reference" in claim else "")
     where = claim.get("setup", "")
     if "reference_setup" in claim:

@@ -24,9 +24,11 @@ struct LookupRow {
   std::uint64_t batch = 0;
   LookupTimes times;
   double stage_s[5] = {};
-  double samples_per_s = 0;   // of all stages together
-  double gather_per_s = 0;    // bytes of cache lines
-  double gather_share = 0;    // of the memory's rate
+  double samples_per_s = 0;  // of all stages together
+  double gather_per_s = 0;   // bytes of cache lines
+  double gather_share = 0;   // of the memory's rate
+  // Of a CPU: what its lines take by themselves in the same iterations, over the time of look_up.
+  double reads_share = 0, copies_share = 0;
   double update_floor_s = 0;  // of sum and update together, at that rate
   double update_ratio = 0;    // what they took over it
   double update_share = 0;    // of the memory's rate, of the update alone
@@ -90,7 +92,10 @@ class LookupCommand final : public Command {
     } else if (format_ == LookupFormat::text) {
       log_info(
           "gather: cache lines of rows per second, and its share of the {}/s at which {} "
-          "core{} read{} lines at random; update/floor: sum and update over the time of their "
+          "core{} read{} lines at random; of reads, of copies: the time of as many such reads, and "
+          "of "
+          "copies from such places, among the stages, over that of look_up; update/floor: sum and "
+          "update over the time of their "
           "bytes at that rate",
           format_bytes(read_rate), o_.cores, o_.cores == 1 ? "" : "s", o_.cores == 1 ? "s" : "");
     }
@@ -111,6 +116,10 @@ class LookupCommand final : public Command {
     row.samples_per_s = static_cast<double>(batch) / all;
     row.gather_per_s = t.entries * bench.gather_bytes_per_row() / row.stage_s[1];
     row.gather_share = row.gather_per_s / read_rate;
+    if (!t.random_reads.empty()) {
+      row.reads_share = median(t.random_reads) / row.stage_s[1];
+      row.copies_share = median(t.random_copies) / row.stage_s[1];
+    }
     row.update_floor_s = bench.update_bytes(t) / read_rate;
     row.update_ratio = (row.stage_s[3] + row.stage_s[4]) / row.update_floor_s;
     row.update_share = t.entries * bench.update_bytes_per_row() / row.stage_s[4] / read_rate;
@@ -120,7 +129,7 @@ class LookupCommand final : public Command {
   std::string table_of(const std::vector<LookupRow>& rows) const {
     Table table({"batch", "distinct", "request us", "look_up us", "spread us", "sum us",
                  "update us", "samples/s", "gather GB/s", o_.gpu ? "of copy" : "of random",
-                 "update/floor"});
+                 "of reads", "of copies", "update/floor"});
     for (const LookupRow& row : rows) {
       std::vector<std::string> cells = {
           std::to_string(row.batch),
@@ -130,6 +139,9 @@ class LookupCommand final : public Command {
       cells.push_back(fmt::format("{:.0f}", row.samples_per_s));
       cells.push_back(fmt::format("{:.2f}", 1e-9 * row.gather_per_s));
       cells.push_back(fmt::format("{:.2f}", row.gather_share));
+      for (const double share : {row.reads_share, row.copies_share}) {
+        cells.push_back(o_.gpu ? "-" : fmt::format("{:.2f}", share));
+      }
       cells.push_back(fmt::format("{:.2f}", row.update_ratio));
       table.add(std::move(cells));
     }
@@ -149,6 +161,10 @@ class LookupCommand final : public Command {
                               {"gather_share", row.gather_share},
                               {"update_floor_s", row.update_floor_s},
                               {"update_share", row.update_share}};
+      if (!o_.gpu) {
+        entry["reads_share"] = row.reads_share;
+        entry["copies_share"] = row.copies_share;
+      }
       for (std::size_t i = 0; i < std::size(kStages); ++i) {
         entry[fmt::format("{}_s", kStages[i])] = row.stage_s[i];
       }

@@ -1,7 +1,5 @@
 // hetsgd calibrate: measures training steps and lookups of rows on a real device, and fits the
 // device profile that the simulated clock charges.
-#include "cluster/calibrate.hpp"
-
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -12,9 +10,11 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 
+#include "calibrate_steps.hpp"
 #include "calibration.hpp"
 #include "commands.hpp"
 #include "core/error.hpp"
+#include "core/host_clock.hpp"
 #include "core/logging.hpp"
 #include "core/random.hpp"
 #include "core/text.hpp"
@@ -30,11 +30,10 @@
 namespace hetsgd {
 namespace {
 
-using HostClock = std::chrono::steady_clock;
-
-constexpr std::size_t kBatches = 8;      // distinct batches to cycle through
-constexpr std::size_t kFewestTimes = 5;  // per point, whatever --point-time says
+constexpr std::size_t kBatches = 8;  // distinct batches to cycle through
 constexpr float kLearningRate = 1e-3F;
+constexpr const char* kDefaultModel = "mlp";
+constexpr double kLeastShare = 0.1;  // of a measured time, whatever the fitted rates leave of it
 
 // Data sets whose steps spend their time in different places: few labels (sparse layer), many
 // labels (dense product, and weights that leave the caches), long rows.
@@ -53,26 +52,9 @@ std::vector<GeneratorOptions> shapes(std::uint64_t rows) {
           shape("wide output", 5000, 10000, 50), shape("wide", 20000, 30000, 75)};
 }
 
-struct Point {
-  std::string data;
-  std::size_t hidden = 0, batch_size = 0, steps = 0;
-  CalibrationSample sample;
-};
-
-// What is measured on.
-struct Target {
-  std::unique_ptr<BasicDevice<float>> device;
-  std::string hardware;  // "NVIDIA H200"
-  double memory_bytes = 0;
-  bool own_core = false;  // all work is done by the calling thread
-  // Steps between two readings of the clock. A GPU gets several, as in training: it is given the
-  // next step while it works on this one.
-  std::size_t group = 1;
-};
-
-Target make_target(const std::string& name) {
+CalibrationTarget make_target(const std::string& name) {
   const std::string_view number = std::string_view(name).substr(name.find(':') + 1);
-  Target target;
+  CalibrationTarget target;
   if (name.starts_with("cpu:")) {
     const auto cores = static_cast<int>(parse_integer("--device", number, 1, 4096));
     const nlohmann::json host = environment_json();
@@ -95,17 +77,9 @@ Target make_target(const std::string& name) {
   return target;
 }
 
-// The clock for steps. One core: the thread's own CPU time, which other processes cannot stretch;
-// more cores: the clock.
-Seconds clock_of(const Target& target) {
-  timespec now{};
-  ::clock_gettime(target.own_core ? CLOCK_THREAD_CPUTIME_ID : CLOCK_MONOTONIC, &now);
-  return Seconds(static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec));
-}
-
 // The median time of a fused training step, and the mean work of its batches.
-Point measure(const Target& target, const DatasetPtr& data, std::size_t hidden,
-              std::size_t batch_size, Seconds point_time) {
+CalibrationPoint measure(const CalibrationTarget& target, const DatasetPtr& data,
+                         std::size_t hidden, std::size_t batch_size, Seconds point_time) {
   BasicDevice<float>& device = *target.device;
   const auto model =
       make_mlp<float>({data->feature_count, data->label_count, data->task}, {.hidden = {hidden}});
@@ -116,7 +90,7 @@ Point measure(const Target& target, const DatasetPtr& data, std::size_t hidden,
 
   const Sampler sampler(data, {});
   std::vector<Batch> batches(kBatches);
-  Point point{data->name, hidden, batch_size, 0, {}};
+  CalibrationPoint point{data->name, hidden, batch_size, 0, {}};
   for (std::size_t i = 0; i < kBatches; ++i) {
     sampler.fill(0, {i * batch_size, batch_size}, batches[i]);
     const Work work = model->gradient_work(batches[i].shape());
@@ -127,13 +101,13 @@ Point measure(const Target& target, const DatasetPtr& data, std::size_t hidden,
   std::vector<double> times;
   const auto end = HostClock::now() + std::chrono::duration_cast<HostClock::duration>(point_time);
   device.synchronize();
-  while (HostClock::now() < end || times.size() < kFewestTimes) {
-    const Seconds start = clock_of(target);
+  while (HostClock::now() < end || times.size() < kFewestCalibrationTimes) {
+    const Seconds start = target.now();
     for (std::size_t i = 0; i < target.group; ++i) {
       model->step(*context, batches[point.steps++ % kBatches], kLearningRate, w.data());
     }
     device.synchronize();
-    times.push_back((clock_of(target) - start).count() / static_cast<double>(target.group));
+    times.push_back((target.now() - start).count() / static_cast<double>(target.group));
   }
   point.sample.time = Seconds(median(times));
   return point;
@@ -148,7 +122,7 @@ void measure_link(BasicDevice<float>& device, DeviceProfile& profile) {
   Buffer memory(device, kNumbers);
   const auto copy_s = [&](std::size_t bytes) {
     std::vector<double> times;
-    while (times.size() < 2 * kFewestTimes) {
+    while (times.size() < 2 * kFewestCalibrationTimes) {
       const auto start = HostClock::now();
       device.upload(memory.data(), host.data(), bytes);
       device.synchronize();
@@ -165,10 +139,9 @@ void measure_link(BasicDevice<float>& device, DeviceProfile& profile) {
 // Bytes per second of rows of D = 16 numbers at random places of a table that no cache holds, read
 // by the kernels of sharded tables; nothing for a device that has none. That the rows are written
 // down one after the other is charged at the profile's bandwidth, and is not part of it.
-std::optional<double> gather_rate(const Target& target, const DeviceProfile& profile,
+std::optional<double> gather_rate(const CalibrationTarget& target, const DeviceProfile& profile,
                                   Seconds point_time) {
   constexpr std::size_t kNumbers = 16, kTableRows = std::size_t{1} << 22, kRows = 1 << 16;
-  constexpr double kLeastShare = 0.1;  // of the time, whatever the bandwidth leaves
   BasicDevice<float>& device = *target.device;
   auto* const tables = static_cast<TableKernels*>(device.family(typeid(TableKernels)));
   if (!tables) return std::nullopt;
@@ -180,12 +153,12 @@ std::optional<double> gather_rate(const Target& target, const DeviceProfile& pro
   const ShardRows<float> shard{.w = table.data(), .width = kNumbers, .stride = kNumbers};
   std::vector<double> times;
   const auto end = HostClock::now() + std::chrono::duration_cast<HostClock::duration>(point_time);
-  while (HostClock::now() < end || times.size() < kFewestTimes) {
+  while (HostClock::now() < end || times.size() < kFewestCalibrationTimes) {
     device.synchronize();
-    const Seconds start = clock_of(target);
+    const Seconds start = target.now();
     tables->gather(shard, kRows, rows.data(), out.data());  // a GPU gets the places with the call
     device.synchronize();
-    times.push_back((clock_of(target) - start).count());
+    times.push_back((target.now() - start).count());
   }
   const double row_bytes = kRows * kNumbers * sizeof(float), taken_s = median(times);
   const Work rest{.bytes = row_bytes + kRows * sizeof(std::uint32_t), .launches = 1};
@@ -194,7 +167,7 @@ std::optional<double> gather_rate(const Target& target, const DeviceProfile& pro
 
 // Of the device's memory, and of the host's, which one of its cores reads where the device is a
 // GPU.
-void measure_gathers(const Target& target, DeviceProfile& profile, Seconds point_time) {
+void measure_gathers(const CalibrationTarget& target, DeviceProfile& profile, Seconds point_time) {
   profile.gather_bytes_per_s = gather_rate(target, profile, point_time);
   if (!target.device->stages_copies()) {
     profile.host_gather_bytes_per_s = profile.gather_bytes_per_s;
@@ -215,11 +188,15 @@ class Calibrate final : public Command {
             "hetsgd calibrate -o here.json",
             "hetsgd calibrate --device cpu:2 --batch-size 32,128 --point-time 1s -o two.json",
             "hetsgd calibrate --device cuda:0 --hidden 128 --batch-size 64,256,1024 -o gpu.json",
+            "hetsgd calibrate --model deepfm --hidden 400 --batch-size 256,1024 -o clicks.json",
             "hetsgd train --profile here.json --cluster sim ..."}};
   }
 
   void declare(OptionSet& set) override {
     set.add("device", device_, "cpu:N, N cores, or cuda:N, GPU N");
+    set.add("model", model_,
+            "whose steps are measured: mlp on sparse rows, or a model of click data, forward pass, "
+            "backward pass and update apart, with two hidden layers");
     set.add("batch_size", batch_sizes_, "batch sizes to measure").unit("samples").at_least(1);
     set.add("hidden", hidden_, "hidden layers to measure").unit("units").at_least(1);
     set.add("point_time", point_time_, "time per measured point").above(0);
@@ -229,10 +206,10 @@ class Calibrate final : public Command {
   }
 
   int run(OptionSet&, const std::vector<std::string>&) override {
-    const Target target = make_target(device_);
-    const std::vector<Point> points = measure_all(target);
+    const CalibrationTarget target = make_target(device_);
+    const std::vector<CalibrationPoint> points = measure_all(target);
     std::vector<CalibrationSample> samples;
-    for (const Point& point : points) samples.push_back(point.sample);
+    for (const CalibrationPoint& point : points) samples.push_back(point.sample);
     CalibrationFit fit = fit_device_profile(samples);
     if (target.device->stages_copies()) measure_link(*target.device, fit.profile);
     measure_gathers(target, fit.profile, point_time_);
@@ -243,18 +220,39 @@ class Calibrate final : public Command {
   }
 
  private:
-  std::vector<Point> measure_all(const Target& target) const {
-    std::vector<Point> points;
+  std::vector<CalibrationPoint> measure_all(const CalibrationTarget& target) const {
+    const RegisteredModel& model = find_model(model_);
+    if (model.info.reads_fields) return measure_clicks(target, model);
+    if (model_ == kDefaultModel) return measure_sparse(target);
+    throw with_hint(usage_error("--model: found {}, expected mlp or a model of click data", model_),
+                    "hetsgd models lists what each reads");
+  }
+
+  std::vector<CalibrationPoint> measure_clicks(const CalibrationTarget& target,
+                                               const RegisteredModel& model) const {
+    std::vector<CalibrationPoint> points;
+    for (const std::uint64_t hidden : hidden_) {
+      for (const std::uint64_t batch_size : batch_sizes_) {
+        show_point(model_, hidden, batch_size);
+        for (CalibrationPoint& each :
+             click_points(target, model, hidden, batch_size, point_time_)) {
+          points.push_back(std::move(each));
+        }
+      }
+    }
+    show_status("");
+    return points;
+  }
+
+  std::vector<CalibrationPoint> measure_sparse(const CalibrationTarget& target) const {
+    std::vector<CalibrationPoint> points;
     const std::uint64_t rows =
         kBatches * *std::max_element(batch_sizes_.begin(), batch_sizes_.end());
     for (const GeneratorOptions& options : shapes(rows)) {
       const DatasetPtr data = generate_part(options, DataPart::train);
       for (const std::uint64_t hidden : hidden_) {
         for (const std::uint64_t batch_size : batch_sizes_) {
-          if (detect_terminal().terminal) {
-            show_status(fmt::format("{}: {}, hidden {}, batch {}", device_, options.name, hidden,
-                                    batch_size));
-          }
+          show_point(options.name, hidden, batch_size);
           points.push_back(measure(target, data, hidden, batch_size, point_time_));
         }
       }
@@ -263,19 +261,25 @@ class Calibrate final : public Command {
     return points;
   }
 
-  void describe(CalibrationFit& fit, const Target& target, std::size_t points) const {
+  void show_point(const std::string& what, std::uint64_t hidden, std::uint64_t batch_size) const {
+    if (!detect_terminal().terminal) return;
+    show_status(fmt::format("{}: {}, hidden {}, batch {}", device_, what, hidden, batch_size));
+  }
+
+  void describe(CalibrationFit& fit, const CalibrationTarget& target, std::size_t points) const {
     fit.profile.name = name_.empty() ? device_ : name_;
     fit.profile.memory_bytes = target.memory_bytes;
     fit.profile.source = fmt::format(
-        "hetsgd calibrate --device {} on {}: {} points, error {:.1f} % in the median, {:.1f} % at "
-        "most",
-        device_, target.hardware, points, 100 * fit.median_error, 100 * fit.max_error);
+        "hetsgd calibrate --device {}{} on {}: {} points, error {:.1f} % in the median, {:.1f} % "
+        "at most",
+        device_, model_ == kDefaultModel ? "" : " --model " + model_, target.hardware, points,
+        100 * fit.median_error, 100 * fit.max_error);
   }
 
-  void print_points(const std::vector<Point>& points, const CalibrationFit& fit) const {
+  void print_points(const std::vector<CalibrationPoint>& points, const CalibrationFit& fit) const {
     Table table({"data", "hidden", "batch", "steps", "measured_ms", "predicted_ms", "error"});
     for (std::size_t i = 0; i < points.size(); ++i) {
-      const Point& point = points[i];
+      const CalibrationPoint& point = points[i];
       const double measured_s = point.sample.time.count();
       table.add({point.data, fmt::format("{}", point.hidden), fmt::format("{}", point.batch_size),
                  fmt::format("{}", point.steps), fmt::format("{:.3f}", 1e3 * measured_s),
@@ -286,6 +290,7 @@ class Calibrate final : public Command {
   }
 
   std::string device_ = "cpu:1";
+  std::string model_ = kDefaultModel;
   std::vector<std::uint64_t> batch_sizes_{16, 64, 256};
   std::vector<std::uint64_t> hidden_{32, 128};
   Seconds point_time_{0.4};
@@ -295,6 +300,12 @@ class Calibrate final : public Command {
 };
 
 }  // namespace
+
+Seconds CalibrationTarget::now() const {
+  timespec time{};
+  ::clock_gettime(own_core ? CLOCK_THREAD_CPUTIME_ID : CLOCK_MONOTONIC, &time);
+  return Seconds(static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec));
+}
 
 std::unique_ptr<Command> make_calibrate() { return std::make_unique<Calibrate>(); }
 

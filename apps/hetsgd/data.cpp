@@ -81,7 +81,7 @@ class DataInfo final : public Command {
     std::optional<ClickCeilings> ceilings;
     if (is_click_spec(operands[0])) {
       ceilings = ClickGenerator(parse_click_spec(operands[0]), options_.threads)
-                     .ceilings(options_.threads);
+                     .ceilings(loaded.data->fields, options_.threads);
     }
     if (json_) {
       json document = summary_json(summary, ceilings);

@@ -120,6 +120,9 @@ json summary_json(const DatasetSummary& s, const std::optional<ClickCeilings>& c
   if (ceilings) {
     document["ceiling"] = ceiling_json(ceilings->all);
     document["ceiling_without_pairs"] = ceiling_json(ceilings->linear);
+    if (ceilings->vocabulary) {
+      document["ceiling_of_vocabulary"] = ceiling_json(*ceilings->vocabulary);
+    }
   }
   return document;
 }
@@ -171,6 +174,9 @@ std::string summary_text(const DatasetSummary& s, const LoadReport& report,
     };
     table.add({"ceiling", ceiling(ceilings->all)});
     table.add({"ceiling without pairs", ceiling(ceilings->linear)});
+    if (ceilings->vocabulary) {
+      table.add({"ceiling of the vocabulary", ceiling(*ceilings->vocabulary)});
+    }
   }
   return table.format(TableFormat::text) + fields_text(s);
 }

@@ -180,6 +180,9 @@ void Worker::update(std::span<Replica> replicas, double lr) {
 
 void Worker::completed(const Batch& batch, double loss, Seconds started) {
   samples_ += batch.size();
+  if (batch.data().sequences.numbers > 0) {
+    observe("steps", static_cast<std::int64_t>(batch.shape().steps));
+  }
   run_.completed(*this, batch.size(), loss, started);
 }
 

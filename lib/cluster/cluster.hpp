@@ -19,6 +19,7 @@
 #include "cluster/straggler.hpp"
 #include "cluster/time_breakdown.hpp"
 #include "core/units.hpp"
+#include "linalg/convolution_library.hpp"
 
 namespace hetsgd {
 
@@ -77,7 +78,8 @@ struct ClusterOptions {
   // threads
   // One per worker, e.g. "cpu:1"; fewer repeat the last; empty: cpu:1.
   std::vector<std::string> devices;
-  Precision precision = Precision::fp32;  // of GPUs' products
+  Precision precision = Precision::fp32;                             // of GPUs' products
+  ConvolutionLibrary convolution_library = ConvolutionLibrary::own;  // of GPUs
   AllReduce all_reduce = AllReduce::automatic;
   // mpi
   // The last rank runs the services and no worker: one rank more than workers. Else they run beside

@@ -119,9 +119,11 @@ std::vector<DeviceSpec> parse_devices(const std::vector<std::string>& entries, i
   return devices;
 }
 
-std::unique_ptr<Device> make_device(const DeviceSpec& spec, Precision precision) {
-  return spec.gpu < 0 ? make_cpu_device<float>(spec.cores)
-                      : make_cuda_device<float>(spec.gpu, {.precision = precision});
+std::unique_ptr<Device> make_device(const DeviceSpec& spec, Precision precision,
+                                    ConvolutionLibrary convolutions) {
+  if (spec.gpu < 0) return make_cpu_device<float>(spec.cores);
+  return make_cuda_device<float>(spec.gpu,
+                                 {.precision = precision, .convolution_library = convolutions});
 }
 
 int gpu_of(std::string_view text) {

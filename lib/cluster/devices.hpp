@@ -6,6 +6,7 @@
 #include <string_view>
 #include <vector>
 
+#include "linalg/convolution_library.hpp"
 #include "linalg/device.hpp"
 
 namespace hetsgd {
@@ -36,7 +37,9 @@ std::vector<std::string> split_devices(const std::vector<std::string>& entries);
 std::vector<DeviceSpec> parse_devices(const std::vector<std::string>& entries, int workers,
                                       int available_cores);
 
-std::unique_ptr<Device> make_device(const DeviceSpec& spec, Precision precision);
+// The rest says how a GPU computes.
+std::unique_ptr<Device> make_device(const DeviceSpec& spec, Precision precision,
+                                    ConvolutionLibrary convolutions);
 
 // The GPU's number in a text such as "cuda:1 (NVIDIA H200)"; -1: not a GPU.
 int gpu_of(std::string_view text);

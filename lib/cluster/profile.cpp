@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cctype>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
@@ -148,6 +149,34 @@ std::vector<DeviceProfile> load_device_profiles(const std::string& list, int wor
 }
 
 std::vector<std::string> builtin_device_profiles() { return names_of(builtin_profile_files()); }
+
+namespace {
+
+std::string letters_and_digits(const std::string& text) {
+  std::string kept;
+  for (const unsigned char c : text) {
+    if (std::isalnum(c)) kept += static_cast<char>(std::tolower(c));
+  }
+  return kept;
+}
+
+bool is_digit(char c) { return c >= '0' && c <= '9'; }
+
+}  // namespace
+
+// A number must be the whole one: an A1000 is no A100, a GH200 480GB no H200.
+std::optional<std::string> builtin_profile_of(const std::string& gpu) {
+  const std::string text = letters_and_digits(gpu);
+  std::optional<std::string> best;
+  for (const std::string& name : builtin_device_profiles()) {
+    const std::string part = letters_and_digits(name);
+    const std::size_t at = text.find(part), end = at + part.size();
+    if (at == std::string::npos) continue;
+    if (is_digit(part.back()) && end < text.size() && is_digit(text[end])) continue;
+    if (!best || name.size() > best->size()) best = name;
+  }
+  return best;
+}
 
 std::string to_json_text(const DeviceProfile& profile) {
   nlohmann::ordered_json json;

@@ -65,6 +65,9 @@ std::vector<DeviceProfile> load_device_profiles(const std::string& list, int wor
 // The names and paths in such a list.
 std::vector<std::string> device_profile_names(const std::string& list);
 std::vector<std::string> builtin_device_profiles();
+// The built-in profile whose name is in that of a GPU, whatever its case, gaps and dashes: for
+// "Tesla V100-PCIE-16GB" v100-pcie; of several the longest.
+std::optional<std::string> builtin_profile_of(const std::string& gpu);
 // The file's text, as load_device_profile reads it.
 std::string to_json_text(const DeviceProfile& profile);
 

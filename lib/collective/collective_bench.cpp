@@ -136,13 +136,19 @@ BenchTimes CollectiveBench::measure(const BenchCollective& collective, const Ben
       });
 }
 
+CollectiveBench CollectiveBench::with_nobody_late() const {
+  ClusterOptions options = options_;
+  options.scenario = nullptr;
+  return {cluster_, std::move(options), iterations_, warmup_};
+}
+
 BenchTimes CollectiveBench::floor(std::size_t count) const {
-  return run(
+  return with_nobody_late().run(
       AllReduce::automatic, count, [](Endpoint&) { return std::make_unique<AddOne>(); }, unchecked);
 }
 
 BenchTimes CollectiveBench::sendrecv(std::size_t count) const {
-  return run(
+  return with_nobody_late().run(
       AllReduce::automatic, count,
       [&](Endpoint& endpoint) { return std::make_unique<PairExchange>(endpoint, count); },
       unchecked);

@@ -97,13 +97,14 @@ class CollectiveBench {
   BenchTimes measure(const BenchCollective& collective, const BenchOperator& op, std::size_t count,
                      bool check) const;
   // What memory allows: each rank adds 1 to its buffer, all at the same time,
-  // and so reads and writes it once.
+  // and so reads and writes it once. Without the scenario's delays.
   BenchTimes floor(std::size_t count) const;
   // Pairs of ranks, 0 and 1, 2 and 3, ..., exchange their buffers, all pairs at
-  // the same time.
+  // the same time. Without the scenario's delays.
   BenchTimes sendrecv(std::size_t count) const;
 
  private:
+  CollectiveBench with_nobody_late() const;
   // set_up(endpoint): the operation; count_errors(endpoint, content): wrong
   // numbers afterwards.
   template <class SetUp, class CountErrors>

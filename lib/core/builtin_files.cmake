@@ -23,5 +23,5 @@ const std::vector<BuiltinFile>& @variable@() {
 
 }  // namespace hetsgd
 ")
-  target_sources(hetsgd_${layer} PRIVATE ${source})
+  hetsgd_sources(hetsgd_${layer} ${source})
 endfunction()

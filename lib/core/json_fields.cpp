@@ -17,7 +17,7 @@ namespace {
 // A profile or a network is a page; nobody writes a megabyte of it.
 constexpr std::uint64_t kMostBytes = std::uint64_t{1} << 20;
 
-std::string shown(const nlohmann::json& value) {
+std::string in_a_message(const nlohmann::json& value) {
   if (value.is_string()) return quote(value.get_ref<const std::string&>());
   constexpr std::size_t kShown = 60;
   std::string text = value.dump();
@@ -40,7 +40,7 @@ std::string range_text(std::string_view what, const FieldRange& range) {
 JsonFields::JsonFields(std::string place, std::string_view text) : place_(std::move(place)) {
   object_ = parse_json(text, place_, JsonComments::allowed);
   if (!object_.is_object()) {
-    throw data_error("{}: found {}, expected a JSON object", place_, shown(object_));
+    throw data_error("{}: found {}, expected a JSON object", place_, in_a_message(object_));
   }
 }
 
@@ -104,7 +104,7 @@ const nlohmann::json& JsonFields::at(const std::string& key, std::string_view ex
 
 void JsonFields::fail(const std::string& key, const nlohmann::json& found,
                       std::string_view expected) const {
-  throw data_error("{}: {}: found {}, expected {}", place_, key, shown(found), expected);
+  throw data_error("{}: {}: found {}, expected {}", place_, key, in_a_message(found), expected);
 }
 
 std::string JsonFields::text(const std::string& key) const {

@@ -22,6 +22,7 @@ Dataset DatasetBuilder::build() && {
   data.sequences = {arrays->sequences.numbers, arrays->sequences.begin, arrays->sequences.value};
   data.targets = view_of(arrays->targets);
   data.owner = arrays;
+  data.drawn = std::move(drawn);
   return data;
 }
 

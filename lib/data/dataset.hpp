@@ -116,17 +116,27 @@ struct Images {
   }
 };
 
+// Makes the frames of a row each time that somebody reads it, for data that no memory holds.
+// Thread-safe; always the same numbers.
+class FrameSource {
+ public:
+  virtual ~FrameSource() = default;
+  // to <- the row's frames, as Sequences::value has them.
+  virtual void draw(std::uint64_t row, std::span<float> to) const = 0;
+};
+
 // Rows of frames, each of `numbers` numbers: row r has the frames begin[r] .. begin[r + 1], at
 // least one. So rows differ in length, as videos do; sequences of one length may also be images
-// [numbers, T, 1].
+// [numbers, T, 1]. frames_of() of data/sequences.hpp reads them, wherever they come from.
 template <template <class> class Array>
 struct Sequences {
   Index numbers = 0;           // of a frame; 0: the data have no sequences
   Array<std::uint64_t> begin;  // rows + 1; empty: the data have no sequences
-  Array<float> value;          // [frames x numbers]
+  Array<float> value;          // [frames x numbers]; empty: Dataset::drawn makes them
 
   std::uint64_t frames() const { return begin.empty() ? 0 : begin.back(); }
   std::uint64_t length(std::uint64_t row) const { return begin[row + 1] - begin[row]; }
+  // Of frames that are in memory.
   std::span<const float> row(std::uint64_t row) const {
     return {value.data() + begin[row] * numbers, length(row) * numbers};
   }
@@ -164,7 +174,8 @@ struct DatasetHeader {
 };
 
 struct Dataset : DatasetHeader, DataArrays<View> {
-  std::shared_ptr<const void> owner;  // of what the views show
+  std::shared_ptr<const void> owner;         // of what the views show
+  std::shared_ptr<const FrameSource> drawn;  // of sequences whose frames are not in memory
 
   // Of the whole data set, also where this is a shard of it.
   DatasetTotals totals() const {
@@ -177,6 +188,7 @@ using DatasetPtr = std::shared_ptr<const Dataset>;
 
 // A data set on its way: header and arrays grow here by value.
 struct DatasetBuilder : DatasetHeader, DataArrays<Owned> {
+  std::shared_ptr<const FrameSource> drawn;
   // The data set that owns the arrays from now on, as it is: verify() tells what is wrong with it.
   Dataset build() &&;
   DatasetPtr share() && { return std::make_shared<const Dataset>(std::move(*this).build()); }

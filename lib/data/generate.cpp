@@ -219,6 +219,10 @@ DatasetPtr generate_with(const RowGenerator& generator, const GeneratorOptions& 
   data.feature_count = options.features;
   data.label_count = options.labels;
   const std::uint64_t rows = part == DataPart::train ? options.rows_train : options.rows_test;
+  const double row_bytes = (sizeof(Index) + sizeof(float)) * options.nonzeros_per_sample +
+                           sizeof(Index) * options.labels_per_sample;
+  require_memory(row_bytes * static_cast<double>(rows), options.name, "the rows",
+                 MemoryLimit::available, "a smaller scale, or fewer rows_train and rows_test");
   const std::uint64_t chunks = (rows + kChunkRows - 1) / kChunkRows;
   std::vector<Piece> pieces(chunks);
   // One task per thread, so that each sets up its scratch once; the chunks are dealt out in turn.

@@ -7,6 +7,8 @@
 #include "data/click_memory.hpp"
 #include "data/ctr_streams.hpp"
 #include "data/parallel.hpp"
+#include "data/source.hpp"
+#include "data/vocabulary.hpp"
 
 namespace hetsgd {
 
@@ -26,6 +28,43 @@ std::uint32_t draw_missing(const std::vector<MissingGroup>& groups, RandomStream
 }
 
 bool is_in(std::uint32_t mask, std::size_t column) { return (mask >> column & 1) != 0; }
+
+// L and Q of a row, id by id: sum over pairs v . v' = ((sum v)^2 - sum v^2) / 2.
+class IdTerms {
+ public:
+  void add(const IdEffect& effect) {
+    linear_ += effect.linear;
+    for (std::size_t k = 0; k < kTeacherWidth; ++k) {
+      const double v = effect.pair[k];
+      sum_[k] += v;
+      squares_[k] += v * v;
+    }
+  }
+  void store(TeacherTerms& terms) const {
+    terms.linear = linear_;
+    terms.pairs = 0;
+    for (std::size_t k = 0; k < kTeacherWidth; ++k) {
+      terms.pairs += (sum_[k] * sum_[k] - squares_[k]) / 2;
+    }
+  }
+
+ private:
+  double linear_ = 0;
+  std::array<double, kTeacherWidth> sum_{}, squares_{};
+};
+
+// Of each field, the values that have categories of their own.
+std::vector<ValueTable> tables_of(const CategoricalFields<View>& vocabulary) {
+  std::vector<ValueTable> tables;
+  for (std::size_t field = 0; field < vocabulary.count(); ++field) {
+    const Index first = vocabulary.first[field], end = vocabulary.first[field + 1];
+    ValueTable& table = tables.emplace_back(end - first);
+    for (Index row = first + kFirstCategory; row < end; ++row) {
+      table.insert(vocabulary.value[row], row - first);
+    }
+  }
+  return tables;
+}
 
 }  // namespace
 
@@ -71,6 +110,10 @@ void ClickGenerator::for_rows(std::uint64_t rows, std::optional<int> threads, Ea
   });
 }
 
+double ClickGenerator::day_of(std::uint64_t i) const {
+  return options_.days * static_cast<double>(i) / static_cast<double>(options_.rows());
+}
+
 double ClickGenerator::phase(std::size_t field, std::uint32_t rank) const {
   return options_.drift_days * RandomStream(options_.seed, Purpose::generator, rank,
                                             click_word(ClickStream::phase, field))
@@ -94,11 +137,11 @@ std::uint32_t ClickGenerator::value_of(std::size_t field, ClickId id) const {
 
 ClickGenerator::Row ClickGenerator::draw(std::uint64_t i, Memory& memory, double& uniform) const {
   RandomStream random(options_.seed, Purpose::generator, i, click_word(ClickStream::row));
-  const double day = options_.days * static_cast<double>(i) / static_cast<double>(options_.rows());
+  const double day = day_of(i);
   Row row;
   row.click.no_value = draw_missing(laws_.no_value, random);
   row.click.no_number = draw_missing(laws_.no_number, random);
-  std::array<double, kTeacherWidth> sum{}, squares{};
+  IdTerms ids;
   for (std::size_t field = 0; field < law_.size(); ++field) {
     // Drawn in any case: what a field draws does not depend on who lacks values.
     auto rank = static_cast<std::uint32_t>(law_[field](random));
@@ -106,16 +149,9 @@ ClickGenerator::Row ClickGenerator::draw(std::uint64_t i, Memory& memory, double
     const KnownId& known = memory.find(field, rank, day);
     row.id[field] = {rank, known.generation};
     row.click.value[field] = known.value;
-    row.terms.linear += known.effect.linear;
-    for (std::size_t k = 0; k < kTeacherWidth; ++k) {
-      const double v = known.effect.pair[k];
-      sum[k] += v;
-      squares[k] += v * v;
-    }
+    ids.add(known.effect);
   }
-  for (std::size_t k = 0; k < kTeacherWidth; ++k) {
-    row.terms.pairs += (sum[k] * sum[k] - squares[k]) / 2;
-  }
+  ids.store(row.terms);
   for (std::size_t column = 0; column < laws_.numbers.size(); ++column) {
     const NumberLaw& law = laws_.numbers[column];
     const double size = std::floor(std::exp(law.mean + law.deviation * random.normal())) - 1;
@@ -137,6 +173,9 @@ ClickGenerator::Row ClickGenerator::row(std::uint64_t i, Memory& memory) const {
 }
 
 RawClicks ClickGenerator::part(DataPart part, std::optional<int> threads) const {
+  const auto columns = static_cast<double>(laws_.numbers.size() + laws_.fields.size());
+  require_memory(sizeof(float) * columns * static_cast<double>(options_.rows_of(part)),
+                 options_.name, "the rows", MemoryLimit::available, "a smaller scale");
   RawClicks clicks(laws_.numbers.size(), laws_.fields.size());
   clicks.resize(options_.rows_of(part));
   const std::uint64_t first = part == DataPart::train ? 0 : options_.rows_train;
@@ -145,16 +184,37 @@ RawClicks ClickGenerator::part(DataPart part, std::optional<int> threads) const 
   return clicks;
 }
 
-ClickCeilings ClickGenerator::ceilings(std::optional<int> threads) const {
-  std::vector<double> full(options_.rows_test), without_pairs(options_.rows_test);
+TeacherTerms ClickGenerator::known_terms(std::uint64_t i, const Row& row,
+                                         const std::vector<ValueTable>& known,
+                                         Memory& memory) const {
+  TeacherTerms terms = row.terms;
+  IdTerms ids;
+  for (std::size_t field = 0; field < law_.size(); ++field) {
+    const std::uint32_t rank = row.id[field].rank;
+    if (rank > 0 && known[field].find(row.click.value[field]) == 0) continue;
+    ids.add(memory.find(field, rank, day_of(i)).effect);
+  }
+  ids.store(terms);
+  return terms;
+}
+
+ClickCeilings ClickGenerator::ceilings(const CategoricalFields<View>& vocabulary,
+                                       std::optional<int> threads) const {
+  const bool hashed = vocabulary.value.empty();
+  const auto known = hashed ? std::vector<ValueTable>() : tables_of(vocabulary);
+  std::vector<double> full(options_.rows_test), without_pairs(full.size()), of_known(full.size());
   std::vector<std::uint8_t> positive(options_.rows_test);
   for_rows(options_.rows_test, threads, [&](std::uint64_t i, Memory& memory) {
-    const Row drawn = row(options_.rows_train + i, memory);
+    const std::uint64_t number = options_.rows_train + i;
+    const Row drawn = row(number, memory);
     full[i] = teacher_->log_odds(drawn.terms);
     without_pairs[i] = teacher_->log_odds_without_pairs(drawn.terms);
+    if (!hashed) of_known[i] = teacher_->log_odds(known_terms(number, drawn, known, memory));
     positive[i] = drawn.click.positive ? 1 : 0;
   });
-  return {ceiling_of(full, positive), ceiling_of(without_pairs, positive)};
+  ClickCeilings ceilings{ceiling_of(full, positive), ceiling_of(without_pairs, positive), {}};
+  if (!hashed) ceilings.vocabulary = ceiling_of(of_known, positive);
+  return ceilings;
 }
 
 }  // namespace hetsgd

@@ -27,6 +27,7 @@
 #include "data/ctr_teacher.hpp"
 #include "data/fields.hpp"
 #include "data/load.hpp"
+#include "data/value_table.hpp"
 #include "data/zipf_law.hpp"
 
 namespace hetsgd {
@@ -54,9 +55,12 @@ ClickOptions parse_click_spec(std::string_view spec);
 // Stands for the bytes that a file of this part would have.
 std::uint64_t click_hash(const ClickOptions& options, DataPart part);
 
-// What is in reach of any model, and of one that is linear in the ids and dense features.
+// What is in reach of any model, of one that is linear in the ids and dense features, and of one
+// that knows all of the ids in a vocabulary and nothing of the others: it takes their a and v for 0,
+// which is their mean. Nothing: the vocabulary is hashed, no id stands for itself.
 struct ClickCeilings {
   Ceiling all, linear;
+  std::optional<Ceiling> vocabulary;
 };
 
 // Who stands behind a popularity rank at a time. Rank 0: nobody, the value is missing.
@@ -82,8 +86,9 @@ class ClickGenerator {
 
   // One part, on up to `threads` threads.
   RawClicks part(DataPart part, std::optional<int> threads) const;
-  // Of the true log odds on the test part.
-  ClickCeilings ceilings(std::optional<int> threads) const;
+  // Of the true log odds on the test part. `vocabulary`: of the training part (data/vocabulary.hpp).
+  ClickCeilings ceilings(const CategoricalFields<View>& vocabulary,
+                         std::optional<int> threads) const;
 
   const ClickOptions& options() const { return options_; }
   const ClickLaws& laws() const { return laws_; }
@@ -98,6 +103,10 @@ class ClickGenerator {
  private:
   // All but the label, and the number that decides about it.
   Row draw(std::uint64_t i, Memory& memory, double& uniform) const;
+  // The terms of a row that was drawn, of which `known[field]` has the values that count.
+  TeacherTerms known_terms(std::uint64_t i, const Row& row, const std::vector<ValueTable>& known,
+                           Memory& memory) const;
+  double day_of(std::uint64_t i) const;
   double phase(std::size_t field, std::uint32_t rank) const;
   std::uint32_t generation(std::size_t field, std::uint32_t rank, double phase, double day) const;
   // Calls each(i, memory) for i < rows on several threads, each with a memory of its own.

@@ -126,7 +126,8 @@ ParsedData generate_images(const ImageOptions& options, DataPart part, std::opti
   data.images.channels = options.channels;
   data.images.height = data.images.width = options.size;
   const std::size_t size = data.images.size();
-  require_memory(static_cast<double>(rows) * static_cast<double>(size), options.name, "the images");
+  require_memory(static_cast<double>(rows) * static_cast<double>(size), options.name, "the images",
+                 MemoryLimit::available, "fewer rows_train and rows_test, or a smaller size");
   data.images.pixel.resize(rows * size);
   data.targets.index.resize(rows);
   parallel_tasks(threads, (rows + kImageChunk - 1) / kImageChunk, [&](std::size_t chunk) {

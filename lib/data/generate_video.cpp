@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <memory>
 #include <utility>
 #include <vector>
 
@@ -28,9 +29,9 @@ enum VideoStream : std::uint32_t {
   kVideoPath = 28
 };
 
-class VideoGenerator {
+class VideoGenerator final : public FrameSource {
  public:
-  explicit VideoGenerator(const VideoOptions& options) : options_(options) {
+  VideoGenerator(const VideoOptions& options, DataPart part) : options_(options), part_(part) {
     path_.reserve(options.classes * kVideoKnots * options.size);
     for (Index label = 0; label < options.classes; ++label) {
       RandomStream stream(options.seed, Purpose::generator, label, kVideoPath);
@@ -40,13 +41,17 @@ class VideoGenerator {
     }
   }
 
-  // Writes the clip's frames and returns its label.
-  Index draw(DataPart part, std::uint64_t row, std::uint64_t length, float* to) const {
-    RandomStream stream(options_.seed, Purpose::generator, row,
-                        part == DataPart::train ? kVideoTrainRow : kVideoTestRow);
-    const auto label = static_cast<Index>(stream.below(options_.classes));
-    const float* const path = &path_[label * kVideoKnots * options_.size];
+  Index label(std::uint64_t row) const {
+    RandomStream stream = of_row(row);
+    return label_from(stream);
+  }
+
+  void draw(std::uint64_t row, std::span<float> frames) const override {
+    RandomStream stream = of_row(row);
+    const float* const path = &path_[label_from(stream) * kVideoKnots * options_.size];
+    const std::uint64_t length = frames.size() / options_.size;
     const double last = static_cast<double>(std::max<std::uint64_t>(length - 1, 1));
+    float* to = frames.data();
     for (std::uint64_t frame = 0; frame < length; ++frame) {
       const double at = static_cast<double>(frame) / last * (kVideoKnots - 1);
       const std::size_t knot = std::min(static_cast<std::size_t>(at), kVideoKnots - 2);
@@ -58,13 +63,39 @@ class VideoGenerator {
         *to++ = static_cast<float>(a + (b - a) * share + options_.noise * stream.normal());
       }
     }
-    return label;
   }
 
  private:
-  const VideoOptions& options_;
+  // The label comes first, then the noise.
+  RandomStream of_row(std::uint64_t row) const {
+    return {options_.seed, Purpose::generator, row,
+            part_ == DataPart::train ? kVideoTrainRow : kVideoTestRow};
+  }
+  Index label_from(RandomStream& stream) const {
+    return static_cast<Index>(stream.below(options_.classes));
+  }
+
+  VideoOptions options_;
+  DataPart part_;
   std::vector<float> path_;  // [classes x knots x size]
 };
+
+void store_frames(const VideoGenerator& generator, const VideoOptions& options,
+                  Sequences<Owned>& sequences, std::optional<int> threads) {
+  const std::uint64_t rows = sequences.begin.size() - 1, size = options.size;
+  require_memory(sizeof(float) * static_cast<double>(sequences.frames()) * options.size,
+                 options.name, "the frames", MemoryLimit::available,
+                 "frames=drawn makes them when a batch reads them; a smaller size or fewer clips "
+                 "take less");
+  sequences.value.resize(sequences.frames() * size);
+  parallel_tasks(threads, (rows + kVideoChunk - 1) / kVideoChunk, [&](std::size_t chunk) {
+    const std::uint64_t begin = chunk * kVideoChunk;
+    for (std::uint64_t row = begin; row < std::min(rows, begin + kVideoChunk); ++row) {
+      generator.draw(row, {sequences.value.data() + sequences.begin[row] * size,
+                           sequences.length(row) * size});
+    }
+  });
+}
 
 std::uint64_t video_options_hash(const VideoOptions& o, DataPart part) {
   constexpr int kVersion = 1;  // raise it when other bytes come out
@@ -103,6 +134,8 @@ VideoOptions parse_video_spec(std::string_view spec) {
   set.add("shortest", options.shortest, "").range(1, kMostFrames);
   set.add("longest", options.longest, "").range(1, kMostFrames);
   set.add("noise", options.noise, "").range(0, 1000);
+  set.add_choice("frames", options.frames,
+                 {{"stored", VideoFrames::stored}, {"drawn", VideoFrames::drawn}}, "");
   set.add("seed", options.seed, "");
   KeyValues(settings, '&', std::string(spec), "clips=500&classes=5&size=16&median=20").set(set);
   if (options.shortest > options.longest) {
@@ -134,19 +167,15 @@ ParsedData generate_video(const VideoOptions& options, DataPart part, std::optio
     sequences.begin.push_back(sequences.begin.back() + video_length(options, part, row));
     data.targets.begin.push_back(row + 1);
   }
-  const double numbers = static_cast<double>(sequences.frames()) * options.size;
-  require_memory(numbers * sizeof(float), options.name, "the frames");
-  sequences.value.resize(sequences.frames() * options.size);
-  data.targets.index.resize(rows);
-  const VideoGenerator generator(options);
-  parallel_tasks(threads, (rows + kVideoChunk - 1) / kVideoChunk, [&](std::size_t chunk) {
-    const std::uint64_t begin = chunk * kVideoChunk;
-    for (std::uint64_t row = begin; row < std::min(rows, begin + kVideoChunk); ++row) {
-      data.targets.index[row] =
-          generator.draw(part, row, sequences.length(row),
-                         sequences.value.data() + sequences.begin[row] * options.size);
-    }
-  });
+  const auto generator = std::make_shared<const VideoGenerator>(options, part);
+  for (std::uint64_t row = 0; row < rows; ++row) {
+    data.targets.index.push_back(generator->label(row));
+  }
+  if (options.frames == VideoFrames::drawn) {
+    data.drawn = generator;
+  } else {
+    store_frames(*generator, options, sequences, threads);
+  }
   ParsedData parsed;
   for (Index label = 0; label < options.classes; ++label) {
     parsed.report.label_names.push_back(std::to_string(label));

@@ -8,8 +8,11 @@
 // Frames : a class is a mean path: kVideoKnots vectors of normal numbers, with lines between them,
 //          which a clip of any length goes along from its first frame to its last. Each number of a
 //          frame is that of the path and normal noise of deviation `noise`.
-// Memory : 4 bytes a number: of UCF101's size 20 GB; a smaller `size` learns as well.
-// Every row is a pure function of (options, part, row): the same bytes for any number of threads.
+// Memory : frames=stored keeps 4 bytes a number, of UCF101's size 20 GB; a smaller `size` learns as
+//          well. frames=drawn keeps none and makes a row's frames each time that a batch reads
+//          them, which takes a core some 40 ns a number (measured).
+// Every row is a pure function of (options, part, row): the same bytes for any number of threads,
+// and for both.
 #pragma once
 
 #include <cstdint>
@@ -22,6 +25,8 @@
 
 namespace hetsgd {
 
+enum class VideoFrames { stored, drawn };
+
 struct VideoOptions {
   std::string name = "video";
   std::uint64_t clips = 13320;  // for training
@@ -31,6 +36,7 @@ struct VideoOptions {
   double median = 164.7, sigma = 0.494;  // of the lengths, in frames
   std::uint64_t shortest = 29, longest = 1776;
   double noise = 1;
+  VideoFrames frames = VideoFrames::stored;
   std::uint64_t seed = 1;
 };
 

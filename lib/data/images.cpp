@@ -58,6 +58,10 @@ template <class Real>
 void copy_plane(const std::uint8_t* from, const ImageShape& shape, const ImageChange& change,
                 const NormalForm<Real>& form, Real* to) {
   const std::int64_t height = shape.height, width = shape.width;
+  if (change.down == 0 && change.right == 0 && !change.mirrored) {
+    for (std::int64_t i = 0; i < height * width; ++i) to[i] = form[from[i]];
+    return;
+  }
   for (std::int64_t y = 0; y < height; ++y) {
     const std::int64_t row = y + change.down;
     for (std::int64_t x = 0; x < width; ++x, ++to) {

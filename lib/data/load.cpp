@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "core/error.hpp"
+#include "core/text.hpp"
 #include "data/binary.hpp"
 #include "data/cache.hpp"
 #include "data/clicks.hpp"
@@ -166,6 +167,18 @@ void check_header_counts(const ParsedData& parsed, const std::string& path,
   check(parsed.data.label_count, options.minimum_labels, "labels");
 }
 
+// Of sparse features and labels: the other generators are known by then.
+void check_preset(const std::string& spec) {
+  std::vector<std::string> known = generator_preset_names();
+  const std::string name =
+      spec.substr(kGeneratorPrefix.size(), spec.find('?') - kGeneratorPrefix.size());
+  if (std::ranges::find(known, name) != known.end()) return;
+  for (std::string& clicks : click_preset_names()) known.push_back(std::move(clicks));
+  for (const std::string_view other : {kImagePreset, kVideoPreset}) known.emplace_back(other);
+  throw with_hint(usage_error("{}: found {}, expected {}", spec, quote(name), alternatives(known)),
+                  did_you_mean(name, known));
+}
+
 ParsedData load_generated(const std::string& spec, const LoadOptions& options) {
   if (is_click_spec(spec)) return generate_clicks(spec, options);
   if (is_image_spec(spec)) {
@@ -174,6 +187,7 @@ ParsedData load_generated(const std::string& spec, const LoadOptions& options) {
   if (is_video_spec(spec)) {
     return generate_video(parse_video_spec(spec), options.part, options.threads);
   }
+  check_preset(spec);
   ParsedData parsed;
   parsed.data = *generate_part(parse_generator_spec(spec), options.part, options.threads);
   parsed.report.format = DataFormat::generated;
@@ -237,8 +251,8 @@ LoadedPair load_pair(const std::string& train_path, const std::string& test_path
     throw data_error("{}: images, the training data has none", test_path);
   }
   if (test.sequences.numbers != pair.train.data->sequences.numbers) {
-    throw data_error("{}: frames of {} numbers, the training data has {}", test_path,
-                     test.sequences.numbers, pair.train.data->sequences.numbers);
+    throw data_error("{}: found frames of {} numbers, expected {}, as the training data have",
+                     test_path, test.sequences.numbers, pair.train.data->sequences.numbers);
   }
   if (test.feature_count > pair.train.data->feature_count ||
       test.label_count > pair.train.data->label_count) {

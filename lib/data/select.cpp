@@ -48,18 +48,34 @@ void copy_sparse(const CsrRows<View>& from, std::span<const Index> rows, CsrRows
   }
 }
 
-void copy_frames(const Sequences<View>& from, std::span<const Index> rows, Sequences<Owned>& to) {
+// Some rows of a source.
+class ChosenFrames final : public FrameSource {
+ public:
+  ChosenFrames(std::shared_ptr<const FrameSource> all, std::span<const Index> rows)
+      : all_(std::move(all)), rows_(rows.begin(), rows.end()) {}
+  void draw(std::uint64_t row, std::span<float> to) const override { all_->draw(rows_[row], to); }
+
+ private:
+  std::shared_ptr<const FrameSource> all_;
+  std::vector<Index> rows_;
+};
+
+void copy_frames(const Dataset& data, std::span<const Index> rows, DatasetBuilder& part) {
+  const Sequences<View>& from = data.sequences;
   if (from.numbers == 0) return;  // a group that the data lack
+  Sequences<Owned>& to = part.sequences;
   to.numbers = from.numbers;
-  std::uint64_t frames = 0;
-  for (const Index row : rows) frames += from.length(row);
-  to.value.reserve(frames * from.numbers);
   to.begin.reserve(rows.size() + 1);
   to.begin.push_back(0);
-  for (const Index row : rows) {
-    append(to.value, from.row(row));
-    to.begin.push_back(to.begin.back() + from.length(row));
+  for (const Index row : rows) to.begin.push_back(to.begin.back() + from.length(row));
+  if (data.drawn) {
+    part.drawn = std::make_shared<ChosenFrames>(data.drawn, rows);
+    return;
   }
+  const std::uint64_t numbers = to.frames() * to.numbers;
+  require_memory(sizeof(float) * static_cast<double>(numbers), data.name, "a copy of its frames");
+  to.value.reserve(numbers);
+  for (const Index row : rows) append(to.value, from.row(row));
 }
 
 // The header and these rows of every group.
@@ -70,7 +86,7 @@ DatasetBuilder copy_rows(const Dataset& data, std::span<const Index> rows) {
   for (const Index row : rows) HETSGD_CHECK_LT(row, data.rows());
   copy_sparse(data.sparse, rows, part.sparse);
   copy_sparse(data.targets, rows, part.targets);
-  copy_frames(data.sequences, rows, part.sequences);
+  copy_frames(data, rows, part);
   part.dense.columns = data.dense.columns;
   append(part.fields.first, data.fields.first);
   append(part.fields.value, data.fields.value);
@@ -101,7 +117,7 @@ CsrRows<View> head_of(const CsrRows<View>& rows, std::uint64_t count) {
 Sequences<View> head_of(const Sequences<View>& rows, std::uint64_t count) {
   if (rows.numbers == 0) return rows;  // a group that the data lack
   return {rows.numbers, rows.begin.first(count + 1),
-          rows.value.first(rows.begin[count] * rows.numbers)};
+          rows.value.empty() ? rows.value : rows.value.first(rows.begin[count] * rows.numbers)};
 }
 
 // select_rows() of neighbouring rows, which copies nothing but labels: the two parts of a click log

@@ -6,6 +6,14 @@
 
 namespace hetsgd {
 
+std::span<const float> frames_of(const Dataset& data, std::uint64_t row,
+                                 std::vector<float>& scratch) {
+  if (!data.drawn) return data.sequences.row(row);
+  scratch.resize(data.length(row) * data.sequences.numbers);
+  data.drawn->draw(row, scratch);
+  return scratch;
+}
+
 std::vector<std::size_t> lengths_of(const Batch& batch, std::size_t first, std::size_t count) {
   HETSGD_CHECK_LE(first + count, batch.size());
   std::vector<std::size_t> lengths;
@@ -22,9 +30,10 @@ void copy_sequences(const Batch& batch, std::size_t first, std::size_t count, st
   HETSGD_CHECK_LE(first + count, batch.size());
   const Sequences<View>& sequences = batch.data().sequences;
   const std::size_t numbers = sequences.numbers;
+  std::vector<float> scratch;
   std::fill_n(to, count * numbers * steps, Real(0));
   for (const Index row : batch.rows().subspan(first, count)) {
-    const std::span<const float> frames = sequences.row(row);
+    const std::span<const float> frames = frames_of(batch.data(), row, scratch);
     HETSGD_CHECK_LE(sequences.length(row), steps);
     for (std::size_t at = 0; at < frames.size(); ++at) {
       to[at % numbers * steps + at / numbers] = static_cast<Real>(frames[at]);

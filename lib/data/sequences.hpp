@@ -12,6 +12,10 @@
 
 namespace hetsgd {
 
+// The row's frames; those that are made when they are read lie in `scratch`.
+std::span<const float> frames_of(const Dataset& data, std::uint64_t row,
+                                 std::vector<float>& scratch);
+
 // Frames of the rows first .. first + count of the batch. Of data with sequences.
 std::vector<std::size_t> lengths_of(const Batch& batch, std::size_t first, std::size_t count);
 

@@ -99,8 +99,8 @@ std::string_view DataFile::whole(std::optional<int> threads) {
   return bytes;
 }
 
-void require_memory(double bytes, const std::string& path, std::string_view what,
-                    MemoryLimit limit) {
+void require_memory(double bytes, const std::string& path, std::string_view what, MemoryLimit limit,
+                    std::string hint) {
   if (bytes < kLittle) return;
   const MachineMemory memory = machine_memory();
   const double most = limit == MemoryLimit::total ? memory.total_bytes : memory.available_bytes;
@@ -108,7 +108,7 @@ void require_memory(double bytes, const std::string& path, std::string_view what
   throw with_hint(data_error("{}: {} needs at least {} of memory, this machine has {}{}", path,
                              what, format_bytes(bytes), format_bytes(most),
                              limit == MemoryLimit::total ? "" : " left"),
-                  "use a machine with more memory, or a part of the file");
+                  std::move(hint));
 }
 
 std::uint64_t content_hash(std::string_view bytes) {

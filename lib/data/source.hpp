@@ -64,10 +64,11 @@ class DataFile final : public ByteSource {
 };
 
 // Throws Error(data) if `bytes` are more than the machine has left, or more than it has at all.
-// `what` needs them: "the text".
+// `what` needs them: "the text". `hint`: how the user gets by with less.
 enum class MemoryLimit { available, total };
 void require_memory(double bytes, const std::string& path, std::string_view what,
-                    MemoryLimit limit = MemoryLimit::available);
+                    MemoryLimit limit = MemoryLimit::available,
+                    std::string hint = "use a machine with more memory, or a part of the file");
 
 // XXH3-64 of the bytes.
 std::uint64_t content_hash(std::string_view bytes);

@@ -125,6 +125,7 @@ void check_statistics(const Images<View>& images, std::vector<std::string>& find
   }
 }
 
+// Frames that are made when they are read have what their source promises.
 void check_sequences(const Dataset& data, std::vector<std::string>& findings) {
   const Sequences<View>& sequences = data.sequences;
   if (sequences.numbers == 0 && sequences.value.empty()) return;  // a group that the data lack
@@ -134,8 +135,9 @@ void check_sequences(const Dataset& data, std::vector<std::string>& findings) {
                                    static_cast<std::int64_t>(data.targets.begin.size()) - 1));
   }
   const std::uint64_t frames =
-      sequences.value.size() / std::max<std::uint64_t>(sequences.numbers, 1);
-  if (sequences.value.size() != frames * sequences.numbers) {
+      data.drawn ? sequences.frames()
+                 : sequences.value.size() / std::max<std::uint64_t>(sequences.numbers, 1);
+  if (!data.drawn && sequences.value.size() != frames * sequences.numbers) {
     findings.push_back(fmt::format("{} numbers of frames, expected a multiple of {}",
                                    sequences.value.size(), sequences.numbers));
   }

@@ -126,8 +126,30 @@ class BasicDevice {
                     Real beta, Real* C, std::size_t ldc) = 0;
   // Y[rows x n] = max(Y + bias, 0) in place.
   virtual void bias_relu(std::size_t rows, std::size_t n, const Real* bias, Real* Y) = 0;
+  // A dense layer, by the bits of gemm() and bias_relu(): Y[rows x n] = max(X W^T + bias, 0) of
+  // X[rows x k] and W[n x k].
+  virtual void dense_relu(std::size_t rows, std::size_t n, std::size_t k, const Real* X,
+                          const Real* W, const Real* bias, Real* Y) {
+    gemm(Transpose::no, Transpose::yes, rows, n, k, Real(1), X, k, W, k, Real(0), Y, n);
+    bias_relu(rows, n, bias, Y);
+  }
   // b[n] += alpha * sum over rows of D[rows x n].
   virtual void column_sums(std::size_t rows, std::size_t n, Real alpha, const Real* D, Real* b) = 0;
+  // The way back of bias_relu() from its output Y: D[rows x n] <- 0 where Y <= 0, then column_sums()
+  // of it; the bits of the two calls. On a GPU one launch.
+  virtual void relu_gradient_sums(std::size_t rows, std::size_t n, Real alpha, const Real* Y,
+                                  Real* D, Real* b) {
+    apply(rows * n, rule::ReluGradient<Real>(), Y, D);
+    column_sums(rows, n, alpha, D, b);
+  }
+  // From a dense layer to the one below, whose activations are Y[rows x n], by the bits of gemm()
+  // and relu_gradient_sums(): dY[rows x n] = D W of D[rows x k] and W[k x n], 0 where Y <= 0, and
+  // b[n] += alpha * sum over rows of dY.
+  virtual void dense_relu_backward(std::size_t rows, std::size_t n, std::size_t k, const Real* D,
+                                   const Real* W, const Real* Y, Real* dY, Real alpha, Real* b) {
+    gemm(Transpose::no, Transpose::no, rows, n, k, Real(1), D, k, W, n, Real(0), dY, n);
+    relu_gradient_sums(rows, n, alpha, Y, dY, b);
+  }
 
   // --- kernel families ---------------------------------------------------------------------------
   // The device's implementation of a kernel family, or null; see kernels() below.

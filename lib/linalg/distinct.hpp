@@ -4,55 +4,62 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <vector>
 
 namespace hetsgd {
 
-// An open hash table of a power of two places, at most half full, each with the slot of its number.
-// A place is in use where its stamp is that of the round, so nothing is cleared between two of
-// them. Not thread-safe.
+// An open hash table of a power of two places, at most half full, each with the rank of its number.
+// Ranks go on from round to round, and a place is in use where its rank is of this round, so
+// nothing is cleared between two of them. Not thread-safe.
 class DistinctNumbers {
  public:
   // Forgets what was found. most: numbers that a round has at most.
   void begin(std::size_t most) {
+    constexpr std::uint32_t kLast = ~std::uint32_t{0};
     shift_ = 32;
     while ((std::size_t{1} << (32 - shift_)) < 2 * most) --shift_;
     const std::size_t places = std::size_t{1} << (32 - shift_);
+    first_rank_ += count_;
+    count_ = 0;
     if (places > places_.size()) {
-      places_.assign(places, {});
-      stamp_ = 0;
+      places_.assign(places, 0);
+      first_rank_ = 1;
+    } else if (most >= kLast - first_rank_) {
+      std::fill(places_.begin(), places_.end(), 0);
+      first_rank_ = 1;
     }
-    if (++stamp_ == 0) {
-      std::fill(places_.begin(), places_.end(), Place{});
-      stamp_ = 1;
-    }
-    mask_ = places - 1;
-    found_.clear();
+    mask_ = static_cast<std::uint32_t>(places - 1);
+    if (found_.size() <= most) found_.resize(most + 1);
   }
 
-  // Its slot, 0, 1, ... in the order of the first calls.
+  // Its slot, 0, 1, ... in the order of the first calls. Whether a number is new is what no
+  // processor foresees, so nothing branches on it: the number is written behind those that were
+  // found, which is where a place that is not in use leads to.
   std::size_t slot(std::uint32_t number) {
-    std::size_t at = number * 2654435769U >> shift_;
-    while (places_[at].stamp == stamp_) {
-      if (places_[at].number == number) return places_[at].slot;
+    const std::uint32_t count = count_, first_rank = first_rank_;
+    found_[count] = number;
+    std::uint32_t at = number * 2654435769U >> shift_;
+    std::uint32_t slot = std::min(places_[at] - first_rank, count);
+    while (found_[slot] != number) {
       at = (at + 1) & mask_;
+      slot = std::min(places_[at] - first_rank, count);
     }
-    places_[at] = {stamp_, number, static_cast<std::uint32_t>(found_.size())};
-    found_.push_back(number);
-    return found_.size() - 1;
+    places_[at] = first_rank + slot;
+    count_ = count + (slot == count ? 1 : 0);
+    return slot;
   }
 
-  const std::vector<std::uint32_t>& found() const { return found_; }
+  std::size_t count() const { return count_; }
+  std::span<const std::uint32_t> found() const { return {found_.data(), count_}; }
 
  private:
-  struct Place {
-    std::uint32_t stamp = 0, number = 0, slot = 0;
-  };
-  std::vector<Place> places_;
-  std::vector<std::uint32_t> found_;
-  std::uint32_t stamp_ = 0;
+  std::vector<std::uint32_t> places_;  // ranks; of those of older rounds, and 0, none is in use
+  std::vector<std::uint32_t> found_;   // with room for one more than a round may have
+  std::uint32_t count_ = 0;            // of them that this round has found
+  std::uint32_t first_rank_ = 1;       // of this round
+  std::uint32_t mask_ = 0;
   unsigned shift_ = 32;  // of the hash, which has 32 bits
-  std::size_t mask_ = 0;
 };
 
 }  // namespace hetsgd

@@ -5,6 +5,7 @@
 // launches):
 //   forward   2nab + 2nb        4(ab + na + 3nb)      2  product, bias with ReLU
 //   backward  4nab + 2nb        4(3ab + 2na + 6nb)    4  ReLU, dX, update (reads, writes), bias
+// A CPU does bias and ReLU of a layer, and ReLU of the layer below, within the products.
 #pragma once
 
 #include <fmt/format.h>
@@ -65,9 +66,8 @@ class DeepPart {
       const std::size_t in = inputs(layer), out = outputs(layer);
       BasicBuffer<Real>& Y = scratch.activation[layer];
       Y.reset(device, n * out);
-      device.gemm(Transpose::no, Transpose::yes, n, out, in, Real(1), X, in,
-                  w + weight(layout, layer), in, Real(0), Y.data(), out);
-      device.bias_relu(n, out, w + bias(layout, layer), Y.data());
+      device.dense_relu(n, out, in, X, w + weight(layout, layer), w + bias(layout, layer),
+                        Y.data());
       X = Y.data();
     }
     return X;
@@ -84,23 +84,30 @@ class DeepPart {
   // goes to the sink, which may be w.
   void backward(BasicDevice<Real>& device, const Layout& layout, std::size_t n, const Real* X,
                 const Real* w, Sink<Real> sink, Scratch& scratch, Real* dX) const {
+    const auto begin_sum = [&](std::size_t layer) {
+      Real* const b = sink.to + bias(layout, layer);
+      if (sink.beta == Real(0)) device.fill(outputs(layer), Real(0), b);
+      return b;
+    };
+    if (layers() > 0) {
+      device.relu_gradient_sums(n, outputs(), sink.alpha, scratch.activation.back().data(),
+                                scratch.delta.back().data(), begin_sum(layers() - 1));
+    }
     for (std::size_t layer = layers(); layer-- > 0;) {
       const std::size_t in = inputs(layer), out = outputs(layer);
-      Real* const D = scratch.delta[layer].data();
-      Real* below = dX;
+      const Real* const D = scratch.delta[layer].data();
+      const Real* const W = w + weight(layout, layer);
+      const Real* const input = layer > 0 ? scratch.activation[layer - 1].data() : X;
       if (layer > 0) {
         scratch.delta[layer - 1].reset(device, n * in);
-        below = scratch.delta[layer - 1].data();
+        device.dense_relu_backward(n, in, out, D, W, input, scratch.delta[layer - 1].data(),
+                                   sink.alpha, begin_sum(layer - 1));
+      } else {
+        device.gemm(Transpose::no, Transpose::no, n, in, out, Real(1), D, out, W, in, Real(0), dX,
+                    in);
       }
-      device.apply(n * out, rule::ReluGradient<Real>(), scratch.activation[layer].data(), D);
-      device.gemm(Transpose::no, Transpose::no, n, in, out, Real(1), D, out,
-                  w + weight(layout, layer), in, Real(0), below, in);
-      const Real* const input = layer > 0 ? scratch.activation[layer - 1].data() : X;
       device.gemm(Transpose::yes, Transpose::no, out, in, n, sink.alpha, D, out, input, in,
                   sink.beta, sink.to + weight(layout, layer), in);
-      Real* const b = sink.to + bias(layout, layer);
-      if (sink.beta == Real(0)) device.fill(out, Real(0), b);
-      device.column_sums(n, out, sink.alpha, D, b);
     }
   }
 

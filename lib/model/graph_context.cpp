@@ -9,16 +9,6 @@
 namespace hetsgd {
 namespace {
 
-// Rates of a host, of which only the ratio of computing to copying has a say in a plan.
-DeviceRates host_rates() {
-  constexpr double kOperations = 1e11, kBytes = 1e10;  // per second
-  return {.seconds =
-              [](const Work& work) {
-                return Seconds(work.operations / kOperations + work.bytes / kBytes);
-              },
-          .link_bytes_per_s = kBytes};
-}
-
 MemoryPlan planned(const TrainingStep& training, const PlanRules& rules, const StepTimes& times,
                    bool record) {
   PlanRequest request;
@@ -44,13 +34,23 @@ TrainingStep executed_step(const Graph& graph, std::int64_t batch) {
 
 }  // namespace
 
+DeviceRates host_rates() {
+  constexpr double kOperations = 1e11, kBytes = 1e10;  // per second
+  return {.seconds =
+              [](const Work& work) {
+                return Seconds(work.operations / kOperations + work.bytes / kBytes);
+              },
+          .link_bytes_per_s = kBytes};
+}
+
 std::int64_t planned_steps(double steps) {
   return kStepsPlanned * static_cast<std::int64_t>(std::ceil(steps / kStepsPlanned));
 }
 
-PlannedBatch::PlannedBatch(const Graph& graph, const PlanRules& rules, std::int64_t batch)
+PlannedBatch::PlannedBatch(const Graph& graph, const PlanRules& rules, std::int64_t batch,
+                           const DeviceRates& rates)
     : training(executed_step(graph, batch)),
-      plan(planned(training, rules, step_times(training, host_rates()), true)) {}
+      plan(planned(training, rules, step_times(training, rates), true)) {}
 
 Seconds planned_time(const Graph& graph, const PlanRules& rules, std::int64_t batch,
                      const DeviceRates& rates) {

@@ -13,6 +13,7 @@
 #include "data/images.hpp"
 #include "data/sequences.hpp"
 #include "graph/sequence_graph.hpp"
+#include "linalg/host_cores.hpp"
 #include "memory/execute.hpp"
 #include "memory/policy.hpp"
 #include "memory/step_times.hpp"
@@ -43,10 +44,15 @@ struct BatchPart {
 inline constexpr std::int64_t kStepsPlanned = 32;
 std::int64_t planned_steps(double steps);
 
-// The training step of one batch size, and its recorded plan. Errors: usage, a capacity in which
-// the policy does not plan it.
+// Of a device that computes in the host's memory: of its rates only the ratio of computing to
+// copying has a say in a plan.
+DeviceRates host_rates();
+
+// The training step of one batch size, and its recorded plan, whose prefetches are those of a
+// device of these rates. Errors: usage, a capacity in which the policy does not plan it.
 struct PlannedBatch {
-  PlannedBatch(const Graph& graph, const PlanRules& rules, std::int64_t batch);
+  PlannedBatch(const Graph& graph, const PlanRules& rules, std::int64_t batch,
+               const DeviceRates& rates);
   PlannedBatch(const PlannedBatch&) = delete;  // the plan points to the step
   PlannedBatch& operator=(const PlannedBatch&) = delete;
 
@@ -63,34 +69,45 @@ Seconds planned_time(const Graph& graph, const PlanRules& rules, std::int64_t ba
 template <class Real>
 class GraphContext final : public BasicModelContext<Real> {
  public:
-  GraphContext(BasicDevice<Real>& device, const Graph& graph, const PlanRules& rules)
+  // rates: of the device, for its plans.
+  GraphContext(BasicDevice<Real>& device, const Graph& graph, const PlanRules& rules,
+               DeviceRates rates)
       : BasicModelContext<Real>(device),
         graph_(graph),
         rules_(rules),
+        rates_(std::move(rates)),
         lstm_(std::make_shared<LstmMath<Real>>(device)) {}
 
   PlanExecutor<Real>& executor(const BatchPart& part) {
     const Graph& graph = graph_of(part);
     const std::int64_t steps = graph.node(0).shape.height;
     std::unique_ptr<Executable>& one = executables_[{part.count, steps}];
-    if (!one) one = std::make_unique<Executable>(this->device(), graph, rules_, part.count, lstm_);
+    if (!one) one = std::make_unique<Executable>(*this, graph, part.count);
     return one->executor;
   }
   Real* arena(const PlanExecutor<Real>& executor) {
     arena_.reset(this->device(), executor.arena_size());
     return arena_.data();
   }
-  // X <- the samples, which on a GPU come by way of host memory.
+  // X <- the samples: by the cores that compute with them, or on a GPU by way of host memory.
   void write_samples(const BatchPart& part, Real* X) {
     const Shape& shape = graph_of(part).node(0).shape;
-    const auto copy = [&](Real* to) {
-      if (part.lengths.empty()) return copy_images(part.batch, part.first, part.count, to);
-      copy_sequences(part.batch, part.first, part.count, static_cast<std::size_t>(shape.height),
-                     to);
+    const auto each = static_cast<std::size_t>(shape.numbers());
+    const auto copy = [&](std::size_t begin, std::size_t end, Real* to) {
+      const std::size_t first = part.first + begin, count = end - begin;
+      if (part.lengths.empty()) return copy_images(part.batch, first, count, to);
+      copy_sequences(part.batch, first, count, static_cast<std::size_t>(shape.height), to);
     };
-    if (this->device().host_accessible(X)) return copy(X);
-    samples_.resize(part.count * static_cast<std::size_t>(shape.numbers()));
-    copy(samples_.data());
+    if (this->device().host_accessible(X)) {
+      auto& cores = kernels<BasicHostCores<Real>>(this->device());
+      const std::size_t parts = std::min(cores.count(), part.count);
+      return cores.run(parts, [&](std::size_t i) {
+        const std::size_t begin = part.count * i / parts;
+        copy(begin, part.count * (i + 1) / parts, X + begin * each);
+      });
+    }
+    samples_.resize(part.count * each);
+    copy(0, part.count, samples_.data());
     this->device().upload(X, samples_.data(), samples_.size() * sizeof(Real));
   }
   Batch ordered;  // the batch at hand, longest rows first: the device may read it until the next
@@ -100,10 +117,9 @@ class GraphContext final : public BasicModelContext<Real> {
 
  private:
   struct Executable {
-    Executable(BasicDevice<Real>& device, const Graph& graph, const PlanRules& rules,
-               std::size_t batch, std::shared_ptr<LstmMath<Real>> lstm)
-        : planned(graph, rules, static_cast<std::int64_t>(batch)),
-          executor(device, planned.training, planned.plan, false, std::move(lstm)) {}
+    Executable(GraphContext& of, const Graph& graph, std::size_t batch)
+        : planned(graph, of.rules_, static_cast<std::int64_t>(batch), of.rates_),
+          executor(of.device(), planned.training, planned.plan, false, of.lstm_) {}
     PlannedBatch planned;
     PlanExecutor<Real> executor;
   };
@@ -120,6 +136,7 @@ class GraphContext final : public BasicModelContext<Real> {
 
   const Graph& graph_;
   PlanRules rules_;
+  DeviceRates rates_;
   std::map<std::int64_t, std::unique_ptr<Graph>> graphs_;  // by steps
   std::map<std::pair<std::size_t, std::int64_t>, std::unique_ptr<Executable>> executables_;
   std::shared_ptr<LstmMath<Real>> lstm_;  // whose scratch has the size of the parameters

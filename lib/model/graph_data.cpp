@@ -44,7 +44,7 @@ void check_sequences(const Graph& graph, const DataShape& data) {
   throw with_hint(usage_error("--model: {} reads frames of {} numbers, but those of the training "
                               "data have {}",
                               graph.name(), expected, data.frame_numbers),
-                  fmt::format("lstm-video?size={}", data.frame_numbers));
+                  fmt::format("lstm-video?size={}&classes={}", data.frame_numbers, data.outputs()));
 }
 
 }  // namespace

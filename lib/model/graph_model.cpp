@@ -50,8 +50,13 @@ class GraphModel final : public BasicModel<Real> {
   }
 
   std::unique_ptr<Context> make_context(BasicDevice<Real>& device) const override {
-    return std::make_unique<GraphContext<Real>>(device, graph_, plan_rules());
+    const bool gpu = device.stages_copies() && rates_of_gpu_;
+    return std::make_unique<GraphContext<Real>>(device, graph_, plan_rules(),
+                                                gpu ? rates_of_gpu_(device.name()) : host_rates());
   }
+
+  using RatesOfGpu = std::function<DeviceRates(const std::string& gpu)>;
+  void plan_by(RatesOfGpu rates_of) { rates_of_gpu_ = std::move(rates_of); }
 
   // That the rows of a batch of sequences count for, all the same.
   double steps_of(const BatchShape& batch) const {
@@ -252,6 +257,7 @@ class GraphModel final : public BasicModel<Real> {
 
   Graph graph_;
   GraphModelOptions options_;
+  RatesOfGpu rates_of_gpu_;  // null: those of a host
 };
 
 class GraphModelFactory final : public ModelFactory {
@@ -335,6 +341,11 @@ template <class Real>
 std::unique_ptr<BasicModel<Real>> make_graph_model(const Graph& graph, const DataShape& data,
                                                    const GraphModelOptions& options) {
   check_network_reads(graph, data);
+  if (options.lengths == Lengths::packed && data.frame_numbers == 0) {
+    throw with_hint(usage_error("--lengths: found packed, but the training data have images, "
+                                "expected sequences, whose lengths differ"),
+                    "generate:video makes some");
+  }
   return std::make_unique<GraphModel<Real>>(graph, data, options);
 }
 
@@ -346,6 +357,10 @@ template std::unique_ptr<BasicModel<double>> make_graph_model<double>(const Grap
 
 bool is_network(const Model& model) {
   return dynamic_cast<const GraphModel<float>*>(&model) != nullptr;
+}
+
+void plan_by(Model& model, std::function<DeviceRates(const std::string& gpu)> rates_of) {
+  dynamic_cast<GraphModel<float>&>(model).plan_by(std::move(rates_of));
 }
 
 Work network_work(const Model& model, const DeviceRates& rates, const BatchShape& batch) {

@@ -23,9 +23,11 @@
 //             (paper 004, 4.4), so a plan is that of one length: one is kept per batch size and per
 //             length rounded up to kStepsPlanned.
 // Memory    : activations of a batch lie in one arena by the plan of --memory-policy; gradients are
-//             the same bits under every plan.
+//             the same bits under every plan. What a plan fetches when depends on the rates of the
+//             device (plan_by).
 #pragma once
 
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -76,6 +78,9 @@ std::unique_ptr<BasicModel<Real>> make_graph_model(const Graph& graph, const Dat
 
 // Whether the model is one of this file.
 bool is_network(const Model& model);
+// From now on contexts of such a model plan memory of a GPU by the rates that belong to its name,
+// "cuda:0 (NVIDIA H200)"; before, as of a CPU, whose memory is the host's: host_rates().
+void plan_by(Model& model, std::function<DeviceRates(const std::string& gpu)> rates_of);
 // The work of a gradient of such a batch of such a model on a device of these rates:
 //   a policy that moves nothing (liveness, the default)  gradient_work(), whose convolutions count
 //                                                        convolution_factor() times

@@ -244,8 +244,9 @@ class Mlp : public BasicModel<Real> {
         scratch.sparse.forward(scratch.features(), width(0), weight(w, 0), bias(w, 0), true,
                                Y.data());
       } else {
-        forward_dense(scratch, batch, w, layer, Y.data());
-        device.bias_relu(batch.size(), width(layer), bias(w, layer), Y.data());
+        device.dense_relu(batch.size(), width(layer), inputs(layer),
+                          scratch.activation[layer - 1].data(), weight(w, layer), bias(w, layer),
+                          Y.data());
       }
     }
   }

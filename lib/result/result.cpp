@@ -235,6 +235,9 @@ json wall_json(const Record& record) {
 json environment_of(const Record& record) {
   json environment = hetsgd::environment_json();
   environment["evaluation_device"] = text_or_null(record.evaluation_device);
+  if (!record.convolution_library.empty()) {
+    environment["convolution_library"] = record.convolution_library;
+  }
   return environment;
 }
 

@@ -16,5 +16,5 @@ std::string_view hetsgd::@name@() {
   return R"json(@HETSGD_SCHEMA@)json";
 }
 ]])
-  target_sources(hetsgd_${layer} PRIVATE ${generated})
+  hetsgd_sources(hetsgd_${layer} ${generated})
 endfunction()

@@ -88,27 +88,73 @@ void exchange_with_itself(Device& device, const CollectiveRequest& request) {
 
 namespace {
 
-// The time of `count` reads of lines at random places, each asked for kAhead reads before.
-double seconds_of_reads(std::span<const float> memory, std::uint64_t seed, std::size_t count) {
-  constexpr std::size_t kAhead = 32, kNumbers = kLine / sizeof(float);
-  const std::size_t lines = memory.size() / kNumbers;
-  std::vector<std::uint32_t> at(count + kAhead);
-  RandomStream random(seed, Purpose::test, 77);
-  for (std::uint32_t& line : at) {
-    line = static_cast<std::uint32_t>(std::uint64_t{random.next_u32()} * lines >> 32);
-  }
-  volatile float read = 0;  // so that no read is in vain
-  const double seconds = seconds_of([&] {
-    float sum = 0;
-    for (std::size_t i = 0; i < count; ++i) {
-      __builtin_prefetch(memory.data() + at[i + kAhead] * kNumbers);
-      sum += memory[at[i] * kNumbers];
+// Lines of a table in random order.
+class RandomLines {
+ public:
+  RandomLines(std::span<const float> memory, std::uint64_t stream, std::size_t count)
+      : memory_(memory), at_(count + kAhead) {
+    const std::size_t lines = memory.size() / kNumbers;
+    RandomStream random(stream, Purpose::test, 77);
+    for (std::uint32_t& line : at_) {
+      line = static_cast<std::uint32_t>(std::uint64_t{random.next_u32()} * lines >> 32);
     }
-    read = sum;
-  });
-  static_cast<void>(read);
-  return seconds;
-}
+  }
+
+  double seconds_of_reads() const {
+    volatile float read = 0;  // so that no read is in vain
+    const double seconds = seconds_of([&] {
+      float sum = 0;
+      for_each_line([&](std::size_t, const float* line) { sum += *line; });
+      read = sum;
+    });
+    static_cast<void>(read);
+    return seconds;
+  }
+  // to: as many lines.
+  double seconds_of_copies(float* to) const {
+    return seconds_of([&] {
+      for_each_line([&](std::size_t i, const float* line) {
+        __builtin_memcpy(to + i * kNumbers, line, kLine);
+      });
+    });
+  }
+
+ private:
+  // As many lines as a core can wait for at once, and a bit more.
+  static constexpr std::size_t kAhead = 64, kNumbers = kLine / sizeof(float);
+
+  // f(number, line), each asked for kAhead lines before.
+  template <class F>
+  void for_each_line(const F& f) const {
+    for (std::size_t i = 0; i + kAhead < at_.size(); ++i) {
+      __builtin_prefetch(memory_.data() + at_[i + kAhead] * kNumbers);
+      f(i, memory_.data() + at_[i] * kNumbers);
+    }
+  }
+
+  std::span<const float> memory_;
+  std::vector<std::uint32_t> at_;
+};
+
+// What the machine takes for as many lines as a gather reads, among the stages of a batch.
+class RandomReads {
+ public:
+  RandomReads(Device& device, std::size_t floats)
+      : device_(device), memory_(device, std::max(floats, kLine)) {
+    device.fill(memory_.size(), 1.0F, memory_.data());
+  }
+
+  void time(std::size_t lines, std::uint64_t stream, LookupTimes& times) {
+    copy_.reset(device_, lines * kLine / sizeof(float));
+    times.random_reads.push_back(RandomLines(memory_.span(), 2 * stream, lines).seconds_of_reads());
+    times.random_copies.push_back(
+        RandomLines(memory_.span(), 2 * stream + 1, lines).seconds_of_copies(copy_.data()));
+  }
+
+ private:
+  Device& device_;
+  Buffer memory_, copy_;
+};
 
 // Bytes read and written per second by copies of a table's size, within limits.
 double copied_bytes_per_s(Device& device, std::size_t floats) {
@@ -167,6 +213,8 @@ LookupTimes LookupBench::measure(std::uint64_t batch_size) const {
   s.device->fill(l.gradient.x.size(), 1e-3F, l.gradient.x.data());
   s.device->fill(l.gradient.u.size(), 1e-3F, l.gradient.u.data());
   LookupTimes times;
+  std::optional<RandomReads> random;
+  if (!s.options.gpu) random.emplace(*s.device, s.set.plan().placement.floats(0));
   for (int i = -s.options.warmup; i < s.options.iterations; ++i) {
     const Batch& batch = batches[static_cast<std::size_t>(i + s.options.warmup) % kBatches];
     const auto time = [&](std::vector<double>& list, const auto& stage) {
@@ -186,6 +234,12 @@ LookupTimes LookupBench::measure(std::uint64_t batch_size) const {
     time(times.sum, [&] { s.tables.sum(l); });
     exchange_with_itself(*s.device, s.tables.exchange_sums(l));
     time(times.update, [&] { s.tables.update(l, 0.01); });
+    if (random && i >= 0) {
+      const double bytes = static_cast<double>(l.entries()) * s.line_bytes_per_row();
+      random->time(
+          static_cast<std::size_t>(bytes) / kLine / static_cast<std::size_t>(s.options.cores),
+          static_cast<std::uint64_t>(i), times);
+    }
     times.lookups = l.lookups();
     if (i >= 0) times.entries += static_cast<double>(l.entries()) / s.options.iterations;
   }
@@ -205,8 +259,9 @@ double LookupBench::memory_bytes_per_s() const {
     for (std::size_t t = 0; t < rate.size(); ++t) {
       readers.emplace_back([&, t] {
         for (std::uint64_t round = 0; round < kRounds; ++round) {
-          const double seconds = seconds_of_reads(memory.span(), t + round * rate.size(), kReads);
-          rate[t] = std::max(rate[t], static_cast<double>(kReads * kLine) / seconds);
+          const RandomLines lines(memory.span(), t + round * rate.size(), kReads);
+          rate[t] =
+              std::max(rate[t], static_cast<double>(kReads * kLine) / lines.seconds_of_reads());
         }
       });
     }

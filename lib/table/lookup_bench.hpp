@@ -27,6 +27,10 @@ struct LookupBenchOptions {
 // when it has nothing to do.
 struct LookupTimes {
   std::vector<double> request, look_up, spread, sum, update;
+  // None of a GPU. After the stages of a batch: as many cache lines as look_up reads of rows (of
+  // several cores: the part of one), each asked for ahead of time, from random places of a table
+  // of this size; and such lines copied one behind the other, as a gather must.
+  std::vector<double> random_reads, random_copies;
   std::uint64_t lookups = 0;  // of a batch
   double entries = 0;         // rows of a batch, mean
 };

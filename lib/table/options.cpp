@@ -32,6 +32,11 @@ void TableOptions::declare(OptionSet& set) {
                   {"hybrid", TableStorage::hybrid}},
                  "with --tables sharded: in whose memory rows lie; hybrid: the hot ones on the "
                  "device, the others on the host; changes no number but times");
+  set.add_choice(
+      "host_access", host_access, {{"direct", HostAccess::direct}, {"copy", HostAccess::copy}},
+      "with --table-storage host or hybrid, of GPUs: kernels read and write rows in host "
+      "memory in place, or the host gathers a batch's into a buffer, which is copied, and "
+      "back after the update; changes no number but times");
   set.add("hot_fraction", hot_fraction,
           "with --table-storage hybrid: share of a worker's rows on "
           "its device")
@@ -79,6 +84,7 @@ void TableOptions::validate() const {
   if (sharded) {
     check_capacity();
     check_hot_sharding();
+    check_host_access();
     return check_hot_rows();
   }
   const TableOptions defaults;
@@ -86,6 +92,7 @@ void TableOptions::validate() const {
                             : dedup != defaults.dedup               ? "--dedup"
                             : exchange != defaults.exchange         ? "--table-exchange"
                             : storage != defaults.storage           ? "--table-storage"
+                            : host_access != defaults.host_access   ? "--host-access"
                             : hot_replace_every                     ? "--hot-replace-every"
                             : hot_sharding()                        ? "--hot-sharding"
                             : device_memory                         ? "--device-memory"
@@ -127,6 +134,14 @@ void TableOptions::check_hot_sharding() const {
   throw with_hint(usage_error("--hot-sharding: found {} with --hot-replace-every {}, expected same",
                               hot_sharding_text, *hot_replace_every),
                   "hot rows in a layout of their own lie there for the whole run");
+}
+
+void TableOptions::check_host_access() const {
+  if (host_access == HostAccess::direct || storage != TableStorage::device) return;
+  throw with_hint(
+      usage_error("--host-access: found copy with --table-storage device, expected host "
+                  "or hybrid"),
+      "where all rows lie on the devices none is in host memory");
 }
 
 double TableOptions::alpha() const {

@@ -23,6 +23,7 @@ struct TableOptions {
   TableStorage storage = TableStorage::device;
   double hot_fraction = 0.14;
   std::optional<std::uint64_t> device_memory, host_memory;  // bytes of a worker; both or none
+  HostAccess host_access = HostAccess::direct;
   HotRows hot = HotRows::frequency;
   std::uint64_t profile_batches = 1000;  // --hot-profile
   std::optional<std::uint64_t> hot_replace_every;
@@ -42,6 +43,7 @@ struct TableOptions {
                        (exchange == TableExchange::automatic && !lockstep));
   }
   void check_hot_rows() const;
+  void check_host_access() const;
   void check_hot_sharding() const;
   // The share of a worker's rows on its device, of hybrid storage: --hot-fraction, or that of the
   // device's memory in both (paper 004, section 6.1.1: m_G / (m_G + m_H)).

@@ -86,6 +86,7 @@ void Shard::allocate_host(std::size_t slots, std::size_t here) {
   ShardRows<float>& view = view_.front();
   const std::size_t floats = (slots - here) * view.stride;
   view.on_device = here;
+  view.host_access = plan_.tiers.host_access;
   host_w_ = HostBlock(device_, floats);
   view.host_w = host_w_.data();
   for (std::size_t i = 0; i < row_states(plan_.optimizer); ++i) {

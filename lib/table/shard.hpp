@@ -73,7 +73,7 @@ class InitialRows final : public RowSource {
 
 // Not thread-safe: one call at a time. Device (whose memory it takes) and plan outlive it. On a GPU
 // its rows are numbered tier by tier: first those in the memory of the device, then those in host
-// memory, which kernels read and write in place. Where hot rows have a layout of their own it has
+// memory, which kernels read and write in place or in copies (HostAccess). Where hot rows have a layout of their own it has
 // two parts with rows of different widths (table_placement.hpp); then it lies on a CPU.
 class Shard {
  public:

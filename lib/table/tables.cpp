@@ -63,13 +63,21 @@ void Tables::number_by(const Places& placement, Lookup& l) const {
   l.entry_.resize(n * F);
   l.found_.clear();
   for (std::size_t f = 0; f < F; ++f) {
+    const auto row_of = [&](std::size_t i) {
+      return category[std::size_t{batch.rows()[i]} * F + f];
+    };
     const std::size_t before = l.found_.size();
-    if (plan_.dedup) l.distinct_.begin(n);
-    for (std::size_t i = 0; i < n; ++i) {
-      const Index row = category[std::size_t{batch.rows()[i]} * F + f];
-      const std::size_t slot = plan_.dedup ? before + l.distinct_.slot(row) : l.found_.size();
-      if (slot == l.found_.size()) l.found_.push_back(placement.place_of(f, row));
-      l.entry_[i * F + f] = static_cast<std::uint32_t>(slot);
+    if (plan_.dedup) {
+      l.distinct_.begin(n);
+      for (std::size_t i = 0; i < n; ++i) {
+        l.entry_[i * F + f] = static_cast<std::uint32_t>(before + l.distinct_.slot(row_of(i)));
+      }
+      for (const Index row : l.distinct_.found()) l.found_.push_back(placement.place_of(f, row));
+    } else {
+      for (std::size_t i = 0; i < n; ++i) {
+        l.entry_[i * F + f] = static_cast<std::uint32_t>(before + i);
+        l.found_.push_back(placement.place_of(f, row_of(i)));
+      }
     }
   }
 }

@@ -19,6 +19,7 @@
 #include <span>
 #include <vector>
 
+#include "linalg/table_kernels.hpp"
 #include "table/table_placement.hpp"
 
 namespace hetsgd {
@@ -34,6 +35,7 @@ struct Tiers {
   std::optional<std::uint64_t> replace_every = {};  // updates; none: the choice stays
   // By row, how often the profiled batches look it up; of hybrid by frequency.
   std::shared_ptr<const std::vector<std::uint32_t>> counts = {};
+  HostAccess host_access = HostAccess::direct;  // of a GPU, to the rows in host memory
 
   // How many of `rows` rows lie on the device.
   std::size_t on_device(std::size_t rows) const;

@@ -20,11 +20,18 @@
 
 namespace hetsgd {
 
+namespace {
+
+constexpr double kVideoStep = 4.5e-3;  // seconds; of 32 clips in lstm-video
+constexpr double kClipSteps = 186;     // the mean of UCF101's clips
+
+}  // namespace
+
 Seconds video_batch_time(std::uint64_t seed, int rank, std::uint64_t iteration) {
-  constexpr double kMedianSteps = 230, kSigma = 0.573, kFewest = 35, kMost = 1776, kStep = 4.5e-3;
+  constexpr double kMedianSteps = 230, kSigma = 0.573, kFewest = 35, kMost = 1776;
   RandomStream stream(seed, Purpose::sequence_length, iteration, static_cast<std::uint32_t>(rank));
   const double steps = std::round(stream.lognormal(std::log(kMedianSteps), kSigma));
-  return Seconds(kStep * std::clamp(steps, kFewest, kMost));
+  return Seconds(kVideoStep * std::clamp(steps, kFewest, kMost));
 }
 
 namespace {
@@ -88,7 +95,7 @@ bool is_network_file(const std::string& path) {
                   "nodes are those of a network, stages_s the times of a fitted charge");
 }
 
-Charge network_charge(const TrainOptions& options, const Model& real) {
+Charge network_charge(const TrainOptions& options, const Dataset& data, const Model& real) {
   const std::string& name = options.charge;
   if (options.tables.sharded) {
     throw usage_error(
@@ -101,13 +108,17 @@ Charge network_charge(const TrainOptions& options, const Model& real) {
                 .multiply_adds = multiply_adds(graph)};
   charge.parameter_ratio =
       static_cast<double>(graph.parameters()) / static_cast<double>(real.parameters());
-  if (name == kVideoCharge) {
+  const DatasetTotals totals = data.totals();
+  if (name == kVideoCharge && totals.frames > 0) {
+    charge.video_steps_per_real =
+        kClipSteps * static_cast<double>(totals.rows) / static_cast<double>(totals.frames);
+  } else if (name == kVideoCharge) {
     charge.step_time = [seed = options.seed](int rank, std::uint64_t iteration) {
       return video_batch_time(seed, rank, iteration);
     };
   }
   if (!options.charge_batch) return charge;
-  if (charge.step_time) {
+  if (name == kVideoCharge) {
     throw with_hint(usage_error("--charge-batch: found {} with --charge {}, expected none: its "
                                 "times are those of batches of 32",
                                 *options.charge_batch, name),
@@ -192,7 +203,7 @@ bool is_network_charge(const std::string& name_or_path) {
 
 Charge make_charge(const TrainOptions& options, const Dataset& data, const Model& real) {
   const std::string& name = options.charge;
-  if (is_network_charge(name)) return network_charge(options, real);
+  if (is_network_charge(name)) return network_charge(options, data, real);
   if (options.charge_batch) {
     throw usage_error("--charge-batch: found {} with --charge {}, expected a network there",
                       *options.charge_batch, quote(name));
@@ -223,6 +234,13 @@ BatchShape charged_shape(const Charge& charge, const BatchShape& batch) {
           .lookups = batch.lookups * charge.lookups_per_real};
 }
 
+std::optional<Work> given_step(const Charge& charge, const Model& real, const BatchShape& batch) {
+  if (charge.fitted) return Work{.given_s = charge.fitted->step_s()};
+  if (charge.video_steps_per_real == 0) return std::nullopt;
+  const double steps = network_steps(real, batch) * charge.video_steps_per_real;
+  return Work{.given_s = kVideoStep * steps};
+}
+
 nlohmann::json to_json(const Charge& charge) {
   if (charge.fitted) {
     const FittedCharge& fitted = *charge.fitted;
@@ -243,6 +261,7 @@ nlohmann::json to_json(const Charge& charge) {
                            {"samples_per_real", charge.samples_per_real},
                            {"parameter_ratio", charge.parameter_ratio}};
     if (charge.step_time) json["mean_step_s"] = kVideoMean.count();
+    if (charge.video_steps_per_real > 0) json["steps_per_real"] = charge.video_steps_per_real;
     return json;
   }
   if (shape.fields() > 0) {

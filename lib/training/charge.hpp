@@ -17,7 +17,9 @@
 // are real: for a step the work of its nodes at as many samples as the batch has, or for a batch of
 // b_max at --charge-batch samples; in messages its parameters. `lstm-video`, the recurrent model of
 // paper 004 (5.5.2.3), is charged for a step the time of a batch of videos, whose lengths differ,
-// whatever the device; `lstm-video?steps=186` is a network as the others.
+// whatever the device; `lstm-video?steps=186` is a network as the others. Where the training data
+// are sequences themselves, its time is that of the batch's own steps, and so follows --order and
+// --lengths.
 //
 // A file with `nodes` is a network, one with `stages_s` a fitted charge.
 //
@@ -69,6 +71,9 @@ struct Charge {
   std::optional<FittedCharge> fitted = {};  // then `model` is null
   // Of an iteration of a worker, in place of the time of the model's work; empty: that.
   std::function<Seconds(int rank, std::uint64_t iteration)> step_time = nullptr;
+  // lstm-video of data that are sequences: charged steps per real one, so that the data's mean
+  // length stands for UCF101's; 0: anything else.
+  double video_steps_per_real = 0;
 };
 
 // Time of a batch of 32 clips: 4.5 ms for each step of its longest clip, whose number is lognormal
@@ -91,8 +96,11 @@ nlohmann::json to_json(const Charge& charge);
 
 // What a real batch stands for.
 BatchShape charged_shape(const Charge& charge, const BatchShape& batch);
-// What a simulated cluster charges by it: bytes of messages, work of vector operations, the times of
-// steps that are given.
+// The time of a step on such a batch where it is no matter of work: of a fitted charge, or by the
+// steps of a batch of sequences, which `real` pads or packs. Else nothing.
+std::optional<Work> given_step(const Charge& charge, const Model& real, const BatchShape& batch);
+// What a simulated cluster charges by it: bytes of messages, work of vector operations, the times
+// of steps that are given.
 void charge_cluster(const Charge& charge, ClusterOptions& options);
 // The mean time of an iteration whose work takes `of_work`.
 Seconds mean_step(const std::optional<Charge>& charge, Seconds of_work);

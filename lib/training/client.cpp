@@ -19,7 +19,9 @@ BatchShape Client::charged(const BatchShape& batch) const {
 }
 
 Work Client::gradient_work(int rank, const BatchShape& batch) const {
-  if (fitted()) return {.given_s = fitted()->step_s()};
+  if (setup_.charge) {
+    if (const auto given = given_step(*setup_.charge, setup_.model, batch)) return *given;
+  }
   const BatchShape shape = charged(batch);
   return charges_network_ ? work_of_network(rank, shape) : charged_model().gradient_work(shape);
 }

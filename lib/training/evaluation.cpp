@@ -256,13 +256,15 @@ std::uint64_t Evaluator::rows() const { return impl_->rows.size(); }
 const std::string& Evaluator::device() const { return impl_->device_name; }
 
 std::vector<Index> Evaluator::categories() const {
-  std::vector<Index> all;
+  const auto& fields = impl_->test->fields;
+  std::vector<bool> occurs(fields.first.empty() ? 0 : fields.first.back());
   for (const Index row : impl_->rows) {
-    const auto categories = impl_->test->fields.row(row);
-    all.insert(all.end(), categories.begin(), categories.end());
+    for (const Index category : fields.row(row)) occurs[category] = true;
   }
-  std::ranges::sort(all);
-  all.erase(std::unique(all.begin(), all.end()), all.end());
+  std::vector<Index> all;
+  for (std::size_t category = 0; category < occurs.size(); ++category) {
+    if (occurs[category]) all.push_back(static_cast<Index>(category));
+  }
   return all;
 }
 

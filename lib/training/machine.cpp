@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "cluster/devices.hpp"
+#include "linalg/cuda/cuda_device.hpp"
 #include "training/oversubscription.hpp"
 
 namespace hetsgd {
@@ -34,9 +35,14 @@ nlohmann::json machine_json(const ProcessGroup& processes, bool service_rank) {
 
 }  // namespace
 
-void describe_machine(const Cluster& cluster, bool service_rank, Record& record) {
+void describe_machine(const Cluster& cluster, const TrainOptions& options, Record& record) {
   ProcessGroup& processes = processes_of(cluster.name());
-  if (processes.control() != nullptr) record.machine = machine_json(processes, service_rank);
+  if (processes.control() != nullptr) {
+    record.machine = machine_json(processes, options.service_rank);
+  }
+  if (first_gpu(cluster) >= 0 && find_model(options.model).info.reads_images) {
+    record.convolution_library = convolution_library_version(options.convolution_library);
+  }
   for (std::string& text : oversubscription_warnings(cluster))
     record.warnings.push_back(std::move(text));
 }

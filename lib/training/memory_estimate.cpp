@@ -17,7 +17,9 @@ Work step_work(const Model& model, const Charge* charge, const Dataset& train, c
                          .lookups = b * static_cast<double>(model.data().fields()),
                          .steps = static_cast<double>(data.frames) / rows,
                          .frames = b * static_cast<double>(data.frames) / rows};
-  if (charge && charge->fitted) return {.given_s = charge->fitted->step_s()};
+  if (charge) {
+    if (const auto given = given_step(*charge, model, batch)) return *given;
+  }
   const Model& charged = charge ? *charge->model : model;
   const BatchShape shape = charge ? charged_shape(*charge, batch) : batch;
   if (rates && is_network(charged)) return network_work(charged, *rates, shape);

@@ -32,6 +32,27 @@ void check_precision(const TrainOptions& options, const OptionSet& set,
       "tf32 and bf16 are what a GPU's tensor cores offer: --devices cuda:0");
 }
 
+void check_convolutions(const TrainOptions& options, const std::vector<std::string>& devices) {
+  if (options.convolution_library == ConvolutionLibrary::own) return;
+  const bool has_gpu = std::ranges::any_of(
+      devices, [](const std::string& text) { return text.starts_with("cuda:"); });
+  std::string found;
+  if (cluster_kind(options.cluster).is_virtual) {
+    found = fmt::format("--cluster {}", options.cluster);
+  } else if (!has_gpu) {
+    found = "no GPU in --devices";
+  } else if (!find_model(options.model).info.reads_images) {
+    found = fmt::format("--model {}, which has no convolutions", options.model);
+  } else if (options.precision == Precision::bf16) {
+    found = "--precision bf16, which it does not have for floats";
+  }
+  if (found.empty()) return;
+  throw with_hint(
+      usage_error("--convolution-library: found cudnn with {}, expected own there", found),
+      "cuDNN computes convolutions of networks on GPUs, in fp32 or tf32: --model lenet-5 "
+      "--cluster threads --devices cuda:0");
+}
+
 void check_optimizer(const OptionSet& set, const Plan& plan, const AlgorithmInfo& info) {
   if (info.optimizers_only.empty()) return;
   const std::string name = set.to_json()["optimizer"].get<std::string>();
@@ -89,6 +110,16 @@ void check_exchange(const Plan& plan, const AlgorithmInfo& info) {
       fmt::format("{} exchange rows together", fmt::join(names, ", ")));
 }
 
+// A CPU computes where its rows lie.
+void check_no_gpu(const TableOptions& tables) {
+  if (tables.host_access == HostAccess::direct) return;
+  throw with_hint(
+      usage_error("--host-access: found copy without a GPU, expected one (--devices cuda:0)"),
+      "it says how a GPU comes by rows in host memory; simulated machines are charged for every "
+      "row "
+      "that crosses the host link, whichever way");
+}
+
 // Rows that a companion serves lie in host memory, and rows do not change theirs on a real GPU.
 void check_tables(const TrainOptions& options, const Plan& plan,
                   const std::vector<std::string>& devices, const AlgorithmInfo& info) {
@@ -106,7 +137,7 @@ void check_tables(const TrainOptions& options, const Plan& plan,
   check_exchange(plan, info);
   const auto gpu = std::ranges::find_if(
       devices, [](const std::string& text) { return text.starts_with("cuda:"); });
-  if (gpu == devices.end()) return;
+  if (gpu == devices.end()) return check_no_gpu(options.tables);
   if (plan.served_tables) {
     throw with_hint(
         usage_error("--devices: found {} with tables that are served, expected CPUs", *gpu),
@@ -162,6 +193,7 @@ void check_plan(const TrainOptions& options, const OptionSet& set, const Plan& p
   }
   check_optimizer(set, plan, info);
   check_precision(options, set, devices);
+  check_convolutions(options, devices);
   check_shared_memory(options, plan, devices, info);
   check_tables(options, plan, devices, info);
   check_model_devices(options, devices);

@@ -41,8 +41,7 @@ LookupProfile profile_lookups(const Sampler& sampler, const TableOptions& option
         distinct.slot(category);
         if (profile.counts) ++(*profile.counts)[category];
       }
-      profile.load[f] +=
-          static_cast<double>(distinct.found().size()) / static_cast<double>(batches);
+      profile.load[f] += static_cast<double>(distinct.count()) / static_cast<double>(batches);
     }
   }
   return profile;
@@ -103,7 +102,8 @@ TablePlan make_table_plan(const TableLaw& law, const TableOptions& options, int 
               .choice = options.hot,
               .seed = law.initial.seed,
               .replace_every = options.hot_replace_every,
-              .counts = profile.counts};
+              .counts = profile.counts,
+              .host_access = options.host_access};
   TablePlacement placement = place_rows(law, options, workers, profile, tiers);
   return {.shape = law.shape,
           .dense_columns = law.dense_columns,
@@ -167,6 +167,7 @@ nlohmann::json describe_tables(const TablePlan& plan, const TableOptions& option
                            {"rows", plan.placement.first().back()},
                            {"bytes_per_rank", std::move(bytes)},
                            {"imbalance", most * plan.placement.ranks() / total_bytes(plan)}};
+  if (options.host_access == HostAccess::copy) tables["host_access"] = "copy";
   if (const auto hot = options.hot_sharding()) tables["hot_sharding"] = hot->text();
   return tables;
 }

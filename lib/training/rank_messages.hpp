@@ -49,18 +49,18 @@ enum Message : int {
 // A model to be measured by rank 0. What is read has the members of what was sent: a span of what
 // the pause keeps whole on the one side, a vector of its own on the other.
 template <class Parameters>
-struct Model {
+struct ModelOf {
   double time_s = 0;
   double prepare_s = 0;  // host time that making it took
   std::int32_t due = 0;
   Parameters parameters{};
 
   static constexpr auto members() {
-    return std::tuple(&Model::time_s, &Model::prepare_s, &Model::due, &Model::parameters);
+    return std::tuple(&ModelOf::time_s, &ModelOf::prepare_s, &ModelOf::due, &ModelOf::parameters);
   }
 };
-using SentModel = Model<std::span<const float>>;
-using ReceivedModel = Model<std::vector<float>>;
+using SentModel = ModelOf<std::span<const float>>;
+using ReceivedModel = ModelOf<std::vector<float>>;
 
 // A report: the counters, and what only some have (events, histograms, warnings) as CBOR, empty if
 // there is none of it. Most reports of asynchronous algorithms, one per step, are the counters

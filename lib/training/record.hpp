@@ -138,6 +138,8 @@ struct Record {
   // replicated.
   nlohmann::json tables;
 
+  // Of networks trained on GPUs: "cuDNN 9.6.0"; empty: no such.
+  std::string convolution_library;
   std::string evaluation_device;  // where the last point was measured: "cpu", "cuda:0 (...)"
   std::vector<CurvePoint> curve;
   nlohmann::json events = nlohmann::json::array();

@@ -7,6 +7,7 @@
 #include "cluster/graph_rates.hpp"
 #include "core/error.hpp"
 #include "core/text.hpp"
+#include "model/graph_model.hpp"
 
 namespace hetsgd {
 
@@ -63,6 +64,15 @@ DeviceRates device_rates(const std::string& profile) {
           .half_depth = graph.half_depth,
           .link_latency_s = graph.link_latency_s,
           .link_bytes_per_s = graph.link_bytes_per_s};
+}
+
+void plan_memory_of_gpus(Model& model, const std::string& profiles, const OptionSet& set) {
+  if (!is_network(model)) return;
+  const bool by_default = set.find("profile")->source == OptionSource::default_value;
+  const std::string first = device_profile_names(profiles).front();
+  plan_by(model, [=](const std::string& gpu) {
+    return device_rates(by_default ? builtin_profile_of(gpu).value_or(first) : first);
+  });
 }
 
 SimulatedMachine load_simulated_machine(const TrainOptions& options, int workers) {

@@ -24,6 +24,11 @@ struct SimulatedMachine {
 // load_device_profile() has them.
 DeviceRates device_rates(const std::string& profile);
 
+// A network's memory on a GPU is planned by the rates of the first of the `profiles` of --profile;
+// where the set has them by default, of the built-in one with the GPU's name, if there is one. Other
+// models stay as they are.
+void plan_memory_of_gpus(Model& model, const std::string& profiles, const OptionSet& set);
+
 // Errors: usage and data, as the options' files have them.
 SimulatedMachine load_simulated_machine(const TrainOptions& options, int workers);
 

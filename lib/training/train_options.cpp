@@ -129,8 +129,7 @@ void declare_method(OptionSet& set, TrainOptions& o) {
   o.schedule.declare(set);
 }
 
-void declare_cluster(OptionSet& set, TrainOptions& o) {
-  set.group("Cluster");
+void declare_workers(OptionSet& set, TrainOptions& o) {
   set.add("cluster", o.cluster,
           "where workers live: sim (virtual time), threads (real time) or mpi (a process each, the "
           "default under mpirun and srun)");
@@ -158,10 +157,20 @@ void declare_cluster(OptionSet& set, TrainOptions& o) {
       {{"fp32", Precision::fp32}, {"tf32", Precision::tf32}, {"bf16", Precision::bf16}},
       "of a GPU's dense products: factors of 24, 11 or 8 bits, sums of 24; a measurement "
       "is fp32 always");
+  set.add_choice("convolution_library", o.convolution_library,
+                 {{"own", ConvolutionLibrary::own}, {"cudnn", ConvolutionLibrary::cudnn}},
+                 "of a GPU's convolutions: windows copied out and cuBLAS, or cuDNN, which must be "
+                 "installed and whose other order of additions gives other bits; "
+                 "a measurement takes own always");
+}
+
+// What the workers' devices and links are like, or are to be like.
+void declare_machines(OptionSet& set, TrainOptions& o) {
   set.add("profile", o.profile,
           "sim: device profile, built-in name or JSON file; or one per worker in the order of "
           "ranks, "
-          "v100*4,gtx-1080ti: the last repeats")
+          "v100*4,gtx-1080ti: the last repeats. On GPUs the first says by which rates memory of "
+          "networks is planned; where it is not given, the built-in one with the GPU's name")
       .reads_file(device_profile_names);
   set.add("server_profile", o.server_profile,
           "sim: device profile of the host that services compute on (parameter servers)")
@@ -183,6 +192,9 @@ void declare_cluster(OptionSet& set, TrainOptions& o) {
           "sim: samples of the charged network in a batch of --batch-size; auto: as many")
       .unit("samples")
       .range(1, 1e9);
+}
+
+void declare_processes(OptionSet& set, TrainOptions& o) {
   set.add("service_rank", o.service_rank,
           "mpi: the last rank runs the services (servers, schedulers) and no worker");
   set.add(
@@ -204,6 +216,13 @@ void declare_cluster(OptionSet& set, TrainOptions& o) {
       .range(1, kMostHostThreads)
       .or_zero()
       .not_in_config();
+}
+
+void declare_cluster(OptionSet& set, TrainOptions& o) {
+  set.group("Cluster");
+  declare_workers(set, o);
+  declare_machines(set, o);
+  declare_processes(set, o);
 }
 
 void declare_budget(OptionSet& set, TrainOptions& o) {

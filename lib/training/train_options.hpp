@@ -20,6 +20,7 @@
 #include "core/units.hpp"
 #include "data/load.hpp"
 #include "data/sampler.hpp"
+#include "linalg/convolution_library.hpp"
 #include "linalg/device.hpp"
 #include "model/registry.hpp"
 #include "table/options.hpp"
@@ -63,6 +64,7 @@ struct TrainOptions {
   std::optional<int> workers;  // none: as many as devices or MPI ranks, or 1
   std::vector<std::string> devices;
   Precision precision = Precision::fp32;
+  ConvolutionLibrary convolution_library = ConvolutionLibrary::own;
   AllReduce all_reduce = AllReduce::automatic;
   std::string profile = "v100";
   std::string server_profile = "xeon-e5-2650v4";

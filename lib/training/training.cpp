@@ -115,8 +115,7 @@ void Training::Impl::resolve() {
     describe_machine(machine, plan.workers, record);
   }
   record.stragglers = scenario->specifications();
-  for (const std::string& text : options.target)
-    record.targets.push_back(parse_target(text, "--target"));
+  for (const auto& text : options.target) record.targets.push_back(parse_target(text, "--target"));
   record.started_at = utc_now();
 }
 
@@ -139,14 +138,14 @@ void Training::Impl::build_model() {
   plan.max_samples = options.max_samples;
   if (options.epochs > 0) {
     // A budget of no sample would be none.
-    plan.max_samples = std::max<std::uint64_t>(
-        1,
-        static_cast<std::uint64_t>(std::llround(options.epochs * static_cast<double>(plan.rows))));
+    const double samples = options.epochs * static_cast<double>(plan.rows);
+    plan.max_samples = static_cast<std::uint64_t>(std::llround(std::max(1.0, samples)));
   }
   if (!options.charge.empty()) {
     charge = make_charge(options, *record.train, *model);
     record.charge = to_json(*charge);
   }
+  plan_memory_of_gpus(*model, options.profile, set);
   algorithm->check_model(plan, *model);
   for (std::string& text : algorithm->warnings(plan, model->layout())) {
     record.warnings.push_back(std::move(text));
@@ -183,6 +182,7 @@ ClusterOptions Training::Impl::cluster_options() const {
   result.peer_timeout = options.peer_timeout;
   result.service_rank = options.service_rank;
   result.precision = options.precision;
+  result.convolution_library = options.convolution_library;
   result.all_reduce = options.all_reduce;
   return result;
 }
@@ -372,7 +372,7 @@ void Training::Impl::prepare(const TrainHooks& hooks, Parts& parts) {
   }
   parts.referee.emplace(rules(), *parts.evaluator, record, hooks);
   record.virtual_time = parts.cluster->is_virtual();
-  describe_machine(*parts.cluster, options.service_rank, record);
+  describe_machine(*parts.cluster, options, record);
   for (int rank = 0; rank < plan.workers; ++rank) {
     WorkerRecord& worker = record.workers[static_cast<std::size_t>(rank)];
     worker.report = parts.cluster->planned(rank);

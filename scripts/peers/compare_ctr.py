@@ -26,9 +26,10 @@ import statistics
 import subprocess
 import sys
 
+import peer_rates
 from compare_speed import openblas_kernels
+from peer_rates import HERE, run_on_cores
 
-HERE = os.path.dirname(os.path.abspath(__file__))
 GOALS = {"step": 1.2, "lookup": 3.0}
 CASES = [{"part": part, "model": model, "batch_size": size, "cores": cores}
          for part, models in (("step", ["wide_deep", "deepfm", "dcn"]), ("lookup", ["deepfm"]))
@@ -38,13 +39,8 @@ CASES = [{"part": part, "model": model, "batch_size": size, "cores": cores}
 def parse_arguments():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("ctr_bench", help="the benchmark program, from the build's tests/bench folder")
-    parser.add_argument("--python", default="/usr/bin/python3", help="the Python that has torch")
     parser.add_argument("--form", default="auto", help="PyTorch's form of the table, or auto: the fastest")
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--seconds", type=float, default=3.0, help="per measurement")
-    parser.add_argument("--only", help="run the cases whose name contains this text")
-    parser.add_argument("--json", help="write everything here too")
-    parser.add_argument("--require", action="store_true", help="exit code 7 when a goal is missed")
+    peer_rates.add_options(parser, "run the cases whose name contains this text")
     return parser.parse_args()
 
 
@@ -53,30 +49,18 @@ def name_of(case):
     return f"{part}/{case['batch_size']}/{case['cores']}"
 
 
-def run_on_cores(command, cores, coretype=""):
-    environment = dict(os.environ, OMP_NUM_THREADS=str(cores))
-    environment.pop("OPENBLAS_CORETYPE", None)
-    if coretype:
-        environment["OPENBLAS_CORETYPE"] = coretype
-    mask = ",".join(map(str, sorted(os.sched_getaffinity(0))[-cores:]))
-    result = subprocess.run(["taskset", "-c", mask] + command, env=environment, stdout=subprocess.PIPE,
-                            stderr=subprocess.PIPE, text=True, check=False)
-    if result.returncode != 0:
-        sys.exit(f"{' '.join(command)}: exit code {result.returncode}\n{result.stderr}")
-    return json.loads(result.stdout)
-
-
 def run_hetsgd(case, options):
     output = run_on_cores([options.ctr_bench, f"--benchmark_filter=^{name_of(case)}/real_time$",
                            "--benchmark_format=json", f"--benchmark_min_time={options.seconds}"], case["cores"])
-    row = output["benchmarks"][0]
+    row = json.loads(output)["benchmarks"][0]
     return {"samples_per_s": row["samples_per_s"], "floor_ratio": row["floor_ratio"]}
 
 
 def run_pytorch(case, form, coretype, options):
-    return run_on_cores([options.python, os.path.join(HERE, "pytorch_ctr.py"), "--part", case["part"], "--model",
-                         case["model"], "--form", form, "--batch-size", str(case["batch_size"]), "--threads",
-                         str(case["cores"]), "--seconds", str(options.seconds)], case["cores"], coretype)
+    command = [options.python, os.path.join(HERE, "pytorch_ctr.py"), "--part", case["part"], "--model", case["model"],
+               "--form", form, "--batch-size", str(case["batch_size"]), "--threads", str(case["cores"]), "--seconds",
+               str(options.seconds)]
+    return json.loads(run_on_cores(command, case["cores"], OPENBLAS_CORETYPE=coretype or None))
 
 
 def blas_kernels(python):
@@ -95,21 +79,14 @@ def best_pytorch(case, all_kernels, options):
 
 
 def summarise(case, best, hetsgd, pytorch):
-    ratios = [ours["samples_per_s"] / theirs["samples_per_s"] for ours, theirs in zip(hetsgd, pytorch)]
-    return {**case, "name": name_of(case), "goal": GOALS[case["part"]], "rounds": len(hetsgd),
-            "hetsgd_samples_per_s": statistics.median(run["samples_per_s"] for run in hetsgd),
-            "pytorch_samples_per_s": statistics.median(run["samples_per_s"] for run in pytorch),
-            "ratio": statistics.median(ratios), "ratios": ratios,
-            "floor_ratio": statistics.median(run["floor_ratio"] for run in hetsgd), "pytorch": best}
+    rates = peer_rates.rates_of(name_of(case), GOALS[case["part"]], [run["samples_per_s"] for run in hetsgd],
+                                [run["samples_per_s"] for run in pytorch])
+    return {**case, **rates, "floor_ratio": statistics.median(run["floor_ratio"] for run in hetsgd), "pytorch": best}
 
 
-def table(rows):
-    lines = [f"{'samples/s':22} {'hetsgd':>10} {'PyTorch':>10} {'ratio':>6} {'goal':>5} {'floor':>6}  PyTorch's best"]
-    for row in rows:
-        lines.append(f"{row['name']:22} {row['hetsgd_samples_per_s']:10,.0f} {row['pytorch_samples_per_s']:10,.0f}"
-                     f" {row['ratio']:6.2f} {row['goal']:5.2f} {row['floor_ratio']:6.2f}"
-                     f"  {row['pytorch']['form']} {row['pytorch']['coretype']} {row['pytorch']['version']}")
-    return "\n".join(lines)
+def line(row):
+    best = row["pytorch"]
+    return peer_rates.line(row, f"{row['floor_ratio']:6.2f}  {best['form']} {best['coretype']} {best['version']}")
 
 
 def main():
@@ -123,7 +100,7 @@ def main():
         choice, first = best_pytorch(case, all_kernels, options)
         best.append(choice)
         runs.append(([run_hetsgd(case, options)], [first]))
-        print(table([summarise(case, choice, *runs[-1])]).splitlines()[1], file=sys.stderr, flush=True)
+        print(line(summarise(case, choice, *runs[-1])), file=sys.stderr, flush=True)
     print(f"round 1 of {options.rounds} done", file=sys.stderr)
     for number in range(1, options.rounds):
         for case, choice, (hetsgd, pytorch) in zip(cases, best, runs):
@@ -131,11 +108,10 @@ def main():
             pytorch.append(run_pytorch(case, choice["form"], choice["coretype"], options))
         print(f"round {number + 1} of {options.rounds} done", file=sys.stderr)
     rows = [summarise(case, choice, *both) for case, choice, both in zip(cases, best, runs)]
-    print(table(rows))
-    if options.json:
-        with open(options.json, "w", encoding="utf-8") as file:
-            json.dump({"load_average": os.getloadavg(), "cases": rows}, file, indent=2)
-    return 7 if options.require and any(row["ratio"] < row["goal"] for row in rows) else 0
+    print(peer_rates.head(f"{'floor':>6}  PyTorch's best"))
+    for row in rows:
+        print(line(row))
+    return peer_rates.finish(rows, options)
 
 
 if __name__ == "__main__":

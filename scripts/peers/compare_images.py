@@ -14,12 +14,12 @@ Exit code 7 if a ratio is below its goal and --require is given.
 import argparse
 import json
 import os
-import statistics
-import subprocess
 import sys
 import tempfile
 
-HERE = os.path.dirname(os.path.abspath(__file__))
+import peer_rates
+from peer_rates import HERE, run_on_cores
+
 GOALS = {"lenet-5": 1.3, "lenet-002": 1.0}
 OPERATIONS = {"lenet-5": 6 * 416_520 - 2 * 117_600, "lenet-002": 6 * 4_796_416 - 2 * 460_800}
 CASES = [{"model": model, "cores": cores} for model in GOALS for cores in (1, 2)]
@@ -29,24 +29,9 @@ TRAINING = "generate:images?size=28&channels=1&rows_train=4000&rows_test=100"
 def parse_arguments():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("hetsgd", help="the program")
-    parser.add_argument("--python", default="/usr/bin/python3", help="the Python that has torch")
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--seconds", type=float, default=3.0, help="per measurement")
     parser.add_argument("--batch-size", type=int, default=64)
-    parser.add_argument("--only", help="run the cases of this model")
-    parser.add_argument("--json", help="write everything here too")
-    parser.add_argument("--require", action="store_true", help="exit code 7 when a goal is missed")
+    peer_rates.add_options(parser, "run the cases of this model")
     return parser.parse_args()
-
-
-def run_on_cores(command, cores):
-    mask = ",".join(map(str, sorted(os.sched_getaffinity(0))[-cores:]))
-    environment = dict(os.environ, OMP_NUM_THREADS=str(cores))
-    result = subprocess.run(["taskset", "-c", mask] + command, env=environment, stdout=subprocess.PIPE,
-                            stderr=subprocess.PIPE, text=True, check=False)
-    if result.returncode != 0:
-        sys.exit(f"{' '.join(command)}: exit code {result.returncode}\n{result.stderr}")
-    return result.stdout
 
 
 def run_hetsgd(case, options):
@@ -79,20 +64,13 @@ def main():
             theirs.append(run_pytorch(case, options))
         print(f"round {number + 1} of {options.rounds} done", file=sys.stderr)
     rows = []
-    print(f"{'samples/s':12} {'cores':>5} {'hetsgd':>9} {'PyTorch':>9} {'ratio':>6} {'goal':>5} {'GFLOP/s':>8}")
+    print(peer_rates.head(f"{'GFLOP/s':>8}"))
     for case, (ours, theirs) in zip(cases, runs):
-        rates = [run["samples_per_s"] for run in theirs]
-        row = {**case, "goal": GOALS[case["model"]], "hetsgd_samples_per_s": statistics.median(ours),
-               "pytorch_samples_per_s": statistics.median(rates),
-               "ratio": statistics.median(a / b for a, b in zip(ours, rates)), "hetsgd": ours, "pytorch": theirs}
-        rows.append(row)
-        print(f"{row['model']:12} {row['cores']:5} {row['hetsgd_samples_per_s']:9,.0f} {row['pytorch_samples_per_s']:9,.0f}"
-              f" {row['ratio']:6.2f} {row['goal']:5.2f}"
-              f" {row['hetsgd_samples_per_s'] * OPERATIONS[row['model']] / 1e9:8.1f}")
-    if options.json:
-        with open(options.json, "w", encoding="utf-8") as file:
-            json.dump({"load_average": os.getloadavg(), "cases": rows}, file, indent=2)
-    return 7 if options.require and any(row["ratio"] < row["goal"] for row in rows) else 0
+        rates = peer_rates.rates_of(f"{case['model']}/{case['cores']}", GOALS[case["model"]], ours,
+                                    [run["samples_per_s"] for run in theirs])
+        rows.append({**case, **rates, "hetsgd": ours, "pytorch": theirs})
+        print(peer_rates.line(rows[-1], f"{rates['hetsgd_samples_per_s'] * OPERATIONS[case['model']] / 1e9:8.1f}"))
+    return peer_rates.finish(rows, options)
 
 
 if __name__ == "__main__":

@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""Click-through models of hetsgd in PyTorch: the yardstick for ctr_bench.
+"""Click-through models of hetsgd in PyTorch: the yardstick for ctr_bench and, on a GPU, for hetsgd train.
 
 13 dense columns, 26 fields, one table of 4 million rows of D = 16 (and a weight u each for models with a
 linear part), log-uniform categories, plain SGD with sparse gradients of the table. The batches are built
@@ -34,6 +34,7 @@ def parse_arguments():
     parser.add_argument("--form", choices=["auto"] + FORMS, default="auto")
     parser.add_argument("--batch-size", type=int, default=1024)
     parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--device", default="cpu", help="cpu or cuda:N")
     parser.add_argument("--seconds", type=float, default=5.0)
     return parser.parse_args()
 
@@ -41,9 +42,9 @@ def parse_arguments():
 class Table(torch.nn.Module):
     """[n x FIELDS] categories -> [n x FIELDS x width] rows."""
 
-    def __init__(self, form, width):
+    def __init__(self, form, width, categories=CATEGORIES):
         super().__init__()
-        self.form, self.width, rows = form, width, CATEGORIES // FIELDS
+        self.form, self.width, rows = form, width, -(-categories // FIELDS)
         count = FIELDS if form == "bags" else 1
         self.weights = torch.nn.ParameterList(
             torch.nn.Parameter(torch.full((rows * FIELDS // count, width), 0.01)) for _ in range(count))
@@ -78,11 +79,13 @@ class Table(torch.nn.Module):
 
 
 class Ctr(torch.nn.Module):
-    def __init__(self, model, form):
+    """`categories`: rows of the table, rounded up to whole fields."""
+
+    def __init__(self, model, form, hidden=None, categories=CATEGORIES):
         super().__init__()
         self.model, self.wide = model, model != "dcn"
-        self.table = Table(form, EMBEDDING + self.wide)
-        widths = [DENSE + FIELDS * EMBEDDING] + HIDDEN[model]
+        self.table = Table(form, EMBEDDING + self.wide, categories)
+        widths = [DENSE + FIELDS * EMBEDDING] + (HIDDEN[model] if hidden is None else hidden)
         layers = []
         for a, b in zip(widths, widths[1:]):
             layers += [torch.nn.Linear(a, b), torch.nn.ReLU()]
@@ -125,6 +128,11 @@ def build_batches(options):
     return batches
 
 
+def wait_for(device):
+    if device != "cpu":
+        torch.cuda.synchronize(device)
+
+
 def measure(form, options, batches, seconds):
     """Samples per second, and the last loss."""
     if options.part == "lookup":
@@ -150,10 +158,12 @@ def measure(form, options, batches, seconds):
 
     for batch in batches[:2]:
         step(*batch)
+    wait_for(options.device)
     steps, start = 0, time.perf_counter()
     while time.perf_counter() - start < seconds:
         loss = step(*batches[steps % len(batches)])
         steps += 1
+    wait_for(options.device)
     elapsed = time.perf_counter() - start
     return {"samples_per_s": steps * options.batch_size / elapsed, "loss": float(loss)}
 
@@ -161,6 +171,8 @@ def measure(form, options, batches, seconds):
 def main():
     options = parse_arguments()
     torch.set_num_threads(options.threads)
+    if options.device != "cpu":
+        torch.set_default_device(options.device)
     batches = build_batches(options)
     forms = FORMS if options.form == "auto" else [options.form]
     trials = {}

@@ -6,17 +6,12 @@
 #include <map>
 #include <set>
 
+#include "support/effort.hpp"
 #include "support/run.hpp"
 #include "training/trace.hpp"
 
 namespace hetsgd::test {
 namespace {
-
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-constexpr bool kSanitized = true;
-#else
-constexpr bool kSanitized = false;
-#endif
 
 // A model of 30 numbers: what a worker holds is little, and what it holds of the others shows.
 const Settings kSmall = {

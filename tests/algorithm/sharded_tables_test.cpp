@@ -118,6 +118,13 @@ TEST(ShardedTables, WhatTheyDoNotGoWithSaysWhy) {
               HasSubstr("--sharding: found with --tables replicated"));
   EXPECT_THAT(refusal_of_tables({{"algorithm", "sgd"}, {"table_exchange", "served"}}),
               HasSubstr("--table-exchange: found with --tables replicated"));
+  EXPECT_THAT(refusal_of_tables({{"algorithm", "sgd"}, {"host_access", "copy"}}),
+              HasSubstr("--host-access: found with --tables replicated"));
+  const Settings copied = sharded({{"algorithm", "sgd"}, {"host_access", "copy"}});
+  EXPECT_THAT(refusal_of_tables(copied), HasSubstr("--host-access: found copy with --table-storage "
+                                                   "device, expected host or hybrid"));
+  EXPECT_THAT(refusal_of_tables(with(copied, {{"table_storage", "host"}})),
+              HasSubstr("--host-access: found copy without a GPU"));
   EXPECT_THAT(refusal_of_tables(
                   sharded({{"algorithm", "ssgd"}, {"workers", "3"}, {"sharding", "column:2"}})),
               HasSubstr("expected a divisor of the workers"));

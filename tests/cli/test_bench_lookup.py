@@ -17,6 +17,7 @@ class BenchLookup(ProgramTest):
             stages = [batch[f"{stage}_s"] for stage in ("request", "look_up", "spread", "sum", "update")]
             self.assertGreater(min(stages), 0)
             self.assertAlmostEqual(batch["samples_per_s"] * sum(stages) / batch["batch_size"], 1)
+            self.assertGreater(min(batch["reads_share"], batch["copies_share"]), 0)
             self.assertLess(batch["entries"], batch["lookups"])
             # Gradients and numbers of the lookups, lines of the rows read and written: D = 16 lies in one line.
             self.assertAlmostEqual(batch["update_floor_s"] * result["random_read_bytes_per_s"],

@@ -23,6 +23,7 @@ class Clicks(ProgramTest):
         self.assertEqual(text["fields"], 26)
         self.assertNotIn("ceiling", text)
         self.assertGreater(made["ceiling"]["auc"], made["ceiling_without_pairs"]["auc"])
+        self.assertLess(made["ceiling_of_vocabulary"]["auc"], made["ceiling"]["auc"])
 
     def test_the_options_of_the_vocabulary(self):
         few, many = self.info("clicks_train.txt"), self.info("--min-frequency", "1", "clicks_train.txt")

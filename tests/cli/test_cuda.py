@@ -1,6 +1,7 @@
 """GPUs from outside, on a build with the emulated CUDA runtime (HETSGD_CUDA=EMULATED); else skipped."""
 
 import json
+import pathlib
 import subprocess
 import unittest
 
@@ -84,6 +85,44 @@ class EmulatedGpus(ProgramTest):
             self.assertTrue(worker["device"].startswith(f"cuda:{rank} (Emulated GPU)"))
         self.assertEqual(len(result["workers"]), 2)
         self.assertIn("emulated", result["environment"]["build"]["libraries"]["cuda"])
+
+    def lenet(self, output, *more, code=0, **env):
+        images = "generate:images?size=28&channels=1&rows_train=32&rows_test=16"
+        return self.run_program("train", "--train", images, "--test", images, "--model", "lenet-5",
+                                "--cluster", "threads", "--devices", "cuda:0", "--batch-size", "16",
+                                "--max-samples", "32", "-o", output, *more, code=code, env=env)
+
+    def cudnn(self):
+        """The folder of the emulated cuDNN, where nobody looks by default."""
+        files = {library["name"]: library["file"] for library in self.devices()["libraries"]}
+        return str(pathlib.Path(files["cuBLAS"]).parent / "cudnn")
+
+    def test_convolutions_by_cudnn_where_it_is_asked_for(self):
+        found = {"LD_LIBRARY_PATH": self.cudnn()}
+        self.lenet("own.json", **found)
+        self.lenet("cudnn.json", "--convolution-library", "cudnn", **found)
+        libraries = [self.result(name)["environment"]["convolution_library"]
+                     for name in ("own.json", "cudnn.json")]
+        self.assertEqual(libraries, ["own, cuBLAS 13.0.0", "cuDNN 9.6.0"])
+        self.run_program("validate", "own.json", "cudnn.json")
+        done = self.lenet("old.json", "--convolution-library", "cudnn", code=5,
+                          CUDA_EMULATION_CUDNN="7605", **found)
+        self.assertIn("found cuDNN of version 7605 (cudnnGetVersion), expected 8 or 9", done.stderr)
+        self.train("sparse.json", "--cluster", "threads", "--devices", "cuda:0")
+        self.assertNotIn("convolution_library", self.result("sparse.json")["environment"])
+
+    def test_cudnn_that_is_missing(self):
+        for name in ("libcudnn.so.9", "libcudnn.so.8"):  # before those of a machine that has it
+            (self.folder / name).touch()
+        empty = {"LD_LIBRARY_PATH": str(self.folder)}
+        done = self.lenet("r.json", "--convolution-library", "cudnn", code=5, **empty)
+        self.assertRegex(done.stderr, "--convolution-library cudnn: .*libcudnn.so.9: file too short")
+        self.assertRegex(done.stderr, "; .*libcudnn.so.8: file too short")
+        self.assertIn("hint: install cuDNN (NVIDIA's package libcudnn9-cuda-13, or pip install "
+                      "nvidia-cudnn-cu13), name its folder in LD_LIBRARY_PATH", done.stderr)
+        libraries = {library["name"]: library for library in self.devices(**empty)["libraries"]}
+        self.assertIsNone(libraries["cuDNN"]["file"])
+        self.assertIn("libcudnn.so.9: file too short", libraries["cuDNN"]["problem"])
 
     def test_calibrate_writes_a_profile_that_train_takes(self):
         self.run_program("calibrate", "--device", "cuda:1", "--hidden", "4", "--batch-size", "4,8",

@@ -69,8 +69,10 @@ class Images(ProgramTest):
         self.assertNotIn("nonzeros", text)
         self.assertIn("found sequences", self.error("data", "convert", clips, "clips.hsgd", code=4))
         network = "lstm-video?size=4&units=6&dense=5&classes=3"
-        self.run_program("train", "--train", clips, "--test", clips, "--model", network, "--order", "bucketed", "--batch-size", "8",
-                         "--learning-rate", "0.1", "--epochs", "1", "-o", "r.json")
+        for data, name in ((clips, "r.json"), (clips + "&frames=drawn", "drawn.json")):
+            self.run_program("train", "--train", data, "--test", data, "--model", network, "--order", "bucketed", "--batch-size", "8",
+                             "--learning-rate", "0.1", "--epochs", "1", "-o", name)
+        self.assertEqual(self.result("drawn.json")["summary"]["final"], self.result("r.json")["summary"]["final"])
         data = self.result("r.json")["dataset"]["train"]
         self.assertEqual(data["frame_numbers"], 4)
         self.assertGreater(data["frames"], 100)

@@ -289,6 +289,19 @@ class Descriptions(ProgramTest):
         self.error("calibrate", "-o", "here.json", code=2)
         self.error("calibrate", "--device", "gpu", code=2)
 
+    def test_calibrate_measures_the_passes_of_a_click_model(self):
+        done = self.run_program("calibrate", "--model", "deepfm", "--point-time", "10ms", "--batch-size", "8,32",
+                                "--hidden", "16", "-o", "clicks.json")
+        profile = self.result("clicks.json")
+        self.assertGreater(profile["operations_per_s"], 0)
+        self.assertIn("calibrate --device cpu:1 --model deepfm on ", profile["source"])
+        self.assertIn(": 6 points", profile["source"])  # two batches: there, back, and the update
+        for words in ("deepfm forward", "deepfm backward", "deepfm update"):
+            self.assertIn(words, done.stderr)
+        self.assertIn("did you mean deepfm?", self.error("calibrate", "--model", "deepfn", "-o", "none.json", code=2))
+        self.assertIn("expected mlp or a model of click data",
+                      self.error("calibrate", "--model", "resnet-50", "-o", "none.json", code=2))
+
     def test_calibrate_network_writes_a_model_that_train_takes(self):
         measure = ["calibrate", "network", "--sizes", "64,256K", "--point-time", "5ms"]
         done = self.run_program(*measure, "-o", "network.json")

@@ -1,5 +1,6 @@
 // Comm::post, the same on every cluster.
 #include "cluster/conformance.hpp"
+#include "support/effort.hpp"
 
 namespace hetsgd::conformance {
 namespace {
@@ -8,8 +9,9 @@ class PostedOn : public OnEverySize {};
 HETSGD_ON_EVERY_SIZE(PostedOn);
 
 // Around what travels in a head, in one piece and in several; 3 MB is longer than any buffer that a
-// library gives a message for nothing.
-constexpr std::size_t kPostedLengths[] = {0, 1, 250, 1000, 40'000, 750'000};
+// library gives a message for nothing. (Sanitizers see no such library.)
+constexpr std::size_t kPostedLengths[] = {
+    0, 1, 250, 1000, 40'000, std::size_t{test::effort(750'000, 100'000, 100'000)}};
 
 std::vector<std::int32_t> posted_content(int from, int to, std::size_t n, int salt) {
   std::vector<std::int32_t> x(n);
@@ -48,7 +50,7 @@ TEST_P(PostedOn, KeepsTheOrderWithSend) {
     Comm& comm = endpoint.comm();
     const int p = comm.size(), me = comm.rank();
     const int next = (me + 1) % p, before = (me + p - 1) % p;
-    constexpr std::size_t kLong = 200'000;
+    constexpr std::size_t kLong = test::effort(200'000, 50'000, 50'000);
     for (int round = 0; round < 6; ++round) {
       if (me % 2 == 0) {
         const auto a = posted_content(me, next, kLong, round),

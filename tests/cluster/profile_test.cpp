@@ -44,6 +44,17 @@ TEST(DeviceProfile, ChargesLaunchesOperationsAndBytes) {
   EXPECT_EQ(profile.seconds({}).count(), 0.0);
 }
 
+TEST(DeviceProfile, AGpuHasTheBuiltinProfileOfItsName) {
+  EXPECT_EQ(builtin_profile_of("cuda:0 (NVIDIA H200)"), "h200");
+  EXPECT_EQ(builtin_profile_of("cuda:1 (NVIDIA GeForce GTX 1080 Ti)"), "gtx-1080ti");
+  EXPECT_EQ(builtin_profile_of("Tesla V100-SXM2-32GB"), "v100");
+  EXPECT_EQ(builtin_profile_of("Tesla V100-PCIE-16GB"), "v100-pcie");
+  EXPECT_EQ(builtin_profile_of("NVIDIA TITAN X (Pascal)"), "titan-x-pascal");
+  for (const char* other : {"NVIDIA RTX A1000", "NVIDIA GH200 480GB", "emulated GPU", ""}) {
+    EXPECT_EQ(builtin_profile_of(other), std::nullopt) << other;
+  }
+}
+
 TEST(DeviceProfile, SaturationHoldsItsLastValue) {
   DeviceProfile profile;
   EXPECT_EQ(profile.throughput(1), 1.0);

@@ -4,6 +4,7 @@
 #include <numeric>
 
 #include "cluster/sim_support.hpp"
+#include "support/effort.hpp"
 
 namespace hetsgd::sim {
 namespace {
@@ -233,11 +234,7 @@ TEST(SimCollective, BackgroundTaskOnTheWorkersCommIsACheckFailure) {
 }
 
 TEST(SimCollective, ThousandRanksOfAModelEach) {
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-  constexpr int kRanks = 100;
-#else
-  constexpr int kRanks = 1000;
-#endif
+  constexpr int kRanks = test::effort(1000, 100, 100);
   constexpr std::size_t n = 190'000;
   ClusterOptions options = slow_machine(kRanks);
   run(options, [&](Endpoint& endpoint) {

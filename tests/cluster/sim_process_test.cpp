@@ -5,6 +5,7 @@
 #include <thread>
 
 #include "cluster/sim_support.hpp"
+#include "support/effort.hpp"
 
 namespace hetsgd::sim {
 namespace {
@@ -236,11 +237,7 @@ TEST(SimFailure, SpeedsAndScalesMustBePositive) {
 
 // --- scale ---------------------------------------------------------------------------------------
 
-#if defined(__SANITIZE_THREAD__)
-constexpr int kManyWorkers = 500;
-#else
-constexpr int kManyWorkers = 10'000;
-#endif
+constexpr int kManyWorkers = test::effort(10'000, 2000, 500);
 
 TEST(SimScale, ManyWorkersSynchroniseAndPassMessages) {
   const auto report = run(slow_machine(kManyWorkers), [](Endpoint& endpoint) {

@@ -99,6 +99,19 @@ TEST(CollectiveBench, FloorIsMeasured) {
   for (const double time_s : times.time_s) EXPECT_GT(time_s, 0);
 }
 
+// A second late at every call: the floor, which no call can beat, is of the exchange alone.
+TEST(CollectiveBench, FloorHasNoDelays) {
+  ClusterOptions options = bench_options(2);
+  options.scenario = std::make_shared<const Scenario>(
+      std::vector<std::string>{"kind=uniform,min=1s,max=1s"}, 2, 1);
+  const CollectiveBench bench("sim", options, 1, 0);
+  const BenchCollective& collective = bench_collective("all_to_all");
+  const BenchOperator& op = find_bench_operator(collective, "--exchange", "blocking");
+  EXPECT_GE(bench.measure(collective, op, 64, true).time_s.front(), 1);
+  EXPECT_LT(bench.floor(64).time_s.front(), 1);
+  EXPECT_LT(bench.sendrecv(64).time_s.front(), 1);
+}
+
 TEST(CollectiveBench, UnknownOperator) {
   try {
     find_bench_operator(bench_collective("all_reduce"), "--op", "adasun");

@@ -1,10 +1,8 @@
 // An emulated libcublas: dense products in double, rounded once; TF32 and BF16 round the operands
 // first, as the tensor cores' formats do.
-#include <cmath>
-#include <cstring>
-
 #include "cublas_v2.h"
 #include "emulation.hpp"
+#include "rounding.hpp"
 
 struct cublasContext {
   cudaStream_t stream = nullptr;
@@ -16,21 +14,6 @@ namespace hetsgd_emulation {
 cudaError_t enqueue(cudaStream_t stream, const char* name, std::function<void()> run);
 
 namespace {
-
-constexpr int kFloatBits = 23, kTf32Bits = 10, kBf16Bits = 7;  // of the mantissa
-
-// To the nearest number with `bits` bits of mantissa, ties to even.
-double rounded(float x, int bits) {
-  if (bits >= kFloatBits || !std::isfinite(x)) return x;
-  std::uint32_t u = 0;
-  std::memcpy(&u, &x, sizeof u);
-  const int drop = kFloatBits - bits;
-  u += (std::uint32_t{1} << (drop - 1)) - 1 + (u >> drop & 1U);
-  u &= ~((std::uint32_t{1} << drop) - 1);
-  std::memcpy(&x, &u, sizeof x);
-  return x;
-}
-double rounded(double x, int) { return x; }
 
 template <class Real>
 struct Product {
@@ -120,6 +103,10 @@ cublasStatus_t cublasSetMathMode(cublasHandle_t handle, cublasMath_t mode) {
   return CUBLAS_STATUS_SUCCESS;
 }
 cublasStatus_t cublasSetAtomicsMode(cublasHandle_t, cublasAtomicsMode_t) {
+  return CUBLAS_STATUS_SUCCESS;
+}
+cublasStatus_t cublasGetProperty(libraryPropertyType type, int* value) {
+  *value = type == MAJOR_VERSION ? 13 : 0;
   return CUBLAS_STATUS_SUCCESS;
 }
 const char* cublasGetStatusString(cublasStatus_t status) {

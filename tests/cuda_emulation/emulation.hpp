@@ -14,7 +14,9 @@
 //               where peer access was enabled (cudaMalloc) or given (cudaMallocAsync: the pool).
 //               New and freed memory is filled with NaN; writing past an allocation is noticed.
 //   graphs    : captured operations with their dependencies, replayed in a legal order.
-//   libraries : libcublas.so.13, libnccl.so.2 and libnvidia-ml.so.1 to be found by dlopen.
+//   libraries : libcublas.so.13, libnccl.so.2 and libnvidia-ml.so.1 to be found by dlopen. Not
+//               everybody has cuDNN: libcudnn.so.9 lies in a folder of its own, cudnn/, which is found
+//               through LD_LIBRARY_PATH (or opened by its path before).
 //   processes : a GPU is the same one in all (uuid), but each process has its memory to itself.
 //               NCCL's communicators may have ranks in other processes of the host. MPI is the real
 //               library behind a look at its pointers (mpi.cpp): those to GPU memory end the
@@ -32,6 +34,7 @@
 //   STREAMS  lazy (default), eager or random;  SEED: of the random order (1)
 //   DRIVER   the newest CUDA version that the driver knows (13000); 0: no driver
 //   CODE     found (default) or missing: no kernel image for this GPU
+//   CUDNN    the number of the version of cuDNN (90600)
 //   MPI      0 (default) or 1: the program's MPI library takes pointers to memory of cudaMalloc
 //   HANG_S   seconds without progress after which a wait ends the program (60)
 #pragma once
@@ -61,6 +64,7 @@ struct Settings {
   Order order = Order::lazy;
   std::uint64_t seed = 1;
   int driver = 13000;
+  std::size_t cudnn = 90600;
   bool code = true;
   bool cuda_aware_mpi = false;
   double hang_s = 60;

@@ -1,5 +1,6 @@
-// The emulated cuBLAS and NCCL.
+// The emulated cuBLAS, cuDNN and NCCL.
 #include <cublas_v2.h>
+#include <cudnn.h>
 #include <gtest/gtest.h>
 #include <nccl.h>
 
@@ -154,6 +155,44 @@ TEST(EmulatedCublas, RoundsTheOperandsOfFastProducts) {
     EXPECT_EQ(rank.result(), (Floats{expected, 1}));
   }
   cublasDestroy_v2(handle);
+}
+
+// A convolution of one number by one weight.
+TEST(EmulatedCudnn, RefusesWhatRealOnesMayNotSee) {
+  cudnnHandle_t handle = nullptr;
+  cudnnTensorDescriptor_t x = nullptr;
+  cudnnFilterDescriptor_t w = nullptr;
+  cudnnConvolutionDescriptor_t how = nullptr;
+  const int before = cudnnEmulationAlive();
+  EXPECT_EQ(cudnnCreate(&handle), CUDNN_STATUS_SUCCESS);
+  EXPECT_EQ(cudnnCreateTensorDescriptor(&x), CUDNN_STATUS_SUCCESS);
+  EXPECT_EQ(cudnnCreateFilterDescriptor(&w), CUDNN_STATUS_SUCCESS);
+  EXPECT_EQ(cudnnCreateConvolutionDescriptor(&how), CUDNN_STATUS_SUCCESS);
+  EXPECT_EQ(cudnnEmulationAlive(), before + 4);
+  cudnnSetTensor4dDescriptor(x, CUDNN_TENSOR_NCHW, CUDNN_DATA_FLOAT, 1, 1, 1, 1);
+  cudnnSetFilter4dDescriptor(w, CUDNN_DATA_FLOAT, CUDNN_TENSOR_NCHW, 1, 1, 1, 1);
+  cudnnSetConvolution2dDescriptor(how, 0, 0, 1, 1, 1, 1, CUDNN_CROSS_CORRELATION, CUDNN_DATA_FLOAT);
+  const auto forward = [&](const Rank& rank, std::size_t bytes, std::size_t shift) {
+    const float one = 1, zero = 0;
+    cudnnSetStream(handle, rank.stream);
+    return cudnnConvolutionForward(handle, &one, x, rank.in, w, rank.in + shift, how,
+                                   CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_PRECOMP_GEMM, rank.out + 4,
+                                   bytes, &zero, x, rank.out);
+  };
+  Rank rank(0, {2, 0, 0, 0, 3, 0, 0, 0});
+  EXPECT_EQ(forward(rank, 7, 4), CUDNN_STATUS_BAD_PARAM);  // it needs 4 (1 + 1)
+  EXPECT_EQ(forward(rank, 8, 3), CUDNN_STATUS_BAD_PARAM_MISALIGNED_POINTER);
+  EXPECT_EQ(forward(rank, 8, 4), CUDNN_STATUS_SUCCESS);
+  EXPECT_EQ(rank.result()[0], 6);
+  EXPECT_TRUE(std::isnan(rank.result()[5]));  // the workspace was used
+  cudnnSetConvolutionGroupCount(how, 2);
+  EXPECT_EQ(forward(rank, 8, 4), CUDNN_STATUS_BAD_PARAM);
+  cudnnDestroyConvolutionDescriptor(how);
+  EXPECT_DEATH(forward(rank, 8, 4), "convolution descriptor that does not live");
+  cudnnDestroyFilterDescriptor(w);
+  cudnnDestroyTensorDescriptor(x);
+  cudnnDestroy(handle);
+  EXPECT_EQ(cudnnEmulationAlive(), before);
 }
 
 }  // namespace

@@ -50,6 +50,7 @@ Settings read() {
   }
   s.seed = number("SEED", "1");
   s.driver = static_cast<int>(number("DRIVER", "13000"));
+  s.cudnn = number("CUDNN", "90600");
   s.code = choice("CODE", "found", "missing");
   s.cuda_aware_mpi = !choice("MPI", "0", "1");
   s.hang_s = static_cast<double>(number("HANG_S", "60"));

@@ -3,11 +3,13 @@
 
 #include <cmath>
 #include <map>
+#include <optional>
 #include <set>
 
 #include "data/click_memory.hpp"
 #include "data/generate_ctr.hpp"
 #include "data/summary.hpp"
+#include "data/vocabulary.hpp"
 #include "data_test_util.hpp"
 
 namespace hetsgd {
@@ -53,6 +55,29 @@ TEST(Ceiling, OfNormalLogOddsIsThatOfTheLiterature) {
   }
   EXPECT_NEAR(ceiling_of(z, positive).auc, .818, .004);
   EXPECT_NEAR(ceiling_of(z, positive).logloss, .435, .004);
+}
+
+// Who knows all ids knows the true log odds; the fewer are known, the less is in reach.
+TEST(Ceiling, OfAVocabularyIsThatOfItsIds) {
+  const ClickGenerator generator(parse_click_spec("generate:ctr-tiny"));
+  const auto ceilings_of = [&](DataPart part, std::uint64_t min_frequency,
+                               std::optional<std::uint64_t> hash_size = {}) {
+    const VocabularyRules rules{min_frequency, hash_size};
+    const Vocabulary made = make_vocabulary(generator.part(part, {}), {}, rules, {}, "test");
+    return generator.ceilings({made.fields.first, made.fields.category, made.fields.value}, {});
+  };
+  const ClickCeilings all = ceilings_of(DataPart::test, 1);
+  EXPECT_EQ(all.vocabulary->auc, all.all.auc);
+  EXPECT_EQ(all.vocabulary->logloss, all.all.logloss);
+  double auc = all.all.auc, logloss = all.all.logloss;
+  for (const std::uint64_t times : {10, 300, 100'000}) {  // of 20,000 rows: nobody
+    const ClickCeilings some = ceilings_of(DataPart::train, times);
+    EXPECT_LT(some.vocabulary->auc, auc) << times;
+    EXPECT_GT(some.vocabulary->logloss, logloss) << times;
+    auc = some.vocabulary->auc;
+    logloss = some.vocabulary->logloss;
+  }
+  EXPECT_FALSE(ceilings_of(DataPart::train, 1, 64).vocabulary);
 }
 
 TEST(CtrTiny, IsADataSetThatKeepsItsPromises) {

@@ -75,6 +75,14 @@ TEST(GeneratorSpec, SmallScalesKeepEntriesThatFit) {
   EXPECT_THAT(verify(*generate(options).train), IsEmpty());
 }
 
+// 4e9 rows of 100 features, 8 bytes each: 3.2 TB.
+TEST(Generate, TooManyRowsForTheMachineAreAnErrorBeforeTheyAreMade) {
+  const GeneratorOptions huge =
+      parse_generator_spec("generate:tiny?rows_train=4000000000&nonzeros=100");
+  EXPECT_THAT(error_of([&] { generate_part(huge, DataPart::train); }),
+              AllOf(HasSubstr("the rows needs at least"), HasSubstr("a smaller scale")));
+}
+
 TEST(GeneratorSpec, SaysWhatIsWrong) {
   const auto message = [](const char* spec) {
     return error_of([&] { generate(parse_generator_spec(spec)); }, ExitCode::usage);

@@ -17,6 +17,7 @@
 namespace hetsgd {
 namespace {
 
+using testing::AllOf;
 using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
@@ -161,12 +162,52 @@ TEST(GeneratedVideo, IsTheSameForAnyNumberOfThreadsAndAClassIsAPath) {
   }
 }
 
+// What a batch of these rows reads, padded to 60 steps.
+std::vector<float> read_rows(const Dataset& data, std::vector<Index> rows) {
+  const Batch batch(data, std::move(rows));
+  std::vector<float> X(batch.size() * data.sequences.numbers * 60);
+  copy_sequences(batch, 0, batch.size(), 60, X.data());
+  return X;
+}
+
+TEST(GeneratedVideo, FramesThatAreDrawnAreThoseThatAreStored) {
+  const DatasetPtr stored = small_video();
+  const auto drawn = std::make_shared<const Dataset>(
+      generate_video(parse_video_spec(kSmallVideo + "&frames=drawn"), DataPart::train, 1).data);
+  EXPECT_THAT(verify(*drawn), IsEmpty());
+  EXPECT_TRUE(drawn->sequences.value.empty());
+  EXPECT_EQ(drawn->content_hash, stored->content_hash);
+  EXPECT_EQ(drawn->totals().frames, stored->totals().frames);
+  EXPECT_TRUE(std::ranges::equal(drawn->targets.index, stored->targets.index));
+  EXPECT_EQ(read_rows(*drawn, {0, 299, 7}), read_rows(*stored, {0, 299, 7}));
+  const std::vector<Index> rows{7, 3, 299};
+  EXPECT_EQ(read_rows(*select_rows(*drawn, rows), {2, 0, 1}), read_rows(*stored, {299, 7, 3}));
+  const LoadedPair pair = hold_out({drawn, {}}, {HeldOut::Which::tail, 0.25});
+  EXPECT_THAT(verify(*pair.train.data), IsEmpty());
+  EXPECT_EQ(read_rows(*pair.train.data, {224}), read_rows(*stored, {224}));
+  EXPECT_EQ(read_rows(*pair.test.data, {74}), read_rows(*stored, {299}));
+}
+
+// 20,000 clips of some 186 frames of 65,536 numbers: 975 GB.
+TEST(GeneratedVideo, TooManyFramesForTheMachineAreAnErrorBeforeTheyAreMade) {
+  const std::string large = "generate:video?clips=20000&classes=2&size=65536";
+  EXPECT_THAT(error_of([&] { generate_video(parse_video_spec(large), DataPart::train, 1); }),
+              AllOf(HasSubstr("the frames needs at least"), HasSubstr("frames=drawn")));
+  const Dataset drawn =
+      generate_video(parse_video_spec(large + "&frames=drawn"), DataPart::train, 1).data;
+  EXPECT_EQ(drawn.rows(), 20000U);
+}
+
 TEST(GeneratedVideo, BadSpecificationsAreErrors) {
   const auto error = [](const std::string& settings) {
     return error_of([&] { parse_video_spec("generate:video?" + settings); }, ExitCode::usage);
   };
   EXPECT_THAT(error("clip=3"), HasSubstr("clip"));
   EXPECT_THAT(error("classes=1"), HasSubstr("classes"));
+  EXPECT_THAT(error("frames=some"), HasSubstr("expected one of stored, drawn"));
+  EXPECT_THAT(error_of([] { load_dataset("generate:vidoe?clips=3", {}); }, ExitCode::usage),
+              AllOf(HasSubstr("found \"vidoe\", expected amazon670k"),
+                    HasSubstr("did you mean \"video\"?")));
   EXPECT_THAT(error("shortest=9&longest=8"), HasSubstr("longest: found 8, expected at least 9"));
 }
 

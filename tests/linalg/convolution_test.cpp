@@ -1,57 +1,10 @@
 #include <gtest/gtest.h>
 
-#include "linalg/convolution_kernels.hpp"
+#include "linalg/convolution_cases.hpp"
 #include "linalg/reference.hpp"
 
 namespace hetsgd::test {
 namespace {
-
-struct ConvolutionCase {
-  const char* what;
-  ConvolutionShape shape;
-  std::size_t n;
-};
-
-ConvolutionShape convolution(std::size_t channels, std::size_t height, std::size_t width,
-                             std::size_t filters, std::size_t kernel_height,
-                             std::size_t kernel_width, std::size_t stride,
-                             std::size_t padding_height, std::size_t padding_width,
-                             std::size_t groups) {
-  return {channels,
-          height,
-          width,
-          filters,
-          (height + 2 * padding_height - kernel_height) / stride + 1,
-          (width + 2 * padding_width - kernel_width) / stride + 1,
-          kernel_height,
-          kernel_width,
-          stride,
-          padding_height,
-          padding_width,
-          groups};
-}
-
-// Shapes that the networks have, at small sizes, and what is at the edge of each rule.
-const std::vector<ConvolutionCase> kConvolutionCases = {
-    {"one number", convolution(1, 1, 1, 1, 1, 1, 1, 0, 0, 1), 1},
-    {"lenet, first", convolution(1, 28, 28, 6, 5, 5, 1, 2, 2, 1), 3},
-    {"lenet, second", convolution(6, 14, 14, 16, 5, 5, 1, 0, 0, 1), 9},
-    {"3x3", convolution(16, 8, 8, 16, 3, 3, 1, 1, 1, 1), 20},
-    {"pointwise", convolution(9, 7, 5, 11, 1, 1, 1, 0, 0, 1), 2},
-    {"pointwise with stride", convolution(5, 9, 8, 7, 1, 1, 2, 0, 0, 1), 2},
-    {"stride 2, rows left over", convolution(3, 12, 11, 5, 3, 3, 2, 1, 1, 1), 3},
-    {"stride 4, kernel 11", convolution(3, 35, 35, 8, 11, 11, 4, 0, 0, 1), 2},
-    {"stride 3 beyond the kernel", convolution(2, 10, 11, 3, 2, 2, 3, 0, 1, 1), 2},
-    {"groups", convolution(8, 6, 6, 12, 3, 3, 1, 1, 1, 4), 3},
-    {"1x7", convolution(4, 9, 9, 6, 1, 7, 1, 0, 3, 1), 2},
-    {"7x1", convolution(4, 9, 9, 6, 7, 1, 1, 3, 0, 1), 2},
-    {"several blocks of rows", convolution(2, 40, 60, 3, 3, 3, 1, 1, 1, 1), 2},
-    {"lenet-002, second", convolution(32, 12, 12, 64, 5, 5, 1, 0, 0, 1), 3},
-    {"channels in part of a register", convolution(20, 7, 6, 23, 3, 3, 1, 1, 0, 1), 3},
-    {"three registers, groups, stride 2", convolution(34, 9, 9, 68, 3, 3, 2, 1, 1, 2), 3},
-    {"many samples in parts", convolution(16, 4, 5, 33, 2, 3, 1, 0, 0, 1), 37},
-    {"kernel as large as the padded map", convolution(3, 4, 4, 5, 6, 6, 1, 1, 1, 1), 4},
-};
 
 struct ConvolutionReference {
   std::vector<double> Y, dX, G, g;
@@ -153,7 +106,7 @@ TYPED_TEST(Convolution, IsItsDefinition) {
 // Each sample has the bits that it has alone.
 TYPED_TEST(Convolution, TreatsEachSampleAlone) {
   using Real = TypeParam;
-  const ConvolutionShape s = convolution(6, 14, 14, 16, 5, 5, 1, 0, 0, 1);
+  const ConvolutionShape s = convolution_of(6, 14, 14, 16, 5, 5, 1, 0, 0, 1);
   const std::size_t n = 5;
   const auto X = random_vector<Real>(n * s.inputs(), 1), W = random_vector<Real>(s.weights(), 2);
   const auto device = make_cpu_device<Real>(1);
@@ -168,7 +121,7 @@ TYPED_TEST(Convolution, TreatsEachSampleAlone) {
 
 TYPED_TEST(Convolution, LetsNaNThrough) {
   using Real = TypeParam;
-  const ConvolutionShape s = convolution(2, 6, 6, 3, 3, 3, 1, 1, 1, 1);
+  const ConvolutionShape s = convolution_of(2, 6, 6, 3, 3, 3, 1, 1, 1, 1);
   auto X = random_vector<Real>(s.inputs(), 1);
   X[7] = std::numeric_limits<Real>::quiet_NaN();
   const auto W = random_vector<Real>(s.weights(), 2), dY = random_vector<Real>(s.outputs(), 3);

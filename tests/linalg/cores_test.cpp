@@ -68,5 +68,29 @@ TEST(Cores, NobodySpinsWhereThreadsOutnumberCores) {
   EXPECT_EQ(two.may_spin(), alone);
 }
 
+// A device whose threads sleep, because other devices have the cores, hands over larger parts only.
+// One with more threads than the machine has cores is what a user asked for, and does not count.
+TEST(Cores, PartsAreLargerWhereOtherDevicesHaveTheCores) {
+  const auto machine = static_cast<int>(::sysconf(_SC_NPROCESSORS_ONLN));
+  const Cores two(2);
+  const auto parts_of = [&](std::size_t n) {
+    std::atomic<int> parts{0};
+    two.split(n, 1, 10, [&](Range) { ++parts; });
+    return parts.load();
+  };
+  EXPECT_EQ(parts_of(19), 1);
+  EXPECT_EQ(parts_of(20), 2);
+  const bool alone = two.may_spin();
+  {
+    const Cores others(std::max(2, machine));
+    const std::size_t cost = two.hand_over_cost();
+    EXPECT_EQ(cost > 1, alone);
+    EXPECT_EQ(parts_of(20 * cost - 1), 1);
+    EXPECT_EQ(parts_of(20 * cost), 2);
+  }
+  EXPECT_EQ(two.hand_over_cost(), 1U);
+  EXPECT_EQ(Cores(machine + 1).hand_over_cost(), 1U);
+}
+
 }  // namespace
 }  // namespace hetsgd::cpu

@@ -52,10 +52,10 @@ struct Side {
 
 // `calculate(side)` leaves its results in side.results.
 template <class Real, class Calculate>
-void compare(const Calculate& calculate) {
+void compare_on(BasicDevice<Real>& device, const Calculate& calculate) {
   const auto cpu = make_cpu_device<double>(1);
   Side<double> expected{*cpu};
-  Side<Real> first{gpu<Real>()}, second{gpu<Real>()};
+  Side<Real> first{device}, second{device};
   calculate(expected);
   calculate(first);
   calculate(second);
@@ -69,6 +69,10 @@ void compare(const Calculate& calculate) {
               0)
         << "result " << i << " is not the same twice";
   }
+}
+template <class Real, class Calculate>
+void compare(const Calculate& calculate) {
+  compare_on(gpu<Real>(), calculate);
 }
 
 }  // namespace hetsgd::test

@@ -1,10 +1,11 @@
 // Convolutions, what stands between them, normalisations and gates on a GPU.
-#include "linalg/convolution_kernels.hpp"
+#include "linalg/convolution_cases.hpp"
 #include "linalg/cuda_compare.hpp"
 #include "linalg/host_blocks.hpp"
 #include "linalg/image_kernels.hpp"
 #include "linalg/normalisation_kernels.hpp"
 #include "linalg/sequence_kernels.hpp"
+#include "support/image_shapes.hpp"
 
 namespace hetsgd::test {
 namespace {
@@ -13,110 +14,42 @@ template <class Real>
 class CudaImages : public ::testing::Test {};
 TYPED_TEST_SUITE(CudaImages, RealTypes);
 
-ConvolutionShape gpu_convolution(std::size_t channels, std::size_t height, std::size_t width,
-                                 std::size_t filters, std::size_t kernel_height,
-                                 std::size_t kernel_width, std::size_t stride, std::size_t padding,
-                                 std::size_t groups) {
-  return {.in_channels = channels,
-          .in_height = height,
-          .in_width = width,
-          .out_channels = filters,
-          .out_height = (height + 2 * padding - kernel_height) / stride + 1,
-          .out_width = (width + 2 * padding - kernel_width) / stride + 1,
-          .kernel_height = kernel_height,
-          .kernel_width = kernel_width,
-          .stride = stride,
-          .padding_height = padding,
-          .padding_width = padding,
-          .groups = groups};
-}
-
 TYPED_TEST(CudaImages, Convolutions) {
   for (const ConvolutionShape& s :
-       {gpu_convolution(1, 9, 9, 6, 5, 5, 1, 2, 1), gpu_convolution(3, 7, 6, 5, 3, 2, 1, 0, 1),
-        gpu_convolution(4, 8, 8, 6, 3, 3, 2, 1, 2), gpu_convolution(6, 5, 5, 8, 1, 1, 1, 0, 1),
-        gpu_convolution(2, 11, 11, 3, 3, 3, 4, 0, 1)}) {
+       {convolution_of(1, 9, 9, 6, 5, 5, 1, 2, 2, 1), convolution_of(3, 7, 6, 5, 3, 2, 1, 0, 0, 1),
+        convolution_of(4, 8, 8, 6, 3, 3, 2, 1, 1, 2), convolution_of(6, 5, 5, 8, 1, 1, 1, 0, 0, 1),
+        convolution_of(2, 11, 11, 3, 3, 3, 4, 0, 0, 1)}) {
     for (const std::size_t n : {std::size_t{1}, std::size_t{3}}) {
       SCOPED_TRACE(::testing::Message() << s.in_channels << " x " << s.in_height << " by "
                                         << s.kernel_height << ", " << n << " samples");
-      compare<TypeParam>([&](auto& side) {
-        using Real = typename std::decay_t<decltype(side)>::Real;
-        auto& convolution = kernels<BasicConvolutionKernels<Real>>(side.device);
-        auto X = side.put(random_vector<float>(n * s.inputs(), 1)),
-             W = side.put(random_vector<float>(s.weights(), 2)),
-             b = side.put(random_vector<float>(s.out_channels, 3)),
-             dY = side.put(random_vector<float>(n * s.outputs(), 4));
-        auto Y = side.put(std::vector<float>(n * s.outputs(), kNan)),
-             dX = side.put(std::vector<float>(n * s.inputs(), kNan)),
-             G = side.put(std::vector<float>(s.weights(), kNan)),
-             g = side.put(std::vector<float>(s.out_channels, kNan));
-        for (const Real* bias : {static_cast<const Real*>(nullptr), std::as_const(b).data()}) {
-          convolution.forward(s, n, X.data(), W.data(), bias, Y.data());
-          side.take(Y);
-        }
-        for (const Real beta : {Real(0), Real(1)}) {
-          convolution.input_gradient(s, n, dY.data(), W.data(), beta, dX.data());
-          side.take(dX);
-          convolution.parameter_gradient(s, n, X.data(), dY.data(), Real(-0.3), beta, G.data(),
-                                         g.data());
-          side.take(G);
-          side.take(g);
-        }
-        convolution.parameter_gradient(s, n, X.data(), dY.data(), Real(1), Real(0), G.data(),
-                                       nullptr);
-        side.take(G);
-      });
+      compare<TypeParam>([&](auto& side) { every_convolution(side, s, n, 0); });
     }
   }
 }
 
-PoolShape gpu_pool(std::size_t height, std::size_t width, std::size_t kernel, std::size_t stride,
-                   std::size_t padding, bool maximum) {
-  return {.channels = 3,
-          .in_height = height,
-          .in_width = width,
-          .out_height = (height + 2 * padding - kernel) / stride + 1,
-          .out_width = (width + 2 * padding - kernel) / stride + 1,
-          .kernel_height = kernel,
-          .kernel_width = kernel,
-          .stride = stride,
-          .padding_height = padding,
-          .padding_width = padding,
-          .maximum = maximum};
-}
-
 TYPED_TEST(CudaImages, Pools) {
-  for (const bool maximum : {true, false}) {
-    std::vector<PoolShape> shapes = {
-        gpu_pool(6, 8, 2, 2, 0, maximum), gpu_pool(7, 7, 3, 2, 1, maximum),
-        gpu_pool(5, 5, 3, 1, 1, maximum), gpu_pool(6, 6, 6, 1, 0, maximum)};
-    shapes.push_back(gpu_pool(6, 6, 3, 2, 0, maximum));
-    shapes.back().out_height = shapes.back().out_width = 3;  // rounded up
-    shapes.push_back(gpu_pool(5, 5, 3, 2, 1, maximum));
-    shapes.back().count_padding = true;
-    for (const PoolShape& s : shapes) {
-      constexpr std::size_t n = 2;
-      compare<TypeParam>([&](auto& side) {
-        using Real = typename std::decay_t<decltype(side)>::Real;
-        auto& image = kernels<BasicImageKernels<Real>>(side.device);
-        std::vector<float> x = random_vector<float>(n * s.inputs(), 1);
-        x[4] = kNan;
-        x[7] = x[8];
-        auto X = side.put(x), dY = side.put(random_vector<float>(n * s.outputs(), 2));
-        auto Y = side.put(std::vector<float>(n * s.outputs())),
-             index = side.put(std::vector<float>(n * s.outputs())),
-             dX = side.put(std::vector<float>(n * s.inputs(), kNan));
-        auto* const places = reinterpret_cast<std::uint8_t*>(index.data());
-        for (std::uint8_t* at : {places, static_cast<std::uint8_t*>(nullptr)}) {
-          image.pool(s, n, X.data(), Y.data(), at);
-          side.take(Y);
-          for (const Real beta : {Real(0), Real(1)}) {
-            image.pool_gradient(s, n, X.data(), Y.data(), at, dY.data(), beta, dX.data());
-            side.take(dX);
-          }
+  for (const PoolShape& s : pool_shapes()) {
+    constexpr std::size_t n = 2;
+    compare<TypeParam>([&](auto& side) {
+      using Real = typename std::decay_t<decltype(side)>::Real;
+      auto& image = kernels<BasicImageKernels<Real>>(side.device);
+      std::vector<float> x = random_vector<float>(n * s.inputs(), 1);
+      x[4] = kNan;
+      x[7] = x[8];
+      auto X = side.put(x), dY = side.put(random_vector<float>(n * s.outputs(), 2));
+      auto Y = side.put(std::vector<float>(n * s.outputs())),
+           index = side.put(std::vector<float>(n * s.outputs())),
+           dX = side.put(std::vector<float>(n * s.inputs(), kNan));
+      auto* const places = reinterpret_cast<std::uint8_t*>(index.data());
+      for (std::uint8_t* at : {places, static_cast<std::uint8_t*>(nullptr)}) {
+        image.pool(s, n, X.data(), Y.data(), at);
+        side.take(Y);
+        for (const Real beta : {Real(0), Real(1)}) {
+          image.pool_gradient(s, n, X.data(), Y.data(), at, dY.data(), beta, dX.data());
+          side.take(dX);
         }
-      });
-    }
+      }
+    });
   }
 }
 

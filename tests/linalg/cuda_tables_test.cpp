@@ -188,44 +188,71 @@ TYPED_TEST(CudaTables, RowRulesAsOnACore) {
   }
 }
 
-// Rows from number 15 on in host memory, which the kernels write in place.
+// A shard whose rows from number kSplit on lie in host memory.
+template <class Real>
+struct TieredShard {
+  static constexpr std::size_t kRows = 40, kSplit = 15, kWidth = 17, kStride = 20;
+
+  TieredShard(Side<Real>& side, HostAccess access) : device(side, kRows, kWidth, kStride) {
+    view = device.view;
+    view.on_device = kSplit;
+    view.host_access = access;
+    view.host_w = put_on_host(side, view.w);
+    for (std::size_t s = 0; s < 2; ++s) view.host_state[s] = put_on_host(side, view.state[s]);
+  }
+
+  TestShard<Real> device;
+  std::vector<BasicHostBlock<Real>> host;
+  ShardRows<Real> view;
+
+ private:
+  Real* put_on_host(Side<Real>& side, const Real* vector) {
+    constexpr std::size_t kNumbers = (kRows - kSplit) * kStride;
+    Real* const block = host.emplace_back(side.device, kNumbers).data();
+    EXPECT_TRUE(side.device.host_accessible(block));
+    side.device.download(block, vector + kSplit * kStride, kNumbers * sizeof(Real));
+    return block;
+  }
+};
+
+// In host memory kernels write in place, or in copies. A row that occurs in several parts has one
+// copy; a list without such rows needs none.
 TYPED_TEST(CudaTables, ATierInHostMemoryChangesNoBit) {
   using Real = TypeParam;
-  constexpr std::size_t kRows = 40, kSplit = 15, kWidth = 17, kStride = 20;
+  using Tiered = TieredShard<Real>;
+  constexpr std::size_t kRows = Tiered::kRows, kWidth = Tiered::kWidth;
   auto& device = gpu<Real>();
   auto& tables = kernels<BasicTableKernels<Real>>(device);
   Side<Real> side{device};
-  const TestShard<Real> whole(side, kRows, kWidth, kStride), split(side, kRows, kWidth, kStride);
-  std::vector<BasicHostBlock<Real>> host;
-  ShardRows<Real> tiers = split.view;
-  tiers.on_device = kSplit;
-  Real* const from[] = {tiers.w, tiers.state[0], tiers.state[1]};
-  for (const Real* part : from) {
-    host.emplace_back(device, (kRows - kSplit) * kStride);
-    ASSERT_TRUE(device.host_accessible(host.back().data()));
-    device.download(host.back().data(), part + kSplit * kStride,
-                    (kRows - kSplit) * kStride * sizeof(Real));
-  }
-  tiers.host_w = host[0].data();
-  tiers.host_state[0] = host[1].data();
-  tiers.host_state[1] = host[2].data();
   std::vector<std::uint32_t> row(kRows);
   std::iota(row.begin(), row.end(), 0U);
+  const std::vector<std::uint32_t> twice = {39, 15, 3, 20, 39, 15}, two = {4, 30};
+  const std::vector<Real> fresh(2 * kWidth, Real(0.5));
   auto value = side.put(random_vector<float>(kRows * kWidth, 6));
   auto out = side.put(std::vector<float>(kRows * kWidth));
-  const std::size_t counts[] = {kRows};
-  for (const ShardRows<Real>* shard : {&whole.view, static_cast<const ShardRows<Real>*>(&tiers)}) {
-    const std::vector<Real> fresh(2 * kWidth, Real(0.5));
-    const std::vector<std::uint32_t> two = {4, 30};
-    tables.put(*shard, 2, two.data(), fresh.data());
+  const auto work_on = [&](const ShardRows<Real>& shard) {
+    tables.put(shard, two.size(), two.data(), fresh.data());
     for (const RowRule<Real>& rule : row_rules<Real>()) {
-      tables.update(*shard, {.parts = 1, .count = counts, .row = row.data(), .value = value.data()},
-                    rule);
+      const auto update = [&](const std::vector<std::size_t>& parts, const std::uint32_t* rows) {
+        tables.update(
+            shard,
+            {.parts = parts.size(), .count = parts.data(), .row = rows, .value = value.data()},
+            rule);
+      };
+      update({kRows}, row.data());
+      update({4, 2}, twice.data());
+      update({Tiered::kSplit}, row.data());
     }
-    tables.gather(*shard, kRows, row.data(), out.data());
+    tables.gather(shard, kRows, row.data(), out.data());
     side.take(out);
-  }
+  };
+  const TestShard<Real> whole(side, kRows, kWidth, Tiered::kStride);
+  work_on(whole.view);
+  const Tiered direct(side, HostAccess::direct), copied(side, HostAccess::copy);
+  work_on(direct.view);
   EXPECT_EQ(side.results[0], side.results[1]);
+  work_on(copied.view);
+  EXPECT_EQ(side.results[0], side.results[2]);
 }
 
 }  // namespace

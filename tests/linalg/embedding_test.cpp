@@ -77,5 +77,27 @@ TYPED_TEST(Embedding, AddsUpTheLookupsOfARowThenUpdatesItOnce) {
   }
 }
 
+// fma(-0.3, -0, -0) = 0 + -0 = 0, where a sum that began at 0 would give fma(-0.3, 0, -0) = -0.
+TYPED_TEST(Embedding, AGradientByItselfKeepsAllItsBits) {
+  using Real = TypeParam;
+  for (const FieldShape& s : kFieldShapes) {
+    const RandomFields X(s, 7);
+    const TableShape table{s.embedding, s.extra};
+    const std::size_t width = s.columns + s.fields * s.embedding;
+    const std::vector<Real> D(s.rows * width, Real(-0.0)), d(s.rows, Real(-0.0));
+    std::vector<Real> G(X.categories() * table.row(), Real(-0.0));
+    const auto device = make_cpu_device<Real>(1);
+    kernels<BasicEmbeddingKernels<Real>>(*device).update_rows(
+        device->stage(X.view<Real>()), table, Real(-0.3), D.data(), d.data(), G.data());
+    for (std::size_t r = 0; r < s.rows; ++r) {
+      for (std::size_t f = 0; f < s.fields; ++f) {
+        for (std::size_t j = 0; j < table.row(); ++j) {
+          EXPECT_FALSE(std::signbit(G[X.category_at(r, f) * table.row() + j]));
+        }
+      }
+    }
+  }
+}
+
 }  // namespace
 }  // namespace hetsgd::test

@@ -8,44 +8,10 @@
 #include "linalg/image_kernels.hpp"
 #include "linalg/normalisation_kernels.hpp"
 #include "linalg/reference.hpp"
+#include "support/image_shapes.hpp"
 
 namespace hetsgd::test {
 namespace {
-
-PoolShape pool_of(std::size_t channels, std::size_t height, std::size_t width, std::size_t kernel,
-                  std::size_t stride, std::size_t padding, bool maximum) {
-  return {.channels = channels,
-          .in_height = height,
-          .in_width = width,
-          .out_height = (height + 2 * padding - kernel) / stride + 1,
-          .out_width = (width + 2 * padding - kernel) / stride + 1,
-          .kernel_height = kernel,
-          .kernel_width = kernel,
-          .stride = stride,
-          .padding_height = padding,
-          .padding_width = padding,
-          .maximum = maximum};
-}
-
-std::vector<PoolShape> pool_shapes() {
-  std::vector<PoolShape> shapes;
-  for (const bool maximum : {true, false}) {
-    shapes.push_back(pool_of(3, 6, 8, 2, 2, 0, maximum));
-    shapes.push_back(pool_of(2, 7, 9, 2, 2, 0, maximum));
-    shapes.push_back(pool_of(2, 8, 24, 2, 2, 0, maximum));
-    shapes.push_back(pool_of(1, 4, 150, 2, 2, 0, maximum));  // rows in two pieces
-    shapes.push_back(pool_of(2, 7, 7, 3, 2, 1, maximum));
-    shapes.push_back(pool_of(2, 5, 5, 3, 1, 1, maximum));
-    shapes.push_back(pool_of(4, 6, 6, 6, 1, 0, maximum));
-    PoolShape rounded_up = pool_of(2, 6, 6, 3, 2, 0, maximum);
-    rounded_up.out_height = rounded_up.out_width = 3;
-    shapes.push_back(rounded_up);
-    PoolShape counted = pool_of(2, 5, 5, 3, 2, 1, maximum);
-    counted.count_padding = true;
-    shapes.push_back(counted);
-  }
-  return shapes;
-}
 
 // dX = sum over outputs of dY times the derivative of the output by X, numerically.
 std::vector<double> numeric_gradient(
@@ -268,6 +234,30 @@ TEST(Relu, AndItsGradientInPlace) {
   EXPECT_EQ(added, (std::vector<float>{1, 7, 1, 9}));
   images.relu_gradient(4, Y.data(), d.data(), 0, d.data());
   EXPECT_EQ(d, (std::vector<float>{0, 6, 0, 8}));
+}
+
+// Passes that several cores share have the bits of one core, and write nothing behind their maps:
+// so many small ones that a core's are pooled as one tall map.
+TEST(Pool, AndReluHaveTheSameBitsForAnyCores) {
+  const PoolShape s = pool_of(5, 6, 4, 2, 2, 0, true);
+  const std::size_t n = 301, in = n * s.inputs(), out = n * s.outputs();
+  const auto X = random_vector<float>(in, 1), dY = random_vector<float>(out, 2);
+  std::vector<std::vector<float>> results;
+  for (const int cores : kCoreCounts) {
+    const auto device = make_cpu_device<float>(cores);
+    auto& images = kernels<BasicImageKernels<float>>(*device);
+    std::vector<float> Y(out + 1, 77), dX(in + 1, 77), positive(in), d(in);
+    std::vector<std::uint8_t> index(out + 1, 77);
+    images.pool(s, n, X.data(), Y.data(), index.data());
+    images.pool_gradient(s, n, nullptr, nullptr, index.data(), dY.data(), 0, dX.data());
+    EXPECT_EQ(Y.back(), 77);
+    EXPECT_EQ(dX.back(), 77);
+    EXPECT_EQ(index.back(), 77);
+    images.relu(in, X.data(), positive.data());
+    images.relu_gradient(in, positive.data(), dX.data(), 0, d.data());
+    for (auto* result : {&Y, &dX, &positive, &d}) results.push_back(std::move(*result));
+  }
+  for (std::size_t i = 0; i < 4; ++i) EXPECT_EQ(results[i], results[i + 4]);
 }
 
 // What is kept is scaled up, so that the mean stays; masks are functions of their key alone.

@@ -1,6 +1,7 @@
 #include <gtest/gtest.h>
 
 #include <numeric>
+#include <string>
 
 #include "linalg/reference.hpp"
 
@@ -34,6 +35,41 @@ TYPED_TEST(Layers, ReluForwardBackwardAndColumnSums) {
       expect_close(Y, y, kTolerance<Real>, "Y");
       expect_close(D, d, 0, "D");
       expect_close(b, sums, kTolerance<Real>, "b");
+    }
+  }
+}
+
+// Against the products and rules by themselves: what BasicDevice has for devices that do no better.
+TYPED_TEST(Layers, DenseLayersHaveTheBitsOfTheirParts) {
+  using Real = TypeParam;
+  struct Shape {
+    std::size_t rows, n, k;
+  };
+  const Shape shapes[] = {{0, 5, 3},      {1, 1, 1},     {3, 7, 0},     {33, 40, 300},
+                          {300, 100, 17}, {17, 13, 513}, {65, 400, 429}};
+  for (const Shape& s : shapes) {
+    auto X = random_vector<Real>(s.rows * s.k, 1);
+    const auto W = random_vector<Real>(s.n * s.k, 2), bias = random_vector<Real>(s.n, 3);
+    if (!X.empty()) X.front() = std::numeric_limits<Real>::quiet_NaN();
+    for (const int cores : kCoreCounts) {
+      const auto device = make_cpu_device<Real>(cores);
+      const auto bytes_of = [](const std::vector<Real>& values) {
+        return std::string(reinterpret_cast<const char*>(values.data()),
+                           values.size() * sizeof(Real));
+      };
+      std::vector<Real> Y(s.rows * s.n, Real(7)), Y_of_parts = Y, dY = Y, dY_of_parts = Y;
+      std::vector<Real> b(s.n, Real(3)), b_of_parts = b;
+      device->dense_relu(s.rows, s.n, s.k, X.data(), W.data(), bias.data(), Y.data());
+      device->BasicDevice<Real>::dense_relu(s.rows, s.n, s.k, X.data(), W.data(), bias.data(),
+                                            Y_of_parts.data());
+      EXPECT_TRUE(bytes_of(Y) == bytes_of(Y_of_parts)) << s.rows << ' ' << s.n << ' ' << s.k;
+      device->dense_relu_backward(s.rows, s.n, s.k, X.data(), W.data(), Y.data(), dY.data(),
+                                  Real(-0.3), b.data());
+      device->BasicDevice<Real>::dense_relu_backward(s.rows, s.n, s.k, X.data(), W.data(), Y.data(),
+                                                     dY_of_parts.data(), Real(-0.3),
+                                                     b_of_parts.data());
+      EXPECT_TRUE(bytes_of(dY) == bytes_of(dY_of_parts)) << s.rows << ' ' << s.n << ' ' << s.k;
+      EXPECT_TRUE(bytes_of(b) == bytes_of(b_of_parts)) << s.n;
     }
   }
 }

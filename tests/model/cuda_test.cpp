@@ -3,7 +3,10 @@
 
 #include <charconv>
 
+#include "graph/networks.hpp"
 #include "linalg/reference.hpp"
+#include "model/graph_context.hpp"
+#include "model/graph_model.hpp"
 #include "model/problems.hpp"
 #include "support/gpu.hpp"
 #include "support/gpu_memory.hpp"
@@ -109,6 +112,22 @@ TEST(CudaModel, TakesTheNextBatchAhead) {
   ahead.context->upcoming = nullptr;
   EXPECT_NE(ahead.model.step(*ahead.context, second, 0.0F, ahead.w.data()),
             plain.model.step(*wrong.context, first, 0.0F, wrong.w.data()));
+}
+
+// Contexts of a GPU ask for its rates by its name; those of a core do not ask.
+TEST(CudaModel, NetworksPlanByTheRatesOfTheirGpu) {
+  const DataShape digits{.label_count = 10, .task = Task::multiclass, .image = {1, 28, 28}};
+  const auto model = make_graph_model<float>(find_graph("test", "lenet-5"), digits, {});
+  std::vector<std::string> asked;
+  plan_by(*model, [&](const std::string& gpu) {
+    asked.push_back(gpu);
+    return host_rates();
+  });
+  const auto cpu = make_cpu_device<float>(1), gpu = make_cuda_device<float>(0);
+  model->make_context(*cpu);
+  EXPECT_TRUE(asked.empty());
+  model->make_context(*gpu);
+  EXPECT_EQ(asked, std::vector{gpu->name()});
 }
 
 // The message says how much was needed, for what, and which batch fits; and it does.

@@ -11,6 +11,7 @@
 #include "graph/graph_file.hpp"
 #include "graph/networks.hpp"
 #include "graph/work.hpp"
+#include "model/graph_context.hpp"
 
 namespace hetsgd::test {
 namespace {
@@ -115,6 +116,18 @@ TEST(GraphModel, RefusesDataThatItDoesNotFit) {
   data.image = {2, 6, 6};
   data.label_count = 6;
   EXPECT_THROW(make_graph_model<float>(graph, data, {}), Error);
+}
+
+// A plan moves the same maps over a link of a tenth of the rate in ten times the time.
+TEST(GraphModel, PlansAreMadeByTheRatesOfTheDevice) {
+  const Graph graph = find_graph("--model", "lenet-5");
+  const PlanRules rules{find_policy("test", "vdnn-all"), {}};
+  DeviceRates slow = host_rates();
+  slow.link_bytes_per_s /= 10;
+  const PlannedBatch fast_link(graph, rules, 8, host_rates()), slow_link(graph, rules, 8, slow);
+  EXPECT_GT(fast_link.plan.fetched_bytes, 0U);
+  EXPECT_EQ(slow_link.plan.fetched_bytes, fast_link.plan.fetched_bytes);
+  EXPECT_NEAR(slow_link.plan.transfer_s / fast_link.plan.transfer_s, 10, 1e-9);
 }
 
 // Biases, scales and shifts.

@@ -239,7 +239,7 @@ TEST(SequenceModel, PlansAreKeptForStepsRoundedUpTo32) {
   const DatasetPtr data = sequences_of(kUnequal);
   const Graph graph = stacked();
   const auto device = make_cpu_device<float>(1);
-  GraphContext<float> context(*device, graph, {find_policy("test", "liveness"), {}});
+  GraphContext<float> context(*device, graph, {find_policy("test", "liveness"), {}}, host_rates());
   const auto executor = [&](const Batch& batch) {
     return &context.executor(BatchPart(batch, 0, batch.size()));
   };

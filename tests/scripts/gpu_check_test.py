@@ -118,6 +118,36 @@ class GpuCheck(unittest.TestCase):
             self.assertGreater(part["figures"]["samples_per_s"], 0)
             self.assertLess(part["figures"]["final"]["test_loss"], 3)
 
+    def test_placements_are_compared(self):
+        report, output = self.check(0, "--device", "cpu", "--only", "placement")
+        names = [part["name"] for part in report["parts"]]
+        self.assertEqual(len(names), 2 * 3 * 2)
+        for part in report["parts"]:
+            self.assertEqual(part["status"], "passed", output)
+            self.assertEqual("hot_over_random_samples_per_s" in part["figures"], part["name"].endswith("_random"))
+
+    def test_a_network_is_trained_in_less_memory_than_it_wants(self):
+        report, output = self.check(0, "--device", "cpu", "--only", "network")
+        parts = {part["name"].split("/")[1]: part for part in report["parts"]}
+        self.assertEqual(list(parts), ["calibrate", "liveness", "least", "plan", "train"], output)
+        figures = parts["train"]["figures"]
+        self.assertLess(figures["minimum_bytes"], figures["capacity_bytes"])
+        self.assertLess(figures["capacity_bytes"], figures["liveness_peak_bytes"])
+        self.assertLessEqual(parts["plan"]["figures"]["peak_bytes"], figures["capacity_bytes"])
+        self.assertAlmostEqual(figures["measured_over_planned"] * figures["planned_iteration_s"],
+                               figures["measured_iteration_s"])
+
+    def test_steps_of_click_through_models_stand_beside_pytorch(self):
+        report, output = self.check(0, "--device", "cpu", "--only", "ctr_step")
+        (part,) = report["parts"]
+        self.assertEqual(part["status"], "passed", output)
+        rows = part["figures"]["comparisons"]
+        self.assertEqual([row["tables"] for row in rows], ["replicated", "sharded"])
+        for row in rows:
+            self.assertGreater(row["hetsgd_step_s"], 0)
+            if row["pytorch_step_s"] is not None:
+                self.assertAlmostEqual(row["speedup_over_pytorch"], row["pytorch_step_s"] / row["hetsgd_step_s"])
+
     def test_the_comparison_with_pytorch_runs_on_a_cpu(self):
         report, output = self.check(0, "--device", "cpu", "--only", "step_time")
         (part,) = report["parts"]

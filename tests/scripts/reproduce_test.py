@@ -11,6 +11,7 @@ import subprocess
 import sys
 import tempfile
 import unittest
+import unittest.mock
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT / "scripts")]
@@ -161,6 +162,20 @@ class Verdicts(unittest.TestCase):
     def test_nobody_reaches_the_target(self):
         self.assertEqual(self.verdict(ratio(None, None, None), p=1.0, side="above"), "does not hold")
 
+    def test_a_reading_stands_beside_the_number_of_the_paper(self):
+        class Two:
+            spec = {}
+            value = staticmethod(lambda *names: ratio(180, 200, 210))
+        claim = {"setup": "s", "case": "c", "reading": "steps_mean", "of": 200, "side": "equal"}
+        found = reproduce_verdicts.found(Two, claim)
+        self.assertEqual(found, (ratio(0.9, 1, 1.05), None))
+        self.assertEqual(reproduce_verdicts.verdict(claim, *found), "does not hold (not shown to be equal)")
+
+    def test_steps_of_batches(self):
+        result = {"histograms": {"steps": {"10": 3, "20": 1}}}
+        found = {name: reproduce_runs.READINGS[f"steps_{name}"](result) for name in ("mean", "deviation", "least", "most")}
+        self.assertEqual(found, {"mean": 12.5, "deviation": math.sqrt(18.75), "least": 10, "most": 20})
+
     def test_quotients_have_the_ends_of_both(self):
         self.assertEqual(reproduce_runs.quotient(ratio(1, 2, 3), ratio(4, 5, 8)), ratio(1 / 8, 2 / 5, 3 / 4))
 
@@ -290,13 +305,107 @@ class Pages(unittest.TestCase):
                 self.assertGreater((self.folder / "results" / "x1" / f"{name}.{ending}").stat().st_size, 1000)
 
 
+BENCH = """
+name = "x2"
+about = "an exchange"
+paper = "004-6"
+expectation = "less"
+[figure]
+kind = "real"
+number = "1"
+machine = "here"
+takes = "1 s"
+[[figure.plots]]
+kind = "bench"
+name = "calls"
+y = "in_call"
+[bench]
+collective = "all_to_all"
+workers = 2
+straggler = ["kind=none", "kind=other"]
+[[setups]]
+name = "two ranks"
+settings = {exchange = "blocking,scatter", launch = "mpirun -n 2"}
+[[setups]]
+name = "threads"
+settings = {exchange = "blocking"}
+[[claims]]
+figure = "1"
+claim = "shorter calls"
+expected = "-"
+setup = "two ranks"
+case = "scatter"
+reference = "blocking"
+measure = "in_call"
+side = "below"
+[[claims]]
+figure = "1"
+claim = "where it was not measured"
+expected = "-"
+setup = "threads"
+case = "scatter"
+reference = "blocking"
+measure = "latency"
+side = "below"
+"""
+
+
+class Benchmarks(unittest.TestCase):
+    """A figure whose numbers are those of `hetsgd bench`, by setup."""
+
+    def setUp(self):
+        temporary = tempfile.TemporaryDirectory()
+        self.addCleanup(temporary.cleanup)
+        self.folder = pathlib.Path(temporary.name)
+        (self.folder / "x2.toml").write_text(BENCH)
+        self.figure = reproduce_runs.Figure(self.folder / "x2.toml", self.folder)
+        rows = [{"redop": name, "size_bytes": size, "time_s": {"median": 1.0}, "in_call_s": seconds}
+                for name, size, seconds in (("blocking", 4, 1), ("scatter", 4, 0.5), ("blocking", 8, 2), ("scatter", 8, 1.8))]
+        self.figure.bench_file("two ranks").write_text(json.dumps({"results": rows}))
+
+    # The ratios over the sizes: 1/2 and 9/10.
+    def test_verdicts_are_of_their_setup_and_measure(self):
+        here, elsewhere = reproduce_verdicts.decide_all(self.figure)
+        self.assertEqual((here["found"], here["verdict"]), (ratio(0.5, 0.7, 0.9), "holds"))
+        self.assertEqual(elsewhere["verdict"], "not run")
+
+    def test_the_page_has_all_that_was_measured(self):
+        page = reproduce.page(self.figure, [], [])
+        self.assertIn("two ranks, time in the call, all sizes:", page)
+        self.assertIn("| 8 | 2000 | 1800 |", page)
+        self.assertNotIn("threads", page)
+        self.assertEqual(reproduce_plots.draw(self.figure, self.folder), ["calls"])
+        self.assertEqual(reproduce_sven.kind_of(self.figure), "real")
+
+    def test_options_are_those_of_the_command_line(self):
+        calls = []
+        with unittest.mock.patch.object(reproduce_runs, "hetsgd", lambda *words, launch="": calls.append((launch, words))):
+            reproduce.run_bench(self.figure)
+        self.assertEqual([launch for launch, _ in calls], ["mpirun -n 2", ""])
+        words = calls[0][1]
+        self.assertEqual(words[:7], ("bench", "all_to_all", "--workers", 2, "--straggler", "kind=none", "--straggler"))
+        self.assertNotIn("--launch", words)
+
+
 class Tiny(unittest.TestCase):
+    def test_ranks_are_launched_here_whatever_the_machine(self):
+        self.assertEqual(reproduce.tiny(FIGURES["v-7r"])["launch"], "mpirun --oversubscribe -n {ranks}")
+        bench = reproduce.tiny(FIGURES["v-6r"])
+        self.assertEqual((bench["bench"]["max_bytes"], bench["bench"]["workers"]), ("16K", 2))
+        self.assertTrue(reproduce.needs_ranks(bench))
+        self.assertFalse(reproduce.needs_ranks(FIGURES["d1"].spec))
+
     def test_it_shrinks_everything_and_finds_files_from_anywhere(self):
         spec = reproduce.tiny(FIGURES["a6"])
         setup = {each["name"]: {**spec["settings"], **each["settings"]} for each in spec["setups"]}["server"]
         self.assertEqual((spec["seeds"], setup["train"], setup["epochs"]), ([1], "generate:tiny", 0.5))
         self.assertTrue(pathlib.Path(setup["config"]).is_absolute() and pathlib.Path(setup["config"]).exists())
         self.assertEqual(spec["cases"], FIGURES["a6"].spec["cases"])
+
+    def test_videos_stay_videos(self):
+        settings = reproduce.tiny(FIGURES["r-2-9"])["settings"]
+        self.assertIn("generate:video", settings["train"])
+        self.assertIn("lstm-video", settings["model"])
 
 
 if __name__ == "__main__":

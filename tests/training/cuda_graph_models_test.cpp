@@ -1,11 +1,10 @@
 // Networks of images on a GPU against a core: the same mathematics, other rounding; and under several
-// plans of memory, to the bit.
+// plans of memory, to the bit. By cuDNN.
 #include <gtest/gtest.h>
 
-#include <cmath>
-
+#include "support/compare.hpp"
+#include "support/cudnn.hpp"
 #include "support/gpu.hpp"
-#include "support/run.hpp"
 
 namespace hetsgd::test {
 namespace {
@@ -26,20 +25,6 @@ Record train_images(const std::string& devices, const Settings& more) {
             {"evaluate_every", "16"},
             {"record_steps", "true"}},
            more));
-}
-
-void expect_alike(const Record& cpu, const Record& gpu) {
-  const std::vector<double> expected = step_losses(cpu), actual = step_losses(gpu);
-  ASSERT_EQ(actual.size(), expected.size());
-  ASSERT_GE(actual.size(), 2U);
-  for (std::size_t i = 0; i < expected.size(); ++i) {
-    EXPECT_NEAR(actual[i], expected[i], 1e-4 * std::abs(expected[i])) << "step " << i;
-  }
-  ASSERT_EQ(gpu.curve.size(), cpu.curve.size());
-  for (std::size_t i = 0; i < cpu.curve.size(); ++i) {
-    EXPECT_NEAR(gpu.curve[i].test_loss(), cpu.curve[i].test_loss(),
-                1e-4 * cpu.curve[i].test_loss());
-  }
 }
 
 // Fused steps; a flat gradient with momentum; dropout; bn, whose statistics the host makes.
@@ -68,6 +53,23 @@ TEST(CudaGraphModels, PlansOfMemoryChangeNoBit) {
   const std::vector<double> unplanned = losses({{"memory_policy", "none"}});
   for (const char* policy : {"liveness", "dymem", "vdnn-all"}) {
     EXPECT_EQ(losses({{"memory_policy", policy}}), unplanned) << policy;
+  }
+}
+
+// Training by cuDNN, measured by our own convolutions; what was made for it is given back.
+TEST(CudaGraphModels, CudnnFollowsTheCpu) {
+  EXPECT_EQ(train_images("cuda:0", {}).convolution_library.rfind("own, cuBLAS ", 0), 0U);
+  if (open_cudnn() == nullptr) GTEST_SKIP() << "there is no cuDNN here";
+  for (const Settings& more :
+       {Settings{}, Settings{{"optimizer", "momentum"}, {"learning_rate", "0.02"}},
+        Settings{{"memory_policy", "dymem"}}, Settings{{"algorithm", "ssgd"}, {"workers", "2"}}}) {
+    SCOPED_TRACE(more.empty() ? "plain" : more.front().second);
+    const int made = cudnn_made(), alive = cudnn_alive();
+    const Record gpu = train_images("cuda:0", with({{"convolution_library", "cudnn"}}, more));
+    expect_alike(train_images("cpu:1", more), gpu);
+    EXPECT_EQ(gpu.convolution_library.rfind("cuDNN ", 0), 0U) << gpu.convolution_library;
+    EXPECT_EQ(cudnn_alive(), alive);
+    EXPECT_TRUE(made < 0 || cudnn_made() > made);
   }
 }
 

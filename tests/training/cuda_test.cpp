@@ -1,30 +1,14 @@
 // Training on a GPU against training on a core: the same mathematics, other rounding.
 #include <gtest/gtest.h>
 
-#include <cmath>
-
+#include "support/compare.hpp"
 #include "support/gpu.hpp"
-#include "support/run.hpp"
 
 namespace hetsgd::test {
 namespace {
 
 const Settings kBase =
     tiny("sgd", {{"cluster", "threads"}, {"record_steps", "true"}, {"evaluate_every", "320"}});
-
-// Losses step by step, then the measured ones.
-void expect_alike(const Record& cpu, const Record& gpu) {
-  const std::vector<double> expected = step_losses(cpu), actual = step_losses(gpu);
-  ASSERT_EQ(actual.size(), expected.size());
-  for (std::size_t i = 0; i < expected.size(); ++i) {
-    EXPECT_NEAR(actual[i], expected[i], 1e-4 * std::abs(expected[i])) << "step " << i;
-  }
-  ASSERT_EQ(gpu.curve.size(), cpu.curve.size());
-  for (std::size_t i = 0; i < cpu.curve.size(); ++i) {
-    EXPECT_NEAR(gpu.curve[i].test_loss(), cpu.curve[i].test_loss(),
-                1e-4 * cpu.curve[i].test_loss());
-  }
-}
 
 // 20 steps of one worker: fused steps, two hidden layers, optimizers, a linear model.
 TEST(CudaTraining, FollowsTheCpu) {

@@ -1,6 +1,7 @@
 // Every model with every algorithm.
 #include <gtest/gtest.h>
 
+#include "support/effort.hpp"
 #include "support/run.hpp"
 
 namespace hetsgd::test {
@@ -62,7 +63,7 @@ TEST_P(EveryModel, LearnsWithEveryAlgorithm) {
     if (!algorithm.info.one_hidden_layer_only.empty() && GetParam() != "mlp") continue;
     const bool sharded = !algorithm.info.sharded_tables_only.empty();
     if (sharded && !reads_fields(GetParam())) continue;
-    for (const std::string cluster : {"sim", "threads"}) {
+    for (const std::string& cluster : learning_clusters()) {
       if (cluster == "threads" && !reads_fields(GetParam())) continue;  // other tests have them
       SCOPED_TRACE(algorithm.info.name + " on " + cluster);
       Settings more;
@@ -94,6 +95,7 @@ TEST_P(EveryModel, LearnsWithEveryAlgorithm) {
 // With tables, each row rule; the state lies with replicas and servers.
 TEST_P(EveryModel, LearnsByEveryRowRule) {
   if (!reads_fields(GetParam())) GTEST_SKIP() << "it has no table";
+  if (kSanitizer == Sanitizer::thread) GTEST_SKIP() << "its workers are simulated";
   for (const std::string optimizer : {"sgd", "adagrad", "adam"}) {
     for (const std::string rule : {"same", "sgd", "adagrad", "adam"}) {
       for (const std::string algorithm : {"sgd", "ssgd", "asgd"}) {

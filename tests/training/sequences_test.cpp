@@ -89,6 +89,37 @@ TEST(SequenceRuns, TheClockChargesTheLongestRowOfEachBatchOrTheMean) {
   }
 }
 
+// 4.5 ms for each step of a batch, of clips whose mean length stands for 186 frames; the result
+// counts the batches by their steps.
+TEST(SequenceRuns, AreChargedForLstmVideoByTheirOwnSteps) {
+  const auto data = generate_video(parse_video_spec(kClips), DataPart::train, 1).data;
+  const double per_real = 186.0 * 240 / static_cast<double>(data.totals().frames);
+  const auto run = [](const std::string& order, const std::string& lengths) {
+    return run_training(of_clips("sgd", "sim",
+                                 {{"charge", "lstm-video"},
+                                  {"max_samples", "240"},
+                                  {"order", order},
+                                  {"lengths", lengths}}));
+  };
+  for (const std::string order : {"shuffled", "bucketed"}) {
+    const Record record = run(order, "padded");
+    double steps = 0;
+    std::uint64_t batches = 0;
+    for (const auto& [length, count] : record.histograms.at("steps")) {
+      steps += static_cast<double>(length) * static_cast<double>(count);
+      batches += count;
+    }
+    EXPECT_EQ(batches, 30U);
+    const double compute_s = record.workers[0].report.breakdown.compute.count();
+    EXPECT_NEAR(compute_s, 4.5e-3 * per_real * steps, 1e-6 * compute_s) << order;
+    EXPECT_EQ(record.charge["steps_per_real"], per_real);
+    EXPECT_EQ(record.charge["parameters"], 34'663'525);
+    // An epoch of whole batches, each at the mean of its rows.
+    const double packed_s = run(order, "packed").workers[0].report.breakdown.compute.count();
+    EXPECT_NEAR(packed_s, 4.5e-3 * 186 * 30, 1e-6 * packed_s) << order;
+  }
+}
+
 TEST(SequenceRuns, RefuseWhatDoesNotFit) {
   const auto error = [](const Settings& more) {
     return usage_error_of([&] { run_training(of_clips("sgd", "sim", more)); });
@@ -102,9 +133,14 @@ TEST(SequenceRuns, RefuseWhatDoesNotFit) {
   const std::string images = "generate:images?size=12&channels=1&rows_train=40&rows_test=10";
   const Settings of_images = {{"train", images}, {"test", images}};
   EXPECT_THAT(error(of_images), HasSubstr("reads images of 4x186x1"));
-  EXPECT_THAT(error(with(of_images, {{"model", HETSGD_TEST_DATA "/digits_network.json"},
-                                     {"order", "bucketed"}})),
+  const auto of_digits = [&](const char* option, const char* value) {
+    return error(
+        with(of_images, {{"model", HETSGD_TEST_DATA "/digits_network.json"}, {option, value}}));
+  };
+  EXPECT_THAT(of_digits("order", "bucketed"),
               HasSubstr("--order: found bucketed, but the training data have images of 1x12x12"));
+  EXPECT_THAT(of_digits("lengths", "packed"),
+              HasSubstr("--lengths: found packed, but the training data have images"));
 }
 
 }  // namespace

@@ -285,5 +285,33 @@ TEST(Precision, IsAnOptionOfGpusOnly) {
   EXPECT_EQ(run.config["precision"], "fp32");
 }
 
+TEST(ConvolutionLibrary, IsAnOptionOfNetworksOnGpus) {
+  const auto found = [](const Settings& more) {
+    try {
+      run_training(
+          with(kBase, with({{"convolution_library", "cudnn"}, {"max_samples", "64"}}, more)));
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), ExitCode::usage);
+      return std::string(error.what());
+    }
+    return std::string("none");
+  };
+  const std::string begin = "--convolution-library: found cudnn with ",
+                    end = ", expected own there";
+  const Settings gpu = {{"cluster", "threads"}, {"devices", "cpu:1,cuda:0"}};
+  EXPECT_EQ(found({{"cluster", "sim"}, {"model", "lenet-5"}}), begin + "--cluster sim" + end);
+  EXPECT_EQ(found({{"cluster", "threads"}, {"model", "lenet-5"}}),
+            begin + "no GPU in --devices" + end);
+  EXPECT_EQ(found(gpu), begin + "--model mlp, which has no convolutions" + end);
+  EXPECT_EQ(found({{"cluster", "threads"},
+                   {"devices", "cuda:0"},
+                   {"model", "lenet-5"},
+                   {"precision", "bf16"}}),
+            begin + "--precision bf16, which it does not have for floats" + end);
+  const Record run = run_training(with(kBase, {{"max_samples", "64"}}));
+  EXPECT_EQ(run.config["convolution_library"], "own");
+  EXPECT_EQ(run.convolution_library, "");
+}
+
 }  // namespace
 }  // namespace hetsgd::test

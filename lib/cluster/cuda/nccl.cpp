@@ -11,7 +11,7 @@ namespace hetsgd::cuda {
 Nccl::Nccl() {
   // Sums inside of the NVLink switch come in no fixed order.
   setenv("NCCL_NVLS_ENABLE", "0", 0);
-  const SharedLibrary library("NCCL", "libnccl.so.2",
+  const SharedLibrary library("NCCL", {"libnccl.so.2"},
                               "install it (libnccl2), name its folder in LD_LIBRARY_PATH, or use "
                               "--all-reduce host");
   library.load("ncclGetVersion", version);

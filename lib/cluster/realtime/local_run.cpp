@@ -12,7 +12,7 @@ void LocalRun::set_up(Process& me, Seat seat) {
   if (!seat.pinned.empty() && !pin_to(seat.pinned)) seat.pinned.clear();
   // A thread starts with the mask of its maker, which may be a pinned worker.
   if (seat.pinned.empty()) pin_to(cores_);
-  me.device = make_device(seat.device, options_.precision);
+  me.device = make_device(seat.device, options_.precision, options_.convolution_library);
   me.device_text = device_text(seat.device, seat.pinned);
   me.pinned = std::move(seat.pinned);
   prepare(me);

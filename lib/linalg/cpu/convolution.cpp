@@ -312,12 +312,16 @@ class CpuConvolutionKernels final : public BasicConvolutionKernels<Real> {
   void finish_sums(std::size_t parts, std::size_t each, const Real* sums, std::size_t count,
                    Real alpha, Real beta, Real* to) const {
     cores_.split(count, 16, std::size_t{1} << 12, [&](Range range) {
-      for (std::size_t i = range.begin; i < range.end; ++i) {
-        Real sum = sums[i];
-        for (std::size_t part = 1; part < parts; ++part) sum += sums[part * each + i];
-        to[i] = beta == Real(0) ? alpha * sum : beta * to[i] + alpha * sum;
-      }
+      add_parts(range.size(), parts, each, sums + range.begin, alpha, beta, to + range.begin);
     });
+  }
+  static void add_parts(std::size_t count, std::size_t parts, std::size_t each, const Real* sums,
+                        Real alpha, Real beta, Real* to) {
+    for (std::size_t i = 0; i < count; ++i) {
+      Real sum = sums[i];
+      for (std::size_t part = 1; part < parts; ++part) sum += sums[part * each + i];
+      to[i] = beta == Real(0) ? alpha * sum : beta * to[i] + alpha * sum;
+    }
   }
 
   const Cores& cores_;

@@ -1,7 +1,8 @@
 // The cores of one device: fixed splits of work over them.
 //
-// A split depends on the sizes and on the number of cores alone, never on which thread is free, so
-// a result has the same bits on an idle and on a loaded host.
+// Parts depend on sizes, on the number of cores and, of split(), on what a hand-over costs, never on
+// which thread is free. So caches are kept: what a core has written, it reads next. And a result has
+// the same bits on an idle and on a loaded host, since those of split() are the same for any parts.
 #pragma once
 
 #include <algorithm>
@@ -16,6 +17,10 @@
 #include "core/racy_region.hpp"
 
 namespace hetsgd::cpu {
+
+// Numbers of a pass over memory that are worth a second core: what a core reads and writes in two
+// or three times the microsecond that it takes to hand work to a thread that spins.
+inline constexpr std::size_t kWorthACore = std::size_t{1} << 13;
 
 struct Range {
   std::size_t begin = 0;
@@ -69,6 +74,9 @@ class Cores {
   std::size_t count() const { return count_; }
   // Whether every thread of all devices with several cores can have a core of its own.
   bool may_spin() const;
+  // What it costs to hand over work, compared with a thread that spins. The thread sleeps where
+  // other devices have the cores, and takes 20 to 30 us to wake up.
+  std::size_t hand_over_cost() const { return enough_cores_ && !may_spin() ? kWaking : 1; }
 
   // f(part) for part = 0..parts-1, parts <= count(), part p on helper p (0: the caller); returns
   // when all are done. f must not throw.
@@ -87,11 +95,14 @@ class Cores {
     finish();
   }
 
-  // f(range) over a split of 0..n into at most count() parts of at least `least` elements each.
+  // f(range) over a split of 0..n into at most count() parts of at least `least` elements each,
+  // times hand_over_cost(). A loop over the numbers of a range is best a function whose arguments
+  // are values: behind the references of a closure that another thread runs, a compiler sees
+  // pointers and factors that have to be read again for each number.
   template <class F>
   void split(std::size_t n, std::size_t grain, std::size_t least, F&& f) const {
-    const std::size_t parts =
-        std::clamp<std::size_t>(n / std::max<std::size_t>(least, 1), 1, count());
+    const std::size_t worth = std::max<std::size_t>(least, 1) * hand_over_cost();
+    const std::size_t parts = std::clamp<std::size_t>(n / worth, 1, count());
     run(parts, [&](std::size_t part) {
       const Range range = part_of(n, parts, part, grain);
       if (range.size() > 0) f(range);
@@ -120,6 +131,7 @@ class Cores {
   // before every helper has counted itself out of `busy_`. What one side polls does not share a
   // cache line with what the other one writes.
   static constexpr std::size_t kCacheLine = 64;
+  static constexpr std::size_t kWaking = 16;
   mutable Job job_;
   mutable SpinningWait wait_for_helpers_;
   const std::size_t count_;

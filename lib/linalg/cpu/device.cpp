@@ -18,7 +18,6 @@ namespace hetsgd::cpu {
 
 namespace {
 
-constexpr std::size_t kLeast = std::size_t{1} << 15;  // numbers that are worth a second core
 constexpr std::size_t kChunk = std::size_t{1} << 16;  // numbers per partial sum
 constexpr std::size_t kBlock = 1024;                  // numbers that stay in the first cache
 
@@ -165,7 +164,7 @@ class CpuDevice final : public BasicDevice<Real> {
   }
 
   void bias_relu(std::size_t rows, std::size_t n, const Real* bias, Real* Y) override {
-    cores_.split(rows, 1, kLeast / std::max<std::size_t>(n, 1) + 1, [&](Range range) {
+    cores_.split(rows, 1, kWorthACore / std::max<std::size_t>(n, 1) + 1, [&](Range range) {
       for (std::size_t r = range.begin; r < range.end; ++r) {
         Real* y = Y + r * n;
         for (std::size_t j = 0; j < n; ++j) {
@@ -175,9 +174,23 @@ class CpuDevice final : public BasicDevice<Real> {
       }
     });
   }
+  void dense_relu(std::size_t rows, std::size_t n, std::size_t k, const Real* X, const Real* W,
+                  const Real* bias, Real* Y) override {
+    cpu::gemm(cores_,
+              GemmArguments<Real>{rows, n, k, Real(1), X, k, 1, W, 1, k, Real(0), Y, n, bias},
+              pack_.get());
+  }
+  void dense_relu_backward(std::size_t rows, std::size_t n, std::size_t k, const Real* D,
+                           const Real* W, const Real* Y, Real* dY, Real alpha, Real* b) override {
+    cpu::gemm(
+        cores_,
+        GemmArguments<Real>{rows, n, k, Real(1), D, k, 1, W, n, 1, Real(0), dY, n, nullptr, Y},
+        pack_.get());
+    column_sums(rows, n, alpha, dY, b);
+  }
   void column_sums(std::size_t rows, std::size_t n, Real alpha, const Real* D, Real* b) override {
     constexpr std::size_t kColumns = 1024;  // columns whose sums stay in L1
-    cores_.split(n, 16, kLeast / (rows + 1) + 16, [&](Range columns) {
+    cores_.split(n, 16, kWorthACore / (rows + 1) + 16, [&](Range columns) {
       Real sum[kColumns];
       for (std::size_t j0 = columns.begin; j0 < columns.end; j0 += kColumns) {
         const std::size_t width = std::min(kColumns, columns.end - j0);
@@ -201,7 +214,7 @@ class CpuDevice final : public BasicDevice<Real> {
   void run_rule(std::size_t n, const ElementRule<Real>& rule) override {
     std::visit(
         [&](const auto& call) {
-          cores_.split(n, 16, kLeast, [&](Range range) { run_range(call, range); });
+          cores_.split(n, 16, kWorthACore, [&](Range range) { run_range(call, range); });
         },
         rule);
   }
@@ -209,7 +222,7 @@ class CpuDevice final : public BasicDevice<Real> {
                         const ElementRule<Real>& rule) override {
     std::visit(
         [&](const auto& call) {
-          cores_.split(rows.size(), 1, kLeast / (n + 1) + 1, [&](Range range) {
+          cores_.split(rows.size(), 1, kWorthACore / (n + 1) + 1, [&](Range range) {
             for (std::size_t i = range.begin; i < range.end; ++i) {
               run_range(call, {rows[i] * n, (rows[i] + std::size_t{1}) * n});
             }

@@ -14,11 +14,11 @@ namespace hetsgd::cpu {
 
 namespace {
 
-// Of one core.
+// Of one core and one field: gradients by category, added up in the order of the samples.
 template <class Real>
 struct RowSums {
   DistinctNumbers distinct;
-  std::vector<Real> sum;  // [distinct x row]
+  Scratch<Real> sum, own;  // [distinct x D], [distinct]
 };
 
 template <class Real>
@@ -46,8 +46,10 @@ class CpuEmbeddingKernels final : public BasicEmbeddingKernels<Real> {
         Real* const y = Y + r * width;
         const float* const dense = X.dense + source * X.columns;
         for (std::size_t j = 0; j < X.columns; ++j) y[j] = static_cast<Real>(dense[j]);
-        const Real sum =
-            gather_sample(X.fields, X.category + source * X.fields, D, C, W, y + X.columns);
+        Real sum = 0;
+        with_width(D, [&](auto numbers) {
+          sum = copy_rows(X.fields, X.category + source * X.fields, numbers, C, W, y + X.columns);
+        });
         if (table.extra > 0) z[r] = sum;
       }
     });
@@ -61,59 +63,58 @@ class CpuEmbeddingKernels final : public BasicEmbeddingKernels<Real> {
     const std::size_t parts = std::min(cores_.count(), X.fields);
     cores_.run(parts, [&](std::size_t part) {
       const Range fields = part_of(X.fields, parts, part);
-      for (std::size_t f = fields.begin; f < fields.end; ++f) {
-        add_up(X, f, table, D, d, G, scratch[part]);
-        add_sums(scratch[part], table, alpha, G);
-      }
+      with_width(table.embedding, [&](auto width) {
+        for (std::size_t f = fields.begin; f < fields.end; ++f) {
+          if (table.extra > 0) {
+            add_up<true>(X, f, width, D, d, G, scratch[part]);
+            add_sums<true>(scratch[part], width, alpha, G);
+          } else {
+            add_up<false>(X, f, width, D, d, G, scratch[part]);
+            add_sums<false>(scratch[part], width, alpha, G);
+          }
+        }
+      });
     });
   }
 
  private:
-  // The sum of what the rows have behind their embeddings. All arguments are values: what a copy
-  // writes could otherwise be one of them, to the compiler.
-  static Real gather_sample(std::size_t fields, const std::uint32_t* category, std::size_t D,
-                            std::size_t C, const Real* W, Real* y) {
-    Real sum = 0;
-    for (std::size_t f = 0; f < fields; ++f, y += D) {
-      const Real* const w = W + category[f] * C;
-      copy_numbers(D, w, y);
-      if (C > D) sum += w[D];
-    }
-    return sum;
-  }
-
-  static void add_up(const FieldRows<Real>& X, std::size_t f, const TableShape& table,
-                     const Real* D, const Real* d, const Real* G, RowSums<Real>& scratch) {
-    const std::size_t width = X.columns + X.fields * table.embedding, C = table.row();
+  // Of field f, whose rows have `width` numbers, and with_own one more.
+  template <bool with_own, class Width>
+  static void add_up(const FieldRows<Real>& X, std::size_t f, Width width, const Real* D,
+                     const Real* d, const Real* G, RowSums<Real>& scratch) {
     constexpr std::size_t kAhead = 8;
-    const Real* from = D + X.columns + f * table.embedding;
-    scratch.distinct.begin(X.rows);
-    if (scratch.sum.size() < X.rows * C) scratch.sum.resize(X.rows * C);
-    for (std::size_t r = 0; r < X.rows; ++r, from += width) {
+    constexpr Real kNothing = Real(-0.0);
+    const std::size_t C = width + (with_own ? 1 : 0), stride = X.columns + X.fields * width;
+    const Real* from = D + X.columns + f * width;
+    DistinctNumbers& distinct = scratch.distinct;
+    distinct.begin(X.rows);
+    Real* const sums = scratch.sum.reserve(X.rows * width);
+    Real* const owns = scratch.own.reserve(X.rows);
+    for (std::size_t r = 0; r < X.rows; ++r, from += stride) {
       // The gradients of a field lie far apart, at a distance that no prefetcher follows.
-      if (r + kAhead < X.rows) prefetch_table_row(from + kAhead * width, table.embedding);
+      if (r + kAhead < X.rows) prefetch_table_row(from + kAhead * stride, width);
       const std::uint32_t category = X.category[X.source_row(r) * X.fields + f];
-      const std::size_t before = scratch.distinct.found().size();
-      const std::size_t slot = scratch.distinct.slot(category);
-      Real* const sum = scratch.sum.data() + slot * C;
-      if (slot == before) {
-        prefetch_table_row(G + category * C, C);
-        for (std::size_t j = 0; j < table.embedding; ++j) sum[j] = from[j];
-        if (table.extra > 0) sum[table.embedding] = d[r];
-      } else {
-        for (std::size_t j = 0; j < table.embedding; ++j) sum[j] += from[j];
-        if (table.extra > 0) sum[table.embedding] += d[r];
-      }
+      // A first gradient is added to -0, which leaves all its bits: nothing branches on whether it
+      // is the first.
+      std::fill_n(sums + distinct.count() * width, width, kNothing);
+      if constexpr (with_own) owns[distinct.count()] = kNothing;
+      const std::size_t slot = distinct.slot(category);
+      prefetch_table_row(G + category * C, C);
+      add_numbers(width, from, sums + slot * width);
+      if constexpr (with_own) owns[slot] += d[r];
     }
   }
 
-  static void add_sums(const RowSums<Real>& scratch, const TableShape& table, Real alpha, Real* G) {
-    const std::size_t C = table.row();
-    const Real* sum = scratch.sum.data();
+  template <bool with_own, class Width>
+  static void add_sums(RowSums<Real>& scratch, Width width, Real alpha, Real* G) {
+    const std::size_t C = width + (with_own ? 1 : 0);
+    const Real* sum = scratch.sum.reserve(0);
+    const Real* own = scratch.own.reserve(0);
     for (const std::uint32_t category : scratch.distinct.found()) {
       Real* const g = G + category * C;
-      for (std::size_t j = 0; j < C; ++j) g[j] = std::fma(alpha, sum[j], g[j]);
-      sum += C;
+      add_scaled_numbers(width, alpha, sum, g);
+      if constexpr (with_own) g[width] = std::fma(alpha, *own++, g[width]);
+      sum += width;
     }
   }
 

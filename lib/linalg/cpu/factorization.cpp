@@ -67,7 +67,8 @@ class CpuFactorizationKernels final : public BasicFactorizationKernels<Real> {
         const Real weight = std::exchange(t[column * n + l], Real(0));
         if (weight == Real(0)) return;  // NaN is not
         const std::size_t at = column * width + l * K;
-        for (std::size_t k = 0; k < K; ++k) G[at + k] -= alpha * weight * V[at + k];
+        const Real factor = alpha * weight;
+        for (std::size_t k = 0; k < K; ++k) G[at + k] -= factor * V[at + k];
       });
       each([&](std::size_t r, std::size_t column, Real x, std::size_t l) {
         const Real d = alpha * D[r * n + l] * x;

@@ -112,10 +112,48 @@ LeftBlock<Real> pack_left(const GemmArguments<Real>& g, Range rows, Range k, Rea
   return {to, tile, 1, kTileRows};
 }
 
+// vectors(j) for every vector of a row of `columns` numbers, numbers(j) for those at its end.
+template <class Real, class Vectors, class Numbers>
+HETSGD_INLINE void for_numbers(std::size_t columns, const Vectors& vectors,
+                               const Numbers& numbers) {
+  std::size_t j = 0;
+  for (; j + kLanes<Real> <= columns; j += kLanes<Real>) vectors(j);
+  for (; j < columns; ++j) numbers(j);
+}
+
+// The complete sums of some rows and columns become what the arguments say. NaN stays NaN.
+template <class Real>
+HETSGD_INLINE void finish(const GemmArguments<Real>& g, Range rows, Range columns) {
+  for (std::size_t i = rows.begin; i < rows.end; ++i) {
+    Real* const c = g.C + i * g.ldc + columns.begin;
+    if (g.bias) {
+      const Real* const b = g.bias + columns.begin;
+      for_numbers<Real>(
+          columns.size(),
+          [&](std::size_t j) { store(c + j, vector_relu<Real>(load(c + j) + load(b + j))); },
+          [&](std::size_t j) {
+            const Real x = c[j] + b[j];
+            c[j] = x < Real(0) ? Real(0) : x;
+          });
+    } else {
+      const Real* const y = g.activation + i * g.ldc + columns.begin;
+      for_numbers<Real>(
+          columns.size(),
+          [&](std::size_t j) {
+            store(c + j, load(y + j) <= Vec<Real>{} ? Vec<Real>{} : load(c + j));
+          },
+          [&](std::size_t j) { c[j] = y[j] <= Real(0) ? Real(0) : c[j]; });
+    }
+  }
+}
+
+// complete: these are the last of the sums.
 template <class Real, int vectors>
 void multiply_panel(const GemmArguments<Real>& g, Range rows, const LeftBlock<Real>& left,
-                    std::size_t depth, Real beta, std::size_t j0, const Real* panel,
-                    std::size_t ld) {
+                    std::size_t depth, Real beta, std::size_t j0, const Real* panel, std::size_t ld,
+                    bool complete) {
+  const bool finishes = complete && (g.bias || g.activation);
+  const std::size_t end = std::min(g.n, j0 + vectors * kLanes<Real>);
   for_row_tiles(rows.size(), [&](std::size_t i, auto tile) {
     constexpr int kTile = decltype(tile)::value;
     Real* const C = g.C + (rows.begin + i) * g.ldc + j0;
@@ -131,6 +169,7 @@ void multiply_panel(const GemmArguments<Real>& g, Range rows, const LeftBlock<Re
       accumulate<Real, kTile, vectors>(depth, a, left.row, left.depth, panel, ld, sum);
     }
     write_tile<Real, kTile, vectors>(sum, g.alpha, beta, C, g.ldc, g.n - j0);
+    if (finishes) finish(g, {rows.begin + i, rows.begin + i + kTile}, {j0, end});
   });
 }
 
@@ -167,9 +206,9 @@ void multiply_chunk(const GemmArguments<Real>& g, Range rows, Range columns, Ran
         pack_panel(g, k, j, slot);
       }
       if (g.n - j > kLanes<Real>) {
-        multiply_panel<Real, 2>(g, block, left, k.size(), beta, j, panel, ld);
+        multiply_panel<Real, 2>(g, block, left, k.size(), beta, j, panel, ld, k.end == g.k);
       } else {
-        multiply_panel<Real, 1>(g, block, left, k.size(), beta, j, panel, ld);
+        multiply_panel<Real, 1>(g, block, left, k.size(), beta, j, panel, ld, k.end == g.k);
       }
     }
   }
@@ -188,17 +227,31 @@ void multiply(const GemmArguments<Real>& g, Range rows, Range columns, Real* pac
   }
 }
 
+// Whether parts are columns rather than rows of C: what gives the largest part less to do. A part
+// packs the columns of B that it needs, a number of which takes the time of some kPacked products.
+template <class Real>
+bool by_columns(const GemmArguments<Real>& g, std::size_t parts) {
+  constexpr std::size_t kPacked = 32;
+  const auto largest = [&](std::size_t n, std::size_t unit) {
+    const std::size_t units = (n + unit - 1) / unit;
+    return std::min(n, (units + parts - 1) / parts * unit);
+  };
+  const std::size_t rows = largest(g.m, kTileRows), columns = largest(g.n, kPanel<Real>);
+  return (g.m + kPacked) * columns <= (rows + kPacked) * g.n;
+}
+
 }  // namespace
 
 template <class Real>
 void gemm(const Cores& cores, const GemmArguments<Real>& g, Scratch<Real>& pack) {
   if (g.m == 0 || g.n == 0) return;
   constexpr std::size_t kPack = Packs<Real>::kSize;
-  // A hand-over to another core costs microseconds: below this much work one core does it all.
+  // A hand-over to another core costs a microsecond: below this much work one core does it all.
   constexpr std::size_t kWorthSharing = std::size_t{1} << 18;
-  const std::size_t parts = g.m * g.n * (g.k + 1) < kWorthSharing ? 1 : cores.count();
+  const std::size_t worth = kWorthSharing * cores.hand_over_cost();
+  const std::size_t parts = g.m * g.n * (g.k + 1) < worth ? 1 : cores.count();
   Real* panels = pack.reserve(kPack * parts);
-  const bool by_column = g.n / kPanel<Real> >= g.m / kTileRows;
+  const bool by_column = by_columns(g, parts);
   cores.run(parts, [&](std::size_t part) {
     const Range rows = by_column ? Range{0, g.m} : part_of(g.m, parts, part, kTileRows);
     const Range columns = by_column ? part_of(g.n, parts, part, kPanel<Real>) : Range{0, g.n};

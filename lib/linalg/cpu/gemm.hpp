@@ -21,6 +21,10 @@ struct GemmArguments {
   Real beta;
   Real* C;
   std::size_t ldc;
+  // What becomes of C's numbers when their sums are complete, while they are in the caches; at most
+  // one of:
+  const Real* bias = nullptr;        // [n]: C <- max(C + bias, 0)
+  const Real* activation = nullptr;  // [m x n], rows ldc apart: C <- 0 where it is not above 0
 };
 
 // Bits do not depend on the number of cores: every element is one sum in the order of k. `pack`

@@ -124,6 +124,44 @@ void scale_map(std::size_t count, Real beta, Real* dx) {
 }
 
 template <class Real>
+void rectify(std::size_t count, const Real* x, Real* y) {
+#pragma GCC ivdep
+  for (std::size_t i = 0; i < count; ++i) y[i] = x[i] < Real(0) ? Real(0) : x[i];
+}
+
+template <class Real>
+void rectify_gradient(std::size_t count, const Real* y, const Real* dy, Real beta, Real* dx) {
+  if (beta == Real(0)) {
+#pragma GCC ivdep
+    for (std::size_t i = 0; i < count; ++i) dx[i] = y[i] <= Real(0) ? Real(0) : dy[i];
+  } else {
+#pragma GCC ivdep
+    for (std::size_t i = 0; i < count; ++i) {
+      dx[i] = beta * dx[i] + (y[i] <= Real(0) ? Real(0) : dy[i]);
+    }
+  }
+}
+
+template <class Real>
+void keep_gradient(std::size_t count, Real scale, const std::uint8_t* kept, const Real* dy,
+                   Real beta, Real* dx) {
+#pragma GCC ivdep
+  for (std::size_t i = 0; i < count; ++i) {
+    const Real d = kept[i] != 0 ? dy[i] * scale : Real(0);
+    dx[i] = beta == Real(0) ? d : beta * dx[i] + d;
+  }
+}
+
+template <class Real>
+void add_row(std::size_t count, const Real* x, Real beta, Real* y) {
+  if (beta == Real(0)) {
+    std::copy_n(x, count, y);
+  } else {
+    for (std::size_t i = 0; i < count; ++i) y[i] = beta * y[i] + x[i];
+  }
+}
+
+template <class Real>
 class CpuImageKernels final : public BasicImageKernels<Real> {
  public:
   explicit CpuImageKernels(const Cores& cores) : cores_(cores) {}
@@ -148,8 +186,6 @@ class CpuImageKernels final : public BasicImageKernels<Real> {
                           const Real* dY, Real beta, Real* dX) override;
 
  private:
-  static constexpr std::size_t kWorth = std::size_t{1} << 15;  // numbers worth a second core
-
   const Cores& cores_;
 };
 
@@ -157,7 +193,13 @@ template <class Real>
 void CpuImageKernels<Real>::pool(const PoolShape& s, std::size_t n, const Real* X, Real* Y,
                                  std::uint8_t* index) {
   const std::size_t in = s.in_height * s.in_width, out = s.out_height * s.out_width;
-  cores_.split(n * s.channels, 1, kWorth / in + 1, [&](Range maps) {
+  const bool at_once = s.maximum && is_two_by_two(s) && covers(s);
+  cores_.split(n * s.channels, 1, kWorthACore / in + 1, [&](Range maps) {
+    if (at_once) {
+      const std::size_t first = maps.begin * out;
+      return pool_two_by_two(stacked(s, maps.size()), X + maps.begin * in, Y + first,
+                             index ? index + first : nullptr);
+    }
     for (std::size_t map = maps.begin; map < maps.end; ++map) {
       if (s.maximum) {
         pool_maximum(s, X + map * in, Y + map * out, index ? index + map * out : nullptr);
@@ -174,13 +216,14 @@ void CpuImageKernels<Real>::pool_gradient(const PoolShape& s, std::size_t n, con
                                           Real beta, Real* dX) {
   const std::size_t in = s.in_height * s.in_width, out = s.out_height * s.out_width;
   const bool at_once = s.maximum && index && beta == Real(0) && is_two_by_two(s) && covers(s);
-  cores_.split(n * s.channels, 1, kWorth / in + 1, [&](Range maps) {
+  cores_.split(n * s.channels, 1, kWorthACore / in + 1, [&](Range maps) {
+    if (at_once) {
+      const std::size_t first = maps.begin * out;
+      return spread_two_by_two(stacked(s, maps.size()), index + first, dY + first, true,
+                               dX + maps.begin * in);
+    }
     for (std::size_t map = maps.begin; map < maps.end; ++map) {
       Real* const dx = dX + map * in;
-      if (at_once) {
-        spread_two_by_two(s, index + map * out, dY + map * out, true, dx);
-        continue;
-      }
       scale_map(in, beta, dx);
       if (!s.maximum) {
         spread_average(s, dY + map * out, dx);
@@ -195,26 +238,16 @@ void CpuImageKernels<Real>::pool_gradient(const PoolShape& s, std::size_t n, con
 
 template <class Real>
 void CpuImageKernels<Real>::relu(std::size_t count, const Real* X, Real* Y) {
-  cores_.split(count, 16, kWorth, [&](Range range) {
-    for (std::size_t i = range.begin; i < range.end; ++i) Y[i] = X[i] < Real(0) ? Real(0) : X[i];
-  });
+  cores_.split(count, 16, kWorthACore,
+               [&](Range range) { rectify(range.size(), X + range.begin, Y + range.begin); });
 }
 
 template <class Real>
 void CpuImageKernels<Real>::relu_gradient(std::size_t count, const Real* Y, const Real* dY,
                                           Real beta, Real* dX) {
-  cores_.split(count, 16, kWorth, [&](Range range) {
-    if (beta == Real(0)) {
-#pragma GCC ivdep
-      for (std::size_t i = range.begin; i < range.end; ++i) {
-        dX[i] = Y[i] <= Real(0) ? Real(0) : dY[i];
-      }
-    } else {
-#pragma GCC ivdep
-      for (std::size_t i = range.begin; i < range.end; ++i) {
-        dX[i] = beta * dX[i] + (Y[i] <= Real(0) ? Real(0) : dY[i]);
-      }
-    }
+  cores_.split(count, 16, kWorthACore, [&](Range range) {
+    const std::size_t at = range.begin;
+    rectify_gradient(range.size(), Y + at, dY + at, beta, dX + at);
   });
 }
 
@@ -224,7 +257,7 @@ void CpuImageKernels<Real>::dropout(std::size_t count, const DropoutKey& key, co
                                     Real* Y, std::uint8_t* mask) {
   const auto limit = static_cast<std::uint64_t>(key.p * 0x1.0p32);
   const Real scale = static_cast<Real>(1 / (1 - key.p));
-  cores_.split(count, 64, kWorth / 8, [&](Range range) {
+  cores_.split(count, 64, kWorthACore / 8, [&](Range range) {
     for (std::size_t i = range.begin; i < range.end; i += 4) {
       const RandomBlock words =
           random_block(key.seed, Purpose::dropout, key.a, key.b, static_cast<std::uint32_t>(i / 4));
@@ -241,11 +274,9 @@ template <class Real>
 void CpuImageKernels<Real>::dropout_gradient(std::size_t count, double p, const std::uint8_t* mask,
                                              const Real* dY, Real beta, Real* dX) {
   const Real scale = static_cast<Real>(1 / (1 - p));
-  cores_.split(count, 64, kWorth, [&](Range range) {
-    for (std::size_t i = range.begin; i < range.end; ++i) {
-      const Real d = mask[i] != 0 ? dY[i] * scale : Real(0);
-      dX[i] = beta == Real(0) ? d : beta * dX[i] + d;
-    }
+  cores_.split(count, 64, kWorthACore, [&](Range range) {
+    const std::size_t at = range.begin;
+    keep_gradient(range.size(), scale, mask + at, dY + at, beta, dX + at);
   });
 }
 
@@ -253,15 +284,9 @@ template <class Real>
 void CpuImageKernels<Real>::add_rows(std::size_t rows, std::size_t width,
                                      StridedRows<const Real*> from, Real beta,
                                      StridedRows<Real*> to) {
-  cores_.split(rows, 1, kWorth / (width + 1) + 1, [&](Range range) {
+  cores_.split(rows, 1, kWorthACore / (width + 1) + 1, [&](Range range) {
     for (std::size_t r = range.begin; r < range.end; ++r) {
-      const Real* const x = from.first + r * from.stride;
-      Real* const y = to.first + r * to.stride;
-      if (beta == Real(0)) {
-        std::copy_n(x, width, y);
-      } else {
-        for (std::size_t i = 0; i < width; ++i) y[i] = beta * y[i] + x[i];
-      }
+      add_row(width, from.first + r * from.stride, beta, to.first + r * to.stride);
     }
   });
 }
@@ -271,7 +296,7 @@ void CpuImageKernels<Real>::subsample(std::size_t n, std::size_t in_channels, st
                                       std::size_t width, std::size_t out_channels,
                                       std::size_t stride, const Real* X, Real* Y) {
   const std::size_t rows = (height + stride - 1) / stride, columns = (width + stride - 1) / stride;
-  cores_.split(n * out_channels, 1, kWorth / (rows * columns) + 1, [&](Range maps) {
+  cores_.split(n * out_channels, 1, kWorthACore / (rows * columns) + 1, [&](Range maps) {
     for (std::size_t map = maps.begin; map < maps.end; ++map) {
       const std::size_t sample = map / out_channels, c = map % out_channels;
       Real* const y = Y + map * rows * columns;
@@ -295,7 +320,7 @@ void CpuImageKernels<Real>::subsample_gradient(std::size_t n, std::size_t in_cha
                                                std::size_t out_channels, std::size_t stride,
                                                const Real* dY, Real beta, Real* dX) {
   const std::size_t rows = (height + stride - 1) / stride, columns = (width + stride - 1) / stride;
-  cores_.split(n * in_channels, 1, kWorth / (height * width) + 1, [&](Range maps) {
+  cores_.split(n * in_channels, 1, kWorthACore / (height * width) + 1, [&](Range maps) {
     for (std::size_t map = maps.begin; map < maps.end; ++map) {
       const std::size_t sample = map / in_channels, c = map % in_channels;
       Real* const dx = dX + map * height * width;

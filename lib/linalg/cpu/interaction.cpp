@@ -51,8 +51,9 @@ class CpuInteractionKernels final : public BasicInteractionKernels<Real> {
       const Real* v = Y + r * shape.width + shape.first;
       Real* g = dY + r * shape.width + shape.first;
       const Real* const s = S + r * D;
+      const Real factor = d[r];
       for (std::size_t f = 0; f < shape.fields; ++f, v += D, g += D) {
-        for (std::size_t k = 0; k < D; ++k) g[k] += d[r] * (s[k] - v[k]);
+        for (std::size_t k = 0; k < D; ++k) g[k] += factor * (s[k] - v[k]);
       }
     });
   }
@@ -73,9 +74,9 @@ class CpuInteractionKernels final : public BasicInteractionKernels<Real> {
                       Real* t, Real* g, Real* dx0) override {
     each_row(rows, [&](std::size_t r) {
       Real *const mine = g + r * n, *const to = dx0 + r * n;
-      const Real factor = t[r] = row_dot(n, mine, x0 + r * n);
+      const Real factor = t[r] = row_dot(n, mine, x0 + r * n), share = s[r];
       for (std::size_t j = 0; j < n; ++j) {
-        to[j] += mine[j] * s[r];
+        to[j] += mine[j] * share;
         mine[j] += factor * w[j];
       }
     });

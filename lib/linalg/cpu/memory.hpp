@@ -20,6 +20,8 @@ template <class T>
 class Scratch {
  public:
   Scratch() = default;
+  Scratch(Scratch&& other) noexcept
+      : data_(std::exchange(other.data_, nullptr)), capacity_(std::exchange(other.capacity_, 0)) {}
   Scratch(const Scratch&) = delete;
   Scratch& operator=(const Scratch&) = delete;
   ~Scratch() { release_aligned(data_); }

@@ -41,6 +41,17 @@ HETSGD_INLINE double sum_of(std::size_t count, F&& f) {
   return (sum[0] + sum[1]) + (sum[2] + sum[3]);
 }
 
+// dx = beta dx + law(x, dy).
+template <class Real, class Law>
+void put_gradient(std::size_t count, const Real* x, const Real* dy, const Law law, Real beta,
+                  Real* dx) {
+#pragma GCC ivdep
+  for (std::size_t i = 0; i < count; ++i) {
+    const Real d = law(x[i], dy[i]);
+    dx[i] = beta == Real(0) ? d : beta * dx[i] + d;
+  }
+}
+
 template <class Real>
 class CpuNormalisationKernels final : public BasicNormalisationKernels<Real> {
  public:
@@ -63,8 +74,6 @@ class CpuNormalisationKernels final : public BasicNormalisationKernels<Real> {
                           Real* g) override;
 
  private:
-  static constexpr std::size_t kWorth = std::size_t{1} << 15;  // numbers worth a second core
-
   const Cores& cores_;
 };
 
@@ -74,7 +83,7 @@ void CpuNormalisationKernels<Real>::response_normalisation(const ResponseNormali
                                                            std::size_t pixels, const Real* X,
                                                            Real* Y) {
   const Real weight = law.alpha / static_cast<Real>(law.size);
-  cores_.split(n, 1, kWorth / 16 / (channels * pixels) + 1, [&](Range samples) {
+  cores_.split(n, 1, kWorthACore / 16 / (channels * pixels) + 1, [&](Range samples) {
     Real sum[kPixels];
     for (std::size_t i = samples.begin; i < samples.end; ++i) {
       const Real* const x = X + i * channels * pixels;
@@ -105,7 +114,7 @@ void CpuNormalisationKernels<Real>::response_normalisation_gradient(
     const Real* X, const Real* Y, const Real* dY, Real beta, Real* dX) {
   const Real weight = law.alpha / static_cast<Real>(law.size);
   const std::size_t mirrored = law.size % 2;  // an even window leans to one side, its mirror not
-  cores_.split(n, 1, kWorth / 16 / (channels * pixels) + 1, [&](Range samples) {
+  cores_.split(n, 1, kWorthACore / 16 / (channels * pixels) + 1, [&](Range samples) {
     std::vector<Real> s(channels * kPixels), ratio(channels * kPixels);
     Real sum[kPixels];
     for (std::size_t i = samples.begin; i < samples.end; ++i) {
@@ -146,7 +155,7 @@ void CpuNormalisationKernels<Real>::channel_statistics(std::size_t n, std::size_
                                                        std::size_t pixels, const Real* X,
                                                        Real* statistics) {
   const auto count = static_cast<double>(n * pixels);
-  cores_.split(channels, 1, kWorth / (n * pixels) + 1, [&](Range range) {
+  cores_.split(channels, 1, kWorthACore / (n * pixels) + 1, [&](Range range) {
     for (std::size_t c = range.begin; c < range.end; ++c) {
       const auto add = [&](auto&& f) {
         double sum = 0;
@@ -169,7 +178,7 @@ void CpuNormalisationKernels<Real>::normalise(std::size_t n, std::size_t channel
                                               std::size_t pixels, const Real* X,
                                               const Real* statistics, Real epsilon,
                                               const Real* scale, const Real* shift, Real* Y) {
-  cores_.split(n * channels, 1, kWorth / pixels + 1, [&](Range maps) {
+  cores_.split(n * channels, 1, kWorthACore / pixels + 1, [&](Range maps) {
     for (std::size_t map = maps.begin; map < maps.end; ++map) {
       const std::size_t c = map % channels;
       const Real factor = scale[c] / std::sqrt(statistics[channels + c] + epsilon);
@@ -191,7 +200,7 @@ void CpuNormalisationKernels<Real>::normalise_gradient(std::size_t n, std::size_
                                                        Real* dX, Real alpha, Real parameter_beta,
                                                        Real* G, Real* g) {
   const auto count = static_cast<double>(n * pixels);
-  cores_.split(channels, 1, kWorth / (n * pixels) + 1, [&](Range range) {
+  cores_.split(channels, 1, kWorthACore / (n * pixels) + 1, [&](Range range) {
     for (std::size_t c = range.begin; c < range.end; ++c) {
       const auto mean = static_cast<double>(statistics[c]);
       const double r = 1 / std::sqrt(static_cast<double>(statistics[channels + c]) +
@@ -214,10 +223,10 @@ void CpuNormalisationKernels<Real>::normalise_gradient(std::size_t n, std::size_
         const auto centre = static_cast<Real>(mean);
         for (std::size_t i = 0; i < n; ++i) {
           const std::size_t at = (i * channels + c) * pixels;
-          for (std::size_t p = at; p < at + pixels; ++p) {
-            const Real d = direct * dY[p] + slope * (X[p] - centre) + offset;
-            dX[p] = beta == Real(0) ? d : beta * dX[p] + d;
-          }
+          const auto law = [=](Real x, Real dy) {
+            return direct * dy + slope * (x - centre) + offset;
+          };
+          put_gradient(pixels, X + at, dY + at, law, beta, dX + at);
         }
       }
       const auto put = [&](double gradient, Real& to) {

@@ -27,6 +27,14 @@ inline bool covers(const PoolShape& s) {
   return 2 * s.out_height == s.in_height && 2 * s.out_width == s.in_width;
 }
 
+// `maps` maps that such windows cover, one behind the other, as one tall map: then only its last rows
+// are near an end.
+inline PoolShape stacked(PoolShape s, std::size_t maps) {
+  s.in_height *= maps;
+  s.out_height *= maps;
+  return s;
+}
+
 // Some windows of one row of them, for rows so near to the map's end that whole vectors reach beyond
 // it. Elsewhere vectors lie in the map itself: what they write behind their row's end is of rows
 // that follow, and are written later.

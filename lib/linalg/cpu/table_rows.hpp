@@ -2,7 +2,10 @@
 #pragma once
 
 #include <algorithm>
+#include <cmath>
 #include <cstddef>
+#include <cstdint>
+#include <type_traits>
 
 #include "linalg/cpu/simd.hpp"
 
@@ -26,7 +29,7 @@ std::size_t table_rows_ahead(std::size_t width) {
   return std::clamp<std::size_t>(64 * kTableLine / (width * sizeof(Real) + 1), 4, 64);
 }
 
-// to <- from and to <- to + from, which lie apart. Rows are short: compilers' own loops check for
+// to <- from, which lie apart. Rows are short: compilers' own loops check for
 // overlaps and prepare for long ones, which takes longer than the numbers. Half a line at a time,
 // as rows need not begin with one, and stores across two lines are slow.
 template <class Real>
@@ -39,10 +42,60 @@ HETSGD_INLINE void copy_numbers(std::size_t n, const Real* from, Real* to) {
   }
   for (std::size_t i = n % kFew; i > 0; --i, ++j) to[j] = from[j];
 }
+// to <- f(from, to), half a line at a time: arrays of its own are what a compiler puts into
+// registers, since nothing else can be a part of them.
+template <class Real, class F>
+HETSGD_INLINE void change_numbers(std::size_t n, const Real* from, Real* to, const F& f) {
+  constexpr std::size_t kHalf = kTableLine / 2 / sizeof(Real);
+  std::size_t j = 0;
+  for (; j + kHalf <= n; j += kHalf) {
+    Real x[kHalf], y[kHalf];
+    __builtin_memcpy(x, from + j, sizeof x);
+    __builtin_memcpy(y, to + j, sizeof y);
+    for (std::size_t i = 0; i < kHalf; ++i) y[i] = f(x[i], y[i]);
+    __builtin_memcpy(to + j, y, sizeof y);
+  }
+  for (; j < n; ++j) to[j] = f(from[j], to[j]);
+}
 template <class Real>
 HETSGD_INLINE void add_numbers(std::size_t n, const Real* from, Real* to) {
-#pragma GCC ivdep
-  for (std::size_t j = 0; j < n; ++j) to[j] += from[j];
+  change_numbers(n, from, to, [](Real x, Real y) { return y + x; });
+}
+// to <- to + alpha from, rounded once.
+template <class Real>
+HETSGD_INLINE void add_scaled_numbers(std::size_t n, Real alpha, const Real* from, Real* to) {
+  change_numbers(n, from, to, [alpha](Real x, Real y) { return std::fma(alpha, x, y); });
+}
+
+// f(width), where the usual widths are constants, for which compilers write loops of a few
+// instructions.
+template <class F>
+void with_width(std::size_t width, F&& f) {
+  switch (width) {
+    case 8:
+      return f(std::integral_constant<std::size_t, 8>());
+    case 16:
+      return f(std::integral_constant<std::size_t, 16>());
+    case 32:
+      return f(std::integral_constant<std::size_t, 32>());
+    default:
+      return f(width);
+  }
+}
+
+// to[i] <- the first D numbers of row row[i] of W, whose rows have C, one after the other. The sum of
+// what the rows have behind them. All arguments are values: what a copy writes could otherwise be
+// one of them, to the compiler.
+template <class Real, class Width>
+Real copy_rows(std::size_t n, const std::uint32_t* row, Width D, std::size_t C, const Real* W,
+               Real* to) {
+  Real sum = 0;
+  for (std::size_t i = 0; i < n; ++i, to += D) {
+    const Real* const w = W + row[i] * C;
+    copy_numbers(D, w, to);
+    if (C > D) sum += w[D];
+  }
+  return sum;
 }
 
 }  // namespace hetsgd::cpu

@@ -1,6 +1,7 @@
 // The table kernels of the CPU.
 #include <algorithm>
 #include <numeric>
+#include <span>
 #include <vector>
 
 #include "linalg/cpu/cores.hpp"
@@ -57,7 +58,7 @@ class SumsByRow {
   }
   // Whether the row is a new one.
   bool add(std::uint32_t row, const Real* g) {
-    const std::size_t before = distinct_.found().size(), slot = distinct_.slot(row);
+    const std::size_t before = distinct_.count(), slot = distinct_.slot(row);
     Real* const sum = sum_.data() + slot * width_;
     if (slot < before) {
       add_numbers(width_, g, sum);
@@ -66,7 +67,7 @@ class SumsByRow {
     copy_numbers(width_, g, sum);
     return true;
   }
-  const std::vector<std::uint32_t>& rows() const { return distinct_.found(); }
+  std::span<const std::uint32_t> rows() const { return distinct_.found(); }
   Real* sum(std::size_t slot) { return sum_.data() + slot * width_; }
 
  private:
@@ -74,6 +75,11 @@ class SumsByRow {
   std::vector<Real> sum_;  // [rows x width]
   std::size_t width_ = 0;
 };
+
+template <class Real>
+void scale_numbers(std::size_t n, Real factor, Real* to) {
+  for (std::size_t i = 0; i < n; ++i) to[i] *= factor;
+}
 
 template <class Real>
 struct UpdateScratch {
@@ -100,8 +106,10 @@ class CpuTableKernels final : public BasicTableKernels<Real> {
   void gather(const ShardRows<Real>& shard, std::size_t n, const std::uint32_t* row,
               Real* out) override {
     cores_.split(n, 1, 256, [&](Range range) {
-      gather_range(shard.w, shard.stride, shard.width, row + range.begin, range.size(),
-                   out + range.begin * shard.width);
+      with_width(shard.width, [&](auto width) {
+        gather_range(shard.w, shard.stride, width, row + range.begin, range.size(),
+                     out + range.begin * shard.width);
+      });
     });
   }
 
@@ -118,16 +126,13 @@ class CpuTableKernels final : public BasicTableKernels<Real> {
     const std::size_t D = table.embedding, C = table.row(), width = X.columns + X.fields * D;
     cores_.split(X.rows, 1, 16, [&](Range range) {
       for (std::size_t r = range.begin; r < range.end; ++r) {
-        Real* y = Y + r * width;
+        Real* const y = Y + r * width;
         const float* const dense = X.dense + X.source_row(r) * X.columns;
         for (std::size_t j = 0; j < X.columns; ++j) y[j] = static_cast<Real>(dense[j]);
-        y += X.columns;
         Real own = 0;
-        for (std::size_t f = 0; f < X.fields; ++f, y += D) {
-          const Real* const row = rows + entry[r * X.fields + f] * C;
-          copy_numbers(D, row, y);
-          if (table.extra > 0) own += row[D];
-        }
+        with_width(D, [&](auto numbers) {
+          own = copy_rows(X.fields, entry + r * X.fields, numbers, C, rows, y + X.columns);
+        });
         if (table.extra > 0) u[r] = own;
       }
     });
@@ -140,12 +145,13 @@ class CpuTableKernels final : public BasicTableKernels<Real> {
     cores_.split(numbers, 16, 4096,
                  [&](Range range) { std::fill(sums + range.begin, sums + range.end, Real(0)); });
     cores_.run(parts, [&](std::size_t part) {
-      add_fields(X, table, entry, part_of(X.fields, parts, part), D, d, sums);
+      with_width(table.embedding, [&](auto width) {
+        add_fields(X, width, table.extra, entry, part_of(X.fields, parts, part), D, d, sums);
+      });
     });
     if (scale == Real(1)) return;
-    cores_.split(numbers, 16, 4096, [&](Range range) {
-      for (std::size_t i = range.begin; i < range.end; ++i) sums[i] *= scale;
-    });
+    cores_.split(numbers, 16, 4096,
+                 [&](Range range) { scale_numbers(range.size(), scale, sums + range.begin); });
   }
 
   // Split by rows, so that no two cores meet in one and every sum has one order.
@@ -172,8 +178,9 @@ class CpuTableKernels final : public BasicTableKernels<Real> {
 
  private:
   // All arguments are values: what a copy writes could otherwise be one of them, to the compiler.
-  static void gather_range(const Real* w, std::size_t stride, std::size_t width,
-                           const std::uint32_t* row, std::size_t n, Real* out) {
+  template <class Width>
+  static void gather_range(const Real* w, std::size_t stride, Width width, const std::uint32_t* row,
+                           std::size_t n, Real* out) {
     const std::size_t ahead = table_rows_ahead<Real>(width);
     for (std::size_t i = 0; i < std::min(n, ahead); ++i)
       prefetch_table_row(w + row[i] * stride, width);
@@ -183,16 +190,17 @@ class CpuTableKernels final : public BasicTableKernels<Real> {
     }
   }
 
-  static void add_fields(const FieldRows<Real>& X, const TableShape& table,
+  template <class Width>
+  static void add_fields(const FieldRows<Real>& X, Width E, std::size_t extra,
                          const std::uint32_t* entry, Range fields, const Real* D, const Real* d,
                          Real* sums) {
-    const std::size_t E = table.embedding, C = table.row(), width = X.columns + X.fields * E;
+    const std::size_t C = E + extra, width = X.columns + X.fields * E;
     for (std::size_t r = 0; r < X.rows; ++r) {
       const Real* from = D + r * width + X.columns + fields.begin * E;
       for (std::size_t f = fields.begin; f < fields.end; ++f, from += E) {
         Real* const to = sums + entry[r * X.fields + f] * C;
         add_numbers(E, from, to);
-        if (table.extra > 0) to[E] += d[r];
+        if (extra > 0) to[E] += d[r];
       }
     }
   }

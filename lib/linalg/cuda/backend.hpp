@@ -6,6 +6,7 @@
 
 #include <cstddef>
 
+#include "linalg/convolution_library.hpp"
 #include "linalg/cuda/batch.hpp"
 #include "linalg/cuda/blas.hpp"
 #include "linalg/cuda/resources.hpp"
@@ -16,9 +17,11 @@ namespace hetsgd::cuda {
 // Of the device that was current when it was made. Everything goes to one stream (but batches on
 // their way: a second one).
 struct Backend {
-  Backend(int its_ordinal, Precision precision, std::size_t its_logit_budget,
-          std::size_t its_logit_block)
+  Backend(int its_ordinal, Precision its_precision, ConvolutionLibrary its_convolutions,
+          std::size_t its_logit_budget, std::size_t its_logit_block)
       : ordinal(its_ordinal),
+        precision(its_precision),
+        convolutions(its_convolutions),
         logit_budget(its_logit_budget),
         logit_block(its_logit_block),
         blas(stream, precision),
@@ -36,6 +39,8 @@ struct Backend {
   }
 
   const int ordinal;
+  const Precision precision;
+  const ConvolutionLibrary convolutions;
   const std::size_t logit_budget, logit_block;  // bytes, see CudaDeviceOptions
   Stream stream;
   Blas blas;

@@ -20,7 +20,7 @@ constexpr std::size_t kWorkspaceBytes = std::size_t{32} << 20;  // what Hopper G
 struct Library {
   Library() {
     const SharedLibrary library(
-        "cuBLAS", "libcublas.so." HETSGD_CUBLAS_MAJOR,
+        "cuBLAS", {"libcublas.so." HETSGD_CUBLAS_MAJOR},
         "install the CUDA libraries or name their folder in LD_LIBRARY_PATH");
     library.load("cublasCreate_v2", create);
     library.load("cublasDestroy_v2", destroy);
@@ -29,6 +29,7 @@ struct Library {
     library.load("cublasSetMathMode", set_math_mode);
     library.load("cublasSetAtomicsMode", set_atomics_mode);
     library.load("cublasGetStatusString", status_string);
+    library.load("cublasGetProperty", property);
     library.load("cublasSgemm_v2_64", sgemm);
     library.load("cublasDgemm_v2_64", dgemm);
     library.load("cublasGemmEx_64", gemm_ex);
@@ -55,6 +56,7 @@ struct Library {
   decltype(&cublasSetMathMode) set_math_mode = nullptr;
   decltype(&cublasSetAtomicsMode) set_atomics_mode = nullptr;
   decltype(&cublasGetStatusString) status_string = nullptr;
+  decltype(&cublasGetProperty) property = nullptr;
   decltype(&cublasSgemm_v2_64) sgemm = nullptr;
   decltype(&cublasDgemm_v2_64) dgemm = nullptr;
   decltype(&cublasGemmEx_64) gemm_ex = nullptr;
@@ -74,6 +76,15 @@ cublasComputeType_t float_type(Precision precision) {
 }
 
 }  // namespace
+
+std::string Blas::version() {
+  const Library& blas = Library::get();
+  int numbers[3] = {};
+  for (const libraryPropertyType part : {MAJOR_VERSION, MINOR_VERSION, PATCH_LEVEL}) {
+    blas.check(blas.property(part, &numbers[part]), "cublasGetProperty");
+  }
+  return fmt::format("{}.{}.{}", numbers[0], numbers[1], numbers[2]);
+}
 
 struct Blas::Impl {
   Impl(const Stream& its_stream, Precision its_precision)

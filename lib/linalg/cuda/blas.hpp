@@ -7,6 +7,7 @@
 
 #include <cstddef>
 #include <memory>
+#include <string>
 
 #include "linalg/cuda/resources.hpp"
 
@@ -22,6 +23,9 @@ class Blas {
   // Errors (device): no library, or one that does not work.
   Blas(const Stream& stream, Precision precision);
   ~Blas();
+
+  // "13.0.2". Errors (device): no library.
+  static std::string version();
 
   // C[m x n] = alpha op(A)[m x k] op(B)[k x n] + beta C, row-major, any sizes. In the precision of
   // Real (no TF32) unless Real is float and another precision was asked for. The same bits for the

@@ -1,5 +1,7 @@
 // The convolution kernels of a GPU: windows copied out (im2col) and a product by cuBLAS, for as many
-// samples at once as fit into kRoomBytes. The reference that faster ones are compared with.
+// samples at once as fit into kRoomBytes. The reference that others (cudnn_convolution.cpp) are
+// compared with, and what is taken unless cuDNN is asked for: the bits of a run must not depend on
+// whether a library happens to be installed.
 //
 //   windows  C [depth x q], q = samples x output pixels: element (k, q) is what weight k of a filter
 //            meets at output q
@@ -12,6 +14,7 @@
 
 #include "linalg/convolution_kernels.hpp"
 #include "linalg/cuda/backend.hpp"
+#include "linalg/cuda/cudnn.hpp"
 #include "linalg/cuda/resources.hpp"
 #include "linalg/cuda/windows.hpp"
 #include "linalg/device.hpp"
@@ -92,7 +95,28 @@ class CudaConvolutionKernels final : public BasicConvolutionKernels<Real> {
   DeviceMemory windows_, sums_;
 };
 
-const RegisterKernels<Backend, BasicConvolutionKernels, CudaConvolutionKernels> convolution_kernels;
+// Those of the library that the device was made with.
+class RegisterConvolutions {
+ public:
+  RegisterConvolutions() {
+    add<float>();
+    add<double>();
+  }
+
+ private:
+  template <class Real>
+  static void add() {
+    KernelFamilies<Backend>::makers()[typeid(BasicConvolutionKernels<Real>)] =
+        [](Backend& backend) -> std::unique_ptr<KernelFamily> {
+      if (backend.convolutions == ConvolutionLibrary::cudnn) {
+        return make_cudnn_convolution<Real>(backend);
+      }
+      return std::make_unique<CudaConvolutionKernels<Real>>(backend);
+    };
+  }
+};
+
+const RegisterConvolutions convolution_kernels;
 
 }  // namespace
 

@@ -36,7 +36,7 @@ struct CudaLibrary {
   std::string problem;  // why not, in the loader's words
 };
 
-// cuBLAS, NCCL, cuSPARSE and NVML, looked for as they are when they are used.
+// cuBLAS, NCCL, cuDNN, cuSPARSE and NVML, looked for as they are when they are used.
 std::vector<CudaLibrary> cuda_libraries();
 
 }  // namespace hetsgd

@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "linalg/convolution_library.hpp"
 #include "linalg/device.hpp"
 
 namespace hetsgd {
@@ -36,6 +37,7 @@ CudaPlatform cuda_platform();
 
 struct CudaDeviceOptions {
   Precision precision = Precision::fp32;  // of products of floats; double stays double
+  ConvolutionLibrary convolution_library = ConvolutionLibrary::own;
   // softmax_layer keeps at most so many bytes of logits between its passes and computes the others
   // twice, with the same bits; 0: an eighth of the GPU's memory.
   std::size_t logit_bytes = 0;
@@ -45,12 +47,17 @@ struct CudaDeviceOptions {
 
 // GPU `ordinal`, whose name is "cuda:0 (NVIDIA H200)". Errors (device): no CUDA in this binary, no
 // driver, no such GPU, one that this binary has no code for, no cuBLAS, no memory; each with a
-// hint. Instantiated for float and double.
+// hint. A cuDNN that is missing shows when the device is asked for its convolutions. Instantiated for
+// float and double.
 template <class Real>
 std::unique_ptr<BasicDevice<Real>> make_cuda_device(int ordinal,
                                                     const CudaDeviceOptions& options = {});
 
 // The GPU's name as that of its device; throws what make_cuda_device would for a missing one.
 std::string cuda_device_name(int ordinal);
+
+// What computes convolutions, with its version: "cuDNN 9.6.0", or "own, cuBLAS 13.0.2". Loads the
+// library. Errors (device): there is none, or one of a version that is not known here.
+std::string convolution_library_version(ConvolutionLibrary library);
 
 }  // namespace hetsgd

@@ -73,6 +73,7 @@ double attribute_mhz(cudaDeviceAttr attribute, int ordinal) {
   return 1e-3 * khz;
 }
 
+// As SharedLibrary does.
 void find(CudaLibrary& library, const std::string& file) {
   for (const std::string& name : {file, HETSGD_CUDA_LIBRARY_DIR "/" + file}) {
     void* const handle = dlopen(name.c_str(), RTLD_LAZY | RTLD_LOCAL);
@@ -121,12 +122,15 @@ std::vector<CudaLibrary> cuda_libraries() {
   std::vector<CudaLibrary> all = {
       {.name = "cuBLAS", .purpose = "dense products", .needed = true, .file = "", .problem = ""},
       {.name = "NCCL", .purpose = "--all-reduce nccl", .file = "", .problem = ""},
+      {.name = "cuDNN", .purpose = "--convolution-library cudnn", .file = "", .problem = ""},
       {.name = "cuSPARSE", .purpose = "a benchmark only", .file = "", .problem = ""},
       {.name = "NVML", .purpose = "current clocks", .file = "", .problem = ""}};
   find(all[0], "libcublas.so." HETSGD_CUBLAS_MAJOR);
   find(all[1], "libnccl.so.2");
-  find(all[2], "libcusparse.so.12");  // so of CUDA 12 and 13
-  find(all[3], "libnvidia-ml.so.1");
+  find(all[2], "libcudnn.so.9");
+  if (all[2].file.empty()) find(all[2], "libcudnn.so.8");
+  find(all[3], "libcusparse.so.12");  // so of CUDA 12 and 13
+  find(all[4], "libnvidia-ml.so.1");
   return all;
 }
 

@@ -26,15 +26,16 @@ namespace {
 template <class Real>
 class CudaDevice final : public BasicDevice<Real> {
  public:
-  // `ordinal` is the current device.
-  CudaDevice(int ordinal, std::string name, Precision precision, std::size_t logit_budget,
-             std::size_t logit_block)
+  // `ordinal` is the current device. All options say how much.
+  CudaDevice(int ordinal, std::string name, const CudaDeviceOptions& options)
       : name_(std::move(name)),
-        precision_(precision),
-        backend_(ordinal, precision, logit_budget, logit_block),
+        options_(options),
+        backend_(ordinal, options.precision, options.convolution_library, options.logit_bytes,
+                 options.logit_block_bytes),
         partials_(backend_.stream),
         reals_(backend_.stream),
-        rows_(backend_.stream) {}
+        rows_(backend_.stream),
+        counters_(backend_.stream) {}
 
   ~CudaDevice() override {
     cudaSetDevice(backend_.ordinal);
@@ -118,10 +119,11 @@ class CudaDevice final : public BasicDevice<Real> {
     cuda::bias_relu(use(), rows, n, bias, Y);
   }
   void column_sums(std::size_t rows, std::size_t n, Real alpha, const Real* D, Real* b) override {
-    use();
-    auto* const partials =
-        reals_.reserve<Real>(cuda::row_groups(rows, n) * n, "the sums of columns");
-    cuda::column_sums(backend_.stream.get(), rows, n, alpha, D, Real(1), b, partials);
+    cuda::column_sums(use(), rows, n, alpha, D, b, column_scratch(rows, n));
+  }
+  void relu_gradient_sums(std::size_t rows, std::size_t n, Real alpha, const Real* Y, Real* D,
+                          Real* b) override {
+    cuda::relu_gradient_sums(use(), rows, n, alpha, Y, D, b, column_scratch(rows, n));
   }
 
   KernelFamily* family(std::type_index interface) override {
@@ -149,13 +151,18 @@ class CudaDevice final : public BasicDevice<Real> {
   }
 
   cudaStream_t use() const { return backend_.use(); }
+  cuda::ColumnScratch<Real> column_scratch(std::size_t rows, std::size_t n) {
+    return {reals_.reserve<Real>(cuda::row_groups(rows, n) * n, "the sums of columns"),
+            counters_.reserve(cuda::ceil_divide(n, cuda::kThreads))};
+  }
   double* sums(std::size_t count) { return partials_.reserve<double>(count, "partial sums"); }
 
   const std::string name_;
-  const Precision precision_;
+  const CudaDeviceOptions options_;
   cuda::Backend backend_;
   // Working memory of single calls; the stream's order lets them share it.
   cuda::DeviceMemory partials_, reals_, rows_;
+  cuda::Counters counters_;
   KernelFamilies<cuda::Backend> families_;
 };
 
@@ -206,10 +213,11 @@ template <class Real>
 std::unique_ptr<BasicStreams<Real>> CudaDevice<Real>::streams(std::size_t tasks) {
   HETSGD_CHECK_LT(0U, tasks);
   use();
+  CudaDeviceOptions options = options_;
+  options.logit_bytes /= tasks;
   std::vector<std::unique_ptr<CudaDevice>> devices;
   for (std::size_t s = 0; s < tasks; ++s) {
-    devices.push_back(std::make_unique<CudaDevice>(
-        backend_.ordinal, name_, precision_, backend_.logit_budget / tasks, backend_.logit_block));
+    devices.push_back(std::make_unique<CudaDevice>(backend_.ordinal, name_, options));
   }
   return std::make_unique<CudaStreams<Real>>(backend_.stream, std::move(devices));
 }
@@ -242,10 +250,10 @@ std::unique_ptr<BasicDevice<Real>> make_cuda_device(int ordinal, const CudaDevic
   keep_pool(ordinal);
   std::size_t free = 0, total = 0;
   HETSGD_CUDA(cudaMemGetInfo(&free, &total));
-  return std::make_unique<CudaDevice<Real>>(
-      ordinal, std::move(name), options.precision,
-      options.logit_bytes > 0 ? options.logit_bytes : total / kLogitShare,
-      options.logit_block_bytes > 0 ? options.logit_block_bytes : cuda::kBlockBytes);
+  CudaDeviceOptions all = options;
+  if (all.logit_bytes == 0) all.logit_bytes = total / kLogitShare;
+  if (all.logit_block_bytes == 0) all.logit_block_bytes = cuda::kBlockBytes;
+  return std::make_unique<CudaDevice<Real>>(ordinal, std::move(name), all);
 }
 
 template std::unique_ptr<BasicDevice<float>> make_cuda_device<float>(int, const CudaDeviceOptions&);

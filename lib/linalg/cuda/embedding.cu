@@ -1,5 +1,6 @@
 // The embedding kernels of a GPU.
 #include "linalg/cuda/backend.hpp"
+#include "linalg/cuda/lookups.cuh"
 #include "linalg/cuda/resources.hpp"
 #include "linalg/cuda/rowwise.cuh"
 #include "linalg/embedding_kernels.hpp"
@@ -7,40 +8,6 @@
 namespace hetsgd::cuda {
 
 namespace {
-
-// Number j of sample r's vector.
-template <class Real>
-struct GatherRows {
-  FieldRows<Real> X;
-  std::size_t embedding, row;  // D, and numbers of a row
-  const Real* W;
-  Real* Y;
-  __device__ void operator()(std::size_t r, std::size_t j) const {
-    const std::size_t K = X.columns, width = K + X.fields * embedding;
-    if (j < K) {
-      Y[r * width + j] = static_cast<Real>(X.dense[r * K + j]);
-      return;
-    }
-    const std::size_t f = (j - K) / embedding, k = (j - K) % embedding;
-    Y[r * width + j] = W[X.category[r * X.fields + f] * row + k];
-  }
-};
-
-// The sum of sample r's weights u.
-template <class Real>
-struct SumWeights {
-  FieldRows<Real> X;
-  std::size_t embedding, row;
-  const Real* W;
-  Real* z;
-  __device__ void operator()(std::size_t, std::size_t r) const {
-    Real sum = 0;
-    for (std::size_t f = 0; f < X.fields; ++f) {
-      sum += W[X.category[r * X.fields + f] * row + embedding];
-    }
-    z[r] = sum;
-  }
-};
 
 // The gradients of lookups by category. A run is kWarp of them in that order: hot categories have
 // many lookups, and so they are shared out.
@@ -128,12 +95,7 @@ class CudaEmbeddingKernels final : public BasicEmbeddingKernels<Real> {
   void gather_rows(const FieldRows<Real>& X, const TableShape& table, const Real* W, Real* Y,
                    Real* z) override {
     backend_.batches.check(X);
-    const cudaStream_t stream = backend_.use();
-    const std::size_t D = table.embedding, C = table.row();
-    launch_rowwise(stream, X.rows, X.columns + X.fields * D, GatherRows<Real>{X, D, C, W, Y},
-                   "kernel gather_rows");
-    if (table.extra == 0) return;
-    launch_rowwise(stream, 1, X.rows, SumWeights<Real>{X, D, C, W, z}, "kernel sum_weights");
+    look_up_rows(backend_.use(), X, table, X.category, W, Y, z, "kernel gather_rows");
   }
 
   void update_rows(const FieldRows<Real>& X, const TableShape& table, Real alpha, const Real* D,

@@ -1,45 +1,12 @@
 // The interaction kernels of a GPU.
 #include "linalg/cuda/backend.hpp"
 #include "linalg/cuda/block.cuh"
-#include "linalg/cuda/resources.hpp"
 #include "linalg/cuda/rowwise.cuh"
 #include "linalg/interaction_kernels.hpp"
 
 namespace hetsgd::cuda {
 
 namespace {
-
-// Number k of sample r: the sum over the fields, and what it adds to the pairwise term.
-template <class Real>
-struct FmSums {
-  FieldVectors shape;
-  const Real* Y;
-  Real* S;
-  Real* part;
-  __device__ void operator()(std::size_t r, std::size_t k) const {
-    const std::size_t D = shape.embedding;
-    const Real* const v = Y + r * shape.width + shape.first;
-    Real sum = 0, squares = 0;
-    for (std::size_t f = 0; f < shape.fields; ++f) {
-      sum += v[f * D + k];
-      squares += v[f * D + k] * v[f * D + k];
-    }
-    S[r * D + k] = sum;
-    part[r * D + k] = (sum * sum - squares) / 2;
-  }
-};
-
-template <class Real>
-struct AddFmParts {
-  std::size_t D;
-  const Real* part;
-  Real* z;
-  __device__ void operator()(std::size_t, std::size_t r) const {
-    Real sum = 0;
-    for (std::size_t k = 0; k < D; ++k) sum += part[r * D + k];
-    z[r] += sum;
-  }
-};
 
 template <class Real>
 struct FmGradient {
@@ -60,6 +27,32 @@ __device__ Real warp_dot(std::size_t n, const Real* x, const Real* y) {
   Real sum = 0;
   for (std::size_t j = threadIdx.x % kWarp; j < n; j += kWarp) sum += x[j] * y[j];
   return reduce_warp(sum, Sum());
+}
+
+// A warp per sample, a lane per number of its embeddings: the sum over the fields, and what it adds
+// to the pairwise term.
+template <class Real>
+__global__ void __launch_bounds__(kThreads)
+    fm_forward_kernel(std::size_t rows, FieldVectors shape, const Real* __restrict__ Y,
+                      Real* __restrict__ S, Real* __restrict__ z) {
+  const std::size_t lane = threadIdx.x % kWarp, D = shape.embedding;
+  for (std::size_t r = blockIdx.x * kWarps + threadIdx.x / kWarp; r < rows;
+       r += gridDim.x * kWarps) {
+    const Real* const v = Y + r * shape.width + shape.first;
+    Real pairs = 0;
+    for (std::size_t k = lane; k < D; k += kWarp) {
+      Real sum = 0, squares = 0;
+#pragma unroll 8
+      for (std::size_t f = 0; f < shape.fields; ++f) {
+        sum += v[f * D + k];
+        squares += v[f * D + k] * v[f * D + k];
+      }
+      S[r * D + k] = sum;
+      pairs += (sum * sum - squares) / 2;
+    }
+    pairs = reduce_warp(pairs, Sum());
+    if (lane == 0) z[r] += pairs;
+  }
 }
 
 // A warp per sample.
@@ -100,15 +93,15 @@ __global__ void __launch_bounds__(kThreads)
 template <class Real>
 class CudaInteractionKernels final : public BasicInteractionKernels<Real> {
  public:
-  explicit CudaInteractionKernels(Backend& backend) : backend_(backend), parts_(backend.stream) {}
+  explicit CudaInteractionKernels(Backend& backend) : backend_(backend) {}
 
   void fm_forward(std::size_t rows, const FieldVectors& shape, const Real* Y, Real* S,
                   Real* z) override {
+    if (rows == 0) return;
+    const auto blocks = static_cast<unsigned>(blocks_for(rows, kWarps));
     const cudaStream_t stream = backend_.use();
-    const std::size_t D = shape.embedding;
-    auto* const part = parts_.reserve<Real>(rows * D, "the pairwise terms of a batch");
-    launch_rowwise(stream, rows, D, FmSums<Real>{shape, Y, S, part}, "kernel fm_sums");
-    launch_rowwise(stream, 1, rows, AddFmParts<Real>{D, part, z}, "kernel add_fm");
+    fm_forward_kernel<Real><<<blocks, kThreads, 0, stream>>>(rows, shape, Y, S, z);
+    check_launch("kernel fm_forward");
   }
 
   void fm_backward(std::size_t rows, const FieldVectors& shape, const Real* Y, const Real* S,
@@ -137,7 +130,6 @@ class CudaInteractionKernels final : public BasicInteractionKernels<Real> {
 
  private:
   Backend& backend_;
-  DeviceMemory parts_;
 };
 
 const RegisterKernels<Backend, BasicInteractionKernels, CudaInteractionKernels> interaction_kernels;

@@ -2,14 +2,16 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 namespace hetsgd::cuda {
 
 class SharedLibrary {
  public:
-  // `file`: "libcublas.so.13". By name as the system finds it, then where CUDA was when this program
-  // was built. It stays loaded. Errors (device): `title` and the reasons, with the hint.
-  SharedLibrary(std::string title, const std::string& file, const char* hint);
+  // The first of `files` ("libcublas.so.13") that there is: by name as the system finds it, then
+  // where CUDA was when this program was built. It stays loaded. Errors (device): `title` and the
+  // reasons, with the hint.
+  SharedLibrary(std::string title, const std::vector<std::string>& files, const char* hint);
 
   // `pointer` <- the function of that name. Errors (device): there is none.
   template <class Function>

@@ -122,4 +122,25 @@ class DeviceMemory {
   std::size_t capacity_ = 0;
 };
 
+// Counters in device memory that are 0 between kernels: a kernel that counts with them ends with
+// zeros.
+class Counters {
+ public:
+  explicit Counters(const Stream& stream) : stream_(stream), memory_(stream) {}
+
+  unsigned* reserve(std::size_t count) {
+    constexpr const char* kPurpose = "counters of blocks";
+    if (count <= count_) return memory_.reserve<unsigned>(count_, kPurpose);
+    count_ = std::max(count, 2 * count_);
+    auto* const counters = memory_.reserve<unsigned>(count_, kPurpose);
+    HETSGD_CUDA(cudaMemsetAsync(counters, 0, count_ * sizeof(unsigned), stream_.get()));
+    return counters;
+  }
+
+ private:
+  const Stream& stream_;
+  DeviceMemory memory_;
+  std::size_t count_ = 0;
+};
+
 }  // namespace hetsgd::cuda

@@ -12,6 +12,8 @@
 
 #include "linalg/cuda/backend.hpp"
 #include "linalg/cuda/flat.cuh"
+#include "linalg/cuda/host_tier.hpp"
+#include "linalg/cuda/lookups.cuh"
 #include "linalg/cuda/pack.cuh"
 #include "linalg/cuda/resources.hpp"
 #include "linalg/cuda/rowwise.cuh"
@@ -79,39 +81,6 @@ struct CopyColumns {
   std::size_t to_stride;
   __device__ void operator()(std::size_t i, std::size_t j) const {
     to[i * to_stride + j] = from[i * from_stride + j];
-  }
-};
-
-// Number j of sample r's vector.
-template <class Real>
-struct SpreadEntries {
-  FieldRows<Real> X;
-  std::size_t embedding, row;  // D, and numbers of a row
-  const std::uint32_t* entry;
-  const Real* rows;
-  Real* Y;
-  __device__ void operator()(std::size_t r, std::size_t j) const {
-    const std::size_t K = X.columns, width = K + X.fields * embedding;
-    if (j < K) {
-      Y[r * width + j] = static_cast<Real>(X.dense[r * K + j]);
-      return;
-    }
-    const std::size_t f = (j - K) / embedding, k = (j - K) % embedding;
-    Y[r * width + j] = rows[entry[r * X.fields + f] * row + k];
-  }
-};
-
-// The sum of sample r's weights u, in the order of the fields.
-template <class Real>
-struct SumEntryWeights {
-  std::size_t fields, embedding, row;
-  const std::uint32_t* entry;
-  const Real* rows;
-  Real* u;
-  __device__ void operator()(std::size_t, std::size_t r) const {
-    Real sum = 0;
-    for (std::size_t f = 0; f < fields; ++f) sum += rows[entry[r * fields + f] * row + embedding];
-    u[r] = sum;
   }
 };
 
@@ -246,6 +215,7 @@ class CudaTableKernels final : public BasicTableKernels<Real> {
  public:
   explicit CudaTableKernels(Backend& backend)
       : backend_(backend),
+        tier_(backend.stream),
         sort_(backend.stream),
         numbers_(backend.stream),
         values_(backend.stream),
@@ -255,21 +225,24 @@ class CudaTableKernels final : public BasicTableKernels<Real> {
   void put(const ShardRows<Real>& shard, std::size_t n, const std::uint32_t* row,
            const Real* values) override {
     const cudaStream_t stream = backend_.use();
-    const PutShardRows<Real> rows{shard, send(numbers_, n, row),
+    const auto reached = tier_.bring(shard, n, row, Vectors::weights_and_state);
+    const PutShardRows<Real> rows{reached.shard, send(numbers_, n, reached.row),
                                   send(values_, n * shard.width, values)};
     launch_flat(stream, n, shard.stride, rows, "kernel put_shard_rows");
+    tier_.take_back();
   }
 
   void gather(const ShardRows<Real>& shard, std::size_t n, const std::uint32_t* row,
               Real* out) override {
     const cudaStream_t stream = backend_.use();
-    const std::uint32_t* const rows = send(numbers_, n, row);
+    const auto reached = tier_.bring(shard, n, row, Vectors::weights);
+    const std::uint32_t* const rows = send(numbers_, n, reached.row);
     constexpr int V = kPackOf<Real>;
     if (shard.width % V == 0 && shard.stride % V == 0 && is_aligned(out)) {
-      launch_flat(stream, n, shard.width / V, GatherShardRows<Real, V>{shard, rows, out},
+      launch_flat(stream, n, shard.width / V, GatherShardRows<Real, V>{reached.shard, rows, out},
                   "kernel gather_shard_rows");
     } else {
-      launch_flat(stream, n, shard.width, GatherShardRows<Real, 1>{shard, rows, out},
+      launch_flat(stream, n, shard.width, GatherShardRows<Real, 1>{reached.shard, rows, out},
                   "kernel gather_shard_rows");
     }
   }
@@ -284,13 +257,8 @@ class CudaTableKernels final : public BasicTableKernels<Real> {
               const Real* rows, Real* Y, Real* u) override {
     backend_.batches.check(X);
     const cudaStream_t stream = backend_.use();
-    const std::size_t D = table.embedding, C = table.row();
-    const std::uint32_t* const entries = send(numbers_, X.rows * X.fields, entry);
-    launch_rowwise(stream, X.rows, X.columns + X.fields * D,
-                   SpreadEntries<Real>{X, D, C, entries, rows, Y}, "kernel spread_entries");
-    if (table.extra == 0) return;
-    launch_rowwise(stream, 1, X.rows, SumEntryWeights<Real>{X.fields, D, C, entries, rows, u},
-                   "kernel sum_entry_weights");
+    look_up_rows(stream, X, table, send(numbers_, X.rows * X.fields, entry), rows, Y, u,
+                 "kernel spread_entries");
   }
 
   void sum(const FieldRows<Real>& X, const TableShape& table, const std::uint32_t* entry,
@@ -308,19 +276,34 @@ class CudaTableKernels final : public BasicTableKernels<Real> {
               const RowRule<Real>& rule) override {
     const std::size_t n = std::accumulate(parts.count, parts.count + parts.parts, std::size_t{0});
     if (n == 0) return;
-    const cudaStream_t stream = backend_.use();
-    const std::uint32_t* const row = send(numbers_, n, parts.row);
-    if (parts.parts == 1 && !parts.scale) {
-      std::visit(
-          [&](const auto& each) {
-            using Rule = std::decay_t<decltype(each)>;
-            launch_flat(stream, n, shard.width,
-                        StepDistinctRows<Real, Rule>{shard, each, row, parts.value},
-                        "kernel step_distinct_rows");
-          },
-          rule);
-      return;
-    }
+    backend_.use();
+    const auto reached = tier_.bring(shard, n, parts.row, Vectors::weights_and_state);
+    const std::uint32_t* const row = send(numbers_, n, reached.row);
+    std::visit(
+        [&](const auto& each) {
+          if (parts.parts == 1 && !parts.scale) {
+            step_distinct(reached.shard, n, row, parts.value, each);
+          } else {
+            step_summed(reached.shard, n, row, parts, each);
+          }
+        },
+        rule);
+    tier_.take_back();
+  }
+
+ private:
+  using Vectors = typename HostTier<Real>::Vectors;
+
+  template <class Rule>
+  void step_distinct(const ShardRows<Real>& shard, std::size_t n, const std::uint32_t* row,
+                     const Real* value, const Rule& rule) {
+    launch_flat(backend_.stream.get(), n, shard.width,
+                StepDistinctRows<Real, Rule>{shard, rule, row, value}, "kernel step_distinct_rows");
+  }
+
+  template <class Rule>
+  void step_summed(const ShardRows<Real>& shard, std::size_t n, const std::uint32_t* row,
+                   const RowParts<Real>& parts, const Rule& rule) {
     const ByColumn list = sort_(n, row, shard.rows);
     end_.resize(parts.parts);
     std::size_t before = 0;
@@ -330,17 +313,11 @@ class CudaTableKernels final : public BasicTableKernels<Real> {
     }
     const std::uint32_t* const end = send(ends_, end_.size(), end_.data());
     const Real* const scale = parts.scale ? send(scales_, parts.parts, parts.scale) : nullptr;
-    std::visit(
-        [&](const auto& each) {
-          using Rule = std::decay_t<decltype(each)>;
-          launch_rowwise(stream, n, shard.width,
-                         StepSummedRows<Real, Rule>{shard, each, list, end, scale, parts.value},
-                         "kernel step_summed_rows");
-        },
-        rule);
+    launch_rowwise(backend_.stream.get(), n, shard.width,
+                   StepSummedRows<Real, Rule>{shard, rule, list, end, scale, parts.value},
+                   "kernel step_summed_rows");
   }
 
- private:
   // A copy of host memory, which may be reused at once; good until the next call with this room.
   template <class T>
   T* send(DeviceMemory& room, std::size_t n, const T* host) {
@@ -350,6 +327,7 @@ class CudaTableKernels final : public BasicTableKernels<Real> {
   }
 
   Backend& backend_;
+  HostTier<Real> tier_;
   ListSort sort_;
   DeviceMemory numbers_, values_, ends_, scales_;
   std::vector<std::uint32_t> end_;

@@ -107,21 +107,67 @@ struct BiasRelu {
   }
 };
 
-// A block per kThreads columns and group of rows.
+// What is added up of element i.
 template <class Real>
+struct AsItIs {
+  const Real* __restrict__ D;
+  __device__ Real operator()(std::size_t i) const { return D[i]; }
+};
+template <class Real>
+struct WithReluGradient {
+  const Real* __restrict__ Y;
+  Real* __restrict__ D;
+  __device__ Real operator()(std::size_t i) const {
+    Real d = D[i];
+    rule::ReluGradient<Real>()(Y[i], d);
+    D[i] = d;
+    return d;
+  }
+};
+
+// A block per kThreads columns and group of rows. The block that is the last of its columns adds up
+// the groups: its threads see the others' sums, which were written before a fence and a count.
+template <class Real, class Element>
 __global__ void __launch_bounds__(kThreads)
-    column_sums_kernel(std::size_t rows, std::size_t n, std::size_t groups,
-                       const Real* __restrict__ D, Real* __restrict__ partials) {
+    column_sums_kernel(std::size_t rows, std::size_t n, std::size_t groups, Element element,
+                       Real alpha, Real* b, ColumnScratch<Real> scratch) {
+  __shared__ bool last;
   const std::size_t tiles = ceil_divide(n, kThreads);
   for (std::size_t task = blockIdx.x; task < tiles * groups; task += gridDim.x) {
-    const std::size_t column = task % tiles * kThreads + threadIdx.x, group = task / tiles;
+    const std::size_t tile = task % tiles, group = task / tiles;
+    const std::size_t column = tile * kThreads + threadIdx.x;
+    if (column < n) {
+      const Range range = group_of(rows, groups, group);
+      Real sum = 0;
+#pragma unroll 8
+      for (std::size_t r = range.begin; r < range.end; ++r) sum += element(r * n + column);
+      scratch.partials[group * n + column] = sum;
+    }
+    __threadfence();
+    __syncthreads();
+    if (threadIdx.x == 0) last = atomicAdd(&scratch.arrived[tile], 1U) == groups - 1;
+    __syncthreads();
+    if (!last) continue;
+    __threadfence();
+    if (threadIdx.x == 0) scratch.arrived[tile] = 0;
     if (column >= n) continue;
-    const Range range = group_of(rows, groups, group);
     Real sum = 0;
 #pragma unroll 8
-    for (std::size_t r = range.begin; r < range.end; ++r) sum += D[r * n + column];
-    partials[group * n + column] = sum;
+    for (std::size_t g = 0; g < groups; ++g) sum += scratch.partials[g * n + column];
+    b[column] += alpha * sum;
   }
+}
+
+template <class Real, class Element>
+void launch_column_sums(cudaStream_t stream, std::size_t rows, std::size_t n, Real alpha,
+                        const Element& element, Real* b, const ColumnScratch<Real>& scratch,
+                        const char* name) {
+  const std::size_t groups = row_groups(rows, n);
+  if (groups == 0 || n == 0) return;
+  const std::size_t blocks = blocks_for(ceil_divide(n, kThreads) * groups, 1);
+  column_sums_kernel<<<static_cast<unsigned>(blocks), kThreads, 0, stream>>>(
+      rows, n, groups, element, alpha, b, scratch);
+  check_launch(name);
 }
 
 template <class Real>
@@ -256,16 +302,15 @@ void bias_relu(cudaStream_t stream, std::size_t rows, std::size_t n, const Real*
 
 template <class Real>
 void column_sums(cudaStream_t stream, std::size_t rows, std::size_t n, Real alpha, const Real* D,
-                 Real beta, Real* b, Real* partials) {
-  if (n == 0) return;
-  const std::size_t groups = row_groups(rows, n);
-  if (groups > 0) {
-    const std::size_t blocks = blocks_for(ceil_divide(n, kThreads) * groups, 1);
-    column_sums_kernel<<<static_cast<unsigned>(blocks), kThreads, 0, stream>>>(rows, n, groups, D,
-                                                                               partials);
-    check_launch("kernel column_sums");
-  }
-  add_groups(stream, groups, n, alpha, partials, beta, b);
+                 Real* b, const ColumnScratch<Real>& scratch) {
+  launch_column_sums(stream, rows, n, alpha, AsItIs<Real>{D}, b, scratch, "kernel column_sums");
+}
+
+template <class Real>
+void relu_gradient_sums(cudaStream_t stream, std::size_t rows, std::size_t n, Real alpha,
+                        const Real* Y, Real* D, Real* b, const ColumnScratch<Real>& scratch) {
+  launch_column_sums(stream, rows, n, alpha, WithReluGradient<Real>{Y, D}, b, scratch,
+                     "kernel relu_gradient_sums");
 }
 
 template <class Real>
@@ -282,21 +327,23 @@ void check_kernels() {
   HETSGD_CUDA(cudaFuncGetAttributes(&attributes, add_up_kernel));
 }
 
-#define HETSGD_INSTANTIATE(Real)                                                                   \
-  template void run_rule<Real>(cudaStream_t, std::size_t, const ElementRule<Real>&);               \
-  template void run_rule_on_rows<Real>(cudaStream_t, std::size_t, const std::uint32_t*,            \
-                                       std::size_t, const ElementRule<Real>&);                     \
-  template void run_norm_rule<Real>(cudaStream_t, std::size_t, const NormRule<Real>&, double*,     \
-                                    double*);                                                      \
-  template void dot<Real>(cudaStream_t, std::size_t, const Real*, const Real*, double*, double*);  \
-  template void products<Real>(cudaStream_t, std::size_t, const Real*, const Real*, double*,       \
-                               double*);                                                           \
-  template void scale_matrix<Real>(cudaStream_t, std::size_t, std::size_t, Real, Real*,            \
-                                   std::size_t);                                                   \
-  template void bias_relu<Real>(cudaStream_t, std::size_t, std::size_t, const Real*, Real*);       \
-  template void column_sums<Real>(cudaStream_t, std::size_t, std::size_t, Real, const Real*, Real, \
-                                  Real*, Real*);                                                   \
-  template void add_groups<Real>(cudaStream_t, std::size_t, std::size_t, Real, const Real*, Real,  \
+#define HETSGD_INSTANTIATE(Real)                                                                  \
+  template void run_rule<Real>(cudaStream_t, std::size_t, const ElementRule<Real>&);              \
+  template void run_rule_on_rows<Real>(cudaStream_t, std::size_t, const std::uint32_t*,           \
+                                       std::size_t, const ElementRule<Real>&);                    \
+  template void run_norm_rule<Real>(cudaStream_t, std::size_t, const NormRule<Real>&, double*,    \
+                                    double*);                                                     \
+  template void dot<Real>(cudaStream_t, std::size_t, const Real*, const Real*, double*, double*); \
+  template void products<Real>(cudaStream_t, std::size_t, const Real*, const Real*, double*,      \
+                               double*);                                                          \
+  template void scale_matrix<Real>(cudaStream_t, std::size_t, std::size_t, Real, Real*,           \
+                                   std::size_t);                                                  \
+  template void bias_relu<Real>(cudaStream_t, std::size_t, std::size_t, const Real*, Real*);      \
+  template void column_sums<Real>(cudaStream_t, std::size_t, std::size_t, Real, const Real*,      \
+                                  Real*, const ColumnScratch<Real>&);                             \
+  template void relu_gradient_sums<Real>(cudaStream_t, std::size_t, std::size_t, Real,            \
+                                         const Real*, Real*, Real*, const ColumnScratch<Real>&);  \
+  template void add_groups<Real>(cudaStream_t, std::size_t, std::size_t, Real, const Real*, Real, \
                                  Real*);
 HETSGD_INSTANTIATE(float)
 HETSGD_INSTANTIATE(double)

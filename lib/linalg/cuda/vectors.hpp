@@ -12,6 +12,14 @@
 
 namespace hetsgd::cuda {
 
+// Of column_sums(): the sums of groups, room for row_groups(rows, n) * n numbers; and a counter for
+// each tile of kThreads columns, all 0 (Counters).
+template <class Real>
+struct ColumnScratch {
+  Real* partials = nullptr;
+  unsigned* arrived = nullptr;
+};
+
 // Sums: `partials` has room for kMostPartials numbers; *sum is device memory. n = 0: *sum is 0.
 template <class Real>
 void dot(cudaStream_t stream, std::size_t n, const Real* x, const Real* y, double* partials,
@@ -40,13 +48,16 @@ void scale_matrix(cudaStream_t stream, std::size_t m, std::size_t n, Real beta, 
                   std::size_t ldc);
 template <class Real>
 void bias_relu(cudaStream_t stream, std::size_t rows, std::size_t n, const Real* bias, Real* Y);
-// b <- beta b + alpha sum over rows of D. `partials` has room for row_groups(rows, n) * n elements.
-// Each thread adds up a group of rows of its column, then one thread the groups: a fixed order.
-// beta = 0 never reads b.
+// b += alpha sum over rows of D. Each thread adds up a group of rows of its column, then one thread
+// the groups: a fixed order, whichever block comes last and adds them.
 template <class Real>
 void column_sums(cudaStream_t stream, std::size_t rows, std::size_t n, Real alpha, const Real* D,
-                 Real beta, Real* b, Real* partials);
-// The second half alone: partials is [groups x n].
+                 Real* b, const ColumnScratch<Real>& scratch);
+// The same after D <- 0 where Y <= 0.
+template <class Real>
+void relu_gradient_sums(cudaStream_t stream, std::size_t rows, std::size_t n, Real alpha,
+                        const Real* Y, Real* D, Real* b, const ColumnScratch<Real>& scratch);
+// b <- beta b + alpha sum over groups of partials [groups x n]. beta = 0 never reads b.
 template <class Real>
 void add_groups(cudaStream_t stream, std::size_t groups, std::size_t n, Real alpha,
                 const Real* partials, Real beta, Real* b);

@@ -27,6 +27,7 @@ std::string cuda_driver_version() { return ""; }
 std::vector<CudaLibrary> cuda_libraries() { return {}; }
 
 std::string cuda_device_name(int ordinal) { refuse(ordinal); }
+std::string convolution_library_version(ConvolutionLibrary) { refuse(0); }
 
 template <class Real>
 std::unique_ptr<BasicDevice<Real>> make_cuda_device(int ordinal, const CudaDeviceOptions&) {

@@ -29,6 +29,7 @@ json environment_of(const json& result) {
       {"system", "/environment/os"},
       {"kernel", "/environment/kernel"},
       {"measured on", "/environment/evaluation_device"},
+      {"convolutions", "/environment/convolution_library"},
       {"MPI", "/cluster/machine/mpi_library"},
       {"version", "/tool/version"},
       {"revision", "/tool/git_revision"},

@@ -41,6 +41,7 @@ cublasStatus_t cublasSetWorkspace_v2(cublasHandle_t handle, void* memory, std::s
 cublasStatus_t cublasSetMathMode(cublasHandle_t handle, cublasMath_t mode);
 cublasStatus_t cublasSetAtomicsMode(cublasHandle_t handle, cublasAtomicsMode_t mode);
 const char* cublasGetStatusString(cublasStatus_t status);
+cublasStatus_t cublasGetProperty(libraryPropertyType type, int* value);
 cublasStatus_t cublasSgemm_v2_64(cublasHandle_t handle, cublasOperation_t ta, cublasOperation_t tb,
                                  std::int64_t m, std::int64_t n, std::int64_t k, const float* alpha,
                                  const float* A, std::int64_t lda, const float* B, std::int64_t ldb,

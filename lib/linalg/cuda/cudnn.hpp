@@ -1,0 +1,34 @@
+// cuDNN, found when it is first asked for: a machine without the library runs everything else.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "linalg/convolution_kernels.hpp"
+#include "linalg/cuda/backend.hpp"
+#include "linalg/cuda/cudnn_api.hpp"
+
+namespace hetsgd::cuda {
+
+// The functions of libcudnn.so.9, or of libcudnn.so.8. One object per process, made at the first
+// get() and never unloaded; thread-safe, as it does not change.
+class Cudnn : public cudnn::Functions {
+ public:
+  // Errors (device): there is no library, it lacks a function, or its version is neither 8 nor 9;
+  // the hint says what to do. The next call tries again.
+  static const Cudnn& get();
+
+  // "9.6.0".
+  std::string version() const;
+  // Errors (device): names the call and cuDNN's reason.
+  void check(cudnn::Status status, const char* call) const;
+
+ private:
+  Cudnn();
+};
+
+// Convolutions by cuDNN (cudnn_convolution.cpp). Errors: as Cudnn::get.
+template <class Real>
+std::unique_ptr<BasicConvolutionKernels<Real>> make_cudnn_convolution(Backend& backend);
+
+}  // namespace hetsgd::cuda

@@ -1,0 +1,98 @@
+// The part of cuDNN's C interface that is used, declared here: the library is found at run time
+// (cudnn.hpp), and a build needs no header of it.
+//
+// Source: NVIDIA cuDNN backend API 9.6.0, docs.nvidia.com/deeplearning/cudnn/backend/v9.6.0/api, pages
+// cudnn-graph-library (status, types), cudnn-ops-library (tensors) and cudnn-cnn-library
+// (convolutions); compared by a compiler with the headers of 9.28.1. Version 8 has the same functions
+// with the same values. 9 calls those of convolutions deprecated in favour of graphs of operations,
+// and has them.
+//
+// Enumerations are C's, of the size of an int. Handles and descriptors are pointers to what only the
+// library knows. alpha and beta are in host memory: floats, but doubles for tensors of doubles.
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include <cstddef>
+
+namespace hetsgd::cuda::cudnn {
+
+struct Context;
+struct TensorStruct;
+struct FilterStruct;
+struct ConvolutionStruct;
+using Handle = Context*;
+using Tensor = TensorStruct*;
+using Filter = FilterStruct*;
+using Convolution = ConvolutionStruct*;
+
+enum class Status : int { success = 0 };
+enum class DataType : int { float32 = 0, float64 = 1 };
+enum class Format : int { nchw = 0 };
+// As written: a convolution of neural networks is a cross-correlation.
+enum class Mode : int { cross_correlation = 1 };
+// usual: tensor cores may round factors of floats to TF32; fma: they may not.
+enum class Math : int { usual = 0, fma = 3 };
+
+// Those whose bits are the same in every run of a version on one architecture. The documentation
+// (developer guide, Reproducibility) excepts routines that add by atomic operations: of convolutions
+// ALGO_0 of both gradients and ALGO_3 of filters, which are therefore not named here.
+enum class ForwardAlgorithm : int { implicit_gemm = 0, implicit_precomp_gemm = 1 };
+enum class InputAlgorithm : int { algorithm_1 = 1 };
+enum class FilterAlgorithm : int { algorithm_1 = 1 };
+
+// Named as in cuDNN, without its prefix. A descriptor that is only read is `const` in the
+// documentation, of the pointer, which changes no call.
+struct Functions {
+  std::size_t (*get_version)() = nullptr;  // 9: 10,000 major + 100 minor + patch; 8: 1,000 major
+  const char* (*get_error_string)(Status) = nullptr;
+  Status (*create)(Handle*) = nullptr;  // of the current device
+  Status (*destroy)(Handle) = nullptr;
+  Status (*set_stream)(Handle, cudaStream_t) = nullptr;
+
+  Status (*create_tensor)(Tensor*) = nullptr;
+  Status (*set_tensor_4d)(Tensor, Format, DataType, int n, int c, int h, int w) = nullptr;
+  Status (*destroy_tensor)(Tensor) = nullptr;
+  // C = alpha A + beta C; a dimension of A may be 1 where that of C is not.
+  Status (*add_tensor)(Handle, const void* alpha, Tensor a_shape, const void* A, const void* beta,
+                       Tensor c_shape, void* C) = nullptr;
+
+  // k filters over c channels of a group. (Type and format come the other way round than in
+  // set_tensor_4d.)
+  Status (*create_filter)(Filter*) = nullptr;
+  Status (*set_filter_4d)(Filter, DataType, Format, int k, int c, int h, int w) = nullptr;
+  Status (*destroy_filter)(Filter) = nullptr;
+
+  Status (*create_convolution)(Convolution*) = nullptr;
+  Status (*set_convolution_2d)(Convolution, int pad_h, int pad_w, int stride_h, int stride_w,
+                               int dilation_h, int dilation_w, Mode, DataType compute) = nullptr;
+  Status (*set_convolution_group_count)(Convolution, int groups) = nullptr;
+  Status (*set_convolution_math_type)(Convolution, Math) = nullptr;
+  Status (*destroy_convolution)(Convolution) = nullptr;
+
+  Status (*get_forward_workspace_size)(Handle, Tensor x, Filter w, Convolution, Tensor y,
+                                       ForwardAlgorithm, std::size_t* bytes) = nullptr;
+  Status (*convolution_forward)(Handle, const void* alpha, Tensor x_shape, const void* X,
+                                Filter w_shape, const void* W, Convolution, ForwardAlgorithm,
+                                void* workspace, std::size_t workspace_bytes, const void* beta,
+                                Tensor y_shape, void* Y) = nullptr;
+
+  Status (*get_backward_data_workspace_size)(Handle, Filter w, Tensor dy, Convolution, Tensor dx,
+                                             InputAlgorithm, std::size_t* bytes) = nullptr;
+  Status (*convolution_backward_data)(Handle, const void* alpha, Filter w_shape, const void* W,
+                                      Tensor dy_shape, const void* dY, Convolution, InputAlgorithm,
+                                      void* workspace, std::size_t workspace_bytes,
+                                      const void* beta, Tensor dx_shape, void* dX) = nullptr;
+
+  Status (*get_backward_filter_workspace_size)(Handle, Tensor x, Tensor dy, Convolution, Filter dw,
+                                               FilterAlgorithm, std::size_t* bytes) = nullptr;
+  Status (*convolution_backward_filter)(Handle, const void* alpha, Tensor x_shape, const void* X,
+                                        Tensor dy_shape, const void* dY, Convolution,
+                                        FilterAlgorithm, void* workspace,
+                                        std::size_t workspace_bytes, const void* beta,
+                                        Filter dw_shape, void* dW) = nullptr;
+  Status (*convolution_backward_bias)(Handle, const void* alpha, Tensor dy_shape, const void* dY,
+                                      const void* beta, Tensor db_shape, void* db) = nullptr;
+};
+
+}  // namespace hetsgd::cuda::cudnn

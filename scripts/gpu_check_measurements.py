@@ -1,0 +1,145 @@
+"""What gpu_check.py measures of embedding tables and networks on a GPU, each a command or a few (see there)."""
+
+import json
+import os
+import shutil
+import sys
+import tempfile
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+
+CLICKS = "--model deepfm --tables sharded --train {0} --test {0} "
+MANY_CLICKS = "--hidden 256,128 --batch-size 8192 --max-samples 400000"
+FEW_CLICKS = "--hidden 8 --batch-size 64 --max-samples 640"
+IMAGES = "--train generate:images?{0} --test generate:images?{0} --algorithm sgd "
+MANY_DIGITS = (IMAGES.format("size=28&channels=1&rows_train=20000&rows_test=2000")
+               + "--batch-size 256 --max-samples 100000")
+FEW_DIGITS = IMAGES.format("size=28&channels=1&rows_train=64&rows_test=32") + "--batch-size 16 --max-samples 64"
+# A network whose memory is planned below its liveness peak: its data, the batch, and the steps that are timed.
+LARGE_NETWORK = {"network": "resnet-50", "data": "size=224&channels=3&classes=1000&rows_train=1024&rows_test=64",
+                 "batch": 64, "steps": 16, "calibrate": []}
+SMALL_NETWORK = {"network": "lenet-5", "data": "size=28&channels=1&rows_train=64&rows_test=16", "batch": 16, "steps": 4,
+                 "calibrate": ["--batch-size", "16", "--hidden", "16,32", "--point-time", "10ms"]}
+SHARES, DRIFTS = (0.05, 0.14, 0.5), (0, 14)  # rows on the device, and days in which places get new ids
+
+
+def read_json(path):
+    with open(path, encoding="utf-8") as file:
+        return json.load(file)
+
+
+def train(check, name, hetsgd, device, options, figures=lambda result: result["summary"]):
+    """A part that trains. Returns the result, or None."""
+    with tempfile.TemporaryDirectory() as folder:
+        output, results = os.path.join(folder, "run.json"), []
+
+        def read(_):
+            results.append(read_json(output))
+            return figures(results[0])
+        command = [hetsgd, "train", "--cluster", "threads", "--devices", device, "-o", output]
+        check.run(name, command + options.split(), read)
+        return results[0] if results else None
+
+
+def clicks(large, drift=None):
+    data = "generate:criteo?scale=0.02" if large else "generate:ctr-tiny"
+    if drift is not None:
+        data += ("&" if "?" in data else "?") + f"drift_days={drift}"
+    return CLICKS.format(data) + (MANY_CLICKS if large else FEW_CLICKS)
+
+
+def run_training(check, hetsgd, device, large):
+    """Tables in all tiers, with the pipeline; networks with and without a plan of their memory."""
+    shards, images = clicks(large), "--model lenet-5 --learning-rate 0.05 " + (MANY_DIGITS if large else FEW_DIGITS)
+    runs = {"sharded_sgd": shards + " --algorithm sgd",
+            "sharded_sven": shards + " --algorithm sven --workers 2",
+            "sharded_sven_blocking": shards + " --algorithm sven --workers 2 --exchange blocking",
+            "sharded_hybrid": shards + " --algorithm sgd --table-storage hybrid",
+            "sharded_host": shards + " --algorithm sgd --table-storage host",
+            "lenet": images + " --memory-policy none",
+            "lenet_dymem": images + " --memory-policy dymem"}
+    if device.startswith("cuda"):
+        runs["sharded_hybrid_copy"] = runs["sharded_hybrid"] + " --host-access copy"
+        runs["sharded_host_copy"] = runs["sharded_host"] + " --host-access copy"
+    for name, options in runs.items():
+        train(check, f"training/{name}", hetsgd, device, options)
+
+
+def run_placement(check, hetsgd, device, large):
+    """Hot rows on the device against any rows there, over their share and the drift: table 6.4 of paper 004."""
+    for drift in DRIFTS:
+        for share in SHARES:
+            options = (f"{clicks(large, drift)} --algorithm sgd --table-storage hybrid --hot-fraction {share}"
+                       " --hot-profile 20 --hot ")
+            name = f"placement/share_{share}_drift_{drift}"
+            hot = train(check, name + "_hot", hetsgd, device, options + "frequency")
+
+            def beside(result, hot=hot):
+                rate = hot["summary"]["samples_per_s"] if hot else None
+                gain = rate / result["summary"]["samples_per_s"] if rate else None
+                return {**result["summary"], "hot_over_random_samples_per_s": gain}
+            train(check, name + "_random", hetsgd, device, options + "random", beside)
+
+
+def run_ctr_step(check, hetsgd, device, large):
+    """Time per step of the click-through models beside PyTorch in eager mode."""
+    with tempfile.TemporaryDirectory() as folder:
+        output = os.path.join(folder, "steps.json")
+        script = os.path.join(HERE, "peers", "compare_ctr_step_time.py")
+        command = [sys.executable, "-B", script, hetsgd, "--device", device, "--json", output]
+        command += ["--python", check.options.python or sys.executable]
+        if not large:
+            command += ["--model", "deepfm", "--batch-size", "64", "--data", "generate:ctr-tiny", "--hidden", "8",
+                        "--steps", "2", "--seconds", "0.1"]
+        check.run("ctr_step", command, lambda _: read_json(output))
+
+
+def plan(check, hetsgd, name, network, profile, policy, memory, folder):
+    """The plan of a policy as a part of its own, or None."""
+    output, plans = os.path.join(folder, os.path.basename(name) + ".json"), []
+
+    def read(_):
+        plans.append(read_json(output)["networks"][0]["policies"][0])
+        return {key: value for key, value in plans[0].items() if not isinstance(value, (list, dict))}
+    command = [hetsgd, "memory", network["network"], "--batch", str(network["batch"]), "--policy", policy,
+               "--backward-needs", "minimal", "--profile", profile, "--memory", memory, "-o", output]
+    check.run(name, command, read)
+    return plans[0] if plans else None
+
+
+def run_network(check, hetsgd, device, large):
+    """A network in less memory than its liveness peak: seconds of an iteration, measured over planned by the rates that
+    calibrate finds here."""
+    if not check.wanted("network/plan"):
+        return
+    network = LARGE_NETWORK if large else SMALL_NETWORK
+    folder = tempfile.mkdtemp()
+    try:
+        profile = os.path.join(folder, "device.json")
+        check.run("network/calibrate", [hetsgd, "calibrate", "--device", device, "-o", profile] + network["calibrate"],
+                  lambda _: read_json(profile))
+        if not os.path.exists(profile):
+            return
+        liveness = plan(check, hetsgd, "network/liveness", network, profile, "liveness", "device", folder)
+        least = plan(check, hetsgd, "network/least", network, profile, "dymem", "minimum", folder)
+        if not liveness or not least:
+            return
+        peak, minimum = liveness["peak_bytes"], least["minimum_bytes"]
+        capacity = (peak + minimum) // 2
+        planned = plan(check, hetsgd, "network/plan", network, profile, "dymem", str(capacity), folder)
+        every = network["steps"] * network["batch"]
+
+        def figures(result):
+            points = [(b["time_s"] - a["time_s"]) / (b["updates"] - a["updates"])
+                      for a, b in zip(result["curve"][1:], result["curve"][2:])]
+            measured = min(points)
+            seconds = planned["iteration_s"] if planned else None
+            return {"capacity_bytes": capacity, "liveness_peak_bytes": peak, "minimum_bytes": minimum,
+                    "planned_iteration_s": seconds, "measured_iteration_s": measured,
+                    "measured_over_planned": measured / seconds if seconds else None}
+        options = (f"--model {network['network']} --memory-policy dymem --activation-memory {capacity} "
+                   f"--profile {profile} {IMAGES.format(network['data'])} --batch-size {network['batch']} "
+                   f"--learning-rate 0.001 --evaluate-every {every} --max-samples {3 * every} --evaluate-samples 16")
+        train(check, "network/train", hetsgd, device, options, figures)
+    finally:
+        shutil.rmtree(folder)

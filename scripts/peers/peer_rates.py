@@ -1,0 +1,56 @@
+"""What comparisons of hetsgd's samples per second with PyTorch's have in common: options, runs on some cores, the
+table and the JSON file. A ratio is hetsgd over PyTorch, the median of the ratios of the rounds."""
+
+import json
+import os
+import statistics
+import subprocess
+import sys
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+
+
+def add_options(parser, only):
+    parser.add_argument("--python", default="/usr/bin/python3", help="the Python that has torch")
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--seconds", type=float, default=3.0, help="per measurement")
+    parser.add_argument("--only", help=only)
+    parser.add_argument("--json", help="write everything here too")
+    parser.add_argument("--require", action="store_true", help="exit code 7 when a goal is missed")
+
+
+def run_on_cores(command, cores, **variables):
+    """The command's standard output. Variables that are None are not set."""
+    environment = dict(os.environ, OMP_NUM_THREADS=str(cores), **variables)
+    environment = {name: value for name, value in environment.items() if value is not None}
+    mask = ",".join(map(str, sorted(os.sched_getaffinity(0))[-cores:]))
+    result = subprocess.run(["taskset", "-c", mask] + command, env=environment, stdout=subprocess.PIPE,
+                            stderr=subprocess.PIPE, text=True, check=False)
+    if result.returncode != 0:
+        sys.exit(f"{' '.join(command)}: exit code {result.returncode}\n{result.stderr}")
+    return result.stdout
+
+
+def rates_of(name, goal, hetsgd, pytorch):
+    """The row of a case: samples per second of the rounds, ours and theirs."""
+    ratios = [ours / theirs for ours, theirs in zip(hetsgd, pytorch)]
+    return {"name": name, "goal": goal, "rounds": len(ratios), "hetsgd_samples_per_s": statistics.median(hetsgd),
+            "pytorch_samples_per_s": statistics.median(pytorch), "ratio": statistics.median(ratios),
+            "ratios": ratios}
+
+
+def head(more):
+    return f"{'samples/s':22} {'hetsgd':>10} {'PyTorch':>10} {'ratio':>6} {'goal':>5} {more}"
+
+
+def line(row, more):
+    return (f"{row['name']:22} {row['hetsgd_samples_per_s']:10,.0f} {row['pytorch_samples_per_s']:10,.0f}"
+            f" {row['ratio']:6.2f} {row['goal']:5.2f} {more}")
+
+
+def finish(rows, options):
+    """Writes the JSON file that was asked for; the exit code."""
+    if options.json:
+        with open(options.json, "w", encoding="utf-8") as file:
+            json.dump({"load_average": os.getloadavg(), "cases": rows}, file, indent=2)
+    return 7 if options.require and any(row["ratio"] < row["goal"] for row in rows) else 0

@@ -1,0 +1,39 @@
+// What it costs to hand empty work to a second core and to hear that it is done, by the microseconds
+// that the first core has worked alone before: while the other thread spins, and when it has begun
+// to sleep. The time shown is that of the hand-over alone.
+// Give it two idle cores.
+#include <benchmark/benchmark.h>
+
+#include <chrono>
+
+#include "linalg/cpu/cores.hpp"
+
+namespace hetsgd {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+void hand_over(benchmark::State& state) {
+  const cpu::Cores cores(2);
+  const std::chrono::microseconds alone(state.range(0));
+  for (auto _ : state) {
+    const auto end = Clock::now() + alone;
+    while (Clock::now() < end) {
+    }
+    const auto start = Clock::now();
+    cores.run(2, [](std::size_t) {});
+    state.SetIterationTime(std::chrono::duration<double>(Clock::now() - start).count());
+  }
+}
+BENCHMARK(hand_over)
+    ->ArgName("alone_us")
+    ->Arg(0)
+    ->Arg(10)
+    ->Arg(100)
+    ->Arg(1000)
+    ->UseManualTime()
+    ->Unit(benchmark::kMicrosecond)
+    ->Iterations(1000);
+
+}  // namespace
+}  // namespace hetsgd

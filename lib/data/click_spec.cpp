@@ -28,11 +28,6 @@ constexpr std::array<ClickPreset, 3> kClickPresets = {
 constexpr double kMostRows = 4294967295.0;
 constexpr double kMostDays = 3650, kShortestDrift = 0.1;  // 2^16 generations at most
 
-std::string_view preset_name(std::string_view spec) {
-  spec.remove_prefix(std::min(spec.size(), kGeneratorPrefix.size()));
-  return spec.substr(0, spec.find('?'));
-}
-
 const ClickPreset* find_click_preset(std::string_view name) {
   const auto* const at = std::ranges::find(kClickPresets, name, &ClickPreset::name);
   return at == kClickPresets.end() ? nullptr : at;
@@ -57,27 +52,26 @@ std::vector<std::string> click_preset_names() {
 }
 
 bool is_click_spec(std::string_view spec) {
-  return is_generator_spec(spec) && find_click_preset(preset_name(spec)) != nullptr;
+  return is_generator_spec(spec) && find_click_preset(generator_parts(spec).preset) != nullptr;
 }
 
 ClickOptions parse_click_spec(std::string_view spec) {
   HETSGD_CHECK(is_click_spec(spec));
-  const ClickPreset& preset = *find_click_preset(preset_name(spec));
+  const GeneratorParts parts = generator_parts(spec);
+  const ClickPreset& preset = *find_click_preset(parts.preset);
   ClickOptions options;
   options.preset = preset.name;
-  options.name = spec.substr(kGeneratorPrefix.size());
+  options.name = parts.name;
   options.days = preset.days;
   double scale = 1;
-  const std::string_view settings =
-      spec.substr(std::min(spec.size(), kGeneratorPrefix.size() + preset.name.size() + 1));
-  if (!settings.empty()) {
+  if (!parts.settings.empty()) {
     OptionSet set;
     set.add("scale", scale, "").range(1e-9, 50);
     set.add("seed", options.seed, "");
     set.add("days", options.days, "").range(1e-3, kMostDays);
     set.add("drift_days", options.drift_days, "").range(0, 1e6);
     set.add("signal", options.signal, "").range(0, 100);
-    KeyValues(settings, '&', std::string(spec), "scale=0.1&seed=1").set(set);
+    KeyValues(parts.settings, '&', std::string(spec), "scale=0.1&seed=1").set(set);
   }
   if (options.drift_days > 0 && options.drift_days < kShortestDrift) {
     throw with_hint(usage_error("{}: drift_days: found {}, expected 0 or at least {}", spec,

@@ -50,6 +50,14 @@ std::vector<std::string> generator_preset_names();
 inline constexpr std::string_view kGeneratorPrefix = "generate:";
 inline bool is_generator_spec(std::string_view path) { return path.starts_with(kGeneratorPrefix); }
 
+// The parts of `generate:PRESET?SETTINGS`, views into what they were taken from. Neither is checked.
+struct GeneratorParts {
+  std::string_view name;              // all but the prefix
+  std::string_view preset, settings;  // settings: empty without a question mark
+};
+// Of what is_generator_spec().
+GeneratorParts generator_parts(std::string_view spec);
+
 // `generate:PRESET?key=value&key=value`, with the keys scale, seed, rows_train, rows_test,
 // features, labels, nonzeros, labels_per_sample, feature_zipf, topic_zipf, label_zipf, noise.
 // Throws Error(usage) naming what is wrong.

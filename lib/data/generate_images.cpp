@@ -84,25 +84,19 @@ std::uint64_t image_options_hash(const ImageOptions& o, DataPart part) {
                                   part == DataPart::train ? "train" : "test"));
 }
 
-std::string_view preset_of(std::string_view spec) {
-  spec.remove_prefix(std::min(spec.size(), kGeneratorPrefix.size()));
-  return spec.substr(0, spec.find('?'));
-}
-
 }  // namespace
 
 bool is_image_spec(std::string_view spec) {
-  return is_generator_spec(spec) && preset_of(spec) == kImagePreset;
+  return is_generator_spec(spec) && generator_parts(spec).preset == kImagePreset;
 }
 
 ImageOptions parse_image_spec(std::string_view spec) {
   HETSGD_CHECK(is_image_spec(spec));
   constexpr double kMostImages = 4294967295.0;
   ImageOptions options;
-  options.name = spec.substr(kGeneratorPrefix.size());
-  const std::string_view settings =
-      spec.substr(std::min(spec.size(), kGeneratorPrefix.size() + kImagePreset.size() + 1));
-  if (settings.empty()) return options;
+  const GeneratorParts parts = generator_parts(spec);
+  options.name = parts.name;
+  if (parts.settings.empty()) return options;
   OptionSet set;
   set.add("rows_train", options.rows_train, "").range(1, kMostImages);
   set.add("rows_test", options.rows_test, "").range(1, kMostImages);
@@ -111,7 +105,7 @@ ImageOptions parse_image_spec(std::string_view spec) {
   set.add("channels", options.channels, "").range(1, 64);
   set.add("noise", options.noise, "").range(0, 1000);
   set.add("seed", options.seed, "");
-  KeyValues(settings, '&', std::string(spec), "classes=10&size=28&channels=1").set(set);
+  KeyValues(parts.settings, '&', std::string(spec), "classes=10&size=28&channels=1").set(set);
   return options;
 }
 

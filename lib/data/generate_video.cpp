@@ -105,25 +105,19 @@ std::uint64_t video_options_hash(const VideoOptions& o, DataPart part) {
                                   part == DataPart::train ? "train" : "test"));
 }
 
-std::string_view video_preset_of(std::string_view spec) {
-  spec.remove_prefix(std::min(spec.size(), kGeneratorPrefix.size()));
-  return spec.substr(0, spec.find('?'));
-}
-
 }  // namespace
 
 bool is_video_spec(std::string_view spec) {
-  return is_generator_spec(spec) && video_preset_of(spec) == kVideoPreset;
+  return is_generator_spec(spec) && generator_parts(spec).preset == kVideoPreset;
 }
 
 VideoOptions parse_video_spec(std::string_view spec) {
   HETSGD_CHECK(is_video_spec(spec));
   constexpr double kMostClips = 4294967295.0, kMostFrames = 1e6;
   VideoOptions options;
-  options.name = spec.substr(kGeneratorPrefix.size());
-  const std::string_view settings =
-      spec.substr(std::min(spec.size(), kGeneratorPrefix.size() + kVideoPreset.size() + 1));
-  if (settings.empty()) return options;
+  const GeneratorParts parts = generator_parts(spec);
+  options.name = parts.name;
+  if (parts.settings.empty()) return options;
   OptionSet set;
   set.add("clips", options.clips, "").range(1, kMostClips);
   set.add("clips_test", options.clips_test, "").range(1, kMostClips);
@@ -137,7 +131,8 @@ VideoOptions parse_video_spec(std::string_view spec) {
   set.add_choice("frames", options.frames,
                  {{"stored", VideoFrames::stored}, {"drawn", VideoFrames::drawn}}, "");
   set.add("seed", options.seed, "");
-  KeyValues(settings, '&', std::string(spec), "clips=500&classes=5&size=16&median=20").set(set);
+  KeyValues(parts.settings, '&', std::string(spec), "clips=500&classes=5&size=16&median=20")
+      .set(set);
   if (options.shortest > options.longest) {
     throw usage_error("{}: longest: found {}, expected at least {}, the shortest", spec,
                       options.longest, options.shortest);

@@ -94,29 +94,33 @@ GeneratorOptions generator_preset(std::string_view name, double scale) {
   return options;
 }
 
+GeneratorParts generator_parts(std::string_view spec) {
+  HETSGD_CHECK(is_generator_spec(spec));
+  const std::string_view name = spec.substr(kGeneratorPrefix.size());
+  const std::string_view preset = name.substr(0, name.find('?'));
+  return {name, preset, name.substr(std::min(name.size(), preset.size() + 1))};
+}
+
 GeneratorOptions parse_generator_spec(std::string_view spec) {
   if (!is_generator_spec(spec)) {
     throw with_hint(usage_error("'{}' is no generator specification", spec),
                     "for example generate:tiny?seed=2");
   }
-  const std::string place(spec);
-  spec.remove_prefix(kGeneratorPrefix.size());
-  const std::string_view name = spec.substr(0, spec.find('?'));
-  const std::string_view settings = spec.substr(std::min(spec.size(), name.size() + 1));
+  const auto [name, preset, settings] = generator_parts(spec);
   double scale = 1.0;
-  GeneratorOptions options = generator_preset(name);
+  GeneratorOptions options = generator_preset(preset);
   if (!settings.empty()) {
-    const KeyValues values(settings, '&', place, "scale=0.1&seed=1");
+    const KeyValues values(settings, '&', std::string(spec), "scale=0.1&seed=1");
     const auto read = [&] {
       OptionSet set;
       declare(set, options, scale);
       values.set(set);
     };
     read();  // the scale, of which the preset is made that the others change
-    options = generator_preset(name, scale);
+    options = generator_preset(preset, scale);
     read();
   }
-  options.name = std::string(spec);
+  options.name = name;
   return options;
 }
 

@@ -170,8 +170,7 @@ void check_header_counts(const ParsedData& parsed, const std::string& path,
 // Of sparse features and labels: the other generators are known by then.
 void check_preset(const std::string& spec) {
   std::vector<std::string> known = generator_preset_names();
-  const std::string name =
-      spec.substr(kGeneratorPrefix.size(), spec.find('?') - kGeneratorPrefix.size());
+  const std::string name(generator_parts(spec).preset);
   if (std::ranges::find(known, name) != known.end()) return;
   for (std::string& clicks : click_preset_names()) known.push_back(std::move(clicks));
   for (const std::string_view other : {kImagePreset, kVideoPreset}) known.emplace_back(other);

@@ -5,7 +5,7 @@
 #
 # takes every .cpp of the folder, sub-folders included but for WITHOUT. REGISTERS: models, algorithms,
 # clusters and kernel families register themselves in files that nothing refers to, so who links such a layer gets its
-# archive whole. SEPARATE: each file is always compiled alone.
+# archive whole. SEPARATE: each file is compiled alone, but for sanitizers.
 function(hetsgd_layer name)
   cmake_parse_arguments(ARG "REGISTERS;SEPARATE" "WITHOUT" "LINKS;PRIVATE_LINKS" ${ARGN})
   file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/${name}/*.cpp)
@@ -22,11 +22,14 @@ function(hetsgd_layer name)
   else()
     add_library(hetsgd_${name} STATIC ${sources})
     target_link_libraries(hetsgd_${name} PUBLIC hetsgd_flags ${ARG_LINKS} PRIVATE ${ARG_PRIVATE_LINKS})
-    if(NOT ARG_SEPARATE)
+    if(NOT name MATCHES "^(core|data|linalg)$")
+      target_link_libraries(hetsgd_${name} PRIVATE hetsgd_fewer_checks)
+    endif()
+    if(NOT ARG_SEPARATE OR HETSGD_SANITIZE)
       hetsgd_unity(hetsgd_${name})
     endif()
     if(name MATCHES "^(graph|training|result|experiment)$")
-      hetsgd_cold(hetsgd_${name})
+      hetsgd_cold(hetsgd_${name} -O2)
     endif()
   endif()
   if(ARG_REGISTERS)
@@ -69,36 +72,42 @@ function(hetsgd_build_taken_layers)
   endif()
 endfunction()
 
-# With HETSGD_UNITY several files of a target are compiled as one, which halves the time of a build from
-# scratch: most of a file's time is the headers of fmt, nlohmann/json and the standard library. It is the
+# With HETSGD_UNITY several files of a target are compiled as one, which takes less than half of the time of a build
+# from scratch: most of a file's time is the headers of fmt, nlohmann/json and the standard library. It is the
 # reason why names at namespace scope differ between the files of a folder. The default build compiles each
-# file alone, so that each has to include what it uses. Sanitizers, whose builds are never the quick ones after a
-# change, have larger units of the layers.
+# file alone, so that each has to include what it uses. On few cores a whole folder is one unit, which takes the least
+# processor time; on many the longest unit would be what all wait for.
+cmake_host_system_information(RESULT hetsgd_cores QUERY NUMBER_OF_LOGICAL_CORES)
+if(hetsgd_cores LESS_EQUAL 4)
+  set(HETSGD_UNITY_FILES 64)
+else()
+  set(HETSGD_UNITY_FILES 12)
+endif()
 function(hetsgd_unity target)
   if(HETSGD_UNITY)
-    set(batch 6)
-    if(HETSGD_SANITIZE AND target MATCHES "^hetsgd_")
-      set(batch 12)
-    endif()
-    set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE ${batch})
+    set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE ${HETSGD_UNITY_FILES})
     # A class in a source file may well have members of a type that only this file knows.
     target_compile_options(${target} PRIVATE $<$<CXX_COMPILER_ID:GNU>:$<$<COMPILE_LANGUAGE:CXX>:-Wno-subobject-linkage>>)
   endif()
 endfunction()
 
-# For tests and cold code: UBSan without the checks that stand before each access through a pointer, which are a third
-# of the compile time without optimisation. AddressSanitizer sees the accesses. To be linked last: -fsanitize goes first.
+# UBSan without the checks that stand before each access through a pointer, which are a third of the compile time.
+# AddressSanitizer sees the accesses. Only the layers that read raw bytes and vectors have these checks, too: core, data
+# and linalg. To be linked last: -fsanitize goes first.
 add_library(hetsgd_fewer_checks INTERFACE)
 if(HETSGD_SANITIZE MATCHES "undefined")
   target_compile_options(hetsgd_fewer_checks INTERFACE -fno-sanitize=null,alignment,vptr)
 endif()
 
-# With a sanitizer, code of JSON and options is compiled without optimisation: it runs once per run or step, and
-# its templates take half of the build. Called after what the target links is known.
-function(hetsgd_cold target)
+# Code of JSON and options runs once per run or step, and its templates take half of the build: it is compiled with
+# LEVEL, with a sanitizer with none. Called after what the target links is known. -O1 may round a*b+c otherwise than
+# -O2 and -O3 do, so it is for code that computes no number of a result.
+function(hetsgd_cold target level)
   if(HETSGD_SANITIZE)
     target_compile_options(${target} PRIVATE $<$<COMPILE_LANGUAGE:CXX>:-O0>)
     target_link_libraries(${target} PRIVATE hetsgd_fewer_checks)
+  else()
+    target_compile_options(${target} PRIVATE $<$<AND:$<COMPILE_LANGUAGE:CXX>,$<CONFIG:Release>>:${level}>)
   endif()
 endfunction()
 
@@ -140,11 +149,7 @@ endif()
 function(hetsgd_add_test path)
   cmake_parse_arguments(ARG "" "" "COMMAND" ${ARGN})
   add_test(NAME ${path} COMMAND ${ARG_COMMAND})
-  set(timeout 120)
-  if(HETSGD_SANITIZE OR HETSGD_CUDA STREQUAL "EMULATED")
-    math(EXPR timeout "5 * ${timeout}")  # ThreadSanitizer is ten times slower, a GPU on the CPU too
-  endif()
-  set_tests_properties(${path} PROPERTIES TIMEOUT ${timeout} SKIP_RETURN_CODE 77)
+  set_tests_properties(${path} PROPERTIES SKIP_RETURN_CODE 77)
   # The longest first, so that no core is idle at the end. From the second run on ctest knows by itself.
   if(path MATCHES "^(algorithm/(adasum|deadlock|sma|threads_[0-9])|training/cuda)$")
     set_tests_properties(${path} PROPERTIES COST 50)
@@ -154,41 +159,68 @@ endfunction()
 # hetsgd_tests(data LINKS hetsgd_data DEFINITIONS X="y"): every tests/data/*_test.cpp, called in that
 # folder. Each file is an entry of ctest, data/reader for reader_test.cpp. By default each is a
 # program too, data_reader_test: quick to build again. With HETSGD_UNITY the folder is one program,
-# data_tests, of a few translation units. A file with a main() of its own stays a program, and so does each
-# file on emulated GPUs, where only some are built. The target test_data builds them all.
+# data_tests, of a few translation units, and its tests of GPUs (cuda_*_test.cpp) another, data_cuda_tests. A file with a
+# main() of its own stays a program, and so does each file but those of GPUs where GPUs are emulated: only some are
+# built there. The target test_data builds them all. THREADS: ThreadSanitizer gets only files with tests of such names.
 function(hetsgd_tests folder)
-  cmake_parse_arguments(ARG "" "" "LINKS;DEFINITIONS" ${ARGN})
+  cmake_parse_arguments(ARG "" "THREADS" "LINKS;DEFINITIONS" ${ARGN})
   file(GLOB sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/*_test.cpp)
   add_custom_target(test_${folder})
   foreach(source IN LISTS sources)
+    if(ARG_THREADS AND HETSGD_SANITIZE MATCHES "thread")
+      file(STRINGS ${source} of_threads REGEX "^TEST.*(${ARG_THREADS})")
+      if(NOT of_threads)
+        continue()
+      endif()
+    endif()
     get_filename_component(name ${source} NAME_WE)
     string(REGEX REPLACE "_test$" "" name ${name})
-    file(STRINGS ${source} own_main REGEX "^int main\\(")
-    # Tests of GPUs, which would only be skipped where no CUDA is built in.
-    if(own_main AND name MATCHES "^cuda" AND NOT HETSGD_CUDA_VERSION)
-      continue()
+    string(REGEX MATCH "^cuda" needs_gpu "${name}")
+    if(needs_gpu AND NOT HETSGD_CUDA_VERSION)
+      continue()  # it would only be skipped
     endif()
-    if(HETSGD_UNITY AND NOT own_main AND NOT HETSGD_CUDA STREQUAL "EMULATED")
-      set(target ${folder}_tests)
-      if(NOT TARGET ${target})
-        add_executable(${target})
-        hetsgd_test_program(${target} ${ARG_LINKS})
+    hetsgd_program_of_test(${folder} ${name} target)
+    if(NOT TARGET ${target})
+      add_executable(${target})
+      hetsgd_test_program(${target} ${ARG_LINKS})
+      target_compile_definitions(${target} PRIVATE ${ARG_DEFINITIONS})
+      if(needs_gpu)
+        target_sources(${target} PRIVATE ${CMAKE_SOURCE_DIR}/tests/support/gpu_main.cpp)
+      endif()
+      if(target MATCHES "_tests$")
         set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 5)
       endif()
-      target_sources(${target} PRIVATE ${source})
-      hetsgd_suites(${source} filter)
-      hetsgd_add_test(${folder}/${name} COMMAND ${target} --gtest_filter=${filter})
-    else()
-      set(target ${folder}_${name}_test)
-      add_executable(${target} ${source})
-      hetsgd_test_program(${target} ${ARG_LINKS})
-      hetsgd_add_test(${folder}/${name} COMMAND ${target})
     endif()
+    target_sources(${target} PRIVATE ${source})
     add_dependencies(test_${folder} ${target})
-    if(ARG_DEFINITIONS)
-      target_compile_definitions(${target} PRIVATE ${ARG_DEFINITIONS})
+    if(needs_gpu)
+      add_dependencies(gpu_tests ${target})
     endif()
+    hetsgd_command_of_test(${folder} ${name} command)
+    hetsgd_add_test(${folder}/${name} COMMAND ${command})
   endforeach()
+endfunction()
+
+# hetsgd_program_of_test(data reader VARIABLE): the program that has tests/data/reader_test.cpp, called in that folder.
+function(hetsgd_program_of_test folder name result)
+  file(STRINGS ${CMAKE_CURRENT_SOURCE_DIR}/${name}_test.cpp own_main REGEX "^int main\\(")
+  if(HETSGD_UNITY AND name MATCHES "^cuda")
+    set(${result} ${folder}_cuda_tests PARENT_SCOPE)
+  elseif(HETSGD_UNITY AND NOT own_main AND NOT HETSGD_CUDA STREQUAL "EMULATED")
+    set(${result} ${folder}_tests PARENT_SCOPE)
+  else()
+    set(${result} ${folder}_${name}_test PARENT_SCOPE)
+  endif()
+endfunction()
+
+# hetsgd_command_of_test(data reader VARIABLE): the program, and the filter for this file's tests where it has others.
+function(hetsgd_command_of_test folder name result)
+  hetsgd_program_of_test(${folder} ${name} command)
+  if(command MATCHES "_tests$")
+    hetsgd_suites(${CMAKE_CURRENT_SOURCE_DIR}/${name}_test.cpp filter)
+    list(APPEND command --gtest_filter=${filter})
+  endif()
+  set(${result} ${command} PARENT_SCOPE)
 endfunction()
 
 # The GoogleTest filter that takes the suites of `source`, parametrised and typed ones included.

@@ -41,7 +41,7 @@ def train(options, output, launch=(HETSGD,)):
 
 
 def time_to(result, metric, value):
-    """Training seconds until the metric first reaches the value, a --target of the run; infinity if it never does."""
+    """Training seconds until the metric holds the value, a --target of the run; infinity if it never does."""
     for target in result["time_to_accuracy"]:
         if target["metric"] == metric and target["value"] == value:
             return math.inf if target["time_s"] is None else target["time_s"]

@@ -18,7 +18,7 @@ import common
 SCENARIOS = {"none": [], "uniform 0-5 ms": ["--straggler", "kind=uniform,min=0ms,max=5ms"],
              "worker 1 twice as slow": ["--straggler", "kind=constant,worker=1,factor=2"]}
 # Learning rates at which each reaches P@1 0.60 in sim within the epochs, from the grid of the other experiments.
-ALGORITHMS = {"ssgd": ["--learning-rate", "3.16"], "elastic": ["--learning-rate", "1"], "adaptive": ["--learning-rate", "1"],
+ALGORITHMS = {"ssgd": ["--learning-rate", "3.16", "--per-worker-batch", "split"], "elastic": ["--learning-rate", "1"], "adaptive": ["--learning-rate", "1"],
               "esync": ["--learning-rate", "3.16"], "rna": ["--learning-rate", "3.16"]}
 TARGET = 0.60
 

@@ -138,7 +138,7 @@ def find_programs(options):
         hetsgd, folders = os.path.join(build, "apps", "hetsgd", "hetsgd"), glob.glob(os.path.join(build, "tests", "*"))
     programs = [path for folder in sorted(folders) for path in sorted(glob.glob(os.path.join(folder, "*")))
                 if os.path.isfile(path) and os.access(path, os.X_OK)]
-    tests = [path for path in programs if path.endswith("_test") and "cuda" in os.path.basename(path)]
+    tests = [path for path in programs if path.endswith(("_test", "_tests")) and "cuda" in os.path.basename(path)]
     return hetsgd, tests, {os.path.basename(path): path for path in programs if path.endswith("_bench")}
 
 

@@ -10,9 +10,10 @@ scripts/results.md has a page of examples. The frames of a Results, all with the
   curve       a row per evaluation: `point`, time_s, samples_count, epoch_num, updates, losses, metrics
   events      a row per event: `event`, type, time_s; what has an entry per worker is a list (see per_worker)
   workers     a row per worker: rank, device, compute_s, communicate_s, wait_s, bytes ...
-  targets     a row per run and target: `reached`, time_s, samples_count, updates, smoothed_time_s, `resolution_s`
+  targets     a row per run and target: `reached`, time_s, samples_count, updates, first_crossing_s, `resolution_s`
   histograms  a row per counted value: name, value, count
 
+A target is reached when it is held: at the first evaluation that reaches it and whose median with the next four does, too.
 Units end the columns' names (_s seconds, _bytes bytes, _per_s per second). A missed target is infinity in all its columns, never
 NaN, so that a median over seeds counts it; NaN is what was not measured.
 """
@@ -32,10 +33,11 @@ KEYS = ["run", "group", "algorithm", "seed"]
 COLUMNS = {"runs": [], "curve": ["point", "time_s", "samples_count", "epoch_num", "updates", "train_loss", "test_loss"],
            "events": ["event", "type", "time_s"], "workers": ["rank", "device", "compute_s", "communicate_s", "wait_s"],
            "targets": ["target", "metric", "at_least", "value", "reached", "time_s", "samples_count", "updates",
-                       "smoothed_time_s", "resolution_s"],
+                       "first_crossing_s", "resolution_s"],
            "histograms": ["name", "value", "count"]}
 INDEX = ".index.jsonl"
 RESAMPLES = 10000  # as `hetsgd compare`
+HOLD_EVALUATIONS, FEWEST_HOLD_EVALUATIONS = 5, 3  # as lib/training/target.hpp
 
 
 class ResultError(Exception):
@@ -176,15 +178,29 @@ def run_row(name, result, listed):
     return row
 
 
+def crossings(reaching):
+    """(the place of the first value that reaches a target, that from which on it is held), each None if there is none; the rule of
+    lib/training/target.hpp. reaching: whether each evaluation does."""
+    first = next((place for place, each in enumerate(reaching) if each), None)
+    for place, each in enumerate(reaching):
+        window = reaching[place:place + HOLD_EVALUATIONS]
+        if each and len(window) >= FEWEST_HOLD_EVALUATIONS and 2 * sum(window) > len(window):
+            return first, place
+    return first, None
+
+
 def target_rows(result):
-    missed = {"time_s": np.inf, "samples_count": np.inf, "updates": np.inf, "smoothed_time_s": np.inf}
+    """A row per target, read off the curve, so that results of all versions have one meaning."""
     for target in result.get("time_to_accuracy", []):
-        found = {key: np.inf if target.get(key) is None else target[key] for key in missed}
-        times = [point["time_s"] for point in result["curve"]]
-        place = times.index(found["time_s"]) if found["time_s"] in times else None
-        yield {"target": target["target"], "metric": target["metric"], "at_least": target["at_least"], "value": target["value"],
-               "reached": np.isfinite(found["time_s"]), **found,
-               "resolution_s": times[place] - times[place - 1] if place else np.nan}
+        points = [point for point in result["curve"] if target["metric"] in point]
+        values = [number(point, target["metric"]) for point in points]
+        bound, sign = target["value"], 1 if target["at_least"] else -1
+        first, held = crossings([sign * value >= sign * bound for value in values])
+        found = {key: np.inf if held is None else points[held][key] for key in ("time_s", "samples_count", "updates")}
+        yield {"target": target["target"], "metric": target["metric"], "at_least": target["at_least"], "value": bound,
+               "reached": held is not None, **found,
+               "first_crossing_s": np.inf if first is None else points[first]["time_s"],
+               "resolution_s": points[held]["time_s"] - points[held - 1]["time_s"] if held else np.nan}
 
 
 def worker_row(worker):

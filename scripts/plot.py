@@ -157,7 +157,7 @@ def parser():
                         help=f"{', '.join(AXES)} (default: time,samples; none with --over)")
     result.add_argument("--over", metavar="OPTION", help="figures over this option instead of bars, such as learning_rate")
     result.add_argument("--figures", type=words, metavar="NAME,...",
-                        help="time_to_target (the default), smoothed_time_to_target, samples_to_target, updates_to_target, or a "
+                        help="time_to_target (the default), first_crossing, samples_to_target, updates_to_target, or a "
                         "number of each run such as samples_per_s, computing_ratio, final_p1")
     result.add_argument("--group-by", type=words, default=[], metavar="OPTION,...",
                         help="options that tell lines apart beside the algorithm (default: those in which its runs differ)")

@@ -11,7 +11,7 @@ from plot_style import (DEFAULT_WIDTH_IN, GREY, METRICS, PlotError, grid_of, leg
                         wrapped)
 
 # Figures of a target -> (column of `targets`, label).
-TARGET_FIGURES = {"time_to_target": ("time_s", "Time"), "smoothed_time_to_target": ("smoothed_time_s", "Smoothed time"),
+TARGET_FIGURES = {"time_to_target": ("time_s", "Time"), "first_crossing": ("first_crossing_s", "Time of the first crossing"),
                   "samples_to_target": ("samples_count", "Training samples"), "updates_to_target": ("updates", "Model updates")}
 MOST_BARS = 40
 WIDE = 20  # ratio of largest to smallest from which an axis is logarithmic
@@ -55,7 +55,7 @@ def unit_label(column):
 
 def scaled(values, label):
     """(divisor, label with its unit) for times that are to be read."""
-    if not label.startswith(("Time", "Smoothed time")):
+    if not label.startswith("Time"):
         return 1.0, label
     finite = values[np.isfinite(values)]
     if not len(finite):

@@ -2,36 +2,41 @@
 # From a fresh Debian 12 to a first comparison: installs what is missing, builds, generates a small data set, trains
 # three algorithms on four simulated GPUs of unequal speed, and shows who reaches the target when.
 #
-#   ./scripts/quickstart.sh [--no-setup]
+#   ./scripts/quickstart.sh [--cuda] [--no-setup]
 #
-# Results and plots go to runs/quickstart; calling it again goes on where it stopped. After the build it takes about a
-# minute. HETSGD_SEEDS="1 2 3" chooses other seeds than 1 to 5.
+#   --cuda       build the code for GPUs, too, where no driver is (it needs nvcc; where a driver is, it is built anyway)
+#   --no-setup   do not look at the Debian packages
+#
+# Results and plots go to runs/quickstart; calling it again goes on where it stopped. HETSGD_SEEDS="1 2 3" chooses other
+# seeds than 1 to 5.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
 setup=true
-case "${1:-}" in
-  "") ;;
-  --no-setup) setup=false ;;
-  -h|--help) sed -n '2,8s/^# \{0,1\}//p' "$0"; exit 0 ;;
-  *) echo "quickstart.sh: found option \"$1\", expected --no-setup" >&2; exit 2 ;;
-esac
+cuda=()
+for argument in "$@"; do
+  case "$argument" in
+    --cuda) cuda=(--cuda) ;;
+    --no-setup) setup=false ;;
+    -h|--help) sed -n '2,11s/^# \{0,1\}//p' "$0"; exit 0 ;;
+    *) echo "quickstart.sh: found option \"$argument\", expected --cuda or --no-setup" >&2; exit 2 ;;
+  esac
+done
+source scripts/release_options.sh
 
 folder=runs/quickstart
 read -ra seeds <<<"${HETSGD_SEEDS:-1 2 3 4 5}"
 heading() { printf '\n=== %s\n' "$*"; }
 
+echo "This takes about 5 minutes on two cores besides the download of packages: most is the build, less than a minute the training."
 if $setup; then
   heading "Debian packages"
-  ./scripts/setup-debian.sh --no-torch --no-fuzz
+  ./scripts/setup-debian.sh program plots
 fi
 
 heading "Build (preset release)"
-# Where the CUDA toolkit is found: code for this machine's GPU, or for one architecture, which is quick to compile.
-# `cmake --fresh --preset release` builds all.
-architectures=90
-if nvidia-smi -L >/dev/null 2>&1; then architectures=native; fi
-cmake --preset release -DCMAKE_CUDA_ARCHITECTURES=$architectures -DHETSGD_UNITY=ON
+release_options "${cuda[@]}"
+cmake --preset release -DHETSGD_UNITY=ON "${release_options[@]}" -DHETSGD_TESTS=OFF -DHETSGD_BENCHMARKS=OFF
 cmake --build --preset release --target hetsgd -j "$(nproc)"
 hetsgd=build/release/apps/hetsgd/hetsgd
 "$hetsgd" --version

@@ -28,7 +28,7 @@ import reproduce_runs
 
 NAMES = {
     "time_s": "time, s", "epoch_num": "epochs", "samples_count": "samples", "mega_batches": "mega-batches", "p1": "P@1",
-    "smoothed_time_s": "smoothed time to the target, s", "samples": "samples to the target", "samples_per_s": "samples/s",
+    "first_crossing_s": "first crossing of the target, s", "samples": "samples to the target", "samples_per_s": "samples/s",
     "updates": "iterations to the target", "updates_per_s": "iterations/s", "update_s": "time of a round, s",
     "epochs": "epochs to the target", "final": "final P@1", "speedup": "speed-up to the target",
     "updates_ratio": "iterations to the target, ratio",

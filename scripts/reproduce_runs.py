@@ -156,7 +156,7 @@ def final(result):
 # What has a unit of its own, one number a run: of the first target of the run, or of all of it.
 VALUES = {
     "time_s": lambda result: of_target(result, "time_s"),
-    "smoothed_time_s": lambda result: of_target(result, "smoothed_time_s"),
+    "first_crossing_s": lambda result: of_target(result, "first_crossing_s"),
     "samples": lambda result: of_target(result, "samples_count"),
     "updates": lambda result: of_target(result, "updates"),
     "epochs": lambda result: of_target(result, "samples_count") / result["dataset"]["train"]["rows"],

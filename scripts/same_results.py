@@ -139,6 +139,8 @@ def configurations():
     """(name, options) of every run."""
     for algorithm in ALGORITHMS:
         base = f"{BASE} --algorithm {algorithm} --workers {1 if algorithm == 'sgd' else 4}"
+        if algorithm == "ssgd":
+            base += " --per-worker-batch split"  # named, because the default is not the same in all revisions
         for name, options in CONDITIONS.items():
             if algorithm == "sgd" and name in ("many", "slow"):
                 continue  # it has one worker

@@ -1,33 +1,44 @@
 #!/usr/bin/env bash
 # Installs the Debian 12 packages that hetsgd needs. Safe to run again: what is there is skipped.
 #
-#   ./scripts/setup-debian.sh [--no-torch] [--no-fuzz] [--list]
+#   ./scripts/setup-debian.sh [--list] [GROUP...]
 #
-#   --no-torch   without python3-torch (only the comparison in scripts/peers needs it; it is large)
-#   --no-fuzz    without clang (only the fuzzers, clang-format and lint.sh need it)
+#   program      the program itself; quickstart.sh takes this group and plots
+#   plots        plot.py, reproduce.sh and the data frames of hetsgd_results.py
+#   tests        test.sh, which takes program and plots as well
+#   all-tests    test.sh --all besides: benchmarks, fuzzers, clang-format and clang-tidy
+#   peers        the comparison with PyTorch in scripts/peers (large)
 #   --list       print the packages and install nothing
+#
+# Without a group: all of them.
 set -euo pipefail
 
-build=(g++ cmake ninja-build ccache git ca-certificates pkg-config
-       libcli11-dev nlohmann-json3-dev libtomlplusplus-dev libfmt-dev libspdlog-dev libvalijson-dev libboost-context-dev
-       libboost-dev
-       libtbb-dev librandom123-dev libxxhash-dev libzstd-dev zlib1g-dev libbz2-dev libopenmpi-dev openmpi-bin)
-tests=(patchelf file libgtest-dev libgmock-dev libbenchmark-dev libopenblas-pthread-dev libdnnl-dev python3 python3-numpy python3-scipy python3-jsonschema chromium)
-plots=(python3-matplotlib python3-pandas)
-fuzz=(clang-14 libclang-rt-14-dev clang-format-14 clang-tidy-14)
-peers=(python3-torch)
+declare -A group=(
+  [program]="g++ cmake ninja-build ccache git ca-certificates pkg-config
+    libcli11-dev nlohmann-json3-dev libtomlplusplus-dev libfmt-dev libspdlog-dev libvalijson-dev libboost-context-dev
+    libboost-dev libtbb-dev librandom123-dev libxxhash-dev libzstd-dev zlib1g-dev libbz2-dev libopenmpi-dev openmpi-bin"
+  [plots]="python3 python3-matplotlib python3-numpy python3-pandas"
+  [tests]="patchelf file libgtest-dev libgmock-dev python3 python3-numpy python3-scipy python3-jsonschema chromium"
+  [all-tests]="libbenchmark-dev libopenblas-pthread-dev libdnnl-dev clang-14 libclang-rt-14-dev clang-format-14 clang-tidy-14"
+  [peers]="python3-torch")
+every=(program plots tests all-tests peers)
 
 list_only=false
+chosen=()
 for argument in "$@"; do
   case "$argument" in
-    --no-torch) peers=() ;;
-    --no-fuzz) fuzz=() ;;
     --list) list_only=true ;;
-    -h|--help) sed -n '2,8s/^# \{0,1\}//p' "$0"; exit 0 ;;
-    *) echo "setup-debian.sh: found option \"$argument\", expected --no-torch, --no-fuzz or --list" >&2; exit 2 ;;
+    -h|--help) sed -n '2,13s/^# \{0,1\}//p' "$0"; exit 0 ;;
+    *)
+      if [[ -z ${group[$argument]:-} ]]; then
+        echo "setup-debian.sh: found \"$argument\", expected --list or groups: ${every[*]}" >&2
+        exit 2
+      fi
+      chosen+=("$argument") ;;
   esac
 done
-packages=("${build[@]}" "${tests[@]}" "${plots[@]}" "${fuzz[@]}" "${peers[@]}")
+((${#chosen[@]})) || chosen=("${every[@]}")
+mapfile -t packages < <(for name in "${chosen[@]}"; do printf '%s\n' ${group[$name]}; done | sort -u)
 if $list_only; then
   printf '%s\n' "${packages[@]}"
   exit 0

@@ -1,27 +1,31 @@
 #!/usr/bin/env bash
-# Installs what is missing, builds, and runs all tests. The exit code is 0 only if every part passed.
+# Installs what is missing, builds, and runs tests. The exit code is 0 only if every part passed.
 #
-#   ./scripts/test.sh [--quick] [--no-setup]
+#   ./scripts/test.sh [--all] [--no-setup]
 #
-#   --quick      the release build and its tests only (no clang-tidy, emulated GPUs, sanitizers and fuzzers)
+#   --all        clang-tidy, emulated GPUs, sanitizers and fuzzers, too, and CUDA code where nvcc is (what .ci/run calls);
+#                without it the release build and its tests: what to run after a change
 #   --no-setup   do not look at the Debian packages
 #
 # Environment: HETSGD_DATA_DIR  folder with delicious_{train,test}.txt, a9a, a9a.t: tests on real data (else skipped)
-#              HETSGD_FUZZ_SECONDS  seconds for each fuzzer (10; longer runs are for who changes a parser)
+#              HETSGD_FUZZ_SECONDS  seconds for each fuzzer (5; longer runs are for who changes a parser)
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-quick=false
+all=false
 setup=true
 for argument in "$@"; do
   case "$argument" in
-    --quick) quick=true ;;
+    --all) all=true ;;
     --no-setup) setup=false ;;
-    -h|--help) sed -n '2,10s/^# \{0,1\}//p' "$0"; exit 0 ;;
-    *) echo "test.sh: found option \"$argument\", expected --quick or --no-setup" >&2; exit 2 ;;
+    -h|--help) sed -n '2,11s/^# \{0,1\}//p' "$0"; exit 0 ;;
+    *) echo "test.sh: found option \"$argument\", expected --all or --no-setup" >&2; exit 2 ;;
   esac
 done
+source scripts/release_options.sh
 cores=$(nproc)
+# A twentieth of the timeout of all tests (testPresets in CMakePresets.json).
+longest_test_s=60
 summary=()
 failed=0
 
@@ -38,28 +42,29 @@ part() {
   [[ $outcome == passed ]]
 }
 
-# Where CUDA is found, one architecture is enough to see that the kernels compile.
+# build PRESET [TARGETS] [-- OPTIONS OF CMAKE]
 build() {
-  cmake --preset "$1" -DCMAKE_CUDA_ARCHITECTURES=90 -DHETSGD_UNITY=ON && cmake --build --preset "$1" -j "$cores" "${@:2}"
+  local preset=$1 targets=()
+  shift
+  while (($#)) && [[ $1 != -- ]]; do targets+=(--target "$1"); shift; done
+  cmake --preset "$preset" -DHETSGD_UNITY=ON "${@:2}" && cmake --build --preset "$preset" -j "$cores" "${targets[@]}"
 }
 
-# Layers without code of GPUs are those of the release build.
-build_emulation() {
-  cmake --preset cuda-emulation -DHETSGD_UNITY=ON -DHETSGD_LAYERS_FROM="$PWD/build/release" && cmake --build --preset cuda-emulation -j "$cores"
+# Tests of one preset, so many at once, and which of them are too long for its timeout: under load a test may well take
+# twenty times as long.
+run_tests() {
+  local preset=$1 jobs=$2 code=0 costs=build/$1/Testing/Temporary/CTestCostData.txt
+  shift 2
+  ctest --preset "$preset" -j "$jobs" "$@" || code=$?
+  awk -v limit="$longest_test_s" '/^---/ { exit } $3 > limit { print "note: longer than", limit, "s, cut it:", $1, $3, "s" }' "$costs"
+  return $code
 }
 
-# Tests of one preset, so many at once; without the build there is nothing to run.
-build_and_test() {
-  if part "$1: build" build "$1"; then
-    part "$1: tests" ctest --preset "$1" -j "$2" || true
-  fi
-}
-
-# What differs from the main branch, for a minute at most. Not beside tests: ranks that wait for messages yield their
+# What differs from the main branch, for half a minute. Not beside tests: ranks that wait for messages yield their
 # core, and what is nice takes it.
 lint() {
   local code=0
-  ./scripts/lint.sh || code=$?
+  ./scripts/lint.sh --seconds 30 || code=$?
   ((code == 0 || code == 77))
 }
 
@@ -67,7 +72,7 @@ fuzz() {
   local fuzzers=(build/fuzz/tests/fuzz/*_fuzz) logs=build/fuzz/logs
   mkdir -p "$logs"
   # One process per core, each with its own corpus (kept between calls) and log.
-  export HETSGD_FUZZ_SECONDS=${HETSGD_FUZZ_SECONDS:-10} logs
+  export HETSGD_FUZZ_SECONDS=${HETSGD_FUZZ_SECONDS:-5} logs
   printf '%s\n' "${fuzzers[@]}" | xargs -P "$cores" -I{} bash -c '
     name=$(basename "$1"); corpus=build/fuzz/corpus/$name; mkdir -p "$corpus"
     seeds=tests/fuzz/corpus/$name; [[ -d $seeds ]] || seeds=
@@ -79,22 +84,35 @@ fuzz() {
     fi' _ {}
 }
 
-if $setup; then part "Debian packages" ./scripts/setup-debian.sh --no-torch || true; fi
+if $all; then
+  echo "This takes about 25 minutes on two cores; ./scripts/test.sh alone, the release build and its tests, about 10."
+  groups=(program plots tests all-tests) cuda=(--cuda) benchmarks=ON
+else
+  echo "This takes about 10 minutes on two cores; --all adds clang-tidy, emulated GPUs, sanitizers and fuzzers: about 25."
+  groups=(program plots tests) cuda=() benchmarks=OFF
+fi
+if $setup; then part "Debian packages" ./scripts/setup-debian.sh "${groups[@]}" || true; fi
+release_options "${cuda[@]}"
 # Where ranks start and stop they mostly wait for each other, so twice as many tests as cores.
-build_and_test release $((2 * cores))
-if ! $quick; then
+if part "release: build" build release -- "${release_options[@]}" -DHETSGD_TESTS=ON -DHETSGD_BENCHMARKS=$benchmarks; then
+  part "release: tests" run_tests release $((2 * cores)) || true
+fi
+if $all; then
   part "clang-tidy on what changed" lint || true
+  part "command lines" /usr/bin/python3 tests/fuzz/command_lines.py --seconds 60 build/release/apps/hetsgd/hetsgd || true
   # GPU code where no GPU is: the same sources on an emulated CUDA runtime.
-  if part "cuda emulation: build" build_emulation; then
-    part "cuda emulation: tests" ctest --preset cuda-emulation -j $((2 * cores)) || true
+  if part "cuda emulation: build" build cuda-emulation -- -DHETSGD_LAYERS_FROM="$PWD/build/release"; then
+    part "cuda emulation: tests" run_tests cuda-emulation $((2 * cores)) || true
   fi
-  build_and_test asan-ubsan $((cores + 1))
+  if part "asan-ubsan: build" build asan-ubsan; then
+    part "asan-ubsan: tests" run_tests asan-ubsan $((cores + 1)) || true
+  fi
   # ThreadSanitizer: what has threads; the rest runs on one, and would only make the run longer
-  # (training/estimate and generated_images as well, which try out models in sim; graph_models takes many minutes).
-  if part "tsan: build" build tsan --target test_{cluster,collective,algorithm,training}; then
-    part "tsan: tests" ctest --preset tsan -j "$cores" -R '^(cluster|collective|training)/|^algorithm/threads_' -E '^training/(estimate|generated_images|graph_models)$' || true
+  # (training/estimate and generated_images as well, which try out models in sim).
+  if part "tsan: build" build tsan test_{cluster,collective,algorithm,training}; then
+    part "tsan: tests" run_tests tsan "$cores" -R '^(cluster|collective|training)/|^algorithm/threads_' -E '^training/(estimate|generated_images)$' || true
   fi
-  if part "fuzzers: build" build fuzz --target tests/fuzz/all; then
+  if part "fuzzers: build" build fuzz tests/fuzz/all; then
     part "fuzzers" fuzz || true
   fi
 fi

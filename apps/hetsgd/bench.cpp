@@ -15,7 +15,9 @@
 #include "commands.hpp"
 #include "core/error.hpp"
 #include "core/logging.hpp"
+#include "core/memory.hpp"
 #include "core/text.hpp"
+#include "data/source.hpp"
 #include "result/output.hpp"
 #include "result/result.hpp"
 #include "result/statistics.hpp"
@@ -66,8 +68,8 @@ class Bench final : public Command {
         .unit("bytes");
     set.add("max_bytes", max_bytes_, "largest buffer").unit("bytes");
     set.add("factor", factor_, "between one size and the next").at_least(2);
-    set.add("iterations", iterations_, "timed iterations per size and operator").at_least(1);
-    set.add("warmup", warmup_, "iterations before them, off the clock").at_least(0);
+    set.add("iterations", iterations_, "timed iterations per size and operator").range(1, 1e6);
+    set.add("warmup", warmup_, "iterations before them, off the clock").range(0, 1e6);
     set.add("check", check_, "compare the result with that of one process");
     set.add("workers", wanted_workers_,
             "number of workers; auto: as many as --devices or MPI ranks, or 2")
@@ -86,7 +88,8 @@ class Bench final : public Command {
     set.add("straggler", stragglers_,
             "delays of workers before each call, e.g. 'kind=uniform,worker=0,min=0ms,max=2ms'; "
             "repeat to combine")
-        .reads_file(straggler_files);
+        .reads_file(straggler_files)
+        .absent("none");
     set.add_choice("format", format_,
                    {{"text", Format::text},
                     {"markdown", Format::markdown},
@@ -105,6 +108,7 @@ class Bench final : public Command {
     const ClusterOptions options = cluster_options();
     real_ = !cluster_kind(cluster_).is_virtual;
     const CollectiveBench bench(cluster_, options, iterations_, warmup_);
+    announce(all_sizes.back());
     std::vector<BenchRow> rows;
     for (const std::size_t bytes : all_sizes) measure(bench, bytes, ops, rows);
     if (!is_root_) return verdict(rows);
@@ -237,9 +241,10 @@ class Bench final : public Command {
     std::vector<std::size_t> list;
     const std::uint64_t granule =
         sizeof(float) * (collective_.in_parts ? static_cast<std::uint64_t>(workers_) : 1);
-    for (std::uint64_t bytes = first; bytes <= last; bytes *= factor_) {
+    for (std::uint64_t bytes = first;; bytes *= factor_) {
       const std::uint64_t size = std::max(bytes / granule, std::uint64_t{1}) * granule;
       if (list.empty() || list.back() != size) list.push_back(size);
+      if (bytes > last / factor_) break;
     }
     return list;
   }
@@ -254,6 +259,24 @@ class Bench final : public Command {
       options.scenario = std::make_shared<const Scenario>(stragglers_, workers_, options.seed);
     }
     return options;
+  }
+
+  // Where this process moves the bytes of all workers, also in virtual time. In parts a buffer grows
+  // with the workers, so that their square counts.
+  void announce(std::size_t largest) const {
+    constexpr double kMuch = 1 << 30;
+    if (gpus_) return;
+    // A worker has its input, its buffer, a copy of the result, and what that is compared with.
+    const int here = ranks_ ? 1 : workers_;
+    const double all = (check_ ? 4.0 : 3.0) * here * static_cast<double>(largest);
+    require_memory(all, "--max-bytes " + max_bytes_, fmt::format("the buffers of {} workers", here),
+                   MemoryLimit::available, "a smaller --max-bytes, or fewer --workers");
+    if (ranks_ || all < kMuch) return;
+    warn(
+        "this process fills, moves and compares the buffers of all {} workers, {} of memory, {} "
+        "times per size: that can take minutes{}",
+        workers_, format_bytes(all), iterations_ + warmup_,
+        check_ ? "; --check false leaves the comparison out" : "");
   }
 
   void measure(const CollectiveBench& bench, std::size_t bytes,

@@ -6,7 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "commands.hpp"
-#include "core/error.hpp"
+#include "core/limits.hpp"
 #include "core/logging.hpp"
 #include "core/text.hpp"
 #include "result/output.hpp"
@@ -58,7 +58,9 @@ class LookupCommand final : public Command {
             "a row has one number more, as in wide_deep and deepfm; without it as in dcn");
     set.add("zipf", o_.zipf, "exponent of the popularity of ids; 0: uniform").range(0, 10);
     set.add("dedup", o_.dedup, "a batch asks once for a row that several of its samples have");
-    set.add("batch_size", batches_, "samples of a batch, comma-separated").unit("samples");
+    set.add("batch_size", batches_, "samples of a batch, comma-separated")
+        .unit("samples")
+        .range(1, kLargestBatch);
     set.add("cores", o_.cores, "cores of the worker").range(1, 1024);
     set.add("gpu", o_.gpu, "number of the GPU that has the rows and computes")
         .range(0, 1024)
@@ -80,7 +82,6 @@ class LookupCommand final : public Command {
     const double read_rate = bench.memory_bytes_per_s();
     std::vector<LookupRow> rows;
     for (const std::uint64_t batch : batches_) {
-      if (batch == 0) throw usage_error("--batch-size: found 0, expected at least one sample");
       rows.push_back(measure(bench, batch, read_rate));
     }
     write_text(output_, format_ == LookupFormat::json ? json_of(rows, read_rate).dump(1) + "\n"

@@ -15,6 +15,7 @@
 #include "commands.hpp"
 #include "core/error.hpp"
 #include "core/host_clock.hpp"
+#include "core/limits.hpp"
 #include "core/logging.hpp"
 #include "core/random.hpp"
 #include "core/text.hpp"
@@ -83,6 +84,7 @@ CalibrationPoint measure(const CalibrationTarget& target, const DatasetPtr& data
   BasicDevice<float>& device = *target.device;
   const auto model =
       make_mlp<float>({data->feature_count, data->label_count, data->task}, {.hidden = {hidden}});
+  require_room(model->layout(), hidden);
   const auto context = model->make_context(device);
   const std::vector<float> initial = initial_parameters<float>(model->layout(), 1);
   Buffer w(device, initial.size());
@@ -197,8 +199,10 @@ class Calibrate final : public Command {
     set.add("model", model_,
             "whose steps are measured: mlp on sparse rows, or a model of click data, forward pass, "
             "backward pass and update apart, with two hidden layers");
-    set.add("batch_size", batch_sizes_, "batch sizes to measure").unit("samples").at_least(1);
-    set.add("hidden", hidden_, "hidden layers to measure").unit("units").at_least(1);
+    set.add("batch_size", batch_sizes_, "batch sizes to measure")
+        .unit("samples")
+        .range(1, kLargestBatch);
+    set.add("hidden", hidden_, "hidden layers to measure").unit("units").range(1, 1 << 20);
     set.add("point_time", point_time_, "time per measured point").above(0);
     set.add("name", name_, "name of the profile; default: the device");
     set.add("output", output_, "profile to write; - is stdout").writes_file("the profile");

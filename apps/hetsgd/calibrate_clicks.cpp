@@ -7,6 +7,7 @@
 #include "core/host_clock.hpp"
 #include "core/random.hpp"
 #include "data/batch.hpp"
+#include "data/source.hpp"
 #include "result/statistics.hpp"
 
 namespace hetsgd {
@@ -49,6 +50,11 @@ void fill_randomly(BasicDevice<float>& device, Buffer& buffer) {
 
 }  // namespace
 
+void require_room(const Layout& layout, std::size_t hidden) {
+  require_memory(2 * sizeof(float) * layout.real_size, fmt::format("--hidden {}", hidden),
+                 "the model with its gradient", MemoryLimit::available, "use fewer hidden units");
+}
+
 std::vector<CalibrationPoint> click_points(const CalibrationTarget& target,
                                            const RegisteredModel& registered, std::size_t hidden,
                                            std::size_t batch_size, Seconds point_time) {
@@ -59,6 +65,7 @@ std::vector<CalibrationPoint> click_points(const CalibrationTarget& target,
   options.set("hidden", {fmt::format("{0},{0}", hidden)}, OptionSource::flag, "--hidden");
   const DatasetPtr data = criteo_shaped(batch_size);
   const auto model = factory->make(DataShape::of(*data))->dense_part();
+  require_room(model->layout(), hidden);
   const auto context = model->make_context(device);
   const Batch batch = all_rows(*data);
   Embedded embedded, by_embedded;

@@ -36,6 +36,9 @@ struct CalibrationPoint {
   CalibrationSample sample;
 };
 
+// Errors: data, a model for which this machine has no memory left.
+void require_room(const Layout& layout, std::size_t hidden);
+
 // The forward pass, the backward pass and the update of a click model with two hidden layers of so
 // many units each, on rows of Criteo's shape (13 dense columns, 26 fields) whose embeddings
 // somebody else has looked up: three points with their median times, as sharded tables have these

@@ -3,12 +3,14 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "commands.hpp"
 #include "core/error.hpp"
-#include "core/json_file.hpp"
 #include "core/logging.hpp"
 #include "result/result.hpp"
-#include "result/validate.hpp"
+#include "result/workloads.hpp"
+#include "result_inputs.hpp"
 
 namespace hetsgd {
 namespace {
@@ -22,9 +24,10 @@ class Compare final : public Command {
             .summary = "time to accuracy of several results, and what it is made of",
             .examples = {"hetsgd compare ssgd.json adaptive.json --target 'p1>=0.6'",
                          "hetsgd compare results/*.json --reference ssgd --format latex",
+                         "hetsgd compare runs/fair --reference adaptive",
                          "hetsgd compare results/*.json --runs --format csv",
                          "hetsgd compare before.json after.json --fail-if-slower 1.05"},
-            .operands = "RESULT...",
+            .operands = "FOLDER|INDEX|RESULT...",
             .minimum_operands = 1,
             .maximum_operands = 100000};
   }
@@ -33,9 +36,11 @@ class Compare final : public Command {
     set.add("target", targets_,
             "metric to reach, e.g. 'p1>=0.6'; repeat for several; "
             "without it, the targets that the files name");
-    set.add("reference", reference_,
-            "algorithm, or one of the files, with whose group the others are compared; default: "
-            "the first file's group that reached the targets");
+    set.add(
+        "reference", reference_,
+        "Group that the others are compared with: its label, its case in a sweep, its algorithm, "
+        "or one of its files. Default: the first group that reached the targets, in the order of "
+        "the sweep's specification or of the files.");
     set.add_choice(
         "clock", clock_,
         {{"training", RunClock::training},
@@ -54,57 +59,83 @@ class Compare final : public Command {
                    "how to print");
     set.add("runs", runs_, "one row per file instead of one per group of seeds");
     set.add("fail_if_slower", fail_if_slower_,
-            "exit with 7 when a group needs more than this many times the reference's time, by "
-            "default that of the first file; 0: never")
+            "Exit with 7 when a group needs more than this many times the reference's time. The "
+            "default reference is then the group of the first result. 0: never.")
         .at_least(0);
   }
 
-  int run(OptionSet&, const std::vector<std::string>& paths) override {
+  int run(OptionSet&, const std::vector<std::string>& operands) override {
     CompareOptions options;
     options.reference = reference_;
     options.clock = clock_;
     for (const std::string& text : targets_) {
       options.targets.push_back(parse_target(text, "--target"));
     }
-    std::vector<LoadedResult> results;
-    for (const std::string& path : paths) {
-      if (const std::string kind = other_kind(read_json(path)); !kind.empty()) {
-        log_info("{}: skipped, it is a {} and no result", path, kind);
-        continue;
-      }
-      results.push_back({path, read_result(path)});
-    }
+    std::vector<Workload> workloads = workloads_of(read_result_inputs(operands).results);
     // What came before is the measure of what comes after, also where it missed the target.
-    if (fail_if_slower_ > 0 && reference_.empty() && !results.empty()) {
-      options.reference = results.front().path;
+    options.first_is_reference = fail_if_slower_ > 0;
+    compare_workloads(workloads, options);
+    print(workloads);
+    for (const Workload& workload : workloads) {
+      const std::string place = workloads.size() > 1 ? workload.name + ": " : "";
+      for (const std::string& warning : workload.comparison.warnings) warn("{}{}", place, warning);
     }
-    const Comparison comparison = compare(results, options);
-    print(comparison);
-    for (const std::string& warning : comparison.warnings) warn("{}", warning);
-    return verdict(comparison);
+    return verdict(workloads);
   }
 
  private:
-  void print(const Comparison& comparison) const {
-    if (format_ == CompareFormat::json) {
-      nlohmann::json document = comparison_json(comparison);
-      escape_bytes(document);
-      fmt::print("{}\n", document.dump(1));
-      return;
-    }
-    if (format_ == CompareFormat::csv) {
-      const Table table = runs_ ? runs_table(comparison) : groups_table(comparison);
-      print_text(table.format(TableFormat::csv));
-      return;
-    }
-    const TableFormat format = format_ == CompareFormat::text       ? TableFormat::text
-                               : format_ == CompareFormat::markdown ? TableFormat::markdown
-                                                                    : TableFormat::latex;
-    print_text(runs_ ? runs_table(comparison).format(format) : groups_report(comparison, format));
+  // Setups of a sweep are machines or workloads, of which each has a table of its own. Results that
+  // no sweep has named are compared as they were given, with a warning where their workloads differ.
+  static std::vector<Workload> workloads_of(std::vector<LoadedResult> results) {
+    if (results.empty()) throw usage_error("compare: found no result files, expected at least one");
+    const bool setups = std::any_of(results.begin(), results.end(), [&](const LoadedResult& each) {
+      return each.setup != results.front().setup;
+    });
+    if (setups) return split_workloads(std::move(results));
+    std::vector<Workload> one(1);
+    one.front().results = std::move(results);
+    return one;
   }
 
-  int verdict(const Comparison& comparison) const {
-    const double worst = comparison.worst_ratio();
+  void print(const std::vector<Workload>& workloads) const {
+    if (format_ == CompareFormat::json) return print_json(workloads);
+    const TableFormat format = format_ == CompareFormat::text       ? TableFormat::text
+                               : format_ == CompareFormat::markdown ? TableFormat::markdown
+                               : format_ == CompareFormat::latex    ? TableFormat::latex
+                                                                    : TableFormat::csv;
+    for (const Workload& workload : workloads) {
+      const Comparison& comparison = workload.comparison;
+      if (workloads.size() > 1) print_heading(workload, format, &workload == &workloads.front());
+      print_text(runs_                        ? runs_table(comparison).format(format)
+                 : format == TableFormat::csv ? groups_table(comparison).format(format)
+                                              : groups_report(comparison, format));
+    }
+  }
+
+  static void print_heading(const Workload& workload, TableFormat format, bool first) {
+    const char* const mark = format == TableFormat::markdown ? "## "
+                             : format == TableFormat::latex  ? "% "
+                             : format == TableFormat::csv    ? "# "
+                                                             : "";
+    print_text(fmt::format("{}{}{}{}\n", first ? "" : "\n", mark, workload.name,
+                           format == TableFormat::markdown ? "\n" : ""));
+  }
+
+  // One comparison is the document itself.
+  static void print_json(const std::vector<Workload>& workloads) {
+    nlohmann::json all = nlohmann::json::array();
+    for (const Workload& workload : workloads) {
+      all.push_back(comparison_json(workload.comparison));
+      if (workloads.size() > 1) all.back()["workload"] = workload.name;
+    }
+    nlohmann::json document = workloads.size() > 1 ? nlohmann::json{{"comparisons", all}} : all[0];
+    escape_bytes(document);
+    fmt::print("{}\n", document.dump(1));
+  }
+
+  int verdict(const std::vector<Workload>& workloads) const {
+    double worst = 0;
+    for (const Workload& each : workloads) worst = std::max(worst, each.comparison.worst_ratio());
     if (fail_if_slower_ == 0 || !(worst > fail_if_slower_)) return 0;
     log(LogLevel::error,
         fmt::format("slower than the reference by a factor of {:.3f} (--fail-if-slower {})", worst,

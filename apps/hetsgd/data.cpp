@@ -9,6 +9,7 @@
 #include "core/error.hpp"
 #include "core/limits.hpp"
 #include "core/logging.hpp"
+#include "data/dataset_files.hpp"
 #include "data/generate.hpp"
 #include "data/generate_ctr.hpp"
 #include "data/images.hpp"
@@ -129,7 +130,7 @@ class DataVerify final : public Command {
   std::string image_;
 };
 
-enum class Target { xc, libsvm, hsgd };
+enum class FileFormat { xc, libsvm, hsgd };
 
 class DataConvert final : public Command {
  public:
@@ -143,19 +144,20 @@ class DataConvert final : public Command {
             .maximum_operands = 2};
   }
   void declare(OptionSet& set) override {
-    set.add_choice("to", to_,
-                   {{"hsgd", Target::hsgd}, {"xc", Target::xc}, {"libsvm", Target::libsvm}},
-                   "format to write; hsgd is binary and loads without parsing");
+    set.add_choice(
+        "to", to_,
+        {{"hsgd", FileFormat::hsgd}, {"xc", FileFormat::xc}, {"libsvm", FileFormat::libsvm}},
+        "format to write; hsgd is binary and loads without parsing");
     set.add_choice("to_index_base", to_base_, {{"0", IndexBase::zero}, {"1", IndexBase::one}},
                    "smallest feature index of the libSVM text to write");
     set.add("vocabulary", vocabulary_,
             "click data: the training data whose vocabulary counts, of which FROM is a test file")
-        .reads_file();
+        .reads_file(files_of_dataset);
     set.add("overwrite", overwrite_, "replace an existing file");
     declare_reading(set, options_, image_);
   }
   void add_operands(const std::vector<std::string>& operands, FileRegistry& files) const override {
-    files.add_input("FROM", operands[0]);
+    for (const std::string& file : files_of_dataset(operands[0])) files.add_input("FROM", file);
     files.add_output("TO", operands[1], "the data");
   }
   int run(OptionSet&, const std::vector<std::string>& operands) override {
@@ -166,13 +168,13 @@ class DataConvert final : public Command {
             : load_dataset(operands[0],
                            options_for_test(options, load_dataset(vocabulary_, options)));
     switch (to_) {
-      case Target::xc:
+      case FileFormat::xc:
         write_xc(operands[1], *loaded.data);
         break;
-      case Target::libsvm:
+      case FileFormat::libsvm:
         write_libsvm(operands[1], *loaded.data, loaded.report, to_base_);
         break;
-      case Target::hsgd:
+      case FileFormat::hsgd:
         save_dataset(operands[1], *loaded.data, loaded.report);
         break;
     }
@@ -181,7 +183,7 @@ class DataConvert final : public Command {
   }
 
  private:
-  Target to_ = Target::hsgd;
+  FileFormat to_ = FileFormat::hsgd;
   IndexBase to_base_ = IndexBase::one;
   std::string vocabulary_;
   bool overwrite_ = false;

@@ -1,6 +1,8 @@
 // hetsgd data fetch.
 #include <fmt/format.h>
 
+#include <filesystem>
+
 #include "commands.hpp"
 #include "core/limits.hpp"
 #include "core/logging.hpp"
@@ -31,6 +33,7 @@ class DataFetch final : public Command {
   }
   int run(OptionSet&, const std::vector<std::string>& operands) override {
     const Manifest manifest = read_manifest(operands[0]);
+    if (std::filesystem::is_regular_file(operands[0])) options_.manifest = operands[0];
     for (const FetchedFile& file : fetch(manifest, options_)) {
       log_info("{}: {}, SHA-256 {}, from {}", file.path,
                format_bytes(static_cast<double>(file.bytes)), file.sha256, file.source);

@@ -3,8 +3,10 @@
 #include <fmt/format.h>
 
 #include <CLI/Error.hpp>
+#include <csignal>
 #include <cstdio>
 #include <exception>
+#include <filesystem>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
@@ -13,6 +15,7 @@
 #include "command.hpp"
 #include "core/error.hpp"
 #include "core/logging.hpp"
+#include "core/output_file.hpp"
 #include "core/text.hpp"
 #include "core/version.hpp"
 #include "help.hpp"
@@ -105,6 +108,17 @@ std::string whose_bug() {
              : "this is a bug in a plugin (" + names.substr(0, names.size() - 2) + ") or in hetsgd";
 }
 
+// A file that was kept under another name is not where the next program looks for it.
+int kept(int code) {
+  const auto elsewhere = kept_elsewhere();
+  for (const auto& [asked, found] : elsewhere) {
+    log(LogLevel::error, fmt::format("{}: another process has made this file meanwhile; what this "
+                                     "one has written is {}",
+                                     asked, found));
+  }
+  return code == 0 && !elsewhere.empty() ? static_cast<int>(ExitCode::runtime) : code;
+}
+
 int run(const std::vector<std::string>& arguments) {
   try {
     return flushed(dispatch(arguments));
@@ -115,6 +129,9 @@ int run(const std::vector<std::string>& arguments) {
   } catch (const std::bad_alloc&) {
     return report("out of memory", "a smaller --batch-size, --hidden or --workers needs less",
                   ExitCode::runtime);
+  } catch (const std::filesystem::filesystem_error& error) {  // the world's doing: a name, a link
+    return report(fmt::format("{}: {}", quote(error.path1().string()), error.code().message()),
+                  "give another path", ExitCode::runtime);
   } catch (const std::exception& error) {
     return report(error.what(), whose_bug(), ExitCode::runtime);
   } catch (...) {
@@ -126,7 +143,9 @@ int run(const std::vector<std::string>& arguments) {
 }  // namespace hetsgd
 
 int main(int count, char** values) {
-  const int code = hetsgd::run({values + 1, values + count});
+  // A write beyond the limit on the size of files fails then, as on a full disk.
+  std::signal(SIGXFSZ, SIG_IGN);
+  const int code = hetsgd::kept(hetsgd::run({values + 1, values + count}));
   hetsgd::ProcessGroup* const processes = hetsgd::joined_processes();
   return processes ? processes->leave(code) : code;
 }

@@ -103,8 +103,6 @@ class Memory final : public Command {
     set.add("overwrite", overwrite_, "replace existing files").not_in_config();
   }
 
-  void add_operands(const std::vector<std::string>&, FileRegistry&) const override {}
-
   int run(OptionSet& set, const std::vector<std::string>& operands) override {
     if (print_network_) {
       for (const std::string& name : operands) {

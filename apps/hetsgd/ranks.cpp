@@ -5,8 +5,10 @@
 #include <algorithm>
 #include <filesystem>
 #include <nlohmann/json.hpp>
+#include <optional>
 
 #include "core/error.hpp"
+#include "core/file_registry.hpp"
 #include "core/logging.hpp"
 #include "core/version.hpp"
 #include "data/source.hpp"
@@ -41,8 +43,22 @@ bool concerns_all(const Option& option) {
 }
 
 // Each process may have its own copy of a file, under a name of its own; what counts is its content.
+// That of data is compared when they are loaded, as they may be large, and that of a plugin is known
+// since it was loaded.
 bool is_place_of_file(const Option& option) {
   return option.name == "train" || option.name == "test" || option.name == "plugin";
+}
+
+// Of the files that an option reads: processes that read different files under one name would train
+// together. A name of something built in is no file.
+std::optional<std::string> contents_of_files(const Option& option) {
+  if (option.files.role != FileRole::read) return std::nullopt;
+  std::string text;
+  for (const std::string& path : paths_of(option)) {
+    if (!FileIdentity::of(path).regular) continue;
+    text += fmt::format("{}xxh3:{:016x}", text.empty() ? "" : ", ", DataFile(path).hash());
+  }
+  return text;
 }
 
 std::string hashes_of_plugins() {
@@ -78,6 +94,9 @@ void call_the_roll(const std::string& command, const OptionSet& set, const Patie
   for (const Option& option : set.options()) {
     if (!concerns_all(option) || is_place_of_file(option)) continue;
     facts.push_back({option.flag(), value_text(option), option.name == "algorithm"});
+    if (const auto contents = contents_of_files(option)) {
+      facts.push_back({fmt::format("the content of {}", option.flag()), *contents, false});
+    }
   }
   std::ranges::stable_partition(facts, &Fact::decides_others);
   launched_processes(patience).call_the_roll(facts, patience.start, patience.peer);

@@ -8,7 +8,7 @@
 #include "core/error.hpp"
 #include "core/logging.hpp"
 #include "core/output_file.hpp"
-#include "report_inputs.hpp"
+#include "result_inputs.hpp"
 
 namespace hetsgd {
 namespace {
@@ -23,7 +23,7 @@ class Report final : public Command {
             .examples = {"hetsgd report runs -o report.html",
                          "hetsgd report sweep --target 'p1>=0.6' --reference ssgd --overwrite",
                          "hetsgd report runs --format json -o - | jq .workloads[0].groups"},
-            .operands = "FOLDER|RESULT...",
+            .operands = "FOLDER|INDEX|RESULT...",
             .minimum_operands = 1,
             .maximum_operands = 100000};
   }
@@ -31,31 +31,38 @@ class Report final : public Command {
   void declare(OptionSet& set) override {
     set.add("output", output_, "file to write; - is stdout").writes_file("the report");
     set.add("overwrite", overwrite_, "replace an existing file");
-    set.add("title", title_,
-            "heading of the page; default: the folders and files, or the first of many");
+    set.add(
+        "title", title_,
+        "Heading of the page. Default: the name of the sweep that all results belong to, else the "
+        "folders and files, or the first of many.");
     set.add("target", targets_,
             "metric to reach, e.g. 'p1>=0.6'; repeat for several; "
             "without it, the targets that the results name");
-    set.add("reference", reference_,
-            "algorithm, a group's name, or one of the files, with whose group the others of its "
-            "workload are compared; default: the first file's group that reached the targets");
+    set.add(
+        "reference", reference_,
+        "Group that the others of its workload are compared with: its label, its case in a sweep, "
+        "its algorithm, or one of its files. Default: the first group that reached the targets, in "
+        "the order of the sweep's specification or of the files.");
     set.add_choice("format", format_, {{"html", ReportFormat::html}, {"json", ReportFormat::json}},
                    "the page, or the numbers that it shows");
   }
 
   // Nothing that the report is made of is replaced by it.
   void add_operands(const std::vector<std::string>& operands, FileRegistry& files) const override {
-    for (const std::string& file : report_files(operands)) files.add_input(info().name, file);
+    for (const std::string& file : result_files(operands)) files.add_input(info().name, file);
   }
 
   int run(OptionSet&, const std::vector<std::string>& operands) override {
     ReportOptions options;
-    options.title = title_.empty() ? heading_of(operands) : title_;
     options.reference = reference_;
     for (const std::string& text : targets_) {
       options.targets.push_back(parse_target(text, "--target"));
     }
-    ReportInputs inputs = read_report_inputs(operands);
+    ResultInputs inputs = read_result_inputs(operands);
+    options.title = !title_.empty()         ? title_
+                    : !inputs.title.empty() ? inputs.title
+                                            : heading_of(operands);
+    options.about = std::move(inputs.about);
     options.notes = std::move(inputs.notes);
     const nlohmann::json data = report_data(std::move(inputs.results), options);
     OutputFile file(output_, {.what = "the report"});

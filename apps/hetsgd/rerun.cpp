@@ -2,6 +2,7 @@
 #include "commands.hpp"
 #include "core/bytes.hpp"
 #include "core/error.hpp"
+#include "experiment/result_config.hpp"
 #include "result/validate.hpp"
 #include "train_session.hpp"
 
@@ -32,7 +33,7 @@ class Rerun final : public Command {
     if (!arguments.empty() && !arguments.front().starts_with('-')) {
       const nlohmann::json result = read_result(arguments.front());
       path_ = arguments.front();
-      config_ = result["config"];
+      config_ = config_of_result(result, path_);
       for (const std::string argument : result["args"]) {
         called_as_.push_back(bytes_of_json(argument));
       }

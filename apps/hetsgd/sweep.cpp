@@ -2,6 +2,7 @@
 #include "experiment/sweep.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <thread>
@@ -12,6 +13,7 @@
 #include "core/limits.hpp"
 #include "core/logging.hpp"
 #include "core/text.hpp"
+#include "experiment/worker_pool.hpp"
 #include "sweep_run.hpp"
 
 namespace hetsgd {
@@ -83,6 +85,10 @@ class SweepCommand final : public Command {
     LogOptions log = detect_terminal();
     log.quiet = quiet_;
     start_log(log);
+    if (const auto variables = variables_of_options(); !variables.empty()) {
+      warn("{}: no effect on the runs of a sweep, whose options stand in its specification",
+           fmt::join(variables, ", "));
+    }
     const SweepSpec spec = read_sweep_spec(operands.front());
     resolve(spec);
     const SweepFolder folder(folder_, spec.name);
@@ -91,7 +97,7 @@ class SweepCommand final : public Command {
     Sweep sweep(plan, folder, options_);
     if (dry_run_) return print_sweep_plan(sweep, plan, folder, options_);
     folder.open(spec);
-    return print_commands_ ? print_sweep_commands(sweep, plan, folder)
+    return print_commands_ ? print_sweep_commands(sweep, plan)
                            : run_sweep(sweep, plan, folder, options_);
   }
 

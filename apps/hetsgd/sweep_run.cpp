@@ -129,8 +129,10 @@ double mean_result_bytes(const SweepFolder& folder) {
   std::error_code failed;
   for (const auto& entry : fs::directory_iterator(folder.path() + "/runs", failed)) {
     if (entry.path().extension() != ".json" || files == 1000) continue;
-    bytes += static_cast<double>(entry.file_size());
-    ++files;
+    if (const auto state = state_of(entry.path())) {
+      bytes += static_cast<double>(state->bytes);
+      ++files;
+    }
   }
   return files == 0 ? kGuess : bytes / static_cast<double>(files);
 }
@@ -225,15 +227,14 @@ int print_sweep_plan(Sweep& sweep, const SweepPlan& plan, const SweepFolder& fol
   return 0;
 }
 
-int print_sweep_commands(Sweep& sweep, const SweepPlan& plan, const SweepFolder& folder) {
+int print_sweep_commands(Sweep& sweep, const SweepPlan& plan) {
   const auto print = [&](const std::vector<PlannedRun>& runs) {
-    const std::vector<bool> done = sweep.find_done(runs, /*remember=*/false);
+    const std::vector<bool> done = sweep.find_done(runs, /*remember=*/true);
     std::size_t printed = 0;
     for (std::size_t i = 0; i < runs.size(); ++i) {
       if (done[i]) continue;
       std::string line;
-      for (const std::string& word : command_of(plan.spec(), plan.settings(runs[i]),
-                                                fs::absolute(folder.result_file(runs[i])), true)) {
+      for (const std::string& word : sweep.command_of(runs[i], /*resume=*/true)) {
         line += (line.empty() ? "" : " ") + shell_word(word);
       }
       fmt::print("{}\n", line);
@@ -247,6 +248,7 @@ int print_sweep_commands(Sweep& sweep, const SweepPlan& plan, const SweepFolder&
     return 0;
   }
   sweep.conclude_tuning();
+  sweep.write_tunings();
   print(plan.final_runs());
   return 0;
 }

@@ -21,6 +21,6 @@ int print_sweep_plan(Sweep& sweep, const SweepPlan& plan, const SweepFolder& fol
                      const SweepOptions& options);
 
 // Prints a self-contained command for each run of the stage that comes next.
-int print_sweep_commands(Sweep& sweep, const SweepPlan& plan, const SweepFolder& folder);
+int print_sweep_commands(Sweep& sweep, const SweepPlan& plan);
 
 }  // namespace hetsgd

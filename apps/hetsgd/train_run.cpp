@@ -3,12 +3,14 @@
 #include <fmt/format.h>
 
 #include <cmath>
+#include <map>
 #include <optional>
 #include <string>
 #include <utility>
 
 #include "core/error.hpp"
 #include "core/logging.hpp"
+#include "core/output_file.hpp"
 #include "core/text.hpp"
 #include "experiment/run.hpp"
 #include "progress.hpp"
@@ -27,22 +29,30 @@ std::string time_text(std::optional<double> seconds) {
 
 void print_targets(const Summary& summary, const RunStart& start) {
   if (summary.targets.empty()) return;
-  Table table({"target", "time", "resolution", "smoothed", "algoperf", "mlperf", "dawnbench",
+  Table table({"target", "time", "resolution", "first crossing", "algoperf", "mlperf", "dawnbench",
                "samples", "updates"});
   for (const auto& [target, time] : summary.targets) {
-    const auto& first = time.first;
+    const auto& held = time.held;
     const auto on = [&](RunClock clock) {
-      return time_text(first ? time_on(clock, *first, start) : std::nullopt);
+      return time_text(held ? time_on(clock, *held, start) : std::nullopt);
     };
-    table.add({target.text(), on(RunClock::training), first ? time_text(time.resolution_s) : "-",
-               time.smoothed ? time_text(time.smoothed->time_s) : "-", on(RunClock::algoperf),
-               on(RunClock::mlperf), on(RunClock::dawnbench),
-               first ? fmt::format("{}", first->samples_count) : "-",
-               first ? fmt::format("{}", first->updates) : "-"});
+    table.add({target.text(), on(RunClock::training), held ? time_text(time.resolution_s) : "-",
+               time.first_crossing ? time_text(time.first_crossing->time_s) : "-",
+               on(RunClock::algoperf), on(RunClock::mlperf), on(RunClock::dawnbench),
+               held ? fmt::format("{}", held->samples_count) : "-",
+               held ? fmt::format("{}", held->updates) : "-"});
   }
   std::string text = table.format(TableFormat::text);
   text.pop_back();
   log_info("{}", text);
+}
+
+std::string metrics_text(const std::map<std::string, double>& metrics) {
+  std::string text;
+  for (const auto& [name, value] : metrics) {
+    if (std::isfinite(value)) text += fmt::format("  {} {:.4f}", name, value);
+  }
+  return text;
 }
 
 // What the run came to, for the person who waited for it.
@@ -51,17 +61,17 @@ void print_summary(const Outcome& outcome, const std::string& output) {
   const Summary& summary = outcome.summary;
   print_targets(summary, RunStart::of(record));
   for (const std::string& remark : remarks_of(record, summary)) log_info("{}", remark);
-  std::string metrics;
-  for (const auto& [name, value] : summary.final_metrics) {
-    if (std::isfinite(value)) metrics += fmt::format("  {} {:.4f}", name, value);
+  if (!summary.constant_guess.empty()) {
+    log_info("a constant guess has{}", metrics_text(summary.constant_guess));
   }
   log_info("{}{} after {:.4g} epochs, {} of {} time ({} of host time)", to_string(record.status),
-           metrics, summary.last.epoch_num, time_text(summary.elapsed_s),
-           record.virtual_time ? "simulated" : "training", time_text(record.phases.total_s));
+           metrics_text(summary.final_metrics), summary.last.epoch_num,
+           time_text(summary.elapsed_s), record.virtual_time ? "simulated" : "training",
+           time_text(record.phases.total_s));
   if (output.empty()) {
     log_info("no result was kept: name a file with -o");
   } else if (output != "-") {
-    log_info("result: {}", output);
+    log_info("result: {}", kept_as(output));
   }
 }
 
@@ -94,15 +104,17 @@ int run_training(const RunSpec& spec, const ResultOptions& result) {
   TrainHooks hooks;
   hooks.on_progress = [&](const Progress& progress) { show_status(progress_text(progress, bar)); };
   hooks.signal = &catch_signals();
+  std::size_t said = 0;  // warnings: what is known before the run is said before it
+  const auto say = [&](const std::vector<std::string>& warnings) {
+    if (said < warnings.size()) show_status("");
+    for (; said < warnings.size(); ++said) warn("{}", warnings[said]);
+  };
+  hooks.on_record = [&](const Record& record) { say(record.warnings); };
   const Outcome outcome =
       run_one({options, spec.set, spec.algorithm, spec.info}, result, std::move(hooks));
   if (outcome.already_done) return 0;
   show_status("");
-  if (processes.is_root()) {
-    for (const std::string& warning : warnings_of(outcome.record, outcome.summary)) {
-      warn("{}", warning);
-    }
-  }
+  if (processes.is_root()) say(warnings_of(outcome.record, outcome.summary));
   if (outcome.record.status != Status::failed) note_end(outcome, options);
   if (outcome.error) std::rethrow_exception(outcome.error);
   return outcome.exit_code;

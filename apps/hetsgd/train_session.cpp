@@ -32,7 +32,6 @@ bool flag_excludes(const OptionSet& set, const std::string& key) {
     const char* flag;
     bool (*goes_with)(const nlohmann::json& value);  // whether the key goes with the flag's value
   };
-  constexpr auto none = [](const nlohmann::json&) { return false; };
   constexpr auto is_adam = [](const nlohmann::json& value) { return value == "adam"; };
   constexpr auto is_virtual = [](const nlohmann::json& value) {
     return cluster_kind(value.get<std::string>()).is_virtual;
@@ -40,17 +39,16 @@ bool flag_excludes(const OptionSet& set, const std::string& key) {
   constexpr auto has_processes = [](const nlohmann::json& value) {
     return cluster_kind(value.get<std::string>()).join != nullptr;
   };
-  static constexpr Exclusion kExclusions[] = {{"max_samples", "epochs", none},
-                                              {"epochs", "max_samples", none},
-                                              {"test", "validation", none},
-                                              {"validation", "test", none},
-                                              {"charge", "cluster", is_virtual},
+  static constexpr Exclusion kExclusions[] = {{"charge", "cluster", is_virtual},
                                               {"charge_batch", "cluster", is_virtual},
                                               {"service_rank", "cluster", has_processes},
                                               {"decoupled_weight_decay", "optimizer", is_adam}};
+  const auto is_flag = [](const Option& option) { return option.source == OptionSource::flag; };
+  const std::string& rival = set.find(key)->excludes;
+  if (!rival.empty() && is_flag(*set.find(rival))) return true;
   return std::any_of(std::begin(kExclusions), std::end(kExclusions), [&](const Exclusion& each) {
     const Option& flag = *set.find(each.flag);
-    return key == each.key && flag.source == OptionSource::flag && !each.goes_with(flag.to_json());
+    return key == each.key && is_flag(flag) && !each.goes_with(flag.to_json());
   });
 }
 
@@ -228,9 +226,9 @@ void TrainSession::take_tuned(OptionSet& set) {
     throw usage_error("{}: found beside {}, which names the learning rate, expected one of the two",
                       rate.place, tuned.place);
   }
-  const nlohmann::json config = Training(spec(set)).record().config;
-  tuning_ = tuning_of_run(tuning_of(read_tuning(tuned_)), config,
-                          read_text_file(tuned_, {.noun = "file"}, kMostJsonBytes), tuned_);
+  nlohmann::json config = Training(spec(set)).record().config;
+  if (options_.redact) redact_paths(config);  // as the trials' is then
+  tuning_ = tuning_of_run(tuning_of(read_tuning(tuned_)), config, tuned_);
   set.set_json("learning_rate", tuning_["learning_rate"], tuned.source,
                fmt::format("{} {}", tuned.place, tuned_));
   if (!tuning_["differs"].empty()) {

@@ -158,12 +158,16 @@ class Tune final : public Command {
         {"learning_rate", "--grid lists the learning rates"},
         {"seed", "--tune-seeds lists the seeds"},
         {"stop_at_target", "every trial has the same budget; --goal decides"},
-        {"require_target", "--goal decides"},
-        {"dump_parameters", "hetsgd train --tuned repeats a trial and writes its model"},
-        {"dump_initial_parameters", "hetsgd train writes it"},
-        {"trace", "hetsgd train --tuned repeats a trial and writes its trace"},
-        {"mllog", "hetsgd train --tuned repeats a trial and writes its log"},
-        {"tensorboard", "hetsgd train --tuned repeats a trial and writes its event file"}};
+        {"require_target", "--goal decides"}};
+    for (const Option& option : set.options()) {
+      // Every trial would write the same file, wherever its name comes from.
+      if (option.files.role != FileRole::written || option.name == "output") continue;
+      if (option.to_json() == "") continue;
+      throw with_hint(
+          usage_error("{}: not an option of tune", option.place),
+          fmt::format("hetsgd train --tuned CHOICE {} FILE repeats a trial and writes it",
+                      option.flag()));
+    }
     for (const auto& [name, instead] : kInstead) {
       const Option& option = *set.find(name);
       if (option.source != OptionSource::flag) continue;
@@ -182,8 +186,7 @@ class Tune final : public Command {
   // Everything that was given, and the validation split.
   std::vector<Setting> settings(const OptionSet& set) const {
     static const std::set<std::string> kNotForTrials = {
-        "config", "algorithm", "algorithms", "grid",          "tune_seeds",     "goal", "test",
-        "seed",   "output",    "resume",     "learning_rate", "stop_at_target", "jobs"};
+        "algorithm", "test", "seed", "output", "resume", "learning_rate", "stop_at_target"};
     std::vector<Setting> result;
     for (const Option& option : set.options()) {
       const bool given = option.source != OptionSource::default_value;

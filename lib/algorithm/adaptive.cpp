@@ -53,6 +53,7 @@
 //             updates of each are the next mega-batch, and every one after it. Scaled batches may
 //             find equal u_i in other cases, too: then it was a false alarm (with m = 100 P = 3 and
 //             6 find them, 8 does not). Of unequal workers (--speed, --straggler) nothing is said.
+//             (c) of merges that are rare (parts/merge.hpp).
 //             During a run, once, when the merges alone have doubled the model by the u_i that
 //             were: from there on more of it comes from merging than from learning. Runs whose u
 //             become equal, or differ by one for some tens of merges, stay below it.
@@ -236,9 +237,9 @@ class Adaptive final : public Algorithm {
   }
 
   std::vector<std::string> warnings(const Plan& plan, const Layout& layout) const override {
-    std::vector<std::string> texts;
-    if (plan.workers == 1) return texts;
+    if (plan.workers == 1) return {};
     const std::uint64_t mega_batch = samples_per_merge(plan.mega_batch_samples(), plan);
+    std::vector<std::string> texts = rare_merge_warnings(plan, mega_batch);
     warn_of_swinging(plan, mega_batch, texts);
     warn_of_inflation(plan, mega_batch, initial_norm(layout), texts);
     return texts;

@@ -16,7 +16,8 @@
 //             "average" {active, passive, iteration}, in the order in which the replicas saw them.
 // Deviations: the two locks of an averaging are taken in the order active, passive, and not by
 //             rank: an active worker holds its own while it asks a passive one, which holds its
-//             lock only while it averages and never waits with it. One worker is sgd.
+//             lock only while it averages and never waits with it. One worker is sgd up to
+//             rounding.
 
 #include <cstdlib>
 #include <mutex>
@@ -171,7 +172,7 @@ const bool adpsgd_registered = register_algorithm<AdPsgd>({
     .paper = "Lian et al. 2018, algorithm 1; baseline of 004 section 5.5.3",
     .cost = "n elements to a peer and n back per iteration of an even rank",
     .result = "the mean of the replicas",
-    .identities = "one worker = sgd",
+    .identities = "one worker = sgd, up to rounding",
     .synchronous = false,
 });
 

@@ -45,7 +45,7 @@ const bool asgd_registered = register_algorithm<Asgd>({
     .paper = "Dean et al. 2012; baseline of 003 section 5",
     .cost = "n elements to the server and n back per iteration",
     .result = "the server's model, as the measuring worker has just received it",
-    .identities = "one worker = sgd",
+    .identities = "one worker = sgd, up to rounding",
     .synchronous = false,
 });
 

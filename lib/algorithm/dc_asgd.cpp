@@ -127,7 +127,8 @@ const bool dc_asgd_registered = register_algorithm<DcAsgd>({
     .paper = "Zheng et al. 2017, algorithm 2; baseline of 003 section 5",
     .cost = "as asgd; the server streams three times as many elements per update",
     .result = "the server's model, as the measuring worker has just received it",
-    .identities = "lambda 0 = asgd, to the bit; one worker = sgd (backup per worker)",
+    .identities = "lambda 0 = asgd, to the bit; one worker = sgd (backup per worker), up to "
+                  "rounding",
     .synchronous = false,
     .plain_sgd_only = "has an update rule of its own",
 });

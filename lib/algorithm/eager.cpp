@@ -45,12 +45,12 @@ class Flood final : public Activation {
       : rank_(self.rank()), size_(self.size()), seed_(self.plan().seed), initiator_(initiator) {}
 
   // A late gradient is no arrival in this round.
-  void offer(PartialReplica& replica, bool fresh) override {
+  void offer(Worker&, PartialReplica& replica, bool fresh) override {
     const Guard guard(replica.monitor());
     if (fresh && may_initiate(replica.round())) activate(replica, replica.round());
   }
 
-  void leave(PartialReplica& replica) override {
+  void leave(Worker&, PartialReplica& replica) override {
     const Guard guard(replica.monitor());
     replica.monitor().notify_all();
   }
@@ -152,7 +152,9 @@ AlgorithmInfo info(const std::string& name, const std::string& title, const std:
           "one all_reduce of n elements, 2 n elements between GPU and host, and P log2 P empty "
           "messages per round",
       .result = "the replicas' common model",
-      .identities = "all gradients ready = ssgd with full per-worker batches",
+      .identities =
+          "all gradients ready = ssgd with full per-worker batches, up to rounding; so is "
+          "one worker sgd",
       .synchronous = false,
   };
 }

@@ -27,6 +27,11 @@ class Elastic final : public Algorithm {
     options.add("gamma", gamma_, "momentum of the global model").symbol("gamma").range(0, 1);
   }
 
+  std::vector<std::string> warnings(const Plan& plan, const Layout&) const override {
+    const std::uint64_t round = static_cast<std::uint64_t>(plan.workers) * plan.batch_size;
+    return rare_merge_warnings(plan, whole_rounds(plan.mega_batch_samples(), round) * round);
+  }
+
   void worker(Worker& self) const override {
     const auto p = static_cast<std::size_t>(self.size());
     const std::uint64_t b = self.plan().batch_size;

@@ -113,9 +113,9 @@ class Esync final : public Algorithm {
     if (aggregate_ == Aggregate::server) {
       adder = Adder{self.serve<UpdateServer>("updates", self.size()), self.vector()};
     }
-    auto server = self.serve<StateServer>("state", self.size(), time_slack_.count());
+    auto server = open_state_server(self, time_slack_);
     std::optional<DelayedQueries> delayed;
-    if (ack_ == Ack::delayed) delayed.emplace(self, server);
+    if (ack_ == Ack::delayed) delayed.emplace(self, time_slack_);
 
     const Batch& first = self.batches().at({0, b});
     local.c_s = self.rehearse(local.replica, first, self.learning_rate(b)).count();

@@ -140,7 +140,8 @@ const bool hogbatch_registered = register_algorithm<Hogbatch>({
     .paper = "Ma, Rusu 2020; 000 section 2.3",
     .cost = "two control messages per batch; per step of a GPU n elements over its link and back",
     .result = "the shared model",
-    .identities = "one CPU worker with --adapt fixed = hogwild; one GPU worker = sgd",
+    .identities = "one CPU worker with --adapt fixed = hogwild; one GPU worker = sgd, "
+                  "up to rounding",
     .synchronous = false,
     .plain_sgd_only = "moves the shared parameters by fused steps, which have no other state",
     .one_process_only = "keeps one model in the memory that its workers share",

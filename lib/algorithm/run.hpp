@@ -74,6 +74,8 @@ class Run {
   // A batch was learnt from: its size, mean loss, and when its computation began. Never waits. A
   // loss that is not finite ends the run.
   virtual void completed(Worker& worker, std::uint64_t samples, double loss, Seconds started) = 0;
+  // So many samples of completed() are in no update: they do not count.
+  virtual void discarded(Worker& worker, std::uint64_t samples) = 0;
   // The worker's model moved. counts_for_run: false where another worker reports the same update.
   virtual void updated(Worker& worker, bool counts_for_run) = 0;
   // `model` is called inside the pause, if an evaluation is due: at most once, and under a

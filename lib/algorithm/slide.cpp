@@ -160,7 +160,9 @@ const bool slide_registered = register_algorithm<Slide>({
     .paper = "Chen et al. 2020; CPU baseline of 000 section 5",
     .cost = "no message; a rehash of the output layer every so many batches",
     .result = "the shared model, all rows caught up",
-    .identities = "one worker with --active all is sgd; with --optimizer adam --lazy dense, too",
+    .identities =
+        "one worker with --active all is sgd, up to rounding; with --optimizer adam --lazy "
+        "dense, too",
     .synchronous = false,
     .cpu_only = "walks hash tables with the host's code",
     .one_process_only = "keeps one model in the memory that its workers share",

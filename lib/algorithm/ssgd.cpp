@@ -8,16 +8,15 @@
 // Implements: mean    g = sum_i (b_i / b) g_i;  w <- w - lr g, or the update of --optimizer.
 //             adasum  d_i = the update that worker i's own optimizer makes of g_i;
 //                     w <- w + AS(d_1, ..., d_P).
-// Symbols:    b --batch-size (P times it with --per-worker-batch full), b_i worker i's part,
+// Symbols:    b P times --batch-size (once with --per-worker-batch split), b_i worker i's part,
 //             mu --momentum, lambda --weight-decay.
 // Cost:       mirrored: one all_reduce of the gradient (n elements) per iteration;
 //             central: n elements from each worker to the server and n back, over the server's one
 //             link; adasum: see adasum.cpp. With --overlap as many all_reduces as buckets, which
 //             the backward pass of the layers below hides as far as it lasts.
 // Records:    adasum: event "orthogonality", see adasum.hpp.
-// Deviations: of the mean, one global batch of b_max is split over the workers by default, as
-//             TensorFlow does it in paper 000; where each worker has a batch of its own, as with
-//             Horovod in papers 001 and 004, it is --per-worker-batch full.
+// Deviations: each worker has a batch of its own, as with Horovod in papers 001 and 004. TensorFlow in
+//             paper 000 splits one batch over the workers, which is --per-worker-batch split.
 //             --overlap is not the default, though Horovod overlaps: it changes no number but
 //             times. The delays that a straggler scenario adds to an iteration come before its
 //             first bucket is sent, so that no communication hides behind them.
@@ -26,6 +25,7 @@
 
 #include "algorithm/adasum.hpp"
 #include "algorithm/algorithm.hpp"
+#include "algorithm/parts/global_batch.hpp"
 #include "algorithm/parts/overlapped_sum.hpp"
 #include "algorithm/parts/server_start.hpp"
 #include "core/error.hpp"
@@ -33,7 +33,6 @@
 namespace hetsgd {
 namespace {
 
-enum class PerWorkerBatch { split, full };
 enum class Storage { mirrored, central };
 enum class Reduce { mean, adasum };
 
@@ -76,9 +75,7 @@ class CentralStore final : public Service<PushGradient, PullParameters> {
 class Ssgd final : public Algorithm {
  public:
   void declare(OptionSet& options) override {
-    options.add_choice("per_worker_batch", per_worker_batch_,
-                       {{"split", PerWorkerBatch::split}, {"full", PerWorkerBatch::full}},
-                       "a worker's batch: b_max/P, so that the global batch is b_max, or b_max");
+    batch_.declare(options);
     options.add_choice("storage", storage_,
                        {{"mirrored", Storage::mirrored}, {"central", Storage::central}},
                        "where the parameters are updated: on every worker, or on a server");
@@ -101,19 +98,12 @@ class Ssgd final : public Algorithm {
     check_reduce(plan);
     check_overlap();
     check_tables(plan);
-    if (per_worker_batch_ == PerWorkerBatch::full) return;
-    if (plan.batch_size >= static_cast<std::uint64_t>(plan.workers)) return;
-    throw with_hint(
-        usage_error("--batch-size: found {}, expected at least one sample for each of the "
-                    "{} workers",
-                    plan.batch_size, plan.workers),
-        "use a larger batch or --per-worker-batch full");
+    batch_.check(plan);
   }
 
   void worker(Worker& self) const override {
     const auto p = static_cast<std::uint64_t>(self.size());
-    const std::uint64_t b =
-        self.plan().batch_size * (per_worker_batch_ == PerWorkerBatch::full ? p : 1);
+    const std::uint64_t b = batch_.samples(self.plan(), p);
     const auto part = self.comm().block_of(self.rank(), b);
     const std::uint64_t b_i = part.end - part.begin;
 
@@ -126,7 +116,7 @@ class Ssgd final : public Algorithm {
     std::optional<AdasumStep> adasum;
     if (reduce_ == Reduce::adasum && p > 1) {
       const std::uint64_t b_node = node_batch(self, b);
-      if (per_worker_batch_ == PerWorkerBatch::split) seen = b_node;
+      if (batch_.split()) seen = b_node;
       adasum.emplace(self, replica, adasum_, share_of(b_i, b_node));
     }
 
@@ -213,7 +203,7 @@ class Ssgd final : public Algorithm {
     return self.comm().block_of(first + m - 1, b).end - self.comm().block_of(first, b).begin;
   }
 
-  PerWorkerBatch per_worker_batch_ = PerWorkerBatch::split;
+  GlobalBatch batch_;
   Storage storage_ = Storage::mirrored;
   Reduce reduce_ = Reduce::mean;
   AdasumOptions adasum_;
@@ -234,9 +224,10 @@ const bool ssgd_registered = register_algorithm<Ssgd>({
             "central: n elements to the server and n back per worker; adasum: as mirrored, and "
             "log2 P sums of products",
     .result = "the common model",
-    .identities = "one worker = sgd; P workers = sgd on the global batch, up to rounding; overlap "
-                  "on = off, to the bit; adasum of equal gradients = that gradient, of orthogonal "
-                  "ones = their sum",
+    .identities =
+        "one worker = sgd, and P workers = sgd on the global batch, up to rounding; overlap "
+        "on = off, to the bit; adasum of equal gradients = that gradient, of orthogonal "
+        "ones = their sum",
     .lockstep = true,
 });
 

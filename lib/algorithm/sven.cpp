@@ -16,7 +16,7 @@
 //                               2 (green)   fA2A(k+L)               BP(k)
 //                               3 (red)     AR(k)                   SBP(k-1)
 //                               end                                 opt(k)
-// Symbols:    L --lookahead, b --batch-size (of each worker, or split), P workers.
+// Symbols:    L --lookahead, b --batch-size (of each worker, or split over them), P workers.
 // Cost:       per iteration two all_to_alls of the rows that a batch asks for, one of their numbers,
 //             one all_reduce of the dense gradient. Time of an interval: none the sum of all stages,
 //             full max(SFP + FP, bA2A) + max(BP, fA2A) + max(AR, SBP) + opt.
@@ -30,8 +30,8 @@
 //             stage 1, before FP(k).
 
 #include "algorithm/algorithm.hpp"
+#include "algorithm/parts/global_batch.hpp"
 #include "algorithm/parts/sven_stages.hpp"
-#include "core/error.hpp"
 
 namespace hetsgd {
 namespace {
@@ -64,8 +64,7 @@ class Sven final : public Algorithm {
                         {"nonblocking", Exchange::nonblocking}},
                        "all_to_all of rows: by posted messages (the paper), a meeting of all as "
                        "NCCL's, or messages as MPI_Ialltoallv's");
-    options.add_choice("per_worker_batch", split_, {{"full", false}, {"split", true}},
-                       "a worker's batch: b_max, or b_max/P");
+    batch_.declare(options);
     options
         .add("input_rate", input_rate_,
              "samples/s that the machines which prepare requests deliver")
@@ -73,13 +72,7 @@ class Sven final : public Algorithm {
         .absent("unlimited");
   }
 
-  void check(const Plan& plan) const override {
-    if (!split_ || plan.batch_size >= static_cast<std::uint64_t>(plan.workers)) return;
-    throw with_hint(usage_error("--batch-size: found {}, expected at least one sample for each of "
-                                "the {} workers",
-                                plan.batch_size, plan.workers),
-                    "use a larger batch or --per-worker-batch full");
-  }
+  void check(const Plan& plan) const override { batch_.check(plan); }
 
   std::vector<std::string> warnings(const Plan&, const Layout&) const override {
     if (pipeline_ != SvenPipeline::full || lookahead_ <= kPaperAhead) return {};
@@ -96,7 +89,7 @@ class Sven final : public Algorithm {
  private:
   SvenStages::Options options_of(Worker& self) const {
     const auto p = static_cast<std::uint64_t>(self.size());
-    const std::uint64_t b = self.plan().batch_size * (split_ ? 1 : p);
+    const std::uint64_t b = batch_.samples(self.plan(), p);
     const bool full = pipeline_ == SvenPipeline::full;
     return {.exchange = exchange_,
             .overlapped = full,
@@ -175,7 +168,7 @@ class Sven final : public Algorithm {
   std::uint64_t lookahead_ = kPaperAhead;
   bool joins_data_ = false;
   Exchange exchange_ = Exchange::scatter;
-  bool split_ = false;
+  GlobalBatch batch_;
   std::optional<double> input_rate_;
 };
 
@@ -191,7 +184,7 @@ const bool sven_registered = register_algorithm<Sven>({
             "dense gradient",
     .result = "the common model",
     .identities = "--pipeline none = input, and ssgd with --per-worker-batch full; one worker with "
-                  "none = sgd; --join and --exchange change no bit",
+                  "none = sgd, up to rounding; --join and --exchange change no bit",
     .lockstep = true,
     .sharded_tables_only = "exchanges rows of sharded tables",
 });

@@ -186,6 +186,13 @@ void Worker::completed(const Batch& batch, double loss, Seconds started) {
   run_.completed(*this, batch.size(), loss, started);
 }
 
+void Worker::discard(const Batch& batch) {
+  HETSGD_CHECK(!sharded());
+  HETSGD_CHECK_LE(batch.size(), samples_ - samples_at_decision_);
+  samples_ -= batch.size();
+  run_.discarded(*this, batch.size());
+}
+
 template <class Fn>
 double Worker::compute_step(const Batch& batch, Fn&& fn) {
   double loss = 0;

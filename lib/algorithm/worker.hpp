@@ -131,6 +131,7 @@ class Worker {
   //   apply               no              no          one for all workers (rank 0's call)
   //   apply_alone         no              no          one for each call
   //   shared_step         yes             yes         one for each call
+  //   discard             takes back      no          none
   //
   // The main process alone learns from batches. A background task makes updates; samples that it
   // learnt from would be the run's and not the worker's.
@@ -219,6 +220,14 @@ class Worker {
   // that is not finite is known even then.
   void completed(const Batch& batch, double loss, Seconds started);
 
+  // The gradient of this batch is in no update, as that of a worker that comes too late where a
+  // method has spare ones: the run has not learnt from its samples, so they do not count. Its loss
+  // and its time do. Called for a batch of this iteration, before the next running(); in synchronous
+  // algorithms before the collective that makes the update, so that all workers count alike at
+  // evaluate_here(). Not with sharded tables, whose rows gradient() has updated. Errors: check, a
+  // batch that does not count in this iteration, or sharded tables.
+  void discard(const Batch& batch);
+
   // A fresh one for vectors of the model's size, for methods with a second one (local-sgd's outer
   // optimizer). Replicas get the plan's when they first need it.
   std::unique_ptr<Optimizer> make_optimizer(const OptimizerOptions& options);
@@ -280,7 +289,8 @@ class Worker {
   // A second process of this worker, with a Worker of its own: the same rank. Updates that it makes
   // are the worker's. What the two share is guarded by a Monitor, and must live as long as the last
   // of the two: fn is kept beyond this call, so it takes shared_ptrs by value. The run ends when
-  // all processes have returned; its time is on a breakdown of its own.
+  // all processes have returned. While the main process waits, what this one computes and sends is
+  // in the worker's account (cluster/worker_account.hpp).
   void background_task(const std::string& name, std::function<void(Worker&)> fn);
   std::unique_ptr<Monitor> make_monitor() { return endpoint_.make_monitor(); }
   std::unique_ptr<CancellationToken> make_cancellation_token() {

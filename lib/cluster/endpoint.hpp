@@ -132,7 +132,7 @@ class Endpoint {
   virtual void sleep(Seconds duration) = 0;
 
   // Starts another process of this worker, with an Endpoint of its own (same rank, own time
-  // breakdown: its time is not the worker's, but what it sends is). The run ends when all processes
+  // breakdown; what it computes and sends is in the worker's account). The run ends when all processes
   // have returned, so the algorithm must tell it to. `fn` is copied and kept until it has returned.
   virtual void background_task(std::string name, std::function<void(Endpoint&)> fn) = 0;
   virtual std::unique_ptr<Monitor> make_monitor() = 0;
@@ -162,7 +162,10 @@ class Endpoint {
   // (sim: when rank 0 is here), the others wait off the clock. Collective.
   virtual void while_paused_together(FunctionRef fn) = 0;
 
+  // Of this process.
   virtual TimeBreakdown& time_breakdown() = 0;
+  // Of the worker, its background tasks included, so far. Asked of the main process's endpoint.
+  virtual TimeBreakdown account() { return time_breakdown(); }
 };
 
 // Opens service S; constructed once with args...: `auto server = serve<Server>(endpoint, "server",

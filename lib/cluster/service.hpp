@@ -76,8 +76,9 @@ class ServiceHandler {
   std::function<Seconds()> clock_;
 };
 
-// A worker's untyped way to a service, as a cluster implements it. Belongs to one rank; its
-// processes may share it. Not used after the run.
+// A worker's untyped way to a service, as a cluster implements it. Belongs to the process that has
+// opened it: another process of the same worker opens the service once more, which makes no second
+// service. Not used after the run.
 class ServicePort {
  public:
   virtual ~ServicePort() = default;
@@ -172,7 +173,7 @@ class [[nodiscard]] PendingReply {
   Pending call_;  // last: it writes to the reply
 };
 
-// A worker's end of a service. The payload of a request counts as `kind`, its struct as control.
+// The end of a service that one process of a worker has opened. The payload of a request counts as `kind`, its struct as control.
 template <class Request, class Reply>
 class ServiceClient {
  public:

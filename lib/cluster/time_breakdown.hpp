@@ -3,9 +3,10 @@
 //   run   |== compute ==|communicate|-- wait --|== compute ==| ... | idle rest |
 //          with the delays of the straggler scenario and of --speed
 //
-// Every process has one; a background task's times are its own, its bytes go to its worker's
-// (add_traffic, or at once in sim). Only the process that it belongs to, or the cluster for it,
-// writes to it, so nothing here is locked.
+// Every process has one. Only the process that it belongs to, or the cluster for it, writes to it,
+// so nothing here is locked. A result shows one account per worker, to which its background tasks
+// belong: their bytes are the worker's (add_traffic, or at once in sim), and their computing and
+// communicating count where the main process would wait (worker_account.hpp).
 #pragma once
 
 #include <array>
@@ -38,8 +39,9 @@ using TrafficBytes = std::array<std::uint64_t, kTrafficNames.size()>;  // by Tra
 enum class GpuPath : int { nccl = 0, peers = 1, mpi = 2, host = 3 };
 inline constexpr std::array<std::string_view, 4> kGpuPathNames = {"nccl", "peers", "mpi", "host"};
 
-// Times of one worker's main process on the training clock; compute, communicate, wait and the idle
-// rest add up to the run. The delays are parts of compute and not added again.
+// Times on the training clock. Of a worker's account compute, communicate, wait and the idle rest
+// add up to the run. The delays are parts of compute and not added again; they and the steps are
+// those of the main process.
 struct TimeBreakdown {
   Seconds compute{0};      // gradients, steps and vector operations, straggler delays included
   Seconds communicate{0};  // bytes on the wire: transfer of messages and collectives

@@ -10,6 +10,7 @@
 
 #include "core/bytes.hpp"
 #include "core/error.hpp"
+#include "core/input_file.hpp"
 #include "core/options.hpp"
 #include "core/output_file.hpp"
 
@@ -17,6 +18,8 @@ namespace hetsgd {
 namespace {
 
 namespace fs = std::filesystem;
+
+constexpr const char* kNoInputIsReplaced = "no input is ever replaced, not even with --overwrite";
 
 bool look_at(const std::string& path, struct stat& status) {
   if (const std::optional<int> descriptor = descriptor_of(path)) {
@@ -30,7 +33,8 @@ bool is_null_device(const struct stat& status) {
   return S_ISCHR(status.st_mode) && status.st_rdev == makedev(kMemoryDevices, kNull);
 }
 
-// The files that the option's value names; an empty text names none.
+}  // namespace
+
 std::vector<std::string> paths_of(const Option& option) {
   const nlohmann::json value = option.to_json();
   std::vector<std::string> paths;
@@ -42,8 +46,6 @@ std::vector<std::string> paths_of(const Option& option) {
   }
   return paths;
 }
-
-}  // namespace
 
 FileIdentity FileIdentity::of(const std::string& path) {
   struct stat status {};
@@ -101,7 +103,9 @@ void FileRegistry::check(const Replacing& replacing) const {
   for (const Entry& output : outputs_) check_apart(output);
   for (const Entry& output : outputs_) check_existing(output, replacing);
   for (const Entry& output : outputs_) {
-    if (output.kind != Output::appended) check_writable(output.path, output.what);
+    if (output.kind == Output::appended) continue;
+    check_writable(output.path, output.what);
+    if (!output.identity.regular && !is_stream(output.path)) expect_no_file(output.path);
   }
 }
 
@@ -111,7 +115,14 @@ void FileRegistry::check_apart(const Entry& output) const {
     if (!output.identity.same_as(input.identity) || !input.identity.regular) continue;
     throw with_hint(usage_error("{}: found {}, which {} reads as {}, expected another file",
                                 output.name, output.path, input.name, input.path),
-                    "no input is ever replaced, not even with --overwrite");
+                    kNoInputIsReplaced);
+  }
+  for (const FileRead& input : files_read()) {
+    const FileIdentity identity = FileIdentity::of(input.path);
+    if (!output.identity.same_as(identity) || !identity.regular) continue;
+    throw with_hint(usage_error("{}: found {}, which was read as the {} {}, expected another file",
+                                output.name, output.path, input.noun, input.path),
+                    kNoInputIsReplaced);
   }
   for (const Entry& other : outputs_) {
     if (&other == &output) return;  // every pair once

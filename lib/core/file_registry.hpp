@@ -3,7 +3,9 @@
 // replaced without --overwrite, and what cannot be written is found at once.
 //
 // Every subcommand declares its files with its options (OptionRefiner::reads_file, writes_file) and
-// operands (Command::add_operands); nobody else decides whether a file may be written.
+// operands (Command::add_operands); nobody else decides whether a file may be written. What the
+// process has read before the check (its configuration, plugins, networks) is an input, too, by
+// InputFile, whether or not anybody has declared it.
 #pragma once
 
 #include <sys/types.h>
@@ -13,7 +15,11 @@
 
 namespace hetsgd {
 
+struct Option;
 class OptionSet;
+
+// The files that the value of an option with a role names. An empty text names none.
+std::vector<std::string> paths_of(const Option& option);
 
 // Which file a path names, whatever its spelling: links, "./", hard links, /dev/fd/3. A file that
 // does not exist yet is known by the nearest folder that does, and its path from there.
@@ -48,7 +54,8 @@ class FileRegistry {
   void add_output(const std::string& name, const std::string& path, const std::string& what,
                   Output kind = Output::other);
 
-  // Errors: usage, naming both options and the file.
+  // Outputs that have no file yet will not replace one that another process makes later
+  // (expect_no_file, core/output_file.hpp). Errors: usage, naming both options and the file.
   void check(const Replacing& replacing) const;
 
  private:

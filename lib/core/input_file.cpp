@@ -12,6 +12,9 @@
 #include <array>
 #include <cerrno>
 #include <cstring>
+#include <filesystem>
+#include <map>
+#include <mutex>
 #include <utility>
 
 #include "core/error.hpp"
@@ -30,6 +33,25 @@ Error unreadable(const std::string& path, const InputKind& kind, int error) {
                error == ENOENT   ? kind.missing
                : error == EACCES ? "check the file's permissions"
                                  : "");
+}
+
+// Of this process: by path, with the noun of its first reader.
+struct FilesRead {
+  std::mutex mutex;
+  std::map<std::string, std::string> noun;
+
+  static FilesRead& all() {
+    static FilesRead files;
+    return files;
+  }
+};
+
+void remember(const std::string& path, const std::string& noun) {
+  std::error_code unknown;
+  const std::filesystem::path whole = std::filesystem::absolute(path, unknown);
+  FilesRead& files = FilesRead::all();
+  const std::lock_guard guard(files.mutex);
+  files.noun.emplace(unknown ? path : whole.string(), noun);
 }
 
 }  // namespace
@@ -60,6 +82,7 @@ InputFile::InputFile(std::string path, InputKind kind)
   size_ = has_size_ ? static_cast<std::uint64_t>(status.st_size) : 0;
   changed_s_ = status.st_mtim.tv_sec;
   changed_ns_ = status.st_mtim.tv_nsec;
+  if (S_ISREG(status.st_mode)) remember(path_, kind_.noun);
 }
 
 InputFile::~InputFile() { close(file_); }
@@ -140,6 +163,14 @@ void InputFile::check_unchanged() const {
       status.st_mtim.tv_nsec != changed_ns_) {
     fail_changed(size);
   }
+}
+
+std::vector<FileRead> files_read() {
+  FilesRead& files = FilesRead::all();
+  const std::lock_guard guard(files.mutex);
+  std::vector<FileRead> list;
+  for (const auto& [path, noun] : files.noun) list.push_back({path, noun});
+  return list;
 }
 
 std::string read_text_file(const std::string& path, const InputKind& kind, std::uint64_t most) {

@@ -8,6 +8,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace hetsgd {
 
@@ -58,6 +59,13 @@ class InputFile {
   std::int64_t changed_s_ = 0, changed_ns_ = 0;
   std::string head_;  // of a pipe: what was read to see that somebody writes to it
 };
+
+// The regular files that this process has opened as InputFile so far.
+struct FileRead {
+  std::string path;  // absolute
+  std::string noun;
+};
+std::vector<FileRead> files_read();
 
 // The whole file. Error(data) if it is longer than `most` bytes, which also ends an endless one.
 std::string read_text_file(const std::string& path, const InputKind& kind, std::uint64_t most);

@@ -1,5 +1,8 @@
 #include "core/memory.hpp"
 
+#include <sys/resource.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <fstream>
 #include <limits>
@@ -28,12 +31,27 @@ double group_limit() {
   return file >> bytes ? bytes : kUnknown;
 }
 
+// The limit of this process (ulimit -v), which counts addresses.
+double process_limit() {
+  rlimit limit{};
+  if (getrlimit(RLIMIT_AS, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return kUnknown;
+  return static_cast<double>(limit.rlim_cur);
+}
+
+double addresses_in_use() {
+  std::ifstream file("/proc/self/statm");
+  double pages = 0;
+  return file >> pages ? pages * static_cast<double>(sysconf(_SC_PAGESIZE)) : 0;
+}
+
 }  // namespace
 
 MachineMemory machine_memory() {
+  const double own = process_limit();
   MachineMemory memory;
-  memory.total_bytes = std::min(meminfo("MemTotal:"), group_limit());
-  memory.available_bytes = std::min(meminfo("MemAvailable:"), memory.total_bytes);
+  memory.total_bytes = std::min({meminfo("MemTotal:"), group_limit(), own});
+  memory.available_bytes =
+      std::min({meminfo("MemAvailable:"), memory.total_bytes, own - addresses_in_use()});
   return memory;
 }
 

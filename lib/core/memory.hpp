@@ -5,7 +5,7 @@
 namespace hetsgd {
 
 struct MachineMemory {
-  double total_bytes = 0;      // of the machine, or what its control group may have
+  double total_bytes = 0;      // of the machine, or what its control group or this process may have
   double available_bytes = 0;  // of it, without driving out what is in use
 };
 

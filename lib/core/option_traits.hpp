@@ -145,6 +145,12 @@ struct OptionTraits<Texts> {
   static constexpr OptionType kType = OptionType::text_list;
 };
 
+// The texts of a list: none if the only one is the word for an empty list.
+inline Texts without_absent(const Option& option, const Texts& texts) {
+  const bool empty = texts.size() == 1 && !option.absent.empty() && texts[0] == option.absent;
+  return empty ? Texts() : texts;
+}
+
 template <class T>
 void parse_texts(T& value, const Option& option, const std::string& place, const Texts& texts) {
   HETSGD_CHECK(!texts.empty());
@@ -154,16 +160,15 @@ template <class T>
 void parse_texts(std::vector<T>& list, const Option& option, const std::string& place,
                  const Texts& texts) {
   std::vector<T> values;
-  const bool empty = texts.size() == 1 && !option.absent.empty() && texts[0] == option.absent;
-  for (const std::string& text : empty ? Texts() : texts) {
+  for (const std::string& text : without_absent(option, texts)) {
     for (const std::string_view part : split(text, ',')) {
       values.push_back(OptionTraits<T>::parse(option, place, std::string(trim(part))));
     }
   }
   list = std::move(values);
 }
-inline void parse_texts(Texts& list, const Option&, const std::string&, const Texts& texts) {
-  list = texts;
+inline void parse_texts(Texts& list, const Option& option, const std::string&, const Texts& texts) {
+  list = without_absent(option, texts);
 }
 
 template <class T>

@@ -75,12 +75,17 @@ struct Option {
   std::string absent;
   std::string absent_too;
   std::string required;  // an example; of a key that must be given (core/key_values.hpp)
-  bool in_config =
-      true;  // false: how to report, not what to run (progress, output path); not echoed
+  // What is run, as opposed to how it is carried out and reported: part of the result's config, and
+  // all that is taken from somebody else's.
+  bool in_config = true;
+  // One call of the program reports so (output, --overwrite, progress). Runs that share their
+  // options, in a sweep or a tuning, cannot share it; every option that writes a file is such.
+  bool of_call = false;
   OptionFiles files;
   std::string default_text;  // as --help shows it
   OptionSource source = OptionSource::default_value;
   std::string place;  // what set it: "--delta", "HETSGD_DELTA", "run.json: delta"; "" for a default
+  std::string excludes;  // the option that cannot be given beside this one; "": none
 
   // The value's access, made by OptionSet::add. `parse` checks the range and throws usage errors
   // that open with the place; on an error the value stays as it was.
@@ -124,8 +129,8 @@ class OptionRefiner {
     option_.minimum_open = true;
     return *this;
   }
-  // Of an std::optional: how no value is spelled, where "auto" would say the wrong thing. Of a list
-  // of numbers: how the empty list is spelled.
+  // Of an std::optional: how no value is spelled, where "auto" would say the wrong thing. Of a list:
+  // how the empty list is spelled.
   OptionRefiner& absent(std::string word) {
     option_.default_text = option_.default_text == option_.absent ? word : option_.default_text;
     option_.absent = std::move(word);
@@ -146,7 +151,17 @@ class OptionRefiner {
     option_.in_config = false;
     return *this;
   }
-  // What a command does with the files that the texts name.
+  // What one call writes or shows, and no run has in common with another: not in the config either.
+  OptionRefiner& of_call() {
+    option_.of_call = true;
+    return not_in_config();
+  }
+  // The option that cannot be given beside this one. Each of the two says so.
+  OptionRefiner& excludes(std::string name) {
+    option_.excludes = std::move(name);
+    return *this;
+  }
+  // What a command does with the files that the texts name. An option that writes is one of_call().
   using Paths = std::function<std::vector<std::string>(const std::string& text)>;
   OptionRefiner& reads_file(Paths paths = nullptr) {
     option_.files = {FileRole::read, "", std::move(paths)};
@@ -154,11 +169,11 @@ class OptionRefiner {
   }
   OptionRefiner& writes_file(std::string what, Paths paths = nullptr) {
     option_.files = {FileRole::written, std::move(what), std::move(paths)};
-    return *this;
+    return of_call();
   }
   OptionRefiner& appends_to_file(std::string what, Paths paths = nullptr) {
     option_.files = {FileRole::appended, std::move(what), std::move(paths)};
-    return *this;
+    return of_call();
   }
 
  private:

@@ -7,8 +7,14 @@
 #include <atomic>
 #include <cerrno>
 #include <charconv>
+#include <chrono>
+#include <cstdio>
 #include <cstring>
 #include <filesystem>
+#include <map>
+#include <mutex>
+#include <set>
+#include <thread>
 #include <utility>
 
 namespace hetsgd {
@@ -52,7 +58,99 @@ void sync_folder_of(const std::string& path) {
   close(file);
 }
 
+// Both ends of a pipe may be started at once; to wait for a reader that never comes has no end.
+constexpr std::chrono::milliseconds kReaderTime{1000}, kReaderPause{10};
+
+// A pipe, a device. Opened without waiting, written to with waiting. -1: see errno.
+int open_stream(const std::string& path) {
+  const auto end = std::chrono::steady_clock::now() + kReaderTime;
+  int file = -1;
+  while ((file = open(path.c_str(), O_WRONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY)) < 0 &&
+         errno == ENXIO && std::chrono::steady_clock::now() < end) {
+    std::this_thread::sleep_for(kReaderPause);
+  }
+  if (file >= 0) fcntl(file, F_SETFL, fcntl(file, F_GETFL) & ~O_NONBLOCK);
+  return file;
+}
+
+// Renames unless `to` exists; else false with EEXIST in errno.
+bool rename_to_new(const std::string& from, const std::string& to) {
+  if (renameat2(AT_FDCWD, from.c_str(), AT_FDCWD, to.c_str(), RENAME_NOREPLACE) == 0) return true;
+  if (errno != EINVAL && errno != ENOSYS) return false;
+  // A file system that lacks this rename (NFS), or links as well (FAT), where a look must do.
+  if (link(from.c_str(), to.c_str()) == 0) return unlink(from.c_str()) == 0;
+  if (errno != EPERM && errno != EOPNOTSUPP) return false;
+  struct stat status {};
+  if (lstat(to.c_str(), &status) != 0) return rename(from.c_str(), to.c_str()) == 0;
+  errno = EEXIST;
+  return false;
+}
+
+// The outputs of this process that had no file when they were checked.
+struct NewFiles {
+  std::mutex mutex;
+  std::set<std::string> expected;              // not written yet
+  std::map<std::string, std::string> instead;  // by the name that another process has taken
+
+  static NewFiles& all() {
+    static NewFiles files;
+    return files;
+  }
+};
+
+// "dir/r.json" -> "dir/r.kept-123.json"
+std::string name_beside(const std::string& path) {
+  const fs::path whole = path;
+  const std::string name =
+      fmt::format("{}.kept-{}{}", whole.stem().string(), getpid(), whole.extension().string());
+  return (whole.parent_path() / name).string();
+}
+
+// Gives the temporary file its name, by the promises of expect_no_file. False: see errno.
+bool put_in_place(const std::string& temporary, const std::string& target) {
+  NewFiles& files = NewFiles::all();
+  const std::lock_guard guard(files.mutex);
+  if (const auto found = files.instead.find(target); found != files.instead.end()) {
+    return rename(temporary.c_str(), found->second.c_str()) == 0;
+  }
+  if (!files.expected.contains(target)) return rename(temporary.c_str(), target.c_str()) == 0;
+  if (rename_to_new(temporary, target)) {
+    files.expected.erase(target);  // from now on it is ours
+    return true;
+  }
+  if (errno != EEXIST) return false;
+  const std::string other = name_beside(target);
+  if (rename(temporary.c_str(), other.c_str()) != 0) return false;
+  files.instead.emplace(target, other);
+  return true;
+}
+
 }  // namespace
+
+void expect_no_file(const std::string& path) {
+  NewFiles& files = NewFiles::all();
+  const std::lock_guard guard(files.mutex);
+  files.expected.insert(follow_links(path));
+}
+
+bool expects_no_file(const std::string& path) {
+  NewFiles& files = NewFiles::all();
+  const std::lock_guard guard(files.mutex);
+  return files.expected.contains(follow_links(path));
+}
+
+std::string kept_as(const std::string& path) {
+  NewFiles& files = NewFiles::all();
+  const std::lock_guard guard(files.mutex);
+  const auto found = files.instead.find(follow_links(path));
+  return found == files.instead.end() ? path : found->second;
+}
+
+std::map<std::string, std::string> kept_elsewhere() {
+  NewFiles& files = NewFiles::all();
+  const std::lock_guard guard(files.mutex);
+  return files.instead;
+}
 
 std::optional<int> descriptor_of(const std::string& path) {
   if (path == "-") return STDOUT_FILENO;
@@ -111,7 +209,11 @@ void check_writable(const std::string& path, const std::string& what) {
 Error write_error(ExitCode code, const std::string& path, const std::string& what,
                   int error_number) {
   std::string hint;
-  if (error_number == ENOSPC || error_number == EDQUOT) {
+  if (error_number == ENXIO) {
+    hint = "nobody reads from this pipe: start the program that reads it first";
+  } else if (error_number == EFBIG) {
+    hint = "a limit on the size of files ends it (ulimit -f)";
+  } else if (error_number == ENOSPC || error_number == EDQUOT) {
     hint = "free some space or choose another place";
   } else if (error_number == ENOENT) {
     hint = "create the folder first";
@@ -125,21 +227,25 @@ Error write_error(ExitCode code, const std::string& path, const std::string& wha
 }
 
 OutputFile::OutputFile(std::string path, OutputFileOptions options)
-    : path_(std::move(path)), options_(std::move(options)), target_(follow_links(path_)) {
+    : path_(std::move(path)),
+      options_(std::move(options)),
+      target_(options_.follow ? follow_links(path_) : path_) {
   buffer_.reserve(kBufferBytes);
-  if (const std::optional<int> descriptor = descriptor_of(path_)) {
+  const std::optional<int> descriptor = options_.follow ? descriptor_of(path_) : std::nullopt;
+  if (descriptor) {
     file_ = fcntl(*descriptor, F_DUPFD_CLOEXEC, 0);  // its place in the file is the owner's
     if (file_ < 0) fail();
     return;
   }
   struct stat status {};
-  const bool exists = stat(target_.c_str(), &status) == 0;
+  const bool exists =
+      (options_.follow ? stat(target_.c_str(), &status) : lstat(target_.c_str(), &status)) == 0;
   if (exists && S_ISDIR(status.st_mode)) {
     errno = EISDIR;
     fail();
   }
-  if (exists && !S_ISREG(status.st_mode)) {
-    file_ = open(target_.c_str(), O_WRONLY | O_CLOEXEC);
+  if (exists && !S_ISREG(status.st_mode) && !S_ISLNK(status.st_mode)) {
+    file_ = open_stream(target_);
   } else {
     // Two writers of one path, in one process or several, must not share a temporary file.
     static std::atomic<unsigned> serial{0};
@@ -187,7 +293,7 @@ void OutputFile::commit() {
     if (!closed) fail();
     return;
   }
-  if (!synced || !closed || rename(temporary_.c_str(), target_.c_str()) != 0) {
+  if (!synced || !closed || !put_in_place(temporary_, target_)) {
     const int error = synced ? errno : sync_error;
     unlink(temporary_.c_str());
     errno = error;

@@ -1,6 +1,7 @@
 // A file that appears under its name complete or not at all.
 #pragma once
 
+#include <map>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -12,12 +13,14 @@ namespace hetsgd {
 struct OutputFileOptions {
   std::string what = "the file";  // in messages: "PATH: cannot write the file: ..."
   bool durable = false;           // fsync of the file and its folder: survives a power cut
+  bool follow = true;             // a link stays a link; false: the file takes the link's place
 };
 
 // Bytes go to a temporary file beside `path`, which commit() renames; without commit() it is
 // removed. A link stays a link: the file that it points to is replaced, or made. A stream (see
-// below) is written directly. Every failure, a full disk too, is an Error(runtime) that names the
-// path and the reason; a file that was there before stays whole.
+// below) is written directly; a pipe that nobody has opened for reading after a second is an error.
+// Every failure, a full disk too, is an Error(runtime) that names the path and the reason; a file
+// that was there before stays whole.
 class OutputFile {
  public:
   explicit OutputFile(std::string path, OutputFileOptions options = {});
@@ -51,6 +54,16 @@ bool is_stream(const std::string& path);
 
 // `path` with its last component's links followed, also when they point to nothing yet.
 std::string follow_links(const std::string& path);
+
+// From now on an OutputFile of this process at `path` does not replace a file that another process
+// has made there meanwhile. It is kept beside that file then, and so are those that follow.
+void expect_no_file(const std::string& path);
+// Whether that is promised of `path`, and nothing was written there yet: for writers of their own.
+bool expects_no_file(const std::string& path);
+// Where an OutputFile at `path` is kept: `path`, unless another process was first.
+std::string kept_as(const std::string& path);
+// Those that are kept under another name, by the name that was asked for.
+std::map<std::string, std::string> kept_elsewhere();
 
 // Whether an OutputFile could be written: the folder exists, the file could be created, the
 // descriptor is open. Leaves nothing behind. Errors: usage, naming the path and the reason; so that

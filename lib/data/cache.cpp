@@ -80,7 +80,7 @@ CacheEntry::Lock::Lock(const CacheEntry& entry) : path_(fmt::format("{}.lock", e
   std::error_code ignored;
   std::filesystem::create_directories(entry.directory_, ignored);
   while (true) {
-    file_ = open(path_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+    file_ = open(path_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0666);
     if (file_ < 0) return;
     int failed = 0;
     do failed = flock(file_, LOCK_EX);
@@ -104,10 +104,12 @@ CacheEntry::Lock::~Lock() {
 void CacheEntry::write(const ParsedData& parsed) {
   try {
     std::filesystem::create_directories(directory_);
-    if (std::filesystem::exists(path_) && !std::filesystem::is_regular_file(path_)) {
-      std::filesystem::remove(path_);
+    const auto found = std::filesystem::symlink_status(path_).type();
+    if (found != std::filesystem::file_type::not_found &&
+        found != std::filesystem::file_type::regular) {
+      std::filesystem::remove(path_);  // a link too, but not what it points to
     }
-    OutputFile file(path_);
+    OutputFile file(path_, {.what = "the cache", .follow = false});
     encode_binary(parsed.data, parsed.report, key_,
                   [&](std::string_view piece) { file.write(piece); });
     file.commit();

@@ -67,7 +67,7 @@ std::string column_name(std::size_t column) {
 // Text for a message up to the next tab or newline.
 std::string quoted_cell(const char* p) {
   const char* end = p;
-  while (*end != '\t' && *end != '\n') ++end;
+  while (*end != '\t' && !ends_line(end)) ++end;
   return quoted({p, static_cast<std::size_t>(end - p)});
 }
 
@@ -89,17 +89,18 @@ class CriteoParser {
     std::uint32_t* const value = clicks_.value.data() + row_ * kCriteoFields;
     std::uint32_t no_value = 0;
     for (std::size_t f = 0; f < kCriteoFields; ++f) {
-      const char end = f + 1 < kCriteoFields ? '\t' : '\n';
-      if (*p == end) {
+      const bool last = f + 1 == kCriteoFields;
+      const auto ends = [last](const char* at) { return last ? ends_line(at) : *at == '\t'; };
+      if (ends(p)) {
         no_value |= std::uint32_t{1} << f;
       } else {
-        if (!parse_hexadecimal(p, value[f]) || p[8] != end) fail(p, line, 1 + kCriteoDense + f);
+        if (!parse_hexadecimal(p, value[f]) || !ends(p + 8)) fail(p, line, 1 + kCriteoDense + f);
         p += 8;
       }
-      ++p;
+      if (!last) ++p;
     }
     clicks_.no_value[row_++] = no_value;
-    return p;
+    return p + (*p == '\r' ? 2 : 1);
   }
 
  private:
@@ -120,7 +121,7 @@ class CriteoParser {
   // The column that begins at `p` is wrong, or the columns are too few or too many.
   [[noreturn]] void fail(const char* p, const char* line, std::size_t column) const {
     const char* end = line;
-    while (*end != '\n') ++end;
+    while (!ends_line(end)) ++end;
     const auto columns = static_cast<std::size_t>(std::count(line, end, '\t')) + 1;
     if (columns != kColumns) {
       throw LineError{columns < kColumns ? end : p,

@@ -1,9 +1,11 @@
 #include "data/fetch.hpp"
 
 #include <spawn.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
@@ -39,9 +41,20 @@ class NewFolder {
   NewFolder(const NewFolder&) = delete;
   NewFolder& operator=(const NewFolder&) = delete;
 
-  void keep() {
-    fs::remove_all(final_path_);
-    fs::rename(path_, final_path_);
+  // At every moment the old data or the new ones are there under some name: what was here is moved
+  // aside, and deleted when the new folder stands in its place. If that fails, it is moved back.
+  // Without `overwrite` a folder that another process has made meanwhile is an error.
+  void keep(bool overwrite) {
+    if (!overwrite || !fs::exists(final_path_)) return fs::rename(path_, final_path_);
+    const std::string old = fmt::format("{}.replaced-{}", final_path_, getpid());
+    fs::rename(final_path_, old);
+    try {
+      fs::rename(path_, final_path_);
+    } catch (const fs::filesystem_error&) {
+      fs::rename(old, final_path_);
+      throw;
+    }
+    fs::remove_all(old);
   }
   const std::string& path() const { return path_; }
 
@@ -72,10 +85,14 @@ void copy(const std::string& from, const std::string& to) {
   out.commit();
 }
 
-// With the program curl, which knows proxies, certificates and mirrors as its user does.
-void download(const std::string& address, const std::string& to) {
-  const char* const arguments[] = {"curl",          "--fail",   "--location", "--silent",
-                                   "--show-error",  "--output", to.c_str(),   "--",
+// With the program curl, which knows proxies, certificates and mirrors as its user does. A server
+// that sends more than `most` bytes, or that leads to another kind of address, gets no further.
+void download(const std::string& address, const std::string& to,
+              std::optional<std::uint64_t> most) {
+  const std::string bytes = fmt::format("{}", most.value_or(0));  // 0: no limit
+  const char* const arguments[] = {"curl",          "--fail",   "--location",  "--silent",
+                                   "--show-error",  "--proto",  "=http,https", "--max-filesize",
+                                   bytes.c_str(),   "--output", to.c_str(),    "--",
                                    address.c_str(), nullptr};
   pid_t child = 0;
   const int failed = posix_spawnp(&child, arguments[0], nullptr, nullptr,
@@ -85,6 +102,10 @@ void download(const std::string& address, const std::string& to) {
     throw with_hint(runtime_failure("cannot start curl, which downloads {}: {}", address,
                                     std::strerror(failed)),
                     fmt::format("install curl, or {}", kByHand));
+  }
+  if (most) {  // older versions of curl look at the announced size alone
+    const rlimit limit{.rlim_cur = *most, .rlim_max = *most};
+    prlimit(child, RLIMIT_FSIZE, &limit, nullptr);
   }
   int status = 0;
   while (waitpid(child, &status, 0) < 0 && errno == EINTR) {
@@ -121,7 +142,7 @@ FetchedFile bring(const Manifest& manifest, const ManifestFile& file, const Fetc
                                 manifest.preparation, manifest.name));
   } else {
     source = *file.address;
-    download(source, to);
+    download(source, to, file.bytes);
   }
   FetchedFile result = hash_of(to, source);
   const char* const hint = "the file is cut off, damaged or of another version";
@@ -182,9 +203,24 @@ void record(const Manifest& manifest, const std::vector<FetchedFile>& files,
                     {"bytes", file.bytes},
                     {"sha256", file.sha256}});
   }
-  OutputFile out(folder + "/fetched.json", {.what = "what was fetched"});
+  OutputFile out(fmt::format("{}/{}", folder, kFetchedRecord), {.what = "what was fetched"});
   out.write(nlohmann::json{{"name", manifest.name}, {"files", list}}.dump(2) + "\n");
   out.commit();
+}
+
+// The folder is replaced as a whole, so nothing that is read may lie in it.
+void check_apart(const std::string& place, const FetchOptions& options) {
+  std::vector<std::string> inputs = options.from;
+  if (!options.manifest.empty()) inputs.push_back(options.manifest);
+  const fs::path folder = fs::weakly_canonical(place);
+  for (const std::string& input : inputs) {
+    const fs::path path = fs::weakly_canonical(input);
+    if (std::ranges::mismatch(folder, path).in1 != folder.end()) continue;
+    throw with_hint(usage_error("{}: found it in {}, which --overwrite replaces, expected it "
+                                "elsewhere",
+                                input, place),
+                    "copy it to another folder first");
+  }
 }
 
 }  // namespace
@@ -196,13 +232,14 @@ std::vector<FetchedFile> fetch(const Manifest& manifest, const FetchOptions& opt
                     "--overwrite fetches it again");
   }
   try {
+    check_apart(place, options);
     NewFolder folder(place);
     std::vector<FetchedFile> files;
     files.push_back(bring(manifest, manifest.train, options, folder.path()));
     if (manifest.test) files.push_back(bring(manifest, *manifest.test, options, folder.path()));
     check_content(manifest, folder.path(), options.threads);
     record(manifest, files, folder.path());
-    folder.keep();
+    folder.keep(options.overwrite);
     for (FetchedFile& file : files) {
       file.path = place + "/" + fs::path(file.path).filename().string();
     }

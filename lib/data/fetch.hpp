@@ -17,6 +17,7 @@ struct FetchOptions {
   // Files, or folders with files, of the names that the manifest gives; empty: the manifest's
   // addresses, with the program curl.
   std::vector<std::string> from;
+  std::string manifest = "";   // the file that the manifest was read from, which is not replaced
   bool overwrite = false;      // replaces what was fetched before
   std::optional<int> threads;  // of reading; none: all cores
 };

@@ -210,6 +210,31 @@ void join(std::vector<Piece>& pieces, std::optional<int> threads, DatasetBuilder
   });
 }
 
+// All of it is asked for before any of it is made: the laws that columns are drawn by, the marks of
+// each thread, and the rows, which lie there twice when they are joined.
+void require_row_memory(const GeneratorOptions& o, std::uint64_t rows, std::uint64_t tasks) {
+  const double columns = static_cast<double>(o.features) + static_cast<double>(o.labels);
+  constexpr double kLawBytes = 4.0 * sizeof(Index);  // a slot of three words, and the column's name
+  const double of_column = kLawBytes + sizeof(Index) * static_cast<double>(tasks);
+  const double of_row = (sizeof(Index) + sizeof(float)) * o.nonzeros_per_sample +
+                        sizeof(Index) * o.labels_per_sample + 2 * sizeof(std::uint64_t);
+  require_memory(of_column * columns + 2 * of_row * static_cast<double>(rows), o.name,
+                 "the rows and the laws of their columns", MemoryLimit::available,
+                 "a smaller scale, or fewer rows_train, rows_test, features and labels");
+}
+
+std::uint64_t chunks_of(std::uint64_t rows) { return (rows + kChunkRows - 1) / kChunkRows; }
+
+// One task per thread, so that each sets up its scratch once; the chunks are dealt out in turn.
+std::uint64_t tasks_of(std::uint64_t rows, std::optional<int> threads) {
+  return std::min<std::uint64_t>(chunks_of(rows),
+                                 static_cast<std::uint64_t>(thread_count(threads)));
+}
+
+std::uint64_t rows_of(const GeneratorOptions& options, DataPart part) {
+  return part == DataPart::train ? options.rows_train : options.rows_test;
+}
+
 DatasetPtr generate_with(const RowGenerator& generator, const GeneratorOptions& options,
                          DataPart part, std::optional<int> threads) {
   DatasetBuilder data;
@@ -218,16 +243,9 @@ DatasetPtr generate_with(const RowGenerator& generator, const GeneratorOptions& 
   data.task = Task::multilabel;
   data.feature_count = options.features;
   data.label_count = options.labels;
-  const std::uint64_t rows = part == DataPart::train ? options.rows_train : options.rows_test;
-  const double row_bytes = (sizeof(Index) + sizeof(float)) * options.nonzeros_per_sample +
-                           sizeof(Index) * options.labels_per_sample;
-  require_memory(row_bytes * static_cast<double>(rows), options.name, "the rows",
-                 MemoryLimit::available, "a smaller scale, or fewer rows_train and rows_test");
-  const std::uint64_t chunks = (rows + kChunkRows - 1) / kChunkRows;
+  const std::uint64_t rows = rows_of(options, part), chunks = chunks_of(rows);
+  const std::uint64_t tasks = tasks_of(rows, threads);
   std::vector<Piece> pieces(chunks);
-  // One task per thread, so that each sets up its scratch once; the chunks are dealt out in turn.
-  const auto tasks =
-      std::min<std::uint64_t>(chunks, static_cast<std::uint64_t>(thread_count(threads)));
   parallel_tasks(threads, tasks, [&](std::size_t task) {
     Scratch scratch(options);
     for (std::uint64_t chunk = task; chunk < chunks; chunk += tasks) {
@@ -246,11 +264,15 @@ DatasetPtr generate_with(const RowGenerator& generator, const GeneratorOptions& 
 DatasetPtr generate_part(const GeneratorOptions& options, DataPart part,
                          std::optional<int> threads) {
   check_generator_options(options);
+  const std::uint64_t rows = rows_of(options, part);
+  require_row_memory(options, rows, tasks_of(rows, threads));
   return generate_with(RowGenerator(options), options, part, threads);
 }
 
 DatasetPair generate(const GeneratorOptions& options, std::optional<int> threads) {
   check_generator_options(options);
+  const std::uint64_t rows = std::max(options.rows_train, options.rows_test);
+  require_row_memory(options, options.rows_train + options.rows_test, tasks_of(rows, threads));
   const RowGenerator generator(options);
   return {generate_with(generator, options, DataPart::train, threads),
           generate_with(generator, options, DataPart::test, threads)};

@@ -174,8 +174,10 @@ ClickGenerator::Row ClickGenerator::row(std::uint64_t i, Memory& memory) const {
 
 RawClicks ClickGenerator::part(DataPart part, std::optional<int> threads) const {
   const auto columns = static_cast<double>(laws_.numbers.size() + laws_.fields.size());
-  require_memory(sizeof(float) * columns * static_cast<double>(options_.rows_of(part)),
-                 options_.name, "the rows", MemoryLimit::available, "a smaller scale");
+  // Beside the columns: which values are missing, the label, and the place of labels.
+  const double of_row = sizeof(float) * columns + sizeof(std::uint32_t) + 1 + sizeof(std::uint64_t);
+  require_memory(of_row * static_cast<double>(options_.rows_of(part)), options_.name, "the rows",
+                 MemoryLimit::available, "a smaller scale");
   RawClicks clicks(laws_.numbers.size(), laws_.fields.size());
   clicks.resize(options_.rows_of(part));
   const std::uint64_t first = part == DataPart::train ? 0 : options_.rows_train;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 #include <utility>
 #include <vector>
 
@@ -25,11 +26,15 @@ constexpr std::uint64_t kImageChunk = 64;
 // Counter words of the generator's streams, apart from those of sparse rows.
 enum ImageStream : std::uint32_t { kImageTrainRow = 16, kImageTestRow = 17, kImageTemplate = 18 };
 
+// A template is larger than an image by the shifts on either side.
+std::size_t shift_of(const ImageOptions& options) { return options.size / kShiftShare; }
+
 class ImageGenerator {
  public:
   explicit ImageGenerator(const ImageOptions& options)
-      : options_(options), shift_(options.size / kShiftShare), side_(options.size + 2 * shift_) {
+      : options_(options), shift_(shift_of(options)), side_(options.size + 2 * shift_) {
     const std::size_t planes = std::size_t{options_.classes} * options_.channels;
+    surface_.reserve(planes * side_ * side_);
     for (std::size_t plane = 0; plane < planes; ++plane) add_template(plane);
   }
 
@@ -77,6 +82,17 @@ class ImageGenerator {
   std::vector<double> surface_;  // [classes x channels x side x side]
 };
 
+// All of it is asked for before any of it is made.
+void require_image_memory(const ImageOptions& o, std::uint64_t rows) {
+  const double planes = static_cast<double>(o.classes) * o.channels;
+  const double side = static_cast<double>(o.size + 2 * shift_of(o));
+  const double pixels = static_cast<double>(o.channels) * o.size * o.size;
+  const double of_row = pixels + sizeof(Index) + sizeof(std::uint64_t);  // label, place of labels
+  require_memory(sizeof(double) * planes * side * side + of_row * static_cast<double>(rows), o.name,
+                 "the images and the templates of their classes", MemoryLimit::available,
+                 "fewer rows_train, rows_test or classes, or a smaller size");
+}
+
 std::uint64_t image_options_hash(const ImageOptions& o, DataPart part) {
   constexpr int kVersion = 2;  // raise it when other bytes come out
   return content_hash(fmt::format("images {} {} {} {} {} {} {} {} {}", kVersion, o.rows_train,
@@ -110,8 +126,9 @@ ImageOptions parse_image_spec(std::string_view spec) {
 }
 
 ParsedData generate_images(const ImageOptions& options, DataPart part, std::optional<int> threads) {
-  const ImageGenerator generator(options);
   const std::uint64_t rows = part == DataPart::train ? options.rows_train : options.rows_test;
+  require_image_memory(options, rows);
+  const ImageGenerator generator(options);
   DatasetBuilder data;
   data.name = options.name;
   data.content_hash = image_options_hash(options, part);
@@ -120,8 +137,6 @@ ParsedData generate_images(const ImageOptions& options, DataPart part, std::opti
   data.images.channels = options.channels;
   data.images.height = data.images.width = options.size;
   const std::size_t size = data.images.size();
-  require_memory(static_cast<double>(rows) * static_cast<double>(size), options.name, "the images",
-                 MemoryLimit::available, "fewer rows_train and rows_test, or a smaller size");
   data.images.pixel.resize(rows * size);
   data.targets.index.resize(rows);
   parallel_tasks(threads, (rows + kImageChunk - 1) / kImageChunk, [&](std::size_t chunk) {
@@ -130,7 +145,8 @@ ParsedData generate_images(const ImageOptions& options, DataPart part, std::opti
       data.targets.index[row] = generator.draw(part, row, data.images.pixel.data() + row * size);
     }
   });
-  for (std::uint64_t row = 1; row <= rows; ++row) data.targets.begin.push_back(row);
+  data.targets.begin.resize(rows + 1);
+  std::iota(data.targets.begin.begin(), data.targets.begin.end(), std::uint64_t{0});
   set_image_statistics(data);
   ParsedData parsed;
   for (Index label = 0; label < options.classes; ++label) {

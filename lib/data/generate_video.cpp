@@ -32,7 +32,7 @@ enum VideoStream : std::uint32_t {
 class VideoGenerator final : public FrameSource {
  public:
   VideoGenerator(const VideoOptions& options, DataPart part) : options_(options), part_(part) {
-    path_.reserve(options.classes * kVideoKnots * options.size);
+    path_.reserve(std::size_t{options.classes} * kVideoKnots * options.size);
     for (Index label = 0; label < options.classes; ++label) {
       RandomStream stream(options.seed, Purpose::generator, label, kVideoPath);
       for (std::size_t i = 0; i < kVideoKnots * options.size; ++i) {
@@ -80,13 +80,28 @@ class VideoGenerator final : public FrameSource {
   std::vector<float> path_;  // [classes x knots x size]
 };
 
+constexpr const char* kLessVideo =
+    "frames=drawn makes frames when a batch reads them; a smaller size, fewer clips or classes "
+    "take "
+    "less";
+
+// What is known before lengths are drawn. Each clip has its label and its places in two lists, and
+// its frames where they are stored.
+void require_video_memory(const VideoOptions& o, std::uint64_t clips) {
+  const double frame = sizeof(float) * static_cast<double>(o.size);
+  const double paths = frame * static_cast<double>(kVideoKnots) * o.classes;
+  const double frames =
+      o.frames == VideoFrames::stored ? frame * static_cast<double>(o.shortest) : 0;
+  const double of_clip = frames + sizeof(Index) + 2 * sizeof(std::uint64_t);
+  require_memory(paths + of_clip * static_cast<double>(clips), o.name,
+                 "the clips and the paths of their classes", MemoryLimit::available, kLessVideo);
+}
+
 void store_frames(const VideoGenerator& generator, const VideoOptions& options,
                   Sequences<Owned>& sequences, std::optional<int> threads) {
   const std::uint64_t rows = sequences.begin.size() - 1, size = options.size;
   require_memory(sizeof(float) * static_cast<double>(sequences.frames()) * options.size,
-                 options.name, "the frames", MemoryLimit::available,
-                 "frames=drawn makes them when a batch reads them; a smaller size or fewer clips "
-                 "take less");
+                 options.name, "the frames", MemoryLimit::available, kLessVideo);
   sequences.value.resize(sequences.frames() * size);
   parallel_tasks(threads, (rows + kVideoChunk - 1) / kVideoChunk, [&](std::size_t chunk) {
     const std::uint64_t begin = chunk * kVideoChunk;
@@ -150,6 +165,7 @@ std::uint64_t video_length(const VideoOptions& options, DataPart part, std::uint
 
 ParsedData generate_video(const VideoOptions& options, DataPart part, std::optional<int> threads) {
   const std::uint64_t rows = part == DataPart::train ? options.clips : options.clips_test;
+  require_video_memory(options, rows);
   DatasetBuilder data;
   data.name = options.name;
   data.content_hash = video_options_hash(options, part);
@@ -157,6 +173,9 @@ ParsedData generate_video(const VideoOptions& options, DataPart part, std::optio
   data.label_count = options.classes;
   Sequences<Owned>& sequences = data.sequences;
   sequences.numbers = options.size;
+  sequences.begin.reserve(rows + 1);
+  data.targets.begin.reserve(rows + 1);
+  data.targets.index.reserve(rows);
   sequences.begin.push_back(0);
   for (std::uint64_t row = 0; row < rows; ++row) {
     sequences.begin.push_back(sequences.begin.back() + video_length(options, part, row));

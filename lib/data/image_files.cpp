@@ -35,9 +35,14 @@ std::uint8_t byte_at(std::string_view bytes, std::size_t place) {
   return static_cast<std::uint8_t>(bytes[place]);
 }
 
+// Whole records, and no text, which has no zero byte.
+bool fills(std::string_view bytes, const CifarForm& form) {
+  return !bytes.empty() && bytes.size() % form.record() == 0 &&
+         bytes.find('\0') != std::string_view::npos;
+}
+
 bool is_cifar(std::string_view bytes, const CifarForm& form) {
-  if (bytes.empty() || bytes.size() % form.record() != 0) return false;
-  if (bytes.find('\0') == std::string_view::npos) return false;  // no text has one
+  if (!fills(bytes, form)) return false;
   for (std::size_t at = 0; at < bytes.size(); at += form.record()) {
     for (std::size_t k = 0; k < form.label_bytes; ++k) {
       if (byte_at(bytes, at + k) >= form.labels[k]) return false;
@@ -109,6 +114,13 @@ std::optional<DataFormat> image_format(std::string_view bytes, DataFormat stated
   if (bytes.starts_with(kIdxImages)) return DataFormat::idx;
   if (is_cifar(bytes, kCifar10)) return DataFormat::cifar10;
   if (is_cifar(bytes, kCifar100)) return DataFormat::cifar100;
+  return std::nullopt;
+}
+
+std::optional<DataFormat> sized_as_cifar(std::string_view bytes) {
+  for (const DataFormat format : {DataFormat::cifar10, DataFormat::cifar100}) {
+    if (fills(bytes, form_of(format))) return format;
+  }
   return std::nullopt;
 }
 

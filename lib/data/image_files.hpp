@@ -24,6 +24,10 @@ namespace hetsgd {
 // detect; another format that is stated gives none.
 std::optional<DataFormat> image_format(std::string_view bytes, DataFormat stated);
 
+// The form of CIFAR whose records fill `bytes` exactly, whatever their labels, where the bytes are no
+// text; none: of no form.
+std::optional<DataFormat> sized_as_cifar(std::string_view bytes);
+
 // The file with the labels of an IDX file of images, by their names: train-images-idx3-ubyte.gz and
 // train-labels-idx1-ubyte.gz. None where the name has no "images" or no such file is there.
 std::optional<std::string> label_file_of(const std::string& path);

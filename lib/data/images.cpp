@@ -10,6 +10,7 @@
 #include "core/error.hpp"
 #include "core/random.hpp"
 #include "core/text.hpp"
+#include "data/source.hpp"
 
 namespace hetsgd {
 
@@ -211,6 +212,8 @@ void scatter_to_images(Dataset& data, const ImageShape& shape, const std::string
   }
   const std::size_t size = shape.size();
   const std::span<const float> values = data.sparse.value;
+  require_memory(static_cast<double>(data.rows()) * static_cast<double>(size), path,
+                 "the rows as images", MemoryLimit::available, "a smaller --image takes less");
   const bool shares = values.empty() || *std::ranges::max_element(values) <= 1;
   Images<Owned> images{shape.channels, shape.height, shape.width, {}, {}, {}};
   images.pixel.resize(data.rows() * size);

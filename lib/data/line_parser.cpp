@@ -60,8 +60,7 @@ std::uint64_t later_duplicate(std::vector<std::pair<Index, std::uint64_t>> entri
 
 bool is_row(const char* line, bool xc) {
   if (*skip_blanks(line) == '#') return false;
-  const bool empty = *line == '\n' || (*line == '\r' && line[1] == '\n');
-  return xc || !empty;
+  return xc || !ends_line(line);
 }
 
 std::string quoted(std::string_view text) {

@@ -81,6 +81,10 @@ class LineParser {
   std::vector<std::pair<Index, float>> scratch_;
 };
 
+// The one rule of line ends, of every format: "\n", or "\r\n" as Windows writes it. `p` is followed by
+// another readable byte.
+inline bool ends_line(const char* p) { return *p == '\n' || (*p == '\r' && p[1] == '\n'); }
+
 inline bool is_blank(char c) { return c == ' ' || c == '\t' || c == '\r'; }
 
 }  // namespace hetsgd

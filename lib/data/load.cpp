@@ -68,7 +68,7 @@ class SourceFiles {
     std::string text;
     const std::string_view bytes = plain_bytes(file_, path_, options, text);
     const std::optional<DataFormat> images = image_format(bytes, options.format);
-    if (!images) return parse_text_alone(bytes, path_, options);
+    if (!images) return parse_as_text(bytes, options);
     if (*images != DataFormat::idx) return parse_cifar(bytes, *images, path_);
     if (!labels_) {
       throw with_hint(
@@ -80,6 +80,19 @@ class SourceFiles {
   }
 
  private:
+  ParsedData parse_as_text(std::string_view bytes, const LoadOptions& options) const {
+    try {
+      return parse_text_alone(bytes, path_, options);
+    } catch (const Error& error) {
+      const auto cifar = sized_as_cifar(bytes);
+      if (!cifar || options.format != DataFormat::detect) throw;
+      const std::string_view name = to_string(*cifar);
+      throw with_hint(error, fmt::format("the file is no text and has the size of {} records: "
+                                         "--format {} says which label is out of range",
+                                         name, name));
+    }
+  }
+
   DataFile& file_;
   std::string path_, labels_path_;
   std::optional<DataFile> labels_;

@@ -32,6 +32,14 @@ std::optional<std::string> text_or_null(const JsonFields& fields, const std::str
   return fields.is_null(key) ? std::nullopt : std::optional(fields.text(key));
 }
 
+// Whether a folder can have an entry of this name that stays within the folder. A control byte would
+// end the name for the system, or command the terminal.
+bool is_plain_name(const std::string& name) {
+  const auto is_control = [](char c) { return static_cast<unsigned char>(c) < ' ' || c == '\x7f'; };
+  return !name.empty() && name != "." && name != ".." && name.find('/') == std::string::npos &&
+         std::ranges::none_of(name, is_control);
+}
+
 ManifestFile read_file_of(const JsonFields& fields) {
   fields.allow(kFileKeys);
   ManifestFile file{.name = fields.text("name"),
@@ -40,8 +48,13 @@ ManifestFile read_file_of(const JsonFields& fields) {
                     .bytes = count_or_null(fields, "bytes"),
                     .rows = static_cast<std::uint64_t>(fields.number("rows", kRowCounts)),
                     .nonzeros = count_or_null(fields, "nonzeros")};
-  if (file.name.empty() || file.name != fs::path(file.name).filename()) {
-    fields.refuse("name", "the name of a file without its folder");
+  if (!is_plain_name(file.name) || file.name == kFetchedRecord) {
+    fields.refuse("name", fmt::format("the name of a file without its folder, other than {}",
+                                      kFetchedRecord));
+  }
+  if (file.address && !file.address->starts_with("https://") &&
+      !file.address->starts_with("http://")) {
+    fields.refuse("address", "an address that begins with https:// or http://, or null");
   }
   const auto is_digit = [](char c) { return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f'); };
   if (file.sha256 && (file.sha256->size() != 64 || !std::ranges::all_of(*file.sha256, is_digit))) {
@@ -74,9 +87,7 @@ Manifest read_manifest(const std::string& name_or_path) {
   const std::vector<std::string> tasks = {"multilabel", "multiclass", "binary"};
   Manifest manifest;
   manifest.name = fields.text("name");
-  if (manifest.name.empty() || manifest.name != fs::path(manifest.name).filename()) {
-    fields.refuse("name", "a name that a folder can have");
-  }
+  if (!is_plain_name(manifest.name)) fields.refuse("name", "a name that a folder can have");
   manifest.page = fields.text("page");
   manifest.preparation = fields.text("preparation");
   constexpr DataFormat kFormats[] = {DataFormat::xc, DataFormat::libsvm, DataFormat::criteo};
@@ -85,7 +96,12 @@ Manifest read_manifest(const std::string& name_or_path) {
   manifest.features = static_cast<std::uint64_t>(fields.number("features", kRowCounts));
   manifest.labels = static_cast<std::uint64_t>(fields.number("labels", kRowCounts));
   manifest.train = read_file_of(fields.object("train"));
-  if (!fields.is_null("test")) manifest.test = read_file_of(fields.object("test"));
+  if (fields.is_null("test")) return manifest;
+  const JsonFields test = fields.object("test");
+  manifest.test = read_file_of(test);
+  if (manifest.test->name == manifest.train.name) {
+    test.refuse("name", "another name than that of the training file");
+  }
   return manifest;
 }
 

@@ -13,6 +13,9 @@
 
 namespace hetsgd {
 
+// What `hetsgd data fetch` writes beside the files: where they came from.
+inline constexpr std::string_view kFetchedRecord = "fetched.json";
+
 // One file of a data set. What the manifest does not know is null there, and empty here.
 struct ManifestFile {
   std::string name;  // as it is kept, and looked for in --from

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "core/error.hpp"
+#include "core/threads.hpp"
 
 namespace hetsgd {
 
@@ -20,7 +21,7 @@ inline int thread_count(std::optional<int> requested) {
 }
 
 // Calls task(i) for every i in [0, count), each once, on up to `threads` threads, in no fixed
-// order. An exception stops what has not begun yet; of several, that of the smallest i is rethrown.
+// order; fewer threads do it where the system starts no more. An exception stops what has not begun yet; of several, that of the smallest i is rethrown.
 template <class Task>
 void parallel_tasks(std::optional<int> threads, std::size_t count, Task&& task) {
   std::atomic<std::size_t> next{0};
@@ -43,7 +44,7 @@ void parallel_tasks(std::optional<int> threads, std::size_t count, Task&& task) 
       std::min(count, static_cast<std::size_t>(thread_count(threads))) - (count > 0 ? 1 : 0);
   {
     std::vector<std::jthread> pool;
-    for (std::size_t t = 0; t < helpers; ++t) pool.emplace_back(work);
+    start_helpers(pool, helpers, work);
     work();
   }
   for (const std::exception_ptr& error : errors) {

@@ -145,8 +145,8 @@ double BenchmarkReader::read_run(std::size_t problem, const json& result, Benchm
   of.data.insert(result["dataset"]["train"].value("content_hash", "?"));
   benchmark_.revisions.insert(result["tool"].value("git_revision", "?"));
   method.algorithm = result["config"]["algorithm"];
-  method.reached[problem] += found.first ? 1 : 0;
-  return found.first ? found.first->time_s : std::numeric_limits<double>::infinity();
+  method.reached[problem] += found.held ? 1 : 0;
+  return found.held ? found.held->time_s : std::numeric_limits<double>::infinity();
 }
 
 void BenchmarkReader::add_method(const std::string& name, const std::string& sweep,

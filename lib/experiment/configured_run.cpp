@@ -1,14 +1,11 @@
 #include "experiment/configured_run.hpp"
 
 namespace hetsgd {
-namespace {
 
-// A list that was given for an option of one value: the last one counts, as on the command line.
 nlohmann::json fitting(const nlohmann::json& value, const Option& option) {
-  return value.is_array() && !option.is_list() ? value.back() : value;
+  const bool last_counts = value.is_array() && !value.empty() && !option.is_list();
+  return last_counts ? value.back() : value;
 }
-
-}  // namespace
 
 ConfiguredRun::ConfiguredRun(const std::string& algorithm, const std::vector<Setting>& settings)
     : info_(find_algorithm(algorithm).info), algorithm_(find_algorithm(algorithm).make()) {

@@ -19,6 +19,10 @@ struct Setting {
   std::string place;
 };
 
+// The value as the option takes it: of a list for an option of one value the last one counts, as on
+// the command line. An empty list stays what it is, which such an option refuses.
+nlohmann::json fitting(const nlohmann::json& value, const Option& option);
+
 // Owns what a RunSpec refers to. The set of options refers to the options, so it stays where it was
 // made.
 class ConfiguredRun {

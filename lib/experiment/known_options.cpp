@@ -8,6 +8,7 @@
 #include "algorithm/algorithm.hpp"
 #include "core/json_file.hpp"
 #include "core/text.hpp"
+#include "experiment/result_config.hpp"
 #include "model/registry.hpp"
 
 namespace hetsgd {
@@ -49,6 +50,7 @@ std::string owners_of(const std::vector<ForeignOption>& all, const std::string& 
 nlohmann::json load_config(const std::string& path) {
   nlohmann::json document = read_json(path);
   if (document.is_object() && document.contains("config") && document.contains("schema_version")) {
+    if (document["config"].is_object()) return config_of_result(document, path);
     document = document["config"];
   }
   if (!document.is_object()) throw usage_error("{}: expected a JSON object of options", path);

@@ -6,6 +6,7 @@
 #include <array>
 #include <filesystem>
 #include <map>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -71,6 +72,16 @@ bool has_changed_default(const std::string& name) {
   return std::ranges::find(kNames, name) != kNames.end();
 }
 
+// The default that an option of an algorithm had when runs already had names; none: it has not
+// changed. Such an option is left out where it has the former value, so that names stay what they
+// were: a run of before was named by the same rule.
+std::optional<json> former_default(const std::string& algorithm, const std::string& option) {
+  static const std::map<std::pair<std::string, std::string>, json> kFormer = {
+      {{"ssgd", "per_worker_batch"}, "split"}};
+  const auto found = kFormer.find({algorithm, option});
+  return found == kFormer.end() ? std::nullopt : std::optional<json>(found->second);
+}
+
 // An option of every run for which the algorithm has a default of its own, which it did not always.
 bool has_own_default(const AlgorithmInfo& info, const std::string& name) {
   return std::ranges::any_of(info.defaults, [&](const auto& each) { return each.first == name; });
@@ -110,7 +121,8 @@ RunIdentity identify(const std::vector<Setting>& settings) {
     const json& value = config[option.name];
     const bool is_named =
         has_changed_default(option.name) || has_own_default(spec.info, option.name);
-    if (value == defaults[option.name] && !is_named) continue;
+    const json usual = former_default(algorithm, option.name).value_or(defaults[option.name]);
+    if (value == usual && !is_named) continue;
     identity[option.name] =
         option.files.role == FileRole::read ? file_identity(option, value) : value;
   }

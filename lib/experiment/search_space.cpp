@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdlib>
 #include <map>
 
 #include "core/error.hpp"
@@ -128,9 +129,12 @@ double fraction(double x) { return x - std::floor(x); }
 
 std::vector<double> geometric_values(double from, double to, std::size_t count) {
   std::vector<double> values = {from};
+  const long double ratio = static_cast<long double>(to) / from;  // may be beyond a double
   for (std::size_t i = 1; i + 1 < count; ++i) {
-    const double share = static_cast<double>(i) / static_cast<double>(count - 1);
-    values.push_back(parse_double("", fmt::format("{:.3g}", from * std::pow(to / from, share))));
+    const long double share = static_cast<long double>(i) / static_cast<long double>(count - 1);
+    const auto exact = static_cast<double>(from * std::pow(ratio, share));
+    const double rounded = std::strtod(fmt::format("{:.3g}", exact).c_str(), nullptr);
+    values.push_back(std::clamp(rounded, from, to));
   }
   values.push_back(to);
   return values;

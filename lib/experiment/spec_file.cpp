@@ -75,7 +75,47 @@ class TomlReader {
   SpecFile& file_;
 };
 
+// The first byte behind the TOML string that begins at `at`.
+std::size_t end_of_string(std::string_view text, std::size_t at) {
+  const char quote = text[at];
+  const std::string three(3, quote);
+  const std::string mark = text.substr(at).starts_with(three) ? three : std::string(1, quote);
+  for (std::size_t i = at + mark.size(); i < text.size(); ++i) {
+    if (quote == '"' && text[i] == '\\') {
+      ++i;
+    } else if (text.substr(i).starts_with(mark)) {
+      return i + mark.size();
+    } else if (mark.size() == 1 && text[i] == '\n') {
+      return i;  // not closed: the parser says so
+    }
+  }
+  return text.size();
+}
+
+// A dotted key is a table inside a table, and what walks through tables calls itself once per level:
+// refused before the parser, which limits brackets alone.
+void check_dotted_keys(std::string_view text, const std::string& path) {
+  constexpr std::string_view kOutsideKeys = "=,[]{}\n";
+  int dots = 0;
+  std::ptrdiff_t line = 1;
+  for (std::size_t i = 0; i < text.size();) {
+    const char c = text[i];
+    std::size_t next = i + 1;
+    if (c == '"' || c == '\'') next = end_of_string(text, i);
+    if (c == '#') next = std::min(text.find('\n', i), text.size());
+    if (c == '.') ++dots;
+    if (kOutsideKeys.find(c) != std::string_view::npos) dots = 0;
+    if (dots >= kMostJsonLevels) {
+      throw data_error("{}:{}: found a key of more than {} parts, expected at most {}", path, line,
+                       kMostJsonLevels, kMostJsonLevels);
+    }
+    line += std::ranges::count(text.substr(i, next - i), '\n');
+    i = next;
+  }
+}
+
 json parse_toml(const std::string& text, SpecFile& file) {
+  check_dotted_keys(text, file.path);
   try {
     return TomlReader(file).read(toml::parse(text, file.path), "");
   } catch (const toml::parse_error& error) {
@@ -121,7 +161,9 @@ const json& empty_table() {
   return kEmpty;
 }
 
-std::string shown_value(const json& value) { return quote(value.dump()); }
+std::string shown_value(const json& value) {
+  return quote(value.is_string() ? value.get<std::string>() : value.dump());
+}
 
 }  // namespace
 

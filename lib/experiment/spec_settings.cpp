@@ -15,22 +15,48 @@ namespace {
 
 using nlohmann::json;
 
-// What a sweep decides for its runs, and what to write instead.
-const std::map<std::string, std::string>& managed_options() {
+// What to write instead of an option that runs of a sweep cannot have in common; "": nothing.
+std::string instead_of(const Option& option) {
   static const std::map<std::string, std::string> kInstead = {
       {"seed", "seeds = \"1:10\" lists the seeds"},
       {"output", "hetsgd sweep -o FOLDER says where results go"},
       {"overwrite", "what is done is skipped"},
       {"resume", "what is done is skipped"},
       {"require_target", "a missed target is a result like any other"},
-      {"quiet", "it is an option of hetsgd sweep"},
-      {"color", "it is an option of hetsgd sweep"},
-      {"log_dir", "what a failed run says stands beside its result"},
-      {"progress_every", "runs of a sweep show no progress of their own"},
-      {"trace", "hetsgd rerun repeats a run and writes its trace"},
-      {"dump_parameters", "hetsgd rerun repeats a run and writes its model"},
-      {"dump_initial_parameters", "hetsgd rerun repeats a run and writes its model"}};
-  return kInstead;
+      {"log_dir", "what a failed run says stands beside its result"}};
+  const auto found = kInstead.find(option.name);
+  if (found != kInstead.end()) return found->second;
+  const bool writes = option.files.role == FileRole::written;
+  return writes
+             ? fmt::format("hetsgd rerun RESULT {} FILE repeats a run and writes it", option.flag())
+             : "";
+}
+
+// The option that excludes another one, unless it has the value that says it is not given.
+struct Rival {
+  std::string name;
+  json absent;  // of the option itself
+};
+
+// By the declarations of every run's options.
+const std::map<std::string, Rival>& rivals() {
+  static const std::map<std::string, Rival> kAll = [] {
+    std::map<std::string, Rival> all;
+    TrainOptions options;
+    OptionSet set;
+    options.declare(set);
+    for (const Option& option : set.options()) {
+      if (!option.excludes.empty()) all[option.name] = {option.excludes, option.to_json()};
+    }
+    return all;
+  }();
+  return kAll;
+}
+
+// The option that cannot stand beside `name` with this value; "": none.
+std::string rival_of(const std::string& name, const json& value) {
+  const auto found = rivals().find(name);
+  return found == rivals().end() || value == found->second.absent ? "" : found->second.name;
 }
 
 }  // namespace
@@ -51,11 +77,10 @@ const Option* SettingsReader::find(const std::string& key) const {
 }
 
 void SettingsReader::check_key(const std::string& key, const std::string& place) const {
-  const auto managed = managed_options().find(key);
-  if (managed != managed_options().end()) {
-    throw with_hint(usage_error("{}: not an option of a sweep's runs", place), managed->second);
+  if (const Option* const option = find(key)) {
+    if (!option->of_call && key != "seed") return;
+    throw with_hint(usage_error("{}: not an option of a sweep's runs", place), instead_of(*option));
   }
-  if (find(key) != nullptr) return;
   std::vector<std::string> known = {"config"};
   for (const Option& option : set_.options()) known.push_back(option.name);
   for (const ForeignOption& foreign : foreign_) known.push_back(foreign.option.name);
@@ -95,6 +120,7 @@ void SettingsReader::read_config(const SpecTable& table, std::vector<Setting>& s
     const std::string place = fmt::format("{}: {}", path, key);
     if (key == "seed") continue;  // of a result's configuration
     check_key(key, place);
+    check_rival(config, key, place);
     put(settings, {key, value, OptionSource::flag, place});
   }
 }
@@ -105,26 +131,37 @@ std::vector<Setting> SettingsReader::read(const SpecTable& table) const {
   for (const auto& [key, value] : table.tree().items()) {
     if (key == "config") continue;
     check_key(key, table.place(key));
+    check_rival(table.tree(), key, table.place(key));
     put(settings, {key, located(key, value), OptionSource::flag, table.place(key)});
   }
   return settings;
 }
 
 void SettingsReader::check(const SearchSpace& space) const {
+  json all = json::object();
   for (const SearchAxis& axis : space.axes) {
-    for (const std::string& name : axis.names) check_key(name, axis.place);
+    for (const std::string& name : axis.names) {
+      // The place of a table of lists names none of them.
+      const std::string place =
+          axis.place.ends_with(name) ? axis.place : fmt::format("{}.{}", axis.place, name);
+      check_key(name, place);
+      all[name] = place;
+    }
   }
+  for (const auto& [name, place] : all.items()) check_rival(all, name, place);
+}
+
+void check_rival(const json& options, const std::string& name, const std::string& place) {
+  const std::string rival = rival_of(name, options.at(name));
+  if (rival.empty() || !options.contains(rival)) return;
+  if (rival_of(rival, options.at(rival)).empty()) return;
+  throw usage_error("{}: found beside {}, expected one of the two", place, rival);
 }
 
 void put(std::vector<Setting>& settings, const Setting& setting) {
-  static const std::map<std::string, std::string> kExclusive = {{"epochs", "max_samples"},
-                                                                {"max_samples", "epochs"},
-                                                                {"test", "validation"},
-                                                                {"validation", "test"}};
-  const auto excluded = kExclusive.find(setting.name);
+  const std::string rival = rival_of(setting.name, setting.value);
   std::erase_if(settings, [&](const Setting& each) {
-    return each.name == setting.name ||
-           (excluded != kExclusive.end() && each.name == excluded->second);
+    return each.name == setting.name || (!rival.empty() && each.name == rival);
   });
   settings.push_back(setting);
 }

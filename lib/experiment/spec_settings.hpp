@@ -25,7 +25,7 @@ class SettingsReader {
   // HETSGD_DATA_DIR. Errors: usage, an unknown option with the nearest one; an option that a sweep
   // sets by itself.
   std::vector<Setting> read(const SpecTable& table) const;
-  // Errors: usage, unless all names of the space are options.
+  // Errors: usage, unless all names of the space are options that go together.
   void check(const SearchSpace& space) const;
 
  private:
@@ -40,8 +40,10 @@ class SettingsReader {
   std::vector<ForeignOption> foreign_;  // of algorithms and models
 };
 
-// `setting` in place of what stands there of its name, and of what cannot stand beside it (epochs
-// and max_samples; test and validation).
+// Errors: usage, if the object has the option `name` and another one that it excludes, both with a
+// value.
+void check_rival(const nlohmann::json& options, const std::string& name, const std::string& place);
+// `setting` in place of what stands there of its name, and of what it excludes.
 void put(std::vector<Setting>& settings, const Setting& setting);
 void put(std::vector<Setting>& settings, const std::vector<Setting>& more);
 // Null: there is none.

@@ -7,11 +7,11 @@
 #include <utility>
 
 #include "core/error.hpp"
-#include "core/json_file.hpp"
 #include "core/logging.hpp"
 #include "core/text.hpp"
 #include "experiment/run.hpp"
 #include "experiment/spec_settings.hpp"
+#include "result/validate.hpp"
 #include "training/evaluation.hpp"
 
 namespace hetsgd {
@@ -20,16 +20,10 @@ namespace {
 using nlohmann::json;
 namespace fs = std::filesystem;
 
-std::string data_name(const TrainOptions& o) {
-  return fmt::format("{}\n{}\n{}\n{}\n{}\n{}\n{}", o.train, o.test, o.validation,
-                     static_cast<int>(o.format), static_cast<int>(o.index_base),
-                     o.vocabulary.min_frequency, o.vocabulary.hash_size.value_or(0));
-}
-
 }  // namespace
 
 DataCache& DataShelf::get(const TrainOptions& options, const std::optional<Goal>& goal) {
-  const std::string key = data_name(options);
+  const std::string key = data_key(options);
   const auto found = std::ranges::find(entries_, key, &Entry::key);
   if (found != entries_.end()) {
     entries_.splice(entries_.begin(), entries_, found);
@@ -137,6 +131,7 @@ StageRunner::Start StageRunner::try_start(std::size_t item) {
   if (!is_virtual && !(host = sweep_.folder_.claim_host())) return Start::elsewhere;
   ++items_[item].attempts;
   try {
+    check_place(run);
     const auto configured = configure(run);
     const auto& goal = sweep_.plan_.spec().setups[sweep_.plan_.spec().cells[run.cell].setup].goal;
     DataCache* const cache = is_virtual ? &data_.get(configured->options(), goal) : nullptr;
@@ -148,6 +143,15 @@ StageRunner::Start StageRunner::try_start(std::size_t item) {
   }
   running_.emplace(next_tag_++, Running{item, std::move(*claim), std::move(host)});
   return Start::started;
+}
+
+// A run would wait for the reader of a pipe. Errors: data.
+void StageRunner::check_place(const PlannedRun& run) const {
+  const std::string file = sweep_.folder_.result_file(run);
+  std::error_code ignored;
+  const fs::file_status status = fs::status(file, ignored);
+  if (!fs::exists(status) || fs::is_regular_file(status) || fs::is_directory(status)) return;
+  throw data_error("{}: found a pipe or a device, expected the result of a run, or nothing", file);
 }
 
 std::shared_ptr<ConfiguredRun> StageRunner::configure(const PlannedRun& run) const {
@@ -169,11 +173,13 @@ WorkerTask StageRunner::task_of(const PlannedRun& run, std::shared_ptr<Configure
   WorkerTask task;
   task.log = sweep_.folder_.log_file(run);
   if (cache == nullptr) {
-    task.command = command_of(sweep_.plan_.spec(), settings, configured->options().output, false);
+    task.command = sweep_.command_of(run, /*resume=*/false);
     return task;
   }
-  ResultOptions result{train_arguments(settings), configured->options().redact,
-                       sweep_.tuning_of_result(run)};
+  const bool redact = configured->options().redact;
+  json config = Training(configured->spec()).record().config;
+  if (redact) redact_paths(config);  // as the trials' are
+  ResultOptions result{train_arguments(settings), redact, sweep_.tuning_of_result(run, config)};
   task.run = [configured, cache, result, signal = hooks_.signal] {
     const Outcome outcome = run_one(configured->spec(), result, {.signal = signal}, cache);
     if (outcome.error) std::rethrow_exception(outcome.error);
@@ -200,11 +206,11 @@ void StageRunner::end(const EndedWorker& ended) {
   const std::string file = sweep_.folder_.result_file(run);
   json result;
   try {
-    if (fs::exists(file)) result = read_json(file);
+    if (state_of(file)) result = read_result(file);
   } catch (const Error& error) {
     warn("{}", error.what());
   }
-  const std::string status = result.is_object() ? result.value("status", "") : "no result";
+  const std::string status = result.is_object() ? result["status"] : "no result";
   if (is_done(status)) {
     ++done_;
     ++sweep_.runs_done_;

@@ -60,6 +60,7 @@ class StageRunner {
   WorkerTask task_of(const PlannedRun& run, std::shared_ptr<ConfiguredRun> configured,
                      DataCache* cache) const;
   std::shared_ptr<ConfiguredRun> configure(const PlannedRun& run) const;
+  void check_place(const PlannedRun& run) const;
   void end(const EndedWorker& ended);
   void fail(std::size_t item, const std::string& reason);
   std::string reason_of(const PlannedRun& run, int exit_code, const std::string& status) const;

@@ -7,12 +7,13 @@
 #include <utility>
 
 #include "core/error.hpp"
-#include "core/json_file.hpp"
 #include "core/logging.hpp"
 #include "core/text.hpp"
 #include "experiment/spec_settings.hpp"
 #include "experiment/stage_runner.hpp"
+#include "result/output.hpp"
 #include "result/time_to_accuracy.hpp"
+#include "result/validate.hpp"
 
 namespace hetsgd {
 namespace {
@@ -29,34 +30,29 @@ void fill_in(std::string& word, const std::string& name, std::optional<int> valu
   word.replace(at, name.size(), fmt::format("{}", *value));
 }
 
-}  // namespace
-
-std::vector<std::string> command_of(const SweepSpec& spec, const std::vector<Setting>& settings,
-                                    const std::string& output, bool resume) {
-  ConfiguredRun run(algorithm_of(settings), settings);
-  const TrainOptions& options = run.options();
-  std::optional<int> ranks = options.workers;
-  if (ranks && options.service_rank) ++*ranks;
-  std::vector<std::string> words;
-  const bool is_virtual = cluster_kind(options.cluster).is_virtual;
-  for (const std::string_view part : split(is_virtual ? "" : std::string_view(spec.launch), ' ')) {
-    std::string word(part);
-    if (word.empty()) continue;
-    fill_in(word, "{workers}", options.workers);
-    fill_in(word, "{ranks}", ranks);
-    words.push_back(std::move(word));
+// The first option in which the run of a result is another one than planned; "": none. Files may
+// have moved, and what is planned as `auto` is a number in the result.
+std::string first_other_option(const std::vector<Setting>& planned, const json& config) {
+  const ConfiguredRun run(algorithm_of(planned), planned);
+  for (const Setting& setting : planned) {
+    const Option* const option = run.spec().set.find(setting.name);
+    if (option == nullptr || !option->in_config || option->files.role == FileRole::read) continue;
+    const json value = option->to_json();
+    const bool open = value == json(option->absent) || !config.contains(setting.name);
+    if (!open && config[setting.name] != value) return setting.name;
   }
-  words.push_back(fs::read_symlink("/proc/self/exe").string());
-  for (std::string& argument : train_arguments(settings)) words.push_back(std::move(argument));
-  words.insert(words.end(), {"--quiet", resume ? "--resume" : "--overwrite", "-o", output});
-  return words;
+  return "";
 }
+
+}  // namespace
 
 json index_line(const json& about, const json& result, const std::optional<Goal>& goal,
                 const std::string& file) {
   json line = about;
   line["status"] = result.at("status");
   line["file"] = file;
+  const json tuning = result.value("tuning", json());
+  if (tuning.is_object()) line["tuning"] = tuning.at("file_hash");
   const json& summary = result.at("summary");
   json figures = json::object();
   for (const char* const key : {"elapsed_s", "samples_count", "epoch_num", "updates", "final"}) {
@@ -69,9 +65,9 @@ json index_line(const json& about, const json& result, const std::optional<Goal>
   }
   if (goal && goal->target) {
     const auto curve = evaluations_of(result, goal->metric);
-    const auto first = time_to_accuracy(curve, *goal->target).first;
+    const auto held = time_to_accuracy(curve, *goal->target).held;
     figures["target"] = goal->target->text();
-    figures["time_to_target_s"] = first ? json(first->time_s) : json(nullptr);
+    figures["time_to_target_s"] = held ? json(held->time_s) : json(nullptr);
   }
   line["summary"] = std::move(figures);
   return line;
@@ -79,6 +75,36 @@ json index_line(const json& about, const json& result, const std::optional<Goal>
 
 Sweep::Sweep(SweepPlan& plan, const SweepFolder& folder, SweepOptions options)
     : plan_(plan), folder_(folder), options_(std::move(options)) {}
+
+std::vector<std::string> Sweep::command_of(const PlannedRun& planned, bool resume) const {
+  std::vector<Setting> settings = plan_.settings(planned);
+  const ConfiguredRun run(algorithm_of(settings), settings);
+  const TrainOptions& options = run.spec().options;
+  std::optional<int> ranks = options.workers;
+  if (ranks && options.service_rank) ++*ranks;
+  std::vector<std::string> words;
+  const bool is_virtual = cluster_kind(options.cluster).is_virtual;
+  const std::string_view launch = is_virtual ? "" : std::string_view(plan_.spec().launch);
+  for (const std::string_view part : split(launch, ' ')) {
+    std::string word(part);
+    if (word.empty()) continue;
+    fill_in(word, "{workers}", options.workers);
+    fill_in(word, "{ranks}", ranks);
+    words.push_back(std::move(word));
+  }
+  words.push_back(fs::read_symlink("/proc/self/exe").string());
+  const CellTuning* const tuning = tuning_of(planned);
+  const bool tuned = tuning != nullptr && tuning->record;
+  if (tuned) {  // the file names the learning rate, and the result says where it comes from
+    std::erase_if(settings, [](const Setting& each) { return each.name == "learning_rate"; });
+  }
+  for (std::string& argument : train_arguments(settings)) words.push_back(std::move(argument));
+  if (tuned) words.push_back("--tuned=" + folder_.tuned_file(tuning->hash));
+  if (options_.redact) words.emplace_back("--redact");
+  words.insert(words.end(), {"--quiet", resume ? "--resume" : "--overwrite", "-o",
+                             fs::absolute(folder_.result_file(planned)).string()});
+  return words;
+}
 
 json Sweep::about(const PlannedRun& run) const {
   const SweepSpec& spec = plan_.spec();
@@ -98,11 +124,14 @@ json Sweep::about(const PlannedRun& run) const {
 
 void Sweep::record(const PlannedRun& run, const json& result) const {
   const SweepSpec& spec = plan_.spec();
-  const std::string file =
-      fs::path(folder_.result_file(run)).lexically_relative(folder_.path()).string();
+  const std::string path = folder_.result_file(run);
+  const std::string file = fs::path(path).lexically_relative(folder_.path()).string();
   try {
-    folder_.append_to_index(
-        index_line(about(run), result, spec.setups[spec.cells[run.cell].setup].goal, file));
+    json line = index_line(about(run), result, spec.setups[spec.cells[run.cell].setup].goal, file);
+    if (const auto state = state_of(path)) {
+      line.update({{"bytes", state->bytes}, {"modified_ns", state->modified_ns}});
+    }
+    folder_.append_to_index(line);
   } catch (const Error& error) {
     warn("{}; the index is made again from the results", error.what());
   }
@@ -127,25 +156,31 @@ std::vector<bool> Sweep::find_done(const std::vector<PlannedRun>& runs, bool rem
   std::vector<bool> done;
   for (const PlannedRun& run : runs) {
     const std::string file = folder_.result_file(run);
-    std::error_code ignored;
-    const bool exists = fs::file_size(file, ignored) > 0 && !ignored;
-    if (exists && index.is_done(run.name())) {
-      done.push_back(true);
-      continue;
-    }
-    done.push_back(exists && is_done_by_result(run, file, remember));
+    const std::optional<FileState> state = state_of(file);
+    const CellTuning* const tuning = tuning_of(run);
+    const bool known =
+        state && index.is_done(run.name(), *state, tuning == nullptr ? "" : tuning->hash);
+    done.push_back(known || (state && is_done_by_result(run, file, remember)));
   }
   return done;
 }
 
 bool Sweep::is_done_by_result(const PlannedRun& run, const std::string& file, bool remember) const {
   try {
-    const json result = read_json(file);
-    if (!result.is_object() || !is_done(result.at("status"))) return false;
-    if (remember) record(run, result);
+    json result = read_result(file);
+    if (!is_done(result["status"])) return false;
+    const std::string other = first_other_option(plan_.settings(run), result["config"]);
+    if (!other.empty()) throw data_error("{}: the result of another run: {} differs", file, other);
+    if (!remember) return true;
+    const json tuning = tuning_of_result(run, result["config"]);
+    if (!tuning.is_null() && result.value("tuning", json()) != tuning) {
+      result["tuning"] = tuning;
+      write_result(file, result);
+    }
+    record(run, result);
     return true;
-  } catch (const std::exception& error) {  // a file that is broken, or no result
-    warn("{}: {}; the run is run again", file, error.what());
+  } catch (const Error& error) {  // a file that is broken, or no result
+    warn("{}; the run is run again", error.what());
     return false;
   }
 }

@@ -58,7 +58,10 @@ struct CellTuning {
   std::optional<std::size_t> best;                // none: no trial ended well
   std::vector<std::string> edges;                 // options whose best value is an end of its list
   TuningCost cost;
-  nlohmann::json of_results;  // the `tuning` of the cell's final results; null: none
+  // The same as `hetsgd tune` records it, and its hash; none where not the learning rate alone was
+  // tuned.
+  std::optional<Tuning> record;
+  std::string hash;
 };
 
 class Sweep {
@@ -75,23 +78,29 @@ class Sweep {
 
   // {id, stage, setup, case, parameters, seed} and, after a tuning, {tuned} of a run.
   nlohmann::json about(const PlannedRun& run) const;
-  // Of each run, whether a result says that it need not be run: by the index, or the result itself,
-  // which then is put into the index, if `remember`.
+  // Of each run, whether a result says that it need not be run: by the index if the file is as it
+  // was then, or by the result itself. If `remember`, the index gets to know it, and a result with
+  // another tuning than that of now, as an extended grid leaves it, gets this one.
   std::vector<bool> find_done(const std::vector<PlannedRun>& runs, bool remember) const;
   // Takes the results of the trials, which are all there; then the final runs are planned. Errors:
   // runtime, a cell of which no trial ended well.
   void conclude_tuning();
+  // Writes what they chose: for readers, and for the commands of the final runs.
+  void write_tunings() const;
+  // The words that carry out a run in a process of its own: launch, program, arguments, output.
+  // Errors: usage, a placeholder that cannot be filled in.
+  std::vector<std::string> command_of(const PlannedRun& run, bool resume) const;
 
  private:
   friend class StageRunner;
-  void write_tunings() const;
   bool is_done_by_result(const PlannedRun& run, const std::string& file, bool remember) const;
-  nlohmann::json tuning_of_result(const PlannedRun& run) const;
+  const CellTuning* tuning_of(const PlannedRun& run) const;
+  // What the result of a run with this config says of its tuning, as with `hetsgd train --tuned`;
+  // null: nothing.
+  nlohmann::json tuning_of_result(const PlannedRun& run, const nlohmann::json& config) const;
   void record(const PlannedRun& run, const nlohmann::json& result) const;
   void record_failure(FailedRun failure);
-  // What the results of a cell's final runs say of their tuning, as with `hetsgd train --tuned`;
-  // null where not the learning rate alone was tuned.
-  nlohmann::json tuning_of_results(const CellTuning& tuning) const;
+  void record_tuning(const std::vector<PlannedRun>& trials, CellTuning& tuning) const;
 
   SweepPlan& plan_;
   const SweepFolder& folder_;
@@ -104,10 +113,5 @@ class Sweep {
 // The line of the index for a run that ended with this result.
 nlohmann::json index_line(const nlohmann::json& about, const nlohmann::json& result,
                           const std::optional<Goal>& goal, const std::string& file);
-
-// The words that run this in a process of its own: launch, program, arguments, output. Errors:
-// usage, a placeholder that cannot be filled in.
-std::vector<std::string> command_of(const SweepSpec& spec, const std::vector<Setting>& settings,
-                                    const std::string& output, bool resume);
 
 }  // namespace hetsgd

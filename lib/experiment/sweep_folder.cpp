@@ -2,10 +2,13 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <signal.h>
 #include <sys/file.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
+#include <charconv>
 #include <filesystem>
 #include <utility>
 
@@ -57,6 +60,45 @@ class LockedFile {
   int file_ = -1;
 };
 
+// Whether there is something to read under the name. Errors: data, for what is no regular file: a
+// pipe would be waited for.
+bool is_there(const std::string& path) {
+  std::error_code failed;
+  const fs::file_type type = fs::status(path, failed).type();
+  if (type == fs::file_type::not_found) return false;
+  if (type == fs::file_type::regular) return true;
+  throw data_error("{}: found {}, expected a file", path,
+                   failed ? failed.message() : "something that is no regular file");
+}
+
+// The process that writes a temporary file of core/output_file.hpp, NAME.PID-N.tmp; 0: it is none.
+pid_t writer_of(const fs::path& temporary) {
+  const std::string name = temporary.stem().string();
+  const std::size_t dot = name.rfind('.');
+  const std::vector<std::string_view> parts =
+      split(std::string_view(name).substr(dot == std::string::npos ? name.size() : dot + 1), '-');
+  pid_t process = 0;
+  const bool good =
+      temporary.extension() == ".tmp" && parts.size() == 2 &&
+      std::from_chars(parts[0].begin(), parts[0].end(), process).ptr == parts[0].end();
+  return good ? process : 0;
+}
+
+// A line of an index as Sweep::record writes it; before, lines had no state of their file.
+bool is_run_line(const json& run) {
+  const auto is_text = [&](const char* key) { return run.contains(key) && run[key].is_string(); };
+  const auto is_whole = [&](const char* key) {
+    return !run.contains(key) || run[key].is_number_integer();
+  };
+  if (!run.is_object() || !is_whole("bytes") || !is_whole("modified_ns")) return false;
+  if (!is_text("id") || !is_text("status") || !is_text("stage") || !is_text("setup")) return false;
+  if (!is_text("case") || !run.contains("seed") || !run["seed"].is_number_unsigned()) return false;
+  if (!is_text("file") && !(run.contains("file") && run["file"].is_null())) return false;
+  if (run.contains("tuning") && !is_text("tuning")) return false;
+  if (!run.contains("summary")) return true;
+  return run["summary"].is_object() && run["summary"].value("wall_s", json()).is_number();
+}
+
 void make_folder(const std::string& path) {
   std::error_code failed;
   fs::create_directories(path, failed);
@@ -89,6 +131,9 @@ std::string first_difference_in(const json& a, const json& b) {
 
 SweepFolder::SweepFolder(std::string folder, std::string name)
     : folder_(std::move(folder)), name_(std::move(name)) {
+  if (folder_.empty()) {
+    throw usage_error("--output, --runs: found \"\", expected a folder such as runs");
+  }
   while (folder_.size() > 1 && folder_.ends_with('/')) folder_.pop_back();
 }
 
@@ -97,16 +142,25 @@ std::string SweepFolder::result_file(const PlannedRun& run) const {
   return fmt::format("{}/{}/{}.json", folder_, trial ? "trials" : "runs", run.name());
 }
 
+std::string SweepFolder::tuned_file(const std::string& hash) const {
+  const std::string name = hash.substr(hash.find(':') + 1);
+  return fmt::format("{}/tunings/{}.json", fs::absolute(folder_).string(), name);
+}
+
+std::string SweepFolder::lock_file(const std::string& stage, const std::string& id) const {
+  return fmt::format("{}/locks/{}-{}.lock", folder_, stage, id);
+}
+
 std::string SweepFolder::log_file(const PlannedRun& run) const {
   return fs::path(result_file(run)).replace_extension(".log").string();
 }
 
 void SweepFolder::check(const SweepSpec& spec, bool extend) const {
   const std::string path = fmt::format("{}/{}.sweep.json", folder_, name_);
-  if (!fs::exists(path)) return;
+  if (!is_there(path)) return;
   const json earlier = read_json(path);
   if (!earlier.is_object() || earlier.value("kind", json()) != "sweep" ||
-      !earlier.contains("specification")) {
+      !earlier.value("specification", json()).is_object()) {
     throw data_error("{}: not the specification of a sweep", path);
   }
   const std::string difference =
@@ -120,9 +174,10 @@ void SweepFolder::check(const SweepSpec& spec, bool extend) const {
 }
 
 void SweepFolder::open(const SweepSpec& spec) const {
-  for (const char* const inner : {"runs", "trials", "locks"}) {
+  for (const char* const inner : {"runs", "trials", "tunings", "locks"}) {
     make_folder(fmt::format("{}/{}", folder_, inner));
   }
+  tidy_temporaries();
   const json document = {{"schema_version", "1.0"},
                          {"kind", "sweep"},
                          {"tool",
@@ -136,8 +191,7 @@ void SweepFolder::open(const SweepSpec& spec) const {
 }
 
 std::optional<Claim> SweepFolder::claim(const PlannedRun& run) const {
-  return Claim::try_claim(
-      fmt::format("{}/locks/{}-{}.lock", folder_, to_string(run.stage), run.name()));
+  return Claim::try_claim(lock_file(to_string(run.stage), run.name()));
 }
 
 std::optional<Claim> SweepFolder::claim_host() const {
@@ -153,32 +207,74 @@ void SweepFolder::tidy_locks() const {
   }
 }
 
+// Nobody writes a temporary file any more whose process is not on this host, and whose run nobody is
+// at, or which was not touched for long: other hosts have processes, too, and commands that were
+// printed (--print-commands) claim no run.
+bool SweepFolder::is_left_behind(const fs::path& temporary) const {
+  const pid_t writer = writer_of(temporary);
+  if (writer <= 0 || ::kill(writer, 0) == 0 || errno != ESRCH) return false;
+  const std::string name = temporary.filename().string(), of = temporary.parent_path().filename();
+  const std::string id = name.substr(0, name.find('.'));
+  if (of == "runs" && Claim::try_claim(lock_file("final", id))) return true;
+  if (of == "trials" && Claim::try_claim(lock_file("tuning", id))) return true;
+  std::error_code failed;
+  const auto age = fs::file_time_type::clock::now() - fs::last_write_time(temporary, failed);
+  return !failed && age > Claim::kSilence;
+}
+
+void SweepFolder::tidy_temporaries() const {
+  for (const char* const inner : {"", "/runs", "/trials", "/tunings"}) {
+    std::error_code failed;
+    for (const auto& entry : fs::directory_iterator(folder_ + inner, failed)) {
+      if (is_left_behind(entry.path())) fs::remove(entry.path(), failed);
+    }
+  }
+}
+
+std::optional<FileState> state_of(const std::string& path) {
+  struct stat status {};
+  if (::stat(path.c_str(), &status) != 0 || !S_ISREG(status.st_mode) || status.st_size == 0) {
+    return std::nullopt;
+  }
+  return FileState{static_cast<std::uint64_t>(status.st_size),
+                   std::int64_t{status.st_mtim.tv_sec} * 1'000'000'000 + status.st_mtim.tv_nsec};
+}
+
 SweepIndex::SweepIndex(std::string text, const std::string& path) : text_(std::move(text)) {
   int number = 0;
   for (std::size_t at = 0, end = 0; (end = text_.find('\n', at)) != std::string::npos;
        at = end + 1) {
     ++number;
-    Line line{.begin = at, .size = end - at};
-    const json run = parse(line);
-    const bool good = run.is_object() && run.contains("id") && run["id"].is_string() &&
-                      run.contains("status") && run["status"].is_string();
-    if (!good) {
+    Line line;
+    line.begin = at;
+    line.size = end - at;
+    json run;
+    try {
+      run = parse(line);
+    } catch (const Error&) {  // said below, as what else is no run
+    }
+    if (!is_run_line(run)) {
       throw with_hint(data_error("{}:{}: found {}, expected a run as a JSON object", path, number,
                                  quote(text_.substr(at, end - at))),
                       "remove the index: it is made again from the results");
     }
     line.done = hetsgd::is_done(run["status"]);
+    line.file = {run.value("bytes", std::uint64_t{0}), run.value("modified_ns", std::int64_t{0})};
+    line.tuning = run.value("tuning", "");
     lines_[run["id"].get<std::string>()] = line;
   }
 }
 
 json SweepIndex::parse(const Line& line) const {
-  return json::parse(std::string_view(text_).substr(line.begin, line.size), nullptr, false);
+  return parse_json(std::string_view(text_).substr(line.begin, line.size), "index");
 }
 
-bool SweepIndex::is_done(const std::string& id) const {
+bool SweepIndex::is_done(const std::string& id, const FileState& file,
+                         const std::string& tuning) const {
   const auto found = lines_.find(id);
-  return found != lines_.end() && found->second.done;
+  if (found == lines_.end()) return false;
+  const Line& line = found->second;
+  return line.done && line.file == file && (tuning.empty() || line.tuning == tuning);
 }
 
 json SweepIndex::find(const std::string& id) const {
@@ -191,7 +287,7 @@ void SweepIndex::for_each(const std::function<void(const json& line)>& call) con
 }
 
 SweepIndex SweepFolder::read_index() const {
-  if (!fs::exists(index_file())) return {};
+  if (!is_there(index_file())) return {};
   return {read_text_file(index_file(), {.noun = "index"}, kMostJsonBytes), index_file()};
 }
 

@@ -4,6 +4,7 @@
 //   trials/ID.json      the same of a trial
 //   NAME.sweep.json     the specification of the sweep NAME
 //   NAME.tuning.json    what its tuning chose, and what that cost
+//   tunings/HASH.json   the tuning of a learning rate as `hetsgd tune` writes it, for --tuned
 //   NAME.index.jsonl    a line for each of its runs that has ended
 //   locks/              runs that somebody is at
 //
@@ -11,6 +12,8 @@
 // Several sweeps and several processes may share a folder.
 #pragma once
 
+#include <cstdint>
+#include <filesystem>
 #include <functional>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -23,6 +26,15 @@
 
 namespace hetsgd {
 
+// What can be said of a result's file without reading it.
+struct FileState {
+  std::uint64_t bytes = 0;
+  std::int64_t modified_ns = 0;  // since 1970
+  bool operator==(const FileState&) const = default;
+};
+// None: no regular file is there, or it is empty.
+std::optional<FileState> state_of(const std::string& path);
+
 // The lines of an index, by the ids of their runs; of several of a run the last one counts. It
 // keeps the text alone, so that a million runs are no more than their file.
 class SweepIndex {
@@ -31,7 +43,9 @@ class SweepIndex {
   // Errors: data, a broken line, as PATH:LINE.
   SweepIndex(std::string text, const std::string& path);
 
-  bool is_done(const std::string& id) const;
+  // Whether the run was done when its line was written, with the tuning of that hash ("": with any
+  // or none), and its file is as it was then.
+  bool is_done(const std::string& id, const FileState& file, const std::string& tuning) const;
   nlohmann::json find(const std::string& id) const;  // null: there is none
   void for_each(const std::function<void(const nlohmann::json& line)>& call) const;
 
@@ -39,6 +53,8 @@ class SweepIndex {
   struct Line {
     std::size_t begin = 0, size = 0;
     bool done = false;
+    FileState file;
+    std::string tuning;
   };
   nlohmann::json parse(const Line& line) const;
 
@@ -48,18 +64,22 @@ class SweepIndex {
 
 class SweepFolder {
  public:
+  // Errors: usage (no folder is named).
   SweepFolder(std::string folder, std::string name);
 
   std::string result_file(const PlannedRun& run) const;
   std::string log_file(const PlannedRun& run) const;
   std::string tuning_file() const { return folder_ + "/" + name_ + ".tuning.json"; }
+  // Absolute, for commands that are run elsewhere. `hash`: of tuning_hash.
+  std::string tuned_file(const std::string& hash) const;
   std::string index_file() const { return folder_ + "/" + name_ + ".index.jsonl"; }
   const std::string& path() const { return folder_; }
 
   // Whether the folder has a sweep of this name with another specification: errors (usage) name the
   // first difference, unless `extend`. What is free text may differ. Makes nothing.
   void check(const SweepSpec& spec, bool extend) const;
-  // Makes the folders, and writes the specification. Errors: runtime.
+  // Makes the folders, removes what writers that were killed have left, and writes the
+  // specification. Errors: runtime.
   void open(const SweepSpec& spec) const;
 
   // None: somebody else is at it.
@@ -70,7 +90,8 @@ class SweepFolder {
   // Removes the locks that dead owners have left.
   void tidy_locks() const;
 
-  // A line that a kill has cut off at the end is left out. Errors: data.
+  // A line that a kill has cut off at the end is left out. Errors: data, also for an index that is
+  // no file.
   SweepIndex read_index() const;
   // Whole lines, also where others append and where the disk is full. Errors: runtime.
   void append_to_index(const nlohmann::json& line) const;
@@ -80,6 +101,10 @@ class SweepFolder {
                      const std::function<nlohmann::json(const PlannedRun&)>& about) const;
 
  private:
+  std::string lock_file(const std::string& stage, const std::string& id) const;
+  bool is_left_behind(const std::filesystem::path& temporary) const;
+  void tidy_temporaries() const;
+
   std::string folder_, name_;
 };
 

@@ -72,7 +72,7 @@ std::vector<std::string> train_arguments(const std::vector<Setting>& settings) {
   const ConfiguredRun run(algorithm_of(settings), settings);
   for (const Setting& setting : settings) {
     const Option* const option = run.spec().set.find(setting.name);
-    if (option != nullptr) add_flag(*option, setting.value, arguments);
+    if (option != nullptr) add_flag(*option, fitting(setting.value, *option), arguments);
   }
   return arguments;
 }

@@ -137,6 +137,7 @@ std::optional<TuningSpec> SpecReader::read_tuning_stage(const SpecTable& table) 
   }
   tuning.settings = settings_.read(table.table("settings"));
   for (const auto& [key, value] : budget.items()) {
+    check_rival(budget, key, table.place(key));
     put(tuning.settings, {key, value, OptionSource::flag, table.place(key)});
   }
   if (table.number("validation", 0.1) <= 0) table.refuse("validation", "a share above 0");
@@ -189,7 +190,11 @@ std::size_t SpecReader::find_named(const std::vector<Named>& all, const std::str
   std::vector<std::string> names;
   for (std::size_t i = 0; i < all.size(); ++i) {
     if (all[i].name == name) return i;
-    names.push_back(all[i].name);
+    if (!all[i].name.empty()) names.push_back(all[i].name);
+  }
+  if (names.empty()) {
+    throw usage_error("{}: found {}, but the specification gives no names to choose from", place,
+                      quote(name));
   }
   throw with_hint(
       usage_error("{}: found {}, expected one of {}", place, quote(name), alternatives(names)),

@@ -4,27 +4,35 @@
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
-#include <limits>
-#include <set>
+#include <map>
+#include <utility>
 
 #include "core/error.hpp"
-#include "core/json_file.hpp"
-#include "data/source.hpp"
 #include "experiment/run_identity.hpp"
 #include "experiment/spec_settings.hpp"
 #include "experiment/sweep.hpp"
 #include "result/output.hpp"
+#include "result/validate.hpp"
 
 namespace hetsgd {
 namespace {
 
 using nlohmann::json;
+namespace fs = std::filesystem;
 
-TrialOutcome outcome_of(const std::string& file, std::uint64_t seed, const Goal& goal) {
-  if (std::filesystem::exists(file)) {
-    const json result = read_json(file);
-    if (is_done(result["status"])) return judge(result, goal);
+// The result of a trial that has ended, well or badly; null: there is none.
+json result_of_trial(const std::string& file) {
+  if (!state_of(file)) return nullptr;
+  try {
+    json result = read_result(file);
+    return is_done(result["status"]) ? result : json();
+  } catch (const Error& error) {  // its run has failed, which is said elsewhere
+    return nullptr;
   }
+}
+
+TrialOutcome outcome_of(const json& result, std::uint64_t seed, const Goal& goal) {
+  if (!result.is_null()) return judge(result, goal);
   TrialOutcome failed;
   failed.seed = seed;
   failed.status = "failed";
@@ -64,6 +72,8 @@ std::vector<std::string> edges_of(const SearchSpace& space, const Candidate& bes
   return edges;
 }
 
+double rate_of(const Candidate& candidate) { return candidate.point.front().value.get<double>(); }
+
 }  // namespace
 
 void Sweep::conclude_tuning() {
@@ -76,17 +86,12 @@ void Sweep::conclude_tuning() {
     if (!plan_.is_tuned(cell)) continue;
     const SetupSpec& setup = spec.setups[spec.cells[cell].setup];
     const std::vector<Candidate>& candidates = plan_.candidates(SweepStage::tuning, cell);
-    CellTuning tuning{.cell = cell,
-                      .trials = {},
-                      .scores = {},
-                      .best = {},
-                      .edges = {},
-                      .cost = {},
-                      .of_results = nullptr};
+    CellTuning tuning;
+    tuning.cell = cell;
     tuning.trials.resize(candidates.size());
     for (const PlannedRun& run : trials[cell]) {
-      tuning.trials[run.candidate].push_back(
-          outcome_of(folder_.result_file(run), run.seed, *setup.goal));
+      const json result = result_of_trial(folder_.result_file(run));
+      tuning.trials[run.candidate].push_back(outcome_of(result, run.seed, *setup.goal));
       tuning.cost.add(tuning.trials[run.candidate].back());
     }
     for (const auto& each : tuning.trials) tuning.scores.push_back(score_of(*setup.goal, each));
@@ -98,9 +103,9 @@ void Sweep::conclude_tuning() {
               spec.title(spec.cells[cell]).empty() ? "the tuning" : spec.title(spec.cells[cell])),
           "tune with smaller learning rates");
     }
+    record_tuning(trials[cell], tuning);
     tuning.edges = edges_of(setup.tuning->space, candidates[*tuning.best]);
     choices[cell] = candidates[*tuning.best].point;
-    tuning.of_results = tuning_of_results(tuning);
     tunings_.push_back(std::move(tuning));
   }
   plan_.plan_final_runs(choices);
@@ -109,8 +114,16 @@ void Sweep::conclude_tuning() {
 void Sweep::write_tunings() const {
   if (tunings_.empty()) return;
   const SweepSpec& spec = plan_.spec();
+  const auto file_of = [&](const CellTuning& tuning) {
+    return fs::path(folder_.tuned_file(tuning.hash))
+        .lexically_relative(fs::absolute(folder_.path()))
+        .string();
+  };
   json cells = json::array();
   for (const CellTuning& tuning : tunings_) {
+    if (tuning.record) {
+      write_result(folder_.tuned_file(tuning.hash), tuning_json(*tuning.record, {}));
+    }
     const SweepCell& cell = spec.cells[tuning.cell];
     const SetupSpec& setup = spec.setups[cell.setup];
     const std::vector<Candidate>& all = plan_.candidates(SweepStage::tuning, tuning.cell);
@@ -133,6 +146,7 @@ void Sweep::write_tunings() const {
                      {"candidates", std::move(candidates)},
                      {"chosen", all[*tuning.best].parameters()},
                      {"edges", tuning.edges},
+                     {"file", tuning.record ? json(file_of(tuning)) : json(nullptr)},
                      {"cost",
                       {{"trials", tuning.cost.trials},
                        {"samples_count", tuning.cost.samples_count},
@@ -146,58 +160,55 @@ void Sweep::write_tunings() const {
   write_result(folder_.tuning_file(), document);
 }
 
-json Sweep::tuning_of_results(const CellTuning& tuning) const {
+// With its record a tuning chooses as `hetsgd tune` does, also between equal learning rates.
+void Sweep::record_tuning(const std::vector<PlannedRun>& trials, CellTuning& tuning) const {
   const SetupSpec& setup = plan_.spec().setups[plan_.spec().cells[tuning.cell].setup];
-  const SearchSpace& space = setup.tuning->space;
-  const bool rate_alone =
-      space.axes.size() == 1 && space.axes[0].names == std::vector<std::string>{"learning_rate"} &&
-      plan_.candidates(SweepStage::tuning, tuning.cell)[*tuning.best].point[0].value.is_number();
-  json one;
-  for (const PlannedRun& run : plan_.trials()) {
-    const std::string file = folder_.result_file(run);
-    if (run.cell == tuning.cell && one.is_null() && std::filesystem::exists(file)) {
-      one = read_json(file);
+  const std::vector<Candidate>& candidates = plan_.candidates(SweepStage::tuning, tuning.cell);
+  const auto has_rate_alone = [](const Candidate& each) {
+    return each.point.size() == 1 && each.point[0].name == "learning_rate" &&
+           each.point[0].value.is_number();
+  };
+  if (!std::ranges::all_of(candidates, has_rate_alone)) return;
+  json one;  // what all trials have in common
+  for (std::size_t i = 0; i < trials.size() && one.is_null(); ++i) {
+    one = result_of_trial(folder_.result_file(trials[i]));
+  }
+  if (one.is_null()) return;
+  Tuning record;
+  record.goal = *setup.goal;
+  record.seeds = setup.tuning->seeds;
+  record.validation = one["config"]["validation"];
+  for (const auto& [name, part] : {std::pair("train", "train"), std::pair("validation", "test")}) {
+    const json& data = one["dataset"][part];
+    record.dataset[name] = {{"rows", data["rows"]}, {"content_hash", data["content_hash"]}};
+  }
+  AlgorithmTuning& algorithm = record.algorithms.emplace_back();
+  algorithm.algorithm = one["config"]["algorithm"];
+  algorithm.config = one["config"];
+  algorithm.config.erase("learning_rate");
+  algorithm.config.erase("seed");
+  std::map<double, std::size_t> by_rate;
+  for (std::size_t i = 0; i < candidates.size(); ++i) by_rate[rate_of(candidates[i])] = i;
+  for (const auto& [rate, candidate] : by_rate) {
+    record.grid.push_back(rate);
+    for (const TrialOutcome& trial : tuning.trials[candidate]) {
+      algorithm.trials.push_back({trial, rate});
     }
   }
-  if (!rate_alone || one.is_null()) return nullptr;
-  const std::vector<Candidate>& candidates = plan_.candidates(SweepStage::tuning, tuning.cell);
-  std::vector<double> grid;
-  std::string identities;
-  for (const Candidate& each : candidates) {
-    grid.push_back(each.point.front().value.get<double>());
-    identities += fmt::format("{:016x}", each.identity);
-  }
-  std::ranges::sort(grid);
-  static const std::set<std::string> kFree = {"seed",     "test",          "validation",
-                                              "epochs",   "target",        "max_samples",
-                                              "max_time", "stop_at_target"};
-  std::set<std::string> differs;
-  for (const Setting& each : setup.tuning->settings) {
-    if (!kFree.contains(each.name)) differs.insert(each.name);
-  }
-  return {{"grid", grid},
-          {"seeds", setup.tuning->seeds},
-          {"trials", tuning.cost.trials},
-          {"goal", setup.goal->text()},
-          {"validation", one["config"]["validation"]},
-          {"validation_rows", one["dataset"]["test"]["rows"]},
-          {"learning_rate", candidates[*tuning.best].point.front().value.get<double>()},
-          {"edge_of_grid", !tuning.edges.empty()},
-          {"samples_count", tuning.cost.samples_count},
-          {"train_s", tuning.cost.train_s},
-          {"differs", differs},
-          {"file_hash", fmt::format("xxh3:{:016x}", content_hash(identities))}};
+  tuning.best = by_rate.at(choose(record, algorithm)->learning_rate);
+  tuning.hash = tuning_hash(record, algorithm);
+  tuning.record = std::move(record);
 }
 
-json Sweep::tuning_of_result(const PlannedRun& run) const {
+const CellTuning* Sweep::tuning_of(const PlannedRun& run) const {
   const auto found = std::ranges::find(tunings_, run.cell, &CellTuning::cell);
-  if (run.stage == SweepStage::tuning || found == tunings_.end()) return nullptr;
-  json tuning = found->of_results;
-  if (tuning.is_null()) return tuning;
-  std::set<std::string> differs = tuning["differs"];
-  for (const Setting& each : plan_.candidate(run).point) differs.insert(each.name);
-  tuning["differs"] = differs;
-  return tuning;
+  return run.stage == SweepStage::tuning || found == tunings_.end() ? nullptr : &*found;
+}
+
+json Sweep::tuning_of_result(const PlannedRun& run, const json& config) const {
+  const CellTuning* const tuning = tuning_of(run);
+  if (tuning == nullptr || !tuning->record) return nullptr;
+  return tuning_of_run(*tuning->record, config, plan_.spec().path);
 }
 
 }  // namespace hetsgd

@@ -41,8 +41,8 @@ TrialOutcome judge(const nlohmann::json& result, const Goal& goal) {
   if (last.contains(goal.metric) && last[goal.metric].is_number()) trial.value = last[goal.metric];
   if (!goal.target) return trial;
   const std::vector<Evaluation> curve = evaluations_of(result, goal.metric);
-  if (const auto first = time_to_accuracy(curve, *goal.target).first) {
-    trial.time_to_target_s = first->time_s;
+  if (const auto held = time_to_accuracy(curve, *goal.target).held) {
+    trial.time_to_target_s = held->time_s;
   }
   return trial;
 }

@@ -5,7 +5,6 @@
 
 #include "core/error.hpp"
 #include "core/text.hpp"
-#include "data/source.hpp"
 #include "experiment/search_space.hpp"
 
 namespace hetsgd {
@@ -85,8 +84,7 @@ std::optional<Choice> choose(const Tuning& tuning, const AlgorithmTuning& algori
   return Choice{tuning.grid[*best], *best == 0 || *best + 1 == tuning.grid.size(), scores[*best]};
 }
 
-nlohmann::json tuning_of_run(const Tuning& tuning, const json& config, std::string_view file_text,
-                             const std::string& place) {
+nlohmann::json tuning_of_run(const Tuning& tuning, const json& config, const std::string& place) {
   const std::string name = config["algorithm"];
   std::vector<std::string> names;
   const AlgorithmTuning* found = nullptr;
@@ -129,7 +127,7 @@ nlohmann::json tuning_of_run(const Tuning& tuning, const json& config, std::stri
           {"samples_count", found->cost().samples_count},
           {"train_s", found->cost().train_s},
           {"differs", differs},
-          {"file_hash", fmt::format("xxh3:{:016x}", content_hash(file_text))}};
+          {"file_hash", tuning_hash(tuning, *found)}};
 }
 
 }  // namespace hetsgd

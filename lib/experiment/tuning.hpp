@@ -64,6 +64,11 @@ std::optional<Choice> choose(const Tuning& tuning, const AlgorithmTuning& algori
 nlohmann::json tuning_json(const Tuning& tuning, const std::vector<std::string>& args);
 Tuning tuning_of(const nlohmann::json& document);
 
+// "xxh3:..." of what decided about an algorithm: goal, grid, seeds, data, and how its trials ended.
+// Simulated trials have the same hash whenever and wherever they are run, since times of the host do
+// not count.
+std::string tuning_hash(const Tuning& tuning, const AlgorithmTuning& algorithm);
+
 // Whether a JSON document is (meant as) such a file: its `kind` is tuning.
 bool is_tuning(const nlohmann::json& document);
 // The JSON Schema (draft 7) of the file.
@@ -76,9 +81,10 @@ nlohmann::json read_tuning(const std::string& path);
 // What a result says about where its learning rate comes from: {grid, seeds, trials, goal,
 // validation, validation_rows, learning_rate, edge_of_grid, samples_count, train_s, differs,
 // file_hash}. `differs` are the options in which `config`, of the run, departs from that of the
-// trials, apart from those that a measurement has to change. Errors: usage, naming `place` (the
-// algorithm was not tuned, its trials are not complete, none of them ended well).
+// trials, apart from those that a measurement has to change; file_hash is the tuning_hash. Errors:
+// usage, naming `place` (the algorithm was not tuned, its trials are not complete, none of them
+// ended well).
 nlohmann::json tuning_of_run(const Tuning& tuning, const nlohmann::json& config,
-                             std::string_view file_text, const std::string& place);
+                             const std::string& place);
 
 }  // namespace hetsgd

@@ -5,6 +5,7 @@
 #include "core/error.hpp"
 #include "core/json_file.hpp"
 #include "core/version.hpp"
+#include "data/source.hpp"
 #include "experiment/tuning.hpp"
 #include "result/result.hpp"
 
@@ -129,6 +130,17 @@ json tuning_json(const Tuning& tuning, const std::vector<std::string>& args) {
                    {"status", complete ? "completed" : "running"}};
   escape_bytes(document);
   return document;
+}
+
+std::string tuning_hash(const Tuning& tuning, const AlgorithmTuning& algorithm) {
+  json decided = {tuning.goal.text(), tuning.grid, tuning.seeds, tuning.dataset,
+                  algorithm.algorithm};
+  for (const Trial& trial : algorithm.trials) {
+    decided.push_back(trial_json(trial));
+    decided.back().erase("wall_s");
+  }
+  escape_bytes(decided);
+  return fmt::format("xxh3:{:016x}", content_hash(decided.dump()));
 }
 
 Tuning tuning_of(const json& document) {

@@ -34,25 +34,17 @@ sigset_t child_signal() {
 
 // What the child says goes to its log alone.
 void redirect(const std::string& log) {
-  const int file = ::open(log.c_str(), O_CREAT | O_TRUNC | O_WRONLY | O_CLOEXEC, 0666);
+  // Without O_NONBLOCK a pipe under this name would be waited for.
+  const int file = ::open(log.c_str(), O_CREAT | O_TRUNC | O_WRONLY | O_CLOEXEC | O_NONBLOCK, 0666);
   const int nothing = ::open("/dev/null", O_RDWR | O_CLOEXEC);
   ::dup2(nothing, STDIN_FILENO);
   ::dup2(file >= 0 ? file : nothing, STDOUT_FILENO);
   ::dup2(file >= 0 ? file : nothing, STDERR_FILENO);
 }
 
-// Variables that set options: what a command runs stands in its arguments alone.
+// What a command runs stands in its arguments alone.
 void forget_options() {
-  constexpr std::array<std::string_view, 3> kFolders = {"HETSGD_CACHE_DIR", "HETSGD_DATA_DIR",
-                                                        "HETSGD_DATASETS_DIR"};
-  std::vector<std::string> names;
-  for (char** entry = environ; *entry != nullptr; ++entry) {
-    const std::string_view text = *entry;
-    const std::string_view name = text.substr(0, text.find('='));
-    const bool folder = std::ranges::find(kFolders, name) != kFolders.end();
-    if (name.starts_with("HETSGD_") && !folder) names.emplace_back(name);
-  }
-  for (const std::string& name : names) ::unsetenv(name.c_str());
+  for (const std::string& name : variables_of_options()) ::unsetenv(name.c_str());
 }
 
 [[noreturn]] void execute(const std::vector<std::string>& command) {
@@ -145,8 +137,22 @@ void WorkerPool::stop() {
   while (!workers_.empty()) wait(Seconds(1));
 }
 
+std::vector<std::string> variables_of_options() {
+  constexpr std::array<std::string_view, 3> kFolders = {"HETSGD_CACHE_DIR", "HETSGD_DATA_DIR",
+                                                        "HETSGD_DATASETS_DIR"};
+  std::vector<std::string> names;
+  for (char** entry = environ; *entry != nullptr; ++entry) {
+    const std::string_view text = *entry;
+    const std::string_view name = text.substr(0, text.find('='));
+    const bool folder = std::ranges::find(kFolders, name) != kFolders.end();
+    if (name.starts_with("HETSGD_") && !folder) names.emplace_back(name);
+  }
+  return names;
+}
+
 std::string last_error(const std::string& log) {
-  if (!std::filesystem::exists(log)) return "";
+  std::error_code failed;
+  if (!std::filesystem::is_regular_file(log, failed)) return "";
   const std::string text = read_text_file(log, {.noun = "log"}, std::uint64_t{1} << 24);
   constexpr std::string_view kMark = "error: ";
   const std::size_t at = text.rfind("\n" + std::string(kMark));

@@ -59,6 +59,10 @@ class WorkerPool {
   std::vector<Worker> workers_;
 };
 
+// The HETSGD_ variables of the environment but for those that name folders: they set options of
+// `hetsgd train`, and no run of a pool sees them.
+std::vector<std::string> variables_of_options();
+
 // What a child complained about last, by its log; "": nothing, or there is no log.
 std::string last_error(const std::string& log);
 

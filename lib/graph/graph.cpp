@@ -9,7 +9,7 @@
 namespace hetsgd {
 namespace {
 
-// Beyond these no product of sizes leaves 64 bits.
+// Within these no sum over the nodes leaves 64 bits.
 constexpr std::int64_t kMostNumbers = std::int64_t{1} << 32;
 constexpr std::int64_t kMostParameters = std::int64_t{1} << 40;
 constexpr std::size_t kMostNodes = 100'000;
@@ -104,6 +104,41 @@ Shape inferred(const Node& node, const std::vector<Shape>& inputs) {
   }
 }
 
+// In std::int64_t, or in double for a node whose sizes have not been checked yet: their product may
+// be beyond 64 bits.
+template <class Count>
+Count filter_count(const Graph& graph, int index) {
+  const Node& node = graph.node(index);
+  const Shape& x = graph.input_shape(index);
+  const auto channels = static_cast<Count>(x.channels);
+  if (node.type == NodeType::fc) {
+    return channels * static_cast<Count>(x.height) * static_cast<Count>(x.width);
+  }
+  return static_cast<Count>(node.kernel[0]) * static_cast<Count>(node.kernel[1]) * channels /
+         static_cast<Count>(node.groups);
+}
+
+// The same of a node's parameters.
+template <class Count>
+Count parameter_count(const Graph& graph, int index) {
+  const Node& node = graph.node(index);
+  const auto outputs = static_cast<Count>(node.shape.channels);
+  switch (node.type) {
+    case NodeType::conv:
+    case NodeType::fc:
+      return outputs * filter_count<Count>(graph, index) + (node.bias ? outputs : 0);
+    case NodeType::bn:
+      return 2 * outputs;
+    case NodeType::lstm: {
+      const auto units = static_cast<Count>(node.units);
+      const auto inputs = static_cast<Count>(graph.input_shape(index).channels);
+      return 4 * (units * (inputs + units) + units);
+    }
+    default:
+      return 0;
+  }
+}
+
 }  // namespace
 
 std::string_view to_string(NodeType type) { return kNodeTypeNames[static_cast<std::size_t>(type)]; }
@@ -161,9 +196,10 @@ int Graph::add(Node node) {
   for (const int from : node.from) consumers_[static_cast<std::size_t>(from)].push_back(index);
   nodes_.push_back(std::move(node));
   consumers_.emplace_back();
-  if (parameters(index) > kMostParameters) {
+  if (const double count = parameter_count<double>(*this, index);
+      count > static_cast<double>(kMostParameters)) {
     throw data_error("{}: node {}: found {} parameters, expected at most {}", name_,
-                     quote(nodes_.back().name), parameters(index), kMostParameters);
+                     quote(nodes_.back().name), format_count(count), kMostParameters);
   }
   return index;
 }
@@ -188,19 +224,7 @@ void Graph::finish() const {
 const Shape& Graph::input_shape(int index) const { return node(node(index).from.front()).shape; }
 
 std::int64_t Graph::parameters(int index) const {
-  const Node& one = node(index);
-  const std::int64_t y = one.shape.channels;
-  switch (one.type) {
-    case NodeType::conv:
-    case NodeType::fc:
-      return y * filter_size(*this, index) + (one.bias ? y : 0);
-    case NodeType::bn:
-      return 2 * y;
-    case NodeType::lstm:
-      return 4 * (one.units * (input_shape(index).channels + one.units) + one.units);
-    default:
-      return 0;
-  }
+  return parameter_count<std::int64_t>(*this, index);
 }
 
 std::int64_t Graph::parameters() const {
@@ -210,10 +234,7 @@ std::int64_t Graph::parameters() const {
 }
 
 std::int64_t filter_size(const Graph& graph, int index) {
-  const Node& node = graph.node(index);
-  const Shape& x = graph.input_shape(index);
-  return node.type == NodeType::fc ? x.numbers()
-                                   : node.kernel[0] * node.kernel[1] * x.channels / node.groups;
+  return filter_count<std::int64_t>(graph, index);
 }
 
 std::int64_t sequence_steps(const Graph& graph, int index) {

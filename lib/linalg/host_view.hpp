@@ -37,15 +37,15 @@ class HostView {
   // What the host does with the memory: reads what is there, writes all of it, or both.
   enum class Use { read, write, update };
 
-  // Returns when the host may read. device == nullptr: it is host memory. What copies take is added
-  // to *copying, unless that is null.
+  // Returns when the host may read. device == nullptr: it is host memory. `tell` is told what each
+  // copy has taken, when it ends, unless it is null.
   HostView(Device* device, Use use, void* memory, std::size_t bytes, HostScratch& scratch,
-           Seconds* copying = nullptr)
+           void (*tell)(Seconds) = nullptr)
       : device_(device),
         memory_(static_cast<std::byte*>(memory)),
         host_(memory_),
         bytes_(bytes),
-        copying_(copying) {
+        copied_(tell) {
     if (!device || bytes == 0 || device->host_accessible(memory)) return;
     host_ = scratch.reserve(bytes);
     if (use != Use::write) copy([&] { device_->download(host_, memory_, bytes_); });
@@ -77,14 +77,14 @@ class HostView {
   void copy(const Call& call) const {
     const auto begin = std::chrono::steady_clock::now();
     call();
-    if (copying_) *copying_ += std::chrono::steady_clock::now() - begin;
+    if (copied_) copied_(std::chrono::steady_clock::now() - begin);
   }
 
   Device* device_;
   std::byte* memory_;
   std::byte* host_;
   std::size_t bytes_;
-  Seconds* copying_;
+  void (*copied_)(Seconds);
 };
 
 }  // namespace hetsgd

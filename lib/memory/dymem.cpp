@@ -8,6 +8,8 @@
 // Deviations : the window counts the current convolution, and the search ends before the first one
 //              beyond it (the paper's loop has no end). A shortage cancels prefetches, where the
 //              paper starts again with more memory.
+#include <algorithm>
+
 #include "memory/policy.hpp"
 
 namespace hetsgd {
@@ -25,26 +27,23 @@ class DymemPolicy final : public Policy {
   bool groups_tensors() const override { return true; }
   bool cancels() const override { return true; }
 
-  // Algorithm 3.
+  // Algorithm 3. What the search of the step before has offered is queued or on the device since
+  // then, so this one goes on where that one has ended: its window reaches at least as far.
   void search(const PlanRequest& request, int k, FetchQueue& queue) const override {
     const TrainingStep& training = *request.training;
-    const auto is_conv = [&](int m) {
-      return training.node_of(training.step(m)).type == NodeType::conv;
-    };
     const auto offer = [&](int m) {
       const int backward = training.total_steps() + 1 - m;
       for (const int map : training.step(backward).reads) {
         if (queue.is_absent(map)) queue.push(map);
       }
     };
-    int convolutions = is_conv(k) ? 1 : 0;
     offer(k);
-    for (int m = k - 1; m >= 1; --m) {
-      if (is_conv(m)) {
-        if (convolutions >= request.prefetch_convs) return;
-        ++convolutions;
-      }
-      offer(m);
+    int& m = queue.searched();
+    for (m = std::min(m, k); m > 1; --m) {
+      const int beyond = training.convolutions_up_to(m - 1) - training.convolutions_up_to(m - 2);
+      const int within = training.convolutions_up_to(k) - training.convolutions_up_to(m - 1);
+      if (beyond > 0 && within >= request.prefetch_convs) return;
+      offer(m - 1);
     }
   }
 };

@@ -1,7 +1,10 @@
 #include "memory/lifetime.hpp"
 
 #include <algorithm>
+#include <numeric>
 
+#include "core/error.hpp"
+#include "core/text.hpp"
 #include "memory/order.hpp"
 
 namespace hetsgd {
@@ -28,10 +31,13 @@ class LifetimeBuilder {
     add_features();
     for (int node = graph_.size() - 1; node > 0; --node) add_gradients_of_inputs(node);
     const int forward = graph_.size() - 1;
+    result_.convolutions = {0};
     result_.steps.resize(static_cast<std::size_t>(2 * forward) + 1);
     for (int k = 1; k <= forward; ++k) {
       const int node = order_[static_cast<std::size_t>(k)];
       result_.forward_step_of[static_cast<std::size_t>(node)] = k;
+      const bool is_conv = graph_.node(node).type == NodeType::conv;
+      result_.convolutions.push_back(result_.convolutions.back() + (is_conv ? 1 : 0));
       forward_step(k, node);
     }
     for (int k = forward + 1; k <= 2 * forward; ++k) {
@@ -151,6 +157,25 @@ class LifetimeBuilder {
   TrainingStep result_;
 };
 
+// A map, its gradient and a mask of each node, and what an lstm keeps of its steps: within this
+// bound no sum of bytes leaves 64 bits.
+void check_bytes(const Graph& graph, std::int64_t batch) {
+  constexpr auto kMost = static_cast<double>(std::uint64_t{1} << 60);
+  double numbers = 0;
+  for (int node = 0; node < graph.size(); ++node) {
+    const Node& one = graph.node(node);
+    numbers += 3 * static_cast<double>(one.shape.numbers());
+    if (one.type != NodeType::lstm) continue;
+    numbers +=
+        6 * static_cast<double>(one.units) * static_cast<double>(sequence_steps(graph, node));
+  }
+  const double bytes = static_cast<double>(batch) * numbers * kNumberBytes;
+  if (bytes <= kMost) return;
+  throw with_hint(data_error("{}: found {} of maps for a batch of {} samples, expected at most {}",
+                             graph.name(), format_bytes(bytes), batch, format_bytes(kMost)),
+                  "take a smaller batch, or a smaller network");
+}
+
 }  // namespace
 
 std::uint64_t TrainingStep::feature_bytes() const {
@@ -171,20 +196,34 @@ std::uint64_t TrainingStep::need(int number) const {
 // input, to which the shortcut has added, waits as a fourth one. Networks without shortcuts have
 // no such gradient, and their bound is the largest need of a step.
 std::uint64_t TrainingStep::lower_bound() const {
-  std::vector<std::uint64_t> held(steps.size(), 0);
-  for (int k = 1; k <= total_steps(); ++k) {
-    for (const int id : step(k).uses) {
-      if (tensor(id).kind == TensorKind::feature)
-        held[static_cast<std::size_t>(k)] += tensor(id).bytes;
-    }
-  }
+  return lower_bound([](const StepTensor&) { return true; });
+}
+
+std::uint64_t TrainingStep::lower_bound(
+    const std::function<bool(const StepTensor&)>& gives_way) const {
+  // What begins at a step less what has ended before it; the sum up to a step is what it holds.
+  std::vector<std::int64_t> change(steps.size() + 1, 0);
+  const auto hold = [&](int first, int last, std::uint64_t bytes) {
+    change[static_cast<std::size_t>(first)] += static_cast<std::int64_t>(bytes);
+    change[static_cast<std::size_t>(last) + 1] -= static_cast<std::int64_t>(bytes);
+  };
   for (const StepTensor& tensor : tensors) {
-    if (tensor.kind == TensorKind::feature) continue;
-    for (int k = tensor.first_use(); k <= tensor.last_use(); ++k) {
-      held[static_cast<std::size_t>(k)] += tensor.bytes;
+    if (tensor.kind != TensorKind::feature || !gives_way(tensor)) {
+      hold(tensor.first_use(), tensor.last_use(), tensor.bytes);
+      continue;
+    }
+    for (const auto* uses : {&tensor.forward_uses, &tensor.backward_uses}) {
+      for (const int k : *uses) hold(k, k, tensor.bytes);
     }
   }
-  return *std::max_element(held.begin(), held.end());
+  std::partial_sum(change.begin(), change.end(), change.begin());
+  return static_cast<std::uint64_t>(*std::max_element(change.begin(), change.end()));
+}
+
+std::uint64_t TrainingStep::tensor_bytes() const {
+  std::uint64_t sum = 0;
+  for (const StepTensor& tensor : tensors) sum += tensor.bytes;
+  return sum;
 }
 
 bool TrainingStep::gives_input_gradient(int node) const {
@@ -194,6 +233,7 @@ bool TrainingStep::gives_input_gradient(int node) const {
 }
 
 TrainingStep training_step(const Graph& graph, const LifetimeOptions& options) {
+  check_bytes(graph, options.batch);
   return LifetimeBuilder(graph, options).build();
 }
 

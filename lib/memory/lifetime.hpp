@@ -10,6 +10,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <vector>
 
 #include "graph/graph.hpp"
@@ -73,6 +74,7 @@ struct TrainingStep {
   std::vector<int> gradient,
       mask;  // of a node: G_i, which may be another's, and its mask; -1: none
   std::vector<int> forward_step_of;  // of a node; the input's is 0
+  std::vector<int> convolutions;     // by forward step: those up to it; [0] is 0
 
   int forward_steps() const { return static_cast<int>(steps.size() - 1) / 2; }
   int total_steps() const { return static_cast<int>(steps.size()) - 1; }
@@ -82,15 +84,20 @@ struct TrainingStep {
   int backward_step_of(int node) const {
     return total_steps() + 1 - forward_step_of[static_cast<std::size_t>(node)];
   }
+  int convolutions_up_to(int step) const { return convolutions[static_cast<std::size_t>(step)]; }
   std::uint64_t feature_bytes() const;  // of all F
   std::uint64_t need(int step) const;   // bytes that the step uses
   // Of any plan that moves feature maps alone: the most bytes that a step uses, together with the
   // gradients and masks that wait meanwhile.
   std::uint64_t lower_bound() const;
+  // The same where only those feature maps move, or are dropped and made again, for which
+  // `gives_way` holds. Takes time linear in the tensors and their uses.
+  std::uint64_t lower_bound(const std::function<bool(const StepTensor&)>& gives_way) const;
+  std::uint64_t tensor_bytes() const;         // of all tensors, as if each had memory of its own
   bool gives_input_gradient(int node) const;  // whether any input of the node has a gradient
 };
 
-// `graph` must outlive the result.
+// `graph` must outlive the result. Errors: data, a batch whose maps have more than 2^60 bytes.
 TrainingStep training_step(const Graph& graph, const LifetimeOptions& options);
 
 }  // namespace hetsgd

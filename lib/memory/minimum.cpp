@@ -1,8 +1,24 @@
 #include "memory/minimum.hpp"
 
+#include <algorithm>
 #include <cmath>
 
 namespace hetsgd {
+
+namespace {
+
+// The most bytes that a step needs under the policy, whose other maps lie still from their first to
+// their last use: less is too little for any plan of it.
+std::uint64_t bytes_needed(const Policy& policy, const PlanRequest& request) {
+  const TrainingStep& training = *request.training;
+  if (policy.caches(request) || request.recompute != Recomputation::none) {
+    return training.lower_bound();
+  }
+  return training.lower_bound(
+      [&](const StepTensor& tensor) { return policy.moves(training, tensor); });
+}
+
+}  // namespace
 
 std::optional<std::uint64_t> minimum_capacity(const Policy& policy, PlanRequest request) {
   constexpr double kStep = 1.01, kMost = 64;
@@ -10,8 +26,12 @@ std::optional<std::uint64_t> minimum_capacity(const Policy& policy, PlanRequest 
   const Policy& feasible = policy.feasibility();
   if (&feasible != &policy) request.convolution = ConvolutionMode::memory;
   const auto bound = static_cast<double>(request.training->lower_bound());
-  for (double factor = 1; factor <= kMost; factor *= kStep) {
+  const std::uint64_t needed = bytes_needed(feasible, request);
+  const auto all = static_cast<double>(request.training->tensor_bytes());
+  const double most = std::max(kMost * bound, 2 * all);
+  for (double factor = 1; bound * factor <= most; factor *= kStep) {
     request.capacity = rounded(static_cast<std::uint64_t>(std::ceil(bound * factor)), kPoolUnit);
+    if (request.capacity < needed) continue;
     if (feasible.plan(request).fits()) return request.capacity;
   }
   return std::nullopt;

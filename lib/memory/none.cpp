@@ -11,9 +11,7 @@ class NonePolicy final : public Policy {
   std::string name() const override { return "none"; }
   std::string summary() const override { return "every tensor for the whole iteration"; }
   std::optional<std::uint64_t> total_bytes(const PlanRequest& request) const override {
-    std::uint64_t sum = 0;
-    for (const StepTensor& tensor : request.training->tensors) sum += tensor.bytes;
-    return sum;
+    return request.training->tensor_bytes();
   }
 };
 

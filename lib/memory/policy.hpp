@@ -19,6 +19,9 @@ class FetchQueue {
   virtual bool is_absent(int tensor) const = 0;
   virtual bool was_fetched(int tensor) const = 0;
   virtual void push(int tensor) = 0;
+  // For a search that goes on where the one of the backward step before has ended: the lowest
+  // forward step that it has come to. At first it lies behind all of them.
+  virtual int& searched() = 0;
 };
 
 // When the offload of a map is queued.

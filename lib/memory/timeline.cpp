@@ -22,7 +22,8 @@ class Timeline final : public FetchQueue {
         ledger_(request, policy.groups_tensors() && !request.best_fit),
         queued_(training_.tensors.size(), false),
         fetched_(training_.tensors.size(), false),
-        on_host_(training_.tensors.size(), false) {}
+        on_host_(training_.tensors.size(), false),
+        searched_(training_.forward_steps() + 1) {}
 
   MemoryPlan run() {
     bool fits = allocate_input();
@@ -45,6 +46,7 @@ class Timeline final : public FetchQueue {
     queue_.push_back(id);
     queued_[index(id)] = true;
   }
+  int& searched() override { return searched_; }
 
  private:
   struct Offload {
@@ -315,7 +317,8 @@ class Timeline final : public FetchQueue {
   Ledger ledger_;
   std::deque<int> queue_;                         // of fetches
   std::vector<bool> queued_, fetched_, on_host_;  // by tensor
-  std::deque<Offload> offloads_;                  // under way, in the order of their ends
+  int searched_;
+  std::deque<Offload> offloads_;  // under way, in the order of their ends
   double now_ = 0;
   int step_ = 0;
 };

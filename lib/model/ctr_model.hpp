@@ -44,6 +44,8 @@ struct CtrOptions {
   MlpOptions deep;
   bool own_table = true;  // false: the table lies elsewhere (BasicModel::dense_part); no option
 
+  // At 1 asgd and hogwild diverge, whose gradients are stale.
+  double learning_rate() const { return 0.2; }
   void declare(OptionSet& set) {
     set.add("embedding_dim", embedding, "numbers of a category's embedding")
         .symbol("D")

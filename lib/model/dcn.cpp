@@ -25,6 +25,8 @@ struct DcnOptions : CtrOptions {
   std::uint64_t cross_layers = 6;
 
   DcnOptions() { deep.hidden = {1024, 1024}; }
+  // Six cross layers make polynomials of degree 7 of their inputs.
+  double learning_rate() const { return 0.02; }
   void declare(OptionSet& set) {
     CtrOptions::declare(set);
     set.add("cross_layers", cross_layers, "cross layers").unit("layers").range(1, 256);

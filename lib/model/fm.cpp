@@ -32,6 +32,8 @@ struct FmOptions {
     set.add("factor_init_std", init_std, "standard deviation of the initial factors").above(0);
   }
   void validate() const {}
+  double learning_rate() const { return 0.3; }  // at 1 asgd diverges, whose gradients are stale
+  const BasicObjective<float>& objective(Task) const { return find_objective<float>("sigmoid"); }
 };
 
 template <class Real>

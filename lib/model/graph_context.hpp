@@ -1,10 +1,10 @@
-// What one computation of a graph model works in: plans by batch size and steps, an arena for the
-// largest.
+// What one computation of a graph model works in: the plans of the batch sizes and steps that were
+// used last, an arena for the largest.
 #pragma once
 
 #include <algorithm>
 #include <cstdint>
-#include <map>
+#include <list>
 #include <memory>
 #include <optional>
 #include <utility>
@@ -39,6 +39,10 @@ struct BatchPart {
   std::size_t first, count;
   std::vector<std::size_t> lengths{};
 };
+
+// Plans that a context keeps, with the host memory of the maps that they move. Where batch sizes or
+// lengths vary more, a plan is made again when its batch size comes back.
+inline constexpr std::size_t kPlansKept = 16;
 
 // Plans are kept for so many steps, and multiples: batches of like lengths share one.
 inline constexpr std::int64_t kStepsPlanned = 32;
@@ -78,25 +82,33 @@ class GraphContext final : public BasicModelContext<Real> {
         rates_(std::move(rates)),
         lstm_(std::make_shared<LstmMath<Real>>(device)) {}
 
+  // Good until the next call.
   PlanExecutor<Real>& executor(const BatchPart& part) {
-    const Graph& graph = graph_of(part);
-    const std::int64_t steps = graph.node(0).shape.height;
-    std::unique_ptr<Executable>& one = executables_[{part.count, steps}];
-    if (!one) one = std::make_unique<Executable>(*this, graph, part.count);
-    return one->executor;
+    const auto found = std::ranges::find_if(executables_, [&](const Executable& each) {
+      return each.batch == part.count && each.steps() == steps_of(part);
+    });
+    if (found != executables_.end()) {
+      executables_.splice(executables_.begin(), executables_, found);
+    } else {
+      if (executables_.size() == kPlansKept) executables_.pop_back();
+      executables_.emplace_front(*this, graph_of(part), part.count);
+    }
+    return executables_.front().executor;
   }
+  std::size_t plans() const { return executables_.size(); }
   Real* arena(const PlanExecutor<Real>& executor) {
     arena_.reset(this->device(), executor.arena_size());
     return arena_.data();
   }
   // X <- the samples: by the cores that compute with them, or on a GPU by way of host memory.
   void write_samples(const BatchPart& part, Real* X) {
-    const Shape& shape = graph_of(part).node(0).shape;
-    const auto each = static_cast<std::size_t>(shape.numbers());
+    const Shape& one = graph_.node(0).shape;
+    const auto steps = static_cast<std::size_t>(steps_of(part));
+    const auto each = static_cast<std::size_t>(one.channels * one.width) * steps;
     const auto copy = [&](std::size_t begin, std::size_t end, Real* to) {
       const std::size_t first = part.first + begin, count = end - begin;
       if (part.lengths.empty()) return copy_images(part.batch, first, count, to);
-      copy_sequences(part.batch, first, count, static_cast<std::size_t>(shape.height), to);
+      copy_sequences(part.batch, first, count, steps, to);
     };
     if (this->device().host_accessible(X)) {
       auto& cores = kernels<BasicHostCores<Real>>(this->device());
@@ -117,29 +129,33 @@ class GraphContext final : public BasicModelContext<Real> {
 
  private:
   struct Executable {
-    Executable(GraphContext& of, const Graph& graph, std::size_t batch)
-        : planned(graph, of.rules_, static_cast<std::int64_t>(batch), of.rates_),
+    Executable(GraphContext& of, Graph network, std::size_t samples)
+        : batch(samples),
+          graph(std::move(network)),
+          planned(graph, of.rules_, static_cast<std::int64_t>(batch), of.rates_),
           executor(of.device(), planned.training, planned.plan, false, of.lstm_) {}
+    std::int64_t steps() const { return graph.node(0).shape.height; }
+
+    std::size_t batch;
+    Graph graph;
     PlannedBatch planned;
     PlanExecutor<Real> executor;
   };
 
-  // Of sequences the network at the steps that are planned for the longest.
-  const Graph& graph_of(const BatchPart& part) {
-    if (part.lengths.empty()) return graph_;
-    const std::int64_t steps =
-        planned_steps(static_cast<double>(*std::ranges::max_element(part.lengths)));
-    std::unique_ptr<Graph>& graph = graphs_[steps];
-    if (!graph) graph = std::make_unique<Graph>(with_steps(graph_, steps));
-    return *graph;
+  // Of sequences those that are planned for the longest; of images their height.
+  std::int64_t steps_of(const BatchPart& part) const {
+    if (part.lengths.empty()) return graph_.node(0).shape.height;
+    return planned_steps(static_cast<double>(*std::ranges::max_element(part.lengths)));
+  }
+  Graph graph_of(const BatchPart& part) const {
+    return part.lengths.empty() ? graph_ : with_steps(graph_, steps_of(part));
   }
 
   const Graph& graph_;
   PlanRules rules_;
   DeviceRates rates_;
-  std::map<std::int64_t, std::unique_ptr<Graph>> graphs_;  // by steps
-  std::map<std::pair<std::size_t, std::int64_t>, std::unique_ptr<Executable>> executables_;
   std::shared_ptr<LstmMath<Real>> lstm_;  // whose scratch has the size of the parameters
+  std::list<Executable> executables_;     // what was used last comes first
   BasicBuffer<Real> arena_;
   std::vector<Real> samples_;
 };

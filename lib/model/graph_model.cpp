@@ -25,6 +25,10 @@ constexpr std::size_t kScoredTogether = 64;  // samples: room for more would be 
 
 bool has_statistics(const Graph& graph) { return statistics_offsets(graph).back() > 0; }
 
+int count_of(const Graph& graph, NodeType type) {
+  return static_cast<int>(std::ranges::count(graph.nodes(), type, &Node::type));
+}
+
 // A bn whose output goes into an add alone ends a residual branch.
 bool ends_residual(const Graph& graph, int node) {
   const std::vector<int>& consumers = graph.consumers(node);
@@ -262,8 +266,11 @@ class GraphModel final : public BasicModel<Real> {
 
 class GraphModelFactory final : public ModelFactory {
  public:
-  explicit GraphModelFactory(std::string name) : name_(std::move(name)) {}
+  explicit GraphModelFactory(std::string name) : name_(std::move(name)) {
+    options_.conv_init = usual_filters(find_graph("--model", name_));
+  }
 
+  double learning_rate() const override { return 0.05; }
   void declare(OptionSet& set) override { options_.declare(set); }
   void validate() const override {
     options_.validate();
@@ -306,13 +313,20 @@ const bool networks_registered = [] {
 
 }  // namespace
 
+FilterLaw usual_filters(const Graph& graph) {
+  constexpr int kFew = 4;
+  const int convolutions = count_of(graph, NodeType::conv);
+  const bool few = convolutions > 0 && convolutions <= kFew;
+  return few && count_of(graph, NodeType::bn) == 0 ? FilterLaw::init : FilterLaw::he;
+}
+
 void GraphModelOptions::declare(OptionSet& set) {
   dense.declare_init(set);
   std::vector<std::string> names;
   for (const Policy* policy : all_policies()) names.push_back(policy->name());
   set.add_choice("conv_init", conv_init, {{"he", FilterLaw::he}, {"init", FilterLaw::init}},
-                 "filters of conv begin with variance 2 / fan_in, or by --init, which large steps "
-                 "without bn need");
+                 "how the filters of conv begin: with variance 2 / fan_in, or by --init; the "
+                 "default is init for networks of at most four conv without bn");
   set.add("zero_residual", zero_residual,
           "scales of the bn that end a residual branch begin at 0, not 1");
   set.add("decay_all", decay_all,

@@ -6,8 +6,8 @@
 // Blocks    : per node of the list that has parameters, all dense: conv, fc "NODE.weight" [outputs
 //             x inputs] and "NODE.bias"; lstm "NODE.weight" [4 units x (inputs + units)] and
 //             "NODE.bias"; bn "NODE.scale" and "NODE.shift".
-// Initial   : conv: variance 2 / fan_in (He and others 2015) or as fc; fc and lstm by --init
-//             (fan_in); scales 1, the rest 0.
+// Initial   : conv: variance 2 / fan_in (He and others 2015) or as fc (usual_filters); fc and lstm by
+//             --init (fan_in); scales 1, the rest 0.
 // Decay     : --weight-decay acts on all blocks, or on weights alone (--no-decay-all).
 // bn        : training uses the statistics of the batch. There are no running ones, which no
 //             algorithm would move: those that a measurement uses are estimated at the measured
@@ -45,6 +45,10 @@ enum class FilterLaw {
   he,    // variance 2 / fan_in
   init,  // as dense layers
 };
+// The default of --conv-init. What goes through many convolutions keeps its size with `he`, and
+// shrinks with `init`. Few convolutions without bn have no need of `he`, and may diverge from it:
+// lenet-002 does with momentum 0.9 at a learning rate of 0.05.
+FilterLaw usual_filters(const Graph& graph);
 
 // Of sequences, whose lengths differ: what a batch of them is computed as, and costs.
 enum class Lengths {

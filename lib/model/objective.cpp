@@ -1,10 +1,15 @@
 #include "model/objective.hpp"
 
+#include <cmath>
+#include <limits>
+
 #include "core/error.hpp"
 
 namespace hetsgd {
 
 namespace {
+
+double times_log(double p) { return p > 0 ? p * std::log(p) : 0; }
 
 template <class Real>
 BasicOutputLayerKernels<Real>& output_layer(BasicDevice<Real>& device) {
@@ -15,6 +20,18 @@ template <class Real>
 class Softmax final : public BasicObjective<Real> {
  public:
   std::string_view name() const override { return "softmax"; }
+  // The entropy of the mean target, in the share of the rows that have labels.
+  double constant_loss(const Dataset& data) const override {
+    std::vector<double> weight(data.label_count);
+    double labelled = 0, loss = 0;
+    for (std::uint64_t row = 0; row < data.rows(); ++row) {
+      const auto labels = data.labels(row);
+      if (!labels.empty()) ++labelled;
+      for (const Index label : labels) weight[label] += 1 / static_cast<double>(labels.size());
+    }
+    for (const double each : weight) loss -= times_log(each / labelled);
+    return labelled > 0 ? loss * labelled / static_cast<double>(data.rows()) : 0;
+  }
   DeferredSum learn(BasicDevice<Real>& device, const SparseRows<Real>& labels, std::size_t n,
                     const Real* bias, Real scale, Real* Z) const override {
     return output_layer(device).softmax_cross_entropy(labels, n, bias, scale, Z);
@@ -39,6 +56,17 @@ template <class Real>
 class Sigmoid final : public BasicObjective<Real> {
  public:
   std::string_view name() const override { return "sigmoid"; }
+  // The sum of the entropies of each label against all others.
+  double constant_loss(const Dataset& data) const override {
+    std::vector<double> count(data.label_count);
+    for (const Index label : data.targets.index) ++count[label];
+    double loss = 0;
+    for (const double each : count) {
+      const double share = each / static_cast<double>(data.rows());
+      loss -= times_log(share) + times_log(1 - share);
+    }
+    return loss;
+  }
   DeferredSum learn(BasicDevice<Real>& device, const SparseRows<Real>& labels, std::size_t n,
                     const Real* bias, Real scale, Real* Z) const override {
     return output_layer(device).sigmoid_cross_entropy(labels, n, bias, scale, Z);
@@ -50,6 +78,11 @@ class Sigmoid final : public BasicObjective<Real> {
 };
 
 }  // namespace
+
+template <class Real>
+double BasicObjective<Real>::constant_loss(const Dataset&) const {
+  return std::numeric_limits<double>::quiet_NaN();
+}
 
 template <class Real>
 DeferredSum BasicObjective<Real>::learn_layer(BasicDevice<Real>&, const SparseRows<Real>&,

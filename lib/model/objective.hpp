@@ -23,6 +23,10 @@ class BasicObjective {
   virtual ~BasicObjective() = default;
   virtual std::string_view name() const = 0;
 
+  // Mean loss of the rows of `data` where all have the same scores, the best ones: what a model that
+  // looks at no feature comes to. NaN: not known.
+  virtual double constant_loss(const Dataset& data) const;
+
   // Z[rows x n] holds scores without their bias [n], which may be null; `labels` are the true ones
   // of each row. Z <- scale * gradient of the row's loss by its scores: scale = 1 / rows makes it
   // that of the mean loss. Returns the sum of the losses.

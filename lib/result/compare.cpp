@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <iterator>
 #include <limits>
 #include <string>
 #include <vector>
@@ -38,17 +37,18 @@ RunTarget run_target(RunClock clock, const LoadedResult& result, const Target& t
   const std::vector<Evaluation> curve = evaluations_on(clock, result, target.metric);
   const TimeToAccuracy found = time_to_accuracy(curve, target);
   RunTarget row{kMissed, kMissed, kMissed, kMissed, kMissed, kNone};
-  if (found.first) {
-    const auto place = std::find_if(curve.begin(), curve.end(), [&](const Evaluation& evaluation) {
-      return reached(target, evaluation.value);
-    });
-    row.evaluation = static_cast<double>(place - curve.begin());
-    if (place != curve.begin()) row.resolution_s = place->time_s - std::prev(place)->time_s;
-    row.time_s = found.first->time_s;
-    row.samples = static_cast<double>(found.first->samples_count);
-    row.updates = static_cast<double>(found.first->updates);
+  if (found.held) {
+    row.evaluation = static_cast<double>(found.evaluation);
+    if (found.evaluation > 0) row.resolution_s = found.resolution_s;
+    row.time_s = found.held->time_s;
+    row.uncertain = !found.certain;
+    row.samples = static_cast<double>(found.held->samples_count);
+    row.updates = static_cast<double>(found.held->updates);
   }
-  if (found.smoothed) row.smoothed_time_s = found.smoothed->time_s;
+  if (found.first_crossing) {
+    row.first_crossing_s = found.first_crossing->time_s;
+    row.misses_at_end = found.misses_at_end;
+  }
   return row;
 }
 
@@ -105,7 +105,8 @@ std::string metric_of_comparison(const std::vector<LoadedResult>& results,
                                  const std::vector<Target>& targets) {
   if (!targets.empty()) return targets.front().metric;
   for (const std::string& metric : metric_names()) {
-    if (!evaluations_of(results.front().json, metric).empty()) return metric;
+    const json& curve = results.front().json["curve"];
+    if (!curve.empty() && curve.back().contains(metric)) return metric;
   }
   return kTestLoss;
 }
@@ -156,9 +157,9 @@ Comparison compare(const std::vector<LoadedResult>& results, const CompareOption
     for (const Target& target : comparison.targets) check_measured(result, target);
     comparison.runs.push_back(run_row(result, comparison));
   }
-  make_groups(results, comparison);
+  make_groups(results, options.names ? *options.names : names_of({&results}), comparison);
   fill_groups(comparison);
-  choose_reference(options.reference, comparison);
+  choose_reference(options, comparison);
   relate_groups(comparison);
   sort_groups(comparison);
   add_warnings(results, comparison);

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <map>
 #include <set>
 
@@ -26,38 +27,78 @@ const std::set<std::string>& ignored_options() {
 
 // What a run does, apart from its seed.
 json identity(const json& result) {
-  return {{"config", telling_options(result)},
-          {"train", result["dataset"]["train"].value("content_hash", "")},
-          {"test", result["dataset"]["test"].value("content_hash", "")}};
+  static const std::vector<json::json_pointer> kData = {
+      json::json_pointer("/dataset/train/content_hash"),
+      json::json_pointer("/dataset/test/content_hash")};
+  json whole = json::array({telling_options(result)});
+  for (const json::json_pointer& place : kData) whole.push_back(result.value(place, ""));
+  return whole;
 }
 
-std::string shown(const json& value) {
+std::string option_text(const json& value) {
   return value.is_string() ? value.get<std::string>() : value.dump();
 }
 
-// Groups of one algorithm are told apart by the options in which they differ.
-void name_groups_of_one_algorithm(const std::vector<LoadedResult>& results,
-                                  const std::vector<GroupRow*>& groups) {
-  const auto config_of = [&](const GroupRow* group) {
-    return telling_options(results[group->runs.front()].json);
-  };
-  std::set<std::string> keys;
-  const json first = config_of(groups.front());
-  for (const GroupRow* group : groups) {
-    const json config = config_of(group);
-    for (const auto& [key, value] : config.items()) {
-      if (!first.contains(key) || first[key] != value) keys.insert(key);
+using Runs = std::vector<std::size_t>;  // places of results
+
+// Runs that differ in their seed alone, in the order of the first ones.
+std::vector<Runs> groups_of(const std::vector<LoadedResult>& results) {
+  std::vector<json> identities;
+  std::vector<Runs> groups;
+  for (std::size_t i = 0; i < results.size(); ++i) {
+    json key = identity(results[i].json);
+    const auto place = static_cast<std::size_t>(
+        std::find(identities.begin(), identities.end(), key) - identities.begin());
+    if (place == identities.size()) {
+      identities.push_back(std::move(key));
+      groups.emplace_back();
     }
+    groups[place].push_back(i);
   }
-  for (GroupRow* group : groups) {
-    const json config = config_of(group);
-    std::vector<std::string> parts;
-    for (const std::string& key : keys) {
-      if (config.contains(key)) parts.push_back(fmt::format("{}={}", key, shown(config[key])));
+  return groups;
+}
+
+// What all runs of a group are called; empty: they have different names, or none.
+std::string name_of_runs(const std::vector<LoadedResult>& results, const Runs& runs,
+                         std::string LoadedResult::*member) {
+  const std::string& name = results[runs.front()].*member;
+  const bool same = std::all_of(runs.begin(), runs.end(),
+                                [&](std::size_t run) { return results[run].*member == name; });
+  return same ? name : "";
+}
+
+bool have_different(const std::vector<LoadedResult>& results, std::string LoadedResult::*member) {
+  return std::any_of(results.begin(), results.end(), [&](const LoadedResult& each) {
+    return each.*member != results.front().*member;
+  });
+}
+
+// The name of a group without the options that tell it from others of this name: its setup, where
+// the comparison has several, and its case; where it has neither, its algorithm.
+std::string plain_name(const std::vector<LoadedResult>& results, const Runs& runs, bool cases) {
+  std::vector<std::string> parts;
+  if (have_different(results, &LoadedResult::setup)) {
+    parts.push_back(name_of_runs(results, runs, &LoadedResult::setup));
+  }
+  if (cases) parts.push_back(name_of_runs(results, runs, &LoadedResult::case_name));
+  std::erase(parts, "");
+  if (parts.empty()) parts.push_back(results[runs.front()].json["config"]["algorithm"]);
+  return fmt::format("{}", fmt::join(parts, ", "));
+}
+
+// Adds the options in which groups of one name differ.
+void add_differing_options(const std::vector<LoadedResult>& results, GroupNames& names) {
+  std::map<std::string, json> first;  // by name
+  for (const Runs& runs : groups_of(results)) {
+    const std::string name = plain_name(results, runs, names.cases);
+    const json config = telling_options(results[runs.front()].json);
+    const json& other = first.try_emplace(name, config).first->second;
+    for (const auto& [key, value] : config.items()) {
+      if (!other.contains(key) || other[key] != value) names.options[name].insert(key);
     }
-    group->options = fmt::format("{}", fmt::join(parts, ", "));
-    group->label =
-        parts.empty() ? group->algorithm : fmt::format("{} ({})", group->algorithm, group->options);
+    for (const auto& [key, value] : other.items()) {
+      if (!config.contains(key)) names.options[name].insert(key);
+    }
   }
 }
 
@@ -65,7 +106,7 @@ void name_groups_of_one_algorithm(const std::vector<LoadedResult>& results,
 std::vector<std::string> varying_options(const std::vector<json>& configs) {
   std::map<std::string, std::set<std::string>> values;
   for (const json& config : configs) {
-    for (const auto& [key, value] : config.items()) values[key].insert(shown(value));
+    for (const auto& [key, value] : config.items()) values[key].insert(option_text(value));
   }
   std::vector<std::string> keys;
   for (const auto& [key, found] : values) {
@@ -83,86 +124,31 @@ void fill_values(const std::vector<LoadedResult>& results, Comparison& compariso
   for (std::size_t g = 0; g < configs.size(); ++g) {
     std::vector<std::string> values;
     for (const std::string& key : comparison.varying) {
-      values.push_back(configs[g].contains(key) ? shown(configs[g][key]) : "");
+      values.push_back(configs[g].contains(key) ? option_text(configs[g][key]) : "");
     }
     for (const std::size_t run : comparison.groups[g].runs) comparison.runs[run].values = values;
   }
 }
 
-// What all runs of a group are called; empty: there is no such name.
-std::string common_name(const std::vector<LoadedResult>& results, const GroupRow& group,
-                        std::string LoadedResult::*member) {
-  const std::string& name = results[group.runs.front()].*member;
-  const bool same = std::all_of(group.runs.begin(), group.runs.end(),
-                                [&](std::size_t run) { return results[run].*member == name; });
-  return same ? name : "";
-}
-
-// By the setup; where several groups share it by setup and case, and where all do by the case; else
-// the label that tells them apart stays behind the name.
-void use_given_names(const std::vector<LoadedResult>& results, std::vector<GroupRow>& groups) {
-  const auto setup_of = [&](const GroupRow& group) {
-    return common_name(results, group, &LoadedResult::setup);
-  };
-  const bool one_setup = std::all_of(groups.begin(), groups.end(), [&](const GroupRow& group) {
-    return setup_of(group) == setup_of(groups.front());
-  });
-  const auto full_name_of = [&](const GroupRow& group) {
-    const std::string name = common_name(results, group, &LoadedResult::case_name);
-    return one_setup ? name : fmt::format("{}, {}", setup_of(group), name);
-  };
-  std::map<std::string, int> setups, full_names;
-  for (const GroupRow& group : groups) {
-    ++setups[setup_of(group)];
-    ++full_names[full_name_of(group)];
-  }
-  for (GroupRow& group : groups) {
-    const std::string setup = setup_of(group), full_name = full_name_of(group);
-    if (setup.empty()) continue;
-    if (setups[setup] == 1) {
-      group.label = setup;
-    } else if (full_names[full_name] == 1) {
-      group.label = full_name;
-    } else {
-      group.label = fmt::format("{} ({})", setup, group.label);
+void name_group(const std::vector<LoadedResult>& results, const GroupNames& names,
+                GroupRow& group) {
+  group.name = plain_name(results, group.runs, names.cases);
+  const json config = telling_options(results[group.runs.front()].json);
+  std::vector<std::string> parts;
+  if (const auto keys = names.options.find(group.name); keys != names.options.end()) {
+    for (const std::string& key : keys->second) {
+      if (config.contains(key))
+        parts.push_back(fmt::format("{}={}", key, option_text(config[key])));
     }
   }
+  group.options = fmt::format("{}", fmt::join(parts, ", "));
+  group.label = parts.empty() ? group.name : fmt::format("{} ({})", group.name, group.options);
 }
 
-void name_groups(const std::vector<LoadedResult>& results, Comparison& comparison) {
-  std::map<std::string, std::vector<GroupRow*>> by_algorithm;
-  for (GroupRow& group : comparison.groups) by_algorithm[group.algorithm].push_back(&group);
-  for (const auto& [algorithm, groups] : by_algorithm) {
-    name_groups_of_one_algorithm(results, groups);
-  }
-  use_given_names(results, comparison.groups);
-  for (const GroupRow& group : comparison.groups) {
-    for (const std::size_t run : group.runs) comparison.runs[run].label = group.label;
-  }
-}
-
-// A path comes first, then a label; an algorithm names a group if it has one only.
-GroupRow& find_reference(const std::string& reference, Comparison& comparison) {
-  std::vector<GroupRow*> of_algorithm;
-  for (GroupRow& group : comparison.groups) {
-    const bool has_file = std::any_of(group.runs.begin(), group.runs.end(), [&](std::size_t run) {
-      return comparison.runs[run].path == reference;
-    });
-    if (has_file) return group;
-    if (group.algorithm == reference) {
-      of_algorithm.push_back(&group);
-    } else if (group.label == reference) {
-      return group;
-    }
-  }
-  if (of_algorithm.size() == 1) return *of_algorithm.front();
-  if (of_algorithm.empty()) {
-    throw usage_error("--reference: found {}, expected one of the compared files or algorithms",
-                      quote(reference));
-  }
-  throw with_hint(usage_error("--reference: found {}, which has {} groups with different options",
-                              quote(reference), of_algorithm.size()),
-                  "name one of its files");
+std::string labels_of(const std::vector<GroupRow*>& groups) {
+  std::vector<std::string> labels;
+  for (const GroupRow* group : groups) labels.push_back(quote(group->label));
+  return fmt::format("{}", fmt::join(labels, ", "));
 }
 
 // Against a group that missed a target every other one is infinitely fast.
@@ -178,7 +164,7 @@ GroupRow& first_that_reached(Comparison& comparison) {
       [&](const GroupRow& a, const GroupRow& b) { return reached(a) < reached(b); });
   if (&best == &first) return first;
   comparison.warnings.push_back(fmt::format(
-      "the reference is {}: {}, whose file comes first, missed {} (the median of its "
+      "the reference is {}: {}, which comes first, missed {} (the median of its "
       "runs); --reference names another",
       best.label, first.label,
       comparison.targets.size() == 1 ? comparison.targets.front().text() : "more of the targets"));
@@ -187,11 +173,18 @@ GroupRow& first_that_reached(Comparison& comparison) {
 
 }  // namespace
 
-nlohmann::json telling_options(const json& result) {
+const json& config_value(const json& result, const std::string& key) {
+  static const json kNothing;
+  const json& config = result["config"];
+  const auto found = config.find(key);
+  return found == config.end() ? kNothing : *found;
+}
+
+json telling_options(const json& result) {
   json config = result["config"];
   for (const std::string& key : ignored_options()) config.erase(key);
   // Targets that do not end a run are read off its curve.
-  if (!config.value("stop_at_target", false)) config.erase("target");
+  if (config_value(result, "stop_at_target") != true) config.erase("target");
   for (const json& plugin : result.value("plugins", json::array())) {
     config["plugin"].push_back(fmt::format("{} {}", plugin["name"].get<std::string>(),
                                            plugin["file_hash"].get<std::string>()));
@@ -199,27 +192,86 @@ nlohmann::json telling_options(const json& result) {
   return config;
 }
 
-void choose_reference(const std::string& reference, Comparison& comparison) {
-  GroupRow& chosen =
-      reference.empty() ? first_that_reached(comparison) : find_reference(reference, comparison);
-  chosen.reference = true;
+std::string common_name(const std::vector<LoadedResult>& results,
+                        std::string LoadedResult::*member) {
+  return have_different(results, member) ? "" : results.front().*member;
 }
 
-void make_groups(const std::vector<LoadedResult>& results, Comparison& comparison) {
-  std::vector<json> identities;
-  for (std::size_t i = 0; i < results.size(); ++i) {
-    const json key = identity(results[i].json);
-    const auto place = static_cast<std::size_t>(
-        std::find(identities.begin(), identities.end(), key) - identities.begin());
-    if (place == identities.size()) {
-      identities.push_back(key);
-      GroupRow& group = comparison.groups.emplace_back();
-      group.algorithm = comparison.runs[i].algorithm;
-      group.tuning = comparison.runs[i].tuning;
-    }
-    comparison.groups[place].runs.push_back(i);
+GroupNames names_of(const std::vector<const std::vector<LoadedResult>*>& comparisons) {
+  GroupNames names;
+  for (const std::vector<LoadedResult>* results : comparisons) {
+    names.cases |= have_different(*results, &LoadedResult::case_name) ||
+                   results->front().case_name != comparisons.front()->front().case_name;
   }
-  name_groups(results, comparison);
+  for (const std::vector<LoadedResult>* results : comparisons) {
+    add_differing_options(*results, names);
+  }
+  return names;
+}
+
+std::vector<GroupRow*> groups_named(const std::string& reference, Comparison& comparison) {
+  const auto has_file = [&](const GroupRow& group) {
+    return std::any_of(group.runs.begin(), group.runs.end(),
+                       [&](std::size_t run) { return comparison.runs[run].path == reference; });
+  };
+  const std::vector<std::function<bool(const GroupRow&)>> ways = {
+      has_file, [&](const GroupRow& group) { return group.label == reference; },
+      [&](const GroupRow& group) { return group.name == reference; },
+      [&](const GroupRow& group) { return group.case_name == reference; },
+      [&](const GroupRow& group) { return group.algorithm == reference; }};
+  for (const auto& is_meant : ways) {
+    std::vector<GroupRow*> found;
+    for (GroupRow& group : comparison.groups) {
+      if (is_meant(group)) found.push_back(&group);
+    }
+    if (!found.empty()) return found;
+  }
+  return {};
+}
+
+Error no_reference(const std::string& reference, const std::vector<GroupRow*>& groups) {
+  return with_hint(
+      usage_error("--reference: found {}, expected one of the compared files, a group's name, or "
+                  "an algorithm or a case of a sweep that has one group",
+                  quote(reference)),
+      "the groups are " + labels_of(groups));
+}
+
+Error ambiguous_reference(const std::string& reference, const std::vector<GroupRow*>& groups) {
+  return with_hint(usage_error("--reference: found {}, which {} groups have in common",
+                               quote(reference), groups.size()),
+                   "name one of " + labels_of(groups));
+}
+
+void choose_reference(const CompareOptions& options, Comparison& comparison) {
+  const std::string& reference = options.reference;
+  if (reference.empty()) {
+    GroupRow& chosen =
+        options.first_is_reference ? comparison.groups.front() : first_that_reached(comparison);
+    chosen.reference = true;
+    return;
+  }
+  const std::vector<GroupRow*> named = groups_named(reference, comparison);
+  if (named.size() > 1) throw ambiguous_reference(reference, named);
+  if (named.empty()) {
+    std::vector<GroupRow*> all;
+    for (GroupRow& group : comparison.groups) all.push_back(&group);
+    throw no_reference(reference, all);
+  }
+  named.front()->reference = true;
+}
+
+void make_groups(const std::vector<LoadedResult>& results, const GroupNames& names,
+                 Comparison& comparison) {
+  for (Runs& runs : groups_of(results)) {
+    GroupRow& group = comparison.groups.emplace_back();
+    group.algorithm = comparison.runs[runs.front()].algorithm;
+    group.tuning = comparison.runs[runs.front()].tuning;
+    group.case_name = name_of_runs(results, runs, &LoadedResult::case_name);
+    group.runs = std::move(runs);
+    name_group(results, names, group);
+    for (const std::size_t run : group.runs) comparison.runs[run].label = group.label;
+  }
   fill_values(results, comparison);
 }
 

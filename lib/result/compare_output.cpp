@@ -43,9 +43,10 @@ json group_target_json(const Comparison& comparison, const GroupRow& group, std:
   }
   return {{"target", comparison.targets[t].text()},
           {"reached", target.reached},
+          {"misses_at_end", target.misses_at_end},
           {"time_s", interval_json(target.time_s)},
           {"times_s", std::move(samples)},
-          {"smoothed_time_s", interval_json(target.smoothed_time_s)},
+          {"first_crossing_s", interval_json(target.first_crossing_s)},
           {"samples_count", target.samples},
           {"updates", target.updates},
           {"ratio", target.ratio},
@@ -56,7 +57,7 @@ json group_target_json(const Comparison& comparison, const GroupRow& group, std:
           {"p_value_holm", target.p_holm},
           {"evaluation", target.evaluation},
           {"resolution_s", target.resolution_s},
-          {"smoothed_time_relation", relation_json(target.smoothed_time_relation)},
+          {"first_crossing_relation", relation_json(target.first_crossing_relation)},
           {"samples_relation", relation_json(target.samples_relation)},
           {"updates_relation", relation_json(target.updates_relation)}};
 }
@@ -78,7 +79,7 @@ json run_json(const Comparison& comparison, const RunRow& run) {
   for (std::size_t t = 0; t < run.targets.size(); ++t) {
     row["targets"].push_back({{"target", comparison.targets[t].text()},
                               {"time_s", run.targets[t].time_s},
-                              {"smoothed_time_s", run.targets[t].smoothed_time_s},
+                              {"first_crossing_s", run.targets[t].first_crossing_s},
                               {"samples_count", run.targets[t].samples},
                               {"updates", run.targets[t].updates},
                               {"evaluation", run.targets[t].evaluation},
@@ -122,7 +123,7 @@ std::vector<std::string> target_cells(const Comparison& comparison, const GroupR
   const GroupTarget& target = group.targets[t];
   std::vector<std::string> row = {comparison.targets[t].text(), fmt::format("{}", target.reached)};
   append_interval(row, target.time_s, time_text);
-  row.insert(row.end(), {time_text(target.smoothed_time_s.median), count_text(target.samples),
+  row.insert(row.end(), {time_text(target.first_crossing_s.median), count_text(target.samples),
                          count_text(target.updates), number(target.ratio, "{:.4f}")});
   append_interval(row, target.speedup, metric_text);
   row.insert(row.end(), {metric_text(target.statistical), metric_text(target.hardware),
@@ -151,7 +152,7 @@ Table runs_table(const Comparison& comparison) {
   header.insert(header.end(), {"file", "seed", "status"});
   for (const Target& target : comparison.targets) {
     for (const char* const name :
-         {"time_s", "smoothed_time_s", "samples", "updates", "evaluation", "resolution_s"}) {
+         {"time_s", "first_crossing_s", "samples", "updates", "evaluation", "resolution_s"}) {
       header.push_back(fmt::format("{} {}", target.text(), name));
     }
   }
@@ -161,7 +162,7 @@ Table runs_table(const Comparison& comparison) {
     std::vector<std::string> row = identity_cells(run);
     row.insert(row.end(), {run.path, fmt::format("{}", run.seed), run.status});
     for (const RunTarget& target : run.targets) {
-      row.insert(row.end(), {time_text(target.time_s), time_text(target.smoothed_time_s),
+      row.insert(row.end(), {time_text(target.time_s), time_text(target.first_crossing_s),
                              count_text(target.samples), count_text(target.updates),
                              count_text(target.evaluation), time_text(target.resolution_s)});
     }
@@ -176,7 +177,7 @@ Table groups_table(const Comparison& comparison) {
   header.insert(header.end(), {"n", "diverged"});
   if (!comparison.targets.empty()) {
     header.insert(header.end(),
-                  {"target", "reached", "time_s", "time_s_low", "time_s_high", "smoothed_time_s",
+                  {"target", "reached", "time_s", "time_s_low", "time_s_high", "first_crossing_s",
                    "samples", "updates", "ratio", "speedup", "speedup_low", "speedup_high",
                    "statistical_efficiency_ratio", "hardware_efficiency_ratio", "p_value",
                    "p_value_holm", "evaluation", "resolution_s"});

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "core/error.hpp"
 #include "result/compare.hpp"
 
 namespace hetsgd {
@@ -14,12 +15,25 @@ namespace hetsgd {
 inline constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
 
 // compare_groups.cpp: puts runs that differ in their seed alone into groups and names them.
-void make_groups(const std::vector<LoadedResult>& results, Comparison& comparison);
+void make_groups(const std::vector<LoadedResult>& results, const GroupNames& names,
+                 Comparison& comparison);
+// compare_groups.cpp: what all results are called; empty: they have different names, or none.
+std::string common_name(const std::vector<LoadedResult>& results,
+                        std::string LoadedResult::*member);
+// compare_groups.cpp: an option of a result; null: the run has no such option. Options of algorithms
+// may have any type, and a file may come from anywhere: a caller that needs one type asks for it.
+const nlohmann::json& config_value(const nlohmann::json& result, const std::string& key);
 // compare_groups.cpp: the options of a result that tell groups apart, with the seed, paths and what
 // cannot change a result left out; of plugins the content counts.
 nlohmann::json telling_options(const nlohmann::json& result);
+// compare_groups.cpp: the groups that a text may mean: as one of their files, else as label, name,
+// case or algorithm, in this order.
+std::vector<GroupRow*> groups_named(const std::string& reference, Comparison& comparison);
+// compare_groups.cpp: for a text that means none, and for one that means several.
+Error no_reference(const std::string& reference, const std::vector<GroupRow*>& groups);
+Error ambiguous_reference(const std::string& reference, const std::vector<GroupRow*>& groups);
 // compare_groups.cpp: marks the reference, after fill_groups. Errors: usage (no such reference).
-void choose_reference(const std::string& reference, Comparison& comparison);
+void choose_reference(const CompareOptions& options, Comparison& comparison);
 
 // compare_statistics.cpp: medians and intervals of each group, then what relates to the reference.
 void fill_groups(Comparison& comparison);

@@ -73,9 +73,9 @@ class Report {
   }
 
   std::string short_label(const GroupRow& group) {
-    if (group.label.size() <= kLongestLabel) return group.label;
+    if (group.label.size() <= kLongestLabel || group.options.empty()) return group.label;
     notes_.push_back(group.options);
-    return fmt::format("{} [{}]", group.algorithm, notes_.size());
+    return fmt::format("{} [{}]", group.name, notes_.size());
   }
 
   void append_common_header(std::vector<std::string>& header) const {
@@ -93,7 +93,8 @@ class Report {
 
   std::string table_of(std::size_t t) const {
     std::vector<std::string> header = {
-        "algorithm", "reached", "time_s to " + comparison_.targets[t].text(), "speedup", "stat",
+        "algorithm", "reached", "time_s to " + comparison_.targets[t].text(),
+        "crossed",   "speedup", "stat",
         "hw",        "p"};
     if (several_tests()) header.emplace_back("p_holm");
     append_common_header(header);
@@ -107,6 +108,7 @@ class Report {
       std::vector<std::string> row = {labels_[g],
                                       fmt::format("{}/{}", target.reached, n),
                                       interval_text(target.time_s, n > 1, short_number),
+                                      short_number(target.first_crossing_s.median),
                                       interval_text(target.speedup, spread, factor_text),
                                       factor_text(target.statistical),
                                       factor_text(target.hardware),
@@ -140,6 +142,10 @@ class Report {
           labels_[static_cast<std::size_t>(reference - comparison_.groups.begin())];
       text = fmt::format(
           "Medians over the runs [95 % bootstrap interval]; a missed target counts as infinity.\n"
+          "A target is reached when it is held: time_s is that of the first evaluation that "
+          "reaches it\n"
+          "and whose median with the next four does, too. crossed: at the first crossing, held or "
+          "not.\n"
           "speedup over {0} = stat (fewer samples to the target) x hw (more samples per second).\n"
           "p: two-sided Mann-Whitney U test of the times against {0}{1}.\n",
           name,
@@ -177,7 +183,7 @@ class Report {
     for (double& each : evaluations) each = std::round(each);
     const auto [first, last] = std::minmax_element(evaluations.begin(), evaluations.end());
     return fmt::format(
-        "{} is reached at evaluation {}; a time is exact to the gap before it, {} s.\n",
+        "{} is held from evaluation {} on; a time is exact to the gap before it, {} s.\n",
         comparison_.targets[t].text(),
         *first == *last ? fmt::format("{:.0f}", *first)
                         : fmt::format("{:.0f} to {:.0f}", *first, *last),

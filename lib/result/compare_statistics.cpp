@@ -39,7 +39,12 @@ GroupTarget group_target(const Comparison& comparison, const GroupRow& group, st
   target.reached = static_cast<std::size_t>(
       std::count_if(times.begin(), times.end(), [](double x) { return std::isfinite(x); }));
   target.time_s = bootstrap_median(times);
-  target.smoothed_time_s = bootstrap_median(values(&RunTarget::smoothed_time_s));
+  target.first_crossing_s = bootstrap_median(values(&RunTarget::first_crossing_s));
+  for (const std::size_t run : group.runs) {
+    const RunTarget& each = comparison.runs[run].targets[t];
+    target.misses_at_end += each.misses_at_end ? 1 : 0;
+    target.uncertain += each.uncertain ? 1 : 0;
+  }
   target.samples = median(values(&RunTarget::samples));
   target.updates = median(values(&RunTarget::updates));
   target.evaluation = median(values(&RunTarget::evaluation));
@@ -90,7 +95,7 @@ void relate(const Comparison& comparison, const GroupRow& reference, GroupRow& g
     return relation(group, target_values(comparison, group, t, member),
                     target_values(comparison, reference, t, member));
   };
-  target.smoothed_time_relation = relation_of(&RunTarget::smoothed_time_s);
+  target.first_crossing_relation = relation_of(&RunTarget::first_crossing_s);
   target.samples_relation = relation_of(&RunTarget::samples);
   target.updates_relation = relation_of(&RunTarget::updates);
   target.ratio = ratio_of_times(target.time_s.median, base.time_s.median);

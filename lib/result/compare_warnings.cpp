@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <optional>
 #include <set>
 
 #include "result/compare_parts.hpp"
@@ -18,6 +19,14 @@ constexpr std::size_t kEnoughSeeds = 5;
 // The time to a target that is reached earlier is exact to 5 % at best.
 constexpr double kEnoughEvaluations = 20;
 constexpr std::size_t kMostNames = 6;  // in one sentence
+
+// "a, b and 2 more" of labels.
+std::string listed(const std::vector<std::string>& labels) {
+  const std::size_t shown = std::min(labels.size(), kMostNames);
+  return fmt::format(
+      "{}{}", fmt::join(labels.begin(), labels.begin() + shown, ", "),
+      labels.size() > shown ? fmt::format(" and {} more", labels.size() - shown) : "");
+}
 
 void warn_about_workloads(const std::vector<LoadedResult>& results, Comparison& comparison) {
   for (const EqualPart& part : equal_parts()) {
@@ -111,6 +120,27 @@ void warn_about_tuning(Comparison& comparison) {
   comparison.warnings.insert(comparison.warnings.end(), doubts.begin(), doubts.end());
 }
 
+// A target that is crossed and lost again, or held at the very end of a run.
+void warn_about_holding(Comparison& comparison) {
+  for (std::size_t t = 0; t < comparison.targets.size(); ++t) {
+    for (const GroupRow& group : comparison.groups) {
+      const GroupTarget& target = group.targets[t];
+      if (target.misses_at_end > 0) {
+        comparison.warnings.push_back(fmt::format(
+            "{}: the final value misses {} in {} of {} runs that crossed it", group.label,
+            comparison.targets[t].text(), target.misses_at_end, group.runs.size()));
+      }
+      if (target.uncertain > 0) {
+        comparison.warnings.push_back(fmt::format(
+            "{}: {} of {} runs end two evaluations after they reach {}, and one of these misses "
+            "it: "
+            "whether it is held is decided by three evaluations in place of five",
+            group.label, target.uncertain, group.runs.size(), comparison.targets[t].text()));
+      }
+    }
+  }
+}
+
 void warn_about_resolution(Comparison& comparison) {
   for (std::size_t t = 0; t < comparison.targets.size(); ++t) {
     std::vector<std::string> early;
@@ -121,14 +151,94 @@ void warn_about_resolution(Comparison& comparison) {
       }
     }
     if (early.empty()) continue;
-    const std::size_t more = early.size() - std::min(early.size(), kMostNames);
-    early.resize(early.size() - more);
     comparison.warnings.push_back(fmt::format(
-        "{} is reached within the first {:.0f} evaluations ({}{}): its times are coarse, a smaller "
+        "{} is reached within the first {:.0f} evaluations ({}): its times are coarse, a smaller "
         "--evaluate-every measures more often",
-        comparison.targets[t].text(), kEnoughEvaluations, fmt::join(early, ", "),
-        more > 0 ? fmt::format(" and {} more", more) : ""));
+        comparison.targets[t].text(), kEnoughEvaluations, listed(early)));
   }
+}
+
+const json& first_result(const std::vector<LoadedResult>& results, const GroupRow& group) {
+  return results[group.runs.front()].json;
+}
+
+// Samples in a worker's step, by what was done. None: the result does not say it, or the method
+// gives its workers batches of other sizes in the course of a run, which is its idea.
+std::optional<double> samples_per_step(const json& result) {
+  for (const json& event : result["events"]) {
+    if (event["type"] != "merge" || !event.contains("batch_size")) continue;
+    const json& sizes = event["batch_size"];
+    if (std::any_of(sizes.begin(), sizes.end(), [&](const json& b) { return b != sizes[0]; })) {
+      return std::nullopt;
+    }
+  }
+  double samples = 0, steps = 0;
+  for (const json& worker : result["workers"]) {
+    samples += worker["samples"].get<double>();
+    steps += worker["steps"].get<double>();
+  }
+  return steps > 0 ? std::optional(samples / steps) : std::nullopt;
+}
+
+// Groups with one --batch-size whose steps still learn from other numbers of samples: their times
+// compare batch sizes as well as methods. Whoever gives groups other batch sizes knows that.
+void warn_about_step_sizes(const std::vector<LoadedResult>& results, Comparison& comparison) {
+  std::map<std::string, std::map<double, std::vector<std::string>>> sizes;  // by --batch-size
+  for (const GroupRow& group : comparison.groups) {
+    const json& result = first_result(results, group);
+    const std::optional<double> samples = samples_per_step(result);
+    if (!samples) continue;
+    auto& of_option = sizes[config_value(result, "batch_size").dump()];
+    // The last batch of an epoch or of a run may be a part of one.
+    const auto near = std::find_if(of_option.begin(), of_option.end(), [&](const auto& each) {
+      return std::abs(each.first - *samples) <= 0.1 * std::max(each.first, *samples);
+    });
+    (near == of_option.end() ? of_option[*samples] : near->second).push_back(group.label);
+  }
+  for (const auto& [option, of_option] : sizes) {
+    if (of_option.size() < 2) continue;
+    std::vector<std::string> parts;
+    for (const auto& [samples, labels] : of_option) {
+      parts.push_back(fmt::format("{:.3g}: {}", samples, listed(labels)));
+    }
+    comparison.warnings.push_back(
+        fmt::format("the groups differ in the samples of a worker's step, although all have "
+                    "--batch-size {} ({}): their times compare batch sizes as well as methods",
+                    option, fmt::join(parts, "; ")));
+  }
+}
+
+// rna and eager-* are built so that hosts reduce, hence their copies between GPU and host are charged
+// by default: without the charge their rounds would be faster than the methods are. The others reduce
+// on the GPUs. So the defaults stay apart, and a comparison says so.
+void warn_about_staging(const std::vector<LoadedResult>& results, Comparison& comparison) {
+  std::vector<std::string> charged;
+  for (const GroupRow& group : comparison.groups) {
+    const json& result = first_result(results, group);
+    const bool simulated = result["cluster"]["virtual_time"] == true;
+    if (simulated && config_value(result, "staging") == true) charged.push_back(group.label);
+  }
+  if (charged.empty() || charged.size() == comparison.groups.size()) return;
+  comparison.warnings.push_back(
+      fmt::format("only {} {} charged for copies between GPU and host memory (--staging): "
+                  "--no-staging takes the charge away",
+                  listed(charged), charged.size() == 1 ? "is" : "are"));
+}
+
+// Real times that others have disturbed. What the run itself says of it counts.
+void warn_about_load(const std::vector<LoadedResult>& results, Comparison& comparison) {
+  std::vector<std::string> slowed;
+  for (const LoadedResult& each : results) {
+    const json load = each.json["environment"].value("load", json(nullptr));
+    if (load.is_null()) continue;
+    HostLoad found{.start = load["start"], .idle_cores = load["idle_cores"]};
+    if (!load["end"].is_null()) found.end = load["end"].get<double>();
+    if (found.slows_down()) slowed.push_back(each.path);
+  }
+  if (slowed.empty()) return;
+  comparison.warnings.push_back(fmt::format(
+      "other programs took cores from {} of {} runs ({}): their times are no measurement",
+      slowed.size(), results.size(), listed(slowed)));
 }
 
 }  // namespace
@@ -160,7 +270,11 @@ json value_of(const EqualPart& part, const json& result) {
 
 void add_warnings(const std::vector<LoadedResult>& results, Comparison& comparison) {
   warn_about_workloads(results, comparison);
+  warn_about_step_sizes(results, comparison);
+  warn_about_staging(results, comparison);
+  warn_about_load(results, comparison);
   warn_about_seeds(comparison);
+  warn_about_holding(comparison);
   warn_about_resolution(comparison);
   warn_about_tuning(comparison);
   warn_about_status(comparison);

@@ -63,7 +63,7 @@ std::vector<std::pair<std::string, double>> scalars_of(const Record& record, std
   }
   scalars.emplace_back("learning_rate", learning_rate);
   if (i == 0) return scalars;
-  scalars.emplace_back("train/loss", point.train_loss);
+  if (!point.no_batch) scalars.emplace_back("train/loss", point.train_loss);
   const CurvePoint& before = record.curve[i - 1];
   if (const double time_s = (point.time - before.time).count(); time_s > 0) {
     const auto samples = static_cast<double>(point.samples_count - before.samples_count);
@@ -103,7 +103,7 @@ std::string framed(const std::string& data) {
 EventFile::EventFile(std::string path, std::function<double(double)> learning_rate)
     : path_(std::move(path)),
       learning_rate_(std::move(learning_rate)),
-      file_(std::fopen(path_.c_str(), "wb"), &std::fclose) {
+      file_(std::fopen(path_.c_str(), expects_no_file(path_) ? "wbx" : "wb"), &std::fclose) {
   if (!file_) throw write_error(ExitCode::runtime, path_, kWhat, errno);
 }
 

@@ -29,13 +29,32 @@ std::string waiting_text(const Record& record) {
                                      : fmt::format("the service {}", whom.second));
 }
 
+// Why a time to a target is less than it seems; "": it is what it seems.
+std::string doubt_of(const Target& target, const TimeToAccuracy& time) {
+  if (time.outcome() == TargetOutcome::crossed) {
+    return fmt::format(
+        "{} is crossed after {}, but not held: of that evaluation and the next four, more than "
+        "half "
+        "have to reach it (at the end of a run at least three are needed)",
+        target.text(), format_seconds(Seconds(time.first_crossing->time_s)));
+  }
+  if (time.held && time.misses_at_end) {
+    return fmt::format("{} is held from {} on, but the last evaluation misses it", target.text(),
+                       format_seconds(Seconds(time.held->time_s)));
+  }
+  return "";
+}
+
 }  // namespace
 
 std::vector<std::string> warnings_of(const Record& record, const Summary& summary) {
   std::vector<std::string> warnings = record.warnings;
   for (const auto& [target, time] : summary.targets) {
-    const std::size_t evaluation = time.first_evaluation;
-    if (!time.first || evaluation == 0 || evaluation > kFineEvaluations) continue;
+    if (std::string doubt = doubt_of(target, time); !doubt.empty()) {
+      warnings.push_back(std::move(doubt));
+    }
+    const std::size_t evaluation = time.evaluation;
+    if (!time.held || evaluation == 0 || evaluation > kFineEvaluations) continue;
     warnings.push_back(fmt::format(
         "{} was reached at evaluation {}: its time is known to {}, the distance of evaluations; "
         "--evaluate-every makes it finer",

@@ -15,13 +15,14 @@ namespace hetsgd {
 
 struct ReportOptions {
   std::string title = "hetsgd report";
+  std::string about = {};  // what the results are to show, below the title; empty: not said
   // Empty: of each workload the targets that one of its results names. A workload that does not
   // measure a target's metric goes without it.
-  std::vector<Target> targets;
+  std::vector<Target> targets = {};
   // As in CompareOptions; a workload in which it names no group, or several, gets compare's own
   // choice, and a warning. Empty: compare's own choice everywhere.
-  std::string reference;
-  std::vector<std::string> notes;  // files that were left out, and why
+  std::string reference = {};
+  std::vector<std::string> notes = {};  // files that were left out, and why
 };
 
 // Runs that share their data, model sizes, machine and stragglers are one workload, in the order of

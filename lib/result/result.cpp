@@ -79,9 +79,9 @@ json point_json(const CurvePoint& point, bool first, bool virtual_time) {
   result["train_loss"] = point.train_loss;
   result["prepare_s"] = seconds(point.prepare);
   if (!virtual_time) result["wall_s"] = point.wall_s;
-  if (first && std::isnan(point.train_loss)) {
+  if (std::isnan(point.train_loss) && (first || point.no_batch)) {
     result["train_loss"] = nullptr;
-    result["train_loss_reason"] = "no batch yet";
+    result["train_loss_reason"] = first ? "no batch yet" : "no batch since the last measurement";
   }
   return result;
 }
@@ -175,20 +175,26 @@ json evaluation_json(const Evaluation& evaluation) {
 json targets_json(const Summary& summary, const RunStart& start) {
   json result = json::array();
   for (const auto& [target, time] : summary.targets) {
-    json entry = {
-        {"target", target.text()},     {"metric", target.metric},
-        {"at_least", target.at_least}, {"value", target.value},
-        {"time_s", nullptr},           {"samples_count", nullptr},
-        {"updates", nullptr},          {"smoothed_time_s", nullptr},
-        {"clocks", nullptr},           {"evaluation", nullptr},
-        {"resolution_s", nullptr},     {"status", time.first ? "reached" : "not_reached"}};
-    if (time.first) {
-      entry.update(evaluation_json(*time.first));
-      entry["clocks"] = clocks_json(*time.first, start);
-      entry["evaluation"] = time.first_evaluation;
+    json entry = {{"target", target.text()},
+                  {"metric", target.metric},
+                  {"at_least", target.at_least},
+                  {"value", target.value},
+                  {"time_s", nullptr},
+                  {"samples_count", nullptr},
+                  {"updates", nullptr},
+                  {"first_crossing_s", nullptr},
+                  {"clocks", nullptr},
+                  {"evaluation", nullptr},
+                  {"resolution_s", nullptr},
+                  {"judged_by", time.judged_by},
+                  {"status", to_string(time.outcome())}};
+    if (time.held) {
+      entry.update(evaluation_json(*time.held));
+      entry["clocks"] = clocks_json(*time.held, start);
+      entry["evaluation"] = time.evaluation;
       entry["resolution_s"] = time.resolution_s;
     }
-    if (time.smoothed) entry["smoothed_time_s"] = time.smoothed->time_s;
+    if (time.first_crossing) entry["first_crossing_s"] = time.first_crossing->time_s;
     result.push_back(std::move(entry));
   }
   return result;
@@ -215,6 +221,7 @@ json summary_json(const Record& record, const Summary& summary) {
   if (summary.computing_ratio) result["computing_ratio"] = *summary.computing_ratio;
   if (summary.server_link_ratio) result["server_link_ratio"] = *summary.server_link_ratio;
   if (!summary.final_metrics.empty()) result["final"] = summary.final_metrics;
+  if (!summary.constant_guess.empty()) result["constant_guess"] = summary.constant_guess;
   return result;
 }
 
@@ -237,6 +244,11 @@ json environment_of(const Record& record) {
   environment["evaluation_device"] = text_or_null(record.evaluation_device);
   if (!record.convolution_library.empty()) {
     environment["convolution_library"] = record.convolution_library;
+  }
+  if (record.load) {
+    environment["load"] = {
+        {"start", record.load->start}, {"end", nullptr}, {"idle_cores", record.load->idle_cores}};
+    if (record.load->end) environment["load"]["end"] = *record.load->end;
   }
   return environment;
 }

@@ -20,6 +20,12 @@ std::vector<Evaluation> evaluations_of_record(const Record& record, const std::s
   return result;
 }
 
+std::map<std::string, double> by_key(const std::vector<MetricValue>& values) {
+  std::map<std::string, double> metrics;
+  for (const MetricValue& each : values) metrics[each.metric->key()] = each.value;
+  return metrics;
+}
+
 std::optional<Evaluation> best_of(const Record& record, const std::string& metric) {
   const bool higher = higher_is_better(metric);
   std::optional<Evaluation> best;
@@ -34,11 +40,7 @@ std::optional<Evaluation> best_of(const Record& record, const std::string& metri
 
 }  // namespace
 
-std::map<std::string, double> metrics_at(const CurvePoint& point) {
-  std::map<std::string, double> metrics;
-  for (const MetricValue& each : point.metrics) metrics[each.metric->key()] = each.value;
-  return metrics;
-}
+std::map<std::string, double> metrics_at(const CurvePoint& point) { return by_key(point.metrics); }
 
 TimeToAccuracy time_to(const Record& record, const Target& target) {
   return time_to_accuracy(evaluations_of_record(record, target.metric), target);
@@ -50,7 +52,7 @@ std::uint64_t total_bytes(const TrafficBytes& by_kind) {
 
 bool Summary::reached_all_targets() const {
   return std::ranges::all_of(targets,
-                             [](const TargetSummary& each) { return each.time.first.has_value(); });
+                             [](const TargetSummary& each) { return each.time.held.has_value(); });
 }
 
 Summary summarise(const Record& record) {
@@ -61,6 +63,10 @@ Summary summarise(const Record& record) {
     for (const auto& [metric, value] : summary.final_metrics) {
       if (const auto best = best_of(record, metric)) summary.best[metric] = *best;
     }
+  }
+  if (const ConstantGuess& guess = record.constant_guess; !guess.metrics.empty()) {
+    summary.constant_guess = by_key(guess.metrics);
+    summary.constant_guess[kTrainLoss] = guess.train_loss;
   }
   for (const Target& target : record.targets) {
     summary.targets.push_back({target, time_to(record, target)});

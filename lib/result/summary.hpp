@@ -21,11 +21,13 @@ struct TargetSummary {
 struct Summary {
   CurvePoint last;                              // the last evaluation; all 0 before the first
   std::map<std::string, double> final_metrics;  // its metrics by name; empty before the first
-  std::map<std::string, Evaluation> best;       // of each metric that has a finite value; the first
-  std::vector<TargetSummary> targets;           // as the run was given them
-  double elapsed_s = 0;                         // training clock
-  std::optional<double> samples_per_s;          // none: no time has passed
-  std::optional<double> computing_ratio;        // share of the workers' time; none: as above
+  // What a constant guess comes to, by the same names and train_loss; empty: not known.
+  std::map<std::string, double> constant_guess;
+  std::map<std::string, Evaluation> best;  // of each metric that has a finite value; the first
+  std::vector<TargetSummary> targets;      // as the run was given them
+  double elapsed_s = 0;                    // training clock
+  std::optional<double> samples_per_s;     // none: no time has passed
+  std::optional<double> computing_ratio;   // share of the workers' time; none: as above
   std::uint64_t bytes_sent = 0, bytes_received = 0;  // by all workers
   // Share of the time for which the link of the services' host was taken; none: real, or no
   // services.

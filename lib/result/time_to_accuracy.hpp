@@ -1,4 +1,4 @@
-// Time-to-accuracy of one curve, raw and smoothed (architecture: Measurement).
+// Time-to-accuracy of one curve (architecture: Measurement).
 #pragma once
 
 #include <cstdint>
@@ -23,21 +23,26 @@ struct Evaluation {
   std::optional<double> prepare_s = {}, wall_s = {};
 };
 
+// crossed: at least one evaluation reaches the target, but it is never held.
+enum class TargetOutcome { reached, crossed, not_reached };
+std::string to_string(TargetOutcome outcome);
+
+// A target counts as reached when it is held (training/target.hpp).
 struct TimeToAccuracy {
-  std::optional<Evaluation> first;   // the first evaluation that reaches the target
-  std::size_t first_evaluation = 0;  // its number; 0: the initial model
-  double resolution_s = 0;           // time between it and the one before; 0: there is none
-  std::optional<Evaluation>
-      smoothed;  // the first at which the median of the last 5 evaluations does (paper 002);
-                 // needs 5 evaluations; `value` is that median
+  std::optional<Evaluation> held;            // the evaluation from which on it is held
+  std::optional<Evaluation> first_crossing;  // the first evaluation that reaches it
+  std::size_t evaluation = 0;                // number of `held`; 0: the initial model
+  double resolution_s = 0;     // time between `held` and the evaluation before; 0: there is none
+  std::size_t judged_by = 0;   // evaluations that decided that it is held, at most kHoldEvaluations
+  bool certain = false;        // no further evaluation could have changed that it is held
+  bool misses_at_end = false;  // the last evaluation misses the target
+
+  TargetOutcome outcome() const;
 };
 
-inline constexpr std::size_t kSmoothingWindow = 5;
-
-// NaN reaches nothing and sorts as the worst value.
 TimeToAccuracy time_to_accuracy(std::span<const Evaluation> curve, const Target& target);
 
-// The points of a result's `curve` at which the metric has a finite value.
+// The points of a result's `curve` that measured the metric; a value that is not finite is NaN.
 std::vector<Evaluation> evaluations_of(const nlohmann::json& result, const std::string& metric);
 
 }  // namespace hetsgd

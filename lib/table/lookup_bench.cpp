@@ -1,5 +1,7 @@
 #include "table/lookup_bench.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
 #include <chrono>
@@ -9,6 +11,8 @@
 #include "core/error.hpp"
 #include "core/memory.hpp"
 #include "core/random.hpp"
+#include "core/threads.hpp"
+#include "data/source.hpp"
 #include "data/zipf.hpp"
 #include "linalg/cuda/cuda_device.hpp"
 #include "table/tables.hpp"
@@ -174,6 +178,19 @@ double copied_bytes_per_s(Device& device, std::size_t floats) {
 
 }  // namespace
 
+namespace {
+
+// The categories of all batches, and of one batch its rows and their gradients.
+void require_room(const LookupBenchOptions& o, std::uint64_t batch_size) {
+  const auto lookups = static_cast<double>(batch_size) * static_cast<double>(o.fields);
+  const auto row = static_cast<double>(o.embedding) * sizeof(float);
+  require_memory(lookups * (kBatches * sizeof(Index) + 2 * row),
+                 fmt::format("--batch-size {}", batch_size), "the batches", MemoryLimit::available,
+                 "a smaller --batch-size, --fields or --embedding-dim");
+}
+
+}  // namespace
+
 struct LookupBench::Impl {
   explicit Impl(const LookupBenchOptions& o)
       : options(o),
@@ -200,6 +217,7 @@ LookupBench::~LookupBench() = default;
 
 LookupTimes LookupBench::measure(std::uint64_t batch_size) const {
   Impl& s = *impl_;
+  require_room(s.options, batch_size);
   const DatasetPtr data = random_clicks(s.options, s.first, kBatches * batch_size);
   std::vector<Batch> batches;
   for (std::uint64_t k = 0; k < kBatches; ++k) {
@@ -257,13 +275,13 @@ double LookupBench::memory_bytes_per_s() const {
   {
     std::vector<std::jthread> readers;
     for (std::size_t t = 0; t < rate.size(); ++t) {
-      readers.emplace_back([&, t] {
+      readers.push_back(start_thread<std::jthread>("a core that reads", [&, t] {
         for (std::uint64_t round = 0; round < kRounds; ++round) {
           const RandomLines lines(memory.span(), t + round * rate.size(), kReads);
           rate[t] =
               std::max(rate[t], static_cast<double>(kReads * kLine) / lines.seconds_of_reads());
         }
-      });
+      }));
     }
   }
   return std::accumulate(rate.begin(), rate.end(), 0.0);

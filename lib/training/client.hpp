@@ -121,6 +121,7 @@ class SharedClient final : public Client {
     trace_batch(worker, samples);
     referee_.completed(worker, samples, loss, started);
   }
+  void discarded(Worker&, std::uint64_t samples) override { referee_.discarded(samples); }
   void updated(Worker& worker, bool counts_for_run) override;
   // Synchronous: the first worker to make its k-th call decides for all, and rank 0 measures with
   // all others waiting. In virtual time, where they do not wait, that is right for rank 0's replica;

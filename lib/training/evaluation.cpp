@@ -103,6 +103,7 @@ struct Evaluator::Impl {
         for (std::uint64_t i = b; i < used; i += batches) {
           chosen.push_back(static_cast<Index>(i * data.rows() / used));
         }
+        if (options.check) options.check();
         EvaluationThread& thread = threads.local().thread;
         model.estimate_statistics(*thread.context, batch, w, each[b].data());
       });
@@ -123,6 +124,7 @@ struct Evaluator::Impl {
   }
 
   ChunkSums measure_chunk(EvaluationThread& thread, const Chunk& chunk, const float* w) {
+    if (options.check) options.check();
     const Batch& batch = fill(thread, chunk);
     thread.context->statistics = statistics;
     ScoredRows scored{.k = k};

@@ -44,6 +44,8 @@ struct EvaluatorOptions {
   // (BasicModel::statistics); null: they stay empty.
   DatasetPtr statistics_of{};
   std::function<void(const std::string&)> warn{};  // the GPU has no room; may be empty
+  // Asked between chunks of rows: what it throws ends a measurement. Any thread; may be empty.
+  std::function<void()> check{};
 };
 
 // One per process that measures; its threads and scratch memory last as long as it does. Not

@@ -43,6 +43,7 @@ void describe_machine(const Cluster& cluster, const TrainOptions& options, Recor
   if (first_gpu(cluster) >= 0 && find_model(options.model).info.reads_images) {
     record.convolution_library = convolution_library_version(options.convolution_library);
   }
+  record.load = host_load(cluster);
   for (std::string& text : oversubscription_warnings(cluster))
     record.warnings.push_back(std::move(text));
 }

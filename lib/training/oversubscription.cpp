@@ -1,9 +1,11 @@
 #include "training/oversubscription.hpp"
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <charconv>
+#include <chrono>
 #include <filesystem>
 #include <fstream>
 #include <limits>
@@ -11,6 +13,7 @@
 #include <optional>
 #include <set>
 #include <string_view>
+#include <thread>
 
 #include "core/text.hpp"
 
@@ -57,6 +60,28 @@ double quota_of(const fs::path& folder) {
   return quota && period && *quota > 0 && *period > 0 ? *quota / *period : kUnlimited;
 }
 
+// Threads that run or want to, this one among them: the 1 of "0.20 0.18 0.12 1/80 11206". The averages
+// before it reach back a minute and more, so that they would count the run before this one.
+std::optional<double> running_threads() {
+  const std::string line = first_line("/proc/loadavg");
+  const auto parts = split(line, ' ');
+  return parts.size() < 4 ? std::nullopt : number(split(parts[3], '/')[0]);
+}
+
+// The mean over a few moments, without this thread. The run's other processes on this host wait for
+// each other at its start and end, some of them without sleeping: none of them counts.
+std::optional<double> threads_beside(const ProcessPlace& here) {
+  constexpr int kMoments = 10;
+  double sum = 0;
+  for (int i = 0; i < kMoments; ++i) {
+    const std::optional<double> running = running_threads();
+    if (!running) return std::nullopt;
+    sum += std::max(0.0, *running - here.local_size);
+    std::this_thread::sleep_for(std::chrono::milliseconds(2));
+  }
+  return sum / kMoments;
+}
+
 // A worker runs on the host that its cluster plans for it; a process without one runs services.
 std::vector<HostShare> shares_of(const Cluster& cluster) {
   ProcessGroup& processes = processes_of(cluster.name());
@@ -100,6 +125,27 @@ std::vector<std::string> oversubscription_warnings(const Cluster& cluster) {
       warnings.push_back(std::move(text));
   }
   return warnings;
+}
+
+std::optional<HostLoad> host_load(const Cluster& cluster) {
+  if (cluster.is_virtual()) return std::nullopt;
+  const ProcessPlace& here = processes_of(cluster.name()).place();
+  const std::vector<HostShare> shares = shares_of(cluster);
+  const auto own = std::ranges::find(shares, here.host, &HostShare::host);
+  const std::optional<double> threads = threads_beside(here);
+  if (!threads || own == shares.end()) return std::nullopt;
+  const auto cores = static_cast<double>(::sysconf(_SC_NPROCESSORS_ONLN));
+  return HostLoad{.start = *threads, .idle_cores = std::max(0.0, cores - own->wanted)};
+}
+
+void finish_host_load(const ProcessPlace& here, Record& record) {
+  if (!record.load) return;
+  record.load->end = threads_beside(here);
+  if (!record.load->slows_down()) return;
+  record.warnings.push_back(fmt::format(
+      "other programs ran on this host: {:.1f} threads at the start and {:.1f} at the end, but the "
+      "workers leave {:.3g} cores to them; the times of this run are no measurement",
+      record.load->start, record.load->end.value_or(0), record.load->idle_cores));
 }
 
 // A group is bound by the quotas of all groups above it. In a container the path is that of the host,

@@ -9,10 +9,12 @@
 // Of other hosts' control groups nothing is known here, so an oversubscribed host may go unnoticed there.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "cluster/cluster.hpp"
+#include "training/record.hpp"
 
 namespace hetsgd {
 
@@ -28,6 +30,12 @@ std::string oversubscription_of(const HostShare& share);
 // For a cluster in real time, host by host; {} for a simulated one, whose clock no core slows.
 // Needs no message: what the processes know of each other was exchanged when they joined.
 std::vector<std::string> oversubscription_warnings(const Cluster& cluster);
+
+// What else wants to run on this host at the start of a run in real time; none: the cluster is
+// simulated, or the system does not say it. Takes 20 ms.
+std::optional<HostLoad> host_load(const Cluster& cluster);
+// Adds the load at the end of the run, and a warning if the workers had to share their cores.
+void finish_host_load(const ProcessPlace& here, Record& record);
 
 // So many cores the control group of this process gives it (cpu.max, cpu.cfs_quota_us), or
 // infinity. Quota over period, the least of all groups up to the root of the hierarchy, of version

@@ -2,11 +2,14 @@
 
 #include <cxxabi.h>
 #include <dlfcn.h>
+#include <elf.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cstdlib>
+#include <cstring>
+#include <exception>
 #include <filesystem>
 #include <iterator>
 #include <memory>
@@ -14,6 +17,7 @@
 #include "algorithm/algorithm.hpp"
 #include "core/error.hpp"
 #include "core/input_file.hpp"
+#include "core/logging.hpp"
 #include "core/text.hpp"
 #include "data/source.hpp"
 #include "model/registry.hpp"
@@ -61,11 +65,28 @@ struct Stamp {
   std::string build;  // lines as those of build_stamp()
 };
 
+// Loading maps the file by what its headers say, and a page beyond its end ends the program. A
+// linker writes the table of sections last, so where that is whole, all before it is.
+void check_whole(const std::string& bytes, const PluginSource& source) {
+  Elf64_Ehdr header{};
+  std::uint64_t expected = sizeof header;
+  if (bytes.size() >= sizeof header) {
+    std::memcpy(&header, bytes.data(), sizeof header);
+    expected = std::max<std::uint64_t>(
+        expected, header.e_shoff + std::uint64_t{header.e_shnum} * header.e_shentsize);
+  }
+  if (bytes.size() >= expected && header.e_ident[EI_CLASS] == ELFCLASS64) return;
+  throw plugin_error(source, "copy it again, or build it again",
+                     "found a plugin of {} bytes, expected {}: it was cut off", bytes.size(),
+                     expected);
+}
+
 Stamp stamp_in(const std::string& bytes, const PluginSource& source) {
   if (!bytes.starts_with(kElfMagic)) {
     throw plugin_error(source, kHowToBuild,
                        "found a file that is no shared library (ELF), expected a plugin");
   }
+  check_whole(bytes, source);
   const std::size_t mark = bytes.find(kStampMark);
   const std::size_t name = mark + kStampMark.size();
   const std::size_t end = mark == std::string::npos ? mark : bytes.find('\0', name);
@@ -140,10 +161,53 @@ void check_registrations(const std::vector<std::string>& before, const PluginSou
                      "found the {}, which exists already, expected a new name", *twice);
 }
 
+// While a library is opened, the constructors of its static objects run. An exception of theirs
+// cannot pass through the loader, and one that ends the process says nothing: both are told here,
+// under the plugin's name, and end the process as any refusal of a plugin does.
+class Opening {
+ public:
+  explicit Opening(const PluginSource& source) : before_(std::set_terminate(on_exception)) {
+    current = &source;
+    [[maybe_unused]] static const int once = std::atexit(on_exit);
+  }
+  ~Opening() {
+    current = nullptr;
+    std::set_terminate(before_);
+  }
+  Opening(const Opening&) = delete;
+  Opening& operator=(const Opening&) = delete;
+
+ private:
+  [[noreturn]] static void tell(const std::string& what) {
+    log(LogLevel::error,
+        fmt::format("{}: {}: {} while the plugin was loaded, expected registrations alone\n"
+                    "hint: this is a bug in the plugin",
+                    current->place, current->path, what));
+    std::_Exit(static_cast<int>(ExitCode::usage));
+  }
+  [[noreturn]] static void on_exception() {
+    try {
+      if (const std::exception_ptr error = std::current_exception()) std::rethrow_exception(error);
+    } catch (const std::exception& error) {
+      tell(fmt::format("found an exception ({})", error.what()));
+    } catch (...) {
+      tell("found an exception of an unknown type");
+    }
+    tell("found a call of std::terminate");
+  }
+  static void on_exit() {
+    if (current != nullptr) tell("found the end of the process");
+  }
+
+  static inline const PluginSource* current = nullptr;
+  std::terminate_handler before_;
+};
+
 void open_library(const PluginSource& source) {
   const std::vector<std::string> before = registered_names();
   // With a slash, so that it is this file and none of the library path.
   const std::string path = std::filesystem::absolute(source.path);
+  const Opening opening(source);
   if (dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL) == nullptr) {
     throw plugin_error(source,
                        "is a source file missing in hetsgd_add_plugin, or a library in "

@@ -213,6 +213,13 @@ void RankClient::completed(Worker& worker, std::uint64_t samples, double loss, S
   if (tell) report(worker, Report::step);
 }
 
+// The report that says so is the next one. Rank 0 adds up what reports say, modulo 2^64.
+void RankClient::discarded(Worker& worker, std::uint64_t samples) {
+  const std::lock_guard lock(mutex_);
+  pending_.samples -= samples;
+  own_samples_ = worker.samples();
+}
+
 void RankClient::updated(Worker&, bool counts_for_run) {
   if (!counts_for_run) return;
   const std::lock_guard lock(mutex_);
@@ -240,7 +247,7 @@ void RankClient::report(Worker& worker, Report what) {
     counters.worker_updates = worker.updates();
     counters.worker_lookups = worker.lookup_counts();
     counters.worker_stages = worker.stage_times();
-    counters.breakdown = worker.endpoint().time_breakdown();
+    counters.breakdown = worker.endpoint().account();
     if (!events_.empty()) extra["events"] = std::exchange(events_, nlohmann::json::array());
     if (!histograms_.empty()) extra["histograms"] = std::exchange(histograms_, {});
     if (!warnings_.empty()) extra["warnings"] = std::exchange(warnings_, {});

@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "core/error.hpp"
+#include "core/threads.hpp"
 #include "training/rank_client.hpp"
 #include "training/rank_messages.hpp"
 
@@ -133,18 +134,19 @@ void RankClient::on_model(int from, std::span<const std::byte> bytes) {
     current = state_.due == model.due;
   }
   if (evaluation_.joinable()) evaluation_.join();
-  evaluation_ = std::jthread([this, from, current, model = std::move(model)] {
-    try {
-      PreparedModel prepared{.parameters = model.parameters, .host_s = model.prepare_s};
-      if (current) {
-        prepared.rows = gather_rows();
-        measure_alone(Seconds(model.time_s), prepared);
-      }
-    } catch (...) {
-      return cluster_.abort(std::current_exception());
-    }
-    control_.send(from, kind(kMeasured), {});
-  });
+  evaluation_ = start_thread<std::jthread>(
+      "measuring a model", [this, from, current, model = std::move(model)] {
+        try {
+          PreparedModel prepared{.parameters = model.parameters, .host_s = model.prepare_s};
+          if (current) {
+            prepared.rows = gather_rows();
+            measure_alone(Seconds(model.time_s), prepared);
+          }
+        } catch (...) {
+          return cluster_.abort(std::current_exception());
+        }
+        control_.send(from, kind(kMeasured), {});
+      });
 }
 
 void RankClient::publish(int, Device& device, std::span<const float> replica) {

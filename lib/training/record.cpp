@@ -15,29 +15,6 @@ double CurvePoint::test_loss() const {
   return metric_of(*this, kTestLoss).value_or(std::numeric_limits<double>::quiet_NaN());
 }
 
-std::string Target::text() const {
-  return fmt::format("{}{}{}", metric, at_least ? ">=" : "<=", value);
-}
-
-Target parse_target(const std::string& text, const std::string& place) {
-  const auto at = text.find_first_of("<>");
-  if (at == std::string::npos || at + 1 >= text.size() || text[at + 1] != '=') {
-    throw with_hint(
-        usage_error("{}: found {}, expected METRIC>=VALUE or METRIC<=VALUE", place, quote(text)),
-        "for example p1>=0.6; quote it, since the shell redirects at > and <");
-  }
-  Target target;
-  target.metric = std::string(trim(std::string_view(text).substr(0, at)));
-  target.at_least = text[at] == '>';
-  target.value = parse_double(place, trim(std::string_view(text).substr(at + 2)));
-  for (const auto& name : metric_names()) {
-    if (name == target.metric) return target;
-  }
-  throw with_hint(usage_error("{}: found the metric {}, expected one of {}", place,
-                              quote(target.metric), fmt::join(metric_names(), ", ")),
-                  did_you_mean(target.metric, metric_names()));
-}
-
 std::optional<double> metric_of(const CurvePoint& point, const std::string& metric) {
   if (metric == kTrainLoss) return point.train_loss;
   for (const MetricValue& each : point.metrics) {
@@ -51,10 +28,6 @@ std::optional<double> accuracy_of(const CurvePoint& point) {
     if (each.metric->higher_is_better()) return each.value;
   }
   return std::nullopt;
-}
-
-bool reached(const Target& target, double value) {
-  return target.at_least ? value >= target.value : value <= target.value;
 }
 
 void PhaseTimes::loaded(double seconds) {

@@ -7,7 +7,9 @@
 // Seconds of the run, and of the host where they are doubles named _s.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
+#include <limits>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -21,6 +23,7 @@
 #include "data/load.hpp"
 #include "model/metric.hpp"
 #include "training/plugins.hpp"
+#include "training/target.hpp"
 
 namespace hetsgd {
 
@@ -34,6 +37,9 @@ struct CurvePoint {
       0;  // model updates (ssgd: one per iteration; local steps: one per step of each replica)
   std::uint64_t bytes_sent = 0;  // by all workers, as far as each had reported when it was measured
   double train_loss = 0;  // mean over the batches since the last point; NaN at the first point
+  // No batch was reported since the last point, as at the end of asynchronous runs, where two
+  // measurements follow each other: train_loss is NaN, and nothing has diverged.
+  bool no_batch = false;
   std::vector<MetricValue> metrics;  // that apply to the data, the most telling first
   // What making the models that were measured so far took, this one's included: host time, in sim
   // what was charged for it (RunRules::prepare_pass).
@@ -44,22 +50,18 @@ struct CurvePoint {
   double test_loss() const;  // NaN: not measured
 };
 
-// A target such as p1>=0.6.
-struct Target {
-  std::string metric;    // its key: "p1", "test_loss"
-  bool at_least = true;  // false: <= (losses)
-  double value = 0;
-  std::string text() const;  // "p1>=0.6"
+// What a prediction comes to that is the same for every row: the base rates of the measured rows.
+// Metrics as those of a point; train_loss by the base rates of the training rows, NaN: not known.
+struct ConstantGuess {
+  std::vector<MetricValue> metrics;
+  double train_loss = std::numeric_limits<double>::quiet_NaN();
 };
-// Errors: usage, naming `place`.
-Target parse_target(const std::string& text, const std::string& place);
+
 // The value of a metric at a point, train_loss included (NaN at the first point); empty if it does
 // not apply.
 std::optional<double> metric_of(const CurvePoint& point, const std::string& metric);
 // The value that counts most where more is better (P@1, else accuracy); empty: only losses apply.
 std::optional<double> accuracy_of(const CurvePoint& point);
-// Bounds included. NaN reaches nothing.
-bool reached(const Target& target, double value);
 
 // Time that a worker was blocked for another one, or for a service.
 struct WaitedFor {
@@ -76,8 +78,9 @@ struct WorkerRecord {
   std::uint64_t updates = 0;
   LookupCounts lookups;  // in sharded tables
   StageTimes stages;     // of algorithms that keep them
-  // With --trace, of its main process, the longest first. Waits for its own other processes and for
-  // its own device (monitors, sleeps) are in nobody's list.
+  // With --trace, the longest first. While the main process waits for its own background tasks, it
+  // counts whom these wait for. Waits for its own device, sleeps, and waits that no message, call or
+  // collective says the reason of are in nobody's list.
   std::optional<std::vector<WaitedFor>> waited_for = {};
 };
 
@@ -113,6 +116,16 @@ struct PhaseTimes {
   bool training_ = false;
 };
 
+// Of this host, in threads that wanted to run beside those of the run.
+struct HostLoad {
+  double start = 0;
+  std::optional<double> end{};  // none: the run has not ended, or was interrupted
+  double idle_cores = 0;        // that the workers leave to others
+
+  // Whether the workers had to share their cores. Half a thread is what any system has at times.
+  bool slows_down() const { return std::max(start, end.value_or(0)) > idle_cores + 0.5; }
+};
+
 // running: what a file shows that was written before the end. A run that ends in any other way than
 // completed or target_reached has a reason (status_reason) and the curve up to there.
 enum class Status { running, completed, target_reached, diverged, aborted, failed, time_limit };
@@ -130,6 +143,7 @@ struct Record {
   // sim: what was charged; null otherwise
   nlohmann::json device_profile, server_profile, network, charge;
   nlohmann::json machine;               // mpi: hosts with their ranks; null otherwise
+  std::optional<HostLoad> load{};       // in real time, where the system says it
   std::vector<std::string> stragglers;  // with defaults filled in
   std::vector<std::uint64_t> layer_sizes;
   std::uint64_t parameters = 0;
@@ -141,6 +155,7 @@ struct Record {
   // Of networks trained on GPUs: "cuDNN 9.6.0"; empty: no such.
   std::string convolution_library;
   std::string evaluation_device;  // where the last point was measured: "cpu", "cuda:0 (...)"
+  ConstantGuess constant_guess;   // of the process that measures
   std::vector<CurvePoint> curve;
   nlohmann::json events = nlohmann::json::array();
   // Counts by value: "staleness" (iterations between read and apply), "contributors", ...

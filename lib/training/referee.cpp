@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 
 #include "core/host_clock.hpp"
 #include "training/parameters_file.hpp"
@@ -57,11 +58,13 @@ Referee::Referee(const RunRules& rules, Evaluator& evaluator, Record& record,
       evaluator_(evaluator),
       record_(record),
       hooks_(hooks),
+      targets_(record.targets.begin(), record.targets.end()),
       next_evaluation_(rules.evaluate_every) {
   const auto p = static_cast<std::size_t>(rules.plan.workers);
   record_.workers.resize(p);
   step_time_.resize(p);
   steps_.resize(p);
+  loss_sums_.resize(p);
 }
 
 void Referee::request_stop(Status status, const std::string& reason) {
@@ -74,6 +77,11 @@ void note_interruption(const Interrupted& interruption, Record& record) {
   record.status_reason = interruption.what();
   record.signal = interruption.signal();
   record.finished_at = utc_now();
+}
+
+void Referee::begin_training() {
+  const std::lock_guard lock(mutex_);
+  record_.phases.begin_training();
 }
 
 void Referee::interrupted(const Interrupted& interruption) {
@@ -132,12 +140,21 @@ void Referee::completed(Worker& worker, std::uint64_t samples, double loss, Seco
   count(worker.rank(), step);
 }
 
+double Referee::loss_sum() const {
+  return std::accumulate(loss_sums_.begin(), loss_sums_.end(), 0.0);
+}
+
+void Referee::discarded(std::uint64_t samples) {
+  const std::lock_guard lock(mutex_);
+  samples_ -= samples;
+}
+
 void Referee::count(int rank, const Counters& done) {
   samples_ += done.samples;
   step_time_[static_cast<std::size_t>(rank)] += Seconds(done.step_time_s);
   steps_[static_cast<std::size_t>(rank)] += done.steps;
   if (done.steps == 0) return;
-  loss_sum_ += done.loss_sum;
+  loss_sums_[static_cast<std::size_t>(rank)] += done.loss_sum;
   loss_count_ += done.steps;
   last_loss_ = done.last_loss;
   last_time_ = Seconds(done.time_s);
@@ -226,6 +243,8 @@ CurvePoint Referee::measure(Seconds time, std::uint64_t samples, const PreparedM
   {
     const std::lock_guard lock(mutex_);
     measuring_since_ = start;
+    // Samples that were discarded since the last point may have counted there.
+    if (!record_.curve.empty()) samples = std::max(samples, record_.curve.back().samples_count);
   }
   std::vector<MetricValue> metrics = evaluator_.measure(model.parameters, model.rows);
   std::vector<float> copy;
@@ -242,8 +261,9 @@ CurvePoint Referee::measure(Seconds time, std::uint64_t samples, const PreparedM
   for (const WorkerRecord& worker : record_.workers) {
     for (const std::uint64_t bytes : worker.report.breakdown.bytes_sent) point.bytes_sent += bytes;
   }
-  if (loss_count_ > 0) point.train_loss = loss_sum_ / static_cast<double>(loss_count_);
-  loss_sum_ = 0;
+  point.no_batch = loss_count_ == 0;
+  if (!point.no_batch) point.train_loss = loss_sum() / static_cast<double>(loss_count_);
+  std::ranges::fill(loss_sums_, 0.0);
   loss_count_ = 0;
   prepared_ += rules_.prepare_pass ? *rules_.prepare_pass * static_cast<double>(model.passes)
                                    : Seconds(model.host_s);
@@ -276,12 +296,11 @@ void Referee::add(const CurvePoint& point) {
   accuracies_.add(point.samples_count, Accuracies::of(point));
   record_.evaluation_device = evaluator_.device();
   record_.elapsed = point.time;
-  bool all_reached = !record_.targets.empty();
-  for (const Target& target : record_.targets) {
-    const auto value = metric_of(point, target.metric);
-    all_reached = all_reached && value && reached(target, *value);
+  for (HoldWatch& each : targets_) {
+    if (const auto value = metric_of(point, each.target().metric)) each.add(*value);
   }
-  if (all_reached && rules_.stop_at_target && (!stop_ || stop_->first == Status::completed)) {
+  const bool all_held = !targets_.empty() && std::ranges::all_of(targets_, &HoldWatch::held);
+  if (all_held && rules_.stop_at_target && (!stop_ || stop_->first == Status::completed)) {
     stop_ = {Status::target_reached, ""};
   }
   if (const double loss = point.test_loss();
@@ -327,7 +346,7 @@ void Referee::observe(Worker& worker) {
 void Referee::take_note(Worker& worker) {
   WorkerRecord& mine = record_.workers[static_cast<std::size_t>(worker.rank())];
   mine.report.rank = worker.rank();
-  mine.report.breakdown = worker.endpoint().time_breakdown();
+  mine.report.breakdown = worker.endpoint().account();
   mine.samples = worker.samples();
   mine.updates = worker.updates();
   mine.lookups = worker.lookup_counts();
@@ -343,7 +362,7 @@ Progress Referee::progress(double host_s) const {
   p.max_time = rules_.max_time;
   p.epoch_num = static_cast<double>(samples_) / static_cast<double>(rules_.plan.rows);
   p.updates = updates_;
-  p.train_loss = loss_count_ > 0 ? loss_sum_ / static_cast<double>(loss_count_) : last_loss_;
+  p.train_loss = loss_count_ > 0 ? loss_sum() / static_cast<double>(loss_count_) : last_loss_;
   if (!record_.curve.empty()) p.last = record_.curve.back();
   const double off_clock_s = record_.phases.off_clock_s();
   if (measuring_since_) p.measuring_s = seconds_since(*measuring_since_);

@@ -7,7 +7,8 @@
 //   what ends a run               when the workers leave                     status
 //   budget of samples or time,    at the evaluation that finds it used up,   completed
 //     or the algorithm's own        which measures the model
-//   all targets reached, with     at the evaluation that reaches them        target_reached
+//   all targets held for          at the evaluation that makes sure of it    target_reached
+//     certain (target.hpp), with
 //     --stop-at-target
 //   a loss that is not finite     at the next point, without measuring       diverged
 //   --time-limit, a signal        at once: the cluster is aborted            time_limit, aborted
@@ -19,7 +20,7 @@
 //
 //   running ──┬─ budget used up at an evaluation ──> completed ──┬─ all targets ──> target_reached
 //             |                                                  └─ test loss ────> diverged
-//             ├─ evaluation reaches all targets ───────────────────────────────> target_reached
+//             ├─ evaluation makes sure of all targets ─────────────────────────> target_reached
 //             └─ a loss is not finite ─────────────────────────────────────────> diverged
 //
 // The first reason stays, with one exception: `completed` is decided before the last model has been
@@ -113,6 +114,8 @@ class Referee {
   // All outlive it. From here on the record is the referee's until the run is over.
   Referee(const RunRules& rules, Evaluator& evaluator, Record& record, const TrainHooks& hooks);
 
+  // The set-up ends here. The watcher may settle the same times meanwhile.
+  void begin_training();
   // Measures the initial model: the first point of every curve, at time 0.
   void measure_initial(const PreparedModel& initial);
   // Ends the run at the next point. Does nothing if it has ended: the first reason stays.
@@ -135,8 +138,8 @@ class Referee {
   // A loss that is not finite ends the run, but does not interrupt it: synchronous workers that
   // wait for each other in a collective must all come through.
   void completed(Worker& worker, std::uint64_t samples, double loss, Seconds started);
-  // Takes the worker's counters and breakdown into the record, so that a killed run's file has
-  // them.
+  void discarded(std::uint64_t samples);
+  // Takes the worker's counters and account into the record, so that a killed run's file has them.
   void observe(Worker& worker);
 
   // --- what any client asks ----------------------------------------------------------------------
@@ -238,8 +241,11 @@ class Referee {
   mutable std::mutex mutex_;  // guards all below
   std::uint64_t samples_ = 0;
   std::uint64_t updates_ = 0;
+  std::vector<HoldWatch> targets_;  // of the record's targets, in their order
   std::uint64_t next_evaluation_;
-  double loss_sum_ = 0;  // over batches since the last point
+  // Of the mean losses of batches since the last point.
+  double loss_sum() const;
+  std::vector<double> loss_sums_;  // by rank: whose batch came first moves no bit of the sum
   std::uint64_t loss_count_ = 0;
   double last_loss_ = 0;
   Seconds last_time_{0};

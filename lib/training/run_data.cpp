@@ -70,24 +70,6 @@ RunData load(const TrainOptions& options, const std::optional<RankShare>& share)
   return {train, train, {"no --test: metrics are measured on the training data"}};
 }
 
-// Equal for options that mean the same data.
-std::string data_key(const TrainOptions& options, const std::optional<RankShare>& share) {
-  nlohmann::json key = {json_text(options.train),
-                        json_text(options.test),
-                        options.validation,
-                        options.format,
-                        options.index_base,
-                        options.vocabulary.min_frequency,
-                        options.vocabulary.hash_size.value_or(0),
-                        json_text(options.image)};
-  if (share) {
-    const Sampler::Options& sampling = share->sampling;
-    key.push_back({share->worker, share->measures, sampling.order, sampling.partition,
-                   sampling.seed, sampling.workers, sampling.alpha});
-  }
-  return key.dump();
-}
-
 }  // namespace
 
 Sampler::Options sampling_of(const TrainOptions& options, int workers) {
@@ -116,6 +98,23 @@ RunData load_run_data(const TrainOptions& options, const std::optional<RankShare
   if (share) keep_share(*share, data);
   data.load_s = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   return data;
+}
+
+std::string data_key(const TrainOptions& options, const std::optional<RankShare>& share) {
+  nlohmann::json key = {json_text(options.train),
+                        json_text(options.test),
+                        options.validation,
+                        options.format,
+                        options.index_base,
+                        options.vocabulary.min_frequency,
+                        options.vocabulary.hash_size.value_or(0),
+                        json_text(options.image)};
+  if (share) {
+    const Sampler::Options& sampling = share->sampling;
+    key.push_back({share->worker, share->measures, sampling.order, sampling.partition,
+                   sampling.seed, sampling.workers, sampling.alpha});
+  }
+  return key.dump();
 }
 
 const RunData& DataCache::get(const TrainOptions& options, const std::optional<RankShare>& share) {

@@ -53,6 +53,9 @@ std::optional<RankShare> share_of(const TrainOptions& options, int workers);
 // a warning says what is measured instead. Errors: data, usage.
 RunData load_run_data(const TrainOptions& options, const std::optional<RankShare>& share = {});
 
+// Equal for options that mean the same data.
+std::string data_key(const TrainOptions& options, const std::optional<RankShare>& share = {});
+
 // The data of several runs of one process: read when the first of them asks, kept until the cache
 // ends. Thread-safe: runs that need the same data wait for one of them to read.
 class DataCache {

@@ -3,22 +3,41 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <thread>
 #include <utility>
 
+#include "core/error.hpp"
 #include "training/nvtx.hpp"
 
 namespace hetsgd {
 
 namespace {
 
+// The lines of one process.
+struct TraceLines {
+  TraceLine& own;
+  std::function<TraceLine&()> started_calls;  // made at first use
+  const std::thread::id thread = std::this_thread::get_id();
+};
+
+// A port, a Comm and a call under way belong to the process that has opened or started them.
+// Another process would write to a line that is not its own, which in real time is a race.
+TraceLine& own_line(const TraceLines& lines, const std::string& call) {
+  if (lines.thread == std::this_thread::get_id()) return lines.own;
+  throw CheckFailure(fmt::format(
+      "{} of {} is called by another process: each process of a worker opens and starts its own",
+      call, lines.own.name));
+}
+
 // From its making to its end, also when the run is unwound.
 class Range {
  public:
   // What the process has waited and was delayed meanwhile is the difference of its breakdown.
-  Range(Endpoint& endpoint, TraceLine& line, const char* category, std::string name,
+  // Errors: check, as own_line().
+  Range(Endpoint& endpoint, const TraceLines& lines, const char* category, std::string name,
         CallPlace place = {}, std::uint64_t bytes = 0)
       : endpoint_(endpoint),
-        line_(line),
+        line_(own_line(lines, name)),
         nvtx_(name.c_str()),
         waited_(endpoint.time_breakdown().wait),
         delayed_(endpoint.time_breakdown().delay_achieved) {
@@ -49,12 +68,6 @@ class Range {
   TraceRange range_;
 };
 
-// The lines of one process.
-struct TraceLines {
-  TraceLine& own;
-  std::function<TraceLine&()> started_calls;  // made at first use
-};
-
 // Its time stands in a line of its own, beside what its process does meanwhile.
 class TracedCall final : public PendingCall {
  public:
@@ -68,7 +81,7 @@ class TracedCall final : public PendingCall {
         bytes_(bytes),
         call_(std::move(call)) {}
   CallTime wait() override {
-    Range range(endpoint_, lines_.own, category_, "wait for " + name_, place_);
+    Range range(endpoint_, lines_, category_, "wait for " + name_, place_);
     const CallTime time = call_->wait();
     range.place().since = time.begin;
     TraceRange& started = lines_.started_calls().ranges.emplace_back();
@@ -188,13 +201,13 @@ class TracedComm final : public Comm {
   Range collective(const char* name, std::uint64_t bytes) {
     CallPlace place = place_of(CallKind::collective);
     place.number = calls_.collectives++;
-    return Range(endpoint_, lines_.own, "communicate", name, std::move(place), bytes);
+    return Range(endpoint_, lines_, "communicate", name, std::move(place), bytes);
   }
   Range message(const char* name, CallKind kind, int peer, int tag, std::uint64_t bytes) {
     CallPlace place = place_of(kind);
     place.peer = peer;
     place.tag = tag;
-    return Range(endpoint_, lines_.own, "communicate", name, std::move(place), bytes);
+    return Range(endpoint_, lines_, "communicate", name, std::move(place), bytes);
   }
 
   Endpoint& endpoint_;
@@ -214,7 +227,7 @@ class TracedPort final : public ServicePort {
 
   void call_raw(std::span<const std::byte> request, std::span<const float> payload, Traffic kind,
                 std::span<std::byte> reply, std::span<float> reply_payload) override {
-    const Range range(endpoint_, lines_.own, "service", name_, {.kind = CallKind::service},
+    const Range range(endpoint_, lines_, "service", name_, {.kind = CallKind::service},
                       payload.size_bytes() + reply_payload.size_bytes());
     port_->call_raw(request, payload, kind, reply, reply_payload);
   }
@@ -243,7 +256,7 @@ class TracedEndpoint final : public Endpoint {
         line_(trace.line(endpoint.rank(), background_task)),
         lines_{line_,
                [this, name = background_task.empty() ? "" : background_task + " "]() -> TraceLine& {
-                 if (!started_) started_ = &trace_.line(rank(), name + "started calls");
+                 if (!started_) started_ = &trace_.line(rank(), name + std::string(kStartedCalls));
                  return *started_;
                }},
         comm_(endpoint_, lines_, endpoint.comm(), trace.world_calls(endpoint.rank())) {}
@@ -255,28 +268,29 @@ class TracedEndpoint final : public Endpoint {
   bool in_host_memory() override { return endpoint_.in_host_memory(); }
   Comm& comm() override { return comm_; }
   TimeBreakdown& time_breakdown() override { return endpoint_.time_breakdown(); }
+  TimeBreakdown account() override { return endpoint_.account(); }
   TraceLine& line() { return line_; }
 
   void compute(const Work& work, ComputeKind kind, FunctionRef fn) override {
-    const Range range(endpoint_, line_, "compute", name_of(kind));
+    const Range range(endpoint_, lines_, "compute", name_of(kind));
     endpoint_.compute(work, kind, fn);
   }
   void compute_in_place(const Work& work, ComputeKind kind,
                         const InPlaceComputation& how) override {
     const bool copies = kind == ComputeKind::transfer;
-    const Range range(endpoint_, line_, copies ? "communicate" : "compute", name_of(kind));
+    const Range range(endpoint_, lines_, copies ? "communicate" : "compute", name_of(kind));
     endpoint_.compute_in_place(work, kind, how);
   }
   bool compute_cancellable(CancellationToken& token, const Work& work, ComputeKind kind,
                            FunctionRef fn) override {
-    const Range range(endpoint_, line_, "compute", name_of(kind));
+    const Range range(endpoint_, lines_, "compute", name_of(kind));
     return endpoint_.compute_cancellable(token, work, kind, fn);
   }
   std::unique_ptr<CancellationToken> make_cancellation_token() override {
     return endpoint_.make_cancellation_token();
   }
   void sleep(Seconds duration) override {
-    const Range range(endpoint_, line_, "compute", "sleep");
+    const Range range(endpoint_, lines_, "compute", "sleep");
     endpoint_.sleep(duration);
   }
 
@@ -328,7 +342,7 @@ class TracedEndpoint final : public Endpoint {
   }
   // By whoever comes to it: rank 0 in a pause of all.
   void evaluate(FunctionRef fn) {
-    const Range range(endpoint_, line_, "off_clock", "evaluation");
+    const Range range(endpoint_, lines_, "off_clock", "evaluation");
     fn();
   }
 

@@ -24,6 +24,7 @@
 #include <memory>
 #include <mutex>
 #include <string>
+#include <string_view>
 #include <tuple>
 #include <vector>
 
@@ -80,6 +81,9 @@ struct TraceRange {
                       &R::bytes, &R::samples, &R::place);
   }
 };
+
+// How the name of a line of started calls ends.
+inline constexpr std::string_view kStartedCalls = "started calls";
 
 // The ranges of one process of a worker, in the order of their ends. Filled by that process alone,
 // without a lock; a call that a failing run cuts short ends where it was unwound.

@@ -4,6 +4,8 @@
 #include <functional>
 #include <tuple>
 
+#include "core/interval_set.hpp"
+
 namespace hetsgd {
 
 namespace {
@@ -72,7 +74,9 @@ class Matcher {
         break;
       case CallKind::receive:
         messages_[{place.group, place.peer, place.rank, place.tag}].received.push_back(i);
-        waited(i, worker(place.group, place.peer), range.wait);
+        if (const int sender = worker(place.group, place.peer); sender != worker_of_line(i)) {
+          waited(i, sender, range.wait);
+        }
         break;
       case CallKind::sendrecv:
         waited(i, worker(place.group, place.peer), range.wait);
@@ -117,7 +121,18 @@ class Matcher {
     std::ranges::sort(queue.received, {}, [&](RangeIndex i) { return at(i).end; });
     for (std::size_t n = 0; n < std::min(queue.sent.size(), queue.received.size()); ++n) {
       result_.messages.emplace_back(queue.sent[n], queue.received[n]);
+      note_own_task(queue.sent[n], queue.received[n]);
     }
+  }
+
+  // A message of one process of a worker to another one. Who waits for its own main process waits
+  // for nobody.
+  void note_own_task(RangeIndex sent, RangeIndex received) {
+    const TraceLine& sender = *lines_[sent.line];
+    const Seconds wait = at(received).wait;
+    if (sender.rank != worker_of_line(received) || sender.main || wait <= Seconds(0)) return;
+    const std::string worker = "worker " + std::to_string(sender.rank) + " ";
+    result_.waits[received] = {-1, sender.name.substr(worker.size()), wait};
   }
 
   const std::vector<const TraceLine*>& lines_;
@@ -131,18 +146,96 @@ class Matcher {
 
 TraceMatches match(const std::vector<const TraceLine*>& lines) { return Matcher(lines).run(); }
 
-void note_waiting(const Trace& trace, Record& record) {
-  using Whom = std::pair<int, std::string>;
-  const std::vector<const TraceLine*> lines = trace.lines();
-  std::vector<std::map<Whom, Seconds>> sums(record.workers.size());
-  for (const auto& [i, whom] : match(lines).waits) {
-    const TraceLine& line = *lines[i.line];
-    if (!line.main) continue;
-    sums[static_cast<std::size_t>(line.rank)][{whom.rank, whom.service}] += whom.wait;
+namespace {
+
+using Whom = std::pair<int, std::string>;
+
+// Whom one worker waited for. `mine`: its lines, by their places in Trace::lines().
+class Waits {
+ public:
+  Waits(const std::vector<const TraceLine*>& lines, std::vector<std::size_t> mine,
+        const TraceMatches& matches)
+      : lines_(lines), mine_(std::move(mine)), matches_(matches) {}
+
+  std::map<Whom, Seconds> sums(Seconds account_wait) {
+    const std::vector<RangeIndex> all = ranges();
+    if (mine_.size() > 1) {
+      share_out(all, account_wait);
+    } else {
+      for (const RangeIndex i : all) {
+        if (const WaitedFor* const whom = whom_of(i)) add(*whom, whom->wait);
+      }
+    }
+    return std::move(sums_);
   }
-  for (std::size_t rank = 0; rank < sums.size(); ++rank) {
-    std::vector<WaitedFor>& mine = record.workers[rank].waited_for.emplace();
-    for (const auto& [whom, time] : sums[rank]) mine.push_back({whom.first, whom.second, time});
+
+ private:
+  // By their begins.
+  std::vector<RangeIndex> ranges() const {
+    std::vector<RangeIndex> result;
+    for (const std::size_t l : mine_) {
+      for (std::size_t r = 0; r < lines_[l]->ranges.size(); ++r) result.push_back({l, r});
+    }
+    std::ranges::stable_sort(result, {}, [&](RangeIndex i) { return at(i).begin; });
+    return result;
+  }
+  const TraceRange& at(RangeIndex i) const { return lines_[i.line]->ranges[i.range]; }
+  const WaitedFor* whom_of(RangeIndex i) const {
+    const auto found = matches_.waits.find(i);
+    return found == matches_.waits.end() ? nullptr : &found->second;
+  }
+  void add(const WaitedFor& whom, Seconds time) { sums_[{whom.rank, whom.service}] += time; }
+
+  // With background tasks. Of several waits at a time that of the main process counts, and none
+  // where a process computes or communicates: as in the account, of which no more is shared out,
+  // since a range does not say when in it the wait was.
+  void share_out(const std::vector<RangeIndex>& all, Seconds account_wait) {
+    Seconds end{0};  // of the main process
+    IntervalSet busy, blamed;
+    for (const RangeIndex i : all) {
+      const TraceRange& range = at(i);
+      if (lines_[i.line]->main) end = std::max(end, range.end);
+      const Seconds wait = range.category == "compute" ? Seconds(0) : range.wait;
+      busy.add((range.begin + wait).count(), range.end.count());
+    }
+    Seconds rest = account_wait;
+    for (const bool of_main : {true, false}) {
+      for (const RangeIndex i : all) {
+        const WaitedFor* const whom = whom_of(i);
+        if (whom == nullptr || lines_[i.line]->main != of_main) continue;
+        const Seconds begin = at(i).begin;
+        busy.each_gap(begin.count(), std::min(begin + whom->wait, end).count(),
+                      [&](double from, double to) {
+                        const Seconds time = std::min(Seconds(blamed.add(from, to)), rest);
+                        if (time <= Seconds(0)) return;
+                        add(*whom, time);
+                        rest -= time;
+                      });
+      }
+    }
+  }
+
+  const std::vector<const TraceLine*>& lines_;
+  const std::vector<std::size_t> mine_;
+  const TraceMatches& matches_;
+  std::map<Whom, Seconds> sums_;
+};
+
+}  // namespace
+
+void note_waiting(const Trace& trace, Record& record) {
+  const std::vector<const TraceLine*> lines = trace.lines();
+  std::vector<std::vector<std::size_t>> lines_of(record.workers.size());
+  for (std::size_t l = 0; l < lines.size(); ++l) {
+    if (lines[l]->name.ends_with(kStartedCalls)) continue;  // no process: the wait is its caller's
+    lines_of[static_cast<std::size_t>(lines[l]->rank)].push_back(l);
+  }
+  const TraceMatches matches = match(lines);
+  for (std::size_t rank = 0; rank < lines_of.size(); ++rank) {
+    WorkerRecord& worker = record.workers[rank];
+    std::vector<WaitedFor>& mine = worker.waited_for.emplace();
+    const auto sums = Waits(lines, lines_of[rank], matches).sums(worker.report.breakdown.wait);
+    for (const auto& [whom, time] : sums) mine.push_back({whom.first, whom.second, time});
     std::ranges::stable_sort(mine, std::ranges::greater{}, &WaitedFor::wait);
   }
 }

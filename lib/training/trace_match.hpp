@@ -9,7 +9,13 @@
 //                                             l
 //
 // A message: its receiver waits for its sender; the n-th message of a pair with one tag is the n-th
-// that was received. A sendrecv waits for its peer, a call of a service for that service.
+// that was received. A sendrecv waits for its peer, a call of a service for that service. A message
+// of a background task of the same worker is the answer of a service, which has the task's name:
+// the "tables" of this worker's own shard.
+//
+// A worker waits for whom its main process waits for, or, where that waits for its own background
+// tasks, for whom these wait for. Where one of its processes computes or communicates it does not
+// wait (cluster/worker_account.hpp).
 #pragma once
 
 #include <compare>
@@ -39,7 +45,7 @@ struct TraceMatches {
 // of a process whose lines were not added) have no match.
 TraceMatches match(const std::vector<const TraceLine*>& lines);
 
-// Fills WorkerRecord::waited_for of all workers.
+// Fills WorkerRecord::waited_for of all workers, whose accounts are there already.
 void note_waiting(const Trace& trace, Record& record);
 
 }  // namespace hetsgd

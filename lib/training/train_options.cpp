@@ -5,26 +5,18 @@
 #include "cluster/straggler.hpp"
 #include "core/error.hpp"
 #include "core/limits.hpp"
-#include "data/generate.hpp"
-#include "data/manifest.hpp"
+#include "data/dataset_files.hpp"
 #include "data/select.hpp"
 
 namespace hetsgd {
 
 namespace {
 
-// Beyond what anybody means: a step of a larger batch takes minutes, and cannot be stopped inside.
-constexpr double kLargestBatch = 1 << 22;
 // Samples of a run, and what lies between two evaluations: their sums stay below 2^63.
 constexpr double kMostSamples = 1e18;
 
 std::vector<std::string> data_files(const std::string& text) {
-  if (is_generator_spec(text) || text.starts_with("tail:")) return {};
-  if (!is_manifest(text)) return {text};
-  const Manifest manifest = read_manifest(text);
-  std::vector<std::string> files = {fetched_path(manifest, DataPart::train)};
-  if (manifest.test) files.push_back(fetched_path(manifest, DataPart::test));
-  return files;
+  return text.starts_with("tail:") ? std::vector<std::string>() : files_of_dataset(text);
 }
 
 // Those of all ranks: no rank may replace another's.
@@ -45,11 +37,13 @@ void declare_data(OptionSet& set, TrainOptions& o) {
   set.add("test", o.test,
           "test file, or the data set's name again; tail:1/7: the last seventh of the training "
           "rows, which is held out; without it the training data is measured")
-      .reads_file(data_files);
+      .reads_file(data_files)
+      .excludes("validation");
   set.add("validation", o.validation,
           "in place of --test: measure on this share of the training rows, held out from learning; "
           "the same rows for every algorithm and seed")
-      .range(0, 1);
+      .range(0, 1)
+      .excludes("test");
   set.add_choice("format", o.format,
                  {{"detect", DataFormat::detect},
                   {"xc", DataFormat::xc},
@@ -98,7 +92,7 @@ void declare_data(OptionSet& set, TrainOptions& o) {
 
 void declare_model(OptionSet& set, TrainOptions& o) {
   set.group("Model");
-  set.add("model", o.model, "what is trained; `hetsgd models` lists them");
+  set.add("model", o.model, "what is trained; `hetsgd models` lists them").reads_file();
   set.group(fmt::format("Options of {}", o.model));
   o.model_factory->declare(set);
   o.tables.declare(set);
@@ -118,7 +112,8 @@ void declare_method(OptionSet& set, TrainOptions& o) {
       .symbol("b_max")
       .range(1, kLargestBatch);
   set.add("learning_rate", o.learning_rate,
-          "learning rate of a batch of b_max; smaller batches scale linearly")
+          "learning rate of a batch of b_max; smaller batches scale linearly; each model has a "
+          "default of its own, which suits plain SGD")
       .symbol("lr")
       .above(0);
   set.add("mega_batch", o.mega_batch, "batches of b_max between merges and between evaluations")
@@ -180,8 +175,10 @@ void declare_machines(OptionSet& set, TrainOptions& o) {
           "relative speed of each worker, e.g. 1,0.92,0.84,0.76; the last repeats")
       .range(1e-6, 1e6);
   set.add("straggler", o.straggler,
-          "injected delays, e.g. 'kind=uniform,min=0ms,max=50ms'; repeat to combine")
-      .reads_file(straggler_files);
+          "injected delays, e.g. 'kind=uniform,min=0ms,max=50ms'; repeat to combine; none: no "
+          "delays, for rerun and in place of those of --config")
+      .reads_file(straggler_files)
+      .absent("none");
   set.add("charge", o.charge,
           "sim: charge the clock for the full-size data set and model of this preset, for a "
           "network (resnet-50, vgg-16-cifar?classes=10; lstm-video with videos of unequal "
@@ -227,16 +224,24 @@ void declare_cluster(OptionSet& set, TrainOptions& o) {
 
 void declare_budget(OptionSet& set, TrainOptions& o) {
   set.group("Budget and targets");
-  set.add("epochs", o.epochs, "passes over the training data").unit("epochs").range(0, 1e9);
+  set.add("epochs", o.epochs, "passes over the training data")
+      .unit("epochs")
+      .range(0, 1e9)
+      .excludes("max_samples");
   set.add("max_samples", o.max_samples, "samples over all workers")
       .unit("samples")
-      .range(0, kMostSamples);
+      .range(0, kMostSamples)
+      .excludes("epochs");
   set.add("max_time", o.max_time, "training clock, e.g. 90s").unit("s").at_least(0);
   set.add("target", o.target, "metric to reach, e.g. 'p1>=0.6'; repeat for several");
-  set.add("stop_at_target", o.stop_at_target, "end the run when all targets are reached");
-  set.add("require_target", o.require_target, "exit with 3 when a target was missed")
-      .not_in_config();
-  set.add("time_limit", o.time_limit, "host time after which the run ends with exit code 6")
+  set.add(
+      "stop_at_target", o.stop_at_target,
+      "End the run as soon as all targets are held for certain: at three of five evaluations in "
+      "a row.");
+  set.add("require_target", o.require_target, "exit with 3 when a target was missed").of_call();
+  set.add("time_limit", o.time_limit,
+          "Wall-clock time after which the run ends with exit code 6, counted from the end of "
+          "loading. A step, and each part of the set-up, is completed first.")
       .unit("s")
       .at_least(0)
       .not_in_config();
@@ -256,58 +261,50 @@ void declare_measuring(OptionSet& set, TrainOptions& o) {
           "record every step (time, rank, samples, loss) as an event");
   set.add("dump_initial_parameters", o.dump_initial_parameters,
           "write the initial model here, float32")
-      .writes_file("the initial model")
-      .not_in_config();
+      .writes_file("the initial model");
   set.add("dump_parameters", o.dump_parameters, "write the last measured model here, float32")
-      .writes_file("the model")
-      .not_in_config();
+      .writes_file("the model");
   set.add(
          "trace", o.trace,
          "write what each worker did when (steps, messages, collectives, services, evaluations, on "
          "the run's clock) for chrome://tracing or ui.perfetto.dev, and into the result who waited "
          "for whom; NVIDIA's profilers see the same ranges")
-      .writes_file("the trace")
-      .not_in_config();
+      .writes_file("the trace");
   set.add("mllog", o.mllog,
           "write the run here, when it has ended, in the format of MLPerf logging; time_ms is the "
           "host's, sim: that of the first touch of the training data plus simulated time")
-      .writes_file("the log of the run")
-      .not_in_config();
+      .writes_file("the log of the run");
   set.add("tensorboard", o.tensorboard,
           "follow the curve in TensorBoard: an event file in this directory, which exists, with "
           "losses, metrics, learning rate and samples/s by samples learnt from; wall_time as "
           "time_ms "
           "of --mllog")
       .writes_file("the event file",
-                   [](const std::string& folder) { return std::vector{event_file(folder)}; })
-      .not_in_config();
+                   [](const std::string& folder) { return std::vector{event_file(folder)}; });
 }
 
 void declare_output(OptionSet& set, TrainOptions& o) {
   set.group("Output");
-  set.add("output", o.output, "result file; - is stdout").writes_file("the result").not_in_config();
-  set.add("overwrite", o.overwrite, "replace existing files, but no input").not_in_config();
-  set.add("resume", o.resume, "skip the run when the output holds its completed result")
-      .not_in_config();
+  set.add("output", o.output, "result file; - is stdout").writes_file("the result");
+  set.add("overwrite", o.overwrite, "replace existing files, but no input").of_call();
+  set.add("resume", o.resume, "skip the run when the output holds its completed result").of_call();
   set.add("redact", o.redact, "leave host names and paths out of the result").not_in_config();
   set.add("log_dir", o.log_dir,
           "write what each rank says to rank_N.log in this directory, after what is there")
-      .appends_to_file("the log",
-                       [&o](const std::string& text) {
-                         return files_of_ranks(o, [&](int rank) { return log_file(text, rank); });
-                       })
-      .not_in_config();
+      .appends_to_file("the log", [&o](const std::string& text) {
+        return files_of_ranks(o, [&](int rank) { return log_file(text, rank); });
+      });
   set.add("progress_every", o.progress_every, "time between progress lines")
       .unit("s")
       .above(0)
-      .not_in_config();
-  set.add("quiet", o.quiet, "no progress, no summary").not_in_config();
+      .of_call();
+  set.add("quiet", o.quiet, "no progress, no summary").of_call();
   set.add_choice("color", o.color,
                  {{"auto", ColorMode::automatic},
                   {"always", ColorMode::always},
                   {"never", ColorMode::never}},
                  "colour on the terminal")
-      .not_in_config();
+      .of_call();
 }
 
 }  // namespace
@@ -321,6 +318,7 @@ std::string log_file(const std::string& folder, int rank) {
 void TrainOptions::choose_model(const std::string& name) {
   model_factory = find_model(name).make();
   model = name;
+  learning_rate = model_factory->learning_rate();
 }
 
 void TrainOptions::declare(OptionSet& set) {

@@ -51,7 +51,7 @@ struct TrainOptions {
   std::vector<std::string> plugin;  // files of algorithms and models from outside
   std::string algorithm = "sgd";
   std::uint64_t batch_size = 256;
-  double learning_rate = 1.0;
+  double learning_rate = model_factory->learning_rate();
   std::uint64_t mega_batch = 100;
   Order order = Order::shuffled;
   Partition partition = Partition::shared;
@@ -105,7 +105,8 @@ struct TrainOptions {
   ColorMode color = ColorMode::automatic;
 
   // Must come before declare, which declares the model's own options, and after plugins were
-  // loaded, which may bring the model. Errors: usage (unknown model).
+  // loaded, which may bring the model. Sets the learning rate to the model's own. Errors: usage
+  // (unknown model).
   void choose_model(const std::string& name);
   // The options of every run, and those of the model.
   void declare(OptionSet& set);

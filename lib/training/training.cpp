@@ -11,9 +11,11 @@
 #include "data/sampler.hpp"
 #include "training/charge.hpp"
 #include "training/client.hpp"
+#include "training/constant_guess.hpp"
 #include "training/evaluation.hpp"
 #include "training/machine.hpp"
 #include "training/memory_estimate.hpp"
+#include "training/oversubscription.hpp"
 #include "training/parameters_file.hpp"
 #include "training/plan_checks.hpp"
 #include "training/plan_tables.hpp"
@@ -43,6 +45,7 @@ struct Training::Impl {
   RunRules rules() const;
   // What a run is driven with; each refers to those before it.
   struct Parts {
+    Interruption interruption;
     std::unique_ptr<Cluster> cluster;
     std::unique_ptr<TableSet> tables;  // sharded ones; else null
     std::optional<RunSetup> setup;
@@ -55,7 +58,8 @@ struct Training::Impl {
   void drive(const TrainHooks& hooks, Parts& parts);
   void run_algorithm(Worker& worker);
   ClusterReport run_workers(Parts& parts, Trace* trace);
-  void finish(const TrainHooks& hooks, const Referee& referee);
+  // referee: null: the run was interrupted before there was one.
+  void finish(const TrainHooks& hooks, const Referee* referee);
 
   const TrainOptions& options;
   const OptionSet& set;
@@ -306,6 +310,9 @@ void Training::Impl::drive(const TrainHooks& hooks, Parts& parts) {
   record.elapsed = std::max(record.elapsed, report.elapsed);
   record.server_link_busy = report.server_link_busy;
   record.remarks = algorithm->remarks(record.histograms);
+  for (std::string& text : collapse_warnings(record.curve, record.constant_guess)) {
+    record.warnings.push_back(std::move(text));
+  }
   for (const WorkerReport& worker : report.workers) {
     record.workers[static_cast<std::size_t>(worker.rank)].report = worker;
   }
@@ -329,25 +336,30 @@ void Training::Impl::drive(const TrainHooks& hooks, Parts& parts) {
   }
 }
 
-void Training::Impl::finish(const TrainHooks& hooks, const Referee& referee) {
+void Training::Impl::finish(const TrainHooks& hooks, const Referee* referee) {
   record.finished_at = utc_now();
   record.phases.settle();
+  finish_host_load(options.processes().place(), record);
   if (hooks.on_record) hooks.on_record(record);  // first: the result is worth more than a copy
-  if (options.processes().is_root() && !options.dump_parameters.empty() &&
-      !referee.model_copy().empty()) {
-    write_parameters(options.dump_parameters, referee.model_copy(), "the model");
+  if (options.processes().is_root() && !options.dump_parameters.empty() && referee != nullptr &&
+      !referee->model_copy().empty()) {
+    write_parameters(options.dump_parameters, referee->model_copy(), "the model");
   }
 }
 
 void Training::Impl::prepare(const TrainHooks& hooks, Parts& parts) {
+  parts.watcher.emplace(options, hooks, parts.interruption);
+  const auto check = [&parts] { parts.interruption.check(); };
   parts.cluster = make_cluster(options.cluster, cluster_options());
   if (table_plan) {
     parts.tables = make_table_set(*table_plan, *parts.cluster, options.processes().place(),
                                   options.host_threads);
   }
+  check();
   std::optional<InitialRows> rows;
   if (table_plan) rows.emplace(parts.tables->plan());
   parts.setup.emplace(setup(initial_parameters<float>(model->layout(), options.seed)));
+  check();
   const PreparedModel initial{.parameters = parts.setup->initial, .rows = rows ? &*rows : nullptr};
   parts.setup->traced = hooks.trace != nullptr;
   parts.setup->tables = parts.tables.get();
@@ -365,10 +377,15 @@ void Training::Impl::prepare(const TrainHooks& hooks, Parts& parts) {
                        .gpu = table_plan ? -1 : first_gpu(*parts.cluster),
                        .statistics_of = record.train,
                        // During the run, when others write to the record too.
-                       .warn = [&parts](const std::string& text) { parts.referee->warn(text); }});
+                       .warn = [&parts](const std::string& text) { parts.referee->warn(text); },
+                       .check = check});
   if (parts.evaluator->rows() < record.test->rows()) {
     record.warnings.push_back(fmt::format("measured on {} of {} test rows (--evaluate-samples)",
                                           parts.evaluator->rows(), record.test->rows()));
+  }
+  if (options.processes().is_root()) {
+    record.constant_guess = constant_guess(options.model_factory->objective(record.train->task),
+                                           *record.train, *record.test);
   }
   parts.referee.emplace(rules(), *parts.evaluator, record, hooks);
   record.virtual_time = parts.cluster->is_virtual();
@@ -378,7 +395,7 @@ void Training::Impl::prepare(const TrainHooks& hooks, Parts& parts) {
     worker.report = parts.cluster->planned(rank);
     worker.shard_rows = sampler->shard_size(rank);
   }
-  parts.watcher.emplace(options, hooks, *parts.referee, *parts.cluster);
+  parts.watcher->watch(*parts.referee, *parts.cluster);
   if (table_plan && options.processes().is_root()) {
     parts.setup->measured_rows =
         options.dump_parameters.empty() ? parts.evaluator->categories() : all_rows(*table_plan);
@@ -390,10 +407,15 @@ const Record& Training::run(const TrainHooks& hooks) {
   Impl& s = *impl_;
   Impl::Parts parts;
   ProcessGroup& processes = s.options.processes();
-  processes.agree([&] { s.prepare(hooks, parts); });
-  s.record.phases.begin_training();
-  s.drive(hooks, parts);
-  processes.agree([&] { s.finish(hooks, *parts.referee); });
+  try {
+    processes.agree([&] { s.prepare(hooks, parts); });
+    parts.referee->begin_training();
+    s.drive(hooks, parts);
+  } catch (const Interrupted& interruption) {
+    parts.watcher->stop({});
+    note_interruption(interruption, s.record);
+  }
+  processes.agree([&] { s.finish(hooks, parts.referee ? &*parts.referee : nullptr); });
   return s.record;
 }
 

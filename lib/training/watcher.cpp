@@ -6,16 +6,23 @@
 
 #include "core/host_clock.hpp"
 #include "core/text.hpp"
+#include "core/threads.hpp"
 
 namespace hetsgd {
 
-Watcher::Watcher(const TrainOptions& options, const TrainHooks& hooks, Referee& referee,
-                 Cluster& cluster)
-    : options_(options), hooks_(hooks), referee_(referee), cluster_(cluster), thread_([this] {
-        watch();
-      }) {}
+Watcher::Watcher(const TrainOptions& options, const TrainHooks& hooks, Interruption& interruption)
+    : options_(options),
+      hooks_(hooks),
+      interruption_(interruption),
+      thread_(start_thread<std::thread>("signals and the time limit", [this] { run(); })) {}
 
 Watcher::~Watcher() { stop({}); }
+
+void Watcher::watch(Referee& referee, Cluster& cluster) {
+  const std::lock_guard lock(mutex_);
+  referee_ = &referee;
+  cluster_ = &cluster;
+}
 
 void Watcher::begin() {
   const std::lock_guard lock(mutex_);
@@ -35,27 +42,30 @@ std::optional<Interrupted> Watcher::stop(std::chrono::milliseconds patience) {
   return interrupted_;
 }
 
-void Watcher::interrupt_if_due(double host_s) {
+void Watcher::interrupt_if_due() {
   const int signal = hooks_.signal ? hooks_.signal->load() : 0;
-  const bool late = options_.time_limit.count() > 0 && host_s > options_.time_limit.count();
+  const double limit_s = options_.time_limit.count();
+  const bool late = limit_s > 0 && seconds_since(made_) > limit_s;
   if (interrupted_ || (signal == 0 && !late)) return;
   interrupted_.emplace(
       signal, signal != 0 ? fmt::format("signal {}", signal)
                           : fmt::format("--time-limit {}", format_seconds(options_.time_limit)));
-  cluster_.abort(std::make_exception_ptr(*interrupted_));
-  referee_.interrupted(*interrupted_);
+  interruption_.request(*interrupted_);
+  if (cluster_ != nullptr) {
+    cluster_->abort(std::make_exception_ptr(*interrupted_));
+    referee_->interrupted(*interrupted_);
+  }
   wake_.notify_all();
 }
 
-void Watcher::watch() {
+void Watcher::run() {
   const auto period = std::chrono::duration_cast<HostClock::duration>(options_.progress_every);
   auto next = HostClock::now() + period;
   std::unique_lock lock(mutex_);
   while (!wake_.wait_for(lock, std::chrono::milliseconds(50), [this] { return done_; })) {
-    const double host_s = begun_ ? seconds_since(*begun_) : 0;
-    if (begun_) interrupt_if_due(host_s);
-    if (hooks_.on_progress && HostClock::now() >= next) {
-      hooks_.on_progress(referee_.progress(host_s));
+    interrupt_if_due();
+    if (referee_ != nullptr && hooks_.on_progress && HostClock::now() >= next) {
+      hooks_.on_progress(referee_->progress(begun_ ? seconds_since(*begun_) : 0));
       next = HostClock::now() + period;
     }
   }

@@ -1,9 +1,10 @@
 // Watches for signals and the host time limit, and shows progress, without a call in any worker's
 // path. What ends the run is written at once: after a signal, a launcher may leave a second until
-// it kills. Before the workers begin (the initial model is measured) it shows progress alone.
+// it kills.
 //
-//   made ── progress ──> begin() ── progress, signal, limit ──> stop() ── joined
-//                                        └ interrupted (once): cluster aborted, record written
+//   made ── signal, limit ──> watch() ── progress, too ──> begin() ── the same ──> stop() ── joined
+//              └ interrupted (once): whoever asks the Interruption throws it;
+//                since watch(): cluster aborted, record written
 //
 // A thread of its own looks at the signal's number now and then: a handler may do no more than set
 // it, and a condition variable cannot be notified from one. The cluster is aborted before the
@@ -21,6 +22,7 @@
 
 #include "cluster/cluster.hpp"
 #include "core/host_clock.hpp"
+#include "training/interruption.hpp"
 #include "training/referee.hpp"
 #include "training/train_options.hpp"
 #include "training/training.hpp"
@@ -29,12 +31,14 @@ namespace hetsgd {
 
 class Watcher {
  public:
-  // All must outlive it. The thread starts here, as the last member.
-  Watcher(const TrainOptions& options, const TrainHooks& hooks, Referee& referee, Cluster& cluster);
+  // All must outlive it. The thread starts here, as the last member, and so does the time limit.
+  Watcher(const TrainOptions& options, const TrainHooks& hooks, Interruption& interruption);
   ~Watcher();
   Watcher(const Watcher&) = delete;
   Watcher& operator=(const Watcher&) = delete;
-  // The workers begin: the time limit counts from here, on the host's clock, measuring included.
+  // There is something to interrupt; both outlive stop().
+  void watch(Referee& referee, Cluster& cluster);
+  // The workers begin.
   void begin();
   // Ends the watch: after this it touches nothing. Returns what it has ended the run with, if it
   // has; waits `patience` for that. Patience is for a run that has failed because another rank was
@@ -44,17 +48,19 @@ class Watcher {
 
  private:
   // The thread: until done_.
-  void watch();
+  void run();
   // Mutex held.
-  void interrupt_if_due(double host_s);
+  void interrupt_if_due();
 
   const TrainOptions& options_;
   const TrainHooks& hooks_;
-  Referee& referee_;
-  Cluster& cluster_;
+  Interruption& interruption_;
+  const HostClock::time_point made_ = HostClock::now();
 
   std::mutex mutex_;  // guards all below
   std::condition_variable wake_;
+  Referee* referee_ = nullptr;  // null: not made yet
+  Cluster* cluster_ = nullptr;
   std::optional<HostClock::time_point> begun_;
   bool done_ = false;
   std::optional<Interrupted> interrupted_;

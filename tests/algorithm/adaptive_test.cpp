@@ -12,9 +12,10 @@ const Settings kAdaptive = tiny(
     "adaptive",
     {{"batch_size", "16"}, {"hidden", "8"}, {"max_samples", "1600"}, {"learning_rate", "0.1"}});
 
-// Those that are there before the run.
+// Those that are there before the run; a mega-batch of 1,600 samples is a fifth of an epoch.
 std::vector<std::string> foreseen(const Settings& more) {
-  const Configuration configuration(with(kAdaptive, more));
+  const Configuration configuration(
+      with(with(kAdaptive, {{"train", "generate:tiny?rows_train=8000"}}), more));
   Training training(configuration.spec());
   training.load();
   return training.record().warnings;
@@ -34,6 +35,20 @@ TEST(AdaptiveForesees, BatchSizesThatSwing) {
   EXPECT_TRUE(foreseen({{"workers", "2"}, {"batch_min", "16"}}).empty());  // nothing to scale
   EXPECT_TRUE(foreseen({{"workers", "1"}}).empty());
   EXPECT_TRUE(foreseen({{"workers", "2"}, {"algorithm", "elastic"}}).empty());
+}
+
+TEST(Foreseen, MergesThatAreRare) {
+  for (const std::string algorithm : {"elastic", "adaptive"}) {
+    SCOPED_TRACE(algorithm);
+    Settings two = {{"workers", "2"}, {"algorithm", algorithm}};
+    if (algorithm == "adaptive") two.emplace_back("batch_min", "16");   // nothing swings
+    EXPECT_TRUE(foreseen(with(two, {{"mega_batch", "124"}})).empty());  // a quarter of an epoch
+    const auto warnings = foreseen(with(two, {{"mega_batch", "200"}}));
+    ASSERT_EQ(warnings.size(), 1U);
+    EXPECT_THAT(warnings[0], testing::HasSubstr("0.4 epochs"));
+    EXPECT_THAT(warnings[0], testing::HasSubstr("--mega-batch 124"));
+    EXPECT_TRUE(foreseen(with(two, {{"mega_batch", "200"}, {"workers", "1"}})).empty());
+  }
 }
 
 // 100 batches on 8 workers: u is 12 or 13, and the weights add up to 1 + 0.1 / 100.

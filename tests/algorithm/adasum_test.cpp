@@ -11,7 +11,7 @@
 namespace hetsgd::test {
 namespace {
 
-const Settings kSsgd = tiny_steps("ssgd");
+const Settings kSsgd = tiny_steps("ssgd", {{"per_worker_batch", "split"}});
 const Settings kAdasum = with(kSsgd, {{"reduce", "adasum"}});
 
 // Every worker's batch is the whole of the data, in an order of its own: equal gradients.
@@ -176,9 +176,10 @@ TEST(AdasumStep, RefusesWhatMakesNoSense) {
 // worker 2's half and sends the whole to worker 1, its own half to worker 2: both have it at 74 and
 // end the iteration at 75, worker 0 at 65.
 TEST(AdasumStep, Timeline) {
-  const Settings flat =
-      with(timeline_settings("ssgd"),
-           {{"reduce", "adasum"}, {"max_samples", "240"}, {"orthogonality_every", "0"}});
+  const Settings flat = with(timeline_settings("ssgd"), {{"per_worker_batch", "split"},
+                                                         {"reduce", "adasum"},
+                                                         {"max_samples", "240"},
+                                                         {"orthogonality_every", "0"}});
   expect_golden("ssgd_adasum", timeline(run_training(flat)));
 }
 

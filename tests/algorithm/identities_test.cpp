@@ -26,8 +26,8 @@ TEST(Identities, SsgdWithOneWorkerIsSgd) {
 TEST(Identities, SsgdWithPWorkersIsSgdOnTheGlobalBatch) {
   const Record sgd = run_training(with(kIdentities, {{"algorithm", "sgd"}}));
   for (const char* workers : {"2", "3", "8"}) {
-    const Record ssgd =
-        run_training(with(kIdentities, {{"algorithm", "ssgd"}, {"workers", workers}}));
+    const Record ssgd = run_training(with(
+        kIdentities, {{"algorithm", "ssgd"}, {"per_worker_batch", "split"}, {"workers", workers}}));
     ASSERT_EQ(sgd.curve.size(), ssgd.curve.size());
     for (std::size_t i = 0; i < sgd.curve.size(); ++i) {
       EXPECT_EQ(sgd.curve[i].samples_count, ssgd.curve[i].samples_count);

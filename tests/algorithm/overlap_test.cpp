@@ -7,8 +7,9 @@
 namespace hetsgd::test {
 namespace {
 
-const Settings kOverlap =
-    tiny_steps("ssgd", {{"workers", "3"}, {"hidden", "8,6"}, {"batch_size", "17"}});
+const Settings kOverlap = tiny_steps(
+    "ssgd",
+    {{"per_worker_batch", "split"}, {"workers", "3"}, {"hidden", "8,6"}, {"batch_size", "17"}});
 
 Settings overlapped(const Settings& base, const std::string& bucket) {
   return with(base, {{"overlap", "true"}, {"bucket", bucket}});
@@ -46,7 +47,8 @@ TEST(Overlap, EveryModelAndOneWorkerToo) {
 //             scale 1; then layer 0's sum B, update 1
 TEST(Overlap, TheSumOfTheUpperLayerHidesTheLayerBelow) {
   const Settings base =
-      tiny("ssgd", {{"workers", "2"},
+      tiny("ssgd", {{"per_worker_batch", "split"},
+                    {"workers", "2"},
                     {"batch_size", "24"},
                     {"max_samples", "240"},
                     {"record_steps", "true"},

@@ -175,14 +175,14 @@ TEST(Schedules, OneWorkerFollowsSgd) {
 // ssgd's parts of a global batch may differ (3, 3 and 2 samples): all replicas, and the server,
 // take one rate all the same, that of sgd on the whole batch.
 TEST(Schedules, UnevenPartsOfABatchTakeOneRate) {
-  const Settings base = with(kTable, {{"algorithm", "ssgd"},
-                                      {"workers", "3"},
-                                      {"learning_rate", "0.5"},
+  const Settings base = with(kTable, {{"learning_rate", "0.5"},
                                       {"schedule", "linear"},
                                       {"warmup_epochs", "2"},
                                       {"decay_epochs", "7"}});
-  const Record mirrored = run_training(base);
-  expect_same_bits(mirrored, run_training(with(base, {{"storage", "central"}})));
+  const Settings split =
+      with(base, {{"algorithm", "ssgd"}, {"per_worker_batch", "split"}, {"workers", "3"}});
+  const Record mirrored = run_training(split);
+  expect_same_bits(mirrored, run_training(with(split, {{"storage", "central"}})));
   expect_close_curves(run_training(with(base, {{"algorithm", "sgd"}, {"workers", "1"}})), mirrored,
                       1e-5);
 }

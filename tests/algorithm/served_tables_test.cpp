@@ -94,7 +94,7 @@ TEST(ServedAlgorithms, StalenessOfRowsIsRecorded) {
 // looks up move as they do by the mean; others once for each worker that has them. In sim, where the
 // order of arrival is always the same.
 TEST(ServedAlgorithms, SsgdComesCloseToItsExchangedTables) {
-  const Settings run = {{"algorithm", "ssgd"}, {"workers", "4"}};
+  const Settings run = {{"algorithm", "ssgd"}, {"per_worker_batch", "split"}, {"workers", "4"}};
   const TableOutcome exchanged = run_clicks(sharded(run));
   for (const Settings& how : {Settings{}, Settings{{"storage", "central"}}}) {
     expect_close_run(exchanged, run_clicks(served(with(run, how))), 5e-3F);

@@ -41,13 +41,17 @@ TEST(ShardedTables, OneWorkerFollowsEveryRowRule) {
 TEST(ShardedTables, SsgdIsSsgdOnReplicatedTables) {
   for (const char* workers : {"2", "3", "8"}) {
     SCOPED_TRACE(workers);
-    const Settings run = {{"algorithm", "ssgd"}, {"workers", workers}};
+    const Settings run = {
+        {"algorithm", "ssgd"}, {"per_worker_batch", "split"}, {"workers", workers}};
     expect_close_run(run_clicks(run), run_clicks(sharded(run)), 1e-6F);
   }
 }
 
 TEST(ShardedTables, NoLayoutChangesABit) {
-  const Settings run = sharded({{"algorithm", "ssgd"}, {"workers", "4"}, {"optimizer", "adagrad"}});
+  const Settings run = sharded({{"algorithm", "ssgd"},
+                                {"per_worker_batch", "split"},
+                                {"workers", "4"},
+                                {"optimizer", "adagrad"}});
   const TableOutcome row = run_clicks(run);
   EXPECT_TRUE(learnt(row.record));
   for (const char* sharding : {"table", "column:2", "column:4", "auto"}) {
@@ -63,7 +67,7 @@ TEST(ShardedTables, NoLayoutChangesABit) {
 // Parts of unequal size: 96 samples of 5 workers.
 TEST(ShardedTables, ClustersAgreeToTheBit) {
   for (const Settings& how :
-       {Settings{{"algorithm", "ssgd"}, {"workers", "5"}},
+       {Settings{{"algorithm", "ssgd"}, {"per_worker_batch", "split"}, {"workers", "5"}},
         Settings{{"algorithm", "local-sgd"}, {"workers", "3"}, {"local_steps", "4"}}}) {
     SCOPED_TRACE(how.front().second);
     const TableOutcome sim = run_clicks(sharded(how));
@@ -74,7 +78,8 @@ TEST(ShardedTables, ClustersAgreeToTheBit) {
 
 // A global batch of 96 samples with 6 fields; every worker moves rows in bytes, and ids.
 TEST(ShardedTables, TheRecordSaysWhatLiesWhere) {
-  const TableOutcome run = run_clicks(sharded({{"algorithm", "ssgd"}, {"workers", "4"}}));
+  const TableOutcome run =
+      run_clicks(sharded({{"algorithm", "ssgd"}, {"per_worker_batch", "split"}, {"workers", "4"}}));
   const auto& tables = run.record.tables;
   EXPECT_EQ(tables["sharding"], "row");
   EXPECT_EQ(tables["bytes_per_rank"].size(), 4U);
@@ -109,8 +114,10 @@ TEST(ShardedTables, WhatTheyDoNotGoWithSaysWhy) {
   }
   for (const Settings& how : {Settings{{"storage", "central"}}, Settings{{"reduce", "adasum"}},
                               Settings{{"overlap", "true"}}}) {
-    EXPECT_THAT(refusal_of_tables(sharded(with({{"algorithm", "ssgd"}, {"workers", "2"}}, how))),
-                HasSubstr("--tables: found sharded with --" + how.front().first));
+    EXPECT_THAT(
+        refusal_of_tables(sharded(
+            with({{"algorithm", "ssgd"}, {"per_worker_batch", "split"}, {"workers", "2"}}, how))),
+        HasSubstr("--tables: found sharded with --" + how.front().first));
   }
   EXPECT_THAT(refusal_of_tables(sharded({{"algorithm", "sgd"}, {"clip_norm", "1"}})),
               HasSubstr("--clip-norm: found 1 with --tables sharded"));
@@ -125,8 +132,10 @@ TEST(ShardedTables, WhatTheyDoNotGoWithSaysWhy) {
                                                    "device, expected host or hybrid"));
   EXPECT_THAT(refusal_of_tables(with(copied, {{"table_storage", "host"}})),
               HasSubstr("--host-access: found copy without a GPU"));
-  EXPECT_THAT(refusal_of_tables(
-                  sharded({{"algorithm", "ssgd"}, {"workers", "3"}, {"sharding", "column:2"}})),
+  EXPECT_THAT(refusal_of_tables(sharded({{"algorithm", "ssgd"},
+                                         {"per_worker_batch", "split"},
+                                         {"workers", "3"},
+                                         {"sharding", "column:2"}})),
               HasSubstr("expected a divisor of the workers"));
 }
 
@@ -157,7 +166,9 @@ std::uint64_t moved_rows(const TableOutcome& run) {
 // Rows that change their memory during the run change no number either. From any rows to begin with,
 // more of those that are asked for lie on the device later on; the profile charges what moves.
 TEST(ShardedTables, HotRowsThatAreChosenAnewChangeNoBit) {
-  const auto run = [](const Settings& more) { return run_clicks(tiered("tiered_profile", more)); };
+  const auto run = [](const Settings& more) {
+    return run_clicks(tiered("tiered_profile", with({{"per_worker_batch", "split"}}, more)));
+  };
   const auto hits = [](const TableOutcome& outcome) {
     std::uint64_t on_device = 0;
     for (const WorkerRecord& worker : outcome.record.workers) {
@@ -191,7 +202,10 @@ Settings hot_in_slices(const std::string& fraction, const std::string& slices) {
 
 // Which rows are hot, and in how many slices they lie, beside any layout of the others.
 TEST(ShardedTables, HotRowsInSlicesChangeNoBit) {
-  const Settings run = sharded({{"algorithm", "ssgd"}, {"workers", "4"}, {"optimizer", "adagrad"}});
+  const Settings run = sharded({{"algorithm", "ssgd"},
+                                {"per_worker_batch", "split"},
+                                {"workers", "4"},
+                                {"optimizer", "adagrad"}});
   const TableOutcome row = run_clicks(run);
   for (const auto& [fraction, slices] :
        {std::pair("0.1", "1"), std::pair("0.1", "2"), std::pair("0.5", "4"), std::pair("1", "2")}) {
@@ -234,7 +248,8 @@ TEST(ShardedTables, TheEndsOfHotRowsInSlicesAreOneLayout) {
 }
 
 TEST(ShardedTables, HotRowsInSlicesNeedHybridStorageAndAChoiceThatStays) {
-  const Settings ssgd = sharded({{"algorithm", "ssgd"}, {"workers", "3"}});
+  const Settings ssgd =
+      sharded({{"algorithm", "ssgd"}, {"per_worker_batch", "split"}, {"workers", "3"}});
   EXPECT_THAT(refusal_of_tables({{"algorithm", "sgd"}, {"hot_sharding", "column:2"}}),
               HasSubstr("--hot-sharding: found with --tables replicated"));
   EXPECT_THAT(refusal_of_tables(with(ssgd, {{"hot_sharding", "column:3"}})),
@@ -285,7 +300,10 @@ TEST(ShardedTables, RowsOnDevicesMustFit) {
 
 // ctr-tiny has 2,327 rows; a global batch of 96 samples looks up some 240 of them.
 TEST(ShardedTables, RowsUnderACapacityComeAndGoAlikeEverywhere) {
-  const Settings run = sharded({{"algorithm", "ssgd"}, {"workers", "3"}, {"min_frequency", "1"}});
+  const Settings run = sharded({{"algorithm", "ssgd"},
+                                {"per_worker_batch", "split"},
+                                {"workers", "3"},
+                                {"min_frequency", "1"}});
   const TableOutcome all = run_clicks(run);
   expect_same_run(all, run_clicks(with(run, {{"table_capacity", "1M"}})));
   const auto rows = all.record.tables["rows"].get<std::uint64_t>();

@@ -89,7 +89,7 @@ TEST(Sven, WithoutPipelineItIsSsgd) {
   const SvenRun replicated = run_sven(with(ssgd, {{"tables", "replicated"}}));
   expect_close(step_losses(sven.record), step_losses(replicated.record), 1e-6);
   expect_same(run_sven({{"pipeline", "none"}, {"per_worker_batch", "split"}}),
-              run_sven({{"algorithm", "ssgd"}}));
+              run_sven({{"algorithm", "ssgd"}, {"per_worker_batch", "split"}}));
 }
 
 // Every schedule acts on the dense part and on rows as it does in ssgd.

@@ -6,14 +6,18 @@ namespace hetsgd::test {
 namespace {
 
 TEST(Timeline, SsgdMirrored) {
-  expect_golden("ssgd_mirrored",
-                timeline(run_training(with(timeline_settings("ssgd"), {{"max_samples", "240"}}))));
+  expect_golden(
+      "ssgd_mirrored",
+      timeline(run_training(with(timeline_settings("ssgd"),
+                                 {{"per_worker_batch", "split"}, {"max_samples", "240"}}))));
 }
 
 TEST(Timeline, SsgdCentral) {
-  expect_golden("ssgd_central",
-                timeline(run_training(with(timeline_settings("ssgd"),
-                                           {{"max_samples", "240"}, {"storage", "central"}}))));
+  expect_golden(
+      "ssgd_central",
+      timeline(run_training(
+          with(timeline_settings("ssgd"),
+               {{"per_worker_batch", "split"}, {"max_samples", "240"}, {"storage", "central"}}))));
 }
 
 // Two mega-batches of 5 steps per worker: 10 iterations.

@@ -5,7 +5,7 @@ import pathlib
 import shutil
 import subprocess
 
-from program import BINARY, ProgramTest
+from program import BINARY, LIMIT_S, ProgramTest
 
 MPI = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1", "OMPI_MCA_rmaps_base_oversubscribe": "1"}
 RUN = ["train", "--train", "generate:tiny", "--test", "generate:tiny", "--hidden", "32", "--batch-size", "32",
@@ -34,7 +34,7 @@ class MpiTest(ProgramTest):
         return self.launch(ranks, [BINARY, *arguments], env)
 
     def finished(self, process, code):
-        stdout, stderr = process.communicate(timeout=60)
+        stdout, stderr = process.communicate(timeout=LIMIT_S)
         self.assertEqual(process.returncode, code, stdout + stderr)
         return stderr
 

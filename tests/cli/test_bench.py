@@ -99,6 +99,12 @@ class BenchAllReduce(ProgramTest):
             self.assertAlmostEqual(row["time_s"]["median"] / expected, 1)
             self.assertIsNone(row["floor_s"])
 
+    def test_what_does_not_fit_into_memory_is_refused(self):
+        for collective in ("all_gather", "all_to_all"):
+            said = self.error("bench", collective, "--cluster", "sim", "--workers", "65536", "-b", "1G", "-e", "1G", code=4)
+            self.assertIn("65536 workers", said)
+            self.assertIn("hint: ", said)
+
     def test_no_check(self):
         done = self.bench(*self.SHORT, "--no-check", "--format", "csv")
         self.assertEqual({row["#wrong"] for row in csv.DictReader(io.StringIO(done.stdout))}, {""})
@@ -114,6 +120,11 @@ class BenchAllReduce(ProgramTest):
                 (["--network", "fog"], 'fog')):
             with self.subTest(arguments):
                 self.assertIn(message, self.bench(*arguments, code=2).stderr)
+        self.assertIn("--max-bytes 1T", self.bench("-b", "1T", "-e", "1T", code=4).stderr)
+
+    def test_a_large_factor_ends(self):
+        done = self.bench("-b", "4K", "-e", "64K", "-f", str(2**63), "-n", "4", "-w", "1", "--format", "csv")
+        self.assertEqual({row["size(B)"] for row in csv.DictReader(io.StringIO(done.stdout))}, {"4096"})
 
 
 if __name__ == "__main__":

@@ -35,6 +35,11 @@ class BenchLookup(ProgramTest):
         self.assertIn("--rows: found 10, expected at least one for each of 26 fields",
                       self.error("bench", "lookup", "--rows", "10", code=2))
 
+    def test_sizes_have_bounds(self):
+        self.assertIn("--batch-size", self.error("bench", "lookup", "--batch-size", "9223372036854775807", code=2))
+        self.assertIn("needs at least", self.error("bench", "lookup", "--rows", "20K", "--batch-size", "4M", "--fields",
+                                                   "4096", "--embedding-dim", "512", code=4))
+
 
 if __name__ == "__main__":
     unittest.main()

@@ -7,7 +7,8 @@ import unittest
 from program import ProgramTest
 
 PHASES = ("load_s", "init_s", "train_s", "prepare_s", "eval_s", "record_s")
-REAL = ["--algorithm", "ssgd", "--workers", "2", "--cluster", "threads", "--devices", "cpu:1", "--target", "p1>=0.01"]
+REAL = ["--algorithm", "ssgd", "--workers", "2", "--cluster", "threads", "--devices", "cpu:1", "--mega-batch", "2",
+        "--target", "p1>=0.01"]
 
 
 class Clocks(ProgramTest):
@@ -34,7 +35,7 @@ class Clocks(ProgramTest):
                          target["time_s"])
 
     def test_simulated_time_is_not_the_hosts(self):
-        self.train("r.json", "--algorithm", "ssgd", "--workers", "2", "--target", "p1>=0.01")
+        self.train("r.json", "--algorithm", "ssgd", "--workers", "2", "--mega-batch", "2", "--target", "p1>=0.01")
         clocks = self.result("r.json")["time_to_accuracy"][0]["clocks"]
         self.assertIsNone(clocks["mlperf_s"])
         self.assertIn("simulated", clocks["mlperf_s_reason"])

@@ -8,6 +8,7 @@ import time
 import unittest
 
 from mpi_program import MpiTest, has_mpi
+from program import LIMIT_S
 
 # Gradients of 36 KB: smaller ones go through the host.
 RUN = ["train", "--train", "generate:tiny", "--test", "generate:tiny", "--hidden", "32", "--batch-size", "32",
@@ -86,7 +87,7 @@ class GpusOfRanks(MpiTest):
 
     def test_doctor_shows_the_gpu_of_each_rank(self):
         process = self.mpirun(3, "doctor", "--devices", "cuda:auto", "--json", env=gpus(2))
-        stdout, stderr = process.communicate(timeout=60)
+        stdout, stderr = process.communicate(timeout=LIMIT_S)
         self.assertEqual(process.returncode, 0, stderr)
         checks = {check["name"]: check["text"] for check in json.loads(stdout)["checks"]}
         for rank in range(3):
@@ -122,7 +123,7 @@ class GpusOfRanks(MpiTest):
     def test_every_way_reduces_right(self):
         process = self.mpirun(3, "bench", "all_reduce", "--devices", "cuda:auto", "--op", "nccl,gpu-mpi,gpu-host", "-b",
                               "40004", "-e", "40004", "-n", "2", "-w", "1", env=gpus(3, MPI=1, STREAMS="random"))
-        stdout, stderr = process.communicate(timeout=60)
+        stdout, stderr = process.communicate(timeout=LIMIT_S)
         self.assertEqual(process.returncode, 0, stderr)
         rows = [line.split() for line in stdout.splitlines() if line.startswith("40004")]
         self.assertEqual([(row[3], row[7]) for row in rows], [("nccl", "0"), ("gpu-mpi", "0"), ("gpu-host", "0")])
@@ -137,7 +138,7 @@ class GpusOfRanks(MpiTest):
         process = self.start_endless(3, "--algorithm", "ssgd", env=gpus(4))
         os.kill(self.pid_of_rank(process, 2), signal.SIGKILL)
         begin = time.monotonic()
-        process.communicate(timeout=60)
+        process.communicate(timeout=LIMIT_S)
         self.assertLess(time.monotonic() - begin, 20)
         self.assertNotEqual(process.returncode, 0)
         self.run_program("validate", "endless.json")

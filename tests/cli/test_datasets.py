@@ -1,5 +1,6 @@
 """hetsgd data fetch: from a folder, from a server, and everything that may be wrong with what comes."""
 
+import contextlib
 import functools
 import hashlib
 import http.server
@@ -26,6 +27,17 @@ class Cutting(Quiet):
     def copyfile(self, source, outputfile):
         content = source.read()
         outputfile.write(content[:len(content) // 2])
+
+
+class Endless(Quiet):
+    """Announces no length, sends more than any file here holds, and does not end by itself soon."""
+
+    def do_GET(self):
+        self.send_response(200)
+        self.end_headers()
+        with contextlib.suppress(OSError):
+            for _ in range(1000):
+                self.wfile.write(bytes(1 << 20))
 
 
 class Datasets(ProgramTest):
@@ -153,6 +165,45 @@ class Datasets(ProgramTest):
             self.manifest(**changes)
             self.refuse("--from", "source", code=4, text=text)
         self.assertIn("did you mean \"news20\"?", self.error("data", "fetch", "news2", code=2))
+
+    def test_no_name_of_a_manifest_leads_out_of_its_folder(self):
+        """Neither to other folders, nor to the other file, nor to the record beside them."""
+        (self.home / "other").mkdir(parents=True)
+        (self.home.parent / "precious").write_text("precious")
+        before = sorted(os.listdir(self.folder))
+        for name in ("..", ".", "", "../x", "a/b", "..\0x", "a\x1b[31mb", "a\x7f"):
+            for key in ("name", "train_name", "test_name"):
+                self.manifest(**{key: name})
+                for more in ([], ["--overwrite"]):
+                    with self.subTest(name=name, key=key, more=more):
+                        self.assertIn("name: found", self.error("data", "fetch", "mine.json", "--from", "source",
+                                                                *more, code=4))
+        for changes in ({"test_name": "train.txt"}, {"train_name": "fetched.json"}):
+            self.manifest(**changes)
+            self.assertIn("name: found", self.error("data", "fetch", "mine.json", "--from", "source", code=4))
+        self.assertEqual((sorted(os.listdir(self.home)), sorted(os.listdir(self.folder))),
+                         (["other"], sorted({*before, "mine.json"})))
+
+    def test_what_is_fetched_again_is_not_read_from_what_it_replaces(self):
+        self.manifest()
+        self.run_program("data", "fetch", "mine.json", "--from", "source")
+        shutil.copy(self.folder / "mine.json", self.home / "mine" / "mine.json")
+        kept = sorted(os.listdir(self.home / "mine"))
+        for arguments in ([str(self.home / "mine" / "mine.json"), "--from", "source"],
+                          ["mine.json", "--from", str(self.home / "mine")],
+                          ["mine.json", "--from", "source", "--from", str(self.home / "mine" / "train.txt")]):
+            self.assertIn("expected it elsewhere", self.error("data", "fetch", *arguments, "--overwrite", code=2))
+        self.assertEqual(sorted(os.listdir(self.home / "mine")), kept)
+
+    def test_addresses_are_those_of_servers(self):
+        for address in ("file:///dev/zero", "/dev/zero", "ftp://host/x", "-o"):
+            self.manifest(train_address=address)
+            self.refuse(code=4, text="train: address: found")
+
+    @unittest.skipUnless(shutil.which("curl"), "no curl here")
+    def test_a_server_that_sends_more_than_promised_is_cut_off(self):
+        self.manifest(self.serve(Endless))
+        self.refuse(code=1, text="cannot download")
 
     def test_samples_hold_the_same_rows_in_every_format(self):
         def facts(name, *more):

@@ -3,7 +3,7 @@
 import random
 import unittest
 
-from program import ProgramTest
+from program import LIMIT_S, ProgramTest
 
 ALGORITHMS = ["adaptive", "adpsgd", "asgd", "dc-asgd", "eager-majority", "eager-solo", "easgd", "elastic", "esync",
               "local-sgd", "rna", "sgd", "sma", "ssgd", "ssp"]
@@ -39,7 +39,7 @@ class Extremes(ProgramTest):
 
     def validated(self, number, arguments):
         done = self.start(*arguments, "--overwrite", "--quiet", "-o", "r.json")
-        said = done.communicate(timeout=60)[1]
+        said = done.communicate(timeout=LIMIT_S)[1]
         self.assertIn(done.returncode, (0, 1, 2, 4), (number, arguments, said))
         self.assertNotIn("bug", said, (number, arguments))
         if (self.folder / "r.json").exists():

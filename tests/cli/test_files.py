@@ -3,10 +3,12 @@
 import json
 import os
 import re
+import resource
+import struct
 import subprocess
 import unittest
 
-from program import BINARY, ProgramTest, TINY, without_host
+from program import BINARY, LIMIT_S, TINY, ProgramTest, without_host
 
 # Options that name files, by what is done with them. A new one belongs here and needs its role
 # (OptionRefiner::reads_file, writes_file), or the tests below find it.
@@ -81,6 +83,199 @@ class Inputs(FilesTest):
         self.assertEqual((self.folder / "r.json").read_bytes(), before)
 
 
+class EveryInput(FilesTest):
+    """No output option replaces any kind of input, of whatever command, --overwrite or not."""
+
+    def setUp(self):
+        super().setUp()
+        self.run_program("train", *TINY, "--epochs", "1", "-o", "r.json")
+        network = self.run_program("memory", "lenet-5", "--print-network").stdout
+        (self.folder / "net.json").write_text(network)
+        (self.folder / "c.json").write_text('{"epochs": 1}')
+        (self.folder / "any.json").write_text("{}")
+        pixels, labels = struct.pack(">BBBB3I", 0, 0, 8, 3, 2, 4, 4) + bytes(32), struct.pack(">BBBB1I2B", 0, 0, 8, 1, 2, 0, 1)
+        for name in ("a", "b"):
+            (self.folder / f"{name}-images-idx3-ubyte").write_bytes(pixels)
+            (self.folder / f"{name}-labels-idx1-ubyte").write_bytes(labels)
+        self.fetch()
+        self.before = self.contents()
+
+    def fetch(self):
+        (self.folder / "source").mkdir()
+        for name in ("tr", "te"):
+            (self.folder / "source" / name).write_text("1 1:1 2:1\n0 3:1\n")
+        part = {"address": None, "sha256": None, "bytes": None, "rows": 2, "nonzeros": None}
+        (self.folder / "set.json").write_text(json.dumps(
+            {"name": "mine", "title": "t", "task": "binary", "features": 3, "labels": 1, "format": "libsvm", "split": "s",
+             "page": "p", "preparation": "none", "licence": "l", "paper": "p",
+             "train": {"name": "tr", **part}, "test": {"name": "te", **part}}))
+        self.run_program("data", "fetch", "set.json", "--from", "source")
+
+    def environment(self, extra=None):
+        return {**super().environment(extra), "HETSGD_DATASETS_DIR": str(self.folder / "sets")}
+
+    def contents(self):
+        return {path: path.read_bytes() for path in self.folder.rglob("*") if path.is_file() and "cache" not in path.parts}
+
+    # What a run is made of: the arguments, and each file that they make it read.
+    TINY_RUN = ["--train", "generate:tiny", "--epochs", "1"]
+    RUNS = [(["--train", "a-images-idx3-ubyte", "--test", "b-images-idx3-ubyte", "--model", "net.json", "--epochs", "1"],
+             ["a-images-idx3-ubyte", "a-labels-idx1-ubyte", "b-images-idx3-ubyte", "b-labels-idx1-ubyte", "net.json"]),
+            (["--train", "set.json", "--test", "set.json", "--epochs", "1"], ["set.json", "sets/mine/tr", "sets/mine/te"]),
+            ([*TINY_RUN, "--network", "any.json", "--straggler", "kind=trace,file=in.txt"], ["any.json", "in.txt"]),
+            ([*TINY_RUN, "--profile", "any.json"], ["any.json"]), ([*TINY_RUN, "--server-profile", "any.json"], ["any.json"]),
+            ([*TINY_RUN, "--charge", "any.json"], ["any.json"]), ([*TINY_RUN, "--config", "c.json"], ["c.json"])]
+
+    def refuse_all(self, arguments, inputs, options):
+        for name in inputs:
+            for option in options:
+                with self.subTest(arguments=arguments, input=name, option=option):
+                    message = self.error(*arguments, *option, name, "--overwrite", code=2)
+                    self.assertIn(f"found {name}, which ", message)
+                    self.assertIn(KEPT, message)
+        self.assertEqual(self.contents(), self.before)
+
+    def test_of_a_run(self):
+        for arguments, inputs in [*self.RUNS, ([*self.TINY_RUN, "--tuned", "any.json"], ["any.json"])]:
+            self.refuse_all(["train", *arguments], inputs, [[option] for option in sorted(WRITTEN)])
+
+    def test_of_a_tuning(self):
+        for arguments, inputs in self.RUNS:
+            self.refuse_all(["tune", *arguments, "--grid", "0.1,1"], inputs, [["-o"]])
+
+    def test_of_a_run_that_is_repeated(self):
+        self.refuse_all(["rerun", "r.json"], ["r.json"], [[option] for option in sorted(WRITTEN)])
+        self.refuse_all(["rerun", "r.json", "--network", "any.json"], ["any.json"], [["-o"]])
+
+    def test_of_other_commands(self):
+        for arguments, inputs, options in (
+                (["memory", "net.json"], ["net.json"], [["-o"], ["--trace"]]),
+                (["memory", "lenet-5", "--profile", "any.json"], ["any.json"], [["-o"], ["--trace"]]),
+                (["data", "convert", "a-images-idx3-ubyte"], ["a-images-idx3-ubyte", "a-labels-idx1-ubyte"], [[]]),
+                (["data", "convert", "set.json"], ["set.json", "sets/mine/tr"], [[]]),
+                (["data", "convert", "--vocabulary", "in.txt", "source/tr"], ["in.txt", "source/tr"], [[]]),
+                (["report", "r.json"], ["r.json"], [["-o"]]),
+                (["bench", "all_reduce", "--cluster", "sim", "--profile", "any.json"], ["any.json"], [["-o"]]),
+                (["bench", "all_reduce", "--cluster", "sim", "--network", "any.json"], ["any.json"], [["-o"]])):
+            self.refuse_all(arguments, inputs, options)
+
+
+class ForeignResults(FilesTest):
+    """A result that somebody else has written decides what a run computes, not what it writes."""
+
+    def test_a_result_names_no_outputs(self):
+        self.train("a.json")
+        (self.folder / "precious").write_text("precious")
+        (self.folder / "folder").mkdir()
+        before = {}
+        for option in sorted({*WRITTEN, "--tensorboard", "--log-dir"}):
+            key = option[2:].replace("-", "_")
+            evil = self.result("a.json")
+            evil["config"].update({key: "folder" if option in NO_FILES else "precious", "overwrite": True, "resume": True})
+            (self.folder / "evil.json").write_text(json.dumps(evil))
+            before = before or sorted({*os.listdir(self.folder)})
+            for arguments in (["rerun", "evil.json"], ["train", "--config", "evil.json"]):
+                with self.subTest(option=option, command=arguments[0]):
+                    said = self.run_program(*arguments, "--quiet").stderr
+                    self.assertIn(f"evil.json: left out", said)
+                    self.assertIn(key, said)
+        self.assertEqual((self.folder / "precious").read_text(), "precious")
+        self.assertEqual(os.listdir(self.folder / "folder"), [])
+        self.assertEqual(sorted(os.listdir(self.folder)), before)
+
+    def test_flags_still_do(self):
+        self.train("a.json")
+        self.run_program("rerun", "a.json", "-o", "b.json", "--mllog", "m.log")
+        self.assertTrue((self.folder / "m.log").exists())
+        (self.folder / "own.json").write_text(json.dumps({"train": "generate:tiny", "epochs": 1, "output": "own-result.json"}))
+        self.run_program("train", "--config", "own.json")
+        self.assertEqual(self.result("own-result.json")["status"], "completed")
+
+
+class Limits(FilesTest):
+    """What the system refuses is said in words, and nothing is left behind."""
+
+    def limited(self, limit, value, *arguments):
+        return subprocess.run([BINARY, *arguments], cwd=self.folder, env=self.environment(), capture_output=True, text=True,
+                              timeout=LIMIT_S, check=False, preexec_fn=lambda: resource.setrlimit(limit, (value, value)))
+
+    def test_a_limit_on_the_size_of_files(self):
+        for arguments in ([*RUN, "-o", "r.json"], [*RUN, "--dump-parameters", "p.bin"], [*RUN, "--trace", "t.json"],
+                          ["data", "convert", "in.txt", "out.hsgd"]):
+            done = self.limited(resource.RLIMIT_FSIZE, 100, *arguments, *(["--cache", "off"] if arguments[0] == "data" else []))
+            self.assertEqual(done.returncode, 1, done)
+            self.assertIn("File too large", done.stderr)
+            self.assertEqual([name for name in os.listdir(self.folder) if name != "cache"], ["in.txt"], arguments)
+
+    def test_a_limit_on_threads(self):
+        """A stack larger than the address space: no thread can be made."""
+        no_threads = 1 << 50
+        done = self.limited(resource.RLIMIT_STACK, no_threads, "data", "info", "--cache", "off", "in.txt")
+        self.assertEqual(done.returncode, 0, done)
+        for arguments in (RUN, [*RUN, "--host-threads", "1"], [*RUN, "--cluster", "threads", "--devices", "cpu:1"],
+                          [*RUN, "--cluster", "threads", "--devices", "cpu:2"],
+                          ["bench", "all_reduce", "--cluster", "threads", "--workers", "2", "-n", "1"]):
+            done = self.limited(resource.RLIMIT_STACK, no_threads, *arguments)
+            self.assertIn(done.returncode, (1, 5), done)
+            self.assertRegex(done.stderr, "thread")
+            self.assertIn("ulimit -u", done.stderr)
+            self.assertNotIn("bug", done.stderr)
+
+    def test_a_limit_on_memory(self):
+        """What a generator needs is counted before any of it is made, all of it."""
+        limit = 4 << 30
+        if self.limited(resource.RLIMIT_AS, limit, "data", "info", "generate:tiny").returncode != 0:
+            self.skipTest("the program itself takes more, as under a sanitizer")
+        for spec in ("images?classes=65536&size=1024&channels=64&rows_train=1", "images?size=1&classes=2&channels=1&rows_train=4294967295",
+                     "images?size=1024&channels=64&rows_train=100", "video?size=8192&classes=65536", "video?clips=4294967295&frames=drawn",
+                     "video?clips=1000000&shortest=100&longest=100&size=100", "tiny?features=4294967295", "tiny?labels=2147483648",
+                     "tiny?rows_train=4294967295", "criteo", "criteo-terabyte", "amazon670k?scale=50"):
+            with self.subTest(spec=spec):
+                done = self.limited(resource.RLIMIT_AS, limit, "data", "info", "generate:" + spec)
+                self.assertEqual(done.returncode, 4, done.stderr)
+                self.assertRegex(done.stderr, r"needs at least [\d.]+ \w+ of memory")
+                self.assertIn("hint: ", done.stderr)
+        done = self.limited(resource.RLIMIT_AS, limit, "data", "info", "--image", "64x1024x1024", "in.txt")
+        self.assertEqual(done.returncode, 4, done.stderr)
+
+
+class LineEnds(FilesTest):
+    """Every reader of text takes the line ends of Windows, and reads the same."""
+
+    def test_every_reader(self):
+        self.run_program("data", "generate", "criteo", "--scale", "1e-6", "clicks")
+        self.run_program("data", "convert", "--to", "libsvm", "in.txt", "in.svm")
+        (self.folder / "d.csv").write_text("# delays\nrank,iteration,delay_s\n*,0,0.001\n0,1,0.5\n")
+        (self.folder / "c.json").write_text(json.dumps({"train": "generate:tiny", "epochs": 1}, indent=1))
+        (self.folder / "net.json").write_text(self.run_program("memory", "lenet-5", "--print-network").stdout)
+        (self.folder / "s.toml").write_text('name = "s"\nseeds = "1:2"\n[settings]\ntrain = "generate:tiny"\nepochs = 1\n')
+        for name, *command in (("in.txt", "data", "info", "--json"), ("in.svm", "data", "info", "--json"),
+                               ("clicks_train.txt", "data", "info", "--json"), ("clicks_train.txt", "data", "info", "--json", "--format", "criteo"),
+                               ("d.csv", *RUN, "-o", "-", "--straggler", "kind=trace,file="), ("c.json", "train", "--quiet", "-o", "-", "--config"),
+                               ("net.json", "memory"), ("s.toml", "validate")):
+            with self.subTest(name=name, command=command):
+                read = []
+                for end in (b"\n", b"\r\n"):
+                    folder = self.folder / ("unix" if end == b"\n" else "windows")
+                    folder.mkdir(exist_ok=True)
+                    (folder / name).write_bytes((self.folder / name).read_bytes().replace(b"\n", end))
+                    path = command[-1] * command[-1].endswith("=") + f"{folder.name}/{name}"
+                    done = self.run_program(*command[:-1 if command[-1].endswith("=") else None], path).stdout
+                    read.append(self.facts(done.replace(folder.name, "folder")))
+                self.assertEqual(*read)
+
+    @staticmethod
+    def facts(text):
+        """Without what names the file, its bytes and the host."""
+        try:
+            document = json.loads(text)
+        except json.JSONDecodeError:
+            return text
+        if "curve" in document:
+            return document["curve"], document["stragglers"]
+        return {key: value for key, value in document.items() if key not in ("content_hash", "file_bytes", "seconds", "from_cache")}
+
+
 class Outputs(FilesTest):
     def test_two_outputs_never_share_a_file(self):
         (self.folder / "dangling").symlink_to("t.json")
@@ -127,6 +322,17 @@ class Outputs(FilesTest):
         self.assertIn("--log-dir: cannot make in.txt",
                       self.refused("train", "--train", "none.txt", "--epochs", "1", "--log-dir", "in.txt", code=1))
 
+    def test_of_two_runs_with_one_output_none_is_lost(self):
+        """Whichever comes later is refused at its start, or keeps its result under another name and says so."""
+        runs = [self.start(*RUN, "--epochs", "8", "--seed", str(seed), "-o", "same.json") for seed in (1, 2)]
+        ended = [(run.communicate(timeout=LIMIT_S)[1], run.returncode) for run in runs]
+        codes = sorted(code for _, code in ended)
+        self.assertIn(codes, ([0, 1], [0, 2]), ended)
+        kept = [json.loads(path.read_text())["config"]["seed"] for path in self.folder.glob("same*.json")]
+        self.assertEqual(sorted(kept), [1, 2] if codes[1] == 1 else [kept[0]])
+        said = next(text for text, code in ended if code != 0)
+        self.assertIn("another process" if codes[1] == 1 else "the file exists", said)
+
     def test_a_model_that_cannot_be_kept_costs_no_result(self):
         self.run_program(*RUN, "-o", "r.json", "--dump-parameters", "/dev/full", code=1)
         self.assertEqual(self.result("r.json")["status"], "completed")
@@ -165,9 +371,15 @@ class Streams(FilesTest):
         reader = subprocess.Popen(["cat", "pipe"], cwd=self.folder, stdout=subprocess.PIPE)
         self.addCleanup(reader.stdout.close)
         self.run_program(*RUN, "--epochs", "3", "--mega-batch", "1", "-o", "pipe")
-        result = json.loads(reader.communicate(timeout=60)[0])
+        result = json.loads(reader.communicate(timeout=LIMIT_S)[0])
         self.assertEqual(result["status"], "completed")
         self.assertGreater(len(result["curve"]), 3)
+
+    def test_a_pipe_without_a_reader_does_not_hold_the_program(self):
+        os.mkfifo(self.folder / "pipe")
+        for arguments in ([*RUN, "-o", "pipe"], [*RUN, "-o", "pipe", "--resume"], [*RUN, "--trace", "pipe"],
+                          ["data", "convert", "--to", "xc", "in.txt", "pipe"]):
+            self.assertIn("pipe: cannot write", self.error(*arguments, code=1))
 
     def test_data_goes_to_a_pipe(self):
         done = self.run_program("data", "convert", "--to", "xc", "in.txt", "/dev/stdout")

@@ -55,6 +55,11 @@ class Images(ProgramTest):
         text = self.error("train", "--train", "generate:tiny", "--augment", "crop", "--epochs", "1", "-o", "r.json", code=2)
         self.assertIn("--augment: the training data have sparse features alone, expected images", text)
 
+    def test_what_has_the_size_of_images_is_no_text(self):
+        for name, record, label in (("cifar10", 3073, 10), ("cifar100", 3074, 20)):
+            (self.folder / "bad.bin").write_bytes(bytes([label]) + bytes(record - 1))
+            self.assertIn(f"--format {name}", self.error("data", "info", "bad.bin", code=4))
+
     def test_people_read_it_too(self):
         text = self.run_program("data", "info", IMAGES).stdout
         self.assertIn("1x8x8 bytes: channels, height, width", text)

@@ -133,7 +133,7 @@ class MlLogs(ProgramTest):
             values = {entry["key"]: entry["value"] for entry in log if entry["event_type"] == "POINT_IN_TIME"}
             self.assertEqual(values["submission_benchmark"], "tiny")
             self.assertEqual((values["seed"], values["global_batch_size"], values["opt_base_learning_rate"]),
-                             (3, 64, 0.5))
+                             (3, 128, 0.5))  # two workers with 64 samples each
             self.assertEqual((values["train_samples"], values["samples_count"]),
                              (result["dataset"]["train"]["rows"], 1920))
             times = [entry["time_ms"] for entry in log]

@@ -12,7 +12,7 @@ import unittest
 
 import mpi_stress
 from mpi_program import MPI, RUN, MpiTest, has_mpi
-from program import BINARY
+from program import BINARY, LIMIT_S
 
 # Whatever the timing, these make the same updates in the same order: the same bits as in `sim`.
 EXACT = {"ssgd", "elastic", "local-sgd", "sma", "easgd"}
@@ -158,7 +158,7 @@ class Mpi(MpiTest):
 
     def test_doctor_shows_the_ranks_once(self):
         process = self.mpirun(3, "doctor", "--devices", "cpu:auto", "--json")
-        stdout, stderr = process.communicate(timeout=60)
+        stdout, stderr = process.communicate(timeout=LIMIT_S)
         self.assertEqual(process.returncode, 0, stderr)
         checks = {check["name"]: check["text"] for check in json.loads(stdout)["checks"]}
         self.assertIn("MPI_THREAD_MULTIPLE", checks["mpi"])

@@ -6,7 +6,7 @@ import time
 import unittest
 
 from mpi_program import RUN, MpiTest, has_mpi
-from program import BINARY
+from program import BINARY, LIMIT_S
 
 
 @unittest.skipUnless(has_mpi(), "no mpirun, or built without MPI")
@@ -22,9 +22,8 @@ class MpiErrors(MpiTest):
                 ([*run, "--all-reduce", "mpi"], 2, "--all-reduce: found one between GPUs, and no worker has a GPU"),
                 ([*run, "--all-reduce", "tree"], 2, "between ranks: auto, nccl, mpi or host")):
             with self.subTest(text):
-                begin = time.monotonic()
-                stderr = self.finished(self.mpirun(2, *arguments), code)
-                self.assertLess(time.monotonic() - begin, 9)
+                # Nobody waits until a peer counts as lost: that takes longer here than finished() waits.
+                stderr = self.finished(self.mpirun(2, *arguments, "--peer-timeout", "1h"), code)
                 self.assertEqual(stderr.count(text), 1, stderr)
                 self.assertEqual(stderr.count("error:"), 1, stderr)
 
@@ -66,7 +65,7 @@ class MpiErrors(MpiTest):
         process = self.start_endless(2, "cut.json", "--algorithm", "ssgd")
         self.wait_for_curve("cut.json")
         os.kill(process.pid, signal.SIGTERM)
-        process.communicate(timeout=60)
+        process.communicate(timeout=LIMIT_S)
         self.assertNotEqual(process.returncode, 0)
         self.check_cut("cut.json", "aborted", f"signal {signal.SIGTERM.value}")
 
@@ -82,7 +81,7 @@ class MpiErrors(MpiTest):
         process = self.start_endless(3, "killed.json", "--algorithm", "ssgd")
         self.wait_for_curve("killed.json")
         os.kill(self.pid_of_rank(process, 2), signal.SIGKILL)
-        process.communicate(timeout=60)
+        process.communicate(timeout=LIMIT_S)
         self.assertNotEqual(process.returncode, 0)
         # The launcher sees the end and sends rank 0 a signal.
         self.check_cut("killed.json", "aborted")

@@ -1,5 +1,6 @@
 """mpirun with ranks that are not alike: another program, command or option; and what mpirun does when its reader is gone."""
 
+import json
 import os
 import shlex
 import signal
@@ -7,7 +8,7 @@ import time
 import unittest
 
 from mpi_program import MpiTest, has_mpi
-from program import BINARY
+from program import BINARY, LIMIT_S
 
 RUN = ["train", "--train", "generate:tiny", "--test", "generate:tiny", "--hidden", "8", "--batch-size", "32",
        "--mega-batch", "40", "--algorithm", "ssgd", "--epochs", "1"]
@@ -35,7 +36,8 @@ class Start(MpiTest):
                  # Where it has not ended yet when rank 0 comes, mpirun itself ends them all.
                  (after("true"), ["sh", "-c", "touch true"], "rank 1 has ended"),
                  (after("help"), ["sh", "-c", f"'{BINARY}' train --help && touch help"], "rank 1 has ended"),
-                 (run, ["sh", "-c", "sleep 100; exec true"], "rank 1 runs "))
+                 (run, ["sh", "-c", "sleep 100; exec true"], "rank 1 runs "),
+                 (run, ["sh", "-c", "kill -STOP $$"], "rank 1 is stopped"))
         for (_, _, missing), text in zip(cases, self.side_by_side([case[:2] for case in cases], 1)):
             self.assertIn(f"error: not all ranks have come within 2 s of the start: {missing}", text)
             self.assertIn("--start-timeout", text)
@@ -60,6 +62,23 @@ class Start(MpiTest):
         self.finished(self.launch(1, [*data, "a", ":", "-n", "1", *data, "b"]), 0)
         text, = self.side_by_side([([*data, "a"], [*data, "c"])], 2)
         self.assertRegex(text, r"not alike: the content of --train is xxh3:\w+ on rank 0, xxh3:\w+ on rank 1; the content of --test")
+
+    def test_ranks_read_the_same_files(self):
+        net = json.loads(self.run_program("memory", "lenet-5", "--print-network").stdout)
+        delays = "rank,iteration,delay_s\n*,1,0.001\n"
+        for folder, text in (("one", delays), ("other", delays + "*,2,0.001\n")):
+            (self.folder / folder).mkdir()
+            net["name"] = folder
+            (self.folder / folder / "net.json").write_text(json.dumps(net))
+            (self.folder / folder / "late.csv").write_text(text)
+        images = ["train", "--train", "generate:images?size=28&channels=1&rows_train=64&rows_test=8", "--epochs", "1"]
+        cases = ((["--model", "net.json"], images), (["--straggler", "kind=trace,file=late.csv"], RUN))
+        processes = [self.launch(1, ["-wdir", "one", BINARY, *run, *option, ":", "-n", "1", "-wdir", "other", BINARY,
+                                     *run, *option]) for option, run in cases]
+        for (option, _), process in zip(cases, processes):
+            self.assertRegex(self.finished(process, 2), rf"not alike: the content of {option[0]} is xxh3:")
+        same = ["-wdir", "one", BINARY, *images, "--model", "net.json", "--algorithm", "ssgd"]
+        self.finished(self.launch(1, [*same, ":", "-n", "1", *same]), 0)
 
     def ranks_end(self, ranks):
         self.wait_for(lambda: not any(os.path.exists(f"/proc/{pid}") for pid in ranks), f"the end of {ranks}")
@@ -89,7 +108,7 @@ class Start(MpiTest):
                 break
             process.send_signal(signal.SIGPIPE)
             time.sleep(0.02)
-        process.communicate(timeout=60)
+        process.communicate(timeout=LIMIT_S)
         self.ranks_end(ranks)
         self.run_program("validate", "pipe.json")
 

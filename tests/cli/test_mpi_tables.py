@@ -6,6 +6,7 @@ import signal
 import unittest
 
 from mpi_program import MpiTest, has_mpi
+from program import LIMIT_S
 
 CLICKS = ["train", "--train", "generate:ctr-tiny", "--test", "generate:ctr-tiny", "--model", "deepfm", "--hidden", "16",
           "--embedding-init-std", "0.1", "--batch-size", "64", "--learning-rate", "0.2", "--evaluate-every", "1280",
@@ -50,7 +51,8 @@ class ShardedTables(MpiTest):
         self.assertEqual(stages["stall_s"], 0)
 
     def test_ranks_keep_and_lose_the_rows_of_sim(self):
-        self.expect_same(3, "--algorithm", "ssgd", "--min-frequency", "1", "--table-capacity", "300")
+        self.expect_same(3, "--algorithm", "ssgd", "--per-worker-batch", "split", "--min-frequency", "1",
+                         "--table-capacity", "300")
         self.assertGreater(self.result("mpi.json")["tables"]["evicted"], 0)
         self.expect_same(2, "--algorithm", "ssgd", "--table-storage", "hybrid", "--hot-fraction", "0.1",
                          "--hot-replace-every", "5")
@@ -93,7 +95,7 @@ class ShardedTables(MpiTest):
             process = self.mpirun(3, *CLICKS, "--max-samples", "1G", "--algorithm", algorithm, "-o", f"{algorithm}.json")
             self.wait_for_curve(f"{algorithm}.json")
             os.kill(self.pid_of_rank(process, 2), signal.SIGKILL)
-            process.communicate(timeout=60)
+            process.communicate(timeout=LIMIT_S)
             with self.subTest(algorithm=algorithm):
                 self.assertNotEqual(process.returncode, 0)
                 self.run_program("validate", f"{algorithm}.json")

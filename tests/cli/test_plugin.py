@@ -45,9 +45,14 @@ class Plugin(MpiTest):
         (source / "scaled_mlp.cpp").write_text(scaled)
         more += "hetsgd_add_plugin(scaled_mlp scaled_mlp.cpp)\n"
         (source / "unregistered.cpp").write_text("")
+        (source / "throwing.cpp").write_text('#include <stdexcept>\n'
+                                             'const int value = (throw std::runtime_error("no table"), 1);\n')
+        (source / "leaving.cpp").write_text("#include <cstdlib>\nconst int value = (std::exit(0), 1);\n")
         (source / "unfinished.cpp").write_text("void missing(int);\nconst int value = (missing(1), 1);\n")
         (source / "CMakeLists.txt").write_text(blocks("cmake")[0] + more +
                                                "hetsgd_add_plugin(unregistered unregistered.cpp)\n"
+                                               "hetsgd_add_plugin(throwing throwing.cpp)\n"
+                                               "hetsgd_add_plugin(leaving leaving.cpp)\n"
                                                "hetsgd_add_plugin(unfinished unfinished.cpp)\n")
         for command in (["cmake", "--install", BUILD, "--prefix", cls.prefix],
                         ["cmake", "-G", "Ninja", "-S", source, "-B", build, f"-DCMAKE_PREFIX_PATH={cls.prefix}",
@@ -194,10 +199,30 @@ class Plugin(MpiTest):
         self.assertIn("found an ELF file without hetsgd's stamp", self.refusal(shutil.which("cmake")))
         self.assertIn("--plugin: none.so: cannot open the plugin: No such file", self.refusal("none.so", code=4))
 
+    def test_a_plugin_that_was_cut_off_is_refused(self):
+        data = self.plugin.read_bytes()
+        for size in (4, 63, 64, 12000, len(data) // 2, len(data) - 4096, len(data) - 1):
+            (self.folder / "cut.so").write_bytes(data[:size])
+            with self.subTest(size=size, of=len(data)):
+                self.assertIn("cut.so: found ", self.refusal("cut.so"))
+
+    def test_a_plugin_is_not_replaced(self):
+        """Nor is one that only the result names, which is run again."""
+        self.copy("mine.so")
+        self.train("first.json", *RUN, "--plugin", "mine.so")
+        before = (self.folder / "mine.so").read_bytes()
+        for arguments in (["train", *TINY, *RUN, "--epochs", "1", "--plugin", "mine.so"], ["rerun", "first.json"]):
+            for option in ("--output", "--trace", "--dump-parameters"):
+                self.assertIn("no input is ever replaced", self.error(*arguments, option, "mine.so", "--overwrite", code=2))
+        self.assertEqual((self.folder / "mine.so").read_bytes(), before)
+
     def test_what_cannot_be_used_says_why(self):
         self.assertIn("found no registration, expected at least one algorithm or model",
                       self.refusal(self.built / "libunregistered.so"))
         self.assertIn("cannot be loaded: undefined symbol: missing(int)", self.refusal(self.built / "libunfinished.so"))
+        for name, reason in (("throwing", "no table"), ("leaving", "the end of the process")):
+            message = self.refusal(self.built / f"lib{name}.so")
+            self.assertRegex(message, rf"--plugin: \S*lib{name}.so: [^\n]*{reason}")
         other = self.copy("other.so", (b"Workers step alone", b"Workers walk alone"))
         twice = self.error("train", *TINY, *RUN, "--plugin", str(self.plugin), "--plugin", other, code=2)
         self.assertIn("--plugin: other.so: found the algorithm averaging, which exists already", twice)

@@ -37,10 +37,13 @@ class Report(ProgramTest):
         (self.folder / "runs" / "broken.json").write_text("{")
         (self.folder / "runs" / "other.json").write_text('{"name": "nothing of ours"}')
         (self.folder / "runs" / "page.html").write_text("<p>")
+        odd = self.result("runs/a1.json")
+        odd["config"]["stop_at_target"] = 3
+        (self.folder / "runs" / "odd.json").write_text(json.dumps(odd))
         done = self.run_program("report", "runs", "--format", "json", "-o", "-")
         data = json.loads(done.stdout)
         self.assertEqual(data["runs"], 4)
-        self.assertEqual(sorted(note.split(":")[0] for note in data["notes"]), ["runs/broken.json", "runs/other.json"])
+        self.assertEqual(sorted(note.split(":")[0] for note in data["notes"]), ["runs/broken.json", "runs/odd.json", "runs/other.json"])
         self.assertIn("choice.json: skipped, it is a tuning", done.stderr)
         # A file that was named is meant.
         self.assertIn("runs/broken.json", self.error("report", "runs/broken.json", code=4))
@@ -56,7 +59,7 @@ class Report(ProgramTest):
             "".join(json.dumps(line) + "\n" for line in lines) + '{"cut')
         workload, = self.data("runs")["workloads"]
         self.assertEqual({run["file"]: run["label"] for run in workload["runs"]},
-                         {"runs/runs/0123.json": "fast", "runs/deep/b1.json": "slow", "runs/deep/b2.json": "slow"})
+                         {"runs/runs/0123.json": "fast, two", "runs/deep/b1.json": "slow", "runs/deep/b2.json": "slow"})
 
     def test_nothing_is_replaced_unasked(self):
         self.run_program("report", "runs")
@@ -74,7 +77,7 @@ class Report(ProgramTest):
         (self.folder / "empty").mkdir()
         self.assertIn("found no result files", self.error("report", "empty", "-o", "r.html", code=2))
         self.error("report", "missing", "-o", "r.html", code=4)
-        self.assertIn("expected one of the files, a group's name",
+        self.assertIn("hint: the groups are",
                       self.error("report", "runs", "--reference", "ssp", "-o", "r.html", code=2))
         self.assertIn("auc", self.error("report", "runs", "--target", "auc>=0.9", "-o", "r.html", code=2))
         self.assertFalse((self.folder / "r.html").exists())

@@ -81,20 +81,51 @@ class Page(ProgramTest):
         self.make_runs()
         self.open()
         shown = "[...document.querySelectorAll('#w0-curves .plot .series')].map(each => each.dataset.key)"
-        pressed = "document.querySelector('#w0-curves .legend button').getAttribute('aria-pressed')"
+        pressed = "document.querySelector('#w0 .toolbar .legend button').getAttribute('aria-pressed')"
         both = self.js(shown)
         self.assertEqual(len(both), 2)
-        self.js("document.querySelector('#w0-curves .legend button').click()")
+        self.js("document.querySelector('#w0 .toolbar .legend button').click()")
         self.assertEqual(self.js(shown), both[1:])
         self.assertEqual(self.js(pressed), "false")
         # The other charts of the workload follow.
         self.assertEqual(self.js(shown.replace("curves", "target")), both[1:])
-        self.js("document.querySelector('#w0-curves .legend button').focus()")
+        self.js("document.querySelector('#w0 .toolbar .legend button').focus()")
         self.browser.press(" ", 32, " ")
         self.assertEqual(self.js(shown), both)
         self.assertEqual(self.js(pressed), "true")
-        self.assertTrue(self.js("document.activeElement.matches('#w0-curves .legend button')"))
+        self.assertTrue(self.js("document.activeElement.matches('#w0 .toolbar .legend button')"))
         self.check_silent()
+
+    def test_the_summary_is_whole_and_has_every_column(self):
+        for algorithm in ("ssgd", "asgd", "adaptive", "elastic"):
+            for seed in "12":
+                self.train(f"runs/{algorithm}-{seed}.json", "--algorithm", algorithm, "--workers", "2", "--seed", seed,
+                           "--epochs", "3", "--mega-batch", "5", "--target", "p1>=0.2", "--learning-rate", "0.35")
+        self.open()
+        heads = self.js("[...document.querySelectorAll('#w0 table')][0].tHead.innerText")
+        self.assertIn("p (Holm)", heads)
+        self.assertEqual(self.js("document.querySelectorAll('#w0 .toolbar').length"), 1)
+        self.assertEqual(self.js("document.querySelectorAll('#w0-curves .legend, #w0-target .legend').length"), 0)
+        for width in (1280, 1600):
+            self.browser.view(width)
+            self.assertLessEqual(self.js("document.querySelector('#w0 .scroll').scrollWidth"),
+                                 self.js("document.querySelector('#w0 .scroll').clientWidth"))
+        series = "[...new Set([...document.querySelectorAll('#w0-{} .plot rect.series')].map(each => each.getAttribute('fill')))]"
+        states, methods = self.js(series.format("workers")), self.js(series.format("staleness"))
+        self.assertEqual(len(states), 3)
+        self.assertEqual(set(states) & set(methods), set())
+        for link in self.js("[...document.querySelectorAll('#w0 nav a')].map(each => each.innerText)"):
+            self.assertEqual(link[0], link[0].upper())
+        self.check_silent()
+
+    def test_a_sweep_gives_the_page_its_title(self):
+        (self.folder / "s.toml").write_text(
+            'name = "two-rates"\nabout = "Which rate is faster?"\n[settings]\ntrain = "generate:tiny"\nepochs = 1\n'
+            "[parameters.learning_rate]\nvalues = [0.1, 1]\n")
+        self.run_program("sweep", "s.toml", "-o", "runs", "--quiet")
+        self.open()
+        self.assertEqual(self.js("document.title"), "two-rates")
+        self.assertIn("Which rate is faster?", self.js("document.querySelector('header').innerText"))
 
     def test_charts_have_their_numbers_and_pictures(self):
         self.make_runs()
@@ -109,7 +140,7 @@ class Page(ProgramTest):
         self.js("(() => { window.saved = []; const old = URL.createObjectURL.bind(URL);"
                 " URL.createObjectURL = blob => { saved.push(blob); return old(blob); }; })()")
         self.browser.call("Browser.setDownloadBehavior", behavior="deny")
-        self.js("document.querySelectorAll('#w0-curves .actions button').forEach(each => each.click())")
+        self.js("document.querySelectorAll('#w0 .toolbar .actions button').forEach(each => each.click())")
         self.js("(async () => { for (let i = 0; i < 200 && saved.length < 3; ++i) "
                 "await new Promise(done => setTimeout(done, 50)); })()")
         kinds = self.js("saved.map(blob => blob.type).sort()")

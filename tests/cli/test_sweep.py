@@ -11,7 +11,7 @@ import sys
 import time
 import unittest
 
-from program import ProgramTest, without_host
+from program import BINARY, LIMIT_S, ProgramTest, without_host
 
 SPEC = """
 name = "tiny"
@@ -115,6 +115,45 @@ class Sweep(ProgramTest):
         self.assertIn("tiny: 2 runs in ", done.stderr)
         self.assertIn("the run is run again", done.stderr)
         self.assertEqual(self.results(), before)
+        # So is one that is no longer what the index says, and no result of its run: index and results disagree.
+        first, second, third = (self.folder / "runs" / line["file"] for line in index[:3])
+        second.write_text(first.read_text())
+        third.write_text("{")
+        done = self.sweep()
+        self.assertIn("tiny: 2 runs in ", done.stderr)
+        self.assertIn("the result of another run: seed differs", done.stderr)
+        self.assertEqual(self.results(), before)
+        shutil.copytree(self.folder / "runs", self.folder / "copy")  # a copy has other times
+        os.utime(self.folder / "copy" / index[0]["file"], (1, 1))
+        self.assertIn("tiny: 0 runs in ", self.sweep("-o", "copy").stderr)
+
+    def test_what_is_no_file(self):
+        """Pipes and links to nothing or to themselves: neither waited for nor followed for ever."""
+        self.write(SPEC)
+        self.sweep()
+        files = [self.folder / "runs" / line["file"] for line in self.index()]
+        for file in files[:4]:
+            file.unlink()
+        os.mkfifo(files[0])
+        os.mkfifo(files[1].with_suffix(".log"))
+        files[2].symlink_to("nowhere.json")
+        files[3].symlink_to(files[3].name)
+        self.assertIn("runs are left", self.sweep("--dry-run").stdout)
+        self.assertEqual(len(self.sweep("--print-commands").stdout.splitlines()), 4)
+        done = self.sweep(code=1)
+        self.assertIn("found a pipe or a device", done.stderr)
+        self.assertIn("error: 1 run failed", done.stderr)
+        files[0].unlink()
+        self.assertIn("tiny: 1 runs in ", self.sweep().stderr)
+
+    def test_variables_do_not_reach_the_runs(self):
+        self.write(SPEC)
+        os.mkdir(self.folder / "tb")
+        variables = {"HETSGD_TENSORBOARD": "tb", "HETSGD_MLLOG": "m.log", "HETSGD_EPOCHS": "7"}
+        done = self.run_program("sweep", "s.toml", env=variables)
+        for name in variables:
+            self.assertIn(name, done.stderr)
+        self.assertEqual((os.listdir(self.folder / "tb"), (self.folder / "m.log").exists()), ([], False))
 
     def test_sweeps_share_runs(self):
         self.write(SPEC)
@@ -158,6 +197,39 @@ class Sweep(ProgramTest):
             self.assertEqual(result["tuning"]["trials"], 6)
         self.run_program("validate", *(f"runs/{line['file']}" for line in lines))
 
+    def tunings(self, folder="runs"):
+        """What each final run says of its tuning, by case, parameters and seed."""
+        return {(line["case"], str(line["parameters"]), line["seed"]): self.result(f"{folder}/{line['file']}")["tuning"]
+                for line in self.index(folder) if line["stage"] == "final"}
+
+    def test_an_extended_tuning_reaches_the_runs_that_are_kept(self):
+        self.write(SPEC + TUNING)
+        self.sweep()
+        before = self.tunings()
+        self.write(SPEC + TUNING.replace("1e30", "1e29, 1e30"))
+        self.assertIn("tiny: 4 runs in ", self.sweep("--extend").stderr)  # trials alone
+        self.sweep("-o", "fresh")
+        self.assertNotEqual(self.tunings(), before)
+        self.assertEqual(self.results(), self.results("fresh"))
+        self.run_program("validate", *(f"runs/{line['file']}" for line in self.index()))
+        times = [path.stat().st_mtime_ns for path in sorted(self.folder.glob("runs/runs/*"))]
+        self.assertIn("tiny: 0 runs in ", self.sweep().stderr)
+        self.assertEqual([path.stat().st_mtime_ns for path in sorted(self.folder.glob("runs/runs/*"))], times)
+
+    def test_runs_in_real_time_say_their_tuning(self):
+        text = SPEC.replace("workers = 2", 'cluster = "threads"\ndevices = ["cpu:1", "cpu:1"]').replace('"1:2"', "[1]")
+        tuning = TUNING.replace("[101, 102]", "[101]").replace("[0.3, 1, 1e30]", "[1, 0.3]")
+        self.write(text.replace("[1, 4]", "[1]") + tuning)
+        self.sweep("--redact")
+        for (case, _, _), tuning in self.tunings().items():
+            self.assertEqual((tuning["grid"], tuning["trials"]), ([0.3, 1], 2), case)
+            self.assertEqual(tuning["differs"], ["staleness"] if case == "ssp" else [])
+        runs = [f"runs/{line['file']}" for line in self.index() if line["stage"] == "final"]
+        for run in runs:
+            self.assertEqual(self.result(run)["environment"]["hostname"], None)
+        self.run_program("validate", *runs, *(f"runs/tunings/{name}" for name in os.listdir(self.folder / "runs/tunings")))
+        self.assertNotIn("was tuned", self.run_program("compare", *runs, "--reference", "ssgd").stderr)
+
     def test_a_failed_run_is_named_and_the_others_go_on(self):
         bad = '[[cases]]\nname = "bad"\nsettings = {algorithm = "ssgd", train = "missing.txt"}\n'
         second = '[[cases]]\nname = "ssp"'
@@ -177,7 +249,7 @@ class Sweep(ProgramTest):
         children = f"/proc/{process.pid}/task/{process.pid}/children"
         self.wait_for(lambda: pathlib.Path(children).read_text().split(), "a run")
         os.kill(int(pathlib.Path(children).read_text().split()[0]), signal.SIGKILL)
-        _, errors = process.communicate(timeout=120)
+        _, errors = process.communicate(timeout=LIMIT_S)
         self.assertEqual(process.returncode, 0, errors)
         self.assertEqual(len(self.results()), 2)
         self.write(SPEC.replace("epochs = 1", 'epochs = 300\ntime_limit = "1ms"'))
@@ -215,17 +287,19 @@ class Sweep(ProgramTest):
             self.assertEqual(len(lines), count)
             for line in lines:
                 self.assertIn(f"runs/{stage}/", line)
-                subprocess.run(line, shell=True, cwd="/", env=self.environment(), check=True, timeout=60)
+                subprocess.run(line, shell=True, cwd="/", env=self.environment(), check=True, timeout=LIMIT_S)
         self.assertEqual(self.sweep("--print-commands").stdout, "")
         printed = self.results()
         self.assertIn("tiny: 0 runs in ", self.sweep().stderr)
         self.assertEqual(self.results(), printed)
+        self.sweep("-o", "alone")
+        self.assertEqual(self.tunings(), self.tunings("alone"))
 
     def test_shards_share_a_folder(self):
         self.write(SPEC + TUNING)
         processes = [self.start("sweep", "s.toml", "--jobs", "1", "--shard", f"{i}/2") for i in range(2)]
         for process in processes:
-            _, errors = process.communicate(timeout=120)
+            _, errors = process.communicate(timeout=LIMIT_S)
             self.assertEqual(process.returncode, 0, errors)
         self.sweep("-o", "alone")
         self.assertEqual(self.results(), self.results("alone"))
@@ -245,7 +319,7 @@ class Sweep(ProgramTest):
         process = self.start("sweep", "s.toml", "--jobs", "2")
         self.wait_for(lambda: len(list(self.folder.glob("runs/runs/*.json"))) > 3, "results")
         process.send_signal(signal.SIGINT)
-        process.communicate(timeout=60)
+        process.communicate(timeout=LIMIT_S)
         self.assertEqual(process.returncode, 130)
         self.assertGreater(len(self.index()), 1)
         done = self.sweep("--max-wall", "1ms", code=6)
@@ -262,11 +336,12 @@ class Sweep(ProgramTest):
             process = self.start("sweep", "s.toml", "--jobs", "2")
             time.sleep(chance.uniform(0, 0.4))
             process.kill()
-            process.communicate(timeout=60)
+            process.communicate(timeout=LIMIT_S)
         self.sweep("--jobs", "2")
         self.assertEqual(self.results(), whole)
         self.assertEqual(len(self.index()), 30)
         self.assertEqual([path.name for path in (self.folder / "runs/locks").glob("*-*.lock")], [])
+        self.assertEqual([path.name for path in (self.folder / "runs").rglob("*.tmp")], [])
 
     def test_a_broken_index_line_is_named(self):
         self.write(SPEC)
@@ -295,6 +370,14 @@ class Sweep(ProgramTest):
         self.write(SPEC)
         self.assertIn('error: --shard: found "2", expected I/N', self.sweep("--shard", "2", code=2).stderr)
         self.assertIn("it is what happens without --fail-fast", self.sweep("--keep-going", code=2).stderr)
+        self.assertIn("--output", self.sweep("-o", "", code=2).stderr)
+
+    def test_a_name_that_the_system_refuses_is_no_bug(self):
+        self.write(SPEC.replace('train = "generate:tiny"', f'train = "{3000 * "a"}"'))
+        done = subprocess.run([BINARY, "sweep", "s.toml", "--print-commands"], cwd=self.folder, env=self.environment(), stdout=subprocess.PIPE,
+                              stderr=subprocess.PIPE, text=True, timeout=LIMIT_S, check=False)
+        self.assertIn(done.returncode, (0, 1, 2, 4))
+        self.assertNotIn("bug", done.stderr)
 
     def test_the_schema_is_published(self):
         self.write(SPEC + TUNING)

@@ -9,7 +9,7 @@ from program import ProgramTest
 
 class Trace(ProgramTest):
     def test_every_worker_has_a_line_of_ranges(self):
-        self.train("r.json", "--algorithm", "ssgd", "--workers", "2", "--trace", "t.json")
+        self.train("r.json", "--algorithm", "ssgd", "--per-worker-batch", "split", "--workers", "2", "--trace", "t.json")
         events = json.loads((self.folder / "t.json").read_text())["traceEvents"]
         names = {e["tid"]: e["args"]["name"] for e in events if e["ph"] == "M"}
         self.assertEqual(names, {0: "worker 0", 1: "worker 1"})

@@ -2,9 +2,10 @@
 
 import json
 import signal
+import subprocess
 import unittest
 
-from program import ProgramTest, without_host
+from program import BINARY, LIMIT_S, ProgramTest, without_host
 
 TUNE = ["tune", "--train", "generate:tiny", "--algorithms", "ssgd,asgd", "--workers", "2", "--batch-size", "32",
         "--hidden", "16", "--mega-batch", "10", "--grid", "0.3,1,1e30", "--epochs", "2", "-o", "c.json"]
@@ -51,7 +52,7 @@ class Tune(ProgramTest):
                           self.error(*TUNE, "--jobs", "2", code=1, env={"TMPDIR": str(self.folder / folder)}))
 
     def test_the_edge_of_the_grid_is_a_warning(self):
-        done = self.run_program(*TUNE, "--grid", "0.01,0.02", "--algorithms", "ssgd")
+        done = self.run_program(*TUNE, "--grid", "0.01,0.02", "--algorithms", "ssgd", "--per-worker-batch", "split")
         self.assertIn("warning: ssgd: the best learning rate, 0.02, lies at the edge of the grid", done.stderr)
         done = self.run_program(*TUNE, "--grid", "1e30", "--algorithms", "ssgd", "--overwrite")
         self.assertIn("warning: ssgd: no trial ended well, there is no choice", done.stderr)
@@ -106,7 +107,7 @@ class Tune(ProgramTest):
         self.wait_for(lambda: (self.folder / "c.json").exists() and
                       len(self.result("c.json")["algorithms"][0]["trials"]) > trials, "a trial")
         program.send_signal(number)
-        return program.wait(timeout=30)
+        return program.wait(timeout=LIMIT_S)
 
     def test_a_killed_tuning_keeps_its_trials(self):
         self.assertEqual(self.interrupted(signal.SIGINT, 0), 130)
@@ -132,6 +133,34 @@ class Tune(ProgramTest):
             with self.subTest(flags):
                 self.assertIn(message, self.error(*TUNE, *flags, code=2))
         self.assertFalse((self.folder / "c.json").exists())
+
+    def test_no_option_makes_trials_share_a_file(self):
+        """Every option there is, by environment, by configuration and by flag, as the name of a file and of a folder:
+        it is refused, or writes nothing but the choice."""
+        options = [line.split()[0] for line in self.run_program("train", "--train", "generate:tiny", "--epochs", "1",
+                                                                "--print-config").stdout.splitlines()]
+        self.assertIn("tensorboard", options)
+        (self.folder / "folder").mkdir()
+        tune = ["tune", "--train", "generate:tiny", "--hidden", "4", "--grid", "1,2", "--max-samples", "64", "--quiet",
+                "--no-cache", "--jobs", "2"]
+        refused = set()
+        for option in options:
+            if option in ("output", "log_dir", "cache_directory"):  # those of the tuning itself
+                continue
+            for value in ("file", "folder"):
+                variable = {f"HETSGD_{option.upper()}": value}
+                done = subprocess.run([BINARY, *tune], cwd=self.folder, env=self.environment(variable), timeout=LIMIT_S,
+                                      capture_output=True, text=True, check=False)
+                self.assertIn(done.returncode, (0, 2, 4), f"{option}: {done.stderr}")
+                written = [str(path.relative_to(self.folder)) for path in self.folder.rglob("*")]
+                self.assertEqual(written, ["folder"], option)
+                if "not an option of tune" in done.stderr:
+                    refused.add(option)
+        self.assertEqual(refused, {"trace", "mllog", "tensorboard", "dump_parameters", "dump_initial_parameters"})
+        for option in refused:
+            (self.folder / "config.json").write_text(json.dumps({option: "folder"}))
+            for flags in (["--config", "config.json"], [f"--{option.replace('_', '-')}=folder"]):
+                self.assertIn("not an option of tune", self.error(*tune, *flags, code=2))
 
     def test_options_of_algorithms_reach_those_that_know_them(self):
         (self.folder / "config.json").write_text('{"staleness": 5, "delta": 0.3, "seed": 4}')

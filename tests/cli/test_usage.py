@@ -242,9 +242,12 @@ class Configuration(ProgramTest):
         import json
         run = ["train", *TINY, "--epochs", "2", "--algorithm", "adaptive", "--workers", "2"]
         warnings = json.loads(self.run_program(*run, "--dry-run").stdout)["warnings"]
-        self.assertEqual(len(warnings), 1)
-        self.assertIn("batch size scaling will swing", warnings[0])
-        self.assertIn(f"warning: {warnings[0]}\n", self.run_program(*run).stderr)
+        self.assertEqual(len(warnings), 2)
+        self.assertIn("--mega-batch", warnings[0])
+        self.assertIn("batch size scaling will swing", warnings[1])
+        said = self.run_program(*run).stderr
+        for warning in warnings:
+            self.assertEqual(said.count(f"warning: {warning}\n"), 1)
 
     def test_the_plan_writes_nothing(self):
         self.run_program("train", *TINY, "--epochs", "1", "--dry-run", "--dump-parameters", "p.bin", "--trace", "t.json",

@@ -392,8 +392,3 @@ TEST(GpuGroup, AFailedShareKeepsNobodyWaiting) {
 
 }  // namespace
 }  // namespace hetsgd
-
-int main(int argc, char** argv) {
-  setenv("CUDA_EMULATION_GPUS", "8", 0);  // where GPUs are emulated
-  return hetsgd::test::run_gpu_tests(argc, argv);
-}

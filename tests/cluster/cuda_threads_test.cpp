@@ -180,8 +180,3 @@ TEST(GpuThreads, RefusesWhatCannotBeDone) {
 
 }  // namespace
 }  // namespace hetsgd::conformance
-
-int main(int argc, char** argv) {
-  setenv("CUDA_EMULATION_GPUS", "4", 0);  // where GPUs are emulated
-  return hetsgd::test::run_gpu_tests(argc, argv);
-}

@@ -50,6 +50,49 @@ TEST(SimMonitor, WaitEndsWhenReadyAndNotBefore) {
   });
 }
 
+// The main process computes 2 s and waits for its task until 12; the task computes from 0 to 4, sends
+// from 4 to 6.25 (128 bytes, 1/4 s), and sleeps to the end.
+//
+//   main   |= compute =|---- waits -----------------------------|
+//   task   |===== compute =====|== sends ==|------ sleeps ------|
+//   all    |  compute  0 .. 4  | 4 .. 6.25 |  wait  6.25 .. 12   |
+TEST(SimMonitor, WorkOfABackgroundTaskIsInItsWorkersAccount) {
+  const auto report = run(slow_machine(2), [](Endpoint& endpoint) {
+    std::vector<std::byte> data(128);
+    if (endpoint.rank() == 1) {
+      endpoint.comm().receive_bytes(0, 7, data);
+      return;
+    }
+    struct Shared {
+      std::unique_ptr<Monitor> monitor;
+      bool done = false;
+    };
+    auto shared = std::make_shared<Shared>();
+    shared->monitor = endpoint.make_monitor();
+    endpoint.background_task("works", [shared](Endpoint& self) {
+      self.compute(work_of(4), ComputeKind::part, nothing);
+      self.comm().send_bytes(1, 7, std::vector<std::byte>(128), Traffic::control);
+      self.sleep(Seconds(12 - now(self)));
+      {
+        const std::lock_guard lock(*shared->monitor);
+        shared->done = true;
+        shared->monitor->notify_all();
+      }
+      self.compute(work_of(50), ComputeKind::part, nothing);  // after its worker's end
+    });
+    endpoint.compute(work_of(2), ComputeKind::part, nothing);
+    const std::lock_guard lock(*shared->monitor);
+    shared->monitor->wait([&] { return shared->done; }, "the task");
+    EXPECT_EQ(endpoint.time_breakdown().compute.count(), 2);
+    EXPECT_EQ(endpoint.account().compute.count(), 4);
+  });
+  const TimeBreakdown& account = breakdown(report, 0);
+  EXPECT_EQ(account.compute.count(), 4);
+  EXPECT_GT(account.communicate.count(), 1.9);
+  EXPECT_LT(account.communicate.count(), 2.6);
+  EXPECT_EQ((account.compute + account.communicate + account.wait).count(), 12);
+}
+
 TEST(SimMonitor, MisuseIsACheckFailure) {
   failure_of<CheckFailure>(slow_machine(1),
                            [](Endpoint& endpoint) { endpoint.make_monitor()->unlock(); });

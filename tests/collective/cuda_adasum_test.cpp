@@ -118,8 +118,3 @@ TEST(CudaCollectiveBench, EveryOperatorIsRight) {
 
 }  // namespace
 }  // namespace hetsgd
-
-int main(int argc, char** argv) {
-  setenv("CUDA_EMULATION_GPUS", "4", 0);  // where GPUs are emulated
-  return hetsgd::test::run_gpu_tests(argc, argv);
-}

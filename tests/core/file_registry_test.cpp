@@ -10,6 +10,7 @@
 #include <string>
 
 #include "core/error.hpp"
+#include "core/input_file.hpp"
 #include "core/options.hpp"
 #include "core/output_file.hpp"
 
@@ -125,6 +126,55 @@ TEST_F(Files, WhatCannotBeWrittenIsSaid) {
   closed.add_output("--output", "/dev/fd/999", "the result");
   EXPECT_THROW(closed.check({}), Error);
   EXPECT_EQ(fs::directory_iterator(at("sub")), fs::directory_iterator());  // nothing is left behind
+}
+
+TEST_F(Files, WhatWasReadIsAnInputWithoutADeclaration) {
+  InputFile(at("in.txt"), {.noun = "network file"});
+  for (const char* name : {"in.txt", "hard", "link"}) {
+    FileRegistry files;
+    files.add_output("--trace", at(name), "the trace");
+    EXPECT_NE(refusal(files, {.overwrite = true}).find("was read as the network file"),
+              std::string::npos);
+  }
+}
+
+// Between the check of an output and its writing another process may have made the file.
+TEST_F(Files, AFileThatAnotherProcessMadeMeanwhileStays) {
+  const std::string path = at("r.json");
+  FileRegistry files;
+  files.add_output("--output", path, "the result", FileRegistry::Output::main);
+  EXPECT_EQ(refusal(files), "");
+  EXPECT_TRUE(expects_no_file(path));
+  const auto write = [&](const std::string& text) {
+    OutputFile output(path);
+    output.write(text);
+    output.commit();
+  };
+  write("first");
+  write("second");  // it is ours now
+  EXPECT_EQ(kept_as(path), path);
+  EXPECT_TRUE(kept_elsewhere().empty());
+  const auto content = [](const std::string& name) {
+    std::string text;
+    std::ifstream(name) >> text;
+    return text;
+  };
+  EXPECT_EQ(content(path), "second");
+  fs::remove(path);
+  EXPECT_EQ(refusal(files), "");
+  std::ofstream(path) << "another";
+  for (const char* text : {"ours", "later"}) {
+    write(text);
+    EXPECT_EQ(content(path), "another");
+    EXPECT_EQ(kept_elsewhere().at(path), kept_as(path));
+    EXPECT_NE(kept_as(path), path);
+    EXPECT_EQ(content(kept_as(path)), text);
+  }
+}
+
+TEST_F(Files, APipeWithoutAReaderIsAnErrorAfterAWhile) {
+  ::mkfifo(at("pipe").c_str(), 0600);
+  EXPECT_THROW(OutputFile(at("pipe")), Error);
 }
 
 // Streams exist, and are written to all the same.

@@ -314,7 +314,6 @@ TEST(OptionalValues, NoneIsSpelledAuto) {
   EXPECT_EQ(other.set.to_json(), json);
 }
 
-// Results of earlier versions say 0 where they meant that.
 // A list that may be empty has a word for it, which goes to results and comes back.
 TEST(OptionalValues, AnEmptyListHasAName) {
   std::vector<std::uint64_t> hidden{400, 400};
@@ -331,6 +330,18 @@ TEST(OptionalValues, AnEmptyListHasAName) {
   EXPECT_TRUE(hidden.empty());
 }
 
+TEST(OptionalValues, AnEmptyListOfTextsHasANameToo) {
+  std::vector<std::string> delays{"kind=constant,factor=2"};
+  OptionSet set;
+  set.add("delay", delays, "delays").absent("none");
+  set.set("delay", {"none"}, OptionSource::flag, "--delay");
+  EXPECT_TRUE(delays.empty());
+  EXPECT_EQ(set.to_json()["delay"], nlohmann::json::array());
+  set.set("delay", {"none", "kind=x"}, OptionSource::flag, "--delay");
+  EXPECT_THAT(delays, ElementsAre("none", "kind=x"));  // whoever reads it names the wrong one
+}
+
+// Results of earlier versions say 0 where they meant that.
 TEST(OptionalValues, ZeroMeansNoneWhereItDid) {
   Choices c;
   c.flag("workers", "2");
@@ -350,6 +361,20 @@ TEST(OptionalValues, ZeroMeansNoneWhereItDid) {
             "--rounds: found \"0\", expected a whole number of at least 1 | or forever");
   EXPECT_EQ(message("workers", "-1"),
             "--workers: found \"-1\", expected a whole number of at least 1 | or auto");
+}
+
+TEST(OptionRefiner, WhatWritesBelongsToOneCallAndToNoConfig) {
+  std::string result, log, data;
+  OptionSet set;
+  set.add("output", result, "result file").writes_file("the result");
+  set.add("log", log, "log file").appends_to_file("the log");
+  set.add("train", data, "training file").reads_file();
+  for (const char* const name : {"output", "log"}) {
+    EXPECT_TRUE(set.find(name)->of_call) << name;
+    EXPECT_FALSE(set.find(name)->in_config) << name;
+  }
+  EXPECT_FALSE(set.find("train")->of_call);
+  EXPECT_TRUE(set.find("train")->in_config);
 }
 
 }  // namespace

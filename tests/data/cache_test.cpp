@@ -170,6 +170,26 @@ TEST_F(CacheTest, NotesSayWhatWasWrong) {
   EXPECT_TRUE(load().report.from_cache);
 }
 
+TEST_F(CacheTest, AnEntryThatIsALinkIsReplacedAndNotWhatItPointsTo) {
+  load();
+  const std::string entry = cache_files().front(), precious = folder_ / "precious";
+  for (const char* content : {"precious", ""}) {
+    std::filesystem::remove(entry);
+    std::filesystem::remove(precious);
+    if (*content != '\0') write_file(precious, content);  // else the link points to nothing
+    std::filesystem::create_symlink(precious, entry);
+    std::filesystem::create_symlink(precious, entry + ".lock");
+    EXPECT_FALSE(load().report.from_cache);
+    EXPECT_EQ(std::filesystem::exists(precious), *content != '\0');
+    if (std::filesystem::exists(precious)) {
+      EXPECT_EQ(read_file(precious), content);
+    }
+    EXPECT_TRUE(std::filesystem::is_regular_file(std::filesystem::symlink_status(entry)));
+    EXPECT_TRUE(load().report.from_cache);
+    std::filesystem::remove(entry + ".lock");
+  }
+}
+
 TEST_F(CacheTest, NoDirectoryToWriteIsNoError) {
   write_file(folder_ / "file", "");
   options_.cache_directory = (folder_ / "file") + "/cache";  // a file cannot hold a directory

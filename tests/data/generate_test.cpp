@@ -80,7 +80,7 @@ TEST(Generate, TooManyRowsForTheMachineAreAnErrorBeforeTheyAreMade) {
   const GeneratorOptions huge =
       parse_generator_spec("generate:tiny?rows_train=4000000000&nonzeros=100");
   EXPECT_THAT(error_of([&] { generate_part(huge, DataPart::train); }),
-              AllOf(HasSubstr("the rows needs at least"), HasSubstr("a smaller scale")));
+              AllOf(HasSubstr("the rows"), HasSubstr("a smaller scale")));
 }
 
 TEST(GeneratorSpec, SaysWhatIsWrong) {

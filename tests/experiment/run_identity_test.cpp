@@ -2,7 +2,11 @@
 
 #include <gtest/gtest.h>
 
+#include <map>
+#include <set>
+
 #include "data/source.hpp"
+#include "training/run_data.hpp"
 
 namespace hetsgd {
 namespace {
@@ -53,6 +57,19 @@ TEST(RunIdentity, TellsADefaultThatHasChanged) {
             content_hash(before.dump()));
 }
 
+// Where the rule was the default of its time, runs keep the names that they had: those of before under
+// the former default, and those that named what is the default now.
+TEST(RunIdentity, KeepsTheNamesFromBeforeAnAlgorithmsDefaultChanged) {
+  const json split = name_of("ssgd");
+  json full = split;
+  full["per_worker_batch"] = "full";
+  EXPECT_EQ(identify(settings_of("ssgd")).hash, content_hash(full.dump()));
+  EXPECT_EQ(identify(settings_of("ssgd", {{"per_worker_batch", "full"}})).hash,
+            content_hash(full.dump()));
+  EXPECT_EQ(identify(settings_of("ssgd", {{"per_worker_batch", "split"}})).hash,
+            content_hash(split.dump()));
+}
+
 TEST(RunIdentity, NamesAnAlgorithmsOwnDefaults) {
   json name = name_of("slide");
   name["optimizer"] = "adam";
@@ -65,13 +82,38 @@ TEST(RunIdentity, NamesAnAlgorithmsOwnDefaults) {
 
 // Also where they have the same options at the same values.
 TEST(RunIdentity, TellsModelsApart) {
-  json name = name_of("ssgd");
+  json name = name_of("asgd");
   name["model"] = "deepfm";
-  EXPECT_EQ(identify(settings_of("ssgd", {{"model", "deepfm"}})).hash, content_hash(name.dump()));
-  EXPECT_NE(identify(settings_of("ssgd", {{"model", "deepfm"}})).hash,
-            identify(settings_of("ssgd", {{"model", "wide_deep"}})).hash);
-  EXPECT_EQ(identify(settings_of("ssgd", {{"model", "mlp"}})).hash,
-            content_hash(name_of("ssgd").dump()));
+  EXPECT_EQ(identify(settings_of("asgd", {{"model", "deepfm"}})).hash, content_hash(name.dump()));
+  EXPECT_NE(identify(settings_of("asgd", {{"model", "deepfm"}})).hash,
+            identify(settings_of("asgd", {{"model", "wide_deep"}})).hash);
+  EXPECT_EQ(identify(settings_of("asgd", {{"model", "mlp"}})).hash,
+            content_hash(name_of("asgd").dump()));
+}
+
+// An option of the data that is not in the key would give a run the rows of another one.
+TEST(DataKey, HasEveryOptionThatDecidesAboutTheRows) {
+  const std::map<std::string, std::string> other = {
+      {"train", "generate:tiny"}, {"test", "generate:tiny"}, {"validation", "0.5"},
+      {"format", "libsvm"},       {"index_base", "1"},       {"min_frequency", "7"},
+      {"hash_size", "100"},       {"image", "1x28x28"}};
+  // How rows are kept, and how they are dealt out and changed later.
+  const std::set<std::string> others = {"cache",     "cache_directory", "order",
+                                        "partition", "dirichlet_alpha", "augment"};
+  TrainOptions declared;
+  OptionSet all;
+  declared.declare(all);
+  for (const Option& option : all.options()) {
+    if (option.group != "Data") continue;
+    TrainOptions options;
+    OptionSet set;
+    options.declare(set);
+    const std::string before = data_key(options);
+    if (others.contains(option.name)) continue;
+    ASSERT_TRUE(other.contains(option.name)) << option.name << ": is it part of data_key?";
+    set.set(option.name, {other.at(option.name)}, OptionSource::flag, option.flag());
+    EXPECT_NE(data_key(options), before) << option.name;
+  }
 }
 
 }  // namespace

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <limits>
 #include <set>
 
 #include "experiment/spec_settings.hpp"
@@ -43,6 +44,19 @@ TEST(SearchSpaceTest, AGridHasEachCombinationOnce) {
 TEST(SearchSpaceTest, GeometricValuesAreThoseOfTune) {
   EXPECT_EQ(geometric_values(0.01, 1, 5), parse_grid("0.01:1:5", ""));
   EXPECT_EQ(geometric_values(0.316, 17.8, 8), parse_grid("0.316:17.8:8", ""));
+}
+
+TEST(SearchSpaceTest, GeometricValuesStayInTheirRange) {
+  const double least = std::numeric_limits<double>::denorm_min();
+  const double most = std::numeric_limits<double>::max();
+  for (const auto& [from, to] :
+       {std::pair(least, most), std::pair(1e-308, 1e308), std::pair(most / 2, most)}) {
+    const std::vector<double> values = geometric_values(from, to, 1000);
+    ASSERT_EQ(values.size(), 1000U);
+    EXPECT_EQ(values.front(), from);
+    EXPECT_EQ(values.back(), to);
+    EXPECT_TRUE(std::ranges::is_sorted(values));
+  }
 }
 
 TEST(SearchSpaceTest, DistributionsKeepTheirBounds) {

@@ -287,15 +287,14 @@ TEST_F(SweepPlanTest, JsonIsTheSameTree) {
 
 TEST_F(SweepPlanTest, MistakesHaveTheirLine) {
   const std::vector<std::array<std::string, 3>> cases = {
-      {"name = \"T\"", "t.toml:1: name: found \"\\\"T\\\"\", expected small letters", ""},
+      {"name = \"T\"", "t.toml:1: name: found \"T\", expected small letters", ""},
       {"name = \"t\"\nseed = 1", "t.toml:2: seed: unknown key", "did you mean \"seeds\"?"},
       {"name = \"t\"\n[settings]\nepocs = 1", "t.toml:3: settings.epocs: unknown option",
        "did you mean \"epochs\"?"},
       {"name = \"t\"\n[settings]\nseed = 1", "t.toml:3: settings.seed: not an option", "seeds"},
       {"name = \"t\"\n[settings]\ntrain = \"generate:tiny\"\nepochs = -1",
        "t.toml:4: settings.epochs: found \"-1\", expected a number from 0", ""},
-      {"name = \"t\"\nseeds = \"5:1\"", "t.toml:2: seeds: found \"\\\"5:1\\\"\", expected FROM:TO",
-       ""},
+      {"name = \"t\"\nseeds = \"5:1\"", "t.toml:2: seeds: found \"5:1\", expected FROM:TO", ""},
       {"name = \"t\"\n[parameters.staleness]\nvalues = []",
        "t.toml:3: parameters.staleness.values: found \"[]\", expected a list with at least one",
        ""},
@@ -304,17 +303,109 @@ TEST_F(SweepPlanTest, MistakesHaveTheirLine) {
       {"name = \"t\"\n[[zip]]\nbatch_size = [1, 2]\nlearning_rate = [1]",
        "t.toml:4: zip[0].learning_rate: found \"[1]\", expected 2 values", ""},
       {"name = \"t\"\n[metric]\nname = \"p1\"\ngoal = \"minimize\"",
-       "t.toml:4: metric.goal: found \"\\\"minimize\\\"\", expected maximize", ""},
+       "t.toml:4: metric.goal: found \"minimize\", expected maximize", ""},
       {"name = \"t\"\n[settings]\ntrain = \"${HETSGD_NOT_THERE}/x\"",
        "t.toml:3: settings.train: found ${HETSGD_NOT_THERE}, which is not set", "export"},
       {"name = \"t\"\n[[cases]]\nname = \"a\"\nrate_from = {case = \"b\"}",
        "t.toml:4: cases[0].rate_from: found \"b\", expected one of a", ""},
+      {"name = \"t\"\n[settings]\nepochs = 1\nlearning_rate = []",
+       "t.toml:4: settings.learning_rate: found", ""},
+      {"name = \"t\"\n[settings]\ntrain = \"generate:tiny\"\nepochs = "
+       "1\n[parameters.learning_rate]\nvalues = [1, []]",
+       "t.toml:5: parameters.learning_rate: found", ""},
+      {"name = \"t\"\n[[cases]]\nname = \"a\"\n[[only]]\nsetup = \"x\"",
+       "t.toml:5: only[0].setup: found \"x\", but", ""},
       {"name = \"t\"\nx = [", "t.toml:2:", ""}};
   for (const auto& [text, message, hint] : cases) {
     const Failure found = failure(text);
     EXPECT_THAT(found.message, ::testing::StartsWith(message));
     EXPECT_THAT(found.hint, HasSubstr(hint));
   }
+}
+
+// What one call of the program writes or shows, wherever the runs of a sweep could share it.
+TEST_F(SweepPlanTest, NoOptionOfOneCallIsSharedByRuns) {
+  TrainOptions options;
+  OptionSet set;
+  options.declare(set);
+  std::vector<Option> all = set.options();
+  for (const ForeignOption& foreign : options_of_all_algorithms()) all.push_back(foreign.option);
+  for (const ForeignOption& foreign : options_of_all_models()) all.push_back(foreign.option);
+  std::set<std::string> seen;
+  for (const Option& option : all) {
+    const bool writes =
+        option.files.role == FileRole::written || option.files.role == FileRole::appended;
+    ASSERT_TRUE(option.of_call || !writes) << option.name;
+    if (!option.of_call) continue;
+    seen.insert(option.name);
+    write(json{{option.name, "x"}}.dump(), "config.json");
+    const std::string line = option.name + " = \"x\"\n";
+    for (const std::string& text :
+         {"[settings]\n" + line, std::string("[settings]\nconfig = \"config.json\"\n"),
+          "[[setups]]\nname = \"a\"\n[setups.settings]\n" + line,
+          "[[cases]]\nname = \"a\"\n[cases.settings]\n" + line, "[tuning.settings]\n" + line,
+          "[parameters]\n" + option.name + " = {values = [\"x\"]}\n",
+          "[[zip]]\n" + option.name + " = [\"x\"]\n",
+          "[tuning.parameters]\n" + option.name + " = {values = [\"x\"]}\n"}) {
+      const Failure found = failure("name = \"t\"\n" + text);
+      EXPECT_EQ(found.code, ExitCode::usage) << text << found.message;
+      EXPECT_THAT(found.message, HasSubstr(option.name)) << text;
+      EXPECT_THAT(found.message, HasSubstr("not an option of a sweep's runs")) << text;
+    }
+  }
+  EXPECT_THAT(seen, ::testing::IsSupersetOf({"output", "trace", "mllog", "tensorboard", "quiet"}));
+}
+
+TEST_F(SweepPlanTest, WhatExcludesEachOtherIsRefusedInOneTable) {
+  constexpr const char* kBoth = "epochs = 1\nmax_samples = 64\n";
+  for (const std::string& text :
+       {std::string("[settings]\n") + kBoth,
+        "[[cases]]\nname = \"a\"\n[cases.settings]\n" + std::string(kBoth),
+        std::string("[settings]\ntest = \"x\"\nvalidation = 0.5\n"),
+        std::string("[metric]\nname = \"p1\"\n[tuning]\n") + kBoth +
+            "[tuning.parameters.learning_rate]\nvalues = [1]\n",
+        std::string("[parameters]\nepochs = {values = [1]}\nmax_samples = {values = [1]}\n")}) {
+    const Failure found = failure("name = \"t\"\n" + text);
+    EXPECT_EQ(found.code, ExitCode::usage) << text;
+    EXPECT_THAT(found.message, HasSubstr("expected one of the two")) << text;
+  }
+}
+
+// A result's configuration names every option; those that were not given exclude nothing.
+TEST_F(SweepPlanTest, TheConfigurationOfAResultKeepsItsBudget) {
+  write(R"({"epochs": 3.0, "max_samples": 0, "test": "generate:tiny",
+                                     "train": "generate:tiny", "validation": 0.0})",
+        "config.json");
+  const SweepSpec specification =
+      read_sweep_spec(write("name = \"t\"\n[settings]\nconfig = \"config.json\"\n"));
+  const SweepPlan plan(specification, false);
+  const std::vector<Setting> settings = plan.settings(plan.preview_final_runs().front());
+  EXPECT_EQ(find_setting(settings, "epochs")->value, 3.0);
+  EXPECT_EQ(find_setting(settings, "test")->value, "generate:tiny");
+  // A case's budget replaces that of all.
+  const SweepSpec other = spec("[[cases]]\nname = \"a\"\nsettings = {max_samples = 64}\n");
+  const SweepPlan with_samples(other, false);
+  EXPECT_EQ(
+      find_setting(with_samples.settings(with_samples.preview_final_runs().front()), "epochs"),
+      nullptr);
+}
+
+TEST_F(SweepPlanTest, OfAListForOneValueTheLastCounts) {
+  const std::vector<Setting> settings = {{"train", "generate:tiny", OptionSource::flag, ""},
+                                         {"learning_rate", {0.1, 0.5}, OptionSource::flag, ""}};
+  EXPECT_THAT(train_arguments(settings), ::testing::Contains("--learning-rate=0.5"));
+}
+
+TEST_F(SweepPlanTest, DottedKeysHaveALimit) {
+  std::string deep = "a";
+  for (int i = 0; i < 100'000; ++i) deep += " .\"b.c\"";
+  for (const std::string& text : {deep + " = 1", "[" + deep + "]", "x = {" + deep + " = 1}"}) {
+    const Failure found = failure("# \"\nname = 't'\nabout = \"\"\"\n\"\"\"\n" + text);
+    EXPECT_EQ(found.code, ExitCode::data);
+    EXPECT_THAT(found.message, ::testing::StartsWith("t.toml:5: found a key of more than"));
+  }
+  const std::string words(1000, '.');
+  EXPECT_EQ(read_sweep_spec(write("about = \"" + words + "\"" + kHead)).name, "t");
 }
 
 TEST_F(SweepPlanTest, AMillionRunsAreAskedFor) {

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "result/summary.hpp"
 #include "support/failure.hpp"
 #include "support/run.hpp"
 
@@ -73,6 +74,7 @@ TEST(TunerTest, ATrialIsARunOfTrain) {
   TunerOptions options = options_of({"ssgd"}, "p1>=0.2");
   options.grid = {0.5};
   options.seeds = {3};
+  options.settings.push_back({"mega_batch", 5, OptionSource::flag, "--mega-batch"});
   Tuner tuner(options);
   tuner.load();
   tuner.run({});
@@ -84,17 +86,16 @@ TEST(TunerTest, ATrialIsARunOfTrain) {
                                             {"batch_size", "32"},
                                             {"workers", "2"},
                                             {"epochs", "1"},
+                                            {"mega_batch", "5"},
                                             {"algorithm", "ssgd"},
                                             {"learning_rate", "0.5"},
                                             {"seed", "3"}});
   EXPECT_EQ(trial.value, metric_of(record.curve.back(), "p1"));
   EXPECT_EQ(trial.samples_count, record.curve.back().samples_count);
   EXPECT_EQ(trial.train_s, record.elapsed.count());
-  const auto first =
-      std::find_if(record.curve.begin(), record.curve.end(),
-                   [](const CurvePoint& point) { return *metric_of(point, "p1") >= 0.2; });
-  ASSERT_NE(first, record.curve.end());
-  EXPECT_EQ(trial.time_to_target_s, first->time.count());
+  const TimeToAccuracy time = time_to(record, {"p1", true, 0.2});
+  ASSERT_TRUE(time.held);
+  EXPECT_EQ(trial.time_to_target_s, time.held->time_s);
 }
 
 // The record of a tuning but for the host's times.

@@ -167,7 +167,7 @@ TEST(TuningFile, NamesWhatIsWrong) {
 TEST(TuningOfRun, SaysWhereTheLearningRateComesFrom) {
   const Tuning tuning = tuning_with("p1", {{{0.4, {}}}, {{0.6, {}}}, {{0.5, {}}}});
   const json config = {{"algorithm", "ssgd"}, {"workers", 2}, {"seed", 9}, {"epochs", 50}};
-  const json about = tuning_of_run(tuning, config, "text", "choice.json");
+  const json about = tuning_of_run(tuning, config, "choice.json");
   EXPECT_EQ(about["learning_rate"], 0.3);
   EXPECT_EQ(about["trials"], 3);
   EXPECT_EQ(about["samples_count"], 300);
@@ -178,15 +178,20 @@ TEST(TuningOfRun, SaysWhereTheLearningRateComesFrom) {
   json other = config;
   other["workers"] = 8;
   other["new"] = true;
-  EXPECT_EQ(tuning_of_run(tuning, other, "text", "choice.json")["differs"],
-            json({"new", "workers"}));
-  EXPECT_NE(tuning_of_run(tuning, config, "other", "c")["file_hash"], about["file_hash"]);
+  EXPECT_EQ(tuning_of_run(tuning, other, "choice.json")["differs"], json({"new", "workers"}));
+  // The hash is of what decided: not of the host's times, and not of other options of the trials.
+  Tuning again = tuning;
+  again.algorithms[0].trials[0].wall_s += 1;
+  again.algorithms[0].config["new"] = true;
+  EXPECT_EQ(tuning_of_run(again, config, "c")["file_hash"], about["file_hash"]);
+  again.algorithms[0].trials[0].value = 0.41;
+  EXPECT_NE(tuning_of_run(again, config, "c")["file_hash"], about["file_hash"]);
 }
 
 TEST(TuningOfRun, RefusesWhatWasNotChosen) {
   Tuning tuning = tuning_with("p1", {{{{}, {}}}});
   const auto message = [&](const char* algorithm) {
-    return usage_error_of([&] { tuning_of_run(tuning, {{"algorithm", algorithm}}, "", "c.json"); });
+    return usage_error_of([&] { tuning_of_run(tuning, {{"algorithm", algorithm}}, "c.json"); });
   };
   EXPECT_EQ(message("asgd"), "c.json: asgd was not tuned, found ssgd");
   EXPECT_EQ(message("ssgd"), "c.json: no trial of ssgd ended well");

@@ -1,5 +1,6 @@
 #include "graph/graph_file.hpp"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include "core/error.hpp"
@@ -65,6 +66,41 @@ TEST(GraphFile, NamesNodeFoundAndExpected) {
 }
 
 // Formulas of a conv 4 3x3 on 3x8x8, batch 2: y = 256 numbers per sample, K = 27, P = 108.
+// 2^27 channels, 2^18 cells of the kernel and 2^19 filters: 2^64 parameters are not 0.
+TEST(Graph, RefusesParametersBeyond64Bits) {
+  Graph graph("wrap", {64, 1, 1});
+  for (int i = 0; i < 21; ++i) {
+    graph.add({.name = fmt::format("c{}", i), .type = NodeType::concat, .from = {i, i}});
+  }
+  Node conv{.name = "huge", .type = NodeType::conv, .from = {21}};
+  conv.channels = 1 << 19;
+  conv.kernel = {512, 512};
+  conv.padding = {256, 256};
+  try {
+    graph.add(conv);
+    ADD_FAILURE() << "found " << graph.parameters() << " parameters";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ExitCode::data);
+    EXPECT_NE(std::string(error.what()).find("\"huge\""), std::string::npos);
+  }
+}
+
+// 2^22 channels, each a group of its own: 2^44 spectra of 2^17 complex numbers are beyond 64 bits.
+TEST(Convolution, WorkspacesDoNotWrap) {
+  Graph graph("groups", {1 << 19, 1, 1});
+  for (int i = 0; i < 3; ++i) {
+    graph.add({.name = fmt::format("c{}", i), .type = NodeType::concat, .from = {i, i}});
+  }
+  Node conv{.name = "conv", .type = NodeType::conv, .from = {3}};
+  conv.channels = conv.groups = 1 << 22;
+  conv.kernel = {512, 512};
+  conv.padding = {256, 256};
+  const int index = graph.add(conv);
+  const auto list = convolution_algorithms(graph, index, 1);
+  EXPECT_EQ(list.front().kind, ConvolutionKind::fft);
+  EXPECT_EQ(list.front().workspace_bytes, std::uint64_t{1} << 60);
+}
+
 TEST(Work, OfAConvolution) {
   const Graph graph = parse_graph(
       "n.json", network(R"({"type": "conv", "channels": 4, "kernel": 3, "padding": 1},)"));

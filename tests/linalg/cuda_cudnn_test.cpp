@@ -99,5 +99,3 @@ TEST(CudaLibrary, ThatIsMissingIsToldByAllItsNames) {
 
 }  // namespace
 }  // namespace hetsgd::test
-
-int main(int argc, char** argv) { return hetsgd::test::run_gpu_tests(argc, argv); }

@@ -102,5 +102,3 @@ TYPED_TEST(CudaEmbedding, Interactions) {
 
 }  // namespace
 }  // namespace hetsgd::test
-
-int main(int argc, char** argv) { return hetsgd::test::run_gpu_tests(argc, argv); }

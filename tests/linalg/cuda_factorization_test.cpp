@@ -42,5 +42,3 @@ TYPED_TEST(CudaFactorization, ForwardAndBackward) {
 
 }  // namespace
 }  // namespace hetsgd::test
-
-int main(int argc, char** argv) { return hetsgd::test::run_gpu_tests(argc, argv); }

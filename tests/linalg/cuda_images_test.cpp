@@ -197,5 +197,3 @@ TYPED_TEST(CudaImages, CopiesRunBesideKernelsAndAreWaitedFor) {
 
 }  // namespace
 }  // namespace hetsgd::test
-
-int main(int argc, char** argv) { return hetsgd::test::run_gpu_tests(argc, argv); }

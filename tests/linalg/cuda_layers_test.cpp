@@ -226,5 +226,3 @@ TYPED_TEST(CudaLayers, TopK) {
 
 }  // namespace
 }  // namespace hetsgd::test
-
-int main(int argc, char** argv) { return hetsgd::test::run_gpu_tests(argc, argv); }

@@ -140,5 +140,3 @@ TEST(CudaPrecision, LeavesDoubleAlone) {
 
 }  // namespace
 }  // namespace hetsgd::test
-
-int main(int argc, char** argv) { return hetsgd::test::run_gpu_tests(argc, argv); }

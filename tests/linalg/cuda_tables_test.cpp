@@ -257,5 +257,3 @@ TYPED_TEST(CudaTables, ATierInHostMemoryChangesNoBit) {
 
 }  // namespace
 }  // namespace hetsgd::test
-
-int main(int argc, char** argv) { return hetsgd::test::run_gpu_tests(argc, argv); }

@@ -103,5 +103,3 @@ TYPED_TEST(CudaVectors, Rows) {
 
 }  // namespace
 }  // namespace hetsgd::test
-
-int main(int argc, char** argv) { return hetsgd::test::run_gpu_tests(argc, argv); }

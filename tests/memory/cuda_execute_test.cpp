@@ -68,5 +68,3 @@ TEST(CudaPoison, IsNotFoundInARightPlanAndFoundInAWrongOne) {
 
 }  // namespace
 }  // namespace hetsgd
-
-int main(int argc, char** argv) { return hetsgd::test::run_gpu_tests(argc, argv); }

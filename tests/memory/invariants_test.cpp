@@ -1,6 +1,10 @@
 // What holds for every plan, over random series-parallel networks.
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
+
+#include "core/error.hpp"
 #include "core/random.hpp"
 #include "fixtures.hpp"
 #include "memory/minimum.hpp"
@@ -156,6 +160,131 @@ TEST(Minimum, IsAtLeastTheBoundAndFits) {
   }
   EXPECT_EQ(largest_batch([](std::int64_t batch) { return batch <= 37; }), 37);
   EXPECT_EQ(largest_batch([](std::int64_t) { return false; }), 0);
+}
+
+Graph chain_of_relus(int length) {
+  Graph graph("relus", {4, 8, 8});
+  for (int i = 0; i < length; ++i) {
+    graph.add({.name = fmt::format("r{}", i), .type = NodeType::relu, .from = {i}});
+  }
+  graph.add({.name = "softmax", .type = NodeType::softmax, .from = {length}});
+  return graph;
+}
+
+// Liveness, and how often it was asked.
+class CountedPolicy final : public Policy {
+ public:
+  std::string name() const override { return "counted"; }
+  std::string summary() const override { return ""; }
+  MemoryPlan plan(const PlanRequest& request) const override {
+    ++plans;
+    return Policy::plan(request);
+  }
+  mutable int plans = 0;
+};
+
+// A policy that does not move the maps of a chain needs all of them, far above the bound of those
+// that may.
+TEST(Minimum, OfAChainWhoseMapsStayIsFoundInFewPlans) {
+  for (const int length : {150, 2000}) {
+    const Planned net(chain_of_relus(length), {.batch = 4});
+    const CountedPolicy counted;
+    const auto minimum = minimum_capacity(counted, net.request());
+    ASSERT_TRUE(minimum.has_value());
+    EXPECT_GE(*minimum, net.training.feature_bytes());
+    EXPECT_LE(*minimum, net.training.feature_bytes() + net.training.feature_bytes() / 20);
+    EXPECT_LE(counted.plans, 10);
+  }
+  const Planned net(chain_of_relus(150), {.batch = 4});
+  for (const Policy* policy : all_policies()) {
+    EXPECT_TRUE(minimum_capacity(*policy, net.request()).has_value()) << policy->name();
+  }
+}
+
+// The capacities that are passed over without a plan would not have fitted.
+TEST(Minimum, IsTheFirstThatFitsOfAllThatAreTried) {
+  for (const char* name : {"resnet-20", "lenet-5", "lstm-video?size=8&steps=20&units=8&dense=4"}) {
+    const Planned net(named(name), {.batch = 4});
+    for (const Policy* policy : all_policies()) {
+      if (policy->total_bytes(net.request())) continue;
+      const auto minimum = minimum_capacity(*policy, net.request());
+      ASSERT_TRUE(minimum.has_value()) << name << " under " << policy->name();
+      const auto bound = static_cast<double>(net.training.lower_bound());
+      std::uint64_t capacity = 0;
+      for (double factor = 1; capacity < *minimum; factor *= 1.01) {
+        capacity = rounded(static_cast<std::uint64_t>(std::ceil(bound * factor)), kPoolUnit);
+        EXPECT_EQ(policy->feasibility().plan(net.request(capacity)).fits(), capacity == *minimum)
+            << capacity << " of " << name << " under " << policy->name();
+      }
+    }
+  }
+}
+
+// What a search offers, with every map on the host until it was offered.
+class Offers final : public FetchQueue {
+ public:
+  explicit Offers(const TrainingStep& training)
+      : searched_(training.forward_steps() + 1), offered_(training.tensors.size(), false) {}
+  bool is_absent(int tensor) const override {
+    ++asked;
+    return !offered_[static_cast<std::size_t>(tensor)];
+  }
+  bool was_fetched(int) const override { return false; }
+  void push(int tensor) override {
+    offered_[static_cast<std::size_t>(tensor)] = true;
+    order.push_back(tensor);
+  }
+  int& searched() override { return searched_; }
+
+  mutable int asked = 0;
+  std::vector<int> order;
+
+ private:
+  int searched_;
+  std::vector<bool> offered_;
+};
+
+// Algorithm 3 as it is written: each step looks at its whole window again.
+void search_again(const PlanRequest& request, int k, FetchQueue& queue) {
+  const TrainingStep& training = *request.training;
+  int convolutions = 0;
+  for (int m = k; m >= 1; --m) {
+    const bool is_conv = training.node_of(training.step(m)).type == NodeType::conv;
+    if (is_conv && m < k && convolutions >= request.prefetch_convs) return;
+    if (is_conv) ++convolutions;
+    for (const int map : training.step(training.total_steps() + 1 - m).reads) {
+      if (queue.is_absent(map)) queue.push(map);
+    }
+  }
+}
+
+TEST(Dymem, OffersWhatAlgorithm3SaysWithoutLookingTwice) {
+  for (Graph graph : {named("resnet-20"), named("lenet-5"), named("vgg-16"), chain_of_relus(500)}) {
+    const Planned net(std::move(graph), {.batch = 4});
+    for (const int window : {1, 2, 5}) {
+      PlanRequest request = net.request();
+      request.prefetch_convs = window;
+      Offers offers(net.training), expected(net.training);
+      for (int k = net.training.forward_steps(); k >= 1; --k) {
+        dymem_policy().search(request, k, offers);
+        search_again(request, k, expected);
+        EXPECT_EQ(offers.order, expected.order) << net.graph->name() << " at step " << k;
+      }
+      EXPECT_LE(offers.asked, 4 * net.training.total_steps());
+    }
+  }
+}
+
+TEST(TrainingStep, RefusesMoreBytesThanCanBeCounted) {
+  Graph graph("long", {1, 1'000'000, 1});
+  graph.add({.name = "lstm", .type = NodeType::lstm, .from = {0}, .units = 500'000});
+  graph.add({.name = "softmax", .type = NodeType::softmax, .from = {1}});
+  try {
+    training_step(graph, {.batch = 1'000'000});
+    ADD_FAILURE() << "its maps were counted";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ExitCode::data);
+  }
 }
 
 }  // namespace

@@ -166,5 +166,3 @@ TEST(CudaModel, OutOfMemoryNamesABatchThatFits) {
 
 }  // namespace
 }  // namespace hetsgd::test
-
-int main(int argc, char** argv) { return hetsgd::test::run_gpu_tests(argc, argv); }

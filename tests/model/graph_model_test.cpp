@@ -107,6 +107,40 @@ TEST(GraphModel, EveryBuiltInNetworkHasItsParametersAndStandsInTheRegistry) {
   EXPECT_THROW(find_model("lenet-55"), Error);
 }
 
+// What a network begins with follows from its nodes, so that its file trains as its name does.
+TEST(GraphModel, DefaultsFollowFromTheNodes) {
+  for (const char* name : {"lenet-5", "lenet-001", "lenet-002"}) {
+    const Graph graph = find_graph("--model", name);
+    const Graph again = parse_graph("file", to_json_text(graph));
+    EXPECT_EQ(usual_filters(again), FilterLaw::init) << name;
+  }
+  for (const char* name : {"vgg-16", "alexnet", "resnet-20?bn=0"}) {
+    EXPECT_EQ(usual_filters(find_graph("--model", name)), FilterLaw::he) << name;
+  }
+  const auto factory = find_model("lenet-002").make();
+  OptionSet options;
+  factory->declare(options);
+  EXPECT_EQ(options.to_json()["conv_init"], "init");
+}
+
+// Where batch sizes move, the plans of those that were not used for long are dropped.
+TEST(GraphModel, KeepsFewPlans) {
+  const Graph graph = small_network(true);
+  const DatasetPtr data = random_images({2, 6, 6}, 5, 40);
+  const auto device = make_cpu_device<float>(1);
+  GraphContext<float> context(*device, graph, {find_policy("test", "dymem"), {}}, host_rates());
+  const auto executor = [&](std::size_t samples) {
+    const Batch batch(*data, std::vector<Index>(samples));
+    return &context.executor(BatchPart(batch, 0, samples));
+  };
+  const auto* const first = executor(1);
+  for (std::size_t samples = 1; samples <= 2 * kPlansKept; ++samples) {
+    executor(samples);
+    EXPECT_EQ(executor(1), first);  // used in between, it stays
+    EXPECT_EQ(context.plans(), std::min(samples, kPlansKept));
+  }
+}
+
 TEST(GraphModel, RefusesDataThatItDoesNotFit) {
   const Graph graph = small_network(false);
   DataShape data{.label_count = 5, .task = Task::multiclass, .image = {2, 6, 6}};

@@ -146,10 +146,10 @@ class Optimizers(Reference):
         self.check(30, [32], "--algorithm", "sgd")
 
     def test_ssgd_mirrored(self):  # 32 samples over 3 workers, larger parts first
-        self.check(25, [11, 11, 10], "--algorithm", "ssgd", "--workers", "3")
+        self.check(25, [11, 11, 10], "--algorithm", "ssgd", "--per-worker-batch", "split", "--workers", "3")
 
     def test_ssgd_central(self):
-        self.check(25, [11, 11, 10], "--algorithm", "ssgd", "--workers", "3", "--storage", "central")
+        self.check(25, [11, 11, 10], "--algorithm", "ssgd", "--per-worker-batch", "split", "--workers", "3", "--storage", "central")
 
     def test_asgd_has_the_state_on_the_server(self):
         self.check(20, [32], "--algorithm", "asgd", "--workers", "1")

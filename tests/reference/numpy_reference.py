@@ -20,8 +20,8 @@ class PaperZero(Reference):
         self.assert_losses([s["loss"] for s in steps], losses)
 
     def check_ssgd(self, mu, decay, *options):
-        mlp, steps, _ = self.run_hetsgd("--algorithm", "ssgd", "--workers", "3", "--batch-size", "32", "--learning-rate",
-                                        "0.5", "--max-samples", "800", *options)
+        mlp, steps, _ = self.run_hetsgd("--algorithm", "ssgd", "--per-worker-batch", "split", "--workers", "3",
+                                        "--batch-size", "32", "--learning-rate", "0.5", "--max-samples", "800", *options)
         parts = [11, 11, 10]  # 32 samples over 3 workers, larger parts first
         w, v, losses = mlp.w0, [np.zeros_like(p) for p in mlp.w0], []
         for k in range(25):

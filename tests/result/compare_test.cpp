@@ -9,6 +9,8 @@
 
 #include "core/error.hpp"
 #include "result/loaded_results.hpp"
+#include "result/report.hpp"
+#include "result/validate.hpp"
 
 namespace hetsgd {
 namespace {
@@ -56,7 +58,7 @@ TEST(Compare, GroupsSeedsAndTakesMedians) {
 // 9 s, and each evaluation, the initial one too, has taken 2 s.
 TEST(Compare, TimesAreThoseOfTheChosenClock) {
   const auto real = [](const std::string& path, double load_s) {
-    Record record = record_of({0.1, 0.1, 0.1, 0.1, 0.6});
+    Record record = record_of({0.1, 0.1, 0.1, 0.1, 0.6, 0.6, 0.6});
     record.config["algorithm"] = path;
     record.virtual_time = false;
     record.phases.load_s = record.phases.total_s = load_s;
@@ -113,8 +115,7 @@ TEST(Compare, SpeedUpIsStatisticalTimesHardware) {
   EXPECT_EQ(comparison.groups[1].targets[0].statistical, 1);
 }
 
-// A quarter of the samples, an eighth of the updates, half of both per second, equal final values;
-// medians of five evaluations pass the target at 6 s, 0.1 0.1 0.6 0.6 0.6, and at 4 s, 0.1 0.6 0.6 0.6 0.6.
+// A quarter of the samples, an eighth of the updates, half of both per second, equal final values.
 TEST(Compare, RelatesSamplesUpdatesThroughputAndFinalValuesToTheReference) {
   std::vector<LoadedResult> results;
   for (std::uint64_t seed = 1; seed <= 5; ++seed) {
@@ -135,7 +136,7 @@ TEST(Compare, RelatesSamplesUpdatesThroughputAndFinalValuesToTheReference) {
   EXPECT_EQ(target.samples_relation.ratio.high, 0.25);
   EXPECT_NEAR(target.samples_relation.p_value, 0.003976752, 1e-8);  // as of five times above
   EXPECT_EQ(target.updates_relation.ratio.median, 0.125);
-  EXPECT_EQ(target.smoothed_time_relation.ratio.median, 4.0 / 6);
+  EXPECT_EQ(target.first_crossing_relation.ratio.median, 0.25);
   EXPECT_EQ(asgd.samples_per_s_relation.ratio.median, 0.5);
   EXPECT_EQ(asgd.updates_per_s_relation.ratio.median, 0.5);
   EXPECT_EQ(asgd.final_relation.ratio.median, 1);
@@ -179,7 +180,7 @@ TEST(Compare, AReferenceThatMissedTheTargetIsReplaced) {
   EXPECT_EQ(comparison.reference().label, "asgd");
   EXPECT_EQ(comparison.groups[0].targets[0].speedup.median, 2);  // elastic
   EXPECT_THAT(comparison.warnings,
-              ::testing::Contains("the reference is asgd: ssgd, whose file comes first, missed "
+              ::testing::Contains("the reference is asgd: ssgd, which comes first, missed "
                                   "p1>=0.5 (the median of its runs); --reference names another"));
   EXPECT_EQ(compare(results, {.targets = {}, .reference = "ssgd"}).reference().label, "ssgd");
   // nobody reached it: the first file, without a word
@@ -282,13 +283,129 @@ TEST(Compare, WarnsOfFewSeedsOtherWorkloadsAndOpenRuns) {
   EXPECT_THAT(warnings, HasSubstr("c: status aborted"));
 }
 
+// Eight samples a step against sixteen, under one --batch-size; what a method changes in the course of
+// a run, and what was given by name, is its own affair.
+TEST(Compare, WarnsWhereStepsHaveOtherNumbersOfSamplesUnasked) {
+  std::vector<LoadedResult> results = {result_of("a", "ssgd", 1, 4), result_of("b", "asgd", 1, 4)};
+  for (LoadedResult& each : results) {
+    each.json["config"]["batch_size"] = 16;
+    each.json["events"] = json::array();
+    for (json& worker : each.json["workers"]) {
+      worker["steps"] = worker["samples"].get<int>() / (&each == &results[0] ? 8 : 16);
+    }
+  }
+  const auto warnings = [&] { return ::testing::PrintToString(compare(results, {}).warnings); };
+  EXPECT_THAT(warnings(), HasSubstr("samples of a worker's step"));
+  EXPECT_THAT(warnings(), ::testing::ContainsRegex("8[.0-9]*: ssgd; 16[.0-9]*: asgd"));
+  std::vector<LoadedResult> adaptive = results;
+  adaptive[0].json["events"] = {{{"type", "merge"}, {"batch_size", {16, 8}}}};
+  EXPECT_THAT(::testing::PrintToString(compare(adaptive, {}).warnings),
+              ::testing::Not(HasSubstr("worker's step")));
+  results[0].json["config"]["batch_size"] = 8;
+  EXPECT_THAT(warnings(), ::testing::Not(HasSubstr("worker's step")));
+}
+
+TEST(Compare, WarnsOfLoadedHosts) {
+  std::vector<LoadedResult> results = {result_of("a", "ssgd", 1, 4), result_of("b", "asgd", 1, 4)};
+  const auto warnings = [&] { return ::testing::PrintToString(compare(results, {}).warnings); };
+  json& load = results[1].json["environment"]["load"];
+  load = {{"start", 0.0}, {"end", nullptr}, {"idle_cores", 0}};
+  EXPECT_TRUE(validate_result(results[1].json).empty());
+  EXPECT_THAT(warnings(), ::testing::Not(HasSubstr("other programs")));
+  load["end"] = 3.5;
+  EXPECT_THAT(warnings(), HasSubstr("other programs took cores from 1 of 2 runs (b)"));
+}
+
+TEST(Compare, WarnsWhereSomeAreChargedForStaging) {
+  std::vector<LoadedResult> results = {result_of("a", "ssgd", 1, 4), result_of("b", "rna", 1, 4)};
+  results[1].json["config"]["staging"] = true;
+  const auto warnings = [&] { return ::testing::PrintToString(compare(results, {}).warnings); };
+  EXPECT_THAT(warnings(), HasSubstr("only rna is charged"));
+  results[1].json["config"]["staging"] = false;
+  EXPECT_THAT(warnings(), ::testing::Not(HasSubstr("staging")));
+}
+
 TEST(Compare, AnAlgorithmWithOneGroupNamesTheReference) {
   std::vector<LoadedResult> results = {result_of("a", "ssgd", 1, 4), result_of("b", "asgd", 1, 4),
                                        result_of("c", "ssgd", 1, 4)};
   EXPECT_EQ(compare(results, {.targets = {}, .reference = "asgd"}).reference().label, "asgd");
   EXPECT_EQ(compare(results, {.targets = {}, .reference = "c"}).reference().label, "ssgd");
+  results[0].json["config"]["batch_size"] = 5;
   results[2].json["config"]["batch_size"] = 7;
   EXPECT_THROW(compare(results, {.targets = {}, .reference = "ssgd"}), Error);
+}
+
+// Options may come from any program: their types are looked at, never relied on.
+TEST(Compare, AnOptionOfAnyTypeIsReadOrRefused) {
+  const std::vector<LoadedResult> results = {result_of("a", "ssgd", 1, 4),
+                                             result_of("b", "asgd", 1, 4)};
+  json config = results[0].json["config"];
+  for (const char* name : {"stop_at_target", "target", "batch_size", "plugin", "per_worker_batch",
+                           "staging", "speed", "mega_batch", "evaluate_every"}) {
+    config[name] = nullptr;
+  }
+  for (const auto& [name, value] : config.items()) {
+    for (const json& odd : {json(nullptr), json(3), json(-1), json(0.5), json("text"), json(true),
+                            json::array({1}), json{{"a", 1}}}) {
+      std::vector<LoadedResult> changed = results;
+      changed[0].json["config"][name] = odd;
+      if (!validate_result(changed[0].json).empty()) continue;
+      EXPECT_NO_THROW(compare(changed, {})) << name << " " << odd;
+      EXPECT_NO_THROW(report_data(changed, {})) << name << " " << odd;
+    }
+  }
+}
+
+// Two cases of a sweep with one algorithm, one of them with two groups.
+std::vector<LoadedResult> cases_of_a_sweep() {
+  std::vector<LoadedResult> results = {result_of("a", "ssgd", 1, 4), result_of("b", "ssgd", 1, 2),
+                                       result_of("c", "ssgd", 1, 3), result_of("d", "asgd", 1, 3)};
+  const std::vector<std::string> names = {"mean", "adasum", "adasum", "ssgd"};
+  for (std::size_t i = 0; i < results.size(); ++i) {
+    results[i].case_name = names[i];
+    results[i].json["config"]["bucket"] = i;
+  }
+  return results;
+}
+
+TEST(Compare, GroupsAreCalledByTheirCases) {
+  const Comparison comparison = compare(cases_of_a_sweep(), {});
+  std::vector<std::string> labels;
+  for (const RunRow& run : comparison.runs) labels.push_back(run.label);
+  EXPECT_THAT(labels,
+              ::testing::ElementsAre("mean", "adasum (bucket=1)", "adasum (bucket=2)", "ssgd"));
+  EXPECT_EQ(comparison.reference().label, "mean");  // the first one
+}
+
+TEST(Compare, AReferenceIsALabelThenACaseThenAnAlgorithm) {
+  const std::vector<LoadedResult> results = cases_of_a_sweep();
+  const auto reference = [&](const std::string& name) {
+    return compare(results, {.targets = {}, .reference = name}).reference().label;
+  };
+  EXPECT_EQ(reference("mean"), "mean");
+  EXPECT_EQ(reference("ssgd"), "ssgd");  // the case, whose algorithm is another one
+  EXPECT_EQ(reference("asgd"), "ssgd");
+  EXPECT_EQ(reference("adasum (bucket=2)"), "adasum (bucket=2)");
+  try {
+    reference("adasum");
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ExitCode::usage);
+    EXPECT_THAT(error.hint(), HasSubstr("\"adasum (bucket=1)\", \"adasum (bucket=2)\""));
+  }
+  try {
+    reference("elastic");
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_THAT(error.hint(), HasSubstr("\"mean\""));
+  }
+}
+
+TEST(Compare, TheGateTakesTheFirstResultAlsoWhereItMissed) {
+  const std::vector<LoadedResult> results = {result_of("a", "ssgd", 1, 0),
+                                             result_of("b", "asgd", 1, 4)};
+  EXPECT_EQ(compare(results, {}).reference().label, "asgd");
+  EXPECT_EQ(compare(results, {.first_is_reference = true}).reference().label, "ssgd");
 }
 
 TEST(Compare, UnknownReferenceAndNoFilesAreUsageErrors) {
@@ -310,8 +427,23 @@ TEST(Compare, ATimeHasTheResolutionOfTheEvaluations) {
   EXPECT_EQ(comparison.groups[0].targets[0].resolution_s, 1.75);
   EXPECT_THAT(
       groups_report(comparison, TableFormat::text),
-      HasSubstr("\np1>=0.5 is reached at evaluation 4; a time is exact to the gap before it, "
+      HasSubstr("\np1>=0.5 is held from evaluation 4 on; a time is exact to the gap before it, "
                 "1.75 s.\n"));
+}
+
+// The first crossing is a figure of its own, and a final value below the target is said.
+TEST(Compare, ACrossingThatIsLostIsNoTimeToTheTarget) {
+  Record record = record_of({0.1, 0.6, 0.1, 0.1, 0.2, 0.1, 0.1}, 1);
+  record.config["algorithm"] = "elastic";
+  const Comparison comparison = compare({result_of("a", "ssgd", 1, 4), {"b", json_of(record)}},
+                                        {.targets = {{"p1", true, 0.5}}});
+  const GroupTarget& lost = comparison.groups[1].targets[0];
+  EXPECT_EQ(lost.reached, 0U);
+  EXPECT_EQ(lost.time_s.median, kMissed);
+  EXPECT_EQ(lost.first_crossing_s.median, 1);
+  EXPECT_EQ(lost.misses_at_end, 1U);
+  EXPECT_THAT(testing::PrintToString(comparison.warnings),
+              HasSubstr("elastic: the final value misses p1>=0.5 in 1 of 1 runs that crossed it"));
 }
 
 // Three comparisons with the reference: the correction multiplies the smallest p-value by 3.

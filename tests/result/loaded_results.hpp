@@ -11,10 +11,10 @@
 
 namespace hetsgd::test {
 
-// A result whose p1 passes 0.5 at second `reached`; 0: never.
+// A result whose p1 passes 0.5 at second `reached` and stays there; 0: never.
 inline LoadedResult result_of(const std::string& path, const std::string& algorithm,
                               std::uint64_t seed, std::size_t reached) {
-  std::vector<double> p1(10, 0.1);
+  std::vector<double> p1(11, 0.1);
   for (std::size_t i = reached; reached > 0 && i < p1.size(); ++i) p1[i] = 0.6;
   Record record = record_of(p1, seed);
   record.config["algorithm"] = algorithm;

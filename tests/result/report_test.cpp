@@ -279,8 +279,37 @@ TEST(Report, GroupsAreCalledAsTheSweepCallsThem) {
   EXPECT_EQ(groups[0]["label"], "mean, half");
   EXPECT_EQ(groups[2]["label"], "sum");
   large.case_name = "half";
-  EXPECT_EQ(labels(), std::pair(std::string("mean (ssgd (learning_rate=0.5))"),
-                                std::string("mean (ssgd (learning_rate=0.25))")));
+  EXPECT_EQ(labels(), std::pair(std::string("ssgd (learning_rate=0.5)"),
+                                std::string("ssgd (learning_rate=0.25)")));
+}
+
+// Two machines, on which local-sgd ran with two numbers of local steps on the first one alone.
+TEST(Report, AMethodHasOneNameInAllWorkloads) {
+  std::vector<LoadedResult> results;
+  for (const auto& [setup, straggler] :
+       {std::pair<std::string, std::string>{"heavy", "kind=pause"}, {"calm", ""}}) {
+    for (const int steps : {4, 16}) {
+      results.push_back(timed("local-sgd", static_cast<std::size_t>(steps) / 4, straggler));
+      results.back().json["config"]["local_steps"] = steps;
+      results.back().setup = setup;
+      results.back().case_name = "local-sgd";
+    }
+    results.push_back(timed("ssgd", 2, straggler));
+    results.back().setup = setup;
+    results.back().case_name = "ssgd";
+  }
+  results.erase(results.begin() + 4);  // calm, 16 local steps
+  const json data = data_of(results);
+  std::vector<std::string> names, labels;
+  for (const json& workload : data["workloads"]) names.push_back(workload["name"]);
+  for (const json& solver : data["profile"]["solvers"]) labels.push_back(solver["label"]);
+  EXPECT_THAT(names, ::testing::ElementsAre("heavy", "calm"));
+  EXPECT_THAT(labels, ::testing::UnorderedElementsAre("local-sgd (local_steps=4)",
+                                                      "local-sgd (local_steps=16)", "ssgd"));
+  for (const json& solver : data["profile"]["solvers"]) {
+    const bool twice = solver["label"] != "local-sgd (local_steps=16)";
+    EXPECT_EQ(solver["problems"], twice ? json({0, 1}) : json({0})) << solver["label"];
+  }
 }
 
 TEST(Report, LongLabelsGiveWayToFolders) {

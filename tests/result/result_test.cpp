@@ -48,6 +48,15 @@ TEST(ResultJson, IsValidBeforeAnythingWasMeasured) {
   EXPECT_TRUE(result["summary"]["samples_per_s"].is_null());
 }
 
+TEST(ResultJson, APointWithoutABatchIsNoDivergence) {
+  Record record = record_of({0.1, 0.2, 0.2});
+  record.curve[2].train_loss = std::numeric_limits<double>::quiet_NaN();
+  record.curve[2].no_batch = true;
+  const json point = json_of(record)["curve"][2];
+  EXPECT_TRUE(point["train_loss"].is_null());
+  EXPECT_NE(point["train_loss_reason"], "nan");
+}
+
 TEST(ResultJson, NumbersThatAreNotFiniteBecomeNullWithAReason) {
   Record record = record_of({0.1, 0.2});
   record.curve[1].train_loss = std::numeric_limits<double>::infinity();
@@ -66,37 +75,67 @@ TEST(ResultJson, NumbersThatAreNotFiniteBecomeNullWithAReason) {
   EXPECT_EQ(result["summary"]["best"]["test_loss"]["value"], 2.0);  // the finite one
 }
 
-TEST(ResultJson, TimeToAccuracyIsTheFirstPointAndTheSmoothedOne) {
-  // The median of five reaches 0.5 at the fifth value of at least 0.5 among the last five minus
-  // two.
-  Record record = record_of({0.1, 0.5, 0.2, 0.6, 0.4, 0.7, 0.6});
+TEST(ResultJson, ATargetIsReachedWhereItIsHeld) {
+  // The first crossing, at 1 s, is lost again: 0.5 0.2 0.4 0.3 0.6. From 4 s on it is held.
+  Record record = record_of({0.1, 0.5, 0.2, 0.4, 0.6, 0.3, 0.7, 0.6});
+  record.targets.push_back({"p1", true, 0.65});
   record.targets.push_back({"p1", true, 0.9});
   record.targets.push_back({"test_loss", false, 2.0});
-  const json targets = json_of(record)["time_to_accuracy"];
-  EXPECT_EQ(targets[0]["time_s"], 1.0);
-  EXPECT_EQ(targets[0]["samples_count"], 100);
-  EXPECT_EQ(targets[0]["updates"], 10);
+  const json result = json_of(record);
+  EXPECT_EQ(all(validate_result(result)), "");
+  const json& targets = result["time_to_accuracy"];
+  EXPECT_EQ(targets[0]["time_s"], 4.0);
+  EXPECT_EQ(targets[0]["samples_count"], 400);
+  EXPECT_EQ(targets[0]["updates"], 40);
+  EXPECT_EQ(targets[0]["evaluation"], 4);
+  EXPECT_EQ(targets[0]["judged_by"], 4);
+  EXPECT_EQ(targets[0]["first_crossing_s"], 1.0);
   EXPECT_EQ(targets[0]["status"], "reached");
-  EXPECT_EQ(targets[0]["smoothed_time_s"], 5.0);  // {0.5 0.2 0.6 0.4 0.7}: median 0.5
-  EXPECT_EQ(targets[1]["status"], "not_reached");
+  EXPECT_EQ(targets[1]["status"], "crossed");  // at 6 s, in the last evaluation but one
   EXPECT_TRUE(targets[1]["time_s"].is_null());
-  EXPECT_TRUE(targets[1]["smoothed_time_s"].is_null());
-  EXPECT_EQ(targets[2]["target"], "test_loss<=2");
-  EXPECT_EQ(targets[2]["time_s"], 0.0);
-  EXPECT_EQ(targets[2]["smoothed_time_s"], 4.0);  // needs five evaluations
+  EXPECT_EQ(targets[1]["first_crossing_s"], 6.0);
+  EXPECT_EQ(targets[2]["status"], "not_reached");
+  EXPECT_TRUE(targets[2]["first_crossing_s"].is_null());
+  EXPECT_EQ(targets[3]["target"], "test_loss<=2");
+  EXPECT_EQ(targets[3]["time_s"], 0.0);
+  EXPECT_THAT(result["warnings"].dump(), testing::HasSubstr("p1>=0.65 is crossed"));
+}
+
+// Version 1.0 counted the first crossing; such results stay valid, and compare reads their curves anew.
+TEST(ResultJson, AResultOfVersionOneIsJudgedAsItWasWritten) {
+  json result = json_of(record_of({0.1, 0.5, 0.2, 0.1}));
+  json& target = result["time_to_accuracy"][0];
+  EXPECT_EQ(target["status"], "crossed");
+  target.erase("first_crossing_s");
+  target.erase("judged_by");
+  target["time_s"] = 1.0;
+  target["status"] = "reached";
+  target["smoothed_time_s"] = nullptr;
+  target.erase("clocks");
+  result["schema_version"] = "1.0";
+  EXPECT_EQ(all(validate_result(result)), "");
+  target["time_s"] = 2.0;
+  EXPECT_NE(all(validate_result(result)), "");
+}
+
+// All but the first evaluation take place so much later, and have had so much longer for their models.
+void later(Record& record, double wall_s, double prepare_s) {
+  for (CurvePoint& point : std::span(record.curve).subspan(1)) {
+    point.wall_s += wall_s;
+    point.prepare += Seconds(prepare_s);
+  }
 }
 
 // A real run: loading 1 s, initialisation 2 s, and the evaluation at 1 s of training after 10 s of
 // host time, 0.25 s of them for making its model.
 Record timed_record() {
-  Record record = record_of({0.1, 0.5});
+  Record record = record_of({0.1, 0.5, 0.5, 0.5});
   record.virtual_time = false;
   record.phases.load_s = 1;
   record.phases.init_s = 2;
   record.phases.total_s = 3;
   record.curve[0].wall_s = 3;
-  record.curve[1].wall_s = 10;
-  record.curve[1].prepare = Seconds(0.25);
+  later(record, 10, 0.25);
   return record;
 }
 
@@ -116,12 +155,11 @@ TEST(ResultJson, ClocksContainWhatTheirBenchmarksTime) {
             json({{"algoperf_s", 1.25}, {"mlperf_s", 110.0}, {"dawnbench_s", 104.0}}));
   // ... of making the model in AlgoPerf's and MLPerf's, of the evaluation in MLPerf's alone.
   record = timed_record();
-  record.curve[1].prepare += Seconds(100);
-  record.curve[1].wall_s += 100;
+  later(record, 100, 100);
   EXPECT_EQ(clocks(record),
             json({{"algoperf_s", 101.25}, {"mlperf_s", 110.0}, {"dawnbench_s", 4.0}}));
   record = timed_record();
-  record.curve[1].wall_s += 100;
+  later(record, 100, 0);
   EXPECT_EQ(clocks(record),
             json({{"algoperf_s", 1.25}, {"mlperf_s", 110.0}, {"dawnbench_s", 4.0}}));
   record.targets = {{"p1", true, 0.9}};
@@ -161,7 +199,7 @@ TEST(ValidateResult, ChecksClocksAndTheLedger) {
 TEST(ResultJson, ACoarseTimeToATargetIsAWarning) {
   const auto of_length = [](std::size_t before) {
     std::vector<double> p1(before, 0.1);
-    p1.push_back(0.6);
+    p1.insert(p1.end(), 3, 0.6);
     return json_of(record_of(p1));
   };
   const json coarse = of_length(20);

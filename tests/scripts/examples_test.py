@@ -11,6 +11,7 @@ import unittest
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 EXAMPLES = ROOT / "scripts" / "examples"
 HETSGD = os.environ["HETSGD_BINARY"]
+LIMIT_S = 600  # when a command counts as hanging, on however busy a machine
 RUN = ["--train", "generate:tiny", "--test", "generate:tiny", "--hidden", "8", "--epochs", "1", "--batch-size", "32",
        "--mega-batch", "10", "--quiet"]
 
@@ -27,7 +28,7 @@ class Examples(unittest.TestCase):
         with tempfile.TemporaryDirectory() as folder:
             output = pathlib.Path(folder) / "result.json"
             done = subprocess.run([EXAMPLES / name, *RUN, "--algorithm", algorithm, "-o", output], env=environment,
-                                  stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=60, check=False)
+                                  stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=LIMIT_S, check=False)
             self.assertEqual(done.returncode, 0, done.stdout)
             result = json.loads(output.read_text())
         self.assertEqual(result["status"], "completed")
@@ -38,7 +39,7 @@ class Examples(unittest.TestCase):
         with tempfile.TemporaryDirectory() as folder:
             for command in (["sweep", EXAMPLES / "fair.toml", "-o", folder],
                             ["report", folder, "-o", pathlib.Path(folder) / "report.html"]):
-                done = subprocess.run([HETSGD, *command], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=300,
+                done = subprocess.run([HETSGD, *command], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=LIMIT_S,
                                       check=False)
                 self.assertEqual(done.returncode, 0, done.stdout)
             results = [json.loads(path.read_text()) for path in pathlib.Path(folder, "runs").glob("*.json")]
@@ -63,9 +64,30 @@ class Examples(unittest.TestCase):
             self.run_example("several-nodes.sh", 2, "ssgd", HOSTFILE=hosts.name, USER="tester",
                              OMPI_MCA_hwloc_base_binding_policy="none")
 
+    @unittest.skipUnless(has_mpi(), "no mpirun, or built without MPI")
+    def test_two_kinds_are_one_world_in_the_order_of_kinds(self):
+        # An srun that does with mpirun what Slurm does: each component, parted by a colon, has its ranks, in this order.
+        with tempfile.TemporaryDirectory() as folder:
+            srun = pathlib.Path(folder, "srun")
+            srun.write_text("""#!/usr/bin/env bash
+args=(--oversubscribe -n 1) group=0
+for word in "$@"; do
+  case "$word" in
+    --mpi=*|--cpu-bind=*) ;;
+    --het-group=*) [[ $word == --het-group=$group ]] || exit 9; group=$((group + 1)) ;;
+    :) args+=(: -n 2) ;;
+    cuda:auto) args+=(cpu:1) ;;
+    *) args+=("$word") ;;
+  esac
+done
+exec mpirun "${args[@]}"
+""")
+            srun.chmod(0o755)
+            self.run_example("slurm-two-kinds.sbatch", 3, "asgd", PATH=f"{folder}:{os.environ['PATH']}", USER="tester", SLURM_SUBMIT_DIR=folder)
+
     def test_shells_can_read_all(self):
         examples = sorted(path for path in EXAMPLES.iterdir() if path.suffix != ".toml")
-        self.assertEqual(len(examples), 5)
+        self.assertEqual(len(examples), 6)
         for example in examples:
             subprocess.run(["bash", "-n", example], check=True)
 

@@ -1,4 +1,4 @@
-// Tests that need a GPU. Where there is none, the program says so in one line and is skipped.
+// Tests that need a GPU: their program says in one line that there is none, and is skipped (gpu_main.cpp).
 #pragma once
 
 #include <fmt/format.h>
@@ -9,14 +9,5 @@
 namespace hetsgd::test {
 
 inline constexpr int kSkipped = 77;  // as CTest is told
-
-inline int run_gpu_tests(int argc, char** argv) {
-  ::testing::InitGoogleTest(&argc, argv);
-  if (const CudaPlatform platform = cuda_platform(); platform.gpus.empty()) {
-    fmt::print("skipped: {}\n", platform.problem);
-    return kSkipped;
-  }
-  return RUN_ALL_TESTS();
-}
 
 }  // namespace hetsgd::test

@@ -9,6 +9,8 @@
 
 #include "algorithm/algorithm.hpp"
 #include "core/options.hpp"
+#include "support/effort.hpp"
+#include "training/trace.hpp"
 #include "training/training.hpp"
 
 namespace hetsgd::test {
@@ -90,7 +92,10 @@ class Configuration {
   std::shared_ptr<Algorithm> algorithm_;
 };
 
-inline Record run_training(const Settings& settings, const TrainHooks& hooks = {}) {
+// ThreadSanitizer sees every run with a trace, too: its lines are written by all threads.
+inline Record run_training(const Settings& settings, TrainHooks hooks = {}) {
+  Trace trace;
+  if (kSanitizer == Sanitizer::thread && hooks.trace == nullptr) hooks.trace = &trace;
   const Configuration configuration(settings);
   Training training(configuration.spec());
   training.load();

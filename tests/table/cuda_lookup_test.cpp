@@ -48,5 +48,3 @@ TEST(CudaTableSet, RowsThatDoNotFitNameOptionBytesAndWhatNeedsLess) {
 
 }  // namespace
 }  // namespace hetsgd::test
-
-int main(int argc, char** argv) { return hetsgd::test::run_gpu_tests(argc, argv); }

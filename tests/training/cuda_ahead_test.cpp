@@ -111,5 +111,3 @@ TEST(CudaAhead, NotWhatIsDispatched) {
 
 }  // namespace
 }  // namespace hetsgd::test
-
-int main(int argc, char** argv) { return hetsgd::test::run_gpu_tests(argc, argv); }

@@ -14,7 +14,7 @@ namespace {
 
 using Measured = std::vector<MetricValue>;
 
-void expect_alike(const Measured& actual, const Measured& expected) {
+void expect_alike_measures(const Measured& actual, const Measured& expected) {
   ASSERT_EQ(actual.size(), expected.size());
   for (std::size_t m = 0; m < actual.size(); ++m) {
     ASSERT_EQ(actual[m].metric, expected[m].metric);
@@ -55,10 +55,10 @@ TEST(CudaEvaluation, MeasuresWhatTheHostMeasures) {
     EXPECT_EQ(host.device(), "cpu");
     EXPECT_EQ(gpu.device(), cuda_device_name(0));
     const Measured expected = host.measure(w), actual = gpu.measure(w);
-    expect_alike(actual, expected);
+    expect_alike_measures(actual, expected);
     EXPECT_EQ(gpu.measure(w).back().value, actual.back().value);  // the same bits
     Evaluator some(*model, data, {.rows = 7, .gpu = 0});
-    expect_alike(some.measure(w), Evaluator(*model, data, {.rows = 7}).measure(w));
+    expect_alike_measures(some.measure(w), Evaluator(*model, data, {.rows = 7}).measure(w));
   }
 }
 
@@ -80,12 +80,10 @@ TEST(CudaEvaluation, TheHostMeasuresWhereTheGpuIsFull) {
   EXPECT_NE(warnings[0].find("out of memory"), std::string::npos) << warnings[0];
   EXPECT_EQ(evaluator.device(), "cpu");
   EXPECT_EQ(on_host.back().value, Evaluator(*model, data, {}).measure(w).back().value);
-  expect_alike(on_gpu, on_host);
+  expect_alike_measures(on_gpu, on_host);
   evaluator.measure(w);
   EXPECT_EQ(warnings.size(), 1U);
 }
 
 }  // namespace
 }  // namespace hetsgd::test
-
-int main(int argc, char** argv) { return hetsgd::test::run_gpu_tests(argc, argv); }

@@ -82,5 +82,3 @@ TEST(CudaGraphModels, SynchronousWorkersAgreeWhereverTheyRun) {
 
 }  // namespace
 }  // namespace hetsgd::test
-
-int main(int argc, char** argv) { return hetsgd::test::run_gpu_tests(argc, argv); }

@@ -116,5 +116,3 @@ TEST(CudaShardedTables, RowsUnderACapacityFollowTheCpu) {
 
 }  // namespace
 }  // namespace hetsgd::test
-
-int main(int argc, char** argv) { return hetsgd::test::run_gpu_tests(argc, argv); }

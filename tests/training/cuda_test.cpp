@@ -132,5 +132,3 @@ TEST(CudaTraining, AllGpusAreADeviceList) {
 
 }  // namespace
 }  // namespace hetsgd::test
-
-int main(int argc, char** argv) { return hetsgd::test::run_gpu_tests(argc, argv); }

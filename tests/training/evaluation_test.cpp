@@ -4,6 +4,7 @@
 
 #include <cmath>
 
+#include "cluster/cluster.hpp"
 #include "core/random.hpp"
 #include "data/generate.hpp"
 #include "model/mlp.hpp"
@@ -102,6 +103,14 @@ TEST(Evaluator, PrecisionAtKByHand) {
   for (int i = 1; i <= 6; ++i) lse += std::exp(i);
   const double expected = ((std::log(lse) - 5.0) + (std::log(lse) - 4.0)) / 3;
   EXPECT_NEAR(*m["test_loss"], expected, 1e-5);
+}
+
+TEST(Evaluator, AnInterruptionEndsAMeasurement) {
+  const auto model = make_mlp<float>({.feature_count = 6, .label_count = 6}, {.hidden = {}});
+  EvaluatorOptions options{.threads = 2};
+  options.check = [] { throw Interrupted(15, "signal 15"); };
+  Evaluator evaluator(*model, identity_data(), options);
+  EXPECT_THROW(evaluator.measure(identity_parameters(*model)), Interrupted);
 }
 
 TEST(Evaluator, ThreadsDoNotChangeABit) {

@@ -4,6 +4,7 @@
 
 #include "core/error.hpp"
 #include "support/run.hpp"
+#include "training/trace.hpp"
 
 namespace hetsgd::test {
 namespace {
@@ -44,6 +45,79 @@ std::string failure_of(const std::string& cluster) {
     return error.what();
   }
   return "no failure";
+}
+
+struct Nothing {};
+class Answering final : public Service<Nothing, Nothing> {
+ public:
+  void handle(int, const Nothing&, std::span<const float>, Responder<Nothing> reply) override {
+    reply({}, {}, Traffic::control);
+  }
+};
+
+// A port that another process of the worker has opened: with a trace two threads would write to one
+// line.
+class SharesAPort final : public Algorithm {
+ public:
+  void worker(Worker& self) const override {
+    auto client = self.serve<Answering>("answers");
+    self.background_task("asks", [client](Worker&) mutable { client.call({}); });
+    end_run(self);
+  }
+};
+
+TEST(Misuse, APortBelongsToTheProcessThatHasOpenedIt) {
+  Trace trace;
+  TrainHooks hooks;
+  hooks.trace = &trace;
+  const Configuration configuration(tiny("ssgd", {{"cluster", "threads"}, {"epochs", "1"}}));
+  RunSpec spec = configuration.spec();
+  spec.algorithm = std::make_shared<SharesAPort>();
+  Training training(spec);
+  training.load();
+  training.run(hooks);
+  ASSERT_TRUE(training.failure());
+  EXPECT_THROW(std::rethrow_exception(training.failure()), CheckFailure);
+}
+
+// The slowest worker of each iteration is a spare one: its gradient is in no update.
+class Spare final : public Algorithm {
+ public:
+  void worker(Worker& self) const override {
+    const std::uint64_t b = self.plan().batch_size;
+    Replica replica = self.replica();
+    while (self.running()) {
+      const double lr = self.learning_rate(b);
+      const Batch& batch = self.batches().next(b);
+      self.gradient(replica, batch);
+      if (self.rank() == 0) self.discard(batch);
+      double used = self.rank() == 0 ? 0 : 1;
+      self.scale(used, replica.gradient.flat.span());
+      self.all_reduce_gradient(replica);
+      self.apply(replica, lr);
+      self.evaluate_here(replica.w);
+    }
+  }
+};
+
+TEST(Discarded, SamplesDoNotCount) {
+  for (const char* cluster : {"sim", "threads"}) {
+    const Configuration configuration(tiny("ssgd", {{"workers", "3"},
+                                                    {"cluster", cluster},
+                                                    {"max_samples", "640"},
+                                                    {"evaluate_every", "128"}}));
+    RunSpec spec = configuration.spec();
+    spec.algorithm = std::make_shared<Spare>();
+    Training training(spec);
+    training.load();
+    training.run({});
+    const Record& record = training.record();
+    ASSERT_EQ(record.status, Status::completed) << record.status_reason;
+    EXPECT_EQ(record.curve.back().samples_count, 640U);
+    EXPECT_EQ(record.workers[0].samples, 0U);
+    EXPECT_EQ(record.workers[1].samples + record.workers[2].samples, 640U);
+    EXPECT_EQ(record.curve.size(), 6U);
+  }
 }
 
 TEST(Misuse, IsNamed) {

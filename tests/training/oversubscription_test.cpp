@@ -37,6 +37,27 @@ TEST(Oversubscription, IsSeenOnThreads) {
   EXPECT_TRUE(oversubscription_warnings(*make_cluster("threads", options)).empty());
 }
 
+TEST(HostLoad, SlowsDownWhereItWantsMoreThanTheIdleCores) {
+  EXPECT_FALSE((HostLoad{.start = 2, .idle_cores = 2}).slows_down());
+  EXPECT_FALSE((HostLoad{.start = 0, .end = 0.4, .idle_cores = 0}).slows_down());
+  EXPECT_TRUE((HostLoad{.start = 3, .idle_cores = 2}).slows_down());
+  EXPECT_TRUE((HostLoad{.start = 0, .end = 3, .idle_cores = 2}).slows_down());
+}
+
+TEST(HostLoad, IsLookedAtTheStartAndTheEnd) {
+  ClusterOptions options;
+  options.workers = 1;
+  if (!fs::exists("/proc/loadavg")) GTEST_SKIP() << "the system does not say it";
+  Record record;
+  record.load = host_load(*make_cluster("threads", options));
+  ASSERT_TRUE(record.load);
+  EXPECT_FALSE(record.load->end);
+  record.load->start = record.load->idle_cores + 1;
+  finish_host_load({}, record);
+  EXPECT_TRUE(record.load->end);
+  EXPECT_THAT(record.warnings, testing::ElementsAre(HasSubstr("other programs ran on this host")));
+}
+
 class Quota : public testing::Test {
  protected:
   void SetUp() override { fs::remove_all(root_); }

@@ -5,7 +5,7 @@
 
 #include <set>
 
-#include "support/run.hpp"
+#include "support/clicks.hpp"
 #include "training/trace_match.hpp"
 
 namespace hetsgd::test {
@@ -105,6 +105,59 @@ TEST(WaitedFor, OneSlowWorkerIsWhomAllWaitFor) {
   }
   EXPECT_GT(compute(2), 2 * compute(0));
   EXPECT_TRUE(workers[2].waited_for->empty());
+}
+
+void expect_others_or_services(const Record& record) {
+  for (const WorkerRecord& worker : record.workers) {
+    for (const WaitedFor& each : *worker.waited_for) {
+      EXPECT_NE(each.rank, worker.report.rank);
+      EXPECT_EQ(each.rank < 0, !each.service.empty());
+    }
+  }
+}
+
+// A worker that waits for the companion of its own shard waits for a service.
+TEST(WaitedFor, TheOwnCompanionIsAService) {
+  for (const char* cluster : {"sim", "threads"}) {
+    for (const char* algorithm : {"asgd", "adpsgd", "rna"}) {
+      SCOPED_TRACE(fmt::format("{} on {}", algorithm, cluster));
+      const Traced run(sharded_clicks({{"algorithm", algorithm},
+                                       {"cluster", cluster},
+                                       {"devices", "cpu:1"},
+                                       {"batch_size", "32"},
+                                       {"learning_rate", "0.01"}}));
+      expect_others_or_services(run.record);
+    }
+    const Traced one(sharded_clicks({{"algorithm", "asgd"},
+                                     {"cluster", cluster},
+                                     {"devices", "cpu:1"},
+                                     {"workers", "1"},
+                                     {"batch_size", "32"},
+                                     {"learning_rate", "0.01"}}));
+    expect_others_or_services(one.record);
+    const TraceMatches matches = match(one.trace.lines());
+    EXPECT_TRUE(std::ranges::any_of(
+        matches.waits, [](const auto& wait) { return wait.second.service == "tables"; }));
+  }
+}
+
+// Worker 0 waits at each model for worker 1, which is ten times as slow: for the controller that it
+// has not answered, or in the reduction that it comes late to; then its task reduces.
+TEST(WaitedFor, WhatATaskReducesAndWaitsForIsItsWorkers) {
+  for (const char* algorithm : {"rna", "eager-majority"}) {
+    SCOPED_TRACE(algorithm);
+    const Traced run(Settings{{"algorithm", algorithm},
+                              {"network", "ethernet-1g"},
+                              {"straggler", "kind=constant,worker=1,factor=10"}});
+    const TimeBreakdown& fast = run.record.workers[0].report.breakdown;
+    EXPECT_GT(fast.communicate, 0.02 * (fast.compute + fast.communicate + fast.wait));
+    EXPECT_LE(fast.compute + fast.communicate + fast.wait, run.record.elapsed * (1 + 1e-9));
+    double sum = 0;
+    for (const WaitedFor& each : *run.record.workers[0].waited_for) sum += each.wait.count();
+    EXPECT_GT(sum, 0.5 * fast.wait.count());
+    EXPECT_LE(sum, fast.wait.count() * (1 + 1e-9));
+    expect_others_or_services(run.record);
+  }
 }
 
 // A server answers a push when it has applied it: all that asgd's workers wait for.

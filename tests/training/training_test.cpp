@@ -48,8 +48,8 @@ std::vector<std::uint64_t> samples_of(const Record& record) {
 }
 
 TEST(Referee, EvaluatesAtEveryMultipleAndAtTheEnd) {
-  const Record run =
-      run_training(with(kBase, {{"evaluate_every", "320"}, {"max_samples", "1000"}}));
+  const Record run = run_training(with(
+      kBase, {{"per_worker_batch", "split"}, {"evaluate_every", "320"}, {"max_samples", "1000"}}));
   EXPECT_EQ(samples_of(run), (std::vector<std::uint64_t>{0, 320, 640, 960, 1024}));
   EXPECT_EQ(run.status, Status::completed);
   EXPECT_TRUE(std::isnan(run.curve.front().train_loss));
@@ -71,7 +71,8 @@ TEST(Referee, AReplicaThatIsNotPublishedYetIsTheInitialModel) {
 }
 
 TEST(Referee, EpochsAreABudgetOfSamples) {
-  const Record run = run_training(with(kBase, {{"epochs", "0.5"}, {"evaluate_every", "10M"}}));
+  const Record run = run_training(
+      with(kBase, {{"per_worker_batch", "split"}, {"epochs", "0.5"}, {"evaluate_every", "10M"}}));
   const std::uint64_t half = run.train->rows() / 2;
   EXPECT_GE(run.curve.back().samples_count, half);
   EXPECT_LT(run.curve.back().samples_count, half + 32);
@@ -97,10 +98,10 @@ TEST(Referee, StopsAtTheTargetWhenAsked) {
   const Settings base = with(
       kBase, {{"target", "test_loss<=100"}, {"evaluate_every", "320"}, {"max_samples", "3200"}});
   EXPECT_EQ(run_training(base).curve.size(), 11U);
-  // The initial model is measured before the run, which then ends before its first step.
+  // The third evaluation, the initial model's included, makes sure that the target is held.
   const Record stopped = run_training(with(base, {{"stop_at_target", "true"}}));
   EXPECT_EQ(stopped.status, Status::target_reached);
-  EXPECT_EQ(stopped.curve.size(), 1U);
+  EXPECT_EQ(stopped.curve.size(), 3U);
 }
 
 TEST(Referee, ADivergedRunKeepsItsCurve) {
@@ -131,6 +132,32 @@ TEST(Referee, ASignalAbortsBothClusters) {
 TEST(Referee, AHostTimeLimitEndsTheRun) {
   const Record run = run_training(with(kBase, {{"time_limit", "200ms"}, {"max_samples", "1G"}}));
   EXPECT_EQ(run.status, Status::time_limit);
+}
+
+TEST(Referee, WhoComesFirstMovesNoBitOfTheTrainingLoss) {
+  const auto losses = [](const char* slow) {
+    std::vector<double> all;
+    const Record run = run_training(
+        with(kBase, {{"workers", "3"},
+                     {"max_samples", "1920"},
+                     {"evaluate_every", "640"},
+                     {"straggler", fmt::format("kind=constant,factor=3,worker={}", slow)}}));
+    for (std::size_t i = 1; i < run.curve.size(); ++i) all.push_back(run.curve[i].train_loss);
+    return all;
+  };
+  EXPECT_EQ(losses("0"), losses("1"));
+  EXPECT_EQ(losses("0"), losses("2"));
+}
+
+// The set-up counts: here its last part, the first measurement, takes longer than the limit.
+TEST(Referee, TheSetUpIsPartOfTheTimeLimit) {
+  TrainHooks hooks;
+  hooks.on_record = [](const Record& record) {
+    if (record.curve.size() == 1) std::this_thread::sleep_for(std::chrono::milliseconds(400));
+  };
+  const Record run = run_training(with(kBase, {{"time_limit", "100ms"}, {"epochs", "1"}}), hooks);
+  EXPECT_EQ(run.status, Status::time_limit);
+  EXPECT_EQ(run.curve.size(), 1U);
 }
 
 TEST(Referee, TheFirstMeasurementShowsInTheProgress) {
@@ -213,7 +240,7 @@ TEST(Referee, WorkerTimesAddUp) {
 // The same rows are held out for every algorithm and seed, and nobody learns from them.
 TEST(Referee, MeasuresOnHeldOutTrainingRows) {
   const Settings base = with(kBase, {{"test", ""}, {"validation", "0.1"}, {"epochs", "1"}});
-  const Record one = run_training(base);
+  const Record one = run_training(with(base, {{"per_worker_batch", "split"}}));
   EXPECT_EQ(one.train->rows(), 1800U);
   EXPECT_EQ(one.test->rows(), 200U);
   EXPECT_GE(one.curve.back().samples_count, 1800U);  // an epoch of the rows that are left
@@ -257,8 +284,9 @@ TEST(Options, RefusesWhatMakesNoSense) {
             "--max-samples: found 5 beside --epochs 1, expected one of the two");
   EXPECT_EQ(message(with(kBase, {{"epochs", "1"}, {"algorithm", "sgd"}})),
             "--workers: found 2, but sgd runs on at most 1");
-  EXPECT_EQ(message(with(kBase, {{"epochs", "1"}, {"batch_size", "1"}})),
-            "--batch-size: found 1, expected at least one sample for each of the 2 workers");
+  EXPECT_EQ(
+      message(with(kBase, {{"per_worker_batch", "split"}, {"epochs", "1"}, {"batch_size", "1"}})),
+      "--batch-size: found 1, expected at least one sample for each of the 2 workers");
   EXPECT_EQ(message(with(kBase, {{"epochs", "1"}, {"speed", "1,1,1"}})),
             "--speed: found 3 speeds for 2 workers");
   EXPECT_EQ(

@@ -7,9 +7,13 @@
 //        -> w_i <- w, and the next mega-batch begins
 #pragma once
 
+#include <fmt/format.h>
+
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <nlohmann/json.hpp>
+#include <string>
 #include <vector>
 
 #include "algorithm/worker.hpp"
@@ -38,6 +42,20 @@ struct Merge {
 // elastic's K.
 inline std::uint64_t whole_rounds(std::uint64_t samples, std::uint64_t round) {
   return (samples + round - 1) / round;
+}
+
+// What a user should know before a run whose replicas are merged after `samples` each: with more
+// than a quarter of an epoch between merges they drift apart, and a run has few merges.
+inline std::vector<std::string> rare_merge_warnings(const Plan& plan, std::uint64_t samples) {
+  const double epochs = static_cast<double>(samples) / static_cast<double>(plan.rows);
+  if (plan.workers == 1 || epochs <= 0.25) return {};
+  const auto p = static_cast<std::uint64_t>(plan.workers);
+  const std::uint64_t quarter = std::max<std::uint64_t>(1, plan.rows / 4 / (p * plan.batch_size));
+  return {fmt::format(
+      "the replicas are merged once in {:.3g} epochs, after {} samples of {} training rows, which "
+      "may be too rare to learn together; --mega-batch {} merges after a quarter of an epoch, a "
+      "smaller --batch-size after fewer samples",
+      epochs, samples, plan.rows, quarter * p)};
 }
 
 // Appends the event; rank 0 records for all. The rates are those of the schedule at the merge, so

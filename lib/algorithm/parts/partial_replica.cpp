@@ -58,7 +58,7 @@ void PartialReplica::compute(Worker& self, Activation& activation) {
     ++computed;
     const std::span<const float> g = next.g.flat.span();
     const bool fresh = deposit(self, std::move(next), self.now() - start);
-    activation.offer(*this, fresh);
+    activation.offer(self, *this, fresh);
     if (const auto lr = await_model(self, at, computed)) {
       self.compute_vectors(3, [&] {
         self.device().axpby(w.size(), static_cast<float>(-*lr), g.data(), 1.0F, w.data());
@@ -69,7 +69,7 @@ void PartialReplica::compute(Worker& self, Activation& activation) {
     const Guard guard(*monitor_);
     leaving_ = true;
   }
-  activation.leave(*this);
+  activation.leave(self, *this);
   const Guard guard(*monitor_);
   monitor_->wait([&] { return ended_; }, "the last round");
 }

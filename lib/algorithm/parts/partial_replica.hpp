@@ -91,10 +91,11 @@ class PartialReplica;
 class Activation {
  public:
   virtual ~Activation() = default;
-  // Main process: a gradient has come. `fresh`: it was computed at the newest model of that moment.
-  virtual void offer(PartialReplica& replica, bool fresh) = 0;
+  // Main process, whose Worker `self` is: a gradient has come. `fresh`: it was computed at the
+  // newest model of that moment.
+  virtual void offer(Worker& self, PartialReplica& replica, bool fresh) = 0;
   // Main process: its loop is over, replica.leaving() is true from now on. A round must come.
-  virtual void leave(PartialReplica& replica) = 0;
+  virtual void leave(Worker& self, PartialReplica& replica) = 0;
   // Reducing background task: returns when `round` is activated. The rank in the group that speaks
   // for all in this round: the initiator, where there is one. The same on all ranks of the group.
   virtual int await(PartialReplica& replica, std::int64_t round) = 0;

@@ -67,49 +67,60 @@ void Controller::go(Responder<ControllerSays>& reply) const {
   reply({.what = ControllerSays::go, .initiator = initiator_}, {}, Traffic::control);
 }
 
+Probing::Client Probing::open(Worker& self, const Membership& m) {
+  return self.serve<Controller>(m.service, m.members, m.probes, self.plan().seed, m.group);
+}
+
 void Probing::join(Worker& self, PartialReplica& replica, int group, int member, int members,
                    int probes, const std::string& service) {
   const std::lock_guard guard(replica.monitor());
-  client_ = self.serve<Controller>(service, members, probes, self.plan().seed, group);
-  member_ = member;
+  membership_ = {service, group, member, members, probes};
+  reducer_ = open(self, *membership_);
   probed_ = false;
 }
 
+void Probing::call(Worker& self, const Membership& membership, const AskController& ask) {
+  if (!main_ || main_service_ != membership.service) {
+    main_ = open(self, membership);
+    main_service_ = membership.service;
+  }
+  main_->call(ask);
+}
+
 // Whether the gradient is fresh is asked of the replica, under the lock that guards the probe.
-void Probing::offer(PartialReplica& replica, bool) {
-  std::optional<Client> client;
+void Probing::offer(Worker& self, PartialReplica& replica, bool) {
+  Membership membership;
   AskController ask{Ask::ready, 0, 0, false};
   {
     const std::lock_guard guard(replica.monitor());
     if (!probed_ || !replica.ready(trigger_)) return;
     probed_ = false;
-    client = client_;
-    ask.member = member_;
+    membership = *membership_;
+    ask.member = membership.member;
     ask.round = replica.round();
   }
-  client->call(ask);
+  call(self, membership, ask);
 }
 
-void Probing::leave(PartialReplica& replica) {
-  std::optional<Client> client;
-  std::int32_t member = 0;
+void Probing::leave(Worker& self, PartialReplica& replica) {
+  std::optional<Membership> membership;
   {
     const std::lock_guard guard(replica.monitor());
     if (replica.ended()) return;
-    client = client_;
-    member = member_;
+    membership = membership_;
   }
-  if (client) client->call({Ask::leave, member, 0, true});
+  if (membership) call(self, *membership, {Ask::leave, membership->member, 0, true});
 }
 
 int Probing::await(PartialReplica& replica, std::int64_t round) {
+  const std::int32_t member = membership_->member;
   for (;;) {
-    AskController ask{Ask::next, member_, round, false};
+    AskController ask{Ask::next, member, round, false};
     {
       const std::lock_guard guard(replica.monitor());
       ask.leaving = replica.leaving();
     }
-    const ControllerSays said = client_->call(ask);
+    const ControllerSays said = reducer_->call(ask);
     const bool probe = said.what == ControllerSays::probe;
     {
       const std::lock_guard guard(replica.monitor());
@@ -117,7 +128,7 @@ int Probing::await(PartialReplica& replica, std::int64_t round) {
       if (!probe) return said.initiator;
       if (probed_) continue;
     }
-    client_->call({Ask::ready, member_, round, false});
+    reducer_->call({Ask::ready, member, round, false});
   }
 }
 

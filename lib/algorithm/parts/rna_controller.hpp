@@ -91,7 +91,8 @@ class Controller final : public Service<AskController, ControllerSays> {
 };
 
 // A worker's side. Its main process and its background task share it: the lock is the replica's
-// monitor, which no call of the controller is made under, since the answer may take a round.
+// monitor, which no call of the controller is made under, since the answer may take a round. Each
+// of the two has a client of its own, as a port belongs to one process.
 class Probing final : public Activation {
  public:
   explicit Probing(Trigger trigger) : trigger_(trigger) {}
@@ -102,18 +103,30 @@ class Probing final : public Activation {
             const std::string& service);
 
   // Answers a probe that waits for a gradient like this one, else nothing.
-  void offer(PartialReplica& replica, bool fresh) override;
+  void offer(Worker& self, PartialReplica& replica, bool fresh) override;
   // Before the background task has joined, or once it joins another group, its next request says
   // it.
-  void leave(PartialReplica& replica) override;
+  void leave(Worker& self, PartialReplica& replica) override;
   int await(PartialReplica& replica, std::int64_t round) override;
 
  private:
   using Client = ServiceClient<AskController, ControllerSays>;
+  // What a worker is to a controller.
+  struct Membership {
+    std::string service;
+    int group = 0, member = 0, members = 0, probes = 0;
+  };
+  static Client open(Worker& self, const Membership& membership);
+  // The main process, without the monitor.
+  void call(Worker& self, const Membership& membership, const AskController& ask);
+
   const Trigger trigger_;
-  std::optional<Client> client_;  // written with the replica's monitor held, by the background task
-  std::int32_t member_ = 0;
-  bool probed_ = false;  // guarded by the replica's monitor: a probe waits for a gradient
+  // Written by the background task with the replica's monitor held, read by the main process so.
+  std::optional<Membership> membership_;
+  bool probed_ = false;            // guarded by the replica's monitor: a probe waits for a gradient
+  std::optional<Client> reducer_;  // the background task's
+  std::optional<Client> main_;     // the main process's, to the controller of this name
+  std::string main_service_;
 };
 
 }  // namespace hetsgd

@@ -34,6 +34,10 @@ StateRule StateServer::decide(const Record& current) const {
   return StateRule::time_for_another;
 }
 
+StateClient open_state_server(Worker& self, Seconds slack) {
+  return self.serve<StateServer>("state", self.size(), slack.count());
+}
+
 StateAnswer query_state(Worker& self, StateClient& server, const StateQuery& query) {
   const StateAnswer answer = server.call(query, {}, {}, Traffic::control);
   self.observe("state_server_decision", static_cast<std::int64_t>(answer.rule));
@@ -80,6 +84,7 @@ void DelayedQueries::close() {
 
 void DelayedQueries::carry(Worker& carrier, Shared& shared) {
   std::unique_lock lock(*shared.monitor);
+  StateClient server = open_state_server(carrier, shared.slack);
   for (;;) {
     ++shared.idle;
     shared.monitor->wait([&] { return shared.closed || !shared.posted.empty(); },
@@ -90,7 +95,7 @@ void DelayedQueries::carry(Worker& carrier, Shared& shared) {
     shared.posted.pop_front();
     lock.unlock();
     const Seconds sent = carrier.now();
-    const StateAnswer answer = query_state(carrier, shared.server, query);
+    const StateAnswer answer = query_state(carrier, server, query);
     lock.lock();
     shared.round_trip = carrier.now() - sent;
     if (is_ready(answer.rule) && query.round == shared.round) shared.ready->cancel();

@@ -98,6 +98,8 @@ class StateServer final : public Service<StateQuery, StateAnswer> {
 
 using StateClient = ServiceClient<StateQuery, StateAnswer>;
 
+// The state server of the run. Every process that asks it opens it for itself.
+StateClient open_state_server(Worker& self, Seconds slack);
 // QUERY-STATE: asks, waits, records.
 StateAnswer query_state(Worker& self, StateClient& server, const StateQuery& query);
 
@@ -111,8 +113,9 @@ StateAnswer query_state(Worker& self, StateClient& server, const StateQuery& que
 // round, so that it cannot abort the new one.
 class DelayedQueries {
  public:
-  DelayedQueries(Worker& self, const StateClient& server)
-      : self_(self), shared_(std::make_shared<Shared>(self, server)) {}
+  // slack: as the state server's.
+  DelayedQueries(Worker& self, Seconds slack)
+      : self_(self), shared_(std::make_shared<Shared>(self, slack)) {}
 
   // READY answers to queries of this round raise ready() from now on; it is lowered here. Both with
   // the monitor held, so that a late READY of the round before cannot come between.
@@ -129,12 +132,12 @@ class DelayedQueries {
 
  private:
   struct Shared {  // guarded by the monitor
-    Shared(Worker& self, const StateClient& server_)
-        : monitor(self.make_monitor()), ready(self.make_cancellation_token()), server(server_) {}
+    Shared(Worker& self, Seconds slack_)
+        : monitor(self.make_monitor()), ready(self.make_cancellation_token()), slack(slack_) {}
 
     std::unique_ptr<Monitor> monitor;
     std::unique_ptr<CancellationToken> ready;
-    StateClient server;
+    const Seconds slack;
     std::deque<StateQuery> posted;
     std::size_t idle = 0;  // carriers that wait for a query
     bool closed = false;

@@ -6,6 +6,8 @@
 #include <cstring>
 #include <utility>
 
+#include "core/threads.hpp"
+
 namespace hetsgd::mpi {
 
 namespace {
@@ -55,7 +57,7 @@ void Channel::on_message(int kind, Handler handler) {
 void Channel::start(std::function<Pace()> hook, std::function<void(std::exception_ptr)> on_error) {
   hook_ = std::move(hook);
   on_error_ = std::move(on_error);
-  thread_ = std::thread([this] {
+  thread_ = start_thread<std::thread>("control messages", [this] {
     // Handlers' exceptions are caught in deliver(); what comes here is an error of MPI, or of the
     // hook, and the thread cannot go on without either.
     try {

@@ -66,7 +66,7 @@ void MpiComm::send_message(int to, int tag, std::span<const std::byte> data, Tra
   const Seconds begin = timed ? world().now() : Seconds(0);
   transport_.send(world_rank(to), transport_.tags().message(group_->number, tag), {&part, 1}, kind,
                   gpu, how);
-  if (timed) World::current().breakdown.communicate += world().now() - begin;
+  if (timed) World::current().spend(&TimeBreakdown::communicate, world().now() - begin);
   world().safepoint();
 }
 

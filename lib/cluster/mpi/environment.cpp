@@ -22,6 +22,7 @@
 #include "cluster/mpi/transport.hpp"
 #include "core/byte_stream.hpp"
 #include "core/error.hpp"
+#include "core/threads.hpp"
 
 namespace hetsgd::mpi {
 
@@ -257,10 +258,14 @@ int Environment::leave(int exit_code) {
   // MPI_Finalize, as it calls MPI.
   channel_->stop();
   // A library that hangs in its own end must not hang the job. The thread ends with the process.
-  std::thread([exit_code] {
-    std::this_thread::sleep_for(kFinalizeLimit);
-    _exit(exit_code);
-  }).detach();
+  // Where the system starts no more threads, the job does without it.
+  try {
+    start_thread<std::thread>("the end of the run", [exit_code] {
+      std::this_thread::sleep_for(kFinalizeLimit);
+      _exit(exit_code);
+    }).detach();
+  } catch (const Error&) {
+  }
   MPI_Finalize();
   return exit_code;
 }

@@ -173,7 +173,7 @@ class MpiPort::Call {
     World& world = port.transport_.world();
     begin_ = world.now();
     port.transport_.send(port.host_, port.transport_.tags().request(port.number_), parts, kind);
-    me.breakdown.communicate += world.now() - begin_;
+    me.spend(&TimeBreakdown::communicate, world.now() - begin_);
   }
 
   // Returns when the answer is here. The reply lies in the head, as it is small; most of the

@@ -30,6 +30,7 @@ constexpr std::array kJob = {"PMIX_NAMESPACE", "PMI_JOBID", "PMI_PORT", "SLURM_J
 struct RankProcess {
   long pid = 0;
   bool started = false;  // it has come to the start
+  bool stopped = false;  // by SIGSTOP
   std::string command;
 };
 
@@ -75,6 +76,13 @@ bool has_mark(const fs::path& process) {
   return false;
 }
 
+// As the system's "PID (NAME) STATE ..." says.
+bool is_stopped(const fs::path& process) {
+  const std::string text = content(process / "stat");
+  const std::size_t name_end = text.rfind(") ");
+  return name_end != std::string::npos && text.substr(name_end + 2, 1) == "T";
+}
+
 std::string command_of(const fs::path& process) {
   std::string text = content(process / "cmdline");
   while (!text.empty() && text.back() == '\0') text.pop_back();
@@ -100,6 +108,7 @@ std::map<int, RankProcess> processes_of_job() {
     if (rank < 0) continue;
     RankProcess& process = found[rank];
     process.started |= has_mark(entry.path());
+    process.stopped |= is_stopped(entry.path());
     // Process numbers grow as long as they do not wrap, so the greatest is the youngest.
     if (pid < process.pid) continue;
     process.pid = pid;
@@ -131,7 +140,9 @@ StartState state_of_start() {
   StartState state;
   std::vector<std::string> missing;
   for (const auto& [rank, process] : processes) {
-    if (!process.started) {
+    if (process.stopped) {
+      missing.push_back(fmt::format("rank {} is stopped", rank));
+    } else if (!process.started) {
       missing.push_back(fmt::format("rank {} runs {}", rank, quote(process.command)));
     } else if (rank < launched_rank()) {
       state.is_first = false;
@@ -147,8 +158,11 @@ StartState state_of_start() {
   } else if (here > 0 && ended > 0) {
     missing.push_back(fmt::format("{} of the {} ranks of this host have ended", ended, here));
   }
-  state.missing = missing.empty() ? "those of this host have, look at the other hosts"
-                                  : fmt::format("{}", fmt::join(missing, ", "));
+  const char* const all_here =
+      here > 0 && here == all
+          ? "all run on this host and have begun, but do not answer each other in that time"
+          : "those of this host have, look at the other hosts";
+  state.missing = missing.empty() ? all_here : fmt::format("{}", fmt::join(missing, ", "));
   return state;
 }
 

@@ -10,6 +10,7 @@
 #include "core/error.hpp"
 #include "core/logging.hpp"
 #include "core/text.hpp"
+#include "core/threads.hpp"
 
 namespace hetsgd::mpi {
 namespace {
@@ -26,7 +27,13 @@ std::atomic<bool> watching{false};
 
 StartWatch::StartWatch(Seconds limit) {
   if (watching.exchange(true)) return;
-  thread_ = std::jthread([this, limit](std::stop_token stop) { watch(std::move(stop), limit); });
+  try {
+    thread_ = start_thread<std::jthread>(
+        "--start-timeout", [this, limit](std::stop_token stop) { watch(std::move(stop), limit); });
+  } catch (const Error&) {
+    watching = false;
+    throw;
+  }
   // The other ranks of this host read it: a process that has this thread has come to the start.
   pthread_setname_np(thread_.native_handle(), kStartMark);
 }

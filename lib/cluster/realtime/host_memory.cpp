@@ -21,7 +21,7 @@ bool copied_on_device(void* to, const void* from, std::size_t bytes) {
 HostMemory::HostMemory(Use use, void* memory, std::size_t bytes, HostScratch* room)
     : HostView(World::current().device.get(), use, memory, bytes,
                room ? *room : World::current().staging[use == Use::read ? 0 : 1],
-               &World::current().breakdown.communicate) {
+               [](Seconds took) { World::current().spend(&TimeBreakdown::communicate, took); }) {
   // Only a view that copies is a call through the host; one of memory that the host reaches is
   // none.
   if (copied()) World::current().breakdown.count(GpuPath::host);

@@ -22,7 +22,7 @@ void communicating(Copy&& copy) {
   using Clock = std::chrono::steady_clock;
   const auto begin = Clock::now();
   copy();
-  World::current().breakdown.communicate += Clock::now() - begin;
+  World::current().spend(&TimeBreakdown::communicate, Clock::now() - begin);
 }
 
 // Copies `bytes` bytes, none of which overlap unless both sides are the same memory. With 0 bytes

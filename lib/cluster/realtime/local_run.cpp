@@ -28,6 +28,7 @@ void LocalRun::start_worker(int rank, const Seat& seat, Body body) {
     set_up(me, seat);
     world_.await_start();
     body(me);
+    if (me.account) me.account->close();
   });
 }
 
@@ -40,6 +41,10 @@ Process& LocalRun::start_background_task_on(const DeviceSpec& device, Process& p
   process->kind = kind;
   process->rank = parent.rank;
   process->parent = &parent;
+  if (kind == ProcessKind::background_task) {
+    if (!parent.account) parent.account = std::make_shared<WorkerAccount>(parent.breakdown);
+    process->account = parent.account;
+  }
   return world_.start(std::move(process), [this, device, body = std::move(body)](Process& me) {
     set_up(me, {device, {}});
     body(me);
@@ -68,10 +73,10 @@ ClusterReport LocalRun::local_report() const {
     if (process->kind != ProcessKind::worker) continue;
     report.workers.push_back({.rank = process->rank,
                               .device = process->device_text,
-                              .breakdown = process->breakdown,
+                              .breakdown = account_of(*process),
                               .cores = process->pinned});
   }
-  // What a background task sends, its worker has sent. Its times are no times of the worker.
+  // What a background task sends, its worker has sent. Its times are in the account already.
   for (const auto& process : world_.processes()) {
     if (process->kind == ProcessKind::worker || process->kind == ProcessKind::service) continue;
     const auto worker = std::ranges::find(report.workers, process->rank, &WorkerReport::rank);

@@ -2,6 +2,14 @@
 
 namespace hetsgd::realtime {
 
+void Process::spend(Seconds TimeBreakdown::*share, Seconds took) {
+  breakdown.*share += took;
+  if (!account || share == &TimeBreakdown::wait) return;
+  const Seconds end = clock->now();
+  share == &TimeBreakdown::compute ? account->computed(end - took, end)
+                                   : account->communicated(end - took, end);
+}
+
 // A process that runs, sleeps until a deadline or is about to run can go on. So nothing is returned
 // for it, and one such process is enough for the run not to be a deadlock. One that polls is
 // listed: whether another rank will ever answer is not for this rank to say (World::blocked_since).

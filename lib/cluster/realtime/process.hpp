@@ -18,7 +18,9 @@
 
 #include "cluster/blocking.hpp"
 #include "cluster/endpoint.hpp"
+#include "cluster/realtime/training_clock.hpp"
 #include "cluster/time_breakdown.hpp"
+#include "cluster/worker_account.hpp"
 #include "core/units.hpp"
 #include "linalg/host_view.hpp"
 
@@ -107,7 +109,11 @@ struct Process {
   // Where MPI takes pointers to GPU memory and the device is a GPU (mpi/message_memory.hpp).
   std::shared_ptr<cuda::ExchangeMemory> exchange;
   TimeBreakdown breakdown;  // written by its own thread only
-  Seconds delay_owed{0};    // straggler delay asked for and not yet made; < 0: made in excess
+  // Of the worker and its background tasks; null until it has one. Those that make started calls
+  // (ProcessKind::background) have none.
+  std::shared_ptr<WorkerAccount> account;
+  const TrainingClock* clock = nullptr;  // of its world
+  Seconds delay_owed{0};  // straggler delay asked for and not yet made; < 0: made in excess
   std::thread thread;
 
   // Guarded by the world's mutex.
@@ -126,8 +132,16 @@ struct Process {
   bool ended = false;
   bool in_pause = false;  // runs the function of a pause; its own thread's
 
+  // Adds a time that ends now to a share of the breakdown; compute and communicate also to the
+  // worker's account. By its own thread.
+  void spend(Seconds TimeBreakdown::*share, Seconds took);
   // What it waits for; nothing: it can go on. Under the world's mutex.
   std::optional<BlockedProcess> blocked() const;
 };
+
+// The worker's account so far: called by its main process, or after its end.
+inline TimeBreakdown account_of(const Process& worker) {
+  return worker.account ? worker.account->of(worker.breakdown) : worker.breakdown;
+}
 
 }  // namespace hetsgd::realtime

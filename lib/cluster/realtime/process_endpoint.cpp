@@ -33,8 +33,9 @@ void ProcessEndpoint::compute(const Work& work, ComputeKind kind, FunctionRef fn
   const Seconds duration = now() - start;
   const Seconds extra = straggle(kind, start, duration);
   if (extra > Seconds(0)) delay(start + duration, extra);
-  TimeBreakdown& spent = process_.breakdown;
-  (kind == ComputeKind::transfer ? spent.communicate : spent.compute) += now() - start;
+  process_.spend(
+      kind == ComputeKind::transfer ? &TimeBreakdown::communicate : &TimeBreakdown::compute,
+      now() - start);
   world_.safepoint();
 }
 
@@ -51,7 +52,7 @@ bool ProcessEndpoint::compute_cancellable(CancellationToken& token, const Work&,
   const Seconds extra = straggle(kind, start, duration);
   bool complete = !cancelled;
   if (complete && extra > Seconds(0)) complete = delay(start + duration, extra, &cancelled);
-  process_.breakdown.compute += now() - start;
+  process_.spend(&TimeBreakdown::compute, now() - start);
   world_.safepoint();
   return complete;
 }
@@ -99,7 +100,7 @@ void ProcessEndpoint::sleep(Seconds duration) {
   world_.safepoint();
   const Seconds start = now();
   sleep_until(world_, start + duration);
-  process_.breakdown.wait += now() - start;
+  process_.spend(&TimeBreakdown::wait, now() - start);
   world_.safepoint();
 }
 

@@ -38,6 +38,7 @@ class ProcessEndpoint : public Endpoint {
   Seconds now() const override { return world_.now(); }
   Device& device() override { return *process_.device; }
   TimeBreakdown& time_breakdown() override { return process_.breakdown; }
+  TimeBreakdown account() override { return account_of(process_); }
 
   // On the calling thread; `work` is not looked at. Returns when the device has the results.
   // Delays are made precise in the sum: by what one delay takes too long, the next is shorter.

@@ -114,7 +114,7 @@ void poll_until(World& world, Poll& poll, Seconds TimeBreakdown::*account) {
     done = poll.done();
   }
   if (!done) done = polled_to_the_end(world, poll, begin);
-  if (account) World::current().breakdown.*account += world.now() - since;
+  if (account) World::current().spend(account, world.now() - since);
   if (done) return;
   World::Lock guard = world.lock();
   world.unwind(guard);

@@ -3,12 +3,12 @@
 #include <sys/prctl.h>
 
 #include <algorithm>
-#include <system_error>
 
 #include "cluster/blocking.hpp"
 #include "cluster/computation.hpp"
 #include "cluster/realtime/spin.hpp"
 #include "core/error.hpp"
+#include "core/threads.hpp"
 
 namespace hetsgd::realtime {
 
@@ -38,6 +38,7 @@ Process& World::current() {
 Process& World::start(std::unique_ptr<Process> process, std::function<void(Process&)> body) {
   Lock guard = lock();
   Process& me = *process;
+  me.clock = &clock_;
   // Counted before the thread exists, else the starter, which may block at once, looks deadlocked.
   const auto count = [&](int n) {
     if (keeps_run(me.kind)) live_ += n;
@@ -49,7 +50,7 @@ Process& World::start(std::unique_ptr<Process> process, std::function<void(Proce
   try {
     me.number = static_cast<int>(processes_.size());
     processes_.push_back(std::move(process));
-    me.thread = std::thread([this, &me, body = std::move(body)] {
+    me.thread = start_thread<std::thread>(me.name, [this, &me, body = std::move(body)] {
       current_process = &me;
       // In nanoseconds: how late the kernel may end a sleep in order to join it with others.
       prctl(PR_SET_TIMERSLACK, 1000UL, 0, 0, 0);
@@ -61,13 +62,10 @@ Process& World::start(std::unique_ptr<Process> process, std::function<void(Proce
       }
       finish(me);
     });
-  } catch (const std::system_error& error) {
-    const std::string name = me.name;
+  } catch (const Error&) {
     count(-1);
     processes_.pop_back();
-    throw with_hint(
-        runtime_failure("cannot start a thread for {}: {}", name, error.what()),
-        "use fewer workers, raise the limit of processes (ulimit -u), or use --cluster sim");
+    throw;
   }
   return me;
 }
@@ -193,7 +191,7 @@ void World::block(Lock& guard, const Wait& wait, Seconds TimeBreakdown::*account
   } while (!unwinds() && !wait.ready());
   ++at_large_;
   me.wait = nullptr;
-  if (account) me.breakdown.*account += now() - since;
+  if (account) me.spend(account, now() - since);
   if (unwinds()) unwind(guard);
 }
 

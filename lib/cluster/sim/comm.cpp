@@ -29,6 +29,7 @@ void SimComm::send_bytes(int to, int tag, std::span<const std::byte> data, Traff
   const double called = engine.now(), left = send_message(group_, rank_, to, tag, data, kind);
   if (left > called) engine.sleep_until(left);
   self.breakdown->communicate += Seconds(left - called);
+  self.communicated(called, left);
 }
 
 // Nobody's time is counted: the link carries the message while the caller does something else.

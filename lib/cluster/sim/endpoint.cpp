@@ -69,8 +69,12 @@ SimRun::SimRun(const ClusterOptions& options_, SimDevices& devices_)
                options_.work_scale),
       everybody(std::make_shared<Group>(world, ranks(options_.workers))) {}
 
-SimEndpoint::SimEndpoint(SimRun& run, int rank, bool background_task)
-    : run_(run), rank_(rank), is_background_task_(background_task), comm_(run.everybody, rank) {}
+SimEndpoint::SimEndpoint(SimRun& run, int rank, const SimEndpoint* parent)
+    : run_(run),
+      rank_(rank),
+      is_background_task_(parent != nullptr),
+      comm_(run.everybody, rank),
+      account_(parent != nullptr ? parent->account_ : nullptr) {}
 
 SimEndpoint::~SimEndpoint() {
   if (device_) run_.devices.give_back(std::move(device_));
@@ -118,10 +122,16 @@ SimEndpoint::Duration SimEndpoint::duration(const Work& work, ComputeKind kind) 
 }
 
 // A simulated delay is exact, so what was achieved is what was requested.
-void SimEndpoint::account(ComputeKind kind, Seconds time, Seconds delay) {
+void SimEndpoint::charge(ComputeKind kind, Seconds time, Seconds delay) {
   breakdown_.delay_requested += delay;
   breakdown_.delay_achieved += delay;
   (kind == ComputeKind::transfer ? breakdown_.communicate : breakdown_.compute) += time;
+}
+
+void SimEndpoint::note(ComputeKind kind, Seconds start) {
+  if (!account_) return;
+  kind == ComputeKind::transfer ? account_->communicated(start, now())
+                                : account_->computed(start, now());
 }
 
 void SimEndpoint::compute(const Work& work, ComputeKind kind, FunctionRef fn) {
@@ -148,12 +158,14 @@ void SimEndpoint::compute(const Work& work, ComputeKind kind, FunctionRef fn) {
   if (!engine.tearing_down()) {
     // Accounted at the start: nothing can cut it short.
     const Duration whole = duration(work, kind);
-    account(kind, whole.time, whole.delay);
+    charge(kind, whole.time, whole.delay);
     engine.pool().submit(computation.task);
     computation.use.emplace(timeline(), engine.now(), kind, whole.busy.count(), whole.time.count());
     engine.at(computation.use->end(), Computation::due, &computation);
   }
+  const Seconds start = now();
   engine.block([] { return "computes"; });
+  note(kind, start);
   if (computation.use) breakdown_.wait += Seconds(computation.use->waited());
   if (computation.task.error()) std::rethrow_exception(computation.task.error());
 }
@@ -184,7 +196,8 @@ bool SimEndpoint::compute_cancellable(CancellationToken& token, const Work& work
   while (complete && use.end() > engine.now()) complete = stop.sleep_until(use.end(), task);
   const Seconds time = complete ? whole.time : now() - start;
   // The delay comes after the computation: of a cut one, what had passed of it.
-  account(kind, time, std::max(Seconds(0), time - (whole.time - whole.delay)));
+  note(kind, start);
+  charge(kind, time, std::max(Seconds(0), time - (whole.time - whole.delay)));
   if (complete) breakdown_.wait += Seconds(use.waited());
   if (!complete) return false;
   if (task.error()) std::rethrow_exception(task.error());
@@ -209,10 +222,14 @@ void SimEndpoint::background_task(std::string name, std::function<void(Endpoint&
   HETSGD_CHECK(!name.empty());
   run_.engine.current("background_task");
   if (run_.engine.tearing_down()) return;
+  if (!account_) {
+    account_ = std::make_shared<WorkerAccount>(breakdown_);
+    run_.engine.current("background_task").account = account_.get();
+  }
   // The endpoint belongs to the body and ends with it; shared, as a std::function is copyable.
-  auto endpoint = std::make_shared<SimEndpoint>(run_, rank_, true);
+  auto endpoint = std::make_shared<SimEndpoint>(run_, rank_, this);
   TimeBreakdown* breakdown = &endpoint->breakdown_;
-  run_.engine.spawn(rank_, std::move(name), breakdown,
+  run_.engine.spawn(rank_, std::move(name), breakdown, account_.get(),
                     [endpoint = std::move(endpoint), fn = std::move(fn)] { fn(*endpoint); });
 }
 

@@ -69,7 +69,9 @@ struct SimRun {
 // body. All members but device() are called by fibers, one at a time, so nothing is locked.
 class SimEndpoint final : public Endpoint {
  public:
-  SimEndpoint(SimRun& run, int rank, bool background_task);
+  // `parent`: the endpoint of the worker's process that starts this background task; null: this is
+  // the main process.
+  SimEndpoint(SimRun& run, int rank, const SimEndpoint* parent);
   ~SimEndpoint() override;
 
   int rank() const override { return rank_; }
@@ -93,6 +95,11 @@ class SimEndpoint final : public Endpoint {
   void while_paused(FunctionRef fn) override;
   void while_paused_together(FunctionRef fn) override;
   TimeBreakdown& time_breakdown() override { return breakdown_; }
+  TimeBreakdown account() override { return account_ ? account_->of(breakdown_) : breakdown_; }
+  // The main process has returned.
+  void close_account() {
+    if (account_) account_->close();
+  }
 
  private:
   // How long a computation that starts now takes alone; what of it is a delay: what it takes longer
@@ -104,7 +111,9 @@ class SimEndpoint final : public Endpoint {
   // Of kind `step`: also begins the next iteration, the one that the scenario draws for. Each
   // process counts its own iterations.
   Duration duration(const Work& work, ComputeKind kind);
-  void account(ComputeKind kind, Seconds time, Seconds delay);
+  void charge(ComputeKind kind, Seconds time, Seconds delay);
+  // In the worker's account, where there is one, this process has computed from `start` until now.
+  void note(ComputeKind kind, Seconds start);
   DeviceTimeline& timeline() { return run_.timelines[static_cast<std::size_t>(rank_)]; }
 
   SimRun& run_;
@@ -112,7 +121,8 @@ class SimEndpoint final : public Endpoint {
   bool is_background_task_;
   SimComm comm_;
   TimeBreakdown breakdown_;
-  std::unique_ptr<Device> device_;  // of a background task
+  std::shared_ptr<WorkerAccount> account_;  // null until the worker has a background task
+  std::unique_ptr<Device> device_;          // of a background task
 };
 
 }  // namespace hetsgd::sim

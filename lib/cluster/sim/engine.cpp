@@ -48,11 +48,12 @@ void Engine::at_arrival(double time, int rank, Handler handler, void* object) {
 }
 
 Process& Engine::spawn(int rank, std::string background_task, TimeBreakdown* breakdown,
-                       std::function<void()> body) {
+                       WorkerAccount* account, std::function<void()> body) {
   HETSGD_CHECK_LT(rank, 1 << kRankBits);
   auto process =
       std::make_unique<Process>(stacks_, rank, std::move(background_task), std::move(body));
   process->breakdown = breakdown;
+  process->account = account;
   process->index = processes_.size();
   process->since = now_;
   // By pointer: events and the waiting lists of mailboxes and monitors refer to the process.

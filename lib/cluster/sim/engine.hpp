@@ -49,11 +49,12 @@
 #include "cluster/sim/fiber.hpp"
 #include "cluster/sim/host_pool.hpp"
 #include "cluster/time_breakdown.hpp"
+#include "cluster/worker_account.hpp"
 
 namespace hetsgd::sim {
 
 // One simulated process, owned by the engine from spawn() to its end. Its fields are the engine's,
-// except `breakdown`, which whoever makes the process wait or compute adds to.
+// except `breakdown` and `account`, which whoever makes the process wait or compute adds to.
 class alignas(64) Process {
  public:
   Process(StackPool& stacks, int rank_, std::string background_task_, std::function<void()> body)
@@ -77,6 +78,13 @@ class alignas(64) Process {
   const int rank;
   const std::string background_task;   // empty: the worker's main process
   TimeBreakdown* breakdown = nullptr;  // where its time goes
+  WorkerAccount* account = nullptr;    // and that of its worker, once that has background tasks
+
+  // Which part of the time that its breakdown has in `communicate` that was, for the account;
+  // virtual seconds.
+  void communicated(double begin, double end) {
+    if (account != nullptr) account->communicated(Seconds(begin), Seconds(end));
+  }
 };
 
 // What a switch passes through is inline: after a switch the processor mispredicts every return.
@@ -108,10 +116,10 @@ class Engine {
 
   // --- processes -----------------------------------------------------------------------------
   // A process that starts now. Its body runs when the event loop comes to it. `breakdown` lives as
-  // long as its body; `background_task` is empty for the worker's main process. Called from
-  // anywhere on the event loop's thread.
+  // long as its body, and so does `account`, which may be null; `background_task` is empty for the
+  // worker's main process. Called from anywhere on the event loop's thread.
   Process& spawn(int rank, std::string background_task, TimeBreakdown* breakdown,
-                 std::function<void()> body);
+                 WorkerAccount* account, std::function<void()> body);
   // The running process. Checked: there is none on the event loop, as in a service's handler or a
   // pause, nor in the function of a computation, whichever thread it is on; `call` names the
   // vocabulary's call that is not possible there.

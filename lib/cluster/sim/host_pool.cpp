@@ -4,6 +4,7 @@
 
 #include "cluster/computation.hpp"
 #include "core/error.hpp"
+#include "core/threads.hpp"
 
 namespace hetsgd::sim {
 
@@ -26,8 +27,7 @@ HostPool::HostPool(int threads) {
   if (threads == 0) threads = std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
   HETSGD_CHECK_GE(threads, 1);
   // The caller's thread counts as one: while it waits in finish() it works as well.
-  threads_.reserve(static_cast<std::size_t>(threads) - 1);
-  for (int i = 1; i < threads; ++i) threads_.emplace_back([this] { work(); });
+  start_helpers(threads_, static_cast<std::size_t>(threads) - 1, [this] { work(); });
 }
 
 HostPool::~HostPool() {

@@ -64,7 +64,7 @@ class HostTask {
 
 class HostPool {
  public:
-  // `threads` includes the caller's; 0: all cores.
+  // `threads` includes the caller's; 0: all cores. There are fewer where the system starts no more.
   explicit HostPool(int threads);
   ~HostPool();  // the queue is empty by then
   HostPool(const HostPool&) = delete;

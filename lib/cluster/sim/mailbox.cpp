@@ -136,6 +136,7 @@ Envelope receive_message(Group& group, int rank, int from, int tag, std::span<st
   const double wait = std::clamp(message->started - called, 0.0, engine.now() - called);
   self.breakdown->wait += Seconds(wait);
   self.breakdown->communicate += Seconds(engine.now() - called - wait);
+  self.communicated(called + wait, engine.now());
   message->payload.clear();
   message->group.reset();
   world.messages.give_back(message);

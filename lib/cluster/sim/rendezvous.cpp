@@ -137,6 +137,7 @@ void Rendezvous::complete() {
     if (!rank.started) {
       rank.process->breakdown->wait += Seconds(last_arrival_ - arrival_[r]);
       rank.process->breakdown->communicate += Seconds(engine.now() - last_arrival_);
+      rank.process->communicated(last_arrival_, engine.now());
     }
     if (rank.process != nullptr) engine.wake(*rank.process);
   }

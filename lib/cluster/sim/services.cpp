@@ -123,6 +123,8 @@ class SimPort final : public ServicePort {
     self.breakdown->wait += Seconds(call.answered - call.arrived);
     self.breakdown->communicate +=
         Seconds(call.arrived - call.called + engine.now() - call.answered);
+    self.communicated(call.called, call.arrived);
+    self.communicated(call.answered, engine.now());
   }
   std::unique_ptr<PendingCall> post_raw(std::span<const std::byte> request,
                                         std::span<const float> payload, Traffic kind,

@@ -72,11 +72,13 @@ ClusterReport SimCluster::run(const std::function<void(Endpoint&)>& worker) {
   // After the run: fibers are gone before the endpoints that they use.
   std::vector<std::unique_ptr<SimEndpoint>> endpoints;
   for (int rank = 0; rank < options_.workers; ++rank) {
-    endpoints.push_back(std::make_unique<SimEndpoint>(run, rank, false));
+    endpoints.push_back(std::make_unique<SimEndpoint>(run, rank, nullptr));
     SimEndpoint& endpoint = *endpoints.back();
     run.world.workers.push_back(&endpoint.time_breakdown());
-    run.engine.spawn(rank, "", &endpoint.time_breakdown(),
-                     [&worker, &endpoint] { worker(endpoint); });
+    run.engine.spawn(rank, "", &endpoint.time_breakdown(), nullptr, [&worker, &endpoint] {
+      worker(endpoint);
+      endpoint.close_account();
+    });
   }
   {
     const std::lock_guard lock(mutex_);
@@ -97,7 +99,7 @@ ClusterReport SimCluster::run(const std::function<void(Endpoint&)>& worker) {
   ClusterReport report;
   for (int rank = 0; rank < options_.workers; ++rank) {
     report.workers.push_back(planned(rank));
-    report.workers.back().breakdown = endpoints[static_cast<std::size_t>(rank)]->time_breakdown();
+    report.workers.back().breakdown = endpoints[static_cast<std::size_t>(rank)]->account();
   }
   report.elapsed = Seconds(run.engine.now());
   report.paused = Seconds(run.paused_s);

@@ -228,7 +228,7 @@ bool ThreadsComm::meet(const CollectiveCall& call, const Contribution& mine, boo
     world.abort(std::current_exception());
   }
   scope.leave(others_need_me || devices != 0);
-  World::current().breakdown.communicate += world.now() - begin;
+  World::current().spend(&TimeBreakdown::communicate, world.now() - begin);
   return true;
 }
 

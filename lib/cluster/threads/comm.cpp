@@ -98,7 +98,7 @@ void ThreadsComm::send_bytes(int to, int tag, std::span<const std::byte> data, T
     message->kind = kind;
     copy_bytes(message->data.get(), data.data(), data.size());
     if (!small) {
-      World::current().breakdown.communicate += world.now() - begin;
+      World::current().spend(&TimeBreakdown::communicate, world.now() - begin);
       lock = world.lock();
     }
     // The mutex was taken by lock(), not enter(): what has been copied is delivered, abort or not.
@@ -128,7 +128,7 @@ bool ThreadsComm::deliver(World::Lock& lock, int to, int tag, std::span<const st
   if (!small) lock.unlock();
   copy_bytes(receive->data.data(), data.data(), data.size());
   if (!small) {
-    World::current().breakdown.communicate += world.now() - receive->filled_from;
+    World::current().spend(&TimeBreakdown::communicate, world.now() - receive->filled_from);
     lock = world.lock();
   }
   receive->state = PostedReceive::State::done;
@@ -172,7 +172,7 @@ Envelope ThreadsComm::take_message(World::Lock& lock, int from, int tag,
   const Seconds begin = small ? Seconds(0) : world.now();
   copy_bytes(data.data(), message->data.get(), data.size());
   if (!small) {
-    World::current().breakdown.communicate += world.now() - begin;
+    World::current().spend(&TimeBreakdown::communicate, world.now() - begin);
     lock = world.lock();
   }
   group_->pool.give(std::move(message));
@@ -187,8 +187,8 @@ Envelope ThreadsComm::wait_for_message(World::Lock& lock, int from, int tag,
                                        std::span<std::byte> data) {
   World& world = group_->world;
   Mailbox& mailbox = group_->mailboxes[static_cast<std::size_t>(rank_)];
-  TimeBreakdown& breakdown = World::current().breakdown;
-  PostedReceive receive{.from = from, .tag = tag, .data = data, .process = &World::current()};
+  Process& me = World::current();
+  PostedReceive receive{.from = from, .tag = tag, .data = data, .process = &me};
 
   struct Posted {  // withdrawn however the wait ends; the mutex is held then
     Mailbox& mailbox;
@@ -223,11 +223,11 @@ Envelope ThreadsComm::wait_for_message(World::Lock& lock, int from, int tag,
     world.block(lock, ForMessage(mailbox, receive), nullptr);
   }
   if (receive.state != PostedReceive::State::done) {
-    breakdown.wait += world.now() - since;
+    me.spend(&TimeBreakdown::wait, world.now() - since);
     return take_message(lock, from, tag, data);
   }
-  breakdown.wait += receive.filled_from - since;
-  breakdown.communicate += world.now() - receive.filled_from;
+  me.spend(&TimeBreakdown::wait, receive.filled_from - since);
+  me.spend(&TimeBreakdown::communicate, world.now() - receive.filled_from);
   count(receive.kind, 0, data.size());
   return {receive.source, data.size()};
 }

@@ -131,7 +131,7 @@ void ThreadsComm::finish_sendrecv(World::Lock& lock, PostedSendrecv& mine, Traff
   Process& partner = *other.process;
   world.wake(partner);
   world.block(lock, ForRelease(mine), nullptr);
-  World::current().breakdown.communicate += world.now() - begin;
+  World::current().spend(&TimeBreakdown::communicate, world.now() - begin);
 }
 
 }  // namespace hetsgd::threads

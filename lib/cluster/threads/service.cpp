@@ -240,8 +240,8 @@ void ThreadsService::await(QueueEntry& entry, World::Lock& lock) {
   // The copy of a posted call's answer may have been made before this wait began: it then cost the
   // caller nothing.
   const Seconds blocked = world_.now() - since, copying = std::min(entry.copying, blocked);
-  me.breakdown.communicate += copying;
-  me.breakdown.wait += blocked - copying;
+  me.spend(&TimeBreakdown::communicate, copying);
+  me.spend(&TimeBreakdown::wait, blocked - copying);
   world_.safepoint();
 }
 

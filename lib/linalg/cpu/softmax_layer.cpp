@@ -11,7 +11,7 @@ namespace hetsgd::cpu {
 namespace {
 
 constexpr std::size_t kBlockBytes = std::size_t{384} << 10;  // of weights and logits of one block
-constexpr std::size_t kDepth = 256;  // inputs, or samples, of one sweep: its operand stays in L1
+constexpr std::size_t kSweep = 256;  // inputs, or samples, of one sweep: its operand stays in L1
 
 std::size_t round_up(std::size_t n, std::size_t to) { return (n + to - 1) / to * to; }
 
@@ -146,8 +146,8 @@ template <class Real>
 template <int vectors>
 void SoftmaxLayerKernel<Real>::forward_panel(Range labels, std::size_t panel, Real* Z) const {
   const std::size_t inputs = layer_.inputs;
-  for (std::size_t k0 = 0; k0 < inputs; k0 += kDepth) {
-    const std::size_t depth = std::min(kDepth, inputs - k0);
+  for (std::size_t k0 = 0; k0 < inputs; k0 += kSweep) {
+    const std::size_t depth = std::min(kSweep, inputs - k0);
     const Real* A = input_by_panel_ + (panel * inputs + k0) * kPanel;
     for_row_tiles(labels.size(), [&](std::size_t i, auto tile) {
       constexpr int kRows = decltype(tile)::value;
@@ -343,7 +343,7 @@ void SoftmaxLayerKernel<Real>::input_gradient(std::size_t part, Range labels, st
 // G[labels] = beta G + alpha D^T A, over all panels of samples.
 template <class Real>
 void SoftmaxLayerKernel<Real>::weight_gradient(Range labels, const Real* D) const {
-  constexpr std::size_t kPanels = kDepth / kPanel;
+  constexpr std::size_t kPanels = kSweep / kPanel;
   const std::size_t inputs = layer_.inputs;
   for (std::size_t slab = 0; slab < slabs_; ++slab) {
     std::size_t begin = 0;

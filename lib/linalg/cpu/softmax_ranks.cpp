@@ -11,7 +11,8 @@ namespace hetsgd::cpu {
 
 namespace {
 
-constexpr std::size_t kDepth = 256;  // inputs of one sweep: a panel's part of them stays in L1
+constexpr std::size_t kInputsOfSweep =
+    256;  // inputs of one sweep: a panel's part of them stays in L1
 
 }  // namespace
 
@@ -99,8 +100,8 @@ template <class Real>
 template <int vectors>
 void SoftmaxRanksKernel<Real>::score(Range labels, std::size_t panel, Real* Z) {
   const std::size_t inputs = layer_.inputs;
-  for (std::size_t k0 = 0; k0 < inputs; k0 += kDepth) {
-    const std::size_t depth = std::min(kDepth, inputs - k0);
+  for (std::size_t k0 = 0; k0 < inputs; k0 += kInputsOfSweep) {
+    const std::size_t depth = std::min(kInputsOfSweep, inputs - k0);
     const Real* A = input_by_panel_ + (panel * inputs + k0) * kPanel;
     for_row_tiles(labels.size(), [&](std::size_t i, auto tile) {
       constexpr int kRows = decltype(tile)::value;

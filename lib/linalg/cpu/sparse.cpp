@@ -88,8 +88,8 @@ class CpuSparseKernels final : public BasicSparseKernels<Real> {
   // Split by columns, so that no two cores meet in a row of W and every sum has one order.
   void update(const SparseRows<Real>& X, std::size_t n, Real alpha, const Real* D,
               Real* W) override {
-    constexpr std::size_t kLeast = 16;  // columns per core
-    cores_.split(n, kLanes<Real>, kLeast, [&](Range columns) {
+    constexpr std::size_t kLeastColumns = 16;  // columns per core
+    cores_.split(n, kLanes<Real>, kLeastColumns, [&](Range columns) {
       for (std::size_t r = 0; r < X.rows; ++r) {
         const std::size_t source = X.source_row(r);
         const std::uint64_t end = X.begin[source + 1];

@@ -5,7 +5,6 @@
 #include <cmath>
 
 #include "core/error.hpp"
-#include "core/text.hpp"
 #include "core/version.hpp"
 #include "result/compare_parts.hpp"
 #include "result/report/parts.hpp"
@@ -21,98 +20,6 @@ using nlohmann::json;
 constexpr std::size_t kCurveNumbers = 330000;
 constexpr std::size_t kFewestPoints = 12, kMostPoints = 120;
 constexpr std::size_t kAxes = 3;
-constexpr std::size_t kLongLabel = 40;
-
-bool measures(const json& result, const std::string& metric) {
-  const json& curve = result["curve"];
-  return curve.empty() || curve.front().contains(metric);
-}
-
-// A run without a curve may have had any metric, so it decides nothing.
-bool measures(const Workload& workload, const std::string& metric) {
-  return std::all_of(workload.results.begin(), workload.results.end(),
-                     [&](const LoadedResult& each) { return measures(each.json, metric); });
-}
-
-void check_targets(const std::vector<Workload>& workloads, const std::vector<Target>& targets) {
-  for (const Target& target : targets) {
-    const bool measured =
-        std::any_of(workloads.begin(), workloads.end(),
-                    [&](const Workload& each) { return measures(each, target.metric); });
-    if (!measured) {
-      throw with_hint(usage_error("--target: found {}, but no workload measured {} in all its runs",
-                                  target.text(), target.metric),
-                      "for example --target 'accuracy>=0.8'");
-    }
-  }
-}
-
-// Whether compare() would take it for the reference.
-bool names_one_group(const Comparison& comparison, const std::string& reference) {
-  std::size_t of_algorithm = 0;
-  for (const GroupRow& group : comparison.groups) {
-    if (group.algorithm == reference) {
-      ++of_algorithm;
-    } else if (group.label == reference) {
-      return true;
-    }
-  }
-  return of_algorithm == 1 || std::any_of(comparison.runs.begin(), comparison.runs.end(),
-                                          [&](const RunRow& run) { return run.path == reference; });
-}
-
-// A label of many options says less than the folder that its group has for itself.
-bool use_folders_as_names(Workload& workload) {
-  const std::vector<GroupRow>& groups = workload.comparison.groups;
-  std::vector<Folders> folders;
-  for (const GroupRow& group : groups) {
-    Folders& own = folders.emplace_back();
-    for (const std::size_t run : group.runs) own.push_back(folder_of(workload.results[run].path));
-  }
-  bool any = false;
-  for (std::size_t i = 0; i < groups.size(); ++i) {
-    if (groups[i].label.size() <= kLongLabel) continue;
-    const std::string name = own_folders(folders, i);
-    for (const std::size_t run : groups[i].runs) {
-      LoadedResult& result = workload.results[run];
-      if (name.empty() || !result.setup.empty()) continue;
-      result.setup = name;
-      any = true;
-    }
-  }
-  return any;
-}
-
-void compare_runs(Workload& workload, const std::vector<Target>& targets) {
-  CompareOptions own;
-  for (const Target& target : targets) {
-    if (measures(workload, target.metric)) own.targets.push_back(target);
-  }
-  workload.comparison = compare(workload.results, own);
-  if (use_folders_as_names(workload)) workload.comparison = compare(workload.results, own);
-}
-
-// Compares again with it, where a workload has it.
-void use_reference(std::vector<Workload>& workloads, const std::string& reference) {
-  bool known = reference.empty();
-  for (Workload& workload : workloads) {
-    Comparison& comparison = workload.comparison;
-    if (reference.empty()) continue;
-    if (names_one_group(comparison, reference)) {
-      comparison = compare(workload.results, {comparison.targets, reference});
-      known = true;
-    } else {
-      comparison.warnings.push_back(
-          fmt::format("{} names no group, or several: the reference is {}", reference,
-                      comparison.reference().label));
-    }
-  }
-  if (known) return;
-  throw usage_error(
-      "--reference: found {}, expected one of the files, a group's name, or an algorithm that has "
-      "one group in a workload",
-      quote(reference));
-}
 
 // As comparison_json() has them.
 std::vector<const GroupRow*> by_first_file(const Comparison& comparison) {
@@ -200,19 +107,18 @@ nlohmann::json report_data(std::vector<LoadedResult> results, const ReportOption
   using nlohmann::json;
   if (results.empty()) throw usage_error("report: found no result files, expected at least one");
   const std::size_t runs = results.size();
-  std::vector<report::Workload> workloads = report::split_workloads(std::move(results));
-  report::check_targets(workloads, options.targets);
-  for (report::Workload& workload : workloads) report::compare_runs(workload, options.targets);
-  report::use_reference(workloads, options.reference);
+  std::vector<Workload> workloads = split_workloads(std::move(results));
+  compare_workloads(workloads, {.targets = options.targets, .reference = options.reference});
   const std::size_t points = report::points_per_curve(workloads);
   json document = {{"title", options.title},
+                   {"about", options.about},
                    {"program", fmt::format("hetsgd {} ({})", version(), git_revision())},
                    {"runs", runs},
                    {"notes", options.notes},
                    {"workloads", json::array()},
                    {"profile", report::performance_profile(workloads)},
                    {"environments", report::environments(workloads)}};
-  for (const report::Workload& workload : workloads) {
+  for (const Workload& workload : workloads) {
     document["workloads"].push_back(report::workload_json(workload, points));
   }
   explain_nonfinite(document);

@@ -8,16 +8,9 @@
 
 #include "result/compare.hpp"
 #include "result/report.hpp"
+#include "result/workloads.hpp"
 
 namespace hetsgd::report {
-
-struct Workload {
-  std::string name;   // its case in a sweep, else the folder that it has for itself, else `about`
-  std::string about;  // the training data, and in what it differs from other workloads
-  nlohmann::json facts = nlohmann::json::array();  // [["the network", "pcie3"], ...]
-  std::vector<LoadedResult> results;
-  Comparison comparison;
-};
 
 // The results of one group, in the order of the files. They point into the workload.
 using GroupResults = std::vector<const nlohmann::json*>;
@@ -28,21 +21,6 @@ double rounded(double value, int digits);
 // `most` of the numbers 0 .. count - 1, evenly spread, the first and the last one among them; all of
 // them if there are no more.
 std::vector<std::size_t> spread(std::size_t count, std::size_t most);
-// A value of a result for people: texts without quotes, profiles by their names.
-std::string shown(const nlohmann::json& value);
-
-// workloads.cpp: the folder of a file, outermost part first.
-using Folder = std::vector<std::string>;
-Folder folder_of(const std::string& path);
-// Several sets of files, by the folders of their files: the folders, below the one that holds all, in
-// which only the `own` set has files; the innermost one, or a few next to each other, as a text.
-// Empty: there are none.
-using Folders = std::vector<Folder>;
-std::string own_folders(const std::vector<Folders>& sets, std::size_t own);
-
-// workloads.cpp: by equal_parts() (compare_parts.hpp), with their names; `comparison` stays empty.
-std::vector<Workload> split_workloads(std::vector<LoadedResult> results);
-
 // curves.cpp: the metrics of a workload that have curves, the comparison's first.
 std::vector<std::string> curve_metrics(const Workload& workload);
 // Whether its curves say how many bytes had been sent. If not, a run's bytes are shared out in

@@ -44,11 +44,8 @@ function columnsFor(width, count) {
   return { columns, space: width / columns };
 }
 
-const PARTS = [
-  { key: "compute", name: "computing", style: { index: 0, dash: "" } },
-  { key: "communicate", name: "communicating", style: { index: 4, dash: "" } },
-  { key: "wait", name: "waiting", style: { index: 1, dash: "" } },
-];
+const PARTS = ["compute", "communicate", "wait"].map((key, i) =>
+  ({ key, name: ["computing", "communicating", "waiting"][i], style: { state: key } }));
 // Blocks {name, rank: [..], compute: [..], communicate: [..], wait: [..]} of shares of the time.
 function drawStacks(chart, width, theme) {
   const { columns, space } = columnsFor(width, chart.blocks.length || 1);
@@ -93,31 +90,30 @@ function stackBlock(block, left, top, space, thick, most, parts, theme) {
   return group;
 }
 
-// A bar of every series at each of a few values. {series, x: {title}, y: {title, kind}, label}
-function drawGroupedBars(chart, width, theme) {
+// Bars of every series at whole numbers of an axis. {series, x: {title}, y: {title, kind}, label}
+function drawHistogram(chart, width, theme) {
   const height = 280;
   const picture = canvasOf(width, height, theme, chart.label);
   const values = [...new Set(chart.series.flatMap(each => each.points.map(point => point.x)))].sort((a, b) => a - b);
   if (values.length === 0) return fill(picture, {}, [nothingNote(width, height, theme)]);
   const range = rangeOf(chart.series.flatMap(each => each.points.map(point => point.y)), chart.y);
-  const box = { top: 26, bottom: height - 44, right: width - 12, left: 44 };
+  const box = { top: 26, bottom: height - 44, right: width - 12, left: 44, width };
   const y = makeScale(range, box.bottom, box.top, 5);
-  const slot = (box.right - box.left) / values.length, thick = Math.min(28, (slot * 0.8) / chart.series.length);
-  picture.append(leftAxis(y, range.unit, chart.y.title, box, theme),
-    svg("line", { x1: box.left, x2: box.right, y1: box.bottom, y2: box.bottom, stroke: theme.line }),
-    write(chart.x.title, box.right, box.bottom + 35, { "text-anchor": "end", fill: theme.text }));
-  values.forEach((value, i) => {
-    const centre = box.left + slot * (i + 0.5);
-    picture.append(write(String(value), centre, box.bottom + 17, { "text-anchor": "middle", fill: theme.muted }));
-    chart.series.forEach((each, s) => {
-      const point = each.points.find(one => one.x === value);
-      if (!point) return;
-      const left = centre + thick * (s - chart.series.length / 2), colour = colourOf(each.style, theme);
+  const gap = Math.min(1, ...values.slice(1).map((value, i) => value - values[i]));
+  const unit = unitFor("plain", 1), low = values[0] - gap / 2, high = values[values.length - 1] + gap / 2;
+  const x = makeScale({ low, high, log: false, unit }, box.left, box.right, Math.max(2, Math.min(12, Math.round(width / 90))));
+  x.ticks = x.ticks.filter(Number.isInteger);
+  const thick = Math.min(28, ((x.at(low + gap) - x.from) * 0.8) / chart.series.length);
+  picture.append(leftAxis(y, range.unit, chart.y.title, box, theme), bottomAxis(x, unit, chart.x.title, box, theme));
+  chart.series.forEach((each, s) => {
+    const colour = colourOf(each.style, theme);
+    for (const point of each.points) {
+      const left = x.at(point.x) + thick * (s - chart.series.length / 2);
       picture.append(svg("rect", {
-        class: "series", "data-key": each.key, x: left + 0.5, y: y.at(point.y), width: Math.max(1, thick - 1), fill: colour,
-        height: Math.max(0, box.bottom - y.at(point.y)), "fill-opacity": 0.85, stroke: colour, "stroke-dasharray": each.style.dash || null,
+        class: "series", "data-key": each.key, x: pixel(left), y: pixel(y.at(point.y)), width: Math.max(1.5, pixel(thick - 1)), fill: colour,
+        height: Math.max(0, pixel(box.bottom - y.at(point.y))), "fill-opacity": 0.85, stroke: colour, "stroke-dasharray": each.style.dash || null,
       }));
-    });
+    }
   });
   return picture;
 }

@@ -69,11 +69,13 @@ const THEMES = {
   light: {
     background: "#ffffff", text: "#1b1f24", muted: "#57606a", grid: "#e3e6ea", line: "#8b949e",
     colours: ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#7a5200", "#45a8e0", "#2b2f36"],
+    states: { compute: "#57606a", communicate: "#b4bcc6", wait: "#7d3fc8" },
     ramp: [[247, 251, 255], [8, 48, 107]],
   },
   dark: {
     background: "#14171c", text: "#e6e9ed", muted: "#a3acb7", grid: "#2b3139", line: "#6b7683",
     colours: ["#5489e9", "#ff822b", "#00cf82", "#ce96b3", "#f7f36e", "#96eaff", "#8c9880"],
+    states: { compute: "#b9c2cc", communicate: "#5f6a76", wait: "#b98cff" },
     ramp: [[29, 33, 39], [140, 205, 255]],
   },
 };
@@ -86,7 +88,8 @@ function themeNow() {
   return chosen ? THEMES[chosen] : darkness.matches ? THEMES.dark : THEMES.light;
 }
 const styleOf = index => ({ index, dash: DASHES[Math.floor(index / 7) % DASHES.length] });
-const colourOf = (style, theme) => theme.colours[style.index % theme.colours.length];
+// What workers do has greys and violet, which no series has: {state} instead of {index, dash}.
+const colourOf = (style, theme) => (style.state ? theme.states[style.state] : theme.colours[style.index % theme.colours.length]);
 
 // A label keeps its colour in all charts of all workloads, unless there are so many labels that each
 // workload has to begin anew.

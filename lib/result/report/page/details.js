@@ -14,9 +14,8 @@ function workersFigure(context) {
   const parts = new Selection(PARTS.map(part => part.key), PARTS.length);
   const blocks = () => blocksOf(context, groups, "workers");
   const frame = new Frame({
-    name: `${context.prefix}-workers`, title: "Utilisation and waiting of the workers", selection: parts, items: () => PARTS,
-    note: "Share of the elapsed training time that each worker spent, mean over the runs. " +
-      "The legend above chooses the groups." + ranksNote(groups.map(group => group.workers)),
+    name: `${context.prefix}-workers`, title: "Utilisation and waiting of the workers", selection: parts, items: () => PARTS, ownLegend: true,
+    note: "Share of the elapsed training time that each worker spent, mean over the runs." + ranksNote(groups.map(group => group.workers)),
     draw: (width, theme) => drawStacks({ blocks: blocks(), selection: parts, label: "Utilisation and waiting of the workers" }, width, theme),
     table: () => ({
       columns: [{ name: "group" }, { name: "worker", number: true }, { name: "device" }, ...PARTS.map(part => ({ name: part.name + " (%)", number: true }))],
@@ -53,7 +52,7 @@ function batchesFigure(context) {
   const items = () => state.group.batch_sizes.rank.map((rank, i) => ({ key: String(i), name: `worker ${rank}`, style: styleOf(i) }));
   const points = i => state.group.batch_sizes.time_s.map((x, merge) => ({ x, y: state.group.batch_sizes.batch_size[i][merge] ?? NaN }));
   const frame = new Frame({
-    name: `${context.prefix}-batches`, title: "Batch sizes", selection, items,
+    name: `${context.prefix}-batches`, title: "Batch sizes", selection, items, ownLegend: true,
     note: "Samples per batch of each worker at the merges of the group's first run. " +
       "Groups whose batch sizes never change are left out." + ranksNote(groups.map(group => group.batch_sizes)),
     controls: [groups.length === 1 ? make("span", {}, groups[0].label)
@@ -77,9 +76,10 @@ const HISTOGRAMS = {
   contributors: { title: "Contributors of a reduction", axis: "workers" },
   local_steps: { title: "Local steps of a round", axis: "steps" },
 };
+const capitalised = text => text.charAt(0).toUpperCase() + text.slice(1);
 function histogramFigure(context, name) {
   const groups = context.groups.filter(group => group.histograms[name]);
-  const { title, axis } = HISTOGRAMS[name] || { title: name.replaceAll("_", " "), axis: "value" };
+  const { title, axis } = HISTOGRAMS[name] || { title: capitalised(name.replaceAll("_", " ")), axis: "value" };
   const log = spansDecades(groups.map(group => group.histograms[name].max), 50);
   const few = new Set(groups.flatMap(group => group.histograms[name].value)).size <= MOST_BARS;
   const seriesOf = group => {
@@ -94,7 +94,7 @@ function histogramFigure(context, name) {
     draw: (width, theme) => {
       const series = shownGroups(context).filter(group => group.histograms[name]).map(seriesOf);
       const chart = { series, allMarkers: true, label: title, x: { title: axis, kind: "plain", log }, y: { title: "share", kind: "share", zero: true } };
-      return few ? drawGroupedBars(chart, width, theme) : drawLines(chart, width, theme);
+      return few ? drawHistogram(chart, width, theme) : drawLines(chart, width, theme);
     },
     table: () => ({
       columns: [{ name: "group" }, ...["value", "share", "median", "p95", "most", "counts"].map(each => ({ name: each, number: true }))],

@@ -1,7 +1,7 @@
-// The frame of every chart: caption, controls, picture, legend, downloads, and its numbers as a table.
+// The frame of every chart: caption, controls, picture, and its numbers as a table; and what charts share.
 
 const EXPORT_WIDTH = 760;
-const frames = new Set();
+const frames = new Set(), legends = new Set();
 
 function save(name, blob) {
   const address = URL.createObjectURL(blob);
@@ -33,24 +33,67 @@ function drawLegend(items, width, top, theme) {
   return { parts, height: items.length === 0 ? 0 : y + 10 - top };
 }
 
+// Buttons that switch series, for all charts that share the selection. items() -> [{key, name, style}]
+class Legend {
+  constructor(title, selection, items) {
+    this.selection = selection;
+    this.items = items;
+    this.buttons = [];
+    this.element = make("div", { class: "legend", role: "group", "aria-label": `Series of ${title}` });
+    selection.listeners.push(() => this.fill());
+    legends.add(this);
+    this.fill();
+  }
+  close() { legends.delete(this); }
+
+  // Buttons keep the focus when one of them is pressed: they are changed, not made anew.
+  fill() {
+    const items = this.items();
+    const same = this.buttons.length === items.length && this.buttons.every((button, i) => button.dataset.key === items[i].key);
+    if (!same) this.makeButtons(items);
+    items.forEach((item, i) => {
+      this.buttons[i].firstChild.replaceWith(swatch(item.style, themeNow()));
+      this.buttons[i].setAttribute("aria-pressed", String(this.selection.has(item.key)));
+    });
+  }
+  makeButtons(items) {
+    const { selection } = this;
+    this.buttons = items.map(item => make("button",
+      { type: "button", "data-key": item.key, onclick: () => selection.toggle(item.key) }, make("span"), item.name));
+    const keys = items.map(item => item.key);
+    const all = (text, chosen) => make("button", { type: "button", class: "all", onclick: () => selection.set(chosen) }, text);
+    this.element.replaceChildren(...this.buttons, ...(items.length > 6 ? [all("All", keys), all("None", [])] : []));
+  }
+}
+
+// What several frames have in common: one legend, and one set of buttons that save the chosen one.
+class Toolbar {
+  constructor(title, frames, selection, items) {
+    this.legend = new Legend(title, selection, items);
+    let chosen = frames[0];
+    const which = frames.length === 1 ? make("span", {}, "Save as")
+      : choice("Save", frames.map((frame, i) => [i, frame.spec.title]), 0, value => { chosen = frames[value]; });
+    const button = (text, action) => make("button",
+      { type: "button", onclick: () => action(chosen), "aria-label": `Save as ${text}` }, text);
+    this.element = make("div", { class: "toolbar" }, this.legend.element, make("div", { class: "actions" }, which,
+      button("SVG", frame => frame.saveSvg()), button("PNG", frame => frame.savePng()), button("CSV", frame => frame.saveCsv())));
+  }
+  close() { this.legend.close(); }
+}
+
 class Frame {
-  // {title, note, name, draw(width, theme), items() -> legend, selection, controls, table()}
+  // {title, note, name, draw(width, theme), items() -> legend, selection, ownLegend, controls, table()}
+  // ownLegend: the series are not those of the toolbar.
   constructor(spec) {
     this.spec = spec;
     this.plot = make("div", { class: "plot" });
-    this.legend = make("div", { class: "legend", role: "group", "aria-label": `Series of ${spec.title}` });
+    this.legend = spec.ownLegend ? new Legend(spec.title, spec.selection, spec.items) : null;
     this.numbers = make("details", {}, make("summary", {}, "Numbers"));
     this.numbers.addEventListener("toggle", () => this.fillNumbers());
-    const button = (text, action) => make("button", { type: "button", onclick: action, "aria-label": `${text} of ${spec.title}` }, text);
     this.element = make("figure", { id: spec.name },
       make("figcaption", {}, spec.title, spec.note ? make("p", {}, spec.note) : null),
       spec.controls ? make("div", { class: "controls" }, spec.controls) : null,
-      this.plot, this.legend,
-      make("div", { class: "actions" },
-        button("SVG", () => save(`${spec.name}.svg`, new Blob([this.source()], { type: "image/svg+xml" }))),
-        button("PNG", () => this.savePng()),
-        button("CSV", () => save(`${spec.name}.csv`, new Blob([csvOf(spec.table())], { type: "text/csv" })))),
-      this.numbers);
+      this.plot, this.legend ? this.legend.element : null, this.numbers);
     if (spec.selection) spec.selection.listeners.push(() => this.refresh());
     this.width = 0;
     frames.add(this);
@@ -60,17 +103,17 @@ class Frame {
     this.observer.observe(this.plot);
     this.plot.addEventListener("pointermove", event => this.point(event));
     this.plot.addEventListener("pointerleave", () => this.unpoint());
-    this.fillLegend();
   }
 
   close() {
     this.observer.disconnect();
     frames.delete(this);
+    if (this.legend) this.legend.close();
   }
 
   refresh() {
+    if (this.legend) this.legend.fill();  // its series may be others now
     this.redraw();
-    this.fillLegend();
     this.fillNumbers();
   }
 
@@ -79,26 +122,6 @@ class Frame {
     if (this.width < 50) return;
     this.picture = this.spec.draw(this.width, themeNow());
     this.plot.replaceChildren(this.picture);
-  }
-
-  // Buttons keep the focus when one of them is pressed: they are changed, not made anew.
-  fillLegend() {
-    const items = this.spec.items ? this.spec.items() : [];
-    const same = this.buttons && this.buttons.length === items.length &&
-      this.buttons.every((button, i) => button.dataset.key === items[i].key);
-    if (!same) this.makeLegend(items);
-    items.forEach((item, i) => {
-      this.buttons[i].firstChild.replaceWith(swatch(item.style, themeNow()));
-      this.buttons[i].setAttribute("aria-pressed", String(this.spec.selection.has(item.key)));
-    });
-  }
-  makeLegend(items) {
-    const selection = this.spec.selection;
-    this.buttons = items.map(item => make("button",
-      { type: "button", "data-key": item.key, onclick: () => selection.toggle(item.key) }, make("span"), item.name));
-    const keys = items.map(item => item.key);
-    const all = (text, chosen) => make("button", { type: "button", class: "all", onclick: () => selection.set(chosen) }, text);
-    this.legend.replaceChildren(...this.buttons, ...(items.length > 6 ? [all("All", keys), all("None", [])] : []));
   }
 
   fillNumbers() {
@@ -119,6 +142,12 @@ class Frame {
     picture.setAttribute("viewBox", `0 0 ${EXPORT_WIDTH} ${height + more}`);
     picture.append(...parts);
     return new XMLSerializer().serializeToString(picture);
+  }
+  saveSvg() {
+    save(`${this.spec.name}.svg`, new Blob([this.source()], { type: "image/svg+xml" }));
+  }
+  saveCsv() {
+    save(`${this.spec.name}.csv`, new Blob([csvOf(this.spec.table())], { type: "text/csv" }));
   }
   savePng() {
     const image = new Image();
@@ -151,10 +180,8 @@ class Frame {
 }
 
 function redrawAll() {
-  for (const frame of frames) {
-    frame.redraw();
-    frame.fillLegend();
-  }
+  for (const frame of frames) frame.redraw();
+  for (const legend of legends) legend.fill();
   for (const old of document.querySelectorAll("table .swatch")) {
     old.replaceWith(swatch(styleOf(Number(old.dataset.series)), themeNow()));
   }

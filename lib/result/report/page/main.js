@@ -1,6 +1,6 @@
 // The page: header, overview of the workloads, the chosen workload, and where the runs took place.
 
-let open = [];  // frames of the workloads that are shown
+let open = [];  // what is shown of workloads, to be closed
 
 function warningsBox(title, texts) {
   if (texts.length === 0) return null;
@@ -15,7 +15,8 @@ function workloadSection(workload, index) {
   const summary = summarySection(context);
   const made = [curvesFigure(context), targetFigure(context), workersFigure(context), waitsFigure(context),
     batchesFigure(context), ...histogramFigures(context)].filter(frame => frame !== null);
-  open.push(...made);
+  const toolbar = made.length > 0 ? new Toolbar("the charts", made, context.selection, () => context.items) : null;
+  open.push(...made, ...(toolbar ? [toolbar] : []));
   const links = [["summary", "Summary"], ...made.map(frame => [frame.spec.name.slice(context.prefix.length + 1), frame.spec.title]),
     ["settings", "Configuration"], ["runs", "Runs"]];
   return make("section", { id: context.prefix, "aria-label": workload.name },
@@ -24,12 +25,12 @@ function workloadSection(workload, index) {
     make("nav", { "aria-label": "Sections" }, links.map(([name, text]) => make("a", { href: `#${context.prefix}-${name}` }, text))),
     make("details", {}, make("summary", {}, "Data, machine and stragglers"), factsList(workload.facts)),
     warningsBox("Warnings", workload.warnings), summary,
-    make("h3", {}, "Charts"), made.map(frame => frame.element), settingsSection(context), runsSection(context));
+    make("h3", {}, "Charts"), make("div", {}, toolbar ? toolbar.element : null, made.map(frame => frame.element)), settingsSection(context), runsSection(context));
 }
 
 const place = make("div");
 function show(which) {
-  for (const frame of open) frame.close();
+  for (const each of open) each.close();
   open = [];
   const chosen = which === "all" ? data.workloads.map((_, i) => i) : [Number(which)];
   place.replaceChildren(...chosen.map(i => workloadSection(data.workloads[i], i)));
@@ -91,7 +92,9 @@ function overview(select) {
   });
   const profile = profileFigure();
   return make("section", { class: "overview", "aria-label": "Overview" }, make("h2", { id: "overview" }, "Overview"),
-    tableOf({ columns, rows, label: "Workloads", whole: rows.length < 40 }), profile ? profile.element : null);
+    tableOf({ columns, rows, label: "Workloads", whole: rows.length < 40 }),
+    profile ? new Toolbar("the performance profile", [profile], profile.spec.selection, profile.spec.items).element : null,
+    profile ? profile.element : null);
 }
 
 function themeButton() {
@@ -118,8 +121,8 @@ function start() {
   const names = data.workloads.map((workload, i) => [String(i), `${i + 1}: ${workload.name}`]);
   const label = choice("Workload", [...names, ["all", "all, one after the other"]], "0", show);
   const single = data.workloads.length === 1;
-  document.getElementById("header").append(make("h1", {}, data.title),
-    make("p", { class: "muted" }, `${data.runs} runs, ${data.workloads.length} workload${single ? "" : "s"}.`));
+  fill(document.getElementById("header"), {}, [make("h1", {}, data.title), data.about ? make("p", {}, data.about) : null,
+    make("p", { class: "muted" }, `${data.runs} runs, ${data.workloads.length} workload${single ? "" : "s"}.`)]);
   document.getElementById("content").replaceChildren(
     make("div", { class: "bar" }, single ? make("a", { href: "#environment" }, "Environment") : label, themeButton()),
     warningsBox("Files that are left out", data.notes) ?? "", overview(label.lastChild) ?? "", place, environmentSection());

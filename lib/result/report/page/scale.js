@@ -139,6 +139,10 @@ function marker(style, x, y, colour) {
 }
 function swatch(style, theme) {
   const colour = colourOf(style, theme);
+  if (style.state) {
+    return svg("svg", { class: "swatch", width: 28, height: 12, viewBox: "0 0 28 12", "aria-hidden": "true" },
+      svg("rect", { x: 6, y: 0, width: 16, height: 12, fill: colour }));
+  }
   return svg("svg", { class: "swatch", "data-series": style.index, width: 28, height: 12, viewBox: "0 0 28 12", "aria-hidden": "true" },
     svg("line", { x1: 1, x2: 27, y1: 6, y2: 6, stroke: colour, "stroke-width": 2.5, "stroke-dasharray": style.dash || null }),
     marker(style, 14, 6, colour));

@@ -25,27 +25,30 @@ const itemsOf = (context, groups) => context.items.filter(item => groups.some(gr
 
 const unitOfTarget = context =>
   timeUnit(context.groups.map(group => interval(group.targets[context.target], "time_s").median));
+const hasSeveralTests = context => context.groups.length > 2;
 function columnsOfTarget(context) {
   return [
-    { name: "reached", number: true, title: "Runs that reached the target" },
+    { name: "reached", number: true, title: "Runs that reached the target and held it" },
     { name: `${context.workload.targets[context.target]} after (${unitOfTarget(context).name})`, number: true,
       title: "Median time to the target with 95 % bootstrap interval; a missed target counts as infinity" },
     { name: "speedup", number: true, title: "The reference's median time over this one's" },
     { name: "stat", number: true, title: "Statistical efficiency: the reference's samples to the target over this one's" },
     { name: "hw", number: true, title: "Hardware efficiency: samples per second to the target over the reference's" },
     { name: "p", number: true, title: "Two-sided Mann-Whitney U test of the times against the reference" },
+    ...(hasSeveralTests(context) ? [{ name: "p (Holm)", number: true, title: "p, corrected for all comparisons with the reference (Holm)" }] : []),
   ];
 }
 function cellsOfTarget(context, group) {
   const target = group.targets[context.target];
-  const p = number(target, "p_value"), unit = unitOfTarget(context);
+  const unit = unitOfTarget(context);
+  const tests = ["p_value", ...(hasSeveralTests(context) ? ["p_value_holm"] : [])].map(key => number(target, key));
   return [
     { text: `${target.reached}/${group.n}`, sort: target.reached / group.n },
     withRange(interval(target, "time_s"), value => short(value / unit.factor), group.n > 1),
     withRange(interval(target, "speedup"), value => fixed(value, 2), !group.reference),
     { text: fixed(number(target, "statistical_efficiency_ratio"), 2), sort: number(target, "statistical_efficiency_ratio") },
     { text: fixed(number(target, "hardware_efficiency_ratio"), 2), sort: number(target, "hardware_efficiency_ratio") },
-    { text: probability(p), sort: p },
+    ...tests.map(p => ({ text: probability(p), sort: p })),
   ];
 }
 function summaryTable(context) {
@@ -79,7 +82,9 @@ function summarySection(context) {
     make("p", { class: "muted" }, "Medians over the runs [95 % bootstrap interval]. " + (workload.targets.length === 0
       ? "No result names a target: --target gives one."
       : `The reference is ${workload.reference}. speedup = stat (fewer samples to the target) × hw (more samples per second). ` +
-        "A missed target counts as infinity. p: two-sided Mann-Whitney U test of the times against the reference.")),
+        "A target is reached when it is held: at the first evaluation that reaches it and whose median with the next four does, too. " +
+        "A missed target counts as infinity. p: two-sided Mann-Whitney U test of the times against the reference" +
+        (hasSeveralTests(context) ? `; p (Holm): corrected for ${context.groups.length - 1} comparisons.` : "."))),
   ];
 }
 
@@ -98,7 +103,7 @@ function curvesFigure(context) {
   const boxY = tick("logarithmic y", false, value => { state.logY = value; frame.refresh(); });
   const chooseScales = () => {
     const series = groups.map(seriesOf);
-    state.logX = spansDecades(series.map(each => Math.max(0, ...each.points.map(point => point.x))), 25);
+    state.logX = spansDecades(series.map(each => Math.max(0, ...each.points.map(point => point.x))), 8);
     state.logY = isLoss(state.metric) && spansDecades(series.flatMap(each => each.points.map(point => point.y)), 100);
     boxX.firstChild.checked = state.logX;
     boxY.firstChild.checked = state.logY;
@@ -143,17 +148,17 @@ function targetFigure(context) {
   };
   const frame = new Frame({
     name: `${context.prefix}-target`, title: "Time to the target", selection: context.selection, items: () => context.items,
-    note: "Median training time and its 95 % bootstrap interval; runs that reached the target. A dashed bar: the median missed it.",
+    note: "Median training time and its 95 % bootstrap interval; runs that reached and held the target. A dashed bar: the median missed it.",
     draw: (width, theme) => drawIntervals({
       rows: shownGroups(context).map(rowOf), kind: "time", title: `time to ${workload.targets[context.target]}`,
       label: `Time to ${workload.targets[context.target]}`,
     }, width, theme),
     table: () => ({
       columns: [{ name: "group" }, { name: "runs", number: true }, { name: "reached", number: true },
-        ...["time_s", "low", "high", "smoothed_time_s", "samples", "updates"].map(name => ({ name, number: true }))],
+        ...["time_s", "low", "high", "first_crossing_s", "samples", "updates"].map(name => ({ name, number: true }))],
       rows: shownGroups(context).map(group => {
         const target = group.targets[context.target], time = interval(target, "time_s");
-        const numbers = [time.median, time.low, time.high, interval(target, "smoothed_time_s").median, number(target, "samples_count"), number(target, "updates")];
+        const numbers = [time.median, time.low, time.high, interval(target, "first_crossing_s").median, number(target, "samples_count"), number(target, "updates")];
         return [group.label, group.n, target.reached, ...numbers.map(value => ({ text: short(value), sort: value }))];
       }),
     }),

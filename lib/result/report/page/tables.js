@@ -37,8 +37,10 @@ function tableOf({ columns, rows, label, marked, whole }) {
     return head;
   });
   show(rows);
-  return make("div", { class: whole ? "scroll whole" : "scroll", tabindex: 0, role: "region", "aria-label": label },
+  const box = make("div", { class: whole ? "scroll whole" : "scroll", tabindex: 0, role: "region", "aria-label": label },
     make("table", { "aria-label": label }, make("thead", {}, make("tr", {}, heads)), body));
+  new ResizeObserver(() => box.classList.toggle("cut", box.scrollWidth > box.clientWidth + 1)).observe(box);
+  return box;
 }
 
 const withRange = ({ median, low, high }, show, several) => ({

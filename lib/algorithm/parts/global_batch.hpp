@@ -1,0 +1,40 @@
+// What one iteration of all workers learns from, where all of them take part in every iteration.
+#pragma once
+
+#include <cstdint>
+
+#include "algorithm/plan.hpp"
+#include "core/error.hpp"
+#include "core/options.hpp"
+
+namespace hetsgd {
+
+// --per-worker-batch. The default is every other method's: each worker has batches of --batch-size, so
+// that methods differ in how they synchronise and not in how much a step learns from.
+class GlobalBatch {
+ public:
+  void declare(OptionSet& options) {
+    options.add_choice(
+        "per_worker_batch", split_, {{"full", false}, {"split", true}},
+        "Samples in a worker's batch: full is --batch-size, as for every other method; "
+        "split divides --batch-size by the number of workers.");
+  }
+
+  void check(const Plan& plan) const {
+    if (!split_ || plan.batch_size >= static_cast<std::uint64_t>(plan.workers)) return;
+    throw with_hint(usage_error("--batch-size: found {}, expected at least one sample for each of "
+                                "the {} workers",
+                                plan.batch_size, plan.workers),
+                    "use a larger batch or --per-worker-batch full");
+  }
+
+  bool split() const { return split_; }
+  std::uint64_t samples(const Plan& plan, std::uint64_t workers) const {
+    return plan.batch_size * (split_ ? 1 : workers);
+  }
+
+ private:
+  bool split_ = false;
+};
+
+}  // namespace hetsgd

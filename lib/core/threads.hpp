@@ -1,0 +1,39 @@
+// Threads of this process, where the system may refuse one: the limit of processes of a user or of a
+// container (ulimit -u, pids.max) counts threads, too.
+#pragma once
+
+#include <string_view>
+#include <system_error>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "core/error.hpp"
+
+namespace hetsgd {
+
+// A std::thread or std::jthread that runs `body`. Errors: runtime, the system starts no more
+// threads; `purpose` says what the thread is for.
+template <class Thread, class Body>
+Thread start_thread(std::string_view purpose, Body&& body) {
+  try {
+    return Thread(std::forward<Body>(body));
+  } catch (const std::system_error& error) {
+    throw with_hint(
+        runtime_failure("cannot start a thread for {}: {}", purpose, error.code().message()),
+        "raise the limit of processes (ulimit -u), or use fewer workers and cores");
+  }
+}
+
+// Up to `count` threads that run `body` beside the caller, for work that any number of threads can
+// share. Where the system starts no more, there are fewer.
+template <class Thread, class Body>
+void start_helpers(std::vector<Thread>& helpers, std::size_t count, const Body& body) {
+  helpers.reserve(count);
+  try {
+    while (helpers.size() < count) helpers.emplace_back(body);
+  } catch (const std::system_error&) {
+  }
+}
+
+}  // namespace hetsgd

@@ -1,0 +1,81 @@
+// What every model begins with: its own learning rate and initial law make it learn.
+#include <gtest/gtest.h>
+
+#include "support/effort.hpp"
+#include "support/run.hpp"
+
+namespace hetsgd::test {
+namespace {
+
+struct Default {
+  std::string model;
+  Settings data;
+  std::string samples;  // as few as tell
+  bool is_quick = true;
+};
+
+Settings of(const std::string& data) { return {{"train", data}, {"test", data}}; }
+
+Settings images(int size, int channels) {
+  return of(
+      fmt::format("generate:images?size={}&channels={}&noise=0.3&rows_train=400&rows_test=100",
+                  size, channels));
+}
+
+const Settings kSparse = of("generate:tiny"), kClicks = of("generate:ctr-tiny?scale=0.1");
+const Settings kVideo =
+    of("generate:video?clips=200&clips_test=60&classes=3&size=4&median=8&shortest=2&longest=20");
+
+class Defaults : public ::testing::TestWithParam<Default> {};
+
+INSTANTIATE_TEST_SUITE_P(
+    Models, Defaults,
+    ::testing::Values(Default{"mlp", kSparse, "2400"}, Default{"linear", kSparse, "2400"},
+                      Default{"fm", kSparse, "2400"}, Default{"wide_deep", kClicks, "6000"},
+                      Default{"deepfm", kClicks, "6000"}, Default{"dcn", kClicks, "6000"},
+                      Default{"lstm-video?size=4&units=8&dense=8&classes=3", kVideo, "2400"},
+                      Default{"lenet-5", images(28, 1), "1280", false},
+                      Default{"lenet-001", images(28, 1), "1280", false},
+                      Default{"lenet-002", images(28, 1), "640", false},
+                      Default{"resnet-20?size=8", images(8, 3), "320", false}),
+    [](const auto& each) {
+      std::string name = each.param.model.substr(0, each.param.model.find('?'));
+      std::ranges::replace(name, '-', '_');
+      return name;
+    });
+
+// Neither the rate nor an initial law is given.
+void expect_better_than_a_guess(const Default& model, const Settings& more) {
+  const Record record =
+      run_training(with(with(model.data, more), {{"model", model.model},
+                                                 {"hidden", "32"},
+                                                 {"cache", "false"},
+                                                 {"batch_size", "32"},
+                                                 {"evaluate_every", "10000"},
+                                                 {"max_samples", model.samples}}));
+  EXPECT_EQ(record.status, Status::completed);
+  const CurvePoint guess{.metrics = record.constant_guess.metrics};
+  EXPECT_LT(record.curve.back().test_loss(), guess.test_loss());
+  // Of clicks the AUC, of which a guess has 0.5.
+  EXPECT_GT(accuracy_of(record.curve.back()), accuracy_of(guess));
+}
+
+TEST_P(Defaults, AreBetterThanAConstantGuess) {
+  for (int seed = 1; seed <= effort(10, 1, 1); ++seed) {
+    SCOPED_TRACE(seed);
+    expect_better_than_a_guess(GetParam(), {{"algorithm", "sgd"}, {"seed", std::to_string(seed)}});
+  }
+}
+
+// Its gradients are stale by three others, where the largest rates diverge first.
+TEST_P(Defaults, HoldWithoutWaiting) {
+  if (!GetParam().is_quick) GTEST_SKIP() << "a network of images learns too slowly for a test";
+  for (int seed = 1; seed <= effort(3, 1, 1); ++seed) {
+    SCOPED_TRACE(seed);
+    expect_better_than_a_guess(
+        GetParam(), {{"algorithm", "asgd"}, {"workers", "4"}, {"seed", std::to_string(seed)}});
+  }
+}
+
+}  // namespace
+}  // namespace hetsgd::test

@@ -1,0 +1,110 @@
+// When a target counts as reached: held, not merely crossed.
+#include "training/target.hpp"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace hetsgd {
+namespace {
+
+const Target kHalf{"p1", true, 0.5};
+
+// The values of a curve from its pattern: '+' reaches the target, '-' misses it, '?' is NaN.
+std::vector<double> values_of(const std::string& pattern) {
+  std::vector<double> values;
+  for (const char each : pattern) {
+    values.push_back(each == '+' ? 0.5 : each == '-' ? 0.4 : std::nan(""));
+  }
+  return values;
+}
+
+struct HoldCase {
+  const char* pattern;
+  int first_crossing, held;  // -1: none
+  std::size_t judged_by;
+  bool certain;
+};
+
+class HoldCases : public testing::TestWithParam<HoldCase> {};
+
+TEST_P(HoldCases, AreAsCountedByHand) {
+  const auto& [pattern, first_crossing, held, judged_by, certain] = GetParam();
+  const Hold hold = hold_of(kHalf, values_of(pattern));
+  const auto place = [](const std::optional<std::size_t>& at) { return at ? int(*at) : -1; };
+  EXPECT_EQ(place(hold.first_crossing), first_crossing) << pattern;
+  EXPECT_EQ(place(hold.held), held) << pattern;
+  EXPECT_EQ(hold.judged_by, judged_by) << pattern;
+  EXPECT_EQ(hold.certain, certain) << pattern;
+}
+
+INSTANTIATE_TEST_SUITE_P(Hold, HoldCases,
+                         testing::Values(HoldCase{"", -1, -1, 0, false},         // no curve
+                                         HoldCase{"-----", -1, -1, 0, false},    // never crossed
+                                         HoldCase{"--+++++++", 2, 2, 5, true},   // monotone: no lag
+                                         HoldCase{"-+------", 1, -1, 0, false},  // crossed once
+                                         HoldCase{"-+--+-+++", 1, 4, 5,
+                                                  true},  // crossed, later held
+                                         HoldCase{"-+-+-+--", 1, 1, 5, true},    // 3 of 5
+                                         HoldCase{"-+-+----", 1, -1, 0, false},  // 2 of 5
+                                         HoldCase{"-++", 1, -1, 0, false},       // two tell nothing
+                                         HoldCase{"-+++", 1, 1, 3, true},        // three of three
+                                         HoldCase{"-+-+", 1, 1, 3, false},       // two of three
+                                         HoldCase{"-+--+", 1, -1, 0, false},     // two of four
+                                         HoldCase{"-+-++", 1, 1, 4, true},       // three of four
+                                         HoldCase{"+++", 0, 0, 3, true},         // from the start
+                                         HoldCase{"-+??++-", 1, 1, 5, true},     // NaN misses
+                                         HoldCase{"-+???+-", 1, -1, 0, false}));
+
+TEST(Hold, OfALossThatHasToFall) {
+  const Target loss{"test_loss", false, 1};
+  EXPECT_EQ(hold_of(loss, std::vector<double>{3, 1, 2, 0.5, 0.25, 4}).held, 1U);
+  EXPECT_FALSE(hold_of(loss, std::vector<double>{3, 1, 2, 0.5, 2, 4}).held.has_value());
+}
+
+// Over all curves of nine evaluations: the watch is sure exactly where hold_of says so of the curve so
+// far, and then nothing that follows can take it back or move it.
+TEST(HoldWatch, IsSureWhenNothingThatFollowsMatters) {
+  constexpr std::uint32_t kLength = 9;
+  for (std::uint32_t bits = 0; bits < 1U << kLength; ++bits) {
+    std::vector<double> values;
+    for (std::uint32_t i = 0; i < kLength; ++i) values.push_back(bits >> i & 1U ? 0.6 : 0.4);
+    const Hold whole = hold_of(kHalf, values);
+    HoldWatch watch(kHalf);
+    for (std::size_t n = 1; n <= values.size(); ++n) {
+      watch.add(values[n - 1]);
+      const Hold so_far = hold_of(kHalf, std::span(values).first(n));
+      ASSERT_EQ(watch.held(), so_far.certain) << bits;
+      if (!watch.held()) continue;
+      ASSERT_TRUE(whole.held.has_value()) << bits;
+      ASSERT_LE(*whole.held, n - kFewestHoldEvaluations) << bits;
+    }
+    ASSERT_EQ(watch.held(), whole.certain) << bits;
+  }
+}
+
+// A run that --stop-at-target ends where the watch is sure has the time of the run that goes on.
+TEST(HoldWatch, EndsARunWithoutChangingItsTime) {
+  for (std::uint32_t bits = 0; bits < 1U << 9U; ++bits) {
+    std::vector<double> values;
+    HoldWatch watch(kHalf);
+    for (std::uint32_t i = 0; i < 9 && !watch.held(); ++i) {
+      values.push_back(bits >> i & 1U ? 0.6 : 0.4);
+      watch.add(values.back());
+    }
+    if (!watch.held()) continue;
+    const Hold stopped = hold_of(kHalf, values);
+    for (std::uint32_t i = static_cast<std::uint32_t>(values.size()); i < 9; ++i) {
+      values.push_back(bits >> i & 1U ? 0.6 : 0.4);
+    }
+    ASSERT_EQ(stopped.held, hold_of(kHalf, values).held) << bits;
+  }
+}
+
+}  // namespace
+}  // namespace hetsgd

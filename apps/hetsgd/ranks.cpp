@@ -49,8 +49,8 @@ bool is_place_of_file(const Option& option) {
   return option.name == "train" || option.name == "test" || option.name == "plugin";
 }
 
-// Of the files that an option reads: processes that read different files under one name would train
-// together. A name of something built in is no file.
+// The contents of the files that an option reads, since processes that read different files under
+// one name would train together. A name of something built in is no file.
 std::optional<std::string> contents_of_files(const Option& option) {
   if (option.files.role != FileRole::read) return std::nullopt;
   std::string text;

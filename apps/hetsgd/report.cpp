@@ -13,7 +13,7 @@
 namespace hetsgd {
 namespace {
 
-enum class ReportFormat { html, json };
+enum class ReportFormat { page, data };
 
 class Report final : public Command {
  public:
@@ -43,7 +43,7 @@ class Report final : public Command {
         "Group that the others of its workload are compared with: its label, its case in a sweep, "
         "its algorithm, or one of its files. Default: the first group that reached the targets, in "
         "the order of the sweep's specification or of the files.");
-    set.add_choice("format", format_, {{"html", ReportFormat::html}, {"json", ReportFormat::json}},
+    set.add_choice("format", format_, {{"html", ReportFormat::page}, {"json", ReportFormat::data}},
                    "the page, or the numbers that it shows");
   }
 
@@ -66,7 +66,7 @@ class Report final : public Command {
     options.notes = std::move(inputs.notes);
     const nlohmann::json data = report_data(std::move(inputs.results), options);
     OutputFile file(output_, {.what = "the report"});
-    file.write(format_ == ReportFormat::html ? report_page(data) : data.dump(1) + "\n");
+    file.write(format_ == ReportFormat::page ? report_page(data) : data.dump(1) + "\n");
     file.commit();
     const std::size_t workloads = data["workloads"].size();
     log_info("{}: {} runs, {} workload{}", output_, data["runs"].get<std::size_t>(), workloads,
@@ -87,7 +87,7 @@ class Report final : public Command {
   std::string title_;
   std::vector<std::string> targets_;
   std::string reference_;
-  ReportFormat format_ = ReportFormat::html;
+  ReportFormat format_ = ReportFormat::page;
 };
 
 }  // namespace

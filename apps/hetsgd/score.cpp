@@ -9,7 +9,7 @@
 namespace hetsgd {
 namespace {
 
-enum class ScoreFormat { text, markdown, csv, json };
+enum class ScoreFormat { text, markdown, csv, document };
 
 class ScoreCommand final : public Command {
  public:
@@ -33,7 +33,7 @@ class ScoreCommand final : public Command {
                    {{"text", ScoreFormat::text},
                     {"markdown", ScoreFormat::markdown},
                     {"csv", ScoreFormat::csv},
-                    {"json", ScoreFormat::json}},
+                    {"json", ScoreFormat::document}},
                    "how to print");
     set.add("check", check_,
             "only say whether this specification is an entry to the benchmark, before it is run")
@@ -72,7 +72,7 @@ class ScoreCommand final : public Command {
         return print_text(standing_report(benchmark, TableFormat::markdown));
       case ScoreFormat::csv:
         return print_text(standing_table(benchmark).format(TableFormat::csv));
-      case ScoreFormat::json:
+      case ScoreFormat::document:
         return fmt::print("{}\n", standing_json(benchmark).dump(1));
     }
   }

@@ -3,8 +3,7 @@
 //
 // It joins a cluster's Endpoint (time, messages) with the model and the data. Every call that
 // computes is charged to the worker's device; everything about stopping, evaluating and recording
-// is the referee's business (training/), reached through Run. (It stands here and not in cluster/
-// because it needs the model, which is a layer beside the cluster.)
+// is the referee's business (training/), reached through Run.
 //
 //                     Algorithm::worker(Worker&)
 //                               |
@@ -49,8 +48,7 @@ std::vector<Tensor> tensors_of(const Layout& layout);
 
 class Worker {
  public:
-  // Both outlive the worker.
-  Worker(Endpoint& endpoint, Run& run);
+  Worker(Endpoint& endpoint, Run& run);  // both outlive the worker
   // The context asks this object for the next batch: it must stay where it is.
   Worker(const Worker&) = delete;
   Worker& operator=(const Worker&) = delete;
@@ -61,7 +59,7 @@ class Worker {
   const Plan& plan() const { return run_.plan(); }
   const Model& model() const { return run_.model(); }
   Device& device() { return endpoint_.device(); }
-  // Where it computes: in the host's memory (a CPU), or in one of its own.
+  // Whether it computes in the host's memory (a CPU), not in one of its own.
   bool in_host_memory() { return endpoint_.in_host_memory(); }
 
   // --- the loop ---------------------------------------------------------------------------------
@@ -71,8 +69,7 @@ class Worker {
   // them make the same number of calls. Errors: check, a million calls between which the worker has
   // done nothing, a loop that would never end.
   bool running();
-  // Whether the worker may return now: running() has answered false.
-  bool may_leave() const { return running_calls_ > 0 && !decision_.yes; }
+  bool may_leave() const { return running_calls_ > 0 && !decision_.yes; }  // running() said no
   // The algorithm's own budget (a number of rounds) is used up: the next evaluate_here() measures
   // the model and ends the run. Synchronous algorithms: called by all workers.
   void end_budget() { run_.end_budget(); }
@@ -135,9 +132,7 @@ class Worker {
   //
   // The main process alone learns from batches. A background task makes updates; samples that it
   // learnt from would be the run's and not the worker's.
-  //
-  // This worker's samples.
-  BatchSource& batches() { return batches_; }
+  BatchSource& batches() { return batches_; }  // this worker's samples
   // A replica at the initial parameters, which are the same bits for every worker, algorithm and
   // cluster. (Making one is not charged: set-up.)
   Replica replica();
@@ -231,8 +226,7 @@ class Worker {
   // A fresh one for vectors of the model's size, for methods with a second one (local-sgd's outer
   // optimizer). Replicas get the plan's when they first need it.
   std::unique_ptr<Optimizer> make_optimizer(const OptimizerOptions& options);
-  // What an optimizer scales each by its own norms.
-  std::vector<Tensor> tensors() const;
+  std::vector<Tensor> tensors() const;  // an optimizer scales each by its own norms
 
   // --- vectors, charged likewise ----------------------------------------------------------------
   // Vectors have the model's size n. A call is charged by the vectors that it streams: 4 n bytes
@@ -247,13 +241,11 @@ class Worker {
   // Any other computation that streams `passes` model-sized vectors; for several learners, that
   // does so for each of them at once.
   void compute_vectors(double passes, FunctionRef fn, int learners = 1);
-  // The time of copying a vector from the device's memory to the host's, or back, for methods whose
-  // reductions are made by the hosts. A charge and nothing else: real clusters reduce what lies
-  // where it lies, and there it is free.
+  // The time of copying a vector between the device's memory and the host's, for methods whose
+  // reductions are made by the hosts. Real clusters reduce what lies where it lies: there it is free.
   void charge_host_copy();
-  // Not charged: set-up.
-  Buffer vector();              // model-sized, zero
-  Buffer initial_parameters();  // as a replica's w
+  Buffer vector();              // model-sized, zero; not charged: set-up
+  Buffer initial_parameters();  // as a replica's w; not charged either
   // x for the host to read: x itself, or a copy of a GPU's memory that is good until the next call.
   // The copy is made outside of compute(), so it is not charged: for set-up and measuring.
   std::span<const float> on_host(const Buffer& x);
@@ -317,9 +309,9 @@ class Worker {
   void measure(const std::function<void()>& fn) { run_.measure(*this, fn); }
   // At most so many rows of the test data, evenly spaced.
   Batch test_batch(std::uint64_t count) const { return run_.test_batch(count); }
-  // The same as evaluate_here() for algorithms whose result is the mean of all replicas, published before the loop. A
-  // published buffer must be whole whenever the world is stopped, i.e. at every blocking call. It
-  // is read in place: until all workers have left their loops nobody frees it (adpsgd: a barrier).
+  // As evaluate_here(), for algorithms whose result is the mean of all replicas, published before the
+  // loop. A published buffer must be whole whenever the world is stopped, i.e. at every blocking
+  // call. It is read in place: nobody frees it until all workers have left (adpsgd: a barrier).
   void publish(const Buffer& replica);
   void evaluate_mean_here();
   // The best accuracy (P@1 where the task has it) that was measured from `from` to `to` samples,
@@ -328,8 +320,7 @@ class Worker {
   std::optional<double> best_accuracy(std::uint64_t from, std::uint64_t to) const {
     return run_.best_accuracy(from, to);
   }
-  // Appends {"time_s": now, ...event} to the result's events; or of an earlier time.
-  void record(nlohmann::json event);
+  void record(nlohmann::json event);  // {"time_s": now, ...event} to the result's events
   void record(nlohmann::json event, Seconds at);
   // Counts a value in one of the result's histograms ("staleness", "contributors", ...).
   void observe(const std::string& histogram, std::int64_t value) { run_.observe(histogram, value); }
@@ -357,8 +348,7 @@ class Worker {
   void bring_back(PulledReplica& mine, SharedModel& shared, LandMove land);
   template <class Fn>
   double compute_step(const Batch& batch, Fn&& fn);
-  // Members of a replica are made at their first use, outside of the clock.
-  void make_gradient(Replica& replica);
+  void make_gradient(Replica& replica);  // at its first use, outside of the clock
   // Sharded tables. ..._looked_up: inside a computation of looked_up_work(), when the rows are here.
   double learn_sharded(std::span<Replica> replicas, std::span<const Batch> batches, double lr);
   double gradient_sharded(const float* w, const Batch& batch, Gradient& g);
@@ -371,7 +361,7 @@ class Worker {
   void update_tables(double lr);
   void clear_foreign_rows(Replica& replica, Device& device);  // inside a computation
   void make_streams(std::size_t replicas);  // and their contexts; not charged: set-up
-  // A replica that learns: its kernels are given to the context's device, then its loss.
+  // Gives the kernels of a replica that learns to the context's device; its loss comes later.
   DeferredSum start(ModelContext& context, Replica& replica, const Batch& batch, double lr);
   Optimizer& optimizer(Replica& replica);
   void update(Replica& replica, double lr);

@@ -162,9 +162,9 @@ class Endpoint {
   // (sim: when rank 0 is here), the others wait off the clock. Collective.
   virtual void while_paused_together(FunctionRef fn) = 0;
 
-  // Of this process.
+  // The times of this process.
   virtual TimeBreakdown& time_breakdown() = 0;
-  // Of the worker, its background tasks included, so far. Asked of the main process's endpoint.
+  // The times of the worker so far, with its background tasks. The main process asks for them.
   virtual TimeBreakdown account() { return time_breakdown(); }
 };
 

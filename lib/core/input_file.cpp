@@ -35,7 +35,7 @@ Error unreadable(const std::string& path, const InputKind& kind, int error) {
                                  : "");
 }
 
-// Of this process: by path, with the noun of its first reader.
+// The inputs of this process by their paths, with the noun of the first reader.
 struct FilesRead {
   std::mutex mutex;
   std::map<std::string, std::string> noun;

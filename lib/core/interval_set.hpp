@@ -52,7 +52,7 @@ class IntervalSet {
     if (begin < end) fn(begin, end);
   }
 
-  // Of all parts, the forgotten ones included.
+  // The sum over all parts, the forgotten ones included.
   double length() const { return length_; }
 
  private:

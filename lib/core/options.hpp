@@ -70,8 +70,8 @@ struct Option {
   double minimum = -std::numeric_limits<double>::infinity();
   double maximum = std::numeric_limits<double>::infinity();
   bool minimum_open = false;  // the minimum itself is excluded
-  // Of an std::optional: what stands for no value, "auto"; of a list, for the empty one; empty: it
-  // always has one. A text that is `absent_too` says the same: results of earlier versions hold it.
+  // What stands for no value of an std::optional ("auto"), or for an empty list; empty: the option
+  // always has a value. `absent_too` says the same: results of earlier versions hold it.
   std::string absent;
   std::string absent_too;
   std::string required;  // an example; of a key that must be given (core/key_values.hpp)
@@ -129,19 +129,19 @@ class OptionRefiner {
     option_.minimum_open = true;
     return *this;
   }
-  // Of an std::optional: how no value is spelled, where "auto" would say the wrong thing. Of a list:
-  // how the empty list is spelled.
+  // How no value of an std::optional is spelled, where "auto" would say the wrong thing; for a list,
+  // how the empty one is.
   OptionRefiner& absent(std::string word) {
     option_.default_text = option_.default_text == option_.absent ? word : option_.default_text;
     option_.absent = std::move(word);
     return *this;
   }
-  // Of an std::optional: 0 stands for no value, too.
+  // For an std::optional, 0 stands for no value, too.
   OptionRefiner& or_zero() {
     option_.absent_too = "0";
     return *this;
   }
-  // Of a key of KeyValues: it must be given, for example so.
+  // A key of KeyValues must be given, for example so.
   OptionRefiner& required(std::string example) {
     option_.required = std::move(example);
     return *this;

@@ -1,8 +1,11 @@
 #include "core/output_file.hpp"
 
 #include <fcntl.h>
+#include <fmt/format.h>
+#include <signal.h>
 #include <sys/stat.h>
 #include <unistd.h>
+#include <xxhash.h>
 
 #include <atomic>
 #include <cerrno>
@@ -11,11 +14,14 @@
 #include <cstdio>
 #include <cstring>
 #include <filesystem>
+#include <fstream>
 #include <map>
 #include <mutex>
 #include <set>
 #include <thread>
 #include <utility>
+
+#include "core/text.hpp"
 
 namespace hetsgd {
 
@@ -46,6 +52,18 @@ int descriptor_problem(int descriptor) {
   const int flags = fcntl(descriptor, F_GETFL);
   if (flags < 0) return errno;
   return (flags & O_ACCMODE) == O_RDONLY ? EBADF : 0;
+}
+
+// SPACE of temporary files' names.
+const std::string& process_space() {
+  static const std::string space = [] {
+    std::string id;
+    std::getline(std::ifstream("/proc/sys/kernel/random/boot_id"), id);
+    std::error_code failed;
+    id += fs::read_symlink("/proc/self/ns/pid", failed).string();
+    return fmt::format("{:08x}", XXH3_64bits(id.data(), id.size()) >> 32);
+  }();
+  return space;
 }
 
 // The rename itself survives a power cut only once the folder is on disk. Some file systems refuse
@@ -226,6 +244,19 @@ Error write_error(ExitCode code, const std::string& path, const std::string& wha
                hint);
 }
 
+TemporaryWriter writer_of(const std::string& path) {
+  const fs::path name = fs::path(path).filename();
+  const std::string owner = name.stem().extension().string();  // ".SPACE-PID-N"
+  const std::vector<std::string_view> parts = split(owner, '-');
+  if (name.extension() != ".tmp" || parts.size() != 3) return TemporaryWriter::none;
+  pid_t process = 0;
+  const auto [end, error] = std::from_chars(parts[1].begin(), parts[1].end(), process);
+  if (error != std::errc() || end != parts[1].end() || process <= 0) return TemporaryWriter::none;
+  if (parts[0].substr(1) != process_space()) return TemporaryWriter::unknown;
+  const bool dead = kill(process, 0) != 0 && errno == ESRCH;
+  return dead ? TemporaryWriter::dead : TemporaryWriter::alive;
+}
+
 OutputFile::OutputFile(std::string path, OutputFileOptions options)
     : path_(std::move(path)),
       options_(std::move(options)),
@@ -249,7 +280,7 @@ OutputFile::OutputFile(std::string path, OutputFileOptions options)
   } else {
     // Two writers of one path, in one process or several, must not share a temporary file.
     static std::atomic<unsigned> serial{0};
-    temporary_ = fmt::format("{}.{}-{}.tmp", target_, getpid(), serial++);
+    temporary_ = fmt::format("{}.{}-{}-{}.tmp", target_, process_space(), getpid(), serial++);
     file_ = open(temporary_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
   }
   if (file_ < 0) fail();

@@ -44,6 +44,17 @@ class OutputFile {
   std::string buffer_;
 };
 
+// The writer of an OutputFile's temporary file, as the name says it: NAME.SPACE-PID-N.tmp. SPACE
+// stands for the processes among which PID means one: those of one boot of one host, and there of
+// one container.
+enum class TemporaryWriter {
+  none,     // the name is no temporary file's
+  alive,    // a process number that is in use here
+  dead,     // one of here that is not in use any more
+  unknown,  // a process of another host, of another container or before a reboot
+};
+TemporaryWriter writer_of(const std::string& path);
+
 // The open descriptor that a path names: "-" is stdout, /dev/stdout, /dev/fd/3, and links to them.
 // What is written there goes on where its owner stands, also in a regular file (`3>> log`).
 std::optional<int> descriptor_of(const std::string& path);
@@ -62,7 +73,7 @@ void expect_no_file(const std::string& path);
 bool expects_no_file(const std::string& path);
 // Where an OutputFile at `path` is kept: `path`, unless another process was first.
 std::string kept_as(const std::string& path);
-// Those that are kept under another name, by the name that was asked for.
+// The files that are kept under another name, by the name that was asked for.
 std::map<std::string, std::string> kept_elsewhere();
 
 // Whether an OutputFile could be written: the folder exists, the file could be created, the

@@ -35,7 +35,7 @@ std::uint8_t byte_at(std::string_view bytes, std::size_t place) {
   return static_cast<std::uint8_t>(bytes[place]);
 }
 
-// Whole records, and no text, which has no zero byte.
+// Whether the bytes are records, all of them whole. A text has no zero byte, and records have some.
 bool fills(std::string_view bytes, const CifarForm& form) {
   return !bytes.empty() && bytes.size() % form.record() == 0 &&
          bytes.find('\0') != std::string_view::npos;

@@ -14,6 +14,7 @@
 #include <utility>
 
 #include "core/error.hpp"
+#include "core/host.hpp"
 #include "core/output_file.hpp"
 #include "training/record.hpp"
 
@@ -79,12 +80,6 @@ bool take_away(const std::string& path) {
 }
 
 }  // namespace
-
-std::string host_name() {
-  std::array<char, 256> name{};
-  ::gethostname(name.data(), name.size() - 1);
-  return name.data();
-}
 
 std::optional<Claim> Claim::try_claim(const std::string& path) {
   for (int attempt = 0; attempt < 10; ++attempt) {

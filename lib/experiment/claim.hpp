@@ -17,9 +17,6 @@
 
 namespace hetsgd {
 
-// Of this host, as its locks name it.
-std::string host_name();
-
 class Claim {
  public:
   static constexpr Seconds kHeartbeat{10}, kSilence{60};

@@ -78,7 +78,7 @@ class Sweep {
 
   // {id, stage, setup, case, parameters, seed} and, after a tuning, {tuned} of a run.
   nlohmann::json about(const PlannedRun& run) const;
-  // Of each run, whether a result says that it need not be run: by the index if the file is as it
+  // Says of each run whether it has a result and need not be run: by the index if the file is as it
   // was then, or by the result itself. If `remember`, the index gets to know it, and a result with
   // another tuning than that of now, as an extended grid leaves it, gets this one.
   std::vector<bool> find_done(const std::vector<PlannedRun>& runs, bool remember) const;

@@ -2,17 +2,16 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
-#include <signal.h>
 #include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
-#include <charconv>
 #include <filesystem>
 #include <utility>
 
 #include "core/error.hpp"
+#include "core/host.hpp"
 #include "core/input_file.hpp"
 #include "core/json_file.hpp"
 #include "core/logging.hpp"
@@ -71,17 +70,14 @@ bool is_there(const std::string& path) {
                    failed ? failed.message() : "something that is no regular file");
 }
 
-// The process that writes a temporary file of core/output_file.hpp, NAME.PID-N.tmp; 0: it is none.
-pid_t writer_of(const fs::path& temporary) {
-  const std::string name = temporary.stem().string();
-  const std::size_t dot = name.rfind('.');
-  const std::vector<std::string_view> parts =
-      split(std::string_view(name).substr(dot == std::string::npos ? name.size() : dot + 1), '-');
-  pid_t process = 0;
-  const bool good =
-      temporary.extension() == ".tmp" && parts.size() == 2 &&
-      std::from_chars(parts[0].begin(), parts[0].end(), process).ptr == parts[0].end();
-  return good ? process : 0;
+// Whether nobody writes the temporary file any more: its writer is dead, or has not touched it for
+// long and runs where that cannot be seen.
+bool is_left_behind(const fs::path& temporary) {
+  const TemporaryWriter writer = writer_of(temporary.string());
+  if (writer != TemporaryWriter::unknown) return writer == TemporaryWriter::dead;
+  std::error_code failed;
+  const auto age = fs::file_time_type::clock::now() - fs::last_write_time(temporary, failed);
+  return !failed && age > Claim::kSilence;
 }
 
 // A line of an index as Sweep::record writes it; before, lines had no state of their file.
@@ -205,21 +201,6 @@ void SweepFolder::tidy_locks() const {
     if (!name.ends_with(".lock") || name.ends_with(".index.lock")) continue;
     Claim::try_claim(entry.path().string());  // and releases it at once
   }
-}
-
-// Nobody writes a temporary file any more whose process is not on this host, and whose run nobody is
-// at, or which was not touched for long: other hosts have processes, too, and commands that were
-// printed (--print-commands) claim no run.
-bool SweepFolder::is_left_behind(const fs::path& temporary) const {
-  const pid_t writer = writer_of(temporary);
-  if (writer <= 0 || ::kill(writer, 0) == 0 || errno != ESRCH) return false;
-  const std::string name = temporary.filename().string(), of = temporary.parent_path().filename();
-  const std::string id = name.substr(0, name.find('.'));
-  if (of == "runs" && Claim::try_claim(lock_file("final", id))) return true;
-  if (of == "trials" && Claim::try_claim(lock_file("tuning", id))) return true;
-  std::error_code failed;
-  const auto age = fs::file_time_type::clock::now() - fs::last_write_time(temporary, failed);
-  return !failed && age > Claim::kSilence;
 }
 
 void SweepFolder::tidy_temporaries() const {

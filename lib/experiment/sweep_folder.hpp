@@ -13,7 +13,6 @@
 #pragma once
 
 #include <cstdint>
-#include <filesystem>
 #include <functional>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -102,7 +101,6 @@ class SweepFolder {
 
  private:
   std::string lock_file(const std::string& stage, const std::string& id) const;
-  bool is_left_behind(const std::filesystem::path& temporary) const;
   void tidy_temporaries() const;
 
   std::string folder_, name_;

@@ -142,7 +142,7 @@ class GraphContext final : public BasicModelContext<Real> {
     PlanExecutor<Real> executor;
   };
 
-  // Of sequences those that are planned for the longest; of images their height.
+  // The steps that are planned for the longest sequence; images have their height.
   std::int64_t steps_of(const BatchPart& part) const {
     if (part.lengths.empty()) return graph_.node(0).shape.height;
     return planned_steps(static_cast<double>(*std::ranges::max_element(part.lengths)));

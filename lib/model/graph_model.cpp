@@ -4,13 +4,9 @@
 
 #include <algorithm>
 #include <cmath>
-#include <filesystem>
-#include <map>
-#include <mutex>
 
 #include "core/error.hpp"
 #include "core/text.hpp"
-#include "graph/networks.hpp"
 #include "graph/sequence_graph.hpp"
 #include "graph/work.hpp"
 #include "model/graph_context.hpp"
@@ -264,53 +260,6 @@ class GraphModel final : public BasicModel<Real> {
   RatesOfGpu rates_of_gpu_;  // null: those of a host
 };
 
-class GraphModelFactory final : public ModelFactory {
- public:
-  explicit GraphModelFactory(std::string name) : name_(std::move(name)) {
-    options_.conv_init = usual_filters(find_graph("--model", name_));
-  }
-
-  double learning_rate() const override { return 0.05; }
-  void declare(OptionSet& set) override { options_.declare(set); }
-  void validate() const override {
-    options_.validate();
-    find_graph("--model", name_);
-  }
-  std::unique_ptr<BasicModel<float>> make(const DataShape& data) const override {
-    return make_graph_model<float>(find_graph("--model", name_), data, options_);
-  }
-  std::unique_ptr<BasicModel<double>> make_double(const DataShape& data) const override {
-    return make_graph_model<double>(find_graph("--model", name_), data, options_);
-  }
-
- private:
-  std::string name_;
-  GraphModelOptions options_;
-};
-
-RegisteredModel registered(const std::string& name, const std::string& summary) {
-  return {{.name = name,
-           .title = name,
-           .idea = fmt::format(
-               "A network for images, of lstm nodes for sequences: {}. Its memory is planned for "
-               "each batch size.",
-               summary),
-           .paper = "chapter 4 of paper 004; `hetsgd memory " + name + "` plans its memory",
-           .objective = "softmax over the labels",
-           .blocks = "of each conv and fc node weight [outputs x inputs] and bias; of each bn node "
-                     "scale and shift; all dense",
-           .cost = "the operations of its nodes, forward and backward",
-           .reads_images = true},
-          [name] { return std::make_unique<GraphModelFactory>(name); }};
-}
-
-const bool networks_registered = [] {
-  for (const NetworkInfo& info : builtin_networks()) {
-    register_model_raw(registered(info.name, info.summary));
-  }
-  return true;
-}();
-
 }  // namespace
 
 FilterLaw usual_filters(const Graph& graph) {
@@ -384,21 +333,6 @@ Work network_work(const Model& model, const DeviceRates& rates, const BatchShape
 double network_steps(const Model& model, const BatchShape& batch) {
   const auto& network = dynamic_cast<const GraphModel<float>&>(model);
   return network.data().frame_numbers > 0 ? network.steps_of(batch) : 0;
-}
-
-bool is_network_name(const std::string& name) {
-  return name.find('?') != std::string::npos || name.ends_with(".json") ||
-         std::filesystem::is_regular_file(name);
-}
-
-const RegisteredModel& network_model(const std::string& name) {
-  static std::mutex mutex;
-  static std::map<std::string, RegisteredModel> known;
-  const std::lock_guard lock(mutex);
-  const auto found = known.find(name);
-  if (found != known.end()) return found->second;
-  find_graph("--model", name);  // refuses what is none
-  return known.emplace(name, registered(name, "of this specification or file")).first->second;
 }
 
 }  // namespace hetsgd

@@ -4,7 +4,7 @@
 
 #include "core/host_clock.hpp"
 #include "model/graph_model.hpp"
-#include "training/trace.hpp"
+#include "training/traced_endpoint.hpp"
 
 namespace hetsgd {
 

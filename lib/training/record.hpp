@@ -116,7 +116,7 @@ struct PhaseTimes {
   bool training_ = false;
 };
 
-// Of this host, in threads that wanted to run beside those of the run.
+// How busy this host was: threads that wanted to run beside those of the run.
 struct HostLoad {
   double start = 0;
   std::optional<double> end{};  // none: the run has not ended, or was interrupted

@@ -243,7 +243,7 @@ class Referee {
   std::uint64_t updates_ = 0;
   std::vector<HoldWatch> targets_;  // of the record's targets, in their order
   std::uint64_t next_evaluation_;
-  // Of the mean losses of batches since the last point.
+  // The sum of the mean losses of batches since the last point.
   double loss_sum() const;
   std::vector<double> loss_sums_;  // by rank: whose batch came first moves no bit of the sum
   std::uint64_t loss_count_ = 0;

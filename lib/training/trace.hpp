@@ -1,12 +1,7 @@
 // --trace: what each worker did when, as ranges on the run's clock, and the same ranges for
 // NVIDIA's profilers where this binary knows NVTX.
 //
-// A TracedEndpoint stands between an algorithm and the endpoint of whatever cluster it runs on and
-// notes each of its blocking calls: computations, messages, collectives, calls of services,
-// evaluations (which take none of the clock). Without --trace nothing stands there.
-//
-//   Worker ── TracedEndpoint ── the cluster's Endpoint
-//                  └ range [begin, end] ──> TraceLine of this process ──> Trace ──> file (result/)
+// The ranges are made by a TracedEndpoint (traced_endpoint.hpp).
 //
 // A call that goes on while its caller computes (Comm::start, ServiceClient::post) lies beside what
 // its process does: in a second line, "started calls", made when the first such call is complete.
@@ -125,14 +120,5 @@ class Trace {
 
 // Whether ranges also go to NVTX.
 bool trace_has_nvtx();
-
-// Calls fn with an endpoint that notes what it is asked for in a line of `trace`, and passes it on.
-// Background tasks that fn starts get a line of their own. The clock and the results are those of a
-// run without trace.
-void with_traced_endpoint(Endpoint& endpoint, Trace& trace,
-                          const std::function<void(Endpoint&)>& fn);
-// The last step of this process had so many samples. `endpoint` is one of with_traced_endpoint or
-// of a background task of it.
-void note_batch(Endpoint& endpoint, std::uint64_t samples);
 
 }  // namespace hetsgd

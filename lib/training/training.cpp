@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cmath>
 
 #include "cluster/devices.hpp"
 #include "core/error.hpp"
@@ -20,8 +19,10 @@
 #include "training/plan_checks.hpp"
 #include "training/plan_tables.hpp"
 #include "training/rank_client.hpp"
+#include "training/run_plan.hpp"
 #include "training/simulated_machine.hpp"
 #include "training/trace_match.hpp"
+#include "training/traced_endpoint.hpp"
 #include "training/watcher.hpp"
 
 namespace hetsgd {
@@ -37,7 +38,6 @@ struct Training::Impl {
       : options(spec.options), set(spec.set), algorithm(spec.algorithm), info(spec.info) {}
 
   void resolve();
-  int default_workers() const;
   void build_model();
   void shard_model(const ModelInfo& kind);
   void place_tables();
@@ -79,35 +79,15 @@ struct Training::Impl {
   std::exception_ptr failure;
 };
 
-int Training::Impl::default_workers() const {
-  ProcessGroup& processes = options.processes();
-  if (processes.control() != nullptr) {
-    return std::max(1, processes.size() - (options.service_rank ? 1 : 0));
-  }
-  return std::max(1, static_cast<int>(devices.size()));
-}
-
 // Everything that needs no data: mistakes in options show before anything is loaded.
 void Training::Impl::resolve() {
   options.validate();
   devices = split_devices(options.devices);
-  plan.workers = options.workers ? *options.workers : default_workers();
-  plan.batch_size = options.batch_size;
-  plan.learning_rate = options.learning_rate;
-  plan.mega_batch = options.mega_batch;
-  plan.seed = options.seed;
-  plan.partition = options.partition;
-  plan.record_steps = options.record_steps;
-  machine = load_simulated_machine(options, plan.workers);
+  const int workers = workers_of(options, devices);
+  machine = load_simulated_machine(options, workers);
+  plan = plan_before_data(options, info, workers);
   plan.equal_workers =
-      options.straggler.empty() && workers_are_equal(machine, options.speed, plan.workers);
-  plan.optimizer = options.optimizer;
-  if (const auto rate = options.optimizer.table_learning_rate) {
-    plan.optimizer.table_rate = *rate / options.learning_rate;
-  }
-  plan.schedule = options.schedule;
-  plan.sharded_tables = options.tables.sharded;
-  plan.served_tables = options.tables.served(info.lockstep);
+      options.straggler.empty() && workers_are_equal(machine, options.speed, workers);
   check_plan(options, set, plan, devices, info, *algorithm);
   scenario = std::make_shared<const Scenario>(options.straggler, plan.workers, options.seed);
 
@@ -138,13 +118,7 @@ void Training::Impl::build_model() {
                                                             share_of(options, plan.workers)->worker)
                                 : std::make_unique<Sampler>(record.train, sampling);
   if (plan.sharded_tables) place_tables();
-  plan.rows = record.train->totals().rows;
-  plan.max_samples = options.max_samples;
-  if (options.epochs > 0) {
-    // A budget of no sample would be none.
-    const double samples = options.epochs * static_cast<double>(plan.rows);
-    plan.max_samples = static_cast<std::uint64_t>(std::llround(std::max(1.0, samples)));
-  }
+  plan_data(options, record.train->totals().rows, plan);
   if (!options.charge.empty()) {
     charge = make_charge(options, *record.train, *model);
     record.charge = to_json(*charge);

@@ -12,7 +12,7 @@ const Settings kAdaptive = tiny(
     "adaptive",
     {{"batch_size", "16"}, {"hidden", "8"}, {"max_samples", "1600"}, {"learning_rate", "0.1"}});
 
-// Those that are there before the run; a mega-batch of 1,600 samples is a fifth of an epoch.
+// The warnings that are there before the run; a mega-batch of 1,600 samples is a fifth of an epoch.
 std::vector<std::string> foreseen(const Settings& more) {
   const Configuration configuration(
       with(with(kAdaptive, {{"train", "generate:tiny?rows_train=8000"}}), more));

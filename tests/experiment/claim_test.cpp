@@ -10,6 +10,8 @@
 #include <filesystem>
 #include <fstream>
 
+#include "core/host.hpp"
+
 namespace hetsgd {
 namespace {
 

@@ -10,6 +10,7 @@
 #include <fstream>
 #include <set>
 
+#include "core/output_file.hpp"
 #include "support/failure.hpp"
 
 namespace hetsgd {
@@ -140,26 +141,42 @@ TEST_F(SweepFolderTest, WhatIsNoFileIsRefused) {
   }
 }
 
+// The end of the temporary name that a process of this host, or of another, gives to x.json.
+std::string temporary_end(const fs::path& folder, int process, bool elsewhere = false) {
+  const OutputFile file((folder / "x.json").string());
+  std::string end;
+  for (const auto& entry : fs::directory_iterator(folder)) {
+    const std::string name = entry.path().filename();
+    if (name.starts_with("x.json.") && name.ends_with(".tmp")) end = name.substr(1);
+  }
+  const std::string own = fmt::format("-{}-", ::getpid());
+  EXPECT_THAT(end, HasSubstr(own));
+  end.replace(end.find(own), own.size(), fmt::format("-{}-", process));
+  return elsewhere ? ".json.00000000" + end.substr(end.find('-')) : end;
+}
+
+// Killed anywhere in a sweep, also while it wrote a tuning or its specification.
 TEST_F(SweepFolderTest, TemporaryFilesOfTheDeadAreRemoved) {
   constexpr int kDead = 999'999'999;  // beyond any process number
-  const std::string dead = fmt::format(".json.{}-0.tmp", kDead);
-  const std::string alive = fmt::format(".json.{}-0.tmp", ::getpid());
+  const std::string dead = temporary_end(path_, kDead), alive = temporary_end(path_, ::getpid());
+  const std::string elsewhere = temporary_end(path_, kDead, /*elsewhere=*/true);
   write("runs/1" + dead, "");
   write("trials/2" + dead, "");
-  write("runs/3" + alive, "");
-  write("runs/4" + dead, "");   // somebody is at the run
-  write("t.sweep" + dead, "");  // of another host, perhaps
-  write("old.sweep" + dead, "");
+  write("tunings/3" + dead, "");
+  write("t.sweep" + dead, "");
+  write("runs/4" + alive, "");
+  write("runs/5" + elsewhere, "");
+  write("runs/6" + elsewhere, "");
   write("runs/precious.tmp", "");
   write("runs/x.5.tmp", "");
-  fs::last_write_time(path_ / ("old.sweep" + dead),
+  fs::last_write_time(path_ / ("runs/6" + elsewhere),
                       fs::file_time_type::clock::now() - std::chrono::hours(1));
-  const auto claim = Claim::try_claim(path_ / "locks/final-4.lock");
   SweepFolder(path_, "t").open(spec_);
   EXPECT_EQ(names("runs"),
-            (std::set<std::string>{"3" + alive, "4" + dead, "precious.tmp", "x.5.tmp"}));
+            (std::set<std::string>{"4" + alive, "5" + elsewhere, "precious.tmp", "x.5.tmp"}));
   EXPECT_TRUE(names("trials").empty());
-  EXPECT_EQ(names("."), (std::set<std::string>{"t.sweep.json", "t.sweep" + dead}));
+  EXPECT_TRUE(names("tunings").empty());
+  EXPECT_EQ(names("."), (std::set<std::string>{"t.sweep.json"}));
 }
 
 }  // namespace

@@ -56,7 +56,7 @@ void expect_better_than_a_guess(const Default& model, const Settings& more) {
   EXPECT_EQ(record.status, Status::completed);
   const CurvePoint guess{.metrics = record.constant_guess.metrics};
   EXPECT_LT(record.curve.back().test_loss(), guess.test_loss());
-  // Of clicks the AUC, of which a guess has 0.5.
+  // For clicks this is the AUC, where a guess has 0.5.
   EXPECT_GT(accuracy_of(record.curve.back()), accuracy_of(guess));
 }
 

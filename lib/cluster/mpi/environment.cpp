@@ -1,6 +1,5 @@
 #include "cluster/mpi/environment.hpp"
 
-#include <sys/utsname.h>
 #include <unistd.h>
 
 #if __has_include(<mpi-ext.h>)
@@ -22,6 +21,7 @@
 #include "cluster/mpi/transport.hpp"
 #include "core/byte_stream.hpp"
 #include "core/error.hpp"
+#include "core/host.hpp"
 #include "core/threads.hpp"
 
 namespace hetsgd::mpi {
@@ -52,12 +52,6 @@ std::vector<std::vector<std::byte>> all_gather(std::span<const std::byte> mine, 
     result.emplace_back(begin, begin + lengths[i]);
   }
   return result;
-}
-
-std::string host_name() {
-  utsname system{};
-  ::uname(&system);
-  return system.nodename;
 }
 
 }  // namespace

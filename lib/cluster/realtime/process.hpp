@@ -109,8 +109,8 @@ struct Process {
   // Where MPI takes pointers to GPU memory and the device is a GPU (mpi/message_memory.hpp).
   std::shared_ptr<cuda::ExchangeMemory> exchange;
   TimeBreakdown breakdown;  // written by its own thread only
-  // Of the worker and its background tasks; null until it has one. Those that make started calls
-  // (ProcessKind::background) have none.
+  // The worker shares it with its background tasks; null until it has one. Processes that make
+  // started calls (ProcessKind::background) have none.
   std::shared_ptr<WorkerAccount> account;
   const TrainingClock* clock = nullptr;  // of its world
   Seconds delay_owed{0};  // straggler delay asked for and not yet made; < 0: made in excess

@@ -19,7 +19,7 @@ class Interruption {
   // Throws the reason, if there is one. Any thread.
   void check() const {
     const std::lock_guard lock(mutex_);
-    if (reason_) throw *reason_;
+    if (reason_) throw Interrupted(*reason_);
   }
 
  private:

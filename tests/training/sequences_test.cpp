@@ -42,6 +42,11 @@ TEST(SequenceRuns, LearnWithEveryAlgorithmOnEveryCluster) {
       Settings more{{"workers", algorithm.info.max_workers > 1 ? "3" : "1"},
                     {"order", "bucketed"},
                     {"lengths", cluster == "sim" ? "padded" : "packed"}};
+      // Their momentum over merges makes a step of 0.3 at the edge of divergence: with delays at
+      // random one run of adaptive in twelve ended above where it began, at 0.1 all below a fifth.
+      if (algorithm.info.name == "adaptive" || algorithm.info.name == "elastic") {
+        more.push_back({"learning_rate", "0.1"});
+      }
       if (algorithm.info.name == "adaptive") more.push_back({"delta", "0"});
       const Record record = run_training(of_clips(algorithm.info.name, cluster, more));
       EXPECT_EQ(record.status, Status::completed);

@@ -58,9 +58,6 @@ def run_training(check, hetsgd, device, large):
             "sharded_host": shards + " --algorithm sgd --table-storage host",
             "lenet": images + " --memory-policy none",
             "lenet_dymem": images + " --memory-policy dymem"}
-    if device.startswith("cuda"):
-        runs["sharded_hybrid_copy"] = runs["sharded_hybrid"] + " --host-access copy"
-        runs["sharded_host_copy"] = runs["sharded_host"] + " --host-access copy"
     for name, options in runs.items():
         train(check, f"training/{name}", hetsgd, device, options)
 

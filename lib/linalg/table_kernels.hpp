@@ -20,11 +20,6 @@
 
 namespace hetsgd {
 
-// How a GPU's kernels come by rows in host memory: direct, they read and write them in place, over the
-// host link; copy, the host gathers them into a pinned buffer, which one copy brings to the device,
-// and where the kernels write one copy takes them back, for which the host waits.
-enum class HostAccess { direct, copy };
-
 // Rows of a shard: of every `stride` numbers the first `width` count. Optimizer state lies beside
 // the rows, in arrays of the same shape; what a rule does not have is null.
 template <class Real>
@@ -34,11 +29,10 @@ struct ShardRows {
   std::size_t width = 0, stride = 0;
   std::size_t rows = 0;  // of both tiers
   // A GPU's shard may have a second tier: the rows from number `on_device` on lie one after the
-  // other in host memory that its kernels reach. Shards of a CPU have one tier.
+  // other in host memory that its kernels read and write in place. Shards of a CPU have one tier.
   std::size_t on_device = ~std::size_t{0};
   Real* host_w = nullptr;
   Real* host_state[2] = {nullptr, nullptr};
-  HostAccess host_access = HostAccess::direct;
 };
 
 // What updates a row, element by element, from its summed gradient and its state:

@@ -8,7 +8,7 @@ namespace hetsgd {
 
 GatheredRows::GatheredRows(const TablePlan& plan, std::span<const Index> rows)
     : plan_(plan),
-      group_(plan.placement.groups()),
+      group_(static_cast<std::size_t>(plan.placement.groups())),
       number_(plan.placement.first().back()),
       rows_(rows.size() * plan.placement.width()) {
   for (std::size_t i = 0; i < rows.size(); ++i) {
@@ -20,27 +20,18 @@ GatheredRows::GatheredRows(const TablePlan& plan, std::span<const Index> rows)
 }
 
 std::vector<Index> GatheredRows::places(int rank) const {
-  std::vector<Index> places;
-  for (const TablePlacement::Part& part : plan_.placement.parts(rank)) {
-    for (const Index place : group_[part.group].places) places.push_back(part.first + place);
-  }
-  return places;
+  return group_of(rank).places;
 }
 
 void GatheredRows::take(int rank, std::span<const float> columns) {
+  const Placement::Columns own = plan_.placement.columns(rank);
+  const Group& group = group_of(rank);
+  HETSGD_CHECK_EQ(group.numbers.size() * own.size(), columns.size());
   const float* from = columns.data();
-  for (const TablePlacement::Part& part : plan_.placement.parts(rank)) {
-    const std::size_t width = part.columns.size();
-    const Group& group = group_[part.group];
-    const auto left = static_cast<std::size_t>(columns.data() + columns.size() - from);
-    HETSGD_CHECK_LE(group.numbers.size() * width, left);
-    for (const Index number : group.numbers) {
-      std::copy_n(from, width,
-                  rows_.data() + number * plan_.placement.width() + part.columns.begin);
-      from += width;
-    }
+  for (const Index number : group.numbers) {
+    std::copy_n(from, own.size(), rows_.data() + number * plan_.placement.width() + own.begin);
+    from += own.size();
   }
-  HETSGD_CHECK(from == columns.data() + columns.size());
 }
 
 void GatheredRows::read(std::size_t, Index row, float* to) const {

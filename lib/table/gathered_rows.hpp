@@ -31,6 +31,10 @@ class GatheredRows final : public RowSource {
     std::vector<Index> numbers;  // of these rows in rows_
   };
 
+  const Group& group_of(int rank) const {
+    return group_[static_cast<std::size_t>(plan_.placement.group_of_rank(rank))];
+  }
+
   const TablePlan& plan_;
   std::vector<Group> group_;
   std::vector<Index> number_;  // by row

@@ -288,11 +288,11 @@ double LookupBench::memory_bytes_per_s() const {
 }
 
 double LookupBench::Impl::line_bytes_per_row() const {
-  const TablePlacement::Part& part = set.plan().placement.parts(0).front();
+  const Placement& placement = set.plan().placement;
   const std::size_t line = options.gpu ? kSector : kLine;
-  const std::size_t stride = part.stride * sizeof(float);
-  const std::size_t bytes = part.columns.size() * sizeof(float);
-  const std::size_t rows = std::min<std::size_t>(part.rows, kLine);
+  const std::size_t stride = placement.stride(0) * sizeof(float);
+  const std::size_t bytes = placement.columns(0).size() * sizeof(float);
+  const std::size_t rows = std::min<std::size_t>(placement.rows(0), kLine);
   std::size_t lines = 0;
   for (std::size_t row = 0; row < rows; ++row) {
     const std::size_t begin = row * stride;

@@ -52,25 +52,18 @@ std::string Sharding::text() const {
   return "auto";
 }
 
-Sharding parse_sharding(const std::string& text, const std::string& place) {
+Sharding parse_sharding(const std::string& text) {
   using Kind = Sharding::Kind;
   for (const Kind kind : {Kind::row, Kind::table, Kind::automatic}) {
     if (text == Sharding{kind}.text()) return {kind};
   }
   if (const auto sharding = parse_column(text)) return *sharding;
-  throw with_hint(usage_error("{}: found {}, expected row, table, column:c or auto", place, text),
+  throw with_hint(usage_error("--sharding: found {}, expected row, table, column:c or auto", text),
                   "column:2 gives half of every row to each of two ranks");
 }
 
-std::optional<Sharding> parse_hot_sharding(const std::string& text) {
-  if (text == "same") return {};
-  if (const auto sharding = parse_column(text)) return sharding;
-  throw with_hint(usage_error("--hot-sharding: found {}, expected same or column:c", text),
-                  "column:2 gives half of every hot row to each of two ranks");
-}
-
 Placement::Placement(std::vector<Index> first, std::size_t width, int ranks,
-                     const Sharding& sharding, std::span<const double> load, const char* option)
+                     const Sharding& sharding, std::span<const double> load)
     : first_(std::move(first)),
       width_(width),
       ranks_(ranks),
@@ -79,13 +72,13 @@ Placement::Placement(std::vector<Index> first, std::size_t width, int ranks,
   HETSGD_CHECK_LT(1U, first_.size());
   const std::size_t quads = (width + kQuad - 1) / kQuad;
   if (ranks % slices_ != 0) {
-    throw usage_error("{}: found {} with {} workers, expected a divisor of the workers", option,
+    throw usage_error("--sharding: found {} with {} workers, expected a divisor of the workers",
                       sharding.text(), ranks);
   }
   if (static_cast<std::size_t>(slices_) > quads) {
-    throw with_hint(usage_error("{}: found {} where a row has {} numbers, expected at most "
+    throw with_hint(usage_error("--sharding: found {} where a row has {} numbers, expected at most "
                                 "{} slices of whole quads",
-                                option, sharding.text(), width, quads),
+                                sharding.text(), width, quads),
                     "a larger --embedding-dim has more");
   }
   owner_.assign(fields(), kCyclic);

@@ -33,19 +33,17 @@ struct Sharding {
 
   std::string text() const;  // "column:2"
 };
-// Errors: usage, naming `place`: no such layout, c is no number above 0.
-Sharding parse_sharding(const std::string& text, const std::string& place);
-// --hot-sharding same|column:c; none: same. Errors: as above.
-std::optional<Sharding> parse_hot_sharding(const std::string& text);
+// Errors: usage, naming --sharding: no such layout, c is no number above 0.
+Sharding parse_sharding(const std::string& text);
 
 // Const once made; any number of threads may call it. Memory: fields x groups numbers.
 class Placement {
  public:
   // first: where each field's rows begin, and their number (CategoricalFields::first). width: C,
   // numbers of a row. load: of each field, what its rank has to do for it; used by table and auto.
-  // Errors: usage, naming `option`: c does not divide the ranks, a row has fewer than c quads.
+  // Errors: usage, naming --sharding: c does not divide the ranks, a row has fewer than c quads.
   Placement(std::vector<Index> first, std::size_t width, int ranks, const Sharding& sharding,
-            std::span<const double> load, const char* option = "--sharding");
+            std::span<const double> load);
 
   int ranks() const { return ranks_; }
   std::size_t fields() const { return first_.size() - 1; }
@@ -86,6 +84,12 @@ class Placement {
     Index row = 0;
   };
   Row row_at(int group, Index place) const;
+  // fn(rank) of all ranks that have a slice of the rows of a group, in the order of their columns.
+  template <class Fn>
+  void for_each_rank(std::uint32_t group, const Fn& fn) const {
+    const int begin = static_cast<int>(group) * slices_;
+    for (int rank = begin; rank < begin + slices_; ++rank) fn(rank);
+  }
   std::size_t field_of(Index row) const;
   // Rows of a rank, all fields together: places 0 .. rows(rank).
   std::size_t rows(int rank) const;

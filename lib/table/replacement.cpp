@@ -24,27 +24,6 @@ void ReplacementOptions::declare(OptionSet& set) {
                   {"random", Evict::random}},
                  "with --table-capacity: the row that goes is the least important, the least "
                  "recently or least frequently looked up, or any");
-  set.add("importance_decay", decay,
-          "--evict importance: how fast a row that is not looked up fades")
-      .symbol("beta")
-      .range(0, 1);
-  set.add("importance_positive", positive, "--evict importance: what a positive sample counts")
-      .symbol("k")
-      .at_least(0);
-  set.add("importance_negative", negative, "--evict importance: what a negative sample counts")
-      .symbol("l")
-      .at_least(0);
-}
-
-void ReplacementOptions::validate() const {
-  if (decay == 0 || decay == 1) {
-    throw usage_error("--importance-decay: found {}, expected a number between 0 and 1", decay);
-  }
-  if (positive == 0 && negative == 0) {
-    throw usage_error(
-        "--importance-positive: found 0 beside --importance-negative 0, expected one "
-        "of them above 0");
-  }
 }
 
 std::size_t ReplacementOptions::slots(std::size_t rows, std::size_t of) const {

@@ -30,12 +30,11 @@ enum class Evict { importance, lru, lfu, random };
 struct ReplacementOptions {
   std::optional<std::uint64_t> capacity;  // rows of all ranks; none: one for each row
   Evict evict = Evict::importance;
-  double decay = 0.001;                 // beta
-  double positive = 1, negative = 0.1;  // k, l
+  // Of importance, as paper 004 chooses them: beta, k and l.
+  double decay = 0.001;
+  double positive = 1, negative = 0.1;
 
   void declare(OptionSet& set);
-  // Errors: usage; beta is 0 or 1, a click and its absence both count nothing.
-  void validate() const;
   // Of a rank that has `rows` of all `of` rows: its part of the capacity, at least one.
   std::size_t slots(std::size_t rows, std::size_t of) const;
 };

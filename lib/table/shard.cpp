@@ -11,19 +11,12 @@
 namespace hetsgd {
 
 double TablePlan::bytes(int rank) const {
-  const std::size_t floats = placement.two_layouts()
-                                 ? placement.floats(rank)
-                                 : slots(rank) * placement.parts(rank).front().stride;
+  const std::size_t floats = slots(rank) * placement.stride(rank);
   return sizeof(float) * static_cast<double>(floats) *
          static_cast<double>(1 + row_states(optimizer));
 }
 
 double TablePlan::device_bytes(int rank) const {
-  if (placement.two_layouts()) {
-    const TablePlacement::Part& hot = placement.parts(rank).back();
-    return sizeof(float) * static_cast<double>(hot.rows * hot.stride) *
-           static_cast<double>(1 + row_states(optimizer));
-  }
   const std::size_t rows = placement.rows(rank);
   if (rows == 0) return 0;
   return bytes(rank) * static_cast<double>(tiers.on_device(rows)) / static_cast<double>(rows);
@@ -45,53 +38,35 @@ Shard::Shard(const TablePlan& plan, int rank, Device& device, std::optional<int>
     replacement_.emplace(plan.replacement, plan.initial.seed, rows_, slots);
   } else {
     if (!on_host_) number_by_tier();
-    std::size_t first = 0;
-    for (const ShardRows<float>& view : view_) {
-      const std::size_t split = first + std::min(view.on_device, view.rows);
-      make_rows(view, first, split, view.w, view.state, threads);
-      make_rows(view, split, first + view.rows, view.host_w, view.host_state, threads);
-      first += view.rows;
-    }
+    const std::size_t split = std::min(view_.on_device, view_.rows);
+    make_rows(0, split, view_.w, view_.state, threads);
+    make_rows(split, view_.rows, view_.host_w, view_.host_state, threads);
   }
   device.synchronize();  // other devices of its GPU work on the rows
 }
 
-// A GPU has the rows in two tiers. On a CPU tiers are one memory, where parts lie one after the
-// other.
+// A GPU has the rows in two tiers. On a CPU tiers are one memory.
 void Shard::allocate(std::size_t slots) {
-  const auto parts = plan_.placement.parts(rank_);
   const std::size_t states = row_states(plan_.optimizer);
-  const bool gpu = device_.stages_copies(), two = parts.size() > 1;
-  HETSGD_CHECK(!gpu || !two);
-  const std::size_t here = gpu ? plan_.tiers.on_device(slots) : slots;
-  const std::size_t floats = two ? plan_.placement.floats(rank_) : here * parts.front().stride;
-  w_.reset(device_, floats);
-  for (std::size_t i = 0; i < states; ++i) state_[i].reset(device_, floats);
-  on_host_ = device_.host_accessible(w_.data()) || here == 0;
-  if (two) hot_place_ = parts.back().first;
-  std::size_t begin = 0;
-  for (const TablePlacement::Part& part : parts) {
-    ShardRows<float>& view = view_.emplace_back();
-    view.width = part.columns.size();
-    view.stride = part.stride;
-    view.rows = two ? part.rows : slots;
-    view.w = w_.data() + begin;
-    for (std::size_t i = 0; i < states; ++i) view.state[i] = state_[i].data() + begin;
-    begin += view.rows * view.stride;
+  const std::size_t here = device_.stages_copies() ? plan_.tiers.on_device(slots) : slots;
+  view_.width = plan_.placement.columns(rank_).size();
+  view_.stride = plan_.placement.stride(rank_);
+  view_.rows = slots;
+  w_.reset(device_, here * view_.stride);
+  view_.w = w_.data();
+  for (std::size_t i = 0; i < states; ++i) {
+    state_[i].reset(device_, here * view_.stride);
+    view_.state[i] = state_[i].data();
   }
-  if (here < slots) allocate_host(slots, here);
-}
-
-void Shard::allocate_host(std::size_t slots, std::size_t here) {
-  ShardRows<float>& view = view_.front();
-  const std::size_t floats = (slots - here) * view.stride;
-  view.on_device = here;
-  view.host_access = plan_.tiers.host_access;
+  on_host_ = device_.host_accessible(w_.data()) || here == 0;
+  if (here == slots) return;
+  const std::size_t floats = (slots - here) * view_.stride;
+  view_.on_device = here;
   host_w_ = HostBlock(device_, floats);
-  view.host_w = host_w_.data();
-  for (std::size_t i = 0; i < row_states(plan_.optimizer); ++i) {
+  view_.host_w = host_w_.data();
+  for (std::size_t i = 0; i < states; ++i) {
     host_state_[i] = HostBlock(device_, floats);
-    view.host_state[i] = host_state_[i].data();
+    view_.host_state[i] = host_state_[i].data();
   }
 }
 
@@ -100,7 +75,7 @@ void Shard::number_by_tier() {
   if (hot.empty()) return;
   number_.resize(rows_);
   place_.resize(rows_);
-  std::size_t next[2] = {0, view_.front().on_device};  // hot, cold
+  std::size_t next[2] = {0, view_.on_device};  // hot, cold
   for (std::size_t place = 0; place < rows_; ++place) {
     const std::size_t number = next[hot[place] ? 0 : 1]++;
     number_[place] = static_cast<Index>(number);
@@ -109,13 +84,13 @@ void Shard::number_by_tier() {
 }
 
 // In place, or where the host does not reach the memory in pieces that are sent.
-void Shard::make_rows(const ShardRows<float>& view, std::size_t first, std::size_t last, float* w,
-                      float* const* states, std::optional<int> threads) {
+void Shard::make_rows(std::size_t first, std::size_t last, float* w, float* const* states,
+                      std::optional<int> threads) {
   constexpr std::size_t kChunk = 4096;         // rows per task
   constexpr std::size_t kPiece = 64 * kChunk;  // rows that are sent at once
   if (first == last) return;
   const bool here = device_.host_accessible(w);
-  const std::size_t stride = view.stride, each = here ? last - first : kPiece;
+  const std::size_t stride = view_.stride, each = here ? last - first : kPiece;
   std::vector<float> piece(here ? 0 : std::min(each, last - first) * stride);
   for (std::size_t begin = first; begin < last; begin += each) {
     const std::size_t count = std::min(each, last - begin);
@@ -125,7 +100,7 @@ void Shard::make_rows(const ShardRows<float>& view, std::size_t first, std::size
       for (std::size_t i = chunk * kChunk; i < end; ++i) {
         const auto number = static_cast<Index>(begin + i);
         make_initial(place_.empty() ? number : place_[number], to + i * stride);
-        std::fill(to + i * stride + view.width, to + (i + 1) * stride, 0.0F);
+        std::fill(to + i * stride + view_.width, to + (i + 1) * stride, 0.0F);
         for (std::size_t s = 0; here && s < 2; ++s) {
           if (states[s]) std::fill_n(states[s] + i * stride, stride, 0.0F);
         }
@@ -139,8 +114,8 @@ void Shard::make_rows(const ShardRows<float>& view, std::size_t first, std::size
 }
 
 void Shard::make_initial(Index place, float* to) const {
-  const Placement::Columns columns = plan_.placement.parts(rank_)[part_of(place)].columns;
-  const auto [field, row] = plan_.placement.row_at(rank_, place);
+  const Placement::Columns columns = plan_.placement.columns(rank_);
+  const auto [field, row] = plan_.placement.row_at(plan_.placement.group_of_rank(rank_), place);
   plan_.initial.make(static_cast<std::uint32_t>(field), row, columns.begin, columns.end, to);
 }
 
@@ -148,11 +123,8 @@ void Shard::copy_row(Index place, float* to) const {
   HETSGD_CHECK(on_host_);
   const std::optional<Index> slot = replacement_ ? replacement_->slot_of(place) : place;
   if (!slot) return make_initial(place, to);
-  const std::size_t part = part_of(*slot);
-  const ShardRows<float>& view = view_[part];
-  const Index number = number_in(part, *slot);
-  const float* const w = number < view.on_device ? view.w : view.host_w;
-  std::copy_n(w + number * view.stride, view.width, to);
+  const float* const w = *slot < view_.on_device ? view_.w : view_.host_w;
+  std::copy_n(w + *slot * view_.stride, view_.width, to);
 }
 
 std::vector<float> Shard::read(std::span<const Index> places) const {
@@ -161,12 +133,12 @@ std::vector<float> Shard::read(std::span<const Index> places) const {
   float* to = rows.data();
   for (std::size_t i = 0; on_host_ && i < places.size(); ++i) {
     copy_row(places[i], to);
-    to += view_[part_of(places[i])].width;
+    to += view_.width;
   }
   for (std::size_t begin = 0; !on_host_ && begin < places.size(); begin += kPiece) {
     const std::size_t count = std::min(kPiece, places.size() - begin);
     read_from_device(places.subspan(begin, count), to);
-    to += count * view_.front().width;
+    to += count * view_.width;
   }
   return rows;
 }
@@ -179,12 +151,11 @@ void Shard::read_from_device(std::span<const Index> places, float* to) const {
               : number_.empty() ? places[i]
                                 : number_[places[i]];
   }
-  const ShardRows<float>& view = view_.front();
-  Buffer rows(device_, places.size() * view.width);
-  kernels<TableKernels>(device_).gather(view, slot.size(), slot.data(), rows.data());
+  Buffer rows(device_, places.size() * view_.width);
+  kernels<TableKernels>(device_).gather(view_, slot.size(), slot.data(), rows.data());
   device_.download(to, rows.data(), rows.size() * sizeof(float));
   for (std::size_t i = 0; replacement_ && i < places.size(); ++i) {
-    if (!replacement_->slot_of(places[i])) make_initial(places[i], to + i * view.width);
+    if (!replacement_->slot_of(places[i])) make_initial(places[i], to + i * view_.width);
   }
 }
 
@@ -195,19 +166,18 @@ void Shard::find_slots(TableKernels& kernels, std::vector<Index>& places) {
     }
     return;
   }
-  const ShardRows<float>& view = view_.front();
   fresh_.clear();
   fresh_rows_.clear();
   for (Index& each : places) {
     const Replacement::Pinned pinned = replacement_->pin(each);
     if (pinned.fresh) {
       fresh_.push_back(pinned.slot);
-      fresh_rows_.resize(fresh_.size() * view.width);
-      make_initial(each, fresh_rows_.data() + fresh_rows_.size() - view.width);
+      fresh_rows_.resize(fresh_.size() * view_.width);
+      make_initial(each, fresh_rows_.data() + fresh_rows_.size() - view_.width);
     }
     each = pinned.slot;
   }
-  kernels.put(view, fresh_.size(), fresh_.data(), fresh_rows_.data());
+  kernels.put(view_, fresh_.size(), fresh_.data(), fresh_rows_.data());
 }
 
 void Shard::gather(TableKernels& kernels, std::span<const Index> place, std::vector<Index>& slot,
@@ -215,77 +185,12 @@ void Shard::gather(TableKernels& kernels, std::span<const Index> place, std::vec
   tiers_.asked_for(place);
   slot.assign(place.begin(), place.end());
   find_slots(kernels, slot);
-  if (view_.size() > 1) return gather_parts(kernels, slot, out);
-  kernels.gather(view_.front(), slot.size(), slot.data(), out);
-}
-
-template <class Fn>
-void Shard::for_each_run(std::span<const Index> places, const Fn& fn) const {
-  for (std::size_t begin = 0, end = 0; begin < places.size(); begin = end) {
-    const std::size_t part = part_of(places[begin]);
-    for (end = begin + 1; end < places.size() && part_of(places[end]) == part;) ++end;
-    fn(part, begin, end);
-  }
-}
-
-std::size_t Shard::floats(std::span<const Index> places) const {
-  if (view_.size() == 1) return places.size() * view_.front().width;
-  const auto hot = static_cast<std::size_t>(
-      std::ranges::count_if(places, [&](Index place) { return part_of(place) == 1; }));
-  return (places.size() - hot) * view_.front().width + hot * view_.back().width;
-}
-
-void Shard::gather_parts(TableKernels& kernels, std::span<const Index> places, float* out) {
-  for_each_run(places, [&](std::size_t part, std::size_t begin, std::size_t end) {
-    run_.clear();
-    for (std::size_t i = begin; i < end; ++i) run_.push_back(number_in(part, places[i]));
-    kernels.gather(view_[part], run_.size(), run_.data(), out);
-    out += run_.size() * view_[part].width;
-  });
-}
-
-// The lists of one part from all ranks, in the order of ranks, are what a shard with this part alone
-// would be given.
-void Shard::update_parts(TableKernels& kernels, const RowParts<float>& parts,
-                         const RowRule<float>& rule) {
-  for (PartOfUpdate& own : part_of_update_) {
-    own.count.assign(parts.parts, 0);
-    own.row.clear();
-    own.value.clear();
-  }
-  const std::uint32_t* row = parts.row;
-  const float* value = parts.value;
-  for (std::size_t rank = 0; rank < parts.parts; ++rank) {
-    const std::span<const Index> places(row, parts.count[rank]);
-    for_each_run(places, [&](std::size_t part, std::size_t begin, std::size_t end) {
-      PartOfUpdate& own = part_of_update_[part];
-      const float* const after = value + (end - begin) * view_[part].width;
-      own.count[rank] += end - begin;
-      for (std::size_t i = begin; i < end; ++i) own.row.push_back(number_in(part, places[i]));
-      own.value.insert(own.value.end(), value, after);
-      value = after;
-    });
-    row += parts.count[rank];
-  }
-  for (std::size_t part = 0; part < view_.size(); ++part) {
-    const PartOfUpdate& own = part_of_update_[part];
-    kernels.update(view_[part],
-                   {.parts = parts.parts,
-                    .count = own.count.data(),
-                    .row = own.row.data(),
-                    .value = own.value.data(),
-                    .scale = parts.scale},
-                   rule);
-  }
+  kernels.gather(view_, slot.size(), slot.data(), out);
 }
 
 void Shard::update(TableKernels& kernels, const RowParts<float>& parts, double learning_rate) {
   const RowRule<float> rule = row_rule(plan_.optimizer, learning_rate, ++updates_);
-  if (view_.size() > 1) {
-    update_parts(kernels, parts, rule);
-  } else {
-    kernels.update(view_.front(), parts, rule);
-  }
+  kernels.update(view_, parts, rule);
   moved_ = tiers_.end_update();
   moved_in_all_ += moved_;
 }
@@ -303,7 +208,7 @@ void Shard::settle(std::span<const Index> place, std::span<const SampleCounts> s
 TableSet::TableSet(TablePlan plan, std::span<const int> ranks, double machine_bytes,
                    std::optional<int> threads, std::span<const int> gpus)
     : plan_(std::move(plan)) {
-  const TablePlacement& placement = plan_.placement;
+  const Placement& placement = plan_.placement;
   const auto gpu_of_entry = [&](std::size_t i) { return gpus.empty() ? -1 : gpus[i]; };
   double bytes = 0;
   for (std::size_t i = 0; i < ranks.size(); ++i) bytes += host_bytes(ranks[i], gpu_of_entry(i));
@@ -353,10 +258,11 @@ Shard& TableSet::shard(int rank) {
 }
 
 void TableSet::read(std::size_t field, Index row, float* to) const {
-  plan_.placement.for_each_slice(
-      field, row, [&](int rank, Index place, const Placement::Columns& columns) {
-        shards_[static_cast<std::size_t>(rank)]->copy_row(place, to + columns.begin);
-      });
+  const Placement::Place at = plan_.placement.place_of(field, row);
+  plan_.placement.for_each_rank(at.group, [&](int rank) {
+    const std::size_t begin = plan_.placement.columns(rank).begin;
+    shards_[static_cast<std::size_t>(rank)]->copy_row(at.place, to + begin);
+  });
 }
 
 void read_embedded(const RowSource& rows, const Batch& batch, Device& device, Embedded& embedded) {
@@ -380,7 +286,7 @@ void read_embedded(const RowSource& rows, const Batch& batch, Device& device, Em
 }
 
 std::vector<float> read_all(const RowSource& rows) {
-  const TablePlacement& placement = rows.plan().placement;
+  const Placement& placement = rows.plan().placement;
   const std::size_t C = placement.width();
   std::vector<float> all(placement.first().back() * C);
   for (std::size_t field = 0; field < placement.fields(); ++field) {

@@ -16,7 +16,6 @@
 #include "model/initial_rows.hpp"
 #include "optimizer/row_rules.hpp"
 #include "table/replacement.hpp"
-#include "table/table_placement.hpp"
 #include "table/tiers.hpp"
 
 namespace hetsgd {
@@ -25,7 +24,7 @@ namespace hetsgd {
 struct TablePlan {
   TableShape shape;               // D, and whether a row has a weight u of its own
   std::size_t dense_columns = 0;  // K
-  TablePlacement placement;
+  Placement placement;
   TableRows initial;           // the rows that every shard makes for itself
   OptimizerOptions optimizer;  // of which the row rule is made
   bool dedup = true;           // a batch asks once for a row that it looks up several times
@@ -73,8 +72,7 @@ class InitialRows final : public RowSource {
 
 // Not thread-safe: one call at a time. Device (whose memory it takes) and plan outlive it. On a GPU
 // its rows are numbered tier by tier: first those in the memory of the device, then those in host
-// memory, which kernels read and write in place or in copies (HostAccess). Where hot rows have a layout of their own it has
-// two parts with rows of different widths (table_placement.hpp); then it lies on a CPU.
+// memory, which kernels read and write in place.
 class Shard {
  public:
   // At the initial values, made on `threads` threads (none: all cores), and complete at the return.
@@ -93,9 +91,9 @@ class Shard {
   // How many of these rows lie on the device.
   std::size_t on_device(std::span<const Index> places) const { return tiers_.count(places); }
   // Floats of the rank's columns of these rows, and of those of them that lie on the device.
-  std::size_t floats(std::span<const Index> places) const;
+  std::size_t floats(std::span<const Index> places) const { return places.size() * view_.width; }
   std::size_t floats_on_device(std::span<const Index> places) const {
-    return on_device(places) * view_.back().width;  // of two parts the hot one
+    return on_device(places) * view_.width;
   }
   // Rows that came to the device after the last update, and after all; as many left it each time.
   std::size_t moved() const { return moved_; }
@@ -118,34 +116,13 @@ class Shard {
   void settle(std::span<const Index> place, std::span<const SampleCounts> samples);
 
  private:
-  // What an update takes of one part; to be used again.
-  struct PartOfUpdate {
-    std::vector<std::size_t> count;  // by rank
-    std::vector<Index> row;
-    std::vector<float> value;
-  };
-
   void make_initial(Index place, float* to) const;
   // Memory for `slots` rows.
   void allocate(std::size_t slots);
-  void allocate_host(std::size_t slots, std::size_t here);
-  // Which part a place of the rank is in, and its number there.
-  std::size_t part_of(Index place) const { return place < hot_place_ ? 0 : 1; }
-  Index number_in(std::size_t part, Index place) const {
-    return part == 0 ? place : place - hot_place_;
-  }
-  // fn(part, begin, end): the places [begin, end) of the list are of this part.
-  template <class Fn>
-  void for_each_run(std::span<const Index> places, const Fn& fn) const;
-  void gather_parts(TableKernels& kernels, std::span<const Index> places, float* out);
-  void update_parts(TableKernels& kernels, const RowParts<float>& parts,
-                    const RowRule<float>& rule);
-  // Of a GPU's hybrid shard: its hot rows first.
-  void number_by_tier();
-  // The rows with numbers [first, last), whose size is that of the view's, at their initial values;
-  // w and states where they begin.
-  void make_rows(const ShardRows<float>& view, std::size_t first, std::size_t last, float* w,
-                 float* const* states, std::optional<int> threads);
+  void number_by_tier();  // a GPU's hybrid shard has its hot rows first
+  // The rows with numbers [first, last) at their initial values; w and states where they begin.
+  void make_rows(std::size_t first, std::size_t last, float* w, float* const* states,
+                 std::optional<int> threads);
   // Places become slots, which under a capacity are pinned and hold the rows.
   void find_slots(TableKernels& kernels, std::vector<Index>& places);
   void read_from_device(std::span<const Index> places, float* to) const;
@@ -157,15 +134,12 @@ class Shard {
   bool on_host_ = true;
   Buffer w_, state_[2];
   HostBlock host_w_, host_state_[2];        // of a GPU: the tier in host memory
-  std::vector<ShardRows<float>> view_;      // by part: one, or two with hot rows in slices
-  Index hot_place_ = ~Index{0};             // of two parts the first place of the second one
+  ShardRows<float> view_;
   std::optional<Replacement> replacement_;  // none: every row has the slot of its place
   DeviceRows tiers_;
   std::vector<Index> number_, place_;  // by place its number, and back; empty: the same
   std::vector<Index> fresh_;           // slots of rows that have just come
   std::vector<float> fresh_rows_;
-  std::vector<Index> run_;          // of two parts: numbers that are gathered
-  PartOfUpdate part_of_update_[2];  // of two parts
   std::size_t moved_ = 0;
   std::uint64_t moved_in_all_ = 0, updates_ = 0;
 };

@@ -41,22 +41,15 @@ std::unique_ptr<Lookup> Tables::lookup() const {
                        &lookup->asked_floats_}) {
     counts->resize(ranks);
   }
-  lookup->group_entries_.resize(plan_.placement.groups());
-  lookup->group_begin_.resize(plan_.placement.groups());
+  const auto groups = static_cast<std::size_t>(plan_.placement.groups());
+  lookup->group_entries_.resize(groups);
+  lookup->group_begin_.resize(groups);
   return lookup;
 }
 
-void Tables::number(Lookup& l) const {
-  if (plan_.placement.two_layouts()) {
-    number_by(plan_.placement, l);
-  } else {
-    number_by(plan_.placement.all(), l);
-  }
-}
-
 // Field by field: a row belongs to one field, and the hash of one field's rows stays in the cache.
-template <class Places>
-void Tables::number_by(const Places& placement, Lookup& l) const {
+void Tables::number(Lookup& l) const {
+  const Placement& placement = plan_.placement;
   const Batch& batch = l.batch_;
   const std::size_t n = batch.size(), F = plan_.fields();
   const Index* const category = batch.data().fields.category.data();
@@ -102,12 +95,11 @@ void Tables::sort_by_group(Lookup& l) const {
 }
 
 template <class Fn>
-void Tables::for_each_part(const Lookup& l, const Fn& fn) const {
+void Tables::for_each_rank(const Lookup& l, const Fn& fn) const {
   for (int rank = 0; rank < plan_.placement.ranks(); ++rank) {
-    for (const TablePlacement::Part& part : plan_.placement.parts(rank)) {
-      fn(static_cast<std::size_t>(rank), part, l.group_begin_[part.group],
-         l.group_entries_[part.group]);
-    }
+    const auto group = static_cast<std::size_t>(plan_.placement.group_of_rank(rank));
+    fn(static_cast<std::size_t>(rank), plan_.placement.columns(rank), l.group_begin_[group],
+       l.group_entries_[group]);
   }
 }
 
@@ -118,15 +110,11 @@ void Tables::request(const Batch& batch, Lookup& l) const {
   number(l);
   sort_by_group(l);
   l.place_.clear();
-  std::ranges::fill(l.ask_counts_, 0);
-  std::ranges::fill(l.row_counts_, 0);
-  for_each_part(l, [&](std::size_t rank, const TablePlacement::Part& part, std::size_t begin,
+  for_each_rank(l, [&](std::size_t rank, const Placement::Columns& columns, std::size_t begin,
                        std::size_t count) {
-    l.ask_counts_[rank] += count;
-    l.row_counts_[rank] += count * part.columns.size();
-    for (std::size_t i = begin; i < begin + count; ++i) {
-      l.place_.push_back(part.first + l.found_[i].place);
-    }
+    l.ask_counts_[rank] = count;
+    l.row_counts_[rank] = count * columns.size();
+    for (std::size_t i = begin; i < begin + count; ++i) l.place_.push_back(l.found_[i].place);
   });
   for (std::size_t rank = 0; rank < l.asks_.size(); ++rank) {
     l.asks_[rank] = {static_cast<std::uint32_t>(l.ask_counts_[rank]),
@@ -146,10 +134,10 @@ void Tables::count_samples(Lookup& l) const {
     }
   }
   l.ask_rows_.clear();
-  for_each_part(
-      l, [&](std::size_t, const TablePlacement::Part& part, std::size_t begin, std::size_t count) {
+  for_each_rank(
+      l, [&](std::size_t, const Placement::Columns&, std::size_t begin, std::size_t count) {
         for (std::size_t i = begin; i < begin + count; ++i) {
-          l.ask_rows_.push_back({part.first + l.found_[i].place, l.samples_[i]});
+          l.ask_rows_.push_back({l.found_[i].place, l.samples_[i]});
         }
       });
 }
@@ -225,10 +213,10 @@ CollectiveRequest Tables::exchange_rows(Lookup& l) const {
 void Tables::move_slices(Lookup& l, bool join) const {
   const std::size_t C = plan_.placement.width();
   float* sent = l.rows_.data();
-  for_each_part(
-      l, [&](std::size_t, const TablePlacement::Part& part, std::size_t begin, std::size_t count) {
-        const std::size_t width = part.columns.size();
-        float* const here = l.whole_.data() + begin * C + part.columns.begin;
+  for_each_rank(
+      l, [&](std::size_t, const Placement::Columns& own, std::size_t begin, std::size_t count) {
+        const std::size_t width = own.size();
+        float* const here = l.whole_.data() + begin * C + own.begin;
         if (join) {
           kernels_.copy_columns(count, width, sent, width, here, C);
         } else {
@@ -239,7 +227,7 @@ void Tables::move_slices(Lookup& l, bool join) const {
 }
 
 void Tables::spread(Lookup& l) const {
-  const bool sliced = !plan_.placement.whole_rows();
+  const bool sliced = plan_.placement.slices() > 1;
   if (sliced) {
     l.whole_.reset(device_, l.rows_.size());
     move_slices(l, true);
@@ -256,7 +244,7 @@ void Tables::spread(Lookup& l) const {
 }
 
 void Tables::sum(Lookup& l) const {
-  const bool sliced = !plan_.placement.whole_rows();
+  const bool sliced = plan_.placement.slices() > 1;
   if (sliced) l.whole_.reset(device_, l.rows_.size());
   const float scale = plan_.dedup ? l.share_[l.rank_] : 1.0F;
   kernels_.sum(field_rows(l.batch_), plan_.shape, l.entry_.data(), l.entries(), scale,
@@ -317,11 +305,9 @@ Work scattered_work(const Shard& shard, std::span<const Index> places, double ti
 
 // Of the rows that changed their memory after the update before: one comes to the device for one
 // that leaves, and each is read here, crosses the host link and is written there, with its state.
-// Where rows change their memory they have one layout.
 Work moved_work(const TablePlan& plan, const Shard& shard) {
   const double rows = 2 * static_cast<double>(shard.moved());
-  const auto columns =
-      static_cast<double>(plan.placement.parts(shard.rank()).front().columns.size());
+  const auto columns = static_cast<double>(plan.placement.columns(shard.rank()).size());
   const double bytes =
       rows * kNumber * columns * static_cast<double>(1 + row_states(plan.optimizer));
   return {.host_link_bytes = bytes, .gather_bytes = bytes, .host_gather_bytes = bytes};

@@ -188,14 +188,12 @@ class Tables {
 
  private:
   void number(Lookup& lookup) const;
-  template <class Places>
-  void number_by(const Places& placement, Lookup& lookup) const;
   void sort_by_group(Lookup& lookup) const;
   bool replaces() const { return plan_.replacement.capacity.has_value(); }
   void count_samples(Lookup& lookup) const;
-  // fn(rank, part, first entry, entries): what is asked of every rank, in the order of the exchange.
+  // fn(rank, columns, first entry, entries): what is asked of every rank, in their order.
   template <class Fn>
-  void for_each_part(const Lookup& lookup, const Fn& fn) const;
+  void for_each_rank(const Lookup& lookup, const Fn& fn) const;
   void move_slices(Lookup& lookup, bool join) const;
 
   const TablePlan& plan_;

@@ -20,25 +20,23 @@ std::size_t Tiers::on_device(std::size_t rows) const {
   return static_cast<std::size_t>(hot_fraction * static_cast<double>(rows));
 }
 
-namespace {
-
-// So many of `rows` rows as lie on the device: those with the largest counts, of equal ones the
-// lower number, or any, drawn from a stream of this number.
-template <class CountOf>
-std::vector<bool> chosen(const Tiers& tiers, std::size_t rows, std::size_t stream,
-                         const CountOf& count_of) {
-  const std::size_t hot = tiers.on_device(rows);
+std::vector<bool> hot_rows(const Tiers& tiers, const Placement& placement, int rank) {
+  if (tiers.storage != TableStorage::hybrid) return {};
+  const int group = placement.group_of_rank(rank);
+  const std::size_t rows = placement.rows(rank), hot = tiers.on_device(rows);
   std::vector<bool> on_device(rows);
   if (rows == 0) return on_device;
   if (tiers.choice == HotRows::random) {
     const Permutation shuffled(rows, tiers.seed, Purpose::hashing,
-                               static_cast<std::uint32_t>(stream));
+                               static_cast<std::uint32_t>(group));
     for (std::size_t i = 0; i < hot; ++i) on_device[shuffled(i)] = true;
     return on_device;
   }
   HETSGD_CHECK(tiers.counts != nullptr);
   std::vector<std::uint32_t> count(rows);
-  for (std::size_t i = 0; i < rows; ++i) count[i] = count_of(static_cast<Index>(i));
+  for (std::size_t i = 0; i < rows; ++i) {
+    count[i] = (*tiers.counts)[placement.row_at(group, static_cast<Index>(i)).row];
+  }
   std::vector<Index> order(rows);
   std::iota(order.begin(), order.end(), Index{0});
   const auto more = [&](Index a, Index b) {
@@ -50,27 +48,7 @@ std::vector<bool> chosen(const Tiers& tiers, std::size_t rows, std::size_t strea
   return on_device;
 }
 
-}  // namespace
-
-std::vector<bool> hot_rows_of_all(const Tiers& tiers, std::size_t rows) {
-  HETSGD_CHECK(tiers.storage == TableStorage::hybrid);
-  return chosen(tiers, rows, 0, [&](Index row) { return (*tiers.counts)[row]; });
-}
-
-std::vector<bool> hot_rows(const Tiers& tiers, const TablePlacement& placement, int rank) {
-  if (tiers.storage != TableStorage::hybrid) return {};
-  const std::size_t rows = placement.rows(rank);
-  if (placement.two_layouts()) {
-    std::vector<bool> on_device(rows);
-    const Index first = placement.parts(rank).back().first;
-    std::fill(on_device.begin() + static_cast<std::ptrdiff_t>(first), on_device.end(), true);
-    return on_device;
-  }
-  return chosen(tiers, rows, placement.parts(rank).front().group,
-                [&](Index place) { return (*tiers.counts)[placement.row_at(rank, place).row]; });
-}
-
-DeviceRows::DeviceRows(const Tiers& tiers, const TablePlacement& placement, int rank)
+DeviceRows::DeviceRows(const Tiers& tiers, const Placement& placement, int rank)
     : storage_(tiers.storage), hot_(hot_rows(tiers, placement, rank)) {
   if (storage_ != TableStorage::hybrid) return;
   replace_every_ = tiers.replace_every;

@@ -7,8 +7,7 @@
 //                             device: those that the profiled batches look up most often, or any
 //
 // The choice is made before training (paper 004, section 6.1) and stays, unless --hot-replace-every
-// makes it anew by what the rank was asked for since. With --hot-sharding column:c it is one choice
-// over the rows of all ranks, since hot rows lie in a layout of their own (table_placement.hpp). Tiers move bytes, never numbers: where the
+// makes it anew by what the rank was asked for since. Tiers move bytes, never numbers: where the
 // memory of the device is the host's, they are the same memory, and only the simulated clock tells
 // them apart.
 #pragma once
@@ -19,8 +18,7 @@
 #include <span>
 #include <vector>
 
-#include "linalg/table_kernels.hpp"
-#include "table/table_placement.hpp"
+#include "table/placement.hpp"
 
 namespace hetsgd {
 
@@ -35,7 +33,6 @@ struct Tiers {
   std::optional<std::uint64_t> replace_every = {};  // updates; none: the choice stays
   // By row, how often the profiled batches look it up; of hybrid by frequency.
   std::shared_ptr<const std::vector<std::uint32_t>> counts = {};
-  HostAccess host_access = HostAccess::direct;  // of a GPU, to the rows in host memory
 
   // How many of `rows` rows lie on the device.
   std::size_t on_device(std::size_t rows) const;
@@ -43,10 +40,7 @@ struct Tiers {
 
 // By place of a rank's rows, whether it is on the device; empty: all are where the storage says. Of
 // equally frequent rows the lower place comes first.
-std::vector<bool> hot_rows(const Tiers& tiers, const TablePlacement& placement, int rank);
-// Of hybrid storage the choice among all of `rows` rows, by row; of equally frequent ones the lower
-// row comes first. What it says is the same on every rank.
-std::vector<bool> hot_rows_of_all(const Tiers& tiers, std::size_t rows);
+std::vector<bool> hot_rows(const Tiers& tiers, const Placement& placement, int rank);
 
 // In whose memory the rows of one rank lie now, and what decides where they lie next. Not
 // thread-safe. Memory: a bit per row, with replace_every 4 bytes more.
@@ -58,7 +52,7 @@ std::vector<bool> hot_rows_of_all(const Tiers& tiers, std::size_t rows);
 class DeviceRows {
  public:
   // What it refers to is not kept.
-  DeviceRows(const Tiers& tiers, const TablePlacement& placement, int rank);
+  DeviceRows(const Tiers& tiers, const Placement& placement, int rank);
 
   // By place, whether the row is on the device; empty: all are where the storage says.
   const std::vector<bool>& hot() const { return hot_; }

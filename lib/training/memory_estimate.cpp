@@ -38,7 +38,7 @@ nlohmann::json estimate_of(const EstimatedRun& run) {
                             step_work(run.model, run.charge, run.train, plan, nullptr).operations},
                            {"max_samples", plan.max_samples}};
   if (!run.tables) return result;
-  const TablePlacement& placement = run.tables->placement;
+  const Placement& placement = run.tables->placement;
   result["parameters"] = run.model.parameters() + placement.first().back() * placement.width();
   result["table_bytes"] = total_bytes(*run.tables);
   result["memory_bytes"] = vectors + scores + total_bytes(*run.tables);

@@ -110,16 +110,6 @@ void check_exchange(const Plan& plan, const AlgorithmInfo& info) {
       fmt::format("{} exchange rows together", fmt::join(names, ", ")));
 }
 
-// A CPU computes where its rows lie.
-void check_no_gpu(const TableOptions& tables) {
-  if (tables.host_access == HostAccess::direct) return;
-  throw with_hint(
-      usage_error("--host-access: found copy without a GPU, expected one (--devices cuda:0)"),
-      "it says how a GPU comes by rows in host memory; simulated machines are charged for every "
-      "row "
-      "that crosses the host link, whichever way");
-}
-
 // Rows that a companion serves lie in host memory, and rows do not change theirs on a real GPU.
 void check_tables(const TrainOptions& options, const Plan& plan,
                   const std::vector<std::string>& devices, const AlgorithmInfo& info) {
@@ -137,7 +127,7 @@ void check_tables(const TrainOptions& options, const Plan& plan,
   check_exchange(plan, info);
   const auto gpu = std::ranges::find_if(
       devices, [](const std::string& text) { return text.starts_with("cuda:"); });
-  if (gpu == devices.end()) return check_no_gpu(options.tables);
+  if (gpu == devices.end()) return;
   if (plan.served_tables) {
     throw with_hint(
         usage_error("--devices: found {} with tables that are served, expected CPUs", *gpu),
@@ -149,11 +139,6 @@ void check_tables(const TrainOptions& options, const Plan& plan,
                                 *options.tables.hot_replace_every, *gpu),
                     "rows change their memory in simulated machines alone; on a GPU the choice of "
                     "the first batches stays");
-  }
-  if (options.tables.hot_sharding()) {
-    throw with_hint(usage_error("--hot-sharding: found {} with {}, expected CPUs",
-                                options.tables.hot_sharding_text, *gpu),
-                    "a GPU has rows of one width; --hot-sharding same keeps hot ones there");
   }
 }
 

@@ -47,17 +47,6 @@ LookupProfile profile_lookups(const Sampler& sampler, const TableOptions& option
   return profile;
 }
 
-// Where the rows lie, which may depend on the choice of the hot ones.
-TablePlacement place_rows(const TableLaw& law, const TableOptions& options, int workers,
-                          const LookupProfile& profile, const Tiers& tiers) {
-  const Sharding sharding = options.sharding();
-  Placement all(law.initial.keys.first, law.shape.row(), workers, sharding, profile.load);
-  const auto hot_sharding = options.hot_sharding();
-  if (!hot_sharding) return all;
-  const std::vector<bool> hot = hot_rows_of_all(tiers, all.first().back());
-  return TablePlacement(std::move(all), sharding, profile.load, hot, *hot_sharding);
-}
-
 std::string storage_name(TableStorage storage) {
   switch (storage) {
     case TableStorage::device:
@@ -98,13 +87,12 @@ TablePlan make_table_plan(const TableLaw& law, const TableOptions& options, int 
     profile = profile_lookups(sampler, options, batch_size);
   }
   Tiers tiers{.storage = options.storage,
-              .hot_fraction = options.alpha(),
+              .hot_fraction = options.hot_fraction,
               .choice = options.hot,
               .seed = law.initial.seed,
               .replace_every = options.hot_replace_every,
-              .counts = profile.counts,
-              .host_access = options.host_access};
-  TablePlacement placement = place_rows(law, options, workers, profile, tiers);
+              .counts = profile.counts};
+  Placement placement(law.initial.keys.first, law.shape.row(), workers, sharding, profile.load);
   return {.shape = law.shape,
           .dense_columns = law.dense_columns,
           .placement = std::move(placement),
@@ -161,15 +149,12 @@ nlohmann::json describe_tables(const TablePlan& plan, const TableOptions& option
     bytes.push_back(static_cast<std::uint64_t>(plan.bytes(rank)));
     most = std::max(most, plan.bytes(rank));
   }
-  nlohmann::json tables = {{"sharding", options.sharding().text()},
+  return {{"sharding", options.sharding().text()},
                            {"exchange", served ? "served" : "collective"},
                            {"storage", storage_name(options.storage)},
                            {"rows", plan.placement.first().back()},
                            {"bytes_per_rank", std::move(bytes)},
                            {"imbalance", most * plan.placement.ranks() / total_bytes(plan)}};
-  if (options.host_access == HostAccess::copy) tables["host_access"] = "copy";
-  if (const auto hot = options.hot_sharding()) tables["hot_sharding"] = hot->text();
-  return tables;
 }
 
 }  // namespace hetsgd

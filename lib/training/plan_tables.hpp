@@ -39,8 +39,7 @@ TablePlan make_table_plan(const TableLaw& law, const TableOptions& options, int 
 void check_devices_hold(const TablePlan& plan, const SimulatedMachine& machine);
 
 // {sharding, exchange, storage, rows, bytes_per_rank, imbalance}: the largest of the bytes over
-// their mean. And {host_access}, where GPUs do not read rows in host memory in place, and
-// {hot_sharding}, where hot rows have a layout of their own.
+// their mean.
 nlohmann::json describe_tables(const TablePlan& plan, const TableOptions& options, bool served);
 double total_bytes(const TablePlan& plan);           // of all shards
 std::vector<Index> all_rows(const TablePlan& plan);  // 0, 1, ...

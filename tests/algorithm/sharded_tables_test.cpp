@@ -125,13 +125,6 @@ TEST(ShardedTables, WhatTheyDoNotGoWithSaysWhy) {
               HasSubstr("--sharding: found with --tables replicated"));
   EXPECT_THAT(refusal_of_tables({{"algorithm", "sgd"}, {"table_exchange", "served"}}),
               HasSubstr("--table-exchange: found with --tables replicated"));
-  EXPECT_THAT(refusal_of_tables({{"algorithm", "sgd"}, {"host_access", "copy"}}),
-              HasSubstr("--host-access: found with --tables replicated"));
-  const Settings copied = sharded({{"algorithm", "sgd"}, {"host_access", "copy"}});
-  EXPECT_THAT(refusal_of_tables(copied), HasSubstr("--host-access: found copy with --table-storage "
-                                                   "device, expected host or hybrid"));
-  EXPECT_THAT(refusal_of_tables(with(copied, {{"table_storage", "host"}})),
-              HasSubstr("--host-access: found copy without a GPU"));
   EXPECT_THAT(refusal_of_tables(sharded({{"algorithm", "ssgd"},
                                          {"per_worker_batch", "split"},
                                          {"workers", "3"},
@@ -194,86 +187,6 @@ TEST(ShardedTables, HotRowsThatAreChosenAnewChangeNoBit) {
   }
   EXPECT_THAT(refusal_of_tables(sharded({{"algorithm", "sgd"}, {"hot_replace_every", "5"}})),
               HasSubstr("--hot-replace-every: found with --table-storage device"));
-}
-
-Settings hot_in_slices(const std::string& fraction, const std::string& slices) {
-  return with(hybrid_tiers(fraction), {{"hot_sharding", "column:" + slices}});
-}
-
-// Which rows are hot, and in how many slices they lie, beside any layout of the others.
-TEST(ShardedTables, HotRowsInSlicesChangeNoBit) {
-  const Settings run = sharded({{"algorithm", "ssgd"},
-                                {"per_worker_batch", "split"},
-                                {"workers", "4"},
-                                {"optimizer", "adagrad"}});
-  const TableOutcome row = run_clicks(run);
-  for (const auto& [fraction, slices] :
-       {std::pair("0.1", "1"), std::pair("0.1", "2"), std::pair("0.5", "4"), std::pair("1", "2")}) {
-    const Settings hot = with(run, hot_in_slices(fraction, slices));
-    for (const Settings& more :
-         {Settings{}, Settings{{"sharding", "table"}}, Settings{{"sharding", "auto"}},
-          Settings{{"sharding", "column:2"}}, Settings{{"hot", "random"}},
-          Settings{{"dedup", "false"}}, Settings{{"cluster", "threads"}}}) {
-      SCOPED_TRACE(describe_settings(with(hot_in_slices(fraction, slices), more)));
-      const TableOutcome other = run_clicks(with(hot, more));
-      expect_same_run(row, other);
-      EXPECT_EQ(other.record.tables["hot_sharding"], std::string("column:") + slices);
-    }
-  }
-  EXPECT_FALSE(row.record.tables.contains("hot_sharding"));
-}
-
-// Without hot rows all lie on the hosts, as --sharding says; with hot rows alone on the devices, as
-// column:c says: in time, bytes and hits too.
-TEST(ShardedTables, TheEndsOfHotRowsInSlicesAreOneLayout) {
-  const auto run = [](const Settings& more) { return run_clicks(tiered("tiered_profile", more)); };
-  for (const char* dedup : {"true", "false"}) {
-    const Settings same = {{"dedup", dedup}};
-    for (const auto& [slices, one_layout] :
-         {std::pair(hot_in_slices("0", "2"), Settings{{"table_storage", "host"}}),
-          std::pair(hot_in_slices("1", "2"), Settings{{"sharding", "column:2"}})}) {
-      SCOPED_TRACE(describe_settings(one_layout));
-      const TableOutcome a = run(with(slices, same)), b = run(with(one_layout, same));
-      expect_same_run(a, b);
-      EXPECT_EQ(a.record.elapsed, b.record.elapsed);
-      EXPECT_EQ(a.record.tables["bytes_per_rank"], b.record.tables["bytes_per_rank"]);
-      for (std::size_t w = 0; w < 4; ++w) {
-        const WorkerRecord &one = a.record.workers[w], &other = b.record.workers[w];
-        EXPECT_EQ(one.lookups.asked, other.lookups.asked);
-        EXPECT_EQ(one.lookups.on_device, other.lookups.on_device);
-        EXPECT_EQ(one.report.breakdown.bytes_sent, other.report.breakdown.bytes_sent);
-      }
-    }
-  }
-}
-
-TEST(ShardedTables, HotRowsInSlicesNeedHybridStorageAndAChoiceThatStays) {
-  const Settings ssgd =
-      sharded({{"algorithm", "ssgd"}, {"per_worker_batch", "split"}, {"workers", "3"}});
-  EXPECT_THAT(refusal_of_tables({{"algorithm", "sgd"}, {"hot_sharding", "column:2"}}),
-              HasSubstr("--hot-sharding: found with --tables replicated"));
-  EXPECT_THAT(refusal_of_tables(with(ssgd, {{"hot_sharding", "column:3"}})),
-              HasSubstr("--hot-sharding: found with --table-storage device, expected hybrid"));
-  EXPECT_THAT(refusal_of_tables(with(ssgd, {{"hot_sharding", "row"}, {"table_storage", "hybrid"}})),
-              HasSubstr("--hot-sharding: found row, expected same or column:c"));
-  EXPECT_THAT(refusal_of_tables(with(ssgd, hot_in_slices("0.1", "2"))),
-              HasSubstr("--hot-sharding: found column:2 with 3 workers, expected a divisor"));
-  EXPECT_THAT(
-      refusal_of_tables(with(ssgd, with(hot_in_slices("0.1", "3"), {{"hot_replace_every", "5"}}))),
-      HasSubstr("--hot-sharding: found column:3 with --hot-replace-every 5"));
-}
-
-// 1 of 8 GiB is a share of .125, exactly.
-TEST(ShardedTables, TheShareOfHotRowsIsThatOfTheirMemory) {
-  const auto run = [](const Settings& more) { return run_clicks(tiered("tiered_profile", more)); };
-  const Settings memories = {
-      {"table_storage", "hybrid"}, {"device_memory", "1GiB"}, {"host_memory", "7GiB"}};
-  const TableOutcome by_share = run(hybrid_tiers("0.125")), by_memory = run(memories);
-  expect_same_run(by_share, by_memory);
-  EXPECT_EQ(by_share.record.elapsed, by_memory.record.elapsed);
-  EXPECT_NE(by_share.record.elapsed, run(hybrid_tiers("0.14")).record.elapsed);
-  EXPECT_THAT(refusal_of_tables(sharded({{"algorithm", "sgd"}, {"device_memory", "1GiB"}})),
-              HasSubstr("--device-memory: found without --host-memory"));
 }
 
 // Where the host's rows cost what the device's do and its link nothing, it is all the same.

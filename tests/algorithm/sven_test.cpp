@@ -124,8 +124,7 @@ TEST(Sven, NeitherJoinNorExchangeNorLayoutChangesABit) {
          {Settings{{"exchange", "blocking"}}, Settings{{"exchange", "nonblocking"}},
           Settings{{"join", "data"}}, Settings{{"join", "data"}, {"exchange", "blocking"}},
           Settings{{"sharding", "column:2"}}, Settings{{"sharding", "table"}},
-          Settings{{"dedup", "false"}},
-          Settings{{"table_storage", "hybrid"}, {"hot_sharding", "column:2"}}}) {
+          Settings{{"dedup", "false"}}}) {
       SCOPED_TRACE(other.back().first + " " + other.back().second);
       expect_same(scatter, run_sven(with(base, other)));
     }

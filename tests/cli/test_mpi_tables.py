@@ -58,13 +58,6 @@ class ShardedTables(MpiTest):
                          "--hot-replace-every", "5")
         self.assertGreater(self.result("mpi.json")["tables"]["device_hit_share"], 0.1)
 
-    def test_ranks_with_hot_rows_in_slices_learn_the_bits_of_sim(self):
-        self.expect_same(4, "--algorithm", "ssgd", "--table-storage", "hybrid", "--hot-fraction", "0.1", "--hot-sharding",
-                         "column:2")
-        self.assertEqual(self.result("mpi.json")["tables"]["hot_sharding"], "column:2")
-        self.expect_same(2, "--algorithm", "sven", "--table-storage", "hybrid", "--hot", "random", "--hot-sharding", "column:2",
-                         "--dedup=false")
-
     def test_ranks_that_load_their_shard_alone_learn_the_same(self):
         self.expect_same(3, "--algorithm", "ssgd", "--partition", "iid")
         error = self.finished(self.mpirun(2, *CLICKS, "--max-samples", "2560", "--algorithm", "ssgd", "--partition", "iid",

@@ -42,25 +42,11 @@ inline TablePlan plan_of(const std::string& sharding, int ranks, bool dedup, Opt
   optimizer.kind = kind;
   return {.shape = {kEmbedding, kExtra},
           .dense_columns = kDense,
-          .placement = Placement(kTableFirst, kWidth, ranks, parse_sharding(sharding, "--sharding"),
+          .placement = Placement(kTableFirst, kWidth, ranks, parse_sharding(sharding),
                                  kTableLoad),
           .initial = {{kTableFirst, {}}, 3, 0.1, kEmbedding},
           .optimizer = optimizer,
           .dedup = dedup};
-}
-
-// The same with a layout of their own for the rows that these tiers choose.
-inline TablePlan hot_plan_of(TablePlan plan, const std::string& sharding,
-                             const std::string& hot_sharding, const Tiers& tiers) {
-  plan.tiers = tiers;
-  plan.placement =
-      TablePlacement(plan.placement.all(), parse_sharding(sharding, "--sharding"), kTableLoad,
-                     hot_rows_of_all(tiers, kTableFirst.back()), *parse_hot_sharding(hot_sharding));
-  return plan;
-}
-
-inline Tiers any_rows(double fraction) {
-  return {.storage = TableStorage::hybrid, .hot_fraction = fraction, .choice = HotRows::random};
 }
 
 }  // namespace hetsgd::test

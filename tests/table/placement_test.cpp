@@ -4,7 +4,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <numeric>
 #include <set>
 
 #include "core/error.hpp"
@@ -20,7 +19,7 @@ const std::vector<Index> kFirst = {0, 1, 51, 58, 58, 88};
 const std::vector<double> kLoad = {1, 50, 7, 0, 30};
 
 Placement placed(const std::string& sharding, int ranks, std::size_t width = 17) {
-  return Placement(kFirst, width, ranks, parse_sharding(sharding, "--sharding"), kLoad);
+  return Placement(kFirst, width, ranks, parse_sharding(sharding), kLoad);
 }
 
 TEST(Placement, EveryRowHasOnePlaceAndPlacesHaveNoGaps) {

@@ -118,19 +118,6 @@ TEST(ServedTables, EveryPushIsAppliedOnceWhereverItsRowsLie) {
   }
 }
 
-TEST(ServedTables, EveryPushIsAppliedOnceWhereHotRowsLieInSlices) {
-  for (const char* cluster : {"sim", "threads"}) {
-    for (const bool dedup : {true, false}) {
-      SCOPED_TRACE(fmt::format("{}, dedup {}", cluster, dedup));
-      const ServedOutcome outcome = serve_ones(
-          cluster, hot_plan_of(zero_plan("row", 4, dedup), "row", "column:2", any_rows(0.4)), true);
-      EXPECT_EQ(outcome.table, expected_ones(4, true));
-      EXPECT_GT(outcome.counts[1].on_device, 0U);
-      EXPECT_LT(outcome.counts[1].on_device, outcome.counts[1].asked);
-    }
-  }
-}
-
 // Alone a worker reads what it has written; among others it misses some of what they write, which
 // is at most all of it.
 TEST(ServedTables, StalenessCountsTheUpdatesOfOthers) {

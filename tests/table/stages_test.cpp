@@ -2,12 +2,9 @@
 // table.
 #include <gtest/gtest.h>
 
-#include <cmath>
 #include <memory>
 #include <numeric>
-#include <set>
 
-#include "cluster/all_to_all.hpp"
 #include "core/random.hpp"
 #include "support/small_tables.hpp"
 
@@ -212,65 +209,6 @@ TEST(Tables, EveryLayoutDoesWhatOneTableDoes) {
   }
 }
 
-// To the bit too, and from the same initial rows: a table with one layout begins with them.
-TEST(Tables, TwoLayoutsDoWhatOneTableDoes) {
-  const std::vector<float> initial = Ranks(plan_of("row", 1, true, OptimizerKind::sgd), 1).table();
-  for (const auto& [sharding, hot] :
-       {std::pair("row", "column:1"), std::pair("row", "column:2"), std::pair("row", "column:4"),
-        std::pair("table", "column:2"), std::pair("auto", "column:4"),
-        std::pair("column:2", "column:4"), std::pair("column:4", "column:2")}) {
-    for (const double fraction : {0.0, 0.14, 0.6, 1.0}) {
-      for (const bool dedup : {true, false}) {
-        for (const OptimizerKind kind : {OptimizerKind::sgd, OptimizerKind::adam}) {
-          SCOPED_TRACE(fmt::format("{}, hot {} of {}, dedup {}, rule {}", sharding, hot, fraction,
-                                   dedup, static_cast<int>(kind)));
-          const TablePlan plan =
-              hot_plan_of(plan_of(sharding, 4, dedup, kind), sharding, hot, any_rows(fraction));
-          EXPECT_EQ(Ranks(plan, 4).table(), initial);
-          expect_one_table(plan, kind);
-        }
-      }
-    }
-  }
-}
-
-// h hot and k cold rows that a rank's batch looks up, c slices: it asks for k + c h numbers of rows
-// and gets (k + h) C numbers, of which the hot ones are read on the devices of c ranks, in the share
-// of their columns, and the cold ones on the hosts.
-TEST(Tables, HotRowsInSlicesMoveTheirColumnsOnceAndTheirNumbersForEverySlice) {
-  const DatasetPtr data = clicks();
-  const Tiers tiers = any_rows(0.4);
-  const std::vector<bool> is_hot = hot_rows_of_all(tiers, kTableFirst.back());
-  for (const auto& [sharding, slices] :
-       {std::pair("column:1", 1U), std::pair("column:2", 2U), std::pair("column:4", 4U)}) {
-    SCOPED_TRACE(sharding);
-    Ranks ranks(hot_plan_of(plan_of("row", 4, true, OptimizerKind::sgd), "row", sharding, tiers),
-                4);
-    const auto batches = batches_of(*data, 4, 0);
-    ranks.look_up(batches);
-    std::size_t hot = 0, cold = 0, asked = 0;
-    for (const Batch& batch : batches) {
-      std::set<Index> rows;
-      for (const Index sample : batch.rows()) {
-        for (const Index row : data->fields.row(sample)) rows.insert(row);
-      }
-      for (const Index row : rows) ++(is_hot[row] ? hot : cold);
-    }
-    Work work;
-    for (std::size_t rank = 0; rank < 4; ++rank) {
-      asked += ranks.lookup(rank).asked();
-      work = work + ranks.tables(rank).look_up_work(ranks.lookup(rank));
-    }
-    EXPECT_GT(hot, 10U);
-    EXPECT_GT(cold, 10U);
-    EXPECT_EQ(asked, cold + slices * hot);
-    EXPECT_EQ(work.gather_bytes, static_cast<double>(4 * kWidth * hot));
-    EXPECT_EQ(work.host_gather_bytes, static_cast<double>(4 * kWidth * cold));
-    EXPECT_EQ(work.host_link_bytes, static_cast<double>(4 * kWidth * cold));
-    EXPECT_EQ(work.bytes, static_cast<double>(4 * (asked + kWidth * (hot + cold))));
-  }
-}
-
 // A batch of b samples with 3 fields has 3 b lookups; 65 rows are all that there are.
 TEST(Tables, DeduplicationAsksOnceForARow) {
   const DatasetPtr data = clicks();
@@ -370,23 +308,6 @@ TEST(Tables, BytesAreThoseOfWholeQuadsTimesTheStateVectors) {
   const TablePlan plan = plan_of("row", 2, true, OptimizerKind::adam);
   EXPECT_EQ(plan.bytes(0) + plan.bytes(1), 65 * 20 * 3 * 4.0);
   EXPECT_EQ(plan_of("row", 1, true, OptimizerKind::sgd).bytes(0), 65 * 20 * 4.0);
-}
-
-// The 25 rows of fields 0 and 1 are hot: in two groups of two ranks 3 + 10 and 2 + 10 of them, in
-// slices of 12 and 5 numbers, stored as 12 and 8. The 40 others are dealt to four ranks. adagrad has
-// one vector of state.
-TEST(Tables, BytesOfTwoLayoutsAreThoseOfBoth) {
-  auto counts = std::make_shared<std::vector<std::uint32_t>>(65, 0);
-  std::fill_n(counts->begin(), 25, 3);
-  const Tiers tiers{
-      .storage = TableStorage::hybrid, .hot_fraction = 25.5 / 65, .counts = std::move(counts)};
-  const TablePlan plan =
-      hot_plan_of(plan_of("row", 4, true, OptimizerKind::adagrad), "row", "column:2", tiers);
-  const double hot[] = {13 * 12, 13 * 8, 12 * 12, 12 * 8};
-  for (int rank = 0; rank < 4; ++rank) {
-    EXPECT_EQ(plan.bytes(rank), (10 * 20 + hot[rank]) * 2 * 4);
-    EXPECT_EQ(plan.device_bytes(rank), hot[rank] * 2 * 4);
-  }
 }
 
 }  // namespace

@@ -77,20 +77,10 @@ TEST(CudaShardedTables, TiersAndExchangesChangeNoBit) {
         Settings{{"table_storage", "hybrid"}, {"hot_fraction", "0.3"}},
         Settings{{"table_storage", "hybrid"}, {"hot_fraction", "0"}},
         Settings{{"table_storage", "hybrid"}, {"hot_fraction", "0.5"}, {"hot", "random"}},
-        Settings{{"table_storage", "host"}, {"host_access", "copy"}},
-        Settings{{"table_storage", "hybrid"}, {"hot_fraction", "0.3"}, {"host_access", "copy"}},
         Settings{{"join", "data"}}, Settings{{"exchange", "nonblocking"}}}) {
     SCOPED_TRACE(more.back().first + " " + more.back().second);
     same(run_clicks_on("cuda:0", with(run, more)));
   }
-}
-
-TEST(CudaShardedTables, TheResultNamesTheAccessToHostMemory) {
-  const Settings host = {{"algorithm", "sgd"}, {"table_storage", "host"}};
-  EXPECT_FALSE(run_clicks_on("cuda:0", host).tables.contains("host_access"));
-  const Settings copy = with(host, {{"host_access", "copy"}});
-  EXPECT_EQ(run_clicks_on("cuda:0", copy).tables["host_access"], "copy");
-  EXPECT_THROW(run_clicks_on("cpu:1", copy), Error);
 }
 
 // Rows that come and go under a capacity, in the memory of the GPU and in the host's.
@@ -102,8 +92,7 @@ TEST(CudaShardedTables, RowsUnderACapacityFollowTheCpu) {
                         {"table_capacity", "400"}};
   const Record cpu = run_clicks_on("cpu:1", run);
   for (const Settings& where : {Settings{{"table_storage", "device"}},
-                                {{"table_storage", "host"}},
-                                {{"table_storage", "host"}, {"host_access", "copy"}}}) {
+                                {{"table_storage", "host"}}}) {
     SCOPED_TRACE(where.back().second);
     const Record gpu = run_clicks_on("cuda:0", with(run, where));
     expect_alike(cpu, gpu);

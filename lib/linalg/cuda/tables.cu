@@ -12,7 +12,6 @@
 
 #include "linalg/cuda/backend.hpp"
 #include "linalg/cuda/flat.cuh"
-#include "linalg/cuda/host_tier.hpp"
 #include "linalg/cuda/lookups.cuh"
 #include "linalg/cuda/pack.cuh"
 #include "linalg/cuda/resources.hpp"
@@ -215,7 +214,6 @@ class CudaTableKernels final : public BasicTableKernels<Real> {
  public:
   explicit CudaTableKernels(Backend& backend)
       : backend_(backend),
-        tier_(backend.stream),
         sort_(backend.stream),
         numbers_(backend.stream),
         values_(backend.stream),
@@ -225,24 +223,21 @@ class CudaTableKernels final : public BasicTableKernels<Real> {
   void put(const ShardRows<Real>& shard, std::size_t n, const std::uint32_t* row,
            const Real* values) override {
     const cudaStream_t stream = backend_.use();
-    const auto reached = tier_.bring(shard, n, row, Vectors::weights_and_state);
-    const PutShardRows<Real> rows{reached.shard, send(numbers_, n, reached.row),
+    const PutShardRows<Real> rows{shard, send(numbers_, n, row),
                                   send(values_, n * shard.width, values)};
     launch_flat(stream, n, shard.stride, rows, "kernel put_shard_rows");
-    tier_.take_back();
   }
 
   void gather(const ShardRows<Real>& shard, std::size_t n, const std::uint32_t* row,
               Real* out) override {
     const cudaStream_t stream = backend_.use();
-    const auto reached = tier_.bring(shard, n, row, Vectors::weights);
-    const std::uint32_t* const rows = send(numbers_, n, reached.row);
+    const std::uint32_t* const rows = send(numbers_, n, row);
     constexpr int V = kPackOf<Real>;
     if (shard.width % V == 0 && shard.stride % V == 0 && is_aligned(out)) {
-      launch_flat(stream, n, shard.width / V, GatherShardRows<Real, V>{reached.shard, rows, out},
+      launch_flat(stream, n, shard.width / V, GatherShardRows<Real, V>{shard, rows, out},
                   "kernel gather_shard_rows");
     } else {
-      launch_flat(stream, n, shard.width, GatherShardRows<Real, 1>{reached.shard, rows, out},
+      launch_flat(stream, n, shard.width, GatherShardRows<Real, 1>{shard, rows, out},
                   "kernel gather_shard_rows");
     }
   }
@@ -277,23 +272,19 @@ class CudaTableKernels final : public BasicTableKernels<Real> {
     const std::size_t n = std::accumulate(parts.count, parts.count + parts.parts, std::size_t{0});
     if (n == 0) return;
     backend_.use();
-    const auto reached = tier_.bring(shard, n, parts.row, Vectors::weights_and_state);
-    const std::uint32_t* const row = send(numbers_, n, reached.row);
+    const std::uint32_t* const row = send(numbers_, n, parts.row);
     std::visit(
         [&](const auto& each) {
           if (parts.parts == 1 && !parts.scale) {
-            step_distinct(reached.shard, n, row, parts.value, each);
+            step_distinct(shard, n, row, parts.value, each);
           } else {
-            step_summed(reached.shard, n, row, parts, each);
+            step_summed(shard, n, row, parts, each);
           }
         },
         rule);
-    tier_.take_back();
   }
 
  private:
-  using Vectors = typename HostTier<Real>::Vectors;
-
   template <class Rule>
   void step_distinct(const ShardRows<Real>& shard, std::size_t n, const std::uint32_t* row,
                      const Real* value, const Rule& rule) {
@@ -327,7 +318,6 @@ class CudaTableKernels final : public BasicTableKernels<Real> {
   }
 
   Backend& backend_;
-  HostTier<Real> tier_;
   ListSort sort_;
   DeviceMemory numbers_, values_, ends_, scales_;
   std::vector<std::uint32_t> end_;

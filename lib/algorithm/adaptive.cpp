@@ -33,30 +33,9 @@
 //             and without perturbation; then all begin at b_max. The code lets the rate rise over
 //             these epochs (--warmup-epochs E does, from 0 where it has 1/100) and counts its decay
 //             from there. None by default, because the paper has none.
-// Warns:      Before a run, (a) of a loop that swings. Let batches take times proportional to their
-//             size, on P equal workers. Then u_i = M / (P b_i) for a mega-batch of M samples with
-//             all b_i near b, and d(u_i)/d(b_i) = -u/b: line 5 or 8 turns a deviation d of b_i from
-//             the mean into (1 - g) d, with the gain g = beta u/b = beta M / (P b^2). It shrinks
-//             for 0 < g < 2 and grows beyond. Warned if g > 2 at b_max, where it is smallest. Not
-//             all that is bad is told: at b the gain is (b_max/b)^2 times as large, so the smaller
-//             batches of slow workers may swing although there is no warning. With a fixed cost per
-//             batch only the share phi of its time that follows b counts, and the gain is phi g:
-//             then the warning comes early, by the factor 1 / phi.
-//             (b) of perturbation that does not end. The weights of a perturbed merge add up to
-//             1 + e, e = delta (u_max - u_min) / sum(u), and gamma carries each such stretch on
-//             (parts/inflation.hpp). Equal workers make m = M / b_max updates with batches of
-//             b_max; if P does not divide m, the u_i differ, by at least 1: e >= delta / m. Warned
-//             if the model has doubled by that e before the run's samples end, and the threshold,
-//             which stops it at pert_thr over the initial norm, lies above 2. Not if P divides
-//             m + 1: then one worker lacks one update of k = (m + 1) / P, its batches shrink by
-//             h = beta (P - 1) / P, and k h < b_max gives M <= k (P b_max - h) < M + b_max: k
-//             updates of each are the next mega-batch, and every one after it. Scaled batches may
-//             find equal u_i in other cases, too: then it was a false alarm (with m = 100 P = 3 and
-//             6 find them, 8 does not). Of unequal workers (--speed, --straggler) nothing is said.
-//             (c) of merges that are rare (parts/merge.hpp).
-//             During a run, once, when the merges alone have doubled the model by the u_i that
-//             were: from there on more of it comes from merging than from learning. Runs whose u
-//             become equal, or differ by one for some tens of merges, stay below it.
+// Warns:      Before a run, of merges that are rare (parts/merge.hpp). During a run, once each, when
+//             the merges alone have doubled the model and when the scaling of batches overshoots
+//             (parts/adaptive_warnings.hpp).
 
 #include <fmt/format.h>
 
@@ -68,7 +47,7 @@
 #include <vector>
 
 #include "algorithm/algorithm.hpp"
-#include "algorithm/parts/inflation.hpp"
+#include "algorithm/parts/adaptive_warnings.hpp"
 #include "algorithm/parts/merge.hpp"
 #include "core/error.hpp"
 #include "core/limits.hpp"
@@ -153,9 +132,6 @@ struct Scaling {
     if (out) next = std::clamp(next, b_min, b_max);
     return rounded_batch_size(next);
   }
-
-  // beta u / b at b_max, of `updates` in all on p equal workers.
-  double gain(double updates, int p) const { return beta * updates / p / b_max; }
 };
 
 // A merge and what follows from it. All workers know it alike.
@@ -236,13 +212,8 @@ class Adaptive final : public Algorithm {
     }
   }
 
-  std::vector<std::string> warnings(const Plan& plan, const Layout& layout) const override {
-    if (plan.workers == 1) return {};
-    const std::uint64_t mega_batch = samples_per_merge(plan.mega_batch_samples(), plan);
-    std::vector<std::string> texts = rare_merge_warnings(plan, mega_batch);
-    warn_of_swinging(plan, mega_batch, texts);
-    warn_of_inflation(plan, mega_batch, initial_norm(layout), texts);
-    return texts;
+  std::vector<std::string> warnings(const Plan& plan, const Layout&) const override {
+    return rare_merge_warnings(plan, samples_per_merge(plan.mega_batch_samples(), plan));
   }
 
   void worker(Worker& self) const override {
@@ -259,6 +230,7 @@ class Adaptive final : public Algorithm {
     std::shared_ptr<const Agreed> agreed;  // at the last merge
 
     InflationWarning inflation(o_.gamma);
+    OvershootWarning overshoot(scaling.beta);
     std::uint64_t samples = 0;  // of all workers
     std::uint64_t merges = 0;   // since the warm-up
     while (self.running()) {
@@ -288,6 +260,7 @@ class Adaptive final : public Algorithm {
       global.merge(self, w_i, agreed->merge.weight[i], o_.gamma);
       record(self, agreed->merge);
       inflation.merged(self, agreed->merge);
+      if (scales) overshoot.scaled(self, agreed->merge);
       samples += agreed->samples;
       self.evaluate_here(w_i, samples);
     }
@@ -298,9 +271,6 @@ class Adaptive final : public Algorithm {
   double norm(double length, std::size_t n) const {
     const auto size = static_cast<double>(n);
     return length / (o_.pert_norm == PertNorm::rms ? std::sqrt(size) : size);
-  }
-  double initial_norm(const Layout& layout) const {
-    return norm(initial_rms(layout) * std::sqrt(static_cast<double>(layout.size)), layout.size);
   }
 
   std::uint64_t samples_per_merge(std::uint64_t samples, const Plan& plan) const {
@@ -318,49 +288,6 @@ class Adaptive final : public Algorithm {
       next.push_back(scaling(b[i], u[i], sum_u, b.size()));
     }
     return next;
-  }
-
-  // (a) of the header.
-  void warn_of_swinging(const Plan& plan, std::uint64_t mega_batch,
-                        std::vector<std::string>& texts) const {
-    const Scaling scaling = Scaling::of(plan, o_);
-    const double updates = static_cast<double>(mega_batch) / scaling.b_max;
-    const double gain = scaling.gain(updates, plan.workers);
-    if (gain <= 2 || scaling.b_min >= scaling.b_max) return;
-    texts.push_back(
-        fmt::format("batch size scaling will swing: one update off the average changes a batch "
-                    "{:.3g} times as much as would make up for it, and it settles below 2 only; "
-                    "see --beta (below {:.4g}) or a smaller --mega-batch",
-                    gain, scaling.beta * 2 / gain));
-  }
-
-  // Of equal workers, by what (b) of the header proves.
-  bool updates_become_equal(const Plan& plan, std::uint64_t mega_batch) const {
-    const auto p = static_cast<std::uint64_t>(plan.workers);
-    const std::uint64_t over = mega_batch / plan.batch_size % p;
-    if (over == 0) return true;
-    const Scaling scaling = Scaling::of(plan, o_);
-    const double lowered = scaling.beta * static_cast<double>(p - 1) / static_cast<double>(p);
-    const auto k = static_cast<double>(mega_batch / plan.batch_size / p + 1);
-    return over == p - 1 && k * lowered < scaling.b_max && scaling.b_max - lowered >= scaling.b_min;
-  }
-
-  // (b) of the header.
-  void warn_of_inflation(const Plan& plan, std::uint64_t mega_batch, double initial_norm,
-                         std::vector<std::string>& texts) const {
-    if (!plan.equal_workers || updates_become_equal(plan, mega_batch)) return;
-    if (kInflationBound * initial_norm >= o_.pert_threshold) return;
-    const double warm_up = o_.warmup_epochs.value_or(0) * static_cast<double>(plan.rows);
-    const double merges =
-        (static_cast<double>(plan.max_samples) - warm_up) / static_cast<double>(mega_batch);
-    const double updates = static_cast<double>(mega_batch) / static_cast<double>(plan.batch_size);
-    const auto doubled = merges_to_inflate(1 + o_.delta / updates, o_.gamma, merges);
-    if (!doubled) return;
-    texts.push_back(fmt::format(
-        "{:.4g} batches per merge leave {} workers with unequal updates: perturbed weights add up "
-        "to more than 1, and with gamma {} {} merges alone may double the model; see "
-        "--whole-rounds, --delta 0, --gamma 0 or a smaller --pert-threshold",
-        updates, plan.workers, o_.gamma, *doubled));
   }
 
   AdaptiveOptions o_;

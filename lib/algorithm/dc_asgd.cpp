@@ -4,9 +4,9 @@
 //
 // Paper:      Zheng et al. 2017 (baseline of 003 section 5), algorithm 2.
 // Implements: w <- w - lr (g + lambda g o g o (w - w_bak(m)));  w_bak(m) <- w at m's pull;
-//             --dc adaptive: MeanSquare <- decay MeanSquare + (1 - decay) g o g,
-//             lambda = lambda0 / sqrt(MeanSquare + 1e-7). o: element-wise.
-// Symbols:    lambda --lambda, lambda0 --lambda0, decay --mean-square-decay, m the worker.
+//             --dc adaptive: MeanSquare <- m MeanSquare + (1 - m) g o g, m = 0.95, and
+//             lambda0 / sqrt(MeanSquare + 1e-7) in place of lambda. o: element-wise.
+// Symbols:    lambda, lambda0 --lambda, m the worker.
 // Cost:       messages as asgd; an update streams 9 vectors instead of 3 (11 adaptive), and the
 //             server keeps a backup per worker.
 // Records:    as asgd.
@@ -16,6 +16,7 @@
 //             used.
 
 #include <cmath>
+#include <optional>
 #include <utility>
 
 #include "algorithm/algorithm.hpp"
@@ -29,11 +30,15 @@ enum class Backup { worker, server };
 
 struct DcOptions {
   Compensation compensation = Compensation::constant;
-  double lambda = 0.04;
-  double lambda0 = 2;
-  double decay = 0.95;
+  std::optional<double> lambda;  // none: the paper's, 0.04; adaptive 2
   Backup backup = Backup::worker;
+
+  double strength() const {
+    return lambda.value_or(compensation == Compensation::adaptive ? 2 : 0.04);
+  }
 };
+
+constexpr double kMeanSquareDecay = 0.95;
 
 class CompensatingServer final : public ParameterServer {
  public:
@@ -61,17 +66,18 @@ class CompensatingServer final : public ParameterServer {
   // compensated = g + lambda g o g o (w - w_bak).
   void compensate(std::span<const float> g, std::span<const float> w_bak) {
     const std::span<const float> w = parameters();
-    const auto constant = static_cast<float>(o_.lambda), lambda0 = static_cast<float>(o_.lambda0);
-    const auto decay = static_cast<float>(o_.decay), fresh = static_cast<float>(1 - o_.decay);
+    const auto strength = static_cast<float>(o_.strength());
+    constexpr auto kDecay = static_cast<float>(kMeanSquareDecay);
+    constexpr auto kFresh = static_cast<float>(1 - kMeanSquareDecay);
     if (o_.compensation == Compensation::constant) {
       for (std::size_t i = 0; i < g.size(); ++i) {
-        compensated_[i] = g[i] + constant * g[i] * g[i] * (w[i] - w_bak[i]);
+        compensated_[i] = g[i] + strength * g[i] * g[i] * (w[i] - w_bak[i]);
       }
       return;
     }
     for (std::size_t i = 0; i < g.size(); ++i) {
-      mean_square_[i] = decay * mean_square_[i] + fresh * g[i] * g[i];
-      const float lambda = lambda0 / std::sqrt(mean_square_[i] + 1e-7F);
+      mean_square_[i] = kDecay * mean_square_[i] + kFresh * g[i] * g[i];
+      const float lambda = strength / std::sqrt(mean_square_[i] + 1e-7F);
       compensated_[i] = g[i] + lambda * g[i] * g[i] * (w[i] - w_bak[i]);
     }
   }
@@ -88,15 +94,10 @@ class DcAsgd final : public Algorithm {
     options.add_choice("dc", o_.compensation,
                        {{"constant", Compensation::constant}, {"adaptive", Compensation::adaptive}},
                        "lambda is one number, or adapts to each gradient's mean square");
-    options.add("lambda", o_.lambda, "strength of the compensation, with --dc constant")
+    options
+        .add("lambda", o_.lambda, "strength of the compensation; auto: 0.04, with --dc adaptive 2")
         .symbol("lambda")
         .at_least(0);
-    options.add("lambda0", o_.lambda0, "strength of the compensation, with --dc adaptive")
-        .symbol("lambda_0")
-        .at_least(0);
-    options.add("mean_square_decay", o_.decay, "memory of the mean square, with --dc adaptive")
-        .symbol("m")
-        .range(0, 1);
     options.add_choice("dc_backup", o_.backup,
                        {{"worker", Backup::worker}, {"server", Backup::server}},
                        "compensate from each worker's last pull, or from the update before");

@@ -31,8 +31,6 @@ struct Plan {
   bool sharded_tables = false;
   // Then: owners are asked one by one (table/served.hpp), not by all workers together.
   bool served_tables = false;
-  // As far as the options say, no worker is slower than another: no unequal speeds, no straggler.
-  bool equal_workers = true;
 
   // Of all workers together: the distance between two merges, and by default between evaluations.
   std::uint64_t mega_batch_samples() const { return mega_batch * batch_size; }

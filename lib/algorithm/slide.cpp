@@ -8,7 +8,7 @@
 //             gradient (p_il - [l true]/|true|) / b, of the rows that are active alone;  Adam on the
 //             touched rows (parts/row_adam.hpp).
 // Symbols:    A_i activations of the hidden layer, b --batch-size, lr --learning-rate, K
-//             --hash-codes, L --hash-tables, m --bin, N0 --rehash, lambda --rehash-decay.
+//             --hash-codes, L --hash-tables, m --bin, N0 --rehash.
 // Cost:       no message. A batch costs as much as its pairs of samples and active labels
 //             (parts/sampled_mlp.hpp); a rehash a pass over the layer and its N K L codes.
 // Records:    histograms of each sample: "active" labels, "retrieved" ones; of each batch: "blind"

@@ -12,9 +12,6 @@ namespace hetsgd {
 
 namespace {
 
-// The variance of N(0, 1) truncated to [-2, 2]: 1 - 2 * 2 density(2) / (Phi(2) - Phi(-2)).
-constexpr double kTruncatedVariance = 0.7737413035499232;
-
 // Number i of the flat vector takes word i % 4 of the block at counter i / 4.
 constexpr std::size_t kWords = 4;
 constexpr std::size_t kChunk = std::size_t{1} << 16;  // numbers per task
@@ -27,16 +24,6 @@ void Layout::add(ParameterBlock block) {
   real_size += static_cast<double>(block.rows) * static_cast<double>(block.cols);
   sparse += block.row_sparse() ? 1 : 0;
   blocks.push_back(std::move(block));
-}
-
-double initial_rms(const Layout& layout) {
-  double squares = 0, constants = 0;
-  for (const ParameterBlock& block : layout.blocks) {
-    squares += static_cast<double>(block.rows * (block.cols - block.zero_cols)) * block.init_std *
-               block.init_std;
-    constants += static_cast<double>(block.size()) * block.initial_value * block.initial_value;
-  }
-  return std::sqrt((kTruncatedVariance * squares + constants) / static_cast<double>(layout.size));
 }
 
 namespace {

@@ -53,9 +53,6 @@ struct Layout {
   void add(ParameterBlock block);
 };
 
-// The root mean square of initial parameters by the blocks' laws (in expectation).
-double initial_rms(const Layout& layout);
-
 // The initial parameters, in host memory, by each block's law. One counter-based draw per element
 // of the flat vector: the same bits on every cluster and for every number of threads (none: all
 // cores). An element's value depends on the seed, its place in the vector (a table's left out) and

@@ -13,8 +13,7 @@ namespace hetsgd {
 // --workers; by default as many as there are ranks that serve no tables, or devices.
 int workers_of(const TrainOptions& options, const std::vector<std::string>& devices);
 
-// What is known of the plan before the data are loaded. Plan::equal_workers is left to who knows the
-// machine.
+// What is known of the plan before the data are loaded.
 Plan plan_before_data(const TrainOptions& options, const AlgorithmInfo& info, int workers);
 
 // Adds to `plan` what follows from the number of training rows: the budget of samples.

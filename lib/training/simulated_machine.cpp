@@ -13,13 +13,6 @@ namespace hetsgd {
 
 namespace {
 
-// Those of the workers beyond the list are 1.
-bool speeds_are_equal(const std::vector<double>& speeds, int workers) {
-  if (speeds.empty()) return true;
-  const double first = speeds.size() < static_cast<std::size_t>(workers) ? 1.0 : speeds.front();
-  return std::ranges::all_of(speeds, [&](double speed) { return speed == first; });
-}
-
 nlohmann::json profiles_json(const std::vector<DeviceProfile>& profiles, int workers) {
   std::vector<std::pair<const DeviceProfile*, std::vector<int>>> kinds;
   for (int rank = 0; rank < workers; ++rank) {
@@ -82,14 +75,6 @@ SimulatedMachine load_simulated_machine(const TrainOptions& options, int workers
       .network = load_network_model(options.network)};
   machine.rates = rates_of(machine.profiles, options.profile);
   return machine;
-}
-
-bool workers_are_equal(const SimulatedMachine& machine, const std::vector<double>& speeds,
-                       int workers) {
-  const bool one_profile = std::ranges::all_of(machine.profiles, [&](const DeviceProfile& each) {
-    return each == machine.profiles.front();
-  });
-  return one_profile && machine.network.nodes.empty() && speeds_are_equal(speeds, workers);
 }
 
 Seconds slowest_step(const SimulatedMachine& machine,

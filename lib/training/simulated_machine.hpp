@@ -32,10 +32,6 @@ void plan_memory_of_gpus(Model& model, const std::string& profiles, const Option
 // Errors: usage and data, as the options' files have them.
 SimulatedMachine load_simulated_machine(const TrainOptions& options, int workers);
 
-// By profiles, speeds and links no worker differs from another.
-bool workers_are_equal(const SimulatedMachine& machine, const std::vector<double>& speeds,
-                       int workers);
-
 // Takes the longest of a step on any of the profiles; `work` says what it is on a device.
 Seconds slowest_step(const SimulatedMachine& machine,
                      const std::function<Work(const DeviceRates&)>& work);

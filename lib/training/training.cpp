@@ -86,8 +86,6 @@ void Training::Impl::resolve() {
   const int workers = workers_of(options, devices);
   machine = load_simulated_machine(options, workers);
   plan = plan_before_data(options, info, workers);
-  plan.equal_workers =
-      options.straggler.empty() && workers_are_equal(machine, options.speed, workers);
   check_plan(options, set, plan, devices, info, *algorithm);
   scenario = std::make_shared<const Scenario>(options.straggler, plan.workers, options.seed);
 

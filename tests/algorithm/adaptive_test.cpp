@@ -1,4 +1,4 @@
-// adaptive and elastic: what is foreseen before a run, whole rounds, the period of scaling, the
+// adaptive and elastic: rare merges are foreseen before a run, whole rounds, the period of scaling, the
 // warm-up. Algorithms 1 and 2 themselves are checked by tests/reference/numpy_reference.py.
 
 #include <gmock/gmock.h>
@@ -21,101 +21,16 @@ std::vector<std::string> foreseen(const Settings& more) {
   return training.record().warnings;
 }
 
-// b_max 16, b_min 2, beta 1: the gain beta u / b is mega / (16 P).
-TEST(AdaptiveForesees, BatchSizesThatSwing) {
-  const auto two = foreseen({{"workers", "2"}});  // 100 batches: 3.125
-  ASSERT_EQ(two.size(), 1U);
-  EXPECT_THAT(two[0], testing::HasSubstr("3.12 times as much"));
-  EXPECT_THAT(two[0], testing::HasSubstr("--beta (below 0.64)"));
-  EXPECT_TRUE(foreseen({{"workers", "2"}, {"beta", "0.63"}}).empty());
-  EXPECT_TRUE(foreseen({{"workers", "2"}, {"mega_batch", "64"}}).empty());  // 2
-  EXPECT_EQ(foreseen({{"workers", "2"}, {"mega_batch", "66"}}).size(), 1U);
-  EXPECT_TRUE(foreseen({{"workers", "4"}}).empty());                       // 1.5625
-  EXPECT_EQ(foreseen({{"workers", "4"}, {"beta", "1.3"}}).size(), 1U);     // 2.03
-  EXPECT_TRUE(foreseen({{"workers", "2"}, {"batch_min", "16"}}).empty());  // nothing to scale
-  EXPECT_TRUE(foreseen({{"workers", "1"}}).empty());
-  EXPECT_TRUE(foreseen({{"workers", "2"}, {"algorithm", "elastic"}}).empty());
-}
-
 TEST(Foreseen, MergesThatAreRare) {
   for (const std::string algorithm : {"elastic", "adaptive"}) {
     SCOPED_TRACE(algorithm);
-    Settings two = {{"workers", "2"}, {"algorithm", algorithm}};
-    if (algorithm == "adaptive") two.emplace_back("batch_min", "16");   // nothing swings
+    const Settings two = {{"workers", "2"}, {"algorithm", algorithm}};
     EXPECT_TRUE(foreseen(with(two, {{"mega_batch", "124"}})).empty());  // a quarter of an epoch
     const auto warnings = foreseen(with(two, {{"mega_batch", "200"}}));
     ASSERT_EQ(warnings.size(), 1U);
     EXPECT_THAT(warnings[0], testing::HasSubstr("0.4 epochs"));
     EXPECT_THAT(warnings[0], testing::HasSubstr("--mega-batch 124"));
     EXPECT_TRUE(foreseen(with(two, {{"mega_batch", "200"}, {"workers", "1"}})).empty());
-  }
-}
-
-// 100 batches on 8 workers: u is 12 or 13, and the weights add up to 1 + 0.1 / 100.
-TEST(AdaptiveForesees, PerturbationThatDoublesTheModel) {
-  int merges = 0;
-  for (double g = 1, before = 1; g < 2; ++merges) {
-    const double next = 1.001 * g + 0.9 * (g - before);
-    before = g;
-    g = next;
-  }
-  EXPECT_NEAR(merges, 80, 10);  // ln 2 (1 - gamma) / e = 69, and some for the momentum to rise
-  const auto samples = [](int count) {
-    return std::pair<std::string, std::string>{"max_samples", std::to_string(1600 * count)};
-  };
-  const Settings eight = {{"workers", "8"}, {"pert_norm", "l2_over_n"}, samples(merges)};
-  const auto warnings = foreseen(eight);
-  ASSERT_EQ(warnings.size(), 1U);
-  EXPECT_THAT(warnings[0], testing::HasSubstr(fmt::format("{} merges alone", merges)));
-  EXPECT_THAT(warnings[0], testing::HasSubstr("--whole-rounds"));
-  EXPECT_TRUE(foreseen({{"workers", "8"}, samples(merges - 1)}).empty());
-  EXPECT_TRUE(foreseen({{"workers", "8"}, {"max_samples", "0"}, {"max_time", "1h"}}).empty());
-  for (const Settings& cure : std::vector<Settings>{{{"whole_rounds", "true"}},
-                                                    {{"mega_batch", "104"}},
-                                                    {{"delta", "0"}},
-                                                    {{"gamma", "0"}},
-                                                    {{"adaptive_warmup_epochs", "1"}}}) {
-    EXPECT_TRUE(foreseen(with(eight, cure)).empty()) << cure[0].first;
-  }
-  // One update is missing to 13 of each: it is made from the second merge on. Unless the batch
-  // shrinks below b_min, or by so much that 14 are made.
-  const Settings lacks_one = with(eight, {{"mega_batch", "103"}, samples(2 * merges)});
-  EXPECT_TRUE(foreseen(lacks_one).empty());
-  EXPECT_EQ(foreseen(with(lacks_one, {{"beta", "1.5"}})).size(), 1U);  // 13 * 1.5 * 7 / 8 > 16
-  EXPECT_EQ(foreseen(with(lacks_one, {{"batch_min", "16"}})).size(), 1U);
-  // Unequal workers find their own batches.
-  EXPECT_TRUE(foreseen(with(eight, {{"speed", "1,0.9"}})).empty());
-  EXPECT_TRUE(foreseen(with(eight, {{"straggler", "kind=constant,factor=2,worker=1"}})).empty());
-  EXPECT_EQ(foreseen(with(eight, {{"speed", "2,2,2,2,2,2,2,2"}})).size(), 1U);
-  // The threshold ends it before factor 2 if the initial norm is above half of it.
-  const Settings rms = with(eight, {{"pert_norm", "rms"}, {"pert_threshold", "0.1"}});
-  const double half = 0.05 / 0.87963;  // of the law, before it is truncated
-  EXPECT_EQ(foreseen(with(rms, {{"init_std", std::to_string(0.98 * half)}})).size(), 1U);
-  EXPECT_TRUE(foreseen(with(rms, {{"init_std", std::to_string(1.02 * half)}})).empty());
-}
-
-// With 25 batches 4 workers lack 3 of 28, which they do not make up for; with 27 one, which it
-// does.
-TEST(AdaptiveForesees, WhatEqualWorkersDo) {
-  for (const auto& [batches, become_equal] : {std::pair{"25", false}, {"27", true}, {"28", true}}) {
-    const Record run =
-        run_training(with(kAdaptive, {{"workers", "4"},
-                                      {"mega_batch", batches},
-                                      {"max_samples", "16000"},
-                                      {"profile", HETSGD_TEST_DATA "/compute_only_profile.json"},
-                                      {"network", "ideal"}}));
-    const auto events = merges(run);
-    ASSERT_GE(events.size(), 30U);
-    std::size_t equal = 0;
-    for (std::size_t k = 1; k + 1 < events.size(); ++k) {
-      const auto u = events[k]["updates"].get<std::vector<int>>();
-      equal += std::ranges::count(u, u[0]) == 4;
-    }
-    if (become_equal) {
-      EXPECT_EQ(equal, events.size() - 2) << batches;
-    } else {
-      EXPECT_LT(equal, events.size() / 4) << batches;
-    }
   }
 }
 

@@ -21,7 +21,7 @@ TEST(DcAsgd, LambdaZeroIsAsgdToTheBit) {
     expect_same_bits(asgd, run_training(with(base, {{"lambda", "0"}, {"dc_backup", backup}})));
     expect_same_bits(
         asgd,
-        run_training(with(base, {{"dc", "adaptive"}, {"lambda0", "0"}, {"dc_backup", backup}})));
+        run_training(with(base, {{"dc", "adaptive"}, {"lambda", "0"}, {"dc_backup", backup}})));
   }
 }
 
@@ -29,7 +29,7 @@ TEST(DcAsgd, LambdaZeroIsAsgdToTheBit) {
 TEST(DcAsgd, OneWorkerIsAsgdToTheBit) {
   const Record asgd = run_training(with(kDcAsgd, {{"algorithm", "asgd"}}));
   expect_same_bits(asgd, run_training(with(kDcAsgd, {{"lambda", "7"}})));
-  expect_same_bits(asgd, run_training(with(kDcAsgd, {{"dc", "adaptive"}, {"lambda0", "7"}})));
+  expect_same_bits(asgd, run_training(with(kDcAsgd, {{"dc", "adaptive"}, {"lambda", "7"}})));
 }
 
 // The one backup of the server is the model before the last update, so even one worker's gradient

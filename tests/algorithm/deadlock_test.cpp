@@ -195,9 +195,6 @@ Settings random_run(const RegisteredAlgorithm& algorithm, const std::string& clu
     if (key == "node_size" && workers % std::stoi(value) != 0) value = std::to_string(workers);
     if (key == "cpu_batch_max") value = "6";
   }
-  const bool is_capped = std::ranges::any_of(
-      settings, [](const auto& setting) { return setting.first == "active_max"; });
-  if (is_capped) settings.emplace_back("active_min", "0");  // at most the cap
   const bool grouped = std::ranges::find(settings, std::pair<std::string, std::string>(
                                                        "hierarchical", "true")) != settings.end();
   if (grouped && dice.coin()) settings.emplace_back("groups", random_groups(dice, workers));

@@ -3,7 +3,6 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <map>
 #include <numeric>
@@ -76,15 +75,15 @@ TEST(LabelHash, TablesRetrieveAsOftenAsTheFormulaSays) {
   const double p = collision_probability(query, row, kBin);
   for (const std::uint32_t codes : {1U, 2U, 3U}) {
     int matches = 0, retrieved = 0;
-    std::array<std::uint32_t, kTables> of_row{}, of_query{};
     for (std::uint32_t generation = 0; generation < kGenerations; ++generation) {
-      const LabelHash hash(
-          {.codes = codes, .tables = kTables, .bin = kBin, .packing = Packing::exact}, kInputs, 4,
-          generation);
-      hash.rows(1, row.data(), of_row.data(), kTables, 1);
-      hash.queries(1, query.data(), of_query.data(), kTables, 1);
+      const LabelHash hash({.codes = codes, .tables = kTables, .bin = kBin}, kInputs, 4,
+                           generation);
+      const auto of_row = hash.row_codes(row.data()), of_query = hash.query_codes(query.data());
       int here = 0;
-      for (std::size_t t = 0; t < kTables; ++t) here += of_row[t] == of_query[t] ? 1 : 0;
+      for (std::size_t t = 0; t < kTables; ++t) {
+        const auto first = of_row.begin() + static_cast<std::ptrdiff_t>(t * codes);
+        here += std::equal(first, first + codes, of_query.begin() + (first - of_row.begin()));
+      }
       matches += here;
       retrieved += here > 0 ? 1 : 0;
     }
@@ -99,25 +98,21 @@ TEST(LabelHash, TablesRetrieveAsOftenAsTheFormulaSays) {
 // Without an empty bin, by the definition: codes of a query and of a row are the place of the
 // largest number; buckets are numbers of these codes.
 TEST(LabelHash, BucketsAreTheNumbersOfTheirCodes) {
-  for (const Packing packing : {Packing::overlapping, Packing::exact}) {
-    const HashOptions options{.codes = 3, .tables = 5, .bin = 8, .packing = packing};
-    const LabelHash hash(options, 32, 1, 2);
-    constexpr std::size_t kRows = 37;  // two blocks of 16 and a part of one
-    const std::vector<float> W = normal_numbers(kRows * 32, 9);
-    std::vector<std::uint32_t> bucket(kRows * 5);
-    hash.rows(kRows, W.data(), bucket.data(), 5, 1);
-    for (std::size_t row = 0; row < kRows; ++row) {
-      const auto codes = hash.row_codes(&W[row * 32]);
-      for (std::size_t t = 0; t < 5; ++t) {
-        const std::uint32_t s = packing == Packing::exact ? 8 : 4;
-        const std::uint32_t expected = (codes[3 * t] * s + codes[3 * t + 1]) * s + codes[3 * t + 2];
-        EXPECT_EQ(bucket[row * 5 + t], expected);
-        EXPECT_LT(expected, options.buckets());
-      }
+  const HashOptions options{.codes = 3, .tables = 5, .bin = 8};
+  const LabelHash hash(options, 32, 1, 2);
+  constexpr std::size_t kRows = 37;  // two blocks of 16 and a part of one
+  const std::vector<float> W = normal_numbers(kRows * 32, 9);
+  std::vector<std::uint32_t> bucket(kRows * 5);
+  hash.rows(kRows, W.data(), bucket.data(), 5, 1);
+  for (std::size_t row = 0; row < kRows; ++row) {
+    const auto codes = hash.row_codes(&W[row * 32]);
+    for (std::size_t t = 0; t < 5; ++t) {
+      const std::uint32_t expected = (codes[3 * t] * 4U + codes[3 * t + 1]) * 4 + codes[3 * t + 2];
+      EXPECT_EQ(bucket[row * 5 + t], expected);
+      EXPECT_LT(expected, options.buckets());
     }
   }
   EXPECT_EQ((HashOptions{.codes = 6, .bin = 8}).buckets(), 9556U);  // 7 (4^6 - 1) / 3 + 1
-  EXPECT_EQ((HashOptions{.codes = 6, .bin = 8, .packing = Packing::exact}).buckets(), 262144U);
   EXPECT_EQ((HashOptions{.kind = HashKind::simhash, .codes = 9}).buckets(), 512U);
 }
 
@@ -176,10 +171,6 @@ TEST(LabelHash, AQueryWithoutAPositiveNumberIsBlind) {
   const LabelHash densified({.codes = 2, .tables = 4, .bin = 4}, 16, 1, 0);
   EXPECT_EQ(densified.queries(3, queries.data(), bucket.data(), 4, 1), 3U);
   EXPECT_EQ(bucket[0], bucket[4]);
-  const LabelHash lowest({.codes = 2, .tables = 4, .bin = 4, .empty_bins = EmptyBins::lowest}, 16,
-                         1, 0);
-  EXPECT_EQ(lowest.queries(3, queries.data(), bucket.data(), 4, 1), 0U);
-  EXPECT_EQ(bucket, std::vector<std::uint32_t>(12, 0));
 }
 
 class Tables : public testing::Test {
@@ -282,22 +273,6 @@ TEST_F(Tables, ActiveLabelsAreTrueOnesRetrievedOnesAndFill) {
       labels_of({.least = 250, .fill = LabelFill::sample}, tables, 5, 1, truth, buckets, counts),
       labels_of({.least = 250, .fill = LabelFill::sample}, tables, 6, 1, truth, buckets, counts));
 
-  const auto cut = labels_of({.least = 0, .most = 10}, tables, 0, 1, truth, buckets, counts);
-  EXPECT_EQ(cut, std::vector<std::uint32_t>(expected.begin(), expected.begin() + 10));
-
-  const auto often = labels_of({.least = 0, .sampling = LabelSampling::threshold, .hits = 2},
-                               tables, 0, 1, truth, buckets, counts);
-  std::set<std::uint32_t> twice(truth.begin(), truth.end());
-  for (const auto& [label, count] : hits) {
-    if (count >= 2) twice.insert(label);
-  }
-  EXPECT_EQ(std::set(often.begin(), often.end()), twice);
-  EXPECT_EQ(often.size(), twice.size());
-
-  const auto few = labels_of({.least = 20, .sampling = LabelSampling::vanilla}, tables, 0, 1, truth,
-                             buckets, counts);
-  EXPECT_GE(few.size(), 20U);
-  EXPECT_LT(few.size(), expected.size());
   EXPECT_EQ(labels_of({.all = true}, tables, 0, 1, truth, buckets, counts).size(), 300U);
 }
 
@@ -309,25 +284,19 @@ TEST_F(Tables, ActiveLabelsOfRandomOptionsAreThoseOfSets) {
   const LabelTables tables = make(0, 1), cut = make(7, 1);
   for (std::uint32_t round = 0; round < 400; ++round) {
     const LabelTables& held = below(2) == 0 ? tables : cut;
-    ActiveOptions options{.least = below(2) == 0 ? 0 : below(320), .most = 0};
-    if (below(3) == 0) options.most = std::max(options.least, 1 + below(60));
+    ActiveOptions options{.least = below(2) == 0 ? 0 : below(320)};
     options.fill = below(2) == 0 ? LabelFill::batch : LabelFill::sample;
-    if (below(3) == 0) options.sampling = LabelSampling::threshold;
-    options.hits = 1 + below(4);
     std::set<std::uint32_t> distinct;
     while (distinct.size() < below(20)) distinct.insert(below(kRows));
     const std::vector<std::uint32_t> truth(distinct.begin(), distinct.end());
     std::vector<std::uint32_t> buckets(6);
     hash.queries(1, &W[below(kRows) * kInputs], buckets.data(), 6, 1);
 
-    const std::uint32_t enough = options.sampling == LabelSampling::threshold ? options.hits : 1;
-    std::map<std::uint32_t, std::uint32_t> hits;
+    std::set<std::uint32_t> seen = distinct;
     std::vector<std::uint32_t> expected = truth;
-    const std::size_t most = options.most == 0 ? kRows : options.most;
     for (std::size_t t = 0; t < 6; ++t) {
       for (const std::uint32_t l : held.bucket(t, buckets[t])) {
-        const bool is_new = ++hits[l] == enough && !distinct.contains(l);
-        if (is_new && expected.size() < most) expected.push_back(l);
+        if (seen.insert(l).second) expected.push_back(l);
       }
     }
     Retrieval counts;

@@ -195,7 +195,6 @@ TEST(Sma, ATunedNumberOfLearnersOnThreads) {
                                                 {"devices", "cpu:2"},
                                                 {"learners_per_device", "auto"},
                                                 {"tuner", tuner},
-                                                {"tuner_window", "2"},
                                                 {"tuner_every", "3"},
                                                 {"max_samples", "6400"}}));
     EXPECT_EQ(run.status, Status::completed);

@@ -70,7 +70,7 @@ class ParameterServer(Reference):
         self.check(momentum, "--algorithm", "asgd", "--optimizer", "momentum", "--momentum", "0.5", "--weight-decay", "1e-3")
 
     def check_dc(self, adaptive, one_backup, *options):
-        lam, decay = (2.0, 0.9) if adaptive else (300.0, None)
+        lam, decay = (2.0, 0.95) if adaptive else (300.0, None)
 
         def compensated(server, g, w_pulled):
             backup = server["before"] if one_backup else w_pulled
@@ -81,7 +81,7 @@ class ParameterServer(Reference):
             g = [x + s * x * x * (w - b) for x, s, w, b in zip(g, strength, server["w"], backup)]
             server["before"], server["w"] = server["w"], axpy(-LR, g, server["w"])
 
-        flags = ["--dc", "adaptive", "--lambda0", "2", "--mean-square-decay", "0.9"] if adaptive else ["--lambda", "300"]
+        flags = ["--dc", "adaptive", "--lambda", "2"] if adaptive else ["--lambda", "300"]
         self.check(compensated, "--algorithm", "dc-asgd", *flags, "--dc-backup", "server" if one_backup else "worker")
 
     def test_dc_asgd_constant(self):

@@ -53,7 +53,6 @@ void store_lanes(const Lanes& from, Number* to) {
 
 std::uint32_t HashOptions::stride() const {
   if (kind == HashKind::simhash) return 2;
-  if (packing == Packing::exact) return bin;
   return 1U << static_cast<unsigned>(std::floor(std::log(static_cast<double>(bin))));
 }
 
@@ -191,8 +190,7 @@ void LabelHash::buckets(const Block& block, std::size_t table, std::uint32_t* bu
 std::size_t LabelHash::buckets_of(std::size_t count, const float* x, bool are_queries,
                                   std::uint32_t* out, std::size_t vector_step,
                                   std::size_t table_step) const {
-  const bool densifies =
-      are_queries && options_.kind == HashKind::dwta && options_.empty_bins == EmptyBins::densify;
+  const bool densifies = are_queries && options_.kind == HashKind::dwta;
   Block block = make_block();
   std::size_t blind = 0;
   for (std::size_t begin = 0; begin < count; begin += kLanes) {
@@ -230,9 +228,7 @@ std::vector<std::uint8_t> LabelHash::codes_of(const float* x, bool is_query) con
   Block block = make_block();
   load(1, x, block);
   hash(block);
-  if (is_query && options_.kind == HashKind::dwta && options_.empty_bins == EmptyBins::densify) {
-    densify(0, block);
-  }
+  if (is_query && options_.kind == HashKind::dwta) densify(0, block);
   std::vector<std::uint8_t> codes;
   for (std::size_t c = 0; c < options_.all_codes(); ++c) {
     codes.push_back(static_cast<std::uint8_t>(block.code[c * kLanes]));

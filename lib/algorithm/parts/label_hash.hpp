@@ -8,14 +8,14 @@
 //   code c = argmax over j < m of x[perm[c / D]((c mod D) m + j)],  D = floor(d / m), ties: smallest j
 //
 // Of a query, whose numbers are >= 0, a bin without a positive one is empty. It borrows the code of
-// the first bin that is not, of c' = draw(c, k) mod C, k = 1 .. 64 (densify); where none is, the
-// code is draw(c, 0) mod m: the query is blind. Or it is hashed as a row is (lowest).
+// the first bin that is not, of c' = draw(c, k) mod C, k = 1 .. 64; where none is, the
+// code is draw(c, 0) mod m: the query is blind.
 //
 // simhash: bit c is the sign of a sum of +-x over ceil(d / 3) coordinates.
 //
 // K codes make a bucket of a table, L tables have functions of their own:
 //   bucket of table t = sum over j < K of code[t K + j] stride^(K-1-j)
-// with stride m (exact), or 2^floor(ln m), by which the codes of SLIDE's program overlap; bits: 2.
+// with stride 2^floor(ln m), by which codes overlap, as in SLIDE's program; bits: 2.
 #pragma once
 
 #include <cstddef>
@@ -25,16 +25,12 @@
 namespace hetsgd {
 
 enum class HashKind { dwta, simhash };
-enum class EmptyBins { densify, lowest };
-enum class Packing { overlapping, exact };
 
 struct HashOptions {
   HashKind kind = HashKind::dwta;
   std::uint32_t codes = 6;    // K, per table
   std::uint32_t tables = 50;  // L
   std::uint32_t bin = 8;      // m
-  EmptyBins empty_bins = EmptyBins::densify;
-  Packing packing = Packing::overlapping;
 
   std::size_t all_codes() const { return std::size_t{codes} * tables; }
   std::uint32_t stride() const;

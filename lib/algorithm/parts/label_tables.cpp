@@ -90,7 +90,6 @@ Retrieval& Retrieval::operator+=(const Retrieval& other) {
 ActiveLabels::ActiveLabels(const ActiveOptions& options, std::size_t labels, std::uint64_t seed)
     : options_(options), labels_(labels), seed_(seed), bits_((labels + 63) / 64) {
   options_.least = static_cast<std::uint32_t>(std::min<std::size_t>(options.least, labels));
-  if (options_.sampling == LabelSampling::threshold) hits_.resize(labels);
 }
 
 // As many labels as a sample may lack: those that it has already stand before others that it lacks.
@@ -114,16 +113,6 @@ bool ActiveLabels::mark(std::uint32_t label) {
   return true;
 }
 
-bool ActiveLabels::retrieve(std::uint32_t label) {
-  if (hits_.empty()) {
-    if (!mark(label)) return false;
-    retrieved_.push_back(label);
-    return true;
-  }
-  if (hits_[label]++ == 0) retrieved_.push_back(label);
-  return hits_[label] == options_.hits && mark(label);
-}
-
 void ActiveLabels::append_all(std::span<const std::uint32_t> truth,
                               std::vector<std::uint32_t>& active) {
   for (const std::uint32_t label : truth) mark(label);
@@ -133,20 +122,12 @@ void ActiveLabels::append_all(std::span<const std::uint32_t> truth,
   std::ranges::fill(bits_, 0);
 }
 
-void ActiveLabels::shuffle_tables(std::size_t tables, std::uint32_t number) {
-  order_.resize(tables);
-  std::iota(order_.begin(), order_.end(), 0U);
-  if (options_.sampling != LabelSampling::vanilla) return;
-  RandomStream dice(seed_, Purpose::label_fill, batch_, number + 2);
-  for (std::size_t i = tables; i > 1; --i) std::swap(order_[i - 1], order_[dice.below(i)]);
-}
-
 // Buckets lie anywhere in memory, so all are asked for before the first one is read.
 void ActiveLabels::find_buckets(const LabelTables& tables, std::span<const std::uint32_t> buckets) {
   constexpr std::size_t kLine = 64 / sizeof(std::uint32_t);
-  for (const std::uint32_t t : order_) tables.prefetch(t, buckets[t]);
+  for (std::size_t t = 0; t < tables.tables(); ++t) tables.prefetch(t, buckets[t]);
   bucket_.clear();
-  for (const std::uint32_t t : order_) {
+  for (std::size_t t = 0; t < tables.tables(); ++t) {
     bucket_.push_back(tables.bucket(t, buckets[t]));
     const auto& labels = bucket_.back();
     for (std::size_t i = 0; i < labels.size(); i += kLine) __builtin_prefetch(&labels[i]);
@@ -165,32 +146,27 @@ Retrieval ActiveLabels::append(const LabelTables* tables, std::uint32_t number,
     append_all(truth, active);
     return counts;
   }
-  shuffle_tables(tables->tables(), number);
   find_buckets(*tables, buckets);
-  const std::size_t most = options_.most == 0 ? labels_ : options_.most;
   retrieved_.clear();
   for (const auto& bucket : bucket_) {
-    if (options_.sampling == LabelSampling::vanilla && size() >= options_.least) break;
     counts.probed += bucket.size();
     for (const std::uint32_t label : bucket) {
-      if (!retrieve(label)) continue;
-      ++counts.retrieved;
+      if (!mark(label)) continue;
+      retrieved_.push_back(label);
       if (std::ranges::find(truth, label) != truth.end()) {
         ++counts.found;
-      } else if (size() < most) {
+      } else {
         active.push_back(label);
       }
     }
   }
+  counts.retrieved = retrieved_.size();
   for (const std::uint32_t label : truth) mark(label);
   if (options_.fill == LabelFill::sample) fill_list(batch_, number + 1);
   for (std::size_t i = 0; i < fill_.size() && size() < options_.least; ++i) {
     if (mark(fill_[i])) active.push_back(fill_[i]);
   }
-  for (const std::uint32_t label : retrieved_) {
-    bits_[label / 64] = 0;
-    if (!hits_.empty()) hits_[label] = 0;
-  }
+  for (const std::uint32_t label : retrieved_) bits_[label / 64] = 0;
   for (std::size_t i = first; i < active.size(); ++i) bits_[active[i] / 64] = 0;
   return counts;
 }

@@ -44,18 +44,12 @@ class LabelTables {
   std::vector<std::uint32_t> entry_;               // [tables x rows]
 };
 
-// union: the buckets of all tables. vanilla: tables in random order, until there are enough labels.
-// threshold: labels in the buckets of several tables.
-enum class LabelSampling { all_tables, vanilla, threshold };
 enum class LabelFill { batch, sample };
 
 struct ActiveOptions {
   std::uint32_t least = 1000;  // at most the number of labels
-  std::uint32_t most = 0;      // 0: no limit
   bool all = false;            // no tables: every label is active
   LabelFill fill = LabelFill::batch;
-  LabelSampling sampling = LabelSampling::all_tables;
-  std::uint32_t hits = 2;  // threshold: tables
 };
 
 // What the tables have led to, of one sample or of many.
@@ -85,10 +79,7 @@ class ActiveLabels {
                    std::vector<std::uint32_t>& active);
 
  private:
-  // True where this entry of a bucket makes its label one of the retrieved.
-  bool retrieve(std::uint32_t label);
   void append_all(std::span<const std::uint32_t> truth, std::vector<std::uint32_t>& active);
-  void shuffle_tables(std::size_t tables, std::uint32_t number);
   void find_buckets(const LabelTables& tables, std::span<const std::uint32_t> buckets);
   void fill_list(std::uint64_t a, std::uint32_t b);
   bool mark(std::uint32_t label);  // true: was not marked
@@ -97,11 +88,9 @@ class ActiveLabels {
   std::size_t labels_;
   std::uint64_t seed_, batch_ = 0;
   std::vector<std::uint64_t> bits_;       // labels that are active already; zero between calls
-  std::vector<std::uint16_t> hits_;       // threshold: tables that have led to a label
   std::vector<std::uint32_t> fill_;       // labels in random order
   std::vector<std::uint32_t> retrieved_;  // to be cleared
-  std::vector<std::uint32_t> order_;      // of tables
-  std::vector<std::span<const std::uint32_t>> bucket_;  // of the query, in this order
+  std::vector<std::span<const std::uint32_t>> bucket_;  // of the query, by table
 };
 
 }  // namespace hetsgd

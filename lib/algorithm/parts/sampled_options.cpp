@@ -9,10 +9,10 @@ namespace hetsgd {
 void SampledOptions::declare(OptionSet& set) {
   declare_hash(set);
   set.add("bucket", bucket, "rows of a bucket at most; 0: no limit").range(0, 1e9);
-  set.add("rehash", rehash, "batches to the first rehash").symbol("N0").unit("batches").at_least(1);
-  set.add("rehash_decay", rehash_decay, "the k-th interval is e^(lambda k) times as long")
-      .symbol("lambda")
-      .range(0, 10);
+  set.add("rehash", rehash, "batches from one rehash to the next")
+      .symbol("N0")
+      .unit("batches")
+      .at_least(1);
   set.add("rebuild", rebuild, "batches after which a rehash takes new functions")
       .unit("batches")
       .range(1, 4e9);
@@ -36,12 +36,6 @@ void SampledOptions::declare_hash(OptionSet& set) {
   set.add("bin", bin, "numbers that a dwta code compares; auto: 8, or the hidden layer's units")
       .symbol("m")
       .range(2, 256);
-  set.add_choice("empty_bins", hash.empty_bins,
-                 {{"densify", EmptyBins::densify}, {"lowest", EmptyBins::lowest}},
-                 "code of a bin without a positive activation: another bin's, or 0");
-  set.add_choice("packing", hash.packing,
-                 {{"overlapping", Packing::overlapping}, {"exact", Packing::exact}},
-                 "dwta codes in a bucket's number: at strides of 2^floor(ln m), or of m");
 }
 
 void SampledOptions::declare_active(OptionSet& set) {
@@ -50,17 +44,8 @@ void SampledOptions::declare_active(OptionSet& set) {
   set.add("active_min", active.least, "active labels of a sample at least, filled at random")
       .unit("labels")
       .range(0, 4e9);
-  set.add("active_max", active.most, "at most; 0: no limit").unit("labels").range(0, 4e9);
   set.add_choice("fill", active.fill, {{"batch", LabelFill::batch}, {"sample", LabelFill::sample}},
                  "random labels are drawn once for a batch, or for each sample");
-  set.add_choice("sampling", active.sampling,
-                 {{"union", LabelSampling::all_tables},
-                  {"vanilla", LabelSampling::vanilla},
-                  {"threshold", LabelSampling::threshold}},
-                 "labels in the buckets of any table; of tables in random order until there are "
-                 "enough; of several tables");
-  set.add("min_hits", active.hits, "tables that must lead to a label (--sampling threshold)")
-      .range(1, 4096);
 }
 
 void SampledOptions::check() const {
@@ -71,11 +56,7 @@ void SampledOptions::check() const {
     throw with_hint(
         usage_error("--hash-codes: found {}, which make {} buckets, expected at most {}",
                     widest.codes, widest.buckets(), kMostBuckets),
-        "fewer codes, or --packing overlapping");
-  }
-  if (active.most != 0 && active.most < active.least) {
-    throw usage_error("--active-max: found {}, expected 0 or at least --active-min, {}",
-                      active.most, active.least);
+        "make a bucket of fewer codes");
   }
 }
 

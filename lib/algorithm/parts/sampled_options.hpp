@@ -16,13 +16,12 @@ struct SampledOptions {
   ActiveOptions active;
   Lazy lazy = Lazy::catch_up;
   std::uint32_t bucket = 128;    // rows of a bucket; 0: no limit
-  double rehash = 50;            // N0: batches to the first rehash
-  double rehash_decay = 0;       // lambda: the k-th interval is e^(lambda k) times as long
+  double rehash = 50;            // N0: batches between rehashes
   std::uint32_t rebuild = 1000;  // batches after which functions are new
   std::uint32_t probe = 256;     // test samples on which recall is measured
 
   void declare(OptionSet& set);
-  // Errors: usage, too many buckets; most below least.
+  // Errors: usage, too many buckets.
   void check() const;
   // hash, for a hidden layer of so many units. Errors: usage, too few for a bin.
   HashOptions hash_of(std::size_t units) const;

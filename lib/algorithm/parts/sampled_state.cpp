@@ -1,7 +1,6 @@
 #include "algorithm/parts/sampled_state.hpp"
 
 #include <algorithm>
-#include <cmath>
 
 #include "core/error.hpp"
 
@@ -80,7 +79,7 @@ void SampledState::publish(const Rehash& rehash, LabelTables tables) {
   auto index = std::make_shared<const LabelIndex>(LabelIndex{rehash.hash, std::move(tables)});
   const std::lock_guard lock(*monitor_);
   index_ = std::move(index);
-  next_rehash_ += options_.rehash * std::exp(options_.rehash_decay * rehashes_);
+  next_rehash_ += options_.rehash;
   ++rehashes_;
   rehashing_ = false;
   monitor_->notify_all();

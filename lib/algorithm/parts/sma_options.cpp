@@ -25,17 +25,6 @@ void SmaOptions::declare(OptionSet& set) {
       {{"robust", TunerKind::robust}, {"literal", TunerKind::literal}, {"stop", TunerKind::stop}},
       "learners-per-device auto: decide by medians of several measurements, by single "
       "ones, or by single ones until the first removal");
-  set.add("tuner_threshold", tuner.threshold,
-          "rise of a device's throughput, as a share, above which it gets another learner")
-      .symbol("tau")
-      .at_least(0);
-  set.add("tuner_window", tuner.window, "--tuner robust: measurements of which it takes the median")
-      .unit("measurements")
-      .range(1, 1024);
-  set.add("tuner_agree", tuner.agree,
-          "--tuner robust: windows in a row that must say so before a learner is removed")
-      .unit("windows")
-      .range(1, 1024);
   set.add("tuner_every", tuner_every, "iterations over which the tuner measures the throughput")
       .unit("iterations")
       .range(1, kLargestRound);

@@ -1,4 +1,7 @@
-// How much merges alone make a model grow. Weights that add up to 1 + e, e > 0, stretch the merged
+// What adaptive tells its user during a run: once when merges alone have made the model grow, and
+// once when the scaling of batches overshoots.
+//
+// How much merges alone make a model grow: weights that add up to 1 + e, e > 0, stretch the merged
 // model, and the momentum of the global model carries each stretch on: w' = (1 + e) w +
 // gamma (w - w_p) grows by e / (1 - gamma) per merge in the end, to first order. (With
 // w = r^t, r^2 = (1 + e) r + gamma (r - 1), whose root near 1 is r = 1 + e / (1 - gamma).)
@@ -9,9 +12,9 @@
 // number, as if nothing were learnt.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <numeric>
-#include <optional>
 
 #include "algorithm/parts/merge.hpp"
 #include "algorithm/worker.hpp"
@@ -47,18 +50,6 @@ class Inflation {
 // from merging than from learning.
 constexpr double kInflationBound = 2;
 
-// The number of merges, of at most `most`, after which weights that add up to `weight_sum` each
-// time have made the model kInflationBound times as long; none: they do not.
-inline std::optional<std::uint64_t> merges_to_inflate(double weight_sum, double gamma,
-                                                      double most) {
-  Inflation inflation(gamma);
-  while (weight_sum > 1 && static_cast<double>(inflation.merges()) + 1 <= most) {
-    inflation.merge(weight_sum);
-    if (inflation.growth() >= kInflationBound) return inflation.merges();
-  }
-  return std::nullopt;
-}
-
 // Adds one warning to the result once merging destroys the model, in place of silence.
 class InflationWarning {
  public:
@@ -80,6 +71,42 @@ class InflationWarning {
 
  private:
   Inflation inflation_;
+  bool warned_ = false;
+};
+
+// Adds one warning to the result once the scaling of batches overshoots. A worker off the mean mu of
+// updates is moved by beta |u - mu| samples; b |u / mu - 1| would make up for it where a batch takes
+// as long as it is large. The first is g = beta mu / b times the second; from g = 2 on the deviation
+// grows until no move fits between b_min and b_max, and updates stay unequal.
+class OvershootWarning {
+ public:
+  explicit OvershootWarning(double beta) : beta_(beta) {}
+
+  // After every scaling, on every rank; rank 0 alone keeps the account and speaks.
+  void scaled(Worker& self, const Merge& merge) {
+    if (self.rank() != 0 || warned_) return;
+    const auto [least, most] = std::ranges::minmax_element(merge.updates);
+    const auto sum = std::accumulate(merge.updates.begin(), merge.updates.end(), 0.0);
+    const double mu = sum / static_cast<double>(merge.updates.size());
+    const auto b = merge.batch_size[static_cast<std::size_t>(most - merge.updates.begin())];
+    const double gain = beta_ * mu / static_cast<double>(b);
+    const bool overshoots = static_cast<double>(*most - *least) > kUnequal * mu && gain > kStable;
+    overshoots_ = overshoots ? overshoots_ + 1 : 0;
+    if (overshoots_ < kInARow) return;
+    warned_ = true;
+    self.warn(
+        fmt::format("the workers' updates stay unequal, from {} to {}: scaling changes a "
+                    "batch {:.3g} times as much as would make up for it, and settles below "
+                    "{} only; see --beta (below {:.4g}) or a smaller --mega-batch",
+                    *least, *most, gain, kStable, beta_ * kStable / gain));
+  }
+
+ private:
+  static constexpr double kUnequal = 0.1;  // of the mean
+  static constexpr int kStable = 2, kInARow = 4;
+
+  double beta_;
+  int overshoots_ = 0;  // scalings in a row
   bool warned_ = false;
 };
 

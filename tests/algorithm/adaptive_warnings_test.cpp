@@ -1,6 +1,7 @@
-// adaptive's warning: what merges alone make of a model, and which runs are told.
+// adaptive's warnings: what merges alone make of a model, scaling that overshoots, and which runs
+// are told.
 
-#include "algorithm/parts/inflation.hpp"
+#include "algorithm/parts/adaptive_warnings.hpp"
 
 #include "support/compare.hpp"
 
@@ -34,16 +35,6 @@ TEST(Inflation, MomentumMultipliesIt) {
       EXPECT_NEAR(inflation.rate(), (s + std::sqrt(s * s - 4 * gamma)) / 2 - 1, 1e-9);
     }
   }
-}
-
-// Without momentum the product of the sums: 1.25^4 = 2.44, 1.25^3 = 1.95.
-TEST(Inflation, MergesUntilTheModelHasDoubled) {
-  EXPECT_EQ(merges_to_inflate(1.25, 0, 100), 4U);
-  EXPECT_EQ(merges_to_inflate(1.25, 0, 4), 4U);
-  EXPECT_EQ(merges_to_inflate(1.25, 0, 3.9), std::nullopt);
-  EXPECT_EQ(merges_to_inflate(1, 0.9, 1e18), std::nullopt);
-  EXPECT_EQ(merges_to_inflate(1.25, 0, -7), std::nullopt);
-  EXPECT_LT(merges_to_inflate(1.01, 0.9, 100).value(), merges_to_inflate(1.01, 0, 100).value());
 }
 
 const Settings kFour = {{"train", "generate:tiny?rows_train=2560&rows_test=32"},
@@ -85,6 +76,25 @@ TEST(Inflation, AdaptiveDoesNotWarnWhereNothingGrows) {
   EXPECT_TRUE(warnings_of(with(kSlow, {{"delta", "0"}})).empty());
   EXPECT_TRUE(warnings_of(with(kSlow, {{"gamma", "0"}})).empty());
   EXPECT_TRUE(warnings_of(with(kSlow, {{"pert_norm", "rms"}, {"pert_threshold", "0.01"}})).empty());
+}
+
+// Two workers of unequal speed, batches of at most 16 that take times proportional to their size:
+// 80 batches make mu 40, and beta 1 a gain of 40 / 16 = 2.5; 40 batches half of it.
+TEST(Overshoot, AdaptiveWarnsOnceWhereUpdatesStayUnequal) {
+  const Settings two = {{"workers", "2"},
+                        {"train", "generate:tiny?rows_train=12560&rows_test=32"},
+                        {"mega_batch", "80"},
+                        {"max_samples", "32000"},
+                        {"speed", "1,0.9"},
+                        {"delta", "0"},
+                        {"profile", HETSGD_TEST_DATA "/compute_only_profile.json"}};
+  const auto overshoots = warnings_of(two);
+  ASSERT_EQ(overshoots.size(), 1U);
+  EXPECT_NE(overshoots.front().find("updates stay unequal"), std::string::npos)
+      << overshoots.front();
+  EXPECT_TRUE(warnings_of(with(two, {{"beta", "0.2"}})).empty());
+  EXPECT_TRUE(warnings_of(with(two, {{"mega_batch", "40"}})).empty());
+  EXPECT_EQ(warnings_of(with(two, {{"mega_batch", "40"}, {"beta", "3"}})).size(), 1U);
 }
 
 // The README's first experiment: perturbed at times, and healthy.

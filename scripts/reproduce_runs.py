@@ -312,5 +312,8 @@ class Figure:
         comparison = with_infinities(json.loads(hetsgd(
             "compare", *(file for each in files for file in each), "--target", target, "--reference",
             files[apart.index(same_as[reference])][0], "--format", "json")))
-        groups = dict(zip(apart, comparison["groups"], strict=True))
+        # By their runs: `compare` puts groups into an order of its own, that of the sweep.
+        label_of = {run["file"]: run["label"] for run in comparison["runs"]}
+        by_label = {group["label"]: group for group in comparison["groups"]}
+        groups = {case: by_label[label_of[str(own[0])]] for case, own in zip(apart, files, strict=True)}
         return {case: {**groups[same_as[case]], **groups[same_as[case]]["targets"][0]} for case in same_as}

@@ -154,8 +154,9 @@ namespace {
 
 std::string letters_and_digits(const std::string& text) {
   std::string kept;
-  for (const unsigned char c : text) {
-    if (std::isalnum(c)) kept += static_cast<char>(std::tolower(c));
+  for (const char c : text) {
+    const auto byte = static_cast<unsigned char>(c);
+    if (std::isalnum(byte)) kept += static_cast<char>(std::tolower(byte));
   }
   return kept;
 }

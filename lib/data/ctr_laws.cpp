@@ -1,5 +1,6 @@
 #include "data/ctr_laws.hpp"
 
+#include <array>
 #include <initializer_list>
 
 namespace hetsgd {
@@ -47,10 +48,11 @@ ClickLaws terabyte_laws() {
   constexpr double kExponent = 1.05, kShift = 8;
   constexpr std::uint64_t kOpen = 1'000'000;  // fields with more ids go on to get new ones
   ClickLaws laws = criteo_columns();
-  for (const std::uint64_t ids :
-       {227605432, 39060,     17295,    7424,      20265,  3,     7122, 1543, 63,
-        130229467, 3067956,   405282,   10,        2209,   11938, 155,  4,    976,
-        14,        292775614, 40790948, 187188510, 590152, 12973, 108,  36}) {
+  constexpr std::array<std::uint64_t, 26> kIds = {
+      227605432, 39060,     17295,    7424,      20265,  3,     7122, 1543, 63,
+      130229467, 3067956,   405282,   10,        2209,   11938, 155,  4,    976,
+      14,        292775614, 40790948, 187188510, 590152, 12973, 108,  36};
+  for (const std::uint64_t ids : kIds) {
     laws.fields.push_back({ids, kExponent, ids > kOpen ? kShift : 0});
   }
   return laws;

@@ -23,7 +23,7 @@
 #include "result/environment.hpp"
 #include "result/output.hpp"
 #include "result/table.hpp"
-#include "training/simulated_machine.hpp"
+#include "training/simulation/machine.hpp"
 
 namespace hetsgd {
 namespace {

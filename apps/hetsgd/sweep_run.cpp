@@ -16,7 +16,7 @@
 #include "core/text.hpp"
 #include "result/table.hpp"
 #include "signals.hpp"
-#include "training/estimate.hpp"
+#include "training/simulation/estimate.hpp"
 
 namespace hetsgd {
 namespace {

@@ -18,8 +18,8 @@
 #include "ranks.hpp"
 #include "result/validate.hpp"
 #include "train_run.hpp"
-#include "training/estimate.hpp"
 #include "training/plugins.hpp"
+#include "training/simulation/estimate.hpp"
 #include "training/training.hpp"
 
 namespace hetsgd {

@@ -19,7 +19,7 @@
 #include <algorithm>
 
 #include "algorithm/algorithm.hpp"
-#include "algorithm/parts/rna_grouping.hpp"
+#include "algorithm/parts/groups.hpp"
 
 namespace hetsgd {
 namespace {

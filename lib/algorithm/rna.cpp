@@ -8,7 +8,7 @@
 // Implements: g_k = W sum_i w_i g'_i, W = 1 / sum_i w_i             (algorithm 5, lines 3, 4)
 //             x_{k+1} = x_k - gamma_k g_k, gamma_k = (sum_i w_i / P) lr                    (line 5)
 //             g' = sum_t (t - t_0 + 1) g_t / sum_t (t - t_0 + 1)                   (section 5.1.3)
-//             groups: zeta > v splits at v, recursively (section 5.2; parts/rna_grouping.hpp)
+//             groups: zeta > v splits at v, recursively (section 5.2; parts/groups.hpp)
 //             server: x <- x + s_g (x_g - p_g), what the group pulls then
 //             (parts/rna_hierarchical.hpp)
 //             With plain SGD the first two make x - lr (1/P) sum_i w_i g'_i. Momentum, Adam and
@@ -67,8 +67,8 @@
 #include <nlohmann/json.hpp>
 
 #include "algorithm/algorithm.hpp"
+#include "algorithm/parts/groups.hpp"
 #include "algorithm/parts/rna_controller.hpp"
-#include "algorithm/parts/rna_grouping.hpp"
 #include "algorithm/parts/rna_hierarchical.hpp"
 
 namespace hetsgd {

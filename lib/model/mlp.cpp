@@ -9,9 +9,9 @@
 #include "core/error.hpp"
 #include "linalg/output_layer_kernels.hpp"
 #include "linalg/sparse_kernels.hpp"
+#include "model/labels/sampled_softmax.hpp"
 #include "model/objective.hpp"
 #include "model/registry.hpp"
-#include "model/sampled_softmax.hpp"
 
 namespace hetsgd {
 

@@ -55,7 +55,7 @@ enum class InitialLaw {
 // Labels that the softmax of a training sample runs over.
 enum class ScoredLabels {
   full,     // all of them
-  sampled,  // the true ones and random others: model/sampled_softmax.hpp
+  sampled,  // the true ones and random others: model/labels/sampled_softmax.hpp
 };
 
 // Options of both models; the linear one declares the initial law alone.

@@ -35,7 +35,7 @@
 #include "linalg/deferred_sum.hpp"
 #include "linalg/device.hpp"
 #include "linalg/embedding_kernels.hpp"
-#include "model/embedded.hpp"
+#include "model/clicks/embedded.hpp"
 #include "model/layout.hpp"
 #include "model/touched_rows.hpp"
 

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "core/registry.hpp"
-#include "model/graph_model.hpp"
+#include "model/network/graph_model.hpp"
 
 namespace hetsgd {
 

@@ -12,7 +12,7 @@
 #include "data/batch.hpp"
 #include "linalg/host_blocks.hpp"
 #include "linalg/table_kernels.hpp"
-#include "model/embedded.hpp"
+#include "model/clicks/embedded.hpp"
 #include "model/initial_rows.hpp"
 #include "optimizer/row_rules.hpp"
 #include "table/replacement.hpp"
@@ -133,7 +133,7 @@ class Shard {
   Device& device_;
   bool on_host_ = true;
   Buffer w_, state_[2];
-  HostBlock host_w_, host_state_[2];        // of a GPU: the tier in host memory
+  HostBlock host_w_, host_state_[2];  // of a GPU: the tier in host memory
   ShardRows<float> view_;
   std::optional<Replacement> replacement_;  // none: every row has the slot of its place
   DeviceRows tiers_;

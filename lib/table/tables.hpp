@@ -51,7 +51,7 @@
 #include "core/units.hpp"
 #include "data/batch.hpp"
 #include "linalg/distinct.hpp"
-#include "model/embedded.hpp"
+#include "model/clicks/embedded.hpp"
 #include "table/shard.hpp"
 
 namespace hetsgd {

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "core/host_clock.hpp"
-#include "model/graph_model.hpp"
+#include "model/network/graph_model.hpp"
 #include "training/traced_endpoint.hpp"
 
 namespace hetsgd {

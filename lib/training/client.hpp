@@ -19,8 +19,8 @@
 
 #include "linalg/host_view.hpp"
 #include "table/gathered_rows.hpp"
-#include "training/charge.hpp"
 #include "training/referee.hpp"
+#include "training/simulation/charge.hpp"
 
 namespace hetsgd {
 

@@ -5,7 +5,7 @@
 
 #include "core/error.hpp"
 #include "core/text.hpp"
-#include "training/charge.hpp"
+#include "training/simulation/charge.hpp"
 
 namespace hetsgd {
 

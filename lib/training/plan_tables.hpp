@@ -11,7 +11,7 @@
 #include "model/model.hpp"
 #include "table/options.hpp"
 #include "table/shard.hpp"
-#include "training/simulated_machine.hpp"
+#include "training/simulation/machine.hpp"
 
 namespace hetsgd {
 

@@ -4,7 +4,7 @@
 #include <cmath>
 #include <numeric>
 
-#include "algorithm/parts/rna_grouping.hpp"
+#include "algorithm/parts/groups.hpp"
 #include "algorithm/parts/rna_hierarchical.hpp"
 #include "core/random.hpp"
 #include "support/compare.hpp"

@@ -10,10 +10,10 @@
 #include <chrono>
 #include <cmath>
 
-#include "algorithm/parts/label_tables.hpp"
 #include "core/random.hpp"
 #include "data/huge_pages.hpp"
 #include "linalg/device.hpp"
+#include "model/labels/label_tables.hpp"
 
 namespace hetsgd {
 namespace {

@@ -7,9 +7,9 @@
 #include <numeric>
 
 #include "core/random.hpp"
-#include "fixtures.hpp"
 #include "graph/graph_file.hpp"
 #include "memory/order.hpp"
+#include "support/memory_fixtures.hpp"
 
 namespace hetsgd {
 namespace {

@@ -2,8 +2,8 @@
 
 #include <gtest/gtest.h>
 
-#include "fixtures.hpp"
 #include "graph/graph_file.hpp"
+#include "support/memory_fixtures.hpp"
 
 namespace hetsgd {
 namespace {

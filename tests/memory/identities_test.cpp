@@ -1,11 +1,11 @@
 // What must hold between plans: limits of times, sizes that do not depend on times, scaling.
 #include <gtest/gtest.h>
 
-#include "fixtures.hpp"
 #include "graph/graph_file.hpp"
 #include "memory/minimum.hpp"
 #include "memory/sizing.hpp"
 #include "memory/validate.hpp"
+#include "support/memory_fixtures.hpp"
 
 namespace hetsgd {
 namespace {

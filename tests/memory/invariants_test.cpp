@@ -6,9 +6,9 @@
 
 #include "core/error.hpp"
 #include "core/random.hpp"
-#include "fixtures.hpp"
 #include "memory/minimum.hpp"
 #include "memory/validate.hpp"
+#include "support/memory_fixtures.hpp"
 
 namespace hetsgd {
 namespace {

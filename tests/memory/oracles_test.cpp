@@ -1,10 +1,10 @@
 // Published sums, a net worked out by hand, and closed forms.
 #include <gtest/gtest.h>
 
-#include "fixtures.hpp"
 #include "graph/graph_file.hpp"
 #include "memory/order.hpp"
 #include "memory/validate.hpp"
+#include "support/memory_fixtures.hpp"
 
 namespace hetsgd {
 namespace {

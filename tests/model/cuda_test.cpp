@@ -5,8 +5,8 @@
 
 #include "graph/networks.hpp"
 #include "linalg/reference.hpp"
-#include "model/graph_context.hpp"
-#include "model/graph_model.hpp"
+#include "model/network/graph_context.hpp"
+#include "model/network/graph_model.hpp"
 #include "model/problems.hpp"
 #include "support/gpu.hpp"
 #include "support/gpu_memory.hpp"

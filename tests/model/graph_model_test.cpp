@@ -1,5 +1,5 @@
 // Networks as models: blocks, gradients, steps, scores, plans, statistics.
-#include "model/graph_model.hpp"
+#include "model/network/graph_model.hpp"
 
 #include <gtest/gtest.h>
 
@@ -11,7 +11,7 @@
 #include "graph/graph_file.hpp"
 #include "graph/networks.hpp"
 #include "graph/work.hpp"
-#include "model/graph_context.hpp"
+#include "model/network/graph_context.hpp"
 
 namespace hetsgd::test {
 namespace {

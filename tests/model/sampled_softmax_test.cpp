@@ -1,6 +1,6 @@
 // The softmax over active labels: its gradient against finite differences, and its limits.
 
-#include "model/sampled_softmax.hpp"
+#include "model/labels/sampled_softmax.hpp"
 
 #include <gtest/gtest.h>
 

@@ -10,8 +10,8 @@
 #include "graph/networks.hpp"
 #include "graph/sequence_graph.hpp"
 #include "graph/work.hpp"
-#include "model/graph_context.hpp"
-#include "model/graph_model.hpp"
+#include "model/network/graph_context.hpp"
+#include "model/network/graph_model.hpp"
 
 namespace hetsgd::test {
 namespace {

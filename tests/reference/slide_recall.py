@@ -4,7 +4,7 @@
 A row of d standard normal numbers; a query at a cosine of .9 to it; L tables of K densified winner-take-all codes
 over bins of m of the d numbers, the bins cut from random permutations. Prints the share of trials in which row and
 query have one bucket in some table, for the cases of LabelRecall.PlantedQueriesFindTheirRows
-(tests/algorithm/label_recall_test.cpp), whose expected numbers these are. Written from the definition in
+(tests/model/label_recall_test.cpp), whose expected numbers these are. Written from the definition in
 arXiv 1612.01834 and 1903.03129, with numpy alone.
 """
 

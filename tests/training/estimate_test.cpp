@@ -1,5 +1,5 @@
 // What --dry-run foretells against what the run then takes, on the simulated clock.
-#include "training/estimate.hpp"
+#include "training/simulation/estimate.hpp"
 
 #include <gtest/gtest.h>
 

@@ -9,9 +9,9 @@
 #include "support/failure.hpp"
 #include "support/run.hpp"
 #include "support/temporary_file.hpp"
-#include "training/charge.hpp"
-#include "training/estimate.hpp"
-#include "training/simulated_machine.hpp"
+#include "training/simulation/charge.hpp"
+#include "training/simulation/estimate.hpp"
+#include "training/simulation/machine.hpp"
 
 namespace hetsgd::test {
 namespace {

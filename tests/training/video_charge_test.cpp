@@ -5,7 +5,7 @@
 #include <cmath>
 
 #include "support/run.hpp"
-#include "training/charge.hpp"
+#include "training/simulation/charge.hpp"
 
 namespace hetsgd::test {
 namespace {

@@ -2,7 +2,7 @@
 // sample alone (SLIDE).
 //
 //   select   hidden layer A = relu(x W0 + b0) -> buckets of its codes -> S_i of each sample
-//   learn    the active labels, as model/sampled_softmax.hpp; Adam on row l, caught up before
+//   learn    the active labels, as model/labels/sampled_softmax.hpp; Adam on row l, caught up before
 //            layer 0 as the MLP's, Adam on the touched rows
 //
 // The model is memory that other workers may read and write meanwhile (algorithm/shared_model.hpp):
@@ -25,7 +25,7 @@
 #include "algorithm/parts/sampled_recall.hpp"
 #include "algorithm/parts/sampled_state.hpp"
 #include "linalg/sparse_kernels.hpp"
-#include "model/sampled_softmax.hpp"
+#include "model/labels/sampled_softmax.hpp"
 
 namespace hetsgd {
 

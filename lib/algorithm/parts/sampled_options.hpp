@@ -4,9 +4,9 @@
 #include <cstdint>
 #include <optional>
 
-#include "algorithm/parts/label_tables.hpp"
 #include "algorithm/parts/row_adam.hpp"
 #include "core/options.hpp"
+#include "model/labels/label_tables.hpp"
 
 namespace hetsgd {
 

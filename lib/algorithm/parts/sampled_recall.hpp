@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <nlohmann/json_fwd.hpp>
 
-#include "algorithm/parts/label_tables.hpp"
+#include "model/labels/label_tables.hpp"
 
 namespace hetsgd {
 

@@ -1,0 +1,96 @@
+// Hash tables over the rows of the output layer: which labels share a bucket with a query (SLIDE).
+// And the labels of a sample that they lead to: the active ones.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "linalg/host_cores.hpp"
+#include "model/labels/label_hash.hpp"
+
+namespace hetsgd {
+
+// L tables of all N rows, immutable. A bucket's rows are ascending. Memory: 4 L (N + buckets) bytes.
+//   begin[t][b] .. begin[t][b + 1]   the entries of bucket b, from entry[t N]
+class LabelTables {
+ public:
+  // Of W [rows x hash.inputs()], by counting sort, a table per task. A bucket of more than `limit`
+  // rows keeps those of the smallest draw(row, rehash): the law of a reservoir, without an order of
+  // insertion. limit 0: all.
+  LabelTables(const LabelHash& hash, std::size_t rows, const float* W, std::uint32_t limit,
+              std::uint64_t seed, std::uint32_t rehash, HostCores& cores);
+
+  std::size_t tables() const { return begin_.size(); }
+  std::span<const std::uint32_t> bucket(std::size_t table, std::uint32_t number) const {
+    const std::vector<std::uint32_t>& begin = begin_[table];
+    const std::uint32_t* const entry = &entry_[table * rows_];
+    return {entry + begin[number], entry + begin[number + 1]};
+  }
+  // Asks memory for the bounds of a bucket, which is read soon.
+  void prefetch(std::size_t table, std::uint32_t number) const {
+    __builtin_prefetch(&begin_[table][number]);
+  }
+
+ private:
+  // entry: of one table, the bucket of each row before it is sorted.
+  static void sort(std::span<std::uint32_t> entry, std::vector<std::uint32_t>& begin,
+                   std::size_t buckets);
+  static void cut(std::span<std::uint32_t> entry, std::vector<std::uint32_t>& begin,
+                  std::uint32_t limit, std::span<const std::uint32_t> draw);
+
+  std::size_t rows_;
+  std::vector<std::vector<std::uint32_t>> begin_;  // by table
+  std::vector<std::uint32_t> entry_;               // [tables x rows]
+};
+
+enum class LabelFill { batch, sample };
+
+struct ActiveOptions {
+  std::uint32_t least = 1000;  // at most the number of labels
+  bool all = false;            // no tables: every label is active
+  LabelFill fill = LabelFill::batch;
+};
+
+// What the tables have led to, of one sample or of many.
+struct Retrieval {
+  std::uint64_t samples = 0;
+  std::uint64_t probed = 0;     // entries of buckets
+  std::uint64_t retrieved = 0;  // distinct labels among them
+  std::uint64_t labels = 0;     // true ones
+  std::uint64_t found = 0;      // of these, retrieved
+  std::uint64_t blind = 0;      // queries without a positive number
+  Retrieval& operator+=(const Retrieval& other);
+};
+
+// The active labels of samples: S = Y u retrieved u fill, each once, in the order: true ones, tables
+// 1 .. L, fill. Scratch of one thread: a bit per label.
+class ActiveLabels {
+ public:
+  ActiveLabels(const ActiveOptions& options, std::size_t labels, std::uint64_t seed);
+
+  // The fill of batch t, from whose front every sample of the batch takes what it lacks.
+  void begin_batch(std::uint64_t t);
+  // Of sample `number` of the batch: appends its labels to `active`. truth: distinct. `buckets`: one
+  // per table.
+  // tables: null where all labels are active.
+  Retrieval append(const LabelTables* tables, std::uint32_t number,
+                   std::span<const std::uint32_t> truth, std::span<const std::uint32_t> buckets,
+                   std::vector<std::uint32_t>& active);
+
+ private:
+  void append_all(std::span<const std::uint32_t> truth, std::vector<std::uint32_t>& active);
+  void find_buckets(const LabelTables& tables, std::span<const std::uint32_t> buckets);
+  void fill_list(std::uint64_t a, std::uint32_t b);
+  bool mark(std::uint32_t label);  // true: was not marked
+
+  ActiveOptions options_;
+  std::size_t labels_;
+  std::uint64_t seed_, batch_ = 0;
+  std::vector<std::uint64_t> bits_;       // labels that are active already; zero between calls
+  std::vector<std::uint32_t> fill_;       // labels in random order
+  std::vector<std::uint32_t> retrieved_;  // to be cleared
+  std::vector<std::span<const std::uint32_t>> bucket_;  // of the query, by table
+};
+
+}  // namespace hetsgd

@@ -1,0 +1,95 @@
+// A plan carried out: forward and backward pass of a graph inside an arena, tensors where the plan
+// puts them, offloads and fetches as copies to and from blocks of host memory, beside the kernels
+// where the device can (linalg/host_blocks.hpp): what reads a tensor waits for its fetch, and memory
+// is released when its offload is done.
+//
+// Same bits : whatever the plan, the kernels, their order and the order of additions are the same,
+//             and no kernel's arithmetic depends on an address. So every correct plan gives the
+//             gradients of plan_without_reuse(). A map that is computed again comes from the same
+//             numbers: parameters move in their node's own backward step, and dropout's mask is a
+//             function of seed and draw.
+// Wrong plan: a use of a tensor that is not there is a CheckFailure. A poisoned executor also fills
+//             memory with NaN before its first use and after each release, and fails when a tensor
+//             that is read holds that pattern, or an allocation lies on a tensor that is there.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "linalg/host_blocks.hpp"
+#include "memory/plan.hpp"
+#include "model/network/node_math.hpp"
+
+namespace hetsgd {
+
+// Where a computation begins and ends.
+template <class Real>
+class GraphEnds {
+ public:
+  virtual ~GraphEnds() = default;
+  // X [batch x the graph's input], memory of the device, <- the samples.
+  virtual void write_input(Real* X) = 0;
+  // At the softmax: from the scores Z [batch x classes] <- the loss' gradient by them, into Y.
+  virtual void read_scores(const Real* Z, Real* Y) = 0;
+};
+
+// Every tensor at an address of its own, as if memory had no end.
+MemoryPlan plan_without_reuse(const TrainingStep& training);
+
+template <class Real>
+class PlanExecutor {
+ public:
+  // The plan must be recorded and fit. Device, step and plan outlive it. `lstm`: as NodeMath's.
+  PlanExecutor(BasicDevice<Real>& device, const TrainingStep& training, const MemoryPlan& plan,
+               bool poisoned = false, std::shared_ptr<LstmMath<Real>> lstm = nullptr);
+
+  // Bytes of an arena with room for the plan, in numbers of 4 bytes.
+  std::size_t arena_size() const { return arena_size_; }
+
+  // Both passes work in `arena`, arena_size() numbers of the device. backward() goes on where
+  // forward() has ended, in the same arena.
+  void forward(const GraphPass<Real>& pass, GraphEnds<Real>& ends, Real* arena);
+  void backward(const GraphPass<Real>& pass, Real* arena);
+  // After forward(): what the node has kept for its backward pass, a bn its statistics.
+  const Real* mask(int node) const { return place(training_.mask[index(node)]); }
+  // The gradient of the input, of a plan that has one, for whoever asks after the backward pass of
+  // the first node; the plan without reuse keeps all.
+  const Real* input_gradient() const { return input_gradient_; }
+
+ private:
+  static std::size_t index(int id) { return static_cast<std::size_t>(id); }
+  void carry_out(const Instruction& one, const GraphPass<Real>& pass, GraphEnds<Real>* ends);
+  void allocate(const Instruction& one);
+  void release(const Instruction& one);
+  void copy_out(int tensor);
+  void copy_in(int tensor);
+  // What the device is given from now on finds the tensor's copies done.
+  void await_copies(int tensor);
+  void compute(int number, const GraphPass<Real>& pass, GraphEnds<Real>* ends);
+  NodeTensors<Real> forward_tensors(const Step& step) const;
+  NodeTensors<Real> backward_tensors(int number) const;
+  Real* place(int tensor) const;
+  std::size_t numbers(int tensor) const;
+  void poison(Real* at, std::size_t count) const;
+  void check_whole(int tensor, int step) const;
+
+  BasicDevice<Real>& device_;
+  const TrainingStep& training_;
+  const MemoryPlan& plan_;
+  bool poisoned_;
+  NodeMath<Real> math_;
+  std::size_t arena_size_ = 0;
+  std::size_t turn_ = 0;  // instructions of the forward pass
+  Real* arena_ = nullptr;
+  std::vector<Real*> places_;  // by tensor; null: not there
+  BasicHostBlocks<Real>& blocks_;
+  std::map<int, BasicHostBlock<Real>> host_;  // by tensor
+  std::vector<std::uint64_t> copying_;        // by tensor: the copy under way, 0: none
+  const Real* input_gradient_ = nullptr;
+};
+
+}  // namespace hetsgd

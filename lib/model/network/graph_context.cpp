@@ -1,0 +1,65 @@
+#include "model/network/graph_context.hpp"
+
+#include <cmath>
+
+#include "core/error.hpp"
+#include "core/text.hpp"
+#include "memory/minimum.hpp"
+
+namespace hetsgd {
+namespace {
+
+MemoryPlan planned(const TrainingStep& training, const PlanRules& rules, const StepTimes& times,
+                   bool record) {
+  PlanRequest request;
+  request.training = &training;
+  request.times = &times;
+  const auto least = minimum_capacity(rules.policy, request);
+  request.capacity = rules.capacity.value_or(least.value_or(0));
+  request.record = record;
+  MemoryPlan plan = rules.policy.plan(request);
+  if (plan.fits()) return plan;
+  const auto bytes = [](std::uint64_t count) { return format_bytes(static_cast<double>(count)); };
+  throw with_hint(
+      usage_error("--activation-memory: found {}, expected at least {} for a batch of {} samples "
+                  "of {} under {}",
+                  bytes(request.capacity), bytes(least.value_or(0)), training.options.batch,
+                  training.graph->name(), rules.policy.name()),
+      "a smaller --batch-size, or --memory-policy dymem");
+}
+
+TrainingStep executed_step(const Graph& graph, std::int64_t batch) {
+  return training_step(graph, {.batch = batch, .needs = BackwardNeeds::minimal});
+}
+
+}  // namespace
+
+DeviceRates host_rates() {
+  constexpr double kOperations = 1e11, kBytes = 1e10;  // per second
+  return {.seconds =
+              [](const Work& work) {
+                return Seconds(work.operations / kOperations + work.bytes / kBytes);
+              },
+          .link_bytes_per_s = kBytes};
+}
+
+std::int64_t planned_steps(double steps) {
+  return kStepsPlanned * static_cast<std::int64_t>(std::ceil(steps / kStepsPlanned));
+}
+
+PlannedBatch::PlannedBatch(const Graph& graph, const PlanRules& rules, std::int64_t batch,
+                           const DeviceRates& rates)
+    : training(executed_step(graph, batch)),
+      plan(planned(training, rules, step_times(training, rates), true)) {}
+
+Seconds planned_time(const Graph& graph, const PlanRules& rules, std::int64_t batch,
+                     const DeviceRates& rates) {
+  const TrainingStep training = executed_step(graph, batch);
+  StepTimes times = step_times(training, rates);
+  for (StepTime& step : times.steps) {
+    step = {.other_s = step.convolution_s + step.other_s};
+  }
+  return Seconds(planned(training, rules, times, false).iteration_s);
+}
+
+}  // namespace hetsgd

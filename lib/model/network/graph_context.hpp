@@ -1,0 +1,219 @@
+// What one computation of a graph model works in: the plans of the batch sizes and steps that were
+// used last, an arena for the largest.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <list>
+#include <memory>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "data/images.hpp"
+#include "data/sequences.hpp"
+#include "graph/sequence_graph.hpp"
+#include "linalg/host_cores.hpp"
+#include "memory/policy.hpp"
+#include "memory/step_times.hpp"
+#include "model/model.hpp"
+#include "model/network/execute.hpp"
+#include "model/objective.hpp"
+
+namespace hetsgd {
+
+// How a context plans. capacity: bytes; none: as much as the policy needs.
+struct PlanRules {
+  const Policy& policy;
+  std::optional<std::uint64_t> capacity;
+};
+
+// The part of a batch that is computed at once. `lengths`: of its rows if they are sequences.
+struct BatchPart {
+  BatchPart(const Batch& of, std::size_t begin, std::size_t samples)
+      : batch(of), first(begin), count(samples) {
+    if (of.data().sequences.numbers > 0) lengths = lengths_of(of, begin, samples);
+  }
+
+  const Batch& batch;
+  std::size_t first, count;
+  std::vector<std::size_t> lengths{};
+};
+
+// Plans that a context keeps, with the host memory of the maps that they move. Where batch sizes or
+// lengths vary more, a plan is made again when its batch size comes back.
+inline constexpr std::size_t kPlansKept = 16;
+
+// Plans are kept for so many steps, and multiples: batches of like lengths share one.
+inline constexpr std::int64_t kStepsPlanned = 32;
+std::int64_t planned_steps(double steps);
+
+// Of a device that computes in the host's memory: of its rates only the ratio of computing to
+// copying has a say in a plan.
+DeviceRates host_rates();
+
+// The training step of one batch size, and its recorded plan, whose prefetches are those of a
+// device of these rates. Errors: usage, a capacity in which the policy does not plan it.
+struct PlannedBatch {
+  PlannedBatch(const Graph& graph, const PlanRules& rules, std::int64_t batch,
+               const DeviceRates& rates);
+  PlannedBatch(const PlannedBatch&) = delete;  // the plan points to the step
+  PlannedBatch& operator=(const PlannedBatch&) = delete;
+
+  TrainingStep training;
+  MemoryPlan plan;
+};
+
+// Of such a step on a device of these rates, with the transfers that it waits for. Convolutions
+// take what their operations say, whatever their algorithm, as in the model's gradient_work().
+// Errors: as above.
+Seconds planned_time(const Graph& graph, const PlanRules& rules, std::int64_t batch,
+                     const DeviceRates& rates);
+
+template <class Real>
+class GraphContext final : public BasicModelContext<Real> {
+ public:
+  // rates: of the device, for its plans.
+  GraphContext(BasicDevice<Real>& device, const Graph& graph, const PlanRules& rules,
+               DeviceRates rates)
+      : BasicModelContext<Real>(device),
+        graph_(graph),
+        rules_(rules),
+        rates_(std::move(rates)),
+        lstm_(std::make_shared<LstmMath<Real>>(device)) {}
+
+  // Good until the next call.
+  PlanExecutor<Real>& executor(const BatchPart& part) {
+    const auto found = std::ranges::find_if(executables_, [&](const Executable& each) {
+      return each.batch == part.count && each.steps() == steps_of(part);
+    });
+    if (found != executables_.end()) {
+      executables_.splice(executables_.begin(), executables_, found);
+    } else {
+      if (executables_.size() == kPlansKept) executables_.pop_back();
+      executables_.emplace_front(*this, graph_of(part), part.count);
+    }
+    return executables_.front().executor;
+  }
+  std::size_t plans() const { return executables_.size(); }
+  Real* arena(const PlanExecutor<Real>& executor) {
+    arena_.reset(this->device(), executor.arena_size());
+    return arena_.data();
+  }
+  // X <- the samples: by the cores that compute with them, or on a GPU by way of host memory.
+  void write_samples(const BatchPart& part, Real* X) {
+    const Shape& one = graph_.node(0).shape;
+    const auto steps = static_cast<std::size_t>(steps_of(part));
+    const auto each = static_cast<std::size_t>(one.channels * one.width) * steps;
+    const auto copy = [&](std::size_t begin, std::size_t end, Real* to) {
+      const std::size_t first = part.first + begin, count = end - begin;
+      if (part.lengths.empty()) return copy_images(part.batch, first, count, to);
+      copy_sequences(part.batch, first, count, steps, to);
+    };
+    if (this->device().host_accessible(X)) {
+      auto& cores = kernels<BasicHostCores<Real>>(this->device());
+      const std::size_t parts = std::min(cores.count(), part.count);
+      return cores.run(parts, [&](std::size_t i) {
+        const std::size_t begin = part.count * i / parts;
+        copy(begin, part.count * (i + 1) / parts, X + begin * each);
+      });
+    }
+    samples_.resize(part.count * each);
+    copy(0, part.count, samples_.data());
+    this->device().upload(X, samples_.data(), samples_.size() * sizeof(Real));
+  }
+  Batch ordered;  // the batch at hand, longest rows first: the device may read it until the next
+  std::size_t batch_bytes() const override {
+    return BasicModelContext<Real>::batch_bytes() + arena_.size() * sizeof(Real);
+  }
+
+ private:
+  struct Executable {
+    Executable(GraphContext& of, Graph network, std::size_t samples)
+        : batch(samples),
+          graph(std::move(network)),
+          planned(graph, of.rules_, static_cast<std::int64_t>(batch), of.rates_),
+          executor(of.device(), planned.training, planned.plan, false, of.lstm_) {}
+    std::int64_t steps() const { return graph.node(0).shape.height; }
+
+    std::size_t batch;
+    Graph graph;
+    PlannedBatch planned;
+    PlanExecutor<Real> executor;
+  };
+
+  // The steps that are planned for the longest sequence; images have their height.
+  std::int64_t steps_of(const BatchPart& part) const {
+    if (part.lengths.empty()) return graph_.node(0).shape.height;
+    return planned_steps(static_cast<double>(*std::ranges::max_element(part.lengths)));
+  }
+  Graph graph_of(const BatchPart& part) const {
+    return part.lengths.empty() ? graph_ : with_steps(graph_, steps_of(part));
+  }
+
+  const Graph& graph_;
+  PlanRules rules_;
+  DeviceRates rates_;
+  std::shared_ptr<LstmMath<Real>> lstm_;  // whose scratch has the size of the parameters
+  std::list<Executable> executables_;     // what was used last comes first
+  BasicBuffer<Real> arena_;
+  std::vector<Real> samples_;
+};
+
+// A computation that writes the samples of a part of a batch, and reads its scores.
+template <class Real>
+class SampleEnds : public GraphEnds<Real> {
+ public:
+  SampleEnds(GraphContext<Real>& context, const BatchPart& part) : context_(context), part_(part) {}
+  void write_input(Real* X) override { context_.write_samples(part_, X); }
+
+ protected:
+  GraphContext<Real>& context() const { return context_; }
+  std::size_t count() const { return part_.count; }
+
+ private:
+  GraphContext<Real>& context_;
+  const BatchPart& part_;
+};
+
+// The loss of a whole batch and its gradient by the scores.
+template <class Real>
+class LearnEnds final : public SampleEnds<Real> {
+ public:
+  LearnEnds(GraphContext<Real>& context, const BatchPart& whole, std::size_t outputs)
+      : SampleEnds<Real>(context, whole),
+        objective_(usual_objective<Real>(whole.batch.data().task)),
+        outputs_(outputs) {}
+
+  void read_scores(const Real* Z, Real* Y) override {
+    const std::size_t n = this->count();
+    BasicDevice<Real>& device = this->context().device();
+    device.copy(n * outputs_, Z, Y);
+    loss_ = objective_.learn(device, this->context().labels(), outputs_, nullptr,
+                             Real(1) / static_cast<Real>(n), Y);
+  }
+  // The sum over the batch.
+  DeferredSum loss() const { return loss_; }
+
+ private:
+  const BasicObjective<Real>& objective_;
+  std::size_t outputs_;
+  DeferredSum loss_ = 0.0;
+};
+
+// Keeps the scores of a part of a batch; `to` may be null.
+template <class Real>
+class ScoreEnds final : public SampleEnds<Real> {
+ public:
+  ScoreEnds(GraphContext<Real>& context, const BatchPart& part, std::size_t outputs, Real* to)
+      : SampleEnds<Real>(context, part), outputs_(outputs), to_(to) {}
+  void read_scores(const Real* Z, Real*) override {
+    if (to_) this->context().device().copy(this->count() * outputs_, Z, to_);
+  }
+
+ private:
+  std::size_t outputs_;
+  Real* to_;
+};
+
+}  // namespace hetsgd

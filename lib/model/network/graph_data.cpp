@@ -1,0 +1,80 @@
+#include "model/network/graph_data.hpp"
+
+#include <fmt/format.h>
+
+#include <optional>
+
+#include "core/error.hpp"
+#include "graph/sequence_graph.hpp"
+
+namespace hetsgd {
+
+namespace {
+
+void check_images(const Graph& graph, const DataShape& data) {
+  const ImageShape expected = image_of(graph);
+  if (data.image == expected) return;
+  const auto text = [](const ImageShape& s) {
+    return fmt::format("{}x{}x{}", s.channels, s.height, s.width);
+  };
+  const auto error =
+      usage_error("--model: {} reads images of {}, but the training data have {}", graph.name(),
+                  text(expected), data.image.size() > 0 ? text(data.image) : "none");
+  if (step_bound_node(graph) || graph.node(0).shape.height == 1) {
+    throw with_hint(error,
+                    "--image 1x28x28 makes images of that shape of sparse rows; resnet-32?size=16 "
+                    "gives a network another size");
+  }
+  throw with_hint(error, fmt::format("it also reads sequences of any lengths with {0} numbers a "
+                                     "frame: generate:video?size={0}",
+                                     expected.channels));
+}
+
+void check_sequences(const Graph& graph, const DataShape& data) {
+  if (const std::optional<int> bound = step_bound_node(graph)) {
+    throw with_hint(
+        usage_error("--model: {} reads images, but the training data have sequences, and its node "
+                    "{} is for one number of steps",
+                    graph.name(), graph.node(*bound).name),
+        "between an input [numbers,steps,1] and an lstm that gives its last step, lstm, relu, add "
+        "and concat read sequences of any length, as in lstm-video");
+  }
+  const std::int64_t expected = graph.node(0).shape.channels;
+  if (expected == data.frame_numbers) return;
+  throw with_hint(usage_error("--model: {} reads frames of {} numbers, but those of the training "
+                              "data have {}",
+                              graph.name(), expected, data.frame_numbers),
+                  fmt::format("lstm-video?size={}&classes={}", data.frame_numbers, data.outputs()));
+}
+
+}  // namespace
+
+ImageShape image_of(const Graph& graph) {
+  const Shape& input = graph.node(0).shape;
+  return {static_cast<Index>(input.channels), static_cast<Index>(input.height),
+          static_cast<Index>(input.width)};
+}
+
+void check_network_reads(const Graph& graph, const DataShape& data) {
+  if (data.frame_numbers > 0) {
+    check_sequences(graph, data);
+  } else {
+    check_images(graph, data);
+  }
+  const std::size_t classes = data_shape(graph).label_count;
+  if (data.outputs() != classes) {
+    throw with_hint(usage_error("--model: {} has {} classes, but the data have {} labels",
+                                graph.name(), classes, data.outputs()),
+                    fmt::format("a network that has the key takes {}?classes={}",
+                                graph.name().substr(0, graph.name().find('?')), data.outputs()));
+  }
+}
+
+DataShape data_shape(const Graph& graph) {
+  const Shape& scores = graph.node(graph.node(graph.size() - 1).from.front()).shape;
+  return {.label_count = static_cast<Index>(scores.numbers()),
+          .task = Task::multiclass,
+          .image = image_of(graph)};
+}
+
+}  // namespace hetsgd

@@ -1,0 +1,338 @@
+#include "model/network/graph_model.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "core/error.hpp"
+#include "core/text.hpp"
+#include "graph/sequence_graph.hpp"
+#include "graph/work.hpp"
+#include "model/network/graph_context.hpp"
+#include "model/network/graph_data.hpp"
+#include "model/objective.hpp"
+
+namespace hetsgd {
+
+namespace {
+
+constexpr std::size_t kScoredTogether = 64;  // samples: room for more would be of no use
+
+bool has_statistics(const Graph& graph) { return statistics_offsets(graph).back() > 0; }
+
+int count_of(const Graph& graph, NodeType type) {
+  return static_cast<int>(std::ranges::count(graph.nodes(), type, &Node::type));
+}
+
+// A bn whose output goes into an add alone ends a residual branch.
+bool ends_residual(const Graph& graph, int node) {
+  const std::vector<int>& consumers = graph.consumers(node);
+  return consumers.size() == 1 && graph.node(consumers.front()).type == NodeType::add;
+}
+
+// Drawn numbers are cut at two standard deviations; what is left has the variance 2 / fan_in.
+double he_deviation(std::int64_t fan_in) {
+  constexpr double kLeft = 0.7737413035499232;
+  return std::sqrt(2 / (kLeft * static_cast<double>(fan_in)));
+}
+
+template <class Real>
+class GraphModel final : public BasicModel<Real> {
+ public:
+  using typename BasicModel<Real>::Context;
+
+  GraphModel(const Graph& graph, const DataShape& data, const GraphModelOptions& options)
+      : BasicModel<Real>(data), graph_(graph), options_(options) {
+    for (int node = 1; node < graph_.size(); ++node) add_blocks(node);
+    const std::size_t expected = parameter_offsets(graph_).back();
+    HETSGD_CHECK_EQ(this->parameters(), expected);
+  }
+
+  std::unique_ptr<Context> make_context(BasicDevice<Real>& device) const override {
+    const bool gpu = device.stages_copies() && rates_of_gpu_;
+    return std::make_unique<GraphContext<Real>>(device, graph_, plan_rules(),
+                                                gpu ? rates_of_gpu_(device.name()) : host_rates());
+  }
+
+  using RatesOfGpu = std::function<DeviceRates(const std::string& gpu)>;
+  void plan_by(RatesOfGpu rates_of) { rates_of_gpu_ = std::move(rates_of); }
+
+  // That the rows of a batch of sequences count for, all the same.
+  double steps_of(const BatchShape& batch) const {
+    return packs() ? batch.frames / batch.samples : batch.steps;
+  }
+
+  Work work_on(const DeviceRates& rates, const BatchShape& shape) const {
+    if (&plan_rules().policy == &liveness_policy()) return work_of_batch(shape, rates);
+    const auto batch = static_cast<std::int64_t>(std::llround(std::max(1.0, shape.samples)));
+    const auto seconds = [&](const Graph& graph) {
+      return planned_time(graph, plan_rules(), batch, rates).count();
+    };
+    if (!reads_sequences()) return {.given_s = seconds(graph_)};
+    return {.given_s = seconds(with_steps(graph_, planned_steps(steps_of(shape))))};
+  }
+
+  std::vector<std::uint64_t> layer_sizes() const override {
+    std::vector<std::uint64_t> sizes{reads_sequences() ? this->data().frame_numbers
+                                                       : image_of(graph_).size()};
+    for (const Node& node : graph_.nodes()) {
+      const bool layer =
+          node.type == NodeType::conv || node.type == NodeType::fc || node.type == NodeType::lstm;
+      if (layer) sizes.push_back(static_cast<std::uint64_t>(node.shape.numbers()));
+    }
+    return sizes;
+  }
+
+  Work gradient_work(const BatchShape& batch) const override { return work_of_batch(batch, {}); }
+
+  ScoringStatistics statistics() const override {
+    return {statistics_offsets(graph_).back(), options_.bn_samples};
+  }
+
+  void estimate_statistics(Context& context, const Batch& batch, const Real* w,
+                           Real* statistics) const override {
+    auto& scratch = static_cast<GraphContext<Real>&>(context);
+    scratch.stage(batch);
+    const BatchPart whole(batch, 0, batch.size());
+    ScoreEnds<Real> ends(scratch, whole, this->outputs(), nullptr);
+    PlanExecutor<Real>& executor = scratch.executor(whole);
+    executor.forward({.parameters = w, .drops = false, .lengths = {whole.lengths}}, ends,
+                     scratch.arena(executor));
+    const std::vector<std::size_t> offsets = statistics_offsets(graph_);
+    for (int node = 0; node < graph_.size(); ++node) {
+      const auto at = static_cast<std::size_t>(node);
+      const std::size_t count = offsets[at + 1] - offsets[at];
+      if (count > 0) scratch.device().copy(count, executor.mask(node), statistics + offsets[at]);
+    }
+  }
+
+ protected:
+  // Sequences go in longest first, also where they are padded, so that dropout is the same.
+  DeferredSum learn(Context& context, const Batch& batch, const Real* w,
+                    Sink<Real> sink) const override {
+    if (!reads_sequences()) return learn_ordered(context, batch, w, sink);
+    auto& scratch = static_cast<GraphContext<Real>&>(context);
+    scratch.ordered = longest_first(batch);
+    return learn_ordered(context, scratch.ordered, w, sink);
+  }
+
+  DeferredSum learn_ordered(Context& context, const Batch& batch, const Real* w,
+                            Sink<Real> sink) const {
+    auto& scratch = static_cast<GraphContext<Real>&>(context);
+    scratch.stage(batch);
+    const BatchPart whole(batch, 0, batch.size());
+    LearnEnds<Real> ends(scratch, whole, this->outputs());
+    PlanExecutor<Real>& executor = scratch.executor(whole);
+    Real* const arena = scratch.arena(executor);
+    const std::uint64_t place = batch.augmentation().first;
+    const GraphPass<Real> pass{.parameters = w,
+                               .to = sink.to,
+                               .alpha = sink.alpha,
+                               .beta = sink.beta,
+                               .seed = batch.augmentation().seed,
+                               .draw = static_cast<std::uint32_t>(place ^ (place >> 32)),
+                               .lengths = {whole.lengths, packs()}};
+    executor.forward(pass, ends, arena);
+    executor.backward(pass, arena);
+    return ends.loss();
+  }
+
+  // Without statistics, of a bn those of the batch; then the batch is scored in one piece.
+  DeferredSum score(Context& context, const Batch& batch, const Real* w,
+                    Real* logits) const override {
+    auto& scratch = static_cast<GraphContext<Real>&>(context);
+    scratch.stage(batch);
+    const bool by_batch = has_statistics(graph_) && context.statistics.empty();
+    const std::size_t together = by_batch ? batch.size() : kScoredTogether;
+    for (std::size_t first = 0; first < batch.size(); first += together) {
+      const std::size_t count = std::min(together, batch.size() - first);
+      const BatchPart part(batch, first, count);
+      ScoreEnds<Real> ends(scratch, part, this->outputs(), logits + first * this->outputs());
+      PlanExecutor<Real>& executor = scratch.executor(part);
+      executor.forward({.parameters = w,
+                        .drops = false,
+                        .statistics = context.statistics.data(),
+                        .lengths = {part.lengths}},
+                       ends, scratch.arena(executor));
+    }
+    return usual_objective<Real>(this->data().task)
+        .score(scratch.device(), scratch.labels(), this->outputs(), nullptr, logits);
+  }
+
+  double sample_scratch() const override {
+    double numbers = 0;
+    for (const Node& node : graph_.nodes()) numbers += static_cast<double>(node.shape.numbers());
+    return 2 * numbers;
+  }
+
+ private:
+  void add_blocks(int index) {
+    const Node& node = graph_.node(index);
+    const auto outputs = static_cast<std::size_t>(node.shape.channels);
+    switch (node.type) {
+      case NodeType::conv:
+      case NodeType::fc: {
+        const std::int64_t inputs = filter_size(graph_, index);
+        const bool he = node.type == NodeType::conv && options_.conv_init == FilterLaw::he;
+        const std::vector<std::uint64_t> units{static_cast<std::uint64_t>(inputs), outputs};
+        this->add_block(
+            {.name = node.name + ".weight",
+             .rows = outputs,
+             .cols = static_cast<std::size_t>(inputs),
+             .init_std = he ? he_deviation(inputs) : options_.dense.initial_std(units, 0)});
+        if (node.bias) this->add_block(vector_block(node.name + ".bias", outputs));
+        return;
+      }
+      case NodeType::bn: {
+        const bool zero = options_.zero_residual && ends_residual(graph_, index);
+        this->add_block(vector_block(node.name + ".scale", outputs, zero ? 0.0 : 1.0));
+        this->add_block(vector_block(node.name + ".shift", outputs));
+        return;
+      }
+      case NodeType::lstm: {
+        const auto joint =
+            static_cast<std::uint64_t>(graph_.input_shape(index).channels + node.units);
+        const auto gates = static_cast<std::size_t>(4 * node.units);
+        this->add_block({.name = node.name + ".weight",
+                         .rows = gates,
+                         .cols = joint,
+                         .init_std = options_.dense.initial_std({joint, gates}, 0)});
+        this->add_block(vector_block(node.name + ".bias", gates));
+        return;
+      }
+      default:
+        return;
+    }
+  }
+
+  // Of one dimension: a bias, or what bn scales and shifts by.
+  ParameterBlock vector_block(std::string name, std::size_t size, double value = 0) const {
+    return {.name = std::move(name),
+            .cols = size,
+            .initial_value = value,
+            .decays = options_.decay_all};
+  }
+
+  PlanRules plan_rules() const {
+    return {find_policy("--memory-policy", options_.memory_policy), options_.activation_memory};
+  }
+
+  bool reads_sequences() const { return this->data().frame_numbers > 0; }
+  bool packs() const { return options_.lengths == Lengths::packed; }
+
+  // Affine in the samples, and of sequences in the steps.
+  Work work_of_batch(const BatchShape& batch, const DeviceRates& rates) const {
+    if (!reads_sequences()) return work_of_samples(graph_, batch.samples, rates);
+    const Work one = work_of_samples(with_steps(graph_, 1), batch.samples, rates);
+    const Work two = work_of_samples(with_steps(graph_, 2), batch.samples, rates);
+    return affine(one, two - one, steps_of(batch) - 1);
+  }
+
+  Work work_of_samples(const Graph& graph, double samples, const DeviceRates& rates) const {
+    const Work fixed = work_of(graph, 0, rates);
+    return affine(fixed, work_of(graph, 1, rates) - fixed, samples);
+  }
+
+  static Work affine(const Work& fixed, const Work& more, double times) {
+    return {fixed.operations + times * more.operations, fixed.bytes + times * more.bytes,
+            fixed.launches + times * more.launches};
+  }
+
+  static Work work_of(const Graph& graph, std::int64_t batch, const DeviceRates& rates) {
+    Work sum;
+    for (int node = 1; node < graph.size(); ++node) {
+      const std::vector<int>& from = graph.node(node).from;
+      const bool input_gradient =
+          std::any_of(from.begin(), from.end(), [](int i) { return i > 0; });
+      const double factor = convolution_factor(graph, node, rates);
+      for (const Pass pass : {Pass::forward, Pass::backward}) {
+        Work work = node_work(graph, node, pass, batch, input_gradient);
+        work.operations *= factor;
+        sum += work;
+      }
+    }
+    return sum;
+  }
+
+  Graph graph_;
+  GraphModelOptions options_;
+  RatesOfGpu rates_of_gpu_;  // null: those of a host
+};
+
+}  // namespace
+
+FilterLaw usual_filters(const Graph& graph) {
+  constexpr int kFew = 4;
+  const int convolutions = count_of(graph, NodeType::conv);
+  const bool few = convolutions > 0 && convolutions <= kFew;
+  return few && count_of(graph, NodeType::bn) == 0 ? FilterLaw::init : FilterLaw::he;
+}
+
+void GraphModelOptions::declare(OptionSet& set) {
+  dense.declare_init(set);
+  std::vector<std::string> names;
+  for (const Policy* policy : all_policies()) names.push_back(policy->name());
+  set.add_choice("conv_init", conv_init, {{"he", FilterLaw::he}, {"init", FilterLaw::init}},
+                 "how the filters of conv begin: with variance 2 / fan_in, or by --init; the "
+                 "default is init for networks of at most four conv without bn");
+  set.add("zero_residual", zero_residual,
+          "scales of the bn that end a residual branch begin at 0, not 1");
+  set.add("decay_all", decay_all,
+          "--weight-decay acts on biases and on scales and shifts of bn, too");
+  set.add("bn_samples", bn_samples,
+          "training images of which the statistics of bn are made before a measurement")
+      .unit("samples")
+      .range(1, 1e9);
+  set.add_choice("lengths", lengths, {{"padded", Lengths::padded}, {"packed", Lengths::packed}},
+                 "rows of sequences are computed up to the longest of their batch, or each to its "
+                 "own end");
+  set.add("memory_policy", memory_policy,
+          fmt::format("how the memory of a batch is planned: {}", fmt::join(names, ", ")));
+  set.add("activation_memory", activation_memory,
+          "memory of a batch's activations, e.g. 2G; auto: what the policy needs at least")
+      .unit("bytes")
+      .range(1, 1e15);
+}
+
+void GraphModelOptions::validate() const {
+  dense.validate_init(InitialLaw::fan_in);
+  find_policy("--memory-policy", memory_policy);
+}
+
+template <class Real>
+std::unique_ptr<BasicModel<Real>> make_graph_model(const Graph& graph, const DataShape& data,
+                                                   const GraphModelOptions& options) {
+  check_network_reads(graph, data);
+  if (options.lengths == Lengths::packed && data.frame_numbers == 0) {
+    throw with_hint(usage_error("--lengths: found packed, but the training data have images, "
+                                "expected sequences, whose lengths differ"),
+                    "generate:video makes some");
+  }
+  return std::make_unique<GraphModel<Real>>(graph, data, options);
+}
+
+template std::unique_ptr<BasicModel<float>> make_graph_model<float>(const Graph&, const DataShape&,
+                                                                    const GraphModelOptions&);
+template std::unique_ptr<BasicModel<double>> make_graph_model<double>(const Graph&,
+                                                                      const DataShape&,
+                                                                      const GraphModelOptions&);
+
+bool is_network(const Model& model) {
+  return dynamic_cast<const GraphModel<float>*>(&model) != nullptr;
+}
+
+void plan_by(Model& model, std::function<DeviceRates(const std::string& gpu)> rates_of) {
+  dynamic_cast<GraphModel<float>&>(model).plan_by(std::move(rates_of));
+}
+
+Work network_work(const Model& model, const DeviceRates& rates, const BatchShape& batch) {
+  return dynamic_cast<const GraphModel<float>&>(model).work_on(rates, batch);
+}
+
+double network_steps(const Model& model, const BatchShape& batch) {
+  const auto& network = dynamic_cast<const GraphModel<float>&>(model);
+  return network.data().frame_numbers > 0 ? network.steps_of(batch) : 0;
+}
+
+}  // namespace hetsgd

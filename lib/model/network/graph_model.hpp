@@ -1,0 +1,109 @@
+// Networks of images and sequences as models: a computation graph (graph/), its kernels
+// (model/network/node_math.hpp) and a plan of its memory for every batch size (memory/).
+//
+// Score     : the input of the graph's softmax.
+// Objective : softmax over the labels, as for other models.
+// Blocks    : per node of the list that has parameters, all dense: conv, fc "NODE.weight" [outputs
+//             x inputs] and "NODE.bias"; lstm "NODE.weight" [4 units x (inputs + units)] and
+//             "NODE.bias"; bn "NODE.scale" and "NODE.shift".
+// Initial   : conv: variance 2 / fan_in (He and others 2015) or as fc (usual_filters); fc and lstm by
+//             --init (fan_in); scales 1, the rest 0.
+// Decay     : --weight-decay acts on all blocks, or on weights alone (--no-decay-all).
+// bn        : training uses the statistics of the batch. There are no running ones, which no
+//             algorithm would move: those that a measurement uses are estimated at the measured
+//             model from fixed training rows (estimate_statistics).
+// dropout   : masks are functions of the run's seed, the batch's place in the sequence of samples,
+//             node and element, so that they are the same on every cluster.
+// Work      : sum of graph/work.hpp over the nodes, forward and backward; on a device at hand
+//             network_work().
+// Sequences : rows of unequal lengths (Dataset::sequences) are read by networks in which only lstm,
+//             relu, add and concat read every step (graph/sequence_graph.hpp). A batch is padded to
+//             its longest row, and the output of an lstm is that of a row's own last step: what a
+//             row gives does not depend on who shares its batch. Dymem is for fixed shapes
+//             (paper 004, 4.4), so a plan is that of one length: one is kept per batch size and per
+//             length rounded up to kStepsPlanned.
+// Memory    : activations of a batch lie in one arena by the plan of --memory-policy; gradients are
+//             the same bits under every plan. What a plan fetches when depends on the rates of the
+//             device (plan_by).
+#pragma once
+
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "graph/graph.hpp"
+#include "memory/step_times.hpp"
+#include "model/mlp.hpp"
+#include "model/network/graph_data.hpp"
+#include "model/registry.hpp"
+
+namespace hetsgd {
+
+// Of convolutions.
+enum class FilterLaw {
+  he,    // variance 2 / fan_in
+  init,  // as dense layers
+};
+// The default of --conv-init. What goes through many convolutions keeps its size with `he`, and
+// shrinks with `init`. Few convolutions without bn have no need of `he`, and may diverge from it:
+// lenet-002 does with momentum 0.9 at a learning rate of 0.05.
+FilterLaw usual_filters(const Graph& graph);
+
+// Of sequences, whose lengths differ: what a batch of them is computed as, and costs.
+enum class Lengths {
+  padded,  // all rows have the steps of the longest
+  packed,  // a step has the rows that are not at their end: sum of lengths / rows steps
+};
+
+struct GraphModelOptions {
+  // The initial law of fc and lstm nodes. With `fans` the scores of lenet-5 begin so large that
+  // momentum 0.9 at 0.05 loses three points of accuracy on 4,000 digits.
+  MlpOptions dense = {.init = InitialLaw::fan_in};
+  FilterLaw conv_init = FilterLaw::he;
+  bool zero_residual = false;
+  bool decay_all = true;
+  std::uint64_t bn_samples = 2000;
+  Lengths lengths = Lengths::padded;
+  std::string memory_policy = "liveness";
+  std::optional<std::uint64_t> activation_memory = {};
+
+  void declare(OptionSet& set);
+  // Errors: usage, an unknown policy.
+  void validate() const;
+};
+
+// Instantiated for float and double. Of data with sequences: the network at the steps of each
+// batch. Errors: usage, data whose images, sequences or labels the graph does not fit; it opens with
+// --model.
+template <class Real>
+std::unique_ptr<BasicModel<Real>> make_graph_model(const Graph& graph, const DataShape& data,
+                                                   const GraphModelOptions& options);
+
+// Whether the model is one of this file.
+bool is_network(const Model& model);
+// From now on contexts of such a model plan memory of a GPU by the rates that belong to its name,
+// "cuda:0 (NVIDIA H200)"; before, as of a CPU, whose memory is the host's: host_rates().
+void plan_by(Model& model, std::function<DeviceRates(const std::string& gpu)> rates_of);
+// The work of a gradient of such a batch of such a model on a device of these rates:
+//   a policy that moves nothing (liveness, the default)  gradient_work(), whose convolutions count
+//                                                        convolution_factor() times
+//   any other                                            as given_s the time of the plan's
+//                                                        iteration, transfers included; of
+//                                                        sequences at their steps, rounded up to
+//                                                        kStepsPlanned
+// Beside BasicModel, which knows no devices. Errors: usage, memory in which the policy does not
+// plan the batch.
+Work network_work(const Model& model, const DeviceRates& rates, const BatchShape& batch);
+
+// Steps of sequences that each row of the batch counts for: of a model of sequences the longest
+// row's, packed the mean, on which alone its work depends beside the samples; of images 0.
+double network_steps(const Model& model, const BatchShape& batch);
+
+// Whether --model `name` is a network with options of its own (resnet-32?size=16) or the file of
+// one; built-in networks stand in the registry under their names.
+bool is_network_name(const std::string& name);
+// The model of such a network. The result lives as long as the program.
+const RegisteredModel& network_model(const std::string& name);
+
+}  // namespace hetsgd

@@ -1,0 +1,81 @@
+// The networks that come with the program as models of the registry, and those that a specification
+// or a file describes.
+
+#include <fmt/format.h>
+
+#include <filesystem>
+#include <map>
+#include <mutex>
+
+#include "graph/networks.hpp"
+#include "model/network/graph_model.hpp"
+
+namespace hetsgd {
+
+namespace {
+
+class GraphModelFactory final : public ModelFactory {
+ public:
+  explicit GraphModelFactory(std::string name) : name_(std::move(name)) {
+    options_.conv_init = usual_filters(find_graph("--model", name_));
+  }
+
+  double learning_rate() const override { return 0.05; }
+  void declare(OptionSet& set) override { options_.declare(set); }
+  void validate() const override {
+    options_.validate();
+    find_graph("--model", name_);
+  }
+  std::unique_ptr<BasicModel<float>> make(const DataShape& data) const override {
+    return make_graph_model<float>(find_graph("--model", name_), data, options_);
+  }
+  std::unique_ptr<BasicModel<double>> make_double(const DataShape& data) const override {
+    return make_graph_model<double>(find_graph("--model", name_), data, options_);
+  }
+
+ private:
+  std::string name_;
+  GraphModelOptions options_;
+};
+
+RegisteredModel registered(const std::string& name, const std::string& summary) {
+  return {{.name = name,
+           .title = name,
+           .idea = fmt::format(
+               "A network for images, of lstm nodes for sequences: {}. Its memory is planned for "
+               "each batch size.",
+               summary),
+           .paper = "chapter 4 of paper 004; `hetsgd memory " + name + "` plans its memory",
+           .objective = "softmax over the labels",
+           .blocks = "of each conv and fc node weight [outputs x inputs] and bias; of each bn node "
+                     "scale and shift; all dense",
+           .cost = "the operations of its nodes, forward and backward",
+           .reads_images = true},
+          [name] { return std::make_unique<GraphModelFactory>(name); }};
+}
+
+const bool networks_registered = [] {
+  for (const NetworkInfo& info : builtin_networks()) {
+    register_model_raw(registered(info.name, info.summary));
+  }
+  return true;
+}();
+
+}  // namespace
+
+bool is_network_name(const std::string& name) {
+  return name.find('?') != std::string::npos || name.ends_with(".json") ||
+         std::filesystem::is_regular_file(name);
+}
+
+const RegisteredModel& network_model(const std::string& name) {
+  static std::mutex mutex;
+  static std::map<std::string, RegisteredModel> known;
+  const std::lock_guard lock(mutex);
+  const auto found = known.find(name);
+  if (found != known.end()) return found->second;
+  find_graph("--model", name);  // refuses what is none
+  return known.emplace(name, registered(name, "of this specification or file")).first->second;
+}
+
+}  // namespace hetsgd

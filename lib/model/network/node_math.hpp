@@ -1,0 +1,93 @@
+// What the nodes of a graph compute, forward and backward, with the kernels of one device.
+//
+// Parameters: one flat vector, node after node in the order of the list; of a conv, fc: weights
+//             [outputs x inputs], then the bias if there is one; bn: scale, shift; lstm: weights
+//             [4 units x (inputs + units)], gates in the order input, forget, cell, output, bias.
+// Numbers   : Real is float in training and double in checks of gradients.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "graph/graph.hpp"
+#include "linalg/convolution_kernels.hpp"
+#include "linalg/device.hpp"
+#include "linalg/image_kernels.hpp"
+#include "linalg/normalisation_kernels.hpp"
+#include "model/network/lstm_math.hpp"
+
+namespace hetsgd {
+
+// Of a node: where its parameters begin; one more entry for the end.
+std::vector<std::size_t> parameter_offsets(const Graph& graph);
+// Of a bn: where its mean and variance [2 x channels] lie among those of the graph; one more entry
+// for the end.
+std::vector<std::size_t> statistics_offsets(const Graph& graph);
+
+// What a pass over the graph computes with, beside the maps.
+template <class Real>
+struct GraphPass {
+  const Real* parameters = nullptr;
+  // to <- beta to + alpha gradient, flat as the parameters; it may be `parameters`. beta is 0 or 1.
+  Real* to = nullptr;
+  Real alpha = 1, beta = 0;
+  bool drops = true;                 // dropout does
+  const Real* statistics = nullptr;  // of all bn nodes; null: those of the batch
+  std::uint64_t seed = 0;            // of dropout
+  std::uint32_t draw = 0;            // that differs from one batch to the next
+  RowLengths lengths = {};           // of sequences
+};
+
+// The tensors of one node in one pass, at their places.
+template <class Real>
+struct NodeTensors {
+  std::vector<const Real*> inputs;  // X of each input; null where the pass does not use it
+  Real* output = nullptr;           // Y
+  Real* mask = nullptr;
+  const Real* output_gradient = nullptr;
+  // dX of each input, and the beta of its sum: null where nobody wants it. One may be
+  // output_gradient (in place).
+  std::vector<Real*> input_gradients;
+  std::vector<Real> input_betas;
+};
+
+// All nodes but input and softmax, which the ends of a computation stand for.
+template <class Real>
+class NodeMath {
+ public:
+  // `graph` and `device` must outlive it. Several may share the scratch of `lstm`, of which one
+  // computes at a time; null: it has its own. Errors: device, one that lacks the kernels.
+  NodeMath(BasicDevice<Real>& device, const Graph& graph, std::int64_t batch,
+           std::shared_ptr<LstmMath<Real>> lstm = nullptr);
+
+  void forward(int node, const GraphPass<Real>& pass, const NodeTensors<Real>& tensors);
+  // Reads a node's parameters before it moves them. Neither may run twice at the same time.
+  void backward(int node, const GraphPass<Real>& pass, const NodeTensors<Real>& tensors);
+
+ private:
+  const Real* parameters(int node, const GraphPass<Real>& pass) const;
+  Real* target(int node, const GraphPass<Real>& pass) const;
+  const Real* statistics(int node, const GraphPass<Real>& pass,
+                         const NodeTensors<Real>& tensors) const;
+  void conv_backward(int node, const GraphPass<Real>& pass, const NodeTensors<Real>& t) const;
+  void fc_forward(int node, const GraphPass<Real>& pass, const NodeTensors<Real>& t) const;
+  void fc_backward(int node, const GraphPass<Real>& pass, const NodeTensors<Real>& t) const;
+  void bn_backward(int node, const GraphPass<Real>& pass, const NodeTensors<Real>& t) const;
+  LstmShape lstm_shape(int node, const GraphPass<Real>& pass) const;
+  void lstm_backward(int node, const GraphPass<Real>& pass, const NodeTensors<Real>& t);
+  void join_forward(int node, const NodeTensors<Real>& t) const;
+  void join_backward(int node, const NodeTensors<Real>& t) const;
+
+  BasicDevice<Real>& device_;
+  const Graph& graph_;
+  std::size_t batch_;
+  BasicConvolutionKernels<Real>& convolution_;
+  BasicImageKernels<Real>& image_;
+  BasicNormalisationKernels<Real>& normalisation_;
+  std::shared_ptr<LstmMath<Real>> lstm_;
+  std::vector<std::size_t> parameters_, statistics_;
+};
+
+}  // namespace hetsgd

@@ -1,0 +1,298 @@
+#include "training/simulation/charge.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+
+#include "core/bytes.hpp"
+#include "core/error.hpp"
+#include "core/json_fields.hpp"
+#include "core/random.hpp"
+#include "core/text.hpp"
+#include "data/ctr_laws.hpp"
+#include "data/generate.hpp"
+#include "data/generate_ctr.hpp"
+#include "graph/networks.hpp"
+#include "graph/work.hpp"
+#include "model/network/graph_model.hpp"
+
+namespace hetsgd {
+
+namespace {
+
+constexpr double kVideoStep = 4.5e-3;  // seconds; of 32 clips in lstm-video
+constexpr double kClipSteps = 186;     // the mean of UCF101's clips
+
+}  // namespace
+
+Seconds video_batch_time(std::uint64_t seed, int rank, std::uint64_t iteration) {
+  constexpr double kMedianSteps = 230, kSigma = 0.573, kFewest = 35, kMost = 1776;
+  RandomStream stream(seed, Purpose::sequence_length, iteration, static_cast<std::uint32_t>(rank));
+  const double steps = std::round(stream.lognormal(std::log(kMedianSteps), kSigma));
+  return Seconds(kVideoStep * std::clamp(steps, kFewest, kMost));
+}
+
+namespace {
+
+constexpr std::string_view kVideoCharge = "lstm-video";
+constexpr Seconds kVideoMean{1.219};  // of video_batch_time
+
+// Stages that a fitted charge gives; the others follow from the network.
+constexpr std::array kFittedStages = {Stage::ids, Stage::sfp, Stage::fp,
+                                      Stage::bp,  Stage::sbp, Stage::opt};
+
+// Numbers of rows take their latencies alone: their bytes are in the stage `ids`.
+constexpr double kFreeIds = 1e-12;
+
+std::string stage_name(Stage stage) {
+  return std::string(kStageNames[static_cast<std::size_t>(stage)]);
+}
+
+FittedCharge load_fitted(const std::string& name_or_path) {
+  static const std::array<std::string, 5> kKeys{"name", "source", "parameters", "rows_bytes",
+                                                "stages_s"};
+  const JsonFields fields =
+      find_json_file("--charge", "charge", name_or_path, builtin_charge_files());
+  fields.allow(kKeys);
+  FittedCharge fitted{.name = fields.text("name"),
+                      .source = fields.text("source", ""),
+                      .parameters = fields.number("parameters", {1, 1e15, ""}),
+                      .rows_bytes = fields.number("rows_bytes", {1, 1e18, "bytes"}),
+                      .stages = {}};
+  std::vector<std::string> names;
+  for (const Stage stage : kFittedStages) names.push_back(stage_name(stage));
+  const JsonFields stages = fields.object("stages_s");
+  stages.allow(names);
+  for (const Stage stage : kFittedStages) {
+    fitted.stages[stage] = Seconds(stages.number(stage_name(stage), kDurations));
+  }
+  return fitted;
+}
+
+bool is_one_of(const std::vector<std::string>& names, const std::string& name) {
+  return std::ranges::find(names, name) != names.end();
+}
+
+bool is_fitted(const std::string& name_or_path) {
+  return is_one_of(names_of(builtin_charge_files()), name_or_path) ||
+         std::filesystem::exists(name_or_path);
+}
+
+std::vector<std::string> network_names() {
+  std::vector<std::string> names;
+  for (const NetworkInfo& info : builtin_networks()) names.push_back(info.name);
+  return names;
+}
+
+bool is_network_file(const std::string& path) {
+  const JsonFields fields = find_json_file("--charge", "charge", path, {});
+  const bool network = !fields.is_null("nodes"), fitted = !fields.is_null("stages_s");
+  if (network != fitted) return network;
+  throw with_hint(data_error("{}: found {} of the keys nodes and stages_s, expected one of them",
+                             path, network ? "both" : "none"),
+                  "nodes are those of a network, stages_s the times of a fitted charge");
+}
+
+Charge network_charge(const TrainOptions& options, const Dataset& data, const Model& real) {
+  const std::string& name = options.charge;
+  if (options.tables.sharded) {
+    throw usage_error(
+        "--charge: found {}, a network, with --tables sharded, expected --tables replicated", name);
+  }
+  const Graph graph = find_graph("--charge", name);
+  const GraphModelOptions defaults;
+  Charge charge{.preset = graph.name(),
+                .model = make_graph_model<float>(graph, data_shape(graph), defaults),
+                .multiply_adds = multiply_adds(graph)};
+  charge.parameter_ratio =
+      static_cast<double>(graph.parameters()) / static_cast<double>(real.parameters());
+  const DatasetTotals totals = data.totals();
+  if (name == kVideoCharge && totals.frames > 0) {
+    charge.video_steps_per_real =
+        kClipSteps * static_cast<double>(totals.rows) / static_cast<double>(totals.frames);
+  } else if (name == kVideoCharge) {
+    charge.step_time = [seed = options.seed](int rank, std::uint64_t iteration) {
+      return video_batch_time(seed, rank, iteration);
+    };
+  }
+  if (!options.charge_batch) return charge;
+  if (name == kVideoCharge) {
+    throw with_hint(usage_error("--charge-batch: found {} with --charge {}, expected none: its "
+                                "times are those of batches of 32",
+                                *options.charge_batch, name),
+                    "lstm-video?steps=186 is charged by its work");
+  }
+  charge.samples_per_real =
+      static_cast<double>(*options.charge_batch) / static_cast<double>(options.batch_size);
+  return charge;
+}
+
+Charge fitted_charge(const std::string& name, const Model& real, bool sharded) {
+  if (!sharded) {
+    throw with_hint(
+        usage_error("--charge: found {}, a charge of the stages of sharded tables, with "
+                    "--tables replicated",
+                    name),
+        "add --tables sharded");
+  }
+  Charge charge{.preset = name, .model = nullptr};
+  charge.fitted = load_fitted(name);
+  charge.parameter_ratio = charge.fitted->parameters / static_cast<double>(real.parameters());
+  return charge;
+}
+
+// Every field has rows for missing and for rare values beside its ids.
+DataShape full_clicks(const ClickLaws& laws) {
+  DataShape shape{.task = Task::binary, .dense_columns = static_cast<Index>(laws.numbers.size())};
+  shape.first_category.push_back(0);
+  for (const FieldLaw& law : laws.fields) {
+    const std::uint64_t rows = shape.first_category.back() + law.ids + 2;
+    shape.first_category.push_back(static_cast<Index>(rows));
+  }
+  return shape;
+}
+
+Charge click_charge(const std::string& preset, const Dataset& data, const ModelFactory& factory,
+                    const Model& real, bool sharded) {
+  const ClickLaws laws = click_laws(preset);
+  Charge charge{.preset = preset, .model = factory.make(full_clicks(laws))};
+  if (sharded) charge.model = charge.model->dense_part();
+  charge.lookups_per_real =
+      static_cast<double>(laws.fields.size()) / static_cast<double>(data.fields.count());
+  charge.parameter_ratio =
+      static_cast<double>(charge.model->parameters()) / static_cast<double>(real.parameters());
+  return charge;
+}
+
+Charge sparse_charge(const std::string& preset, const Dataset& data, const ModelFactory& factory,
+                     const Model& real) {
+  const GeneratorOptions full = generator_preset(preset);
+  Charge charge{.preset = preset,
+                .model = factory.make({full.features, full.labels, real.data().task})};
+  const DatasetTotals totals = data.totals();
+  const auto rows = static_cast<double>(totals.rows);
+  if (totals.nonzeros == 0 || totals.labels == 0) {
+    throw data_error("--charge: the training data have no {}, expected some to scale up",
+                     totals.nonzeros == 0 ? "features" : "labels");
+  }
+  charge.nonzeros_per_real = full.nonzeros_per_sample * rows / static_cast<double>(totals.nonzeros);
+  charge.labels_per_real = full.labels_per_sample * rows / static_cast<double>(totals.labels);
+  charge.parameter_ratio =
+      static_cast<double>(charge.model->parameters()) / static_cast<double>(real.parameters());
+  return charge;
+}
+
+[[noreturn]] void refuse_name(const std::string& name, bool clicks) {
+  std::vector<std::string> names = clicks ? click_preset_names() : generator_preset_names();
+  for (std::string& network : network_names()) names.push_back(std::move(network));
+  for (std::string& fitted : names_of(builtin_charge_files())) names.push_back(std::move(fitted));
+  throw with_hint(usage_error("--charge: found {}, expected {} or a file of a network or of a "
+                              "fitted charge",
+                              quote(name), alternatives(names)),
+                  did_you_mean(name.substr(0, name.find('?')), names));
+}
+
+}  // namespace
+
+bool is_network_charge(const std::string& name_or_path) {
+  if (is_one_of(network_names(), name_or_path.substr(0, name_or_path.find('?')))) return true;
+  return std::filesystem::is_regular_file(name_or_path) && is_network_file(name_or_path);
+}
+
+Charge make_charge(const TrainOptions& options, const Dataset& data, const Model& real) {
+  const std::string& name = options.charge;
+  if (is_network_charge(name)) return network_charge(options, data, real);
+  if (options.charge_batch) {
+    throw usage_error("--charge-batch: found {} with --charge {}, expected a network there",
+                      *options.charge_batch, quote(name));
+  }
+  const bool clicks = data.fields.count() > 0, sharded = options.tables.sharded;
+  const ModelFactory& factory = *options.model_factory;
+  if (is_one_of(click_preset_names(), name)) {
+    if (clicks) return click_charge(name, data, factory, real, sharded);
+    throw usage_error("--charge: found {}, click data, and training data of sparse features", name);
+  }
+  if (is_fitted(name)) return fitted_charge(name, real, sharded);
+  if (!is_one_of(generator_preset_names(), name)) refuse_name(name, clicks);
+  if (!clicks) return sparse_charge(name, data, factory, real);
+  throw usage_error(
+      "--charge: found {}, a data set of sparse features, and training data with {} "
+      "fields of categories",
+      name, data.fields.count());
+}
+
+Seconds mean_step(const std::optional<Charge>& charge, Seconds of_work) {
+  return charge && charge->step_time ? kVideoMean : of_work;
+}
+
+BatchShape charged_shape(const Charge& charge, const BatchShape& batch) {
+  return {.samples = batch.samples * charge.samples_per_real,
+          .nonzeros = batch.nonzeros * charge.nonzeros_per_real,
+          .labels = batch.labels * charge.labels_per_real,
+          .lookups = batch.lookups * charge.lookups_per_real};
+}
+
+std::optional<Work> given_step(const Charge& charge, const Model& real, const BatchShape& batch) {
+  if (charge.fitted) return Work{.given_s = charge.fitted->step_s()};
+  if (charge.video_steps_per_real == 0) return std::nullopt;
+  const double steps = network_steps(real, batch) * charge.video_steps_per_real;
+  return Work{.given_s = kVideoStep * steps};
+}
+
+nlohmann::json to_json(const Charge& charge) {
+  if (charge.fitted) {
+    const FittedCharge& fitted = *charge.fitted;
+    nlohmann::json stages;
+    for (const Stage stage : kFittedStages) {
+      stages[stage_name(stage)] = fitted.stages[stage].count();
+    }
+    return {{"fitted", fitted.name},           {"source", json_text(fitted.source)},
+            {"parameters", fitted.parameters}, {"rows_bytes", fitted.rows_bytes},
+            {"stages_s", std::move(stages)},   {"parameter_ratio", charge.parameter_ratio}};
+  }
+  const DataShape& shape = charge.model->data();
+  const std::uint64_t parameters = charge.model->parameters();
+  if (charge.multiply_adds > 0) {
+    nlohmann::json json = {{"network", json_text(charge.preset)},
+                           {"parameters", parameters},
+                           {"multiply_adds_per_sample", charge.multiply_adds},
+                           {"samples_per_real", charge.samples_per_real},
+                           {"parameter_ratio", charge.parameter_ratio}};
+    if (charge.step_time) json["mean_step_s"] = kVideoMean.count();
+    if (charge.video_steps_per_real > 0) json["steps_per_real"] = charge.video_steps_per_real;
+    return json;
+  }
+  if (shape.fields() > 0) {
+    return {{"preset", charge.preset},
+            {"dense_columns", shape.dense_columns},
+            {"fields", shape.fields()},
+            {"categories", shape.categories()},
+            {"parameters", parameters},
+            {"lookups_per_real", charge.lookups_per_real},
+            {"parameter_ratio", charge.parameter_ratio}};
+  }
+  return {{"preset", charge.preset},
+          {"features", shape.feature_count},
+          {"labels", shape.label_count},
+          {"parameters", parameters},
+          {"nonzeros_per_real", charge.nonzeros_per_real},
+          {"labels_per_real", charge.labels_per_real},
+          {"parameter_ratio", charge.parameter_ratio}};
+}
+
+void charge_cluster(const Charge& charge, ClusterOptions& options) {
+  options.payload_scale = options.work_scale = charge.parameter_ratio;
+  options.rows_scale = options.ids_scale = charge.lookups_per_real;
+  options.step_time = charge.step_time;
+  if (!charge.fitted) return;
+  options.rows_part_bytes = charge.fitted->rows_bytes / options.workers;
+  options.ids_scale = kFreeIds;
+}
+
+Seconds host_pass(const DeviceProfile& host, double n) {
+  return host.seconds({.operations = n, .bytes = n * sizeof(float), .launches = 1});
+}
+
+}  // namespace hetsgd

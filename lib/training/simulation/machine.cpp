@@ -1,0 +1,95 @@
+#include "training/simulation/machine.hpp"
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "cluster/graph_rates.hpp"
+#include "core/error.hpp"
+#include "core/text.hpp"
+#include "model/network/graph_model.hpp"
+
+namespace hetsgd {
+
+namespace {
+
+nlohmann::json profiles_json(const std::vector<DeviceProfile>& profiles, int workers) {
+  std::vector<std::pair<const DeviceProfile*, std::vector<int>>> kinds;
+  for (int rank = 0; rank < workers; ++rank) {
+    const auto& mine = profiles[std::min(static_cast<std::size_t>(rank), profiles.size() - 1)];
+    auto kind = std::ranges::find_if(kinds, [&](const auto& each) { return *each.first == mine; });
+    if (kind == kinds.end()) kind = kinds.insert(kind, {&mine, {}});
+    kind->second.push_back(rank);
+  }
+  nlohmann::json list = nlohmann::json::array();
+  for (const auto& [profile, ranks] : kinds) {
+    list.push_back(nlohmann::json::parse(to_json_text(*profile)));
+    if (kinds.size() == 1) return list.front();
+    list.back()["workers"] = format_rank_set(ranks);
+  }
+  return list;
+}
+
+// Of profiles that such a list names.
+std::vector<DeviceRates> rates_of(const std::vector<DeviceProfile>& profiles,
+                                  const std::string& list) {
+  std::vector<std::pair<DeviceProfile, DeviceRates>> kinds;
+  for (const std::string& name : device_profile_names(list)) {
+    kinds.emplace_back(load_device_profile(name), device_rates(name));
+  }
+  std::vector<DeviceRates> rates;
+  for (const DeviceProfile& profile : profiles) {
+    const auto kind =
+        std::ranges::find_if(kinds, [&](const auto& each) { return each.first == profile; });
+    HETSGD_CHECK(kind != kinds.end());
+    rates.push_back(kind->second);
+  }
+  return rates;
+}
+
+}  // namespace
+
+DeviceRates device_rates(const std::string& profile) {
+  const GraphRates graph = load_graph_rates(profile);
+  return {.seconds = [device = load_device_profile(profile)](
+                         const Work& work) { return device.seconds(work); },
+          .half_channels = graph.half_channels,
+          .half_depth = graph.half_depth,
+          .link_latency_s = graph.link_latency_s,
+          .link_bytes_per_s = graph.link_bytes_per_s};
+}
+
+void plan_memory_of_gpus(Model& model, const std::string& profiles, const OptionSet& set) {
+  if (!is_network(model)) return;
+  const bool by_default = set.find("profile")->source == OptionSource::default_value;
+  const std::string first = device_profile_names(profiles).front();
+  plan_by(model, [=](const std::string& gpu) {
+    return device_rates(by_default ? builtin_profile_of(gpu).value_or(first) : first);
+  });
+}
+
+SimulatedMachine load_simulated_machine(const TrainOptions& options, int workers) {
+  SimulatedMachine machine{
+      .profiles = load_device_profiles(options.profile, workers),
+      .server_profile = load_device_profile(options.server_profile, "--server-profile"),
+      .network = load_network_model(options.network)};
+  machine.rates = rates_of(machine.profiles, options.profile);
+  return machine;
+}
+
+Seconds slowest_step(const SimulatedMachine& machine,
+                     const std::function<Work(const DeviceRates&)>& work) {
+  Seconds slowest{0};
+  for (const DeviceRates& rates : machine.rates) {
+    slowest = std::max(slowest, rates.seconds(work(rates)));
+  }
+  return slowest;
+}
+
+void describe_machine(const SimulatedMachine& machine, int workers, Record& record) {
+  record.device_profile = profiles_json(machine.profiles, workers);
+  record.server_profile = nlohmann::json::parse(to_json_text(machine.server_profile));
+  record.network = nlohmann::json::parse(to_json_text(machine.network));
+}
+
+}  // namespace hetsgd

@@ -61,6 +61,9 @@ struct DataShape {
   std::size_t outputs() const { return task == Task::binary ? 1 : label_count; }
 };
 
+struct DeviceRates;  // memory/step_times.hpp
+using RatesOfGpu = std::function<DeviceRates(const std::string& gpu)>;
+
 // A gradient as a flat vector in the model's layout. A row-sparse block is zero outside its touched
 // rows, so the whole vector is valid as it stands: collectives may sum all of it or only the
 // touched rows.
@@ -265,6 +268,19 @@ class BasicModel {
   virtual Work gradient_work(const BatchShape& batch) const = 0;
   // Of its first `parts` parts, with all that must come before them; of all: gradient_work().
   virtual Work partial_gradient_work(const BatchShape& batch, std::size_t parts) const;
+  // Whether the memory of a batch is planned. Then its work depends on the device: work_on() plans,
+  // which takes milliseconds, so who charges many batches keeps it by samples and counted_steps().
+  virtual bool is_planned() const { return false; }
+  // gradient_work() on a device of these rates. Errors: usage, memory in which the batch is not
+  // planned.
+  virtual Work work_on(const DeviceRates&, const BatchShape& batch) const {
+    return gradient_work(batch);
+  }
+  // Steps that each row of a batch of sequences counts for; 0: the samples are none.
+  virtual double counted_steps(const BatchShape&) const { return 0; }
+  // From now on contexts plan memory of a GPU by the rates that belong to its name, "cuda:0 (NVIDIA
+  // H200)"; before, as of a CPU, whose memory is the host's.
+  virtual void plan_by(RatesOfGpu) {}
   // Device memory that grows with a batch, per sample of a batch like this one.
   double sample_bytes(const BatchShape& batch) const;
   // The widths from the features to the scores, as the result shows them.

@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "core/host_clock.hpp"
-#include "model/network/graph_model.hpp"
 #include "training/traced_endpoint.hpp"
 
 namespace hetsgd {
@@ -12,7 +11,7 @@ Client::Client(Referee& referee, const RunSetup& setup)
     : referee_(referee),
       rules_(referee.rules()),
       setup_(setup),
-      charges_network_(!setup.rates.empty() && is_network(charged_model())) {}
+      charges_network_(!setup.rates.empty() && charged_model().is_planned()) {}
 
 BatchShape Client::charged(const BatchShape& batch) const {
   return setup_.charge ? charged_shape(*setup_.charge, batch) : batch;
@@ -29,9 +28,9 @@ Work Client::gradient_work(int rank, const BatchShape& batch) const {
 Work Client::work_of_network(int rank, const BatchShape& batch) const {
   const std::size_t device = std::min(static_cast<std::size_t>(rank), setup_.rates.size() - 1);
   const std::lock_guard lock(network_works_mutex_);
-  const double steps = network_steps(charged_model(), batch);
+  const double steps = charged_model().counted_steps(batch);
   const auto [found, is_new] = network_works_.try_emplace({device, batch.samples, steps});
-  if (is_new) found->second = network_work(charged_model(), setup_.rates[device], batch);
+  if (is_new) found->second = charged_model().work_on(setup_.rates[device], batch);
   return found->second;
 }
 

@@ -119,7 +119,7 @@ TEST(CudaModel, NetworksPlanByTheRatesOfTheirGpu) {
   const DataShape digits{.label_count = 10, .task = Task::multiclass, .image = {1, 28, 28}};
   const auto model = make_graph_model<float>(find_graph("test", "lenet-5"), digits, {});
   std::vector<std::string> asked;
-  plan_by(*model, [&](const std::string& gpu) {
+  model->plan_by([&](const std::string& gpu) {
     asked.push_back(gpu);
     return host_rates();
   });

@@ -274,8 +274,8 @@ TEST(SequenceModel, WorkGrowsWithTheSteps) {
   const Work c = work(packed, 40, 8 * 17);
   EXPECT_NEAR(c.operations, work(padded, 17, 17).operations, 1e-6 * c.operations);
   const Batch batch(*data, kAllRows);
-  EXPECT_EQ(network_steps(*padded, batch.shape()), 40);
-  EXPECT_EQ(network_steps(*packed, batch.shape()), 135.0 / 8);
+  EXPECT_EQ(padded->counted_steps(batch.shape()), 40);
+  EXPECT_EQ(packed->counted_steps(batch.shape()), 135.0 / 8);
 }
 
 TEST(SequenceModel, RefusesWhatItDoesNotFit) {

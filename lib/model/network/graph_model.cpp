@@ -55,22 +55,22 @@ class GraphModel final : public BasicModel<Real> {
                                                 gpu ? rates_of_gpu_(device.name()) : host_rates());
   }
 
-  using RatesOfGpu = std::function<DeviceRates(const std::string& gpu)>;
-  void plan_by(RatesOfGpu rates_of) { rates_of_gpu_ = std::move(rates_of); }
+  bool is_planned() const override { return true; }
+  void plan_by(RatesOfGpu rates_of) override { rates_of_gpu_ = std::move(rates_of); }
 
-  // That the rows of a batch of sequences count for, all the same.
-  double steps_of(const BatchShape& batch) const {
+  double counted_steps(const BatchShape& batch) const override {
+    if (!reads_sequences()) return 0;
     return packs() ? batch.frames / batch.samples : batch.steps;
   }
 
-  Work work_on(const DeviceRates& rates, const BatchShape& shape) const {
+  Work work_on(const DeviceRates& rates, const BatchShape& shape) const override {
     if (&plan_rules().policy == &liveness_policy()) return work_of_batch(shape, rates);
     const auto batch = static_cast<std::int64_t>(std::llround(std::max(1.0, shape.samples)));
     const auto seconds = [&](const Graph& graph) {
       return planned_time(graph, plan_rules(), batch, rates).count();
     };
     if (!reads_sequences()) return {.given_s = seconds(graph_)};
-    return {.given_s = seconds(with_steps(graph_, planned_steps(steps_of(shape))))};
+    return {.given_s = seconds(with_steps(graph_, planned_steps(counted_steps(shape))))};
   }
 
   std::vector<std::uint64_t> layer_sizes() const override {
@@ -226,7 +226,7 @@ class GraphModel final : public BasicModel<Real> {
     if (!reads_sequences()) return work_of_samples(graph_, batch.samples, rates);
     const Work one = work_of_samples(with_steps(graph_, 1), batch.samples, rates);
     const Work two = work_of_samples(with_steps(graph_, 2), batch.samples, rates);
-    return affine(one, two - one, steps_of(batch) - 1);
+    return affine(one, two - one, counted_steps(batch) - 1);
   }
 
   Work work_of_samples(const Graph& graph, double samples, const DeviceRates& rates) const {
@@ -317,22 +317,5 @@ template std::unique_ptr<BasicModel<float>> make_graph_model<float>(const Graph&
 template std::unique_ptr<BasicModel<double>> make_graph_model<double>(const Graph&,
                                                                       const DataShape&,
                                                                       const GraphModelOptions&);
-
-bool is_network(const Model& model) {
-  return dynamic_cast<const GraphModel<float>*>(&model) != nullptr;
-}
-
-void plan_by(Model& model, std::function<DeviceRates(const std::string& gpu)> rates_of) {
-  dynamic_cast<GraphModel<float>&>(model).plan_by(std::move(rates_of));
-}
-
-Work network_work(const Model& model, const DeviceRates& rates, const BatchShape& batch) {
-  return dynamic_cast<const GraphModel<float>&>(model).work_on(rates, batch);
-}
-
-double network_steps(const Model& model, const BatchShape& batch) {
-  const auto& network = dynamic_cast<const GraphModel<float>&>(model);
-  return network.data().frame_numbers > 0 ? network.steps_of(batch) : 0;
-}
 
 }  // namespace hetsgd

@@ -14,8 +14,11 @@
 //             model from fixed training rows (estimate_statistics).
 // dropout   : masks are functions of the run's seed, the batch's place in the sequence of samples,
 //             node and element, so that they are the same on every cluster.
-// Work      : sum of graph/work.hpp over the nodes, forward and backward; on a device at hand
-//             network_work().
+// Work      : sum of graph/work.hpp over the nodes, forward and backward. On a device (work_on()),
+//             under a policy that moves nothing (liveness, the default): the same, with convolutions
+//             counted convolution_factor() times; any other: as given_s the time of the plan's
+//             iteration, transfers included; of sequences at their steps, rounded up to
+//             kStepsPlanned. Steps count by the longest row, packed by the mean.
 // Sequences : rows of unequal lengths (Dataset::sequences) are read by networks in which only lstm,
 //             relu, add and concat read every step (graph/sequence_graph.hpp). A batch is padded to
 //             its longest row, and the output of an lstm is that of a row's own last step: what a
@@ -24,7 +27,7 @@
 //             length rounded up to kStepsPlanned.
 // Memory    : activations of a batch lie in one arena by the plan of --memory-policy; gradients are
 //             the same bits under every plan. What a plan fetches when depends on the rates of the
-//             device (plan_by).
+//             device (plan_by()).
 #pragma once
 
 #include <functional>
@@ -79,26 +82,6 @@ struct GraphModelOptions {
 template <class Real>
 std::unique_ptr<BasicModel<Real>> make_graph_model(const Graph& graph, const DataShape& data,
                                                    const GraphModelOptions& options);
-
-// Whether the model is one of this file.
-bool is_network(const Model& model);
-// From now on contexts of such a model plan memory of a GPU by the rates that belong to its name,
-// "cuda:0 (NVIDIA H200)"; before, as of a CPU, whose memory is the host's: host_rates().
-void plan_by(Model& model, std::function<DeviceRates(const std::string& gpu)> rates_of);
-// The work of a gradient of such a batch of such a model on a device of these rates:
-//   a policy that moves nothing (liveness, the default)  gradient_work(), whose convolutions count
-//                                                        convolution_factor() times
-//   any other                                            as given_s the time of the plan's
-//                                                        iteration, transfers included; of
-//                                                        sequences at their steps, rounded up to
-//                                                        kStepsPlanned
-// Beside BasicModel, which knows no devices. Errors: usage, memory in which the policy does not
-// plan the batch.
-Work network_work(const Model& model, const DeviceRates& rates, const BatchShape& batch);
-
-// Steps of sequences that each row of the batch counts for: of a model of sequences the longest
-// row's, packed the mean, on which alone its work depends beside the samples; of images 0.
-double network_steps(const Model& model, const BatchShape& batch);
 
 // Whether --model `name` is a network with options of its own (resnet-32?size=16) or the file of
 // one; built-in networks stand in the registry under their names.

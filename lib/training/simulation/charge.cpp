@@ -237,7 +237,7 @@ BatchShape charged_shape(const Charge& charge, const BatchShape& batch) {
 std::optional<Work> given_step(const Charge& charge, const Model& real, const BatchShape& batch) {
   if (charge.fitted) return Work{.given_s = charge.fitted->step_s()};
   if (charge.video_steps_per_real == 0) return std::nullopt;
-  const double steps = network_steps(real, batch) * charge.video_steps_per_real;
+  const double steps = real.counted_steps(batch) * charge.video_steps_per_real;
   return Work{.given_s = kVideoStep * steps};
 }
 

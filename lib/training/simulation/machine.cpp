@@ -7,7 +7,6 @@
 #include "cluster/graph_rates.hpp"
 #include "core/error.hpp"
 #include "core/text.hpp"
-#include "model/network/graph_model.hpp"
 
 namespace hetsgd {
 
@@ -60,10 +59,10 @@ DeviceRates device_rates(const std::string& profile) {
 }
 
 void plan_memory_of_gpus(Model& model, const std::string& profiles, const OptionSet& set) {
-  if (!is_network(model)) return;
+  if (!model.is_planned()) return;
   const bool by_default = set.find("profile")->source == OptionSource::default_value;
   const std::string first = device_profile_names(profiles).front();
-  plan_by(model, [=](const std::string& gpu) {
+  model.plan_by([=](const std::string& gpu) {
     return device_rates(by_default ? builtin_profile_of(gpu).value_or(first) : first);
   });
 }

@@ -2,7 +2,6 @@
 
 #include <nlohmann/json.hpp>
 
-#include "model/network/graph_model.hpp"
 #include "training/plan_tables.hpp"
 
 namespace hetsgd {
@@ -22,8 +21,7 @@ Work step_work(const Model& model, const Charge* charge, const Dataset& train, c
   }
   const Model& charged = charge ? *charge->model : model;
   const BatchShape shape = charge ? charged_shape(*charge, batch) : batch;
-  if (rates && is_network(charged)) return network_work(charged, *rates, shape);
-  return charged.gradient_work(shape);
+  return rates ? charged.work_on(*rates, shape) : charged.gradient_work(shape);
 }
 
 nlohmann::json estimate_of(const EstimatedRun& run) {

@@ -244,6 +244,21 @@ Error write_error(ExitCode code, const std::string& path, const std::string& wha
                hint);
 }
 
+namespace {
+
+// A process that nobody has waited for is still in the table, but runs no more: /proc/PID/stat is
+// "PID (NAME) STATE ...", where NAME may have brackets.
+bool is_running(pid_t process) {
+  if (kill(process, 0) != 0 && errno == ESRCH) return false;
+  std::string text;
+  std::getline(std::ifstream(fmt::format("/proc/{}/stat", process)), text);
+  const std::size_t name_end = text.rfind(')');
+  const bool said = name_end != std::string::npos && name_end + 2 < text.size();
+  return !said || (text[name_end + 2] != 'Z' && text[name_end + 2] != 'X');
+}
+
+}  // namespace
+
 TemporaryWriter writer_of(const std::string& path) {
   const fs::path name = fs::path(path).filename();
   const std::string owner = name.stem().extension().string();  // ".SPACE-PID-N"
@@ -253,8 +268,7 @@ TemporaryWriter writer_of(const std::string& path) {
   const auto [end, error] = std::from_chars(parts[1].begin(), parts[1].end(), process);
   if (error != std::errc() || end != parts[1].end() || process <= 0) return TemporaryWriter::none;
   if (parts[0].substr(1) != process_space()) return TemporaryWriter::unknown;
-  const bool dead = kill(process, 0) != 0 && errno == ESRCH;
-  return dead ? TemporaryWriter::dead : TemporaryWriter::alive;
+  return is_running(process) ? TemporaryWriter::alive : TemporaryWriter::dead;
 }
 
 OutputFile::OutputFile(std::string path, OutputFileOptions options)

@@ -49,8 +49,8 @@ class OutputFile {
 // one container.
 enum class TemporaryWriter {
   none,     // the name is no temporary file's
-  alive,    // a process number that is in use here
-  dead,     // one of here that is not in use any more
+  alive,    // a process that runs here
+  dead,     // one of here that does not run any more
   unknown,  // a process of another host, of another container or before a reboot
 };
 TemporaryWriter writer_of(const std::string& path);

@@ -200,7 +200,7 @@ SweepEnd Sweep::run(const SweepHooks& hooks) {
   if (last != SweepEnd::completed) end = last;
   std::vector<PlannedRun> all = plan_.trials();
   all.insert(all.end(), plan_.final_runs().begin(), plan_.final_runs().end());
-  folder_.tidy_locks();
+  folder_.tidy();
   folder_.rewrite_index(all, [this](const PlannedRun& run) { return about(run); });
   return end;
 }

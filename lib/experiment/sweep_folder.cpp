@@ -194,7 +194,8 @@ std::optional<Claim> SweepFolder::claim_host() const {
   return Claim::try_claim(fmt::format("{}/locks/host-{}.lock", folder_, host_name()));
 }
 
-void SweepFolder::tidy_locks() const {
+void SweepFolder::tidy() const {
+  tidy_temporaries();
   std::error_code failed;
   for (const auto& entry : fs::directory_iterator(folder_ + "/locks", failed)) {
     const std::string name = entry.path().filename().string();

@@ -86,8 +86,9 @@ class SweepFolder {
 
   // This host, for a run in real time. None: another sweep of this folder has such a run here.
   std::optional<Claim> claim_host() const;
-  // Removes the locks that dead owners have left.
-  void tidy_locks() const;
+  // Removes the locks and the temporary files that dead owners have left. At the end of a sweep as
+  // well as at its beginning, as the runs of one that was killed may take a moment to end.
+  void tidy() const;
 
   // A line that a kill has cut off at the end is left out. Errors: data, also for an index that is
   // no file.

@@ -1,0 +1,52 @@
+// Whose a temporary file is: what a sweep removes must have nobody who writes it.
+#include "core/output_file.hpp"
+
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <string>
+
+namespace hetsgd::test {
+namespace {
+
+std::string temporary_in(const std::string& folder) {
+  for (const auto& entry : std::filesystem::directory_iterator(folder)) {
+    if (entry.path().extension() == ".tmp") return entry.path().string();
+  }
+  return "";
+}
+
+TEST(TemporaryWriter, IsAliveWhileItRunsAlone) {
+  std::string folder = std::filesystem::temp_directory_path() / "hetsgd-output-XXXXXX";
+  ASSERT_NE(mkdtemp(folder.data()), nullptr);
+  {
+    const OutputFile own(folder + "/own.json");
+    EXPECT_EQ(writer_of(temporary_in(folder)), TemporaryWriter::alive);
+  }
+  const pid_t child = fork();
+  if (child == 0) {
+    const OutputFile left(folder + "/left.json");
+    _exit(0);
+  }
+  siginfo_t ended;
+  ASSERT_EQ(waitid(P_PID, static_cast<id_t>(child), &ended, WEXITED | WNOWAIT), 0);
+  const std::string left = temporary_in(folder);
+  // Nobody has waited for it yet, so the system still has its number.
+  EXPECT_EQ(writer_of(left), TemporaryWriter::dead);
+  waitpid(child, nullptr, 0);
+  EXPECT_EQ(writer_of(left), TemporaryWriter::dead);
+  std::filesystem::remove_all(folder);
+}
+
+TEST(TemporaryWriter, IsReadFromTheNameAlone) {
+  EXPECT_EQ(writer_of("a/result.json"), TemporaryWriter::none);
+  EXPECT_EQ(writer_of("a/result.json.tmp"), TemporaryWriter::none);
+  EXPECT_EQ(writer_of("a/result.json.b6289fbd-x-0.tmp"), TemporaryWriter::none);
+  EXPECT_EQ(writer_of("a/result.json.elsewhere-1-0.tmp"), TemporaryWriter::unknown);
+}
+
+}  // namespace
+}  // namespace hetsgd::test

@@ -98,12 +98,23 @@ void parse_reversed(CLI::App& app, std::vector<std::string> arguments) {
   app.parse(std::move(arguments));
 }
 
-bool wants_help(const std::vector<std::string>& arguments) {
+std::optional<HelpExtent> wanted_help(const std::vector<std::string>& arguments) {
   for (const std::string& argument : arguments) {
-    if (argument == "--") return false;
-    if (argument == "-h" || argument == "--help") return true;
+    if (argument == "--") return std::nullopt;
+    if (argument == "-h" || argument == "--help") return HelpExtent::acting;
+    if (argument == "--help-all") return HelpExtent::all;
   }
-  return false;
+  return std::nullopt;
+}
+
+// Whoever asks for help may have mistyped the rest: then it is help for what stands so far.
+void print_help(const Command& command, OptionSet& set, const std::vector<std::string>& arguments,
+                HelpExtent extent) {
+  try {
+    scan_arguments(set, arguments);
+  } catch (const std::exception&) {
+  }
+  print_text(command_help(command.info(), set, extent));
 }
 
 }  // namespace
@@ -180,8 +191,8 @@ int run_alone(Command& command, const std::vector<std::string>& arguments) {
   command.look_ahead(arguments);
   OptionSet set;
   command.declare(set);
-  if (wants_help(arguments)) {
-    print_text(command_help(command.info(), set));
+  if (const auto extent = wanted_help(arguments)) {
+    print_help(command, set, arguments, *extent);
     return 0;
   }
   const std::vector<std::string> operands = parse_arguments(command, set, arguments);

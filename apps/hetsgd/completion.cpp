@@ -37,7 +37,7 @@ std::string names_of(const std::vector<Registered>& registered) {
 
 Words words_of(Command& command) {
   Words words;
-  words.flags.insert("--help");
+  words.flags.insert({"--help", "--help-all"});
   command.look_ahead({});
   OptionSet set;
   command.declare(set);

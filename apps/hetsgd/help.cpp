@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <map>
+
 #include "core/version.hpp"
 
 namespace hetsgd {
@@ -16,7 +18,7 @@ std::string row(const std::string& left, const std::string& right) {
   return fmt::format("{:<{}}{}\n", left, kLeft, text);
 }
 
-// What an option means: help, unit, symbol, range, default.
+// What an option means: help, unit, symbol, range, default, and what it acts with.
 std::string explained(const Option& option) {
   std::string text = option.help;
   if (!option.unit.empty()) text += fmt::format(" [{}]", option.unit);
@@ -26,7 +28,29 @@ std::string explained(const Option& option) {
   }
   if (!option.required.empty()) return text + " (required)";
   const bool plain = option.default_text.empty() || option.default_text == "false";
-  return plain ? text : text + fmt::format(" (default {})", option.default_text);
+  if (!plain) text += fmt::format(" (default {})", option.default_text);
+  if (!option.needs.empty()) text += fmt::format("; acts with {}", option.needs.back().text());
+  return text;
+}
+
+constexpr const char* kFirstOptions = "First of all";
+
+// One heading with its options. Those that lack what they need stand in one line per need.
+std::string group_help(const std::string& heading, const std::vector<const Option*>& options,
+                       const OptionSet& set, HelpExtent extent) {
+  std::string text;
+  std::map<std::string, std::string> idle;  // flags by what they need
+  for (const Option* const option : options) {
+    const OptionNeed* const need = set.missing_need(*option);
+    if (need == nullptr || extent == HelpExtent::all) {
+      text += option_help(*option);
+    } else {
+      std::string& flags = idle[need->text()];
+      flags += (flags.empty() ? "" : ", ") + option->flag();
+    }
+  }
+  for (const auto& [need, flags] : idle) text += row(fmt::format("  with {}", need), flags);
+  return fmt::format("\n{}:\n{}", heading, text);
 }
 
 }  // namespace
@@ -62,19 +86,27 @@ std::string option_help(const Option& option) {
 std::string key_help(const Option& option) {
   return row(fmt::format("      {}={}", option.name, option.type_text()), explained(option));
 }
-std::string command_help(const CommandInfo& info, const OptionSet& set) {
+
+std::string command_help(const CommandInfo& info, const OptionSet& set, HelpExtent extent) {
   std::string text = fmt::format("hetsgd {}: {}\n\nExamples:\n", info.name, info.summary);
   for (const std::string& example : info.examples) text += fmt::format("  {}\n", example);
   text +=
       fmt::format("\nUsage: hetsgd {}{}{}\n", info.name, set.options().empty() ? "" : " [options]",
                   info.operands.empty() ? "" : " " + info.operands);
-  std::string group = "\n";  // no option has this one
+  std::vector<std::pair<std::string, std::vector<const Option*>>> groups = {{kFirstOptions, {}}};
+  bool some_idle = false;
   for (const Option& option : set.options()) {
-    if (option.group != group) {
-      group = option.group;
-      text += fmt::format("\n{}:\n", group.empty() ? "Options" : group);
-    }
-    text += option_help(option);
+    some_idle = some_idle || set.missing_need(option) != nullptr;
+    const std::string heading = option.group.empty() ? "Options" : option.group;
+    if (groups.back().first != heading && !option.is_first) groups.push_back({heading, {}});
+    (option.is_first ? groups.front() : groups.back()).second.push_back(&option);
+  }
+  for (const auto& [heading, options] : groups) {
+    if (!options.empty()) text += group_help(heading, options, set, extent);
+  }
+  if (some_idle && extent == HelpExtent::acting) {
+    text += fmt::format("\nhetsgd {} --help-all explains the options without effect here, too.\n",
+                        info.name);
   }
   return text;
 }

@@ -60,6 +60,11 @@ std::optional<std::string> text_of(const Option& option, const nlohmann::json& v
   return std::nullopt;
 }
 
+std::string flag_of(std::string name) {
+  std::replace(name.begin(), name.end(), '_', '-');
+  return "--" + name;
+}
+
 std::string shown(const nlohmann::json& value) {
   if (value.is_string()) return value.get<std::string>();
   if (value.is_number_float()) return number_text(value.get<double>());
@@ -85,13 +90,14 @@ std::string_view to_string(OptionSource source) {
   return "";
 }
 
+std::string OptionNeed::text() const {
+  const std::string flag = flag_of(option);
+  return values.empty() ? flag : fmt::format("{} {}", flag, fmt::join(values, "|"));
+}
+
 nlohmann::json Option::to_json() const { return json_of(*this); }
 
-std::string Option::flag() const {
-  std::string text = "--" + name;
-  std::replace(text.begin(), text.end(), '_', '-');
-  return text;
-}
+std::string Option::flag() const { return flag_of(name); }
 
 std::string Option::environment() const {
   std::string text(kEnvironmentPrefix);
@@ -141,6 +147,7 @@ std::string Option::type_text() const {
 OptionRefiner OptionSet::append(Option option) {
   HETSGD_CHECK(find(option.name) == nullptr);
   option.group = group_;
+  option.needs = needs_of_group_;
   option.default_text = shown(option.to_json());
   options_.push_back(std::move(option));
   return OptionRefiner(options_.back());
@@ -212,6 +219,17 @@ const Option* OptionSet::find(std::string_view name) const {
   const auto found = std::find_if(options_.begin(), options_.end(),
                                   [name](const Option& option) { return option.name == name; });
   return found == options_.end() ? nullptr : &*found;
+}
+
+const OptionNeed* OptionSet::missing_need(const Option& option) const {
+  const auto missing = [this](const OptionNeed& need) {
+    const Option* const other = find(need.option);
+    if (other == nullptr) return false;  // a command without it has decided
+    if (need.values.empty()) return other->source == OptionSource::default_value;
+    return std::ranges::find(need.values, shown(other->to_json())) == need.values.end();
+  };
+  const auto found = std::ranges::find_if(option.needs, missing);
+  return found == option.needs.end() ? nullptr : &*found;
 }
 
 Option& OptionSet::required(std::string_view name) {

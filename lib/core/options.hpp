@@ -58,6 +58,14 @@ struct OptionFiles {
   std::function<std::vector<std::string>(const std::string& text)> paths = nullptr;
 };
 
+// An option acts only where another one has one of these values; no values: where it was given.
+// --help leaves out an option that cannot act, and says what it needs.
+struct OptionNeed {
+  std::string option;
+  std::vector<std::string> values;
+  std::string text() const;  // "--optimizer adam|lamb", "--charge"
+};
+
 // One declared option, with its value behind type-erased accessors.
 struct Option {
   std::string name;    // snake_case
@@ -85,7 +93,9 @@ struct Option {
   std::string default_text;  // as --help shows it
   OptionSource source = OptionSource::default_value;
   std::string place;  // what set it: "--delta", "HETSGD_DELTA", "run.json: delta"; "" for a default
-  std::string excludes;  // the option that cannot be given beside this one; "": none
+  std::vector<OptionNeed> needs;  // without one of them it changes nothing
+  bool is_first = false;          // one of the few that a first run is told about
+  std::string excludes;           // the option that cannot be given beside this one; "": none
 
   // The value's access, made by OptionSet::add. `parse` checks the range and throws usage errors
   // that open with the place; on an error the value stays as it was.
@@ -161,6 +171,16 @@ class OptionRefiner {
     option_.excludes = std::move(name);
     return *this;
   }
+  // It acts only where this option has one of these values (none: where it was given).
+  OptionRefiner& needs(std::string option, std::vector<std::string> values = {}) {
+    option_.needs.push_back({std::move(option), std::move(values)});
+    return *this;
+  }
+  // --help shows it before all others.
+  OptionRefiner& first() {
+    option_.is_first = true;
+    return *this;
+  }
   // What a command does with the files that the texts name. An option that writes is one of_call().
   using Paths = std::function<std::vector<std::string>(const std::string& text)>;
   OptionRefiner& reads_file(Paths paths = nullptr) {
@@ -183,7 +203,12 @@ class OptionRefiner {
 class OptionSet {
  public:
   // Options added from now on stand under this heading.
-  void group(std::string heading) { group_ = std::move(heading); }
+  void group(std::string heading) { group(std::move(heading), {}); }
+  // None of them acts without these.
+  void group(std::string heading, std::vector<OptionNeed> needs) {
+    group_ = std::move(heading);
+    needs_of_group_ = std::move(needs);
+  }
 
   // T: bool, int, double, std::string; std::uint64_t, which takes 10K, 1M, and of unit "bytes" 64K,
   // 64MiB, powers of two; std::uint32_t, if the range says so; Seconds, which takes 50ms, 1.5h; std::optional of numbers, whose empty value is
@@ -211,6 +236,8 @@ class OptionSet {
 
   const std::vector<Option>& options() const { return options_; }
   const Option* find(std::string_view name) const;  // by key; null: none
+  // What the option needs and does not have, by the values as they are; null: it can act.
+  const OptionNeed* missing_need(const Option& option) const;
 
   // Sets one value unless a stronger source has set it. Errors: usage, named after the place
   // ("--delta", "HETSGD_DELTA", "config.json: delta"): what was found, what was expected, the
@@ -241,6 +268,7 @@ class OptionSet {
   Option& required(std::string_view name);
 
   std::string group_;
+  std::vector<OptionNeed> needs_of_group_;
   std::vector<Option> options_;
 };
 

@@ -14,9 +14,10 @@ void MlpOptions::declare(OptionSet& set) {
       "labels that the softmax of a training sample runs over: all, or the true ones and "
       "random others, on CPUs; measurements are over all");
   set.add("negatives", negatives,
-          "objective sampled: labels of a sample at least, filled at random for each batch")
+          "labels of a sample at least, filled at random for each batch")
       .unit("labels")
-      .range(1, 4e9);
+      .range(1, 4e9)
+      .needs("objective", {"sampled"});
   declare_init(set);
 }
 

@@ -34,6 +34,7 @@ struct OptimizerOptions {
   double table_rate = 1;  // learning rate of tables over that of the run; set when both are known
 
   void declare(OptionSet& set);
+  void declare_tables(OptionSet& set);  // what is different for the rows of embedding tables
   // Errors (usage): numbers that one range each cannot refuse.
   void validate() const;
   // w <- w - lr g and nothing else: a model's fused step does it without building g.

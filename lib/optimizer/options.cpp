@@ -17,39 +17,46 @@ void OptimizerOptions::declare(OptionSet& set) {
                   {"lars", OptimizerKind::lars},
                   {"lamb", OptimizerKind::lamb}},
                  "how a replica turns a gradient into an update");
-  set.add("momentum", momentum, "momentum of the optimizers momentum, nesterov and lars")
+  set.add("momentum", momentum, "share of the last update that the next one keeps")
       .symbol("mu")
-      .range(0, 1);
+      .range(0, 1)
+      .needs("optimizer", {"momentum", "nesterov", "lars"});
   set.add("weight_decay", weight_decay,
           "L2 penalty on the parameters; lamb and --decoupled-weight-decay shrink them instead")
       .symbol("lambda")
       .at_least(0);
-  set.add("decoupled_weight_decay", decoupled,
-          "adam: the weight decay leaves the moments alone (AdamW)");
+  set.add("decoupled_weight_decay", decoupled, "the weight decay leaves the moments alone (AdamW)")
+      .needs("optimizer", {"adam"});
   set.add("clip_norm", clip_norm, "largest norm of a gradient, longer ones are scaled down; 0: off")
       .at_least(0);
-  set.add("beta1", beta1, "adam, lamb: memory of the gradient's mean; below 1")
+  set.add("beta1", beta1, "memory of the gradient's mean; below 1")
       .symbol("beta_1")
-      .range(0, 1);
-  set.add("beta2", beta2, "adam, lamb: memory of the gradient's mean square; below 1")
+      .range(0, 1)
+      .needs("optimizer", {"adam", "lamb"});
+  set.add("beta2", beta2, "memory of the gradient's mean square; below 1")
       .symbol("beta_2")
-      .range(0, 1);
-  set.add("epsilon", epsilon,
-          "adagrad, adam, lamb: added to the root of the sum or mean of squares")
+      .range(0, 1)
+      .needs("optimizer", {"adam", "lamb"});
+  set.add("epsilon", epsilon, "added to the root of the sum or mean of squares")
       .symbol("epsilon")
-      .above(0);
-  set.add("lars_trust", lars_trust, "lars: trust coefficient of a tensor's learning rate")
+      .above(0)
+      .needs("optimizer", {"adagrad", "adam", "lamb"});
+  set.add("lars_trust", lars_trust, "trust coefficient of a tensor's learning rate")
       .symbol("eta")
-      .above(0);
+      .above(0)
+      .needs("optimizer", {"lars"});
+}
+
+void OptimizerOptions::declare_tables(OptionSet& set) {
   set.add_choice("table_optimizer", table_rule,
                  {{"same", TableRule::same},
                   {"sgd", TableRule::sgd},
                   {"adagrad", TableRule::adagrad},
                   {"adam", TableRule::adam}},
-                 "embedding tables: how the rows that samples touched are updated; same: by "
+                 "how the rows that samples touched are updated; same: by "
                  "--optimizer, which must be one of the three");
   set.add("table_learning_rate", table_learning_rate,
-          "embedding tables: learning rate of a batch of b_max; auto: --learning-rate")
+          "learning rate of a batch of b_max; auto: --learning-rate")
       .above(0);
 }
 

@@ -16,17 +16,20 @@ void Schedule::declare(OptionSet& set) {
   set.add("warmup_epochs", warmup_epochs, "linear warm-up of the learning rate from 0")
       .unit("epochs")
       .at_least(0);
-  set.add("decay_epochs", decay_epochs,
-          "schedule linear: the epoch at which the learning rate is 0")
+  set.add("decay_epochs", decay_epochs, "the epoch at which the learning rate is 0")
       .unit("epochs")
-      .at_least(0);
-  set.add("step_epochs", step_epochs,
-          "schedule step: epochs at which the factor applies, e.g. 10,15")
-      .unit("epochs");
-  set.add("step_factor", step_factor, "schedule step: factor on the learning rate").range(0, 1);
-  set.add("inverse_rate", inverse_rate, "schedule inverse_time: d in lr / (1 + d epoch)")
+      .at_least(0)
+      .needs("schedule", {"linear"});
+  set.add("step_epochs", step_epochs, "epochs at which the factor applies, e.g. 10,15")
+      .unit("epochs")
+      .needs("schedule", {"step"});
+  set.add("step_factor", step_factor, "factor on the learning rate")
+      .range(0, 1)
+      .needs("schedule", {"step"});
+  set.add("inverse_rate", inverse_rate, "d in lr / (1 + d epoch)")
       .symbol("d")
-      .at_least(0);
+      .at_least(0)
+      .needs("schedule", {"inverse_time"});
 }
 
 void Schedule::validate() const {

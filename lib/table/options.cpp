@@ -5,53 +5,57 @@
 namespace hetsgd {
 
 void TableOptions::declare(OptionSet& set) {
-  set.group("Embedding tables");
   set.add_choice(
       "tables", sharded, {{"replicated", false}, {"sharded", true}},
-      "of click-through models: every replica has all rows, or each worker some of them, "
-      "which the others ask for");
+      "every replica has all rows, or each worker some of them, which the others ask for");
   set.add(
-      "sharding", sharding_text,
-      "with --tables sharded: row deals the rows of every table to the workers in turn, table "
-      "gives whole tables by their load, column:c gives each of c workers a slice of every row, "
-      "auto: table for the small ones, row for the others");
-  set.add(
-      "dedup", dedup,
-      "with --tables sharded: a batch asks once for a row that several of its samples have; the "
-      "same numbers in fewer bytes");
+         "sharding", sharding_text,
+         "row deals the rows of every table to the workers in turn, table "
+         "gives whole tables by their load, column:c gives each of c workers a slice of every row, "
+         "auto: table for the small ones, row for the others")
+      .needs("tables", {"sharded"});
+  set.add("dedup", dedup,
+          "a batch asks once for a row that several of its samples have; the "
+          "same numbers in fewer bytes")
+      .needs("tables", {"sharded"});
   set.add_choice("table_exchange", exchange,
                  {{"auto", TableExchange::automatic},
                   {"collective", TableExchange::collective},
                   {"served", TableExchange::served}},
-                 "with --tables sharded: all workers exchange rows together, or each asks their "
+                 "all workers exchange rows together, or each asks their "
                  "owners for itself, whose companions answer in order of arrival; auto: together "
-                 "where the algorithm's workers make all their steps together");
+                 "where the algorithm's workers make all their steps together")
+      .needs("tables", {"sharded"});
   set.add_choice("table_storage", storage,
                  {{"device", TableStorage::device},
                   {"host", TableStorage::host},
                   {"hybrid", TableStorage::hybrid}},
-                 "with --tables sharded: in whose memory rows lie; hybrid: the hot ones on the "
-                 "device, the others on the host; changes no number but times");
+                 "in whose memory rows lie; hybrid: the hot ones on the "
+                 "device, the others on the host; changes no number but times")
+      .needs("tables", {"sharded"});
   set.add("hot_fraction", hot_fraction,
-          "with --table-storage hybrid: share of a worker's rows on its device; of memories m_G and "
+          "share of a worker's rows on its device; of memories m_G and "
           "m_H of device and host, m_G / (m_G + m_H)")
       .symbol("alpha")
-      .range(0, 1);
-  set.add_choice(
-      "hot", hot, {{"frequency", HotRows::frequency}, {"random", HotRows::random}},
-      "which rows these are: those that the profiled batches look up most often, or any");
+      .range(0, 1)
+      .needs("table_storage", {"hybrid"});
+  set.add_choice("hot", hot, {{"frequency", HotRows::frequency}, {"random", HotRows::random}},
+                 "which rows these are: those that the profiled batches look up most often, or any")
+      .needs("table_storage", {"hybrid"});
   set.add("hot_profile", profile_batches,
           "batches of b_max whose lookups are counted before training, an epoch at most: for --hot "
           "frequency and --sharding table and auto")
       .unit("batches")
-      .range(1, 1e9);
+      .range(1, 1e9)
+      .needs("tables", {"sharded"});
   set.add("hot_replace_every", hot_replace_every,
-          "with --table-storage hybrid: updates of its rows after which a worker chooses its hot "
+          "updates of its rows after which a worker chooses its hot "
           "rows anew, by what it was asked for of late; rows that change their memory cross the "
           "host link")
       .unit("updates")
       .at_least(1)
-      .absent("never");
+      .absent("never")
+      .needs("table_storage", {"hybrid"});
   replacement.declare(set);
 }
 

@@ -11,19 +11,20 @@ namespace hetsgd {
 
 void ReplacementOptions::declare(OptionSet& set) {
   set.add("table_capacity", capacity,
-          "with --tables sharded: rows that all workers keep together; a row that finds no room "
-          "takes "
-          "the place of one that --evict chooses, whose values are lost; all: one for every row")
+          "rows that all workers keep together; a row that finds no room takes the place of one "
+          "that --evict chooses, whose values are lost; all: one for every row")
       .unit("rows")
       .at_least(1)
-      .absent("all");
+      .absent("all")
+      .needs("tables", {"sharded"});
   set.add_choice("evict", evict,
                  {{"importance", Evict::importance},
                   {"lru", Evict::lru},
                   {"lfu", Evict::lfu},
                   {"random", Evict::random}},
-                 "with --table-capacity: the row that goes is the least important, the least "
-                 "recently or least frequently looked up, or any");
+                 "the row that goes is the least important, the least recently or least frequently "
+                 "looked up, or any")
+      .needs("table_capacity");
 }
 
 std::size_t ReplacementOptions::slots(std::size_t rows, std::size_t of) const {

@@ -27,18 +27,29 @@ std::vector<std::string> files_of_ranks(const TrainOptions& o,
   return files;
 }
 
+// Those that have embedding tables.
+std::vector<std::string> models_that_read_fields() {
+  std::vector<std::string> names;
+  for (const RegisteredModel& each : models()) {
+    if (each.info.reads_fields) names.push_back(each.info.name);
+  }
+  return names;
+}
+
 void declare_data(OptionSet& set, TrainOptions& o) {
   set.group("Data");
   set.add(
          "train", o.train,
          "training file (XC, libSVM or Criteo's text, .gz .bz2 .zst, .hsgd), the name of a fetched "
          "data set (hetsgd data fetch), or generate:PRESET?scale=S")
-      .reads_file(data_files);
+      .reads_file(data_files)
+      .first();
   set.add("test", o.test,
           "test file, or the data set's name again; tail:1/7: the last seventh of the training "
           "rows, which is held out; without it the training data is measured")
       .reads_file(data_files)
-      .excludes("validation");
+      .excludes("validation")
+      .first();
   set.add("validation", o.validation,
           "in place of --test: measure on this share of the training rows, held out from learning; "
           "the same rows for every algorithm and seed")
@@ -56,7 +67,10 @@ void declare_data(OptionSet& set, TrainOptions& o) {
   set.add_choice("index_base", o.index_base,
                  {{"detect", IndexBase::detect}, {"0", IndexBase::zero}, {"1", IndexBase::one}},
                  "smallest feature index of libSVM text");
+  const std::vector<OptionNeed> clicks = {{"model", models_that_read_fields()}};
+  set.group("Data", clicks);
   declare_vocabulary(set, o.vocabulary);
+  set.group("Data");
   set.add("image", o.image,
           "sparse rows are images of this shape, CxHxW such as 1x28x28; empty: they are not");
   set.add_choice("augment", o.augment,
@@ -85,17 +99,20 @@ void declare_data(OptionSet& set, TrainOptions& o) {
                  "one pool for all workers; random shards; shards sorted by first label; or shards "
                  "with a random mix of classes each");
   set.add("dirichlet_alpha", o.dirichlet_alpha,
-          "partition dirichlet: large: shards alike, near 0: each has classes of its own")
+          "large: shards alike, near 0: each has classes of its own")
       .symbol("alpha")
-      .range(1e-9, 1e9);
+      .range(1e-9, 1e9)
+      .needs("partition", {"dirichlet"});
 }
 
 void declare_model(OptionSet& set, TrainOptions& o) {
   set.group("Model");
-  set.add("model", o.model, "what is trained; `hetsgd models` lists them").reads_file();
+  set.add("model", o.model, "what is trained; `hetsgd models` lists them").reads_file().first();
   set.group(fmt::format("Options of {}", o.model));
   o.model_factory->declare(set);
+  set.group("Embedding tables", {{"model", models_that_read_fields()}});
   o.tables.declare(set);
+  o.optimizer.declare_tables(set);
 }
 
 void declare_method(OptionSet& set, TrainOptions& o) {
@@ -106,16 +123,19 @@ void declare_method(OptionSet& set, TrainOptions& o) {
          "several")
       .reads_file();
   set.add("algorithm", o.algorithm,
-          "how the workers learn together; `hetsgd algorithms` lists them");
+          "how the workers learn together; `hetsgd algorithms` lists them")
+      .first();
   set.add("batch_size", o.batch_size, "largest batch of one worker")
       .unit("samples")
       .symbol("b_max")
-      .range(1, kLargestBatch);
+      .range(1, kLargestBatch)
+      .first();
   set.add("learning_rate", o.learning_rate,
           "learning rate of a batch of b_max; smaller batches scale linearly; each model has a "
           "default of its own, which suits plain SGD")
       .symbol("lr")
-      .above(0);
+      .above(0)
+      .first();
   set.add("mega_batch", o.mega_batch, "batches of b_max between merges and between evaluations")
       .unit("batches")
       .range(1, kLargestRound);
@@ -131,7 +151,8 @@ void declare_workers(OptionSet& set, TrainOptions& o) {
   set.add("workers", o.workers, "number of workers; auto: as many as --devices or MPI ranks, or 1")
       .symbol("P")
       .at_least(1)
-      .or_zero();
+      .or_zero()
+      .first();
   set.add("devices", o.devices,
           "threads, mpi: a device per worker, e.g. cpu:2, cuda:0,cuda:1, cuda:0,cpu:1*8 or "
           "cuda:all; the last "
@@ -168,9 +189,12 @@ void declare_machines(OptionSet& set, TrainOptions& o) {
           "networks is planned; where it is not given, the built-in one with the GPU's name")
       .reads_file(device_profile_names);
   set.add("server_profile", o.server_profile,
-          "sim: device profile of the host that services compute on (parameter servers)")
-      .reads_file();
-  set.add("network", o.network, "sim: network model, built-in name or JSON file").reads_file();
+          "device profile of the host that services compute on (parameter servers)")
+      .reads_file()
+      .needs("cluster", {"sim"});
+  set.add("network", o.network, "network model, built-in name or JSON file")
+      .reads_file()
+      .needs("cluster", {"sim"});
   set.add("speed", o.speed,
           "relative speed of each worker, e.g. 1,0.92,0.84,0.76; the last repeats")
       .range(1e-6, 1e6);
@@ -180,33 +204,37 @@ void declare_machines(OptionSet& set, TrainOptions& o) {
       .reads_file(straggler_files)
       .absent("none");
   set.add("charge", o.charge,
-          "sim: charge the clock for the full-size data set and model of this preset, for a "
+          "charge the clock for the full-size data set and model of this preset, for a "
           "network (resnet-50, vgg-16-cifar?classes=10; lstm-video with videos of unequal "
           "lengths), or by a fitted charge of the stages of sharded tables: a built-in name or a "
           "JSON file")
-      .reads_file();
+      .reads_file()
+      .needs("cluster", {"sim"});
   set.add("charge_batch", o.charge_batch,
-          "sim: samples of the charged network in a batch of --batch-size; auto: as many")
+          "samples of the charged network in a batch of --batch-size; auto: as many")
       .unit("samples")
-      .range(1, 1e9);
+      .range(1, 1e9)
+      .needs("charge");
 }
 
 void declare_processes(OptionSet& set, TrainOptions& o) {
   set.add("service_rank", o.service_rank,
-          "mpi: the last rank runs the services (servers, schedulers) and no worker");
-  set.add(
-         "start_timeout", o.start_timeout,
-         "mpi: ranks that have not all come to the start after so long end, and say who is missing "
-         "(another program, another command)")
+          "the last rank runs the services (servers, schedulers) and no worker")
+      .needs("cluster", {"mpi"});
+  set.add("start_timeout", o.start_timeout,
+          "ranks that have not all come to the start after so long end, and say who is missing "
+          "(another program, another command)")
       .unit("s")
       .above(0)
-      .not_in_config();
+      .not_in_config()
+      .needs("cluster", {"mpi"});
   set.add("peer_timeout", o.peer_timeout,
-          "mpi: a rank without a heartbeat for so long, or all waiting for each other for so "
+          "a rank without a heartbeat for so long, or all waiting for each other for so "
           "long, ends the run")
       .unit("s")
       .above(0)
-      .not_in_config();
+      .not_in_config()
+      .needs("cluster", {"mpi"});
   set.add(
          "host_threads", o.host_threads,
          "host threads for measurements and, in sim, for the workers' mathematics; auto: all cores")
@@ -227,18 +255,22 @@ void declare_budget(OptionSet& set, TrainOptions& o) {
   set.add("epochs", o.epochs, "passes over the training data")
       .unit("epochs")
       .range(0, 1e9)
-      .excludes("max_samples");
+      .excludes("max_samples")
+      .first();
   set.add("max_samples", o.max_samples, "samples over all workers")
       .unit("samples")
       .range(0, kMostSamples)
       .excludes("epochs");
   set.add("max_time", o.max_time, "training clock, e.g. 90s").unit("s").at_least(0);
-  set.add("target", o.target, "metric to reach, e.g. 'p1>=0.6'; repeat for several");
+  set.add("target", o.target, "metric to reach, e.g. 'p1>=0.6'; repeat for several").first();
   set.add(
-      "stop_at_target", o.stop_at_target,
-      "End the run as soon as all targets are held for certain: at three of five evaluations in "
-      "a row.");
-  set.add("require_target", o.require_target, "exit with 3 when a target was missed").of_call();
+         "stop_at_target", o.stop_at_target,
+         "End the run as soon as all targets are held for certain: at three of five evaluations in "
+         "a row.")
+      .needs("target");
+  set.add("require_target", o.require_target, "exit with 3 when a target was missed")
+      .of_call()
+      .needs("target");
   set.add("time_limit", o.time_limit,
           "Wall-clock time after which the run ends with exit code 6, counted from the end of "
           "loading. A step, and each part of the set-up, is completed first.")
@@ -285,7 +317,7 @@ void declare_measuring(OptionSet& set, TrainOptions& o) {
 
 void declare_output(OptionSet& set, TrainOptions& o) {
   set.group("Output");
-  set.add("output", o.output, "result file; - is stdout").writes_file("the result");
+  set.add("output", o.output, "result file; - is stdout").writes_file("the result").first();
   set.add("overwrite", o.overwrite, "replace existing files, but no input").of_call();
   set.add("resume", o.resume, "skip the run when the output holds its completed result").of_call();
   set.add("redact", o.redact, "leave host names and paths out of the result").not_in_config();

@@ -39,7 +39,7 @@ class FilesTest(ProgramTest):
 class Inputs(FilesTest):
     def test_every_option_that_names_a_file_is_known_here(self):
         for command in COMMANDS:
-            text = self.run_program(*command.split(), "--help").stdout
+            text = self.run_program(*command.split(), "--help-all").stdout
             for option, about in re.findall(r"^ +(?:-\w, )?(--[a-z-]+) TEXT(.*(?:\n {20,}.*)*)", text, re.M):
                 if re.search(r"\bfile\b|\bwrite\b|\bdirectory\b", about):
                     self.assertIn(option, READ | WRITTEN | NO_FILES, f"{command}: {about}")

@@ -1,5 +1,6 @@
 """Wrong options, files and data: the exact message and exit code of each."""
 
+import re
 import unittest
 
 from program import ProgramTest, TINY
@@ -279,6 +280,32 @@ class Help(ProgramTest):
         text = self.run_program("train", "--algorithm", "adaptive", "-h").stdout
         self.assertIn("--pert-threshold NUMBER", text)
         self.assertIn("Options of adaptive:", text)
+
+    def explained(self, *arguments):
+        text = self.run_program("train", *arguments).stdout
+        return re.findall(r"^(?:  -\w, | {6})(--[a-z0-9-]+)", text.split("First of all:")[1], re.M)
+
+    def test_train_explains_few_options_and_the_first_ones_first(self):
+        shown = self.explained("--help")
+        self.assertLessEqual(len(shown), 80)
+        self.assertEqual(set(shown[:10]), {"--train", "--test", "--model", "--algorithm", "--batch-size", "--learning-rate",
+                                           "--workers", "--epochs", "--target", "--output"})
+        self.assertEqual(len(shown), len(set(shown)))
+
+    def test_an_option_without_effect_is_named_with_what_it_needs(self):
+        text = self.run_program("train", "--help").stdout
+        self.assertRegex(text, r"with --optimizer adam\|lamb +--beta1, --beta2\n")
+        self.assertIn("with --model dcn|deepfm|wide_deep", text)
+        self.assertNotIn("--beta1", self.explained("--help"))
+        self.assertIn("--beta1", self.explained("--optimizer", "adam", "--help"))
+        self.assertIn("--beta1", self.explained("--help-all"))
+        self.assertNotIn("--tables", self.explained("--help"))
+        deepfm = self.explained("--model", "deepfm", "--help")
+        self.assertIn("--tables", deepfm)
+        self.assertNotIn("--hot-fraction", deepfm)
+
+    def test_help_comes_whatever_else_is_wrong(self):
+        self.assertIn("--train", self.explained("--optimizer", "sdg", "--help"))
 
     def test_nothing_is_a_usage_error(self):
         self.assertIn("Usage: hetsgd COMMAND", self.error(code=2))

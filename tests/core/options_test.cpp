@@ -363,6 +363,30 @@ TEST(OptionalValues, ZeroMeansNoneWhereItDid) {
             "--workers: found \"-1\", expected a whole number of at least 1 | or auto");
 }
 
+TEST(OptionRefiner, AnOptionActsWhereItsNeedsAreMet) {
+  struct {
+    std::string kind = "sgd";
+    double beta = 0.9, factor = 1;
+    std::string charge;
+  } values;
+  OptionSet set;
+  set.add("kind", values.kind, "");
+  set.add("charge", values.charge, "");
+  set.add("beta", values.beta, "").needs("kind", {"adam", "lamb"});
+  set.group("Charges", {{"charge", {}}});
+  set.add("factor", values.factor, "").needs("elsewhere", {"on"});
+  EXPECT_EQ(set.missing_need(*set.find("kind")), nullptr);
+  ASSERT_NE(set.missing_need(*set.find("beta")), nullptr);
+  EXPECT_EQ(set.missing_need(*set.find("beta"))->text(), "--kind adam|lamb");
+  ASSERT_NE(set.missing_need(*set.find("factor")), nullptr);
+  EXPECT_EQ(set.missing_need(*set.find("factor"))->text(), "--charge");
+  set.set("kind", {"lamb"}, OptionSource::flag, "--kind");
+  set.set("charge", {"resnet-50"}, OptionSource::flag, "--charge");
+  EXPECT_EQ(set.missing_need(*set.find("beta")), nullptr);
+  // `elsewhere` is no option of this set, so nothing says that it is off.
+  EXPECT_EQ(set.missing_need(*set.find("factor")), nullptr);
+}
+
 TEST(OptionRefiner, WhatWritesBelongsToOneCallAndToNoConfig) {
   std::string result, log, data;
   OptionSet set;

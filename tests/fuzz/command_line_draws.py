@@ -226,7 +226,7 @@ class Draws:
     def options(self, arguments):
         key = tuple(arguments)
         if key not in self.known:
-            self.known[key] = options_of(self.ask([*arguments, "--help"]))
+            self.known[key] = options_of(self.ask([*arguments, "--help-all"]))
         return self.known[key]
 
     def base(self, command):

@@ -45,9 +45,8 @@ void declare_reading(OptionSet& set, LoadOptions& options, std::string& image) {
   set.add_choice("part", options.part, {{"train", DataPart::train}, {"test", DataPart::test}},
                  "which part of generate:...");
   set.add_choice("cache", options.cache, {{"use", CacheMode::use}, {"off", CacheMode::off}},
-                 "the binary cache of parsed files");
-  set.add("cache_directory", options.cache_directory,
-          "where; empty: $XDG_CACHE_HOME/hetsgd or ~/.cache/hetsgd");
+                 "the binary cache of parsed files: in $HETSGD_CACHE_DIR, $XDG_CACHE_HOME/hetsgd "
+                 "or ~/.cache/hetsgd");
   set.add("threads", options.threads, "parsing threads; auto: all cores")
       .range(1, kMostHostThreads)
       .or_zero();

@@ -155,8 +155,6 @@ Seconds Scenario::stretched(int rank, std::optional<std::uint64_t> iteration, Se
   return std::max(Seconds(interval.elapsed_s()), compute);
 }
 
-bool Scenario::empty() const { return impl_->stragglers.empty(); }
-
 const std::vector<std::string>& Scenario::specifications() const { return impl_->specifications; }
 
 }  // namespace hetsgd

@@ -38,7 +38,6 @@ class Scenario {
   Seconds stretched(int rank, std::optional<std::uint64_t> iteration, Seconds start,
                     Seconds compute) const;
 
-  bool empty() const;
   // The specifications with defaults filled in, for the result; they parse to the same scenario.
   const std::vector<std::string>& specifications() const;
 

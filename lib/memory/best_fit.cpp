@@ -4,12 +4,6 @@
 
 namespace hetsgd {
 
-std::uint64_t Pool::largest_free() const {
-  std::uint64_t most = 0;
-  for (const FreeBlock& block : free_blocks()) most = std::max(most, block.bytes);
-  return most;
-}
-
 double Pool::unusable(std::uint64_t request) const {
   double total = 0, usable = 0;
   for (const FreeBlock& block : free_blocks()) {

@@ -29,7 +29,6 @@ class Pool {
   virtual std::vector<FreeBlock> free_blocks() const = 0;  // by address
   virtual std::uint64_t gap() const = 0;  // between the lowest and the highest arena
 
-  std::uint64_t largest_free() const;
   // Equation 4.1: the share of the free bytes in blocks too small for the request; 0 when nothing
   // is free.
   double unusable(std::uint64_t request) const;

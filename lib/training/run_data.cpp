@@ -44,7 +44,6 @@ RunData load(const TrainOptions& options, const std::optional<RankShare>& share)
   load.format = options.format;
   load.index_base = options.index_base;
   load.cache = options.cache ? CacheMode::use : CacheMode::off;
-  load.cache_directory = options.cache_directory;
   load.vocabulary = options.vocabulary;
   load.held_out = held_out_of(options);
   if (!options.image.empty()) load.image = parse_image_shape("--image", options.image);

@@ -32,12 +32,4 @@ std::vector<const TraceLine*> Trace::lines() const {
   return all;
 }
 
-bool trace_has_nvtx() {
-#ifdef HETSGD_NVTX
-  return true;
-#else
-  return false;
-#endif
-}
-
 }  // namespace hetsgd

@@ -118,7 +118,4 @@ class Trace {
   std::map<int, GroupCalls> world_calls_;
 };
 
-// Whether ranges also go to NVTX.
-bool trace_has_nvtx();
-
 }  // namespace hetsgd

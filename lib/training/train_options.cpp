@@ -80,10 +80,9 @@ void declare_data(OptionSet& set, TrainOptions& o) {
                   {"crop,flip", Augmentation::crop_flip}},
                  "training images are shifted by up to 4 pixels, mirrored, or both, anew in each "
                  "epoch");
-  set.add("cache", o.cache, "keep parsed files in a binary cache");
-  set.add("cache_directory", o.cache_directory,
-          "where; empty: $XDG_CACHE_HOME/hetsgd or ~/.cache/hetsgd")
-      .not_in_config();
+  set.add("cache", o.cache,
+          "keep parsed files in a binary cache: in $HETSGD_CACHE_DIR, $XDG_CACHE_HOME/hetsgd or "
+          "~/.cache/hetsgd");
   set.add_choice(
       "order", o.order,
       {{"shuffled", Order::shuffled},

@@ -39,7 +39,6 @@ struct TrainOptions {
   VocabularyRules vocabulary;
   std::string image;  // "1x28x28": sparse rows are images of that shape
   Augmentation augment = Augmentation::none;
-  std::string cache_directory;
   bool cache = true;
   // model
   std::string model = "mlp";

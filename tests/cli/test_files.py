@@ -15,7 +15,7 @@ from program import BINARY, LIMIT_S, TINY, ProgramTest, without_host
 READ = {"--train", "--test", "--config", "--tuned", "--charge", "--profile", "--server-profile", "--network", "--straggler",
         "--vocabulary"}
 WRITTEN = {"--output", "--trace", "--mllog", "--dump-parameters", "--dump-initial-parameters"}
-NO_FILES = {"--cache-directory", "--log-dir", "--tensorboard", "--reference"}  # folders; one of the operands
+NO_FILES = {"--log-dir", "--tensorboard", "--reference"}  # folders; one of the operands
 COMMANDS = ["train", "tune", "rerun", "compare", "validate", "data info", "data convert", "data generate",
             "data verify", "algorithms", "models", "stragglers", "memory", "devices", "calibrate", "calibrate network",
             "bench all_reduce", "bench all_gather", "bench reduce_scatter", "bench broadcast", "bench all_to_all", "doctor"]

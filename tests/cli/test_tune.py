@@ -145,7 +145,7 @@ class Tune(ProgramTest):
                 "--no-cache", "--jobs", "2"]
         refused = set()
         for option in options:
-            if option in ("output", "log_dir", "cache_directory"):  # those of the tuning itself
+            if option in ("output", "log_dir"):  # those of the tuning itself
                 continue
             for value in ("file", "folder"):
                 variable = {f"HETSGD_{option.upper()}": value}

@@ -17,14 +17,14 @@ using test::TraceFile;
 
 TEST(Straggler, NoneLeavesTheTimeAlone) {
   const Scenario s = scenario({});
-  EXPECT_TRUE(s.empty());
+  EXPECT_TRUE(s.specifications().empty());
   EXPECT_EQ(s.stretched(3, 17, Seconds(1e6), Seconds(0.1)), Seconds(0.1));
   EXPECT_TRUE(s.specifications().empty());
 }
 
 TEST(Straggler, ConstantMultiplies) {
   const Scenario s = scenario({"kind=constant,worker=2,factor=3", "kind=constant,factor=2"});
-  EXPECT_FALSE(s.empty());
+  EXPECT_FALSE(s.specifications().empty());
   EXPECT_EQ(s.stretched(2, 0, 0s, 0.5s), 3s);
   EXPECT_EQ(s.stretched(1, 5, 9s, 0.5s), 1s);
 }

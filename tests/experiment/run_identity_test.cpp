@@ -98,8 +98,8 @@ TEST(DataKey, HasEveryOptionThatDecidesAboutTheRows) {
       {"format", "libsvm"},       {"index_base", "1"},       {"min_frequency", "7"},
       {"hash_size", "100"},       {"image", "1x28x28"}};
   // How rows are kept, and how they are dealt out and changed later.
-  const std::set<std::string> others = {"cache",     "cache_directory", "order",
-                                        "partition", "dirichlet_alpha", "augment"};
+  const std::set<std::string> others = {"cache", "order", "partition", "dirichlet_alpha",
+                                        "augment"};
   TrainOptions declared;
   OptionSet all;
   declared.declare(all);

@@ -34,7 +34,7 @@ DATA_OF = {"mlp": "generate:tiny?scale=0.1", "linear": "generate:tiny?scale=0.1"
 # What a random command line of train has already; seldom a second time.
 SETTLED = {"algorithm", "model", "train", "test", "validation", "image", "plugin", "output", "max-samples", "tables", "table-exchange", "cluster",
            "devices", "print-config", "epochs", "config", "vocabulary", "format"}
-WRITTEN = {"output", "cache-directory", "trace", "mllog", "dump-parameters", "dump-initial-parameters", "tensorboard", "log-dir"}  # options that name outputs
+WRITTEN = {"output", "trace", "mllog", "dump-parameters", "dump-initial-parameters", "tensorboard", "log-dir"}  # options that name outputs
 # What an option costs grows with its value: beyond this it is a test of patience.
 MOST = 50
 LARGE = {"point-time", "progress-every", "peer-timeout", "start-timeout", "time-limit", "max-wall"}

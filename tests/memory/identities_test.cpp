@@ -4,8 +4,8 @@
 #include "graph/graph_file.hpp"
 #include "memory/minimum.hpp"
 #include "memory/sizing.hpp"
-#include "memory/validate.hpp"
 #include "support/memory_fixtures.hpp"
+#include "support/plan_problem.hpp"
 
 namespace hetsgd {
 namespace {

@@ -7,8 +7,8 @@
 #include "core/error.hpp"
 #include "core/random.hpp"
 #include "memory/minimum.hpp"
-#include "memory/validate.hpp"
 #include "support/memory_fixtures.hpp"
+#include "support/plan_problem.hpp"
 
 namespace hetsgd {
 namespace {

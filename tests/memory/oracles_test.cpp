@@ -3,8 +3,8 @@
 
 #include "graph/graph_file.hpp"
 #include "memory/order.hpp"
-#include "memory/validate.hpp"
 #include "support/memory_fixtures.hpp"
+#include "support/plan_problem.hpp"
 
 namespace hetsgd {
 namespace {

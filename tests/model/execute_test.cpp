@@ -8,7 +8,7 @@
 
 #include "carried_out.hpp"
 #include "memory/minimum.hpp"
-#include "memory/validate.hpp"
+#include "support/plan_problem.hpp"
 
 namespace hetsgd {
 namespace {

@@ -6,7 +6,9 @@
 
 #include "core/units.hpp"
 #include "graph/networks.hpp"
+#include "memory/plan.hpp"
 #include "memory/policy.hpp"
+#include "memory/pool.hpp"
 #include "memory/step_times.hpp"
 
 namespace hetsgd {
@@ -48,5 +50,22 @@ struct Planned {
 };
 
 inline Graph named(const std::string& name) { return find_graph("NETWORK", name); }
+
+// Every tensor at an address of its own, as if memory had no end.
+inline MemoryPlan plan_without_reuse(const TrainingStep& training) {
+  MemoryPlan plan;
+  std::uint64_t offset = 0;
+  const auto allocate = [&](int tensor, int step) {
+    const std::uint64_t bytes = training.tensor(tensor).bytes;
+    plan.instructions.push_back({InstructionKind::allocate, step, tensor, offset, bytes});
+    offset += rounded(bytes, kPoolUnit);
+  };
+  for (int k = 1; k <= training.total_steps(); ++k) {
+    for (const int tensor : training.step(k).produces) allocate(tensor, k);
+    plan.instructions.push_back({InstructionKind::compute, k});
+  }
+  plan.peak_bytes = offset;
+  return plan;
+}
 
 }  // namespace hetsgd

@@ -28,22 +28,6 @@ Real poison_pattern() {
 
 }  // namespace
 
-MemoryPlan plan_without_reuse(const TrainingStep& training) {
-  MemoryPlan plan;
-  std::uint64_t offset = 0;
-  const auto allocate = [&](int tensor, int step) {
-    const std::uint64_t bytes = training.tensor(tensor).bytes;
-    plan.instructions.push_back({InstructionKind::allocate, step, tensor, offset, bytes});
-    offset += rounded(bytes, kPoolUnit);
-  };
-  for (int k = 1; k <= training.total_steps(); ++k) {
-    for (const int tensor : training.step(k).produces) allocate(tensor, k);
-    plan.instructions.push_back({InstructionKind::compute, k});
-  }
-  plan.peak_bytes = offset;
-  return plan;
-}
-
 template <class Real>
 PlanExecutor<Real>::PlanExecutor(BasicDevice<Real>& device, const TrainingStep& training,
                                  const MemoryPlan& plan, bool poisoned,

@@ -5,7 +5,7 @@
 //
 // Same bits : whatever the plan, the kernels, their order and the order of additions are the same,
 //             and no kernel's arithmetic depends on an address. So every correct plan gives the
-//             gradients of plan_without_reuse(). A map that is computed again comes from the same
+//             gradients of a plan without reuse. A map that is computed again comes from the same
 //             numbers: parameters move in their node's own backward step, and dropout's mask is a
 //             function of seed and draw.
 // Wrong plan: a use of a tensor that is not there is a CheckFailure. A poisoned executor also fills
@@ -36,9 +36,6 @@ class GraphEnds {
   // At the softmax: from the scores Z [batch x classes] <- the loss' gradient by them, into Y.
   virtual void read_scores(const Real* Z, Real* Y) = 0;
 };
-
-// Every tensor at an address of its own, as if memory had no end.
-MemoryPlan plan_without_reuse(const TrainingStep& training);
 
 template <class Real>
 class PlanExecutor {

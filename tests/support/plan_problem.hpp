@@ -1,13 +1,17 @@
-#include "memory/validate.hpp"
+// Checks a recorded plan without trusting the planner.
+#pragma once
 
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <map>
+#include <string>
 #include <vector>
 
+#include "memory/plan.hpp"
+
 namespace hetsgd {
-namespace {
+namespace detail {
 
 class PlanChecker {
  public:
@@ -163,10 +167,15 @@ class PlanChecker {
   int computed_ = 0;
 };
 
-}  // namespace
+}  // namespace detail
 
-std::string plan_problem(const PlanRequest& request, const MemoryPlan& plan) {
-  return PlanChecker(request, plan).run();
+// What is wrong with a plan that fits; empty: nothing. No two live tensors share an address; every
+// use finds its tensor there and complete; a release comes after the last use and, where the tensor
+// is needed again, after its offload, unless it is computed again before that; nothing is left at
+// the end; a map is written to the host once, and fetched = offloaded maps' later uses + cancelled
+// bytes.
+inline std::string plan_problem(const PlanRequest& request, const MemoryPlan& plan) {
+  return detail::PlanChecker(request, plan).run();
 }
 
 }  // namespace hetsgd

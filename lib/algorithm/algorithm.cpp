@@ -21,7 +21,10 @@ const std::vector<RegisteredAlgorithm>& algorithms() { return algorithm_registry
 
 void declare_options(Algorithm& algorithm, const AlgorithmInfo& info, OptionSet& set) {
   algorithm.declare(set);
-  for (const auto& [name, text] : info.defaults) set.set_default(name, text);
+  for (const auto& [name, text] : info.defaults) {
+    // An option of one model is not there beside another.
+    if (set.find(name) != nullptr) set.set_default(name, text);
+  }
 }
 
 const RegisteredAlgorithm& find_algorithm(const std::string& name, const std::string& where) {

@@ -80,6 +80,7 @@ class Hogbatch final : public Algorithm {
  public:
   void declare(OptionSet& options) override { o_.declare(options); }
   void check(const Plan& plan) const override { o_.check(plan); }
+  void check_model(const Plan&, const Model& model) const override { check_shareable(model); }
 
   void worker(Worker& self) const override {
     const DeviceKind kind = self.in_host_memory() ? kCpu : kGpu;

@@ -37,6 +37,7 @@ class Hogwild final : public Algorithm {
   }
 
   void check(const Plan& plan) const override { groups(plan.workers); }
+  void check_model(const Plan&, const Model& model) const override { check_shareable(model); }
 
   void worker(Worker& self) const override {
     SharedModel* own = nullptr;

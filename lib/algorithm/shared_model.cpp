@@ -31,6 +31,13 @@ void land(std::size_t count, const float* own, const float* seen, float* w) {
 
 }  // namespace
 
+void check_shareable(const Model& model) {
+  if (model.hashed_labels() == nullptr) return;
+  throw with_hint(usage_error("--objective: found hashed, expected full or sampled where workers "
+                              "share one model"),
+                  "--algorithm slide shares the model and its hash tables");
+}
+
 void SharedModel::Release::operator()(float* memory) const noexcept { std::free(memory); }
 
 SharedModel::SharedModel(std::size_t n, int workers, std::unique_ptr<Monitor> monitor)

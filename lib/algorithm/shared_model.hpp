@@ -32,6 +32,11 @@
 
 namespace hetsgd {
 
+// Whether workers can learn in one model side by side, whose rows they read and write as a batch
+// touches them. Errors: usage, a model whose hash tables would be of weights that others move
+// meanwhile.
+void check_shareable(const Model& model);
+
 class SharedModel {
  public:
   // n parameters without values yet, for so many workers, which must all join. `monitor` is one of

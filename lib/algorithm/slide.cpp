@@ -37,10 +37,7 @@ namespace {
 class Slide final : public Algorithm {
  public:
   void declare(OptionSet& set) override { o_.declare(set); }
-  void check(const Plan&) const override { o_.check(); }
-  void check_model(const Plan&, const Model& model) const override {
-    SampledState::check(model, o_);
-  }
+  void check_model(const Plan&, const Model& model) const override { SampledShape checked(model); }
 
   std::vector<std::string> warnings(const Plan&, const Layout& layout) const override {
     const std::size_t labels = layout.blocks.back().size();
@@ -168,7 +165,10 @@ const bool slide_registered = register_algorithm<Slide>({
     .one_process_only = "keeps one model in the memory that its workers share",
     .optimizers_only = {"sgd", "adam"},
     .one_hidden_layer_only = "samples the labels above the hidden layer of an mlp",
-    .defaults = {{"optimizer", "adam"}, {"learning_rate", "1e-4"}, {"batch_size", "128"}},
+    .defaults = {{"objective", "hashed"},
+                 {"optimizer", "adam"},
+                 {"learning_rate", "1e-4"},
+                 {"batch_size", "128"}},
     .replicated_tables_only = "trains an mlp, which has no tables",
 });
 

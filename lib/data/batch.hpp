@@ -1,6 +1,7 @@
 // A batch: a view of some rows of a data set. Copies nothing but the row numbers.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <span>
 #include <vector>
@@ -61,6 +62,24 @@ class Batch {
   const Dataset* data_ = nullptr;
   std::vector<Index> rows_;
   AugmentedBatch augmentation_;
+};
+
+// Which rows a batch had, after it is gone: whether another one has the same.
+class BatchRows {
+ public:
+  void keep(const Batch& batch) {
+    data_ = &batch.data();
+    rows_.assign(batch.rows().begin(), batch.rows().end());
+  }
+  void forget() { data_ = nullptr; }
+  bool are_of(const Batch& batch) const {
+    return data_ == &batch.data() && std::ranges::equal(rows_, batch.rows());
+  }
+  std::span<const Index> rows() const { return rows_; }
+
+ private:
+  const Dataset* data_ = nullptr;
+  std::vector<Index> rows_;
 };
 
 }  // namespace hetsgd

@@ -9,17 +9,19 @@
 
 namespace hetsgd {
 
-template <class Real>
-class BasicHostCores : public KernelFamily {
+class HostCores : public KernelFamily {
  public:
-  static constexpr const char* kName = "cores for the host's own code";
-
   virtual std::size_t count() const = 0;
   // f(part) for part = 0 .. parts - 1, parts <= count(), at the same time; returns when all are
   // done. f must not throw.
   virtual void run(std::size_t parts, const std::function<void(std::size_t part)>& f) = 0;
 };
 
-using HostCores = BasicHostCores<float>;
+// The family, as devices know it.
+template <class Real>
+class BasicHostCores : public HostCores {
+ public:
+  static constexpr const char* kName = "cores for the host's own code";
+};
 
 }  // namespace hetsgd

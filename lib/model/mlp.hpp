@@ -20,7 +20,8 @@
 //   loss                    5nb          8nb + 4 labels        1
 // With --objective sampled the last dense layer and the loss are, of Q = n negatives + labels pairs and
 // U = negatives + labels rows, 6Qa + 5Q; 4(4Ua + 3Q + 4na); 4. Its weight is row-sparse then: a batch
-// reads and moves the rows of its labels, true ones and those drawn for it.
+// reads and moves the rows of its labels, true ones and those drawn for it. With hashed U = Q at most,
+// and each batch has the queries of its samples and its share of a rehash (model/labels/hashed_labels.hpp).
 // All are affine in (samples, nonzeros, labels): two batches cost as much as the joint one plus
 // once more the weights' bytes and the launches. The fused softmax layer of the CPU moves less than
 // this; a calibrated profile has that in its effective bandwidth.
@@ -33,6 +34,7 @@
 #include <vector>
 
 #include "core/options.hpp"
+#include "model/labels/hashed_labels.hpp"
 #include "model/model.hpp"
 
 namespace hetsgd {
@@ -56,13 +58,15 @@ enum class InitialLaw {
 enum class ScoredLabels {
   full,     // all of them
   sampled,  // the true ones and random others: model/labels/sampled_softmax.hpp
+  hashed,   // the true ones and those that hash tables hold near: model/labels/hashed_labels.hpp
 };
 
 // Options of both models; the linear one declares the initial law alone.
 struct MlpOptions {
   std::vector<std::uint64_t> hidden{128};  // empty: a linear model
   ScoredLabels objective = ScoredLabels::full;
-  std::uint64_t negatives = 1000;  // sampled: a sample's labels at least, filled at random
+  std::uint64_t negatives = 1000;  // a sample's labels at least, filled at random
+  HashedLabels hashing = {};
   InitialLaw init = InitialLaw::fans;
   std::optional<double> init_std = {};  // of all layers, in place of `init`
 

@@ -10,14 +10,19 @@ namespace hetsgd {
 void MlpOptions::declare(OptionSet& set) {
   set.add("hidden", hidden, "units of each hidden layer, comma-separated").unit("units");
   set.add_choice(
-      "objective", objective, {{"full", ScoredLabels::full}, {"sampled", ScoredLabels::sampled}},
-      "labels that the softmax of a training sample runs over: all, or the true ones and "
-      "random others, on CPUs; measurements are over all");
+      "objective", objective,
+      {{"full", ScoredLabels::full},
+       {"sampled", ScoredLabels::sampled},
+       {"hashed", ScoredLabels::hashed}},
+      "labels that the softmax of a training sample runs over: all; or, on CPUs, the true ones and "
+      "random others (sampled), or the true ones and those that hash tables over the output layer "
+      "lead to (hashed); measurements are over all");
   set.add("negatives", negatives,
-          "labels of a sample at least, filled at random for each batch")
+          "labels of a sample: chosen ones, filled at random; more if it has more true ones")
       .unit("labels")
       .range(1, 4e9)
-      .needs("objective", {"sampled"});
+      .needs("objective", {"sampled", "hashed"});
+  hashing.declare(set);
   declare_init(set);
 }
 
@@ -59,11 +64,14 @@ double MlpOptions::initial_std(const std::vector<std::uint64_t>& units, std::siz
 }
 
 std::string MlpOptions::cpu_only() const {
-  return objective == ScoredLabels::full ? "" : "--objective sampled runs on the host's cores";
+  if (objective == ScoredLabels::full) return "";
+  return fmt::format("--objective {} runs on the host's cores",
+                     objective == ScoredLabels::sampled ? "sampled" : "hashed");
 }
 
 void MlpOptions::validate() const {
   validate_init();
+  hashing.validate();
   if (hidden.empty()) {
     throw with_hint(usage_error("--hidden: found no layer, expected at least one for --model mlp"),
                     "use --model linear for a model without hidden layers");

@@ -61,7 +61,8 @@ struct DataShape {
   std::size_t outputs() const { return task == Task::binary ? 1 : label_count; }
 };
 
-struct DeviceRates;  // memory/step_times.hpp
+struct HashedLabels;  // model/labels/hashed_labels.hpp
+struct DeviceRates;   // memory/step_times.hpp
 using RatesOfGpu = std::function<DeviceRates(const std::string& gpu)>;
 
 // A gradient as a flat vector in the model's layout. A row-sparse block is zero outside its touched
@@ -281,6 +282,9 @@ class BasicModel {
   // From now on contexts plan memory of a GPU by the rates that belong to its name, "cuda:0 (NVIDIA
   // H200)"; before, as of a CPU, whose memory is the host's.
   virtual void plan_by(RatesOfGpu) {}
+  // Where the labels of a training sample's softmax are those that hash tables lead to: which
+  // tables. Which rows a batch touches is then known after it has been learned from. Null: elsewhere.
+  virtual const HashedLabels* hashed_labels() const { return nullptr; }
   // Device memory that grows with a batch, per sample of a batch like this one.
   double sample_bytes(const BatchShape& batch) const;
   // The widths from the features to the scores, as the result shows them.

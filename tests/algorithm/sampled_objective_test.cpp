@@ -1,4 +1,4 @@
-// --objective sampled under every algorithm: identities, learning, refusals.
+// --objective sampled and hashed under every algorithm: identities, learning, refusals.
 
 #include <gmock/gmock.h>
 
@@ -30,21 +30,37 @@ TEST(SampledObjectiveRuns, HogwildWithOneWorkerIsSgdToTheBit) {
   }
 }
 
+// Learns from 12 of the labels, chosen by `objective`.
+void expect_learns(const AlgorithmInfo& info, const char* objective) {
+  SCOPED_TRACE(info.name + " " + objective);
+  const Record run = run_training(
+      with(sampled(info.name, "12"), {{"objective", objective},
+                                      {"hash_codes", "2"},
+                                      {"hash_tables", "8"},
+                                      {"workers", std::to_string(std::min(2, info.max_workers))},
+                                      {"learning_rate", "0.2"},
+                                      {"max_samples", "12800"},
+                                      {"record_steps", "false"}}));
+  EXPECT_EQ(run.status, Status::completed);
+  EXPECT_GT(metric_of(run.curve.back(), "p1").value(), metric_of(run.curve.front(), "p1").value());
+}
+
 TEST(SampledObjectiveRuns, EveryAlgorithmLearns) {
   for (const RegisteredAlgorithm& algorithm : algorithms()) {
     if (!algorithm.info.one_hidden_layer_only.empty()) continue;
     if (!algorithm.info.sharded_tables_only.empty()) continue;
-    SCOPED_TRACE(algorithm.info.name);
-    const Record run =
-        run_training(with(sampled(algorithm.info.name, "12"),
-                          {{"workers", std::to_string(std::min(2, algorithm.info.max_workers))},
-                           {"learning_rate", "0.2"},
-                           {"max_samples", "12800"},
-                           {"record_steps", "false"}}));
-    EXPECT_EQ(run.status, Status::completed);
-    EXPECT_GT(metric_of(run.curve.back(), "p1").value(),
-              metric_of(run.curve.front(), "p1").value());
+    expect_learns(algorithm.info, "sampled");
+    const bool shares_a_model =
+        algorithm.info.name == "hogwild" || algorithm.info.name == "hogbatch";
+    if (!shares_a_model) expect_learns(algorithm.info, "hashed");
   }
+}
+
+// All labels are active, whatever the tables hold.
+TEST(HashedObjectiveRuns, AllLabelsAreTheWholeSoftmax) {
+  const Settings base = with(tiny_steps("ssgd"), {{"workers", "2"}});
+  const Settings all = {{"objective", "hashed"}, {"negatives", kAllNegatives}};
+  expect_close(step_losses(run_training(base)), step_losses(run_training(with(base, all))), 1e-4);
 }
 
 void expect_sampled_refused(const Settings& settings, const std::string& message) {
@@ -58,7 +74,13 @@ void expect_sampled_refused(const Settings& settings, const std::string& message
 }
 
 TEST(SampledObjectiveRuns, RefusesWhatItCannotDo) {
-  expect_sampled_refused(sampled("slide", "12"), "--objective: found sampled, expected full");
+  for (const char* algorithm : {"hogwild", "hogbatch"}) {
+    expect_sampled_refused(with(sampled(algorithm, "12"), {{"objective", "hashed"}}),
+                           "--objective: found hashed, expected full or sampled");
+  }
+  expect_sampled_refused(
+      with(tiny_steps("sgd"), {{"objective", "hashed"}, {"hidden", "4"}, {"bin", "5"}}),
+      "--bin: found 5, expected at most the 4 units");
   expect_sampled_refused(
       with(sampled("sgd", "12"), {{"cluster", "threads"}, {"devices", "cuda:0"}}),
       "--devices: found cuda:0, expected CPUs: --objective sampled");

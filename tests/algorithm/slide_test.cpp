@@ -76,7 +76,7 @@ TEST(Slide, RecallIsAboveChanceOnceItHasLearnt) {
 // some bucket with its query but with 2^-64, so everything is found, at random, too.
 TEST(Slide, RecallIsMeasuredAtEveryEvaluation) {
   const Record all = run_training(with(
-      kSlide, {{"hash", "simhash"}, {"hash_codes", "1"}, {"hash_tables", "64"}, {"bucket", "0"}}));
+      kSlide, {{"hash", "simhash"}, {"hash_codes", "1"}, {"hash_tables", "64"}, {"hash_bucket", "0"}}));
   const auto events = events_of(all, "recall");
   ASSERT_EQ(events.size(), all.curve.size() - 1);  // the initial model has no tables
   for (const auto& event : events) {
@@ -218,17 +218,18 @@ TEST(Slide, OneWorkerHasOneSetOfTables) {
     void notify_all() override {}
   };
   const auto device = make_cpu_device<float>(1);
-  const auto model = make_mlp<float>({20, 30}, {.hidden = {16}});
+  const HashedLabels every_batch{.rehash = 1};
+  const auto model = make_mlp<float>(
+      {20, 30}, {.hidden = {16}, .objective = ScoredLabels::hashed, .hashing = every_batch});
   const auto w = initial_parameters<float>(model->layout(), 1);
-  SampledOptions options;
-  options.rehash = 1;
+  const SampledOptions options;
   for (const int workers : {1, 2}) {
     SampledState state(*model, options, {.kind = OptimizerKind::adam}, 1, workers,
                        std::make_unique<FreeMonitor>());
     const auto rehash = state.begin_rehash();
     ASSERT_TRUE(rehash);
     state.publish(*rehash, {*rehash->hash, 30, &w[state.shape().weight], 128, 1, 0,
-                            kernels<HostCores>(*device)});
+                            kernels<BasicHostCores<float>>(*device)});
     const std::weak_ptr<const LabelIndex> tables = state.index();
     EXPECT_FALSE(state.begin_rehash());  // not due
     state.clock.end(state.clock.begin(0.1));
@@ -259,6 +260,8 @@ TEST(Slide, RefusesWhatItCannotDo) {
   expect_slide_refuses({{"model", "linear"}},
                        "--model: found one without exactly one hidden layer");
   expect_slide_refuses({{"hash_codes", "24"}}, "--hash-codes: found 24");
+  expect_slide_refuses({{"objective", "full"}}, "--objective: found full, expected hashed");
+  expect_slide_refuses({{"objective", "sampled"}}, "--objective: found sampled, expected hashed");
 }
 
 // There is nothing to sample; said of the file, whatever the algorithm.

@@ -63,7 +63,7 @@ void label_tables(benchmark::State& state) {
     hash.rows(rows, W.data(), bucket.data(), 1, rows);
     const double hashed = wall_seconds();
     const LabelTables tables(hash, rows, W.data(), kBucket, 1, rehash++,
-                             kernels<HostCores>(*device));
+                             kernels<BasicHostCores<float>>(*device));
     benchmark::DoNotOptimize(tables.bucket(0, 0).data());
     codes_s += (hashed - start) / cores;
     tables_s += wall_seconds() - hashed;

@@ -28,7 +28,7 @@ TEST(LabelRecall, RandomRowsAreRetrievedByTheLawOfTheirBuckets) {
   std::vector<float> queries = normal_numbers(kQueries * kInputs, 32);
   for (float& x : queries) x = std::abs(x);
   const auto device = make_cpu_device<float>(1);
-  const LabelTables tables(hash, kRows, W.data(), 0, 1, 0, kernels<HostCores>(*device));
+  const LabelTables tables(hash, kRows, W.data(), 0, 1, 0, kernels<BasicHostCores<float>>(*device));
   std::vector<std::uint32_t> buckets(kQueries * 8), active;
   hash.queries(kQueries, queries.data(), buckets.data(), 8, 1);
   ActiveLabels labels({.least = 0}, kRows, 1);

@@ -179,7 +179,7 @@ class Tables : public testing::Test {
   static constexpr std::size_t kRows = 300, kInputs = 16;
   LabelTables make(std::uint32_t limit, int cores, std::uint32_t rehash = 0) const {
     const auto device = make_cpu_device<float>(cores);
-    return {hash, kRows, W.data(), limit, 1, rehash, kernels<HostCores>(*device)};
+    return {hash, kRows, W.data(), limit, 1, rehash, kernels<BasicHostCores<float>>(*device)};
   }
   const std::vector<float> W = normal_numbers(kRows * kInputs, 11);
   const LabelHash hash{{.codes = 2, .tables = 6, .bin = 4}, kInputs, 1, 0};

@@ -1,4 +1,5 @@
-// mlp --objective sampled: the whole softmax when all labels are drawn, few rows when few are.
+// mlp --objective sampled and hashed: the whole softmax when all labels are chosen, few rows when few
+// are; hashed: which labels, and how the tables age.
 
 #include <gtest/gtest.h>
 
@@ -70,10 +71,12 @@ class SampledObjective : public testing::Test {
 
 TEST_F(SampledObjective, AllLabelsDrawnIsTheWholeSoftmax) {
   const Learnt full = gradient(*model(ScoredLabels::full, 1));
-  const Learnt all = gradient(*model(ScoredLabels::sampled, 10 * kLabels));
-  EXPECT_NEAR(full.loss, all.loss, 1e-12);
-  for (std::size_t i = 0; i < w.size(); ++i) {
-    ASSERT_NEAR(full.gradient.flat.data()[i], all.gradient.flat.data()[i], 1e-12) << i;
+  for (const ScoredLabels objective : {ScoredLabels::sampled, ScoredLabels::hashed}) {
+    const Learnt all = gradient(*model(objective, 10 * kLabels));
+    EXPECT_NEAR(full.loss, all.loss, 1e-12);
+    for (std::size_t i = 0; i < w.size(); ++i) {
+      ASSERT_NEAR(full.gradient.flat.data()[i], all.gradient.flat.data()[i], 1e-12) << i;
+    }
   }
 }
 
@@ -105,9 +108,14 @@ TEST_F(SampledObjective, TouchesTheRowsOfItsLabels) {
   EXPECT_EQ(rows, learnt.gradient.rows);
 }
 
-// Central differences; the labels that are drawn depend on the batch alone.
-TEST_F(SampledObjective, GradientIsThatOfItsLoss) {
-  const auto few = model(ScoredLabels::sampled, 25);
+// Central differences; the labels that are drawn depend on the batch alone, and codes do not change
+// with weights that move so little.
+class ChosenLabels : public SampledObjective, public testing::WithParamInterface<ScoredLabels> {};
+INSTANTIATE_TEST_SUITE_P(All, ChosenLabels,
+                         testing::Values(ScoredLabels::sampled, ScoredLabels::hashed));
+
+TEST_P(ChosenLabels, GradientIsThatOfItsLoss) {
+  const auto few = model(GetParam(), 25);
   const Learnt learnt = gradient(*few);
   const auto context = few->make_context(*device);
   auto g = make_gradient(*few, *device);
@@ -123,8 +131,8 @@ TEST_F(SampledObjective, GradientIsThatOfItsLoss) {
   }
 }
 
-TEST_F(SampledObjective, AStepIsItsGradientTimesTheRate) {
-  const auto few = model(ScoredLabels::sampled, 25);
+TEST_P(ChosenLabels, AStepIsItsGradientTimesTheRate) {
+  const auto few = model(GetParam(), 25);
   const Learnt learnt = gradient(*few);
   std::vector<double> moved = w;
   EXPECT_EQ(few->step(*few->make_context(*device), batch, 0.1, moved.data()), learnt.loss);
@@ -147,6 +155,92 @@ TEST_F(SampledObjective, DrawsByTheBatchAndMeasuresAllLabels) {
   EXPECT_EQ(few->scores(*context, batch, w.data(), scores.data()),
             full->scores(*full->make_context(*device), batch, w.data(), of_full.data()));
   EXPECT_EQ(scores, of_full);
+}
+
+class HashedSoftmax : public SampledObjective {
+ protected:
+  static constexpr std::size_t kInputs = 16, kLeast = 30;
+  // Rows W[l] with numbers of any sign, activations with zeros.
+  HashedSoftmax() : W(kLabels * kInputs), A(batch.size() * kInputs) {
+    RandomStream random(8, Purpose::test);
+    for (float& each : W) each = static_cast<float>(random.uniform(-1, 1));
+    for (float& each : A) each = static_cast<float>(std::max(0.0, random.uniform(-1, 1)));
+  }
+  static HashedLabels options(double rehash) {
+    return {.hash = {.codes = 2, .tables = 6}, .bucket = 0, .rehash = rehash};
+  }
+  BasicHashedSoftmax<float> softmax(double rehash) {
+    return {options(rehash), kLabels, kInputs, kLeast, kernels<BasicHostCores<float>>(*cores)};
+  }
+  std::vector<std::uint32_t> labels(BasicHashedSoftmax<float>& of, const std::vector<float>& by) {
+    of.choose(batch, A.data(), by.data());
+    const auto all = of.labels_of(batch).value();
+    return {all.begin(), all.end()};
+  }
+
+  const std::unique_ptr<Device> cores = make_cpu_device<float>(2);
+  std::vector<float> W, A;
+};
+
+// 17 samples of 30 labels each, true ones among them.
+TEST_F(HashedSoftmax, HasTheTrueLabelsAndNoMoreThanItWasTold) {
+  auto one = softmax(50);
+  const auto& chosen = one.choose(batch, A.data(), W.data());
+  EXPECT_EQ(chosen.pairs(), batch.size() * kLeast);
+  for (const Index row : batch.rows()) {
+    for (const Index l : set->targets.indices(row)) {
+      EXPECT_TRUE(std::ranges::binary_search(chosen.labels(), l));
+    }
+  }
+  EXPECT_FALSE(one.labels_of(Batch(*set, rows_of(0, 3))));
+}
+
+// A row that is a sample's own activations wins every bin that its sample wins, so it shares all of
+// its buckets.
+TEST_F(HashedSoftmax, FindsTheRowThatLooksLikeTheSample) {
+  constexpr std::size_t kLike = 77;
+  std::copy_n(A.begin(), kInputs, &W[kLike * kInputs]);
+  for (float& each : std::span(W).subspan(kLike * kInputs, kInputs)) each *= 3;
+  LabelHash hash(options(50).hash_of(kInputs), kInputs, label_seed(batch.rows()), 0);
+  std::vector<std::uint32_t> of_row(6), of_sample(6);
+  hash.rows(1, &W[kLike * kInputs], of_row.data(), 6, 1);
+  hash.queries(1, A.data(), of_sample.data(), 6, 1);
+  auto one = softmax(50);
+  const bool shares = std::ranges::mismatch(of_row, of_sample).in1 != of_row.begin();
+  ASSERT_TRUE(shares);
+  EXPECT_TRUE(std::ranges::binary_search(labels(one, W), kLike));
+}
+
+TEST_F(HashedSoftmax, TablesAreThoseOfTheWeightsAtTheLastRehash) {
+  std::vector<float> later(W.rbegin(), W.rend());
+  auto one = softmax(2), fresh = softmax(2);
+  const auto first = labels(one, W);
+  EXPECT_EQ(labels(one, later), first);
+  const auto third = labels(one, later);
+  EXPECT_NE(third, first);
+  EXPECT_EQ(third, labels(fresh, later));
+}
+
+TEST_F(HashedSoftmax, TheSameOnAnyNumberOfCores) {
+  auto two = softmax(50);
+  const auto device = make_cpu_device<float>(1);
+  BasicHashedSoftmax<float> one(options(50), kLabels, kInputs, kLeast,
+                                kernels<BasicHostCores<float>>(*device));
+  EXPECT_EQ(labels(one, W), labels(two, W));
+}
+
+// A batch that nobody has learned from may touch every row.
+TEST_F(SampledObjective, HashedTouchesWhatItHasLearnedFrom) {
+  const auto few = model(ScoredLabels::hashed, 25);
+  const auto context = few->make_context(*device);
+  std::vector<std::vector<Index>> before, after;
+  few->touched_rows(*context, batch, before);
+  EXPECT_EQ(before[1].size(), kLabels);
+  auto g = make_gradient(*few, *device);
+  few->gradient(*context, batch, w.data(), g);
+  few->touched_rows(*context, batch, after);
+  EXPECT_EQ(after, g.rows);
+  EXPECT_LT(after[1].size(), kLabels);
 }
 
 }  // namespace

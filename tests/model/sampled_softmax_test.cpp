@@ -72,7 +72,7 @@ struct Result {
 Result run(const Problem& problem, int core_count) {
   const auto device = make_cpu_device<float>(core_count);
   const std::size_t inputs = problem.inputs;
-  SampledSoftmax softmax(kLabels, inputs, kernels<HostCores>(*device));
+  SampledSoftmax softmax(kLabels, inputs, kernels<BasicHostCores<float>>(*device));
   Result result{.weight = std::vector<float>(kLabels * inputs),
                 .bias = std::vector<float>(kLabels),
                 .input = {},
@@ -195,7 +195,7 @@ TEST(SampledSoftmax, CoresShareTheLabels) {
 TEST(SampledSoftmax, RowsMayBeThoseOfActiveLabelsAlone) {
   const Problem problem(13);
   const auto device = make_cpu_device<float>(1);
-  SampledSoftmax softmax(kLabels, kInputs, kernels<HostCores>(*device));
+  SampledSoftmax softmax(kLabels, kInputs, kernels<BasicHostCores<float>>(*device));
   softmax.begin(problem.active, problem.truth);
   std::vector<float> weight, bias;
   for (const std::uint32_t l : softmax.labels()) {

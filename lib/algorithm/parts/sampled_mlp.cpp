@@ -12,9 +12,10 @@ SampledMlp::SampledMlp(const Model& model, const Model& charged, Device& device,
       state_(state),
       shape_(state.shape()),
       charged_(charged),
-      cores_(kernels<HostCores>(device)),
+      cores_(kernels<BasicHostCores<float>>(device)),
       sparse_(kernels<SparseKernels>(device)),
       context_(model.make_context(device)),
+      features_(shape_.features),
       softmax_(shape_.labels, shape_.hidden, cores_),
       layer0_gradient_(shape_.features * shape_.hidden),
       bias0_gradient_(shape_.hidden) {
@@ -43,12 +44,12 @@ void SampledMlp::read_features(const Batch& batch, std::span<float> w) {
   const AdamDebts debts = state_.clock.debts();
   selection_ = state_.count_selection();
   own_layer0_.resize(shape_.bias0 + H);
-  model_.touched_rows(*context_, batch, touched_);
-  split(touched_[0].size(), [&](std::size_t, std::size_t begin, std::size_t end) {
+  features_.collect(batch, touched_);
+  split(touched_.size(), [&](std::size_t, std::size_t begin, std::size_t end) {
     for (std::size_t i = begin; i < end; ++i) {
-      float* const row = &w[touched_[0][i] * H];
-      state_.layer0.catch_up(debts, touched_[0][i], row);
-      std::copy_n(row, H, &own_layer0_[touched_[0][i] * H]);
+      float* const row = &w[touched_[i] * H];
+      state_.layer0.catch_up(debts, touched_[i], row);
+      std::copy_n(row, H, &own_layer0_[touched_[i] * H]);
     }
   });
   std::copy_n(&w[shape_.bias0], H, &own_layer0_[shape_.bias0]);
@@ -57,7 +58,7 @@ void SampledMlp::read_features(const Batch& batch, std::span<float> w) {
 void SampledMlp::select(const Batch& batch) { select_from(batch, own_layer0_.data()); }
 
 void SampledMlp::select_from(const Batch& batch, const float* w0) {
-  const std::size_t n = batch.size(), tables = state_.options().hash.tables;
+  const std::size_t n = batch.size(), tables = state_.hashing().hash.tables;
   activate(batch, w0);
   buckets_.resize(n * tables);
   active_.resize(n);
@@ -159,7 +160,7 @@ void SampledMlp::read_index(std::span<float> w) {
 }
 
 LabelTables SampledMlp::index_of(const SampledState::Rehash& rehash, const float* W) const {
-  return {*rehash.hash,  shape_.labels, W,     state_.options().bucket,
+  return {*rehash.hash,  shape_.labels, W,     state_.hashing().bucket,
           state_.seed(), rehash.number, cores_};
 }
 
@@ -169,7 +170,7 @@ LabelTables SampledMlp::index(const SampledState::Rehash& rehash) {
 }
 
 ProbedRecall SampledMlp::probe(const Batch& samples, std::span<const float> w) {
-  const std::size_t n = samples.size(), tables = state_.options().hash.tables;
+  const std::size_t n = samples.size(), tables = state_.hashing().hash.tables;
   const std::size_t k = std::min(ProbedRecall::kBest[2], shape_.labels);
   std::vector<std::uint32_t> best(n * k), buckets(n * tables), led_to;
   model_.rank(*context_, samples, w.data(), k, best.data());
@@ -201,16 +202,14 @@ ProbedRecall SampledMlp::probe(const Batch& samples, std::span<const float> w) {
 
 Work SampledMlp::select_work(const BatchShape& batch) const {
   const double B = batch.samples, z = batch.nonzeros, H = static_cast<double>(shape_.hidden);
-  const HashOptions& hash = state_.options().hash;
-  const double codes = static_cast<double>(hash.all_codes()), m = hash.bin;
-  return {2 * z * H + B * codes * m, 8 * z + 4 * z * H + 8 * B * H, 3};
+  return Work{2 * z * H, 8 * z + 4 * z * H, 2} + state_.hashing().query_work(B, H);
 }
 
 // A share rho of all labels retrieved by each of B samples: N (1 - (1 - rho)^B) by any of them.
 SampledMlp::Counts SampledMlp::counts(const BatchShape& batch) const {
   const Counts real{.pairs = static_cast<double>(softmax_.pairs()),
                     .labels = static_cast<double>(softmax_.labels().size()),
-                    .features = static_cast<double>(touched_[0].size()),
+                    .features = static_cast<double>(touched_.size()),
                     .entries = static_cast<double>(retrieval_.probed)};
   if (charged_.labels == shape_.labels && charged_.features == shape_.features) return real;
   const double B = batch.samples, N = static_cast<double>(charged_.labels);
@@ -229,16 +228,14 @@ SampledMlp::Counts SampledMlp::counts(const BatchShape& batch) const {
 Work SampledMlp::learn_work(const BatchShape& batch) const {
   const double B = batch.samples, z = batch.nonzeros, H = static_cast<double>(shape_.hidden);
   const auto [Q, U, R0, E] = counts(batch);
-  const double probes = 4 * (B * state_.options().hash.tables + E);
+  const double probes = 4 * (B * state_.hashing().hash.tables + E);
   return {2 * z * H + B * H + 12 * R0 * H + 6 * Q * H + 5 * Q + 12 * U * H,
           8 * z + 8 * z * H + 24 * R0 * H + 4 * (7 * U * H + 3 * Q + 4 * B * H) + probes, 6};
 }
 
 Work SampledMlp::index_work() const {
-  const auto N = static_cast<double>(shape_.labels), H = static_cast<double>(shape_.hidden);
-  const HashOptions& hash = state_.options().hash;
-  const double codes = static_cast<double>(hash.all_codes());
-  return {N * codes * hash.bin, 4 * N * H + 12 * N * hash.tables, 2};
+  return state_.hashing().table_work(static_cast<double>(shape_.labels),
+                                     static_cast<double>(shape_.hidden));
 }
 
 // A look at each row's last batch, and three numbers read and written for each that owes.

@@ -104,6 +104,7 @@ class SampledMlp {
   HostCores& cores_;
   SparseKernels& sparse_;
   std::unique_ptr<ModelContext> context_;
+  TouchedRows features_;
   std::shared_ptr<const LabelIndex> index_;
   SampledSoftmax softmax_;
   std::uint64_t selection_ = 0;  // number of the batch, among all workers
@@ -113,7 +114,7 @@ class SampledMlp {
   std::vector<std::uint32_t> truth_, retrieved_;     // by sample
   Retrieval retrieval_;                              // of the batch
   std::vector<std::uint32_t> buckets_;               // [batch x L]
-  std::vector<std::vector<Index>> touched_;          // layer 0's rows
+  std::vector<Index> touched_;                       // layer 0's rows
   std::vector<float> activation_, layer0_gradient_;  // [batch x H], [features x H], zero between
   std::vector<float> bias0_gradient_;                // [H]
   // sim: layer 0 with its bias; rows of active labels, their biases and gradients; the output layer.

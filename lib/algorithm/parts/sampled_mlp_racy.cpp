@@ -18,8 +18,8 @@ constexpr std::size_t kAhead = 2;
 }  // namespace
 
 void SampledMlp::ask_for_feature(std::size_t i, std::span<const float> w) const {
-  if (i >= touched_[0].size()) return;
-  const std::size_t row = touched_[0][i];
+  if (i >= touched_.size()) return;
+  const std::size_t row = touched_[i];
   state_.layer0.prefetch(row, &w[row * shape_.hidden]);
 }
 
@@ -27,11 +27,11 @@ void SampledMlp::select_in_place(const Batch& batch, std::span<float> w) {
   const RacyRegion racy;
   const AdamDebts debts = state_.clock.debts();
   selection_ = state_.count_selection();
-  model_.touched_rows(*context_, batch, touched_);
-  split(touched_[0].size(), [&](std::size_t, std::size_t begin, std::size_t end) {
+  features_.collect(batch, touched_);
+  split(touched_.size(), [&](std::size_t, std::size_t begin, std::size_t end) {
     for (std::size_t i = begin; i < end; ++i) {
       ask_for_feature(i + kAhead, w);
-      state_.layer0.catch_up(debts, touched_[0][i], &w[touched_[0][i] * shape_.hidden]);
+      state_.layer0.catch_up(debts, touched_[i], &w[touched_[i] * shape_.hidden]);
     }
   });
   select_from(batch, w.data());
@@ -78,10 +78,10 @@ double SampledMlp::learn_in_place(const Batch& batch, double learning_rate, std:
 // Others may have ended batches since the rows were caught up for select().
 void SampledMlp::step_layer0(const AdamDebts& debts, const AdamBatch& step, std::span<float> w) {
   const std::size_t H = shape_.hidden;
-  split(touched_[0].size(), [&](std::size_t, std::size_t begin, std::size_t end) {
+  split(touched_.size(), [&](std::size_t, std::size_t begin, std::size_t end) {
     for (std::size_t i = begin; i < end; ++i) {
       ask_for_feature(i + kAhead, w);
-      const std::size_t row = touched_[0][i];
+      const std::size_t row = touched_[i];
       float* const g = &layer0_gradient_[row * H];
       state_.layer0.catch_up(debts, row, &w[row * H]);
       state_.layer0.step(step, row, g, &w[row * H]);
@@ -112,7 +112,7 @@ void SampledMlp::step_the_rest(const AdamBatch& step, std::span<float> w) {
     });
   });
   split(shape_.features, [&](std::size_t, std::size_t begin, std::size_t end) {
-    for_the_rest(std::span<const Index>(touched_[0]), begin, end, [&](std::size_t f) {
+    for_the_rest(std::span<const Index>(touched_), begin, end, [&](std::size_t f) {
       state_.layer0.step_without_gradient(step, f, &w[f * shape_.hidden]);
     });
   });

@@ -1,4 +1,4 @@
-// The options of slide.
+// The options of slide, beside those of its hash tables (model/labels/hashed_labels.hpp).
 #pragma once
 
 #include <cstdint>
@@ -11,23 +11,13 @@
 namespace hetsgd {
 
 struct SampledOptions {
-  HashOptions hash;
-  std::optional<int> bin = {};  // none: hash.bin, or the units of the hidden layer if fewer
   ActiveOptions active;
   Lazy lazy = Lazy::catch_up;
-  std::uint32_t bucket = 128;    // rows of a bucket; 0: no limit
-  double rehash = 50;            // N0: batches between rehashes
-  std::uint32_t rebuild = 1000;  // batches after which functions are new
-  std::uint32_t probe = 256;     // test samples on which recall is measured
+  std::uint32_t probe = 256;  // test samples on which recall is measured
 
   void declare(OptionSet& set);
-  // Errors: usage, too many buckets.
-  void check() const;
-  // hash, for a hidden layer of so many units. Errors: usage, too few for a bin.
-  HashOptions hash_of(std::size_t units) const;
 
  private:
-  void declare_hash(OptionSet& set);
   void declare_active(OptionSet& set);
 };
 

@@ -18,15 +18,12 @@ const Layout& one_hidden_layer(const Model& model) {
                                 "softmax, expected an mlp of labels, as slide samples them"),
                     "use --model mlp --hidden 128, and data with several labels");
   }
-  if (layout.blocks[2].row_sparse()) {
-    throw usage_error("--objective: found sampled, expected full: slide chooses the labels itself");
+  if (model.hashed_labels() == nullptr) {
+    throw with_hint(usage_error("--objective: found {}, expected hashed with --algorithm slide",
+                                layout.blocks[2].row_sparse() ? "sampled" : "full"),
+                    "leave it out: hashed is the default of slide");
   }
   return layout;
-}
-
-SampledOptions fitting(SampledOptions options, const SampledShape& shape) {
-  options.hash = options.hash_of(shape.hidden);
-  return options;
 }
 
 }  // namespace
@@ -39,10 +36,6 @@ SampledShape::SampledShape(const Model& model)
       weight(model.layout().blocks[2].offset),
       bias(model.layout().blocks[3].offset) {}
 
-void SampledState::check(const Model& model, const SampledOptions& options) {
-  options.hash_of(SampledShape(model).hidden);
-}
-
 SampledState::SampledState(const Model& model, const SampledOptions& options,
                            const OptimizerOptions& optimizer, std::uint64_t seed, int workers,
                            std::unique_ptr<Monitor> monitor)
@@ -52,7 +45,8 @@ SampledState::SampledState(const Model& model, const SampledOptions& options,
       rows(clock, SampledShape(model).labels, layer0.cols()),
       bias(clock, rows.rows(), 1),
       shape_(model),
-      options_(fitting(options, shape_)),
+      options_(options),
+      hashing_(*model.hashed_labels()),
       seed_(seed),
       workers_(workers),
       monitor_(std::move(monitor)) {}
@@ -64,11 +58,11 @@ std::optional<SampledState::Rehash> SampledState::begin_rehash() {
   if (rehashing_ || complete < next_rehash_) return std::nullopt;
   rehashing_ = true;
   Rehash rehash{.number = rehashes_};
-  const std::uint32_t generation = complete / options_.rebuild;
+  const std::uint32_t generation = complete / hashing_.rebuild;
   rehash.rebuilt = !hash_ || generation > generation_;
   if (rehash.rebuilt) {
     generation_ = generation;
-    hash_ = std::make_shared<const LabelHash>(options_.hash, shape_.hidden, seed_, generation);
+    hash_ = std::make_shared<const LabelHash>(hashing_.hash, shape_.hidden, seed_, generation);
   }
   rehash.hash = hash_;
   if (workers_ == 1) index_.reset();
@@ -79,7 +73,7 @@ void SampledState::publish(const Rehash& rehash, LabelTables tables) {
   auto index = std::make_shared<const LabelIndex>(LabelIndex{rehash.hash, std::move(tables)});
   const std::lock_guard lock(*monitor_);
   index_ = std::move(index);
-  next_rehash_ += options_.rehash;
+  next_rehash_ += hashing_.rehash;
   ++rehashes_;
   rehashing_ = false;
   monitor_->notify_all();

@@ -9,13 +9,14 @@
 
 #include "algorithm/parts/sampled_options.hpp"
 #include "cluster/endpoint.hpp"
+#include "model/labels/hashed_labels.hpp"
 #include "model/model.hpp"
 
 namespace hetsgd {
 
 // Of an MLP with one hidden layer: its widths, and where its blocks begin; layer 0's weight is at 0.
 struct SampledShape {
-  // Errors: usage, another model.
+  // Errors: usage, another model or objective.
   explicit SampledShape(const Model& model);
 
   std::size_t features, hidden, labels;
@@ -31,15 +32,12 @@ struct LabelIndex {
 // One per run. Thread-safe, but for the rows of moments, which workers step without a lock.
 class SampledState {
  public:
-  // monitor: one of any worker's. Errors: usage, as check().
+  // monitor: one of any worker's. Errors: as SampledShape.
   SampledState(const Model& model, const SampledOptions& options, const OptimizerOptions& optimizer,
                std::uint64_t seed, int workers, std::unique_ptr<Monitor> monitor);
 
-  // Whether the model is one whose labels can be sampled so. Errors: usage, another model, data
-  // without labels, hash functions that its hidden layer is too narrow for.
-  static void check(const Model& model, const SampledOptions& options);
-
   const SampledOptions& options() const { return options_; }
+  const HashedLabels& hashing() const { return hashing_; }
   const SampledShape& shape() const { return shape_; }
   std::uint64_t seed() const { return seed_; }
 
@@ -74,6 +72,7 @@ class SampledState {
  private:
   const SampledShape shape_;
   const SampledOptions options_;
+  const HashedLabels hashing_;
   const std::uint64_t seed_;
   const int workers_;
   std::unique_ptr<Monitor> monitor_;

@@ -60,7 +60,7 @@ void add_scaled(std::size_t n, Real a, const Real* x, Real* y) {
 
 template <class Real>
 BasicSampledSoftmax<Real>::BasicSampledSoftmax(std::size_t labels, std::size_t inputs,
-                                               BasicHostCores<Real>& cores)
+                                               HostCores& cores)
     : inputs_(inputs),
       cores_(cores),
       bits_(cores.count() * ((labels + 63) / 64)),
@@ -242,25 +242,28 @@ void BasicSampledSoftmax<Real>::backward(const Real* A, const Rows& rows, const 
   });
 }
 
+std::uint32_t label_seed(std::span<const Index> rows) {
+  std::uint32_t seed = 0;
+  for (const Index row : rows) seed = random_block(seed, Purpose::label_fill, row, 0, 0)[0];
+  return seed;
+}
+
 template <class Real>
 BasicDrawnSoftmax<Real>::BasicDrawnSoftmax(std::size_t labels, std::size_t inputs,
-                                           std::size_t least, BasicHostCores<Real>& cores)
+                                           std::size_t least, HostCores& cores)
     : labels_(labels), least_(std::min(least, labels)), softmax_(labels, inputs, cores) {}
 
 template <class Real>
 BasicSampledSoftmax<Real>& BasicDrawnSoftmax<Real>::of(const Batch& batch) {
-  if (data_ == &batch.data() && std::ranges::equal(rows_, batch.rows())) return softmax_;
-  data_ = &batch.data();
-  rows_.assign(batch.rows().begin(), batch.rows().end());
-  std::uint32_t seed = 0;
-  for (const Index row : rows_) seed = random_block(seed, Purpose::label_fill, row, 0, 0)[0];
-  const Permutation order(labels_, seed, Purpose::label_fill, 0);
+  if (last_.are_of(batch)) return softmax_;
+  last_.keep(batch);
+  const Permutation order(labels_, label_seed(batch.rows()), Purpose::label_fill, 0);
   list_.clear();
   for (std::size_t k = 0; k < least_; ++k) list_.push_back(static_cast<std::uint32_t>(order(k)));
-  active_.resize(rows_.size());
-  truth_.resize(rows_.size());
-  for (std::size_t i = 0; i < rows_.size(); ++i) {
-    const auto truth = data_->targets.indices(rows_[i]);
+  active_.resize(batch.size());
+  truth_.resize(batch.size());
+  for (std::size_t i = 0; i < batch.size(); ++i) {
+    const auto truth = batch.data().targets.indices(batch.rows()[i]);
     active_[i].assign(truth.begin(), truth.end());
     truth_[i] = static_cast<std::uint32_t>(truth.size());
     for (std::size_t k = 0; k < least_ && active_[i].size() < least_; ++k) {

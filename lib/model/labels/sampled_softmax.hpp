@@ -27,7 +27,7 @@ template <class Real>
 class BasicSampledSoftmax {
  public:
   // Of so many labels over so many inputs. The cores outlive it.
-  BasicSampledSoftmax(std::size_t labels, std::size_t inputs, BasicHostCores<Real>& cores);
+  BasicSampledSoftmax(std::size_t labels, std::size_t inputs, HostCores& cores);
 
   // A batch: the active labels of each sample, each once, its truth[i] true ones first. Both stay
   // until the last call about this batch.
@@ -75,7 +75,7 @@ class BasicSampledSoftmax {
   void sort_pairs();
 
   std::size_t inputs_;
-  BasicHostCores<Real>& cores_;
+  HostCores& cores_;
   std::span<const std::vector<std::uint32_t>> active_;
   std::span<const std::uint32_t> truth_;
   // pair p of label number u, begin_[u] <= p < begin_[u + 1]: its sample, and its place in z_.
@@ -98,8 +98,7 @@ template <class Real>
 class BasicDrawnSoftmax {
  public:
   // A sample has `least` active labels, or its true ones if they are more.
-  BasicDrawnSoftmax(std::size_t labels, std::size_t inputs, std::size_t least,
-                    BasicHostCores<Real>& cores);
+  BasicDrawnSoftmax(std::size_t labels, std::size_t inputs, std::size_t least, HostCores& cores);
 
   // Of a batch that has begun: to a sample's true labels come those of a list that is drawn for the
   // batch. The list depends on the batch's rows alone, so every call about it has the same one.
@@ -110,8 +109,10 @@ class BasicDrawnSoftmax {
   BasicSampledSoftmax<Real> softmax_;
   std::vector<std::vector<std::uint32_t>> active_;
   std::vector<std::uint32_t> truth_, list_;
-  const Dataset* data_ = nullptr;  // of the batch drawn last; null: none
-  std::vector<Index> rows_;
+  BatchRows last_;  // that was drawn for
 };
+
+// Where the random labels of a batch begin: a function of its rows.
+std::uint32_t label_seed(std::span<const Index> rows);
 
 }  // namespace hetsgd

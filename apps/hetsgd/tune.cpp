@@ -13,8 +13,10 @@
 #include "core/limits.hpp"
 #include "core/logging.hpp"
 #include "core/text.hpp"
-#include "experiment/tuner.hpp"
+#include "ranks.hpp"
 #include "train_session.hpp"
+#include "training/evaluation.hpp"
+#include "training/run_data.hpp"
 #include "tune_run.hpp"
 
 namespace hetsgd {
@@ -76,6 +78,8 @@ class Tune final : public Command {
             "trials side by side where time is simulated (those in real time go one at a time); "
             "auto: as many as cores")
         .range(1, kMostHostThreads);
+    set.add("launch", launch_,
+            "what trials whose workers are processes are started with: mpirun -n {ranks}");
     options_.declare(set);
     declare_algorithms(set);
   }
@@ -97,18 +101,17 @@ class Tune final : public Command {
   }
 
   int run(OptionSet& set, const std::vector<std::string>&) override {
-    TunerOptions tuner;
-    tuner.algorithms = names_;
-    if (!goal_.empty()) tuner.goal = parse_goal(goal_, "--goal");
-    tuner.grid = parse_grid(grid_, "--grid");
-    tuner.seeds = seeds_;
-    const int cores = static_cast<int>(std::thread::hardware_concurrency());
-    tuner.jobs = launched() ? 1 : jobs_.value_or(std::max(1, cores));
-    tuner.redact = options_.redact;
-    tuner.settings = settings(set);
+    if (launched()) {
+      throw with_hint(usage_error("tune: found a launcher (mpirun, srun) around it"),
+                      "start it alone; --launch 'mpirun -n {ranks}' starts its trials");
+    }
+    start_log_as(options_);
+    const int cores = std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
+    SweepOptions sweep{.jobs = jobs_.value_or(cores), .cores = cores, .redact = options_.redact};
+    if (options_.time_limit.count() > 0) sweep.max_wall = options_.time_limit;
     std::vector<std::string> arguments = {"tune"};
     arguments.insert(arguments.end(), arguments_.begin(), arguments_.end());
-    return run_tuning(std::move(tuner), options_, arguments);
+    return run_tuning(specification(set), sweep, options_, arguments);
   }
 
  private:
@@ -183,14 +186,53 @@ class Tune final : public Command {
     if (seeds_.empty()) throw usage_error("--tune-seeds: expected at least one seed");
   }
 
+  // A sweep with trials alone: one case for each algorithm.
+  SweepSpec specification(const OptionSet& set) const {
+    SweepSpec spec;
+    spec.name = "tune";
+    spec.launch = launch_;
+    spec.settings = settings(set);
+    TuningSpec tuning;
+    tuning.seeds = seeds_;
+    SearchAxis rates{.names = {"learning_rate"}, .place = "--grid"};
+    for (const double rate : parse_grid(grid_, "--grid")) rates.rows.push_back({rate});
+    tuning.space.axes.push_back(std::move(rates));
+    spec.setups.push_back({.goal = goal(spec.settings), .tuning = std::move(tuning)});
+    for (const std::string& name : names_) {
+      if (std::ranges::count(names_, name) > 1) {
+        throw usage_error("--algorithms: found {} twice", name);
+      }
+      spec.cells.push_back({.setup = 0, .method = spec.cases.size()});
+      spec.cases.push_back(
+          {.name = name, .settings = {{"algorithm", name, OptionSource::flag, "--algorithms"}}});
+    }
+    return spec;
+  }
+
+  // As --goal says, or the first metric that the data have. What is wrong with the data, or with
+  // every trial, shows here.
+  Goal goal(const std::vector<Setting>& settings) const {
+    Goal goal;
+    if (!goal_.empty()) goal = parse_goal(goal_, "--goal");
+    ConfiguredRun run(names_.front(), settings);
+    DataCache cache;
+    if (!cluster_kind(run.options().cluster).join) Training(run.spec()).load(&cache);
+    const RunData& data = cache.get(run.options());
+    const Dataset& train = *data.train.data;
+    if (goal.metric.empty()) goal.metric = first_metric_of(train);
+    check_measured(goal.metric, train, *data.test.data, "--goal", goal.text());
+    return goal;
+  }
+
   // Everything that was given, and the validation split.
   std::vector<Setting> settings(const OptionSet& set) const {
     static const std::set<std::string> kNotForTrials = {
-        "algorithm", "test", "seed", "output", "resume", "learning_rate", "stop_at_target"};
+        "algorithm", "test", "seed", "learning_rate", "time_limit", "config", "stop_at_target"};
     std::vector<Setting> result;
     for (const Option& option : set.options()) {
       const bool given = option.source != OptionSource::default_value;
-      if (kNotForTrials.contains(option.name) || (!given && option.name != "validation")) continue;
+      if (option.of_call || kNotForTrials.contains(option.name)) continue;
+      if (!given && option.name != "validation") continue;
       result.push_back(
           {option.name, option.to_json(), option.source, given ? option.place : option.flag()});
     }
@@ -207,6 +249,7 @@ class Tune final : public Command {
   std::vector<std::uint64_t> seeds_ = {1};
   std::string goal_;
   std::optional<int> jobs_;
+  std::string launch_;
   std::map<std::string, std::vector<std::string>> texts_;
   std::map<std::string, bool> switches_;
   std::set<std::string> own_;  // names in texts_ and switches_

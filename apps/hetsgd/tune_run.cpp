@@ -2,7 +2,10 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <cerrno>
 #include <cmath>
+#include <cstring>
 #include <filesystem>
 
 #include "core/error.hpp"
@@ -15,36 +18,60 @@
 #include "result/result.hpp"
 #include "result/table.hpp"
 #include "signals.hpp"
-#include "train_run.hpp"
 
 namespace hetsgd {
 namespace {
 
 using nlohmann::json;
+namespace fs = std::filesystem;
 
-// The file of the tuning, whole after every trial.
-class ChoiceFile {
+// Where the trials lie.
+class TrialFolder {
  public:
-  ChoiceFile(const TrainOptions& training, std::vector<std::string> arguments)
-      : path_(training.output), arguments_(json(std::move(arguments))) {
-    if (training.redact) redact_paths(arguments_);
+  explicit TrialFolder(const TrainOptions& training) {
+    goes_ = training.output.empty() || is_stream(training.output);
+    path_ = goes_ ? temporary() : training.output + ".trials";
+    if (!goes_ && training.overwrite) remove();
   }
-  void write(const Tuning& tuning) const {
-    if (!path_.empty()) write_result(path_, tuning_json(tuning, arguments_));
+  ~TrialFolder() {
+    if (goes_) remove();
   }
-  // What stands under the name from an earlier call that --resume goes on with; none: nothing does.
-  std::optional<Tuning> earlier(const TrainOptions& training) const {
-    if (!training.resume || training.overwrite || path_.empty() || is_stream(path_))
-      return std::nullopt;
-    if (!std::filesystem::is_regular_file(path_)) return std::nullopt;
-    return tuning_of(read_tuning(path_));
-  }
-  bool once() const { return is_stream(path_); }
+  TrialFolder(const TrialFolder&) = delete;
+  TrialFolder& operator=(const TrialFolder&) = delete;
+
+  const std::string& path() const { return path_; }
 
  private:
+  static std::string temporary() {
+    std::error_code failed;
+    const fs::path parent = fs::temp_directory_path(failed);
+    std::string name = (parent / "hetsgd-trials-XXXXXX").string();
+    if (!failed && ::mkdtemp(name.data()) != nullptr) return name;
+    throw with_hint(runtime_failure("{}: cannot make a folder for trials: {}", name,
+                                    failed ? failed.message() : std::strerror(errno)),
+                    "TMPDIR names another place; -o FILE keeps them beside the choice");
+  }
+  void remove() const {
+    std::error_code ignored;
+    fs::remove_all(path_, ignored);
+  }
+
   std::string path_;
-  json arguments_;
+  bool goes_ = false;
 };
+
+// What the cells have found, as one tuning.
+Tuning joint_tuning(const Sweep& sweep) {
+  Tuning all;
+  for (const CellTuning& cell : sweep.tunings()) {
+    if (!cell.record) continue;
+    std::vector<AlgorithmTuning> algorithms = std::move(all.algorithms);
+    algorithms.push_back(cell.record->algorithms.front());
+    all = *cell.record;
+    all.algorithms = std::move(algorithms);
+  }
+  return all;
+}
 
 std::string score_text(const Goal& goal, const std::optional<Score>& score) {
   if (!score) return "";
@@ -54,7 +81,7 @@ std::string score_text(const Goal& goal, const std::optional<Score>& score) {
   return fmt::format(fmt::runtime(goal.target ? "({:.4f})" : "{:.4f}"), score->value);
 }
 
-std::string trial_text(const Goal& goal, const Trial& trial) {
+std::string trial_text(const Goal& goal, const TrialOutcome& trial) {
   std::string text =
       trial.value ? fmt::format("{} {:.4f}", goal.metric, *trial.value) : trial.status;
   if (goal.target && trial.value) {
@@ -95,13 +122,11 @@ void print_choices(const Tuning& tuning) {
       tuning.goal.target ? fmt::format(" (missed: final {})", tuning.goal.metric) : "");
 }
 
-// What a person should know before relying on the choice. Returns the number of failed trials.
-std::size_t warn_about(const Tuning& tuning) {
-  std::size_t failed = 0;
+// What a person should know before relying on the choice.
+void warn_about(const Tuning& tuning) {
   for (const AlgorithmTuning& algorithm : tuning.algorithms) {
     for (const Trial& trial : algorithm.trials) {
       if (trial.status != "failed") continue;
-      ++failed;
       warn("{}: the trial with learning rate {} and seed {} failed: {}", algorithm.algorithm,
            trial.learning_rate, trial.seed, trial.status_reason);
     }
@@ -117,64 +142,75 @@ std::size_t warn_about(const Tuning& tuning) {
           algorithm.algorithm, choice->learning_rate);
     }
   }
-  return failed;
 }
 
-void report_trial(const Tuning& tuning, const AlgorithmTuning& algorithm, const Trial& trial,
-                  std::size_t done, std::size_t all) {
-  show_status("");
-  log_info("{}/{}  {}  learning rate {}  seed {}: {}", done, all, algorithm.algorithm,
-           trial.learning_rate, trial.seed, trial_text(tuning.goal, trial));
-}
-
-TunerEnd run_trials(Tuner& tuner, const ChoiceFile& file) {
+// Runs what is left, with a line for each trial that ends.
+SweepEnd run_trials(Sweep& sweep, const SweepPlan& plan, const Goal& goal) {
   const bool bar = detect_terminal().terminal;
-  const std::size_t all = tuner.trials_left();
-  std::size_t done = 0;
-  TunerHooks hooks;
-  hooks.on_trial = [&](const AlgorithmTuning& algorithm, const Trial& trial) {
-    if (!file.once()) file.write(tuner.tuning());
-    report_trial(tuner.tuning(), algorithm, trial, ++done, all);
+  SweepProgress at;
+  const auto say_so = [&](const PlannedRun& run, const std::string& text) {
+    show_status("");
+    const nlohmann::json about = sweep.about(run);
+    log_info("{}/{}  {}  learning rate {}  seed {}: {}", ++at.done, at.all,
+             about["algorithm"].get<std::string>(),
+             about["parameters"]["learning_rate"].get<double>(), run.seed, text);
   };
-  hooks.on_running = [&](std::size_t trials) {
-    if (bar) show_status(fmt::format("{}/{}  {} running", done, all, trials));
+  SweepHooks hooks;
+  hooks.on_progress = [&](const SweepProgress& progress) {
+    if (progress.all == 0) return;
+    at = progress;
+    if (bar) show_status(fmt::format("{}/{}  {} running", at.done, at.all, at.running));
   };
-  hooks.on_progress = [&](const Progress& progress) {
-    show_status(fmt::format("{}/{}  {}", done + 1, all, progress_text(progress, bar)));
+  hooks.on_done = [&](const PlannedRun& run, const nlohmann::json& result) {
+    say_so(run, trial_text(goal, judge(result, goal)));
   };
+  hooks.on_failure = [&](const FailedRun& failure) { say_so(failure.run, "failed"); };
   hooks.signal = &catch_signals();
-  tuner.load();
-  const TunerEnd end = tuner.run(hooks);
+  const std::vector<bool> done = sweep.find_done(plan.trials(), /*remember=*/false);
+  const auto left = static_cast<std::size_t>(std::ranges::count(done, false));
+  at.all = done.size();
+  at.done = done.size() - left;
+  if (left == 0) {
+    log_info("all trials have been run");
+  } else if (at.done > 0) {
+    log_info("{} of {} trials have been run", at.done, at.all);
+  }
+  const SweepEnd end = sweep.run(hooks);
   show_status("");
-  file.write(tuner.tuning());
   return end;
 }
 
 }  // namespace
 
-int run_tuning(TunerOptions options, const TrainOptions& training,
+int run_tuning(const SweepSpec& spec, const SweepOptions& options, const TrainOptions& training,
                const std::vector<std::string>& arguments) {
-  start_log_as(training);
-  const ChoiceFile file(training, arguments);
-  Tuner tuner(std::move(options));
-  if (const std::optional<Tuning> earlier = file.earlier(training)) {
-    tuner.resume(*earlier, training.output);
-    log_info("{}: {}", training.output,
-             tuner.trials_left() == 0
-                 ? std::string("has all trials, nothing to do")
-                 : fmt::format("goes on, {} trials are left", tuner.trials_left()));
+  SweepPlan plan(spec, /*any_number=*/true);
+  const TrialFolder trials(training);
+  const SweepFolder folder(trials.path(), spec.name);
+  Sweep sweep(plan, folder, options);
+  folder.open(spec);
+  const SweepEnd end = run_trials(sweep, plan, *spec.setups.front().goal);
+  const bool has_ended = end == SweepEnd::completed || end == SweepEnd::failed;
+  if (!has_ended) {
+    log_info("the choice waits for all trials; the same command goes on with them");
+    if (end == SweepEnd::aborted) return 128 + received_signal();
+    return static_cast<int>(ExitCode::time_limit);
   }
-  const TunerEnd end = tuner.trials_left() == 0 ? TunerEnd::completed : run_trials(tuner, file);
-  print_choices(tuner.tuning());
-  const std::size_t failed = warn_about(tuner.tuning());
+  const Tuning tuning = joint_tuning(sweep);
+  print_choices(tuning);
+  warn_about(tuning);
   if (training.output.empty()) {
     log_info("no choice was kept: name a file with -o");
-  } else if (training.output != "-") {
-    log_info("choice: {}", training.output);
+  } else {
+    json args(arguments);
+    if (training.redact) redact_paths(args);
+    write_result(training.output, tuning_json(tuning, args));
+    if (training.output != "-") log_info("choice: {}", training.output);
   }
-  if (end == TunerEnd::aborted) return 128 + received_signal();
-  if (end == TunerEnd::time_limit) return static_cast<int>(ExitCode::time_limit);
-  return static_cast<int>(failed > 0 ? ExitCode::runtime : ExitCode::ok);
+  if (sweep.failures().empty()) return 0;
+  throw with_hint(runtime_failure("{} of {} trials failed, the first: {}", sweep.failures().size(),
+                                  plan.trials().size(), sweep.failures().front().reason),
+                  "the same command with --resume runs them again");
 }
 
 }  // namespace hetsgd

@@ -219,6 +219,7 @@ void StageRunner::end(const EndedWorker& ended) {
     std::error_code ignored;
     fs::remove(sweep_.folder_.log_file(run), ignored);
     sweep_.record(run, result);
+    if (hooks_.on_done) hooks_.on_done(run, result);
     return;
   }
   if (must_stop()) return;  // it was ended with the sweep

@@ -45,6 +45,7 @@ struct FailedRun {
 struct SweepHooks {
   std::function<void(const SweepProgress&)> on_progress;  // often
   std::function<void(const FailedRun&)> on_failure;       // for the last time
+  std::function<void(const PlannedRun&, const nlohmann::json& result)> on_done;
   const std::atomic<int>* signal = nullptr;
 };
 
@@ -83,7 +84,7 @@ class Sweep {
   // another tuning than that of now, as an extended grid leaves it, gets this one.
   std::vector<bool> find_done(const std::vector<PlannedRun>& runs, bool remember) const;
   // Takes the results of the trials, which are all there; then the final runs are planned. Errors:
-  // runtime, a cell of which no trial ended well.
+  // runtime, a cell of which no trial ended well and which has final runs.
   void conclude_tuning();
   // Writes what they chose: for readers, and for the commands of the final runs.
   void write_tunings() const;
@@ -100,6 +101,9 @@ class Sweep {
   nlohmann::json tuning_of_result(const PlannedRun& run, const nlohmann::json& config) const;
   void record(const PlannedRun& run, const nlohmann::json& result) const;
   void record_failure(FailedRun failure);
+  // result: null, it failed.
+  TrialOutcome outcome_of(const nlohmann::json& result, const PlannedRun& run,
+                          const Goal& goal) const;
   void record_tuning(const std::vector<PlannedRun>& trials, CellTuning& tuning) const;
 
   SweepPlan& plan_;

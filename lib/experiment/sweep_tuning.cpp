@@ -31,15 +31,6 @@ json result_of_trial(const std::string& file) {
   }
 }
 
-TrialOutcome outcome_of(const json& result, std::uint64_t seed, const Goal& goal) {
-  if (!result.is_null()) return judge(result, goal);
-  TrialOutcome failed;
-  failed.seed = seed;
-  failed.status = "failed";
-  failed.status_reason = "there is no result";
-  return failed;
-}
-
 json number_or_null(const std::optional<double>& value) {
   return value && std::isfinite(*value) ? json(*value) : json(nullptr);
 }
@@ -76,6 +67,16 @@ double rate_of(const Candidate& candidate) { return candidate.point.front().valu
 
 }  // namespace
 
+TrialOutcome Sweep::outcome_of(const json& result, const PlannedRun& run, const Goal& goal) const {
+  if (!result.is_null()) return judge(result, goal);
+  TrialOutcome failed;
+  failed.seed = run.seed;
+  failed.status = "failed";
+  const auto why = std::ranges::find(failures_, run.id, [](const auto& f) { return f.run.id; });
+  failed.status_reason = why == failures_.end() ? "there is no result" : why->reason;
+  return failed;
+}
+
 void Sweep::conclude_tuning() {
   const SweepSpec& spec = plan_.spec();
   Choices choices(spec.cells.size());
@@ -91,12 +92,13 @@ void Sweep::conclude_tuning() {
     tuning.trials.resize(candidates.size());
     for (const PlannedRun& run : trials[cell]) {
       const json result = result_of_trial(folder_.result_file(run));
-      tuning.trials[run.candidate].push_back(outcome_of(result, run.seed, *setup.goal));
+      tuning.trials[run.candidate].push_back(outcome_of(result, run, *setup.goal));
       tuning.cost.add(tuning.trials[run.candidate].back());
     }
     for (const auto& each : tuning.trials) tuning.scores.push_back(score_of(*setup.goal, each));
     tuning.best = best_of(*setup.goal, tuning.scores);
-    if (!tuning.best) {
+    const bool is_needed = !spec.seeds.empty();  // for final runs
+    if (!tuning.best && is_needed) {
       throw with_hint(
           runtime_failure(
               "{}: no trial of {} ended well", spec.path,
@@ -104,8 +106,10 @@ void Sweep::conclude_tuning() {
           "tune with smaller learning rates");
     }
     record_tuning(trials[cell], tuning);
-    tuning.edges = edges_of(setup.tuning->space, candidates[*tuning.best]);
-    choices[cell] = candidates[*tuning.best].point;
+    if (tuning.best) {
+      tuning.edges = edges_of(setup.tuning->space, candidates[*tuning.best]);
+      choices[cell] = candidates[*tuning.best].point;
+    }
     tunings_.push_back(std::move(tuning));
   }
   plan_.plan_final_runs(choices);
@@ -144,7 +148,7 @@ void Sweep::write_tunings() const {
                      {"goal", setup.goal->text()},
                      {"seeds", setup.tuning->seeds},
                      {"candidates", std::move(candidates)},
-                     {"chosen", all[*tuning.best].parameters()},
+                     {"chosen", tuning.best ? all[*tuning.best].parameters() : json()},
                      {"edges", tuning.edges},
                      {"file", tuning.record ? json(file_of(tuning)) : json(nullptr)},
                      {"cost",
@@ -195,7 +199,9 @@ void Sweep::record_tuning(const std::vector<PlannedRun>& trials, CellTuning& tun
       algorithm.trials.push_back({trial, rate});
     }
   }
-  tuning.best = by_rate.at(choose(record, algorithm)->learning_rate);
+  if (const auto choice = choose(record, algorithm)) {
+    tuning.best = by_rate.at(choice->learning_rate);
+  }
   tuning.hash = tuning_hash(record, algorithm);
   tuning.record = std::move(record);
 }

@@ -72,6 +72,7 @@ TEST(RunIdentity, KeepsTheNamesFromBeforeAnAlgorithmsDefaultChanged) {
 
 TEST(RunIdentity, NamesAnAlgorithmsOwnDefaults) {
   json name = name_of("slide");
+  name["objective"] = "hashed";
   name["optimizer"] = "adam";
   name["learning_rate"] = 1e-4;
   name["batch_size"] = 128;

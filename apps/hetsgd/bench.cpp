@@ -12,10 +12,10 @@
 #include "cluster/devices.hpp"
 #include "cluster/profile.hpp"
 #include "collective/collective_bench.hpp"
-#include "commands.hpp"
+#include "command.hpp"
 #include "core/error.hpp"
+#include "core/host.hpp"
 #include "core/logging.hpp"
-#include "core/memory.hpp"
 #include "core/text.hpp"
 #include "data/source.hpp"
 #include "result/output.hpp"
@@ -363,12 +363,13 @@ class Bench final : public Command {
 
 }  // namespace
 
-std::vector<std::unique_ptr<Command>> make_benches() {
-  std::vector<std::unique_ptr<Command>> benches;
+// One for each collective.
+const bool benches_registered = register_commands(CommandGroup::machines, 5, [] {
+  Commands benches;
   for (const BenchCollective& collective : bench_collectives()) {
     benches.push_back(std::make_unique<Bench>(collective));
   }
   return benches;
-}
+});
 
 }  // namespace hetsgd

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
-#include "commands.hpp"
+#include "command.hpp"
 #include "core/limits.hpp"
 #include "core/logging.hpp"
 #include "core/text.hpp"
@@ -200,6 +200,6 @@ class LookupCommand final : public Command {
 
 }  // namespace
 
-std::unique_ptr<Command> make_bench_lookup() { return std::make_unique<LookupCommand>(); }
+const bool bench_lookup_registered = register_command<LookupCommand>(CommandGroup::machines, 6);
 
 }  // namespace hetsgd

@@ -10,9 +10,8 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 
-#include "calibrate_steps.hpp"
 #include "calibration.hpp"
-#include "commands.hpp"
+#include "command.hpp"
 #include "core/error.hpp"
 #include "core/host_clock.hpp"
 #include "core/limits.hpp"
@@ -311,6 +310,6 @@ Seconds CalibrationTarget::now() const {
   return Seconds(static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec));
 }
 
-std::unique_ptr<Command> make_calibrate() { return std::make_unique<Calibrate>(); }
+const bool calibrate_registered = register_command<Calibrate>(CommandGroup::machines, 3);
 
 }  // namespace hetsgd

@@ -3,7 +3,7 @@
 
 #include <numeric>
 
-#include "calibrate_steps.hpp"
+#include "calibration.hpp"
 #include "core/host_clock.hpp"
 #include "core/random.hpp"
 #include "data/batch.hpp"

@@ -10,7 +10,7 @@
 
 #include "calibration.hpp"
 #include "cluster/cluster.hpp"
-#include "commands.hpp"
+#include "command.hpp"
 #include "core/error.hpp"
 #include "core/logging.hpp"
 #include "core/text.hpp"
@@ -124,6 +124,7 @@ class CalibrateNetwork final : public Command {
 
 }  // namespace
 
-std::unique_ptr<Command> make_calibrate_network() { return std::make_unique<CalibrateNetwork>(); }
+const bool calibrate_network_registered =
+    register_command<CalibrateNetwork>(CommandGroup::machines, 4);
 
 }  // namespace hetsgd

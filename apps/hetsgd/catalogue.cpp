@@ -6,7 +6,7 @@
 
 #include "algorithm/algorithm.hpp"
 #include "cluster/straggler_kinds.hpp"
-#include "commands.hpp"
+#include "command.hpp"
 #include "help.hpp"
 #include "model/registry.hpp"
 #include "result/table.hpp"
@@ -312,23 +312,29 @@ CommandInfo catalogue_info(const std::string& name, const std::string& summary,
 
 }  // namespace
 
-std::unique_ptr<Command> make_algorithms() {
-  return std::make_unique<Catalogue<RegisteredAlgorithm>>(
+const bool algorithms_registered = register_commands(CommandGroup::catalogues, 1, [] {
+  Commands commands;
+  commands.push_back(std::make_unique<Catalogue<RegisteredAlgorithm>>(
       catalogue_info("algorithms", "the synchronisation methods, or one of them in detail",
                      "adaptive"),
-      &algorithms, &find_algorithm, true);
-}
+      &algorithms, &find_algorithm, true));
+  return commands;
+});
 
-std::unique_ptr<Command> make_models() {
-  return std::make_unique<Catalogue<RegisteredModel>>(
+const bool models_registered = register_commands(CommandGroup::catalogues, 2, [] {
+  Commands commands;
+  commands.push_back(std::make_unique<Catalogue<RegisteredModel>>(
       catalogue_info("models", "what can be trained, or one of the models in detail", "mlp"),
-      &models, &find_model, true);
-}
+      &models, &find_model, true));
+  return commands;
+});
 
-std::unique_ptr<Command> make_stragglers() {
-  return std::make_unique<Catalogue<RegisteredStraggler>>(
+const bool stragglers_registered = register_commands(CommandGroup::catalogues, 3, [] {
+  Commands commands;
+  commands.push_back(std::make_unique<Catalogue<RegisteredStraggler>>(
       catalogue_info("stragglers", "the kinds of --straggler, or one of them in detail", "uniform"),
-      &straggler_kinds, &find_straggler_kind, false);
-}
+      &straggler_kinds, &find_straggler_kind, false));
+  return commands;
+});
 
 }  // namespace hetsgd

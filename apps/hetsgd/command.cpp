@@ -1,6 +1,7 @@
 #include "command.hpp"
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <cstdio>
 #include <map>
 #include <nlohmann/json.hpp>
@@ -118,6 +119,57 @@ void print_help(const Command& command, OptionSet& set, const std::vector<std::s
 }
 
 }  // namespace
+
+std::string_view to_string(CommandGroup group) {
+  switch (group) {
+    case CommandGroup::run:
+      return "Train";
+    case CommandGroup::results:
+      return "Read results";
+    case CommandGroup::data:
+      return "Prepare data";
+    case CommandGroup::catalogues:
+      return "Look up what there is";
+    case CommandGroup::machines:
+      return "Plan and measure machines";
+    case CommandGroup::program:
+      return "Set up";
+  }
+  return "";
+}
+
+namespace {
+
+struct Registered {
+  CommandGroup group;
+  int place;
+  std::function<Commands()> make;
+};
+
+std::vector<Registered>& registered_commands() {
+  static std::vector<Registered> all;
+  return all;
+}
+
+}  // namespace
+
+bool register_commands(CommandGroup group, int place, std::function<Commands()> make) {
+  registered_commands().push_back({group, place, std::move(make)});
+  return true;
+}
+
+Commands all_commands() {
+  std::vector<Registered> makers = registered_commands();
+  std::ranges::sort(makers, {}, [](const Registered& r) { return std::pair(r.group, r.place); });
+  Commands all;
+  for (const Registered& each : makers) {
+    for (auto& command : each.make()) {
+      command->put_in(each.group);
+      all.push_back(std::move(command));
+    }
+  }
+  return all;
+}
 
 std::string letter_of(const Option& option) {
   static const std::map<std::string, std::string> letters = {

@@ -1,7 +1,7 @@
-// A subcommand: its name, its options, and what it does. One file per subcommand; commands.cpp
-// lists them all.
+// A subcommand: its name, its options, and what it does. One file per subcommand, which registers it.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -20,6 +20,10 @@ struct CommandInfo {
   std::size_t minimum_operands = 0;
   std::size_t maximum_operands = 0;
 };
+
+// What people do with a command: the headings of hetsgd --help, in this order.
+enum class CommandGroup { run, results, data, catalogues, machines, program };
+std::string_view to_string(CommandGroup group);
 
 class Command {
  public:
@@ -48,10 +52,31 @@ class Command {
   virtual void add_operands(const std::vector<std::string>& operands, FileRegistry& files) const;
   // When `set` is settled and the files are checked. Returns the exit code.
   virtual int run(OptionSet& set, const std::vector<std::string>& operands) = 0;
+
+  CommandGroup group() const { return group_; }
+  void put_in(CommandGroup group) { group_ = group; }
+
+ private:
+  CommandGroup group_ = CommandGroup::program;
 };
 
+using Commands = std::vector<std::unique_ptr<Command>>;
+
+// In a subcommand's own file, after its class:
+//   const bool train_registered = register_command<Train>(CommandGroup::run, 1);
+// `place` orders the commands of a group. The second form is for several that are made alike.
+bool register_commands(CommandGroup group, int place, std::function<Commands()> make);
+template <class T>
+bool register_command(CommandGroup group, int place) {
+  return register_commands(group, place, [] {
+    Commands one;
+    one.push_back(std::make_unique<T>());
+    return one;
+  });
+}
+
 // All subcommands, in the order of --help.
-std::vector<std::unique_ptr<Command>> all_commands();
+Commands all_commands();
 
 // Reads the flags into `set` and returns the operands. Errors: usage; an unknown flag gets the
 // nearest spelling.

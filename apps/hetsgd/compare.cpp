@@ -5,7 +5,7 @@
 
 #include <algorithm>
 
-#include "commands.hpp"
+#include "command.hpp"
 #include "core/error.hpp"
 #include "core/logging.hpp"
 #include "result/result.hpp"
@@ -153,6 +153,6 @@ class Compare final : public Command {
 
 }  // namespace
 
-std::unique_ptr<Command> make_compare() { return std::make_unique<Compare>(); }
+const bool compare_registered = register_command<Compare>(CommandGroup::results, 1);
 
 }  // namespace hetsgd

@@ -6,7 +6,7 @@
 #include <set>
 
 #include "algorithm/algorithm.hpp"
-#include "commands.hpp"
+#include "command.hpp"
 #include "core/error.hpp"
 #include "core/text.hpp"
 #include "model/registry.hpp"
@@ -128,6 +128,6 @@ class Completion final : public Command {
 
 }  // namespace
 
-std::unique_ptr<Command> make_completion() { return std::make_unique<Completion>(); }
+const bool completion_registered = register_command<Completion>(CommandGroup::program, 1);
 
 }  // namespace hetsgd

@@ -3,23 +3,27 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <nlohmann/json.hpp>
 
-#include "commands.hpp"
+#include "command.hpp"
 #include "core/error.hpp"
 #include "core/limits.hpp"
 #include "core/logging.hpp"
-#include "data/dataset_files.hpp"
+#include "core/text.hpp"
+#include "data/fetch.hpp"
 #include "data/generate.hpp"
 #include "data/generate_ctr.hpp"
 #include "data/images.hpp"
 #include "data/load.hpp"
+#include "data/source.hpp"
 #include "data/summary.hpp"
 #include "data/write.hpp"
 #include "data_summary.hpp"
 #include "result/result.hpp"
 
 namespace hetsgd {
+
 namespace {
 
 using nlohmann::json;
@@ -273,9 +277,50 @@ class DataGenerate final : public Command {
 
 }  // namespace
 
-std::unique_ptr<Command> make_data_info() { return std::make_unique<DataInfo>(); }
-std::unique_ptr<Command> make_data_verify() { return std::make_unique<DataVerify>(); }
-std::unique_ptr<Command> make_data_convert() { return std::make_unique<DataConvert>(); }
-std::unique_ptr<Command> make_data_generate() { return std::make_unique<DataGenerate>(); }
+const bool data_info_registered = register_command<DataInfo>(CommandGroup::data, 1);
+const bool data_verify_registered = register_command<DataVerify>(CommandGroup::data, 5);
+const bool data_convert_registered = register_command<DataConvert>(CommandGroup::data, 2);
+const bool data_generate_registered = register_command<DataGenerate>(CommandGroup::data, 3);
+
+// hetsgd data fetch.
+
+namespace {
+
+class DataFetch final : public Command {
+ public:
+  CommandInfo info() const override {
+    return {
+        .name = "data fetch",
+        .summary = "bring a data set here, checked; --train NAME then reads it",
+        .examples = {"hetsgd data fetch a9a", "hetsgd data fetch amazon-670k --from ~/Downloads",
+                     "HETSGD_DATASETS_DIR=/data hetsgd data fetch my-data.json"},
+        .operands = fmt::format("{}|MANIFEST.json", fmt::join(manifest_names(), "|")),
+        .minimum_operands = 1,
+        .maximum_operands = 1};
+  }
+  void declare(OptionSet& set) override {
+    set.add("from", options_.from,
+            "take the files here, a file or a folder, and download nothing; repeat for several");
+    set.add("overwrite", options_.overwrite, "fetch again what is here");
+    set.add("threads", options_.threads, "reading threads; auto: all cores")
+        .range(1, kMostHostThreads);
+  }
+  int run(OptionSet&, const std::vector<std::string>& operands) override {
+    const Manifest manifest = read_manifest(operands[0]);
+    if (std::filesystem::is_regular_file(operands[0])) options_.manifest = operands[0];
+    for (const FetchedFile& file : fetch(manifest, options_)) {
+      log_info("{}: {}, SHA-256 {}, from {}", file.path,
+               format_bytes(static_cast<double>(file.bytes)), file.sha256, file.source);
+    }
+    return 0;
+  }
+
+ private:
+  FetchOptions options_;
+};
+
+}  // namespace
+
+const bool data_fetch_registered = register_command<DataFetch>(CommandGroup::data, 4);
 
 }  // namespace hetsgd

@@ -6,7 +6,7 @@
 
 #include "cluster/cluster.hpp"
 #include "cluster/profile.hpp"
-#include "commands.hpp"
+#include "command.hpp"
 #include "core/error.hpp"
 #include "core/text.hpp"
 #include "help.hpp"
@@ -211,6 +211,6 @@ class Devices final : public Command {
 
 }  // namespace
 
-std::unique_ptr<Command> make_devices() { return std::make_unique<Devices>(); }
+const bool devices_registered = register_command<Devices>(CommandGroup::machines, 2);
 
 }  // namespace hetsgd

@@ -11,17 +11,17 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "cluster/cluster.hpp"
 #include "cluster/devices.hpp"
-#include "commands.hpp"
+#include "command.hpp"
 #include "core/error.hpp"
 #include "core/logging.hpp"
 #include "core/text.hpp"
 #include "core/version.hpp"
 #include "data/load.hpp"
-#include "doctor_ranks.hpp"
 #include "linalg/cuda/cuda_details.hpp"
 #include "linalg/cuda/cuda_device.hpp"
 #include "linalg/device.hpp"
@@ -30,6 +30,39 @@
 #include "result/result.hpp"
 
 namespace hetsgd {
+
+// mpirun hetsgd doctor: where the ranks are and what carries their messages.
+
+// Name and text of each line: the MPI library, and every rank with its host, its cores and the
+// device that --devices gives it. None where no launcher started this process. Collective. Errors:
+// usage, device (as train's).
+std::vector<std::pair<std::string, std::string>> describe_ranks(
+    const std::vector<std::string>& devices);
+
+std::vector<std::pair<std::string, std::string>> describe_ranks(
+    const std::vector<std::string>& devices) {
+  if (!launched()) return {};
+  const std::string name = default_cluster(/*is_virtual=*/false);
+  ProcessGroup& processes = processes_of(name);
+  ClusterOptions options;
+  options.workers = processes.size();
+  options.devices = devices;
+  const auto cluster = make_cluster(name, options);
+  std::vector<std::pair<std::string, std::string>> lines;
+  lines.emplace_back(
+      name, fmt::format("{}; MPI_THREAD_MULTIPLE; {} pointers to GPU memory", processes.library(),
+                        processes.takes_gpu_memory() ? "takes" : "takes no"));
+  for (const ProcessPlace& rank : processes.places()) {
+    lines.emplace_back(
+        fmt::format("rank {}", rank.rank),
+        fmt::format("{}, local rank {} of {}, process {}, may use cores {} of {}; computes on {}",
+                    rank.host, rank.local_rank, rank.local_size, rank.pid,
+                    format_rank_set(rank.cores), rank.host_cores,
+                    cluster->planned(rank.rank).device));
+  }
+  return lines;
+}
+
 namespace {
 
 using nlohmann::json;
@@ -265,6 +298,6 @@ class Doctor final : public Command {
 
 }  // namespace
 
-std::unique_ptr<Command> make_doctor() { return std::make_unique<Doctor>(); }
+const bool doctor_registered = register_command<Doctor>(CommandGroup::machines, 7);
 
 }  // namespace hetsgd

@@ -133,11 +133,13 @@ std::string program_help(const Commands& commands) {
       "  hetsgd train --train generate:tiny --test generate:tiny --algorithm adaptive \\\n"
       "      --workers 4 --speed 1,0.92,0.84,0.76 --epochs 10 --target 'p1>=0.5' -o adaptive.json\n"
       "  hetsgd compare tiny.json adaptive.json --target 'p1>=0.5'\n\n"
-      "Usage: hetsgd COMMAND [options]\n\nCommands:\n",
+      "Usage: hetsgd COMMAND [options]\n",
       version());
+  std::optional<CommandGroup> group;
   for (const auto& command : commands) {
-    const CommandInfo info = command->info();
-    text += row("  " + info.name, info.summary);
+    if (command->group() != group) text += fmt::format("\n{}:\n", to_string(command->group()));
+    group = command->group();
+    text += row("  " + command->info().name, command->info().summary);
   }
   text += row("  --version [--json]", "what this binary is made of");
   return text +

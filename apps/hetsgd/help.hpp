@@ -9,8 +9,6 @@
 
 namespace hetsgd {
 
-using Commands = std::vector<std::unique_ptr<Command>>;
-
 // hetsgd --help.
 std::string program_help(const Commands& commands);
 // hetsgd data --help: the commands whose names begin with the word and go on; "": none, or the word

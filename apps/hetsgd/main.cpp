@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <CLI/Error.hpp>
+#include <algorithm>
 #include <csignal>
 #include <cstdio>
 #include <exception>
@@ -76,13 +77,12 @@ int dispatch(const std::vector<std::string>& arguments) {
       return 0;
     }
   }
-  for (const auto& command : commands) {
-    const std::size_t words = words_matched(*command, arguments);
-    if (words == 0) continue;
-    return run_command(*command,
-                       {arguments.begin() + static_cast<std::ptrdiff_t>(words), arguments.end()});
-  }
-  throw unknown_command(commands, arguments);
+  // `calibrate network` is no operand of `calibrate`.
+  const auto words = [&](const auto& command) { return words_matched(*command, arguments); };
+  const auto best = std::ranges::max_element(commands, {}, words);
+  if (words(*best) == 0) throw unknown_command(commands, arguments);
+  return run_command(
+      **best, {arguments.begin() + static_cast<std::ptrdiff_t>(words(*best)), arguments.end()});
 }
 
 // Data that did not reach stdout is an error too: a full disk behind `> file`, say.

@@ -7,7 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "cluster/profile.hpp"
-#include "commands.hpp"
+#include "command.hpp"
 #include "core/error.hpp"
 #include "core/logging.hpp"
 #include "core/text.hpp"
@@ -18,7 +18,6 @@
 #include "memory/minimum.hpp"
 #include "memory/plan_output.hpp"
 #include "memory/policy.hpp"
-#include "memory/sizing.hpp"
 #include "memory/step_times.hpp"
 #include "result/environment.hpp"
 #include "result/output.hpp"
@@ -327,6 +326,6 @@ class Memory final : public Command {
 
 }  // namespace
 
-std::unique_ptr<Command> make_memory() { return std::make_unique<Memory>(); }
+const bool memory_registered = register_command<Memory>(CommandGroup::machines, 1);
 
 }  // namespace hetsgd

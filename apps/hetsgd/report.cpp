@@ -4,7 +4,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include "commands.hpp"
+#include "command.hpp"
 #include "core/error.hpp"
 #include "core/logging.hpp"
 #include "core/output_file.hpp"
@@ -92,6 +92,6 @@ class Report final : public Command {
 
 }  // namespace
 
-std::unique_ptr<Command> make_report() { return std::make_unique<Report>(); }
+const bool report_registered = register_command<Report>(CommandGroup::results, 2);
 
 }  // namespace hetsgd

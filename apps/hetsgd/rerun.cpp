@@ -1,8 +1,8 @@
 // hetsgd rerun: the run of a result file again.
-#include "commands.hpp"
+#include "command.hpp"
 #include "core/bytes.hpp"
 #include "core/error.hpp"
-#include "experiment/result_config.hpp"
+#include "experiment/configured_run.hpp"
 #include "result/validate.hpp"
 #include "train_session.hpp"
 
@@ -90,6 +90,6 @@ class Rerun final : public Command {
 
 }  // namespace
 
-std::unique_ptr<Command> make_rerun() { return std::make_unique<Rerun>(); }
+const bool rerun_registered = register_command<Rerun>(CommandGroup::run, 2);
 
 }  // namespace hetsgd

@@ -1,7 +1,7 @@
 // hetsgd score: where methods stand in a benchmark.
 #include <fmt/format.h>
 
-#include "commands.hpp"
+#include "command.hpp"
 #include "core/error.hpp"
 #include "core/logging.hpp"
 #include "experiment/benchmark.hpp"
@@ -85,6 +85,6 @@ class ScoreCommand final : public Command {
 
 }  // namespace
 
-std::unique_ptr<Command> make_score() { return std::make_unique<ScoreCommand>(); }
+const bool score_registered = register_command<ScoreCommand>(CommandGroup::results, 3);
 
 }  // namespace hetsgd

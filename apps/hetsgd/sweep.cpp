@@ -8,7 +8,7 @@
 #include <thread>
 
 #include "cluster/process_group.hpp"
-#include "commands.hpp"
+#include "command.hpp"
 #include "core/error.hpp"
 #include "core/limits.hpp"
 #include "core/logging.hpp"
@@ -127,6 +127,6 @@ class SweepCommand final : public Command {
 
 }  // namespace
 
-std::unique_ptr<Command> make_sweep() { return std::make_unique<SweepCommand>(); }
+const bool sweep_registered = register_command<SweepCommand>(CommandGroup::run, 4);
 
 }  // namespace hetsgd

@@ -1,5 +1,5 @@
 // hetsgd train: one run of one algorithm.
-#include "commands.hpp"
+#include "command.hpp"
 #include "train_session.hpp"
 
 namespace hetsgd {
@@ -70,6 +70,6 @@ class Train final : public Command {
 
 }  // namespace
 
-std::unique_ptr<Command> make_train() { return std::make_unique<Train>(); }
+const bool train_registered = register_command<Train>(CommandGroup::run, 1);
 
 }  // namespace hetsgd

@@ -8,7 +8,7 @@
 #include <thread>
 
 #include "cluster/process_group.hpp"
-#include "commands.hpp"
+#include "command.hpp"
 #include "core/error.hpp"
 #include "core/limits.hpp"
 #include "core/logging.hpp"
@@ -257,6 +257,6 @@ class Tune final : public Command {
 
 }  // namespace
 
-std::unique_ptr<Command> make_tune() { return std::make_unique<Tune>(); }
+const bool tune_registered = register_command<Tune>(CommandGroup::run, 3);
 
 }  // namespace hetsgd

@@ -10,6 +10,7 @@
 
 #include "core/error.hpp"
 #include "core/logging.hpp"
+#include "core/non_copyable.hpp"
 #include "core/output_file.hpp"
 #include "core/text.hpp"
 #include "progress.hpp"
@@ -26,7 +27,7 @@ using nlohmann::json;
 namespace fs = std::filesystem;
 
 // Where the trials lie.
-class TrialFolder {
+class TrialFolder : NonCopyable {
  public:
   explicit TrialFolder(const TrainOptions& training) {
     goes_ = training.output.empty() || is_stream(training.output);
@@ -36,8 +37,6 @@ class TrialFolder {
   ~TrialFolder() {
     if (goes_) remove();
   }
-  TrialFolder(const TrialFolder&) = delete;
-  TrialFolder& operator=(const TrialFolder&) = delete;
 
   const std::string& path() const { return path_; }
 

@@ -5,7 +5,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "commands.hpp"
+#include "command.hpp"
 #include "core/error.hpp"
 #include "core/json_file.hpp"
 #include "core/logging.hpp"
@@ -62,6 +62,6 @@ class Validate final : public Command {
 
 }  // namespace
 
-std::unique_ptr<Command> make_validate() { return std::make_unique<Validate>(); }
+const bool validate_registered = register_command<Validate>(CommandGroup::results, 4);
 
 }  // namespace hetsgd

@@ -51,7 +51,7 @@
 #include <nlohmann/json.hpp>
 
 #include "algorithm/algorithm.hpp"
-#include "algorithm/parts/sma_options.hpp"
+#include "algorithm/parts/learner_tuner.hpp"
 
 namespace hetsgd {
 namespace {

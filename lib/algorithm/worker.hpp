@@ -37,6 +37,7 @@
 #include "algorithm/shared_model.hpp"
 #include "algorithm/stages.hpp"
 #include "cluster/endpoint.hpp"
+#include "core/non_copyable.hpp"
 #include "linalg/host_view.hpp"
 #include "linalg/streams.hpp"
 #include "table/served.hpp"
@@ -46,12 +47,10 @@ namespace hetsgd {
 // A model's blocks as optimizers see them.
 std::vector<Tensor> tensors_of(const Layout& layout);
 
-class Worker {
+class Worker : NonCopyable {
  public:
   Worker(Endpoint& endpoint, Run& run);  // both outlive the worker
   // The context asks this object for the next batch: it must stay where it is.
-  Worker(const Worker&) = delete;
-  Worker& operator=(const Worker&) = delete;
 
   int rank() const { return endpoint_.rank(); }
   int size() const { return endpoint_.size(); }
@@ -253,7 +252,7 @@ class Worker {
   // --- memory that workers share ----------------------------------------------------------------
   // The object `name` of the run, made by the first caller, for workers of one process (the
   // algorithm says AlgorithmInfo::one_process_only). Not charged: set-up. It lives as long as a
-  // worker keeps it (shared_objects.hpp).
+  // worker keeps it (run.hpp).
   template <class T>
   std::shared_ptr<T> share(const std::string& name,
                            const std::function<std::shared_ptr<T>()>& make) {

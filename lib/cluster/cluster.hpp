@@ -17,9 +17,9 @@
 #include "cluster/process_group.hpp"
 #include "cluster/profile.hpp"
 #include "cluster/straggler.hpp"
-#include "cluster/time_breakdown.hpp"
+#include "cluster/worker_account.hpp"
 #include "core/units.hpp"
-#include "linalg/convolution_library.hpp"
+#include "linalg/convolution_kernels.hpp"
 
 namespace hetsgd {
 

@@ -30,7 +30,7 @@
 #include <type_traits>
 
 #include "cluster/all_to_all.hpp"
-#include "cluster/time_breakdown.hpp"
+#include "cluster/worker_account.hpp"
 #include "core/units.hpp"
 
 namespace hetsgd {

@@ -6,7 +6,7 @@
 #include <string_view>
 #include <vector>
 
-#include "linalg/convolution_library.hpp"
+#include "linalg/convolution_kernels.hpp"
 #include "linalg/device.hpp"
 
 namespace hetsgd {

@@ -27,7 +27,8 @@
 #include "cluster/pending.hpp"
 #include "cluster/serialised_factory.hpp"
 #include "cluster/service.hpp"
-#include "cluster/time_breakdown.hpp"
+#include "cluster/worker_account.hpp"
+#include "core/non_copyable.hpp"
 #include "core/units.hpp"
 #include "linalg/device.hpp"
 
@@ -181,5 +182,22 @@ ServiceClient<typename S::Request, typename S::Reply> serve(Endpoint& endpoint,
   return ServiceClient<typename S::Request, typename S::Reply>(endpoint.open_serialisable_service(
       name, [&] { return std::make_unique<S>(args...); }, serialised_factory));
 }
+
+// Whether the calling thread is inside the function of a computation (Endpoint::compute), which
+// makes no call of the vocabulary: in sim it runs on another thread and at another time, so that
+// what works elsewhere by chance is refused everywhere.
+
+class InComputation : NonCopyable {
+ public:
+  // From here to the end of the scope the calling thread is in one. One that another one's function
+  // has begun is refused before it comes here, so they do not nest.
+  InComputation() { now_ = true; }
+  ~InComputation() { now_ = false; }
+
+  static bool now() { return now_; }
+
+ private:
+  static inline thread_local constinit bool now_ = false;
+};
 
 }  // namespace hetsgd

@@ -6,7 +6,6 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
-#include "cluster/graph_rates.hpp"
 #include "core/bytes.hpp"
 #include "core/error.hpp"
 #include "core/json_fields.hpp"

@@ -36,7 +36,7 @@
 #include <utility>
 
 #include "cluster/pending.hpp"
-#include "cluster/time_breakdown.hpp"
+#include "cluster/worker_account.hpp"
 #include "core/error.hpp"
 #include "core/units.hpp"
 

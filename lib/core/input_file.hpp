@@ -10,6 +10,8 @@
 #include <string_view>
 #include <vector>
 
+#include "core/non_copyable.hpp"
+
 namespace hetsgd {
 
 // How messages speak of a file.
@@ -20,14 +22,12 @@ struct InputKind {
 };
 
 // An open file. Every error is Error(data) that begins with the path.
-class InputFile {
+class InputFile : NonCopyable {
  public:
   // Refuses directories, devices (a terminal may be read), and a pipe to which nobody writes: to
   // wait for a writer that never comes has no end.
   InputFile(std::string path, InputKind kind);
   ~InputFile();
-  InputFile(const InputFile&) = delete;
-  InputFile& operator=(const InputFile&) = delete;
 
   // Whether it has a size and can be read at any place. Pipes cannot, nor can files that the system
   // makes up (/proc), whose size is 0.

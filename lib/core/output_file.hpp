@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include "core/error.hpp"
+#include "core/non_copyable.hpp"
 
 namespace hetsgd {
 
@@ -21,12 +22,10 @@ struct OutputFileOptions {
 // below) is written directly; a pipe that nobody has opened for reading after a second is an error.
 // Every failure, a full disk too, is an Error(runtime) that names the path and the reason; a file
 // that was there before stays whole.
-class OutputFile {
+class OutputFile : NonCopyable {
  public:
   explicit OutputFile(std::string path, OutputFileOptions options = {});
   ~OutputFile();
-  OutputFile(const OutputFile&) = delete;
-  OutputFile& operator=(const OutputFile&) = delete;
 
   void write(std::string_view bytes);
   void commit();

@@ -5,6 +5,8 @@
 // Without ThreadSanitizer all of this is empty.
 #pragma once
 
+#include "core/non_copyable.hpp"
+
 #if defined(__SANITIZE_THREAD__)
 #define HETSGD_TSAN 1
 #elif defined(__has_feature)
@@ -25,7 +27,7 @@ namespace hetsgd {
 #ifdef HETSGD_TSAN
 
 // While one lives, what its thread starts on helpers is done for the function that made it.
-class RacyRegion {
+class RacyRegion : NonCopyable {
  public:
   // The place in that function, or null; for `OnBehalfOf` on another thread.
   using Mark = void*;
@@ -33,8 +35,6 @@ class RacyRegion {
 
   [[gnu::noinline]] RacyRegion() : before_(current_) { current_ = __builtin_return_address(0); }
   ~RacyRegion() { current_ = before_; }
-  RacyRegion(const RacyRegion&) = delete;
-  RacyRegion& operator=(const RacyRegion&) = delete;
 
  private:
   inline static thread_local Mark current_ = nullptr;
@@ -42,7 +42,7 @@ class RacyRegion {
 };
 
 // While one lives, the stack of a helper shows the function that the mark is of.
-class OnBehalfOf {
+class OnBehalfOf : NonCopyable {
  public:
   explicit OnBehalfOf(RacyRegion::Mark mark) : shown_(mark != nullptr) {
     if (shown_) __tsan_func_entry(mark);
@@ -50,8 +50,6 @@ class OnBehalfOf {
   ~OnBehalfOf() {
     if (shown_) __tsan_func_exit();
   }
-  OnBehalfOf(const OnBehalfOf&) = delete;
-  OnBehalfOf& operator=(const OnBehalfOf&) = delete;
 
  private:
   const bool shown_;

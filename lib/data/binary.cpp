@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "core/error.hpp"
+#include "core/non_copyable.hpp"
 #include "data/binary_format.hpp"
 #include "data/huge_pages.hpp"
 #include "data/images.hpp"
@@ -26,7 +27,7 @@ std::string_view characters_of(std::span<const T> values) {
 }
 
 // The payload's arrays in file order, each with its padding. The first kLabels are the head.
-struct Payload {
+struct Payload : NonCopyable {
   explicit Payload(const Dataset& data) {
     row_sums.reserve(data.rows());
     for (std::uint64_t row = 0; row < data.rows(); ++row) {
@@ -45,8 +46,6 @@ struct Payload {
               characters_of(data.dense.value),
               characters_of(data.images.pixel)};
   }
-  Payload(const Payload&) = delete;
-  Payload& operator=(const Payload&) = delete;
 
   // Calls visit(piece's number, bytes).
   template <class Visit>

@@ -2,12 +2,25 @@
 // lack values together, and how large numbers are. The figures are those of Criteo's two data sets.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <span>
 #include <string_view>
 #include <vector>
 
 namespace hetsgd {
+
+// The random streams of the click generator: words b of Purpose::generator, beside those of
+// data/generate.cpp, which are below 2^24.
+
+enum class ClickStream : std::uint32_t { row = 0x10, value, phase, effect, weight };
+
+// Generations stay below 2^16 (the ranges of parse_click_spec).
+inline std::uint32_t click_word(ClickStream stream, std::size_t field = 0,
+                                std::uint32_t generation = 0) {
+  return static_cast<std::uint32_t>(stream) << 24 | static_cast<std::uint32_t>(field) << 16 |
+         generation;
+}
 
 // Ids by popularity: P(rank r) ~ (r + shift)^-exponent.
 struct FieldLaw {

@@ -7,7 +7,7 @@
 
 #include "core/error.hpp"
 #include "core/random.hpp"
-#include "data/ctr_streams.hpp"
+#include "data/ctr_laws.hpp"
 
 namespace hetsgd {
 

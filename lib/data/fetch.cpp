@@ -14,6 +14,7 @@
 
 #include "core/error.hpp"
 #include "core/input_file.hpp"
+#include "core/non_copyable.hpp"
 #include "core/output_file.hpp"
 #include "core/sha256.hpp"
 
@@ -26,7 +27,7 @@ namespace {
 namespace fs = std::filesystem;
 
 // A folder that vanishes unless it is kept under another name.
-class NewFolder {
+class NewFolder : NonCopyable {
  public:
   explicit NewFolder(std::string final_path)
       : final_path_(std::move(final_path)),
@@ -38,8 +39,6 @@ class NewFolder {
     std::error_code ignored;
     fs::remove_all(path_, ignored);
   }
-  NewFolder(const NewFolder&) = delete;
-  NewFolder& operator=(const NewFolder&) = delete;
 
   // At every moment the old data or the new ones are there under some name: what was here is moved
   // aside, and deleted when the new folder stands in its place. If that fails, it is moved back.

@@ -5,7 +5,7 @@
 
 #include "core/error.hpp"
 #include "data/click_memory.hpp"
-#include "data/ctr_streams.hpp"
+#include "data/ctr_laws.hpp"
 #include "data/parallel.hpp"
 #include "data/source.hpp"
 #include "data/vocabulary.hpp"

@@ -4,7 +4,7 @@
 // Rows   : in the order of time; the first rows_train are the training part. Row i stands at day
 //          t = days i / rows.
 // Ids    : field f draws a popularity rank r from its law (data/ctr_laws.hpp), by rejection-inversion
-//          (data/zipf_law.hpp). Groups of columns lack their values in the same rows.
+//          (data/zipf.hpp). Groups of columns lack their values in the same rows.
 // Drift  : in fields with at least 1,000 ids, the id behind rank r at day t is (r, generation), with
 //          generation floor((t + phase_r) / drift_days) and phase_r uniform in [0, drift_days): each
 //          place gets a new id once in drift_days, at a moment of its own. A law of limited ranks has
@@ -28,7 +28,7 @@
 #include "data/fields.hpp"
 #include "data/load.hpp"
 #include "data/value_table.hpp"
-#include "data/zipf_law.hpp"
+#include "data/zipf.hpp"
 
 namespace hetsgd {
 

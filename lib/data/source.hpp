@@ -96,4 +96,8 @@ Compression detect_compression(std::string_view bytes);
 // Throws Error(data) naming `path` and what is wrong if the stream is damaged or cut off.
 std::string decompress(std::string_view bytes, Compression compression, const std::string& path);
 
+// The files that load_dataset(path) reads (data/load.hpp), those of both parts of a fetched data set:
+// the manifest, the data, the labels beside images. Empty for generated data.
+std::vector<std::string> files_of_dataset(const std::string& path);
+
 }  // namespace hetsgd

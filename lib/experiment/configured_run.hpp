@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "core/non_copyable.hpp"
 #include "core/options.hpp"
 #include "training/training.hpp"
 
@@ -25,12 +26,10 @@ nlohmann::json fitting(const nlohmann::json& value, const Option& option);
 
 // Owns what a RunSpec refers to. The set of options refers to the options, so it stays where it was
 // made.
-class ConfiguredRun {
+class ConfiguredRun : NonCopyable {
  public:
   // Errors: usage (unknown algorithm, a value that an option does not take).
   ConfiguredRun(const std::string& algorithm, const std::vector<Setting>& settings);
-  ConfiguredRun(const ConfiguredRun&) = delete;
-  ConfiguredRun& operator=(const ConfiguredRun&) = delete;
 
   void set(const Setting& setting);
   RunSpec spec() const { return {options_, set_, algorithm_, info_}; }
@@ -42,5 +41,12 @@ class ConfiguredRun {
   AlgorithmInfo info_;
   std::shared_ptr<Algorithm> algorithm_;
 };
+
+// The configuration in a result, which somebody else may have written.
+
+// It decides what a run computes, but neither what it writes nor whether it replaces files: keys of
+// options that are no part of a configuration (Option::in_config) are left out, with a warning.
+// `path` names the result in it.
+nlohmann::json config_of_result(const nlohmann::json& result, const std::string& path);
 
 }  // namespace hetsgd

@@ -8,7 +8,7 @@
 #include "algorithm/algorithm.hpp"
 #include "core/json_file.hpp"
 #include "core/text.hpp"
-#include "experiment/result_config.hpp"
+#include "experiment/configured_run.hpp"
 #include "model/registry.hpp"
 
 namespace hetsgd {

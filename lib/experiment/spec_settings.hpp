@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "core/non_copyable.hpp"
 #include "experiment/configured_run.hpp"
 #include "experiment/known_options.hpp"
 #include "experiment/search_space.hpp"
@@ -14,11 +15,9 @@ namespace hetsgd {
 
 // Knows every option of `hetsgd train`, of all algorithms and models. Made after plugins were
 // loaded.
-class SettingsReader {
+class SettingsReader : NonCopyable {
  public:
   explicit SettingsReader(const SpecFile& file);
-  SettingsReader(const SettingsReader&) = delete;
-  SettingsReader& operator=(const SettingsReader&) = delete;
 
   // The options of a table. Those of its `config` come first, so that they are the weaker ones.
   // Relative names of files are looked for beside the specification first, of data then in

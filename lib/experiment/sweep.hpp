@@ -17,7 +17,7 @@
 
 #include "experiment/sweep_folder.hpp"
 #include "experiment/sweep_plan.hpp"
-#include "experiment/trial.hpp"
+#include "experiment/tuning.hpp"
 
 namespace hetsgd {
 

@@ -15,6 +15,7 @@
 #include "core/input_file.hpp"
 #include "core/json_file.hpp"
 #include "core/logging.hpp"
+#include "core/non_copyable.hpp"
 #include "core/output_file.hpp"
 #include "core/text.hpp"
 #include "core/version.hpp"
@@ -27,7 +28,7 @@ using nlohmann::json;
 namespace fs = std::filesystem;
 
 // An open file that this process alone has locked.
-class LockedFile {
+class LockedFile : NonCopyable {
  public:
   LockedFile(const std::string& path, const std::string& what) : path_(path), what_(what) {
     file_ = ::open(path.c_str(), O_CREAT | O_RDWR | O_CLOEXEC, 0666);
@@ -36,8 +37,6 @@ class LockedFile {
     }
   }
   ~LockedFile() { ::close(file_); }
-  LockedFile(const LockedFile&) = delete;
-  LockedFile& operator=(const LockedFile&) = delete;
 
   // Behind the last whole line.
   void append(const std::string& line) const {

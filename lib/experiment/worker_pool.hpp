@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "core/host_clock.hpp"
+#include "core/non_copyable.hpp"
 #include "core/units.hpp"
 
 namespace hetsgd {
@@ -32,12 +33,10 @@ struct EndedWorker {
   double wall_s = 0;
 };
 
-class WorkerPool {
+class WorkerPool : NonCopyable {
  public:
   WorkerPool();
   ~WorkerPool();  // kills what still runs
-  WorkerPool(const WorkerPool&) = delete;
-  WorkerPool& operator=(const WorkerPool&) = delete;
 
   // Errors: runtime (no process can be made).
   void start(std::size_t tag, const WorkerTask& task);

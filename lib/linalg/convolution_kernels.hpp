@@ -9,6 +9,12 @@
 
 namespace hetsgd {
 
+// Who computes a GPU's convolutions: a choice of runs, apart from what is computed.
+
+// own: windows copied out (im2col) and products by cuBLAS; cudnn: NVIDIA's cuDNN, by algorithms of
+// deterministic bits. The two add in different orders.
+enum class ConvolutionLibrary { own, cudnn };
+
 // Sizes of one sample. X is [in_channels x in_height x in_width], Y [out_channels x out_height x
 // out_width], W [out_channels x in_channels / groups x kernel_height x kernel_width]; output
 // channel o sees the input channels of its group o / (out_channels / groups).

@@ -100,4 +100,11 @@ struct TrainingStep {
 // `graph` must outlive the result. Errors: data, a batch whose maps have more than 2^60 bytes.
 TrainingStep training_step(const Graph& graph, const LifetimeOptions& options);
 
+// The order in which the nodes of a network are computed.
+
+// Depth first from the input: a join waits for its last branch, branches come in the order of the
+// node list (paper 004, algorithm 2, with the count of arrivals compared to the number of inputs).
+// Node indices, the input's first.
+std::vector<int> execution_order(const Graph& graph);
+
 }  // namespace hetsgd

@@ -38,7 +38,7 @@ enum class ConvolutionMode { memory, performance, dynamic };
 
 // Of Dymem, when memory runs short. cancel: the forward pass waits for offloads under way, the
 // backward pass drops resident prefetches. restart: the plan fails, as the paper's, which then
-// starts the iteration again (sizing.hpp).
+// starts the iteration again (minimum.hpp).
 enum class OnShortage { cancel, restart };
 
 // Of SuperNeurons: outputs of convolutions move, or whatever was used least recently, and only when

@@ -5,12 +5,10 @@
 
 #include <algorithm>
 #include <cmath>
-#include <numeric>
 
 #include "core/error.hpp"
 #include "linalg/output_layer_kernels.hpp"
 #include "linalg/sparse_kernels.hpp"
-#include "model/labels/sampled_softmax.hpp"
 #include "model/objective.hpp"
 #include "model/registry.hpp"
 
@@ -31,8 +29,7 @@ struct MlpContext final : BasicModelContext<Real> {
   std::vector<BasicBuffer<Real>> delta;       // the loss' gradient before that ReLU
   BasicBuffer<Real> best;                     // [batch x k] label numbers, of at most 4 bytes each
 
-  std::optional<BasicDrawnSoftmax<Real>> drawn;    // --objective sampled
-  std::optional<BasicHashedSoftmax<Real>> hashed;  // --objective hashed
+  std::optional<BasicChosenSoftmax<Real>> chosen;  // where not all labels are scored
 
   std::size_t batch_bytes() const override {
     std::size_t elements = best.size();
@@ -50,22 +47,19 @@ class Mlp : public BasicModel<Real> {
   Mlp(const DataShape& data, const MlpOptions& options)
       : BasicModel<Real>(data),
         objective_(usual_objective<Real>(data.task)),
-        scored_(options.objective),
-        hashing_(options.hashing),
-        negatives_(std::min<std::size_t>(options.negatives, data.outputs())) {
+        labels_(options.labels.fitting(
+            data.task, data.outputs(),
+            options.hidden.empty() ? data.feature_count : options.hidden.back())) {
     widths_ = {data.feature_count};
     widths_.insert(widths_.end(), options.hidden.begin(), options.hidden.end());
     widths_.push_back(data.outputs());
-    check_labels();
-    if (scored_ == ScoredLabels::hashed)
-      hashing_.hash = hashing_.hash_of(inputs(layer_count() - 1));
     for (std::size_t layer = 0; layer < layer_count(); ++layer) {
       const std::size_t in = inputs(layer), out = width(layer);
       HETSGD_CHECK_LT(0U, out);
       this->add_block({.name = fmt::format("layer{}.weight", layer),
                        .rows = layer == 0 ? in : out,
                        .cols = layer == 0 ? out : in,
-                       .kind = layer == 0 || (chooses() && layer + 1 == layer_count())
+                       .kind = layer == 0 || (!labels_.is_full() && layer + 1 == layer_count())
                                    ? BlockKind::row_sparse
                                    : BlockKind::dense,
                        .init_std = options.initial_std(widths_, layer)});
@@ -79,7 +73,7 @@ class Mlp : public BasicModel<Real> {
 
   bool ranks_in_memory() const override { return !fused(); }
   const HashedLabels* hashed_labels() const override {
-    return scored_ == ScoredLabels::hashed ? &hashing_ : nullptr;
+    return labels_.objective == ScoredLabels::hashed ? &labels_.hashing : nullptr;
   }
   std::vector<std::uint64_t> layer_sizes() const override { return widths_; }
 
@@ -90,13 +84,15 @@ class Mlp : public BasicModel<Real> {
     Work work{4 * z * first + n * first, 16 * z + kBytes * (3 * z * first + 3 * n * first), 3};
     for (std::size_t i = 1; i < layer_count(); ++i) {
       const auto a = static_cast<double>(inputs(i)), b = static_cast<double>(width(i));
-      if (!chooses() || i + 1 < layer_count()) {
+      if (labels_.is_full() || i + 1 < layer_count()) {
         work += {6 * n * a * b + n * b, kBytes * (4 * a * b + 3 * n * a + 4 * n * b), 4};
       }
       // The hidden layer below: ReLU forward (a launch of its own above layer 0) and backward.
       work += {3 * n * a, kBytes * (i > 1 ? 5 : 3) * n * a, i > 1 ? 2.0 : 1.0};
     }
-    if (chooses()) return work + chosen_work(batch);
+    if (!labels_.is_full()) {
+      return work + labels_.work(batch, this->outputs(), inputs(layer_count() - 1));
+    }
     const auto outputs = static_cast<double>(this->outputs());
     work += {5 * n * outputs, kBytes * (2 * n * outputs + batch.labels), 1};
     return work;
@@ -143,7 +139,7 @@ class Mlp : public BasicModel<Real> {
     for (std::size_t below = 0; below < layer; ++below) {
       scratch.delta[below].reset(device, batch.size() * width(below));
     }
-    if (chooses()) return learn_chosen(scratch, batch, w, sink);
+    if (!labels_.is_full()) return learn_chosen(scratch, batch, w, sink);
     return fused() ? learn_fused(scratch, batch, w, sink) : learn_scores(scratch, batch, w, sink);
   }
 
@@ -182,20 +178,8 @@ class Mlp : public BasicModel<Real> {
   void touch(Context& context, const Batch& batch,
              std::vector<std::vector<Index>>& rows) const override {
     BasicModel<Real>::touch(context, batch, rows);
-    if (!chooses()) return;
-    auto& scratch = static_cast<MlpContext<Real>&>(context);
-    if (scored_ == ScoredLabels::sampled) {
-      const auto labels = drawn(scratch, batch).labels();
-      rows.back().assign(labels.begin(), labels.end());
-      return;
-    }
-    // Before a batch has been learned from, nobody knows which labels tables will lead to.
-    if (const auto labels = hashed(scratch).labels_of(batch)) {
-      rows.back().assign(labels->begin(), labels->end());
-    } else {
-      rows.back().resize(this->outputs());
-      std::iota(rows.back().begin(), rows.back().end(), Index{0});
-    }
+    if (labels_.is_full()) return;
+    chosen(static_cast<MlpContext<Real>&>(context)).labels_of(batch, rows.back());
   }
 
   double sample_scratch() const override {
@@ -216,28 +200,6 @@ class Mlp : public BasicModel<Real> {
   template <class Pointer>
   Pointer bias(Pointer w, std::size_t layer) const {
     return w + this->layout().blocks[2 * layer + 1].offset;
-  }
-  // Whether a training sample's softmax runs over some labels alone.
-  bool chooses() const { return scored_ != ScoredLabels::full; }
-  void check_labels() const {
-    if (!chooses()) return;
-    if (this->data().task == Task::binary) {
-      throw with_hint(usage_error("--objective: found {} with binary labels, expected several "
-                                  "labels to choose from",
-                                  scored_ == ScoredLabels::sampled ? "sampled" : "hashed"),
-                      "leave it out: the objective of binary data is the sigmoid of one score");
-    }
-  }
-  Work chosen_work(const BatchShape& batch) const {
-    const double n = batch.samples, negatives = static_cast<double>(negatives_);
-    const auto a = static_cast<double>(inputs(layer_count() - 1));
-    const auto N = static_cast<double>(this->outputs());
-    const double Q = n * negatives + batch.labels;
-    const bool is_hashed = scored_ == ScoredLabels::hashed;
-    const double U = is_hashed ? std::min(N, Q) : negatives + batch.labels;
-    const Work softmax{6 * Q * a + 5 * Q, 4 * (4 * U * a + 3 * Q + 4 * n * a), 4};
-    if (!is_hashed) return softmax;
-    return softmax + hashing_.query_work(n, a) + hashing_.table_work(N / hashing_.rehash, a);
   }
   // Of a layer below the output layer: its ReLU and its own products.
   Work backward_work(const BatchShape& batch, std::size_t layer) const {
@@ -318,20 +280,12 @@ class Mlp : public BasicModel<Real> {
                                    .input_gradient = scratch.delta[last - 1].data()});
   }
 
-  BasicSampledSoftmax<Real>& drawn(MlpContext<Real>& scratch, const Batch& batch) const {
-    if (!scratch.drawn) {
-      scratch.drawn.emplace(this->outputs(), inputs(layer_count() - 1), negatives_,
-                            kernels<BasicHostCores<Real>>(scratch.device()));
-    }
-    return scratch.drawn->of(batch);
-  }
-
-  BasicHashedSoftmax<Real>& hashed(MlpContext<Real>& scratch) const {
-    if (!scratch.hashed) {
-      scratch.hashed.emplace(hashing_, this->outputs(), inputs(layer_count() - 1), negatives_,
+  BasicChosenSoftmax<Real>& chosen(MlpContext<Real>& scratch) const {
+    if (!scratch.chosen) {
+      scratch.chosen.emplace(labels_, this->outputs(), inputs(layer_count() - 1),
                              kernels<BasicHostCores<Real>>(scratch.device()));
     }
-    return *scratch.hashed;
+    return *scratch.chosen;
   }
 
   DeferredSum learn_chosen(MlpContext<Real>& scratch, const Batch& batch, const Real* w,
@@ -339,9 +293,7 @@ class Mlp : public BasicModel<Real> {
     const std::size_t last = layer_count() - 1, in = inputs(last);
     BasicDevice<Real>& device = scratch.device();
     const Real* const A = scratch.activation[last - 1].data();
-    BasicSampledSoftmax<Real>& softmax = scored_ == ScoredLabels::hashed
-                                             ? hashed(scratch).choose(batch, A, weight(w, last))
-                                             : drawn(scratch, batch);
+    BasicSampledSoftmax<Real>& softmax = chosen(scratch).choose(batch, A, weight(w, last));
     const typename BasicSampledSoftmax<Real>::Rows rows{weight(w, last), bias(w, last)};
     softmax.scores(A, rows);
     const double loss = softmax.softmax();
@@ -377,9 +329,7 @@ class Mlp : public BasicModel<Real> {
   }
 
   const BasicObjective<Real>& objective_;
-  const ScoredLabels scored_;
-  HashedLabels hashing_;
-  const std::size_t negatives_;
+  const LabelChoice labels_;
   std::vector<std::uint64_t> widths_;  // features, hidden layers, scores
 };
 

@@ -34,7 +34,7 @@
 #include <vector>
 
 #include "core/options.hpp"
-#include "model/labels/hashed_labels.hpp"
+#include "model/labels/label_choice.hpp"
 #include "model/model.hpp"
 
 namespace hetsgd {
@@ -54,19 +54,10 @@ enum class InitialLaw {
 // as adaptive on data of Amazon-670k's shape, and what is between them stays
 // (results/adaptive-ingredients).
 
-// Labels that the softmax of a training sample runs over.
-enum class ScoredLabels {
-  full,     // all of them
-  sampled,  // the true ones and random others: model/labels/sampled_softmax.hpp
-  hashed,   // the true ones and those that hash tables hold near: model/labels/hashed_labels.hpp
-};
-
 // Options of both models; the linear one declares the initial law alone.
 struct MlpOptions {
   std::vector<std::uint64_t> hidden{128};  // empty: a linear model
-  ScoredLabels objective = ScoredLabels::full;
-  std::uint64_t negatives = 1000;  // a sample's labels at least, filled at random
-  HashedLabels hashing = {};
+  LabelChoice labels = {};
   InitialLaw init = InitialLaw::fans;
   std::optional<double> init_std = {};  // of all layers, in place of `init`
 
@@ -77,8 +68,7 @@ struct MlpOptions {
   // Errors: usage, both a law other than the default and a number in its place.
   // `usual`: the law of who asks for none.
   void validate_init(InitialLaw usual = InitialLaw::fans) const;
-  // Why the model is one for CPUs alone; empty: it is not.
-  std::string cpu_only() const;
+  std::string cpu_only() const { return labels.cpu_only(); }
   // Of the layer that connects units[layer] to units[layer + 1].
   double initial_std(const std::vector<std::uint64_t>& units, std::size_t layer) const;
 };

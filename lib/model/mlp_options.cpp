@@ -9,20 +9,7 @@ namespace hetsgd {
 
 void MlpOptions::declare(OptionSet& set) {
   set.add("hidden", hidden, "units of each hidden layer, comma-separated").unit("units");
-  set.add_choice(
-      "objective", objective,
-      {{"full", ScoredLabels::full},
-       {"sampled", ScoredLabels::sampled},
-       {"hashed", ScoredLabels::hashed}},
-      "labels that the softmax of a training sample runs over: all; or, on CPUs, the true ones and "
-      "random others (sampled), or the true ones and those that hash tables over the output layer "
-      "lead to (hashed); measurements are over all");
-  set.add("negatives", negatives,
-          "labels of a sample: chosen ones, filled at random; more if it has more true ones")
-      .unit("labels")
-      .range(1, 4e9)
-      .needs("objective", {"sampled", "hashed"});
-  hashing.declare(set);
+  labels.declare(set);
   declare_init(set);
 }
 
@@ -63,15 +50,9 @@ double MlpOptions::initial_std(const std::vector<std::uint64_t>& units, std::siz
   return 2 / std::sqrt(fans(layer));
 }
 
-std::string MlpOptions::cpu_only() const {
-  if (objective == ScoredLabels::full) return "";
-  return fmt::format("--objective {} runs on the host's cores",
-                     objective == ScoredLabels::sampled ? "sampled" : "hashed");
-}
-
 void MlpOptions::validate() const {
   validate_init();
-  hashing.validate();
+  labels.validate();
   if (hidden.empty()) {
     throw with_hint(usage_error("--hidden: found no layer, expected at least one for --model mlp"),
                     "use --model linear for a model without hidden layers");

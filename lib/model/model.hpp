@@ -29,6 +29,7 @@
 #include <string>
 #include <vector>
 
+#include "core/non_copyable.hpp"
 #include "core/units.hpp"
 #include "data/batch.hpp"
 #include "data/dataset.hpp"
@@ -101,12 +102,10 @@ struct ScoringStatistics {
 // Scratch memory for one computation at a time; grows to the largest batch. A model derives its
 // own, which is of use to that model alone.
 template <class Real>
-class BasicModelContext {
+class BasicModelContext : NonCopyable {
  public:
   explicit BasicModelContext(BasicDevice<Real>& device) : device_(device) {}
   virtual ~BasicModelContext() = default;
-  BasicModelContext(const BasicModelContext&) = delete;
-  BasicModelContext& operator=(const BasicModelContext&) = delete;
 
   BasicDevice<Real>& device() const { return device_; }
 

@@ -20,6 +20,14 @@ bool register_model_raw(RegisteredModel model) { return model_registry().add(std
 
 const std::vector<RegisteredModel>& models() { return model_registry().all(); }
 
+std::vector<std::string> models_with_tables() {
+  std::vector<std::string> names;
+  for (const RegisteredModel& each : models()) {
+    if (each.info.reads_fields) names.push_back(each.info.name);
+  }
+  return names;
+}
+
 const RegisteredModel& find_model(const std::string& name, const std::string& where) {
   const auto has_name = [&](const RegisteredModel& each) { return each.info.name == name; };
   if (std::ranges::none_of(models(), has_name) && is_network_name(name)) return network_model(name);

@@ -97,6 +97,8 @@ bool register_model(ModelInfo info) {
 
 // All models, sorted by name.
 const std::vector<RegisteredModel>& models();
+// The names of those that read fields, which have embedding tables.
+std::vector<std::string> models_with_tables();
 // Errors: usage, named after `where` the name was given; lists the known names, nearest spelling
 // first.
 const RegisteredModel& find_model(const std::string& name, const std::string& where = "--model");

@@ -9,7 +9,7 @@
 #include <thread>
 
 #include "core/error.hpp"
-#include "core/memory.hpp"
+#include "core/host.hpp"
 #include "core/random.hpp"
 #include "core/threads.hpp"
 #include "data/source.hpp"

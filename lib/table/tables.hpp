@@ -48,6 +48,7 @@
 #include <vector>
 
 #include "cluster/pending.hpp"
+#include "core/non_copyable.hpp"
 #include "core/units.hpp"
 #include "data/batch.hpp"
 #include "linalg/distinct.hpp"
@@ -88,11 +89,9 @@ struct OwnerPart {
 // be in flight; to be used again for the next one, without allocation once it has seen the largest.
 // Made by Tables::lookup(); stays where it is from request() to update(), since exchanges that are
 // under way refer to it. One process at a time uses it.
-class Lookup {
+class Lookup : NonCopyable {
  public:
   explicit Lookup(Device& device) : device_(device) {}
-  Lookup(const Lookup&) = delete;
-  Lookup& operator=(const Lookup&) = delete;
 
   // After request(): the samples (a copy of the row numbers; the data set is the caller's).
   const Batch& batch() const { return batch_; }

@@ -5,17 +5,17 @@
 
 #ifdef HETSGD_NVTX
 #include <nvtx3/nvToolsExt.h>
+
+#include "core/non_copyable.hpp"
 #endif
 
 namespace hetsgd {
 
 #ifdef HETSGD_NVTX
-class NvtxRange {
+class NvtxRange : NonCopyable {
  public:
   explicit NvtxRange(const char* name) : id_(nvtxDomainRangeStartEx(domain(), attributes(name))) {}
   ~NvtxRange() { nvtxDomainRangeEnd(domain(), id_); }
-  NvtxRange(const NvtxRange&) = delete;
-  NvtxRange& operator=(const NvtxRange&) = delete;
 
  private:
   static nvtxDomainHandle_t domain() {

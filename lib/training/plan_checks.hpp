@@ -32,7 +32,7 @@ void check_model_reads(const ModelInfo& info, const Dataset& train, const TrainO
 // After the data's shape is known, and before the first vector is allocated: a layout may be larger
 // than any address, so it is judged by its size as a real number (Layout::real_size).
 // A model that the machine cannot hold: its initial parameters and one replica. `machine_bytes`:
-// core/memory.hpp. Errors: usage, naming what it needs and what there is.
+// core/host.hpp. Errors: usage, naming what it needs and what there is.
 void check_model_fits(const ModelInfo& info, const Layout& layout, double machine_bytes);
 
 }  // namespace hetsgd

@@ -1,17 +1,21 @@
 // Sharded tables of a run: from the model, the options and the data to their plan.
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
+#include <string>
 #include <vector>
 
+#include "algorithm/algorithm.hpp"
 #include "cluster/cluster.hpp"
 #include "data/sampler.hpp"
 #include "model/model.hpp"
 #include "table/options.hpp"
 #include "table/shard.hpp"
 #include "training/simulation/machine.hpp"
+#include "training/train_options.hpp"
 
 namespace hetsgd {
 
@@ -49,5 +53,16 @@ std::vector<Index> all_rows(const TablePlan& plan);  // 0, 1, ...
 // they do not fit.
 std::unique_ptr<TableSet> make_table_set(const TablePlan& plan, const Cluster& cluster,
                                          const ProcessPlace& place, std::optional<int> threads);
+
+// The plan of a run (algorithm/plan.hpp) as its options say it.
+
+// --workers; by default as many as there are ranks that serve no tables, or devices.
+int workers_of(const TrainOptions& options, const std::vector<std::string>& devices);
+
+// What is known of the plan before the data are loaded.
+Plan plan_before_data(const TrainOptions& options, const AlgorithmInfo& info, int workers);
+
+// Adds to `plan` what follows from the number of training rows: the budget of samples.
+void plan_data(const TrainOptions& options, std::uint64_t rows, Plan& plan);
 
 }  // namespace hetsgd

@@ -18,6 +18,7 @@
 #include "core/error.hpp"
 #include "core/input_file.hpp"
 #include "core/logging.hpp"
+#include "core/non_copyable.hpp"
 #include "core/text.hpp"
 #include "data/source.hpp"
 #include "model/registry.hpp"
@@ -164,7 +165,7 @@ void check_registrations(const std::vector<std::string>& before, const PluginSou
 // While a library is opened, the constructors of its static objects run. An exception of theirs
 // cannot pass through the loader, and one that ends the process says nothing: both are told here,
 // under the plugin's name, and end the process as any refusal of a plugin does.
-class Opening {
+class Opening : NonCopyable {
  public:
   explicit Opening(const PluginSource& source) : before_(std::set_terminate(on_exception)) {
     current = &source;
@@ -174,8 +175,6 @@ class Opening {
     current = nullptr;
     std::set_terminate(before_);
   }
-  Opening(const Opening&) = delete;
-  Opening& operator=(const Opening&) = delete;
 
  private:
   [[noreturn]] static void tell(const std::string& what) {

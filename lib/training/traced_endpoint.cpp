@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "core/error.hpp"
+#include "core/non_copyable.hpp"
 #include "training/nvtx.hpp"
 
 namespace hetsgd {
@@ -30,7 +31,7 @@ TraceLine& own_line(const TraceLines& lines, const std::string& call) {
 }
 
 // From its making to its end, also when the run is unwound.
-class Range {
+class Range : NonCopyable {
  public:
   // What the process has waited and was delayed meanwhile is the difference of its breakdown.
   // Errors: check, as own_line().
@@ -55,8 +56,6 @@ class Range {
     range_.steps = breakdown.steps;
     line_.ranges.push_back(std::move(range_));
   }
-  Range(const Range&) = delete;
-  Range& operator=(const Range&) = delete;
 
   CallPlace& place() { return range_.place; }
 

@@ -5,8 +5,8 @@
 #include "cluster/straggler.hpp"
 #include "core/error.hpp"
 #include "core/limits.hpp"
-#include "data/dataset_files.hpp"
 #include "data/select.hpp"
+#include "data/source.hpp"
 
 namespace hetsgd {
 
@@ -25,15 +25,6 @@ std::vector<std::string> files_of_ranks(const TrainOptions& o,
   std::vector<std::string> files;
   for (int rank = 0; rank < o.processes().size(); ++rank) files.push_back(file(rank));
   return files;
-}
-
-// Those that have embedding tables.
-std::vector<std::string> models_that_read_fields() {
-  std::vector<std::string> names;
-  for (const RegisteredModel& each : models()) {
-    if (each.info.reads_fields) names.push_back(each.info.name);
-  }
-  return names;
 }
 
 void declare_data(OptionSet& set, TrainOptions& o) {
@@ -67,7 +58,7 @@ void declare_data(OptionSet& set, TrainOptions& o) {
   set.add_choice("index_base", o.index_base,
                  {{"detect", IndexBase::detect}, {"0", IndexBase::zero}, {"1", IndexBase::one}},
                  "smallest feature index of libSVM text");
-  const std::vector<OptionNeed> clicks = {{"model", models_that_read_fields()}};
+  const std::vector<OptionNeed> clicks = {{"model", models_with_tables()}};
   set.group("Data", clicks);
   declare_vocabulary(set, o.vocabulary);
   set.group("Data");
@@ -109,7 +100,7 @@ void declare_model(OptionSet& set, TrainOptions& o) {
   set.add("model", o.model, "what is trained; `hetsgd models` lists them").reads_file().first();
   set.group(fmt::format("Options of {}", o.model));
   o.model_factory->declare(set);
-  set.group("Embedding tables", {{"model", models_that_read_fields()}});
+  set.group("Embedding tables", {{"model", models_with_tables()}});
   o.tables.declare(set);
   o.optimizer.declare_tables(set);
 }

@@ -20,7 +20,7 @@
 #include "core/units.hpp"
 #include "data/load.hpp"
 #include "data/sampler.hpp"
-#include "linalg/convolution_library.hpp"
+#include "linalg/convolution_kernels.hpp"
 #include "linalg/device.hpp"
 #include "model/registry.hpp"
 #include "table/options.hpp"

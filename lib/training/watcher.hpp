@@ -22,20 +22,39 @@
 
 #include "cluster/cluster.hpp"
 #include "core/host_clock.hpp"
-#include "training/interruption.hpp"
+#include "core/non_copyable.hpp"
 #include "training/referee.hpp"
 #include "training/train_options.hpp"
 #include "training/training.hpp"
 
 namespace hetsgd {
 
-class Watcher {
+// Interruption: how work that no cluster knows of learns that its run is to end, by a signal or the
+// time limit: setting up, and measuring, which take as long as the model and the data are large.
+
+class Interruption {
+ public:
+  // Any thread; the first one counts.
+  void request(const Interrupted& reason) {
+    const std::lock_guard lock(mutex_);
+    if (!reason_) reason_ = reason;
+  }
+  // Throws the reason, if there is one. Any thread.
+  void check() const {
+    const std::lock_guard lock(mutex_);
+    if (reason_) throw Interrupted(*reason_);
+  }
+
+ private:
+  mutable std::mutex mutex_;  // guards reason_
+  std::optional<Interrupted> reason_;
+};
+
+class Watcher : NonCopyable {
  public:
   // All must outlive it. The thread starts here, as the last member, and so does the time limit.
   Watcher(const TrainOptions& options, const TrainHooks& hooks, Interruption& interruption);
   ~Watcher();
-  Watcher(const Watcher&) = delete;
-  Watcher& operator=(const Watcher&) = delete;
   // There is something to interrupt; both outlive stop().
   void watch(Referee& referee, Cluster& cluster);
   // The workers begin.

@@ -6,7 +6,7 @@
 
 #include <thread>
 
-#include "algorithm/shared_objects.hpp"
+#include "algorithm/run.hpp"
 #include "core/random.hpp"
 #include "linalg/sparse_kernels.hpp"
 

@@ -76,7 +76,8 @@ TEST(Slide, RecallIsAboveChanceOnceItHasLearnt) {
 // some bucket with its query but with 2^-64, so everything is found, at random, too.
 TEST(Slide, RecallIsMeasuredAtEveryEvaluation) {
   const Record all = run_training(with(
-      kSlide, {{"hash", "simhash"}, {"hash_codes", "1"}, {"hash_tables", "64"}, {"hash_bucket", "0"}}));
+      kSlide,
+      {{"hash", "simhash"}, {"hash_codes", "1"}, {"hash_tables", "64"}, {"hash_bucket", "0"}}));
   const auto events = events_of(all, "recall");
   ASSERT_EQ(events.size(), all.curve.size() - 1);  // the initial model has no tables
   for (const auto& event : events) {
@@ -220,7 +221,8 @@ TEST(Slide, OneWorkerHasOneSetOfTables) {
   const auto device = make_cpu_device<float>(1);
   const HashedLabels every_batch{.rehash = 1};
   const auto model = make_mlp<float>(
-      {20, 30}, {.hidden = {16}, .objective = ScoredLabels::hashed, .hashing = every_batch});
+      {20, 30},
+      {.hidden = {16}, .labels = {.objective = ScoredLabels::hashed, .hashing = every_batch}});
   const auto w = initial_parameters<float>(model->layout(), 1);
   const SampledOptions options;
   for (const int workers : {1, 2}) {

@@ -1,7 +1,6 @@
-#include "cluster/roll_call.hpp"
-
 #include <gtest/gtest.h>
 
+#include "cluster/process_group.hpp"
 #include "core/byte_stream.hpp"
 
 namespace hetsgd {

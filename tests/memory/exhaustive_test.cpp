@@ -8,7 +8,7 @@
 
 #include "core/random.hpp"
 #include "graph/graph_file.hpp"
-#include "memory/order.hpp"
+#include "memory/lifetime.hpp"
 #include "support/memory_fixtures.hpp"
 
 namespace hetsgd {

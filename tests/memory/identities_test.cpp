@@ -3,7 +3,6 @@
 
 #include "graph/graph_file.hpp"
 #include "memory/minimum.hpp"
-#include "memory/sizing.hpp"
 #include "support/memory_fixtures.hpp"
 #include "support/plan_problem.hpp"
 

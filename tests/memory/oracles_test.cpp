@@ -2,7 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "graph/graph_file.hpp"
-#include "memory/order.hpp"
+#include "memory/lifetime.hpp"
 #include "support/memory_fixtures.hpp"
 #include "support/plan_problem.hpp"
 

@@ -45,8 +45,8 @@ class SampledObjective : public testing::Test {
   std::unique_ptr<BasicModel<double>> model(ScoredLabels objective, std::uint64_t negatives) const {
     MlpOptions options;
     options.hidden = {7, 6};
-    options.objective = objective;
-    options.negatives = negatives;
+    options.labels.objective = objective;
+    options.labels.negatives = negatives;
     options.init_std = 0.5;
     return make_mlp<double>(DataShape::of(*set), options);
   }

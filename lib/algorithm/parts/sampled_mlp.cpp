@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
+#include <nlohmann/json.hpp>
 
 namespace hetsgd {
 
@@ -246,6 +248,30 @@ Work SampledMlp::catch_up_work() const {
   for (std::size_t f = 0; f < shape_.features; ++f) rows += state_.layer0.owes(debts, f) ? 1 : 0;
   const double numbers = static_cast<double>(rows) * static_cast<double>(shape_.hidden);
   return {10 * numbers, 24 * numbers + 4 * static_cast<double>(shape_.labels + shape_.features), 1};
+}
+
+nlohmann::json recall_event(std::uint64_t samples, std::size_t labels, const ProbedRecall& probed,
+                            const Retrieval& learnt) {
+  const auto ratio = [](std::uint64_t part, std::uint64_t whole) {
+    return whole == 0 ? 0 : static_cast<double>(part) / static_cast<double>(whole);
+  };
+  const auto all = static_cast<double>(labels);
+  nlohmann::json recall = nlohmann::json::array();
+  for (std::size_t c = 0; c < std::size(ProbedRecall::kBest); ++c) {
+    recall.push_back(ratio(probed.found[c], probed.best[c]));
+  }
+  return {{"type", "recall"},
+          {"samples", samples},
+          {"probed", probed.samples},
+          {"k", ProbedRecall::kBest},
+          {"recall", recall},
+          {"random", ratio(probed.retrieved, probed.samples) / all},
+          {"retrieved", ratio(probed.retrieved, probed.samples)},
+          {"train_recall", ratio(learnt.found, learnt.labels)},
+          {"train_random", ratio(learnt.retrieved, learnt.samples) / all},
+          {"train_retrieved", ratio(learnt.retrieved, learnt.samples)},
+          {"train_entries", ratio(learnt.probed, learnt.samples)},
+          {"train_blind", learnt.blind}};
 }
 
 }  // namespace hetsgd

@@ -3,16 +3,32 @@
 #pragma once
 
 #include <atomic>
+#include <cstdint>
 #include <memory>
 #include <mutex>
 #include <optional>
 
-#include "algorithm/parts/sampled_options.hpp"
+#include "algorithm/parts/row_adam.hpp"
 #include "cluster/endpoint.hpp"
+#include "core/options.hpp"
 #include "model/labels/hashed_labels.hpp"
+#include "model/labels/label_tables.hpp"
 #include "model/model.hpp"
 
 namespace hetsgd {
+
+// The options of slide, beside those of its hash tables (model/labels/hashed_labels.hpp).
+
+struct SampledOptions {
+  ActiveOptions active;
+  Lazy lazy = Lazy::catch_up;
+  std::uint32_t probe = 256;  // test samples on which recall is measured
+
+  void declare(OptionSet& set);
+
+ private:
+  void declare_active(OptionSet& set);
+};
 
 // Of an MLP with one hidden layer: its widths, and where its blocks begin; layer 0's weight is at 0.
 struct SampledShape {

@@ -10,6 +10,7 @@
 #ifdef HETSGD_NCCL
 #include "cluster/collective_call.hpp"
 #include "cluster/cuda/nccl.hpp"
+#include "core/non_copyable.hpp"
 #include "linalg/cuda/resources.hpp"
 
 namespace hetsgd::cuda {
@@ -17,7 +18,7 @@ namespace hetsgd::cuda {
 // One thread at a time. Used by both groups of ranks: threads of one process (nccl_group.cpp) and
 // processes (rank_gpu.cpp). What it starts runs on its own stream, which waits for nobody else's:
 // the caller has waited until its buffers are ready.
-class NcclMember {
+class NcclMember : NonCopyable {
  public:
   // Takes over `comm`, whose GPU is `gpu` and the current one; it may still be in the making
   // (blocking = 0).
@@ -25,8 +26,6 @@ class NcclMember {
   // Destroys the communicator; aborts it where a call failed or has not ended, since destroying it
   // would wait for the other ranks.
   ~NcclMember();
-  NcclMember(const NcclMember&) = delete;
-  NcclMember& operator=(const NcclMember&) = delete;
 
   // Starts the share of this rank; in and out as GpuGroup::move has them. Only when done(). Errors
   // (device): a call failed.

@@ -66,6 +66,7 @@
 #include "cluster/mpi/environment.hpp"
 #include "cluster/mpi/message_memory.hpp"
 #include "cluster/realtime/waiting.hpp"
+#include "core/non_copyable.hpp"
 
 namespace hetsgd::mpi {
 
@@ -229,14 +230,12 @@ class Transport {
 //    open -------------> complete ---------------------------> taken
 //      | cancel(), or the destructor
 //      +-------------> cancelled
-class HeadReceive final : public Poll {
+class HeadReceive final : public Poll, NonCopyable {
  public:
   // Posts the receive. from: kAnySource too. what: makes the text for reports of a deadlock.
   // Unwinds where the run is aborted already.
   HeadReceive(Transport& transport, int from, int tag, std::string (*what)(int from, int tag));
   ~HeadReceive();
-  HeadReceive(const HeadReceive&) = delete;
-  HeadReceive& operator=(const HeadReceive&) = delete;
 
   // One look. Never blocks.
   bool done() override;
@@ -275,15 +274,13 @@ class HeadReceive final : public Poll {
 //    open ----------------------------------> closed
 //      |  the run is aborted, or an exception
 //      +----------------------------------> cancelled: receives are, sends are waited for
-class Requests final : public Poll {
+class Requests final : public Poll, NonCopyable {
  public:
   // what: for reports. Unwinds where the run is aborted already.
   Requests(Transport& transport, std::string what);
   // Aborts the run and waits like cancel(), if an exception leaves requests behind: the memory that
   // they refer to is the caller's, who is about to free it.
   ~Requests();
-  Requests(const Requests&) = delete;
-  Requests& operator=(const Requests&) = delete;
 
   // Exactly so many bytes must come (checked when they have; the error names both ranks). More than
   // 1 GiB are several messages, as MPI counts in int.

@@ -2,6 +2,7 @@
 
 #include "cluster/blocking.hpp"
 #include "core/error.hpp"
+#include "core/non_copyable.hpp"
 
 namespace hetsgd::realtime {
 
@@ -10,14 +11,12 @@ namespace {
 // An element of a vector for as long as a wait lasts, however it ends. The mutex is held at both
 // ends.
 template <class T>
-class Enlisted {
+class Enlisted : NonCopyable {
  public:
   Enlisted(std::vector<T*>& list, T& element) : list_(list), element_(&element) {
     list_.push_back(element_);
   }
   ~Enlisted() { std::erase(list_, element_); }
-  Enlisted(const Enlisted&) = delete;
-  Enlisted& operator=(const Enlisted&) = delete;
 
  private:
   std::vector<T*>& list_;

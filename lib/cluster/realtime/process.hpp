@@ -19,7 +19,6 @@
 #include "cluster/blocking.hpp"
 #include "cluster/endpoint.hpp"
 #include "cluster/realtime/training_clock.hpp"
-#include "cluster/time_breakdown.hpp"
 #include "cluster/worker_account.hpp"
 #include "core/units.hpp"
 #include "linalg/host_view.hpp"

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <optional>
 
-#include "cluster/computation.hpp"
+#include "cluster/endpoint.hpp"
 #include "cluster/realtime/monitor.hpp"
 #include "cluster/realtime/waiting.hpp"
 #include "core/error.hpp"

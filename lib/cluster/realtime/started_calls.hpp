@@ -23,6 +23,7 @@
 
 #include "cluster/endpoint.hpp"
 #include "cluster/realtime/world.hpp"
+#include "core/non_copyable.hpp"
 
 namespace hetsgd::realtime {
 
@@ -38,14 +39,12 @@ class BackgroundTasks {
   ~BackgroundTasks() = default;
 };
 
-class StartedCalls {
+class StartedCalls : NonCopyable {
  public:
   // From a process of the run, which becomes the parent of the background process. That one ends
   // after what was started before the destruction of this object; nobody waits for it here.
   StartedCalls(World& world, BackgroundTasks& background_tasks, std::shared_ptr<Comm> twin);
   ~StartedCalls();
-  StartedCalls(const StartedCalls&) = delete;
-  StartedCalls& operator=(const StartedCalls&) = delete;
 
   // As Comm::start_raw. Returns when what the caller's device still writes is there, since another
   // device reads it next.

@@ -5,7 +5,7 @@
 #include <algorithm>
 
 #include "cluster/blocking.hpp"
-#include "cluster/computation.hpp"
+#include "cluster/endpoint.hpp"
 #include "cluster/realtime/spin.hpp"
 #include "core/error.hpp"
 #include "core/threads.hpp"

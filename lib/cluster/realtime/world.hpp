@@ -48,17 +48,16 @@
 #include "cluster/realtime/pause.hpp"
 #include "cluster/realtime/process.hpp"
 #include "cluster/realtime/training_clock.hpp"
+#include "core/non_copyable.hpp"
 
 namespace hetsgd::realtime {
 
-class World {
+class World : NonCopyable {
  public:
   using Lock = std::unique_lock<std::mutex>;
 
   // cores: how many threads can run at once; decides who may spin before it sleeps.
   explicit World(int cores);
-  World(const World&) = delete;
-  World& operator=(const World&) = delete;
 
   // The process of the calling thread. Checked: the thread belongs to a run.
   static Process& current();

@@ -95,4 +95,87 @@ void SimComm::all_to_all_raw(const AllToAll& mine, Traffic kind) {
       nullptr);
 }
 
+// One rank's part in one call. It owns the attendance that the rendezvous fills in, and keeps the
+// request, to whose parts the rendezvous refers: so it stays where it is until the call is
+// complete.
+class StartedCalls::Call final : public PendingCall {
+ public:
+  Call(std::shared_ptr<Group> group, int rank, const CollectiveRequest& request)
+      : group_(std::move(group)), rank_(rank), request_(request) {}
+
+  void join(Rendezvous& rendezvous) {
+    rendezvous_ = &rendezvous;
+    const bool parts = request_.call.collective == Collective::all_to_all;
+    rendezvous.join(rank_, request_.call, parts ? &request_.parts : request_.in, request_.out,
+                    attendance_);
+  }
+
+  CallTime wait() override {
+    Engine& engine = group_->world.engine;
+    Process& self = engine.current("wait");
+    if (!attendance_.complete) {
+      const double since = engine.now();
+      // From here on the completion wakes this process; before, it only marked the call complete.
+      attendance_.process = &self;
+      engine.block([this] { return describe(); });
+      self.breakdown->wait += Seconds(engine.now() - since);
+    }
+    return {Seconds(attendance_.begin), Seconds(attendance_.end)};
+  }
+
+  // With `failing` the memory goes before the call is complete: the pool's threads must have left
+  // it now, and no later event will touch it, as the run fails first.
+  void settle(bool failing) noexcept override {
+    Engine& engine = group_->world.engine;
+    if (failing && !attendance_.complete && !engine.tearing_down()) rendezvous_->finish_moving();
+    engine.settle(
+        attendance_.complete, failing, [this] { wait(); }, [this] { return describe(); });
+  }
+
+ private:
+  std::string describe() const {
+    return fmt::format("{} ({} of {} arrived)",
+                       blocked_in_started(collective_name(request_.call.collective)),
+                       rendezvous_->arrived(), rendezvous_->size());
+  }
+
+  const std::shared_ptr<Group> group_;
+  const int rank_;
+  const CollectiveRequest request_;
+  Rendezvous* rendezvous_ = nullptr;  // until it is complete
+  Attendance attendance_{.started = true};
+};
+
+std::unique_ptr<PendingCall> StartedCalls::start(const std::shared_ptr<Group>& group, int rank,
+                                                 const CollectiveRequest& request) {
+  // Only checks that a process runs: a handler and the function of a pause may not start calls.
+  world_.engine.current("start");
+  auto call = std::make_unique<Call>(group, rank, request);
+  if (world_.engine.tearing_down()) return call;
+  started_.resize(static_cast<std::size_t>(group->size()));
+  call->join(rendezvous_of(*group, started_[static_cast<std::size_t>(rank)]++));
+  return call;
+}
+
+// Of the calls that are numbered `number` on each rank.
+Rendezvous& StartedCalls::rendezvous_of(const Group& group, std::uint64_t number) {
+  const auto index = static_cast<std::size_t>(number - completed_);
+  if (index == open_.size()) {
+    if (free_.empty()) {
+      free_.push_back(std::make_unique<Rendezvous>(world_, group.members, this));
+    }
+    open_.push_back(std::move(free_.back()));
+    free_.pop_back();
+  }
+  return *open_[index];
+}
+
+// The next one begins, if all have started it.
+void StartedCalls::ended() {
+  ++completed_;
+  free_.push_back(std::move(open_.front()));
+  open_.pop_front();
+  if (!open_.empty()) open_.front()->take_turn();
+}
+
 }  // namespace hetsgd::sim

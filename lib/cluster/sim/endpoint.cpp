@@ -4,13 +4,103 @@
 #include <chrono>
 #include <numeric>
 #include <optional>
+#include <utility>
 
-#include "cluster/sim/cancellation.hpp"
+#include "cluster/endpoint.hpp"
 #include "cluster/sim/monitor.hpp"
-#include "cluster/sim/work.hpp"
+#include "cluster/sim/world.hpp"
 #include "core/error.hpp"
 
 namespace hetsgd::sim {
+
+// SimCancellationToken: cuts a simulated computation short, exactly in virtual time.
+//
+// The computation is a sleep with an alarm at its end. Either the alarm rings, or the token is
+// cancelled before. An event cannot leave the queue, so an alarm that is not needed any more is
+// forgotten: it loses its token, and returns to the free list when its time has come.
+//
+//              sleep_until(time)                the alarm rings: rang_, resume       (true)
+//   nobody ------------------------> sleeping ------------------------------------> nobody
+//   sleeps                              |        cancel(): forget the alarm, wake    (false)
+//                                       +-----------------------------------------> nobody
+//
+// `cancelled_` is independent of that: it stays until reset(), and a computation that begins while it
+// is set does not begin at all (SimEndpoint::compute_cancellable).
+
+class SimCancellationToken final : public CancellationToken {
+ public:
+  explicit SimCancellationToken(World& world) : world_(world) {}
+  // The alarm of a computation that was unwound with the run may still refer to it.
+  ~SimCancellationToken() override { forget_alarm(); }
+
+  // From another process or a handler. The sleeper goes on at this time, after what is already due.
+  void cancel() override;
+  void reset() override { cancelled_ = false; }
+  bool cancelled() const { return cancelled_; }
+
+  // Stops the running process until `time`, when `task` is finished (true), or until the token is
+  // cancelled (false). Where both come at the same time the end counts, in whatever order their events
+  // are handled. One process at a time (checked).
+  bool sleep_until(double time, HostTask& task);
+
+ private:
+  static void ring(void* object);  // an Alarm's event
+  void forget_alarm();
+
+  World& world_;
+  bool cancelled_ = false;
+  bool rang_ = false;  // the last sleep came to its end
+  Process* sleeper_ = nullptr;
+  HostTask* task_ = nullptr;  // the sleeper's
+  double ends_at_ = 0;        // of the sleep that goes on
+  // Of the sleep that goes on; owned by World::alarms. Its event is in the queue and cannot be
+  // taken out, so the alarm outlives the sleep, and the token, too.
+  Alarm* alarm_ = nullptr;
+};
+
+// sleeper_ is cleared here and not by the sleeper: a second cancel() at this time must not wake it
+// twice, and reset() before it runs must not put it back to sleep.
+void SimCancellationToken::cancel() {
+  cancelled_ = true;
+  if (sleeper_ == nullptr || ends_at_ <= world_.engine.now()) return;  // it is complete
+  forget_alarm();
+  world_.engine.wake(*std::exchange(sleeper_, nullptr));
+}
+
+bool SimCancellationToken::sleep_until(double time, HostTask& task) {
+  Engine& engine = world_.engine;
+  HETSGD_CHECK(sleeper_ == nullptr);  // one computation at a time
+  sleeper_ = &engine.current("compute_cancellable");
+  task_ = &task;
+  ends_at_ = time;
+  alarm_ = world_.alarms.take();
+  *alarm_ = {&world_, this};
+  engine.at(time, ring, alarm_);
+  // Before block(): in a destructor during teardown that returns at once, and nothing has ended.
+  rang_ = false;
+  engine.block([] { return "computes"; });
+  return rang_;
+}
+
+// The alarm goes back first: resume() runs the process, which may begin its next computation and
+// take it again.
+void SimCancellationToken::ring(void* object) {
+  auto& alarm = *static_cast<Alarm*>(object);
+  SimCancellationToken* const of = alarm.of;
+  alarm.world->alarms.give_back(&alarm);
+  if (of == nullptr) return;
+  of->alarm_ = nullptr;
+  of->rang_ = true;
+  // On the event loop's stack: where no pool thread has begun it, the computation runs here, and
+  // may need more stack than a fiber has.
+  of->world_.engine.pool().finish(*of->task_);
+  of->world_.engine.resume(*std::exchange(of->sleeper_, nullptr));
+}
+
+void SimCancellationToken::forget_alarm() {
+  if (alarm_ != nullptr) alarm_->of = nullptr;
+  alarm_ = nullptr;
+}
 
 // Made on first use: a worker that never computes costs no device.
 Device& SimDevices::of_worker(int rank) {

@@ -25,20 +25,20 @@
 #include <functional>
 #include <vector>
 
+#include "core/non_copyable.hpp"
+
 namespace hetsgd::sim {
 
 // Stacks of one size, reused; each is a mapping of its own whose lowest page is an inaccessible
 // guard: an overflow is a crash and not a silent overwrite. Memory is touched lazily: a stack costs
 // what its fiber uses (two pages at least). The guard splits a mapping in two, and Linux allows
 // 65,530 by default (vm.max_map_count), so there can be some 32,000 stacks. Not thread-safe.
-class StackPool {
+class StackPool : NonCopyable {
  public:
   static constexpr std::size_t kDefaultBytes = std::size_t{256} << 10;
 
   explicit StackPool(std::size_t bytes = kDefaultBytes);
   ~StackPool();
-  StackPool(const StackPool&) = delete;
-  StackPool& operator=(const StackPool&) = delete;
 
   struct Stack {
     std::byte* bottom = nullptr;  // lowest usable address
@@ -62,13 +62,11 @@ class StackPool {
 // no handler of the algorithm's own errors matches it by chance.
 struct FiberUnwind {};
 
-class Fiber {
+class Fiber : NonCopyable {
  public:
   // Does not start yet. `stacks` outlives the fiber.
   Fiber(StackPool& stacks, std::function<void()> body);
   ~Fiber();  // unwinds if suspended
-  Fiber(const Fiber&) = delete;
-  Fiber& operator=(const Fiber&) = delete;
 
   // Owner: runs the fiber until it suspends (true) or ends (false). Rethrows what leaves the body;
   // the fiber has ended then.

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "cluster/computation.hpp"
+#include "cluster/endpoint.hpp"
 #include "core/error.hpp"
 #include "core/threads.hpp"
 

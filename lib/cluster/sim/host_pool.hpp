@@ -27,6 +27,7 @@
 #include <vector>
 
 #include "cluster/endpoint.hpp"
+#include "core/non_copyable.hpp"
 
 namespace hetsgd::sim {
 
@@ -36,12 +37,10 @@ class HostPool;
 // it may lie on a fiber's stack, beside the buffers that the function uses, and a fiber that is
 // unwound cannot leave a thread behind that writes to them. Refers to `fn`, which outlives it.
 // Created and destroyed by the event loop's thread (on its own stack or a fiber's).
-class HostTask {
+class HostTask : NonCopyable {
  public:
   explicit HostTask(FunctionRef fn) : fn_(fn) {}
   ~HostTask();
-  HostTask(const HostTask&) = delete;
-  HostTask& operator=(const HostTask&) = delete;
 
   // After finish(): what the function threw, or null.
   const std::exception_ptr& error() const { return error_; }
@@ -62,13 +61,11 @@ class HostTask {
   State state_ = State::idle;  // guarded by the pool's mutex
 };
 
-class HostPool {
+class HostPool : NonCopyable {
  public:
   // `threads` includes the caller's; 0: all cores. There are fewer where the system starts no more.
   explicit HostPool(int threads);
   ~HostPool();  // the queue is empty by then
-  HostPool(const HostPool&) = delete;
-  HostPool& operator=(const HostPool&) = delete;
 
   int threads() const { return static_cast<int>(threads_.size()) + 1; }
 

@@ -41,7 +41,8 @@
 #include "cluster/profile.hpp"
 #include "cluster/sim/link.hpp"
 #include "cluster/sim/transfer.hpp"
-#include "cluster/time_breakdown.hpp"
+#include "cluster/worker_account.hpp"
+#include "core/non_copyable.hpp"
 
 namespace hetsgd::sim {
 
@@ -53,14 +54,12 @@ struct GroupNetwork {
 };
 
 // Workers are ranks in the run.
-class Network {
+class Network : NonCopyable {
  public:
   // scale: charged bytes per real one, by Traffic. rows_part_bytes: ClusterOptions.
   using Scale = std::array<double, kTrafficNames.size()>;
   Network(NetworkModel model, int workers, const Scale& scale,
           std::optional<double> rows_part_bytes);
-  Network(const Network&) = delete;
-  Network& operator=(const Network&) = delete;
 
   // What `bytes` of this kind are charged as: control as they are, others at full model size.
   // Control traffic (a token, a request's struct) does not grow with the model.

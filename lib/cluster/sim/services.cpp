@@ -3,7 +3,7 @@
 #include <deque>
 #include <utility>
 
-#include "cluster/sim/work.hpp"
+#include "cluster/sim/world.hpp"
 #include "core/error.hpp"
 
 namespace hetsgd::sim {

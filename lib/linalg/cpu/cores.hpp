@@ -14,6 +14,7 @@
 #include <type_traits>
 #include <vector>
 
+#include "core/non_copyable.hpp"
 #include "core/racy_region.hpp"
 
 namespace hetsgd::cpu {
@@ -62,14 +63,12 @@ class SpinningWait {
 //   owner    team.gather() ... whole.run(...) { lead or follow } ... all parts are through
 //   part 0                     team.run(...) as often as it likes, then team.dismiss()
 //   part p                     team.follow(p), until it is dismissed
-class Cores {
+class Cores : NonCopyable {
  public:
   explicit Cores(int count);
   // A team of `count` of the cores of `whole`, which outlives it.
   Cores(const Cores& whole, std::size_t count);
   ~Cores();
-  Cores(const Cores&) = delete;
-  Cores& operator=(const Cores&) = delete;
 
   std::size_t count() const { return count_; }
   // Whether every thread of all devices with several cores can have a core of its own.

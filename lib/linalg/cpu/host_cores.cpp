@@ -1,7 +1,11 @@
 // The cores of a CPU device.
 #include "linalg/host_cores.hpp"
 
+#include <algorithm>
+
 #include "linalg/cpu/cores.hpp"
+#include "linalg/cpu/memory.hpp"
+#include "linalg/host_blocks.hpp"
 
 namespace hetsgd::cpu {
 
@@ -21,6 +25,35 @@ class CpuHostCores final : public BasicHostCores<Real> {
 };
 
 const RegisterKernels<Cores, BasicHostCores, CpuHostCores> host_cores;
+
+}  // namespace
+
+// Blocks of host memory of a CPU: any memory is.
+
+namespace {
+
+template <class Real>
+class CpuHostBlocks final : public BasicHostBlocks<Real> {
+ public:
+  explicit CpuHostBlocks(const Cores& /*cores*/) {}
+
+  void* allocate(std::size_t bytes) override { return allocate_aligned(bytes); }
+  void release(void* memory) noexcept override { release_aligned(memory); }
+  std::uint64_t copy_out(std::size_t n, const Real* x, Real* block) override {
+    std::copy_n(x, n, block);
+    return ++copies_;
+  }
+  std::uint64_t copy_in(std::size_t n, const Real* block, Real* x) override {
+    std::copy_n(block, n, x);
+    return ++copies_;
+  }
+  void wait(std::uint64_t /*copy*/) override {}
+
+ private:
+  std::uint64_t copies_ = 0;
+};
+
+const RegisterKernels<Cores, BasicHostBlocks, CpuHostBlocks> host_blocks;
 
 }  // namespace
 

@@ -6,6 +6,7 @@
 #include <memory>
 #include <utility>
 
+#include "core/non_copyable.hpp"
 #include "linalg/cpu/cores.hpp"
 
 namespace hetsgd::cpu {
@@ -17,13 +18,11 @@ void* allocate_aligned(std::size_t bytes);
 void release_aligned(void* memory) noexcept;
 
 template <class T>
-class Scratch {
+class Scratch : NonCopyable {
  public:
   Scratch() = default;
   Scratch(Scratch&& other) noexcept
       : data_(std::exchange(other.data_, nullptr)), capacity_(std::exchange(other.capacity_, 0)) {}
-  Scratch(const Scratch&) = delete;
-  Scratch& operator=(const Scratch&) = delete;
   ~Scratch() { release_aligned(data_); }
 
   // Room for `count` numbers; contents are undefined after growth.

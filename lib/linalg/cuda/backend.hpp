@@ -6,7 +6,7 @@
 
 #include <cstddef>
 
-#include "linalg/convolution_library.hpp"
+#include "linalg/convolution_kernels.hpp"
 #include "linalg/cuda/batch.hpp"
 #include "linalg/cuda/blas.hpp"
 #include "linalg/cuda/resources.hpp"

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "core/error.hpp"
+#include "core/non_copyable.hpp"
 #include "core/text.hpp"
 #include "linalg/device.hpp"
 
@@ -55,7 +56,7 @@ FreeMemory free_memory() {
 
 // The pool of the current device while somebody looks what it could give: afterwards it keeps no
 // more of the GPU than before.
-class PoolUnderTrial {
+class PoolUnderTrial : NonCopyable {
  public:
   PoolUnderTrial() {
     int ordinal = 0;
@@ -71,8 +72,6 @@ class PoolUnderTrial {
   ~PoolUnderTrial() {
     if (pool_ != nullptr) cudaMemPoolTrimTo(pool_, reserved_);
   }
-  PoolUnderTrial(const PoolUnderTrial&) = delete;
-  PoolUnderTrial& operator=(const PoolUnderTrial&) = delete;
 
   std::size_t idle() const { return reserved_ - used_; }
 

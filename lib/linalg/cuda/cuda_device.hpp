@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-#include "linalg/convolution_library.hpp"
+#include "linalg/convolution_kernels.hpp"
 #include "linalg/device.hpp"
 
 namespace hetsgd {

@@ -20,6 +20,7 @@
 #include <mutex>
 
 #include "core/error.hpp"
+#include "core/non_copyable.hpp"
 #include "linalg/cuda/cudnn.hpp"
 #include "linalg/device.hpp"
 
@@ -33,7 +34,7 @@ constexpr std::size_t kMostNumbers = std::numeric_limits<int>::max();
 
 // Owns what one pair of functions of the library makes and takes back.
 template <class Pointer>
-class Owned {
+class Owned : NonCopyable {
  public:
   using Create = cudnn::Status (*)(Pointer*);
   using Destroy = cudnn::Status (*)(Pointer);
@@ -43,8 +44,6 @@ class Owned {
     library.check(create(&pointer_), call);
   }
   ~Owned() { destroy_(pointer_); }
-  Owned(const Owned&) = delete;
-  Owned& operator=(const Owned&) = delete;
 
   Pointer get() const { return pointer_; }
 

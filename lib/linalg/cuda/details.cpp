@@ -5,6 +5,7 @@
 #include <array>
 
 #include "core/error.hpp"
+#include "core/non_copyable.hpp"
 #include "linalg/cuda/check.hpp"
 #include "linalg/cuda/cuda_details.hpp"
 
@@ -13,7 +14,7 @@ namespace hetsgd {
 namespace {
 
 // The functions of NVML that are used; its handles and codes are plain numbers to us.
-class Nvml {
+class Nvml : NonCopyable {
  public:
   enum Clock : unsigned { sm = 1, memory = 2 };
 
@@ -34,8 +35,6 @@ class Nvml {
     }
     if (library_ != nullptr) dlclose(library_);
   }
-  Nvml(const Nvml&) = delete;
-  Nvml& operator=(const Nvml&) = delete;
 
   // What is known of the clock replaces what stands there.
   void read(const std::string& bus_id, Clock type, CudaClock& clock) const {

@@ -2,7 +2,7 @@
 #include "linalg/cuda/backend.hpp"
 #include "linalg/cuda/lookups.cuh"
 #include "linalg/cuda/resources.hpp"
-#include "linalg/cuda/rowwise.cuh"
+#include "linalg/cuda/block.cuh"
 #include "linalg/embedding_kernels.hpp"
 
 namespace hetsgd::cuda {

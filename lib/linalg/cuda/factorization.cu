@@ -1,6 +1,6 @@
 #include "linalg/cuda/backend.hpp"
 #include "linalg/cuda/resources.hpp"
-#include "linalg/cuda/rowwise.cuh"
+#include "linalg/cuda/block.cuh"
 #include "linalg/cuda/sparse.hpp"
 #include "linalg/factorization_kernels.hpp"
 

@@ -1,7 +1,6 @@
 // The interaction kernels of a GPU.
 #include "linalg/cuda/backend.hpp"
 #include "linalg/cuda/block.cuh"
-#include "linalg/cuda/rowwise.cuh"
 #include "linalg/interaction_kernels.hpp"
 
 namespace hetsgd::cuda {

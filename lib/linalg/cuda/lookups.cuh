@@ -5,7 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "linalg/cuda/rowwise.cuh"
+#include "linalg/cuda/block.cuh"
 #include "linalg/embedding_kernels.hpp"
 
 namespace hetsgd::cuda {

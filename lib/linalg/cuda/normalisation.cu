@@ -6,7 +6,6 @@
 #include "linalg/cuda/backend.hpp"
 #include "linalg/cuda/block.cuh"
 #include "linalg/cuda/resources.hpp"
-#include "linalg/cuda/rowwise.cuh"
 #include "linalg/normalisation_kernels.hpp"
 
 namespace hetsgd::cuda {

@@ -8,16 +8,15 @@
 #include <cstddef>
 #include <utility>
 
+#include "core/non_copyable.hpp"
 #include "linalg/cuda/check.hpp"
 
 namespace hetsgd::cuda {
 
-class Stream {
+class Stream : NonCopyable {
  public:
   Stream() { HETSGD_CUDA(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking)); }
   ~Stream() { cudaStreamDestroy(stream_); }
-  Stream(const Stream&) = delete;
-  Stream& operator=(const Stream&) = delete;
 
   cudaStream_t get() const { return stream_; }
   void synchronize() const { HETSGD_CUDA(cudaStreamSynchronize(stream_)); }
@@ -34,12 +33,10 @@ class Stream {
 };
 
 // A mark in a stream. One that was never recorded counts as passed.
-class Event {
+class Event : NonCopyable {
  public:
   Event() { HETSGD_CUDA(cudaEventCreateWithFlags(&event_, cudaEventDisableTiming)); }
   ~Event() { cudaEventDestroy(event_); }
-  Event(const Event&) = delete;
-  Event& operator=(const Event&) = delete;
 
   void record(const Stream& stream) { HETSGD_CUDA(cudaEventRecord(event_, stream.get())); }
   // The host waits, or what `stream` is given from now on.
@@ -58,12 +55,10 @@ constexpr std::size_t with_slack(std::size_t bytes) {
 }
 
 // Host memory that the GPU copies from and to by itself. Grows and never shrinks.
-class Pinned {
+class Pinned : NonCopyable {
  public:
   Pinned() = default;
   ~Pinned() { cudaFreeHost(data_); }
-  Pinned(const Pinned&) = delete;
-  Pinned& operator=(const Pinned&) = delete;
 
   // Contents are undefined after growth. No copy may be under way.
   std::byte* reserve(std::size_t bytes, const char* purpose) {
@@ -84,12 +79,10 @@ class Pinned {
 };
 
 // Device memory, taken and given back in the order of a stream. Grows and never shrinks.
-class DeviceMemory {
+class DeviceMemory : NonCopyable {
  public:
   explicit DeviceMemory(const Stream& stream) : stream_(stream) {}
   ~DeviceMemory() { release(); }
-  DeviceMemory(const DeviceMemory&) = delete;
-  DeviceMemory& operator=(const DeviceMemory&) = delete;
 
   // Room for `count` numbers; contents are undefined after growth. Valid for what comes later in
   // the stream. Never null.

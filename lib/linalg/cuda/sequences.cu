@@ -2,7 +2,7 @@
 #include <cmath>
 
 #include "linalg/cuda/backend.hpp"
-#include "linalg/cuda/rowwise.cuh"
+#include "linalg/cuda/block.cuh"
 #include "linalg/sequence_kernels.hpp"
 
 namespace hetsgd::cuda {

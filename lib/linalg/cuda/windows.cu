@@ -1,6 +1,5 @@
 #include "linalg/cuda/block.cuh"
 #include "linalg/cuda/check.hpp"
-#include "linalg/cuda/rowwise.cuh"
 #include "linalg/cuda/windows.hpp"
 
 namespace hetsgd::cuda {

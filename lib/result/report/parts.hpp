@@ -21,7 +21,7 @@ double rounded(double value, int digits);
 // `most` of the numbers 0 .. count - 1, evenly spread, the first and the last one among them; all of
 // them if there are no more.
 std::vector<std::size_t> spread(std::size_t count, std::size_t most);
-// curves.cpp: the metrics of a workload that have curves, the comparison's first.
+// charts.cpp: the metrics of a workload that have curves, the comparison's first.
 std::vector<std::string> curve_metrics(const Workload& workload);
 // Whether its curves say how many bytes had been sent. If not, a run's bytes are shared out in
 // proportion to its samples.
@@ -42,11 +42,11 @@ nlohmann::json waited_for(const GroupResults& results);
 // Batch sizes per worker at the merges of the first run; null: they never changed.
 nlohmann::json batch_sizes(const GroupResults& results);
 
-// histograms.cpp: {name: {"value", "share", "count", "p50", "p95", "max", "width"}}, counts of all
+// charts.cpp: {name: {"value", "share", "count", "p50", "p95", "max", "width"}}, counts of all
 // runs together.
 nlohmann::json histograms(const GroupResults& results);
 
-// profiles.cpp: the performance profile of all workloads (Dolan and More 2002).
+// charts.cpp: the performance profile of all workloads (Dolan and More 2002).
 nlohmann::json performance_profile(const std::vector<Workload>& workloads);
 
 // settings.cpp: {"options": [name], "groups": [{"values": [by option], "own": ["name=value"]}]},

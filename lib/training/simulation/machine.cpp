@@ -4,7 +4,7 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
-#include "cluster/graph_rates.hpp"
+#include "cluster/profile.hpp"
 #include "core/error.hpp"
 #include "core/text.hpp"
 

@@ -1,14 +1,19 @@
 // Curves of a group on a common grid: median and band over its runs.
 #include <algorithm>
 #include <cmath>
+#include <limits>
+#include <map>
 #include <span>
+#include <string>
 
 #include "model/metric.hpp"
 #include "result/compare_parts.hpp"
+#include "result/performance_profile.hpp"
 #include "result/report/parts.hpp"
 #include "result/statistics.hpp"
 
 namespace hetsgd::report {
+
 namespace {
 
 using nlohmann::json;
@@ -143,6 +148,125 @@ nlohmann::json group_curves(const Workload& workload, const GroupRow& group, std
     }
   }
   return document;
+}
+
+// Histograms of a group: the counts of all its runs together.
+
+namespace {
+
+using nlohmann::json;
+
+constexpr std::int64_t kMostBins = 80;
+constexpr int kShareDigits = 4;
+
+using Counts = std::map<std::int64_t, double>;
+
+// The smallest value up to which at least this share of the counts lies.
+std::int64_t quantile(const Counts& counts, double total, double share) {
+  double sum = 0;
+  for (const auto& [value, count] : counts) {
+    sum += count;
+    if (sum >= share * total) return value;
+  }
+  return counts.rbegin()->first;
+}
+
+// Bins of equal width from the smallest value on, named by their lower ends.
+json histogram(const Counts& counts) {
+  const std::int64_t first = counts.begin()->first, last = counts.rbegin()->first;
+  const std::int64_t width =
+      counts.size() <= static_cast<std::size_t>(kMostBins) ? 1 : (last - first) / kMostBins + 1;
+  double total = 0;
+  Counts bins;
+  for (const auto& [value, count] : counts) {
+    total += count;
+    bins[first + (value - first) / width * width] += count;
+  }
+  json document = {{"value", json::array()},
+                   {"share", json::array()},
+                   {"count", total},
+                   {"width", width},
+                   {"p50", quantile(counts, total, 0.5)},
+                   {"p95", quantile(counts, total, 0.95)},
+                   {"max", last}};
+  for (const auto& [value, count] : bins) {
+    document["value"].push_back(value);
+    document["share"].push_back(rounded(count / total, kShareDigits));
+  }
+  return document;
+}
+
+}  // namespace
+
+nlohmann::json histograms(const GroupResults& results) {
+  std::map<std::string, Counts> all;
+  for (const json* result : results) {
+    for (const auto& [name, counts] : (*result)["histograms"].items()) {
+      for (const auto& [value, count] : counts.items()) {
+        if (count > 0) all[name][std::stoll(value)] += count.get<double>();
+      }
+    }
+  }
+  json document = json::object();
+  for (const auto& [name, counts] : all) document[name] = histogram(counts);
+  return document;
+}
+
+// The performance profile of a report (performance_profile.hpp).
+//
+// A problem is a workload with a target that at least one group reached at the median; a method is a
+// label, which names the same one in all workloads, and counts with the problems on which it ran.
+
+namespace {
+
+using nlohmann::json;
+
+struct Solver {
+  std::vector<std::size_t> problems;
+  std::vector<double> ratios;
+};
+
+double best_time(const Comparison& comparison, std::size_t t) {
+  double best = std::numeric_limits<double>::infinity();
+  for (const GroupRow& group : comparison.groups) {
+    best = std::min(best, group.targets[t].time_s.median);
+  }
+  return best;
+}
+
+json solver_json(const std::string& label, const Solver& solver) {
+  const auto solved =
+      std::ranges::count_if(solver.ratios, [](double ratio) { return std::isfinite(ratio); });
+  return {{"label", label},
+          {"problems", solver.problems},
+          {"ratios", solver.ratios},
+          {"solved", solved},
+          {"area", profile_area(solver.ratios)}};
+}
+
+}  // namespace
+
+nlohmann::json performance_profile(const std::vector<Workload>& workloads) {
+  json problems = json::array(), solvers = json::array();
+  std::map<std::string, Solver> by_label;
+  std::vector<std::string> labels;  // in order of their first appearance
+  for (std::size_t w = 0; w < workloads.size(); ++w) {
+    const Comparison& comparison = workloads[w].comparison;
+    for (std::size_t t = 0; t < comparison.targets.size(); ++t) {
+      const double best = best_time(comparison, t);
+      if (!std::isfinite(best)) continue;
+      for (const GroupRow& group : comparison.groups) {
+        if (!by_label.contains(group.label)) labels.push_back(group.label);
+        Solver& solver = by_label[group.label];
+        solver.problems.push_back(problems.size());
+        solver.ratios.push_back(ratio_to_best(group.targets[t].time_s.median, best));
+      }
+      problems.push_back(
+          {{"workload", w}, {"target", comparison.targets[t].text()}, {"best_time_s", best}});
+    }
+  }
+  for (const std::string& label : labels) solvers.push_back(solver_json(label, by_label[label]));
+  return {{"problems", problems}, {"solvers", solvers}, {"end", kProfileEnd}};
 }
 
 }  // namespace hetsgd::report

@@ -31,7 +31,7 @@
 #include <string_view>
 #include <utility>
 
-#include "collective/slices.hpp"
+#include "collective/combine.hpp"
 #include "core/error.hpp"
 #include "core/limits.hpp"
 

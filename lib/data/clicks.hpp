@@ -1,9 +1,13 @@
 // From click data as they come, a text or the generator, to a data set with a vocabulary.
 #pragma once
 
+#include <cstddef>
+#include <cstdint>
 #include <string>
+#include <vector>
 
 #include "data/fields.hpp"
+#include "data/generate_ctr.hpp"
 #include "data/load.hpp"
 #include "data/text_parser.hpp"
 
@@ -16,5 +20,54 @@ ParsedData with_vocabulary(RawClicks&& clicks, const std::string& path, const Lo
 // The part of generate:... (data/generate_ctr.hpp) that the options ask for. Without
 // options.vocabulary_of, the test part has the training part's vocabulary too.
 ParsedData generate_clicks(const std::string& spec, const LoadOptions& options);
+
+// What a thread of the click generator keeps of ids: nine of ten lookups go to some thousand of
+// them.
+
+// An id and what follows from it.
+struct KnownId {
+  std::uint32_t rank = 0, generation = 0;
+  std::uint32_t field = 0xFFFFFFFFU;  // nobody's
+  std::uint32_t value = 0;            // 0 of a missing one
+  double phase = 0;                   // of its rank, in days
+  IdEffect effect;
+};
+
+// A direct-mapped cache of 3 MiB: it forgets, and makes again what it has forgotten, so rows do not
+// depend on it.
+class ClickGenerator::Memory {
+ public:
+  explicit Memory(const ClickGenerator& generator) : generator_(generator), known_(kSlots) {}
+
+  // Who stands behind `rank` at `day`; good until the next call.
+  const KnownId& find(std::size_t field, std::uint32_t rank, double day) {
+    KnownId& known =
+        known_[(rank * 0x9E3779B1U + static_cast<std::uint32_t>(field) * 0x85EBCA6BU) >>
+               (32 - kSlotBits)];
+    if (known.field != field || known.rank != rank) {
+      known.field = static_cast<std::uint32_t>(field);
+      known.rank = rank;
+      known.phase = generator_.phase(field, rank);
+      learn(known, generator_.generation(field, rank, known.phase, day));
+    } else if (const auto now = generator_.generation(field, rank, known.phase, day);
+               now != known.generation) {
+      learn(known, now);
+    }
+    return known;
+  }
+
+ private:
+  static constexpr unsigned kSlotBits = 16;
+  static constexpr std::size_t kSlots = std::size_t{1} << kSlotBits;
+
+  void learn(KnownId& known, std::uint32_t generation) const {
+    known.generation = generation;
+    known.value = known.rank == 0 ? 0 : generator_.value_of(known.field, {known.rank, generation});
+    known.effect = effect_of(generator_.options_.seed, known.field, known.rank, generation);
+  }
+
+  const ClickGenerator& generator_;
+  std::vector<KnownId> known_;
+};
 
 }  // namespace hetsgd

@@ -4,7 +4,7 @@
 #include <cmath>
 
 #include "core/error.hpp"
-#include "data/click_memory.hpp"
+#include "data/clicks.hpp"
 #include "data/ctr_laws.hpp"
 #include "data/parallel.hpp"
 #include "data/source.hpp"

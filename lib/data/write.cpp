@@ -8,7 +8,7 @@
 #include "core/error.hpp"
 #include "core/output_file.hpp"
 #include "data/binary.hpp"
-#include "data/click_memory.hpp"
+#include "data/clicks.hpp"
 #include "data/criteo.hpp"
 #include "data/parallel.hpp"
 

@@ -11,7 +11,7 @@
 #include <optional>
 #include <vector>
 
-#include "graph/convolution.hpp"
+#include "graph/work.hpp"
 #include "memory/lifetime.hpp"
 #include "memory/pool.hpp"
 

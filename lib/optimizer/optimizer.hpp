@@ -1,5 +1,5 @@
 // Optimizers: the update of ONE replica from a dense gradient. State belongs to the replica and
-// lives on its device. One file per family: sgd.cpp, adagrad.cpp, adam.cpp, layerwise.cpp; tables of
+// lives on its device. One file per family: sgd.cpp, adam.cpp (with adagrad), layerwise.cpp; tables of
 // embeddings: row_rules.cpp.
 #pragma once
 

@@ -54,7 +54,7 @@
 #include <thread>
 #include <vector>
 
-#include "cluster/control.hpp"
+#include "cluster/process_group.hpp"
 #include "table/gathered_rows.hpp"
 #include "training/client.hpp"
 #include "training/trace.hpp"

@@ -11,7 +11,6 @@
 #include "training/client.hpp"
 #include "training/constant_guess.hpp"
 #include "training/evaluation.hpp"
-#include "training/machine.hpp"
 #include "training/oversubscription.hpp"
 #include "training/parameters_file.hpp"
 #include "training/plan_checks.hpp"

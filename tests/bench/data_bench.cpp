@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "core/random.hpp"
-#include "data/click_memory.hpp"
+#include "data/clicks.hpp"
 #include "data/criteo.hpp"
 #include "data/generate.hpp"
 #include "data/sampler.hpp"

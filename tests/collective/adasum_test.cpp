@@ -13,8 +13,8 @@
 #include <vector>
 
 #include "cluster/cluster.hpp"
+#include "collective/combine.hpp"
 #include "collective/plain_cluster.hpp"
-#include "collective/slices.hpp"
 #include "core/random.hpp"
 
 namespace hetsgd {

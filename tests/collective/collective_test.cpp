@@ -9,7 +9,6 @@
 #include <vector>
 
 #include "cluster/cluster.hpp"
-#include "collective/dissemination.hpp"
 #include "collective/halving_doubling.hpp"
 #include "collective/plain_cluster.hpp"
 #include "collective/ring.hpp"
@@ -19,6 +18,17 @@ namespace hetsgd {
 namespace {
 
 constexpr int kTag = 17;
+
+// The barrier that NetworkModel::barrier_cost charges for, made of messages (Hensgen, Finkel, Manber,
+// IJPP 1988): in step k rank r sends to r + 2^k modulo p and receives from r - 2^k, so that after
+// ceil(log2 p) steps each has heard, directly or not, from everybody.
+void dissemination_barrier(Comm& comm, int tag) {
+  const int p = comm.size(), r = comm.rank();
+  for (int distance = 1; distance < p; distance <<= 1) {
+    comm.send_bytes((r + distance) % p, tag, {}, Traffic::control);
+    comm.receive_bytes((r - distance + p) % p, tag, {});
+  }
+}
 
 template <class T>
 using AllReduce = std::function<void(Comm&, int, std::span<T>, std::vector<T>&, ReduceOp)>;

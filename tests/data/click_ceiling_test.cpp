@@ -6,7 +6,7 @@
 #include <optional>
 #include <set>
 
-#include "data/click_memory.hpp"
+#include "data/clicks.hpp"
 #include "data/generate_ctr.hpp"
 #include "data/summary.hpp"
 #include "data/vocabulary.hpp"

@@ -5,7 +5,7 @@
 #include <numeric>
 
 #include "data/binary_format.hpp"
-#include "data/click_memory.hpp"
+#include "data/clicks.hpp"
 #include "data/sampler.hpp"
 #include "data/select.hpp"
 #include "data/summary.hpp"

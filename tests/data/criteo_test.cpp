@@ -6,7 +6,6 @@
 
 #include <map>
 
-#include "data/click_memory.hpp"
 #include "data/clicks.hpp"
 #include "data/select.hpp"
 #include "data/summary.hpp"

@@ -6,7 +6,7 @@
 #include <map>
 #include <set>
 
-#include "data/click_memory.hpp"
+#include "data/clicks.hpp"
 #include "data/summary.hpp"
 #include "data_test_util.hpp"
 

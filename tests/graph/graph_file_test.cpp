@@ -4,7 +4,6 @@
 #include <gtest/gtest.h>
 
 #include "core/error.hpp"
-#include "graph/convolution.hpp"
 #include "graph/needs.hpp"
 #include "graph/work.hpp"
 

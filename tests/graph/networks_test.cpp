@@ -3,8 +3,8 @@
 #include <gtest/gtest.h>
 
 #include "core/error.hpp"
-#include "graph/fork_copies.hpp"
 #include "graph/graph_file.hpp"
+#include "graph/needs.hpp"
 #include "graph/work.hpp"
 
 namespace hetsgd {

@@ -30,8 +30,8 @@
 #include <thread>
 #include <vector>
 
-#include "cluster/control.hpp"
 #include "cluster/mpi/environment.hpp"
+#include "cluster/process_group.hpp"
 #include "core/units.hpp"
 
 namespace hetsgd::mpi {

@@ -31,12 +31,12 @@
 
 #include "cluster/mpi/channel.hpp"
 #include "cluster/mpi/protocol/agreement.hpp"
-#include "cluster/mpi/protocol/attached.hpp"
 #include "cluster/mpi/protocol/clock_pause.hpp"
 #include "cluster/mpi/protocol/deadlock_vote.hpp"
 #include "cluster/mpi/protocol/first_error.hpp"
 #include "cluster/mpi/protocol/group_numbers.hpp"
 #include "cluster/mpi/protocol/heartbeats.hpp"
+#include "cluster/mpi/protocol/messages.hpp"
 #include "cluster/mpi/protocol/rank_barrier.hpp"
 #include "cluster/mpi/protocol/service_directory.hpp"
 

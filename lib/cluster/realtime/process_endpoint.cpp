@@ -1,14 +1,172 @@
 #include "cluster/realtime/process_endpoint.hpp"
 
 #include <algorithm>
+#include <functional>
 #include <optional>
+#include <string_view>
+#include <vector>
 
+#include "cluster/blocking.hpp"
 #include "cluster/endpoint.hpp"
-#include "cluster/realtime/monitor.hpp"
 #include "cluster/realtime/waiting.hpp"
+#include "cluster/realtime/world.hpp"
 #include "core/error.hpp"
+#include "core/non_copyable.hpp"
 
 namespace hetsgd::realtime {
+
+// ThreadsMonitor: lock and condition on the world's mutex, so that a deadlock report sees who waits
+// for what.
+//
+// A process and one monitor; holder_ names who holds it, queue_ and waiters_ list the others:
+//
+//             lock(), taken               holder_ is null
+//   outside ---------------> queued ----------------------> holds
+//      |  ^                                                 ^ |  |
+//      |  |  lock(), free                                   | |  | wait(), not ready: gives it back
+//      +--|-------------------------------------------------+ |  v
+//         |  unlock()                                         |  waiting --> queued, or holds
+//         +---------------------------------------------------+          notify_all()
+//
+// It is not a std::mutex, because its owner may block in the vocabulary with it held, be stopped by
+// a pause or be unwound, and because a deadlock report names the processes that want it.
+//
+// Pauses: lock() is a safepoint before the lock is taken. The function of a pause must not wait,
+// as the holder of the monitor would be stopped: there lock() takes a free monitor at once and
+// throws a CheckFailure that names the holder of any other.
+//
+// Abort: when wait() throws it may have given the lock back. The unlock() of the caller's guard
+// that follows is then harmless.
+
+class ThreadsMonitor final : public Monitor {
+ public:
+  explicit ThreadsMonitor(World& world) : world_(world) {}
+
+  // Errors: check, the calling process holds it already. Waiting is `wait` in its breakdown, here
+  // and in wait().
+  void lock() override;
+  void unlock() override;
+  // ready() is called by the waiting process itself, with the monitor held and without the world's
+  // mutex: a slow one holds up those who want the monitor, nobody else. It is called again after
+  // each notify_all().
+  void wait(const std::function<bool()>& ready, std::string_view what) override;
+  // With or without the monitor held, from any process of the run.
+  void notify_all() override;
+
+ private:
+  // Remembers the notification. The wake-up alone would not do: the end of a pause wakes everybody,
+  // too.
+  struct Waiter {
+    Process* process = nullptr;
+    bool notified = false;
+  };
+  // Both under the world's mutex, which also guards the members below.
+  void acquire(World::Lock& guard);
+  void release();
+
+  World& world_;
+  Process* holder_ = nullptr;     // null: it is free
+  std::vector<Process*> queue_;   // for the lock
+  std::vector<Waiter*> waiters_;  // for a notification; each on its process's stack
+};
+
+namespace {
+
+// An element of a vector for as long as a wait lasts, however it ends. The mutex is held at both
+// ends.
+template <class T>
+class Enlisted : NonCopyable {
+ public:
+  Enlisted(std::vector<T*>& list, T& element) : list_(list), element_(&element) {
+    list_.push_back(element_);
+  }
+  ~Enlisted() { std::erase(list_, element_); }
+
+ private:
+  std::vector<T*>& list_;
+  T* element_;
+};
+
+}  // namespace
+
+// world_.enter() would refuse the function of a pause and park everybody else until the pause is
+// over; so what runs in a pause takes the plain mutex.
+void ThreadsMonitor::lock() {
+  Process& me = World::current();
+  if (me.in_pause) {  // it may not wait: who holds the monitor is stopped
+    const auto guard = world_.lock();
+    if (holder_) {
+      throw CheckFailure(me.name + " locks a monitor inside of a pause, but " + holder_->name +
+                         " holds it");
+    }
+    holder_ = &me;
+    return;
+  }
+  auto guard = world_.enter();
+  acquire(guard);
+}
+
+// World's mutex held, before and after. block() returns with ready() true under the mutex, so
+// nobody can have taken the lock between the look and the assignment.
+void ThreadsMonitor::acquire(World::Lock& guard) {
+  Process& me = World::current();
+  if (holder_ == &me) throw CheckFailure(me.name + " locks a monitor that it holds already");
+  if (holder_) {
+    const Enlisted queued(queue_, me);
+    const Until free([&] { return holder_ == nullptr; }, [] { return blocked_on_lock(); });
+    world_.block(guard, free);
+  }
+  holder_ = &me;
+}
+
+// Not a safepoint: it is called by destructors of guards, also while an exception passes through.
+void ThreadsMonitor::unlock() {
+  const auto guard = world_.lock();
+  // wait() has thrown, and the guard of the caller unlocks what it no longer holds.
+  if (holder_ != &World::current()) {
+    HETSGD_CHECK(world_.aborting());
+    return;
+  }
+  release();
+}
+
+// Everybody who wants the lock is woken, and the first that runs gets it; the others go back to
+// sleep. Queues are short, and handing the lock to one of them would keep the rest waiting as long
+// as that one is held back by a pause.
+void ThreadsMonitor::release() {
+  holder_ = nullptr;
+  for (Process* process : queue_) world_.wake(*process);
+}
+
+// The lock is given back and the waiter is listed in one critical section: whoever makes ready()
+// true needs the lock for it, so its notify_all() finds the waiter in the list.
+void ThreadsMonitor::wait(const std::function<bool()>& ready, std::string_view what) {
+  Process& me = World::current();
+  while (!ready()) {
+    // lock(), not enter(): who parks for a pause here would hold the monitor, which the function of
+    // a pause may lock. block() sees an abort.
+    auto guard = world_.lock();
+    HETSGD_CHECK(holder_ == &me);
+    release();
+    Waiter waiter{&me};
+    {
+      const Enlisted waiting(waiters_, waiter);
+      const Until notified([&] { return waiter.notified; },
+                           [&] { return blocked_in_monitor(what); });
+      world_.block(guard, notified);
+    }
+    acquire(guard);
+  }
+}
+
+// Waiters stay in the list until they have run. A second notification is no harm.
+void ThreadsMonitor::notify_all() {
+  const auto guard = world_.lock();
+  for (Waiter* waiter : waiters_) {
+    waiter->notified = true;
+    world_.wake(*waiter->process);
+  }
+}
 
 ProcessEndpoint::ProcessEndpoint(World& world, const ClusterOptions& options, Process& process)
     : world_(world), process_(process), options_(options), speed_(options.speed_of(process.rank)) {}

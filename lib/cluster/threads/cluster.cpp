@@ -1,12 +1,165 @@
 // The `threads` cluster: one thread per worker, real time.
+#include "cluster/cluster.hpp"
+
 #include <algorithm>
+#include <memory>
 #include <mutex>
+#include <string>
+#include <vector>
 
 #include "cluster/cuda/gpu_group.hpp"
-#include "cluster/threads/endpoint.hpp"
+#include "cluster/realtime/local_run.hpp"
+#include "cluster/realtime/process_endpoint.hpp"
+#include "cluster/threads/comm.hpp"
+#include "cluster/threads/service.hpp"
 #include "core/error.hpp"
 
 namespace hetsgd::threads {
+
+// ThreadsEndpoint: the vocabulary for one process of the threads cluster, and what the endpoints of
+// a run share.
+//
+// Who owns what: the cluster owns the Run; the Run owns the world with its threads and processes,
+// the group of all ranks, the pool of messages and the services. An endpoint lies on the stack of
+// its thread, and so ends before its thread does.
+
+// One run. Lives until the cluster's next run, so that device memory which a run leaves behind can
+// still be released: the devices belong to its processes.
+//
+// Its phases, on the thread that calls run():
+//
+//   worker threads started --> all set up --> clock runs --> workers and background tasks ended -->
+//   services ended, all threads joined --> services destroyed --> report, or the first error
+class Run final : public BackgroundTasks, private LocalRun {
+ public:
+  // devices: by rank; cores: those that this process may use. Errors (device): what keeps
+  // options.all_reduce from working between the GPUs.
+  Run(const ClusterOptions& options, std::vector<DeviceSpec> devices, std::vector<int> cores);
+
+  // Once. Calls worker(endpoint) in one thread per rank. Rethrows the first error, by then with
+  // every thread joined; nothing refers to `worker` afterwards.
+  ClusterReport run(const std::function<void(Endpoint&)>& worker);
+  // Any thread, also before run(), which then ends as soon as the workers are set up.
+  void abort(std::exception_ptr error) { world_.abort(std::move(error)); }
+
+ private:
+  friend class ThreadsEndpoint;
+  Process& start_background_task(Process& parent, const std::string& name,
+                                 std::function<void(Endpoint&)> fn, ProcessKind kind) override;
+
+  const std::vector<DeviceSpec> devices_;        // by rank
+  const std::vector<std::vector<int>> pinning_;  // by rank
+  MessagePool pool_;                             // guarded by the world's mutex
+  std::shared_ptr<Group> everybody_;             // all ranks; endpoints share it
+  ServiceList<ThreadsService> services_;
+};
+
+// The endpoint of a worker, and of each of its background tasks: all of one rank see the same
+// group, so they share its mailbox, and a collective may be called by one of them at a time.
+class ThreadsEndpoint final : public ProcessEndpoint {
+ public:
+  ThreadsEndpoint(Run& run, Process& process);
+
+  int size() const override { return comm_.size(); }
+  Comm& comm() override { return comm_; }
+
+  // On abort a worker is unwound after its background tasks. Where a worker itself throws, its
+  // stack goes first: what a background task uses should be its own or shared.
+  void background_task(std::string name, std::function<void(Endpoint&)> fn) override;
+  std::shared_ptr<ServicePort> open_service(
+      const std::string& name,
+      const std::function<std::unique_ptr<ServiceHandler>()>& factory) override;
+  void while_paused(FunctionRef fn) override;
+  void while_paused_together(FunctionRef fn) override;
+
+ private:
+  Run& run_;
+  ThreadsComm comm_;
+};
+
+ThreadsEndpoint::ThreadsEndpoint(Run& run, Process& process)
+    : ProcessEndpoint(run.world_, run.options_, process),
+      run_(run),
+      comm_(run.everybody_, process.rank) {}
+
+void ThreadsEndpoint::background_task(std::string name, std::function<void(Endpoint&)> fn) {
+  world_.safepoint();
+  process_.device->synchronize();  // the background task's device may go on where this one stands
+  run_.start_background_task(process_, name, std::move(fn), ProcessKind::background_task);
+}
+
+// The service's thread starts while the list's mutex is held. It may use a plain pointer: the list
+// keeps the service until every thread is joined. The safepoint comes before that mutex, with which
+// nobody may stop for a pause.
+std::shared_ptr<ServicePort> ThreadsEndpoint::open_service(
+    const std::string& name, const std::function<std::unique_ptr<ServiceHandler>()>& factory) {
+  world_.safepoint();
+  const auto make = [&](const auto&) {
+    auto service = std::make_shared<ThreadsService>(world_, name, factory());
+    run_.start_service(name, [service = service.get()](Process& me) { service->serve(me); });
+    return service;
+  };
+  return std::make_shared<ThreadsPort>(run_.services_.open(name, make), process_.rank);
+}
+
+void ThreadsEndpoint::while_paused(FunctionRef fn) { world_.while_paused(fn); }
+
+void ThreadsEndpoint::while_paused_together(FunctionRef fn) { comm_.while_paused_together(fn); }
+
+// --- run
+
+namespace {
+
+std::vector<int> gpus_of(const std::vector<DeviceSpec>& devices) {
+  std::vector<int> gpus;
+  for (const DeviceSpec& device : devices) gpus.push_back(device.gpu);
+  return gpus;
+}
+
+}  // namespace
+
+// All threads of the run share the cores of this process, whether workers are pinned or not.
+Run::Run(const ClusterOptions& options, std::vector<DeviceSpec> devices, std::vector<int> cores)
+    : LocalRun(options, cores, static_cast<int>(cores.size())),
+      devices_(std::move(devices)),
+      pinning_(assign_cores(devices_, cores_)),
+      everybody_(
+          std::make_shared<Group>(world_, pool_, *this, gpus_of(devices_), options.all_reduce)) {}
+
+// A thread that cannot be started aborts the run like any other error, because those that have been
+// started must be unwound and joined first: world_.run() does both, and rethrows it.
+//
+// A worker that ends normally tells the services. One that throws does not: the run is over then.
+ClusterReport Run::run(const std::function<void(Endpoint&)>& worker) {
+  try {
+    for (int rank = 0; rank < options_.workers; ++rank) {
+      const auto r = static_cast<std::size_t>(rank);
+      start_worker(rank, {devices_[r], pinning_[r]}, [this, &worker](Process& me) {
+        ThreadsEndpoint endpoint(*this, me);
+        worker(endpoint);
+        services_.left(me.rank);
+      });
+    }
+  } catch (...) {
+    world_.abort(std::current_exception());
+  }
+  struct Ended {  // handlers may refer to what the caller owns
+    ServiceList<ThreadsService>& services;
+    ~Ended() { services.clear(); }
+  } ended{services_};
+  world_.run(options_.workers);
+  return local_report();
+}
+
+// On a device of the same kind as its worker's: the same GPU, or as many cores.
+Process& Run::start_background_task(Process& parent, const std::string& name,
+                                    std::function<void(Endpoint&)> fn, ProcessKind kind) {
+  return start_background_task_on(devices_[static_cast<std::size_t>(parent.rank)], parent, name,
+                                  kind, [this, fn = std::move(fn)](Process& me) {
+                                    ThreadsEndpoint endpoint(*this, me);
+                                    fn(endpoint);
+                                  });
+}
 
 namespace {
 

@@ -5,8 +5,8 @@
 #include <limits>
 
 #include "core/error.hpp"
-#include "linalg/cpu/best.hpp"
 #include "linalg/cpu/cores.hpp"
+#include "linalg/cpu/lanes.hpp"
 #include "linalg/cpu/memory.hpp"
 #include "linalg/cpu/simd.hpp"
 #include "linalg/cpu/softmax_layer.hpp"

@@ -17,8 +17,8 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "linalg/cpu/best.hpp"
 #include "linalg/cpu/cores.hpp"
+#include "linalg/cpu/lanes.hpp"
 #include "linalg/cpu/memory.hpp"
 #include "linalg/cpu/simd.hpp"
 #include "linalg/output_layer_kernels.hpp"

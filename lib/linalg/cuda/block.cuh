@@ -2,6 +2,9 @@
 // the warps by halves.
 #pragma once
 
+#include <cstddef>
+#include <cstdint>
+
 #include "linalg/cuda/check.hpp"
 #include "linalg/cuda/index.hpp"
 
@@ -73,6 +76,30 @@ void launch_rowwise(cudaStream_t stream, std::size_t count, std::size_t n, const
   const std::size_t blocks = blocks_for(count * ceil_divide(n, kWarp * 16), kWarps);
   rowwise<<<static_cast<unsigned>(blocks), kThreads, 0, stream>>>(count, n, f);
   check_launch(name);
+}
+
+// 16 bytes of an array at once: a thread's widest access to memory.
+
+template <class Real, int V>
+struct alignas(V * sizeof(Real)) Pack {
+  Real at[V];
+};
+
+template <class Real>
+inline constexpr int kPackOf = 16 / sizeof(Real);
+
+template <class Real, int V>
+__device__ Pack<Real, V> load_pack(const Real* from) {
+  return *reinterpret_cast<const Pack<Real, V>*>(from);
+}
+template <class Real, int V>
+__device__ void store_pack(Real* to, const Pack<Real, V>& pack) {
+  *reinterpret_cast<Pack<Real, V>*>(to) = pack;
+}
+
+// Packs of kPackOf numbers may begin there.
+inline bool is_aligned(const void* memory) {
+  return reinterpret_cast<std::uintptr_t>(memory) % 16 == 0;
 }
 
 }  // namespace hetsgd::cuda

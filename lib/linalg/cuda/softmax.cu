@@ -1,6 +1,5 @@
 #include "linalg/cuda/block.cuh"
 #include "linalg/cuda/check.hpp"
-#include "linalg/cuda/pack.cuh"
 #include "linalg/cuda/softmax.hpp"
 
 namespace hetsgd::cuda {

@@ -4,7 +4,6 @@
 #include "linalg/cuda/backend.hpp"
 #include "linalg/cuda/block.cuh"
 #include "linalg/cuda/check.hpp"
-#include "linalg/cuda/pack.cuh"
 #include "linalg/cuda/sparse.hpp"
 #include "linalg/sparse_kernels.hpp"
 

@@ -14,7 +14,6 @@
 #include "linalg/cuda/check.hpp"
 #include "linalg/cuda/index.hpp"
 #include "linalg/cuda/lookups.cuh"
-#include "linalg/cuda/pack.cuh"
 #include "linalg/cuda/resources.hpp"
 #include "linalg/cuda/block.cuh"
 #include "linalg/cuda/sparse.hpp"

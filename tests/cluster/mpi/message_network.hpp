@@ -12,7 +12,7 @@
 #include <utility>
 #include <vector>
 
-#include "cluster/control.hpp"
+#include "cluster/process_group.hpp"
 
 namespace hetsgd::mpi {
 

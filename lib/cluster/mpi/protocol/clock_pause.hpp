@@ -36,8 +36,8 @@
 #include <cstdint>
 #include <deque>
 
-#include "cluster/control.hpp"
-#include "cluster/mpi/protocol/attached.hpp"
+#include "cluster/mpi/protocol/messages.hpp"
+#include "cluster/process_group.hpp"
 
 namespace hetsgd::mpi {
 

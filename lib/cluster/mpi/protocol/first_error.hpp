@@ -32,8 +32,8 @@
 #include <mutex>
 #include <optional>
 
-#include "cluster/control.hpp"
 #include "cluster/mpi/failure.hpp"
+#include "cluster/process_group.hpp"
 #include "core/units.hpp"
 
 namespace hetsgd::mpi {

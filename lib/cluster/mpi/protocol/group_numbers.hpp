@@ -14,8 +14,8 @@
 #include <deque>
 #include <mutex>
 
-#include "cluster/control.hpp"
 #include "cluster/mpi/protocol/messages.hpp"
+#include "cluster/process_group.hpp"
 
 namespace hetsgd::mpi {
 

@@ -21,8 +21,8 @@
 #include <optional>
 #include <string>
 
-#include "cluster/control.hpp"
-#include "cluster/mpi/protocol/attached.hpp"
+#include "cluster/mpi/protocol/messages.hpp"
+#include "cluster/process_group.hpp"
 #include "cluster/serialised_factory.hpp"
 
 namespace hetsgd::mpi {

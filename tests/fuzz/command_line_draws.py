@@ -71,8 +71,8 @@ READERS = {
 
 
 def commands_of(help_text):
-    """The names of all commands, from hetsgd --help."""
-    listed = help_text.split("\nCommands:\n")[1].split("\n\n")[0]
+    """The names of all commands, from hetsgd --help, which lists them in groups behind its usage."""
+    listed = help_text.split("\nUsage: ")[1]
     return [match[1] for match in re.finditer(r"^  ([a-z][\w-]*(?: [a-z][\w-]*)?)(?:  |$)", listed, re.M)]
 
 

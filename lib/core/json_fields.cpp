@@ -6,7 +6,6 @@
 #include <filesystem>
 #include <utility>
 
-#include "core/error.hpp"
 #include "core/input_file.hpp"
 #include "core/json_file.hpp"
 #include "core/text.hpp"
@@ -14,10 +13,12 @@
 namespace hetsgd {
 namespace {
 
+using nlohmann::json;
+
 // A profile or a network is a page; nobody writes a megabyte of it.
 constexpr std::uint64_t kMostBytes = std::uint64_t{1} << 20;
 
-std::string in_a_message(const nlohmann::json& value) {
+std::string in_a_message(const json& value) {
   if (value.is_string()) return quote(value.get_ref<const std::string&>());
   constexpr std::size_t kShown = 60;
   std::string text = value.dump();
@@ -25,153 +26,188 @@ std::string in_a_message(const nlohmann::json& value) {
   return text;
 }
 
-bool is_within(const nlohmann::json& value, const FieldRange& range) {
+bool is_within(const json& value, const FieldRange& range) {
   return value.is_number() && value.get<double>() >= range.min && value.get<double>() <= range.max;
 }
 
 // "numbers from 0 to 1000 s"
 std::string range_text(std::string_view what, const FieldRange& range) {
+  if (range.max == kNumbers.max) return std::string(what);
   return fmt::format("{} from {} to {}{}{}", what, range.min, range.max,
                      range.unit.empty() ? "" : " ", range.unit);
 }
 
-}  // namespace
+bool is_object(const json& value) { return value.is_object(); }
+bool is_list_of_any(const json& value) { return value.is_array() && !value.empty(); }
 
-JsonFields::JsonFields(std::string place, std::string_view text) : place_(std::move(place)) {
-  object_ = parse_json(text, place_, JsonComments::allowed);
-  if (!object_.is_object()) {
-    throw data_error("{}: found {}, expected a JSON object", place_, in_a_message(object_));
-  }
+template <class IsRight>
+auto is_list_of(IsRight is_right) {
+  return [is_right](const json& value) {
+    return is_list_of_any(value) && std::ranges::all_of(value, is_right);
+  };
 }
 
+}  // namespace
+
+std::string path_text(JsonPointer part) {
+  std::string text;
+  for (; !part.empty(); part.pop_back()) {
+    const std::string& key = part.back();
+    const bool index = key.find_first_not_of("0123456789-") == std::string::npos;
+    const bool joined = text.empty() || text.front() == '[';
+    text = (index ? fmt::format("[{}]", key) : key) + (joined ? "" : ".") + text;
+  }
+  return text;
+}
+
+std::string JsonDocument::place(const JsonPointer& part, JsonPointer line_of) const {
+  auto line = lines.find(line_of.to_string());
+  while (line == lines.end() && !line_of.empty()) {
+    line_of.pop_back();
+    line = lines.find(line_of.to_string());
+  }
+  std::string text = path;
+  if (line != lines.end()) text += fmt::format(":{}", line->second);
+  return part.empty() ? text : fmt::format("{}: {}", text, path_text(part));
+}
+
+JsonFields::JsonFields(std::shared_ptr<const JsonDocument> document, JsonPointer at,
+                       const json& object)
+    : document_(std::move(document)), at_(std::move(at)), object_(&object) {}
+
+JsonFields::JsonFields(std::shared_ptr<const JsonDocument> document)
+    : JsonFields(document, JsonPointer(), document->tree) {
+  if (object_->is_object()) return;
+  hetsgd::refuse(place(), in_a_message(*object_), "a JSON object", "", document_->code);
+}
+
+JsonFields::JsonFields(std::string place, std::string_view text)
+    : JsonFields(std::make_shared<const JsonDocument>(
+          JsonDocument{.path = place, .tree = parse_json(text, place, JsonComments::allowed)})) {}
+
+JsonFields JsonFields::with(const json& object) const { return {document_, at_, object}; }
+
 bool JsonFields::is_null(const std::string& key) const {
-  return !object_.contains(key) || object_.at(key).is_null();
+  return !has(key) || object_->at(key).is_null();
 }
 
 bool JsonFields::is_text(const std::string& key) const {
-  return object_.contains(key) && object_.at(key).is_string();
+  return has(key) && object_->at(key).is_string();
 }
 
 bool JsonFields::is_list(const std::string& key) const {
-  return object_.contains(key) && object_.at(key).is_array();
+  return has(key) && object_->at(key).is_array();
 }
 
-JsonFields JsonFields::object(const std::string& key) const {
-  constexpr std::string_view kExpected = "an object";
-  const nlohmann::json& value = at(key, kExpected);
-  if (!value.is_object()) fail(key, value, kExpected);
-  JsonFields inner;
-  inner.place_ = fmt::format("{}: {}", place_, key);
-  inner.object_ = value;
-  return inner;
+std::string JsonFields::place(const std::string& key) const {
+  return document_->place(key.empty() ? at_ : at_ / key);
 }
 
-std::vector<JsonFields> JsonFields::objects(const std::string& key) const {
-  constexpr std::string_view kExpected = "a list of objects";
-  const nlohmann::json& list = at(key, kExpected);
-  if (!list.is_array() || list.empty()) fail(key, list, kExpected);
-  std::vector<JsonFields> inner;
-  for (const nlohmann::json& value : list) {
-    const std::string place = fmt::format("{}[{}]", key, inner.size());
-    if (!value.is_object()) fail(place, value, "an object");
-    JsonFields& fields = inner.emplace_back(JsonFields());
-    fields.place_ = fmt::format("{}: {}", place_, place);
-    fields.object_ = value;
-  }
-  return inner;
-}
-
-void JsonFields::refuse(const std::string& key, std::string_view expected) const {
-  fail(key, at(key, expected), expected);
+void JsonFields::refuse(const std::string& key, std::string_view expected, std::string hint) const {
+  hetsgd::refuse(place(key), has(key) ? in_a_message(object_->at(key)) : "nothing", expected,
+                 std::move(hint), document_->code);
 }
 
 void JsonFields::allow(std::span<const std::string> known) const {
-  for (const auto& [key, value] : object_.items()) {
-    if (std::find(known.begin(), known.end(), key) != known.end()) continue;
-    throw with_hint(
-        data_error("{}: found key {}, expected {}", place_, quote(key), alternatives(known)),
-        did_you_mean(key, known));
+  for (const auto& [key, value] : object_->items()) {
+    if (std::ranges::find(known, key) != known.end()) continue;
+    hetsgd::refuse(document_->place(at_, at_ / key), "key " + quote(key), alternatives(known),
+                   did_you_mean(key, known), document_->code);
   }
 }
 
-const nlohmann::json& JsonFields::at(const std::string& key, std::string_view expected) const {
-  const auto found = object_.find(key);
-  if (found == object_.end()) {
-    throw data_error("{}: {}: found nothing, expected {}", place_, key, expected);
-  }
+template <class IsRight>
+const json& JsonFields::value(const std::string& key, std::string_view expected,
+                              IsRight is_right) const {
+  const auto found = object_->find(key);
+  if (found == object_->end() || !is_right(*found)) refuse(key, expected);
   return *found;
 }
 
-void JsonFields::fail(const std::string& key, const nlohmann::json& found,
-                      std::string_view expected) const {
-  throw data_error("{}: {}: found {}, expected {}", place_, key, in_a_message(found), expected);
+JsonFields JsonFields::object(const std::string& key) const {
+  return {document_, at_ / key, value(key, "an object", is_object)};
+}
+
+std::vector<JsonFields> JsonFields::objects(const std::string& key) const {
+  const json& all = value(key, "a list of objects", is_list_of_any);
+  std::vector<JsonFields> inner;
+  for (const json& each : all) {
+    const JsonFields& fields =
+        inner.emplace_back(JsonFields(document_, at_ / key / inner.size(), each));
+    if (is_object(each)) continue;
+    hetsgd::refuse(fields.place(), in_a_message(each), "an object", "", document_->code);
+  }
+  return inner;
+}
+
+JsonFields JsonFields::object_or_empty(const std::string& key) const {
+  static const json kEmpty = json::object();
+  return has(key) ? object(key) : JsonFields(document_, at_ / key, kEmpty);
+}
+
+std::vector<JsonFields> JsonFields::objects_or_none(const std::string& key) const {
+  return has(key) ? objects(key) : std::vector<JsonFields>{};
 }
 
 std::string JsonFields::text(const std::string& key) const {
-  constexpr std::string_view kExpected = "a text";
-  const nlohmann::json& value = at(key, kExpected);
-  if (!value.is_string()) fail(key, value, kExpected);
-  return value.get<std::string>();
+  return value(key, "a text", [](const json& each) { return each.is_string(); });
 }
 
 std::string JsonFields::text(const std::string& key, const std::string& default_value) const {
-  return object_.contains(key) ? text(key) : default_value;
+  return has(key) ? text(key) : default_value;
 }
 
 double JsonFields::number(const std::string& key, const FieldRange& range) const {
-  const std::string expected = range_text("a number", range);
-  const nlohmann::json& value = at(key, expected);
-  if (!is_within(value, range)) fail(key, value, expected);
-  return value.get<double>();
+  return value(key, range_text("a number", range),
+               [&](const json& each) { return is_within(each, range); });
+}
+
+double JsonFields::number(const std::string& key, double default_value) const {
+  return has(key) ? number(key) : default_value;
 }
 
 int JsonFields::whole_number(const std::string& key, const FieldRange& range,
                              int default_value) const {
-  if (!object_.contains(key)) return default_value;
-  const nlohmann::json& value = object_.at(key);
-  if (!value.is_number_integer() || !is_within(value, range)) {
-    fail(key, value, range_text("a whole number", range));
-  }
-  return value.get<int>();
+  if (!has(key)) return default_value;
+  return value(key, range_text("a whole number", range), [&](const json& each) {
+    return each.is_number_integer() && is_within(each, range);
+  });
+}
+
+std::uint64_t JsonFields::count(const std::string& key, std::uint64_t least,
+                                std::uint64_t default_value) const {
+  if (!has(key)) return default_value;
+  return value(key, fmt::format("a whole number of at least {}", least), [&](const json& each) {
+    return each.is_number_unsigned() && each.get<std::uint64_t>() >= least;
+  });
 }
 
 bool JsonFields::boolean(const std::string& key, bool default_value) const {
-  if (!object_.contains(key)) return default_value;
-  const nlohmann::json& value = object_.at(key);
-  if (!value.is_boolean()) fail(key, value, "true or false");
-  return value.get<bool>();
+  if (!has(key)) return default_value;
+  return value(key, "true or false", [](const json& each) { return each.is_boolean(); });
+}
+
+const json& JsonFields::list(const std::string& key) const {
+  return value(key, "a list with at least one entry", is_list_of_any);
 }
 
 std::vector<double> JsonFields::numbers(const std::string& key, const FieldRange& range,
                                         std::vector<double> default_value) const {
-  if (!object_.contains(key)) return default_value;
-  const nlohmann::json& value = object_.at(key);
-  if (!value.is_array() || value.empty() ||
-      !std::all_of(value.begin(), value.end(),
-                   [&](const auto& v) { return is_within(v, range); })) {
-    fail(key, value, range_text("a list of numbers", range));
-  }
-  return value.get<std::vector<double>>();
+  if (!has(key)) return default_value;
+  return value(key, range_text("a list of numbers", range),
+               is_list_of([range](const json& each) { return is_within(each, range); }));
 }
 
 std::vector<std::string> JsonFields::texts(const std::string& key) const {
-  constexpr std::string_view kExpected = "a list of texts";
-  const nlohmann::json& value = at(key, kExpected);
-  if (!value.is_array() || value.empty() ||
-      !std::all_of(value.begin(), value.end(), [](const auto& v) { return v.is_string(); })) {
-    fail(key, value, kExpected);
-  }
-  return value.get<std::vector<std::string>>();
+  return value(key, "a list of texts",
+               is_list_of([](const json& each) { return each.is_string(); }));
 }
 
 std::size_t JsonFields::choice(const std::string& key, std::span<const std::string> choices,
                                std::size_t default_choice) const {
-  if (!object_.contains(key)) return default_choice;
-  const nlohmann::json& value = object_.at(key);
-  const auto found = std::find(choices.begin(), choices.end(), value);
-  if (found == choices.end()) {
-    fail(key, value, alternatives(choices));
-  }
+  if (!has(key)) return default_choice;
+  const auto found = std::find(choices.begin(), choices.end(), object_->at(key));
+  if (found == choices.end()) refuse(key, alternatives(choices));
   return static_cast<std::size_t>(found - choices.begin());
 }
 
@@ -187,9 +223,8 @@ JsonFields find_json_file(std::string_view place, std::string_view noun,
   std::vector<std::string> expected = names_of(builtin);
   expected.emplace_back("a JSON file");
   if (!is_path) {
-    throw with_hint(usage_error("{}: found {}, expected {}", place, quote(name_or_path),
-                                alternatives(expected)),
-                    did_you_mean(name_or_path, names_of(builtin)));
+    refuse(place, quote(name_or_path), alternatives(expected),
+           did_you_mean(name_or_path, names_of(builtin)));
   }
   const std::string file = fmt::format("JSON file for {}", place);
   return {name_or_path, read_text_file(name_or_path, {.noun = file}, kMostBytes)};

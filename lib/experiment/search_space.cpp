@@ -16,24 +16,10 @@ namespace {
 
 using nlohmann::json;
 
-const std::map<std::string, Distribution>& distributions() {
-  static const std::map<std::string, Distribution> kAll = {
-      {"uniform", Distribution::uniform},
-      {"log_uniform", Distribution::log_uniform},
-      {"int_uniform", Distribution::int_uniform},
-      {"int_log_uniform", Distribution::int_log_uniform}};
-  return kAll;
-}
-
-template <class Value>
-Value choice_of(const SpecTable& table, const std::string& key, const std::string& otherwise,
-                const std::map<std::string, Value>& choices) {
-  const auto found = choices.find(table.text(key, otherwise));
-  if (found != choices.end()) return found->second;
-  std::vector<std::string> names;
-  for (const auto& [name, value] : choices) names.push_back(name);
-  table.refuse(key, "one of " + alternatives(names));
-}
+// In the order of the enumerations; a list is no range.
+const std::vector<std::string> kDistributions = {"uniform", "log_uniform", "int_uniform",
+                                                 "int_log_uniform"};
+const std::vector<std::string> kMethods = {"grid", "random", "quasi_random"};
 
 std::vector<std::vector<json>> rows_of(const json& values) {
   std::vector<std::vector<json>> rows;
@@ -41,11 +27,12 @@ std::vector<std::vector<json>> rows_of(const json& values) {
   return rows;
 }
 
-SearchAxis range_axis(const SpecTable& table) {
+SearchAxis range_axis(const JsonFields& table) {
   SearchAxis axis;
   axis.min = table.number("min");
   axis.max = table.number("max");
-  axis.distribution = choice_of(table, "distribution", "uniform", distributions());
+  axis.distribution =
+      static_cast<Distribution>(1 + table.choice("distribution", kDistributions, 0));
   if (!(axis.min < axis.max)) table.refuse("max", fmt::format("more than min, {}", axis.min));
   const bool whole = axis.distribution == Distribution::int_uniform ||
                      axis.distribution == Distribution::int_log_uniform;
@@ -60,11 +47,11 @@ SearchAxis range_axis(const SpecTable& table) {
   return axis;
 }
 
-SearchAxis parameter_axis(const SpecTable& parameters, const std::string& name) {
+SearchAxis parameter_axis(const JsonFields& parameters, const std::string& name) {
   if (!parameters.tree().at(name).is_object()) {
     parameters.refuse(name, "a table such as {values = [1, 2]} or {min = 0.1, max = 1}");
   }
-  const SpecTable table = parameters.table(name);
+  const JsonFields table = parameters.object(name);
   SearchAxis axis;
   if (table.has("values")) {
     table.allow({"values"});
@@ -74,9 +61,9 @@ SearchAxis parameter_axis(const SpecTable& parameters, const std::string& name) 
     const double from = table.number("from"), to = table.number("to");
     if (from <= 0) table.refuse("from", "a number above 0");
     if (to <= from) table.refuse("to", fmt::format("a number above from, {}", from));
-    const std::uint64_t count = table.count("count", 0, 2);
-    if (count < 2 || count > 1000) table.refuse("count", "a whole number from 2 to 1000");
-    axis.rows = rows_of(geometric_values(from, to, count));
+    const int count = table.whole_number("count", {2, 1000, ""}, 0);
+    if (count == 0) table.refuse("count", "a whole number from 2 to 1000");
+    axis.rows = rows_of(geometric_values(from, to, static_cast<std::size_t>(count)));
   } else if (table.has("min") || table.has("max")) {
     table.allow({"min", "max", "distribution"});
     axis = range_axis(table);
@@ -89,7 +76,7 @@ SearchAxis parameter_axis(const SpecTable& parameters, const std::string& name) 
   return axis;
 }
 
-SearchAxis zip_axis(const SpecTable& table) {
+SearchAxis zip_axis(const JsonFields& table) {
   SearchAxis axis;
   axis.place = table.place();
   for (const auto& [name, values] : table.tree().items()) {
@@ -102,7 +89,7 @@ SearchAxis zip_axis(const SpecTable& table) {
     axis.names.push_back(name);
     for (std::size_t i = 0; i < length; ++i) axis.rows[i].push_back(values[i]);
   }
-  if (axis.names.empty()) throw usage_error("{}: found no list, expected some", table.place());
+  if (axis.names.empty()) refuse(table.place(), "no list", "some");
   return axis;
 }
 
@@ -191,34 +178,28 @@ std::vector<Setting> SearchSpace::point(std::uint64_t index) const {
   return settings;
 }
 
-SearchSpace read_search_space(const SpecTable& table) {
+SearchSpace read_search_space(const JsonFields& table) {
   SearchSpace space;
-  const SpecTable parameters = table.table("parameters");
+  const JsonFields parameters = table.object_or_empty("parameters");
   for (const auto& [name, value] : parameters.tree().items()) {
     space.axes.push_back(parameter_axis(parameters, name));
   }
-  for (const SpecTable& zip : table.tables("zip")) space.axes.push_back(zip_axis(zip));
+  for (const JsonFields& zip : table.objects_or_none("zip")) space.axes.push_back(zip_axis(zip));
   check_names(space);
 
-  const SpecTable search = table.table("search");
+  const JsonFields search = table.object_or_empty("search");
   search.allow({"method", "points", "seed"});
-  space.method = choice_of<SearchMethod>(search, "method", "grid",
-                                         {{"grid", SearchMethod::grid},
-                                          {"random", SearchMethod::random},
-                                          {"quasi_random", SearchMethod::quasi_random}});
-  space.points = search.count("points", 0, 1);
-  space.seed = search.count("seed", 1, 0);
+  space.method = static_cast<SearchMethod>(search.choice("method", kMethods, 0));
+  space.points = search.count("points", 1, 0);
+  space.seed = search.count("seed", 0, 1);
   const bool grid = space.method == SearchMethod::grid;
   if (!grid && space.points == 0) search.refuse("points", "how many points to draw");
   if (grid && space.points > 0) search.refuse("points", "no number: a grid has all of its points");
-  if (!grid && space.axes.empty()) {
-    throw usage_error("{}: found no parameters to search, expected some", search.place());
-  }
+  if (!grid && space.axes.empty()) refuse(search.place(), "no parameters to search", "some");
   for (const SearchAxis& axis : space.axes) {
     if (!grid || axis.distribution == Distribution::list) continue;
-    throw with_hint(
-        usage_error("{}: found a range, expected values, which a grid needs", axis.place),
-        "[search] method = \"random\" or \"quasi_random\" draws from ranges");
+    refuse(axis.place, "a range", "values, which a grid needs",
+           "[search] method = \"random\" or \"quasi_random\" draws from ranges");
   }
   return space;
 }

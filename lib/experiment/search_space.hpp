@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
+#include "core/json_fields.hpp"
 #include "experiment/configured_run.hpp"
-#include "experiment/spec_file.hpp"
 
 namespace hetsgd {
 
@@ -44,7 +44,7 @@ struct SearchSpace {
 
 // From the tables `parameters`, `zip` and `search` of a specification, or of its tuning. Whether
 // there are such options is for others to say. Errors: usage.
-SearchSpace read_search_space(const SpecTable& table);
+SearchSpace read_search_space(const JsonFields& table);
 
 // [0.1, 0.4, ...] from FROM to TO with equal ratios; those between rounded to three significant
 // digits: what people would have typed. 0 < from < to, count >= 2.

@@ -112,7 +112,7 @@ json SettingsReader::located(const std::string& key, const json& value) const {
   return value;
 }
 
-void SettingsReader::read_config(const SpecTable& table, std::vector<Setting>& settings) const {
+void SettingsReader::read_config(const JsonFields& table, std::vector<Setting>& settings) const {
   if (!table.has("config")) return;
   const std::string path = located("config", table.text("config"));
   const json config = load_config(path);
@@ -125,7 +125,7 @@ void SettingsReader::read_config(const SpecTable& table, std::vector<Setting>& s
   }
 }
 
-std::vector<Setting> SettingsReader::read(const SpecTable& table) const {
+std::vector<Setting> SettingsReader::read(const JsonFields& table) const {
   std::vector<Setting> settings;
   read_config(table, settings);
   for (const auto& [key, value] : table.tree().items()) {

@@ -23,7 +23,7 @@ class SettingsReader : NonCopyable {
   // Relative names of files are looked for beside the specification first, of data then in
   // HETSGD_DATA_DIR. Errors: usage, an unknown option with the nearest one; an option that a sweep
   // sets by itself.
-  std::vector<Setting> read(const SpecTable& table) const;
+  std::vector<Setting> read(const JsonFields& table) const;
   // Errors: usage, unless all names of the space are options that go together.
   void check(const SearchSpace& space) const;
 
@@ -31,7 +31,7 @@ class SettingsReader : NonCopyable {
   const Option* find(const std::string& key) const;
   void check_key(const std::string& key, const std::string& place) const;
   nlohmann::json located(const std::string& key, const nlohmann::json& value) const;
-  void read_config(const SpecTable& table, std::vector<Setting>& settings) const;
+  void read_config(const JsonFields& table, std::vector<Setting>& settings) const;
 
   std::string folder_;  // of the specification
   TrainOptions options_;

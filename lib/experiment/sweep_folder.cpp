@@ -13,12 +13,14 @@
 #include "core/error.hpp"
 #include "core/host.hpp"
 #include "core/input_file.hpp"
+#include "core/json_fields.hpp"
 #include "core/json_file.hpp"
 #include "core/logging.hpp"
 #include "core/non_copyable.hpp"
 #include "core/output_file.hpp"
 #include "core/text.hpp"
 #include "core/version.hpp"
+#include "experiment/spec_file.hpp"
 #include "result/output.hpp"
 
 namespace hetsgd {
@@ -114,14 +116,7 @@ json essence(json specification) {
 
 std::string first_difference_in(const json& a, const json& b) {
   if (a == b) return "";
-  const json patch = json::diff(a, b);
-  std::string text;
-  for (const std::string_view part : split(patch[0]["path"].get_ref<const std::string&>(), '/')) {
-    if (part.empty()) continue;
-    const bool index = part.find_first_not_of("0123456789-") == std::string_view::npos;
-    text += index ? fmt::format("[{}]", part) : fmt::format("{}{}", text.empty() ? "" : ".", part);
-  }
-  return text;
+  return path_text(JsonPointer(json::diff(a, b)[0]["path"].get<std::string>()));
 }
 
 SweepFolder::SweepFolder(std::string folder, std::string name)

@@ -18,7 +18,7 @@ using nlohmann::json;
 
 constexpr std::uint64_t kMostSeeds = 1'000'000;
 
-std::vector<std::uint64_t> read_seeds(const SpecTable& table,
+std::vector<std::uint64_t> read_seeds(const JsonFields& table,
                                       const std::vector<std::uint64_t>& otherwise) {
   constexpr const char* kExpected = "FROM:TO such as \"1:10\", or a list of different seeds";
   if (!table.has("seeds")) return otherwise;
@@ -43,7 +43,7 @@ std::vector<std::uint64_t> read_seeds(const SpecTable& table,
   return seeds;
 }
 
-std::optional<Seconds> read_max_wall(const SpecTable& table) {
+std::optional<Seconds> read_max_wall(const JsonFields& table) {
   if (!table.has("max_wall")) return std::nullopt;
   const json& value = table.tree().at("max_wall");
   if (value.is_number()) return Seconds(table.number("max_wall"));
@@ -51,7 +51,7 @@ std::optional<Seconds> read_max_wall(const SpecTable& table) {
 }
 
 // The setup's own table of the name over that of the whole sweep.
-json merged(const SpecTable& base, const SpecTable& own) {
+json merged(const JsonFields& base, const JsonFields& own) {
   json result = base.tree();
   result.merge_patch(own.tree());
   // Of a parameter that has both, list and range do not mix.
@@ -65,7 +65,7 @@ json merged(const SpecTable& base, const SpecTable& own) {
   return result;
 }
 
-std::optional<Goal> read_goal(const SpecTable& table) {
+std::optional<Goal> read_goal(const JsonFields& table) {
   table.allow({"name", "goal", "target"});
   if (table.tree().empty()) return std::nullopt;
   const std::string name = table.text("name"), goal = table.text("goal", "maximize");
@@ -105,15 +105,15 @@ std::vector<CaseSpec> cases_of_algorithms(SearchSpace& space) {
 
 class SpecReader {
  public:
-  explicit SpecReader(const SpecFile& file)
-      : file_(file), top_(file, "", file.tree), settings_(file) {}
+  explicit SpecReader(const std::shared_ptr<const SpecFile>& file)
+      : file_(*file), top_(file), settings_(*file) {}
 
   SweepSpec read();
 
  private:
-  std::optional<TuningSpec> read_tuning_stage(const SpecTable& table) const;
-  SetupSpec read_setup(const SpecTable& table) const;
-  CaseSpec read_case(const SpecTable& table) const;
+  std::optional<TuningSpec> read_tuning_stage(const JsonFields& table) const;
+  SetupSpec read_setup(const JsonFields& table) const;
+  CaseSpec read_case(const JsonFields& table) const;
   void read_setups(SweepSpec& spec) const;
   void read_cases(SweepSpec& spec) const;
   void read_only(SweepSpec& spec) const;
@@ -122,11 +122,11 @@ class SpecReader {
                          const std::string& place) const;
 
   const SpecFile& file_;
-  SpecTable top_;
+  JsonFields top_;
   SettingsReader settings_;
 };
 
-std::optional<TuningSpec> SpecReader::read_tuning_stage(const SpecTable& table) const {
+std::optional<TuningSpec> SpecReader::read_tuning_stage(const JsonFields& table) const {
   if (table.tree().empty()) return std::nullopt;
   table.allow({"epochs", "max_samples", "max_time", "validation", "seeds", "settings", "parameters",
                "zip", "search"});
@@ -135,7 +135,7 @@ std::optional<TuningSpec> SpecReader::read_tuning_stage(const SpecTable& table) 
   for (const char* const key : {"epochs", "max_samples", "max_time", "validation"}) {
     if (table.has(key)) budget[key] = table.tree().at(key);
   }
-  tuning.settings = settings_.read(table.table("settings"));
+  tuning.settings = settings_.read(table.object_or_empty("settings"));
   for (const auto& [key, value] : budget.items()) {
     check_rival(budget, key, table.place(key));
     put(tuning.settings, {key, value, OptionSource::flag, table.place(key)});
@@ -151,31 +151,31 @@ std::optional<TuningSpec> SpecReader::read_tuning_stage(const SpecTable& table) 
   return tuning;
 }
 
-SetupSpec SpecReader::read_setup(const SpecTable& table) const {
+SetupSpec SpecReader::read_setup(const JsonFields& table) const {
   table.allow({"name", "about", "settings", "metric", "tuning"});
   SetupSpec setup;
   setup.name = table.text("name");
-  setup.settings = settings_.read(table.table("settings"));
+  setup.settings = settings_.read(table.object_or_empty("settings"));
   const auto read_merged = [&](const char* key, const auto& read) {
-    const SpecTable base = top_.table(key), own = table.table(key);
+    const JsonFields base = top_.object_or_empty(key), own = table.object_or_empty(key);
     if (own.tree().empty()) return read(base);
     const json both = merged(base, own);
-    return read(SpecTable(file_, fmt::format("{}/{}", table.pointer(), key), both));
+    return read(own.with(both));
   };
   setup.goal = read_merged("metric", read_goal);
   setup.tuning =
-      read_merged("tuning", [&](const SpecTable& each) { return read_tuning_stage(each); });
+      read_merged("tuning", [&](const JsonFields& each) { return read_tuning_stage(each); });
   return setup;
 }
 
-CaseSpec SpecReader::read_case(const SpecTable& table) const {
+CaseSpec SpecReader::read_case(const JsonFields& table) const {
   table.allow({"name", "about", "settings", "tuning", "rate_from"});
   CaseSpec result;
   result.name = table.text("name");
-  result.settings = settings_.read(table.table("settings"));
+  result.settings = settings_.read(table.object_or_empty("settings"));
   result.tuning = table.boolean("tuning", true) && !table.has("rate_from");
   if (table.has("rate_from")) {
-    const SpecTable from = table.table("rate_from");
+    const JsonFields from = table.object_or_empty("rate_from");
     from.allow({"setup", "case", "factor"});
     result.rate_from = {from.text("setup", ""), from.text("case"), from.number("factor", 1),
                         table.place("rate_from")};
@@ -202,7 +202,7 @@ std::size_t SpecReader::find_named(const std::vector<Named>& all, const std::str
 }
 
 template <class Named>
-void check_unique(const std::vector<Named>& all, const SpecTable& top, const char* key) {
+void check_unique(const std::vector<Named>& all, const JsonFields& top, const char* key) {
   std::set<std::string> seen;
   for (const Named& each : all) {
     if (!seen.insert(each.name).second) {
@@ -212,24 +212,26 @@ void check_unique(const std::vector<Named>& all, const SpecTable& top, const cha
 }
 
 void SpecReader::read_setups(SweepSpec& spec) const {
-  for (const SpecTable& table : top_.tables("setups")) spec.setups.push_back(read_setup(table));
+  for (const JsonFields& table : top_.objects_or_none("setups"))
+    spec.setups.push_back(read_setup(table));
   check_unique(spec.setups, top_, "setups");
   if (!spec.setups.empty()) return;
   SetupSpec only;
-  only.goal = read_goal(top_.table("metric"));
-  only.tuning = read_tuning_stage(top_.table("tuning"));
+  only.goal = read_goal(top_.object_or_empty("metric"));
+  only.tuning = read_tuning_stage(top_.object_or_empty("tuning"));
   spec.setups.push_back(std::move(only));
 }
 
 void SpecReader::read_cases(SweepSpec& spec) const {
-  for (const SpecTable& table : top_.tables("cases")) spec.cases.push_back(read_case(table));
+  for (const JsonFields& table : top_.objects_or_none("cases"))
+    spec.cases.push_back(read_case(table));
   check_unique(spec.cases, top_, "cases");
   if (spec.cases.empty()) spec.cases = cases_of_algorithms(spec.space);
 }
 
 void SpecReader::read_only(SweepSpec& spec) const {
   std::set<std::pair<std::size_t, std::size_t>> wanted;
-  for (const SpecTable& table : top_.tables("only")) {
+  for (const JsonFields& table : top_.objects_or_none("only")) {
     table.allow({"setup", "cases"});
     const std::size_t setup = find_named(spec.setups, table.text("setup"), table.place("setup"));
     for (std::size_t i = 0; !table.has("cases") && i < spec.cases.size(); ++i) {
@@ -266,7 +268,7 @@ SweepSpec SpecReader::read() {
   spec.max_wall = read_max_wall(top_);
   spec.interleave = top_.boolean("interleave", false);
   spec.launch = top_.text("launch", "");
-  spec.settings = settings_.read(top_.table("settings"));
+  spec.settings = settings_.read(top_.object_or_empty("settings"));
   spec.space = read_search_space(top_);
   settings_.check(spec.space);
   read_setups(spec);
@@ -287,8 +289,8 @@ SweepSpec SpecReader::read() {
 }
 
 // Their algorithms have options, too.
-void load_plugins_of(const SpecFile& file) {
-  const SpecTable settings = SpecTable(file, "", file.tree).table("settings");
+void load_plugins_of(const JsonFields& specification) {
+  const JsonFields settings = specification.object_or_empty("settings");
   if (!settings.has("plugin")) return;
   const json& value = settings.tree().at("plugin");
   for (const json& path : value.is_array() ? value : json::array({value})) {
@@ -305,8 +307,8 @@ std::string SweepSpec::title(const SweepCell& cell) const {
 }
 
 SweepSpec read_sweep_spec(const std::string& path) {
-  const SpecFile file = read_spec_file(path);
-  load_plugins_of(file);
+  const std::shared_ptr<const SpecFile> file = read_spec_file(path);
+  load_plugins_of(JsonFields(file));
   return SpecReader(file).read();
 }
 

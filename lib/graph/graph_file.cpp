@@ -146,16 +146,15 @@ Node read_node(const JsonFields& fields, int index, std::map<std::string, int>& 
       if (found == places.end()) {
         std::vector<std::string> names;
         for (const auto& place : places) names.push_back(place.first);
-        throw with_hint(data_error("{}: from: found {}, expected a node that stands before",
-                                   fields.place(), quote(from)),
-                        did_you_mean(from, names));
+        refuse(fields.place("from"), quote(from), "a node that stands before",
+               did_you_mean(from, names), ExitCode::data);
       }
       node.from.push_back(found->second);
     }
   }
   if (!places.emplace(node.name, index).second) {
-    throw data_error("{}: name: found {} twice, expected names that differ", fields.place(),
-                     quote(node.name));
+    refuse(fields.place("name"), quote(node.name) + " twice", "names that differ", "",
+           ExitCode::data);
   }
   read_attributes(fields, node);
   return node;

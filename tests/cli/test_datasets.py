@@ -158,10 +158,10 @@ class Datasets(ProgramTest):
         self.check_fetched(["source/train.txt", "source/test.txt"])
 
     def test_a_manifest_may_be_wrong(self):
-        for changes, text in (({"train_sha256": "ab"}, "mine.json: train: sha256: found"),
-                              ({"train_name": "../x"}, "mine.json: train: name: found"),
+        for changes, text in (({"train_sha256": "ab"}, "mine.json: train.sha256: found"),
+                              ({"train_name": "../x"}, "mine.json: train.name: found"),
                               ({"task": "guess"}, "mine.json: task: found"),
-                              ({"train_rows": 0}, "mine.json: train: rows: found 0")):
+                              ({"train_rows": 0}, "mine.json: train.rows: found 0")):
             self.manifest(**changes)
             self.refuse("--from", "source", code=4, text=text)
         self.assertIn("did you mean \"news20\"?", self.error("data", "fetch", "news2", code=2))

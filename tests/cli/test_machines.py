@@ -88,7 +88,7 @@ class Machines(ProgramTest):
         self.assertEqual(self.result("one-result.json")["cluster"]["network"]["nodes"],
                          [{"times": 1, "workers": 4, "inside": inside}])
         (self.folder / "broken.json").write_text(json.dumps(network | {"nodes": [{"workers": 2}]}))
-        self.assertIn("broken.json: nodes[0]: inside: found nothing",
+        self.assertIn("broken.json: nodes[0].inside: found nothing",
                       self.error("train", *TINY, "--epochs", "1", "--network", "broken.json", code=4))
 
 

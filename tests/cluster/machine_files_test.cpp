@@ -124,17 +124,17 @@ TEST(NetworkNodes, ErrorsNameTheNodeAndTheKey) {
   EXPECT_EQ(error("[{}, 4]"), "nodes[1]: found 4, expected an object");
   EXPECT_EQ(
       error(R"([{"workers": 2}])"),
-      "nodes[0]: inside: found nothing, expected the network among the 2 workers of the node: "
+      "nodes[0].inside: found nothing, expected the network among the 2 workers of the node: "
       "a built-in name or an object");
   EXPECT_EQ(error(R"([{}, {"workers": 1.5}])"),
-            "nodes[1]: workers: found 1.5, expected a whole number from 1 to 1000000");
+            "nodes[1].workers: found 1.5, expected a whole number from 1 to 1000000");
   EXPECT_EQ(error(R"([{"times": 0}])"),
-            "nodes[0]: times: found 0, expected a whole number from 1 to 1000000");
-  EXPECT_THAT(error(R"([{"bytes_per_s": -1}])"), HasSubstr("nodes[0]: bytes_per_s: found -1, exp"));
+            "nodes[0].times: found 0, expected a whole number from 1 to 1000000");
+  EXPECT_THAT(error(R"([{"bytes_per_s": -1}])"), HasSubstr("nodes[0].bytes_per_s: found -1, exp"));
   EXPECT_THAT(error(R"([{"inside": "nvlink"}])"),
-              HasSubstr("nodes[0]: inside: found \"nvlink\", expected ethernet-10g, "));
+              HasSubstr("nodes[0].inside: found \"nvlink\", expected ethernet-10g, "));
   EXPECT_EQ(error(R"([{"workers": 2, "inside": {"latency_s": 1}}])"),
-            "nodes[0]: inside: bytes_per_s: found nothing, expected a number from 1 to 1e+30 "
+            "nodes[0].inside.bytes_per_s: found nothing, expected a number from 1 to 1e+30 "
             "bytes/s");
   EXPECT_THAT(error(R"([{"worker": 2}])"), HasSubstr("nodes[0]: found key \"worker\", expected"));
   EXPECT_THAT(NetworkFile("[{}]", R"(, "shared_bus": true)").error(),

@@ -20,6 +20,7 @@
 #include "core/text.hpp"
 #include "data/generate.hpp"
 #include "experiment/search_space.hpp"
+#include "experiment/spec_file.hpp"
 #include "experiment/tuning.hpp"
 #include "graph/graph_file.hpp"
 #include "graph/work.hpp"
@@ -171,8 +172,8 @@ const std::string& toml_link(const std::string& target) {
 
 void read_specification(const std::string& text) {
   const TextFile content(text);
-  const SpecFile file = read_spec_file(toml_link(content.path()));
-  const SearchSpace space = read_search_space(SpecTable(file, "", file.tree));
+  const SearchSpace space =
+      read_search_space(JsonFields(read_spec_file(toml_link(content.path()))));
   require(space.size() >= 1);
   for (const Setting& setting : space.point(0)) require(!setting.name.empty());
 }

@@ -51,8 +51,8 @@ TEST(GraphFile, NamesNodeFoundAndExpected) {
                                    {"name": "b", "type": "add", "from": ["input", "a"]},)")),
             "n.json: net: node \"b\": found inputs [3,8,8] and [3,4,4], expected equal shapes");
   EXPECT_EQ(graph_error(network(R"({"name": "a", "type": "relu", "from": ["z"]},)")),
-            "n.json: nodes[0]: from: found \"z\", expected a node that stands before");
-  EXPECT_NE(graph_error(network(R"({"type": "relo"},)")).find("nodes[0]: type"), std::string::npos);
+            "n.json: nodes[0].from: found \"z\", expected a node that stands before");
+  EXPECT_NE(graph_error(network(R"({"type": "relo"},)")).find("nodes[0].type"), std::string::npos);
   EXPECT_NE(graph_error(network(R"({"type": "relu", "units": 3},)")).find("units"),
             std::string::npos);
   EXPECT_NE(graph_error(network(R"({"type": "fc", "units": 0},)")).find("units: found 0"),

@@ -10,7 +10,6 @@
 #include "core/logging.hpp"
 #include "core/text.hpp"
 #include "experiment/spec_settings.hpp"
-#include "experiment/stage_runner.hpp"
 #include "result/output.hpp"
 #include "result/time_to_accuracy.hpp"
 #include "result/validate.hpp"
@@ -189,14 +188,14 @@ SweepEnd Sweep::run(const SweepHooks& hooks) {
   const auto start = HostClock::now();
   SweepEnd end = SweepEnd::completed;
   if (!plan_.trials().empty()) {
-    end = StageRunner(*this, plan_.trials(), hooks, start).run();
+    end = run_stage(plan_.trials(), hooks, start);
     const bool go_on =
         end == SweepEnd::completed || (end == SweepEnd::failed && !options_.fail_fast);
     if (!go_on) return end;
   }
   conclude_tuning();
   write_tunings();
-  const SweepEnd last = StageRunner(*this, plan_.final_runs(), hooks, start).run();
+  const SweepEnd last = run_stage(plan_.final_runs(), hooks, start);
   if (last != SweepEnd::completed) end = last;
   std::vector<PlannedRun> all = plan_.trials();
   all.insert(all.end(), plan_.final_runs().begin(), plan_.final_runs().end());

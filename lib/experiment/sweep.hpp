@@ -15,6 +15,7 @@
 #include <string>
 #include <vector>
 
+#include "core/host_clock.hpp"
 #include "experiment/sweep_folder.hpp"
 #include "experiment/sweep_plan.hpp"
 #include "experiment/tuning.hpp"
@@ -93,7 +94,10 @@ class Sweep {
   std::vector<std::string> command_of(const PlannedRun& run, bool resume) const;
 
  private:
-  friend class StageRunner;
+  friend class StageRunner;  // stage_runner.cpp
+  // Carries out the runs of a stage of the sweep that began at `start`.
+  SweepEnd run_stage(const std::vector<PlannedRun>& runs, const SweepHooks& hooks,
+                     HostClock::time_point start);
   bool is_done_by_result(const PlannedRun& run, const std::string& file, bool remember) const;
   const CellTuning* tuning_of(const PlannedRun& run) const;
   // What the result of a run with this config says of its tuning, as with `hetsgd train --tuned`;

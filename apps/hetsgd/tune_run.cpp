@@ -72,12 +72,13 @@ Tuning joint_tuning(const Sweep& sweep) {
   return all;
 }
 
-std::string score_text(const Goal& goal, const std::optional<Score>& score) {
-  if (!score) return "";
-  if (!std::isfinite(score->value)) return "diverged";
-  const bool in_time = goal.target && std::isfinite(score->time_to_target_s);
-  if (in_time) return format_seconds(Seconds(score->time_to_target_s));
-  return fmt::format(fmt::runtime(goal.target ? "({:.4f})" : "{:.4f}"), score->value);
+std::string score_text(const Goal& goal, const Trials& trials) {
+  if (trials.empty()) return "";
+  const Score score = score_of(goal, trials);
+  if (!std::isfinite(score.value)) return "diverged";
+  const bool in_time = goal.target && std::isfinite(score.time_to_target_s);
+  if (in_time) return format_seconds(Seconds(score.time_to_target_s));
+  return fmt::format(fmt::runtime(goal.target ? "({:.4f})" : "{:.4f}"), score.value);
 }
 
 std::string trial_text(const Goal& goal, const TrialOutcome& trial) {
@@ -99,11 +100,11 @@ void print_choices(const Tuning& tuning) {
   Table table(header);
   for (const AlgorithmTuning& algorithm : tuning.algorithms) {
     const std::optional<Choice> choice = choose(tuning, algorithm);
-    const TuningCost cost = algorithm.cost();
+    const TuningCost cost = cost_of(algorithm.trials);
     std::vector<std::string> row = {algorithm.algorithm};
-    for (const double rate : tuning.grid) {
-      const bool chosen = choice && choice->learning_rate == rate;
-      row.push_back(score_text(tuning.goal, score(tuning, algorithm, rate)) + (chosen ? "*" : ""));
+    for (std::size_t i = 0; i < tuning.grid.size(); ++i) {
+      const bool chosen = choice && choice->place == i;
+      row.push_back(score_text(tuning.goal, algorithm.trials[i]) + (chosen ? "*" : ""));
     }
     row.insert(row.end(),
                {choice ? fmt::format("{}", choice->learning_rate) : "-",
@@ -124,13 +125,15 @@ void print_choices(const Tuning& tuning) {
 // What a person should know before relying on the choice.
 void warn_about(const Tuning& tuning) {
   for (const AlgorithmTuning& algorithm : tuning.algorithms) {
-    for (const Trial& trial : algorithm.trials) {
-      if (trial.status != "failed") continue;
-      warn("{}: the trial with learning rate {} and seed {} failed: {}", algorithm.algorithm,
-           trial.learning_rate, trial.seed, trial.status_reason);
+    for (std::size_t i = 0; i < tuning.grid.size(); ++i) {
+      for (const TrialOutcome& trial : algorithm.trials[i]) {
+        if (trial.status != "failed") continue;
+        warn("{}: the trial with learning rate {} and seed {} failed: {}", algorithm.algorithm,
+             tuning.grid[i], trial.seed, trial.status_reason);
+      }
     }
     const std::optional<Choice> choice = choose(tuning, algorithm);
-    if (!choice && tuning.complete(algorithm)) {
+    if (!choice) {
       warn("{}: no trial ended well, there is no choice; try smaller learning rates",
            algorithm.algorithm);
     }

@@ -55,11 +55,9 @@ enum class SweepEnd { completed, failed, aborted, time_limit };
 // What the tuning of a cell came to.
 struct CellTuning {
   std::size_t cell = 0;
-  std::vector<std::vector<TrialOutcome>> trials;  // by candidate; one per seed
-  std::vector<Score> scores;                      // by candidate
-  std::optional<std::size_t> best;                // none: no trial ended well
-  std::vector<std::string> edges;                 // options whose best value is an end of its list
-  TuningCost cost;
+  std::vector<Trials> trials;       // by candidate
+  std::optional<std::size_t> best;  // the candidate; none: no trial ended well
+  std::vector<std::string> edges;   // options whose best value is an end of its list
   // The same as `hetsgd tune` records it, and its hash; none where not the learning rate alone was
   // tuned.
   std::optional<Tuning> record;

@@ -31,20 +31,7 @@ json result_of_trial(const std::string& file) {
   }
 }
 
-json number_or_null(const std::optional<double>& value) {
-  return value && std::isfinite(*value) ? json(*value) : json(nullptr);
-}
-
-json trial_json_of(const TrialOutcome& trial, const std::string& id) {
-  return {{"id", id},
-          {"seed", trial.seed},
-          {"status", trial.status},
-          {"value", number_or_null(trial.value)},
-          {"time_to_target_s", number_or_null(trial.time_to_target_s)},
-          {"samples_count", trial.samples_count},
-          {"train_s", trial.train_s},
-          {"wall_s", trial.wall_s}};
-}
+json number_or_null(double value) { return std::isfinite(value) ? json(value) : json(nullptr); }
 
 // The options whose best value is the first or last of their lists of numbers.
 std::vector<std::string> edges_of(const SearchSpace& space, const Candidate& best) {
@@ -93,10 +80,10 @@ void Sweep::conclude_tuning() {
     for (const PlannedRun& run : trials[cell]) {
       const json result = result_of_trial(folder_.result_file(run));
       tuning.trials[run.candidate].push_back(outcome_of(result, run, *setup.goal));
-      tuning.cost.add(tuning.trials[run.candidate].back());
     }
-    for (const auto& each : tuning.trials) tuning.scores.push_back(score_of(*setup.goal, each));
-    tuning.best = best_of(*setup.goal, tuning.scores);
+    std::vector<Score> scores;
+    for (const Trials& each : tuning.trials) scores.push_back(score_of(*setup.goal, each));
+    tuning.best = best_of(*setup.goal, scores);
     const bool is_needed = !spec.seeds.empty();  // for final runs
     if (!tuning.best && is_needed) {
       throw with_hint(
@@ -136,11 +123,13 @@ void Sweep::write_tunings() const {
       json trials = json::array();
       for (const TrialOutcome& trial : tuning.trials[i]) {
         const std::uint64_t id = run_id(all[i].identity, trial.seed);
-        trials.push_back(trial_json_of(trial, PlannedRun{.id = id}.name()));
+        trials.push_back(trial_json(trial));
+        trials.back()["id"] = PlannedRun{.id = id}.name();
       }
+      const Score score = score_of(*setup.goal, tuning.trials[i]);
       candidates.push_back({{"parameters", all[i].parameters()},
-                            {"value", number_or_null(tuning.scores[i].value)},
-                            {"time_to_target_s", number_or_null(tuning.scores[i].time_to_target_s)},
+                            {"value", number_or_null(score.value)},
+                            {"time_to_target_s", number_or_null(score.time_to_target_s)},
                             {"trials", std::move(trials)}});
     }
     cells.push_back({{"setup", setup.name},
@@ -151,11 +140,7 @@ void Sweep::write_tunings() const {
                      {"chosen", tuning.best ? all[*tuning.best].parameters() : json()},
                      {"edges", tuning.edges},
                      {"file", tuning.record ? json(file_of(tuning)) : json(nullptr)},
-                     {"cost",
-                      {{"trials", tuning.cost.trials},
-                       {"samples_count", tuning.cost.samples_count},
-                       {"train_s", tuning.cost.train_s},
-                       {"wall_s", tuning.cost.wall_s}}}});
+                     {"cost", cost_json(cost_of(tuning.trials))}});
   }
   const json document = {{"schema_version", "1.0"},
                          {"kind", "sweep tuning"},
@@ -195,9 +180,7 @@ void Sweep::record_tuning(const std::vector<PlannedRun>& trials, CellTuning& tun
   for (std::size_t i = 0; i < candidates.size(); ++i) by_rate[rate_of(candidates[i])] = i;
   for (const auto& [rate, candidate] : by_rate) {
     record.grid.push_back(rate);
-    for (const TrialOutcome& trial : tuning.trials[candidate]) {
-      algorithm.trials.push_back({trial, rate});
-    }
+    algorithm.trials.push_back(tuning.trials[candidate]);
   }
   if (const auto choice = choose(record, algorithm)) {
     tuning.best = by_rate.at(choice->learning_rate);

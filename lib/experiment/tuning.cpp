@@ -1,5 +1,7 @@
 #include "experiment/tuning.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -7,9 +9,14 @@
 #include <set>
 #include <vector>
 
+#include "core/bytes.hpp"
 #include "core/error.hpp"
+#include "core/json_file.hpp"
 #include "core/text.hpp"
+#include "core/version.hpp"
+#include "data/source.hpp"
 #include "experiment/search_space.hpp"
+#include "result/result.hpp"
 #include "result/statistics.hpp"
 #include "result/time_to_accuracy.hpp"
 
@@ -81,11 +88,22 @@ std::optional<std::size_t> best_of(const Goal& goal, std::span<const Score> scor
   return best;
 }
 
-void TuningCost::add(const TrialOutcome& trial) {
-  ++trials;
-  samples_count += trial.samples_count;
-  train_s += trial.train_s;
-  wall_s += trial.wall_s;
+TuningCost& TuningCost::operator+=(const TuningCost& other) {
+  trials += other.trials;
+  samples_count += other.samples_count;
+  train_s += other.train_s;
+  wall_s += other.wall_s;
+  return *this;
+}
+
+TuningCost cost_of(const std::vector<Trials>& all) {
+  TuningCost sum;
+  for (const Trials& trials : all) {
+    for (const TrialOutcome& each : trials) {
+      sum += {1, each.samples_count, each.train_s, each.wall_s};
+    }
+  }
+  return sum;
 }
 
 namespace {
@@ -122,46 +140,20 @@ std::vector<double> parse_grid(const std::string& text, const std::string& place
   return grid;
 }
 
-TuningCost AlgorithmTuning::cost() const {
-  TuningCost sum;
-  for (const Trial& trial : trials) sum.add(trial);
-  return sum;
-}
-
-const Trial* AlgorithmTuning::find(double learning_rate, std::uint64_t seed) const {
-  const auto found = std::find_if(trials.begin(), trials.end(), [&](const Trial& trial) {
-    return trial.learning_rate == learning_rate && trial.seed == seed;
-  });
-  return found == trials.end() ? nullptr : &*found;
-}
-
 bool Tuning::complete(const AlgorithmTuning& tuning) const {
-  for (const double rate : grid) {
-    for (const std::uint64_t seed : seeds) {
-      if (tuning.find(rate, seed) == nullptr) return false;
-    }
-  }
-  return true;
-}
-
-std::optional<Score> score(const Tuning& tuning, const AlgorithmTuning& algorithm,
-                           double learning_rate) {
-  std::vector<TrialOutcome> trials;
-  for (const std::uint64_t seed : tuning.seeds) {
-    const Trial* const trial = algorithm.find(learning_rate, seed);
-    if (trial == nullptr) return std::nullopt;
-    trials.push_back(*trial);
-  }
-  return score_of(tuning.goal, trials);
+  return std::ranges::all_of(tuning.trials,
+                             [&](const Trials& each) { return each.size() == seeds.size(); });
 }
 
 std::optional<Choice> choose(const Tuning& tuning, const AlgorithmTuning& algorithm) {
   if (!tuning.complete(algorithm)) return std::nullopt;
   std::vector<Score> scores;
-  for (const double rate : tuning.grid) scores.push_back(*score(tuning, algorithm, rate));
+  for (const Trials& trials : algorithm.trials) {
+    scores.push_back(score_of(tuning.goal, trials));
+  }
   const std::optional<std::size_t> best = best_of(tuning.goal, scores);
   if (!best) return std::nullopt;
-  return Choice{tuning.grid[*best], *best == 0 || *best + 1 == tuning.grid.size(), scores[*best]};
+  return Choice{*best, tuning.grid[*best], *best == 0 || *best + 1 == tuning.grid.size()};
 }
 
 nlohmann::json tuning_of_run(const Tuning& tuning, const json& config, const std::string& place) {
@@ -196,18 +188,206 @@ nlohmann::json tuning_of_run(const Tuning& tuning, const json& config, const std
       differs.insert(key);
     }
   }
+  const TuningCost cost = cost_of(found->trials);
   return {{"grid", tuning.grid},
           {"seeds", tuning.seeds},
-          {"trials", found->trials.size()},
+          {"trials", cost.trials},
           {"goal", tuning.goal.text()},
           {"validation", tuning.validation},
           {"validation_rows", tuning.dataset["validation"]["rows"]},
           {"learning_rate", choice->learning_rate},
           {"edge_of_grid", choice->edge_of_grid},
-          {"samples_count", found->cost().samples_count},
-          {"train_s", found->cost().train_s},
+          {"samples_count", cost.samples_count},
+          {"train_s", cost.train_s},
           {"differs", differs},
           {"file_hash", tuning_hash(tuning, *found)}};
+}
+
+// The file of a tuning.
+
+namespace {
+
+template <class T>
+json or_null(const std::optional<T>& value) {
+  return value ? json(*value) : json(nullptr);
+}
+
+}  // namespace
+
+json trial_json(const TrialOutcome& trial) {
+  return {
+      {"seed", trial.seed},
+      {"status", trial.status},
+      {"status_reason", trial.status_reason.empty() ? json(nullptr) : json(trial.status_reason)},
+      {"value", or_null(trial.value)},
+      {"time_to_target_s", or_null(trial.time_to_target_s)},
+      {"samples_count", trial.samples_count},
+      {"train_s", trial.train_s},
+      {"wall_s", trial.wall_s}};
+}
+
+json cost_json(const TuningCost& cost) {
+  return {{"trials", cost.trials},
+          {"samples_count", cost.samples_count},
+          {"train_s", cost.train_s},
+          {"wall_s", cost.wall_s}};
+}
+
+namespace {
+
+std::optional<double> number_or_none(const json& value) {
+  return value.is_null() ? std::nullopt : std::optional(value.get<double>());
+}
+
+TrialOutcome trial_of(const json& entry) {
+  TrialOutcome trial;
+  trial.seed = entry["seed"];
+  trial.status = entry["status"];
+  if (!entry["status_reason"].is_null()) trial.status_reason = entry["status_reason"];
+  trial.value = number_or_none(entry["value"]);
+  trial.time_to_target_s = number_or_none(entry["time_to_target_s"]);
+  trial.samples_count = entry["samples_count"];
+  trial.train_s = entry["train_s"];
+  trial.wall_s = entry["wall_s"];
+  return trial;
+}
+
+json trials_json(const Tuning& tuning, const AlgorithmTuning& algorithm) {
+  json trials = json::array();
+  for (std::size_t i = 0; i < algorithm.trials.size(); ++i) {
+    for (const TrialOutcome& trial : algorithm.trials[i]) {
+      trials.push_back(trial_json(trial));
+      trials.back()["learning_rate"] = tuning.grid[i];
+    }
+  }
+  return trials;
+}
+
+json algorithm_json(const Tuning& tuning, const AlgorithmTuning& algorithm) {
+  const std::optional<Choice> choice = choose(tuning, algorithm);
+  return {{"algorithm", algorithm.algorithm},
+          {"config", algorithm.config},
+          {"grid", tuning.grid},
+          {"trials", trials_json(tuning, algorithm)},
+          {"learning_rate", choice ? json(choice->learning_rate) : json(nullptr)},
+          {"edge_of_grid", choice ? json(choice->edge_of_grid) : json(nullptr)},
+          {"cost", cost_json(cost_of(algorithm.trials))}};
+}
+
+// What follows from the trials, and must be what the file says.
+void check_conclusions(const json& document, const Tuning& tuning, std::vector<Finding>& findings) {
+  const json expected = tuning_json(tuning, {});
+  for (std::size_t i = 0; i < tuning.algorithms.size(); ++i) {
+    for (const char* key : {"grid", "learning_rate", "edge_of_grid", "cost"}) {
+      const json& found = document["algorithms"][i][key];
+      const json& right = expected["algorithms"][i][key];
+      if (found == right) continue;
+      findings.push_back(
+          {fmt::format("/algorithms/{}/{}", i, key),
+           fmt::format("found {}, but by the trials it is {}", found.dump(), right.dump())});
+    }
+  }
+  for (const char* key : {"cost", "status"}) {
+    if (document[key] == expected[key]) continue;
+    findings.push_back(
+        {fmt::format("/{}", key), fmt::format("found {}, but by the trials it is {}",
+                                              document[key].dump(), expected[key].dump())});
+  }
+}
+
+}  // namespace
+
+json tuning_json(const Tuning& tuning, const std::vector<std::string>& args) {
+  json algorithms = json::array();
+  bool complete = true;
+  TuningCost cost;
+  for (const AlgorithmTuning& algorithm : tuning.algorithms) {
+    algorithms.push_back(algorithm_json(tuning, algorithm));
+    complete = complete && tuning.complete(algorithm);
+    cost += cost_of(algorithm.trials);
+  }
+  json document = {{"schema_version", "1.0"},
+                   {"kind", "tuning"},
+                   {"tool",
+                    {{"name", "hetsgd"},
+                     {"version", version()},
+                     {"git_revision", git_revision()},
+                     {"git_dirty", git_dirty()}}},
+                   {"args", json_text(args)},
+                   {"goal", tuning.goal.text()},
+                   {"grid", tuning.grid},
+                   {"seeds", tuning.seeds},
+                   {"validation", tuning.validation},
+                   {"dataset", tuning.dataset},
+                   {"algorithms", std::move(algorithms)},
+                   {"cost", cost_json(cost)},
+                   {"status", complete ? "completed" : "running"}};
+  escape_bytes(document);
+  return document;
+}
+
+std::string tuning_hash(const Tuning& tuning, const AlgorithmTuning& algorithm) {
+  json decided = {tuning.goal.text(), tuning.grid, tuning.seeds, tuning.dataset,
+                  algorithm.algorithm};
+  for (json& trial : trials_json(tuning, algorithm)) {
+    trial.erase("wall_s");
+    decided.push_back(std::move(trial));
+  }
+  escape_bytes(decided);
+  return fmt::format("xxh3:{:016x}", content_hash(decided.dump()));
+}
+
+Tuning tuning_of(const json& document) {
+  Tuning tuning;
+  tuning.goal = parse_goal(document["goal"], "goal");
+  tuning.grid = document["grid"].get<std::vector<double>>();
+  tuning.seeds = document["seeds"].get<std::vector<std::uint64_t>>();
+  tuning.validation = document["validation"];
+  tuning.dataset = document["dataset"];
+  for (const json& entry : document["algorithms"]) {
+    AlgorithmTuning& algorithm = tuning.algorithms.emplace_back();
+    algorithm = {entry["algorithm"], entry["config"], std::vector<Trials>(tuning.grid.size())};
+    for (const json& each : entry["trials"]) {
+      const TrialOutcome trial = trial_of(each);
+      const auto rate = std::ranges::find(tuning.grid, each["learning_rate"].get<double>());
+      if (rate == tuning.grid.end() || std::ranges::count(tuning.seeds, trial.seed) == 0) {
+        throw data_error(
+            "{}: found a trial with learning rate {} and seed {}, expected those of "
+            "grid and seeds",
+            algorithm.algorithm, each["learning_rate"].dump(), trial.seed);
+      }
+      algorithm.trials[static_cast<std::size_t>(rate - tuning.grid.begin())].push_back(trial);
+    }
+  }
+  return tuning;
+}
+
+bool is_tuning(const json& document) {
+  return document.is_object() && document.value("kind", json()) == "tuning";
+}
+
+std::vector<Finding> validate_tuning(const json& document) {
+  std::vector<Finding> findings = check_schema(tuning_schema(), document);
+  if (!findings.empty()) return findings;
+  try {
+    check_conclusions(document, tuning_of(document), findings);
+  } catch (const Error& error) {
+    findings.push_back({"/goal", error.what()});
+  }
+  return findings;
+}
+
+json read_tuning(const std::string& path) {
+  json document = read_json(path);
+  if (!is_tuning(document)) {
+    throw with_hint(data_error("{}: not the file of a tuning", path),
+                    "hetsgd tune -o FILE writes one");
+  }
+  const std::vector<Finding> findings = validate_tuning(document);
+  if (findings.empty()) return document;
+  throw data_error("{}: not a valid tuning: {}: {}", path,
+                   findings.front().pointer.empty() ? "/" : findings.front().pointer,
+                   findings.front().text);
 }
 
 }  // namespace hetsgd

@@ -47,7 +47,9 @@ struct TrialOutcome {
 // Of a run whose result this is.
 TrialOutcome judge(const nlohmann::json& result, const Goal& goal);
 
-// Of trials with the same settings and different seeds: medians.
+using Trials = std::vector<TrialOutcome>;  // with the same settings, one for each seed
+
+// Medians over trials with the same settings.
 struct Score {
   double value = 0;             // infinite: the worst (diverged or failed)
   double time_to_target_s = 0;  // infinity: missed, or the goal is no target
@@ -62,25 +64,19 @@ struct TuningCost {
   std::uint64_t trials = 0;
   std::uint64_t samples_count = 0;
   double train_s = 0, wall_s = 0;
-  void add(const TrialOutcome& trial);
+  TuningCost& operator+=(const TuningCost& other);
 };
+TuningCost cost_of(const std::vector<Trials>& all);
 
 // "0.03,0.1,0.3" or FROM:TO:COUNT, COUNT values from FROM to TO with equal ratios, those between
 // rounded to three significant digits. Ascending. Errors: usage, naming `place`: what is no
 // positive number, a value that occurs twice.
 std::vector<double> parse_grid(const std::string& text, const std::string& place);
 
-// One run of one algorithm with one learning rate.
-struct Trial : TrialOutcome {
-  double learning_rate = 0;
-};
-
 struct AlgorithmTuning {
   std::string algorithm;
-  nlohmann::json config;  // of its trials, without learning_rate and seed
-  std::vector<Trial> trials;
-  TuningCost cost() const;
-  const Trial* find(double learning_rate, std::uint64_t seed) const;  // null: not run yet
+  nlohmann::json config;       // of its trials, without learning_rate and seed
+  std::vector<Trials> trials;  // by learning rate, as many as the grid has
 };
 
 struct Tuning {
@@ -94,14 +90,10 @@ struct Tuning {
   bool complete(const AlgorithmTuning& tuning) const;  // every trial was run
 };
 
-// None: trials of this learning rate are missing.
-std::optional<Score> score(const Tuning& tuning, const AlgorithmTuning& algorithm,
-                           double learning_rate);
-
 struct Choice {
+  std::size_t place = 0;  // in the grid
   double learning_rate = 0;
   bool edge_of_grid = false;  // the best lies at an end of the grid: a better one may lie beyond
-  Score score;
 };
 
 // The best learning rate of the grid: by median over the seeds of the time to the target, then of
@@ -109,7 +101,11 @@ struct Choice {
 // None: trials are missing, or no rate has a finite median.
 std::optional<Choice> choose(const Tuning& tuning, const AlgorithmTuning& algorithm);
 
-// The file, and back. tuning_of expects a valid document.
+// {seed, status, status_reason, value, time_to_target_s, samples_count, train_s, wall_s}
+nlohmann::json trial_json(const TrialOutcome& trial);
+nlohmann::json cost_json(const TuningCost& cost);
+// The file, and back. tuning_of expects a document that fits the schema. Errors: data, trials that
+// neither grid nor seeds name.
 nlohmann::json tuning_json(const Tuning& tuning, const std::vector<std::string>& args);
 Tuning tuning_of(const nlohmann::json& document);
 

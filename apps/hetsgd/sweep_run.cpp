@@ -28,7 +28,7 @@ constexpr Seconds kMostEstimating{60};  // on trials of runs, for a plan
 
 std::string run_title(const SweepPlan& plan, const PlannedRun& run) {
   const SweepSpec& spec = plan.spec();
-  std::string title = spec.title(spec.cells[run.cell]);
+  std::string title = spec.title(run.cell);
   for (const Setting& each : plan.candidate(run).point) {
     title += fmt::format("{}{}={}", title.empty() ? "" : ", ", each.name,
                          each.value.is_number_float() ? fmt::format("{}", each.value.get<double>())
@@ -64,7 +64,7 @@ class SweepStatus {
 void warn_of_edges(const Sweep& sweep, const SweepSpec& spec) {
   for (const CellTuning& tuning : sweep.tunings()) {
     if (tuning.edges.empty()) continue;
-    const std::string title = spec.title(spec.cells[tuning.cell]);
+    const std::string title = spec.title(tuning.cell);
     warn("{}{}the best {} lies at the edge of its list; a wider one may have a better", title,
          title.empty() ? "" : ": ", fmt::join(tuning.edges, " and "));
   }
@@ -86,9 +86,8 @@ class HostTimes {
   // as the mean of the others; NaN: not known.
   double of(const PlannedRun& run) {
     const SweepSpec& spec = plan_.spec();
-    const SweepCell& cell = spec.cells[run.cell];
     Sum& sum =
-        sums_[{to_string(run.stage), spec.setups[cell.setup].name, spec.cases[cell.method].name}];
+        sums_[{to_string(run.stage), spec.setup_of(run.cell).name, spec.case_of(run.cell).name}];
     if (sum.runs > 0) return sum.seconds / static_cast<double>(sum.runs);
     if (seconds_since(start_) > kMostEstimating.count()) return mean();
     const std::vector<Setting> settings = plan_.settings(run);
@@ -212,9 +211,9 @@ int print_sweep_plan(Sweep& sweep, const SweepPlan& plan, const SweepFolder& fol
   for (std::size_t i = 0; i < spec.cells.size(); ++i) {
     const StagePlan &trial = trials[i], &last = finals[i];
     const double cell_s = trial.host_s + last.host_s;
-    table.add({spec.setups[spec.cells[i].setup].name, spec.cases[spec.cells[i].method].name,
-               fmt::format("{}", trial.runs), fmt::format("{}", trial.done),
-               fmt::format("{}", last.runs), fmt::format("{}", last.done),
+    table.add({spec.setup_of(i).name, spec.case_of(i).name, fmt::format("{}", trial.runs),
+               fmt::format("{}", trial.done), fmt::format("{}", last.runs),
+               fmt::format("{}", last.done),
                std::isnan(cell_s) ? "?" : format_seconds(Seconds(cell_s))});
     host_s += cell_s;
     left += trial.runs - trial.done + last.runs - last.done;

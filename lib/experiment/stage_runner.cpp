@@ -156,15 +156,12 @@ class StageRunner {
                       : running_.empty();
   }
 
-  bool is_done_now(const PlannedRun& run) {
-    return sweep_.find_done({run}, /*remember=*/true).front();
-  }
-
   Start try_start(std::size_t item) {
     const PlannedRun& run = items_[item].run;
     std::optional<Claim> claim = sweep_.folder_.claim(run);
     if (!claim) return Start::elsewhere;
-    if (is_done_now(run)) return Start::done;  // somebody was faster
+    // Somebody was faster.
+    if (sweep_.find_done({run}, /*remember=*/true).front()) return Start::done;
     const bool is_virtual = sweep_.plan_.candidate(run).is_virtual;
     std::optional<Claim> host;
     if (!is_virtual && !(host = sweep_.folder_.claim_host())) return Start::elsewhere;
@@ -172,7 +169,7 @@ class StageRunner {
     try {
       check_place(run);
       const auto configured = configure(run);
-      const auto& goal = sweep_.plan_.spec().setups[sweep_.plan_.spec().cells[run.cell].setup].goal;
+      const auto& goal = sweep_.plan_.spec().setup_of(run.cell).goal;
       DataCache* const cache = is_virtual ? &data_.get(configured->options(), goal) : nullptr;
       pool_.start(next_tag_, task_of(run, configured, cache));
     } catch (const Error& error) {

@@ -107,11 +107,10 @@ std::vector<std::string> Sweep::command_of(const PlannedRun& planned, bool resum
 
 json Sweep::about(const PlannedRun& run) const {
   const SweepSpec& spec = plan_.spec();
-  const SweepCell& cell = spec.cells[run.cell];
   json result = {{"id", run.name()},
                  {"stage", to_string(run.stage)},
-                 {"setup", spec.setups[cell.setup].name},
-                 {"case", spec.cases[cell.method].name},
+                 {"setup", spec.setup_of(run.cell).name},
+                 {"case", spec.case_of(run.cell).name},
                  {"algorithm", algorithm_of(plan_.settings(run))},
                  {"parameters", plan_.candidate(run).parameters()},
                  {"seed", run.seed}};
@@ -126,7 +125,7 @@ void Sweep::record(const PlannedRun& run, const json& result) const {
   const std::string path = folder_.result_file(run);
   const std::string file = fs::path(path).lexically_relative(folder_.path()).string();
   try {
-    json line = index_line(about(run), result, spec.setups[spec.cells[run.cell].setup].goal, file);
+    json line = index_line(about(run), result, spec.setup_of(run.cell).goal, file);
     if (const auto state = state_of(path)) {
       line.update({{"bytes", state->bytes}, {"modified_ns", state->modified_ns}});
     }

@@ -90,15 +90,14 @@ SweepPlan::SweepPlan(const SweepSpec& spec, bool any_number) : spec_(spec) {
     // The final ones are those before the tuning; resolving them shows what is wrong with them.
     candidates_[1][cell] = resolve_all(SweepStage::final, cell);
     if (!is_tuned(cell)) continue;
-    check_apart(spec.setups[spec.cells[cell].setup].tuning->space, spec.space);
+    check_apart(spec.setup_of(cell).tuning->space, spec.space);
     candidates_[0][cell] = resolve_all(SweepStage::tuning, cell);
   }
   trials_ = runs_of(SweepStage::tuning);
 }
 
 bool SweepPlan::is_tuned(std::size_t cell) const {
-  return spec_.setups[spec_.cells[cell].setup].tuning &&
-         spec_.cases[spec_.cells[cell].method].tuning;
+  return spec_.setup_of(cell).tuning && spec_.case_of(cell).tuning;
 }
 
 double SweepPlan::most_runs() const {
@@ -106,7 +105,7 @@ double SweepPlan::most_runs() const {
   for (std::size_t cell = 0; cell < spec_.cells.size(); ++cell) {
     runs += spec_.space.size() * static_cast<double>(spec_.seeds.size());
     if (!is_tuned(cell)) continue;
-    const TuningSpec& tuning = *spec_.setups[spec_.cells[cell].setup].tuning;
+    const TuningSpec& tuning = *spec_.setup_of(cell).tuning;
     runs += tuning.space.size() * static_cast<double>(tuning.seeds.size());
   }
   return runs;
@@ -123,10 +122,10 @@ const Candidate& SweepPlan::candidate(const PlannedRun& run) const {
 // What the runs of a cell and stage have in common. A trial measures held-out rows, has its whole
 // budget, and none of the final runs' parameters.
 std::vector<Setting> SweepPlan::base_settings(SweepStage stage, std::size_t cell) const {
-  const SetupSpec& setup = spec_.setups[spec_.cells[cell].setup];
+  const SetupSpec& setup = spec_.setup_of(cell);
   std::vector<Setting> settings = spec_.settings;
   put(settings, setup.settings);
-  put(settings, spec_.cases[spec_.cells[cell].method].settings);
+  put(settings, spec_.case_of(cell).settings);
   if (stage == SweepStage::tuning) {
     std::erase_if(settings, [](const Setting& each) {
       return each.name == "stop_at_target" || each.name == "target";
@@ -162,9 +161,8 @@ Candidate SweepPlan::resolve(const std::vector<Setting>& base, std::vector<Setti
 }
 
 std::vector<Candidate> SweepPlan::resolve_all(SweepStage stage, std::size_t cell) const {
-  const SweepCell& place = spec_.cells[cell];
   const SearchSpace& space =
-      stage == SweepStage::tuning ? spec_.setups[place.setup].tuning->space : spec_.space;
+      stage == SweepStage::tuning ? spec_.setup_of(cell).tuning->space : spec_.space;
   const std::vector<Setting> base = base_settings(stage, cell);
   std::vector<Candidate> all;
   std::set<std::uint64_t> seen;
@@ -174,7 +172,7 @@ std::vector<Candidate> SweepPlan::resolve_all(SweepStage stage, std::size_t cell
       Candidate candidate = resolve(base, space.point(i));
       if (seen.insert(candidate.identity).second) all.push_back(std::move(candidate));
     } catch (const Error& error) {
-      const std::string title = spec_.title(place), message = error.what();
+      const std::string title = spec_.title(cell), message = error.what();
       throw Error(error.code(),
                   fmt::format("{}{}{}", message.starts_with(spec_.path) ? "" : spec_.path + ": ",
                               message, title.empty() ? "" : fmt::format(" ({})", title)),
@@ -185,50 +183,38 @@ std::vector<Candidate> SweepPlan::resolve_all(SweepStage stage, std::size_t cell
 }
 
 std::vector<PlannedRun> SweepPlan::runs_of(SweepStage stage) const {
-  std::vector<PlannedRun> runs;
-  const auto add = [&](std::size_t cell, std::size_t candidate, std::uint64_t seed) {
-    const Candidate& which = candidates(stage, cell)[candidate];
-    runs.push_back({run_id(which.identity, seed), seed, static_cast<std::uint32_t>(cell),
-                    static_cast<std::uint32_t>(candidate), stage});
+  struct Placed {
+    PlannedRun run;
+    std::size_t repeat;
   };
-  const auto seeds_of = [&](std::size_t cell) -> const std::vector<std::uint64_t>& {
-    return stage == SweepStage::tuning ? spec_.setups[spec_.cells[cell].setup].tuning->seeds
-                                       : spec_.seeds;
-  };
-  if (spec_.interleave) {
-    // Setups may have numbers of seeds of their own in the tuning.
-    std::size_t longest = 0;
-    for (std::size_t cell = 0; cell < spec_.cells.size(); ++cell) {
-      if (candidates(stage, cell).empty()) continue;
-      longest = std::max(longest, seeds_of(cell).size());
-    }
-    for (std::size_t s = 0; s < longest; ++s) {
-      for (std::size_t cell = 0; cell < spec_.cells.size(); ++cell) {
-        const std::size_t count = candidates(stage, cell).size();
-        for (std::size_t c = 0; c < count && s < seeds_of(cell).size(); ++c) {
-          add(cell, c, seeds_of(cell)[s]);
-        }
+  std::vector<Placed> placed;
+  for (std::size_t cell = 0; cell < spec_.cells.size(); ++cell) {
+    const std::vector<Candidate>& all = candidates(stage, cell);
+    for (std::size_t c = 0; c < all.size(); ++c) {
+      // Setups may have numbers of seeds of their own in the tuning.
+      const std::vector<std::uint64_t>& seeds =
+          stage == SweepStage::tuning ? spec_.setup_of(cell).tuning->seeds : spec_.seeds;
+      for (std::size_t s = 0; s < seeds.size(); ++s) {
+        const PlannedRun run{run_id(all[c].identity, seeds[s]), seeds[s],
+                             static_cast<std::uint32_t>(cell), static_cast<std::uint32_t>(c),
+                             stage};
+        placed.push_back({run, s});
       }
     }
-    return runs;
   }
-  for (std::size_t cell = 0; cell < spec_.cells.size(); ++cell) {
-    for (std::size_t c = 0; c < candidates(stage, cell).size(); ++c) {
-      for (const std::uint64_t seed : seeds_of(cell)) add(cell, c, seed);
-    }
-  }
+  if (spec_.interleave) std::ranges::stable_sort(placed, {}, &Placed::repeat);
+  std::vector<PlannedRun> runs;
+  for (const Placed& each : placed) runs.push_back(each.run);
   return runs;
 }
 
 std::vector<Setting> SweepPlan::tuned_settings(std::size_t cell, const Choices& choices) const {
-  const SweepCell& place = spec_.cells[cell];
-  const std::optional<RateFrom>& from = spec_.cases[place.method].rate_from;
+  const std::optional<RateFrom>& from = spec_.case_of(cell).rate_from;
   if (!from) return choices[cell].value_or(std::vector<Setting>{});
-  const std::string setup = from->setup.empty() ? spec_.setups[place.setup].name : from->setup;
+  const std::string setup = from->setup.empty() ? spec_.setup_of(cell).name : from->setup;
   for (std::size_t other = 0; other < spec_.cells.size(); ++other) {
-    const SweepCell& source = spec_.cells[other];
-    if (spec_.setups[source.setup].name != setup) continue;
-    if (spec_.cases[source.method].name != from->case_name || !choices[other]) continue;
+    if (spec_.setup_of(other).name != setup) continue;
+    if (spec_.case_of(other).name != from->case_name || !choices[other]) continue;
     const Setting* const rate = find_setting(*choices[other], "learning_rate");
     if (rate != nullptr && rate->value.is_number()) {
       const double value = rate->value.get<double>() * from->factor;
@@ -241,7 +227,7 @@ std::vector<Setting> SweepPlan::tuned_settings(std::size_t cell, const Choices& 
 
 const std::vector<PlannedRun>& SweepPlan::plan_final_runs(const Choices& choices) {
   for (std::size_t cell = 0; cell < spec_.cells.size(); ++cell) {
-    const bool has_choice = is_tuned(cell) || spec_.cases[spec_.cells[cell].method].rate_from;
+    const bool has_choice = is_tuned(cell) || spec_.case_of(cell).rate_from;
     if (!has_choice) continue;
     choices_[cell] = tuned_settings(cell, choices);
     candidates_[1][cell] = resolve_all(SweepStage::final, cell);

@@ -301,8 +301,8 @@ void load_plugins_of(const JsonFields& specification) {
 
 }  // namespace
 
-std::string SweepSpec::title(const SweepCell& cell) const {
-  const std::string &setup = setups[cell.setup].name, &method = cases[cell.method].name;
+std::string SweepSpec::title(std::size_t cell) const {
+  const std::string &setup = setup_of(cell).name, &method = case_of(cell).name;
   return setup + (setup.empty() || method.empty() ? "" : ", ") + method;
 }
 

@@ -69,7 +69,9 @@ struct SweepSpec {
   SearchSpace space;
   std::vector<SweepCell> cells;  // what `only` leaves of the product, in the order of the file
 
-  std::string title(const SweepCell& cell) const;  // "adasum-4, ssgd full", for messages
+  const SetupSpec& setup_of(std::size_t cell) const { return setups[cells[cell].setup]; }
+  const CaseSpec& case_of(std::size_t cell) const { return cases[cells[cell].method]; }
+  std::string title(std::size_t cell) const;  // "adasum-4, ssgd full", for messages
 };
 
 // Loads the plugins that it names, because their options are options too. Errors: data, usage, with

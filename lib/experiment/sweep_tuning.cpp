@@ -72,7 +72,7 @@ void Sweep::conclude_tuning() {
   for (const PlannedRun& run : plan_.trials()) trials[run.cell].push_back(run);
   for (std::size_t cell = 0; cell < spec.cells.size(); ++cell) {
     if (!plan_.is_tuned(cell)) continue;
-    const SetupSpec& setup = spec.setups[spec.cells[cell].setup];
+    const SetupSpec& setup = spec.setup_of(cell);
     const std::vector<Candidate>& candidates = plan_.candidates(SweepStage::tuning, cell);
     CellTuning tuning;
     tuning.cell = cell;
@@ -86,11 +86,10 @@ void Sweep::conclude_tuning() {
     tuning.best = best_of(*setup.goal, scores);
     const bool is_needed = !spec.seeds.empty();  // for final runs
     if (!tuning.best && is_needed) {
-      throw with_hint(
-          runtime_failure(
-              "{}: no trial of {} ended well", spec.path,
-              spec.title(spec.cells[cell]).empty() ? "the tuning" : spec.title(spec.cells[cell])),
-          "tune with smaller learning rates");
+      const std::string title = spec.title(cell);
+      throw with_hint(runtime_failure("{}: no trial of {} ended well", spec.path,
+                                      title.empty() ? "the tuning" : title),
+                      "tune with smaller learning rates");
     }
     record_tuning(trials[cell], tuning);
     if (tuning.best) {
@@ -115,8 +114,7 @@ void Sweep::write_tunings() const {
     if (tuning.record) {
       write_result(folder_.tuned_file(tuning.hash), tuning_json(*tuning.record, {}));
     }
-    const SweepCell& cell = spec.cells[tuning.cell];
-    const SetupSpec& setup = spec.setups[cell.setup];
+    const SetupSpec& setup = spec.setup_of(tuning.cell);
     const std::vector<Candidate>& all = plan_.candidates(SweepStage::tuning, tuning.cell);
     json candidates = json::array();
     for (std::size_t i = 0; i < all.size(); ++i) {
@@ -133,7 +131,7 @@ void Sweep::write_tunings() const {
                             {"trials", std::move(trials)}});
     }
     cells.push_back({{"setup", setup.name},
-                     {"case", spec.cases[cell.method].name},
+                     {"case", spec.case_of(tuning.cell).name},
                      {"goal", setup.goal->text()},
                      {"seeds", setup.tuning->seeds},
                      {"candidates", std::move(candidates)},
@@ -151,7 +149,7 @@ void Sweep::write_tunings() const {
 
 // With its record a tuning chooses as `hetsgd tune` does, also between equal learning rates.
 void Sweep::record_tuning(const std::vector<PlannedRun>& trials, CellTuning& tuning) const {
-  const SetupSpec& setup = plan_.spec().setups[plan_.spec().cells[tuning.cell].setup];
+  const SetupSpec& setup = plan_.spec().setup_of(tuning.cell);
   const std::vector<Candidate>& candidates = plan_.candidates(SweepStage::tuning, tuning.cell);
   const auto has_rate_alone = [](const Candidate& each) {
     return each.point.size() == 1 && each.point[0].name == "learning_rate" &&

@@ -208,8 +208,8 @@ name = "y"
 settings = {momentum = 0.5}
 )");
   ASSERT_EQ(specification.cells.size(), 3U);
-  EXPECT_EQ(specification.title(specification.cells[0]), "a, y");
-  EXPECT_EQ(specification.title(specification.cells[1]), "b, x");
+  EXPECT_EQ(specification.title(0), "a, y");
+  EXPECT_EQ(specification.title(1), "b, x");
 }
 
 constexpr const char* kTuned = R"(

@@ -9,7 +9,7 @@
 #include "algorithm/algorithm.hpp"
 #include "core/error.hpp"
 #include "core/options.hpp"
-#include "experiment/known_options.hpp"
+#include "experiment/configured_run.hpp"
 #include "ranks.hpp"
 #include "training/training.hpp"
 

@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cmath>
 #include <filesystem>
 #include <limits>
 #include <map>
@@ -12,8 +13,11 @@
 #include "core/error.hpp"
 #include "core/json_file.hpp"
 #include "core/text.hpp"
-#include "experiment/known_options.hpp"
+#include "core/version.hpp"
+#include "experiment/configured_run.hpp"
 #include "experiment/sweep_folder.hpp"
+#include "result/result.hpp"
+#include "result/statistics.hpp"
 #include "result/time_to_accuracy.hpp"
 #include "training/train_options.hpp"
 
@@ -117,13 +121,88 @@ class BenchmarkReader {
     }
   }
 
-  void add_sweep(const std::string& name, const json& cases);
+  void add_sweep(const std::string& name, const json& cases) {
+    const Files files = files_of(SweepFolder(folder_, name));
+    for (const json& each : cases) add_method(each["name"], name, files);
+  }
+
   void note(const std::string& text) { benchmark_.notes.push_back(text); }
-  Benchmark finish();
+
+  Benchmark finish() {
+    if (times_.empty()) {
+      throw with_hint(
+          usage_error("{}: found no method with all its runs", folder_),
+          fmt::format("hetsgd sweep {} -o {} runs what is missing", spec_.path, folder_));
+    }
+    const std::vector<MethodScore> scores = score_methods(times_);
+    for (std::size_t m = 0; m < scores.size(); ++m) benchmark_.methods[m].score = scores[m];
+    for (std::size_t p = 0; p < benchmark_.problems.size(); ++p) {
+      BenchmarkProblem& problem = benchmark_.problems[p];
+      problem.best_time_s = std::numeric_limits<double>::infinity();
+      for (const MethodScore& score : scores) {
+        problem.best_time_s = std::min(problem.best_time_s, score.median_s[p]);
+      }
+      if (problem.data.size() > 1) {
+        note(fmt::format("{}: runs learnt from different data, {}", problem.name,
+                         fmt::join(problem.data, ", ")));
+      }
+    }
+    if (benchmark_.revisions.size() > 1) {
+      note(fmt::format("runs were made by different revisions of the program: {}",
+                       fmt::join(benchmark_.revisions, ", ")));
+    }
+    std::ranges::sort(benchmark_.methods, {}, [](const BenchmarkMethod& each) {
+      return std::tie(each.score.rank, each.name);
+    });
+    return std::move(benchmark_);
+  }
 
  private:
-  void add_method(const std::string& name, const std::string& sweep, const Files& files);
-  double read_run(std::size_t problem, const json& result, BenchmarkMethod& method);
+  void add_method(const std::string& name, const std::string& sweep, const Files& files) {
+    if (!names_.insert(name).second) {
+      return note(fmt::format("{} of the sweep {} is left out: the name is taken", name, sweep));
+    }
+    BenchmarkMethod method{.name = name, .algorithm = "", .sweep = sweep};
+    MethodTimes times{name, std::vector<std::vector<double>>(benchmark_.problems.size())};
+    method.is_entry = sweep != spec_.name;
+    method.reached.resize(benchmark_.problems.size());
+    std::size_t missing = 0;
+    for (std::size_t p = 0; p < benchmark_.problems.size(); ++p) {
+      for (const std::uint64_t seed : spec_.seeds) {
+        const auto file = files.find({benchmark_.problems[p].name, name, seed});
+        if (file == files.end() || !fs::exists(file->second)) {
+          ++missing;
+          continue;
+        }
+        const json result = read_json(file->second);
+        if (!result.is_object() || !result.contains("curve") || !is_done(result["status"])) {
+          ++missing;
+          continue;
+        }
+        times.times_s[p].push_back(read_run(p, result, method));
+        if (times.times_s[p].size() == 1) add_tuning(result.value("tuning", json()), method);
+      }
+    }
+    if (missing > 0) {
+      note(fmt::format("{} is left out: {} of its {} runs are missing", name, missing,
+                       spec_.seeds.size() * benchmark_.problems.size()));
+    } else {
+      times_.push_back(std::move(times));
+      benchmark_.methods.push_back(std::move(method));
+    }
+  }
+
+  // The time to the target; and what all runs of a problem tell.
+  double read_run(std::size_t problem, const json& result, BenchmarkMethod& method) {
+    BenchmarkProblem& of = benchmark_.problems[problem];
+    const TimeToAccuracy found =
+        time_to_accuracy(evaluations_of(result, of.target.metric), of.target);
+    of.data.insert(result["dataset"]["train"].value("content_hash", "?"));
+    benchmark_.revisions.insert(result["tool"].value("git_revision", "?"));
+    method.algorithm = result["config"]["algorithm"];
+    method.reached[problem] += found.held ? 1 : 0;
+    return found.held ? found.held->time_s : std::numeric_limits<double>::infinity();
+  }
 
   const SweepSpec& spec_;
   std::string folder_;
@@ -131,86 +210,6 @@ class BenchmarkReader {
   std::vector<MethodTimes> times_;  // of benchmark_.methods
   std::set<std::string> names_;     // also of those that are left out
 };
-
-void BenchmarkReader::add_sweep(const std::string& name, const json& cases) {
-  const Files files = files_of(SweepFolder(folder_, name));
-  for (const json& each : cases) add_method(each["name"], name, files);
-}
-
-// The time to the target; and what all runs of a problem tell.
-double BenchmarkReader::read_run(std::size_t problem, const json& result, BenchmarkMethod& method) {
-  BenchmarkProblem& of = benchmark_.problems[problem];
-  const TimeToAccuracy found =
-      time_to_accuracy(evaluations_of(result, of.target.metric), of.target);
-  of.data.insert(result["dataset"]["train"].value("content_hash", "?"));
-  benchmark_.revisions.insert(result["tool"].value("git_revision", "?"));
-  method.algorithm = result["config"]["algorithm"];
-  method.reached[problem] += found.held ? 1 : 0;
-  return found.held ? found.held->time_s : std::numeric_limits<double>::infinity();
-}
-
-void BenchmarkReader::add_method(const std::string& name, const std::string& sweep,
-                                 const Files& files) {
-  if (!names_.insert(name).second) {
-    return note(fmt::format("{} of the sweep {} is left out: the name is taken", name, sweep));
-  }
-  BenchmarkMethod method{.name = name, .algorithm = "", .sweep = sweep};
-  MethodTimes times{name, std::vector<std::vector<double>>(benchmark_.problems.size())};
-  method.is_entry = sweep != spec_.name;
-  method.reached.resize(benchmark_.problems.size());
-  std::size_t missing = 0;
-  for (std::size_t p = 0; p < benchmark_.problems.size(); ++p) {
-    for (const std::uint64_t seed : spec_.seeds) {
-      const auto file = files.find({benchmark_.problems[p].name, name, seed});
-      if (file == files.end() || !fs::exists(file->second)) {
-        ++missing;
-        continue;
-      }
-      const json result = read_json(file->second);
-      if (!result.is_object() || !result.contains("curve") || !is_done(result["status"])) {
-        ++missing;
-        continue;
-      }
-      times.times_s[p].push_back(read_run(p, result, method));
-      if (times.times_s[p].size() == 1) add_tuning(result.value("tuning", json()), method);
-    }
-  }
-  if (missing > 0) {
-    note(fmt::format("{} is left out: {} of its {} runs are missing", name, missing,
-                     spec_.seeds.size() * benchmark_.problems.size()));
-  } else {
-    times_.push_back(std::move(times));
-    benchmark_.methods.push_back(std::move(method));
-  }
-}
-
-Benchmark BenchmarkReader::finish() {
-  if (times_.empty()) {
-    throw with_hint(usage_error("{}: found no method with all its runs", folder_),
-                    fmt::format("hetsgd sweep {} -o {} runs what is missing", spec_.path, folder_));
-  }
-  const std::vector<MethodScore> scores = score_methods(times_);
-  for (std::size_t m = 0; m < scores.size(); ++m) benchmark_.methods[m].score = scores[m];
-  for (std::size_t p = 0; p < benchmark_.problems.size(); ++p) {
-    BenchmarkProblem& problem = benchmark_.problems[p];
-    problem.best_time_s = std::numeric_limits<double>::infinity();
-    for (const MethodScore& score : scores) {
-      problem.best_time_s = std::min(problem.best_time_s, score.median_s[p]);
-    }
-    if (problem.data.size() > 1) {
-      note(fmt::format("{}: runs learnt from different data, {}", problem.name,
-                       fmt::join(problem.data, ", ")));
-    }
-  }
-  if (benchmark_.revisions.size() > 1) {
-    note(fmt::format("runs were made by different revisions of the program: {}",
-                     fmt::join(benchmark_.revisions, ", ")));
-  }
-  std::ranges::sort(benchmark_.methods, {}, [](const BenchmarkMethod& each) {
-    return std::tie(each.score.rank, each.name);
-  });
-  return std::move(benchmark_);
-}
 
 }  // namespace
 
@@ -269,6 +268,128 @@ Benchmark read_benchmark(const SweepSpec& spec, const std::string& folder) {
     }
   }
   return reader.finish();
+}
+
+// The standing as a table and as a document.
+
+namespace {
+
+json problem_json(const BenchmarkProblem& problem) {
+  return {{"name", problem.name},
+          {"target", problem.target.text()},
+          {"train_content_hash", problem.data},
+          {"best_time_s", problem.best_time_s}};
+}
+
+json method_json(const BenchmarkMethod& method) {
+  const MethodScore& score = method.score;
+  return {{"name", method.name},
+          {"algorithm", method.algorithm},
+          {"sweep", method.sweep},
+          {"is_entry", method.is_entry},
+          {"rank", score.rank},
+          {"rank_low", score.rank_low},
+          {"rank_high", score.rank_high},
+          {"score", score.score},
+          {"score_low", score.low},
+          {"score_high", score.high},
+          {"solved", score.solved},
+          {"time_s", score.median_s},
+          {"ratio", score.ratios},
+          {"reached", method.reached},
+          {"tuning",
+           {{"trials", method.tuning_trials},
+            {"samples_count", method.tuning_samples},
+            {"train_s", method.tuning_train_s},
+            {"edges_of_grid", method.edges}}}};
+}
+
+std::string ratio_text(double ratio) {
+  return std::isinf(ratio) ? "inf" : fmt::format("{:.2f}", ratio);
+}
+
+std::string problem_line(const BenchmarkProblem& problem, const std::vector<BenchmarkMethod>& all,
+                         std::size_t p) {
+  constexpr std::size_t kMostNames = 3;
+  std::vector<std::string> best;
+  for (const BenchmarkMethod& method : all) {
+    if (method.score.ratios[p] == 1) best.push_back(method.name);
+  }
+  if (best.size() > kMostNames) {
+    best = {fmt::format("{} methods", best.size())};
+  }
+  return fmt::format(
+      "{}, {}: {}", problem.name, problem.target.text(),
+      best.empty() ? "nobody reached it"
+                   : fmt::format("best {:.4g} s, {}", problem.best_time_s, fmt::join(best, ", ")));
+}
+
+}  // namespace
+
+json standing_json(const Benchmark& benchmark) {
+  json document = {{"schema_version", "1.0"},
+                   {"kind", "standing"},
+                   {"name", benchmark.name},
+                   {"tool",
+                    {{"name", "hetsgd"},
+                     {"version", version()},
+                     {"git_revision", git_revision()},
+                     {"git_dirty", git_dirty()}}},
+                   {"run_revisions", benchmark.revisions},
+                   {"seeds", benchmark.seeds},
+                   {"profile_end", kProfileEnd},
+                   {"resamples", kResamples},
+                   {"problems", json::array()},
+                   {"methods", json::array()},
+                   {"notes", benchmark.notes}};
+  for (const BenchmarkProblem& each : benchmark.problems) {
+    document["problems"].push_back(problem_json(each));
+  }
+  for (const BenchmarkMethod& each : benchmark.methods) {
+    document["methods"].push_back(method_json(each));
+  }
+  explain_nonfinite(document);
+  escape_bytes(document);
+  return document;
+}
+
+Table standing_table(const Benchmark& benchmark) {
+  std::vector<std::string> header = {"method", "rank", "score", "solved"};
+  for (std::size_t p = 0; p < benchmark.problems.size(); ++p) {
+    header.push_back(fmt::format("({})", p + 1));
+  }
+  header.push_back("edges");
+  Table table(header);
+  for (const BenchmarkMethod& method : benchmark.methods) {
+    const MethodScore& score = method.score;
+    std::vector<std::string> row = {
+        method.name + (method.is_entry ? " *" : ""),
+        fmt::format("{} [{}, {}]", score.rank, score.rank_low, score.rank_high),
+        fmt::format("{:.3f} [{:.3f}, {:.3f}]", score.score, score.low, score.high),
+        fmt::format("{}/{}", score.solved, benchmark.problems.size())};
+    for (const double ratio : score.ratios) row.push_back(ratio_text(ratio));
+    row.push_back(fmt::format("{}", method.edges));
+    table.add(row);
+  }
+  return table;
+}
+
+std::string standing_report(const Benchmark& benchmark, TableFormat format) {
+  const char* const bullet = format == TableFormat::markdown ? "\n" : "";
+  std::string text = standing_table(benchmark).format(format) + "\n";
+  text += fmt::format(
+      "score: area under the performance profile up to {} times the best time, 1 is best; "
+      "brackets:\n"
+      "95 % bootstrap intervals over {} seeds. (1) to ({}): median time to the target over the "
+      "best\n"
+      "one, inf: missed. edges: of so many problems the tuned rate is an end of the grid, where a\n"
+      "better one may lie beyond. *: an entry, not one of the methods of record.\n{}",
+      kProfileEnd, benchmark.seeds, benchmark.problems.size(), bullet);
+  for (std::size_t p = 0; p < benchmark.problems.size(); ++p) {
+    text += fmt::format("{}({}) {}\n", format == TableFormat::markdown ? "- " : "", p + 1,
+                        problem_line(benchmark.problems[p], benchmark.methods, p));
+  }
+  return text;
 }
 
 }  // namespace hetsgd

@@ -1,4 +1,6 @@
-// A run described by settings rather than by a command line: what experiments of many runs are made of.
+// A run described by settings rather than by a command line: what experiments of many runs are made
+// of; and the options of all algorithms and models, for readers of settings that choose none: which
+// keys are known at all, and whose they are.
 #pragma once
 
 #include <memory>
@@ -6,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "core/error.hpp"
 #include "core/non_copyable.hpp"
 #include "core/options.hpp"
 #include "training/training.hpp"
@@ -42,11 +45,26 @@ class ConfiguredRun : NonCopyable {
   std::shared_ptr<Algorithm> algorithm_;
 };
 
-// The configuration in a result, which somebody else may have written.
-
-// It decides what a run computes, but neither what it writes nor whether it replaces files: keys of
-// options that are no part of a configuration (Option::in_config) are left out, with a warning.
-// `path` names the result in it.
+// The configuration in a result, which somebody else may have written. It decides what a run
+// computes, but neither what it writes nor whether it replaces files: keys of options that are no
+// part of a configuration (Option::in_config) are left out, with a warning. `path` names the result
+// in it.
 nlohmann::json config_of_result(const nlohmann::json& result, const std::string& path);
+
+// The `config` of a configuration file: the document itself, or that of a result. Errors: data,
+// usage.
+nlohmann::json load_config(const std::string& path);
+
+// Options of an algorithm or a model but not of every run.
+struct ForeignOption {
+  std::string owner;
+  Option option;  // for its declaration: the value's owner is gone
+};
+std::vector<ForeignOption> options_of_all_algorithms();
+std::vector<ForeignOption> options_of_all_models();
+// Whose option it is (its flag or its key), "adaptive, elastic"; "": nobody's.
+std::string owners_of(const std::vector<ForeignOption>& all, const std::string& option);
+// A key of a configuration file that is no option of `set`: the error, with the nearest one.
+Error unknown_key(const OptionSet& set, const std::string& key, const std::string& place);
 
 }  // namespace hetsgd

@@ -6,7 +6,6 @@
 
 #include "core/non_copyable.hpp"
 #include "experiment/configured_run.hpp"
-#include "experiment/known_options.hpp"
 #include "experiment/search_space.hpp"
 #include "experiment/spec_file.hpp"
 #include "training/train_options.hpp"

@@ -103,104 +103,6 @@ std::vector<CaseSpec> cases_of_algorithms(SearchSpace& space) {
   return cases;
 }
 
-class SpecReader {
- public:
-  explicit SpecReader(const std::shared_ptr<const SpecFile>& file)
-      : file_(*file), top_(file), settings_(*file) {}
-
-  SweepSpec read();
-
- private:
-  std::optional<TuningSpec> read_tuning_stage(const JsonFields& table) const;
-  SetupSpec read_setup(const JsonFields& table) const;
-  CaseSpec read_case(const JsonFields& table) const;
-  void read_setups(SweepSpec& spec) const;
-  void read_cases(SweepSpec& spec) const;
-  void read_only(SweepSpec& spec) const;
-  template <class Named>
-  std::size_t find_named(const std::vector<Named>& all, const std::string& name,
-                         const std::string& place) const;
-
-  const SpecFile& file_;
-  JsonFields top_;
-  SettingsReader settings_;
-};
-
-std::optional<TuningSpec> SpecReader::read_tuning_stage(const JsonFields& table) const {
-  if (table.tree().empty()) return std::nullopt;
-  table.allow({"epochs", "max_samples", "max_time", "validation", "seeds", "settings", "parameters",
-               "zip", "search"});
-  TuningSpec tuning;
-  json budget = json::object();
-  for (const char* const key : {"epochs", "max_samples", "max_time", "validation"}) {
-    if (table.has(key)) budget[key] = table.tree().at(key);
-  }
-  tuning.settings = settings_.read(table.object_or_empty("settings"));
-  for (const auto& [key, value] : budget.items()) {
-    check_rival(budget, key, table.place(key));
-    put(tuning.settings, {key, value, OptionSource::flag, table.place(key)});
-  }
-  if (table.number("validation", 0.1) <= 0) table.refuse("validation", "a share above 0");
-  if (find_setting(tuning.settings, "validation") == nullptr) {
-    put(tuning.settings, {"validation", 0.1, OptionSource::flag, table.place()});
-  }
-  tuning.seeds = read_seeds(table, {1});
-  tuning.space = read_search_space(table);
-  settings_.check(tuning.space);
-  if (tuning.space.axes.empty()) table.refuse("parameters", "the options to tune");
-  return tuning;
-}
-
-SetupSpec SpecReader::read_setup(const JsonFields& table) const {
-  table.allow({"name", "about", "settings", "metric", "tuning"});
-  SetupSpec setup;
-  setup.name = table.text("name");
-  setup.settings = settings_.read(table.object_or_empty("settings"));
-  const auto read_merged = [&](const char* key, const auto& read) {
-    const JsonFields base = top_.object_or_empty(key), own = table.object_or_empty(key);
-    if (own.tree().empty()) return read(base);
-    const json both = merged(base, own);
-    return read(own.with(both));
-  };
-  setup.goal = read_merged("metric", read_goal);
-  setup.tuning =
-      read_merged("tuning", [&](const JsonFields& each) { return read_tuning_stage(each); });
-  return setup;
-}
-
-CaseSpec SpecReader::read_case(const JsonFields& table) const {
-  table.allow({"name", "about", "settings", "tuning", "rate_from"});
-  CaseSpec result;
-  result.name = table.text("name");
-  result.settings = settings_.read(table.object_or_empty("settings"));
-  result.tuning = table.boolean("tuning", true) && !table.has("rate_from");
-  if (table.has("rate_from")) {
-    const JsonFields from = table.object_or_empty("rate_from");
-    from.allow({"setup", "case", "factor"});
-    result.rate_from = {from.text("setup", ""), from.text("case"), from.number("factor", 1),
-                        table.place("rate_from")};
-    if (result.rate_from->factor <= 0) from.refuse("factor", "a number above 0");
-  }
-  return result;
-}
-
-template <class Named>
-std::size_t SpecReader::find_named(const std::vector<Named>& all, const std::string& name,
-                                   const std::string& place) const {
-  std::vector<std::string> names;
-  for (std::size_t i = 0; i < all.size(); ++i) {
-    if (all[i].name == name) return i;
-    if (!all[i].name.empty()) names.push_back(all[i].name);
-  }
-  if (names.empty()) {
-    throw usage_error("{}: found {}, but the specification gives no names to choose from", place,
-                      quote(name));
-  }
-  throw with_hint(
-      usage_error("{}: found {}, expected one of {}", place, quote(name), alternatives(names)),
-      did_you_mean(name, names));
-}
-
 template <class Named>
 void check_unique(const std::vector<Named>& all, const JsonFields& top, const char* key) {
   std::set<std::string> seen;
@@ -211,82 +113,166 @@ void check_unique(const std::vector<Named>& all, const JsonFields& top, const ch
   }
 }
 
-void SpecReader::read_setups(SweepSpec& spec) const {
-  for (const JsonFields& table : top_.objects_or_none("setups"))
-    spec.setups.push_back(read_setup(table));
-  check_unique(spec.setups, top_, "setups");
-  if (!spec.setups.empty()) return;
-  SetupSpec only;
-  only.goal = read_goal(top_.object_or_empty("metric"));
-  only.tuning = read_tuning_stage(top_.object_or_empty("tuning"));
-  spec.setups.push_back(std::move(only));
-}
+class SpecReader {
+ public:
+  explicit SpecReader(const std::shared_ptr<const SpecFile>& file)
+      : file_(*file), top_(file), settings_(*file) {}
 
-void SpecReader::read_cases(SweepSpec& spec) const {
-  for (const JsonFields& table : top_.objects_or_none("cases"))
-    spec.cases.push_back(read_case(table));
-  check_unique(spec.cases, top_, "cases");
-  if (spec.cases.empty()) spec.cases = cases_of_algorithms(spec.space);
-}
+  SweepSpec read() {
+    top_.allow({"name", "about", "paper", "figure", "expectation", "claims", "seeds", "max_wall",
+                "interleave", "launch", "metric", "settings", "setups", "cases", "only",
+                "parameters", "zip", "search", "tuning"});
+    SweepSpec spec;
+    spec.written = file_.written;
+    spec.path = file_.path;
+    spec.name = top_.text("name");
+    const bool good =
+        spec.name.find_first_not_of("abcdefghijklmnopqrstuvwxyz0123456789-") == std::string::npos;
+    if (!good || spec.name.empty() || spec.name.front() == '-') {
+      top_.refuse("name", "small letters, digits and -, such as \"a6\"");
+    }
+    spec.seeds = read_seeds(top_, {1});
+    spec.max_wall = read_max_wall(top_);
+    spec.interleave = top_.boolean("interleave", false);
+    spec.launch = top_.text("launch", "");
+    spec.settings = settings_.read(top_.object_or_empty("settings"));
+    spec.space = read_search_space(top_);
+    settings_.check(spec.space);
+    read_setups(spec);
+    read_cases(spec);
+    read_only(spec);
+    for (const CaseSpec& method : spec.cases) {
+      if (!method.rate_from) continue;
+      const RateFrom& from = *method.rate_from;
+      find_named(spec.cases, from.case_name, from.place);
+      if (!from.setup.empty()) find_named(spec.setups, from.setup, from.place);
+    }
+    for (const SetupSpec& setup : spec.setups) {
+      if (setup.tuning && !setup.goal) {
+        throw usage_error("{}: [tuning] needs a [metric] that decides", file_.path);
+      }
+    }
+    return spec;
+  }
 
-void SpecReader::read_only(SweepSpec& spec) const {
-  std::set<std::pair<std::size_t, std::size_t>> wanted;
-  for (const JsonFields& table : top_.objects_or_none("only")) {
-    table.allow({"setup", "cases"});
-    const std::size_t setup = find_named(spec.setups, table.text("setup"), table.place("setup"));
-    for (std::size_t i = 0; !table.has("cases") && i < spec.cases.size(); ++i) {
-      wanted.emplace(setup, i);
+ private:
+  std::optional<TuningSpec> read_tuning_stage(const JsonFields& table) const {
+    if (table.tree().empty()) return std::nullopt;
+    table.allow({"epochs", "max_samples", "max_time", "validation", "seeds", "settings",
+                 "parameters", "zip", "search"});
+    TuningSpec tuning;
+    json budget = json::object();
+    for (const char* const key : {"epochs", "max_samples", "max_time", "validation"}) {
+      if (table.has(key)) budget[key] = table.tree().at(key);
     }
-    if (!table.has("cases")) continue;
-    for (const json& name : table.list("cases")) {
-      if (!name.is_string()) table.refuse("cases", "names of cases");
-      wanted.emplace(setup, find_named(spec.cases, name, table.place("cases")));
+    tuning.settings = settings_.read(table.object_or_empty("settings"));
+    for (const auto& [key, value] : budget.items()) {
+      check_rival(budget, key, table.place(key));
+      put(tuning.settings, {key, value, OptionSource::flag, table.place(key)});
     }
+    if (table.number("validation", 0.1) <= 0) table.refuse("validation", "a share above 0");
+    if (find_setting(tuning.settings, "validation") == nullptr) {
+      put(tuning.settings, {"validation", 0.1, OptionSource::flag, table.place()});
+    }
+    tuning.seeds = read_seeds(table, {1});
+    tuning.space = read_search_space(table);
+    settings_.check(tuning.space);
+    if (tuning.space.axes.empty()) table.refuse("parameters", "the options to tune");
+    return tuning;
   }
-  for (std::size_t setup = 0; setup < spec.setups.size(); ++setup) {
-    for (std::size_t method = 0; method < spec.cases.size(); ++method) {
-      if (top_.has("only") && !wanted.contains({setup, method})) continue;
-      spec.cells.push_back({setup, method});
-    }
-  }
-}
 
-SweepSpec SpecReader::read() {
-  top_.allow({"name", "about", "paper", "figure", "expectation", "claims", "seeds", "max_wall",
-              "interleave", "launch", "metric", "settings", "setups", "cases", "only", "parameters",
-              "zip", "search", "tuning"});
-  SweepSpec spec;
-  spec.written = file_.written;
-  spec.path = file_.path;
-  spec.name = top_.text("name");
-  const bool good =
-      spec.name.find_first_not_of("abcdefghijklmnopqrstuvwxyz0123456789-") == std::string::npos;
-  if (!good || spec.name.empty() || spec.name.front() == '-') {
-    top_.refuse("name", "small letters, digits and -, such as \"a6\"");
+  SetupSpec read_setup(const JsonFields& table) const {
+    table.allow({"name", "about", "settings", "metric", "tuning"});
+    SetupSpec setup;
+    setup.name = table.text("name");
+    setup.settings = settings_.read(table.object_or_empty("settings"));
+    const auto read_merged = [&](const char* key, const auto& read) {
+      const JsonFields base = top_.object_or_empty(key), own = table.object_or_empty(key);
+      if (own.tree().empty()) return read(base);
+      const json both = merged(base, own);
+      return read(own.with(both));
+    };
+    setup.goal = read_merged("metric", read_goal);
+    setup.tuning =
+        read_merged("tuning", [&](const JsonFields& each) { return read_tuning_stage(each); });
+    return setup;
   }
-  spec.seeds = read_seeds(top_, {1});
-  spec.max_wall = read_max_wall(top_);
-  spec.interleave = top_.boolean("interleave", false);
-  spec.launch = top_.text("launch", "");
-  spec.settings = settings_.read(top_.object_or_empty("settings"));
-  spec.space = read_search_space(top_);
-  settings_.check(spec.space);
-  read_setups(spec);
-  read_cases(spec);
-  read_only(spec);
-  for (const CaseSpec& method : spec.cases) {
-    if (!method.rate_from) continue;
-    const RateFrom& from = *method.rate_from;
-    find_named(spec.cases, from.case_name, from.place);
-    if (!from.setup.empty()) find_named(spec.setups, from.setup, from.place);
+
+  CaseSpec read_case(const JsonFields& table) const {
+    table.allow({"name", "about", "settings", "tuning", "rate_from"});
+    CaseSpec result;
+    result.name = table.text("name");
+    result.settings = settings_.read(table.object_or_empty("settings"));
+    result.tuning = table.boolean("tuning", true) && !table.has("rate_from");
+    if (table.has("rate_from")) {
+      const JsonFields from = table.object("rate_from");
+      from.allow({"setup", "case", "factor"});
+      result.rate_from = {from.text("setup", ""), from.text("case"), from.number("factor", 1),
+                          table.place("rate_from")};
+      if (result.rate_from->factor <= 0) from.refuse("factor", "a number above 0");
+    }
+    return result;
   }
-  for (const SetupSpec& setup : spec.setups) {
-    if (setup.tuning && !setup.goal) {
-      throw usage_error("{}: [tuning] needs a [metric] that decides", file_.path);
+
+  void read_setups(SweepSpec& spec) const {
+    for (const JsonFields& table : top_.objects_or_none("setups"))
+      spec.setups.push_back(read_setup(table));
+    check_unique(spec.setups, top_, "setups");
+    if (!spec.setups.empty()) return;
+    SetupSpec only;
+    only.goal = read_goal(top_.object_or_empty("metric"));
+    only.tuning = read_tuning_stage(top_.object_or_empty("tuning"));
+    spec.setups.push_back(std::move(only));
+  }
+
+  void read_cases(SweepSpec& spec) const {
+    for (const JsonFields& table : top_.objects_or_none("cases"))
+      spec.cases.push_back(read_case(table));
+    check_unique(spec.cases, top_, "cases");
+    if (spec.cases.empty()) spec.cases = cases_of_algorithms(spec.space);
+  }
+
+  void read_only(SweepSpec& spec) const {
+    std::set<std::pair<std::size_t, std::size_t>> wanted;
+    for (const JsonFields& table : top_.objects_or_none("only")) {
+      table.allow({"setup", "cases"});
+      const std::size_t setup = find_named(spec.setups, table.text("setup"), table.place("setup"));
+      for (std::size_t i = 0; !table.has("cases") && i < spec.cases.size(); ++i) {
+        wanted.emplace(setup, i);
+      }
+      if (!table.has("cases")) continue;
+      for (const json& name : table.list("cases")) {
+        if (!name.is_string()) table.refuse("cases", "names of cases");
+        wanted.emplace(setup, find_named(spec.cases, name, table.place("cases")));
+      }
+    }
+    for (std::size_t setup = 0; setup < spec.setups.size(); ++setup) {
+      for (std::size_t method = 0; method < spec.cases.size(); ++method) {
+        if (top_.has("only") && !wanted.contains({setup, method})) continue;
+        spec.cells.push_back({setup, method});
+      }
     }
   }
-  return spec;
-}
+
+  template <class Named>
+  std::size_t find_named(const std::vector<Named>& all, const std::string& name,
+                         const std::string& place) const {
+    std::vector<std::string> names;
+    for (std::size_t i = 0; i < all.size(); ++i) {
+      if (all[i].name == name) return i;
+      if (!all[i].name.empty()) names.push_back(all[i].name);
+    }
+    if (names.empty()) {
+      throw usage_error("{}: found {}, but the specification gives no names to choose from", place,
+                        quote(name));
+    }
+    refuse(place, quote(name), alternatives(names), did_you_mean(name, names));
+  }
+
+  const SpecFile& file_;
+  JsonFields top_;
+  SettingsReader settings_;
+};
 
 // Their algorithms have options, too.
 void load_plugins_of(const JsonFields& specification) {

@@ -307,7 +307,7 @@ TEST_F(SweepPlanTest, MistakesHaveTheirLine) {
       {"name = \"t\"\n[settings]\ntrain = \"${HETSGD_NOT_THERE}/x\"",
        "t.toml:3: settings.train: found ${HETSGD_NOT_THERE}, which is not set", "export"},
       {"name = \"t\"\n[[cases]]\nname = \"a\"\nrate_from = {case = \"b\"}",
-       "t.toml:4: cases[0].rate_from: found \"b\", expected one of a", ""},
+       "t.toml:4: cases[0].rate_from: found \"b\", expected a", ""},
       {"name = \"t\"\n[settings]\nepochs = 1\nlearning_rate = []",
        "t.toml:4: settings.learning_rate: found", ""},
       {"name = \"t\"\n[settings]\ntrain = \"generate:tiny\"\nepochs = "

@@ -15,8 +15,8 @@
 #include "experiment/run.hpp"
 #include "progress.hpp"
 #include "ranks.hpp"
-#include "result/clocks.hpp"
-#include "result/remarks.hpp"
+#include "result/time_to_accuracy.hpp"
+#include "result/summary.hpp"
 #include "result/table.hpp"
 #include "signals.hpp"
 

@@ -60,6 +60,11 @@ std::string path_text(JsonPointer part) {
   return text;
 }
 
+std::string first_difference_in(const json& a, const json& b) {
+  if (a == b) return "";
+  return path_text(JsonPointer(json::diff(a, b)[0]["path"].get<std::string>()));
+}
+
 std::string JsonDocument::place(const JsonPointer& part, JsonPointer line_of) const {
   auto line = lines.find(line_of.to_string());
   while (line == lines.end() && !line_of.empty()) {

@@ -39,6 +39,9 @@ using JsonPointer = nlohmann::json::json_pointer;
 // "cases[1].settings.staleness"; "" is the document.
 std::string path_text(JsonPointer part);
 
+// The first part in which two documents differ, "cases[1].settings.staleness"; "": none.
+std::string first_difference_in(const nlohmann::json& a, const nlohmann::json& b);
+
 // A document that knows where its parts stand.
 struct JsonDocument {
   std::string path;  // opens the messages: a file, or "built-in profile v100"

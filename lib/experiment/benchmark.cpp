@@ -13,7 +13,6 @@
 #include "core/error.hpp"
 #include "core/json_file.hpp"
 #include "core/text.hpp"
-#include "core/version.hpp"
 #include "experiment/configured_run.hpp"
 #include "experiment/sweep_folder.hpp"
 #include "result/result.hpp"
@@ -330,11 +329,7 @@ json standing_json(const Benchmark& benchmark) {
   json document = {{"schema_version", "1.0"},
                    {"kind", "standing"},
                    {"name", benchmark.name},
-                   {"tool",
-                    {{"name", "hetsgd"},
-                     {"version", version()},
-                     {"git_revision", git_revision()},
-                     {"git_dirty", git_dirty()}}},
+                   {"tool", tool_json()},
                    {"run_revisions", benchmark.revisions},
                    {"seeds", benchmark.seeds},
                    {"profile_end", kProfileEnd},

@@ -7,11 +7,11 @@
 #include <optional>
 
 #include "core/error.hpp"
+#include "core/json_fields.hpp"
 #include "core/logging.hpp"
 #include "core/output_file.hpp"
 #include "result/event_file.hpp"
 #include "result/mllog.hpp"
-#include "result/output.hpp"
 #include "result/trace.hpp"
 #include "result/validate.hpp"
 #include "training/trace.hpp"
@@ -19,16 +19,6 @@
 namespace hetsgd {
 
 using nlohmann::json;
-
-std::string first_difference(const json& a, const json& b) {
-  for (const auto& [key, value] : a.items()) {
-    if (!b.contains(key) || b[key] != value) return key;
-  }
-  for (const auto& [key, value] : b.items()) {
-    if (!a.contains(key)) return key;
-  }
-  return "";
-}
 
 ResultFile::ResultFile(const TrainOptions& options, const ResultOptions& result)
     : path_(options.output), resume_(options.resume && !options.overwrite), options_(result) {}
@@ -41,14 +31,13 @@ bool ResultFile::has_result_of(json config) const {
     redact_paths(earlier["config"]);
     redact_paths(config);
   }
-  const std::string key = first_difference(earlier["config"], config);
-  if (!key.empty()) {
+  if (const std::string key = first_difference_in(earlier["config"], config); !key.empty()) {
     throw with_hint(
         usage_error("--resume: {} holds a run of another configuration: {} differs", path_, key),
         "--overwrite replaces it");
   }
   const std::string status = earlier["status"];
-  const bool done = status == "completed" || status == "target_reached" || status == "diverged";
+  const bool done = is_done(status);
   log_info("{}: {}", path_,
            done ? "has this run's result, nothing to do"
                 : "holds the same run with status " + status + ", running it again");

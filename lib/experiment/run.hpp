@@ -48,9 +48,6 @@ class ResultFile {
   std::optional<Error> failure_;
 };
 
-// The first key in which two configurations differ; "": none.
-std::string first_difference(const nlohmann::json& a, const nlohmann::json& b);
-
 struct Outcome {
   bool already_done = false;  // --resume found the result; the rest is empty
   Record record;

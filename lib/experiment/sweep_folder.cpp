@@ -13,15 +13,13 @@
 #include "core/error.hpp"
 #include "core/host.hpp"
 #include "core/input_file.hpp"
-#include "core/json_fields.hpp"
 #include "core/json_file.hpp"
 #include "core/logging.hpp"
 #include "core/non_copyable.hpp"
 #include "core/output_file.hpp"
 #include "core/text.hpp"
-#include "core/version.hpp"
 #include "experiment/spec_file.hpp"
-#include "result/output.hpp"
+#include "result/result.hpp"
 
 namespace hetsgd {
 namespace {
@@ -104,19 +102,10 @@ void make_folder(const std::string& path) {
 
 }  // namespace
 
-bool is_done(const std::string& status) {
-  return status == "completed" || status == "target_reached" || status == "diverged";
-}
-
 json essence(json specification) {
   for (const std::string_view key : kFreeKeys) specification.erase(std::string(key));
   for (const char* const key : {"max_wall", "interleave", "launch"}) specification.erase(key);
   return specification;
-}
-
-std::string first_difference_in(const json& a, const json& b) {
-  if (a == b) return "";
-  return path_text(JsonPointer(json::diff(a, b)[0]["path"].get<std::string>()));
 }
 
 SweepFolder::SweepFolder(std::string folder, std::string name)
@@ -170,11 +159,7 @@ void SweepFolder::open(const SweepSpec& spec) const {
   tidy_temporaries();
   const json document = {{"schema_version", "1.0"},
                          {"kind", "sweep"},
-                         {"tool",
-                          {{"name", "hetsgd"},
-                           {"version", version()},
-                           {"git_revision", git_revision()},
-                           {"git_dirty", git_dirty()}}},
+                         {"tool", tool_json()},
                          {"name", name_},
                          {"specification", spec.written}};
   write_text(fmt::format("{}/{}.sweep.json", folder_, name_), document.dump(2) + "\n");

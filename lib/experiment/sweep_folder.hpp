@@ -107,13 +107,7 @@ class SweepFolder {
   std::string folder_, name_;
 };
 
-// Whether a result's status says that the run is over, and need not be run again.
-bool is_done(const std::string& status);
-
 // Of a specification what decides about its runs, without texts for readers and ways to run.
 nlohmann::json essence(nlohmann::json specification);
-
-// The first part in which two documents differ, "cases[1].settings.staleness"; "": none.
-std::string first_difference_in(const nlohmann::json& a, const nlohmann::json& b);
 
 }  // namespace hetsgd

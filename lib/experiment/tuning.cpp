@@ -13,7 +13,6 @@
 #include "core/error.hpp"
 #include "core/json_file.hpp"
 #include "core/text.hpp"
-#include "core/version.hpp"
 #include "data/source.hpp"
 #include "experiment/search_space.hpp"
 #include "result/result.hpp"
@@ -306,22 +305,12 @@ json tuning_json(const Tuning& tuning, const std::vector<std::string>& args) {
     complete = complete && tuning.complete(algorithm);
     cost += cost_of(algorithm.trials);
   }
-  json document = {{"schema_version", "1.0"},
-                   {"kind", "tuning"},
-                   {"tool",
-                    {{"name", "hetsgd"},
-                     {"version", version()},
-                     {"git_revision", git_revision()},
-                     {"git_dirty", git_dirty()}}},
-                   {"args", json_text(args)},
-                   {"goal", tuning.goal.text()},
-                   {"grid", tuning.grid},
-                   {"seeds", tuning.seeds},
-                   {"validation", tuning.validation},
-                   {"dataset", tuning.dataset},
-                   {"algorithms", std::move(algorithms)},
-                   {"cost", cost_json(cost)},
-                   {"status", complete ? "completed" : "running"}};
+  json document = {{"schema_version", "1.0"},    {"kind", "tuning"},
+                   {"tool", tool_json()},        {"args", json_text(args)},
+                   {"goal", tuning.goal.text()}, {"grid", tuning.grid},
+                   {"seeds", tuning.seeds},      {"validation", tuning.validation},
+                   {"dataset", tuning.dataset},  {"algorithms", std::move(algorithms)},
+                   {"cost", cost_json(cost)},    {"status", complete ? "completed" : "running"}};
   escape_bytes(document);
   return document;
 }

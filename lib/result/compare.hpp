@@ -13,9 +13,9 @@
 #include <string_view>
 #include <vector>
 
-#include "result/clocks.hpp"
 #include "result/statistics.hpp"
 #include "result/table.hpp"
+#include "result/time_to_accuracy.hpp"
 #include "training/record.hpp"
 
 namespace hetsgd {

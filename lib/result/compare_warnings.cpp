@@ -9,6 +9,8 @@
 #include <set>
 
 #include "result/compare_parts.hpp"
+#include "result/result.hpp"
+#include "result/summary.hpp"
 
 namespace hetsgd {
 namespace {
@@ -16,8 +18,6 @@ namespace {
 using nlohmann::json;
 
 constexpr std::size_t kEnoughSeeds = 5;
-// The time to a target that is reached earlier is exact to 5 % at best.
-constexpr double kEnoughEvaluations = 20;
 constexpr std::size_t kMostNames = 6;  // in one sentence
 
 // "a, b and 2 more" of labels.
@@ -66,9 +66,7 @@ void warn_about_status(Comparison& comparison) {
     }
   }
   for (const RunRow& run : comparison.runs) {
-    if (run.status == "completed" || run.status == "target_reached" || run.status == "diverged") {
-      continue;
-    }
+    if (is_done(run.status)) continue;
     comparison.warnings.push_back(fmt::format("{}: status {}", run.path, run.status));
   }
 }
@@ -146,15 +144,15 @@ void warn_about_resolution(Comparison& comparison) {
     std::vector<std::string> early;
     for (const GroupRow& group : comparison.groups) {
       const double evaluation = group.targets[t].evaluation;
-      if (evaluation < kEnoughEvaluations) {
+      if (evaluation < static_cast<double>(kFineEvaluations)) {
         early.push_back(fmt::format("{} {:.0f}", group.label, std::floor(evaluation)));
       }
     }
     if (early.empty()) continue;
     comparison.warnings.push_back(fmt::format(
-        "{} is reached within the first {:.0f} evaluations ({}): its times are coarse, a smaller "
+        "{} is reached within the first {} evaluations ({}): its times are coarse, a smaller "
         "--evaluate-every measures more often",
-        comparison.targets[t].text(), kEnoughEvaluations, listed(early)));
+        comparison.targets[t].text(), kFineEvaluations, listed(early)));
   }
 }
 

@@ -8,10 +8,7 @@
 #include "core/bytes.hpp"
 #include "core/error.hpp"
 #include "core/version.hpp"
-#include "result/clocks.hpp"
 #include "result/environment.hpp"
-#include "result/redact.hpp"
-#include "result/remarks.hpp"
 #include "result/summary.hpp"
 
 namespace hetsgd {
@@ -285,10 +282,6 @@ json tables_json(const Record& record) {
   return tables;
 }
 
-bool is_long_list(const json& value) {
-  return value.is_array() && !value.empty() && value.front().is_structured();
-}
-
 }  // namespace
 
 json result_json(const Record& record, const ResultOptions& options) {
@@ -309,11 +302,7 @@ json result_json(const Record& record, const ResultOptions& options) {
   }
   json result = {
       {"schema_version", result_schema_version()},
-      {"tool",
-       {{"name", "hetsgd"},
-        {"version", version()},
-        {"git_revision", git_revision()},
-        {"git_dirty", git_dirty()}}},
+      {"tool", tool_json()},
       {"args", json_text(options.args)},
       {"config", record.config},
       {"plugins", plugins_json(record.plugins)},
@@ -351,25 +340,8 @@ json result_json(const Record& record, const ResultOptions& options) {
   return result;
 }
 
-std::string result_text(const json& result) {
-  std::string text = "{";
-  const char* separator = "\n";
-  for (const auto& [key, value] : result.items()) {
-    text += fmt::format("{}{}: ", separator, json(key).dump());
-    separator = ",\n";
-    if (!is_long_list(value)) {
-      text += value.dump();
-      continue;
-    }
-    const char* inner = "[\n  ";
-    for (const json& element : value) {
-      text += inner;
-      text += element.dump();
-      inner = ",\n  ";
-    }
-    text += "]";
-  }
-  return text + "\n}\n";
+bool is_done(const std::string& status) {
+  return status == "completed" || status == "target_reached" || status == "diverged";
 }
 
 }  // namespace hetsgd

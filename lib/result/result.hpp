@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "result/output.hpp"
 #include "training/record.hpp"
 
 namespace hetsgd {
@@ -26,19 +27,7 @@ struct ResultOptions {
 // (core/bytes.hpp), in `config` and `args` so that they read back.
 nlohmann::json result_json(const Record& record, const ResultOptions& options);
 
-// The document as text: one line per top-level key and per element of the long lists (curve,
-// events, workers ...), so that files can be compared line by line. Ends with a newline.
-std::string result_text(const nlohmann::json& result);
-
-// Replaces each number in `value` that is not finite by null, as described above; in lists null
-// stands in its place and the reason beside the list: {"norm": [1.0, null], "norm_reason": "inf"}.
-void explain_nonfinite(nlohmann::json& value);
-
-// Replaces each text in `value` that is not UTF-8, keys too, by its json_text (core/bytes.hpp).
-void escape_bytes(nlohmann::json& value);
-
-// Drops the folders of all paths in all texts of `value`: "--train=/data/a.txt" becomes
-// "--train=a.txt".
-void redact_paths(nlohmann::json& value);
+// Whether a result's status says that the run is over, and need not be run again.
+bool is_done(const std::string& status);
 
 }  // namespace hetsgd

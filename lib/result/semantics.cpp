@@ -1,5 +1,4 @@
-#include "result/semantics.hpp"
-
+// What the schema cannot say about a result.
 #include <fmt/format.h>
 
 #include <cmath>
@@ -7,8 +6,8 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
-#include "result/clocks.hpp"
 #include "result/time_to_accuracy.hpp"
+#include "result/validate.hpp"
 
 namespace hetsgd {
 namespace {

@@ -1,4 +1,4 @@
-// Time-to-accuracy of one curve (architecture: Measurement).
+// Time-to-accuracy of one curve (architecture: Measurement), and the clocks that it may be read on.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +17,7 @@ struct Evaluation {
   std::uint64_t samples_count = 0;
   std::uint64_t updates = 0;
   double value = 0;  // of the metric in question
-  // For the other clocks (clocks.hpp). prepare_s: making the measured models so far; none: a result
+  // For the other clocks (RunClock). prepare_s: making the measured models so far; none: a result
   // from before it was measured. wall_s: host time since the first touch of the training data at
   // its end; none: simulated, or as above.
   std::optional<double> prepare_s = {}, wall_s = {};
@@ -44,5 +44,36 @@ TimeToAccuracy time_to_accuracy(std::span<const Evaluation> curve, const Target&
 
 // The points of a result's `curve` that measured the metric; a value that is not finite is NaN.
 std::vector<Evaluation> evaluations_of(const nlohmann::json& result, const std::string& metric);
+
+// What "time to a target" may mean: the training clock, and three clocks of public benchmarks.
+//
+//   training    the run's own clock: neither loading nor measuring, on every cluster
+//   algoperf    training + making the measured models so far (AlgoPerf times prepare_for_eval and
+//               not the evaluation)
+//   mlperf      host time from the first touch of the training data to the end of the evaluation,
+//               never paused. Initialisation follows the data, whose shape it needs, so it is
+//               inside, though MLPerf would forgive 30 minutes before the first touch
+//   dawnbench   load_s + init_s + training (DAWNBench's validation and checkpoints may stay out)
+//
+// Of a simulated run the last two do not exist: its time is not the host's. Its algoperf charges
+// one pass over the parameters on the host for every replica in a measured model.
+enum class RunClock { training, algoperf, mlperf, dawnbench };
+std::string to_string(RunClock clock);
+
+// What a clock needs besides the evaluation.
+struct RunStart {
+  bool virtual_time = false;
+  double load_s = 0, init_s = 0;
+
+  static RunStart of(const Record& record);
+  static RunStart of(const nlohmann::json& result);  // a valid one
+};
+
+// When the evaluation was reached. None: the clock does not exist for this run (no_time_reason).
+std::optional<double> time_on(RunClock clock, const Evaluation& evaluation, const RunStart& start);
+std::string no_time_reason(const RunStart& start);
+
+// {"algoperf_s", "mlperf_s", "dawnbench_s"} of an evaluation; null stands with its reason.
+nlohmann::json clocks_json(const Evaluation& evaluation, const RunStart& start);
 
 }  // namespace hetsgd

@@ -16,7 +16,6 @@
 #include "core/error.hpp"
 #include "core/json_file.hpp"
 #include "core/text.hpp"
-#include "result/semantics.hpp"
 
 namespace hetsgd {
 namespace {

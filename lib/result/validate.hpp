@@ -28,6 +28,8 @@ std::vector<Finding> check_schema(std::string_view schema, const nlohmann::json&
 // 1 % and 20 ms; a null that replaces a number has its reason; a tuned run has its tuning's learning
 // rate.
 std::vector<Finding> validate_result(const nlohmann::json& result);
+// The part beyond the schema (semantics.cpp), of a result that has its shape: appends what is wrong.
+void check_semantics(const nlohmann::json& result, std::vector<Finding>& findings);
 
 // What other files of ours have and no result does, and what they are, as JSON: {"traceEvents":
 // "trace", ...}. (A tuning says itself what it is.)

@@ -17,37 +17,9 @@
 #include "data/dataset.hpp"
 #include "data/load.hpp"
 #include "data/text_parser.hpp"
+#include "support/temporary_file.hpp"
 
 namespace hetsgd {
-
-// A folder of its own that vanishes with the test.
-class TemporaryFolder {
- public:
-  TemporaryFolder() {
-    std::string pattern = (std::filesystem::temp_directory_path() / "hetsgd-test-XXXXXX").string();
-    if (mkdtemp(pattern.data()) == nullptr) throw std::runtime_error("mkdtemp failed");
-    path_ = pattern;
-  }
-  ~TemporaryFolder() {
-    std::error_code ignored;
-    std::filesystem::remove_all(path_, ignored);
-  }
-  std::string operator/(const std::string& name) const { return (path_ / name).string(); }
-  std::string string() const { return path_.string(); }
-
- private:
-  std::filesystem::path path_;
-};
-
-inline void write_file(const std::string& path, const std::string& text) {
-  std::ofstream(path, std::ios::binary) << text;
-}
-
-inline std::string read_file(const std::string& path) {
-  std::ostringstream text;
-  text << std::ifstream(path, std::ios::binary).rdbuf();
-  return text.str();
-}
 
 // All but the name and the hash: what the rows say, to the bit.
 inline void expect_same_data(const Dataset& a, const Dataset& b) {

@@ -11,6 +11,7 @@
 #include <fstream>
 
 #include "core/host.hpp"
+#include "support/temporary_file.hpp"
 
 namespace hetsgd {
 namespace {
@@ -19,13 +20,6 @@ namespace fs = std::filesystem;
 
 class ClaimTest : public ::testing::Test {
  protected:
-  ClaimTest() {
-    std::string name = (fs::temp_directory_path() / "hetsgd-claim-XXXXXX").string();
-    folder_ = ::mkdtemp(name.data());
-    path_ = (folder_ / "locks" / "run.lock").string();
-  }
-  ~ClaimTest() override { fs::remove_all(folder_); }
-
   // A lock that nobody holds any more, as an owner of that host has left it so long ago.
   void leave_behind(const std::string& host, double seconds_ago) const {
     fs::create_directories(folder_ / "locks");
@@ -37,8 +31,8 @@ class ClaimTest : public ::testing::Test {
     ASSERT_EQ(::utimensat(AT_FDCWD, path_.c_str(), times.data(), 0), 0);
   }
 
-  fs::path folder_;
-  std::string path_;
+  const TemporaryFolder folder_;
+  const std::string path_ = folder_ / "locks/run.lock";
 };
 
 TEST_F(ClaimTest, OneOwnerAtATime) {

@@ -2,13 +2,13 @@
 
 #include <gtest/gtest.h>
 
-#include <filesystem>
 #include <nlohmann/json.hpp>
 #include <thread>
 
 #include "result/validate.hpp"
 #include "support/failure.hpp"
 #include "support/run.hpp"
+#include "support/temporary_file.hpp"
 
 namespace hetsgd {
 namespace {
@@ -17,12 +17,6 @@ using nlohmann::json;
 
 class RunTest : public ::testing::Test {
  protected:
-  RunTest() : folder_(std::filesystem::path(::testing::TempDir()) / "hetsgd_run_test") {
-    std::filesystem::remove_all(folder_);
-    std::filesystem::create_directories(folder_);
-  }
-  ~RunTest() override { std::filesystem::remove_all(folder_); }
-
   std::string path(const std::string& name) const { return folder_ / name; }
 
   // A run of one epoch with more settings.
@@ -32,7 +26,7 @@ class RunTest : public ::testing::Test {
   }
 
  private:
-  std::filesystem::path folder_;
+  const TemporaryFolder folder_;
 };
 
 TEST_F(RunTest, LeavesTheResultThatItReturns) {

@@ -7,11 +7,11 @@
 #include <unistd.h>
 
 #include <filesystem>
-#include <fstream>
 #include <set>
 
 #include "core/output_file.hpp"
 #include "support/failure.hpp"
+#include "support/temporary_file.hpp"
 
 namespace hetsgd {
 namespace {
@@ -25,16 +25,13 @@ using ::testing::HasSubstr;
 class SweepFolderTest : public ::testing::Test {
  protected:
   SweepFolderTest() {
-    std::string name = (fs::temp_directory_path() / "hetsgd-folder-XXXXXX").string();
-    path_ = ::mkdtemp(name.data());
     spec_.name = "t";
     spec_.written = {{"name", "t"}};
   }
-  ~SweepFolderTest() override { fs::remove_all(path_); }
 
   void write(const std::string& name, const std::string& text) const {
     fs::create_directories((path_ / name).parent_path());
-    std::ofstream(path_ / name) << text;
+    write_file(path_ / name, text);
   }
   std::set<std::string> names(const std::string& folder) const {
     std::set<std::string> found;
@@ -44,7 +41,8 @@ class SweepFolderTest : public ::testing::Test {
     return found;
   }
 
-  fs::path path_;
+  const TemporaryFolder folder_;
+  const fs::path path_ = folder_.string();
   SweepSpec spec_;
 };
 

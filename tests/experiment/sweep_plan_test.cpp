@@ -5,12 +5,11 @@
 
 #include <array>
 #include <cmath>
-#include <filesystem>
-#include <fstream>
 #include <set>
 
 #include "experiment/spec_settings.hpp"
 #include "support/failure.hpp"
+#include "support/temporary_file.hpp"
 
 namespace hetsgd {
 namespace {
@@ -32,16 +31,9 @@ epochs = 1
 // Specifications in a folder of their own.
 class SweepPlanTest : public ::testing::Test {
  protected:
-  SweepPlanTest() {
-    std::string name = (std::filesystem::temp_directory_path() / "hetsgd-sweep-XXXXXX").string();
-    folder_ = ::mkdtemp(name.data());
-  }
-  ~SweepPlanTest() override { std::filesystem::remove_all(folder_); }
-
   std::string write(const std::string& text, const std::string& name = "t.toml") const {
-    const std::string path = (folder_ / name).string();
-    std::ofstream(path) << text;
-    return path;
+    write_file(folder_ / name, text);
+    return folder_ / name;
   }
   SweepSpec spec(const std::string& text) const { return read_sweep_spec(write(kHead + text)); }
   std::vector<PlannedRun> final_runs(const std::string& text) const {
@@ -59,7 +51,7 @@ class SweepPlanTest : public ::testing::Test {
     return found;
   }
 
-  std::filesystem::path folder_;
+  const TemporaryFolder folder_;
 };
 
 std::set<std::uint64_t> ids_of(const std::vector<PlannedRun>& runs) {
@@ -288,7 +280,8 @@ TEST_F(SweepPlanTest, JsonIsTheSameTree) {
 TEST_F(SweepPlanTest, MistakesHaveTheirLine) {
   const std::vector<std::array<std::string, 3>> cases = {
       {"name = \"T\"", "t.toml:1: name: found \"T\", expected small letters", ""},
-      {"name = \"t\"\nseed = 1", "t.toml:2: found key \"seed\", expected", "did you mean \"seeds\"?"},
+      {"name = \"t\"\nseed = 1", "t.toml:2: found key \"seed\", expected",
+       "did you mean \"seeds\"?"},
       {"name = \"t\"\n[settings]\nepocs = 1", "t.toml:3: settings.epocs: unknown option",
        "did you mean \"epochs\"?"},
       {"name = \"t\"\n[settings]\nseed = 1", "t.toml:3: settings.seed: not an option", "seeds"},
@@ -296,8 +289,7 @@ TEST_F(SweepPlanTest, MistakesHaveTheirLine) {
        "t.toml:4: settings.epochs: found \"-1\", expected a number from 0", ""},
       {"name = \"t\"\nseeds = \"5:1\"", "t.toml:2: seeds: found \"5:1\", expected FROM:TO", ""},
       {"name = \"t\"\n[parameters.staleness]\nvalues = []",
-       "t.toml:3: parameters.staleness.values: found [], expected a list with at least one",
-       ""},
+       "t.toml:3: parameters.staleness.values: found [], expected a list with at least one", ""},
       {"name = \"t\"\n[parameters.momentum]\nmin = 0\nmax = 1",
        "t.toml:2: parameters.momentum: found a range, expected values", "[search]"},
       {"name = \"t\"\n[[zip]]\nbatch_size = [1, 2]\nlearning_rate = [1]",

@@ -5,30 +5,18 @@
 
 #include <csignal>
 #include <cstdio>
-#include <filesystem>
-#include <fstream>
 #include <map>
-#include <sstream>
 
 #include "core/error.hpp"
+#include "support/temporary_file.hpp"
 
 namespace hetsgd {
 namespace {
 
 class WorkerPoolTest : public ::testing::Test {
  protected:
-  WorkerPoolTest() {
-    std::string name = (std::filesystem::temp_directory_path() / "hetsgd-pool-XXXXXX").string();
-    folder_ = ::mkdtemp(name.data());
-  }
-  ~WorkerPoolTest() override { std::filesystem::remove_all(folder_); }
-
-  std::string log(std::size_t tag) const { return (folder_ / std::to_string(tag)).string(); }
-  std::string said(std::size_t tag) const {
-    std::ostringstream text;
-    text << std::ifstream(log(tag)).rdbuf();
-    return text.str();
-  }
+  std::string log(std::size_t tag) const { return folder_ / std::to_string(tag); }
+  std::string said(std::size_t tag) const { return read_file(log(tag)); }
   void start(std::size_t tag, std::function<int()> run) {
     pool_.start(tag, {.run = std::move(run), .command = {}, .log = log(tag)});
   }
@@ -41,7 +29,7 @@ class WorkerPoolTest : public ::testing::Test {
     return codes;
   }
 
-  std::filesystem::path folder_;
+  const TemporaryFolder folder_;
   WorkerPool pool_;
 };
 

@@ -11,18 +11,40 @@
 #include "result/loaded_results.hpp"
 #include "result/report.hpp"
 #include "result/validate.hpp"
+#include "support/failure.hpp"
 
 namespace hetsgd {
 namespace {
 
 using nlohmann::json;
+using test::Failure;
+using test::failure_of;
+using test::families_of;
 using test::json_of;
 using test::record_of;
 using test::result_of;
+using test::results_of;
 using test::tuning_of;
+using test::usage_error_of;
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 constexpr double kMissed = std::numeric_limits<double>::infinity();
+
+std::string warnings_of(const std::vector<LoadedResult>& results) {
+  return ::testing::PrintToString(compare(results, {}).warnings);
+}
+
+std::string reference_of(const std::vector<LoadedResult>& results, const std::string& name = "") {
+  return compare(results, {.reference = name}).reference().label;
+}
+
+std::vector<std::string> labels_of(const Comparison& comparison) {
+  std::vector<std::string> labels;
+  for (const GroupRow& group : comparison.groups) labels.push_back(group.label);
+  return labels;
+}
 
 TEST(Compare, GroupsSeedsAndTakesMedians) {
   std::vector<LoadedResult> results;
@@ -49,9 +71,9 @@ TEST(Compare, GroupsSeedsAndTakesMedians) {
   EXPECT_EQ(adaptive.samples_per_s.median, 100);
   EXPECT_EQ(comparison.worst_ratio(), 0.5);
   EXPECT_THAT(comparison.warnings,
-              ::testing::ElementsAre(HasSubstr("p1>=0.5 is reached within the first 20 evaluations "
-                                               "(adaptive 2, ssgd 4): its times are coarse"),
-                                     HasSubstr("no learning rate was tuned")));
+              ElementsAre(HasSubstr("p1>=0.5 is reached within the first 20 evaluations "
+                                    "(adaptive 2, ssgd 4): its times are coarse"),
+                          HasSubstr("no learning rate was tuned")));
 }
 
 // Of two real runs that reach the target after 4 s of training, one has loaded for 1 s and one for
@@ -82,23 +104,17 @@ TEST(Compare, TimesAreThoseOfTheChosenClock) {
   EXPECT_EQ(
       compare({result_of("c", "c", 1, 4)}, {.clock = RunClock::algoperf}).runs[0].targets[0].time_s,
       4.0);
-  try {
-    compare({result_of("c.json", "c", 1, 4)}, {.clock = RunClock::mlperf});
-    FAIL();
-  } catch (const Error& error) {
-    EXPECT_STREQ(error.what(),
-                 "--clock: found mlperf, which c.json does not have (simulated: its "
-                 "time is not the host's)");
-  }
+  EXPECT_EQ(usage_error_of(
+                [] { compare({result_of("c.json", "c", 1, 4)}, {.clock = RunClock::mlperf}); }),
+            "--clock: found mlperf, which c.json does not have (simulated: its time is not the "
+            "host's)");
 }
 
 // 4 s and 400 samples against 2 s and 100 samples: half the rate, a quarter of the samples.
 TEST(Compare, SpeedUpIsStatisticalTimesHardware) {
-  std::vector<LoadedResult> results;
-  for (std::uint64_t seed = 1; seed <= 5; ++seed) {
-    results.push_back(result_of("a" + std::to_string(seed), "ssgd", seed, 4));
-    results.push_back(result_of("b" + std::to_string(seed), "asgd", seed, 1));
-    for (json& point : results.back().json["curve"]) {
+  std::vector<LoadedResult> results = families_of({{"ssgd", 4}, {"asgd", 1}});
+  for (std::size_t i = 1; i < results.size(); i += 2) {
+    for (json& point : results[i].json["curve"]) {
       point["time_s"] = 2 * point["time_s"].get<double>();
     }
   }
@@ -117,12 +133,10 @@ TEST(Compare, SpeedUpIsStatisticalTimesHardware) {
 
 // A quarter of the samples, an eighth of the updates, half of both per second, equal final values.
 TEST(Compare, RelatesSamplesUpdatesThroughputAndFinalValuesToTheReference) {
-  std::vector<LoadedResult> results;
-  for (std::uint64_t seed = 1; seed <= 5; ++seed) {
-    results.push_back(result_of("a" + std::to_string(seed), "ssgd", seed, 4));
-    results.push_back(result_of("b" + std::to_string(seed), "asgd", seed, 1));
-    results.back().json["summary"]["samples_per_s"] = 50;
-    for (json& point : results.back().json["curve"]) {
+  std::vector<LoadedResult> results = families_of({{"ssgd", 4}, {"asgd", 1}});
+  for (std::size_t i = 1; i < results.size(); i += 2) {
+    results[i].json["summary"]["samples_per_s"] = 50;
+    for (json& point : results[i].json["curve"]) {
       point["updates"] = point["updates"].get<double>() / 2;
     }
   }
@@ -151,7 +165,7 @@ TEST(Compare, RelatesSamplesUpdatesThroughputAndFinalValuesToTheReference) {
 
 // Who misses the target needs infinitely many samples; a run without a throughput leaves no ratio.
 TEST(Compare, ARelationOfMissedOrUnknownValues) {
-  std::vector<LoadedResult> results = {result_of("a", "ssgd", 1, 4), result_of("b", "asgd", 1, 0)};
+  std::vector<LoadedResult> results = results_of({{"ssgd", 4}, {"asgd", 0}});
   results[1].json["summary"]["samples_per_s"] = nullptr;
   const Comparison comparison = compare(results, {});
   const GroupRow& asgd = comparison.groups[1];
@@ -162,31 +176,28 @@ TEST(Compare, ARelationOfMissedOrUnknownValues) {
 }
 
 TEST(Compare, SortsByTimeThenByFinalValue) {
-  std::vector<LoadedResult> results = {
-      result_of("never", "sgd", 1, 0), result_of("late", "ssgd", 1, 4),
-      result_of("better", "asgd", 1, 0), result_of("soon", "elastic", 1, 1)};
+  auto results = results_of({{"sgd", 0}, {"ssgd", 4}, {"asgd", 0}, {"elastic", 1}});
   results[2].json["summary"]["final"]["p1"] = 0.4;
   const Comparison comparison = compare(results, {});
-  std::vector<std::string> labels;
-  for (const GroupRow& group : comparison.groups) labels.push_back(group.label);
-  EXPECT_THAT(labels, ::testing::ElementsAre("elastic", "ssgd", "asgd", "sgd"));
+  EXPECT_THAT(labels_of(comparison), ElementsAre("elastic", "ssgd", "asgd", "sgd"));
   EXPECT_TRUE(comparison.groups[1].reference);  // the first file that reached the target
 }
 
 TEST(Compare, AReferenceThatMissedTheTargetIsReplaced) {
-  const std::vector<LoadedResult> results = {
-      result_of("a", "ssgd", 1, 0), result_of("b", "asgd", 1, 4), result_of("c", "elastic", 1, 2)};
+  const auto results = results_of({{"ssgd", 0}, {"asgd", 4}, {"elastic", 2}});
   const Comparison comparison = compare(results, {});
   EXPECT_EQ(comparison.reference().label, "asgd");
   EXPECT_EQ(comparison.groups[0].targets[0].speedup.median, 2);  // elastic
   EXPECT_THAT(comparison.warnings,
               ::testing::Contains("the reference is asgd: ssgd, which comes first, missed "
                                   "p1>=0.5 (the median of its runs); --reference names another"));
-  EXPECT_EQ(compare(results, {.targets = {}, .reference = "ssgd"}).reference().label, "ssgd");
+  EXPECT_EQ(reference_of(results, "ssgd"), "ssgd");
+  // The gate takes the first result also where it missed.
+  EXPECT_EQ(compare(results, {.first_is_reference = true}).reference().label, "ssgd");
   // nobody reached it: the first file, without a word
   const Comparison missed = compare({results[0]}, {});
   EXPECT_EQ(missed.reference().label, "ssgd");
-  EXPECT_THAT(::testing::PrintToString(missed.warnings), ::testing::Not(HasSubstr("reference")));
+  EXPECT_THAT(::testing::PrintToString(missed.warnings), Not(HasSubstr("reference")));
 }
 
 // A run without a finite metric counts as the worst; it neither stops the comparison nor hides the
@@ -207,29 +218,28 @@ TEST(Compare, ADivergedRunIsTheWorstRun) {
 }
 
 TEST(Compare, WarnsOfUnequalTuning) {
-  std::vector<LoadedResult> results = {result_of("a", "ssgd", 1, 4), result_of("b", "asgd", 1, 4),
-                                       result_of("c", "sgd", 1, 4)};
-  const auto warnings = [&] { return ::testing::PrintToString(compare(results, {}).warnings); };
-  EXPECT_THAT(warnings(), HasSubstr("no learning rate was tuned: the order of the algorithms"));
+  auto results = results_of({{"ssgd", 4}, {"asgd", 4}, {"sgd", 4}});
+  EXPECT_THAT(warnings_of(results),
+              HasSubstr("no learning rate was tuned: the order of the algorithms"));
   for (LoadedResult& result : results) result.json["tuning"] = tuning_of(3);
-  EXPECT_THAT(warnings(), ::testing::Not(HasSubstr("tuned")));
+  EXPECT_THAT(warnings_of(results), Not(HasSubstr("tuned")));
   results[2].json["tuning"] = tuning_of(4);
-  EXPECT_THAT(warnings(),
+  EXPECT_THAT(warnings_of(results),
               HasSubstr("learning rates were tuned with unequal budgets: asgd, ssgd (3 trials for "
                         "p1 on 200 rows, grid 0.5,1.0,1.5); sgd (4 trials for p1 on 200 rows, "
                         "grid 0.5,1.0,1.5,2.0)"));
   results[2].json["tuning"] = nullptr;
-  EXPECT_THAT(warnings(), HasSubstr("; sgd (not tuned)"));
+  EXPECT_THAT(warnings_of(results), HasSubstr("; sgd (not tuned)"));
   results[1].json["tuning"]["edge_of_grid"] = true;
-  EXPECT_THAT(warnings(), HasSubstr("asgd: its learning rate 1.0 lies at the edge of the grid"));
+  EXPECT_THAT(warnings_of(results),
+              HasSubstr("asgd: its learning rate 1.0 lies at the edge of the grid"));
   results[1].json["tuning"]["differs"] = {"workers", "speed"};
-  EXPECT_THAT(warnings(),
+  EXPECT_THAT(warnings_of(results),
               HasSubstr("asgd: tuned under other options than it ran with: workers, speed"));
 }
 
 TEST(Compare, AMissedTargetIsInfinitelySlow) {
-  const std::vector<LoadedResult> results = {result_of("a", "ssgd", 1, 4),
-                                             result_of("b", "adaptive", 1, 0)};
+  const auto results = results_of({{"ssgd", 4}, {"adaptive", 0}});
   EXPECT_EQ(compare(results, {}).worst_ratio(), kMissed);
   const Comparison turned = compare(results, {.targets = {}, .reference = "b"});
   EXPECT_EQ(turned.groups[0].targets[0].ratio, 0);
@@ -240,44 +250,35 @@ TEST(Compare, AMissedTargetIsInfinitelySlow) {
 }
 
 TEST(Compare, TargetsOfTheCallReplaceThoseOfTheFiles) {
-  const std::vector<LoadedResult> results = {result_of("a", "ssgd", 1, 4)};
   const Comparison comparison =
-      compare(results, {.targets = {{"p1", true, 0.05}, {"test_loss", false, 1}}, .reference = ""});
+      compare(results_of({{"ssgd", 4}}),
+              {.targets = {{"p1", true, 0.05}, {"test_loss", false, 1}}, .reference = ""});
   EXPECT_EQ(comparison.runs[0].targets[0].time_s, 0);
   EXPECT_EQ(comparison.runs[0].targets[1].time_s, kMissed);
 }
 
-TEST(Compare, OneAlgorithmWithTwoOptionsIsTwoGroups) {
-  std::vector<LoadedResult> results = {result_of("a", "ssgd", 1, 4), result_of("b", "ssgd", 1, 4)};
-  results[1].json["config"]["learning_rate"] = 0.25;
-  const Comparison comparison = compare(results, {});
-  ASSERT_EQ(comparison.groups.size(), 2u);
-  EXPECT_EQ(comparison.groups[0].label, "ssgd (learning_rate=0.5)");
-  EXPECT_EQ(comparison.groups[1].label, "ssgd (learning_rate=0.25)");
-}
-
-// A target is read off the curve; where it ends runs, they are other runs.
-TEST(Compare, TargetsSeparateWhereTheyEndRuns) {
-  std::vector<LoadedResult> results = {result_of("a", "ssgd", 1, 4), result_of("b", "ssgd", 2, 4)};
-  results[1].json["config"]["target"] = {"p1>=0.7"};
-  EXPECT_EQ(compare(results, {}).groups.size(), 1U);
-  for (LoadedResult& each : results) each.json["config"]["stop_at_target"] = true;
-  EXPECT_EQ(compare(results, {}).groups.size(), 2U);
-}
-
-TEST(Compare, PathsOfTheSameDataDoNotSeparate) {
-  std::vector<LoadedResult> results = {result_of("a", "ssgd", 1, 4), result_of("b", "ssgd", 2, 4)};
-  results[1].json["config"]["train"] = "/elsewhere/train.txt";
-  EXPECT_EQ(compare(results, {}).groups.size(), 1u);
+// A target is read off the curve: where it ends runs, they are other runs. Paths of the same data
+// separate nothing.
+TEST(Compare, OptionsSeparateGroups) {
+  const auto labels = [](const std::string& name, const json& value, bool stop = false) {
+    std::vector<LoadedResult> results = results_of({{"ssgd", 4}, {"ssgd", 4}});
+    results[1].json["config"]["seed"] = 2;
+    results[1].json["config"][name] = value;
+    for (LoadedResult& each : results) each.json["config"]["stop_at_target"] = stop;
+    return labels_of(compare(results, {}));
+  };
+  EXPECT_THAT(labels("learning_rate", 0.25),
+              ElementsAre("ssgd (learning_rate=0.5)", "ssgd (learning_rate=0.25)"));
+  EXPECT_EQ(labels("target", {"p1>=0.7"}).size(), 1U);
+  EXPECT_EQ(labels("target", {"p1>=0.7"}, true).size(), 2U);
+  EXPECT_EQ(labels("train", "/elsewhere/train.txt").size(), 1U);
 }
 
 TEST(Compare, WarnsOfFewSeedsOtherWorkloadsAndOpenRuns) {
-  std::vector<LoadedResult> results = {result_of("a", "ssgd", 1, 4),
-                                       result_of("b", "adaptive", 1, 4),
-                                       result_of("c", "adaptive", 1, 4)};
+  auto results = results_of({{"ssgd", 4}, {"adaptive", 4}, {"adaptive", 4}});
   results[1].json["dataset"]["train"]["content_hash"] = "xxh3:00000000000000ff";
   results[2].json["status"] = "aborted";
-  const std::string warnings = ::testing::PrintToString(compare(results, {}).warnings);
+  const std::string warnings = warnings_of(results);
   EXPECT_THAT(warnings, HasSubstr("different workloads: a and b differ in the training data"));
   EXPECT_THAT(warnings, HasSubstr("fewer than 5 seeds (ssgd 1,"));
   EXPECT_THAT(warnings, HasSubstr("c: status aborted"));
@@ -286,7 +287,7 @@ TEST(Compare, WarnsOfFewSeedsOtherWorkloadsAndOpenRuns) {
 // Eight samples a step against sixteen, under one --batch-size; what a method changes in the course of
 // a run, and what was given by name, is its own affair.
 TEST(Compare, WarnsWhereStepsHaveOtherNumbersOfSamplesUnasked) {
-  std::vector<LoadedResult> results = {result_of("a", "ssgd", 1, 4), result_of("b", "asgd", 1, 4)};
+  std::vector<LoadedResult> results = results_of({{"ssgd", 4}, {"asgd", 4}});
   for (LoadedResult& each : results) {
     each.json["config"]["batch_size"] = 16;
     each.json["events"] = json::array();
@@ -294,51 +295,47 @@ TEST(Compare, WarnsWhereStepsHaveOtherNumbersOfSamplesUnasked) {
       worker["steps"] = worker["samples"].get<int>() / (&each == &results[0] ? 8 : 16);
     }
   }
-  const auto warnings = [&] { return ::testing::PrintToString(compare(results, {}).warnings); };
-  EXPECT_THAT(warnings(), HasSubstr("samples of a worker's step"));
-  EXPECT_THAT(warnings(), ::testing::ContainsRegex("8[.0-9]*: ssgd; 16[.0-9]*: asgd"));
+  EXPECT_THAT(warnings_of(results), HasSubstr("samples of a worker's step"));
+  EXPECT_THAT(warnings_of(results), ::testing::ContainsRegex("8[.0-9]*: ssgd; 16[.0-9]*: asgd"));
   std::vector<LoadedResult> adaptive = results;
   adaptive[0].json["events"] = {{{"type", "merge"}, {"batch_size", {16, 8}}}};
-  EXPECT_THAT(::testing::PrintToString(compare(adaptive, {}).warnings),
-              ::testing::Not(HasSubstr("worker's step")));
+  EXPECT_THAT(warnings_of(adaptive), Not(HasSubstr("worker's step")));
   results[0].json["config"]["batch_size"] = 8;
-  EXPECT_THAT(warnings(), ::testing::Not(HasSubstr("worker's step")));
+  EXPECT_THAT(warnings_of(results), Not(HasSubstr("worker's step")));
 }
 
 TEST(Compare, WarnsOfLoadedHosts) {
-  std::vector<LoadedResult> results = {result_of("a", "ssgd", 1, 4), result_of("b", "asgd", 1, 4)};
-  const auto warnings = [&] { return ::testing::PrintToString(compare(results, {}).warnings); };
+  std::vector<LoadedResult> results = results_of({{"ssgd", 4}, {"asgd", 4}});
   json& load = results[1].json["environment"]["load"];
   load = {{"start", 0.0}, {"end", nullptr}, {"idle_cores", 0}};
   EXPECT_TRUE(validate_result(results[1].json).empty());
-  EXPECT_THAT(warnings(), ::testing::Not(HasSubstr("other programs")));
+  EXPECT_THAT(warnings_of(results), Not(HasSubstr("other programs")));
   load["end"] = 3.5;
-  EXPECT_THAT(warnings(), HasSubstr("other programs took cores from 1 of 2 runs (b)"));
+  EXPECT_THAT(warnings_of(results), HasSubstr("other programs took cores from 1 of 2 runs (b)"));
 }
 
 TEST(Compare, WarnsWhereSomeAreChargedForStaging) {
-  std::vector<LoadedResult> results = {result_of("a", "ssgd", 1, 4), result_of("b", "rna", 1, 4)};
+  std::vector<LoadedResult> results = results_of({{"ssgd", 4}, {"rna", 4}});
   results[1].json["config"]["staging"] = true;
-  const auto warnings = [&] { return ::testing::PrintToString(compare(results, {}).warnings); };
-  EXPECT_THAT(warnings(), HasSubstr("only rna is charged"));
+  EXPECT_THAT(warnings_of(results), HasSubstr("only rna is charged"));
   results[1].json["config"]["staging"] = false;
-  EXPECT_THAT(warnings(), ::testing::Not(HasSubstr("staging")));
+  EXPECT_THAT(warnings_of(results), Not(HasSubstr("staging")));
 }
 
 TEST(Compare, AnAlgorithmWithOneGroupNamesTheReference) {
-  std::vector<LoadedResult> results = {result_of("a", "ssgd", 1, 4), result_of("b", "asgd", 1, 4),
-                                       result_of("c", "ssgd", 1, 4)};
-  EXPECT_EQ(compare(results, {.targets = {}, .reference = "asgd"}).reference().label, "asgd");
-  EXPECT_EQ(compare(results, {.targets = {}, .reference = "c"}).reference().label, "ssgd");
+  auto results = results_of({{"ssgd", 4}, {"asgd", 4}, {"ssgd", 4}});
+  EXPECT_EQ(reference_of(results, "asgd"), "asgd");
+  EXPECT_EQ(reference_of(results, "c"), "ssgd");
   results[0].json["config"]["batch_size"] = 5;
   results[2].json["config"]["batch_size"] = 7;
-  EXPECT_THROW(compare(results, {.targets = {}, .reference = "ssgd"}), Error);
+  EXPECT_THROW(reference_of(results, "ssgd"), Error);
+  EXPECT_THROW(reference_of(results, "x"), Error);
+  EXPECT_THROW(compare({}, {}), Error);
 }
 
 // Options may come from any program: their types are looked at, never relied on.
 TEST(Compare, AnOptionOfAnyTypeIsReadOrRefused) {
-  const std::vector<LoadedResult> results = {result_of("a", "ssgd", 1, 4),
-                                             result_of("b", "asgd", 1, 4)};
+  const auto results = results_of({{"ssgd", 4}, {"asgd", 4}});
   json config = results[0].json["config"];
   for (const char* name : {"stop_at_target", "target", "batch_size", "plugin", "per_worker_batch",
                            "staging", "speed", "mega_batch", "evaluate_every"}) {
@@ -358,8 +355,7 @@ TEST(Compare, AnOptionOfAnyTypeIsReadOrRefused) {
 
 // Two cases of a sweep with one algorithm, one of them with two groups.
 std::vector<LoadedResult> cases_of_a_sweep() {
-  std::vector<LoadedResult> results = {result_of("a", "ssgd", 1, 4), result_of("b", "ssgd", 1, 2),
-                                       result_of("c", "ssgd", 1, 3), result_of("d", "asgd", 1, 3)};
+  auto results = results_of({{"ssgd", 4}, {"ssgd", 2}, {"ssgd", 3}, {"asgd", 3}});
   const std::vector<std::string> names = {"mean", "adasum", "adasum", "ssgd"};
   for (std::size_t i = 0; i < results.size(); ++i) {
     results[i].case_name = names[i];
@@ -372,45 +368,21 @@ TEST(Compare, GroupsAreCalledByTheirCases) {
   const Comparison comparison = compare(cases_of_a_sweep(), {});
   std::vector<std::string> labels;
   for (const RunRow& run : comparison.runs) labels.push_back(run.label);
-  EXPECT_THAT(labels,
-              ::testing::ElementsAre("mean", "adasum (bucket=1)", "adasum (bucket=2)", "ssgd"));
+  EXPECT_THAT(labels, ElementsAre("mean", "adasum (bucket=1)", "adasum (bucket=2)", "ssgd"));
   EXPECT_EQ(comparison.reference().label, "mean");  // the first one
 }
 
 TEST(Compare, AReferenceIsALabelThenACaseThenAnAlgorithm) {
   const std::vector<LoadedResult> results = cases_of_a_sweep();
-  const auto reference = [&](const std::string& name) {
-    return compare(results, {.targets = {}, .reference = name}).reference().label;
-  };
+  const auto reference = [&](const std::string& name) { return reference_of(results, name); };
   EXPECT_EQ(reference("mean"), "mean");
   EXPECT_EQ(reference("ssgd"), "ssgd");  // the case, whose algorithm is another one
   EXPECT_EQ(reference("asgd"), "ssgd");
   EXPECT_EQ(reference("adasum (bucket=2)"), "adasum (bucket=2)");
-  try {
-    reference("adasum");
-    FAIL();
-  } catch (const Error& error) {
-    EXPECT_EQ(error.code(), ExitCode::usage);
-    EXPECT_THAT(error.hint(), HasSubstr("\"adasum (bucket=1)\", \"adasum (bucket=2)\""));
-  }
-  try {
-    reference("elastic");
-    FAIL();
-  } catch (const Error& error) {
-    EXPECT_THAT(error.hint(), HasSubstr("\"mean\""));
-  }
-}
-
-TEST(Compare, TheGateTakesTheFirstResultAlsoWhereItMissed) {
-  const std::vector<LoadedResult> results = {result_of("a", "ssgd", 1, 0),
-                                             result_of("b", "asgd", 1, 4)};
-  EXPECT_EQ(compare(results, {}).reference().label, "asgd");
-  EXPECT_EQ(compare(results, {.first_is_reference = true}).reference().label, "ssgd");
-}
-
-TEST(Compare, UnknownReferenceAndNoFilesAreUsageErrors) {
-  EXPECT_THROW(compare({}, {}), Error);
-  EXPECT_THROW(compare({result_of("a", "ssgd", 1, 4)}, {.targets = {}, .reference = "x"}), Error);
+  const Failure several = failure_of([&] { reference("adasum"); });
+  EXPECT_EQ(several.code, ExitCode::usage);
+  EXPECT_THAT(several.hint, HasSubstr("\"adasum (bucket=1)\", \"adasum (bucket=2)\""));
+  EXPECT_THAT(failure_of([&] { reference("elastic"); }).hint, HasSubstr("\"mean\""));
 }
 
 // A time is exact to the gap before the evaluation that reached the target: here one second.
@@ -448,14 +420,11 @@ TEST(Compare, ACrossingThatIsLostIsNoTimeToTheTarget) {
 
 // Three comparisons with the reference: the correction multiplies the smallest p-value by 3.
 TEST(Compare, PValuesAreCorrectedForSeveralComparisons) {
-  std::vector<LoadedResult> results;
-  for (std::uint64_t seed = 1; seed <= 5; ++seed) {
-    for (const auto& [name, reached] : std::vector<std::pair<std::string, std::size_t>>{
-             {"ssgd", 8}, {"elastic", 1}, {"asgd", 2}, {"ssp", 8}}) {
-      results.push_back(result_of(name, name, seed, reached));
-      for (json& point : results.back().json["curve"]) {
-        point["time_s"] = point["time_s"].get<double>() * (1 + 0.01 * static_cast<double>(seed));
-      }
+  auto results = families_of({{"ssgd", 8}, {"elastic", 1}, {"asgd", 2}, {"ssp", 8}});
+  for (std::size_t i = 0; i < results.size(); ++i) {
+    const double seed = 1 + static_cast<double>(i / 4);
+    for (json& point : results[i].json["curve"]) {
+      point["time_s"] = point["time_s"].get<double>() * (1 + 0.01 * seed);
     }
   }
   const Comparison comparison = compare(results, {});

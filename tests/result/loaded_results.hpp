@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "result/compare.hpp"
@@ -21,6 +22,24 @@ inline LoadedResult result_of(const std::string& path, const std::string& algori
   return {path, json_of(record)};
 }
 
+// One result each, "a", "b", ..., of an algorithm and where it reached the target.
+using Reached = std::vector<std::pair<std::string, std::size_t>>;
+inline std::vector<LoadedResult> results_of(const Reached& all, std::uint64_t seed = 1) {
+  std::vector<LoadedResult> results;
+  for (const auto& [algorithm, reached] : all) {
+    const std::string path(1, static_cast<char>('a' + results.size()));
+    results.push_back(result_of(path, algorithm, seed, reached));
+  }
+  return results;
+}
+// The same with five seeds each.
+inline std::vector<LoadedResult> families_of(const Reached& all) {
+  std::vector<LoadedResult> results;
+  for (std::uint64_t seed = 1; seed <= 5; ++seed) {
+    for (LoadedResult& each : results_of(all, seed)) results.push_back(std::move(each));
+  }
+  return results;
+}
 // The "tuning" of a result whose learning rate is the best of so many trials.
 inline nlohmann::json tuning_of(std::size_t trials) {
   nlohmann::json grid = nlohmann::json::array();

@@ -9,13 +9,14 @@
 #include <csignal>
 #include <filesystem>
 #include <fstream>
-#include <functional>
 #include <nlohmann/json.hpp>
 
 #include "core/error.hpp"
 #include "core/json_file.hpp"
 #include "core/output_file.hpp"
 #include "result/validate.hpp"
+#include "support/failure.hpp"
+#include "support/temporary_file.hpp"
 
 namespace hetsgd {
 namespace {
@@ -24,37 +25,25 @@ namespace fs = std::filesystem;
 using ::testing::HasSubstr;
 
 struct OutputTest : ::testing::Test {
-  fs::path folder;
-  OutputTest() {
-    std::string name = (fs::temp_directory_path() / "hetsgd-output-XXXXXX").string();
-    folder = ::mkdtemp(name.data());
-  }
-  ~OutputTest() override {
-    fs::permissions(folder, fs::perms::owner_all);
-    fs::remove_all(folder);
-  }
-  std::string path(const char* name) const { return (folder / name).string(); }
-  std::size_t files() const {
-    return static_cast<std::size_t>(
-        std::distance(fs::directory_iterator(folder), fs::directory_iterator{}));
+  const TemporaryFolder folder;
+  std::string path(const char* name) const { return folder / name; }
+  std::ptrdiff_t files() const {
+    return std::distance(fs::directory_iterator(folder.string()), fs::directory_iterator{});
   }
 };
 
-std::string error_of(const std::function<void()>& call, ExitCode code) {
-  try {
-    call();
-  } catch (const Error& error) {
-    EXPECT_EQ(error.code(), code);
-    return std::string(error.what()) + " | " + error.hint();
-  }
-  return "no error";
+template <class Call>
+std::string error_of(const Call& call, ExitCode code) {
+  const test::Failure failure = test::failure_of(call);
+  EXPECT_EQ(failure.code, code);
+  return failure.message + " | " + failure.hint;
 }
 
 TEST_F(OutputTest, ReplacesAFileAndLeavesNothingElse) {
   write_result(path("r.json"), {{"a", 1}});
   write_result(path("r.json"), {{"a", 2}});
   EXPECT_EQ(read_json(path("r.json")), nlohmann::json({{"a", 2}}));
-  EXPECT_EQ(files(), 1u);
+  EXPECT_EQ(files(), 1);
 }
 
 TEST_F(OutputTest, AMissingFolderIsNamed) {
@@ -70,12 +59,8 @@ TEST_F(OutputTest, AFolderIsNoFile) {
               HasSubstr("Is a directory"));
   EXPECT_THAT(error_of([&] { write_result(folder.string(), {}); }, ExitCode::runtime),
               HasSubstr("Is a directory"));
-  EXPECT_EQ(files(), 0u);
-}
-
-TEST_F(OutputTest, CheckWritableLeavesNothing) {
-  check_writable(path("r.json"), "the result");
-  EXPECT_EQ(files(), 0u);
+  check_writable(path("r.json"), "the result");  // leaves nothing
+  EXPECT_EQ(files(), 0);
 }
 
 TEST_F(OutputTest, AFullDiskIsReported) {
@@ -109,7 +94,7 @@ TEST_F(OutputTest, AFailedWriteKeepsTheEarlierFile) {
   ::waitpid(child, &status, 0);
   EXPECT_EQ(WEXITSTATUS(status), 7);
   EXPECT_EQ(read_json(path("r.json")), nlohmann::json({{"a", 1}}));
-  EXPECT_EQ(files(), 1u);
+  EXPECT_EQ(files(), 1);
 }
 
 TEST_F(OutputTest, ALinkStaysALink) {

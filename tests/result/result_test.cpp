@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "result/records.hpp"
 #include "result/validate.hpp"
 
@@ -18,6 +20,12 @@ std::string all(const std::vector<Finding>& findings) {
   std::string text;
   for (const Finding& finding : findings) text += finding.pointer + ": " + finding.text + "\n";
   return text;
+}
+
+// What is said of a result with another value at this place.
+std::string damaged(json result, const char* pointer, const json& value) {
+  result[json::json_pointer(pointer)] = value;
+  return all(validate_result(result));
 }
 
 TEST(ResultJson, IsValidAtEveryStatus) {
@@ -98,7 +106,7 @@ TEST(ResultJson, ATargetIsReachedWhereItIsHeld) {
   EXPECT_TRUE(targets[2]["first_crossing_s"].is_null());
   EXPECT_EQ(targets[3]["target"], "test_loss<=2");
   EXPECT_EQ(targets[3]["time_s"], 0.0);
-  EXPECT_THAT(result["warnings"].dump(), testing::HasSubstr("p1>=0.65 is crossed"));
+  EXPECT_THAT(result["warnings"].dump(), HasSubstr("p1>=0.65 is crossed"));
 }
 
 // Version 1.0 counted the first crossing; such results stay valid, and compare reads their curves anew.
@@ -182,17 +190,12 @@ TEST(ResultJson, ASimulatedRunHasTheClockOfAlgoPerfAlone) {
 
 TEST(ValidateResult, ChecksClocksAndTheLedger) {
   const json good = json_of(timed_record());
-  const auto complaint = [&](const char* pointer, const json& value) {
-    json bad = good;
-    bad[json::json_pointer(pointer)] = value;
-    return all(validate_result(bad));
-  };
-  EXPECT_THAT(complaint("/time_to_accuracy/0/clocks/mlperf_s", 9.0),
+  EXPECT_THAT(damaged(good, "/time_to_accuracy/0/clocks/mlperf_s", 9.0),
               HasSubstr("/time_to_accuracy/0/clocks: found"));
-  EXPECT_THAT(complaint("/wall/load_s", 1.5), HasSubstr("/time_to_accuracy/0/clocks: found"));
-  EXPECT_THAT(complaint("/wall/total_s", 3.1), HasSubstr("/wall/total_s: found 3.1"));
-  EXPECT_EQ(complaint("/wall/total_s", 3.04), "");  // 1 % and 20 ms
-  EXPECT_THAT(complaint("/curve/1/wall_s", 2.0), HasSubstr("/curve/1/wall_s: found 2 after 3"));
+  EXPECT_THAT(damaged(good, "/wall/load_s", 1.5), HasSubstr("/time_to_accuracy/0/clocks: found"));
+  EXPECT_THAT(damaged(good, "/wall/total_s", 3.1), HasSubstr("/wall/total_s: found 3.1"));
+  EXPECT_EQ(damaged(good, "/wall/total_s", 3.04), "");  // 1 % and 20 ms
+  EXPECT_THAT(damaged(good, "/curve/1/wall_s", 2.0), HasSubstr("/curve/1/wall_s: found 2 after 3"));
 }
 
 // Evaluations lie a second apart; a target at the 20th is known to 5 % of its time.
@@ -329,41 +332,32 @@ TEST(ResultJson, RedactReachesMessages) {
 
 TEST(ValidateResult, RanksAndHostsFitTogether) {
   const json good = json_of(record_of_ranks());
-  const auto damaged = [&](const std::string& pointer, const json& value) {
-    json result = good;
-    result[json::json_pointer(pointer)] = value;
-    return all(validate_result(result));
-  };
-  EXPECT_THAT(damaged("/workers/1/host", "red"), testing::HasSubstr("/workers/1/host"));
-  EXPECT_THAT(damaged("/cluster/machine/nodes/1/ranks/0/rank", 0), testing::HasSubstr("twice"));
-  EXPECT_THAT(damaged("/cluster/machine/service_rank", nullptr),
-              testing::HasSubstr("expected 0 to 1"));
+  EXPECT_THAT(damaged(good, "/workers/1/host", "red"), HasSubstr("/workers/1/host"));
+  EXPECT_THAT(damaged(good, "/cluster/machine/nodes/1/ranks/0/rank", 0), HasSubstr("twice"));
+  EXPECT_THAT(damaged(good, "/cluster/machine/service_rank", nullptr),
+              HasSubstr("expected 0 to 1"));
 }
 
+// What tunes a run, but no secrets, and no addresses, which launchers set for every rank.
 TEST(ResultJson, EnvironmentCarriesAllowedVariablesOnly) {
-  ::setenv("OMP_NUM_THREADS", "2", 1);
-  ::setenv("MY_SECRET", "s3cr3t", 1);
-  const json variables = json_of(record_of({0.1}))["environment"]["variables"];
-  ::unsetenv("OMP_NUM_THREADS");
-  ::unsetenv("MY_SECRET");
-  EXPECT_EQ(variables["OMP_NUM_THREADS"], "2");
-  EXPECT_FALSE(variables.contains("MY_SECRET"));
-}
-
-// With and without --redact: launchers set these for every rank.
-TEST(ResultJson, EnvironmentCarriesNoAddresses) {
-  const char* const addresses[] = {"OMPI_MCA_orte_hnp_uri",       "OMPI_MCA_orte_top_session_dir",
-                                   "OMPI_MCA_btl_tcp_if_include", "SLURM_NODELIST",
-                                   "SLURM_SUBMIT_HOST",           "NCCL_COMM_ID"};
-  for (const char* const name : addresses) ::setenv(name, "192.0.2.7", 1);
-  ::setenv("OMPI_MCA_btl", "self,vader", 1);
-  const json variables = json_of(record_of({0.1}))["environment"]["variables"];
-  for (const char* const name : addresses) {
-    EXPECT_FALSE(variables.contains(name)) << name;
+  const std::vector<std::pair<const char*, bool>> variables = {
+      {"OMP_NUM_THREADS", true},
+      {"OMPI_MCA_btl", true},
+      {"NCCL_ALGO", true},
+      {"MY_SECRET", false},
+      {"OMPI_MCA_orte_hnp_uri", false},
+      {"OMPI_MCA_orte_top_session_dir", false},
+      {"OMPI_MCA_btl_tcp_if_include", false},
+      {"SLURM_NODELIST", false},
+      {"SLURM_SUBMIT_HOST", false},
+      {"NCCL_COMM_ID", false}};
+  for (const auto& [name, shown] : variables) ::setenv(name, "192.0.2.7", 1);
+  const json found = json_of(record_of({0.1}))["environment"]["variables"];
+  for (const auto& [name, shown] : variables) {
+    EXPECT_EQ(found.contains(name), shown) << name;
     ::unsetenv(name);
   }
-  ::unsetenv("OMPI_MCA_btl");
-  EXPECT_EQ(variables["OMPI_MCA_btl"], "self,vader");
+  EXPECT_EQ(found["OMPI_MCA_btl"], "192.0.2.7");
 }
 
 // Each damage with the place that must be named.
@@ -418,20 +412,9 @@ TEST(ValidateResult, NamesWhatIsWrong) {
     json bad = good;
     damages[i].make(bad);
     const std::vector<Finding> findings = validate_result(bad);
-    const bool named = std::any_of(findings.begin(), findings.end(), [&](const Finding& finding) {
-      return finding.pointer == damages[i].pointer;
-    });
+    const bool named = std::ranges::count(findings, damages[i].pointer, &Finding::pointer) > 0;
     EXPECT_TRUE(named) << "damage " << i << " at " << damages[i].pointer << ":\n" << all(findings);
   }
-}
-
-// null inside a list has its reason beside the list.
-TEST(ValidateResult, AcceptsNullsInListsWithAReason) {
-  Record record = record_of({0.1, 0.4});
-  record.events[0]["weight"] = {0.5, std::numeric_limits<double>::quiet_NaN()};
-  const json result = json_of(record);
-  EXPECT_EQ(result["events"][0]["weight_reason"], "nan");
-  EXPECT_EQ(all(validate_result(result)), "");
 }
 
 }  // namespace

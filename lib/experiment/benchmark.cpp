@@ -78,14 +78,6 @@ std::string why_no_method(const json& method, const std::string& place) {
   return "";
 }
 
-// Null: no specification of a sweep.
-json read_specification(const std::string& path) {
-  const json document = read_json(path);
-  const bool good = document.is_object() && document.value("kind", json()) == "sweep" &&
-                    document.contains("specification") && document["specification"].is_object();
-  return good ? document["specification"] : json();
-}
-
 // Cell and seed -> the result's file.
 using Files = std::map<std::tuple<std::string, std::string, std::uint64_t>, std::string>;
 
@@ -194,8 +186,7 @@ class BenchmarkReader {
   // The time to the target; and what all runs of a problem tell.
   double read_run(std::size_t problem, const json& result, BenchmarkMethod& method) {
     BenchmarkProblem& of = benchmark_.problems[problem];
-    const TimeToAccuracy found =
-        time_to_accuracy(evaluations_of(result, of.target.metric), of.target);
+    const TimeToAccuracy found = time_to(result, of.target);
     of.data.insert(result["dataset"]["train"].value("content_hash", "?"));
     benchmark_.revisions.insert(result["tool"].value("git_revision", "?"));
     method.algorithm = result["config"]["algorithm"];
@@ -209,69 +200,6 @@ class BenchmarkReader {
   std::vector<MethodTimes> times_;  // of benchmark_.methods
   std::set<std::string> names_;     // also of those that are left out
 };
-
-}  // namespace
-
-void check_benchmark(const SweepSpec& spec) {
-  for (const SetupSpec& setup : spec.setups) {
-    if (setup.goal && setup.goal->target) continue;
-    throw usage_error("{}: setup {}: found no target, expected metric.goal = \"time_to_target\"",
-                      spec.path, quote(setup.name));
-  }
-  if (spec.cells.size() != spec.setups.size() * spec.cases.size()) {
-    throw usage_error("{}: only: a benchmark runs every case on every setup", spec.path);
-  }
-  if (!spec.space.axes.empty()) {
-    throw usage_error("{}: parameters: each case of a benchmark is one configuration", spec.path);
-  }
-  const std::string reason = why_no_entry(spec, spec.written);
-  if (!reason.empty()) throw usage_error("{}: {}", spec.path, reason);
-}
-
-std::string why_no_entry(const SweepSpec& spec, const json& entry) {
-  const std::string difference = first_difference_in(rules_of(spec.written), rules_of(entry));
-  if (!difference.empty()) return fmt::format("{} differs from {}", difference, spec.path);
-  if (!entry.contains("cases") || !entry["cases"].is_array() || entry["cases"].empty()) {
-    return "cases: expected at least one method";
-  }
-  for (std::size_t i = 0; i < entry["cases"].size(); ++i) {
-    const std::string reason = why_no_method(entry["cases"][i], fmt::format("cases[{}]", i));
-    if (!reason.empty()) return reason;
-  }
-  return "";
-}
-
-Benchmark read_benchmark(const SweepSpec& spec, const std::string& folder) {
-  check_benchmark(spec);
-  std::vector<std::string> sweeps;
-  std::error_code failed;
-  for (const fs::directory_entry& entry : fs::directory_iterator(folder, failed)) {
-    const std::string name = entry.path().filename().string();
-    if (name.ends_with(kSweepFile)) {
-      sweeps.push_back(name.substr(0, name.size() - kSweepFile.size()));
-    }
-  }
-  if (failed) throw data_error("{}: cannot read the folder: {}", folder, failed.message());
-  // The methods of record first, so that nobody takes their names.
-  std::ranges::sort(sweeps, {},
-                    [&](const std::string& name) { return std::pair(name != spec.name, name); });
-  BenchmarkReader reader(spec, folder);
-  for (const std::string& name : sweeps) {
-    const json specification = read_specification(fmt::format("{}/{}{}", folder, name, kSweepFile));
-    const std::string reason = specification.is_null() ? "not the specification of a sweep"
-                                                       : why_no_entry(spec, specification);
-    if (reason.empty()) {
-      reader.add_sweep(name, specification["cases"]);
-    } else {
-      reader.note(fmt::format("the sweep {} is left out: {}", name, reason));
-    }
-  }
-  return reader.finish();
-}
-
-// The standing as a table and as a document.
-
-namespace {
 
 json problem_json(const BenchmarkProblem& problem) {
   return {{"name", problem.name},
@@ -324,6 +252,65 @@ std::string problem_line(const BenchmarkProblem& problem, const std::vector<Benc
 }
 
 }  // namespace
+
+void check_benchmark(const SweepSpec& spec) {
+  for (const SetupSpec& setup : spec.setups) {
+    if (setup.goal && setup.goal->target) continue;
+    throw usage_error("{}: setup {}: found no target, expected metric.goal = \"time_to_target\"",
+                      spec.path, quote(setup.name));
+  }
+  if (spec.cells.size() != spec.setups.size() * spec.cases.size()) {
+    throw usage_error("{}: only: a benchmark runs every case on every setup", spec.path);
+  }
+  if (!spec.space.axes.empty()) {
+    throw usage_error("{}: parameters: each case of a benchmark is one configuration", spec.path);
+  }
+  const std::string reason = why_no_entry(spec, spec.written);
+  if (!reason.empty()) throw usage_error("{}: {}", spec.path, reason);
+}
+
+std::string why_no_entry(const SweepSpec& spec, const json& entry) {
+  const std::string difference = first_difference_in(rules_of(spec.written), rules_of(entry));
+  if (!difference.empty()) return fmt::format("{} differs from {}", difference, spec.path);
+  if (!entry.contains("cases") || !entry["cases"].is_array() || entry["cases"].empty()) {
+    return "cases: expected at least one method";
+  }
+  for (std::size_t i = 0; i < entry["cases"].size(); ++i) {
+    const std::string reason = why_no_method(entry["cases"][i], fmt::format("cases[{}]", i));
+    if (!reason.empty()) return reason;
+  }
+  return "";
+}
+
+Benchmark read_benchmark(const SweepSpec& spec, const std::string& folder) {
+  check_benchmark(spec);
+  std::vector<std::string> sweeps;
+  std::error_code failed;
+  for (const fs::directory_entry& entry : fs::directory_iterator(folder, failed)) {
+    const std::string name = entry.path().filename().string();
+    if (name.ends_with(kSweepFile)) {
+      sweeps.push_back(name.substr(0, name.size() - kSweepFile.size()));
+    }
+  }
+  if (failed) throw data_error("{}: cannot read the folder: {}", folder, failed.message());
+  // The methods of record first, so that nobody takes their names.
+  std::ranges::sort(sweeps, {},
+                    [&](const std::string& name) { return std::pair(name != spec.name, name); });
+  BenchmarkReader reader(spec, folder);
+  for (const std::string& name : sweeps) {
+    const json specification = specification_in(fmt::format("{}/{}{}", folder, name, kSweepFile));
+    const std::string reason = specification.is_null() ? "not the specification of a sweep"
+                                                       : why_no_entry(spec, specification);
+    if (reason.empty()) {
+      reader.add_sweep(name, specification["cases"]);
+    } else {
+      reader.note(fmt::format("the sweep {} is left out: {}", name, reason));
+    }
+  }
+  return reader.finish();
+}
+
+// The standing as a table and as a document.
 
 json standing_json(const Benchmark& benchmark) {
   json document = {{"schema_version", "1.0"},

@@ -17,6 +17,42 @@
 #include "training/trace.hpp"
 
 namespace hetsgd {
+namespace {
+
+// Its learning rate is that of a batch of b_max.
+EventFile event_file_of(const TrainOptions& options) {
+  return EventFile(event_file(options.tensorboard), [&options](double epoch) {
+    return options.learning_rate * options.schedule.factor(epoch);
+  });
+}
+
+// What a run leaves beside its result.
+void write_beside(const TrainOptions& options, const Trace& trace, const Record& record) {
+  if (!options.trace.empty()) write_text(options.trace, trace_json(trace).dump() + "\n");
+  if (!options.mllog.empty()) write_text(options.mllog, mllog_text(record));
+}
+
+// Of a run that has not failed.
+int exit_code_of(const TrainOptions& options, const Outcome& outcome) {
+  const Record& record = outcome.record;
+  if (record.status == Status::aborted) return 128 + record.signal;
+  if (record.status == Status::time_limit) return static_cast<int>(ExitCode::time_limit);
+  // Elsewhere the record is not whole.
+  const bool missed = options.require_target && options.processes().is_root() &&
+                      !outcome.summary.reached_all_targets();
+  return static_cast<int>(missed ? ExitCode::target_missed : ExitCode::ok);
+}
+
+// Collective: the processes have read the same data. Errors: usage.
+void check_data(ProcessGroup& processes, const Record& record) {
+  const auto fact = [](const char* option, const Dataset& data) {
+    return Fact{fmt::format("the content of {}", option),
+                fmt::format("xxh3:{:016x}", data.content_hash)};
+  };
+  processes.compare({fact("--train", *record.train), fact("--test", *record.test)});
+}
+
+}  // namespace
 
 using nlohmann::json;
 
@@ -63,43 +99,6 @@ void ResultFile::write(const Record& record) {
 void ResultFile::check() const {
   if (failure_) throw *failure_;
 }
-
-namespace {
-
-// Its learning rate is that of a batch of b_max.
-EventFile event_file_of(const TrainOptions& options) {
-  return EventFile(event_file(options.tensorboard), [&options](double epoch) {
-    return options.learning_rate * options.schedule.factor(epoch);
-  });
-}
-
-// What a run leaves beside its result.
-void write_beside(const TrainOptions& options, const Trace& trace, const Record& record) {
-  if (!options.trace.empty()) write_text(options.trace, trace_json(trace).dump() + "\n");
-  if (!options.mllog.empty()) write_text(options.mllog, mllog_text(record));
-}
-
-// Of a run that has not failed.
-int exit_code_of(const TrainOptions& options, const Outcome& outcome) {
-  const Record& record = outcome.record;
-  if (record.status == Status::aborted) return 128 + record.signal;
-  if (record.status == Status::time_limit) return static_cast<int>(ExitCode::time_limit);
-  // Elsewhere the record is not whole.
-  const bool missed = options.require_target && options.processes().is_root() &&
-                      !outcome.summary.reached_all_targets();
-  return static_cast<int>(missed ? ExitCode::target_missed : ExitCode::ok);
-}
-
-// Collective: the processes have read the same data. Errors: usage.
-void check_data(ProcessGroup& processes, const Record& record) {
-  const auto fact = [](const char* option, const Dataset& data) {
-    return Fact{fmt::format("the content of {}", option),
-                fmt::format("xxh3:{:016x}", data.content_hash)};
-  };
-  processes.compare({fact("--train", *record.train), fact("--test", *record.test)});
-}
-
-}  // namespace
 
 Outcome run_one(const RunSpec& spec, const ResultOptions& result, TrainHooks hooks,
                 DataCache* cache) {

@@ -187,8 +187,7 @@ class StageRunner {
     std::error_code ignored;
     const fs::file_status status = fs::status(file, ignored);
     if (!fs::exists(status) || fs::is_regular_file(status) || fs::is_directory(status)) return;
-    throw data_error("{}: found a pipe or a device, expected the result of a run, or nothing",
-                     file);
+    refuse(file, "a pipe or a device", "the result of a run, or nothing", "", ExitCode::data);
   }
 
   std::shared_ptr<ConfiguredRun> configure(const PlannedRun& run) const {

@@ -63,8 +63,7 @@ json index_line(const json& about, const json& result, const std::optional<Goal>
     figures["best"][metric] = best.at("value");
   }
   if (goal && goal->target) {
-    const auto curve = evaluations_of(result, goal->metric);
-    const auto held = time_to_accuracy(curve, *goal->target).held;
+    const auto held = time_to(result, *goal->target).held;
     figures["target"] = goal->target->text();
     figures["time_to_target_s"] = held ? json(held->time_s) : json(nullptr);
   }

@@ -65,8 +65,8 @@ bool is_there(const std::string& path) {
   const fs::file_type type = fs::status(path, failed).type();
   if (type == fs::file_type::not_found) return false;
   if (type == fs::file_type::regular) return true;
-  throw data_error("{}: found {}, expected a file", path,
-                   failed ? failed.message() : "something that is no regular file");
+  refuse(path, failed ? failed.message() : "something that is no regular file", "a file", "",
+         ExitCode::data);
 }
 
 // Whether nobody writes the temporary file any more: its writer is dead, or has not touched it for
@@ -108,11 +108,16 @@ json essence(json specification) {
   return specification;
 }
 
+json specification_in(const std::string& path) {
+  const json document = read_json(path);
+  const bool good = document.is_object() && document.value("kind", json()) == "sweep" &&
+                    document.value("specification", json()).is_object();
+  return good ? document["specification"] : json();
+}
+
 SweepFolder::SweepFolder(std::string folder, std::string name)
     : folder_(std::move(folder)), name_(std::move(name)) {
-  if (folder_.empty()) {
-    throw usage_error("--output, --runs: found \"\", expected a folder such as runs");
-  }
+  if (folder_.empty()) refuse("--output, --runs", "\"\"", "a folder such as runs");
   while (folder_.size() > 1 && folder_.ends_with('/')) folder_.pop_back();
 }
 
@@ -137,13 +142,9 @@ std::string SweepFolder::log_file(const PlannedRun& run) const {
 void SweepFolder::check(const SweepSpec& spec, bool extend) const {
   const std::string path = fmt::format("{}/{}.sweep.json", folder_, name_);
   if (!is_there(path)) return;
-  const json earlier = read_json(path);
-  if (!earlier.is_object() || earlier.value("kind", json()) != "sweep" ||
-      !earlier.value("specification", json()).is_object()) {
-    throw data_error("{}: not the specification of a sweep", path);
-  }
-  const std::string difference =
-      first_difference_in(essence(earlier["specification"]), essence(spec.written));
+  const json earlier = specification_in(path);
+  if (earlier.is_null()) throw data_error("{}: not the specification of a sweep", path);
+  const std::string difference = first_difference_in(essence(earlier), essence(spec.written));
   if (difference.empty() || extend) return;
   throw with_hint(
       usage_error("{}: the folder has a sweep {} with another specification: {} differs", spec.path,
@@ -215,9 +216,9 @@ SweepIndex::SweepIndex(std::string text, const std::string& path) : text_(std::m
     } catch (const Error&) {  // said below, as what else is no run
     }
     if (!is_run_line(run)) {
-      throw with_hint(data_error("{}:{}: found {}, expected a run as a JSON object", path, number,
-                                 quote(text_.substr(at, end - at))),
-                      "remove the index: it is made again from the results");
+      refuse(fmt::format("{}:{}", path, number), quote(text_.substr(at, end - at)),
+             "a run as a JSON object", "remove the index: it is made again from the results",
+             ExitCode::data);
     }
     line.done = hetsgd::is_done(run["status"]);
     line.file = {run.value("bytes", std::uint64_t{0}), run.value("modified_ns", std::int64_t{0})};

@@ -8,6 +8,13 @@
 //   NAME.index.jsonl    a line for each of its runs that has ended
 //   locks/              runs that somebody is at
 //
+// A run in the folder:
+//
+//   planned ──lock──> under way ──result is done──> done: ID.json and its line in the index
+//     ^   ^               ├─ killed, or ended with the sweep: the kernel gives the lock back
+//     │   └───────────────┘  (ID.json, if there is one, says `running` or `aborted`)
+//     └── the next call ── failed: ID.log says why, and so does the line in the index
+//
 // Results are the truth; the index follows from them, and is written anew when it is not there.
 // Several sweeps and several processes may share a folder.
 #pragma once
@@ -106,6 +113,9 @@ class SweepFolder {
 
   std::string folder_, name_;
 };
+
+// The specification in a NAME.sweep.json; null: the file is something else. Errors: data.
+nlohmann::json specification_in(const std::string& path);
 
 // Of a specification what decides about its runs, without texts for readers and ways to run.
 nlohmann::json essence(nlohmann::json specification);

@@ -42,7 +42,7 @@ std::vector<std::string> edges_of(const SearchSpace& space, const Candidate& bes
     }
     const Setting* const chosen = find_setting(best.point, axis.names.front());
     const auto order = [](const auto& a, const auto& b) { return a.front() < b.front(); };
-    const auto [low, high] = std::minmax_element(axis.rows.begin(), axis.rows.end(), order);
+    const auto [low, high] = std::ranges::minmax_element(axis.rows, order);
     const bool at_edge =
         chosen != nullptr && (chosen->value == low->front() || chosen->value == high->front());
     if (at_edge) edges.push_back(axis.names.front());

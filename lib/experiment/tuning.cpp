@@ -20,10 +20,86 @@
 #include "result/time_to_accuracy.hpp"
 
 namespace hetsgd {
-
 namespace {
 
+using nlohmann::json;
+
 constexpr double kNever = std::numeric_limits<double>::infinity();
+
+// FROM:TO:COUNT.
+std::vector<double> geometric_grid(const std::string& text, const std::string& place) {
+  const std::vector<std::string_view> parts = split(text, ':');
+  if (parts.size() != 3) refuse(place, quote(text), "FROM:TO:COUNT such as 0.01:1:5");
+  const double from = parse_double(place, parts[0]), to = parse_double(place, parts[1]);
+  const auto count = static_cast<std::size_t>(parse_integer(place, parts[2], 2, 1000));
+  if (!(from > 0 && to > from)) refuse(place, quote(text), "0 < FROM < TO");
+  return geometric_values(from, to, count);
+}
+
+template <class T>
+json or_null(const std::optional<T>& value) {
+  return value ? json(*value) : json(nullptr);
+}
+
+std::optional<double> number_or_none(const json& value) {
+  return value.is_null() ? std::nullopt : std::optional(value.get<double>());
+}
+
+TrialOutcome trial_of(const json& entry) {
+  TrialOutcome trial;
+  trial.seed = entry["seed"];
+  trial.status = entry["status"];
+  if (!entry["status_reason"].is_null()) trial.status_reason = entry["status_reason"];
+  trial.value = number_or_none(entry["value"]);
+  trial.time_to_target_s = number_or_none(entry["time_to_target_s"]);
+  trial.samples_count = entry["samples_count"];
+  trial.train_s = entry["train_s"];
+  trial.wall_s = entry["wall_s"];
+  return trial;
+}
+
+json trials_json(const Tuning& tuning, const AlgorithmTuning& algorithm) {
+  json trials = json::array();
+  for (std::size_t i = 0; i < algorithm.trials.size(); ++i) {
+    for (const TrialOutcome& trial : algorithm.trials[i]) {
+      trials.push_back(trial_json(trial));
+      trials.back()["learning_rate"] = tuning.grid[i];
+    }
+  }
+  return trials;
+}
+
+json algorithm_json(const Tuning& tuning, const AlgorithmTuning& algorithm) {
+  const std::optional<Choice> choice = choose(tuning, algorithm);
+  return {{"algorithm", algorithm.algorithm},
+          {"config", algorithm.config},
+          {"grid", tuning.grid},
+          {"trials", trials_json(tuning, algorithm)},
+          {"learning_rate", choice ? json(choice->learning_rate) : json(nullptr)},
+          {"edge_of_grid", choice ? json(choice->edge_of_grid) : json(nullptr)},
+          {"cost", cost_json(cost_of(algorithm.trials))}};
+}
+
+// What follows from the trials, and must be what the file says.
+void check_conclusions(const json& document, const Tuning& tuning, std::vector<Finding>& findings) {
+  const json expected = tuning_json(tuning, {});
+  for (std::size_t i = 0; i < tuning.algorithms.size(); ++i) {
+    for (const char* key : {"grid", "learning_rate", "edge_of_grid", "cost"}) {
+      const json& found = document["algorithms"][i][key];
+      const json& right = expected["algorithms"][i][key];
+      if (found == right) continue;
+      findings.push_back(
+          {fmt::format("/algorithms/{}/{}", i, key),
+           fmt::format("found {}, but by the trials it is {}", found.dump(), right.dump())});
+    }
+  }
+  for (const char* key : {"cost", "status"}) {
+    if (document[key] == expected[key]) continue;
+    findings.push_back(
+        {fmt::format("/{}", key), fmt::format("found {}, but by the trials it is {}",
+                                              document[key].dump(), expected[key].dump())});
+  }
+}
 
 }  // namespace
 
@@ -51,10 +127,7 @@ TrialOutcome judge(const nlohmann::json& result, const Goal& goal) {
   const nlohmann::json& last = result.at("curve").back();
   if (last.contains(goal.metric) && last[goal.metric].is_number()) trial.value = last[goal.metric];
   if (!goal.target) return trial;
-  const std::vector<Evaluation> curve = evaluations_of(result, goal.metric);
-  if (const auto held = time_to_accuracy(curve, *goal.target).held) {
-    trial.time_to_target_s = held->time_s;
-  }
+  if (const auto held = time_to(result, *goal.target).held) trial.time_to_target_s = held->time_s;
   return trial;
 }
 
@@ -105,36 +178,16 @@ TuningCost cost_of(const std::vector<Trials>& all) {
   return sum;
 }
 
-namespace {
-
-using nlohmann::json;
-
-// FROM:TO:COUNT.
-std::vector<double> geometric_grid(const std::string& text, const std::string& place) {
-  const std::vector<std::string_view> parts = split(text, ':');
-  if (parts.size() != 3) {
-    throw usage_error("{}: found {}, expected FROM:TO:COUNT such as 0.01:1:5", place, quote(text));
-  }
-  const double from = parse_double(place, parts[0]), to = parse_double(place, parts[1]);
-  const auto count = static_cast<std::size_t>(parse_integer(place, parts[2], 2, 1000));
-  if (!(from > 0 && to > from)) {
-    throw usage_error("{}: found {}, expected 0 < FROM < TO", place, quote(text));
-  }
-  return geometric_values(from, to, count);
-}
-
-}  // namespace
-
 std::vector<double> parse_grid(const std::string& text, const std::string& place) {
   std::vector<double> grid = text.find(':') != std::string::npos ? geometric_grid(text, place)
                                                                  : parse_doubles(place, text);
-  std::sort(grid.begin(), grid.end());
+  std::ranges::sort(grid);
   if (grid.front() <= 0) {
-    throw usage_error("{}: found {}, expected learning rates above 0", place, grid.front());
+    refuse(place, fmt::format("{}", grid.front()), "learning rates above 0");
   }
   const auto twice = std::adjacent_find(grid.begin(), grid.end());
   if (twice != grid.end()) {
-    throw usage_error("{}: found {} twice, expected each learning rate once", place, *twice);
+    refuse(place, fmt::format("{} twice", *twice), "each learning rate once");
   }
   return grid;
 }
@@ -202,17 +255,6 @@ nlohmann::json tuning_of_run(const Tuning& tuning, const json& config, const std
           {"file_hash", tuning_hash(tuning, *found)}};
 }
 
-// The file of a tuning.
-
-namespace {
-
-template <class T>
-json or_null(const std::optional<T>& value) {
-  return value ? json(*value) : json(nullptr);
-}
-
-}  // namespace
-
 json trial_json(const TrialOutcome& trial) {
   return {
       {"seed", trial.seed},
@@ -231,70 +273,6 @@ json cost_json(const TuningCost& cost) {
           {"train_s", cost.train_s},
           {"wall_s", cost.wall_s}};
 }
-
-namespace {
-
-std::optional<double> number_or_none(const json& value) {
-  return value.is_null() ? std::nullopt : std::optional(value.get<double>());
-}
-
-TrialOutcome trial_of(const json& entry) {
-  TrialOutcome trial;
-  trial.seed = entry["seed"];
-  trial.status = entry["status"];
-  if (!entry["status_reason"].is_null()) trial.status_reason = entry["status_reason"];
-  trial.value = number_or_none(entry["value"]);
-  trial.time_to_target_s = number_or_none(entry["time_to_target_s"]);
-  trial.samples_count = entry["samples_count"];
-  trial.train_s = entry["train_s"];
-  trial.wall_s = entry["wall_s"];
-  return trial;
-}
-
-json trials_json(const Tuning& tuning, const AlgorithmTuning& algorithm) {
-  json trials = json::array();
-  for (std::size_t i = 0; i < algorithm.trials.size(); ++i) {
-    for (const TrialOutcome& trial : algorithm.trials[i]) {
-      trials.push_back(trial_json(trial));
-      trials.back()["learning_rate"] = tuning.grid[i];
-    }
-  }
-  return trials;
-}
-
-json algorithm_json(const Tuning& tuning, const AlgorithmTuning& algorithm) {
-  const std::optional<Choice> choice = choose(tuning, algorithm);
-  return {{"algorithm", algorithm.algorithm},
-          {"config", algorithm.config},
-          {"grid", tuning.grid},
-          {"trials", trials_json(tuning, algorithm)},
-          {"learning_rate", choice ? json(choice->learning_rate) : json(nullptr)},
-          {"edge_of_grid", choice ? json(choice->edge_of_grid) : json(nullptr)},
-          {"cost", cost_json(cost_of(algorithm.trials))}};
-}
-
-// What follows from the trials, and must be what the file says.
-void check_conclusions(const json& document, const Tuning& tuning, std::vector<Finding>& findings) {
-  const json expected = tuning_json(tuning, {});
-  for (std::size_t i = 0; i < tuning.algorithms.size(); ++i) {
-    for (const char* key : {"grid", "learning_rate", "edge_of_grid", "cost"}) {
-      const json& found = document["algorithms"][i][key];
-      const json& right = expected["algorithms"][i][key];
-      if (found == right) continue;
-      findings.push_back(
-          {fmt::format("/algorithms/{}/{}", i, key),
-           fmt::format("found {}, but by the trials it is {}", found.dump(), right.dump())});
-    }
-  }
-  for (const char* key : {"cost", "status"}) {
-    if (document[key] == expected[key]) continue;
-    findings.push_back(
-        {fmt::format("/{}", key), fmt::format("found {}, but by the trials it is {}",
-                                              document[key].dump(), expected[key].dump())});
-  }
-}
-
-}  // namespace
 
 json tuning_json(const Tuning& tuning, const std::vector<std::string>& args) {
   json algorithms = json::array();
@@ -340,10 +318,10 @@ Tuning tuning_of(const json& document) {
       const TrialOutcome trial = trial_of(each);
       const auto rate = std::ranges::find(tuning.grid, each["learning_rate"].get<double>());
       if (rate == tuning.grid.end() || std::ranges::count(tuning.seeds, trial.seed) == 0) {
-        throw data_error(
-            "{}: found a trial with learning rate {} and seed {}, expected those of "
-            "grid and seeds",
-            algorithm.algorithm, each["learning_rate"].dump(), trial.seed);
+        refuse(algorithm.algorithm,
+               fmt::format("a trial with learning rate {} and seed {}",
+                           each["learning_rate"].dump(), trial.seed),
+               "those of grid and seeds", "", ExitCode::data);
       }
       algorithm.trials[static_cast<std::size_t>(rate - tuning.grid.begin())].push_back(trial);
     }

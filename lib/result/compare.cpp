@@ -4,6 +4,7 @@
 #include <cmath>
 #include <limits>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "core/error.hpp"
@@ -52,15 +53,9 @@ RunTarget run_target(RunClock clock, const LoadedResult& result, const Target& t
   return row;
 }
 
-double number_or_none(const json& object, const std::string& key) {
-  return object.is_object() && object.contains(key) && object[key].is_number()
-             ? object[key].get<double>()
-             : kNone;
-}
-
 // A run that diverged before its metric could be measured is as bad as can be, not unknown.
 double final_value(const json& result, const std::string& metric) {
-  const double value = number_or_none(result["summary"]["final"], metric);
+  const double value = number_at(result["summary"]["final"], metric);
   if (!std::isnan(value) || result["status"] != "diverged") return value;
   return higher_is_better(metric) ? -kMissed : kMissed;
 }
@@ -91,9 +86,8 @@ std::vector<Target> targets_of(const std::vector<LoadedResult>& results) {
   for (const LoadedResult& result : results) {
     for (const json& entry : result.json["time_to_accuracy"]) {
       const Target target{entry["metric"], entry["at_least"], entry["value"]};
-      const bool known = std::any_of(targets.begin(), targets.end(), [&](const Target& each) {
-        return each.text() == target.text();
-      });
+      const bool known = std::ranges::any_of(
+          targets, [&](const Target& each) { return each.text() == target.text(); });
       if (!known) targets.push_back(target);
     }
   }
@@ -118,7 +112,7 @@ RunRow run_row(const LoadedResult& loaded, const Comparison& comparison) {
   run.algorithm = result["config"]["algorithm"];
   run.status = result["status"];
   run.seed = result["config"]["seed"];
-  run.samples_per_s = number_or_none(result["summary"], "samples_per_s");
+  run.samples_per_s = number_at(result["summary"], "samples_per_s");
   run.updates_per_s = updates_per_s(result);
   run.final_value = final_value(result, comparison.metric);
   run.tuning = result.value("tuning", json(nullptr));
@@ -128,13 +122,168 @@ RunRow run_row(const LoadedResult& loaded, const Comparison& comparison) {
   return run;
 }
 
+// The numbers of a group, and how they relate to the reference's.
+
+bool any_none(const std::vector<double>& values) {
+  return std::ranges::any_of(values, [](double x) { return std::isnan(x); });
+}
+
+// NaN as soon as one of the values is.
+Interval interval_of(const std::vector<double>& values) {
+  return any_none(values) ? Interval{kNone, kNone, kNone} : bootstrap_median(values);
+}
+
+std::vector<double> values_of(const Comparison& comparison, const GroupRow& group,
+                              double RunRow::*member) {
+  std::vector<double> values;
+  for (const std::size_t run : group.runs) values.push_back(comparison.runs[run].*member);
+  return values;
+}
+
+std::vector<double> target_values(const Comparison& comparison, const GroupRow& group,
+                                  std::size_t t, double RunTarget::*member) {
+  std::vector<double> values;
+  for (const std::size_t run : group.runs) {
+    values.push_back(comparison.runs[run].targets[t].*member);
+  }
+  return values;
+}
+
+GroupTarget group_target(const Comparison& comparison, const GroupRow& group, std::size_t t) {
+  const auto values = [&](double RunTarget::*member) {
+    return target_values(comparison, group, t, member);
+  };
+  GroupTarget target;
+  const std::vector<double> times = values(&RunTarget::time_s);
+  target.reached = static_cast<std::size_t>(
+      std::ranges::count_if(times, [](double x) { return std::isfinite(x); }));
+  target.time_s = bootstrap_median(times);
+  target.first_crossing_s = bootstrap_median(values(&RunTarget::first_crossing_s));
+  for (const std::size_t run : group.runs) {
+    const RunTarget& each = comparison.runs[run].targets[t];
+    target.misses_at_end += each.misses_at_end ? 1 : 0;
+    target.uncertain += each.uncertain ? 1 : 0;
+  }
+  target.samples = median(values(&RunTarget::samples));
+  target.updates = median(values(&RunTarget::updates));
+  target.evaluation = median(values(&RunTarget::evaluation));
+  target.resolution_s = kNone;
+  for (const double each : values(&RunTarget::resolution_s)) {
+    target.resolution_s = std::fmax(target.resolution_s, each);  // fmax passes NaN over
+  }
+  return target;
+}
+
+void fill_group(const Comparison& comparison, GroupRow& group) {
+  group.samples_per_s = interval_of(values_of(comparison, group, &RunRow::samples_per_s));
+  group.final_value = interval_of(values_of(comparison, group, &RunRow::final_value));
+  group.diverged = static_cast<std::size_t>(std::ranges::count_if(
+      group.runs, [&](std::size_t run) { return comparison.runs[run].status == "diverged"; }));
+  for (std::size_t t = 0; t < comparison.targets.size(); ++t) {
+    group.targets.push_back(group_target(comparison, group, t));
+  }
+}
+
+Relation relation(const GroupRow& group, const std::vector<double>& values,
+                  const std::vector<double>& base) {
+  if (any_none(values) || any_none(base)) return {{kNone, kNone, kNone}, kNone};
+  if (group.reference) return {{1, 1, 1}, kNone};
+  return {bootstrap_ratio(values, base), mann_whitney(values, base).p_value};
+}
+
+// a / b where both are positive and finite.
+double factor(double a, double b) {
+  return a > 0 && b > 0 && std::isfinite(a) && std::isfinite(b) ? a / b : kNone;
+}
+
+void relate(const Comparison& comparison, const GroupRow& reference, GroupRow& group,
+            std::size_t t) {
+  const GroupTarget& base = reference.targets[t];
+  GroupTarget& target = group.targets[t];
+  const auto relation_of = [&](double RunTarget::*member) {
+    return relation(group, target_values(comparison, group, t, member),
+                    target_values(comparison, reference, t, member));
+  };
+  target.first_crossing_relation = relation_of(&RunTarget::first_crossing_s);
+  target.samples_relation = relation_of(&RunTarget::samples);
+  target.updates_relation = relation_of(&RunTarget::updates);
+  target.ratio = ratio_of_times(target.time_s.median, base.time_s.median);
+  target.statistical = factor(base.samples, target.samples);
+  target.hardware = factor(factor(target.samples, target.time_s.median),
+                           factor(base.samples, base.time_s.median));
+  if (group.reference) {
+    target.speedup = {target.ratio, target.ratio, target.ratio};
+    target.p_value = kNone;
+    return;
+  }
+  const std::vector<double> times = target_values(comparison, group, t, &RunTarget::time_s);
+  const std::vector<double> base_times =
+      target_values(comparison, reference, t, &RunTarget::time_s);
+  target.speedup = bootstrap_ratio(base_times, times);
+  target.p_value = mann_whitney(times, base_times).p_value;
+}
+
+// One family of tests per target: every group against the reference.
+void correct_p_values(Comparison& comparison, std::size_t t) {
+  std::vector<double> p_values;
+  for (const GroupRow& group : comparison.groups) {
+    if (!std::isnan(group.targets[t].p_value)) p_values.push_back(group.targets[t].p_value);
+  }
+  const std::vector<double> corrected = holm(p_values);
+  auto next = corrected.begin();
+  for (GroupRow& group : comparison.groups) {
+    GroupTarget& target = group.targets[t];
+    target.p_holm = std::isnan(target.p_value) ? kNone : *next++;
+  }
+}
+
+void fill_groups(Comparison& comparison) {
+  for (GroupRow& group : comparison.groups) fill_group(comparison, group);
+}
+
+void relate_groups(Comparison& comparison) {
+  const GroupRow& reference = comparison.reference();
+  for (GroupRow& group : comparison.groups) {
+    const auto relation_of = [&](double RunRow::*member) {
+      return relation(group, values_of(comparison, group, member),
+                      values_of(comparison, reference, member));
+    };
+    group.samples_per_s_relation = relation_of(&RunRow::samples_per_s);
+    group.updates_per_s_relation = relation_of(&RunRow::updates_per_s);
+    group.final_relation = relation_of(&RunRow::final_value);
+    for (std::size_t t = 0; t < group.targets.size(); ++t) relate(comparison, reference, group, t);
+  }
+  for (std::size_t t = 0; t < comparison.targets.size(); ++t) correct_p_values(comparison, t);
+}
+
+void sort_groups(Comparison& comparison) {
+  const bool larger = higher_is_better(comparison.metric);
+  const auto key = [&](const GroupRow& group) {
+    const double time = group.targets.empty() ? 0 : group.targets.front().time_s.median;
+    const double value = group.final_value.median;
+    return std::tuple(time, std::isnan(value), std::isnan(value) ? 0 : (larger ? -value : value));
+  };
+  std::ranges::stable_sort(comparison.groups, {}, key);
+}
+
 }  // namespace
 
+double number_at(const json& object, const std::string& key) {
+  const bool there = object.is_object() && object.contains(key) && object[key].is_number();
+  return there ? object[key].get<double>() : kNone;
+}
+
 const GroupRow& Comparison::reference() const {
-  const auto found = std::find_if(groups.begin(), groups.end(),
-                                  [](const GroupRow& group) { return group.reference; });
+  const auto found = std::ranges::find(groups, true, &GroupRow::reference);
   HETSGD_CHECK(found != groups.end());
   return *found;
+}
+
+std::vector<const GroupRow*> Comparison::groups_by_file() const {
+  std::vector<const GroupRow*> all;
+  for (const GroupRow& group : groups) all.push_back(&group);
+  std::ranges::sort(all, {}, [](const GroupRow* group) { return group->runs.front(); });
+  return all;
 }
 
 double Comparison::worst_ratio() const {

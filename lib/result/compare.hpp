@@ -125,6 +125,8 @@ struct Comparison {
   std::vector<std::string> warnings;
 
   const GroupRow& reference() const;
+  // In the order of their first files, so that a program finds them where it put them.
+  std::vector<const GroupRow*> groups_by_file() const;
   // The largest ratio of all groups and targets; 0 if there is none.
   double worst_ratio() const;
 };
@@ -136,9 +138,8 @@ std::string_view ungrouped_options();
 Comparison compare(const std::vector<LoadedResult>& results, const CompareOptions& options);
 
 // For programs: one row per run, and one per group and target, with a column for each varying
-// option. Times in seconds; a missed target is inf. The tables have the order of `comparison`; in
-// JSON the groups stand in the order of their first files, so that a program finds them where it
-// put them.
+// option. Times in seconds; a missed target is inf. The tables have the order of `comparison`,
+// JSON that of groups_by_file().
 Table runs_table(const Comparison& comparison);
 Table groups_table(const Comparison& comparison);
 nlohmann::json comparison_json(const Comparison& comparison);

@@ -44,33 +44,22 @@ using Runs = std::vector<std::size_t>;  // places of results
 // Runs that differ in their seed alone, in the order of the first ones.
 std::vector<Runs> groups_of(const std::vector<LoadedResult>& results) {
   std::vector<json> identities;
-  std::vector<Runs> groups;
-  for (std::size_t i = 0; i < results.size(); ++i) {
-    json key = identity(results[i].json);
-    const auto place = static_cast<std::size_t>(
-        std::find(identities.begin(), identities.end(), key) - identities.begin());
-    if (place == identities.size()) {
-      identities.push_back(std::move(key));
-      groups.emplace_back();
-    }
-    groups[place].push_back(i);
-  }
-  return groups;
+  for (const LoadedResult& result : results) identities.push_back(identity(result.json));
+  return places_by_key(identities);
 }
 
 // What all runs of a group are called; empty: they have different names, or none.
 std::string name_of_runs(const std::vector<LoadedResult>& results, const Runs& runs,
                          std::string LoadedResult::*member) {
   const std::string& name = results[runs.front()].*member;
-  const bool same = std::all_of(runs.begin(), runs.end(),
-                                [&](std::size_t run) { return results[run].*member == name; });
+  const bool same =
+      std::ranges::all_of(runs, [&](std::size_t run) { return results[run].*member == name; });
   return same ? name : "";
 }
 
 bool have_different(const std::vector<LoadedResult>& results, std::string LoadedResult::*member) {
-  return std::any_of(results.begin(), results.end(), [&](const LoadedResult& each) {
-    return each.*member != results.front().*member;
-  });
+  return std::ranges::any_of(
+      results, [&](const LoadedResult& each) { return each.*member != results.front().*member; });
 }
 
 // The name of a group without the options that tell it from others of this name: its setup, where
@@ -154,13 +143,13 @@ std::string labels_of(const std::vector<GroupRow*>& groups) {
 // Against a group that missed a target every other one is infinitely fast.
 GroupRow& first_that_reached(Comparison& comparison) {
   const auto reached = [](const GroupRow& group) {
-    return std::count_if(group.targets.begin(), group.targets.end(), [](const GroupTarget& target) {
+    return std::ranges::count_if(group.targets, [](const GroupTarget& target) {
       return std::isfinite(target.time_s.median);
     });
   };
   GroupRow& first = comparison.groups.front();
-  GroupRow& best = *std::max_element(
-      comparison.groups.begin(), comparison.groups.end(),
+  GroupRow& best = *std::ranges::max_element(
+      comparison.groups,
       [&](const GroupRow& a, const GroupRow& b) { return reached(a) < reached(b); });
   if (&best == &first) return first;
   comparison.warnings.push_back(fmt::format(
@@ -172,6 +161,21 @@ GroupRow& first_that_reached(Comparison& comparison) {
 }
 
 }  // namespace
+
+std::vector<std::vector<std::size_t>> places_by_key(const std::vector<json>& keys) {
+  std::vector<const json*> different;
+  std::vector<std::vector<std::size_t>> places;
+  for (std::size_t i = 0; i < keys.size(); ++i) {
+    const auto found = std::ranges::find_if(different, [&](auto* key) { return *key == keys[i]; });
+    const auto place = static_cast<std::size_t>(found - different.begin());
+    if (place == different.size()) {
+      different.push_back(&keys[i]);
+      places.emplace_back();
+    }
+    places[place].push_back(i);
+  }
+  return places;
+}
 
 const json& config_value(const json& result, const std::string& key) {
   static const json kNothing;
@@ -211,8 +215,8 @@ GroupNames names_of(const std::vector<const std::vector<LoadedResult>*>& compari
 
 std::vector<GroupRow*> groups_named(const std::string& reference, Comparison& comparison) {
   const auto has_file = [&](const GroupRow& group) {
-    return std::any_of(group.runs.begin(), group.runs.end(),
-                       [&](std::size_t run) { return comparison.runs[run].path == reference; });
+    return std::ranges::any_of(
+        group.runs, [&](std::size_t run) { return comparison.runs[run].path == reference; });
   };
   const std::vector<std::function<bool(const GroupRow&)>> ways = {
       has_file, [&](const GroupRow& group) { return group.label == reference; },

@@ -1,4 +1,4 @@
-// The steps of compare(), each in a file of its own.
+// The steps of compare() that have files of their own.
 #pragma once
 
 #include <limits>
@@ -13,7 +13,11 @@ namespace hetsgd {
 
 // A number that there is not.
 inline constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
+// compare.cpp: kNone where the object has no number under the key, or is none.
+double number_at(const nlohmann::json& object, const std::string& key);
 
+// compare_groups.cpp: the places of equal keys, in the order of their first ones.
+std::vector<std::vector<std::size_t>> places_by_key(const std::vector<nlohmann::json>& keys);
 // compare_groups.cpp: puts runs that differ in their seed alone into groups and names them.
 void make_groups(const std::vector<LoadedResult>& results, const GroupNames& names,
                  Comparison& comparison);
@@ -34,11 +38,6 @@ Error no_reference(const std::string& reference, const std::vector<GroupRow*>& g
 Error ambiguous_reference(const std::string& reference, const std::vector<GroupRow*>& groups);
 // compare_groups.cpp: marks the reference, after fill_groups. Errors: usage (no such reference).
 void choose_reference(const CompareOptions& options, Comparison& comparison);
-
-// compare_statistics.cpp: medians and intervals of each group, then what relates to the reference.
-void fill_groups(Comparison& comparison);
-void relate_groups(Comparison& comparison);
-void sort_groups(Comparison& comparison);
 
 // What is equal in every fair comparison.
 struct EqualPart {

@@ -7,6 +7,7 @@
 #include <map>
 #include <optional>
 #include <set>
+#include <utility>
 
 #include "result/compare_parts.hpp"
 #include "result/result.hpp"
@@ -20,6 +21,11 @@ using nlohmann::json;
 constexpr std::size_t kEnoughSeeds = 5;
 constexpr std::size_t kMostNames = 6;  // in one sentence
 
+template <class... Args>
+void add(Comparison& comparison, fmt::format_string<Args...> text, Args&&... args) {
+  comparison.warnings.push_back(fmt::format(text, std::forward<Args>(args)...));
+}
+
 // "a, b and 2 more" of labels.
 std::string listed(const std::vector<std::string>& labels) {
   const std::size_t shown = std::min(labels.size(), kMostNames);
@@ -31,12 +37,11 @@ std::string listed(const std::vector<std::string>& labels) {
 void warn_about_workloads(const std::vector<LoadedResult>& results, Comparison& comparison) {
   for (const EqualPart& part : equal_parts()) {
     const json first = value_of(part, results.front().json);
-    const auto other = std::find_if(
-        results.begin(), results.end(),
-        [&](const LoadedResult& result) { return value_of(part, result.json) != first; });
+    const auto other = std::ranges::find_if(
+        results, [&](const LoadedResult& result) { return value_of(part, result.json) != first; });
     if (other == results.end()) continue;
-    comparison.warnings.push_back(fmt::format("different workloads: {} and {} differ in {}",
-                                              results.front().path, other->path, part.what));
+    add(comparison, "different workloads: {} and {} differ in {}", results.front().path,
+        other->path, part.what);
   }
 }
 
@@ -46,28 +51,26 @@ void warn_about_seeds(Comparison& comparison) {
     std::set<std::uint64_t> seeds;
     for (const std::size_t run : group.runs) {
       if (!seeds.insert(comparison.runs[run].seed).second) {
-        comparison.warnings.push_back(fmt::format("{}: seed {} occurs more than once", group.label,
-                                                  comparison.runs[run].seed));
+        add(comparison, "{}: seed {} occurs more than once", group.label,
+            comparison.runs[run].seed);
       }
     }
     if (seeds.size() < kEnoughSeeds) few.push_back(fmt::format("{} {}", group.label, seeds.size()));
   }
   if (few.empty()) return;
-  comparison.warnings.push_back(
-      fmt::format("fewer than {} seeds ({}): the differences may be chance", kEnoughSeeds,
-                  fmt::join(few, ", ")));
+  add(comparison, "fewer than {} seeds ({}): the differences may be chance", kEnoughSeeds,
+      fmt::join(few, ", "));
 }
 
 void warn_about_status(Comparison& comparison) {
   for (const GroupRow& group : comparison.groups) {
     if (group.diverged > 0) {
-      comparison.warnings.push_back(fmt::format("{}: {} of {} runs diverged", group.label,
-                                                group.diverged, group.runs.size()));
+      add(comparison, "{}: {} of {} runs diverged", group.label, group.diverged, group.runs.size());
     }
   }
   for (const RunRow& run : comparison.runs) {
     if (is_done(run.status)) continue;
-    comparison.warnings.push_back(fmt::format("{}: status {}", run.path, run.status));
+    add(comparison, "{}: status {}", run.path, run.status);
   }
 }
 
@@ -103,7 +106,7 @@ void warn_about_tuning(Comparison& comparison) {
   for (const RunRow& run : comparison.runs) algorithms.insert(run.algorithm);
   const bool none_tuned = labels_by_budget.size() == 1 && comparison.runs.front().tuning.is_null();
   if (none_tuned && algorithms.size() > 1) {
-    comparison.warnings.push_back(
+    add(comparison,
         "no learning rate was tuned: the order of the algorithms may be that of their rates "
         "(hetsgd tune gives all the same trials)");
   }
@@ -112,8 +115,7 @@ void warn_about_tuning(Comparison& comparison) {
     for (const auto& [budget, labels] : labels_by_budget) {
       parts.push_back(fmt::format("{} ({})", fmt::join(labels, ", "), budget));
     }
-    comparison.warnings.push_back(
-        fmt::format("learning rates were tuned with unequal budgets: {}", fmt::join(parts, "; ")));
+    add(comparison, "learning rates were tuned with unequal budgets: {}", fmt::join(parts, "; "));
   }
   comparison.warnings.insert(comparison.warnings.end(), doubts.begin(), doubts.end());
 }
@@ -124,16 +126,15 @@ void warn_about_holding(Comparison& comparison) {
     for (const GroupRow& group : comparison.groups) {
       const GroupTarget& target = group.targets[t];
       if (target.misses_at_end > 0) {
-        comparison.warnings.push_back(fmt::format(
-            "{}: the final value misses {} in {} of {} runs that crossed it", group.label,
-            comparison.targets[t].text(), target.misses_at_end, group.runs.size()));
+        add(comparison, "{}: the final value misses {} in {} of {} runs that crossed it",
+            group.label, comparison.targets[t].text(), target.misses_at_end, group.runs.size());
       }
       if (target.uncertain > 0) {
-        comparison.warnings.push_back(fmt::format(
+        add(comparison,
             "{}: {} of {} runs end two evaluations after they reach {}, and one of these misses "
             "it: "
             "whether it is held is decided by three evaluations in place of five",
-            group.label, target.uncertain, group.runs.size(), comparison.targets[t].text()));
+            group.label, target.uncertain, group.runs.size(), comparison.targets[t].text());
       }
     }
   }
@@ -149,10 +150,10 @@ void warn_about_resolution(Comparison& comparison) {
       }
     }
     if (early.empty()) continue;
-    comparison.warnings.push_back(fmt::format(
+    add(comparison,
         "{} is reached within the first {} evaluations ({}): its times are coarse, a smaller "
         "--evaluate-every measures more often",
-        comparison.targets[t].text(), kFineEvaluations, listed(early)));
+        comparison.targets[t].text(), kFineEvaluations, listed(early));
   }
 }
 
@@ -166,7 +167,7 @@ std::optional<double> samples_per_step(const json& result) {
   for (const json& event : result["events"]) {
     if (event["type"] != "merge" || !event.contains("batch_size")) continue;
     const json& sizes = event["batch_size"];
-    if (std::any_of(sizes.begin(), sizes.end(), [&](const json& b) { return b != sizes[0]; })) {
+    if (std::ranges::any_of(sizes, [&](const json& b) { return b != sizes[0]; })) {
       return std::nullopt;
     }
   }
@@ -188,7 +189,7 @@ void warn_about_step_sizes(const std::vector<LoadedResult>& results, Comparison&
     if (!samples) continue;
     auto& of_option = sizes[config_value(result, "batch_size").dump()];
     // The last batch of an epoch or of a run may be a part of one.
-    const auto near = std::find_if(of_option.begin(), of_option.end(), [&](const auto& each) {
+    const auto near = std::ranges::find_if(of_option, [&](const auto& each) {
       return std::abs(each.first - *samples) <= 0.1 * std::max(each.first, *samples);
     });
     (near == of_option.end() ? of_option[*samples] : near->second).push_back(group.label);
@@ -199,10 +200,10 @@ void warn_about_step_sizes(const std::vector<LoadedResult>& results, Comparison&
     for (const auto& [samples, labels] : of_option) {
       parts.push_back(fmt::format("{:.3g}: {}", samples, listed(labels)));
     }
-    comparison.warnings.push_back(
-        fmt::format("the groups differ in the samples of a worker's step, although all have "
-                    "--batch-size {} ({}): their times compare batch sizes as well as methods",
-                    option, fmt::join(parts, "; ")));
+    add(comparison,
+        "the groups differ in the samples of a worker's step, although all have "
+        "--batch-size {} ({}): their times compare batch sizes as well as methods",
+        option, fmt::join(parts, "; "));
   }
 }
 
@@ -217,10 +218,10 @@ void warn_about_staging(const std::vector<LoadedResult>& results, Comparison& co
     if (simulated && config_value(result, "staging") == true) charged.push_back(group.label);
   }
   if (charged.empty() || charged.size() == comparison.groups.size()) return;
-  comparison.warnings.push_back(
-      fmt::format("only {} {} charged for copies between GPU and host memory (--staging): "
-                  "--no-staging takes the charge away",
-                  listed(charged), charged.size() == 1 ? "is" : "are"));
+  add(comparison,
+      "only {} {} charged for copies between GPU and host memory (--staging): "
+      "--no-staging takes the charge away",
+      listed(charged), charged.size() == 1 ? "is" : "are");
 }
 
 // Real times that others have disturbed. What the run itself says of it counts.
@@ -234,9 +235,9 @@ void warn_about_load(const std::vector<LoadedResult>& results, Comparison& compa
     if (found.slows_down()) slowed.push_back(each.path);
   }
   if (slowed.empty()) return;
-  comparison.warnings.push_back(fmt::format(
+  add(comparison,
       "other programs took cores from {} of {} runs ({}): their times are no measurement",
-      slowed.size(), results.size(), listed(slowed)));
+      slowed.size(), results.size(), listed(slowed));
 }
 
 }  // namespace

@@ -9,6 +9,7 @@
 #include <nlohmann/json.hpp>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "cluster/devices.hpp"
 #include "core/text.hpp"
@@ -44,74 +45,36 @@ bool may_be_shown(std::string_view name) {
                                                    "OMPI_MCA_btl_sm_",  "OMPI_MCA_btl_vader_",
                                                    "OMPI_MCA_pml_ob1_", "OMPI_MCA_pml_ucx_",
                                                    "UCX_RNDV_"};
-  static constexpr std::string_view kNames[] = {"CUDA_AUTO_BOOST",
-                                                "CUDA_CACHE_DISABLE",
-                                                "CUDA_DEVICE_MAX_CONNECTIONS",
-                                                "CUDA_DEVICE_ORDER",
-                                                "CUDA_DISABLE_PTX_JIT",
-                                                "CUDA_FORCE_PTX_JIT",
-                                                "CUDA_LAUNCH_BLOCKING",
-                                                "CUDA_MODULE_LOADING",
-                                                "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE",
-                                                "CUDA_VISIBLE_DEVICES",
-                                                "NVIDIA_TF32_OVERRIDE",
-                                                "NCCL_ALGO",
-                                                "NCCL_BUFFSIZE",
-                                                "NCCL_CHECK_POINTERS",
-                                                "NCCL_CROSS_NIC",
-                                                "NCCL_CUMEM_ENABLE",
-                                                "NCCL_DEBUG",
-                                                "NCCL_IGNORE_CPU_AFFINITY",
-                                                "NCCL_LAUNCH_MODE",
-                                                "NCCL_MAX_CTAS",
-                                                "NCCL_MAX_NCHANNELS",
-                                                "NCCL_MIN_CTAS",
-                                                "NCCL_MIN_NCHANNELS",
-                                                "NCCL_NET",
-                                                "NCCL_NSOCKS_PERTHREAD",
-                                                "NCCL_NTHREADS",
-                                                "NCCL_NVLS_ENABLE",
-                                                "NCCL_PROTO",
-                                                "NCCL_SOCKET_NTHREADS",
-                                                "OMPI_COMM_WORLD_LOCAL_SIZE",
-                                                "OMPI_COMM_WORLD_SIZE",
-                                                "OMPI_MCA_btl",
-                                                "OMPI_MCA_coll",
-                                                "OMPI_MCA_coll_tuned_use_dynamic_rules",
-                                                "OMPI_MCA_coll_tuned_allreduce_algorithm",
-                                                "OMPI_MCA_hwloc_base_binding_policy",
-                                                "OMPI_MCA_mpi_leave_pinned",
-                                                "OMPI_MCA_mpi_oversubscribe",
-                                                "OMPI_MCA_mpi_yield_when_idle",
-                                                "OMPI_MCA_mtl",
-                                                "OMPI_MCA_opal_cuda_support",
-                                                "OMPI_MCA_osc",
-                                                "OMPI_MCA_pml",
-                                                "OMPI_MCA_rmaps_base_mapping_policy",
-                                                "OMPI_MCA_rmaps_base_oversubscribe",
-                                                "OMPI_MCA_rmaps_base_ranking_policy",
-                                                "SLURM_CPUS_ON_NODE",
-                                                "SLURM_CPUS_PER_TASK",
-                                                "SLURM_CPU_BIND_TYPE",
-                                                "SLURM_DISTRIBUTION",
-                                                "SLURM_GPUS",
-                                                "SLURM_GPUS_ON_NODE",
-                                                "SLURM_GPUS_PER_NODE",
-                                                "SLURM_GPUS_PER_TASK",
-                                                "SLURM_HINT",
-                                                "SLURM_JOB_NUM_NODES",
-                                                "SLURM_NNODES",
-                                                "SLURM_NPROCS",
-                                                "SLURM_NTASKS",
-                                                "SLURM_NTASKS_PER_NODE",
-                                                "SLURM_STEP_NUM_TASKS",
-                                                "SLURM_THREADS_PER_CORE",
-                                                "UCX_IB_NUM_PATHS",
-                                                "UCX_MAX_RNDV_RAILS",
-                                                "UCX_NET_DEVICES",
-                                                "UCX_TLS",
-                                                "UCX_ZCOPY_THRESH"};
-  return std::ranges::find(kNames, name) != std::end(kNames) ||
+  // Prefix, and what may follow it.
+  static constexpr std::pair<std::string_view, std::string_view> kNames[] = {
+      {"CUDA_",
+       "AUTO_BOOST CACHE_DISABLE DEVICE_MAX_CONNECTIONS DEVICE_ORDER "
+       "DISABLE_PTX_JIT FORCE_PTX_JIT LAUNCH_BLOCKING MODULE_LOADING "
+       "MPS_ACTIVE_THREAD_PERCENTAGE VISIBLE_DEVICES"},
+      {"NVIDIA_", "TF32_OVERRIDE"},
+      {"NCCL_",
+       "ALGO BUFFSIZE CHECK_POINTERS CROSS_NIC CUMEM_ENABLE DEBUG "
+       "IGNORE_CPU_AFFINITY LAUNCH_MODE MAX_CTAS MAX_NCHANNELS MIN_CTAS "
+       "MIN_NCHANNELS NET NSOCKS_PERTHREAD NTHREADS NVLS_ENABLE PROTO "
+       "SOCKET_NTHREADS"},
+      {"OMPI_COMM_WORLD_", "LOCAL_SIZE SIZE"},
+      {"OMPI_MCA_",
+       "btl coll coll_tuned_use_dynamic_rules coll_tuned_allreduce_algorithm "
+       "hwloc_base_binding_policy mpi_leave_pinned mpi_oversubscribe "
+       "mpi_yield_when_idle mtl opal_cuda_support osc pml "
+       "rmaps_base_mapping_policy rmaps_base_oversubscribe "
+       "rmaps_base_ranking_policy"},
+      {"SLURM_",
+       "CPUS_ON_NODE CPUS_PER_TASK CPU_BIND_TYPE DISTRIBUTION GPUS GPUS_ON_NODE "
+       "GPUS_PER_NODE GPUS_PER_TASK HINT JOB_NUM_NODES NNODES NPROCS NTASKS "
+       "NTASKS_PER_NODE STEP_NUM_TASKS THREADS_PER_CORE"},
+      {"UCX_", "IB_NUM_PATHS MAX_RNDV_RAILS NET_DEVICES TLS ZCOPY_THRESH"}};
+  const auto is_named = [&](const auto& names) {
+    if (!name.starts_with(names.first)) return false;
+    const auto words = split(names.second, ' ');
+    return std::ranges::find(words, name.substr(names.first.size())) != words.end();
+  };
+  return std::ranges::any_of(kNames, is_named) ||
          std::ranges::any_of(kPrefixes, [&](auto prefix) { return name.starts_with(prefix); });
 }
 

@@ -13,7 +13,7 @@
 //                                                    success (all targets, or the whole budget
 //                                                    where there is none) or aborted
 //
-// time_ms is the host's Unix time, so that a real run's eval_accuracy lies mlperf_s (clocks.hpp)
+// time_ms is the host's Unix time, so that a real run's eval_accuracy lies mlperf_s (RunClock)
 // after run_start. In sim it is the host's time of the first touch plus simulated time, in which
 // loading and measuring take none: differences are those of the training clock.
 #pragma once

@@ -138,7 +138,7 @@ class Checker {
     for (std::size_t i = 0; i < targets.size(); ++i) {
       const json& target = targets[i];
       const Target meant{target["metric"], target["at_least"], target["value"]};
-      const TimeToAccuracy found = time_to_accuracy(evaluations_of(result_, meant.metric), meant);
+      const TimeToAccuracy found = time_to(result_, meant);
       const std::string place = fmt::format("/time_to_accuracy/{}", i);
       // In version 1.0 a target was reached at the first crossing.
       const bool is_old = !target.contains("first_crossing_s");

@@ -19,7 +19,7 @@ constexpr std::size_t kTail = kResamples / 40;  // 2.5 % on each side
 constexpr std::size_t kExactSize = 8;
 
 bool has_nan(std::span<const double> values) {
-  return std::any_of(values.begin(), values.end(), [](double x) { return std::isnan(x); });
+  return std::ranges::any_of(values, [](double x) { return std::isnan(x); });
 }
 
 // Reorders `values`.
@@ -72,7 +72,7 @@ double exact_cdf(std::size_t m, std::size_t n, std::size_t u) {
 
 // Sum of t^3 - t over the groups of t equal values.
 double tie_term(std::vector<double> all) {
-  std::sort(all.begin(), all.end());
+  std::ranges::sort(all);
   double sum = 0;
   for (auto first = all.begin(); first != all.end();) {
     const auto last = std::upper_bound(first, all.end(), *first);

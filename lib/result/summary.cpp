@@ -44,6 +44,40 @@ std::optional<Evaluation> best_of(const Record& record, const std::string& metri
   return best;
 }
 
+// Over all workers; "": nobody has waited, or there is no trace.
+std::string waiting_text(const Record& record) {
+  std::map<std::pair<int, std::string>, Seconds> sums;
+  Seconds all{0};
+  for (const WorkerRecord& worker : record.workers) {
+    if (!worker.waited_for) continue;
+    all += worker.report.breakdown.wait;
+    for (const WaitedFor& each : *worker.waited_for) sums[{each.rank, each.service}] += each.wait;
+  }
+  if (sums.empty() || all <= Seconds(0)) return "";
+  const auto& [whom, most] =
+      *std::ranges::max_element(sums, {}, [](const auto& entry) { return entry.second; });
+  return fmt::format("waiting: {} of the workers' time, {:.0f} % of it for {}", format_seconds(all),
+                     100 * (most / all),
+                     whom.first >= 0 ? fmt::format("worker {}", whom.first)
+                                     : fmt::format("the service {}", whom.second));
+}
+
+// Why a time to a target is less than it seems; "": it is what it seems.
+std::string doubt_of(const Target& target, const TimeToAccuracy& time) {
+  if (time.outcome() == TargetOutcome::crossed) {
+    return fmt::format(
+        "{} is crossed after {}, but not held: of that evaluation and the next four, more than "
+        "half "
+        "have to reach it (at the end of a run at least three are needed)",
+        target.text(), format_seconds(Seconds(time.first_crossing->time_s)));
+  }
+  if (time.held && time.misses_at_end) {
+    return fmt::format("{} is held from {} on, but the last evaluation misses it", target.text(),
+                       format_seconds(Seconds(time.held->time_s)));
+  }
+  return "";
+}
+
 }  // namespace
 
 std::map<std::string, double> metrics_at(const CurvePoint& point) { return by_key(point.metrics); }
@@ -95,44 +129,6 @@ Summary summarise(const Record& record) {
   if (worker_s > 0) summary.computing_ratio = compute_s / worker_s;
   return summary;
 }
-
-namespace {
-
-// Over all workers; "": nobody has waited, or there is no trace.
-std::string waiting_text(const Record& record) {
-  std::map<std::pair<int, std::string>, Seconds> sums;
-  Seconds all{0};
-  for (const WorkerRecord& worker : record.workers) {
-    if (!worker.waited_for) continue;
-    all += worker.report.breakdown.wait;
-    for (const WaitedFor& each : *worker.waited_for) sums[{each.rank, each.service}] += each.wait;
-  }
-  if (sums.empty() || all <= Seconds(0)) return "";
-  const auto& [whom, most] =
-      *std::ranges::max_element(sums, {}, [](const auto& entry) { return entry.second; });
-  return fmt::format("waiting: {} of the workers' time, {:.0f} % of it for {}", format_seconds(all),
-                     100 * (most / all),
-                     whom.first >= 0 ? fmt::format("worker {}", whom.first)
-                                     : fmt::format("the service {}", whom.second));
-}
-
-// Why a time to a target is less than it seems; "": it is what it seems.
-std::string doubt_of(const Target& target, const TimeToAccuracy& time) {
-  if (time.outcome() == TargetOutcome::crossed) {
-    return fmt::format(
-        "{} is crossed after {}, but not held: of that evaluation and the next four, more than "
-        "half "
-        "have to reach it (at the end of a run at least three are needed)",
-        target.text(), format_seconds(Seconds(time.first_crossing->time_s)));
-  }
-  if (time.held && time.misses_at_end) {
-    return fmt::format("{} is held from {} on, but the last evaluation misses it", target.text(),
-                       format_seconds(Seconds(time.held->time_s)));
-  }
-  return "";
-}
-
-}  // namespace
 
 std::vector<std::string> warnings_of(const Record& record, const Summary& summary) {
   std::vector<std::string> warnings = record.warnings;

@@ -53,6 +53,10 @@ std::vector<Evaluation> evaluations_of(const nlohmann::json& result, const std::
   return all;
 }
 
+TimeToAccuracy time_to(const nlohmann::json& result, const Target& target) {
+  return time_to_accuracy(evaluations_of(result, target.metric), target);
+}
+
 std::string to_string(RunClock clock) {
   static constexpr std::array<const char*, 4> kNames = {"training", "algoperf", "mlperf",
                                                         "dawnbench"};

@@ -44,6 +44,8 @@ TimeToAccuracy time_to_accuracy(std::span<const Evaluation> curve, const Target&
 
 // The points of a result's `curve` that measured the metric; a value that is not finite is NaN.
 std::vector<Evaluation> evaluations_of(const nlohmann::json& result, const std::string& metric);
+// By the curve of a result.
+TimeToAccuracy time_to(const nlohmann::json& result, const Target& target);
 
 // What "time to a target" may mean: the training clock, and three clocks of public benchmarks.
 //

@@ -39,21 +39,11 @@ const valijson::Schema& parsed_schema(std::string_view schema) {
 
 // valijson's context is {"<root>", "[curve]", "[3]", "[time_s]"}.
 std::string pointer_of(const std::vector<std::string>& context) {
-  std::string pointer;
+  json::json_pointer pointer;
   for (const std::string& part : context) {
-    if (part.size() < 2 || part.front() != '[') continue;
-    pointer += '/';
-    for (const char c : std::string_view(part).substr(1, part.size() - 2)) {
-      if (c == '~') {
-        pointer += "~0";
-      } else if (c == '/') {
-        pointer += "~1";
-      } else {
-        pointer += c;
-      }
-    }
+    if (part.size() >= 2 && part.front() == '[') pointer /= part.substr(1, part.size() - 2);
   }
-  return pointer;
+  return pointer.to_string();
 }
 
 // valijson's integers are int64: a count above, a seed say, would be negative there.
@@ -61,7 +51,7 @@ constexpr std::uint64_t kLargest = std::numeric_limits<std::int64_t>::max();
 
 bool has_larger_count(const json& value) {
   if (value.is_number_unsigned()) return value.get<std::uint64_t>() > kLargest;
-  return value.is_structured() && std::any_of(value.begin(), value.end(), has_larger_count);
+  return value.is_structured() && std::ranges::any_of(value, has_larger_count);
 }
 
 void limit_counts(json& value) {
@@ -89,7 +79,7 @@ std::vector<Finding> check_schema(std::string_view schema, const json& document)
     findings.push_back({pointer_of(error.context), error.description});
   }
   // The innermost finding says most; what follows from it comes after.
-  std::stable_sort(findings.begin(), findings.end(), [](const Finding& a, const Finding& b) {
+  std::ranges::stable_sort(findings, [](const Finding& a, const Finding& b) {
     return split(a.pointer, '/').size() > split(b.pointer, '/').size();
   });
   return findings;

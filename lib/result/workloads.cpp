@@ -77,8 +77,8 @@ bool lies_in(const Folder& folder, const Folder& outer) {
 // The innermost folder that holds all files.
 Folder common_folder(const std::vector<Folder>& folders) {
   Folder common = folders.front();
-  while (!std::all_of(folders.begin(), folders.end(),
-                      [&](const Folder& folder) { return lies_in(folder, common); })) {
+  while (!std::ranges::all_of(folders,
+                              [&](const Folder& folder) { return lies_in(folder, common); })) {
     common.pop_back();
   }
   return common;
@@ -87,8 +87,8 @@ Folder common_folder(const std::vector<Folder>& folders) {
 // Whether only the `own` of the sets has files in it.
 bool belongs_to(const Folder& folder, std::size_t own, const std::vector<Folders>& sets) {
   for (std::size_t i = 0; i < sets.size(); ++i) {
-    const bool also = std::any_of(sets[i].begin(), sets[i].end(),
-                                  [&](const Folder& each) { return lies_in(each, folder); });
+    const bool also =
+        std::ranges::any_of(sets[i], [&](const Folder& each) { return lies_in(each, folder); });
     if (i != own && also) return false;
   }
   return true;
@@ -190,8 +190,8 @@ bool measures(const json& result, const std::string& metric) {
 
 // A run without a curve may have had any metric, so it decides nothing.
 bool measures(const Workload& workload, const std::string& metric) {
-  return std::all_of(workload.results.begin(), workload.results.end(),
-                     [&](const LoadedResult& each) { return measures(each.json, metric); });
+  return std::ranges::all_of(workload.results,
+                             [&](const LoadedResult& each) { return measures(each.json, metric); });
 }
 
 // One workload has its targets judged by compare(), which can name the result.
@@ -207,9 +207,8 @@ std::vector<Target> targets_of(const Workload& workload, const std::vector<Targe
 void check_targets(const std::vector<Workload>& workloads, const std::vector<Target>& targets) {
   if (workloads.size() == 1) return;
   for (const Target& target : targets) {
-    const bool measured =
-        std::any_of(workloads.begin(), workloads.end(),
-                    [&](const Workload& each) { return measures(each, target.metric); });
+    const bool measured = std::ranges::any_of(
+        workloads, [&](const Workload& each) { return measures(each, target.metric); });
     if (!measured) {
       throw with_hint(usage_error("--target: found {}, but no workload measured {} in all its runs",
                                   target.text(), target.metric),
@@ -295,17 +294,13 @@ std::string shown(const json& value) {
 
 std::vector<Workload> split_workloads(std::vector<LoadedResult> results) {
   const std::vector<EqualPart> parts = workload_parts();
+  std::vector<json> all_keys, keys;
+  for (const LoadedResult& each : results) all_keys.push_back(workload_key(each.json, parts));
   std::vector<Workload> workloads;
-  std::vector<json> keys;
-  for (LoadedResult& result : results) {
-    json key = workload_key(result.json, parts);
-    const auto place =
-        static_cast<std::size_t>(std::find(keys.begin(), keys.end(), key) - keys.begin());
-    if (place == keys.size()) {
-      keys.push_back(std::move(key));
-      workloads.emplace_back();
-    }
-    workloads[place].results.push_back(std::move(result));
+  for (const std::vector<std::size_t>& places : places_by_key(all_keys)) {
+    Workload& workload = workloads.emplace_back();
+    for (const std::size_t i : places) workload.results.push_back(std::move(results[i]));
+    keys.push_back(all_keys[places.front()]);
   }
   describe(workloads, keys, parts);
   return workloads;

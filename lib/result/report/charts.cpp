@@ -26,11 +26,6 @@ struct Point {
 };
 using Curve = std::vector<Point>;  // x never falls
 
-double number_at(const json& object, const std::string& key) {
-  const auto found = object.find(key);
-  return found != object.end() && found->is_number() ? found->get<double>() : kNone;
-}
-
 // Where a point of a result's curve lies on an axis.
 double position(const json& result, const json& point, const std::string& axis) {
   const double measured = number_at(point, axis);
@@ -73,10 +68,10 @@ std::vector<double> grid_of(const std::vector<std::vector<double>>& runs, std::s
     all.insert(all.end(), run.begin(), run.end());
   }
   if (ends.empty()) return {};
-  std::sort(ends.begin(), ends.end());
+  std::ranges::sort(ends);
   const double end = ends[ends.size() / 2];
   std::erase_if(all, [&](double x) { return x > end; });
-  std::sort(all.begin(), all.end());
+  std::ranges::sort(all);
   all.erase(std::unique(all.begin(), all.end()), all.end());
   std::vector<double> grid;
   for (const std::size_t i : spread(all.size(), points)) grid.push_back(all[i]);
@@ -94,7 +89,7 @@ json band(const std::vector<Curve>& curves, std::span<const double> grid) {
       for (json* list : {&middle, &low, &high}) list->push_back(nullptr);
       continue;
     }
-    const auto [least, most] = std::minmax_element(values.begin(), values.end());
+    const auto [least, most] = std::ranges::minmax_element(values);
     middle.push_back(rounded(median(values), kDigits));
     low.push_back(rounded(*least, kDigits));
     high.push_back(rounded(*most, kDigits));
@@ -110,21 +105,19 @@ json band(const std::vector<Curve>& curves, std::span<const double> grid) {
 }  // namespace
 
 bool bytes_measured(const Workload& workload) {
-  return std::all_of(workload.results.begin(), workload.results.end(),
-                     [](const LoadedResult& each) {
-                       const json& curve = each.json["curve"];
-                       return curve.empty() || curve.back().contains("bytes_sent");
-                     });
+  return std::ranges::all_of(workload.results, [](const LoadedResult& each) {
+    const json& curve = each.json["curve"];
+    return curve.empty() || curve.back().contains("bytes_sent");
+  });
 }
 
 std::vector<std::string> curve_metrics(const Workload& workload) {
   std::vector<std::string> names = {workload.comparison.metric};
   for (const std::string& metric : metric_names()) {
-    const bool has = std::any_of(workload.results.begin(), workload.results.end(),
-                                 [&](const LoadedResult& each) {
-                                   const json& curve = each.json["curve"];
-                                   return !curve.empty() && curve.back().contains(metric);
-                                 });
+    const bool has = std::ranges::any_of(workload.results, [&](const LoadedResult& each) {
+      const json& curve = each.json["curve"];
+      return !curve.empty() && curve.back().contains(metric);
+    });
     if (has && metric != names.front()) names.push_back(metric);
   }
   return names;

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 
 #include "core/error.hpp"
 #include "core/version.hpp"
@@ -21,15 +22,6 @@ constexpr std::size_t kCurveNumbers = 330000;
 constexpr std::size_t kFewestPoints = 12, kMostPoints = 120;
 constexpr std::size_t kAxes = 3;
 
-// As comparison_json() has them.
-std::vector<const GroupRow*> by_first_file(const Comparison& comparison) {
-  std::vector<const GroupRow*> groups;
-  for (const GroupRow& group : comparison.groups) groups.push_back(&group);
-  std::sort(groups.begin(), groups.end(),
-            [](const GroupRow* a, const GroupRow* b) { return a->runs.front() < b->runs.front(); });
-  return groups;
-}
-
 json group_details(const Workload& workload, const GroupRow& group, std::size_t points) {
   const GroupResults results = results_of(workload, group);
   const auto place = static_cast<std::size_t>(&group - workload.comparison.groups.data());
@@ -39,6 +31,82 @@ json group_details(const Workload& workload, const GroupRow& group, std::size_t 
           {"workers", worker_shares(results)},
           {"waited_for", waited_for(results)},
           {"histograms", histograms(results)}};
+}
+
+// Null: the program did not know, or does not say.
+json at_or_null(const json& object, const char* pointer) {
+  const json::json_pointer place(pointer);
+  return object.contains(place) ? object[place] : json(nullptr);
+}
+
+json environment_of(const json& result) {
+  static const std::vector<std::pair<const char*, const char*>> kParts = {
+      {"host", "/environment/hostname"},
+      {"processor", "/environment/cpu_model"},
+      {"cores", "/environment/cores"},
+      {"cores available", "/environment/cores_available"},
+      {"memory_bytes", "/environment/memory_bytes"},
+      {"system", "/environment/os"},
+      {"kernel", "/environment/kernel"},
+      {"measured on", "/environment/evaluation_device"},
+      {"convolutions", "/environment/convolution_library"},
+      {"MPI", "/cluster/machine/mpi_library"},
+      {"version", "/tool/version"},
+      {"revision", "/tool/git_revision"},
+      {"changed since", "/tool/git_dirty"},
+      {"build", "/environment/build/build_type"},
+      {"compiler", "/environment/build/compiler"},
+      {"flags", "/environment/build/compiler_flags"}};
+  json rows = json::array();
+  for (const auto& [name, place] : kParts) {
+    const json value = at_or_null(result, place);
+    if (!value.is_null()) rows.push_back({name, shown(value)});
+  }
+  for (const auto& [name, value] : result["environment"]["variables"].items()) {
+    rows.push_back({name, shown(value)});
+  }
+  return rows;
+}
+
+// {"options": [name], "groups": [{"values": [by option], "own": ["name=value"]}]}, groups in the order
+// of their first files. options: those in which groups differ; own: those with one value that not all
+// groups have, since they are an algorithm's.
+json settings(const Workload& workload, const std::vector<const GroupRow*>& groups) {
+  const std::vector<std::string>& options = workload.comparison.varying;
+  std::vector<json> configs;
+  std::map<std::string, std::size_t> groups_with;  // by option
+  for (const GroupRow* group : groups) {
+    configs.push_back(telling_options(workload.results[group->runs.front()].json));
+    configs.back().erase("algorithm");  // it is in every label
+    for (const auto& [name, value] : configs.back().items()) ++groups_with[name];
+  }
+  json rows = json::array();
+  for (json& config : configs) {
+    json row = {{"values", json::array()}, {"own", json::array()}};
+    for (const std::string& name : options) {
+      row["values"].push_back(config.contains(name) ? json(shown(config[name])) : json(nullptr));
+      config.erase(name);
+    }
+    for (const auto& [name, value] : config.items()) {
+      if (groups_with[name] == groups.size()) continue;
+      row["own"].push_back(fmt::format("{}={}", name, shown(value)));
+    }
+    rows.push_back(std::move(row));
+  }
+  return {{"options", options}, {"groups", std::move(rows)}};
+}
+
+// The different environments, with the number of their runs.
+json environments(const std::vector<Workload>& workloads) {
+  std::vector<json> rows;
+  for (const Workload& workload : workloads) {
+    for (const LoadedResult& each : workload.results) rows.push_back(environment_of(each.json));
+  }
+  json all = json::array();
+  for (const std::vector<std::size_t>& places : places_by_key(rows)) {
+    all.push_back({{"runs", places.size()}, {"rows", rows[places.front()]}});
+  }
+  return all;
 }
 
 json workload_json(const Workload& workload, std::size_t points) {
@@ -52,7 +120,7 @@ json workload_json(const Workload& workload, std::size_t points) {
   document["higher_is_better"] = higher_is_better(comparison.metric);
   document["targets"] = json::array();
   for (const Target& target : comparison.targets) document["targets"].push_back(target.text());
-  const std::vector<const GroupRow*> groups = by_first_file(comparison);
+  const std::vector<const GroupRow*> groups = comparison.groups_by_file();
   for (std::size_t i = 0; i < groups.size(); ++i) {
     document["groups"][i].update(group_details(workload, *groups[i], points));
   }

@@ -26,8 +26,8 @@ const std::vector<std::string>& script_parts() {
 
 std::string_view page_file(const std::string& name) {
   const std::vector<BuiltinFile>& files = builtin_page_files();
-  const auto found = std::find_if(files.begin(), files.end(),
-                                  [&](const BuiltinFile& file) { return file.name == name; });
+  const auto found =
+      std::ranges::find_if(files, [&](const BuiltinFile& file) { return file.name == name; });
   HETSGD_CHECK(found != files.end());
   return found->text;
 }

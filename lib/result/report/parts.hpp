@@ -49,11 +49,4 @@ nlohmann::json histograms(const GroupResults& results);
 // charts.cpp: the performance profile of all workloads (Dolan and More 2002).
 nlohmann::json performance_profile(const std::vector<Workload>& workloads);
 
-// settings.cpp: {"options": [name], "groups": [{"values": [by option], "own": ["name=value"]}]},
-// groups in the order of their first files. options: those that have several values; own: those with
-// one value that not all groups have, since they are an algorithm's.
-nlohmann::json settings(const Workload& workload, const std::vector<const GroupRow*>& groups);
-// The different environments, with the number of their runs.
-nlohmann::json environments(const std::vector<Workload>& workloads);
-
 }  // namespace hetsgd::report

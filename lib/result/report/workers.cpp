@@ -36,7 +36,7 @@ std::vector<Value> chosen(const std::vector<Value>& all, const std::vector<std::
 
 bool says_waited_for(const json& result) {
   const json& workers = result["workers"];
-  return !workers.empty() && std::all_of(workers.begin(), workers.end(), [](const json& worker) {
+  return !workers.empty() && std::ranges::all_of(workers, [](const json& worker) {
     return worker.contains("waited_for");
   });
 }
@@ -79,9 +79,9 @@ std::vector<const json*> merges_of(const json& result) {
 
 bool never_changes(const std::vector<const json*>& merges) {
   const json& first = (*merges.front())["batch_size"][0];
-  return std::all_of(merges.begin(), merges.end(), [&](const json* merge) {
+  return std::ranges::all_of(merges, [&](const json* merge) {
     const json& sizes = (*merge)["batch_size"];
-    return std::all_of(sizes.begin(), sizes.end(), [&](const json& size) { return size == first; });
+    return std::ranges::all_of(sizes, [&](const json& size) { return size == first; });
   });
 }
 

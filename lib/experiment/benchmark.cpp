@@ -50,7 +50,7 @@ const std::set<std::string>& fixed_options() {
   return kFixed;
 }
 
-// What all entries have in common.
+// The part of a specification that all entries have in common.
 json rules_of(const json& specification) {
   json rules = essence(specification);
   for (const char* const key : {"name", "cases"}) rules.erase(key);

@@ -32,7 +32,7 @@ struct BenchmarkMethod {
   std::string name, algorithm;
   std::string sweep;      // that ran it
   bool is_entry = false;  // not one of the specification's own cases
-  // What its tuning cost on all problems, and on how many the best rate was an end of the grid.
+  // The cost of its tuning on all problems, and on how many the best rate was an end of the grid.
   std::uint64_t tuning_trials = 0, tuning_samples = 0;
   double tuning_train_s = 0;
   std::size_t edges = 0;

@@ -1,4 +1,4 @@
-// Who runs a run: processes on one folder, of one host or of several, agree by lock files.
+// Claims of runs: processes on one folder, of one host or of several, agree by lock files.
 //
 //   free ──try_claim──> held ──released, or its owner's end──> free
 //

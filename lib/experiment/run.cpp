@@ -26,13 +26,13 @@ EventFile event_file_of(const TrainOptions& options) {
   });
 }
 
-// What a run leaves beside its result.
+// Writes the files beside the result.
 void write_beside(const TrainOptions& options, const Trace& trace, const Record& record) {
   if (!options.trace.empty()) write_text(options.trace, trace_json(trace).dump() + "\n");
   if (!options.mllog.empty()) write_text(options.mllog, mllog_text(record));
 }
 
-// Of a run that has not failed.
+// The exit code of a run that has not failed.
 int exit_code_of(const TrainOptions& options, const Outcome& outcome) {
   const Record& record = outcome.record;
   if (record.status == Status::aborted) return 128 + record.signal;

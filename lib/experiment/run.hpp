@@ -55,7 +55,7 @@ struct Outcome {
   // 0; 3: a target was missed under --require-target; 6: --time-limit; 128 + signal. A run that
   // diverged is a result like any other: 0.
   int exit_code = 0;
-  // What made the run fail (record.status is `failed`), or else what went wrong with its files.
+  // The reason of a failure (record.status is `failed`), or else an error of writing its files.
   std::exception_ptr error;
 };
 

@@ -1,4 +1,4 @@
-// What makes two runs the same run.
+// The identity of a run: two runs with one identity and one seed are the same run.
 #pragma once
 
 #include <cstdint>

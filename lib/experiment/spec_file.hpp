@@ -11,7 +11,7 @@
 
 namespace hetsgd {
 
-// What a specification says to its readers: kept, and never looked at.
+// Keys for the readers of a specification: kept, and never looked at.
 inline constexpr std::array<std::string_view, 5> kFreeKeys = {"about", "paper", "figure",
                                                               "expectation", "claims"};
 bool is_free_key(std::string_view key);

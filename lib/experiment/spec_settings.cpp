@@ -15,7 +15,7 @@ namespace {
 
 using nlohmann::json;
 
-// What to write instead of an option that runs of a sweep cannot have in common; "": nothing.
+// The hint for an option that runs of a sweep cannot have in common; "": none.
 std::string instead_of(const Option& option) {
   static const std::map<std::string, std::string> kInstead = {
       {"seed", "seeds = \"1:10\" lists the seeds"},

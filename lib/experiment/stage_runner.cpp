@@ -173,7 +173,7 @@ class StageRunner {
       DataCache* const cache = is_virtual ? &data_.get(configured->options(), goal) : nullptr;
       pool_.start(next_tag_, task_of(run, configured, cache));
     } catch (const Error& error) {
-      // What is wrong with the options of all runs was found in the plan.
+      // The plan has found mistakes in the options of all runs; this one is of this run.
       fail(item, error.what());
       return Start::started;
     }
@@ -322,7 +322,7 @@ class StageRunner {
   std::deque<std::size_t> pending_;
   std::map<std::size_t, Running> running_;  // by tag of the pool
   std::size_t next_tag_ = 0, done_ = 0, failed_ = 0;
-  // Of the runs of a cell: how many are pending, and how long those took that have ended.
+  // The runs of a cell: how many are pending, and how long the ended ones took.
   struct CellPace {
     std::size_t pending = 0, measured = 0;
     double wall_s = 0;

@@ -52,7 +52,7 @@ struct SweepHooks {
 
 enum class SweepEnd { completed, failed, aborted, time_limit };
 
-// What the tuning of a cell came to.
+// The outcome of a cell's tuning.
 struct CellTuning {
   std::size_t cell = 0;
   std::vector<Trials> trials;       // by candidate
@@ -98,7 +98,7 @@ class Sweep {
                      HostClock::time_point start);
   bool is_done_by_result(const PlannedRun& run, const std::string& file, bool remember) const;
   const CellTuning* tuning_of(const PlannedRun& run) const;
-  // What the result of a run with this config says of its tuning, as with `hetsgd train --tuned`;
+  // The `tuning` of a result of a run with this config, as with `hetsgd train --tuned`;
   // null: nothing.
   nlohmann::json tuning_of_result(const PlannedRun& run, const nlohmann::json& config) const;
   void record(const PlannedRun& run, const nlohmann::json& result) const;

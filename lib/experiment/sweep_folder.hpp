@@ -32,7 +32,7 @@
 
 namespace hetsgd {
 
-// What can be said of a result's file without reading it.
+// The state of a result's file, as far as it shows without reading it.
 struct FileState {
   std::uint64_t bytes = 0;
   std::int64_t modified_ns = 0;  // since 1970
@@ -117,7 +117,7 @@ class SweepFolder {
 // The specification in a NAME.sweep.json; null: the file is something else. Errors: data.
 nlohmann::json specification_in(const std::string& path);
 
-// Of a specification what decides about its runs, without texts for readers and ways to run.
+// The part of a specification that decides about its runs: no texts for readers, no ways to run.
 nlohmann::json essence(nlohmann::json specification);
 
 }  // namespace hetsgd

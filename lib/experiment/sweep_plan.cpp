@@ -119,8 +119,8 @@ const Candidate& SweepPlan::candidate(const PlannedRun& run) const {
   return candidates(run.stage, run.cell)[run.candidate];
 }
 
-// What the runs of a cell and stage have in common. A trial measures held-out rows, has its whole
-// budget, and none of the final runs' parameters.
+// The settings that the runs of a cell and stage share. A trial measures held-out rows, has its
+// whole budget, and none of the final runs' parameters.
 std::vector<Setting> SweepPlan::base_settings(SweepStage stage, std::size_t cell) const {
   const SetupSpec& setup = spec_.setup_of(cell);
   std::vector<Setting> settings = spec_.settings;

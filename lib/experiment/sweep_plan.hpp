@@ -39,7 +39,7 @@ struct PlannedRun {
   std::string name() const;  // 16 hexadecimal digits
 };
 
-// What the tuning of a cell has decided; of every cell, in order. None: it is not tuned.
+// The decision of each cell's tuning, in the order of the cells. None: it is not tuned.
 using Choices = std::vector<std::optional<std::vector<Setting>>>;
 
 inline constexpr double kMostRuns = 1e6;  // that are planned without being asked for
@@ -60,9 +60,9 @@ class SweepPlan {
   // Every cell's final runs. What `rate_from` refers to is among the choices.
   const std::vector<PlannedRun>& plan_final_runs(const Choices& choices);
   const std::vector<PlannedRun>& final_runs() const { return final_runs_; }
-  // As many as there will be, with options as they are before the tuning.
+  // The same number of runs, with options as they are before the tuning.
   std::vector<PlannedRun> preview_final_runs() const { return runs_of(SweepStage::final); }
-  // What was tuned for the cell, or taken over from another; none: nothing.
+  // The settings tuned for the cell, or taken over from another; none: nothing.
   const std::optional<std::vector<Setting>>& choice(std::size_t cell) const {
     return choices_[cell];
   }

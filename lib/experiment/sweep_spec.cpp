@@ -54,7 +54,7 @@ std::optional<Seconds> read_max_wall(const JsonFields& table) {
 json merged(const JsonFields& base, const JsonFields& own) {
   json result = base.tree();
   result.merge_patch(own.tree());
-  // Of a parameter that has both, list and range do not mix.
+  // A list replaces a range, and a range a list: the two do not mix.
   if (!own.has("parameters") || !own.tree()["parameters"].is_object()) return result;
   for (const auto& [name, value] : own.tree()["parameters"].items()) {
     const json& before = base.tree().value("parameters", json::object()).value(name, json());

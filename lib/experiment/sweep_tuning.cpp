@@ -1,4 +1,4 @@
-// What a sweep makes of its trials.
+// The conclusions that a sweep draws from its trials.
 #include <fmt/format.h>
 
 #include <algorithm>

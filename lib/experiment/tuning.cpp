@@ -80,7 +80,7 @@ json algorithm_json(const Tuning& tuning, const AlgorithmTuning& algorithm) {
           {"cost", cost_json(cost_of(algorithm.trials))}};
 }
 
-// What follows from the trials, and must be what the file says.
+// The file must say what follows from its trials.
 void check_conclusions(const json& document, const Tuning& tuning, std::vector<Finding>& findings) {
   const json expected = tuning_json(tuning, {});
   for (std::size_t i = 0; i < tuning.algorithms.size(); ++i) {
@@ -228,7 +228,7 @@ nlohmann::json tuning_of_run(const Tuning& tuning, const json& config, const std
     throw with_hint(usage_error("{}: no trial of {} ended well", place, name),
                     "tune with smaller learning rates");
   }
-  // What a measurement changes: its seed, data, budget and what it measures.
+  // A measurement changes its seed, data, budget and what it measures.
   static const std::set<std::string> kFree = {"learning_rate",   "seed",         "test",
                                               "validation",      "cache",        "target",
                                               "epochs",          "max_samples",  "max_time",

@@ -21,7 +21,7 @@ namespace hetsgd {
 // Trials: runs that decide between settings, whatever is tuned. The one place that says what a run
 // comes to as a trial, and which settings are the best.
 
-// What decides between trials: the final value of a metric, or the time to a target. Where
+// A goal decides between trials: the final value of a metric, or the time to a target. Where
 // times are equal, and where no trial reaches the target, the final value decides.
 struct Goal {
   std::string metric;
@@ -44,7 +44,7 @@ struct TrialOutcome {
   double wall_s = 0;   // host time of the whole trial
 };
 
-// Of a run whose result this is.
+// The outcome of the run whose result this is.
 TrialOutcome judge(const nlohmann::json& result, const Goal& goal);
 
 using Trials = std::vector<TrialOutcome>;  // with the same settings, one for each seed
@@ -118,12 +118,12 @@ std::string tuning_hash(const Tuning& tuning, const AlgorithmTuning& algorithm);
 bool is_tuning(const nlohmann::json& document);
 // The JSON Schema (draft 7) of the file.
 std::string_view tuning_schema();
-// What is wrong with it, beyond the schema: a choice or a cost that its own trials contradict.
+// Mistakes in it, by the schema and beyond: a choice or a cost that its own trials contradict.
 std::vector<Finding> validate_tuning(const nlohmann::json& document);
 // Reads the file. Errors: data.
 nlohmann::json read_tuning(const std::string& path);
 
-// What a result says about where its learning rate comes from: {grid, seeds, trials, goal,
+// The note in a result about where its learning rate comes from: {grid, seeds, trials, goal,
 // validation, validation_rows, learning_rate, edge_of_grid, samples_count, train_s, differs,
 // file_hash}. `differs` are the options in which `config`, of the run, departs from that of the
 // trials, apart from those that a measurement has to change; file_hash is the tuning_hash. Errors:

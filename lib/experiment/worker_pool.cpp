@@ -32,7 +32,7 @@ sigset_t child_signal() {
   return set;
 }
 
-// What the child says goes to its log alone.
+// The child's output goes to its log alone.
 void redirect(const std::string& log) {
   // Without O_NONBLOCK a pipe under this name would be waited for.
   const int file = ::open(log.c_str(), O_CREAT | O_TRUNC | O_WRONLY | O_CLOEXEC | O_NONBLOCK, 0666);
@@ -42,7 +42,7 @@ void redirect(const std::string& log) {
   ::dup2(file >= 0 ? file : nothing, STDERR_FILENO);
 }
 
-// What a command runs stands in its arguments alone.
+// A command is configured by its arguments alone.
 void forget_options() {
   for (const std::string& name : variables_of_options()) ::unsetenv(name.c_str());
 }

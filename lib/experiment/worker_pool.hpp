@@ -20,7 +20,7 @@
 
 namespace hetsgd {
 
-// What a child does: a function of this program, or a command.
+// The task of a child: a function of this program, or a command.
 struct WorkerTask {
   std::function<int()> run;          // its exit code; null: `command`
   std::vector<std::string> command;  // found by PATH
@@ -62,7 +62,7 @@ class WorkerPool : NonCopyable {
 // `hetsgd train`, and no run of a pool sees them.
 std::vector<std::string> variables_of_options();
 
-// What a child complained about last, by its log; "": nothing, or there is no log.
+// The last error in a child's log; "": none, or there is no log.
 std::string last_error(const std::string& log);
 
 }  // namespace hetsgd

@@ -25,7 +25,7 @@ const std::set<std::string>& ignored_options() {
   return keys;
 }
 
-// What a run does, apart from its seed.
+// The work of a run, apart from its seed.
 json identity(const json& result) {
   static const std::vector<json::json_pointer> kData = {
       json::json_pointer("/dataset/train/content_hash"),
@@ -48,7 +48,7 @@ std::vector<Runs> groups_of(const std::vector<LoadedResult>& results) {
   return places_by_key(identities);
 }
 
-// What all runs of a group are called; empty: they have different names, or none.
+// The common name of a group's runs; empty: they have different names, or none.
 std::string name_of_runs(const std::vector<LoadedResult>& results, const Runs& runs,
                          std::string LoadedResult::*member) {
   const std::string& name = results[runs.front()].*member;
@@ -91,7 +91,7 @@ void add_differing_options(const std::vector<LoadedResult>& results, GroupNames&
   }
 }
 
-// Of options that a group lacks nothing is said. The algorithm has a place of its own.
+// Options that a group lacks do not count. The algorithm has a column of its own.
 std::vector<std::string> varying_options(const std::vector<json>& configs) {
   std::map<std::string, std::set<std::string>> values;
   for (const json& config : configs) {

@@ -111,7 +111,7 @@ json group_json(const Comparison& comparison, const GroupRow& group) {
   return row;
 }
 
-// What does not depend on a target.
+// The columns that do not depend on a target.
 void append_common(std::vector<std::string>& row, const GroupRow& group) {
   append_interval(row, group.samples_per_s, time_text);
   append_interval(row, group.final_value, metric_text);
@@ -134,7 +134,7 @@ std::vector<std::string> target_cells(const Comparison& comparison, const GroupR
   return row;
 }
 
-// What a run or a group is: its label, and what the label is made of in columns of their own.
+// The identity of a run or a group: its label, and each option of the label in a column.
 std::vector<std::string> identity_header(const Comparison& comparison) {
   std::vector<std::string> header = {"group", "algorithm"};
   header.insert(header.end(), comparison.varying.begin(), comparison.varying.end());

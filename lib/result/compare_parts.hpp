@@ -39,7 +39,7 @@ Error ambiguous_reference(const std::string& reference, const std::vector<GroupR
 // compare_groups.cpp: marks the reference, after fill_groups. Errors: usage (no such reference).
 void choose_reference(const CompareOptions& options, Comparison& comparison);
 
-// What is equal in every fair comparison.
+// A part of a result that is equal in every fair comparison.
 struct EqualPart {
   std::string what;  // "the training data"
   nlohmann::json::json_pointer place;

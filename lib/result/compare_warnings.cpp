@@ -1,4 +1,4 @@
-// What makes a comparison unfair or a difference doubtful.
+// Warnings: things that make a comparison unfair or a difference doubtful.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -74,7 +74,7 @@ void warn_about_status(Comparison& comparison) {
   }
 }
 
-// What every algorithm should have been given alike when its learning rate was chosen.
+// The tuning budget, which every algorithm should have been given alike.
 std::string budget_text(const json& tuning) {
   if (tuning.is_null()) return "not tuned";
   std::vector<std::string> grid;

@@ -217,7 +217,7 @@ void redact(json& result) {
   Aliases names = hosts;
   collect_paths(result["args"], names);
   collect_paths(result["config"], names);
-  // What is an option's value; "samples/s" in a message is no path.
+  // Values of options may be paths; "samples/s" in a message is none.
   for (const char* key :
        {"args", "config", "plugins", "dataset", "stragglers", "cluster", "tuning"}) {
     redact_paths(result[key]);

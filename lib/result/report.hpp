@@ -19,7 +19,7 @@ struct ReportOptions {
   // Empty: of each workload the targets that one of its results names. A workload that does not
   // measure a target's metric goes without it.
   std::vector<Target> targets = {};
-  // As in CompareOptions; a workload in which it names no group, or several, gets compare's own
+  // See CompareOptions; a workload in which it names no group, or several, gets compare's own
   // choice, and a warning. Empty: compare's own choice everywhere.
   std::string reference = {};
   std::vector<std::string> notes = {};  // files that were left out, and why

@@ -91,7 +91,7 @@ json place_json(const WorkerReport& report) {
           {"clock_offset_s", seconds(report.clock_offset)}};
 }
 
-// Those that only sharded tables have where there are any.
+// Kinds of traffic that only sharded tables have are left out where they are 0.
 json bytes_by_kind(const TrafficBytes& bytes) {
   json result = json::object();
   for (std::size_t i = 0; i < bytes.size(); ++i) {

@@ -19,7 +19,7 @@ struct ResultOptions {
 // The complete document, valid under the schema at every moment of a run (status "running" until it
 // ends).
 //
-// What depends on the host or on its load stands in `environment`, `wall`, `started_at` and
+// Values that depend on the host or on its load stand in `environment`, `wall`, `started_at` and
 // `finished_at` alone; on a virtual-time cluster all the rest is a function of the options and the
 // seed, but for workers[].waited_for, which only a run with --trace has. Numbers that are not
 // finite become null, with the reason beside them: {"test_loss": null, "test_loss_reason": "nan"}.

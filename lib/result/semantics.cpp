@@ -1,4 +1,4 @@
-// What the schema cannot say about a result.
+// The checks of a result that no schema can express.
 #include <fmt/format.h>
 
 #include <cmath>

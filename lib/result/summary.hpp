@@ -1,4 +1,4 @@
-// What a run came to, computed once from its record: for the result file, for the last words of
+// The outcome of a run, computed once from its record: for the result file, for the last words of
 // `train`, and for the trials of a tuning.
 #pragma once
 
@@ -21,7 +21,7 @@ struct TargetSummary {
 struct Summary {
   CurvePoint last;                              // the last evaluation; all 0 before the first
   std::map<std::string, double> final_metrics;  // its metrics by name; empty before the first
-  // What a constant guess comes to, by the same names and train_loss; empty: not known.
+  // The metrics of a constant guess, by the same names, and its train_loss; empty: not known.
   std::map<std::string, double> constant_guess;
   std::map<std::string, Evaluation> best;  // of each metric that has a finite value; the first
   std::vector<TargetSummary> targets;      // as the run was given them
@@ -44,7 +44,7 @@ TimeToAccuracy time_to(const Record& record, const Target& target);
 // Over all kinds of traffic.
 std::uint64_t total_bytes(const TrafficBytes& by_kind);
 
-// What a person should be told of a run beyond its numbers.
+// Remarks that a person should read beside the numbers of a run.
 
 // A time to a target has the resolution of the evaluations: with fewer than these before it, one
 // more or less changes it by over 5 %.

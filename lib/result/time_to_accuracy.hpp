@@ -47,7 +47,7 @@ std::vector<Evaluation> evaluations_of(const nlohmann::json& result, const std::
 // By the curve of a result.
 TimeToAccuracy time_to(const nlohmann::json& result, const Target& target);
 
-// What "time to a target" may mean: the training clock, and three clocks of public benchmarks.
+// "Time to a target" has four meanings: the training clock, and three clocks of public benchmarks.
 //
 //   training    the run's own clock: neither loading nor measuring, on every cluster
 //   algoperf    training + making the measured models so far (AlgoPerf times prepare_for_eval and
@@ -57,12 +57,12 @@ TimeToAccuracy time_to(const nlohmann::json& result, const Target& target);
 //               inside, though MLPerf would forgive 30 minutes before the first touch
 //   dawnbench   load_s + init_s + training (DAWNBench's validation and checkpoints may stay out)
 //
-// Of a simulated run the last two do not exist: its time is not the host's. Its algoperf charges
+// A simulated run has none of the last two: its time is not the host's. Its algoperf charges
 // one pass over the parameters on the host for every replica in a measured model.
 enum class RunClock { training, algoperf, mlperf, dawnbench };
 std::string to_string(RunClock clock);
 
-// What a clock needs besides the evaluation.
+// The facts that a clock needs besides the evaluation.
 struct RunStart {
   bool virtual_time = false;
   double load_s = 0, init_s = 0;

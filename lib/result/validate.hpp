@@ -16,7 +16,7 @@ struct Finding {
   std::string text;     // one sentence
 };
 
-// What `document` breaks of a JSON Schema (draft 7), the innermost finding first. The text of the
+// The violations of a JSON Schema (draft 7) by `document`, the innermost first. The text of the
 // schema must live on.
 std::vector<Finding> check_schema(std::string_view schema, const nlohmann::json& document);
 
@@ -28,14 +28,14 @@ std::vector<Finding> check_schema(std::string_view schema, const nlohmann::json&
 // 1 % and 20 ms; a null that replaces a number has its reason; a tuned run has its tuning's learning
 // rate.
 std::vector<Finding> validate_result(const nlohmann::json& result);
-// The part beyond the schema (semantics.cpp), of a result that has its shape: appends what is wrong.
+// The part beyond the schema (semantics.cpp), for a result of that shape: appends what is wrong.
 void check_semantics(const nlohmann::json& result, std::vector<Finding>& findings);
 
-// What other files of ours have and no result does, and what they are, as JSON: {"traceEvents":
-// "trace", ...}. (A tuning says itself what it is.)
+// Keys that no result has, but another file of ours, with the kind of that file, as JSON:
+// {"traceEvents": "trace", ...}. (A tuning says itself what it is.)
 std::string_view file_kinds();
-// What else of ours a JSON document is: "tuning", "trace", "device profile" ...; "": a result,
-// whole or broken, or nothing that we know.
+// The kind of a document of ours that is no result: "tuning", "trace", "device profile" ...; "": the
+// document is a result, whole or broken, or nothing that we know.
 std::string other_kind(const nlohmann::json& document);
 // Reads a result file (core/json_file.hpp); what validate_result finds is an error too, the first
 // finding in the message.

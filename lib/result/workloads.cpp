@@ -38,7 +38,7 @@ json workload_key(const json& result, const std::vector<EqualPart>& parts) {
   return key;
 }
 
-// Of data sets the name says more than the hash.
+// The name of a data set says more than its hash.
 std::string fact_text(const EqualPart& part, const json& result) {
   const json value = value_of(part, result);
   const json::json_pointer parent = part.place.parent_pointer();
@@ -137,7 +137,7 @@ bool names_tell_data_apart(const std::vector<Workload>& workloads) {
   return names.size() == data.size();
 }
 
-// What a sweep calls all runs of a workload and of no other one; empty: there is no such name.
+// The name in a sweep that all runs of this workload have and no others; empty: there is none.
 std::string own_name(const std::vector<Workload>& workloads, std::size_t own,
                      std::string LoadedResult::*member) {
   if (workloads.size() < 2) return "";

@@ -68,7 +68,7 @@ json environment_of(const json& result) {
   return rows;
 }
 
-// {"options": [name], "groups": [{"values": [by option], "own": ["name=value"]}]}, groups in the order
+// {"options": [name], "groups": [{"values": [by option], "own": ["name=value"]}]}, groups in order
 // of their first files. options: those in which groups differ; own: those with one value that not all
 // groups have, since they are an algorithm's.
 json settings(const Workload& workload, const std::vector<const GroupRow*>& groups) {

@@ -17,7 +17,7 @@ namespace {
 
 using nlohmann::json;
 
-// What is drawn with comes before what draws.
+// Tools of drawing come before the parts that draw.
 const std::vector<std::string>& script_parts() {
   static const std::vector<std::string> parts = {"base",   "scale",    "frame",   "lines", "bars",
                                                  "tables", "sections", "details", "main"};

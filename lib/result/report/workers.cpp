@@ -1,4 +1,4 @@
-// What the workers of a group did: where their time went, for whom they waited, what batches they
+// The work of a group's workers: where their time went, for whom they waited, what batches they
 // had.
 #include <algorithm>
 #include <cmath>

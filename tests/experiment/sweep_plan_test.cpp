@@ -89,17 +89,19 @@ learning_rate = [0.1, 0.4]
   EXPECT_EQ(ids_of(runs).size(), runs.size());
 }
 
-TEST_F(SweepPlanTest, OptionsThatTheAlgorithmLacksAreLeftOut) {
-  const SweepSpec specification = spec(R"(
+// asgd has no staleness.
+const std::string kStaleness = "[parameters.staleness]\nvalues = [1, 2, 4]\n";
+const std::string kSspAndAsgd = R"(
 [[cases]]
 name = "ssp"
 settings = {algorithm = "ssp"}
 [[cases]]
 name = "asgd"
 settings = {algorithm = "asgd"}
-[parameters.staleness]
-values = [1, 2, 4]
-)");
+)";
+
+TEST_F(SweepPlanTest, OptionsThatTheAlgorithmLacksAreLeftOut) {
+  const SweepSpec specification = spec(kStaleness + kSspAndAsgd);
   const SweepPlan plan(specification, false);
   EXPECT_EQ(plan.candidates(SweepStage::final, 0).size(), 3U);
   ASSERT_EQ(plan.candidates(SweepStage::final, 1).size(), 1U);
@@ -108,26 +110,14 @@ values = [1, 2, 4]
 
 // The same runs, whether methods are written as cases or as a list of algorithms.
 TEST_F(SweepPlanTest, AListOfAlgorithmsIsAListOfCases) {
-  const std::string tuned = R"(
+  const std::string tuned = std::string(R"(
 [metric]
 name = "p1"
 [tuning.parameters.learning_rate]
 values = [0.1, 1]
-[parameters.staleness]
-values = [1, 2, 4]
-)";
-  const SweepSpec cases = spec(tuned + R"(
-[[cases]]
-name = "ssp"
-settings = {algorithm = "ssp"}
-[[cases]]
-name = "asgd"
-settings = {algorithm = "asgd"}
-)");
-  const SweepSpec list = spec(tuned + R"(
-[parameters.algorithm]
-values = ["ssp", "asgd"]
-)");
+)") + kStaleness;
+  const SweepSpec cases = spec(tuned + kSspAndAsgd);
+  const SweepSpec list = spec(tuned + "[parameters.algorithm]\nvalues = [\"ssp\", \"asgd\"]\n");
   ASSERT_EQ(list.cases.size(), 2U);
   EXPECT_EQ(list.cases[1].name, "asgd");
   const SweepPlan first(cases, false), second(list, false);

@@ -1,7 +1,7 @@
 // The choice of a learning rate for each algorithm with equal budgets: the same grid, the same
 // seeds and the same held-out rows for everybody, and the whole cost beside the choice.
 //
-// This is the record of such a tuning and its file (tuning_schema.json). sweep_tuning.cpp fills it.
+// This is the record of such a tuning and its file (tuning_schema.json). sweep.cpp fills it.
 #pragma once
 
 #include <cstdint>

@@ -128,14 +128,18 @@ TEST_P(ProcessErrorsOn, ServiceThatDropsARequestIsACheckFailure) {
   EXPECT_THAT(failure_of<CheckFailure>(
                   cluster(), 3,
                   [](Endpoint& endpoint) { serve<Forgetful>(endpoint, "forgetful").call({}); }),
-              HasSubstr("forgetful"));
+              HasSubstr("service \"forgetful\" dropped a request of rank"));
 }
 
 TEST_P(ProcessErrorsOn, ReplyOfTheWrongSizeIsACheckFailure) {
-  failure_of<CheckFailure>(cluster(), 2, [&](Endpoint& endpoint) {
-    std::vector<float> three(3);
-    serve<Gather>(endpoint, "gather", 1).call({1}, {}, three);
-  });
+  EXPECT_EQ(failure_of<CheckFailure>(cluster(), 2,
+                                     [&](Endpoint& endpoint) {
+                                       std::vector<float> three(3);
+                                       if (endpoint.rank() == 0) return;
+                                       serve<Gather>(endpoint, "gather", 1).call({1}, {}, three);
+                                     }),
+            "service \"gather\" answers rank 1 with 8 bytes and 0 elements, which expects 8 bytes "
+            "and 3");
 }
 
 TEST_P(ProcessErrorsOn, ExceptionOfABackgroundTask) {

@@ -146,9 +146,7 @@ const bool mpi_registered = register_cluster(
     {.name = "mpi",
      .help = "a process per worker, started by mpirun or srun, real time",
      .make = [](const ClusterOptions& options) { return std::make_unique<MpiCluster>(options); },
-     .join = [](Seconds start_timeout) -> ProcessGroup& {
-       return Environment::get(start_timeout);
-     }});
+     .join = [](Seconds peer_timeout) -> ProcessGroup& { return Environment::get(peer_timeout); }});
 
 }  // namespace
 

@@ -327,8 +327,8 @@ std::unique_ptr<Monitor> SimEndpoint::make_monitor() {
   return std::make_unique<SimMonitor>(run_.engine);
 }
 
-std::shared_ptr<ServicePort> SimEndpoint::open_service(
-    const std::string& name, const std::function<std::unique_ptr<ServiceHandler>()>& factory) {
+std::shared_ptr<ServicePort> SimEndpoint::open_service(const std::string& name,
+                                                       const ServiceFactory& factory) {
   return run_.services.open(rank_, name, factory);
 }
 

@@ -160,9 +160,8 @@ class SimEndpoint final : public Endpoint {
   void sleep(Seconds duration) override;
   void background_task(std::string name, std::function<void(Endpoint&)> fn) override;
   std::unique_ptr<Monitor> make_monitor() override;
-  std::shared_ptr<ServicePort> open_service(
-      const std::string& name,
-      const std::function<std::unique_ptr<ServiceHandler>()>& factory) override;
+  std::shared_ptr<ServicePort> open_service(const std::string& name,
+                                            const ServiceFactory& factory) override;
   void while_paused(FunctionRef fn) override;
   void while_paused_together(FunctionRef fn) override;
   TimeBreakdown& time_breakdown() override { return breakdown_; }

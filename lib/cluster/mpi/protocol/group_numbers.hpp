@@ -13,6 +13,7 @@
 
 #include <deque>
 #include <mutex>
+#include <optional>
 
 #include "cluster/mpi/protocol/messages.hpp"
 #include "cluster/process_group.hpp"
@@ -32,11 +33,11 @@ class GroupNumbers {
 
   // Any thread. Does not wait.
   void ask() { send_value(control_, 0, kAskGroup, 0); }
-  // Any thread. The next answer, or 0 where none has come yet: the caller polls (poll_until), so
-  // that a pause or an abort of the run reaches it meanwhile.
-  int take() {
+  // Any thread. The next answer; empty where none has come yet: the caller polls (poll_for), so that
+  // a pause or an abort of the run reaches it meanwhile.
+  std::optional<int> take() {
     const std::lock_guard guard(mutex_);
-    if (answers_.empty()) return 0;
+    if (answers_.empty()) return std::nullopt;
     const int number = answers_.front();
     answers_.pop_front();
     return number;

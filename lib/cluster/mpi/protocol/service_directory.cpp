@@ -30,7 +30,11 @@ ServiceDirectory::ServiceDirectory(Control& control) : control_(control) {
   on_value<int>(control_, kLeft,
                 [this](int from, int) { host_.call([&](ServiceHost& host) { host.left(from); }); });
   on_value<std::string>(control_, kAskService, [this](int from, const std::string& name) {
-    host_.call([&](ServiceHost& host) { host.opened(from, name); });
+    host_.call([&](ServiceHost& host) {
+      const std::lock_guard guard(mutex_);
+      const bool wanted = !host.has(name) && asked_for_.insert(name).second;
+      send_value(control_, from, kServiceWanted, Wanted{name, wanted});
+    });
   });
   on_value<Wanted>(control_, kServiceWanted, [this](int, const Wanted& answer) {
     const std::lock_guard guard(mutex_);
@@ -41,12 +45,13 @@ ServiceDirectory::ServiceDirectory(Control& control) : control_(control) {
   });
 }
 
-// Attaching a new host drops the answers of the last run; a name may be used by each run anew.
+// Attaching a new host drops the names of the last run; each may be used anew.
 void ServiceDirectory::attach(ServiceHost* host) {
   host_.attach(host);
   if (!host) return;
   const std::lock_guard guard(mutex_);
   wanted_.clear();
+  asked_for_.clear();
 }
 
 void ServiceDirectory::ask(int host, const std::string& name) {
@@ -61,10 +66,6 @@ std::optional<bool> ServiceDirectory::take_wanted(const std::string& name) {
   const bool wanted = found->second.front();
   found->second.pop_front();
   return wanted;
-}
-
-void ServiceDirectory::say_wanted(int to, const std::string& name, bool wanted) {
-  send_value(control_, to, kServiceWanted, Wanted{name, wanted});
 }
 
 void ServiceDirectory::send_factory(int host, const std::string& name,

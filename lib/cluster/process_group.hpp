@@ -25,6 +25,7 @@
 #include <type_traits>
 #include <vector>
 
+#include "core/rank_index.hpp"
 #include "core/units.hpp"
 
 namespace hetsgd {
@@ -104,7 +105,7 @@ class ProcessGroup {
   int size() const { return static_cast<int>(places().size()); }
   // The one that writes files and reports for all.
   bool is_root() const { return rank() == 0; }
-  const ProcessPlace& place() const { return places()[static_cast<std::size_t>(rank())]; }
+  const ProcessPlace& place() const { return places()[at(rank())]; }
   // Messages between the processes, beside the training. Null: the workers share the memory of one
   // process.
   virtual Control* control() { return nullptr; }

@@ -6,7 +6,6 @@
 
 #include "cluster/blocking.hpp"
 #include "cluster/endpoint.hpp"
-#include "cluster/realtime/spin.hpp"
 #include "core/error.hpp"
 #include "core/threads.hpp"
 

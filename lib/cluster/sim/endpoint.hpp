@@ -184,7 +184,7 @@ class SimEndpoint final : public Endpoint {
   void charge(ComputeKind kind, Seconds time, Seconds delay);
   // In the worker's account, where there is one, this process has computed from `start` until now.
   void note(ComputeKind kind, Seconds start);
-  DeviceTimeline& timeline() { return run_.timelines[static_cast<std::size_t>(rank_)]; }
+  DeviceTimeline& timeline() { return run_.timelines[at(rank_)]; }
 
   SimRun& run_;
   int rank_;

@@ -279,4 +279,6 @@ std::shared_ptr<ServicePort> Services::open(int rank, const std::string& name,
   return std::make_shared<SimPort>(*services_.open(name, make), rank);
 }
 
+void Services::left(int rank) { services_.left(rank); }
+
 }  // namespace hetsgd::sim

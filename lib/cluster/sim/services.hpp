@@ -47,7 +47,7 @@ class Services {
                                     const ServiceFactory& factory);
   // Worker `rank` has ended. On the event loop (the engine's `ended`): handlers may answer others
   // whom that worker held up.
-  void left(int rank) { services_.left(rank); }
+  void left(int rank);
 
  private:
   World& world_;

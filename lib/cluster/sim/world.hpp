@@ -17,6 +17,7 @@
 #include "cluster/sim/engine.hpp"
 #include "cluster/sim/network.hpp"
 #include "cluster/worker_account.hpp"
+#include "core/rank_index.hpp"
 #include "core/units.hpp"
 
 namespace hetsgd::sim {
@@ -140,7 +141,7 @@ struct World {
   }
 
  private:
-  TimeBreakdown& breakdown(int worker) { return *workers[static_cast<std::size_t>(worker)]; }
+  TimeBreakdown& breakdown(int worker) { return *workers[at(worker)]; }
   // Charges are not whole under --charge. Rounded each, so the sum may be off by half a byte per
   // call.
   static std::uint64_t whole(double bytes) {

@@ -32,7 +32,7 @@ class TrainingClock {
   // between the two stores of go_on(): the holder calls go_on() itself, or has given the right to
   // run back before. Nor does a reader see stop() late, since all have stopped before it.
   Seconds now() const {
-    if (origin_ns_ == 0) return Seconds(0);
+    if (!begun()) return Seconds(0);
     const std::int64_t stands_since = stands_since_ns_;
     return seconds_of((stands_since ? stands_since : monotonic_ns()) - origin_ns_ - paused_ns_);
   }
@@ -41,6 +41,7 @@ class TrainingClock {
 
   // The rest by one thread at a time (the world's mutex is held).
   void start(std::int64_t at) { origin_ns_ = at; }
+  bool begun() const { return origin_ns_ != 0; }
   bool stands() const { return stands_since_ns_ != 0; }
   void stop(std::int64_t at) { stands_since_ns_ = at; }
   // Nothing if it runs.

@@ -126,8 +126,8 @@ class MpiCluster final : public Cluster {
   int checked_size() const {
     const int size = environment_.size(), extra = options_.service_rank ? 1 : 0;
     if (size == extra) {
-      throw with_hint(usage_error("--service-rank: found 1 rank, expected at least 2"),
-                      "start with mpirun -n 2 or more: the last rank runs no worker");
+      refuse("--service-rank", "1 rank", "at least 2",
+             "start with mpirun -n 2 or more: the last rank runs no worker");
     }
     if (options_.workers + extra == size) return options_.workers;
     throw with_hint(

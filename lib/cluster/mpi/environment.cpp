@@ -87,14 +87,15 @@ Environment::Environment(Seconds peer_timeout) {
   check(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_MULTIPLE, &provided), "MPI_Init_thread");
   if (provided < MPI_THREAD_MULTIPLE) {
     MPI_Finalize();
-    throw with_hint(
-        device_error("--cluster mpi: found an MPI library with thread level {}, expected "
-                     "MPI_THREAD_MULTIPLE",
-                     provided == MPI_THREAD_SERIALIZED ? "MPI_THREAD_SERIALIZED"
-                     : provided == MPI_THREAD_FUNNELED ? "MPI_THREAD_FUNNELED"
-                                                       : "MPI_THREAD_SINGLE"),
-        "use a library built with thread support; with MPICH_ASYNC_PROGRESS or "
-        "I_MPI_THREAD_LEVEL_DEFAULT some give more");
+    refuse("--cluster mpi",
+           fmt::format("an MPI library with thread level {}",
+                       provided == MPI_THREAD_SERIALIZED ? "MPI_THREAD_SERIALIZED"
+                       : provided == MPI_THREAD_FUNNELED ? "MPI_THREAD_FUNNELED"
+                                                         : "MPI_THREAD_SINGLE"),
+           "MPI_THREAD_MULTIPLE",
+           "use a library built with thread support; with MPICH_ASYNC_PROGRESS or "
+           "I_MPI_THREAD_LEVEL_DEFAULT some give more",
+           ExitCode::device);
   }
   // Inherited by every communicator that is made from it: errors come back as codes, which check()
   // turns into exceptions.

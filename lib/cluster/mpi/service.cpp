@@ -166,8 +166,8 @@ class MpiPort::Call {
         std::as_bytes(std::span(&info, 1)), call.request,
         std::span(kZeros).first(padding(sizeof info + call.request.size())),
         std::as_bytes(call.payload)};
-    add(me.breakdown.bytes_sent, Traffic::control, call.request.size());
-    add(me.breakdown.bytes_sent, call.kind, call.payload.size_bytes());
+    me.breakdown.count_sent(Traffic::control, call.request.size());
+    me.breakdown.count_sent(call.kind, call.payload.size_bytes());
     World& world = transport_.world();
     begin_ = world.now();
     transport_.send(host_, transport_.tags().request(port.number_), parts, call.kind);
@@ -188,9 +188,9 @@ class MpiPort::Call {
     const auto begun = first.subspan(reply_.size());
     if (!begun.empty()) std::memcpy(reply_payload_.data(), begun.data(), begun.size());
     head.take_rest(reply_payload_.subspan(begun.size()));
-    auto& received = World::current().breakdown.bytes_received;
-    add(received, Traffic::control, reply_.size());
-    add(received, static_cast<Traffic>(head.info().kind), reply_payload_.size());
+    TimeBreakdown& mine = World::current().breakdown;
+    mine.count_received(Traffic::control, reply_.size());
+    mine.count_received(static_cast<Traffic>(head.info().kind), reply_payload_.size());
   }
   Seconds begin() const { return begin_; }
 
@@ -198,9 +198,6 @@ class MpiPort::Call {
   void post_receive() {
     receive_.emplace(transport_, host_, transport_.tags().answer(caller_),
                      [](int, int) { return std::string("waits for a service"); });
-  }
-  static void add(TrafficBytes& bytes, Traffic of, std::size_t n) {
-    bytes[static_cast<std::size_t>(of)] += n;
   }
 
   Transport& transport_;

@@ -134,10 +134,10 @@ struct World {
   // bytes count when the call is made, received ones when they arrive: what is in flight when the
   // run ends was sent and not received.
   void count_sent(int worker, Traffic kind, double bytes) {
-    breakdown(worker).bytes_sent[static_cast<std::size_t>(kind)] += whole(bytes);
+    breakdown(worker).count_sent(kind, whole(bytes));
   }
   void count_received(int worker, Traffic kind, double bytes) {
-    breakdown(worker).bytes_received[static_cast<std::size_t>(kind)] += whole(bytes);
+    breakdown(worker).count_received(kind, whole(bytes));
   }
 
  private:

@@ -16,15 +16,11 @@ namespace {
 // mutex up and taking it again.
 constexpr std::size_t kSmallPayload = 1024;
 
-void add_bytes(TrafficBytes& bytes, Traffic kind, std::size_t n) {
-  bytes[static_cast<std::size_t>(kind)] += n;
-}
-
 // By the caller, in whose own breakdown it counts: the answering thread must not write to it.
 void count_received(const QueueEntry& entry) {
-  auto& received = World::current().breakdown.bytes_received;
-  add_bytes(received, Traffic::control, entry.call.reply.size());
-  add_bytes(received, entry.reply_kind, entry.call.reply_payload.size_bytes());
+  TimeBreakdown& mine = World::current().breakdown;
+  mine.count_received(Traffic::control, entry.call.reply.size());
+  mine.count_received(entry.reply_kind, entry.call.reply_payload.size_bytes());
 }
 
 }  // namespace
@@ -206,8 +202,8 @@ void ThreadsService::enqueue(QueueEntry& entry) {
   HETSGD_CHECK(me.kind != ProcessKind::service);  // a handler must not block
   entry.caller = &me;
   entry.since = world_.now();
-  add_bytes(me.breakdown.bytes_sent, Traffic::control, entry.call.request.size());
-  add_bytes(me.breakdown.bytes_sent, entry.call.kind, entry.call.payload.size_bytes());
+  me.breakdown.count_sent(Traffic::control, entry.call.request.size());
+  me.breakdown.count_sent(entry.call.kind, entry.call.payload.size_bytes());
   push(entry);
 }
 

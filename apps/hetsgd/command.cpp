@@ -250,7 +250,7 @@ int run_alone(Command& command, const std::vector<std::string>& arguments) {
   const std::vector<std::string> operands = parse_arguments(command, set, arguments);
   command.settle(set);
   if (command.runs_together()) {
-    call_the_roll(command.info().name, set, command.patience());
+    call_the_roll(command.info().name, set, command.peer_timeout());
   }
   check_files(command, set, operands);
   return command.run(set, operands);

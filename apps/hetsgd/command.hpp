@@ -6,9 +6,9 @@
 #include <string>
 #include <vector>
 
+#include "cluster/process_group.hpp"
 #include "core/file_registry.hpp"
 #include "core/options.hpp"
-#include "ranks.hpp"
 
 namespace hetsgd {
 
@@ -46,7 +46,7 @@ class Command {
   virtual void settle(OptionSet& set) { static_cast<void>(set); }
   // Several processes run it together: how long they wait for each other at the start, and for a
   // heartbeat later.
-  virtual Patience patience() const { return {}; }
+  virtual Seconds peer_timeout() const { return kPeerTimeout; }
   // The files that operands name: each is read, unless a command says otherwise. Those of the
   // options are known from their declarations.
   virtual void add_operands(const std::vector<std::string>& operands, FileRegistry& files) const;

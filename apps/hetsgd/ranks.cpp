@@ -78,11 +78,11 @@ std::string value_text(const Option& option) {
 
 }  // namespace
 
-ProcessGroup& launched_processes(const Patience& patience) {
-  return processes_of(default_cluster(/*is_virtual=*/false), patience.start);
+ProcessGroup& launched_processes(Seconds peer_timeout) {
+  return processes_of(default_cluster(/*is_virtual=*/false), peer_timeout);
 }
 
-void call_the_roll(const std::string& command, const OptionSet& set, const Patience& patience) {
+void call_the_roll(const std::string& command, const OptionSet& set, Seconds peer_timeout) {
   std::vector<Fact> facts = {{"the program", program(), true},
                              {"the command", command, true},
                              {"the content of --plugin", hashes_of_plugins(), true}};
@@ -99,7 +99,7 @@ void call_the_roll(const std::string& command, const OptionSet& set, const Patie
     }
   }
   std::ranges::stable_partition(facts, &Fact::decides_others);
-  launched_processes(patience).call_the_roll(facts, patience.start, patience.peer);
+  launched_processes(peer_timeout).call_the_roll(facts, peer_timeout);
 }
 
 void start_log_as_rank() {

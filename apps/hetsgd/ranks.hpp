@@ -9,19 +9,13 @@
 
 namespace hetsgd {
 
-// How long processes that run a command together wait for each other.
-struct Patience {
-  Seconds start = kStartTimeout;  // to come to the start
-  Seconds peer = kPeerTimeout;    // for a heartbeat
-};
-
 // The processes that the launcher of this one has started. Errors: as processes_of().
-ProcessGroup& launched_processes(const Patience& patience = {});
+ProcessGroup& launched_processes(Seconds peer_timeout = kPeerTimeout);
 
 // Collective, before anything else that is: the processes must be the same program, with the same
 // command and configuration. Where files are is each one's own affair; run_one() compares the data.
 // Errors: as ProcessGroup::call_the_roll().
-void call_the_roll(const std::string& command, const OptionSet& set, const Patience& patience);
+void call_the_roll(const std::string& command, const OptionSet& set, Seconds peer_timeout);
 
 // Before options are read: only the first of several processes uses stderr.
 void start_log_as_rank();

@@ -63,7 +63,7 @@ class Rerun final : public Command {
     session_.read_config(set, config_, path_);
   }
 
-  Patience patience() const override { return session_.patience(); }
+  Seconds peer_timeout() const override { return session_.options().peer_timeout; }
 
   int run(OptionSet& set, const std::vector<std::string>&) override {
     const bool same_rate = set.find("learning_rate")->source != OptionSource::flag &&

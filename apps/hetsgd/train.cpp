@@ -53,7 +53,7 @@ class Train final : public Command {
     read_environment(set);
   }
 
-  Patience patience() const override { return session_.patience(); }
+  Seconds peer_timeout() const override { return session_.options().peer_timeout; }
 
   int run(OptionSet& set, const std::vector<std::string>&) override {
     std::vector<std::string> arguments = {"train"};

@@ -10,7 +10,6 @@
 #include "core/error.hpp"
 #include "core/options.hpp"
 #include "experiment/configured_run.hpp"
-#include "ranks.hpp"
 #include "training/training.hpp"
 
 namespace hetsgd {
@@ -38,7 +37,6 @@ class TrainSession {
   const TrainOptions& options() const { return options_; }
   // As Command::runs_together.
   bool runs_together() const { return hetsgd::runs_together(options_.cluster); }
-  Patience patience() const { return {options_.start_timeout, options_.peer_timeout}; }
 
  private:
   // Takes the learning rate from the file of --tuned. Errors: data, usage.

@@ -74,11 +74,11 @@ std::string default_cluster(bool is_virtual) {
   return "";
 }
 
-ProcessGroup& processes_of(const std::string& cluster, Seconds start_timeout) {
+ProcessGroup& processes_of(const std::string& cluster, Seconds peer_timeout) {
   static ProcessGroup alone;
   const ClusterKind& kind = cluster_kind(cluster);
   if (!kind.join) return alone;
-  ProcessGroup& group = kind.join(start_timeout);
+  ProcessGroup& group = kind.join(peer_timeout);
   joined = &group;
   return group;
 }

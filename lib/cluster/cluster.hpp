@@ -157,9 +157,9 @@ struct ClusterKind {
   std::string help;  // a few words, for the list of all kinds
   std::function<std::unique_ptr<Cluster>(const ClusterOptions&)> make{};
   bool is_virtual = false;  // its time is simulated
-  // Joins the processes that its workers live in, at the first call; they have `start_timeout` to
+  // Joins the processes that its workers live in, at the first call; they have `peer_timeout` to
   // come. Null: the workers share this process.
-  std::function<ProcessGroup&(Seconds start_timeout)> join{};
+  std::function<ProcessGroup&(Seconds peer_timeout)> join{};
   std::string missing{};  // this binary lacks the kind: how to build one that has it
 };
 
@@ -180,7 +180,7 @@ std::string default_cluster(bool is_virtual);
 // The processes that carry out a command on this cluster together. The first call for one whose
 // workers are processes joins them (under MPI: initialises it). Errors: as cluster_kind(); device,
 // the library cannot be used.
-ProcessGroup& processes_of(const std::string& cluster, Seconds start_timeout = kStartTimeout);
+ProcessGroup& processes_of(const std::string& cluster, Seconds peer_timeout = kPeerTimeout);
 // A launcher has started this process as one of those that run a command on `cluster` together.
 bool runs_together(const std::string& cluster);
 // The group that this process has joined; null: none.

@@ -141,17 +141,8 @@ class Endpoint {
   // The port to the service `name`. The first call in the run makes the service with `factory` (one
   // per run, beside rank 0); every rank that uses it calls open_service with the same name, and its
   // factory is ignored if the service exists. The service lives as long as the run.
-  virtual std::shared_ptr<ServicePort> open_service(
-      const std::string& name, const std::function<std::unique_ptr<ServiceHandler>()>& factory) = 0;
-
-  // The same where a service may live in another process, which makes it by its serialised factory.
-  // Clusters whose workers share memory need none; it is empty where the arguments do not travel.
-  virtual std::shared_ptr<ServicePort> open_serialisable_service(
-      const std::string& name, const std::function<std::unique_ptr<ServiceHandler>()>& factory,
-      const std::function<SerialisedFactory()>& serialised_factory) {
-    static_cast<void>(serialised_factory);
-    return open_service(name, factory);
-  }
+  virtual std::shared_ptr<ServicePort> open_service(const std::string& name,
+                                                    const ServiceFactory& factory) = 0;
 
   // --- off the clock -----------------------------------------------------------------------------
   // Stops the world, runs fn, and lets it go on; the clock does not see it. The others stop at
@@ -176,17 +167,16 @@ template <class S, class... Args>
 ServiceClient<typename S::Request, typename S::Reply> serve(Endpoint& endpoint,
                                                             const std::string& name,
                                                             const Args&... args) {
-  std::function<SerialisedFactory()> serialised_factory;
+  ServiceFactory factory{[&] { return std::make_unique<S>(args...); }};
   if constexpr (kSerialisable<Args...>)
-    serialised_factory = [&] { return serialise_factory<S, Args...>(args...); };
-  return ServiceClient<typename S::Request, typename S::Reply>(endpoint.open_serialisable_service(
-      name, [&] { return std::make_unique<S>(args...); }, serialised_factory));
+    factory.serialise = [&] { return serialise_factory<S, Args...>(args...); };
+  return ServiceClient<typename S::Request, typename S::Reply>(
+      endpoint.open_service(name, factory));
 }
 
 // Whether the calling thread is inside the function of a computation (Endpoint::compute), which
 // makes no call of the vocabulary: in sim it runs on another thread and at another time, so that
 // what works elsewhere by chance is refused everywhere.
-
 class InComputation : NonCopyable {
  public:
   // From here to the end of the scope the calling thread is in one. One that another one's function

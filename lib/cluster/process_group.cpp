@@ -23,7 +23,7 @@ const std::vector<ProcessPlace>& ProcessGroup::places() const {
   return alone;
 }
 
-void ProcessGroup::call_the_roll(const std::vector<Fact>&, Seconds, Seconds) {}
+void ProcessGroup::call_the_roll(const std::vector<Fact>&, Seconds) {}
 void ProcessGroup::compare(const std::vector<Fact>&) {}
 void ProcessGroup::library_all_reduce(std::span<float>) {}
 void ProcessGroup::library_all_to_all(std::span<const float>, std::span<float>) {}

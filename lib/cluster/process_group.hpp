@@ -25,6 +25,7 @@
 #include <type_traits>
 #include <vector>
 
+#include "core/rank_index.hpp"
 #include "core/units.hpp"
 
 namespace hetsgd {
@@ -75,7 +76,6 @@ std::string difference(const std::vector<std::vector<Fact>>& by_rank);
 
 // How long processes wait for each other to come to the start, and for a heartbeat later, where
 // nobody says it.
-inline constexpr Seconds kStartTimeout{60};
 inline constexpr Seconds kPeerTimeout{60};
 
 // Where a process of a group runs.
@@ -105,17 +105,16 @@ class ProcessGroup {
   int size() const { return static_cast<int>(places().size()); }
   // The one that writes files and reports for all.
   bool is_root() const { return rank() == 0; }
-  const ProcessPlace& place() const { return places()[static_cast<std::size_t>(rank())]; }
+  const ProcessPlace& place() const { return places()[at(rank())]; }
   // Messages between the processes, beside the training. Null: the workers share the memory of one
   // process.
   virtual Control* control() { return nullptr; }
 
   // Collective, and the first thing that the processes do together: compares what they say of
-  // themselves. From here on a process sends heartbeats often enough for `peer_timeout`, and
-  // agreements wait so long for one. When not all have come after `start_timeout` the process ends
-  // itself, with a message that says who is missing. Errors: as compare().
-  virtual void call_the_roll(const std::vector<Fact>& facts, Seconds start_timeout,
-                             Seconds peer_timeout);
+  // themselves. When not all have come after `peer_timeout` the process ends itself, with a message
+  // that says who is missing. From here on a process sends heartbeats often enough for that timeout,
+  // and agreements wait so long for one. Errors: as compare().
+  virtual void call_the_roll(const std::vector<Fact>& facts, Seconds peer_timeout);
   // Collective: the comparison alone, at any later point outside of a cluster's run(). Errors:
   // usage, the processes differ; runtime, one of them is lost.
   virtual void compare(const std::vector<Fact>& facts);

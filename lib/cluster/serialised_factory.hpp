@@ -15,6 +15,7 @@
 #pragma once
 
 #include <cstddef>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -63,6 +64,13 @@ struct FactoryOf {
 };
 
 }  // namespace detail
+
+// How a service is made: in this process, or by a copy of its arguments in another one. Called by
+// the cluster within open_service(), where the arguments still live.
+struct ServiceFactory {
+  std::function<std::unique_ptr<ServiceHandler>()> make;
+  std::function<SerialisedFactory()> serialise{};  // empty: the arguments do not travel
+};
 
 // Whether a service with such arguments can be made in another process.
 template <class... Args>

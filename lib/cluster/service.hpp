@@ -43,7 +43,7 @@
 namespace hetsgd {
 
 // One pending answer. Must be given exactly once; dropping it unanswered is a check failure unless
-// the run is being torn down.
+// the run is being torn down (clusters: OwedReply in service_host.hpp).
 class ReplyToken {
  public:
   virtual ~ReplyToken() = default;
@@ -76,23 +76,27 @@ class ServiceHandler {
   std::function<Seconds()> clock_;
 };
 
+// A request as bytes, and where its answer goes. Owns nothing.
+struct ServiceCall {
+  std::span<const std::byte> request;
+  std::span<const float> payload;   // sent along
+  Traffic kind = Traffic::control;  // of the payload
+  // Of exactly the size of the answer (checked where the handler gives it).
+  std::span<std::byte> reply;
+  std::span<float> reply_payload;
+};
+
 // A worker's untyped way to a service, as a cluster implements it. Belongs to the process that has
 // opened it: another process of the same worker opens the service once more, which makes no second
 // service. Not used after the run.
 class ServicePort {
  public:
   virtual ~ServicePort() = default;
-  // Blocks until the answer is here. payload is sent along; reply_payload must have exactly the
-  // size of the answer's payload (checked).
-  virtual void call_raw(std::span<const std::byte> request, std::span<const float> payload,
-                        Traffic kind, std::span<std::byte> reply,
-                        std::span<float> reply_payload) = 0;
+  // Blocks until the answer is here.
+  virtual void call_raw(const ServiceCall& call) = 0;
   // The same without waiting for the answer. Copies the request; the other memory is the call's
   // until it is complete.
-  virtual std::unique_ptr<PendingCall> post_raw(std::span<const std::byte> request,
-                                                std::span<const float> payload, Traffic kind,
-                                                std::span<std::byte> reply,
-                                                std::span<float> reply_payload) = 0;
+  virtual std::unique_ptr<PendingCall> post_raw(const ServiceCall& call) = 0;
 };
 
 // Answers one request, once. Movable, not copyable: a handler moves it into a member to defer the
@@ -173,7 +177,8 @@ class [[nodiscard]] PendingReply {
   Pending call_;  // last: it writes to the reply
 };
 
-// The end of a service that one process of a worker has opened. The payload of a request counts as `kind`, its struct as control.
+// The end of a service that one process of a worker has opened. The payload of a request counts as
+// `kind`, its struct as control.
 template <class Request, class Reply>
 class ServiceClient {
  public:
@@ -183,8 +188,7 @@ class ServiceClient {
   Reply call(const Request& request, std::span<const float> payload = {},
              std::span<float> reply_payload = {}, Traffic kind = Traffic::gradients) {
     Reply reply;
-    port_->call_raw(std::as_bytes(std::span(&request, 1)), payload, kind,
-                    std::as_writable_bytes(std::span(&reply, 1)), reply_payload);
+    port_->call_raw(raw(request, payload, kind, reply, reply_payload));
     return reply;
   }
   // Several may be under way; their replies come in any order. Nobody may touch the payloads before
@@ -192,12 +196,17 @@ class ServiceClient {
   PendingReply<Reply> post(const Request& request, std::span<const float> payload = {},
                            std::span<float> reply_payload = {}, Traffic kind = Traffic::gradients) {
     auto reply = std::make_unique<Reply>();
-    Pending call(port_->post_raw(std::as_bytes(std::span(&request, 1)), payload, kind,
-                                 std::as_writable_bytes(std::span(reply.get(), 1)), reply_payload));
+    Pending call(port_->post_raw(raw(request, payload, kind, *reply, reply_payload)));
     return {std::move(reply), std::move(call)};
   }
 
  private:
+  static ServiceCall raw(const Request& request, std::span<const float> payload, Traffic kind,
+                         Reply& reply, std::span<float> reply_payload) {
+    return {std::as_bytes(std::span(&request, 1)), payload, kind,
+            std::as_writable_bytes(std::span(&reply, 1)), reply_payload};
+  }
+
   std::shared_ptr<ServicePort> port_;
 };
 

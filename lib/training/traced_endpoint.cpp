@@ -224,20 +224,15 @@ class TracedPort final : public ServicePort {
              std::shared_ptr<ServicePort> port)
       : endpoint_(endpoint), lines_(lines), name_("service " + service), port_(std::move(port)) {}
 
-  void call_raw(std::span<const std::byte> request, std::span<const float> payload, Traffic kind,
-                std::span<std::byte> reply, std::span<float> reply_payload) override {
+  void call_raw(const ServiceCall& call) override {
     const Range range(endpoint_, lines_, "service", name_, {.kind = CallKind::service},
-                      payload.size_bytes() + reply_payload.size_bytes());
-    port_->call_raw(request, payload, kind, reply, reply_payload);
+                      call.payload.size_bytes() + call.reply_payload.size_bytes());
+    port_->call_raw(call);
   }
-  std::unique_ptr<PendingCall> post_raw(std::span<const std::byte> request,
-                                        std::span<const float> payload, Traffic kind,
-                                        std::span<std::byte> reply,
-                                        std::span<float> reply_payload) override {
+  std::unique_ptr<PendingCall> post_raw(const ServiceCall& call) override {
     return std::make_unique<TracedCall>(
         endpoint_, lines_, "service", name_, CallPlace{.kind = CallKind::service},
-        payload.size_bytes() + reply_payload.size_bytes(),
-        port_->post_raw(request, payload, kind, reply, reply_payload));
+        call.payload.size_bytes() + call.reply_payload.size_bytes(), port_->post_raw(call));
   }
 
  private:
@@ -302,15 +297,9 @@ class TracedEndpoint final : public Endpoint {
   }
   std::unique_ptr<Monitor> make_monitor() override { return endpoint_.make_monitor(); }
 
-  std::shared_ptr<ServicePort> open_service(
-      const std::string& name,
-      const std::function<std::unique_ptr<ServiceHandler>()>& factory) override {
+  std::shared_ptr<ServicePort> open_service(const std::string& name,
+                                            const ServiceFactory& factory) override {
     return traced(name, endpoint_.open_service(name, factory));
-  }
-  std::shared_ptr<ServicePort> open_serialisable_service(
-      const std::string& name, const std::function<std::unique_ptr<ServiceHandler>()>& factory,
-      const std::function<SerialisedFactory()>& serialised_factory) override {
-    return traced(name, endpoint_.open_serialisable_service(name, factory, serialised_factory));
   }
 
   void while_paused(FunctionRef fn) override {

@@ -211,16 +211,10 @@ void declare_processes(OptionSet& set, TrainOptions& o) {
   set.add("service_rank", o.service_rank,
           "the last rank runs the services (servers, schedulers) and no worker")
       .needs("cluster", {"mpi"});
-  set.add("start_timeout", o.start_timeout,
-          "ranks that have not all come to the start after so long end, and say who is missing "
-          "(another program, another command)")
-      .unit("s")
-      .above(0)
-      .not_in_config()
-      .needs("cluster", {"mpi"});
-  set.add("peer_timeout", o.peer_timeout,
-          "a rank without a heartbeat for so long, or all waiting for each other for so "
-          "long, ends the run")
+  set.add(
+         "peer_timeout", o.peer_timeout,
+         "a rank that does not come to the start, or sends no heartbeat, for so long ends the run, "
+         "and so do ranks that all wait for each other for so long")
       .unit("s")
       .above(0)
       .not_in_config()

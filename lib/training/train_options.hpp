@@ -74,7 +74,6 @@ struct TrainOptions {
   std::optional<std::uint64_t> charge_batch;  // none: as many samples as are real
   std::optional<int> host_threads;            // none: all cores
   bool service_rank = false;
-  Seconds start_timeout = kStartTimeout;
   Seconds peer_timeout = kPeerTimeout;
   // budget and targets
   double epochs = 0;
@@ -113,7 +112,7 @@ struct TrainOptions {
   void validate() const;
   // Those that carry the run out together. The first call under mpi joins them, which waits for
   // all. Errors: as processes_of().
-  ProcessGroup& processes() const { return processes_of(cluster, start_timeout); }
+  ProcessGroup& processes() const { return processes_of(cluster, peer_timeout); }
 };
 
 // The event file in the folder of --tensorboard.

@@ -26,7 +26,7 @@ class Start(MpiTest):
         return texts
 
     def test_who_does_not_come_to_the_start_is_named(self):
-        run = [BINARY, *RUN, "--start-timeout", "2"]
+        run = [BINARY, *RUN, "--peer-timeout", "2"]
 
         def after(file):
             return ["sh", "-c", f"until [ -e {file} ]; do sleep 0.1; done; sleep 0.5; exec {shlex.join(run)}"]
@@ -40,7 +40,7 @@ class Start(MpiTest):
                  (run, ["sh", "-c", "kill -STOP $$"], "rank 1 is stopped"))
         for (_, _, missing), text in zip(cases, self.side_by_side([case[:2] for case in cases], 1)):
             self.assertIn(f"error: not all ranks have come within 2 s of the start: {missing}", text)
-            self.assertIn("--start-timeout", text)
+            self.assertIn("--peer-timeout", text)
 
     def test_ranks_that_differ_say_in_what(self):
         run = [BINARY, *RUN]

@@ -71,6 +71,11 @@ std::string failure_of(const std::string& cluster, int workers,
   return "";
 }
 
+// What the run ends with when a worker throws an error of this text: several processes name the rank.
+inline std::string of_rank(const std::string& cluster, int rank, const std::string& text) {
+  return processes_of(cluster).size() == 1 ? text : fmt::format("rank {}: {}", rank, text);
+}
+
 // Tests over all clusters that this binary has.
 class OnEveryCluster : public testing::TestWithParam<std::string> {
  protected:

@@ -290,6 +290,20 @@ TEST_P(ProcessesOn, PauseIsOffTheClock) {
     EXPECT_LE(worker.breakdown.wait, report.elapsed * 1.001);
 }
 
+TEST_P(ProcessesOn, ClockNeverRunsBackwards) {
+  run_on(cluster(), size(), [](Endpoint& endpoint) {
+    Seconds last = endpoint.now();
+    EXPECT_GE(last, Seconds(0));
+    for (int i = 0; i < 100; ++i) {
+      if (i % 10 == endpoint.rank())
+        endpoint.while_paused([] { std::this_thread::sleep_for(20us); });
+      endpoint.compute({}, ComputeKind::vector, [] {});
+      EXPECT_GE(endpoint.now(), last);
+      last = endpoint.now();
+    }
+  });
+}
+
 TEST_P(ProcessesOn, PausesOfAllWorkersTakeTurns) {
   std::atomic<int> inside = 0, done = 0;
   run_on(cluster(), size(), [&](Endpoint& endpoint) {

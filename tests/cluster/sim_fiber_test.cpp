@@ -1,10 +1,12 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <functional>
 #include <memory>
 #include <numeric>
 #include <stdexcept>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "cluster/sim/fiber.hpp"
@@ -20,16 +22,22 @@ constexpr int kManyFibers = 200;
 constexpr int kManyFibers = 10'000;
 #endif
 
-TEST(Fiber, RunsBetweenResumeAndSuspend) {
+// A fiber whose body knows it.
+struct Alone {
+  explicit Alone(std::function<void(Fiber&)> body)
+      : fiber(stacks, [this, body = std::move(body)] { body(fiber); }) {}
   StackPool stacks;
+  Fiber fiber;
+};
+
+TEST(Fiber, RunsBetweenResumeAndSuspend) {
   std::string trace;
-  Fiber* self = nullptr;
-  Fiber fiber(stacks, [&] {
+  Alone alone([&](Fiber& self) {
     trace += "b";
-    self->suspend();
+    self.suspend();
     trace += "d";
   });
-  self = &fiber;
+  Fiber& fiber = alone.fiber;
   trace += "a";
   EXPECT_TRUE(fiber.resume());
   trace += "c";
@@ -48,18 +56,16 @@ TEST(Fiber, ResumingAnEndedFiberIsACheckFailure) {
 }
 
 TEST(Fiber, KeepsItsStackBetweenManySwitches) {
-  StackPool stacks;
-  Fiber* self = nullptr;
   std::vector<int> seen;
-  Fiber fiber(stacks, [&] {
+  Alone alone([&](Fiber& self) {
     int local[1000];
     std::iota(std::begin(local), std::end(local), 0);
     for (int i = 0; i < 1000; ++i) {
       seen.push_back(local[i]);
-      self->suspend();
+      self.suspend();
     }
   });
-  self = &fiber;
+  Fiber& fiber = alone.fiber;
   while (fiber.resume()) {
   }
   ASSERT_EQ(seen.size(), 1000U);
@@ -82,13 +88,11 @@ TEST(Fiber, HasRoomForDeepCalls) {
 }
 
 TEST(Fiber, ExceptionReachesTheOwner) {
-  StackPool stacks;
-  Fiber* self = nullptr;
-  Fiber fiber(stacks, [&] {
-    self->suspend();
+  Alone alone([&](Fiber& self) {
+    self.suspend();
     throw std::runtime_error("from inside");
   });
-  self = &fiber;
+  Fiber& fiber = alone.fiber;
   EXPECT_TRUE(fiber.resume());
   try {
     fiber.resume();
@@ -139,16 +143,14 @@ struct Flag {
 };
 
 TEST(Fiber, UnwindRunsDestructors) {
-  StackPool stacks;
   bool destroyed = false;
   bool went_on = false;
-  Fiber* self = nullptr;
-  Fiber fiber(stacks, [&] {
+  Alone alone([&](Fiber& self) {
     const Flag flag{destroyed};
-    self->suspend();
+    self.suspend();
     went_on = true;
   });
-  self = &fiber;
+  Fiber& fiber = alone.fiber;
   EXPECT_TRUE(fiber.resume());
   EXPECT_FALSE(destroyed);
   fiber.unwind();
@@ -158,16 +160,13 @@ TEST(Fiber, UnwindRunsDestructors) {
 }
 
 TEST(Fiber, DestructionUnwinds) {
-  StackPool stacks;
   bool destroyed = false;
   {
-    Fiber* self = nullptr;
-    Fiber fiber(stacks, [&] {
+    Alone alone([&](Fiber& self) {
       const Flag flag{destroyed};
-      self->suspend();
+      self.suspend();
     });
-    self = &fiber;
-    fiber.resume();
+    alone.fiber.resume();
   }
   EXPECT_TRUE(destroyed);
 }
@@ -186,19 +185,17 @@ TEST(Fiber, UnwindingAFreshFiberNeverStartsIt) {
 }
 
 TEST(Fiber, UnwindPassesHandlersOfStandardExceptionsAndDropsOthers) {
-  StackPool stacks;
   bool handled = false;
-  Fiber* self = nullptr;
-  Fiber fiber(stacks, [&] {
+  Alone alone([&](Fiber& self) {
     try {
-      self->suspend();
+      self.suspend();
     } catch (const std::exception&) {
       handled = true;
     } catch (const FiberUnwind&) {
       throw std::runtime_error("on the way out");
     }
   });
-  self = &fiber;
+  Fiber& fiber = alone.fiber;
   fiber.resume();
   fiber.unwind();
   EXPECT_FALSE(handled);
@@ -206,41 +203,36 @@ TEST(Fiber, UnwindPassesHandlersOfStandardExceptionsAndDropsOthers) {
 }
 
 TEST(Fiber, SuspendInADestructorDuringUnwindingReturns) {
-  StackPool stacks;
   bool came_back = false;
-  Fiber* self = nullptr;
   struct Blocking {
-    Fiber*& self;
+    Fiber& self;
     bool& came_back;
     ~Blocking() {
-      self->suspend();
+      self.suspend();
       came_back = true;
     }
   };
-  Fiber fiber(stacks, [&] {
+  Alone alone([&](Fiber& self) {
     const Blocking blocking{self, came_back};
-    self->suspend();
+    self.suspend();
   });
-  self = &fiber;
-  fiber.resume();
-  fiber.unwind();
+  alone.fiber.resume();
+  alone.fiber.unwind();
   EXPECT_TRUE(came_back);
 }
 
 TEST(Fiber, CodeThatSwallowsTheUnwindIsUnwoundAtItsNextSuspend) {
-  StackPool stacks;
   int swallowed = 0;
-  Fiber* self = nullptr;
-  Fiber fiber(stacks, [&] {
+  Alone alone([&](Fiber& self) {
     try {
-      self->suspend();
+      self.suspend();
     } catch (...) {
       ++swallowed;
     }
-    self->suspend();
+    self.suspend();
     swallowed = 100;
   });
-  self = &fiber;
+  Fiber& fiber = alone.fiber;
   fiber.resume();
   fiber.unwind();
   EXPECT_EQ(swallowed, 1);

@@ -233,31 +233,7 @@ TEST(ThreadsTimeBreakdown, WaitIsTheTimeForOthersWithoutPauses) {
   EXPECT_GE(report.paused, 400ms);
 }
 
-TEST(ThreadsClock, NeverRunsBackwards) {
-  make_cluster("threads", options_for(3))->run([](Endpoint& endpoint) {
-    Seconds last = endpoint.now();
-    for (int i = 0; i < 300; ++i) {
-      if (i % 10 == endpoint.rank())
-        endpoint.while_paused([] { std::this_thread::sleep_for(20us); });
-      endpoint.compute({}, ComputeKind::vector, [] {});
-      EXPECT_GE(endpoint.now(), last);
-      last = endpoint.now();
-    }
-  });
-}
-
 // --- misuse --------------------------------------------------------------------------------------
-
-TEST(ThreadsMisuse, VocabularyInsideOfAPause) {
-  EXPECT_THAT(
-      failure_of<CheckFailure>("threads", 2,
-                               [](Endpoint& endpoint) {
-                                 if (endpoint.rank() == 0)
-                                   endpoint.while_paused([&] { endpoint.comm().barrier(); });
-                                 endpoint.comm().barrier();
-                               }),
-      HasSubstr("worker 0 uses the cluster inside of a pause"));
-}
 
 TEST(ThreadsMisuse, AForeignThread) {
   EXPECT_THAT(failure_of<CheckFailure>("threads", 1,
@@ -296,31 +272,6 @@ void random_run(std::uint64_t seed) {
 
 TEST(ThreadsStress, RandomRunsEnd) {
   for (std::uint64_t seed = 0; seed < 100; ++seed) random_run(seed);
-}
-
-// Failures at random places end the run with the first error, and nobody touches memory of who has
-// gone.
-TEST(ThreadsStress, RandomFailuresEnd) {
-  for (std::uint64_t seed = 0; seed < 100; ++seed) {
-    std::atomic<int> steps = 0;
-    const int last = static_cast<int>(seed % 37);
-    EXPECT_EQ(failure_of<Error>("threads", 4,
-                                [&](Endpoint& endpoint) {
-                                  auto gather = serve<Gather>(endpoint, "gather", 2);
-                                  std::vector<float> x(20000, 1.0F), y(x.size());
-                                  const int next = (endpoint.rank() + 1) % endpoint.size();
-                                  const int previous = (endpoint.rank() + 3) % endpoint.size();
-                                  for (int i = 0;; ++i) {
-                                    if (++steps > last) throw runtime_failure("enough");
-                                    endpoint.comm().all_reduce(std::span(x), ReduceOp::max);
-                                    gather.call({i}, x);
-                                    endpoint.comm().send(next, i, std::span<const float>(x));
-                                    endpoint.comm().receive(previous, i, std::span(y));
-                                    endpoint.comm().broadcast(std::span(y), i % 4);
-                                  }
-                                }),
-              "enough");
-  }
 }
 
 }  // namespace

@@ -11,8 +11,6 @@ struct cublasContext {
 
 namespace hetsgd_emulation {
 
-cudaError_t enqueue(cudaStream_t stream, const char* name, std::function<void()> run);
-
 namespace {
 
 template <class Real>
@@ -63,7 +61,7 @@ template <class Real>
 cublasStatus_t enqueue_product(cublasHandle_t handle, const Product<Real>& product) {
   if (handle == nullptr) return CUBLAS_STATUS_NOT_INITIALIZED;
   if (!product.valid()) return CUBLAS_STATUS_INVALID_VALUE;
-  const cudaError_t status = enqueue(handle->stream, "gemm", [product] { product.run(); });
+  const cudaError_t status = enqueue(handle->stream, [product] { product.run(); });
   return status == cudaSuccess ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_EXECUTION_FAILED;
 }
 
@@ -84,10 +82,6 @@ cublasStatus_t cublasCreate_v2(cublasHandle_t* handle) {
 }
 cublasStatus_t cublasDestroy_v2(cublasHandle_t handle) {
   delete handle;
-  return CUBLAS_STATUS_SUCCESS;
-}
-cublasStatus_t cublasGetVersion_v2(cublasHandle_t, int* version) {
-  *version = 130000;
   return CUBLAS_STATUS_SUCCESS;
 }
 cublasStatus_t cublasSetStream_v2(cublasHandle_t handle, cudaStream_t stream) {
@@ -185,14 +179,6 @@ cublasStatus_t cublasGemmStridedBatchedEx_64(
     if (status != CUBLAS_STATUS_SUCCESS) return status;
   }
   return CUBLAS_STATUS_SUCCESS;
-}
-cublasStatus_t cublasGemmEx(cublasHandle_t handle, cublasOperation_t ta, cublasOperation_t tb,
-                            int m, int n, int k, const void* alpha, const void* A,
-                            cudaDataType a_type, int lda, const void* B, cudaDataType b_type,
-                            int ldb, const void* beta, void* C, cudaDataType c_type, int ldc,
-                            cublasComputeType_t compute, cublasGemmAlgo_t algorithm) {
-  return cublasGemmEx_64(handle, ta, tb, m, n, k, alpha, A, a_type, lda, B, b_type, ldb, beta, C,
-                         c_type, ldc, compute, algorithm);
 }
 
 }  // extern "C"

@@ -19,8 +19,6 @@ struct cudnnContext {
 };
 namespace hetsgd_emulation {
 
-cudaError_t enqueue(cudaStream_t stream, const char* name, std::function<void()> run);
-
 namespace {
 
 // --- what lives ----------------------------------------------------------------------------------
@@ -88,7 +86,7 @@ template <class Real>
 cudnnStatus_t enqueue_convolution(cudaStream_t stream, const Geometry& g, Way way,
                                   const Operands& o) {
   const Real alpha = *static_cast<const Real*>(o.alpha), beta = *static_cast<const Real*>(o.beta);
-  return given(enqueue(stream, "convolution", [=] {
+  return given(enqueue(stream, [=] {
     std::fill_n(static_cast<char*>(o.workspace), o.workspace_bytes, '\xff');  // NaN
     compute(g, way, alpha, static_cast<const Real*>(o.X), static_cast<const Real*>(o.W),
             static_cast<const Real*>(o.Y), beta, static_cast<Real*>(o.out));
@@ -122,7 +120,7 @@ template <class Real>
 cudnnStatus_t add_bias(cudaStream_t stream, const cudnnTensorStruct& t, const void* alpha,
                        const void* A, const void* beta, void* C) {
   const Real a = *static_cast<const Real*>(alpha), b = *static_cast<const Real*>(beta);
-  return given(enqueue(stream, "add bias", [=] {
+  return given(enqueue(stream, [=] {
     for_channels(t, static_cast<Real*>(C), [&](std::size_t c, Real& value) {
       value = a * static_cast<const Real*>(A)[c] + b * value;
     });
@@ -133,7 +131,7 @@ template <class Real>
 cudnnStatus_t sum_bias(cudaStream_t stream, const cudnnTensorStruct& t, const void* alpha,
                        const void* dY, const void* beta, void* db) {
   const Real a = *static_cast<const Real*>(alpha), b = *static_cast<const Real*>(beta);
-  return given(enqueue(stream, "gradient of bias", [=] {
+  return given(enqueue(stream, [=] {
     std::vector<double> sums(static_cast<std::size_t>(t.c));
     for_channels(t, static_cast<const Real*>(dY),
                  [&](std::size_t c, Real value) { sums[c] += static_cast<double>(value); });

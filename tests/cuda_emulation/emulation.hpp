@@ -11,9 +11,8 @@
 //               lacks an event, or reads a pinned buffer too early, reads old bytes.
 //   memory    : belongs to one of the emulated GPUs. Unmapped while nothing of the GPU runs:
 //               host code that touches it crashes. Kernels see the memory of another GPU only
-//               where peer access was enabled (cudaMalloc) or given (cudaMallocAsync: the pool).
-//               New and freed memory is filled with NaN; writing past an allocation is noticed.
-//   graphs    : captured operations with their dependencies, replayed in a legal order.
+//               where its pool (cudaMallocAsync) gives them access. New and freed memory is filled
+//               with NaN; writing past an allocation is noticed.
 //   libraries : libcublas.so.13, libnccl.so.2 and libnvidia-ml.so.1 to be found by dlopen. Not
 //               everybody has cuDNN: libcudnn.so.9 lies in a folder of its own, cudnn/, which is found
 //               through LD_LIBRARY_PATH (or opened by its path before).
@@ -75,7 +74,7 @@ const Settings& settings();
 [[noreturn]] void misuse(const std::string& text);
 
 // --- memory --------------------------------------------------------------------------------------
-// Each GPU has two arenas, since cudaMalloc and the pool give peers access by different calls.
+// Each GPU has two arenas: peers may reach the pool, and other processes what cudaMalloc gave.
 using Arenas = std::uint64_t;  // a bit for each
 constexpr Arenas malloc_arena(int gpu) { return Arenas{1} << (2 * gpu); }
 constexpr Arenas pool_arena(int gpu) { return Arenas{2} << (2 * gpu); }
@@ -98,8 +97,6 @@ std::size_t pool_bytes(int gpu);  // in use by cudaMallocAsync
 bool is_pinned(const void* memory);
 // What kernels of `gpu` may touch.
 Arenas reachable(int gpu);
-void set_peer_malloc(int from, int to, bool enabled);
-bool has_peer_malloc(int from, int to);
 void set_peer_pool(int from, int owner, bool enabled);
 
 // Arenas are mapped while somebody has them open.
@@ -122,28 +119,12 @@ struct Point {  // the first `count` operations of the queue are over
   std::uint64_t count = 0;
 };
 
-enum class Kind { kernel, copy, fill, host, library, mark, graph };
-
 struct Operation {
-  Kind kind = Kind::kernel;
-  std::string name;
   Arenas touches = 0;
-  std::function<void()> run;  // null: nothing to do
-  std::vector<Point> after;   // of other queues
+  std::function<void()> run = nullptr;  // null: nothing to do
+  std::vector<Point> after = {};        // of other queues
   // Asked once all of `after` is over, as often as somebody waits; false: others have to come first.
   std::function<bool(std::unique_lock<std::mutex>&)> ready = nullptr;
-};
-
-struct Node {
-  Operation operation;
-  std::vector<std::size_t> after;  // earlier nodes
-};
-struct Capture {
-  std::vector<Node> nodes;
-  std::shared_ptr<Queue> origin;
-  std::vector<std::shared_ptr<Queue>> joined;
-  cudaStreamCaptureMode mode = cudaStreamCaptureModeGlobal;
-  bool invalid = false;
 };
 
 struct Queue : std::enable_shared_from_this<Queue> {
@@ -151,18 +132,15 @@ struct Queue : std::enable_shared_from_this<Queue> {
   std::deque<Operation> operations;
   std::uint64_t done = 0, given = 0;
   bool busy = false;
-  std::shared_ptr<Capture> capture = nullptr;
-  std::vector<std::size_t> tails = {};  // nodes that the next one comes after
 };
 
 using Lock = std::unique_lock<std::mutex>;
-extern std::mutex mutex;  // guards queues and captures
+extern std::mutex mutex;  // guards queues
 extern std::condition_variable changed;
 // While it is above 0, operations may become ready by what other processes do: nobody notifies then.
 extern std::atomic<int> waits_for_processes;
 
 std::shared_ptr<Queue> make_queue(int gpu);
-// Appends to the queue, or to what it is capturing.
 void push(Lock& lock, Queue& queue, Operation operation);
 // Runs what has to run for `count` operations of the queue to be over; false: it is up to others.
 // The lock is given away while an operation runs.
@@ -175,9 +153,9 @@ std::uint64_t random_below(std::uint64_t bound);  // under the lock
 int current_gpu();                       // of this thread
 bool chose_gpu();                        // this thread has called cudaSetDevice
 cudaError_t report(cudaError_t status);  // remembers an error for cudaGetLastError
-// Set while a capture forbids this thread calls that wait or allocate.
-bool capture_forbids();
 cudaError_t checked_stream(cudaStream_t stream, std::shared_ptr<Queue>& queue);
+// A library's kernel: runs once, when the stream comes to it.
+cudaError_t enqueue(cudaStream_t stream, std::function<void()> run);
 
 }  // namespace hetsgd_emulation
 

@@ -244,8 +244,7 @@ void leave() { current_block->leave(); }
 
 void* dynamic_shared_memory() { return current_block->shared.data(); }
 
-void launch(const char* name, dim3 grid, dim3 block, std::size_t shared_bytes, cudaStream_t stream,
-            Kernel kernel) {
+void launch(dim3 grid, dim3 block, std::size_t shared_bytes, cudaStream_t stream, Kernel kernel) {
   const std::uint64_t threads = std::uint64_t{block.x} * block.y * block.z;
   if (std::uint64_t{grid.x} * grid.y * grid.z == 0 || threads == 0 || threads > 1024 ||
       shared_bytes > 227 * 1024) {
@@ -259,26 +258,18 @@ void launch(const char* name, dim3 grid, dim3 block, std::size_t shared_bytes, c
     return;
   }
   Lock lock(mutex);
-  push(lock, *queue,
-       {.kind = Kind::kernel,
-        .name = name,
-        .touches = reachable(queue->gpu),
-        .run = [=, kernel = std::move(kernel)] { run_grid(grid, block, shared_bytes, kernel); },
-        .after = {}});
+  push(lock, *queue, {.touches = reachable(queue->gpu), .run = [=, kernel = std::move(kernel)] {
+                        run_grid(grid, block, shared_bytes, kernel);
+                      }});
 }
 
-cudaError_t enqueue(cudaStream_t stream, const char* name, std::function<void()> run) {
+cudaError_t enqueue(cudaStream_t stream, std::function<void()> run) {
   std::shared_ptr<Queue> queue;
   if (const cudaError_t status = checked_stream(stream, queue); status != cudaSuccess) {
     return status;
   }
   Lock lock(mutex);
-  push(lock, *queue,
-       {.kind = Kind::library,
-        .name = name,
-        .touches = reachable(queue->gpu),
-        .run = std::move(run),
-        .after = {}});
+  push(lock, *queue, {.touches = reachable(queue->gpu), .run = std::move(run)});
   return cudaSuccess;
 }
 

@@ -218,17 +218,6 @@ Arenas reachable(int gpu) {
   return arenas_of(gpu) | all.peers[static_cast<std::size_t>(gpu)];
 }
 
-void set_peer_malloc(int from, int to, bool enabled) {
-  Memory& all = memory();
-  const std::lock_guard lock(all.mutex);
-  Arenas& peers = all.peers[static_cast<std::size_t>(from)];
-  peers = enabled ? peers | malloc_arena(to) : peers & ~malloc_arena(to);
-}
-bool has_peer_malloc(int from, int to) {
-  Memory& all = memory();
-  const std::lock_guard lock(all.mutex);
-  return (all.peers[static_cast<std::size_t>(from)] & malloc_arena(to)) != 0;
-}
 void set_peer_pool(int from, int owner, bool enabled) {
   Memory& all = memory();
   const std::lock_guard lock(all.mutex);

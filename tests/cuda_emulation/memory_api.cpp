@@ -61,21 +61,14 @@ cudaError_t copy(void* to, const void* from, std::size_t bytes, cudaStream_t str
   Lock lock(mutex);
   const bool staged_source = source == 0 && !is_pinned_locked(from);
   const bool waits = target == 0 && !is_pinned_locked(to);
-  if ((staged_source || waits) && queue->capture) {
-    queue->capture->invalid = true;
-    return report(cudaErrorStreamCaptureUnsupported);
-  }
   std::shared_ptr<std::vector<char>> stage;
   if (staged_source) {
     const auto* const p = static_cast<const char*>(from);
     stage = std::make_shared<std::vector<char>>(p, p + bytes);
   }
-  push(lock, *queue,
-       {.kind = Kind::copy,
-        .name = "copy",
-        .touches = target | source,
-        .run = [=] { std::memcpy(to, stage ? stage->data() : from, bytes); },
-        .after = {}});
+  push(lock, *queue, {.touches = target | source, .run = [=] {
+                        std::memcpy(to, stage ? stage->data() : from, bytes);
+                      }});
   if (waits) wait_for(lock, *queue, queue->given);
   return cudaSuccess;
 }
@@ -106,13 +99,11 @@ cudaError_t cudaMemGetInfo(std::size_t* free, std::size_t* total) {
 }
 
 cudaError_t cudaMalloc(void** memory, std::size_t bytes) {
-  if (capture_forbids()) return report(cudaErrorStreamCaptureUnsupported);
   *memory = bytes == 0 ? nullptr : take_with_patience(current_gpu(), false, bytes);
   return report(bytes > 0 && *memory == nullptr ? cudaErrorMemoryAllocation : cudaSuccess);
 }
 cudaError_t cudaFree(void* memory) {
   if (memory == nullptr) return cudaSuccess;
-  if (capture_forbids()) return report(cudaErrorStreamCaptureUnsupported);
   const Arenas arena = arena_of(memory);
   if (arena == 0) return report(cudaErrorInvalidValue);
   Lock lock(mutex);
@@ -127,7 +118,6 @@ cudaError_t cudaMallocAsync(void** memory, std::size_t bytes, cudaStream_t strea
   if (const cudaError_t status = checked_stream(stream, queue); status != cudaSuccess) {
     return status;
   }
-  if (queue->capture) return report(cudaErrorStreamCaptureUnsupported);
   *memory = bytes == 0 ? nullptr : take_with_patience(queue->gpu, true, bytes);
   return report(bytes > 0 && *memory == nullptr ? cudaErrorMemoryAllocation : cudaSuccess);
 }
@@ -137,16 +127,14 @@ cudaError_t cudaFreeAsync(void* memory, cudaStream_t stream) {
   if (const cudaError_t status = checked_stream(stream, queue); status != cudaSuccess) {
     return status;
   }
-  if (queue->capture) return report(cudaErrorStreamCaptureUnsupported);
   Lock lock(mutex);
-  push(lock, *queue,
-       {.kind = Kind::mark, .name = "free", .run = [=] { give_memory(memory); }, .after = {}});
+  push(lock, *queue, {.run = [=] { give_memory(memory); }});
   return cudaSuccess;
 }
 
 cudaError_t cudaHostAlloc(void** memory, std::size_t bytes, unsigned) {
-  if (capture_forbids()) return report(cudaErrorStreamCaptureUnsupported);
-  if (int gpu = 0; cudaGetDevice(&gpu) != cudaSuccess) return cudaPeekAtLastError();
+  int gpu = 0;
+  if (const cudaError_t status = cudaGetDevice(&gpu); status != cudaSuccess) return status;
   *memory = nullptr;
   if (bytes == 0) return cudaSuccess;
   *memory = std::aligned_alloc(4096, (bytes + 4095) / 4096 * 4096);
@@ -156,13 +144,9 @@ cudaError_t cudaHostAlloc(void** memory, std::size_t bytes, unsigned) {
   pinned()[static_cast<const char*>(*memory)] = bytes;
   return cudaSuccess;
 }
-cudaError_t cudaMallocHost(void** memory, std::size_t bytes) {
-  return cudaHostAlloc(memory, bytes, cudaHostAllocDefault);
-}
 // Waits for the GPUs, as copies may still use the memory.
 cudaError_t cudaFreeHost(void* memory) {
   if (memory == nullptr) return cudaSuccess;
-  if (capture_forbids()) return report(cudaErrorStreamCaptureUnsupported);
   Lock lock(mutex);
   for (int gpu = 0; gpu < settings().gpus; ++gpu) wait_for_gpu(lock, gpu);
   if (pinned().erase(static_cast<const char*>(memory)) == 0) return report(cudaErrorInvalidValue);
@@ -234,16 +218,6 @@ cudaError_t cudaMemcpyPeerAsync(void* to, int to_device, const void* from, int f
   }
   return copy(to, from, bytes, stream);
 }
-// In no order with streams that do not wait for the default stream: the project's.
-cudaError_t cudaMemcpy(void* to, const void* from, std::size_t bytes, cudaMemcpyKind kind) {
-  if (capture_forbids()) return report(cudaErrorStreamCaptureUnsupported);
-  if (bytes == 0) return cudaSuccess;
-  if (!fits(kind, arena_of(to) != 0, arena_of(from) != 0)) return report(cudaErrorInvalidValue);
-  Access access;
-  access.change(arena_of(to) | arena_of(from));
-  std::memcpy(to, from, bytes);
-  return cudaSuccess;
-}
 cudaError_t cudaMemsetAsync(void* memory, int value, std::size_t bytes, cudaStream_t stream) {
   std::shared_ptr<Queue> queue;
   if (const cudaError_t status = checked_stream(stream, queue); status != cudaSuccess) {
@@ -253,11 +227,7 @@ cudaError_t cudaMemsetAsync(void* memory, int value, std::size_t bytes, cudaStre
   if (arena_of(memory) == 0) return report(cudaErrorInvalidValue);
   Lock lock(mutex);
   push(lock, *queue,
-       {.kind = Kind::fill,
-        .name = "fill",
-        .touches = arena_of(memory),
-        .run = [=] { std::memset(memory, value, bytes); },
-        .after = {}});
+       {.touches = arena_of(memory), .run = [=] { std::memset(memory, value, bytes); }});
   return cudaSuccess;
 }
 

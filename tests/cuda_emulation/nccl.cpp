@@ -90,7 +90,7 @@ bool all_have(Lock& lock, Clique& clique, std::uint64_t number, std::map<int, Po
 ncclResult_t checked(ncclComm_t comm, cudaStream_t stream, std::shared_ptr<Queue>& queue) {
   if (checked_stream(stream, queue) != cudaSuccess) return ncclUnhandledCudaError;
   if (queue->gpu != comm->clique->gpu(comm->rank)) return ncclInvalidArgument;
-  return queue->capture ? ncclInvalidUsage : ncclSuccess;  // captures are not emulated here
+  return ncclSuccess;
 }
 
 bool on_gpu_of(ncclComm_t comm, const void* memory) {
@@ -138,9 +138,7 @@ ncclResult_t collective(const Call& call, ncclComm_t comm, cudaStream_t stream, 
   if (comm->last.queue) after.push_back(comm->last);
   comm->last = round.taken[rank];
   push(lock, *queue,
-       {.kind = Kind::library,
-        .name = "NCCL",
-        .touches = arena_of(call.send),
+       {.touches = arena_of(call.send),
         .run = [=] { give(*clique, rank, number, call); },
         .after = after,
         .ready = [=](Lock& held) {  // its slot has been read
@@ -148,15 +146,12 @@ ncclResult_t collective(const Call& call, ncclComm_t comm, cudaStream_t stream, 
                                                     &Round::taken, &Board::Seat::taken);
         }});
   push(lock, *queue,
-       {.kind = Kind::library,
-        .name = "NCCL",
-        .touches = arena_of(call.receive),
+       {.touches = arena_of(call.receive),
         .run =
             [=] {
               take(*clique, rank, number, call);
               let_go(*clique, rank, number);
             },
-        .after = {},
         .ready =
             [=](Lock& held) {
               return all_have(held, *clique, number, &Round::sent, &Board::Seat::sent);
@@ -171,8 +166,7 @@ Operation to_or_from_outside(bool sends, void* memory, std::size_t bytes,
   const auto [from, to, number] = which;
   Board::Letters& letters = clique->board->letters(from, to);
   char* const letter = clique->board->letter(from, to);
-  Operation operation{
-      .kind = Kind::library, .name = "NCCL", .touches = arena_of(memory), .run = {}, .after = {}};
+  Operation operation{.touches = arena_of(memory)};
   if (sends) {
     operation.ready = [=, &letters, number = number](Lock&) {
       return clique->aborted || letters.taken == number;
@@ -219,8 +213,7 @@ ncclResult_t send_or_receive(bool sends, void* memory, std::size_t bytes, int pe
   if (slot == nullptr) slot = std::make_shared<Mail>();
   const std::shared_ptr<Mail> mail = slot;
   if (++mail->ends == 2) clique->mail.erase({from, to, number});
-  Operation operation{
-      .kind = Kind::library, .name = "NCCL", .touches = arena_of(memory), .run = {}, .after = {}};
+  Operation operation{.touches = arena_of(memory)};
   if (sends) {
     mail->sent = {queue, queue->given + 1};
     operation.run = [=] {
@@ -252,7 +245,6 @@ namespace {
 
 ncclResult_t collective_now_or_later(const Call& call, ncclComm_t comm, cudaStream_t stream) {
   const bool grouped = group_depth > 0 || (comm != nullptr && !comm->blocking);
-  if (nccl_size(call.form.type) == 0) return ncclInvalidArgument;
   return now_or_later(comm, [=] { return collective(call, comm, stream, grouped); });
 }
 

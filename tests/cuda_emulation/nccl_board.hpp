@@ -18,7 +18,7 @@ struct Form {
   enum class What { all_reduce, reduce, broadcast, all_gather, reduce_scatter };
   What what = What::all_reduce;
   std::size_t count = 0;
-  ncclDataType_t type = ncclFloat;
+  ncclDataType_t type = ncclFloat32;
   ncclRedOp_t op = ncclSum;
   int root = 0;
 

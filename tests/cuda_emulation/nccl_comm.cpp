@@ -1,5 +1,4 @@
 // Communicators and groups of the emulated NCCL.
-#include <chrono>
 #include <cstring>
 #include <utility>
 
@@ -42,24 +41,8 @@ ncclResult_t verdict(const Clique& clique) {
   return static_cast<int>(gpus.size()) == clique.ranks() ? ncclSuccess : ncclInvalidUsage;
 }
 
-// Waits for the others, who may be in other processes.
-ncclResult_t meet(ncclComm_t* comm, const std::shared_ptr<Clique>& clique, const ncclUniqueId& id) {
-  using Clock = std::chrono::steady_clock;
-  const auto end = Clock::now() + std::chrono::duration<double>(settings().hang_s);
-  while (!complete(*clique)) {
-    if (Clock::now() > end) {
-      misuse("NCCL: a rank waits for others that do not come into the communicator");
-    }
-    std::this_thread::sleep_for(std::chrono::microseconds(100));
-  }
-  withdraw_board(id);
-  const ncclResult_t result = verdict(*clique);
-  if (result != ncclSuccess) delete std::exchange(*comm, nullptr);
-  return result;
-}
-
-// The same, asked again and again.
-ncclResult_t meet_without_waiting(const Clique& clique, const ncclUniqueId& id) {
+// Asked again and again: the others may be in other processes.
+ncclResult_t meet(const Clique& clique, const ncclUniqueId& id) {
   if (!complete(clique)) return ncclInProgress;
   withdraw_board(id);
   return verdict(clique);
@@ -134,15 +117,10 @@ ncclResult_t ncclCommInitRankConfig(ncclComm_t* comm, int ranks, ncclUniqueId id
     const ncclResult_t result = enter(comm, clique, rank, current_gpu());
     if (result != ncclSuccess) return result;
   }
-  if (config == nullptr || config->blocking != 0) {
-    return in_turn([=] { return meet(comm, clique, id); });
-  }
+  if (config == nullptr || config->blocking != 0) misuse("NCCL: ranks that join block");
   (*comm)->blocking = false;
-  (*comm)->begun.push_back([=] { return meet_without_waiting(*clique, id); });
+  (*comm)->begun.push_back([=] { return meet(*clique, id); });
   return (*comm)->state = ncclInProgress;
-}
-ncclResult_t ncclCommInitRank(ncclComm_t* comm, int ranks, ncclUniqueId id, int rank) {
-  return ncclCommInitRankConfig(comm, ranks, id, rank, nullptr);
 }
 
 ncclResult_t ncclCommInitAll(ncclComm_t* comms, int count, const int* devices) {
@@ -178,18 +156,6 @@ ncclResult_t ncclCommAbort(ncclComm_t comm) {
   delete comm;
   return ncclSuccess;
 }
-ncclResult_t ncclCommCount(ncclComm_t comm, int* count) {
-  *count = comm->clique->ranks();
-  return ncclSuccess;
-}
-ncclResult_t ncclCommUserRank(ncclComm_t comm, int* rank) {
-  *rank = comm->rank;
-  return ncclSuccess;
-}
-ncclResult_t ncclCommCuDevice(ncclComm_t comm, int* device) {
-  *device = comm->clique->gpu(comm->rank);
-  return ncclSuccess;
-}
 ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t* error) {
   *error = comm->clique->aborted ? ncclRemoteError : progress(*comm);
   return ncclSuccess;
@@ -210,7 +176,6 @@ const char* ncclGetErrorString(ncclResult_t result) {
       return "unknown result code";
   }
 }
-const char* ncclGetLastError(ncclComm_t) { return ""; }
 
 ncclResult_t ncclGroupStart() {
   ++group_depth;

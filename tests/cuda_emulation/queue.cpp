@@ -38,8 +38,7 @@ class KeepOpen {
 
 void run(Lock& lock, const Operation& operation) {
   lock.unlock();
-  // A host function may not touch device memory either.
-  access->change(operation.kind == Kind::host ? 0 : operation.touches);
+  access->change(operation.touches);
   if (operation.run) operation.run();
   lock.lock();
 }
@@ -88,12 +87,6 @@ std::shared_ptr<Queue> make_queue(int gpu) {
 }
 
 void push(Lock& lock, Queue& queue, Operation operation) {
-  if (queue.capture) {
-    std::vector<Node>& nodes = queue.capture->nodes;
-    nodes.push_back({std::move(operation), queue.tails});
-    queue.tails = {nodes.size() - 1};
-    return;
-  }
   queue.operations.push_back(std::move(operation));
   ++queue.given;
   changed.notify_all();

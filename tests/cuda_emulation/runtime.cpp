@@ -31,19 +31,9 @@ constexpr ErrorText kErrors[] = {
     HETSGD_ERROR(cudaErrorNoDevice, "no CUDA-capable device"),
     HETSGD_ERROR(cudaErrorInvalidDevice, "invalid device ordinal"),
     HETSGD_ERROR(cudaErrorNoKernelImageForDevice, "no kernel image for the device"),
-    HETSGD_ERROR(cudaErrorPeerAccessUnsupported, "peer access is not supported"),
     HETSGD_ERROR(cudaErrorUnsupportedPtxVersion, "unsupported PTX version"),
     HETSGD_ERROR(cudaErrorInvalidResourceHandle, "invalid resource handle"),
     HETSGD_ERROR(cudaErrorNotReady, "device not ready"),
-    HETSGD_ERROR(cudaErrorPeerAccessAlreadyEnabled, "peer access is already enabled"),
-    HETSGD_ERROR(cudaErrorPeerAccessNotEnabled, "peer access has not been enabled"),
-    HETSGD_ERROR(cudaErrorStreamCaptureUnsupported, "not permitted while a stream is capturing"),
-    HETSGD_ERROR(cudaErrorStreamCaptureInvalidated, "the capture failed earlier"),
-    HETSGD_ERROR(cudaErrorStreamCaptureUnmatched, "the capture was not begun in this stream"),
-    HETSGD_ERROR(cudaErrorStreamCaptureUnjoined, "the capture has work that was not joined"),
-    HETSGD_ERROR(cudaErrorStreamCaptureIsolation, "dependency on uncaptured work"),
-    HETSGD_ERROR(cudaErrorCapturedEvent, "the event was last recorded in a capture"),
-    HETSGD_ERROR(cudaErrorGraphExecUpdateFailure, "the graph cannot be updated"),
 };
 #undef HETSGD_ERROR
 
@@ -89,7 +79,6 @@ using namespace hetsgd_emulation;
 extern "C" {
 
 cudaError_t cudaGetLastError() { return std::exchange(last_error, cudaSuccess); }
-cudaError_t cudaPeekAtLastError() { return last_error; }
 const char* cudaGetErrorString(cudaError_t error) { return text_of(error).text; }
 const char* cudaGetErrorName(cudaError_t error) { return text_of(error).name; }
 
@@ -114,10 +103,6 @@ cudaError_t cudaDriverGetVersion(int* version) {
   *version = settings().driver;
   return cudaSuccess;
 }
-cudaError_t cudaRuntimeGetVersion(int* version) {
-  *version = CUDART_VERSION;
-  return cudaSuccess;
-}
 
 cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device) {
   if (const cudaError_t status = check_gpu(device); status != cudaSuccess) return report(status);
@@ -125,52 +110,20 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device) {
   std::strcpy(properties->name, "Emulated GPU");
   properties->uuid = uuid_of(device);
   properties->totalGlobalMem = settings().memory_bytes;
-  properties->sharedMemPerBlock = 48 << 10;
   properties->major = 9;
   properties->minor = 0;
   properties->multiProcessorCount = 4;
-  properties->memoryBusWidth = 256;
-  properties->l2CacheSize = 8 << 20;
-  properties->pciBusID = device + 1;
   return cudaSuccess;
 }
 
 cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int device) {
   if (const cudaError_t status = check_gpu(device); status != cudaSuccess) return report(status);
   switch (attribute) {
-    case cudaDevAttrMaxThreadsPerBlock:
-      *value = 1024;
-      break;
     case cudaDevAttrClockRate:
       *value = 1'000'000;
       break;  // kHz
-    case cudaDevAttrMultiProcessorCount:
-      *value = 4;
-      break;
     case cudaDevAttrMemoryClockRate:
       *value = 1'500'000;
-      break;
-    case cudaDevAttrGlobalMemoryBusWidth:
-      *value = 256;
-      break;
-    case cudaDevAttrL2CacheSize:
-      *value = 8 << 20;
-      break;
-    case cudaDevAttrPciBusId:
-      *value = device + 1;
-      break;
-    case cudaDevAttrPciDeviceId:
-    case cudaDevAttrPciDomainId:
-      *value = 0;
-      break;
-    case cudaDevAttrComputeCapabilityMajor:
-      *value = 9;
-      break;
-    case cudaDevAttrComputeCapabilityMinor:
-      *value = 0;
-      break;
-    case cudaDevAttrMaxSharedMemoryPerBlockOptin:
-      *value = 227 << 10;
       break;
     case cudaDevAttrMemoryPoolsSupported:
       *value = 1;
@@ -189,14 +142,7 @@ cudaError_t cudaDeviceGetPCIBusId(char* text, int length, int device) {
   return cudaSuccess;
 }
 
-cudaError_t cudaDeviceGetStreamPriorityRange(int* least, int* greatest) {
-  *least = 0;
-  *greatest = -5;
-  return cudaSuccess;
-}
-
 cudaError_t cudaDeviceSynchronize() {
-  if (capture_forbids()) return report(cudaErrorStreamCaptureUnsupported);
   if (const cudaError_t status = platform_status(); status != cudaSuccess) return report(status);
   Lock lock(mutex);
   wait_for_gpu(lock, gpu_of_thread);
@@ -208,21 +154,6 @@ cudaError_t cudaDeviceCanAccessPeer(int* can, int device, int peer) {
     if (const cudaError_t status = check_gpu(gpu); status != cudaSuccess) return report(status);
   }
   *can = settings().peers && device != peer ? 1 : 0;
-  return cudaSuccess;
-}
-cudaError_t cudaDeviceEnablePeerAccess(int peer, unsigned flags) {
-  if (const cudaError_t status = check_gpu(peer); status != cudaSuccess) return report(status);
-  if (flags != 0) return report(cudaErrorInvalidValue);
-  if (peer == gpu_of_thread) return report(cudaErrorInvalidDevice);
-  if (!settings().peers) return report(cudaErrorPeerAccessUnsupported);
-  if (has_peer_malloc(gpu_of_thread, peer)) return report(cudaErrorPeerAccessAlreadyEnabled);
-  set_peer_malloc(gpu_of_thread, peer, true);
-  return cudaSuccess;
-}
-cudaError_t cudaDeviceDisablePeerAccess(int peer) {
-  if (const cudaError_t status = check_gpu(peer); status != cudaSuccess) return report(status);
-  if (!has_peer_malloc(gpu_of_thread, peer)) return report(cudaErrorPeerAccessNotEnabled);
-  set_peer_malloc(gpu_of_thread, peer, false);
   return cudaSuccess;
 }
 

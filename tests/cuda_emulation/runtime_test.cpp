@@ -1,12 +1,11 @@
-// The emulated runtime keeps the promises that tests of GPU code build on: work is done when it is
-// waited for, in an order that streams and events allow, by kernels whose threads meet; and what is
-// wrong on a GPU does not pass here.
+// What makes the emulated runtime a test of GPU code: work is done no earlier than it is waited for,
+// in an order that streams and events allow, by kernels whose threads meet; and what is wrong on a
+// GPU does not pass here. That it computes what a GPU does is seen by the tests of the product.
 #include <gtest/gtest.h>
 
-#include <atomic>
 #include <cstdlib>
 #include <numeric>
-#include <thread>
+#include <vector>
 
 #include "cuda_kernel_language.h"
 
@@ -61,7 +60,7 @@ void add(int* x, int n, int a) {
 }
 void launch_add(const Stream& stream, int* x, int n, int a) {
   EXPECT_CUDA(cudaSetDevice(stream.gpu));
-  launch_with("add", static_cast<unsigned>(n + 31) / 32, 32, 0, stream.it, add, x, n, a);
+  launch_with(static_cast<unsigned>(n + 31) / 32, 32, 0, stream.it, add, x, n, a);
 }
 
 TEST(Streams, WorkWaitsUntilItIsWaitedFor) {
@@ -100,55 +99,11 @@ TEST(Streams, EventsOrderStreamsOfSeveralGpus) {
   copy(host + 1, there, 1, second);
   first.wait();
   EXPECT_EQ(host[0], 102);
-  EXPECT_EQ(cudaEventQuery(second.event), cudaSuccess);
   second.wait();
   EXPECT_EQ(host[1], 3);
   EXPECT_EQ(cudaMemcpyPeerAsync(there, 0, here, 1, sizeof(int), second.it), cudaErrorInvalidValue);
   EXPECT_EQ(cudaGetLastError(), cudaErrorInvalidValue);
   EXPECT_EQ(cudaGetLastError(), cudaSuccess);
-}
-
-TEST(Streams, QueriesGetOnAndEventsTellTheTime) {
-  Stream stream;
-  cudaEvent_t start = nullptr;
-  EXPECT_CUDA(cudaEventCreate(&start));
-  EXPECT_CUDA(cudaEventRecord(start, stream.it));
-  std::vector<int> order;
-  for (int i = 0; i < 2; ++i) {
-    EXPECT_CUDA(cudaLaunchHostFunc(
-        stream.it, [](void* list) { static_cast<std::vector<int>*>(list)->push_back(1); }, &order));
-  }
-  EXPECT_CUDA(cudaEventRecord(stream.event, stream.it));
-  float ms = -1;
-  EXPECT_EQ(cudaEventElapsedTime(&ms, start, stream.event), cudaErrorNotReady);
-  int queries = 0;
-  while (cudaStreamQuery(stream.it) == cudaErrorNotReady) ++queries;
-  EXPECT_GT(queries, 0);
-  EXPECT_EQ(order.size(), 2U);
-  EXPECT_CUDA(cudaEventElapsedTime(&ms, start, stream.event));
-  EXPECT_GE(ms, 0);
-  EXPECT_EQ(cudaGetLastError(), cudaErrorNotReady);  // as CUDA: queries leave it behind
-  EXPECT_CUDA(cudaEventDestroy(start));
-}
-
-TEST(Streams, ThreadsDriveGpusSideBySide) {
-  std::vector<std::thread> threads;
-  std::atomic<int> right = 0;
-  for (int t = 0; t < 4; ++t) {
-    threads.emplace_back([&right, t] {
-      Stream stream(t % 2);
-      int* const host = pinned(1000);
-      int* const device = on_gpu(stream, 1000);
-      std::iota(host, host + 1000, t);
-      copy(device, host, 1000, stream);
-      for (int i = 0; i < 20; ++i) launch_add(stream, device, 1000, i);
-      copy(host, device, 1000, stream);
-      stream.wait();
-      right += host[999] == 999 + t + 190;
-    });
-  }
-  for (std::thread& thread : threads) thread.join();
-  EXPECT_EQ(right, 4);
 }
 
 // --- kernels -------------------------------------------------------------------------------------
@@ -166,7 +121,8 @@ void sum_block(const int* x, int* sum) {
 void ballot_of_half(int* out) {
   if (threadIdx.x >= 16) return;
   const unsigned even = __ballot_sync(0xFFFFU, threadIdx.x % 2 == 0);
-  const int next = __shfl_down_sync(0xFFFFU, static_cast<int>(threadIdx.x), 1);
+  const int next =
+      __shfl_sync(0xFFFFU, static_cast<int>(threadIdx.x), static_cast<int>(threadIdx.x + 1) % 16);
   if (threadIdx.x == 3) *out = static_cast<int>(even) * 100 + next;
 }
 void half_at_a_barrier(int) {
@@ -183,11 +139,11 @@ TEST(Kernels, ThreadsMeet) {
   int* const device = on_gpu(stream, 129);
   std::iota(host, host + 128, 0);
   copy(device, host, 128, stream);
-  launch_with("sum", 1, 128, 0, stream.it, sum_block, device, device + 128);
+  launch_with(1, 128, 0, stream.it, sum_block, device, device + 128);
   copy(host + 128, device + 128, 1, stream);
   stream.wait();
   EXPECT_EQ(host[128], 127 * 64);
-  launch_with("ballot", 1, 32, 0, stream.it, ballot_of_half, device);
+  launch_with(1, 32, 0, stream.it, ballot_of_half, device);
   copy(host, device, 1, stream);
   stream.wait();
   EXPECT_EQ(host[0], 0x5555 * 100 + 4);
@@ -200,7 +156,7 @@ TEST(Kernels, WhatIsWrongOnAGpuEndsTheProgram) {
   EXPECT_DEATH(*static_cast<volatile int*>(device) = 1, "");  // the host
   const auto run = [&](const Stream& stream, auto kernel, auto... arguments) {
     cudaSetDevice(stream.gpu);
-    launch_with("wrong", 1, 32, 0, stream.it, kernel, arguments...);
+    launch_with(1, 32, 0, stream.it, kernel, arguments...);
     cudaStreamSynchronize(stream.it);
   };
   EXPECT_DEATH(run(here, half_at_a_barrier, 0), "wait for ones that went another way");
@@ -213,15 +169,12 @@ TEST(Kernels, WhatIsWrongOnAGpuEndsTheProgram) {
       },
       "past an allocation|AddressSanitizer");
   cudaSetDevice(1);
-  launch_with("other", 1, 32, 0, here.it, add, device, 1, 1);  // GPU 0's stream
+  launch_with(1, 32, 0, here.it, add, device, 1, 1);  // GPU 0's stream
   EXPECT_EQ(cudaGetLastError(), cudaErrorInvalidResourceHandle);
 }
 
-TEST(Memory, PeersSeeWhatTheyWereGiven) {
+TEST(Memory, PeersSeeThePoolThatTheyWereGiven) {
   Stream here(0), there(1);
-  int can = 0;
-  EXPECT_CUDA(cudaDeviceCanAccessPeer(&can, 1, 0));
-  ASSERT_EQ(can, 1);
   int* const pool = on_gpu(here, 1);
   EXPECT_CUDA(cudaMemsetAsync(pool, 0, sizeof(int), here.it));
   here.wait();
@@ -233,89 +186,6 @@ TEST(Memory, PeersSeeWhatTheyWereGiven) {
   int result = 0;
   copy(&result, pool, 1, there);
   EXPECT_EQ(result, 3);
-  cudaSetDevice(1);
-  EXPECT_CUDA(cudaDeviceEnablePeerAccess(0, 0));
-  EXPECT_EQ(cudaDeviceEnablePeerAccess(0, 0), cudaErrorPeerAccessAlreadyEnabled);
-  EXPECT_CUDA(cudaDeviceDisablePeerAccess(0));
-}
-
-TEST(Memory, EndsAndComesBack) {
-  Stream stream;
-  std::size_t free = 0, total = 0, left = 0;
-  EXPECT_CUDA(cudaMemGetInfo(&free, &total));
-  int* first = nullptr;
-  int* second = nullptr;
-  EXPECT_CUDA(cudaMallocAsync(&first, free - (1 << 20), stream.it));
-  EXPECT_EQ(cudaMallocAsync(&second, 2 << 20, stream.it), cudaErrorMemoryAllocation);
-  EXPECT_EQ(cudaGetLastError(), cudaErrorMemoryAllocation);
-  EXPECT_CUDA(cudaMemGetInfo(&left, &total));
-  EXPECT_LE(left, std::size_t{1} << 20);
-  EXPECT_CUDA(cudaFreeAsync(first, stream.it));
-  EXPECT_CUDA(cudaMallocAsync(&second, 2 << 20, stream.it));
-  EXPECT_CUDA(cudaFreeAsync(second, stream.it));
-}
-
-// --- graphs --------------------------------------------------------------------------------------
-
-TEST(Graphs, ReplayWhatTwoStreamsWereGiven) {
-  Stream stream, side;
-  int* const host = pinned(1);
-  int* const device = on_gpu(stream, 1);
-  stream.wait();
-  const auto capture = [&](int a) {
-    EXPECT_CUDA(cudaStreamBeginCapture(stream.it, cudaStreamCaptureModeThreadLocal));
-    copy(device, host, 1, stream);
-    side.after(stream);
-    launch_add(side, device, 1, a);
-    stream.after(side);
-    copy(host, device, 1, stream);
-    cudaGraph_t graph = nullptr;
-    EXPECT_CUDA(cudaStreamEndCapture(stream.it, &graph));
-    return graph;
-  };
-  cudaGraph_t graph = capture(3);
-  std::size_t nodes = 0;
-  EXPECT_CUDA(cudaGraphGetNodes(graph, nullptr, &nodes));
-  EXPECT_EQ(nodes, 3U);
-  cudaGraphExec_t exec = nullptr;
-  EXPECT_CUDA(cudaGraphInstantiate(&exec, graph, 0));
-  host[0] = 1;
-  for (int i = 0; i < 2; ++i) EXPECT_CUDA(cudaGraphLaunch(exec, stream.it));
-  stream.wait();
-  EXPECT_EQ(host[0], 7);
-  cudaGraph_t other = capture(10);
-  cudaGraphExecUpdateResultInfo info;
-  EXPECT_CUDA(cudaGraphExecUpdate(exec, other, &info));
-  EXPECT_CUDA(cudaGraphLaunch(exec, stream.it));
-  stream.wait();
-  EXPECT_EQ(host[0], 17);
-  EXPECT_CUDA(cudaStreamBeginCapture(stream.it, cudaStreamCaptureModeThreadLocal));
-  cudaGraph_t smaller = nullptr;
-  EXPECT_CUDA(cudaStreamEndCapture(stream.it, &smaller));
-  EXPECT_EQ(cudaGraphExecUpdate(exec, smaller, &info), cudaErrorGraphExecUpdateFailure);
-  EXPECT_EQ(info.result, cudaGraphExecUpdateErrorTopologyChanged);
-  for (cudaGraph_t g : {graph, other, smaller}) EXPECT_CUDA(cudaGraphDestroy(g));
-  EXPECT_CUDA(cudaGraphExecDestroy(exec));
-}
-
-TEST(Graphs, CapturesForbidWaitingAndLooseEnds) {
-  Stream stream, side;
-  cudaGraph_t graph = nullptr;
-  EXPECT_CUDA(cudaStreamBeginCapture(stream.it, cudaStreamCaptureModeThreadLocal));
-  EXPECT_EQ(cudaStreamSynchronize(stream.it), cudaErrorStreamCaptureUnsupported);
-  EXPECT_EQ(cudaStreamEndCapture(stream.it, &graph), cudaErrorStreamCaptureInvalidated);
-  int* const device = on_gpu(side, 1);
-  EXPECT_CUDA(cudaStreamBeginCapture(stream.it, cudaStreamCaptureModeGlobal));
-  void* memory = nullptr;
-  std::thread([&] {  // a global capture forbids it on every thread
-    EXPECT_EQ(cudaMalloc(&memory, 16), cudaErrorStreamCaptureUnsupported);
-  })
-      .join();
-  side.after(stream);
-  launch_add(side, device, 1, 1);
-  EXPECT_EQ(cudaStreamEndCapture(stream.it, &graph), cudaErrorStreamCaptureUnjoined);
-  EXPECT_CUDA(cudaMalloc(&memory, 16));
-  EXPECT_CUDA(cudaFree(memory));
 }
 
 }  // namespace

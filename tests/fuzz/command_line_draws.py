@@ -37,7 +37,7 @@ SETTLED = {"algorithm", "model", "train", "test", "validation", "image", "plugin
 WRITTEN = {"output", "trace", "mllog", "dump-parameters", "dump-initial-parameters", "tensorboard", "log-dir"}  # options that name outputs
 # What an option costs grows with its value: beyond this it is a test of patience.
 MOST = 50
-LARGE = {"point-time", "progress-every", "peer-timeout", "start-timeout", "time-limit", "max-wall"}
+LARGE = {"point-time", "progress-every", "peer-timeout", "time-limit", "max-wall"}
 BASE = {  # what keeps a command short
     "train": ["--hidden", "4", "--batch-size", "16", "--mega-batch", "4", "--epochs", "1", "--time-limit", "5s", "--quiet"],
     "tune": ["--hidden", "4", "--batch-size", "16", "--mega-batch", "4", "--epochs", "1", "--validation", "0.2", "--grid", "0.1,1", "--tune-seeds", "1",

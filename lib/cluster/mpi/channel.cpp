@@ -6,6 +6,7 @@
 #include <cstring>
 #include <utility>
 
+#include "core/rank_index.hpp"
 #include "core/threads.hpp"
 
 namespace hetsgd::mpi {
@@ -84,9 +85,7 @@ void Channel::beat_within(Seconds timeout) {
   beat_interval_ = std::clamp(timeout / kBeatsInTimeout, kShortestBeat, Seconds(beat_interval_));
 }
 
-Seconds Channel::silence(int rank) const {
-  return Clock::now() - heard_[static_cast<std::size_t>(rank)];
-}
+Seconds Channel::silence(int rank) const { return Clock::now() - heard_[at(rank)]; }
 
 void Channel::look() {
   const std::lock_guard guard(mutex_);
@@ -177,7 +176,7 @@ bool Channel::finish(std::deque<std::unique_ptr<Message>>& messages, bool delive
     messages.pop_front();
     if (!delivers) continue;
     // When it is found, not when it was sent: the clocks of the ranks are not compared.
-    heard_[static_cast<std::size_t>(message->peer)] = Clock::now();
+    heard_[at(message->peer)] = Clock::now();
     std::memcpy(&message->kind, message->bytes.data(), sizeof(int));
     message->bytes.erase(message->bytes.begin(), message->bytes.begin() + sizeof(int));
     deliver(std::move(message));

@@ -6,6 +6,7 @@
 
 #include "cluster/mpi/run.hpp"
 #include "core/error.hpp"
+#include "core/rank_index.hpp"
 
 namespace hetsgd::mpi {
 
@@ -51,7 +52,7 @@ Placement place(const std::vector<DeviceSpec>& devices, const std::vector<Proces
     const auto i = static_cast<std::size_t>(at);
     return i < devices.size() ? devices[i] : DeviceSpec{.text = "services"};
   };
-  const ProcessPlace& rank = ranks[static_cast<std::size_t>(r)];
+  const ProcessPlace& rank = ranks[at(r)];
   Placement placement{.seat = {.device = device_of(r), .pinned = {}}, .cores = rank.cores};
   const bool bound = is_bound(ranks, rank);
   std::vector<DeviceSpec> sharing;
@@ -96,12 +97,12 @@ class MpiCluster final : public Cluster {
   int size() const override { return options_.workers; }
   bool is_virtual() const override { return false; }
   std::string device_name(int rank) const override {
-    return rank < options_.workers ? devices_[static_cast<std::size_t>(rank)].text : "services";
+    return rank < options_.workers ? devices_[at(rank)].text : "services";
   }
 
   bool runs_here(int rank) const override { return rank == environment_.rank(); }
   WorkerReport planned(int rank) const override {
-    const ProcessPlace& where = environment_.places()[static_cast<std::size_t>(rank)];
+    const ProcessPlace& where = environment_.places()[at(rank)];
     const Placement placement = place(devices_, environment_.places(), rank);
     return {.rank = rank,
             .device = device_text(placement.seat.device, placement.seat.pinned),
@@ -125,8 +126,8 @@ class MpiCluster final : public Cluster {
   int checked_size() const {
     const int size = environment_.size(), extra = options_.service_rank ? 1 : 0;
     if (size == extra) {
-      throw with_hint(usage_error("--service-rank: found 1 rank, expected at least 2"),
-                      "start with mpirun -n 2 or more: the last rank runs no worker");
+      refuse("--service-rank", "1 rank", "at least 2",
+             "start with mpirun -n 2 or more: the last rank runs no worker");
     }
     if (options_.workers + extra == size) return options_.workers;
     throw with_hint(
@@ -146,9 +147,7 @@ const bool mpi_registered = register_cluster(
     {.name = "mpi",
      .help = "a process per worker, started by mpirun or srun, real time",
      .make = [](const ClusterOptions& options) { return std::make_unique<MpiCluster>(options); },
-     .join = [](Seconds start_timeout) -> ProcessGroup& {
-       return Environment::get(start_timeout);
-     }});
+     .join = [](Seconds peer_timeout) -> ProcessGroup& { return Environment::get(peer_timeout); }});
 
 }  // namespace
 

@@ -65,19 +65,19 @@ void check(int code, std::string_view call) {
   throw runtime_failure("{} failed: {}", call, text);
 }
 
-Environment& Environment::get(Seconds start_timeout) {
+Environment& Environment::get(Seconds peer_timeout) {
   // Never destroyed: its threads and MPI's may be in use until the process ends. A program that
   // ends by exit() still leaves its group: the other ranks would miss this one otherwise.
-  static Environment& instance = *[start_timeout] {
-    static Environment* const made = new Environment(start_timeout);
+  static Environment& instance = *[peer_timeout] {
+    static Environment* const made = new Environment(peer_timeout);
     std::atexit([] { made->leave(made->failed_ ? 1 : 0); });
     return made;
   }();
   return instance;
 }
 
-Environment::Environment(Seconds start_timeout) {
-  const StartWatch watch(start_timeout);
+Environment::Environment(Seconds peer_timeout) {
+  const StartWatch watch(peer_timeout);
   // With more ranks than cores Open MPI gives its core away in every look for a message, ours too.
   // Whoever waits here has a way of its own (realtime/waiting.hpp), which sleeps in the end; where
   // another program computes, each time that a core is given away costs one of its time slices, and
@@ -87,14 +87,15 @@ Environment::Environment(Seconds start_timeout) {
   check(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_MULTIPLE, &provided), "MPI_Init_thread");
   if (provided < MPI_THREAD_MULTIPLE) {
     MPI_Finalize();
-    throw with_hint(
-        device_error("--cluster mpi: found an MPI library with thread level {}, expected "
-                     "MPI_THREAD_MULTIPLE",
-                     provided == MPI_THREAD_SERIALIZED ? "MPI_THREAD_SERIALIZED"
-                     : provided == MPI_THREAD_FUNNELED ? "MPI_THREAD_FUNNELED"
-                                                       : "MPI_THREAD_SINGLE"),
-        "use a library built with thread support; with MPICH_ASYNC_PROGRESS or "
-        "I_MPI_THREAD_LEVEL_DEFAULT some give more");
+    refuse("--cluster mpi",
+           fmt::format("an MPI library with thread level {}",
+                       provided == MPI_THREAD_SERIALIZED ? "MPI_THREAD_SERIALIZED"
+                       : provided == MPI_THREAD_FUNNELED ? "MPI_THREAD_FUNNELED"
+                                                         : "MPI_THREAD_SINGLE"),
+           "MPI_THREAD_MULTIPLE",
+           "use a library built with thread support; with MPICH_ASYNC_PROGRESS or "
+           "I_MPI_THREAD_LEVEL_DEFAULT some give more",
+           ExitCode::device);
   }
   // Inherited by every communicator that is made from it: errors come back as codes, which check()
   // turns into exceptions.
@@ -182,15 +183,14 @@ void Environment::compare_within(const std::vector<Fact>& facts, Seconds peer_ti
 
 void Environment::compare(const std::vector<Fact>& facts) { compare_within(facts, peer_timeout_); }
 
-void Environment::call_the_roll(const std::vector<Fact>& facts, Seconds start_timeout,
-                                Seconds peer_timeout) {
-  const StartWatch watch(start_timeout);
+void Environment::call_the_roll(const std::vector<Fact>& facts, Seconds peer_timeout) {
+  const StartWatch watch(peer_timeout);
   peer_timeout_ = peer_timeout;
   // Before the comparison: other ranks may begin to watch this one as soon as that is over.
   channel_->beat_within(peer_timeout);
-  // The patience covers the start: that a rank has come says nothing of how often it sends
-  // heartbeats so far.
-  compare_within(facts, std::max(start_timeout, peer_timeout));
+  // Not less than the default: that a rank has come says nothing of how often it sends heartbeats
+  // so far.
+  compare_within(facts, std::max(peer_timeout, kPeerTimeout));
 }
 
 // --- the library

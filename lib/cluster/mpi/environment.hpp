@@ -38,10 +38,10 @@ void check(int code, std::string_view call);
 // thread unless they say otherwise.
 class Environment final : public ProcessGroup {
  public:
-  // Initialises MPI at the first call, under a watch of `start_timeout`; later calls return the
+  // Initialises MPI at the first call, under a watch of `peer_timeout`; later calls return the
   // same object, whatever they pass. Collective at the first call. Errors (device): the library
   // gives less than MPI_THREAD_MULTIPLE, which the channel's thread needs.
-  static Environment& get(Seconds start_timeout = kStartTimeout);
+  static Environment& get(Seconds peer_timeout = kPeerTimeout);
   ~Environment() override;
 
   // The control messages of this process, on a communicator of their own. Lives as long as the
@@ -55,8 +55,7 @@ class Environment final : public ProcessGroup {
   const std::vector<ProcessPlace>& places() const override { return places_; }
   int rank() const override { return rank_; }
   Control* control() override;
-  void call_the_roll(const std::vector<Fact>& facts, Seconds start_timeout,
-                     Seconds peer_timeout) override;
+  void call_the_roll(const std::vector<Fact>& facts, Seconds peer_timeout) override;
   void compare(const std::vector<Fact>& facts) override;
   std::string library() const override;
   bool takes_gpu_memory() const override;
@@ -68,7 +67,7 @@ class Environment final : public ProcessGroup {
   int leave(int exit_code) override;
 
  private:
-  explicit Environment(Seconds start_timeout);
+  explicit Environment(Seconds peer_timeout);
   // Collective: fills rank_ and places_.
   void gather_places();
   void agree_on(const std::function<void()>& prepare, std::span<std::byte> answer) override;

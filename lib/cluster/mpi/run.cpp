@@ -8,6 +8,7 @@
 #include "cluster/blocking.hpp"
 #include "core/byte_stream.hpp"
 #include "core/error.hpp"
+#include "core/rank_index.hpp"
 
 namespace hetsgd::mpi {
 
@@ -21,6 +22,8 @@ constexpr int kOffsetTrips = 32;
 constexpr auto kAdvancing = std::chrono::microseconds(300);
 // At most this number of them is looked after at once, so that a look stays short.
 constexpr std::size_t kReapedByTick = 64;
+// The most bytes of a service's arguments that one control message carries: MPI counts in int.
+constexpr std::size_t kMostArguments = std::numeric_limits<int>::max() - 4096;
 
 // What a rank reports of its run.
 struct RankReport {
@@ -143,7 +146,7 @@ std::int64_t Run::measure_offset() {
   };
   if (rank_ == 0) {
     for (int peer = 1; peer < size_; ++peer) {
-      if (ranks[static_cast<std::size_t>(peer)].host == ranks[0].host) continue;
+      if (ranks[at(peer)].host == ranks[0].host) continue;
       for (int i = 0; i < kOffsetTrips; ++i) trip(peer, false);
     }
     return 0;
@@ -215,26 +218,61 @@ Process& Run::start_background_task(Process& parent, const std::string& name,
 // --- groups
 
 int Run::new_group() {
-  class ForNumber final : public Poll {
-   public:
-    explicit ForNumber(GroupNumbers& numbers) : numbers_(numbers) {}
-    // A 0 stands for no answer yet.
-    bool done() override { return (number = numbers_.take()) != 0; }
-    void cancel() override {}
-    std::string describe() const override { return "waits for rank 0"; }
-    int number = 0;
-
-   private:
-    GroupNumbers& numbers_;
-  } number(coordinator_.groups());
   coordinator_.groups().ask();
-  poll_until(world_, number);
+  const int number = poll_for(
+      world_, [&] { return coordinator_.groups().take(); }, [] { return "waits for rank 0"; });
   // All ranks of the new group get this number, and the rank that asked throws for all.
-  if (number.number >= transport_->tags().groups()) {
+  if (number >= transport_->tags().groups()) {
     throw CheckFailure(
         fmt::format("more than {} groups in one run", transport_->tags().groups() - 1));
   }
-  return number.number;
+  return number;
+}
+
+// --- services
+
+// The services' rank. Making one holds the mutex of services_, so two openers never make it twice.
+void Run::make_service(const std::string& name,
+                       const std::function<std::unique_ptr<ServiceHandler>()>& factory) {
+  // A factory that comes after the end has nobody to serve.
+  if (ended_) return;
+  services_.open(name, [&](const auto& others) {
+    // Names are tags: two names with one number would take each other's requests.
+    for (const auto& [other, service] : others) {
+      if (service_number(other) == service_number(name)) {
+        throw CheckFailure(fmt::format(
+            "services \"{}\" and \"{}\" have the same number: rename one", other, name));
+      }
+    }
+    auto service = std::make_shared<MpiService>(*transport_, name, factory(), ended_);
+    // Its thread posts the first receive; requests that have come before wait in MPI.
+    start_service(name, [this, service = service.get()](Process&) {
+      enter_thread();
+      service->serve();
+    });
+    return service;
+  });
+}
+
+void Run::open_service(const std::string& name, const ServiceFactory& factory) {
+  if (rank_ == host_) return make_service(name, factory.make);
+  if (factory.serialise) {
+    ServiceDirectory& directory = coordinator_.services();
+    directory.ask(host_, name);
+    // The answer comes on the channel's thread; the process polls, so that a pause or an abort
+    // reaches it.
+    const bool wanted = poll_for(
+        world_, [&] { return directory.take_wanted(name); },
+        [&] { return "opens " + service_name(name); });
+    if (!wanted) return;
+    const SerialisedFactory sent = factory.serialise();
+    if (sent.arguments.size() <= kMostArguments) return directory.send_factory(host_, name, sent);
+  }
+  // The worker there must open it: a handler that cannot be sent can be made there alone.
+  if (host_ < workers_) return;
+  throw CheckFailure(fmt::format(
+      "{} is opened by rank {} and would run in rank {}, but its arguments do not travel",
+      service_name(name), rank_, host_));
 }
 
 // --- pauses
@@ -309,13 +347,12 @@ void Run::resume(std::int64_t at, bool together) {
 
 Pace Run::pace() {
   if (!std::exchange(channel_entered_, true)) enter_thread();
-  const bool openers_wait = answer_openers();
   Sends& sends = Sends::get();
   const auto now = std::chrono::steady_clock::now();
   // Nothing is on its way: the channel need not hurry.
   if (sends.idle()) {
     progress_ = now;
-    return openers_wait ? Pace::soon : Pace::calm;
+    return Pace::calm;
   }
   if (sends.reap(kReapedByTick)) progress_ = now;
   // Sends that do not advance wait for their receivers, which may take any time.
@@ -364,21 +401,14 @@ ClusterReport Run::report() const {
 // --- the endpoint
 
 MpiEndpoint::MpiEndpoint(Run& run, Process& process)
-    : ProcessEndpoint(run.world_, run.options_, process),
+    : ProcessEndpoint(run.world_, run.options_, process, run),
       run_(run),
       comm_(*run.transport_, run, run.everybody_, run.rank_) {}
 
-void MpiEndpoint::background_task(std::string name, std::function<void(Endpoint&)> fn) {
+std::shared_ptr<ServicePort> MpiEndpoint::open_service(const std::string& name,
+                                                       const ServiceFactory& factory) {
   world_.safepoint();
-  process_.device->synchronize();  // the background task's device may go on where this one stands
-  run_.start_background_task(process_, name, std::move(fn), ProcessKind::background_task);
-}
-
-std::shared_ptr<ServicePort> MpiEndpoint::open_serialisable_service(
-    const std::string& name, const std::function<std::unique_ptr<ServiceHandler>()>& factory,
-    const std::function<SerialisedFactory()>& serialised_factory) {
-  world_.safepoint();
-  run_.open_service(name, factory, serialised_factory);
+  run_.open_service(name, factory);
   return std::make_shared<MpiPort>(*run_.transport_, name, run_.callers_, run_.host_);
 }
 

@@ -19,7 +19,6 @@
 #include <deque>
 #include <memory>
 #include <mutex>
-#include <set>
 #include <string>
 #include <vector>
 
@@ -30,6 +29,7 @@
 #include "cluster/mpi/service.hpp"
 #include "cluster/realtime/local_run.hpp"
 #include "cluster/realtime/process_endpoint.hpp"
+#include "cluster/service_host.hpp"
 
 namespace hetsgd::mpi {
 
@@ -69,12 +69,11 @@ class Run final : public Local, public Groups, private LocalRun {
   // The clock of all ranks goes on since `at`, in ns of this rank's monotonic clock.
   void resume(std::int64_t at, bool together) override;
   void left(int rank) override { services_.left(rank); }
-  // On the services' rank: `from` opens a service, which it is told to make or not
-  // (run_services.cpp).
-  void opened(int from, const std::string& name) override;
-  void make(const std::string& name, const SerialisedFactory& serialised_factory) override;
-  // What the channel's thread does for the run at each of its looks: it drives unfinished sends and
-  // answers openers.
+  bool has(const std::string& name) const override { return services_.has(name); }
+  void make(const std::string& name, const SerialisedFactory& factory) override {
+    make_service(name, [&] { return make_service_handler(factory); });
+  }
+  // What the channel's thread does for the run at each of its looks: it drives unfinished sends.
   Pace pace() override;
   // Some process has receives posted. False before the transport exists.
   bool still_receives() override {
@@ -98,14 +97,10 @@ class Run final : public Local, public Groups, private LocalRun {
                                  std::function<void(Endpoint&)> fn, ProcessKind kind) override;
   // A process opens a service: makes it where it runs in this rank, else offers its serialised
   // factory.
-  void open_service(const std::string& name,
-                    const std::function<std::unique_ptr<ServiceHandler>()>& factory,
-                    const std::function<SerialisedFactory()>& serialised_factory);
+  void open_service(const std::string& name, const ServiceFactory& factory);
   // On the services' rank: starts the service, unless one of that name exists. Any thread.
   void make_service(const std::string& name,
                     const std::function<std::unique_ptr<ServiceHandler>()>& factory);
-  // On the services' rank: tells those whose time has come. True: some are left.
-  bool answer_openers();
   // fn, of the calling process, while the clocks of all ranks stand. The second form is collective
   // over all workers, and fn runs on rank 0 alone.
   void while_paused(FunctionRef fn);
@@ -169,18 +164,6 @@ class Run final : public Local, public Groups, private LocalRun {
 
   // Of this rank; empty but on the services' rank.
   ServiceList<MpiService> services_;
-  // Guards the next two. It is taken before the mutex of services_.
-  std::mutex openers_mutex_;
-  struct PendingOpen {
-    int rank = 0;
-    std::string name;
-    // Until then the worker beside the services may open it itself.
-    std::chrono::steady_clock::time_point until{};
-  };
-  // Not answered yet.
-  std::vector<PendingOpen> openers_;
-  // Services whose serialised factory is on its way.
-  std::set<std::string> announced_;
   // When unfinished sends last advanced. The channel's thread only.
   std::chrono::steady_clock::time_point progress_{};
 };
@@ -192,17 +175,10 @@ class MpiEndpoint final : public ProcessEndpoint {
 
   int size() const override { return comm_.size(); }
   Comm& comm() override { return comm_; }
-  void background_task(std::string name, std::function<void(Endpoint&)> fn) override;
-  // A service is made when the worker of its rank opens it; where that worker does not, by the
-  // serialised factory of the first rank that has opened it.
-  std::shared_ptr<ServicePort> open_service(
-      const std::string& name,
-      const std::function<std::unique_ptr<ServiceHandler>()>& factory) override {
-    return open_serialisable_service(name, factory, {});
-  }
-  std::shared_ptr<ServicePort> open_serialisable_service(
-      const std::string& name, const std::function<std::unique_ptr<ServiceHandler>()>& factory,
-      const std::function<SerialisedFactory()>& serialised_factory) override;
+  // A service is made by the worker of its rank, or by the serialised factory of the first other
+  // rank that opens it: whichever comes first.
+  std::shared_ptr<ServicePort> open_service(const std::string& name,
+                                            const ServiceFactory& factory) override;
   void while_paused(FunctionRef fn) override { run_.while_paused(fn); }
   void while_paused_together(FunctionRef fn) override { run_.while_paused_together(comm_, fn); }
 

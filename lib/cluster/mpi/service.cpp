@@ -1,11 +1,12 @@
 #include "cluster/mpi/service.hpp"
 
+#include <array>
 #include <cstring>
 #include <optional>
 
 #include "cluster/blocking.hpp"
 #include "cluster/realtime/host_memory.hpp"
-#include "cluster/realtime/service_token.hpp"
+#include "cluster/service_host.hpp"
 #include "core/error.hpp"
 
 namespace hetsgd::mpi {
@@ -19,31 +20,29 @@ std::size_t padding(std::size_t bytes) { return (kAlignment - bytes % kAlignment
 
 // The answer that a handler owes. It lives as long as the handler keeps it, and is used on the
 // service's process; the transport and the service's name outlive it.
-class Token final : public ReplyToken {
+class Token final : public OwedReply {
  public:
   Token(Transport& transport, const std::string& service, int from, const RequestInfo& request)
-      : transport_(transport), service_(service), from_(from), request_(request) {}
+      : OwedReply(service, from, static_cast<std::size_t>(request.reply_bytes),
+                  request.reply_payload_count),
+        transport_(transport),
+        from_(from),
+        caller_(request.caller) {}
 
   ~Token() override {
-    // The caller would wait for ever.
-    if (!answered_) end_run_of_dropped_request(transport_.world(), service_, from_);
-  }
-
-  void answer(std::span<const std::byte> reply, std::span<const float> payload,
-              Traffic kind) override {
-    check_answer(service_, from_, {reply.size(), payload.size()},
-                 {static_cast<std::size_t>(request_.reply_bytes), request_.reply_payload_count});
-    const std::span<const std::byte> parts[] = {reply, std::as_bytes(payload)};
-    transport_.send(from_, transport_.tags().answer(request_.caller), parts, kind);
-    answered_ = true;
+    World& world = transport_.world();
+    if (const auto error = unanswered(); error && !world.aborting()) world.abort(error);
   }
 
  private:
+  void deliver(std::span<const std::byte> reply, std::span<const float> payload,
+               Traffic kind) override {
+    const std::span<const std::byte> parts[] = {reply, std::as_bytes(payload)};
+    transport_.send(from_, transport_.tags().answer(caller_), parts, kind);
+  }
+
   Transport& transport_;
-  const std::string& service_;
-  const int from_;
-  const RequestInfo request_;
-  bool answered_ = false;
+  const int from_, caller_;
 };
 
 }  // namespace
@@ -148,31 +147,30 @@ class MpiPort::Call {
   // waits: the caller waits from now on, so the receive is posted first, and the answer finds it.
   // Else the receive is posted by await(): the sender of an answer takes a posted receive for
   // somebody who waits, and would wait for a process that computes.
-  Call(MpiPort& port, int caller, bool waits, std::span<const std::byte> request,
-       std::span<const std::byte> payload, Traffic kind, std::span<std::byte> reply,
-       std::span<std::byte> reply_payload)
+  Call(MpiPort& port, int caller, bool waits, const ServiceCall& call)
       : transport_(port.transport_),
         host_(port.host_),
         caller_(caller),
-        reply_(reply),
-        reply_payload_(reply_payload) {
+        reply_(call.reply),
+        reply_payload_(std::as_writable_bytes(call.reply_payload)) {
     Process& me = World::current();
     // Before the request leaves: its answer may come at once.
     if (waits) post_receive();
     const RequestInfo info{.caller = caller,
-                           .request_bytes = static_cast<std::int32_t>(request.size()),
-                           .payload_count = payload.size() / sizeof(float),
-                           .reply_payload_count = reply_payload.size() / sizeof(float),
-                           .reply_bytes = static_cast<std::int32_t>(reply.size())};
+                           .request_bytes = static_cast<std::int32_t>(call.request.size()),
+                           .payload_count = call.payload.size(),
+                           .reply_payload_count = call.reply_payload.size(),
+                           .reply_bytes = static_cast<std::int32_t>(call.reply.size())};
     static constexpr std::byte kZeros[kAlignment] = {};
     const std::span<const std::byte> parts[] = {
-        std::as_bytes(std::span(&info, 1)), request,
-        std::span(kZeros).first(padding(sizeof info + request.size())), payload};
-    add(me.breakdown.bytes_sent, Traffic::control, request.size());
-    add(me.breakdown.bytes_sent, kind, payload.size());
-    World& world = port.transport_.world();
+        std::as_bytes(std::span(&info, 1)), call.request,
+        std::span(kZeros).first(padding(sizeof info + call.request.size())),
+        std::as_bytes(call.payload)};
+    me.breakdown.count_sent(Traffic::control, call.request.size());
+    me.breakdown.count_sent(call.kind, call.payload.size_bytes());
+    World& world = transport_.world();
     begin_ = world.now();
-    port.transport_.send(port.host_, port.transport_.tags().request(port.number_), parts, kind);
+    transport_.send(host_, transport_.tags().request(port.number_), parts, call.kind);
     me.spend(&TimeBreakdown::communicate, world.now() - begin_);
   }
 
@@ -190,9 +188,9 @@ class MpiPort::Call {
     const auto begun = first.subspan(reply_.size());
     if (!begun.empty()) std::memcpy(reply_payload_.data(), begun.data(), begun.size());
     head.take_rest(reply_payload_.subspan(begun.size()));
-    auto& received = World::current().breakdown.bytes_received;
-    add(received, Traffic::control, reply_.size());
-    add(received, static_cast<Traffic>(head.info().kind), reply_payload_.size());
+    TimeBreakdown& mine = World::current().breakdown;
+    mine.count_received(Traffic::control, reply_.size());
+    mine.count_received(static_cast<Traffic>(head.info().kind), reply_payload_.size());
   }
   Seconds begin() const { return begin_; }
 
@@ -200,9 +198,6 @@ class MpiPort::Call {
   void post_receive() {
     receive_.emplace(transport_, host_, transport_.tags().answer(caller_),
                      [](int, int) { return std::string("waits for a service"); });
-  }
-  static void add(TrafficBytes& bytes, Traffic of, std::size_t n) {
-    bytes[static_cast<std::size_t>(of)] += n;
   }
 
   Transport& transport_;
@@ -212,39 +207,29 @@ class MpiPort::Call {
   Seconds begin_{0};
 };
 
-void MpiPort::call_raw(std::span<const std::byte> request, std::span<const float> payload,
-                       Traffic kind, std::span<std::byte> reply, std::span<float> reply_payload) {
+// A handler must not block: the service that it calls could be its own.
+void MpiPort::call_raw(const ServiceCall& call) {
   World& world = transport_.world();
   const Process& me = World::current();
-  // A handler must not block: the service that it calls could be its own.
   HETSGD_CHECK(me.kind != ProcessKind::service);
   world.safepoint();
-  const HostMemory source(payload.data(), payload.size_bytes());
-  HostMemory target(HostMemory::Use::write, reply_payload.data(), reply_payload.size_bytes());
-  Call(*this, CallerNumbers::of_process(me.number), true, request,
-       {source.data(), payload.size_bytes()}, kind, reply,
-       {target.data(), reply_payload.size_bytes()})
-      .await();
-  target.store();
+  HostedCall hosted(call);
+  Call(*this, CallerNumbers::of_process(me.number), true, hosted.on_host).await();
+  hosted.target.store();
   world.safepoint();
 }
 
 class MpiPort::Posted final : public PendingCall {
  public:
-  Posted(MpiPort& port, std::span<const std::byte> request, std::span<const float> payload,
-         Traffic kind, std::span<std::byte> reply, std::span<float> reply_payload)
+  Posted(MpiPort& port, const ServiceCall& call)
       : world_(port.transport_.world()),
-        // The target outlives this call, so it has scratch memory of its own; the source is sent,
-        // or copied, when the constructor returns.
-        target_(HostMemory::Use::write, reply_payload.data(), reply_payload.size_bytes(), &room_),
-        call_(port, port.callers_.of_post(), false, request,
-              {HostMemory(payload.data(), payload.size_bytes()).data(), payload.size_bytes()}, kind,
-              reply, {target_.data(), reply_payload.size_bytes()}) {}
+        hosted_(call, &scratch_),
+        call_(port, port.callers_.of_post(), false, hosted_.on_host) {}
 
   CallTime wait() override {
     world_.safepoint();
     call_.await();
-    target_.store();
+    hosted_.target.store();
     world_.safepoint();
     return {call_.begin(), world_.now()};
   }
@@ -260,18 +245,16 @@ class MpiPort::Posted final : public PendingCall {
 
  private:
   World& world_;
-  HostScratch room_;
-  HostMemory target_;
+  // The call outlives that of the vocabulary which posts it, whose next one uses the staging.
+  std::array<HostScratch, 2> scratch_;
+  HostedCall hosted_;
   Call call_;
 };
 
-std::unique_ptr<PendingCall> MpiPort::post_raw(std::span<const std::byte> request,
-                                               std::span<const float> payload, Traffic kind,
-                                               std::span<std::byte> reply,
-                                               std::span<float> reply_payload) {
+std::unique_ptr<PendingCall> MpiPort::post_raw(const ServiceCall& call) {
   HETSGD_CHECK(World::current().kind != ProcessKind::service);
   transport_.world().safepoint();
-  return std::make_unique<Posted>(*this, request, payload, kind, reply, reply_payload);
+  return std::make_unique<Posted>(*this, call);
 }
 
 }  // namespace hetsgd::mpi

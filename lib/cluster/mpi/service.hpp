@@ -69,14 +69,12 @@ class MpiService {
   MpiService(Transport& transport, std::string name, std::unique_ptr<ServiceHandler> handler,
              const std::atomic<bool>& ended);
 
-  const std::string& name() const { return name_; }
   // The service's process: handles requests until all have ended. What a handler throws ends the
   // run.
   void serve();
   // Worker `rank` has ended. Any thread: the handler is told by the service's process, which
   // serve() wakes at its next look.
   void left(int rank);
-  Transport& transport() { return transport_; }
 
  private:
   class Idle;
@@ -113,12 +111,8 @@ class MpiPort final : public ServicePort {
         callers_(callers),
         host_(host) {}
   // The payloads may be memory of the caller's device. CheckFailure: a service calls a service.
-  void call_raw(std::span<const std::byte> request, std::span<const float> payload, Traffic kind,
-                std::span<std::byte> reply, std::span<float> reply_payload) override;
-  std::unique_ptr<PendingCall> post_raw(std::span<const std::byte> request,
-                                        std::span<const float> payload, Traffic kind,
-                                        std::span<std::byte> reply,
-                                        std::span<float> reply_payload) override;
+  void call_raw(const ServiceCall& call) override;
+  std::unique_ptr<PendingCall> post_raw(const ServiceCall& call) override;
 
  private:
   // One call, and one that was posted; both in service.cpp.

@@ -187,7 +187,7 @@ StartWatch::StartWatch(Seconds limit) {
   if (watching.exchange(true)) return;
   try {
     thread_ = start_thread<std::jthread>(
-        "--start-timeout", [this, limit](std::stop_token stop) { watch(std::move(stop), limit); });
+        "the start", [this, limit](std::stop_token stop) { watch(std::move(stop), limit); });
   } catch (const Error&) {
     watching = false;
     throw;
@@ -221,7 +221,7 @@ void StartWatch::watch(std::stop_token stop, Seconds limit) {
   start_log(detect_terminal());
   log(LogLevel::error,
       fmt::format("not all ranks have come within {} of the start: {}\nhint: every rank has to run "
-                  "the same command; --start-timeout sets the time that is waited",
+                  "the same command; --peer-timeout sets the time that is waited",
                   format_seconds(limit), state.missing));
   _exit(static_cast<int>(ExitCode::runtime));
 }

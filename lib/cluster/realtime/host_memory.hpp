@@ -5,12 +5,14 @@
 // their buffers, wherever these lie. On a CPU nothing is copied.
 #pragma once
 
+#include <array>
 #include <chrono>
 #include <cstddef>
 #include <cstring>
 #include <span>
 
 #include "cluster/realtime/world.hpp"
+#include "cluster/service.hpp"
 #include "linalg/host_view.hpp"
 
 namespace hetsgd::realtime {
@@ -52,6 +54,25 @@ class HostMemory : public HostView {
   HostMemory(Use use, void* memory, std::size_t bytes, HostScratch* room = nullptr);
   HostMemory(const void* memory, std::size_t bytes)
       : HostMemory(Use::read, const_cast<void*>(memory), bytes) {}
+};
+
+// A call of a service with its payloads on the host. For a call that outlives the one of the
+// vocabulary that makes it, `room` has scratch memory for both.
+struct HostedCall {
+  explicit HostedCall(const ServiceCall& call, std::array<HostScratch, 2>* room = nullptr)
+      : source(HostMemory::Use::read, const_cast<float*>(call.payload.data()),
+               call.payload.size_bytes(), room ? &(*room)[0] : nullptr),
+        target(HostMemory::Use::write, call.reply_payload.data(), call.reply_payload.size_bytes(),
+               room ? &(*room)[1] : nullptr),
+        on_host{call.request,
+                {reinterpret_cast<const float*>(source.data()), call.payload.size()},
+                call.kind,
+                call.reply,
+                {reinterpret_cast<float*>(target.data()), call.reply_payload.size()}} {}
+
+  HostMemory source;
+  HostMemory target;  // store() it when the answer is there
+  ServiceCall on_host;
 };
 
 }  // namespace hetsgd::realtime

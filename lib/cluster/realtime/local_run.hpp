@@ -14,8 +14,6 @@
 #pragma once
 
 #include <functional>
-#include <memory>
-#include <mutex>
 #include <string>
 #include <utility>
 #include <vector>
@@ -69,54 +67,6 @@ class LocalRun {
 
  private:
   void set_up(Process& me, Seat seat);
-};
-
-// The services of a run in this process, and the workers that have left them. Any thread. S has
-// name() and left(rank).
-//
-// The mutex is held while a service is made, so that two ranks that open one name at once get one
-// service, and while workers leave, so that no service misses one of them or is told twice. It is
-// taken before the world's mutex (making a service starts its thread, left() puts a notice into its
-// queue); a thread that holds the world's must not come here. What makes a service must not block:
-// whoever waits for this mutex is at large, and no pause could begin.
-template <class S>
-class ServiceList {
- public:
-  using Services = std::vector<std::shared_ptr<S>>;
-
-  // The one of this name. The first call makes it: make(services so far) returns it. If that throws
-  // there is no service of this name, and the next call tries again.
-  template <class Make>
-  std::shared_ptr<S> open(const std::string& name, Make make) {
-    const std::lock_guard guard(mutex_);
-    for (const auto& service : services_) {
-      if (service->name() == name) return service;
-    }
-    services_.push_back(make(std::as_const(services_)));
-    for (const int rank : left_) services_.back()->left(rank);
-    return services_.back();
-  }
-
-  bool has(const std::string& name) const {
-    const std::lock_guard guard(mutex_);
-    return std::ranges::any_of(services_, [&](const auto& each) { return each->name() == name; });
-  }
-
-  // Worker `rank` has ended: tells every service, those too that are opened later.
-  void left(int rank) {
-    const std::lock_guard guard(mutex_);
-    left_.push_back(rank);
-    for (const auto& service : services_) service->left(rank);
-  }
-
-  // At the end of a run: handlers may refer to what its caller owns. Without the mutex, since no
-  // thread of the run is left.
-  void clear() { services_.clear(); }
-
- private:
-  mutable std::mutex mutex_;  // guards all below
-  Services services_;
-  std::vector<int> left_;  // in the order in which they ended
 };
 
 }  // namespace hetsgd::realtime

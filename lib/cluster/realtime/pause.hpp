@@ -28,6 +28,7 @@
 
 #include "cluster/realtime/process.hpp"
 #include "cluster/realtime/training_clock.hpp"
+#include "core/error.hpp"
 
 namespace hetsgd::realtime {
 
@@ -47,19 +48,52 @@ class Pause {
   bool stands() const { return clock_.stands(); }
 
   // No pause may be on (checked): World::enter() has waited for the end of another one.
-  void begin(Process& holder);
+  void begin(Process& holder) {
+    HETSGD_CHECK(!is_on());
+    state_ = State::stopping;
+    holder_ = &holder;
+  }
   // No pause may be on, and the holder stays null.
   void begin_outside() { state_ = State::stopping; }
   // Nobody but the holder runs any more. Returns the holder that may go on now; null: none. It does
-  // nothing where no pause is stopping, as the world calls it whenever its last process stops.
-  Process* all_stopped();
-  // The clock has stood since the instant `at`, which rank 0 chose: not before stopped_at().
-  void freeze(std::int64_t at);
+  // nothing where no pause is stopping, as the world calls it whenever its last process stops, in a
+  // pause or not. The holder, too, is blocked by then (World::run_stopped), and is woken by the
+  // caller; a pause from outside has no holder yet, and waits for freeze().
+  Process* all_stopped() {
+    if (state_ != State::stopping) return nullptr;
+    const std::int64_t now = TrainingClock::monotonic_ns();
+    if (!holder_) {  // rank 0 decides about the instant, which lies later if another rank stops later
+      state_ = State::stopped;
+      stopped_at_ns_ = now;
+      return nullptr;
+    }
+    state_ = State::standing;
+    clock_.stop(now);
+    return holder_;
+  }
+  // The clock has stood since the instant `at`, which rank 0 chose: not before stopped_at(). It has
+  // run on from `at` to now, but nobody has read it: all were stopped at `at`, and still are.
+  void freeze(std::int64_t at) {
+    state_ = State::standing;
+    clock_.stop(at);
+  }
   // From `standing` of a pause from outside, and back to it. In between held back are all but `to`.
-  void grant(Process& to);
-  void give_back();
-  // The clock goes on at the instant `at`, if it stood.
-  void end(std::int64_t at);
+  void grant(Process& to) {
+    state_ = State::granted;
+    holder_ = &to;
+  }
+  void give_back() {
+    state_ = State::standing;
+    holder_ = nullptr;
+  }
+  // The clock goes on at the instant `at`, if it stood. From every state: an abort ends a pause that
+  // has only begun, too; then go_on() does nothing.
+  void end(std::int64_t at) {
+    clock_.go_on(at);
+    state_ = State::off;
+    holder_ = nullptr;
+    stopped_at_ns_ = 0;
+  }
 
  private:
   enum class State { off, stopping, stopped, standing, granted };

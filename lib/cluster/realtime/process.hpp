@@ -29,6 +29,16 @@ class ExchangeMemory;
 
 namespace hetsgd::realtime {
 
+// One round of a loop that spins: it leaves the core's shared units to the other hardware thread,
+// and keeps the loop from flooding the memory system with loads.
+inline void relax() {
+#if defined(__x86_64__)
+  __builtin_ia32_pause();
+#else
+  std::this_thread::yield();
+#endif
+}
+
 // Ends a process whose run is aborted: it passes through the algorithm's frames, whose destructors
 // run, and is caught at the top of the thread. Not a std::exception, so that algorithm code does
 // not catch it by chance.
@@ -133,9 +143,26 @@ struct Process {
 
   // Adds a time that ends now to a share of the breakdown; compute and communicate also to the
   // worker's account. By its own thread.
-  void spend(Seconds TimeBreakdown::*share, Seconds took);
-  // What it waits for; nothing: it can go on. Under the world's mutex.
-  std::optional<BlockedProcess> blocked() const;
+  void spend(Seconds TimeBreakdown::*share, Seconds took) {
+    breakdown.*share += took;
+    if (!account || share == &TimeBreakdown::wait) return;
+    const Seconds end = clock->now();
+    share == &TimeBreakdown::compute ? account->computed(end - took, end)
+                                     : account->communicated(end - took, end);
+  }
+  // What it waits for, under the world's mutex. Nothing: it runs, sleeps until a deadline or is about
+  // to run, and one such process is enough for the run not to be a deadlock. One that polls is
+  // listed: whether another rank will ever answer is not for this rank to say
+  // (World::blocked_since).
+  std::optional<BlockedProcess> blocked() const {
+    if (poll) return BlockedProcess{name, poll->describe(), since};
+    if (wait) {  // what it waits for may be there
+      if (signalled.load(std::memory_order_relaxed)) return std::nullopt;
+      return BlockedProcess{name, wait->describe(), since};
+    }
+    if (!ended) return std::nullopt;
+    return BlockedProcess{name, std::string(kEnded), since};
+  }
 };
 
 // The worker's account so far: called by its main process, or after its end.

@@ -168,8 +168,13 @@ void ThreadsMonitor::notify_all() {
   }
 }
 
-ProcessEndpoint::ProcessEndpoint(World& world, const ClusterOptions& options, Process& process)
-    : world_(world), process_(process), options_(options), speed_(options.speed_of(process.rank)) {}
+ProcessEndpoint::ProcessEndpoint(World& world, const ClusterOptions& options, Process& process,
+                                 BackgroundTasks& tasks)
+    : world_(world),
+      process_(process),
+      options_(options),
+      tasks_(tasks),
+      speed_(options.speed_of(process.rank)) {}
 
 // A computation has ended when its results are there, for the clock and for everybody else.
 void ProcessEndpoint::run_to_the_end(FunctionRef fn) {
@@ -260,6 +265,12 @@ void ProcessEndpoint::sleep(Seconds duration) {
   sleep_until(world_, start + duration);
   process_.spend(&TimeBreakdown::wait, now() - start);
   world_.safepoint();
+}
+
+void ProcessEndpoint::background_task(std::string name, std::function<void(Endpoint&)> fn) {
+  world_.safepoint();
+  process_.device->synchronize();  // the background task's device may go on where this one stands
+  tasks_.start_background_task(process_, name, std::move(fn), ProcessKind::background_task);
 }
 
 std::unique_ptr<Monitor> ProcessEndpoint::make_monitor() {

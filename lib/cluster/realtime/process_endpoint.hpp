@@ -13,6 +13,7 @@
 
 #include "cluster/cluster.hpp"
 #include "cluster/endpoint.hpp"
+#include "cluster/realtime/started_calls.hpp"
 #include "cluster/realtime/world.hpp"
 
 namespace hetsgd::realtime {
@@ -31,8 +32,9 @@ class ThreadsCancellationToken final : public CancellationToken {
 
 class ProcessEndpoint : public Endpoint {
  public:
-  // Made by the thread of `process`, which alone uses it. All three must outlive it.
-  ProcessEndpoint(World& world, const ClusterOptions& options, Process& process);
+  // Made by the thread of `process`, which alone uses it. All must outlive it. tasks: the run.
+  ProcessEndpoint(World& world, const ClusterOptions& options, Process& process,
+                  BackgroundTasks& tasks);
 
   int rank() const override { return process_.rank; }
   Seconds now() const override { return world_.now(); }
@@ -49,6 +51,9 @@ class ProcessEndpoint : public Endpoint {
                            FunctionRef fn) override;
   std::unique_ptr<CancellationToken> make_cancellation_token() override;
   void sleep(Seconds duration) override;
+  // On abort a worker is unwound after its background tasks. Where a worker itself throws, its
+  // stack goes first: what a background task uses should be its own or shared.
+  void background_task(std::string name, std::function<void(Endpoint&)> fn) override;
   std::unique_ptr<Monitor> make_monitor() override;
 
  protected:
@@ -64,6 +69,7 @@ class ProcessEndpoint : public Endpoint {
   bool delay(Seconds from, Seconds requested, const std::atomic<bool>* unless = nullptr);
 
   const ClusterOptions& options_;
+  BackgroundTasks& tasks_;
   double speed_ = 1;
 };
 

@@ -9,6 +9,8 @@
 // clock may be stopped or go on as of an instant that lies somewhat before or after the call.
 #pragma once
 
+#include <time.h>
+
 #include <atomic>
 #include <cstdint>
 
@@ -19,23 +21,41 @@ namespace hetsgd::realtime {
 class TrainingClock {
  public:
   // CLOCK_MONOTONIC of this host, in ns. All instants below are of it, and are not 0.
-  static std::int64_t monotonic_ns();
+  static std::int64_t monotonic_ns() {
+    timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return static_cast<std::int64_t>(t.tv_sec) * 1'000'000'000 + t.tv_nsec;
+  }
 
   // Any thread. 0 before the start.
-  Seconds now() const;
+  // While it stands everybody but the holder of the pause is stopped, so that no reader sees it
+  // between the two stores of go_on(): the holder calls go_on() itself, or has given the right to
+  // run back before. Nor does a reader see stop() late, since all have stopped before it.
+  Seconds now() const {
+    if (!begun()) return Seconds(0);
+    const std::int64_t stands_since = stands_since_ns_;
+    return seconds_of((stands_since ? stands_since : monotonic_ns()) - origin_ns_ - paused_ns_);
+  }
   // How long it has stood, in all.
-  Seconds paused() const;
+  Seconds paused() const { return seconds_of(paused_ns_); }
 
   // The rest by one thread at a time (the world's mutex is held).
   void start(std::int64_t at) { origin_ns_ = at; }
+  bool begun() const { return origin_ns_ != 0; }
   bool stands() const { return stands_since_ns_ != 0; }
   void stop(std::int64_t at) { stands_since_ns_ = at; }
   // Nothing if it runs.
-  void go_on(std::int64_t at);
+  void go_on(std::int64_t at) {
+    if (!stands()) return;
+    paused_ns_ += at - stands_since_ns_;
+    stands_since_ns_ = 0;
+  }
 
  private:
+  static Seconds seconds_of(std::int64_t ns) { return Seconds(static_cast<double>(ns) * 1e-9); }
+
   // Atomics, for now() is called without the mutex. Three stores are not one change, but those who
-  // could see them in between are stopped (now(), in the .cpp).
+  // could see them in between are stopped (now()).
   std::atomic<std::int64_t> origin_ns_ = 0;
   std::atomic<std::int64_t> paused_ns_ = 0;
   std::atomic<std::int64_t> stands_since_ns_ = 0;  // 0: it runs

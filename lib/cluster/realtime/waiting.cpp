@@ -6,8 +6,6 @@
 #include <algorithm>
 #include <thread>
 
-#include "cluster/realtime/spin.hpp"
-
 namespace hetsgd::realtime {
 
 namespace {

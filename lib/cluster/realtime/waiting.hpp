@@ -8,6 +8,9 @@
 #pragma once
 
 #include <atomic>
+#include <string>
+#include <type_traits>
+#include <utility>
 
 #include "cluster/realtime/world.hpp"
 
@@ -20,5 +23,24 @@ bool sleep_until(World& world, Seconds deadline, const std::atomic<bool>* unless
 // Returns when poll.done(). The time is added to breakdown.*account unless that is null. When the
 // run is aborted poll.cancel() has returned before Unwind is thrown. What `poll` throws comes out.
 void poll_until(World& world, Poll& poll, Seconds TimeBreakdown::*account = &TimeBreakdown::wait);
+
+// The value that take() finds, an optional, which is asked for it until it has one.
+template <class Take, class Describe>
+auto poll_for(World& world, Take take, Describe describe) {
+  class ForValue final : public Poll {
+   public:
+    ForValue(Take& take, Describe& text) : take_(take), describe_(text) {}
+    bool done() override { return (found = take_()).has_value(); }
+    void cancel() override {}
+    std::string describe() const override { return std::string(describe_()); }
+    std::invoke_result_t<Take&> found;
+
+   private:
+    Take& take_;
+    Describe& describe_;
+  } poll(take, describe);
+  poll_until(world, poll);
+  return *std::move(poll.found);
+}
 
 }  // namespace hetsgd::realtime

@@ -2,14 +2,17 @@
 
 #include <algorithm>
 #include <chrono>
+#include <deque>
 #include <numeric>
 #include <optional>
 #include <utility>
+#include <vector>
 
 #include "cluster/endpoint.hpp"
-#include "cluster/sim/monitor.hpp"
+#include "cluster/sim/engine.hpp"
 #include "cluster/sim/world.hpp"
 #include "core/error.hpp"
+#include "core/rank_index.hpp"
 
 namespace hetsgd::sim {
 
@@ -102,10 +105,106 @@ void SimCancellationToken::forget_alarm() {
   alarm_ = nullptr;
 }
 
+// SimMonitor: lock and condition between simulated processes. First come, first served.
+//
+// A process is, as this monitor sees it,
+//
+//              lock()                     the owner unlocks or waits: the first one gets it
+//   outside ------------> owner    or    locking_ ----------------------------------------> owner
+//      ^                  |   |             ^
+//      |     unlock()     |   | wait()      | notify_all(); then ready() is asked again,
+//      +------------------+   +-> waiting_ -+ and the process may come back to waiting_
+//
+// Only one process runs at a time, so nothing here is atomic: the lock is needed because a process
+// may block, and others run, while it holds the monitor. An uncontended lock() takes no virtual
+// time and causes no event. The lock is handed over by its owner and never free in between, so
+// nobody overtakes those that wait; the order is that of the calls and the same in every run.
+//
+// Waiting counts as `wait` in the breakdown of the process that waits.
+//
+// Not in a service's handler nor in a pause: no process runs there (Engine::current checks).
+class SimMonitor final : public Monitor {
+ public:
+  explicit SimMonitor(Engine& engine) : engine_(engine) {}
+
+  void lock() override;
+  void unlock() override;
+  void wait(const std::function<bool()>& ready, std::string_view what) override;
+  void notify_all() override;
+
+ private:
+  // Returns when `self`, the running process, is the owner.
+  void acquire(Process& self);
+  // The owner becomes the first of locking_, or null.
+  void release();
+
+  Engine& engine_;
+  Process* owner_ = nullptr;       // perhaps woken and not running yet
+  std::deque<Process*> locking_;   // blocked in lock; unlock hands the lock to the first
+  std::vector<Process*> waiting_;  // blocked in wait
+};
+
+// After block() the process is the owner already: release() has made it so.
+void SimMonitor::acquire(Process& self) {
+  if (owner_ == nullptr) {
+    owner_ = &self;
+    return;
+  }
+  locking_.push_back(&self);
+  engine_.block([] { return blocked_on_lock(); });
+}
+
+void SimMonitor::release() {
+  owner_ = nullptr;
+  if (locking_.empty()) return;
+  owner_ = locking_.front();
+  locking_.pop_front();
+  engine_.wake(*owner_);
+}
+
+// While a run is torn down nobody else runs, and locks are taken and given back by destructors,
+// which must not throw: then both do nothing.
+void SimMonitor::lock() {
+  Process& self = engine_.current("Monitor::lock");
+  if (engine_.tearing_down()) return;
+  HETSGD_CHECK(owner_ != &self);  // not recursive
+  const double called = engine_.now();
+  acquire(self);
+  self.breakdown->wait += Seconds(engine_.now() - called);
+}
+
+void SimMonitor::unlock() {
+  if (engine_.tearing_down()) return;
+  HETSGD_CHECK(owner_ == &engine_.current("Monitor::unlock"));
+  release();
+}
+
+// Into the list before the lock is given up: a notification that follows is not lost. When the run
+// is torn down, block() throws, or, in a destructor, returns; then wait() does too, although
+// ready() may be false. The caller of notify_all() need not hold the lock.
+void SimMonitor::wait(const std::function<bool()>& ready, std::string_view what) {
+  Process& self = engine_.current("Monitor::wait");
+  HETSGD_CHECK(owner_ == &self || engine_.tearing_down());
+  const double called = engine_.now();
+  while (!engine_.tearing_down() && !ready()) {
+    waiting_.push_back(&self);
+    release();
+    engine_.block([what] { return blocked_in_monitor(what); });
+    acquire(self);
+  }
+  self.breakdown->wait += Seconds(engine_.now() - called);
+}
+
+// All of them, as they may wait for different conditions; each asks its own under the lock.
+void SimMonitor::notify_all() {
+  for (Process* process : waiting_) engine_.wake(*process);
+  waiting_.clear();
+}
+
 // Made on first use: a worker that never computes costs no device.
 Device& SimDevices::of_worker(int rank) {
   const std::lock_guard lock(mutex_);
-  auto& device = workers_[static_cast<std::size_t>(rank)];
+  auto& device = workers_[at(rank)];
   if (!device) device = make_cpu_device<float>(1);
   return *device;
 }
@@ -327,8 +426,8 @@ std::unique_ptr<Monitor> SimEndpoint::make_monitor() {
   return std::make_unique<SimMonitor>(run_.engine);
 }
 
-std::shared_ptr<ServicePort> SimEndpoint::open_service(
-    const std::string& name, const std::function<std::unique_ptr<ServiceHandler>()>& factory) {
+std::shared_ptr<ServicePort> SimEndpoint::open_service(const std::string& name,
+                                                       const ServiceFactory& factory) {
   return run_.services.open(rank_, name, factory);
 }
 

@@ -160,9 +160,8 @@ class SimEndpoint final : public Endpoint {
   void sleep(Seconds duration) override;
   void background_task(std::string name, std::function<void(Endpoint&)> fn) override;
   std::unique_ptr<Monitor> make_monitor() override;
-  std::shared_ptr<ServicePort> open_service(
-      const std::string& name,
-      const std::function<std::unique_ptr<ServiceHandler>()>& factory) override;
+  std::shared_ptr<ServicePort> open_service(const std::string& name,
+                                            const ServiceFactory& factory) override;
   void while_paused(FunctionRef fn) override;
   void while_paused_together(FunctionRef fn) override;
   TimeBreakdown& time_breakdown() override { return breakdown_; }
@@ -185,7 +184,7 @@ class SimEndpoint final : public Endpoint {
   void charge(ComputeKind kind, Seconds time, Seconds delay);
   // In the worker's account, where there is one, this process has computed from `start` until now.
   void note(ComputeKind kind, Seconds start);
-  DeviceTimeline& timeline() { return run_.timelines[static_cast<std::size_t>(rank_)]; }
+  DeviceTimeline& timeline() { return run_.timelines[at(rank_)]; }
 
   SimRun& run_;
   int rank_;

@@ -14,6 +14,9 @@ namespace {
 // one, in the pending call of a posted one. Events, the queue and the answer's token refer to it
 // until it is delivered, so neither ends before that, or the run fails before its next event.
 struct Call {
+  // Where the reply goes.
+  std::span<std::byte> reply{};
+  std::span<float> reply_numbers{};
   SimService* service = nullptr;
   Process* process = nullptr;  // waits; null: not yet
   int rank = 0;
@@ -22,9 +25,6 @@ struct Call {
   Payload numbers{};
   double charged = 0;
   double sent = 0;  // when its last byte has left the worker's link
-  // Where the reply goes.
-  std::span<std::byte> reply;
-  std::span<float> reply_numbers;
   // The reply's bytes on the wire, and its times. called <= arrived <= answered <= delivered.
   double called = 0;
   double arrived = 0;
@@ -56,16 +56,15 @@ class SimService {
     handler_->set_clock([&engine = world.engine] { return Seconds(engine.now()); });
   }
 
-  // The request leaves; the call is filled but for where the reply goes.
-  void send(Call& call, int rank, std::span<const std::byte> request,
-            std::span<const float> numbers, Traffic kind);
+  // The request of `from`, the caller's, leaves; fills `call`.
+  void send(Call& call, int rank, const ServiceCall& from);
   // Returns when the reply is here.
   void await(Call& call);
   void answer(Call& call, std::span<const std::byte> reply, std::span<const float> numbers,
               Traffic kind);
-  void dropped(int rank);
   std::string text() const { return blocked_in_call(name_); }
-  ServiceHandler& handler() { return *handler_; }
+  const std::string& name() const { return name_; }
+  void left(int rank) { handler_->left(rank); }
   World& world() { return world_; }
 
  private:
@@ -82,41 +81,43 @@ class SimService {
   double work_scale_;
   std::string name_;
   std::deque<Call*> queue_;  // the first is being served
-  // Last, so that it goes first: tokens that it has kept call dropped() in their destructors.
+  // Last, so that it goes first: tokens that it has kept refer to the rest.
   std::unique_ptr<ServiceHandler> handler_;
 };
 
 namespace {
 
-// The right and duty to answer one call, which the handler may keep for a later request.
-class SimReply final : public ReplyToken {
+// The right and duty to answer one call, which the handler may keep for a later request. A lost one
+// fails the run before its next event. The call is gone if the run is being torn down.
+class SimReply final : public OwedReply {
  public:
-  SimReply(SimService& service, Call& call) : service_(service), rank_(call.rank), call_(&call) {}
-  // The call is gone if the run is being torn down: the service knows.
+  SimReply(SimService& service, Call& call)
+      : OwedReply(service.name(), call.rank, call.reply.size(), call.reply_numbers.size()),
+        service_(service),
+        call_(call) {}
   ~SimReply() override {
-    if (call_ != nullptr) service_.dropped(rank_);
-  }
-  void answer(std::span<const std::byte> reply, std::span<const float> payload,
-              Traffic kind) override {
-    HETSGD_CHECK(call_ != nullptr);  // answered once
-    service_.answer(*std::exchange(call_, nullptr), reply, payload, kind);
+    Engine& engine = service_.world().engine;
+    if (const auto error = unanswered(); error && !engine.tearing_down()) engine.abort(error);
   }
 
  private:
+  void deliver(std::span<const std::byte> reply, std::span<const float> payload,
+               Traffic kind) override {
+    service_.answer(call_, reply, payload, kind);
+  }
+
   SimService& service_;
-  int rank_;
-  Call* call_;
+  Call& call_;
 };
 
 class SimPort final : public ServicePort {
  public:
   SimPort(SimService& service, int rank) : service_(service), rank_(rank) {}
-  void call_raw(std::span<const std::byte> request, std::span<const float> payload, Traffic kind,
-                std::span<std::byte> reply, std::span<float> reply_payload) override {
-    Call call{.reply = reply, .reply_numbers = reply_payload};
+  void call_raw(const ServiceCall& from) override {
+    Call call;
     Engine& engine = service_.world().engine;
     Process& self = engine.current("a service call");
-    service_.send(call, rank_, request, payload, kind);
+    service_.send(call, rank_, from);
     service_.await(call);
     // In a destructor while the run is torn down await() returns without an answer.
     if (call.answered < call.arrived || engine.tearing_down()) return;
@@ -126,15 +127,10 @@ class SimPort final : public ServicePort {
     self.communicated(call.called, call.arrived);
     self.communicated(call.answered, engine.now());
   }
-  std::unique_ptr<PendingCall> post_raw(std::span<const std::byte> request,
-                                        std::span<const float> payload, Traffic kind,
-                                        std::span<std::byte> reply,
-                                        std::span<float> reply_payload) override {
+  std::unique_ptr<PendingCall> post_raw(const ServiceCall& from) override {
     service_.world().engine.current("a service call");
     auto posted = std::make_unique<Posted>(service_);
-    posted->call.reply = reply;
-    posted->call.reply_numbers = reply_payload;
-    service_.send(posted->call, rank_, request, payload, kind);
+    service_.send(posted->call, rank_, from);
     return posted;
   }
 
@@ -164,20 +160,21 @@ class SimPort final : public ServicePort {
 
 }  // namespace
 
-void SimService::send(Call& call, int rank, std::span<const std::byte> request,
-                      std::span<const float> numbers, Traffic kind) {
+void SimService::send(Call& call, int rank, const ServiceCall& from) {
   Engine& engine = world_.engine;
   Network& network = world_.network;
   if (engine.tearing_down()) return;
+  call.reply = from.reply;
+  call.reply_numbers = from.reply_payload;
   call.service = this;
   call.rank = rank;
-  call.request.assign(request);
-  call.numbers.assign(std::as_bytes(numbers));
+  call.request.assign(from.request);
+  call.numbers.assign(std::as_bytes(from.payload));
   call.called = engine.now();
-  const double numbers_bytes = network.charged(numbers.size_bytes(), kind);
-  call.charged = network.charged(request.size(), Traffic::control) + numbers_bytes;
+  const double numbers_bytes = network.charged(from.payload.size_bytes(), from.kind);
+  call.charged = network.charged(from.request.size(), Traffic::control) + numbers_bytes;
   world_.count_sent(rank, Traffic::control, call.charged - numbers_bytes);
-  world_.count_sent(rank, kind, numbers_bytes);
+  world_.count_sent(rank, from.kind, numbers_bytes);
   const auto slot = network.link(rank).pass(Direction::out, call.called, call.charged);
   call.sent = slot.end;
   // Unlike a message, a request does not hold up its sender until it has left: a caller blocks for
@@ -235,12 +232,6 @@ void SimService::answer(Call& call, std::span<const std::byte> reply,
   Engine& engine = world_.engine;
   Network& network = world_.network;
   if (engine.tearing_down()) return;
-  HETSGD_CHECK_EQ(reply.size(), call.reply.size());
-  if (numbers.size() != call.reply_numbers.size()) {
-    throw CheckFailure(fmt::format(
-        "service \"{}\" answers rank {} with {} elements, but the caller made room for {}", name_,
-        call.rank, numbers.size(), call.reply_numbers.size()));
-  }
   // The buffers are the call's until it is delivered, so they can be filled before the reply has
   // travelled: nobody may look at them earlier.
   std::memcpy(call.reply.data(), reply.data(), reply.size());
@@ -274,36 +265,20 @@ void SimService::deliver(void* object) {
   if (call.process != nullptr) world.engine.resume(*call.process);
 }
 
-// From a destructor, which may not throw: the run fails before its next event instead. Without it
-// the caller would wait for ever, and the deadlock's report would not say why.
-void SimService::dropped(int rank) {
-  if (world_.engine.tearing_down()) return;
-  world_.engine.abort(std::make_exception_ptr(CheckFailure(fmt::format(
-      "service \"{}\" dropped the request of rank {} without an answer", name_, rank))));
-}
-
 // The profile is copied, as the services refer to it.
 Services::Services(World& world, DeviceProfile profile, double work_scale)
     : world_(world), profile_(std::move(profile)), work_scale_(work_scale) {}
 
 Services::~Services() = default;
 
-std::shared_ptr<ServicePort> Services::open(
-    int rank, const std::string& name,
-    const std::function<std::unique_ptr<ServiceHandler>()>& factory) {
-  auto found = services_.find(name);
-  if (found == services_.end()) {  // made before it is listed: the factory may throw
-    auto made = std::make_unique<SimService>(world_, profile_, work_scale_, name, factory());
-    for (const int gone : left_) made->handler().left(gone);
-    found = services_.emplace(name, std::move(made)).first;
-  }
-  return std::make_shared<SimPort>(*found->second, rank);
+std::shared_ptr<ServicePort> Services::open(int rank, const std::string& name,
+                                            const ServiceFactory& factory) {
+  const auto make = [&](const auto&) {
+    return std::make_shared<SimService>(world_, profile_, work_scale_, name, factory.make());
+  };
+  return std::make_shared<SimPort>(*services_.open(name, make), rank);
 }
 
-// On the event loop (the engine's `ended`): handlers may answer others whom that worker held up.
-void Services::left(int rank) {
-  left_.push_back(rank);
-  for (auto& [name, service] : services_) service->handler().left(rank);
-}
+void Services::left(int rank) { services_.left(rank); }
 
 }  // namespace hetsgd::sim

@@ -22,14 +22,12 @@
 // share one host and so one link; each has its own queue, and otherwise they do not interact.
 #pragma once
 
-#include <functional>
-#include <map>
 #include <memory>
 #include <string>
-#include <vector>
 
 #include "cluster/profile.hpp"
-#include "cluster/service.hpp"
+#include "cluster/serialised_factory.hpp"
+#include "cluster/service_host.hpp"
 #include "cluster/sim/world.hpp"
 
 namespace hetsgd::sim {
@@ -45,18 +43,17 @@ class Services {
 
   // As Endpoint::open_service. The first call of a name makes the service, on the caller's stack,
   // and takes no virtual time. The port refers to it, and may not be called after the run.
-  std::shared_ptr<ServicePort> open(
-      int rank, const std::string& name,
-      const std::function<std::unique_ptr<ServiceHandler>()>& factory);
-  // Worker `rank` has ended: tells every service, those too that are opened later.
+  std::shared_ptr<ServicePort> open(int rank, const std::string& name,
+                                    const ServiceFactory& factory);
+  // Worker `rank` has ended. On the event loop (the engine's `ended`): handlers may answer others
+  // whom that worker held up.
   void left(int rank);
 
  private:
   World& world_;
   DeviceProfile profile_;
   double work_scale_;
-  std::map<std::string, std::unique_ptr<SimService>> services_;
-  std::vector<int> left_;
+  ServiceList<SimService> services_;
 };
 
 }  // namespace hetsgd::sim

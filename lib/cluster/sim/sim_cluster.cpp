@@ -2,6 +2,7 @@
 
 #include "cluster/sim/endpoint.hpp"
 #include "core/error.hpp"
+#include "core/rank_index.hpp"
 
 namespace hetsgd {
 
@@ -99,7 +100,7 @@ ClusterReport SimCluster::run(const std::function<void(Endpoint&)>& worker) {
   ClusterReport report;
   for (int rank = 0; rank < options_.workers; ++rank) {
     report.workers.push_back(planned(rank));
-    report.workers.back().breakdown = endpoints[static_cast<std::size_t>(rank)]->account();
+    report.workers.back().breakdown = endpoints[at(rank)]->account();
   }
   report.elapsed = Seconds(run.engine.now());
   report.paused = Seconds(run.paused_s);

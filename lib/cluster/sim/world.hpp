@@ -17,6 +17,7 @@
 #include "cluster/sim/engine.hpp"
 #include "cluster/sim/network.hpp"
 #include "cluster/worker_account.hpp"
+#include "core/rank_index.hpp"
 #include "core/units.hpp"
 
 namespace hetsgd::sim {
@@ -133,14 +134,14 @@ struct World {
   // bytes count when the call is made, received ones when they arrive: what is in flight when the
   // run ends was sent and not received.
   void count_sent(int worker, Traffic kind, double bytes) {
-    breakdown(worker).bytes_sent[static_cast<std::size_t>(kind)] += whole(bytes);
+    breakdown(worker).count_sent(kind, whole(bytes));
   }
   void count_received(int worker, Traffic kind, double bytes) {
-    breakdown(worker).bytes_received[static_cast<std::size_t>(kind)] += whole(bytes);
+    breakdown(worker).count_received(kind, whole(bytes));
   }
 
  private:
-  TimeBreakdown& breakdown(int worker) { return *workers[static_cast<std::size_t>(worker)]; }
+  TimeBreakdown& breakdown(int worker) { return *workers[at(worker)]; }
   // Charges are not whole under --charge. Rounded each, so the sum may be off by half a byte per
   // call.
   static std::uint64_t whole(double bytes) {

@@ -10,9 +10,11 @@
 #include "cluster/cuda/gpu_group.hpp"
 #include "cluster/realtime/local_run.hpp"
 #include "cluster/realtime/process_endpoint.hpp"
+#include "cluster/service_host.hpp"
 #include "cluster/threads/comm.hpp"
 #include "cluster/threads/service.hpp"
 #include "core/error.hpp"
+#include "core/rank_index.hpp"
 
 namespace hetsgd::threads {
 
@@ -63,14 +65,10 @@ class ThreadsEndpoint final : public ProcessEndpoint {
   int size() const override { return comm_.size(); }
   Comm& comm() override { return comm_; }
 
-  // On abort a worker is unwound after its background tasks. Where a worker itself throws, its
-  // stack goes first: what a background task uses should be its own or shared.
-  void background_task(std::string name, std::function<void(Endpoint&)> fn) override;
-  std::shared_ptr<ServicePort> open_service(
-      const std::string& name,
-      const std::function<std::unique_ptr<ServiceHandler>()>& factory) override;
-  void while_paused(FunctionRef fn) override;
-  void while_paused_together(FunctionRef fn) override;
+  std::shared_ptr<ServicePort> open_service(const std::string& name,
+                                            const ServiceFactory& factory) override;
+  void while_paused(FunctionRef fn) override { world_.while_paused(fn); }
+  void while_paused_together(FunctionRef fn) override { comm_.while_paused_together(fn); }
 
  private:
   Run& run_;
@@ -78,33 +76,23 @@ class ThreadsEndpoint final : public ProcessEndpoint {
 };
 
 ThreadsEndpoint::ThreadsEndpoint(Run& run, Process& process)
-    : ProcessEndpoint(run.world_, run.options_, process),
+    : ProcessEndpoint(run.world_, run.options_, process, run),
       run_(run),
       comm_(run.everybody_, process.rank) {}
-
-void ThreadsEndpoint::background_task(std::string name, std::function<void(Endpoint&)> fn) {
-  world_.safepoint();
-  process_.device->synchronize();  // the background task's device may go on where this one stands
-  run_.start_background_task(process_, name, std::move(fn), ProcessKind::background_task);
-}
 
 // The service's thread starts while the list's mutex is held. It may use a plain pointer: the list
 // keeps the service until every thread is joined. The safepoint comes before that mutex, with which
 // nobody may stop for a pause.
-std::shared_ptr<ServicePort> ThreadsEndpoint::open_service(
-    const std::string& name, const std::function<std::unique_ptr<ServiceHandler>()>& factory) {
+std::shared_ptr<ServicePort> ThreadsEndpoint::open_service(const std::string& name,
+                                                           const ServiceFactory& factory) {
   world_.safepoint();
   const auto make = [&](const auto&) {
-    auto service = std::make_shared<ThreadsService>(world_, name, factory());
+    auto service = std::make_shared<ThreadsService>(world_, name, factory.make());
     run_.start_service(name, [service = service.get()](Process& me) { service->serve(me); });
     return service;
   };
   return std::make_shared<ThreadsPort>(run_.services_.open(name, make), process_.rank);
 }
-
-void ThreadsEndpoint::while_paused(FunctionRef fn) { world_.while_paused(fn); }
-
-void ThreadsEndpoint::while_paused_together(FunctionRef fn) { comm_.while_paused_together(fn); }
 
 // --- run
 
@@ -133,8 +121,7 @@ Run::Run(const ClusterOptions& options, std::vector<DeviceSpec> devices, std::ve
 ClusterReport Run::run(const std::function<void(Endpoint&)>& worker) {
   try {
     for (int rank = 0; rank < options_.workers; ++rank) {
-      const auto r = static_cast<std::size_t>(rank);
-      start_worker(rank, {devices_[r], pinning_[r]}, [this, &worker](Process& me) {
+      start_worker(rank, {devices_[at(rank)], pinning_[at(rank)]}, [this, &worker](Process& me) {
         ThreadsEndpoint endpoint(*this, me);
         worker(endpoint);
         services_.left(me.rank);
@@ -154,8 +141,8 @@ ClusterReport Run::run(const std::function<void(Endpoint&)>& worker) {
 // On a device of the same kind as its worker's: the same GPU, or as many cores.
 Process& Run::start_background_task(Process& parent, const std::string& name,
                                     std::function<void(Endpoint&)> fn, ProcessKind kind) {
-  return start_background_task_on(devices_[static_cast<std::size_t>(parent.rank)], parent, name,
-                                  kind, [this, fn = std::move(fn)](Process& me) {
+  return start_background_task_on(devices_[at(parent.rank)], parent, name, kind,
+                                  [this, fn = std::move(fn)](Process& me) {
                                     ThreadsEndpoint endpoint(*this, me);
                                     fn(endpoint);
                                   });
@@ -183,9 +170,7 @@ class ThreadsCluster final : public Cluster {
   std::string name() const override { return "threads"; }
   int size() const override { return options_.workers; }
   bool is_virtual() const override { return false; }
-  std::string device_name(int rank) const override {
-    return devices_[static_cast<std::size_t>(rank)].text;
-  }
+  std::string device_name(int rank) const override { return devices_[at(rank)].text; }
 
   // The run before is destroyed here. `run` keeps this one until it has ended, and run_ beyond
   // that, for the device memory that the caller still holds.
@@ -224,8 +209,8 @@ class ThreadsCluster final : public Cluster {
       return;
     }
     if (options_.all_reduce == AllReduce::mpi) {
-      throw with_hint(usage_error("--all-reduce mpi: found --cluster threads, expected mpi"),
-                      "between GPUs of one process: nccl, ring or tree");
+      refuse("--all-reduce mpi", "--cluster threads", "mpi",
+             "between GPUs of one process: nccl, ring or tree");
     }
     const std::vector<int> gpus = gpus_for_all_reduce(devices_);
     if (options_.all_reduce != AllReduce::nccl) return;

@@ -5,7 +5,7 @@
 
 #include "cluster/blocking.hpp"
 #include "cluster/realtime/host_memory.hpp"
-#include "cluster/realtime/service_token.hpp"
+#include "cluster/service_host.hpp"
 #include "core/error.hpp"
 
 namespace hetsgd::threads {
@@ -16,15 +16,11 @@ namespace {
 // mutex up and taking it again.
 constexpr std::size_t kSmallPayload = 1024;
 
-void add_bytes(TrafficBytes& bytes, Traffic kind, std::size_t n) {
-  bytes[static_cast<std::size_t>(kind)] += n;
-}
-
 // By the caller, in whose own breakdown it counts: the answering thread must not write to it.
 void count_received(const QueueEntry& entry) {
-  auto& received = World::current().breakdown.bytes_received;
-  add_bytes(received, Traffic::control, entry.reply.size());
-  add_bytes(received, entry.reply_kind, entry.reply_payload.size_bytes());
+  TimeBreakdown& mine = World::current().breakdown;
+  mine.count_received(Traffic::control, entry.call.reply.size());
+  mine.count_received(entry.reply_kind, entry.call.reply_payload.size_bytes());
 }
 
 }  // namespace
@@ -38,57 +34,63 @@ void count_received(const QueueEntry& entry) {
 //     +--destroyed--> the run ends with an error, unless it ends anyway
 //
 // Whichever thread has it may answer or destroy it; entry_ is guarded by the world's mutex.
-class Token final : public ReplyToken {
+class Token final : public OwedReply {
  public:
   // Mutex held, as wherever entry_ is used.
-  Token(ThreadsService& service, QueueEntry& entry) : service_(service), entry_(&entry) {
+  Token(ThreadsService& service, const std::string& name, QueueEntry& entry)
+      : OwedReply(name, entry.from, entry.call.reply.size(), entry.call.reply_payload.size()),
+        service_(service),
+        entry_(&entry) {
     entry.token = this;
   }
 
   // The error is raised without the mutex, which World::abort() takes itself. The entry is no
   // longer touched then: the abort lets the caller go, and the entry with it.
   ~Token() override {
+    World& world = service_.world();
     {
-      const auto lock = service_.world().lock();
+      const auto lock = world.lock();
       if (!entry_) return;
       entry_->token = nullptr;
     }
-    end_run_of_dropped_request(service_.world(), service_.name(), from_);
+    if (const auto error = unanswered(); error && !world.aborting()) world.abort(error);
   }
 
-  void answer(std::span<const std::byte> reply, std::span<const float> payload,
-              Traffic kind) override;
   void forget_caller() { entry_ = nullptr; }
 
  private:
+  void deliver(std::span<const std::byte> reply, std::span<const float> payload,
+               Traffic kind) override;
+
   ThreadsService& service_;
-  QueueEntry* entry_;        // null: nobody is to be answered
-  int from_ = entry_->from;  // kept for messages when the entry may be gone
+  QueueEntry* entry_;  // null: nobody is to be answered
 };
 
 // The reply is small and copied under the mutex. A large payload is copied without it; `users` then
 // keeps the caller where it is, even if the run is aborted meanwhile, which is why an abort has to
 // be looked for at the end. Before the handler has returned the caller is not woken: it could not
 // go on, and would only look twice.
-void Token::answer(std::span<const std::byte> reply, std::span<const float> payload, Traffic kind) {
+void Token::deliver(std::span<const std::byte> reply, std::span<const float> payload,
+                    Traffic kind) {
   World& world = service_.world();
   auto lock = world.lock();
   if (!entry_) return;
   QueueEntry& entry = *entry_;
-  check_answer(service_.name(), from_, {reply.size(), payload.size()},
-               {entry.reply.size(), entry.reply_payload.size()});
-  if (!reply.empty()) std::memcpy(entry.reply.data(), reply.data(), reply.size());
+  copy_bytes(entry.call.reply.data(), reply.data(), reply.size());
+  const auto copy = [&] {
+    copy_bytes(entry.call.reply_payload.data(), payload.data(), payload.size_bytes());
+  };
   if (payload.size_bytes() > kSmallPayload) {
     ++entry.users;
     lock.unlock();
     const Seconds begin = world.now();
-    std::memcpy(entry.reply_payload.data(), payload.data(), payload.size_bytes());
+    copy();
     const Seconds end = world.now();
     lock = world.lock();
     --entry.users;
     entry.copying = end - begin;
-  } else if (!payload.empty()) {
-    std::memcpy(entry.reply_payload.data(), payload.data(), payload.size_bytes());
+  } else {
+    copy();
   }
   entry.reply_kind = kind;
   entry.answered = true;
@@ -159,7 +161,7 @@ void ThreadsService::serve(Process& me) {
     QueueEntry& entry = *pop();
     ++entry.users;
     std::unique_ptr<Token> token;
-    if (!entry.is_notice) token = std::make_unique<Token>(*this, entry);
+    if (!entry.is_notice) token = std::make_unique<Token>(*this, name_, entry);
     lock.unlock();
     struct Finished {  // also when the handler throws: the caller waits for it
       World& world;
@@ -175,35 +177,58 @@ void ThreadsService::serve(Process& me) {
     if (entry.is_notice) {
       handler_->left(entry.from);
     } else {
-      handler_->handle_raw(entry.from, entry.request, entry.payload, std::move(token));
+      handler_->handle_raw(entry.from, entry.call.request, entry.call.payload, std::move(token));
     }
   }
 }
 
 // Once the entry is in the queue the service has a pointer to it: its owner must not let it go
 // without await() or settle(), whatever is thrown.
-void ThreadsService::send(QueueEntry& entry, Traffic kind) {
+void ThreadsService::send(QueueEntry& entry) {
   const auto lock = world_.enter();
-  enqueue(entry, kind);
+  enqueue(entry);
 }
 
 // One critical section for both: a service that wakes up in between would meet the mutex taken
 // again by its caller.
-void ThreadsService::call(QueueEntry& entry, Traffic kind) {
+void ThreadsService::call(QueueEntry& entry) {
   auto lock = world_.enter();
-  enqueue(entry, kind);
+  enqueue(entry);
   await(entry, lock);
 }
 
-void ThreadsService::enqueue(QueueEntry& entry, Traffic kind) {
+void ThreadsService::enqueue(QueueEntry& entry) {
   Process& me = World::current();
   HETSGD_CHECK(me.kind != ProcessKind::service);  // a handler must not block
   entry.caller = &me;
   entry.since = world_.now();
-  add_bytes(me.breakdown.bytes_sent, Traffic::control, entry.request.size());
-  add_bytes(me.breakdown.bytes_sent, kind, entry.payload.size_bytes());
+  me.breakdown.count_sent(Traffic::control, entry.call.request.size());
+  me.breakdown.count_sent(entry.call.kind, entry.call.payload.size_bytes());
   push(entry);
 }
+
+namespace {
+
+// For an answer. `settles`: it cannot be interrupted, since an exception may already be on its way;
+// instead an abort makes it ready once the entry is not in use.
+class ForAnswer final : public Wait {
+ public:
+  ForAnswer(const World& world, const QueueEntry& entry, const std::string& service, bool settles)
+      : world_(world), entry_(entry), service_(service), settles_(settles) {}
+  bool ready() const override {
+    return entry_.complete() || (settles_ && world_.aborting() && entry_.users == 0);
+  }
+  bool interruptible() const override { return !settles_ && entry_.users == 0; }
+  std::string describe() const override { return blocked_in_call(service_); }
+
+ private:
+  const World& world_;
+  const QueueEntry& entry_;
+  const std::string& service_;
+  const bool settles_;
+};
+
+}  // namespace
 
 // Waiting is charged by hand, because a part of it is the copying of the answer: that is transfer,
 // not waiting for somebody. The breakdown gets both or, if the run is aborted, neither.
@@ -214,23 +239,11 @@ void ThreadsService::await(QueueEntry& entry) {
 }
 
 void ThreadsService::await(QueueEntry& entry, World::Lock& lock) {
-  class ForAnswer final : public Wait {
-   public:
-    ForAnswer(const QueueEntry& entry, const std::string& service)
-        : entry_(entry), service_(service) {}
-    bool ready() const override { return entry_.complete(); }
-    bool interruptible() const override { return entry_.users == 0; }
-    std::string describe() const override { return blocked_in_call(service_); }
-
-   private:
-    const QueueEntry& entry_;
-    const std::string& service_;
-  };
   Process& me = World::current();
   entry.caller = &me;
   const Seconds since = world_.now();
   try {
-    world_.block(lock, ForAnswer(entry, name_), nullptr);
+    world_.block(lock, ForAnswer(world_, entry, name_, false), nullptr);
   } catch (...) {
     forget(entry);
     throw;
@@ -252,47 +265,23 @@ void ThreadsService::forget(QueueEntry& entry) {
   if (entry.token) entry.token->forget_caller();
 }
 
-// What a posted call ends with that nobody waited for, or whose wait has thrown. Not interruptible,
-// since an exception may already be on its way; instead an abort makes it ready once the entry is
-// not in use. The handler wakes the caller when it returns, an answer when it finds the abort.
+// What a posted call ends with that nobody waited for, or whose wait has thrown. The handler wakes
+// the caller when it returns, an answer when it finds an abort.
 void ThreadsService::settle(QueueEntry& entry, bool failing) noexcept {
-  class Unused final : public Wait {
-   public:
-    Unused(const World& world, const QueueEntry& entry, const std::string& service)
-        : world_(world), entry_(entry), service_(service) {}
-    bool ready() const override {
-      return entry_.complete() || (world_.aborting() && entry_.users == 0);
-    }
-    bool interruptible() const override { return false; }
-    std::string describe() const override { return blocked_in_call(service_); }
-
-   private:
-    const World& world_;
-    const QueueEntry& entry_;
-    const std::string& service_;
-  };
   auto lock = world_.lock();
   if (failing && !entry.complete()) world_.fail_with_what_unwinds();
   entry.caller = &World::current();
-  world_.block(lock, Unused(world_, entry, name_));
+  world_.block(lock, ForAnswer(world_, entry, name_, true));
   entry.complete() ? count_received(entry) : forget(entry);
 }
 
 // The request is handled where it lies: views on the host of device payloads, and the entry itself,
 // stay on this stack until await() has returned.
-void ThreadsPort::call_raw(std::span<const std::byte> request, std::span<const float> payload,
-                           Traffic kind, std::span<std::byte> reply,
-                           std::span<float> reply_payload) {
-  const HostMemory source(payload.data(), payload.size_bytes());
-  HostMemory target(HostMemory::Use::write, reply_payload.data(), reply_payload.size_bytes());
-  QueueEntry entry{
-      .from = rank_,
-      .request = request,
-      .payload = {reinterpret_cast<const float*>(source.data()), payload.size()},
-      .reply = reply,
-      .reply_payload = {reinterpret_cast<float*>(target.data()), reply_payload.size()}};
-  service_->call(entry, kind);
-  target.store();
+void ThreadsPort::call_raw(const ServiceCall& call) {
+  HostedCall hosted(call);
+  QueueEntry entry{.from = rank_, .call = hosted.on_host};
+  service_->call(entry);
+  hosted.target.store();
 }
 
 // A call that goes on while its caller computes: what call_raw() has on its stack, on the heap. The
@@ -301,24 +290,18 @@ void ThreadsPort::call_raw(std::span<const std::byte> request, std::span<const f
 // copied from the device when the call is posted, the answer's to it in wait().
 class ThreadsPort::Posted final : public PendingCall {
  public:
-  Posted(std::shared_ptr<ThreadsService> service, int rank, std::span<const std::byte> request,
-         std::span<const float> payload, std::span<std::byte> reply, std::span<float> reply_payload)
+  Posted(std::shared_ptr<ThreadsService> service, int rank, const ServiceCall& call)
       : service_(std::move(service)),
-        request_(request.begin(), request.end()),
-        source_(HostMemory::Use::read, const_cast<float*>(payload.data()), payload.size_bytes(),
-                &scratch_[0]),
-        target_(HostMemory::Use::write, reply_payload.data(), reply_payload.size_bytes(),
-                &scratch_[1]),
-        entry_{.from = rank,
-               .request = request_,
-               .payload = {reinterpret_cast<const float*>(source_.data()), payload.size()},
-               .reply = reply,
-               .reply_payload = {reinterpret_cast<float*>(target_.data()), reply_payload.size()}} {}
-  void send(Traffic kind) { service_->send(entry_, kind); }
+        request_(call.request.begin(), call.request.end()),
+        hosted_(call, &scratch_),
+        entry_{.from = rank, .call = hosted_.on_host} {
+    entry_.call.request = request_;
+    service_->send(entry_);
+  }
 
   CallTime wait() override {
     service_->await(entry_);
-    target_.store();
+    hosted_.target.store();
     return {entry_.since, service_->world().now()};
   }
   void settle(bool failing) noexcept override { service_->settle(entry_, failing); }
@@ -327,17 +310,12 @@ class ThreadsPort::Posted final : public PendingCall {
   const std::shared_ptr<ThreadsService> service_;
   const std::vector<std::byte> request_;
   std::array<HostScratch, 2> scratch_;
-  HostMemory source_, target_;
+  HostedCall hosted_;
   QueueEntry entry_;
 };
 
-std::unique_ptr<PendingCall> ThreadsPort::post_raw(std::span<const std::byte> request,
-                                                   std::span<const float> payload, Traffic kind,
-                                                   std::span<std::byte> reply,
-                                                   std::span<float> reply_payload) {
-  auto posted = std::make_unique<Posted>(service_, rank_, request, payload, reply, reply_payload);
-  posted->send(kind);
-  return posted;
+std::unique_ptr<PendingCall> ThreadsPort::post_raw(const ServiceCall& call) {
+  return std::make_unique<Posted>(service_, rank_, call);
 }
 
 }  // namespace hetsgd::threads

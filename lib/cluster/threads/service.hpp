@@ -47,10 +47,7 @@ struct QueueEntry {
   bool is_notice = false;     // worker `from` has left
   Process* caller = nullptr;  // who is to be woken; null: a notice
   Token* token = nullptr;     // the pending answer while it exists
-  std::span<const std::byte> request;
-  std::span<const float> payload;
-  std::span<std::byte> reply;
-  std::span<float> reply_payload;
+  ServiceCall call;           // payloads on the host
   Traffic reply_kind = Traffic::control;
   Seconds copying{0};  // the time that the answer's copy took
   int users = 0;       // handler and answer at work on the caller's memory
@@ -66,15 +63,14 @@ class ThreadsService {
  public:
   ThreadsService(World& world, std::string name, std::unique_ptr<ServiceHandler> handler);
 
-  const std::string& name() const { return name_; }
   // The service's thread: handles until only services are left and the queue is empty. What the
   // handler throws comes out, and aborts the run.
   void serve(Process& me);
   // From a process, whose TimeBreakdown counts the bytes. The entry is the service's until await()
   // or settle() has returned, and must not move.
-  void send(QueueEntry& entry, Traffic kind);
+  void send(QueueEntry& entry);
   // send() and await() at once.
-  void call(QueueEntry& entry, Traffic kind);
+  void call(QueueEntry& entry);
   // Returns when the answer is here. The time counts as `wait`, but for the copying of the answer,
   // which is `communicate`. Once for each entry; not after settle().
   void await(QueueEntry& entry);
@@ -91,7 +87,7 @@ class ThreadsService {
   QueueEntry* pop();
   void remove(const QueueEntry& entry);
   void forget(QueueEntry& entry);
-  void enqueue(QueueEntry& entry, Traffic kind);
+  void enqueue(QueueEntry& entry);
   void await(QueueEntry& entry, World::Lock& lock);
 
   World& world_;
@@ -110,12 +106,8 @@ class ThreadsPort final : public ServicePort {
   ThreadsPort(std::shared_ptr<ThreadsService> service, int rank)
       : service_(std::move(service)), rank_(rank) {}
   // The payloads may be memory of the caller's device.
-  void call_raw(std::span<const std::byte> request, std::span<const float> payload, Traffic kind,
-                std::span<std::byte> reply, std::span<float> reply_payload) override;
-  std::unique_ptr<PendingCall> post_raw(std::span<const std::byte> request,
-                                        std::span<const float> payload, Traffic kind,
-                                        std::span<std::byte> reply,
-                                        std::span<float> reply_payload) override;
+  void call_raw(const ServiceCall& call) override;
+  std::unique_ptr<PendingCall> post_raw(const ServiceCall& call) override;
 
  private:
   class Posted;  // a call under way; its memory lives until its PendingCall does

@@ -1,8 +1,9 @@
-// How runs on the mpi cluster fail: every rank throws the same error, nobody hangs, and the next
-// run is a run like any other.
-#include <atomic>
+// How runs fail that only several ranks can have: every rank throws the same error, nobody hangs, and
+// the next run is a run like any other. What fails alike on every cluster:
+// ../conformance_errors_test.cpp.
+#include <array>
+#include <chrono>
 #include <csignal>
-#include <memory>
 #include <thread>
 
 #include "cluster/conformance.hpp"
@@ -10,63 +11,19 @@
 namespace hetsgd::mpi {
 namespace {
 
-using conformance::Answer;
-using conformance::Ask;
-using conformance::Channel;
-using conformance::Gather;
 using conformance::options_for;
 using testing::HasSubstr;
 
 ProcessGroup& ranks() { return processes_of("mpi"); }
 int size() { return ranks().size(); }
 int last() { return size() - 1; }
-// An error of one rank as all see it; alone it says nothing of ranks.
 std::string of_rank(int rank, const std::string& text) {
-  return size() == 1 ? text : fmt::format("rank {}: {}", rank, text);
+  return conformance::of_rank("mpi", rank, text);
 }
 
 template <class ErrorType>
 std::string failure(const std::function<void(Endpoint&)>& worker) {
   return conformance::failure_of<ErrorType>("mpi", size(), worker);
-}
-
-// Counts objects that worker frames own: unwinding must destroy all.
-struct Counted {
-  explicit Counted(std::atomic<int>& count) : count_(count) { ++count_; }
-  ~Counted() { --count_; }
-  std::atomic<int>& count_;
-};
-
-TEST(MpiErrors, AreThrownByEveryRank) {
-  for (const auto& wait : std::vector<std::function<void(Endpoint&)>>{
-           [](Endpoint& endpoint) { endpoint.comm().barrier(); },
-           [](Endpoint& endpoint) {
-             std::vector<float> x(300000);
-             endpoint.comm().all_reduce(std::span(x));
-           },
-           [](Endpoint& endpoint) {
-             std::vector<float> x(300000);
-             endpoint.comm().receive(kAnySource, 1, std::span(x));
-           },
-           [](Endpoint& endpoint) { endpoint.sleep(Seconds(100)); },
-           [](Endpoint& endpoint) { serve<Gather>(endpoint, "gather", 100).call({1}); },
-           [](Endpoint& endpoint) { endpoint.while_paused_together([] {}); },
-       }) {
-    std::atomic<int> alive = 0;
-    try {
-      conformance::run_on("mpi", size(), [&](Endpoint& endpoint) {
-        const Counted counted(alive);
-        endpoint.comm().barrier();
-        if (endpoint.rank() == last()) throw data_error("train.txt:7:3: broken");
-        wait(endpoint);
-      });
-      ADD_FAILURE() << "the run did not fail";
-    } catch (const Error& error) {
-      EXPECT_EQ(error.code(), ExitCode::data);
-      EXPECT_EQ(error.what(), of_rank(last(), "train.txt:7:3: broken"));
-    }
-    EXPECT_EQ(alive, 0);
-  }
 }
 
 TEST(MpiErrors, ExchangesThatDiffer) {
@@ -90,86 +47,6 @@ TEST(MpiErrors, OfTheOneOutsideOfAnExchange) {
   EXPECT_EQ(text, of_rank(last(), "no partner"));
 }
 
-TEST(MpiErrors, InsideOfAPause) {
-  for (const bool together : {false, true}) {
-    const int failing = together ? 0 : last();
-    const auto text = failure<Error>([&](Endpoint& endpoint) {
-      const auto fail = [] { throw runtime_failure("the disk is full"); };
-      if (together) {
-        endpoint.while_paused_together(fail);
-      } else if (endpoint.rank() == failing) {
-        endpoint.while_paused(fail);
-      }
-      while (true) endpoint.comm().barrier();
-    });
-    EXPECT_EQ(text, of_rank(failing, "the disk is full"));
-  }
-}
-
-TEST(MpiErrors, OfABackgroundTask) {
-  const auto text = failure<Error>([&](Endpoint& endpoint) {
-    auto channel = std::make_shared<Channel>(endpoint);
-    if (endpoint.rank() == last()) {
-      endpoint.background_task("failing", [](Endpoint& self) {
-        self.sleep(Seconds(1e-3));
-        throw runtime_failure("the background task gives up");
-      });
-    }
-    const std::lock_guard lock(*channel->monitor);
-    if (endpoint.rank() == last()) {
-      channel->monitor->wait([] { return false; }, "something that never comes");
-    }
-    endpoint.comm().barrier();
-  });
-  EXPECT_EQ(text, of_rank(last(), "the background task gives up"));
-}
-
-class Failing final : public Service<Ask, Answer> {
-  void handle(int, const Ask&, std::span<const float>, Responder<Answer>) override {
-    throw runtime_failure("the server gives up");
-  }
-};
-class Forgetful final : public Service<Ask, Answer> {
-  void handle(int, const Ask&, std::span<const float>, Responder<Answer>) override {}
-};
-
-TEST(MpiErrors, OfServices) {
-  EXPECT_EQ(
-      failure<Error>([](Endpoint& endpoint) { serve<Failing>(endpoint, "failing").call({}); }),
-      of_rank(0, "the server gives up"));
-  EXPECT_THAT(failure<CheckFailure>(
-                  [](Endpoint& endpoint) { serve<Forgetful>(endpoint, "forgetful").call({}); }),
-              HasSubstr("service \"forgetful\" dropped a request of rank"));
-  EXPECT_THAT(failure<CheckFailure>([](Endpoint& endpoint) {
-                std::vector<float> three(3);
-                serve<Gather>(endpoint, "gather", 1).call({1}, {}, three);
-              }),
-              HasSubstr("answers rank"));
-}
-
-TEST(MpiErrors, AbortFromOutside) {
-  const auto made = make_cluster("mpi", options_for(size()));
-  std::atomic<bool> started = false;
-  std::thread outside;
-  if (ranks().rank() == last()) {
-    outside = std::thread([&] {
-      while (!started) std::this_thread::yield();
-      made->abort(std::make_exception_ptr(Error(ExitCode::time_limit, "interrupted")));
-    });
-  }
-  try {
-    made->run([&](Endpoint& endpoint) {
-      started = true;
-      while (true) endpoint.comm().barrier();
-    });
-    ADD_FAILURE() << "the run did not fail";
-  } catch (const Error& error) {
-    EXPECT_EQ(error.code(), ExitCode::time_limit);
-    EXPECT_EQ(error.what(), of_rank(last(), "interrupted"));
-  }
-  if (outside.joinable()) outside.join();
-}
-
 // Whichever rank sees a signal first: it is a signal on every rank, not an error of that one.
 TEST(MpiErrors, AnInterruptionIsOneOnEveryRank) {
   for (const int signal : {SIGTERM, 0}) {
@@ -187,21 +64,6 @@ TEST(MpiErrors, AnInterruptionIsOneOnEveryRank) {
       EXPECT_EQ(interrupted.signal(), signal);
       EXPECT_STREQ(interrupted.what(), "from outside");
     }
-  }
-}
-
-TEST(MpiErrors, AbortBeforeTheRun) {
-  const auto made = make_cluster("mpi", options_for(size()));
-  if (ranks().rank() == last()) {
-    made->abort(std::make_exception_ptr(data_error("no such file")));
-  }
-  try {
-    made->run([](Endpoint& endpoint) {
-      while (true) endpoint.comm().barrier();
-    });
-    ADD_FAILURE() << "the run did not fail";
-  } catch (const Error& error) {
-    EXPECT_EQ(error.what(), of_rank(last(), "no such file"));
   }
 }
 
@@ -315,13 +177,14 @@ TEST(MpiAgreement, TheErrorOfTheLowestRankIsThatOfAll) {
 
 TEST(MpiAgreement, WhoIsBusyForLongerThanThePeerTimeoutIsAlive) {
   const Seconds timeout{0.45};  // heartbeats are rarer by default
-  ranks().call_the_roll({{"--seed", "1"}}, Seconds(60), timeout);
+  ranks().compare({});          // so that all come to the roll at once
+  ranks().call_the_roll({{"--seed", "1"}}, timeout);
   EXPECT_EQ(ranks().agree([] {
     if (ranks().rank() == last()) std::this_thread::sleep_for(Seconds(1));
     return 7.0;
   }),
             7);
-  ranks().call_the_roll({}, kStartTimeout, kPeerTimeout);
+  ranks().call_the_roll({}, kPeerTimeout);
 }
 
 TEST(MpiAgreement, RanksThatDifferSayInWhat) {
@@ -334,40 +197,6 @@ TEST(MpiAgreement, RanksThatDifferSayInWhat) {
     EXPECT_EQ(error.code(), ExitCode::usage);
     EXPECT_THAT(error.what(), HasSubstr("the ranks are not alike: --seed is 1 on rank"));
     EXPECT_THAT(error.what(), HasSubstr(fmt::format("2 on rank {}", last())));
-  }
-}
-
-TEST(MpiErrors, MisuseInsideOfAPause) {
-  EXPECT_THAT(failure<CheckFailure>([](Endpoint& endpoint) {
-                if (endpoint.rank() == last())
-                  endpoint.while_paused([&] { endpoint.comm().barrier(); });
-                while (true) endpoint.comm().barrier();
-              }),
-              HasSubstr("uses the cluster inside of a pause"));
-}
-
-// Failures at random places end the run, and nobody touches memory of who has gone.
-TEST(MpiErrors, AtRandomPlacesEndTheRun) {
-  for (int seed = 0; seed < 40; ++seed) {
-    const int failing = seed % size(), when = seed % 7;
-    EXPECT_EQ(failure<Error>([&](Endpoint& endpoint) {
-                auto gather = serve<Gather>(endpoint, "gather", endpoint.size());
-                std::vector<float> x(20000, 1.0F), y(x.size());
-                const int next = (endpoint.rank() + 1) % endpoint.size();
-                const int previous = (endpoint.rank() + endpoint.size() - 1) % endpoint.size();
-                for (int i = 0;; ++i) {
-                  if (endpoint.rank() == failing && i == when / 2) {
-                    if (when % 2 == 1) endpoint.sleep(Seconds(1e-3));
-                    throw runtime_failure("enough");
-                  }
-                  endpoint.comm().all_reduce(std::span(x), ReduceOp::max);
-                  gather.call({i}, x);
-                  endpoint.comm().send(next, i, std::span<const float>(x));
-                  endpoint.comm().receive(previous, i, std::span(y));
-                  endpoint.comm().broadcast(std::span(y), i % endpoint.size());
-                }
-              }),
-              of_rank(failing, "enough"));
   }
 }
 

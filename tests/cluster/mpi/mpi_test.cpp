@@ -145,19 +145,6 @@ TEST(MpiClock, RanksAgreeAfterManyPauses) {
   });
 }
 
-TEST(MpiClock, NeverRunsBackwards) {
-  run([](Endpoint& endpoint) {
-    Seconds last = endpoint.now();
-    EXPECT_GE(last, Seconds(0));
-    for (int i = 0; i < 100; ++i) {
-      if (i % 10 == endpoint.rank()) endpoint.while_paused([] {});
-      endpoint.compute({}, ComputeKind::vector, [] {});
-      EXPECT_GE(endpoint.now(), last);
-      last = endpoint.now();
-    }
-  });
-}
-
 TEST(MpiClock, WaitIsTheTimeForOthers) {
   if (size() < 2) GTEST_SKIP() << "needs two ranks";
   // From when rank 1 comes to the all_reduce to when rank 0 does it waits, which is the shortest

@@ -35,7 +35,6 @@ using cublasHandle_t = cublasContext*;
 extern "C" {
 cublasStatus_t cublasCreate_v2(cublasHandle_t* handle);
 cublasStatus_t cublasDestroy_v2(cublasHandle_t handle);
-cublasStatus_t cublasGetVersion_v2(cublasHandle_t handle, int* version);
 cublasStatus_t cublasSetStream_v2(cublasHandle_t handle, cudaStream_t stream);
 cublasStatus_t cublasSetWorkspace_v2(cublasHandle_t handle, void* memory, std::size_t bytes);
 cublasStatus_t cublasSetMathMode(cublasHandle_t handle, cublasMath_t mode);
@@ -63,9 +62,4 @@ cublasStatus_t cublasGemmStridedBatchedEx_64(
     std::int64_t lda, long long a_stride, const void* B, cudaDataType b_type, std::int64_t ldb,
     long long b_stride, const void* beta, void* C, cudaDataType c_type, std::int64_t ldc,
     long long c_stride, std::int64_t count, cublasComputeType_t compute, cublasGemmAlgo_t algo);
-cublasStatus_t cublasGemmEx(cublasHandle_t handle, cublasOperation_t ta, cublasOperation_t tb,
-                            int m, int n, int k, const void* alpha, const void* A,
-                            cudaDataType a_type, int lda, const void* B, cudaDataType b_type,
-                            int ldb, const void* beta, void* C, cudaDataType c_type, int ldc,
-                            cublasComputeType_t compute, cublasGemmAlgo_t algorithm);
 }

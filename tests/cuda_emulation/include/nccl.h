@@ -19,18 +19,12 @@ enum ncclResult_t {
   ncclInProgress = 7,
 };
 enum ncclDataType_t {
-  ncclInt8 = 0,
   ncclUint8 = 1,
-  ncclInt32 = 2,
-  ncclUint32 = 3,
   ncclInt64 = 4,
-  ncclUint64 = 5,
   ncclFloat32 = 7,
-  ncclFloat = 7,
   ncclFloat64 = 8,
-  ncclDouble = 8,
 };
-enum ncclRedOp_t { ncclSum = 0, ncclProd = 1, ncclMax = 2, ncclMin = 3, ncclAvg = 4 };
+enum ncclRedOp_t { ncclSum = 0, ncclMax = 2, ncclMin = 3 };
 struct ncclUniqueId {
   char internal[NCCL_UNIQUE_ID_BYTES];
 };
@@ -46,18 +40,13 @@ using ncclComm_t = ncclComm*;
 extern "C" {
 ncclResult_t ncclGetVersion(int* version);
 ncclResult_t ncclGetUniqueId(ncclUniqueId* id);
-ncclResult_t ncclCommInitRank(ncclComm_t* comm, int ranks, ncclUniqueId id, int rank);
 ncclResult_t ncclCommInitRankConfig(ncclComm_t* comm, int ranks, ncclUniqueId id, int rank,
                                     ncclConfig_t* config);
 ncclResult_t ncclCommInitAll(ncclComm_t* comms, int count, const int* devices);
 ncclResult_t ncclCommDestroy(ncclComm_t comm);
 ncclResult_t ncclCommAbort(ncclComm_t comm);
-ncclResult_t ncclCommCount(ncclComm_t comm, int* count);
-ncclResult_t ncclCommUserRank(ncclComm_t comm, int* rank);
-ncclResult_t ncclCommCuDevice(ncclComm_t comm, int* device);
 ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t* error);
 const char* ncclGetErrorString(ncclResult_t result);
-const char* ncclGetLastError(ncclComm_t comm);
 ncclResult_t ncclGroupStart();
 ncclResult_t ncclGroupEnd();
 ncclResult_t ncclAllReduce(const void* send, void* receive, std::size_t count, ncclDataType_t type,

@@ -4,14 +4,15 @@
 #include <utility>
 
 #include "cluster/mpi/protocol/messages.hpp"
+#include "core/rank_index.hpp"
 
 namespace hetsgd::mpi {
 
 Agreement::Agreement(Control& control, FirstError& errors) : control_(control), errors_(errors) {
-  on_value<Result>(control_, kAgree,
-                   [this](int from, Result said) { on_agree(from, std::move(said)); });
+  on_values<Result>(control_, kAgree,
+                    [this](int from, Result said) { on_agree(from, std::move(said)); });
   // On every rank: the decision, which may come before this rank waits for it.
-  on_value<Result>(control_, kAgreed, [this](int, Result agreed) {
+  on_values<Result>(control_, kAgreed, [this](int, Result agreed) {
     const auto guard = errors_.lock();
     agreed_.push_back(std::move(agreed));
     errors_.notify();
@@ -30,7 +31,7 @@ Agreement::Result Agreement::agree(std::span<const std::byte> answer,
   } else {
     mine.answer.assign(answer.begin(), answer.end());
   }
-  send_value(control_, 0, kAgree, mine);
+  send_values(control_, 0, kAgree, mine);
   auto lock = errors_.lock();
   // It can end by a failure that rank 0 has not seen: this rank has lost rank 0, and nobody
   // answers.
@@ -50,11 +51,11 @@ Agreement::Result Agreement::agree(std::span<const std::byte> answer,
 void Agreement::on_agree(int from, Result answer) {
   if (errors_.lost()) {  // a lost rank never comes
     const auto guard = errors_.lock();
-    return send_value(control_, from, kAgreed,
-                      Result{.failed = 0, .failure = *errors_.between_runs()});
+    return send_values(control_, from, kAgreed,
+                       Result{.failed = 0, .failure = *errors_.between_runs()});
   }
-  said_.resize(static_cast<std::size_t>(control_.size()));
-  said_[static_cast<std::size_t>(from)].push_back(std::move(answer));
+  said_.resize(at(control_.size()));
+  said_[at(from)].push_back(std::move(answer));
   // Not all have come. The cost is p per message, and p^2 per agreement; there are few agreements.
   if (std::ranges::any_of(said_, [](const auto& said) { return said.empty(); })) return;
   Result result;
@@ -68,7 +69,7 @@ void Agreement::on_agree(int from, Result answer) {
   // A rank that failed has brought no answer, so the answers of the others have no use.
   if (result.failed >= 0) answers.clear();
   if (!answers.empty()) result.answer = answers[0];
-  send_value_to_all(control_, kAgreed, result);
+  send_values_to_all(control_, kAgreed, result);
   // Rank 0's own kAgreed is handled by this thread, later: answers_ is there when it goes on.
   const auto guard = errors_.lock();
   answers_ = std::move(answers);

@@ -21,7 +21,6 @@
 #include <span>
 #include <vector>
 
-#include "cluster/mpi/failure.hpp"
 #include "cluster/mpi/protocol/first_error.hpp"
 
 namespace hetsgd::mpi {

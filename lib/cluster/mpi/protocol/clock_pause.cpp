@@ -16,25 +16,15 @@ using realtime::TrainingClock;
 // others, but its clock goes on since the same instant.
 constexpr std::int64_t kResumeNoticeNs = 500'000;
 
-// The contents of kGo and kResume; instants are rank 0's. since: when the last rank stopped.
-struct Go {
-  std::int64_t since;
-  int owner;
-};
-struct Resume {
-  std::int64_t at;
-  bool together;
-};
-
 }  // namespace
 
 ClockPause::ClockPause(Control& control) : control_(control) {
   // On rank 0. A pause that finds others in the queue begins when they are done.
-  on_value<bool>(control_, kAskPause, [this](int from, bool together) {
+  on_values<bool>(control_, kAskPause, [this](int from, bool together) {
     asked_.push_back({from, together});
     if (asked_.size() == 1) start_next();
   });
-  on_value<int>(control_, kStop, [this](int, int) {
+  on_values(control_, kStop, [this](int) {
     // Rank 0 may grant the next pause before this rank has left the last one.
     if (state_ == State::resuming) {
       stop_again_ = true;
@@ -43,37 +33,36 @@ ClockPause::ClockPause(Control& control) : control_(control) {
     }
   });
   // On rank 0:
-  on_value<std::int64_t>(control_, kStopped, [this](int, std::int64_t at) { on_stopped(at); });
+  on_values<std::int64_t>(control_, kStopped, [this](int, std::int64_t at) { on_stopped(at); });
   // All ranks have stopped. The clock is frozen before the owner is granted the right to run, so
   // nothing that it does is on the clock.
-  on_value<Go>(control_, kGo, [this](int, const Go& go) {
+  on_values<std::int64_t, int>(control_, kGo, [this](int, std::int64_t since, int owner) {
     state_ = State::paused;
     world_.call([&](PausableWorld& world) {
-      world.freeze(go.since + offset_ns_);
-      if (go.owner == control_.rank()) world.grant();
+      world.freeze(since + offset_ns_);
+      if (owner == control_.rank()) world.grant();
     });
   });
   // On rank 0. The next pause of the queue starts at once: its kStop follows the kResume, and a
   // rank that is still waiting for the instant remembers it (stop_again_).
-  on_value<int>(control_, kDone, [this](int, int) {
+  on_values(control_, kDone, [this](int) {
     if (asked_.empty()) return;  // the run has failed meanwhile
-    send_value_to_all(
-        control_, kResume,
-        Resume{TrainingClock::monotonic_ns() + kResumeNoticeNs, asked_.front().together});
+    send_values_to_all(control_, kResume, TrainingClock::monotonic_ns() + kResumeNoticeNs,
+                       asked_.front().together);
     asked_.pop_front();
     start_next();
   });
   // The rank goes on in tick(), when the instant has come.
-  on_value<Resume>(control_, kResume, [this](int, const Resume& resume) {
+  on_values<std::int64_t, bool>(control_, kResume, [this](int, std::int64_t at, bool together) {
     state_ = State::resuming;
-    resume_at_ = resume.at + offset_ns_;
-    resume_together_ = resume.together;
+    resume_at_ = at + offset_ns_;
+    resume_together_ = together;
   });
 }
 
 // The asking rank is no exception: its owner blocks, and counts as stopped until it is granted.
-void ClockPause::ask(bool together) { send_value(control_, 0, kAskPause, together); }
-void ClockPause::done() { send_value(control_, 0, kDone, 0); }
+void ClockPause::ask(bool together) { send_values(control_, 0, kAskPause, together); }
+void ClockPause::done() { send_values(control_, 0, kDone); }
 
 void ClockPause::reset() {
   state_ = State::running;
@@ -81,11 +70,11 @@ void ClockPause::reset() {
   asked_.clear();
 }
 
-// On rank 0, when no pause is on. kStop has no content: a value of 0 stands for none.
+// On rank 0, when no pause is on.
 void ClockPause::start_next() {
   stopped_ = 0;
   stopped_at_ = 0;
-  if (!asked_.empty()) send_value_to_all(control_, kStop, 0);
+  if (!asked_.empty()) send_values_to_all(control_, kStop);
 }
 
 // On rank 0. Every rank answers a kStop once, so a count is enough. The queue is empty where
@@ -93,7 +82,7 @@ void ClockPause::start_next() {
 void ClockPause::on_stopped(std::int64_t at) {
   stopped_at_ = std::max(stopped_at_, at);
   if (++stopped_ == control_.size() && !asked_.empty()) {
-    send_value_to_all(control_, kGo, Go{stopped_at_, asked_.front().owner});
+    send_values_to_all(control_, kGo, stopped_at_, asked_.front().owner);
   }
 }
 
@@ -110,7 +99,7 @@ void ClockPause::tick() {
     const std::int64_t at = world.stopped_at();
     if (at == 0) return;
     state_ = State::stopped;
-    send_value(control_, 0, kStopped, at - offset_ns_);
+    send_values(control_, 0, kStopped, at - offset_ns_);
   });
 }
 

@@ -2,6 +2,7 @@
 
 #include "cluster/mpi/protocol/messages.hpp"
 #include "core/error.hpp"
+#include "core/rank_index.hpp"
 
 namespace hetsgd::mpi {
 
@@ -17,7 +18,7 @@ DeadlockVote::DeadlockVote(Control& control, FirstError& errors)
   control_.on_message(kBlocked, [this](int from, auto bytes) { on_blocked(from, bytes); });
 }
 
-void DeadlockVote::reset() { votes_.assign(static_cast<std::size_t>(control_.size()), {}); }
+void DeadlockVote::reset() { votes_.assign(at(control_.size()), {}); }
 
 void DeadlockVote::look(const Blocked& blocked, Seconds timeout) {
   const auto now = std::chrono::steady_clock::now();
@@ -49,9 +50,8 @@ void DeadlockVote::look(const Blocked& blocked, Seconds timeout) {
 // deadlock, since each says that its rank has not gone on for the whole timeout, in which every
 // message has arrived.
 void DeadlockVote::on_blocked(int from, std::span<const std::byte> bytes) {
-  votes_.resize(static_cast<std::size_t>(control_.size()));
-  votes_[static_cast<std::size_t>(from)].assign(reinterpret_cast<const char*>(bytes.data()),
-                                                bytes.size());
+  votes_.resize(at(control_.size()));
+  votes_[at(from)] = text_of(bytes);
   std::string text = "deadlock: no rank can go on";
   for (const std::string& vote : votes_) {
     if (vote.empty()) return;

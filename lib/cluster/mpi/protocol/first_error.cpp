@@ -1,17 +1,49 @@
 #include "cluster/mpi/protocol/first_error.hpp"
 
+#include "cluster/cluster.hpp"
 #include "cluster/mpi/protocol/messages.hpp"
+#include "core/error.hpp"
 
 namespace hetsgd::mpi {
+
+Failure Failure::of(std::exception_ptr error, int rank, int size) {
+  // std::exception comes last, as the others are derived from it. Whatever is not an Error of ours
+  // counts as an error at run time.
+  Failure failure{.code = static_cast<int>(ExitCode::runtime)};
+  try {
+    std::rethrow_exception(std::move(error));
+  } catch (const Error& e) {
+    failure = {.code = static_cast<int>(e.code()), .text = e.what(), .hint = e.hint()};
+  } catch (const Interrupted& e) {  // of no rank in particular
+    return {.code = failure.code, .interrupted = e.signal(), .text = e.what()};
+  } catch (const CheckFailure& e) {
+    failure.is_check = true;
+    failure.text = e.what();
+  } catch (const std::exception& e) {
+    failure.text = e.what();
+  } catch (...) {
+    failure.text = "an exception of an unknown type";
+  }
+  if (size > 1) failure.text.insert(0, fmt::format("rank {}: ", rank));
+  return failure;
+}
+
+std::exception_ptr Failure::exception() const {
+  // In the order in which of() tells them apart.
+  if (interrupted >= 0) return std::make_exception_ptr(Interrupted(interrupted, text));
+  if (is_check) return std::make_exception_ptr(CheckFailure(text));
+  return std::make_exception_ptr(Error(static_cast<ExitCode>(code), text, hint));
+}
 
 FirstError::FirstError(Control& control, std::function<void(std::exception_ptr)> fail_run)
     : control_(control), fail_run_(std::move(fail_run)) {
   // On rank 0, from any rank.
-  on_value<RunFailure>(control_, kFailed,
-                       [this](int, const RunFailure& told) { decide(told.epoch, told.failure); });
+  on_values<int, Failure>(control_, kFailed, [this](int, int epoch, const Failure& failure) {
+    decide(epoch, failure);
+  });
   // On all other ranks, from rank 0.
-  on_value<RunFailure>(control_, kFailure, [this](int, const RunFailure& told) {
-    on_failure(told.epoch, told.failure);
+  on_values<int, Failure>(control_, kFailure, [this](int, int epoch, const Failure& failure) {
+    on_failure(epoch, failure);
   });
 }
 
@@ -20,7 +52,7 @@ FirstError::FirstError(Control& control, std::function<void(std::exception_ptr)>
 // meanwhile is dropped by decide(), because its epoch is over.
 void FirstError::fail(std::exception_ptr error) {
   const Failure failure = Failure::of(std::move(error), control_.rank(), control_.size());
-  send_value(control_, 0, kFailed, RunFailure{epoch(), failure});
+  send_values(control_, 0, kFailed, epoch(), failure);
 }
 
 void FirstError::fail_all(const Failure& failure) { decide(epoch(), failure); }
@@ -34,9 +66,8 @@ void FirstError::decide(int epoch, const Failure& failure) {
     if (epoch < epoch_ || epoch <= over_ || failures_.contains(epoch)) return;
   }
   on_failure(epoch, failure);
-  const auto told = to_bytes(RunFailure{epoch, failure});
   // Rank 0 itself has acted already: it does not wait for a message to itself.
-  for (int to = 1; to < control_.size(); ++to) control_.send(to, kFailure, told);
+  for (int to = 1; to < control_.size(); ++to) send_values(control_, to, kFailure, epoch, failure);
 }
 
 // Every rank. Records the error and wakes all waits. The run is told only where the error is of

@@ -13,6 +13,7 @@
 
 #include <deque>
 #include <mutex>
+#include <optional>
 
 #include "cluster/mpi/protocol/messages.hpp"
 #include "cluster/process_group.hpp"
@@ -22,21 +23,21 @@ namespace hetsgd::mpi {
 class GroupNumbers {
  public:
   explicit GroupNumbers(Control& control) : control_(control) {
-    on_value<int>(control_, kAskGroup,
-                  [this](int from, int) { send_value(control_, from, kGroup, ++last_); });
-    on_value<int>(control_, kGroup, [this](int, int number) {
+    on_values(control_, kAskGroup,
+              [this](int from) { send_values(control_, from, kGroup, ++last_); });
+    on_values<int>(control_, kGroup, [this](int, int number) {
       const std::lock_guard guard(mutex_);
       answers_.push_back(number);
     });
   }
 
   // Any thread. Does not wait.
-  void ask() { send_value(control_, 0, kAskGroup, 0); }
-  // Any thread. The next answer, or 0 where none has come yet: the caller polls (poll_until), so
-  // that a pause or an abort of the run reaches it meanwhile.
-  int take() {
+  void ask() { send_values(control_, 0, kAskGroup); }
+  // Any thread. The next answer; empty where none has come yet: the caller polls (poll_for), so that
+  // a pause or an abort of the run reaches it meanwhile.
+  std::optional<int> take() {
     const std::lock_guard guard(mutex_);
-    if (answers_.empty()) return 0;
+    if (answers_.empty()) return std::nullopt;
     const int number = answers_.front();
     answers_.pop_front();
     return number;

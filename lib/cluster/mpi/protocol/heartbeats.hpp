@@ -19,6 +19,8 @@
 
 #include "cluster/mpi/protocol/first_error.hpp"
 #include "cluster/process_group.hpp"
+#include "core/error.hpp"
+#include "core/rank_index.hpp"
 #include "core/units.hpp"
 
 namespace hetsgd::mpi {
@@ -39,7 +41,20 @@ class Heartbeats {
   // waits for another one: a rank that has been silent for too long is lost, and named together
   // with its host. It does nothing after the first loss. Must not be called from inside of
   // Attached::call, since a loss fails the run.
-  void look();
+  void look() {
+    const bool root = control_.rank() == 0;
+    const int end = root ? control_.size() : 1;
+    for (int peer = root ? 1 : 0; peer < end; ++peer) {
+      const Seconds silence = silence_(peer);
+      if (silence < timeout() || errors_.lost()) continue;  // one loss ends the run
+      errors_.lose_a_rank(
+          {.code = static_cast<int>(ExitCode::runtime),
+           .text = fmt::format("rank {} ({}) has sent no heartbeat for {:.0f} s", peer,
+                               places_[at(peer)].host, silence.count()),
+           .hint =
+               "look for its end in its host's log; --peer-timeout sets the time that is waited"});
+    }
+  }
 
  private:
   Control& control_;

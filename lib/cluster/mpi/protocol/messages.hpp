@@ -11,6 +11,8 @@
 
 #include <mutex>
 #include <span>
+#include <tuple>
+#include <utility>
 
 #include "cluster/process_group.hpp"
 #include "core/byte_stream.hpp"
@@ -53,29 +55,30 @@ enum Kind : int {
   kFactory = -19,
 };
 
-// Sends `value` to rank `to`, which may be the own one. Any thread; does not wait.
-template <class T>
-void send_value(Control& control, int to, Kind kind, const T& value) {
-  control.send(to, kind, to_bytes(value));
+// Sends the values, or none, to rank `to`, which may be the own one. Any thread; does not wait.
+template <class... T>
+void send_values(Control& control, int to, Kind kind, const T&... values) {
+  control.send(to, kind, to_bytes(values...));
 }
 
 // To every rank, the own one included: its handler runs later, like those of the others, and not
 // inside of this call. A protocol therefore has one code path for rank 0 and for the rest.
-inline void send_to_all(Control& control, Kind kind, std::span<const std::byte> bytes) {
+template <class... T>
+void send_values_to_all(Control& control, Kind kind, const T&... values) {
+  const auto bytes = to_bytes(values...);
   for (int to = 0; to < control.size(); ++to) control.send(to, kind, bytes);
 }
 
-template <class T>
-void send_value_to_all(Control& control, Kind kind, const T& value) {
-  send_to_all(control, kind, to_bytes(value));
-}
-
-// Registers fn(from, value) as the handler of `kind`. It is called by the thread of `control`.
-// Bytes that are no T are an Error(data), which the channel reports as the failure of the run.
-template <class T, class Fn>
-void on_value(Control& control, Kind kind, Fn fn) {
+// Registers fn(from, values...) as the handler of `kind`. It is called by the thread of `control`.
+// Bytes that are no such values are an Error(data), which the channel reports as the failure of the
+// run.
+template <class... T, class Fn>
+void on_values(Control& control, Kind kind, Fn fn) {
   control.on_message(kind, [fn](int from, std::span<const std::byte> bytes) {
-    fn(from, from_bytes<T>(bytes, "a message between ranks"));
+    ByteReader in(bytes, "a message between ranks");
+    std::tuple<T...> values{in.get<T>()...};  // braces: read in this order
+    in.end();
+    std::apply([&](T&... each) { fn(from, std::move(each)...); }, values);
   });
 }
 

@@ -2,6 +2,7 @@
 
 #include "cluster/mpi/protocol/messages.hpp"
 #include "cluster/realtime/training_clock.hpp"
+#include "core/rank_index.hpp"
 
 namespace hetsgd::mpi {
 
@@ -15,36 +16,24 @@ constexpr std::int64_t kStartNoticeNs = 2'000'000;
 constexpr Seconds kFailureGrace{10};
 constexpr Seconds kLossGrace{2};
 
-// The contents of kCome and kMet.
-struct Come {
-  int epoch = 0;
-  RankBarrier::Point point{};
-  std::vector<std::byte> content{};
-
-  static constexpr auto members() { return std::tuple(&Come::epoch, &Come::point, &Come::content); }
-};
-struct Met {
-  int epoch;
-  RankBarrier::Point point;
-  std::int64_t at;
-};
-
 }  // namespace
 
 RankBarrier::RankBarrier(Control& control, FirstError& errors, OnMet on_met)
     : control_(control), errors_(errors), on_met_(std::move(on_met)) {
-  on_value<Come>(control_, kCome, [this](int from, Come come) {
-    on_come(from, {come.epoch, come.point}, std::move(come.content));
-  });
+  on_values<int, Point, std::vector<std::byte>>(
+      control_, kCome, [this](int from, int epoch, Point point, std::vector<std::byte> content) {
+        on_come(from, {epoch, point}, std::move(content));
+      });
   // on_met_ is called before the entry in met_: what it sets (the start's instant, for one) is
   // there when await() returns. It is called without the mutex, which it may take itself
   // (FirstError::over).
-  on_value<Met>(control_, kMet, [this](int, const Met& met) {
-    on_met_(met.point, met.epoch, met.at);
-    const auto guard = errors_.lock();
-    met_.emplace(met.epoch, met.point);
-    errors_.notify();
-  });
+  on_values<int, Point, std::int64_t>(control_, kMet,
+                                      [this](int, int epoch, Point point, std::int64_t at) {
+                                        on_met_(point, epoch, at);
+                                        const auto guard = errors_.lock();
+                                        met_.emplace(epoch, point);
+                                        errors_.notify();
+                                      });
 }
 
 // Ranks leave the program once, whatever the number of runs, and possibly with different numbers of
@@ -54,15 +43,15 @@ RankBarrier::Key RankBarrier::key(Point point) const {
 }
 
 void RankBarrier::come(Point point, std::span<const std::byte> content) {
-  send_value(control_, 0, kCome, Come{key(point).first, point, {content.begin(), content.end()}});
+  send_values(control_, 0, kCome, key(point).first, point, content);
 }
 
 // On rank 0. A rank may come to the next point while others have not heard of this one yet: each
 // point of each epoch is counted alone.
 void RankBarrier::on_come(int from, const Key& at, std::vector<std::byte> content) {
   Attendance& attendance = attendance_[at];
-  attendance.contents.resize(static_cast<std::size_t>(control_.size()));
-  attendance.contents[static_cast<std::size_t>(from)] = std::move(content);
+  attendance.contents.resize(hetsgd::at(control_.size()));
+  attendance.contents[hetsgd::at(from)] = std::move(content);
   if (++attendance.count < control_.size()) return;
   const auto [epoch, point] = at;
   if (point == Point::ended) {
@@ -71,8 +60,8 @@ void RankBarrier::on_come(int from, const Key& at, std::vector<std::byte> conten
     contents_ = std::move(attendance.contents);
   }
   attendance_.erase(at);
-  send_value_to_all(control_, kMet,
-                    Met{epoch, point, realtime::TrainingClock::monotonic_ns() + kStartNoticeNs});
+  send_values_to_all(control_, kMet, epoch, point,
+                     realtime::TrainingClock::monotonic_ns() + kStartNoticeNs);
 }
 
 bool RankBarrier::await(Point point, bool outlast, std::optional<Seconds> limit) {

@@ -4,53 +4,40 @@
 
 namespace hetsgd::mpi {
 
-namespace {
-
-struct Wanted {
-  std::string name{};
-  bool wanted = false;
-
-  static constexpr auto members() { return std::tuple(&Wanted::name, &Wanted::wanted); }
-};
-
-struct NamedFactory {
-  std::string name{};
-  SerialisedFactory factory{};
-
-  static constexpr auto members() {
-    return std::tuple(&NamedFactory::name, &NamedFactory::factory);
-  }
-};
-
-}  // namespace
-
 // Without an attached host the three messages to it do nothing: its run has ended, and with it the
 // services.
 ServiceDirectory::ServiceDirectory(Control& control) : control_(control) {
-  on_value<int>(control_, kLeft,
-                [this](int from, int) { host_.call([&](ServiceHost& host) { host.left(from); }); });
-  on_value<std::string>(control_, kAskService, [this](int from, const std::string& name) {
-    host_.call([&](ServiceHost& host) { host.opened(from, name); });
+  on_values(control_, kLeft,
+            [this](int from) { host_.call([&](ServiceHost& host) { host.left(from); }); });
+  on_values<std::string>(control_, kAskService, [this](int from, const std::string& name) {
+    host_.call([&](ServiceHost& host) {
+      const std::lock_guard guard(mutex_);
+      const bool wanted = !host.has(name) && asked_for_.insert(name).second;
+      send_values(control_, from, kServiceWanted, name, wanted);
+    });
   });
-  on_value<Wanted>(control_, kServiceWanted, [this](int, const Wanted& answer) {
-    const std::lock_guard guard(mutex_);
-    wanted_[answer.name].push_back(answer.wanted);
-  });
-  on_value<NamedFactory>(control_, kFactory, [this](int, const NamedFactory& sent) {
-    host_.call([&](ServiceHost& host) { host.make(sent.name, sent.factory); });
-  });
+  on_values<std::string, bool>(control_, kServiceWanted,
+                               [this](int, const std::string& name, bool wanted) {
+                                 const std::lock_guard guard(mutex_);
+                                 wanted_[name].push_back(wanted);
+                               });
+  on_values<std::string, SerialisedFactory>(
+      control_, kFactory, [this](int, const std::string& name, const SerialisedFactory& sent) {
+        host_.call([&](ServiceHost& host) { host.make(name, sent); });
+      });
 }
 
-// Attaching a new host drops the answers of the last run; a name may be used by each run anew.
+// Attaching a new host drops the names of the last run; each may be used anew.
 void ServiceDirectory::attach(ServiceHost* host) {
   host_.attach(host);
   if (!host) return;
   const std::lock_guard guard(mutex_);
   wanted_.clear();
+  asked_for_.clear();
 }
 
 void ServiceDirectory::ask(int host, const std::string& name) {
-  send_value(control_, host, kAskService, name);
+  send_values(control_, host, kAskService, name);
 }
 
 // Several threads of a rank may open services of one name, and each gets an answer of its own.
@@ -63,15 +50,11 @@ std::optional<bool> ServiceDirectory::take_wanted(const std::string& name) {
   return wanted;
 }
 
-void ServiceDirectory::say_wanted(int to, const std::string& name, bool wanted) {
-  send_value(control_, to, kServiceWanted, Wanted{name, wanted});
-}
-
 void ServiceDirectory::send_factory(int host, const std::string& name,
                                     const SerialisedFactory& factory) {
-  send_value(control_, host, kFactory, NamedFactory{name, factory});
+  send_values(control_, host, kFactory, name, factory);
 }
 
-void ServiceDirectory::worker_left(int host) { send_value(control_, host, kLeft, 0); }
+void ServiceDirectory::worker_left(int host) { send_values(control_, host, kLeft); }
 
 }  // namespace hetsgd::mpi

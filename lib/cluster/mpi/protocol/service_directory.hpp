@@ -1,11 +1,11 @@
 // ServiceDirectory: services that one rank opens and another, their host, runs.
 //
 //   opener                                 host
-//   ask(name)    --- kAskService(name) -->  opened(): is the service there, or its serialised
-//                                                     factory on its way?
+//   ask(name)    --- kAskService(name) -->  is the service there, or its serialised factory on its
+//                                           way?
 //   take_wanted <--- kServiceWanted ------    yes: false to the opener
 //                                             no:  true to the first opener
-//   send_factory --- kFactory ----------->  make()
+//   send_factory --- kFactory ----------->  make(), unless the host's own worker has opened it
 //
 // One opener alone is asked for its serialised factory, which may hold much (a model's parameters):
 // all others know that somebody else has sent it. An opener does not wait for the service to exist,
@@ -19,6 +19,7 @@
 #include <map>
 #include <mutex>
 #include <optional>
+#include <set>
 #include <string>
 
 #include "cluster/mpi/protocol/messages.hpp"
@@ -33,8 +34,8 @@ class ServiceHost {
  public:
   // The worker of `rank` has ended.
   virtual void left(int rank) = 0;
-  // Rank `from` opens a service of this name, and waits for say_wanted().
-  virtual void opened(int from, const std::string& name) = 0;
+  // The service exists.
+  virtual bool has(const std::string& name) const = 0;
   // Makes the service, unless it exists already. Errors: as make_service_handler.
   virtual void make(const std::string& name, const SerialisedFactory& serialised_factory) = 0;
 
@@ -46,7 +47,7 @@ class ServiceDirectory {
  public:
   explicit ServiceDirectory(Control& control);
 
-  // A run begins: messages go to `host`, which the caller owns, and old answers are forgotten.
+  // A run begins: messages go to `host`, which the caller owns, and old names are forgotten.
   // Null: the run has ended, and nobody acts on the last host any more.
   void attach(ServiceHost* host);
 
@@ -56,16 +57,16 @@ class ServiceDirectory {
   // Whether the host wants the factory from this rank; empty: no answer has come yet.
   std::optional<bool> take_wanted(const std::string& name);
   void send_factory(int host, const std::string& name, const SerialisedFactory& serialised_factory);
-  // Called by the host: the answer to one ask() of rank `to`.
-  void say_wanted(int to, const std::string& name, bool wanted);
   // Called by every worker when it ends.
   void worker_left(int host);
 
  private:
   Control& control_;
   Attached<ServiceHost> host_;
-  // Guards the answers.
+  // Guards the rest.
   std::mutex mutex_;
+  // Of the host: services whose serialised factory an opener was asked for.
+  std::set<std::string> asked_for_;
   // Answers by service, each for one ask(): several threads of a rank may open services of one
   // name.
   std::map<std::string, std::deque<bool>> wanted_;

@@ -23,7 +23,7 @@ struct DeviceRadixSort {
     if (bytes < needed) return cudaErrorInvalidValue;
     const int width = end_bit - begin_bit;
     const Key mask = width >= int{sizeof(Key)} * 8 ? ~Key{0} : (Key{1} << width) - 1;
-    return hetsgd_emulation::enqueue(stream, "radix sort", [=] {
+    return hetsgd_emulation::enqueue(stream, [=] {
       std::vector<std::size_t> order(n);
       std::iota(order.begin(), order.end(), std::size_t{0});
       const auto digit = [&](std::size_t i) { return (keys[i] >> begin_bit) & mask; };
